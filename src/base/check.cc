@@ -1,0 +1,17 @@
+#include "lockstep/base/check.h"
+
+namespace lockstep {
+
+void fail_check(const char* condition, const char* file, int line, std::string_view message) {
+  std::string text(file);
+  text += ':';
+  text += std::to_string(line);
+  text += ": ";
+  text += message;
+  text += " (required: ";
+  text += condition;
+  text += ')';
+  throw ContractViolation(text);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,35 @@
+// The ids and times that cross room borders, as types of their own.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+
+namespace lockstep {
+
+/// A rank's number in the whole world, 0 .. world size - 1. A rank's place inside a sub-group is a
+/// plain integer ("group rank"), as in c10d; the two must not be mixed, hence the type.
+enum class Rank : std::int32_t {};
+
+constexpr std::int32_t to_int(Rank rank) { return static_cast<std::int32_t>(rank); }
+constexpr std::size_t to_index(Rank rank) { return static_cast<std::size_t>(rank); }
+
+/// Nanoseconds since the start of the run: virtual in the simulator, monotone wall time in real runs.
+struct VirtualTime {
+  std::int64_t ns = 0;
+
+  friend constexpr auto operator<=>(const VirtualTime&, const VirtualTime&) = default;
+};
+
+/// A span of time in nanoseconds.
+struct Duration {
+  std::int64_t ns = 0;
+
+  friend constexpr auto operator<=>(const Duration&, const Duration&) = default;
+};
+
+constexpr VirtualTime operator+(VirtualTime time, Duration span) { return {time.ns + span.ns}; }
+constexpr Duration operator-(VirtualTime later, VirtualTime earlier) {
+  return {later.ns - earlier.ns};
+}
+
+}  // namespace lockstep
