@@ -1,0 +1,55 @@
+// What a rank's tensors run on: memory, kernels, host, recorder. Passed down, never ambient.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "lockstep/base/host.h"
+#include "lockstep/tensor/pool.h"
+
+namespace lockstep {
+
+class Kernels;
+class Recorder;   // trace/recorder.h
+class InFlight;   // tensor/in_flight.h
+
+/// One rank's execution context. Storage points to its runtime, operations take it from their
+/// operands, modules, tensors and generators are made with it.
+///
+/// Requires: outlives everything made with it.
+class Runtime {
+ public:
+  Runtime(Pool& pool, Kernels& kernels, Host& host) : pool_(&pool), kernels_(&kernels), host_(&host) {}
+
+  Pool& pool() const { return *pool_; }
+  Kernels& kernels() const { return *kernels_; }
+  Host& host() const { return *host_; }
+
+  /// The rank's event recorder, or null when nothing is recorded.
+  Recorder* recorder() const { return recorder_; }
+  void set_recorder(Recorder* recorder) { recorder_ = recorder; }
+
+  /// Memory that pending works own, or null when nobody watches it.
+  InFlight* in_flight() const { return in_flight_; }
+  void set_in_flight(InFlight* in_flight) { in_flight_ = in_flight; }
+
+  bool grad_enabled() const { return grad_enabled_; }
+  void set_grad_enabled(bool enabled) { grad_enabled_ = enabled; }
+
+  /// Leaf variables get their ids here, so ids depend on the order of construction alone.
+  std::uint32_t next_variable_id() { return n_variables_++; }
+  /// Autograd nodes carry their creation order, as PyTorch's sequence numbers do.
+  std::uint64_t next_sequence_number() { return n_nodes_++; }
+
+ private:
+  Pool* pool_;
+  Kernels* kernels_;
+  Host* host_;
+  Recorder* recorder_ = nullptr;
+  InFlight* in_flight_ = nullptr;
+  std::uint64_t n_nodes_ = 0;
+  std::uint32_t n_variables_ = 0;
+  bool grad_enabled_ = true;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,101 @@
+// Storage and tensors: counted handles to pooled, 64-byte aligned memory.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "lockstep/base/intrusive.h"
+#include "lockstep/tensor/dtype.h"
+#include "lockstep/tensor/runtime.h"
+#include "lockstep/tensor/shape.h"
+
+namespace lockstep {
+
+/// A block of pooled bytes that tensors view. Header and data are one pooled block.
+class Storage final : public Counted {
+ public:
+  static Ref<Storage> make(Runtime& runtime, std::int64_t n_bytes);
+
+  Runtime& runtime() const { return *runtime_; }
+  std::byte* data() const { return data_; }
+  std::int64_t n_bytes() const { return n_bytes_; }
+  /// Grows with each write through a tensor operation; saved values compare it before use.
+  std::uint32_t version() const { return version_; }
+  void bump_version() { ++version_; }
+
+ private:
+  Storage(Runtime& runtime, std::byte* data, std::int64_t n_bytes)
+      : runtime_(&runtime), data_(data), n_bytes_(n_bytes) {}
+  ~Storage() override = default;
+  void destroy() override;
+
+  Runtime* runtime_;
+  std::byte* data_;
+  std::int64_t n_bytes_;
+  std::uint32_t version_ = 0;
+};
+
+/// A contiguous row-major view of a storage: the value type of all numeric code. Copies share memory;
+/// `clone` makes new memory. Default-constructed = undefined, like a gradient that does not exist.
+///
+/// Shapes:  up to four dimensions, row major.
+/// Errors:  broken contracts (wrong dtype, shape out of range) throw ContractViolation.
+class Tensor {
+ public:
+  Tensor() = default;
+
+  /// Contents unspecified.
+  static Tensor empty(Runtime& runtime, const Shape& shape, DType dtype);
+  static Tensor zeros(Runtime& runtime, const Shape& shape, DType dtype);
+  static Tensor full(Runtime& runtime, const Shape& shape, DType dtype, double value);
+  /// Copies `values` (row major), converting to `dtype`. Requires: sizes agree.
+  static Tensor of(Runtime& runtime, const Shape& shape, DType dtype,
+                   std::span<const double> values);
+
+  bool defined() const { return static_cast<bool>(storage_); }
+  Runtime& runtime() const { return storage_->runtime(); }
+  const Ref<Storage>& storage() const { return storage_; }
+  const Shape& shape() const { return shape_; }
+  std::int64_t size(std::size_t dim) const { return shape_[dim]; }
+  std::int64_t n_elems() const { return n_elems_; }
+  std::int64_t n_bytes() const { return n_elems_ * size_of(dtype_); }
+  DType dtype() const { return dtype_; }
+  Device device() const { return Device::kCpu; }
+  std::int64_t offset_bytes() const { return offset_bytes_; }
+
+  void* raw() const { return storage_->data() + offset_bytes_; }
+  template <typename T>
+  T* data() const {
+    LOCKSTEP_CHECK(dtype_ == DTypeOf<T>::kValue, "the element type asked for is not the tensor's");
+    return static_cast<T*>(raw());
+  }
+  template <typename T>
+  std::span<T> span() const {
+    return {data<T>(), static_cast<std::size_t>(n_elems_)};
+  }
+
+  /// A view of the same elements under another shape. Requires: equal element counts.
+  Tensor reshape(const Shape& shape) const;
+  /// `n` elements from flat position `first`, as a tensor of `shape`. Requires: inside the tensor.
+  Tensor slice(std::int64_t first, const Shape& shape) const;
+  /// Rows [first, first + n) of the outermost dimension, sharing memory.
+  Tensor rows(std::int64_t first, std::int64_t n) const;
+  Tensor clone() const;
+  /// This tensor's values in another dtype (round to nearest even); itself when equal.
+  Tensor to(DType dtype) const;
+
+  double at(std::int64_t flat_index) const;  ///< One element as a double (tests, reports).
+  double item() const;                       ///< Requires: exactly one element.
+  bool shares_memory_with(const Tensor& other) const { return storage_ == other.storage_; }
+
+ private:
+  Tensor(Ref<Storage> storage, std::int64_t offset_bytes, const Shape& shape, DType dtype);
+
+  Ref<Storage> storage_;
+  std::int64_t offset_bytes_ = 0;
+  std::int64_t n_elems_ = 0;
+  Shape shape_;
+  DType dtype_ = DType::kF32;
+};
+
+}  // namespace lockstep
