@@ -1,0 +1,238 @@
+// What a rank did, as plain values: the one language that backends, laws and files share.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <variant>
+
+#include "lockstep/base/call_site.h"
+#include "lockstep/base/names.h"
+#include "lockstep/base/types.h"
+#include "lockstep/tensor/dtype.h"
+#include "lockstep/tensor/kernels.h"
+#include "lockstep/tensor/sketch.h"
+
+namespace lockstep {
+
+/// Where in the training an event belongs. Ranks that skip a step fall behind in `opt` while `sync`
+/// stays comparable, so laws align ranks by (attempt, wrapper, sync).
+struct Position {
+  std::int32_t attempt = 0;   ///< Restart number.
+  std::int32_t wrapper = -1;  ///< Index of the DDP wrapper on this rank, -1 = outside any.
+  std::int32_t sync = -1;     ///< Index of the current synchronising forward, -1 = before the first.
+  std::int32_t micro = -1;    ///< Index of the current forward since the last optimizer step.
+  std::int32_t opt = 0;       ///< Optimizer steps finished so far = the number of the current step.
+  std::int32_t epoch = 0;
+
+  friend bool operator==(const Position&, const Position&) = default;
+};
+
+// Spans in event bodies are valid during the call that delivers them; whoever keeps an event copies
+// them (memory_trace.h).
+
+/// A model was wrapped: the tensors that are replicated from now on.
+struct WrapEvent {
+  LayoutId params;            ///< Reducer parameters, in index order.
+  LayoutId frozen;            ///< Parameters that need no gradient: replicated, never reduced.
+  LayoutId buffers;           ///< Buffers, in order.
+  LayoutId ignored;           ///< Names declared local.
+  NameId buffer_policy;       ///< "broadcast0" | "mean" | "synced" | "local".
+  std::int64_t bucket_cap_bytes = 0;
+  std::int32_t group = 0;     ///< Group the wrapper reduces over.
+  std::int32_t n_ranks = 1;   ///< Size of that group.
+  bool synchronizes = true;   ///< False: a hand-written loop, nothing broadcasts or reduces by itself.
+};
+
+/// A forward pass began.
+struct ForwardEvent {
+  bool through_wrapper = true;  ///< False: the inner module was called directly.
+  bool synchronizing = true;    ///< Its backward will reduce gradients (wrapped, grad mode, not no_sync).
+  bool training = true;         ///< Module in train mode.
+  bool grad = true;             ///< Grad mode on.
+};
+
+/// A backward pass ended (after the reducer's finalize, if it ran).
+struct BackwardEvent {
+  bool reduced = false;  ///< All buckets of the wrapper were reduced in this backward.
+};
+
+/// The data a forward consumes, and how its loss is normalised.
+struct BatchEvent {
+  std::int64_t n_samples = 0;
+  std::int64_t n_tokens = 0;
+  double denominator = 0.0;  ///< What the summed loss is divided by on this rank (0 = unknown).
+  NameId declared;           ///< What was meant: "sample-mean" | "token-mean" | "sum" | "rank-mean".
+};
+
+/// Where a gradient was looked at.
+enum class GradPoint : std::uint8_t {
+  kBase,  ///< Found in .grad before the backward.
+  kInc,   ///< This backward's own contribution.
+  kPre,   ///< The whole .grad, just before the reduction takes it.
+  kPost,  ///< Just after the reduction published it.
+  kUsed,  ///< What the optimizer step consumes.
+};
+
+/// Digests (and sketches, when asked for) of gradients, one entry a name of `layout`.
+struct GradEvent {
+  GradPoint point = GradPoint::kPost;
+  LayoutId layout = kNoLayout;
+  std::span<const std::uint64_t> digests;
+  std::span<const Sketch> sketches;         ///< Empty, or one a tensor.
+  std::span<const std::int64_t> n_elems;
+  /// Bit i = tensor i was undefined (None); such entries have digest 0.
+  std::span<const std::uint8_t> undefined;
+  DType dtype = DType::kF32;
+};
+
+/// When replicated state was looked at.
+enum class StatePoint : std::uint8_t {
+  kWrap,     ///< After construction of the wrapper.
+  kForward,  ///< As the first synchronising forward begins.
+  kStep,     ///< After an optimizer step.
+  kEval,     ///< Entering evaluation.
+  kLoad,     ///< After a checkpoint was loaded.
+  kSave,     ///< Before a snapshot is written.
+  kEnd,      ///< At the end of the run.
+};
+enum class StateKind : std::uint8_t { kParam, kBuffer, kOptimizer };
+
+/// Digests of replicated state, one entry a name of `layout`.
+struct StateEvent {
+  StateKind kind = StateKind::kParam;
+  StatePoint point = StatePoint::kStep;
+  LayoutId layout = kNoLayout;
+  std::span<const std::uint64_t> digests;
+};
+
+/// An optimizer step ended. Position::opt is the number of this step (0 for the first).
+struct StepEvent {
+  double lr = 0.0;
+  double scale = 1.0;      ///< Loss scale, 1 when no scaler is used.
+  bool found_inf = false;
+  bool skipped = false;
+  LayoutId layout = kNoLayout;  ///< Parameters this optimizer updates.
+};
+
+/// Operations a group offers.
+enum class CollectiveOp : std::uint8_t {
+  kAllReduce, kBroadcast, kReduce, kAllGather, kReduceScatter, kGather, kScatter, kAllToAll, kBarrier,
+  kSend, kRecv,
+};
+std::string_view name_of(CollectiveOp op);
+std::string_view name_of(ReduceOp op);
+
+/// What must agree between the members of a group at one sequence number. `site` is evidence only.
+struct Signature {
+  CollectiveOp op = CollectiveOp::kBarrier;
+  ReduceOp reduce = ReduceOp::kSum;
+  DType dtype = DType::kF32;
+  Device device = Device::kCpu;
+  bool async = false;          ///< Evidence, not compared.
+  std::int32_t root = -1;      ///< Group rank; -1 = the operation has none.
+  std::int32_t peer = -1;      ///< send/recv: group rank of the other side.
+  std::int32_t tag = 0;
+  std::int64_t count = 0;      ///< Elements of this rank's (input) buffer.
+  double premul = 1.0;
+  std::uint64_t splits = 0;    ///< Digest of uneven split sizes, 0 = even.
+  std::uint64_t layout = 0;    ///< Digest of what the elements mean (bucket -> parameter names), 0 = raw.
+  CallSite site;
+};
+
+enum class CollectivePhase : std::uint8_t { kPosted, kCompleted, kFailed };
+std::string_view name_of(CollectivePhase phase);
+
+struct CollectiveEvent {
+  CollectivePhase phase = CollectivePhase::kPosted;
+  std::int32_t group = 0;     ///< 0 = the world.
+  std::int64_t seq = 0;       ///< Per group and rank, from 0; send/recv have their own per pair and tag.
+  Signature signature;
+  std::uint64_t digest = 0;   ///< Of the input when posted, of the output when completed (if recorded).
+  NameId status;              ///< kCompleted/kFailed: "ok", "mismatch", "peer_lost", ...
+};
+
+/// The wrapper (re)built its buckets: parameter indices, bucket after bucket, in launch order.
+struct BucketEvent {
+  std::span<const std::int32_t> indices;
+  std::span<const std::int32_t> lengths;
+};
+
+/// Indices of the samples a forward consumed, in order.
+struct SampleEvent {
+  NameId split;  ///< "train" | "eval" | ...
+  std::span<const std::int64_t> ids;
+};
+
+/// An epoch began.
+struct EpochEvent {
+  NameId split;
+  NameId sampler;                  ///< "distributed" | "random" | "sequential" | foreign names.
+  std::uint64_t generator_key = 0;  ///< seed + epoch; meaningless when not shuffled.
+  std::uint64_t order_digest = 0;   ///< sm64 over the global order's i64 elements.
+  std::int64_t dataset_size = 0;
+  std::int64_t n_replicas = 1;
+  std::int64_t per_rank = 0;        ///< Samples each rank draws.
+  bool shuffle = false;
+  bool drop_last = false;
+  bool pads = true;                 ///< The sampler repeats samples to make ranks even.
+};
+
+enum class PhaseKind : std::uint8_t { kTrain, kEval, kSave, kEnd };
+struct PhaseEvent {
+  PhaseKind kind = PhaseKind::kTrain;
+};
+
+struct MetricEvent {
+  NameId name;
+  double value = 0.0;
+  double numerator = 0.0;
+  double denominator = 0.0;
+};
+
+/// A branch that may lead to collectives was taken.
+struct DecisionEvent {
+  NameId name;
+  std::int64_t value = 0;
+};
+
+struct FaultEvent {
+  NameId kind;
+  NameId detail;
+};
+
+struct LogEvent {
+  NameId text;
+};
+
+/// Values of one tensor, when a run records values (--values) or a scenario asks for them.
+struct ValueEvent {
+  NameId tensor;
+  NameId point;  ///< "grad.pre", "grad.post", "step", "wrap", ...
+  std::span<const double> values;
+};
+
+/// How the rank's program ended: "ok", "exception", "killed", "stuck".
+struct EndEvent {
+  NameId outcome;
+  NameId detail;
+};
+
+using EventBody =
+    std::variant<WrapEvent, ForwardEvent, BackwardEvent, BatchEvent, GradEvent, StateEvent, StepEvent,
+                 CollectiveEvent, BucketEvent, SampleEvent, EpochEvent, PhaseEvent, MetricEvent,
+                 DecisionEvent, FaultEvent, LogEvent, ValueEvent, EndEvent>;
+
+/// One event of one rank.
+struct Event {
+  Rank rank{};
+  std::uint64_t index = 0;  ///< Position in the rank's own stream, from 0.
+  VirtualTime time;
+  Position at;
+  EventBody body;
+};
+
+/// "wrap", "forward", ...: the kind names used in files.
+std::string_view kind_of(const EventBody& body);
+
+}  // namespace lockstep

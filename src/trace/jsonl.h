@@ -1,0 +1,40 @@
+// Traces as JSON Lines: one file a rank and attempt, one complete line an event.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "lockstep/base/error.h"
+#include "lockstep/trace/memory_trace.h"
+
+namespace lockstep {
+
+/// Facts about the run that every file's header line repeats.
+struct TraceHeader {
+  std::string run_id;
+  std::string backend = "sim";
+  std::string scenario;         ///< Path or title.
+  std::string scenario_digest;  ///< hex64 of the scenario's text.
+  std::int32_t n_ranks = 0;
+  bool exact = false;           ///< Exact mode was on and proved.
+  std::string library = "lockstep";
+};
+
+/// Writes `trace` to `folder` as aNNN.rank-NNNNN.jsonl (docs/trace_format.md). Every file is written under
+/// a temporary name, synced and renamed; the folder is made when missing.
+/// Errors: the folder cannot be made or written; where = the path.
+Outcome write_jsonl(const MemoryTrace& trace, const TraceHeader& header, const std::string& folder);
+
+struct LoadedTrace {
+  TraceHeader header;
+  std::shared_ptr<MemoryTrace> trace;
+};
+/// Reads all rank files of a folder. Errors: missing folder, no files, a line that is not valid
+/// (where = "file:line:column"), ranks of different runs mixed. A missing end line is not an error: the
+/// rank died, and the trace says so by lacking an EndEvent.
+Result<LoadedTrace> read_jsonl(const std::string& folder);
+
+/// One event as its JSON line (without newline), and back: the grammar of docs/trace_format.md.
+std::string to_json_line(const Event& event, const NameTable& names);
+
+}  // namespace lockstep

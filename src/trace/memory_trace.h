@@ -1,0 +1,48 @@
+// A whole run's events in memory, deep-copied, one list a rank.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "lockstep/trace/recorder.h"
+
+namespace lockstep {
+
+/// What a run recorded. Event spans point into the trace's own memory.
+class MemoryTrace final : public EventSink {
+ public:
+  explicit MemoryTrace(std::shared_ptr<NameTable> names);
+  ~MemoryTrace() override;
+
+  void on_event(const Event& event, const NameTable& names) override;
+
+  std::int32_t n_ranks() const { return static_cast<std::int32_t>(ranks_.size()); }
+  /// Makes room for ranks that record nothing too.
+  void ensure_ranks(std::int32_t n);
+  std::span<const Event> events(Rank rank) const { return ranks_[to_index(rank)]; }
+  const NameTable& names() const { return *names_; }
+  const std::shared_ptr<NameTable>& shared_names() const { return names_; }
+
+ private:
+  struct Arena;
+  std::shared_ptr<NameTable> names_;
+  std::unique_ptr<Arena> arena_;
+  std::vector<std::vector<Event>> ranks_;
+};
+
+/// Feeds one event to several sinks, in order.
+class SinkChain final : public EventSink {
+ public:
+  void add(EventSink& sink) { sinks_.push_back(&sink); }
+  void on_event(const Event& event, const NameTable& names) override {
+    for (EventSink* sink : sinks_) sink->on_event(event, names);
+  }
+
+ private:
+  std::vector<EventSink*> sinks_;
+};
+
+/// Delivers a stored trace to a sink: rank after rank, each in its own order.
+void replay(const MemoryTrace& trace, EventSink& sink);
+
+}  // namespace lockstep

@@ -1,0 +1,83 @@
+// The pen of one rank: fills in rank, time and position, computes only what somebody reads.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "lockstep/trace/event.h"
+
+namespace lockstep {
+
+class Runtime;
+class Variable;
+
+/// Receives events. Laws, files, memory traces and digests are sinks.
+class EventSink {
+ public:
+  virtual ~EventSink() = default;
+  /// Spans inside the event are valid during the call only.
+  virtual void on_event(const Event& event, const NameTable& names) = 0;
+};
+
+/// Which costly fields the readers need. The recorder computes nothing else.
+struct RecordOptions {
+  bool grad_local = true;    ///< grad events at inc and pre
+  bool grad_post = true;
+  bool grad_used = true;
+  bool grad_base = false;
+  bool sketches = true;      ///< On inc, pre and post: gradient-mean needs them.
+  bool states = true;        ///< param/buffer/optimizer digests
+  bool collectives = true;
+  bool collective_digests = false;
+  bool samples = true;
+  bool values = false;       ///< Every gradient's and parameter's values (large).
+};
+
+/// Writes one rank's events to a sink.
+///
+/// Deterministic: indices count this rank's events; times come from the host.
+class Recorder {
+ public:
+  Recorder(Rank rank, Host& host, NameTable& names, EventSink& sink, const RecordOptions& options)
+      : rank_(rank), host_(&host), names_(&names), sink_(&sink), options_(options) {}
+
+  const RecordOptions& options() const { return options_; }
+  NameTable& names() const { return *names_; }
+  Rank rank() const { return rank_; }
+
+  // -- positions: one a wrapper, and one for what happens outside any wrapper (index -1)
+  /// Announces a new wrapper and returns its index.
+  std::int32_t open_wrapper();
+  Position& position(std::int32_t wrapper);
+  void set_attempt(std::int32_t attempt);
+  void set_epoch(std::int32_t epoch);   ///< Of all wrappers.
+  std::int32_t n_wrappers() const { return static_cast<std::int32_t>(positions_.size()) - 1; }
+
+  /// Records `body` at the wrapper's current position.
+  void record(const EventBody& body, std::int32_t wrapper = -1);
+
+  // -- the costly ones, from live tensors; they do nothing when the option is off
+  void record_grads(GradPoint point, LayoutId layout, std::span<const Tensor> grads,
+                    std::int32_t wrapper);
+  void record_states(StateKind kind, StatePoint point, LayoutId layout,
+                     std::span<const Tensor> tensors, std::int32_t wrapper);
+  void record_values(NameId tensor, NameId point, const Tensor& values, std::int32_t wrapper);
+
+ private:
+  Rank rank_;
+  Host* host_;
+  NameTable* names_;
+  EventSink* sink_;
+  RecordOptions options_;
+  std::uint64_t next_index_ = 0;
+  std::vector<Position> positions_ = std::vector<Position>(1);
+  // Scratch that keeps its capacity: a warm recorder allocates nothing.
+  std::vector<std::uint64_t> digests_;
+  std::vector<Sketch> sketches_;
+  std::vector<std::int64_t> n_elems_;
+  std::vector<std::uint8_t> undefined_;
+  std::vector<double> values_;
+};
+
+}  // namespace lockstep
