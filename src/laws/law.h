@@ -1,0 +1,72 @@
+// The interface of a law: a streaming checker over events, blind to which backend made them.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "lockstep/laws/finding.h"
+#include "lockstep/trace/recorder.h"
+
+namespace lockstep {
+
+/// One entry of the numbered contract (docs/laws.md, `lockstep laws`).
+struct LawInfo {
+  std::int32_t number = 0;      ///< Stable.
+  std::string_view id;          ///< "replicas-equal"
+  std::string_view detector;    ///< Key used in bug reports: "I-PARAM".
+  std::string_view statement;   ///< One sentence.
+  std::string_view source;      ///< Where the promise comes from.
+  std::string_view blind_spots; ///< What a quiet law does not prove.
+};
+
+/// What a law may assume about the job: declared by a scenario, a policy file or run_ranks options.
+struct LawPolicy {
+  std::int32_t n_ranks = 0;          ///< World size.
+  bool exact = false;                ///< Arithmetic was proved exact: averages must match exactly.
+  std::string declared_mean;         ///< Overrides the batch events' declaration, or empty.
+  std::vector<std::string> allow;    ///< "LAW@TENSOR" or "LAW": exempted on purpose.
+  std::string buffers = "broadcast0";  ///< Policy when the wrap event does not say.
+};
+
+/// Checks one promise over a stream of events.
+///
+/// Events of one rank arrive in their order; ranks interleave arbitrarily, so a law aligns them by
+/// position, never by arrival. Memory is bounded by the number of ranks times the tensors of the steps
+/// that are still incomplete, not by the length of the trace.
+class Law : public EventSink {
+ public:
+  virtual const LawInfo& info() const = 0;
+  /// The verdict after the last event. Called once.
+  virtual LawResult finish(const NameTable& names) = 0;
+  /// Fields the recorder must compute for this law.
+  virtual void require(RecordOptions& options) const = 0;
+};
+
+/// All trace laws, in the order of their numbers.
+std::span<const LawInfo> trace_laws();
+/// Every law of the contract, relation laws (checked from companion runs) included.
+std::span<const LawInfo> all_laws();
+/// Errors: unknown id, with a suggestion.
+Result<std::unique_ptr<Law>> make_law(std::string_view id, const LawPolicy& policy);
+
+/// Runs several laws over one stream: a sink for live runs, or replay() a stored trace into it.
+class LawSet final : public EventSink {
+ public:
+  /// All trace laws, or the named ones. Errors: unknown id.
+  static Result<LawSet> make(const LawPolicy& policy, std::span<const std::string> ids = {});
+
+  void on_event(const Event& event, const NameTable& names) override;
+  /// Results in the order of the laws' numbers, with exemptions applied.
+  std::vector<LawResult> finish(const NameTable& names);
+  /// The union of what the laws need.
+  RecordOptions required() const;
+
+ private:
+  LawPolicy policy_;
+  std::vector<std::unique_ptr<Law>> laws_;
+};
+
+}  // namespace lockstep
