@@ -1,0 +1,28 @@
+# The flags every room is compiled with. They are ours alone: an installed Lockstep does not force
+# them on the programs that link it.
+option(LOCKSTEP_WERROR "Treat compiler warnings as errors" ON)
+
+# One instruction-set baseline and no silent contraction: promise 1 of docs/determinism.md.
+add_library(lockstep_options INTERFACE)
+target_compile_features(lockstep_options INTERFACE cxx_std_20)
+# Call sites are part of a trace: they must read the same wherever the tree and its build folder lie.
+# Of several matching maps GCC takes the last.
+target_compile_options(lockstep_options INTERFACE
+  "$<BUILD_INTERFACE:$<$<COMPILE_LANGUAGE:CXX>:-march=x86-64-v3;-ffp-contract=off>>"
+  "$<BUILD_INTERFACE:$<$<COMPILE_LANGUAGE:CXX>:-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=>>"
+  "$<BUILD_INTERFACE:$<$<COMPILE_LANGUAGE:CXX>:-fmacro-prefix-map=${PROJECT_BINARY_DIR}/rooms/=>>")
+
+add_library(lockstep_warnings INTERFACE)
+target_compile_options(lockstep_warnings INTERFACE
+  "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wshadow;-Wconversion;-Wsign-conversion>"
+  "$<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor;-Wold-style-cast;-Woverloaded-virtual>"
+  "$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${LOCKSTEP_WERROR}>>:-Werror>")
+
+# Boost.Fiber moves exceptions between stacks that AddressSanitizer takes for one; without its stack
+# part there is no false report, and the heap is still watched.
+option(LOCKSTEP_SANITIZE "Build with AddressSanitizer (heap) and UndefinedBehaviorSanitizer" OFF)
+if(LOCKSTEP_SANITIZE)
+  add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=all
+                      "SHELL:--param asan-stack=0" -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=address,undefined)
+endif()
