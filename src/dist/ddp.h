@@ -1,0 +1,112 @@
+// DistributedDataParallel: the wrapper that keeps replicas equal and gradients averaged.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/autograd/variable.h"
+#include "lockstep/dist/process_group.h"
+
+namespace lockstep {
+
+/// PyTorch's constructor arguments, by their names.
+struct DdpOptions {
+  bool broadcast_buffers = true;
+  bool init_sync = true;               ///< Check shapes and broadcast rank 0's state in the constructor.
+  double bucket_cap_mb = -1.0;         ///< < 0: the default of 25 MiB with a first bucket of 1 MiB.
+  std::int64_t first_bucket_bytes = 1'048'576;  ///< dist._DEFAULT_FIRST_BUCKET_BYTES
+  bool find_unused_parameters = false;
+  bool gradient_as_bucket_view = false;
+  std::vector<std::string> ignored;    ///< Qualified names of parameters and buffers that stay local.
+  std::string compat = "2.7";          ///< "2.7" | "1.13": where the versions differ.
+  CallSite site = CallSite::here();    ///< Where the model was wrapped.
+};
+
+/// What DDP needs to know of a model.
+struct ReplicatedState {
+  std::vector<NamedVariable> parameters;  ///< Registration order, duplicates removed, frozen included.
+  std::vector<NamedVariable> buffers;
+};
+
+/// Everything of DDP that does not depend on the model's type.
+///
+/// Source:        torch.nn.parallel.DistributedDataParallel and c10d's Reducer (docs/contract.md).
+/// Errors:        CommError when a collective fails; std::runtime_error with PyTorch's text for misuse.
+/// Deterministic: collectives are issued in the order of docs/contract.md's grammar.
+class Ddp {
+ public:
+  Ddp(ReplicatedState state, ProcessGroup& group, DdpOptions options);
+  ~Ddp();
+  Ddp(const Ddp&) = delete;
+  Ddp& operator=(const Ddp&) = delete;
+  Ddp(Ddp&&) = delete;
+  Ddp& operator=(Ddp&&) = delete;
+
+  /// Runs before the inner forward: rebuilds buckets, broadcasts buffers, records the forward.
+  void before_forward(bool training);
+  /// Runs after it: arms the reducer. `output` is where find_unused_parameters starts its search.
+  Variable after_forward(Variable output);
+
+  /// PyTorch's require_backward_grad_sync: false inside no_sync. Read at forward time.
+  bool require_sync() const;
+  void set_require_sync(bool sync);
+
+  std::int32_t wrapper() const;  ///< Index of this wrapper on this rank, as traces count it.
+  ProcessGroup& group() const;
+  /// Reducer parameters in index order, and the bucket layout as indices in launch order.
+  const std::vector<NamedVariable>& parameters() const;
+  std::vector<std::vector<std::int32_t>> buckets() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Skips gradient synchronisation for forwards that begin inside its lifetime (ddp.no_sync()).
+class NoSync {
+ public:
+  explicit NoSync(Ddp& ddp) : ddp_(&ddp), previous_(ddp.require_sync()) { ddp.set_require_sync(false); }
+  ~NoSync() { ddp_->set_require_sync(previous_); }
+  NoSync(const NoSync&) = delete;
+  NoSync& operator=(const NoSync&) = delete;
+  NoSync(NoSync&&) = delete;
+  NoSync& operator=(NoSync&&) = delete;
+
+ private:
+  Ddp* ddp_;
+  bool previous_;
+};
+
+/// A model that can be wrapped: nn::Module is one, any class with these members is.
+template <typename M>
+concept Wrappable = requires(M& model) {
+  { model.named_parameters() } -> std::convertible_to<std::vector<NamedVariable>>;
+  { model.named_buffers() } -> std::convertible_to<std::vector<NamedVariable>>;
+  { model.is_training() } -> std::convertible_to<bool>;
+};
+
+/// Wraps `model`, which must outlive the wrapper. `ddp(x)` forwards through the wrapper, `ddp.module()` is
+/// the inner model: calling that one directly skips synchronisation, as in PyTorch.
+template <Wrappable M>
+class DistributedDataParallel : public Ddp {
+ public:
+  DistributedDataParallel(M& model, ProcessGroup& group, DdpOptions options = {})
+      : Ddp({model.named_parameters(), model.named_buffers()}, group, std::move(options)),
+        model_(&model) {}
+
+  template <typename... Args>
+  Variable operator()(Args&&... args) {
+    before_forward(model_->is_training());
+    return after_forward(model_->forward(std::forward<Args>(args)...));
+  }
+  M& module() const { return *model_; }
+
+ private:
+  M* model_;
+};
+
+}  // namespace lockstep
