@@ -21,10 +21,11 @@ std::optional<ReductionOrder> parse_reduction_order(std::string_view name);
 /// outputs[r][i] := reduction over ranks of inputs[.][i] in `order`, the same bits for every r. Outputs may
 /// alias inputs rank by rank (in place), as in an all-reduce.
 ///
-/// Requires:      equal counts and dtypes; outputs.size() == inputs.size() or 1.
+/// Requires:      inputs in rank order, `count` elements of `dtype` each.
 /// Deterministic: each addition rounds in the element type (f16/bf16: computed in f32, rounded once each).
 /// Source:        gloo/allreduce.cc (ring) for kGlooRing.
-void reduce_in_order(Kernels& kernels, std::span<const Tensor> inputs,
-                     std::span<const Tensor> outputs, ReduceOp op, ReductionOrder order);
+void reduce_in_order(Kernels& kernels, std::span<void* const> outputs,
+                     std::span<const void* const> inputs, std::int64_t count, DType dtype,
+                     ReduceOp op, ReductionOrder order);
 
 }  // namespace lockstep

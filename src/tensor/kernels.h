@@ -114,8 +114,12 @@ class Kernels {
   /// out = grad * (1 / divisor): the reducer's pre-scaled copy into a bucket (reciprocal formed in
   /// double, rounded to the dtype). Source: PyTorch reducer.cpp, mark_variable_ready_dense.
   virtual void average_into_bucket(const Tensor& out, const Tensor& grad, double divisor) = 0;
-  /// out = inputs[0] op inputs[1] op ..., left to right. out may alias any input. Also integers.
-  virtual void reduce(const Tensor& out, std::span<const Tensor> inputs, ReduceOp op) = 0;
+  /// One result for all: every outputs[r][i] := (inputs[0][i] op inputs[1][i]) op ..., left to right, each
+  /// operation rounded in the element type (f16/bf16: computed in f32, rounded once each). kAvg: the
+  /// sum divided by the number of inputs; kPremulSum: as kSum (inputs come scaled). Raw host memory, all
+  /// dtypes incl. integers; outputs may alias inputs. Works in blocks that stay in cache.
+  virtual void reduce(std::span<void* const> outputs, std::span<const void* const> inputs,
+                      std::int64_t count, DType dtype, ReduceOp op) = 0;
 
   // -- digests (sm64 and the gradient sketch; digest.h and sketch.h define them)
   virtual std::uint64_t digest(const Tensor& in, std::uint64_t base) = 0;
