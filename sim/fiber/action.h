@@ -1,0 +1,59 @@
+// What a scheduler can choose next, and the interface that chooses.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "lockstep/base/types.h"
+
+namespace lockstep::sim {
+
+enum class ActionId : std::uint64_t {};
+
+enum class ActionKind : std::uint8_t {
+  kResume,    ///< A rank continues until its next point.
+  kTransfer,  ///< A step of a collective: contributions read in, results written out, completion.
+  kDeliver,   ///< A message arrives.
+  kTimer,     ///< A timer fires.
+  kFault,     ///< A planned fault strikes.
+};
+
+/// One thing that may happen next. Its id is stable (the same in every run that reaches it) and its
+/// footprint is known before it happens, which partial-order reduction needs.
+struct Action {
+  ActionId id{};
+  ActionKind kind = ActionKind::kResume;
+  Rank rank{};                  ///< kResume: who; otherwise the rank whose operation enabled it.
+  std::uint64_t footprint = 0;  ///< What it touches: group slot, storage, file; 0 = nothing shared.
+};
+
+/// Resuming rank r always has this id; other actions count from there upwards.
+constexpr ActionId resume_id(Rank rank) {
+  return static_cast<ActionId>(static_cast<std::uint64_t>(to_int(rank)));
+}
+
+/// Decides which enabled action happens next.
+///
+/// Every source of variety in a run (which rank resumes, when a transfer completes, which message, timer
+/// or fault comes first) is an action, so the answers of `pick` *are* the schedule. A strategy is told
+/// what becomes possible; it never receives the whole set, which would cost microseconds at 10,000 ranks.
+///
+/// Requires: called outside the scheduler's noexcept hooks; must not throw.
+class Strategy {
+ public:
+  virtual ~Strategy() = default;
+
+  /// A new world of `n_ranks` begins: forget everything.
+  virtual void start(std::int32_t n_ranks) = 0;
+  virtual void on_enabled(const Action& action) = 0;
+  virtual void on_disabled(ActionId id) = 0;
+
+  /// Requires: at least one enabled action.
+  /// Returns:  the id of an enabled action, which is disabled thereby.
+  virtual ActionId pick() = 0;
+
+  /// "round-robin", "random:seed=7", ...: enough to make it again.
+  virtual std::string describe() const = 0;
+};
+
+}  // namespace lockstep::sim

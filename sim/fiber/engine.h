@@ -1,0 +1,40 @@
+// The six-function seam over the fiber library.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+namespace lockstep::sim {
+
+/// Runs functions on stacks of their own, one at a time, switching only when told.
+///
+/// The engine knows nothing of ranks, time or strategies, so another one (bare Boost.Context) can be
+/// tried without touching anything else. C++ exception state belongs to the thread: the engine saves and
+/// restores it around every switch, or two fibers that yield inside a `catch` would rethrow each other's.
+class Engine {
+ public:
+  using Fiber = std::int32_t;  ///< Dense numbers from 0.
+  static constexpr Fiber kMain = -1;
+
+  virtual ~Engine() = default;
+  /// Makes a fiber that will call body(fiber); it does not run yet. Stacks are reused.
+  virtual Fiber create(std::function<void(Fiber)> body) = 0;
+  /// Runs `fiber` until it suspends or finishes. Requires: called from the main context.
+  virtual void resume(Fiber fiber) = 0;
+  /// Goes back to the main context. Requires: called from a fiber.
+  virtual void suspend() = 0;
+  virtual Fiber current() const = 0;
+  virtual bool finished(Fiber fiber) const = 0;
+  /// Takes all finished fibers down, keeps their stacks. Requires: none is unfinished.
+  virtual void destroy() = 0;
+};
+
+struct StackOptions {
+  std::size_t bytes = 64 * 1024;
+  std::int32_t n_guarded = 16'384;  ///< Fibers above this number have no guard page (kernel limit).
+};
+std::unique_ptr<Engine> make_boost_fiber_engine(const StackOptions& options);
+
+}  // namespace lockstep::sim

@@ -1,0 +1,116 @@
+// N virtual ranks as fibers on one thread: who runs, when time moves, when everybody is stuck.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/call_site.h"
+#include "lockstep/base/host.h"
+#include "lockstep/sim/fiber/action.h"
+
+namespace lockstep::sim {
+
+class World;
+
+/// What a blocked rank waits for, kept for the verdict.
+struct WaitReason {
+  std::string_view what;        ///< "all_reduce", "recv", "sleep", ... (a literal)
+  std::int32_t group = -1;
+  std::int64_t seq = -1;
+  CallSite site;
+};
+
+/// How one rank's program ended.
+enum class RankOutcome : std::uint8_t { kFinished, kThrew, kKilled, kStuck };
+
+struct RankEnd {
+  RankOutcome outcome = RankOutcome::kFinished;
+  std::string detail;            ///< what() of the exception, reason of the kill, what it waited for.
+  std::exception_ptr exception;  ///< kThrew: to rethrow at the front door.
+  VirtualTime time;
+};
+
+/// Proof that nobody can run: made at that moment, without any timeout.
+struct StuckVerdict {
+  struct Waiting {
+    Rank rank{};
+    WaitReason reason;
+  };
+  VirtualTime time;
+  std::vector<Waiting> waiting;
+};
+
+struct WorldResult {
+  std::vector<RankEnd> ends;                 ///< By rank.
+  std::optional<StuckVerdict> stuck;
+  std::optional<std::int32_t> first_failure;  ///< Rank of the first exception by (time, rank).
+  std::uint64_t n_choices = 0;               ///< Actions picked.
+};
+
+struct WorldOptions {
+  std::int32_t n_ranks = 1;
+  bool timed = false;          ///< Compute and links cost virtual time; otherwise everything is free.
+  std::size_t stack_bytes = 64 * 1024;
+  std::uint64_t livelock_points = 50'000'000;  ///< Points without an event before giving up.
+};
+
+/// One rank's side of the world: suspend, resume, time. Given to the rank's function.
+class RankHandle : public Host {
+ public:
+  virtual Rank rank() const = 0;
+  virtual World& world() const = 0;
+  /// Suspends this rank until somebody calls World::wake on it. Spurious wake-ups do not happen.
+  /// Throws RankKilled when the rank was killed or the world is being taken down meanwhile.
+  virtual void block(const WaitReason& reason) = 0;
+};
+
+/// A reusable simulator of ranks: stacks and arenas are kept between runs.
+///
+/// Requires:      one thread at a time; never used inside a rank (a world in a world mixes their fibers:
+///                ContractViolation).
+/// Deterministic: a run is a function of the program, the options and the strategy's picks. Time is
+///                monotone; among actions of equal time the strategy chooses.
+/// Errors:        an exception in a rank ends that rank (and, unless `keep_going`, asks the others to
+///                unwind at their next point); it never crosses a fiber. Nobody runnable and no timer
+///                left = a StuckVerdict, after which blocked ranks unwind with RankKilled.
+class World {
+ public:
+  World();
+  ~World();
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+  World(World&&) = delete;
+  World& operator=(World&&) = delete;
+
+  using Program = std::function<void(RankHandle&)>;
+  WorldResult run(const WorldOptions& options, Strategy& strategy, const Program& program);
+
+  // -- for the rooms that build on fibers (groups, links, faults); called from ranks or handlers
+  VirtualTime now() const;
+  std::int32_t n_ranks() const;
+  /// Makes a blocked rank runnable again. Requires: it is blocked.
+  void wake(Rank rank);
+  bool is_blocked(Rank rank) const;
+  /// The program of `rank` has ended (in any way).
+  bool has_ended(Rank rank) const;
+  /// Calls `handler` at `at` (>= now) on the scheduler's stack: links and faults live here, not in fibers.
+  /// A daemon timer does not keep a stuck world alive (watchdogs, heartbeats).
+  void at(VirtualTime at, std::function<void()> handler, bool daemon = false);
+  /// Kills a rank: sticky RankKilled at its next point; a blocked rank wakes up to die.
+  void kill(Rank rank, const std::string& reason);
+  /// Told when a rank has ended: groups turn it into verdicts and lost peers.
+  void on_rank_end(std::function<void(Rank)> listener);
+  /// Asked once when nobody can run, before ranks are taken down; may wake ranks to go on instead.
+  void on_stuck(std::function<void(const StuckVerdict&)> listener);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lockstep::sim

@@ -1,0 +1,56 @@
+// Process groups of virtual ranks: matching, named reduction orders, exact verdicts.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/dist/process_group.h"
+#include "lockstep/dist/reduction_order.h"
+#include "lockstep/sim/fiber/world.h"
+
+namespace lockstep::sim {
+
+/// What happens when members of a group issue different operations at one sequence number.
+enum class Pairing : std::uint8_t {
+  kStrict,    ///< Any signature mismatch fails on every member at once (CommStatus::kMismatch).
+  kNcclLike,  ///< Pairs by sequence number only: may hang or finish with garbage.
+  kGlooLike,  ///< Checks sizes: a different byte count fails, anything else pairs.
+};
+std::optional<Pairing> parse_pairing(std::string_view name);
+
+struct GroupOptions {
+  ReductionOrder order = ReductionOrder::kRank;
+  Pairing pairing = Pairing::kStrict;
+};
+
+/// All groups of one world. Makes each rank's ProcessGroup and explains hangs.
+///
+/// Rendezvous fidelity: the last member to arrive computes for all; a transfer is an action of the
+/// strategy, so a completed operation and the resumption of its waiters are separate choices.
+class GroupHub {
+ public:
+  GroupHub(World& world, const GroupOptions& options);
+  ~GroupHub();
+  GroupHub(const GroupHub&) = delete;
+  GroupHub& operator=(const GroupHub&) = delete;
+  GroupHub(GroupHub&&) = delete;
+  GroupHub& operator=(GroupHub&&) = delete;
+
+  /// The world group as `rank` sees it. Requires: called from the rank; runtime outlives the group.
+  std::unique_ptr<ProcessGroup> world_group(RankHandle& rank, Runtime& runtime);
+
+  /// The wait-for graph in words, one line a waiting rank: what it waits for, since when, who is missing
+  /// and what that one does instead, the first differing signature field, both call sites.
+  std::string explain(const StuckVerdict& verdict) const;
+  /// Ranks that never posted what others wait for, ascending.
+  std::vector<Rank> missing_ranks() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lockstep::sim

@@ -1,0 +1,35 @@
+// The ways to choose the next action.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "lockstep/sim/fiber/action.h"
+
+namespace lockstep::sim {
+
+/// First enabled, first picked.
+std::unique_ptr<Strategy> make_round_robin();
+/// Each enabled action with the same probability, from a seeded stream.
+std::unique_ptr<Strategy> make_random(std::uint64_t seed);
+/// A recorded schedule: the k-th pick is `picks[k]`. Strict: an action that is not enabled then ends the
+/// replay (diverged() below); after the last pick it goes on as round robin.
+class ReplayStrategy : public Strategy {
+ public:
+  virtual bool diverged() const = 0;
+};
+std::unique_ptr<ReplayStrategy> make_replay(std::vector<ActionId> picks);
+/// Wraps a strategy and keeps what it picked.
+class RecordingStrategy : public Strategy {
+ public:
+  virtual const std::vector<ActionId>& picks() const = 0;
+};
+std::unique_ptr<RecordingStrategy> make_recording(Strategy& inner);
+
+/// "round-robin" | "random" (+ seed). Errors: unknown name, with a suggestion.
+Result<std::unique_ptr<Strategy>> make_strategy(std::string_view name, std::uint64_t seed);
+
+}  // namespace lockstep::sim
