@@ -1,6 +1,7 @@
 // Which memory a pending transfer owns, so that a touch by anybody else can be reported.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 

@@ -35,7 +35,7 @@ class Pool {
   std::int64_t bytes_peak() const { return bytes_peak_; }
 
   /// Moves later blocks by `bytes` (a multiple of 64): a repeated run uses other addresses, which
-  /// reveals results that depend on them.
+  /// reveals results that depend on them. Blocks freed before are not handed out again.
   void shift_addresses(std::size_t bytes);
 
  private:
@@ -52,6 +52,7 @@ class Pool {
   std::vector<void*> slabs_;
   std::byte* slab_next_ = nullptr;
   std::byte* slab_end_ = nullptr;
+  std::size_t shift_bytes_ = 0;
   std::int64_t n_system_ = 0;
   std::int64_t bytes_in_use_ = 0;
   std::int64_t bytes_peak_ = 0;

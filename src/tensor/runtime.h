@@ -12,6 +12,7 @@ namespace lockstep {
 class Kernels;
 class Recorder;   // trace/recorder.h
 class InFlight;   // tensor/in_flight.h
+class GraphTask;  // autograd/engine.h
 
 /// One rank's execution context. Storage points to its runtime, operations take it from their
 /// operands, modules, tensors and generators are made with it.
@@ -33,6 +34,10 @@ class Runtime {
   InFlight* in_flight() const { return in_flight_; }
   void set_in_flight(InFlight* in_flight) { in_flight_ = in_flight; }
 
+  /// The backward pass that is running on this rank, or null.
+  GraphTask* graph_task() const { return graph_task_; }
+  void set_graph_task(GraphTask* task) { graph_task_ = task; }
+
   bool grad_enabled() const { return grad_enabled_; }
   void set_grad_enabled(bool enabled) { grad_enabled_ = enabled; }
 
@@ -47,6 +52,7 @@ class Runtime {
   Host* host_;
   Recorder* recorder_ = nullptr;
   InFlight* in_flight_ = nullptr;
+  GraphTask* graph_task_ = nullptr;
   std::uint64_t n_nodes_ = 0;
   std::uint32_t n_variables_ = 0;
   bool grad_enabled_ = true;

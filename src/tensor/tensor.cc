@@ -1,0 +1,120 @@
+#include "lockstep/tensor/tensor.h"
+
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "lockstep/tensor/detail/dispatch.h"
+#include "lockstep/tensor/kernels.h"
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::size_t kHeaderBytes = 64;  // One cache line, so that data starts on the next.
+
+std::size_t block_bytes(std::int64_t n_bytes) {
+  return kHeaderBytes + static_cast<std::size_t>(n_bytes);
+}
+
+}  // namespace
+
+Ref<Storage> Storage::make(Runtime& runtime, std::int64_t n_bytes) {
+  static_assert(sizeof(Storage) <= kHeaderBytes);
+  LOCKSTEP_CHECK(n_bytes >= 0, "a storage has a size");
+  auto* const block = static_cast<std::byte*>(runtime.pool().allocate(block_bytes(n_bytes)));
+  return Ref<Storage>(::new (block) Storage(runtime, block + kHeaderBytes, n_bytes));
+}
+
+void Storage::destroy() {
+  Pool& pool = runtime_->pool();
+  const std::size_t bytes = block_bytes(n_bytes_);
+  Storage::~Storage();
+  pool.release(this, bytes);
+}
+
+Tensor::Tensor(Ref<Storage> storage, std::int64_t offset_bytes, const Shape& shape, DType dtype)
+    : storage_(std::move(storage)),
+      offset_bytes_(offset_bytes),
+      n_elems_(shape.n_elems()),
+      shape_(shape),
+      dtype_(dtype) {}
+
+Tensor Tensor::empty(Runtime& runtime, const Shape& shape, DType dtype) {
+  return {Storage::make(runtime, shape.n_elems() * size_of(dtype)), 0, shape, dtype};
+}
+
+Tensor Tensor::zeros(Runtime& runtime, const Shape& shape, DType dtype) {
+  Tensor tensor = empty(runtime, shape, dtype);
+  std::memset(tensor.raw(), 0, static_cast<std::size_t>(tensor.n_bytes()));
+  return tensor;
+}
+
+Tensor Tensor::full(Runtime& runtime, const Shape& shape, DType dtype, double value) {
+  Tensor tensor = empty(runtime, shape, dtype);
+  runtime.kernels().fill(tensor, value);
+  return tensor;
+}
+
+Tensor Tensor::of(Runtime& runtime, const Shape& shape, DType dtype,
+                  std::span<const double> values) {
+  LOCKSTEP_CHECK(static_cast<std::size_t>(shape.n_elems()) == values.size(),
+                 "as many values as the shape has elements");
+  Tensor tensor = empty(runtime, shape, dtype);
+  detail::for_any(dtype, [&](auto tag) {
+    auto* out = static_cast<decltype(tag)*>(tensor.raw());
+    for (const double value : values) *out++ = detail::store<decltype(tag)>(value);
+  });
+  return tensor;
+}
+
+Tensor Tensor::reshape(const Shape& shape) const {
+  LOCKSTEP_CHECK(shape.n_elems() == n_elems_, "reshape keeps the number of elements");
+  return {storage_, offset_bytes_, shape, dtype_};
+}
+
+Tensor Tensor::slice(std::int64_t first, const Shape& shape) const {
+  LOCKSTEP_CHECK(first >= 0 && first + shape.n_elems() <= n_elems_,
+                 "a slice lies inside its tensor");
+  return {storage_, offset_bytes_ + first * size_of(dtype_), shape, dtype_};
+}
+
+Tensor Tensor::rows(std::int64_t first, std::int64_t n) const {
+  LOCKSTEP_CHECK(shape_.n_dims() > 0, "a scalar has no rows");
+  LOCKSTEP_CHECK(first >= 0 && n >= 0 && first + n <= shape_[0], "the rows lie inside the tensor");
+  std::array<std::int64_t, Shape::kMaxDims> sizes{};
+  std::int64_t row_elems = 1;
+  for (std::size_t i = 0; i < shape_.n_dims(); ++i) {
+    sizes[i] = shape_[i];
+    if (i > 0) row_elems *= shape_[i];
+  }
+  sizes[0] = n;
+  return slice(first * row_elems, Shape(std::span(sizes.data(), shape_.n_dims())));
+}
+
+Tensor Tensor::clone() const {
+  Tensor copy = empty(runtime(), shape_, dtype_);
+  runtime().kernels().copy(copy, *this);
+  return copy;
+}
+
+Tensor Tensor::to(DType dtype) const {
+  if (dtype == dtype_) return *this;
+  Tensor converted = empty(runtime(), shape_, dtype);
+  runtime().kernels().copy(converted, *this);
+  return converted;
+}
+
+double Tensor::at(std::int64_t flat_index) const {
+  LOCKSTEP_CHECK(flat_index >= 0 && flat_index < n_elems_, "the index lies inside the tensor");
+  return detail::for_any(dtype_, [&](auto tag) {
+    return static_cast<double>(detail::load(static_cast<const decltype(tag)*>(raw())[flat_index]));
+  });
+}
+
+double Tensor::item() const {
+  LOCKSTEP_CHECK(n_elems_ == 1, "item() is for tensors of one element");
+  return at(0);
+}
+
+}  // namespace lockstep
