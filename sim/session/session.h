@@ -1,0 +1,64 @@
+// One simulated run, whole: world, groups, runtimes, recorders, laws. Below it fibers, above it
+// scenarios and the front door.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/dist/rank_context.h"
+#include "lockstep/laws/law.h"
+#include "lockstep/laws/report.h"
+#include "lockstep/sim/group/sim_group.h"
+#include "lockstep/sim/strategy/strategies.h"
+#include "lockstep/trace/memory_trace.h"
+
+namespace lockstep::sim {
+
+struct SessionOptions {
+  std::int32_t n_ranks = 1;
+  std::string strategy = "round-robin";
+  std::uint64_t schedule_seed = 0;
+  std::vector<ActionId> schedule;       ///< Not empty: replay these picks, strictly.
+  bool timed = false;
+  GroupOptions group;
+  bool exact = false;                   ///< Kernels prove that nothing rounds.
+  bool record = true;                   ///< False: no events, no laws (bare speed).
+  bool keep_trace = true;               ///< Keep all events in memory; laws and digests work without.
+  bool values = false;
+  std::vector<std::string> laws;        ///< Empty: all trace laws.
+  LawPolicy policy;                     ///< n_ranks and exact are filled in.
+  std::size_t address_shift = 0;        ///< Shifts heap and stack addresses (promise 1 of determinism).
+};
+
+struct SessionResult {
+  Report report;                        ///< Laws, outcome, digests, wait-for graph.
+  std::shared_ptr<MemoryTrace> trace;   ///< Null unless keep_trace.
+  WorldResult world;
+  std::string schedule;                 ///< Printable encoding of the picks.
+};
+
+/// Runs worlds one after another; stacks, pools and name tables are reused.
+///
+/// Requires: one thread; not inside a rank.
+class Session {
+ public:
+  Session();
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+  Session(Session&&) = delete;
+  Session& operator=(Session&&) = delete;
+
+  using Body = std::function<void(RankContext&)>;
+  /// Runs `body` once a rank. Errors: unknown strategy or law.
+  Result<SessionResult> run(const SessionOptions& options, const Body& body);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lockstep::sim
