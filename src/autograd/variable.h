@@ -40,9 +40,11 @@ class VariableState final : public Counted {
   bool requires_grad = false;
 
  private:
+  friend class Node;
   friend class Variable;
-  VariableState() = default;
+  explicit VariableState(Tensor values) : data(std::move(values)) {}
   ~VariableState() override = default;
+  static Ref<VariableState> make(Tensor data);
   void destroy() override;
 };
 
@@ -87,6 +89,8 @@ class Variable {
  private:
   friend class Node;
   explicit Variable(Ref<VariableState> state) : state_(std::move(state)) {}
+  /// The node that takes this variable's gradient; null when it requires none.
+  Node* gradient_edge() const;
   Ref<VariableState> state_;
 };
 

@@ -1,0 +1,40 @@
+#include "lockstep/autograd/accumulator.h"
+
+#include "lockstep/tensor/kernels.h"
+
+namespace lockstep {
+
+void Accumulator::run(Tensor grad) {
+  if (variable_ == nullptr) return;
+  const Ref<VariableState> keep(variable_);  // A hook may drop the last handle.
+
+  if (grad.defined() && variable_->requires_grad) {
+    // By index: a hook may register or remove hooks.
+    for (std::size_t i = 0; i < hooks_.size(); ++i) {
+      const Registration entry = hooks_[i];
+      entry.hook->on_grad_increment(entry.index, grad);
+    }
+    accumulate(std::move(grad));
+  }
+  for (std::size_t i = 0; i < hooks_.size(); ++i) {
+    const Registration entry = hooks_[i];
+    entry.hook->on_grad_ready(entry.index);
+  }
+}
+
+void Accumulator::accumulate(Tensor increment) const {
+  Tensor& grad = variable_->grad;
+  if (grad.defined()) {
+    kernels().add(grad, grad, increment);
+  } else if (increment.storage()->use_count() == 1) {
+    grad = std::move(increment);
+  } else {
+    grad = increment.clone();
+  }
+}
+
+void Accumulator::remove_hook(const GradHook& hook) {
+  std::erase_if(hooks_, [&hook](const Registration& entry) { return entry.hook == &hook; });
+}
+
+}  // namespace lockstep

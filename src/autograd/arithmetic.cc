@@ -1,0 +1,170 @@
+// Element-wise arithmetic, sums and views.
+#include "lockstep/autograd/functions.h"
+#include "lockstep/autograd/node.h"
+#include "lockstep/autograd/saved_tensor.h"
+
+namespace lockstep {
+namespace {
+
+Tensor empty_like(const Tensor& tensor) {
+  return Tensor::empty(tensor.runtime(), tensor.shape(), tensor.dtype());
+}
+
+void check_same(const Variable& a, const Variable& b) {
+  LOCKSTEP_CHECK(a.shape() == b.shape() && a.data().dtype() == b.data().dtype(),
+                 a.shape().text() + " and " + b.shape().text() +
+                     " do not match: element-wise operations take equal shapes and dtypes");
+}
+
+class AddNode final : public Node {
+ public:
+  void run(Tensor grad) override {
+    if (needs(0)) send(0, grad);
+    if (needs(1)) send(1, std::move(grad));
+  }
+
+ private:
+  ~AddNode() override = default;
+};
+
+class SubNode final : public Node {
+ public:
+  void run(Tensor grad) override {
+    if (needs(0)) send(0, grad);
+    if (needs(1)) {
+      const Tensor out = writable_like(grad);
+      kernels().scale(out, grad, -1.0);
+      send(1, out);
+    }
+  }
+
+ private:
+  ~SubNode() override = default;
+};
+
+class MulNode final : public Node {
+ public:
+  MulNode(const Variable& a, const Variable& b) {
+    if (b.requires_grad()) a_ = SavedTensor(a.data());
+    if (a.requires_grad()) b_ = SavedTensor(b.data());
+  }
+
+  void run(Tensor grad) override {
+    if (needs(0)) send(0, times(grad, b_));
+    if (needs(1)) send(1, times(grad, a_));
+  }
+  void release_saved() override {
+    a_.reset();
+    b_.reset();
+  }
+
+ private:
+  ~MulNode() override = default;
+
+  Tensor times(const Tensor& grad, const SavedTensor& factor) const {
+    Tensor out = empty_like(grad);
+    kernels().mul(out, grad, factor.get());
+    return out;
+  }
+
+  SavedTensor a_;
+  SavedTensor b_;
+};
+
+class ScaleNode final : public Node {
+ public:
+  explicit ScaleNode(double factor) : factor_(factor) {}
+
+  void run(Tensor grad) override {
+    const Tensor out = writable_like(grad);
+    kernels().scale(out, grad, factor_);
+    send(0, out);
+  }
+
+ private:
+  ~ScaleNode() override = default;
+  double factor_;
+};
+
+class SumNode final : public Node {
+ public:
+  explicit SumNode(const Shape& shape) : shape_(shape) {}
+
+  void run(Tensor grad) override {
+    send(0, Tensor::full(runtime(), shape_, grad.dtype(), grad.item()));
+  }
+
+ private:
+  ~SumNode() override = default;
+  Shape shape_;
+};
+
+class ReshapeNode final : public Node {
+ public:
+  explicit ReshapeNode(const Shape& shape) : shape_(shape) {}
+
+  void run(Tensor grad) override { send(0, grad.reshape(shape_)); }
+
+ private:
+  ~ReshapeNode() override = default;
+  Shape shape_;
+};
+
+// Records a node of two inputs.
+template <typename N, typename... Args>
+Variable record(Tensor out, const Variable& a, const Variable& b, const Args&... args) {
+  if (!Node::records({&a, &b})) return Node::attach(std::move(out), {});
+  const Ref<N> node = Node::make<N>(a.runtime(), args...);
+  node->connect(0, a);
+  node->connect(1, b);
+  return Node::attach(std::move(out), Ref<Node>(node.get()));
+}
+
+template <typename N, typename... Args>
+Variable record_unary(Tensor out, const Variable& x, const Args&... args) {
+  if (!Node::records({&x})) return Node::attach(std::move(out), {});
+  const Ref<N> node = Node::make<N>(x.runtime(), args...);
+  node->connect(0, x);
+  return Node::attach(std::move(out), Ref<Node>(node.get()));
+}
+
+}  // namespace
+
+Variable add(const Variable& a, const Variable& b) {
+  check_same(a, b);
+  Tensor out = empty_like(a.data());
+  a.runtime().kernels().add(out, a.data(), b.data());
+  return record<AddNode>(std::move(out), a, b);
+}
+
+Variable sub(const Variable& a, const Variable& b) {
+  check_same(a, b);
+  Tensor out = empty_like(a.data());
+  a.runtime().kernels().sub(out, a.data(), b.data());
+  return record<SubNode>(std::move(out), a, b);
+}
+
+Variable mul(const Variable& a, const Variable& b) {
+  check_same(a, b);
+  Tensor out = empty_like(a.data());
+  a.runtime().kernels().mul(out, a.data(), b.data());
+  return record<MulNode>(std::move(out), a, b, a, b);
+}
+
+Variable scale(const Variable& x, double factor) {
+  Tensor out = empty_like(x.data());
+  x.runtime().kernels().scale(out, x.data(), factor);
+  return record_unary<ScaleNode>(std::move(out), x, factor);
+}
+
+Variable sum(const Variable& x) {
+  Tensor out = Tensor::empty(x.runtime(), {}, x.data().dtype());
+  x.runtime().kernels().sum_all(out, x.data());
+  return record_unary<SumNode>(std::move(out), x, x.shape());
+}
+
+Variable reshape(const Variable& x, const Shape& shape) {
+  return record_unary<ReshapeNode>(x.data().reshape(shape), x, x.shape());
+}
+
+}  // namespace lockstep

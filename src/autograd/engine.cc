@@ -1,0 +1,140 @@
+#include "lockstep/autograd/engine.h"
+
+namespace lockstep {
+namespace {
+
+Runtime& unoccupied(Runtime& runtime) {
+  LOCKSTEP_CHECK(runtime.graph_task() == nullptr,
+                 "a backward inside a backward hook is not supported");
+  return runtime;
+}
+
+}  // namespace
+
+// Passes are numbered in the sequence of nodes: unique on this rank, and never the 0 of a new node.
+GraphTask::GraphTask(Runtime& runtime, bool retain_graph)
+    : runtime_(&unoccupied(runtime)),
+      no_grad_(runtime),
+      pass_(runtime.next_sequence_number() + 1),
+      retain_graph_(retain_graph) {
+  runtime.set_graph_task(this);
+}
+
+GraphTask::~GraphTask() {
+  runtime_->set_graph_task(nullptr);
+  while (first_callback_ != nullptr) {
+    runtime_->pool().release(take_callback(), sizeof(QueuedCallback));
+  }
+}
+
+void GraphTask::run(Ref<Node> root, Tensor seed) {
+  count_contributions(*root);
+  root->collected_ = std::move(seed);
+  enqueue(*root);
+  while (ready_ != nullptr) evaluate(*dequeue());
+  run_callbacks();
+}
+
+void GraphTask::count_contributions(Node& root) {
+  const auto prepare = [this](Node& node) {
+    node.pass_ = pass_;
+    node.n_open_ = 0;
+    node.collected_ = Tensor();  // A pass that ended with an exception may have left something.
+  };
+  prepare(root);
+  root.sibling_ = nullptr;
+  Node* open = &root;
+  while (open != nullptr) {
+    const Node* node = std::exchange(open, open->sibling_);
+    for (Node* next : node->edges_) {
+      if (next == nullptr) continue;
+      if (next->pass_ != pass_) {
+        prepare(*next);
+        next->sibling_ = std::exchange(open, next);
+      }
+      ++next->n_open_;
+    }
+  }
+}
+
+void GraphTask::evaluate(Node& node) {
+  Tensor grad = std::move(node.collected_);
+  if (grad.defined() || node.is_accumulator()) node.run(std::move(grad));
+  if (!retain_graph_) node.release_saved();
+  for (Node* next : node.edges_) {
+    if (next == nullptr || --next->n_open_ > 0) continue;
+    if (next->is_accumulator()) {
+      next->run(std::move(next->collected_));
+    } else {
+      enqueue(*next);
+    }
+  }
+}
+
+// A pairing heap: `child_` is a node's first child, `sibling_` the next child of its parent.
+Node* GraphTask::merge(Node* a, Node* b) {
+  if (a == nullptr) return b;
+  if (b == nullptr) return a;
+  if (a->sequence_number_ < b->sequence_number_) std::swap(a, b);
+  b->sibling_ = a->child_;
+  a->child_ = b;
+  return a;
+}
+
+void GraphTask::enqueue(Node& node) {
+  node.child_ = nullptr;
+  node.sibling_ = nullptr;
+  ready_ = merge(ready_, &node);
+}
+
+// The children of the removed root become one heap: merged in pairs, then the pairs from the right.
+Node* GraphTask::dequeue() {
+  Node* top = ready_;
+  Node* rest = top->child_;
+  Node* pairs = nullptr;
+  while (rest != nullptr) {
+    Node* a = rest;
+    Node* b = a->sibling_;
+    rest = b == nullptr ? nullptr : b->sibling_;
+    Node* pair = merge(a, b);
+    pair->sibling_ = std::exchange(pairs, pair);
+  }
+  ready_ = nullptr;
+  while (pairs != nullptr) {
+    Node* pair = std::exchange(pairs, pairs->sibling_);
+    ready_ = merge(ready_, pair);
+  }
+  return top;
+}
+
+void GraphTask::queue(BackwardCallback& callback) {
+  auto* entry = new (runtime_->pool().allocate(sizeof(QueuedCallback)))
+      QueuedCallback{.callback = &callback, .next = nullptr};
+  if (first_callback_ == nullptr) {
+    first_callback_ = entry;
+  } else {
+    last_callback_->next = entry;
+  }
+  last_callback_ = entry;
+}
+
+GraphTask::QueuedCallback* GraphTask::take_callback() {
+  return std::exchange(first_callback_, first_callback_->next);
+}
+
+void GraphTask::run_callbacks() {
+  while (first_callback_ != nullptr) {
+    QueuedCallback* entry = take_callback();
+    BackwardCallback* callback = entry->callback;
+    runtime_->pool().release(entry, sizeof(QueuedCallback));
+    callback->on_backward_end();
+  }
+}
+
+void queue_callback(Runtime& runtime, BackwardCallback& callback) {
+  LOCKSTEP_CHECK(runtime.graph_task() != nullptr,
+                 "a callback can be queued only while a backward pass runs");
+  runtime.graph_task()->queue(callback);
+}
+
+}  // namespace lockstep

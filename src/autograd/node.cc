@@ -1,0 +1,68 @@
+#include "lockstep/autograd/node.h"
+
+#include "lockstep/tensor/kernels.h"
+
+namespace lockstep {
+
+bool Node::records(std::initializer_list<const Variable*> inputs) {
+  for (const Variable* input : inputs) {
+    if (input->defined() && input->requires_grad()) return input->runtime().grad_enabled();
+  }
+  return false;
+}
+
+Variable Node::attach(Tensor out, Ref<Node> node) {
+  Ref<VariableState> state = VariableState::make(std::move(out));
+  if (node) {
+    node->sequence_number_ = node->runtime_->next_sequence_number();
+    state->grad_fn = std::move(node);
+    state->requires_grad = true;
+  }
+  return Variable(std::move(state));
+}
+
+void Node::connect(std::size_t i, const Variable& input) {
+  if (!input.defined()) return;
+  edges_[i] = input.gradient_edge();
+  if (edges_[i] != nullptr) edges_[i]->retain();
+}
+
+void Node::send(std::size_t i, Tensor grad) {
+  Tensor& sum = edges_[i]->collected_;
+  if (!sum.defined()) {
+    sum = std::move(grad);
+  } else if (grad.defined()) {
+    const Tensor out = writable_like(sum);
+    kernels().add(out, sum, grad);
+    sum = out;
+  }
+}
+
+// The last owner of a node may be the only owner of the whole graph behind it, one node for each
+// operation of a deep model. Such nodes go to a list instead of the call stack.
+void Node::destroy() {
+  Node* dying = this;
+  sibling_ = nullptr;
+  while (dying != nullptr) {
+    Node* node = std::exchange(dying, dying->sibling_);
+    for (Node* next : node->edges_) {
+      if (next == nullptr) continue;
+      if (next->use_count() > 1) {
+        next->release();
+      } else {
+        next->sibling_ = std::exchange(dying, next);
+      }
+    }
+    Pool& pool = node->runtime_->pool();
+    const std::size_t n_bytes = node->n_bytes_;
+    node->~Node();
+    pool.release(node, n_bytes);
+  }
+}
+
+Tensor writable_like(const Tensor& grad) {
+  if (grad.storage()->use_count() == 1) return grad;
+  return Tensor::empty(grad.runtime(), grad.shape(), grad.dtype());
+}
+
+}  // namespace lockstep

@@ -1,0 +1,20 @@
+#include "lockstep/autograd/saved_tensor.h"
+
+#include <string>
+
+namespace lockstep {
+
+void SavedTensor::fail() const {
+  if (!tensor_.defined()) {
+    throw ContractViolation(
+        "trying to backward through the graph a second time: its saved values were freed by the "
+        "first backward; pass retain_graph to the first one to keep them");
+  }
+  throw ContractViolation(
+      "one of the tensors needed for gradient computation has been modified by an in-place "
+      "operation: " +
+      tensor_.shape().text() + " is at version " + std::to_string(tensor_.storage()->version()) +
+      ", expected version " + std::to_string(version_));
+}
+
+}  // namespace lockstep

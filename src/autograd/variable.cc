@@ -1,0 +1,68 @@
+#include "lockstep/autograd/variable.h"
+
+#include <new>
+
+#include "lockstep/autograd/accumulator.h"
+#include "lockstep/autograd/engine.h"
+
+namespace lockstep {
+namespace {
+
+Accumulator& accumulator_of(VariableState& state) {
+  if (!state.accumulator) {
+    state.accumulator = Ref<Node>(Node::make<Accumulator>(state.data.runtime(), state).get());
+  }
+  return static_cast<Accumulator&>(*state.accumulator);
+}
+
+}  // namespace
+
+Ref<VariableState> VariableState::make(Tensor data) {
+  LOCKSTEP_CHECK(data.defined(), "a variable needs values");
+  void* block = data.runtime().pool().allocate(sizeof(VariableState));
+  return Ref<VariableState>(new (block) VariableState(std::move(data)));
+}
+
+void VariableState::destroy() {
+  if (accumulator) static_cast<Accumulator&>(*accumulator).forget_variable();
+  Pool& pool = data.runtime().pool();
+  this->~VariableState();
+  pool.release(this, sizeof(VariableState));
+}
+
+Variable::Variable(Tensor data, bool requires_grad)
+    : state_(VariableState::make(std::move(data))) {
+  LOCKSTEP_CHECK(!requires_grad || is_floating(state_->data.dtype()),
+                 "only tensors of floating type can require gradients");
+  state_->requires_grad = requires_grad;
+  state_->id = runtime().next_variable_id();
+}
+
+Variable Variable::detach() const { return Variable(state_->data); }
+
+Node* Variable::gradient_edge() const {
+  if (!state_->requires_grad) return nullptr;
+  return state_->grad_fn ? state_->grad_fn.get() : &accumulator_of(*state_);
+}
+
+void Variable::backward(bool retain_graph) const {
+  LOCKSTEP_CHECK(defined() && state_->data.n_elems() == 1,
+                 "a backward pass starts from one element, such as a loss");
+  LOCKSTEP_CHECK(requires_grad(),
+                 "this variable does not require grad and has no grad_fn: nothing to differentiate");
+  Runtime& rt = runtime();
+  GraphTask task(rt, retain_graph);
+  task.run(Ref<Node>(gradient_edge()), Tensor::full(rt, shape(), state_->data.dtype(), 1.0));
+}
+
+void Variable::add_hook(GradHook& hook, std::size_t index) const {
+  LOCKSTEP_CHECK(defined() && is_leaf() && requires_grad(),
+                 "hooks belong to leaves that require grad");
+  accumulator_of(*state_).add_hook(hook, index);
+}
+
+void Variable::remove_hook(const GradHook& hook) const {
+  if (state_->accumulator) accumulator_of(*state_).remove_hook(hook);
+}
+
+}  // namespace lockstep
