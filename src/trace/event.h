@@ -74,6 +74,8 @@ enum class GradPoint : std::uint8_t {
   kUsed,  ///< What the optimizer step consumes.
 };
 
+std::string_view name_of(GradPoint point);  ///< "base", "inc", "pre", "post", "used".
+
 /// Digests (and sketches, when asked for) of gradients, one entry a name of `layout`.
 struct GradEvent {
   GradPoint point = GradPoint::kPost;
@@ -96,7 +98,9 @@ enum class StatePoint : std::uint8_t {
   kSave,     ///< Before a snapshot is written.
   kEnd,      ///< At the end of the run.
 };
+std::string_view name_of(StatePoint point);  ///< "wrap", "forward", "step", ...
 enum class StateKind : std::uint8_t { kParam, kBuffer, kOptimizer };
+std::string_view name_of(StateKind kind);  ///< "param", "buffer", "optimizer".
 
 /// Digests of replicated state, one entry a name of `layout`.
 struct StateEvent {
@@ -179,6 +183,7 @@ struct EpochEvent {
 };
 
 enum class PhaseKind : std::uint8_t { kTrain, kEval, kSave, kEnd };
+std::string_view name_of(PhaseKind kind);
 struct PhaseEvent {
   PhaseKind kind = PhaseKind::kTrain;
 };
@@ -232,7 +237,8 @@ struct Event {
   EventBody body;
 };
 
-/// "wrap", "forward", ...: the kind names used in files.
+/// "wrap", "forward", ...: the kind names used in files. A StateEvent is a "param", "buffer" or
+/// "optimizer" event.
 std::string_view kind_of(const EventBody& body);
 
 }  // namespace lockstep

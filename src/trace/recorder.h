@@ -9,8 +9,7 @@
 
 namespace lockstep {
 
-class Runtime;
-class Variable;
+class Tensor;
 
 /// Receives events. Laws, files, memory traces and digests are sinks.
 class EventSink {
@@ -57,14 +56,20 @@ class Recorder {
   /// Records `body` at the wrapper's current position.
   void record(const EventBody& body, std::int32_t wrapper = -1);
 
-  // -- the costly ones, from live tensors; they do nothing when the option is off
+  // -- the costly ones, from live tensors; they do nothing when the option is off. With
+  //    `options().values` each tensor's values follow as ValueEvents at "grad.post", "step", ...
   void record_grads(GradPoint point, LayoutId layout, std::span<const Tensor> grads,
                     std::int32_t wrapper);
   void record_states(StateKind kind, StatePoint point, LayoutId layout,
                      std::span<const Tensor> tensors, std::int32_t wrapper);
+  /// One tensor's values, for readers that ask for more than the events above carry.
   void record_values(NameId tensor, NameId point, const Tensor& values, std::int32_t wrapper);
 
  private:
+  bool wants(GradPoint point) const;
+  void record_values_of(std::span<const Tensor> tensors, LayoutId layout, std::string_view point,
+                        std::int32_t wrapper);
+
   Rank rank_;
   Host* host_;
   NameTable* names_;

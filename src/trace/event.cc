@@ -1,0 +1,175 @@
+#include "lockstep/trace/event.h"
+
+namespace lockstep {
+
+std::string_view name_of(GradPoint point) {
+  switch (point) {
+    case GradPoint::kBase:
+      return "base";
+    case GradPoint::kInc:
+      return "inc";
+    case GradPoint::kPre:
+      return "pre";
+    case GradPoint::kPost:
+      return "post";
+    case GradPoint::kUsed:
+      return "used";
+  }
+  return "";
+}
+
+std::string_view name_of(StatePoint point) {
+  switch (point) {
+    case StatePoint::kWrap:
+      return "wrap";
+    case StatePoint::kForward:
+      return "forward";
+    case StatePoint::kStep:
+      return "step";
+    case StatePoint::kEval:
+      return "eval";
+    case StatePoint::kLoad:
+      return "load";
+    case StatePoint::kSave:
+      return "save";
+    case StatePoint::kEnd:
+      return "end";
+  }
+  return "";
+}
+
+std::string_view name_of(StateKind kind) {
+  switch (kind) {
+    case StateKind::kParam:
+      return "param";
+    case StateKind::kBuffer:
+      return "buffer";
+    case StateKind::kOptimizer:
+      return "optimizer";
+  }
+  return "";
+}
+
+std::string_view name_of(PhaseKind kind) {
+  switch (kind) {
+    case PhaseKind::kTrain:
+      return "train";
+    case PhaseKind::kEval:
+      return "eval";
+    case PhaseKind::kSave:
+      return "save";
+    case PhaseKind::kEnd:
+      return "end";
+  }
+  return "";
+}
+
+std::string_view name_of(CollectiveOp op) {
+  switch (op) {
+    case CollectiveOp::kAllReduce:
+      return "all_reduce";
+    case CollectiveOp::kBroadcast:
+      return "broadcast";
+    case CollectiveOp::kReduce:
+      return "reduce";
+    case CollectiveOp::kAllGather:
+      return "all_gather";
+    case CollectiveOp::kReduceScatter:
+      return "reduce_scatter";
+    case CollectiveOp::kGather:
+      return "gather";
+    case CollectiveOp::kScatter:
+      return "scatter";
+    case CollectiveOp::kAllToAll:
+      return "all_to_all";
+    case CollectiveOp::kBarrier:
+      return "barrier";
+    case CollectiveOp::kSend:
+      return "send";
+    case CollectiveOp::kRecv:
+      return "recv";
+  }
+  return "";
+}
+
+std::string_view name_of(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::kSum:
+      return "sum";
+    case ReduceOp::kAvg:
+      return "avg";
+    case ReduceOp::kProduct:
+      return "product";
+    case ReduceOp::kMin:
+      return "min";
+    case ReduceOp::kMax:
+      return "max";
+    case ReduceOp::kPremulSum:
+      return "premul_sum";
+    case ReduceOp::kBand:
+      return "band";
+    case ReduceOp::kBor:
+      return "bor";
+    case ReduceOp::kBxor:
+      return "bxor";
+  }
+  return "";
+}
+
+std::string_view name_of(CollectivePhase phase) {
+  switch (phase) {
+    case CollectivePhase::kPosted:
+      return "posted";
+    case CollectivePhase::kCompleted:
+      return "completed";
+    case CollectivePhase::kFailed:
+      return "failed";
+  }
+  return "";
+}
+
+namespace {
+
+struct KindName {
+  std::string_view operator()(const WrapEvent&) const { return "wrap"; }
+
+  std::string_view operator()(const ForwardEvent&) const { return "forward"; }
+
+  std::string_view operator()(const BackwardEvent&) const { return "backward"; }
+
+  std::string_view operator()(const BatchEvent&) const { return "batch"; }
+
+  std::string_view operator()(const GradEvent&) const { return "grad"; }
+
+  std::string_view operator()(const StateEvent& event) const { return name_of(event.kind); }
+
+  std::string_view operator()(const StepEvent&) const { return "step"; }
+
+  std::string_view operator()(const CollectiveEvent&) const { return "collective"; }
+
+  std::string_view operator()(const BucketEvent&) const { return "bucket"; }
+
+  std::string_view operator()(const SampleEvent&) const { return "sample"; }
+
+  std::string_view operator()(const EpochEvent&) const { return "epoch"; }
+
+  std::string_view operator()(const PhaseEvent&) const { return "phase"; }
+
+  std::string_view operator()(const MetricEvent&) const { return "metric"; }
+
+  std::string_view operator()(const DecisionEvent&) const { return "decision"; }
+
+  std::string_view operator()(const FaultEvent&) const { return "fault"; }
+
+  std::string_view operator()(const LogEvent&) const { return "log"; }
+
+  std::string_view operator()(const ValueEvent&) const { return "value"; }
+
+  std::string_view operator()(const EndEvent&) const { return "end"; }
+};
+
+}  // namespace
+
+std::string_view kind_of(const EventBody& body) { return std::visit(KindName{}, body); }
+
+}  // namespace lockstep

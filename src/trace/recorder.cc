@@ -1,0 +1,150 @@
+#include "lockstep/trace/recorder.h"
+
+#include "lockstep/base/check.h"
+#include "lockstep/base/host.h"
+#include "lockstep/tensor/kernels.h"
+#include "lockstep/tensor/tensor.h"
+
+namespace lockstep {
+
+namespace {
+
+std::string_view grad_value_point(GradPoint point) {
+  switch (point) {
+    case GradPoint::kBase:
+      return "grad.base";
+    case GradPoint::kInc:
+      return "grad.inc";
+    case GradPoint::kPre:
+      return "grad.pre";
+    case GradPoint::kPost:
+      return "grad.post";
+    case GradPoint::kUsed:
+      return "grad.used";
+  }
+  return "";
+}
+
+bool has_sketch(GradPoint point) {
+  return point == GradPoint::kInc || point == GradPoint::kPre || point == GradPoint::kPost;
+}
+
+}  // namespace
+
+std::int32_t Recorder::open_wrapper() {
+  const std::int32_t index = n_wrappers();
+  Position fresh;
+  fresh.attempt = positions_.front().attempt;
+  fresh.epoch = positions_.front().epoch;
+  fresh.wrapper = index;
+  positions_.push_back(fresh);
+  return index;
+}
+
+Position& Recorder::position(std::int32_t wrapper) {
+  LOCKSTEP_CHECK(wrapper >= -1 && wrapper < n_wrappers(), "no such wrapper on this rank");
+  return positions_[static_cast<std::size_t>(wrapper + 1)];
+}
+
+void Recorder::set_attempt(std::int32_t attempt) {
+  for (Position& position : positions_) position.attempt = attempt;
+}
+
+void Recorder::set_epoch(std::int32_t epoch) {
+  for (Position& position : positions_) position.epoch = epoch;
+}
+
+void Recorder::record(const EventBody& body, std::int32_t wrapper) {
+  const Event event{rank_, next_index_++, host_->now(), position(wrapper), body};
+  sink_->on_event(event, *names_);
+}
+
+bool Recorder::wants(GradPoint point) const {
+  switch (point) {
+    case GradPoint::kBase:
+      return options_.grad_base;
+    case GradPoint::kInc:
+    case GradPoint::kPre:
+      return options_.grad_local;
+    case GradPoint::kPost:
+      return options_.grad_post;
+    case GradPoint::kUsed:
+      return options_.grad_used;
+  }
+  return false;
+}
+
+void Recorder::record_grads(GradPoint point,
+                            LayoutId layout,
+                            std::span<const Tensor> grads,
+                            std::int32_t wrapper) {
+  LOCKSTEP_CHECK(names_->layout(layout).size() == grads.size(), "one name a gradient");
+  if (wants(point)) {
+    const bool sketched = options_.sketches && has_sketch(point);
+    digests_.assign(grads.size(), 0);
+    n_elems_.assign(grads.size(), 0);
+    undefined_.assign((grads.size() + 7) / 8, 0);
+    sketches_.assign(sketched ? grads.size() : 0, Sketch{});
+    GradEvent event{.point = point,
+                    .layout = layout,
+                    .digests = digests_,
+                    .sketches = sketches_,
+                    .n_elems = n_elems_,
+                    .undefined = undefined_};
+    for (std::size_t i = grads.size(); i-- > 0;) {
+      const Tensor& grad = grads[i];
+      if (!grad.defined()) {
+        undefined_[i / 8] = static_cast<std::uint8_t>(undefined_[i / 8] | (1U << (i % 8)));
+        continue;
+      }
+      Kernels& kernels = grad.runtime().kernels();
+      digests_[i] = kernels.digest(grad, 0);
+      n_elems_[i] = grad.n_elems();
+      event.dtype = grad.dtype();
+      if (sketched) sketches_[i] = kernels.sketch(grad);
+    }
+    record(event, wrapper);
+  }
+  if (options_.values) record_values_of(grads, layout, grad_value_point(point), wrapper);
+}
+
+void Recorder::record_states(StateKind kind,
+                             StatePoint point,
+                             LayoutId layout,
+                             std::span<const Tensor> tensors,
+                             std::int32_t wrapper) {
+  LOCKSTEP_CHECK(names_->layout(layout).size() == tensors.size(), "one name a tensor");
+  if (options_.states) {
+    digests_.assign(tensors.size(), 0);
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      const Tensor& tensor = tensors[i];
+      if (tensor.defined()) digests_[i] = tensor.runtime().kernels().digest(tensor, 0);
+    }
+    record(StateEvent{.kind = kind, .point = point, .layout = layout, .digests = digests_},
+           wrapper);
+  }
+  if (options_.values) record_values_of(tensors, layout, name_of(point), wrapper);
+}
+
+void Recorder::record_values_of(std::span<const Tensor> tensors,
+                                LayoutId layout,
+                                std::string_view point,
+                                std::int32_t wrapper) {
+  const NameId point_name = names_->intern(point);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (tensors[i].defined())
+      record_values(names_->layout(layout)[i], point_name, tensors[i], wrapper);
+  }
+}
+
+void Recorder::record_values(NameId tensor,
+                             NameId point,
+                             const Tensor& values,
+                             std::int32_t wrapper) {
+  if (!options_.values) return;
+  values_.clear();
+  for (std::int64_t i = 0; i < values.n_elems(); ++i) values_.push_back(values.at(i));
+  record(ValueEvent{.tensor = tensor, .point = point, .values = values_}, wrapper);
+}
+
+}  // namespace lockstep
