@@ -1,0 +1,55 @@
+// House rules that neither the compiler nor the linter can see, as functions of a file's text: what
+// they find is returned, so that a test can also show each of them a bad snippet.
+#pragma once
+
+#include <filesystem>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::tidy {
+
+/// A text file of the repository.
+struct File {
+  std::string path;  ///< Relative to the root, with forward slashes: "src/base/text.cc".
+  std::string text;
+};
+
+/// One sentence a broken rule: "src/a.cc:3: ... is banned, use ...". Empty when the file is fine.
+using Complaints = std::vector<std::string>;
+
+/// Every file of the repository with one of the suffixes, sorted by path; build folders, outputs
+/// and hidden folders are left out.
+std::vector<File> files_under(const std::filesystem::path& root,
+                              const std::set<std::string>& suffixes);
+
+/// The text with comments blanked out, so that a comment may name what code may not. Keeps line
+/// ends.
+std::string without_comments(std::string_view text);
+
+/// Words that lose determinism, in src/ and sim/. `catch (...)` is allowed where the line says that
+/// it is the rank boundary.
+Complaints banned_words(const File& file);
+
+/// Rooms include each other by "lockstep/<room>/...", downwards only; CUDA, NCCL and Gloo stay in
+/// their rooms, Eigen in src/tensor/*.cc, and heavy libraries out of headers.
+Complaints forbidden_includes(const File& file);
+
+/// At most 500 lines.
+Complaints too_long(const File& file);
+
+/// A file is named after its concept; a drawer of leftovers is not one.
+Complaints vague_name(const File& file);
+
+/// Notes to oneself belong to the issue tracker.
+Complaints unfinished_notes(const File& file);
+
+/// A header says `#pragma once`; backends are folders, not preprocessor branches.
+Complaints preprocessor_habits(const File& file);
+
+/// A source that no target compiles: it appears nowhere in the build's compile commands. Rooms that
+/// this build left out as a whole (gloo/, gpu/) are exempt.
+Complaints not_built(const File& file, std::string_view compile_commands);
+
+}  // namespace lockstep::tidy

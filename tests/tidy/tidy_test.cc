@@ -1,0 +1,181 @@
+// The house rules, applied to every file; and each rule shown a file that breaks it, since a
+// checker is trusted only after it was seen to fire.
+#include <fstream>
+#include <gmock/gmock.h>
+#include <sstream>
+
+#include <gtest/gtest.h>
+
+#include "tests/tidy/rules.h"
+
+namespace lockstep::tidy {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+const std::set<std::string> kCode = {".h", ".cc", ".cu", ".cuh"};
+const std::set<std::string> kEverything = {
+    ".h", ".cc", ".cu", ".cuh", ".py", ".cmake", ".toml", ".md", ".txt", ".sh"};
+
+std::vector<File> sources(const std::set<std::string>& suffixes) {
+  return files_under(LOCKSTEP_SOURCE_DIR, suffixes);
+}
+
+std::string compile_commands() {
+  std::ostringstream text;
+  text << std::ifstream(LOCKSTEP_BINARY_DIR "/compile_commands.json").rdbuf();
+  return text.str();
+}
+
+template <typename Rule>
+void expect_no_complaints(const std::vector<File>& files, Rule rule) {
+  ASSERT_FALSE(files.empty());
+  for (const File& file : files) {
+    for (const std::string& complaint : rule(file)) ADD_FAILURE() << complaint;
+  }
+}
+
+TEST(TidyTest, DeterministicRoomsUseNothingFromTheBanList) {
+  expect_no_complaints(sources(kCode), banned_words);
+}
+
+TEST(TidyTest, IncludesPointDownwards) { expect_no_complaints(sources(kCode), forbidden_includes); }
+
+TEST(TidyTest, NoFileIsLongerThanFiveHundredLines) {
+  expect_no_complaints(sources({".h", ".cc", ".cu", ".cuh", ".py", ".cmake"}), too_long);
+}
+
+TEST(TidyTest, FilesAreNamedAfterTheirConcept) {
+  expect_no_complaints(sources(kEverything), vague_name);
+}
+
+TEST(TidyTest, NothingIsLeftUnfinished) {
+  expect_no_complaints(sources(kEverything), unfinished_notes);
+}
+
+TEST(TidyTest, HeadersAreGuardedAndBackendsAreFolders) {
+  expect_no_complaints(sources(kCode), preprocessor_habits);
+}
+
+TEST(TidyTest, EverySourceIsBuilt) {
+  const std::string commands = compile_commands();
+  ASSERT_THAT(commands, HasSubstr("tests/tidy/tidy_test.cc"));
+  expect_no_complaints(sources(kCode), [&](const File& file) { return not_built(file, commands); });
+}
+
+TEST(TidyRuleTest, ABannedWordIsReportedWithItsLineAndReplacement) {
+  const File file = {"src/data/order.cc",
+                     "// Not unordered_map.\nstd::unordered_map<int, int> m;\n"};
+
+  EXPECT_THAT(
+      banned_words(file),
+      ElementsAre("src/data/order.cc:2: unordered_ is banned, use std::map or a sorted vector"));
+}
+
+TEST(TidyRuleTest, BansHoldOnlyInDeterministicRooms) {
+  EXPECT_THAT(banned_words({"cli/main.cc", "std::cout << 1;\n"}), IsEmpty());
+  EXPECT_THAT(banned_words({"sim/net/link.cc", "std::cout << 1;\n"}),
+              ElementsAre(HasSubstr("cli")));
+}
+
+TEST(TidyRuleTest, CatchingEverythingIsAllowedOnlyAtTheRankBoundary) {
+  EXPECT_THAT(banned_words({"sim/fiber/world.cc", "} catch (...) {  // The rank boundary.\n"}),
+              IsEmpty());
+  EXPECT_THAT(banned_words({"sim/fiber/world.cc", "} catch (...) {\n"}),
+              ElementsAre(HasSubstr("catch (const std::exception&)")));
+}
+
+TEST(TidyRuleTest, AStaticAssertIsNoAssert) {
+  EXPECT_THAT(banned_words({"src/a.cc", "static_assert(true);\n"}), IsEmpty());
+  EXPECT_THAT(banned_words({"src/a.cc", "assert(true);\n"}), ElementsAre(HasSubstr("CHECK")));
+}
+
+TEST(TidyRuleTest, CommentsAreBlankedAndLiteralsKept) {
+  EXPECT_EQ(without_comments("a /* b\n*/ c // d\ne"), "a     \n   c     \ne");
+  EXPECT_EQ(without_comments(R"(f("//", '"', "\"//") // x)"), R"(f("//", '"', "\"//")     )");
+  EXPECT_EQ(without_comments("1'000 // x"), "1'000     ");
+}
+
+TEST(TidyRuleTest, AnUpwardIncludeIsReported) {
+  EXPECT_THAT(forbidden_includes({"src/dist/ddp.cc", "#include \"lockstep/sim/fiber/world.h\"\n"}),
+              ElementsAre(HasSubstr("lies above src/")));
+  EXPECT_THAT(forbidden_includes({"sim/net/link.cc", "#include \"lockstep/gpu/cuda/stream.h\"\n"}),
+              ElementsAre(HasSubstr("lies above sim/")));
+  EXPECT_THAT(forbidden_includes({"sim/net/link.cc", "#include \"lockstep/dist/work.h\"\n"}),
+              IsEmpty());
+}
+
+TEST(TidyRuleTest, ARelativeIncludeIsReported) {
+  EXPECT_THAT(
+      forbidden_includes({"src/nn/a.cc", "#include \"../base/text.h\"\n"}),
+      ElementsAre("src/nn/a.cc:1: includes ../base/text.h: write \"lockstep/<room>/<file>.h\""));
+}
+
+TEST(TidyRuleTest, ALibraryOutsideItsRoomIsReported) {
+  EXPECT_THAT(forbidden_includes({"src/nn/a.cc", "#include <Eigen/Dense>\n"}),
+              ElementsAre(HasSubstr("only src/tensor/ may know")));
+  EXPECT_THAT(forbidden_includes({"src/tensor/a.cc", "#include <Eigen/Dense>\n"}), IsEmpty());
+  EXPECT_THAT(forbidden_includes({"cli/a.cc", "#include <cuda_runtime.h>\n"}),
+              ElementsAre(HasSubstr("only gpu/ may know")));
+}
+
+TEST(TidyRuleTest, AHeavyLibraryInAHeaderIsReported) {
+  EXPECT_THAT(forbidden_includes({"src/tensor/a.h", "#include <Eigen/Dense>\n"}),
+              ElementsAre(HasSubstr("belong into .cc files")));
+  EXPECT_THAT(forbidden_includes({"sim/fiber/detail/a.h", "#include <boost/fiber/all.hpp>\n"}),
+              IsEmpty());
+}
+
+TEST(TidyRuleTest, ALongFileIsReported) {
+  std::string text;
+  for (int i = 0; i < 500; ++i) text += "x\n";
+  EXPECT_THAT(too_long({"src/a.cc", text}), IsEmpty());
+  EXPECT_THAT(too_long({"src/a.cc", text + "x\n"}), ElementsAre(HasSubstr("501 lines")));
+}
+
+TEST(TidyRuleTest, AVagueNameIsReported) {
+  EXPECT_THAT(vague_name({"src/base/utils.h", ""}), ElementsAre(HasSubstr("'utils' is a drawer")));
+  EXPECT_THAT(vague_name({"src/base/text.h", ""}), IsEmpty());
+}
+
+TEST(TidyRuleTest, AnUnfinishedNoteIsReported) {
+  const std::string note = "FIX";
+  EXPECT_THAT(unfinished_notes({"src/a.cc", "// " + note + "ME: later\n"}),
+              ElementsAre(HasSubstr("src/a.cc:1:")));
+  EXPECT_THAT(unfinished_notes({"src/a.cc", "// A " + note + "MEUP is a word of its own.\n"}),
+              IsEmpty());
+}
+
+TEST(TidyRuleTest, AnUnguardedHeaderIsReported) {
+  EXPECT_THAT(preprocessor_habits({"src/a.h", "int f();\n"}),
+              ElementsAre("src/a.h: a header starts with #pragma once"));
+}
+
+TEST(TidyRuleTest, ABackendBehindThePreprocessorIsReported) {
+  EXPECT_THAT(preprocessor_habits({"cli/a.cc", "#ifdef USE_CUDA\n"}),
+              ElementsAre(HasSubstr("a backend is a folder")));
+  EXPECT_THAT(preprocessor_habits({"gpu/cuda/a.cu", "#ifdef __CUDA_ARCH__\n"}), IsEmpty());
+}
+
+TEST(TidyRuleTest, ASourceThatNoTargetCompilesIsReported) {
+  const std::string commands = R"("file": "/x/src/base/text.cc")";
+
+  EXPECT_THAT(not_built({"src/base/text.cc", ""}, commands), IsEmpty());
+  EXPECT_THAT(not_built({"src/base/forgotten.cc", ""}, commands),
+              ElementsAre(HasSubstr("no target compiles it")));
+  EXPECT_THAT(not_built({"tests/base/text_spec.cc", ""}, commands),
+              ElementsAre(HasSubstr("*_test.cc")));
+}
+
+TEST(TidyRuleTest, OnlyARoomThatWasLeftOutAsAWholeMayBeUnbuilt) {
+  const File kernel = {"gpu/cuda/forgotten.cc", ""};
+
+  EXPECT_THAT(not_built(kernel, R"("file": "/x/src/base/text.cc")"), IsEmpty());
+  EXPECT_THAT(not_built(kernel, R"("file": "/x/gpu/cuda/stream.cc")"),
+              ElementsAre(HasSubstr("no target compiles it")));
+}
+
+}  // namespace
+}  // namespace lockstep::tidy
