@@ -55,17 +55,22 @@ class Kernels {
   virtual void add_scaled(const Tensor& out, const Tensor& a, const Tensor& b, double alpha) = 0;
   /// out[r, c] = a[r, c] + row[c].
   virtual void add_row(const Tensor& out, const Tensor& a, const Tensor& row) = 0;
+  /// out = in where in is not negative, else 0. NaN and -0 pass through, as in PyTorch.
   virtual void relu(const Tensor& out, const Tensor& in) = 0;
-  /// out = grad where the forward's result `y` is positive, else 0.
+  /// out = 0 where the forward's result `y` is <= 0, else grad.
   virtual void relu_backward(const Tensor& out, const Tensor& grad, const Tensor& y) = 0;
+  /// The C library's tanh, element by element: the same bits on machines with the same libm.
   virtual void tanh(const Tensor& out, const Tensor& in) = 0;
-  /// out = grad * (1 - y * y) with y = tanh(x).
+  /// out = grad * fma(-y, y, 1) with y = tanh(x) (PyTorch's AVX2 builds fuse it so).
   virtual void tanh_backward(const Tensor& out, const Tensor& grad, const Tensor& y) = 0;
   /// out = clamp(round_half_even(in * 2^k) / 2^k, -limit, limit): the one declared rounding of exact
   /// mode (docs/determinism.md).
   virtual void round_to_grid(const Tensor& out, const Tensor& in, int k, double limit) = 0;
 
   // -- products: (M, K) x (K, N), either operand stored transposed; `accumulate` adds to out.
+  //    Below M * N * K = 64^3 each element is one chain of fma over k ascending, from +0: a row then
+  //    does not depend on the batch. Above, Eigen's blocked order under pinned cache sizes: a function
+  //    of the sizes alone.
   struct Gemm {
     bool transpose_a = false;
     bool transpose_b = false;
@@ -99,7 +104,7 @@ class Kernels {
     bool training = true;
   };
   /// Training: mean and biased variance of the batch, saved into save_mean and save_invstd; running
-  /// statistics move by `momentum` (unbiased variance). Evaluation: uses the running statistics.
+  /// statistics move by `momentum` (unbiased variance). Evaluation: uses and saves the running ones.
   virtual void batch_norm(const Tensor& out, std::span<const Tensor> x_weight_bias,
                           std::span<const Tensor> running_mean_var,
                           std::span<const Tensor> save_mean_invstd, const BatchNorm& options) = 0;

@@ -4,18 +4,27 @@
 #include <array>
 #include <cstdint>
 
+#include "lockstep/tensor/dtype.h"
+
 namespace lockstep {
 
-/// l1 = sum |x_i|; sums[j] = sum of +-x_i in f64, in index order, the sign of element i in projection j
-/// being bit j of mix((i + 1) * G) (digest.h): bit set = minus.
+/// l1 = sum |x_i|; sums[j] = sum of +-x_i in f64, the sign of element i in projection j being bit j of
+/// mix64((i + 1) * kGolden64) (digest.h): bit set = minus.
 ///
+/// Order: lane s = i mod 8 adds its elements with i ascending, from +0; then the eight lanes are added
+/// with s ascending, from +0. It depends on i alone, never on addresses.
 /// Linear: the sketch of a mean is the mean of the sketches, up to rounding. That is what the law
 /// gradient-mean uses (docs/laws.md).
 struct Sketch {
+  static constexpr std::size_t kLanes = 8;
+
   double l1 = 0.0;
   std::array<double, 4> sums{};
 
   friend bool operator==(const Sketch&, const Sketch&) = default;
 };
+
+/// The sketch of n_elems elements. Requires: a floating-point dtype (16-bit formats are widened).
+Sketch sketch_of(const void* data, std::int64_t n_elems, DType dtype);
 
 }  // namespace lockstep

@@ -1,0 +1,135 @@
+#include <cmath>
+#include <cstring>
+
+#include "lockstep/tensor/detail/cpu.h"
+#include "lockstep/tensor/detail/dispatch.h"
+#include "lockstep/tensor/detail/elements.h"
+
+namespace lockstep::detail {
+
+namespace {
+
+/// out[i] = f(in[i]) in the tensors' dtype.
+template <typename F>
+void map(const Tensor& out, const Tensor& in, F f) {
+  const std::int64_t n = agreed_elems(out, in);
+  for_float(out.dtype(), [&](auto tag) {
+    using T = decltype(tag);
+    T* const o = out.data<T>();
+    const T* const x = in.data<T>();
+    each(n, [=](std::int64_t i) { o[i] = f(x[i]); });
+  });
+}
+
+/// out[i] = f(a[i], b[i]) in the tensors' dtype.
+template <typename F>
+void zip(const Tensor& out, const Tensor& a, const Tensor& b, F f) {
+  const std::int64_t n = agreed_elems(out, a, b);
+  for_float(out.dtype(), [&](auto tag) {
+    using T = decltype(tag);
+    T* const o = out.data<T>();
+    const T* const x = a.data<T>();
+    const T* const y = b.data<T>();
+    each(n, [=](std::int64_t i) { o[i] = f(x[i], y[i]); });
+  });
+}
+
+}  // namespace
+
+void CpuKernels::fill(const Tensor& out, double value) {
+  for_any(out.dtype(), [&](auto tag) {
+    using T = decltype(tag);
+    const T element = store<T>(value);
+    T* const o = static_cast<T*>(out.raw());
+    each(out.n_elems(), [=](std::int64_t i) { o[i] = element; });
+  });
+}
+
+void CpuKernels::copy(const Tensor& out, const Tensor& in) {
+  const std::int64_t n = agreed_elems(out, in);
+  if (out.dtype() == in.dtype()) {
+    if (n > 0) std::memmove(out.raw(), in.raw(), static_cast<std::size_t>(out.n_bytes()));
+    return;
+  }
+  for_any(out.dtype(), [&](auto out_tag) {
+    for_any(in.dtype(), [&](auto in_tag) {
+      using To = decltype(out_tag);
+      using From = decltype(in_tag);
+      To* const o = static_cast<To*>(out.raw());
+      const From* const x = static_cast<const From*>(in.raw());
+      each(n, [=](std::int64_t i) { o[i] = store<To>(load(x[i])); });
+    });
+  });
+}
+
+void CpuKernels::add(const Tensor& out, const Tensor& a, const Tensor& b) {
+  zip(out, a, b, [](auto x, auto y) { return x + y; });
+}
+
+void CpuKernels::sub(const Tensor& out, const Tensor& a, const Tensor& b) {
+  zip(out, a, b, [](auto x, auto y) { return x - y; });
+}
+
+void CpuKernels::mul(const Tensor& out, const Tensor& a, const Tensor& b) {
+  zip(out, a, b, [](auto x, auto y) { return x * y; });
+}
+
+void CpuKernels::div(const Tensor& out, const Tensor& a, const Tensor& b) {
+  zip(out, a, b, [](auto x, auto y) { return x / y; });
+}
+
+void CpuKernels::scale(const Tensor& out, const Tensor& in, double factor) {
+  map(out, in, [=](auto x) { return x * static_cast<decltype(x)>(factor); });
+}
+
+void CpuKernels::div_scalar(const Tensor& out, const Tensor& in, double divisor) {
+  map(out, in, [=](auto x) { return x / static_cast<decltype(x)>(divisor); });
+}
+
+void CpuKernels::add_scaled(const Tensor& out, const Tensor& a, const Tensor& b, double alpha) {
+  zip(out, a, b, [=](auto x, auto y) { return std::fma(y, static_cast<decltype(y)>(alpha), x); });
+}
+
+void CpuKernels::add_row(const Tensor& out, const Tensor& a, const Tensor& row) {
+  const std::int64_t n = agreed_elems(out, a);
+  const std::int64_t n_columns = row.n_elems();
+  LOCKSTEP_CHECK(n_columns > 0 && n % n_columns == 0, "the row is as long as the matrix is wide");
+  for_float(out.dtype(), [&](auto tag) {
+    using T = decltype(tag);
+    const T* const r = row.data<T>();
+    for (std::int64_t first = 0; first < n; first += n_columns) {
+      T* const o = out.data<T>() + first;
+      const T* const x = a.data<T>() + first;
+      each(n_columns, [=](std::int64_t i) { o[i] = x[i] + r[i]; });
+    }
+  });
+}
+
+void CpuKernels::relu(const Tensor& out, const Tensor& in) {
+  map(out, in, [](auto x) { return x < 0 ? decltype(x){0} : x; });
+}
+
+void CpuKernels::relu_backward(const Tensor& out, const Tensor& grad, const Tensor& y) {
+  zip(out, grad, y, [](auto g, auto result) { return result <= 0 ? decltype(g){0} : g; });
+}
+
+void CpuKernels::tanh(const Tensor& out, const Tensor& in) {
+  map(out, in, [](auto x) { return std::tanh(x); });
+}
+
+void CpuKernels::tanh_backward(const Tensor& out, const Tensor& grad, const Tensor& y) {
+  zip(out, grad, y, [](auto g, auto t) { return g * std::fma(-t, t, decltype(t){1}); });
+}
+
+void CpuKernels::round_to_grid(const Tensor& out, const Tensor& in, int k, double limit) {
+  map(out, in, [=](auto x) {
+    using T = decltype(x);
+    const T steps = std::ldexp(T{1}, k);
+    const T bound = static_cast<T>(limit);
+    const T rounded = std::nearbyint(x * steps) / steps;
+    const T below = rounded > bound ? bound : rounded;
+    return below < -bound ? -bound : below;
+  });
+}
+
+}  // namespace lockstep::detail

@@ -1,0 +1,24 @@
+#include "lockstep/tensor/cpu_kernels.h"
+
+#include "lockstep/tensor/detail/cpu.h"
+#include "lockstep/tensor/detail/products.h"
+#include "lockstep/tensor/digest.h"
+
+namespace lockstep {
+
+namespace detail {
+
+std::uint64_t CpuKernels::digest(const Tensor& in, std::uint64_t base) {
+  return sm64(in.raw(), in.n_elems(), in.dtype(), base);
+}
+
+Sketch CpuKernels::sketch(const Tensor& in) { return sketch_of(in.raw(), in.n_elems(), in.dtype()); }
+
+}  // namespace detail
+
+std::unique_ptr<Kernels> make_cpu_kernels() {
+  detail::pin_cache_sizes();
+  return std::make_unique<detail::CpuKernels>();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,196 @@
+#include <cfenv>
+#include <cmath>
+#include <string>
+
+#include "lockstep/tensor/cpu_kernels.h"
+#include "lockstep/tensor/detail/dispatch.h"
+#include "lockstep/tensor/tensor.h"
+
+namespace lockstep {
+
+namespace {
+
+/// Runs one operation with the FPU watching. The operation is behind a virtual call, so the compiler
+/// cannot move its arithmetic past the flag's clearing and testing.
+template <typename F>
+void watch(const char* operation, F run) {
+  std::feclearexcept(FE_INEXACT);
+  run();
+  if (std::fetestexcept(FE_INEXACT) == 0) return;
+  throw InexactOperation("operation '" + std::string(operation) +
+                         "' rounded; exact mode promises it does not");
+}
+
+class ExactKernels final : public Kernels {
+ public:
+  explicit ExactKernels(Kernels& inner) : inner_(&inner) {}
+
+  void fill(const Tensor& out, double value) override {
+    watch("fill", [&] { inner_->fill(out, value); });
+  }
+
+  void copy(const Tensor& out, const Tensor& in) override {
+    watch("copy", [&] { inner_->copy(out, in); });
+  }
+
+  void add(const Tensor& out, const Tensor& a, const Tensor& b) override {
+    watch("add", [&] { inner_->add(out, a, b); });
+  }
+
+  void sub(const Tensor& out, const Tensor& a, const Tensor& b) override {
+    watch("sub", [&] { inner_->sub(out, a, b); });
+  }
+
+  void mul(const Tensor& out, const Tensor& a, const Tensor& b) override {
+    watch("mul", [&] { inner_->mul(out, a, b); });
+  }
+
+  void div(const Tensor& out, const Tensor& a, const Tensor& b) override {
+    watch("div", [&] { inner_->div(out, a, b); });
+  }
+
+  void scale(const Tensor& out, const Tensor& in, double factor) override {
+    watch("scale", [&] { inner_->scale(out, in, factor); });
+  }
+
+  void div_scalar(const Tensor& out, const Tensor& in, double divisor) override {
+    watch("div_scalar", [&] { inner_->div_scalar(out, in, divisor); });
+  }
+
+  void add_scaled(const Tensor& out, const Tensor& a, const Tensor& b, double alpha) override {
+    watch("add_scaled", [&] { inner_->add_scaled(out, a, b, alpha); });
+  }
+
+  void add_row(const Tensor& out, const Tensor& a, const Tensor& row) override {
+    watch("add_row", [&] { inner_->add_row(out, a, row); });
+  }
+
+  void relu(const Tensor& out, const Tensor& in) override {
+    watch("relu", [&] { inner_->relu(out, in); });
+  }
+
+  void relu_backward(const Tensor& out, const Tensor& grad, const Tensor& y) override {
+    watch("relu_backward", [&] { inner_->relu_backward(out, grad, y); });
+  }
+
+  void tanh(const Tensor& out, const Tensor& in) override {
+    watch("tanh", [&] { inner_->tanh(out, in); });
+  }
+
+  void tanh_backward(const Tensor& out, const Tensor& grad, const Tensor& y) override {
+    watch("tanh_backward", [&] { inner_->tanh_backward(out, grad, y); });
+  }
+
+  // The one declared rounding.
+  void round_to_grid(const Tensor& out, const Tensor& in, int k, double limit) override {
+    inner_->round_to_grid(out, in, k, limit);
+  }
+
+  void gemm(const Tensor& out, const Tensor& a, const Tensor& b, const Gemm& options) override {
+    watch("gemm", [&] { inner_->gemm(out, a, b, options); });
+  }
+
+  void sum_rows(const Tensor& out, const Tensor& in) override {
+    watch("sum_rows", [&] { inner_->sum_rows(out, in); });
+  }
+
+  void sum_all(const Tensor& out, const Tensor& in) override {
+    watch("sum_all", [&] { inner_->sum_all(out, in); });
+  }
+
+  void mse(const Tensor& out, const Tensor& x, const Tensor& target, double denominator) override {
+    watch("mse", [&] { inner_->mse(out, x, target, denominator); });
+  }
+
+  void mse_backward(const Tensor& out, const Tensor& grad_out, const Tensor& x,
+                    const Tensor& target, double denominator) override {
+    watch("mse_backward", [&] { inner_->mse_backward(out, grad_out, x, target, denominator); });
+  }
+
+  void l1(const Tensor& out, const Tensor& x, const Tensor& target, double denominator) override {
+    watch("l1", [&] { inner_->l1(out, x, target, denominator); });
+  }
+
+  void l1_backward(const Tensor& out, const Tensor& grad_out, const Tensor& x,
+                   const Tensor& target, double denominator) override {
+    watch("l1_backward", [&] { inner_->l1_backward(out, grad_out, x, target, denominator); });
+  }
+
+  void cross_entropy(const Tensor& out, const Tensor& log_probs, const Tensor& x,
+                     const Tensor& labels, double denominator) override {
+    watch("cross_entropy",
+          [&] { inner_->cross_entropy(out, log_probs, x, labels, denominator); });
+  }
+
+  void cross_entropy_backward(const Tensor& out, const Tensor& grad_out, const Tensor& log_probs,
+                              const Tensor& labels, double denominator) override {
+    watch("cross_entropy_backward", [&] {
+      inner_->cross_entropy_backward(out, grad_out, log_probs, labels, denominator);
+    });
+  }
+
+  void batch_norm(const Tensor& out, std::span<const Tensor> x_weight_bias,
+                  std::span<const Tensor> running_mean_var,
+                  std::span<const Tensor> save_mean_invstd, const BatchNorm& options) override {
+    watch("batch_norm", [&] {
+      inner_->batch_norm(out, x_weight_bias, running_mean_var, save_mean_invstd, options);
+    });
+  }
+
+  void batch_norm_backward(std::span<const Tensor> grads, std::span<const Tensor> in,
+                           std::span<const Tensor> save_mean_invstd) override {
+    watch("batch_norm_backward",
+          [&] { inner_->batch_norm_backward(grads, in, save_mean_invstd); });
+  }
+
+  void sgd(const Tensor& param, const Tensor& grad, const Tensor& momentum_buffer,
+           const SgdUpdate& update) override {
+    watch("sgd", [&] { inner_->sgd(param, grad, momentum_buffer, update); });
+  }
+
+  void average_into_bucket(const Tensor& out, const Tensor& grad, double divisor) override;
+
+  void reduce(std::span<void* const> outputs, std::span<const void* const> inputs,
+              std::int64_t count, DType dtype, ReduceOp op) override {
+    watch("reduce", [&] { inner_->reduce(outputs, inputs, count, dtype, op); });
+  }
+
+  // Observers: what they round stays out of the job.
+  std::uint64_t digest(const Tensor& in, std::uint64_t base) override {
+    return inner_->digest(in, base);
+  }
+
+  Sketch sketch(const Tensor& in) override { return inner_->sketch(in); }
+
+ private:
+  Kernels* inner_;
+};
+
+// The reciprocal of a world size such as 3 rounds, and yet grad * (1 / 3) is often exact because the
+// gradient is a multiple of 3: what counts is whether the quotient times the divisor is the gradient.
+void ExactKernels::average_into_bucket(const Tensor& out, const Tensor& grad, double divisor) {
+  const Tensor before = out.raw() == grad.raw() ? grad.clone() : grad;
+  inner_->average_into_bucket(out, grad, divisor);
+  bool exact = true;
+  detail::for_any(out.dtype(), [&](auto tag) {
+    using T = decltype(tag);
+    const auto* const o = static_cast<const T*>(out.raw());
+    const auto* const g = static_cast<const T*>(before.raw());
+    for (std::int64_t i = 0; i < out.n_elems(); ++i) {
+      const auto quotient = static_cast<double>(detail::load(o[i]));
+      exact &= std::fma(quotient, divisor, -static_cast<double>(detail::load(g[i]))) == 0.0;
+    }
+  });
+  if (!exact) {
+    throw InexactOperation(
+        "operation 'average_into_bucket' rounded; exact mode promises it does not");
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Kernels> make_exact_kernels(Kernels& inner) {
+  return std::make_unique<ExactKernels>(inner);
+}
+
+}  // namespace lockstep
