@@ -10,8 +10,8 @@
 
 namespace lockstep {
 
-/// How a collective ended, as one rank saw it. A misfortune is data, not a C++ error: the same values
-/// come back from the simulator, Gloo and NCCL, and the reducer must handle each of them.
+/// How a collective ended, as one rank saw it. A misfortune is data, not a C++ error: the same
+/// values come back from the simulator, Gloo and NCCL, and the reducer must handle each of them.
 enum class CommStatus : std::uint8_t {
   kOk,
   kTimedOut,  ///< The deadline passed on this rank's clock.
@@ -25,9 +25,12 @@ std::string_view name_of(CommStatus status);
 /// Thrown by DDP, optimizers and the front door: a status cannot travel through `loss.backward()`.
 class CommError : public std::runtime_error {
  public:
-  CommError(CommStatus status, const Signature& signature, std::string detail);
+  CommError(CommStatus status, const Signature& signature, const std::string& detail);
+
   CommStatus status() const { return status_; }
+
   const Signature& signature() const { return signature_; }
+
   const CallSite& site() const { return signature_.site; }
 
  private:

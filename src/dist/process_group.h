@@ -1,6 +1,7 @@
 // The one interface distributed code talks to. Behind it: a loopback, the simulator, Gloo or NCCL.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -22,92 +23,123 @@ struct Memory {
   static Memory of(const Tensor& tensor) {
     return {tensor.raw(), tensor.n_elems(), tensor.dtype(), tensor.device()};
   }
+
   template <typename T>
   static Memory of(std::span<T> values) {
-    return {values.data(), static_cast<std::int64_t>(values.size()),
-            DTypeOf<std::remove_const_t<T>>::kValue, Device::kCpu};
+    return {values.data(),
+            static_cast<std::int64_t>(values.size()),
+            DTypeOf<std::remove_const_t<T>>::kValue,
+            Device::kCpu};
   }
 };
 
-/// One operation as a backend receives it.
+/// One operation as a backend receives it. Both spans are valid during post() only.
+///
+/// Signature::count is what members compare: this rank's buffer, or the sum over all buffers where
+/// the operation takes one a rank (all_gather: where the outputs are uneven). Signature::splits
+/// digests uneven buffer sizes; those of all_to_all differ between ranks, so its counts and splits
+/// are evidence and a backend compares the matrix of counts with its transpose instead.
 struct CollectiveCall {
   Signature signature;
-  std::span<const Memory> inputs;   ///< One, or one a rank for scatter / all_to_all / reduce_scatter.
+  std::span<const Memory>
+      inputs;  ///< One, or one a rank for scatter / all_to_all / reduce_scatter.
   std::span<const Memory> outputs;  ///< One, or one a rank for gather / all_gather / all_to_all.
+  std::int32_t wrapper = -1;        ///< At whose position it is recorded, see OpOptions.
 };
 
 /// Options every operation takes, with c10d's meaning.
 struct OpOptions {
-  bool async = true;                ///< Evidence for traces; every call returns a Work.
-  std::uint64_t layout = 0;         ///< Digest of what the elements mean, 0 = raw.
+  bool async = true;         ///< Evidence for traces; every call returns a Work.
+  std::uint64_t layout = 0;  ///< Digest of what the elements mean, 0 = raw.
   CallSite site{};
+  std::int32_t wrapper = -1;  ///< The DDP wrapper that issues it, -1 = user code.
 };
 
 /// A fixed set of ranks that issue the same collectives in the same order.
 ///
-/// Every operation returns at once with a Work; buffers belong to the operation until it was waited for.
-/// Deterministic: the same bits on every rank; the order of summation is the group's named reduction
+/// Every operation returns at once with a Work; buffers belong to the operation until it was waited
+/// for. Deterministic: the same bits on every rank; the order of summation is the group's named
+/// reduction
 ///                order, never the order of arrival.
-/// Errors:        broken contracts (wrong number of buffers, root out of range, a null buffer) throw
+/// Errors:        broken contracts (wrong number of buffers, root out of range, a null buffer)
+/// throw
 ///                ContractViolation; misfortunes are the Work's CommStatus.
 /// Source:        torch.distributed (c10d) semantics of the operation with the same name.
 class ProcessGroup {
  public:
   virtual ~ProcessGroup() = default;
 
-  virtual std::int32_t rank() const = 0;   ///< This rank's place in the group.
+  virtual std::int32_t rank() const = 0;  ///< This rank's place in the group.
   virtual std::int32_t size() const = 0;
-  virtual std::int32_t id() const = 0;     ///< 0 = the world; equal on all members.
+  virtual std::int32_t id() const = 0;  ///< 0 = the world; equal on all members.
   virtual Rank world_rank(std::int32_t group_rank) const = 0;
   virtual std::string_view backend() const = 0;          ///< "sim", "loopback", "gloo", "nccl"
   virtual std::string_view reduction_order() const = 0;  ///< "rank", "gloo-ring", ...
   virtual Runtime& runtime() = 0;
 
   /// data := op over ranks of data, element by element. Requires: the same count on every rank.
-  Work all_reduce(const Memory& data, ReduceOp op = ReduceOp::kSum,
+  Work all_reduce(const Memory& data,
+                  ReduceOp op = ReduceOp::kSum,
                   const OpOptions& options = {.site = CallSite::here()});
   /// data := data of group rank `root`.
-  Work broadcast(const Memory& data, std::int32_t root,
+  Work broadcast(const Memory& data,
+                 std::int32_t root,
                  const OpOptions& options = {.site = CallSite::here()});
   /// On `root` data := op over ranks; elsewhere data keeps its value (c10d leaves it unspecified).
-  Work reduce(const Memory& data, std::int32_t root, ReduceOp op = ReduceOp::kSum,
+  Work reduce(const Memory& data,
+              std::int32_t root,
+              ReduceOp op = ReduceOp::kSum,
               const OpOptions& options = {.site = CallSite::here()});
   /// outputs[r] := input of rank r. Requires: size() outputs, preallocated on every rank.
-  Work all_gather(std::span<const Memory> outputs, const Memory& input,
+  Work all_gather(std::span<const Memory> outputs,
+                  const Memory& input,
                   const OpOptions& options = {.site = CallSite::here()});
   /// output := op over ranks r of inputs[rank()] of r. Requires: size() inputs.
-  Work reduce_scatter(const Memory& output, std::span<const Memory> inputs,
+  Work reduce_scatter(const Memory& output,
+                      std::span<const Memory> inputs,
                       ReduceOp op = ReduceOp::kSum,
                       const OpOptions& options = {.site = CallSite::here()});
   /// On `root` outputs[r] := input of r. Requires: size() outputs on root, none elsewhere.
-  Work gather(std::span<const Memory> outputs, const Memory& input, std::int32_t root,
+  Work gather(std::span<const Memory> outputs,
+              const Memory& input,
+              std::int32_t root,
               const OpOptions& options = {.site = CallSite::here()});
   /// output := inputs[rank()] of `root`. Requires: size() inputs on root, none elsewhere.
-  Work scatter(const Memory& output, std::span<const Memory> inputs, std::int32_t root,
+  Work scatter(const Memory& output,
+               std::span<const Memory> inputs,
+               std::int32_t root,
                const OpOptions& options = {.site = CallSite::here()});
   /// outputs[r] := inputs[rank()] of r. Requires: size() of both.
-  Work all_to_all(std::span<const Memory> outputs, std::span<const Memory> inputs,
+  Work all_to_all(std::span<const Memory> outputs,
+                  std::span<const Memory> inputs,
                   const OpOptions& options = {.site = CallSite::here()});
   /// Completes when every member has entered.
   Work barrier(const OpOptions& options = {.site = CallSite::here()});
-  Work send(const Memory& data, std::int32_t to, std::int32_t tag = 0,
+  Work send(const Memory& data,
+            std::int32_t to,
+            std::int32_t tag = 0,
             const OpOptions& options = {.site = CallSite::here()});
-  Work recv(const Memory& data, std::int32_t from, std::int32_t tag = 0,
+  Work recv(const Memory& data,
+            std::int32_t from,
+            std::int32_t tag = 0,
             const OpOptions& options = {.site = CallSite::here()});
 
   /// A new group of the listed group ranks (ascending order not required; their order is the new
-  /// numbering). Collective over this group: every member calls it with the same list, members of the
-  /// new group or not; those outside get null. Source: c10d new_group.
+  /// numbering). Collective over this group: every member calls it with the same list, members of
+  /// the new group or not; those outside get null. Source: c10d new_group.
   virtual std::unique_ptr<ProcessGroup> split(std::span<const std::int32_t> group_ranks,
                                               CallSite site = CallSite::here()) = 0;
 
  protected:
-  /// Starts one validated operation. The only thing a backend implements; it records the posted and the
-  /// completed event through `record_posted` / `record_completed`.
+  /// Starts one validated operation. The only thing a backend implements; it records the posted and
+  /// the completed event through `record_posted` / `record_completed`.
   virtual Work post(const CollectiveCall& call) = 0;
 
   void record_posted(const CollectiveCall& call, std::int64_t seq);
   void record_completed(const CollectiveCall& call, std::int64_t seq, CommStatus status);
+
+ private:
+  std::array<NameId, 6> status_names_{};  // By CommStatus, interned on first use.
 };
 
 }  // namespace lockstep
