@@ -33,7 +33,7 @@ Variable activate(const Variable& x) {
   if (!Node::records({&x})) return Node::attach(std::move(y), {});
   const auto node = Node::make<ActivationNode<kBackward>>(x.runtime(), y);
   node->connect(0, x);
-  return Node::attach(std::move(y), Ref<Node>(node.get()));
+  return Node::attach(std::move(y), node);
 }
 
 }  // namespace

@@ -117,7 +117,7 @@ Variable record(Tensor out, const Variable& a, const Variable& b, const Args&...
   const Ref<N> node = Node::make<N>(a.runtime(), args...);
   node->connect(0, a);
   node->connect(1, b);
-  return Node::attach(std::move(out), Ref<Node>(node.get()));
+  return Node::attach(std::move(out), node);
 }
 
 template <typename N, typename... Args>
@@ -125,7 +125,7 @@ Variable record_unary(Tensor out, const Variable& x, const Args&... args) {
   if (!Node::records({&x})) return Node::attach(std::move(out), {});
   const Ref<N> node = Node::make<N>(x.runtime(), args...);
   node->connect(0, x);
-  return Node::attach(std::move(out), Ref<Node>(node.get()));
+  return Node::attach(std::move(out), node);
 }
 
 }  // namespace

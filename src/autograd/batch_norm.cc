@@ -1,5 +1,4 @@
-#include <cmath>
-#include <vector>
+#include <array>
 
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/node.h"
@@ -81,16 +80,6 @@ class FrozenBatchNormNode final : public BatchNormNode {
   }
 };
 
-Statistics running_statistics(const BatchNormBuffers& buffers, double eps) {
-  const Tensor& var = buffers.running_var;
-  std::vector<double> invstd;
-  for (std::int64_t i = 0; i < var.n_elems(); ++i) {
-    invstd.push_back(1.0 / std::sqrt(var.at(i) + eps));
-  }
-  return {.mean = buffers.running_mean.clone(),
-          .invstd = Tensor::of(var.runtime(), var.shape(), var.dtype(), invstd)};
-}
-
 void check_shapes(const Shape& x, const Shape& weight, const Shape& bias, bool training) {
   LOCKSTEP_CHECK(x.n_dims() == 2, "batch norm takes (B, D), not " + x.text());
   LOCKSTEP_CHECK(weight == Shape({x[1]}) && bias == weight,
@@ -107,7 +96,7 @@ Variable batch_norm(const Variable& x, const Variable& weight, const Variable& b
   Runtime& runtime = x.runtime();
   const DType dtype = x.data().dtype();
   const Shape columns = weight.shape();
-  Statistics statistics{.mean = Tensor::empty(runtime, columns, dtype),
+  const Statistics statistics{.mean = Tensor::empty(runtime, columns, dtype),
                         .invstd = Tensor::empty(runtime, columns, dtype)};
 
   Tensor out = Tensor::empty(runtime, x.shape(), dtype);
@@ -119,10 +108,9 @@ Variable batch_norm(const Variable& x, const Variable& weight, const Variable& b
 
   Ref<Node> node;
   if (options.training) {
-    node = Ref<Node>(Node::make<BatchNormNode>(runtime, x, weight, statistics).get());
+    node = Node::make<BatchNormNode>(runtime, x, weight, statistics);
   } else {
-    statistics = running_statistics(buffers, options.eps);
-    node = Ref<Node>(Node::make<FrozenBatchNormNode>(runtime, x, weight, statistics).get());
+    node = Node::make<FrozenBatchNormNode>(runtime, x, weight, statistics);
   }
   node->connect(kX, x);
   node->connect(kWeight, weight);

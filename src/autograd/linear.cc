@@ -70,7 +70,7 @@ Variable linear(const Variable& x, const Variable& weight, const Variable& bias)
   node->connect(kBias, bias);
   node->connect(kX, x);
   node->connect(kWeight, weight);
-  return Node::attach(std::move(out), Ref<Node>(node.get()));
+  return Node::attach(std::move(out), node);
 }
 
 }  // namespace lockstep

@@ -48,7 +48,7 @@ Variable record(Tensor out, const LossInputs& in) {
   const auto node = Node::make<LossNode<kBackward>>(in.x.runtime(), in.saved, in.target,
                                                     in.denominator);
   node->connect(0, in.x);
-  return Node::attach(std::move(out), Ref<Node>(node.get()));
+  return Node::attach(std::move(out), node);
 }
 
 template <Forward kForward, Backward kBackward>

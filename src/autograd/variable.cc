@@ -10,12 +10,15 @@ namespace {
 
 Accumulator& accumulator_of(VariableState& state) {
   if (!state.accumulator) {
-    state.accumulator = Ref<Node>(Node::make<Accumulator>(state.data.runtime(), state).get());
+    state.accumulator = Node::make<Accumulator>(state.data.runtime(), state);
   }
   return static_cast<Accumulator&>(*state.accumulator);
 }
 
 }  // namespace
+
+VariableState::VariableState(Tensor values) : data(std::move(values)) {}
+VariableState::~VariableState() = default;
 
 Ref<VariableState> VariableState::make(Tensor data) {
   LOCKSTEP_CHECK(data.defined(), "a variable needs values");
@@ -32,10 +35,15 @@ void VariableState::destroy() {
 
 Variable::Variable(Tensor data, bool requires_grad)
     : state_(VariableState::make(std::move(data))) {
-  LOCKSTEP_CHECK(!requires_grad || is_floating(state_->data.dtype()),
-                 "only tensors of floating type can require gradients");
-  state_->requires_grad = requires_grad;
+  if (requires_grad) set_requires_grad(true);
   state_->id = runtime().next_variable_id();
+}
+
+void Variable::set_requires_grad(bool on) const {
+  LOCKSTEP_CHECK(is_leaf(), "only leaves can be frozen or unfrozen");
+  LOCKSTEP_CHECK(!on || is_floating(state_->data.dtype()),
+                 "only tensors of floating type can require gradients");
+  state_->requires_grad = on;
 }
 
 Variable Variable::detach() const { return Variable(state_->data); }

@@ -42,8 +42,8 @@ class VariableState final : public Counted {
  private:
   friend class Node;
   friend class Variable;
-  explicit VariableState(Tensor values) : data(std::move(values)) {}
-  ~VariableState() override = default;
+  explicit VariableState(Tensor values);
+  ~VariableState() override;
   static Ref<VariableState> make(Tensor data);
   void destroy() override;
 };
@@ -64,6 +64,8 @@ class Variable {
   /// Replaces the gradient; an undefined tensor is PyTorch's `p.grad = None`.
   void set_grad(Tensor grad) const { state_->grad = std::move(grad); }
   bool requires_grad() const { return state_->requires_grad; }
+  /// Freezes or unfreezes this leaf. Requires: a leaf, of floating type if `on`.
+  void set_requires_grad(bool on) const;
   bool is_leaf() const { return !state_->grad_fn; }
   Runtime& runtime() const { return state_->data.runtime(); }
   const Shape& shape() const { return state_->data.shape(); }

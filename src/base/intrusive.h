@@ -2,6 +2,7 @@
 // atomic counts alone would cost more than a whole tiny training step.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <utility>
 
@@ -40,6 +41,9 @@ class Ref {
     if (object_ != nullptr) object_->retain();
   }
   Ref(const Ref& other) : Ref(other.object_) {}
+  template <typename U>
+    requires std::convertible_to<U*, T*>
+  Ref(const Ref<U>& other) : Ref(other.get()) {}  // NOLINT(google-explicit-constructor)
   Ref(Ref&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
   Ref& operator=(const Ref& other) {
     Ref copy(other);
