@@ -1,0 +1,22 @@
+// Activation functions as modules, for Sequential.
+#pragma once
+
+#include "lockstep/autograd/functions.h"
+#include "lockstep/nn/module.h"
+
+namespace lockstep::nn {
+
+/// max(x, 0).
+class ReLU final : public Module {
+ public:
+  using Module::Module;
+  Variable forward(const Variable& x) override { return relu(x); }
+};
+
+class Tanh final : public Module {
+ public:
+  using Module::Module;
+  Variable forward(const Variable& x) override { return tanh(x); }
+};
+
+}  // namespace lockstep::nn

@@ -1,0 +1,80 @@
+#include "lockstep/nn/init.h"
+
+#include <cmath>
+#include <string>
+
+#include "lockstep/random/uniform.h"
+#include "lockstep/tensor/kernels.h"
+
+namespace lockstep::nn::init {
+
+void constant(const Tensor& tensor, double value) {
+  tensor.runtime().kernels().fill(tensor, value);
+}
+
+void values(const Tensor& tensor, std::span<const double> values) {
+  Runtime& runtime = tensor.runtime();
+  runtime.kernels().copy(tensor, Tensor::of(runtime, tensor.shape(), tensor.dtype(), values));
+}
+
+void grid(const Tensor& tensor, Generator& generator, Grid grid) {
+  const double step = std::ldexp(1.0, -grid.bits);
+  const auto largest = static_cast<std::int64_t>(std::floor(grid.limit / step));
+  LOCKSTEP_CHECK(largest >= 0 && largest < (std::int64_t{1} << 31),
+                 "a grid has between one and 2^32 points");
+  const auto n_points = static_cast<std::uint64_t>(2 * largest + 1);
+  std::vector<double> points(static_cast<std::size_t>(tensor.n_elems()));
+  for (double& point : points) {
+    const auto index = static_cast<std::int64_t>(generator.random() % n_points);
+    point = static_cast<double>(index - largest) * step;
+  }
+  values(tensor, points);
+}
+
+void uniform(const Tensor& tensor, Generator& generator, double bound) {
+  const UniformRange range{.from = -bound, .to = bound};
+  if (tensor.dtype() == DType::kF32) {
+    lockstep::uniform(generator, tensor.span<float>(), range);
+  } else {
+    lockstep::uniform(generator, tensor.span<double>(), range);
+  }
+}
+
+// Each bound is computed as PyTorch writes it: the two formulas agree on paper, not in every bit.
+void linear_weight(const Tensor& weight, Generator& generator) {
+  LOCKSTEP_CHECK(weight.shape().n_dims() == 2, "a linear weight has shape (O, I)");
+  if (weight.n_elems() == 0) return;
+  const double slope = std::sqrt(5.0);
+  const double gain = std::sqrt(2.0 / (1.0 + slope * slope));
+  const double deviation = gain / std::sqrt(static_cast<double>(weight.size(1)));
+  uniform(weight, generator, std::sqrt(3.0) * deviation);
+}
+
+void linear_bias(const Tensor& bias, Generator& generator, std::int64_t fan_in) {
+  uniform(bias, generator, fan_in > 0 ? 1.0 / std::sqrt(static_cast<double>(fan_in)) : 0.0);
+}
+
+void constant(const Module& module, double value) {
+  for (const Variable& parameter : module.parameters()) constant(parameter.data(), value);
+}
+
+void grid(const Module& module, Generator& generator, Grid points) {
+  for (const Variable& parameter : module.parameters()) {
+    grid(parameter.data(), generator, points);
+  }
+}
+
+void values(const Module& module, std::span<const double> all) {
+  std::size_t n_used = 0;
+  for (const Variable& parameter : module.parameters()) {
+    const auto n = static_cast<std::size_t>(parameter.data().n_elems());
+    LOCKSTEP_CHECK(n <= all.size() - n_used,
+                   "the model has more elements than the " + std::to_string(all.size()) + " given");
+    values(parameter.data(), all.subspan(n_used, n));
+    n_used += n;
+  }
+  LOCKSTEP_CHECK(n_used == all.size(), "the model has " + std::to_string(n_used) + " elements, " +
+                                           std::to_string(all.size()) + " values were given");
+}
+
+}  // namespace lockstep::nn::init

@@ -1,0 +1,92 @@
+#include "lockstep/nn/module.h"
+
+#include <algorithm>
+
+#include "lockstep/tensor/kernels.h"
+
+namespace lockstep::nn {
+
+std::vector<Module::Visit> Module::visits() const {
+  std::vector<Visit> seen;
+  // The root's own constness ends here: its children are reachable through non-const pointers anyway.
+  std::vector<Visit> open{{"", const_cast<Module*>(this)}};  // NOLINT(cppcoreguidelines-pro-type-const-cast)
+  while (!open.empty()) {
+    const Visit visit = std::move(open.back());
+    open.pop_back();
+    const auto same = [&visit](const Visit& other) { return other.module == visit.module; };
+    if (std::any_of(seen.begin(), seen.end(), same)) continue;
+    seen.push_back(visit);
+    const std::vector<Child>& children = visit.module->children_;
+    for (auto child = children.rbegin(); child != children.rend(); ++child) {
+      open.push_back({visit.prefix + child->name + ".", child->module});
+    }
+  }
+  return seen;
+}
+
+std::vector<NamedVariable> Module::collect(std::vector<NamedVariable> Module::*list) const {
+  std::vector<NamedVariable> all;
+  for (const Visit& visit : visits()) {
+    for (const NamedVariable& entry : visit.module->*list) {
+      const auto same = [&entry](const NamedVariable& other) {
+        return other.variable == entry.variable;
+      };
+      if (std::any_of(all.begin(), all.end(), same)) continue;
+      all.push_back({.name = visit.prefix + entry.name, .variable = entry.variable});
+    }
+  }
+  return all;
+}
+
+std::vector<NamedVariable> Module::named_parameters() const {
+  return collect(&Module::parameters_);
+}
+
+std::vector<NamedVariable> Module::named_buffers() const { return collect(&Module::buffers_); }
+
+std::vector<Variable> Module::parameters() const {
+  std::vector<Variable> variables;
+  for (NamedVariable& entry : named_parameters()) variables.push_back(std::move(entry.variable));
+  return variables;
+}
+
+void Module::train(bool on) {
+  for (const Visit& visit : visits()) visit.module->training_ = on;
+}
+
+void Module::zero_grad(bool set_to_none) const {
+  for (const Visit& visit : visits()) {
+    for (const NamedVariable& entry : visit.module->parameters_) {
+      const Variable& variable = entry.variable;
+      if (set_to_none) {
+        variable.set_grad(Tensor());
+      } else if (variable.grad().defined()) {
+        runtime_->kernels().fill(variable.grad(), 0.0);
+      }
+    }
+  }
+}
+
+void Module::reset_parameters(Generator& generator) {
+  for (const Visit& visit : visits()) visit.module->reset_own_parameters(generator);
+}
+
+Variable Module::register_parameter(std::string name, Tensor values) {
+  return register_parameter(std::move(name), Variable(std::move(values), true));
+}
+
+Variable Module::register_parameter(std::string name, const Variable& shared) {
+  parameters_.push_back({.name = std::move(name), .variable = shared});
+  return shared;
+}
+
+Variable Module::register_buffer(std::string name, Tensor values) {
+  buffers_.push_back({.name = std::move(name), .variable = Variable(std::move(values))});
+  return buffers_.back().variable;
+}
+
+void Module::register_module(std::string name, Module& module) {
+  children_.push_back({.name = std::move(name), .module = &module});
+}
+
+}  // namespace lockstep::nn

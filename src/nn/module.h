@@ -1,0 +1,83 @@
+// The building block of models: named parameters, buffers and submodules around a forward function.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/autograd/variable.h"
+#include "lockstep/random/generator.h"
+
+namespace lockstep::nn {
+
+/// A model or a part of one.
+///
+/// Parameters, buffers and submodules are registered in a module's constructor; the order of
+/// registration is the order of every list below, and with it of DDP's buckets and of the initial
+/// draws. Submodules are members of the derived class (or owned by it) and registered by reference.
+///
+/// Source: torch.nn.Module: a tensor or module reached twice is listed once, under its first name.
+class Module {
+ public:
+  explicit Module(Runtime& runtime) : runtime_(&runtime) {}
+  virtual ~Module() = default;
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+  Module(Module&&) = delete;
+  Module& operator=(Module&&) = delete;
+
+  virtual Variable forward(const Variable& x) = 0;
+  Variable operator()(const Variable& x) { return forward(x); }
+
+  Runtime& runtime() const { return *runtime_; }
+
+  /// Qualified names ("trunk.weight"), depth first: a module's own before its submodules'.
+  std::vector<NamedVariable> named_parameters() const;
+  std::vector<NamedVariable> named_buffers() const;
+  std::vector<Variable> parameters() const;
+
+  /// Training or evaluation mode, of this module and everything in it. Modules start in training.
+  void train(bool on = true);
+  void eval() { train(false); }
+  bool is_training() const { return training_; }
+
+  /// Forgets all gradients (`set_to_none`, PyTorch's `p.grad = None`) or fills them with zeros in place.
+  void zero_grad(bool set_to_none = true) const;
+
+  /// Draws new initial values for everything in this module, in order of registration: the same
+  /// draws as constructing the model in PyTorch after torch.manual_seed.
+  void reset_parameters(Generator& generator);
+
+ protected:
+  /// A new leaf that requires grad, or one that another module has registered too (tied weights).
+  Variable register_parameter(std::string name, Tensor values);
+  Variable register_parameter(std::string name, const Variable& shared);
+  Variable register_buffer(std::string name, Tensor values);
+  /// Requires: `module` lives as long as this one.
+  void register_module(std::string name, Module& module);
+
+  /// Draws this module's own initial values, submodules not included. Default: none are drawn.
+  virtual void reset_own_parameters(Generator& /*generator*/) {}
+
+ private:
+  struct Child {
+    std::string name;
+    Module* module;
+  };
+  struct Visit {
+    std::string prefix;  ///< "trunk." or empty.
+    Module* module;
+  };
+
+  /// This module and everything in it, each once, parents before children.
+  std::vector<Visit> visits() const;
+  std::vector<NamedVariable> collect(std::vector<NamedVariable> Module::*list) const;
+
+  Runtime* runtime_;
+  std::vector<NamedVariable> parameters_;
+  std::vector<NamedVariable> buffers_;
+  std::vector<Child> children_;
+  bool training_ = true;
+};
+
+}  // namespace lockstep::nn

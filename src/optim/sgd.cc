@@ -1,0 +1,55 @@
+#include "lockstep/optim/sgd.h"
+
+#include <stdexcept>
+#include <string>
+
+#include "lockstep/base/text.h"
+#include "lockstep/tensor/kernels.h"
+
+namespace lockstep::optim {
+namespace {
+
+void check_not_negative(double value, const std::string& what) {
+  if (value < 0.0) throw std::invalid_argument("Invalid " + what + " value: " + exact(value));
+}
+
+void validate(const SgdOptions& options) {
+  if (options.lr < 0.0) {
+    throw std::invalid_argument("Invalid learning rate: " + exact(options.lr));
+  }
+  check_not_negative(options.momentum, "momentum");
+  check_not_negative(options.weight_decay, "weight_decay");
+  if (options.nesterov && (options.momentum <= 0.0 || options.dampening != 0.0)) {
+    throw std::invalid_argument("Nesterov momentum requires a momentum and zero dampening");
+  }
+}
+
+}  // namespace
+
+Sgd::Sgd(std::vector<Variable> parameters, const SgdOptions& options)
+    : Optimizer(std::move(parameters)), options_(options) {
+  validate(options);
+  set_lr(options.lr);
+  if (options.momentum != 0.0) add_state("momentum_buffer");
+}
+
+void Sgd::update(std::size_t i) {
+  const Variable& parameter = parameters()[i];
+  const Tensor& grad = parameter.grad();
+  SgdUpdate update{.lr = lr(),
+                   .momentum = options_.momentum,
+                   .dampening = options_.dampening,
+                   .weight_decay = options_.weight_decay,
+                   .nesterov = options_.nesterov,
+                   .maximize = options_.maximize};
+  Tensor buffer;
+  if (!state().empty()) {
+    Tensor& kept = state()[0].tensors[i];
+    update.first_step = !kept.defined();
+    if (update.first_step) kept = Tensor::empty(grad.runtime(), grad.shape(), grad.dtype());
+    buffer = kept;
+  }
+  runtime().kernels().sgd(parameter.data(), grad, buffer, update);
+}
+
+}  // namespace lockstep::optim

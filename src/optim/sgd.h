@@ -1,0 +1,36 @@
+#pragma once
+
+#include <vector>
+
+#include "lockstep/optim/optimizer.h"
+
+namespace lockstep::optim {
+
+/// PyTorch's arguments, by their names.
+struct SgdOptions {
+  double lr = 1e-3;
+  double momentum = 0.0;
+  double dampening = 0.0;
+  double weight_decay = 0.0;
+  bool nesterov = false;
+  bool maximize = false;
+};
+
+/// Stochastic gradient descent with momentum. The first momentum step copies the gradient undamped.
+///
+/// Errors:        std::invalid_argument with PyTorch's text for options that make no sense.
+/// Deterministic: bit-equal to PyTorch 1.13's single-tensor path, given equal gradients.
+/// Source:        torch.optim.SGD; Sutskever et al., ICML 2013, for Nesterov's form.
+class Sgd final : public Optimizer {
+ public:
+  Sgd(std::vector<Variable> parameters, const SgdOptions& options);
+
+  const SgdOptions& options() const { return options_; }  ///< lr as constructed; see lr().
+
+ private:
+  void update(std::size_t i) override;
+
+  SgdOptions options_;
+};
+
+}  // namespace lockstep::optim
