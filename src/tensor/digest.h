@@ -9,10 +9,13 @@ namespace lockstep {
 
 class Tensor;
 
+constexpr std::uint64_t kMixFirst = 0xBF58476D1CE4E5B9ULL;
+constexpr std::uint64_t kMixSecond = 0x94D049BB133111EBULL;
+
 /// SplitMix64's finaliser.
 constexpr std::uint64_t mix64(std::uint64_t z) {
-  z = (z ^ (z >> 30U)) * 0xBF58476D1CE4E5B9ULL;
-  z = (z ^ (z >> 27U)) * 0x94D049BB133111EBULL;
+  z = (z ^ (z >> 30U)) * kMixFirst;
+  z = (z ^ (z >> 27U)) * kMixSecond;
   return z ^ (z >> 31U);
 }
 constexpr std::uint64_t kGolden64 = 0x9E3779B97F4A7C15ULL;

@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <cfenv>
 #include <cmath>
 #include <string>
+#include <vector>
 
 #include "lockstep/tensor/cpu_kernels.h"
 #include "lockstep/tensor/detail/dispatch.h"
@@ -10,28 +12,58 @@ namespace lockstep {
 
 namespace {
 
+[[noreturn]] void fail_inexact(const char* operation) {
+  throw InexactOperation("operation '" + std::string(operation) +
+                         "' rounded; exact mode promises it does not");
+}
+
 /// Runs one operation with the FPU watching. The operation is behind a virtual call, so the compiler
 /// cannot move its arithmetic past the flag's clearing and testing.
 template <typename F>
 void watch(const char* operation, F run) {
   std::feclearexcept(FE_INEXACT);
   run();
-  if (std::fetestexcept(FE_INEXACT) == 0) return;
-  throw InexactOperation("operation '" + std::string(operation) +
-                         "' rounded; exact mode promises it does not");
+  if (std::fetestexcept(FE_INEXACT) != 0) fail_inexact(operation);
+}
+
+/// 16-bit floats are rounded by integer arithmetic, which raises no flag: results are checked by value.
+bool rounds_silently(DType dtype) { return dtype == DType::kF16 || dtype == DType::kBF16; }
+
+bool same_value(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
+
+std::vector<double> widened(const void* data, std::int64_t n_elems, DType dtype) {
+  std::vector<double> values;
+  detail::for_any(dtype, [&](auto tag) {
+    const auto* const x = static_cast<const decltype(tag)*>(data);
+    for (std::int64_t i = 0; i < n_elems; ++i) {
+      values.push_back(static_cast<double>(detail::load(x[i])));
+    }
+  });
+  return values;
+}
+
+/// What a sum or product of 16-bit floats is without their rounding. The caller watches the FPU.
+std::vector<double> wide_reduction(std::span<const void* const> inputs, std::int64_t count,
+                                   DType dtype, ReduceOp op) {
+  std::vector<double> result = widened(inputs[0], count, dtype);
+  for (const void* input : inputs.subspan(1)) {
+    const std::vector<double> next = widened(input, count, dtype);
+    for (std::size_t i = 0; i < result.size(); ++i) {
+      result[i] = op == ReduceOp::kProduct ? result[i] * next[i] : result[i] + next[i];
+    }
+  }
+  if (op == ReduceOp::kAvg) {
+    for (double& value : result) value /= static_cast<double>(inputs.size());
+  }
+  return result;
 }
 
 class ExactKernels final : public Kernels {
  public:
   explicit ExactKernels(Kernels& inner) : inner_(&inner) {}
 
-  void fill(const Tensor& out, double value) override {
-    watch("fill", [&] { inner_->fill(out, value); });
-  }
-
-  void copy(const Tensor& out, const Tensor& in) override {
-    watch("copy", [&] { inner_->copy(out, in); });
-  }
+  void fill(const Tensor& out, double value) override;
+  void copy(const Tensor& out, const Tensor& in) override;
 
   void add(const Tensor& out, const Tensor& a, const Tensor& b) override {
     watch("add", [&] { inner_->add(out, a, b); });
@@ -151,9 +183,7 @@ class ExactKernels final : public Kernels {
   void average_into_bucket(const Tensor& out, const Tensor& grad, double divisor) override;
 
   void reduce(std::span<void* const> outputs, std::span<const void* const> inputs,
-              std::int64_t count, DType dtype, ReduceOp op) override {
-    watch("reduce", [&] { inner_->reduce(outputs, inputs, count, dtype, op); });
-  }
+              std::int64_t count, DType dtype, ReduceOp op) override;
 
   // Observers: what they round stays out of the job.
   std::uint64_t digest(const Tensor& in, std::uint64_t base) override {
@@ -181,10 +211,35 @@ void ExactKernels::average_into_bucket(const Tensor& out, const Tensor& grad, do
       exact &= std::fma(quotient, divisor, -static_cast<double>(detail::load(g[i]))) == 0.0;
     }
   });
-  if (!exact) {
-    throw InexactOperation(
-        "operation 'average_into_bucket' rounded; exact mode promises it does not");
+  if (!exact) fail_inexact("average_into_bucket");
+}
+
+void ExactKernels::fill(const Tensor& out, double value) {
+  watch("fill", [&] { inner_->fill(out, value); });
+  if (!rounds_silently(out.dtype()) || out.n_elems() == 0) return;
+  if (!same_value(out.at(0), value)) fail_inexact("fill");
+}
+
+void ExactKernels::copy(const Tensor& out, const Tensor& in) {
+  watch("copy", [&] { inner_->copy(out, in); });
+  if (!rounds_silently(out.dtype()) || out.dtype() == in.dtype()) return;
+  const std::vector<double> wanted = widened(in.raw(), in.n_elems(), in.dtype());
+  const std::vector<double> got = widened(out.raw(), out.n_elems(), out.dtype());
+  if (!std::equal(got.begin(), got.end(), wanted.begin(), same_value)) fail_inexact("copy");
+}
+
+void ExactKernels::reduce(std::span<void* const> outputs, std::span<const void* const> inputs,
+                          std::int64_t count, DType dtype, ReduceOp op) {
+  const bool arithmetic = op != ReduceOp::kMin && op != ReduceOp::kMax;
+  if (!rounds_silently(dtype) || !arithmetic) {
+    watch("reduce", [&] { inner_->reduce(outputs, inputs, count, dtype, op); });
+    return;
   }
+  std::vector<double> wanted;
+  watch("reduce", [&] { wanted = wide_reduction(inputs, count, dtype, op); });
+  inner_->reduce(outputs, inputs, count, dtype, op);
+  const std::vector<double> got = widened(outputs[0], count, dtype);
+  if (!std::equal(got.begin(), got.end(), wanted.begin(), same_value)) fail_inexact("reduce");
 }
 
 }  // namespace

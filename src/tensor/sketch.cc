@@ -1,7 +1,7 @@
 #include "lockstep/tensor/sketch.h"
 
+#include <algorithm>
 #include <bit>
-#include <cmath>
 
 #include "lockstep/base/check.h"
 #include "lockstep/tensor/detail/dispatch.h"
@@ -11,51 +11,62 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::size_t kLanes = Sketch::kLanes;
+// The eight lanes are two registers of four.
+constexpr std::size_t kHalf = Sketch::kLanes / 2;
+using Doubles [[gnu::vector_size(kHalf * sizeof(double))]] = double;
+using Words [[gnu::vector_size(kHalf * sizeof(std::uint64_t))]] = std::uint64_t;
 
-/// Eight partial sums for the magnitudes and for each projection.
-struct Partial {
-  std::array<std::array<double, kLanes>, 5> sums{};
+/// Four lanes: partial sums of the magnitudes and of each projection, and the next elements' keys.
+struct Lanes {
+  Doubles l1{};
+  std::array<Doubles, 4> sums{};
+  Words key{};
 
-  double total(std::size_t which) const {
-    double sum = 0.0;
-    for (const double lane : sums[which]) sum += lane;
-    return sum;
+  [[gnu::always_inline]] inline void take(Doubles x) {
+    constexpr std::uint64_t kSign = 1ULL << 63U;
+    const Words bits = std::bit_cast<Words>(x);
+    Words z = (key ^ (key >> 30U)) * kMixFirst;
+    z = (z ^ (z >> 27U)) * kMixSecond;
+    z ^= z >> 31U;
+    l1 += std::bit_cast<Doubles>(bits & ~kSign);
+    for (std::size_t j = 0; j < 4; ++j) {
+      sums[j] += std::bit_cast<Doubles>(bits ^ ((z << (63U - j)) & kSign));
+    }
+    key += kGolden64 * Sketch::kLanes;
   }
 };
 
-double flipped(double value, std::uint64_t sign_bit) {
-  return std::bit_cast<double>(std::bit_cast<std::uint64_t>(value) ^ (sign_bit << 63U));
+double total(Doubles low, Doubles high) {
+  double sum = 0.0;
+  for (std::size_t i = 0; i < kHalf; ++i) sum += low[i];
+  for (std::size_t i = 0; i < kHalf; ++i) sum += high[i];
+  return sum;
 }
 
-/// Adds up to eight consecutive elements, the first of them with the key `key`.
+/// Four elements from `x` on, of which the first n exist; the others are zeros, which change no sum,
+/// since no partial sum is ever -0.
 template <typename T>
-void take(Partial& partial, const T* x, std::uint64_t key, std::size_t n) {
-  std::array<double, kLanes> value{};
-  std::array<std::uint64_t, kLanes> signs{};
-  for (std::size_t lane = 0; lane < n; ++lane) {
-    value[lane] = static_cast<double>(detail::load(x[lane]));
-    signs[lane] = mix64(key + lane * kGolden64);
-  }
-  for (std::size_t lane = 0; lane < n; ++lane) partial.sums[0][lane] += std::fabs(value[lane]);
-  for (std::size_t j = 0; j < 4; ++j) {
-    for (std::size_t lane = 0; lane < n; ++lane) {
-      partial.sums[j + 1][lane] += flipped(value[lane], signs[lane] >> j);
-    }
-  }
+[[gnu::always_inline]] inline Doubles four(const T* x, std::size_t n = kHalf) {
+  Doubles values{};
+  for (std::size_t i = 0; i < n; ++i) values[i] = static_cast<double>(detail::load(x[i]));
+  return values;
 }
 
 template <typename T>
 Sketch sketch_of(const T* x, std::int64_t n_elems) {
-  Partial partial;
-  std::uint64_t key = kGolden64;
+  Lanes low{.key = kGolden64 * Words{1, 2, 3, 4}};
+  Lanes high{.key = kGolden64 * Words{5, 6, 7, 8}};
   auto rest = static_cast<std::size_t>(n_elems);
-  for (; rest >= kLanes; rest -= kLanes, x += kLanes, key += kLanes * kGolden64) {
-    take(partial, x, key, kLanes);
+  for (; rest >= Sketch::kLanes; rest -= Sketch::kLanes, x += Sketch::kLanes) {
+    low.take(four(x));
+    high.take(four(x + kHalf));
   }
-  take(partial, x, key, rest);
-  return {.l1 = partial.total(0),
-          .sums = {partial.total(1), partial.total(2), partial.total(3), partial.total(4)}};
+  low.take(four(x, std::min(rest, kHalf)));
+  if (rest > kHalf) high.take(four(x + kHalf, rest - kHalf));
+  Sketch sketch;
+  sketch.l1 = total(low.l1, high.l1);
+  for (std::size_t j = 0; j < 4; ++j) sketch.sums[j] = total(low.sums[j], high.sums[j]);
+  return sketch;
 }
 
 }  // namespace
