@@ -20,9 +20,9 @@ namespace lockstep {
 struct Position {
   std::int32_t attempt = 0;   ///< Restart number.
   std::int32_t wrapper = -1;  ///< Index of the DDP wrapper on this rank, -1 = outside any.
-  std::int32_t sync = -1;     ///< Index of the current synchronising forward, -1 = before the first.
-  std::int32_t micro = -1;    ///< Index of the current forward since the last optimizer step.
-  std::int32_t opt = 0;       ///< Optimizer steps finished so far = the number of the current step.
+  std::int32_t sync = -1;   ///< Index of the current synchronising forward, -1 = before the first.
+  std::int32_t micro = -1;  ///< Index of the current forward since the last optimizer step.
+  std::int32_t opt = 0;     ///< Optimizer steps finished so far = the number of the current step.
   std::int32_t epoch = 0;
 
   friend bool operator==(const Position&, const Position&) = default;
@@ -33,23 +33,25 @@ struct Position {
 
 /// A model was wrapped: the tensors that are replicated from now on.
 struct WrapEvent {
-  LayoutId params;            ///< Reducer parameters, in index order.
-  LayoutId frozen;            ///< Parameters that need no gradient: replicated, never reduced.
-  LayoutId buffers;           ///< Buffers, in order.
-  LayoutId ignored;           ///< Names declared local.
-  NameId buffer_policy;       ///< "broadcast0" | "mean" | "synced" | "local".
+  LayoutId params = kNoLayout;     ///< Reducer parameters, in index order.
+  LayoutId frozen = kNoLayout;     ///< Parameters that need no gradient: replicated, never reduced.
+  LayoutId buffers = kNoLayout;    ///< Buffers, in order.
+  LayoutId ignored = kNoLayout;    ///< Names declared local.
+  NameId buffer_policy = kNoName;  ///< "broadcast0" | "mean" | "synced" | "local".
   std::int64_t bucket_cap_bytes = 0;
-  std::int32_t group = 0;     ///< Group the wrapper reduces over.
-  std::int32_t n_ranks = 1;   ///< Size of that group.
-  bool synchronizes = true;   ///< False: a hand-written loop, nothing broadcasts or reduces by itself.
+  std::int32_t group = 0;    ///< Group the wrapper reduces over.
+  std::int32_t n_ranks = 1;  ///< Size of that group.
+  bool synchronizes =
+      true;  ///< False: a hand-written loop, nothing broadcasts or reduces by itself.
 };
 
 /// A forward pass began.
 struct ForwardEvent {
   bool through_wrapper = true;  ///< False: the inner module was called directly.
-  bool synchronizing = true;    ///< Its backward will reduce gradients (wrapped, grad mode, not no_sync).
-  bool training = true;         ///< Module in train mode.
-  bool grad = true;             ///< Grad mode on.
+  bool synchronizing =
+      true;              ///< Its backward will reduce gradients (wrapped, grad mode, not no_sync).
+  bool training = true;  ///< Module in train mode.
+  bool grad = true;      ///< Grad mode on.
 };
 
 /// A backward pass ended (after the reducer's finalize, if it ran).
@@ -62,7 +64,8 @@ struct BatchEvent {
   std::int64_t n_samples = 0;
   std::int64_t n_tokens = 0;
   double denominator = 0.0;  ///< What the summed loss is divided by on this rank (0 = unknown).
-  NameId declared;           ///< What was meant: "sample-mean" | "token-mean" | "sum" | "rank-mean".
+  NameId declared =
+      kNoName;  ///< What was meant: "sample-mean" | "token-mean" | "sum" | "rank-mean".
 };
 
 /// Where a gradient was looked at.
@@ -80,11 +83,11 @@ std::string_view name_of(GradPoint point);  ///< "base", "inc", "pre", "post", "
 struct GradEvent {
   GradPoint point = GradPoint::kPost;
   LayoutId layout = kNoLayout;
-  std::span<const std::uint64_t> digests;
-  std::span<const Sketch> sketches;         ///< Empty, or one a tensor.
-  std::span<const std::int64_t> n_elems;
+  std::span<const std::uint64_t> digests = {};
+  std::span<const Sketch> sketches = {};  ///< Empty, or one a tensor.
+  std::span<const std::int64_t> n_elems = {};
   /// Bit i = tensor i was undefined (None); such entries have digest 0.
-  std::span<const std::uint8_t> undefined;
+  std::span<const std::uint8_t> undefined = {};
   DType dtype = DType::kF32;
 };
 
@@ -107,13 +110,13 @@ struct StateEvent {
   StateKind kind = StateKind::kParam;
   StatePoint point = StatePoint::kStep;
   LayoutId layout = kNoLayout;
-  std::span<const std::uint64_t> digests;
+  std::span<const std::uint64_t> digests = {};
 };
 
 /// An optimizer step ended. Position::opt is the number of this step (0 for the first).
 struct StepEvent {
   double lr = 0.0;
-  double scale = 1.0;      ///< Loss scale, 1 when no scaler is used.
+  double scale = 1.0;  ///< Loss scale, 1 when no scaler is used.
   bool found_inf = false;
   bool skipped = false;
   LayoutId layout = kNoLayout;  ///< Parameters this optimizer updates.
@@ -121,8 +124,17 @@ struct StepEvent {
 
 /// Operations a group offers.
 enum class CollectiveOp : std::uint8_t {
-  kAllReduce, kBroadcast, kReduce, kAllGather, kReduceScatter, kGather, kScatter, kAllToAll, kBarrier,
-  kSend, kRecv,
+  kAllReduce,
+  kBroadcast,
+  kReduce,
+  kAllGather,
+  kReduceScatter,
+  kGather,
+  kScatter,
+  kAllToAll,
+  kBarrier,
+  kSend,
+  kRecv,
 };
 std::string_view name_of(CollectiveOp op);
 std::string_view name_of(ReduceOp op);
@@ -133,15 +145,16 @@ struct Signature {
   ReduceOp reduce = ReduceOp::kSum;
   DType dtype = DType::kF32;
   Device device = Device::kCpu;
-  bool async = false;          ///< Evidence, not compared.
-  std::int32_t root = -1;      ///< Group rank; -1 = the operation has none.
-  std::int32_t peer = -1;      ///< send/recv: group rank of the other side.
+  bool async = false;      ///< Evidence, not compared.
+  std::int32_t root = -1;  ///< Group rank; -1 = the operation has none.
+  std::int32_t peer = -1;  ///< send/recv: group rank of the other side.
   std::int32_t tag = 0;
-  std::int64_t count = 0;      ///< Elements of this rank's (input) buffer.
+  std::int64_t count = 0;  ///< Elements of this rank's (input) buffer.
   double premul = 1.0;
-  std::uint64_t splits = 0;    ///< Digest of uneven split sizes, 0 = even.
-  std::uint64_t layout = 0;    ///< Digest of what the elements mean (bucket -> parameter names), 0 = raw.
-  CallSite site;
+  std::uint64_t splits = 0;  ///< Digest of uneven split sizes, 0 = even.
+  std::uint64_t layout =
+      0;  ///< Digest of what the elements mean (bucket -> parameter names), 0 = raw.
+  CallSite site = {};
 };
 
 enum class CollectivePhase : std::uint8_t { kPosted, kCompleted, kFailed };
@@ -149,47 +162,49 @@ std::string_view name_of(CollectivePhase phase);
 
 struct CollectiveEvent {
   CollectivePhase phase = CollectivePhase::kPosted;
-  std::int32_t group = 0;     ///< 0 = the world.
-  std::int64_t seq = 0;       ///< Per group and rank, from 0; send/recv have their own per pair and tag.
-  Signature signature;
-  std::uint64_t digest = 0;   ///< Of the input when posted, of the output when completed (if recorded).
-  NameId status;              ///< kCompleted/kFailed: "ok", "mismatch", "peer_lost", ...
+  std::int32_t group = 0;  ///< 0 = the world.
+  std::int64_t seq = 0;  ///< Per group and rank, from 0; send/recv have their own per pair and tag.
+  Signature signature = {};
+  std::uint64_t digest =
+      0;  ///< Of the input when posted, of the output when completed (if recorded).
+  NameId status = kNoName;  ///< kCompleted/kFailed: "ok", "mismatch", "peer_lost", ...
 };
 
 /// The wrapper (re)built its buckets: parameter indices, bucket after bucket, in launch order.
 struct BucketEvent {
-  std::span<const std::int32_t> indices;
-  std::span<const std::int32_t> lengths;
+  std::span<const std::int32_t> indices = {};
+  std::span<const std::int32_t> lengths = {};
 };
 
 /// Indices of the samples a forward consumed, in order.
 struct SampleEvent {
-  NameId split;  ///< "train" | "eval" | ...
-  std::span<const std::int64_t> ids;
+  NameId split = kNoName;  ///< "train" | "eval" | ...
+  std::span<const std::int64_t> ids = {};
 };
 
 /// An epoch began.
 struct EpochEvent {
-  NameId split;
-  NameId sampler;                  ///< "distributed" | "random" | "sequential" | foreign names.
+  NameId split = kNoName;
+  NameId sampler = kNoName;         ///< "distributed" | "random" | "sequential" | foreign names.
   std::uint64_t generator_key = 0;  ///< seed + epoch; meaningless when not shuffled.
   std::uint64_t order_digest = 0;   ///< sm64 over the global order's i64 elements.
   std::int64_t dataset_size = 0;
   std::int64_t n_replicas = 1;
-  std::int64_t per_rank = 0;        ///< Samples each rank draws.
+  std::int64_t per_rank = 0;  ///< Samples each rank draws.
   bool shuffle = false;
   bool drop_last = false;
-  bool pads = true;                 ///< The sampler repeats samples to make ranks even.
+  bool pads = true;  ///< The sampler repeats samples to make ranks even.
 };
 
 enum class PhaseKind : std::uint8_t { kTrain, kEval, kSave, kEnd };
 std::string_view name_of(PhaseKind kind);
+
 struct PhaseEvent {
   PhaseKind kind = PhaseKind::kTrain;
 };
 
 struct MetricEvent {
-  NameId name;
+  NameId name = kNoName;
   double value = 0.0;
   double numerator = 0.0;
   double denominator = 0.0;
@@ -197,36 +212,50 @@ struct MetricEvent {
 
 /// A branch that may lead to collectives was taken.
 struct DecisionEvent {
-  NameId name;
+  NameId name = kNoName;
   std::int64_t value = 0;
 };
 
 struct FaultEvent {
-  NameId kind;
-  NameId detail;
+  NameId kind = kNoName;
+  NameId detail = kNoName;
 };
 
 struct LogEvent {
-  NameId text;
+  NameId text = kNoName;
 };
 
 /// Values of one tensor, when a run records values (--values) or a scenario asks for them.
 struct ValueEvent {
-  NameId tensor;
-  NameId point;  ///< "grad.pre", "grad.post", "step", "wrap", ...
-  std::span<const double> values;
+  NameId tensor = kNoName;
+  NameId point = kNoName;  ///< "grad.pre", "grad.post", "step", "wrap", ...
+  std::span<const double> values = {};
 };
 
 /// How the rank's program ended: "ok", "exception", "killed", "stuck".
 struct EndEvent {
-  NameId outcome;
-  NameId detail;
+  NameId outcome = kNoName;
+  NameId detail = kNoName;
 };
 
-using EventBody =
-    std::variant<WrapEvent, ForwardEvent, BackwardEvent, BatchEvent, GradEvent, StateEvent, StepEvent,
-                 CollectiveEvent, BucketEvent, SampleEvent, EpochEvent, PhaseEvent, MetricEvent,
-                 DecisionEvent, FaultEvent, LogEvent, ValueEvent, EndEvent>;
+using EventBody = std::variant<WrapEvent,
+                               ForwardEvent,
+                               BackwardEvent,
+                               BatchEvent,
+                               GradEvent,
+                               StateEvent,
+                               StepEvent,
+                               CollectiveEvent,
+                               BucketEvent,
+                               SampleEvent,
+                               EpochEvent,
+                               PhaseEvent,
+                               MetricEvent,
+                               DecisionEvent,
+                               FaultEvent,
+                               LogEvent,
+                               ValueEvent,
+                               EndEvent>;
 
 /// One event of one rank.
 struct Event {

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/trace/memory_trace.h"
@@ -11,30 +12,33 @@ namespace lockstep {
 
 /// Facts about the run that every file's header line repeats.
 struct TraceHeader {
-  std::string run_id;
+  std::string run_id = {};
   std::string backend = "sim";
-  std::string scenario;         ///< Path or title.
-  std::string scenario_digest;  ///< hex64 of the scenario's text.
+  std::string scenario = {};         ///< Path or title.
+  std::string scenario_digest = {};  ///< hex64 of the scenario's text.
   std::int32_t n_ranks = 0;
-  bool exact = false;           ///< Exact mode was on and proved.
+  bool exact = false;  ///< Exact mode was on and proved.
   std::string library = "lockstep";
 };
 
-/// Writes `trace` to `folder` as aNNN.rank-NNNNN.jsonl (docs/trace_format.md). Every file is written under
-/// a temporary name, synced and renamed; the folder is made when missing.
-/// Errors: the folder cannot be made or written; where = the path.
+/// Writes `trace` to `folder` as aNNN.rank-NNNNN.jsonl (docs/trace_format.md). Every file is
+/// written under a temporary name, synced and renamed; the folder is made when missing. Errors: the
+/// folder cannot be made or written; where = the path.
 Outcome write_jsonl(const MemoryTrace& trace, const TraceHeader& header, const std::string& folder);
 
 struct LoadedTrace {
   TraceHeader header;
   std::shared_ptr<MemoryTrace> trace;
+  std::vector<std::string> notes;  ///< What was tolerated: "a000.rank-00001.jsonl:17: cut short".
 };
+
 /// Reads all rank files of a folder. Errors: missing folder, no files, a line that is not valid
-/// (where = "file:line:column"), ranks of different runs mixed. A missing end line is not an error: the
-/// rank died, and the trace says so by lacking an EndEvent.
+/// (where = "file:line:column"), ranks of different runs mixed. A missing end line is not an error:
+/// the rank died, and the trace says so by lacking an EndEvent. A last line cut short by a kill is
+/// left out and noted.
 Result<LoadedTrace> read_jsonl(const std::string& folder);
 
-/// One event as its JSON line (without newline), and back: the grammar of docs/trace_format.md.
+/// One event as its JSON line, without newline: the grammar of docs/trace_format.md.
 std::string to_json_line(const Event& event, const NameTable& names);
 
 }  // namespace lockstep

@@ -13,14 +13,22 @@ class MemoryTrace final : public EventSink {
  public:
   explicit MemoryTrace(std::shared_ptr<NameTable> names);
   ~MemoryTrace() override;
+  MemoryTrace(MemoryTrace&&) noexcept;
+  MemoryTrace& operator=(MemoryTrace&&) noexcept;
+  MemoryTrace(const MemoryTrace&) = delete;
+  MemoryTrace& operator=(const MemoryTrace&) = delete;
 
   void on_event(const Event& event, const NameTable& names) override;
 
   std::int32_t n_ranks() const { return static_cast<std::int32_t>(ranks_.size()); }
+
   /// Makes room for ranks that record nothing too.
   void ensure_ranks(std::int32_t n);
+
   std::span<const Event> events(Rank rank) const { return ranks_[to_index(rank)]; }
+
   const NameTable& names() const { return *names_; }
+
   const std::shared_ptr<NameTable>& shared_names() const { return names_; }
 
  private:
@@ -34,6 +42,7 @@ class MemoryTrace final : public EventSink {
 class SinkChain final : public EventSink {
  public:
   void add(EventSink& sink) { sinks_.push_back(&sink); }
+
   void on_event(const Event& event, const NameTable& names) override {
     for (EventSink* sink : sinks_) sink->on_event(event, names);
   }

@@ -21,16 +21,16 @@ class EventSink {
 
 /// Which costly fields the readers need. The recorder computes nothing else.
 struct RecordOptions {
-  bool grad_local = true;    ///< grad events at inc and pre
+  bool grad_local = true;  ///< grad events at inc and pre
   bool grad_post = true;
   bool grad_used = true;
   bool grad_base = false;
-  bool sketches = true;      ///< On inc, pre and post: gradient-mean needs them.
-  bool states = true;        ///< param/buffer/optimizer digests
+  bool sketches = true;  ///< On inc, pre and post: gradient-mean needs them.
+  bool states = true;    ///< param/buffer/optimizer digests
   bool collectives = true;
   bool collective_digests = false;
   bool samples = true;
-  bool values = false;       ///< Every gradient's and parameter's values (large).
+  bool values = false;  ///< Every gradient's and parameter's values (large).
 };
 
 /// Writes one rank's events to a sink.
@@ -42,7 +42,9 @@ class Recorder {
       : rank_(rank), host_(&host), names_(&names), sink_(&sink), options_(options) {}
 
   const RecordOptions& options() const { return options_; }
+
   NameTable& names() const { return *names_; }
+
   Rank rank() const { return rank_; }
 
   // -- positions: one a wrapper, and one for what happens outside any wrapper (index -1)
@@ -50,7 +52,8 @@ class Recorder {
   std::int32_t open_wrapper();
   Position& position(std::int32_t wrapper);
   void set_attempt(std::int32_t attempt);
-  void set_epoch(std::int32_t epoch);   ///< Of all wrappers.
+  void set_epoch(std::int32_t epoch);  ///< Of all wrappers.
+
   std::int32_t n_wrappers() const { return static_cast<std::int32_t>(positions_.size()) - 1; }
 
   /// Records `body` at the wrapper's current position.
@@ -58,16 +61,23 @@ class Recorder {
 
   // -- the costly ones, from live tensors; they do nothing when the option is off. With
   //    `options().values` each tensor's values follow as ValueEvents at "grad.post", "step", ...
-  void record_grads(GradPoint point, LayoutId layout, std::span<const Tensor> grads,
+  void record_grads(GradPoint point,
+                    LayoutId layout,
+                    std::span<const Tensor> grads,
                     std::int32_t wrapper);
-  void record_states(StateKind kind, StatePoint point, LayoutId layout,
-                     std::span<const Tensor> tensors, std::int32_t wrapper);
+  void record_states(StateKind kind,
+                     StatePoint point,
+                     LayoutId layout,
+                     std::span<const Tensor> tensors,
+                     std::int32_t wrapper);
   /// One tensor's values, for readers that ask for more than the events above carry.
   void record_values(NameId tensor, NameId point, const Tensor& values, std::int32_t wrapper);
 
  private:
   bool wants(GradPoint point) const;
-  void record_values_of(std::span<const Tensor> tensors, LayoutId layout, std::string_view point,
+  void record_values_of(std::span<const Tensor> tensors,
+                        LayoutId layout,
+                        std::string_view point,
                         std::int32_t wrapper);
 
   Rank rank_;

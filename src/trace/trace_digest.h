@@ -1,7 +1,8 @@
 // Two numbers for a whole run: one that sees everything, one that sees only results.
 #pragma once
 
-#include <map>
+#include <cstdint>
+#include <vector>
 
 #include "lockstep/trace/recorder.h"
 
@@ -9,24 +10,45 @@ namespace lockstep {
 
 /// Folds events as they come.
 ///
-/// trace():  kinds, positions, times, call sites, digests, and the order in which events of different
+/// trace():  kinds, positions, times, call sites, digests, and the order in which events of
+/// different
 ///           ranks interleaved: equal iff two runs did the same things in the same order.
-/// result(): per rank, without times, call sites, completion order or collective phases: equal for all
-///           legal schedules of a correct job.
+/// result(): per rank, without times, call sites, faults and logs; completions of collectives count
+///           without their place in the rank's stream: equal for all legal schedules of a correct
+///           job.
 ///
 /// Deterministic: names enter by text, never by id.
 class TraceDigest final : public EventSink {
  public:
   void on_event(const Event& event, const NameTable& names) override;
+
   std::uint64_t trace() const { return trace_; }
+
   std::uint64_t result() const;
+
   std::int64_t n_events() const { return n_events_; }
 
  private:
+  class Folder;
+
+  struct RankResult {
+    std::uint64_t program = 0;
+    std::uint64_t completions = 0;  // A sum: their order does not count.
+  };
+
+  void fold_into_result(const Event& event, std::uint64_t body, std::uint64_t placed);
+  std::uint64_t hash_of(NameId id, const NameTable& names);
+  std::uint64_t hash_of(LayoutId id, const NameTable& names);
+  std::uint64_t hash_of_file(const char* file);
+
   std::uint64_t trace_ = 0;
   std::int64_t n_events_ = 0;
-  std::vector<std::uint64_t> by_rank_;
-  std::vector<std::uint64_t> name_hashes_;  // By NameId: a text is hashed once.
+  std::vector<RankResult> by_rank_;
+  // A text is hashed once; 0 = not yet.
+  std::vector<std::uint64_t> name_hashes_;    // By NameId.
+  std::vector<std::uint64_t> layout_hashes_;  // By LayoutId.
+  const char* last_file_ = nullptr;
+  std::uint64_t last_file_hash_ = 0;
 };
 
 }  // namespace lockstep

@@ -1,0 +1,137 @@
+// The fields of every event body, listed once: the writer, the reader and the digests of traces all
+// walk this list, so they cannot disagree about what an event contains.
+//
+// A visitor has flag, integer, real, word, name, layout, choice, site and the list forms integers,
+// words, reals, sketches, bits; `Body` is const for those that only look.
+#pragma once
+
+#include "lockstep/trace/event.h"
+
+namespace lockstep::detail {
+
+template <typename Body, typename Wanted>
+concept Is = std::is_same_v<std::remove_const_t<Body>, Wanted>;
+
+template <typename Visitor, typename Body>
+void visit_training_fields(Visitor& visit, Body& event) {
+  if constexpr (Is<Body, WrapEvent>) {
+    visit.layout("params", event.params);
+    visit.layout("frozen", event.frozen);
+    visit.layout("buffers", event.buffers);
+    visit.layout("ignored", event.ignored);
+    visit.name("buffer_policy", event.buffer_policy);
+    visit.integer("bucket_cap_bytes", event.bucket_cap_bytes);
+    visit.integer("group", event.group);
+    visit.integer("n_ranks", event.n_ranks);
+    visit.flag("synchronizes", event.synchronizes);
+  } else if constexpr (Is<Body, ForwardEvent>) {
+    visit.flag("through_wrapper", event.through_wrapper);
+    visit.flag("synchronizing", event.synchronizing);
+    visit.flag("training", event.training);
+    visit.flag("grad", event.grad);
+  } else if constexpr (Is<Body, BackwardEvent>) {
+    visit.flag("reduced", event.reduced);
+  } else if constexpr (Is<Body, BatchEvent>) {
+    visit.integer("n_samples", event.n_samples);
+    visit.integer("n_tokens", event.n_tokens);
+    visit.real("denominator", event.denominator);
+    visit.name("declared", event.declared);
+  } else if constexpr (Is<Body, GradEvent>) {
+    visit.choice("point", event.point);
+    visit.layout("names", event.layout);
+    visit.words("digests", event.digests);
+    visit.sketches("sketches", event.sketches);
+    visit.integers("n_elems", event.n_elems);
+    visit.bits("undefined", event.undefined);
+    visit.choice("dtype", event.dtype);
+  } else if constexpr (Is<Body, StateEvent>) {
+    visit.choice("point", event.point);
+    visit.layout("names", event.layout);
+    visit.words("digests", event.digests);
+  } else if constexpr (Is<Body, StepEvent>) {
+    visit.real("lr", event.lr);
+    visit.real("scale", event.scale);
+    visit.flag("found_inf", event.found_inf);
+    visit.flag("skipped", event.skipped);
+    visit.layout("names", event.layout);
+  }
+}
+
+template <typename Visitor, typename Body>
+void visit_collective_fields(Visitor& visit, Body& event) {
+  visit.choice("phase", event.phase);
+  visit.integer("group", event.group);
+  visit.integer("seq", event.seq);
+  visit.choice("op", event.signature.op);
+  visit.choice("reduce", event.signature.reduce);
+  visit.choice("dtype", event.signature.dtype);
+  visit.choice("device", event.signature.device);
+  visit.flag("async", event.signature.async);
+  visit.integer("root", event.signature.root);
+  visit.integer("peer", event.signature.peer);
+  visit.integer("tag", event.signature.tag);
+  visit.integer("count", event.signature.count);
+  visit.real("premul", event.signature.premul);
+  visit.word("splits", event.signature.splits);
+  visit.word("layout", event.signature.layout);
+  visit.site("site", event.signature.site);
+  visit.word("digest", event.digest);
+  visit.name("status", event.status);
+}
+
+template <typename Visitor, typename Body>
+void visit_data_fields(Visitor& visit, Body& event) {
+  if constexpr (Is<Body, BucketEvent>) {
+    visit.integers("indices", event.indices);
+    visit.integers("lengths", event.lengths);
+  } else if constexpr (Is<Body, SampleEvent>) {
+    visit.name("split", event.split);
+    visit.integers("ids", event.ids);
+  } else if constexpr (Is<Body, EpochEvent>) {
+    visit.name("split", event.split);
+    visit.name("sampler", event.sampler);
+    visit.word("generator_key", event.generator_key);
+    visit.word("order_digest", event.order_digest);
+    visit.integer("dataset_size", event.dataset_size);
+    visit.integer("n_replicas", event.n_replicas);
+    visit.integer("per_rank", event.per_rank);
+    visit.flag("shuffle", event.shuffle);
+    visit.flag("drop_last", event.drop_last);
+    visit.flag("pads", event.pads);
+  } else if constexpr (Is<Body, PhaseEvent>) {
+    visit.choice("phase", event.kind);
+  } else if constexpr (Is<Body, MetricEvent>) {
+    visit.name("name", event.name);
+    visit.real("value", event.value);
+    visit.real("numerator", event.numerator);
+    visit.real("denominator", event.denominator);
+  } else if constexpr (Is<Body, DecisionEvent>) {
+    visit.name("name", event.name);
+    visit.integer("value", event.value);
+  } else if constexpr (Is<Body, FaultEvent>) {
+    visit.name("fault", event.kind);
+    visit.name("detail", event.detail);
+  } else if constexpr (Is<Body, LogEvent>) {
+    visit.name("text", event.text);
+  } else if constexpr (Is<Body, ValueEvent>) {
+    visit.name("tensor", event.tensor);
+    visit.name("point", event.point);
+    visit.reals("values", event.values);
+  } else if constexpr (Is<Body, EndEvent>) {
+    visit.name("outcome", event.outcome);
+    visit.name("detail", event.detail);
+  }
+}
+
+/// Shows every field of `event` to `visit`, in the order of the file format.
+template <typename Visitor, typename Body>
+void visit_fields(Visitor& visit, Body& event) {
+  if constexpr (Is<Body, CollectiveEvent>) {
+    visit_collective_fields(visit, event);
+  } else {
+    visit_training_fields(visit, event);
+    visit_data_fields(visit, event);
+  }
+}
+
+}  // namespace lockstep::detail

@@ -1,0 +1,47 @@
+// JSON as text, written by hand: one pass, no tree, the same bytes everywhere.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace lockstep {
+
+/// Appends one JSON value after the other to a text; commas come by themselves.
+///
+/// 64-bit words are strings of 16 hex digits, since many readers keep numbers as doubles; NaN and
+/// the infinities are the strings "nan", "inf" and "-inf". Bytes that are not UTF-8 become U+FFFD.
+class JsonText {
+ public:
+  JsonText& open_object() { return open('{'); }
+
+  JsonText& close_object() { return close('}'); }
+
+  JsonText& open_array() { return open('['); }
+
+  JsonText& close_array() { return close(']'); }
+
+  JsonText& key(std::string_view name);
+
+  JsonText& text(std::string_view value);
+  JsonText& integer(std::int64_t value);
+  JsonText& real(double value);
+  JsonText& flag(bool value);
+  JsonText& word(std::uint64_t value);
+  JsonText& null();
+
+  const std::string& str() const { return out_; }
+
+  void clear();
+
+ private:
+  JsonText& open(char bracket);
+  JsonText& close(char bracket);
+  void separate();
+  void quote(std::string_view value);
+
+  std::string out_;
+  bool needs_comma_ = false;
+};
+
+}  // namespace lockstep

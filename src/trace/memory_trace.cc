@@ -1,0 +1,96 @@
+#include "lockstep/trace/memory_trace.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "lockstep/base/check.h"
+
+namespace lockstep {
+
+/// Bump-allocated chunks that live as long as the trace: copying an event's spans is a memcpy.
+struct MemoryTrace::Arena {
+  static constexpr std::size_t kChunkBytes = std::size_t{1} << 20U;
+
+  template <typename T>
+  void keep(std::span<const T>& span) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    if (span.empty()) {
+      span = {};
+      return;
+    }
+    void* copy = allocate(span.size_bytes());
+    std::memcpy(copy, span.data(), span.size_bytes());
+    span = {static_cast<const T*>(copy), span.size()};
+  }
+
+  // Overloads for visiting a body: those without spans need nothing.
+  void operator()(GradEvent& event) {
+    keep(event.digests);
+    keep(event.sketches);
+    keep(event.n_elems);
+    keep(event.undefined);
+  }
+
+  void operator()(StateEvent& event) { keep(event.digests); }
+
+  void operator()(BucketEvent& event) {
+    keep(event.indices);
+    keep(event.lengths);
+  }
+
+  void operator()(SampleEvent& event) { keep(event.ids); }
+
+  void operator()(ValueEvent& event) { keep(event.values); }
+
+  template <typename Body>
+  void operator()(Body& /*event*/) {}
+
+ private:
+  void* allocate(std::size_t n_bytes) {
+    const std::size_t rounded = (n_bytes + 15) / 16 * 16;
+    if (rounded > left_) {
+      const std::size_t size = std::max(rounded, kChunkBytes);
+      chunks_.push_back(std::make_unique_for_overwrite<std::byte[]>(size));
+      next_ = chunks_.back().get();
+      left_ = size;
+    }
+    void* block = next_;
+    next_ += rounded;
+    left_ -= rounded;
+    return block;
+  }
+
+  std::vector<std::unique_ptr<std::byte[]>> chunks_;
+  std::byte* next_ = nullptr;
+  std::size_t left_ = 0;
+};
+
+MemoryTrace::MemoryTrace(std::shared_ptr<NameTable> names)
+    : names_(std::move(names)), arena_(std::make_unique<Arena>()) {}
+
+MemoryTrace::~MemoryTrace() = default;
+
+MemoryTrace::MemoryTrace(MemoryTrace&&) noexcept = default;
+
+MemoryTrace& MemoryTrace::operator=(MemoryTrace&&) noexcept = default;
+
+void MemoryTrace::ensure_ranks(std::int32_t n) {
+  if (n > n_ranks()) ranks_.resize(static_cast<std::size_t>(n));
+}
+
+void MemoryTrace::on_event(const Event& event, const NameTable& names) {
+  LOCKSTEP_CHECK(&names == names_.get(), "a trace keeps ids of its own name table only");
+  LOCKSTEP_CHECK(to_int(event.rank) >= 0, "a rank is never negative");
+  ensure_ranks(to_int(event.rank) + 1);
+  std::vector<Event>& events = ranks_[to_index(event.rank)];
+  events.push_back(event);
+  std::visit(*arena_, events.back().body);
+}
+
+void replay(const MemoryTrace& trace, EventSink& sink) {
+  for (std::int32_t rank = 0; rank < trace.n_ranks(); ++rank) {
+    for (const Event& event : trace.events(Rank{rank})) sink.on_event(event, trace.names());
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,174 @@
+#include "lockstep/trace/trace_digest.h"
+
+#include <bit>
+#include <string_view>
+
+#include "lockstep/tensor/digest.h"
+#include "lockstep/trace/detail/event_fields.h"
+
+namespace lockstep {
+
+namespace {
+
+/// One multiplication a word; mix64 finishes each event.
+constexpr std::uint64_t fold(std::uint64_t hash, std::uint64_t word) {
+  return (std::rotl(hash, 23) ^ word) * kGolden64;
+}
+
+std::uint64_t hash_text(std::string_view text) {
+  std::uint64_t hash = text.size() + 1;
+  for (const char letter : text) hash = fold(hash, static_cast<unsigned char>(letter));
+  return mix64(hash) | 1U;  // Never 0, which marks "not hashed yet".
+}
+
+}  // namespace
+
+/// Folds the fields of one event. Call sites go into a sum of their own: results do not have them.
+class TraceDigest::Folder {
+ public:
+  Folder(TraceDigest& digest, const NameTable& names) : digest_(&digest), names_(&names) {}
+
+  std::uint64_t hash() const { return hash_; }
+
+  std::uint64_t sites() const { return sites_; }
+
+  void start(std::uint64_t seed) { hash_ = seed; }
+
+  void add(std::uint64_t word) { hash_ = fold(hash_, word); }
+
+  void add_signed(std::int64_t value) { add(static_cast<std::uint64_t>(value)); }
+
+  void flag(const char* /*key*/, bool value) { add(value ? 1 : 0); }
+
+  void integer(const char* /*key*/, std::int64_t value) { add_signed(value); }
+
+  void real(const char* /*key*/, double value) { add(std::bit_cast<std::uint64_t>(value)); }
+
+  void word(const char* /*key*/, std::uint64_t value) { add(value); }
+
+  void name(const char* /*key*/, NameId id) { add(digest_->hash_of(id, *names_)); }
+
+  void layout(const char* /*key*/, LayoutId id) { add(digest_->hash_of(id, *names_)); }
+
+  template <typename Choice>
+  void choice(const char* /*key*/, Choice value) {
+    add(static_cast<std::uint64_t>(value));
+  }
+
+  template <typename Number>
+  void integers(const char* /*key*/, std::span<const Number> values) {
+    add(values.size());
+    for (const Number value : values) add_signed(value);
+  }
+
+  void words(const char* /*key*/, std::span<const std::uint64_t> values) {
+    add(values.size());
+    for (const std::uint64_t value : values) add(value);
+  }
+
+  void reals(const char* key, std::span<const double> values) {
+    add(values.size());
+    for (const double value : values) real(key, value);
+  }
+
+  void sketches(const char* key, std::span<const Sketch> values) {
+    add(values.size());
+    for (const Sketch& sketch : values) {
+      real(key, sketch.l1);
+      for (const double sum : sketch.sums) real(key, sum);
+    }
+  }
+
+  void bits(const char* /*key*/, std::span<const std::uint8_t> values) {
+    for (const std::uint8_t value : values) add(value);
+  }
+
+  void site(const char* /*key*/, const CallSite& site) {
+    sites_ = fold(fold(digest_->hash_of_file(site.file), static_cast<std::uint64_t>(site.line)),
+                  hash_text(site.scope));
+  }
+
+ private:
+  TraceDigest* digest_;
+  const NameTable* names_;
+  std::uint64_t hash_ = 0;
+  std::uint64_t sites_ = 0;
+};
+
+std::uint64_t TraceDigest::hash_of(NameId id, const NameTable& names) {
+  const auto index = static_cast<std::size_t>(id);
+  if (index >= name_hashes_.size()) name_hashes_.resize(names.size(), 0);
+  if (name_hashes_[index] == 0) name_hashes_[index] = hash_text(names.text(id));
+  return name_hashes_[index];
+}
+
+std::uint64_t TraceDigest::hash_of(LayoutId id, const NameTable& names) {
+  const auto index = static_cast<std::size_t>(id);
+  if (index >= layout_hashes_.size()) layout_hashes_.resize(index + 1, 0);
+  if (layout_hashes_[index] == 0) {
+    std::uint64_t hash = 0;
+    for (const NameId name : names.layout(id)) hash = fold(hash, hash_of(name, names));
+    layout_hashes_[index] = mix64(hash) | 1U;
+  }
+  return layout_hashes_[index];
+}
+
+// Files are literals or interned: the same address is the same text.
+std::uint64_t TraceDigest::hash_of_file(const char* file) {
+  if (file != last_file_) {
+    last_file_ = file;
+    last_file_hash_ = hash_text(file);
+  }
+  return last_file_hash_;
+}
+
+void TraceDigest::on_event(const Event& event, const NameTable& names) {
+  ++n_events_;
+  Folder folder(*this, names);
+  folder.start(event.body.index() + 1);
+  std::visit([&](const auto& body) { detail::visit_fields(folder, body); }, event.body);
+  if (const auto* state = std::get_if<StateEvent>(&event.body)) folder.choice("", state->kind);
+  const std::uint64_t body = folder.hash();
+
+  folder.add_signed(event.at.attempt);
+  folder.add_signed(event.at.wrapper);
+  folder.add_signed(event.at.sync);
+  folder.add_signed(event.at.micro);
+  folder.add_signed(event.at.opt);
+  folder.add_signed(event.at.epoch);
+  const std::uint64_t placed = folder.hash();
+  fold_into_result(event, body, placed);
+
+  folder.add_signed(to_int(event.rank));
+  folder.add(event.index);
+  folder.add_signed(event.time.ns);
+  folder.add(folder.sites());
+  trace_ = mix64(fold(trace_, folder.hash()));
+}
+
+void TraceDigest::fold_into_result(const Event& event, std::uint64_t body, std::uint64_t placed) {
+  // Faults and logs are about how a run went, not about what it computed.
+  if (std::holds_alternative<FaultEvent>(event.body)) return;
+  if (std::holds_alternative<LogEvent>(event.body)) return;
+  if (by_rank_.size() <= to_index(event.rank)) by_rank_.resize(to_index(event.rank) + 1);
+  RankResult& result = by_rank_[to_index(event.rank)];
+  const auto* collective = std::get_if<CollectiveEvent>(&event.body);
+  if (collective != nullptr && collective->phase != CollectivePhase::kPosted) {
+    // When a collective completes, between which of the rank's own events, is up to the schedule.
+    result.completions += mix64(body);
+  } else {
+    result.program = mix64(fold(result.program, placed));
+  }
+}
+
+std::uint64_t TraceDigest::result() const {
+  std::uint64_t sum = 0;
+  for (std::size_t rank = 0; rank < by_rank_.size(); ++rank) {
+    const RankResult& result = by_rank_[rank];
+    if (result.program == 0 && result.completions == 0) continue;
+    sum += mix64(fold(fold(rank + 1, result.program), result.completions));
+  }
+  return sum;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,112 @@
+#include "lockstep/trace/trace_digest.h"
+
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "tests/support/event_stream.h"
+
+namespace lockstep {
+namespace {
+
+using testing::EventStream;
+
+struct Digests {
+  std::uint64_t trace = 0;
+  std::uint64_t result = 0;
+};
+
+Digests digests_of(const EventStream& stream, const std::vector<std::uint32_t>& draws = {}) {
+  TraceDigest digest;
+  stream.play(digest, draws);
+  return {digest.trace(), digest.result()};
+}
+
+CollectiveEvent collective(CollectivePhase phase, std::int64_t seq) {
+  CollectiveEvent event{.phase = phase, .seq = seq};
+  event.signature.op = CollectiveOp::kAllReduce;
+  event.signature.count = 4;
+  return event;
+}
+
+EventStream two_ranks() {
+  EventStream stream(2);
+  stream.add_all(ForwardEvent{});
+  stream.add_all(collective(CollectivePhase::kPosted, 0));
+  stream.add_all(collective(CollectivePhase::kCompleted, 0));
+  return stream;
+}
+
+TEST(TraceDigestTest, TheInterleavingOfRanksIsInTheTraceAndNotInTheResult) {
+  const EventStream stream = two_ranks();
+
+  const Digests a = digests_of(stream, {0, 1, 0, 1, 0, 1});
+  const Digests b = digests_of(stream, {1, 0, 0, 1, 1, 0});
+
+  EXPECT_NE(a.trace, b.trace);
+  EXPECT_EQ(a.result, b.result);
+}
+
+TEST(TraceDigestTest, TheSameRunGivesTheSameNumbersWhateverTheIdsOfItsNames) {
+  EventStream a(1);
+  a.add(0, LogEvent{.text = a.name("x")});
+  a.add(0, WrapEvent{.params = a.layout({"v", "w"})});
+  EventStream b(1);
+  b.layout({"q"});
+  b.add(0, LogEvent{.text = b.name("x")});
+  b.add(0, WrapEvent{.params = b.layout({"v", "w"})});
+  EventStream c(1);
+  c.add(0, LogEvent{.text = c.name("x")});
+  c.add(0, WrapEvent{.params = c.layout({"w", "v"})});
+
+  EXPECT_EQ(digests_of(a).trace, digests_of(b).trace);
+  EXPECT_EQ(digests_of(a).result, digests_of(b).result);
+  EXPECT_NE(digests_of(a).result, digests_of(c).result);
+}
+
+TEST(TraceDigestTest, SitesFaultsLogsAndThePlaceOfCompletionsAreNotResults) {
+  EventStream a(1);
+  a.add(0, collective(CollectivePhase::kPosted, 0));
+  a.add(0, collective(CollectivePhase::kPosted, 1));
+  a.add(0, collective(CollectivePhase::kCompleted, 0));
+  a.add(0, collective(CollectivePhase::kCompleted, 1));
+  EventStream b(1);
+  CollectiveEvent posted = collective(CollectivePhase::kPosted, 0);
+  posted.signature.site = b.site("train.py", 3);
+  b.add(0, posted);
+  b.add(0, FaultEvent{.kind = b.name("slow")});
+  b.add(0, LogEvent{.text = b.name("hello")});
+  b.add(0, collective(CollectivePhase::kCompleted, 0));
+  b.add(0, collective(CollectivePhase::kPosted, 1));
+  b.add(0, collective(CollectivePhase::kCompleted, 1));
+
+  EXPECT_EQ(digests_of(a).result, digests_of(b).result);
+  EXPECT_NE(digests_of(a).trace, digests_of(b).trace);
+}
+
+TEST(TraceDigestTest, OneBitOfOneDigestChangesBoth) {
+  const auto run = [](std::uint64_t digest) {
+    EventStream stream(2);
+    const std::vector<std::uint64_t> digests = {digest};
+    stream.add(1, StateEvent{.layout = stream.layout({"w"}), .digests = digests});
+    return digests_of(stream);
+  };
+
+  EXPECT_NE(run(4).result, run(5).result);
+  EXPECT_NE(run(4).trace, run(5).trace);
+}
+
+TEST(TraceDigestTest, ResultsOfSwappedRanksDiffer) {
+  EventStream a(2);
+  a.add(0, DecisionEvent{.value = 1});
+  a.add(1, DecisionEvent{.value = 2});
+  EventStream b(2);
+  b.add(0, DecisionEvent{.value = 2});
+  b.add(1, DecisionEvent{.value = 1});
+
+  EXPECT_NE(digests_of(a).result, digests_of(b).result);
+}
+
+}  // namespace
+}  // namespace lockstep
