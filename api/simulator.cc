@@ -1,0 +1,80 @@
+#include <array>
+#include <stdexcept>
+#include <string_view>
+
+#include "lockstep/api/lockstep.h"
+#include "lockstep/base/text.h"
+#include "lockstep/sim/session/session.h"
+
+namespace lockstep {
+
+namespace {
+
+template <typename T, std::size_t N>
+T parse_or_throw(std::string_view what, std::string_view word, const std::optional<T>& parsed,
+                 const std::array<std::string_view, N>& known) {
+  if (parsed) return *parsed;
+  throw std::invalid_argument("unknown " + std::string(what) + " '" + std::string(word) + "'" +
+                              did_you_mean(word, known));
+}
+
+sim::SessionOptions to_session(const RunOptions& options) {
+  constexpr std::array<std::string_view, 3> kOrders = {"rank", "gloo-ring", "pairwise"};
+  constexpr std::array<std::string_view, 3> kPairings = {"strict", "nccl_like", "gloo_like"};
+  if (options.ranks < 1) {
+    throw std::invalid_argument("ranks is " + std::to_string(options.ranks) +
+                                "; a world has at least one");
+  }
+  sim::SessionOptions session;
+  session.n_ranks = options.ranks;
+  session.strategy = options.strategy;
+  session.schedule_seed = options.schedule_seed;
+  session.group.order =
+      parse_or_throw("reduction order", options.reduction_order,
+                     parse_reduction_order(options.reduction_order), kOrders);
+  session.group.pairing =
+      parse_or_throw("pairing", options.pairing, sim::parse_pairing(options.pairing), kPairings);
+  session.exact = options.exact;
+  session.record = options.record;
+  session.keep_trace = false;
+  session.laws = options.laws;
+  session.policy.allow = options.allow;
+  if (!options.replay.empty()) {
+    Result<std::vector<sim::ActionId>> picks = sim::decode_schedule(options.replay);
+    if (!picks.ok()) throw std::invalid_argument(picks.error().text());
+    session.schedule = std::move(picks).value();
+  }
+  return session;
+}
+
+// A CommError is a misfortune of the run and stays in the report; anything else belongs to the caller.
+void rethrow_foreign(const sim::WorldResult& world) {
+  if (!world.first_failure) return;
+  const auto rank = static_cast<std::size_t>(*world.first_failure);
+  try {
+    std::rethrow_exception(world.ends[rank].exception);
+  } catch (const CommError&) {
+    return;
+  }
+}
+
+}  // namespace
+
+class Simulator::Impl {
+ public:
+  sim::Session session;
+};
+
+Simulator::Simulator() : impl_(std::make_unique<Impl>()) {}
+Simulator::~Simulator() = default;
+
+Simulator::Untyped Simulator::run_untyped(const RunOptions& options,
+                                          const std::function<void(RankContext&)>& body) {
+  Result<sim::SessionResult> run = impl_->session.run(to_session(options), body);
+  if (!run.ok()) throw std::invalid_argument(run.error().text());
+  sim::SessionResult& result = run.value();
+  rethrow_foreign(result.world);
+  return {std::move(result.report), std::move(result.schedule)};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,113 @@
+#include "lockstep/train/evaluate.h"
+
+#include <array>
+
+#include "lockstep/data/distributed_sampler.h"
+#include "lockstep/trace/recorder.h"
+#include "lockstep/train/micro_step.h"
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::int64_t kEvalBatch = 64;
+
+// How much one row adds to the metric's sum: 1 or 0 for accuracy, the loss for losses.
+double row_value(const Job& job, const Tensor& output, const Batch& batch, std::int64_t row) {
+  const std::int64_t columns = output.size(1);
+  const std::int64_t first = row * columns;
+  if (job.loop.eval.metric == "accuracy") {
+    std::int64_t best = 0;
+    for (std::int64_t c = 1; c < columns; ++c) {
+      if (output.at(first + c) > output.at(first + best)) best = c;
+    }
+    return static_cast<double>(best) == batch.target.at(row) ? 1.0 : 0.0;
+  }
+  double sum = 0.0;
+  for (std::int64_t c = 0; c < columns; ++c) {
+    const double miss = output.at(first + c) - batch.target.at(first + c);
+    sum += job.loop.eval.metric == "l1" ? (miss < 0 ? -miss : miss) : miss * miss;
+  }
+  return sum / static_cast<double>(columns);
+}
+
+// This rank's share of the held-out rows, and how many of them are not padding.
+struct Share {
+  std::vector<std::int64_t> ids;
+  std::int64_t n_real = 0;
+};
+
+Share share_of(const Job& job, const RankContext& context) {
+  Result<data::DistributedSampler> sampler =
+      data::DistributedSampler::make({.size = job.holdout->size(),
+                                      .replicas = context.world_size(),
+                                      .rank = context.rank(),
+                                      .shuffle = false});
+  LOCKSTEP_CHECK(sampler.ok(), sampler.error().text());
+  Share share;
+  sampler.value().indices(share.ids, nullptr);
+  for (std::size_t k = 0; k < share.ids.size(); ++k) {
+    const auto place = static_cast<std::int64_t>(k) * context.world_size() + context.rank();
+    if (place < job.holdout->size()) ++share.n_real;
+  }
+  return share;
+}
+
+void record_eval(const Job& job, RankContext& context, const Share& share,
+                 const EvalResult& result) {
+  Recorder* recorder = context.runtime().recorder();
+  if (recorder == nullptr) return;
+  NameTable& names = recorder->names();
+  if (recorder->options().samples) {
+    std::vector<std::int64_t> rows = share.ids;
+    if (!job.holdout_ids.empty()) {
+      for (std::int64_t& id : rows) id = job.holdout_ids[static_cast<std::size_t>(id)];
+    }
+    recorder->record(SampleEvent{.split = names.intern("eval"), .ids = rows});
+  }
+  recorder->record(MetricEvent{.name = names.intern(job.loop.eval.metric),
+                               .value = result.value,
+                               .numerator = result.numerator,
+                               .denominator = result.denominator});
+}
+
+}  // namespace
+
+EvalResult evaluate(const Job& job, nn::Module& model, RankContext& context, std::int64_t epoch) {
+  Runtime& runtime = context.runtime();
+  if (Recorder* recorder = runtime.recorder()) {
+    recorder->record(PhaseEvent{.kind = PhaseKind::kEval});
+  }
+  const NoGradGuard no_grad(runtime);
+  model.eval();
+  const Share share = share_of(job, context);
+  std::array<double, 2> sums{};  // value, rows counted
+  const auto n = static_cast<std::int64_t>(share.ids.size());
+  for (std::int64_t at = 0; at < n; at += kEvalBatch) {
+    const std::int64_t rows = std::min(kEvalBatch, n - at);
+    const auto ids = std::span(share.ids).subspan(static_cast<std::size_t>(at),
+                                                  static_cast<std::size_t>(rows));
+    const Batch batch = make_batch(job, *job.holdout, runtime, ids);
+    const Tensor output = model.forward(Variable(batch.x)).data();
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const bool padding = at + row >= share.n_real;
+      if (padding && job.loop.eval.dedup) continue;
+      sums[0] += row_value(job, output, batch, row);
+      sums[1] += 1.0;
+    }
+  }
+  context.world().all_reduce(Memory::of(std::span<double>(sums))).wait_or_throw();
+  model.train();
+
+  const EvalResult result{.epoch = epoch,
+                          .value = sums[1] > 0.0 ? sums[0] / sums[1] : 0.0,
+                          .numerator = sums[0],
+                          .denominator = sums[1]};
+  record_eval(job, context, share, result);
+  if (Recorder* recorder = runtime.recorder()) {
+    recorder->record(PhaseEvent{.kind = PhaseKind::kTrain});
+  }
+  return result;
+}
+
+}  // namespace lockstep

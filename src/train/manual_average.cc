@@ -1,0 +1,147 @@
+#include "lockstep/train/manual_average.h"
+
+#include "lockstep/trace/recorder.h"
+
+namespace lockstep {
+
+class ManualAverage::Impl final : public GradHook {
+ public:
+  Impl(nn::Module& model, RankContext& context, bool average);
+  ~Impl() override;
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+  Impl(Impl&&) = delete;
+  Impl& operator=(Impl&&) = delete;
+
+  void on_grad_ready(std::size_t /*index*/) override {}
+  void on_grad_increment(std::size_t index, const Tensor& increment) override {
+    if (recorder_ != nullptr) increments_[index] = increment.clone();
+  }
+
+  std::int32_t wrapper() const { return wrapper_; }
+  Variable forward(const Variable& x);
+  void after_backward(bool last_micro);
+
+ private:
+  void open_record();
+  void average_all();
+  void record_grads(GradPoint point, std::span<const Tensor> grads);
+  std::vector<Tensor> current_grads() const;
+
+  nn::Module& model_;
+  RankContext& context_;
+  bool average_;
+  Recorder* recorder_;
+  std::int32_t wrapper_ = -1;
+  LayoutId layout_ = kNoLayout;
+  std::vector<NamedVariable> trained_;
+  std::vector<Tensor> increments_;
+};
+
+ManualAverage::Impl::Impl(nn::Module& model, RankContext& context, bool average)
+    : model_(model), context_(context), average_(average), recorder_(context.runtime().recorder()) {
+  for (const NamedVariable& named : model.named_parameters()) {
+    if (named.variable.requires_grad()) trained_.push_back(named);
+  }
+  increments_.resize(trained_.size());
+  for (std::size_t i = 0; i < trained_.size(); ++i) trained_[i].variable.add_hook(*this, i);
+  if (recorder_ != nullptr) open_record();
+}
+
+ManualAverage::Impl::~Impl() {
+  for (const NamedVariable& named : trained_) named.variable.remove_hook(*this);
+}
+
+void ManualAverage::Impl::open_record() {
+  NameTable& names = recorder_->names();
+  wrapper_ = recorder_->open_wrapper();
+  std::vector<NameId> trained;
+  std::vector<NameId> frozen;
+  std::vector<Tensor> tensors;
+  for (const NamedVariable& named : model_.named_parameters()) {
+    const NameId name = names.intern(named.name);
+    named.variable.state().name = name;
+    named.variable.state().wrapper = wrapper_;
+    (named.variable.requires_grad() ? trained : frozen).push_back(name);
+    if (named.variable.requires_grad()) tensors.push_back(named.variable.data());
+  }
+  std::vector<NameId> buffers;
+  for (const NamedVariable& named : model_.named_buffers()) {
+    buffers.push_back(names.intern(named.name));
+  }
+  layout_ = names.intern_layout(trained);
+  recorder_->record(WrapEvent{.params = layout_,
+                              .frozen = names.intern_layout(frozen),
+                              .buffers = names.intern_layout(buffers),
+                              .ignored = kNoLayout,
+                              .buffer_policy = names.intern("local"),
+                              .group = context_.world().id(),
+                              .n_ranks = context_.world_size(),
+                              .synchronizes = false},
+                    wrapper_);
+  recorder_->record_states(StateKind::kParam, StatePoint::kWrap, layout_, tensors, wrapper_);
+}
+
+Variable ManualAverage::Impl::forward(const Variable& x) {
+  if (recorder_ != nullptr) {
+    Position& at = recorder_->position(wrapper_);
+    ++at.sync;
+    ++at.micro;
+    recorder_->record(ForwardEvent{.through_wrapper = true,
+                                   .synchronizing = average_,
+                                   .training = model_.is_training(),
+                                   .grad = context_.runtime().grad_enabled()},
+                      wrapper_);
+    if (at.sync == 0) {
+      std::vector<Tensor> tensors;
+      for (const NamedVariable& named : trained_) tensors.push_back(named.variable.data());
+      recorder_->record_states(StateKind::kParam, StatePoint::kForward, layout_, tensors, wrapper_);
+    }
+  }
+  return model_.forward(x);
+}
+
+std::vector<Tensor> ManualAverage::Impl::current_grads() const {
+  std::vector<Tensor> grads;
+  for (const NamedVariable& named : trained_) grads.push_back(named.variable.grad());
+  return grads;
+}
+
+void ManualAverage::Impl::record_grads(GradPoint point, std::span<const Tensor> grads) {
+  if (recorder_ != nullptr) recorder_->record_grads(point, layout_, grads, wrapper_);
+}
+
+// grad := all_reduce(grad) / N, one collective a parameter: the textbook loop.
+void ManualAverage::Impl::average_all() {
+  Kernels& kernels = context_.runtime().kernels();
+  for (const NamedVariable& named : trained_) {
+    if (!named.variable.grad().defined()) {
+      const Tensor& data = named.variable.data();
+      named.variable.set_grad(Tensor::zeros(data.runtime(), data.shape(), data.dtype()));
+    }
+    const Tensor& grad = named.variable.grad();
+    context_.world().all_reduce(Memory::of(grad)).wait_or_throw();
+    kernels.div_scalar(grad, grad, context_.world_size());
+  }
+}
+
+void ManualAverage::Impl::after_backward(bool last_micro) {
+  record_grads(GradPoint::kInc, increments_);
+  for (Tensor& increment : increments_) increment = Tensor();
+  const bool reduce = average_ && last_micro;
+  if (reduce) {
+    record_grads(GradPoint::kPre, current_grads());
+    average_all();
+    record_grads(GradPoint::kPost, current_grads());
+  }
+  if (recorder_ != nullptr) recorder_->record(BackwardEvent{.reduced = reduce}, wrapper_);
+}
+
+ManualAverage::ManualAverage(nn::Module& model, RankContext& context, bool average)
+    : impl_(std::make_unique<Impl>(model, context, average)) {}
+ManualAverage::~ManualAverage() = default;
+std::int32_t ManualAverage::wrapper() const { return impl_->wrapper(); }
+Variable ManualAverage::forward(const Variable& x) { return impl_->forward(x); }
+void ManualAverage::after_backward(bool last_micro) { impl_->after_backward(last_micro); }
+
+}  // namespace lockstep

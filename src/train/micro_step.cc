@@ -1,0 +1,102 @@
+#include "lockstep/train/micro_step.h"
+
+#include <numeric>
+#include <vector>
+
+namespace lockstep {
+
+namespace {
+
+Tensor gather_floats(Runtime& runtime, const Shape& shape, DType dtype,
+                     std::span<const std::int64_t> ids,
+                     const data::Dataset& dataset, bool targets) {
+  const Tensor out = Tensor::empty(runtime, shape, dtype);
+  const auto gather = [&](auto span) {
+    if (targets) {
+      dataset.gather_targets(ids, span);
+    } else {
+      dataset.gather_features(ids, span);
+    }
+  };
+  if (dtype == DType::kF64) {
+    gather(out.span<double>());
+  } else {
+    gather(out.span<float>());
+  }
+  return out;
+}
+
+bool weighs_tokens(const LossSpec& loss) {
+  return loss.normalize == "local-tokens" || loss.normalize == "global-tokens";
+}
+
+// Each row counts as often as it has tokens, over the denominator: row i's weight, once an output.
+Tensor row_weights(const Job& job, const data::Dataset& dataset, const Batch& batch,
+                   std::span<const std::int64_t> ids, double denominator) {
+  std::vector<double> weights;
+  const std::int64_t columns = batch.target.n_elems() / batch.n_samples;
+  for (const std::int64_t id : ids) {
+    weights.insert(weights.end(), static_cast<std::size_t>(columns),
+                   static_cast<double>(dataset.tokens(id)) / denominator);
+  }
+  return Tensor::of(batch.x.runtime(), batch.target.shape(), job.model.dtype, weights);
+}
+
+Variable unscaled_loss(const Job& job, const Variable& output, const Batch& batch,
+                       double denominator) {
+  const std::string& kind = job.loss.kind;
+  if (kind == "cross-entropy") return cross_entropy(output, batch.target, denominator);
+  const auto columns = static_cast<double>(output.data().n_elems() / batch.n_samples);
+  if (batch.row_weight.defined()) {
+    LOCKSTEP_CHECK(kind == "mse", "token weights are built for the mse loss");
+    const Variable miss = sub(output, Variable(batch.target));
+    return sum(mul(mul(miss, miss), Variable(batch.row_weight)));
+  }
+  // PyTorch's mean counts elements, not rows.
+  if (kind == "l1") return l1_loss(output, batch.target, denominator * columns);
+  return mse_loss(output, batch.target, denominator * columns);
+}
+
+}  // namespace
+
+Batch make_batch(const Job& job, const data::Dataset& dataset, Runtime& runtime,
+                 std::span<const std::int64_t> ids) {
+  Batch batch;
+  batch.n_samples = static_cast<std::int64_t>(ids.size());
+  const Shape x_shape{batch.n_samples, dataset.feature_columns()};
+  batch.x = gather_floats(runtime, x_shape, job.model.dtype, ids, dataset, false);
+  if (job.loss.kind == "cross-entropy") {
+    batch.target = Tensor::empty(runtime, {batch.n_samples}, DType::kI64);
+    dataset.gather_labels(ids, batch.target.span<std::int64_t>());
+  } else {
+    const Shape shape{batch.n_samples, dataset.target_columns()};
+    batch.target = gather_floats(runtime, shape, job.model.dtype, ids, dataset, true);
+  }
+  for (const std::int64_t id : ids) batch.n_tokens += dataset.tokens(id);
+  return batch;
+}
+
+double loss_denominator(const Job& job, const Batch& batch, RankContext& context) {
+  const std::string& normalize = job.loss.normalize;
+  if (normalize == "sum") return 1.0;
+  if (normalize == "local-tokens") return static_cast<double>(batch.n_tokens);
+  if (normalize != "global-tokens") return static_cast<double>(batch.n_samples);
+  auto tokens = static_cast<double>(batch.n_tokens);
+  context.world().all_reduce(Memory::of(std::span<double>(&tokens, 1))).wait_or_throw();
+  return tokens / context.world_size();
+}
+
+void weigh_rows(const Job& job, const data::Dataset& dataset, Batch& batch,
+                std::span<const std::int64_t> ids, double denominator) {
+  if (weighs_tokens(job.loss)) {
+    batch.row_weight = row_weights(job, dataset, batch, ids, denominator);
+  }
+}
+
+Variable micro_loss(const Job& job, const Variable& output, const Batch& batch, double denominator,
+                    double factor) {
+  const Variable loss = unscaled_loss(job, output, batch, denominator);
+  return factor == 1.0 ? loss : scale(loss, factor);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,93 @@
+#include <algorithm>
+
+#include "lockstep/nn/activations.h"
+#include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/init.h"
+#include "lockstep/nn/linear.h"
+#include "lockstep/nn/sequential.h"
+#include "lockstep/nn/two_head.h"
+#include "lockstep/random/generator.h"
+#include "lockstep/train/rank_program.h"
+
+namespace lockstep {
+
+namespace {
+
+// A root without layers around it, so that parameters are called "weight" and "bias" as in a script that
+// wraps a bare nn.Linear.
+std::unique_ptr<nn::Module> make_linear(const ModelSpec& spec, Runtime& runtime) {
+  LOCKSTEP_CHECK(spec.widths.size() == 2, "a linear model has two widths");
+  return std::make_unique<nn::Linear>(runtime, spec.widths[0], spec.widths[1],
+                                      nn::LinearOptions{.bias = spec.bias, .dtype = spec.dtype});
+}
+
+void append_activation(nn::Sequential& model, const std::string& name) {
+  if (name == "relu") model.append<nn::ReLU>();
+  if (name == "tanh") model.append<nn::Tanh>();
+}
+
+// Linear layers with activations between them; `bn` adds batch norm before each activation.
+std::unique_ptr<nn::Module> make_mlp(const ModelSpec& spec, Runtime& runtime) {
+  auto model = std::make_unique<nn::Sequential>(runtime);
+  for (std::size_t i = 0; i + 1 < spec.widths.size(); ++i) {
+    model->append<nn::Linear>(spec.widths[i], spec.widths[i + 1],
+                              nn::LinearOptions{.bias = spec.bias, .dtype = spec.dtype});
+    const bool last = i + 2 == spec.widths.size();
+    if (last) break;
+    if (spec.kind == "bn") {
+      model->append<nn::BatchNorm1d>(spec.widths[i + 1], nn::BatchNormOptions{.dtype = spec.dtype});
+    }
+    append_activation(*model, spec.activation);
+  }
+  return model;
+}
+
+std::unique_ptr<nn::Module> make_two_head(const ModelSpec& spec, Runtime& runtime) {
+  LOCKSTEP_CHECK(spec.widths.size() == 3, "a two-head model has three widths: in, hidden, out");
+  auto model = std::make_unique<nn::TwoHead>(
+      runtime,
+      nn::TwoHeadSizes{.in = spec.widths[0], .hidden = spec.widths[1], .out = spec.widths[2]},
+      nn::LinearOptions{.bias = spec.bias, .dtype = spec.dtype});
+  model->use(spec.head == "both" ? nn::Heads::kBoth
+                                 : (spec.head == "b" ? nn::Heads::kB : nn::Heads::kA));
+  return model;
+}
+
+void initialize(nn::Module& model, const InitSpec& init, std::int32_t rank) {
+  const std::uint64_t seed =
+      init.seed + (init.seed_by_rank ? static_cast<std::uint64_t>(rank) : 0U);
+  Generator generator(seed);
+  if (init.kind == "constant") {
+    nn::init::constant(model, init.value);
+  } else if (init.kind == "values") {
+    nn::init::values(model, init.values);
+  } else if (init.kind == "grid") {
+    nn::init::grid(model, generator, {.bits = init.grid});
+  } else {
+    model.reset_parameters(generator);
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<nn::Module> build_model(const ModelSpec& spec, Runtime& runtime,
+                                        std::int32_t rank) {
+  std::unique_ptr<nn::Module> model;
+  if (spec.kind == "scalar" || spec.kind == "linear") {
+    model = make_linear(spec, runtime);
+  } else if (spec.kind == "twohead") {
+    model = make_two_head(spec, runtime);
+  } else {
+    LOCKSTEP_CHECK(spec.kind == "mlp" || spec.kind == "bn", "unknown model kind " + spec.kind);
+    model = make_mlp(spec, runtime);
+  }
+  initialize(*model, spec.init, rank);
+  for (const NamedVariable& named : model->named_parameters()) {
+    const bool frozen =
+        std::find(spec.freeze.begin(), spec.freeze.end(), named.name) != spec.freeze.end();
+    if (frozen) named.variable.set_requires_grad(false);
+  }
+  return model;
+}
+
+}  // namespace lockstep

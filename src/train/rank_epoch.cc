@@ -1,0 +1,116 @@
+#include "lockstep/train/rank_epoch.h"
+
+#include <numeric>
+
+#include "lockstep/base/text.h"
+#include "lockstep/data/distributed_sampler.h"
+#include "lockstep/data/random_sampler.h"
+#include "lockstep/random/generator.h"
+#include "lockstep/tensor/digest.h"
+
+namespace lockstep {
+
+namespace {
+
+std::uint64_t digest_of(const std::vector<std::int64_t>& order) {
+  return sm64(order.data(), static_cast<std::int64_t>(order.size()), DType::kI64);
+}
+
+void cut_into_batches(RankEpoch& epoch, std::int64_t batch) {
+  const auto n = static_cast<std::int64_t>(epoch.ids.size());
+  for (std::int64_t at = 0; at < n; at += batch) {
+    epoch.batch_sizes.push_back(std::min(batch, n - at));
+  }
+}
+
+// The digest of the global order costs as much as drawing it; ranks share one through the memo.
+std::uint64_t shared_order_digest(const data::DistributedSampler& sampler, Memo& memo) {
+  const data::DistributedSamplerOptions& options = sampler.options();
+  const std::string key = "order-digest:" + std::to_string(options.size) + ":" +
+                          std::to_string(options.replicas) + ":" + std::to_string(options.seed) +
+                          ":" + std::to_string(sampler.epoch()) +
+                          (options.shuffle ? ":shuffle" : ":plain") +
+                          (options.drop_last ? ":drop" : ":pad");
+  const auto digest = memo.get(key, [&] {
+    std::vector<std::int64_t> order;
+    sampler.global_order(order, &memo);
+    return std::make_shared<const std::uint64_t>(digest_of(order));
+  });
+  return *std::static_pointer_cast<const std::uint64_t>(digest);
+}
+
+RankEpoch distributed(const Job& job, const RankContext& context, std::int64_t sampler_epoch) {
+  Result<data::DistributedSampler> made = data::DistributedSampler::make(
+      {.size = job.train->size(),
+       .replicas = context.world_size(),
+       .rank = context.rank(),
+       .shuffle = job.loader.shuffle,
+       .seed = static_cast<std::int64_t>(job.loader.seed),
+       .drop_last = job.loader.drop_last});
+  LOCKSTEP_CHECK(made.ok(), made.error().text());
+  data::DistributedSampler& sampler = made.value();
+  sampler.set_epoch(sampler_epoch);
+  Memo& memo = context.host().memo();
+
+  RankEpoch epoch;
+  epoch.n_replicas = context.world_size();
+  epoch.generator_key = job.loader.seed + static_cast<std::uint64_t>(sampler_epoch);
+  epoch.pads = !job.loader.drop_last;
+  sampler.indices(epoch.ids, &memo);
+  epoch.order_digest = shared_order_digest(sampler, memo);
+  return epoch;
+}
+
+// Knows nothing of ranks: each rank sees the whole data set, in its own process's order.
+RankEpoch without_ranks(const Job& job, std::int64_t sampler_epoch) {
+  RankEpoch epoch;
+  epoch.generator_key = job.loader.seed + static_cast<std::uint64_t>(sampler_epoch);
+  if (job.loader.sampler == "random" || job.loader.shuffle) {
+    Generator outer(epoch.generator_key);
+    Result<std::vector<std::int64_t>> order =
+        data::random_order(outer, {.size = job.train->size(), .count = job.train->size()});
+    LOCKSTEP_CHECK(order.ok(), order.error().text());
+    epoch.ids = std::move(order).value();
+  } else {
+    epoch.ids = data::sequential_order(job.train->size());
+  }
+  epoch.order_digest = digest_of(epoch.ids);
+  return epoch;
+}
+
+// Consecutive rows: rank 0's batches first, then rank 1's, and so on.
+RankEpoch batches_by_rank(const Job& job, const RankContext& context) {
+  const auto& by_rank = job.loader.batches_by_rank;
+  const auto rank = static_cast<std::size_t>(context.rank());
+  LOCKSTEP_CHECK(rank < by_rank.size(), "batches_by_rank has an entry for each rank");
+  std::int64_t first = 0;
+  for (std::size_t i = 0; i < rank; ++i) {
+    first = std::accumulate(by_rank[i].begin(), by_rank[i].end(), first);
+  }
+  RankEpoch epoch;
+  epoch.n_replicas = context.world_size();
+  epoch.batch_sizes = by_rank[rank];
+  const std::int64_t n =
+      std::accumulate(by_rank[rank].begin(), by_rank[rank].end(), std::int64_t{0});
+  epoch.ids.resize(static_cast<std::size_t>(n));
+  std::iota(epoch.ids.begin(), epoch.ids.end(), first);
+  return epoch;
+}
+
+}  // namespace
+
+RankEpoch plan_epoch(const Job& job, const RankContext& context, std::int64_t sampler_epoch) {
+  RankEpoch epoch;
+  if (job.loader.sampler == "distributed") {
+    epoch = distributed(job, context, sampler_epoch);
+  } else if (job.loader.sampler == "batches_by_rank") {
+    epoch = batches_by_rank(job, context);
+  } else {
+    epoch = without_ranks(job, sampler_epoch);
+  }
+  epoch.dataset_size = job.train->size();
+  if (epoch.batch_sizes.empty()) cut_into_batches(epoch, job.loader.batch);
+  return epoch;
+}
+
+}  // namespace lockstep

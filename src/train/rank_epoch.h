@@ -1,0 +1,30 @@
+// Which samples a rank consumes in an epoch, batch by batch, for every sampler of a job.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "lockstep/dist/rank_context.h"
+#include "lockstep/train/job.h"
+
+namespace lockstep {
+
+/// One rank's share of one epoch.
+struct RankEpoch {
+  std::vector<std::int64_t> ids;          ///< Positions in the data set, in order of consumption.
+  std::vector<std::int64_t> batch_sizes;  ///< Their sum is ids.size(), but for a dropped tail.
+  std::int64_t dataset_size = 0;
+  std::int64_t n_replicas = 1;
+  std::uint64_t generator_key = 0;
+  std::uint64_t order_digest = 0;         ///< Of the global order, padding included.
+  bool pads = false;
+};
+
+/// Plans epoch `sampler_epoch` (what set_epoch was given) for one rank. A permutation is computed once a
+/// world and shared through the host's memo.
+///
+/// Requires:      a validated job (sampler and sizes make sense).
+/// Deterministic: a function of the job, the rank, the world size and the epoch.
+RankEpoch plan_epoch(const Job& job, const RankContext& context, std::int64_t sampler_epoch);
+
+}  // namespace lockstep

@@ -1,0 +1,234 @@
+#include "lockstep/train/rank_program.h"
+
+#include <algorithm>
+
+#include "lockstep/data/dataset.h"
+#include "lockstep/optim/sgd.h"
+#include "lockstep/trace/recorder.h"
+#include "lockstep/train/evaluate.h"
+#include "lockstep/train/manual_average.h"
+#include "lockstep/train/micro_step.h"
+#include "lockstep/train/rank_epoch.h"
+
+namespace lockstep {
+
+namespace {
+
+std::unique_ptr<optim::Optimizer> make_optimizer(const Job& job, nn::Module& model) {
+  const OptimizerSpec& spec = job.optimizer;
+  auto optimizer = std::make_unique<optim::Sgd>(
+      model.parameters(), optim::SgdOptions{.lr = spec.lr,
+                                            .momentum = spec.momentum,
+                                            .dampening = spec.dampening,
+                                            .weight_decay = spec.weight_decay,
+                                            .nesterov = spec.nesterov,
+                                            .maximize = spec.maximize});
+  if (job.exact.on) {
+    optimizer->round_each_step({.bits = job.exact.grid, .limit = job.exact.clamp});
+  }
+  return optimizer;
+}
+
+// The loop of one rank. Its methods are the paragraphs of a training script.
+class Loop {
+ public:
+  Loop(const Job& job, RankContext& context, std::span<LoopHook* const> hooks)
+      : job_(job), context_(context), hooks_(hooks), recorder_(context.runtime().recorder()) {
+    state_.job = &job;
+    state_.context = &context;
+  }
+
+  RankOutcomeValues run();
+
+ private:
+  void wrap();
+  bool run_epoch(std::int64_t epoch);
+  void optimizer_step(const RankEpoch& order, std::size_t& batch, std::size_t& at);
+  void micro_step(std::span<const std::int64_t> ids, bool last_micro);
+  Variable forward(const Variable& x, bool last_micro);
+  void record_epoch(const RankEpoch& order);
+  void record_batch(std::span<const std::int64_t> ids, const Batch& batch, double denominator);
+  void record_end();
+  bool done() const { return job_.loop.steps && state_.step >= *job_.loop.steps; }
+  std::int32_t wrapper() const { return ddp_ ? ddp_->wrapper() : manual_->wrapper(); }
+
+  template <typename F>
+  void hooked(LoopPoint point, F&& body) {
+    state_.skip = false;
+    for (LoopHook* hook : hooks_) hook->before(point, state_);
+    if (!state_.skip) body();
+    for (LoopHook* hook : hooks_) hook->after(point, state_);
+  }
+
+  const Job& job_;
+  RankContext& context_;
+  std::span<LoopHook* const> hooks_;
+  Recorder* recorder_;
+  LoopState state_;
+  RankOutcomeValues outcome_;
+  std::unique_ptr<nn::Module> model_;
+  std::unique_ptr<DistributedDataParallel<nn::Module>> ddp_;
+  std::unique_ptr<ManualAverage> manual_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
+  double last_loss_ = 0.0;
+};
+
+void Loop::wrap() {
+  model_ = build_model(job_.model, context_.runtime(), context_.rank());
+  state_.model = model_.get();
+  hooked(LoopPoint::kWrap, [this] {
+    if (job_.ddp.wrap) {
+      ddp_ = std::make_unique<DistributedDataParallel<nn::Module>>(*model_, context_.world(),
+                                                                   job_.ddp.options);
+      state_.ddp = ddp_.get();
+    } else {
+      manual_ = std::make_unique<ManualAverage>(*model_, context_, job_.ddp.average == "manual");
+    }
+  });
+  LOCKSTEP_CHECK(ddp_ || manual_, "a hook may not leave out the wrapping; set ddp.wrap = false");
+  optimizer_ = make_optimizer(job_, *model_);
+  state_.optimizer = optimizer_.get();
+}
+
+Variable Loop::forward(const Variable& x, bool last_micro) {
+  Variable output;
+  state_.through_wrapper = job_.loop.forward != "inner";
+  hooked(LoopPoint::kForward, [&] {
+    if (!ddp_) {
+      output = manual_->forward(x);
+    } else if (!state_.through_wrapper) {
+      output = model_->forward(x);
+    } else if (job_.loop.no_sync && !last_micro) {
+      const NoSync guard(*ddp_);
+      output = (*ddp_)(x);
+    } else {
+      output = (*ddp_)(x);
+    }
+  });
+  return output;
+}
+
+void Loop::record_batch(std::span<const std::int64_t> ids, const Batch& batch, double denominator) {
+  if (recorder_ == nullptr) return;
+  NameTable& names = recorder_->names();
+  recorder_->record(BatchEvent{.n_samples = batch.n_samples,
+                               .n_tokens = batch.n_tokens,
+                               .denominator = denominator,
+                               .declared = names.intern(job_.loss.declared)},
+                    wrapper());
+  if (recorder_->options().samples) {
+    std::vector<std::int64_t> rows(ids.begin(), ids.end());
+    if (!job_.train_ids.empty()) {
+      for (std::int64_t& id : rows) id = job_.train_ids[static_cast<std::size_t>(id)];
+    }
+    recorder_->record(SampleEvent{.split = names.intern("train"), .ids = rows}, wrapper());
+  }
+}
+
+void Loop::micro_step(std::span<const std::int64_t> ids, bool last_micro) {
+  Batch batch = make_batch(job_, *job_.train, context_.runtime(), ids);
+  const double denominator = loss_denominator(job_, batch, context_);
+  weigh_rows(job_, *job_.train, batch, ids, denominator);
+  const Variable output = forward(Variable(batch.x), last_micro);
+  record_batch(ids, batch, denominator);
+  if (!output.defined()) return;
+  const double factor =
+      job_.exact.on && job_.exact.scale_loss_by_world ? context_.world_size() : 1.0;
+  const Variable loss = micro_loss(job_, output, batch, denominator, factor);
+  hooked(LoopPoint::kBackward, [&] {
+    loss.backward();
+    if (manual_) manual_->after_backward(last_micro);
+  });
+  last_loss_ = loss.item();
+  outcome_.n_samples += batch.n_samples;
+  ++state_.micro;
+}
+
+void Loop::optimizer_step(const RankEpoch& order, std::size_t& batch, std::size_t& at) {
+  hooked(LoopPoint::kZeroGrad, [this] {
+    if (job_.loop.zero_grad != "never") optimizer_->zero_grad(job_.loop.zero_grad == "none");
+  });
+  state_.micro = 0;
+  const auto n_left = order.batch_sizes.size() - batch;
+  const auto n_micro = std::min(static_cast<std::size_t>(job_.loop.accumulate), n_left);
+  for (std::size_t i = 0; i < n_micro; ++i, ++batch) {
+    const auto size = static_cast<std::size_t>(order.batch_sizes[batch]);
+    micro_step(std::span(order.ids).subspan(at, size), i + 1 == n_micro);
+    at += size;
+  }
+  hooked(LoopPoint::kStep, [this] { optimizer_->step(); });
+  outcome_.losses.push_back(last_loss_);
+  ++outcome_.n_steps;
+  ++state_.step;
+}
+
+void Loop::record_epoch(const RankEpoch& order) {
+  if (recorder_ == nullptr) return;
+  NameTable& names = recorder_->names();
+  recorder_->set_epoch(static_cast<std::int32_t>(state_.epoch));
+  recorder_->record(
+      EpochEvent{.split = names.intern("train"),
+                 .sampler = names.intern(job_.loader.sampler),
+                 .generator_key = order.generator_key,
+                 .order_digest = order.order_digest,
+                 .dataset_size = order.dataset_size,
+                 .n_replicas = order.n_replicas,
+                 .per_rank = static_cast<std::int64_t>(order.ids.size()),
+                 .shuffle = job_.loader.shuffle,
+                 .drop_last = job_.loader.drop_last,
+                 .pads = order.pads},
+      wrapper());
+}
+
+bool Loop::run_epoch(std::int64_t epoch) {
+  state_.epoch = epoch;
+  hooked(LoopPoint::kEpoch, [] {});
+  const RankEpoch order = plan_epoch(job_, context_, state_.sampler_epoch);
+  record_epoch(order);
+  std::size_t batch = 0;
+  std::size_t at = 0;
+  while (batch < order.batch_sizes.size() && !done()) optimizer_step(order, batch, at);
+  return !order.batch_sizes.empty();
+}
+
+void Loop::record_end() {
+  if (recorder_ == nullptr) return;
+  recorder_->record(PhaseEvent{.kind = PhaseKind::kEnd}, wrapper());
+  std::vector<NameId> names;
+  std::vector<Tensor> tensors;
+  for (const NamedVariable& named : model_->named_parameters()) {
+    const std::vector<std::string>& ignored = job_.ddp.options.ignored;
+    if (std::find(ignored.begin(), ignored.end(), named.name) != ignored.end()) continue;
+    names.push_back(recorder_->names().intern(named.name));
+    tensors.push_back(named.variable.data());
+  }
+  recorder_->record_states(StateKind::kParam, StatePoint::kEnd,
+                           recorder_->names().intern_layout(names), tensors, wrapper());
+}
+
+RankOutcomeValues Loop::run() {
+  wrap();
+  const bool by_steps = job_.loop.steps.has_value();
+  for (std::int64_t epoch = 0; by_steps ? !done() : epoch < job_.loop.epochs; ++epoch) {
+    state_.sampler_epoch = job_.loader.set_epoch ? epoch : 0;
+    if (!run_epoch(epoch)) break;
+    const std::int64_t every = job_.loop.eval.every_epochs;
+    if (every > 0 && (epoch + 1) % every == 0 && job_.holdout) {
+      hooked(LoopPoint::kEval, [&] {
+        outcome_.evals.push_back(evaluate(job_, *model_, context_, epoch));
+      });
+    }
+  }
+  hooked(LoopPoint::kEnd, [] {});
+  record_end();
+  return std::move(outcome_);
+}
+
+}  // namespace
+
+RankOutcomeValues run_job(const Job& job, RankContext& context, std::span<LoopHook* const> hooks) {
+  LOCKSTEP_CHECK(job.train != nullptr, "a job needs a data set");
+  return Loop(job, context, hooks).run();
+}
+
+}  // namespace lockstep
