@@ -10,6 +10,7 @@
 
 #include "lockstep/autograd/variable.h"
 #include "lockstep/dist/process_group.h"
+#include "lockstep/dist/reducer_error.h"
 
 namespace lockstep {
 
@@ -21,7 +22,10 @@ struct DdpOptions {
   std::int64_t first_bucket_bytes = 1'048'576;  ///< dist._DEFAULT_FIRST_BUCKET_BYTES
   bool find_unused_parameters = false;
   bool gradient_as_bucket_view = false;
-  std::vector<std::string> ignored;    ///< Qualified names of parameters and buffers that stay local.
+  /// Qualified names of parameters and buffers that stay local. As in PyTorch the reducer spells a
+  /// parameter of the root module with a leading dot: "w" keeps it out of broadcasts, ".w" out of the
+  /// reduction.
+  std::vector<std::string> ignored;
   std::string compat = "2.7";          ///< "2.7" | "1.13": where the versions differ.
   CallSite site = CallSite::here();    ///< Where the model was wrapped.
 };
@@ -35,7 +39,7 @@ struct ReplicatedState {
 /// Everything of DDP that does not depend on the model's type.
 ///
 /// Source:        torch.nn.parallel.DistributedDataParallel and c10d's Reducer (docs/contract.md).
-/// Errors:        CommError when a collective fails; std::runtime_error with PyTorch's text for misuse.
+/// Errors:        CommError when a collective fails; ReducerError with PyTorch's text for misuse.
 /// Deterministic: collectives are issued in the order of docs/contract.md's grammar.
 class Ddp {
  public:
@@ -57,9 +61,16 @@ class Ddp {
 
   std::int32_t wrapper() const;  ///< Index of this wrapper on this rank, as traces count it.
   ProcessGroup& group() const;
+  /// A checkpoint was loaded: the replicated state is recorded anew as the next synchronising
+  /// forward begins.
+  void note_loaded();
+
   /// Reducer parameters in index order, and the bucket layout as indices in launch order.
   const std::vector<NamedVariable>& parameters() const;
   std::vector<std::vector<std::int32_t>> buckets() const;
+  /// By parameter: on how many ranks it was used in the last reduced backward (_get_local_used_map).
+  /// All zero without find_unused_parameters.
+  std::vector<std::int32_t> used_map() const;
 
  private:
   class Impl;

@@ -1,0 +1,228 @@
+#include "lockstep/dist/ddp.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "lockstep/base/check.h"
+#include "lockstep/dist/coalesced_broadcast.h"
+#include "lockstep/dist/gradient_trace.h"
+#include "lockstep/dist/reducer.h"
+#include "lockstep/dist/reducer_error.h"
+#include "lockstep/dist/replica_check.h"
+#include "lockstep/dist/wrapper_trace.h"
+
+namespace lockstep {
+
+namespace {
+
+constexpr double kBytesPerMiB = 1024.0 * 1024.0;
+constexpr std::int64_t kDefaultCapBytes = 25 * 1024 * 1024;
+constexpr std::int64_t kUnlimited = std::numeric_limits<std::int64_t>::max();
+
+bool names(std::span<const std::string> ignored, std::string_view name) {
+  return std::find(ignored.begin(), ignored.end(), name) != ignored.end();
+}
+
+std::vector<NamedVariable> without_ignored(std::span<const NamedVariable> variables,
+                                           std::span<const std::string> ignored) {
+  std::vector<NamedVariable> kept;
+  for (const NamedVariable& entry : variables) {
+    if (!names(ignored, entry.name)) kept.push_back(entry);
+  }
+  return kept;
+}
+
+// The reducer spells names as "<module>.<parameter>", where the root module's own name is empty.
+std::vector<NamedVariable> reducer_parameters(std::span<const NamedVariable> parameters,
+                                              std::span<const std::string> ignored) {
+  std::vector<NamedVariable> kept;
+  for (const NamedVariable& entry : parameters) {
+    const bool of_root = entry.name.find('.') == std::string::npos;
+    const std::string spelled = of_root ? "." + entry.name : entry.name;
+    if (entry.variable.requires_grad() && !names(ignored, spelled)) kept.push_back(entry);
+  }
+  return kept;
+}
+
+bool any_requires_grad(std::span<const NamedVariable> parameters) {
+  return std::any_of(parameters.begin(), parameters.end(), [](const NamedVariable& entry) {
+    return entry.variable.requires_grad();
+  });
+}
+
+}  // namespace
+
+class Ddp::Impl {
+ public:
+  Impl(ReplicatedState state, ProcessGroup& group, DdpOptions options);
+
+  void before_forward(bool training);
+  void after_forward(const Variable& output);
+
+  OpOptions op_options(const char* scope) const;
+
+  bool is_synchronizing() const { return group_->runtime().grad_enabled() && require_sync_; }
+
+  ProcessGroup* group_;
+  DdpOptions options_;
+  std::vector<NamedVariable> parameters_;  // Not ignored, frozen included.
+  CoalescedBroadcast buffers_;             // Not ignored.
+  std::optional<WrapperTrace> trace_;
+  std::optional<GradientTrace> gradient_trace_;
+  std::unique_ptr<Reducer> reducer_;
+  bool require_sync_ = true;         // require_backward_grad_sync
+  bool require_buffer_sync_ = true;  // require_forward_param_sync
+  bool state_due_ = true;            // The next synchronising forward records its state.
+
+ private:
+  bool is_compat_113() const { return options_.compat == "1.13"; }
+
+  std::int64_t cap_bytes() const;
+  std::int64_t first_bytes() const;
+  ReducerOptions reducer_options() const;
+  void start_trace(const std::vector<NamedVariable>& reduced);
+  void synchronize_state(std::span<const NamedVariable> reduced);
+};
+
+Ddp::Impl::Impl(ReplicatedState state, ProcessGroup& group, DdpOptions options)
+    : group_(&group),
+      options_(std::move(options)),
+      parameters_(without_ignored(state.parameters, options_.ignored)),
+      buffers_(without_ignored(state.buffers, options_.ignored)) {
+  LOCKSTEP_CHECK(options_.compat == "2.7" || is_compat_113(), "compat is \"2.7\" or \"1.13\"");
+  if (!any_requires_grad(parameters_)) {
+    throw ReducerError(
+        "DistributedDataParallel is not needed when a module doesn't have any parameter that "
+        "requires a gradient.");
+  }
+  std::vector<NamedVariable> reduced = reducer_parameters(state.parameters, options_.ignored);
+  if (group.runtime().recorder() != nullptr) start_trace(reduced);
+  if (options_.init_sync) synchronize_state(reduced);
+  if (trace_) trace_->record_state(StatePoint::kWrap);
+  reducer_ = std::make_unique<Reducer>(
+      std::move(reduced), group, reducer_options(), gradient_trace_ ? &*gradient_trace_ : nullptr);
+}
+
+void Ddp::Impl::start_trace(const std::vector<NamedVariable>& reduced) {
+  Recorder& recorder = *group_->runtime().recorder();
+  const std::span<const NamedVariable> buffers = buffers_.variables();
+  WrappedState state;
+  state.reduced = reduced;
+  state.replicated = parameters_;
+  state.buffers.assign(buffers.begin(), buffers.end());
+  state.ignored = options_.ignored;
+  trace_.emplace(recorder, state);
+  gradient_trace_.emplace(recorder, trace_->wrapper(), reduced);
+  WrapEvent event;
+  event.bucket_cap_bytes = cap_bytes();
+  event.group = group_->id();
+  event.n_ranks = group_->size();
+  trace_->record_wrap(event, options_.broadcast_buffers ? "broadcast0" : "local");
+}
+
+void Ddp::Impl::synchronize_state(std::span<const NamedVariable> reduced) {
+  const OpOptions options = op_options("ddp.init");
+  verify_replicas(*group_, reduced, options);
+  std::vector<NamedVariable> all = parameters_;
+  if (options_.broadcast_buffers || is_compat_113()) {
+    const std::span<const NamedVariable> buffers = buffers_.variables();
+    all.insert(all.end(), buffers.begin(), buffers.end());
+  }
+  CoalescedBroadcast(std::move(all)).run(*group_, 0, options);
+}
+
+std::int64_t Ddp::Impl::cap_bytes() const {
+  if (options_.bucket_cap_mb < 0.0) return kDefaultCapBytes;
+  return static_cast<std::int64_t>(options_.bucket_cap_mb * kBytesPerMiB);
+}
+
+// An explicit cap is the first one too, from version 2 on.
+std::int64_t Ddp::Impl::first_bytes() const {
+  const bool is_explicit = options_.bucket_cap_mb >= 0.0;
+  return is_explicit && !is_compat_113() ? cap_bytes() : options_.first_bucket_bytes;
+}
+
+ReducerOptions Ddp::Impl::reducer_options() const {
+  ReducerOptions options;
+  options.find_unused_parameters = options_.find_unused_parameters;
+  options.gradient_as_bucket_view = options_.gradient_as_bucket_view;
+  options.rebuilt_limits_bytes = {first_bytes(), cap_bytes()};
+  // Buckets that will be rebuilt anyway start as one a dtype.
+  options.initial_limits_bytes = options_.find_unused_parameters
+                                     ? options.rebuilt_limits_bytes
+                                     : std::vector<std::int64_t>{kUnlimited};
+  options.site = options_.site;
+  options.wrapper = trace_ ? trace_->wrapper() : -1;
+  return options;
+}
+
+OpOptions Ddp::Impl::op_options(const char* scope) const {
+  OpOptions options;
+  options.site = options_.site;
+  options.site.scope = scope;
+  options.wrapper = trace_ ? trace_->wrapper() : -1;
+  return options;
+}
+
+void Ddp::Impl::before_forward(bool training) {
+  const bool grad = group_->runtime().grad_enabled();
+  const bool synchronizing = is_synchronizing();
+  if (trace_) trace_->begin_forward(synchronizing);
+  reducer_->on_forward();
+  if (grad) reducer_->rebuild_buckets();
+  if (require_buffer_sync_ && options_.broadcast_buffers && !buffers_.empty()) {
+    buffers_.run(*group_, 0, op_options("ddp.buffers"));
+  }
+  if (!trace_) return;
+  if (synchronizing && state_due_) {
+    trace_->record_state(StatePoint::kForward);
+    state_due_ = false;
+  }
+  ForwardEvent event;
+  event.synchronizing = synchronizing;
+  event.training = training;
+  event.grad = grad;
+  trace_->record_forward(event);
+}
+
+void Ddp::Impl::after_forward(const Variable& output) {
+  // What the next forward does about buffers is decided here, one forward early.
+  require_buffer_sync_ = is_synchronizing();
+  if (require_buffer_sync_) reducer_->prepare_for_backward(output);
+}
+
+Ddp::Ddp(ReplicatedState state, ProcessGroup& group, DdpOptions options)
+    : impl_(std::make_unique<Impl>(std::move(state), group, std::move(options))) {}
+
+Ddp::~Ddp() = default;
+
+void Ddp::before_forward(bool training) { impl_->before_forward(training); }
+
+Variable Ddp::after_forward(Variable output) {
+  impl_->after_forward(output);
+  return output;
+}
+
+bool Ddp::require_sync() const { return impl_->require_sync_; }
+
+void Ddp::set_require_sync(bool sync) { impl_->require_sync_ = sync; }
+
+std::int32_t Ddp::wrapper() const { return impl_->trace_ ? impl_->trace_->wrapper() : -1; }
+
+ProcessGroup& Ddp::group() const { return *impl_->group_; }
+
+void Ddp::note_loaded() { impl_->state_due_ = true; }
+
+const std::vector<NamedVariable>& Ddp::parameters() const { return impl_->reducer_->parameters(); }
+
+std::vector<std::vector<std::int32_t>> Ddp::buckets() const { return impl_->reducer_->buckets(); }
+
+std::vector<std::int32_t> Ddp::used_map() const {
+  const std::span<const std::int32_t> used = impl_->reducer_->used_map();
+  if (used.empty()) return std::vector<std::int32_t>(parameters().size());
+  return {used.begin(), used.end()};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,138 @@
+#include "lockstep/dist/gradient_trace.h"
+
+#include <algorithm>
+
+#include "lockstep/tensor/kernels.h"
+
+namespace lockstep {
+
+namespace {
+
+// Significant bits, implicit one included.
+int precision(DType dtype) {
+  switch (dtype) {
+    case DType::kF64:
+      return 53;
+    case DType::kF32:
+      return 24;
+    case DType::kF16:
+      return 11;
+    case DType::kBF16:
+      return 8;
+    default:
+      return 64;
+  }
+}
+
+}  // namespace
+
+GradientTrace::GradientTrace(Recorder& recorder,
+                             std::int32_t wrapper,
+                             std::span<const NamedVariable> parameters)
+    : recorder_(&recorder), wrapper_(wrapper) {
+  if (!parameters.empty()) dtype_ = parameters.front().variable.data().dtype();
+  for (const NamedVariable& parameter : parameters) {
+    parameters_.push_back(parameter.variable);
+    names_.push_back(recorder.names().intern(parameter.name));
+    const DType dtype = parameter.variable.data().dtype();
+    if (precision(dtype) < precision(dtype_)) dtype_ = dtype;
+  }
+  layout_ = recorder.names().intern_layout(names_);
+  base_ = make_draft(GradPoint::kBase, "grad.base");
+  inc_ = make_draft(GradPoint::kInc, "grad.inc");
+  pre_ = make_draft(GradPoint::kPre, "grad.pre");
+  grads_.resize(parameters_.size());
+}
+
+GradientTrace::Draft GradientTrace::make_draft(GradPoint point, const char* value_point) const {
+  const RecordOptions& options = recorder_->options();
+  const std::size_t n = parameters_.size();
+  Draft draft;
+  draft.point = point;
+  draft.value_point = recorder_->names().intern(value_point);
+  draft.wanted = point == GradPoint::kBase ? options.grad_base : options.grad_local;
+  draft.sketched = options.sketches && point != GradPoint::kBase;
+  draft.digests.resize(n);
+  draft.sketches.resize(draft.sketched ? n : 0);
+  draft.n_elems.resize(n);
+  draft.undefined.resize((n + 7) / 8);
+  clear(draft);
+  return draft;
+}
+
+void GradientTrace::clear(Draft& draft) {
+  draft.started = false;
+  std::fill(draft.digests.begin(), draft.digests.end(), 0);
+  std::fill(draft.sketches.begin(), draft.sketches.end(), Sketch{});
+  std::fill(draft.n_elems.begin(), draft.n_elems.end(), 0);
+  std::fill(draft.undefined.begin(), draft.undefined.end(), std::uint8_t{0xFF});
+}
+
+void GradientTrace::add(Draft& draft, std::size_t index, const Tensor& grad) {
+  if (grad.defined() && recorder_->options().values) {
+    recorder_->record_values(names_[index], draft.value_point, grad, wrapper_);
+  }
+  if (!draft.wanted) return;
+  draft.started = true;
+  if (!grad.defined()) return;
+  Kernels& kernels = grad.runtime().kernels();
+  draft.digests[index] = kernels.digest(grad, 0);
+  if (draft.sketched) draft.sketches[index] = kernels.sketch(grad);
+  draft.n_elems[index] = grad.n_elems();
+  std::uint8_t& bits = draft.undefined[index / 8];
+  bits = static_cast<std::uint8_t>(bits & ~(1U << (index % 8)));
+}
+
+void GradientTrace::on_increment(std::size_t index, const Tensor& increment, const Tensor& base) {
+  if (base_.wanted) add(base_, index, base);
+  add(inc_, index, increment);
+}
+
+void GradientTrace::on_reduce(std::size_t index, const Tensor& grad) { add(pre_, index, grad); }
+
+void GradientTrace::flush(Draft& draft) {
+  if (!draft.started) return;
+  // Bits past the last tensor are zero.
+  const std::size_t n = parameters_.size();
+  if (n % 8 != 0) {
+    draft.undefined.back() =
+        static_cast<std::uint8_t>(draft.undefined.back() & ((1U << (n % 8)) - 1U));
+  }
+  recorder_->record(GradEvent{.point = draft.point,
+                              .layout = layout_,
+                              .digests = draft.digests,
+                              .sketches = draft.sketches,
+                              .n_elems = draft.n_elems,
+                              .undefined = draft.undefined,
+                              .dtype = dtype_},
+                    wrapper_);
+  clear(draft);
+}
+
+void GradientTrace::record_local() {
+  flush(base_);
+  flush(inc_);
+  flush(pre_);
+}
+
+void GradientTrace::record_outcome(bool reduced) {
+  if (reduced && (recorder_->options().grad_post || recorder_->options().values)) {
+    for (std::size_t i = 0; i < grads_.size(); ++i) grads_[i] = parameters_[i].grad();
+    recorder_->record_grads(GradPoint::kPost, layout_, grads_, wrapper_);
+    // Handles would make gradients look shared to whoever wants to reuse their memory.
+    std::fill(grads_.begin(), grads_.end(), Tensor());
+  }
+  recorder_->record(BackwardEvent{.reduced = reduced}, wrapper_);
+}
+
+void GradientTrace::record_buckets(const std::vector<std::vector<std::int32_t>>& buckets) {
+  indices_.clear();
+  lengths_.clear();
+  for (const std::vector<std::int32_t>& bucket : buckets) {
+    indices_.insert(indices_.end(), bucket.begin(), bucket.end());
+    lengths_.push_back(static_cast<std::int32_t>(bucket.size()));
+  }
+  recorder_->record(BucketEvent{.indices = indices_, .lengths = lengths_}, wrapper_);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,33 @@
+// Misuse of DDP, in PyTorch's words.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace lockstep {
+
+/// DDP was used in a way it cannot follow. The text is PyTorch's, so that searching for it helps.
+class ReducerError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// What is known when a forward begins although the last backward left parameters unreduced.
+struct UnfinishedReduction {
+  std::int32_t rank = 0;
+  bool find_unused_parameters = false;
+  std::span<const std::int32_t> missing;       ///< Parameters that received no gradient, ascending.
+  std::span<const std::string> missing_names;  ///< Empty unless TORCH_DISTRIBUTED_DEBUG asks.
+};
+
+/// Source: c10d reducer.cpp, ensure_prior_reduction_finished.
+std::string unfinished_reduction_text(const UnfinishedReduction& facts);
+
+/// Parameter `index` became ready twice in one backward. `name` is empty unless debugging is on.
+/// Source: c10d reducer.cpp, checkAndRaiseMarkedTwiceError.
+std::string marked_twice_text(std::size_t index, std::string_view name);
+
+}  // namespace lockstep

@@ -1,0 +1,52 @@
+// What a wrapper itself leaves in the trace: its birth, its forwards, its state.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "lockstep/autograd/variable.h"
+#include "lockstep/trace/recorder.h"
+
+namespace lockstep {
+
+/// The tensors of a wrapped model as traces describe them.
+struct WrappedState {
+  std::vector<NamedVariable> reduced;     ///< Reducer parameters, in index order.
+  std::vector<NamedVariable> replicated;  ///< All parameters that are kept equal, frozen included.
+  std::vector<NamedVariable> buffers;     ///< Those that are not ignored.
+  std::span<const std::string> ignored;
+};
+
+/// Gives the wrapper its place in the trace and its tensors their names.
+class WrapperTrace {
+ public:
+  /// Requires: the recorder outlives the trace.
+  WrapperTrace(Recorder& recorder, const WrappedState& state);
+
+  std::int32_t wrapper() const { return wrapper_; }
+
+  /// `event` with its layouts filled in.
+  void record_wrap(WrapEvent event, std::string_view buffer_policy);
+  /// Counts the forward in the position: what it records or communicates belongs to it.
+  void begin_forward(bool synchronizing);
+  void record_forward(const ForwardEvent& event);
+  void record_state(StatePoint point);
+
+ private:
+  LayoutId layout_of(std::span<const NamedVariable> variables);
+  void record_state(StateKind kind,
+                    StatePoint point,
+                    LayoutId layout,
+                    std::span<const Variable> variables);
+
+  Recorder* recorder_;
+  std::int32_t wrapper_;
+  WrapEvent layouts_;
+  LayoutId params_layout_;
+  std::vector<Variable> params_;
+  std::vector<Variable> buffers_;
+  std::vector<Tensor> tensors_;  // Scratch.
+};
+
+}  // namespace lockstep
