@@ -1,0 +1,98 @@
+#include "lockstep/tensor/pool.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstring>
+
+#include "lockstep/base/check.h"
+#include "tests/support/test_runtime.h"
+
+namespace lockstep {
+namespace {
+
+using testing::TestRuntime;
+
+std::uintptr_t address(const void* block) { return reinterpret_cast<std::uintptr_t>(block); }
+
+TEST(PoolTest, BlocksStartOnACacheLine) {
+  Pool pool;
+
+  for (const std::size_t bytes : {1U, 63U, 64U, 65U, 100U, 640U, 4097U, 100000U, 5000000U}) {
+    EXPECT_EQ(address(pool.allocate(bytes)) % 64, 0U) << bytes;
+  }
+}
+
+TEST(PoolTest, TheBlockFreedLastIsHandedOutFirst) {
+  Pool pool;
+  void* const first = pool.allocate(200);
+  void* const second = pool.allocate(200);
+  pool.release(first, 200);
+  pool.release(second, 200);
+
+  EXPECT_EQ(pool.allocate(200), second);
+  EXPECT_EQ(pool.allocate(193), first);  // Another size of the same class.
+}
+
+TEST(PoolTest, ARepeatedPatternNeverAsksTheSystemAgain) {
+  TestRuntime test;
+  const auto step = [&] {
+    const Tensor a = Tensor::zeros(test.runtime, {64, 64}, DType::kF32);
+    const Tensor b = a.clone();
+    const Tensor out = Tensor::empty(test.runtime, {64, 64}, DType::kF32);
+    test.kernels->gemm(out.rows(0, 32), a.rows(0, 32), b, {.transpose_b = true});
+    const Tensor big = Tensor::zeros(test.runtime, {1 << 20}, DType::kF64);
+  };
+
+  step();
+  const std::int64_t after_first = test.pool.system_allocations();
+  for (int i = 0; i < 20; ++i) step();
+
+  EXPECT_EQ(test.pool.system_allocations(), after_first);
+  EXPECT_EQ(test.pool.bytes_in_use(), 0);
+}
+
+TEST(PoolTest, GrowingDemandIsNoticed) {
+  Pool pool;
+  pool.allocate(1000);
+  const std::int64_t before = pool.system_allocations();
+
+  for (int i = 0; i < 1000; ++i) pool.allocate(1000);
+
+  EXPECT_GT(pool.system_allocations(), before);
+  EXPECT_LT(pool.system_allocations(), 10);  // Slabs double, so few requests serve a megabyte.
+}
+
+TEST(PoolTest, CountsBytesInClasses) {
+  Pool pool;
+  void* const block = pool.allocate(257);
+
+  EXPECT_EQ(pool.bytes_in_use(), 320);  // 256, 320, 384, 448, 512: four classes a power of two.
+  pool.release(block, 257);
+  EXPECT_EQ(pool.bytes_in_use(), 0);
+  EXPECT_EQ(pool.bytes_peak(), 320);
+}
+
+TEST(PoolTest, ShiftedAddressesAreOtherAddressesForSmallAndLargeBlocks) {
+  Pool pool;
+  void* const small = pool.allocate(64);
+  void* const large = pool.allocate(8U << 20U);
+  pool.release(small, 64);
+  pool.release(large, 8U << 20U);
+
+  pool.shift_addresses(192);
+
+  EXPECT_NE(pool.allocate(64), small);
+  EXPECT_NE(pool.allocate(8U << 20U), large);
+  EXPECT_EQ(address(pool.allocate(64)) % 64, 0U);
+}
+
+TEST(PoolTest, RefusesEmptyBlocksAndCrookedShifts) {
+  Pool pool;
+
+  EXPECT_THROW(pool.allocate(0), ContractViolation);
+  EXPECT_THROW(pool.shift_addresses(8), ContractViolation);
+}
+
+}  // namespace
+}  // namespace lockstep

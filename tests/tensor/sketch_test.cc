@@ -1,0 +1,81 @@
+#include "lockstep/tensor/sketch.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <sstream>
+
+#include "lockstep/base/text.h"
+#include "tests/golden/golden_file.h"
+#include "tests/support/test_runtime.h"
+
+namespace lockstep {
+namespace {
+
+using testing::TestRuntime;
+
+std::vector<double> doubles(const std::string& words) {
+  std::vector<double> values;
+  std::istringstream stream(words);
+  for (std::string word; stream >> word;) {
+    values.push_back(std::bit_cast<double>(parse_hex64(word).value()));
+  }
+  return values;
+}
+
+TEST(SketchTest, AgreesWithPlainPythonBitForBit) {
+  const std::vector<golden::Case> lines = golden::read("sketches.txt");
+  ASSERT_EQ(lines.size(), 16U);
+
+  for (std::size_t i = 0; i < lines.size(); i += 2) {
+    const std::vector<double> values = doubles(lines[i].values);
+    const std::vector<double> expected = doubles(lines[i + 1].values);
+
+    const Sketch sketch =
+        sketch_of(values.data(), static_cast<std::int64_t>(values.size()), DType::kF64);
+
+    EXPECT_EQ(sketch.l1, expected[0]);
+    for (std::size_t j = 0; j < 4; ++j) EXPECT_EQ(sketch.sums[j], expected[j + 1]) << values.size();
+  }
+}
+
+TEST(SketchTest, IsLinearWhereNothingRounds) {
+  TestRuntime test;
+  const Tensor a = Tensor::of(test.runtime, {3}, DType::kF32, std::vector<double>{1, -2, 4});
+  const Tensor b = Tensor::of(test.runtime, {3}, DType::kF32, std::vector<double>{3, 6, -8});
+  const Tensor mean = Tensor::of(test.runtime, {3}, DType::kF32, std::vector<double>{2, 2, -2});
+
+  const Sketch of_a = test.kernels->sketch(a);
+  const Sketch of_b = test.kernels->sketch(b);
+  const Sketch of_mean = test.kernels->sketch(mean);
+
+  for (std::size_t j = 0; j < 4; ++j) {
+    EXPECT_EQ(of_mean.sums[j], (of_a.sums[j] + of_b.sums[j]) / 2);
+  }
+}
+
+TEST(SketchTest, NoticesAMeanThatLostARank) {
+  const std::array<float, 2> lost = {1, 1};
+  const std::array<float, 2> whole = {2, 2};
+
+  EXPECT_NE(sketch_of(lost.data(), 2, DType::kF32), sketch_of(whole.data(), 2, DType::kF32));
+}
+
+TEST(SketchTest, WidensSixteenBitFloats) {
+  TestRuntime test;
+  const std::vector<double> values = {1, -2, 0.5, 96, 3};
+  const Tensor half = Tensor::of(test.runtime, {5}, DType::kF16, values);
+  const Tensor brain = Tensor::of(test.runtime, {5}, DType::kBF16, values);
+
+  EXPECT_EQ(test.kernels->sketch(half), sketch_of(values.data(), 5, DType::kF64));
+  EXPECT_EQ(test.kernels->sketch(brain), sketch_of(values.data(), 5, DType::kF64));
+}
+
+TEST(SketchTest, IntegersHaveNone) {
+  const std::array<std::int32_t, 1> one = {1};
+
+  EXPECT_THROW(sketch_of(one.data(), 1, DType::kI32), ContractViolation);
+}
+
+}  // namespace
+}  // namespace lockstep
