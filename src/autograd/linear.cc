@@ -52,7 +52,7 @@ void check_shapes(const Variable& x, const Variable& weight, const Variable& bia
   const Shape& w = weight.shape();
   LOCKSTEP_CHECK(in.n_dims() == 2 && w.n_dims() == 2 && in[1] == w[1],
                  "linear cannot multiply " + in.text() + " by the transpose of " + w.text());
-  LOCKSTEP_CHECK(!bias.defined() || bias.shape() == Shape({w[0]}),
+  LOCKSTEP_CHECK(!bias.defined() || (bias.shape().n_dims() == 1 && bias.shape()[0] == w[0]),
                  "linear needs one bias a row of its weight " + w.text());
 }
 

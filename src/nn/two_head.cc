@@ -21,7 +21,9 @@ Variable TwoHead::forward(const Variable& x) {
     case Heads::kB: return head_b_(features);
     case Heads::kBoth: break;
   }
-  return add(head_a_(features), head_b_(features));
+  const Variable a = head_a_(features);  // Before B, whatever the order of arguments: its nodes
+  const Variable b = head_b_(features);  // decide whose gradients are ready first.
+  return add(a, b);
 }
 
 }  // namespace lockstep::nn

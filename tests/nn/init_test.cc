@@ -1,0 +1,86 @@
+#include "lockstep/nn/init.h"
+
+#include <cmath>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lockstep/base/check.h"
+#include "lockstep/nn/linear.h"
+
+#include "tests/support/plain_runtime.h"
+
+namespace lockstep::nn {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using lockstep::testing::PlainRuntime;
+using lockstep::testing::values_of;
+
+TEST(InitTest, ConstantAndValuesFillAModelInOrder) {
+  PlainRuntime rt;
+  const Linear layer(rt, 2, 1);
+
+  init::constant(layer, 0.5);
+  EXPECT_THAT(values_of(layer.weight().data()), Each(0.5));
+  EXPECT_THAT(values_of(layer.bias().data()), Each(0.5));
+
+  init::values(layer, std::array{1.0, 2.0, 3.0});
+  EXPECT_THAT(values_of(layer.weight().data()), ElementsAre(1, 2));
+  EXPECT_THAT(values_of(layer.bias().data()), ElementsAre(3));
+}
+
+TEST(InitTest, TooFewOrTooManyValuesAreRefused) {
+  PlainRuntime rt;
+  const Linear layer(rt, 2, 1);
+
+  EXPECT_THROW(init::values(layer, std::array{1.0, 2.0}), ContractViolation);
+  EXPECT_THROW(init::values(layer, std::array{1.0, 2.0, 3.0, 4.0}), ContractViolation);
+}
+
+TEST(InitTest, GridPointsAreDyadicBoundedAndAFunctionOfTheSeed) {
+  PlainRuntime rt;
+  const Tensor a = Tensor::zeros(rt, {1000}, DType::kF32);
+  const Tensor b = Tensor::zeros(rt, {1000}, DType::kF32);
+  Generator first(5);
+  Generator same(5);
+  Generator other(6);
+
+  init::grid(a, first, {.bits = 2, .limit = 0.75});
+  for (const double value : values_of(a)) {
+    EXPECT_LE(std::fabs(value), 0.75);
+    EXPECT_EQ(value * 4, std::round(value * 4));
+  }
+  EXPECT_THAT(values_of(a), ::testing::Contains(0.75));
+  EXPECT_THAT(values_of(a), ::testing::Contains(-0.75));
+
+  init::grid(b, same, {.bits = 2, .limit = 0.75});
+  EXPECT_EQ(values_of(a), values_of(b));
+  init::grid(b, other, {.bits = 2, .limit = 0.75});
+  EXPECT_NE(values_of(a), values_of(b));
+}
+
+TEST(InitTest, AGridPointTakesOneDraw) {
+  PlainRuntime rt;
+  Generator drawn(5);
+  Generator skipped(5);
+
+  init::grid(Tensor::zeros(rt, {7}, DType::kF32), drawn);
+  for (int i = 0; i < 7; ++i) skipped.random();
+
+  EXPECT_EQ(drawn.random(), skipped.random());
+}
+
+TEST(InitTest, NoElementsNoDraws) {
+  PlainRuntime rt;
+  Generator drawn(5);
+  Generator fresh(5);
+
+  init::linear_weight(Tensor::zeros(rt, {3, 0}, DType::kF32), drawn);
+
+  EXPECT_EQ(drawn.random(), fresh.random());
+}
+
+}  // namespace
+}  // namespace lockstep::nn

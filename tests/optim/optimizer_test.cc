@@ -1,0 +1,212 @@
+#include "lockstep/optim/optimizer.h"
+
+#include <functional>
+#include <stdexcept>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lockstep/autograd/functions.h"
+#include "lockstep/base/check.h"
+#include "lockstep/optim/sgd.h"
+#include "lockstep/trace/recorder.h"
+
+#include "tests/support/plain_runtime.h"
+
+namespace lockstep::optim {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+using lockstep::testing::PlainRuntime;
+using lockstep::testing::values_of;
+
+class OptimizerTest : public ::testing::Test {
+ protected:
+  Variable leaf(std::initializer_list<double> values) {
+    return Variable(rt_.tensor({static_cast<std::int64_t>(values.size())}, values), true);
+  }
+  Tensor vector(std::initializer_list<double> values) {
+    return rt_.tensor({static_cast<std::int64_t>(values.size())}, values);
+  }
+  PlainRuntime rt_;
+};
+
+// p = 4, g = 2, lr = 1/2, momentum 1/2, decay 1/4: d = 2 + 4/4 = 3, buffer 3, p = 4 - 3/2 = 5/2;
+// then d = 2 + 5/8, buffer 3/2 + 21/8 = 33/8, p = 5/2 - 33/16 = 7/16.
+TEST_F(OptimizerTest, MomentumAndDecayByHand) {
+  const Variable p = leaf({4});
+  Sgd sgd({p}, {.lr = 0.5, .momentum = 0.5, .weight_decay = 0.25});
+  p.set_grad(vector({2}));
+
+  sgd.step();
+  EXPECT_EQ(p.item(), 2.5);
+  EXPECT_EQ(sgd.state()[0].tensors[0].item(), 3.0);
+
+  sgd.step();
+  EXPECT_EQ(p.item(), 0.4375);
+  EXPECT_THAT(values_of(p.grad()), ElementsAre(2));
+}
+
+TEST_F(OptimizerTest, ParametersWithoutGradientAreSkippedWhole) {
+  const Variable p = leaf({4});
+  const Variable q = leaf({4});
+  Sgd sgd({p, q}, {.lr = 0.5, .momentum = 0.5, .weight_decay = 0.25});
+  q.set_grad(vector({2}));
+
+  sgd.step();
+
+  EXPECT_EQ(p.item(), 4.0);
+  EXPECT_FALSE(sgd.state()[0].tensors[0].defined());
+  EXPECT_EQ(q.item(), 2.5);
+}
+
+TEST_F(OptimizerTest, TheLearningRateMayChangeBetweenSteps) {
+  const Variable p = leaf({4});
+  Sgd sgd({p}, {.lr = 1.0});
+  p.set_grad(vector({1}));
+
+  sgd.step();
+  sgd.set_lr(0.5);
+  sgd.step();
+
+  EXPECT_EQ(p.item(), 2.5);
+  EXPECT_EQ(sgd.lr(), 0.5);
+}
+
+TEST_F(OptimizerTest, ZeroGradForgetsOrClearsInPlace) {
+  const Variable p = leaf({4});
+  const Variable q = leaf({4});
+  const Sgd sgd({p, q}, {});
+  const Tensor grad = vector({2});
+  p.set_grad(grad);
+
+  sgd.zero_grad(false);
+  EXPECT_TRUE(p.grad().shares_memory_with(grad));
+  EXPECT_EQ(grad.item(), 0.0);
+  EXPECT_FALSE(q.grad().defined());
+
+  sgd.zero_grad();
+  EXPECT_FALSE(p.grad().defined());
+}
+
+TEST_F(OptimizerTest, AStepBetweenForwardAndBackwardIsNoticed) {
+  const Variable p = leaf({4});
+  Sgd sgd({p}, {.lr = 1.0});
+  const Variable loss = sum(mul(p, p));
+  p.set_grad(vector({1}));
+
+  sgd.step();
+
+  EXPECT_THAT([&] { loss.backward(); },
+              ThrowsMessage<ContractViolation>(HasSubstr("in-place operation")));
+}
+
+// 4 - 0.3 = 3.7 -> 3.75 on quarters; clamped to 2.
+TEST_F(OptimizerTest, AGridRoundsParametersAndMomentaAfterEachStep) {
+  const Variable p = leaf({4, 1.1});
+  Sgd sgd({p}, {.lr = 1.0, .momentum = 0.5});
+  sgd.round_each_step({.bits = 2, .limit = 2.0});
+  p.set_grad(vector({0.3, 0.2}));
+
+  sgd.step();
+
+  EXPECT_THAT(values_of(p.data()), ElementsAre(2, 1));
+  EXPECT_THAT(values_of(sgd.state()[0].tensors[0]), ElementsAre(0.25, 0.25));
+}
+
+TEST_F(OptimizerTest, OptionsThatMakeNoSenseAreRefusedInPyTorchsWords) {
+  const Variable p = leaf({4});
+  const auto make = [&p](const SgdOptions& options) {
+    return [&p, options] { const Sgd sgd({p}, options); };
+  };
+  using Invalid = std::invalid_argument;
+
+  EXPECT_THAT(make({.lr = -1.0}), ThrowsMessage<Invalid>("Invalid learning rate: -1"));
+  EXPECT_THAT(make({.momentum = -0.5}), ThrowsMessage<Invalid>("Invalid momentum value: -0.5"));
+  EXPECT_THAT(make({.weight_decay = -2}), ThrowsMessage<Invalid>("Invalid weight_decay value: -2"));
+  EXPECT_THAT(make({.nesterov = true}), ThrowsMessage<Invalid>(HasSubstr("Nesterov momentum")));
+  EXPECT_THAT(make({.momentum = 0.5, .dampening = 0.1, .nesterov = true}),
+              ThrowsMessage<Invalid>(HasSubstr("zero dampening")));
+  EXPECT_THROW(Sgd({}, {}), ContractViolation);
+}
+
+// -- what a step records
+
+class Lines final : public EventSink {
+ public:
+  void on_event(const Event& event, const NameTable& names) override {
+    std::string line = std::string(kind_of(event.body)) + " w" + std::to_string(event.at.wrapper) +
+                       " opt" + std::to_string(event.at.opt);
+    const auto add_names = [&](LayoutId layout) {
+      for (const NameId name : names.layout(layout)) line += " " + std::string(names.text(name));
+    };
+    if (const auto* grad = std::get_if<GradEvent>(&event.body)) add_names(grad->layout);
+    if (const auto* state = std::get_if<StateEvent>(&event.body)) add_names(state->layout);
+    if (const auto* step = std::get_if<StepEvent>(&event.body)) add_names(step->layout);
+    lines.push_back(line);
+  }
+  std::vector<std::string> lines;
+};
+
+class RecordedStepTest : public OptimizerTest {
+ protected:
+  RecordedStepTest() { rt_.runtime().set_recorder(&recorder_); }
+
+  lockstep::testing::BareHost host_;
+  NameTable names_;
+  Lines lines_;
+  Recorder recorder_{Rank{0}, host_, names_, lines_, RecordOptions{}};
+};
+
+TEST_F(RecordedStepTest, AStepTellsWhatItUsedWhatItMadeAndMovesOn) {
+  const Variable p = leaf({4});
+  const Variable frozen = leaf({1});
+  frozen.set_requires_grad(false);
+  Sgd sgd({p, frozen}, {.lr = 0.5, .momentum = 0.5});
+  p.state().wrapper = recorder_.open_wrapper();
+  p.state().name = names_.intern("fc.weight");
+  recorder_.position(0).micro = 3;
+  p.set_grad(vector({2}));
+
+  sgd.step();
+  sgd.step();
+
+  EXPECT_THAT(lines_.lines,
+              ElementsAre("grad w0 opt0 fc.weight", "param w0 opt0 fc.weight",
+                          "optimizer w0 opt0 fc.weight/momentum_buffer", "step w0 opt0 fc.weight",
+                          "grad w0 opt1 fc.weight", "param w0 opt1 fc.weight",
+                          "optimizer w0 opt1 fc.weight/momentum_buffer", "step w0 opt1 fc.weight"));
+  EXPECT_EQ(recorder_.position(0).opt, 2);
+  EXPECT_EQ(recorder_.position(0).micro, -1);
+  EXPECT_EQ(recorder_.position(-1).opt, 0);
+}
+
+TEST_F(RecordedStepTest, ParametersOutsideWrappersAreNumbered) {
+  const Variable p = leaf({4});
+  const Variable q = leaf({4});
+  Sgd sgd({p, q}, {.lr = 0.5});
+
+  sgd.step();
+
+  EXPECT_THAT(lines_.lines, ElementsAre("grad w-1 opt0 parameter.0 parameter.1",
+                                        "param w-1 opt0 parameter.0 parameter.1",
+                                        "step w-1 opt0 parameter.0 parameter.1"));
+}
+
+TEST_F(RecordedStepTest, WrappingAfterConstructionIsNoticed) {
+  const Variable p = leaf({4});
+  Sgd sgd({p}, {.lr = 0.5});
+  sgd.step();
+  lines_.lines.clear();
+
+  p.state().wrapper = recorder_.open_wrapper();
+  p.state().name = names_.intern("w");
+  sgd.step();
+
+  EXPECT_THAT(lines_.lines, ElementsAre("grad w0 opt0 w", "param w0 opt0 w", "step w0 opt0 w"));
+}
+
+}  // namespace
+}  // namespace lockstep::optim
