@@ -1,0 +1,120 @@
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "lockstep/api/lockstep.h"
+
+namespace lockstep::testing {
+
+namespace {
+
+double summed_over_ranks(RankContext& context, double value) {
+  context.world().all_reduce(Memory::of(std::span<double>(&value, 1))).wait_or_throw();
+  return value;
+}
+
+}  // namespace
+
+TEST(RunRanksTest, ReturnsOneResultARank) {
+  const auto run = run_ranks({.ranks = 4}, [](RankContext& context) {
+    return summed_over_ranks(context, context.rank() + 1.0);
+  });
+
+  ASSERT_TRUE(run.ok()) << render_text(run.report, false);
+  EXPECT_EQ(run.results, (std::vector<std::optional<double>>{10.0, 10.0, 10.0, 10.0}));
+}
+
+TEST(RunRanksTest, RethrowsAForeignExceptionOfTheLowestRankAtTheSameTime) {
+  const auto program = [](RankContext& context) {
+    if (context.rank() >= 1) throw std::domain_error("rank " + std::to_string(context.rank()));
+    summed_over_ranks(context, 1.0);
+  };
+
+  try {
+    run_ranks({.ranks = 3}, program);
+    FAIL() << "the exception was swallowed";
+  } catch (const std::domain_error& error) {
+    EXPECT_STREQ(error.what(), "rank 1");
+  }
+}
+
+TEST(RunRanksTest, LetsExceptionsThatAreNoStdExceptionThrough) {
+  struct Foreign {
+    int value;
+  };
+
+  EXPECT_THROW(run_ranks({.ranks = 2}, [](RankContext& context) {
+                 if (context.rank() == 1) throw Foreign{7};
+               }),
+               Foreign);
+}
+
+TEST(RunRanksTest, ProvesAHangAndNamesTheMissingRank) {
+  const auto run = run_ranks({.ranks = 3}, [](RankContext& context) {
+    if (context.rank() != 2) summed_over_ranks(context, 1.0);
+  });
+
+  EXPECT_EQ(run.report.outcome, "hang");
+  EXPECT_NE(run.report.wait_for_graph.find("rank 2"), std::string::npos)
+      << run.report.wait_for_graph;
+  EXPECT_NE(run.report.wait_for_graph.find("run_ranks_test.cc"), std::string::npos)
+      << run.report.wait_for_graph;
+}
+
+TEST(RunRanksTest, ReportsAMismatchAsAFindingNotAnException) {
+  const auto run = run_ranks({.ranks = 2}, [](RankContext& context) {
+    std::vector<float> data(context.rank() == 0 ? 4 : 5, 1.0F);
+    context.world().all_reduce(Memory::of(std::span(data))).wait_or_throw();
+  });
+
+  EXPECT_EQ(run.report.outcome, "findings");
+  ASSERT_EQ(run.report.n_findings(), 1U) << render_text(run.report, false);
+}
+
+TEST(RunRanksTest, SuggestsTheWordThatWasMeant) {
+  try {
+    run_ranks({.reduction_order = "gloo_ring"}, [](RankContext&) {});
+    FAIL() << "an unknown order was accepted";
+  } catch (const std::invalid_argument& error) {
+    EXPECT_STREQ(error.what(), "unknown reduction order 'gloo_ring'; did you mean 'gloo-ring'?");
+  }
+  EXPECT_THROW(run_ranks({.ranks = 0}, [](RankContext&) {}), std::invalid_argument);
+  EXPECT_THROW(run_ranks({.laws = {"replica-equal"}}, [](RankContext&) {}), std::invalid_argument);
+  EXPECT_THROW(run_ranks({.replay = "?"}, [](RankContext&) {}), std::invalid_argument);
+}
+
+TEST(RunRanksTest, ExactModeNamesTheOperationThatRounds) {
+  const auto program = [](RankContext& context) {
+    const Tensor third = Tensor::full(context.runtime(), {1}, DType::kF64, 0.1);
+    context.runtime().kernels().mul(third, third, third);
+  };
+
+  try {
+    run_ranks({.ranks = 1, .exact = true}, program);
+    FAIL() << "0.1 * 0.1 rounds";
+  } catch (const std::runtime_error& error) {
+    EXPECT_NE(std::string(error.what()).find("'mul'"), std::string::npos) << error.what();
+  }
+  EXPECT_NO_THROW(run_ranks({.ranks = 1}, program));
+}
+
+TEST(RunRanksTest, AWorldInsideARankIsRefused) {
+  EXPECT_THROW(run_ranks({.ranks = 2},
+                         [](RankContext&) { run_ranks({.ranks = 2}, [](RankContext&) {}); }),
+               ContractViolation);
+}
+
+TEST(SimulatorTest, RunsManyWorldsOneAfterTheOther) {
+  Simulator simulator;
+  for (std::int32_t ranks = 1; ranks <= 16; ++ranks) {
+    const auto run = simulator.run({.ranks = ranks}, [](RankContext& context) {
+      return summed_over_ranks(context, 1.0);
+    });
+    ASSERT_TRUE(run.ok());
+    for (const auto& result : run.results) EXPECT_EQ(result, ranks);
+  }
+}
+
+}  // namespace lockstep::testing

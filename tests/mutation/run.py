@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""Breaks DDP on purpose, one defect at a time, and checks that the tests notice.
+
+Usage: tests/mutation/run.py [--only TEXT] [--record]
+Works on a copy of the sources under build-mutation/, never on the tree itself. Each defect of
+mutations.py is applied to the copy, the suite is built and run, and the defect must make a test fail
+(or the build break, which is reported as such and does not count). Exit code 0 iff every defect was
+caught; the table of who caught what is written to tests/mutation/RESULTS.md with --record.
+"""
+import argparse
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+from mutations import MUTATIONS
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+WORK = ROOT / "build-mutation"
+TREE = WORK / "tree"
+BUILD = WORK / "build"
+# Cheap suites first: the first failing test names the catcher.
+PROGRAMS = ["dist_test", "dist_property", "api_test", "api_property"]
+COPIED = ["CMakeLists.txt", "CMakePresets.json", "cmake", "src", "sim", "scenario", "api", "cli", "gpu",
+          "gloo", "launch", "crosscheck", "tests", "scenarios", "examples", "bench"]
+
+
+def run(command, **options):
+    return subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False,
+                          **options)
+
+
+def sync():
+    """Makes the copy equal to the tree; unchanged files keep their times, so builds stay small."""
+    wanted = set()
+    for name in COPIED:
+        top = ROOT / name
+        for path in [top] if top.is_file() else top.rglob("*"):
+            if path.is_dir() or "__pycache__" in path.parts:
+                continue
+            target = TREE / path.relative_to(ROOT)
+            wanted.add(target)
+            if target.exists() and target.read_bytes() == path.read_bytes():
+                continue
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(path, target)
+    for path in list(TREE.rglob("*")):
+        if path.is_file() and path not in wanted:
+            path.unlink()
+
+
+def build():
+    if not (BUILD / "build.ninja").exists():
+        launcher = ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
+        made = run(["cmake", "-S", TREE, "-B", BUILD, "-G", "Ninja", "-DLOCKSTEP_GPU=OFF", *launcher])
+        if made.returncode != 0:
+            sys.exit(made.stdout + made.stderr)
+    return run(["ninja", "-C", BUILD, *PROGRAMS])
+
+
+def program_path(name):
+    found = [path for path in BUILD.rglob(name) if path.is_file()]
+    return found[0]
+
+
+def first_failure():
+    """The first failing test over all programs, or None."""
+    for name in PROGRAMS:
+        try:
+            done = run([program_path(name), "--gtest_brief=1", "--gtest_fail_fast"], timeout=120,
+                       cwd=BUILD, env={"RC_PARAMS": "seed=1", "PATH": "/usr/bin:/bin"})
+        except subprocess.TimeoutExpired:
+            return f"{name} (did not end)"
+        if done.returncode != 0:
+            failed = re.search(r"\[  FAILED  \] ([\w./]+)", done.stdout)
+            return failed.group(1) if failed else f"{name} (exit {done.returncode})"
+    return None
+
+
+def try_mutation(name, file, before, after):
+    path = TREE / file
+    original = path.read_text(encoding="utf-8")
+    if original.count(before) < 1:
+        return "STALE: the text is not there any more"
+    path.write_text(original.replace(before, after, 1), encoding="utf-8")
+    try:
+        built = build()
+        if built.returncode != 0:
+            return "DOES NOT BUILD: " + built.stdout[-400:]
+        return first_failure()
+    finally:
+        path.write_text(original, encoding="utf-8")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", help="run mutations whose name contains this")
+    parser.add_argument("--record", action="store_true", help="write RESULTS.md")
+    args = parser.parse_args()
+    sync()
+    if build().returncode != 0:
+        sys.exit(build().stdout)
+    if (healthy := first_failure()) is not None:
+        sys.exit(f"the suite fails without any mutation: {healthy}")
+    rows = []
+    for name, file, before, after in MUTATIONS:
+        if args.only not in name:
+            continue
+        caught = try_mutation(name, file, before, after)
+        bad = caught is None or caught.startswith(("STALE", "DOES NOT"))
+        rows.append((name, file, caught or "NOT CAUGHT", bad))
+        print(f"{'MISSED' if bad else 'caught'}  {name}: {rows[-1][2]}", flush=True)
+    missed = sum(bad for *_, bad in rows)
+    print(f"{len(rows) - missed} of {len(rows)} caught")
+    if args.record:
+        table = "".join(f"| {name} | `{file}` | {caught} |\n" for name, file, caught, _ in rows)
+        (ROOT / "tests/mutation/RESULTS.md").write_text(
+            "# Deliberate defects and the tests that caught them\n\n"
+            "Made by `tests/mutation/run.py --record`; the first failing test of the suite is named.\n\n"
+            "| defect | file | caught by |\n|---|---|---|\n" + table, encoding="utf-8")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
