@@ -9,7 +9,8 @@
 
 namespace lockstep {
 
-/// From this size on PyTorch draws 64-bit numbers and shuffles the other way round.
+/// From this size on present PyTorch releases draw 64-bit numbers and shuffle the other way round;
+/// 1.13 [checked with its build] still shuffles upwards there: call shuffle_upwards() for its bits.
 inline constexpr std::int64_t kLargePermutation = 214748364;
 
 /// Writes a permutation of 0 .. n-1, bit-equal to `torch.randperm(n, generator=g)` on the CPU.
@@ -19,7 +20,7 @@ inline constexpr std::int64_t kLargePermutation = 214748364;
 ///                2n draws from kLargePermutation on.
 /// Source:        Knuth, TAOCP volume 2, algorithm P (Fisher-Yates), upwards; from
 /// kLargePermutation
-///                on its inside-out form. PyTorch 1.13, ATen/native/TensorFactories.cpp.
+///                on its inside-out form. PyTorch, ATen/native/TensorFactories.cpp.
 void randperm(Generator& generator, std::span<std::int64_t> out);
 
 /// The same as a vector. Requires: n >= 0.
