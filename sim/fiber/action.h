@@ -27,16 +27,23 @@ struct Action {
   std::uint64_t footprint = 0;  ///< What it touches: group slot, storage, file; 0 = nothing shared.
 };
 
-/// Resuming rank r always has this id; other actions count from there upwards.
+/// Resuming rank r always has this id.
 constexpr ActionId resume_id(Rank rank) {
   return static_cast<ActionId>(static_cast<std::uint64_t>(to_int(rank)));
 }
 
+/// The id of an action that is not a resumption: `number` (below 2^60) must identify it among the
+/// actions of its kind and be the same in every run that reaches it.
+constexpr ActionId action_id(ActionKind kind, std::uint64_t number) {
+  return static_cast<ActionId>((static_cast<std::uint64_t>(kind) << 60U) | number);
+}
+
 /// Decides which enabled action happens next.
 ///
-/// Every source of variety in a run (which rank resumes, when a transfer completes, which message, timer
-/// or fault comes first) is an action, so the answers of `pick` *are* the schedule. A strategy is told
-/// what becomes possible; it never receives the whole set, which would cost microseconds at 10,000 ranks.
+/// Every source of variety in a run (which rank resumes, when a transfer completes, which message,
+/// timer or fault comes first) is an action, so the answers of `pick` *are* the schedule. A
+/// strategy is told what becomes possible; it never receives the whole set, which would cost
+/// microseconds at 10,000 ranks.
 ///
 /// Requires: called outside the scheduler's noexcept hooks; must not throw.
 class Strategy {

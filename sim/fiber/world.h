@@ -7,6 +7,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lockstep/base/call_site.h"
@@ -15,14 +17,15 @@
 
 namespace lockstep::sim {
 
+class Scheduler;  // detail/scheduler.h
 class World;
 
 /// What a blocked rank waits for, kept for the verdict.
 struct WaitReason {
-  std::string_view what;        ///< "all_reduce", "recv", "sleep", ... (a literal)
+  std::string_view what;  ///< "all_reduce", "recv", "sleep", ... (a literal)
   std::int32_t group = -1;
   std::int64_t seq = -1;
-  CallSite site;
+  CallSite site{};
 };
 
 /// How one rank's program ended.
@@ -30,7 +33,7 @@ enum class RankOutcome : std::uint8_t { kFinished, kThrew, kKilled, kStuck };
 
 struct RankEnd {
   RankOutcome outcome = RankOutcome::kFinished;
-  std::string detail;            ///< what() of the exception, reason of the kill, what it waited for.
+  std::string detail;  ///< what() of the exception, reason of the kill, what it waited for.
   std::exception_ptr exception;  ///< kThrew: to rethrow at the front door.
   VirtualTime time;
 };
@@ -41,22 +44,32 @@ struct StuckVerdict {
     Rank rank{};
     WaitReason reason;
   };
+
   VirtualTime time;
-  std::vector<Waiting> waiting;
+  std::vector<Waiting> waiting;  ///< By rank.
 };
 
 struct WorldResult {
-  std::vector<RankEnd> ends;                 ///< By rank.
+  std::vector<RankEnd> ends;  ///< By rank.
   std::optional<StuckVerdict> stuck;
   std::optional<std::int32_t> first_failure;  ///< Rank of the first exception by (time, rank).
-  std::uint64_t n_choices = 0;               ///< Actions picked.
+  std::uint64_t n_choices = 0;                ///< Actions picked.
+  bool livelock = false;  ///< The budget of points ran out; everybody was stopped.
 };
 
 struct WorldOptions {
   std::int32_t n_ranks = 1;
-  bool timed = false;          ///< Compute and links cost virtual time; otherwise everything is free.
+  bool timed = false;       ///< Compute and links cost virtual time; otherwise everything is free.
+  bool keep_going = false;  ///< After an exception in a rank the others go on, as processes would.
   std::size_t stack_bytes = 64 * 1024;
   std::uint64_t livelock_points = 50'000'000;  ///< Points without an event before giving up.
+  /// What Host::environment answers, beside RANK, LOCAL_RANK and WORLD_SIZE.
+  std::vector<std::pair<std::string, std::string>> environment{};
+  FileSystem* files =
+      nullptr;           ///< Shared by all ranks; null: an empty one in memory, kept by the run.
+  Memo* memo = nullptr;  ///< Null: one of the run.
+  /// Receives what ranks log, in the order of the schedule; empty: dropped.
+  std::function<void(Rank, VirtualTime, std::string_view)> log{};
 };
 
 /// One rank's side of the world: suspend, resume, time. Given to the rank's function.
@@ -69,15 +82,27 @@ class RankHandle : public Host {
   virtual void block(const WaitReason& reason) = 0;
 };
 
+/// Does the work of actions that are not resumptions, on the scheduler's stack.
+class ActionHandler {
+ public:
+  virtual ~ActionHandler() = default;
+  /// The strategy picked `action`. May wake ranks and enable actions; must not block.
+  virtual void on_action(const Action& action) = 0;
+};
+
 /// A reusable simulator of ranks: stacks and arenas are kept between runs.
 ///
-/// Requires:      one thread at a time; never used inside a rank (a world in a world mixes their fibers:
+/// Requires:      one thread at a time; never used inside a rank (a world in a world mixes their
+/// fibers:
 ///                ContractViolation).
 /// Deterministic: a run is a function of the program, the options and the strategy's picks. Time is
 ///                monotone; among actions of equal time the strategy chooses.
-/// Errors:        an exception in a rank ends that rank (and, unless `keep_going`, asks the others to
-///                unwind at their next point); it never crosses a fiber. Nobody runnable and no timer
-///                left = a StuckVerdict, after which blocked ranks unwind with RankKilled.
+/// Errors:        an exception in a rank ends that rank (and, unless `keep_going`, asks the others
+/// to
+///                unwind at their next point); it never crosses a fiber. Nobody runnable and no
+///                timer left = a StuckVerdict, after which blocked ranks unwind with RankKilled. A
+///                strategy that picks an action which is not enabled ends the run with a
+///                ContractViolation.
 class World {
  public:
   World();
@@ -98,19 +123,26 @@ class World {
   bool is_blocked(Rank rank) const;
   /// The program of `rank` has ended (in any way).
   bool has_ended(Rank rank) const;
-  /// Calls `handler` at `at` (>= now) on the scheduler's stack: links and faults live here, not in fibers.
-  /// A daemon timer does not keep a stuck world alive (watchdogs, heartbeats).
+  /// How it ended. Requires: has_ended(rank).
+  const RankEnd& end_of(Rank rank) const;
+  /// Offers an action to the strategy; `handler` does it when picked. Requires: the id is free.
+  void enable(const Action& action, ActionHandler& handler);
+  /// Takes it back. Requires: enabled and not picked yet.
+  void disable(ActionId id);
+  /// Calls `handler` at `at` (>= now) on the scheduler's stack: links and faults live here, not in
+  /// fibers. A daemon timer does not keep a stuck world alive (watchdogs, heartbeats).
   void at(VirtualTime at, std::function<void()> handler, bool daemon = false);
   /// Kills a rank: sticky RankKilled at its next point; a blocked rank wakes up to die.
   void kill(Rank rank, const std::string& reason);
+  // -- listeners serve one run: register before it or inside it, they are dropped at its end
   /// Told when a rank has ended: groups turn it into verdicts and lost peers.
   void on_rank_end(std::function<void(Rank)> listener);
-  /// Asked once when nobody can run, before ranks are taken down; may wake ranks to go on instead.
+  /// Asked when nobody can run, before ranks are taken down, in the order of registration, until
+  /// one wakes a rank or enables an action: then the run goes on and no verdict is kept.
   void on_stuck(std::function<void(const StuckVerdict&)> listener);
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  std::unique_ptr<Scheduler> scheduler_;
 };
 
 }  // namespace lockstep::sim

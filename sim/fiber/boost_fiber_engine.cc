@@ -1,0 +1,179 @@
+// Boost.Fiber contexts without its scheduler: who runs next is decided before a switch, and the
+// switch goes straight to that context. Fibers park when their body ends and are never terminated:
+// Boost 1.74 touches a second page of every terminated fiber, and its stacks come back only through
+// a dispatcher.
+#include <cstring>
+#include <cxxabi.h>
+#include <utility>
+#include <vector>
+
+#include <boost/fiber/context.hpp>
+#include <boost/fiber/properties.hpp>
+
+#include "lockstep/base/check.h"
+#include "lockstep/sim/fiber/detail/stacks.h"
+#include "lockstep/sim/fiber/engine.h"
+
+namespace lockstep::sim {
+
+namespace {
+
+namespace fibers = boost::fibers;
+
+// Marks a Boost context as ours, so that a world inside a rank can be refused.
+class RankMark final : public fibers::fiber_properties {
+ public:
+  RankMark() noexcept : fiber_properties(nullptr) {}
+};
+
+// What the C++ runtime keeps a thread: the exceptions being handled and the number in flight.
+struct ExceptionState {
+  void* caught;
+  unsigned int n_uncaught;
+};
+
+// Hands Boost one stack of the reservation. It is never given back singly.
+class StackSource {
+ public:
+  StackSource(std::byte* top, std::size_t bytes) : top_(top), bytes_(bytes) {}
+
+  boost::context::stack_context allocate() const {
+    boost::context::stack_context stack;
+    stack.sp = top_;
+    stack.size = bytes_;
+    return stack;
+  }
+
+  void deallocate(boost::context::stack_context& /*stack*/) const noexcept {}
+
+ private:
+  std::byte* top_;
+  std::size_t bytes_;
+};
+
+class BoostFiberEngine final : public Engine {
+ public:
+  explicit BoostFiberEngine(const StackOptions& options)
+      : stacks_(options.bytes, options.n_guarded) {}
+
+  Fiber create(std::function<void(Fiber)> body) override {
+    if (free_.empty()) add_fiber();
+    const Fiber fiber = free_.back();
+    free_.pop_back();
+    Record& record = record_of(fiber);
+    if (record.context == nullptr) record.context = make_context(fiber);
+    record.body = std::move(body);
+    record.finished = false;
+    return fiber;
+  }
+
+  void resume(Fiber fiber) override {
+    if (current_ == kMain) {
+      main_ = fibers::context::active();
+    }
+    go_to(fiber, record_of(fiber).context);
+  }
+
+  void suspend() override { go_to(kMain, main_); }
+
+  Fiber current() const override { return current_; }
+
+  bool finished(Fiber fiber) const override {
+    return records_[static_cast<std::size_t>(fiber)].finished;
+  }
+
+  void destroy() override {
+    free_.clear();
+    for (std::size_t i = records_.size(); i-- > 0;) {
+      Record& record = records_[i];
+      if (!record.finished) record = Record{};
+      free_.push_back(static_cast<Fiber>(i));
+    }
+  }
+
+ private:
+  struct Record {
+    fibers::context* context = nullptr;  // Lives at the top of its own stack.
+    std::function<void(Fiber)> body;
+    bool finished = true;
+  };
+
+  Record& record_of(Fiber fiber) { return records_[static_cast<std::size_t>(fiber)]; }
+
+  void add_fiber() {
+    stacks_.add();
+    records_.emplace_back();
+    free_.push_back(static_cast<Fiber>(records_.size()) - 1);
+  }
+
+  fibers::context* make_context(Fiber fiber) {
+    // Stack tops at equal distances of a power of two would all meet in the same cache sets.
+    // Boost aligns its control block to 256 bytes; run() adds the finer part of the colour.
+    const auto colour = 256 * static_cast<std::size_t>(fiber / 4 % 16);
+    std::byte* top = stacks_.top(fiber) - colour;
+    const StackSource source(top, static_cast<std::size_t>(top - stacks_.bottom(fiber)));
+    auto context = fibers::make_worker_context(
+        fibers::launch::post, source, [this, fiber]() noexcept { run(fiber); });
+    context->set_properties(&mark_);
+    return context.detach();
+  }
+
+  void run(Fiber fiber) {
+    auto* shift = static_cast<volatile std::byte*>(
+        __builtin_alloca(64 * static_cast<std::size_t>(fiber % 4) + 16));
+    shift[0] = std::byte{0};
+    for (;;) {
+      run_body(fiber);
+      suspend();
+    }
+  }
+
+  // The body is moved off the record: records_ may grow while it runs.
+  void run_body(Fiber fiber) {
+    {
+      const std::function<void(Fiber)> body = std::move(record_of(fiber).body);
+      body(fiber);
+    }
+    record_of(fiber).finished = true;
+    free_.push_back(fiber);
+  }
+
+  void go_to(Fiber fiber, fibers::context* context) {
+    const Fiber self = current_;
+    check_stack(self);
+    void* globals = abi::__cxa_get_globals();
+    ExceptionState saved{};
+    std::memcpy(&saved, globals, sizeof(saved));
+    std::memset(globals, 0, sizeof(saved));  // What a fresh fiber starts with.
+    current_ = fiber;
+    context->resume();
+    current_ = self;
+    std::memcpy(globals, &saved, sizeof(saved));
+  }
+
+  void check_stack(Fiber self) const {
+    if (self == kMain) return;
+    const auto* here = static_cast<const std::byte*>(__builtin_frame_address(0));
+    LOCKSTEP_CHECK(here > stacks_.bottom(self) + 2 * kStackPage,
+                   "a rank has used up its stack: raise stack_bytes");
+  }
+
+  Stacks stacks_;
+  RankMark mark_;
+  std::vector<Record> records_;
+  std::vector<Fiber> free_;
+  fibers::context* main_ = nullptr;
+  Fiber current_ = kMain;
+};
+
+}  // namespace
+
+std::unique_ptr<Engine> make_boost_fiber_engine(const StackOptions& options) {
+  return std::make_unique<BoostFiberEngine>(options);
+}
+
+bool inside_a_fiber() {
+  return dynamic_cast<const RankMark*>(fibers::context::active()->get_properties()) != nullptr;
+}
+
+}  // namespace lockstep::sim

@@ -1,0 +1,75 @@
+// One rank's control block: its Host, its state, what it waits for.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "lockstep/sim/fiber/engine.h"
+#include "lockstep/sim/fiber/world.h"
+
+namespace lockstep::sim {
+
+class RankSlot;
+
+/// The rank's view of the shared file system: every access is a scheduling point, and a killed
+/// rank's writes are dropped.
+class RankFiles final : public FileSystem {
+ public:
+  explicit RankFiles(RankSlot& slot) : slot_(&slot) {}
+
+  Result<std::string> read(std::string_view path) override;
+  Outcome publish(std::string_view path, std::string_view bytes) override;
+
+ private:
+  RankSlot* slot_;
+};
+
+enum class RankState : std::uint8_t { kReady, kRunning, kBlocked, kSleeping, kEnded };
+
+/// Small on purpose: a world may have a million of them.
+class RankSlot final : public RankHandle {
+ public:
+  RankSlot() : files_(*this) {}
+
+  void open(Scheduler& scheduler, Rank rank);
+
+  Rank rank() const override { return rank_; }
+
+  World& world() const override;
+  void block(const WaitReason& reason) override;
+
+  VirtualTime now() const override;
+  void sleep(Duration span) override;
+  void point(const Point& next) override;
+  void spend(Duration compute) override;
+
+  FileSystem& files() override { return files_; }
+
+  Memo& memo() override;
+  std::optional<std::string> environment(std::string_view name) const override;
+  void log(std::string_view line) override;
+
+ private:
+  friend class Scheduler;
+  friend class RankFiles;
+
+  /// Throws RankKilled in a doomed rank. True: doomed, but unwinding already, where nothing may
+  /// throw.
+  bool dying();
+
+  Scheduler* scheduler_ = nullptr;
+  Engine::Fiber fiber_ = Engine::kMain;  ///< kMain: not started.
+  Rank rank_{};
+  RankState state_ = RankState::kReady;
+  bool doomed_ = false;           ///< Gets RankKilled at its next point.
+  bool fenced_ = false;           ///< Killed: nothing it does from now on has an effect.
+  std::int32_t n_notices_ = 0;    ///< How often it was told that it is dead.
+  std::uint32_t generation_ = 0;  ///< Grows with each sleep: a timer of an older one is stale.
+  std::int64_t clock_ns_ = 0;  ///< Own clock; ahead of the world's by compute not yet waited for.
+  WaitReason reason_;
+  RankFiles files_;
+};
+
+}  // namespace lockstep::sim

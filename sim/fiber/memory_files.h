@@ -1,0 +1,41 @@
+// Files and shared values that live as long as a simulated run, or longer when the caller keeps
+// them.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "lockstep/base/host.h"
+
+namespace lockstep::sim {
+
+/// A file system in memory, shared by all ranks of a world. Keep one outside the world to find in
+/// the next run (a restart) what the last one published.
+class MemoryFiles final : public FileSystem {
+ public:
+  Result<std::string> read(std::string_view path) override;
+  Outcome publish(std::string_view path, std::string_view bytes) override;
+
+  const std::map<std::string, std::string, std::less<>>& files() const { return files_; }
+
+  void clear() { files_.clear(); }
+
+ private:
+  std::map<std::string, std::string, std::less<>> files_;
+};
+
+/// Values by key, made on first use.
+class MemoryMemo final : public Memo {
+ public:
+  std::shared_ptr<const void> get(
+      std::string_view key, const std::function<std::shared_ptr<const void>()>& make) override;
+
+  void clear() { values_.clear(); }
+
+ private:
+  std::map<std::string, std::shared_ptr<const void>, std::less<>> values_;
+};
+
+}  // namespace lockstep::sim

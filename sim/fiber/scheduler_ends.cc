@@ -1,0 +1,95 @@
+// How ranks end: by themselves, killed, or because the world is taken down.
+#include <utility>
+
+#include "lockstep/base/check.h"
+#include "lockstep/sim/fiber/detail/scheduler.h"
+
+namespace lockstep::sim {
+
+namespace {
+
+std::string describe(const WaitReason& reason) {
+  std::string text = "stuck in ";
+  text += reason.what;
+  if (reason.seq >= 0) text += " #" + std::to_string(reason.seq);
+  if (reason.group >= 0) text += " of group " + std::to_string(reason.group);
+  if (reason.site.known()) {
+    text += " at ";
+    text += reason.site.file;
+    text += ':' + std::to_string(reason.site.line);
+  }
+  return text;
+}
+
+}  // namespace
+
+const RankEnd& Scheduler::end_of(Rank rank) const {
+  LOCKSTEP_CHECK(slot(rank).state_ == RankState::kEnded, "the rank has not ended");
+  return result_.ends[to_index(rank)];
+}
+
+void Scheduler::finish(RankSlot& slot, RankEnd end) {
+  note_progress();
+  n_idle_daemons_ = 0;
+  slot.state_ = RankState::kEnded;
+  ++n_ended_;
+  const bool threw = end.outcome == RankOutcome::kThrew;
+  RankEnd& kept = result_.ends[to_index(slot.rank_)];
+  kept = std::move(end);
+  if (kept.outcome == RankOutcome::kStuck && !result_.livelock)
+    kept.detail = describe(slot.reason_);
+  if (threw) {
+    const std::int32_t rank = to_int(slot.rank_);
+    const auto first = result_.first_failure;
+    const bool earlier =
+        !first || std::pair(kept.time, rank) <
+                      std::pair(result_.ends[static_cast<std::size_t>(*first)].time, *first);
+    if (earlier) result_.first_failure = rank;
+  }
+  for (const auto& listener : end_listeners_) listener(slot.rank_);
+  if (threw && !options_.keep_going && !taking_down_) {
+    doom_all(RankOutcome::kKilled,
+             "rank " + std::to_string(to_int(slot.rank_)) + " failed: " + kept.detail);
+  }
+}
+
+void Scheduler::doom_all(RankOutcome outcome, const std::string& reason) {
+  if (taking_down_) return;
+  taking_down_ = true;
+  doom_outcome_ = outcome;
+  doom_reason_ = reason;
+  for (RankSlot& slot : slots_) {
+    if (slot.state_ == RankState::kEnded) continue;
+    slot.doomed_ = true;
+    if (slot.state_ == RankState::kBlocked || slot.state_ == RankState::kSleeping)
+      make_ready(slot, 0);
+  }
+}
+
+void Scheduler::kill(Rank rank, const std::string& reason) {
+  RankSlot& victim = slot(rank);
+  if (victim.state_ == RankState::kEnded || victim.fenced_) return;
+  victim.doomed_ = true;
+  victim.fenced_ = true;
+  kill_reasons_[rank] = reason;
+  if (victim.state_ == RankState::kBlocked || victim.state_ == RankState::kSleeping) {
+    make_ready(victim, 0);
+  }
+}
+
+const std::string& Scheduler::doom_of(Rank rank) const {
+  const auto killed = kill_reasons_.find(rank);
+  return killed != kill_reasons_.end() ? killed->second : doom_reason_;
+}
+
+// The program swallows every RankKilled: its stack is left behind as it is.
+void Scheduler::abandon(RankSlot& self) {
+  RankEnd end;
+  end.outcome = self.fenced_ ? RankOutcome::kKilled : doom_outcome_;
+  end.detail = doom_of(self.rank_) + " (it caught its own death again and again)";
+  end.time = self.now();
+  finish(self, std::move(end));
+  for (;;) engine_->suspend();
+}
+
+}  // namespace lockstep::sim

@@ -1,0 +1,51 @@
+#include "lockstep/sim/fiber/world.h"
+
+#include <utility>
+
+#include "lockstep/sim/fiber/detail/scheduler.h"
+
+namespace lockstep::sim {
+
+World::World() : scheduler_(std::make_unique<Scheduler>(*this)) {}
+
+World::~World() = default;
+
+WorldResult World::run(const WorldOptions& options, Strategy& strategy, const Program& program) {
+  return scheduler_->run(options, strategy, program);
+}
+
+VirtualTime World::now() const { return scheduler_->now(); }
+
+std::int32_t World::n_ranks() const { return scheduler_->n_ranks(); }
+
+void World::wake(Rank rank) { scheduler_->wake(rank); }
+
+bool World::is_blocked(Rank rank) const {
+  return scheduler_->state_of(rank) == RankState::kBlocked;
+}
+
+bool World::has_ended(Rank rank) const { return scheduler_->state_of(rank) == RankState::kEnded; }
+
+const RankEnd& World::end_of(Rank rank) const { return scheduler_->end_of(rank); }
+
+void World::enable(const Action& action, ActionHandler& handler) {
+  scheduler_->enable(action, handler);
+}
+
+void World::disable(ActionId id) { scheduler_->disable(id); }
+
+void World::at(VirtualTime at, std::function<void()> handler, bool daemon) {
+  scheduler_->at(at, std::move(handler), daemon);
+}
+
+void World::kill(Rank rank, const std::string& reason) { scheduler_->kill(rank, reason); }
+
+void World::on_rank_end(std::function<void(Rank)> listener) {
+  scheduler_->on_rank_end(std::move(listener));
+}
+
+void World::on_stuck(std::function<void(const StuckVerdict&)> listener) {
+  scheduler_->on_stuck(std::move(listener));
+}
+
+}  // namespace lockstep::sim

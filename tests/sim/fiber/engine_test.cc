@@ -1,0 +1,123 @@
+#include "lockstep/sim/fiber/engine.h"
+
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "lockstep/base/check.h"
+
+namespace lockstep::sim {
+namespace {
+
+TEST(EngineTest, RunsOnlyWhenResumed) {
+  const auto engine = make_boost_fiber_engine({});
+  std::string log;
+  const Engine::Fiber fiber = engine->create([&](Engine::Fiber) {
+    log += "b";
+    engine->suspend();
+    log += "d";
+  });
+  log += "a";
+  engine->resume(fiber);
+  log += "c";
+  engine->resume(fiber);
+  log += "e";
+  EXPECT_EQ(log, "abcde");
+  EXPECT_TRUE(engine->finished(fiber));
+}
+
+TEST(EngineTest, SwitchesFromFiberToFiberDirectly) {
+  const auto engine = make_boost_fiber_engine({});
+  std::string log;
+  const Engine::Fiber second = engine->create([&](Engine::Fiber) { log += "2"; });
+  const Engine::Fiber first = engine->create([&](Engine::Fiber) {
+    log += "1";
+    engine->resume(second);
+    log += "3";
+  });
+  engine->resume(first);
+  EXPECT_EQ(log, "12");
+  EXPECT_FALSE(engine->finished(first));
+  engine->resume(first);
+  EXPECT_EQ(log, "123");
+}
+
+TEST(EngineTest, ReusesFinishedFibers) {
+  const auto engine = make_boost_fiber_engine({});
+  const Engine::Fiber first = engine->create([](Engine::Fiber) {});
+  engine->resume(first);
+  EXPECT_EQ(engine->create([](Engine::Fiber) {}), first);
+}
+
+TEST(EngineTest, ReusesTheStacksOfAbandonedFibers) {
+  const auto engine = make_boost_fiber_engine({});
+  const Engine::Fiber lost = engine->create([&](Engine::Fiber) { engine->suspend(); });
+  engine->resume(lost);
+  engine->destroy();
+  bool ran = false;
+  const Engine::Fiber next = engine->create([&](Engine::Fiber) { ran = true; });
+  EXPECT_EQ(next, lost);
+  engine->resume(next);
+  EXPECT_TRUE(ran);
+}
+
+// Two fibers that are switched inside a catch block must each rethrow their own exception. Without
+// the save and restore in the engine the first one rethrows "second": the runtime's stack of caught
+// exceptions belongs to the thread.
+TEST(EngineTest, KeepsTheExceptionStateOfEachFiber) {
+  const auto engine = make_boost_fiber_engine({});
+  std::vector<std::string> rethrown(2);
+  const auto body = [&](std::size_t i, const char* text) {
+    return [&, i, text](Engine::Fiber) {
+      try {
+        try {
+          throw std::runtime_error(text);
+        } catch (const std::runtime_error&) {
+          engine->suspend();
+          throw;
+        }
+      } catch (const std::runtime_error& error) {
+        rethrown[i] = error.what();
+      }
+    };
+  };
+  const Engine::Fiber first = engine->create(body(0, "first"));
+  const Engine::Fiber second = engine->create(body(1, "second"));
+  engine->resume(first);
+  engine->resume(second);
+  EXPECT_EQ(std::uncaught_exceptions(), 0);
+  EXPECT_EQ(std::current_exception(), nullptr);
+  engine->resume(first);
+  engine->resume(second);
+  EXPECT_EQ(rethrown, (std::vector<std::string>{"first", "second"}));
+}
+
+TEST(EngineTest, KnowsWhetherItRunsOnAFiber) {
+  const auto engine = make_boost_fiber_engine({});
+  bool inside = false;
+  engine->resume(engine->create([&](Engine::Fiber) { inside = inside_a_fiber(); }));
+  EXPECT_TRUE(inside);
+  EXPECT_FALSE(inside_a_fiber());
+}
+
+// Without recursion: an array of most of the stack, touched, then a switch.
+TEST(EngineTest, ReportsAStackThatIsNearlyUsedUp) {
+  const auto engine = make_boost_fiber_engine({.bytes = 64 * 1024, .n_guarded = 0});
+  std::string what;
+  engine->resume(engine->create([&](Engine::Fiber) {
+    volatile char deep[56 * 1024];
+    deep[0] = 1;
+    try {
+      engine->suspend();
+    } catch (const ContractViolation& error) {
+      what = error.what();
+    }
+    deep[1] = deep[0];
+  }));
+  EXPECT_NE(what.find("stack_bytes"), std::string::npos) << what;
+}
+
+}  // namespace
+}  // namespace lockstep::sim
