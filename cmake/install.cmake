@@ -27,7 +27,7 @@ endif()
 # What the rooms' link lines name, a consumer must find as well.
 get_property(links GLOBAL PROPERTY LOCKSTEP_LINKS)
 set(LOCKSTEP_FIND_DEPENDENCIES "")
-foreach(library "fmt" "tomlplusplus" "nlohmann_json" "Eigen3" "CLI11" "Gloo" "CUDAToolkit")
+foreach(library "fmt" "tomlplusplus" "nlohmann_json" "Eigen3" "CLI11" "Gloo" "CUDAToolkit" "NCCL")
   set(prefix "${library}::")
   if(library STREQUAL CUDAToolkit)
     set(prefix "CUDA::")
@@ -45,4 +45,5 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/lockstepConfigVersion.cm
 install(EXPORT lockstepTargets NAMESPACE lockstep:: DESTINATION "${package_folder}")
 install(FILES "${PROJECT_BINARY_DIR}/lockstepConfig.cmake"
               "${PROJECT_BINARY_DIR}/lockstepConfigVersion.cmake"
+              "${PROJECT_SOURCE_DIR}/cmake/FindNCCL.cmake"
         DESTINATION "${package_folder}")

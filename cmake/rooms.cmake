@@ -51,9 +51,9 @@ function(lockstep_build_only result)
 endfunction()
 
 # One test program a room: every *_test.cc and *_property.cc of tests/<room>/ belongs to it because it
-# exists. Tests carry the label of their kind.
+# exists. Tests carry the label of their kind, or LABEL.
 function(lockstep_room_tests path)
-  cmake_parse_arguments(PARSE_ARGV 1 TESTS "" "" "DEPS")
+  cmake_parse_arguments(PARSE_ARGV 1 TESTS "" "LABEL" "DEPS")
   string(REPLACE "/" "_" name "${path}")
   list(TRANSFORM TESTS_DEPS REPLACE "/" "_")
   list(TRANSFORM TESTS_DEPS PREPEND "lockstep::")
@@ -72,7 +72,9 @@ function(lockstep_room_tests path)
       target_link_libraries(${name}_${kind} PRIVATE rapidcheck rapidcheck_gtest)
     endif()
     set(label ${kind})
-    if(kind STREQUAL test)
+    if(TESTS_LABEL)
+      set(label ${TESTS_LABEL})
+    elseif(kind STREQUAL test)
       set(label unit)
     endif()
     gtest_discover_tests(${name}_${kind} PROPERTIES LABELS ${label} TIMEOUT 300 DISCOVERY_TIMEOUT 60)
