@@ -56,6 +56,27 @@ def uniform_line(kind, seed, count, low, high):
     return f"{kind} {seed} {low.hex()} {high.hex()} : {' '.join(words)}"
 
 
+def normal_lines():
+    """Several fills from one generator a line: short ones leave half a pair behind."""
+    lines = []
+    for kind, dtype in (("normal_float", torch.float32), ("normal_double", torch.float64)):
+        for seed, mean, std in ((3, 0.0, 1.0), (9, 0.5, 2.0), (11, -3.0, 0.02)):
+            for counts in ((16,), (17,), (5,), (15, 1, 7, 4), (3, 40, 2), (640, 7), (1000,)):
+                state = generator(seed)
+                parts = [torch.empty(n, dtype=dtype).normal_(mean, std, generator=state)
+                         for n in counts]
+                values = torch.cat(parts)
+                wide = dtype == torch.float64
+                words = values.view(torch.int64 if wide else torch.int32).tolist()
+                digits, mask = (16, 2**64 - 1) if wide else (8, 2**32 - 1)
+                if len(words) > 64:
+                    words = words[:32] + words[-32:]
+                lines.append(f"{kind} {seed} {float(mean).hex()} {float(std).hex()}"
+                             f" {' '.join(str(n) for n in counts)} : "
+                             + " ".join(f"{w & mask:0{digits}x}" for w in words))
+    return lines
+
+
 def uniform_lines():
     lines = []
     for at, (low, high) in enumerate(RANGES):
@@ -67,6 +88,7 @@ def uniform_lines():
 
 def main():
     columns = "raw seed skip | state | randperm seed n | float, double seed from to : values"
+    columns += " | normal_ seed mean std sizes : values, of more than 64 the first and last 32"
     if os.environ.get("ATEN_CPU_CAPABILITY") == "default":
         write(os.path.join(HERE, "random_default.txt"), "make_random.py (default capability)",
               columns, uniform_lines())
@@ -88,7 +110,8 @@ def main():
         for n in (0, 1, 2, 3, 10, 16, 20, 40, 128, 129, 130, 257, 385, 1000, 65537, 1000000):
             lines.append(f"randperm {seed} {n} : "
                          f"{listed(torch.randperm(n, generator=generator(seed)).tolist())}")
-    write(os.path.join(HERE, "random.txt"), "make_random.py", columns, lines + uniform_lines())
+    write(os.path.join(HERE, "random.txt"), "make_random.py", columns,
+          lines + normal_lines() + uniform_lines())
 
 
 if __name__ == "__main__":

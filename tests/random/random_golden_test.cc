@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/random/generator.h"
+#include "lockstep/random/normal.h"
 #include "lockstep/random/permutation.h"
 #include "lockstep/random/uniform.h"
 
@@ -35,6 +36,30 @@ std::string uniform_words(const golden::Case& one, std::size_t count, UniformRou
       words.push_back(hex32(std::bit_cast<std::uint32_t>(value)));
     } else {
       words.push_back(hex64(std::bit_cast<std::uint64_t>(value)));
+    }
+  }
+  return join(words, " ");
+}
+
+// The values of all fills of a line; of more than 64 the first and last 32.
+template <typename T>
+std::string normal_words(const golden::Case& one) {
+  Generator generator(seed_of(one.arguments.at(0)));
+  const NormalShape shape{.mean = std::strtod(one.arguments.at(1).c_str(), nullptr),
+                          .std = std::strtod(one.arguments.at(2).c_str(), nullptr)};
+  std::vector<T> values;
+  for (std::size_t i = 3; i < one.arguments.size(); ++i) {
+    std::vector<T> part(static_cast<std::size_t>(one.integer(i)));
+    normal(generator, part, shape);
+    values.insert(values.end(), part.begin(), part.end());
+  }
+  std::vector<std::string> words;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (values.size() > 64 && i >= 32 && i < values.size() - 32) continue;
+    if constexpr (sizeof(T) == 4) {
+      words.push_back(hex32(std::bit_cast<std::uint32_t>(values[i])));
+    } else {
+      words.push_back(hex64(std::bit_cast<std::uint64_t>(values[i])));
     }
   }
   return join(words, " ");
@@ -118,6 +143,18 @@ TEST(RandomGoldenTest, PermutationsEqualTorch) {
     ++cases;
   }
   EXPECT_EQ(cases, 96U);
+}
+
+TEST(RandomGoldenTest, NormalFillsEqualTorchAndShareTheKeptHalfPair) {
+  std::size_t cases = 0;
+  for (const golden::Case& one : golden::read("random.txt")) {
+    if (!one.kind.starts_with("normal_")) continue;
+    const bool wide = one.kind == "normal_double";
+    EXPECT_EQ(wide ? normal_words<double>(one) : normal_words<float>(one), one.values)
+        << one.text();
+    ++cases;
+  }
+  EXPECT_EQ(cases, 42U);
 }
 
 TEST(RandomGoldenTest, FusedUniformDrawsEqualTorch) {
