@@ -28,8 +28,10 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 template <typename T>
 std::string join_any(std::span<const T> values, std::string_view separator) {
   std::string text;
+  bool first = true;
   for (const T& value : values) {
-    if (!text.empty()) text += separator;
+    if (!first) text += separator;
+    first = false;
     if constexpr (std::is_same_v<T, std::string>) {
       text += value;
     } else {

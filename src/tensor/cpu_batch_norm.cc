@@ -49,9 +49,11 @@ void move_running(T* running, T value, T momentum) {
 
 }  // namespace
 
-void CpuKernels::batch_norm(const Tensor& out, std::span<const Tensor> x_weight_bias,
+void CpuKernels::batch_norm(const Tensor& out,
+                            std::span<const Tensor> x_weight_bias,
                             std::span<const Tensor> running_mean_var,
-                            std::span<const Tensor> save_mean_invstd, const BatchNorm& options) {
+                            std::span<const Tensor> save_mean_invstd,
+                            const BatchNorm& options) {
   LOCKSTEP_CHECK(!x_weight_bias.empty() && out.shape().n_dims() == 2,
                  "batch norm works on the rows of (B, D)");
   agreed_elems(out, x_weight_bias[0]);
@@ -92,9 +94,10 @@ void CpuKernels::batch_norm(const Tensor& out, std::span<const Tensor> x_weight_
   });
 }
 
-// grad_x = (g - mean(g) - x_hat * mean(g * x_hat)) * weight * invstd with x_hat = (x - mean) * invstd.
-// Source: Ioffe and Szegedy 2015, section 3.
-void CpuKernels::batch_norm_backward(std::span<const Tensor> grads, std::span<const Tensor> in,
+// grad_x = (g - mean(g) - x_hat * mean(g * x_hat)) * weight * invstd with x_hat = (x - mean) *
+// invstd. Source: Ioffe and Szegedy 2015, section 3.
+void CpuKernels::batch_norm_backward(std::span<const Tensor> grads,
+                                     std::span<const Tensor> in,
                                      std::span<const Tensor> save_mean_invstd) {
   LOCKSTEP_CHECK(in.size() >= 2 && in[0].shape().n_dims() == 2, "inputs: grad_out, x, weight");
   const std::int64_t n_rows = in[0].size(0);

@@ -12,7 +12,9 @@ std::uint64_t CpuKernels::digest(const Tensor& in, std::uint64_t base) {
   return sm64(in.raw(), in.n_elems(), in.dtype(), base);
 }
 
-Sketch CpuKernels::sketch(const Tensor& in) { return sketch_of(in.raw(), in.n_elems(), in.dtype()); }
+Sketch CpuKernels::sketch(const Tensor& in) {
+  return sketch_of(in.raw(), in.n_elems(), in.dtype());
+}
 
 }  // namespace detail
 

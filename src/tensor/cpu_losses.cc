@@ -11,8 +11,8 @@ namespace {
 
 /// out = (sum of f(x[i] - target[i]), i ascending) / denominator.
 template <typename F>
-void loss_of_difference(const Tensor& out, const Tensor& x, const Tensor& target,
-                        double denominator, F f) {
+void loss_of_difference(
+    const Tensor& out, const Tensor& x, const Tensor& target, double denominator, F f) {
   const std::int64_t n = agreed_elems(x, target);
   LOCKSTEP_CHECK(out.n_elems() == 1, "a loss is a scalar");
   for_float(x.dtype(), [&](auto tag) {
@@ -62,8 +62,11 @@ void CpuKernels::l1(const Tensor& out, const Tensor& x, const Tensor& target, do
 }
 
 // PyTorch's order: ((2 / denominator) * (x - target)) * grad_out, the quotient formed in double.
-void CpuKernels::mse_backward(const Tensor& out, const Tensor& grad_out, const Tensor& x,
-                              const Tensor& target, double denominator) {
+void CpuKernels::mse_backward(const Tensor& out,
+                              const Tensor& grad_out,
+                              const Tensor& x,
+                              const Tensor& target,
+                              double denominator) {
   const std::int64_t n = agreed_elems(out, x, target);
   for_float(x.dtype(), [&](auto tag) {
     using T = decltype(tag);
@@ -77,8 +80,11 @@ void CpuKernels::mse_backward(const Tensor& out, const Tensor& grad_out, const T
 }
 
 // PyTorch's order: sign(x - target) * (grad_out / denominator).
-void CpuKernels::l1_backward(const Tensor& out, const Tensor& grad_out, const Tensor& x,
-                             const Tensor& target, double denominator) {
+void CpuKernels::l1_backward(const Tensor& out,
+                             const Tensor& grad_out,
+                             const Tensor& x,
+                             const Tensor& target,
+                             double denominator) {
   const std::int64_t n = agreed_elems(out, x, target);
   for_float(x.dtype(), [&](auto tag) {
     using T = decltype(tag);
@@ -94,8 +100,11 @@ void CpuKernels::l1_backward(const Tensor& out, const Tensor& grad_out, const Te
   });
 }
 
-void CpuKernels::cross_entropy(const Tensor& out, const Tensor& log_probs, const Tensor& x,
-                               const Tensor& labels, double denominator) {
+void CpuKernels::cross_entropy(const Tensor& out,
+                               const Tensor& log_probs,
+                               const Tensor& x,
+                               const Tensor& labels,
+                               double denominator) {
   const auto [n_rows, n_classes] = class_rows(x, labels);
   agreed_elems(log_probs, x);
   const std::int64_t* const label = labels.data<std::int64_t>();
@@ -111,8 +120,10 @@ void CpuKernels::cross_entropy(const Tensor& out, const Tensor& log_probs, const
   });
 }
 
-void CpuKernels::cross_entropy_backward(const Tensor& out, const Tensor& grad_out,
-                                        const Tensor& log_probs, const Tensor& labels,
+void CpuKernels::cross_entropy_backward(const Tensor& out,
+                                        const Tensor& grad_out,
+                                        const Tensor& log_probs,
+                                        const Tensor& labels,
                                         double denominator) {
   const auto [n_rows, n_classes] = class_rows(log_probs, labels);
   agreed_elems(out, log_probs);

@@ -47,7 +47,8 @@ void apply_momentum(T* g, T* buffer, std::int64_t n, const SgdUpdate& update) {
 template <typename T>
 void sgd_block(T* param, const T* grad, T* buffer, std::int64_t n, const SgdUpdate& update) {
   const SgdScalars<T> s(update);
-  std::array<T, kBlock> direction;  // NOLINT(cppcoreguidelines-pro-type-member-init): written below.
+  std::array<T, kBlock>
+      direction;  // NOLINT(cppcoreguidelines-pro-type-member-init): written below.
   T* const g = direction.data();
   if (update.maximize) {
     each(n, [=](std::int64_t i) { g[i] = -grad[i]; });
@@ -63,7 +64,9 @@ void sgd_block(T* param, const T* grad, T* buffer, std::int64_t n, const SgdUpda
 
 }  // namespace
 
-void CpuKernels::sgd(const Tensor& param, const Tensor& grad, const Tensor& momentum_buffer,
+void CpuKernels::sgd(const Tensor& param,
+                     const Tensor& grad,
+                     const Tensor& momentum_buffer,
                      const SgdUpdate& update) {
   const std::int64_t n = agreed_elems(param, grad);
   const bool with_momentum = update.momentum != 0.0;

@@ -6,7 +6,8 @@ namespace lockstep::detail {
 
 namespace {
 
-constexpr std::int64_t kEigenFrom = 64 * 64 * 64;  // Multiplications; below, Eigen's set-up dominates.
+constexpr std::int64_t kEigenFrom =
+    64 * 64 * 64;  // Multiplications; below, Eigen's set-up dominates.
 
 /// Memory for one operand, from the pool and back to it: never on a rank's small stack.
 template <typename T>
@@ -16,9 +17,12 @@ class Scratch {
       : pool_(&pool),
         n_bytes_(static_cast<std::size_t>(n_elems) * sizeof(T)),
         data_(static_cast<T*>(pool.allocate(n_bytes_))) {}
+
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
+
   ~Scratch() { pool_->release(data_, n_bytes_); }
+
   T* data() const { return data_; }
 
  private:
@@ -28,7 +32,9 @@ class Scratch {
 };
 
 template <typename T>
-Product<T> describe(const Tensor& out, const Tensor& a, const Tensor& b,
+Product<T> describe(const Tensor& out,
+                    const Tensor& a,
+                    const Tensor& b,
                     const Kernels::Gemm& options) {
   const std::size_t a_rows = options.transpose_a ? 1 : 0;
   const std::size_t b_rows = options.transpose_b ? 1 : 0;

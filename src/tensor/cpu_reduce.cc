@@ -1,5 +1,5 @@
-// Sums over rows and all-reduce arithmetic: strictly left to right, in blocks whose accumulator stays
-// in the first-level cache.
+// Sums over rows and all-reduce arithmetic: strictly left to right, in blocks whose accumulator
+// stays in the first-level cache.
 #include <algorithm>
 #include <array>
 #include <type_traits>
@@ -45,36 +45,42 @@ struct Sum {
     return wrapping(a, b, [](auto x, auto y) { return x + y; });
   }
 };
+
 struct Product {
   template <typename V>
   static V apply(V a, V b) {
     return wrapping(a, b, [](auto x, auto y) { return x * y; });
   }
 };
+
 struct Min {
   template <typename V>
   static V apply(V a, V b) {
     return b < a ? b : a;
   }
 };
+
 struct Max {
   template <typename V>
   static V apply(V a, V b) {
     return a < b ? b : a;
   }
 };
+
 struct BitAnd {
   template <typename V>
   static V apply(V a, V b) {
     return static_cast<V>(a & b);
   }
 };
+
 struct BitOr {
   template <typename V>
   static V apply(V a, V b) {
     return static_cast<V>(a | b);
   }
 };
+
 struct BitXor {
   template <typename V>
   static V apply(V a, V b) {
@@ -87,7 +93,8 @@ Value<T> step(Value<T> accumulator, T element) {
   return settle<T>(Op::apply(accumulator, load(element)));
 }
 
-/// acc = acc op a; four at a time where possible, which keeps the order and saves accumulator traffic.
+/// acc = acc op a; four at a time where possible, which keeps the order and saves accumulator
+/// traffic.
 template <typename T, typename Op>
 void fold(Value<T>* acc, const T* a, std::int64_t n) {
   each(n, [=](std::int64_t i) { acc[i] = step<T, Op>(acc[i], a[i]); });
@@ -109,7 +116,8 @@ void fold_four(Value<T>* acc, const std::array<const T*, 4>& in, std::int64_t n)
 /// accumulator to `finish`.
 template <typename T, typename Op, typename Input, typename Finish>
 void fold_block(std::int64_t n_inputs, std::int64_t n, Input input, Finish finish) {
-  std::array<Value<T>, kBlock> accumulator;  // NOLINT(cppcoreguidelines-pro-type-member-init): filled next.
+  std::array<Value<T>, kBlock>
+      accumulator;  // NOLINT(cppcoreguidelines-pro-type-member-init): filled next.
   Value<T>* const acc = accumulator.data();
   const T* const first = input(std::int64_t{0});
   each(n, [=](std::int64_t i) { acc[i] = load(first[i]); });
@@ -180,20 +188,28 @@ void reduce_typed(const Request& request, ReduceOp op) {
   switch (op) {
     case ReduceOp::kSum:
     case ReduceOp::kPremulSum:
-    case ReduceOp::kAvg: return reduce_as<T, Sum>(request);
-    case ReduceOp::kProduct: return reduce_as<T, Product>(request);
-    case ReduceOp::kMin: return reduce_as<T, Min>(request);
-    case ReduceOp::kMax: return reduce_as<T, Max>(request);
+    case ReduceOp::kAvg:
+      return reduce_as<T, Sum>(request);
+    case ReduceOp::kProduct:
+      return reduce_as<T, Product>(request);
+    case ReduceOp::kMin:
+      return reduce_as<T, Min>(request);
+    case ReduceOp::kMax:
+      return reduce_as<T, Max>(request);
     case ReduceOp::kBand:
     case ReduceOp::kBor:
-    case ReduceOp::kBxor: return reduce_bits<T>(request, op);
+    case ReduceOp::kBxor:
+      return reduce_bits<T>(request, op);
   }
 }
 
 }  // namespace
 
-void CpuKernels::reduce(std::span<void* const> outputs, std::span<const void* const> inputs,
-                        std::int64_t count, DType dtype, ReduceOp op) {
+void CpuKernels::reduce(std::span<void* const> outputs,
+                        std::span<const void* const> inputs,
+                        std::int64_t count,
+                        DType dtype,
+                        ReduceOp op) {
   LOCKSTEP_CHECK(!inputs.empty(), "a reduction has at least one input");
   if (dtype == DType::kBool) op = for_bool(op);
   const Request request{outputs, inputs, count, op == ReduceOp::kAvg};
@@ -212,7 +228,9 @@ void CpuKernels::sum_rows(const Tensor& out, const Tensor& in) {
       const T* const column = in.data<T>() + first;
       T* const o = out.data<T>() + first;
       fold_block<T, Sum>(
-          n_rows, n, [=](std::int64_t row) { return column + row * width; },
+          n_rows,
+          n,
+          [=](std::int64_t row) { return column + row * width; },
           [&](const T* acc) { std::copy(acc, acc + n, o); });
     }
   });

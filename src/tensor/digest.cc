@@ -10,8 +10,8 @@ namespace lockstep {
 
 namespace {
 
-/// Sums mix64 over elements whose bits `word(i)` gives. The sum is modulo 2^64, so its order is free
-/// and the loop is left to the vectoriser.
+/// Sums mix64 over elements whose bits `word(i)` gives. The sum is modulo 2^64, so its order is
+/// free and the loop is left to the vectoriser.
 template <typename W>
 std::uint64_t sum_mixed(std::int64_t n, std::uint64_t base, W word) {
   std::uint64_t sum = 0;
@@ -37,13 +37,16 @@ struct Format {
   U infinity;
   U quiet_nan;
 };
+
 constexpr Format<std::uint64_t> kF64{1ULL << 63U, 0x7FF0000000000000ULL, 0x7FF8000000000000ULL};
 constexpr Format<std::uint32_t> kF32{1U << 31U, 0x7F800000U, 0x7FC00000U};
 constexpr Format<std::uint16_t> kF16{0x8000, 0x7C00, 0x7E00};
 constexpr Format<std::uint16_t> kBF16{0x8000, 0x7F80, 0x7FC0};
 
 template <typename U>
-std::uint64_t canonical(const void* data, std::int64_t n, const Format<U>& format,
+std::uint64_t canonical(const void* data,
+                        std::int64_t n,
+                        const Format<U>& format,
                         std::uint64_t base) {
   const auto* const elements = static_cast<const std::byte*>(data);
   const Format<U> f = format;
@@ -60,21 +63,32 @@ std::uint64_t canonical(const void* data, std::int64_t n, const Format<U>& forma
 
 std::uint64_t sm64(const void* data, std::int64_t n_elems, DType dtype, std::uint64_t base) {
   switch (size_of(dtype)) {
-    case 1: return plain<std::uint8_t>(data, n_elems, base);
-    case 2: return plain<std::uint16_t>(data, n_elems, base);
-    case 4: return plain<std::uint32_t>(data, n_elems, base);
-    default: return plain<std::uint64_t>(data, n_elems, base);
+    case 1:
+      return plain<std::uint8_t>(data, n_elems, base);
+    case 2:
+      return plain<std::uint16_t>(data, n_elems, base);
+    case 4:
+      return plain<std::uint32_t>(data, n_elems, base);
+    default:
+      return plain<std::uint64_t>(data, n_elems, base);
   }
 }
 
-std::uint64_t sm64_canonical(const void* data, std::int64_t n_elems, DType dtype,
+std::uint64_t sm64_canonical(const void* data,
+                             std::int64_t n_elems,
+                             DType dtype,
                              std::uint64_t base) {
   switch (dtype) {
-    case DType::kF64: return canonical(data, n_elems, kF64, base);
-    case DType::kF32: return canonical(data, n_elems, kF32, base);
-    case DType::kF16: return canonical(data, n_elems, kF16, base);
-    case DType::kBF16: return canonical(data, n_elems, kBF16, base);
-    default: return sm64(data, n_elems, dtype, base);
+    case DType::kF64:
+      return canonical(data, n_elems, kF64, base);
+    case DType::kF32:
+      return canonical(data, n_elems, kF32, base);
+    case DType::kF16:
+      return canonical(data, n_elems, kF16, base);
+    case DType::kBF16:
+      return canonical(data, n_elems, kBF16, base);
+    default:
+      return sm64(data, n_elems, dtype, base);
   }
 }
 

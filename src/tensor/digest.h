@@ -18,17 +18,20 @@ constexpr std::uint64_t mix64(std::uint64_t z) {
   z = (z ^ (z >> 27U)) * kMixSecond;
   return z ^ (z >> 31U);
 }
+
 constexpr std::uint64_t kGolden64 = 0x9E3779B97F4A7C15ULL;
 
-/// D(t, base) = sum over i of mix64(u_i + (base + i + 1) * kGolden64) mod 2^64, u_i being element i's
-/// bits zero-extended, i its row-major index.
+/// D(t, base) = sum over i of mix64(u_i + (base + i + 1) * kGolden64) mod 2^64, u_i being element
+/// i's bits zero-extended, i its row-major index.
 ///
-/// Sliceable: the digest of a bucket is the sum of its slices' digests taken at base = their offset.
-/// dtype and shape are not part of it; events carry them. NaN and -0 are taken as they are.
+/// Sliceable: the digest of a bucket is the sum of its slices' digests taken at base = their
+/// offset. dtype and shape are not part of it; events carry them. NaN and -0 are taken as they are.
 std::uint64_t sm64(const void* data, std::int64_t n_elems, DType dtype, std::uint64_t base = 0);
 /// As sm64, but with -0 read as +0 and every NaN as the quiet NaN (positive, zero payload): for
 /// comparisons between implementations.
-std::uint64_t sm64_canonical(const void* data, std::int64_t n_elems, DType dtype,
+std::uint64_t sm64_canonical(const void* data,
+                             std::int64_t n_elems,
+                             DType dtype,
                              std::uint64_t base = 0);
 
 }  // namespace lockstep

@@ -6,8 +6,8 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::array<std::string_view, 9> kNames = {"f32", "f64", "f16", "bf16", "i8",
-                                                    "u8",  "i32", "i64", "bool"};
+constexpr std::array<std::string_view, 9> kNames = {
+    "f32", "f64", "f16", "bf16", "i8", "u8", "i32", "i64", "bool"};
 
 }  // namespace
 

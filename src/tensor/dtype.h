@@ -22,14 +22,18 @@ enum class DType : std::uint8_t {
 constexpr std::int64_t size_of(DType dtype) {
   switch (dtype) {
     case DType::kF64:
-    case DType::kI64: return 8;
+    case DType::kI64:
+      return 8;
     case DType::kF32:
-    case DType::kI32: return 4;
+    case DType::kI32:
+      return 4;
     case DType::kF16:
-    case DType::kBF16: return 2;
+    case DType::kBF16:
+      return 2;
     case DType::kI8:
     case DType::kU8:
-    case DType::kBool: return 1;
+    case DType::kBool:
+      return 1;
   }
   return 0;
 }
@@ -45,26 +49,32 @@ std::optional<DType> parse_dtype(std::string_view name);
 
 template <typename T>
 struct DTypeOf;
+
 template <>
 struct DTypeOf<float> {
   static constexpr DType kValue = DType::kF32;
 };
+
 template <>
 struct DTypeOf<double> {
   static constexpr DType kValue = DType::kF64;
 };
+
 template <>
 struct DTypeOf<std::int8_t> {
   static constexpr DType kValue = DType::kI8;
 };
+
 template <>
 struct DTypeOf<std::uint8_t> {
   static constexpr DType kValue = DType::kU8;
 };
+
 template <>
 struct DTypeOf<std::int32_t> {
   static constexpr DType kValue = DType::kI32;
 };
+
 template <>
 struct DTypeOf<std::int64_t> {
   static constexpr DType kValue = DType::kI64;

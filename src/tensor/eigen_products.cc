@@ -1,5 +1,5 @@
-// The only file that includes Eigen, compiled under a namespace of its own (-DEigen=LockstepEigen): a
-// consumer that uses Eigen with other flags would otherwise share inline code with it and crash.
+// The only file that includes Eigen, compiled under a namespace of its own (-DEigen=LockstepEigen):
+// a consumer that uses Eigen with other flags would otherwise share inline code with it and crash.
 #include <Eigen/Core>
 
 #include "lockstep/tensor/detail/products.h"
@@ -26,7 +26,8 @@ void multiply(const Product<T>& p) {
   Eigen::Map<Matrix<T>> out(p.out, p.m, p.n);
   const Input a(p.a, p.transpose_a ? p.k : p.m, p.transpose_a ? p.m : p.k);
   const Input b(p.b, p.transpose_b ? p.n : p.k, p.transpose_b ? p.k : p.n);
-  if (p.transpose_a && p.transpose_b) return assign(out, a.transpose(), b.transpose(), p.accumulate);
+  if (p.transpose_a && p.transpose_b)
+    return assign(out, a.transpose(), b.transpose(), p.accumulate);
   if (p.transpose_a) return assign(out, a.transpose(), b, p.accumulate);
   if (p.transpose_b) return assign(out, a, b.transpose(), p.accumulate);
   assign(out, a, b, p.accumulate);

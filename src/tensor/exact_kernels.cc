@@ -17,8 +17,8 @@ namespace {
                          "' rounded; exact mode promises it does not");
 }
 
-/// Runs one operation with the FPU watching. The operation is behind a virtual call, so the compiler
-/// cannot move its arithmetic past the flag's clearing and testing.
+/// Runs one operation with the FPU watching. The operation is behind a virtual call, so the
+/// compiler cannot move its arithmetic past the flag's clearing and testing.
 template <typename F>
 void watch(const char* operation, F run) {
   std::feclearexcept(FE_INEXACT);
@@ -26,7 +26,8 @@ void watch(const char* operation, F run) {
   if (std::fetestexcept(FE_INEXACT) != 0) fail_inexact(operation);
 }
 
-/// 16-bit floats are rounded by integer arithmetic, which raises no flag: results are checked by value.
+/// 16-bit floats are rounded by integer arithmetic, which raises no flag: results are checked by
+/// value.
 bool rounds_silently(DType dtype) { return dtype == DType::kF16 || dtype == DType::kBF16; }
 
 bool same_value(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
@@ -43,8 +44,10 @@ std::vector<double> widened(const void* data, std::int64_t n_elems, DType dtype)
 }
 
 /// What a sum or product of 16-bit floats is without their rounding. The caller watches the FPU.
-std::vector<double> wide_reduction(std::span<const void* const> inputs, std::int64_t count,
-                                   DType dtype, ReduceOp op) {
+std::vector<double> wide_reduction(std::span<const void* const> inputs,
+                                   std::int64_t count,
+                                   DType dtype,
+                                   ReduceOp op) {
   std::vector<double> result = widened(inputs[0], count, dtype);
   for (const void* input : inputs.subspan(1)) {
     const std::vector<double> next = widened(input, count, dtype);
@@ -134,8 +137,11 @@ class ExactKernels final : public Kernels {
     watch("mse", [&] { inner_->mse(out, x, target, denominator); });
   }
 
-  void mse_backward(const Tensor& out, const Tensor& grad_out, const Tensor& x,
-                    const Tensor& target, double denominator) override {
+  void mse_backward(const Tensor& out,
+                    const Tensor& grad_out,
+                    const Tensor& x,
+                    const Tensor& target,
+                    double denominator) override {
     watch("mse_backward", [&] { inner_->mse_backward(out, grad_out, x, target, denominator); });
   }
 
@@ -143,47 +149,61 @@ class ExactKernels final : public Kernels {
     watch("l1", [&] { inner_->l1(out, x, target, denominator); });
   }
 
-  void l1_backward(const Tensor& out, const Tensor& grad_out, const Tensor& x,
-                   const Tensor& target, double denominator) override {
+  void l1_backward(const Tensor& out,
+                   const Tensor& grad_out,
+                   const Tensor& x,
+                   const Tensor& target,
+                   double denominator) override {
     watch("l1_backward", [&] { inner_->l1_backward(out, grad_out, x, target, denominator); });
   }
 
-  void cross_entropy(const Tensor& out, const Tensor& log_probs, const Tensor& x,
-                     const Tensor& labels, double denominator) override {
-    watch("cross_entropy",
-          [&] { inner_->cross_entropy(out, log_probs, x, labels, denominator); });
+  void cross_entropy(const Tensor& out,
+                     const Tensor& log_probs,
+                     const Tensor& x,
+                     const Tensor& labels,
+                     double denominator) override {
+    watch("cross_entropy", [&] { inner_->cross_entropy(out, log_probs, x, labels, denominator); });
   }
 
-  void cross_entropy_backward(const Tensor& out, const Tensor& grad_out, const Tensor& log_probs,
-                              const Tensor& labels, double denominator) override {
-    watch("cross_entropy_backward", [&] {
-      inner_->cross_entropy_backward(out, grad_out, log_probs, labels, denominator);
-    });
+  void cross_entropy_backward(const Tensor& out,
+                              const Tensor& grad_out,
+                              const Tensor& log_probs,
+                              const Tensor& labels,
+                              double denominator) override {
+    watch("cross_entropy_backward",
+          [&] { inner_->cross_entropy_backward(out, grad_out, log_probs, labels, denominator); });
   }
 
-  void batch_norm(const Tensor& out, std::span<const Tensor> x_weight_bias,
+  void batch_norm(const Tensor& out,
+                  std::span<const Tensor> x_weight_bias,
                   std::span<const Tensor> running_mean_var,
-                  std::span<const Tensor> save_mean_invstd, const BatchNorm& options) override {
+                  std::span<const Tensor> save_mean_invstd,
+                  const BatchNorm& options) override {
     watch("batch_norm", [&] {
       inner_->batch_norm(out, x_weight_bias, running_mean_var, save_mean_invstd, options);
     });
   }
 
-  void batch_norm_backward(std::span<const Tensor> grads, std::span<const Tensor> in,
+  void batch_norm_backward(std::span<const Tensor> grads,
+                           std::span<const Tensor> in,
                            std::span<const Tensor> save_mean_invstd) override {
-    watch("batch_norm_backward",
-          [&] { inner_->batch_norm_backward(grads, in, save_mean_invstd); });
+    watch("batch_norm_backward", [&] { inner_->batch_norm_backward(grads, in, save_mean_invstd); });
   }
 
-  void sgd(const Tensor& param, const Tensor& grad, const Tensor& momentum_buffer,
+  void sgd(const Tensor& param,
+           const Tensor& grad,
+           const Tensor& momentum_buffer,
            const SgdUpdate& update) override {
     watch("sgd", [&] { inner_->sgd(param, grad, momentum_buffer, update); });
   }
 
   void average_into_bucket(const Tensor& out, const Tensor& grad, double divisor) override;
 
-  void reduce(std::span<void* const> outputs, std::span<const void* const> inputs,
-              std::int64_t count, DType dtype, ReduceOp op) override;
+  void reduce(std::span<void* const> outputs,
+              std::span<const void* const> inputs,
+              std::int64_t count,
+              DType dtype,
+              ReduceOp op) override;
 
   // Observers: what they round stays out of the job.
   std::uint64_t digest(const Tensor& in, std::uint64_t base) override {
@@ -196,8 +216,9 @@ class ExactKernels final : public Kernels {
   Kernels* inner_;
 };
 
-// The reciprocal of a world size such as 3 rounds, and yet grad * (1 / 3) is often exact because the
-// gradient is a multiple of 3: what counts is whether the quotient times the divisor is the gradient.
+// The reciprocal of a world size such as 3 rounds, and yet grad * (1 / 3) is often exact because
+// the gradient is a multiple of 3: what counts is whether the quotient times the divisor is the
+// gradient.
 void ExactKernels::average_into_bucket(const Tensor& out, const Tensor& grad, double divisor) {
   const Tensor before = out.raw() == grad.raw() ? grad.clone() : grad;
   inner_->average_into_bucket(out, grad, divisor);
@@ -228,8 +249,11 @@ void ExactKernels::copy(const Tensor& out, const Tensor& in) {
   if (!std::equal(got.begin(), got.end(), wanted.begin(), same_value)) fail_inexact("copy");
 }
 
-void ExactKernels::reduce(std::span<void* const> outputs, std::span<const void* const> inputs,
-                          std::int64_t count, DType dtype, ReduceOp op) {
+void ExactKernels::reduce(std::span<void* const> outputs,
+                          std::span<const void* const> inputs,
+                          std::int64_t count,
+                          DType dtype,
+                          ReduceOp op) {
   const bool arithmetic = op != ReduceOp::kMin && op != ReduceOp::kMax;
   if (!rounds_silently(dtype) || !arithmetic) {
     watch("reduce", [&] { inner_->reduce(outputs, inputs, count, dtype, op); });

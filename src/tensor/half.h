@@ -37,7 +37,8 @@ constexpr std::uint16_t to_f16(float value) {
   // Subnormal results: adding 0.5 lets the FPU align and round the mantissa at 2^-24.
   const float aligned = std::bit_cast<float>(magnitude) + 0.5F;
   const std::uint32_t subnormal = std::bit_cast<std::uint32_t>(aligned) - 0x3F000000U;
-  const std::uint32_t normal = (magnitude - 0x38000000U + 0xFFFU + ((magnitude >> 13U) & 1U)) >> 13U;
+  const std::uint32_t normal =
+      (magnitude - 0x38000000U + 0xFFFU + ((magnitude >> 13U) & 1U)) >> 13U;
   std::uint32_t result = magnitude < 0x38800000U ? subnormal : normal;
   if (magnitude >= 0x47800000U) result = 0x7C00U;
   if (magnitude > 0x7F800000U) result = 0x7E00U;

@@ -11,8 +11,9 @@ namespace lockstep {
 
 /// The byte ranges that pending works of one rank own.
 ///
-/// `lend` when a work is posted, `give_back` when it has been waited for; `touched` tells whether an
-/// access now would meet a pending transfer. Linear in the number of pending works, which is small.
+/// `lend` when a work is posted, `give_back` when it has been waited for; `touched` tells whether
+/// an access now would meet a pending transfer. Linear in the number of pending works, which is
+/// small.
 class InFlight {
  public:
   struct Loan {
@@ -24,10 +25,13 @@ class InFlight {
   };
 
   void lend(const Loan& loan) { loans_.push_back(loan); }
+
   void give_back(std::uint64_t work) {
     std::erase_if(loans_, [work](const Loan& loan) { return loan.work == work; });
   }
-  /// The loan an access to [begin, end) would violate, or null. Reading a range that is only read is fine.
+
+  /// The loan an access to [begin, end) would violate, or null. Reading a range that is only read
+  /// is fine.
   const Loan* touched(const std::byte* begin, const std::byte* end, bool writes) const {
     for (const Loan& loan : loans_) {
       const bool overlaps = begin < loan.end && loan.begin < end;

@@ -1,5 +1,5 @@
-// The numeric operations behind every op of autograd, optim and dist: one virtual call each, so that
-// the CPU, an exactness-proving decorator and CUDA are interchangeable.
+// The numeric operations behind every op of autograd, optim and dist: one virtual call each, so
+// that the CPU, an exactness-proving decorator and CUDA are interchangeable.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,17 @@
 namespace lockstep {
 
 /// Element-wise reductions over ranks, as c10d names them.
-enum class ReduceOp : std::uint8_t { kSum, kAvg, kProduct, kMin, kMax, kPremulSum, kBand, kBor, kBxor };
+enum class ReduceOp : std::uint8_t {
+  kSum,
+  kAvg,
+  kProduct,
+  kMin,
+  kMax,
+  kPremulSum,
+  kBand,
+  kBor,
+  kBxor
+};
 
 /// What to do with the per-sample values of a loss.
 enum class Reduction : std::uint8_t { kMean, kSum };
@@ -29,29 +39,32 @@ struct SgdUpdate {
 
 /// Operations on contiguous tensors of one device.
 ///
-/// Requires:      outputs preallocated with the right shape; element-wise inputs of one dtype (f32 or
+/// Requires:      outputs preallocated with the right shape; element-wise inputs of one dtype (f32
+/// or
 ///                f64 unless stated). An output may alias an input of the same element-wise call.
 /// Deterministic: each result is a function of the input bits alone, never of addresses or of the
-///                number of threads. Element-wise maths and reductions are fixed-order loops of our own.
+///                number of threads. Element-wise maths and reductions are fixed-order loops of our
+///                own.
 class Kernels {
  public:
   virtual ~Kernels() = default;
 
   // -- memory
-  virtual void fill(const Tensor& out, double value) = 0;            ///< Any dtype.
-  virtual void copy(const Tensor& out, const Tensor& in) = 0;        ///< Any dtype, converting.
+  virtual void fill(const Tensor& out, double value) = 0;      ///< Any dtype.
+  virtual void copy(const Tensor& out, const Tensor& in) = 0;  ///< Any dtype, converting.
 
   // -- element-wise
   virtual void add(const Tensor& out, const Tensor& a, const Tensor& b) = 0;
   virtual void sub(const Tensor& out, const Tensor& a, const Tensor& b) = 0;
   virtual void mul(const Tensor& out, const Tensor& a, const Tensor& b) = 0;
   virtual void div(const Tensor& out, const Tensor& a, const Tensor& b) = 0;
-  /// out = in * factor; the factor is rounded to the tensor's dtype first, as PyTorch's scalars are.
+  /// out = in * factor; the factor is rounded to the tensor's dtype first, as PyTorch's scalars
+  /// are.
   virtual void scale(const Tensor& out, const Tensor& in, double factor) = 0;
   /// out = in / divisor, a true division.
   virtual void div_scalar(const Tensor& out, const Tensor& in, double divisor) = 0;
-  /// out = a + alpha * b with one rounding of the product and one of the sum fused (PyTorch's add on
-  /// AVX2 builds: fma(b, alpha, a)).
+  /// out = a + alpha * b with one rounding of the product and one of the sum fused (PyTorch's add
+  /// on AVX2 builds: fma(b, alpha, a)).
   virtual void add_scaled(const Tensor& out, const Tensor& a, const Tensor& b, double alpha) = 0;
   /// out[r, c] = a[r, c] + row[c].
   virtual void add_row(const Tensor& out, const Tensor& a, const Tensor& row) = 0;
@@ -63,19 +76,20 @@ class Kernels {
   virtual void tanh(const Tensor& out, const Tensor& in) = 0;
   /// out = grad * fma(-y, y, 1) with y = tanh(x) (PyTorch's AVX2 builds fuse it so).
   virtual void tanh_backward(const Tensor& out, const Tensor& grad, const Tensor& y) = 0;
-  /// out = clamp(round_half_even(in * 2^k) / 2^k, -limit, limit): the one declared rounding of exact
-  /// mode (docs/determinism.md).
+  /// out = clamp(round_half_even(in * 2^k) / 2^k, -limit, limit): the one declared rounding of
+  /// exact mode (docs/determinism.md).
   virtual void round_to_grid(const Tensor& out, const Tensor& in, int k, double limit) = 0;
 
   // -- products: (M, K) x (K, N), either operand stored transposed; `accumulate` adds to out.
-  //    Below M * N * K = 64^3 each element is one chain of fma over k ascending, from +0: a row then
-  //    does not depend on the batch. Above, Eigen's blocked order under pinned cache sizes: a function
-  //    of the sizes alone.
+  //    Below M * N * K = 64^3 each element is one chain of fma over k ascending, from +0: a row
+  //    then does not depend on the batch. Above, Eigen's blocked order under pinned cache sizes: a
+  //    function of the sizes alone.
   struct Gemm {
     bool transpose_a = false;
     bool transpose_b = false;
     bool accumulate = false;
   };
+
   virtual void gemm(const Tensor& out, const Tensor& a, const Tensor& b, const Gemm& options) = 0;
 
   // -- reductions, in index order
@@ -84,17 +98,31 @@ class Kernels {
 
   // -- losses: out is a scalar; `grad_out` a scalar; sums run in index order. `denominator` divides
   //    the sum (PyTorch's mean: the number of elements, or of samples for cross entropy).
-  virtual void mse(const Tensor& out, const Tensor& x, const Tensor& target, double denominator) = 0;
-  virtual void mse_backward(const Tensor& out, const Tensor& grad_out, const Tensor& x,
-                            const Tensor& target, double denominator) = 0;
+  virtual void mse(const Tensor& out,
+                   const Tensor& x,
+                   const Tensor& target,
+                   double denominator) = 0;
+  virtual void mse_backward(const Tensor& out,
+                            const Tensor& grad_out,
+                            const Tensor& x,
+                            const Tensor& target,
+                            double denominator) = 0;
   virtual void l1(const Tensor& out, const Tensor& x, const Tensor& target, double denominator) = 0;
-  virtual void l1_backward(const Tensor& out, const Tensor& grad_out, const Tensor& x,
-                           const Tensor& target, double denominator) = 0;
+  virtual void l1_backward(const Tensor& out,
+                           const Tensor& grad_out,
+                           const Tensor& x,
+                           const Tensor& target,
+                           double denominator) = 0;
   /// x (B, C), labels i64 (B,). `log_probs` (B, C) receives log-softmax for the backward pass.
-  virtual void cross_entropy(const Tensor& out, const Tensor& log_probs, const Tensor& x,
-                             const Tensor& labels, double denominator) = 0;
-  virtual void cross_entropy_backward(const Tensor& out, const Tensor& grad_out,
-                                      const Tensor& log_probs, const Tensor& labels,
+  virtual void cross_entropy(const Tensor& out,
+                             const Tensor& log_probs,
+                             const Tensor& x,
+                             const Tensor& labels,
+                             double denominator) = 0;
+  virtual void cross_entropy_backward(const Tensor& out,
+                                      const Tensor& grad_out,
+                                      const Tensor& log_probs,
+                                      const Tensor& labels,
                                       double denominator) = 0;
 
   // -- batch norm over the rows of (B, D); statistics per column
@@ -103,28 +131,39 @@ class Kernels {
     double eps = 1e-5;
     bool training = true;
   };
+
   /// Training: mean and biased variance of the batch, saved into save_mean and save_invstd; running
-  /// statistics move by `momentum` (unbiased variance). Evaluation: uses and saves the running ones.
-  virtual void batch_norm(const Tensor& out, std::span<const Tensor> x_weight_bias,
+  /// statistics move by `momentum` (unbiased variance). Evaluation: uses and saves the running
+  /// ones.
+  virtual void batch_norm(const Tensor& out,
+                          std::span<const Tensor> x_weight_bias,
                           std::span<const Tensor> running_mean_var,
-                          std::span<const Tensor> save_mean_invstd, const BatchNorm& options) = 0;
+                          std::span<const Tensor> save_mean_invstd,
+                          const BatchNorm& options) = 0;
   /// grads = {grad_x, grad_weight, grad_bias}; in = {grad_out, x, weight}; saved as above.
-  virtual void batch_norm_backward(std::span<const Tensor> grads, std::span<const Tensor> in,
+  virtual void batch_norm_backward(std::span<const Tensor> grads,
+                                   std::span<const Tensor> in,
                                    std::span<const Tensor> save_mean_invstd) = 0;
 
   // -- optimizer and communication arithmetic
   /// PyTorch's single-tensor SGD on one parameter. `momentum_buffer` undefined when momentum is 0.
-  virtual void sgd(const Tensor& param, const Tensor& grad, const Tensor& momentum_buffer,
+  virtual void sgd(const Tensor& param,
+                   const Tensor& grad,
+                   const Tensor& momentum_buffer,
                    const SgdUpdate& update) = 0;
   /// out = grad * (1 / divisor): the reducer's pre-scaled copy into a bucket (reciprocal formed in
   /// double, rounded to the dtype). Source: PyTorch reducer.cpp, mark_variable_ready_dense.
   virtual void average_into_bucket(const Tensor& out, const Tensor& grad, double divisor) = 0;
-  /// One result for all: every outputs[r][i] := (inputs[0][i] op inputs[1][i]) op ..., left to right, each
-  /// operation rounded in the element type (f16/bf16: computed in f32, rounded once each). kAvg: the
-  /// sum divided by the number of inputs; kPremulSum: as kSum (inputs come scaled). Raw host memory, all
-  /// dtypes incl. integers; outputs may alias inputs. Works in blocks that stay in cache.
-  virtual void reduce(std::span<void* const> outputs, std::span<const void* const> inputs,
-                      std::int64_t count, DType dtype, ReduceOp op) = 0;
+  /// One result for all: every outputs[r][i] := (inputs[0][i] op inputs[1][i]) op ..., left to
+  /// right, each operation rounded in the element type (f16/bf16: computed in f32, rounded once
+  /// each). kAvg: the sum divided by the number of inputs; kPremulSum: as kSum (inputs come
+  /// scaled). Raw host memory, all dtypes incl. integers; outputs may alias inputs. Works in blocks
+  /// that stay in cache.
+  virtual void reduce(std::span<void* const> outputs,
+                      std::span<const void* const> inputs,
+                      std::int64_t count,
+                      DType dtype,
+                      ReduceOp op) = 0;
 
   // -- digests (sm64 and the gradient sketch; digest.h and sketch.h define them)
   virtual std::uint64_t digest(const Tensor& in, std::uint64_t base) = 0;

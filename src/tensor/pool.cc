@@ -19,16 +19,18 @@ constexpr std::size_t round_up(std::size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-void* system_block(std::size_t bytes) { return ::operator new(bytes, std::align_val_t{kAlignment}); }
+void* system_block(std::size_t bytes) {
+  return ::operator new (bytes, std::align_val_t{kAlignment});
+}
 
 }  // namespace
 
 Pool::~Pool() {
-  for (void* slab : slabs_) ::operator delete(slab, std::align_val_t{kAlignment});
+  for (void* slab : slabs_) ::operator delete (slab, std::align_val_t{kAlignment});
 }
 
-// Four classes a power of two: 64, (80, 96, 112,) 128, 160, 192, ... Sizes are rounded to multiples of
-// 64 first, so the classes between that would break alignment are never asked for.
+// Four classes a power of two: 64, (80, 96, 112,) 128, 160, 192, ... Sizes are rounded to multiples
+// of 64 first, so the classes between that would break alignment are never asked for.
 std::size_t Pool::class_of(std::size_t bytes) {
   const std::size_t rounded = round_up(bytes);
   if (rounded <= kAlignment) return 0;

@@ -10,9 +10,9 @@ namespace lockstep {
 
 /// Hands out 64-byte aligned blocks and takes them back, without locks.
 ///
-/// One pool serves all ranks of a world (they share a thread): the block a rank just freed is the one
-/// the next rank gets, still in cache. After the first step of a training job every allocation is
-/// served from a free list; `system_allocations()` lets a test prove it.
+/// One pool serves all ranks of a world (they share a thread): the block a rank just freed is the
+/// one the next rank gets, still in cache. After the first step of a training job every allocation
+/// is served from a free list; `system_allocations()` lets a test prove it.
 ///
 /// Requires:      used by one thread at a time.
 /// Deterministic: addresses never influence results; the order of reuse depends only on the calls.
@@ -31,7 +31,9 @@ class Pool {
   void release(void* block, std::size_t bytes);
 
   std::int64_t system_allocations() const { return n_system_; }  ///< Requests to the system so far.
-  std::int64_t bytes_in_use() const { return bytes_in_use_; }    ///< Rounded to size classes.
+
+  std::int64_t bytes_in_use() const { return bytes_in_use_; }  ///< Rounded to size classes.
+
   std::int64_t bytes_peak() const { return bytes_peak_; }
 
   /// Moves later blocks by `bytes` (a multiple of 64): a repeated run uses other addresses, which
@@ -42,6 +44,7 @@ class Pool {
   struct FreeBlock {
     FreeBlock* next;
   };
+
   static constexpr std::size_t kClasses = 176;  ///< Four a power of two, from 64 bytes up.
 
   static std::size_t class_of(std::size_t bytes);

@@ -20,29 +20,37 @@ class GraphTask;  // autograd/engine.h
 /// Requires: outlives everything made with it.
 class Runtime {
  public:
-  Runtime(Pool& pool, Kernels& kernels, Host& host) : pool_(&pool), kernels_(&kernels), host_(&host) {}
+  Runtime(Pool& pool, Kernels& kernels, Host& host)
+      : pool_(&pool), kernels_(&kernels), host_(&host) {}
 
   Pool& pool() const { return *pool_; }
+
   Kernels& kernels() const { return *kernels_; }
+
   Host& host() const { return *host_; }
 
   /// The rank's event recorder, or null when nothing is recorded.
   Recorder* recorder() const { return recorder_; }
+
   void set_recorder(Recorder* recorder) { recorder_ = recorder; }
 
   /// Memory that pending works own, or null when nobody watches it.
   InFlight* in_flight() const { return in_flight_; }
+
   void set_in_flight(InFlight* in_flight) { in_flight_ = in_flight; }
 
   /// The backward pass that is running on this rank, or null.
   GraphTask* graph_task() const { return graph_task_; }
+
   void set_graph_task(GraphTask* task) { graph_task_ = task; }
 
   bool grad_enabled() const { return grad_enabled_; }
+
   void set_grad_enabled(bool enabled) { grad_enabled_ = enabled; }
 
   /// Leaf variables get their ids here, so ids depend on the order of construction alone.
   std::uint32_t next_variable_id() { return n_variables_++; }
+
   /// Autograd nodes carry their creation order, as PyTorch's sequence numbers do.
   std::uint64_t next_sequence_number() { return n_nodes_++; }
 

@@ -13,14 +13,18 @@ namespace lockstep {
 
 /// Up to four sizes, outermost first. `{}` is a scalar with one element.
 ///
-/// Four is what images (N, C, H, W) and attention (B, H, T, D) need; a fixed bound keeps tensors flat.
+/// Four is what images (N, C, H, W) and attention (B, H, T, D) need; a fixed bound keeps tensors
+/// flat.
 class Shape {
  public:
   static constexpr std::size_t kMaxDims = 4;
 
   Shape() = default;
+
   /// Requires: at most kMaxDims sizes, none negative.
-  Shape(std::initializer_list<std::int64_t> sizes) : Shape(std::span(sizes.begin(), sizes.size())) {}
+  Shape(std::initializer_list<std::int64_t> sizes)
+      : Shape(std::span(sizes.begin(), sizes.size())) {}
+
   explicit Shape(std::span<const std::int64_t> sizes) {
     LOCKSTEP_CHECK(sizes.size() <= kMaxDims, "a shape has at most four sizes");
     for (const std::int64_t size : sizes) {
@@ -30,13 +34,17 @@ class Shape {
   }
 
   std::size_t n_dims() const { return n_dims_; }
+
   std::int64_t operator[](std::size_t dim) const { return sizes_[dim]; }
+
   std::span<const std::int64_t> sizes() const { return {sizes_.data(), n_dims_}; }
+
   std::int64_t n_elems() const {
     std::int64_t n = 1;
     for (std::size_t i = 0; i < n_dims_; ++i) n *= sizes_[i];
     return n;
   }
+
   std::string text() const;  ///< "[2, 3]".
 
   friend bool operator==(const Shape&, const Shape&) = default;

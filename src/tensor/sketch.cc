@@ -43,8 +43,8 @@ double total(Doubles low, Doubles high) {
   return sum;
 }
 
-/// Four elements from `x` on, of which the first n exist; the others are zeros, which change no sum,
-/// since no partial sum is ever -0.
+/// Four elements from `x` on, of which the first n exist; the others are zeros, which change no
+/// sum, since no partial sum is ever -0.
 template <typename T>
 [[gnu::always_inline]] inline Doubles four(const T* x, std::size_t n = kHalf) {
   Doubles values{};
@@ -73,9 +73,8 @@ Sketch sketch_of(const T* x, std::int64_t n_elems) {
 
 Sketch sketch_of(const void* data, std::int64_t n_elems, DType dtype) {
   LOCKSTEP_CHECK(is_floating(dtype), "only floating-point tensors have a sketch");
-  return detail::for_any(dtype, [&](auto tag) {
-    return sketch_of(static_cast<const decltype(tag)*>(data), n_elems);
-  });
+  return detail::for_any(
+      dtype, [&](auto tag) { return sketch_of(static_cast<const decltype(tag)*>(data), n_elems); });
 }
 
 }  // namespace lockstep

@@ -1,4 +1,5 @@
-// Four signed sums of a tensor: enough to check that an average is right without keeping its values.
+// Four signed sums of a tensor: enough to check that an average is right without keeping its
+// values.
 #pragma once
 
 #include <array>
@@ -8,13 +9,13 @@
 
 namespace lockstep {
 
-/// l1 = sum |x_i|; sums[j] = sum of +-x_i in f64, the sign of element i in projection j being bit j of
-/// mix64((i + 1) * kGolden64) (digest.h): bit set = minus.
+/// l1 = sum |x_i|; sums[j] = sum of +-x_i in f64, the sign of element i in projection j being bit j
+/// of mix64((i + 1) * kGolden64) (digest.h): bit set = minus.
 ///
-/// Order: lane s = i mod 8 adds its elements with i ascending, from +0; then the eight lanes are added
-/// with s ascending, from +0. It depends on i alone, never on addresses.
-/// Linear: the sketch of a mean is the mean of the sketches, up to rounding. That is what the law
-/// gradient-mean uses (docs/laws.md).
+/// Order: lane s = i mod 8 adds its elements with i ascending, from +0; then the eight lanes are
+/// added with s ascending, from +0. It depends on i alone, never on addresses. Linear: the sketch
+/// of a mean is the mean of the sketches, up to rounding. That is what the law gradient-mean uses
+/// (docs/laws.md).
 struct Sketch {
   static constexpr std::size_t kLanes = 8;
 

@@ -2,10 +2,9 @@
 //
 //   out tile: up to 4 rows (8 where only one vector is wide) x up to 2 vectors, all in registers;
 //   per k:    load the row of b once, broadcast one element of a per row, one fma each.
-#include <immintrin.h>
-
 #include <algorithm>
 #include <array>
+#include <immintrin.h>
 #include <utility>
 
 #include "lockstep/tensor/detail/products.h"
@@ -22,14 +21,23 @@ struct Lanes<float> {
   using Vector = __m256;
   using Mask = __m256i;
   static constexpr std::int64_t kWidth = 8;
+
   static Vector zero() { return _mm256_setzero_ps(); }
+
   static Vector broadcast(const float* p) { return _mm256_broadcast_ss(p); }
+
   static Vector load(const float* p) { return _mm256_loadu_ps(p); }
+
   static Vector load(const float* p, Mask mask) { return _mm256_maskload_ps(p, mask); }
+
   static void store(float* p, Vector v) { _mm256_storeu_ps(p, v); }
+
   static void store(float* p, Mask mask, Vector v) { _mm256_maskstore_ps(p, mask, v); }
+
   static Vector add(Vector a, Vector b) { return _mm256_add_ps(a, b); }
+
   static Vector fma(Vector a, Vector b, Vector c) { return _mm256_fmadd_ps(a, b, c); }
+
   static Mask first(std::int64_t n) {
     const __m256i index = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)), index);
@@ -41,14 +49,23 @@ struct Lanes<double> {
   using Vector = __m256d;
   using Mask = __m256i;
   static constexpr std::int64_t kWidth = 4;
+
   static Vector zero() { return _mm256_setzero_pd(); }
+
   static Vector broadcast(const double* p) { return _mm256_broadcast_sd(p); }
+
   static Vector load(const double* p) { return _mm256_loadu_pd(p); }
+
   static Vector load(const double* p, Mask mask) { return _mm256_maskload_pd(p, mask); }
+
   static void store(double* p, Vector v) { _mm256_storeu_pd(p, v); }
+
   static void store(double* p, Mask mask, Vector v) { _mm256_maskstore_pd(p, mask, v); }
+
   static Vector add(Vector a, Vector b) { return _mm256_add_pd(a, b); }
+
   static Vector fma(Vector a, Vector b, Vector c) { return _mm256_fmadd_pd(a, b, c); }
+
   static Mask first(std::int64_t n) {
     const __m256i index = _mm256_setr_epi64x(0, 1, 2, 3);
     return _mm256_cmpgt_epi64(_mm256_set1_epi64x(n), index);
@@ -61,11 +78,11 @@ struct Tile {
   T* out;
   const T* a;
   const T* b;
-  std::int64_t n;          ///< Row stride of out and b.
+  std::int64_t n;  ///< Row stride of out and b.
   std::int64_t k;
-  std::int64_t a_row;      ///< Stride between rows of op(a).
-  std::int64_t a_k;        ///< Stride between columns of op(a).
-  std::int64_t last_width; ///< Columns in the last vector; the lane count when it is full.
+  std::int64_t a_row;       ///< Stride between rows of op(a).
+  std::int64_t a_k;         ///< Stride between columns of op(a).
+  std::int64_t last_width;  ///< Columns in the last vector; the lane count when it is full.
   bool accumulate;
 };
 
@@ -95,7 +112,8 @@ void run_tile(const Tile<T>& t) {
   }
   for (std::size_t r = 0; r < Rows; ++r) {
     for (std::size_t v = 0; v < Vectors; ++v) {
-      T* const o = t.out + static_cast<std::int64_t>(r) * t.n + static_cast<std::int64_t>(v) * L::kWidth;
+      T* const o =
+          t.out + static_cast<std::int64_t>(r) * t.n + static_cast<std::int64_t>(v) * L::kWidth;
       const Vector sum = t.accumulate ? L::add(load(o, v), acc[r][v]) : acc[r][v];
       if (Masked && v + 1 == Vectors) {
         L::store(o, mask, sum);
@@ -180,7 +198,8 @@ void transpose_any(T* out, const T* in, std::int64_t n, std::int64_t k) {
   const std::int64_t whole_n = n / 4 * 4;
   const std::int64_t whole_k = k / 4 * 4;
   for (std::int64_t i = 0; i < whole_n; i += 4) {
-    for (std::int64_t j = 0; j < whole_k; j += 4) transpose_four(out + j * n + i, n, in + i * k + j, k);
+    for (std::int64_t j = 0; j < whole_k; j += 4)
+      transpose_four(out + j * n + i, n, in + i * k + j, k);
   }
   for (std::int64_t i = 0; i < n; ++i) {
     for (std::int64_t j = i < whole_n ? whole_k : 0; j < k; ++j) out[j * n + i] = in[i * k + j];

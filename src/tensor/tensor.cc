@@ -56,7 +56,9 @@ Tensor Tensor::full(Runtime& runtime, const Shape& shape, DType dtype, double va
   return tensor;
 }
 
-Tensor Tensor::of(Runtime& runtime, const Shape& shape, DType dtype,
+Tensor Tensor::of(Runtime& runtime,
+                  const Shape& shape,
+                  DType dtype,
                   std::span<const double> values) {
   LOCKSTEP_CHECK(static_cast<std::size_t>(shape.n_elems()) == values.size(),
                  "as many values as the shape has elements");

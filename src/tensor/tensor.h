@@ -17,15 +17,20 @@ class Storage final : public Counted {
   static Ref<Storage> make(Runtime& runtime, std::int64_t n_bytes);
 
   Runtime& runtime() const { return *runtime_; }
+
   std::byte* data() const { return data_; }
+
   std::int64_t n_bytes() const { return n_bytes_; }
+
   /// Grows with each write through a tensor operation; saved values compare it before use.
   std::uint32_t version() const { return version_; }
+
   void bump_version() { ++version_; }
 
  private:
   Storage(Runtime& runtime, std::byte* data, std::int64_t n_bytes)
       : runtime_(&runtime), data_(data), n_bytes_(n_bytes) {}
+
   ~Storage() override = default;
   void destroy() override;
 
@@ -35,8 +40,9 @@ class Storage final : public Counted {
   std::uint32_t version_ = 0;
 };
 
-/// A contiguous row-major view of a storage: the value type of all numeric code. Copies share memory;
-/// `clone` makes new memory. Default-constructed = undefined, like a gradient that does not exist.
+/// A contiguous row-major view of a storage: the value type of all numeric code. Copies share
+/// memory; `clone` makes new memory. Default-constructed = undefined, like a gradient that does not
+/// exist.
 ///
 /// Shapes:  up to four dimensions, row major.
 /// Errors:  broken contracts (wrong dtype, shape out of range) throw ContractViolation.
@@ -49,26 +55,39 @@ class Tensor {
   static Tensor zeros(Runtime& runtime, const Shape& shape, DType dtype);
   static Tensor full(Runtime& runtime, const Shape& shape, DType dtype, double value);
   /// Copies `values` (row major), converting to `dtype`. Requires: sizes agree.
-  static Tensor of(Runtime& runtime, const Shape& shape, DType dtype,
+  static Tensor of(Runtime& runtime,
+                   const Shape& shape,
+                   DType dtype,
                    std::span<const double> values);
 
   bool defined() const { return static_cast<bool>(storage_); }
+
   Runtime& runtime() const { return storage_->runtime(); }
+
   const Ref<Storage>& storage() const { return storage_; }
+
   const Shape& shape() const { return shape_; }
+
   std::int64_t size(std::size_t dim) const { return shape_[dim]; }
+
   std::int64_t n_elems() const { return n_elems_; }
+
   std::int64_t n_bytes() const { return n_elems_ * size_of(dtype_); }
+
   DType dtype() const { return dtype_; }
+
   Device device() const { return Device::kCpu; }
+
   std::int64_t offset_bytes() const { return offset_bytes_; }
 
   void* raw() const { return storage_->data() + offset_bytes_; }
+
   template <typename T>
   T* data() const {
     LOCKSTEP_CHECK(dtype_ == DTypeOf<T>::kValue, "the element type asked for is not the tensor's");
     return static_cast<T*>(raw());
   }
+
   template <typename T>
   std::span<T> span() const {
     return {data<T>(), static_cast<std::size_t>(n_elems_)};
@@ -86,6 +105,7 @@ class Tensor {
 
   double at(std::int64_t flat_index) const;  ///< One element as a double (tests, reports).
   double item() const;                       ///< Requires: exactly one element.
+
   bool shares_memory_with(const Tensor& other) const { return storage_ == other.storage_; }
 
  private:

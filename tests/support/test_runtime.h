@@ -47,10 +47,15 @@ class MapMemo final : public Memo {
 class TestHost final : public Host {
  public:
   VirtualTime now() const override { return now_; }
+
   void sleep(Duration span) override { now_ = now_ + span; }
+
   void point(const Point& next) override { points.push_back(next); }
+
   void spend(Duration compute) override { now_ = now_ + compute; }
+
   FileSystem& files() override { return files_; }
+
   Memo& memo() override { return memo_; }
 
   std::optional<std::string> environment(std::string_view name) const override {

@@ -1,8 +1,9 @@
-// No result depends on where memory starts: every kernel on all sixteen float offsets of a cache line.
-#include <gtest/gtest.h>
-
+// No result depends on where memory starts: every kernel on all sixteen float offsets of a cache
+// line.
 #include <functional>
 #include <set>
+
+#include <gtest/gtest.h>
 
 #include "tests/support/test_runtime.h"
 
@@ -25,7 +26,10 @@ std::vector<double> ragged(std::int64_t n, std::uint64_t seed) {
 }
 
 /// The same values, `offset` elements behind the start of a cache line.
-Tensor placed(Runtime& runtime, DType dtype, std::uint64_t seed, std::int64_t offset,
+Tensor placed(Runtime& runtime,
+              DType dtype,
+              std::uint64_t seed,
+              std::int64_t offset,
               std::int64_t n = kElems) {
   const Tensor values = Tensor::of(runtime, {n}, dtype, ragged(n, seed));
   const Tensor at = Tensor::zeros(runtime, {n + 16}, dtype).slice(offset, {n});
@@ -84,8 +88,8 @@ const std::vector<std::pair<std::string, Run>>& element_wise() {
        [](const Operands& x) { x.kernels.l1_backward(x.out, x.scalar, x.a, x.b, 3); }},
       {"sgd",
        [](const Operands& x) {
-         x.kernels.sgd(x.out, x.a, x.c,
-                       {.lr = 0.1, .momentum = 0.9, .weight_decay = 0.01, .nesterov = true});
+         x.kernels.sgd(
+             x.out, x.a, x.c, {.lr = 0.1, .momentum = 0.9, .weight_decay = 0.01, .nesterov = true});
        }},
       {"plain sgd", [](const Operands& x) { x.kernels.sgd(x.out, x.a, Tensor(), {.lr = 0.1}); }},
   };
@@ -98,7 +102,9 @@ const std::vector<std::pair<std::string, Run>>& reductions() {
       {"l1", [](const Operands& x) { x.kernels.l1(x.scalar, x.a, x.b, 3); }},
       {"sum_all", [](const Operands& x) { x.kernels.sum_all(x.scalar, x.a); }},
       {"sum_rows",
-       [](const Operands& x) { x.kernels.sum_rows(x.out.slice(0, {29}), x.a.reshape({7, 29})); }},
+       [](const Operands& x) {
+         x.kernels.sum_rows(x.out.slice(0, {29}), x.a.reshape({7, 29}));
+       }},
       {"sketch",
        [](const Operands& x) {
          x.kernels.fill(x.out, x.kernels.sketch(x.a).sums[2]);
@@ -119,8 +125,8 @@ const std::vector<std::pair<std::string, Run>>& reductions() {
        [](const Operands& x) {
          const Tensor labels = Tensor::full(x.out.runtime(), {7}, DType::kI64, 4);
          x.kernels.cross_entropy(x.scalar, x.out.reshape({7, 29}), x.a.reshape({7, 29}), labels, 7);
-         x.kernels.cross_entropy_backward(x.c.reshape({7, 29}), x.scalar, x.out.reshape({7, 29}),
-                                          labels, 7);
+         x.kernels.cross_entropy_backward(
+             x.c.reshape({7, 29}), x.scalar, x.out.reshape({7, 29}), labels, 7);
        }},
   };
   return kRuns;
@@ -145,8 +151,10 @@ TEST_P(AddressTest, ProductsHaveOneResult) {
         const std::int64_t n = size * size;
         const Shape square{size, size};
         const Tensor a = placed(test.runtime, GetParam(), 1, offset, n).reshape(square);
-        const Tensor b = placed(test.runtime, GetParam(), 2, (offset * 3 + 1) % 16, n).reshape(square);
-        const Tensor out = placed(test.runtime, GetParam(), 3, (offset * 5 + 2) % 16, n).reshape(square);
+        const Tensor b =
+            placed(test.runtime, GetParam(), 2, (offset * 3 + 1) % 16, n).reshape(square);
+        const Tensor out =
+            placed(test.runtime, GetParam(), 3, (offset * 5 + 2) % 16, n).reshape(square);
         test.kernels->gemm(out, a, b, {.transpose_a = !transposed, .transpose_b = transposed});
         digests.insert(test.kernels->digest(out, 0));
       }
@@ -155,8 +163,8 @@ TEST_P(AddressTest, ProductsHaveOneResult) {
   }
 }
 
-// The trap this file guards against: a sum that first runs to an aligned address and then takes four
-// lanes at a time.
+// The trap this file guards against: a sum that first runs to an aligned address and then takes
+// four lanes at a time.
 TEST(AddressCheckTest, AnAlignmentDependentSumWouldBeNoticed) {
   const auto peeled = [](const Operands& x) {
     std::vector<double> lanes(4, 0.0);
@@ -170,7 +178,9 @@ TEST(AddressCheckTest, AnAlignmentDependentSumWouldBeNoticed) {
   EXPECT_GT(n_results(DType::kF64, peeled), 1U);
 }
 
-INSTANTIATE_TEST_SUITE_P(Floats, AddressTest, ::testing::Values(DType::kF32, DType::kF64),
+INSTANTIATE_TEST_SUITE_P(Floats,
+                         AddressTest,
+                         ::testing::Values(DType::kF32, DType::kF64),
                          [](const auto& suite) { return std::string(name_of(suite.param)); });
 
 }  // namespace

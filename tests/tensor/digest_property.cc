@@ -1,9 +1,9 @@
-#include "lockstep/tensor/digest.h"
+#include <vector>
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
-#include <vector>
+#include "lockstep/tensor/digest.h"
 
 namespace lockstep {
 namespace {
@@ -15,13 +15,14 @@ RC_GTEST_PROP(DigestProperty, SlicesAddUp, (const std::vector<std::uint32_t>& bi
   const auto base = *rc::gen::arbitrary<std::uint64_t>();
 
   const std::uint64_t head = sm64(bits.data(), cut, DType::kF32, base);
-  const std::uint64_t tail = sm64(bits.data() + cut, n - cut, DType::kF32,
-                                  base + static_cast<std::uint64_t>(cut));
+  const std::uint64_t tail =
+      sm64(bits.data() + cut, n - cut, DType::kF32, base + static_cast<std::uint64_t>(cut));
 
   RC_ASSERT(sm64(bits.data(), n, DType::kF32, base) == head + tail);
 }
 
-RC_GTEST_PROP(DigestProperty, ATailTakenAtTheWrongOffsetIsNoticed,
+RC_GTEST_PROP(DigestProperty,
+              ATailTakenAtTheWrongOffsetIsNoticed,
               (const std::vector<std::uint32_t>& bits)) {
   RC_PRE(bits.size() > 1U);
   const auto n = static_cast<std::int64_t>(bits.size());

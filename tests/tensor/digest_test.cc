@@ -1,12 +1,13 @@
 #include "lockstep/tensor/digest.h"
 
-#include <gtest/gtest.h>
-
 #include <cstring>
 #include <numeric>
 #include <sstream>
 
+#include <gtest/gtest.h>
+
 #include "lockstep/base/text.h"
+
 #include "tests/golden/golden_file.h"
 #include "tests/support/test_runtime.h"
 
@@ -98,8 +99,7 @@ TEST(DigestTest, TheCanonicalFormHasOneZeroAndOneNan) {
 
   EXPECT_EQ(sm64_canonical(strange.data(), 3, DType::kF32), sm64(settled.data(), 3, DType::kF32));
   EXPECT_EQ(sm64_canonical(half.data(), 2, DType::kF16), sm64(settled_half.data(), 2, DType::kF16));
-  EXPECT_EQ(sm64_canonical(infinite.data(), 2, DType::kF64),
-            sm64(infinite.data(), 2, DType::kF64));
+  EXPECT_EQ(sm64_canonical(infinite.data(), 2, DType::kF64), sm64(infinite.data(), 2, DType::kF64));
   EXPECT_EQ(sm64_canonical(strange.data(), 3, DType::kI32), sm64(strange.data(), 3, DType::kI32));
 }
 

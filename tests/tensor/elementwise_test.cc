@@ -1,7 +1,7 @@
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <limits>
+
+#include <gtest/gtest.h>
 
 #include "tests/support/test_runtime.h"
 
@@ -15,12 +15,16 @@ using Values = std::vector<double>;
 class ElementwiseTest : public ::testing::TestWithParam<DType> {
  protected:
   Tensor make(const Values& values) {
-    return Tensor::of(test_.runtime, {static_cast<std::int64_t>(values.size())}, GetParam(), values);
+    return Tensor::of(
+        test_.runtime, {static_cast<std::int64_t>(values.size())}, GetParam(), values);
   }
+
   Tensor like(const Tensor& tensor) {
     return Tensor::empty(test_.runtime, tensor.shape(), tensor.dtype());
   }
+
   Kernels& kernels() { return *test_.kernels; }
+
   TestRuntime test_;
 };
 
@@ -167,7 +171,9 @@ TEST_P(ElementwiseTest, TheOrderOfSumsIsTheIndexOrder) {
   EXPECT_EQ(column.item(), 1.0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Floats, ElementwiseTest, ::testing::Values(DType::kF32, DType::kF64),
+INSTANTIATE_TEST_SUITE_P(Floats,
+                         ElementwiseTest,
+                         ::testing::Values(DType::kF32, DType::kF64),
                          [](const auto& suite) { return std::string(name_of(suite.param)); });
 
 }  // namespace

@@ -1,9 +1,9 @@
 #include "lockstep/tensor/half.h"
 
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <limits>
+
+#include <gtest/gtest.h>
 
 namespace lockstep {
 namespace {
@@ -12,8 +12,8 @@ namespace {
 double f16_by_definition(std::uint32_t bits) {
   const int exponent = static_cast<int>((bits >> 10U) & 31U);
   const auto fraction = static_cast<double>(bits & 1023U);
-  const double magnitude = exponent == 0 ? std::ldexp(fraction, -24)
-                                         : std::ldexp(1024.0 + fraction, exponent - 25);
+  const double magnitude =
+      exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024.0 + fraction, exponent - 25);
   return (bits & 0x8000U) != 0 ? -magnitude : magnitude;
 }
 

@@ -1,6 +1,6 @@
-#include <gtest/gtest.h>
-
 #include <cmath>
+
+#include <gtest/gtest.h>
 
 #include "tests/support/test_runtime.h"
 
@@ -16,12 +16,18 @@ class LossesTest : public ::testing::TestWithParam<DType> {
   Tensor make(const Shape& shape, const Values& values) {
     return Tensor::of(test_.runtime, shape, GetParam(), values);
   }
+
   Tensor scalar(double value = 0.0) { return make({}, {value}); }
+
   Tensor labels(const Values& values) {
-    return Tensor::of(test_.runtime, {static_cast<std::int64_t>(values.size())}, DType::kI64, values);
+    return Tensor::of(
+        test_.runtime, {static_cast<std::int64_t>(values.size())}, DType::kI64, values);
   }
+
   Kernels& kernels() { return *test_.kernels; }
+
   double unit() const { return GetParam() == DType::kF32 ? 0x1p-24 : 0x1p-53; }
+
   TestRuntime test_;
 };
 
@@ -51,8 +57,8 @@ TEST_P(LossesTest, L1HasNoGradientWhereItIsZero) {
   EXPECT_EQ(values_of(grad), (Values{0, 0.5, -0.5, 0.5}));
 }
 
-// Equal scores give probability 1 / C, so the loss is log C and the gradient is 1 / C, less 1 at the
-// label, over B.
+// Equal scores give probability 1 / C, so the loss is log C and the gradient is 1 / C, less 1 at
+// the label, over B.
 TEST_P(LossesTest, CrossEntropyOfEqualScores) {
   const Tensor x = make({2, 4}, {7, 7, 7, 7, -3, -3, -3, -3});
   const Tensor loss = scalar();
@@ -92,8 +98,8 @@ TEST_P(LossesTest, ALabelOutsideTheClassesIsRefused) {
 
 // Column 0 holds 1 and 5: mean 3, biased variance 4, unbiased 8. With eps = 0 it becomes -1 and 1.
 TEST_P(LossesTest, BatchNormStandardisesColumnsAndMovesItsStatistics) {
-  const std::vector<Tensor> in = {make({2, 2}, {1, 10, 5, 10.5}), make({2}, {2, 1}),
-                                  make({2}, {0.5, 0})};
+  const std::vector<Tensor> in = {
+      make({2, 2}, {1, 10, 5, 10.5}), make({2}, {2, 1}), make({2}, {0.5, 0})};
   const std::vector<Tensor> running = {make({2}, {1, 0}), make({2}, {4, 1})};
   const std::vector<Tensor> saved = {make({2}, {0, 0}), make({2}, {0, 0})};
   const Tensor out = make({2, 2}, Values(4));
@@ -124,8 +130,9 @@ TEST_P(LossesTest, ABatchOfOneRowHasNoVariance) {
   EXPECT_THROW(kernels().batch_norm(in[0], in, {}, {}, {.training = true}), ContractViolation);
 }
 
-// x_hat = (-1, 1), g = (1, 3): sum 4, dot 2, so grad_x = (g - 2 - x_hat) * 2 * 0.5 = (0, 0); a third
-// row would leave something over. Two rows always give 0: the output depends only on their order.
+// x_hat = (-1, 1), g = (1, 3): sum 4, dot 2, so grad_x = (g - 2 - x_hat) * 2 * 0.5 = (0, 0); a
+// third row would leave something over. Two rows always give 0: the output depends only on their
+// order.
 TEST_P(LossesTest, BatchNormBackwardOfTwoRows) {
   const std::vector<Tensor> in = {make({2, 1}, {1, 3}), make({2, 1}, {1, 5}), make({1}, {2})};
   const std::vector<Tensor> saved = {make({1}, {3}), make({1}, {0.5})};
@@ -150,7 +157,9 @@ TEST_P(LossesTest, BatchNormBackwardOfFourRows) {
   EXPECT_EQ(values_of(grads[0]), (Values{-1, -1, -1, 3}));
 }
 
-INSTANTIATE_TEST_SUITE_P(Floats, LossesTest, ::testing::Values(DType::kF32, DType::kF64),
+INSTANTIATE_TEST_SUITE_P(Floats,
+                         LossesTest,
+                         ::testing::Values(DType::kF32, DType::kF64),
                          [](const auto& suite) { return std::string(name_of(suite.param)); });
 
 }  // namespace

@@ -1,8 +1,8 @@
-#include <gtest/gtest.h>
-#include <rapidcheck/gtest.h>
-
 #include <cstring>
 #include <vector>
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
 
 #include "lockstep/tensor/pool.h"
 

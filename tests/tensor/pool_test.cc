@@ -1,11 +1,12 @@
 #include "lockstep/tensor/pool.h"
 
-#include <gtest/gtest.h>
-
 #include <array>
 #include <cstring>
 
+#include <gtest/gtest.h>
+
 #include "lockstep/base/check.h"
+
 #include "tests/support/test_runtime.h"
 
 namespace lockstep {

@@ -1,7 +1,7 @@
+#include <cmath>
+
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
-
-#include <cmath>
 
 #include "tests/support/test_runtime.h"
 
@@ -19,7 +19,8 @@ struct Case {
 };
 
 Case any_case(std::int64_t largest) {
-  const auto size = rc::gen::resize(rc::kNominalSize, rc::gen::inRange<std::int64_t>(1, largest + 1));
+  const auto size =
+      rc::gen::resize(rc::kNominalSize, rc::gen::inRange<std::int64_t>(1, largest + 1));
   Case result{};
   result.m = *size;
   result.n = *size;
@@ -52,7 +53,8 @@ struct Operands {
 Operands any_operands(Runtime& runtime, const Case& one, bool exact) {
   const Shape a = one.options.transpose_a ? Shape{one.k, one.m} : Shape{one.m, one.k};
   const Shape b = one.options.transpose_b ? Shape{one.n, one.k} : Shape{one.k, one.n};
-  return {any_matrix(runtime, a, one, exact), any_matrix(runtime, b, one, exact),
+  return {any_matrix(runtime, a, one, exact),
+          any_matrix(runtime, b, one, exact),
           any_matrix(runtime, {one.m, one.n}, one, exact)};
 }
 

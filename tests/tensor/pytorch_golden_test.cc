@@ -1,9 +1,10 @@
 // Bit for bit against a real PyTorch (tests/golden/kernels.txt and sgd.txt).
-#include <gtest/gtest.h>
-
 #include <sstream>
 
+#include <gtest/gtest.h>
+
 #include "lockstep/base/text.h"
+
 #include "tests/golden/golden_file.h"
 #include "tests/support/test_runtime.h"
 
@@ -29,10 +30,12 @@ Tensor from_bits(Runtime& runtime, DType dtype, const std::string& words) {
   return tensor;
 }
 
-std::uint64_t digest_of(const Tensor& tensor) { return tensor.runtime().kernels().digest(tensor, 0); }
+std::uint64_t digest_of(const Tensor& tensor) {
+  return tensor.runtime().kernels().digest(tensor, 0);
+}
 
-void apply(const std::string& name, const Tensor& out, const Tensor& a, const Tensor& b,
-           double scalar) {
+void apply(
+    const std::string& name, const Tensor& out, const Tensor& a, const Tensor& b, double scalar) {
   Kernels& kernels = out.runtime().kernels();
   const Tensor grad_out = Tensor::full(out.runtime(), {}, out.dtype(), scalar);
   const auto n = static_cast<double>(out.n_elems());

@@ -9,7 +9,8 @@ using testing::TestRuntime;
 using testing::values_of;
 using Values = std::vector<double>;
 
-/// Reduces one tensor a rank into as many outputs and returns the first, having checked that all agree.
+/// Reduces one tensor a rank into as many outputs and returns the first, having checked that all
+/// agree.
 Values reduced(DType dtype, ReduceOp op, const std::vector<Values>& by_rank) {
   TestRuntime test;
   std::vector<Tensor> tensors;
@@ -79,7 +80,8 @@ TEST(ReduceTest, TheOrderIsTheOrderOfTheInputs) {
   EXPECT_EQ(reduced(DType::kF32, ReduceOp::kSum, {{1}, {1}, {0x1p24}}), (Values{0x1p24 + 2}));
 }
 
-// f16 has 11 bits: 2048 + 1 rounds back to 2048 each time, where one rounding at the end gives 2052.
+// f16 has 11 bits: 2048 + 1 rounds back to 2048 each time, where one rounding at the end gives
+// 2052.
 TEST(ReduceTest, SixteenBitFloatsRoundAfterEachAddition) {
   EXPECT_EQ(reduced(DType::kF16, ReduceOp::kSum, {{2048}, {1}, {1}, {1}, {1}}), (Values{2048}));
   EXPECT_EQ(reduced(DType::kBF16, ReduceOp::kSum, {{256}, {1}, {1}, {1}, {1}}), (Values{256}));

@@ -1,11 +1,12 @@
 #include "lockstep/tensor/sketch.h"
 
-#include <gtest/gtest.h>
-
 #include <bit>
 #include <sstream>
 
+#include <gtest/gtest.h>
+
 #include "lockstep/base/text.h"
+
 #include "tests/golden/golden_file.h"
 #include "tests/support/test_runtime.h"
 

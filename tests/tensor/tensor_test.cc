@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/tensor/in_flight.h"
+
 #include "tests/support/test_runtime.h"
 
 namespace lockstep {
@@ -75,8 +76,15 @@ TEST(TensorTest, MemoryLivesAsLongAsAnyView) {
 
 TEST(TensorTest, ConvertsBetweenAllTypes) {
   TestRuntime test;
-  const std::vector<DType> dtypes = {DType::kF32, DType::kF64, DType::kF16, DType::kBF16, DType::kI8,
-                                     DType::kU8,  DType::kI32, DType::kI64, DType::kBool};
+  const std::vector<DType> dtypes = {DType::kF32,
+                                     DType::kF64,
+                                     DType::kF16,
+                                     DType::kBF16,
+                                     DType::kI8,
+                                     DType::kU8,
+                                     DType::kI32,
+                                     DType::kI64,
+                                     DType::kBool};
   const Values values = {0, 1, 1, 0, 1};
 
   for (const DType from : dtypes) {

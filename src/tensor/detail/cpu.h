@@ -30,27 +30,47 @@ class CpuKernels final : public Kernels {
   void sum_all(const Tensor& out, const Tensor& in) override;
 
   void mse(const Tensor& out, const Tensor& x, const Tensor& target, double denominator) override;
-  void mse_backward(const Tensor& out, const Tensor& grad_out, const Tensor& x,
-                    const Tensor& target, double denominator) override;
+  void mse_backward(const Tensor& out,
+                    const Tensor& grad_out,
+                    const Tensor& x,
+                    const Tensor& target,
+                    double denominator) override;
   void l1(const Tensor& out, const Tensor& x, const Tensor& target, double denominator) override;
-  void l1_backward(const Tensor& out, const Tensor& grad_out, const Tensor& x,
-                   const Tensor& target, double denominator) override;
-  void cross_entropy(const Tensor& out, const Tensor& log_probs, const Tensor& x,
-                     const Tensor& labels, double denominator) override;
-  void cross_entropy_backward(const Tensor& out, const Tensor& grad_out, const Tensor& log_probs,
-                              const Tensor& labels, double denominator) override;
+  void l1_backward(const Tensor& out,
+                   const Tensor& grad_out,
+                   const Tensor& x,
+                   const Tensor& target,
+                   double denominator) override;
+  void cross_entropy(const Tensor& out,
+                     const Tensor& log_probs,
+                     const Tensor& x,
+                     const Tensor& labels,
+                     double denominator) override;
+  void cross_entropy_backward(const Tensor& out,
+                              const Tensor& grad_out,
+                              const Tensor& log_probs,
+                              const Tensor& labels,
+                              double denominator) override;
 
-  void batch_norm(const Tensor& out, std::span<const Tensor> x_weight_bias,
+  void batch_norm(const Tensor& out,
+                  std::span<const Tensor> x_weight_bias,
                   std::span<const Tensor> running_mean_var,
-                  std::span<const Tensor> save_mean_invstd, const BatchNorm& options) override;
-  void batch_norm_backward(std::span<const Tensor> grads, std::span<const Tensor> in,
+                  std::span<const Tensor> save_mean_invstd,
+                  const BatchNorm& options) override;
+  void batch_norm_backward(std::span<const Tensor> grads,
+                           std::span<const Tensor> in,
                            std::span<const Tensor> save_mean_invstd) override;
 
-  void sgd(const Tensor& param, const Tensor& grad, const Tensor& momentum_buffer,
+  void sgd(const Tensor& param,
+           const Tensor& grad,
+           const Tensor& momentum_buffer,
            const SgdUpdate& update) override;
   void average_into_bucket(const Tensor& out, const Tensor& grad, double divisor) override;
-  void reduce(std::span<void* const> outputs, std::span<const void* const> inputs,
-              std::int64_t count, DType dtype, ReduceOp op) override;
+  void reduce(std::span<void* const> outputs,
+              std::span<const void* const> inputs,
+              std::int64_t count,
+              DType dtype,
+              ReduceOp op) override;
 
   std::uint64_t digest(const Tensor& in, std::uint64_t base) override;
   Sketch sketch(const Tensor& in) override;

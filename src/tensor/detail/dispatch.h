@@ -13,21 +13,29 @@ namespace lockstep::detail {
 struct Half {
   using Value = float;
   std::uint16_t bits;
+
   static constexpr Half from(float value) { return {to_f16(value)}; }
+
   constexpr float value() const { return from_f16(bits); }
 };
+
 struct BFloat {
   using Value = float;
   std::uint16_t bits;
+
   static constexpr BFloat from(float value) { return {to_bf16(value)}; }
+
   constexpr float value() const { return from_bf16(bits); }
 };
+
 struct Boolean {
   using Value = std::uint8_t;
   std::uint8_t bits;
+
   static constexpr Boolean from(std::uint8_t value) {
     return {static_cast<std::uint8_t>(value != 0 ? 1 : 0)};
   }
+
   constexpr std::uint8_t value() const { return bits; }
 };
 
@@ -68,15 +76,24 @@ void for_float(DType dtype, F f) {
 template <typename F>
 auto for_any(DType dtype, F f) {
   switch (dtype) {
-    case DType::kF32: return f(float{});
-    case DType::kF64: return f(double{});
-    case DType::kF16: return f(Half{});
-    case DType::kBF16: return f(BFloat{});
-    case DType::kI8: return f(std::int8_t{});
-    case DType::kU8: return f(std::uint8_t{});
-    case DType::kI32: return f(std::int32_t{});
-    case DType::kI64: return f(std::int64_t{});
-    case DType::kBool: return f(Boolean{});
+    case DType::kF32:
+      return f(float{});
+    case DType::kF64:
+      return f(double{});
+    case DType::kF16:
+      return f(Half{});
+    case DType::kBF16:
+      return f(BFloat{});
+    case DType::kI8:
+      return f(std::int8_t{});
+    case DType::kU8:
+      return f(std::uint8_t{});
+    case DType::kI32:
+      return f(std::int32_t{});
+    case DType::kI64:
+      return f(std::int64_t{});
+    case DType::kBool:
+      return f(Boolean{});
   }
   fail_check("a known dtype", __FILE__, __LINE__, "the dtype is none of ours");
 }

@@ -23,6 +23,7 @@ inline std::int64_t agreed_elems(const Tensor& out, const Tensor& a) {
   LOCKSTEP_CHECK(out.n_elems() == a.n_elems(), "element-wise operands have equally many elements");
   return out.n_elems();
 }
+
 inline std::int64_t agreed_elems(const Tensor& out, const Tensor& a, const Tensor& b) {
   LOCKSTEP_CHECK(out.n_elems() == b.n_elems(), "element-wise operands have equally many elements");
   return agreed_elems(out, a);

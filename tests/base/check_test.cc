@@ -1,0 +1,38 @@
+#include "lockstep/base/check.h"
+
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+TEST(CheckTest, AKeptContractIsSilent) { LOCKSTEP_CHECK(1 + 1 == 2, "never shown"); }
+
+TEST(CheckTest, ABrokenContractNamesPlaceMessageAndCondition) {
+  try {
+    const int n_ranks = 0;
+    LOCKSTEP_CHECK(n_ranks > 0, "a world has at least one rank");
+    FAIL() << "the check let a broken contract pass";
+  } catch (const ContractViolation& error) {
+    const std::string text = error.what();
+    EXPECT_TRUE(text.starts_with("tests/base/check_test.cc:")) << text;  // No build path before it.
+    EXPECT_NE(text.find(": a world has at least one rank (required: n_ranks > 0)"),
+              std::string::npos)
+        << text;
+  }
+}
+
+TEST(CheckTest, TheMessageIsBuiltOnlyOnFailure) {
+  int n_built = 0;
+  const auto message = [&] {
+    ++n_built;
+    return std::string("built");
+  };
+
+  LOCKSTEP_CHECK(true, message());
+  EXPECT_EQ(n_built, 0);
+  EXPECT_THROW(LOCKSTEP_CHECK(false, message()), ContractViolation);
+  EXPECT_EQ(n_built, 1);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,82 @@
+#include "lockstep/base/text.h"
+
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+constexpr std::array<std::string_view, 3> kKeys = {"world", "model", "data"};
+
+TEST(TextTest, SuggestsTheClosestWord) {
+  EXPECT_EQ(closest("wrold", kKeys), "world");
+  EXPECT_EQ(closest("date", kKeys), "data");
+  EXPECT_EQ(did_you_mean("modle", kKeys), "; did you mean 'model'?");
+}
+
+TEST(TextTest, SuggestsNothingWhenNothingIsNear) {
+  EXPECT_EQ(closest("optimizer", kKeys), "");
+  EXPECT_EQ(did_you_mean("optimizer", kKeys), "");
+  EXPECT_EQ(closest("world", {}), "");
+}
+
+TEST(TextTest, TiesGoToTheEarlierCandidate) {
+  constexpr std::array<std::string_view, 2> kTwins = {"cat", "bat"};
+
+  EXPECT_EQ(closest("rat", kTwins), "cat");
+}
+
+TEST(TextTest, HexWordsHaveSixteenDigitsAndReadBack) {
+  EXPECT_EQ(hex64(0), "0000000000000000");
+  EXPECT_EQ(hex64(0xFD695A1B70DC1235U), "fd695a1b70dc1235");
+  EXPECT_EQ(parse_hex64("fd695a1b70dc1235"), 0xFD695A1B70DC1235U);
+  EXPECT_EQ(parse_hex64("1F"), 31U);
+}
+
+TEST(TextTest, RefusesWhatIsNotAHexWord) {
+  for (const char* text : {"", "0x1", "g", "1 ", "-1", "00000000000000001"}) {
+    EXPECT_EQ(parse_hex64(text), std::nullopt) << text;
+  }
+}
+
+TEST(TextTest, ExactNumbersAreShortAndReadBack) {
+  EXPECT_EQ(exact(0.1), "0.1");
+  EXPECT_EQ(exact(200), "200");
+  EXPECT_EQ(exact(1e30), "1e+30");
+  EXPECT_EQ(exact(-0.0), "-0");
+  EXPECT_EQ(exact(std::nan("")), "nan");
+  EXPECT_EQ(exact(std::numeric_limits<double>::infinity()), "inf");
+  EXPECT_EQ(parse_double(exact(1.0 / 3.0)), 1.0 / 3.0);
+}
+
+TEST(TextTest, NumbersAreParsedWholeOrNotAtAll) {
+  EXPECT_EQ(parse_double("2.5"), 2.5);
+  EXPECT_EQ(parse_double("2.5x"), std::nullopt);
+  EXPECT_EQ(parse_double(""), std::nullopt);
+  EXPECT_EQ(parse_int("-17"), -17);
+  EXPECT_EQ(parse_int("17.0"), std::nullopt);
+  EXPECT_EQ(parse_int("9223372036854775808"), std::nullopt);
+}
+
+TEST(TextTest, SplitsKeepingEmptyParts) {
+  EXPECT_EQ(split("a,,b", ','), (std::vector<std::string_view>{"a", "", "b"}));
+  EXPECT_EQ(split("", ','), (std::vector<std::string_view>{""}));
+}
+
+TEST(TextTest, TrimsBlanksAtBothEnds) {
+  EXPECT_EQ(trim(" \t a b\r\n"), "a b");
+  EXPECT_EQ(trim(" \n"), "");
+}
+
+TEST(TextTest, JoinsNumbersAndWords) {
+  EXPECT_EQ(join(std::array<std::int32_t, 3>{1, 2, 3}), "1, 2, 3");
+  EXPECT_EQ(join(std::array<std::string, 2>{"a", "b"}, "/"), "a/b");
+  EXPECT_EQ(join(std::array<std::string, 3>{"", "", "x"}, "/"), "//x");
+  EXPECT_EQ(join(std::span<const std::string>()), "");
+}
+
+}  // namespace
+}  // namespace lockstep
