@@ -26,6 +26,7 @@ endif()
 
 # What the rooms' link lines name, a consumer must find as well.
 get_property(links GLOBAL PROPERTY LOCKSTEP_LINKS)
+list(FILTER links EXCLUDE REGEX "BUILD_INTERFACE")
 set(LOCKSTEP_FIND_DEPENDENCIES "")
 foreach(library "fmt" "tomlplusplus" "nlohmann_json" "Eigen3" "CLI11" "Gloo" "CUDAToolkit" "NCCL")
   set(prefix "${library}::")

@@ -15,10 +15,10 @@ function(lockstep_room path)
   list(TRANSFORM ROOM_DEPS REPLACE "/" "_")
   list(TRANSFORM ROOM_DEPS PREPEND "lockstep::")
 
+  lockstep_build_only(private_links ${ROOM_PRIVATE_LINKS})
   if(ROOM_SOURCES)
     add_library(lockstep_${name} STATIC ${ROOM_SOURCES})
     set(scope PUBLIC)
-    lockstep_build_only(private_links ${ROOM_PRIVATE_LINKS})
     target_link_libraries(lockstep_${name} PRIVATE "$<BUILD_INTERFACE:lockstep_warnings>"
                                                    ${private_links})
   else()
@@ -31,7 +31,7 @@ function(lockstep_room path)
   target_link_libraries(lockstep_${name} ${scope} lockstep_options ${ROOM_DEPS} ${ROOM_LINKS})
   set_property(GLOBAL APPEND PROPERTY LOCKSTEP_ROOMS ${path})
   set_property(GLOBAL APPEND PROPERTY LOCKSTEP_ROOM_FOLDERS "${CMAKE_CURRENT_SOURCE_DIR}")
-  set_property(GLOBAL APPEND PROPERTY LOCKSTEP_LINKS ${ROOM_LINKS} ${ROOM_PRIVATE_LINKS})
+  set_property(GLOBAL APPEND PROPERTY LOCKSTEP_LINKS ${ROOM_LINKS} ${private_links})
 endfunction()
 
 # Of the libraries only .cc files use, the header-only ones are of no concern to a program that links
