@@ -34,9 +34,9 @@ struct RunOptions {
   std::string pairing = "strict";           ///< "strict" | "nccl_like" | "gloo_like"
   bool exact = false;                       ///< Any rounding is an error naming the operation.
   bool record = true;                       ///< False: no events, no laws; only what the program checks.
-  std::vector<std::string> laws;            ///< Empty: all trace laws.
-  std::vector<std::string> allow;           ///< "LAW" or "LAW@TENSOR" exempted on purpose.
-  std::string replay;                       ///< A replay_token(): repeats that run's schedule.
+  std::vector<std::string> laws{};            ///< Empty: all trace laws.
+  std::vector<std::string> allow{};           ///< "LAW" or "LAW@TENSOR" exempted on purpose.
+  std::string replay{};                       ///< A replay_token(): repeats that run's schedule.
 };
 
 /// What a run ends with. R is the program's return type (void: no results).

@@ -25,7 +25,7 @@ struct DdpOptions {
   /// Qualified names of parameters and buffers that stay local. As in PyTorch the reducer spells a
   /// parameter of the root module with a leading dot: "w" keeps it out of broadcasts, ".w" out of the
   /// reduction.
-  std::vector<std::string> ignored;
+  std::vector<std::string> ignored = {};
   std::string compat = "2.7";          ///< "2.7" | "1.13": where the versions differ.
   CallSite site = CallSite::here();    ///< Where the model was wrapped.
 };

@@ -17,7 +17,7 @@ namespace lockstep {
 struct InitSpec {
   std::string kind = "pytorch";  ///< "pytorch" | "constant" | "grid" | "values"
   double value = 0.0;            ///< constant
-  std::vector<double> values;    ///< values: all parameters' elements in order
+  std::vector<double> values{};    ///< values: all parameters' elements in order
   std::uint64_t seed = 0;        ///< pytorch, grid: torch.manual_seed before construction
   bool seed_by_rank = false;     ///< seed + rank, as scripts that seed per process do
   int grid = 3;                  ///< grid: multiples of 2^-grid in [-1, 1]
@@ -30,8 +30,8 @@ struct ModelSpec {
   bool bias = true;
   DType dtype = DType::kF32;
   std::string head = "a";           ///< twohead: which heads the forward uses: "a" | "b" | "both"
-  std::vector<std::string> freeze;  ///< Names of parameters without gradient.
-  InitSpec init;
+  std::vector<std::string> freeze{};  ///< Names of parameters without gradient.
+  InitSpec init{};
 };
 
 struct LoaderSpec {
@@ -42,7 +42,7 @@ struct LoaderSpec {
   bool set_epoch = true;
   bool drop_last = false;
   /// batches_by_rank: sizes of each rank's consecutive batches; rank r reads the rows after rank r-1's.
-  std::vector<std::vector<std::int64_t>> batches_by_rank;
+  std::vector<std::vector<std::int64_t>> batches_by_rank{};
 };
 
 struct LossSpec {
@@ -74,7 +74,7 @@ struct LoopSpec {
   bool no_sync = false;               ///< Skip synchronisation on all but the last micro-step.
   std::string zero_grad = "none";     ///< "none" | "zero" | "never"
   std::string forward = "wrapper";    ///< "wrapper" | "inner" (calls the wrapped module directly)
-  EvalSpec eval;
+  EvalSpec eval{};
 };
 
 /// Exact mode: nothing rounds but the declared grid rounding after each step (docs/determinism.md).
@@ -86,7 +86,7 @@ struct ExactSpec {
 };
 
 struct DdpSpec {
-  DdpOptions options;
+  DdpOptions options{};
   bool wrap = true;                ///< False: a hand-written loop.
   std::string average = "ddp";     ///< wrap = false: "manual" (all-reduce each gradient) | "none"
 };
@@ -96,8 +96,8 @@ struct Job {
   ModelSpec model;
   std::shared_ptr<const data::Dataset> train;
   std::shared_ptr<const data::Dataset> holdout;  ///< May be null.
-  std::vector<std::int64_t> train_ids;           ///< Row ids of `train` in the original file, or empty.
-  std::vector<std::int64_t> holdout_ids;
+  std::vector<std::int64_t> train_ids{};           ///< Row ids of `train` in the original file, or empty.
+  std::vector<std::int64_t> holdout_ids{};
   LoaderSpec loader;
   LossSpec loss;
   OptimizerSpec optimizer;

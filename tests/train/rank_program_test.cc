@@ -1,0 +1,231 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "lockstep/train/evaluate.h"
+#include "lockstep/train/micro_step.h"
+#include "lockstep/train/rank_epoch.h"
+#include "lockstep/train/rank_program.h"
+#include "tests/train/one_rank.h"
+
+namespace lockstep::testing {
+
+namespace {
+
+// y = w x with w = 2 on x = 1, y = 1: gradients 2, -2, 2, ... and weights 2, 0, 2, ... at lr 1.
+Job swinging_job() {
+  Job job;
+  job.model = {.kind = "linear", .widths = {1, 1}, .bias = false};
+  job.model.init = {.kind = "constant", .value = 2.0};
+  job.train = column_data({1.0}, {1.0});
+  job.optimizer.lr = 1.0;
+  job.loop.steps = 3;
+  return job;
+}
+
+class KeepsWeights final : public LoopHook {
+ public:
+  void after(LoopPoint point, LoopState& state) override {
+    if (point == LoopPoint::kStep) weights.push_back(state.model->parameters()[0].data().item());
+  }
+  std::vector<double> weights;
+};
+
+class LeavesOut final : public LoopHook {
+ public:
+  explicit LeavesOut(LoopPoint point) : point_(point) {}
+  void before(LoopPoint point, LoopState& state) override {
+    if (point == point_) state.skip = true;
+  }
+
+ private:
+  LoopPoint point_;
+};
+
+RankOutcomeValues run(const Job& job, std::vector<LoopHook*> hooks) {
+  OneRank one;
+  return run_job(job, one.context(), hooks);
+}
+
+}  // namespace
+
+TEST(RankProgramTest, DoesTheStepsOfTheHandComputation) {
+  KeepsWeights kept;
+
+  const RankOutcomeValues outcome = run(swinging_job(), {&kept});
+
+  EXPECT_EQ(kept.weights, (std::vector<double>{0.0, 2.0, 0.0}));
+  EXPECT_EQ(outcome.losses, (std::vector<double>{1.0, 1.0, 1.0}));
+  EXPECT_EQ(outcome.n_steps, 3);
+}
+
+TEST(RankProgramTest, AccumulatesGradientsOverMicroSteps) {
+  Job job = swinging_job();
+  job.train = column_data({1.0, 1.0}, {1.0, 1.0});
+  job.loop.accumulate = 2;
+  job.loop.steps = 1;
+  KeepsWeights kept;
+
+  run(job, {&kept});
+
+  EXPECT_EQ(kept.weights, (std::vector<double>{-2.0}));  // 2 - (2 + 2)
+}
+
+TEST(RankProgramTest, KeepsGradientsWhenNobodyZeroesThem) {
+  Job job = swinging_job();
+  job.loop.zero_grad = "never";
+  KeepsWeights kept;
+
+  run(job, {&kept});
+
+  // Gradients 2, then 2 - 2 = 0, then 0 - 2.
+  EXPECT_EQ(kept.weights, (std::vector<double>{0.0, 0.0, 2.0}));
+}
+
+TEST(RankProgramTest, AHookMayLeaveOutAStep) {
+  KeepsWeights kept;
+  LeavesOut leaves_out(LoopPoint::kStep);
+
+  run(swinging_job(), {&leaves_out, &kept});
+
+  EXPECT_EQ(kept.weights, (std::vector<double>{2.0, 2.0, 2.0}));
+}
+
+TEST(RankProgramTest, RoundsToTheGridAfterEachStepOfAnExactJob) {
+  Job job = swinging_job();
+  job.optimizer.lr = 0.30;  // 2 - 0.6 = 1.4, on the grid of halves 1.5
+  job.exact = {.on = true, .grid = 1, .clamp = 8.0};
+  job.loop.steps = 1;
+  KeepsWeights kept;
+
+  run(job, {&kept});
+
+  EXPECT_EQ(kept.weights, (std::vector<double>{1.5}));
+}
+
+TEST(MicroStepTest, WeighsRowsByTheirTokens) {
+  OneRank one;
+  Job job;
+  job.model = {.kind = "linear", .widths = {1, 1}, .bias = false, .dtype = DType::kF64};
+  job.loss = {.kind = "mse", .normalize = "local-tokens"};
+  job.train = column_data({1.0, 2.0}, {0.0, 0.0}, {1, 3});
+  const std::vector<std::int64_t> ids = {0, 1};
+  Batch batch = make_batch(job, *job.train, one.runtime(), ids);
+  const double denominator = loss_denominator(job, batch, one.context());
+  weigh_rows(job, *job.train, batch, ids, denominator);
+
+  const Variable loss = micro_loss(job, Variable(batch.x), batch, denominator, 1.0);
+
+  EXPECT_EQ(denominator, 4.0);
+  EXPECT_EQ(loss.item(), (1.0 * 1.0 + 3.0 * 4.0) / 4.0);
+}
+
+TEST(MicroStepTest, DividesByRowsTimesColumnsAsPyTorchDoes) {
+  OneRank one;
+  Job job;
+  job.model.dtype = DType::kF64;
+  job.loss = {.kind = "l1"};
+  job.train = column_data({3.0, 5.0}, {1.0, 1.0});
+  const std::vector<std::int64_t> ids = {0, 1};
+  const Batch batch = make_batch(job, *job.train, one.runtime(), ids);
+
+  const Variable loss = micro_loss(job, Variable(batch.x), batch, 2.0, 4.0);
+
+  EXPECT_EQ(loss.item(), 4.0 * (2.0 + 4.0) / 2.0);
+}
+
+TEST(RankEpochTest, CutsAShareIntoBatchesWithAShortTail) {
+  OneRank one;
+  Job job;
+  job.train = column_data({0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, std::vector<double>(10));
+  job.loader = {.batch = 2};
+
+  const RankEpoch epoch = plan_epoch(job, one.as(1, 2), 0);
+
+  EXPECT_EQ(epoch.ids, (std::vector<std::int64_t>{1, 3, 5, 7, 9}));
+  EXPECT_EQ(epoch.batch_sizes, (std::vector<std::int64_t>{2, 2, 1}));
+}
+
+TEST(RankEpochTest, RanksAgreeOnKeyAndOrderAndEpochsDiffer) {
+  OneRank one;
+  Job job;
+  job.train = column_data(std::vector<double>(30), std::vector<double>(30));
+  job.loader = {.batch = 2, .shuffle = true, .seed = 5};
+
+  const RankEpoch first = plan_epoch(job, one.as(0, 3), 4);
+  const RankEpoch second = plan_epoch(job, one.as(2, 3), 4);
+  const RankEpoch later = plan_epoch(job, one.as(2, 3), 5);
+
+  EXPECT_EQ(first.generator_key, 9U);
+  EXPECT_EQ(first.order_digest, second.order_digest);
+  EXPECT_NE(first.ids, second.ids);
+  EXPECT_NE(second.order_digest, later.order_digest);
+}
+
+TEST(RankEpochTest, BatchesByRankReadConsecutiveRows) {
+  OneRank one;
+  Job job;
+  job.train = column_data(std::vector<double>(10), std::vector<double>(10));
+  job.loader = {.sampler = "batches_by_rank", .batches_by_rank = {{4, 4}, {2}}};
+
+  const RankEpoch epoch = plan_epoch(job, one.as(1, 2), 0);
+
+  EXPECT_EQ(epoch.ids, (std::vector<std::int64_t>{8, 9}));
+  EXPECT_EQ(epoch.batch_sizes, (std::vector<std::int64_t>{2}));
+}
+
+TEST(ModelTest, NamesParametersAsAScriptWould) {
+  OneRank one;
+  const auto names_of = [&](const ModelSpec& spec) {
+    std::vector<std::string> names;
+    for (const auto& named : build_model(spec, one.runtime(), 0)->named_parameters()) {
+      names.push_back(named.name);
+    }
+    return names;
+  };
+
+  EXPECT_EQ(names_of({.kind = "scalar", .widths = {1, 1}, .bias = false}),
+            (std::vector<std::string>{"weight"}));
+  EXPECT_EQ(names_of({.kind = "mlp", .widths = {2, 3, 1}}),
+            (std::vector<std::string>{"0.weight", "0.bias", "2.weight", "2.bias"}));
+  EXPECT_EQ(names_of({.kind = "twohead", .widths = {2, 3, 1}, .bias = false}),
+            (std::vector<std::string>{"trunk.weight", "head_a.weight", "head_b.weight"}));
+}
+
+TEST(ModelTest, SeedsByRankOnlyWhenAsked) {
+  OneRank one;
+  ModelSpec spec{.kind = "linear", .widths = {4, 4}};
+  const auto first_weight = [&](std::int32_t rank) {
+    return build_model(spec, one.runtime(), rank)->parameters()[0].data().at(0);
+  };
+
+  EXPECT_EQ(first_weight(0), first_weight(1));
+  spec.init.seed_by_rank = true;
+  EXPECT_NE(first_weight(0), first_weight(1));
+}
+
+TEST(ModelTest, FrozenParametersNeedNoGradient) {
+  OneRank one;
+
+  const auto model =
+      build_model({.kind = "mlp", .widths = {2, 2, 1}, .freeze = {"0.weight"}}, one.runtime(), 0);
+
+  EXPECT_FALSE(model->named_parameters()[0].variable.requires_grad());
+  EXPECT_TRUE(model->named_parameters()[1].variable.requires_grad());
+}
+
+TEST(EvaluateTest, CountsEachHeldOutRowOnce) {
+  OneRank one;
+  Job job = swinging_job();
+  job.holdout = column_data({1.0, 2.0, 3.0}, {2.0, 4.0, 7.0});
+  job.loop.eval = {.every_epochs = 1, .metric = "mse"};
+  const auto model = build_model(job.model, one.runtime(), 0);
+
+  const EvalResult result = evaluate(job, *model, one.context(), 0);
+
+  EXPECT_EQ(result.numerator, 1.0);  // Predictions 2, 4, 6.
+  EXPECT_EQ(result.denominator, 3.0);
+  EXPECT_TRUE(model->is_training());
+}
+
+}  // namespace lockstep::testing
