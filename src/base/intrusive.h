@@ -10,7 +10,7 @@ namespace lockstep {
 
 /// Base of counted objects. The last release calls `destroy()`, which returns the object to its
 /// pool; the default deletes it.
-class Counted {
+class Counted {  // NOLINT(cppcoreguidelines-virtual-class-destructor): only destroy() ends it.
  public:
   Counted() = default;
   Counted(const Counted&) = delete;

@@ -47,6 +47,38 @@ void move_running(T* running, T value, T momentum) {
   if (running != nullptr) *running = momentum * value + (T{1} - momentum) * *running;
 }
 
+/// One column of the backward pass; null pointers are gradients nobody wants.
+template <typename T>
+struct ColumnGradient {
+  const T* grad;
+  const T* x;
+  T mean;
+  T invstd;
+  T weight;
+  std::int64_t n_rows;
+  std::int64_t stride;
+
+  T x_hat(std::int64_t row) const { return (x[row * stride] - mean) * invstd; }
+
+  void write(T* grad_x, T* grad_weight, T* grad_bias) const {
+    T sum{0};
+    T dot{0};
+    for (std::int64_t row = 0; row < n_rows; ++row) {
+      sum += grad[row * stride];
+      dot += grad[row * stride] * x_hat(row);
+    }
+    if (grad_weight != nullptr) *grad_weight = dot;
+    if (grad_bias != nullptr) *grad_bias = sum;
+    if (grad_x == nullptr) return;
+    const T slope = invstd * weight;
+    const T mean_grad = sum / static_cast<T>(n_rows);
+    const T mean_dot = dot / static_cast<T>(n_rows);
+    for (std::int64_t row = 0; row < n_rows; ++row) {
+      grad_x[row * stride] = (grad[row * stride] - mean_grad - x_hat(row) * mean_dot) * slope;
+    }
+  }
+};
+
 }  // namespace
 
 void CpuKernels::batch_norm(const Tensor& out,
@@ -105,30 +137,17 @@ void CpuKernels::batch_norm_backward(std::span<const Tensor> grads,
   for_float(in[0].dtype(), [&](auto tag) {
     using T = decltype(tag);
     const T* const weight = data_or_null<T>(in, 2);
-    T* const grad_x = data_or_null<T>(grads, 0);
-    T* const grad_weight = data_or_null<T>(grads, 1);
-    T* const grad_bias = data_or_null<T>(grads, 2);
     for (std::int64_t d = 0; d < width; ++d) {
-      const T* const g = in[0].data<T>() + d;
-      const T* const x = in[1].data<T>() + d;
-      const T mean = save_mean_invstd[0].data<T>()[d];
-      const T invstd = save_mean_invstd[1].data<T>()[d];
-      T sum{0};
-      T dot{0};
-      for (std::int64_t row = 0; row < n_rows; ++row) {
-        sum += g[row * width];
-        dot += g[row * width] * ((x[row * width] - mean) * invstd);
-      }
-      if (grad_weight != nullptr) grad_weight[d] = dot;
-      if (grad_bias != nullptr) grad_bias[d] = sum;
-      if (grad_x == nullptr) continue;
-      const T slope = invstd * value_or(weight, d, T{1});
-      const T mean_grad = sum / static_cast<T>(n_rows);
-      const T mean_dot = dot / static_cast<T>(n_rows);
-      for (std::int64_t row = 0; row < n_rows; ++row) {
-        const T x_hat = (x[row * width] - mean) * invstd;
-        grad_x[row * width + d] = (g[row * width] - mean_grad - x_hat * mean_dot) * slope;
-      }
+      const ColumnGradient<T> column{.grad = in[0].data<T>() + d,
+                                     .x = in[1].data<T>() + d,
+                                     .mean = save_mean_invstd[0].data<T>()[d],
+                                     .invstd = save_mean_invstd[1].data<T>()[d],
+                                     .weight = value_or(weight, d, T{1}),
+                                     .n_rows = n_rows,
+                                     .stride = width};
+      column.write(column_or_null(data_or_null<T>(grads, 0), d),
+                   column_or_null(data_or_null<T>(grads, 1), d),
+                   column_or_null(data_or_null<T>(grads, 2), d));
     }
   });
 }

@@ -47,8 +47,8 @@ void apply_momentum(T* g, T* buffer, std::int64_t n, const SgdUpdate& update) {
 template <typename T>
 void sgd_block(T* param, const T* grad, T* buffer, std::int64_t n, const SgdUpdate& update) {
   const SgdScalars<T> s(update);
-  std::array<T, kBlock>
-      direction;  // NOLINT(cppcoreguidelines-pro-type-member-init): written below.
+  // Written below.  NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init)
+  std::array<T, kBlock> direction;
   T* const g = direction.data();
   if (update.maximize) {
     each(n, [=](std::int64_t i) { g[i] = -grad[i]; });

@@ -7,7 +7,7 @@ namespace lockstep::detail {
 namespace {
 
 constexpr std::int64_t kEigenFrom =
-    64 * 64 * 64;  // Multiplications; below, Eigen's set-up dominates.
+    std::int64_t{64} * 64 * 64;  // Multiplications; below, Eigen's set-up dominates.
 
 /// Memory for one operand, from the pool and back to it: never on a rank's small stack.
 template <typename T>
@@ -20,6 +20,8 @@ class Scratch {
 
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
+  Scratch(Scratch&&) = delete;
+  Scratch& operator=(Scratch&&) = delete;
 
   ~Scratch() { pool_->release(data_, n_bytes_); }
 

@@ -116,8 +116,8 @@ void fold_four(Value<T>* acc, const std::array<const T*, 4>& in, std::int64_t n)
 /// accumulator to `finish`.
 template <typename T, typename Op, typename Input, typename Finish>
 void fold_block(std::int64_t n_inputs, std::int64_t n, Input input, Finish finish) {
-  std::array<Value<T>, kBlock>
-      accumulator;  // NOLINT(cppcoreguidelines-pro-type-member-init): filled next.
+  // Filled next.  NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init)
+  std::array<Value<T>, kBlock> accumulator;
   Value<T>* const acc = accumulator.data();
   const T* const first = input(std::int64_t{0});
   each(n, [=](std::int64_t i) { acc[i] = load(first[i]); });
@@ -139,7 +139,11 @@ struct Request {
 
 /// Writes one finished block. Every input of the block was read before, so outputs may be inputs.
 template <typename T>
-void write_block(const Request& request, const Value<T>* acc, std::int64_t first, std::int64_t n) {
+void write_block(const Request& request, Value<T>* acc, std::int64_t first, std::int64_t n) {
+  if (request.average) {
+    const auto n_ranks = static_cast<Value<T>>(request.inputs.size());
+    each(n, [=](std::int64_t i) { acc[i] = static_cast<Value<T>>(acc[i] / n_ranks); });
+  }
   for (void* const output : request.outputs) {
     T* const o = static_cast<T*>(output) + first;
     each(n, [=](std::int64_t i) { o[i] = store<T>(acc[i]); });
@@ -154,13 +158,8 @@ void reduce_as(const Request& request) {
     const auto input = [&](std::int64_t r) {
       return static_cast<const T*>(request.inputs[static_cast<std::size_t>(r)]) + first;
     };
-    fold_block<T, Op>(n_inputs, n, input, [&](Value<T>* acc) {
-      if (request.average) {
-        const auto n_ranks = static_cast<Value<T>>(n_inputs);
-        each(n, [=](std::int64_t i) { acc[i] = static_cast<Value<T>>(acc[i] / n_ranks); });
-      }
-      write_block<T>(request, acc, first, n);
-    });
+    const auto finish = [&](Value<T>* acc) { write_block<T>(request, acc, first, n); };
+    fold_block<T, Op>(n_inputs, n, input, finish);
   }
 }
 

@@ -20,7 +20,7 @@ template <>
 struct Lanes<float> {
   using Vector = __m256;
   using Mask = __m256i;
-  static constexpr std::int64_t kWidth = 8;
+  static constexpr std::size_t kWidth = 8;
 
   static Vector zero() { return _mm256_setzero_ps(); }
 
@@ -48,7 +48,7 @@ template <>
 struct Lanes<double> {
   using Vector = __m256d;
   using Mask = __m256i;
-  static constexpr std::int64_t kWidth = 4;
+  static constexpr std::size_t kWidth = 4;
 
   static Vector zero() { return _mm256_setzero_pd(); }
 
@@ -86,41 +86,70 @@ struct Tile {
   bool accumulate;
 };
 
-template <typename T, std::size_t Rows, std::size_t Vectors, bool Masked>
-void run_tile(const Tile<T>& t) {
+/// A row of up to two vectors, of which the last may be partial.
+template <typename T, std::size_t Vectors, bool Masked>
+struct Strip {
   using L = Lanes<T>;
   using Vector = typename L::Vector;
-  const typename L::Mask mask = L::first(t.last_width);
-  Vector acc[Rows][Vectors];
-  for (auto& row : acc) {
-    for (Vector& v : row) v = L::zero();
+  Vector v[Vectors];
+
+  static Strip zero() {
+    Strip strip;
+    for (Vector& vector : strip.v) vector = L::zero();
+    return strip;
   }
-  const auto load = [&](const T* p, std::size_t v) {
-    return Masked && v + 1 == Vectors ? L::load(p, mask) : L::load(p);
-  };
+
+  void load(const T* p, typename L::Mask mask) {
+    for (std::size_t i = 0; i + 1 < Vectors; ++i) v[i] = L::load(p + i * L::kWidth);
+    const T* const last = p + (Vectors - 1) * L::kWidth;
+    v[Vectors - 1] = Masked ? L::load(last, mask) : L::load(last);
+  }
+
+  void store(T* p, typename L::Mask mask) const {
+    for (std::size_t i = 0; i + 1 < Vectors; ++i) L::store(p + i * L::kWidth, v[i]);
+    T* const last = p + (Vectors - 1) * L::kWidth;
+    if constexpr (Masked) {
+      L::store(last, mask, v[Vectors - 1]);
+    } else {
+      L::store(last, v[Vectors - 1]);
+    }
+  }
+
+  void add_product(Vector factor, const Strip& columns) {
+    for (std::size_t i = 0; i < Vectors; ++i) v[i] = L::fma(factor, columns.v[i], v[i]);
+  }
+
+  void add(const Strip& other) {
+    for (std::size_t i = 0; i < Vectors; ++i) v[i] = L::add(other.v[i], v[i]);
+  }
+};
+
+template <typename T, std::size_t Rows, std::size_t Vectors, bool Masked>
+void run_tile(const Tile<T>& t) {
+  using Row = Strip<T, Vectors, Masked>;
+  const auto mask = Lanes<T>::first(t.last_width);
+  Row acc[Rows];
+  for (Row& row : acc) row = Row::zero();
   const T* a = t.a;
   const T* b = t.b;
   for (std::int64_t k = 0; k < t.k; ++k, a += t.a_k, b += t.n) {
-    Vector columns[Vectors];
-    for (std::size_t v = 0; v < Vectors; ++v) {
-      columns[v] = load(b + static_cast<std::int64_t>(v) * L::kWidth, v);
-    }
-    for (std::size_t r = 0; r < Rows; ++r) {
-      const Vector factor = L::broadcast(a + static_cast<std::int64_t>(r) * t.a_row);
-      for (std::size_t v = 0; v < Vectors; ++v) acc[r][v] = L::fma(factor, columns[v], acc[r][v]);
+    Row columns;
+    columns.load(b, mask);
+    const T* factor = a;
+    for (Row& row : acc) {
+      row.add_product(Lanes<T>::broadcast(factor), columns);
+      factor += t.a_row;
     }
   }
-  for (std::size_t r = 0; r < Rows; ++r) {
-    for (std::size_t v = 0; v < Vectors; ++v) {
-      T* const o =
-          t.out + static_cast<std::int64_t>(r) * t.n + static_cast<std::int64_t>(v) * L::kWidth;
-      const Vector sum = t.accumulate ? L::add(load(o, v), acc[r][v]) : acc[r][v];
-      if (Masked && v + 1 == Vectors) {
-        L::store(o, mask, sum);
-      } else {
-        L::store(o, sum);
-      }
+  T* o = t.out;
+  for (Row& row : acc) {
+    if (t.accumulate) {
+      Row before;
+      before.load(o, mask);
+      row.add(before);
     }
+    row.store(o, mask);
+    o += t.n;
   }
 }
 
@@ -140,7 +169,7 @@ void run_panel(Tile<T> tile, std::int64_t n_rows) {
 
 template <typename T>
 void multiply(const Product<T>& p) {
-  constexpr std::int64_t kWidth = Lanes<T>::kWidth;
+  constexpr auto kWidth = static_cast<std::int64_t>(Lanes<T>::kWidth);
   Tile<T> tile{.out = p.out,
                .a = p.a,
                .b = p.b,

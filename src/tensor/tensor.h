@@ -12,7 +12,7 @@
 namespace lockstep {
 
 /// A block of pooled bytes that tensors view. Header and data are one pooled block.
-class Storage final : public Counted {
+class Storage final : public Counted {  // NOLINT(cppcoreguidelines-virtual-class-destructor)
  public:
   static Ref<Storage> make(Runtime& runtime, std::int64_t n_bytes);
 
