@@ -2,10 +2,7 @@
 //
 //   out tile: up to 4 rows (8 where only one vector is wide) x up to 2 vectors, all in registers;
 //   per k:    load the row of b once, broadcast one element of a per row, one fma each.
-#include <algorithm>
-#include <array>
 #include <immintrin.h>
-#include <utility>
 
 #include "lockstep/tensor/detail/products.h"
 
@@ -94,7 +91,7 @@ struct Strip {
   Vector v[Vectors];
 
   static Strip zero() {
-    Strip strip;
+    Strip strip{};
     for (Vector& vector : strip.v) vector = L::zero();
     return strip;
   }

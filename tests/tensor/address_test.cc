@@ -68,7 +68,7 @@ std::size_t n_results(DType dtype, const Run& run) {
 }
 
 const std::vector<std::pair<std::string, Run>>& element_wise() {
-  static const std::vector<std::pair<std::string, Run>> kRuns = {
+  static const std::vector<std::pair<std::string, Run>> runs = {
       {"add", [](const Operands& x) { x.kernels.add(x.out, x.a, x.b); }},
       {"sub", [](const Operands& x) { x.kernels.sub(x.out, x.a, x.b); }},
       {"mul", [](const Operands& x) { x.kernels.mul(x.out, x.a, x.b); }},
@@ -93,11 +93,11 @@ const std::vector<std::pair<std::string, Run>>& element_wise() {
        }},
       {"plain sgd", [](const Operands& x) { x.kernels.sgd(x.out, x.a, Tensor(), {.lr = 0.1}); }},
   };
-  return kRuns;
+  return runs;
 }
 
 const std::vector<std::pair<std::string, Run>>& reductions() {
-  static const std::vector<std::pair<std::string, Run>> kRuns = {
+  static const std::vector<std::pair<std::string, Run>> runs = {
       {"mse", [](const Operands& x) { x.kernels.mse(x.scalar, x.a, x.b, 3); }},
       {"l1", [](const Operands& x) { x.kernels.l1(x.scalar, x.a, x.b, 3); }},
       {"sum_all", [](const Operands& x) { x.kernels.sum_all(x.scalar, x.a); }},
@@ -129,7 +129,7 @@ const std::vector<std::pair<std::string, Run>>& reductions() {
              x.c.reshape({7, 29}), x.scalar, x.out.reshape({7, 29}), labels, 7);
        }},
   };
-  return kRuns;
+  return runs;
 }
 
 class AddressTest : public ::testing::TestWithParam<DType> {};
