@@ -4,7 +4,7 @@
 
 namespace lockstep {
 
-void Accumulator::run(Tensor grad) {
+void Accumulator::run(Tensor&& grad) {
   if (variable_ == nullptr) return;
   const Ref<VariableState> keep(variable_);  // A hook may drop the last handle.
 
@@ -22,7 +22,7 @@ void Accumulator::run(Tensor grad) {
   }
 }
 
-void Accumulator::accumulate(Tensor increment) const {
+void Accumulator::accumulate(Tensor&& increment) const {
   Tensor& grad = variable_->grad;
   if (grad.defined()) {
     kernels().add(grad, grad, increment);

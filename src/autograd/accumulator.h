@@ -18,10 +18,12 @@ class Accumulator final : public Node {
  public:
   explicit Accumulator(VariableState& variable) : Node(kAccumulator), variable_(&variable) {}
 
-  void run(Tensor grad) override;
+  void run(Tensor&& grad) override;
 
   void add_hook(GradHook& hook, std::size_t index) { hooks_.push_back({&hook, index}); }
+
   void remove_hook(const GradHook& hook);
+
   /// The leaf died before the graph that would have fed it.
   void forget_variable() { variable_ = nullptr; }
 
@@ -32,7 +34,7 @@ class Accumulator final : public Node {
   };
 
   ~Accumulator() override = default;
-  void accumulate(Tensor increment) const;
+  void accumulate(Tensor&& increment) const;
 
   VariableState* variable_;  ///< Owns this node, not the other way round.
   std::vector<Registration> hooks_;

@@ -14,11 +14,12 @@ class ActivationNode final : public Node {
  public:
   explicit ActivationNode(const Tensor& y) : y_(y) {}
 
-  void run(Tensor grad) override {
-    const Tensor out = writable_like(grad);
+  void run(Tensor&& grad) override {
+    Tensor out = writable_like(grad);
     (kernels().*kBackward)(out, grad, y_.get());
-    send(0, out);
+    send(0, std::move(out));
   }
+
   void release_saved() override { y_.reset(); }
 
  private:

@@ -18,8 +18,8 @@ void check_same(const Variable& a, const Variable& b) {
 
 class AddNode final : public Node {
  public:
-  void run(Tensor grad) override {
-    if (needs(0)) send(0, grad);
+  void run(Tensor&& grad) override {
+    if (needs(0)) send(0, Tensor(grad));
     if (needs(1)) send(1, std::move(grad));
   }
 
@@ -29,12 +29,12 @@ class AddNode final : public Node {
 
 class SubNode final : public Node {
  public:
-  void run(Tensor grad) override {
-    if (needs(0)) send(0, grad);
+  void run(Tensor&& grad) override {
+    if (needs(0)) send(0, Tensor(grad));
     if (needs(1)) {
-      const Tensor out = writable_like(grad);
+      Tensor out = writable_like(grad);
       kernels().scale(out, grad, -1.0);
-      send(1, out);
+      send(1, std::move(out));
     }
   }
 
@@ -49,10 +49,11 @@ class MulNode final : public Node {
     if (a.requires_grad()) b_ = SavedTensor(b.data());
   }
 
-  void run(Tensor grad) override {
+  void run(Tensor&& grad) override {
     if (needs(0)) send(0, times(grad, b_));
     if (needs(1)) send(1, times(grad, a_));
   }
+
   void release_saved() override {
     a_.reset();
     b_.reset();
@@ -75,10 +76,10 @@ class ScaleNode final : public Node {
  public:
   explicit ScaleNode(double factor) : factor_(factor) {}
 
-  void run(Tensor grad) override {
-    const Tensor out = writable_like(grad);
+  void run(Tensor&& grad) override {
+    Tensor out = writable_like(grad);
     kernels().scale(out, grad, factor_);
-    send(0, out);
+    send(0, std::move(out));
   }
 
  private:
@@ -90,7 +91,7 @@ class SumNode final : public Node {
  public:
   explicit SumNode(const Shape& shape) : shape_(shape) {}
 
-  void run(Tensor grad) override {
+  void run(Tensor&& grad) override {
     send(0, Tensor::full(runtime(), shape_, grad.dtype(), grad.item()));
   }
 
@@ -103,7 +104,7 @@ class ReshapeNode final : public Node {
  public:
   explicit ReshapeNode(const Shape& shape) : shape_(shape) {}
 
-  void run(Tensor grad) override { send(0, grad.reshape(shape_)); }
+  void run(Tensor&& grad) override { send(0, grad.reshape(shape_)); }
 
  private:
   ~ReshapeNode() override = default;
@@ -112,7 +113,7 @@ class ReshapeNode final : public Node {
 
 // Records a node of two inputs.
 template <typename N, typename... Args>
-Variable record(Tensor out, const Variable& a, const Variable& b, const Args&... args) {
+Variable record(Tensor&& out, const Variable& a, const Variable& b, const Args&... args) {
   if (!Node::records({&a, &b})) return Node::attach(std::move(out), {});
   const Ref<N> node = Node::make<N>(a.runtime(), args...);
   node->connect(0, a);
@@ -121,7 +122,7 @@ Variable record(Tensor out, const Variable& a, const Variable& b, const Args&...
 }
 
 template <typename N, typename... Args>
-Variable record_unary(Tensor out, const Variable& x, const Args&... args) {
+Variable record_unary(Tensor&& out, const Variable& x, const Args&... args) {
   if (!Node::records({&x})) return Node::attach(std::move(out), {});
   const Ref<N> node = Node::make<N>(x.runtime(), args...);
   node->connect(0, x);

@@ -20,26 +20,25 @@ struct Statistics {
 class BatchNormNode : public Node {
  public:
   BatchNormNode(const Variable& x, const Variable& weight, const Statistics& statistics)
-      : x_(x.data()),
-        weight_(weight.data()),
-        mean_(statistics.mean),
-        invstd_(statistics.invstd) {}
+      : x_(x.data()), weight_(weight.data()), mean_(statistics.mean), invstd_(statistics.invstd) {}
 
-  void run(Tensor grad) override {
-    const Tensor dx = Tensor::empty(runtime(), grad.shape(), grad.dtype());
-    const Tensor d_weight = Tensor::empty(runtime(), {grad.size(1)}, grad.dtype());
-    const Tensor d_bias = Tensor::empty(runtime(), {grad.size(1)}, grad.dtype());
-    differentiate(std::array{dx, d_weight, d_bias}, grad);
-    if (needs(kX)) send(kX, dx);
-    if (needs(kWeight)) send(kWeight, d_weight);
-    if (needs(kBias)) send(kBias, d_bias);
+  void run(Tensor&& grad) override {
+    std::array grads{Tensor::empty(runtime(), grad.shape(), grad.dtype()),
+                     Tensor::empty(runtime(), {grad.size(1)}, grad.dtype()),
+                     Tensor::empty(runtime(), {grad.size(1)}, grad.dtype())};
+    differentiate(grads, grad);
+    for (const std::size_t i : {kX, kWeight, kBias}) {
+      if (needs(i)) send(i, std::move(grads[i]));
+    }
   }
+
   void release_saved() override {
     for (SavedTensor* saved : {&x_, &weight_, &mean_, &invstd_}) saved->reset();
   }
 
  protected:
   ~BatchNormNode() override = default;
+
   virtual void differentiate(std::span<const Tensor> grads, const Tensor& grad) const {
     const std::array in{grad, x_.get(), weight_.get()};
     const std::array saved{mean_.get(), invstd_.get()};
@@ -84,20 +83,24 @@ void check_shapes(const Shape& x, const Shape& weight, const Shape& bias, bool t
   LOCKSTEP_CHECK(x.n_dims() == 2, "batch norm takes (B, D), not " + x.text());
   LOCKSTEP_CHECK(weight == Shape({x[1]}) && bias == weight,
                  "batch norm needs one weight and bias a column of " + x.text());
-  LOCKSTEP_CHECK(!training || x[0] > 1,
-                 "expected more than 1 value per channel when training, got input size " + x.text());
+  LOCKSTEP_CHECK(
+      !training || x[0] > 1,
+      "expected more than 1 value per channel when training, got input size " + x.text());
 }
 
 }  // namespace
 
-Variable batch_norm(const Variable& x, const Variable& weight, const Variable& bias,
-                    const BatchNormBuffers& buffers, const Kernels::BatchNorm& options) {
+Variable batch_norm(const Variable& x,
+                    const Variable& weight,
+                    const Variable& bias,
+                    const BatchNormBuffers& buffers,
+                    const Kernels::BatchNorm& options) {
   check_shapes(x.shape(), weight.shape(), bias.shape(), options.training);
   Runtime& runtime = x.runtime();
   const DType dtype = x.data().dtype();
   const Shape columns = weight.shape();
   const Statistics statistics{.mean = Tensor::empty(runtime, columns, dtype),
-                        .invstd = Tensor::empty(runtime, columns, dtype)};
+                              .invstd = Tensor::empty(runtime, columns, dtype)};
 
   Tensor out = Tensor::empty(runtime, x.shape(), dtype);
   const std::array in{x.data(), weight.data(), bias.data()};

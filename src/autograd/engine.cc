@@ -39,7 +39,8 @@ void GraphTask::count_contributions(Node& root) {
   const auto prepare = [this](Node& node) {
     node.pass_ = pass_;
     node.n_open_ = 0;
-    node.collected_ = Tensor();  // A pass that ended with an exception may have left something.
+    // A pass that ended with an exception may have left something.
+    if (node.collected_.defined()) node.collected_ = Tensor();
   };
   prepare(root);
   root.sibling_ = nullptr;
@@ -57,14 +58,19 @@ void GraphTask::count_contributions(Node& root) {
   }
 }
 
-void GraphTask::evaluate(Node& node) {
-  Tensor grad = std::move(node.collected_);
+void GraphTask::deliver(Node& node) {
+  Tensor& grad = node.collected_;
   if (grad.defined() || node.is_accumulator()) node.run(std::move(grad));
+  if (grad.defined()) grad = Tensor();
+}
+
+void GraphTask::evaluate(Node& node) {
+  deliver(node);
   if (!retain_graph_) node.release_saved();
   for (Node* next : node.edges_) {
     if (next == nullptr || --next->n_open_ > 0) continue;
     if (next->is_accumulator()) {
-      next->run(std::move(next->collected_));
+      deliver(*next);
     } else {
       enqueue(*next);
     }

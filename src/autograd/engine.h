@@ -37,6 +37,7 @@ class GraphTask {
   };
 
   void count_contributions(Node& root);
+  static void deliver(Node& node);
   void evaluate(Node& node);
   static Node* merge(Node* a, Node* b);
   void enqueue(Node& node);

@@ -6,19 +6,20 @@
 
 namespace lockstep {
 
-/// x (B, I) times weight (O, I) transposed, plus bias (O,) when defined -> (B, O). Source: torch linear.
+/// x (B, I) times weight (O, I) transposed, plus bias (O,) when defined -> (B, O). Source: torch
+/// linear.
 Variable linear(const Variable& x, const Variable& weight, const Variable& bias);
-Variable add(const Variable& a, const Variable& b);   ///< Same shapes.
-Variable sub(const Variable& a, const Variable& b);   ///< Same shapes.
-Variable mul(const Variable& a, const Variable& b);   ///< Same shapes.
+Variable add(const Variable& a, const Variable& b);  ///< Same shapes.
+Variable sub(const Variable& a, const Variable& b);  ///< Same shapes.
+Variable mul(const Variable& a, const Variable& b);  ///< Same shapes.
 Variable scale(const Variable& x, double factor);
 Variable relu(const Variable& x);
 Variable tanh(const Variable& x);
-Variable sum(const Variable& x);                      ///< -> scalar, in index order.
+Variable sum(const Variable& x);  ///< -> scalar, in index order.
 Variable reshape(const Variable& x, const Shape& shape);
 
-/// Losses -> scalar. `denominator` divides the sum over elements (over samples for cross entropy); the
-/// overloads without it use PyTorch's mean. Targets carry no gradient.
+/// Losses -> scalar. `denominator` divides the sum over elements (over samples for cross entropy);
+/// the overloads without it use PyTorch's mean. Targets carry no gradient.
 Variable mse_loss(const Variable& x, const Tensor& target);
 Variable mse_loss(const Variable& x, const Tensor& target, double denominator);
 Variable l1_loss(const Variable& x, const Tensor& target);
@@ -32,8 +33,12 @@ struct BatchNormBuffers {
   Tensor running_mean;
   Tensor running_var;
 };
+
 /// x (B, D). Training: batch statistics, running ones updated; evaluation: running statistics.
-Variable batch_norm(const Variable& x, const Variable& weight, const Variable& bias,
-                    const BatchNormBuffers& buffers, const Kernels::BatchNorm& options);
+Variable batch_norm(const Variable& x,
+                    const Variable& weight,
+                    const Variable& bias,
+                    const BatchNormBuffers& buffers,
+                    const Kernels::BatchNorm& options);
 
 }  // namespace lockstep

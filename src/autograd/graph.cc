@@ -32,7 +32,8 @@ class GraphSearch {
   Node* open_ = nullptr;
 };
 
-void find_reachable(std::span<const Variable> roots, std::span<const Variable> leaves,
+void find_reachable(std::span<const Variable> roots,
+                    std::span<const Variable> leaves,
                     std::span<std::uint8_t> reached) {
   LOCKSTEP_CHECK(reached.size() == leaves.size(), "one mark a leaf");
   if (leaves.empty()) return;

@@ -13,7 +13,8 @@ namespace lockstep {
 ///
 /// Requires: reached.size() == leaves.size(); no backward runs on this rank.
 /// Source:   the search for unused parameters in PyTorch's reducer.
-void find_reachable(std::span<const Variable> roots, std::span<const Variable> leaves,
+void find_reachable(std::span<const Variable> roots,
+                    std::span<const Variable> leaves,
                     std::span<std::uint8_t> reached);
 
 }  // namespace lockstep

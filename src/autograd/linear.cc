@@ -17,25 +17,26 @@ class LinearNode final : public Node {
     if (x.requires_grad()) weight_ = SavedTensor(weight.data());
   }
 
-  void run(Tensor grad) override {
+  void run(Tensor&& grad) override {
     if (needs(kBias)) {
-      const Tensor d_bias = Tensor::empty(runtime(), {grad.size(1)}, grad.dtype());
+      Tensor d_bias = Tensor::empty(runtime(), {grad.size(1)}, grad.dtype());
       kernels().sum_rows(d_bias, grad);
-      send(kBias, d_bias);
+      send(kBias, std::move(d_bias));
     }
     if (needs(kX)) {
       const Tensor& weight = weight_.get();
-      const Tensor dx = Tensor::empty(runtime(), {grad.size(0), weight.size(1)}, grad.dtype());
+      Tensor dx = Tensor::empty(runtime(), {grad.size(0), weight.size(1)}, grad.dtype());
       kernels().gemm(dx, grad, weight, {});
-      send(kX, dx);
+      send(kX, std::move(dx));
     }
     if (needs(kWeight)) {
       const Tensor& x = x_.get();
-      const Tensor d_weight = Tensor::empty(runtime(), {grad.size(1), x.size(1)}, grad.dtype());
+      Tensor d_weight = Tensor::empty(runtime(), {grad.size(1), x.size(1)}, grad.dtype());
       kernels().gemm(d_weight, grad, x, {.transpose_a = true});
-      send(kWeight, d_weight);
+      send(kWeight, std::move(d_weight));
     }
   }
+
   void release_saved() override {
     x_.reset();
     weight_.reset();

@@ -5,10 +5,15 @@
 namespace lockstep {
 namespace {
 
-using Forward = void (Kernels::*)(const Tensor& out, const Tensor& x, const Tensor& target,
+using Forward = void (Kernels::*)(const Tensor& out,
+                                  const Tensor& x,
+                                  const Tensor& target,
                                   double denominator);
-using Backward = void (Kernels::*)(const Tensor& out, const Tensor& grad_out, const Tensor& saved,
-                                   const Tensor& target, double denominator);
+using Backward = void (Kernels::*)(const Tensor& out,
+                                   const Tensor& grad_out,
+                                   const Tensor& saved,
+                                   const Tensor& target,
+                                   double denominator);
 
 // A loss whose backward needs one tensor of the shape of x, and the target.
 template <Backward kBackward>
@@ -17,12 +22,13 @@ class LossNode final : public Node {
   LossNode(const Tensor& saved, const Tensor& target, double denominator)
       : saved_(saved), target_(target), denominator_(denominator) {}
 
-  void run(Tensor grad) override {
+  void run(Tensor&& grad) override {
     const Tensor& saved = saved_.get();
-    const Tensor dx = Tensor::empty(runtime(), saved.shape(), saved.dtype());
+    Tensor dx = Tensor::empty(runtime(), saved.shape(), saved.dtype());
     (kernels().*kBackward)(dx, grad, saved, target_.get(), denominator_);
-    send(0, dx);
+    send(0, std::move(dx));
   }
+
   void release_saved() override {
     saved_.reset();
     target_.reset();
@@ -43,18 +49,19 @@ struct LossInputs {
 };
 
 template <Backward kBackward>
-Variable record(Tensor out, const LossInputs& in) {
+Variable record(Tensor&& out, const LossInputs& in) {
   if (!Node::records({&in.x})) return Node::attach(std::move(out), {});
-  const auto node = Node::make<LossNode<kBackward>>(in.x.runtime(), in.saved, in.target,
-                                                    in.denominator);
+  const auto node =
+      Node::make<LossNode<kBackward>>(in.x.runtime(), in.saved, in.target, in.denominator);
   node->connect(0, in.x);
   return Node::attach(std::move(out), node);
 }
 
 template <Forward kForward, Backward kBackward>
 Variable element_loss(const Variable& x, const Tensor& target, double denominator) {
-  LOCKSTEP_CHECK(x.shape() == target.shape(), "the loss compares " + x.shape().text() +
-                                                  " with a target of " + target.shape().text());
+  LOCKSTEP_CHECK(
+      x.shape() == target.shape(),
+      "the loss compares " + x.shape().text() + " with a target of " + target.shape().text());
   Tensor out = Tensor::empty(x.runtime(), {}, x.data().dtype());
   (x.runtime().kernels().*kForward)(out, x.data(), target, denominator);
   return record<kBackward>(std::move(out), {x, x.data(), target, denominator});

@@ -11,7 +11,7 @@ bool Node::records(std::initializer_list<const Variable*> inputs) {
   return false;
 }
 
-Variable Node::attach(Tensor out, Ref<Node> node) {
+Variable Node::attach(Tensor&& out, Ref<Node> node) {
   Ref<VariableState> state = VariableState::make(std::move(out));
   if (node) {
     node->sequence_number_ = node->runtime_->next_sequence_number();
@@ -27,7 +27,7 @@ void Node::connect(std::size_t i, const Variable& input) {
   if (edges_[i] != nullptr) edges_[i]->retain();
 }
 
-void Node::send(std::size_t i, Tensor grad) {
+void Node::send(std::size_t i, Tensor&& grad) {
   Tensor& sum = edges_[i]->collected_;
   if (!sum.defined()) {
     sum = std::move(grad);

@@ -23,7 +23,8 @@ class Node : public Counted {
  public:
   static constexpr std::size_t kMaxInputs = 3;
 
-  /// A pooled node of type N. Requires: N derives from Node alone and its constructor does not throw.
+  /// A pooled node of type N. Requires: N derives from Node alone and its constructor does not
+  /// throw.
   template <typename N, typename... Args>
   static Ref<N> make(Runtime& runtime, Args&&... args) {
     N* node = new (runtime.pool().allocate(sizeof(N))) N(std::forward<Args>(args)...);
@@ -35,19 +36,22 @@ class Node : public Counted {
   /// Whether an operation on these inputs has to be recorded.
   static bool records(std::initializer_list<const Variable*> inputs);
   /// The variable an operation returns. Null `node`: the operation was not recorded.
-  static Variable attach(Tensor out, Ref<Node> node);
+  static Variable attach(Tensor&& out, Ref<Node> node);
 
   /// Makes `input` the target of edge `i`; an input that requires no gradient leaves it empty.
   void connect(std::size_t i, const Variable& input);
 
   Runtime& runtime() const { return *runtime_; }
+
   /// Order of creation among the operations of this rank; accumulators come before all of them.
   std::uint64_t sequence_number() const { return sequence_number_; }
+
   bool is_accumulator() const { return sequence_number_ == kAccumulator; }
 
   /// Turns the output's gradient into the inputs' and sends them along the edges that need one.
   /// `grad` is undefined only for accumulators: a leaf whose contributions were all undefined.
-  virtual void run(Tensor grad) = 0;
+  virtual void run(Tensor&& grad) = 0;
+
   /// Drops what the forward pass saved; a second backward through this node then fails clearly.
   virtual void release_saved() {}
 
@@ -55,13 +59,17 @@ class Node : public Counted {
   static constexpr std::uint64_t kAccumulator = std::numeric_limits<std::uint64_t>::max();
 
   Node() = default;
+
   explicit Node(std::uint64_t sequence_number) : sequence_number_(sequence_number) {}
+
   ~Node() override = default;
   void destroy() override;
 
   bool needs(std::size_t i) const { return edges_[i] != nullptr; }
+
   /// Adds `grad` to what edge `i`'s target has collected. Requires: needs(i).
-  void send(std::size_t i, Tensor grad);
+  void send(std::size_t i, Tensor&& grad);
+
   Kernels& kernels() const { return runtime_->kernels(); }
 
  private:
@@ -72,11 +80,11 @@ class Node : public Counted {
   std::uint64_t sequence_number_ = 0;
   std::uint64_t pass_ = 0;  ///< The backward pass (or search) that prepared the fields below.
   std::uint32_t n_bytes_ = 0;
-  std::uint32_t n_open_ = 0;  ///< Contributions still to come in this pass.
+  std::uint32_t n_open_ = 0;               ///< Contributions still to come in this pass.
   std::array<Node*, kMaxInputs> edges_{};  ///< Counted by hand, see destroy().
-  Node* child_ = nullptr;    ///< Links of whatever list or heap the node is in.
+  Node* child_ = nullptr;                  ///< Links of whatever list or heap the node is in.
   Node* sibling_ = nullptr;
-  Tensor collected_;         ///< Sum of the contributions that have arrived in this pass.
+  Tensor collected_;  ///< Sum of the contributions that have arrived in this pass.
 };
 
 /// `grad` itself when nobody else can see its memory, else new memory of its shape: where an

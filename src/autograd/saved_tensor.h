@@ -13,6 +13,7 @@ namespace lockstep {
 class SavedTensor {
  public:
   SavedTensor() = default;
+
   explicit SavedTensor(const Tensor& tensor)
       : tensor_(tensor), version_(tensor.storage()->version()) {}
 
@@ -20,6 +21,7 @@ class SavedTensor {
     if (!tensor_.defined() || tensor_.storage()->version() != version_) fail();
     return tensor_;
   }
+
   void reset() { tensor_ = Tensor(); }
 
  private:

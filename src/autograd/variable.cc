@@ -17,10 +17,11 @@ Accumulator& accumulator_of(VariableState& state) {
 
 }  // namespace
 
-VariableState::VariableState(Tensor values) : data(std::move(values)) {}
+VariableState::VariableState(Tensor&& values) : data(std::move(values)) {}
+
 VariableState::~VariableState() = default;
 
-Ref<VariableState> VariableState::make(Tensor data) {
+Ref<VariableState> VariableState::make(Tensor&& data) {
   LOCKSTEP_CHECK(data.defined(), "a variable needs values");
   void* block = data.runtime().pool().allocate(sizeof(VariableState));
   return Ref<VariableState>(new (block) VariableState(std::move(data)));
@@ -33,8 +34,7 @@ void VariableState::destroy() {
   pool.release(this, sizeof(VariableState));
 }
 
-Variable::Variable(Tensor data, bool requires_grad)
-    : state_(VariableState::make(std::move(data))) {
+Variable::Variable(Tensor data, bool requires_grad) : state_(VariableState::make(std::move(data))) {
   if (requires_grad) set_requires_grad(true);
   state_->id = runtime().next_variable_id();
 }
@@ -56,8 +56,9 @@ Node* Variable::gradient_edge() const {
 void Variable::backward(bool retain_graph) const {
   LOCKSTEP_CHECK(defined() && state_->data.n_elems() == 1,
                  "a backward pass starts from one element, such as a loss");
-  LOCKSTEP_CHECK(requires_grad(),
-                 "this variable does not require grad and has no grad_fn: nothing to differentiate");
+  LOCKSTEP_CHECK(
+      requires_grad(),
+      "this variable does not require grad and has no grad_fn: nothing to differentiate");
   Runtime& rt = runtime();
   GraphTask task(rt, retain_graph);
   task.run(Ref<Node>(gradient_edge()), Tensor::full(rt, shape(), state_->data.dtype(), 1.0));

@@ -23,6 +23,7 @@ class GradHook {
   virtual ~GradHook() = default;
   /// `index` is what the hook was registered with. Undefined gradient = the leaf received none.
   virtual void on_grad_ready(std::size_t index) = 0;
+
   /// Sees the contribution itself just before it is added to `.grad` (recorders). Default: nothing.
   virtual void on_grad_increment(std::size_t /*index*/, const Tensor& /*increment*/) {}
 };
@@ -31,20 +32,20 @@ class GradHook {
 class VariableState final : public Counted {
  public:
   Tensor data;
-  Tensor grad;              ///< Undefined until a backward reaches this leaf.
-  Ref<Node> grad_fn;        ///< What computed it; null for leaves.
-  Ref<Node> accumulator;    ///< Leaves that require grad: the node that adds into `grad`.
-  std::uint32_t id = 0;     ///< Construction order within the rank.
-  NameId name = kNoName;    ///< Qualified name, given by the wrapper: "fc1.weight".
+  Tensor grad;                ///< Undefined until a backward reaches this leaf.
+  Ref<Node> grad_fn;          ///< What computed it; null for leaves.
+  Ref<Node> accumulator;      ///< Leaves that require grad: the node that adds into `grad`.
+  std::uint32_t id = 0;       ///< Construction order within the rank.
+  NameId name = kNoName;      ///< Qualified name, given by the wrapper: "fc1.weight".
   std::int32_t wrapper = -1;  ///< Index of the wrapper that reduces it, -1 = none.
   bool requires_grad = false;
 
  private:
   friend class Node;
   friend class Variable;
-  explicit VariableState(Tensor values);
+  explicit VariableState(Tensor&& values);
   ~VariableState() override;
-  static Ref<VariableState> make(Tensor data);
+  static Ref<VariableState> make(Tensor&& data);
   void destroy() override;
 };
 
@@ -58,22 +59,34 @@ class Variable {
   explicit Variable(Tensor data, bool requires_grad = false);
 
   bool defined() const { return static_cast<bool>(state_); }
+
   VariableState& state() const { return *state_; }
+
   const Tensor& data() const { return state_->data; }
+
   const Tensor& grad() const { return state_->grad; }
+
   /// Replaces the gradient; an undefined tensor is PyTorch's `p.grad = None`.
   void set_grad(Tensor grad) const { state_->grad = std::move(grad); }
+
   bool requires_grad() const { return state_->requires_grad; }
+
   /// Freezes or unfreezes this leaf. Requires: a leaf, of floating type if `on`.
   void set_requires_grad(bool on) const;
+
   bool is_leaf() const { return !state_->grad_fn; }
+
   Runtime& runtime() const { return state_->data.runtime(); }
+
   const Shape& shape() const { return state_->data.shape(); }
+
   double item() const { return state_->data.item(); }
+
   /// The same values outside the graph.
   Variable detach() const;
 
-  /// Differentiates this scalar with respect to the leaves that require grad, adding into their `.grad`.
+  /// Differentiates this scalar with respect to the leaves that require grad, adding into their
+  /// `.grad`.
   ///
   /// Requires:      one element; the graph was not freed by an earlier backward.
   /// Errors:        ContractViolation when it does not require grad or the graph was already freed.
@@ -81,8 +94,8 @@ class Variable {
   ///                accumulation as soon as a leaf's contributions are complete.
   void backward(bool retain_graph = false) const;
 
-  /// Registers `hook` on this leaf; it fires after each backward's accumulation, in registration order.
-  /// Requires: a leaf that requires grad. The hook must outlive it or be removed.
+  /// Registers `hook` on this leaf; it fires after each backward's accumulation, in registration
+  /// order. Requires: a leaf that requires grad. The hook must outlive it or be removed.
   void add_hook(GradHook& hook, std::size_t index) const;
   void remove_hook(const GradHook& hook) const;
 
@@ -90,7 +103,9 @@ class Variable {
 
  private:
   friend class Node;
+
   explicit Variable(Ref<VariableState> state) : state_(std::move(state)) {}
+
   /// The node that takes this variable's gradient; null when it requires none.
   Node* gradient_edge() const;
   Ref<VariableState> state_;
@@ -109,6 +124,7 @@ class BackwardCallback {
   virtual ~BackwardCallback() = default;
   virtual void on_backward_end() = 0;
 };
+
 /// Requires: called from inside a backward of `runtime`.
 void queue_callback(Runtime& runtime, BackwardCallback& callback);
 
@@ -118,7 +134,9 @@ class NoGradGuard {
   explicit NoGradGuard(Runtime& runtime) : runtime_(&runtime), previous_(runtime.grad_enabled()) {
     runtime.set_grad_enabled(false);
   }
+
   ~NoGradGuard() { runtime_->set_grad_enabled(previous_); }
+
   NoGradGuard(const NoGradGuard&) = delete;
   NoGradGuard& operator=(const NoGradGuard&) = delete;
   NoGradGuard(NoGradGuard&&) = delete;

@@ -10,12 +10,14 @@ namespace lockstep::nn {
 class ReLU final : public Module {
  public:
   using Module::Module;
+
   Variable forward(const Variable& x) override { return relu(x); }
 };
 
 class Tanh final : public Module {
  public:
   using Module::Module;
+
   Variable forward(const Variable& x) override { return tanh(x); }
 };
 

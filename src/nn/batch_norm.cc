@@ -22,7 +22,10 @@ Variable BatchNorm1d::forward(const Variable& x) {
                                  .running_var = running_var_.data()};
   if (is_training()) track_batch();
   return batch_norm(
-      x, weight_, bias_, buffers,
+      x,
+      weight_,
+      bias_,
+      buffers,
       {.momentum = options_.momentum, .eps = options_.eps, .training = is_training()});
 }
 

@@ -13,8 +13,8 @@ struct BatchNormOptions {
 };
 
 /// Normalises the columns of x (B, D). Parameters "weight" (ones), "bias" (zeros); buffers
-/// "running_mean" (zeros), "running_var" (ones) and "num_batches_tracked" (i64 scalar), all written in
-/// place by training forwards.
+/// "running_mean" (zeros), "running_var" (ones) and "num_batches_tracked" (i64 scalar), all written
+/// in place by training forwards.
 ///
 /// Source: torch.nn.BatchNorm1d.
 class BatchNorm1d final : public Module {

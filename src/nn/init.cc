@@ -73,8 +73,9 @@ void values(const Module& module, std::span<const double> all) {
     values(parameter.data(), all.subspan(n_used, n));
     n_used += n;
   }
-  LOCKSTEP_CHECK(n_used == all.size(), "the model has " + std::to_string(n_used) + " elements, " +
-                                           std::to_string(all.size()) + " values were given");
+  LOCKSTEP_CHECK(n_used == all.size(),
+                 "the model has " + std::to_string(n_used) + " elements, " +
+                     std::to_string(all.size()) + " values were given");
 }
 
 }  // namespace lockstep::nn::init

@@ -19,6 +19,7 @@ struct Grid {
   int bits = 3;
   double limit = 1.0;
 };
+
 /// Fills with points of a dyadic grid, all equally likely up to the bias of a 32-bit remainder:
 /// sums and products of few such numbers do not round.
 ///

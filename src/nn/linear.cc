@@ -13,7 +13,10 @@ Linear::Linear(Runtime& runtime, std::int64_t in, std::int64_t out, LinearOption
   }
 }
 
-Linear::Linear(Runtime& runtime, std::int64_t in, std::int64_t out, LinearOptions options,
+Linear::Linear(Runtime& runtime,
+               std::int64_t in,
+               std::int64_t out,
+               LinearOptions options,
                Generator& generator)
     : Linear(runtime, in, out, options) {
   reset_parameters(generator);

@@ -11,7 +11,8 @@ struct LinearOptions {
   DType dtype = DType::kF32;
 };
 
-/// x (B, I) -> x times weight transposed, plus bias: (B, O). Parameters "weight" (O, I), "bias" (O,).
+/// x (B, I) -> x times weight transposed, plus bias: (B, O). Parameters "weight" (O, I), "bias"
+/// (O,).
 ///
 /// Without a generator all parameters are zero, for an initialiser of init.h to fill.
 ///
@@ -19,12 +20,16 @@ struct LinearOptions {
 class Linear final : public Module {
  public:
   Linear(Runtime& runtime, std::int64_t in, std::int64_t out, LinearOptions options = {});
-  Linear(Runtime& runtime, std::int64_t in, std::int64_t out, LinearOptions options,
+  Linear(Runtime& runtime,
+         std::int64_t in,
+         std::int64_t out,
+         LinearOptions options,
          Generator& generator);
 
   Variable forward(const Variable& x) override;
 
   const Variable& weight() const { return weight_; }
+
   const Variable& bias() const { return bias_; }  ///< Undefined when there is none.
 
  private:

@@ -9,6 +9,7 @@ namespace lockstep::nn {
 class MSELoss {
  public:
   explicit MSELoss(Reduction reduction = Reduction::kMean) : reduction_(reduction) {}
+
   Variable operator()(const Variable& x, const Tensor& target) const {
     return reduction_ == Reduction::kMean ? mse_loss(x, target) : mse_loss(x, target, 1.0);
   }
@@ -21,6 +22,7 @@ class MSELoss {
 class L1Loss {
  public:
   explicit L1Loss(Reduction reduction = Reduction::kMean) : reduction_(reduction) {}
+
   Variable operator()(const Variable& x, const Tensor& target) const {
     return reduction_ == Reduction::kMean ? l1_loss(x, target) : l1_loss(x, target, 1.0);
   }
@@ -33,8 +35,10 @@ class L1Loss {
 class CrossEntropyLoss {
  public:
   explicit CrossEntropyLoss(Reduction reduction = Reduction::kMean) : reduction_(reduction) {}
+
   Variable operator()(const Variable& x, const Tensor& labels) const {
-    return reduction_ == Reduction::kMean ? cross_entropy(x, labels) : cross_entropy(x, labels, 1.0);
+    return reduction_ == Reduction::kMean ? cross_entropy(x, labels)
+                                          : cross_entropy(x, labels, 1.0);
   }
 
  private:

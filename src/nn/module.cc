@@ -8,8 +8,10 @@ namespace lockstep::nn {
 
 std::vector<Module::Visit> Module::visits() const {
   std::vector<Visit> seen;
-  // The root's own constness ends here: its children are reachable through non-const pointers anyway.
-  std::vector<Visit> open{{"", const_cast<Module*>(this)}};  // NOLINT(cppcoreguidelines-pro-type-const-cast)
+  // The root's own constness ends here: its children are reachable through non-const pointers
+  // anyway.
+  std::vector<Visit> open{
+      {"", const_cast<Module*>(this)}};  // NOLINT(cppcoreguidelines-pro-type-const-cast)
   while (!open.empty()) {
     const Visit visit = std::move(open.back());
     open.pop_back();

@@ -20,6 +20,7 @@ namespace lockstep::nn {
 class Module {
  public:
   explicit Module(Runtime& runtime) : runtime_(&runtime) {}
+
   virtual ~Module() = default;
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
@@ -27,6 +28,7 @@ class Module {
   Module& operator=(Module&&) = delete;
 
   virtual Variable forward(const Variable& x) = 0;
+
   Variable operator()(const Variable& x) { return forward(x); }
 
   Runtime& runtime() const { return *runtime_; }
@@ -38,10 +40,13 @@ class Module {
 
   /// Training or evaluation mode, of this module and everything in it. Modules start in training.
   void train(bool on = true);
+
   void eval() { train(false); }
+
   bool is_training() const { return training_; }
 
-  /// Forgets all gradients (`set_to_none`, PyTorch's `p.grad = None`) or fills them with zeros in place.
+  /// Forgets all gradients (`set_to_none`, PyTorch's `p.grad = None`) or fills them with zeros in
+  /// place.
   void zero_grad(bool set_to_none = true) const;
 
   /// Draws new initial values for everything in this module, in order of registration: the same
@@ -64,6 +69,7 @@ class Module {
     std::string name;
     Module* module;
   };
+
   struct Visit {
     std::string prefix;  ///< "trunk." or empty.
     Module* module;

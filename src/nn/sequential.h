@@ -28,7 +28,9 @@ class Sequential final : public Module {
     push(std::move(module));
     return added;
   }
+
   void push(std::unique_ptr<Module> module);
+
   std::size_t size() const { return modules_.size(); }
 
   Variable forward(const Variable& x) override;

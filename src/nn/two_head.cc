@@ -17,9 +17,12 @@ TwoHead::TwoHead(Runtime& runtime, TwoHeadSizes sizes, LinearOptions options)
 Variable TwoHead::forward(const Variable& x) {
   const Variable features = relu(trunk_(x));
   switch (heads_) {
-    case Heads::kA: return head_a_(features);
-    case Heads::kB: return head_b_(features);
-    case Heads::kBoth: break;
+    case Heads::kA:
+      return head_a_(features);
+    case Heads::kB:
+      return head_b_(features);
+    case Heads::kBoth:
+      break;
   }
   const Variable a = head_a_(features);  // Before B, whatever the order of arguments: its nodes
   const Variable b = head_b_(features);  // decide whose gradients are ready first.

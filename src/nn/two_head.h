@@ -16,8 +16,8 @@ struct TwoHeadSizes {
   std::int64_t out = 1;
 };
 
-/// relu(trunk(x)) seen by head A, by head B, or by both (their sum): x (B, in) -> (B, out). Submodules
-/// "trunk", "head_a", "head_b", all Linear.
+/// relu(trunk(x)) seen by head A, by head B, or by both (their sum): x (B, in) -> (B, out).
+/// Submodules "trunk", "head_a", "head_b", all Linear.
 ///
 /// The smallest model with parameters that a step may leave unused.
 class TwoHead final : public Module {
@@ -26,6 +26,7 @@ class TwoHead final : public Module {
 
   /// The heads that later forwards use. Starts with A.
   void use(Heads heads) { heads_ = heads; }
+
   Heads heads() const { return heads_; }
 
   Variable forward(const Variable& x) override;

@@ -12,8 +12,7 @@ Optimizer::Optimizer(std::vector<Variable> parameters) : parameters_(std::move(p
 }
 
 std::size_t Optimizer::add_state(std::string name) {
-  state_.push_back(
-      {.name = std::move(name), .tensors = std::vector<Tensor>(parameters_.size())});
+  state_.push_back({.name = std::move(name), .tensors = std::vector<Tensor>(parameters_.size())});
   return state_.size() - 1;
 }
 

@@ -1,4 +1,5 @@
-// What all optimizers share: their parameters, the learning rate, named state, and the record of a step.
+// What all optimizers share: their parameters, the learning rate, named state, and the record of a
+// step.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +30,8 @@ struct GridRounding {
 /// A parameter whose gradient is undefined is skipped whole, as in PyTorch: no decay, no momentum.
 ///
 /// step() records through the runtime's recorder, once for each wrapper that owns some of the
-/// parameters: the gradients used, the new parameters and state ("fc.weight/momentum_buffer"), and the
-/// step itself; then it moves the wrapper's position on to the next step.
+/// parameters: the gradients used, the new parameters and state ("fc.weight/momentum_buffer"), and
+/// the step itself; then it moves the wrapper's position on to the next step.
 class Optimizer {
  public:
   /// Requires: at least one parameter, all on one runtime.
@@ -46,14 +47,18 @@ class Optimizer {
   void zero_grad(bool set_to_none = true) const;
 
   std::span<const Variable> parameters() const { return parameters_; }
+
   double lr() const { return lr_; }
+
   void set_lr(double lr) { lr_ = lr; }
 
   /// Moments and the like, for snapshots.
   std::span<StateList> state() { return state_; }
+
   std::span<const StateList> state() const { return state_; }
 
-  /// Rounds all parameters and state to a grid as the last part of each step, before it is recorded.
+  /// Rounds all parameters and state to a grid as the last part of each step, before it is
+  /// recorded.
   void round_each_step(GridRounding rounding) { rounding_ = rounding; }
 
  protected:

@@ -16,8 +16,8 @@ namespace detail {
 inline constexpr std::size_t kBlockAlignment = 64;
 inline constexpr std::size_t kSmallestShift = 6;  // Class 0 holds 64 bytes.
 
-// Four classes a power of two: 64, (80, 96, 112,) 128, 160, 192, ... Sizes are rounded to multiples of
-// 64 first, so the classes between that would break alignment are never asked for.
+// Four classes a power of two: 64, (80, 96, 112,) 128, 160, 192, ... Sizes are rounded to multiples
+// of 64 first, so the classes between that would break alignment are never asked for.
 constexpr std::size_t size_class_of(std::size_t bytes) {
   const std::size_t rounded = (bytes + kBlockAlignment - 1) / kBlockAlignment * kBlockAlignment;
   if (rounded <= kBlockAlignment) return 0;
@@ -32,8 +32,8 @@ constexpr std::size_t size_class_bytes(std::size_t index) {
   return (std::size_t{1} << power) + (index % 4) * (std::size_t{1} << (power - 2));
 }
 
-/// Classes of blocks of up to 16 units of 64 bytes, the tensors and nodes of small models: a look-up
-/// where a dozen instructions would show in the time of a step.
+/// Classes of blocks of up to 16 units of 64 bytes, the tensors and nodes of small models: a
+/// look-up where a dozen instructions would show in the time of a step.
 struct SmallClasses {
   static constexpr std::size_t kMaxUnits = 16;
   std::array<std::uint16_t, kMaxUnits + 1> index{};
@@ -83,6 +83,7 @@ class Pool {
     }
     return allocate_slowly(bytes);
   }
+
   /// Requires: `block` came from allocate(bytes) with the same `bytes`.
   void release(void* block, std::size_t bytes) {
     const std::size_t units = units_of(bytes);

@@ -8,8 +8,8 @@
 
 #include "tests/support/plain_runtime.h"
 
-// Counts every allocation of the program from outside the library: the one place where a mutable global
-// is the only seam the language offers.
+// Counts every allocation of the program from outside the library: the one place where a mutable
+// global is the only seam the language offers.
 static int g_n_allocations = 0;
 
 void* operator new(std::size_t bytes) {
@@ -18,7 +18,10 @@ void* operator new(std::size_t bytes) {
   throw std::bad_alloc();
 }
 
-void operator delete(void* block) noexcept { std::free(block); }  // NOLINT(cppcoreguidelines-no-malloc)
+void operator delete(void* block) noexcept {
+  std::free(block);
+}  // NOLINT(cppcoreguidelines-no-malloc)
+
 void operator delete(void* block, std::size_t /*bytes*/) noexcept {
   std::free(block);  // NOLINT(cppcoreguidelines-no-malloc)
 }
@@ -32,7 +35,6 @@ class ReadyHook final : public GradHook {
  public:
   void on_grad_ready(std::size_t /*index*/) override {}
 };
-
 
 class AllocationTest : public ::testing::Test {
  protected:
@@ -57,8 +59,10 @@ class AllocationTest : public ::testing::Test {
   ReadyHook hook_;
   Tensor x_ = full({8, 16});
   Tensor target_ = full({8, 1});
-  std::array<Variable, 4> params_{Variable(full({16, 16}), true), Variable(full({16}), true),
-                                  Variable(full({1, 16}), true), Variable(full({1}), true)};
+  std::array<Variable, 4> params_{Variable(full({16, 16}), true),
+                                  Variable(full({16}), true),
+                                  Variable(full({1, 16}), true),
+                                  Variable(full({1}), true)};
 };
 
 TEST_F(AllocationTest, AWarmTrainingStepAsksTheSystemForNothing) {

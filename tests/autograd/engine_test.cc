@@ -1,10 +1,10 @@
 #include "lockstep/autograd/engine.h"
 
 #include <functional>
+#include <gmock/gmock.h>
 #include <stdexcept>
 #include <string>
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "lockstep/autograd/functions.h"
@@ -17,18 +17,20 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::ThrowsMessage;
 using testing::PlainRuntime;
+using ::testing::ThrowsMessage;
 using testing::values_of;
 
 // Writes down what it is told: "+i" for a contribution, "i" for a ready gradient.
 class Scribe : public GradHook {
  public:
   explicit Scribe(std::vector<std::string>& log, std::string tag = "") : log_(&log), tag_(tag) {}
+
   void on_grad_ready(std::size_t index) override {
     log_->push_back(tag_ + std::to_string(index));
     if (then) then(index);
   }
+
   void on_grad_increment(std::size_t index, const Tensor& increment) override {
     log_->push_back(tag_ + "+" + std::to_string(index));
     increments.push_back(values_of(increment));
@@ -45,6 +47,7 @@ class Scribe : public GradHook {
 class Callback : public BackwardCallback {
  public:
   explicit Callback(std::function<void()> body) : body_(std::move(body)) {}
+
   void on_backward_end() override { body_(); }
 
  private:
@@ -56,6 +59,7 @@ class EngineTest : public ::testing::Test {
   Variable leaf(const Shape& shape, std::initializer_list<double> values) {
     return Variable(rt_.tensor(shape, values), true);
   }
+
   Variable leaf(double value) { return leaf({1}, {value}); }
 
   PlainRuntime rt_;

@@ -1,8 +1,10 @@
 // Values worked out by hand.
+#include "lockstep/autograd/functions.h"
+
 #include <gmock/gmock.h>
+
 #include <gtest/gtest.h>
 
-#include "lockstep/autograd/functions.h"
 #include "lockstep/base/check.h"
 
 #include "tests/support/plain_runtime.h"
@@ -19,6 +21,7 @@ class FunctionsTest : public ::testing::Test {
   Variable leaf(const Shape& shape, std::initializer_list<double> values) {
     return Variable(rt_.tensor(shape, values), true);
   }
+
   PlainRuntime rt_;
 };
 

@@ -17,8 +17,10 @@ namespace lockstep::testing {
 /// A scalar function of several tensors, all f64.
 using ScalarFunction = std::function<Variable(const std::vector<Variable>&)>;
 
-inline double central_difference(const ScalarFunction& f, const std::vector<Variable>& at,
-                                 double* element, double h) {
+inline double central_difference(const ScalarFunction& f,
+                                 const std::vector<Variable>& at,
+                                 double* element,
+                                 double h) {
   const NoGradGuard no_grad(at[0].runtime());
   const double middle = *element;
   *element = middle + h;
@@ -31,15 +33,17 @@ inline double central_difference(const ScalarFunction& f, const std::vector<Vari
 
 /// How far a derivative may be from the central difference at step h.
 ///
-/// kExact: not at all. For functions of degree two in each element (or piecewise linear ones away from
-/// the kinks) on dyadic inputs nothing rounds and the central difference is the derivative.
-/// kSmooth: the truncation error, which by Richardson is a third of |D(h) - D(h/2)| to leading order
-/// (taken whole), plus the rounding of two evaluations of `n_ops` operations each.
+/// kExact: not at all. For functions of degree two in each element (or piecewise linear ones away
+/// from the kinks) on dyadic inputs nothing rounds and the central difference is the derivative.
+/// kSmooth: the truncation error, which by Richardson is a third of |D(h) - D(h/2)| to leading
+/// order (taken whole), plus the rounding of two evaluations of `n_ops` operations each.
 enum class Tolerance : std::uint8_t { kExact, kSmooth };
 
 /// Returns: an empty text, or what differs. `inputs` all require gradients.
-inline std::string compare_gradients(const ScalarFunction& f, const std::vector<Variable>& inputs,
-                                     Tolerance tolerance, double n_ops = 0.0) {
+inline std::string compare_gradients(const ScalarFunction& f,
+                                     const std::vector<Variable>& inputs,
+                                     Tolerance tolerance,
+                                     double n_ops = 0.0) {
   for (const Variable& input : inputs) input.set_grad(Tensor());
   const Variable result = f(inputs);
   result.backward();

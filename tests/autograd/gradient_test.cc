@@ -22,6 +22,7 @@ class GradientTest : public ::testing::Test {
   Variable leaf(const Shape& shape, std::initializer_list<double> values) {
     return Variable(exact_.tensor(shape, values), true);
   }
+
   Variable smooth_leaf(const Shape& shape, std::initializer_list<double> values) {
     return Variable(plain_.tensor(shape, values), true);
   }
@@ -29,7 +30,9 @@ class GradientTest : public ::testing::Test {
   static void expect_exact(const ScalarFunction& f, const std::vector<Variable>& inputs) {
     EXPECT_EQ(compare_gradients(f, inputs, Tolerance::kExact), "");
   }
-  static void expect_smooth(const ScalarFunction& f, const std::vector<Variable>& inputs,
+
+  static void expect_smooth(const ScalarFunction& f,
+                            const std::vector<Variable>& inputs,
                             double n_ops) {
     EXPECT_EQ(compare_gradients(f, inputs, Tolerance::kSmooth, n_ops), "");
   }
@@ -55,7 +58,9 @@ TEST_F(GradientTest, OfScaleReshapeAndSum) {
   const auto weights = Variable(exact_.tensor({3, 2}, {1, 2, -3, 5, 0.5, -1}));
 
   expect_exact(
-      [&](const auto& in) { return sum(mul(reshape(scale(in[0], -0.75), {3, 2}), weights)); },
+      [&](const auto& in) {
+        return sum(mul(reshape(scale(in[0], -0.75), {3, 2}), weights));
+      },
       {leaf({2, 3}, {1, 2, 3, 4, 5, 6})});
 }
 
@@ -98,7 +103,8 @@ TEST_F(GradientTest, OfAbsoluteErrorAwayFromItsKink) {
 
 TEST_F(GradientTest, OfTanh) {
   expect_smooth([](const auto& in) { return sum(tanh(in[0])); },
-                {smooth_leaf({4}, {0.0, -0.7, 1.3, 3.0})}, 16);
+                {smooth_leaf({4}, {0.0, -0.7, 1.3, 3.0})},
+                16);
 }
 
 TEST_F(GradientTest, OfCrossEntropy) {
@@ -121,13 +127,17 @@ class BatchNormGradientTest : public GradientTest {
       return sum(mul(y, weights));
     };
   }
+
   std::vector<Variable> inputs() {
-    return {smooth_leaf({3, 2}, {0.3, -1.2, 2.0, 0.1, 0.2, -0.4}), smooth_leaf({2}, {1.5, -0.5}),
+    return {smooth_leaf({3, 2}, {0.3, -1.2, 2.0, 0.1, 0.2, -0.4}),
+            smooth_leaf({2}, {1.5, -0.5}),
             smooth_leaf({2}, {0.25, 3.0})};
   }
 };
 
-TEST_F(BatchNormGradientTest, InTraining) { expect_smooth(weighted_batch_norm(true), inputs(), 64); }
+TEST_F(BatchNormGradientTest, InTraining) {
+  expect_smooth(weighted_batch_norm(true), inputs(), 64);
+}
 
 TEST_F(BatchNormGradientTest, InEvaluation) {
   expect_smooth(weighted_batch_norm(false), inputs(), 64);
@@ -137,10 +147,11 @@ TEST_F(BatchNormGradientTest, InEvaluation) {
 class WrongNode final : public Node {
  public:
   explicit WrongNode(double factor) : factor_(factor) {}
-  void run(Tensor grad) override {
-    const Tensor out = writable_like(grad);
+
+  void run(Tensor&& grad) override {
+    Tensor out = writable_like(grad);
     kernels().scale(out, grad, factor_);
-    send(0, out);
+    send(0, std::move(out));
   }
 
  private:

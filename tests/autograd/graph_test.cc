@@ -1,8 +1,8 @@
 #include "lockstep/autograd/graph.h"
 
 #include <array>
-
 #include <gmock/gmock.h>
+
 #include <gtest/gtest.h>
 
 #include "lockstep/autograd/functions.h"

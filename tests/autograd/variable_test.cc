@@ -1,8 +1,8 @@
 #include "lockstep/autograd/variable.h"
 
 #include <cmath>
-
 #include <gmock/gmock.h>
+
 #include <gtest/gtest.h>
 
 #include "lockstep/autograd/functions.h"
@@ -15,8 +15,8 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::ThrowsMessage;
 using testing::PlainRuntime;
+using ::testing::ThrowsMessage;
 using testing::values_of;
 
 class VariableTest : public ::testing::Test {
@@ -24,6 +24,7 @@ class VariableTest : public ::testing::Test {
   Variable leaf(std::initializer_list<double> values) {
     return Variable(rt_.tensor({static_cast<std::int64_t>(values.size())}, values), true);
   }
+
   PlainRuntime rt_;
 };
 

@@ -1,8 +1,8 @@
 #include "lockstep/nn/init.h"
 
 #include <cmath>
-
 #include <gmock/gmock.h>
+
 #include <gtest/gtest.h>
 
 #include "lockstep/base/check.h"
@@ -13,10 +13,10 @@
 namespace lockstep::nn {
 namespace {
 
-using ::testing::Each;
-using ::testing::ElementsAre;
 using lockstep::testing::PlainRuntime;
 using lockstep::testing::values_of;
+using ::testing::Each;
+using ::testing::ElementsAre;
 
 TEST(InitTest, ConstantAndValuesFillAModelInOrder) {
   PlainRuntime rt;

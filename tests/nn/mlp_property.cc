@@ -24,6 +24,7 @@ struct Net {
       model.append<Linear>(widths[i], widths[i + 1], LinearOptions{.dtype = DType::kF64});
     }
   }
+
   Sequential model;
 };
 
@@ -40,8 +41,8 @@ Tensor grid_tensor(Runtime& runtime, const Shape& shape, Generator& generator) {
 }
 
 // Summed losses: what each half of a batch contributes adds up to the whole.
-std::vector<double> gradients(Net& net, const Tensor& x, const Tensor& target,
-                              std::int64_t first, std::int64_t n) {
+std::vector<double> gradients(
+    Net& net, const Tensor& x, const Tensor& target, std::int64_t first, std::int64_t n) {
   net.model.zero_grad();
   const Variable y = net.model(Variable(x.rows(first, n)));
   MSELoss(Reduction::kSum)(y, target.rows(first, n)).backward();

@@ -1,6 +1,7 @@
 #include "lockstep/nn/module.h"
 
 #include <gmock/gmock.h>
+
 #include <gtest/gtest.h>
 
 #include "lockstep/nn/activations.h"
@@ -14,9 +15,9 @@
 namespace lockstep::nn {
 namespace {
 
-using ::testing::ElementsAre;
 using lockstep::testing::PlainRuntime;
 using lockstep::testing::values_of;
+using ::testing::ElementsAre;
 
 std::vector<std::string> names_of(const std::vector<NamedVariable>& variables) {
   std::vector<std::string> names;
@@ -37,6 +38,7 @@ class Tied final : public Module {
     register_parameter("decoder", encoder_.weight());
     own_ = register_parameter("own", Tensor::zeros(runtime, {1}, DType::kF32));
   }
+
   Variable forward(const Variable& x) override { return encoder_(inner_(x)); }
 
  private:
@@ -45,18 +47,19 @@ class Tied final : public Module {
   Variable own_;
 };
 
-// Checked by hand against torch.nn.Module: own parameters first, then depth first; the tied weight and
-// the shared layer appear once, under the first name.
+// Checked by hand against torch.nn.Module: own parameters first, then depth first; the tied weight
+// and the shared layer appear once, under the first name.
 TEST(ModuleTest, NamesFollowTheOrderOfRegistrationAndSharedOnesComeOnce) {
   PlainRuntime rt;
   const Tied model(rt);
 
-  EXPECT_THAT(names_of(model.named_parameters()),
-              ElementsAre("decoder", "own", "inner.0.weight", "inner.0.bias", "inner.1.weight",
-                          "inner.1.bias"));
-  EXPECT_THAT(names_of(model.named_buffers()),
-              ElementsAre("inner.0.running_mean", "inner.0.running_var",
-                          "inner.0.num_batches_tracked"));
+  EXPECT_THAT(
+      names_of(model.named_parameters()),
+      ElementsAre(
+          "decoder", "own", "inner.0.weight", "inner.0.bias", "inner.1.weight", "inner.1.bias"));
+  EXPECT_THAT(
+      names_of(model.named_buffers()),
+      ElementsAre("inner.0.running_mean", "inner.0.running_var", "inner.0.num_batches_tracked"));
   EXPECT_EQ(model.parameters().size(), 6U);
 }
 

@@ -52,8 +52,11 @@ TEST(TrainingGoldenTest, LinearStartsWithTheWeightsOfPyTorch) {
   for (const golden::Case& one : cases) {
     PlainRuntime rt;
     Generator generator(static_cast<std::uint64_t>(one.integer(1)));
-    const Linear layer(rt, one.integer(2), one.integer(3),
-                       {.bias = one.flag(4), .dtype = dtype_of(one)}, generator);
+    const Linear layer(rt,
+                       one.integer(2),
+                       one.integer(3),
+                       {.bias = one.flag(4), .dtype = dtype_of(one)},
+                       generator);
 
     EXPECT_EQ(parameter_bits(layer), one.values) << one.text();
   }
@@ -86,14 +89,13 @@ TEST(TrainingGoldenTest, AnotherSeedStartsWithOtherWeights) {
 }
 
 Variable loss_of(const golden::Case& one, const Variable& y, const Tensor& target) {
-  const Reduction reduction =
-      one.arguments.at(2) == "mean" ? Reduction::kMean : Reduction::kSum;
+  const Reduction reduction = one.arguments.at(2) == "mean" ? Reduction::kMean : Reduction::kSum;
   return one.arguments.at(1) == "mse" ? MSELoss(reduction)(y, target)
                                       : L1Loss(reduction)(y, target);
 }
 
-// Output, loss and all gradients of one pass over the given inputs. The sign of zero depends on how a
-// product is organised and is left out by adding +0.
+// Output, loss and all gradients of one pass over the given inputs. The sign of zero depends on how
+// a product is organised and is left out by adding +0.
 std::string exact_pass(const golden::Case& one, const std::string& inputs) {
   PlainRuntime rt(Arithmetic::kExact);
   const DType dtype = dtype_of(one);
@@ -150,6 +152,7 @@ class ReadyOrder : public GradHook {
       parameters_[i].variable.add_hook(*this, i);
     }
   }
+
   void on_grad_ready(std::size_t index) override { names.push_back(parameters_[index].name); }
 
   std::vector<std::string> names;

@@ -1,9 +1,9 @@
 #include "lockstep/optim/optimizer.h"
 
 #include <functional>
+#include <gmock/gmock.h>
 #include <stdexcept>
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "lockstep/autograd/functions.h"
@@ -16,20 +16,22 @@
 namespace lockstep::optim {
 namespace {
 
+using lockstep::testing::PlainRuntime;
+using lockstep::testing::values_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
-using lockstep::testing::PlainRuntime;
-using lockstep::testing::values_of;
 
 class OptimizerTest : public ::testing::Test {
  protected:
   Variable leaf(std::initializer_list<double> values) {
     return Variable(rt_.tensor({static_cast<std::int64_t>(values.size())}, values), true);
   }
+
   Tensor vector(std::initializer_list<double> values) {
     return rt_.tensor({static_cast<std::int64_t>(values.size())}, values);
   }
+
   PlainRuntime rt_;
 };
 
@@ -147,6 +149,7 @@ class Lines final : public EventSink {
     if (const auto* step = std::get_if<StepEvent>(&event.body)) add_names(step->layout);
     lines.push_back(line);
   }
+
   std::vector<std::string> lines;
 };
 
@@ -154,7 +157,7 @@ class RecordedStepTest : public OptimizerTest {
  protected:
   RecordedStepTest() { rt_.runtime().set_recorder(&recorder_); }
 
-  lockstep::testing::BareHost host_;
+  lockstep::testing::TestHost host_;
   NameTable names_;
   Lines lines_;
   Recorder recorder_{Rank{0}, host_, names_, lines_, RecordOptions{}};
@@ -174,10 +177,14 @@ TEST_F(RecordedStepTest, AStepTellsWhatItUsedWhatItMadeAndMovesOn) {
   sgd.step();
 
   EXPECT_THAT(lines_.lines,
-              ElementsAre("grad w0 opt0 fc.weight", "param w0 opt0 fc.weight",
-                          "optimizer w0 opt0 fc.weight/momentum_buffer", "step w0 opt0 fc.weight",
-                          "grad w0 opt1 fc.weight", "param w0 opt1 fc.weight",
-                          "optimizer w0 opt1 fc.weight/momentum_buffer", "step w0 opt1 fc.weight"));
+              ElementsAre("grad w0 opt0 fc.weight",
+                          "param w0 opt0 fc.weight",
+                          "optimizer w0 opt0 fc.weight/momentum_buffer",
+                          "step w0 opt0 fc.weight",
+                          "grad w0 opt1 fc.weight",
+                          "param w0 opt1 fc.weight",
+                          "optimizer w0 opt1 fc.weight/momentum_buffer",
+                          "step w0 opt1 fc.weight"));
   EXPECT_EQ(recorder_.position(0).opt, 2);
   EXPECT_EQ(recorder_.position(0).micro, -1);
   EXPECT_EQ(recorder_.position(-1).opt, 0);
@@ -190,9 +197,10 @@ TEST_F(RecordedStepTest, ParametersOutsideWrappersAreNumbered) {
 
   sgd.step();
 
-  EXPECT_THAT(lines_.lines, ElementsAre("grad w-1 opt0 parameter.0 parameter.1",
-                                        "param w-1 opt0 parameter.0 parameter.1",
-                                        "step w-1 opt0 parameter.0 parameter.1"));
+  EXPECT_THAT(lines_.lines,
+              ElementsAre("grad w-1 opt0 parameter.0 parameter.1",
+                          "param w-1 opt0 parameter.0 parameter.1",
+                          "step w-1 opt0 parameter.0 parameter.1"));
 }
 
 TEST_F(RecordedStepTest, WrappingAfterConstructionIsNoticed) {
