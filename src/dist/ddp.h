@@ -17,22 +17,23 @@ namespace lockstep {
 /// PyTorch's constructor arguments, by their names.
 struct DdpOptions {
   bool broadcast_buffers = true;
-  bool init_sync = true;               ///< Check shapes and broadcast rank 0's state in the constructor.
-  double bucket_cap_mb = -1.0;         ///< < 0: the default of 25 MiB with a first bucket of 1 MiB.
+  bool init_sync = true;        ///< Check shapes and broadcast rank 0's state in the constructor.
+  double bucket_cap_mb = -1.0;  ///< < 0: the default of 25 MiB with a first bucket of 1 MiB.
   std::int64_t first_bucket_bytes = 1'048'576;  ///< dist._DEFAULT_FIRST_BUCKET_BYTES
   bool find_unused_parameters = false;
   bool gradient_as_bucket_view = false;
   /// Qualified names of parameters and buffers that stay local. As in PyTorch the reducer spells a
-  /// parameter of the root module with a leading dot: "w" keeps it out of broadcasts, ".w" out of the
-  /// reduction.
+  /// parameter of the root module with a leading dot: "w" keeps it out of broadcasts, ".w" out of
+  /// the reduction.
   std::vector<std::string> ignored = {};
-  std::string compat = "2.7";          ///< "2.7" | "1.13": where the versions differ.
-  CallSite site = CallSite::here();    ///< Where the model was wrapped.
+  std::string compat = "2.7";        ///< "2.7" | "1.13": where the versions differ.
+  CallSite site = CallSite::here();  ///< Where the model was wrapped.
 };
 
 /// What DDP needs to know of a model.
 struct ReplicatedState {
-  std::vector<NamedVariable> parameters;  ///< Registration order, duplicates removed, frozen included.
+  std::vector<NamedVariable>
+      parameters;  ///< Registration order, duplicates removed, frozen included.
   std::vector<NamedVariable> buffers;
 };
 
@@ -68,8 +69,8 @@ class Ddp {
   /// Reducer parameters in index order, and the bucket layout as indices in launch order.
   const std::vector<NamedVariable>& parameters() const;
   std::vector<std::vector<std::int32_t>> buckets() const;
-  /// By parameter: on how many ranks it was used in the last reduced backward (_get_local_used_map).
-  /// All zero without find_unused_parameters.
+  /// By parameter: on how many ranks it was used in the last reduced backward
+  /// (_get_local_used_map). All zero without find_unused_parameters.
   std::vector<std::int32_t> used_map() const;
 
  private:
@@ -80,8 +81,12 @@ class Ddp {
 /// Skips gradient synchronisation for forwards that begin inside its lifetime (ddp.no_sync()).
 class NoSync {
  public:
-  explicit NoSync(Ddp& ddp) : ddp_(&ddp), previous_(ddp.require_sync()) { ddp.set_require_sync(false); }
+  explicit NoSync(Ddp& ddp) : ddp_(&ddp), previous_(ddp.require_sync()) {
+    ddp.set_require_sync(false);
+  }
+
   ~NoSync() { ddp_->set_require_sync(previous_); }
+
   NoSync(const NoSync&) = delete;
   NoSync& operator=(const NoSync&) = delete;
   NoSync(NoSync&&) = delete;
@@ -100,8 +105,9 @@ concept Wrappable = requires(M& model) {
   { model.is_training() } -> std::convertible_to<bool>;
 };
 
-/// Wraps `model`, which must outlive the wrapper. `ddp(x)` forwards through the wrapper, `ddp.module()` is
-/// the inner model: calling that one directly skips synchronisation, as in PyTorch.
+/// Wraps `model`, which must outlive the wrapper. `ddp(x)` forwards through the wrapper,
+/// `ddp.module()` is the inner model: calling that one directly skips synchronisation, as in
+/// PyTorch.
 template <Wrappable M>
 class DistributedDataParallel : public Ddp {
  public:
@@ -114,6 +120,7 @@ class DistributedDataParallel : public Ddp {
     before_forward(model_->is_training());
     return after_forward(model_->forward(std::forward<Args>(args)...));
   }
+
   M& module() const { return *model_; }
 
  private:

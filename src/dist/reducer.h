@@ -49,6 +49,7 @@ class Reducer final : public GradHook, public BackwardCallback {
 
   /// A forward begins: whatever a failed backward left queued is forgotten.
   void on_forward() { in_backward_ = false; }
+
   /// Errors: ReducerError when the last synchronising backward left parameters without a gradient.
   void ensure_prior_reduction_finished() const;
   /// Once in a lifetime, after the first reduced backward: buckets in the order in which gradients

@@ -14,7 +14,9 @@ class WorkState : public Counted {
  public:
   virtual bool is_completed() = 0;  ///< A poll: a scheduling point, never blocks.
   virtual CommStatus wait() = 0;    ///< Blocks this rank only. A second wait answers the same.
+
   virtual std::string detail() const { return {}; }  ///< Words for a status other than kOk.
+
   const Signature& signature() const { return signature_; }
 
  protected:
@@ -24,18 +26,23 @@ class WorkState : public Counted {
   Signature signature_;
 };
 
-/// A posted collective. Dropping the handle does not wait and does not cancel: the operation goes on,
-/// and the memory it uses must stay alive (as with c10d's asynchronous works).
+/// A posted collective. Dropping the handle does not wait and does not cancel: the operation goes
+/// on, and the memory it uses must stay alive (as with c10d's asynchronous works).
 class [[nodiscard]] Work {
  public:
   Work() = default;
+
   explicit Work(Ref<WorkState> state) : state_(std::move(state)) {}
 
   bool valid() const { return static_cast<bool>(state_); }
+
   bool is_completed() const { return state_->is_completed(); }
+
   [[nodiscard]] CommStatus wait() const { return state_->wait(); }
+
   /// Waits and throws CommError unless the operation succeeded.
   void wait_or_throw() const;
+
   const Signature& signature() const { return state_->signature(); }
 
  private:
