@@ -1,8 +1,10 @@
 // The interface of a law: a streaming checker over events, blind to which backend made them.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -12,30 +14,38 @@
 
 namespace lockstep {
 
+/// What a law is checked from.
+enum class LawKind : std::uint8_t {
+  kTrace,     ///< One trace, while it streams.
+  kRelation,  ///< Companion runs: single process, resumed, repeated. Checked above the simulator.
+};
+
 /// One entry of the numbered contract (docs/laws.md, `lockstep laws`).
 struct LawInfo {
-  std::int32_t number = 0;      ///< Stable.
-  std::string_view id;          ///< "replicas-equal"
-  std::string_view detector;    ///< Key used in bug reports: "I-PARAM".
-  std::string_view statement;   ///< One sentence.
-  std::string_view source;      ///< Where the promise comes from.
-  std::string_view blind_spots; ///< What a quiet law does not prove.
+  std::int32_t number = 0;       ///< Stable.
+  std::string_view id;           ///< "replicas-equal"
+  std::string_view detector;     ///< Key used in bug reports: "I-PARAM".
+  std::string_view statement;    ///< One sentence.
+  std::string_view source;       ///< Where the promise comes from.
+  std::string_view blind_spots;  ///< What a quiet law does not prove.
+  LawKind kind = LawKind::kTrace;
+  bool implemented = false;  ///< False: part of the contract, but nothing checks it yet.
 };
 
 /// What a law may assume about the job: declared by a scenario, a policy file or run_ranks options.
 struct LawPolicy {
-  std::int32_t n_ranks = 0;          ///< World size.
-  bool exact = false;                ///< Arithmetic was proved exact: averages must match exactly.
-  std::string declared_mean;         ///< Overrides the batch events' declaration, or empty.
-  std::vector<std::string> allow;    ///< "LAW@TENSOR" or "LAW": exempted on purpose.
+  std::int32_t n_ranks = 0;        ///< World size.
+  bool exact = false;              ///< Arithmetic was proved exact: averages must match exactly.
+  std::string declared_mean;       ///< Overrides the batch events' declaration, or empty.
+  std::vector<std::string> allow;  ///< "LAW@TENSOR" or "LAW": exempted on purpose.
   std::string buffers = "broadcast0";  ///< Policy when the wrap event does not say.
 };
 
 /// Checks one promise over a stream of events.
 ///
 /// Events of one rank arrive in their order; ranks interleave arbitrarily, so a law aligns them by
-/// position, never by arrival. Memory is bounded by the number of ranks times the tensors of the steps
-/// that are still incomplete, not by the length of the trace.
+/// position, never by arrival. Memory is bounded by the number of ranks times the tensors of the
+/// steps that are still incomplete, not by the length of the trace.
 class Law : public EventSink {
  public:
   virtual const LawInfo& info() const = 0;
@@ -45,11 +55,13 @@ class Law : public EventSink {
   virtual void require(RecordOptions& options) const = 0;
 };
 
-/// All trace laws, in the order of their numbers.
+/// The trace laws that have a checker, in the order of their numbers.
 std::span<const LawInfo> trace_laws();
 /// Every law of the contract, relation laws (checked from companion runs) included.
 std::span<const LawInfo> all_laws();
-/// Errors: unknown id, with a suggestion.
+/// The entry of one law, or null.
+const LawInfo* find_law(std::string_view id);
+/// Errors: unknown id, with a suggestion; a relation law; a law without a checker.
 Result<std::unique_ptr<Law>> make_law(std::string_view id, const LawPolicy& policy);
 
 /// Runs several laws over one stream: a sink for live runs, or replay() a stored trace into it.
@@ -59,7 +71,8 @@ class LawSet final : public EventSink {
   static Result<LawSet> make(const LawPolicy& policy, std::span<const std::string> ids = {});
 
   void on_event(const Event& event, const NameTable& names) override;
-  /// Results in the order of the laws' numbers, with exemptions applied.
+  /// Results in the order of the laws' numbers, with exemptions applied: findings that
+  /// `policy.allow` names are left out, and a law without other findings holds.
   std::vector<LawResult> finish(const NameTable& names);
   /// The union of what the laws need.
   RecordOptions required() const;

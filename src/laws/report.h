@@ -8,25 +8,26 @@
 
 namespace lockstep {
 
-
 /// Everything a run ends with.
 struct Report {
   std::string title;
   std::int32_t n_ranks = 0;
-  std::string outcome = "ok";          ///< "ok" | "findings" | "hang" | "error"
-  std::string error;                   ///< outcome "error": the first exception, with rank and site.
+  std::string outcome = "ok";  ///< "ok" | "findings" | "hang" | "error"
+  std::string error;           ///< outcome "error": the first exception, with rank and site.
   std::vector<LawResult> laws;
-  std::string wait_for_graph;          ///< outcome "hang": who waits for whom, one line a rank group.
-  std::string replay;                  ///< The command that repeats this run.
+  std::string wait_for_graph;  ///< outcome "hang": who waits for whom, one line a rank group.
+  std::string replay;          ///< The command that repeats this run.
   std::uint64_t trace_digest = 0;
   std::uint64_t result_digest = 0;
   std::int64_t n_events = 0;
 
   bool ok() const { return outcome == "ok"; }
+
   std::size_t n_findings() const;
 };
 
-/// "step 17, after optimizer.step: parameter `fc2.weight`[5,7] differs on rank 3 (law REPLICAS-EQUAL).
+/// "step 17, after optimizer.step: parameter `fc2.weight`[5,7] differs on rank 3 (law
+/// REPLICAS-EQUAL).
 /// ... Likely: lr-per-rank."
 std::string sentence(const Finding& finding);
 /// Ranks as "rank 3" or "ranks 0-2, 5".

@@ -63,12 +63,16 @@ struct BackwardEvent {
 struct BatchEvent {
   std::int64_t n_samples = 0;
   std::int64_t n_tokens = 0;
-  double denominator = 0.0;  ///< What the summed loss is divided by on this rank (0 = unknown).
+  /// What the sum of the per-sample (or per-token) losses is divided by on this rank, 0 = unknown. In units
+  /// of samples or tokens: a mean over 4 samples of 10 outputs has 4. Factors that scale the loss on all
+  /// ranks alike (a loss scaler, exact mode's world size) are left out.
+  double denominator = 0.0;
   NameId declared =
       kNoName;  ///< What was meant: "sample-mean" | "token-mean" | "sum" | "rank-mean".
 };
 
-/// Where a gradient was looked at.
+/// Where a gradient was looked at. In one backward kInc is recorded before kPre and kPost: what comes
+/// after kPost counts as not reduced.
 enum class GradPoint : std::uint8_t {
   kBase,  ///< Found in .grad before the backward.
   kInc,   ///< This backward's own contribution.
@@ -95,7 +99,7 @@ struct GradEvent {
 enum class StatePoint : std::uint8_t {
   kWrap,     ///< After construction of the wrapper.
   kForward,  ///< As the first synchronising forward begins.
-  kStep,     ///< After an optimizer step.
+  kStep,     ///< After an optimizer step, at that step's own number (as its StepEvent).
   kEval,     ///< Entering evaluation.
   kLoad,     ///< After a checkpoint was loaded.
   kSave,     ///< Before a snapshot is written.

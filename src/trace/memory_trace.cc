@@ -88,8 +88,18 @@ void MemoryTrace::on_event(const Event& event, const NameTable& names) {
 }
 
 void replay(const MemoryTrace& trace, EventSink& sink) {
-  for (std::int32_t rank = 0; rank < trace.n_ranks(); ++rank) {
-    for (const Event& event : trace.events(Rank{rank})) sink.on_event(event, trace.names());
+  constexpr std::size_t kTurn = 64;
+  bool more = trace.n_ranks() > 0;
+  for (std::size_t first = 0; more; first += kTurn) {
+    more = false;
+    for (std::int32_t rank = 0; rank < trace.n_ranks(); ++rank) {
+      const std::span<const Event> events = trace.events(Rank{rank});
+      if (events.size() <= first) continue;
+      more = true;
+      for (const Event& event : events.subspan(first, std::min(kTurn, events.size() - first))) {
+        sink.on_event(event, trace.names());
+      }
+    }
   }
 }
 

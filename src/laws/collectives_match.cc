@@ -1,0 +1,428 @@
+// collectives-match: the members of a group issue matching calls in the same order.
+#include <cstring>
+#include <deque>
+#include <optional>
+#include <set>
+#include <tuple>
+
+#include "lockstep/laws/detail/alignment.h"
+#include "lockstep/laws/detail/checkers.h"
+
+namespace lockstep::laws {
+
+namespace {
+
+constexpr std::string_view kId = "collectives-match";
+
+bool is_pairwise(CollectiveOp op) { return op == CollectiveOp::kSend || op == CollectiveOp::kRecv; }
+
+bool reduces(CollectiveOp op) {
+  return op == CollectiveOp::kAllReduce || op == CollectiveOp::kReduce ||
+         op == CollectiveOp::kReduceScatter;
+}
+
+bool has_root(CollectiveOp op) {
+  return op == CollectiveOp::kBroadcast || op == CollectiveOp::kReduce ||
+         op == CollectiveOp::kGather || op == CollectiveOp::kScatter;
+}
+
+/// The first field in which two calls at one place differ, or empty. Which fields matter depends on
+/// the operation: only the root of a scatter has an input, uneven sizes are each rank's own
+/// business.
+std::string_view first_difference(const Signature& a, const Signature& b) {
+  if (a.op != b.op) return "op";
+  if (a.op == CollectiveOp::kBarrier) return "";
+  if (reduces(a.op) && a.reduce != b.reduce) return "reduce";
+  if (a.dtype != b.dtype) return "dtype";
+  const bool uneven = a.splits != 0 || b.splits != 0;
+  if (a.op != CollectiveOp::kScatter && !uneven && a.count != b.count) return "count";
+  if (has_root(a.op) && a.root != b.root) return "root";
+  if (reduces(a.op) && a.reduce == ReduceOp::kPremulSum && a.premul != b.premul) return "premul";
+  if (a.op != CollectiveOp::kAllToAll && a.splits != b.splits) return "splits";
+  if (a.layout != b.layout) return "layout";
+  if (a.device != b.device) return "device";
+  return "";
+}
+
+/// A call site, or the operation where no site is known: what is counted to tell an extra call from
+/// a missing one.
+struct CallKey {
+  std::string site;
+  CollectiveOp op = CollectiveOp::kBarrier;
+  friend auto operator<=>(const CallKey&, const CallKey&) = default;
+};
+
+std::string site_text(const CallSite& site) {
+  return site.known() ? site.file + (":" + std::to_string(site.line)) : std::string();
+}
+
+bool same_site(const CallSite& a, const CallSite& b) {
+  return a.line == b.line && (a.file == b.file || std::strcmp(a.file, b.file) == 0);
+}
+
+CallKey call_key(const Signature& signature) {
+  if (signature.site.known()) return {site_text(signature.site), CollectiveOp::kBarrier};
+  return {"", signature.op};
+}
+
+/// Calls that look the same at one sequence number, and who made them.
+struct Variant {
+  Signature signature;
+  std::int32_t step = 0;
+  std::vector<Rank> ranks;
+};
+
+/// One sequence number, while its members come in.
+struct Slot {
+  std::vector<Variant> variants;
+  std::int32_t n_arrived = 0;
+  bool mismatch = false;  ///< Some field differs.
+  bool sites_differ = false;
+};
+
+struct Disagreement {
+  std::int64_t seq = 0;
+  Slot slot;
+};
+
+/// What one rank called in one group so far.
+struct Caller {
+  std::int64_t n_calls = 0;
+  std::vector<std::pair<CallSite, std::int64_t>> by_site;
+  std::map<CallKey, std::int64_t> by_key;  // Calls without a site.
+
+  void count(const Signature& signature) {
+    ++n_calls;
+    if (!signature.site.known()) {
+      ++by_key[call_key(signature)];
+      return;
+    }
+    for (auto& [site, n] : by_site) {
+      if (!same_site(site, signature.site)) continue;
+      ++n;
+      return;
+    }
+    by_site.emplace_back(signature.site, 1);
+  }
+
+  std::int64_t n_of(const Signature& signature) const {
+    if (!signature.site.known()) {
+      const auto known = by_key.find(call_key(signature));
+      return known == by_key.end() ? 0 : known->second;
+    }
+    for (const auto& [site, n] : by_site) {
+      if (same_site(site, signature.site)) return n;
+    }
+    return 0;
+  }
+};
+
+struct GroupState {
+  std::int64_t first_seq = 0;  ///< Of the oldest open slot.
+  std::deque<Slot> slots;
+  std::map<Rank, Caller> callers;
+  std::optional<Disagreement> mismatch;        ///< The first one; what follows it is a consequence.
+  std::vector<Disagreement> site_differences;  ///< The first of each pair of sites.
+};
+
+class CollectivesMatch final : public Law {
+ public:
+  explicit CollectivesMatch(const LawPolicy& policy) : n_ranks_(policy.n_ranks) {}
+
+  const LawInfo& info() const override { return *find_law(kId); }
+
+  void require(RecordOptions& options) const override { options.collectives = true; }
+
+  void on_event(const Event& event, const NameTable& names) override {
+    if (const auto* collective = std::get_if<CollectiveEvent>(&event.body)) {
+      if (collective->phase != CollectivePhase::kPosted) return;
+      if (is_pairwise(collective->signature.op)) {
+        on_message(event, *collective);
+      } else {
+        on_call(event, *collective);
+      }
+    } else if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
+      sizes_[wrap->group] = wrap->n_ranks;
+    } else if (const auto* end = std::get_if<EndEvent>(&event.body)) {
+      const std::string_view outcome = names.text(end->outcome);
+      if (outcome == "killed" || outcome == "exception") died_.insert(event.at.attempt);
+    }
+  }
+
+  LawResult finish(const NameTable& /*names*/) override {
+    std::vector<Finding> findings = std::move(message_findings_);
+    for (auto& [key, group] : groups_) {
+      for (std::size_t i = 0; i < group.slots.size(); ++i) {
+        close(group, group.first_seq + static_cast<std::int64_t>(i), group.slots[i]);
+      }
+      if (group.mismatch) {
+        findings.push_back(judge(key, group, *group.mismatch));
+      } else if (auto finding = shifted_sites(key, group)) {
+        findings.push_back(std::move(*finding));
+      }
+    }
+    return conclude(
+        kId, std::move(findings), n_checked_, "collective events from two ranks or more");
+  }
+
+ private:
+  using GroupKey = std::pair<std::int32_t, std::int32_t>;  // Attempt and group.
+
+  void on_call(const Event& event, const CollectiveEvent& call) {
+    GroupState& group = groups_[{event.at.attempt, call.group}];
+    group.callers[event.rank].count(call.signature);
+    const std::int64_t place = call.seq - group.first_seq;
+    if (place < 0) return;  // A slot that was complete: a second post under one number.
+    if (place >= static_cast<std::int64_t>(group.slots.size())) {
+      group.slots.resize(static_cast<std::size_t>(place) + 1);
+    }
+    arrive(group.slots[static_cast<std::size_t>(place)], event, call.signature);
+    const std::int32_t n_members = members(call.group);
+    while (!group.slots.empty() && n_members > 0 && group.slots.front().n_arrived >= n_members) {
+      close(group, group.first_seq++, group.slots.front());
+      group.slots.pop_front();
+    }
+  }
+
+  static void arrive(Slot& slot, const Event& event, const Signature& signature) {
+    ++slot.n_arrived;
+    for (Variant& variant : slot.variants) {
+      if (!same_site(variant.signature.site, signature.site)) continue;
+      if (!first_difference(variant.signature, signature).empty()) continue;
+      variant.ranks.push_back(event.rank);
+      // The lowest rank speaks for its side, whatever the order of arrival.
+      if (event.rank < variant.ranks.front()) {
+        std::swap(variant.ranks.front(), variant.ranks.back());
+        variant.step = event.at.opt;
+      }
+      return;
+    }
+    if (!slot.variants.empty()) {
+      const Signature& first = slot.variants.front().signature;
+      slot.sites_differ = slot.sites_differ || !same_site(first.site, signature.site);
+      slot.mismatch = slot.mismatch || !first_difference(first, signature).empty();
+    }
+    slot.variants.push_back({signature, event.at.opt, {event.rank}});
+  }
+
+  std::int32_t members(std::int32_t group) const {
+    if (group == 0) return n_ranks_;
+    const auto known = sizes_.find(group);
+    return known == sizes_.end() ? 0 : known->second;
+  }
+
+  void close(GroupState& group, std::int64_t seq, Slot& slot) {
+    if (slot.n_arrived > 1) n_checked_ += slot.n_arrived - 1;
+    if (!slot.mismatch && !slot.sites_differ) return;
+    for (Variant& variant : slot.variants) std::sort(variant.ranks.begin(), variant.ranks.end());
+    std::sort(slot.variants.begin(), slot.variants.end(), [](const Variant& a, const Variant& b) {
+      return a.ranks.front() < b.ranks.front();
+    });
+    if (slot.mismatch && !group.mismatch) {
+      group.mismatch = Disagreement{seq, std::move(slot)};
+    } else if (slot.sites_differ && !group.mismatch) {
+      const bool known =
+          std::any_of(group.site_differences.begin(),
+                      group.site_differences.end(),
+                      [&](const Disagreement& earlier) {
+                        return std::equal(slot.variants.begin(),
+                                          slot.variants.end(),
+                                          earlier.slot.variants.begin(),
+                                          earlier.slot.variants.end(),
+                                          [](const Variant& a, const Variant& b) {
+                                            return same_site(a.signature.site, b.signature.site) &&
+                                                   a.ranks == b.ranks;
+                                          });
+                      });
+      constexpr std::size_t kEnough = 64;
+      if (!known && group.site_differences.size() < kEnough) {
+        group.site_differences.push_back({seq, std::move(slot)});
+      }
+    }
+  }
+
+  /// How much more often the ranks of `variant` made its call than the ranks of other variants did.
+  static std::int64_t surplus(const GroupState& group, const Slot& slot, const Variant& variant) {
+    const auto count_on = [&](Rank rank) {
+      const auto caller = group.callers.find(rank);
+      return caller == group.callers.end() ? 0 : caller->second.n_of(variant.signature);
+    };
+    std::int64_t elsewhere = 0;
+    for (const Variant& other : slot.variants) {
+      if (&other != &variant) elsewhere = std::max(elsewhere, count_on(other.ranks.front()));
+    }
+    return count_on(variant.ranks.front()) - elsewhere;
+  }
+
+  /// The side that is out of step: the smaller one; among equals the one whose call the others make
+  /// less often (an extra call); and without that evidence the one that differs from the lowest
+  /// rank.
+  static const Variant& offender(const GroupState& group, const Slot& slot) {
+    const Variant* best = nullptr;
+    for (const Variant& variant : slot.variants) {
+      if (best == nullptr) {
+        best = &variant;
+        continue;
+      }
+      const auto rank_of = [&](const Variant& v) {
+        return std::tuple(v.ranks.size(), -surplus(group, slot, v), -to_int(v.ranks.front()));
+      };
+      if (rank_of(variant) < rank_of(*best)) best = &variant;
+    }
+    return *best;
+  }
+
+  Finding judge(const GroupKey& key, const GroupState& group, const Disagreement& found) {
+    const Variant& odd = offender(group, found.slot);
+    const Variant* norm = nullptr;
+    for (const Variant& variant : found.slot.variants) {
+      if (&variant == &odd) continue;
+      const bool differs = !first_difference(odd.signature, variant.signature).empty();
+      if (differs && (norm == nullptr || variant.ranks.size() > norm->ranks.size()))
+        norm = &variant;
+    }
+    // The smallest side may differ by its site alone: then its peers of equal signature are odd
+    // too.
+    if (norm == nullptr) norm = &found.slot.variants.front();
+    Finding finding = describe(key, found, odd, *norm);
+    finding.field = first_difference(odd.signature, norm->signature);
+    finding.ranks.clear();
+    for (const Variant& variant : found.slot.variants) {
+      if (!first_difference(odd.signature, variant.signature).empty()) continue;
+      finding.ranks.insert(finding.ranks.end(), variant.ranks.begin(), variant.ranks.end());
+    }
+    std::sort(finding.ranks.begin(), finding.ranks.end());
+    finding.message = "calls of one group do not match: " + text_of(odd.signature) + " meets " +
+                      text_of(norm->signature) + "; field '" + finding.field + "' differs";
+    finding.cause = cause(group, found.slot, odd, finding.field);
+    return finding;
+  }
+
+  static std::string cause(const GroupState& group,
+                           const Slot& slot,
+                           const Variant& odd,
+                           const std::string& field) {
+    if (field == "layout") return "bucket-order-differs";
+    if (field == "count" || field == "splits") return "shape-mismatch-completes";
+    if (field != "op") return "dtype-redop-root-mismatch";
+    const bool extra = surplus(group, slot, odd) > 0;
+    if (!extra) return "order-swap";
+    return odd.ranks.size() == 1 && odd.ranks.front() == Rank{0} ? "rank0-only-collective" : "";
+  }
+
+  static Finding describe(const GroupKey& key,
+                          const Disagreement& found,
+                          const Variant& odd,
+                          const Variant& norm) {
+    Finding finding;
+    finding.attempt = key.first;
+    finding.group = key.second;
+    finding.event = "collective";
+    finding.seq = found.seq;
+    finding.step = norm.step;
+    finding.ranks = odd.ranks;
+    finding.site = site_text(odd.signature.site);
+    finding.other_site = site_text(norm.signature.site);
+    return finding;
+  }
+
+  static std::string text_of(const Signature& signature) {
+    std::string text(name_of(signature.op));
+    if (signature.op != CollectiveOp::kBarrier) {
+      text +=
+          "(" + std::string(name_of(signature.dtype)) + "[" + std::to_string(signature.count) + "]";
+      if (reduces(signature.op)) text += ", " + std::string(name_of(signature.reduce));
+      if (has_root(signature.op)) text += ", root " + std::to_string(signature.root);
+      text += ")";
+    }
+    if (signature.site.known()) text += " at " + site_text(signature.site);
+    return text;
+  }
+
+  /// Two sites of one collective are a usual idiom. They tell of an extra call only if one side
+  /// made more calls than the other, its site more often, and the other side's site comes on it
+  /// too, later.
+  std::optional<Finding> shifted_sites(const GroupKey& key, const GroupState& group) const {
+    if (died_.contains(key.first)) return std::nullopt;  // A death explains unequal counts.
+    for (const Disagreement& found : group.site_differences) {
+      for (const Variant& odd : found.slot.variants) {
+        for (const Variant& norm : found.slot.variants) {
+          if (&odd == &norm || !odd.signature.site.known() || !norm.signature.site.known())
+            continue;
+          const Caller& odd_calls = group.callers.at(odd.ranks.front());
+          const Caller& norm_calls = group.callers.at(norm.ranks.front());
+          const std::int64_t extra = odd_calls.n_calls - norm_calls.n_calls;
+          const std::int64_t of_site =
+              odd_calls.n_of(odd.signature) - norm_calls.n_of(odd.signature);
+          const bool comes_later =
+              odd_calls.n_of(norm.signature) >= norm_calls.n_of(norm.signature);
+          if (extra <= 0 || of_site <= 0 || !comes_later) continue;
+          Finding finding = describe(key, found, odd, norm);
+          finding.field = "site";
+          finding.message = "an extra call shifts all later ones: " + text_of(odd.signature) +
+                            " meets " + text_of(norm.signature);
+          if (odd.ranks == std::vector<Rank>{Rank{0}}) finding.cause = "rank0-only-collective";
+          return finding;
+        }
+      }
+    }
+    return std::nullopt;
+  }
+
+  // Messages pair by (source, target, tag), each pair with its own numbers.
+  void on_message(const Event& event, const CollectiveEvent& call) {
+    if (call.group != 0) return;  // Peers are group ranks; only the world's are ranks.
+    const bool sends = call.signature.op == CollectiveOp::kSend;
+    const std::int32_t self = to_int(event.rank);
+    const std::int32_t peer = call.signature.peer;
+    const MessageKey key{
+        event.at.attempt, sends ? self : peer, sends ? peer : self, call.signature.tag, call.seq};
+    const auto [other, is_first] = messages_.try_emplace(key, call.signature);
+    if (is_first || other->second.op == call.signature.op) return;
+    ++n_checked_;
+    const Signature& mine = call.signature;
+    const Signature& theirs = other->second;
+    std::string field;
+    if (mine.dtype != theirs.dtype) {
+      field = "dtype";
+    } else if (mine.count != theirs.count) {
+      field = "count";
+    }
+    if (!field.empty()) {
+      const Signature& sent = sends ? mine : theirs;
+      const Signature& received = sends ? theirs : mine;
+      Finding finding;
+      finding.attempt = event.at.attempt;
+      finding.event = "collective";
+      finding.seq = call.seq;
+      finding.step = event.at.opt;
+      finding.field = field;
+      finding.ranks = {Rank{std::get<2>(key)}};
+      finding.site = site_text(received.site);
+      finding.other_site = site_text(sent.site);
+      finding.message = "a message does not fit its receive: " + text_of(sent) + " from rank " +
+                        std::to_string(std::get<1>(key)) + " meets " + text_of(received);
+      message_findings_.push_back(std::move(finding));
+    }
+    messages_.erase(other);
+  }
+
+  using MessageKey =
+      std::tuple<std::int32_t, std::int32_t, std::int32_t, std::int32_t, std::int64_t>;
+
+  std::int32_t n_ranks_;
+  std::map<std::int32_t, std::int32_t> sizes_;  // Members of a group, as far as wrappers say.
+  std::map<GroupKey, GroupState> groups_;
+  std::map<MessageKey, Signature> messages_;
+  std::set<std::int32_t> died_;  // Attempts in which a rank died.
+  std::vector<Finding> message_findings_;
+  std::int64_t n_checked_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Law> make_collectives_match(const LawPolicy& policy) {
+  return std::make_unique<CollectivesMatch>(policy);
+}
+
+}  // namespace lockstep::laws

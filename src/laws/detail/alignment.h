@@ -1,0 +1,234 @@
+// What the laws that compare ranks share: where events of different ranks meet, who is a replica of
+// whom, and which ranks said the same.
+#pragma once
+
+#include <algorithm>
+#include <compare>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <span>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "lockstep/laws/finding.h"
+#include "lockstep/trace/event.h"
+
+namespace lockstep::laws {
+
+/// A wrapper of one restart attempt.
+struct WrapperKey {
+  std::int32_t attempt = 0;
+  std::int32_t wrapper = -1;
+  friend auto operator<=>(const WrapperKey&, const WrapperKey&) = default;
+};
+
+inline WrapperKey wrapper_of(const Position& at) { return {at.attempt, at.wrapper}; }
+
+/// A wrapper as one rank sees it.
+struct RankWrapper {
+  std::int32_t rank = 0;
+  WrapperKey key;
+  friend auto operator<=>(const RankWrapper&, const RankWrapper&) = default;
+};
+
+inline RankWrapper rank_wrapper_of(const Event& event) {
+  return {to_int(event.rank), wrapper_of(event.at)};
+}
+
+/// The place at which ranks are compared: the n-th event of one kind within one synchronising
+/// forward. `opt` is not part of it, since a rank that skipped a step lags behind in it.
+struct Meeting {
+  WrapperKey wrapper;
+  std::int32_t sync = -1;
+  std::int32_t what = 0;  ///< Kind and point, as the law numbers them.
+  std::uint32_t layout = 0;
+  std::int32_t nth = 0;
+  friend auto operator<=>(const Meeting&, const Meeting&) = default;
+};
+
+/// Counts each rank's events so that the n-th of one rank meets the n-th of another.
+class Counter {
+ public:
+  Meeting next(const Event& event, std::int32_t what, LayoutId layout) {
+    PerWrapper& at = places_[rank_wrapper_of(event)];
+    if (at.sync != event.at.sync) {
+      at.counts.clear();
+      at.sync = event.at.sync;
+    }
+    Meeting meeting{
+        wrapper_of(event.at), event.at.sync, what, static_cast<std::uint32_t>(layout), 0};
+    for (auto& [known, count] : at.counts) {
+      if (known.what != what || known.layout != meeting.layout) continue;
+      meeting.nth = ++count;
+      return meeting;
+    }
+    at.counts.emplace_back(meeting, 0);
+    return meeting;
+  }
+
+ private:
+  struct PerWrapper {
+    std::int32_t sync = -2;
+    std::vector<std::pair<Meeting, std::int32_t>> counts;
+  };
+
+  std::map<RankWrapper, PerWrapper> places_;
+};
+
+/// World size, or so many that no place is ever complete before the end.
+inline std::int32_t world_size(std::int32_t n_ranks) {
+  return n_ranks > 0 ? n_ranks : std::numeric_limits<std::int32_t>::max();
+}
+
+/// What wrap events said about each wrapper.
+class Wrappers {
+ public:
+  void on_wrap(const Event& event, const WrapEvent& wrap) { wraps_[wrapper_of(event.at)] = wrap; }
+
+  const WrapEvent* find(WrapperKey key) const {
+    const auto known = wraps_.find(key);
+    return known == wraps_.end() ? nullptr : &known->second;
+  }
+
+  /// Ranks that hold a replica; without a wrap event the whole world does.
+  std::int32_t n_members(WrapperKey key, std::int32_t n_ranks) const {
+    const WrapEvent* wrap = find(key);
+    return wrap == nullptr ? world_size(n_ranks) : wrap->n_ranks;
+  }
+
+  bool ignored(WrapperKey key, NameId name, const NameTable& names) const {
+    const WrapEvent* wrap = find(key);
+    return wrap != nullptr && contains(names.layout(wrap->ignored), name);
+  }
+
+  bool empty() const { return wraps_.empty(); }
+
+  static bool contains(std::span<const NameId> layout, NameId name) {
+    return std::find(layout.begin(), layout.end(), name) != layout.end();
+  }
+
+ private:
+  std::map<WrapperKey, WrapEvent> wraps_;  // No spans inside: safe to keep.
+};
+
+/// Which ranks reported which words. Ranks that agree cost a few bytes each.
+class Ballot {
+ public:
+  struct Variant {
+    std::vector<std::uint64_t> words;
+    std::vector<std::int32_t> ranks;
+    std::int32_t opt = 0;
+  };
+
+  void add(const Event& event, std::span<const std::uint64_t> words) {
+    ++n_ranks_;
+    for (Variant& variant : variants_) {
+      if (!std::equal(words.begin(), words.end(), variant.words.begin(), variant.words.end()))
+        continue;
+      variant.ranks.push_back(to_int(event.rank));
+      // The lowest rank speaks for its side, whatever the order of arrival.
+      if (variant.ranks.back() < variant.ranks.front()) {
+        std::swap(variant.ranks.front(), variant.ranks.back());
+        variant.opt = event.at.opt;
+      }
+      return;
+    }
+    variants_.push_back({{words.begin(), words.end()}, {to_int(event.rank)}, event.at.opt});
+  }
+
+  std::int32_t n_ranks() const { return n_ranks_; }
+
+  bool unanimous() const { return variants_.size() <= 1; }
+
+  std::size_t n_words() const { return variants_.empty() ? 0 : variants_.front().words.size(); }
+
+  std::int64_t n_comparisons() const {
+    return n_ranks_ < 2 ? 0 : static_cast<std::int64_t>(n_words()) * (n_ranks_ - 1);
+  }
+
+  /// One word's ranks by value; every list sorted.
+  std::map<std::uint64_t, std::vector<std::int32_t>> sides(std::size_t word) const {
+    std::map<std::uint64_t, std::vector<std::int32_t>> by_value;
+    for (const Variant& variant : variants_) {
+      std::vector<std::int32_t>& ranks = by_value[variant.words[word]];
+      ranks.insert(ranks.end(), variant.ranks.begin(), variant.ranks.end());
+    }
+    for (auto& [value, ranks] : by_value) std::sort(ranks.begin(), ranks.end());
+    return by_value;
+  }
+
+  /// The ranks that differ from most others in one word; on a tie, from the side of the lowest
+  /// rank.
+  std::vector<Rank> minority(std::size_t word) const { return others(word, false); }
+
+  /// The ranks that differ from the lowest rank in one word.
+  std::vector<Rank> against_first(std::size_t word) const { return others(word, true); }
+
+  /// The step number on the side with most ranks.
+  std::int32_t majority_opt() const {
+    const Variant* best = nullptr;
+    for (const Variant& variant : variants_) {
+      const bool larger = best == nullptr || variant.ranks.size() > best->ranks.size();
+      const bool equal = best != nullptr && variant.ranks.size() == best->ranks.size();
+      if (larger || (equal && variant.ranks.front() < best->ranks.front())) best = &variant;
+    }
+    return best == nullptr ? 0 : best->opt;
+  }
+
+ private:
+  std::vector<Rank> others(std::size_t word, bool against_first) const {
+    const auto by_value = sides(word);
+    const std::vector<std::int32_t>* norm = nullptr;
+    for (const auto& [value, ranks] : by_value) {
+      const bool larger = norm != nullptr && ranks.size() > norm->size();
+      const bool same = norm == nullptr || ranks.size() == norm->size() || against_first;
+      const bool lower = norm == nullptr || ranks.front() < norm->front();
+      if ((larger && !against_first) || (same && lower)) norm = &ranks;
+    }
+    std::vector<Rank> result;
+    for (const auto& [value, ranks] : by_value) {
+      if (&ranks == norm) continue;
+      for (const std::int32_t rank : ranks) result.push_back(Rank{rank});
+    }
+    std::sort(result.begin(), result.end());
+    return result;
+  }
+
+  std::vector<Variant> variants_;
+  std::int32_t n_ranks_ = 0;
+};
+
+inline bool bit(std::span<const std::uint8_t> bits, std::size_t i) {
+  return i / 8 < bits.size() && ((bits[i / 8] >> (i % 8)) & 1U) != 0;
+}
+
+/// The verdict that follows from what was found and counted. `missing` says what to add when
+/// nothing could be compared.
+inline LawResult conclude(std::string_view law,
+                          std::vector<Finding> findings,
+                          std::int64_t n_checked,
+                          std::string missing) {
+  LawResult result;
+  result.law = law;
+  result.n_checked = n_checked;
+  result.findings = std::move(findings);
+  for (Finding& finding : result.findings) finding.law = law;
+  std::sort(result.findings.begin(), result.findings.end(), [](const Finding& a, const Finding& b) {
+    const auto place = [](const Finding& f) {
+      return std::tie(f.attempt, f.step, f.seq, f.group, f.event, f.tensor, f.ranks);
+    };
+    return place(a) < place(b);
+  });
+  if (!result.findings.empty()) {
+    result.verdict = Verdict::kBroken;
+  } else if (n_checked == 0) {
+    result.verdict = Verdict::kNotCheckable;
+    result.missing = std::move(missing);
+  }
+  return result;
+}
+
+}  // namespace lockstep::laws

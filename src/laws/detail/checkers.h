@@ -1,0 +1,19 @@
+// The checkers, one a law and file. make_law (law_set.cc) chooses among them by id.
+#pragma once
+
+#include <memory>
+
+#include "lockstep/laws/law.h"
+
+namespace lockstep::laws {
+
+std::unique_ptr<Law> make_init_equal(const LawPolicy& policy);
+std::unique_ptr<Law> make_replicas_equal(const LawPolicy& policy);
+std::unique_ptr<Law> make_gradient_mean(const LawPolicy& policy);
+std::unique_ptr<Law> make_reduced_once(const LawPolicy& policy);
+std::unique_ptr<Law> make_collectives_match(const LawPolicy& policy);
+std::unique_ptr<Law> make_progress(const LawPolicy& policy);
+std::unique_ptr<Law> make_samples_covered(const LawPolicy& policy);
+std::unique_ptr<Law> make_epoch_reshuffled(const LawPolicy& policy);
+
+}  // namespace lockstep::laws

@@ -1,0 +1,329 @@
+// gradient-mean: what a reduction publishes is the declared mean of what went into it.
+#include <limits>
+#include <optional>
+#include <set>
+
+#include "lockstep/laws/detail/alignment.h"
+#include "lockstep/laws/detail/checkers.h"
+#include "lockstep/laws/detail/mean_fit.h"
+
+namespace lockstep::laws {
+
+namespace {
+
+constexpr std::string_view kId = "gradient-mean";
+
+/// The batches that one rank's gradients of one reduction came from.
+struct Batches {
+  std::int32_t n_batches = 0;
+  std::int64_t n_samples = 0;
+  std::int64_t n_tokens = 0;
+  double denominator = 0.0;
+  bool same_denominators = true;
+  bool reduced = false;  ///< The next batch belongs to the next reduction.
+  NameId declared = kNoName;
+  std::vector<double> denominators;  // Of all of them, to compare ranks.
+
+  void add(const BatchEvent& batch) {
+    same_denominators = same_denominators && (n_batches == 0 || batch.denominator == denominator);
+    ++n_batches;
+    n_samples += batch.n_samples;
+    n_tokens += batch.n_tokens;
+    denominator = batch.denominator;
+    declared = batch.declared;
+    denominators.push_back(batch.denominator);
+  }
+};
+
+struct Local {
+  std::int32_t rank = 0;
+  Batches batches;
+  bool adds_to_earlier = false;  ///< .grad held an earlier reduction of the same step.
+  std::vector<Sketch> sketches = {};
+  std::vector<std::uint8_t> undefined = {};
+};
+
+struct Published {
+  std::vector<std::uint64_t> digests;
+  std::vector<Sketch> sketches;
+  std::vector<std::uint8_t> undefined;
+  std::vector<Rank> ranks;
+};
+
+/// One reduction, while its ranks come in.
+struct OpenReduction {
+  std::vector<Local> locals;
+  std::vector<Published> published;  // Distinct ones: one in healthy runs.
+  std::int32_t n_published = 0;
+  std::vector<std::int64_t> n_elems;
+  DType dtype = DType::kF32;
+  std::int32_t opt = 0;  ///< On the lowest rank.
+  std::int32_t opt_of = std::numeric_limits<std::int32_t>::max();
+  bool sketched = true;
+};
+
+/// The weights that were meant; with accumulation also K times them, since both conventions
+/// (dividing the loss by K or not) are in use.
+struct Declared {
+  Weights weights;
+  std::vector<double> accepted_factors = {1.0};
+};
+
+class GradientMean final : public Law {
+ public:
+  explicit GradientMean(const LawPolicy& policy)
+      : n_ranks_(policy.n_ranks), exact_(policy.exact), declared_(policy.declared_mean) {}
+
+  const LawInfo& info() const override { return *find_law(kId); }
+
+  void require(RecordOptions& options) const override {
+    options.grad_local = true;
+    options.grad_post = true;
+    options.sketches = true;
+  }
+
+  void on_event(const Event& event, const NameTable& names) override {
+    if (const auto* grad = std::get_if<GradEvent>(&event.body)) {
+      on_grad(event, *grad, names);
+    } else if (const auto* batch = std::get_if<BatchEvent>(&event.body)) {
+      if (evaluating_.contains(event.rank)) return;
+      Batches& batches = batches_[rank_wrapper_of(event)];
+      if (batches.reduced) batches = {};
+      batches.add(*batch);
+    } else if (const auto* phase = std::get_if<PhaseEvent>(&event.body)) {
+      if (phase->kind == PhaseKind::kEval) evaluating_.insert(event.rank);
+      if (phase->kind == PhaseKind::kTrain) evaluating_.erase(event.rank);
+    } else if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
+      wrappers_.on_wrap(event, *wrap);
+    }
+  }
+
+  LawResult finish(const NameTable& /*names*/) override {
+    return conclude(kId,
+                    std::move(findings_),
+                    n_checked_,
+                    not_checkable_.empty()
+                        ? "grad events at pre and post with sketches, from all ranks"
+                        : not_checkable_);
+  }
+
+ private:
+  void on_grad(const Event& event, const GradEvent& grad, const NameTable& names) {
+    if (grad.point != GradPoint::kPre && grad.point != GradPoint::kPost) return;
+    const Meeting pre_or_post =
+        counter_.next(event, static_cast<std::int32_t>(grad.point), grad.layout);
+    Meeting meeting = pre_or_post;
+    meeting.what = 0;
+    OpenReduction& open = open_[meeting];
+    open.sketched = open.sketched && grad.sketches.size() == grad.digests.size();
+    if (grad.point == GradPoint::kPre) {
+      add_local(open, event, grad);
+    } else {
+      publish(open, event, grad);
+    }
+    const std::int32_t n = wrappers_.n_members(meeting.wrapper, n_ranks_);
+    if (static_cast<std::int32_t>(open.locals.size()) < n || open.n_published < n) return;
+    judge(meeting, open, names);
+    open_.erase(meeting);
+  }
+
+  void add_local(OpenReduction& open, const Event& event, const GradEvent& grad) {
+    Local local{.rank = to_int(event.rank), .batches = batches_of(event)};
+    const auto last = last_reduction_.find({rank_wrapper_of(event), grad.layout});
+    local.adds_to_earlier = last != last_reduction_.end() && last->second == event.at.opt;
+    local.sketches.assign(grad.sketches.begin(), grad.sketches.end());
+    local.undefined.assign(grad.undefined.begin(), grad.undefined.end());
+    open.locals.push_back(std::move(local));
+    if (open.n_elems.empty()) open.n_elems.assign(grad.n_elems.begin(), grad.n_elems.end());
+    for (std::size_t i = 0; i < grad.n_elems.size() && i < open.n_elems.size(); ++i) {
+      open.n_elems[i] = std::max(open.n_elems[i], grad.n_elems[i]);
+    }
+    open.dtype = grad.dtype;
+  }
+
+  /// A batch that was recorded outside any wrapper feeds all of them.
+  Batches batches_of(const Event& event) const {
+    auto known = batches_.find(rank_wrapper_of(event));
+    if (known == batches_.end())
+      known = batches_.find({to_int(event.rank), {event.at.attempt, -1}});
+    return known == batches_.end() ? Batches{} : known->second;
+  }
+
+  void publish(OpenReduction& open, const Event& event, const GradEvent& grad) {
+    ++open.n_published;
+    if (to_int(event.rank) <= open.opt_of) {
+      open.opt_of = to_int(event.rank);
+      open.opt = event.at.opt;
+    }
+    last_reduction_[{rank_wrapper_of(event), grad.layout}] = event.at.opt;
+    for (const std::int32_t wrapper : {event.at.wrapper, -1}) {
+      const auto known = batches_.find({to_int(event.rank), {event.at.attempt, wrapper}});
+      if (known != batches_.end()) known->second.reduced = true;
+    }
+    for (Published& published : open.published) {
+      if (std::equal(grad.digests.begin(),
+                     grad.digests.end(),
+                     published.digests.begin(),
+                     published.digests.end())) {
+        published.ranks.push_back(event.rank);
+        return;
+      }
+    }
+    open.published.push_back({{grad.digests.begin(), grad.digests.end()},
+                              {grad.sketches.begin(), grad.sketches.end()},
+                              {grad.undefined.begin(), grad.undefined.end()},
+                              {event.rank}});
+  }
+
+  void judge(const Meeting& meeting, OpenReduction& open, const NameTable& names) {
+    if (!open.sketched) return;
+    std::sort(open.locals.begin(), open.locals.end(), [](const Local& a, const Local& b) {
+      return a.rank < b.rank;
+    });
+    for (Published& published : open.published) {
+      std::sort(published.ranks.begin(), published.ranks.end());
+    }
+    std::sort(
+        open.published.begin(), open.published.end(), [](const Published& a, const Published& b) {
+          return a.ranks.front() < b.ranks.front();
+        });
+    const std::optional<Declared> declared = declared_weights(open, names);
+    if (!declared) {
+      not_checkable_ = "batch events whose denominators say how micro-batches are weighted";
+      return;
+    }
+    for (const Published& published : open.published) {
+      judge_published(meeting, open, published, *declared, names);
+    }
+  }
+
+  void judge_published(const Meeting& meeting,
+                       const OpenReduction& open,
+                       const Published& published,
+                       const Declared& declared,
+                       const NameTable& names) {
+    const std::span<const NameId> layout = names.layout(static_cast<LayoutId>(meeting.layout));
+    std::vector<OneReduction> reductions;
+    std::vector<NameId> tensors;
+    for (std::size_t i = 0; i < layout.size(); ++i) {
+      if (bit(published.undefined, i) || wrappers_.ignored(meeting.wrapper, layout[i], names))
+        continue;
+      OneReduction one{{}, &published.sketches[i], open.n_elems[i], open.dtype};
+      for (const Local& local : open.locals) {
+        one.locals.push_back(bit(local.undefined, i) ? nullptr : &local.sketches[i]);
+      }
+      const bool unused = std::all_of(one.locals.begin(),
+                                      one.locals.end(),
+                                      [](const Sketch* local) { return local == nullptr; });
+      if (unused) continue;  // Whatever .grad holds then did not come from this reduction.
+      ++n_checked_;
+      if (accepted(one, declared)) continue;
+      reductions.push_back(std::move(one));
+      tensors.push_back(layout[i]);
+    }
+    if (!reductions.empty())
+      report(meeting, open, published, {declared, reductions, tensors}, names);
+  }
+
+  bool accepted(const OneReduction& one, const Declared& declared) const {
+    return std::any_of(
+        declared.accepted_factors.begin(), declared.accepted_factors.end(), [&](double factor) {
+          Weights weights = declared.weights;
+          for (double& numerator : weights.numerators) numerator *= factor;
+          return explains(weights, one, exact_);
+        });
+  }
+
+  struct Broken {
+    const Declared& declared;
+    const std::vector<OneReduction>& reductions;
+    const std::vector<NameId>& tensors;
+  };
+
+  void report(const Meeting& meeting,
+              const OpenReduction& open,
+              const Published& published,
+              const Broken& broken,
+              const NameTable& names) {
+    const std::optional<Fit> found = fit(broken.reductions, broken.declared.weights, exact_);
+    for (const NameId tensor : broken.tensors) {
+      if (!reported_.insert({meeting.wrapper, tensor}).second) continue;
+      Finding finding;
+      finding.attempt = meeting.wrapper.attempt;
+      finding.event = "grad.post";
+      finding.tensor = names.text(tensor);
+      finding.step = open.opt;
+      finding.declared = broken.declared.weights.values();
+      finding.message = "the reduced gradient is not the declared mean of the local ones";
+      if (open.published.size() > 1) {
+        finding.ranks = published.ranks;
+      }
+      if (found) {
+        finding.weights = found->weights.values();
+        finding.cause = found->cause;
+        finding.message += ": " + found->message;
+        if (found->culprit) {
+          const std::int32_t rank = open.locals[static_cast<std::size_t>(*found->culprit)].rank;
+          finding.message += " (rank " + std::to_string(rank) + ")";
+          if (finding.ranks.empty()) finding.ranks = {Rank{rank}};
+        }
+      }
+      findings_.push_back(std::move(finding));
+    }
+  }
+
+  /// Local gradients are S_r / d_r with S_r the gradient of the rank's summed loss; the declared
+  /// one is sum(S_r) / total. So rank r's weight is d_r / total.
+  std::optional<Declared> declared_weights(const OpenReduction& open,
+                                           const NameTable& names) const {
+    const std::size_t n = open.locals.size();
+    const Declared mean{Weights::uniform(n, 1.0, static_cast<double>(n))};
+    const Batches& first = open.locals.front().batches;
+    const std::string_view meant = declared_.empty() ? names.text(first.declared) : declared_;
+    if (meant.empty() || meant == "rank-mean") return mean;
+    Weights weights{{}, 0.0};
+    bool alike = true;
+    bool checkable = true;
+    std::int32_t n_batches = 1;
+    for (const Local& local : open.locals) {
+      const Batches& batches = local.batches;
+      if (batches.n_batches == 0 || batches.denominator <= 0.0) return mean;
+      alike = alike && batches.denominators == first.denominators &&
+              batches.n_samples == first.n_samples && batches.n_tokens == first.n_tokens;
+      checkable = checkable && batches.same_denominators && !local.adds_to_earlier &&
+                  batches.n_batches == first.n_batches;
+      n_batches = std::max(n_batches, batches.n_batches);
+      weights.numerators.push_back(batches.denominator);
+      const std::int64_t items = meant == "token-mean" ? batches.n_tokens : batches.n_samples;
+      weights.denominator += static_cast<double>(items);
+    }
+    if (!checkable) return alike ? std::optional(mean) : std::nullopt;
+    if (meant == "sum") weights.denominator = 1.0;
+    if (weights.denominator <= 0.0) return mean;
+    Declared declared{weights};
+    if (n_batches > 1) declared.accepted_factors.push_back(n_batches);
+    return declared;
+  }
+
+  std::int32_t n_ranks_;
+  bool exact_;
+  std::string declared_;
+  Wrappers wrappers_;
+  Counter counter_;
+  std::map<RankWrapper, Batches> batches_;  // Of the current reduction.
+  std::map<std::pair<RankWrapper, LayoutId>, std::int32_t> last_reduction_;  // Its step number.
+  std::set<Rank> evaluating_;
+  std::map<Meeting, OpenReduction> open_;
+  std::set<std::pair<WrapperKey, NameId>> reported_;
+  std::vector<Finding> findings_;
+  std::int64_t n_checked_ = 0;
+  std::string not_checkable_;
+};
+
+}  // namespace
+
+std::unique_ptr<Law> make_gradient_mean(const LawPolicy& policy) {
+  return std::make_unique<GradientMean>(policy);
+}
+
+}  // namespace lockstep::laws

@@ -1,0 +1,140 @@
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "lockstep/base/text.h"
+#include "lockstep/laws/detail/checkers.h"
+
+namespace lockstep {
+
+namespace {
+
+using Factory = std::unique_ptr<Law> (*)(const LawPolicy&);
+
+struct Checker {
+  std::string_view id;
+  Factory make;
+};
+
+constexpr std::array<Checker, 8> kCheckers = {{
+    {"init-equal", laws::make_init_equal},
+    {"replicas-equal", laws::make_replicas_equal},
+    {"gradient-mean", laws::make_gradient_mean},
+    {"reduced-once", laws::make_reduced_once},
+    {"collectives-match", laws::make_collectives_match},
+    {"progress", laws::make_progress},
+    {"samples-covered", laws::make_samples_covered},
+    {"epoch-reshuffled", laws::make_epoch_reshuffled},
+}};
+
+/// Names of laws are not case sensitive: reports print them in capitals.
+std::string lower(std::string_view text) {
+  std::string result(text);
+  for (char& letter : result) {
+    if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
+  }
+  return result;
+}
+
+bool exempts(std::string_view rule, const Finding& finding) {
+  const std::size_t at = rule.find('@');
+  if (lower(rule.substr(0, at)) != finding.law) return false;
+  return at == std::string_view::npos || rule.substr(at + 1) == finding.tensor;
+}
+
+Error unknown_law(std::string_view id) {
+  std::vector<std::string_view> ids;
+  for (const LawInfo& law : all_laws()) ids.push_back(law.id);
+  return Error{"unknown law '" + std::string(id) + "'" + did_you_mean(id, ids), ""};
+}
+
+void apply_exemptions(LawResult& result, const LawPolicy& policy) {
+  const std::size_t n_before = result.findings.size();
+  std::erase_if(result.findings, [&](const Finding& finding) {
+    return std::any_of(policy.allow.begin(), policy.allow.end(), [&](const std::string& rule) {
+      return exempts(rule, finding);
+    });
+  });
+  const std::size_t n_exempted = n_before - result.findings.size();
+  if (n_exempted == 0) return;
+  if (result.findings.empty()) result.verdict = Verdict::kHolds;
+  result.advice.push_back(
+      {"A-exempted",
+       std::to_string(n_exempted) + " findings of " + result.law + " are allowed by policy"});
+}
+
+}  // namespace
+
+std::span<const LawInfo> trace_laws() {
+  // The table is constant, so is the selection; a function-local constant is no mutable state.
+  static const std::vector<LawInfo> kSelected = [] {
+    std::vector<LawInfo> selected;
+    for (const LawInfo& law : all_laws()) {
+      if (law.kind == LawKind::kTrace && law.implemented) selected.push_back(law);
+    }
+    return selected;
+  }();
+  return kSelected;
+}
+
+Result<std::unique_ptr<Law>> make_law(std::string_view id, const LawPolicy& policy) {
+  const std::string wanted = lower(id);
+  const LawInfo* const info = find_law(wanted);
+  if (info == nullptr) return unknown_law(id);
+  if (info->kind == LawKind::kRelation) {
+    return Error{"law '" + wanted + "' compares several runs and cannot be checked on one trace",
+                 ""};
+  }
+  for (const Checker& checker : kCheckers) {
+    if (checker.id == wanted) return checker.make(policy);
+  }
+  return Error{"law '" + wanted + "' has no checker yet", ""};
+}
+
+Result<LawSet> LawSet::make(const LawPolicy& policy, std::span<const std::string> ids) {
+  LawSet set;
+  set.policy_ = policy;
+  for (const std::string& rule : policy.allow) {
+    const std::string_view id = std::string_view(rule).substr(0, rule.find('@'));
+    if (find_law(lower(id)) == nullptr) return unknown_law(id);
+  }
+  std::vector<std::string> wanted;
+  for (const std::string& id : ids) wanted.push_back(lower(id));
+  for (const std::string& id : wanted) {
+    // For its error: unknown, without a checker, or about several runs.
+    if (Result<std::unique_ptr<Law>> law = make_law(id, policy); !law.ok()) return law.error();
+  }
+  for (const LawInfo& info : trace_laws()) {
+    const bool chosen =
+        wanted.empty() || std::find(wanted.begin(), wanted.end(), info.id) != wanted.end();
+    if (chosen) set.laws_.push_back(std::move(make_law(info.id, policy).value()));
+  }
+  return set;
+}
+
+void LawSet::on_event(const Event& event, const NameTable& names) {
+  for (const std::unique_ptr<Law>& law : laws_) law->on_event(event, names);
+}
+
+std::vector<LawResult> LawSet::finish(const NameTable& names) {
+  std::vector<LawResult> results;
+  for (const std::unique_ptr<Law>& law : laws_) {
+    results.push_back(law->finish(names));
+    apply_exemptions(results.back(), policy_);
+  }
+  return results;
+}
+
+RecordOptions LawSet::required() const {
+  RecordOptions options{.grad_local = false,
+                        .grad_post = false,
+                        .grad_used = false,
+                        .sketches = false,
+                        .states = false,
+                        .collectives = false,
+                        .samples = false};
+  for (const std::unique_ptr<Law>& law : laws_) law->require(options);
+  return options;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,206 @@
+// The numbered contract: what is promised, where the promise comes from, what a quiet law leaves
+// open.
+#include <array>
+
+#include "lockstep/laws/law.h"
+
+namespace lockstep {
+
+namespace {
+
+constexpr LawKind kTrace = LawKind::kTrace;
+constexpr LawKind kRelation = LawKind::kRelation;
+
+constexpr std::array<LawInfo, 20> kLaws = {{
+    {1,
+     "init-equal",
+     "I-INIT",
+     "At the first synchronising forward, and after each load, every parameter and synchronised "
+     "buffer "
+     "equals rank 0's, bit for bit.",
+     "DDP broadcasts rank 0's state when it is constructed.",
+     "Nothing about whether rank 0's state is the intended one.",
+     kTrace,
+     true},
+    {2,
+     "replicas-equal",
+     "I-PARAM",
+     "After every step, at evaluation, snapshots and the end, all replicas of a parameter are "
+     "bit-equal, "
+     "frozen ones included.",
+     "Equal starts, equal gradients and deterministic updates.",
+     "Wrong gradients that are wrong everywhere alike; replicas that differ between two looks.",
+     kTrace,
+     true},
+    {3,
+     "optimizer-equal",
+     "I-OPT",
+     "Moments, step counts, learning rate and loss scale are equal on all ranks.",
+     "Every rank runs the same update on the same values.",
+     "",
+     kTrace,
+     false},
+    {4,
+     "gradient-mean",
+     "I-GRAD",
+     "The gradient a reduction publishes is the declared mean of the local ones: over samples, "
+     "tokens "
+     "or ranks, or their sum.",
+     "DDP averages gradients over ranks; an objective over samples or tokens asks for its own "
+     "weights.",
+     "Local gradients that are wrong before the reduction; errors of rounding size; lossy "
+     "communication hooks.",
+     kTrace,
+     true},
+    {5,
+     "reduced-once",
+     "I-ARM",
+     "At a step no gradient holds a local contribution newer than its last completed reduction.",
+     "DDP promises that gradients are reduced when backward returns.",
+     "Whether the reduction was right (gradient-mean), or needed that often (advice only).",
+     kTrace,
+     true},
+    {6,
+     "collectives-match",
+     "I-SEQ",
+     "The members of a group issue matching calls in the same order.",
+     "MPI 4.0, chapter 6; NCCL user guide: same operation, count, type, root and order on all "
+     "ranks.",
+     "Calls that match by chance from sites that were not recorded; messages inside sub-groups.",
+     kTrace,
+     true},
+    {7,
+     "progress",
+     "I-LIVE",
+     "Every posted collective completes, and all ranks end in the same way.",
+     "A collective completes once every member has posted it.",
+     "Ranks that are slow; other schedules than the one that ran.",
+     kTrace,
+     true},
+    {8,
+     "buffers-policy",
+     "I-BUF",
+     "Each buffer obeys its declared policy: broadcast from rank 0, averaged, synchronised or "
+     "local.",
+     "DDP's broadcast_buffers.",
+     "",
+     kTrace,
+     false},
+    {9,
+     "samples-covered",
+     "I-COVER",
+     "One epoch's samples are the data set, each as often as declared; splits are disjoint over "
+     "all "
+     "ranks; all ranks consume the same number.",
+     "DistributedSampler shards one permutation by rank and pads or drops its tail.",
+     "Samplers with replacement; epochs that were not finished may still lack samples; splits of "
+     "equal "
+     "size are taken for one set.",
+     kTrace,
+     true},
+    {10,
+     "epoch-reshuffled",
+     "I-ORDER",
+     "All ranks shuffle with one generator key and order, and each epoch has another key.",
+     "DistributedSampler seeds its permutation with seed + epoch, set by set_epoch.",
+     "Orders of foreign samplers below 21 samples, which repeat by chance.",
+     kTrace,
+     true},
+    {11,
+     "rng-scopes",
+     "I-RNG",
+     "Shared random streams are equal, private ones distinct, over ranks, workers, epochs and "
+     "restarts.",
+     "Dropout and augmentation must differ between ranks; shuffles must not.",
+     "",
+     kTrace,
+     false},
+    {12,
+     "single-process-equal",
+     "I-EQ1",
+     "N ranks compute what one rank computes on the same global batch: exactly in exact mode, else "
+     "within a derived bound.",
+     "Data parallelism is an implementation of large-batch training.",
+     "Objectives that depend on the split of the batch by design, such as local batch norm.",
+     kRelation,
+     true},
+    {13,
+     "resume-equal",
+     "I-RESUME",
+     "run(n) = run(k), save, load, run(n - k), for every k.",
+     "A snapshot is the complete state of a run.",
+     "",
+     kRelation,
+     false},
+    {14,
+     "metric-true",
+     "I-METRIC",
+     "A reported metric equals the single-process metric over unique samples.",
+     "Padding repeats samples; a metric must not count them twice.",
+     "",
+     kRelation,
+     false},
+    {15,
+     "in-flight-untouched",
+     "I-HB",
+     "Nobody touches memory while a transfer owns it.",
+     "Buffers belong to an asynchronous collective until its work was waited for.",
+     "",
+     kTrace,
+     false},
+    {16,
+     "deterministic",
+     "I-DET",
+     "The same seed and schedule give the same trace; another legal schedule gives the same "
+     "result.",
+     "Reduction orders are named, never the order of arrival.",
+     "",
+     kRelation,
+     false},
+    {17,
+     "environment-bijective",
+     "I-ENV",
+     "(rank, world, local rank, device) is a bijection, and configuration digests are equal.",
+     "torchrun's environment contract.",
+     "",
+     kTrace,
+     false},
+    {18,
+     "checkpoint-whole",
+     "I-CKPT",
+     "A checkpoint has one step number, all parts, checksums, an atomic publication and one writer "
+     "a file.",
+     "A reader sees all of a file or nothing.",
+     "",
+     kTrace,
+     false},
+    {19,
+     "redo-equal",
+     "I-REDO",
+     "Recomputing a micro-step gives the same bits.",
+     "Local computation is deterministic.",
+     "",
+     kRelation,
+     false},
+    {20,
+     "decisions-uniform",
+     "",
+     "A branch that leads to collectives (stop, skip, save, resume) is taken alike on all ranks.",
+     "All members must make the same calls.",
+     "",
+     kTrace,
+     false},
+}};
+
+}  // namespace
+
+std::span<const LawInfo> all_laws() { return kLaws; }
+
+const LawInfo* find_law(std::string_view id) {
+  for (const LawInfo& law : kLaws) {
+    if (law.id == id) return &law;
+  }
+  return nullptr;
+}
+
+}  // namespace lockstep

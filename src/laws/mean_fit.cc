@@ -1,0 +1,265 @@
+#include "lockstep/laws/detail/mean_fit.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "lockstep/base/text.h"
+
+namespace lockstep::laws {
+
+namespace {
+
+/// Unit roundoff and smallest positive number of a type.
+struct Precision {
+  double unit = 0.0;
+  double tiny = 0.0;
+};
+
+Precision precision_of(DType dtype) {
+  switch (dtype) {
+    case DType::kF16:
+      return {0x1p-11, 0x1p-24};
+    case DType::kBF16:
+      return {0x1p-8, 0x1p-133};
+    case DType::kF64:
+      return {0x1p-53, 0x1p-1074};
+    default:
+      return {0x1p-24, 0x1p-149};
+  }
+}
+
+bool is_finite(const Sketch& sketch) {
+  bool finite = std::isfinite(sketch.l1);
+  for (const double sum : sketch.sums) finite = finite && std::isfinite(sum);
+  return finite;
+}
+
+bool locals_finite(const OneReduction& reduction) {
+  return std::all_of(reduction.locals.begin(), reduction.locals.end(), [](const Sketch* local) {
+    return local == nullptr || is_finite(*local);
+  });
+}
+
+std::string factor_text(double factor) {
+  const bool up = std::abs(factor) >= 1.0;
+  const double shown = up ? factor : 1.0 / factor;
+  const double rounded = std::round(shown * 1e6) / 1e6;
+  return (up ? "x " : "/ ") + exact(rounded);
+}
+
+bool all_explained(std::span<const OneReduction> reductions, const Weights& weights, bool exact) {
+  return std::all_of(reductions.begin(), reductions.end(), [&](const OneReduction& reduction) {
+    return explains(weights, reduction, exact);
+  });
+}
+
+bool is_uniform(const Weights& weights) {
+  return std::adjacent_find(weights.numerators.begin(),
+                            weights.numerators.end(),
+                            std::not_equal_to<>()) == weights.numerators.end();
+}
+
+/// Solves the normal equations of all sketches by elimination with pivoting; nothing when they do
+/// not determine one weight a rank.
+std::optional<std::vector<double>> solve(std::span<const OneReduction> reductions, std::size_t n) {
+  std::vector<std::vector<long double>> rows(n, std::vector<long double>(n + 1, 0.0L));
+  for (const OneReduction& reduction : reductions) {
+    for (std::size_t j = 0; j < reduction.reduced->sums.size(); ++j) {
+      for (std::size_t a = 0; a < n; ++a) {
+        if (reduction.locals[a] == nullptr) continue;
+        const long double left = reduction.locals[a]->sums[j];
+        for (std::size_t b = 0; b < n; ++b) {
+          if (reduction.locals[b] != nullptr) rows[a][b] += left * reduction.locals[b]->sums[j];
+        }
+        rows[a][n] += left * reduction.reduced->sums[j];
+      }
+    }
+  }
+  for (std::size_t pivot = 0; pivot < n; ++pivot) {
+    std::size_t best = pivot;
+    for (std::size_t r = pivot; r < n; ++r) {
+      if (std::abs(rows[r][pivot]) > std::abs(rows[best][pivot])) best = r;
+    }
+    std::swap(rows[pivot], rows[best]);
+    // Rank-deficient up to rounding: several sets of weights would do.
+    const long double scale = std::abs(rows[0][0]) + 1e-300L;
+    if (std::abs(rows[pivot][pivot]) < 1e-10L * scale) return std::nullopt;
+    for (std::size_t r = 0; r < n; ++r) {
+      if (r == pivot) continue;
+      const long double factor = rows[r][pivot] / rows[pivot][pivot];
+      for (std::size_t c = pivot; c <= n; ++c) rows[r][c] -= factor * rows[pivot][c];
+    }
+  }
+  std::vector<double> weights(n);
+  for (std::size_t r = 0; r < n; ++r) {
+    // Six digits say all there is to say: 0.8, 0.2.
+    weights[r] = std::round(static_cast<double>(rows[r][n] / rows[r][r]) * 1e6) / 1e6;
+  }
+  return weights;
+}
+
+std::optional<Fit> fit_uniform(std::span<const OneReduction> reductions,
+                               const Weights& declared,
+                               bool exact) {
+  const std::size_t n = declared.numerators.size();
+  const auto count = static_cast<double>(n);
+  const Weights mean = Weights::uniform(n, 1.0, count);
+  if (all_explained(reductions, mean, exact)) {
+    if (!is_uniform(declared)) {
+      return Fit{mean,
+                 "every rank counts the same: this is a mean of the ranks' means",
+                 "token-weighted-mean",
+                 std::nullopt};
+    }
+    const double factor = declared.denominator / (count * declared.numerators[0]);
+    return Fit{mean,
+               "it is the declared one " + factor_text(factor),
+               factor < 1.0 ? "double-average" : "sum-vs-mean",
+               std::nullopt};
+  }
+  const Weights sum = Weights::uniform(n, 1.0, 1.0);
+  if (all_explained(reductions, sum, exact)) {
+    return Fit{
+        sum,
+        "it is the sum over the ranks (x " + std::to_string(n) + "): the division is missing",
+        "sum-vs-mean",
+        std::nullopt};
+  }
+  const Weights twice = Weights::uniform(n, 1.0, count * count);
+  if (all_explained(reductions, twice, exact)) {
+    return Fit{twice,
+               "it was divided by the number of ranks twice (/ " + std::to_string(n) + ")",
+               "double-average",
+               std::nullopt};
+  }
+  return std::nullopt;
+}
+
+std::optional<Fit> fit_one_rank(std::span<const OneReduction> reductions,
+                                const Weights& declared,
+                                bool exact) {
+  const std::size_t n = declared.numerators.size();
+  constexpr std::size_t kMostRanksTried = 256;
+  if (n > kMostRanksTried) return std::nullopt;
+  for (const double times : {0.0, 2.0}) {
+    for (std::size_t r = 0; r < n; ++r) {
+      Weights weights = declared;
+      weights.numerators[r] *= times;
+      if (!all_explained(reductions, weights, exact)) continue;
+      const std::string what = times == 0.0 ? " is lost" : " was counted twice";
+      return Fit{weights, "the contribution of one rank" + what, "", static_cast<std::int32_t>(r)};
+    }
+  }
+  for (std::size_t r = 0; r < n; ++r) {
+    Weights weights = Weights::uniform(n, 0.0, 1.0);
+    weights.numerators[r] = 1.0;
+    if (!all_explained(reductions, weights, exact)) continue;
+    return Fit{weights,
+               "it is one rank's own gradient: nothing was averaged",
+               "",
+               static_cast<std::int32_t>(r)};
+  }
+  return std::nullopt;
+}
+
+std::optional<Fit> fit_factor(std::span<const OneReduction> reductions,
+                              const Weights& declared,
+                              bool exact) {
+  long double products = 0.0L;
+  long double squares = 0.0L;
+  const std::vector<double> values = declared.values();
+  for (const OneReduction& reduction : reductions) {
+    for (std::size_t j = 0; j < reduction.reduced->sums.size(); ++j) {
+      long double expected = 0.0L;
+      for (std::size_t r = 0; r < values.size(); ++r) {
+        if (reduction.locals[r] != nullptr) expected += values[r] * reduction.locals[r]->sums[j];
+      }
+      products += expected * reduction.reduced->sums[j];
+      squares += expected * expected;
+    }
+  }
+  if (squares == 0.0L) return std::nullopt;
+  const auto factor = static_cast<double>(products / squares);
+  Weights scaled = declared;
+  for (double& numerator : scaled.numerators) numerator *= factor;
+  if (!all_explained(reductions, scaled, exact)) return std::nullopt;
+  return Fit{scaled, "it is the declared one " + factor_text(factor), "", std::nullopt};
+}
+
+}  // namespace
+
+std::vector<double> Weights::values() const {
+  std::vector<double> result;
+  for (const double numerator : numerators) result.push_back(numerator / denominator);
+  return result;
+}
+
+Weights Weights::uniform(std::size_t n, double numerator, double denominator) {
+  return {std::vector<double>(n, numerator), denominator};
+}
+
+bool explains(const Weights& weights, const OneReduction& reduction, bool exact) {
+  if (!locals_finite(reduction)) return true;
+  if (!is_finite(*reduction.reduced)) return false;
+  double total = 0.0;  // denominator * L
+  for (std::size_t r = 0; r < reduction.locals.size(); ++r) {
+    if (reduction.locals[r] != nullptr) {
+      total += std::abs(weights.numerators[r]) * reduction.locals[r]->l1;
+    }
+  }
+  const Precision precision = precision_of(reduction.dtype);
+  const auto n_ranks = static_cast<double>(reduction.locals.size());
+  const auto n_elems = static_cast<double>(reduction.n_elems);
+  const double bound =
+      exact ? 0.0
+            : (n_ranks + 1) * precision.unit * total + 4 * n_elems * 0x1p-53 * total +
+                  weights.denominator * n_elems * (n_ranks + 1) * 0.5 * precision.tiny;
+  for (std::size_t j = 0; j < reduction.reduced->sums.size(); ++j) {
+    double expected = 0.0;
+    for (std::size_t r = 0; r < reduction.locals.size(); ++r) {
+      if (reduction.locals[r] != nullptr) {
+        expected += weights.numerators[r] * reduction.locals[r]->sums[j];
+      }
+    }
+    if (std::abs(weights.denominator * reduction.reduced->sums[j] - expected) > bound) return false;
+  }
+  return true;
+}
+
+std::optional<Fit> fit(std::span<const OneReduction> reductions,
+                       const Weights& declared,
+                       bool exact) {
+  for (const OneReduction& reduction : reductions) {
+    if (!is_finite(*reduction.reduced)) {
+      return Fit{{},
+                 "it is not finite although every local gradient is",
+                 "fp16-sum-overflow",
+                 std::nullopt};
+    }
+  }
+  if (auto found = fit_uniform(reductions, declared, exact)) return found;
+  if (auto found = fit_one_rank(reductions, declared, exact)) return found;
+  if (auto found = fit_factor(reductions, declared, exact)) return found;
+  constexpr std::size_t kMostRanksFitted = 64;
+  const std::size_t n = declared.numerators.size();
+  if (n > kMostRanksFitted) return std::nullopt;
+  const std::optional<std::vector<double>> solved = solve(reductions, n);
+  if (!solved) return std::nullopt;
+  const Weights weights{*solved, 1.0};
+  for (const OneReduction& reduction : reductions) {
+    // The weights were rounded to six digits, so they explain to about that much.
+    for (std::size_t j = 0; j < reduction.reduced->sums.size(); ++j) {
+      double expected = 0.0;
+      double total = 0.0;
+      for (std::size_t r = 0; r < n; ++r) {
+        if (reduction.locals[r] == nullptr) continue;
+        expected += weights.numerators[r] * reduction.locals[r]->sums[j];
+        total += reduction.locals[r]->l1;
+      }
+      if (std::abs(expected - reduction.reduced->sums[j]) > 1e-4 * total) return std::nullopt;
+    }
+  }
+  return Fit{weights, "the ranks count with other weights than declared", "", std::nullopt};
+}
+
+}  // namespace lockstep::laws

@@ -1,0 +1,298 @@
+// progress: every posted collective completes, and all ranks end in the same way.
+#include <set>
+#include <tuple>
+
+#include "lockstep/base/text.h"
+#include "lockstep/laws/detail/alignment.h"
+#include "lockstep/laws/detail/checkers.h"
+
+namespace lockstep::laws {
+
+namespace {
+
+constexpr std::string_view kId = "progress";
+
+/// A stream of numbered calls: a group, or one direction between two ranks with one tag.
+struct Channel {
+  std::int32_t group = 0;
+  std::int32_t source = -1;  ///< -1: a collective of the whole group.
+  std::int32_t target = -1;
+  std::int32_t tag = 0;
+  friend auto operator<=>(const Channel&, const Channel&) = default;
+};
+
+struct OpenCall {
+  Channel channel;
+  std::int64_t seq = 0;
+  Signature signature;
+  std::int32_t opt = 0;
+};
+
+/// One rank's life in one attempt.
+struct RankLife {
+  std::string outcome;  ///< Empty: no end event.
+  std::string detail;
+  std::string_view last_kind;
+  std::int32_t last_opt = 0;
+  std::int64_t n_forwards = 0;
+  std::map<Channel, std::int64_t> n_posted;
+  std::vector<OpenCall> open;  // A handful at a time.
+
+  const OpenCall* find(const Channel& channel, std::int64_t seq) const {
+    for (const OpenCall& call : open) {
+      if (call.seq == seq && call.channel == channel) return &call;
+    }
+    return nullptr;
+  }
+
+  void close(const Channel& channel, std::int64_t seq) {
+    std::erase_if(open,
+                  [&](const OpenCall& call) { return call.seq == seq && call.channel == channel; });
+  }
+};
+
+class Progress final : public Law {
+ public:
+  explicit Progress(const LawPolicy& policy) : n_ranks_(policy.n_ranks) {}
+
+  const LawInfo& info() const override { return *find_law(kId); }
+
+  void require(RecordOptions& options) const override { options.collectives = true; }
+
+  void on_event(const Event& event, const NameTable& names) override {
+    if (event.at.attempt < attempt_) return;
+    if (event.at.attempt > attempt_) {
+      // A restart forgives the attempt before it: that is what it is for.
+      attempt_ = event.at.attempt;
+      lives_.clear();
+    }
+    RankLife& life = lives_[to_int(event.rank)];
+    if (const auto* end = std::get_if<EndEvent>(&event.body)) {
+      life.outcome = names.text(end->outcome);
+      life.detail = names.text(end->detail);
+      return;
+    }
+    life.last_kind = kind_of(event.body);
+    life.last_opt = event.at.opt;
+    if (const auto* call = std::get_if<CollectiveEvent>(&event.body)) {
+      on_call(life, event, *call, names);
+    } else if (std::holds_alternative<ForwardEvent>(event.body)) {
+      ++life.n_forwards;
+    }
+  }
+
+  LawResult finish(const NameTable& /*names*/) override {
+    std::vector<Finding> findings;
+    std::map<Channel, std::int64_t> first_open;
+    for (const auto& [rank, life] : lives_) {
+      n_checked_ += life.outcome.empty() ? 0 : 1;
+      for (const OpenCall& call : life.open) {
+        if (!is_stuck(life, call.channel, call.seq)) continue;
+        const auto [known, is_new] = first_open.try_emplace(call.channel, call.seq);
+        if (!is_new) known->second = std::min(known->second, call.seq);
+      }
+    }
+    for (const auto& [channel, seq] : first_open) findings.push_back(waiting_in(channel, seq));
+    if (findings.size() > 1 && all_wait_for_waiters(findings)) {
+      for (Finding& finding : findings) finding.cause = "two-comm-cycle";
+    }
+    if (findings.empty()) judge_ends(findings);
+    return conclude(kId, std::move(findings), n_checked_, "collective events or end events");
+  }
+
+ private:
+  static Channel channel_of(const Event& event, const CollectiveEvent& call) {
+    const std::int32_t self = to_int(event.rank);
+    const Signature& signature = call.signature;
+    if (signature.op == CollectiveOp::kSend)
+      return {call.group, self, signature.peer, signature.tag};
+    if (signature.op == CollectiveOp::kRecv)
+      return {call.group, signature.peer, self, signature.tag};
+    return {call.group, -1, -1, 0};
+  }
+
+  void on_call(RankLife& life,
+               const Event& event,
+               const CollectiveEvent& call,
+               const NameTable& names) {
+    const Channel channel = channel_of(event, call);
+    if (call.phase == CollectivePhase::kPosted) {
+      std::int64_t& n_posted = life.n_posted[channel];
+      n_posted = std::max(n_posted, call.seq + 1);
+      life.open.push_back({channel, call.seq, call.signature, event.at.opt});
+      ++n_checked_;
+      return;
+    }
+    const std::string_view status = names.text(call.status);
+    // A call refused for its signature is the business of collectives-match.
+    const bool over = call.phase == CollectivePhase::kCompleted || status == "mismatch";
+    if (over) life.close(channel, call.seq);
+  }
+
+  /// An operation that all members posted completes even if nobody asked; so a call without its
+  /// completion is stuck if its rank did not end well or a member is missing.
+  bool is_stuck(const RankLife& life, const Channel& channel, std::int64_t seq) const {
+    return life.outcome != "ok" || !missing(channel, seq).empty();
+  }
+
+  std::vector<std::int32_t> members(const Channel& channel) const {
+    std::vector<std::int32_t> ranks;
+    if (channel.source >= 0)
+      return {std::min(channel.source, channel.target), std::max(channel.source, channel.target)};
+    if (channel.group == 0) {
+      for (std::int32_t rank = 0; rank < n_ranks_; ++rank) ranks.push_back(rank);
+      return ranks;
+    }
+    for (const auto& [rank, life] : lives_) {
+      if (life.n_posted.contains(channel)) ranks.push_back(rank);
+    }
+    return ranks;
+  }
+
+  std::vector<Rank> missing(const Channel& channel, std::int64_t seq) const {
+    std::vector<Rank> ranks;
+    if (channel.source >= 0 && channel.group != 0) return ranks;  // Peers are not ranks there.
+    for (const std::int32_t rank : members(channel)) {
+      const auto life = lives_.find(rank);
+      const auto posted = life == lives_.end() ? 0 : posted_by(life->second, channel);
+      if (posted <= seq) ranks.push_back(Rank{rank});
+    }
+    return ranks;
+  }
+
+  static std::int64_t posted_by(const RankLife& life, const Channel& channel) {
+    const auto known = life.n_posted.find(channel);
+    return known == life.n_posted.end() ? 0 : known->second;
+  }
+
+  Finding waiting_in(const Channel& channel, std::int64_t seq) const {
+    Finding finding;
+    finding.event = "collective";
+    finding.attempt = attempt_;
+    finding.group = channel.group;
+    finding.seq = seq;
+    finding.missing = missing(channel, seq);
+    const OpenCall* call = nullptr;
+    for (const auto& [rank, life] : lives_) {
+      const OpenCall* open = life.find(channel, seq);
+      if (open == nullptr) continue;
+      finding.ranks.push_back(Rank{rank});
+      if (call == nullptr) call = open;
+    }
+    finding.site = site_text(call->signature.site);
+    finding.step = call->opt;
+    finding.message = "waits for ever in " + call_text(call->signature);
+    if (finding.missing.empty()) {
+      finding.message += ", which every member posted and which never completed";
+    }
+    constexpr std::size_t kTold = 3;
+    for (std::size_t i = 0; i < std::min(kTold, finding.missing.size()); ++i) {
+      finding.message += "; " + absence(finding.missing[i]);
+    }
+    finding.cause = cause(finding);
+    return finding;
+  }
+
+  std::string absence(Rank rank) const {
+    const std::string who = "rank " + std::to_string(to_int(rank)) + " ";
+    const auto known = lives_.find(to_int(rank));
+    if (known == lives_.end()) return who + "recorded nothing";
+    const RankLife& life = known->second;
+    const std::string last = life.last_kind.empty()
+                                 ? ""
+                                 : ", last seen at " + std::string(life.last_kind) + " in step " +
+                                       std::to_string(life.last_opt);
+    if (life.outcome == "ok") return who + "had ended" + last;
+    if (is_dead(life)) {
+      const std::string how = life.outcome == "exception" ? "ended with an exception" : "died";
+      return who + how + (life.detail.empty() ? "" : " (" + life.detail + ")") + last;
+    }
+    if (!life.open.empty()) return who + "waits in " + call_text(life.open.front().signature);
+    return who + "never came" + last;
+  }
+
+  bool is_dead(const RankLife& life) const {
+    if (life.outcome == "killed" || life.outcome == "exception") return true;
+    return life.outcome.empty() && somebody_ended();
+  }
+
+  bool somebody_ended() const {
+    return std::any_of(lives_.begin(), lives_.end(), [](const auto& entry) {
+      return !entry.second.outcome.empty();
+    });
+  }
+
+  std::string cause(const Finding& finding) const {
+    std::int64_t waited_forwards = 0;
+    for (const Rank rank : finding.ranks) {
+      waited_forwards = std::max(waited_forwards, lives_.at(to_int(rank)).n_forwards);
+    }
+    for (const Rank rank : finding.missing) {
+      const auto known = lives_.find(to_int(rank));
+      if (known == lives_.end() || is_dead(known->second)) return "rank-crash";
+      const bool shorter = known->second.n_forwards < waited_forwards;
+      if (known->second.outcome == "ok" && shorter) return "uneven-batches";
+    }
+    return "";
+  }
+
+  /// Nobody is merely late: each missing rank waits in another call itself.
+  static bool all_wait_for_waiters(const std::vector<Finding>& findings) {
+    std::set<Rank> waiting;
+    for (const Finding& finding : findings)
+      waiting.insert(finding.ranks.begin(), finding.ranks.end());
+    return std::all_of(findings.begin(), findings.end(), [&](const Finding& finding) {
+      return !finding.missing.empty() &&
+             std::all_of(finding.missing.begin(), finding.missing.end(), [&](Rank rank) {
+               return waiting.contains(rank);
+             });
+    });
+  }
+
+  /// Nobody waits; then all must have ended alike.
+  void judge_ends(std::vector<Finding>& findings) const {
+    if (!somebody_ended()) return;
+    std::map<std::string, std::vector<Rank>> by_outcome;
+    for (std::int32_t rank = 0; rank < n_ranks_; ++rank) {
+      const auto known = lives_.find(rank);
+      const bool ended = known != lives_.end() && !known->second.outcome.empty();
+      by_outcome[ended ? known->second.outcome : "killed"].push_back(Rank{rank});
+    }
+    if (by_outcome.size() == 1 && by_outcome.begin()->first != "stuck") return;
+    for (const auto& [outcome, ranks] : by_outcome) {
+      if (outcome == "ok") continue;
+      Finding finding;
+      finding.event = "end";
+      finding.attempt = attempt_;
+      finding.ranks = ranks;
+      finding.message = outcome == "stuck" ? "never ended"
+                                           : "did not end as the others did: " + absence(ranks[0]);
+      const auto known = lives_.find(to_int(ranks[0]));
+      if (known != lives_.end()) finding.step = known->second.last_opt;
+      finding.cause = outcome == "stuck" ? "" : "rank-crash";
+      findings.push_back(std::move(finding));
+    }
+  }
+
+  static std::string site_text(const CallSite& site) {
+    return site.known() ? site.file + (":" + std::to_string(site.line)) : std::string();
+  }
+
+  static std::string call_text(const Signature& signature) {
+    const std::string site = site_text(signature.site);
+    return std::string(name_of(signature.op)) + (site.empty() ? "" : " (" + site + ")");
+  }
+
+  std::int32_t n_ranks_;
+  std::int32_t attempt_ = 0;
+  std::map<std::int32_t, RankLife> lives_;
+  std::int64_t n_checked_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Law> make_progress(const LawPolicy& policy) {
+  return std::make_unique<Progress>(policy);
+}
+
+}  // namespace lockstep::laws

@@ -1,0 +1,223 @@
+// reduced-once: no step uses a local contribution that came after the gradient's last reduction.
+#include <set>
+
+#include "lockstep/laws/detail/alignment.h"
+#include "lockstep/laws/detail/checkers.h"
+
+namespace lockstep::laws {
+
+namespace {
+
+constexpr std::string_view kId = "reduced-once";
+
+class ReducedOnce final : public Law {
+ public:
+  explicit ReducedOnce(const LawPolicy& policy) : n_ranks_(policy.n_ranks) {}
+
+  const LawInfo& info() const override { return *find_law(kId); }
+
+  void require(RecordOptions& options) const override {
+    options.grad_local = true;
+    options.grad_post = true;
+    options.grad_used = true;
+  }
+
+  void on_event(const Event& event, const NameTable& names) override {
+    if (const auto* grad = std::get_if<GradEvent>(&event.body)) {
+      on_grad(event, *grad, names);
+    } else if (const auto* step = std::get_if<StepEvent>(&event.body)) {
+      on_step(event, *step, names);
+    } else if (const auto* forward = std::get_if<ForwardEvent>(&event.body)) {
+      if (!forward->grad) return;
+      Window& window = windows_[rank_wrapper_of(event)];
+      window.bypassed = window.bypassed || !forward->through_wrapper;
+      window.last_synchronizing = forward->synchronizing;
+    } else if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
+      wrappers_.on_wrap(event, *wrap);
+    }
+  }
+
+  LawResult finish(const NameTable& names) override {
+    std::vector<Finding> findings;
+    for (auto& [key, broken] : broken_) findings.push_back(to_finding(key, broken, names));
+    LawResult result = conclude(kId,
+                                std::move(findings),
+                                n_checked_,
+                                "grad events at inc and post, steps, and more than one rank");
+    if (extra_reductions_ > 0) {
+      result.advice.push_back(
+          {"A-extra-reductions",
+           std::to_string(extra_reductions_) +
+               " steps of rank 0 reduced more than once; no_sync around all micro-steps "
+               "but the last would save the traffic"});
+    }
+    return result;
+  }
+
+ private:
+  struct TensorState {
+    NameId name = kNoName;
+    bool unreduced = false;    ///< Holds a contribution newer than its last reduction.
+    bool contributed = false;  ///< Since the last step.
+    bool absent = false;       ///< Undefined in what the step used.
+  };
+
+  /// One rank's view of one wrapper since the last step.
+  struct Window {
+    std::vector<TensorState> tensors;  // In layout order: the layout seldom changes.
+    std::int32_t n_reductions = 0;
+    bool bypassed = false;
+    bool last_synchronizing = true;
+
+    TensorState& tensor(NameId name, std::size_t hint) {
+      if (hint < tensors.size() && tensors[hint].name == name) return tensors[hint];
+      for (TensorState& tensor : tensors) {
+        if (tensor.name == name) return tensor;
+      }
+      tensors.push_back({.name = name});
+      return tensors.back();
+    }
+
+    void restart() {
+      for (TensorState& tensor : tensors) tensor = {.name = tensor.name};
+      n_reductions = 0;
+      bypassed = false;
+      last_synchronizing = true;
+    }
+  };
+
+  struct Broken {
+    std::int32_t step = 0;
+    std::int32_t sync = -1;
+    std::vector<Rank> ranks;
+    std::string cause;
+  };
+
+  using TensorKey = std::pair<WrapperKey, NameId>;
+
+  void on_grad(const Event& event, const GradEvent& grad, const NameTable& names) {
+    if (grad.point == GradPoint::kBase || grad.point == GradPoint::kPre) return;
+    Window& window = windows_[rank_wrapper_of(event)];
+    if (grad.point == GradPoint::kPost) ++window.n_reductions;
+    const std::span<const NameId> layout = names.layout(grad.layout);
+    for (std::size_t i = 0; i < layout.size(); ++i) {
+      TensorState& tensor = window.tensor(layout[i], i);
+      const bool undefined = bit(grad.undefined, i);
+      if (grad.point == GradPoint::kInc && !undefined) {
+        tensor.unreduced = true;
+        tensor.contributed = true;
+      } else if (grad.point == GradPoint::kPost) {
+        tensor.unreduced = false;
+      } else if (grad.point == GradPoint::kUsed) {
+        tensor.absent = undefined;
+      }
+    }
+  }
+
+  void on_step(const Event& event, const StepEvent& step, const NameTable& names) {
+    const std::span<const NameId> layout = names.layout(step.layout);
+    if (event.at.wrapper >= 0) {
+      const auto window = windows_.find(rank_wrapper_of(event));
+      if (window != windows_.end())
+        check(event, window->second, step, {rank_wrapper_of(event), layout}, names);
+      return;
+    }
+    // An optimizer over several wrappers: each of them that holds one of its parameters.
+    const RankWrapper first{to_int(event.rank), {event.at.attempt, -1}};
+    for (auto at = windows_.lower_bound(first); at != windows_.end(); ++at) {
+      if (at->first.rank != first.rank || at->first.key.attempt != event.at.attempt) break;
+      check(event, at->second, step, {at->first, layout}, names);
+    }
+  }
+
+  struct Where {
+    RankWrapper wrapper;
+    std::span<const NameId> layout;
+  };
+
+  void check(const Event& event,
+             Window& window,
+             const StepEvent& step,
+             const Where& where,
+             const NameTable& names) {
+    const WrapperKey key = where.wrapper.key;
+    const WrapEvent* wrap = wrappers_.find(key);
+    const bool alone = wrappers_.n_members(key, n_ranks_) < 2;
+    if (!alone && !step.skipped && wrap != nullptr) {
+      for (const TensorState& tensor : window.tensors) {
+        const bool updated = where.layout.empty() || Wrappers::contains(where.layout, tensor.name);
+        if (!updated || tensor.absent || wrappers_.ignored(key, tensor.name, names)) continue;
+        if (!tensor.contributed) continue;
+        ++n_checked_;
+        if (tensor.unreduced) note(event, key, tensor.name, cause(window, *wrap, names));
+      }
+      if (to_int(event.rank) == 0 && window.n_reductions > 1) ++extra_reductions_;
+    }
+    window.restart();
+  }
+
+  static std::string cause(const Window& window, const WrapEvent& wrap, const NameTable& names) {
+    if (!wrap.synchronizes) return "";
+    if (window.bypassed) return "bypass-wrapper";
+    if (window.n_reductions > 0 || !window.last_synchronizing) return "last-micro-unsynced";
+    for (const NameId name : names.layout(wrap.params)) {
+      bool contributed = false;
+      for (const TensorState& tensor : window.tensors) {
+        contributed = contributed || (tensor.name == name && tensor.contributed);
+      }
+      if (!contributed) return "unused-bucket-unfired";
+    }
+    return "";
+  }
+
+  void note(const Event& event, WrapperKey wrapper, NameId tensor, std::string cause) {
+    const TensorKey key{wrapper, tensor};
+    const auto [at, is_new] = broken_.try_emplace(key);
+    Broken& broken = at->second;
+    // Ranks arrive in any order: keep the earliest step and everybody who broke the law there.
+    if (is_new || event.at.opt < broken.step) {
+      broken = {event.at.opt, event.at.sync, {event.rank}, std::move(cause)};
+    } else if (event.at.opt == broken.step && broken.ranks.back() != event.rank) {
+      broken.ranks.push_back(event.rank);
+      if (event.rank < broken.ranks.front()) {
+        std::swap(broken.ranks.front(), broken.ranks.back());
+        broken.cause = std::move(cause);
+      }
+    }
+  }
+
+  static Finding to_finding(const TensorKey& key, Broken& broken, const NameTable& names) {
+    std::sort(broken.ranks.begin(), broken.ranks.end());
+    Finding finding;
+    finding.attempt = key.first.attempt;
+    finding.event = "step";
+    finding.tensor = names.text(key.second);
+    finding.step = broken.step;
+    finding.ranks = broken.ranks;
+    finding.cause = broken.cause;
+    finding.message = "the step used a local gradient that was never reduced";
+    if (broken.cause == "bypass-wrapper") {
+      finding.message += ": the forward went to the inner module, so nothing armed the reduction";
+    } else if (broken.cause == "last-micro-unsynced") {
+      finding.message = "the step used a contribution that came after the last reduction";
+    } else if (broken.cause == "unused-bucket-unfired") {
+      finding.message += ": a parameter that got no gradient kept the buckets from firing";
+    }
+    return finding;
+  }
+
+  std::int32_t n_ranks_;
+  Wrappers wrappers_;
+  std::map<RankWrapper, Window> windows_;
+  std::map<TensorKey, Broken> broken_;
+  std::int64_t n_checked_ = 0;
+  std::int64_t extra_reductions_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Law> make_reduced_once(const LawPolicy& policy) {
+  return std::make_unique<ReducedOnce>(policy);
+}
+
+}  // namespace lockstep::laws

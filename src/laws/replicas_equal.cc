@@ -1,0 +1,260 @@
+// replicas-equal: at every step, evaluation, snapshot and at the end all replicas hold the same
+// bits.
+#include <bit>
+#include <limits>
+#include <optional>
+#include <set>
+
+#include "lockstep/base/text.h"
+#include "lockstep/laws/detail/alignment.h"
+#include "lockstep/laws/detail/checkers.h"
+
+namespace lockstep::laws {
+
+namespace {
+
+constexpr std::string_view kId = "replicas-equal";
+
+/// Whether ranks agreed on something, kept small: the first rank's words and which of them were
+/// contradicted.
+class Agreement {
+ public:
+  void add(std::span<const std::uint64_t> words) {
+    ++n_ranks_;
+    if (n_ranks_ == 1) {
+      first_.assign(words.begin(), words.end());
+      differs_.assign(words.size(), false);
+    } else if (words.size() == first_.size()) {
+      for (std::size_t i = 0; i < words.size(); ++i)
+        differs_[i] = differs_[i] || words[i] != first_[i];
+    }
+  }
+
+  bool known() const { return n_ranks_ > 1; }
+
+  bool differs(std::size_t i) const { return i < differs_.size() && differs_[i]; }
+
+  bool differs() const {
+    return std::find(differs_.begin(), differs_.end(), true) != differs_.end();
+  }
+
+ private:
+  std::int32_t n_ranks_ = 0;
+  std::vector<std::uint64_t> first_;
+  std::vector<bool> differs_;
+};
+
+/// What happened on the ranks before they were compared: the evidence for a cause.
+struct Evidence {
+  Agreement post;
+  Agreement used;
+  LayoutId grad_layout = kNoLayout;
+  Agreement optimizer;
+  Agreement rates;  ///< lr and skipped of the step.
+  bool rates_differ = false;
+  bool skips_differ = false;
+  bool scaled = false;
+  bool bypassed = false;
+};
+
+class ReplicasEqual final : public Law {
+ public:
+  explicit ReplicasEqual(const LawPolicy& policy) : n_ranks_(policy.n_ranks) {}
+
+  const LawInfo& info() const override { return *find_law(kId); }
+
+  void require(RecordOptions& options) const override {
+    options.states = true;
+    options.grad_post = true;
+    options.grad_used = true;
+  }
+
+  void on_event(const Event& event, const NameTable& names) override {
+    if (const auto* state = std::get_if<StateEvent>(&event.body)) {
+      on_state(event, *state, names);
+    } else if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
+      wrappers_.on_wrap(event, *wrap);
+    } else {
+      gather(event);
+    }
+  }
+
+  LawResult finish(const NameTable& names) override {
+    for (const auto& [meeting, ballot] : pending_) judge(meeting, ballot, names);
+    pending_.clear();
+    return conclude(
+        kId, std::move(findings_), n_checked_, "param events after steps, from two ranks or more");
+  }
+
+ private:
+  using Place = std::tuple<WrapperKey, std::int32_t, std::int32_t>;  // Wrapper, sync and step.
+
+  static bool is_sync_point(StatePoint point) {
+    return point == StatePoint::kStep || point == StatePoint::kEval || point == StatePoint::kSave ||
+           point == StatePoint::kEnd;
+  }
+
+  void gather(const Event& event) {
+    const Place place{wrapper_of(event.at), event.at.sync, event.at.opt};
+    if (const auto* grad = std::get_if<GradEvent>(&event.body)) {
+      if (grad->point != GradPoint::kPost && grad->point != GradPoint::kUsed) return;
+      Evidence& evidence = evidence_[place];
+      evidence.grad_layout = grad->layout;
+      (grad->point == GradPoint::kPost ? evidence.post : evidence.used).add(grad->digests);
+    } else if (const auto* step = std::get_if<StepEvent>(&event.body)) {
+      Evidence& evidence = evidence_[place];
+      const std::uint64_t rate[] = {std::bit_cast<std::uint64_t>(step->lr),
+                                    step->skipped ? 1U : 0U};
+      evidence.rates.add(rate);
+      evidence.rates_differ = evidence.rates.differs(0);
+      evidence.skips_differ = evidence.rates.differs(1);
+      evidence.scaled = evidence.scaled || step->scale != 1.0;
+    } else if (const auto* forward = std::get_if<ForwardEvent>(&event.body)) {
+      if (!forward->through_wrapper && forward->grad) bypassed_.insert(wrapper_of(event.at));
+    }
+  }
+
+  void on_state(const Event& event, const StateEvent& state, const NameTable& names) {
+    if (state.kind == StateKind::kOptimizer && state.point == StatePoint::kStep) {
+      evidence_[{wrapper_of(event.at), event.at.sync, event.at.opt}].optimizer.add(state.digests);
+    }
+    if (state.kind != StateKind::kParam) return;
+    if (state.point == StatePoint::kForward || state.point == StatePoint::kWrap) {
+      note_start(event, state);
+      return;
+    }
+    if (!is_sync_point(state.point)) return;
+    const Meeting meeting =
+        counter_.next(event, static_cast<std::int32_t>(state.point), state.layout);
+    Ballot& ballot = pending_[meeting];
+    ballot.add(event, state.digests);
+    if (ballot.n_ranks() < wrappers_.n_members(meeting.wrapper, n_ranks_)) return;
+    judge(meeting, ballot, names);
+    const Place here{meeting.wrapper, meeting.sync, ballot.majority_opt()};
+    pending_.erase(meeting);
+    forget_before(here);
+  }
+
+  void note_start(const Event& event, const StateEvent& state) {
+    Meeting start{wrapper_of(event.at),
+                  -1,
+                  static_cast<std::int32_t>(state.point),
+                  static_cast<std::uint32_t>(state.layout),
+                  0};
+    if (starts_seen_[{rank_wrapper_of(event), start}]++ == 0) starts_[start].add(state.digests);
+  }
+
+  // Ranks never come back to an earlier synchronising forward once all have passed it.
+  void forget_before(const Place& here) {
+    constexpr std::int32_t kLowest = std::numeric_limits<std::int32_t>::min();
+    auto place = evidence_.lower_bound({std::get<0>(here), kLowest, kLowest});
+    while (place != evidence_.end() && place->first < here) place = evidence_.erase(place);
+  }
+
+  void judge(const Meeting& meeting, const Ballot& ballot, const NameTable& names) {
+    n_checked_ += ballot.n_comparisons();
+    if (ballot.unanimous()) return;
+    const std::span<const NameId> layout = names.layout(static_cast<LayoutId>(meeting.layout));
+    for (std::size_t i = 0; i < layout.size(); ++i) {
+      std::vector<Rank> ranks = ballot.minority(i);
+      if (ranks.empty() || wrappers_.ignored(meeting.wrapper, layout[i], names)) continue;
+      if (!reported_.insert({meeting.wrapper, layout[i]}).second) continue;
+      Finding finding;
+      finding.attempt = meeting.wrapper.attempt;
+      finding.event = name_of(static_cast<StatePoint>(meeting.what));
+      finding.tensor = names.text(layout[i]);
+      finding.ranks = std::move(ranks);
+      finding.step = ballot.majority_opt();
+      explain(finding, meeting, {i, layout[i]}, names);
+      findings_.push_back(std::move(finding));
+    }
+  }
+
+  struct Tensor {
+    std::size_t index;
+    NameId name;
+  };
+
+  void explain(Finding& finding,
+               const Meeting& meeting,
+               Tensor tensor,
+               const NameTable& names) const {
+    finding.message = "the replicas of this parameter differ";
+    if (differed_at_start(meeting, tensor.index)) {
+      const WrapEvent* wrap = wrappers_.find(meeting.wrapper);
+      const bool by_hand = wrap != nullptr && !wrap->synchronizes;
+      finding.message += "; they differed before the first step already";
+      finding.cause = by_hand ? "init-no-broadcast" : "";
+      return;
+    }
+    const auto found =
+        evidence_.find({meeting.wrapper, meeting.sync, static_cast<std::int32_t>(*finding.step)});
+    if (found == evidence_.end()) return;
+    const Evidence& evidence = found->second;
+    const std::optional<std::size_t> grad = index_of(evidence.grad_layout, tensor.name, names);
+    const bool post_differs = grad && evidence.post.differs(*grad);
+    const bool used_differs = grad && evidence.used.differs(*grad);
+    if (evidence.post.known() && grad) {
+      finding.message +=
+          post_differs ? "; reduced gradients differed" : "; reduced gradients were equal";
+    }
+    if (evidence.used.known() && grad) {
+      finding.message += used_differs ? "; the gradients the step used differed"
+                                      : "; the gradients the step used were equal";
+    }
+    if (evidence.optimizer.known()) {
+      finding.message +=
+          evidence.optimizer.differs() ? "; optimizer state differs" : "; optimizer state is equal";
+    }
+    finding.cause = cause(evidence, meeting, post_differs || used_differs);
+  }
+
+  std::string cause(const Evidence& evidence, const Meeting& meeting, bool gradients_differ) const {
+    if (evidence.skips_differ) return evidence.scaled ? "scaler-inf-local" : "nan-skip-one-rank";
+    if (evidence.rates_differ) return "lr-per-rank";
+    if (gradients_differ && bypassed_.contains(meeting.wrapper)) return "bypass-wrapper";
+    if (gradients_differ || !evidence.used.known() || !evidence.rates.known()) return "";
+    if (evidence.optimizer.differs())
+      return meeting.wrapper.attempt > 0 ? "opt-state-root-only" : "";
+    // Everything that goes into the update was equal, what came out of it is not.
+    return evidence.optimizer.known() ? "sdc-after-reduce" : "";
+  }
+
+  static std::optional<std::size_t> index_of(LayoutId layout, NameId name, const NameTable& names) {
+    const std::span<const NameId> list = names.layout(layout);
+    const auto at = std::find(list.begin(), list.end(), name);
+    if (at == list.end()) return std::nullopt;
+    return static_cast<std::size_t>(at - list.begin());
+  }
+
+  bool differed_at_start(const Meeting& meeting, std::size_t i) const {
+    Meeting start{
+        meeting.wrapper, -1, static_cast<std::int32_t>(StatePoint::kForward), meeting.layout, 0};
+    auto known = starts_.find(start);
+    if (known == starts_.end()) {
+      start.what = static_cast<std::int32_t>(StatePoint::kWrap);
+      known = starts_.find(start);
+    }
+    return known != starts_.end() && known->second.differs(i);
+  }
+
+  std::int32_t n_ranks_;
+  Wrappers wrappers_;
+  Counter counter_;
+  std::map<Meeting, Ballot> pending_;
+  std::map<Place, Evidence> evidence_;
+  std::map<Meeting, Agreement> starts_;
+  std::map<std::pair<RankWrapper, Meeting>, std::int32_t> starts_seen_;
+  std::set<WrapperKey> bypassed_;
+  std::set<std::pair<WrapperKey, NameId>> reported_;
+  std::vector<Finding> findings_;
+  std::int64_t n_checked_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Law> make_replicas_equal(const LawPolicy& policy) {
+  return std::make_unique<ReplicasEqual>(policy);
+}
+
+}  // namespace lockstep::laws

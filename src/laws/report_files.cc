@@ -1,0 +1,168 @@
+// Reports for programs: JSON (docs/report_format.md) and JUnit XML.
+#include "lockstep/base/text.h"
+#include "lockstep/laws/law.h"
+#include "lockstep/laws/report.h"
+#include "lockstep/trace/json_text.h"
+
+namespace lockstep {
+
+namespace {
+
+std::string_view key_of(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kHolds:
+      return "holds";
+    case Verdict::kBroken:
+      return "broken";
+    case Verdict::kNotCheckable:
+      return "not-checkable";
+  }
+  return "";
+}
+
+void write_ranks(JsonText& out, std::string_view key, const std::vector<Rank>& ranks) {
+  out.key(key).open_array();
+  for (const Rank rank : ranks) out.integer(to_int(rank));
+  out.close_array();
+}
+
+void write_reals(JsonText& out, std::string_view key, const std::vector<double>& values) {
+  out.key(key).open_array();
+  for (const double value : values) out.real(value);
+  out.close_array();
+}
+
+void write_optional(JsonText& out, std::string_view key, const std::optional<std::int64_t>& value) {
+  out.key(key);
+  if (value) {
+    out.integer(*value);
+  } else {
+    out.null();
+  }
+}
+
+void write_finding(JsonText& out, const Finding& finding) {
+  out.open_object();
+  out.key("law").text(finding.law);
+  out.key("sentence").text(sentence(finding));
+  out.key("message").text(finding.message);
+  out.key("cause").text(finding.cause);
+  out.key("attempt").integer(finding.attempt);
+  write_optional(out, "step", finding.step);
+  out.key("epoch").integer(finding.epoch);
+  out.key("event").text(finding.event);
+  out.key("tensor").text(finding.tensor);
+  write_optional(out, "element", finding.element);
+  out.key("group").integer(finding.group);
+  write_optional(out, "seq", finding.seq);
+  out.key("field").text(finding.field);
+  out.key("site").text(finding.site);
+  out.key("other_site").text(finding.other_site);
+  write_ranks(out, "ranks", finding.ranks);
+  write_ranks(out, "missing", finding.missing);
+  write_reals(out, "weights", finding.weights);
+  write_reals(out, "declared", finding.declared);
+  out.close_object();
+}
+
+void write_law(JsonText& out, const LawResult& law) {
+  const LawInfo* const info = find_law(law.law);
+  out.open_object();
+  out.key("law").text(law.law);
+  out.key("number").integer(info == nullptr ? 0 : info->number);
+  out.key("verdict").text(key_of(law.verdict));
+  out.key("missing").text(law.missing);
+  out.key("checks").integer(law.n_checked);
+  out.key("findings").open_array();
+  for (const Finding& finding : law.findings) write_finding(out, finding);
+  out.close_array();
+  out.key("advice").open_array();
+  for (const Advice& advice : law.advice) {
+    out.open_object().key("id").text(advice.id).key("message").text(advice.message).close_object();
+  }
+  out.close_array();
+  out.close_object();
+}
+
+std::string escape_xml(std::string_view text) {
+  std::string out;
+  for (const char letter : text) {
+    switch (letter) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      default:
+        // XML 1.0 has no way to write most control characters.
+        out += static_cast<unsigned char>(letter) < 0x20U && letter != '\n' ? ' ' : letter;
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string render_json(const Report& report) {
+  JsonText out;
+  out.open_object();
+  out.key("lockstep_report").integer(1);
+  out.key("title").text(report.title);
+  out.key("ranks").integer(report.n_ranks);
+  out.key("outcome").text(report.outcome);
+  out.key("error").text(report.error);
+  out.key("laws").open_array();
+  for (const LawResult& law : report.laws) write_law(out, law);
+  out.close_array();
+  out.key("wait_for_graph").text(report.wait_for_graph);
+  out.key("replay").text(report.replay);
+  out.key("events").integer(report.n_events);
+  out.key("trace_digest").word(report.trace_digest);
+  out.key("result_digest").word(report.result_digest);
+  out.close_object();
+  return out.str() + "\n";
+}
+
+std::string render_junit(const Report& report) {
+  std::size_t n_broken = 0;
+  std::size_t n_skipped = 0;
+  std::string cases;
+  for (const LawResult& law : report.laws) {
+    cases += "  <testcase classname=\"" + escape_xml(report.title) + "\" name=\"" +
+             escape_xml(law.law) + "\"";
+    if (law.verdict == Verdict::kHolds) {
+      cases += "/>\n";
+    } else if (law.verdict == Verdict::kNotCheckable) {
+      ++n_skipped;
+      cases +=
+          "><skipped message=\"not checkable: add " + escape_xml(law.missing) + "\"/></testcase>\n";
+    } else {
+      ++n_broken;
+      std::string text;
+      for (const Finding& finding : law.findings) text += sentence(finding) + "\n";
+      cases += "><failure message=\"" + std::to_string(law.findings.size()) + " findings\">" +
+               escape_xml(text) + "</failure></testcase>\n";
+    }
+  }
+  const bool failed = report.outcome == "error" || report.outcome == "hang";
+  if (failed) {
+    const std::string text = report.error.empty() ? report.wait_for_graph : report.error;
+    cases += "  <testcase classname=\"" + escape_xml(report.title) +
+             "\" name=\"outcome\"><error message=\"" + escape_xml(report.outcome) + "\">" +
+             escape_xml(text) + "</error></testcase>\n";
+  }
+  return "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"" +
+         escape_xml(report.title) + "\" tests=\"" +
+         std::to_string(report.laws.size() + (failed ? 1U : 0U)) + "\" failures=\"" +
+         std::to_string(n_broken) + "\" errors=\"" + (failed ? "1" : "0") + "\" skipped=\"" +
+         std::to_string(n_skipped) + "\">\n" + cases + "</testsuite>\n";
+}
+
+}  // namespace lockstep

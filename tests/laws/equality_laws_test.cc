@@ -1,0 +1,290 @@
+// init-equal, replicas-equal and reduced-once on streams written by hand.
+#include <gtest/gtest.h>
+
+#include "tests/support/ddp_job.h"
+
+namespace lockstep {
+namespace {
+
+using testing::check;
+using testing::DdpJob;
+
+const std::vector<Rank> kRank1 = {Rank{1}};
+
+/// Weights 2 everywhere; rank 1's becomes 200 after wrapping. Gradients 2 and 398, mean 200.
+DdpJob written_after_wrapping() {
+  DdpJob job(2);
+  job.weights = {2.0, 2.0};
+  job.wrap();
+  job.weight(1) = 200.0;
+  job.begin();
+  job.train_step({2.0, 398.0});
+  return job;
+}
+
+DdpJob healthy_job() {
+  DdpJob job(2);
+  job.wrap();
+  job.begin();
+  job.train_step({2.0, 6.0});
+  job.train_step({-1.0, 3.0});
+  return job;
+}
+
+TEST(InitEqualTest, HoldsForAHealthyJob) {
+  const LawResult result = check("init-equal", healthy_job().stream);
+  EXPECT_EQ(result.verdict, Verdict::kHolds);
+  EXPECT_EQ(result.n_checked, 1);
+}
+
+TEST(InitEqualTest, NamesTheRankThatWroteAfterWrapping) {
+  const LawResult result = check("init-equal", written_after_wrapping().stream);
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(result.findings[0].tensor, "weight");
+  EXPECT_EQ(result.findings[0].ranks, kRank1);
+  EXPECT_EQ(result.findings[0].event, "forward");
+}
+
+TEST(InitEqualTest, NamesAHandWrittenLoopThatBroadcastsNothing) {
+  DdpJob job(3);
+  job.weights = {1.0, 2.0, 3.0};
+  job.wrap(false);
+  job.begin();
+  const LawResult result = check("init-equal", job.stream);
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(result.findings[0].ranks, (std::vector<Rank>{Rank{1}, Rank{2}}));
+  EXPECT_EQ(result.findings[0].event, "wrap");
+  EXPECT_EQ(result.findings[0].cause, "init-no-broadcast");
+}
+
+TEST(InitEqualTest, IsArmedAgainByALoad) {
+  DdpJob job = healthy_job();
+  job.state(0, StatePoint::kLoad);
+  job.state(1, StatePoint::kLoad);
+  job.weight(0) = 9.0;
+  job.begin();
+  const LawResult result = check("init-equal", job.stream);
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(result.findings[0].cause, "load-rank0-only");
+}
+
+TEST(InitEqualTest, LaterForwardsAreNotItsBusiness) {
+  DdpJob job = healthy_job();
+  job.weight(1) = 9.0;
+  job.begin();
+  EXPECT_EQ(check("init-equal", job.stream).verdict, Verdict::kHolds);
+}
+
+TEST(InitEqualTest, LocalBatchNormMayDiffer) {
+  DdpJob job(2);
+  for (std::int32_t rank = 0; rank < 2; ++rank) {
+    job.at(rank);
+    job.stream.add(
+        rank,
+        WrapEvent{
+            .buffers = job.layout(), .buffer_policy = job.stream.name("local"), .n_ranks = 2});
+    job.state(rank, StateKind::kBuffer, StatePoint::kForward, rank);
+    job.state(rank, StateKind::kParam, StatePoint::kForward, 1.0);
+  }
+  EXPECT_EQ(check("init-equal", job.stream).verdict, Verdict::kHolds);
+}
+
+TEST(InitEqualTest, SaysWhatToAddWhenNothingWasRecorded) {
+  const LawResult result = check("init-equal", DdpJob(2).stream);
+  EXPECT_EQ(result.verdict, Verdict::kNotCheckable);
+  EXPECT_FALSE(result.missing.empty());
+}
+
+TEST(ReplicasEqualTest, HoldsForAHealthyJob) {
+  const LawResult result = check("replicas-equal", healthy_job().stream);
+  EXPECT_EQ(result.verdict, Verdict::kHolds);
+  EXPECT_EQ(result.n_checked, 2);
+}
+
+TEST(ReplicasEqualTest, ReportsTheFirstStepAndRankOnly) {
+  DdpJob job = written_after_wrapping();
+  job.train_step({1.0, 1.0});
+  const LawResult result = check("replicas-equal", job.stream);
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(result.findings[0].step, 0);
+  EXPECT_EQ(result.findings[0].tensor, "weight");
+  EXPECT_EQ(result.findings[0].ranks, kRank1);
+  EXPECT_NE(result.findings[0].message.find("before the first step"), std::string::npos);
+}
+
+TEST(ReplicasEqualTest, AMajorityOutvotesRankZero) {
+  DdpJob job = DdpJob(3);
+  job.wrap();
+  job.begin();
+  job.weight(0) = 7.0;
+  job.train_step({1.0, 1.0, 1.0});
+  EXPECT_EQ(check("replicas-equal", job.stream).findings.at(0).ranks, (std::vector<Rank>{Rank{0}}));
+}
+
+TEST(ReplicasEqualTest, NamesALearningRateOfItsOwn) {
+  DdpJob job = healthy_job();
+  for (std::int32_t rank = 0; rank < 2; ++rank) {
+    job.forward(rank);
+    job.reduce(rank, 1.0, 1.0, 1.0);
+    job.step(rank, 1.0, rank == 1 ? 0.5 : 1.0);
+  }
+  const LawResult result = check("replicas-equal", job.stream);
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(result.findings[0].step, 2);
+  EXPECT_EQ(result.findings[0].cause, "lr-per-rank");
+}
+
+TEST(ReplicasEqualTest, AlignsRanksThatSkippedAStepAlike) {
+  DdpJob job = healthy_job();
+  for (std::int32_t rank = 0; rank < 2; ++rank) {
+    job.forward(rank);
+    job.reduce(rank, 1.0, 1.0, 1.0);
+    job.step(rank, 1.0, 1.0, true);
+  }
+  job.train_step({1.0, 3.0});
+  EXPECT_EQ(check("replicas-equal", job.stream).verdict, Verdict::kHolds);
+}
+
+TEST(ReplicasEqualTest, NamesASkipThatOneRankDecidedAlone) {
+  DdpJob job = healthy_job();
+  for (std::int32_t rank = 0; rank < 2; ++rank) {
+    job.forward(rank);
+    job.reduce(rank, 1.0, 1.0, 1.0);
+    job.step(rank, 1.0, 1.0, rank == 1);
+  }
+  job.train_step({1.0, 3.0});
+  const LawResult result = check("replicas-equal", job.stream);
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(result.findings[0].step, 2);
+  EXPECT_EQ(result.findings[0].cause, "nan-skip-one-rank");
+}
+
+TEST(ReplicasEqualTest, IgnoredParametersMayDiffer) {
+  DdpJob job(2);
+  job.weights = {1.0, 2.0};
+  for (std::int32_t rank = 0; rank < 2; ++rank) {
+    job.at(rank);
+    job.stream.add(rank, WrapEvent{.params = job.layout(), .ignored = job.layout(), .n_ranks = 2});
+  }
+  job.train_step({1.0, 1.0});
+  EXPECT_EQ(check("replicas-equal", job.stream).verdict, Verdict::kHolds);
+}
+
+TEST(ReplicasEqualTest, AHandWrittenLoopWithoutAWrappedForwardIsComparedToo) {
+  DdpJob job(2);
+  job.wrap(false);
+  for (int step = 0; step < 3; ++step) {
+    for (std::int32_t rank = 0; rank < 2; ++rank) {
+      job.forward(rank, true, false);
+      job.step(rank, step == 2 ? rank : 1.0);
+    }
+  }
+  const LawResult result = check("replicas-equal", job.stream);
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(result.findings[0].step, 2);
+}
+
+TEST(ReducedOnceTest, HoldsForAHealthyJob) {
+  const LawResult result = check("reduced-once", healthy_job().stream);
+  EXPECT_EQ(result.verdict, Verdict::kHolds);
+  EXPECT_EQ(result.n_checked, 4);
+  EXPECT_TRUE(result.advice.empty());
+}
+
+TEST(ReducedOnceTest, NamesABypassedWrapper) {
+  DdpJob job(2);
+  job.wrap();
+  for (std::int32_t rank = 0; rank < 2; ++rank) {
+    job.forward(rank, true, false);
+    job.grad(rank, GradPoint::kInc, rank);
+    job.step(rank, rank);
+  }
+  const LawResult result = check("reduced-once", job.stream);
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(result.findings[0].cause, "bypass-wrapper");
+  EXPECT_EQ(result.findings[0].step, 0);
+  EXPECT_EQ(result.findings[0].ranks, (std::vector<Rank>{Rank{0}, Rank{1}}));
+}
+
+TEST(ReducedOnceTest, NamesALastMicroStepThatWasNotSynchronised) {
+  DdpJob job(2);
+  job.wrap();
+  for (std::int32_t rank = 0; rank < 2; ++rank) {
+    job.forward(rank);
+    job.reduce(rank, 1.0, 1.0, 1.0);
+    job.forward(rank, false);
+    job.grad(rank, GradPoint::kInc, rank);
+    job.step(rank, 1.0 + rank);
+  }
+  EXPECT_EQ(check("reduced-once", job.stream).findings.at(0).cause, "last-micro-unsynced");
+}
+
+TEST(ReducedOnceTest, NamesTheUnusedParameterThatKeptABucketFromFiring) {
+  DdpJob job(2);
+  for (std::int32_t rank = 0; rank < 2; ++rank) {
+    job.at(rank);
+    job.stream.add(rank,
+                   WrapEvent{.params = job.stream.layout({"weight", "unused"}), .n_ranks = 2});
+    job.forward(rank);
+    job.grad(rank, GradPoint::kInc, 1.0);
+    job.step(rank, 1.0);
+  }
+  const LawResult result = check("reduced-once", job.stream);
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(result.findings[0].tensor, "weight");
+  EXPECT_EQ(result.findings[0].cause, "unused-bucket-unfired");
+}
+
+TEST(ReducedOnceTest, AccumulatingWithSeveralReductionsIsAdviceOnly) {
+  DdpJob job(2);
+  job.wrap();
+  for (std::int32_t rank = 0; rank < 2; ++rank) {
+    job.forward(rank);
+    job.reduce(rank, 1.0, 1.0, 1.0);
+    job.forward(rank);
+    job.reduce(rank, 1.0, 2.0, 2.0);
+    job.step(rank, 2.0);
+  }
+  const LawResult result = check("reduced-once", job.stream);
+  EXPECT_EQ(result.verdict, Verdict::kHolds);
+  EXPECT_EQ(result.advice.size(), 1U);
+}
+
+TEST(ReducedOnceTest, AGeneratorsStepThatReducesTheDiscriminatorIsFine) {
+  DdpJob job(2);
+  for (job.wrapper = 0; job.wrapper < 2; ++job.wrapper) job.wrap();
+  for (std::int32_t rank = 0; rank < 2; ++rank) {
+    for (const std::int32_t wrapper : {0, 1}) {  // The generator's loss goes through both.
+      job.wrapper = wrapper;
+      job.forward(rank);
+      job.reduce(rank, 1.0, 1.0, 1.0);
+    }
+    job.wrapper = 0;
+    job.step(rank, 1.0);
+    job.wrapper = 1;  // The discriminator zeroes what it got from that, then does its own step.
+    job.forward(rank);
+    job.reduce(rank, 2.0, 2.0, 2.0);
+    job.step(rank, 2.0);
+  }
+  EXPECT_EQ(check("reduced-once", job.stream).verdict, Verdict::kHolds);
+  EXPECT_EQ(check("gradient-mean", job.stream).verdict, Verdict::kHolds);
+}
+
+TEST(ReducedOnceTest, ASkippedStepUsesNothing) {
+  DdpJob job(2);
+  job.wrap();
+  job.grad(0, GradPoint::kInc, 1.0);
+  job.step(0, 1.0, 1.0, true);
+  EXPECT_EQ(check("reduced-once", job.stream).verdict, Verdict::kNotCheckable);
+}
+
+TEST(ReducedOnceTest, OneRankAloneHasNothingToReduce) {
+  DdpJob job(1);
+  job.wrap();
+  job.grad(0, GradPoint::kInc, 1.0);
+  job.step(0, 1.0);
+  EXPECT_EQ(check("reduced-once", job.stream).verdict, Verdict::kNotCheckable);
+}
+
+}  // namespace
+}  // namespace lockstep
