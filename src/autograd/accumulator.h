@@ -33,7 +33,6 @@ class Accumulator final : public Node {
     std::size_t index;
   };
 
-  ~Accumulator() override = default;
   void accumulate(Tensor&& increment) const;
 
   VariableState* variable_;  ///< Owns this node, not the other way round.

@@ -23,7 +23,6 @@ class ActivationNode final : public Node {
   void release_saved() override { y_.reset(); }
 
  private:
-  ~ActivationNode() override = default;
   SavedTensor y_;
 };
 

@@ -22,9 +22,6 @@ class AddNode final : public Node {
     if (needs(0)) send(0, Tensor(grad));
     if (needs(1)) send(1, std::move(grad));
   }
-
- private:
-  ~AddNode() override = default;
 };
 
 class SubNode final : public Node {
@@ -37,9 +34,6 @@ class SubNode final : public Node {
       send(1, std::move(out));
     }
   }
-
- private:
-  ~SubNode() override = default;
 };
 
 class MulNode final : public Node {
@@ -60,8 +54,6 @@ class MulNode final : public Node {
   }
 
  private:
-  ~MulNode() override = default;
-
   Tensor times(const Tensor& grad, const SavedTensor& factor) const {
     Tensor out = empty_like(grad);
     kernels().mul(out, grad, factor.get());
@@ -83,7 +75,6 @@ class ScaleNode final : public Node {
   }
 
  private:
-  ~ScaleNode() override = default;
   double factor_;
 };
 
@@ -96,7 +87,6 @@ class SumNode final : public Node {
   }
 
  private:
-  ~SumNode() override = default;
   Shape shape_;
 };
 
@@ -107,7 +97,6 @@ class ReshapeNode final : public Node {
   void run(Tensor&& grad) override { send(0, grad.reshape(shape_)); }
 
  private:
-  ~ReshapeNode() override = default;
   Shape shape_;
 };
 

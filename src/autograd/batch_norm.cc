@@ -37,8 +37,6 @@ class BatchNormNode : public Node {
   }
 
  protected:
-  ~BatchNormNode() override = default;
-
   virtual void differentiate(std::span<const Tensor> grads, const Tensor& grad) const {
     const std::array in{grad, x_.get(), weight_.get()};
     const std::array saved{mean_.get(), invstd_.get()};
@@ -57,8 +55,6 @@ class FrozenBatchNormNode final : public BatchNormNode {
   using BatchNormNode::BatchNormNode;
 
  private:
-  ~FrozenBatchNormNode() override = default;
-
   Tensor as_rows(const Tensor& row, const Shape& shape) const {
     Tensor rows = Tensor::zeros(runtime(), shape, row.dtype());
     kernels().add_row(rows, rows, row);

@@ -27,7 +27,7 @@ GraphTask::~GraphTask() {
   }
 }
 
-void GraphTask::run(Ref<Node> root, Tensor seed) {
+void GraphTask::run(const Ref<Node>& root, Tensor&& seed) {
   count_contributions(*root);
   root->collected_ = std::move(seed);
   enqueue(*root);
@@ -61,7 +61,7 @@ void GraphTask::count_contributions(Node& root) {
 void GraphTask::deliver(Node& node) {
   Tensor& grad = node.collected_;
   if (grad.defined() || node.is_accumulator()) node.run(std::move(grad));
-  if (grad.defined()) grad = Tensor();
+  grad = Tensor();
 }
 
 void GraphTask::evaluate(Node& node) {

@@ -27,7 +27,7 @@ class GraphTask {
   GraphTask& operator=(GraphTask&&) = delete;
 
   /// Runs the pass from `root`, whose output has the gradient `seed`, then the callbacks.
-  void run(Ref<Node> root, Tensor seed);
+  void run(const Ref<Node>& root, Tensor&& seed);
   void queue(BackwardCallback& callback);
 
  private:

@@ -43,7 +43,6 @@ class LinearNode final : public Node {
   }
 
  private:
-  ~LinearNode() override = default;
   SavedTensor x_;
   SavedTensor weight_;
 };

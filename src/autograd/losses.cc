@@ -35,7 +35,6 @@ class LossNode final : public Node {
   }
 
  private:
-  ~LossNode() override = default;
   SavedTensor saved_;
   SavedTensor target_;
   double denominator_;

@@ -23,6 +23,12 @@ class Node : public Counted {
  public:
   static constexpr std::size_t kMaxInputs = 3;
 
+  ~Node() override = default;
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+  Node(Node&&) = delete;
+  Node& operator=(Node&&) = delete;
+
   /// A pooled node of type N. Requires: N derives from Node alone and its constructor does not
   /// throw.
   template <typename N, typename... Args>
@@ -62,7 +68,6 @@ class Node : public Counted {
 
   explicit Node(std::uint64_t sequence_number) : sequence_number_(sequence_number) {}
 
-  ~Node() override = default;
   void destroy() override;
 
   bool needs(std::size_t i) const { return edges_[i] != nullptr; }

@@ -40,11 +40,16 @@ class VariableState final : public Counted {
   std::int32_t wrapper = -1;  ///< Index of the wrapper that reduces it, -1 = none.
   bool requires_grad = false;
 
+  ~VariableState() override;
+  VariableState(const VariableState&) = delete;
+  VariableState& operator=(const VariableState&) = delete;
+  VariableState(VariableState&&) = delete;
+  VariableState& operator=(VariableState&&) = delete;
+
  private:
   friend class Node;
   friend class Variable;
   explicit VariableState(Tensor&& values);
-  ~VariableState() override;
   static Ref<VariableState> make(Tensor&& data);
   void destroy() override;
 };

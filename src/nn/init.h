@@ -36,8 +36,8 @@ void linear_bias(const Tensor& bias, Generator& generator, std::int64_t fan_in);
 
 /// The same for all parameters of a model, in order: shared ones once, buffers untouched.
 void constant(const Module& module, double value);
-void grid(const Module& module, Generator& generator, Grid grid = {});
+void grid(const Module& module, Generator& generator, Grid points = {});
 /// All parameters' elements, one parameter after the other. Requires: exactly as many values.
-void values(const Module& module, std::span<const double> values);
+void values(const Module& module, std::span<const double> all);
 
 }  // namespace lockstep::nn::init

@@ -19,8 +19,8 @@ std::vector<Module::Visit> Module::visits() const {
     if (std::any_of(seen.begin(), seen.end(), same)) continue;
     seen.push_back(visit);
     const std::vector<Child>& children = visit.module->children_;
-    for (auto child = children.rbegin(); child != children.rend(); ++child) {
-      open.push_back({visit.prefix + child->name + ".", child->module});
+    for (std::size_t i = children.size(); i-- > 0;) {
+      open.push_back({visit.prefix + children[i].name + ".", children[i].module});
     }
   }
   return seen;

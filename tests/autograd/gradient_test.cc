@@ -155,7 +155,6 @@ class WrongNode final : public Node {
   }
 
  private:
-  ~WrongNode() override = default;
   double factor_;
 };
 
