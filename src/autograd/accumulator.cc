@@ -10,12 +10,14 @@ void Accumulator::run(Tensor&& grad) {
 
   if (grad.defined() && variable_->requires_grad) {
     // By index: a hook may register or remove hooks.
+    // NOLINTNEXTLINE(modernize-loop-convert)
     for (std::size_t i = 0; i < hooks_.size(); ++i) {
       const Registration entry = hooks_[i];
       entry.hook->on_grad_increment(entry.index, grad);
     }
     accumulate(std::move(grad));
   }
+  // NOLINTNEXTLINE(modernize-loop-convert)
   for (std::size_t i = 0; i < hooks_.size(); ++i) {
     const Registration entry = hooks_[i];
     entry.hook->on_grad_ready(entry.index);
