@@ -12,18 +12,18 @@ namespace lockstep {
 
 /// Where and how a law was broken. Fields that do not apply stay empty.
 struct Finding {
-  std::string law;      ///< Stable id: "replicas-equal".
-  std::string message;  ///< One sentence for humans, without the place prefix.
-  std::string cause;    ///< Zoo id of the likely cause, or empty.
-  std::string event;    ///< "step", "grad.post", "wrap", "collective", ...
-  std::string tensor;
-  std::string field;                    ///< Differing signature field: "op", "count", ...
-  std::string site;                     ///< Call site on the (first) offending rank: "save.py:12".
-  std::string other_site;               ///< The site it was compared with.
-  std::vector<Rank> ranks;              ///< The minority, or the offenders.
-  std::vector<Rank> missing;            ///< Ranks that never came (progress).
-  std::vector<double> weights;          ///< gradient-mean: the fitted weight of each rank.
-  std::vector<double> declared;         ///< gradient-mean: the declared ones.
+  std::string law = {};      ///< Stable id: "replicas-equal".
+  std::string message = {};  ///< One sentence for humans, without the place prefix.
+  std::string cause = {};    ///< Zoo id of the likely cause, or empty.
+  std::string event = {};    ///< "step", "grad.post", "wrap", "collective", ...
+  std::string tensor = {};
+  std::string field = {};               ///< Differing signature field: "op", "count", ...
+  std::string site = {};                ///< Call site on the (first) offending rank: "save.py:12".
+  std::string other_site = {};          ///< The site it was compared with.
+  std::vector<Rank> ranks = {};         ///< The minority, or the offenders.
+  std::vector<Rank> missing = {};       ///< Ranks that never came (progress).
+  std::vector<double> weights = {};     ///< gradient-mean: the fitted weight of each rank.
+  std::vector<double> declared = {};    ///< gradient-mean: the declared ones.
   std::optional<std::int64_t> step;     ///< Optimizer step (0 = first) on the majority.
   std::optional<std::int64_t> seq;      ///< Collective sequence number.
   std::optional<std::int64_t> element;  ///< Flat index of the first differing element, when known.
@@ -34,20 +34,21 @@ struct Finding {
 
 /// Advice is never an error: more reductions than needed, a straggler, sites of one broadcast.
 struct Advice {
-  std::string id;  ///< "A-..."
-  std::string message;
+  std::string id = {};  ///< "A-..."
+  std::string message = {};
 };
 
 enum class Verdict : std::uint8_t { kHolds, kBroken, kNotCheckable };
 
 /// What one law says about one trace.
 struct LawResult {
-  std::string law;
+  std::string law = {};
   Verdict verdict = Verdict::kHolds;
-  std::string missing;            ///< kNotCheckable: what to add to the trace or the declaration.
-  std::int64_t n_checked = 0;     ///< Comparisons made: 0 with kHolds never happens.
-  std::vector<Finding> findings;  ///< First places only: at most one a (tensor or group, attempt).
-  std::vector<Advice> advice;
+  std::string missing = {};    ///< kNotCheckable: what to add to the trace or the declaration.
+  std::int64_t n_checked = 0;  ///< Comparisons made: 0 with kHolds never happens.
+  std::vector<Finding> findings =
+      {};  ///< First places only: at most one a (tensor or group, attempt).
+  std::vector<Advice> advice = {};
 };
 
 }  // namespace lockstep

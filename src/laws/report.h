@@ -10,13 +10,13 @@ namespace lockstep {
 
 /// Everything a run ends with.
 struct Report {
-  std::string title;
+  std::string title = {};
   std::int32_t n_ranks = 0;
   std::string outcome = "ok";  ///< "ok" | "findings" | "hang" | "error"
-  std::string error;           ///< outcome "error": the first exception, with rank and site.
-  std::vector<LawResult> laws;
-  std::string wait_for_graph;  ///< outcome "hang": who waits for whom, one line a rank group.
-  std::string replay;          ///< The command that repeats this run.
+  std::string error = {};      ///< outcome "error": the first exception, with rank and site.
+  std::vector<LawResult> laws = {};
+  std::string wait_for_graph = {};  ///< outcome "hang": who waits for whom, one line a rank group.
+  std::string replay = {};          ///< The command that repeats this run.
   std::uint64_t trace_digest = 0;
   std::uint64_t result_digest = 0;
   std::int64_t n_events = 0;

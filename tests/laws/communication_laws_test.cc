@@ -1,0 +1,268 @@
+// collectives-match and progress on calls written by hand.
+#include <gtest/gtest.h>
+
+#include "tests/support/ddp_job.h"
+
+namespace lockstep {
+namespace {
+
+using testing::check;
+using testing::EventStream;
+
+/// Calls of a few ranks; each rank numbers its own.
+struct Calls {
+  explicit Calls(std::int32_t n_ranks)
+      : stream(n_ranks), next(static_cast<std::size_t>(n_ranks), 0) {}
+
+  CollectiveEvent make(CollectiveOp op, std::int32_t line, std::string_view file = "train.py") {
+    CollectiveEvent event;
+    event.signature.op = op;
+    event.signature.count = 4;
+    if (line > 0) event.signature.site = stream.site(file, line);
+    return event;
+  }
+
+  void post(std::int32_t rank, CollectiveEvent event, bool completes = true) {
+    event.seq = next[static_cast<std::size_t>(rank)]++;
+    stream.add(rank, event);
+    event.phase = CollectivePhase::kCompleted;
+    event.status = stream.name("ok");
+    if (completes) stream.add(rank, event);
+  }
+
+  void end(std::int32_t rank, std::string_view outcome = "ok") {
+    stream.add(rank, EndEvent{.outcome = stream.name(outcome)});
+  }
+
+  void end_all() {
+    for (std::int32_t rank = 0; rank < stream.n_ranks(); ++rank) end(rank);
+  }
+
+  EventStream stream;
+  std::vector<std::int64_t> next;
+};
+
+constexpr CollectiveOp kAllReduce = CollectiveOp::kAllReduce;
+constexpr CollectiveOp kBroadcast = CollectiveOp::kBroadcast;
+constexpr CollectiveOp kBarrier = CollectiveOp::kBarrier;
+
+/// Rank 0 alone enters the barrier of its save; pairing by number lets it meet rank 1's all_reduce.
+Calls rank0_saves_alone() {
+  Calls calls(2);
+  calls.post(0, calls.make(kBarrier, 12, "save.py"));
+  calls.post(0, calls.make(kAllReduce, 40), false);
+  calls.post(1, calls.make(kAllReduce, 40));
+  calls.end(0, "stuck");
+  calls.end(1);
+  return calls;
+}
+
+TEST(CollectivesMatchTest, NamesTheExtraCallOfOneRank) {
+  const LawResult result = check("collectives-match", rank0_saves_alone().stream);
+  ASSERT_EQ(result.findings.size(), 1U);
+  const Finding& finding = result.findings[0];
+  EXPECT_EQ(finding.seq, 0);
+  EXPECT_EQ(finding.ranks, (std::vector<Rank>{Rank{0}}));
+  EXPECT_EQ(finding.field, "op");
+  EXPECT_EQ(finding.site, "save.py:12");
+  EXPECT_EQ(finding.other_site, "train.py:40");
+  EXPECT_EQ(finding.cause, "rank0-only-collective");
+}
+
+TEST(ProgressTest, NamesWhoWaitsWhereAndForWhom) {
+  const LawResult result = check("progress", rank0_saves_alone().stream);
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(result.findings[0].ranks, (std::vector<Rank>{Rank{0}}));
+  EXPECT_EQ(result.findings[0].missing, (std::vector<Rank>{Rank{1}}));
+  EXPECT_EQ(result.findings[0].site, "train.py:40");
+}
+
+TEST(CollectivesMatchTest, TwoSitesOfOneBroadcastAreAnIdiom) {
+  Calls calls(2);
+  for (int i = 0; i < 3; ++i) {
+    calls.post(0, calls.make(kBroadcast, 3, "a.py"));
+    calls.post(1, calls.make(kBroadcast, 5, "a.py"));
+  }
+  calls.end_all();
+  EXPECT_EQ(check("collectives-match", calls.stream).verdict, Verdict::kHolds);
+  EXPECT_EQ(check("progress", calls.stream).verdict, Verdict::kHolds);
+}
+
+TEST(CollectivesMatchTest, TheIdiomStaysQuietWhenARankStopsEarly) {
+  Calls calls(2);
+  for (int i = 0; i < 3; ++i) calls.post(0, calls.make(kBroadcast, 3, "a.py"), i < 2);
+  for (int i = 0; i < 2; ++i) calls.post(1, calls.make(kBroadcast, 5, "a.py"));
+  calls.end(0, "stuck");
+  calls.end(1);
+  EXPECT_EQ(check("collectives-match", calls.stream).verdict, Verdict::kHolds);
+  EXPECT_EQ(check("progress", calls.stream).verdict, Verdict::kBroken);
+}
+
+TEST(CollectivesMatchTest, SitesThatShiftTellOfAnExtraCallThatMatchedByChance) {
+  Calls calls(2);
+  calls.post(0, calls.make(kBarrier, 12, "save.py"));
+  for (const std::int32_t rank : {0, 1}) {
+    for (int i = 0; i < 3; ++i) calls.post(rank, calls.make(kBarrier, 40), rank == 1 || i < 2);
+  }
+  calls.end(0, "stuck");
+  calls.end(1);
+  const LawResult result = check("collectives-match", calls.stream);
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(result.findings[0].field, "site");
+  EXPECT_EQ(result.findings[0].seq, 0);
+  EXPECT_EQ(result.findings[0].ranks, (std::vector<Rank>{Rank{0}}));
+  EXPECT_EQ(result.findings[0].site, "save.py:12");
+}
+
+TEST(CollectivesMatchTest, ARankThatEndedEarlyIsNotItsBusiness) {
+  Calls calls(2);
+  for (int i = 0; i < 3; ++i) calls.post(0, calls.make(kAllReduce, 40), i < 2);
+  for (int i = 0; i < 2; ++i) calls.post(1, calls.make(kAllReduce, 40));
+  EXPECT_EQ(check("collectives-match", calls.stream).verdict, Verdict::kHolds);
+}
+
+TEST(CollectivesMatchTest, NamesTheFirstDifferingFieldAndTheMinority) {
+  const auto field_of = [](auto change) {
+    Calls calls(3);
+    for (std::int32_t rank = 0; rank < 3; ++rank) {
+      CollectiveEvent event = calls.make(CollectiveOp::kReduce, 0);
+      event.signature.root = 0;
+      if (rank == 1) change(event.signature);
+      calls.post(rank, event);
+    }
+    const LawResult result = check("collectives-match", calls.stream);
+    if (result.findings.size() != 1) return std::string("no finding");
+    EXPECT_EQ(result.findings[0].ranks, (std::vector<Rank>{Rank{1}}));
+    return result.findings[0].field;
+  };
+  EXPECT_EQ(field_of([](Signature& s) { s.count = 8; }), "count");
+  EXPECT_EQ(field_of([](Signature& s) { s.dtype = DType::kBF16; }), "dtype");
+  EXPECT_EQ(field_of([](Signature& s) { s.reduce = ReduceOp::kMax; }), "reduce");
+  EXPECT_EQ(field_of([](Signature& s) { s.root = 1; }), "root");
+  EXPECT_EQ(field_of([](Signature& s) { s.layout = 1; }), "layout");
+  EXPECT_EQ(field_of([](Signature& s) { s.device = Device::kCuda; }), "device");
+  EXPECT_EQ(field_of([](Signature& s) { s.async = true; }), "no finding");
+}
+
+TEST(CollectivesMatchTest, OnlyTheFirstMismatchOfAGroupIsReported) {
+  Calls calls(2);
+  for (int i = 0; i < 4; ++i) {
+    calls.post(0, calls.make(kAllReduce, 0));
+    calls.post(1, calls.make(kBarrier, 0));
+  }
+  EXPECT_EQ(check("collectives-match", calls.stream).findings.size(), 1U);
+}
+
+TEST(CollectivesMatchTest, UnevenSizesAreEachRanksOwn) {
+  Calls calls(2);
+  for (std::int32_t rank = 0; rank < 2; ++rank) {
+    CollectiveEvent event = calls.make(CollectiveOp::kAllToAll, 0);
+    event.signature.count = 3 + rank;
+    event.signature.splits = 7U + static_cast<std::uint64_t>(rank);
+    calls.post(rank, event);
+  }
+  EXPECT_EQ(check("collectives-match", calls.stream).verdict, Verdict::kHolds);
+}
+
+TEST(CollectivesMatchTest, MessagesPairByTheirEnds) {
+  for (const std::int64_t count : {4, 5}) {
+    Calls calls(2);
+    CollectiveEvent send = calls.make(CollectiveOp::kSend, 0);
+    send.signature.peer = 1;
+    CollectiveEvent receive = calls.make(CollectiveOp::kRecv, 0);
+    receive.signature.peer = 0;
+    receive.signature.count = count;
+    calls.post(0, send);
+    calls.post(1, receive);
+    const LawResult result = check("collectives-match", calls.stream);
+    ASSERT_EQ(result.verdict, count == 4 ? Verdict::kHolds : Verdict::kBroken);
+    if (count == 5) {
+      EXPECT_EQ(result.findings[0].field, "count");
+    }
+  }
+}
+
+TEST(ProgressTest, NamesTheRankThatDied) {
+  Calls calls(3);
+  calls.post(0, calls.make(kAllReduce, 40), false);
+  calls.stream.add(1, ForwardEvent{});
+  calls.post(2, calls.make(kAllReduce, 40), false);
+  calls.end(0, "stuck");
+  calls.end(1, "killed");
+  calls.end(2, "stuck");
+  const LawResult result = check("progress", calls.stream);
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(result.findings[0].ranks, (std::vector<Rank>{Rank{0}, Rank{2}}));
+  EXPECT_EQ(result.findings[0].missing, (std::vector<Rank>{Rank{1}}));
+  EXPECT_EQ(result.findings[0].cause, "rank-crash");
+  EXPECT_NE(result.findings[0].message.find("last seen at forward"), std::string::npos);
+}
+
+TEST(ProgressTest, ARestartForgivesTheAttemptBefore) {
+  Calls calls(2);
+  calls.post(0, calls.make(kAllReduce, 40), false);
+  calls.end(1, "killed");
+  for (std::int32_t rank = 0; rank < 2; ++rank) {
+    calls.stream.at(rank).attempt = 1;
+    calls.next[static_cast<std::size_t>(rank)] = 0;
+    calls.post(rank, calls.make(kAllReduce, 40));
+    calls.end(rank);
+  }
+  EXPECT_EQ(check("progress", calls.stream).verdict, Verdict::kHolds);
+}
+
+TEST(ProgressTest, NamesShorterEpochs) {
+  Calls calls(2);
+  calls.stream.add_all(ForwardEvent{});
+  calls.post(0, calls.make(kAllReduce, 40));
+  calls.post(1, calls.make(kAllReduce, 40));
+  calls.stream.add(0, ForwardEvent{});
+  calls.post(0, calls.make(kAllReduce, 40), false);
+  calls.end(0, "stuck");
+  calls.end(1);
+  EXPECT_EQ(check("progress", calls.stream).findings.at(0).cause, "uneven-batches");
+}
+
+TEST(ProgressTest, NamesACycleOverTwoGroups) {
+  Calls calls(2);
+  for (std::int32_t rank = 0; rank < 2; ++rank) {
+    CollectiveEvent event = calls.make(kAllReduce, 10 + rank);
+    for (event.group = 1; event.group < 3; ++event.group) {  // Both groups were used before.
+      event.seq = 0;
+      event.phase = CollectivePhase::kPosted;
+      calls.stream.add(rank, event);
+      event.phase = CollectivePhase::kCompleted;
+      calls.stream.add(rank, event);
+    }
+    event.phase = CollectivePhase::kPosted;
+    event.group = 1 + rank;
+    event.seq = 1;
+    calls.stream.add(rank, event);
+    calls.end(rank, "stuck");
+  }
+  const LawResult result = check("progress", calls.stream);
+  ASSERT_EQ(result.findings.size(), 2U);
+  EXPECT_EQ(result.findings[0].cause, "two-comm-cycle");
+  EXPECT_EQ(result.findings[1].cause, "two-comm-cycle");
+}
+
+TEST(ProgressTest, AnUnawaitedCallThatEverybodyPostedIsNoHang) {
+  Calls calls(2);
+  for (std::int32_t rank = 0; rank < 2; ++rank) calls.post(rank, calls.make(kAllReduce, 1), false);
+  calls.end_all();
+  EXPECT_EQ(check("progress", calls.stream).verdict, Verdict::kHolds);
+}
+
+TEST(ProgressTest, AllRanksThatFailAlikeEndAlike) {
+  Calls calls(2);
+  for (std::int32_t rank = 0; rank < 2; ++rank) calls.end(rank, "exception");
+  EXPECT_EQ(check("progress", calls.stream).verdict, Verdict::kHolds);
+
+  Calls one(2);
+  one.end(0);
+  one.end(1, "exception");
+  EXPECT_EQ(check("progress", one.stream).findings.at(0).ranks, (std::vector<Rank>{Rank{1}}));
+}
+
+}  // namespace
+}  // namespace lockstep

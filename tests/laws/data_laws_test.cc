@@ -1,0 +1,226 @@
+// samples-covered and epoch-reshuffled on epochs written by hand.
+#include <gtest/gtest.h>
+
+#include "tests/support/ddp_job.h"
+
+namespace lockstep {
+namespace {
+
+using testing::check;
+using testing::EventStream;
+
+using Ids = std::vector<std::int64_t>;
+
+struct Epochs {
+  explicit Epochs(std::int32_t n_ranks) : stream(n_ranks) {}
+
+  EpochEvent make(std::int64_t size,
+                  std::int64_t per_rank,
+                  std::uint64_t key = 0,
+                  std::string_view split = "train") {
+    return {.split = stream.name(split),
+            .sampler = stream.name("distributed"),
+            .generator_key = key,
+            .order_digest = key * 31 + 1,
+            .dataset_size = size,
+            .n_replicas = stream.n_ranks(),
+            .per_rank = per_rank,
+            .shuffle = true};
+  }
+
+  void begin(std::int32_t rank, std::int32_t epoch, const EpochEvent& event) {
+    stream.at(rank).epoch = epoch;
+    stream.add(rank, event);
+  }
+
+  void consume(std::int32_t rank, const Ids& ids, std::string_view split = "train") {
+    stream.add(rank, SampleEvent{.split = stream.name(split), .ids = ids});
+    ++stream.at(rank).opt;
+  }
+
+  EventStream stream;
+};
+
+/// Five samples on two ranks: padding repeats one.
+Epochs one_epoch(const Ids& first, const Ids& second) {
+  Epochs job(2);
+  for (const std::int32_t rank : {0, 1}) {
+    job.begin(rank, 0, job.make(5, 3));
+    job.consume(rank, rank == 0 ? first : second);
+  }
+  return job;
+}
+
+TEST(SamplesCoveredTest, HoldsWhenOnlyPaddingRepeats) {
+  EXPECT_EQ(check("samples-covered", one_epoch({0, 2, 4}, {1, 3, 0}).stream).verdict,
+            Verdict::kHolds);
+}
+
+TEST(SamplesCoveredTest, ASecondRepetitionIsOneTooMany) {
+  const LawResult result = check("samples-covered", one_epoch({0, 2, 4}, {1, 0, 2}).stream);
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(result.findings[0].field, "duplicates");
+  EXPECT_EQ(result.findings[0].epoch, 0);
+}
+
+TEST(SamplesCoveredTest, AnEpochThatStopsOnTheWayClaimsNoCoverage) {
+  EXPECT_EQ(check("samples-covered", one_epoch({0, 2}, {1, 3}).stream).verdict, Verdict::kHolds);
+  EXPECT_EQ(check("samples-covered", one_epoch({0, 2}, {0, 2}).stream).verdict, Verdict::kBroken);
+}
+
+TEST(SamplesCoveredTest, NamesRanksThatReadTheSameShard) {
+  Epochs job(4);
+  for (std::int32_t rank = 0; rank < 4; ++rank) {
+    job.begin(rank, 0, job.make(8, 2));
+    job.consume(rank, rank % 2 == 0 ? Ids{0, 4} : Ids{1, 5});
+  }
+  const LawResult result = check("samples-covered", job.stream);
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(result.findings[0].cause, "local-rank-as-rank");
+}
+
+TEST(SamplesCoveredTest, NamesAStreamThatNobodySharded) {
+  Epochs job(2);
+  for (const std::int32_t rank : {0, 1}) {
+    EpochEvent epoch = job.make(4, 4);
+    epoch.sampler = job.stream.name("sequential");
+    epoch.n_replicas = 1;
+    job.begin(rank, 0, epoch);
+    job.consume(rank, {0, 1, 2, 3});
+  }
+  EXPECT_EQ(check("samples-covered", job.stream).findings.at(0).cause, "iterable-unsharded");
+}
+
+TEST(SamplesCoveredTest, EveryRankMayEvaluateTheWholeSet) {
+  Epochs job(2);
+  for (const std::int32_t rank : {0, 1}) {
+    EpochEvent epoch = job.make(2, 2, 0, "eval");
+    epoch.sampler = job.stream.name("sequential");
+    epoch.n_replicas = 1;
+    job.begin(rank, 0, epoch);
+    job.consume(rank, {8, 9}, "eval");
+    job.begin(rank, 0, job.make(4, 2));
+    job.consume(rank, rank == 0 ? Ids{0, 2} : Ids{1, 3});
+  }
+  EXPECT_EQ(check("samples-covered", job.stream).verdict, Verdict::kHolds);
+}
+
+TEST(SamplesCoveredTest, NamesSamplesOfAnotherSplit) {
+  Epochs job(2);
+  for (const std::int32_t rank : {0, 1}) {
+    job.begin(rank, 0, job.make(8, 4));
+    job.consume(rank, rank == 0 ? Ids{0, 2, 4, 6} : Ids{1, 3, 5, 9});
+    job.begin(rank, 0, job.make(2, 1, 0, "eval"));
+    job.consume(rank, {8 + rank}, "eval");
+  }
+  const LawResult result = check("samples-covered", job.stream);
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(result.findings[0].cause, "split-leak");
+  EXPECT_EQ(result.findings[0].ranks, (std::vector<Rank>{Rank{1}}));
+}
+
+TEST(SamplesCoveredTest, StepsDoneAgainAfterARestartCountOnce) {
+  Epochs job(2);
+  for (const std::int32_t rank : {0, 1}) {
+    job.begin(rank, 0, job.make(8, 4));
+    for (const std::int64_t i : {0, 1, 2}) job.consume(rank, {2 * i + rank});
+    job.stream.at(rank).attempt = 1;  // The snapshot was of one step.
+    job.stream.at(rank).opt = 1;
+    job.begin(rank, 0, job.make(8, 4));
+    for (const std::int64_t i : {1, 2, 3}) job.consume(rank, {2 * i + rank});
+  }
+  EXPECT_EQ(check("samples-covered", job.stream).verdict, Verdict::kHolds);
+}
+
+TEST(SamplesCoveredTest, AResumeThatReplaysTheEpochIsSeen) {
+  Epochs job(2);
+  for (const std::int32_t rank : {0, 1}) {
+    job.begin(rank, 0, job.make(8, 4));
+    for (const std::int64_t i : {0, 1, 2}) job.consume(rank, {2 * i + rank});
+    job.stream.at(rank).attempt = 1;  // All three steps survive, yet the loader starts over.
+    job.begin(rank, 0, job.make(8, 4));
+    job.consume(rank, {rank});
+  }
+  EXPECT_EQ(check("samples-covered", job.stream).findings.at(0).field, "duplicates");
+}
+
+TEST(SamplesCoveredTest, FinishedEpochsAreJudgedOnTheWay) {
+  Epochs job(2);
+  for (const std::int32_t rank : {0, 1}) {
+    for (std::int32_t epoch = 0; epoch < 3; ++epoch) {
+      job.begin(rank, epoch, job.make(4, 2));
+      job.consume(rank, epoch == 1 ? Ids{0, 1} : Ids{rank, rank + 2});
+    }
+  }
+  const LawResult result = check("samples-covered", job.stream);
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(result.findings[0].epoch, 1);
+}
+
+TEST(SamplesCoveredTest, SharesMustBeEqual) {
+  Epochs job(2);
+  for (const std::int32_t rank : {0, 1}) {
+    job.begin(rank, 0, job.make(5, 3 - rank));
+    job.consume(rank, rank == 0 ? Ids{0, 2, 4} : Ids{1, 3});
+  }
+  const LawResult result = check("samples-covered", job.stream);
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(result.findings[0].field, "count");
+}
+
+LawResult reshuffled(std::initializer_list<std::uint64_t> keys_of_epochs, bool shuffle = true) {
+  Epochs job(2);
+  for (const std::int32_t rank : {0, 1}) {
+    std::int32_t epoch = 0;
+    for (const std::uint64_t key : keys_of_epochs) {
+      EpochEvent event = job.make(8, 4, key);
+      event.shuffle = shuffle;
+      job.begin(rank, epoch++, event);
+    }
+  }
+  return check("epoch-reshuffled", job.stream);
+}
+
+TEST(EpochReshuffledTest, HoldsWhenEveryEpochHasItsKey) {
+  const LawResult result = reshuffled({7, 8, 9});
+  EXPECT_EQ(result.verdict, Verdict::kHolds);
+  EXPECT_EQ(result.n_checked, 3 + 2 * 2);
+}
+
+TEST(EpochReshuffledTest, NamesTheFirstEpochThatRepeats) {
+  const LawResult result = reshuffled({7, 8, 8, 8});
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(result.findings[0].epoch, 2);
+  EXPECT_EQ(result.findings[0].cause, "no-set-epoch");
+}
+
+TEST(EpochReshuffledTest, WithoutShufflingThereIsNothingToCheck) {
+  EXPECT_EQ(reshuffled({7, 7}, false).verdict, Verdict::kNotCheckable);
+}
+
+TEST(EpochReshuffledTest, EqualOrdersOfTinySetsHappenByChance) {
+  for (const std::int64_t size : {8, 21}) {
+    Epochs job(2);
+    for (const std::int32_t rank : {0, 1}) {
+      for (const std::int32_t epoch : {0, 1}) {
+        EpochEvent event = job.make(size, size / 2, 7U + static_cast<std::uint64_t>(epoch));
+        event.order_digest = 5;
+        job.begin(rank, epoch, event);
+      }
+    }
+    EXPECT_EQ(check("epoch-reshuffled", job.stream).verdict,
+              size < 21 ? Verdict::kHolds : Verdict::kBroken);
+  }
+}
+
+TEST(EpochReshuffledTest, NamesRanksWithASeedOfTheirOwn) {
+  Epochs job(3);
+  for (const std::int32_t rank : {0, 1, 2}) job.begin(rank, 0, job.make(9, 3, rank == 2 ? 1 : 0));
+  const LawResult result = check("epoch-reshuffled", job.stream);
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(result.findings[0].ranks, (std::vector<Rank>{Rank{2}}));
+  EXPECT_EQ(result.findings[0].cause, "sampler-seed-differs");
+}
+
+}  // namespace
+}  // namespace lockstep
