@@ -25,6 +25,7 @@ struct Action {
   ActionKind kind = ActionKind::kResume;
   Rank rank{};                  ///< kResume: who; otherwise the rank whose operation enabled it.
   std::uint64_t footprint = 0;  ///< What it touches: group slot, storage, file; 0 = nothing shared.
+  bool polls = false;           ///< kResume: it polls; going on at once would show it nothing new.
 };
 
 /// Resuming rank r always has this id.

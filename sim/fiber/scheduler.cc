@@ -64,7 +64,7 @@ void Scheduler::start(const WorldOptions& options, Strategy& strategy) {
   strategy.start(options.n_ranks);
   for (std::size_t i = 0; i < n; ++i) {
     slots_[i].open(*this, static_cast<Rank>(i));
-    make_ready(slots_[i], 0);
+    make_ready(slots_[i], {});
   }
 }
 
@@ -154,10 +154,14 @@ void Scheduler::leave(RankSlot& self) {
   }
 }
 
-void Scheduler::make_ready(RankSlot& slot, std::uint64_t footprint) {
+void Scheduler::make_ready(RankSlot& slot, const Point& next) {
   slot.state_ = RankState::kReady;
   ++n_enabled_;
-  strategy_->on_enabled({resume_id(slot.rank_), ActionKind::kResume, slot.rank_, footprint});
+  strategy_->on_enabled({.id = resume_id(slot.rank_),
+                         .kind = ActionKind::kResume,
+                         .rank = slot.rank_,
+                         .footprint = next.object,
+                         .polls = next.kind == PointKind::kWait});
 }
 
 void Scheduler::yield(RankSlot& self, const Point& next) {
@@ -165,7 +169,7 @@ void Scheduler::yield(RankSlot& self, const Point& next) {
   n_polls_ = next.kind == PointKind::kWait ? n_polls_ + 1 : 0;
   if (n_polls_ > kMinPolls + kPollsARank * n_enabled_ && advance(true)) note_progress();
   if (n_enabled_ == 0) return;
-  make_ready(self, next.object);
+  make_ready(self, next);
   leave(self);
 }
 
@@ -199,7 +203,7 @@ void Scheduler::wake(Rank rank) {
   RankSlot& sleeper = slot(rank);
   LOCKSTEP_CHECK(sleeper.state_ == RankState::kBlocked, "only a blocked rank can be woken");
   note_progress();
-  make_ready(sleeper, 0);
+  make_ready(sleeper, {});
 }
 
 void Scheduler::enable(const Action& action, ActionHandler& handler) {

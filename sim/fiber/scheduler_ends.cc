@@ -62,7 +62,7 @@ void Scheduler::doom_all(RankOutcome outcome, const std::string& reason) {
     if (slot.state_ == RankState::kEnded) continue;
     slot.doomed_ = true;
     if (slot.state_ == RankState::kBlocked || slot.state_ == RankState::kSleeping)
-      make_ready(slot, 0);
+      make_ready(slot, {});
   }
 }
 
@@ -73,7 +73,7 @@ void Scheduler::kill(Rank rank, const std::string& reason) {
   victim.fenced_ = true;
   kill_reasons_[rank] = reason;
   if (victim.state_ == RankState::kBlocked || victim.state_ == RankState::kSleeping) {
-    make_ready(victim, 0);
+    make_ready(victim, {});
   }
 }
 

@@ -55,10 +55,11 @@ bool Scheduler::advance(bool daemons_too) {
 
 void Scheduler::fire(const Timers::Timer& timer) {
   if (timer.rank >= 0) {
-    make_ready(slots_[static_cast<std::size_t>(timer.rank)], 0);
+    make_ready(slots_[static_cast<std::size_t>(timer.rank)], {});
     return;
   }
-  const Action action{action_id(ActionKind::kTimer, timer.number), ActionKind::kTimer, Rank{}, 0};
+  const Action action{.id = action_id(ActionKind::kTimer, timer.number),
+                      .kind = ActionKind::kTimer};
   actions_.insert({.action = action, .timer = timer.handler});
   ++n_enabled_;
   strategy_->on_enabled(action);

@@ -42,8 +42,8 @@ class GroupHub {
   /// The world group as `rank` sees it. Requires: called from the rank; runtime outlives the group.
   std::unique_ptr<ProcessGroup> world_group(RankHandle& rank, Runtime& runtime);
 
-  /// The wait-for graph in words, one line a waiting rank: what it waits for, since when, who is missing
-  /// and what that one does instead, the first differing signature field, both call sites.
+  /// The wait-for graph in words, one line a waiting rank: what it waits for, since when, who is
+  /// missing and what that one does instead, the first differing signature field, both call sites.
   std::string explain(const StuckVerdict& verdict) const;
   /// Ranks that never posted what others wait for, ascending.
   std::vector<Rank> missing_ranks() const;

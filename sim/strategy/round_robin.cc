@@ -33,7 +33,7 @@ class RunToBlock final : public Strategy {
   }
 
   void on_enabled(const Action& action) override {
-    if (has_current_ && !current_enabled_ && action.id == current_) {
+    if (has_current_ && !current_enabled_ && action.id == current_ && !action.polls) {
       current_enabled_ = true;
     } else {
       queue_.push(action.id);

@@ -77,7 +77,7 @@ class Scheduler {
   RankSlot* any_ready();
   void resume(RankSlot& slot);
   void leave(RankSlot& self);
-  void make_ready(RankSlot& slot, std::uint64_t footprint);
+  void make_ready(RankSlot& slot, const Point& next);
 
   void note_progress() { n_points_ = n_polls_ = 0; }
 

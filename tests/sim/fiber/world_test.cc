@@ -389,7 +389,9 @@ TEST(WorldTest, ActionsAreChosenLikeRanks) {
   Handler handler;
   world.run({.n_ranks = 1}, strategy, [&](RankHandle& rank) {
     for (std::uint64_t i = 0; i < 100; ++i) {
-      world.enable({action_id(ActionKind::kTransfer, i), ActionKind::kTransfer, Rank{0}, i},
+      world.enable({.id = action_id(ActionKind::kTransfer, i),
+                    .kind = ActionKind::kTransfer,
+                    .footprint = i},
                    handler);
     }
     world.disable(action_id(ActionKind::kTransfer, 3));

@@ -36,6 +36,19 @@ TEST(StrategyTest, RunToBlockFinishesOneRankAfterTheOther) {
   EXPECT_EQ(interleaving(*make_run_to_block()), "0000111122223333");
 }
 
+// Two ranks that wait for each other's flag: the poller must let the other one run.
+TEST(StrategyTest, RunToBlockLetsOthersRunWhileARankPolls) {
+  World world;
+  bool done = false;
+  const auto strategy = make_run_to_block();
+  const WorldResult result =
+      world.run({.n_ranks = 2, .livelock_points = 1000}, *strategy, [&](RankHandle& rank) {
+        if (rank.rank() == Rank{1}) done = true;
+        while (!done) rank.point({PointKind::kWait, 0});
+      });
+  EXPECT_FALSE(result.livelock);
+}
+
 TEST(StrategyTest, RandomIsAFunctionOfItsSeed) {
   const auto strategy = make_random(5);
   const std::string first = interleaving(*strategy);

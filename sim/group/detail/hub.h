@@ -1,0 +1,90 @@
+// All groups of one world, from inside.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/sim/group/detail/matching.h"
+#include "lockstep/sim/group/detail/transfer.h"
+#include "lockstep/sim/group/sim_group.h"
+
+namespace lockstep::sim {
+
+class Hub {
+ public:
+  Hub(World& world, const GroupOptions& options);
+
+  World& world() const { return *world_; }
+
+  const GroupOptions& options() const { return options_; }
+
+  std::uint64_t next_loan() { return ++n_loans_; }
+
+  // -- groups
+  GroupState& world_group();
+  /// The k-th split of `parent`. Errors: another list than the first caller's = ContractViolation.
+  GroupState& split(const GroupState& parent, std::int64_t k, std::vector<std::int32_t> members);
+  /// A rank drops its side of a group: what can still complete does, the rest is lost to the
+  /// others.
+  void leave(SimProcessGroup& group);
+
+  // -- matching (matching.cc)
+  void arrive(GroupState& group, SimWork& work);
+  void transfer(MatchSlot& slot);
+
+  // -- messages (messages.cc)
+  std::int64_t next_message(GroupState& group, const Signature& signature, std::int32_t self);
+  void arrive_message(GroupState& group, SimWork& work);
+  void deliver(SimWork& send);
+
+  // -- waiting and verdicts (verdict.cc)
+  void set_waiting(Rank rank, SimWork* work);
+  /// Lets the rank of a completed work go on, if it waits for it and is not dying.
+  void wake_waiter(const SimWork& work);
+  void on_stuck(const StuckVerdict& verdict);
+
+  const std::string& explanation() const { return explanation_; }
+
+  const std::vector<Rank>& missing() const { return missing_; }
+
+ private:
+  MatchSlot& slot_of(GroupState& group, std::int64_t seq);
+  MatchSlot* find_slot(const GroupState& group, std::int64_t seq) const;
+  MatchSlot& open_slot(GroupState& group, std::int64_t seq);
+  void close(MatchSlot& slot);
+  void compare(MatchSlot& slot, SimWork& work);
+  void fill(MatchSlot& slot);
+  void fail(MatchSlot& slot, CommStatus status, const std::string* detail);
+  void give_up(SimWork& work);
+  void give_up_message(SimWork& work);
+  void pair(GroupState& group, Channel& channel);
+  void fail_message(SimWork& work, CommStatus status, const std::string* detail);
+  const std::string* keep(std::string text);
+
+  SimWork* waiting_on(Rank rank) const;
+  std::vector<std::int32_t> missing_for(const SimWork& work) const;
+  bool tell_lost_peers(const StuckVerdict& verdict);
+  void end_stuck(const StuckVerdict& verdict);
+  std::string line_for(const StuckVerdict::Waiting& waiting) const;
+  std::string state_of(std::int32_t rank) const;
+  std::string cycle_text(const StuckVerdict& verdict) const;
+  GroupState* group_of(std::int32_t id) const;
+
+  World* world_;
+  GroupOptions options_;
+  Transfer transfer_;
+  std::map<std::int32_t, std::unique_ptr<GroupState>> groups_;
+  std::deque<MatchSlot> slots_;  // Stable addresses.
+  std::vector<MatchSlot*> free_slots_;
+  std::deque<std::string> details_;  // Works point into it.
+  std::vector<SimWork*> waiting_;    // By world rank.
+  std::uint64_t n_loans_ = 0;
+  std::string explanation_;
+  std::vector<Rank> missing_;
+};
+
+}  // namespace lockstep::sim

@@ -1,0 +1,44 @@
+// What must agree between members, and what happens when it does not.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "lockstep/sim/group/detail/sim_work.h"
+#include "lockstep/sim/group/sim_group.h"
+
+namespace lockstep::sim {
+
+/// One field in which two signatures differ.
+struct Difference {
+  std::string_view field;
+  std::string left;
+  std::string right;
+};
+
+/// The first field that this operation compares and that differs. Call site and `async` are
+/// evidence, never compared; the counts of all_to_all differ between healthy ranks
+/// (differing_splits below).
+std::optional<Difference> first_difference(const Signature& left, const Signature& right);
+bool same_signature(const Signature& left, const Signature& right);
+
+/// all_to_all: whether some rank sends another number of elements than its receiver expects.
+std::optional<Difference> differing_splits(std::span<SimWork* const> works);
+
+/// "op differs: rank 0 barrier (save.py:12), rank 1 all_reduce (train.py:40)".
+std::string describe(const Difference& difference, const SimWork& left, const SimWork& right);
+
+/// How a full slot goes on under pairing by sequence number.
+enum class PairingResult : std::uint8_t {
+  kMatched,
+  kGarbage,  ///< Completes, with what reductions of different sizes leave behind.
+  kHang,     ///< Never completes.
+};
+PairingResult pair_by_sequence(std::span<SimWork* const> works);
+
+std::string describe(const CallSite& site);
+
+}  // namespace lockstep::sim

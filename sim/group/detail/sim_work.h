@@ -1,0 +1,87 @@
+// One posted operation of one virtual rank.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "lockstep/dist/process_group.h"
+#include "lockstep/sim/fiber/world.h"
+
+namespace lockstep::sim {
+
+class Hub;
+class SimProcessGroup;
+
+/// Pooled: made in the memory of its rank's runtime, given back with the last handle. The matching
+/// slot or channel that it waits in holds one count.
+///
+/// As an ActionHandler a paired send delivers itself.
+class SimWork final : public WorkState, public ActionHandler {
+ public:
+  static SimWork* make(SimProcessGroup& group, const CollectiveCall& call, std::int64_t seq);
+
+  bool is_completed() override;
+  CommStatus wait() override;
+
+  std::string detail() const override { return detail_ != nullptr ? *detail_ : std::string(); }
+
+  void on_action(const Action& action) override;
+
+  /// Ends the operation: recorded, and whoever waits for it may go on. Requires: not done.
+  void complete(CommStatus status, const std::string* detail);
+
+  bool done() const { return done_; }
+
+  std::int64_t seq() const { return seq_; }
+
+  std::int32_t member() const { return member_; }
+
+  Rank rank() const { return rank_; }
+
+  std::int32_t wrapper() const { return wrapper_; }
+
+  CommStatus status() const { return status_; }
+
+  SimProcessGroup& group() const { return *group_; }
+
+  std::span<const Memory> inputs() const { return inputs_; }
+
+  std::span<const Memory> outputs() const { return outputs_; }
+
+  // -- links of the lists it is in: pending of its group, waiting in a channel
+  SimWork* previous_pending = nullptr;
+  SimWork* next_pending = nullptr;
+  SimWork* next_in_channel = nullptr;
+  SimWork* partner = nullptr;  ///< The other side of a paired send or recv.
+
+ private:
+  SimWork(SimProcessGroup& group, const CollectiveCall& call, std::int64_t seq);
+  ~SimWork() override = default;
+  void destroy() override;
+  void keep(const CollectiveCall& call);
+  void lend();
+  void give_back();
+
+  Hub* hub_;
+  SimProcessGroup* group_;  // Null once done: the group may be gone before the handle.
+  Runtime* runtime_;
+  RankHandle* handle_;
+  std::int64_t seq_;
+  std::uint64_t loan_ = 0;  // Number of its loans, 0 = none.
+  const std::string* detail_ = nullptr;
+  std::array<Memory, 2> own_;
+  Memory* list_ = nullptr;  // Longer lists, in the pool.
+  std::size_t n_list_ = 0;
+  std::span<const Memory> inputs_;
+  std::span<const Memory> outputs_;
+  Rank rank_;
+  std::int32_t group_id_;
+  std::int32_t member_;
+  std::int32_t wrapper_;
+  CommStatus status_ = CommStatus::kOk;
+  bool done_ = false;
+};
+
+}  // namespace lockstep::sim

@@ -1,0 +1,79 @@
+#include "lockstep/sim/group/detail/hub.h"
+
+#include <numeric>
+#include <utility>
+
+#include "lockstep/base/check.h"
+#include "lockstep/base/text.h"
+#include "lockstep/sim/group/detail/sim_process_group.h"
+
+namespace lockstep::sim {
+
+namespace {
+
+// Ids of groups follow from who was split how often, never from the schedule: child k of group g is
+// g * 4096 + k + 1, so that the world (0) has the children 1, 2, ...
+constexpr std::int64_t kMaxSplits = 4096;
+
+std::unique_ptr<GroupState> make_group(std::int32_t id, std::vector<std::int32_t> members) {
+  auto group = std::make_unique<GroupState>();
+  group->id = id;
+  group->members = std::move(members);
+  group->handles.resize(group->members.size());
+  return group;
+}
+
+}  // namespace
+
+Hub::Hub(World& world, const GroupOptions& options)
+    : world_(&world), options_(options), transfer_(options.order) {}
+
+GroupState& Hub::world_group() {
+  std::unique_ptr<GroupState>& group = groups_[0];
+  if (group == nullptr) {
+    std::vector<std::int32_t> members(static_cast<std::size_t>(world_->n_ranks()));
+    std::iota(members.begin(), members.end(), 0);
+    group = make_group(0, std::move(members));
+  }
+  return *group;
+}
+
+GroupState& Hub::split(const GroupState& parent,
+                       std::int64_t k,
+                       std::vector<std::int32_t> members) {
+  const std::int64_t id = parent.id * kMaxSplits + k + 1;
+  LOCKSTEP_CHECK(k + 1 < kMaxSplits && id < (std::int64_t{1} << 31U),
+                 "a group can be split 4095 times, and splits nest at most twice");
+  std::unique_ptr<GroupState>& group = groups_[static_cast<std::int32_t>(id)];
+  if (group == nullptr) group = make_group(static_cast<std::int32_t>(id), members);
+  LOCKSTEP_CHECK(group->members == members,
+                 "all members split a group by the same list: one said " +
+                     join(std::span<const std::int32_t>(group->members)) + ", another " +
+                     join(std::span<const std::int32_t>(members)));
+  return *group;
+}
+
+GroupState* Hub::group_of(std::int32_t id) const {
+  const auto found = groups_.find(id);
+  return found == groups_.end() ? nullptr : found->second.get();
+}
+
+const std::string* Hub::keep(std::string text) { return &details_.emplace_back(std::move(text)); }
+
+void Hub::set_waiting(Rank rank, SimWork* work) {
+  if (to_index(rank) >= waiting_.size()) {
+    waiting_.resize(static_cast<std::size_t>(world_->n_ranks()));
+  }
+  waiting_[to_index(rank)] = work;
+}
+
+SimWork* Hub::waiting_on(Rank rank) const {
+  return to_index(rank) < waiting_.size() ? waiting_[to_index(rank)] : nullptr;
+}
+
+void Hub::wake_waiter(const SimWork& work) {
+  if (waiting_on(work.rank()) != &work || !world_->is_blocked(work.rank())) return;
+  world_->wake(work.rank());
+}
+
+}  // namespace lockstep::sim

@@ -1,0 +1,215 @@
+// Members meet at a sequence number; the last one makes the transfer possible.
+#include <algorithm>
+#include <utility>
+
+#include "lockstep/base/check.h"
+#include "lockstep/sim/group/detail/hub.h"
+#include "lockstep/sim/group/detail/pairing.h"
+#include "lockstep/sim/group/detail/sim_process_group.h"
+
+namespace lockstep::sim {
+
+namespace {
+
+constexpr std::uint64_t kMaxSeq = std::uint64_t{1} << 29U;
+
+ActionId transfer_id(const MatchSlot& slot) {
+  // 31 bits of group and 29 of sequence number; a longer run wraps, long after the old one was
+  // closed.
+  const auto group = static_cast<std::uint64_t>(slot.group->id);
+  return action_id(ActionKind::kTransfer,
+                   (group << 29U) | (static_cast<std::uint64_t>(slot.seq) % kMaxSeq));
+}
+
+std::int64_t bytes_of(const Signature& signature) {
+  return signature.count * size_of(signature.dtype);
+}
+
+}  // namespace
+
+void MatchSlot::on_action(const Action& /*action*/) { hub->transfer(*this); }
+
+MatchSlot* Hub::find_slot(const GroupState& group, std::int64_t seq) const {
+  if (seq < group.first_open || seq >= group.n_opened) return nullptr;
+  return group.window[static_cast<std::size_t>(seq) & (group.window.size() - 1)];
+}
+
+MatchSlot& Hub::slot_of(GroupState& group, std::int64_t seq) {
+  MatchSlot* slot = find_slot(group, seq);
+  return slot != nullptr ? *slot : open_slot(group, seq);
+}
+
+MatchSlot& Hub::open_slot(GroupState& group, std::int64_t seq) {
+  LOCKSTEP_CHECK(seq == group.n_opened, "members reach sequence numbers one after another");
+  while (seq - group.first_open >= static_cast<std::int64_t>(group.window.size())) {
+    std::vector<MatchSlot*> wider(std::max<std::size_t>(8, group.window.size() * 2));
+    for (std::int64_t s = group.first_open; s < group.n_opened; ++s) {
+      wider[static_cast<std::size_t>(s) & (wider.size() - 1)] =
+          group.window[static_cast<std::size_t>(s) & (group.window.size() - 1)];
+    }
+    group.window = std::move(wider);
+  }
+  if (free_slots_.empty()) free_slots_.push_back(&slots_.emplace_back());
+  MatchSlot& slot = *free_slots_.back();
+  free_slots_.pop_back();
+  slot.hub = this;
+  slot.group = &group;
+  slot.seq = seq;
+  slot.works.assign(group.members.size(), nullptr);
+  slot.first = nullptr;
+  slot.n_arrived = slot.n_lost = 0;
+  slot.ready = slot.hung = slot.failed = false;
+  slot.status = CommStatus::kOk;
+  slot.detail = nullptr;
+  group.window[static_cast<std::size_t>(seq) & (group.window.size() - 1)] = &slot;
+  ++group.n_opened;
+  return slot;
+}
+
+void Hub::close(MatchSlot& slot) {
+  GroupState& group = *slot.group;
+  const std::size_t mask = group.window.size() - 1;
+  group.window[static_cast<std::size_t>(slot.seq) & mask] = nullptr;
+  while (group.first_open < group.n_opened &&
+         group.window[static_cast<std::size_t>(group.first_open) & mask] == nullptr) {
+    ++group.first_open;
+  }
+  free_slots_.push_back(&slot);
+}
+
+void Hub::arrive(GroupState& group, SimWork& work) {
+  MatchSlot& slot = slot_of(group, work.seq());
+  ++slot.n_arrived;
+  if (slot.failed) {
+    work.complete(slot.status, slot.detail);
+  } else {
+    work.retain();
+    slot.works[static_cast<std::size_t>(work.member())] = &work;
+    compare(slot, work);
+  }
+  if (slot.n_arrived < group.size()) return;
+  if (slot.failed) {
+    close(slot);
+  } else if (slot.n_lost == 0) {
+    fill(slot);
+  }
+}
+
+// Early, so that a mismatch is told at once and not when the last one comes.
+void Hub::compare(MatchSlot& slot, SimWork& work) {
+  if (slot.first == nullptr) {
+    slot.first = &work;
+    return;
+  }
+  const Signature& expected = slot.first->signature();
+  const Signature& actual = work.signature();
+  std::optional<Difference> difference;
+  if (options_.pairing == Pairing::kStrict && !same_signature(expected, actual)) {
+    difference = first_difference(expected, actual);
+  } else if (options_.pairing == Pairing::kGlooLike && bytes_of(expected) != bytes_of(actual)) {
+    const bool uneven =
+        expected.op == CollectiveOp::kAllToAll && actual.op == CollectiveOp::kAllToAll;
+    if (!uneven) {
+      difference =
+          Difference{"bytes", std::to_string(bytes_of(expected)), std::to_string(bytes_of(actual))};
+    }
+  }
+  if (!difference) return;
+  // Lower rank first, whoever came first: the text must not depend on the schedule.
+  const bool swapped = work.member() < slot.first->member();
+  if (swapped) std::swap(difference->left, difference->right);
+  const SimWork& left = swapped ? work : *slot.first;
+  const SimWork& right = swapped ? *slot.first : work;
+  fail(slot, CommStatus::kMismatch, keep(describe(*difference, left, right)));
+}
+
+// Everybody is here.
+void Hub::fill(MatchSlot& slot) {
+  const CollectiveOp op = slot.works.front()->signature().op;
+  if (op == CollectiveOp::kAllToAll && options_.pairing != Pairing::kNcclLike) {
+    if (const auto difference = differing_splits(slot.works)) {
+      fail(slot,
+           CommStatus::kMismatch,
+           keep(describe(*difference, *slot.works.front(), *slot.works.back())));
+      return close(slot);
+    }
+  }
+  if (options_.pairing != Pairing::kStrict) {
+    const PairingResult result = pair_by_sequence(slot.works);
+    slot.hung = result == PairingResult::kHang;
+    for (std::size_t i = 1; i < slot.works.size() && slot.group->mispaired.empty(); ++i) {
+      const SimWork& left = *slot.works.front();
+      const SimWork& right = *slot.works[i];
+      const auto difference = first_difference(left.signature(), right.signature());
+      if (difference) slot.group->mispaired = describe(*difference, left, right);
+    }
+    if (slot.hung) return;
+  }
+  slot.ready = true;
+  world_->enable({.id = transfer_id(slot),
+                  .kind = ActionKind::kTransfer,
+                  .rank = slot.works.back()->rank(),
+                  .footprint = static_cast<std::uint64_t>(slot.group->id) + 1},
+                 slot);
+}
+
+void Hub::transfer(MatchSlot& slot) {
+  if (options_.pairing != Pairing::kStrict &&
+      pair_by_sequence(slot.works) == PairingResult::kGarbage) {
+    transfer_.run_garbage(slot.works);
+  } else {
+    transfer_.run(slot.works);
+  }
+  for (SimWork* work : slot.works) {
+    work->complete(CommStatus::kOk, nullptr);
+    work->release();
+  }
+  close(slot);
+}
+
+void Hub::fail(MatchSlot& slot, CommStatus status, const std::string* detail) {
+  slot.failed = true;
+  slot.status = status;
+  slot.detail = detail;
+  for (SimWork*& work : slot.works) {
+    if (work == nullptr) continue;
+    work->complete(status, detail);
+    std::exchange(work, nullptr)->release();
+  }
+}
+
+void Hub::leave(SimProcessGroup& group) {
+  set_waiting(group.handle().rank(), nullptr);
+  while (SimWork* work = group.first_pending()) {
+    if (work->signature().op == CollectiveOp::kSend ||
+        work->signature().op == CollectiveOp::kRecv) {
+      give_up_message(*work);
+    } else {
+      give_up(*work);
+    }
+  }
+  group.state().handles[static_cast<std::size_t>(group.rank())] = nullptr;
+}
+
+// The memory of this work is about to go: a transfer that could have happened happens now, anything
+// else will never complete for the others.
+void Hub::give_up(SimWork& work) {
+  MatchSlot* slot = find_slot(work.group().state(), work.seq());
+  if (slot == nullptr || slot->works[static_cast<std::size_t>(work.member())] != &work) {
+    return work.complete(CommStatus::kAborted, nullptr);
+  }
+  if (slot->ready) {
+    world_->disable(transfer_id(*slot));
+    return transfer(*slot);
+  }
+  if (slot->first == &work) slot->first = nullptr;
+  slot->works[static_cast<std::size_t>(work.member())] = nullptr;
+  ++slot->n_lost;
+  for (SimWork* other : slot->works) {
+    if (slot->first == nullptr) slot->first = other;
+  }
+  work.complete(CommStatus::kAborted, nullptr);
+  work.release();
+}
+
+}  // namespace lockstep::sim

@@ -1,0 +1,135 @@
+// send and recv: pairs of one (sender, receiver, tag), in order.
+#include <utility>
+
+#include "lockstep/sim/group/detail/hub.h"
+#include "lockstep/sim/group/detail/pairing.h"
+#include "lockstep/sim/group/detail/sim_process_group.h"
+#include "lockstep/tensor/digest.h"
+
+namespace lockstep::sim {
+
+namespace {
+
+bool is_send(const Signature& signature) { return signature.op == CollectiveOp::kSend; }
+
+ChannelKey key_of(const Signature& signature, std::int32_t self) {
+  return is_send(signature) ? ChannelKey{self, signature.peer, signature.tag}
+                            : ChannelKey{signature.peer, self, signature.tag};
+}
+
+void push(Channel::Queue& queue, SimWork& work) {
+  (queue.tail != nullptr ? queue.tail->next_in_channel : queue.head) = &work;
+  queue.tail = &work;
+}
+
+SimWork& pop(Channel::Queue& queue) {
+  SimWork& work = *queue.head;
+  queue.head = std::exchange(work.next_in_channel, nullptr);
+  if (queue.head == nullptr) queue.tail = nullptr;
+  return work;
+}
+
+void remove(Channel::Queue& queue, SimWork& work) {
+  SimWork* before = nullptr;
+  for (SimWork* at = queue.head; at != &work; at = at->next_in_channel) before = at;
+  SimWork* after = std::exchange(work.next_in_channel, nullptr);
+  (before != nullptr ? before->next_in_channel : queue.head) = after;
+  if (after == nullptr) queue.tail = before;
+}
+
+// The same in every run: who, to whom, under which tag, the how-manieth.
+ActionId delivery_id(const SimWork& send) {
+  const Signature& signature = send.signature();
+  std::uint64_t word = static_cast<std::uint64_t>(send.group().id());
+  for (const std::int64_t part : {std::int64_t{send.member()},
+                                  std::int64_t{signature.peer},
+                                  std::int64_t{signature.tag},
+                                  send.seq()}) {
+    word = mix64(word + kGolden64 + static_cast<std::uint64_t>(part));
+  }
+  return action_id(ActionKind::kDeliver, word >> 4U);
+}
+
+std::optional<Difference> message_difference(const SimWork& send,
+                                             const SimWork& recv,
+                                             Pairing pairing) {
+  const Signature& sent = send.signature();
+  const Signature& wanted = recv.signature();
+  if (pairing == Pairing::kNcclLike) return std::nullopt;
+  const std::int64_t n_sent = sent.count * size_of(sent.dtype);
+  const std::int64_t n_wanted = wanted.count * size_of(wanted.dtype);
+  if (pairing == Pairing::kGlooLike) {
+    if (n_sent == n_wanted) return std::nullopt;
+    return Difference{"bytes", std::to_string(n_sent), std::to_string(n_wanted)};
+  }
+  if (sent.dtype != wanted.dtype) {
+    return Difference{
+        "dtype", std::string(name_of(sent.dtype)), std::string(name_of(wanted.dtype))};
+  }
+  if (sent.count == wanted.count) return std::nullopt;
+  return Difference{"count", std::to_string(sent.count), std::to_string(wanted.count)};
+}
+
+}  // namespace
+
+std::int64_t Hub::next_message(GroupState& group, const Signature& signature, std::int32_t self) {
+  Channel& channel = group.channels[key_of(signature, self)];
+  return (is_send(signature) ? channel.sends : channel.recvs).n_posted++;
+}
+
+void Hub::arrive_message(GroupState& group, SimWork& work) {
+  Channel& channel = group.channels[key_of(work.signature(), work.member())];
+  work.retain();
+  push(is_send(work.signature()) ? channel.sends : channel.recvs, work);
+  if (channel.sends.head != nullptr && channel.recvs.head != nullptr) pair(group, channel);
+}
+
+void Hub::pair(GroupState& group, Channel& channel) {
+  SimWork& send = pop(channel.sends);
+  SimWork& recv = pop(channel.recvs);
+  if (const auto difference = message_difference(send, recv, options_.pairing)) {
+    const std::string* detail = keep(describe(*difference, send, recv));
+    for (SimWork* work : {&send, &recv}) {
+      work->complete(CommStatus::kMismatch, detail);
+      work->release();
+    }
+    return;
+  }
+  send.partner = &recv;
+  recv.partner = &send;
+  world_->enable({.id = delivery_id(send),
+                  .kind = ActionKind::kDeliver,
+                  .rank = send.rank(),
+                  .footprint = static_cast<std::uint64_t>(group.id) + 1},
+                 send);
+}
+
+void Hub::deliver(SimWork& send) {
+  SimWork& recv = *send.partner;
+  Transfer::deliver(send, recv);
+  for (SimWork* work : {&send, &recv}) {
+    work->partner = nullptr;
+    work->complete(CommStatus::kOk, nullptr);
+    work->release();
+  }
+}
+
+void Hub::give_up_message(SimWork& work) {
+  if (work.partner != nullptr) {
+    SimWork& send = is_send(work.signature()) ? work : *work.partner;
+    world_->disable(delivery_id(send));
+    return deliver(send);
+  }
+  fail_message(work, CommStatus::kAborted, nullptr);
+}
+
+// Requires: still in its channel.
+void Hub::fail_message(SimWork& work, CommStatus status, const std::string* detail) {
+  GroupState& group = work.group().state();
+  Channel& channel = group.channels[key_of(work.signature(), work.member())];
+  remove(is_send(work.signature()) ? channel.sends : channel.recvs, work);
+  work.complete(status, detail);
+  work.release();
+}
+
+}  // namespace lockstep::sim

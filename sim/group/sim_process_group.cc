@@ -1,0 +1,78 @@
+#include "lockstep/sim/group/detail/sim_process_group.h"
+
+#include <algorithm>
+
+#include "lockstep/base/check.h"
+
+namespace lockstep::sim {
+
+SimProcessGroup::SimProcessGroup(
+    Hub& hub, GroupState& state, RankHandle& handle, Runtime& runtime, std::int32_t member)
+    : hub_(&hub), state_(&state), handle_(&handle), runtime_(&runtime), member_(member) {
+  SimProcessGroup*& place = state.handles[static_cast<std::size_t>(member)];
+  LOCKSTEP_CHECK(place == nullptr, "a rank has one handle of a group at a time");
+  place = this;
+}
+
+SimProcessGroup::~SimProcessGroup() { hub_->leave(*this); }
+
+Rank SimProcessGroup::world_rank(std::int32_t group_rank) const {
+  LOCKSTEP_CHECK(group_rank >= 0 && group_rank < size(), "no such rank in this group");
+  return static_cast<Rank>(state_->members[static_cast<std::size_t>(group_rank)]);
+}
+
+std::unique_ptr<ProcessGroup> SimProcessGroup::split(std::span<const std::int32_t> group_ranks,
+                                                     CallSite /*site*/) {
+  handle_->point({PointKind::kPost, static_cast<std::uint64_t>(state_->id) + 1});
+  std::vector<std::int32_t> members;
+  members.reserve(group_ranks.size());
+  std::int32_t place = -1;
+  for (const std::int32_t group_rank : group_ranks) {
+    if (group_rank == member_) place = static_cast<std::int32_t>(members.size());
+    members.push_back(to_int(world_rank(group_rank)));
+  }
+  GroupState& state = hub_->split(*state_, n_splits_++, std::move(members));
+  if (place < 0) return nullptr;
+  return std::make_unique<SimProcessGroup>(*hub_, state, *handle_, *runtime_, place);
+}
+
+Work SimProcessGroup::post(const CollectiveCall& call) {
+  const Signature& signature = call.signature;
+  LOCKSTEP_CHECK(
+      hub_->options().order != ReductionOrder::kPairwise || signature.reduce != ReduceOp::kAvg,
+      "pairwise order has no average: sum, then divide");
+  handle_->point({PointKind::kPost, static_cast<std::uint64_t>(state_->id) + 1});
+  const bool message = signature.op == CollectiveOp::kSend || signature.op == CollectiveOp::kRecv;
+  const std::int64_t seq = message ? hub_->next_message(*state_, signature, member_) : next_seq_++;
+  record_posted(call, seq);
+  SimWork* work = SimWork::make(*this, call, seq);
+  Work handle{Ref<WorkState>(work)};
+  if (message) {
+    hub_->arrive_message(*state_, *work);
+  } else {
+    hub_->arrive(*state_, *work);
+  }
+  return handle;
+}
+
+void SimProcessGroup::record(const SimWork& work) {
+  if (runtime_->recorder() == nullptr) return;
+  record_completed(
+      {work.signature(), work.inputs(), work.outputs(), work.wrapper()}, work.seq(), work.status());
+}
+
+void SimProcessGroup::add_pending(SimWork& work) {
+  work.previous_pending = last_pending_;
+  (last_pending_ != nullptr ? last_pending_->next_pending : first_pending_) = &work;
+  last_pending_ = &work;
+}
+
+void SimProcessGroup::remove_pending(SimWork& work) {
+  SimWork* before = work.previous_pending;
+  SimWork* after = work.next_pending;
+  (before != nullptr ? before->next_pending : first_pending_) = after;
+  (after != nullptr ? after->previous_pending : last_pending_) = before;
+  work.previous_pending = work.next_pending = nullptr;
+}
+
+}  // namespace lockstep::sim

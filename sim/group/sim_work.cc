@@ -1,0 +1,112 @@
+#include "lockstep/sim/group/detail/sim_work.h"
+
+#include <algorithm>
+#include <new>
+
+#include "lockstep/sim/group/detail/hub.h"
+#include "lockstep/sim/group/detail/sim_process_group.h"
+#include "lockstep/tensor/in_flight.h"
+
+namespace lockstep::sim {
+
+SimWork* SimWork::make(SimProcessGroup& group, const CollectiveCall& call, std::int64_t seq) {
+  void* block = group.runtime().pool().allocate(sizeof(SimWork));
+  auto* work = new (block) SimWork(group, call, seq);
+  group.add_pending(*work);
+  return work;
+}
+
+SimWork::SimWork(SimProcessGroup& group, const CollectiveCall& call, std::int64_t seq)
+    : WorkState(call.signature),
+      hub_(&group.hub()),
+      group_(&group),
+      runtime_(&group.runtime()),
+      handle_(&group.handle()),
+      seq_(seq),
+      rank_(group.handle().rank()),
+      group_id_(group.id()),
+      member_(group.rank()),
+      wrapper_(call.wrapper) {
+  keep(call);
+  if (runtime_->in_flight() != nullptr) lend();
+}
+
+// The call's lists are the caller's; most operations have one buffer on each side.
+void SimWork::keep(const CollectiveCall& call) {
+  const std::size_t n_inputs = call.inputs.size();
+  const std::size_t n = n_inputs + call.outputs.size();
+  Memory* place = own_.data();
+  if (n > own_.size()) {
+    n_list_ = n;
+    list_ = static_cast<Memory*>(runtime_->pool().allocate(n * sizeof(Memory)));
+    place = list_;
+  }
+  std::uninitialized_copy(call.inputs.begin(), call.inputs.end(), place);
+  std::uninitialized_copy(call.outputs.begin(), call.outputs.end(), place + n_inputs);
+  inputs_ = {place, n_inputs};
+  outputs_ = {place + n_inputs, call.outputs.size()};
+}
+
+void SimWork::destroy() {
+  give_back();
+  Pool& pool = runtime_->pool();
+  if (list_ != nullptr) pool.release(list_, n_list_ * sizeof(Memory));
+  this->~SimWork();
+  pool.release(this, sizeof(SimWork));
+}
+
+void SimWork::lend() {
+  loan_ = hub_->next_loan();
+  const bool only_reads = signature().op == CollectiveOp::kBroadcast && signature().root == member_;
+  const auto lend_one = [this](const Memory& memory, bool written) {
+    const auto* begin = static_cast<const std::byte*>(memory.data);
+    const std::byte* end = begin + memory.count * size_of(memory.dtype);
+    if (begin != end) {
+      runtime_->in_flight()->lend({begin, end, written, loan_, signature().site});
+    }
+  };
+  for (const Memory& input : inputs_) lend_one(input, false);
+  for (const Memory& output : outputs_) lend_one(output, !only_reads);
+}
+
+void SimWork::give_back() {
+  if (loan_ == 0 || runtime_->in_flight() == nullptr) return;
+  runtime_->in_flight()->give_back(loan_);
+  loan_ = 0;
+}
+
+bool SimWork::is_completed() {
+  handle_->point({PointKind::kWait, 0});
+  if (done_) give_back();
+  return done_;
+}
+
+CommStatus SimWork::wait() {
+  if (!done_) {
+    hub_->set_waiting(rank_, this);
+    handle_->block({.what = name_of(signature().op),
+                    .group = group_id_,
+                    .seq = seq_,
+                    .site = signature().site});
+    hub_->set_waiting(rank_, nullptr);
+    // Only a rank that is unwinding already comes back without an answer.
+    if (!done_) return CommStatus::kAborted;
+  }
+  give_back();
+  return status_;
+}
+
+void SimWork::complete(CommStatus status, const std::string* detail) {
+  status_ = status;
+  detail_ = detail;
+  done_ = true;
+  // An operation that its own rank gave up has no end in the trace: that is what happened to it.
+  if (status != CommStatus::kAborted) group_->record(*this);
+  group_->remove_pending(*this);
+  group_ = nullptr;
+  hub_->wake_waiter(*this);
+}
+
+void SimWork::on_action(const Action& /*action*/) { hub_->deliver(*this); }
+
+}  // namespace lockstep::sim

@@ -1,0 +1,158 @@
+#include "lockstep/sim/group/detail/transfer.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "lockstep/sim/group/detail/sim_process_group.h"
+
+namespace lockstep::sim {
+
+namespace {
+
+void copy(const Memory& to, const Memory& from, std::int64_t n_bytes) {
+  if (to.data == from.data || n_bytes == 0) return;
+  std::memmove(to.data, from.data, static_cast<std::size_t>(n_bytes));
+}
+
+void copy(const Memory& to, const Memory& from) {
+  copy(to, from, std::min(to.count * size_of(to.dtype), from.count * size_of(from.dtype)));
+}
+
+void broadcast(std::span<SimWork* const> works, std::int64_t n_bytes) {
+  const auto root = static_cast<std::size_t>(works.front()->signature().root);
+  const Memory& source = works[root]->inputs().front();
+  for (const SimWork* work : works) copy(work->outputs().front(), source, n_bytes);
+}
+
+void all_gather(std::span<SimWork* const> works) {
+  for (const SimWork* to : works) {
+    for (std::size_t r = 0; r < works.size(); ++r) {
+      copy(to->outputs()[r], works[r]->inputs().front());
+    }
+  }
+}
+
+void gather(std::span<SimWork* const> works) {
+  const auto root = static_cast<std::size_t>(works.front()->signature().root);
+  for (std::size_t r = 0; r < works.size(); ++r) {
+    copy(works[root]->outputs()[r], works[r]->inputs().front());
+  }
+}
+
+void scatter(std::span<SimWork* const> works) {
+  const auto root = static_cast<std::size_t>(works.front()->signature().root);
+  for (std::size_t r = 0; r < works.size(); ++r) {
+    copy(works[r]->outputs().front(), works[root]->inputs()[r]);
+  }
+}
+
+void all_to_all(std::span<SimWork* const> works) {
+  for (std::size_t to = 0; to < works.size(); ++to) {
+    for (std::size_t from = 0; from < works.size(); ++from) {
+      copy(works[to]->outputs()[from], works[from]->inputs()[to]);
+    }
+  }
+}
+
+}  // namespace
+
+void Transfer::run(std::span<SimWork* const> works) {
+  const Memory* data = works.front()->inputs().empty() ? nullptr : &works.front()->inputs().front();
+  switch (works.front()->signature().op) {
+    case CollectiveOp::kAllReduce:
+      return all_reduce(works);
+    case CollectiveOp::kReduce:
+      return reduce(works);
+    case CollectiveOp::kReduceScatter:
+      return reduce_scatter(works);
+    case CollectiveOp::kBroadcast:
+      return broadcast(works, data->count * size_of(data->dtype));
+    case CollectiveOp::kAllGather:
+      return all_gather(works);
+    case CollectiveOp::kGather:
+      return gather(works);
+    case CollectiveOp::kScatter:
+      return scatter(works);
+    case CollectiveOp::kAllToAll:
+      return all_to_all(works);
+    case CollectiveOp::kBarrier:
+    case CollectiveOp::kSend:
+    case CollectiveOp::kRecv:
+      return;
+  }
+}
+
+// Uses the reduction of `model` on the scratch lists.
+void Transfer::reduce_lists(const SimWork& model, std::int64_t count, DType dtype) {
+  reduce_in_order(model.group().runtime().kernels(),
+                  outputs_,
+                  inputs_,
+                  count,
+                  dtype,
+                  model.signature().reduce,
+                  order_);
+}
+
+void Transfer::all_reduce(std::span<SimWork* const> works) {
+  inputs_.clear();
+  outputs_.clear();
+  for (const SimWork* work : works) {
+    inputs_.push_back(work->inputs().front().data);
+    outputs_.push_back(work->outputs().front().data);
+  }
+  const Memory& data = works.front()->inputs().front();
+  reduce_lists(*works.front(), data.count, data.dtype);
+}
+
+void Transfer::reduce(std::span<SimWork* const> works) {
+  inputs_.clear();
+  for (const SimWork* work : works) inputs_.push_back(work->inputs().front().data);
+  const auto root = static_cast<std::size_t>(works.front()->signature().root);
+  outputs_.assign(1, works[root]->outputs().front().data);
+  const Memory& data = works.front()->inputs().front();
+  reduce_lists(*works.front(), data.count, data.dtype);
+}
+
+void Transfer::reduce_scatter(std::span<SimWork* const> works) {
+  for (std::size_t part = 0; part < works.size(); ++part) {
+    inputs_.clear();
+    for (const SimWork* work : works) inputs_.push_back(work->inputs()[part].data);
+    const Memory& output = works[part]->outputs().front();
+    outputs_.assign(1, output.data);
+    reduce_lists(*works.front(), output.count, output.dtype);
+  }
+}
+
+void Transfer::run_garbage(std::span<SimWork* const> works) {
+  const auto is_barrier = [](const SimWork* work) {
+    return work->signature().op == CollectiveOp::kBarrier;
+  };
+  const SimWork& model = **std::find_if_not(works.begin(), works.end(), is_barrier);
+  const DType dtype = model.signature().dtype;
+  std::int64_t count = model.signature().count;
+  for (const SimWork* work : works) {
+    const Signature& signature = work->signature();
+    const std::int64_t has =
+        is_barrier(work) ? 1 : signature.count * size_of(signature.dtype) / size_of(dtype);
+    count = std::min(count, has);
+  }
+  if (model.signature().op == CollectiveOp::kBroadcast) {
+    return broadcast(works, count * size_of(dtype));
+  }
+  std::vector<std::array<std::byte, 8>> zeros(works.size());
+  inputs_.clear();
+  outputs_.clear();
+  for (std::size_t r = 0; r < works.size(); ++r) {
+    void* data = is_barrier(works[r]) ? zeros[r].data() : works[r]->outputs().front().data;
+    inputs_.push_back(data);
+    outputs_.push_back(data);
+  }
+  reduce_lists(model, count, dtype);
+}
+
+void Transfer::deliver(const SimWork& send, const SimWork& recv) {
+  copy(recv.outputs().front(), send.inputs().front());
+}
+
+}  // namespace lockstep::sim

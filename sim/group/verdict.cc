@@ -1,0 +1,189 @@
+// When nobody can run: lost peers are told, and a deadlock is put into words.
+#include <algorithm>
+#include <set>
+
+#include "lockstep/sim/group/detail/hub.h"
+#include "lockstep/sim/group/detail/pairing.h"
+#include "lockstep/sim/group/detail/sim_process_group.h"
+
+namespace lockstep::sim {
+
+namespace {
+
+constexpr std::size_t kMaxLines = 64;
+constexpr std::size_t kMaxNamed = 4;
+
+bool is_message(const SimWork& work) {
+  return work.signature().op == CollectiveOp::kSend || work.signature().op == CollectiveOp::kRecv;
+}
+
+bool died(const World& world, std::int32_t rank) {
+  if (!world.has_ended(static_cast<Rank>(rank))) return false;
+  const RankOutcome outcome = world.end_of(static_cast<Rank>(rank)).outcome;
+  return outcome == RankOutcome::kThrew || outcome == RankOutcome::kKilled;
+}
+
+std::string at_site(const CallSite& site) {
+  const std::string text = describe(site);
+  return text.empty() ? text : " at " + text;
+}
+
+std::string describe_call(const SimWork& work) {
+  const Signature& signature = work.signature();
+  std::string text(name_of(signature.op));
+  text += " #" + std::to_string(work.seq()) + " of group " + std::to_string(work.group().id());
+  if (signature.op != CollectiveOp::kBarrier) {
+    text += " (" + std::to_string(signature.count) + " x " + std::string(name_of(signature.dtype)) +
+            ")";
+  }
+  if (is_message(work)) text += " tag " + std::to_string(signature.tag);
+  return text + at_site(signature.site);
+}
+
+}  // namespace
+
+// World ranks that have not posted their side of `work`.
+std::vector<std::int32_t> Hub::missing_for(const SimWork& work) const {
+  const GroupState& group = work.group().state();
+  if (is_message(work)) return {group.members[static_cast<std::size_t>(work.signature().peer)]};
+  std::vector<std::int32_t> missing;
+  const MatchSlot* slot = find_slot(group, work.seq());
+  if (slot == nullptr) return missing;
+  for (std::size_t m = 0; m < slot->works.size(); ++m) {
+    const SimWork* other = slot->works[m];
+    const bool absent =
+        other == nullptr || (slot->hung && !same_signature(other->signature(), work.signature()));
+    if (absent) missing.push_back(group.members[m]);
+  }
+  std::sort(missing.begin(), missing.end());
+  return missing;
+}
+
+void Hub::on_stuck(const StuckVerdict& verdict) {
+  if (!tell_lost_peers(verdict)) end_stuck(verdict);
+}
+
+// Members of a dead rank learn of it only here: exactly when nothing else can happen any more.
+bool Hub::tell_lost_peers(const StuckVerdict& verdict) {
+  bool told = false;
+  for (const StuckVerdict::Waiting& waiting : verdict.waiting) {
+    SimWork* work = waiting_on(waiting.rank);
+    if (work == nullptr || work->done()) continue;
+    for (const std::int32_t rank : missing_for(*work)) {
+      if (!died(*world_, rank)) continue;
+      const std::string* detail = keep("rank " + std::to_string(rank) + " " + state_of(rank));
+      if (is_message(*work)) {
+        fail_message(*work, CommStatus::kPeerLost, detail);
+      } else {
+        MatchSlot& slot = *find_slot(work->group().state(), work->seq());
+        fail(slot, CommStatus::kPeerLost, detail);
+      }
+      told = true;
+      break;
+    }
+  }
+  return told;
+}
+
+void Hub::end_stuck(const StuckVerdict& verdict) {
+  std::set<Rank> missing;
+  explanation_.clear();
+  std::size_t n_lines = 0;
+  for (const StuckVerdict::Waiting& waiting : verdict.waiting) {
+    if (n_lines++ < kMaxLines) explanation_ += line_for(waiting) + "\n";
+    const SimWork* work = waiting_on(waiting.rank);
+    if (work == nullptr || work->done()) continue;
+    for (const std::int32_t rank : missing_for(*work)) missing.insert(static_cast<Rank>(rank));
+  }
+  if (n_lines > kMaxLines) {
+    explanation_ += "... and " + std::to_string(n_lines - kMaxLines) + " more ranks wait\n";
+  }
+  explanation_ += cycle_text(verdict);
+  for (const auto& [id, group] : groups_) {
+    if (group->mispaired.empty()) continue;
+    explanation_ += "first pairing of different calls in group " + std::to_string(id) + ": " +
+                    group->mispaired + "\n";
+  }
+  missing_.assign(missing.begin(), missing.end());
+  // Recorded as stuck, but not woken: the world takes their ranks down.
+  for (const StuckVerdict::Waiting& waiting : verdict.waiting) {
+    SimWork* work = waiting_on(waiting.rank);
+    if (work == nullptr || work->done()) continue;
+    waiting_[to_index(waiting.rank)] = nullptr;
+    if (!is_message(*work)) {
+      MatchSlot& slot = *find_slot(work->group().state(), work->seq());
+      for (SimWork* member : slot.works) {
+        if (member != nullptr) waiting_[to_index(member->rank())] = nullptr;
+      }
+      fail(slot, CommStatus::kStuck, nullptr);
+    } else {
+      fail_message(*work, CommStatus::kStuck, nullptr);
+    }
+  }
+}
+
+std::string Hub::state_of(std::int32_t rank) const {
+  const auto id = static_cast<Rank>(rank);
+  if (world_->has_ended(id)) {
+    const RankEnd& end = world_->end_of(id);
+    switch (end.outcome) {
+      case RankOutcome::kFinished:
+        return "ended normally";
+      case RankOutcome::kThrew:
+        return "threw: " + end.detail;
+      case RankOutcome::kKilled:
+        return "was killed: " + end.detail;
+      case RankOutcome::kStuck:
+        return end.detail;
+    }
+  }
+  const SimWork* work = waiting_on(id);
+  if (work != nullptr && !work->done()) return "waits in " + describe_call(*work);
+  return world_->is_blocked(id) ? "waits for something outside its groups" : "is on its way";
+}
+
+std::string Hub::line_for(const StuckVerdict::Waiting& waiting) const {
+  std::string text = "rank " + std::to_string(to_int(waiting.rank)) + " waits ";
+  const SimWork* work = waiting_on(waiting.rank);
+  if (work == nullptr || work->done()) return text + "in " + std::string(waiting.reason.what);
+  text += "for " + describe_call(*work);
+  const std::vector<std::int32_t> missing = missing_for(*work);
+  const MatchSlot* slot =
+      is_message(*work) ? nullptr : find_slot(work->group().state(), work->seq());
+  const bool hung = slot != nullptr && slot->hung;
+  if (!missing.empty()) text += hung ? "; called differently by" : "; missing:";
+  for (std::size_t i = 0; i < std::min(missing.size(), kMaxNamed); ++i) {
+    text += (i == 0 ? " rank " : ", rank ") + std::to_string(missing[i]) + ", which " +
+            state_of(missing[i]);
+  }
+  if (missing.size() > kMaxNamed) {
+    text += ", and " + std::to_string(missing.size() - kMaxNamed) + " more";
+  }
+  return text;
+}
+
+// Follows the lowest missing rank that waits itself until one comes twice.
+std::string Hub::cycle_text(const StuckVerdict& verdict) const {
+  if (verdict.waiting.empty()) return {};
+  std::vector<std::int32_t> path;
+  std::int32_t rank = to_int(verdict.waiting.front().rank);
+  for (;;) {
+    const auto seen = std::find(path.begin(), path.end(), rank);
+    if (seen != path.end()) {
+      std::string text = "cycle:";
+      for (auto at = seen; at != path.end(); ++at) text += " rank " + std::to_string(*at) + " ->";
+      return text + " rank " + std::to_string(rank) + "\n";
+    }
+    path.push_back(rank);
+    const SimWork* work = waiting_on(static_cast<Rank>(rank));
+    if (work == nullptr || work->done()) return {};
+    const std::vector<std::int32_t> missing = missing_for(*work);
+    const auto next = std::find_if(missing.begin(), missing.end(), [this](std::int32_t r) {
+      return world_->is_blocked(static_cast<Rank>(r));
+    });
+    if (next == missing.end()) return {};
+    rank = *next;
+  }
+}
+
+}  // namespace lockstep::sim
