@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "lockstep/tensor/cpu_kernels.h"
+#include "lockstep/trace/trace_digest.h"
 
 namespace lockstep::sim {
 
