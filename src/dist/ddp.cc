@@ -18,7 +18,7 @@ namespace lockstep {
 namespace {
 
 constexpr double kBytesPerMiB = 1024.0 * 1024.0;
-constexpr std::int64_t kDefaultCapBytes = 25 * 1024 * 1024;
+constexpr std::int64_t kDefaultCapBytes = 26'214'400;
 constexpr std::int64_t kUnlimited = std::numeric_limits<std::int64_t>::max();
 
 bool names(std::span<const std::string> ignored, std::string_view name) {

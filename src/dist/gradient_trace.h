@@ -35,7 +35,7 @@ class GradientTrace {
   // One gradient event in the making.
   struct Draft {
     GradPoint point = GradPoint::kInc;
-    NameId value_point;
+    NameId value_point = kNoName;
     bool wanted = false;
     bool sketched = false;
     bool started = false;

@@ -126,6 +126,8 @@ std::optional<ReductionOrder> parse_reduction_order(std::string_view name) {
   return std::nullopt;
 }
 
+// The operands of Kernels::reduce, and the order.
+// NOLINTNEXTLINE(readability-function-size)
 void reduce_in_order(Kernels& kernels,
                      std::span<void* const> outputs,
                      std::span<const void* const> inputs,

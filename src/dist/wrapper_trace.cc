@@ -3,14 +3,15 @@
 namespace lockstep {
 
 WrapperTrace::WrapperTrace(Recorder& recorder, const WrappedState& state)
-    : recorder_(&recorder), wrapper_(recorder.open_wrapper()) {
+    : recorder_(&recorder),
+      wrapper_(recorder.open_wrapper()),
+      params_layout_(layout_of(state.replicated)) {
   std::vector<NamedVariable> frozen;
   for (const NamedVariable& entry : state.replicated) {
     params_.push_back(entry.variable);
     if (!entry.variable.requires_grad()) frozen.push_back(entry);
   }
   for (const NamedVariable& entry : state.buffers) buffers_.push_back(entry.variable);
-  params_layout_ = layout_of(state.replicated);
   layouts_.params = layout_of(state.reduced);
   layouts_.frozen = layout_of(frozen);
   layouts_.buffers = layout_of(state.buffers);

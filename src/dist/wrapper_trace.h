@@ -43,7 +43,7 @@ class WrapperTrace {
   Recorder* recorder_;
   std::int32_t wrapper_;
   WrapEvent layouts_;
-  LayoutId params_layout_;
+  LayoutId params_layout_;  // Of all replicated parameters.
   std::vector<Variable> params_;
   std::vector<Variable> buffers_;
   std::vector<Tensor> tensors_;  // Scratch.
