@@ -68,7 +68,7 @@ void GradientTrace::clear(Draft& draft) {
   std::fill(draft.undefined.begin(), draft.undefined.end(), std::uint8_t{0xFF});
 }
 
-void GradientTrace::add(Draft& draft, std::size_t index, const Tensor& grad) {
+void GradientTrace::add(Draft& draft, std::size_t index, const Tensor& grad, const Draft* twin) {
   if (grad.defined() && recorder_->options().values) {
     recorder_->record_values(names_[index], draft.value_point, grad, wrapper_);
   }
@@ -77,18 +77,26 @@ void GradientTrace::add(Draft& draft, std::size_t index, const Tensor& grad) {
   if (!grad.defined()) return;
   Kernels& kernels = grad.runtime().kernels();
   draft.digests[index] = kernels.digest(grad, 0);
-  if (draft.sketched) draft.sketches[index] = kernels.sketch(grad);
+  if (draft.sketched) {
+    // A gradient that was empty before this backward equals its contribution; a sketch costs more
+    // than the digest that proves it.
+    const bool known = twin != nullptr && twin->n_elems[index] == grad.n_elems() &&
+                       twin->digests[index] == draft.digests[index];
+    draft.sketches[index] = known ? twin->sketches[index] : kernels.sketch(grad);
+  }
   draft.n_elems[index] = grad.n_elems();
   std::uint8_t& bits = draft.undefined[index / 8];
   bits = static_cast<std::uint8_t>(bits & ~(1U << (index % 8)));
 }
 
 void GradientTrace::on_increment(std::size_t index, const Tensor& increment, const Tensor& base) {
-  if (base_.wanted) add(base_, index, base);
-  add(inc_, index, increment);
+  if (base_.wanted) add(base_, index, base, nullptr);
+  add(inc_, index, increment, nullptr);
 }
 
-void GradientTrace::on_reduce(std::size_t index, const Tensor& grad) { add(pre_, index, grad); }
+void GradientTrace::on_reduce(std::size_t index, const Tensor& grad) {
+  add(pre_, index, grad, &inc_);
+}
 
 void GradientTrace::flush(Draft& draft) {
   if (!draft.started) return;

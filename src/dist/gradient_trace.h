@@ -46,7 +46,8 @@ class GradientTrace {
   };
 
   Draft make_draft(GradPoint point, const char* value_point) const;
-  void add(Draft& draft, std::size_t index, const Tensor& grad);
+  /// `twin`: a draft whose entry may describe the same values; null = none.
+  void add(Draft& draft, std::size_t index, const Tensor& grad, const Draft* twin);
   void flush(Draft& draft);
   static void clear(Draft& draft);
 
