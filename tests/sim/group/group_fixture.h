@@ -1,0 +1,61 @@
+// Runs a program on simulated ranks with groups, and keeps what a test wants to look at.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/sim/fiber/world.h"
+#include "lockstep/sim/group/sim_group.h"
+#include "lockstep/sim/strategy/strategies.h"
+#include "lockstep/tensor/cpu_kernels.h"
+#include "lockstep/tensor/tensor.h"
+
+namespace lockstep::sim::testing {
+
+struct GroupRun {
+  WorldResult world;
+  std::string explanation;
+  std::vector<std::int32_t> missing;
+};
+
+struct GroupRunOptions {
+  std::int32_t n_ranks = 2;
+  GroupOptions group{};
+  bool keep_going = false;
+};
+
+using GroupProgram = std::function<void(ProcessGroup&, RankHandle&)>;
+
+inline GroupRun run_groups(const GroupRunOptions& options,
+                           Strategy& strategy,
+                           const GroupProgram& program) {
+  World world;
+  GroupHub hub(world, options.group);
+  const auto kernels = make_cpu_kernels();
+  Pool pool;
+  GroupRun run;
+  run.world = world.run({.n_ranks = options.n_ranks, .keep_going = options.keep_going},
+                        strategy,
+                        [&](RankHandle& handle) {
+                          Runtime runtime(pool, *kernels, handle);
+                          const auto group = hub.world_group(handle, runtime);
+                          program(*group, handle);
+                        });
+  if (run.world.stuck) run.explanation = hub.explain(*run.world.stuck);
+  for (const Rank rank : hub.missing_ranks()) run.missing.push_back(to_int(rank));
+  return run;
+}
+
+inline GroupRun run_groups(const GroupRunOptions& options, const GroupProgram& program) {
+  return run_groups(options, *make_round_robin(), program);
+}
+
+inline Tensor ones(ProcessGroup& group, std::int64_t n) {
+  return Tensor::full(group.runtime(), {n}, DType::kF32, 1.0);
+}
+
+inline OpOptions at(const char* file, std::int32_t line) { return {.site = {file, line, ""}}; }
+
+}  // namespace lockstep::sim::testing
