@@ -1,0 +1,91 @@
+// What a rank-step, a whole small job and a start cost, in one thread. Real peers run beside it in
+// side_by_side.py; these numbers are for profiling and for watching changes.
+#include <benchmark/benchmark.h>
+
+#include <vector>
+
+#include "lockstep/api/lockstep.h"
+#include "lockstep/random/generator.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::int64_t kBatch = 8;
+
+// The tiny MLP 16-16-1 of the tables in README.md, trained for `steps`.
+void train_tiny(RankContext& context, std::int64_t steps) {
+  Runtime& runtime = context.runtime();
+  Generator generator(1);
+  nn::Sequential model(runtime);
+  model.append<nn::Linear>(16, 16, nn::LinearOptions{}, generator);
+  model.append<nn::ReLU>();
+  model.append<nn::Linear>(16, 1, nn::LinearOptions{}, generator);
+  DistributedDataParallel ddp(model, context.world());
+  optim::Sgd optimizer(model.parameters(), {.lr = 0.01});
+  const double rank = context.rank();
+  const Variable x(Tensor::full(runtime, {kBatch, 16}, DType::kF32, 0.25 + rank));
+  const Tensor target = Tensor::full(runtime, {kBatch, 1}, DType::kF32, 1.0);
+  for (std::int64_t step = 0; step < steps; ++step) {
+    optimizer.zero_grad();
+    mse_loss(ddp(x), target).backward();
+    optimizer.step();
+  }
+}
+
+void run(benchmark::State& state, const RunOptions& options, std::int64_t steps) {
+  Simulator simulator;
+  for (auto _ : state) {
+    const auto result =
+        simulator.run(options, [steps](RankContext& context) { train_tiny(context, steps); });
+    if (!result.ok()) state.SkipWithError("a law was broken");
+  }
+  const auto rank_steps = static_cast<double>(options.ranks) * static_cast<double>(steps);
+  state.counters["rank-steps/s"] = benchmark::Counter(
+      rank_steps * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
+}
+
+void step_bare(benchmark::State& state) {
+  run(state, {.ranks = static_cast<std::int32_t>(state.range(0)), .record = false}, 200);
+}
+BENCHMARK(step_bare)->Arg(1)->Arg(32)->Arg(1024)->Unit(benchmark::kMillisecond);
+
+void step_with_laws(benchmark::State& state) {
+  run(state, {.ranks = static_cast<std::int32_t>(state.range(0))}, 200);
+}
+BENCHMARK(step_with_laws)->Arg(1)->Arg(32)->Unit(benchmark::kMillisecond);
+
+// Jobs of 4 ranks and 3 steps, laws on: what a property test runs by the thousand.
+void small_job(benchmark::State& state) { run(state, {.ranks = 4}, 3); }
+BENCHMARK(small_job)->Unit(benchmark::kMicrosecond);
+
+void start_and_stop(benchmark::State& state) {
+  Simulator simulator;
+  for (auto _ : state) {
+    simulator.run({.ranks = static_cast<std::int32_t>(state.range(0)), .record = false},
+                  [](RankContext&) {});
+  }
+}
+BENCHMARK(start_and_stop)->Arg(32)->Arg(1024)->Unit(benchmark::kMicrosecond);
+
+void all_reduce_256(benchmark::State& state) {
+  constexpr int kRounds = 20;
+  Simulator simulator;
+  for (auto _ : state) {
+    simulator.run({.ranks = static_cast<std::int32_t>(state.range(0)), .record = false},
+                  [](RankContext& context) {
+                    std::vector<float> data(256, 1.0F);
+                    for (int i = 0; i < kRounds; ++i) {
+                      context.world().all_reduce(Memory::of(std::span(data))).wait_or_throw();
+                    }
+                  });
+  }
+  state.counters["s/all-reduce"] = benchmark::Counter(
+      kRounds * static_cast<double>(state.iterations()),
+      benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+}
+BENCHMARK(all_reduce_256)->Arg(8)->Arg(1024)->Arg(4096)->Unit(benchmark::kMillisecond);
+
+}  // namespace
+}  // namespace lockstep
+
+BENCHMARK_MAIN();
