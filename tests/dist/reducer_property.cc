@@ -94,6 +94,16 @@ bool is_partition(const std::vector<std::vector<std::int32_t>>& buckets, std::si
   return std::all_of(seen.begin(), seen.end(), [](int times) { return times == 1; });
 }
 
+bool means_hold(const Case& c, const TinyModel& model, int step) {
+  for (std::size_t p = 0; p < c.sizes.size(); ++p) {
+    const std::vector<double> grad = grad_of(model.parameters[p].variable);
+    for (std::size_t e = 0; e < c.sizes[p]; ++e) {
+      if (grad[e] != mean_gradient(c, p, e, step)) return false;
+    }
+  }
+  return true;
+}
+
 constexpr int kSteps = 3;
 
 MiniResult train(const Case& c, Observed& observed) {
@@ -110,14 +120,8 @@ MiniResult train(const Case& c, Observed& observed) {
     for (int step = 0; step < kSteps; ++step) {
       forward_backward(ddp, [&] { return loss_of(c, model, rank.rank, step); });
       observed.buckets_partition &= is_partition(ddp.buckets(), c.sizes.size());
-      for (std::size_t p = 0; p < c.sizes.size(); ++p) {
-        const Variable& parameter = model.parameters[p].variable;
-        const std::vector<double> grad = grad_of(parameter);
-        for (std::size_t e = 0; e < c.sizes[p]; ++e) {
-          observed.means_hold &= grad[e] == mean_gradient(c, p, e, step);
-        }
-        parameter.set_grad(Tensor());
-      }
+      observed.means_hold &= means_hold(c, model, step);
+      for (const NamedVariable& parameter : model.parameters) parameter.variable.set_grad(Tensor());
     }
   });
 }
