@@ -184,52 +184,55 @@ const std::vector<std::uint32_t> kDivided = {0xbf4a0910,
                                              0xbef03938,
                                              0xbeb7fea4};
 
+void expect_recorded_gradients(bool as_view) {
+  const MiniOptions options{.n_ranks = 3, .order = ReductionOrder::kGlooRing};
+  const MiniResult result = run_mini_world(options, [as_view](MiniRank& rank) {
+    TinyModel model(rank.runtime);
+    const Variable w = model.parameter("w", Values(10));
+    Ddp ddp(model.state(), rank.group, {.gradient_as_bucket_view = as_view});
+    Values input;
+    for (const std::uint32_t word : kInputs[static_cast<std::size_t>(rank.rank)]) {
+      input.push_back(std::bit_cast<float>(word));
+    }
+    for (int step = 0; step < 3; ++step) {
+      forward_backward(ddp, [&] { return term(w, input); });
+      EXPECT_EQ(bits_of(w.grad()), as_view && step > 0 ? kDivided : kCopied);
+      for (float& value : w.grad().span<float>()) value = 0.0F;
+    }
+  });
+  ASSERT_TRUE(result.ok()) << result.error(0);
+}
+
 TEST(DdpGradientsTest, MatchesPyTorchOnGlooBitForBit) {
-  for (const bool as_view : {false, true}) {
-    const MiniOptions options{.n_ranks = 3, .order = ReductionOrder::kGlooRing};
-    const MiniResult result = run_mini_world(options, [as_view](MiniRank& rank) {
-      TinyModel model(rank.runtime);
-      const Variable w = model.parameter("w", Values(10));
-      Ddp ddp(model.state(), rank.group, {.gradient_as_bucket_view = as_view});
-      Values input;
-      for (const std::uint32_t word : kInputs[static_cast<std::size_t>(rank.rank)]) {
-        input.push_back(std::bit_cast<float>(word));
-      }
-      for (int step = 0; step < 3; ++step) {
-        forward_backward(ddp, [&] { return term(w, input); });
-        EXPECT_EQ(bits_of(w.grad()), as_view && step > 0 ? kDivided : kCopied);
-        for (float& value : w.grad().span<float>()) value = 0.0F;
-      }
-    });
-    ASSERT_TRUE(result.ok()) << result.error(0);
-  }
+  for (const bool as_view : {false, true}) expect_recorded_gradients(as_view);
 }
 
 // ---- accumulation
 
-TEST(DdpGradientsTest, NoSyncAccumulatesLocallyAndTheNextSyncAveragesItAll) {
-  for (const bool as_view : {false, true}) {
-    const MiniResult result = run_mini_world({}, [as_view](MiniRank& rank) {
-      TinyModel model(rank.runtime);
-      const Variable w = model.parameter("w", {0});
-      Ddp ddp(model.state(), rank.group, {.gradient_as_bucket_view = as_view});
-      const double mine = rank.rank == 0 ? 1.0 : 5.0;
-      {
-        const NoSync no_sync(ddp);
-        EXPECT_FALSE(ddp.require_sync());
-        forward_backward(ddp, [&] { return term(w, {mine}); });
-        forward_backward(ddp, [&] { return term(w, {mine}); });
-        EXPECT_EQ(grad_of(w), (Values{2 * mine}));
-      }
-      EXPECT_TRUE(ddp.require_sync());
+void expect_accumulation(bool as_view) {
+  const MiniResult result = run_mini_world({}, [as_view](MiniRank& rank) {
+    TinyModel model(rank.runtime);
+    const Variable w = model.parameter("w", {0});
+    Ddp ddp(model.state(), rank.group, {.gradient_as_bucket_view = as_view});
+    const double mine = rank.rank == 0 ? 1.0 : 5.0;
+    {
+      const NoSync no_sync(ddp);
+      EXPECT_FALSE(ddp.require_sync());
       forward_backward(ddp, [&] { return term(w, {mine}); });
-      EXPECT_EQ(grad_of(w), (Values{(3.0 + 15.0) / 2}));
-      forward_backward(ddp,
-                       [&] { return term(w, {mine}); });  // Not zeroed: history is averaged too.
-      EXPECT_EQ(grad_of(w), (Values{9.0 + 3.0}));
-    });
-    ASSERT_TRUE(result.ok()) << result.error(0);
-  }
+      forward_backward(ddp, [&] { return term(w, {mine}); });
+      EXPECT_EQ(grad_of(w), (Values{2 * mine}));
+    }
+    EXPECT_TRUE(ddp.require_sync());
+    forward_backward(ddp, [&] { return term(w, {mine}); });
+    EXPECT_EQ(grad_of(w), (Values{(3.0 + 15.0) / 2}));
+    forward_backward(ddp, [&] { return term(w, {mine}); });  // Not zeroed: history is averaged too.
+    EXPECT_EQ(grad_of(w), (Values{9.0 + 3.0}));
+  });
+  ASSERT_TRUE(result.ok()) << result.error(0);
+}
+
+TEST(DdpGradientsTest, NoSyncAccumulatesLocallyAndTheNextSyncAveragesItAll) {
+  for (const bool as_view : {false, true}) expect_accumulation(as_view);
 }
 
 TEST(DdpGradientsTest, NoSyncCountsInTheForwardNotInTheBackward) {

@@ -204,25 +204,27 @@ TEST(DdpTraceTest, SwitchedOffNothingCostlyIsRecorded) {
 }
 
 // Recorded or not, a job computes the same bits and communicates the same.
+void train_three_steps(bool recorded, std::vector<Values>& grads) {
+  const MiniResult result =
+      run_mini_world({.n_ranks = 3, .recorded = recorded}, [&](MiniRank& rank) {
+        TinyModel model(rank.runtime);
+        const Variable a = model.parameter("a", {0, 0});
+        const Variable b = model.parameter("b", {0});
+        Ddp ddp(model.state(), rank.group, {});
+        EXPECT_EQ(ddp.wrapper(), recorded ? 0 : -1);
+        for (int step = 0; step < 3; ++step) {
+          forward_backward(ddp, [&] {
+            return total({testing::term(a, {0.1, 0.3 * rank.rank}), testing::term(b, {0.7})});
+          });
+        }
+        if (rank.rank == 1) grads.push_back(testing::grad_of(a));
+      });
+  ASSERT_TRUE(result.ok()) << result.error(0);
+}
+
 TEST(DdpTraceTest, RecordingChangesNothing) {
   std::vector<Values> grads;
-  for (const bool recorded : {false, true}) {
-    const MiniResult result =
-        run_mini_world({.n_ranks = 3, .recorded = recorded}, [&](MiniRank& rank) {
-          TinyModel model(rank.runtime);
-          const Variable a = model.parameter("a", {0, 0});
-          const Variable b = model.parameter("b", {0});
-          Ddp ddp(model.state(), rank.group, {});
-          EXPECT_EQ(ddp.wrapper(), recorded ? 0 : -1);
-          for (int step = 0; step < 3; ++step) {
-            forward_backward(ddp, [&] {
-              return total({testing::term(a, {0.1, 0.3 * rank.rank}), testing::term(b, {0.7})});
-            });
-          }
-          if (rank.rank == 1) grads.push_back(testing::grad_of(a));
-        });
-    ASSERT_TRUE(result.ok()) << result.error(0);
-  }
+  for (const bool recorded : {false, true}) train_three_steps(recorded, grads);
   EXPECT_EQ(grads[0], grads[1]);
 }
 

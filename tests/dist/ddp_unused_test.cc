@@ -86,30 +86,32 @@ TEST(DdpUnusedTest, AForwardThatWasNeverDifferentiatedIsNoError) {
 }
 
 // t0 is used on rank 0 only, t1 on the others, t2 nowhere.
+void expect_average_of_used(bool as_view) {
+  const MiniResult result = run_mini_world({.n_ranks = 4}, [as_view](MiniRank& rank) {
+    TinyModel model(rank.runtime);
+    const Variable t0 = model.parameter("t0", {0});
+    const Variable t1 = model.parameter("t1", {0});
+    const Variable t2 = model.parameter("t2", {0});
+    Ddp ddp(model.state(),
+            rank.group,
+            {.find_unused_parameters = true, .gradient_as_bucket_view = as_view});
+    for (int step = 0; step < 3; ++step) {
+      forward_backward(ddp, [&] { return flat_term(rank.rank == 0 ? t0 : t1, 4); });
+      EXPECT_EQ(grad_of(t0), (Values{1}));
+      EXPECT_EQ(grad_of(t1), (Values{3}));
+      EXPECT_FALSE(t2.grad().defined());
+      EXPECT_EQ(ddp.used_map(), (std::vector<std::int32_t>{1, 3, 0}));
+      t0.set_grad(Tensor());
+      t1.set_grad(Tensor());
+    }
+  });
+  ASSERT_TRUE(result.ok()) << result.error(0) << result.error(1);
+  const Texts all = collectives_of(*result.trace, 2);
+  EXPECT_EQ((Texts{all.end() - 2, all.end()}), (Texts{"AR f32[3]", "AR i32[3]"}));
+}
+
 TEST(DdpUnusedTest, WithTheFlagUsedSomewhereIsAveragedEverywhere) {
-  for (const bool as_view : {false, true}) {
-    const MiniResult result = run_mini_world({.n_ranks = 4}, [as_view](MiniRank& rank) {
-      TinyModel model(rank.runtime);
-      const Variable t0 = model.parameter("t0", {0});
-      const Variable t1 = model.parameter("t1", {0});
-      const Variable t2 = model.parameter("t2", {0});
-      Ddp ddp(model.state(),
-              rank.group,
-              {.find_unused_parameters = true, .gradient_as_bucket_view = as_view});
-      for (int step = 0; step < 3; ++step) {
-        forward_backward(ddp, [&] { return flat_term(rank.rank == 0 ? t0 : t1, 4); });
-        EXPECT_EQ(grad_of(t0), (Values{1}));
-        EXPECT_EQ(grad_of(t1), (Values{3}));
-        EXPECT_FALSE(t2.grad().defined());
-        EXPECT_EQ(ddp.used_map(), (std::vector<std::int32_t>{1, 3, 0}));
-        t0.set_grad(Tensor());
-        t1.set_grad(Tensor());
-      }
-    });
-    ASSERT_TRUE(result.ok()) << result.error(0) << result.error(1);
-    const Texts all = collectives_of(*result.trace, 2);
-    EXPECT_EQ((Texts{all.end() - 2, all.end()}), (Texts{"AR f32[3]", "AR i32[3]"}));
-  }
+  for (const bool as_view : {false, true}) expect_average_of_used(as_view);
 }
 
 TEST(DdpUnusedTest, AGloballyUnusedParameterKeepsAStaleGradient) {
