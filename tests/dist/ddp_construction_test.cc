@@ -11,7 +11,6 @@ namespace {
 
 using testing::collectives_of;
 using testing::data_of;
-using testing::MiniOptions;
 using testing::MiniRank;
 using testing::MiniResult;
 using testing::run_mini_world;
