@@ -26,6 +26,7 @@ struct OpenCall {
   std::int64_t seq = 0;
   Signature signature;
   std::int32_t opt = 0;
+  bool failed = false;
 };
 
 /// One rank's life in one attempt.
@@ -87,7 +88,7 @@ class Progress final : public Law {
     for (const auto& [rank, life] : lives_) {
       n_checked_ += life.outcome.empty() ? 0 : 1;
       for (const OpenCall& call : life.open) {
-        if (!is_stuck(life, call.channel, call.seq)) continue;
+        if (!is_stuck(life, call)) continue;
         const auto [known, is_new] = first_open.try_emplace(call.channel, call.seq);
         if (!is_new) known->second = std::min(known->second, call.seq);
       }
@@ -126,13 +127,19 @@ class Progress final : public Law {
     const std::string_view status = names.text(call.status);
     // A call refused for its signature is the business of collectives-match.
     const bool over = call.phase == CollectivePhase::kCompleted || status == "mismatch";
-    if (over) life.close(channel, call.seq);
+    if (over) return life.close(channel, call.seq);
+    for (OpenCall& open : life.open) {
+      if (open.seq == call.seq && open.channel == channel) open.failed = true;
+    }
   }
 
-  /// An operation that all members posted completes even if nobody asked; so a call without its
-  /// completion is stuck if its rank did not end well or a member is missing.
-  bool is_stuck(const RankLife& life, const Channel& channel, std::int64_t seq) const {
-    return life.outcome != "ok" || !missing(channel, seq).empty();
+  /// Whether its rank waits in this call for ever. A rank that ended well may leave a call
+  /// unawaited if all members posted it; one that failed was let go by the call or had another
+  /// reason; a dead one waits for nothing.
+  bool is_stuck(const RankLife& life, const OpenCall& call) const {
+    if (life.outcome == "ok") return !missing(call.channel, call.seq).empty();
+    if (life.outcome == "exception") return call.failed;
+    return life.outcome != "killed";
   }
 
   std::vector<std::int32_t> members(const Channel& channel) const {
@@ -175,7 +182,7 @@ class Progress final : public Law {
     const OpenCall* call = nullptr;
     for (const auto& [rank, life] : lives_) {
       const OpenCall* open = life.find(channel, seq);
-      if (open == nullptr) continue;
+      if (open == nullptr || !is_stuck(life, *open)) continue;
       finding.ranks.push_back(Rank{rank});
       if (call == nullptr) call = open;
     }
@@ -258,7 +265,10 @@ class Progress final : public Law {
       const bool ended = known != lives_.end() && !known->second.outcome.empty();
       by_outcome[ended ? known->second.outcome : "killed"].push_back(Rank{rank});
     }
-    if (by_outcome.size() == 1 && by_outcome.begin()->first != "stuck") return;
+    // After an exception the world is stopped, and the others are killed: nothing of their own
+    // doing.
+    if (by_outcome.contains("exception") && !by_outcome.contains("ok")) return;
+    if (by_outcome.size() == 1 && !by_outcome.contains("stuck")) return;
     for (const auto& [outcome, ranks] : by_outcome) {
       if (outcome == "ok") continue;
       Finding finding;

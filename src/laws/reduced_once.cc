@@ -30,7 +30,7 @@ class ReducedOnce final : public Law {
     } else if (const auto* forward = std::get_if<ForwardEvent>(&event.body)) {
       if (!forward->grad) return;
       Window& window = windows_[rank_wrapper_of(event)];
-      window.bypassed = window.bypassed || !forward->through_wrapper;
+      window.wrapped_forward = window.wrapped_forward || forward->through_wrapper;
       window.last_synchronizing = forward->synchronizing;
     } else if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
       wrappers_.on_wrap(event, *wrap);
@@ -66,7 +66,7 @@ class ReducedOnce final : public Law {
   struct Window {
     std::vector<TensorState> tensors;  // In layout order: the layout seldom changes.
     std::int32_t n_reductions = 0;
-    bool bypassed = false;
+    bool wrapped_forward = false;
     bool last_synchronizing = true;
 
     TensorState& tensor(NameId name, std::size_t hint) {
@@ -81,7 +81,7 @@ class ReducedOnce final : public Law {
     void restart() {
       for (TensorState& tensor : tensors) tensor = {.name = tensor.name};
       n_reductions = 0;
-      bypassed = false;
+      wrapped_forward = false;
       last_synchronizing = true;
     }
   };
@@ -158,7 +158,7 @@ class ReducedOnce final : public Law {
 
   static std::string cause(const Window& window, const WrapEvent& wrap, const NameTable& names) {
     if (!wrap.synchronizes) return "";
-    if (window.bypassed) return "bypass-wrapper";
+    if (!window.wrapped_forward) return "bypass-wrapper";
     if (window.n_reductions > 0 || !window.last_synchronizing) return "last-micro-unsynced";
     for (const NameId name : names.layout(wrap.params)) {
       bool contributed = false;

@@ -48,13 +48,14 @@ class Agreement {
 struct Evidence {
   Agreement post;
   Agreement used;
-  LayoutId grad_layout = kNoLayout;
+  LayoutId post_layout = kNoLayout;
+  LayoutId used_layout = kNoLayout;
   Agreement optimizer;
   Agreement rates;  ///< lr and skipped of the step.
   bool rates_differ = false;
   bool skips_differ = false;
   bool scaled = false;
-  bool bypassed = false;
+  bool wrapped_forward = false;
 };
 
 class ReplicasEqual final : public Law {
@@ -82,12 +83,23 @@ class ReplicasEqual final : public Law {
   LawResult finish(const NameTable& names) override {
     for (const auto& [meeting, ballot] : pending_) judge(meeting, ballot, names);
     pending_.clear();
+    std::vector<Finding> findings;
+    for (Unexplained& open : unexplained_) {
+      explain(open, names);
+      findings.push_back(std::move(open.finding));
+    }
     return conclude(
-        kId, std::move(findings_), n_checked_, "param events after steps, from two ranks or more");
+        kId, std::move(findings), n_checked_, "param events after steps, from two ranks or more");
   }
 
  private:
   using Place = std::tuple<WrapperKey, std::int32_t, std::int32_t>;  // Wrapper, sync and step.
+
+  struct Unexplained {
+    Finding finding;
+    Place place;
+    NameId tensor = kNoName;
+  };
 
   static bool is_sync_point(StatePoint point) {
     return point == StatePoint::kStep || point == StatePoint::kEval || point == StatePoint::kSave ||
@@ -99,8 +111,9 @@ class ReplicasEqual final : public Law {
     if (const auto* grad = std::get_if<GradEvent>(&event.body)) {
       if (grad->point != GradPoint::kPost && grad->point != GradPoint::kUsed) return;
       Evidence& evidence = evidence_[place];
-      evidence.grad_layout = grad->layout;
-      (grad->point == GradPoint::kPost ? evidence.post : evidence.used).add(grad->digests);
+      const bool post = grad->point == GradPoint::kPost;
+      (post ? evidence.post_layout : evidence.used_layout) = grad->layout;
+      (post ? evidence.post : evidence.used).add(grad->digests);
     } else if (const auto* step = std::get_if<StepEvent>(&event.body)) {
       Evidence& evidence = evidence_[place];
       const std::uint64_t rate[] = {std::bit_cast<std::uint64_t>(step->lr),
@@ -110,7 +123,8 @@ class ReplicasEqual final : public Law {
       evidence.skips_differ = evidence.rates.differs(1);
       evidence.scaled = evidence.scaled || step->scale != 1.0;
     } else if (const auto* forward = std::get_if<ForwardEvent>(&event.body)) {
-      if (!forward->through_wrapper && forward->grad) bypassed_.insert(wrapper_of(event.at));
+      Evidence& evidence = evidence_[place];
+      evidence.wrapped_forward = evidence.wrapped_forward || forward->through_wrapper;
     }
   }
 
@@ -148,7 +162,9 @@ class ReplicasEqual final : public Law {
   void forget_before(const Place& here) {
     constexpr std::int32_t kLowest = std::numeric_limits<std::int32_t>::min();
     auto place = evidence_.lower_bound({std::get<0>(here), kLowest, kLowest});
-    while (place != evidence_.end() && place->first < here) place = evidence_.erase(place);
+    while (place != evidence_.end() && place->first < here) {
+      place = kept_.contains(place->first) ? std::next(place) : evidence_.erase(place);
+    }
   }
 
   void judge(const Meeting& meeting, const Ballot& ballot, const NameTable& names) {
@@ -165,57 +181,54 @@ class ReplicasEqual final : public Law {
       finding.tensor = names.text(layout[i]);
       finding.ranks = std::move(ranks);
       finding.step = ballot.majority_opt();
-      explain(finding, meeting, {i, layout[i]}, names);
-      findings_.push_back(std::move(finding));
+      const Place place{meeting.wrapper, meeting.sync, ballot.majority_opt()};
+      kept_.insert(place);
+      unexplained_.push_back({std::move(finding), place, layout[i]});
     }
   }
 
-  struct Tensor {
-    std::size_t index;
-    NameId name;
-  };
-
-  void explain(Finding& finding,
-               const Meeting& meeting,
-               Tensor tensor,
-               const NameTable& names) const {
+  // At the end, when the evidence of all ranks is in: some of it is recorded after the parameters.
+  void explain(Unexplained& open, const NameTable& names) const {
+    Finding& finding = open.finding;
+    const WrapperKey wrapper = std::get<0>(open.place);
     finding.message = "the replicas of this parameter differ";
-    if (differed_at_start(meeting, tensor.index)) {
-      const WrapEvent* wrap = wrappers_.find(meeting.wrapper);
+    if (differed_at_start(wrapper, open.tensor, names)) {
+      const WrapEvent* wrap = wrappers_.find(wrapper);
       const bool by_hand = wrap != nullptr && !wrap->synchronizes;
       finding.message += "; they differed before the first step already";
       finding.cause = by_hand ? "init-no-broadcast" : "";
       return;
     }
-    const auto found =
-        evidence_.find({meeting.wrapper, meeting.sync, static_cast<std::int32_t>(*finding.step)});
+    const auto found = evidence_.find(open.place);
     if (found == evidence_.end()) return;
     const Evidence& evidence = found->second;
-    const std::optional<std::size_t> grad = index_of(evidence.grad_layout, tensor.name, names);
-    const bool post_differs = grad && evidence.post.differs(*grad);
-    const bool used_differs = grad && evidence.used.differs(*grad);
-    if (evidence.post.known() && grad) {
+    const auto post = index_of(evidence.post_layout, open.tensor, names);
+    const auto used = index_of(evidence.used_layout, open.tensor, names);
+    const bool post_differs = post && evidence.post.differs(*post);
+    const bool used_differs = used && evidence.used.differs(*used);
+    if (evidence.post.known() && post) {
       finding.message +=
           post_differs ? "; reduced gradients differed" : "; reduced gradients were equal";
     }
-    if (evidence.used.known() && grad) {
+    if (evidence.used.known() && used) {
       finding.message += used_differs ? "; the gradients the step used differed"
                                       : "; the gradients the step used were equal";
     }
     if (evidence.optimizer.known()) {
-      finding.message +=
-          evidence.optimizer.differs() ? "; optimizer state differs" : "; optimizer state is equal";
+      const bool differs = evidence.optimizer.differs();
+      finding.message += differs ? "; optimizer state differs" : "; optimizer state is equal";
     }
-    finding.cause = cause(evidence, meeting, post_differs || used_differs);
+    finding.cause = cause(evidence, wrapper, post_differs || used_differs);
   }
 
-  std::string cause(const Evidence& evidence, const Meeting& meeting, bool gradients_differ) const {
+  std::string cause(const Evidence& evidence, WrapperKey wrapper, bool gradients_differ) const {
     if (evidence.skips_differ) return evidence.scaled ? "scaler-inf-local" : "nan-skip-one-rank";
     if (evidence.rates_differ) return "lr-per-rank";
-    if (gradients_differ && bypassed_.contains(meeting.wrapper)) return "bypass-wrapper";
+    const WrapEvent* wrap = wrappers_.find(wrapper);
+    const bool wrapped = wrap != nullptr && wrap->synchronizes;
+    if (gradients_differ && wrapped && !evidence.wrapped_forward) return "bypass-wrapper";
     if (gradients_differ || !evidence.used.known() || !evidence.rates.known()) return "";
-    if (evidence.optimizer.differs())
-      return meeting.wrapper.attempt > 0 ? "opt-state-root-only" : "";
+    if (evidence.optimizer.differs()) return wrapper.attempt > 0 ? "opt-state-root-only" : "";
     // Everything that goes into the update was equal, what came out of it is not.
     return evidence.optimizer.known() ? "sdc-after-reduce" : "";
   }
@@ -227,15 +240,15 @@ class ReplicasEqual final : public Law {
     return static_cast<std::size_t>(at - list.begin());
   }
 
-  bool differed_at_start(const Meeting& meeting, std::size_t i) const {
-    Meeting start{
-        meeting.wrapper, -1, static_cast<std::int32_t>(StatePoint::kForward), meeting.layout, 0};
-    auto known = starts_.find(start);
-    if (known == starts_.end()) {
-      start.what = static_cast<std::int32_t>(StatePoint::kWrap);
-      known = starts_.find(start);
+  bool differed_at_start(WrapperKey wrapper, NameId tensor, const NameTable& names) const {
+    for (const StatePoint point : {StatePoint::kForward, StatePoint::kWrap}) {
+      for (const auto& [start, agreement] : starts_) {
+        if (start.wrapper != wrapper || start.what != static_cast<std::int32_t>(point)) continue;
+        const auto index = index_of(static_cast<LayoutId>(start.layout), tensor, names);
+        if (index) return agreement.differs(*index);
+      }
     }
-    return known != starts_.end() && known->second.differs(i);
+    return false;
   }
 
   std::int32_t n_ranks_;
@@ -245,9 +258,9 @@ class ReplicasEqual final : public Law {
   std::map<Place, Evidence> evidence_;
   std::map<Meeting, Agreement> starts_;
   std::map<std::pair<RankWrapper, Meeting>, std::int32_t> starts_seen_;
-  std::set<WrapperKey> bypassed_;
+  std::set<Place> kept_;  // Evidence that an unexplained finding still needs.
+  std::vector<Unexplained> unexplained_;
   std::set<std::pair<WrapperKey, NameId>> reported_;
-  std::vector<Finding> findings_;
   std::int64_t n_checked_ = 0;
 };
 

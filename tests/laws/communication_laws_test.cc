@@ -253,6 +253,30 @@ TEST(ProgressTest, AnUnawaitedCallThatEverybodyPostedIsNoHang) {
   EXPECT_EQ(check("progress", calls.stream).verdict, Verdict::kHolds);
 }
 
+TEST(ProgressTest, RanksThatAStoppedWorldKilledAreNotToBlame) {
+  Calls calls(3);
+  calls.post(0, calls.make(kAllReduce, 40), false);
+  calls.end(0, "killed");
+  calls.end(1, "exception");
+  calls.end(2, "killed");
+  EXPECT_EQ(check("progress", calls.stream).verdict, Verdict::kHolds);
+}
+
+TEST(ProgressTest, ACallThatFailedForALostPeerDidNotComplete) {
+  Calls calls(2);
+  CollectiveEvent event = calls.make(kAllReduce, 40);
+  calls.post(0, event, false);
+  event.phase = CollectivePhase::kFailed;
+  event.status = calls.stream.name("peer_lost");
+  calls.stream.add(0, event);
+  calls.end(0, "exception");
+  calls.end(1, "killed");
+  const LawResult result = check("progress", calls.stream);
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(result.findings[0].ranks, (std::vector<Rank>{Rank{0}}));
+  EXPECT_EQ(result.findings[0].missing, (std::vector<Rank>{Rank{1}}));
+}
+
 TEST(ProgressTest, AllRanksThatFailAlikeEndAlike) {
   Calls calls(2);
   for (std::int32_t rank = 0; rank < 2; ++rank) calls.end(rank, "exception");

@@ -112,8 +112,8 @@ class DdpJob {
   void step(std::int32_t rank, double used, double lr = 1.0, bool skipped = false) {
     grad(rank, GradPoint::kUsed, used);
     if (!skipped) weight(rank) -= lr * used;
-    stream.add(rank, StepEvent{.lr = lr, .skipped = skipped, .layout = layout()});
     state(rank, StatePoint::kStep);
+    stream.add(rank, StepEvent{.lr = lr, .skipped = skipped, .layout = layout()});
     if (!skipped) ++at(rank).opt;
     at(rank).micro = -1;
   }
