@@ -61,7 +61,8 @@ class BoostFiberEngine final : public Engine {
     const Fiber fiber = free_.back();
     free_.pop_back();
     Record& record = record_of(fiber);
-    if (record.context == nullptr) record.context = make_context(fiber);
+    fibers::context*& context = contexts_[static_cast<std::size_t>(fiber)];
+    if (context == nullptr) context = make_context(fiber);
     record.body = std::move(body);
     record.finished = false;
     return fiber;
@@ -71,7 +72,7 @@ class BoostFiberEngine final : public Engine {
     if (current_ == kMain) {
       main_ = fibers::context::active();
     }
-    go_to(fiber, record_of(fiber).context);
+    go_to(fiber, contexts_[static_cast<std::size_t>(fiber)]);
   }
 
   void suspend() override { go_to(kMain, main_); }
@@ -85,15 +86,16 @@ class BoostFiberEngine final : public Engine {
   void destroy() override {
     free_.clear();
     for (std::size_t i = records_.size(); i-- > 0;) {
-      Record& record = records_[i];
-      if (!record.finished) record = Record{};
+      if (!records_[i].finished) {
+        records_[i] = Record{};
+        contexts_[i] = nullptr;
+      }
       free_.push_back(static_cast<Fiber>(i));
     }
   }
 
  private:
   struct Record {
-    fibers::context* context = nullptr;  // Lives at the top of its own stack.
     std::function<void(Fiber)> body;
     bool finished = true;
   };
@@ -103,13 +105,15 @@ class BoostFiberEngine final : public Engine {
   void add_fiber() {
     stacks_.add();
     records_.emplace_back();
+    contexts_.push_back(nullptr);
     free_.push_back(static_cast<Fiber>(records_.size()) - 1);
   }
 
   fibers::context* make_context(Fiber fiber) {
     // Stack tops at equal distances of a power of two would all meet in the same cache sets.
-    // Boost aligns its control block to 256 bytes; run() adds the finer part of the colour.
-    const auto colour = 256 * static_cast<std::size_t>(fiber / 4 % 16);
+    // Boost aligns its control block to 256 bytes; run() adds the finer part of the colour. Eleven
+    // colours leave an idle rank, which needs about 1 KB, within one page.
+    const auto colour = 256 * static_cast<std::size_t>(fiber / 4 % 11);
     std::byte* top = stacks_.top(fiber) - colour;
     const StackSource source(top, static_cast<std::size_t>(top - stacks_.bottom(fiber)));
     auto context = fibers::make_worker_context(
@@ -160,6 +164,8 @@ class BoostFiberEngine final : public Engine {
 
   Stacks stacks_;
   RankMark mark_;
+  std::vector<fibers::context*>
+      contexts_;  // At the tops of their own stacks. Dense: every switch reads it.
   std::vector<Record> records_;
   std::vector<Fiber> free_;
   fibers::context* main_ = nullptr;

@@ -29,7 +29,8 @@ class RankFiles final : public FileSystem {
 enum class RankState : std::uint8_t { kReady, kRunning, kBlocked, kSleeping, kEnded };
 
 /// Small on purpose: a world may have a million of them.
-class RankSlot final : public RankHandle {
+/// What a switch reads comes first, in one cache line.
+class alignas(64) RankSlot final : public RankHandle {
  public:
   RankSlot() : files_(*this) {}
 
