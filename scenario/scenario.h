@@ -24,8 +24,9 @@ struct RankSet {
 
 /// Where in the loop a bug strikes.
 struct BugPlace {
-  std::optional<std::int64_t> step;   ///< Absent: every time.
-  std::string event = "step";         ///< "wrap" | "epoch" | "forward" | "backward" | "step" | "eval" | "end"
+  std::optional<std::int64_t> step;  ///< Absent: every time.
+  std::string event =
+      "step";  ///< "wrap" | "epoch" | "forward" | "backward" | "step" | "eval" | "end"
   bool after = true;
 };
 
@@ -33,10 +34,16 @@ struct BugPlace {
 struct BugSpec {
   std::string kind;
   RankSet ranks;
-  std::string tensor;
+  std::string tensor;  ///< A parameter or buffer; empty = all of them, where that makes sense.
+  std::string part = "value";  ///< "value" | "grad": which side of the tensor a write hits.
+  std::optional<std::int64_t> element;  ///< One element instead of all.
   double value = 0.0;
+  double factor = 1.0;
+  std::string op;       ///< extra-collective: "barrier" | "all_reduce"
+  std::string site;     ///< extra-collective: "save.py:12"
+  std::string message;  ///< throw
   BugPlace at;
-  std::string where;                  ///< file:line:column of the declaration.
+  std::string where;  ///< file:line:column of the declaration.
 };
 
 /// One operation of a raw program (docs/scenario_format.md, "Programs").
@@ -45,26 +52,29 @@ struct RawOp {
   std::string tensor;
   std::string reduce = "sum";
   std::string group;
-  std::string work;                   ///< `async = "w"` names the work, `wait` refers to it.
+  std::string work;  ///< `async = "w"` names the work, `wait` refers to it.
   std::string name;
-  std::string site;                   ///< "save.py:12"
+  std::string site;  ///< "save.py:12"
   std::int32_t root = 0;
   std::int32_t peer = 0;
   std::int32_t tag = 0;
-  std::int64_t number = 0;            ///< compute: ns; decision: value
+  std::int64_t number = 0;  ///< compute: ns; decision: value
+  double value = 0.0;       ///< write
   std::vector<double> equals;
-  std::vector<RawOp> body;            ///< repeat
+  std::vector<RawOp> body;  ///< repeat
   std::int64_t times = 1;
-  std::vector<std::int32_t> ranks;    ///< group
+  std::vector<std::int32_t> ranks;  ///< group
   std::string where;
 };
+
 struct RawTensor {
   DType dtype = DType::kF32;
   std::vector<std::int64_t> shape;
-  std::optional<double> fill;         ///< Absent: "rank+1".
+  std::optional<double> fill;  ///< Absent: "rank+1".
   std::vector<double> values;
   std::vector<std::vector<double>> by_rank;
 };
+
 struct RawProgram {
   RankSet ranks;
   std::vector<RawOp> body;
@@ -75,34 +85,48 @@ struct ExpectedFinding {
   std::string law;
   std::optional<std::int64_t> step;
   std::optional<std::int64_t> seq;
-  std::string tensor, field, site, cause;
+  std::string tensor, field, site, cause, where;
   std::optional<std::vector<std::int32_t>> ranks, missing;
   std::vector<double> weights, declared;
 };
+
 struct ExpectedValue {
   std::optional<std::int64_t> step;
-  std::string event;                  ///< "grad.post", "step", "wrap", ...
+  std::string event;  ///< "grad.post", "step", "wrap", ...
   std::string tensor;
   std::vector<double> equals;
   std::vector<std::vector<double>> by_rank;
+  std::string where;
 };
+
+/// The rows one rank consumed in one optimizer step, in order.
+struct ExpectedSamples {
+  std::int32_t rank = 0;
+  std::int64_t step = 0;
+  std::vector<std::int64_t> ids;
+  std::string where;
+};
+
 struct Expectation {
-  std::string outcome = "ok";         ///< "ok" | "findings" | "hang" | "error"
+  std::string outcome = "ok";  ///< "ok" | "findings" | "hang" | "error"
   std::vector<ExpectedFinding> fires;
-  bool quiet_rest = true;             ///< quiet = "all" | "rest": nothing else may fire.
-  std::vector<std::string> quiet;     ///< Or just these laws.
+  bool quiet_rest = true;          ///< quiet = "all" | "rest": nothing else may fire.
+  std::vector<std::string> quiet;  ///< Or just these laws.
   std::vector<ExpectedValue> values;
-  std::string error;                  ///< Substring of the error.
+  std::vector<ExpectedSamples> samples;
+  std::string error;  ///< Substring of the error.
+
   struct Metric {
     std::string name;
-    std::optional<double> min, max;
+    std::optional<double> min, max, equals, denominator;
   };
+
   std::optional<Metric> metric;
 };
 
 /// One variant of a file, fully merged and validated.
 struct Scenario {
-  std::string path, title, variant;   ///< variant "" = the file's base.
+  std::string path, title, variant;  ///< variant "" = the file's base.
   std::vector<std::string> origin;
   std::string compat = "2.7";
   std::int32_t n_ranks = 1;
@@ -113,39 +137,71 @@ struct Scenario {
   std::vector<BugSpec> bugs;
   std::map<std::string, RawTensor> tensors;
   std::map<std::string, std::vector<std::vector<std::int32_t>>> groups;
-  std::vector<RawProgram> programs;   ///< Not empty: raw programs instead of jobs.
+  std::vector<RawProgram> programs;  ///< Not empty: raw programs instead of jobs.
   Expectation expect;
+  std::string digest;  ///< Of the file's text, for traces and reproductions.
+};
+
+/// The table `replay` of a reproduction: a scenario file that also says how its run was made and
+/// what it must show again.
+struct Replay {
+  std::string variant;
+  std::optional<std::uint64_t> schedule_seed;
+  std::string schedule;  ///< Picks as sim::encode_schedule writes them, or empty.
+  std::string folder;    ///< Where the original lay: its data files are relative to it.
+  std::vector<std::string> settings;  ///< "key=value", as given to --set.
+  std::uint64_t trace_digest = 0;
+  std::uint64_t result_digest = 0;
 };
 
 /// Changes applied from the command line before validation: `--set key=value`.
 struct Setting {
   std::string key;
-  std::string value;                  ///< TOML syntax, or a bare word taken as a string.
+  std::string value;  ///< TOML syntax, or a bare word taken as a string.
 };
 
 /// Reads one variant ("" = base). Errors: where = "file:line:column", message with a suggestion.
-Result<Scenario> load_scenario(const std::string& path, const std::string& variant,
+Result<Scenario> load_scenario(const std::string& path,
+                               const std::string& variant,
                                const std::vector<Setting>& settings);
 /// Names of the variants, base ("") first, in file order.
 Result<std::vector<std::string>> list_variants(const std::string& path);
+
+/// "key=value" in two parts. Errors: no equals sign, or nothing before it.
+Result<Setting> parse_setting(const std::string& text);
+
+/// The table `replay` of a reproduction file. Errors: those of load_scenario; a file without the
+/// table.
+Result<Replay> load_replay(const std::string& path);
+/// The text of the scenario file at `path` with a table `replay` behind it.
+Result<std::string> render_reproduction(const std::string& path, const Replay& replay);
 
 /// What running a scenario gives.
 struct ScenarioResult {
   Report report;
   sim::SessionResult session;
   std::vector<RankOutcomeValues> ranks;
-  double seconds = 0.0;               ///< Filled by the command line, not by the run.
+  double seconds = 0.0;  ///< Filled by the command line, not by the run.
 };
+
 struct RunChoices {
-  std::optional<std::uint64_t> schedule_seed;   ///< Also selects the random strategy.
+  std::optional<std::uint64_t> schedule_seed;  ///< Also selects the random strategy.
   std::vector<sim::ActionId> schedule;
   bool values = false;
   std::size_t address_shift = 0;
 };
+
 /// Runs it, companion runs of relation laws included.
 Result<ScenarioResult> run_scenario(const Scenario& scenario, const RunChoices& choices);
 
-/// What differs between what happened and what the scenario expects; empty = it met its expectations.
+/// The values `rank` recorded at the place of `asked`; null when there are none. The first ones
+/// when it names no step. Valid as long as the result.
+const ValueEvent* recorded_value(const ScenarioResult& result,
+                                 const ExpectedValue& asked,
+                                 Rank rank);
+
+/// What differs between what happened and what the scenario expects; empty = it met its
+/// expectations.
 std::vector<std::string> unmet(const Scenario& scenario, const ScenarioResult& result);
 
 }  // namespace lockstep

@@ -1,0 +1,35 @@
+// The words a user typed, as the command they mean.
+#pragma once
+
+#include <string>
+#include <variant>
+
+#include "cli/commands.h"
+
+namespace lockstep::cli {
+
+/// Text to print instead of running something: help, the version.
+struct Information {
+  std::string text;
+};
+
+/// What is wrong with the words, in one sentence.
+struct UsageError {
+  std::string text;
+};
+
+struct LawsArguments {};
+
+using Command = std::variant<UsageError,
+                             Information,
+                             RunArguments,
+                             TestArguments,
+                             ReplayArguments,
+                             CheckArguments,
+                             DiffArguments,
+                             LawsArguments,
+                             SamplerArguments>;
+
+Command parse_command_line(int argc, const char* const* argv);
+
+}  // namespace lockstep::cli

@@ -1,0 +1,21 @@
+// Where two traces begin to differ.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "lockstep/trace/memory_trace.h"
+
+namespace lockstep::cli {
+
+struct Difference {
+  Position at;
+  Rank rank{};
+  std::string text;  ///< "sync 3, event 17 (grad), tensor `fc2.weight`, rank 3", then both lines.
+};
+
+/// The earliest differing event by (attempt, sync, optimizer step, index, rank); nothing when the
+/// traces say the same. Event by event within a rank, whatever the interleaving was.
+std::optional<Difference> first_difference(const MemoryTrace& left, const MemoryTrace& right);
+
+}  // namespace lockstep::cli

@@ -1,0 +1,16 @@
+// How the outcome of a run is shown and what it tells the shell.
+#pragma once
+
+#include "lockstep/scenario/scenario.h"
+
+#include "cli/commands.h"
+
+namespace lockstep::cli {
+
+/// The values a scenario asks for, then the report.
+void print_result(const Scenario& scenario, const ScenarioResult& result, Terminal& terminal);
+
+/// kOk when all laws hold, kFindings otherwise (hangs and errors of a simulated rank included).
+ExitCode exit_code(const Report& report);
+
+}  // namespace lockstep::cli

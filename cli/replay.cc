@@ -1,0 +1,64 @@
+// `lockstep replay`: a run again, from the file that an earlier one wrote.
+#include "lockstep/base/text.h"
+#include "lockstep/scenario/scenario.h"
+#include "lockstep/sim/strategy/strategies.h"
+
+#include "cli/commands.h"
+#include "cli/outcome.h"
+
+namespace lockstep::cli {
+namespace {
+
+struct Prepared {
+  Scenario scenario;
+  RunChoices choices;
+};
+
+Result<Prepared> prepare(const std::string& file, const Replay& replay) {
+  std::vector<Setting> settings;
+  for (const std::string& text : replay.settings) {
+    Result<Setting> setting = parse_setting(text);
+    if (!setting.ok()) return Error{setting.error().message, file};
+    settings.push_back(std::move(setting).value());
+  }
+  Prepared prepared;
+  prepared.choices.schedule_seed = replay.schedule_seed;
+  if (!replay.schedule.empty()) {
+    auto picks = sim::decode_schedule(replay.schedule);
+    if (!picks.ok()) return Error{picks.error().text(), file};
+    prepared.choices.schedule = std::move(picks).value();
+  }
+  Result<Scenario> scenario = load_scenario(file, replay.variant, settings);
+  if (!scenario.ok()) return scenario.error();
+  prepared.scenario = std::move(scenario).value();
+  return prepared;
+}
+
+}  // namespace
+
+ExitCode replay(const ReplayArguments& arguments, Terminal& terminal) {
+  const Result<Replay> replay = load_replay(arguments.file);
+  if (!replay.ok()) return bad_input(terminal, replay.error().text());
+  const Result<Prepared> prepared = prepare(arguments.file, replay.value());
+  if (!prepared.ok()) return bad_input(terminal, prepared.error().text());
+  const Prepared& ready = prepared.value();
+  Result<ScenarioResult> run = run_scenario(ready.scenario, ready.choices);
+  if (!run.ok()) return bad_input(terminal, run.error().text());
+  Report& report = run.value().report;
+  report.replay = "lockstep replay " + arguments.file;
+  if (!arguments.quiet) print_result(ready.scenario, run.value(), terminal);
+
+  if (report.trace_digest != replay.value().trace_digest) {
+    const bool same_result = report.result_digest == replay.value().result_digest;
+    terminal.err << arguments.file << ": not reproduced: trace digest "
+                 << hex64(report.trace_digest) << ", the file says "
+                 << hex64(replay.value().trace_digest)
+                 << (same_result ? " (the results are equal)" : "")
+                 << "; the file or the version of lockstep has changed\n";
+    return ExitCode::kInternal;
+  }
+  if (!arguments.quiet) terminal.out << "reproduced: the same trace, event for event\n";
+  return exit_code(report);
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,155 @@
+// `lockstep run`: one scenario, once or twice.
+#include <algorithm>
+#include <array>
+#include <filesystem>
+
+#include "lockstep/base/text.h"
+#include "lockstep/scenario/disk_files.h"
+#include "lockstep/scenario/scenario.h"
+#include "lockstep/trace/jsonl.h"
+
+#include "cli/commands.h"
+#include "cli/first_difference.h"
+#include "cli/outcome.h"
+
+namespace lockstep::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A multiple of 64 that is no multiple of a page, so that everything lands elsewhere.
+constexpr std::size_t kShiftBytes = 4096 + 576;
+
+/// What is wrong with the options before anything runs, or empty.
+std::string complaint(const RunArguments& arguments) {
+  constexpr std::array<std::string_view, 3> kBackends = {"sim", "gloo", "nccl"};
+  const auto known = std::find(kBackends.begin(), kBackends.end(), arguments.backend);
+  if (known == kBackends.end()) {
+    return "lockstep run: unknown backend '" + arguments.backend + "'" +
+           did_you_mean(arguments.backend, kBackends);
+  }
+  if (arguments.backend != "sim") {
+    return "lockstep run: backend '" + arguments.backend +
+           "' is not built into this lockstep; this build has: sim";
+  }
+  const std::string kind = fs::path(arguments.report).extension().string();
+  if (kind == ".html") {
+    return "lockstep run: HTML reports are not supported yet; use --report FILE.json or FILE.xml";
+  }
+  if (!arguments.report.empty() && kind != ".json" && kind != ".xml") {
+    return "lockstep run: --report writes FILE.json or FILE.xml, not '" + arguments.report + "'";
+  }
+  return {};
+}
+
+Result<Scenario> load(const RunArguments& arguments) {
+  std::vector<Setting> settings;
+  for (const std::string& text : arguments.settings) {
+    Result<Setting> setting = parse_setting(text);
+    if (!setting.ok()) return setting.error();
+    settings.push_back(std::move(setting).value());
+  }
+  return load_scenario(arguments.file, arguments.variant, settings);
+}
+
+std::string repeat_command(const RunArguments& arguments) {
+  std::string command = "lockstep run " + arguments.file;
+  if (!arguments.variant.empty()) command += " --variant " + arguments.variant;
+  if (arguments.schedule_seed) {
+    command += " --schedule-seed " + std::to_string(*arguments.schedule_seed);
+  }
+  for (const std::string& setting : arguments.settings) command += " --set '" + setting + "'";
+  return command;
+}
+
+Outcome write_reproduction(const RunArguments& arguments,
+                           const std::string& path,
+                           const ScenarioResult& result) {
+  // A schedule that its strategy and seed make again is not worth writing down.
+  Replay replay;
+  replay.variant = arguments.variant;
+  replay.schedule_seed = arguments.schedule_seed;
+  replay.folder = fs::absolute(arguments.file).parent_path().string();
+  replay.settings = arguments.settings;
+  replay.trace_digest = result.report.trace_digest;
+  replay.result_digest = result.report.result_digest;
+  const Result<std::string> text = render_reproduction(arguments.file, replay);
+  if (!text.ok()) return text.error();
+  return DiskFiles().publish(path, text.value());
+}
+
+/// Trace, reproduction and report, as asked for.
+Outcome write_files(const RunArguments& arguments,
+                    const Scenario& scenario,
+                    ScenarioResult& result) {
+  Report& report = result.report;
+  report.replay = repeat_command(arguments);
+  if (!arguments.trace.empty()) {
+    const TraceHeader header = {.run_id = hex64(report.trace_digest),
+                                .backend = "sim",
+                                .scenario = scenario.path,
+                                .scenario_digest = scenario.digest,
+                                .n_ranks = scenario.n_ranks,
+                                .exact = scenario.session.exact,
+                                .library = "lockstep " LOCKSTEP_VERSION};
+    const Outcome written = write_jsonl(*result.session.trace, header, arguments.trace);
+    if (!written.ok()) return written;
+  }
+  std::string repro = arguments.repro;
+  if (repro.empty() && !arguments.trace.empty()) {
+    repro = (fs::path(arguments.trace) / "repro.toml").string();
+  }
+  if (!repro.empty() && !report.ok()) {
+    const Outcome written = write_reproduction(arguments, repro, result);
+    if (!written.ok()) return written;
+    report.replay = "lockstep replay " + repro;
+  }
+  if (arguments.report.empty()) return success();
+  const bool json = fs::path(arguments.report).extension() == ".json";
+  return DiskFiles().publish(arguments.report, json ? render_json(report) : render_junit(report));
+}
+
+/// The second run, elsewhere in memory. Returns what differs, or empty.
+std::string difference(const Scenario& scenario, RunChoices choices, const ScenarioResult& first) {
+  choices.address_shift = kShiftBytes;
+  const Result<ScenarioResult> second = run_scenario(scenario, choices);
+  if (!second.ok()) return second.error().text();
+  const Report& again = second.value().report;
+  const bool equal = again.trace_digest == first.report.trace_digest &&
+                     again.result_digest == first.report.result_digest;
+  if (equal) return {};
+  const auto place = first_difference(*first.session.trace, *second.value().session.trace);
+  return place ? place->text : "the same events in another order";
+}
+
+}  // namespace
+
+ExitCode run(const RunArguments& arguments, Terminal& terminal) {
+  const std::string wrong = complaint(arguments);
+  if (!wrong.empty()) return bad_input(terminal, wrong);
+  const Result<Scenario> scenario = load(arguments);
+  if (!scenario.ok()) return bad_input(terminal, scenario.error().text());
+
+  RunChoices choices;
+  choices.schedule_seed = arguments.schedule_seed;
+  choices.values = arguments.values;
+  Result<ScenarioResult> run = run_scenario(scenario.value(), choices);
+  if (!run.ok()) return bad_input(terminal, run.error().text());
+  ScenarioResult& result = run.value();
+
+  const Outcome written = write_files(arguments, scenario.value(), result);
+  if (!written.ok()) return bad_input(terminal, written.error().text());
+  if (!arguments.quiet) print_result(scenario.value(), result, terminal);
+  if (arguments.twice) {
+    const std::string differs = difference(scenario.value(), choices, result);
+    if (!differs.empty()) {
+      terminal.err << "lockstep run: a second run differs from the first: " << differs
+                   << " (a bug in Lockstep, or a program that reads addresses)\n";
+      return ExitCode::kInternal;
+    }
+    if (!arguments.quiet) terminal.out << "second run: the same digests at other addresses\n";
+  }
+  return exit_code(result.report);
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,103 @@
+// Bugs of state: a rank's tensors are written or scaled behind the wrapper's back.
+#include <cmath>
+
+#include "lockstep/base/check.h"
+#include "lockstep/scenario/bugs/bug.h"
+#include "lockstep/tensor/kernels.h"
+
+namespace lockstep {
+namespace {
+
+std::vector<Variable> tensors_named(nn::Module& model, const std::string& name) {
+  std::vector<Variable> found;
+  for (const auto& list : {model.named_parameters(), model.named_buffers()}) {
+    for (const NamedVariable& named : list) {
+      if (name.empty() || named.name == name) found.push_back(named.variable);
+    }
+  }
+  return found;
+}
+
+class WriteTensor final : public PlacedBug {
+  using PlacedBug::PlacedBug;
+
+  void strike(LoopState& state) override {
+    for (const Variable& variable : tensors_named(*state.model, spec().tensor)) {
+      const Tensor& all = spec().part == "grad" ? variable.grad() : variable.data();
+      if (!all.defined()) continue;  // A gradient that does not exist cannot be overwritten.
+      if (spec().element) LOCKSTEP_CHECK(*spec().element < all.n_elems(), "no such element");
+      const Tensor hit = spec().element ? all.slice(*spec().element, Shape{1}) : all;
+      hit.runtime().kernels().fill(hit, spec().value);
+      hit.storage()->bump_version();
+    }
+  }
+};
+
+/// Scales gradients. At the backward's `before` side it scales the local contribution just before
+/// the wrapper's own hook takes it, otherwise what the reduction has left in `.grad`.
+class ScaleGradient final : public LoopHook, private GradHook {
+ public:
+  explicit ScaleGradient(const BugSpec& spec)
+      : spec_(spec), local_(spec.at.event == "backward" && !spec.at.after) {}
+
+  ScaleGradient(const ScaleGradient&) = delete;
+  ScaleGradient& operator=(const ScaleGradient&) = delete;
+  ScaleGradient(ScaleGradient&&) = delete;
+  ScaleGradient& operator=(ScaleGradient&&) = delete;
+  ~ScaleGradient() override = default;
+
+  void before(LoopPoint point, LoopState& state) override {
+    // Hooks fire in the order of registration: only one that is older than the wrapper comes before
+    // it.
+    if (local_ && point == LoopPoint::kWrap) {
+      tensors_ = tensors_named(*state.model, spec_.tensor);
+      for (std::size_t i = 0; i < tensors_.size(); ++i) {
+        if (tensors_[i].requires_grad()) tensors_[i].add_hook(*this, i);
+      }
+    }
+    if (local_ && point == LoopPoint::kBackward) active_ = here(state);
+    if (!local_ && point == LoopPoint::kStep && spec_.at.event == "step") scale_all(state);
+  }
+
+  void after(LoopPoint point, LoopState& state) override {
+    if (point != LoopPoint::kBackward) return;
+    active_ = false;
+    if (!local_ && spec_.at.event == "backward") scale_all(state);
+  }
+
+ private:
+  bool here(const LoopState& state) const { return !spec_.at.step || *spec_.at.step == state.step; }
+
+  void scale_all(LoopState& state) const {
+    if (!here(state)) return;
+    for (const Variable& variable : tensors_named(*state.model, spec_.tensor))
+      scale(variable.grad());
+  }
+
+  void scale(const Tensor& grad) const {
+    if (!grad.defined()) return;
+    grad.runtime().kernels().scale(grad, grad, spec_.factor);
+    grad.storage()->bump_version();
+  }
+
+  void on_grad_ready(std::size_t index) override {
+    if (active_) scale(tensors_[index].grad());
+  }
+
+  BugSpec spec_;
+  bool local_;
+  bool active_ = false;
+  std::vector<Variable> tensors_;
+};
+
+}  // namespace
+
+std::unique_ptr<LoopHook> make_write_tensor(const BugSpec& spec) {
+  return std::make_unique<WriteTensor>(spec);
+}
+
+std::unique_ptr<LoopHook> make_scale_gradient(const BugSpec& spec) {
+  return std::make_unique<ScaleGradient>(spec);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,225 @@
+// model, loader, loss, optimizer, loop, ddp.
+#include <algorithm>
+
+#include "lockstep/base/text.h"
+#include "lockstep/scenario/sections.h"
+
+namespace lockstep {
+namespace {
+
+const TomlNode kEmptyTable;
+
+/// The section, or an empty one: defaults then come from one place.
+TableReader section(TableReader& root, std::string_view name, Problem& problem) {
+  const TomlNode* node = root.table(name);
+  return {node == nullptr ? kEmptyTable : *node, std::string(name), problem};
+}
+
+DType read_dtype(TableReader& table, DType fallback) {
+  const std::string name = table.word("dtype", name_of(fallback), {"f32", "f64"}, {"f16", "bf16"});
+  return parse_dtype(name).value_or(fallback);
+}
+
+InitSpec read_init(TableReader& model, Problem& problem) {
+  InitSpec init;
+  const TomlNode* node = model.table("init");
+  if (node == nullptr) return init;
+  TableReader table(*node, "model.init", problem);
+  init.kind = table.word("kind", "pytorch", {"pytorch", "constant", "grid", "values"}, {"file"});
+  init.value = table.number("value", 0.0);
+  init.values = table.numbers("values");
+  init.seed = static_cast<std::uint64_t>(table.integer("seed", 0));
+  init.seed_by_rank = table.flag("seed_by_rank", false);
+  init.grid = table.small("grid", init.grid, 0, 40);
+  table.finish();
+  if (init.kind == "values" && init.values.empty()) {
+    problem.report("model.init.kind = \"values\" needs 'values'", table.where());
+  }
+  return init;
+}
+
+/// Widths as layers see them: `in` and `out` are the short form of models with one layer.
+std::vector<std::int64_t> read_widths(TableReader& model,
+                                      const std::string& kind,
+                                      Problem& problem) {
+  std::vector<std::int64_t> widths = model.integers("widths");
+  const bool short_form = model.has("in") || model.has("out");
+  const std::int64_t in = model.integer("in", 1, 1);
+  const std::int64_t out = model.integer("out", 1, 1);
+  const bool one_layer = kind == "scalar" || kind == "linear";
+  if (short_form && kind != "linear") {
+    problem.report(
+        "'model.in' and 'model.out' belong to kind = \"linear\"; '" + kind + "' takes 'widths'",
+        model.where());
+  }
+  if (kind == "scalar" && widths.empty()) widths = {1, 1};
+  if (kind == "linear" && widths.empty()) widths = {in, out};
+  if (widths.empty()) widths = ModelSpec().widths;
+  const bool positive = std::all_of(widths.begin(), widths.end(), [](auto w) { return w > 0; });
+  if (widths.size() < 2 || !positive || (one_layer && widths.size() != 2)) {
+    problem.report("'model.widths' of kind \"" + kind + "\" must be " +
+                       (one_layer ? "two" : "two or more") + " positive integers",
+                   model.where("widths"));
+    widths = {1, 1};
+  }
+  return widths;
+}
+
+ModelSpec read_model(TableReader& root, const ExactSpec& exact, Problem& problem) {
+  TableReader table = section(root, "model", problem);
+  ModelSpec model;
+  model.kind = table.word("kind",
+                          model.kind,
+                          {"scalar", "linear", "mlp", "twohead", "bn"},
+                          {"dropout", "tied", "embedding", "cnn", "gpt", "layers"});
+  model.widths = read_widths(table, model.kind, problem);
+  model.activation = table.word("activation", model.activation, {"relu", "tanh", "none"}, {"gelu"});
+  model.bias = table.flag("bias", model.kind != "scalar");
+  // Single precision runs out of bits after one exact step; double lasts for hundreds.
+  DType fallback = exact.on ? DType::kF64 : DType::kF32;
+  if (const TomlNode* node = root.table("exact")) {
+    TableReader exact_table(*node, "exact", problem);
+    fallback = read_dtype(exact_table, fallback);
+  }
+  model.dtype = read_dtype(table, fallback);
+  model.head = table.word("head", model.head, {"a", "b", "both"});
+  model.freeze = table.texts("freeze");
+  model.init = read_init(table, problem);
+  table.not_yet({"layers"});
+  table.finish();
+  return model;
+}
+
+LoaderSpec read_loader(TableReader& root, Problem& problem) {
+  TableReader table = section(root, "loader", problem);
+  LoaderSpec loader;
+  loader.batch = table.integer("batch", 0, 1);  // 0 = not given: read_job knows the default.
+  loader.sampler = table.word("sampler",
+                              loader.sampler,
+                              {"distributed", "random", "sequential", "batches_by_rank"},
+                              {"weighted"});
+  loader.shuffle = table.flag("shuffle", loader.shuffle);
+  loader.seed = static_cast<std::uint64_t>(table.integer("seed", 0));
+  loader.set_epoch = table.flag("set_epoch", loader.set_epoch);
+  loader.drop_last = table.flag("drop_last", loader.drop_last);
+  if (const TomlNode* lists = table.array("batches_by_rank")) {
+    for (const TomlNode& list : lists->items) {
+      loader.batches_by_rank.push_back(integers_of(list, "loader.batches_by_rank", problem));
+    }
+  }
+  if (table.integer("workers", 0) > 0) {
+    problem.report("'loader.workers' above 0 is not supported yet", table.where("workers"));
+  }
+  table.not_yet({"persistent"});
+  table.finish();
+  if (loader.sampler == "batches_by_rank" && loader.batches_by_rank.empty()) {
+    problem.report("sampler = \"batches_by_rank\" needs 'batches_by_rank': [[2, 2], [1]]",
+                   table.where());
+  }
+  return loader;
+}
+
+LossSpec read_loss(TableReader& root, Problem& problem) {
+  TableReader table = section(root, "loss", problem);
+  LossSpec loss;
+  loss.kind = table.word("kind", loss.kind, {"mse", "l1", "cross-entropy"}, {"smooth-l1", "hinge"});
+  loss.normalize = table.word(
+      "normalize", loss.normalize, {"local-samples", "local-tokens", "global-tokens", "sum"});
+  loss.declared =
+      table.word("declared", loss.declared, {"sample-mean", "token-mean", "sum", "rank-mean"});
+  table.finish();
+  return loss;
+}
+
+OptimizerSpec read_optimizer(TableReader& root, Problem& problem) {
+  TableReader table = section(root, "optimizer", problem);
+  OptimizerSpec optimizer;
+  optimizer.kind = table.word("kind", "sgd", {"sgd"}, {"adam", "adamw"});
+  optimizer.lr = table.number_from("lr", optimizer.lr, 0.0);
+  optimizer.momentum = table.number_from("momentum", 0.0, 0.0);
+  optimizer.dampening = table.number("dampening", 0.0);
+  optimizer.weight_decay = table.number_from("weight_decay", 0.0, 0.0);
+  optimizer.nesterov = table.flag("nesterov", false);
+  optimizer.maximize = table.flag("maximize", false);
+  if (optimizer.nesterov && (optimizer.momentum <= 0.0 || optimizer.dampening != 0.0)) {
+    problem.report("Nesterov momentum requires a momentum and zero dampening",
+                   table.where("nesterov"));
+  }
+  if (table.integer("zero", 0, 0, 1) == 1) table.not_yet({"zero"});
+  table.not_yet({"betas", "eps"});
+  table.finish();
+  return optimizer;
+}
+
+EvalSpec read_eval(TableReader& loop, Problem& problem) {
+  EvalSpec eval;
+  const TomlNode* node = loop.table("eval");
+  if (node == nullptr) return eval;
+  TableReader table(*node, "loop.eval", problem);
+  eval.every_epochs = table.integer("every_epochs", 1, 1);
+  eval.metric = table.word("metric", eval.metric, {"accuracy", "mse", "l1"});
+  eval.dedup = table.flag("dedup", true);
+  table.finish();
+  return eval;
+}
+
+LoopSpec read_loop(TableReader& root, Problem& problem) {
+  TableReader table = section(root, "loop", problem);
+  LoopSpec loop;
+  if (table.has("steps")) loop.steps = table.integer("steps", 1, 0);
+  loop.epochs = table.integer("epochs", 1, 0);
+  loop.accumulate = table.integer("accumulate", 1, 1);
+  loop.no_sync = table.flag("no_sync", false);
+  loop.zero_grad = table.word("zero_grad", "none", {"none", "zero", "never"});
+  loop.forward = table.word("forward", "wrapper", {"wrapper", "inner"});
+  loop.eval = read_eval(table, problem);
+  table.not_yet({"snapshot", "stop", "join"});
+  table.finish();
+  return loop;
+}
+
+DdpSpec read_ddp(TableReader& root, const std::string& compat, Problem& problem) {
+  TableReader table = section(root, "ddp", problem);
+  DdpSpec ddp;
+  DdpOptions& options = ddp.options;
+  options.compat = compat;
+  options.site = {};
+  options.broadcast_buffers = table.flag("broadcast_buffers", true);
+  options.init_sync = table.flag("init_sync", true);
+  options.bucket_cap_mb = table.number("bucket_cap_mb", options.bucket_cap_mb);
+  options.first_bucket_bytes = table.integer("first_bucket_bytes", options.first_bucket_bytes, 1);
+  options.find_unused_parameters = table.flag("find_unused_parameters", false);
+  options.gradient_as_bucket_view = table.flag("gradient_as_bucket_view", false);
+  options.ignored = table.texts("ignore");
+  ddp.wrap = table.flag("wrap", true);
+  ddp.average = table.word("average", "ddp", {"ddp", "manual", "none"});
+  table.word("hook", "none", {"none"}, {"fp16", "bf16", "powersgd", "allreduce"});
+  if (table.flag("static_graph", false)) table.not_yet({"static_graph"});
+  if (table.flag("sync_bn", false)) table.not_yet({"sync_bn"});
+  table.finish();
+  if (ddp.wrap && ddp.average != "ddp") {
+    problem.report(
+        "'ddp.average = \"" + ddp.average + "\"' is for hand-written loops: set wrap = false",
+        table.where("average"));
+  }
+  return ddp;
+}
+
+}  // namespace
+
+std::shared_ptr<const Job> read_job(TableReader& root,
+                                    const JobSurroundings& around,
+                                    Problem& problem) {
+  auto job = std::make_shared<Job>();
+  job->exact = around.exact;
+  job->model = read_model(root, around.exact, problem);
+  job->loader = read_loader(root, problem);
+  job->loss = read_loss(root, problem);
+  job->optimizer = read_optimizer(root, problem);
+  job->loop = read_loop(root, problem);
+  job->ddp = read_ddp(root, around.compat, problem);
+  if (!problem.found()) read_data(root, around, *job, problem);
+  return job;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,118 @@
+// world, sim, exact, policy.
+#include "lockstep/base/text.h"
+#include "lockstep/scenario/sections.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::int32_t kMaxRanks = 1'000'000;
+
+std::int32_t read_size(TableReader& world, Problem& problem) {
+  const bool by_nodes = world.has("nodes") || world.has("ranks_per_node");
+  if (by_nodes && world.has("ranks")) {
+    problem.report("a world has either 'ranks' or 'nodes' and 'ranks_per_node', not both",
+                   world.where("ranks"));
+  }
+  const std::int32_t ranks = world.small("ranks", 1, 1, kMaxRanks);
+  const std::int32_t nodes = world.small("nodes", 1, 1, kMaxRanks);
+  const std::int32_t per_node = world.small("ranks_per_node", 1, 1, kMaxRanks);
+  if (!by_nodes) return ranks;
+  const std::int64_t product = std::int64_t{nodes} * per_node;
+  if (product > kMaxRanks) {
+    problem.report("a world of " + std::to_string(product) + " ranks is larger than " +
+                       std::to_string(kMaxRanks),
+                   world.where("nodes"));
+    return 1;
+  }
+  return static_cast<std::int32_t>(product);
+}
+
+void read_groups(TableReader& world, Scenario& scenario, Problem& problem) {
+  const TomlNode* groups = world.table("groups");
+  if (groups == nullptr) return;
+  for (const TomlField& field : groups->fields) {
+    std::vector<std::vector<std::int32_t>>& members = scenario.groups[field.key];
+    for (const TomlNode& list : field.value.items) {
+      if (!list.is_array()) {
+        problem.report("a group is a list of lists of ranks: [[0, 1], [2, 3]]", list.where);
+        continue;
+      }
+      members.push_back(ranks_of(list, scenario.n_ranks, problem));
+    }
+    if (members.empty()) {
+      problem.report("group '" + field.key + "' needs at least one list of ranks: [[0, 1]]",
+                     field.value.where);
+    }
+  }
+}
+
+void read_simulation(TableReader& root, Scenario& scenario, Problem& problem) {
+  const TomlNode* node = root.table("sim");
+  if (node == nullptr) return;
+  TableReader sim(*node, "sim", problem);
+  sim::SessionOptions& session = scenario.session;
+  session.strategy = sim.word(
+      "strategy", "round-robin", {"round-robin", "random"}, {"pct", "exhaustive", "replay"});
+  session.schedule_seed = static_cast<std::uint64_t>(sim.integer("schedule_seed", 0));
+  sim.word("fidelity", "rendezvous", {"rendezvous"}, {"message"});
+  const std::string order =
+      sim.word("order", "rank", {"rank", "gloo-ring", "pairwise"}, {"nccl-ring", "tree"});
+  session.group.order = parse_reduction_order(order).value_or(ReductionOrder::kRank);
+  const std::string pairing = sim.word("pairing", "strict", {"strict", "nccl_like", "gloo_like"});
+  session.group.pairing = sim::parse_pairing(pairing).value_or(sim::Pairing::kStrict);
+  sim.not_yet({"schedule", "link", "watchdog_ns"});
+  sim.finish();
+}
+
+void read_policy(TableReader& root, Scenario& scenario, Problem& problem) {
+  const TomlNode* node = root.table("policy");
+  if (node == nullptr) return;
+  TableReader policy(*node, "policy", problem);
+  LawPolicy& laws = scenario.session.policy;
+  laws.buffers = policy.word("buffers", "broadcast0", {"broadcast0", "mean", "synced", "local"});
+  laws.allow = policy.texts("allow");
+  policy.not_yet({"rng", "replicated"});
+  policy.finish();
+  std::vector<std::string_view> ids;
+  for (const LawInfo& law : all_laws()) ids.push_back(law.id);
+  for (const std::string& allowed : laws.allow) {
+    const std::string id = allowed.substr(0, allowed.find('@'));
+    if (std::find(ids.begin(), ids.end(), id) != ids.end()) continue;
+    problem.report("unknown law '" + id + "'" + did_you_mean(id, ids), policy.where("allow"));
+  }
+}
+
+}  // namespace
+
+void read_world(TableReader& root, Scenario& scenario, Problem& problem) {
+  const TomlNode* node = root.table("world");
+  if (node == nullptr) {
+    problem.report("a scenario needs a world: world = { ranks = 2 }", root.where());
+  } else {
+    TableReader world(*node, "world", problem);
+    scenario.n_ranks = read_size(world, problem);
+    scenario.seed = static_cast<std::uint64_t>(world.integer("seed", 0));
+    read_groups(world, scenario, problem);
+    world.not_yet({"max_restarts"});
+    world.finish();
+  }
+  scenario.session.n_ranks = scenario.n_ranks;
+  read_simulation(root, scenario, problem);
+  read_policy(root, scenario, problem);
+}
+
+ExactSpec read_exact(TableReader& root, Problem& problem) {
+  ExactSpec exact;
+  const TomlNode* node = root.table("exact");
+  if (node == nullptr) return exact;
+  TableReader table(*node, "exact", problem);
+  exact.on = true;
+  exact.grid = table.small("grid", exact.grid, 0, 40);
+  exact.clamp = table.number_from("clamp", exact.clamp, 0.0);
+  exact.scale_loss_by_world = table.flag("scale_loss_by_world", false);
+  table.has("dtype");  // Read with the model, whose default it is.
+  table.finish();
+  return exact;
+}
+
+}  // namespace lockstep

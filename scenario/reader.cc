@@ -1,0 +1,253 @@
+// From a file to a validated scenario: variant, settings, overrides, then the sections.
+#include <algorithm>
+#include <filesystem>
+#include <map>
+
+#include "lockstep/base/text.h"
+#include "lockstep/scenario/companion.h"
+#include "lockstep/scenario/disk_files.h"
+#include "lockstep/scenario/sections.h"
+#include "lockstep/tensor/digest.h"
+
+namespace lockstep {
+namespace {
+
+struct Document {
+  TomlNode root;      ///< The file's base, without its variants.
+  TomlNode variants;  ///< The table `variant`, empty when the file has none.
+  std::string digest;
+};
+
+Result<Document> read_document(const std::string& path) {
+  DiskFiles files;
+  Result<std::string> text = files.read(path);
+  if (!text.ok()) return text.error();
+  Result<TomlNode> root = parse_toml(text.value(), path);
+  if (!root.ok()) return root.error();
+  Document document;
+  document.root = std::move(root).value();
+  document.digest =
+      hex64(sm64(text.value().data(), static_cast<std::int64_t>(text.value().size()), DType::kU8));
+  if (const TomlNode* variants = document.root.find("variant")) {
+    if (!variants->is_table())
+      return Error{"'variant' must be a table of variants", variants->where};
+    document.variants = *variants;
+    for (const TomlField& variant : variants->fields) {
+      if (variant.value.is_table()) continue;
+      return Error{"variant '" + variant.key + "' must be a table", variant.value.where};
+    }
+    std::erase_if(document.root.fields, [](const TomlField& f) { return f.key == "variant"; });
+  }
+  return document;
+}
+
+/// Applies one variant's `unset`, then its changes.
+Outcome apply_variant(Document& document, const std::string& path, const std::string& name) {
+  if (name.empty()) return success();
+  const TomlNode* variant = document.variants.find(name);
+  if (variant == nullptr) {
+    std::vector<std::string_view> known;
+    for (const TomlField& field : document.variants.fields) known.push_back(field.key);
+    return Error{"no variant '" + name + "' in this file" + did_you_mean(name, known), path};
+  }
+  TomlNode changes = *variant;
+  if (const TomlNode* unset = changes.find("unset")) {
+    for (const TomlNode& item : unset->items) {
+      const Outcome removed = remove_at(document.root, item.text, item.where);
+      if (!removed.ok()) return removed;
+    }
+    std::erase_if(changes.fields, [](const TomlField& field) { return field.key == "unset"; });
+  }
+  merge_into(document.root, changes);
+  return success();
+}
+
+/// The sections of a job: what an override may change for some ranks.
+bool may_differ_by_rank(std::string_view path) {
+  constexpr std::string_view kSections[] = {
+      "model", "data", "loader", "loss", "optimizer", "loop", "ddp"};
+  const std::string_view section = path.substr(0, path.find('.'));
+  return std::find(std::begin(kSections), std::end(kSections), section) != std::end(kSections);
+}
+
+struct Override {
+  RankSet ranks;
+  const TomlNode* set = nullptr;
+};
+
+std::vector<Override> read_overrides(TableReader& root, std::int32_t n_ranks, Problem& problem) {
+  std::vector<Override> overrides;
+  const TomlNode* list = root.array("override");
+  if (list == nullptr) return overrides;
+  for (const TomlNode& node : list->items) {
+    if (!node.is_table()) {
+      problem.report("an override is a table: { ranks = [1], set = { \"optimizer.lr\" = 0.5 } }",
+                     node.where);
+      continue;
+    }
+    TableReader table(node, "override", problem);
+    Override change;
+    change.ranks = read_ranks(table, n_ranks, problem);
+    change.set = table.table("set");
+    if (change.set == nullptr) {
+      problem.report("an override needs 'set': { \"optimizer.lr\" = 0.5 }", node.where);
+    }
+    table.finish();
+    if (change.set == nullptr) continue;
+    for (const TomlField& field : change.set->fields) {
+      if (may_differ_by_rank(field.key)) continue;
+      problem.report("'" + field.key + "' cannot differ between ranks", field.where);
+    }
+    overrides.push_back(change);
+  }
+  return overrides;
+}
+
+/// The document as the ranks see it on which exactly the overrides `active` apply.
+TomlNode overridden(const TomlNode& root,
+                    const std::vector<Override>& overrides,
+                    const std::vector<bool>& active,
+                    Problem& problem) {
+  TomlNode result = root;
+  for (std::size_t i = 0; i < overrides.size(); ++i) {
+    if (!active[i]) continue;
+    for (const TomlField& field : overrides[i].set->fields) {
+      const bool merges = field.value.is_table() && result.find(field.key) != nullptr;
+      if (merges) {
+        merge_into(*result.find(field.key), field.value);
+        continue;
+      }
+      const Outcome set = set_at(result, field.key, field.value);
+      if (!set.ok()) problem.report(set.error().message, set.error().where);
+    }
+  }
+  return result;
+}
+
+/// One job a distinct combination of overrides; ranks with the same combination share it.
+void read_jobs(TableReader& root,
+               const TomlNode& document,
+               const JobSurroundings& around,
+               Scenario& scenario,
+               Problem& problem) {
+  const std::vector<Override> overrides = read_overrides(root, scenario.n_ranks, problem);
+  std::map<std::vector<bool>, std::shared_ptr<const Job>> jobs;
+  for (std::int32_t rank = 0; rank < scenario.n_ranks && !problem.found(); ++rank) {
+    std::vector<bool> active;
+    for (const Override& change : overrides) active.push_back(change.ranks.contains(rank));
+    std::shared_ptr<const Job>& job = jobs[active];
+    if (job == nullptr) {
+      const TomlNode merged = overridden(document, overrides, active, problem);
+      TableReader reader(merged, "", problem);
+      job = read_job(reader, around, problem);
+    }
+    scenario.jobs.push_back(job);
+  }
+}
+
+void check_bug_tensors(const Scenario& scenario, Problem& problem) {
+  for (const BugSpec& bug : scenario.bugs) {
+    if (bug.tensor.empty()) continue;
+    const std::vector<std::string> names = tensor_names(scenario.jobs.front()->model);
+    if (std::find(names.begin(), names.end(), bug.tensor) != names.end()) continue;
+    const std::vector<std::string_view> known(names.begin(), names.end());
+    problem.report("the model has no tensor '" + bug.tensor + "'" + did_you_mean(bug.tensor, known),
+                   bug.where);
+  }
+}
+
+/// First of all, so that a misspelt section is reported as that and not as a missing one.
+void check_sections(TableReader& root) {
+  for (const std::string_view key :
+       {"format", "title",   "origin", "compat", "world",     "sim",       "exact",
+        "model",  "data",    "loader", "loss",   "optimizer", "scheduler", "scaler",
+        "clip",   "loop",    "ddp",    "policy", "override",  "bug",       "fault",
+        "tensor", "program", "expect", "replay"}) {
+    root.has(key);
+  }
+  root.finish();
+}
+
+void read_head(TableReader& root, Scenario& scenario, Problem& problem) {
+  if (root.has("format")) {
+    root.integer("format", 1, 1, 1);
+  } else {
+    problem.report("a scenario begins with 'format = 1'", root.where());
+  }
+  scenario.title = root.text("title", scenario.path);
+  scenario.origin = root.texts("origin");
+  scenario.compat = root.word("compat", "2.7", {"1.13", "2.7"});
+}
+
+/// A reproduction's data files lie beside the file it was made from.
+std::string data_origin(TableReader& root, const std::string& path) {
+  const TomlNode* replay = root.table("replay");
+  const TomlNode* folder = replay == nullptr ? nullptr : replay->find("folder");
+  if (folder == nullptr || folder->text.empty()) return path;
+  return (std::filesystem::path(folder->text) / std::filesystem::path(path).filename()).string();
+}
+
+Scenario read_scenario(const TomlNode& document, const std::string& path, Problem& problem) {
+  Scenario scenario;
+  scenario.path = path;
+  TableReader root(document, "", problem);
+  check_sections(root);
+  read_head(root, scenario, problem);
+  read_world(root, scenario, problem);
+  JobSurroundings around{
+      data_origin(root, path), scenario.n_ranks, scenario.compat, read_exact(root, problem)};
+  scenario.session.exact = around.exact.on;
+  root.not_yet({"fault", "scheduler", "scaler", "clip"});
+  read_programs(root, scenario, problem);
+  scenario.expect = read_expectation(root, scenario.n_ranks, problem);
+  if (scenario.programs.empty()) {
+    read_jobs(root, document, around, scenario, problem);
+    scenario.bugs = read_bugs(root, scenario.n_ranks, problem);
+    if (!problem.found()) check_bug_tensors(scenario, problem);
+  } else {
+    for (const std::string_view key : {"model", "data", "loop", "override", "bug"}) {
+      if (!root.has(key)) continue;
+      problem.report(
+          "a scenario has either a 'program' or a job; '" + std::string(key) + "' belongs to a job",
+          root.where(key));
+    }
+  }
+  return scenario;
+}
+
+}  // namespace
+
+bool RankSet::contains(std::int32_t rank) const {
+  return all || std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
+}
+
+Result<Scenario> load_scenario(const std::string& path,
+                               const std::string& variant,
+                               const std::vector<Setting>& settings) {
+  Result<Document> read = read_document(path);
+  if (!read.ok()) return read.error();
+  Document& document = read.value();
+  const Outcome applied = apply_variant(document, path, variant);
+  if (!applied.ok()) return applied.error();
+  for (const Setting& setting : settings) {
+    const Outcome set =
+        set_at(document.root, setting.key, setting_value(setting.key, setting.value));
+    if (!set.ok()) return set.error();
+  }
+  Problem problem;
+  Scenario scenario = read_scenario(document.root, path, problem);
+  if (problem.found()) return problem.first();
+  scenario.variant = variant;
+  scenario.digest = document.digest;
+  return scenario;
+}
+
+Result<std::vector<std::string>> list_variants(const std::string& path) {
+  Result<Document> document = read_document(path);
+  if (!document.ok()) return document.error();
+  std::vector<std::string> names = {""};
+  for (const TomlField& variant : document.value().variants.fields) names.push_back(variant.key);
+  return names;
+}
+
+}  // namespace lockstep

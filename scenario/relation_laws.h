@@ -1,0 +1,34 @@
+// Laws that compare a run with another run. They need companion runs, so they live above the
+// simulator.
+#pragma once
+
+#include <array>
+#include <string_view>
+
+#include "lockstep/scenario/scenario.h"
+
+namespace lockstep {
+
+/// The laws of this kind that run_scenario checks.
+inline constexpr std::array<std::string_view, 1> kRelationLaws = {"single-process-equal"};
+
+/// Law single-process-equal: what N ranks computed is what one process computes on the same global
+/// batches.
+///
+/// Exact jobs: the whole job once more as one process, each global batch in one forward, its loss
+/// normalised as declared; every gradient a step used and every parameter after it must be equal,
+/// bit for bit. Other jobs: step by step from the same parameters, each rank's own gradient
+/// combined with the declared weights; the used gradient must lie within the rounding of N + 2
+/// operations.
+///
+/// Checked as long as the replicas are equal as a step begins (afterwards there is no one model to
+/// compare with), and for as many steps as 64 MiB of recorded values allow.
+///
+/// Requires: a scenario with a job. `trace` is a recording with values of its first steps.
+/// Source:   the promise of data parallelism itself: N replicas = one process (docs/laws.md).
+LawResult check_single_process_equal(const Scenario& scenario, const MemoryTrace& trace);
+
+/// How many optimizer steps may be recorded with values: 64 MiB over all ranks.
+std::int64_t recordable_steps(const Scenario& scenario);
+
+}  // namespace lockstep

@@ -1,0 +1,40 @@
+// The parts of a scenario file, each read by a function of its own into the value it describes.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lockstep/scenario/scenario.h"
+#include "lockstep/scenario/table_reader.h"
+
+namespace lockstep {
+
+/// world, sim, exact, policy: how the run is made. `exact` fills ExactSpec for all jobs too.
+void read_world(TableReader& root, Scenario& scenario, Problem& problem);
+ExactSpec read_exact(TableReader& root, Problem& problem);
+
+/// What read_job needs beside the file: where data lie and what the world is like.
+struct JobSurroundings {
+  std::string path;  ///< Of the scenario file: data files are relative to it.
+  std::int32_t n_ranks = 1;
+  std::string compat = "2.7";
+  ExactSpec exact;
+};
+
+/// model, data, loader, loss, optimizer, loop, ddp: one rank's job, validated.
+std::shared_ptr<const Job> read_job(TableReader& root,
+                                    const JobSurroundings& around,
+                                    Problem& problem);
+/// Rows for training and holding out, from files or inline.
+void read_data(TableReader& root, const JobSurroundings& around, Job& job, Problem& problem);
+
+std::vector<BugSpec> read_bugs(TableReader& root, std::int32_t n_ranks, Problem& problem);
+void read_programs(TableReader& root, Scenario& scenario, Problem& problem);
+Expectation read_expectation(TableReader& root, std::int32_t n_ranks, Problem& problem);
+
+/// `ranks = "all"` or a list; absent = all.
+RankSet read_ranks(TableReader& table, std::int32_t n_ranks, Problem& problem);
+/// A call site such as "save.py:12", or empty. Reports anything else.
+std::string read_site(TableReader& table, Problem& problem);
+
+}  // namespace lockstep

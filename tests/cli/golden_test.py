@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+"""Compares what the lockstep command prints with files: tests/cli/golden/NAME.txt.
+
+Each case runs one or more commands in an empty folder and compares stdout, stderr and the exit code of
+each with the file. `LOCKSTEP_UPDATE_GOLDEN=1` rewrites the files instead. Bad input must also leave the
+folder as it was: a command that fails to read must not write.
+"""
+
+import difflib
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+GOLDEN = ROOT / "tests" / "cli" / "golden"
+WEIGHTS = "scenarios/lessons/weights_2_and_200.toml"
+
+# Name of the golden file -> commands. SRC/ is the source tree, IN/ the folder of broken inputs.
+CASES = {
+    "help": ["--help"],
+    "laws": ["laws"],
+    "run_weights": [f"run SRC/{WEIGHTS}"],
+    "run_weights_after_wrapping": [f"run SRC/{WEIGHTS} --variant after_wrapping"],
+    "run_hang": ["run SRC/scenarios/lessons/rank0_only_barrier.toml"],
+    "run_twice": [f"run SRC/{WEIGHTS} --twice"],
+    "test": [
+        "test SRC/scenarios/lessons/token_weighted_mean.toml SRC/scenarios/lessons/set_epoch.toml",
+        "test IN/wrong_expectation.toml",
+    ],
+    "sampler": [
+        "sampler --size 16 --replicas 2 --no-shuffle",
+        "sampler --size 16 --replicas 2 --seed 0 --epoch 0",
+        "sampler --size 5 --replicas 2 --rank 1 --drop-last --no-shuffle",
+    ],
+    "trace_check_diff_replay": [
+        f"run SRC/{WEIGHTS} --variant after_wrapping --trace broken --quiet",
+        f"run SRC/{WEIGHTS} --trace healthy --quiet",
+        f"run SRC/{WEIGHTS} --trace again --quiet --schedule-seed 0",
+        "check healthy",
+        "check broken --law init-equal",
+        "check broken --allow init-equal --allow replicas-equal@weight",
+        "diff healthy healthy",
+        "diff healthy broken",
+        "replay broken/repro.toml",
+    ],
+}
+
+# Commands that must fail with exit code 2, say one sentence and write nothing.
+BAD = [
+    "run nowhere.toml --trace out",
+    "run SRC --trace out",
+    "run IN/malformed.toml --trace out",
+    "run IN/unknown_key.toml --trace out --report out.json",
+    "run IN/wrong_type.toml",
+    "run IN/world_of_zero.toml",
+    "run IN/nan_in_csv.toml --trace out",
+    "run IN/missing_csv.toml",
+    "run IN/batch_too_large.toml",
+    "run IN/unknown_bug.toml",
+    "run IN/unknown_tensor.toml",
+    "run IN/rank_out_of_range.toml",
+    "run IN/not_yet.toml",
+    f"run SRC/{WEIGHTS} --variant after_wraping",
+    f"run SRC/{WEIGHTS} --set optimizer.learning_rate=1",
+    f"run SRC/{WEIGHTS} --set nonsense",
+    f"run SRC/{WEIGHTS} --backend nccl --trace out",
+    f"run SRC/{WEIGHTS} --backend simm",
+    f"run SRC/{WEIGHTS} --report out.html --trace out",
+    f"run SRC/{WEIGHTS} --report out.txt",
+    f"run SRC/{WEIGHTS} --schedule-seed many",
+    f"run SRC/{WEIGHTS} --varient x",
+    f"run SRC/{WEIGHTS} surplus",
+    "run",
+    "rnu x.toml",
+    "explore x.toml",
+    "--verson",
+    "test IN/unknown_law.toml",
+    "test",
+    f"replay SRC/{WEIGHTS}",
+    "check nowhere",
+    "check SRC/scenarios --law replicas-eqal",
+    "diff nowhere nothing",
+    "sampler --size 4",
+    "sampler --size 4 --replicas 0",
+    "sampler --size 4 --replicas 2 --rank 2",
+    "sampler --size -1 --replicas 2",
+]
+
+
+def run(binary, command, folder):
+    """One command's transcript, and its exit code. Places of this machine are taken out."""
+    words = [word.replace("SRC", str(ROOT), 1) if word.startswith("SRC") else
+             word.replace("IN/", f"{ROOT}/tests/cli/input/", 1) if word.startswith("IN/") else word
+             for word in command.split()]
+    environment = {**os.environ, "NO_COLOR": "1"}
+    done = subprocess.run([binary, *words], cwd=folder, capture_output=True, text=True,
+                          env=environment, timeout=60, check=False)
+
+    def plain(text):
+        return text.replace(str(ROOT), "SRC").replace(str(folder), "OUT")
+
+    lines = [f"$ lockstep {command}"]
+    lines += plain(done.stdout).splitlines()
+    lines += ["stderr: " + line for line in plain(done.stderr).splitlines()]
+    lines.append(f"exit code {done.returncode}")
+    return lines, done
+
+
+def compare(name, lines):
+    """True when the golden file says the same."""
+    path = GOLDEN / f"{name}.txt"
+    text = "\n".join(lines) + "\n"
+    if os.environ.get("LOCKSTEP_UPDATE_GOLDEN") == "1":
+        path.write_text(text, encoding="utf-8")
+        return True
+    expected = path.read_text(encoding="utf-8") if path.exists() else ""
+    if expected == text:
+        return True
+    print(f"{path} differs (LOCKSTEP_UPDATE_GOLDEN=1 rewrites it):")
+    sys.stdout.writelines(difflib.unified_diff(
+        expected.splitlines(True), text.splitlines(True), "expected", "printed"))
+    return False
+
+
+def check_cases(binary):
+    """Runs the cases whose whole output is kept."""
+    good = True
+    for name, commands in CASES.items():
+        with tempfile.TemporaryDirectory() as folder:
+            lines = []
+            for command in commands:
+                lines += run(binary, command, Path(folder).resolve())[0] + [""]
+        good = compare(name, lines[:-1]) and good
+    return good
+
+
+def check_bad_input(binary):
+    """Runs the commands that must be refused."""
+    good = True
+    lines = []
+    for command in BAD:
+        with tempfile.TemporaryDirectory() as folder:
+            transcript, done = run(binary, command, Path(folder).resolve())
+            left = sorted(os.listdir(folder))
+        lines += transcript + [""]
+        sentence = done.stderr.strip()
+        complaints = []
+        if done.returncode != 2:
+            complaints.append(f"exit code {done.returncode}, not 2")
+        if not sentence or "\n" in sentence or sentence.endswith("."):
+            complaints.append(f"not one sentence: {sentence!r}")
+        if done.stdout:
+            complaints.append("something on stdout")
+        if left:
+            complaints.append(f"left behind: {left}")
+        for complaint in complaints:
+            print(f"lockstep {command}: {complaint}")
+            good = False
+    return compare("bad_input", lines[:-1]) and good
+
+
+def main():
+    """Runs everything with the command named on the command line."""
+    binary = str(Path(sys.argv[1]).resolve())
+    cases = check_cases(binary)
+    bad = check_bad_input(binary)
+    return 0 if cases and bad else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

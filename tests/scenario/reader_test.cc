@@ -1,0 +1,161 @@
+// What a scenario file may say, and the sentence for everything it may not.
+#include <gmock/gmock.h>
+
+#include "tests/scenario/scenario_files.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::HasSubstr;
+
+class ReaderTest : public ScenarioFiles {};
+
+TEST_F(ReaderTest, ASmallJobHasTheDocumentedDefaults) {
+  const Result<Scenario> scenario = load(small_job());
+
+  ASSERT_TRUE(scenario.ok()) << scenario.error().text();
+  const Job& job = *scenario.value().jobs[0];
+  EXPECT_EQ(job.model.dtype, DType::kF64);  // Exact mode's default.
+  EXPECT_EQ(job.loader.batch, 1);           // Two rows, two ranks.
+  EXPECT_EQ(job.loss.normalize, "local-samples");
+  EXPECT_TRUE(job.ddp.wrap);
+  EXPECT_EQ(scenario.value().jobs[0], scenario.value().jobs[1]);
+}
+
+TEST_F(ReaderTest, WithoutExactModeModelsAreSinglePrecision) {
+  const auto scenario = load(replaced(small_job(), "exact = { grid = 4, clamp = 8.0 }\n", ""));
+
+  ASSERT_TRUE(scenario.ok()) << scenario.error().text();
+  EXPECT_EQ(scenario.value().jobs[0]->model.dtype, DType::kF32);
+}
+
+TEST_F(ReaderTest, AnUnknownKeyIsReportedAtItsPlaceWithASuggestion) {
+  EXPECT_EQ(error_of(replaced(small_job(), "world", "wrold")),
+            "job.toml:2:1: unknown key 'wrold'; did you mean 'world'?");
+  EXPECT_EQ(error_of(replaced(small_job(), "lr =", "lrr =")),
+            "job.toml:7:29: unknown key 'lrr' in 'optimizer'; did you mean 'lr'?");
+}
+
+TEST_F(ReaderTest, AWrongTypeIsReportedWithWhatWasMeant) {
+  EXPECT_EQ(error_of(replaced(small_job(), "ranks = 2", "ranks = \"two\"")),
+            "job.toml:2:19: 'world.ranks' must be an integer, not a string");
+  EXPECT_EQ(error_of(replaced(small_job(), "loop = { steps = 1 }", "loop = 3")),
+            "job.toml:8:8: 'loop' must be a table, not an integer");
+}
+
+TEST_F(ReaderTest, NumbersHaveRanges) {
+  EXPECT_EQ(error_of(replaced(small_job(), "ranks = 2", "ranks = 0")),
+            "job.toml:2:19: 'world.ranks' is 0; it must be between 1 and 1000000");
+  EXPECT_EQ(error_of(replaced(small_job(), "lr = 0.25", "lr = -1.0")),
+            "job.toml:7:34: 'optimizer.lr' is -1; it must be at least 0");
+}
+
+TEST_F(ReaderTest, AnUnknownWordGetsASuggestionOrTheList) {
+  EXPECT_EQ(error_of(replaced(small_job(), "\"mse\"", "\"msse\"")),
+            "job.toml:6:17: 'loss.kind' does not know 'msse'; did you mean 'mse'?");
+  EXPECT_THAT(error_of(replaced(small_job(), "\"mse\"", "\"quantile\"")),
+              HasSubstr("does not know 'quantile'; it is one of: mse, l1, cross-entropy"));
+}
+
+TEST_F(ReaderTest, WordsOfTheSchemaThatDoNothingYetAreErrorsToo) {
+  EXPECT_EQ(error_of(replaced(small_job(), "\"sgd\"", "\"adam\"")),
+            "job.toml:7:22: 'optimizer.kind = \"adam\"' is not supported yet");
+  EXPECT_EQ(error_of(small_job() + "fault = [ { kind = \"crash\" } ]\n"),
+            "job.toml:9:9: 'fault' is not supported yet");
+  EXPECT_EQ(error_of(small_job() + "loader = { workers = 2 }\n"),
+            "job.toml:9:22: 'loader.workers' above 0 is not supported yet");
+}
+
+TEST_F(ReaderTest, AMissingFileIsReportedByItsName) {
+  const Result<Scenario> scenario = load_scenario("nowhere.toml", "", {});
+
+  ASSERT_FALSE(scenario.ok());
+  EXPECT_EQ(scenario.error().text(), "nowhere.toml: cannot read this file");
+}
+
+TEST_F(ReaderTest, WidthsMustFitTheData) {
+  EXPECT_THAT(error_of(replaced(small_job(), "x = [1]", "x = [1, 2]")),
+              HasSubstr("all rows need the same number of x and y"));
+  EXPECT_THAT(error_of(replaced(small_job(), "kind = \"scalar\"", "kind = \"linear\", in = 3")),
+              HasSubstr("the model takes 3 features, the data have 1"));
+}
+
+TEST_F(ReaderTest, ABatchMustNotExceedARanksShare) {
+  EXPECT_EQ(error_of(small_job() + "loader = { batch = 2 }\n"),
+            "job.toml:9:10: a batch of 2 is larger than a rank's share of 1 (2 rows, 2 ranks)");
+}
+
+TEST_F(ReaderTest, NotANumberInACsvIsReportedInTheCsv) {
+  write("x,y\n1,2\n3,nan\n", "rows.csv");
+  const std::string job = replaced(small_job(),
+                                   "rows = [ { x = [1], y = [0] }, { x = [2], y = [0] } ]",
+                                   "kind = \"csv\", path = \"rows.csv\", targets = [\"y\"]");
+
+  EXPECT_THAT(error_of(job), HasSubstr("rows.csv:3:"));
+}
+
+TEST_F(ReaderTest, AMissingDataFileIsReportedByItsName) {
+  const std::string job = replaced(small_job(),
+                                   "rows = [ { x = [1], y = [0] }, { x = [2], y = [0] } ]",
+                                   "kind = \"csv\", path = \"gone.csv\", targets = [\"y\"]");
+
+  EXPECT_THAT(error_of(job), HasSubstr("gone.csv"));
+}
+
+TEST_F(ReaderTest, BugsAreKnownByNameAndTensor) {
+  EXPECT_EQ(error_of(small_job() + "bug = [ { kind = \"write-tenser\" } ]\n"),
+            "job.toml:9:18: unknown bug 'write-tenser'; did you mean 'write-tensor'?");
+  EXPECT_EQ(error_of(small_job() + "bug = [ { kind = \"write-tensor\", tensor = \"wieght\" } ]\n"),
+            "job.toml:9:9: the model has no tensor 'wieght'; did you mean 'weight'?");
+  EXPECT_EQ(error_of(small_job() + "bug = [ { kind = \"skip-step\", ranks = [2] } ]\n"),
+            "job.toml:9:40: rank 2 does not exist: the world has ranks 0 to 1");
+  EXPECT_EQ(error_of(small_job() + "bug = [ { kind = \"skip-step\", factor = 2 } ]\n"),
+            "job.toml:9:31: unknown key 'factor' in 'bug'");
+}
+
+TEST_F(ReaderTest, LawsInExpectationsAreKnownByName) {
+  EXPECT_THAT(
+      error_of(small_job() +
+               "expect = { outcome = \"findings\", fires = [ { law = \"replicas-eqal\" } ] }\n"),
+      HasSubstr("unknown law 'replicas-eqal'; did you mean 'replicas-equal'?"));
+}
+
+TEST_F(ReaderTest, AnExpectationMustNotContradictItself) {
+  EXPECT_THAT(error_of(small_job() +
+                       "expect = { outcome = \"ok\", fires = [ { law = \"init-equal\" } ] }\n"),
+              HasSubstr("contradict each other"));
+}
+
+TEST_F(ReaderTest, OperationsOfProgramsAreChecked) {
+  const std::string head = "format = 1\nworld = { ranks = 2 }\ntensor.x = { shape = [2] }\n";
+
+  EXPECT_EQ(
+      error_of(head + "program = [ { body = [ { op = \"all_reduse\", tensor = \"x\" } ] } ]\n"),
+      "job.toml:4:31: unknown operation 'all_reduse'; did you mean 'all_reduce'?");
+  EXPECT_EQ(
+      error_of(head + "program = [ { body = [ { op = \"all_reduce\", tensor = \"y\" } ] } ]\n"),
+      "job.toml:4:54: no tensor 'y' is declared; did you mean 'x'?");
+  EXPECT_EQ(error_of(head + "program = [ { body = [ { op = \"all_reduce\" } ] } ]\n"),
+            "job.toml:4:24: operation 'all_reduce' needs 'tensor'");
+  EXPECT_EQ(
+      error_of(head + "program = [ { body = [ { op = \"barrier\", site = \"save.py\" } ] } ]\n"),
+      "job.toml:4:49: a site is a file and a line, such as \"save.py:12\", not 'save.py'");
+  EXPECT_THAT(error_of(head + "model = {}\nprogram = [ { body = [] } ]\n"),
+              HasSubstr("either a 'program' or a job"));
+}
+
+TEST_F(ReaderTest, BodiesOfRepeatAreReadToAnyDepth) {
+  const auto scenario = load(
+      "format = 1\nworld = { ranks = 1 }\n"
+      "program = [ { body = [ { op = \"repeat\", times = 2, body = [ { op = \"repeat\", times = 3, "
+      "body = [ { op = \"barrier\" } ] } ] } ] } ]\n");
+
+  ASSERT_TRUE(scenario.ok()) << scenario.error().text();
+  const RawOp& outer = scenario.value().programs[0].body[0];
+  EXPECT_EQ(outer.times, 2);
+  EXPECT_EQ(outer.body[0].times, 3);
+  EXPECT_EQ(outer.body[0].body[0].op, "barrier");
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,119 @@
+// N ranks against one process: exactly in exact mode, within the derived bound elsewhere.
+#include <gmock/gmock.h>
+
+#include "tests/scenario/scenario_files.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::HasSubstr;
+
+class SingleProcessTest : public ScenarioFiles {
+ protected:
+  static LawResult law_of(const std::string& text) {
+    const Result<Scenario> scenario = load(text);
+    EXPECT_TRUE(scenario.ok()) << (scenario.ok() ? "" : scenario.error().text());
+    if (!scenario.ok()) return {};
+    const Result<ScenarioResult> result = run_scenario(scenario.value(), {});
+    EXPECT_TRUE(result.ok());
+    if (!result.ok()) return {};
+    for (const LawResult& law : result.value().report.laws) {
+      if (law.law == "single-process-equal") return law;
+    }
+    return {};
+  }
+};
+
+std::string network(int ranks, const std::string& more) {
+  return "format = 1\nworld = { ranks = " + std::to_string(ranks) +
+         " }\n"
+         "model = { kind = \"mlp\", widths = [4, 8, 2], init = { kind = \"pytorch\", seed = 3 } }\n"
+         "data = { kind = \"synthetic\", size = 48, features = 4, outputs = 2 }\n"
+         "loader = { batch = 4, shuffle = true }\n"
+         "loss = { kind = \"mse\" }\noptimizer = { kind = \"sgd\", lr = 0.1, momentum = 0.9 }\n"
+         "loop = { epochs = 2 }\n" +
+         more;
+}
+
+TEST_F(SingleProcessTest, ExactJobsAreEqualBitForBit) {
+  const LawResult law = law_of(
+      "format = 1\nworld = { ranks = 4 }\nexact = { grid = 6, clamp = 8.0 }\n"
+      "model = { kind = \"mlp\", widths = [4, 8, 2], init = { kind = \"grid\", seed = 3 } }\n"
+      "data = { kind = \"synthetic\", task = \"dyadic\", size = 64, features = 4, outputs = 2 }\n"
+      "loader = { batch = 4, shuffle = true }\nloss = { kind = \"mse\" }\n"
+      "optimizer = { kind = \"sgd\", lr = 0.125, momentum = 0.5 }\nloop = { steps = 20 }\n");
+
+  EXPECT_EQ(law.verdict, Verdict::kHolds) << law.missing;
+  EXPECT_EQ(law.n_checked, 20 * 8);  // Four gradients and four parameters a step.
+}
+
+TEST_F(SingleProcessTest, RoundingJobsStayWithinTheBound) {
+  for (const int ranks : {2, 3, 4}) {
+    const LawResult law = law_of(network(ranks, ""));
+    EXPECT_EQ(law.verdict, Verdict::kHolds) << law.missing;
+    EXPECT_GT(law.n_checked, 0);
+  }
+}
+
+TEST_F(SingleProcessTest, AccumulationStaysWithinTheBound) {
+  const LawResult law =
+      law_of(replaced(network(3, ""), "epochs = 2", "epochs = 2, accumulate = 2, no_sync = true"));
+
+  EXPECT_EQ(law.verdict, Verdict::kHolds) << law.missing;
+}
+
+TEST_F(SingleProcessTest, AGradientThatMissesOneRanksShareIsFound) {
+  const LawResult law = law_of(network(3,
+                                       "bug = [ { kind = \"scale-gradient\", ranks = [2], tensor = "
+                                       "\"2.bias\", factor = 0.0, at = { step "
+                                       "= 2, event = \"backward\", when = \"before\" } } ]\n"));
+
+  ASSERT_EQ(law.verdict, Verdict::kBroken);
+  EXPECT_EQ(law.findings[0].step, 2);
+  EXPECT_EQ(law.findings[0].tensor, "2.bias");
+  EXPECT_EQ(law.findings[0].ranks.size(), 3U);
+}
+
+TEST_F(SingleProcessTest, ASmallErrorBeyondTheBoundIsFound) {
+  // One part in 65,536 of one rank's gradient: thousands of roundings.
+  const LawResult law = law_of(network(2,
+                                       "bug = [ { kind = \"scale-gradient\", ranks = [1], factor = "
+                                       "1.0000152587890625, at = { step = 0, "
+                                       "event = \"backward\", when = \"before\" } } ]\n"));
+
+  EXPECT_EQ(law.verdict, Verdict::kBroken);
+}
+
+TEST_F(SingleProcessTest, AMeanOfUnequalBatchesIsNotTheMeanOfSamples) {
+  const LawResult law =
+      law_of(replaced(network(2, ""),
+                      "loader = { batch = 4, shuffle = true }",
+                      "loader = { sampler = \"batches_by_rank\", batches_by_rank = [[6], [2]] }"));
+
+  EXPECT_EQ(law.verdict, Verdict::kBroken);
+}
+
+TEST_F(SingleProcessTest, TheSameMeanDeclaredAsOneOfRanksIsFine) {
+  const std::string job =
+      replaced(network(2, ""),
+               "loader = { batch = 4, shuffle = true }",
+               "loader = { sampler = \"batches_by_rank\", batches_by_rank = [[6], [2]] }");
+
+  const LawResult law =
+      law_of(replaced(job, "kind = \"mse\"", "kind = \"mse\", declared = \"rank-mean\""));
+
+  EXPECT_EQ(law.verdict, Verdict::kHolds) << law.missing;
+}
+
+TEST_F(SingleProcessTest, ReplicasThatStartApartAreNotComparable) {
+  const LawResult law =
+      law_of(small_job() +
+             "bug = [ { kind = \"write-tensor\", ranks = [1], tensor = \"weight\", value "
+             "= 3.0, at = { event = \"wrap\", when = \"after\" } } ]\n");
+
+  EXPECT_EQ(law.verdict, Verdict::kNotCheckable);
+  EXPECT_THAT(law.missing, HasSubstr("replicas are equal as step 0 begins (rank 1 differs"));
+}
+
+}  // namespace
+}  // namespace lockstep
