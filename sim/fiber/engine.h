@@ -38,7 +38,7 @@ class Engine {
 };
 
 struct StackOptions {
-  std::size_t bytes = 64 * 1024;
+  std::size_t bytes = std::size_t{64} * 1024;
   std::int32_t n_guarded = 16'384;  ///< Fibers above this number have no guard page (kernel limit).
 };
 

@@ -22,7 +22,7 @@ RankEnd Scheduler::run_program(RankSlot& slot) {
     end.outcome = RankOutcome::kThrew;
     end.detail = error.what();
     end.exception = std::current_exception();
-  } catch (...) {  // Property-test libraries throw types of their own.
+  } catch (...) {  // The rank boundary: property-test libraries throw types of their own.
     end.outcome = RankOutcome::kThrew;
     end.detail = "an exception that is not a std::exception";
     end.exception = std::current_exception();

@@ -42,7 +42,8 @@ bool RankSlot::dying() {
   if (!doomed_) return false;
   if (std::uncaught_exceptions() > 0) return true;
   if (++n_notices_ > kMaxNotices) scheduler_->abandon(*this);
-  throw RankKilled(scheduler_->doom_of(rank_));
+  // Not a std::exception on purpose: user code must not swallow its own death.
+  throw RankKilled(scheduler_->doom_of(rank_));  // NOLINT(hicpp-exception-baseclass)
 }
 
 void RankSlot::block(const WaitReason& reason) {

@@ -61,7 +61,7 @@ struct WorldOptions {
   std::int32_t n_ranks = 1;
   bool timed = false;       ///< Compute and links cost virtual time; otherwise everything is free.
   bool keep_going = false;  ///< After an exception in a rank the others go on, as processes would.
-  std::size_t stack_bytes = 64 * 1024;
+  std::size_t stack_bytes = std::size_t{64} * 1024;
   std::uint64_t livelock_points = 50'000'000;  ///< Points without an event before giving up.
   /// What Host::environment answers, beside RANK, LOCAL_RANK and WORLD_SIZE.
   std::vector<std::pair<std::string, std::string>> environment{};

@@ -58,7 +58,6 @@ void all_to_all(std::span<SimWork* const> works) {
 }  // namespace
 
 void Transfer::run(std::span<SimWork* const> works) {
-  const Memory* data = works.front()->inputs().empty() ? nullptr : &works.front()->inputs().front();
   switch (works.front()->signature().op) {
     case CollectiveOp::kAllReduce:
       return all_reduce(works);
@@ -67,7 +66,8 @@ void Transfer::run(std::span<SimWork* const> works) {
     case CollectiveOp::kReduceScatter:
       return reduce_scatter(works);
     case CollectiveOp::kBroadcast:
-      return broadcast(works, data->count * size_of(data->dtype));
+      return broadcast(
+          works, works.front()->signature().count * size_of(works.front()->signature().dtype));
     case CollectiveOp::kAllGather:
       return all_gather(works);
     case CollectiveOp::kGather:

@@ -59,6 +59,21 @@ std::vector<std::int32_t> Hub::missing_for(const SimWork& work) const {
   return missing;
 }
 
+// What is waited for, each collective once: 100,000 ranks in one all-reduce are one question, not
+// 100,000 that look at 100,000 members.
+std::vector<SimWork*> Hub::one_a_meeting(const StuckVerdict& verdict) const {
+  std::vector<SimWork*> works;
+  std::set<const MatchSlot*> seen;
+  for (const StuckVerdict::Waiting& waiting : verdict.waiting) {
+    SimWork* work = waiting_on(waiting.rank);
+    if (work == nullptr || work->done()) continue;
+    const bool message = is_message(*work);
+    const MatchSlot* slot = message ? nullptr : find_slot(work->group().state(), work->seq());
+    if (message || seen.insert(slot).second) works.push_back(work);
+  }
+  return works;
+}
+
 void Hub::on_stuck(const StuckVerdict& verdict) {
   if (!tell_lost_peers(verdict)) end_stuck(verdict);
 }
@@ -66,9 +81,7 @@ void Hub::on_stuck(const StuckVerdict& verdict) {
 // Members of a dead rank learn of it only here: exactly when nothing else can happen any more.
 bool Hub::tell_lost_peers(const StuckVerdict& verdict) {
   bool told = false;
-  for (const StuckVerdict::Waiting& waiting : verdict.waiting) {
-    SimWork* work = waiting_on(waiting.rank);
-    if (work == nullptr || work->done()) continue;
+  for (SimWork* work : one_a_meeting(verdict)) {
     for (const std::int32_t rank : missing_for(*work)) {
       if (!died(*world_, rank)) continue;
       const std::string* detail = keep("rank " + std::to_string(rank) + " " + state_of(rank));
@@ -86,14 +99,21 @@ bool Hub::tell_lost_peers(const StuckVerdict& verdict) {
 }
 
 void Hub::end_stuck(const StuckVerdict& verdict) {
+  put_into_words(verdict);
   std::set<Rank> missing;
+  const std::vector<SimWork*> works = one_a_meeting(verdict);
+  for (const SimWork* work : works) {
+    for (const std::int32_t rank : missing_for(*work)) missing.insert(static_cast<Rank>(rank));
+  }
+  missing_.assign(missing.begin(), missing.end());
+  for (SimWork* work : works) end_stuck(*work);
+}
+
+void Hub::put_into_words(const StuckVerdict& verdict) {
   explanation_.clear();
   std::size_t n_lines = 0;
   for (const StuckVerdict::Waiting& waiting : verdict.waiting) {
     if (n_lines++ < kMaxLines) explanation_ += line_for(waiting) + "\n";
-    const SimWork* work = waiting_on(waiting.rank);
-    if (work == nullptr || work->done()) continue;
-    for (const std::int32_t rank : missing_for(*work)) missing.insert(static_cast<Rank>(rank));
   }
   if (n_lines > kMaxLines) {
     explanation_ += "... and " + std::to_string(n_lines - kMaxLines) + " more ranks wait\n";
@@ -104,22 +124,17 @@ void Hub::end_stuck(const StuckVerdict& verdict) {
     explanation_ += "first pairing of different calls in group " + std::to_string(id) + ": " +
                     group->mispaired + "\n";
   }
-  missing_.assign(missing.begin(), missing.end());
-  // Recorded as stuck, but not woken: the world takes their ranks down.
-  for (const StuckVerdict::Waiting& waiting : verdict.waiting) {
-    SimWork* work = waiting_on(waiting.rank);
-    if (work == nullptr || work->done()) continue;
-    waiting_[to_index(waiting.rank)] = nullptr;
-    if (!is_message(*work)) {
-      MatchSlot& slot = *find_slot(work->group().state(), work->seq());
-      for (SimWork* member : slot.works) {
-        if (member != nullptr) waiting_[to_index(member->rank())] = nullptr;
-      }
-      fail(slot, CommStatus::kStuck, nullptr);
-    } else {
-      fail_message(*work, CommStatus::kStuck, nullptr);
-    }
+}
+
+// Recorded as stuck, but nobody is woken: the world takes the ranks down.
+void Hub::end_stuck(SimWork& work) {
+  waiting_[to_index(work.rank())] = nullptr;
+  if (is_message(work)) return fail_message(work, CommStatus::kStuck, nullptr);
+  MatchSlot& slot = *find_slot(work.group().state(), work.seq());
+  for (const SimWork* member : slot.works) {
+    if (member != nullptr) waiting_[to_index(member->rank())] = nullptr;
   }
+  fail(slot, CommStatus::kStuck, nullptr);
 }
 
 std::string Hub::state_of(std::int32_t rank) const {

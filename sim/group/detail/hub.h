@@ -67,8 +67,11 @@ class Hub {
 
   SimWork* waiting_on(Rank rank) const;
   std::vector<std::int32_t> missing_for(const SimWork& work) const;
+  std::vector<SimWork*> one_a_meeting(const StuckVerdict& verdict) const;
   bool tell_lost_peers(const StuckVerdict& verdict);
   void end_stuck(const StuckVerdict& verdict);
+  void end_stuck(SimWork& work);
+  void put_into_words(const StuckVerdict& verdict);
   std::string line_for(const StuckVerdict::Waiting& waiting) const;
   std::string state_of(std::int32_t rank) const;
   std::string cycle_text(const StuckVerdict& verdict) const;

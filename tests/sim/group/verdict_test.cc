@@ -107,6 +107,16 @@ TEST(VerdictTest, ARankThatEndsTakesItsPendingWorkAlong) {
   }
 }
 
+// Quadratic work here would take minutes; the text stays readable.
+TEST(VerdictTest, TwentyThousandWaitingRanksAreOneStory) {
+  const GroupRun run = run_groups({.n_ranks = 20'000}, [](ProcessGroup& group, RankHandle&) {
+    if (group.rank() != 12'345) (void)group.barrier(at("train.cc", 5)).wait();
+  });
+  ASSERT_TRUE(run.world.stuck.has_value());
+  EXPECT_EQ(run.missing, std::vector<std::int32_t>{12'345});
+  EXPECT_THAT(run.explanation, HasSubstr("... and 19935 more ranks wait"));
+}
+
 TEST(VerdictTest, PendingWorksOwnTheirMemory) {
   run_groups({}, [](ProcessGroup& group, RankHandle&) {
     InFlight in_flight;
