@@ -26,12 +26,8 @@ bool has_root(CollectiveOp op) {
          op == CollectiveOp::kGather || op == CollectiveOp::kScatter;
 }
 
-/// The first field in which two calls at one place differ, or empty. Which fields matter depends on
-/// the operation: only the root of a scatter has an input, uneven sizes are each rank's own
-/// business.
-std::string_view first_difference(const Signature& a, const Signature& b) {
-  if (a.op != b.op) return "op";
-  if (a.op == CollectiveOp::kBarrier) return "";
+/// As first_difference, of two calls of one operation that moves data.
+std::string_view first_difference_of_data(const Signature& a, const Signature& b) {
   if (reduces(a.op) && a.reduce != b.reduce) return "reduce";
   if (a.dtype != b.dtype) return "dtype";
   const bool uneven = a.splits != 0 || b.splits != 0;
@@ -42,6 +38,14 @@ std::string_view first_difference(const Signature& a, const Signature& b) {
   if (a.layout != b.layout) return "layout";
   if (a.device != b.device) return "device";
   return "";
+}
+
+/// The first field in which two calls at one place differ, or empty. Which fields matter depends on
+/// the operation: only the root of a scatter has an input, uneven sizes are each rank's own
+/// business.
+std::string_view first_difference(const Signature& a, const Signature& b) {
+  if (a.op != b.op) return "op";
+  return a.op == CollectiveOp::kBarrier ? "" : first_difference_of_data(a, b);
 }
 
 /// A call site, or the operation where no site is known: what is counted to tell an extra call from
@@ -258,12 +262,8 @@ class CollectivesMatch final : public Law {
   /// less often (an extra call); and without that evidence the one that differs from the lowest
   /// rank.
   static const Variant& offender(const GroupState& group, const Slot& slot) {
-    const Variant* best = nullptr;
+    const Variant* best = &slot.variants.front();
     for (const Variant& variant : slot.variants) {
-      if (best == nullptr) {
-        best = &variant;
-        continue;
-      }
       const auto rank_of = [&](const Variant& v) {
         return std::tuple(v.ranks.size(), -surplus(group, slot, v), -to_int(v.ranks.front()));
       };
@@ -346,27 +346,33 @@ class CollectivesMatch final : public Law {
     if (died_.contains(key.first)) return std::nullopt;  // A death explains unequal counts.
     for (const Disagreement& found : group.site_differences) {
       for (const Variant& odd : found.slot.variants) {
-        for (const Variant& norm : found.slot.variants) {
-          if (&odd == &norm || !odd.signature.site.known() || !norm.signature.site.known())
-            continue;
-          const Caller& odd_calls = group.callers.at(odd.ranks.front());
-          const Caller& norm_calls = group.callers.at(norm.ranks.front());
-          const std::int64_t extra = odd_calls.n_calls - norm_calls.n_calls;
-          const std::int64_t of_site =
-              odd_calls.n_of(odd.signature) - norm_calls.n_of(odd.signature);
-          const bool comes_later =
-              odd_calls.n_of(norm.signature) >= norm_calls.n_of(norm.signature);
-          if (extra <= 0 || of_site <= 0 || !comes_later) continue;
-          Finding finding = describe(key, found, odd, norm);
+        if (const Variant* norm = shifted_against(group, found.slot, odd)) {
+          Finding finding = describe(key, found, odd, *norm);
           finding.field = "site";
           finding.message = "an extra call shifts all later ones: " + text_of(odd.signature) +
-                            " meets " + text_of(norm.signature);
+                            " meets " + text_of(norm->signature);
           if (odd.ranks == std::vector<Rank>{Rank{0}}) finding.cause = "rank0-only-collective";
           return finding;
         }
       }
     }
     return std::nullopt;
+  }
+
+  /// The side whose calls come one later on the ranks of `odd`, or null.
+  static const Variant* shifted_against(const GroupState& group,
+                                        const Slot& slot,
+                                        const Variant& odd) {
+    const Caller& odd_calls = group.callers.at(odd.ranks.front());
+    for (const Variant& norm : slot.variants) {
+      if (!odd.signature.site.known() || !norm.signature.site.known()) continue;
+      const Caller& norm_calls = group.callers.at(norm.ranks.front());
+      const bool more_calls = odd_calls.n_calls > norm_calls.n_calls;
+      const bool more_here = odd_calls.n_of(odd.signature) > norm_calls.n_of(odd.signature);
+      const bool comes_too = odd_calls.n_of(norm.signature) >= norm_calls.n_of(norm.signature);
+      if (more_calls && more_here && comes_too) return &norm;
+    }
+    return nullptr;
   }
 
   // Messages pair by (source, target, tag), each pair with its own numbers.

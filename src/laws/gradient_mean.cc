@@ -24,6 +24,11 @@ struct Batches {
   NameId declared = kNoName;
   std::vector<double> denominators;  // Of all of them, to compare ranks.
 
+  bool alike(const Batches& other) const {
+    return denominators == other.denominators && n_samples == other.n_samples &&
+           n_tokens == other.n_tokens;
+  }
+
   void add(const BatchEvent& batch) {
     same_denominators = same_denominators && (n_batches == 0 || batch.denominator == denominator);
     ++n_batches;
@@ -281,27 +286,30 @@ class GradientMean final : public Law {
     const Batches& first = open.locals.front().batches;
     const std::string_view meant = declared_.empty() ? names.text(first.declared) : declared_;
     if (meant.empty() || meant == "rank-mean") return mean;
+    const auto any = [&](auto test) {
+      return std::any_of(open.locals.begin(), open.locals.end(), test);
+    };
+    const bool unknown = any([](const Local& local) {
+      return local.batches.n_batches == 0 || local.batches.denominator <= 0.0;
+    });
+    if (unknown) return mean;
+    const bool differ = any([&](const Local& local) { return !local.batches.alike(first); });
+    const bool mixed = any([&](const Local& local) {
+      return !local.batches.same_denominators || local.adds_to_earlier ||
+             local.batches.n_batches != first.n_batches;
+    });
+    if (mixed) return differ ? std::nullopt : std::optional(mean);
     Weights weights{{}, 0.0};
-    bool alike = true;
-    bool checkable = true;
-    std::int32_t n_batches = 1;
     for (const Local& local : open.locals) {
       const Batches& batches = local.batches;
-      if (batches.n_batches == 0 || batches.denominator <= 0.0) return mean;
-      alike = alike && batches.denominators == first.denominators &&
-              batches.n_samples == first.n_samples && batches.n_tokens == first.n_tokens;
-      checkable = checkable && batches.same_denominators && !local.adds_to_earlier &&
-                  batches.n_batches == first.n_batches;
-      n_batches = std::max(n_batches, batches.n_batches);
       weights.numerators.push_back(batches.denominator);
       const std::int64_t items = meant == "token-mean" ? batches.n_tokens : batches.n_samples;
       weights.denominator += static_cast<double>(items);
     }
-    if (!checkable) return alike ? std::optional(mean) : std::nullopt;
     if (meant == "sum") weights.denominator = 1.0;
     if (weights.denominator <= 0.0) return mean;
     Declared declared{weights};
-    if (n_batches > 1) declared.accepted_factors.push_back(n_batches);
+    if (first.n_batches > 1) declared.accepted_factors.push_back(first.n_batches);
     return declared;
   }
 

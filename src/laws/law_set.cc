@@ -67,14 +67,14 @@ void apply_exemptions(LawResult& result, const LawPolicy& policy) {
 
 std::span<const LawInfo> trace_laws() {
   // The table is constant, so is the selection; a function-local constant is no mutable state.
-  static const std::vector<LawInfo> kSelected = [] {
+  static const std::vector<LawInfo> selected_laws = [] {
     std::vector<LawInfo> selected;
     for (const LawInfo& law : all_laws()) {
       if (law.kind == LawKind::kTrace && law.implemented) selected.push_back(law);
     }
     return selected;
   }();
-  return kSelected;
+  return selected_laws;
 }
 
 Result<std::unique_ptr<Law>> make_law(std::string_view id, const LawPolicy& policy) {

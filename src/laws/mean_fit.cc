@@ -59,43 +59,83 @@ bool is_uniform(const Weights& weights) {
                             std::not_equal_to<>()) == weights.numerators.end();
 }
 
-/// Solves the normal equations of all sketches by elimination with pivoting; nothing when they do
-/// not determine one weight a rank.
-std::optional<std::vector<double>> solve(std::span<const OneReduction> reductions, std::size_t n) {
-  std::vector<std::vector<long double>> rows(n, std::vector<long double>(n + 1, 0.0L));
-  for (const OneReduction& reduction : reductions) {
-    for (std::size_t j = 0; j < reduction.reduced->sums.size(); ++j) {
-      for (std::size_t a = 0; a < n; ++a) {
-        if (reduction.locals[a] == nullptr) continue;
-        const long double left = reduction.locals[a]->sums[j];
-        for (std::size_t b = 0; b < n; ++b) {
-          if (reduction.locals[b] != nullptr) rows[a][b] += left * reduction.locals[b]->sums[j];
-        }
-        rows[a][n] += left * reduction.reduced->sums[j];
-      }
-    }
+/// The system of one equation a projection, in normal form: row a holds the products of rank a's
+/// sums with every rank's, and with the reduced ones.
+using Matrix = std::vector<std::vector<long double>>;
+
+void add_equation(Matrix& rows, const OneReduction& reduction, std::size_t j) {
+  const std::size_t n = rows.size();
+  const auto sum_of = [&](std::size_t r) {
+    return reduction.locals[r] == nullptr ? 0.0L
+                                          : static_cast<long double>(reduction.locals[r]->sums[j]);
+  };
+  for (std::size_t a = 0; a < n; ++a) {
+    for (std::size_t b = 0; b < n; ++b) rows[a][b] += sum_of(a) * sum_of(b);
+    rows[a][n] += sum_of(a) * reduction.reduced->sums[j];
   }
+}
+
+/// Gauss-Jordan with pivoting; false when the rows do not determine one solution.
+bool eliminate(Matrix& rows) {
+  const std::size_t n = rows.size();
   for (std::size_t pivot = 0; pivot < n; ++pivot) {
-    std::size_t best = pivot;
-    for (std::size_t r = pivot; r < n; ++r) {
-      if (std::abs(rows[r][pivot]) > std::abs(rows[best][pivot])) best = r;
-    }
-    std::swap(rows[pivot], rows[best]);
+    const auto start = rows.begin() + static_cast<std::ptrdiff_t>(pivot);
+    std::iter_swap(start, std::max_element(start, rows.end(), [&](const auto& a, const auto& b) {
+                     return std::abs(a[pivot]) < std::abs(b[pivot]);
+                   }));
     // Rank-deficient up to rounding: several sets of weights would do.
     const long double scale = std::abs(rows[0][0]) + 1e-300L;
-    if (std::abs(rows[pivot][pivot]) < 1e-10L * scale) return std::nullopt;
+    if (std::abs(rows[pivot][pivot]) < 1e-10L * scale) return false;
     for (std::size_t r = 0; r < n; ++r) {
-      if (r == pivot) continue;
-      const long double factor = rows[r][pivot] / rows[pivot][pivot];
+      const long double factor = r == pivot ? 0.0L : rows[r][pivot] / rows[pivot][pivot];
       for (std::size_t c = pivot; c <= n; ++c) rows[r][c] -= factor * rows[pivot][c];
     }
   }
+  return true;
+}
+
+/// One weight a rank that fits all sketches best, or nothing when they do not determine them.
+std::optional<std::vector<double>> solve(std::span<const OneReduction> reductions, std::size_t n) {
+  Matrix rows(n, std::vector<long double>(n + 1, 0.0L));
+  for (const OneReduction& reduction : reductions) {
+    for (std::size_t j = 0; j < reduction.reduced->sums.size(); ++j)
+      add_equation(rows, reduction, j);
+  }
+  if (!eliminate(rows)) return std::nullopt;
   std::vector<double> weights(n);
   for (std::size_t r = 0; r < n; ++r) {
     // Six digits say all there is to say: 0.8, 0.2.
     weights[r] = std::round(static_cast<double>(rows[r][n] / rows[r][r]) * 1e6) / 1e6;
   }
   return weights;
+}
+
+/// Weights that were rounded to six digits explain to about that much.
+bool roughly_explains(const std::vector<double>& weights, const OneReduction& reduction) {
+  for (std::size_t j = 0; j < reduction.reduced->sums.size(); ++j) {
+    double expected = 0.0;
+    double total = 0.0;
+    for (std::size_t r = 0; r < weights.size(); ++r) {
+      if (reduction.locals[r] == nullptr) continue;
+      expected += weights[r] * reduction.locals[r]->sums[j];
+      total += reduction.locals[r]->l1;
+    }
+    if (std::abs(expected - reduction.reduced->sums[j]) > 1e-4 * total) return false;
+  }
+  return true;
+}
+
+std::optional<Fit> fit_weights(std::span<const OneReduction> reductions, std::size_t n) {
+  constexpr std::size_t kMostRanksFitted = 64;
+  if (n > kMostRanksFitted) return std::nullopt;
+  const std::optional<std::vector<double>> solved = solve(reductions, n);
+  const bool fits =
+      solved &&
+      std::all_of(reductions.begin(), reductions.end(), [&](const OneReduction& reduction) {
+        return roughly_explains(*solved, reduction);
+      });
+  if (!fits) return std::nullopt;
+  return Fit{{*solved, 1.0}, "the ranks count with other weights than declared", "", std::nullopt};
 }
 
 std::optional<Fit> fit_uniform(std::span<const OneReduction> reductions,
@@ -240,26 +280,7 @@ std::optional<Fit> fit(std::span<const OneReduction> reductions,
   if (auto found = fit_uniform(reductions, declared, exact)) return found;
   if (auto found = fit_one_rank(reductions, declared, exact)) return found;
   if (auto found = fit_factor(reductions, declared, exact)) return found;
-  constexpr std::size_t kMostRanksFitted = 64;
-  const std::size_t n = declared.numerators.size();
-  if (n > kMostRanksFitted) return std::nullopt;
-  const std::optional<std::vector<double>> solved = solve(reductions, n);
-  if (!solved) return std::nullopt;
-  const Weights weights{*solved, 1.0};
-  for (const OneReduction& reduction : reductions) {
-    // The weights were rounded to six digits, so they explain to about that much.
-    for (std::size_t j = 0; j < reduction.reduced->sums.size(); ++j) {
-      double expected = 0.0;
-      double total = 0.0;
-      for (std::size_t r = 0; r < n; ++r) {
-        if (reduction.locals[r] == nullptr) continue;
-        expected += weights.numerators[r] * reduction.locals[r]->sums[j];
-        total += reduction.locals[r]->l1;
-      }
-      if (std::abs(expected - reduction.reduced->sums[j]) > 1e-4 * total) return std::nullopt;
-    }
-  }
-  return Fit{weights, "the ranks count with other weights than declared", "", std::nullopt};
+  return fit_weights(reductions, declared.numerators.size());
 }
 
 }  // namespace lockstep::laws

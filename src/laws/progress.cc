@@ -2,7 +2,7 @@
 #include <set>
 #include <tuple>
 
-#include "lockstep/base/text.h"
+#include "lockstep/base/check.h"
 #include "lockstep/laws/detail/alignment.h"
 #include "lockstep/laws/detail/checkers.h"
 
@@ -83,17 +83,10 @@ class Progress final : public Law {
   }
 
   LawResult finish(const NameTable& /*names*/) override {
-    std::vector<Finding> findings;
-    std::map<Channel, std::int64_t> first_open;
-    for (const auto& [rank, life] : lives_) {
-      n_checked_ += life.outcome.empty() ? 0 : 1;
-      for (const OpenCall& call : life.open) {
-        if (!is_stuck(life, call)) continue;
-        const auto [known, is_new] = first_open.try_emplace(call.channel, call.seq);
-        if (!is_new) known->second = std::min(known->second, call.seq);
-      }
-    }
-    for (const auto& [channel, seq] : first_open) findings.push_back(waiting_in(channel, seq));
+    std::vector<Finding> findings = judge_calls();
+    n_checked_ += std::count_if(lives_.begin(), lives_.end(), [](const auto& entry) {
+      return !entry.second.outcome.empty();
+    });
     if (findings.size() > 1 && all_wait_for_waiters(findings)) {
       for (Finding& finding : findings) finding.cause = "two-comm-cycle";
     }
@@ -102,6 +95,22 @@ class Progress final : public Law {
   }
 
  private:
+  /// One finding a channel: the first call in it that never completed.
+  std::vector<Finding> judge_calls() const {
+    std::map<Channel, std::int64_t> first_open;
+    for (const auto& [rank, life] : lives_) {
+      for (const OpenCall& call : life.open) {
+        if (!is_stuck(life, call)) continue;
+        const auto [known, is_new] = first_open.try_emplace(call.channel, call.seq);
+        if (!is_new) known->second = std::min(known->second, call.seq);
+      }
+    }
+    std::vector<Finding> findings;
+    findings.reserve(first_open.size());
+    for (const auto& [channel, seq] : first_open) findings.push_back(waiting_in(channel, seq));
+    return findings;
+  }
+
   static Channel channel_of(const Event& event, const CollectiveEvent& call) {
     const std::int32_t self = to_int(event.rank);
     const Signature& signature = call.signature;
@@ -186,6 +195,7 @@ class Progress final : public Law {
       finding.ranks.push_back(Rank{rank});
       if (call == nullptr) call = open;
     }
+    LOCKSTEP_CHECK(call != nullptr, "somebody waits in this call");
     finding.site = site_text(call->signature.site);
     finding.step = call->opt;
     finding.message = "waits for ever in " + call_text(call->signature);
@@ -270,18 +280,21 @@ class Progress final : public Law {
     if (by_outcome.contains("exception") && !by_outcome.contains("ok")) return;
     if (by_outcome.size() == 1 && !by_outcome.contains("stuck")) return;
     for (const auto& [outcome, ranks] : by_outcome) {
-      if (outcome == "ok") continue;
-      Finding finding;
-      finding.event = "end";
-      finding.attempt = attempt_;
-      finding.ranks = ranks;
-      finding.message = outcome == "stuck" ? "never ended"
-                                           : "did not end as the others did: " + absence(ranks[0]);
-      const auto known = lives_.find(to_int(ranks[0]));
-      if (known != lives_.end()) finding.step = known->second.last_opt;
-      finding.cause = outcome == "stuck" ? "" : "rank-crash";
-      findings.push_back(std::move(finding));
+      if (outcome != "ok") findings.push_back(bad_end(outcome, ranks));
     }
+  }
+
+  Finding bad_end(const std::string& outcome, const std::vector<Rank>& ranks) const {
+    const bool stuck = outcome == "stuck";
+    Finding finding;
+    finding.event = "end";
+    finding.attempt = attempt_;
+    finding.ranks = ranks;
+    finding.message = stuck ? "never ended" : "did not end as the others did: " + absence(ranks[0]);
+    finding.cause = stuck ? "" : "rank-crash";
+    const auto known = lives_.find(to_int(ranks[0]));
+    if (known != lives_.end()) finding.step = known->second.last_opt;
+    return finding;
   }
 
   static std::string site_text(const CallSite& site) {

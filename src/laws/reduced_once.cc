@@ -135,6 +135,12 @@ class ReducedOnce final : public Law {
     std::span<const NameId> layout;
   };
 
+  bool is_used(const TensorState& tensor, const Where& where, const NameTable& names) const {
+    if (tensor.absent || !tensor.contributed) return false;
+    if (wrappers_.ignored(where.wrapper.key, tensor.name, names)) return false;
+    return where.layout.empty() || Wrappers::contains(where.layout, tensor.name);
+  }
+
   void check(const Event& event,
              Window& window,
              const StepEvent& step,
@@ -145,9 +151,7 @@ class ReducedOnce final : public Law {
     const bool alone = wrappers_.n_members(key, n_ranks_) < 2;
     if (!alone && !step.skipped && wrap != nullptr) {
       for (const TensorState& tensor : window.tensors) {
-        const bool updated = where.layout.empty() || Wrappers::contains(where.layout, tensor.name);
-        if (!updated || tensor.absent || wrappers_.ignored(key, tensor.name, names)) continue;
-        if (!tensor.contributed) continue;
+        if (!is_used(tensor, where, names)) continue;
         ++n_checked_;
         if (tensor.unreduced) note(event, key, tensor.name, cause(window, *wrap, names));
       }

@@ -204,21 +204,24 @@ class ReplicasEqual final : public Law {
     const Evidence& evidence = found->second;
     const auto post = index_of(evidence.post_layout, open.tensor, names);
     const auto used = index_of(evidence.used_layout, open.tensor, names);
-    const bool post_differs = post && evidence.post.differs(*post);
-    const bool used_differs = used && evidence.used.differs(*used);
-    if (evidence.post.known() && post) {
-      finding.message +=
-          post_differs ? "; reduced gradients differed" : "; reduced gradients were equal";
-    }
-    if (evidence.used.known() && used) {
-      finding.message += used_differs ? "; the gradients the step used differed"
-                                      : "; the gradients the step used were equal";
-    }
+    const bool post_differs = tell(finding, evidence.post, post, "reduced gradients");
+    const bool used_differs = tell(finding, evidence.used, used, "the gradients the step used");
     if (evidence.optimizer.known()) {
       const bool differs = evidence.optimizer.differs();
       finding.message += differs ? "; optimizer state differs" : "; optimizer state is equal";
     }
     finding.cause = cause(evidence, wrapper, post_differs || used_differs);
+  }
+
+  /// Adds what is known about one kind of gradient; true when it differed.
+  static bool tell(Finding& finding,
+                   const Agreement& agreement,
+                   std::optional<std::size_t> tensor,
+                   const char* what) {
+    if (!tensor || !agreement.known()) return false;
+    const bool differs = agreement.differs(*tensor);
+    finding.message += std::string("; ") + what + (differs ? " differed" : " were equal");
+    return differs;
   }
 
   std::string cause(const Evidence& evidence, WrapperKey wrapper, bool gradients_differ) const {

@@ -290,25 +290,31 @@ class SamplesCovered final : public Law {
         // Evaluating on the training set itself, as demos do, is a choice and no leak.
         if (other == train || size_of(other) == size_of(train)) continue;
         ++n_checked_;
-        std::int64_t n_shared = 0;
-        std::set<Rank> ranks;
-        for (const auto& [id, rank] : owners) {
-          const auto trained = train_owners.find(id);
-          if (trained == train_owners.end()) continue;
-          ++n_shared;
-          ranks.insert(Rank{trained->second});
-        }
-        if (n_shared == 0) continue;
-        Finding finding;
-        finding.event = "sample";
-        finding.field = "split";
-        finding.cause = "split-leak";
-        finding.ranks.assign(ranks.begin(), ranks.end());
-        finding.message = std::to_string(n_shared) + " samples of the " +
-                          std::string(names.text(other)) + " split were trained on";
-        findings_.push_back(std::move(finding));
+        judge_leak(train_owners, other, names);
       }
     }
+  }
+
+  using Owners = std::map<std::int64_t, std::int32_t>;  // The lowest rank that consumed an id.
+
+  void judge_leak(const Owners& trained, NameId other, const NameTable& names) {
+    std::int64_t n_shared = 0;
+    std::set<Rank> ranks;
+    for (const auto& [id, rank] : owners_.at(other)) {
+      const auto owner = trained.find(id);
+      if (owner == trained.end()) continue;
+      ++n_shared;
+      ranks.insert(Rank{owner->second});
+    }
+    if (n_shared == 0) return;
+    Finding finding;
+    finding.event = "sample";
+    finding.field = "split";
+    finding.cause = "split-leak";
+    finding.ranks.assign(ranks.begin(), ranks.end());
+    finding.message = std::to_string(n_shared) + " samples of the " +
+                      std::string(names.text(other)) + " split were trained on";
+    findings_.push_back(std::move(finding));
   }
 
   std::int32_t n_ranks_;
@@ -317,8 +323,7 @@ class SamplesCovered final : public Law {
   std::map<PassKey, std::int32_t> n_left_;
   std::set<PassKey> judged_;
   std::map<std::int32_t, std::int32_t> resumed_at_;  // First step each attempt did.
-  std::map<NameId, std::map<std::int64_t, std::int32_t>>
-      owners_;  // Lowest rank that consumed an id.
+  std::map<NameId, Owners> owners_;
   std::map<NameId, std::int64_t> sizes_;
   std::set<NameId> reported_;
   std::vector<Finding> findings_;

@@ -25,7 +25,11 @@ class MemoryTrace final : public EventSink {
   /// Makes room for ranks that record nothing too.
   void ensure_ranks(std::int32_t n);
 
-  std::span<const Event> events(Rank rank) const { return ranks_[to_index(rank)]; }
+  /// In the rank's own order; empty for a rank that recorded nothing.
+  std::span<const Event> events(Rank rank) const {
+    if (to_int(rank) >= n_ranks()) return {};
+    return ranks_[to_index(rank)];
+  }
 
   const NameTable& names() const { return *names_; }
 

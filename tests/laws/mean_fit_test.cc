@@ -1,0 +1,42 @@
+#include "lockstep/laws/detail/mean_fit.h"
+
+#include <gtest/gtest.h>
+
+namespace lockstep::laws {
+namespace {
+
+constexpr Sketch kFirst{10.0, {1.0, 2.0, 3.0, 4.0}};
+constexpr Sketch kSecond{7.0, {4.0, -1.0, 2.0, 0.0}};
+
+OneReduction reduced_to(const Sketch& reduced) {
+  return {{&kFirst, &kSecond}, &reduced, 4, DType::kF64};
+}
+
+TEST(MeanFitTest, FindsTheWeightsOfBatchesEightToTwo) {
+  // 0.8 * first + 0.2 * second, projection by projection.
+  const Sketch reduced{9.4, {1.6, 1.4, 2.8, 3.2}};
+  const OneReduction reductions[] = {reduced_to(reduced)};
+
+  const std::optional<Fit> found = fit(reductions, Weights::uniform(2, 1.0, 2.0), false);
+
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->weights.values(), (std::vector<double>{0.8, 0.2}));
+}
+
+TEST(MeanFitTest, SaysNothingWhenNoWeightsExplainWhatCameOut) {
+  const Sketch reduced{9.4, {1.6, 1.4, 2.8, -3.2}};
+  const OneReduction reductions[] = {reduced_to(reduced)};
+
+  EXPECT_FALSE(fit(reductions, Weights::uniform(2, 1.0, 2.0), false).has_value());
+}
+
+TEST(MeanFitTest, TheBoundGrowsWithTheLocalGradientsAndEndsThere) {
+  // u = 2^-53, N = 2, n = 4, L = 8.5: (3 + 16) * 2^-53 * 8.5 = 161.5 * 2^-53.
+  for (const double ulps : {160.0, 164.0}) {
+    const Sketch reduced{8.5, {2.5 + ulps * 0x1p-53, 0.5, 2.5, 2.0}};
+    EXPECT_EQ(explains(Weights::uniform(2, 1.0, 2.0), reduced_to(reduced), false), ulps < 161.5);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::laws

@@ -1,0 +1,119 @@
+#include "lockstep/trace/recorder.h"
+
+#include <bit>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "lockstep/tensor/digest.h"
+#include "lockstep/trace/memory_trace.h"
+
+#include "tests/support/plain_runtime.h"
+
+namespace lockstep {
+namespace {
+
+using testing::PlainRuntime;
+
+struct Pen {
+  explicit Pen(const RecordOptions& options = {})
+      : trace(names), recorder(Rank{2}, rt.runtime().host(), *names, trace, options) {}
+
+  std::span<const Event> events() const { return trace.events(Rank{2}); }
+
+  LayoutId layout(std::initializer_list<std::string_view> texts) {
+    std::vector<NameId> list;
+    for (const std::string_view text : texts) list.push_back(names->intern(text));
+    return names->intern_layout(list);
+  }
+
+  PlainRuntime rt;
+  std::shared_ptr<NameTable> names = std::make_shared<NameTable>();
+  MemoryTrace trace;
+  Recorder recorder;
+};
+
+TEST(RecorderTest, EventsCarryRankIndexAndTheirWrappersPosition) {
+  Pen pen;
+  pen.recorder.set_epoch(3);
+  const std::int32_t wrapper = pen.recorder.open_wrapper();
+  pen.recorder.position(wrapper).sync = 7;
+  pen.recorder.set_attempt(1);
+
+  pen.recorder.record(LogEvent{});
+  pen.recorder.record(ForwardEvent{}, wrapper);
+
+  ASSERT_EQ(pen.events().size(), 2U);
+  EXPECT_EQ(pen.events()[0].at, (Position{.attempt = 1, .wrapper = -1, .epoch = 3}));
+  EXPECT_EQ(pen.events()[1].at, (Position{.attempt = 1, .wrapper = 0, .sync = 7, .epoch = 3}));
+  EXPECT_EQ(pen.events()[1].index, 1U);
+  EXPECT_EQ(pen.events()[1].rank, Rank{2});
+}
+
+TEST(RecorderTest, GradientsAreDigestedSketchedAndMarkedWhenUndefined) {
+  Pen pen;
+  const Tensor grad = pen.rt.tensor({2}, {1.0, -2.0});
+  const Tensor grads[] = {Tensor(), grad};
+
+  pen.recorder.record_grads(GradPoint::kPost, pen.layout({"a", "b"}), grads, -1);
+
+  const auto& event = std::get<GradEvent>(pen.events()[0].body);
+  EXPECT_EQ(event.digests[0], 0U);
+  EXPECT_EQ(event.digests[1], sm64(grad.raw(), 2, DType::kF64));
+  EXPECT_EQ(event.undefined[0], 1U);
+  EXPECT_EQ(event.n_elems[1], 2);
+  EXPECT_EQ(event.sketches[1].l1, 3.0);
+  EXPECT_EQ(event.dtype, DType::kF64);
+}
+
+TEST(RecorderTest, ComputesNothingThatNobodyReads) {
+  Pen pen({.grad_local = false,
+           .grad_post = true,
+           .grad_used = false,
+           .sketches = false,
+           .states = false});
+  const Tensor tensors[] = {pen.rt.tensor({1}, {1.0})};
+  const LayoutId layout = pen.layout({"w"});
+
+  for (const GradPoint point :
+       {GradPoint::kBase, GradPoint::kInc, GradPoint::kPre, GradPoint::kUsed}) {
+    pen.recorder.record_grads(point, layout, tensors, -1);
+  }
+  pen.recorder.record_states(StateKind::kParam, StatePoint::kStep, layout, tensors, -1);
+  pen.recorder.record_values(kNoName, kNoName, tensors[0], -1);
+  EXPECT_TRUE(pen.events().empty());
+
+  pen.recorder.record_grads(GradPoint::kPost, layout, tensors, -1);
+  EXPECT_TRUE(std::get<GradEvent>(pen.events()[0].body).sketches.empty());
+}
+
+TEST(RecorderTest, ValuesFollowTheEventsTheyBelongTo) {
+  Pen pen({.values = true});
+  const Tensor tensors[] = {pen.rt.tensor({2}, {4.0, 5.0})};
+
+  pen.recorder.record_states(StateKind::kParam, StatePoint::kStep, pen.layout({"w"}), tensors, -1);
+
+  ASSERT_EQ(pen.events().size(), 2U);
+  const auto& value = std::get<ValueEvent>(pen.events()[1].body);
+  EXPECT_EQ(pen.names->text(value.tensor), "w");
+  EXPECT_EQ(pen.names->text(value.point), "step");
+  EXPECT_EQ(std::vector<double>(value.values.begin(), value.values.end()),
+            (std::vector<double>{4.0, 5.0}));
+}
+
+TEST(MemoryTraceTest, KeepsCopiesOfWhatEventsPointTo) {
+  Pen pen;
+  std::vector<std::int64_t> ids(100'000, 7);
+  pen.recorder.record(SampleEvent{.ids = ids});
+  ids.assign(ids.size(), 8);
+  pen.recorder.record(SampleEvent{.ids = ids});
+
+  const auto& first = std::get<SampleEvent>(pen.events()[0].body);
+  const auto& second = std::get<SampleEvent>(pen.events()[1].body);
+  EXPECT_EQ(first.ids.front(), 7);
+  EXPECT_EQ(first.ids.back(), 7);
+  EXPECT_EQ(second.ids.back(), 8);
+}
+
+}  // namespace
+}  // namespace lockstep
