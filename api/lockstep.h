@@ -29,7 +29,7 @@ namespace lockstep {
 struct RunOptions {
   std::int32_t ranks = 2;
   std::uint64_t schedule_seed = 0;          ///< With strategy "random".
-  std::string strategy = "round-robin";     ///< "round-robin" | "random"
+  std::string strategy = "run-to-block";     ///< "run-to-block" | "round-robin" | "random"
   std::string reduction_order = "rank";     ///< "rank" | "gloo-ring" | "pairwise"
   std::string pairing = "strict";           ///< "strict" | "nccl_like" | "gloo_like"
   bool exact = false;                       ///< Any rounding is an error naming the operation.

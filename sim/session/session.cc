@@ -22,21 +22,23 @@ class EndOfRank {
   EndOfRank(EndOfRank&&) = delete;
   EndOfRank& operator=(EndOfRank&&) = delete;
   ~EndOfRank() {
-    if (!written_) write(*stuck_ ? "stuck" : "exception", "");
-  }
-
-  void write(std::string_view outcome, std::string_view detail) {
-    written_ = true;
     if (recorder_ == nullptr) return;
     NameTable& names = recorder_->names();
-    recorder_->record(EndEvent{.outcome = names.intern(outcome), .detail = names.intern(detail)});
+    const std::string_view outcome = outcome_.empty() ? (*stuck_ ? "stuck" : "exception") : outcome_;
+    recorder_->record(EndEvent{.outcome = names.intern(outcome), .detail = names.intern(detail_)});
+  }
+
+  void note(std::string_view outcome, std::string detail) {
+    outcome_ = outcome;
+    detail_ = std::move(detail);
   }
   bool stuck() const { return *stuck_; }
 
  private:
   Recorder* recorder_;
   const bool* stuck_;
-  bool written_ = false;
+  std::string_view outcome_;
+  std::string detail_;
 };
 
 // Where the rank was in its training, for errors that happen far from any event.
@@ -50,20 +52,20 @@ void run_body(const Session::Body& body, RankContext& context, EndOfRank& end,
               std::uint8_t& comm_error) {
   try {
     body(context);
-    end.write("ok", "");
+    end.note("ok", "");
   } catch (const RankKilled& killed) {
-    end.write(end.stuck() ? "stuck" : "killed", killed.reason());
+    end.note(end.stuck() ? "stuck" : "killed", killed.reason());
     throw;
   } catch (const CommError& error) {
     comm_error = 1;
-    end.write("exception", error.what());
+    end.note("exception", error.what());
     throw;
   } catch (const InexactOperation& inexact) {
     const std::string text = place_of(context.runtime().recorder()) + inexact.what();
-    end.write("exception", text);
+    end.note("exception", text);
     throw InexactOperation(text);
   } catch (const std::exception& error) {
-    end.write("exception", error.what());
+    end.note("exception", error.what());
     throw;
   }
 }
@@ -146,9 +148,10 @@ Result<SessionResult> Session::Impl::run(const SessionOptions& options, const Bo
           recorder.emplace(handle.rank(), handle, *names, sinks, record);
           runtime.set_recorder(&*recorder);
         }
+        // Declared before the group: what a dropped work still completes is recorded before the end.
+        EndOfRank end(runtime.recorder(), stuck);
         const std::unique_ptr<ProcessGroup> group = hub.world_group(handle, runtime);
         RankContext context(handle.rank(), options.n_ranks, runtime, *group);
-        EndOfRank end(runtime.recorder(), stuck);
         run_body(body, context, end, comm_errors[to_index(handle.rank())]);
       });
 

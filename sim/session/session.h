@@ -19,7 +19,7 @@ namespace lockstep::sim {
 
 struct SessionOptions {
   std::int32_t n_ranks = 1;
-  std::string strategy = "round-robin";
+  std::string strategy = "run-to-block";
   std::uint64_t schedule_seed = 0;
   std::vector<ActionId> schedule;       ///< Not empty: replay these picks, strictly.
   bool timed = false;

@@ -142,7 +142,7 @@ inline RankLog train_rank(const TrainingCase& c, RankContext& context) {
 inline RunOptions run_options(const TrainingCase& c) {
   return {.ranks = c.ranks,
           .schedule_seed = c.schedule_seed,
-          .strategy = c.schedule_seed == 0 ? "round-robin" : "random",
+          .strategy = c.schedule_seed == 0 ? "run-to-block" : "random",
           .reduction_order = c.order,
           .exact = c.exact};
 }
