@@ -1,5 +1,7 @@
 #include "lockstep/trace/recorder.h"
 
+#include <algorithm>
+
 #include "lockstep/base/check.h"
 #include "lockstep/base/host.h"
 #include "lockstep/tensor/kernels.h"
@@ -27,6 +29,18 @@ std::string_view grad_value_point(GradPoint point) {
 
 bool has_sketch(GradPoint point) {
   return point == GradPoint::kInc || point == GradPoint::kPre || point == GradPoint::kPost;
+}
+
+void copy_values(const Tensor& from, std::span<double> to) {
+  if (from.dtype() == DType::kF32) {
+    const std::span<const float> values = from.span<float>();
+    std::copy(values.begin(), values.end(), to.begin());
+  } else if (from.dtype() == DType::kF64) {
+    const std::span<const double> values = from.span<double>();
+    std::copy(values.begin(), values.end(), to.begin());
+  } else {
+    for (std::int64_t i = 0; i < from.n_elems(); ++i) to[static_cast<std::size_t>(i)] = from.at(i);
+  }
 }
 
 }  // namespace
@@ -105,7 +119,9 @@ void Recorder::record_grads(GradPoint point,
     }
     record(event, wrapper);
   }
-  if (options_.values) record_values_of(grads, layout, grad_value_point(point), wrapper);
+  if (wants_values(point == GradPoint::kUsed)) {
+    record_values_of(grads, layout, grad_value_point(point), wrapper);
+  }
 }
 
 void Recorder::record_states(StateKind kind,
@@ -123,7 +139,14 @@ void Recorder::record_states(StateKind kind,
     record(StateEvent{.kind = kind, .point = point, .layout = layout, .digests = digests_},
            wrapper);
   }
-  if (options_.values) record_values_of(tensors, layout, name_of(point), wrapper);
+  if (wants_values(kind == StateKind::kParam)) {
+    record_values_of(tensors, layout, name_of(point), wrapper);
+  }
+}
+
+bool Recorder::wants_values(bool of_a_step) const {
+  if (options_.values) return true;
+  return options_.step_values && of_a_step && value_bytes_ < options_.step_value_bytes;
 }
 
 void Recorder::record_values_of(std::span<const Tensor> tensors,
@@ -141,9 +164,10 @@ void Recorder::record_values(NameId tensor,
                              NameId point,
                              const Tensor& values,
                              std::int32_t wrapper) {
-  if (!options_.values) return;
-  values_.clear();
-  for (std::int64_t i = 0; i < values.n_elems(); ++i) values_.push_back(values.at(i));
+  if (!options_.values && !options_.step_values) return;
+  values_.resize(static_cast<std::size_t>(values.n_elems()));
+  copy_values(values, values_);
+  value_bytes_ += values.n_elems() * static_cast<std::int64_t>(sizeof(double));
   record(ValueEvent{.tensor = tensor, .point = point, .values = values_}, wrapper);
 }
 

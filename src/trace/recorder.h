@@ -31,6 +31,9 @@ struct RecordOptions {
   bool collective_digests = false;
   bool samples = true;
   bool values = false;  ///< Every gradient's and parameter's values (large).
+  /// Only what a step starts from, uses and ends with: parameters and used gradients.
+  bool step_values = false;
+  std::int64_t step_value_bytes = std::int64_t{1} << 62U;  ///< step_values stops after that many.
 };
 
 /// Writes one rank's events to a sink.
@@ -75,6 +78,7 @@ class Recorder {
 
  private:
   bool wants(GradPoint point) const;
+  bool wants_values(bool of_a_step) const;
   void record_values_of(std::span<const Tensor> tensors,
                         LayoutId layout,
                         std::string_view point,
@@ -93,6 +97,7 @@ class Recorder {
   std::vector<std::int64_t> n_elems_;
   std::vector<std::uint8_t> undefined_;
   std::vector<double> values_;
+  std::int64_t value_bytes_ = 0;
 };
 
 }  // namespace lockstep

@@ -123,6 +123,8 @@ std::uint64_t TraceDigest::hash_of_file(const char* file) {
 }
 
 void TraceDigest::on_event(const Event& event, const NameTable& names) {
+  // Values are extras that a run may carry or not; their digests are in the events beside them.
+  if (std::holds_alternative<ValueEvent>(event.body)) return;
   ++n_events_;
   Folder folder(*this, names);
   folder.start(event.body.index() + 1);
