@@ -54,7 +54,8 @@ std::optional<Difference> difference_on(Rank rank,
       const std::string tensor = differing_tensor(a[i], left, b[i]);
       if (!tensor.empty()) text += ", tensor `" + tensor + "`";
     }
-    text += ", rank " + std::to_string(to_int(rank)) + "\n  < " + left_line + "\n  > " + right_line;
+    text.append(", rank ").append(std::to_string(to_int(rank)));
+    text.append("\n  < ").append(left_line).append("\n  > ").append(right_line);
     return Difference{event.at, rank, std::move(text)};
   }
   return std::nullopt;

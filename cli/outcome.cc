@@ -23,6 +23,7 @@ std::string values_text(const ValueEvent* event) {
 /// "200", or "2 on rank 0, 398 on rank 1" when the ranks differ.
 std::string by_rank(const ScenarioResult& result, const ExpectedValue& asked) {
   std::vector<std::string> texts;
+  texts.reserve(static_cast<std::size_t>(result.session.trace->n_ranks()));
   for (std::int32_t r = 0; r < result.session.trace->n_ranks(); ++r) {
     texts.push_back(values_text(recorded_value(result, asked, static_cast<Rank>(r))));
   }

@@ -23,7 +23,7 @@ constexpr std::size_t kShiftBytes = 4096 + 576;
 /// What is wrong with the options before anything runs, or empty.
 std::string complaint(const RunArguments& arguments) {
   constexpr std::array<std::string_view, 3> kBackends = {"sim", "gloo", "nccl"};
-  const auto known = std::find(kBackends.begin(), kBackends.end(), arguments.backend);
+  const auto* const known = std::find(kBackends.begin(), kBackends.end(), arguments.backend);
   if (known == kBackends.end()) {
     return "lockstep run: unknown backend '" + arguments.backend + "'" +
            did_you_mean(arguments.backend, kBackends);
@@ -92,7 +92,7 @@ Outcome write_files(const RunArguments& arguments,
                                 .n_ranks = scenario.n_ranks,
                                 .exact = scenario.session.exact,
                                 .library = "lockstep " LOCKSTEP_VERSION};
-    const Outcome written = write_jsonl(*result.session.trace, header, arguments.trace);
+    Outcome written = write_jsonl(*result.session.trace, header, arguments.trace);
     if (!written.ok()) return written;
   }
   std::string repro = arguments.repro;
@@ -100,7 +100,7 @@ Outcome write_files(const RunArguments& arguments,
     repro = (fs::path(arguments.trace) / "repro.toml").string();
   }
   if (!repro.empty() && !report.ok()) {
-    const Outcome written = write_reproduction(arguments, repro, result);
+    Outcome written = write_reproduction(arguments, repro, result);
     if (!written.ok()) return written;
     report.replay = "lockstep replay " + repro;
   }

@@ -9,6 +9,7 @@ namespace {
 
 std::vector<std::int32_t> plain(const std::vector<Rank>& ranks) {
   std::vector<std::int32_t> result;
+  result.reserve(ranks.size());
   for (const Rank rank : ranks) result.push_back(to_int(rank));
   return result;
 }
@@ -45,6 +46,7 @@ std::string words(const ExpectedFinding& wanted) {
 
 std::string list(const std::vector<double>& values) {
   std::vector<std::string> texts;
+  texts.reserve(values.size());
   for (const double value : values) texts.push_back(exact(value));
   return "[" + join(texts) + "]";
 }
@@ -66,19 +68,27 @@ std::string fields(const Finding& got) {
   return text;
 }
 
+/// Empty when `wanted` was found; otherwise the complaint, with the nearest finding of the same
+/// law.
+std::string missing_finding(const ExpectedFinding& wanted, const Report& report) {
+  const auto law =
+      std::find_if(report.laws.begin(), report.laws.end(), [&](const LawResult& result) {
+        return result.law == wanted.law && !result.findings.empty();
+      });
+  const std::string complaint = wanted.where + ": expected but not found: " + words(wanted);
+  if (law == report.laws.end()) return complaint;
+  const bool found = std::any_of(law->findings.begin(),
+                                 law->findings.end(),
+                                 [&](const Finding& finding) { return fits(wanted, finding); });
+  return found ? "" : complaint + "; " + fields(law->findings.front());
+}
+
 void check_findings(const Expectation& expect,
                     const Report& report,
                     std::vector<std::string>& unmet) {
   for (const ExpectedFinding& wanted : expect.fires) {
-    bool found = false;
-    std::string near;
-    for (const LawResult& law : report.laws) {
-      for (const Finding& finding : law.findings) {
-        if (fits(wanted, finding)) found = true;
-        if (near.empty() && finding.law == wanted.law) near = "; " + fields(finding);
-      }
-    }
-    if (!found) unmet.push_back(wanted.where + ": expected but not found: " + words(wanted) + near);
+    std::string complaint = missing_finding(wanted, report);
+    if (!complaint.empty()) unmet.push_back(std::move(complaint));
   }
 }
 
@@ -138,6 +148,7 @@ void check_samples(const ExpectedSamples& wanted,
   if (got == wanted.ids) return;
   const auto text = [](const std::vector<std::int64_t>& ids) {
     std::vector<std::string> words;
+    words.reserve(ids.size());
     for (const std::int64_t id : ids) words.push_back(std::to_string(id));
     return "[" + join(words) + "]";
   };

@@ -172,6 +172,7 @@ class Interpreter {
     }
     const std::int64_t each = tensor.n_elems() / n;
     std::vector<Memory> slices;
+    slices.reserve(static_cast<std::size_t>(n));
     for (std::int32_t i = 0; i < n; ++i) {
       slices.push_back(Memory::of(tensor.slice(i * each, Shape{each})));
     }

@@ -81,7 +81,7 @@ RankSet read_ranks(TableReader& table, std::int32_t n_ranks, Problem& problem) {
 }
 
 std::string read_site(TableReader& table, Problem& problem) {
-  const std::string site = table.text("site", "");
+  std::string site = table.text("site", "");
   if (!site.empty() && !parse_site(site)) {
     problem.report("a site is a file and a line, such as \"save.py:12\", not '" + site + "'",
                    table.where("site"));

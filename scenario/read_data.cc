@@ -229,6 +229,29 @@ void check_model(const Job& job, const std::string& where, Problem& problem) {
   }
 }
 
+void check_lists(const LoaderSpec& loader,
+                 std::int64_t n_rows,
+                 std::int32_t n_ranks,
+                 const std::string& where,
+                 Problem& problem) {
+  std::int64_t total = 0;
+  for (const std::vector<std::int64_t>& sizes : loader.batches_by_rank) {
+    total = std::accumulate(sizes.begin(), sizes.end(), total);
+    if (std::any_of(sizes.begin(), sizes.end(), [](auto size) { return size < 1; })) {
+      problem.report("a batch holds at least one sample", where);
+    }
+  }
+  if (loader.batches_by_rank.size() != static_cast<std::size_t>(n_ranks)) {
+    problem.report("'loader.batches_by_rank' has " + std::to_string(loader.batches_by_rank.size()) +
+                       " lists for " + std::to_string(n_ranks) + " ranks",
+                   where);
+  } else if (total > n_rows) {
+    problem.report("'loader.batches_by_rank' asks for " + std::to_string(total) +
+                       " samples, the data have " + std::to_string(n_rows),
+                   where);
+  }
+}
+
 void check_batches(const std::string& where,
                    const JobSurroundings& around,
                    Job& job,
@@ -236,23 +259,7 @@ void check_batches(const std::string& where,
   LoaderSpec& loader = job.loader;
   const std::int64_t n = job.train->size();
   if (loader.sampler == "batches_by_rank") {
-    std::int64_t total = 0;
-    for (const auto& sizes : loader.batches_by_rank) {
-      total = std::accumulate(sizes.begin(), sizes.end(), total);
-      if (std::any_of(sizes.begin(), sizes.end(), [](auto size) { return size < 1; })) {
-        problem.report("a batch holds at least one sample", where);
-      }
-    }
-    if (loader.batches_by_rank.size() != static_cast<std::size_t>(around.n_ranks)) {
-      problem.report("'loader.batches_by_rank' has " +
-                         std::to_string(loader.batches_by_rank.size()) + " lists for " +
-                         std::to_string(around.n_ranks) + " ranks",
-                     where);
-    } else if (total > n) {
-      problem.report("'loader.batches_by_rank' asks for " + std::to_string(total) +
-                         " samples, the data have " + std::to_string(n),
-                     where);
-    }
+    check_lists(loader, n, around.n_ranks, where, problem);
     return;
   }
   const bool shared = loader.sampler == "distributed";

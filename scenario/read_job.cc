@@ -7,12 +7,11 @@
 namespace lockstep {
 namespace {
 
-const TomlNode kEmptyTable;
-
 /// The section, or an empty one: defaults then come from one place.
 TableReader section(TableReader& root, std::string_view name, Problem& problem) {
+  static const TomlNode kEmpty;
   const TomlNode* node = root.table(name);
-  return {node == nullptr ? kEmptyTable : *node, std::string(name), problem};
+  return {node == nullptr ? kEmpty : *node, std::string(name), problem};
 }
 
 DType read_dtype(TableReader& table, DType fallback) {

@@ -52,6 +52,7 @@ const OpKind* find_op(std::string_view name) {
 
 std::string suggest_op(std::string_view name) {
   std::vector<std::string_view> names;
+  names.reserve(kOps.size());
   for (const OpKind& kind : kOps) names.push_back(kind.name);
   return did_you_mean(name, names);
 }
@@ -165,7 +166,7 @@ class ProgramReader {
   }
 
   std::string tensor_name(TableReader& table, std::string_view key) {
-    const std::string name = table.text(key, "");
+    std::string name = table.text(key, "");
     if (name.empty() || scenario_.tensors.contains(name)) return name;
     std::vector<std::string_view> known;
     for (const auto& [declared, tensor] : scenario_.tensors) known.push_back(declared);

@@ -51,8 +51,10 @@ void read_simulation(TableReader& root, Scenario& scenario, Problem& problem) {
   if (node == nullptr) return;
   TableReader sim(*node, "sim", problem);
   sim::SessionOptions& session = scenario.session;
-  session.strategy = sim.word(
-      "strategy", "run-to-block", {"run-to-block", "round-robin", "random"}, {"pct", "exhaustive", "replay"});
+  session.strategy = sim.word("strategy",
+                              "run-to-block",
+                              {"run-to-block", "round-robin", "random"},
+                              {"pct", "exhaustive", "replay"});
   session.schedule_seed = static_cast<std::uint64_t>(sim.integer("schedule_seed", 0));
   sim.word("fidelity", "rendezvous", {"rendezvous"}, {"message"});
   const std::string order =

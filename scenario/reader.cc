@@ -31,7 +31,7 @@ Result<Document> read_document(const std::string& path) {
   if (const TomlNode* variants = document.root.find("variant")) {
     if (!variants->is_table())
       return Error{"'variant' must be a table of variants", variants->where};
-    document.variants = *variants;
+    document.variants = copy_of(*variants);
     for (const TomlField& variant : variants->fields) {
       if (variant.value.is_table()) continue;
       return Error{"variant '" + variant.key + "' must be a table", variant.value.where};
@@ -50,10 +50,10 @@ Outcome apply_variant(Document& document, const std::string& path, const std::st
     for (const TomlField& field : document.variants.fields) known.push_back(field.key);
     return Error{"no variant '" + name + "' in this file" + did_you_mean(name, known), path};
   }
-  TomlNode changes = *variant;
+  TomlNode changes = copy_of(*variant);
   if (const TomlNode* unset = changes.find("unset")) {
     for (const TomlNode& item : unset->items) {
-      const Outcome removed = remove_at(document.root, item.text, item.where);
+      Outcome removed = remove_at(document.root, item.text, item.where);
       if (!removed.ok()) return removed;
     }
     std::erase_if(changes.fields, [](const TomlField& field) { return field.key == "unset"; });
@@ -108,7 +108,7 @@ TomlNode overridden(const TomlNode& root,
                     const std::vector<Override>& overrides,
                     const std::vector<bool>& active,
                     Problem& problem) {
-  TomlNode result = root;
+  TomlNode result = copy_of(root);
   for (std::size_t i = 0; i < overrides.size(); ++i) {
     if (!active[i]) continue;
     for (const TomlField& field : overrides[i].set->fields) {
@@ -117,7 +117,7 @@ TomlNode overridden(const TomlNode& root,
         merge_into(*result.find(field.key), field.value);
         continue;
       }
-      const Outcome set = set_at(result, field.key, field.value);
+      const Outcome set = set_at(result, field.key, copy_of(field.value));
       if (!set.ok()) problem.report(set.error().message, set.error().where);
     }
   }
@@ -134,6 +134,7 @@ void read_jobs(TableReader& root,
   std::map<std::vector<bool>, std::shared_ptr<const Job>> jobs;
   for (std::int32_t rank = 0; rank < scenario.n_ranks && !problem.found(); ++rank) {
     std::vector<bool> active;
+    active.reserve(overrides.size());
     for (const Override& change : overrides) active.push_back(change.ranks.contains(rank));
     std::shared_ptr<const Job>& job = jobs[active];
     if (job == nullptr) {

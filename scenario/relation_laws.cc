@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t kMaxBytes = std::int64_t{64} << 20U;
 /// Values are recorded at inc, pre, post, used and step, as doubles.
-constexpr std::int64_t kBytesAnElement = 5 * 8;
+constexpr std::int64_t kBytesAnElement = 40;
 
 using StepsByRank = std::vector<std::vector<RankStep>>;
 
@@ -45,7 +45,7 @@ std::size_t comparable_steps(const StepsByRank& ranks, std::string& why) {
 std::optional<std::size_t> first_difference(const std::vector<double>& got,
                                             const std::vector<double>& wanted,
                                             const std::vector<double>& bound) {
-  if (got.size() != wanted.size()) return 0;
+  LOCKSTEP_CHECK(got.size() == wanted.size(), "one model has one set of shapes");
   for (std::size_t i = 0; i < got.size(); ++i) {
     const double allowed = bound.empty() ? 0.0 : bound[i];
     const bool both_nan = std::isnan(got[i]) && std::isnan(wanted[i]);
@@ -61,35 +61,41 @@ struct Place {
   std::string tensor;
 };
 
+/// What `rank` has there, or null: a missing gradient is another law's business.
+const std::vector<double>* values_at(const Place& place, const std::vector<RankStep>& rank) {
+  const RankStep& step = rank[static_cast<std::size_t>(place.step)];
+  const TensorValues& values = place.event == "step" ? step.after : step.used;
+  const auto found = values.find(place.tensor);
+  return found == values.end() ? nullptr : &found->second;
+}
+
+std::string message_of(const Place& place, double got, double wanted) {
+  const std::string what = place.event == "step" ? "parameter `" : "the gradient used for `";
+  return what + place.tensor + "` is " + exact(got) +
+         " where one process on the same global batch has " + exact(wanted);
+}
+
 /// Compares one tensor on every rank with the reference; a finding names the ranks that differ.
 std::optional<Finding> compare(const Place& place,
                                const StepsByRank& ranks,
                                const ReferenceValues& reference) {
   Finding finding;
-  double got_value = 0.0;
-  double wanted_value = 0.0;
-  for (std::size_t r = 0; r < ranks.size(); ++r) {
-    const RankStep& step = ranks[r][static_cast<std::size_t>(place.step)];
-    const TensorValues& values = place.event == "step" ? step.after : step.used;
-    const auto found = values.find(place.tensor);
-    if (found == values.end()) continue;  // No gradient here: other laws watch used parameters.
-    const auto i = first_difference(found->second, reference.values, reference.bound);
-    if (!i) continue;
-    if (finding.ranks.empty()) {
-      finding.element = static_cast<std::int64_t>(*i);
-      got_value = *i < found->second.size() ? found->second[*i] : 0.0;
-      wanted_value = *i < reference.values.size() ? reference.values[*i] : 0.0;
-    }
-    finding.ranks.push_back(static_cast<Rank>(r));
-  }
-  if (finding.ranks.empty()) return std::nullopt;
   finding.law = "single-process-equal";
   finding.event = place.event;
   finding.tensor = place.tensor;
   finding.step = place.step;
-  const std::string what = place.event == "step" ? "parameter `" : "the gradient used for `";
-  finding.message = what + place.tensor + "` is " + exact(got_value) +
-                    " where one process on the same global batch has " + exact(wanted_value);
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    const std::vector<double>* values = values_at(place, ranks[r]);
+    const auto i = values == nullptr ? std::nullopt
+                                     : first_difference(*values, reference.values, reference.bound);
+    if (!i) continue;
+    if (finding.ranks.empty()) {
+      finding.element = static_cast<std::int64_t>(*i);
+      finding.message = message_of(place, (*values)[*i], reference.values[*i]);
+    }
+    finding.ranks.push_back(static_cast<Rank>(r));
+  }
+  if (finding.ranks.empty()) return std::nullopt;
   return finding;
 }
 

@@ -27,6 +27,7 @@ class RowPositions {
   std::vector<std::int64_t> of(const std::vector<std::int64_t>& ids) const {
     if (positions_.empty()) return ids;
     std::vector<std::int64_t> result;
+    result.reserve(ids.size());
     for (const std::int64_t id : ids) result.push_back(positions_.at(id));
     return result;
   }
@@ -64,27 +65,29 @@ struct GlobalBatches {
   std::vector<std::int64_t> sizes;
 };
 
+void append_row(const data::Dataset& rows, std::int64_t row, data::DatasetParts& parts) {
+  const auto x = rows.features(row);
+  const auto y = rows.targets(row);
+  parts.features.insert(parts.features.end(), x.begin(), x.end());
+  parts.targets.insert(parts.targets.end(), y.begin(), y.end());
+  if (rows.has_labels()) parts.labels.push_back(rows.label(row));
+  parts.tokens.push_back(rows.tokens(row));
+  ++parts.size;
+}
+
 GlobalBatches global_batches(const Job& job, const StepsByRank& ranks, std::size_t n_steps) {
   const RowPositions positions(job);
-  const data::Dataset& rows = *job.train;
   GlobalBatches batches;
   data::DatasetParts& parts = batches.parts;
-  parts.name = rows.name();
-  parts.feature_columns = rows.feature_columns();
-  parts.target_columns = rows.target_columns();
+  parts.name = job.train->name();
+  parts.feature_columns = job.train->feature_columns();
+  parts.target_columns = job.train->target_columns();
   for (std::size_t k = 0; k < n_steps; ++k) {
     for (std::size_t micro = 0; micro < ranks.front()[k].micros.size(); ++micro) {
       const std::int64_t first = parts.size;
       for (const auto& steps : ranks) {
-        for (const std::int64_t row : positions.of(steps[k].micros[micro].ids)) {
-          const auto x = rows.features(row);
-          const auto y = rows.targets(row);
-          parts.features.insert(parts.features.end(), x.begin(), x.end());
-          parts.targets.insert(parts.targets.end(), y.begin(), y.end());
-          if (rows.has_labels()) parts.labels.push_back(rows.label(row));
-          parts.tokens.push_back(rows.tokens(row));
-          ++parts.size;
-        }
+        const std::vector<std::int64_t> global = positions.of(steps[k].micros[micro].ids);
+        for (const std::int64_t row : global) append_row(*job.train, row, parts);
       }
       batches.sizes.push_back(parts.size - first);
     }

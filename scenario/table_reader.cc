@@ -106,7 +106,7 @@ std::string TableReader::word(std::string_view key,
                               std::string_view fallback,
                               std::initializer_list<std::string_view> words,
                               std::initializer_list<std::string_view> later) {
-  const std::string value = text(key, fallback);
+  std::string value = text(key, fallback);
   if (std::find(words.begin(), words.end(), value) != words.end()) return value;
   if (std::find(later.begin(), later.end(), value) != later.end()) {
     problem_->report("'" + path(key) + " = \"" + value + "\"' is not supported yet", where(key));

@@ -108,6 +108,32 @@ TomlNode* TomlNode::find(std::string_view key) {
   return nullptr;
 }
 
+TomlNode copy_of(const TomlNode& node) {
+  TomlNode copy;
+  std::vector<std::pair<const TomlNode*, TomlNode*>> open = {{&node, &copy}};
+  while (!open.empty()) {
+    const auto [from, to] = open.back();
+    open.pop_back();
+    to->kind = from->kind;
+    to->flag = from->flag;
+    to->integer = from->integer;
+    to->number = from->number;
+    to->text = from->text;
+    to->where = from->where;
+    to->items.resize(from->items.size());
+    to->fields.resize(from->fields.size());
+    for (std::size_t i = 0; i < from->items.size(); ++i) {
+      open.emplace_back(&from->items[i], &to->items[i]);
+    }
+    for (std::size_t i = 0; i < from->fields.size(); ++i) {
+      to->fields[i].key = from->fields[i].key;
+      to->fields[i].where = from->fields[i].where;
+      open.emplace_back(&from->fields[i].value, &to->fields[i].value);
+    }
+  }
+  return copy;
+}
+
 std::string_view describe(TomlNode::Kind kind) {
   switch (kind) {
     case TomlNode::Kind::kTable:
@@ -161,7 +187,7 @@ void merge_into(TomlNode& base, const TomlNode& changes) {
       if (merges) {
         open.emplace_back(&target, &field.value);
       } else {
-        target = field.value;
+        target = copy_of(field.value);
       }
     }
   }
@@ -211,7 +237,8 @@ TomlNode setting_value(const std::string& path, const std::string& text) {
   value.text = text;
   Result<TomlNode> parsed = parse_toml("value = " + text, where);
   // A setting that smuggles in a second line is a string, not more TOML.
-  if (parsed.ok() && parsed.value().fields.size() == 1) value = parsed.value().fields[0].value;
+  if (parsed.ok() && parsed.value().fields.size() == 1)
+    value = std::move(parsed.value().fields[0].value);
   std::vector<TomlNode*> open = {&value};
   while (!open.empty()) {
     TomlNode* node = open.back();

@@ -14,8 +14,16 @@ namespace lockstep {
 
 struct TomlField;
 
-/// One value of a document. Tables keep the order of the file.
+/// One value of a document. Tables keep the order of the file. Copies are made by `copy_of`, which
+/// needs no recursion however deep a file nests its tables.
 struct TomlNode {
+  TomlNode() = default;
+  ~TomlNode() = default;
+  TomlNode(TomlNode&&) = default;
+  TomlNode& operator=(TomlNode&&) = default;
+  TomlNode(const TomlNode&) = delete;
+  TomlNode& operator=(const TomlNode&) = delete;
+
   enum class Kind : std::uint8_t { kTable, kArray, kString, kInteger, kFloat, kBool, kDate };
 
   Kind kind = Kind::kTable;
@@ -43,6 +51,8 @@ struct TomlField {
   std::string where;
   TomlNode value;
 };
+
+TomlNode copy_of(const TomlNode& node);
 
 /// "a table", "an array", "a string", ...: for messages.
 std::string_view describe(TomlNode::Kind kind);

@@ -58,6 +58,7 @@ const BugKind* find_bug(std::string_view name) {
 
 std::vector<std::string_view> bug_names() {
   std::vector<std::string_view> names;
+  names.reserve(kKinds.size());
   for (const BugKind& kind : kKinds) names.push_back(kind.name);
   return names;
 }
