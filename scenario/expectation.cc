@@ -75,7 +75,7 @@ std::string missing_finding(const ExpectedFinding& wanted, const Report& report)
       std::find_if(report.laws.begin(), report.laws.end(), [&](const LawResult& result) {
         return result.law == wanted.law && !result.findings.empty();
       });
-  const std::string complaint = wanted.where + ": expected but not found: " + words(wanted);
+  std::string complaint = wanted.where + ": expected but not found: " + words(wanted);
   if (law == report.laws.end()) return complaint;
   const bool found = std::any_of(law->findings.begin(),
                                  law->findings.end(),

@@ -9,9 +9,9 @@ namespace {
 
 /// The section, or an empty one: defaults then come from one place.
 TableReader section(TableReader& root, std::string_view name, Problem& problem) {
-  static const TomlNode kEmpty;
+  static const TomlNode empty;
   const TomlNode* node = root.table(name);
-  return {node == nullptr ? kEmpty : *node, std::string(name), problem};
+  return {node == nullptr ? empty : *node, std::string(name), problem};
 }
 
 DType read_dtype(TableReader& table, DType fallback) {
