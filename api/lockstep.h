@@ -1,4 +1,5 @@
-// The front door: write a PyTorch-shaped training loop, run it as N virtual ranks, ask what the laws say.
+// The front door: write a PyTorch-shaped training loop, run it as N virtual ranks, ask what the
+// laws say.
 #pragma once
 
 #include <cstdint>
@@ -28,15 +29,15 @@ namespace lockstep {
 /// How to run a world. Everything that varies is here; the program draws nothing else.
 struct RunOptions {
   std::int32_t ranks = 2;
-  std::uint64_t schedule_seed = 0;          ///< With strategy "random".
-  std::string strategy = "run-to-block";     ///< "run-to-block" | "round-robin" | "random"
-  std::string reduction_order = "rank";     ///< "rank" | "gloo-ring" | "pairwise"
-  std::string pairing = "strict";           ///< "strict" | "nccl_like" | "gloo_like"
-  bool exact = false;                       ///< Any rounding is an error naming the operation.
-  bool record = true;                       ///< False: no events, no laws; only what the program checks.
-  std::vector<std::string> laws{};            ///< Empty: all trace laws.
-  std::vector<std::string> allow{};           ///< "LAW" or "LAW@TENSOR" exempted on purpose.
-  std::string replay{};                       ///< A replay_token(): repeats that run's schedule.
+  std::uint64_t schedule_seed = 0;        ///< With strategy "random".
+  std::string strategy = "run-to-block";  ///< "run-to-block" | "round-robin" | "random"
+  std::string reduction_order = "rank";   ///< "rank" | "gloo-ring" | "pairwise"
+  std::string pairing = "strict";         ///< "strict" | "nccl_like" | "gloo_like"
+  bool exact = false;                     ///< Any rounding is an error naming the operation.
+  bool record = true;                ///< False: no events, no laws; only what the program checks.
+  std::vector<std::string> laws{};   ///< Empty: all trace laws.
+  std::vector<std::string> allow{};  ///< "LAW" or "LAW@TENSOR" exempted on purpose.
+  std::string replay{};              ///< A replay_token(): repeats that run's schedule.
 };
 
 /// What a run ends with. R is the program's return type (void: no results).
@@ -47,25 +48,29 @@ struct RunResult {
   std::string schedule;
 
   bool ok() const { return report.ok(); }
+
   /// Put it in RunOptions::replay to repeat the run, in this process or another.
   const std::string& replay_token() const { return schedule; }
 };
+
 template <>
 struct RunResult<void> {
   Report report;
   std::string schedule;
 
   bool ok() const { return report.ok(); }
+
   const std::string& replay_token() const { return schedule; }
 };
 
-/// Owns stacks and memory and is reused between runs: a property test that runs a million small worlds
-/// makes one Simulator.
+/// Owns stacks and memory and is reused between runs: a property test that runs a million small
+/// worlds makes one Simulator.
 ///
 /// Requires: one thread at a time; never used inside a rank.
-/// Errors:   options that make no sense throw std::invalid_argument with a suggestion. A foreign exception
-///           of a rank (RapidCheck's, GoogleTest's, the program's) stops the others and is rethrown, first
-///           by (time, rank). A CommError is a finding of the run, not rethrown.
+/// Errors:   options that make no sense throw std::invalid_argument with a suggestion. A foreign
+/// exception
+///           of a rank (RapidCheck's, GoogleTest's, the program's) stops the others and is
+///           rethrown, first by (time, rank). A CommError is a finding of the run, not rethrown.
 class Simulator {
  public:
   Simulator();
@@ -79,6 +84,7 @@ class Simulator {
     Report report;
     std::string schedule;
   };
+
   Untyped run_untyped(const RunOptions& options, const std::function<void(RankContext&)>& body);
 
   template <typename F>

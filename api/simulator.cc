@@ -10,9 +10,11 @@ namespace lockstep {
 
 namespace {
 
-template <typename T, std::size_t N>
-T parse_or_throw(std::string_view what, std::string_view word, const std::optional<T>& parsed,
-                 const std::array<std::string_view, N>& known) {
+template <typename T, std::size_t kCount>
+T parse_or_throw(std::string_view what,
+                 std::string_view word,
+                 const std::optional<T>& parsed,
+                 const std::array<std::string_view, kCount>& known) {
   if (parsed) return *parsed;
   throw std::invalid_argument("unknown " + std::string(what) + " '" + std::string(word) + "'" +
                               did_you_mean(word, known));
@@ -29,9 +31,10 @@ sim::SessionOptions to_session(const RunOptions& options) {
   session.n_ranks = options.ranks;
   session.strategy = options.strategy;
   session.schedule_seed = options.schedule_seed;
-  session.group.order =
-      parse_or_throw("reduction order", options.reduction_order,
-                     parse_reduction_order(options.reduction_order), kOrders);
+  session.group.order = parse_or_throw("reduction order",
+                                       options.reduction_order,
+                                       parse_reduction_order(options.reduction_order),
+                                       kOrders);
   session.group.pairing =
       parse_or_throw("pairing", options.pairing, sim::parse_pairing(options.pairing), kPairings);
   session.exact = options.exact;
@@ -47,7 +50,8 @@ sim::SessionOptions to_session(const RunOptions& options) {
   return session;
 }
 
-// A CommError is a misfortune of the run and stays in the report; anything else belongs to the caller.
+// A CommError is a misfortune of the run and stays in the report; anything else belongs to the
+// caller.
 void rethrow_foreign(const sim::WorldResult& world) {
   if (!world.first_failure) return;
   const auto rank = static_cast<std::size_t>(*world.first_failure);
@@ -66,6 +70,7 @@ class Simulator::Impl {
 };
 
 Simulator::Simulator() : impl_(std::make_unique<Impl>()) {}
+
 Simulator::~Simulator() = default;
 
 Simulator::Untyped Simulator::run_untyped(const RunOptions& options,

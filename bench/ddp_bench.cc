@@ -1,7 +1,6 @@
 // What a rank-step, a whole small job and a start cost, in one thread. Real peers run beside it in
 // side_by_side.py; these numbers are for profiling and for watching changes.
 #include <benchmark/benchmark.h>
-
 #include <vector>
 
 #include "lockstep/api/lockstep.h"
@@ -34,7 +33,7 @@ void train_tiny(RankContext& context, std::int64_t steps) {
 
 void run(benchmark::State& state, const RunOptions& options, std::int64_t steps) {
   Simulator simulator;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {  // NOLINT(clang-analyzer-deadcode.DeadStores)
     const auto result =
         simulator.run(options, [steps](RankContext& context) { train_tiny(context, steps); });
     if (!result.ok()) state.SkipWithError("a law was broken");
@@ -47,30 +46,34 @@ void run(benchmark::State& state, const RunOptions& options, std::int64_t steps)
 void step_bare(benchmark::State& state) {
   run(state, {.ranks = static_cast<std::int32_t>(state.range(0)), .record = false}, 200);
 }
+
 BENCHMARK(step_bare)->Arg(1)->Arg(32)->Arg(1024)->Unit(benchmark::kMillisecond);
 
 void step_with_laws(benchmark::State& state) {
   run(state, {.ranks = static_cast<std::int32_t>(state.range(0))}, 200);
 }
+
 BENCHMARK(step_with_laws)->Arg(1)->Arg(32)->Unit(benchmark::kMillisecond);
 
 // Jobs of 4 ranks and 3 steps, laws on: what a property test runs by the thousand.
 void small_job(benchmark::State& state) { run(state, {.ranks = 4}, 3); }
+
 BENCHMARK(small_job)->Unit(benchmark::kMicrosecond);
 
 void start_and_stop(benchmark::State& state) {
   Simulator simulator;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {  // NOLINT(clang-analyzer-deadcode.DeadStores)
     simulator.run({.ranks = static_cast<std::int32_t>(state.range(0)), .record = false},
                   [](RankContext&) {});
   }
 }
+
 BENCHMARK(start_and_stop)->Arg(32)->Arg(1024)->Unit(benchmark::kMicrosecond);
 
 void all_reduce_256(benchmark::State& state) {
   constexpr int kRounds = 20;
   Simulator simulator;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {  // NOLINT(clang-analyzer-deadcode.DeadStores)
     simulator.run({.ranks = static_cast<std::int32_t>(state.range(0)), .record = false},
                   [](RankContext& context) {
                     std::vector<float> data(256, 1.0F);
@@ -79,10 +82,11 @@ void all_reduce_256(benchmark::State& state) {
                     }
                   });
   }
-  state.counters["s/all-reduce"] = benchmark::Counter(
-      kRounds * static_cast<double>(state.iterations()),
-      benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+  state.counters["s/all-reduce"] =
+      benchmark::Counter(kRounds * static_cast<double>(state.iterations()),
+                         benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
 }
+
 BENCHMARK(all_reduce_256)->Arg(8)->Arg(1024)->Arg(4096)->Unit(benchmark::kMillisecond);
 
 }  // namespace

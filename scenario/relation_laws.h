@@ -22,13 +22,10 @@ inline constexpr std::array<std::string_view, 1> kRelationLaws = {"single-proces
 /// operations.
 ///
 /// Checked as long as the replicas are equal as a step begins (afterwards there is no one model to
-/// compare with), and for as many steps as 64 MiB of recorded values allow.
+/// compare with), and for as many steps as the recorded values allow.
 ///
-/// Requires: a scenario with a job. `trace` is a recording with values of its first steps.
+/// Requires: a scenario with a job. `trace` has rank 0's step values (SessionOptions::step_values).
 /// Source:   the promise of data parallelism itself: N replicas = one process (docs/laws.md).
 LawResult check_single_process_equal(const Scenario& scenario, const MemoryTrace& trace);
-
-/// How many optimizer steps may be recorded with values: 64 MiB over all ranks.
-std::int64_t recordable_steps(const Scenario& scenario);
 
 }  // namespace lockstep

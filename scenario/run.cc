@@ -9,6 +9,9 @@
 namespace lockstep {
 namespace {
 
+/// Rank 0's parameters and used gradients of as many steps as fit.
+constexpr std::int64_t kMaxValueBytes = std::int64_t{64} << 20U;
+
 sim::SessionOptions session_options(const Scenario& scenario, const RunChoices& choices) {
   sim::SessionOptions options = scenario.session;
   if (choices.schedule_seed) {
@@ -22,10 +25,9 @@ sim::SessionOptions session_options(const Scenario& scenario, const RunChoices& 
   return options;
 }
 
-/// Runs the world once. `max_steps` cuts jobs short (0 = not).
+/// Runs the world once.
 Result<sim::SessionResult> run_world(const Scenario& scenario,
                                      const sim::SessionOptions& options,
-                                     std::int64_t max_steps,
                                      std::vector<RankOutcomeValues>& outcomes) {
   outcomes.assign(static_cast<std::size_t>(scenario.n_ranks), {});
   sim::Session session;
@@ -37,59 +39,27 @@ Result<sim::SessionResult> run_world(const Scenario& scenario,
     const auto rank = static_cast<std::size_t>(context.rank());
     const auto bugs = make_bugs(scenario.bugs, context.rank());
     std::vector<LoopHook*> hooks;
-    hooks.reserve(bugs.size());
     for (const auto& bug : bugs) hooks.push_back(bug.get());
-    if (max_steps == 0) {
-      outcomes[rank] = run_job(*scenario.jobs[rank], context, hooks);
-      return;
-    }
-    Job job = *scenario.jobs[rank];
-    job.loop.steps = max_steps;
-    job.loop.eval = {};
-    outcomes[rank] = run_job(job, context, hooks);
+    outcomes[rank] = run_job(*scenario.jobs[rank], context, hooks);
   });
 }
 
-bool allowed(const Scenario& scenario, std::string_view law) {
+bool compares_with_one_process(const Scenario& scenario) {
   const std::vector<std::string>& allow = scenario.session.policy.allow;
-  return std::find(allow.begin(), allow.end(), law) != allow.end();
+  const bool allowed = std::find(allow.begin(), allow.end(), "single-process-equal") != allow.end();
+  return !scenario.jobs.empty() && scenario.n_ranks > 1 && !allowed;
 }
 
-/// The law that compares with one process, on a recording with values of as many steps as fit.
-LawResult relation_law(const Scenario& scenario,
-                       const sim::SessionOptions& options,
-                       const ScenarioResult& run) {
+/// The law that compares with one process, on rank 0's recorded values.
+LawResult relation_law(const Scenario& scenario, const ScenarioResult& run) {
+  const std::string& outcome = run.report.outcome;
+  if (outcome != "hang" && outcome != "error") {
+    return check_single_process_equal(scenario, *run.session.trace);
+  }
   LawResult result;
   result.law = "single-process-equal";
   result.verdict = Verdict::kNotCheckable;
-  std::int64_t n_steps = 0;
-  for (const RankOutcomeValues& rank : run.ranks) n_steps = std::max(n_steps, rank.n_steps);
-  const std::int64_t fit = recordable_steps(scenario);
-  if (run.report.outcome == "hang" || run.report.outcome == "error" || n_steps == 0) {
-    result.missing = "a run that finishes a step on every rank";
-    return result;
-  }
-  if (fit == 0) {
-    result.missing = "a smaller model or fewer ranks: the values of one step exceed 64 MiB";
-    return result;
-  }
-  sim::SessionOptions recording = options;
-  recording.values = true;
-  recording.keep_trace = true;
-  recording.schedule.clear();  // A shorter run makes other choices; results do not depend on them.
-  recording.laws = {"progress"};
-  std::vector<RankOutcomeValues> outcomes;
-  const auto again = run_world(scenario, recording, std::min(fit, n_steps), outcomes);
-  if (!again.ok()) {
-    result.missing = again.error().text();
-    return result;
-  }
-  result = check_single_process_equal(scenario, *again.value().trace);
-  if (fit < n_steps) {
-    result.advice.push_back({"A-coverage",
-                             "single-process-equal looked at the first " + std::to_string(fit) +
-                                 " of " + std::to_string(n_steps) + " steps"});
-  }
+  result.missing = "a run that finishes a step on every rank";
   return result;
 }
 
@@ -111,17 +81,18 @@ void insert_in_order(LawResult result, Report& report) {
 }  // namespace
 
 Result<ScenarioResult> run_scenario(const Scenario& scenario, const RunChoices& choices) {
-  const sim::SessionOptions options = session_options(scenario, choices);
+  sim::SessionOptions options = session_options(scenario, choices);
+  const bool compares = compares_with_one_process(scenario);
+  if (compares) options.step_value_bytes = kMaxValueBytes;
   ScenarioResult result;
-  auto session = run_world(scenario, options, 0, result.ranks);
+  auto session = run_world(scenario, options, result.ranks);
   if (!session.ok()) return session.error();
   result.session = std::move(session).value();
   result.report = result.session.report;
   result.report.title = scenario.title;
   if (!scenario.variant.empty()) result.report.title += " (variant " + scenario.variant + ")";
-  if (!scenario.jobs.empty() && scenario.n_ranks > 1 &&
-      !allowed(scenario, "single-process-equal")) {
-    insert_in_order(relation_law(scenario, options, result), result.report);
+  if (compares) {
+    insert_in_order(relation_law(scenario, result), result.report);
     const bool broken = result.report.n_findings() > 0;
     if (result.report.outcome == "ok" && broken) result.report.outcome = "findings";
   }

@@ -122,11 +122,14 @@ class ExactRun final : public SingleProcess {
       fail(error_.empty() ? "a single process that gets as far" : error_);
       return tensors;
     }
-    for (auto& [name, values] : steps_[k].used) {
-      tensors.push_back({"grad.used", name, {std::move(values), {}}});
+    const auto copy = [](std::span<const double> values) {
+      return std::vector<double>(values.begin(), values.end());
+    };
+    for (const auto& [name, values] : steps_[k].used) {
+      tensors.push_back({"grad.used", name, {copy(values), {}}});
     }
-    for (auto& [name, values] : steps_[k].after) {
-      tensors.push_back({"step", name, {std::move(values), {}}});
+    for (const auto& [name, values] : steps_[k].after) {
+      tensors.push_back({"step", name, {copy(values), {}}});
     }
     return tensors;
   }
@@ -136,13 +139,11 @@ class ExactRun final : public SingleProcess {
   /// member.
   void run(const Job& job, std::int32_t n_ranks) {
     Companion companion(true);
-    auto names = std::make_shared<NameTable>();
-    MemoryTrace trace(names);
-    trace.ensure_ranks(1);
+    trace_.ensure_ranks(1);
     RecordOptions options;
-    options.values = true;
+    options.step_values = true;
     options.sketches = false;
-    Recorder recorder(Rank{0}, companion.host(), *names, trace, options);
+    Recorder recorder(Rank{0}, companion.host(), *trace_.shared_names(), trace_, options);
     companion.runtime().set_recorder(&recorder);
     RankContext context(Rank{0}, n_ranks, companion.runtime(), companion.group());
     try {
@@ -151,9 +152,10 @@ class ExactRun final : public SingleProcess {
       error_ = "a job that one process can run too; it stopped: " + std::string(error.what());
     }
     companion.runtime().set_recorder(nullptr);
-    steps_ = steps_of(trace, Rank{0});
+    steps_ = steps_of(trace_, Rank{0});
   }
 
+  MemoryTrace trace_{std::make_shared<NameTable>()};
   std::vector<RankStep> steps_;
   std::string error_;
 };
@@ -226,14 +228,22 @@ class TeacherForced final : public SingleProcess {
         .backward();
   }
 
-  static void add(const Tensor& grad, double weight, ReferenceValues& sum) {
-    const auto n = static_cast<std::size_t>(grad.n_elems());
-    sum.values.resize(n);
-    sum.bound.resize(n);
-    for (std::size_t i = 0; i < n; ++i) {
-      const double term = weight * grad.at(static_cast<std::int64_t>(i));
+  template <typename T>
+  static void add_values(std::span<const T> grad, double weight, ReferenceValues& sum) {
+    sum.values.resize(grad.size());
+    sum.bound.resize(grad.size());
+    for (std::size_t i = 0; i < grad.size(); ++i) {
+      const double term = weight * static_cast<double>(grad[i]);
       sum.values[i] += term;
       sum.bound[i] += std::abs(term);
+    }
+  }
+
+  static void add(const Tensor& grad, double weight, ReferenceValues& sum) {
+    if (grad.dtype() == DType::kF64) {
+      add_values<double>(grad.span<double>(), weight, sum);
+    } else {
+      add_values<float>(grad.span<float>(), weight, sum);
     }
   }
 

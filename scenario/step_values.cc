@@ -19,11 +19,24 @@ class StepFolder {
     if (point == "wrap" || point == "forward") target = &parameters_;
     if (point == "step") target = &open_.after;
     if (target == nullptr) return;
-    (*target)[std::string(tensor)].assign(event.values.begin(), event.values.end());
+    (*target)[std::string(tensor)] = event.values;
+  }
+
+  void on(const StateEvent& event) {
+    if (event.kind != StateKind::kParam) return;
+    put(parameter_digests_, event.layout, event.digests);
+    if (event.point == StatePoint::kStep) put(open_.after_digests, event.layout, event.digests);
+  }
+
+  void on(const GradEvent& event) {
+    if (event.point == GradPoint::kUsed) put(open_.used_digests, event.layout, event.digests);
   }
 
   void on(const BatchEvent& event) {
-    if (open_.micros.empty()) open_.before = parameters_;
+    if (open_.micros.empty()) {
+      open_.before = parameters_;
+      open_.before_digests = parameter_digests_;
+    }
     open_.micros.push_back({.ids = {},
                             .denominator = event.denominator,
                             .n_samples = event.n_samples,
@@ -44,8 +57,20 @@ class StepFolder {
   std::vector<RankStep> take() { return std::move(steps_); }
 
  private:
+  static void put(std::vector<DigestList>& lists,
+                  LayoutId layout,
+                  std::span<const std::uint64_t> digests) {
+    for (DigestList& list : lists) {
+      if (list.layout != layout) continue;
+      list.digests = digests;
+      return;
+    }
+    lists.push_back({layout, digests});
+  }
+
   const NameTable& names_;
   TensorValues parameters_;
+  std::vector<DigestList> parameter_digests_;
   RankStep open_;
   std::vector<RankStep> steps_;
 };
@@ -56,6 +81,8 @@ std::vector<RankStep> steps_of(const MemoryTrace& trace, Rank rank) {
   StepFolder folder(trace.names());
   for (const Event& event : trace.events(rank)) {
     if (const auto* value = std::get_if<ValueEvent>(&event.body)) folder.on(*value);
+    if (const auto* state = std::get_if<StateEvent>(&event.body)) folder.on(*state);
+    if (const auto* grad = std::get_if<GradEvent>(&event.body)) folder.on(*grad);
     if (const auto* batch = std::get_if<BatchEvent>(&event.body)) folder.on(*batch);
     if (const auto* sample = std::get_if<SampleEvent>(&event.body)) folder.on(*sample);
     if (const auto* step = std::get_if<StepEvent>(&event.body)) folder.on(*step);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -10,7 +11,13 @@
 
 namespace lockstep {
 
-using TensorValues = std::map<std::string, std::vector<double>>;  ///< By qualified name.
+using TensorValues = std::map<std::string, std::span<const double>>;  ///< By qualified name.
+
+/// What one event said of several tensors.
+struct DigestList {
+  LayoutId layout = kNoLayout;
+  std::span<const std::uint64_t> digests;
+};
 
 /// One micro-step's data on one rank.
 struct MicroData {
@@ -20,15 +27,21 @@ struct MicroData {
   std::int64_t n_tokens = 0;
 };
 
-/// One optimizer step on one rank.
+/// One optimizer step on one rank. Values are there where the run recorded them (Recorder's
+/// step_values: rank 0 as a rule), digests on every rank. All spans point into the trace.
 struct RankStep {
   std::vector<MicroData> micros;
   TensorValues before;  ///< Parameters as the step's first forward found them.
   TensorValues used;    ///< Gradients the optimizer consumed.
   TensorValues after;   ///< Parameters behind the step.
+  std::vector<DigestList> before_digests;
+  std::vector<DigestList> used_digests;
+  std::vector<DigestList> after_digests;
+
+  bool has_values() const { return !used.empty() || !after.empty(); }
 };
 
-/// The steps a rank finished, in order.
+/// The steps a rank finished, in order. Requires: the trace outlives the result.
 std::vector<RankStep> steps_of(const MemoryTrace& trace, Rank rank);
 
 }  // namespace lockstep

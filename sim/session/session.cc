@@ -17,14 +17,17 @@ namespace {
 class EndOfRank {
  public:
   EndOfRank(Recorder* recorder, const bool& stuck) : recorder_(recorder), stuck_(&stuck) {}
+
   EndOfRank(const EndOfRank&) = delete;
   EndOfRank& operator=(const EndOfRank&) = delete;
   EndOfRank(EndOfRank&&) = delete;
   EndOfRank& operator=(EndOfRank&&) = delete;
+
   ~EndOfRank() {
     if (recorder_ == nullptr) return;
     NameTable& names = recorder_->names();
-    const std::string_view outcome = outcome_.empty() ? (*stuck_ ? "stuck" : "exception") : outcome_;
+    const std::string_view outcome =
+        outcome_.empty() ? (*stuck_ ? "stuck" : "exception") : outcome_;
     recorder_->record(EndEvent{.outcome = names.intern(outcome), .detail = names.intern(detail_)});
   }
 
@@ -32,6 +35,7 @@ class EndOfRank {
     outcome_ = outcome;
     detail_ = std::move(detail);
   }
+
   bool stuck() const { return *stuck_; }
 
  private:
@@ -48,7 +52,9 @@ std::string place_of(Recorder* recorder) {
 }
 
 // Returns through exceptions only; `comm_error` tells the caller which kind it was.
-void run_body(const Session::Body& body, RankContext& context, EndOfRank& end,
+void run_body(const Session::Body& body,
+              RankContext& context,
+              EndOfRank& end,
               std::uint8_t& comm_error) {
   try {
     body(context);
@@ -88,6 +94,34 @@ RecordOptions record_options(const SessionOptions& options, const LawSet& laws) 
   return record;
 }
 
+/// Who reads the events of one run.
+struct Readers {
+  explicit Readers(LawSet law_set) : laws(std::move(law_set)) {}
+
+  void start(const SessionOptions& options) {
+    if (!options.record) return;
+    sinks.add(digest);
+    sinks.add(laws);
+    if (!options.keep_trace) return;
+    trace = std::make_shared<MemoryTrace>(names);
+    trace->ensure_ranks(options.n_ranks);
+    sinks.add(*trace);
+  }
+
+  LawSet laws;
+  std::shared_ptr<NameTable> names = std::make_shared<NameTable>();
+  TraceDigest digest;
+  std::shared_ptr<MemoryTrace> trace;
+  SinkChain sinks;
+};
+
+/// What the world's end leaves behind beside the events.
+struct Aftermath {
+  bool stuck = false;
+  std::string wait_for_graph;
+  std::vector<std::uint8_t> comm_errors;  // By rank: it ended with a CommError.
+};
+
 }  // namespace
 
 class Session::Impl {
@@ -95,86 +129,113 @@ class Session::Impl {
   Result<SessionResult> run(const SessionOptions& options, const Body& body);
 
  private:
+  WorldResult run_world(const SessionOptions& options,
+                        const Body& body,
+                        Readers& readers,
+                        Strategy& strategy,
+                        Aftermath& aftermath);
+  static void fill_report(const SessionOptions& options,
+                          Readers& readers,
+                          const Aftermath& aftermath,
+                          SessionResult& result);
+
   Pool pool_;
   std::unique_ptr<Kernels> cpu_ = make_cpu_kernels();
   std::unique_ptr<Kernels> exact_ = make_exact_kernels(*cpu_);
   World world_;
 };
 
-Result<SessionResult> Session::Impl::run(const SessionOptions& options, const Body& body) {
-  auto strategy = options.schedule.empty()
-                      ? make_strategy(options.strategy, options.schedule_seed)
-                      : Result<std::unique_ptr<Strategy>>(
-                            std::unique_ptr<Strategy>(make_replay(options.schedule)));
-  if (!strategy.ok()) return strategy.error();
-  const std::unique_ptr<RecordingStrategy> recording = make_recording(*strategy.value());
+WorldResult Session::Impl::run_world(const SessionOptions& options,
+                                     const Body& body,
+                                     Readers& readers,
+                                     Strategy& strategy,
+                                     Aftermath& aftermath) {
+  if (options.address_shift > 0) pool_.shift_addresses(options.address_shift);
+  const RecordOptions record = record_options(options, readers.laws);
+  Kernels& kernels = options.exact ? *exact_ : *cpu_;
+  GroupHub hub(world_, options.group);
+  aftermath.comm_errors.assign(static_cast<std::size_t>(std::max(options.n_ranks, 0)), 0);
+  world_.on_stuck([&](const StuckVerdict& verdict) {
+    aftermath.stuck = true;
+    aftermath.wait_for_graph = hub.explain(verdict);
+  });
+  const auto program = [&](RankHandle& handle) {
+    Runtime runtime(pool_, kernels, handle);
+    std::optional<Recorder> recorder;
+    if (options.record) {
+      RecordOptions own = record;
+      own.step_values = handle.rank() == Rank{0} && options.step_value_bytes > 0;
+      own.step_value_bytes = options.step_value_bytes;
+      recorder.emplace(handle.rank(), handle, *readers.names, readers.sinks, own);
+      runtime.set_recorder(&*recorder);
+    }
+    // Declared before the group: what a dropped work still completes is recorded before the end.
+    EndOfRank end(runtime.recorder(), aftermath.stuck);
+    const std::unique_ptr<ProcessGroup> group = hub.world_group(handle, runtime);
+    RankContext context(handle.rank(), options.n_ranks, runtime, *group);
+    run_body(body, context, end, aftermath.comm_errors[to_index(handle.rank())]);
+  };
+  return world_.run({.n_ranks = options.n_ranks, .timed = options.timed}, strategy, program);
+}
 
+void Session::Impl::fill_report(const SessionOptions& options,
+                                Readers& readers,
+                                const Aftermath& aftermath,
+                                SessionResult& result) {
+  Report& report = result.report;
+  report.n_ranks = options.n_ranks;
+  if (options.record) report.laws = readers.laws.finish(*readers.names);
+  report.trace_digest = readers.digest.trace();
+  report.result_digest = readers.digest.result();
+  report.n_events = readers.digest.n_events();
+  report.wait_for_graph = aftermath.wait_for_graph;
+  bool comm_error = false;
+  if (result.world.first_failure) {
+    const auto rank = static_cast<std::size_t>(*result.world.first_failure);
+    comm_error = aftermath.comm_errors[rank] != 0;
+    report.error = "rank " + std::to_string(rank) + ": " + result.world.ends[rank].detail;
+  }
+  report.outcome = outcome_of(result.world, report, comm_error);
+}
+
+Result<SessionResult> Session::Impl::run(const SessionOptions& options, const Body& body) {
+  std::unique_ptr<Strategy> strategy;
+  ReplayStrategy* replay = nullptr;
+  if (options.schedule.empty()) {
+    auto made = make_strategy(options.strategy, options.schedule_seed);
+    if (!made.ok()) return made.error();
+    strategy = std::move(made).value();
+  } else {
+    auto made = make_replay(options.schedule);
+    replay = made.get();
+    strategy = std::move(made);
+  }
   LawPolicy policy = options.policy;
   policy.n_ranks = options.n_ranks;
   policy.exact = options.exact;
   Result<LawSet> laws = LawSet::make(policy, options.laws);
   if (!laws.ok()) return laws.error();
 
-  if (options.address_shift > 0) pool_.shift_addresses(options.address_shift);
+  Readers readers(std::move(laws).value());
+  readers.start(options);
+  const std::unique_ptr<RecordingStrategy> recording = make_recording(*strategy);
+  Aftermath aftermath;
   SessionResult result;
-  auto names = std::make_shared<NameTable>();
-  TraceDigest digest;
-  SinkChain sinks;
-  if (options.record) {
-    sinks.add(digest);
-    sinks.add(laws.value());
-    if (options.keep_trace) {
-      result.trace = std::make_shared<MemoryTrace>(names);
-      result.trace->ensure_ranks(options.n_ranks);
-      sinks.add(*result.trace);
-    }
+  result.world = run_world(options, body, readers, *recording, aftermath);
+  if (replay != nullptr && replay->diverged()) {
+    return Error{
+        "the recorded schedule does not fit: it picks something that cannot happen in "
+        "this program",
+        {}};
   }
-  const RecordOptions record = record_options(options, laws.value());
-  Kernels& kernels = options.exact ? *exact_ : *cpu_;
-
-  GroupHub hub(world_, options.group);
-  bool stuck = false;
-  std::vector<std::uint8_t> comm_errors(static_cast<std::size_t>(std::max(options.n_ranks, 0)));
-  std::string wait_for_graph;
-  world_.on_stuck([&](const StuckVerdict& verdict) {
-    stuck = true;
-    wait_for_graph = hub.explain(verdict);
-  });
-  result.world = world_.run(
-      {.n_ranks = options.n_ranks, .timed = options.timed}, *recording, [&](RankHandle& handle) {
-        Runtime runtime(pool_, kernels, handle);
-        std::optional<Recorder> recorder;
-        if (options.record) {
-          recorder.emplace(handle.rank(), handle, *names, sinks, record);
-          runtime.set_recorder(&*recorder);
-        }
-        // Declared before the group: what a dropped work still completes is recorded before the end.
-        EndOfRank end(runtime.recorder(), stuck);
-        const std::unique_ptr<ProcessGroup> group = hub.world_group(handle, runtime);
-        RankContext context(handle.rank(), options.n_ranks, runtime, *group);
-        run_body(body, context, end, comm_errors[to_index(handle.rank())]);
-      });
-
-  Report& report = result.report;
-  report.n_ranks = options.n_ranks;
-  if (options.record) report.laws = laws.value().finish(*names);
-  report.trace_digest = digest.trace();
-  report.result_digest = digest.result();
-  report.n_events = digest.n_events();
-  report.wait_for_graph = wait_for_graph;
-  bool comm_error = false;
-  if (result.world.first_failure) {
-    const auto rank = static_cast<std::size_t>(*result.world.first_failure);
-    const RankEnd& end = result.world.ends[rank];
-    comm_error = comm_errors[rank] != 0;
-    report.error = "rank " + std::to_string(rank) + ": " + end.detail;
-  }
-  report.outcome = outcome_of(result.world, report, comm_error);
+  fill_report(options, readers, aftermath, result);
+  result.trace = std::move(readers.trace);
   result.schedule = encode_schedule(recording->picks());
   return result;
 }
 
 Session::Session() : impl_(std::make_unique<Impl>()) {}
+
 Session::~Session() = default;
 
 Result<SessionResult> Session::run(const SessionOptions& options, const Body& body) {

@@ -21,23 +21,24 @@ struct SessionOptions {
   std::int32_t n_ranks = 1;
   std::string strategy = "run-to-block";
   std::uint64_t schedule_seed = 0;
-  std::vector<ActionId> schedule;       ///< Not empty: replay these picks, strictly.
+  std::vector<ActionId> schedule;  ///< Not empty: replay these picks, strictly.
   bool timed = false;
   GroupOptions group;
-  bool exact = false;                   ///< Kernels prove that nothing rounds.
-  bool record = true;                   ///< False: no events, no laws (bare speed).
-  bool keep_trace = true;               ///< Keep all events in memory; laws and digests work without.
-  bool values = false;
-  std::vector<std::string> laws;        ///< Empty: all trace laws.
-  LawPolicy policy;                     ///< n_ranks and exact are filled in.
-  std::size_t address_shift = 0;        ///< Shifts heap and stack addresses (promise 1 of determinism).
+  bool exact = false;                 ///< Kernels prove that nothing rounds.
+  bool record = true;                 ///< False: no events, no laws (bare speed).
+  bool keep_trace = true;             ///< Keep all events in memory; laws and digests work without.
+  bool values = false;                ///< Every rank's gradients and parameters, as numbers.
+  std::int64_t step_value_bytes = 0;  ///< Rank 0's step values, up to so many bytes.
+  std::vector<std::string> laws;      ///< Empty: all trace laws.
+  LawPolicy policy;                   ///< n_ranks and exact are filled in.
+  std::size_t address_shift = 0;  ///< Shifts heap and stack addresses (promise 1 of determinism).
 };
 
 struct SessionResult {
-  Report report;                        ///< Laws, outcome, digests, wait-for graph.
-  std::shared_ptr<MemoryTrace> trace;   ///< Null unless keep_trace.
+  Report report;                       ///< Laws, outcome, digests, wait-for graph.
+  std::shared_ptr<MemoryTrace> trace;  ///< Null unless keep_trace.
   WorldResult world;
-  std::string schedule;                 ///< Printable encoding of the picks.
+  std::string schedule;  ///< Printable encoding of the picks.
 };
 
 /// Runs worlds one after another; stacks, pools and name tables are reused.

@@ -14,12 +14,15 @@ class ContractViolation : public std::logic_error {
 };
 
 /// Throws ContractViolation with "file:line: condition: message".
-[[noreturn]] void fail_check(const char* condition, const char* file, int line,
+[[noreturn]] void fail_check(const char* condition,
+                             const char* file,
+                             int line,
                              std::string_view message);
 
 }  // namespace lockstep
 
 /// Always on, release builds included. `message` is evaluated only on failure.
-#define LOCKSTEP_CHECK(condition, message)  \
-  (static_cast<bool>(condition) ? void(0) \
-                                : ::lockstep::fail_check(#condition, __FILE__, __LINE__, (message)))
+#define LOCKSTEP_CHECK(condition, message) \
+  (static_cast<bool>(condition)            \
+       ? void(0)                           \
+       : ::lockstep::fail_check(#condition, __FILE__, __LINE__, (message)))

@@ -24,13 +24,18 @@ struct Error {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::move(value)) {}      // NOLINT(google-explicit-constructor)
+  Result(T value) : state_(std::move(value)) {}  // NOLINT(google-explicit-constructor)
+
   Result(Error error) : state_(std::move(error)) {}  // NOLINT(google-explicit-constructor)
 
   bool ok() const { return std::holds_alternative<T>(state_); }
-  const T& value() const& { return std::get<T>(state_); }          ///< Requires: ok().
-  T& value() & { return std::get<T>(state_); }                     ///< Requires: ok().
-  T&& value() && { return std::get<T>(std::move(state_)); }        ///< Requires: ok().
+
+  const T& value() const& { return std::get<T>(state_); }  ///< Requires: ok().
+
+  T& value() & { return std::get<T>(state_); }  ///< Requires: ok().
+
+  T&& value() && { return std::get<T>(std::move(state_)); }  ///< Requires: ok().
+
   const Error& error() const { return std::get<Error>(state_); }  ///< Requires: !ok().
 
  private:
@@ -39,6 +44,7 @@ class [[nodiscard]] Result {
 
 /// Success without a value, or the reason of the failure.
 using Outcome = Result<std::monostate>;
+
 inline Outcome success() { return std::monostate{}; }
 
 }  // namespace lockstep

@@ -16,11 +16,11 @@ namespace lockstep {
 
 /// The kind of the next operation that other ranks could notice.
 enum class PointKind : std::uint8_t {
-  kYield,      ///< Nothing visible: a place where another rank may run.
-  kPost,       ///< A collective or message is about to be posted.
-  kWait,       ///< A work is about to be waited for or polled.
-  kFile,       ///< A file is about to be read or written.
-  kDecision,   ///< A branch that may lead to collectives.
+  kYield,     ///< Nothing visible: a place where another rank may run.
+  kPost,      ///< A collective or message is about to be posted.
+  kWait,      ///< A work is about to be waited for or polled.
+  kFile,      ///< A file is about to be read or written.
+  kDecision,  ///< A branch that may lead to collectives.
 };
 
 /// What a scheduling point announces: the footprint of the operation that follows it.
@@ -58,7 +58,8 @@ class Host {
 
   virtual VirtualTime now() const = 0;
   virtual void sleep(Duration span) = 0;
-  /// A place where the scheduler may let another rank run first. Throws RankKilled in a killed rank.
+  /// A place where the scheduler may let another rank run first. Throws RankKilled in a killed
+  /// rank.
   virtual void point(const Point& next) = 0;
   /// Accounts for compute: advances the rank's virtual clock in timed mode, free in untimed mode.
   virtual void spend(Duration compute) = 0;
@@ -73,6 +74,7 @@ class Host {
 class RankKilled {
  public:
   explicit RankKilled(std::string reason) : reason_(std::move(reason)) {}
+
   const std::string& reason() const { return reason_; }
 
  private:

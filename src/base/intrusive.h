@@ -19,13 +19,17 @@ class Counted {  // NOLINT(cppcoreguidelines-virtual-class-destructor): only des
   Counted& operator=(Counted&&) = delete;
 
   void retain() const { ++count_; }
+
   void release() const {
-    if (--count_ == 0) const_cast<Counted*>(this)->destroy();  // NOLINT(cppcoreguidelines-pro-type-const-cast)
+    if (--count_ == 0)
+      const_cast<Counted*>(this)->destroy();  // NOLINT(cppcoreguidelines-pro-type-const-cast)
   }
+
   std::int32_t use_count() const { return count_; }
 
  protected:
   virtual ~Counted() = default;
+
   virtual void destroy() { delete this; }
 
  private:
@@ -37,32 +41,45 @@ template <typename T>
 class Ref {
  public:
   Ref() = default;
+
   explicit Ref(T* object) : object_(object) {
     if (object_ != nullptr) object_->retain();
   }
+
   Ref(const Ref& other) : Ref(other.object_) {}
+
   template <typename U>
-    requires std::convertible_to<U*, T*>
-  Ref(const Ref<U>& other) : Ref(other.get()) {}  // NOLINT(google-explicit-constructor)
+
+  requires std::convertible_to<U*, T*> Ref(const Ref<U>& other)
+      : Ref(other.get()) {}  // NOLINT(google-explicit-constructor)
+
   Ref(Ref&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
-  Ref& operator=(const Ref& other) {
+
+  // The copy holds the object before the old one is let go: self-assignment is safe.
+  Ref& operator=(const Ref& other) {  // NOLINT(bugprone-unhandled-self-assignment)
     Ref copy(other);
     std::swap(object_, copy.object_);
     return *this;
   }
+
   Ref& operator=(Ref&& other) noexcept {
     Ref moved(std::move(other));
     std::swap(object_, moved.object_);
     return *this;
   }
+
   ~Ref() {
     if (object_ != nullptr) object_->release();
   }
 
   T* get() const { return object_; }
+
   T* operator->() const { return object_; }
+
   T& operator*() const { return *object_; }
+
   explicit operator bool() const { return object_ != nullptr; }
+
   friend bool operator==(const Ref& a, const Ref& b) { return a.object_ == b.object_; }
 
  private:

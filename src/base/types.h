@@ -11,23 +11,27 @@ namespace lockstep {
 enum class Rank : std::int32_t {};
 
 constexpr std::int32_t to_int(Rank rank) { return static_cast<std::int32_t>(rank); }
+
 constexpr std::size_t to_index(Rank rank) { return static_cast<std::size_t>(rank); }
 
-/// Nanoseconds since the start of the run: virtual in the simulator, monotone wall time in real runs.
+/// Nanoseconds since the start of the run: virtual in the simulator, monotone wall time in real
+/// runs.
 struct VirtualTime {
   std::int64_t ns = 0;
 
-  friend constexpr auto operator<=>(const VirtualTime&, const VirtualTime&) = default;
+  // clang-tidy 14 sees a null pointer in the comparison the compiler writes.
+  friend constexpr auto operator<=>(const VirtualTime&, const VirtualTime&) = default;  // NOLINT
 };
 
 /// A span of time in nanoseconds.
 struct Duration {
   std::int64_t ns = 0;
 
-  friend constexpr auto operator<=>(const Duration&, const Duration&) = default;
+  friend constexpr auto operator<=>(const Duration&, const Duration&) = default;  // NOLINT
 };
 
 constexpr VirtualTime operator+(VirtualTime time, Duration span) { return {time.ns + span.ns}; }
+
 constexpr Duration operator-(VirtualTime later, VirtualTime earlier) {
   return {later.ns - earlier.ns};
 }

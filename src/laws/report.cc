@@ -105,25 +105,33 @@ std::string sentence(const Finding& finding) {
   return text;
 }
 
+namespace {
+
+std::string paint(bool color, std::string_view code, const std::string& text) {
+  return color ? "\033[" + std::string(code) + "m" + text + "\033[0m" : text;
+}
+
+/// "  replicas-equal  holds (12 checks)", names padded to `width`.
+std::string verdict_line(const LawResult& law, std::size_t width, bool color) {
+  std::string_view code = "32";
+  if (law.verdict == Verdict::kBroken) code = "31";
+  if (law.verdict == Verdict::kNotCheckable) code = "33";
+  std::string line = "  " + law.law + std::string(width - law.law.size() + 2, ' ');
+  line += paint(color, code, std::string(text_of(law.verdict)));
+  if (law.verdict == Verdict::kNotCheckable) line += ": add " + law.missing;
+  if (law.verdict == Verdict::kHolds) line += " (" + std::to_string(law.n_checked) + " checks)";
+  return line + "\n";
+}
+
+}  // namespace
+
 std::string render_text(const Report& report, bool color) {
-  const auto paint = [&](std::string_view code, const std::string& text) {
-    return color ? "\033[" + std::string(code) + "m" + text + "\033[0m" : text;
-  };
   std::string out = report.title + " (" + std::to_string(report.n_ranks) + " ranks): ";
-  out += paint(report.ok() ? "32" : "31", report.outcome) + "\n";
+  out += paint(color, report.ok() ? "32" : "31", report.outcome) + "\n";
   if (!report.error.empty()) out += "  " + report.error + "\n";
   std::size_t width = 0;
   for (const LawResult& law : report.laws) width = std::max(width, law.law.size());
-  for (const LawResult& law : report.laws) {
-    const char* const code = law.verdict == Verdict::kHolds    ? "32"
-                             : law.verdict == Verdict::kBroken ? "31"
-                                                               : "33";
-    out += "  " + law.law + std::string(width - law.law.size() + 2, ' ');
-    out += paint(code, std::string(text_of(law.verdict)));
-    if (law.verdict == Verdict::kNotCheckable) out += ": add " + law.missing;
-    if (law.verdict == Verdict::kHolds) out += " (" + std::to_string(law.n_checked) + " checks)";
-    out += "\n";
-  }
+  for (const LawResult& law : report.laws) out += verdict_line(law, width, color);
   for (const LawResult& law : report.laws) {
     for (const Finding& finding : law.findings) out += sentence(finding) + "\n";
   }

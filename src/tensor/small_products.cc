@@ -84,11 +84,11 @@ struct Tile {
 };
 
 /// A row of up to two vectors, of which the last may be partial.
-template <typename T, std::size_t Vectors, bool Masked>
+template <typename T, std::size_t kVectors, bool kMasked>
 struct Strip {
   using L = Lanes<T>;
   using Vector = typename L::Vector;
-  Vector v[Vectors];
+  Vector v[kVectors];
 
   static Strip zero() {
     Strip strip{};
@@ -97,35 +97,35 @@ struct Strip {
   }
 
   void load(const T* p, typename L::Mask mask) {
-    for (std::size_t i = 0; i + 1 < Vectors; ++i) v[i] = L::load(p + i * L::kWidth);
-    const T* const last = p + (Vectors - 1) * L::kWidth;
-    v[Vectors - 1] = Masked ? L::load(last, mask) : L::load(last);
+    for (std::size_t i = 0; i + 1 < kVectors; ++i) v[i] = L::load(p + i * L::kWidth);
+    const T* const last = p + (kVectors - 1) * L::kWidth;
+    v[kVectors - 1] = kMasked ? L::load(last, mask) : L::load(last);
   }
 
   void store(T* p, typename L::Mask mask) const {
-    for (std::size_t i = 0; i + 1 < Vectors; ++i) L::store(p + i * L::kWidth, v[i]);
-    T* const last = p + (Vectors - 1) * L::kWidth;
-    if constexpr (Masked) {
-      L::store(last, mask, v[Vectors - 1]);
+    for (std::size_t i = 0; i + 1 < kVectors; ++i) L::store(p + i * L::kWidth, v[i]);
+    T* const last = p + (kVectors - 1) * L::kWidth;
+    if constexpr (kMasked) {
+      L::store(last, mask, v[kVectors - 1]);
     } else {
-      L::store(last, v[Vectors - 1]);
+      L::store(last, v[kVectors - 1]);
     }
   }
 
   void add_product(Vector factor, const Strip& columns) {
-    for (std::size_t i = 0; i < Vectors; ++i) v[i] = L::fma(factor, columns.v[i], v[i]);
+    for (std::size_t i = 0; i < kVectors; ++i) v[i] = L::fma(factor, columns.v[i], v[i]);
   }
 
   void add(const Strip& other) {
-    for (std::size_t i = 0; i < Vectors; ++i) v[i] = L::add(other.v[i], v[i]);
+    for (std::size_t i = 0; i < kVectors; ++i) v[i] = L::add(other.v[i], v[i]);
   }
 };
 
-template <typename T, std::size_t Rows, std::size_t Vectors, bool Masked>
+template <typename T, std::size_t kRows, std::size_t kVectors, bool kMasked>
 void run_tile(const Tile<T>& t) {
-  using Row = Strip<T, Vectors, Masked>;
+  using Row = Strip<T, kVectors, kMasked>;
   const auto mask = Lanes<T>::first(t.last_width);
-  Row acc[Rows];
+  Row acc[kRows];
   for (Row& row : acc) row = Row::zero();
   const T* a = t.a;
   const T* b = t.b;
@@ -150,17 +150,17 @@ void run_tile(const Tile<T>& t) {
   }
 }
 
-/// All rows of one column panel, `MaxRows` at a time and the rest in halves.
-template <typename T, std::size_t MaxRows, std::size_t Vectors, bool Masked>
+/// All rows of one column panel, `kMaxRows` at a time and the rest in halves.
+template <typename T, std::size_t kMaxRows, std::size_t kVectors, bool kMasked>
 void run_panel(Tile<T> tile, std::int64_t n_rows) {
-  constexpr auto kRows = static_cast<std::int64_t>(MaxRows);
+  constexpr auto kRows = static_cast<std::int64_t>(kMaxRows);
   for (; n_rows >= kRows; n_rows -= kRows) {
-    run_tile<T, MaxRows, Vectors, Masked>(tile);
+    run_tile<T, kMaxRows, kVectors, kMasked>(tile);
     tile.a += kRows * tile.a_row;
     tile.out += kRows * tile.n;
   }
-  if constexpr (MaxRows > 1) {
-    if (n_rows > 0) run_panel<T, MaxRows / 2, Vectors, Masked>(tile, n_rows);
+  if constexpr (kMaxRows > 1) {
+    if (n_rows > 0) run_panel<T, kMaxRows / 2, kVectors, kMasked>(tile, n_rows);
   }
 }
 

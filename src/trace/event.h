@@ -63,16 +63,16 @@ struct BackwardEvent {
 struct BatchEvent {
   std::int64_t n_samples = 0;
   std::int64_t n_tokens = 0;
-  /// What the sum of the per-sample (or per-token) losses is divided by on this rank, 0 = unknown. In units
-  /// of samples or tokens: a mean over 4 samples of 10 outputs has 4. Factors that scale the loss on all
-  /// ranks alike (a loss scaler, exact mode's world size) are left out.
+  /// What the sum of the per-sample (or per-token) losses is divided by on this rank, 0 = unknown.
+  /// In units of samples or tokens: a mean over 4 samples of 10 outputs has 4. Factors that scale
+  /// the loss on all ranks alike (a loss scaler, exact mode's world size) are left out.
   double denominator = 0.0;
   NameId declared =
       kNoName;  ///< What was meant: "sample-mean" | "token-mean" | "sum" | "rank-mean".
 };
 
-/// Where a gradient was looked at. In one backward kInc is recorded before kPre and kPost: what comes
-/// after kPost counts as not reduced.
+/// Where a gradient was looked at. In one backward kInc is recorded before kPre and kPost: what
+/// comes after kPost counts as not reduced.
 enum class GradPoint : std::uint8_t {
   kBase,  ///< Found in .grad before the backward.
   kInc,   ///< This backward's own contribution.

@@ -13,19 +13,19 @@ unsigned byte_at(std::string_view text, std::size_t i) {
   return static_cast<unsigned char>(text[i]);
 }
 
+/// Bytes that a UTF-8 sequence with this first byte has, 0 for a byte that starts none.
+std::size_t announced_length(unsigned lead) {
+  if (lead < 0x80U) return 1;
+  if (lead < 0xC2U) return 0;
+  if (lead < 0xE0U) return 2;
+  if (lead < 0xF0U) return 3;
+  return lead < 0xF5U ? 4 : 0;
+}
+
 /// Bytes of the UTF-8 sequence that starts at `i`, 0 when there is none.
 std::size_t utf8_length(std::string_view text, std::size_t i) {
   const unsigned lead = byte_at(text, i);
-  std::size_t length = 0;
-  if (lead < 0x80U) {
-    length = 1;
-  } else if (lead >= 0xC2U && lead < 0xE0U) {
-    length = 2;
-  } else if (lead >= 0xE0U && lead < 0xF0U) {
-    length = 3;
-  } else if (lead >= 0xF0U && lead < 0xF5U) {
-    length = 4;
-  }
+  const std::size_t length = announced_length(lead);
   if (length == 0 || i + length > text.size()) return 0;
   for (std::size_t k = 1; k < length; ++k) {
     if ((byte_at(text, i + k) & 0xC0U) != 0x80U) return 0;

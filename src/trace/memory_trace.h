@@ -55,8 +55,8 @@ class SinkChain final : public EventSink {
   std::vector<EventSink*> sinks_;
 };
 
-/// Delivers a stored trace to a sink: each rank in its own order, the ranks in turns of a few events, so
-/// that readers which align ranks need little memory.
+/// Delivers a stored trace to a sink: each rank in its own order, the ranks in turns of a few
+/// events, so that readers which align ranks need little memory.
 void replay(const MemoryTrace& trace, EventSink& sink);
 
 }  // namespace lockstep

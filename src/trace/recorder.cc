@@ -57,7 +57,7 @@ std::int32_t Recorder::open_wrapper() {
 
 Position& Recorder::position(std::int32_t wrapper) {
   LOCKSTEP_CHECK(wrapper >= -1 && wrapper < n_wrappers(), "no such wrapper on this rank");
-  return positions_[static_cast<std::size_t>(wrapper + 1)];
+  return positions_[static_cast<std::size_t>(wrapper) + 1];
 }
 
 void Recorder::set_attempt(std::int32_t attempt) {

@@ -53,7 +53,9 @@ Share share_of(const Job& job, const RankContext& context) {
   return share;
 }
 
-void record_eval(const Job& job, RankContext& context, const Share& share,
+void record_eval(const Job& job,
+                 RankContext& context,
+                 const Share& share,
                  const EvalResult& result) {
   Recorder* recorder = context.runtime().recorder();
   if (recorder == nullptr) return;
@@ -85,8 +87,8 @@ EvalResult evaluate(const Job& job, nn::Module& model, RankContext& context, std
   const auto n = static_cast<std::int64_t>(share.ids.size());
   for (std::int64_t at = 0; at < n; at += kEvalBatch) {
     const std::int64_t rows = std::min(kEvalBatch, n - at);
-    const auto ids = std::span(share.ids).subspan(static_cast<std::size_t>(at),
-                                                  static_cast<std::size_t>(rows));
+    const auto ids =
+        std::span(share.ids).subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(rows));
     const Batch batch = make_batch(job, *job.holdout, runtime, ids);
     const Tensor output = model.forward(Variable(batch.x)).data();
     for (std::int64_t row = 0; row < rows; ++row) {

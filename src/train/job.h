@@ -17,38 +17,41 @@ namespace lockstep {
 struct InitSpec {
   std::string kind = "pytorch";  ///< "pytorch" | "constant" | "grid" | "values"
   double value = 0.0;            ///< constant
-  std::vector<double> values{};    ///< values: all parameters' elements in order
+  std::vector<double> values{};  ///< values: all parameters' elements in order
   std::uint64_t seed = 0;        ///< pytorch, grid: torch.manual_seed before construction
   bool seed_by_rank = false;     ///< seed + rank, as scripts that seed per process do
   int grid = 3;                  ///< grid: multiples of 2^-grid in [-1, 1]
 };
 
 struct ModelSpec {
-  std::string kind = "mlp";        ///< "scalar" | "linear" | "mlp" | "twohead" | "bn"
+  std::string kind = "mlp";  ///< "scalar" | "linear" | "mlp" | "twohead" | "bn"
   std::vector<std::int64_t> widths = {4, 4, 1};
   std::string activation = "relu";  ///< "relu" | "tanh" | "none"
   bool bias = true;
   DType dtype = DType::kF32;
-  std::string head = "a";           ///< twohead: which heads the forward uses: "a" | "b" | "both"
+  std::string head = "a";             ///< twohead: which heads the forward uses: "a" | "b" | "both"
   std::vector<std::string> freeze{};  ///< Names of parameters without gradient.
   InitSpec init{};
 };
 
 struct LoaderSpec {
-  std::int64_t batch = 1;               ///< Samples a rank and micro-step.
-  std::string sampler = "distributed";  ///< "distributed" | "random" | "sequential" | "batches_by_rank"
+  std::int64_t batch = 1;  ///< Samples a rank and micro-step.
+  std::string sampler =
+      "distributed";  ///< "distributed" | "random" | "sequential" | "batches_by_rank"
   bool shuffle = false;
   std::uint64_t seed = 0;
   bool set_epoch = true;
   bool drop_last = false;
-  /// batches_by_rank: sizes of each rank's consecutive batches; rank r reads the rows after rank r-1's.
+  /// batches_by_rank: sizes of each rank's consecutive batches; rank r reads the rows after rank
+  /// r-1's.
   std::vector<std::vector<std::int64_t>> batches_by_rank{};
 };
 
 struct LossSpec {
-  std::string kind = "mse";                   ///< "mse" | "l1" | "cross-entropy"
-  std::string normalize = "local-samples";    ///< what it does: | "local-tokens" | "global-tokens" | "sum"
-  std::string declared = "sample-mean";       ///< what was meant: | "token-mean" | "sum"
+  std::string kind = "mse";  ///< "mse" | "l1" | "cross-entropy"
+  std::string normalize =
+      "local-samples";  ///< what it does: | "local-tokens" | "global-tokens" | "sum"
+  std::string declared = "sample-mean";  ///< what was meant: | "token-mean" | "sum"
 };
 
 struct OptimizerSpec {
@@ -62,9 +65,9 @@ struct OptimizerSpec {
 };
 
 struct EvalSpec {
-  std::int64_t every_epochs = 0;   ///< 0 = never
+  std::int64_t every_epochs = 0;  ///< 0 = never
   std::string metric = "accuracy";
-  bool dedup = true;               ///< Count padded repeats once.
+  bool dedup = true;  ///< Count padded repeats once.
 };
 
 struct LoopSpec {
@@ -82,13 +85,14 @@ struct ExactSpec {
   bool on = false;
   int grid = 4;
   double clamp = 8.0;
-  bool scale_loss_by_world = false;   ///< Multiply local losses by N: averages stay exact for other N.
+  bool scale_loss_by_world =
+      false;  ///< Multiply local losses by N: averages stay exact for other N.
 };
 
 struct DdpSpec {
   DdpOptions options{};
-  bool wrap = true;                ///< False: a hand-written loop.
-  std::string average = "ddp";     ///< wrap = false: "manual" (all-reduce each gradient) | "none"
+  bool wrap = true;             ///< False: a hand-written loop.
+  std::string average = "ddp";  ///< wrap = false: "manual" (all-reduce each gradient) | "none"
 };
 
 /// A training job, whole. The same value runs on every backend.
@@ -96,7 +100,7 @@ struct Job {
   ModelSpec model;
   std::shared_ptr<const data::Dataset> train;
   std::shared_ptr<const data::Dataset> holdout;  ///< May be null.
-  std::vector<std::int64_t> train_ids{};           ///< Row ids of `train` in the original file, or empty.
+  std::vector<std::int64_t> train_ids{};  ///< Row ids of `train` in the original file, or empty.
   std::vector<std::int64_t> holdout_ids{};
   LoaderSpec loader;
   LossSpec loss;

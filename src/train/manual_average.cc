@@ -14,11 +14,13 @@ class ManualAverage::Impl final : public GradHook {
   Impl& operator=(Impl&&) = delete;
 
   void on_grad_ready(std::size_t /*index*/) override {}
+
   void on_grad_increment(std::size_t index, const Tensor& increment) override {
     if (recorder_ != nullptr) increments_[index] = increment.clone();
   }
 
   std::int32_t wrapper() const { return wrapper_; }
+
   Variable forward(const Variable& x);
   void after_backward(bool last_micro);
 
@@ -139,9 +141,13 @@ void ManualAverage::Impl::after_backward(bool last_micro) {
 
 ManualAverage::ManualAverage(nn::Module& model, RankContext& context, bool average)
     : impl_(std::make_unique<Impl>(model, context, average)) {}
+
 ManualAverage::~ManualAverage() = default;
+
 std::int32_t ManualAverage::wrapper() const { return impl_->wrapper(); }
+
 Variable ManualAverage::forward(const Variable& x) { return impl_->forward(x); }
+
 void ManualAverage::after_backward(bool last_micro) { impl_->after_backward(last_micro); }
 
 }  // namespace lockstep

@@ -9,8 +9,8 @@
 
 namespace lockstep {
 
-/// What scripts without DDP do: all-reduce each gradient after the last backward of a step, or nothing at
-/// all. Records the same events as a wrapper, so the same laws judge it.
+/// What scripts without DDP do: all-reduce each gradient after the last backward of a step, or
+/// nothing at all. Records the same events as a wrapper, so the same laws judge it.
 ///
 /// Requires: outlives neither model nor context.
 class ManualAverage {

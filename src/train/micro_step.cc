@@ -7,17 +7,10 @@ namespace lockstep {
 
 namespace {
 
-Tensor gather_floats(Runtime& runtime, const Shape& shape, DType dtype,
-                     std::span<const std::int64_t> ids,
-                     const data::Dataset& dataset, bool targets) {
-  const Tensor out = Tensor::empty(runtime, shape, dtype);
-  const auto gather = [&](auto span) {
-    if (targets) {
-      dataset.gather_targets(ids, span);
-    } else {
-      dataset.gather_features(ids, span);
-    }
-  };
+// Calls gather(span) on the tensor's elements in the model's dtype.
+template <typename F>
+Tensor gather_floats(Runtime& runtime, const Shape& shape, DType dtype, F gather) {
+  Tensor out = Tensor::empty(runtime, shape, dtype);
   if (dtype == DType::kF64) {
     gather(out.span<double>());
   } else {
@@ -31,22 +24,29 @@ bool weighs_tokens(const LossSpec& loss) {
 }
 
 // Each row counts as often as it has tokens, over the denominator: row i's weight, once an output.
-Tensor row_weights(const Job& job, const data::Dataset& dataset, const Batch& batch,
-                   std::span<const std::int64_t> ids, double denominator) {
+Tensor row_weights(const Job& job,
+                   const data::Dataset& dataset,
+                   const Batch& batch,
+                   std::span<const std::int64_t> ids,
+                   double denominator) {
   std::vector<double> weights;
   const std::int64_t columns = batch.target.n_elems() / batch.n_samples;
   for (const std::int64_t id : ids) {
-    weights.insert(weights.end(), static_cast<std::size_t>(columns),
+    weights.insert(weights.end(),
+                   static_cast<std::size_t>(columns),
                    static_cast<double>(dataset.tokens(id)) / denominator);
   }
   return Tensor::of(batch.x.runtime(), batch.target.shape(), job.model.dtype, weights);
 }
 
-Variable unscaled_loss(const Job& job, const Variable& output, const Batch& batch,
+Variable unscaled_loss(const Job& job,
+                       const Variable& output,
+                       const Batch& batch,
                        double denominator) {
   const std::string& kind = job.loss.kind;
   if (kind == "cross-entropy") return cross_entropy(output, batch.target, denominator);
-  const auto columns = static_cast<double>(output.data().n_elems() / batch.n_samples);
+  const std::int64_t n_columns = output.data().n_elems() / batch.n_samples;
+  const auto columns = static_cast<double>(n_columns);
   if (batch.row_weight.defined()) {
     LOCKSTEP_CHECK(kind == "mse", "token weights are built for the mse loss");
     const Variable miss = sub(output, Variable(batch.target));
@@ -59,18 +59,23 @@ Variable unscaled_loss(const Job& job, const Variable& output, const Batch& batc
 
 }  // namespace
 
-Batch make_batch(const Job& job, const data::Dataset& dataset, Runtime& runtime,
+Batch make_batch(const Job& job,
+                 const data::Dataset& dataset,
+                 Runtime& runtime,
                  std::span<const std::int64_t> ids) {
   Batch batch;
   batch.n_samples = static_cast<std::int64_t>(ids.size());
   const Shape x_shape{batch.n_samples, dataset.feature_columns()};
-  batch.x = gather_floats(runtime, x_shape, job.model.dtype, ids, dataset, false);
+  const DType dtype = job.model.dtype;
+  batch.x =
+      gather_floats(runtime, x_shape, dtype, [&](auto out) { dataset.gather_features(ids, out); });
   if (job.loss.kind == "cross-entropy") {
     batch.target = Tensor::empty(runtime, {batch.n_samples}, DType::kI64);
     dataset.gather_labels(ids, batch.target.span<std::int64_t>());
   } else {
     const Shape shape{batch.n_samples, dataset.target_columns()};
-    batch.target = gather_floats(runtime, shape, job.model.dtype, ids, dataset, true);
+    batch.target =
+        gather_floats(runtime, shape, dtype, [&](auto out) { dataset.gather_targets(ids, out); });
   }
   for (const std::int64_t id : ids) batch.n_tokens += dataset.tokens(id);
   return batch;
@@ -86,15 +91,18 @@ double loss_denominator(const Job& job, const Batch& batch, RankContext& context
   return tokens / context.world_size();
 }
 
-void weigh_rows(const Job& job, const data::Dataset& dataset, Batch& batch,
-                std::span<const std::int64_t> ids, double denominator) {
+void weigh_rows(const Job& job,
+                const data::Dataset& dataset,
+                Batch& batch,
+                std::span<const std::int64_t> ids,
+                double denominator) {
   if (weighs_tokens(job.loss)) {
     batch.row_weight = row_weights(job, dataset, batch, ids, denominator);
   }
 }
 
-Variable micro_loss(const Job& job, const Variable& output, const Batch& batch, double denominator,
-                    double factor) {
+Variable micro_loss(
+    const Job& job, const Variable& output, const Batch& batch, double denominator, double factor) {
   const Variable loss = unscaled_loss(job, output, batch, denominator);
   return factor == 1.0 ? loss : scale(loss, factor);
 }

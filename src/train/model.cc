@@ -13,11 +13,13 @@ namespace lockstep {
 
 namespace {
 
-// A root without layers around it, so that parameters are called "weight" and "bias" as in a script that
-// wraps a bare nn.Linear.
+// A root without layers around it, so that parameters are called "weight" and "bias" as in a script
+// that wraps a bare nn.Linear.
 std::unique_ptr<nn::Module> make_linear(const ModelSpec& spec, Runtime& runtime) {
   LOCKSTEP_CHECK(spec.widths.size() == 2, "a linear model has two widths");
-  return std::make_unique<nn::Linear>(runtime, spec.widths[0], spec.widths[1],
+  return std::make_unique<nn::Linear>(runtime,
+                                      spec.widths[0],
+                                      spec.widths[1],
                                       nn::LinearOptions{.bias = spec.bias, .dtype = spec.dtype});
 }
 
@@ -30,7 +32,8 @@ void append_activation(nn::Sequential& model, const std::string& name) {
 std::unique_ptr<nn::Module> make_mlp(const ModelSpec& spec, Runtime& runtime) {
   auto model = std::make_unique<nn::Sequential>(runtime);
   for (std::size_t i = 0; i + 1 < spec.widths.size(); ++i) {
-    model->append<nn::Linear>(spec.widths[i], spec.widths[i + 1],
+    model->append<nn::Linear>(spec.widths[i],
+                              spec.widths[i + 1],
                               nn::LinearOptions{.bias = spec.bias, .dtype = spec.dtype});
     const bool last = i + 2 == spec.widths.size();
     if (last) break;
@@ -70,7 +73,8 @@ void initialize(nn::Module& model, const InitSpec& init, std::int32_t rank) {
 
 }  // namespace
 
-std::unique_ptr<nn::Module> build_model(const ModelSpec& spec, Runtime& runtime,
+std::unique_ptr<nn::Module> build_model(const ModelSpec& spec,
+                                        Runtime& runtime,
                                         std::int32_t rank) {
   std::unique_ptr<nn::Module> model;
   if (spec.kind == "scalar" || spec.kind == "linear") {

@@ -26,11 +26,10 @@ void cut_into_batches(RankEpoch& epoch, std::int64_t batch) {
 // The digest of the global order costs as much as drawing it; ranks share one through the memo.
 std::uint64_t shared_order_digest(const data::DistributedSampler& sampler, Memo& memo) {
   const data::DistributedSamplerOptions& options = sampler.options();
-  const std::string key = "order-digest:" + std::to_string(options.size) + ":" +
-                          std::to_string(options.replicas) + ":" + std::to_string(options.seed) +
-                          ":" + std::to_string(sampler.epoch()) +
-                          (options.shuffle ? ":shuffle" : ":plain") +
-                          (options.drop_last ? ":drop" : ":pad");
+  const std::string key =
+      "order-digest:" + std::to_string(options.size) + ":" + std::to_string(options.replicas) +
+      ":" + std::to_string(options.seed) + ":" + std::to_string(sampler.epoch()) +
+      (options.shuffle ? ":shuffle" : ":plain") + (options.drop_last ? ":drop" : ":pad");
   const auto digest = memo.get(key, [&] {
     std::vector<std::int64_t> order;
     sampler.global_order(order, &memo);
@@ -40,13 +39,13 @@ std::uint64_t shared_order_digest(const data::DistributedSampler& sampler, Memo&
 }
 
 RankEpoch distributed(const Job& job, const RankContext& context, std::int64_t sampler_epoch) {
-  Result<data::DistributedSampler> made = data::DistributedSampler::make(
-      {.size = job.train->size(),
-       .replicas = context.world_size(),
-       .rank = context.rank(),
-       .shuffle = job.loader.shuffle,
-       .seed = static_cast<std::int64_t>(job.loader.seed),
-       .drop_last = job.loader.drop_last});
+  Result<data::DistributedSampler> made =
+      data::DistributedSampler::make({.size = job.train->size(),
+                                      .replicas = context.world_size(),
+                                      .rank = context.rank(),
+                                      .shuffle = job.loader.shuffle,
+                                      .seed = static_cast<std::int64_t>(job.loader.seed),
+                                      .drop_last = job.loader.drop_last});
   LOCKSTEP_CHECK(made.ok(), made.error().text());
   data::DistributedSampler& sampler = made.value();
   sampler.set_epoch(sampler_epoch);

@@ -16,12 +16,12 @@ struct RankEpoch {
   std::int64_t dataset_size = 0;
   std::int64_t n_replicas = 1;
   std::uint64_t generator_key = 0;
-  std::uint64_t order_digest = 0;         ///< Of the global order, padding included.
+  std::uint64_t order_digest = 0;  ///< Of the global order, padding included.
   bool pads = false;
 };
 
-/// Plans epoch `sampler_epoch` (what set_epoch was given) for one rank. A permutation is computed once a
-/// world and shared through the host's memo.
+/// Plans epoch `sampler_epoch` (what set_epoch was given) for one rank. A permutation is computed
+/// once a world and shared through the host's memo.
 ///
 /// Requires:      a validated job (sampler and sizes make sense).
 /// Deterministic: a function of the job, the rank, the world size and the epoch.

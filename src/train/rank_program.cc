@@ -16,13 +16,13 @@ namespace {
 
 std::unique_ptr<optim::Optimizer> make_optimizer(const Job& job, nn::Module& model) {
   const OptimizerSpec& spec = job.optimizer;
-  auto optimizer = std::make_unique<optim::Sgd>(
-      model.parameters(), optim::SgdOptions{.lr = spec.lr,
-                                            .momentum = spec.momentum,
-                                            .dampening = spec.dampening,
-                                            .weight_decay = spec.weight_decay,
-                                            .nesterov = spec.nesterov,
-                                            .maximize = spec.maximize});
+  auto optimizer = std::make_unique<optim::Sgd>(model.parameters(),
+                                                optim::SgdOptions{.lr = spec.lr,
+                                                                  .momentum = spec.momentum,
+                                                                  .dampening = spec.dampening,
+                                                                  .weight_decay = spec.weight_decay,
+                                                                  .nesterov = spec.nesterov,
+                                                                  .maximize = spec.maximize});
   if (job.exact.on) {
     optimizer->round_each_step({.bits = job.exact.grid, .limit = job.exact.clamp});
   }
@@ -49,7 +49,9 @@ class Loop {
   void record_epoch(const RankEpoch& order);
   void record_batch(std::span<const std::int64_t> ids, const Batch& batch, double denominator);
   void record_end();
+
   bool done() const { return job_.loop.steps && state_.step >= *job_.loop.steps; }
+
   std::int32_t wrapper() const { return ddp_ ? ddp_->wrapper() : manual_->wrapper(); }
 
   template <typename F>
@@ -78,8 +80,8 @@ void Loop::wrap() {
   state_.model = model_.get();
   hooked(LoopPoint::kWrap, [this] {
     if (job_.ddp.wrap) {
-      ddp_ = std::make_unique<DistributedDataParallel<nn::Module>>(*model_, context_.world(),
-                                                                   job_.ddp.options);
+      ddp_ = std::make_unique<DistributedDataParallel<nn::Module>>(
+          *model_, context_.world(), job_.ddp.options);
       state_.ddp = ddp_.get();
     } else {
       manual_ = std::make_unique<ManualAverage>(*model_, context_, job_.ddp.average == "manual");
@@ -166,18 +168,17 @@ void Loop::record_epoch(const RankEpoch& order) {
   if (recorder_ == nullptr) return;
   NameTable& names = recorder_->names();
   recorder_->set_epoch(static_cast<std::int32_t>(state_.epoch));
-  recorder_->record(
-      EpochEvent{.split = names.intern("train"),
-                 .sampler = names.intern(job_.loader.sampler),
-                 .generator_key = order.generator_key,
-                 .order_digest = order.order_digest,
-                 .dataset_size = order.dataset_size,
-                 .n_replicas = order.n_replicas,
-                 .per_rank = static_cast<std::int64_t>(order.ids.size()),
-                 .shuffle = job_.loader.shuffle,
-                 .drop_last = job_.loader.drop_last,
-                 .pads = order.pads},
-      wrapper());
+  recorder_->record(EpochEvent{.split = names.intern("train"),
+                               .sampler = names.intern(job_.loader.sampler),
+                               .generator_key = order.generator_key,
+                               .order_digest = order.order_digest,
+                               .dataset_size = order.dataset_size,
+                               .n_replicas = order.n_replicas,
+                               .per_rank = static_cast<std::int64_t>(order.ids.size()),
+                               .shuffle = job_.loader.shuffle,
+                               .drop_last = job_.loader.drop_last,
+                               .pads = order.pads},
+                    wrapper());
 }
 
 bool Loop::run_epoch(std::int64_t epoch) {
@@ -202,8 +203,11 @@ void Loop::record_end() {
     names.push_back(recorder_->names().intern(named.name));
     tensors.push_back(named.variable.data());
   }
-  recorder_->record_states(StateKind::kParam, StatePoint::kEnd,
-                           recorder_->names().intern_layout(names), tensors, wrapper());
+  recorder_->record_states(StateKind::kParam,
+                           StatePoint::kEnd,
+                           recorder_->names().intern_layout(names),
+                           tensors,
+                           wrapper());
 }
 
 RankOutcomeValues Loop::run() {
@@ -214,9 +218,8 @@ RankOutcomeValues Loop::run() {
     if (!run_epoch(epoch)) break;
     const std::int64_t every = job_.loop.eval.every_epochs;
     if (every > 0 && (epoch + 1) % every == 0 && job_.holdout) {
-      hooked(LoopPoint::kEval, [&] {
-        outcome_.evals.push_back(evaluate(job_, *model_, context_, epoch));
-      });
+      hooked(LoopPoint::kEval,
+             [&] { outcome_.evals.push_back(evaluate(job_, *model_, context_, epoch)); });
     }
   }
   hooked(LoopPoint::kEnd, [] {});

@@ -29,35 +29,37 @@ enum class LoopPoint : std::uint8_t {
 struct LoopState {
   const Job* job = nullptr;
   RankContext* context = nullptr;
-  nn::Module* model = nullptr;       ///< The inner module.
-  Ddp* ddp = nullptr;                ///< Null before wrapping or without a wrapper.
+  nn::Module* model = nullptr;  ///< The inner module.
+  Ddp* ddp = nullptr;           ///< Null before wrapping or without a wrapper.
   optim::Optimizer* optimizer = nullptr;
-  std::int64_t step = 0;             ///< Optimizer step in progress, from 0.
+  std::int64_t step = 0;  ///< Optimizer step in progress, from 0.
   std::int64_t micro = 0;
   std::int64_t epoch = 0;
-  bool skip = false;                 ///< A `before` hook sets it to leave the operation out.
-  bool through_wrapper = true;       ///< kForward: clear to call the inner module directly.
-  std::int64_t sampler_epoch = 0;    ///< kEpoch: what set_epoch will be given.
+  bool skip = false;               ///< A `before` hook sets it to leave the operation out.
+  bool through_wrapper = true;     ///< kForward: clear to call the inner module directly.
+  std::int64_t sampler_epoch = 0;  ///< kEpoch: what set_epoch will be given.
 };
 
 /// Acts from outside on a healthy loop: scenario bugs are hooks, the loop knows none of them.
 class LoopHook {
  public:
   virtual ~LoopHook() = default;
+
   virtual void before(LoopPoint /*point*/, LoopState& /*state*/) {}
+
   virtual void after(LoopPoint /*point*/, LoopState& /*state*/) {}
 };
 
 struct EvalResult {
   std::int64_t epoch = 0;
-  double value = 0.0;        ///< The metric over all ranks.
+  double value = 0.0;  ///< The metric over all ranks.
   double numerator = 0.0;
   double denominator = 0.0;
 };
 
 /// What one rank ends with.
 struct RankOutcomeValues {
-  std::vector<double> losses;          ///< One an optimizer step: this rank's own loss.
+  std::vector<double> losses;  ///< One an optimizer step: this rank's own loss.
   std::vector<EvalResult> evals;
   std::int64_t n_steps = 0;
   std::int64_t n_samples = 0;

@@ -1,6 +1,6 @@
-// The promises of data-parallel training over random worlds, models, batches, buckets and schedules,
-// against a reference that knows nothing of DDP. tests/mutation/ breaks DDP on purpose and shows that
-// this suite notices.
+// The promises of data-parallel training over random worlds, models, batches, buckets and
+// schedules, against a reference that knows nothing of DDP. tests/mutation/ breaks DDP on purpose
+// and shows that this suite notices.
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
@@ -20,7 +20,8 @@ TrainingCase any_case(bool exact) {
     c.widths.push_back(exact ? std::int64_t{1} << *rc::gen::inRange(0, 3)
                              : *rc::gen::inRange<std::int64_t>(1, 6));
   }
-  c.batch = exact ? std::int64_t{1} << *rc::gen::inRange(0, 3) : *rc::gen::inRange<std::int64_t>(1, 6);
+  c.batch =
+      exact ? std::int64_t{1} << *rc::gen::inRange(0, 3) : *rc::gen::inRange<std::int64_t>(1, 6);
   c.steps = *rc::gen::inRange<std::int64_t>(1, 5);
   c.accumulate = *rc::gen::inRange<std::int64_t>(1, 4);
   c.no_sync = *rc::gen::arbitrary<bool>();

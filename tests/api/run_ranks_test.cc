@@ -1,8 +1,8 @@
-#include <gtest/gtest.h>
-
 #include <stdexcept>
 #include <string>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 #include "lockstep/api/lockstep.h"
 
@@ -45,9 +45,10 @@ TEST(RunRanksTest, LetsExceptionsThatAreNoStdExceptionThrough) {
     int value;
   };
 
-  EXPECT_THROW(run_ranks({.ranks = 2}, [](RankContext& context) {
-                 if (context.rank() == 1) throw Foreign{7};
-               }),
+  EXPECT_THROW(run_ranks({.ranks = 2},
+                         [](RankContext& context) {
+                           if (context.rank() == 1) throw Foreign{7};
+                         }),
                Foreign);
 }
 
@@ -85,6 +86,14 @@ TEST(RunRanksTest, SuggestsTheWordThatWasMeant) {
   EXPECT_THROW(run_ranks({.replay = "?"}, [](RankContext&) {}), std::invalid_argument);
 }
 
+TEST(RunRanksTest, RefusesAScheduleOfAnotherProgram) {
+  const auto chat = [](RankContext& context) { summed_over_ranks(context, 1.0); };
+  const std::string token = run_ranks({.ranks = 4, .strategy = "round-robin"}, chat).replay_token();
+
+  EXPECT_NO_THROW(run_ranks({.ranks = 4, .replay = token}, chat));
+  EXPECT_THROW(run_ranks({.ranks = 2, .replay = token}, chat), std::invalid_argument);
+}
+
 TEST(RunRanksTest, ExactModeNamesTheOperationThatRounds) {
   const auto program = [](RankContext& context) {
     const Tensor third = Tensor::full(context.runtime(), {1}, DType::kF64, 0.1);
@@ -101,17 +110,16 @@ TEST(RunRanksTest, ExactModeNamesTheOperationThatRounds) {
 }
 
 TEST(RunRanksTest, AWorldInsideARankIsRefused) {
-  EXPECT_THROW(run_ranks({.ranks = 2},
-                         [](RankContext&) { run_ranks({.ranks = 2}, [](RankContext&) {}); }),
-               ContractViolation);
+  EXPECT_THROW(
+      run_ranks({.ranks = 2}, [](RankContext&) { run_ranks({.ranks = 2}, [](RankContext&) {}); }),
+      ContractViolation);
 }
 
 TEST(SimulatorTest, RunsManyWorldsOneAfterTheOther) {
   Simulator simulator;
   for (std::int32_t ranks = 1; ranks <= 16; ++ranks) {
-    const auto run = simulator.run({.ranks = ranks}, [](RankContext& context) {
-      return summed_over_ranks(context, 1.0);
-    });
+    const auto run = simulator.run(
+        {.ranks = ranks}, [](RankContext& context) { return summed_over_ranks(context, 1.0); });
     ASSERT_TRUE(run.ok());
     for (const auto& result : run.results) EXPECT_EQ(result, ranks);
   }

@@ -1,5 +1,5 @@
-// A random data-parallel job in C++, and the same job done by hand in one process: what the property
-// suite compares. The reference uses neither DDP, nor groups, nor hooks.
+// A random data-parallel job in C++, and the same job done by hand in one process: what the
+// property suite compares. The reference uses neither DDP, nor groups, nor hooks.
 #pragma once
 
 #include <cmath>
@@ -18,19 +18,22 @@ namespace lockstep::testing {
 struct TrainingCase {
   std::int32_t ranks = 2;
   std::vector<std::int64_t> widths = {2, 2, 1};
-  std::int64_t batch = 1;        ///< Rows a rank and micro-step.
+  std::int64_t batch = 1;  ///< Rows a rank and micro-step.
   std::int64_t steps = 2;
   std::int64_t accumulate = 1;
   bool no_sync = false;
-  bool view = false;             ///< gradient_as_bucket_view
+  bool view = false;  ///< gradient_as_bucket_view
   std::int64_t cap_bytes = 1 << 20;
   std::uint64_t seed = 0;
   std::uint64_t schedule_seed = 0;
   std::string order = "rank";
-  bool exact = false;            ///< f64 on a grid, power-of-two ranks: no operation may round.
+  bool exact = false;  ///< f64 on a grid, power-of-two ranks: no operation may round.
 };
 
-inline void showValue(const TrainingCase& c, std::ostream& os) {
+// RapidCheck looks this name up to print counterexamples.
+inline void showValue(  // NOLINT(readability-identifier-naming)
+    const TrainingCase& c,
+    std::ostream& os) {
   os << "ranks " << c.ranks << ", widths";
   for (const std::int64_t width : c.widths) os << ' ' << width;
   os << ", batch " << c.batch << ", steps " << c.steps << ", accumulate " << c.accumulate
@@ -49,12 +52,14 @@ constexpr nn::init::Grid kGrid{.bits = 2, .limit = 1.0};
 
 inline DType dtype_of(const TrainingCase& c) { return c.exact ? DType::kF64 : DType::kF32; }
 
-inline std::unique_ptr<nn::Sequential> make_model(const TrainingCase& c, Runtime& runtime,
+inline std::unique_ptr<nn::Sequential> make_model(const TrainingCase& c,
+                                                  Runtime& runtime,
                                                   std::uint64_t seed) {
   auto model = std::make_unique<nn::Sequential>(runtime);
   for (std::size_t i = 0; i + 1 < c.widths.size(); ++i) {
     if (i > 0) model->append<nn::ReLU>();
-    model->append<nn::Linear>(c.widths[i], c.widths[i + 1], nn::LinearOptions{.dtype = dtype_of(c)});
+    model->append<nn::Linear>(
+        c.widths[i], c.widths[i + 1], nn::LinearOptions{.dtype = dtype_of(c)});
   }
   Generator generator(seed);
   if (c.exact) {
@@ -65,8 +70,11 @@ inline std::unique_ptr<nn::Sequential> make_model(const TrainingCase& c, Runtime
   return model;
 }
 
-/// Rows of (step, micro, rank), the same for whoever asks: small integers, so exact sums stay exact.
-inline Tensor rows_of(const TrainingCase& c, Runtime& runtime, std::uint64_t purpose,
+/// Rows of (step, micro, rank), the same for whoever asks: small integers, so exact sums stay
+/// exact.
+inline Tensor rows_of(const TrainingCase& c,
+                      Runtime& runtime,
+                      std::uint64_t purpose,
                       std::int64_t columns) {
   std::vector<double> values(static_cast<std::size_t>(c.batch * columns));
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -77,15 +85,22 @@ inline Tensor rows_of(const TrainingCase& c, Runtime& runtime, std::uint64_t pur
   return Tensor::of(runtime, {c.batch, columns}, dtype_of(c), values);
 }
 
-inline std::uint64_t purpose_of(std::int64_t step, std::int64_t micro, std::int32_t rank, bool target) {
+inline std::uint64_t purpose_of(std::int64_t step,
+                                std::int64_t micro,
+                                std::int32_t rank,
+                                bool target) {
   const auto word = [](auto value) { return static_cast<std::uint64_t>(value); };
   return ((word(step) * 64 + word(micro)) * 128 + word(rank)) * 2 + (target ? 1 : 0);
 }
 
 /// The micro-step's mean squared error, over what accumulation divides by.
 template <typename Model>
-Variable loss_of(const TrainingCase& c, Model& model, Runtime& runtime, std::int64_t step,
-                 std::int64_t micro, std::int32_t rank) {
+Variable loss_of(const TrainingCase& c,
+                 Model& model,
+                 Runtime& runtime,
+                 std::int64_t step,
+                 std::int64_t micro,
+                 std::int32_t rank) {
   const Tensor x = rows_of(c, runtime, purpose_of(step, micro, rank, false), c.widths.front());
   const Tensor t = rows_of(c, runtime, purpose_of(step, micro, rank, true), c.widths.back());
   return mse_loss(model(Variable(x)), t);
@@ -102,9 +117,11 @@ std::vector<double> flat(const std::vector<Variable>& parameters, Get get) {
   }
   return values;
 }
+
 inline std::vector<double> flat_params(const std::vector<Variable>& parameters) {
   return flat(parameters, [](const Variable& p) -> const Tensor& { return p.data(); });
 }
+
 inline std::vector<double> flat_grads(const std::vector<Variable>& parameters) {
   return flat(parameters, [](const Variable& p) -> const Tensor& { return p.grad(); });
 }
@@ -114,10 +131,10 @@ inline RankLog train_rank(const TrainingCase& c, RankContext& context) {
   Runtime& runtime = context.runtime();
   const auto rank = static_cast<std::uint64_t>(context.rank());
   const auto model = make_model(c, runtime, c.seed + rank);  // Other weights on every rank.
-  DistributedDataParallel ddp(
-      *model, context.world(),
-      {.bucket_cap_mb = static_cast<double>(c.cap_bytes) / (1 << 20),
-       .gradient_as_bucket_view = c.view});
+  DistributedDataParallel ddp(*model,
+                              context.world(),
+                              {.bucket_cap_mb = static_cast<double>(c.cap_bytes) / (1 << 20),
+                               .gradient_as_bucket_view = c.view});
   const std::vector<Variable> parameters = model->parameters();
   optim::Sgd optimizer(parameters, {.lr = kLearningRate});
   if (c.exact) optimizer.round_each_step({.bits = 4, .limit = 4.0});
@@ -152,7 +169,10 @@ struct Reference {
   std::vector<double> mean;      ///< sum over ranks of g_r / N, accumulated in long double.
   std::vector<double> mean_abs;  ///< sum over ranks of |terms of g_r| / N, for the error bound.
 };
-inline Reference reference_gradient(const TrainingCase& c, Runtime& runtime, std::int64_t step,
+
+inline Reference reference_gradient(const TrainingCase& c,
+                                    Runtime& runtime,
+                                    std::int64_t step,
                                     const std::vector<double>& at) {
   const auto model = make_model(c, runtime, c.seed);
   nn::init::values(*model, at);
@@ -178,9 +198,9 @@ inline Reference reference_gradient(const TrainingCase& c, Runtime& runtime, std
   return reference;
 }
 
-/// How far a correct average may be from the true mean, relative to the mean of the absolute terms: K
-/// micro-steps added locally (and re-scaled and re-summed each time they are reduced without no_sync),
-/// one scaling and N additions. Each rounds once, with unit roundoff u.
+/// How far a correct average may be from the true mean, relative to the mean of the absolute terms:
+/// K micro-steps added locally (and re-scaled and re-summed each time they are reduced without
+/// no_sync), one scaling and N additions. Each rounds once, with unit roundoff u.
 inline double error_factor(const TrainingCase& c) {
   const double u = c.exact ? 0.0 : std::ldexp(1.0, -24);
   const double one_reduction = c.ranks + 2.0;

@@ -30,7 +30,7 @@ class VariableTest : public ::testing::Test {
 
 TEST_F(VariableTest, CopiesShareState) {
   const Variable a = leaf({1, 2});
-  const Variable b = a;
+  const Variable b = a;  // NOLINT(performance-unnecessary-copy-initialization)
 
   b.set_grad(rt_.tensor({2}, {3, 4}));
 
@@ -76,7 +76,7 @@ TEST_F(VariableTest, DetachSharesValuesButNoGraph) {
 TEST_F(VariableTest, BackwardsAccumulateInPlace) {
   const Variable w = leaf({1, 2});
   sum(scale(w, 3)).backward();
-  const Tensor first = w.grad();
+  const Tensor first = w.grad();  // NOLINT(performance-unnecessary-copy-initialization)
 
   sum(scale(w, 4)).backward();
 

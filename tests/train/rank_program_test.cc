@@ -1,11 +1,13 @@
-#include <gtest/gtest.h>
+#include "lockstep/train/rank_program.h"
 
 #include <cmath>
+
+#include <gtest/gtest.h>
 
 #include "lockstep/train/evaluate.h"
 #include "lockstep/train/micro_step.h"
 #include "lockstep/train/rank_epoch.h"
-#include "lockstep/train/rank_program.h"
+
 #include "tests/train/one_rank.h"
 
 namespace lockstep::testing {
@@ -28,12 +30,14 @@ class KeepsWeights final : public LoopHook {
   void after(LoopPoint point, LoopState& state) override {
     if (point == LoopPoint::kStep) weights.push_back(state.model->parameters()[0].data().item());
   }
+
   std::vector<double> weights;
 };
 
 class LeavesOut final : public LoopHook {
  public:
   explicit LeavesOut(LoopPoint point) : point_(point) {}
+
   void before(LoopPoint point, LoopState& state) override {
     if (point == point_) state.skip = true;
   }
