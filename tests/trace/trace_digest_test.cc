@@ -108,5 +108,15 @@ TEST(TraceDigestTest, ResultsOfSwappedRanksDiffer) {
   EXPECT_NE(digests_of(a).result, digests_of(b).result);
 }
 
+TEST(TraceDigestTest, RecordedValuesChangeNoDigest) {
+  const EventStream plain = two_ranks();
+  EventStream with_values = two_ranks();
+  const std::vector<double> values = {1.0, 2.0};
+  with_values.add(0, ValueEvent{.tensor = with_values.name("w"), .values = values});
+
+  EXPECT_EQ(digests_of(with_values).trace, digests_of(plain).trace);
+  EXPECT_EQ(digests_of(with_values).result, digests_of(plain).result);
+}
+
 }  // namespace
 }  // namespace lockstep
