@@ -190,6 +190,72 @@ class ExactKernels final : public Kernels {
     watch("batch_norm_backward", [&] { inner_->batch_norm_backward(grads, in, save_mean_invstd); });
   }
 
+  void softmax(const Tensor& out, const Tensor& in, const Softmax& options) override {
+    watch("softmax", [&] { inner_->softmax(out, in, options); });
+  }
+
+  void softmax_backward(const Tensor& out,
+                        const Tensor& grad,
+                        const Tensor& y,
+                        const Softmax& options) override {
+    watch("softmax_backward", [&] { inner_->softmax_backward(out, grad, y, options); });
+  }
+
+  void gelu(const Tensor& out, const Tensor& in, Gelu form) override {
+    watch("gelu", [&] { inner_->gelu(out, in, form); });
+  }
+
+  void gelu_backward(const Tensor& out, const Tensor& grad, const Tensor& x, Gelu form) override {
+    watch("gelu_backward", [&] { inner_->gelu_backward(out, grad, x, form); });
+  }
+
+  void layer_norm(const Tensor& out,
+                  std::span<const Tensor> x_weight_bias,
+                  std::span<const Tensor> save_mean_invstd,
+                  double eps) override {
+    watch("layer_norm", [&] { inner_->layer_norm(out, x_weight_bias, save_mean_invstd, eps); });
+  }
+
+  void layer_norm_backward(std::span<const Tensor> grads,
+                           std::span<const Tensor> in,
+                           std::span<const Tensor> save_mean_invstd) override {
+    watch("layer_norm_backward", [&] { inner_->layer_norm_backward(grads, in, save_mean_invstd); });
+  }
+
+  void gather_rows(const Tensor& out, const Tensor& table, const Tensor& indices) override {
+    watch("gather_rows", [&] { inner_->gather_rows(out, table, indices); });
+  }
+
+  void scatter_add_rows(const Tensor& table,
+                        const Tensor& rows,
+                        const Tensor& indices,
+                        std::int64_t skipped) override {
+    watch("scatter_add_rows", [&] { inner_->scatter_add_rows(table, rows, indices, skipped); });
+  }
+
+  void swap_middle(const Tensor& out, const Tensor& in) override {
+    watch("swap_middle", [&] { inner_->swap_middle(out, in); });
+  }
+
+  void unfold(const Tensor& out, const Tensor& image, const Window& window) override {
+    watch("unfold", [&] { inner_->unfold(out, image, window); });
+  }
+
+  void fold(const Tensor& image, const Tensor& columns, const Window& window) override {
+    watch("fold", [&] { inner_->fold(image, columns, window); });
+  }
+
+  void max_pool(const Tensor& out,
+                const Tensor& positions,
+                const Tensor& in,
+                const Window& window) override {
+    watch("max_pool", [&] { inner_->max_pool(out, positions, in, window); });
+  }
+
+  void max_pool_backward(const Tensor& out, const Tensor& grad, const Tensor& positions) override {
+    watch("max_pool_backward", [&] { inner_->max_pool_backward(out, grad, positions); });
+  }
+
   void sgd(const Tensor& param,
            const Tensor& grad,
            const Tensor& momentum_buffer,

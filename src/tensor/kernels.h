@@ -145,6 +145,70 @@ class Kernels {
                                    std::span<const Tensor> in,
                                    std::span<const Tensor> save_mean_invstd) = 0;
 
+  // -- layers; rows run along the last dimension, sums over them in index order
+  struct Softmax {
+    bool log = false;     ///< Its logarithm instead, without forming the quotient.
+    bool causal = false;  ///< Row t of (..., T, T) sees columns 0 to t alone; the others become 0.
+  };
+
+  enum class Gelu : std::uint8_t { kErf, kTanh };
+
+  virtual void softmax(const Tensor& out, const Tensor& in, const Softmax& options) = 0;
+  /// `y` is the forward's result. Zeros that a causal mask left stay zeros.
+  virtual void softmax_backward(const Tensor& out,
+                                const Tensor& grad,
+                                const Tensor& y,
+                                const Softmax& options) = 0;
+  /// x times the normal distribution's function, or its approximation by a tanh.
+  virtual void gelu(const Tensor& out, const Tensor& in, Gelu form) = 0;
+  virtual void gelu_backward(const Tensor& out,
+                             const Tensor& grad,
+                             const Tensor& x,
+                             Gelu form) = 0;
+  /// Each row of x (R, D) to mean 0 and biased variance 1, times weight (D,), plus bias (D,).
+  virtual void layer_norm(const Tensor& out,
+                          std::span<const Tensor> x_weight_bias,
+                          std::span<const Tensor> save_mean_invstd,
+                          double eps) = 0;
+  /// grads = {grad_x, grad_weight, grad_bias}; in = {grad_out, x, weight}; saved as above.
+  virtual void layer_norm_backward(std::span<const Tensor> grads,
+                                   std::span<const Tensor> in,
+                                   std::span<const Tensor> save_mean_invstd) = 0;
+
+  // -- movements: nothing is rounded but the sums of scatter_add_rows, fold and max_pool_backward,
+  //    which run in index order of what is added
+  /// out[i, :] = table[indices[i], :], indices i64.
+  virtual void gather_rows(const Tensor& out, const Tensor& table, const Tensor& indices) = 0;
+  /// table[indices[i], :] += rows[i, :]; rows of index `skipped` (-1: none) are left out.
+  virtual void scatter_add_rows(const Tensor& table,
+                                const Tensor& rows,
+                                const Tensor& indices,
+                                std::int64_t skipped) = 0;
+  /// (A, B, C, D) -> (A, C, B, D).
+  virtual void swap_middle(const Tensor& out, const Tensor& in) = 0;
+
+  /// A square-strided window over images; positions outside the image count as zero.
+  struct Window {
+    std::int64_t height = 1;
+    std::int64_t width = 1;
+    std::int64_t stride = 1;
+    std::int64_t padding = 0;
+  };
+
+  /// One image (C, H, W) -> the window's contents at every place: (C * height * width, L).
+  virtual void unfold(const Tensor& out, const Tensor& image, const Window& window) = 0;
+  /// The adjoint of unfold: overwrites `image` with the sums of what lands on each position.
+  virtual void fold(const Tensor& image, const Tensor& columns, const Window& window) = 0;
+  /// (N, C, H, W) -> the largest value in each window, the first of equals, and its flat position
+  /// (i64, of in) for the backward pass. Padding never wins.
+  virtual void max_pool(const Tensor& out,
+                        const Tensor& positions,
+                        const Tensor& in,
+                        const Window& window) = 0;
+  virtual void max_pool_backward(const Tensor& out,
+                                 const Tensor& grad,
+                                 const Tensor& positions) = 0;
+
   // -- optimizer and communication arithmetic
   /// PyTorch's single-tensor SGD on one parameter. `momentum_buffer` undefined when momentum is 0.
   virtual void sgd(const Tensor& param,

@@ -61,6 +61,34 @@ class CpuKernels final : public Kernels {
                            std::span<const Tensor> in,
                            std::span<const Tensor> save_mean_invstd) override;
 
+  void softmax(const Tensor& out, const Tensor& in, const Softmax& options) override;
+  void softmax_backward(const Tensor& out,
+                        const Tensor& grad,
+                        const Tensor& y,
+                        const Softmax& options) override;
+  void gelu(const Tensor& out, const Tensor& in, Gelu form) override;
+  void gelu_backward(const Tensor& out, const Tensor& grad, const Tensor& x, Gelu form) override;
+  void layer_norm(const Tensor& out,
+                  std::span<const Tensor> x_weight_bias,
+                  std::span<const Tensor> save_mean_invstd,
+                  double eps) override;
+  void layer_norm_backward(std::span<const Tensor> grads,
+                           std::span<const Tensor> in,
+                           std::span<const Tensor> save_mean_invstd) override;
+  void gather_rows(const Tensor& out, const Tensor& table, const Tensor& indices) override;
+  void scatter_add_rows(const Tensor& table,
+                        const Tensor& rows,
+                        const Tensor& indices,
+                        std::int64_t skipped) override;
+  void swap_middle(const Tensor& out, const Tensor& in) override;
+  void unfold(const Tensor& out, const Tensor& image, const Window& window) override;
+  void fold(const Tensor& image, const Tensor& columns, const Window& window) override;
+  void max_pool(const Tensor& out,
+                const Tensor& positions,
+                const Tensor& in,
+                const Window& window) override;
+  void max_pool_backward(const Tensor& out, const Tensor& grad, const Tensor& positions) override;
+
   void sgd(const Tensor& param,
            const Tensor& grad,
            const Tensor& momentum_buffer,
