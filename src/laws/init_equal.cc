@@ -111,12 +111,12 @@ class InitEqual final : public Law {
     finding.ranks = std::move(ranks);
     finding.step = opt;
     finding.event = known && !equal_at_wrap ? "wrap" : "forward";
-    const std::string what = key.kind == StateKind::kBuffer ? "buffer" : "parameter";
-    finding.message = "this " + what + " differs from rank 0's when training starts";
+    const std::string what = key.kind == StateKind::kBuffer ? "the buffer " : "";
+    finding.message = what + "differs from rank 0's when training starts";
     if (key.generation > 0) {
       finding.event = "forward";
       finding.cause = "load-rank0-only";
-      finding.message = "this " + what + " differs from rank 0's after a load";
+      finding.message = what + "differs from rank 0's after a load";
     } else if (equal_at_wrap) {
       finding.message += "; it was equal when the model was wrapped and was written afterwards";
     } else if (wrap != nullptr && !wrap->synchronizes) {

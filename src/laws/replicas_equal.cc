@@ -191,7 +191,7 @@ class ReplicasEqual final : public Law {
   void explain(Unexplained& open, const NameTable& names) const {
     Finding& finding = open.finding;
     const WrapperKey wrapper = std::get<0>(open.place);
-    finding.message = "the replicas of this parameter differ";
+    finding.message = "differs from the other replicas";
     if (differed_at_start(wrapper, open.tensor, names)) {
       const WrapEvent* wrap = wrappers_.find(wrapper);
       const bool by_hand = wrap != nullptr && !wrap->synchronizes;

@@ -50,10 +50,12 @@ std::string_view text_of(Verdict verdict) {
 }
 
 /// "parameter `fc2.weight`[5] differs ..." : what, with its tensor in front when there is one.
+// "`fc.weight`[7] on rank 3: ", or what there is of it.
 std::string subject(const Finding& finding) {
-  if (finding.tensor.empty()) return "";
+  if (finding.tensor.empty()) return finding.ranks.empty() ? "" : ranks_text(finding.ranks) + ": ";
   std::string text = "`" + finding.tensor + "`";
   if (finding.element) text += "[" + std::to_string(*finding.element) + "]";
+  if (!finding.ranks.empty()) text += " on " + ranks_text(finding.ranks);
   return text + ": ";
 }
 
@@ -91,7 +93,6 @@ std::string sentence(const Finding& finding) {
     text += place_of(finding.event);
   }
   text += ": " + subject(finding);
-  if (!finding.ranks.empty()) text += ranks_text(finding.ranks) + ": ";
   text += finding.message + " (law " + upper(finding.law) + ").";
   if (!finding.weights.empty()) {
     text += " Weights " + list(finding.weights) + ", declared " + list(finding.declared) + ".";

@@ -171,7 +171,8 @@ std::string to_json_line(const Event& event, const NameTable& names) {
 
 Outcome write_jsonl(const MemoryTrace& trace,
                     const TraceHeader& header,
-                    const std::string& folder) {
+                    const std::string& folder,
+                    bool values) {
   std::error_code failure;
   std::filesystem::create_directories(folder, failure);
   if (failure) return Error{"cannot make the folder: " + failure.message(), folder};
@@ -182,6 +183,7 @@ Outcome write_jsonl(const MemoryTrace& trace,
     std::map<std::int32_t, std::string> attempts;  // One file each.
     if (trace.events(Rank{rank}).empty()) attempts[0] = header_line(full, 0, rank);
     for (const Event& event : trace.events(Rank{rank})) {
+      if (!values && std::holds_alternative<ValueEvent>(event.body)) continue;
       std::string& text = attempts[event.at.attempt];
       if (text.empty()) text = header_line(full, event.at.attempt, rank);
       line.clear();

@@ -24,7 +24,11 @@ struct TraceHeader {
 /// Writes `trace` to `folder` as aNNN.rank-NNNNN.jsonl (docs/trace_format.md). Every file is
 /// written under a temporary name, synced and renamed; the folder is made when missing. Errors: the
 /// folder cannot be made or written; where = the path.
-Outcome write_jsonl(const MemoryTrace& trace, const TraceHeader& header, const std::string& folder);
+/// `values` false leaves ValueEvents out, which are most of a large trace.
+Outcome write_jsonl(const MemoryTrace& trace,
+                    const TraceHeader& header,
+                    const std::string& folder,
+                    bool values = true);
 
 struct LoadedTrace {
   TraceHeader header;

@@ -168,7 +168,9 @@ void Recorder::record_values(NameId tensor,
   values_.resize(static_cast<std::size_t>(values.n_elems()));
   copy_values(values, values_);
   value_bytes_ += values.n_elems() * static_cast<std::int64_t>(sizeof(double));
-  record(ValueEvent{.tensor = tensor, .point = point, .values = values_}, wrapper);
+  // Takes the index of the event that follows: indices are the same with and without values.
+  const ValueEvent body{.tensor = tensor, .point = point, .values = values_};
+  sink_->on_event({rank_, next_index_, host_->now(), position(wrapper), body}, *names_);
 }
 
 }  // namespace lockstep

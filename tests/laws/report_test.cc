@@ -16,7 +16,7 @@ Finding lr_finding() {
   finding.event = "step";
   finding.tensor = "fc2.weight";
   finding.ranks = {Rank{3}};
-  finding.message = "the replicas of this parameter differ";
+  finding.message = "differs from the other replicas";
   finding.cause = "lr-per-rank";
   return finding;
 }
@@ -35,7 +35,7 @@ Report small_report() {
 TEST(ReportTest, AFindingIsOneSentence) {
   EXPECT_EQ(
       sentence(lr_finding()),
-      "step 17, after optimizer.step: `fc2.weight`: rank 3: the replicas of this parameter differ "
+      "step 17, after optimizer.step: `fc2.weight` on rank 3: differs from the other replicas "
       "(law REPLICAS-EQUAL). Likely: lr-per-rank.");
 }
 
@@ -52,7 +52,7 @@ TEST(ReportTest, TextHasALineALawAndTheReplayCommand) {
       "  init-equal      holds (6 checks)\n"
       "  replicas-equal  broken\n"
       "  progress        not checkable: add end events\n"
-      "step 17, after optimizer.step: `fc2.weight`: rank 3: the replicas of this parameter differ "
+      "step 17, after optimizer.step: `fc2.weight` on rank 3: differs from the other replicas "
       "(law REPLICAS-EQUAL). Likely: lr-per-rank.\n"
       "0 events, trace digest 0000000000000000, result digest 0000000000000000\n"
       "Replay: lockstep replay out/repro.toml\n");
