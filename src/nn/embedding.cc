@@ -1,0 +1,37 @@
+#include "lockstep/nn/embedding.h"
+
+#include "lockstep/autograd/layer_functions.h"
+#include "lockstep/nn/init.h"
+#include "lockstep/nn/init_schemes.h"
+
+namespace lockstep::nn {
+
+Embedding::Embedding(Runtime& runtime,
+                     std::int64_t n_rows,
+                     std::int64_t width,
+                     EmbeddingOptions options)
+    : Module(runtime), options_(options) {
+  LOCKSTEP_CHECK(options.padding >= -1 && options.padding < n_rows,
+                 "the padding index names a row of the table");
+  weight_ = register_parameter("weight", Tensor::zeros(runtime, {n_rows, width}, options.dtype));
+}
+
+Embedding::Embedding(Runtime& runtime,
+                     std::int64_t n_rows,
+                     std::int64_t width,
+                     EmbeddingOptions options,
+                     Generator& generator)
+    : Embedding(runtime, n_rows, width, options) {
+  reset_parameters(generator);
+}
+
+Variable Embedding::forward(const Variable& indices) {
+  return embedding(weight_, indices.data(), options_.padding);
+}
+
+void Embedding::reset_own_parameters(Generator& generator) {
+  init::normal(weight_.data(), generator);
+  if (options_.padding >= 0) init::constant(weight_.data().rows(options_.padding, 1), 0.0);
+}
+
+}  // namespace lockstep::nn

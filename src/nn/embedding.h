@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+
+#include "lockstep/nn/module.h"
+
+namespace lockstep::nn {
+
+struct EmbeddingOptions {
+  std::int64_t padding = -1;  ///< A row that starts at zero and gets no gradient; -1: none.
+  DType dtype = DType::kF32;
+};
+
+/// A row of parameter "weight" (V, D) for each index. Without a generator the weight is zero.
+///
+/// Source: torch.nn.Embedding; initial values are bit-equal to 1.13 under the same seed.
+class Embedding final : public Module {
+ public:
+  Embedding(Runtime& runtime,
+            std::int64_t n_rows,
+            std::int64_t width,
+            EmbeddingOptions options = {});
+  Embedding(Runtime& runtime,
+            std::int64_t n_rows,
+            std::int64_t width,
+            EmbeddingOptions options,
+            Generator& generator);
+
+  /// `indices` i64 of (R,) -> (R, D).
+  Variable forward(const Variable& indices) override;
+
+  const Variable& weight() const { return weight_; }
+
+ private:
+  void reset_own_parameters(Generator& generator) override;
+
+  EmbeddingOptions options_;
+  Variable weight_;
+};
+
+}  // namespace lockstep::nn
