@@ -161,10 +161,7 @@ class Kernels {
                                 const Softmax& options) = 0;
   /// x times the normal distribution's function, or its approximation by a tanh.
   virtual void gelu(const Tensor& out, const Tensor& in, Gelu form) = 0;
-  virtual void gelu_backward(const Tensor& out,
-                             const Tensor& grad,
-                             const Tensor& x,
-                             Gelu form) = 0;
+  virtual void gelu_backward(const Tensor& out, const Tensor& grad, const Tensor& x, Gelu form) = 0;
   /// Each row of x (R, D) to mean 0 and biased variance 1, times weight (D,), plus bias (D,).
   virtual void layer_norm(const Tensor& out,
                           std::span<const Tensor> x_weight_bias,
