@@ -16,6 +16,29 @@ std::size_t Optimizer::add_state(std::string name) {
   return state_.size() - 1;
 }
 
+std::size_t Optimizer::add_count() {
+  const std::size_t list = add_state("step");
+  state_[list].is_count = true;
+  return list;
+}
+
+const Tensor& Optimizer::state_of(std::size_t list, std::size_t i, double value) {
+  Tensor& tensor = state_[list].tensors[i];
+  if (!tensor.defined()) {
+    const Tensor& data = parameters_[i].data();
+    tensor = state_[list].is_count
+                 ? Tensor::zeros(data.runtime(), Shape{}, DType::kF32)
+                 : Tensor::full(data.runtime(), data.shape(), data.dtype(), value);
+  }
+  return tensor;
+}
+
+double Optimizer::advance_count(std::size_t list, std::size_t i) {
+  float* const count = state_of(list, i).data<float>();
+  *count += 1.0F;
+  return static_cast<double>(*count);
+}
+
 void Optimizer::step() {
   Recorder* recorder = runtime().recorder();
   if (recorder == nullptr) {
@@ -46,6 +69,7 @@ void Optimizer::round_all() const {
   };
   for (const Variable& parameter : parameters_) round(parameter.data());
   for (const StateList& list : state_) {
+    if (list.is_count) continue;
     for (const Tensor& tensor : list.tensors) round(tensor);
   }
 }

@@ -17,6 +17,13 @@ namespace lockstep::optim {
 struct StateList {
   std::string name;  ///< "momentum_buffer", as in PyTorch's state_dict.
   std::vector<Tensor> tensors;
+  bool is_count = false;  ///< Scalars that count steps: never rounded to a grid.
+};
+
+/// Whose bits to reproduce where generations of PyTorch differ.
+enum class Compat : std::uint8_t {
+  kTorch1,  ///< 1.13: running means by mul and add.
+  kTorch2,  ///< 2.7: running means by lerp.
 };
 
 /// The one declared rounding of exact mode: multiples of 2^-bits in [-limit, limit].
@@ -66,6 +73,12 @@ class Optimizer {
   virtual void update(std::size_t i) = 0;
   /// Adds a list of undefined tensors, one a parameter, and returns its index in state().
   std::size_t add_state(std::string name);
+  /// The same for a list of counts, f32 scalars as PyTorch's (exact to 2^24).
+  std::size_t add_count();
+  /// State `list` of parameter `i`, created on first use filled with `value`.
+  const Tensor& state_of(std::size_t list, std::size_t i, double value = 0.0);
+  /// Adds one to the count of parameter `i` and returns it.
+  double advance_count(std::size_t list, std::size_t i);
 
   Runtime& runtime() const { return parameters_.front().runtime(); }
 

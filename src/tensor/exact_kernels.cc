@@ -263,6 +263,43 @@ class ExactKernels final : public Kernels {
     watch("sgd", [&] { inner_->sgd(param, grad, momentum_buffer, update); });
   }
 
+  void adam(const Tensor& param,
+            const Tensor& grad,
+            std::span<const Tensor> moments,
+            const AdamUpdate& update) override {
+    watch("adam", [&] { inner_->adam(param, grad, moments, update); });
+  }
+
+  void adagrad(const Tensor& param,
+               const Tensor& grad,
+               const Tensor& sum,
+               const AdagradUpdate& update) override {
+    watch("adagrad", [&] { inner_->adagrad(param, grad, sum, update); });
+  }
+
+  void rmsprop(const Tensor& param,
+               const Tensor& grad,
+               std::span<const Tensor> averages,
+               const RmspropUpdate& update) override {
+    watch("rmsprop", [&] { inner_->rmsprop(param, grad, averages, update); });
+  }
+
+  bool unscale(const Tensor& grad, double factor) override {
+    bool found = false;
+    watch("unscale", [&] { found = inner_->unscale(grad, factor); });
+    return found;
+  }
+
+  void clamp(const Tensor& out, const Tensor& in, double limit) override {
+    watch("clamp", [&] { inner_->clamp(out, in, limit); });
+  }
+
+  double norm(const Tensor& in, double p) override {
+    double result = 0.0;
+    watch("norm", [&] { result = inner_->norm(in, p); });
+    return result;
+  }
+
   void average_into_bucket(const Tensor& out, const Tensor& grad, double divisor) override;
 
   void reduce(std::span<void* const> outputs,

@@ -37,6 +37,40 @@ struct SgdUpdate {
   bool first_step = false;  ///< The momentum buffer does not exist yet: it becomes the gradient.
 };
 
+/// Hyper-parameters of one update of Adam or AdamW (PyTorch's names).
+struct AdamUpdate {
+  double lr = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0.0;
+  bool decoupled = false;  ///< AdamW: the decay shrinks the parameter and stays out of the moments.
+  bool amsgrad = false;
+  bool maximize = false;
+  bool lerp = false;  ///< First moment by lerp (PyTorch 2), else by mul and add (1.13).
+  double step = 1.0;  ///< Of this update, from 1.
+};
+
+struct AdagradUpdate {
+  double lr = 1e-2;
+  double lr_decay = 0.0;
+  double weight_decay = 0.0;
+  double eps = 1e-10;
+  bool maximize = false;
+  double step = 1.0;  ///< Of this update, from 1.
+};
+
+struct RmspropUpdate {
+  double lr = 1e-2;
+  double alpha = 0.99;
+  double eps = 1e-8;
+  double weight_decay = 0.0;
+  double momentum = 0.0;
+  bool centered = false;
+  bool maximize = false;
+  bool lerp = false;  ///< Mean gradient by lerp (PyTorch 2), else by mul and add (1.13).
+};
+
 /// Operations on contiguous tensors of one device.
 ///
 /// Requires:      outputs preallocated with the right shape; element-wise inputs of one dtype (f32
@@ -212,6 +246,31 @@ class Kernels {
                    const Tensor& grad,
                    const Tensor& momentum_buffer,
                    const SgdUpdate& update) = 0;
+  /// PyTorch's single-tensor Adam or AdamW on one parameter.
+  /// `moments`: exp_avg, exp_avg_sq, and with amsgrad max_exp_avg_sq; zeros before the first update.
+  virtual void adam(const Tensor& param,
+                    const Tensor& grad,
+                    std::span<const Tensor> moments,
+                    const AdamUpdate& update) = 0;
+  /// PyTorch's single-tensor Adagrad on one dense parameter.
+  virtual void adagrad(const Tensor& param,
+                       const Tensor& grad,
+                       const Tensor& sum,
+                       const AdagradUpdate& update) = 0;
+  /// PyTorch's single-tensor RMSprop on one parameter. `averages`: square_avg, then momentum_buffer
+  /// if momentum > 0, then grad_avg if centered; zeros before the first update.
+  virtual void rmsprop(const Tensor& param,
+                       const Tensor& grad,
+                       std::span<const Tensor> averages,
+                       const RmspropUpdate& update) = 0;
+  /// grad *= factor (rounded to f32 first, then to the dtype). Returns whether an element was not
+  /// finite before. Source: PyTorch AmpKernels.cu, _amp_foreach_non_finite_check_and_unscale_.
+  virtual bool unscale(const Tensor& grad, double factor) = 0;
+  /// out = min(max(in, -limit), limit), the limit rounded to the dtype. NaN passes through.
+  virtual void clamp(const Tensor& out, const Tensor& in, double limit) = 0;
+  /// The p-norm of all elements, p = 1, 2 or infinity, rounded once to the dtype. Sums run in f64:
+  /// element i into lane i mod 8, then the lanes in order. NaN wins over everything.
+  virtual double norm(const Tensor& in, double p) = 0;
   /// out = grad * (1 / divisor): the reducer's pre-scaled copy into a bucket (reciprocal formed in
   /// double, rounded to the dtype). Source: PyTorch reducer.cpp, mark_variable_ready_dense.
   virtual void average_into_bucket(const Tensor& out, const Tensor& grad, double divisor) = 0;

@@ -93,6 +93,21 @@ class CpuKernels final : public Kernels {
            const Tensor& grad,
            const Tensor& momentum_buffer,
            const SgdUpdate& update) override;
+  void adam(const Tensor& param,
+            const Tensor& grad,
+            std::span<const Tensor> moments,
+            const AdamUpdate& update) override;
+  void adagrad(const Tensor& param,
+               const Tensor& grad,
+               const Tensor& sum,
+               const AdagradUpdate& update) override;
+  void rmsprop(const Tensor& param,
+               const Tensor& grad,
+               std::span<const Tensor> averages,
+               const RmspropUpdate& update) override;
+  bool unscale(const Tensor& grad, double factor) override;
+  void clamp(const Tensor& out, const Tensor& in, double limit) override;
+  double norm(const Tensor& in, double p) override;
   void average_into_bucket(const Tensor& out, const Tensor& grad, double divisor) override;
   void reduce(std::span<void* const> outputs,
               std::span<const void* const> inputs,

@@ -1,0 +1,46 @@
+#include "lockstep/optim/adagrad.h"
+
+#include "lockstep/optim/detail/argument_errors.h"
+#include "lockstep/tensor/kernels.h"
+
+namespace lockstep::optim {
+namespace {
+
+constexpr std::size_t kStep = 0;
+constexpr std::size_t kSum = 1;
+
+void validate(const AdagradOptions& options) {
+  const double initial = options.initial_accumulator_value;
+  detail::check_argument(options.lr >= 0.0, "learning rate", options.lr);
+  detail::check_argument(options.lr_decay >= 0.0, "lr_decay value", options.lr_decay);
+  detail::check_argument(options.weight_decay >= 0.0, "weight_decay value", options.weight_decay);
+  detail::check_argument(initial >= 0.0, "initial_accumulator_value value", initial);
+  detail::check_argument(options.eps >= 0.0, "epsilon value", options.eps);
+}
+
+}  // namespace
+
+Adagrad::Adagrad(std::vector<Variable> parameters, const AdagradOptions& options)
+    : Optimizer(std::move(parameters)), options_(options) {
+  validate(options);
+  set_lr(options.lr);
+  add_count();
+  add_state("sum");
+  for (std::size_t i = 0; i < this->parameters().size(); ++i) {
+    state_of(kStep, i);
+    state_of(kSum, i, options.initial_accumulator_value);
+  }
+}
+
+void Adagrad::update(std::size_t i) {
+  const AdagradUpdate update{.lr = lr(),
+                             .lr_decay = options_.lr_decay,
+                             .weight_decay = options_.weight_decay,
+                             .eps = options_.eps,
+                             .maximize = options_.maximize,
+                             .step = advance_count(kStep, i)};
+  const Variable& parameter = parameters()[i];
+  runtime().kernels().adagrad(parameter.data(), parameter.grad(), state_of(kSum, i), update);
+}
+
+}  // namespace lockstep::optim

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <vector>
+
+#include "lockstep/optim/optimizer.h"
+
+namespace lockstep::optim {
+
+/// PyTorch's arguments, by their names.
+struct AdagradOptions {
+  double lr = 1e-2;
+  double lr_decay = 0.0;
+  double weight_decay = 0.0;
+  double initial_accumulator_value = 0.0;
+  double eps = 1e-10;
+  bool maximize = false;
+};
+
+/// Adagrad: steps along the gradient over the root of the sum of all its squares so far.
+///
+/// State:         "step", "sum", both there from construction on, as in PyTorch.
+/// Errors:        std::invalid_argument with PyTorch's text for options that make no sense.
+/// Deterministic: bit-equal to PyTorch 1.13's single-tensor CPU path on AVX2, given equal
+/// gradients. Source:        torch.optim.Adagrad; Duchi et al., JMLR 2011.
+class Adagrad final : public Optimizer {
+ public:
+  Adagrad(std::vector<Variable> parameters, const AdagradOptions& options);
+
+  const AdagradOptions& options() const { return options_; }  ///< lr as constructed; see lr().
+
+ private:
+  void update(std::size_t i) override;
+
+  AdagradOptions options_;
+};
+
+}  // namespace lockstep::optim

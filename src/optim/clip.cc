@@ -1,0 +1,84 @@
+#include "lockstep/optim/clip.h"
+
+#include <cmath>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/text.h"
+#include "lockstep/tensor/kernels.h"
+
+namespace lockstep::optim {
+namespace {
+
+std::vector<Tensor> gradients_of(std::span<const Variable> parameters) {
+  std::vector<Tensor> grads;
+  for (const Variable& parameter : parameters) {
+    if (!parameter.grad().defined()) continue;
+    grads.push_back(parameter.grad());
+    LOCKSTEP_CHECK(grads.back().dtype() == grads.front().dtype(),
+                   "clipped gradients share a dtype");
+  }
+  return grads;
+}
+
+double total_norm(std::span<const Tensor> grads, double norm_type) {
+  std::vector<double> norms;
+  norms.reserve(grads.size());
+  for (const Tensor& grad : grads) {
+    norms.push_back(grad.runtime().kernels().norm(grad, norm_type));
+  }
+  const Tensor& first = grads.front();
+  const Shape shape{static_cast<std::int64_t>(norms.size())};
+  return first.runtime().kernels().norm(Tensor::of(first.runtime(), shape, first.dtype(), norms),
+                                        norm_type);
+}
+
+/// max_norm / (total + 1e-6) as PyTorch evaluates it in the gradients' dtype: a reciprocal, then a
+/// product. NaN stays NaN.
+template <typename T>
+double coefficient(double total, double max_norm) {
+  const T reciprocal = T{1} / (static_cast<T>(total) + static_cast<T>(1e-6));
+  const T coef = reciprocal * static_cast<T>(max_norm);
+  return static_cast<double>(coef > T{1} ? T{1} : coef);
+}
+
+std::string order_text(double norm_type) {
+  if (std::isinf(norm_type)) return "inf";
+  return norm_type == 1.0 ? "1.0" : "2.0";
+}
+
+}  // namespace
+
+double clip_grad_norm(std::span<const Variable> parameters, const ClipNorm& options) {
+  const std::vector<Tensor> grads = gradients_of(parameters);
+  if (grads.empty()) return 0.0;
+
+  const double total = total_norm(grads, options.norm_type);
+  if (options.error_if_nonfinite && !std::isfinite(total)) {
+    throw std::runtime_error("The total norm of order " + order_text(options.norm_type) +
+                             " for gradients from `parameters` is non-finite, so it cannot be "
+                             "clipped. To disable this error and scale the gradients by the "
+                             "non-finite norm anyway, set `error_if_nonfinite=False`");
+  }
+  const double factor = grads.front().dtype() == DType::kF32
+                            ? coefficient<float>(total, options.max_norm)
+                            : coefficient<double>(total, options.max_norm);
+  for (const Tensor& grad : grads) {
+    grad.runtime().kernels().scale(grad, grad, factor);
+    grad.storage()->bump_version();
+  }
+  return total;
+}
+
+void clip_grad_value(std::span<const Variable> parameters, double clip_value) {
+  LOCKSTEP_CHECK(clip_value >= 0.0, "gradients are clipped to a range around zero");
+  for (const Variable& parameter : parameters) {
+    const Tensor& grad = parameter.grad();
+    if (!grad.defined()) continue;
+    grad.runtime().kernels().clamp(grad, grad, clip_value);
+    grad.storage()->bump_version();
+  }
+}
+
+}  // namespace lockstep::optim

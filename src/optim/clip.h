@@ -1,0 +1,36 @@
+// Gradient clipping, in place, between backward and step.
+#pragma once
+
+#include <span>
+
+#include "lockstep/autograd/variable.h"
+
+namespace lockstep::optim {
+
+struct ClipNorm {
+  double max_norm = 1.0;
+  double norm_type = 2.0;  ///< 1, 2 or infinity.
+  bool error_if_nonfinite = false;
+};
+
+/// Scales all gradients so that their joint norm is at most max_norm. Always multiplies, by 1 when
+/// nothing is clipped; undefined gradients are ignored.
+///
+/// Requires:      gradients of one dtype, f32 or f64.
+/// Returns:       the norm before clipping; 0 without gradients.
+/// Errors:        std::runtime_error with PyTorch's text when asked to refuse a non-finite norm.
+/// Deterministic: the norm of each gradient, rounded to the dtype, then the norm of those (orders
+/// of
+///                summation: Kernels::norm). Infinity norms and the scaling have PyTorch's bits;
+///                sums of orders 1 and 2 have our own, whose order PyTorch does not promise either.
+/// Source:        torch.nn.utils.clip_grad_norm_.
+double clip_grad_norm(std::span<const Variable> parameters, const ClipNorm& options);
+
+/// Clamps each element of each gradient to [-clip_value, clip_value].
+///
+/// Requires:      clip_value >= 0.
+/// Deterministic: bit-equal to PyTorch's, NaN included.
+/// Source:        torch.nn.utils.clip_grad_value_.
+void clip_grad_value(std::span<const Variable> parameters, double clip_value);
+
+}  // namespace lockstep::optim
