@@ -39,6 +39,7 @@ Result<sim::SessionResult> run_world(const Scenario& scenario,
     const auto rank = static_cast<std::size_t>(context.rank());
     const auto bugs = make_bugs(scenario.bugs, context.rank());
     std::vector<LoopHook*> hooks;
+    hooks.reserve(bugs.size());
     for (const auto& bug : bugs) hooks.push_back(bug.get());
     outcomes[rank] = run_job(*scenario.jobs[rank], context, hooks);
   });

@@ -2,8 +2,8 @@
 // atomic counts alone would cost more than a whole tiny training step.
 #pragma once
 
-#include <concepts>
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 
 namespace lockstep {
@@ -48,10 +48,9 @@ class Ref {
 
   Ref(const Ref& other) : Ref(other.object_) {}
 
-  template <typename U>
-
-  requires std::convertible_to<U*, T*> Ref(const Ref<U>& other)
-      : Ref(other.get()) {}  // NOLINT(google-explicit-constructor)
+  /// A handle to a base of what `other` holds. Implicit, as for pointers.
+  template <typename U, typename = std::enable_if_t<std::is_convertible_v<U*, T*>>>
+  Ref(const Ref<U>& other) : Ref(other.get()) {}  // NOLINT(google-explicit-constructor)
 
   Ref(Ref&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
 

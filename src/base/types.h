@@ -19,15 +19,14 @@ constexpr std::size_t to_index(Rank rank) { return static_cast<std::size_t>(rank
 struct VirtualTime {
   std::int64_t ns = 0;
 
-  // clang-tidy 14 sees a null pointer in the comparison the compiler writes.
-  friend constexpr auto operator<=>(const VirtualTime&, const VirtualTime&) = default;  // NOLINT
+  friend constexpr auto operator<=>(const VirtualTime&, const VirtualTime&) = default;
 };
 
 /// A span of time in nanoseconds.
 struct Duration {
   std::int64_t ns = 0;
 
-  friend constexpr auto operator<=>(const Duration&, const Duration&) = default;  // NOLINT
+  friend constexpr auto operator<=>(const Duration&, const Duration&) = default;
 };
 
 constexpr VirtualTime operator+(VirtualTime time, Duration span) { return {time.ns + span.ns}; }

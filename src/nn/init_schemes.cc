@@ -24,10 +24,10 @@ double xavier_deviation(const Tensor& tensor, double gain) {
 }
 
 // c[n-1] * z^(n-1) + ... + c[0] by Horner's rule, fused as in PyTorch's AVX2 build.
-template <typename T, std::size_t N>
-T polynomial(const std::array<double, N>& c, T z) {
-  T sum = static_cast<T>(c[N - 1]);
-  for (std::size_t i = N - 1; i-- > 0;) sum = std::fma(sum, z, static_cast<T>(c[i]));
+template <typename T, std::size_t kTerms>
+T polynomial(const std::array<double, kTerms>& c, T z) {
+  T sum = static_cast<T>(c[kTerms - 1]);
+  for (std::size_t i = kTerms - 1; i-- > 0;) sum = std::fma(sum, z, static_cast<T>(c[i]));
   return sum;
 }
 

@@ -130,7 +130,7 @@ void adam_block(const Rows<T>& rows,
     T* const largest = rows.kept[2];
     const T* const now = rows.kept[1];
     each(n, [=](std::int64_t i) {
-      largest[i] = largest[i] < now[i] || now[i] != now[i] ? now[i] : largest[i];
+      largest[i] = largest[i] < now[i] || std::isnan(now[i]) ? now[i] : largest[i];
     });
     square = largest;
   }
@@ -196,7 +196,7 @@ template <typename T>
 double largest_magnitude(std::span<const T> x) {
   T largest{0};
   for (const T value : x) {
-    if (value != value) return static_cast<double>(value);
+    if (std::isnan(value)) return static_cast<double>(value);
     largest = std::max(largest, std::abs(value));
   }
   return static_cast<double>(largest);

@@ -1,5 +1,6 @@
 // Where elements go: table look-ups, swapped axes, windows over images.
 #include <algorithm>
+#include <cmath>
 
 #include "lockstep/tensor/detail/cpu.h"
 #include "lockstep/tensor/detail/dispatch.h"
@@ -77,7 +78,7 @@ std::int64_t largest_at(const T* image, const Places& places, std::int64_t place
   for (std::int64_t tap = 0; tap < places.window.height * places.window.width; ++tap) {
     const std::int64_t at = places.at(place, tap / places.window.width, tap % places.window.width);
     // The second comparison lets NaN win, as in PyTorch.
-    if (at >= 0 && (best < 0 || image[at] > image[best] || image[at] != image[at])) best = at;
+    if (at >= 0 && (best < 0 || image[at] > image[best] || std::isnan(image[at]))) best = at;
   }
   return best;
 }

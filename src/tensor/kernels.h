@@ -247,7 +247,8 @@ class Kernels {
                    const Tensor& momentum_buffer,
                    const SgdUpdate& update) = 0;
   /// PyTorch's single-tensor Adam or AdamW on one parameter.
-  /// `moments`: exp_avg, exp_avg_sq, and with amsgrad max_exp_avg_sq; zeros before the first update.
+  /// `moments`: exp_avg, exp_avg_sq, and with amsgrad max_exp_avg_sq; zeros before the first
+  /// update.
   virtual void adam(const Tensor& param,
                     const Tensor& grad,
                     std::span<const Tensor> moments,

@@ -161,6 +161,26 @@ Outcome publish(const std::string& path, std::string_view bytes) {
   return success();
 }
 
+/// The text of a rank's files, one an attempt.
+std::map<std::int32_t, std::string> attempts_of(const MemoryTrace& trace,
+                                                const TraceHeader& header,
+                                                std::int32_t rank,
+                                                bool values) {
+  std::map<std::int32_t, std::string> attempts;
+  if (trace.events(Rank{rank}).empty()) attempts[0] = header_line(header, 0, rank);
+  JsonText line;
+  for (const Event& event : trace.events(Rank{rank})) {
+    if (!values && std::holds_alternative<ValueEvent>(event.body)) continue;
+    std::string& text = attempts[event.at.attempt];
+    if (text.empty()) text = header_line(header, event.at.attempt, rank);
+    line.clear();
+    write_event(line, event, trace.names());
+    text += line.str();
+    text += '\n';
+  }
+  return attempts;
+}
+
 }  // namespace
 
 std::string to_json_line(const Event& event, const NameTable& names) {
@@ -178,20 +198,8 @@ Outcome write_jsonl(const MemoryTrace& trace,
   if (failure) return Error{"cannot make the folder: " + failure.message(), folder};
   TraceHeader full = header;
   full.n_ranks = std::max(header.n_ranks, trace.n_ranks());
-  JsonText line;
   for (std::int32_t rank = 0; rank < trace.n_ranks(); ++rank) {
-    std::map<std::int32_t, std::string> attempts;  // One file each.
-    if (trace.events(Rank{rank}).empty()) attempts[0] = header_line(full, 0, rank);
-    for (const Event& event : trace.events(Rank{rank})) {
-      if (!values && std::holds_alternative<ValueEvent>(event.body)) continue;
-      std::string& text = attempts[event.at.attempt];
-      if (text.empty()) text = header_line(full, event.at.attempt, rank);
-      line.clear();
-      write_event(line, event, trace.names());
-      text += line.str();
-      text += '\n';
-    }
-    for (const auto& [attempt, text] : attempts) {
+    for (const auto& [attempt, text] : attempts_of(trace, full, rank, values)) {
       const std::string name = "/a" + padded(attempt, 3) + ".rank-" + padded(rank, 5) + ".jsonl";
       if (Outcome outcome = publish(folder + name, text); !outcome.ok()) return outcome;
     }
