@@ -130,11 +130,50 @@ LossSpec read_loss(TableReader& root, Problem& problem) {
   return loss;
 }
 
+/// What Adam and AdamW have beside the kind and the rate. PyTorch's defaults.
+void read_adam(TableReader& table, OptimizerSpec& optimizer) {
+  const std::vector<double> betas = table.numbers("betas");
+  if (table.has("betas")) {
+    const bool legal =
+        betas.size() == 2 && betas[0] >= 0.0 && betas[0] < 1.0 && betas[1] >= 0.0 && betas[1] < 1.0;
+    if (legal) {
+      optimizer.beta1 = betas[0];
+      optimizer.beta2 = betas[1];
+    } else {
+      table.problem().report("'optimizer.betas' are two numbers from 0 up to, not including, 1",
+                             table.where("betas"));
+    }
+  }
+  optimizer.eps = table.number_from("eps", optimizer.eps, 0.0);
+  const double decay = optimizer.kind == "adamw" ? 1e-2 : 0.0;
+  optimizer.weight_decay = table.number_from("weight_decay", decay, 0.0);
+  optimizer.amsgrad = table.flag("amsgrad", false);
+  optimizer.maximize = table.flag("maximize", false);
+  if (table.integer("zero", 0, 0, 1) == 1) table.not_yet({"zero"});
+  table.finish();
+}
+
+SchedulerSpec read_scheduler(TableReader& root, Problem& problem) {
+  TableReader table = section(root, "scheduler", problem);
+  SchedulerSpec scheduler;
+  if (!root.has("scheduler")) return scheduler;
+  scheduler.kind = table.word("kind", "cosine", {"cosine"}, {"step", "linear", "onecycle"});
+  scheduler.per = table.word("per", "epoch", {"epoch", "step"});
+  scheduler.t_max = table.integer("t_max", 1, 1);
+  scheduler.eta_min = table.number_from("eta_min", 0.0, 0.0);
+  table.finish();
+  return scheduler;
+}
+
 OptimizerSpec read_optimizer(TableReader& root, Problem& problem) {
   TableReader table = section(root, "optimizer", problem);
   OptimizerSpec optimizer;
-  optimizer.kind = table.word("kind", "sgd", {"sgd"}, {"adam", "adamw"});
-  optimizer.lr = table.number_from("lr", optimizer.lr, 0.0);
+  optimizer.kind = table.word("kind", "sgd", {"sgd", "adam", "adamw"});
+  optimizer.lr = table.number_from("lr", optimizer.kind == "sgd" ? 0.1 : 1e-3, 0.0);
+  if (optimizer.kind != "sgd") {
+    read_adam(table, optimizer);
+    return optimizer;
+  }
   optimizer.momentum = table.number_from("momentum", 0.0, 0.0);
   optimizer.dampening = table.number("dampening", 0.0);
   optimizer.weight_decay = table.number_from("weight_decay", 0.0, 0.0);
@@ -145,7 +184,6 @@ OptimizerSpec read_optimizer(TableReader& root, Problem& problem) {
                    table.where("nesterov"));
   }
   if (table.integer("zero", 0, 0, 1) == 1) table.not_yet({"zero"});
-  table.not_yet({"betas", "eps"});
   table.finish();
   return optimizer;
 }
@@ -215,6 +253,7 @@ std::shared_ptr<const Job> read_job(TableReader& root,
   job->loader = read_loader(root, problem);
   job->loss = read_loss(root, problem);
   job->optimizer = read_optimizer(root, problem);
+  job->scheduler = read_scheduler(root, problem);
   job->loop = read_loop(root, problem);
   job->ddp = read_ddp(root, around.compat, problem);
   if (!problem.found()) read_data(root, around, *job, problem);

@@ -198,7 +198,7 @@ Scenario read_scenario(const TomlNode& document, const std::string& path, Proble
   JobSurroundings around{
       data_origin(root, path), scenario.n_ranks, scenario.compat, read_exact(root, problem)};
   scenario.session.exact = around.exact.on;
-  root.not_yet({"fault", "scheduler", "scaler", "clip"});
+  root.not_yet({"fault", "scaler", "clip"});
   read_programs(root, scenario, problem);
   scenario.expect = read_expectation(root, scenario.n_ranks, problem);
   if (scenario.programs.empty()) {

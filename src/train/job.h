@@ -55,13 +55,24 @@ struct LossSpec {
 };
 
 struct OptimizerSpec {
-  std::string kind = "sgd";
+  std::string kind = "sgd";  ///< "sgd" | "adam" | "adamw"
   double lr = 0.1;
   double momentum = 0.0;
   double dampening = 0.0;
   double weight_decay = 0.0;
   bool nesterov = false;
   bool maximize = false;
+  double beta1 = 0.9;    ///< adam, adamw
+  double beta2 = 0.999;  ///< adam, adamw
+  double eps = 1e-8;     ///< adam, adamw
+  bool amsgrad = false;  ///< adam, adamw
+};
+
+struct SchedulerSpec {
+  std::string kind = "none";  ///< "none" | "cosine"
+  std::string per = "epoch";  ///< "epoch" | "step": when the rate moves on
+  std::int64_t t_max = 1;
+  double eta_min = 0.0;
 };
 
 struct EvalSpec {
@@ -105,6 +116,7 @@ struct Job {
   LoaderSpec loader;
   LossSpec loss;
   OptimizerSpec optimizer;
+  SchedulerSpec scheduler;
   LoopSpec loop;
   ExactSpec exact;
   DdpSpec ddp;

@@ -1,8 +1,11 @@
 #include "lockstep/train/rank_program.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "lockstep/data/dataset.h"
+#include "lockstep/optim/adam.h"
+#include "lockstep/optim/cosine_annealing.h"
 #include "lockstep/optim/sgd.h"
 #include "lockstep/trace/recorder.h"
 #include "lockstep/train/evaluate.h"
@@ -14,15 +17,34 @@ namespace lockstep {
 
 namespace {
 
-std::unique_ptr<optim::Optimizer> make_optimizer(const Job& job, nn::Module& model) {
+std::unique_ptr<optim::Optimizer> make_adam(const Job& job, nn::Module& model) {
   const OptimizerSpec& spec = job.optimizer;
-  auto optimizer = std::make_unique<optim::Sgd>(model.parameters(),
-                                                optim::SgdOptions{.lr = spec.lr,
-                                                                  .momentum = spec.momentum,
-                                                                  .dampening = spec.dampening,
-                                                                  .weight_decay = spec.weight_decay,
-                                                                  .nesterov = spec.nesterov,
-                                                                  .maximize = spec.maximize});
+  const optim::AdamOptions options{
+      .lr = spec.lr,
+      .beta1 = spec.beta1,
+      .beta2 = spec.beta2,
+      .eps = spec.eps,
+      .weight_decay = spec.weight_decay,
+      .amsgrad = spec.amsgrad,
+      .maximize = spec.maximize,
+      .compat = job.ddp.options.compat == "1.13" ? optim::Compat::kTorch1 : optim::Compat::kTorch2};
+  if (spec.kind == "adamw") return std::make_unique<optim::AdamW>(model.parameters(), options);
+  return std::make_unique<optim::Adam>(model.parameters(), options);
+}
+
+std::unique_ptr<optim::Optimizer> make_sgd(const Job& job, nn::Module& model) {
+  const OptimizerSpec& spec = job.optimizer;
+  return std::make_unique<optim::Sgd>(model.parameters(),
+                                      optim::SgdOptions{.lr = spec.lr,
+                                                        .momentum = spec.momentum,
+                                                        .dampening = spec.dampening,
+                                                        .weight_decay = spec.weight_decay,
+                                                        .nesterov = spec.nesterov,
+                                                        .maximize = spec.maximize});
+}
+
+std::unique_ptr<optim::Optimizer> make_optimizer(const Job& job, nn::Module& model) {
+  auto optimizer = job.optimizer.kind == "sgd" ? make_sgd(job, model) : make_adam(job, model);
   if (job.exact.on) {
     optimizer->round_each_step({.bits = job.exact.grid, .limit = job.exact.clamp});
   }
@@ -72,6 +94,7 @@ class Loop {
   std::unique_ptr<DistributedDataParallel<nn::Module>> ddp_;
   std::unique_ptr<ManualAverage> manual_;
   std::unique_ptr<optim::Optimizer> optimizer_;
+  std::optional<optim::CosineAnnealingLr> schedule_;
   double last_loss_ = 0.0;
 };
 
@@ -90,6 +113,9 @@ void Loop::wrap() {
   LOCKSTEP_CHECK(ddp_ || manual_, "a hook may not leave out the wrapping; set ddp.wrap = false");
   optimizer_ = make_optimizer(job_, *model_);
   state_.optimizer = optimizer_.get();
+  if (job_.scheduler.kind == "cosine") {
+    schedule_.emplace(*optimizer_, job_.scheduler.t_max, job_.scheduler.eta_min);
+  }
 }
 
 Variable Loop::forward(const Variable& x, bool last_micro) {
@@ -159,6 +185,7 @@ void Loop::optimizer_step(const RankEpoch& order, std::size_t& batch, std::size_
     at += size;
   }
   hooked(LoopPoint::kStep, [this] { optimizer_->step(); });
+  if (schedule_ && job_.scheduler.per == "step") schedule_->step();
   outcome_.losses.push_back(last_loss_);
   ++outcome_.n_steps;
   ++state_.step;
@@ -216,6 +243,7 @@ RankOutcomeValues Loop::run() {
   for (std::int64_t epoch = 0; by_steps ? !done() : epoch < job_.loop.epochs; ++epoch) {
     state_.sampler_epoch = job_.loader.set_epoch ? epoch : 0;
     if (!run_epoch(epoch)) break;
+    if (schedule_ && job_.scheduler.per == "epoch") schedule_->step();
     const std::int64_t every = job_.loop.eval.every_epochs;
     if (every > 0 && (epoch + 1) % every == 0 && job_.holdout) {
       hooked(LoopPoint::kEval,

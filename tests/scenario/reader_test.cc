@@ -58,8 +58,8 @@ TEST_F(ReaderTest, AnUnknownWordGetsASuggestionOrTheList) {
 }
 
 TEST_F(ReaderTest, WordsOfTheSchemaThatDoNothingYetAreErrorsToo) {
-  EXPECT_EQ(error_of(replaced(small_job(), "\"sgd\"", "\"adam\"")),
-            "job.toml:7:22: 'optimizer.kind = \"adam\"' is not supported yet");
+  EXPECT_EQ(error_of(replaced(small_job(), "\"mse\"", "\"hinge\"")),
+            "job.toml:6:17: 'loss.kind = \"hinge\"' is not supported yet");
   EXPECT_EQ(error_of(small_job() + "fault = [ { kind = \"crash\" } ]\n"),
             "job.toml:9:9: 'fault' is not supported yet");
   EXPECT_EQ(error_of(small_job() + "loader = { workers = 2 }\n"),

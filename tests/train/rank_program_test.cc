@@ -107,6 +107,35 @@ TEST(RankProgramTest, RoundsToTheGridAfterEachStepOfAnExactJob) {
   EXPECT_EQ(kept.weights, (std::vector<double>{1.5}));
 }
 
+// Adam's first step is lr * sign(gradient) up to eps, whatever the gradient's size.
+TEST(RankProgramTest, TrainsWithAdam) {
+  Job job = swinging_job();
+  job.model.dtype = DType::kF64;
+  job.optimizer = {.kind = "adam", .lr = 0.5, .eps = 0.0};
+  job.loop.steps = 1;
+  KeepsWeights kept;
+
+  run(job, {&kept});
+
+  EXPECT_EQ(kept.weights, (std::vector<double>{1.5}));
+}
+
+// Half a cosine over two epochs: rates lr, lr / 2, 0.
+TEST(RankProgramTest, MovesTheRateOnOnceAnEpoch) {
+  Job job = swinging_job();
+  job.scheduler = {.kind = "cosine", .t_max = 2};
+  job.loop.steps.reset();
+  job.loop.epochs = 3;
+  KeepsWeights kept;
+
+  run(job, {&kept});
+
+  ASSERT_EQ(kept.weights.size(), 3U);
+  EXPECT_EQ(kept.weights[0], 0.0);  // 2 - 1 * 2
+  EXPECT_EQ(kept.weights[1], 1.0);  // 0 + 1/2 * 2
+  EXPECT_EQ(kept.weights[2], 1.0);  // The gradient is 0, and the rate too.
+}
+
 TEST(MicroStepTest, WeighsRowsByTheirTokens) {
   OneRank one;
   Job job;
