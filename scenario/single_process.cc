@@ -20,7 +20,9 @@ class RowPositions {
  public:
   explicit RowPositions(const Job& job) {
     for (std::size_t i = 0; i < job.train_ids.size(); ++i) {
-      positions_[job.train_ids[i]] = static_cast<std::int64_t>(i);
+      const auto id = static_cast<std::size_t>(job.train_ids[i]);
+      if (id >= positions_.size()) positions_.resize(id + 1, -1);
+      positions_[id] = static_cast<std::int64_t>(i);
     }
   }
 
@@ -28,12 +30,14 @@ class RowPositions {
     if (positions_.empty()) return ids;
     std::vector<std::int64_t> result;
     result.reserve(ids.size());
-    for (const std::int64_t id : ids) result.push_back(positions_.at(id));
+    for (const std::int64_t id : ids) {
+      result.push_back(positions_.at(static_cast<std::size_t>(id)));
+    }
     return result;
   }
 
  private:
-  std::map<std::int64_t, std::int64_t> positions_;
+  std::vector<std::int64_t> positions_;  // By row id.
 };
 
 /// The same job with its loss normalised as declared, over whatever one process sees.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
+#include <sys/mman.h>
 
 #include "lockstep/base/check.h"
 
@@ -9,7 +11,9 @@ namespace lockstep {
 
 /// Bump-allocated chunks that live as long as the trace: copying an event's spans is a memcpy.
 struct MemoryTrace::Arena {
-  static constexpr std::size_t kChunkBytes = std::size_t{1} << 20U;
+  // Whole huge pages: touching a long trace's memory 4 KiB at a time costs as much as writing it.
+  static constexpr std::size_t kHugePage = std::size_t{2} << 20U;
+  static constexpr std::size_t kFirstChunkBytes = std::size_t{64} << 10U;
 
   template <typename T>
   void keep(std::span<const T>& span) {
@@ -49,8 +53,12 @@ struct MemoryTrace::Arena {
   void* allocate(std::size_t n_bytes) {
     const std::size_t rounded = (n_bytes + 15) / 16 * 16;
     if (rounded > left_) {
-      const std::size_t size = std::max(rounded, kChunkBytes);
-      chunks_.push_back(std::make_unique_for_overwrite<std::byte[]>(size));
+      const bool first = chunks_.empty() && rounded <= kFirstChunkBytes;
+      const std::size_t size =
+          first ? kFirstChunkBytes : (rounded + kHugePage - 1) / kHugePage * kHugePage;
+      void* const chunk = ::operator new (size, std::align_val_t{kHugePage});
+      if (!first) madvise(chunk, size, MADV_HUGEPAGE);  // Advice: a refusal changes nothing.
+      chunks_.emplace_back(static_cast<std::byte*>(chunk));
       next_ = chunks_.back().get();
       left_ = size;
     }
@@ -60,7 +68,13 @@ struct MemoryTrace::Arena {
     return block;
   }
 
-  std::vector<std::unique_ptr<std::byte[]>> chunks_;
+  struct Release {
+    void operator()(std::byte* chunk) const {
+      ::operator delete (chunk, std::align_val_t{kHugePage});
+    }
+  };
+
+  std::vector<std::unique_ptr<std::byte, Release>> chunks_;
   std::byte* next_ = nullptr;
   std::size_t left_ = 0;
 };
