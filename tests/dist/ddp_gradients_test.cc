@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/dist/recorded_inputs.h"
 #include "tests/dist/tiny_model.h"
 #include "tests/support/mini_world.h"
 
@@ -132,37 +133,7 @@ TEST(DdpGradientsTest, AGradientSetToNoneIsCopiedIntoTheViewAgain) {
   EXPECT_EQ(gradients_of_two_steps(true, true), (std::vector<float>{copied_mean(), copied_mean()}));
 }
 
-// Recorded from PyTorch 1.13 on gloo with three ranks; inputs are uniform_(-1, 1), seed 100 + rank.
-const std::vector<std::vector<std::uint32_t>> kInputs = {{0xbf46d3f0,
-                                                          0x3f21b630,
-                                                          0xbef322f4,
-                                                          0xbd041320,
-                                                          0x3eb4bd5c,
-                                                          0x3f02009e,
-                                                          0xbef30140,
-                                                          0xbf6a10ec,
-                                                          0xbf157d44,
-                                                          0xbf439098},
-                                                         {0xbf1a9942,
-                                                          0xbdcb9f50,
-                                                          0xbf51755e,
-                                                          0x3f463e8c,
-                                                          0xbed7a704,
-                                                          0xbf767b52,
-                                                          0x3f51affa,
-                                                          0xbea33ed4,
-                                                          0xbe0d8088,
-                                                          0x3eedf624},
-                                                         {0xbf7cae00,
-                                                          0x3f0ca5e6,
-                                                          0xbf650b64,
-                                                          0xbe17b870,
-                                                          0x3e6dd390,
-                                                          0xbe326488,
-                                                          0xbf5c697c,
-                                                          0xbebbc054,
-                                                          0xbf2f786e,
-                                                          0xbf476870}};
+// Recorded from PyTorch 1.13 on gloo with three ranks, which hold the first three kRecordedInputs.
 const std::vector<std::uint32_t> kCopied = {0xbf4a0912,
                                             0x3eb89ac8,
                                             0xbf3ab0c0,
@@ -191,7 +162,7 @@ void expect_recorded_gradients(bool as_view) {
     const Variable w = model.parameter("w", Values(10));
     Ddp ddp(model.state(), rank.group, {.gradient_as_bucket_view = as_view});
     Values input;
-    for (const std::uint32_t word : kInputs[static_cast<std::size_t>(rank.rank)]) {
+    for (const std::uint32_t word : testing::kRecordedInputs[static_cast<std::size_t>(rank.rank)]) {
       input.push_back(std::bit_cast<float>(word));
     }
     for (int step = 0; step < 3; ++step) {
