@@ -1,0 +1,88 @@
+// Communication hooks: what a user may put in the place of the reducer's all-reduce.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "lockstep/autograd/variable.h"
+#include "lockstep/dist/process_group.h"
+
+namespace lockstep {
+
+/// One full bucket of local, unscaled gradients, as a hook sees it.
+///
+/// Source: c10d GradBucket (index, buffer, gradients, parameters, is_last, set_buffer).
+class GradBucket {
+ public:
+  GradBucket(std::size_t index,
+             bool is_last,
+             Tensor buffer,
+             std::vector<Variable> parameters,
+             std::vector<Tensor> gradients)
+      : index_(index),
+        is_last_(is_last),
+        buffer_(std::move(buffer)),
+        parameters_(std::move(parameters)),
+        gradients_(std::move(gradients)) {}
+
+  /// Place in the order of launches.
+  std::size_t index() const { return index_; }
+
+  bool is_last() const { return is_last_; }
+
+  /// The flat memory of the bucket: writing it writes what gradients() show.
+  const Tensor& buffer() const { return buffer_; }
+
+  /// Replaces the buffer, for wrapping hooks that compress. gradients() keep showing the old one.
+  void set_buffer(Tensor buffer) { buffer_ = std::move(buffer); }
+
+  /// In the bucket's order, with each parameter's shape.
+  const std::vector<Tensor>& gradients() const { return gradients_; }
+
+  const std::vector<Variable>& parameters() const { return parameters_; }
+
+ private:
+  std::size_t index_;
+  bool is_last_;
+  Tensor buffer_;
+  std::vector<Variable> parameters_;
+  std::vector<Tensor> gradients_;
+};
+
+/// What a hook has started: the future of one tensor.
+class PendingBucket {
+ public:
+  PendingBucket() = default;
+  virtual ~PendingBucket() = default;
+  PendingBucket(const PendingBucket&) = delete;
+  PendingBucket& operator=(const PendingBucket&) = delete;
+  PendingBucket(PendingBucket&&) = delete;
+  PendingBucket& operator=(PendingBucket&&) = delete;
+
+  /// The bucket's final gradients, flat, as many elements as the buffer had. Called once, after the
+  /// graph, in the order of buckets. Errors: CommError when a collective failed.
+  virtual Tensor wait() = 0;
+};
+
+/// Communicates buckets instead of the reducer, which then neither divides nor reduces.
+///
+/// Called once a bucket, strictly in launch order, inside the backward. A hook that needs the
+/// result of one collective to start the next one waits inside run(): its collectives then stay in
+/// program order on every rank.
+///
+/// Source: torch DistributedDataParallel.register_comm_hook.
+class CommHook {
+ public:
+  CommHook() = default;
+  virtual ~CommHook() = default;
+  CommHook(const CommHook&) = delete;
+  CommHook& operator=(const CommHook&) = delete;
+  CommHook(CommHook&&) = delete;
+  CommHook& operator=(CommHook&&) = delete;
+
+  virtual std::unique_ptr<PendingBucket> run(GradBucket& bucket) = 0;
+};
+
+}  // namespace lockstep
