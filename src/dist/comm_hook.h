@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -20,16 +22,19 @@ class GradBucket {
              bool is_last,
              Tensor buffer,
              std::vector<Variable> parameters,
-             std::vector<Tensor> gradients)
+             std::vector<Tensor> gradients,
+             const OpOptions& op_options = {})
       : index_(index),
         is_last_(is_last),
         buffer_(std::move(buffer)),
         parameters_(std::move(parameters)),
-        gradients_(std::move(gradients)) {}
+        gradients_(std::move(gradients)),
+        op_options_(op_options) {}
 
-  /// Place in the order of launches.
+  /// Place in the order of launches. Always 0 in the first backward of a static graph.
   std::size_t index() const { return index_; }
 
+  /// index() is the last one: in the first backward of a static graph true only of an only bucket.
   bool is_last() const { return is_last_; }
 
   /// The flat memory of the bucket: writing it writes what gradients() show.
@@ -43,12 +48,18 @@ class GradBucket {
 
   const std::vector<Variable>& parameters() const { return parameters_; }
 
+  /// What to pass to collectives on the buffer, so that they are recorded at the wrapper's position
+  /// and their signature carries the bucket's layout. A hook that sends something else than
+  /// the buffer's elements in their order sets `layout` to 0.
+  const OpOptions& op_options() const { return op_options_; }
+
  private:
   std::size_t index_;
   bool is_last_;
   Tensor buffer_;
   std::vector<Variable> parameters_;
   std::vector<Tensor> gradients_;
+  OpOptions op_options_;
 };
 
 /// What a hook has started: the future of one tensor.
@@ -83,6 +94,26 @@ class CommHook {
   CommHook& operator=(CommHook&&) = delete;
 
   virtual std::unique_ptr<PendingBucket> run(GradBucket& bucket) = 0;
+};
+
+/// When a buffer hook runs, if buffers are due to be synchronised in this forward at all.
+enum class BufferHookLocation : std::uint8_t { kPreForward, kPostForward };
+
+/// Synchronises a model's buffers in the place of the broadcast from rank 0.
+///
+/// Source: torch DistributedDataParallel._register_buffer_comm_hook.
+class BufferHook {
+ public:
+  BufferHook() = default;
+  virtual ~BufferHook() = default;
+  BufferHook(const BufferHook&) = delete;
+  BufferHook& operator=(const BufferHook&) = delete;
+  BufferHook(BufferHook&&) = delete;
+  BufferHook& operator=(BufferHook&&) = delete;
+
+  /// Returns what the end of the next synchronising backward waits for; may be empty.
+  virtual std::vector<Work> run(std::span<const NamedVariable> buffers,
+                                const OpOptions& options) = 0;
 };
 
 }  // namespace lockstep
