@@ -6,6 +6,20 @@
 
 namespace lockstep::nn {
 
+Tensor dropout_mask(
+    Runtime& runtime, const Shape& shape, DType dtype, double p, Generator& generator) {
+  if (p == 1.0) return Tensor::zeros(runtime, shape, dtype);
+  Tensor mask = Tensor::empty(runtime, shape, dtype);
+  if (mask.n_elems() == 0) return mask;
+  if (dtype == DType::kF32) {
+    bernoulli(generator, mask.span<float>(), 1.0 - p);
+  } else {
+    bernoulli(generator, mask.span<double>(), 1.0 - p);
+  }
+  runtime.kernels().div_scalar(mask, mask, 1.0 - p);
+  return mask;
+}
+
 Dropout::Dropout(Runtime& runtime, double p, Generator& generator)
     : Module(runtime), p_(p), generator_(&generator) {
   LOCKSTEP_CHECK(p >= 0.0 && p <= 1.0, "a probability lies between 0 and 1");
@@ -13,17 +27,7 @@ Dropout::Dropout(Runtime& runtime, double p, Generator& generator)
 
 Variable Dropout::forward(const Variable& x) {
   if (!is_training() || p_ == 0.0 || x.data().n_elems() == 0) return x;
-  const DType dtype = x.data().dtype();
-  // PyTorch draws nothing for p = 1 either.
-  if (p_ == 1.0) return mul(x, Variable(Tensor::zeros(runtime(), x.shape(), dtype)));
-  const Tensor mask = Tensor::empty(runtime(), x.shape(), dtype);
-  if (dtype == DType::kF32) {
-    bernoulli(*generator_, mask.span<float>(), 1.0 - p_);
-  } else {
-    bernoulli(*generator_, mask.span<double>(), 1.0 - p_);
-  }
-  runtime().kernels().div_scalar(mask, mask, 1.0 - p_);
-  return mul(x, Variable(mask));
+  return mul(x, Variable(dropout_mask(runtime(), x.shape(), x.data().dtype(), p_, *generator_)));
 }
 
 }  // namespace lockstep::nn

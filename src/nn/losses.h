@@ -1,6 +1,8 @@
 // Losses as values that remember their reduction.
 #pragma once
 
+#include <cstdint>
+
 #include "lockstep/autograd/functions.h"
 
 namespace lockstep::nn {
@@ -31,18 +33,21 @@ class L1Loss {
   Reduction reduction_;
 };
 
-/// Mean over samples, or sum, of -log softmax(x)[label]; x (B, C), labels i64 (B,).
+/// Mean over samples, or sum, of -log softmax(x)[label]; x (B, C), labels i64 (B,). Samples whose
+/// label is `ignore_index` add nothing and do not count; a mean over none is NaN, as in PyTorch.
 class CrossEntropyLoss {
  public:
-  explicit CrossEntropyLoss(Reduction reduction = Reduction::kMean) : reduction_(reduction) {}
+  static constexpr std::int64_t kIgnored = -100;  ///< PyTorch's own default.
 
-  Variable operator()(const Variable& x, const Tensor& labels) const {
-    return reduction_ == Reduction::kMean ? cross_entropy(x, labels)
-                                          : cross_entropy(x, labels, 1.0);
-  }
+  explicit CrossEntropyLoss(Reduction reduction = Reduction::kMean,
+                            std::int64_t ignore_index = kIgnored)
+      : reduction_(reduction), ignore_index_(ignore_index) {}
+
+  Variable operator()(const Variable& x, const Tensor& labels) const;
 
  private:
   Reduction reduction_;
+  std::int64_t ignore_index_;
 };
 
 }  // namespace lockstep::nn

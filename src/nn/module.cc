@@ -70,7 +70,9 @@ void Module::zero_grad(bool set_to_none) const {
 }
 
 void Module::reset_parameters(Generator& generator) {
-  for (const Visit& visit : visits()) visit.module->reset_own_parameters(generator);
+  const std::vector<Visit> all = visits();
+  for (const Visit& visit : all) visit.module->reset_own_parameters(generator);
+  for (std::size_t i = all.size(); i-- > 0;) all[i].module->redraw_parameters(generator);
 }
 
 Variable Module::register_parameter(std::string name, Tensor values) {

@@ -64,6 +64,10 @@ class Module {
   /// Draws this module's own initial values, submodules not included. Default: none are drawn.
   virtual void reset_own_parameters(Generator& /*generator*/) {}
 
+  /// Draws again, over what the whole module holds by now: what a constructor does after its
+  /// submodules are there (`self.apply(...)`). Runs for inner modules first. Default: nothing.
+  virtual void redraw_parameters(Generator& /*generator*/) {}
+
  private:
   struct Child {
     std::string name;

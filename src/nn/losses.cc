@@ -1,0 +1,32 @@
+#include "lockstep/nn/losses.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "lockstep/autograd/layer_functions.h"
+
+namespace lockstep::nn {
+
+// Rows that count are gathered first: the sum then runs over them in order, and the gradient of a
+// row that was left out is the zero that the adjoint of the gathering starts from.
+Variable CrossEntropyLoss::operator()(const Variable& x, const Tensor& labels) const {
+  const auto given = labels.span<std::int64_t>();
+  std::vector<std::int64_t> rows;
+  std::vector<std::int64_t> kept;
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    if (given[i] == ignore_index_) continue;
+    rows.push_back(static_cast<std::int64_t>(i));
+    kept.push_back(given[i]);
+  }
+  const auto n = static_cast<std::int64_t>(rows.size());
+  const double denominator = reduction_ == Reduction::kMean ? static_cast<double>(n) : 1.0;
+  if (rows.size() == given.size()) return cross_entropy(x, labels, denominator);
+
+  const Tensor places = Tensor::empty(x.runtime(), {n}, DType::kI64);
+  const Tensor truths = Tensor::empty(x.runtime(), {n}, DType::kI64);
+  std::copy(rows.begin(), rows.end(), places.data<std::int64_t>());
+  std::copy(kept.begin(), kept.end(), truths.data<std::int64_t>());
+  return cross_entropy(embedding(x, places), truths, denominator);
+}
+
+}  // namespace lockstep::nn
