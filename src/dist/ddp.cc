@@ -8,6 +8,7 @@
 #include "lockstep/base/check.h"
 #include "lockstep/dist/coalesced_broadcast.h"
 #include "lockstep/dist/gradient_trace.h"
+#include "lockstep/dist/join_signals.h"
 #include "lockstep/dist/reducer.h"
 #include "lockstep/dist/reducer_error.h"
 #include "lockstep/dist/replica_check.h"
@@ -58,8 +59,14 @@ class Ddp::Impl {
  public:
   Impl(ReplicatedState state, ProcessGroup& group, DdpOptions options);
 
-  void before_forward(bool training);
+  void begin_forward();
+  /// `notice`: this forward's announcement under a join context, sent between begin_forward and
+  /// this.
+  void before_forward(bool training, bool joining, const JoinNotice& notice);
   void after_forward(const Variable& output);
+  /// One iteration of a rank without inputs, and what follows the last one.
+  void shadow_iteration();
+  void synchronize_final_state(bool is_last_joiner);
 
   OpOptions op_options(const char* scope) const;
 
@@ -75,6 +82,8 @@ class Ddp::Impl {
   bool require_sync_ = true;         // require_backward_grad_sync
   bool require_buffer_sync_ = true;  // require_forward_param_sync
   bool state_due_ = true;            // The next synchronising forward records its state.
+  JoinSignals join_signals_;
+  bool divide_by_initial_ = true;  // Under a join context.
 
  private:
   bool is_compat_113() const { return options_.compat == "1.13"; }
@@ -84,13 +93,16 @@ class Ddp::Impl {
   ReducerOptions reducer_options() const;
   void start_trace(const std::vector<NamedVariable>& reduced);
   void synchronize_state(std::span<const NamedVariable> reduced);
+  void broadcast_state(std::int32_t root, const OpOptions& options) const;
+  void synchronize_buffers(bool joining, bool is_candidate);
 };
 
 Ddp::Impl::Impl(ReplicatedState state, ProcessGroup& group, DdpOptions options)
     : group_(&group),
       options_(std::move(options)),
       parameters_(without_ignored(state.parameters, options_.ignored)),
-      buffers_(without_ignored(state.buffers, options_.ignored)) {
+      buffers_(without_ignored(state.buffers, options_.ignored)),
+      join_signals_(group) {
   LOCKSTEP_CHECK(options_.compat == "2.7" || is_compat_113(), "compat is \"2.7\" or \"1.13\"");
   if (!any_requires_grad(parameters_)) {
     throw ReducerError(
@@ -125,12 +137,16 @@ void Ddp::Impl::start_trace(const std::vector<NamedVariable>& reduced) {
 void Ddp::Impl::synchronize_state(std::span<const NamedVariable> reduced) {
   const OpOptions options = op_options("ddp.init");
   verify_replicas(*group_, reduced, options);
+  broadcast_state(0, options);
+}
+
+void Ddp::Impl::broadcast_state(std::int32_t root, const OpOptions& options) const {
   std::vector<NamedVariable> all = parameters_;
   if (options_.broadcast_buffers || is_compat_113()) {
     const std::span<const NamedVariable> buffers = buffers_.variables();
     all.insert(all.end(), buffers.begin(), buffers.end());
   }
-  CoalescedBroadcast(std::move(all)).run(*group_, 0, options);
+  CoalescedBroadcast(std::move(all)).run(*group_, root, options);
 }
 
 std::int64_t Ddp::Impl::cap_bytes() const {
@@ -166,15 +182,21 @@ OpOptions Ddp::Impl::op_options(const char* scope) const {
   return options;
 }
 
-void Ddp::Impl::before_forward(bool training) {
+void Ddp::Impl::begin_forward() {
+  if (trace_) trace_->begin_forward(is_synchronizing());
+  reducer_->on_forward();
+  join_signals_.settle();
+}
+
+void Ddp::Impl::before_forward(bool training, bool joining, const JoinNotice& notice) {
   const bool grad = group_->runtime().grad_enabled();
   const bool synchronizing = is_synchronizing();
-  if (trace_) trace_->begin_forward(synchronizing);
-  reducer_->on_forward();
-  if (grad) reducer_->rebuild_buckets();
-  if (require_buffer_sync_ && options_.broadcast_buffers && !buffers_.empty()) {
-    buffers_.run(*group_, 0, op_options("ddp.buffers"));
+  if (notice.valid()) {
+    reducer_->divide_by(divide_by_initial_ ? JoinNotice() : notice);
   }
+  if (grad) reducer_->rebuild_buckets();
+  synchronize_buffers(joining, true);
+  if (joining) join_signals_.announce_sync(require_sync_, op_options("ddp.join"));
   if (!trace_) return;
   if (synchronizing && state_due_) {
     trace_->record_state(StatePoint::kForward);
@@ -185,6 +207,31 @@ void Ddp::Impl::before_forward(bool training) {
   event.training = training;
   event.grad = grad;
   trace_->record_forward(event);
+}
+
+void Ddp::Impl::synchronize_buffers(bool joining, bool is_candidate) {
+  if (!require_buffer_sync_ || !options_.broadcast_buffers || buffers_.empty()) return;
+  const OpOptions options = op_options("ddp.buffers");
+  // Rank 0 may have no inputs left, and with them no fresh buffers.
+  const std::int32_t root = joining ? join_signals_.common_rank(is_candidate, options) : 0;
+  buffers_.run(*group_, root, options);
+}
+
+void Ddp::Impl::shadow_iteration() {
+  join_signals_.settle();
+  reducer_->rebuild_buckets();
+  synchronize_buffers(true, false);
+  require_buffer_sync_ = join_signals_.anybody_syncs(op_options("ddp.join"));
+  if (!require_buffer_sync_) return;
+  reducer_->shadow_backward();
+  reducer_->push_all_rebuilt_parameters();
+}
+
+void Ddp::Impl::synchronize_final_state(bool is_last_joiner) {
+  join_signals_.settle();
+  const OpOptions options = op_options("ddp.join");
+  broadcast_state(join_signals_.common_rank(is_last_joiner, options), options);
+  state_due_ = true;
 }
 
 void Ddp::Impl::after_forward(const Variable& output) {
@@ -198,12 +245,35 @@ Ddp::Ddp(ReplicatedState state, ProcessGroup& group, DdpOptions options)
 
 Ddp::~Ddp() = default;
 
-void Ddp::before_forward(bool training) { impl_->before_forward(training); }
+void Ddp::before_forward(bool training) {
+  impl_->begin_forward();
+  const JoinNotice notice = notify_join_context(impl_->op_options("ddp.join"));
+  impl_->before_forward(training, join_config().enable, notice);
+}
 
 Variable Ddp::after_forward(Variable output) {
   impl_->after_forward(output);
   return output;
 }
+
+std::unique_ptr<JoinHook> Ddp::join_hook(const JoinOptions& options) {
+  class Hook final : public JoinHook {
+   public:
+    explicit Hook(Impl& ddp) : ddp_(&ddp) {}
+
+    void main_hook() override { ddp_->shadow_iteration(); }
+
+    void post_hook(bool is_last_joiner) override { ddp_->synchronize_final_state(is_last_joiner); }
+
+   private:
+    Impl* ddp_;
+  };
+
+  impl_->divide_by_initial_ = options.divide_by_initial_world_size;
+  return std::make_unique<Hook>(*impl_);
+}
+
+ProcessGroup& Ddp::join_process_group() const { return *impl_->group_; }
 
 bool Ddp::require_sync() const { return impl_->require_sync_; }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lockstep/autograd/variable.h"
+#include "lockstep/dist/join.h"
 #include "lockstep/dist/process_group.h"
 #include "lockstep/dist/reducer_error.h"
 
@@ -42,10 +43,10 @@ struct ReplicatedState {
 /// Source:        torch.nn.parallel.DistributedDataParallel and c10d's Reducer (docs/contract.md).
 /// Errors:        CommError when a collective fails; ReducerError with PyTorch's text for misuse.
 /// Deterministic: collectives are issued in the order of docs/contract.md's grammar.
-class Ddp {
+class Ddp : public Joinable {
  public:
   Ddp(ReplicatedState state, ProcessGroup& group, DdpOptions options);
-  ~Ddp();
+  ~Ddp() override;
   Ddp(const Ddp&) = delete;
   Ddp& operator=(const Ddp&) = delete;
   Ddp(Ddp&&) = delete;
@@ -59,6 +60,11 @@ class Ddp {
   /// PyTorch's require_backward_grad_sync: false inside no_sync. Read at forward time.
   bool require_sync() const;
   void set_require_sync(bool sync);
+
+  /// Shadows forwards and backwards of a rank without inputs; at the end every rank takes the
+  /// parameters and buffers of the last one to run out.
+  std::unique_ptr<JoinHook> join_hook(const JoinOptions& options) override;
+  ProcessGroup& join_process_group() const override;
 
   std::int32_t wrapper() const;  ///< Index of this wrapper on this rank, as traces count it.
   ProcessGroup& group() const;

@@ -217,6 +217,7 @@ void Reducer::mark_ready(std::size_t index) {
   }
   ready_[index] = 1;
   require_finalize_ = true;
+  if (active_ranks_.valid()) fix_divisor();
   fill_slot(index);
   if (--buckets_[slots_[index].bucket].n_pending == 0) launch_full_buckets();
 }
@@ -276,6 +277,7 @@ void Reducer::finalize() {
     work.wait_or_throw();
     for (const std::int32_t member : bucket.members) publish(static_cast<std::size_t>(member));
   }
+  divisor_ = static_cast<double>(group_->size());
   if (!options_.find_unused_parameters) return;
   if (used_map_work_.valid()) std::exchange(used_map_work_, Work()).wait_or_throw();
   std::fill(local_used_.begin(), local_used_.end(), 0);

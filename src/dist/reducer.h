@@ -8,6 +8,7 @@
 
 #include "lockstep/autograd/variable.h"
 #include "lockstep/dist/gradient_trace.h"
+#include "lockstep/dist/join.h"
 #include "lockstep/dist/process_group.h"
 
 namespace lockstep {
@@ -58,6 +59,15 @@ class Reducer final : public GradHook, public BackwardCallback {
   /// Arms the reducer. `output` is where the search for unused parameters starts.
   void prepare_for_backward(const Variable& output);
 
+  /// Under a join context: the next backward divides by the number of active ranks.
+  void divide_by(const JoinNotice& active);
+  /// A rank without inputs takes part in one backward of the others: zeros for each bucket, in the
+  /// order of launches, then the used map. Source: _match_all_reduce_for_bwd_pass.
+  void shadow_backward();
+  /// A rank without inputs records the order of registration for the rebuild, unless it recorded
+  /// another before. Source: push_rebuilt_params_for_all_indices.
+  void push_all_rebuilt_parameters();
+
   const std::vector<NamedVariable>& parameters() const { return parameters_; }
 
   std::vector<std::vector<std::int32_t>> buckets() const;
@@ -96,6 +106,7 @@ class Reducer final : public GradHook, public BackwardCallback {
   void enter_backward();
   void mark_unused();
   void mark_ready(std::size_t index);
+  void fix_divisor();
   void fill_slot(std::size_t index);
   void launch_full_buckets();
   void launch_used_map();
@@ -110,6 +121,7 @@ class Reducer final : public GradHook, public BackwardCallback {
   ReducerOptions options_;
   GradientTrace* trace_;
   double divisor_;
+  JoinNotice active_ranks_;  // Valid: what the next backward divides by.
 
   std::vector<Bucket> buckets_;
   std::vector<Slot> slots_;  // By parameter.
