@@ -1,0 +1,359 @@
+#include "lockstep/gloo/detail/connection.h"
+
+#include <array>
+#include <cstring>
+#include <exception>
+#include <gloo/allgather.h>
+#include <gloo/allgatherv.h>
+#include <gloo/allreduce.h>
+#include <gloo/barrier.h>
+#include <gloo/broadcast.h>
+#include <gloo/reduce.h>
+#include <gloo/rendezvous/context.h>
+#include <gloo/rendezvous/file_store.h>
+#include <gloo/rendezvous/prefix_store.h>
+#include <gloo/transport/tcp/device.h>
+
+#include "lockstep/gloo/detail/agreement.h"
+#include "lockstep/gloo/detail/exchange.h"
+
+namespace lockstep::gloo {
+
+namespace {
+
+std::size_t bytes_of(const Memory& memory) {
+  return static_cast<std::size_t>(memory.count * size_of(memory.dtype));
+}
+
+std::byte* start_of(const Memory& memory) { return static_cast<std::byte*>(memory.data); }
+
+// Gloo reports a deadline and a lost peer as one type of exception with different words.
+Ending ending_of(const std::exception& error) {
+  const std::string text = error.what();
+  const bool late = text.find("imed out") != std::string::npos;
+  return {late ? CommStatus::kTimedOut : CommStatus::kPeerLost, text};
+}
+
+class GlooMessage final : public Connection::Message {
+ public:
+  GlooMessage(std::shared_ptr<::gloo::Context> context,
+              const Operation& operation,
+              std::chrono::milliseconds timeout)
+      : context_(std::move(context)),
+        sends_(operation.signature.op == CollectiveOp::kSend),
+        timeout_(timeout) {
+    const Memory& memory = sends_ ? operation.inputs.front() : operation.outputs.front();
+    buffer_ = context_->createUnboundBuffer(memory.data, bytes_of(memory));
+    const std::uint64_t slot = message_slot(operation.signature.tag);
+    try {
+      if (sends_) {
+        buffer_->send(operation.signature.peer, slot);
+      } else {
+        buffer_->recv(operation.signature.peer, slot);
+      }
+    } catch (const std::exception& error) {
+      failed_ = ending_of(error);
+    }
+  }
+
+  Ending wait() override {
+    if (failed_.status != CommStatus::kOk) return failed_;
+    try {
+      const bool whole =
+          sends_ ? buffer_->waitSend(nullptr, timeout_) : buffer_->waitRecv(nullptr, timeout_);
+      if (!whole) return {CommStatus::kAborted, "the message was given up"};
+    } catch (const std::exception& error) {
+      return ending_of(error);
+    }
+    return {};
+  }
+
+ private:
+  std::shared_ptr<::gloo::Context> context_;
+  std::unique_ptr<::gloo::transport::UnboundBuffer> buffer_;
+  bool sends_;
+  std::chrono::milliseconds timeout_;
+  Ending failed_;
+};
+
+class GlooConnection final : public Connection {
+ public:
+  GlooConnection(ConnectionOptions options, std::shared_ptr<::gloo::Context> context)
+      : options_(std::move(options)), context_(std::move(context)), kernels_(make_cpu_kernels()) {}
+
+  Ending run(const Operation& operation) override {
+    if (broken_.status != CommStatus::kOk) {
+      return {CommStatus::kPeerLost, "the group is broken since: " + broken_.detail};
+    }
+    try {
+      if (options_.check_signatures) {
+        if (std::string text = disagreement(operation); !text.empty()) {
+          return {CommStatus::kMismatch, std::move(text)};
+        }
+      }
+      perform(operation);
+    } catch (const std::exception& error) {
+      broken_ = ending_of(error);
+      return broken_;
+    }
+    return {};
+  }
+
+  std::unique_ptr<Message> start(const Operation& operation) override {
+    return std::make_unique<GlooMessage>(context_, operation, options_.timeout);
+  }
+
+  Result<std::int64_t> largest(std::int64_t number, std::uint32_t tag) override {
+    try {
+      ::gloo::AllreduceOptions options(context_);
+      options.setOutput(&number, 1);
+      options.setTag(tag);
+      options.setReduceFunction(function(ReduceOp::kMax, DType::kI64));
+      ::gloo::allreduce(options);
+    } catch (const std::exception& error) {
+      return Error{error.what(), options_.name};
+    }
+    return number;
+  }
+
+ private:
+  using Function = ::gloo::AllreduceOptions::Func;
+
+  std::string disagreement(const Operation& operation);
+  void perform(const Operation& operation);
+  void all_reduce(const Memory& data, ReduceOp op, std::uint32_t tag);
+  void reduce(const Operation& operation);
+  void broadcast(const Operation& operation);
+  void all_gather(const Operation& operation);
+  void reduce_scatter(const Operation& operation);
+  void trade(const Operation& operation);
+  void divide(const Memory& data);
+
+  void exchange_parts(const std::vector<Part>& sends,
+                      const std::vector<Part>& recvs,
+                      std::uint32_t tag) {
+    exchange(*context_, sends, recvs, tag, options_.timeout);
+  }
+
+  // Gloo hands over whole segments; the arithmetic is the kernels', as on virtual ranks.
+  Function function(ReduceOp op, DType dtype) {
+    return [this, op, dtype](void* out, const void* a, const void* b, std::size_t n) {
+      const std::array<void*, 1> outputs = {out};
+      const std::array<const void*, 2> inputs = {a, b};
+      kernels_->reduce(outputs, inputs, static_cast<std::int64_t>(n), dtype, op);
+    };
+  }
+
+  ConnectionOptions options_;
+  std::shared_ptr<::gloo::Context> context_;
+  std::unique_ptr<Kernels> kernels_;
+  Ending broken_;
+};
+
+std::string GlooConnection::disagreement(const Operation& operation) {
+  const auto n_ranks = static_cast<std::size_t>(options_.size);
+  std::vector<std::byte> own =
+      declare(operation.signature, operation.inputs, operation.outputs, n_ranks);
+  std::vector<std::byte> all(own.size() * n_ranks);
+  ::gloo::AllgatherOptions options(context_);
+  options.setInput(reinterpret_cast<char*>(own.data()), own.size());
+  options.setOutput(reinterpret_cast<char*>(all.data()), all.size());
+  options.setTag(operation.tag);
+  ::gloo::allgather(options);
+  return disagreement_between(all, options_.world_ranks);
+}
+
+void GlooConnection::perform(const Operation& operation) {
+  switch (operation.signature.op) {
+    case CollectiveOp::kAllReduce: {
+      const Memory& out = operation.outputs.front();
+      const Memory& in = operation.inputs.front();
+      if (in.data != out.data) std::memcpy(out.data, in.data, bytes_of(in));
+      return all_reduce(out, operation.signature.reduce, operation.tag);
+    }
+    case CollectiveOp::kReduce:
+      return reduce(operation);
+    case CollectiveOp::kBroadcast:
+      return broadcast(operation);
+    case CollectiveOp::kAllGather:
+      return all_gather(operation);
+    case CollectiveOp::kReduceScatter:
+      return reduce_scatter(operation);
+    case CollectiveOp::kGather:
+    case CollectiveOp::kScatter:
+    case CollectiveOp::kAllToAll:
+      return trade(operation);
+    case CollectiveOp::kBarrier: {
+      ::gloo::BarrierOptions options(context_);
+      options.setTag(operation.tag);
+      ::gloo::barrier(options);
+      return;
+    }
+    case CollectiveOp::kSend:
+    case CollectiveOp::kRecv:
+      return;
+  }
+}
+
+void GlooConnection::all_reduce(const Memory& data, ReduceOp op, std::uint32_t tag) {
+  if (data.count == 0) return;
+  ::gloo::AllreduceOptions options(context_);
+  const auto size = static_cast<std::size_t>(size_of(data.dtype));
+  std::vector<std::unique_ptr<::gloo::transport::UnboundBuffer>> buffers;
+  buffers.push_back(context_->createUnboundBuffer(data.data, bytes_of(data)));
+  // Gloo needs the size of an element alone; any type of that size says it.
+  switch (size) {
+    case 1:
+      options.setOutputs<std::uint8_t>(std::move(buffers));
+      break;
+    case 2:
+      options.setOutputs<std::uint16_t>(std::move(buffers));
+      break;
+    case 4:
+      options.setOutputs<std::uint32_t>(std::move(buffers));
+      break;
+    default:
+      options.setOutputs<std::uint64_t>(std::move(buffers));
+      break;
+  }
+  const ReduceOp pairwise =
+      op == ReduceOp::kAvg || op == ReduceOp::kPremulSum ? ReduceOp::kSum : op;
+  options.setReduceFunction(function(pairwise, data.dtype));
+  options.setAlgorithm(::gloo::AllreduceOptions::Algorithm::RING);
+  options.setTag(tag);
+  ::gloo::allreduce(options);
+  if (op == ReduceOp::kAvg) divide(data);
+}
+
+// The sum divided by the number of ranks, in the kernels' own arithmetic: adding -0 (or an integer
+// 0) changes nothing, so one input is the sum and the others are neutral.
+void GlooConnection::divide(const Memory& data) {
+  std::vector<std::byte> neutral(bytes_of(data));
+  if (is_floating(data.dtype)) {
+    const auto size = static_cast<std::size_t>(size_of(data.dtype));
+    for (std::size_t i = size - 1; i < neutral.size(); i += size) neutral[i] = std::byte{0x80};
+  }
+  std::vector<const void*> inputs(static_cast<std::size_t>(options_.size), neutral.data());
+  inputs.front() = data.data;
+  const std::array<void*, 1> outputs = {data.data};
+  kernels_->reduce(outputs, inputs, data.count, data.dtype, ReduceOp::kAvg);
+}
+
+// Gloo leaves partial sums with the others; a copy keeps their data as it was.
+void GlooConnection::reduce(const Operation& operation) {
+  const Memory& in = operation.inputs.front();
+  std::vector<std::byte> scratch(bytes_of(in));
+  std::memcpy(scratch.data(), in.data, scratch.size());
+  const Memory copy{scratch.data(), in.count, in.dtype, in.device};
+  all_reduce(copy, operation.signature.reduce, operation.tag);
+  if (options_.rank != operation.signature.root || scratch.empty()) return;
+  std::memcpy(operation.outputs.front().data, scratch.data(), scratch.size());
+}
+
+void GlooConnection::broadcast(const Operation& operation) {
+  const Memory& out = operation.outputs.front();
+  if (out.count == 0) return;
+  const Memory& in = operation.inputs.front();
+  if (in.data != out.data && options_.rank == operation.signature.root) {
+    std::memcpy(out.data, in.data, bytes_of(out));
+  }
+  ::gloo::BroadcastOptions options(context_);
+  options.setOutput(static_cast<char*>(out.data), bytes_of(out));
+  options.setRoot(operation.signature.root);
+  options.setTag(operation.tag);
+  ::gloo::broadcast(options);
+}
+
+void GlooConnection::all_gather(const Operation& operation) {
+  const Memory& in = operation.inputs.front();
+  std::vector<std::size_t> sizes;
+  std::size_t total = 0;
+  for (const Memory& out : operation.outputs) {
+    sizes.push_back(bytes_of(out));
+    total += sizes.back();
+  }
+  if (total == 0) return;
+  std::vector<char> input(bytes_of(in));
+  std::memcpy(input.data(), in.data, input.size());
+  std::vector<char> gathered(total);
+  ::gloo::AllgathervOptions options(context_);
+  options.setInput(input.data(), input.size());
+  options.setOutput(gathered.data(), sizes);
+  options.setTag(operation.tag);
+  ::gloo::allgatherv(options);
+  std::size_t offset = 0;
+  for (const Memory& out : operation.outputs) {
+    if (out.count == 0) continue;
+    std::memcpy(out.data, gathered.data() + offset, bytes_of(out));
+    offset += bytes_of(out);
+  }
+}
+
+// All of it is reduced everywhere and each rank keeps its part: Gloo of this age has nothing
+// better.
+void GlooConnection::reduce_scatter(const Operation& operation) {
+  std::int64_t count = 0;
+  std::size_t before = 0;
+  for (std::size_t r = 0; r < operation.inputs.size(); ++r) {
+    count += operation.inputs[r].count;
+    if (r < static_cast<std::size_t>(options_.rank)) before += bytes_of(operation.inputs[r]);
+  }
+  const Memory& out = operation.outputs.front();
+  std::vector<std::byte> flat(static_cast<std::size_t>(count * size_of(out.dtype)));
+  std::size_t offset = 0;
+  for (const Memory& in : operation.inputs) {
+    if (in.count > 0) std::memcpy(flat.data() + offset, in.data, bytes_of(in));
+    offset += bytes_of(in);
+  }
+  all_reduce(
+      {flat.data(), count, out.dtype, out.device}, operation.signature.reduce, operation.tag);
+  if (out.count > 0) std::memcpy(out.data, flat.data() + before, bytes_of(out));
+}
+
+// gather, scatter and all_to_all: everybody sends and receives parts.
+void GlooConnection::trade(const Operation& operation) {
+  const CollectiveOp op = operation.signature.op;
+  const std::int32_t root = operation.signature.root;
+  const auto part = [](std::int32_t peer, const Memory& memory) {
+    return Part{peer, start_of(memory), bytes_of(memory)};
+  };
+  std::vector<Part> sends;
+  std::vector<Part> recvs;
+  if (op == CollectiveOp::kGather) {
+    sends.push_back(part(root, operation.inputs.front()));
+  } else {
+    for (std::size_t r = 0; r < operation.inputs.size(); ++r) {
+      sends.push_back(part(static_cast<std::int32_t>(r), operation.inputs[r]));
+    }
+  }
+  if (op == CollectiveOp::kScatter) {
+    recvs.push_back(part(root, operation.outputs.front()));
+  } else {
+    for (std::size_t r = 0; r < operation.outputs.size(); ++r) {
+      recvs.push_back(part(static_cast<std::int32_t>(r), operation.outputs[r]));
+    }
+  }
+  exchange_parts(sends, recvs, operation.tag);
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Connection>> open_connection(const ConnectionOptions& options) {
+  try {
+    ::gloo::transport::tcp::attr address;
+    address.hostname = options.host_name;
+    std::shared_ptr<::gloo::transport::Device> device =
+        ::gloo::transport::tcp::CreateDevice(address);
+    auto context = std::make_shared<::gloo::rendezvous::Context>(options.rank, options.size);
+    context->setTimeout(options.timeout);
+    ::gloo::rendezvous::FileStore files(options.folder);
+    ::gloo::rendezvous::PrefixStore store(options.name, files);
+    context->connectFullMesh(store, device);
+    return std::shared_ptr<Connection>(
+        std::make_shared<GlooConnection>(options, std::move(context)));
+  } catch (const std::exception& error) {
+    return Error{std::string("the ranks did not connect: ") + error.what(), options.folder};
+  }
+}
+
+}  // namespace lockstep::gloo

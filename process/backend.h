@@ -1,0 +1,36 @@
+// The backends whose ranks are processes, as an explicit table: no self-registering globals.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "lockstep/base/error.h"
+#include "lockstep/dist/process_group.h"
+#include "lockstep/process/launch_environment.h"
+
+namespace lockstep {
+
+struct BackendOptions {
+  LaunchEnvironment place;
+  std::string rendezvous;                     ///< The folder in which ranks find each other.
+  std::chrono::milliseconds timeout{60'000};  ///< Of the rendezvous and of every operation.
+  bool check_signatures = true;               ///< Compare what ranks issue before each collective.
+};
+
+/// One way to connect processes.
+struct Backend {
+  std::string_view name;  ///< "gloo", "nccl"
+  /// Connects this rank with all others. Errors: what keeps it from doing so, in words.
+  Result<std::unique_ptr<ProcessGroup>> (*connect)(const BackendOptions& options, Runtime& runtime);
+};
+
+/// The backends this build holds.
+std::span<const Backend> built_backends();
+
+/// By name. Errors: unknown, or known but not part of this build, with the reason.
+Result<Backend> find_backend(std::string_view name);
+
+}  // namespace lockstep

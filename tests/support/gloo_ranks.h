@@ -1,0 +1,42 @@
+// Worlds of processes connected by Gloo, for tests.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "lockstep/gloo/gloo_group.h"
+#include "lockstep/tensor/cpu_kernels.h"
+
+#include "tests/support/processes.h"
+#include "tests/support/temp_folder.h"
+#include "tests/support/test_runtime.h"
+
+namespace lockstep::testing {
+
+/// Connects as `options` say, in this process, and runs `program` with the group.
+inline void with_gloo_group(const gloo::GlooOptions& options,
+                            const std::function<void(ProcessGroup&)>& program) {
+  TestRuntime runtime;
+  Result<std::unique_ptr<ProcessGroup>> group = gloo::connect(options, runtime.runtime);
+  ASSERT_TRUE(group.ok()) << group.error().text();
+  program(*group.value());
+}
+
+/// Runs `program` once a rank, each in a process of its own. Assertions of all ranks count.
+inline void run_gloo_ranks(std::int32_t n_ranks,
+                           const std::function<void(ProcessGroup&)>& program,
+                           std::chrono::milliseconds timeout = std::chrono::seconds(20)) {
+  const TempFolder folder;
+  const std::vector<int> statuses = run_processes(n_ranks, [&](int rank) {
+    with_gloo_group(
+        {.rank = rank, .size = n_ranks, .rendezvous = folder.path(), .timeout = timeout}, program);
+  });
+  for (std::size_t rank = 0; rank < statuses.size(); ++rank) {
+    EXPECT_EQ(statuses[rank], 0) << "of rank " << rank;
+  }
+}
+
+}  // namespace lockstep::testing
