@@ -40,8 +40,16 @@ class GradBucket {
   /// The flat memory of the bucket: writing it writes what gradients() show.
   const Tensor& buffer() const { return buffer_; }
 
-  /// Replaces the buffer, for wrapping hooks that compress. gradients() keep showing the old one.
-  void set_buffer(Tensor buffer) { buffer_ = std::move(buffer); }
+  /// Replaces the buffer, for wrapping hooks that compress. From then on gradients() show the new
+  /// one. Requires: as many elements.
+  void set_buffer(Tensor buffer) {
+    buffer_ = std::move(buffer);
+    std::int64_t first = 0;
+    for (Tensor& gradient : gradients_) {
+      gradient = buffer_.slice(first, gradient.shape());
+      first += gradient.n_elems();
+    }
+  }
 
   /// In the bucket's order, with each parameter's shape.
   const std::vector<Tensor>& gradients() const { return gradients_; }
