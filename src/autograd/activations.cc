@@ -40,6 +40,10 @@ Variable activate(const Variable& x) {
 
 Variable relu(const Variable& x) { return activate<&Kernels::relu, &Kernels::relu_backward>(x); }
 
+Variable sigmoid(const Variable& x) {
+  return activate<&Kernels::sigmoid, &Kernels::sigmoid_backward>(x);
+}
+
 Variable tanh(const Variable& x) { return activate<&Kernels::tanh, &Kernels::tanh_backward>(x); }
 
 }  // namespace lockstep

@@ -15,6 +15,7 @@ Variable mul(const Variable& a, const Variable& b);  ///< Same shapes.
 Variable scale(const Variable& x, double factor);
 Variable relu(const Variable& x);
 Variable tanh(const Variable& x);
+Variable sigmoid(const Variable& x);
 Variable sum(const Variable& x);  ///< -> scalar, in index order.
 Variable reshape(const Variable& x, const Shape& shape);
 
@@ -34,7 +35,10 @@ struct BatchNormBuffers {
   Tensor running_var;
 };
 
-/// x (B, D). Training: batch statistics, running ones updated; evaluation: running statistics.
+/// x (B, D), or images (B, D, H, W) whose channels are normalised over all their positions.
+/// Training: batch statistics, running ones updated if there are any; evaluation: running
+/// statistics. Without weight and bias (both undefined) nothing scales the result.
+/// Source: torch batch_norm.
 Variable batch_norm(const Variable& x,
                     const Variable& weight,
                     const Variable& bias,

@@ -21,4 +21,11 @@ class Tanh final : public Module {
   Variable forward(const Variable& x) override { return tanh(x); }
 };
 
+class Sigmoid final : public Module {
+ public:
+  using Module::Module;
+
+  Variable forward(const Variable& x) override { return sigmoid(x); }
+};
+
 }  // namespace lockstep::nn

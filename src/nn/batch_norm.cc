@@ -5,40 +5,55 @@
 
 namespace lockstep::nn {
 
-BatchNorm1d::BatchNorm1d(Runtime& runtime, std::int64_t width, BatchNormOptions options)
-    : Module(runtime), options_(options) {
+BatchNorm::BatchNorm(Runtime& runtime,
+                     std::int64_t width,
+                     std::size_t n_dims,
+                     BatchNormOptions options)
+    : Module(runtime), options_(options), n_dims_(n_dims) {
   const Shape columns{width};
   const DType dtype = options.dtype;
-  weight_ = register_parameter("weight", Tensor::full(runtime, columns, dtype, 1.0));
-  bias_ = register_parameter("bias", Tensor::zeros(runtime, columns, dtype));
+  if (options.affine) {
+    weight_ = register_parameter("weight", Tensor::full(runtime, columns, dtype, 1.0));
+    bias_ = register_parameter("bias", Tensor::zeros(runtime, columns, dtype));
+  }
+  if (!options.track_running_stats) return;
   running_mean_ = register_buffer("running_mean", Tensor::zeros(runtime, columns, dtype));
   running_var_ = register_buffer("running_var", Tensor::full(runtime, columns, dtype, 1.0));
   num_batches_tracked_ =
       register_buffer("num_batches_tracked", Tensor::zeros(runtime, {}, DType::kI64));
 }
 
-Variable BatchNorm1d::forward(const Variable& x) {
-  const BatchNormBuffers buffers{.running_mean = running_mean_.data(),
-                                 .running_var = running_var_.data()};
-  if (is_training()) track_batch();
-  return batch_norm(
-      x,
-      weight_,
-      bias_,
-      buffers,
-      {.momentum = options_.momentum, .eps = options_.eps, .training = is_training()});
+Variable BatchNorm::forward(const Variable& x) {
+  LOCKSTEP_CHECK(
+      x.shape().n_dims() == n_dims_,
+      "this batch norm takes " + std::to_string(n_dims_) + " dimensions, not " + x.shape().text());
+  Kernels::BatchNorm batch{.momentum = options_.momentum.value_or(0.0),
+                           .eps = options_.eps,
+                           .training = is_training() || !options_.track_running_stats};
+  BatchNormBuffers buffers;
+  if (options_.track_running_stats) {
+    buffers = {.running_mean = running_mean_.data(), .running_var = running_var_.data()};
+    if (is_training()) batch.momentum = track_batch();
+  }
+  return batch_norm(x, weight_, bias_, buffers, batch);
 }
 
-void BatchNorm1d::track_batch() const {
-  *num_batches_tracked_.data().data<std::int64_t>() += 1;
+/// Counts the batch. Returns: its weight in the running statistics.
+double BatchNorm::track_batch() const {
+  std::int64_t& n_batches = *num_batches_tracked_.data().data<std::int64_t>();
+  n_batches += 1;
   for (const Variable* buffer : {&running_mean_, &running_var_, &num_batches_tracked_}) {
     buffer->data().storage()->bump_version();
   }
+  return options_.momentum.value_or(1.0 / static_cast<double>(n_batches));
 }
 
-void BatchNorm1d::reset_own_parameters(Generator& /*generator*/) {
-  init::constant(weight_.data(), 1.0);
-  init::constant(bias_.data(), 0.0);
+void BatchNorm::reset_own_parameters(Generator& /*generator*/) {
+  if (options_.affine) {
+    init::constant(weight_.data(), 1.0);
+    init::constant(bias_.data(), 0.0);
+  }
+  if (!options_.track_running_stats) return;
   init::constant(running_mean_.data(), 0.0);
   init::constant(running_var_.data(), 1.0);
   init::constant(num_batches_tracked_.data(), 0.0);

@@ -105,6 +105,23 @@ void CpuKernels::add_row(const Tensor& out, const Tensor& a, const Tensor& row) 
   });
 }
 
+void CpuKernels::add_channels(const Tensor& out, const Tensor& a, const Tensor& channels) {
+  const std::int64_t n = agreed_elems(out, a);
+  const std::int64_t n_planes = out.size(0) * out.size(1);
+  LOCKSTEP_CHECK(channels.n_elems() == out.size(1), "one number a channel");
+  if (n == 0) return;
+  for_float(out.dtype(), [&](auto tag) {
+    using T = decltype(tag);
+    const std::int64_t width = n / n_planes;
+    for (std::int64_t plane = 0; plane < n_planes; ++plane) {
+      T* const o = out.data<T>() + plane * width;
+      const T* const x = a.data<T>() + plane * width;
+      const T addend = channels.data<T>()[plane % channels.n_elems()];
+      each(width, [=](std::int64_t i) { o[i] = x[i] + addend; });
+    }
+  });
+}
+
 void CpuKernels::relu(const Tensor& out, const Tensor& in) {
   map(out, in, [](auto x) { return x < 0 ? decltype(x){0} : x; });
 }
@@ -119,6 +136,14 @@ void CpuKernels::tanh(const Tensor& out, const Tensor& in) {
 
 void CpuKernels::tanh_backward(const Tensor& out, const Tensor& grad, const Tensor& y) {
   zip(out, grad, y, [](auto g, auto t) { return g * std::fma(-t, t, decltype(t){1}); });
+}
+
+void CpuKernels::sigmoid(const Tensor& out, const Tensor& in) {
+  map(out, in, [](auto x) { return decltype(x){1} / (decltype(x){1} + std::exp(-x)); });
+}
+
+void CpuKernels::sigmoid_backward(const Tensor& out, const Tensor& grad, const Tensor& y) {
+  zip(out, grad, y, [](auto g, auto s) { return g * (decltype(s){1} - s) * s; });
 }
 
 void CpuKernels::round_to_grid(const Tensor& out, const Tensor& in, int k, double limit) {

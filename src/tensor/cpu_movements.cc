@@ -72,14 +72,50 @@ void check_columns(const Tensor& image, const Tensor& columns, const Kernels::Wi
                  "columns hold the window's contents at every place");
 }
 
-template <typename T>
-std::int64_t largest_at(const T* image, const Places& places, std::int64_t place) {
-  std::int64_t best = -1;
-  for (std::int64_t tap = 0; tap < places.window.height * places.window.width; ++tap) {
-    const std::int64_t at = places.at(place, tap / places.window.width, tap % places.window.width);
-    // The second comparison lets NaN win, as in PyTorch.
-    if (at >= 0 && (best < 0 || image[at] > image[best] || std::isnan(image[at]))) best = at;
+/// One window of a pool: where its plane (H, W) starts, and the number of its result.
+struct PoolWindow {
+  const Places* places;
+  std::int64_t place;
+  std::int64_t plane_start;
+  std::int64_t result;
+
+  /// Calls f(position in the plane) for each one inside the image, row by row.
+  template <typename F>
+  void for_each_tap(F f) const {
+    const Kernels::Window& w = places->window;
+    for (std::int64_t tap = 0; tap < w.height * w.width; ++tap) {
+      const std::int64_t at = places->at(place, tap / w.width, tap % w.width);
+      if (at >= 0) f(at);
+    }
   }
+};
+
+/// Calls f(PoolWindow) for each window over the planes of images (N, C, H, W).
+template <typename F>
+void for_each_window(const Tensor& images,
+                     const Tensor& results,
+                     const Kernels::Window& window,
+                     F f) {
+  const Shape& s = images.shape();
+  LOCKSTEP_CHECK(s.n_dims() == 4, "pooling takes (N, C, H, W)");
+  LOCKSTEP_CHECK(2 * window.padding <= std::min(window.height, window.width),
+                 "padding is at most half of the pooling window");
+  const Places places(s[2], s[3], window);
+  LOCKSTEP_CHECK(results.n_elems() == s[0] * s[1] * places.n(), "one result a window");
+  for (std::int64_t plane = 0; plane < s[0] * s[1]; ++plane) {
+    for (std::int64_t place = 0; place < places.n(); ++place) {
+      f(PoolWindow{&places, place, plane * s[2] * s[3], plane * places.n() + place});
+    }
+  }
+}
+
+template <typename T>
+std::int64_t largest_at(const T* image, const PoolWindow& window) {
+  std::int64_t best = -1;
+  window.for_each_tap([&](std::int64_t at) {
+    // The last comparison lets NaN win, as in PyTorch.
+    if (best < 0 || image[at] > image[best] || std::isnan(image[at])) best = at;
+  });
   return best;
 }
 
@@ -159,22 +195,40 @@ void CpuKernels::max_pool(const Tensor& out,
                           const Tensor& positions,
                           const Tensor& in,
                           const Window& window) {
-  const Shape& s = in.shape();
-  LOCKSTEP_CHECK(s.n_dims() == 4, "pooling takes (N, C, H, W)");
-  LOCKSTEP_CHECK(2 * window.padding <= std::min(window.height, window.width),
-                 "padding is at most half of the pooling window");
-  const Places places(s[2], s[3], window);
-  LOCKSTEP_CHECK(agreed_elems(out, positions) == s[0] * s[1] * places.n(), "one result a window");
+  agreed_elems(out, positions);
   for_float(in.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    for (std::int64_t plane = 0; plane < s[0] * s[1]; ++plane) {
-      const std::int64_t first = plane * s[2] * s[3];
-      for (std::int64_t place = 0; place < places.n(); ++place) {
-        const std::int64_t at = first + largest_at(in.data<T>() + first, places, place);
-        positions.data<std::int64_t>()[plane * places.n() + place] = at;
-        out.data<T>()[plane * places.n() + place] = in.data<T>()[at];
-      }
-    }
+    for_each_window(in, out, window, [&](const PoolWindow& at) {
+      const std::int64_t best = at.plane_start + largest_at(in.data<T>() + at.plane_start, at);
+      positions.data<std::int64_t>()[at.result] = best;
+      out.data<T>()[at.result] = in.data<T>()[best];
+    });
+  });
+}
+
+void CpuKernels::avg_pool(const Tensor& out, const Tensor& in, const Window& window) {
+  for_float(in.dtype(), [&](auto tag) {
+    using T = decltype(tag);
+    const T area = static_cast<T>(window.height * window.width);
+    for_each_window(in, out, window, [&](const PoolWindow& at) {
+      const T* const x = in.data<T>() + at.plane_start;
+      T sum{0};
+      at.for_each_tap([&](std::int64_t position) { sum += x[position]; });
+      out.data<T>()[at.result] = sum / area;
+    });
+  });
+}
+
+void CpuKernels::avg_pool_backward(const Tensor& out, const Tensor& grad, const Window& window) {
+  fill(out, 0.0);
+  for_float(grad.dtype(), [&](auto tag) {
+    using T = decltype(tag);
+    const T area = static_cast<T>(window.height * window.width);
+    for_each_window(out, grad, window, [&](const PoolWindow& at) {
+      T* const o = out.data<T>() + at.plane_start;
+      const T share = grad.data<T>()[at.result] / area;
+      at.for_each_tap([&](std::int64_t position) { o[position] += share; });
+    });
   });
 }
 

@@ -235,6 +235,22 @@ void CpuKernels::sum_rows(const Tensor& out, const Tensor& in) {
   });
 }
 
+void CpuKernels::sum_channels(const Tensor& out, const Tensor& in) {
+  LOCKSTEP_CHECK(in.shape().n_dims() >= 2 && in.size(1) == out.n_elems(), "one sum a channel");
+  fill(out, 0.0);
+  const std::int64_t n_planes = in.size(0) * in.size(1);
+  if (in.n_elems() == 0) return;
+  for_float(out.dtype(), [&](auto tag) {
+    using T = decltype(tag);
+    const std::int64_t width = in.n_elems() / n_planes;
+    for (std::int64_t plane = 0; plane < n_planes; ++plane) {
+      const T* const x = in.data<T>() + plane * width;
+      T& sum = out.data<T>()[plane % out.n_elems()];
+      for (std::int64_t i = 0; i < width; ++i) sum += x[i];
+    }
+  });
+}
+
 void CpuKernels::sum_all(const Tensor& out, const Tensor& in) {
   LOCKSTEP_CHECK(out.n_elems() == 1, "the sum of all elements is a scalar");
   for_float(out.dtype(), [&](auto tag) {

@@ -100,6 +100,10 @@ class ExactKernels final : public Kernels {
     watch("add_row", [&] { inner_->add_row(out, a, row); });
   }
 
+  void add_channels(const Tensor& out, const Tensor& a, const Tensor& channels) override {
+    watch("add_channels", [&] { inner_->add_channels(out, a, channels); });
+  }
+
   void relu(const Tensor& out, const Tensor& in) override {
     watch("relu", [&] { inner_->relu(out, in); });
   }
@@ -116,6 +120,14 @@ class ExactKernels final : public Kernels {
     watch("tanh_backward", [&] { inner_->tanh_backward(out, grad, y); });
   }
 
+  void sigmoid(const Tensor& out, const Tensor& in) override {
+    watch("sigmoid", [&] { inner_->sigmoid(out, in); });
+  }
+
+  void sigmoid_backward(const Tensor& out, const Tensor& grad, const Tensor& y) override {
+    watch("sigmoid_backward", [&] { inner_->sigmoid_backward(out, grad, y); });
+  }
+
   // The one declared rounding.
   void round_to_grid(const Tensor& out, const Tensor& in, int k, double limit) override {
     inner_->round_to_grid(out, in, k, limit);
@@ -127,6 +139,10 @@ class ExactKernels final : public Kernels {
 
   void sum_rows(const Tensor& out, const Tensor& in) override {
     watch("sum_rows", [&] { inner_->sum_rows(out, in); });
+  }
+
+  void sum_channels(const Tensor& out, const Tensor& in) override {
+    watch("sum_channels", [&] { inner_->sum_channels(out, in); });
   }
 
   void sum_all(const Tensor& out, const Tensor& in) override {
@@ -254,6 +270,14 @@ class ExactKernels final : public Kernels {
 
   void max_pool_backward(const Tensor& out, const Tensor& grad, const Tensor& positions) override {
     watch("max_pool_backward", [&] { inner_->max_pool_backward(out, grad, positions); });
+  }
+
+  void avg_pool(const Tensor& out, const Tensor& in, const Window& window) override {
+    watch("avg_pool", [&] { inner_->avg_pool(out, in, window); });
+  }
+
+  void avg_pool_backward(const Tensor& out, const Tensor& grad, const Window& window) override {
+    watch("avg_pool_backward", [&] { inner_->avg_pool_backward(out, grad, window); });
   }
 
   void sgd(const Tensor& param,

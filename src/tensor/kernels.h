@@ -102,6 +102,8 @@ class Kernels {
   virtual void add_scaled(const Tensor& out, const Tensor& a, const Tensor& b, double alpha) = 0;
   /// out[r, c] = a[r, c] + row[c].
   virtual void add_row(const Tensor& out, const Tensor& a, const Tensor& row) = 0;
+  /// out[n, c, ...] = a[n, c, ...] + channels[c].
+  virtual void add_channels(const Tensor& out, const Tensor& a, const Tensor& channels) = 0;
   /// out = in where in is not negative, else 0. NaN and -0 pass through, as in PyTorch.
   virtual void relu(const Tensor& out, const Tensor& in) = 0;
   /// out = 0 where the forward's result `y` is <= 0, else grad.
@@ -110,6 +112,10 @@ class Kernels {
   virtual void tanh(const Tensor& out, const Tensor& in) = 0;
   /// out = grad * fma(-y, y, 1) with y = tanh(x) (PyTorch's AVX2 builds fuse it so).
   virtual void tanh_backward(const Tensor& out, const Tensor& grad, const Tensor& y) = 0;
+  /// 1 / (1 + exp(-in)) with the C library's exp.
+  virtual void sigmoid(const Tensor& out, const Tensor& in) = 0;
+  /// out = grad * (1 - y) * y, left to right, with the forward's result y.
+  virtual void sigmoid_backward(const Tensor& out, const Tensor& grad, const Tensor& y) = 0;
   /// out = clamp(round_half_even(in * 2^k) / 2^k, -limit, limit): the one declared rounding of
   /// exact mode (docs/determinism.md).
   virtual void round_to_grid(const Tensor& out, const Tensor& in, int k, double limit) = 0;
@@ -128,7 +134,9 @@ class Kernels {
 
   // -- reductions, in index order
   virtual void sum_rows(const Tensor& out, const Tensor& in) = 0;  ///< (B, D) -> (D,), b ascending.
-  virtual void sum_all(const Tensor& out, const Tensor& in) = 0;   ///< -> scalar, i ascending.
+  /// (N, C, ...) -> (C,): positions ascending within an image, then images ascending.
+  virtual void sum_channels(const Tensor& out, const Tensor& in) = 0;
+  virtual void sum_all(const Tensor& out, const Tensor& in) = 0;  ///< -> scalar, i ascending.
 
   // -- losses: out is a scalar; `grad_out` a scalar; sums run in index order. `denominator` divides
   //    the sum (PyTorch's mean: the number of elements, or of samples for cross entropy).
@@ -206,8 +214,8 @@ class Kernels {
                                    std::span<const Tensor> in,
                                    std::span<const Tensor> save_mean_invstd) = 0;
 
-  // -- movements: nothing is rounded but the sums of scatter_add_rows, fold and max_pool_backward,
-  //    which run in index order of what is added
+  // -- movements: nothing is rounded but the means of avg_pool and the sums of scatter_add_rows,
+  //    fold and the pools' backwards, which run in index order of what is added
   /// out[i, :] = table[indices[i], :], indices i64.
   virtual void gather_rows(const Tensor& out, const Tensor& table, const Tensor& indices) = 0;
   /// table[indices[i], :] += rows[i, :]; rows of index `skipped` (-1: none) are left out.
@@ -239,6 +247,11 @@ class Kernels {
   virtual void max_pool_backward(const Tensor& out,
                                  const Tensor& grad,
                                  const Tensor& positions) = 0;
+  /// (N, C, H, W) -> each window's sum, row by row, divided by the window's area: padding counts as
+  /// zeros, as PyTorch's default has it.
+  virtual void avg_pool(const Tensor& out, const Tensor& in, const Window& window) = 0;
+  /// out (N, C, H, W) receives grad / area at every position of each window.
+  virtual void avg_pool_backward(const Tensor& out, const Tensor& grad, const Window& window) = 0;
 
   // -- optimizer and communication arithmetic
   /// PyTorch's single-tensor SGD on one parameter. `momentum_buffer` undefined when momentum is 0.

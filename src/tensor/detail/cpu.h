@@ -18,15 +18,19 @@ class CpuKernels final : public Kernels {
   void div_scalar(const Tensor& out, const Tensor& in, double divisor) override;
   void add_scaled(const Tensor& out, const Tensor& a, const Tensor& b, double alpha) override;
   void add_row(const Tensor& out, const Tensor& a, const Tensor& row) override;
+  void add_channels(const Tensor& out, const Tensor& a, const Tensor& channels) override;
   void relu(const Tensor& out, const Tensor& in) override;
   void relu_backward(const Tensor& out, const Tensor& grad, const Tensor& y) override;
   void tanh(const Tensor& out, const Tensor& in) override;
   void tanh_backward(const Tensor& out, const Tensor& grad, const Tensor& y) override;
+  void sigmoid(const Tensor& out, const Tensor& in) override;
+  void sigmoid_backward(const Tensor& out, const Tensor& grad, const Tensor& y) override;
   void round_to_grid(const Tensor& out, const Tensor& in, int k, double limit) override;
 
   void gemm(const Tensor& out, const Tensor& a, const Tensor& b, const Gemm& options) override;
 
   void sum_rows(const Tensor& out, const Tensor& in) override;
+  void sum_channels(const Tensor& out, const Tensor& in) override;
   void sum_all(const Tensor& out, const Tensor& in) override;
 
   void mse(const Tensor& out, const Tensor& x, const Tensor& target, double denominator) override;
@@ -88,6 +92,8 @@ class CpuKernels final : public Kernels {
                 const Tensor& in,
                 const Window& window) override;
   void max_pool_backward(const Tensor& out, const Tensor& grad, const Tensor& positions) override;
+  void avg_pool(const Tensor& out, const Tensor& in, const Window& window) override;
+  void avg_pool_backward(const Tensor& out, const Tensor& grad, const Window& window) override;
 
   void sgd(const Tensor& param,
            const Tensor& grad,
