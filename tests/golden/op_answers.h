@@ -1,0 +1,183 @@
+// Runs one operation forward and backward on values given as hex words: what the golden files and
+// the live comparison of operations ask for.
+//
+//   NAME DTYPE PARAMETER,... ; KIND SHAPE WORD... ; KIND SHAPE WORD... ...
+//
+// Kinds: x a leaf, c a constant, b a buffer that the operation writes, i integers (decimal), g the
+// gradient of the result. Shapes are 2x3, or - for a scalar. The answer is the result, then the
+// gradient of each leaf, then the buffers, each as hex words, with " | " between them.
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "lockstep/autograd/functions.h"
+#include "lockstep/autograd/image_functions.h"
+#include "lockstep/autograd/layer_functions.h"
+#include "lockstep/nn/dropout.h"
+#include "lockstep/nn/pooling.h"
+
+#include "tests/golden/golden_bits.h"
+
+namespace lockstep::golden {
+
+struct OpCase {
+  std::string name;
+  DType dtype = DType::kF32;
+  std::vector<double> parameters;
+  std::vector<Variable> leaves;
+  std::vector<Tensor> constants;
+  std::vector<Tensor> buffers;
+  std::vector<Tensor> integers;
+  Tensor gradient;
+
+  std::int64_t whole(std::size_t i) const { return static_cast<std::int64_t>(parameters.at(i)); }
+
+  bool flag(std::size_t i) const { return parameters.at(i) != 0.0; }
+
+  Variable leaf(std::size_t i) const { return i < leaves.size() ? leaves[i] : Variable(); }
+
+  Kernels::Window window() const { return {whole(0), whole(1), whole(2), whole(3)}; }
+};
+
+inline Shape shape_of(std::string_view text) {
+  if (text == "-") return {};
+  std::vector<std::int64_t> sizes;
+  for (const std::string_view size : split(text, 'x')) sizes.push_back(parse_int(size).value());
+  return Shape(sizes);
+}
+
+inline Tensor integers_of(Runtime& runtime, const Shape& shape, std::istringstream& words) {
+  const Tensor tensor = Tensor::empty(runtime, shape, DType::kI64);
+  for (std::int64_t& value : tensor.span<std::int64_t>()) words >> value;
+  return tensor;
+}
+
+inline void add_tensor(Runtime& runtime, OpCase& one, const std::string& text) {
+  std::istringstream words(text);
+  std::string kind;
+  std::string sizes;
+  words >> kind >> sizes;
+  const Shape shape = shape_of(sizes);
+  if (kind == "i") {
+    one.integers.push_back(integers_of(runtime, shape, words));
+    return;
+  }
+  std::string rest;
+  std::getline(words, rest);
+  const Tensor tensor = WordReader(rest).take(runtime, shape, one.dtype);
+  if (kind == "x") one.leaves.emplace_back(tensor, true);
+  if (kind == "c") one.constants.push_back(tensor);
+  if (kind == "b") one.buffers.push_back(tensor);
+  if (kind == "g") one.gradient = tensor;
+}
+
+inline OpCase parse_op(Runtime& runtime, const std::string& line) {
+  OpCase one;
+  const std::vector<std::string_view> parts = split(line, ';');
+  std::istringstream head{std::string(parts[0])};
+  std::string dtype;
+  std::string parameters;
+  head >> one.name >> dtype >> parameters;
+  one.dtype = parse_dtype(dtype).value();
+  for (const std::string_view number : split(parameters, ',')) {
+    if (number != "-") one.parameters.push_back(parse_double(number).value());
+  }
+  for (std::size_t i = 1; i < parts.size(); ++i) add_tensor(runtime, one, std::string(parts[i]));
+  return one;
+}
+
+struct Op {
+  std::string_view name;
+  Variable (*run)(const OpCase& in);
+};
+
+inline Variable run_batch_norm(const OpCase& in) {
+  BatchNormBuffers buffers;
+  if (!in.buffers.empty()) buffers = {in.buffers[0], in.buffers[1]};
+  return batch_norm(
+      in.leaf(0),
+      in.leaf(1),
+      in.leaf(2),
+      buffers,
+      {.momentum = in.parameters.at(0), .eps = in.parameters.at(1), .training = in.flag(2)});
+}
+
+inline Variable run_dropout(const OpCase& in) {
+  Generator generator(static_cast<std::uint64_t>(in.whole(1)));
+  return nn::Dropout(in.leaf(0).runtime(), in.parameters.at(0), generator)(in.leaf(0));
+}
+
+inline Variable run_gelu(const OpCase& in) {
+  return gelu(in.leaf(0), in.flag(0) ? Kernels::Gelu::kTanh : Kernels::Gelu::kErf);
+}
+
+inline constexpr std::array kOps = {
+    Op{"add", [](const OpCase& in) { return add(in.leaf(0), in.leaf(1)); }},
+    Op{"sub", [](const OpCase& in) { return sub(in.leaf(0), in.leaf(1)); }},
+    Op{"mul", [](const OpCase& in) { return mul(in.leaf(0), in.leaf(1)); }},
+    Op{"scale", [](const OpCase& in) { return scale(in.leaf(0), in.parameters.at(0)); }},
+    Op{"sum", [](const OpCase& in) { return sum(in.leaf(0)); }},
+    Op{"linear", [](const OpCase& in) { return linear(in.leaf(0), in.leaf(1), in.leaf(2)); }},
+    Op{"relu", [](const OpCase& in) { return relu(in.leaf(0)); }},
+    Op{"tanh", [](const OpCase& in) { return tanh(in.leaf(0)); }},
+    Op{"sigmoid", [](const OpCase& in) { return sigmoid(in.leaf(0)); }},
+    Op{"gelu", run_gelu},
+    Op{"softmax", [](const OpCase& in) { return softmax(in.leaf(0)); }},
+    Op{"log_softmax", [](const OpCase& in) { return log_softmax(in.leaf(0)); }},
+    Op{"mse",
+       [](const OpCase& in) { return mse_loss(in.leaf(0), in.constants[0], in.parameters.at(0)); }},
+    Op{"l1",
+       [](const OpCase& in) { return l1_loss(in.leaf(0), in.constants[0], in.parameters.at(0)); }},
+    Op{"cross_entropy",
+       [](const OpCase& in) {
+         return cross_entropy(in.leaf(0), in.integers[0], in.parameters.at(0));
+       }},
+    Op{"batch_norm", run_batch_norm},
+    Op{"layer_norm",
+       [](const OpCase& in) {
+         return layer_norm(in.leaf(0), in.leaf(1), in.leaf(2), in.parameters.at(0));
+       }},
+    Op{"embedding",
+       [](const OpCase& in) { return embedding(in.leaf(0), in.integers[0], in.whole(0)); }},
+    Op{"conv2d",
+       [](const OpCase& in) {
+         return conv2d(
+             in.leaf(0), in.leaf(1), in.leaf(2), {.stride = in.whole(0), .padding = in.whole(1)});
+       }},
+    Op{"max_pool2d", [](const OpCase& in) { return max_pool2d(in.leaf(0), in.window()); }},
+    Op{"avg_pool2d", [](const OpCase& in) { return avg_pool2d(in.leaf(0), in.window()); }},
+    Op{"global_avg_pool2d",
+       [](const OpCase& in) {
+         return nn::GlobalAvgPool2d(in.leaf(0).runtime()).forward(in.leaf(0));
+       }},
+    Op{"flatten",
+       [](const OpCase& in) { return nn::Flatten(in.leaf(0).runtime()).forward(in.leaf(0)); }},
+    Op{"dropout", run_dropout},
+};
+
+/// The result with its gradients and buffers. Multiplying by the given gradient and summing hands
+/// exactly that gradient to the operation.
+inline std::vector<Tensor> run_op(const OpCase& in) {
+  for (const Op& op : kOps) {
+    if (op.name != in.name) continue;
+    const Variable y = op.run(in);
+    sum(mul(y, Variable(in.gradient))).backward();
+    std::vector<Tensor> all{y.data()};
+    for (const Variable& leaf : in.leaves) all.push_back(leaf.grad());
+    for (const Tensor& buffer : in.buffers) all.push_back(buffer);
+    return all;
+  }
+  fail_check("a known operation", __FILE__, __LINE__, "unknown operation " + in.name);
+}
+
+inline std::string answer_op(Runtime& runtime, const std::string& line) {
+  std::vector<std::string> parts;
+  for (const Tensor& tensor : run_op(parse_op(runtime, line))) {
+    parts.push_back(join(bits_of(tensor), " "));
+  }
+  return join(parts, " | ");
+}
+
+}  // namespace lockstep::golden
