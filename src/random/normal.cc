@@ -117,7 +117,10 @@ template <typename T>
 void fill(Generator& generator, std::span<T> out, NormalShape shape) {
   LOCKSTEP_CHECK(shape.std >= 0.0, "a standard deviation is at least 0");
   if (out.size() < kBlock) {
-    for (T& value : out) value = static_cast<T>(draw_one(generator) * shape.std + shape.mean);
+    // One rounding, as in the AVX2 build; the double is rounded once more for a float.
+    for (T& value : out) {
+      value = static_cast<T>(std::fma(draw_one(generator), shape.std, shape.mean));
+    }
     return;
   }
   uniform(generator, out);

@@ -28,6 +28,15 @@ struct Case {
   }
 };
 
+/// A case without its values, from "kind arguments".
+inline Case case_of(const std::string& text) {
+  Case one;
+  std::istringstream words(text);
+  words >> one.kind;
+  for (std::string word; words >> word;) one.arguments.push_back(word);
+  return one;
+}
+
 /// Returns: the cases of tests/golden/<name>; empty when the file is missing.
 inline std::vector<Case> read(const std::string& name) {
   std::ifstream file(std::string(LOCKSTEP_SOURCE_DIR) + "/tests/golden/" + name);
@@ -35,10 +44,7 @@ inline std::vector<Case> read(const std::string& name) {
   for (std::string line; std::getline(file, line);) {
     const std::size_t cut = line.find(" :");
     if (line.starts_with("#") || cut == std::string::npos) continue;
-    Case one;
-    std::istringstream words(line.substr(0, cut));
-    words >> one.kind;
-    for (std::string word; words >> word;) one.arguments.push_back(word);
+    Case one = case_of(line.substr(0, cut));
     one.values = line.size() > cut + 3 ? line.substr(cut + 3) : "";
     cases.push_back(std::move(one));
   }
