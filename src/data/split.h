@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/random/generator.h"
 
 namespace lockstep::data {
 
@@ -23,5 +25,23 @@ struct Split {
 /// Deterministic: a function of the arguments; equal to PyTorch's
 ///                `random_split(data, [size - holdout, holdout], generator.manual_seed(seed))`.
 Result<Split> holdout_split(std::int64_t size, std::int64_t holdout, std::int64_t seed);
+
+/// How many samples each of several parts gets, given as fractions of the whole: rounded down, and
+/// what is left over goes to the first parts, one each, round after round.
+///
+/// Errors: a fraction outside 0 .. 1, or fractions that do not sum to 1, in PyTorch's words.
+Result<std::vector<std::int64_t>> split_lengths(std::int64_t size,
+                                                std::span<const double> fractions);
+
+/// Cuts one permutation of 0 .. size-1, drawn from `generator`, into parts of these lengths.
+///
+/// Lengths that sum to 1 are read as fractions: {1} is everything, as in PyTorch.
+///
+/// Errors:        lengths that do not sum to `size`, in PyTorch's words; a negative length.
+/// Deterministic: size - 1 draws, none where it fails.
+/// Source:        PyTorch 1.13, torch/utils/data/dataset.py, random_split.
+Result<std::vector<std::vector<std::int64_t>>> random_split(Generator& generator,
+                                                            std::int64_t size,
+                                                            std::span<const std::int64_t> lengths);
 
 }  // namespace lockstep::data
