@@ -23,7 +23,7 @@ struct PowerSgdOptions {
 };
 
 /// What PowerSGD remembers from step to step, to look at and to save. Errors are this rank's own;
-/// everything else must be equal on all ranks, the options included.
+/// the rest is equal on all ranks.
 struct PowerSgdState {
   /// The draws of numpy's RandomState(seed), from which each random Q takes its seed.
   Generator seeds{0};
@@ -49,9 +49,10 @@ std::uint32_t next_low_rank_seed(Generator& stream);
 /// bucket.
 ///
 /// Lossy: the result is a matrix of rank r. With error feedback nothing is lost for good: what was
-/// sent plus the new error is the gradient plus the old error. Replicas stay bit-equal as long as
-/// every rank has the same options, seed and history: a rank that restores a checkpoint without
-/// this state, or one that skipped a step, starts from another Q and diverges without an error.
+/// sent plus the new error is the gradient plus the old error. Replicas stay bit-equal even if a
+/// rank starts from another Q, because the result is made of summed P and averaged Q alone; the
+/// approximation then suffers. A rank with other options, or in another iteration (restored from a
+/// checkpoint without this state), posts collectives of other sizes: a mismatch or a hang.
 /// Memory is kept by bucket index, so start_iter must lie behind the rebuild of the buckets.
 ///
 /// All-zero matrices give NaN unless orthogonalization_epsilon is positive. f32 and f64 only: the
