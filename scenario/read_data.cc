@@ -9,6 +9,7 @@
 #include "lockstep/data/npy.h"
 #include "lockstep/data/split.h"
 #include "lockstep/data/synthetic.h"
+#include "lockstep/data/text.h"
 #include "lockstep/scenario/disk_files.h"
 #include "lockstep/scenario/sections.h"
 
@@ -157,6 +158,22 @@ Rows digits_rows(TableReader& table, const std::string& scenario, Problem& probl
   return {keep(data::load_digits(files, path), table.where(), problem), {}};
 }
 
+Rows text_rows(TableReader& table, const std::string& scenario, Problem& problem) {
+  const std::string path = beside(scenario, table.text("path", ""));
+  const std::string text = table.text("text", "");
+  const std::int64_t block_size = table.integer("block_size", 16, 1);
+  if (path.empty() == text.empty()) {
+    problem.report("text data need either a 'path' or a 'text'", table.where());
+  }
+  if (problem.found()) return {};
+  if (path.empty()) {
+    return {keep(data::make_text(text, "inline text", block_size), table.where("text"), problem),
+            {}};
+  }
+  DiskFiles files;
+  return {keep(data::load_text(files, path, block_size), table.where("path"), problem), {}};
+}
+
 /// The rows `ids` of `from` as a data set of their own.
 std::shared_ptr<const data::Dataset> select(const data::Dataset& from,
                                             const std::vector<std::int64_t>& ids,
@@ -194,8 +211,8 @@ void hold_out(TableReader& table, const Rows& rows, Job& job, Problem& problem) 
   job.holdout_ids = split.value().holdout;
 }
 
-/// Widths and losses must fit the rows, before any rank runs.
-void check_model(const Job& job, const std::string& where, Problem& problem) {
+/// Inputs and outputs of a model of layers.
+void check_widths(const Job& job, const std::string& where, Problem& problem) {
   const data::Dataset& rows = *job.train;
   const std::vector<std::int64_t>& widths = job.model.widths;
   if (widths.front() != rows.feature_columns()) {
@@ -215,6 +232,16 @@ void check_model(const Job& job, const std::string& where, Problem& problem) {
                        std::to_string(rows.target_columns()) + " targets a row",
                    where);
   }
+}
+
+/// Widths and losses must fit the rows, before any rank runs.
+void check_model(Job& job, const std::string& where, Problem& problem) {
+  const data::Dataset& rows = *job.train;
+  if (job.model.kind == "gpt") {
+    fit_gpt(job, where, problem);
+  } else {
+    check_widths(job, where, problem);
+  }
   const bool by_tokens =
       job.loss.normalize == "local-tokens" || job.loss.normalize == "global-tokens";
   if (by_tokens && job.loss.kind != "mse") {
@@ -226,6 +253,9 @@ void check_model(const Job& job, const std::string& where, Problem& problem) {
   }
   if (job.loop.eval.every_epochs > 0 && job.loop.eval.metric == "accuracy" && !rows.has_labels()) {
     problem.report("accuracy needs class labels", where);
+  }
+  if (job.loop.eval.metric == "cross-entropy" && job.loss.kind != "cross-entropy") {
+    problem.report("the metric cross-entropy needs 'loss.kind = \"cross-entropy\"'", where);
   }
 }
 
@@ -287,13 +317,14 @@ void read_data(TableReader& root, const JobSurroundings& around, Job& job, Probl
   }
   TableReader table(*node, "data", problem);
   const std::string kind =
-      table.word("kind", "inline", {"inline", "synthetic", "csv", "npy", "digits"}, {"stream"});
+      table.word("kind", "inline", {"inline", "synthetic", "csv", "npy", "digits", "text"}, {"stream"});
   Rows rows;
   if (kind == "inline") rows = inline_rows(table, problem);
   if (kind == "synthetic") rows = synthetic_rows(table, problem);
   if (kind == "csv") rows = csv_rows(table, around.path, problem);
   if (kind == "npy") rows = npy_rows(table, around.path, problem);
   if (kind == "digits") rows = digits_rows(table, around.path, problem);
+  if (kind == "text") rows = text_rows(table, around.path, problem);
   table.word("shard", "none", {"none"}, {"rank", "rank*worker"});
   hold_out(table, rows, job, problem);
   table.finish();

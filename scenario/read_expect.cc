@@ -124,7 +124,7 @@ void read_metric(TableReader& expect, Expectation& expectation, Problem& problem
   if (node == nullptr) return;
   TableReader table(*node, "expect.metric", problem);
   Expectation::Metric metric;
-  metric.name = table.word("name", "accuracy", {"accuracy", "mse", "l1"});
+  metric.name = table.word("name", "accuracy", {"accuracy", "mse", "l1", "cross-entropy"});
   if (table.has("min")) metric.min = table.number("min", 0.0);
   if (table.has("max")) metric.max = table.number("max", 0.0);
   if (table.has("equals")) metric.equals = table.number("equals", 0.0);

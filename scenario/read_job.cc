@@ -69,9 +69,10 @@ ModelSpec read_model(TableReader& root, const ExactSpec& exact, Problem& problem
   ModelSpec model;
   model.kind = table.word("kind",
                           model.kind,
-                          {"scalar", "linear", "mlp", "twohead", "bn"},
-                          {"dropout", "tied", "embedding", "cnn", "gpt", "layers"});
+                          {"scalar", "linear", "mlp", "twohead", "bn", "gpt"},
+                          {"dropout", "tied", "embedding", "cnn", "layers"});
   model.widths = read_widths(table, model.kind, problem);
+  if (model.kind == "gpt") model.gpt = read_gpt(table, problem);
   model.activation = table.word("activation", model.activation, {"relu", "tanh", "none"}, {"gelu"});
   model.bias = table.flag("bias", model.kind != "scalar");
   // Single precision runs out of bits after one exact step; double lasts for hundreds.
@@ -84,7 +85,7 @@ ModelSpec read_model(TableReader& root, const ExactSpec& exact, Problem& problem
   model.head = table.word("head", model.head, {"a", "b", "both"});
   model.freeze = table.texts("freeze");
   model.init = read_init(table, problem);
-  table.not_yet({"layers"});
+  if (model.kind != "gpt") table.not_yet({"layers"});
   table.finish();
   return model;
 }
@@ -194,7 +195,7 @@ EvalSpec read_eval(TableReader& loop, Problem& problem) {
   if (node == nullptr) return eval;
   TableReader table(*node, "loop.eval", problem);
   eval.every_epochs = table.integer("every_epochs", 1, 1);
-  eval.metric = table.word("metric", eval.metric, {"accuracy", "mse", "l1"});
+  eval.metric = table.word("metric", eval.metric, {"accuracy", "mse", "l1", "cross-entropy"});
   eval.dedup = table.flag("dedup", true);
   table.finish();
   return eval;

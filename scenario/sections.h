@@ -25,6 +25,10 @@ struct JobSurroundings {
 std::shared_ptr<const Job> read_job(TableReader& root,
                                     const JobSurroundings& around,
                                     Problem& problem);
+/// The sizes of model.kind = "gpt".
+GptSpec read_gpt(TableReader& model, Problem& problem);
+/// Takes vocabulary and context from the rows where they are not given, and checks that all fits.
+void fit_gpt(Job& job, const std::string& where, Problem& problem);
 /// Rows for training and holding out, from files or inline.
 void read_data(TableReader& root, const JobSurroundings& around, Job& job, Problem& problem);
 

@@ -1,6 +1,8 @@
 #include "lockstep/train/evaluate.h"
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "lockstep/data/distributed_sampler.h"
 #include "lockstep/trace/recorder.h"
@@ -12,9 +14,30 @@ namespace {
 
 constexpr std::int64_t kEvalBatch = 64;
 
+// The mean over a row's predictions of -log softmax(scores)[truth].
+double cross_entropy_of(const Tensor& output, const Batch& batch, std::int64_t row) {
+  const std::int64_t columns = output.size(1);
+  const std::int64_t n_predictions = batch.target.n_elems() / batch.n_samples;
+  double sum = 0.0;
+  for (std::int64_t p = row * n_predictions; p < (row + 1) * n_predictions; ++p) {
+    double largest = output.at(p * columns);
+    for (std::int64_t c = 1; c < columns; ++c) {
+      largest = std::max(largest, output.at(p * columns + c));
+    }
+    double total = 0.0;
+    for (std::int64_t c = 0; c < columns; ++c) {
+      total += std::exp(output.at(p * columns + c) - largest);
+    }
+    const auto truth = static_cast<std::int64_t>(batch.target.at(p));
+    sum += largest + std::log(total) - output.at(p * columns + truth);
+  }
+  return sum / static_cast<double>(n_predictions);
+}
+
 // How much one row adds to the metric's sum: 1 or 0 for accuracy, the loss for losses.
 double row_value(const Job& job, const Tensor& output, const Batch& batch, std::int64_t row) {
   const std::int64_t columns = output.size(1);
+  if (job.loop.eval.metric == "cross-entropy") return cross_entropy_of(output, batch, row);
   const std::int64_t first = row * columns;
   if (job.loop.eval.metric == "accuracy") {
     std::int64_t best = 0;

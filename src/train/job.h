@@ -23,14 +23,26 @@ struct InitSpec {
   int grid = 3;                  ///< grid: multiples of 2^-grid in [-1, 1]
 };
 
+/// Sizes of a gpt; its tokens are the columns of a row of x.
+struct GptSpec {
+  std::int64_t vocab = 0;    ///< In scenarios 0 = as many as the data have.
+  std::int64_t context = 0;  ///< In scenarios 0 = the data's columns.
+  std::int64_t layers = 1;
+  std::int64_t heads = 1;
+  std::int64_t width = 16;
+  double dropout = 0.0;  ///< Masks come from the stream of the initial values, where it ended.
+  bool tied = true;      ///< The head's weight is the token table.
+};
+
 struct ModelSpec {
-  std::string kind = "mlp";  ///< "scalar" | "linear" | "mlp" | "twohead" | "bn"
+  std::string kind = "mlp";  ///< "scalar" | "linear" | "mlp" | "twohead" | "bn" | "gpt"
   std::vector<std::int64_t> widths = {4, 4, 1};
   std::string activation = "relu";  ///< "relu" | "tanh" | "none"
   bool bias = true;
   DType dtype = DType::kF32;
   std::string head = "a";             ///< twohead: which heads the forward uses: "a" | "b" | "both"
   std::vector<std::string> freeze{};  ///< Names of parameters without gradient.
+  GptSpec gpt{};
   InitSpec init{};
 };
 
@@ -77,7 +89,7 @@ struct SchedulerSpec {
 
 struct EvalSpec {
   std::int64_t every_epochs = 0;  ///< 0 = never
-  std::string metric = "accuracy";
+  std::string metric = "accuracy";  ///< "accuracy" | "mse" | "l1" | "cross-entropy"
   bool dedup = true;  ///< Count padded repeats once.
 };
 

@@ -44,7 +44,11 @@ Variable unscaled_loss(const Job& job,
                        const Batch& batch,
                        double denominator) {
   const std::string& kind = job.loss.kind;
-  if (kind == "cross-entropy") return cross_entropy(output, batch.target, denominator);
+  if (kind == "cross-entropy") {
+    // PyTorch's mean counts predictions, of which a row of tokens asks for several.
+    const std::int64_t n_predictions = batch.target.n_elems() / batch.n_samples;
+    return cross_entropy(output, batch.target, denominator * static_cast<double>(n_predictions));
+  }
   const std::int64_t n_columns = output.data().n_elems() / batch.n_samples;
   const auto columns = static_cast<double>(n_columns);
   if (batch.row_weight.defined()) {
@@ -69,13 +73,15 @@ Batch make_batch(const Job& job,
   const DType dtype = job.model.dtype;
   batch.x =
       gather_floats(runtime, x_shape, dtype, [&](auto out) { dataset.gather_features(ids, out); });
-  if (job.loss.kind == "cross-entropy") {
+  const bool is_class = job.loss.kind == "cross-entropy";
+  if (is_class && dataset.has_labels()) {
     batch.target = Tensor::empty(runtime, {batch.n_samples}, DType::kI64);
     dataset.gather_labels(ids, batch.target.span<std::int64_t>());
   } else {
     const Shape shape{batch.n_samples, dataset.target_columns()};
     batch.target =
         gather_floats(runtime, shape, dtype, [&](auto out) { dataset.gather_targets(ids, out); });
+    if (is_class) batch.target = batch.target.to(DType::kI64).reshape({shape.n_elems()});
   }
   for (const std::int64_t id : ids) batch.n_tokens += dataset.tokens(id);
   return batch;

@@ -13,7 +13,7 @@ namespace lockstep {
 /// Rows of a data set as tensors of the model's dtype.
 struct Batch {
   Tensor x;           ///< (B, D)
-  Tensor target;      ///< (B, O) values, or (B,) i64 labels for cross entropy.
+  Tensor target;      ///< (B, O) values, or i64 for cross entropy: (B,), or (B * T,) of T tokens a row.
   Tensor row_weight;  ///< (B, O): each row's tokens over the denominator; undefined = unweighted.
   std::int64_t n_samples = 0;
   std::int64_t n_tokens = 0;

@@ -2,6 +2,7 @@
 
 #include "lockstep/nn/activations.h"
 #include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/gpt.h"
 #include "lockstep/nn/init.h"
 #include "lockstep/nn/linear.h"
 #include "lockstep/nn/sequential.h"
@@ -56,7 +57,21 @@ std::unique_ptr<nn::Module> make_two_head(const ModelSpec& spec, Runtime& runtim
   return model;
 }
 
-void initialize(nn::Module& model, const InitSpec& init, std::int32_t rank) {
+std::unique_ptr<nn::Gpt> make_gpt(const ModelSpec& spec, Runtime& runtime) {
+  const GptSpec& gpt = spec.gpt;
+  return std::make_unique<nn::Gpt>(runtime,
+                                   nn::GptOptions{.vocab = gpt.vocab,
+                                                  .context = gpt.context,
+                                                  .layers = gpt.layers,
+                                                  .heads = gpt.heads,
+                                                  .width = gpt.width,
+                                                  .dropout = gpt.dropout,
+                                                  .tied = gpt.tied,
+                                                  .dtype = spec.dtype});
+}
+
+// Returns the generator as the draws left it.
+Generator initialize(nn::Module& model, const InitSpec& init, std::int32_t rank) {
   const std::uint64_t seed =
       init.seed + (init.seed_by_rank ? static_cast<std::uint64_t>(rank) : 0U);
   Generator generator(seed);
@@ -69,6 +84,7 @@ void initialize(nn::Module& model, const InitSpec& init, std::int32_t rank) {
   } else {
     model.reset_parameters(generator);
   }
+  return generator;
 }
 
 }  // namespace
@@ -77,15 +93,22 @@ std::unique_ptr<nn::Module> build_model(const ModelSpec& spec,
                                         Runtime& runtime,
                                         std::int32_t rank) {
   std::unique_ptr<nn::Module> model;
+  nn::Gpt* gpt = nullptr;
   if (spec.kind == "scalar" || spec.kind == "linear") {
     model = make_linear(spec, runtime);
   } else if (spec.kind == "twohead") {
     model = make_two_head(spec, runtime);
+  } else if (spec.kind == "gpt") {
+    auto made = make_gpt(spec, runtime);
+    gpt = made.get();
+    model = std::move(made);
   } else {
     LOCKSTEP_CHECK(spec.kind == "mlp" || spec.kind == "bn", "unknown model kind " + spec.kind);
     model = make_mlp(spec, runtime);
   }
-  initialize(*model, spec.init, rank);
+  const Generator drawn = initialize(*model, spec.init, rank);
+  // As in a script: one seed, then the model, then the masks.
+  if (gpt != nullptr) gpt->dropout_generator() = drawn;
   for (const NamedVariable& named : model->named_parameters()) {
     const bool frozen =
         std::find(spec.freeze.begin(), spec.freeze.end(), named.name) != spec.freeze.end();
