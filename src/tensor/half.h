@@ -11,7 +11,7 @@ constexpr float from_bf16(std::uint16_t bits) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16U);
 }
 
-/// Every NaN becomes 0x7fc0, as in PyTorch.
+/// Every NaN becomes 0x7fc0, as in PyTorch's scalar conversion; its vector copies write 0xffff.
 constexpr std::uint16_t to_bf16(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t rounded = (bits + 0x7FFFU + ((bits >> 16U) & 1U)) >> 16U;

@@ -29,6 +29,31 @@ LAYERS = {
     "mlp_6_4_2": lambda: nn.Sequential(nn.Linear(6, 4), nn.ReLU(), nn.Linear(4, 2)),
 }
 
+
+
+def with_weight(layer, fill):
+    """The layer with another weight, drawn behind its default ones."""
+    fill(layer.weight)
+    return layer
+
+
+def small_cnn():
+    return nn.Sequential(nn.Conv2d(1, 3, 3, padding=1), nn.BatchNorm2d(3), nn.ReLU(), nn.MaxPool2d(2),
+                         nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(16, 5))
+
+
+LAYERS.update({
+    "conv_1_2_3": lambda: nn.Conv2d(1, 2, 3),
+    "conv_3_8_5x2": lambda: nn.Conv2d(3, 8, (5, 2), stride=2, padding=1),
+    "conv_4_6_3_no_bias": lambda: nn.Conv2d(4, 6, 3, bias=False),
+    "batch_norm_2d_5": lambda: nn.BatchNorm2d(5),
+    "linear_9_7_xavier_uniform": lambda: with_weight(nn.Linear(9, 7), nn.init.xavier_uniform_),
+    "conv_2_3_3_kaiming_normal": lambda: with_weight(nn.Conv2d(2, 3, 3), nn.init.kaiming_normal_),
+    "linear_9_7_trunc_normal": lambda: with_weight(
+        nn.Linear(9, 7), lambda t: nn.init.trunc_normal_(t, std=0.02)),
+    "small_cnn": small_cnn,
+})
+
 SCHEMES = {
     "normal": lambda t: nn.init.normal_(t, 0.5, 0.02),
     "kaiming_uniform": lambda t: nn.init.kaiming_uniform_(t, nonlinearity="relu"),

@@ -6,11 +6,13 @@
 
 #include "lockstep/nn/activations.h"
 #include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/convolution.h"
 #include "lockstep/nn/embedding.h"
 #include "lockstep/nn/init.h"
 #include "lockstep/nn/init_schemes.h"
 #include "lockstep/nn/layer_norm.h"
 #include "lockstep/nn/linear.h"
+#include "lockstep/nn/pooling.h"
 #include "lockstep/nn/sequential.h"
 
 #include "tests/golden/golden_file.h"
@@ -84,6 +86,47 @@ TEST(InitGoldenTest, EverySchemeEqualsTorch) {
   EXPECT_EQ(n_cases, 36);
 }
 
+std::string initial_images(Runtime& runtime, const std::string& name, Generator& generator) {
+  if (name == "conv_1_2_3") return listed(Conv2d(runtime, 1, 2, {}, generator));
+  if (name == "conv_3_8_5x2") {
+    const Conv2dOptions options{.kernel = 5, .kernel_width = 2, .stride = 2, .padding = 1};
+    return listed(Conv2d(runtime, 3, 8, options, generator));
+  }
+  if (name == "conv_4_6_3_no_bias") {
+    return listed(Conv2d(runtime, 4, 6, {.bias = false}, generator));
+  }
+  if (name == "batch_norm_2d_5") return listed(BatchNorm2d(runtime, 5));
+  if (name == "small_cnn") {
+    Sequential cnn(runtime);
+    cnn.append<Conv2d>(1, 3, Conv2dOptions{.padding = 1});
+    cnn.append<BatchNorm2d>(3);
+    cnn.append<ReLU>();
+    cnn.append<MaxPool2d>(tile(2));
+    cnn.append<Conv2d>(3, 4);
+    cnn.append<ReLU>();
+    cnn.append<Flatten>();
+    cnn.append<Linear>(16, 5);
+    cnn.reset_parameters(generator);
+    return listed(cnn);
+  }
+  return "";
+}
+
+/// The default draws first, as constructing the layer makes them, then a weight of another scheme.
+std::string other_weights(Runtime& runtime, const std::string& name, Generator& generator) {
+  if (name == "conv_2_3_3_kaiming_normal") {
+    const Conv2d layer(runtime, 2, 3, {}, generator);
+    init::kaiming_normal(layer.weight().data(), generator);
+    return listed(layer);
+  }
+  const Linear layer(runtime, 9, 7, {}, generator);
+  if (name == "linear_9_7_xavier_uniform") init::xavier_uniform(layer.weight().data(), generator);
+  if (name == "linear_9_7_trunc_normal") {
+    init::trunc_normal(layer.weight().data(), generator, {.std = 0.02});
+  }
+  return listed(layer);
+}
+
 std::string initial_values(Runtime& runtime, const std::string& name, Generator& generator) {
   if (name == "linear_5_3") return listed(Linear(runtime, 5, 3, {}, generator));
   if (name == "linear_20_30") return listed(Linear(runtime, 20, 30, {}, generator));
@@ -106,7 +149,8 @@ std::string initial_values(Runtime& runtime, const std::string& name, Generator&
     mlp.reset_parameters(generator);
     return listed(mlp);
   }
-  return "";
+  const std::string images = initial_images(runtime, name, generator);
+  return images.empty() ? other_weights(runtime, name, generator) : images;
 }
 
 TEST(InitGoldenTest, EveryLayerEqualsTorchFromTenSeeds) {
@@ -119,7 +163,7 @@ TEST(InitGoldenTest, EveryLayerEqualsTorchFromTenSeeds) {
     EXPECT_EQ(ours, one.values) << one.text();
     ++n_cases;
   }
-  EXPECT_EQ(n_cases, 100);
+  EXPECT_EQ(n_cases, 180);
 }
 
 TEST(InitGoldenTest, TheFanOfAFilterBankCountsItsWindow) {
