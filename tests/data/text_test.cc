@@ -36,7 +36,8 @@ TEST(TextTest, ATextWithoutANextCharacterIsRefused) {
 }
 
 TEST(TextTest, AFileIsReadByteByByte) {
-  MemoryFiles files({{"a.txt", "x\r\ny"}});
+  MemoryFiles files;
+  ASSERT_TRUE(files.publish("a.txt", "x\r\ny").ok());
 
   const Result<Dataset> loaded = load_text(files, "a.txt", 3);
 
