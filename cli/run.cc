@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include "lockstep/base/text.h"
-#include "lockstep/scenario/disk_files.h"
+#include "lockstep/process/disk_files.h"
 #include "lockstep/scenario/scenario.h"
 #include "lockstep/trace/jsonl.h"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "lockstep/dist/loopback_group.h"
-#include "lockstep/scenario/disk_files.h"
+#include "lockstep/process/disk_files.h"
 #include "lockstep/tensor/cpu_kernels.h"
 #include "lockstep/train/job.h"
 

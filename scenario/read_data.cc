@@ -10,7 +10,7 @@
 #include "lockstep/data/split.h"
 #include "lockstep/data/synthetic.h"
 #include "lockstep/data/text.h"
-#include "lockstep/scenario/disk_files.h"
+#include "lockstep/process/disk_files.h"
 #include "lockstep/scenario/sections.h"
 
 namespace lockstep {
@@ -316,8 +316,8 @@ void read_data(TableReader& root, const JobSurroundings& around, Job& job, Probl
     return;
   }
   TableReader table(*node, "data", problem);
-  const std::string kind =
-      table.word("kind", "inline", {"inline", "synthetic", "csv", "npy", "digits", "text"}, {"stream"});
+  const std::string kind = table.word(
+      "kind", "inline", {"inline", "synthetic", "csv", "npy", "digits", "text"}, {"stream"});
   Rows rows;
   if (kind == "inline") rows = inline_rows(table, problem);
   if (kind == "synthetic") rows = synthetic_rows(table, problem);

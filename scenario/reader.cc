@@ -5,7 +5,7 @@
 
 #include "lockstep/base/text.h"
 #include "lockstep/scenario/companion.h"
-#include "lockstep/scenario/disk_files.h"
+#include "lockstep/process/disk_files.h"
 #include "lockstep/scenario/sections.h"
 #include "lockstep/tensor/digest.h"
 

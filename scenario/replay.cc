@@ -1,6 +1,6 @@
 // Reproductions: a scenario file that also says how its run was made.
 #include "lockstep/base/text.h"
-#include "lockstep/scenario/disk_files.h"
+#include "lockstep/process/disk_files.h"
 #include "lockstep/scenario/scenario.h"
 #include "lockstep/scenario/table_reader.h"
 

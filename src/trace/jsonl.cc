@@ -144,6 +144,10 @@ bool write_all(int file, std::string_view bytes) {
   return true;
 }
 
+std::string file_name(std::int32_t attempt, std::int32_t rank) {
+  return "/a" + padded(attempt, 3) + ".rank-" + padded(rank, 5) + ".jsonl";
+}
+
 /// Readers see the whole file or none: temporary name, sync, rename.
 Outcome publish(const std::string& path, std::string_view bytes) {
   const std::string temporary = path + ".tmp";
@@ -158,6 +162,13 @@ Outcome publish(const std::string& path, std::string_view bytes) {
   if (::rename(temporary.c_str(), path.c_str()) != 0) {
     return system_error("cannot rename the file", path);
   }
+  return success();
+}
+
+Outcome make_folder(const std::string& folder) {
+  std::error_code failure;
+  std::filesystem::create_directories(folder, failure);
+  if (failure) return Error{"cannot make the folder: " + failure.message(), folder};
   return success();
 }
 
@@ -193,17 +204,51 @@ Outcome write_jsonl(const MemoryTrace& trace,
                     const TraceHeader& header,
                     const std::string& folder,
                     bool values) {
-  std::error_code failure;
-  std::filesystem::create_directories(folder, failure);
-  if (failure) return Error{"cannot make the folder: " + failure.message(), folder};
+  if (Outcome made = make_folder(folder); !made.ok()) return made;
   TraceHeader full = header;
   full.n_ranks = std::max(header.n_ranks, trace.n_ranks());
   for (std::int32_t rank = 0; rank < trace.n_ranks(); ++rank) {
     for (const auto& [attempt, text] : attempts_of(trace, full, rank, values)) {
-      const std::string name = "/a" + padded(attempt, 3) + ".rank-" + padded(rank, 5) + ".jsonl";
-      if (Outcome outcome = publish(folder + name, text); !outcome.ok()) return outcome;
+      const std::string path = folder + file_name(attempt, rank);
+      if (Outcome outcome = publish(path, text); !outcome.ok()) return outcome;
     }
   }
+  return success();
+}
+
+Result<std::unique_ptr<JsonlStream>> JsonlStream::open(const std::string& folder,
+                                                       const TraceHeader& header,
+                                                       std::int32_t attempt,
+                                                       Rank rank) {
+  if (Outcome made = make_folder(folder); !made.ok()) return made.error();
+  std::string path = folder + file_name(attempt, to_int(rank));
+  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (file < 0) return system_error("cannot create the file", path);
+  if (!write_all(file, header_line(header, attempt, to_int(rank)))) {
+    Error failure = system_error("cannot write the file", path);
+    ::close(file);
+    return failure;
+  }
+  return std::unique_ptr<JsonlStream>(new JsonlStream(file, std::move(path)));
+}
+
+JsonlStream::~JsonlStream() { (void)close(); }
+
+void JsonlStream::on_event(const Event& event, const NameTable& names) {
+  if (file_ < 0 || !failure_.empty()) return;
+  if (!write_all(file_, to_json_line(event, names) + "\n")) {
+    failure_ = system_error("cannot write the file", path_).message;
+  }
+}
+
+Outcome JsonlStream::close() {
+  if (file_ >= 0) {
+    if (failure_.empty() && ::fsync(file_) != 0) {
+      failure_ = system_error("cannot sync the file", path_).message;
+    }
+    ::close(std::exchange(file_, -1));
+  }
+  if (!failure_.empty()) return Error{failure_, path_};
   return success();
 }
 

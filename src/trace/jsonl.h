@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/base/error.h"
@@ -29,6 +30,34 @@ Outcome write_jsonl(const MemoryTrace& trace,
                     const TraceHeader& header,
                     const std::string& folder,
                     bool values = true);
+
+/// Writes one rank's events as they happen, so that a rank that is killed leaves all but its last
+/// line behind: what real processes use.
+class JsonlStream final : public EventSink {
+ public:
+  /// Starts the file of `rank` and `attempt` in `folder`, which is made when missing. Errors: those
+  /// of write_jsonl.
+  static Result<std::unique_ptr<JsonlStream>> open(const std::string& folder,
+                                                   const TraceHeader& header,
+                                                   std::int32_t attempt,
+                                                   Rank rank);
+  ~JsonlStream() override;
+  JsonlStream(const JsonlStream&) = delete;
+  JsonlStream& operator=(const JsonlStream&) = delete;
+  JsonlStream(JsonlStream&&) = delete;
+  JsonlStream& operator=(JsonlStream&&) = delete;
+
+  void on_event(const Event& event, const NameTable& names) override;
+  /// Syncs and closes. Errors: a write failed, now or earlier (where = the path).
+  Outcome close();
+
+ private:
+  JsonlStream(int file, std::string path) : file_(file), path_(std::move(path)) {}
+
+  int file_;
+  std::string path_;
+  std::string failure_;
+};
 
 struct LoadedTrace {
   TraceHeader header;

@@ -1,4 +1,4 @@
-#include "lockstep/scenario/disk_files.h"
+#include "lockstep/process/disk_files.h"
 
 #include <filesystem>
 #include <fstream>

@@ -1,0 +1,134 @@
+#include "lockstep/process/rank_session.h"
+
+#include "lockstep/process/disk_files.h"
+#include "lockstep/process/real_host.h"
+#include "lockstep/tensor/cpu_kernels.h"
+
+namespace lockstep {
+
+namespace {
+
+/// How the body ended, for the trace's last line.
+struct Ending {
+  std::string outcome = "ok";
+  std::string detail;
+  std::exception_ptr exception;
+};
+
+Ending run_body(const std::function<void(RankContext&)>& body, RankContext& context) {
+  Ending ending;
+  try {
+    body(context);
+  } catch (const std::exception& error) {
+    ending = {"exception", error.what(), std::current_exception()};
+  } catch (...) {  // A property-test library's own: not ours to judge, but the others must know.
+    ending = {"exception", "an exception that is no std::exception", std::current_exception()};
+  }
+  return ending;
+}
+
+RecordOptions record_options(const RankSessionOptions& options, const LawSet& laws) {
+  RecordOptions record = laws.required();
+  record.grad_local = record.grad_post = record.grad_used = true;
+  record.states = record.collectives = record.samples = true;
+  record.values = options.values;
+  return record;
+}
+
+/// Everything one rank of a process runs on.
+struct RankOfProcess {
+  explicit RankOfProcess(const RankSessionOptions& options)
+      : rank(options.backend.place.rank),
+        host(Rank{rank}, files),
+        runtime(pool, options.exact ? *exact : *cpu, host) {}
+
+  std::int32_t rank;
+  DiskFiles files;
+  RealHost host;
+  Pool pool;
+  std::unique_ptr<Kernels> cpu = make_cpu_kernels();
+  std::unique_ptr<Kernels> exact = make_exact_kernels(*cpu);
+  Runtime runtime;
+  NameTable names;
+};
+
+TraceHeader header_of(const Backend& backend, const RankSessionOptions& options) {
+  TraceHeader header = options.header;
+  header.run_id = options.backend.place.run_id;
+  header.backend = backend.name;
+  header.n_ranks = options.backend.place.world_size;
+  header.exact = options.exact;
+  return header;
+}
+
+std::string trace_folder(const RankSessionOptions& options) {
+  return options.trace.empty() ? options.backend.rendezvous + "/trace" : options.trace;
+}
+
+/// All ranks are through their bodies and their traces are whole.
+bool meet(ProcessGroup& group) { return group.barrier().wait() == CommStatus::kOk; }
+
+Result<Report> judge(const RankSessionOptions& options, const std::string& folder) {
+  const Result<LoadedTrace> loaded = read_jsonl(folder);
+  if (!loaded.ok()) return loaded.error();
+  return check_trace(loaded.value(), options.policy, options.laws);
+}
+
+Result<RankSessionResult> finish(const RankSessionOptions& options,
+                                 ProcessGroup& group,
+                                 RankSessionResult result) {
+  const bool all_ended = meet(group);
+  if (!options.record) {
+    if (result.exception != nullptr || !all_ended) result.report.outcome = "error";
+    return result;
+  }
+  Result<Report> report = judge(options, result.trace);
+  if (!report.ok()) return report.error();
+  result.report = std::move(report).value();
+  if (!all_ended && result.report.outcome == "ok") {
+    result.report.outcome = "error";
+    result.report.error = "a rank did not come to the end of the run";
+  }
+  return result;
+}
+
+}  // namespace
+
+Result<RankSessionResult> run_this_rank(const Backend& backend,
+                                        const RankSessionOptions& options,
+                                        const std::function<void(RankContext&)>& body) {
+  const Result<LawSet> laws = LawSet::make(options.policy, options.laws);
+  if (!laws.ok()) return laws.error();
+  RankOfProcess self(options);
+  Result<std::unique_ptr<ProcessGroup>> connected = backend.connect(options.backend, self.runtime);
+  if (!connected.ok()) return connected.error();
+  ProcessGroup& group = *connected.value();
+
+  RankSessionResult result;
+  result.trace = trace_folder(options);
+  std::unique_ptr<JsonlStream> file;
+  std::optional<Recorder> recorder;
+  if (options.record) {
+    const std::int32_t attempt = options.backend.place.restart_count;
+    auto opened =
+        JsonlStream::open(result.trace, header_of(backend, options), attempt, Rank{self.rank});
+    if (!opened.ok()) return opened.error();
+    file = std::move(opened).value();
+    recorder.emplace(
+        Rank{self.rank}, self.host, self.names, *file, record_options(options, laws.value()));
+    recorder->set_attempt(attempt);
+    self.runtime.set_recorder(&*recorder);
+  }
+  RankContext context(Rank{self.rank}, options.backend.place.world_size, self.runtime, group);
+  const Ending ending = run_body(body, context);
+  result.exception = ending.exception;
+  if (recorder) {
+    recorder->record(EndEvent{.outcome = self.names.intern(ending.outcome),
+                              .detail = self.names.intern(ending.detail)});
+    self.runtime.set_recorder(nullptr);
+    if (Outcome closed = file->close(); !closed.ok()) return closed.error();
+  }
+  return finish(options, group, std::move(result));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,48 @@
+// One rank of a real run, whole: connection, runtime, recorder, and the laws once all have ended.
+#pragma once
+
+#include <chrono>
+#include <exception>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/dist/rank_context.h"
+#include "lockstep/laws/trace_check.h"
+#include "lockstep/process/backend.h"
+
+namespace lockstep {
+
+struct RankSessionOptions {
+  BackendOptions backend;
+  bool exact = false;  ///< Kernels prove that nothing rounds.
+  bool record = true;
+  bool values = false;      ///< Gradients and parameters as numbers.
+  std::string trace;        ///< Where the ranks' traces go; empty: beside the rendezvous.
+  TraceHeader header = {};  ///< Scenario and library; run, ranks and backend are filled in.
+  std::vector<std::string> laws = {};  ///< Empty: all trace laws.
+  LawPolicy policy = {};
+};
+
+struct RankSessionResult {
+  /// The laws over all ranks' events. Every rank computes the same; outcome "error" when a rank
+  /// failed or did not end in time.
+  Report report;
+  std::exception_ptr exception;  ///< What left this rank's body, or null.
+  std::string trace;             ///< The folder of the traces.
+};
+
+/// Runs `body` as the rank that the launcher's environment names, over `backend`.
+///
+/// The rank writes its events to a file as they happen. When its body has ended it waits for the
+/// others and checks the laws on everybody's files, which therefore lie in a folder all ranks see.
+///
+/// Requires: called once a process.
+/// Errors:   the ranks do not connect, the trace cannot be written, unknown laws. What happens to
+///           `body` is in the result.
+Result<RankSessionResult> run_this_rank(const Backend& backend,
+                                        const RankSessionOptions& options,
+                                        const std::function<void(RankContext&)>& body);
+
+}  // namespace lockstep

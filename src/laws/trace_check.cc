@@ -1,0 +1,88 @@
+#include "lockstep/laws/trace_check.h"
+
+#include "lockstep/base/text.h"
+#include "lockstep/trace/trace_digest.h"
+
+namespace lockstep {
+
+namespace {
+
+struct Endings {
+  bool stuck = false;
+  std::string error;         // The first rank that failed, in words.
+  bool own_failure = false;  // Some rank failed on its own, not by a collective.
+};
+
+/// How one rank's events end.
+struct RankEnding {
+  std::string_view outcome;  // Empty: they stop before the program's end.
+  std::string_view detail;
+  bool collective_failed = false;
+};
+
+RankEnding ending_of(const MemoryTrace& trace, Rank rank) {
+  RankEnding ending;
+  for (const Event& event : trace.events(rank)) {
+    if (const auto* end = std::get_if<EndEvent>(&event.body)) {
+      ending.outcome = trace.names().text(end->outcome);
+      ending.detail = trace.names().text(end->detail);
+    }
+    const auto* collective = std::get_if<CollectiveEvent>(&event.body);
+    if (collective != nullptr && collective->phase == CollectivePhase::kFailed) {
+      ending.collective_failed = true;
+    }
+  }
+  return ending;
+}
+
+Endings endings_of(const MemoryTrace& trace) {
+  Endings endings;
+  for (std::int32_t r = 0; r < trace.n_ranks(); ++r) {
+    const RankEnding ending = ending_of(trace, Rank{r});
+    endings.stuck = endings.stuck || ending.outcome == "stuck";
+    if (ending.outcome == "ok" || ending.outcome == "stuck") continue;
+    if (!ending.collective_failed) endings.own_failure = true;
+    if (!endings.error.empty()) continue;
+    endings.error = "rank " + std::to_string(r) + ": ";
+    endings.error += ending.outcome.empty()
+                         ? std::string_view("its trace ends before its program did")
+                         : ending.detail;
+  }
+  return endings;
+}
+
+}  // namespace
+
+Result<Report> check_trace(const LoadedTrace& loaded,
+                           const LawPolicy& policy,
+                           std::span<const std::string> ids) {
+  const MemoryTrace& trace = *loaded.trace;
+  LawPolicy full = policy;
+  full.n_ranks = loaded.header.n_ranks;
+  full.exact = loaded.header.exact;
+  Result<LawSet> laws = LawSet::make(full, ids);
+  if (!laws.ok()) return laws.error();
+
+  TraceDigest digest;
+  SinkChain sinks;
+  sinks.add(digest);
+  sinks.add(laws.value());
+  replay(trace, sinks);
+
+  Report report;
+  report.n_ranks = loaded.header.n_ranks;
+  report.laws = laws.value().finish(trace.names());
+  // Files keep each rank's order, not the interleaving that a trace digest covers: the run's own
+  // names it.
+  report.trace_digest = parse_hex64(loaded.header.run_id).value_or(0);
+  report.result_digest = digest.result();
+  report.n_events = digest.n_events();
+  const Endings endings = endings_of(trace);
+  report.error = endings.error;
+  if (!endings.error.empty()) report.outcome = "error";
+  if (report.n_findings() > 0 && !endings.own_failure) report.outcome = "findings";
+  if (endings.stuck) report.outcome = "hang";
+  return report;
+}
+
+}  // namespace lockstep
