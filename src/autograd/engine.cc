@@ -1,27 +1,24 @@
 #include "lockstep/autograd/engine.h"
 
 namespace lockstep {
-namespace {
-
-Runtime& unoccupied(Runtime& runtime) {
-  LOCKSTEP_CHECK(runtime.graph_task() == nullptr,
-                 "a backward inside a backward hook is not supported");
-  return runtime;
-}
-
-}  // namespace
 
 // Passes are numbered in the sequence of nodes: unique on this rank, and never the 0 of a new node.
 GraphTask::GraphTask(Runtime& runtime, bool retain_graph)
-    : runtime_(&unoccupied(runtime)),
+    : runtime_(&runtime),
+      outer_(runtime.graph_task()),
+      depth_(outer_ == nullptr ? 1 : outer_->depth_ + 1),
+      outermost_pass_(outer_ == nullptr ? 0 : outer_->outermost_pass_),
       no_grad_(runtime),
       pass_(runtime.next_sequence_number() + 1),
       retain_graph_(retain_graph) {
+  LOCKSTEP_CHECK(depth_ <= kMaxDepth, "backward passes are nested too deeply");
+  if (outer_ == nullptr) outermost_pass_ = pass_;
   runtime.set_graph_task(this);
 }
 
 GraphTask::~GraphTask() {
-  runtime_->set_graph_task(nullptr);
+  runtime_->set_graph_task(outer_);
+  if (!borrowed_.empty()) give_back();
   while (first_callback_ != nullptr) {
     runtime_->pool().release(take_callback(), sizeof(QueuedCallback));
   }
@@ -35,13 +32,32 @@ void GraphTask::run(const Ref<Node>& root, Tensor&& seed) {
   run_callbacks();
 }
 
+void GraphTask::prepare(Node& node) {
+  if (outer_ != nullptr && node.pass_ >= outermost_pass_) {
+    borrowed_.push_back({.node = Ref<Node>(&node),
+                         .child = node.child_,
+                         .sibling = node.sibling_,
+                         .collected = std::move(node.collected_),
+                         .pass = node.pass_,
+                         .n_open = node.n_open_});
+  }
+  node.pass_ = pass_;
+  node.n_open_ = 0;
+  // A pass that ended with an exception may have left something.
+  if (node.collected_.defined()) node.collected_ = Tensor();
+}
+
+void GraphTask::give_back() {
+  for (Borrowed& entry : borrowed_) {
+    entry.node->child_ = entry.child;
+    entry.node->sibling_ = entry.sibling;
+    entry.node->collected_ = std::move(entry.collected);
+    entry.node->pass_ = entry.pass;
+    entry.node->n_open_ = entry.n_open;
+  }
+}
+
 void GraphTask::count_contributions(Node& root) {
-  const auto prepare = [this](Node& node) {
-    node.pass_ = pass_;
-    node.n_open_ = 0;
-    // A pass that ended with an exception may have left something.
-    if (node.collected_.defined()) node.collected_ = Tensor();
-  };
   prepare(root);
   root.sibling_ = nullptr;
   Node* open = &root;
@@ -60,7 +76,7 @@ void GraphTask::count_contributions(Node& root) {
 
 void GraphTask::deliver(Node& node) {
   Tensor& grad = node.collected_;
-  if (grad.defined() || node.is_accumulator()) node.run(std::move(grad));
+  if (grad.defined() || node.is_accumulator() || node.runs_undefined()) node.run(std::move(grad));
   grad = Tensor();
 }
 
@@ -137,10 +153,29 @@ void GraphTask::run_callbacks() {
   }
 }
 
+void run_backward(const Variable& root, Tensor&& seed) {
+  LOCKSTEP_CHECK(root.defined() && root.requires_grad() && seed.shape() == root.shape(),
+                 "a backward pass starts from a variable that requires grad, with its shape");
+  GraphTask task(root.runtime(), false);
+  const VariableState& state = root.state();
+  task.run(state.grad_fn ? state.grad_fn : state.accumulator, std::move(seed));
+}
+
 void queue_callback(Runtime& runtime, BackwardCallback& callback) {
   LOCKSTEP_CHECK(runtime.graph_task() != nullptr,
                  "a callback can be queued only while a backward pass runs");
   runtime.graph_task()->queue(callback);
+}
+
+void queue_outer_callback(Runtime& runtime, BackwardCallback& callback) {
+  GraphTask* task = runtime.graph_task();
+  LOCKSTEP_CHECK(task != nullptr, "a callback can be queued only while a backward pass runs");
+  while (task->outer() != nullptr) task = task->outer();
+  task->queue(callback);
+}
+
+bool is_nested_backward(Runtime& runtime) {
+  return runtime.graph_task() != nullptr && runtime.graph_task()->outer() != nullptr;
 }
 
 }  // namespace lockstep

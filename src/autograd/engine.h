@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "lockstep/autograd/node.h"
 
@@ -14,11 +15,17 @@ namespace lockstep {
 /// created last. Accumulators run at once, in the order of their consumer's edges. Hooks and
 /// callbacks may throw: the pass ends, the runtime is ready for the next one.
 ///
-/// Requires:      no other pass runs on this runtime (a backward inside a hook is refused).
+/// Passes nest: a node or hook of one may run another (checkpointing does). The inner pass is
+/// complete, callbacks included, before the outer one goes on; what the outer pass knows of nodes
+/// that both visit is put aside meanwhile. Callbacks belong to the innermost pass.
+///
+/// Requires:      fewer than kMaxDepth passes inside each other.
 /// Deterministic: a function of the graph alone.
 /// Source:        torch::autograd::Engine with its ReadyQueue, one thread.
 class GraphTask {
  public:
+  static constexpr std::int32_t kMaxDepth = 60;
+
   GraphTask(Runtime& runtime, bool retain_graph);
   ~GraphTask();
   GraphTask(const GraphTask&) = delete;
@@ -30,12 +37,27 @@ class GraphTask {
   void run(const Ref<Node>& root, Tensor&& seed);
   void queue(BackwardCallback& callback);
 
+  /// The pass inside which this one runs; null for the outermost.
+  GraphTask* outer() const { return outer_; }
+
  private:
+  // What an outer pass keeps in a node that this pass visits too.
+  struct Borrowed {
+    Ref<Node> node;
+    Node* child = nullptr;
+    Node* sibling = nullptr;
+    Tensor collected;
+    std::uint64_t pass = 0;
+    std::uint32_t n_open = 0;
+  };
+
   struct QueuedCallback {
     BackwardCallback* callback;
     QueuedCallback* next;
   };
 
+  void prepare(Node& node);
+  void give_back();
   void count_contributions(Node& root);
   static void deliver(Node& node);
   void evaluate(Node& node);
@@ -46,6 +68,10 @@ class GraphTask {
   QueuedCallback* take_callback();
 
   Runtime* runtime_;
+  GraphTask* outer_;
+  std::int32_t depth_;
+  std::uint64_t outermost_pass_;  ///< Passes from this number on may still be running.
+  std::vector<Borrowed> borrowed_;
   NoGradGuard no_grad_;
   std::uint64_t pass_;
   bool retain_graph_;
@@ -53,5 +79,16 @@ class GraphTask {
   QueuedCallback* first_callback_ = nullptr;
   QueuedCallback* last_callback_ = nullptr;
 };
+
+/// Queues for the end of the outermost pass, behind everything nested in it; queue_callback queues
+/// for the end of the innermost one. Requires: called from inside a backward of `runtime`.
+void queue_outer_callback(Runtime& runtime, BackwardCallback& callback);
+
+/// Whether the pass that runs, if any, is nested in another one.
+bool is_nested_backward(Runtime& runtime);
+
+/// Runs a pass from `root`, which need not be a scalar, with `seed` as its gradient.
+/// Requires: `root` requires grad, seed has its shape. May be called inside another pass.
+void run_backward(const Variable& root, Tensor&& seed);
 
 }  // namespace lockstep

@@ -27,6 +27,11 @@ void Node::connect(std::size_t i, const Variable& input) {
   if (edges_[i] != nullptr) edges_[i]->retain();
 }
 
+void Node::connect(std::size_t i, Node& target) {
+  edges_[i] = &target;
+  target.retain();
+}
+
 void Node::send(std::size_t i, Tensor&& grad) {
   Tensor& sum = edges_[i]->collected_;
   if (!sum.defined()) {

@@ -46,6 +46,8 @@ class Node : public Counted {
 
   /// Makes `input` the target of edge `i`; an input that requires no gradient leaves it empty.
   void connect(std::size_t i, const Variable& input);
+  /// Makes `target` itself the target of edge `i`.
+  void connect(std::size_t i, Node& target);
 
   Runtime& runtime() const { return *runtime_; }
 
@@ -58,6 +60,10 @@ class Node : public Counted {
   /// `grad` is undefined only for accumulators: a leaf whose contributions were all undefined.
   virtual void run(Tensor&& grad) = 0;
 
+  /// Whether run() is called although no gradient arrived: nodes that collect gradients of their
+  /// own, or pass on that there was none.
+  virtual bool runs_undefined() const { return false; }
+
   /// Drops what the forward pass saved; a second backward through this node then fails clearly.
   virtual void release_saved() {}
 
@@ -69,6 +75,9 @@ class Node : public Counted {
   explicit Node(std::uint64_t sequence_number) : sequence_number_(sequence_number) {}
 
   void destroy() override;
+
+  /// Takes the next place in the order of creation: for nodes that belong to no variable.
+  void take_sequence_number() { sequence_number_ = runtime_->next_sequence_number(); }
 
   bool needs(std::size_t i) const { return edges_[i] != nullptr; }
 

@@ -5,8 +5,10 @@
 #include <optional>
 #include <utility>
 
+#include "lockstep/autograd/pass_through.h"
 #include "lockstep/base/check.h"
 #include "lockstep/dist/coalesced_broadcast.h"
+#include "lockstep/dist/ddp_arguments.h"
 #include "lockstep/dist/gradient_trace.h"
 #include "lockstep/dist/join_signals.h"
 #include "lockstep/dist/reducer.h"
@@ -47,11 +49,35 @@ std::vector<NamedVariable> reducer_parameters(std::span<const NamedVariable> par
   return kept;
 }
 
-bool any_requires_grad(std::span<const NamedVariable> parameters) {
-  return std::any_of(parameters.begin(), parameters.end(), [](const NamedVariable& entry) {
-    return entry.variable.requires_grad();
-  });
-}
+// The first backward of a static graph is reduced behind it: this starts it, from inside.
+class DelayedReduction final : public PassThroughListener, public BackwardCallback {
+ public:
+  DelayedReduction(Reducer& reducer, bool is_compat_113)
+      : reducer_(&reducer), is_compat_113_(is_compat_113) {}
+
+  // A graph may outlive the wrapper.
+  void forget_reducer() { reducer_ = nullptr; }
+
+  // Version 1.13 decides at the forward, by its number; later ones remember that it was done.
+  bool is_due() const {
+    return reducer_->static_graph() && (is_compat_113_ ? reducer_->n_iterations() == 1 : !queued_);
+  }
+
+  void on_backward_reached() override {
+    if (reducer_ == nullptr || !reducer_->static_graph() || (queued_ && !is_compat_113_)) return;
+    queued_ = true;
+    queue_callback(reducer_->runtime(), *this);
+  }
+
+  void on_backward_end() override {
+    if (reducer_ != nullptr) reducer_->delay_all_reduce();
+  }
+
+ private:
+  Reducer* reducer_;
+  bool is_compat_113_;
+  bool queued_ = false;
+};
 
 }  // namespace
 
@@ -59,11 +85,22 @@ class Ddp::Impl {
  public:
   Impl(ReplicatedState state, ProcessGroup& group, DdpOptions options);
 
+  ~Impl() { delayed_->forget_reducer(); }
+
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+  Impl(Impl&&) = delete;
+  Impl& operator=(Impl&&) = delete;
+
   void begin_forward();
   /// `notice`: this forward's announcement under a join context, sent between begin_forward and
   /// this.
   void before_forward(bool training, bool joining, const JoinNotice& notice);
-  void after_forward(const Variable& output);
+  void after_forward(std::span<const Variable> outputs);
+
+  /// Whether outputs go through an extra node. Asked after after_forward.
+  bool wants_pass_through() const { return reducer_->is_searching() || delayed_->is_due(); }
+
   /// One iteration of a rank without inputs, and what follows the last one.
   void shadow_iteration();
   void synchronize_final_state(bool is_last_joiner);
@@ -79,6 +116,9 @@ class Ddp::Impl {
   std::optional<WrapperTrace> trace_;
   std::optional<GradientTrace> gradient_trace_;
   std::unique_ptr<Reducer> reducer_;
+  std::shared_ptr<DelayedReduction> delayed_;
+  BufferHook* buffer_hook_ = nullptr;
+  BufferHookLocation buffer_hook_location_ = BufferHookLocation::kPostForward;
   bool require_sync_ = true;         // require_backward_grad_sync
   bool require_buffer_sync_ = true;  // require_forward_param_sync
   bool state_due_ = true;            // The next synchronising forward records its state.
@@ -95,6 +135,7 @@ class Ddp::Impl {
   void synchronize_state(std::span<const NamedVariable> reduced);
   void broadcast_state(std::int32_t root, const OpOptions& options) const;
   void synchronize_buffers(bool joining, bool is_candidate);
+  void run_buffer_hook();
 };
 
 Ddp::Impl::Impl(ReplicatedState state, ProcessGroup& group, DdpOptions options)
@@ -104,17 +145,15 @@ Ddp::Impl::Impl(ReplicatedState state, ProcessGroup& group, DdpOptions options)
       buffers_(without_ignored(state.buffers, options_.ignored)),
       join_signals_(group) {
   LOCKSTEP_CHECK(options_.compat == "2.7" || is_compat_113(), "compat is \"2.7\" or \"1.13\"");
-  if (!any_requires_grad(parameters_)) {
-    throw ReducerError(
-        "DistributedDataParallel is not needed when a module doesn't have any parameter that "
-        "requires a gradient.");
-  }
+  check_ddp_arguments(parameters_, options_);
   std::vector<NamedVariable> reduced = reducer_parameters(state.parameters, options_.ignored);
   if (group.runtime().recorder() != nullptr) start_trace(reduced);
   if (options_.init_sync) synchronize_state(reduced);
   if (trace_) trace_->record_state(StatePoint::kWrap);
   reducer_ = std::make_unique<Reducer>(
       std::move(reduced), group, reducer_options(), gradient_trace_ ? &*gradient_trace_ : nullptr);
+  delayed_ = std::make_shared<DelayedReduction>(*reducer_, is_compat_113());
+  if (options_.static_graph) reducer_->set_static_graph();
 }
 
 void Ddp::Impl::start_trace(const std::vector<NamedVariable>& reduced) {
@@ -164,9 +203,10 @@ ReducerOptions Ddp::Impl::reducer_options() const {
   ReducerOptions options;
   options.find_unused_parameters = options_.find_unused_parameters;
   options.gradient_as_bucket_view = options_.gradient_as_bucket_view;
+  options.is_compat_113 = is_compat_113();
   options.rebuilt_limits_bytes = {first_bytes(), cap_bytes()};
   // Buckets that will be rebuilt anyway start as one a dtype.
-  options.initial_limits_bytes = options_.find_unused_parameters
+  options.initial_limits_bytes = options_.find_unused_parameters && !options_.static_graph
                                      ? options.rebuilt_limits_bytes
                                      : std::vector<std::int64_t>{kUnlimited};
   options.site = options_.site;
@@ -184,7 +224,7 @@ OpOptions Ddp::Impl::op_options(const char* scope) const {
 
 void Ddp::Impl::begin_forward() {
   if (trace_) trace_->begin_forward(is_synchronizing());
-  reducer_->on_forward();
+  reducer_->on_forward(is_synchronizing());
   join_signals_.settle();
 }
 
@@ -195,7 +235,11 @@ void Ddp::Impl::before_forward(bool training, bool joining, const JoinNotice& no
     reducer_->divide_by(divide_by_initial_ ? JoinNotice() : notice);
   }
   if (grad) reducer_->rebuild_buckets();
-  synchronize_buffers(joining, true);
+  if (buffer_hook_ == nullptr) {
+    synchronize_buffers(joining, true);
+  } else if (buffer_hook_location_ == BufferHookLocation::kPreForward) {
+    run_buffer_hook();
+  }
   if (joining) join_signals_.announce_sync(require_sync_, op_options("ddp.join"));
   if (!trace_) return;
   if (synchronizing && state_due_) {
@@ -217,6 +261,12 @@ void Ddp::Impl::synchronize_buffers(bool joining, bool is_candidate) {
   buffers_.run(*group_, root, options);
 }
 
+void Ddp::Impl::run_buffer_hook() {
+  if (!require_buffer_sync_ || !options_.broadcast_buffers || buffers_.empty()) return;
+  reducer_->await_after_backward(
+      buffer_hook_->run(buffers_.variables(), op_options("ddp.buffers")));
+}
+
 void Ddp::Impl::shadow_iteration() {
   join_signals_.settle();
   reducer_->rebuild_buckets();
@@ -234,10 +284,13 @@ void Ddp::Impl::synchronize_final_state(bool is_last_joiner) {
   state_due_ = true;
 }
 
-void Ddp::Impl::after_forward(const Variable& output) {
+void Ddp::Impl::after_forward(std::span<const Variable> outputs) {
+  if (buffer_hook_ != nullptr && buffer_hook_location_ == BufferHookLocation::kPostForward) {
+    run_buffer_hook();
+  }
   // What the next forward does about buffers is decided here, one forward early.
   require_buffer_sync_ = is_synchronizing();
-  if (require_buffer_sync_) reducer_->prepare_for_backward(output);
+  if (require_buffer_sync_) reducer_->prepare_for_backward(outputs);
 }
 
 Ddp::Ddp(ReplicatedState state, ProcessGroup& group, DdpOptions options)
@@ -252,8 +305,30 @@ void Ddp::before_forward(bool training) {
 }
 
 Variable Ddp::after_forward(Variable output) {
-  impl_->after_forward(output);
+  impl_->after_forward(std::span<const Variable>(&output, output.defined() ? 1 : 0));
+  if (impl_->wants_pass_through() && output.defined()) {
+    Variable* const outputs[] = {&output};
+    pass_through(outputs, impl_->delayed_);
+  }
   return output;
+}
+
+void Ddp::after_forward(std::span<Variable* const> outputs) {
+  std::vector<Variable> found;
+  for (const Variable* output : outputs) found.push_back(*output);
+  impl_->after_forward(found);
+  if (impl_->wants_pass_through()) pass_through(outputs, impl_->delayed_);
+}
+
+void Ddp::register_comm_hook(CommHook& hook) { impl_->reducer_->register_comm_hook(hook); }
+
+void Ddp::register_buffer_comm_hook(BufferHook& hook, BufferHookLocation location) {
+  impl_->buffer_hook_ = &hook;
+  impl_->buffer_hook_location_ = location;
+}
+
+void Ddp::set_static_graph() {
+  if (!impl_->reducer_->static_graph()) impl_->reducer_->set_static_graph();
 }
 
 std::unique_ptr<JoinHook> Ddp::join_hook(const JoinOptions& options) {

@@ -4,11 +4,16 @@
 #include <concepts>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "lockstep/autograd/variable.h"
+#include "lockstep/dist/comm_hook.h"
+#include "lockstep/dist/ddp_outputs.h"
 #include "lockstep/dist/join.h"
 #include "lockstep/dist/process_group.h"
 #include "lockstep/dist/reducer_error.h"
@@ -23,6 +28,12 @@ struct DdpOptions {
   std::int64_t first_bucket_bytes = 1'048'576;  ///< dist._DEFAULT_FIRST_BUCKET_BYTES
   bool find_unused_parameters = false;
   bool gradient_as_bucket_view = false;
+  /// Every backward uses the same parameters equally often. Overrides find_unused_parameters, which
+  /// then only decides the first buckets' sizes if the graph is declared static after construction.
+  bool static_graph = false;
+  /// For PyTorch's checks alone: models of one device take none.
+  std::vector<std::int32_t> device_ids = {};
+  std::optional<std::int32_t> output_device = std::nullopt;
   /// Qualified names of parameters and buffers that stay local. As in PyTorch the reducer spells a
   /// parameter of the root module with a leading dot: "w" keeps it out of broadcasts, ".w" out of
   /// the reduction.
@@ -55,7 +66,21 @@ class Ddp : public Joinable {
   /// Runs before the inner forward: rebuilds buckets, broadcasts buffers, records the forward.
   void before_forward(bool training);
   /// Runs after it: arms the reducer. `output` is where find_unused_parameters starts its search.
+  /// Returns: what the forward returns; behind an extra node with find_unused_parameters, and until
+  /// the first reduction of a static graph.
   Variable after_forward(Variable output);
+  /// The same for a forward with several outputs, which are replaced in place.
+  void after_forward(std::span<Variable* const> outputs);
+
+  /// Communicates buckets by `hook` instead of averaging them. Once in a wrapper's lifetime.
+  /// Requires: the hook outlives the wrapper. Errors: ReducerError the second time.
+  void register_comm_hook(CommHook& hook);
+  /// Synchronises buffers by `hook` instead of the broadcast. Requires: the hook outlives the
+  /// wrapper.
+  void register_buffer_comm_hook(BufferHook& hook,
+                                 BufferHookLocation location = BufferHookLocation::kPostForward);
+  /// Declares the graph static. Errors: ReducerError after the first synchronising forward.
+  void set_static_graph();
 
   /// PyTorch's require_backward_grad_sync: false inside no_sync. Read at forward time.
   bool require_sync() const;
@@ -121,10 +146,20 @@ class DistributedDataParallel : public Ddp {
       : Ddp({model.named_parameters(), model.named_buffers()}, group, std::move(options)),
         model_(&model) {}
 
+  /// Returns what the model's forward returns: a variable, or a structure of variables (see
+  /// ddp_outputs.h).
   template <typename... Args>
-  Variable operator()(Args&&... args) {
+  auto operator()(Args&&... args) {
     before_forward(model_->is_training());
-    return after_forward(model_->forward(std::forward<Args>(args)...));
+    auto result = model_->forward(std::forward<Args>(args)...);
+    if constexpr (std::is_same_v<decltype(result), Variable>) {
+      return after_forward(std::move(result));
+    } else {
+      std::vector<Variable*> outputs;
+      each_output(result, [&outputs](Variable& output) { outputs.push_back(&output); });
+      after_forward(std::span<Variable* const>(outputs));
+      return result;
+    }
   }
 
   M& module() const { return *model_; }

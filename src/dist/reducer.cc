@@ -21,10 +21,6 @@ PlannedTensor planned(const NamedVariable& parameter) {
   return {data.n_elems(), data.dtype(), data.device()};
 }
 
-bool is_alias(const Tensor& grad, const Tensor& view) {
-  return grad.shares_memory_with(view) && grad.offset_bytes() == view.offset_bytes();
-}
-
 // Before the rebuild the parameters registered last are assumed to be ready first.
 std::vector<std::vector<std::int32_t>> initial_assignment(
     std::span<const NamedVariable> parameters, std::span<const std::int64_t> limits_bytes) {
@@ -51,14 +47,19 @@ Reducer::Reducer(std::vector<NamedVariable> parameters,
   if (parameters_.empty()) throw ReducerError("Expected at least one parameter.");
   for (const NamedVariable& parameter : parameters_) leaves_.push_back(parameter.variable);
   if (options_.find_unused_parameters) {
-    reachable_.resize(parameters_.size());
-    local_used_.resize(parameters_.size());
-    global_used_.resize(parameters_.size());
+    track_use();
   } else {
     ready_order_.reserve(parameters_.size());
   }
   initialize_buckets(initial_assignment(parameters_, options_.initial_limits_bytes));
   for (std::size_t i = 0; i < leaves_.size(); ++i) leaves_[i].add_hook(*this, i);
+}
+
+void Reducer::track_use() {
+  tracks_use_ = true;
+  reachable_.assign(parameters_.size(), 1);
+  local_used_.assign(parameters_.size(), 0);
+  global_used_.assign(parameters_.size(), 0);
 }
 
 Reducer::~Reducer() {
@@ -137,6 +138,7 @@ void Reducer::ensure_prior_reduction_finished() const {
   throw ReducerError(
       unfinished_reduction_text({.rank = group_->rank(),
                                  .find_unused_parameters = options_.find_unused_parameters,
+                                 .static_graph = static_graph_,
                                  .missing = missing,
                                  .missing_names = names}));
 }
@@ -167,149 +169,36 @@ bool Reducer::rebuild_buckets() {
   return true;
 }
 
-void Reducer::prepare_for_backward(const Variable& output) {
+void Reducer::register_comm_hook(CommHook& hook) {
+  if (hook_ != nullptr) {
+    throw ReducerError("register_comm_hook or register_builtin_comm_hook can only be called once.");
+  }
+  hook_ = &hook;
+}
+
+void Reducer::set_static_graph() {
+  if (n_iterations_ > 0) {
+    throw ReducerError(
+        "set_static_graph() should be called before training loop starts and after "
+        "DistributedDataParallel is constructed.");
+  }
+  static_graph_ = true;
+  firings_.assign(parameters_.size(), 0);
+  firings_left_.assign(parameters_.size(), 0);
+  ready_order_.reserve(parameters_.size());
+  track_use();
+}
+
+void Reducer::prepare_for_backward(std::span<const Variable> outputs) {
   expect_hooks_ = true;
   unused_marked_ = false;
   next_bucket_ = 0;
   for (Bucket& bucket : buckets_) bucket.n_pending = bucket.members.size();
   std::fill(ready_.begin(), ready_.end(), std::uint8_t{0});
-  if (options_.find_unused_parameters) {
-    const std::span<const Variable> roots(&output, output.defined() ? 1 : 0);
-    find_reachable(roots, leaves_, reachable_);
-  }
-}
-
-// ---- inside a backward pass
-
-void Reducer::enter_backward() {
-  if (in_backward_) return;
-  in_backward_ = true;
-  queue_callback(*runtime_, *this);
-}
-
-void Reducer::on_grad_increment(std::size_t index, const Tensor& increment) {
-  if (trace_ == nullptr) return;
-  enter_backward();
-  trace_->on_increment(index, increment, leaves_[index].grad());
-}
-
-void Reducer::on_grad_ready(std::size_t index) {
-  if (expect_hooks_ || trace_ != nullptr) enter_backward();
-  // Counts without synchronisation too: what one micro-step used is used by the whole iteration.
-  if (options_.find_unused_parameters && leaves_[index].grad().defined()) local_used_[index] = 1;
-  if (!expect_hooks_) return;
-  if (!unused_marked_) mark_unused();
-  if (should_rebuild()) ready_order_.push_back(static_cast<std::int32_t>(index));
-  mark_ready(index);
-}
-
-void Reducer::mark_unused() {
-  unused_marked_ = true;
-  for (std::size_t i = 0; i < reachable_.size(); ++i) {
-    if (reachable_[i] == 0) mark_ready(i);
-  }
-}
-
-void Reducer::mark_ready(std::size_t index) {
-  if (ready_[index] != 0) {
-    throw ReducerError(
-        marked_twice_text(index, is_debugging() ? parameters_[index].name : std::string()));
-  }
-  ready_[index] = 1;
-  require_finalize_ = true;
-  if (active_ranks_.valid()) fix_divisor();
-  fill_slot(index);
-  if (--buckets_[slots_[index].bucket].n_pending == 0) launch_full_buckets();
-}
-
-void Reducer::fill_slot(std::size_t index) {
-  const Variable& leaf = leaves_[index];
-  const Tensor& view = slots_[index].view;
-  const Tensor& grad = leaf.grad();
-  if (trace_ != nullptr) trace_->on_reduce(index, grad);
-  Kernels& kernels = runtime_->kernels();
-  if (!grad.defined()) {
-    kernels.fill(view, 0.0);
-    return;
-  }
-  if (grad.dtype() != view.dtype()) {
-    throw ReducerError("Expected " + std::string(name_of(view.dtype())) + ", got " +
-                       std::string(name_of(grad.dtype())));
-  }
-  if (options_.gradient_as_bucket_view && is_alias(grad, view)) {
-    kernels.div_scalar(view, view, divisor_);
-    return;
-  }
-  kernels.average_into_bucket(view, grad, divisor_);
-  if (options_.gradient_as_bucket_view) leaf.set_grad(view);
-}
-
-void Reducer::launch_full_buckets() {
-  while (next_bucket_ < buckets_.size() && buckets_[next_bucket_].n_pending == 0) {
-    Bucket& bucket = buckets_[next_bucket_++];
-    bucket.work = group_->all_reduce(
-        Memory::of(bucket.flat), ReduceOp::kSum, op_options("ddp.backward", bucket.layout));
-  }
-  if (next_bucket_ == buckets_.size() && options_.find_unused_parameters) launch_used_map();
-}
-
-void Reducer::launch_used_map() {
-  std::copy(local_used_.begin(), local_used_.end(), global_used_.begin());
-  used_map_work_ = group_->all_reduce(
-      Memory::of(std::span(global_used_)), ReduceOp::kSum, op_options("ddp.backward", 0));
-}
-
-// ---- after the graph
-
-void Reducer::on_backward_end() {
-  in_backward_ = false;
-  const bool reduced = require_finalize_ && next_bucket_ == buckets_.size();
-  if (trace_ != nullptr) trace_->record_local();
-  if (reduced) finalize();
-  if (trace_ != nullptr) trace_->record_outcome(reduced);
-}
-
-void Reducer::finalize() {
-  expect_hooks_ = false;
-  require_finalize_ = false;
-  for (Bucket& bucket : buckets_) {
-    const Work work = std::exchange(bucket.work, Work());
-    work.wait_or_throw();
-    for (const std::int32_t member : bucket.members) publish(static_cast<std::size_t>(member));
-  }
-  divisor_ = static_cast<double>(group_->size());
-  if (!options_.find_unused_parameters) return;
-  if (used_map_work_.valid()) std::exchange(used_map_work_, Work()).wait_or_throw();
-  std::fill(local_used_.begin(), local_used_.end(), 0);
-}
-
-// The used map is waited for only when a parameter needs it.
-bool Reducer::is_globally_unused(std::size_t index) {
-  if (!options_.find_unused_parameters || local_used_[index] != 0) return false;
-  if (used_map_work_.valid()) std::exchange(used_map_work_, Work()).wait_or_throw();
-  return global_used_[index] == 0;
-}
-
-void Reducer::publish(std::size_t index) {
-  if (is_globally_unused(index)) return;
-  const Variable& leaf = leaves_[index];
-  const Tensor& view = slots_[index].view;
-  if (!options_.gradient_as_bucket_view) {
-    if (leaf.grad().defined()) {
-      runtime_->kernels().copy(leaf.grad(), view);
-    } else {
-      leaf.set_grad(view.clone());
-    }
-    return;
-  }
-  if (!leaf.grad().defined()) {
-    leaf.set_grad(view);
-  } else if (!is_alias(leaf.grad(), view)) {
-    throw ReducerError(
-        "Detected at least one parameter gradient is not the expected DDP bucket view with "
-        "gradient_as_bucket_view=True. This may happen (for example) if multiple allreduce hooks "
-        "were registered onto the same parameter. If you hit this error, please file an issue with "
-        "a minimal repro.");
+  if (static_graph_) {
+    firings_left_ = firings_;
+  } else if (options_.find_unused_parameters) {
+    find_reachable(outputs, leaves_, reachable_);
   }
 }
 

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "lockstep/autograd/variable.h"
+#include "lockstep/dist/comm_hook.h"
 #include "lockstep/dist/gradient_trace.h"
 #include "lockstep/dist/join.h"
 #include "lockstep/dist/process_group.h"
@@ -16,6 +18,7 @@ namespace lockstep {
 struct ReducerOptions {
   bool find_unused_parameters = false;
   bool gradient_as_bucket_view = false;
+  bool is_compat_113 = false;  ///< What counts as a static graph's first backward, see below.
   std::vector<std::int64_t> initial_limits_bytes;  ///< Of the buckets before the rebuild.
   std::vector<std::int64_t> rebuilt_limits_bytes;
   CallSite site;
@@ -30,10 +33,16 @@ struct ReducerOptions {
 /// graph is done, results are waited for in the same order and published to `.grad`. Unarmed, it
 /// listens and does nothing: gradients accumulate locally.
 ///
+/// A static graph is one whose backwards are all alike. Its first backward only counts how often
+/// each parameter receives a gradient; everything is reduced behind it (delay_all_reduce). From
+/// then on a parameter is ready when it has received as many.
+///
+/// A communication hook takes the place of scaling and all-reduce: it is given full buckets.
+///
 /// Errors:        ReducerError for misuse, CommError when a collective fails.
 /// Deterministic: collectives follow the grammar of docs/contract.md; the arithmetic is the
-/// group's. Source:        c10d reducer.cpp. Not built: static graph, communication hooks, sparse
-/// gradients.
+///                group's.
+/// Source:        c10d reducer.cpp. Not built: sparse gradients.
 class Reducer final : public GradHook, public BackwardCallback {
  public:
   /// Requires: at least one parameter, all requiring grad; group and trace outlive the reducer.
@@ -49,15 +58,41 @@ class Reducer final : public GradHook, public BackwardCallback {
   Reducer& operator=(Reducer&&) = delete;
 
   /// A forward begins: whatever a failed backward left queued is forgotten.
-  void on_forward() { in_backward_ = false; }
+  void on_forward(bool synchronizing) {
+    in_backward_ = false;
+    if (synchronizing) ++n_iterations_;
+  }
+
+  /// Once in a lifetime; the hook must outlive the reducer. Errors: ReducerError the second time.
+  void register_comm_hook(CommHook& hook);
+  /// Errors: ReducerError after the first synchronising forward.
+  void set_static_graph();
+
+  Runtime& runtime() const { return *runtime_; }
+
+  bool static_graph() const { return static_graph_; }
+
+  /// Synchronising forwards so far.
+  std::int64_t n_iterations() const { return n_iterations_; }
+
+  bool has_rebuilt_buckets() const { return rebuilt_; }
+
+  /// Reduces all parameters at once, behind the first backward of a static graph: the used map,
+  /// then the buckets. Errors: ReducerError when that backward was not a synchronising one.
+  void delay_all_reduce();
+  /// The next finalize waits for these works too.
+  void await_after_backward(std::vector<Work> works);
 
   /// Errors: ReducerError when the last synchronising backward left parameters without a gradient.
   void ensure_prior_reduction_finished() const;
   /// Once in a lifetime, after the first reduced backward: buckets in the order in which gradients
   /// became ready on rank 0. Collective. Returns whether it happened.
   bool rebuild_buckets();
-  /// Arms the reducer. `output` is where the search for unused parameters starts.
-  void prepare_for_backward(const Variable& output);
+  /// Arms the reducer. `outputs` is where the search for unused parameters starts.
+  void prepare_for_backward(std::span<const Variable> outputs);
+
+  /// Unused parameters are searched anew in each iteration.
+  bool is_searching() const { return options_.find_unused_parameters && !static_graph_; }
 
   /// Under a join context: the next backward divides by the number of active ranks.
   void divide_by(const JoinNotice& active);
@@ -72,8 +107,8 @@ class Reducer final : public GradHook, public BackwardCallback {
 
   std::vector<std::vector<std::int32_t>> buckets() const;
 
-  /// By parameter: on how many ranks it was used in the last reduced backward. Filled with
-  /// find_unused_parameters only.
+  /// By parameter: on how many ranks it was used in the last reduced backward (of a static graph:
+  /// in the first one). Empty unless use is tracked.
   std::span<const std::int32_t> used_map() const { return global_used_; }
 
   void on_grad_ready(std::size_t index) override;
@@ -87,6 +122,7 @@ class Reducer final : public GradHook, public BackwardCallback {
     std::size_t n_pending = 0;
     std::uint64_t layout = 0;
     Work work;
+    std::unique_ptr<PendingBucket> pending;  // With a communication hook.
   };
 
   // Where a parameter's gradient lives in the buckets.
@@ -98,7 +134,16 @@ class Reducer final : public GradHook, public BackwardCallback {
   void initialize_buckets(const std::vector<std::vector<std::int32_t>>& assignment);
   void adopt_gradient(std::size_t index);
 
-  bool should_rebuild() const { return !options_.find_unused_parameters && !rebuilt_; }
+  bool should_rebuild() const { return !rebuilt_ && !is_searching(); }
+
+  // The versions count differently: backwards in 2.7, synchronising forwards in 1.13.
+  bool is_first_static() const {
+    return static_graph_ && (options_.is_compat_113 ? n_iterations_ : n_backwards_) == 1;
+  }
+
+  void track_use();
+  bool is_counted_only(std::size_t index);
+  bool is_last_firing(std::size_t index);
 
   bool is_debugging() const;
   OpOptions op_options(const char* scope, std::uint64_t layout) const;
@@ -109,9 +154,14 @@ class Reducer final : public GradHook, public BackwardCallback {
   void fix_divisor();
   void fill_slot(std::size_t index);
   void launch_full_buckets();
+  void launch(Bucket& bucket);
+  void run_hook(Bucket& bucket);
+  void on_all_launched();
   void launch_used_map();
   void finalize();
-  void publish(std::size_t index);
+  void push_unused();
+  void take_result(Bucket& bucket);
+  void publish(std::size_t index, const Tensor& result);
   bool is_globally_unused(std::size_t index);
 
   std::vector<NamedVariable> parameters_;
@@ -127,6 +177,10 @@ class Reducer final : public GradHook, public BackwardCallback {
   std::vector<Slot> slots_;  // By parameter.
   std::size_t next_bucket_ = 0;
 
+  CommHook* hook_ = nullptr;
+  std::vector<Work> extra_works_;  // What finalize waits for beside the buckets.
+  std::int64_t n_iterations_ = 0;
+
   bool expect_hooks_ = false;
   bool require_finalize_ = false;
   bool in_backward_ = false;  // The callback at this backward's end is queued.
@@ -135,7 +189,15 @@ class Reducer final : public GradHook, public BackwardCallback {
   std::vector<std::uint8_t> ready_;        // By parameter: in this iteration.
   std::vector<std::int32_t> ready_order_;  // Until the rebuild.
 
-  // With find_unused_parameters only.
+  // With a static graph only.
+  bool static_graph_ = false;
+  bool backward_counted_ = false;  // Since the last finalize.
+  std::int64_t n_backwards_ = 0;
+  std::vector<std::int32_t> firings_;       // By parameter: in the first backward.
+  std::vector<std::int32_t> firings_left_;  // In this one.
+
+  // With find_unused_parameters or a static graph only.
+  bool tracks_use_ = false;
   std::vector<std::uint8_t> reachable_;
   std::vector<std::int32_t> local_used_;
   std::vector<std::int32_t> global_used_;

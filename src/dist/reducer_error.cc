@@ -4,10 +4,19 @@
 
 namespace lockstep {
 
-std::string unfinished_reduction_text(const UnfinishedReduction& facts) {
+namespace {
+
+std::string explanation(const UnfinishedReduction& facts) {
   std::string text =
-      "Expected to have finished reduction in the prior iteration before starting a new one. This "
-      "error indicates that your module has parameters that were not used in producing loss. ";
+      "Expected to have finished reduction in the prior iteration before starting a new one. ";
+  if (facts.static_graph) {
+    return text +
+           "This error indicates that your training graph has changed in this iteration, e.g., one "
+           "parameter is used in first iteration, but then got unused in the second iteration. "
+           "this is not compatible with static_graph set to True.";
+  }
+  text +=
+      "This error indicates that your module has parameters that were not used in producing loss. ";
   text += facts.find_unused_parameters
               ? "Since `find_unused_parameters=True` is enabled, this likely  means that not all "
                 "`forward` outputs participate in computing loss. You can fix this by "
@@ -20,6 +29,13 @@ std::string unfinished_reduction_text(const UnfinishedReduction& facts) {
       "locate the output tensors in the return value of your module's `forward` function. Please "
       "include the loss function and the structure of the return value of `forward` of your module "
       "when reporting this issue (e.g. list, dict, iterable).";
+  return text;
+}
+
+}  // namespace
+
+std::string unfinished_reduction_text(const UnfinishedReduction& facts) {
+  std::string text = explanation(facts);
   const std::string rank = std::to_string(facts.rank);
   if (!facts.missing_names.empty()) {
     text += "\nParameters which did not receive grad for rank " + rank + ": ";

@@ -19,12 +19,20 @@ class ReducerError : public std::runtime_error {
 struct UnfinishedReduction {
   std::int32_t rank = 0;
   bool find_unused_parameters = false;
+  bool static_graph = false;
   std::span<const std::int32_t> missing;       ///< Parameters that received no gradient, ascending.
   std::span<const std::string> missing_names;  ///< Empty unless TORCH_DISTRIBUTED_DEBUG asks.
 };
 
 /// Source: c10d reducer.cpp, ensure_prior_reduction_finished.
 std::string unfinished_reduction_text(const UnfinishedReduction& facts);
+
+/// A parameter of a static graph received a gradient more often than in the first backward.
+/// Source: c10d reducer.cpp, autograd_hook.
+inline constexpr std::string_view kGraphChangedText =
+    "Your training graph has changed in this iteration, e.g., one parameter is unused in first "
+    "iteration, but then got used in the second iteration. this is not compatible with "
+    "static_graph set to True.";
 
 /// Parameter `index` became ready twice in one backward. `name` is empty unless debugging is on.
 /// Source: c10d reducer.cpp, checkAndRaiseMarkedTwiceError.
