@@ -2,9 +2,11 @@
 
 #include "lockstep/nn/activations.h"
 #include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/convolution.h"
 #include "lockstep/nn/gpt.h"
 #include "lockstep/nn/init.h"
 #include "lockstep/nn/linear.h"
+#include "lockstep/nn/pooling.h"
 #include "lockstep/nn/sequential.h"
 #include "lockstep/nn/two_head.h"
 #include "lockstep/random/generator.h"
@@ -57,6 +59,40 @@ std::unique_ptr<nn::Module> make_two_head(const ModelSpec& spec, Runtime& runtim
   return model;
 }
 
+void append_stage(nn::Sequential& model, std::int64_t in, std::int64_t out, const ModelSpec& spec) {
+  model.append<nn::Conv2d>(in,
+                           out,
+                           nn::Conv2dOptions{.kernel = spec.kernel,
+                                             .padding = spec.kernel / 2,
+                                             .bias = spec.bias,
+                                             .dtype = spec.dtype});
+  if (spec.batch_norm) {
+    model.append<nn::BatchNorm2d>(out, nn::BatchNormOptions{.dtype = spec.dtype});
+  }
+  append_activation(model, spec.activation);
+  model.append<nn::MaxPool2d>(nn::tile(2));
+}
+
+// Rows as images, stages of convolution, activation and a pool that halves, then one linear layer.
+std::unique_ptr<nn::Module> make_cnn(const ModelSpec& spec, Runtime& runtime) {
+  const std::vector<std::int64_t>& image = spec.image;
+  LOCKSTEP_CHECK(image.size() == 3, "images have channels, height and width");
+  LOCKSTEP_CHECK(spec.widths.size() >= 2, "a cnn has the widths of its stages and of its output");
+  const std::size_t n_stages = spec.widths.size() - 1;
+  auto model = std::make_unique<nn::Sequential>(runtime);
+  model->append<nn::Unflatten>(Shape(image));
+  std::int64_t in = image[0];
+  for (std::size_t i = 0; i < n_stages; ++i) {
+    append_stage(*model, in, spec.widths[i], spec);
+    in = spec.widths[i];
+  }
+  model->append<nn::Flatten>();
+  model->append<nn::Linear>(in * (image[1] >> n_stages) * (image[2] >> n_stages),
+                            spec.widths[n_stages],
+                            nn::LinearOptions{.bias = spec.bias, .dtype = spec.dtype});
+  return model;
+}
+
 std::unique_ptr<nn::Gpt> make_gpt(const ModelSpec& spec, Runtime& runtime) {
   const GptSpec& gpt = spec.gpt;
   return std::make_unique<nn::Gpt>(runtime,
@@ -102,6 +138,8 @@ std::unique_ptr<nn::Module> build_model(const ModelSpec& spec,
     auto made = make_gpt(spec, runtime);
     gpt = made.get();
     model = std::move(made);
+  } else if (spec.kind == "cnn") {
+    model = make_cnn(spec, runtime);
   } else {
     LOCKSTEP_CHECK(spec.kind == "mlp" || spec.kind == "bn", "unknown model kind " + spec.kind);
     model = make_mlp(spec, runtime);
