@@ -111,7 +111,10 @@ Rows synthetic_rows(TableReader& table, Problem& problem) {
   if (task == "dyadic") options.kind = data::SyntheticKind::kDyadic;
   if (task == "ramp") options.kind = data::SyntheticKind::kRamp;
   options.size = table.integer("size", options.size, 1);
-  options.features = table.integer("features", task == "ramp" ? 1 : options.features, 1);
+  options.weights = table.numbers("weights");
+  const auto n_weights = static_cast<std::int64_t>(options.weights.size());
+  const std::int64_t n_features = n_weights > 0 ? n_weights : options.features;
+  options.features = table.integer("features", task == "ramp" ? 1 : n_features, 1);
   options.outputs = table.integer("outputs", options.outputs, 1);
   options.seed = static_cast<std::uint64_t>(table.integer("seed", 0));
   options.noise = table.number_from("noise", 0.0, 0.0);
@@ -215,11 +218,9 @@ void hold_out(TableReader& table, const Rows& rows, Job& job, Problem& problem) 
 void check_widths(const Job& job, const std::string& where, Problem& problem) {
   const data::Dataset& rows = *job.train;
   const std::vector<std::int64_t>& widths = job.model.widths;
-  std::int64_t n_inputs = job.model.kind == "cnn" ? 1 : widths.front();
-  for (const std::int64_t size : job.model.image) n_inputs *= size;
-  if (n_inputs != rows.feature_columns()) {
-    problem.report("the model takes " + std::to_string(n_inputs) + " features, the data have " +
-                       std::to_string(rows.feature_columns()),
+  if (widths.front() != rows.feature_columns()) {
+    problem.report("the model takes " + std::to_string(widths.front()) +
+                       " features, the data have " + std::to_string(rows.feature_columns()),
                    where);
   }
   if (job.loss.kind == "cross-entropy") {
@@ -284,6 +285,14 @@ void check_lists(const LoaderSpec& loader,
   }
 }
 
+/// Readers that divide the rows among themselves. A stream's batches never mix two workers' rows.
+std::int64_t n_shares(const LoaderSpec& loader, std::int64_t n_ranks) {
+  if (loader.sampler == "distributed") return n_ranks;
+  if (loader.shard == "rank") return n_ranks;
+  if (loader.shard == "rank*worker") return n_ranks * std::max<std::int64_t>(1, loader.workers);
+  return 1;
+}
+
 void check_batches(const std::string& where,
                    const JobSurroundings& around,
                    Job& job,
@@ -294,8 +303,7 @@ void check_batches(const std::string& where,
     check_lists(loader, n, around.n_ranks, where, problem);
     return;
   }
-  const bool shared = loader.sampler == "distributed";
-  const std::int64_t replicas = shared ? around.n_ranks : 1;
+  const std::int64_t replicas = n_shares(loader, around.n_ranks);
   const std::int64_t even = n / replicas;
   const bool cut = loader.drop_last || n % replicas == 0;
   const std::int64_t per_rank = cut ? even : even + 1;
@@ -304,7 +312,9 @@ void check_batches(const std::string& where,
     problem.report("a batch of " + std::to_string(loader.batch) +
                        " is larger than a rank's share of " + std::to_string(per_rank) + " (" +
                        std::to_string(n) + " rows, " + std::to_string(replicas) +
-                       (replicas == 1 ? " rank)" : " ranks)"),
+                       (loader.sampler == "stream" ? " readers)"
+                        : replicas == 1            ? " rank)"
+                                                   : " ranks)"),
                    where);
   }
 }
@@ -327,7 +337,11 @@ void read_data(TableReader& root, const JobSurroundings& around, Job& job, Probl
   if (kind == "npy") rows = npy_rows(table, around.path, problem);
   if (kind == "digits") rows = digits_rows(table, around.path, problem);
   if (kind == "text") rows = text_rows(table, around.path, problem);
-  table.word("shard", "none", {"none"}, {"rank", "rank*worker"});
+  job.loader.shard = table.word("shard", "none", {"none", "rank", "rank*worker"});
+  if (job.loader.shard != "none" && job.loader.sampler != "stream") {
+    problem.report("'data.shard' divides a stream: set 'loader.sampler = \"stream\"'",
+                   table.where("shard"));
+  }
   hold_out(table, rows, job, problem);
   table.finish();
   if (problem.found() || job.train == nullptr) return;

@@ -64,38 +64,14 @@ std::vector<std::int64_t> read_widths(TableReader& model,
   return widths;
 }
 
-/// Images, filters and batch norm of a cnn. Each stage halves the image, which has to last.
-void read_images(TableReader& table, ModelSpec& model, Problem& problem) {
-  const bool cnn = model.kind == "cnn";
-  for (const char* key : {"image", "kernel", "batch_norm"}) {
-    if (cnn || !table.has(key)) continue;
-    problem.report("'model." + std::string(key) + "' belongs to kind = \"cnn\"", table.where(key));
-  }
-  model.image = table.integers("image");
-  model.kernel = table.integer("kernel", model.kernel, 1);
-  model.batch_norm = table.flag("batch_norm", false);
-  if (!cnn) return;
-  if (model.kernel % 2 == 0) problem.report("'model.kernel' must be odd", table.where("kernel"));
-  const auto n_stages = static_cast<std::int64_t>(model.widths.size()) - 1;
-  const std::int64_t least = n_stages < 20 ? std::int64_t{1} << n_stages : INT64_MAX;
-  const std::vector<std::int64_t>& image = model.image;
-  if (image.size() == 3 && image[0] > 0 && image[1] >= least && image[2] >= least) return;
-  problem.report("a cnn of " + std::to_string(n_stages) +
-                     " stages needs 'model.image = [channels, height, width]' of at least " +
-                     std::to_string(least) + " by " + std::to_string(least),
-                 table.where("image"));
-  model.image = {1, least, least};
-}
-
 ModelSpec read_model(TableReader& root, const ExactSpec& exact, Problem& problem) {
   TableReader table = section(root, "model", problem);
   ModelSpec model;
   model.kind = table.word("kind",
                           model.kind,
-                          {"scalar", "linear", "mlp", "twohead", "bn", "cnn", "gpt"},
-                          {"dropout", "tied", "embedding", "layers"});
+                          {"scalar", "linear", "mlp", "twohead", "bn", "gpt"},
+                          {"dropout", "tied", "embedding", "cnn", "layers"});
   model.widths = read_widths(table, model.kind, problem);
-  read_images(table, model, problem);
   if (model.kind == "gpt") model.gpt = read_gpt(table, problem);
   model.activation = table.word("activation", model.activation, {"relu", "tanh", "none"}, {"gelu"});
   model.bias = table.flag("bias", model.kind != "scalar");
@@ -120,7 +96,7 @@ LoaderSpec read_loader(TableReader& root, Problem& problem) {
   loader.batch = table.integer("batch", 0, 1);  // 0 = not given: read_job knows the default.
   loader.sampler = table.word("sampler",
                               loader.sampler,
-                              {"distributed", "random", "sequential", "batches_by_rank"},
+                              {"distributed", "random", "sequential", "batches_by_rank", "stream"},
                               {"weighted"});
   loader.shuffle = table.flag("shuffle", loader.shuffle);
   loader.seed = static_cast<std::uint64_t>(table.integer("seed", 0));
@@ -131,10 +107,11 @@ LoaderSpec read_loader(TableReader& root, Problem& problem) {
       loader.batches_by_rank.push_back(integers_of(list, "loader.batches_by_rank", problem));
     }
   }
-  if (table.integer("workers", 0) > 0) {
-    problem.report("'loader.workers' above 0 is not supported yet", table.where("workers"));
+  loader.workers = table.integer("workers", 0, 0);
+  loader.persistent = table.flag("persistent", false);
+  if (loader.persistent && loader.workers == 0) {
+    problem.report("persistent_workers option needs num_workers > 0", table.where("persistent"));
   }
-  table.not_yet({"persistent"});
   table.finish();
   if (loader.sampler == "batches_by_rank" && loader.batches_by_rank.empty()) {
     problem.report("sampler = \"batches_by_rank\" needs 'batches_by_rank': [[2, 2], [1]]",

@@ -54,8 +54,11 @@ class Maker {
   DatasetParts regression() {
     parts_.name = "synthetic regression";
     parts_.target_columns = options_.outputs;
-    const std::vector<double> weights = draw_reals(model_, features_ * outputs_, kUnit);
-    const std::vector<double> biases = draw_reals(model_, outputs_, kUnit);
+    const bool given = !options_.weights.empty();
+    const std::vector<double> weights =
+        given ? options_.weights : draw_reals(model_, features_ * outputs_, kUnit);
+    const std::vector<double> biases =
+        given ? std::vector<double>(outputs_, 0.0) : draw_reals(model_, outputs_, kUnit);
     const UniformRange noise{.from = -options_.noise, .to = options_.noise};
     for (std::int64_t i = 0; i < options_.size; ++i) {
       const std::vector<double> x = draw_reals(rows_, features_, kUnit);
@@ -136,6 +139,11 @@ Result<Dataset> make_synthetic(const SyntheticOptions& options) {
   }
   if (!std::isfinite(options.noise) || options.noise < 0 || options.noise > 1e30) {
     return refuse("noise must be a number from 0");
+  }
+  const auto n_weights = static_cast<std::int64_t>(options.weights.size());
+  const bool regression = options.kind == SyntheticKind::kRegression;
+  if (n_weights != 0 && (!regression || n_weights != options.features * options.outputs)) {
+    return refuse("weights belong to regression, one for each feature and output");
   }
   Maker maker(options);
   switch (options.kind) {

@@ -22,6 +22,7 @@ struct SyntheticOptions {
   std::int64_t features = 8;
   std::int64_t outputs = 1;  ///< Target columns, or classes.
   std::uint64_t seed = 0;
+  std::vector<double> weights = {};  ///< Regression: (features, outputs) and no bias; empty: drawn.
   double noise =
       0.0;  ///< Half width of the uniform noise (regression), of a class (classification).
 };
@@ -35,7 +36,8 @@ struct SyntheticOptions {
 /// + a whole number in -1 .. 1; with power-of-two learning rates and batch sizes a linear model
 /// then trains exactly. kRamp takes one feature and ignores seed and outputs.
 ///
-/// Errors:        a size, feature or output count below 1 (above 2^40 together); negative noise.
+/// Errors:        a size, feature or output count below 1 (above 2^40 together); negative noise;
+///                weights of another kind or number.
 /// Deterministic: a function of the options; draws come from Generator streams of the seed, one for
 ///                the model and one for the rows; sums run left to right. Every feature is a float
 ///                exactly.

@@ -15,7 +15,7 @@ constexpr std::string_view kId = "epoch-reshuffled";
 /// rare enough, 1 in 2 is not, and consecutive seeds are worse than chance for tiny sets.
 constexpr std::int64_t kOrdersMeanSomething = 21;
 
-bool is_ours(std::string_view sampler) { return sampler == "distributed"; }
+bool is_ours(std::string_view sampler) { return sampler == "distributed" || sampler == "stream"; }
 
 class EpochReshuffled final : public Law {
  public:

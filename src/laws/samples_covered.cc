@@ -159,7 +159,8 @@ class SamplesCovered final : public Law {
     const bool train = is_train(key.split, names);
     const bool sharded = sampler == "distributed";
     // Foreign samplers may draw with replacement; outside training every rank may read everything.
-    if (!sharded && (!train || (sampler != "random" && sampler != "sequential"))) return;
+    const bool once = sampler == "random" || sampler == "sequential" || sampler == "stream";
+    if (!sharded && (!train || !once)) return;
     const Tally tally = tally_of(pass, train);
     if (tally.counts.empty()) return;
     n_checked_ += static_cast<std::int64_t>(tally.counts.size());

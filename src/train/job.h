@@ -35,12 +35,9 @@ struct GptSpec {
 };
 
 struct ModelSpec {
-  std::string kind = "mlp";  ///< "scalar" | "linear" | "mlp" | "twohead" | "bn" | "gpt" | "cnn"
+  std::string kind = "mlp";  ///< "scalar" | "linear" | "mlp" | "twohead" | "bn" | "gpt"
   std::vector<std::int64_t> widths = {4, 4, 1};
-  std::vector<std::int64_t> image{};  ///< cnn: channels, height, width of what a row of x holds.
-  std::int64_t kernel = 3;            ///< cnn: height and width of the filters, odd.
-  bool batch_norm = false;            ///< cnn: a batch norm behind each convolution.
-  std::string activation = "relu";    ///< "relu" | "tanh" | "none"
+  std::string activation = "relu";  ///< "relu" | "tanh" | "none"
   bool bias = true;
   DType dtype = DType::kF32;
   std::string head = "a";             ///< twohead: which heads the forward uses: "a" | "b" | "both"
@@ -52,11 +49,14 @@ struct ModelSpec {
 struct LoaderSpec {
   std::int64_t batch = 1;  ///< Samples a rank and micro-step.
   std::string sampler =
-      "distributed";  ///< "distributed" | "random" | "sequential" | "batches_by_rank"
+      "distributed";  ///< "distributed" | "random" | "sequential" | "batches_by_rank" | "stream"
   bool shuffle = false;
   std::uint64_t seed = 0;
   bool set_epoch = true;
   bool drop_last = false;
+  std::int64_t workers = 0;    ///< Only a stream's order depends on them.
+  bool persistent = false;     ///< Workers, and their copies of a stream, last over epochs.
+  std::string shard = "none";  ///< stream: who divides it: "none" | "rank" | "rank*worker"
   /// batches_by_rank: sizes of each rank's consecutive batches; rank r reads the rows after rank
   /// r-1's.
   std::vector<std::vector<std::int64_t>> batches_by_rank{};

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "lockstep/base/text.h"
+#include "lockstep/data/data_loader.h"
 #include "lockstep/data/distributed_sampler.h"
 #include "lockstep/data/random_sampler.h"
 #include "lockstep/random/generator.h"
@@ -110,6 +111,106 @@ RankEpoch plan_epoch(const Job& job, const RankContext& context, std::int64_t sa
   epoch.dataset_size = job.train->size();
   if (epoch.batch_sizes.empty()) cut_into_batches(epoch, job.loader.batch);
   return epoch;
+}
+
+// A data set that is iterated over: its rows in an order of the epoch, divided among its readers.
+class RankLoader::Stream final : public data::StreamReader {
+ public:
+  Stream(const Job& job, const RankContext& context)
+      : job_(job), context_(context), generator_(job.loader.seed), loader_(make_loader()) {}
+
+  RankEpoch plan(std::int64_t sampler_epoch) {
+    epoch_ = sampler_epoch;
+    RankEpoch epoch;
+    epoch.n_replicas = job_.loader.shard == "none" ? 1 : context_.world_size();
+    epoch.dataset_size = job_.train->size();
+    epoch.generator_key = job_.loader.seed + static_cast<std::uint64_t>(sampler_epoch);
+    data::LoadedBatch batch;
+    for (loader_.begin(); loader_.next(batch);) {
+      epoch.ids.insert(epoch.ids.end(), batch.ids.begin(), batch.ids.end());
+      epoch.batch_sizes.push_back(static_cast<std::int64_t>(batch.ids.size()));
+    }
+    epoch.order_digest = shared_order_digest(sampler_, context_.host().memo());
+    return epoch;
+  }
+
+  void init(data::Worker& worker) override {
+    copies_.resize(static_cast<std::size_t>(worker.count));
+    copies_[static_cast<std::size_t>(worker.id)] = epoch_;
+  }
+
+  std::unique_ptr<data::StreamPass> iterate(data::Worker& worker) override {
+    const bool main = worker.id < 0;
+    sampler_.set_epoch(main ? epoch_ : copies_[static_cast<std::size_t>(worker.id)]);
+    const std::int64_t count = main ? 1 : worker.count;
+    std::int64_t first = 0;
+    std::int64_t stride = 1;
+    if (job_.loader.shard == "rank") {
+      first = context_.rank();
+      stride = context_.world_size();
+    } else if (job_.loader.shard == "rank*worker") {
+      first = context_.rank() * count + (main ? 0 : worker.id);
+      stride = context_.world_size() * count;
+    }
+    return std::make_unique<Pass>(
+        sampler_.order(&context_.host().memo()), job_.train->size(), first, stride);
+  }
+
+ private:
+  class Pass final : public data::StreamPass {
+   public:
+    Pass(data::EpochOrder order, std::int64_t size, std::int64_t first, std::int64_t stride)
+        : order_(std::move(order)), size_(size), place_(first), stride_(stride) {}
+
+    bool next(data::Worker& /*worker*/, data::LoadedBatch& batch) override {
+      if (place_ >= size_) return false;
+      batch.ids.push_back(order_.at(place_));
+      place_ += stride_;
+      return true;
+    }
+
+   private:
+    data::EpochOrder order_;
+    std::int64_t size_;
+    std::int64_t place_;
+    std::int64_t stride_;
+  };
+
+  data::DataLoader make_loader() {
+    Result<data::DataLoader> loader =
+        data::DataLoader::make({.batch_size = job_.loader.batch,
+                                .drop_last = job_.loader.drop_last,
+                                .num_workers = job_.loader.workers,
+                                .persistent_workers = job_.loader.persistent,
+                                .global = &generator_},
+                               *this);
+    LOCKSTEP_CHECK(loader.ok(), loader.error().text());
+    return std::move(loader).value();
+  }
+
+  const Job& job_;
+  const RankContext& context_;
+  Generator generator_;
+  // One replica: the order that all readers divide among themselves.
+  data::DistributedSampler sampler_ =
+      data::DistributedSampler::make({.size = job_.train->size(),
+                                      .shuffle = job_.loader.shuffle,
+                                      .seed = static_cast<std::int64_t>(job_.loader.seed)})
+          .value();
+  std::int64_t epoch_ = 0;              ///< What set_epoch() told the data set of this process.
+  std::vector<std::int64_t> copies_{};  ///< By worker: what its copy was told before it started.
+  data::DataLoader loader_;
+};
+
+RankLoader::RankLoader(const Job& job, const RankContext& context)
+    : job_(job),
+      context_(context),
+      stream_(job.loader.sampler == "stream" ? std::make_unique<Stream>(job, context) : nullptr) {}
+
+RankLoader::~RankLoader() = default;
+
+RankEpoch RankLoader::plan(std::int64_t sampler_epoch) {
+  return stream_ ? stream_->plan(sampler_epoch) : plan_epoch(job_, context_, sampler_epoch);
 }
 
 }  // namespace lockstep

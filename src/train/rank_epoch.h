@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "lockstep/dist/rank_context.h"
@@ -25,6 +26,32 @@ struct RankEpoch {
 ///
 /// Requires:      a validated job (sampler and sizes make sense).
 /// Deterministic: a function of the job, the rank, the world size and the epoch.
+///
+/// Requires also: a sampler, not a stream.
 RankEpoch plan_epoch(const Job& job, const RankContext& context, std::int64_t sampler_epoch);
+
+/// The loader of one rank's process, over all epochs of its job.
+///
+/// A sampler's batches depend on the epoch alone: plan_epoch(). A stream is read by the loader's
+/// workers, each with a copy of the data set that was made when the worker started. set_epoch()
+/// reaches the copies of workers that start afterwards, so persistent ones repeat their first
+/// order.
+class RankLoader {
+ public:
+  /// `job` and `context` must outlive it.
+  RankLoader(const Job& job, const RankContext& context);
+  ~RankLoader();
+  RankLoader(const RankLoader&) = delete;
+  RankLoader& operator=(const RankLoader&) = delete;
+
+  RankEpoch plan(std::int64_t sampler_epoch);
+
+ private:
+  class Stream;
+
+  const Job& job_;
+  const RankContext& context_;
+  std::unique_ptr<Stream> stream_;
+};
 
 }  // namespace lockstep

@@ -55,7 +55,11 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const Job& job, nn::Module& mod
 class Loop {
  public:
   Loop(const Job& job, RankContext& context, std::span<LoopHook* const> hooks)
-      : job_(job), context_(context), hooks_(hooks), recorder_(context.runtime().recorder()) {
+      : job_(job),
+        context_(context),
+        hooks_(hooks),
+        recorder_(context.runtime().recorder()),
+        loader_(job, context) {
     state_.job = &job;
     state_.context = &context;
   }
@@ -88,6 +92,7 @@ class Loop {
   RankContext& context_;
   std::span<LoopHook* const> hooks_;
   Recorder* recorder_;
+  RankLoader loader_;
   LoopState state_;
   RankOutcomeValues outcome_;
   std::unique_ptr<nn::Module> model_;
@@ -211,7 +216,7 @@ void Loop::record_epoch(const RankEpoch& order) {
 bool Loop::run_epoch(std::int64_t epoch) {
   state_.epoch = epoch;
   hooked(LoopPoint::kEpoch, [] {});
-  const RankEpoch order = plan_epoch(job_, context_, state_.sampler_epoch);
+  const RankEpoch order = loader_.plan(state_.sampler_epoch);
   record_epoch(order);
   std::size_t batch = 0;
   std::size_t at = 0;
