@@ -206,6 +206,41 @@ class ExactKernels final : public Kernels {
     watch("batch_norm_backward", [&] { inner_->batch_norm_backward(grads, in, save_mean_invstd); });
   }
 
+  void batch_norm_stats(std::span<const Tensor> mean_invstd, const Tensor& x, double eps) override {
+    watch("batch_norm_stats", [&] { inner_->batch_norm_stats(mean_invstd, x, eps); });
+  }
+
+  void batch_norm_merge_stats(std::span<const Tensor> mean_invstd,
+                              std::span<const Tensor> running_mean_var,
+                              const Tensor& rows,
+                              const BatchNorm& options) override {
+    watch("batch_norm_merge_stats",
+          [&] { inner_->batch_norm_merge_stats(mean_invstd, running_mean_var, rows, options); });
+  }
+
+  void batch_norm_apply(const Tensor& out,
+                        std::span<const Tensor> x_weight_bias,
+                        std::span<const Tensor> mean_invstd) override {
+    watch("batch_norm_apply", [&] { inner_->batch_norm_apply(out, x_weight_bias, mean_invstd); });
+  }
+
+  void batch_norm_sums(const Tensor& sums,
+                       std::span<const Tensor> weight_bias_grads,
+                       std::span<const Tensor> grad_x,
+                       std::span<const Tensor> mean_invstd) override {
+    watch("batch_norm_sums",
+          [&] { inner_->batch_norm_sums(sums, weight_bias_grads, grad_x, mean_invstd); });
+  }
+
+  void batch_norm_spread(const Tensor& out,
+                         std::span<const Tensor> in,
+                         std::span<const Tensor> mean_invstd,
+                         const Tensor& sums,
+                         double count) override {
+    watch("batch_norm_spread",
+          [&] { inner_->batch_norm_spread(out, in, mean_invstd, sums, count); });
+  }
+
   void softmax(const Tensor& out, const Tensor& in, const Softmax& options) override {
     watch("softmax", [&] { inner_->softmax(out, in, options); });
   }

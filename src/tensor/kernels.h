@@ -187,6 +187,39 @@ class Kernels {
                                    std::span<const Tensor> in,
                                    std::span<const Tensor> save_mean_invstd) = 0;
 
+  // -- batch norm in parts, with statistics merged over ranks between them. Channels are dimension
+  // 1
+  //    of x (N, C) or (N, C, ...); per-channel tensors are (C,). Sums run in index order.
+  //    Source: PyTorch Normalization.cuh, batch_norm_stats and its four companions.
+  /// mean_invstd = {mean, 1 / sqrt(biased variance + eps)} of this rank's batch. Requires: not
+  /// empty.
+  virtual void batch_norm_stats(std::span<const Tensor> mean_invstd,
+                                const Tensor& x,
+                                double eps) = 0;
+  /// Merges the rows of (R, 2C + 1), each {mean, invstd, count}, in ascending order into
+  /// mean_invstd and the running statistics (may be empty). Rows that count nothing are skipped.
+  virtual void batch_norm_merge_stats(std::span<const Tensor> mean_invstd,
+                                      std::span<const Tensor> running_mean_var,
+                                      const Tensor& rows,
+                                      const BatchNorm& options) = 0;
+  /// out = weight * (x - mean) * invstd + bias; weight and bias may be undefined.
+  virtual void batch_norm_apply(const Tensor& out,
+                                std::span<const Tensor> x_weight_bias,
+                                std::span<const Tensor> mean_invstd) = 0;
+  /// sums (2C,) = sum of grad, then sum of grad * (x - mean); grads = {grad_weight, grad_bias}, may
+  /// be empty.
+  virtual void batch_norm_sums(const Tensor& sums,
+                               std::span<const Tensor> weight_bias_grads,
+                               std::span<const Tensor> grad_x,
+                               std::span<const Tensor> mean_invstd) = 0;
+  /// The gradient of x from sums over all ranks of `count` elements a channel.
+  /// in = {grad_out, x, weight}.
+  virtual void batch_norm_spread(const Tensor& out,
+                                 std::span<const Tensor> in,
+                                 std::span<const Tensor> mean_invstd,
+                                 const Tensor& sums,
+                                 double count) = 0;
+
   // -- layers; rows run along the last dimension, sums over them in index order
   struct Softmax {
     bool log = false;     ///< Its logarithm instead, without forming the quotient.

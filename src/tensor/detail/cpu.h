@@ -65,6 +65,24 @@ class CpuKernels final : public Kernels {
                            std::span<const Tensor> in,
                            std::span<const Tensor> save_mean_invstd) override;
 
+  void batch_norm_stats(std::span<const Tensor> mean_invstd, const Tensor& x, double eps) override;
+  void batch_norm_merge_stats(std::span<const Tensor> mean_invstd,
+                              std::span<const Tensor> running_mean_var,
+                              const Tensor& rows,
+                              const BatchNorm& options) override;
+  void batch_norm_apply(const Tensor& out,
+                        std::span<const Tensor> x_weight_bias,
+                        std::span<const Tensor> mean_invstd) override;
+  void batch_norm_sums(const Tensor& sums,
+                       std::span<const Tensor> weight_bias_grads,
+                       std::span<const Tensor> grad_x,
+                       std::span<const Tensor> mean_invstd) override;
+  void batch_norm_spread(const Tensor& out,
+                         std::span<const Tensor> in,
+                         std::span<const Tensor> mean_invstd,
+                         const Tensor& sums,
+                         double count) override;
+
   void softmax(const Tensor& out, const Tensor& in, const Softmax& options) override;
   void softmax_backward(const Tensor& out,
                         const Tensor& grad,
