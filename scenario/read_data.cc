@@ -218,9 +218,11 @@ void hold_out(TableReader& table, const Rows& rows, Job& job, Problem& problem) 
 void check_widths(const Job& job, const std::string& where, Problem& problem) {
   const data::Dataset& rows = *job.train;
   const std::vector<std::int64_t>& widths = job.model.widths;
-  if (widths.front() != rows.feature_columns()) {
-    problem.report("the model takes " + std::to_string(widths.front()) +
-                       " features, the data have " + std::to_string(rows.feature_columns()),
+  std::int64_t n_inputs = job.model.kind == "cnn" ? 1 : widths.front();
+  for (const std::int64_t size : job.model.image) n_inputs *= size;
+  if (n_inputs != rows.feature_columns()) {
+    problem.report("the model takes " + std::to_string(n_inputs) + " features, the data have " +
+                       std::to_string(rows.feature_columns()),
                    where);
   }
   if (job.loss.kind == "cross-entropy") {

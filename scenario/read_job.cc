@@ -64,14 +64,38 @@ std::vector<std::int64_t> read_widths(TableReader& model,
   return widths;
 }
 
+/// Images, filters and batch norm of a cnn. Each stage halves the image, which has to last.
+void read_images(TableReader& table, ModelSpec& model, Problem& problem) {
+  const bool cnn = model.kind == "cnn";
+  for (const char* key : {"image", "kernel", "batch_norm"}) {
+    if (cnn || !table.has(key)) continue;
+    problem.report("'model." + std::string(key) + "' belongs to kind = \"cnn\"", table.where(key));
+  }
+  model.image = table.integers("image");
+  model.kernel = table.integer("kernel", model.kernel, 1);
+  model.batch_norm = table.flag("batch_norm", false);
+  if (!cnn) return;
+  if (model.kernel % 2 == 0) problem.report("'model.kernel' must be odd", table.where("kernel"));
+  const auto n_stages = static_cast<std::int64_t>(model.widths.size()) - 1;
+  const std::int64_t least = n_stages < 20 ? std::int64_t{1} << n_stages : INT64_MAX;
+  const std::vector<std::int64_t>& image = model.image;
+  if (image.size() == 3 && image[0] > 0 && image[1] >= least && image[2] >= least) return;
+  problem.report("a cnn of " + std::to_string(n_stages) +
+                     " stages needs 'model.image = [channels, height, width]' of at least " +
+                     std::to_string(least) + " by " + std::to_string(least),
+                 table.where("image"));
+  model.image = {1, least, least};
+}
+
 ModelSpec read_model(TableReader& root, const ExactSpec& exact, Problem& problem) {
   TableReader table = section(root, "model", problem);
   ModelSpec model;
   model.kind = table.word("kind",
                           model.kind,
-                          {"scalar", "linear", "mlp", "twohead", "bn", "gpt"},
-                          {"dropout", "tied", "embedding", "cnn", "layers"});
+                          {"scalar", "linear", "mlp", "twohead", "bn", "cnn", "gpt"},
+                          {"dropout", "tied", "embedding", "layers"});
   model.widths = read_widths(table, model.kind, problem);
+  read_images(table, model, problem);
   if (model.kind == "gpt") model.gpt = read_gpt(table, problem);
   model.activation = table.word("activation", model.activation, {"relu", "tanh", "none"}, {"gelu"});
   model.bias = table.flag("bias", model.kind != "scalar");

@@ -35,9 +35,12 @@ struct GptSpec {
 };
 
 struct ModelSpec {
-  std::string kind = "mlp";  ///< "scalar" | "linear" | "mlp" | "twohead" | "bn" | "gpt"
+  std::string kind = "mlp";  ///< "scalar" | "linear" | "mlp" | "twohead" | "bn" | "gpt" | "cnn"
   std::vector<std::int64_t> widths = {4, 4, 1};
-  std::string activation = "relu";  ///< "relu" | "tanh" | "none"
+  std::vector<std::int64_t> image{};  ///< cnn: channels, height, width of what a row of x holds.
+  std::int64_t kernel = 3;            ///< cnn: height and width of the filters, odd.
+  bool batch_norm = false;            ///< cnn: a batch norm behind each convolution.
+  std::string activation = "relu";    ///< "relu" | "tanh" | "none"
   bool bias = true;
   DType dtype = DType::kF32;
   std::string head = "a";             ///< twohead: which heads the forward uses: "a" | "b" | "both"

@@ -171,5 +171,29 @@ TEST_F(ReaderTest, BodiesOfRepeatAreReadToAnyDepth) {
   EXPECT_EQ(outer.body[0].body[0].op, "barrier");
 }
 
+TEST_F(ReaderTest, ACnnHasImagesThatLastForItsStages) {
+  const std::string job = replaced(
+      replaced(replaced(small_job(), "kind = \"scalar\"", "kind = \"cnn\", widths = [2, 1], IMAGE"),
+               "x = [1]",
+               "x = [1, 2, 3, 4]"),
+      "x = [2]",
+      "x = [2, 3, 4, 5]");
+  const auto with = [&](const std::string& image) { return replaced(job, "IMAGE", image); };
+
+  const auto scenario = load(with("image = [1, 2, 2]"));
+
+  ASSERT_TRUE(scenario.ok()) << scenario.error().text();
+  const ModelSpec& model = scenario.value().jobs[0]->model;
+  EXPECT_EQ(model.image, (std::vector<std::int64_t>{1, 2, 2}));
+  EXPECT_EQ(model.kernel, 3);
+  EXPECT_FALSE(model.batch_norm);
+  EXPECT_THAT(error_of(with("image = [1, 1, 4]")), HasSubstr("of at least 2 by 2"));
+  EXPECT_THAT(error_of(with("kernel = 3")), HasSubstr("needs 'model.image ="));
+  EXPECT_THAT(error_of(with("image = [1, 2, 2], kernel = 2")), HasSubstr("must be odd"));
+  EXPECT_THAT(error_of(with("image = [2, 2, 2]")), HasSubstr("takes 8 features, the data have 4"));
+  EXPECT_THAT(error_of(replaced(small_job(), "\"scalar\"", "\"mlp\", kernel = 3")),
+              HasSubstr("'model.kernel' belongs to kind = \"cnn\""));
+}
+
 }  // namespace
 }  // namespace lockstep
