@@ -7,13 +7,6 @@
 namespace lockstep {
 namespace {
 
-/// The section, or an empty one: defaults then come from one place.
-TableReader section(TableReader& root, std::string_view name, Problem& problem) {
-  static const TomlNode empty;
-  const TomlNode* node = root.table(name);
-  return {node == nullptr ? empty : *node, std::string(name), problem};
-}
-
 DType read_dtype(TableReader& table, DType fallback) {
   const std::string name = table.word("dtype", name_of(fallback), {"f32", "f64"}, {"f16", "bf16"});
   return parse_dtype(name).value_or(fallback);
@@ -156,64 +149,6 @@ LossSpec read_loss(TableReader& root, Problem& problem) {
   return loss;
 }
 
-/// What Adam and AdamW have beside the kind and the rate. PyTorch's defaults.
-void read_adam(TableReader& table, OptimizerSpec& optimizer) {
-  const std::vector<double> betas = table.numbers("betas");
-  if (table.has("betas")) {
-    const bool legal =
-        betas.size() == 2 && betas[0] >= 0.0 && betas[0] < 1.0 && betas[1] >= 0.0 && betas[1] < 1.0;
-    if (legal) {
-      optimizer.beta1 = betas[0];
-      optimizer.beta2 = betas[1];
-    } else {
-      table.problem().report("'optimizer.betas' are two numbers from 0 up to, not including, 1",
-                             table.where("betas"));
-    }
-  }
-  optimizer.eps = table.number_from("eps", optimizer.eps, 0.0);
-  const double decay = optimizer.kind == "adamw" ? 1e-2 : 0.0;
-  optimizer.weight_decay = table.number_from("weight_decay", decay, 0.0);
-  optimizer.amsgrad = table.flag("amsgrad", false);
-  optimizer.maximize = table.flag("maximize", false);
-  if (table.integer("zero", 0, 0, 1) == 1) table.not_yet({"zero"});
-  table.finish();
-}
-
-SchedulerSpec read_scheduler(TableReader& root, Problem& problem) {
-  TableReader table = section(root, "scheduler", problem);
-  SchedulerSpec scheduler;
-  if (!root.has("scheduler")) return scheduler;
-  scheduler.kind = table.word("kind", "cosine", {"cosine"}, {"step", "linear", "onecycle"});
-  scheduler.per = table.word("per", "epoch", {"epoch", "step"});
-  scheduler.t_max = table.integer("t_max", 1, 1);
-  scheduler.eta_min = table.number_from("eta_min", 0.0, 0.0);
-  table.finish();
-  return scheduler;
-}
-
-OptimizerSpec read_optimizer(TableReader& root, Problem& problem) {
-  TableReader table = section(root, "optimizer", problem);
-  OptimizerSpec optimizer;
-  optimizer.kind = table.word("kind", "sgd", {"sgd", "adam", "adamw"});
-  optimizer.lr = table.number_from("lr", optimizer.kind == "sgd" ? 0.1 : 1e-3, 0.0);
-  if (optimizer.kind != "sgd") {
-    read_adam(table, optimizer);
-    return optimizer;
-  }
-  optimizer.momentum = table.number_from("momentum", 0.0, 0.0);
-  optimizer.dampening = table.number("dampening", 0.0);
-  optimizer.weight_decay = table.number_from("weight_decay", 0.0, 0.0);
-  optimizer.nesterov = table.flag("nesterov", false);
-  optimizer.maximize = table.flag("maximize", false);
-  if (optimizer.nesterov && (optimizer.momentum <= 0.0 || optimizer.dampening != 0.0)) {
-    problem.report("Nesterov momentum requires a momentum and zero dampening",
-                   table.where("nesterov"));
-  }
-  if (table.integer("zero", 0, 0, 1) == 1) table.not_yet({"zero"});
-  table.finish();
-  return optimizer;
-}
-
 EvalSpec read_eval(TableReader& loop, Problem& problem) {
   EvalSpec eval;
   const TomlNode* node = loop.table("eval");
@@ -256,7 +191,16 @@ DdpSpec read_ddp(TableReader& root, const std::string& compat, Problem& problem)
   options.ignored = table.texts("ignore");
   ddp.wrap = table.flag("wrap", true);
   ddp.average = table.word("average", "ddp", {"ddp", "manual", "none"});
-  table.word("hook", "none", {"none"}, {"fp16", "bf16", "powersgd", "allreduce"});
+  ddp.hook = table.word("hook",
+                        "none",
+                        {"none",
+                         "allreduce",
+                         "fp16",
+                         "bf16",
+                         "noop",
+                         "quantize-per-tensor",
+                         "quantize-per-channel"},
+                        {"powersgd"});
   if (table.flag("static_graph", false)) table.not_yet({"static_graph"});
   if (table.flag("sync_bn", false)) table.not_yet({"sync_bn"});
   table.finish();
@@ -264,6 +208,10 @@ DdpSpec read_ddp(TableReader& root, const std::string& compat, Problem& problem)
     problem.report(
         "'ddp.average = \"" + ddp.average + "\"' is for hand-written loops: set wrap = false",
         table.where("average"));
+  }
+  if (!ddp.wrap && ddp.hook != "none") {
+    problem.report("'ddp.hook' takes the place of the wrapper's all-reduce: set wrap = true",
+                   table.where("hook"));
   }
   return ddp;
 }
@@ -278,10 +226,13 @@ std::shared_ptr<const Job> read_job(TableReader& root,
   job->model = read_model(root, around.exact, problem);
   job->loader = read_loader(root, problem);
   job->loss = read_loss(root, problem);
-  job->optimizer = read_optimizer(root, problem);
-  job->scheduler = read_scheduler(root, problem);
+  read_optimization(root, *job, problem);
   job->loop = read_loop(root, problem);
   job->ddp = read_ddp(root, around.compat, problem);
+  if (job->clip.before_sync && job->ddp.wrap) {
+    problem.report("'clip.when = \"before-sync\"' is for hand-written loops: set ddp.wrap = false",
+                   root.where("clip"));
+  }
   if (!problem.found()) read_data(root, around, *job, problem);
   return job;
 }

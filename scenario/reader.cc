@@ -4,8 +4,8 @@
 #include <map>
 
 #include "lockstep/base/text.h"
-#include "lockstep/scenario/companion.h"
 #include "lockstep/process/disk_files.h"
+#include "lockstep/scenario/companion.h"
 #include "lockstep/scenario/sections.h"
 #include "lockstep/tensor/digest.h"
 
@@ -65,7 +65,7 @@ Outcome apply_variant(Document& document, const std::string& path, const std::st
 /// The sections of a job: what an override may change for some ranks.
 bool may_differ_by_rank(std::string_view path) {
   constexpr std::string_view kSections[] = {
-      "model", "data", "loader", "loss", "optimizer", "loop", "ddp"};
+      "model", "data", "loader", "loss", "optimizer", "scheduler", "scaler", "clip", "loop", "ddp"};
   const std::string_view section = path.substr(0, path.find('.'));
   return std::find(std::begin(kSections), std::end(kSections), section) != std::end(kSections);
 }
@@ -198,7 +198,7 @@ Scenario read_scenario(const TomlNode& document, const std::string& path, Proble
   JobSurroundings around{
       data_origin(root, path), scenario.n_ranks, scenario.compat, read_exact(root, problem)};
   scenario.session.exact = around.exact.on;
-  root.not_yet({"fault", "scaler", "clip"});
+  root.not_yet({"fault"});
   read_programs(root, scenario, problem);
   scenario.expect = read_expectation(root, scenario.n_ranks, problem);
   if (scenario.programs.empty()) {

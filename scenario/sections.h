@@ -25,6 +25,8 @@ struct JobSurroundings {
 std::shared_ptr<const Job> read_job(TableReader& root,
                                     const JobSurroundings& around,
                                     Problem& problem);
+/// optimizer, scheduler, scaler, clip.
+void read_optimization(TableReader& root, Job& job, Problem& problem);
 /// The sizes of model.kind = "gpt".
 GptSpec read_gpt(TableReader& model, Problem& problem);
 /// Takes vocabulary and context from the rows where they are not given, and checks that all fits.
@@ -36,6 +38,8 @@ std::vector<BugSpec> read_bugs(TableReader& root, std::int32_t n_ranks, Problem&
 void read_programs(TableReader& root, Scenario& scenario, Problem& problem);
 Expectation read_expectation(TableReader& root, std::int32_t n_ranks, Problem& problem);
 
+/// The section `name`, or an empty one: defaults then come from one place.
+TableReader section(TableReader& root, std::string_view name, Problem& problem);
 /// `ranks = "all"` or a list; absent = all.
 RankSet read_ranks(TableReader& table, std::int32_t n_ranks, Problem& problem);
 /// A call site such as "save.py:12", or empty. Reports anything else.

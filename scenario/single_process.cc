@@ -1,5 +1,6 @@
 #include "lockstep/scenario/single_process.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <optional>
@@ -115,6 +116,8 @@ class ExactRun final : public SingleProcess {
     alone.loop.steps = static_cast<std::int64_t>(n_steps);
     alone.loop.forward = "wrapper";
     alone.loop.eval = {};
+    alone.clip.before_sync = false;
+    alone.clip.unscale = true;
     alone.ddp.wrap = true;
     alone.ddp.average = "ddp";
     run(alone, static_cast<std::int32_t>(ranks.size()));
@@ -164,6 +167,48 @@ class ExactRun final : public SingleProcess {
   std::string error_;
 };
 
+/// The norm of all values, or of all their bounds.
+double joint_norm(const std::map<std::string, ReferenceValues>& sums, double p, bool of_bounds) {
+  double total = 0.0;
+  for (const auto& [name, sum] : sums) {
+    for (const double value : of_bounds ? sum.bound : sum.values) {
+      const double size = std::abs(value);
+      if (std::isinf(p)) {
+        total = std::max(total, size);
+      } else {
+        total += p == 1.0 ? size : size * size;
+      }
+    }
+  }
+  return p == 2.0 ? std::sqrt(total) : total;
+}
+
+/// Clips what one process would have clipped: the unscaled gradient of the global batch.
+void clip_reference(const ClipSpec& clip,
+                    double unit,
+                    std::map<std::string, ReferenceValues>& sums) {
+  if (clip.norm) {
+    const double total = joint_norm(sums, clip.norm_type, false);
+    const double spread = joint_norm(sums, clip.norm_type, true);
+    const double factor = std::min(1.0, *clip.norm / (total + 1e-6));
+    // How far the ranks' factor may be off: by what their norm may, and eight roundings.
+    const double off = spread < total ? spread / (total - spread) + 8 * unit : 1.0;
+    for (auto& [name, sum] : sums) {
+      for (std::size_t i = 0; i < sum.values.size(); ++i) {
+        sum.values[i] *= factor;
+        sum.bound[i] = factor * sum.bound[i] * (1 + off) + std::abs(sum.values[i]) * off;
+      }
+    }
+  }
+  if (!clip.value) return;
+  for (auto& [name, sum] : sums) {
+    for (std::size_t i = 0; i < sum.values.size(); ++i) {
+      sum.values[i] = std::clamp(sum.values[i], -*clip.value, *clip.value);
+      sum.bound[i] += unit * *clip.value;  // The limit's own rounding.
+    }
+  }
+}
+
 /// Each step from the parameters that the N ranks really had: rounding does not add up over steps.
 class TeacherForced final : public SingleProcess {
  public:
@@ -175,6 +220,7 @@ class TeacherForced final : public SingleProcess {
         model_(build_model(job.model, companion_.runtime(), 0)) {}
 
   std::vector<ReferenceTensor> step(std::size_t k) override {
+    if (ranks_.front()[k].skipped) return {};  // No gradient was used.
     load(ranks_.front()[k].before);
     std::map<std::string, ReferenceValues> sums;
     const std::size_t n_micros = ranks_.front()[k].micros.size();
@@ -182,12 +228,14 @@ class TeacherForced final : public SingleProcess {
     std::vector<ReferenceTensor> tensors;
     const double unit = job_.model.dtype == DType::kF64 ? 0x1p-53 : 0x1p-24;
     // N products, N - 1 sums, the wrapper's scaling and this sum's own weights, once a reduction.
-    const double roundings =
-        static_cast<double>(ranks_.size() + 2) * static_cast<double>(n_micros) * unit;
+    // A gradient scaler rounds its factor, the scaled loss and the unscaled gradient.
+    const double once = static_cast<double>(ranks_.size() + (job_.scaler ? 5 : 2));
+    const double roundings = once * static_cast<double>(n_micros) * unit;
     for (auto& [name, sum] : sums) {
       for (double& bound : sum.bound) bound *= roundings;
-      tensors.push_back({"grad.used", name, std::move(sum)});
     }
+    clip_reference(job_.clip, unit, sums);
+    for (auto& [name, sum] : sums) tensors.push_back({"grad.used", name, std::move(sum)});
     return tensors;
   }
 

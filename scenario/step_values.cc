@@ -48,7 +48,8 @@ class StepFolder {
     open_.micros.back().ids.assign(event.ids.begin(), event.ids.end());
   }
 
-  void on(const StepEvent& /*event*/) {
+  void on(const StepEvent& event) {
+    open_.skipped = event.skipped;
     for (const auto& [name, values] : open_.after) parameters_[name] = values;
     steps_.push_back(std::move(open_));
     open_ = {};

@@ -37,6 +37,7 @@ struct RankStep {
   std::vector<DigestList> before_digests;
   std::vector<DigestList> used_digests;
   std::vector<DigestList> after_digests;
+  bool skipped = false;  ///< A gradient scaler left it out.
 
   bool has_values() const { return !used.empty() || !after.empty(); }
 };

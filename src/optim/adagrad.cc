@@ -20,10 +20,10 @@ void validate(const AdagradOptions& options) {
 
 }  // namespace
 
-Adagrad::Adagrad(std::vector<Variable> parameters, const AdagradOptions& options)
-    : Optimizer(std::move(parameters)), options_(options) {
+Adagrad::Adagrad(std::vector<ParamGroup> groups, const AdagradOptions& options)
+    : Optimizer(std::move(groups), {.lr = options.lr, .weight_decay = options.weight_decay}),
+      options_(options) {
   validate(options);
-  set_lr(options.lr);
   add_count();
   add_state("sum");
   for (std::size_t i = 0; i < this->parameters().size(); ++i) {
@@ -32,10 +32,10 @@ Adagrad::Adagrad(std::vector<Variable> parameters, const AdagradOptions& options
   }
 }
 
-void Adagrad::update(std::size_t i) {
-  const AdagradUpdate update{.lr = lr(),
+void Adagrad::update(std::size_t i, const Group& group) {
+  const AdagradUpdate update{.lr = group.lr,
                              .lr_decay = options_.lr_decay,
-                             .weight_decay = options_.weight_decay,
+                             .weight_decay = group.weight_decay,
                              .eps = options_.eps,
                              .maximize = options_.maximize,
                              .step = advance_count(kStep, i)};

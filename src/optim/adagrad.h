@@ -1,5 +1,6 @@
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "lockstep/optim/optimizer.h"
@@ -24,12 +25,15 @@ struct AdagradOptions {
 /// gradients. Source:        torch.optim.Adagrad; Duchi et al., JMLR 2011.
 class Adagrad final : public Optimizer {
  public:
-  Adagrad(std::vector<Variable> parameters, const AdagradOptions& options);
+  Adagrad(std::vector<ParamGroup> groups, const AdagradOptions& options);
 
-  const AdagradOptions& options() const { return options_; }  ///< lr as constructed; see lr().
+  Adagrad(std::vector<Variable> parameters, const AdagradOptions& options)
+      : Adagrad(one_group(std::move(parameters)), options) {}
+
+  const AdagradOptions& options() const { return options_; }  ///< As constructed; see groups().
 
  private:
-  void update(std::size_t i) override;
+  void update(std::size_t i, const Group& group) override;
 
   AdagradOptions options_;
 };

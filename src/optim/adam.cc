@@ -25,25 +25,25 @@ void validate(const AdamOptions& options) {
 
 }  // namespace
 
-Adam::Adam(std::vector<Variable> parameters, const AdamOptions& options)
-    : Adam(std::move(parameters), options, false) {}
-
-Adam::Adam(std::vector<Variable> parameters, const AdamOptions& options, bool decoupled)
-    : Optimizer(std::move(parameters)), options_(options), decoupled_(decoupled) {
+Adam::Adam(std::vector<ParamGroup> groups, const AdamOptions& options, bool decoupled)
+    : Optimizer(
+          std::move(groups),
+          {.lr = options.lr, .weight_decay = options.weight_decay, .momentum = options.beta1}),
+      options_(options),
+      decoupled_(decoupled) {
   validate(options);
-  set_lr(options.lr);
   add_count();
   add_state("exp_avg");
   add_state("exp_avg_sq");
   if (options.amsgrad) add_state("max_exp_avg_sq");
 }
 
-void Adam::update(std::size_t i) {
-  const AdamUpdate update{.lr = lr(),
-                          .beta1 = options_.beta1,
+void Adam::update(std::size_t i, const Group& group) {
+  const AdamUpdate update{.lr = group.lr,
+                          .beta1 = *group.momentum,
                           .beta2 = options_.beta2,
                           .eps = options_.eps,
-                          .weight_decay = options_.weight_decay,
+                          .weight_decay = group.weight_decay,
                           .decoupled = decoupled_,
                           .amsgrad = options_.amsgrad,
                           .maximize = options_.maximize,

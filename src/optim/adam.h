@@ -1,5 +1,6 @@
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "lockstep/optim/optimizer.h"
@@ -28,15 +29,19 @@ struct AdamOptions {
 /// Source:        torch.optim.Adam; Kingma and Ba, ICLR 2015; Reddi et al., ICLR 2018 (amsgrad).
 class Adam : public Optimizer {
  public:
-  Adam(std::vector<Variable> parameters, const AdamOptions& options);
+  Adam(std::vector<ParamGroup> groups, const AdamOptions& options)
+      : Adam(std::move(groups), options, false) {}
 
-  const AdamOptions& options() const { return options_; }  ///< lr as constructed; see lr().
+  Adam(std::vector<Variable> parameters, const AdamOptions& options)
+      : Adam(one_group(std::move(parameters)), options, false) {}
+
+  const AdamOptions& options() const { return options_; }  ///< As constructed; see groups().
 
  protected:
-  Adam(std::vector<Variable> parameters, const AdamOptions& options, bool decoupled);
+  Adam(std::vector<ParamGroup> groups, const AdamOptions& options, bool decoupled);
 
  private:
-  void update(std::size_t i) override;
+  void update(std::size_t i, const Group& group) override;
 
   AdamOptions options_;
   bool decoupled_;
@@ -48,8 +53,11 @@ class Adam : public Optimizer {
 /// Source: torch.optim.AdamW; Loshchilov and Hutter, ICLR 2019.
 class AdamW final : public Adam {
  public:
+  AdamW(std::vector<ParamGroup> groups, const AdamOptions& options)
+      : Adam(std::move(groups), options, true) {}
+
   AdamW(std::vector<Variable> parameters, const AdamOptions& options)
-      : Adam(std::move(parameters), options, true) {}
+      : Adam(one_group(std::move(parameters)), options, true) {}
 };
 
 inline AdamOptions adamw_defaults() { return {.weight_decay = 1e-2}; }

@@ -1,14 +1,75 @@
 #include "lockstep/optim/optimizer.h"
 
 #include <algorithm>
+#include <iterator>
+#include <stdexcept>
+#include <utility>
 
 #include "lockstep/tensor/kernels.h"
 #include "lockstep/trace/recorder.h"
 
 namespace lockstep::optim {
 
-Optimizer::Optimizer(std::vector<Variable> parameters) : parameters_(std::move(parameters)) {
+namespace {
+
+void check_distinct(const std::vector<Variable>& parameters, std::span<const Group> groups) {
+  std::vector<std::pair<const VariableState*, std::size_t>> places;
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    for (std::size_t i = groups[g].first; i < groups[g].end; ++i) {
+      places.emplace_back(&parameters[i].state(), g);
+    }
+  }
+  std::sort(places.begin(), places.end());
+  for (std::size_t i = 1; i < places.size(); ++i) {
+    if (places[i].first != places[i - 1].first) continue;
+    throw std::invalid_argument(
+        places[i].second == places[i - 1].second
+            ? "optimizer contains a parameter group with duplicate parameters"
+            : "some parameters appear in more than one parameter group");
+  }
+}
+
+}  // namespace
+
+Optimizer::Optimizer(std::vector<ParamGroup> groups, const GroupOptions& defaults)
+    : defaults_(defaults) {
+  for (ParamGroup& given : groups) append(std::move(given));
   LOCKSTEP_CHECK(!parameters_.empty(), "optimizer got an empty parameter list");
+  check_distinct(parameters_, groups_);
+}
+
+void Optimizer::append(ParamGroup given) {
+  Group group;
+  group.lr = given.lr.value_or(defaults_.lr);
+  group.weight_decay = given.weight_decay.value_or(defaults_.weight_decay);
+  group.momentum = given.momentum && defaults_.momentum ? given.momentum : defaults_.momentum;
+  group.first = parameters_.size();
+  std::move(given.parameters.begin(), given.parameters.end(), std::back_inserter(parameters_));
+  group.end = parameters_.size();
+  groups_.push_back(group);
+}
+
+void Optimizer::add_param_group(ParamGroup group) {
+  append(std::move(group));
+  check_distinct(parameters_, groups_);
+  for (StateList& list : state_) list.tensors.resize(parameters_.size());
+  recorded_by_ = nullptr;  // The record's layouts lack the new parameters.
+}
+
+std::vector<ParamGroup> Optimizer::one_group(std::vector<Variable> parameters) {
+  std::vector<ParamGroup> groups(1);
+  groups.front().parameters = std::move(parameters);
+  return groups;
+}
+
+void Optimizer::set_lr(double lr) {
+  for (Group& group : groups_) group.lr = lr;
+}
+
+bool Optimizer::any_momentum() const {
+  return std::any_of(groups_.begin(), groups_.end(), [](const Group& group) {
+    return group.momentum.value_or(0.0) != 0.0;
+  });
 }
 
 std::size_t Optimizer::add_state(std::string name) {
@@ -39,25 +100,44 @@ double Optimizer::advance_count(std::size_t list, std::size_t i) {
   return static_cast<double>(*count);
 }
 
-void Optimizer::step() {
+void Optimizer::step() { take_step({}); }
+
+void Optimizer::step_scaled(double scale, bool found_inf) {
+  take_step({.scale = scale, .found_inf = found_inf});
+}
+
+void Optimizer::take_step(const Manner& manner) {
   Recorder* recorder = runtime().recorder();
   if (recorder == nullptr) {
-    update_all();
+    if (!manner.found_inf) update_all();
     return;
   }
-  prepare_groups(*recorder);
-  record_used(*recorder);
-  update_all();
-  record_step(*recorder);
+  prepare_records(*recorder);
+  if (!manner.found_inf) {
+    record_used(*recorder);
+    update_all();
+    // A momentum that a schedule switched on has added a list of state.
+    if (recorded_states_ != state_.size()) prepare_records(*recorder);
+  }
+  record_step(*recorder, manner);
 }
 
 void Optimizer::update_all() {
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    if (!parameters_[i].grad().defined()) continue;
-    update(i);
-    parameters_[i].data().storage()->bump_version();
+  for (const Group& group : groups_) {
+    for (std::size_t i = group.first; i < group.end; ++i) {
+      if (!parameters_[i].grad().defined()) continue;
+      update(i, group);
+      parameters_[i].data().storage()->bump_version();
+    }
   }
   if (rounding_) round_all();
+}
+
+double Optimizer::lr_of(std::size_t i) const {
+  for (const Group& group : groups_) {
+    if (i < group.end) return group.lr;
+  }
+  return groups_.back().lr;
 }
 
 void Optimizer::round_all() const {
@@ -84,24 +164,29 @@ void Optimizer::zero_grad(bool set_to_none) const {
   }
 }
 
-void Optimizer::prepare_groups(Recorder& recorder) {
-  if (grouped_for_ == &recorder && grouped_wrappers_ == recorder.n_wrappers()) return;
-  groups_.clear();
+void Optimizer::prepare_records(Recorder& recorder) {
+  if (recorded_by_ == &recorder && recorded_wrappers_ == recorder.n_wrappers() &&
+      recorded_states_ == state_.size()) {
+    return;
+  }
+  records_.clear();
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     if (!parameters_[i].requires_grad()) continue;
     const std::int32_t wrapper = parameters_[i].state().wrapper;
-    auto group = std::find_if(groups_.begin(), groups_.end(), [wrapper](const RecordGroup& other) {
-      return other.wrapper == wrapper;
-    });
-    if (group == groups_.end()) {
-      groups_.push_back({.wrapper = wrapper, .indices = {}, .names = {}, .state_names = {}});
-      group = std::prev(groups_.end());
+    auto group =
+        std::find_if(records_.begin(), records_.end(), [wrapper](const RecordGroup& other) {
+          return other.wrapper == wrapper;
+        });
+    if (group == records_.end()) {
+      records_.push_back({.wrapper = wrapper, .indices = {}, .names = {}, .state_names = {}});
+      group = std::prev(records_.end());
     }
     group->indices.push_back(i);
   }
-  for (RecordGroup& group : groups_) name_group(group, recorder.names());
-  grouped_for_ = &recorder;
-  grouped_wrappers_ = recorder.n_wrappers();
+  for (RecordGroup& group : records_) name_group(group, recorder.names());
+  recorded_by_ = &recorder;
+  recorded_wrappers_ = recorder.n_wrappers();
+  recorded_states_ = state_.size();
 }
 
 void Optimizer::name_group(RecordGroup& group, NameTable& names) const {
@@ -122,7 +207,7 @@ void Optimizer::name_group(RecordGroup& group, NameTable& names) const {
 }
 
 void Optimizer::record_used(Recorder& recorder) {
-  for (const RecordGroup& group : groups_) {
+  for (const RecordGroup& group : records_) {
     scratch_.clear();
     for (const std::size_t i : group.indices) scratch_.push_back(parameters_[i].grad());
     recorder.record_grads(GradPoint::kUsed, group.names, scratch_, group.wrapper);
@@ -130,8 +215,8 @@ void Optimizer::record_used(Recorder& recorder) {
   scratch_.clear();  // Keeps the capacity, not the gradients.
 }
 
-void Optimizer::record_step(Recorder& recorder) {
-  for (const RecordGroup& group : groups_) {
+void Optimizer::record_step(Recorder& recorder, const Manner& manner) {
+  for (const RecordGroup& group : records_) {
     scratch_.clear();
     for (const std::size_t i : group.indices) scratch_.push_back(parameters_[i].data());
     recorder.record_states(
@@ -145,10 +230,15 @@ void Optimizer::record_step(Recorder& recorder) {
       recorder.record_states(
           StateKind::kOptimizer, StatePoint::kStep, group.state_names, scratch_, group.wrapper);
     }
-    recorder.record(StepEvent{.lr = lr_, .layout = group.names}, group.wrapper);
+    recorder.record(StepEvent{.lr = lr_of(group.indices.front()),
+                              .scale = manner.scale,
+                              .found_inf = manner.found_inf,
+                              .skipped = manner.found_inf,
+                              .layout = group.names},
+                    group.wrapper);
 
     Position& position = recorder.position(group.wrapper);
-    position.opt += 1;
+    if (!manner.found_inf) position.opt += 1;
     position.micro = -1;
   }
   scratch_.clear();

@@ -1,5 +1,4 @@
-// What all optimizers share: their parameters, the learning rate, named state, and the record of a
-// step.
+// What all optimizers share: their parameters in groups, named state, and the record of a step.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +22,7 @@ struct StateList {
 /// Whose bits to reproduce where generations of PyTorch differ.
 enum class Compat : std::uint8_t {
   kTorch1,  ///< 1.13: running means by mul and add.
-  kTorch2,  ///< 2.7: running means by lerp.
+  kTorch2,  ///< 2.7 and later: running means by lerp.
 };
 
 /// The one declared rounding of exact mode: multiples of 2^-bits in [-limit, limit].
@@ -32,17 +31,38 @@ struct GridRounding {
   double limit = 8.0;
 };
 
+/// Parameters with options of their own. What is left out comes from the optimizer's options.
+struct ParamGroup {
+  std::vector<Variable> parameters;
+  std::optional<double> lr{};
+  std::optional<double> weight_decay{};
+  std::optional<double> momentum{};  ///< Adam and AdamW: beta1.
+};
+
+/// The options that may differ between groups and change between steps.
+struct GroupOptions {
+  double lr = 0.0;
+  double weight_decay = 0.0;
+  std::optional<double> momentum{};  ///< Adam and AdamW: beta1. None where there is no such thing.
+};
+
+/// A group as the optimizer keeps it. Schedulers write `lr`, `initial_lr` and `momentum`.
+struct Group : GroupOptions {
+  std::size_t first = 0;  ///< Its parameters are parameters()[first] to parameters()[end - 1].
+  std::size_t end = 0;
+  std::optional<double> initial_lr{};  ///< What schedules start from; set by the first scheduler.
+};
+
 /// Updates parameters from their gradients.
 ///
 /// A parameter whose gradient is undefined is skipped whole, as in PyTorch: no decay, no momentum.
 ///
 /// step() records through the runtime's recorder, once for each wrapper that owns some of the
 /// parameters: the gradients used, the new parameters and state ("fc.weight/momentum_buffer"), and
-/// the step itself; then it moves the wrapper's position on to the next step.
+/// the step itself, with the rate of the first of these parameters; then it moves the wrapper's
+/// position on to the next step.
 class Optimizer {
  public:
-  /// Requires: at least one parameter, all on one runtime.
-  explicit Optimizer(std::vector<Variable> parameters);
   virtual ~Optimizer() = default;
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
@@ -50,14 +70,26 @@ class Optimizer {
   Optimizer& operator=(Optimizer&&) = delete;
 
   void step();
+  /// A step as GradScaler takes it: recorded with its loss scale, and left out if `found_inf`. A
+  /// step that was left out records the untouched parameters and does not count as a step.
+  void step_scaled(double scale, bool found_inf);
   /// Forgets all gradients (PyTorch's set_to_none), or fills the defined ones with zeros in place.
   void zero_grad(bool set_to_none = true) const;
 
   std::span<const Variable> parameters() const { return parameters_; }
 
-  double lr() const { return lr_; }
+  std::span<Group> groups() { return groups_; }
 
-  void set_lr(double lr) { lr_ = lr; }
+  std::span<const Group> groups() const { return groups_; }
+
+  /// The first group's rate.
+  double lr() const { return groups_.front().lr; }
+
+  /// Gives every group this rate.
+  void set_lr(double lr);
+
+  /// One more group, behind the others. Errors: as in the constructor.
+  virtual void add_param_group(ParamGroup group);
 
   /// Moments and the like, for snapshots.
   std::span<StateList> state() { return state_; }
@@ -69,8 +101,20 @@ class Optimizer {
   void round_each_step(GridRounding rounding) { rounding_ = rounding; }
 
  protected:
-  /// Updates parameter `i`, whose gradient is defined.
-  virtual void update(std::size_t i) = 0;
+  /// Requires: at least one parameter, all on one runtime.
+  /// Errors:   std::invalid_argument with PyTorch's text for a parameter that is given twice, which
+  ///           tied weights are when both names are listed. (PyTorch only warns within a group.)
+  Optimizer(std::vector<ParamGroup> groups, const GroupOptions& defaults);
+
+  static std::vector<ParamGroup> one_group(std::vector<Variable> parameters);
+
+  /// Everything of a step but its record: update() of each parameter with a gradient, rounding.
+  virtual void update_all();
+
+  const std::optional<GridRounding>& rounding() const { return rounding_; }
+
+  /// Updates parameter `i` of `group`, whose gradient is defined.
+  virtual void update(std::size_t i, const Group& group) = 0;
   /// Adds a list of undefined tensors, one a parameter, and returns its index in state().
   std::size_t add_state(std::string name);
   /// The same for a list of counts, f32 scalars as PyTorch's (exact to 2^24).
@@ -79,6 +123,8 @@ class Optimizer {
   const Tensor& state_of(std::size_t list, std::size_t i, double value = 0.0);
   /// Adds one to the count of parameter `i` and returns it.
   double advance_count(std::size_t list, std::size_t i);
+  /// Whether some group has a momentum other than 0.
+  bool any_momentum() const;
 
   Runtime& runtime() const { return parameters_.front().runtime(); }
 
@@ -91,22 +137,32 @@ class Optimizer {
     LayoutId state_names;
   };
 
-  void update_all();
+  /// How a step went, for its record.
+  struct Manner {
+    double scale = 1.0;
+    bool found_inf = false;
+  };
+
+  void append(ParamGroup given);
+  void take_step(const Manner& manner);
   void round_all() const;
-  void prepare_groups(Recorder& recorder);
+  double lr_of(std::size_t i) const;
+  void prepare_records(Recorder& recorder);
   void name_group(RecordGroup& group, NameTable& names) const;
   void record_used(Recorder& recorder);
-  void record_step(Recorder& recorder);
+  void record_step(Recorder& recorder, const Manner& manner);
 
+  GroupOptions defaults_;
   std::vector<Variable> parameters_;
+  std::vector<Group> groups_;
   std::vector<StateList> state_;
-  double lr_ = 0.0;
   std::optional<GridRounding> rounding_;
 
-  // Valid for this recorder and number of wrappers: wrapping names the parameters.
-  const Recorder* grouped_for_ = nullptr;
-  std::int32_t grouped_wrappers_ = -1;
-  std::vector<RecordGroup> groups_;
+  // Valid for this recorder and numbers of wrappers and state lists: wrapping names the parameters.
+  const Recorder* recorded_by_ = nullptr;
+  std::int32_t recorded_wrappers_ = -1;
+  std::size_t recorded_states_ = 0;
+  std::vector<RecordGroup> records_;
   std::vector<Tensor> scratch_;
 };
 

@@ -9,6 +9,7 @@ namespace lockstep::optim {
 namespace {
 
 constexpr std::size_t kStep = 0;
+constexpr std::size_t kSquare = 1;
 
 void validate(const RmspropOptions& options) {
   detail::check_argument(options.lr >= 0.0, "learning rate", options.lr);
@@ -20,29 +21,35 @@ void validate(const RmspropOptions& options) {
 
 }  // namespace
 
-Rmsprop::Rmsprop(std::vector<Variable> parameters, const RmspropOptions& options)
-    : Optimizer(std::move(parameters)), options_(options) {
+Rmsprop::Rmsprop(std::vector<ParamGroup> groups, const RmspropOptions& options)
+    : Optimizer(
+          std::move(groups),
+          {.lr = options.lr, .weight_decay = options.weight_decay, .momentum = options.momentum}),
+      options_(options) {
   validate(options);
-  set_lr(options.lr);
   add_count();
   add_state("square_avg");
-  if (options.momentum > 0.0) add_state("momentum_buffer");
-  if (options.centered) add_state("grad_avg");
+  if (any_momentum()) momentum_list_ = add_state("momentum_buffer");
+  if (options.centered) mean_list_ = add_state("grad_avg");
 }
 
-void Rmsprop::update(std::size_t i) {
-  const RmspropUpdate update{.lr = lr(),
+void Rmsprop::update(std::size_t i, const Group& group) {
+  const RmspropUpdate update{.lr = group.lr,
                              .alpha = options_.alpha,
                              .eps = options_.eps,
-                             .weight_decay = options_.weight_decay,
-                             .momentum = options_.momentum,
+                             .weight_decay = group.weight_decay,
+                             .momentum = *group.momentum,
                              .centered = options_.centered,
                              .maximize = options_.maximize,
                              .lerp = options_.compat == Compat::kTorch2};
   advance_count(kStep, i);
-  std::array<Tensor, 3> averages;
-  const std::size_t n_averages = state().size() - 1;
-  for (std::size_t k = 0; k < n_averages; ++k) averages[k] = state_of(k + 1, i);
+  std::array<Tensor, 3> averages = {state_of(kSquare, i), Tensor(), Tensor()};
+  std::size_t n_averages = 1;
+  if (update.momentum > 0.0) {
+    if (momentum_list_ == 0) momentum_list_ = add_state("momentum_buffer");
+    averages[n_averages++] = state_of(momentum_list_, i);
+  }
+  if (options_.centered) averages[n_averages++] = state_of(mean_list_, i);
   const Variable& parameter = parameters()[i];
   runtime().kernels().rmsprop(
       parameter.data(), parameter.grad(), std::span(averages).first(n_averages), update);

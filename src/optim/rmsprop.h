@@ -1,5 +1,6 @@
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "lockstep/optim/optimizer.h"
@@ -29,14 +30,20 @@ struct RmspropOptions {
 /// Source:        torch.optim.RMSprop; Graves, arXiv:1308.0850 (centered).
 class Rmsprop final : public Optimizer {
  public:
-  Rmsprop(std::vector<Variable> parameters, const RmspropOptions& options);
+  Rmsprop(std::vector<ParamGroup> groups, const RmspropOptions& options);
 
-  const RmspropOptions& options() const { return options_; }  ///< lr as constructed; see lr().
+  Rmsprop(std::vector<Variable> parameters, const RmspropOptions& options)
+      : Rmsprop(one_group(std::move(parameters)), options) {}
+
+  const RmspropOptions& options() const { return options_; }  ///< As constructed; see groups().
 
  private:
-  void update(std::size_t i) override;
+  void update(std::size_t i, const Group& group) override;
 
   RmspropOptions options_;
+  // Places in state(). 0 = not added; a schedule may switch momentum on later.
+  std::size_t momentum_list_ = 0;
+  std::size_t mean_list_ = 0;
 };
 
 }  // namespace lockstep::optim

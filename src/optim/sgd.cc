@@ -26,24 +26,27 @@ void validate(const SgdOptions& options) {
 
 }  // namespace
 
-Sgd::Sgd(std::vector<Variable> parameters, const SgdOptions& options)
-    : Optimizer(std::move(parameters)), options_(options) {
+Sgd::Sgd(std::vector<ParamGroup> groups, const SgdOptions& options)
+    : Optimizer(
+          std::move(groups),
+          {.lr = options.lr, .weight_decay = options.weight_decay, .momentum = options.momentum}),
+      options_(options) {
   validate(options);
-  set_lr(options.lr);
-  if (options.momentum != 0.0) add_state("momentum_buffer");
+  if (any_momentum()) add_state("momentum_buffer");
 }
 
-void Sgd::update(std::size_t i) {
+void Sgd::update(std::size_t i, const Group& group) {
   const Variable& parameter = parameters()[i];
   const Tensor& grad = parameter.grad();
-  SgdUpdate update{.lr = lr(),
-                   .momentum = options_.momentum,
+  SgdUpdate update{.lr = group.lr,
+                   .momentum = *group.momentum,
                    .dampening = options_.dampening,
-                   .weight_decay = options_.weight_decay,
+                   .weight_decay = group.weight_decay,
                    .nesterov = options_.nesterov,
                    .maximize = options_.maximize};
   Tensor buffer;
-  if (!state().empty()) {
+  if (update.momentum != 0.0) {
+    if (state().empty()) add_state("momentum_buffer");  // A schedule has switched it on.
     Tensor& kept = state()[0].tensors[i];
     update.first_step = !kept.defined();
     if (update.first_step) kept = Tensor::empty(grad.runtime(), grad.shape(), grad.dtype());

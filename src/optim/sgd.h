@@ -1,5 +1,6 @@
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "lockstep/optim/optimizer.h"
@@ -23,12 +24,15 @@ struct SgdOptions {
 /// Source:        torch.optim.SGD; Sutskever et al., ICML 2013, for Nesterov's form.
 class Sgd final : public Optimizer {
  public:
-  Sgd(std::vector<Variable> parameters, const SgdOptions& options);
+  Sgd(std::vector<ParamGroup> groups, const SgdOptions& options);
 
-  const SgdOptions& options() const { return options_; }  ///< lr as constructed; see lr().
+  Sgd(std::vector<Variable> parameters, const SgdOptions& options)
+      : Sgd(one_group(std::move(parameters)), options) {}
+
+  const SgdOptions& options() const { return options_; }  ///< As constructed; see groups().
 
  private:
-  void update(std::size_t i) override;
+  void update(std::size_t i, const Group& group) override;
 
   SgdOptions options_;
 };

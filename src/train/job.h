@@ -9,6 +9,9 @@
 
 #include "lockstep/data/dataset.h"
 #include "lockstep/dist/ddp.h"
+#include "lockstep/optim/grad_scaler.h"
+#include "lockstep/optim/lr_rules.h"
+#include "lockstep/optim/reduce_lr_on_plateau.h"
 #include "lockstep/tensor/dtype.h"
 
 namespace lockstep {
@@ -35,7 +38,7 @@ struct GptSpec {
 };
 
 struct ModelSpec {
-  std::string kind = "mlp";  ///< "scalar" | "linear" | "mlp" | "twohead" | "bn" | "gpt" | "cnn"
+  std::string kind = "mlp";  ///< "scalar" | "linear" | "mlp" | "twohead" | "bn" | "cnn" | "gpt"
   std::vector<std::int64_t> widths = {4, 4, 1};
   std::vector<std::int64_t> image{};  ///< cnn: channels, height, width of what a row of x holds.
   std::int64_t kernel = 3;            ///< cnn: height and width of the filters, odd.
@@ -72,25 +75,48 @@ struct LossSpec {
   std::string declared = "sample-mean";  ///< what was meant: | "token-mean" | "sum"
 };
 
+/// Parameters with an optimizer's options of their own.
+struct GroupSpec {
+  std::vector<std::string> tensors{};  ///< Names of parameters.
+  std::optional<double> lr{};
+  std::optional<double> weight_decay{};
+  std::optional<double> momentum{};  ///< adam, adamw: beta1
+};
+
 struct OptimizerSpec {
-  std::string kind = "sgd";  ///< "sgd" | "adam" | "adamw"
+  std::string kind = "sgd";  ///< "sgd" | "adam" | "adamw" | "adagrad" | "rmsprop"
   double lr = 0.1;
-  double momentum = 0.0;
-  double dampening = 0.0;
+  double momentum = 0.0;   ///< sgd, rmsprop
+  double dampening = 0.0;  ///< sgd
   double weight_decay = 0.0;
-  bool nesterov = false;
+  bool nesterov = false;  ///< sgd
   bool maximize = false;
-  double beta1 = 0.9;    ///< adam, adamw
-  double beta2 = 0.999;  ///< adam, adamw
-  double eps = 1e-8;     ///< adam, adamw
-  bool amsgrad = false;  ///< adam, adamw
+  double beta1 = 0.9;                      ///< adam, adamw
+  double beta2 = 0.999;                    ///< adam, adamw
+  double eps = 1e-8;                       ///< all but sgd
+  bool amsgrad = false;                    ///< adam, adamw
+  double alpha = 0.99;                     ///< rmsprop
+  bool centered = false;                   ///< rmsprop
+  double lr_decay = 0.0;                   ///< adagrad
+  double initial_accumulator_value = 0.0;  ///< adagrad
+  std::vector<GroupSpec> groups{};         ///< Parameters that no group names form the first one.
 };
 
 struct SchedulerSpec {
-  std::string kind = "none";  ///< "none" | "cosine"
-  std::string per = "epoch";  ///< "epoch" | "step": when the rate moves on
-  std::int64_t t_max = 1;
-  double eta_min = 0.0;
+  std::string per = "epoch";           ///< "epoch" | "step": when the rates move on
+  std::vector<optim::LrRule> rules{};  ///< None: constant rates. Several: sequential or chained.
+  std::vector<std::int64_t> milestones{};  ///< Sequential: one less than rules.
+  bool chained = false;
+  std::optional<optim::PlateauOptions> plateau{};  ///< Instead of rules.
+  std::string metric = "loss";  ///< plateau: "loss" (each rank's own) | "eval" (of all ranks)
+};
+
+struct ClipSpec {
+  std::optional<double> norm{};
+  double norm_type = 2.0;
+  std::optional<double> value{};
+  bool before_sync = false;  ///< Hand-written loops: each rank clips its own gradients.
+  bool unscale = true;       ///< False: a scaler's gradients are clipped while still scaled.
 };
 
 struct EvalSpec {
@@ -122,6 +148,7 @@ struct DdpSpec {
   DdpOptions options{};
   bool wrap = true;             ///< False: a hand-written loop.
   std::string average = "ddp";  ///< wrap = false: "manual" (all-reduce each gradient) | "none"
+  std::string hook = "none";    ///< What make_comm_hook() knows, or "none": the reducer averages.
 };
 
 /// A training job, whole. The same value runs on every backend.
@@ -135,6 +162,8 @@ struct Job {
   LossSpec loss;
   OptimizerSpec optimizer;
   SchedulerSpec scheduler;
+  ClipSpec clip{};
+  std::optional<optim::GradScalerOptions> scaler{};
   LoopSpec loop;
   ExactSpec exact;
   DdpSpec ddp;

@@ -4,52 +4,17 @@
 #include <optional>
 
 #include "lockstep/data/dataset.h"
-#include "lockstep/optim/adam.h"
-#include "lockstep/optim/cosine_annealing.h"
-#include "lockstep/optim/sgd.h"
+#include "lockstep/hooks/hook_catalog.h"
 #include "lockstep/trace/recorder.h"
 #include "lockstep/train/evaluate.h"
 #include "lockstep/train/manual_average.h"
 #include "lockstep/train/micro_step.h"
 #include "lockstep/train/rank_epoch.h"
+#include "lockstep/train/stepper.h"
 
 namespace lockstep {
 
 namespace {
-
-std::unique_ptr<optim::Optimizer> make_adam(const Job& job, nn::Module& model) {
-  const OptimizerSpec& spec = job.optimizer;
-  const optim::AdamOptions options{
-      .lr = spec.lr,
-      .beta1 = spec.beta1,
-      .beta2 = spec.beta2,
-      .eps = spec.eps,
-      .weight_decay = spec.weight_decay,
-      .amsgrad = spec.amsgrad,
-      .maximize = spec.maximize,
-      .compat = job.ddp.options.compat == "1.13" ? optim::Compat::kTorch1 : optim::Compat::kTorch2};
-  if (spec.kind == "adamw") return std::make_unique<optim::AdamW>(model.parameters(), options);
-  return std::make_unique<optim::Adam>(model.parameters(), options);
-}
-
-std::unique_ptr<optim::Optimizer> make_sgd(const Job& job, nn::Module& model) {
-  const OptimizerSpec& spec = job.optimizer;
-  return std::make_unique<optim::Sgd>(model.parameters(),
-                                      optim::SgdOptions{.lr = spec.lr,
-                                                        .momentum = spec.momentum,
-                                                        .dampening = spec.dampening,
-                                                        .weight_decay = spec.weight_decay,
-                                                        .nesterov = spec.nesterov,
-                                                        .maximize = spec.maximize});
-}
-
-std::unique_ptr<optim::Optimizer> make_optimizer(const Job& job, nn::Module& model) {
-  auto optimizer = job.optimizer.kind == "sgd" ? make_sgd(job, model) : make_adam(job, model);
-  if (job.exact.on) {
-    optimizer->round_each_step({.bits = job.exact.grid, .limit = job.exact.clamp});
-  }
-  return optimizer;
-}
 
 // The loop of one rank. Its methods are the paragraphs of a training script.
 class Loop {
@@ -68,6 +33,7 @@ class Loop {
 
  private:
   void wrap();
+  void register_hook();
   bool run_epoch(std::int64_t epoch);
   void optimizer_step(const RankEpoch& order, std::size_t& batch, std::size_t& at);
   void micro_step(std::span<const std::int64_t> ids, bool last_micro);
@@ -96,10 +62,10 @@ class Loop {
   LoopState state_;
   RankOutcomeValues outcome_;
   std::unique_ptr<nn::Module> model_;
+  std::unique_ptr<CommHook> comm_hook_;  // Outlives ddp_.
   std::unique_ptr<DistributedDataParallel<nn::Module>> ddp_;
   std::unique_ptr<ManualAverage> manual_;
-  std::unique_ptr<optim::Optimizer> optimizer_;
-  std::optional<optim::CosineAnnealingLr> schedule_;
+  std::optional<Stepper> stepper_;
   double last_loss_ = 0.0;
 };
 
@@ -110,17 +76,23 @@ void Loop::wrap() {
     if (job_.ddp.wrap) {
       ddp_ = std::make_unique<DistributedDataParallel<nn::Module>>(
           *model_, context_.world(), job_.ddp.options);
+      register_hook();
       state_.ddp = ddp_.get();
     } else {
       manual_ = std::make_unique<ManualAverage>(*model_, context_, job_.ddp.average == "manual");
     }
   });
   LOCKSTEP_CHECK(ddp_ || manual_, "a hook may not leave out the wrapping; set ddp.wrap = false");
-  optimizer_ = make_optimizer(job_, *model_);
-  state_.optimizer = optimizer_.get();
-  if (job_.scheduler.kind == "cosine") {
-    schedule_.emplace(*optimizer_, job_.scheduler.t_max, job_.scheduler.eta_min);
-  }
+  stepper_.emplace(job_, *model_);
+  state_.optimizer = &stepper_->optimizer();
+}
+
+void Loop::register_hook() {
+  if (job_.ddp.hook == "none") return;
+  Result<std::unique_ptr<CommHook>> hook = make_comm_hook(job_.ddp.hook, context_.world());
+  LOCKSTEP_CHECK(hook.ok(), hook.error().message);
+  comm_hook_ = std::move(hook).value();
+  ddp_->register_comm_hook(*comm_hook_);
 }
 
 Variable Loop::forward(const Variable& x, bool last_micro) {
@@ -169,7 +141,8 @@ void Loop::micro_step(std::span<const std::int64_t> ids, bool last_micro) {
       job_.exact.on && job_.exact.scale_loss_by_world ? context_.world_size() : 1.0;
   const Variable loss = micro_loss(job_, output, batch, denominator, factor);
   hooked(LoopPoint::kBackward, [&] {
-    loss.backward();
+    stepper_->scaled(loss).backward();
+    stepper_->clip_before_sync();
     if (manual_) manual_->after_backward(last_micro);
   });
   last_loss_ = loss.item();
@@ -179,7 +152,8 @@ void Loop::micro_step(std::span<const std::int64_t> ids, bool last_micro) {
 
 void Loop::optimizer_step(const RankEpoch& order, std::size_t& batch, std::size_t& at) {
   hooked(LoopPoint::kZeroGrad, [this] {
-    if (job_.loop.zero_grad != "never") optimizer_->zero_grad(job_.loop.zero_grad == "none");
+    if (job_.loop.zero_grad != "never")
+      stepper_->optimizer().zero_grad(job_.loop.zero_grad == "none");
   });
   state_.micro = 0;
   const auto n_left = order.batch_sizes.size() - batch;
@@ -189,8 +163,8 @@ void Loop::optimizer_step(const RankEpoch& order, std::size_t& batch, std::size_
     micro_step(std::span(order.ids).subspan(at, size), i + 1 == n_micro);
     at += size;
   }
-  hooked(LoopPoint::kStep, [this] { optimizer_->step(); });
-  if (schedule_ && job_.scheduler.per == "step") schedule_->step();
+  hooked(LoopPoint::kStep, [this] { stepper_->step(); });
+  stepper_->end_step(last_loss_);
   outcome_.losses.push_back(last_loss_);
   ++outcome_.n_steps;
   ++state_.step;
@@ -248,12 +222,15 @@ RankOutcomeValues Loop::run() {
   for (std::int64_t epoch = 0; by_steps ? !done() : epoch < job_.loop.epochs; ++epoch) {
     state_.sampler_epoch = job_.loader.set_epoch ? epoch : 0;
     if (!run_epoch(epoch)) break;
-    if (schedule_ && job_.scheduler.per == "epoch") schedule_->step();
+    const std::size_t n_evals = outcome_.evals.size();
     const std::int64_t every = job_.loop.eval.every_epochs;
     if (every > 0 && (epoch + 1) % every == 0 && job_.holdout) {
       hooked(LoopPoint::kEval,
              [&] { outcome_.evals.push_back(evaluate(job_, *model_, context_, epoch)); });
     }
+    std::optional<double> metric;
+    if (outcome_.evals.size() > n_evals) metric = outcome_.evals.back().value;
+    stepper_->end_epoch(last_loss_, metric);
   }
   hooked(LoopPoint::kEnd, [] {});
   record_end();

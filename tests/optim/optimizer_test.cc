@@ -8,6 +8,7 @@
 
 #include "lockstep/autograd/functions.h"
 #include "lockstep/base/check.h"
+#include "lockstep/base/text.h"
 #include "lockstep/optim/sgd.h"
 #include "lockstep/trace/recorder.h"
 
@@ -131,7 +132,46 @@ TEST_F(OptimizerTest, OptionsThatMakeNoSenseAreRefusedInPyTorchsWords) {
   EXPECT_THAT(make({.nesterov = true}), ThrowsMessage<Invalid>(HasSubstr("Nesterov momentum")));
   EXPECT_THAT(make({.momentum = 0.5, .dampening = 0.1, .nesterov = true}),
               ThrowsMessage<Invalid>(HasSubstr("zero dampening")));
-  EXPECT_THROW(Sgd({}, {}), ContractViolation);
+  EXPECT_THROW(Sgd(std::vector<Variable>{}, {}), ContractViolation);
+}
+
+// -- groups
+
+TEST_F(OptimizerTest, GroupsHaveRatesAndDecayOfTheirOwn) {
+  const Variable p = leaf({4});
+  const Variable q = leaf({4});
+  Sgd sgd(std::vector<ParamGroup>{{.parameters = {p}},
+                                  {.parameters = {q}, .lr = 0.25, .weight_decay = 1.0}},
+          {.lr = 0.5});
+  p.set_grad(vector({2}));
+  q.set_grad(vector({2}));
+
+  sgd.step();
+
+  EXPECT_EQ(p.data().data<double>()[0], 3.0);  // 4 - 0.5 * 2
+  EXPECT_EQ(q.data().data<double>()[0], 2.5);  // 4 - 0.25 * (2 + 1 * 4)
+  sgd.set_lr(1.0);
+  EXPECT_EQ(sgd.groups()[1].lr, 1.0);
+  EXPECT_EQ(sgd.lr(), 1.0);
+}
+
+TEST_F(OptimizerTest, AParameterGivenTwiceIsRefused) {
+  const Variable p = leaf({4});
+  const Variable tied = p;
+  using Groups = std::vector<ParamGroup>;
+
+  EXPECT_THAT(
+      [&] {
+        Sgd({p, tied}, {});
+      },
+      ThrowsMessage<std::invalid_argument>(
+          "optimizer contains a parameter group with duplicate parameters"));
+  EXPECT_THAT(
+      [&] {
+        Sgd(Groups{{.parameters = {p}}, {.parameters = {tied}}}, {});
+      },
+      ThrowsMessage<std::invalid_argument>(
+          "some parameters appear in more than one parameter group"));
 }
 
 // -- what a step records
@@ -146,7 +186,11 @@ class Lines final : public EventSink {
     };
     if (const auto* grad = std::get_if<GradEvent>(&event.body)) add_names(grad->layout);
     if (const auto* state = std::get_if<StateEvent>(&event.body)) add_names(state->layout);
-    if (const auto* step = std::get_if<StepEvent>(&event.body)) add_names(step->layout);
+    if (const auto* step = std::get_if<StepEvent>(&event.body)) {
+      add_names(step->layout);
+      if (step->scale != 1.0) line += " scale " + exact(step->scale);
+      if (step->skipped && step->found_inf) line += " skipped";
+    }
     lines.push_back(line);
   }
 
@@ -188,6 +232,26 @@ TEST_F(RecordedStepTest, AStepTellsWhatItUsedWhatItMadeAndMovesOn) {
   EXPECT_EQ(recorder_.position(0).opt, 2);
   EXPECT_EQ(recorder_.position(0).micro, -1);
   EXPECT_EQ(recorder_.position(-1).opt, 0);
+}
+
+TEST_F(RecordedStepTest, AStepThatIsLeftOutIsRecordedAndDoesNotMoveOn) {
+  const Variable p = leaf({4});
+  Sgd sgd({p}, {.lr = 0.5});
+  p.state().wrapper = recorder_.open_wrapper();
+  p.state().name = names_.intern("w");
+  p.set_grad(vector({2}));
+
+  sgd.step_scaled(8.0, true);
+  sgd.step_scaled(4.0, false);
+
+  EXPECT_THAT(lines_.lines,
+              ElementsAre("param w0 opt0 w",
+                          "step w0 opt0 w scale 8 skipped",
+                          "grad w0 opt0 w",
+                          "param w0 opt0 w",
+                          "step w0 opt0 w scale 4"));
+  EXPECT_EQ(p.data().data<double>()[0], 3.0);
+  EXPECT_EQ(recorder_.position(0).opt, 1);
 }
 
 TEST_F(RecordedStepTest, ParametersOutsideWrappersAreNumbered) {

@@ -80,6 +80,46 @@ TEST_F(ReaderTest, OnlyAStreamIsDividedByItsReaders) {
               HasSubstr("(2 rows, 2 readers)"));
 }
 
+TEST_F(ReaderTest, SchedulesScalersAndClippingAreRead) {
+  const auto scenario = load(
+      replaced(small_job(), "kind = \"sgd\"", "kind = \"rmsprop\", alpha = 0.5") +
+      "scheduler = { kind = \"sequential\", per = \"step\", milestones = [3], parts = [ { kind = "
+      "\"linear\", total_iters = 3 }, { kind = \"step\", step_size = 2 } ] }\n"
+      "scaler = { init = 8, growth_interval = 4 }\nclip = { norm = 1.0, norm_type = inf }\n");
+
+  ASSERT_TRUE(scenario.ok()) << scenario.error().text();
+  const Job& job = *scenario.value().jobs[0];
+  EXPECT_EQ(job.optimizer.alpha, 0.5);
+  ASSERT_EQ(job.scheduler.rules.size(), 2U);
+  EXPECT_EQ(std::get<optim::LinearLr>(job.scheduler.rules[0]).total_iters, 3);
+  EXPECT_EQ(std::get<optim::StepLr>(job.scheduler.rules[1]).step_size, 2);
+  EXPECT_EQ(job.scaler->init_scale, 8.0);
+  EXPECT_EQ(job.scaler->growth_interval, 4);
+  EXPECT_EQ(*job.clip.norm, 1.0);
+}
+
+TEST_F(ReaderTest, ACommunicationHookBelongsToTheWrapper) {
+  EXPECT_EQ(read_ok(small_job() + "ddp = { hook = \"fp16\" }\n").jobs[0]->ddp.hook, "fp16");
+  EXPECT_THAT(error_of(small_job() + "ddp = { wrap = false, average = \"none\", hook = \"fp16\" }\n"),
+              HasSubstr("'ddp.hook' takes the place of the wrapper's all-reduce: set wrap = true"));
+  EXPECT_THAT(error_of(small_job() + "ddp = { hook = \"powersgd\" }\n"), HasSubstr("powersgd"));
+}
+
+TEST_F(ReaderTest, OptionsOfOptimizersAndSchedulesBelongToTheirKind) {
+  EXPECT_THAT(error_of(replaced(small_job(), "lr =", "alpha = 0.5, lr =")),
+              HasSubstr("unknown key 'alpha' in 'optimizer'"));
+  EXPECT_THAT(error_of(small_job() + "scheduler = { kind = \"step\", t_max = 3 }\n"),
+              HasSubstr("unknown key 't_max' in 'scheduler'"));
+  EXPECT_THAT(error_of(small_job() + "scheduler = { kind = \"sequential\", parts = [] }\n"),
+              HasSubstr("'scheduler.parts' are one schedule or more"));
+  EXPECT_THAT(error_of(small_job() + "clip = { norm = 1.0, value = 1.0 }\n"),
+              HasSubstr("'clip' needs either 'norm' or 'value'"));
+  EXPECT_THAT(error_of(small_job() + "clip = { norm = 1.0, when = \"before-sync\" }\n"),
+              HasSubstr("is for hand-written loops: set ddp.wrap = false"));
+  EXPECT_THAT(error_of(small_job() + "scaler = { growth = 1.0 }\n"),
+              HasSubstr("The growth factor must be > 1.0."));
+}
+
 TEST_F(ReaderTest, AMissingFileIsReportedByItsName) {
   const Result<Scenario> scenario = load_scenario("nowhere.toml", "", {});
 

@@ -123,7 +123,7 @@ TEST(RankProgramTest, TrainsWithAdam) {
 // Half a cosine over two epochs: rates lr, lr / 2, 0.
 TEST(RankProgramTest, MovesTheRateOnOnceAnEpoch) {
   Job job = swinging_job();
-  job.scheduler = {.kind = "cosine", .t_max = 2};
+  job.scheduler = {.rules = {optim::CosineAnnealingLr{.t_max = 2}}};
   job.loop.steps.reset();
   job.loop.epochs = 3;
   KeepsWeights kept;
@@ -134,6 +134,50 @@ TEST(RankProgramTest, MovesTheRateOnOnceAnEpoch) {
   EXPECT_EQ(kept.weights[0], 0.0);  // 2 - 1 * 2
   EXPECT_EQ(kept.weights[1], 1.0);  // 0 + 1/2 * 2
   EXPECT_EQ(kept.weights[2], 1.0);  // The gradient is 0, and the rate too.
+}
+
+// Rate 1 twice, then half of it: the weight swings and the loss stays where it is.
+TEST(RankProgramTest, LowersTheRateOnAPlateau) {
+  Job job = swinging_job();
+  job.scheduler.plateau = optim::PlateauOptions{.factor = 0.5, .patience = 0};
+  job.scheduler.per = "step";
+  job.loop.steps = 3;
+  KeepsWeights kept;
+
+  run(job, {&kept});
+
+  ASSERT_EQ(kept.weights.size(), 3U);
+  EXPECT_EQ(kept.weights[0], 0.0);  // 2 - 1 * 2; the loss is 1.
+  EXPECT_EQ(kept.weights[1], 2.0);  // 0 + 1 * 2; the loss is 1 again.
+  EXPECT_EQ(kept.weights[2], 1.0);  // 2 - 1/2 * 2
+}
+
+TEST(RankProgramTest, ScalesUnscalesAndClips) {
+  Job job = swinging_job();
+  job.scaler = optim::GradScalerOptions{.init_scale = 1024.0};
+  job.clip.value = 0.5;
+  job.loop.steps = 1;
+  KeepsWeights kept;
+
+  run(job, {&kept});
+  EXPECT_EQ(kept.weights, (std::vector<double>{1.5}));  // 2 - 1 * 0.5
+
+  // The twin: clipped while still scaled, the gradient nearly vanishes.
+  job.clip.unscale = false;
+  KeepsWeights scaled;
+  run(job, {&scaled});
+  EXPECT_EQ(scaled.weights, (std::vector<double>{2.0 - 0.5 / 1024}));
+}
+
+TEST(RankProgramTest, TrainsGroupsWithRatesOfTheirOwn) {
+  Job job = swinging_job();
+  job.optimizer.groups = {{.tensors = {"weight"}, .lr = 0.25}};
+  job.loop.steps = 1;
+  KeepsWeights kept;
+
+  run(job, {&kept});
+
+  EXPECT_EQ(kept.weights, (std::vector<double>{1.5}));  // 2 - 0.25 * 2
 }
 
 TEST(MicroStepTest, WeighsRowsByTheirTokens) {

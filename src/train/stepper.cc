@@ -1,0 +1,161 @@
+#include "lockstep/train/stepper.h"
+
+#include <algorithm>
+
+#include "lockstep/optim/adagrad.h"
+#include "lockstep/optim/adam.h"
+#include "lockstep/optim/clip.h"
+#include "lockstep/optim/rmsprop.h"
+#include "lockstep/optim/sgd.h"
+
+namespace lockstep {
+
+namespace {
+
+/// The model's parameters as the job groups them: the first group has those that no other names.
+std::vector<optim::ParamGroup> grouped(const OptimizerSpec& spec, const nn::Module& model) {
+  std::vector<optim::ParamGroup> groups(1);
+  for (const GroupSpec& group : spec.groups) {
+    groups.push_back({.parameters = {},
+                      .lr = group.lr,
+                      .weight_decay = group.weight_decay,
+                      .momentum = group.momentum});
+  }
+  for (const NamedVariable& named : model.named_parameters()) {
+    std::size_t place = 0;
+    for (std::size_t g = 0; g < spec.groups.size(); ++g) {
+      const std::vector<std::string>& names = spec.groups[g].tensors;
+      if (std::find(names.begin(), names.end(), named.name) != names.end()) place = g + 1;
+    }
+    groups[place].parameters.push_back(named.variable);
+  }
+  return groups;
+}
+
+optim::Compat compat_of(const Job& job) {
+  return job.ddp.options.compat == "1.13" ? optim::Compat::kTorch1 : optim::Compat::kTorch2;
+}
+
+std::unique_ptr<optim::Optimizer> make_adam(const Job& job, std::vector<optim::ParamGroup> groups) {
+  const OptimizerSpec& spec = job.optimizer;
+  const optim::AdamOptions options{.lr = spec.lr,
+                                   .beta1 = spec.beta1,
+                                   .beta2 = spec.beta2,
+                                   .eps = spec.eps,
+                                   .weight_decay = spec.weight_decay,
+                                   .amsgrad = spec.amsgrad,
+                                   .maximize = spec.maximize,
+                                   .compat = compat_of(job)};
+  if (spec.kind == "adamw") return std::make_unique<optim::AdamW>(std::move(groups), options);
+  return std::make_unique<optim::Adam>(std::move(groups), options);
+}
+
+std::unique_ptr<optim::Optimizer> make_sgd(const OptimizerSpec& spec,
+                                           std::vector<optim::ParamGroup> groups) {
+  const optim::SgdOptions options{.lr = spec.lr,
+                                  .momentum = spec.momentum,
+                                  .dampening = spec.dampening,
+                                  .weight_decay = spec.weight_decay,
+                                  .nesterov = spec.nesterov,
+                                  .maximize = spec.maximize};
+  return std::make_unique<optim::Sgd>(std::move(groups), options);
+}
+
+std::unique_ptr<optim::Optimizer> make_adagrad(const OptimizerSpec& spec,
+                                               std::vector<optim::ParamGroup> groups) {
+  const optim::AdagradOptions options{.lr = spec.lr,
+                                      .lr_decay = spec.lr_decay,
+                                      .weight_decay = spec.weight_decay,
+                                      .initial_accumulator_value = spec.initial_accumulator_value,
+                                      .eps = spec.eps,
+                                      .maximize = spec.maximize};
+  return std::make_unique<optim::Adagrad>(std::move(groups), options);
+}
+
+std::unique_ptr<optim::Optimizer> make_rmsprop(const Job& job,
+                                               std::vector<optim::ParamGroup> groups) {
+  const OptimizerSpec& spec = job.optimizer;
+  const optim::RmspropOptions options{.lr = spec.lr,
+                                      .alpha = spec.alpha,
+                                      .eps = spec.eps,
+                                      .weight_decay = spec.weight_decay,
+                                      .momentum = spec.momentum,
+                                      .centered = spec.centered,
+                                      .maximize = spec.maximize,
+                                      .compat = compat_of(job)};
+  return std::make_unique<optim::Rmsprop>(std::move(groups), options);
+}
+
+std::unique_ptr<optim::Optimizer> make_optimizer(const Job& job, const nn::Module& model) {
+  std::vector<optim::ParamGroup> groups = grouped(job.optimizer, model);
+  if (job.optimizer.kind == "sgd") return make_sgd(job.optimizer, std::move(groups));
+  if (job.optimizer.kind == "adagrad") return make_adagrad(job.optimizer, std::move(groups));
+  if (job.optimizer.kind == "rmsprop") return make_rmsprop(job, std::move(groups));
+  return make_adam(job, std::move(groups));
+}
+
+std::unique_ptr<optim::LrScheduler> make_schedule(const SchedulerSpec& spec,
+                                                  optim::Optimizer& optimizer) {
+  if (spec.rules.empty()) return nullptr;
+  if (spec.chained) return std::make_unique<optim::ChainedLr>(optimizer, spec.rules);
+  if (spec.rules.size() == 1) {
+    return std::make_unique<optim::RuleLr>(optimizer, spec.rules.front());
+  }
+  return std::make_unique<optim::SequentialLr>(optimizer, spec.rules, spec.milestones);
+}
+
+}  // namespace
+
+void clip_gradients(const ClipSpec& clip, std::span<const Variable> parameters) {
+  if (clip.norm) {
+    optim::clip_grad_norm(parameters, {.max_norm = *clip.norm, .norm_type = clip.norm_type});
+  }
+  if (clip.value) optim::clip_grad_value(parameters, *clip.value);
+}
+
+Stepper::Stepper(const Job& job, nn::Module& model)
+    : job_(job),
+      optimizer_(make_optimizer(job, model)),
+      schedule_(make_schedule(job.scheduler, *optimizer_)) {
+  if (job.scheduler.plateau) plateau_.emplace(*optimizer_, *job.scheduler.plateau);
+  if (job.scaler) scaler_.emplace(*job.scaler);
+  if (job.exact.on) {
+    optimizer_->round_each_step({.bits = job.exact.grid, .limit = job.exact.clamp});
+  }
+}
+
+Variable Stepper::scaled(const Variable& loss) { return scaler_ ? scaler_->scale(loss) : loss; }
+
+void Stepper::clip_before_sync() {
+  if (job_.clip.before_sync) clip();
+}
+
+void Stepper::clip() { clip_gradients(job_.clip, optimizer_->parameters()); }
+
+void Stepper::step() {
+  const bool clips = !job_.clip.before_sync && (job_.clip.norm || job_.clip.value);
+  if (clips && scaler_ && job_.clip.unscale) scaler_->unscale(*optimizer_);
+  if (clips) clip();
+  if (!scaler_) {
+    optimizer_->step();
+    return;
+  }
+  scaler_->step(*optimizer_);
+  scaler_->update();
+}
+
+void Stepper::move_rates(double own_loss) {
+  if (schedule_) schedule_->step();
+  if (plateau_ && job_.scheduler.metric == "loss") plateau_->step(own_loss);
+}
+
+void Stepper::end_step(double own_loss) {
+  if (job_.scheduler.per == "step") move_rates(own_loss);
+}
+
+void Stepper::end_epoch(double own_loss, std::optional<double> metric) {
+  if (job_.scheduler.per == "epoch") move_rates(own_loss);
+  if (plateau_ && job_.scheduler.metric == "eval" && metric) plateau_->step(*metric);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,50 @@
+// What a training script does between a backward and the next forward.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "lockstep/nn/module.h"
+#include "lockstep/optim/grad_scaler.h"
+#include "lockstep/optim/lr_scheduler.h"
+#include "lockstep/optim/optimizer.h"
+#include "lockstep/optim/reduce_lr_on_plateau.h"
+#include "lockstep/train/job.h"
+
+namespace lockstep {
+
+/// A job's optimizer with its gradient scaler, clipping and schedule, in the order in which a
+/// correct script calls them: unscale, clip, step, update; then the schedule.
+///
+/// Requires: the job and the model outlive it.
+class Stepper {
+ public:
+  Stepper(const Job& job, nn::Module& model);
+
+  optim::Optimizer& optimizer() { return *optimizer_; }
+
+  /// What backward starts from: the loss times the scaler's scale.
+  Variable scaled(const Variable& loss);
+  /// Behind each backward, ahead of a hand-written average: clips if the job asks for that here.
+  void clip_before_sync();
+  void step();
+  /// Moves the rates on, if the job does so behind each step.
+  void end_step(double own_loss);
+  /// The same behind each epoch. `metric`: of this epoch's evaluation, if there was one.
+  void end_epoch(double own_loss, std::optional<double> metric);
+
+ private:
+  void clip();
+  void move_rates(double own_loss);
+
+  const Job& job_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
+  std::unique_ptr<optim::LrScheduler> schedule_;
+  std::optional<optim::ReduceLrOnPlateau> plateau_;
+  std::optional<optim::GradScaler> scaler_;
+};
+
+/// Clips gradients as the job says.
+void clip_gradients(const ClipSpec& clip, std::span<const Variable> parameters);
+
+}  // namespace lockstep
