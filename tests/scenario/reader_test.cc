@@ -69,13 +69,13 @@ TEST_F(ReaderTest, WordsOfTheSchemaThatDoNothingYetAreErrorsToo) {
 TEST_F(ReaderTest, WorkersThatPersistHaveToExist) {
   EXPECT_EQ(error_of(small_job() + "loader = { persistent = true }\n"),
             "job.toml:9:25: persistent_workers option needs num_workers > 0");
-  EXPECT_EQ(error_of(small_job() + "loader = { workers = 2, persistent = true }\n"), "");
+  EXPECT_EQ(error_of(small_job() + "loader = { workers = 2, persistent = true }\n"), "no error");
 }
 
 TEST_F(ReaderTest, OnlyAStreamIsDividedByItsReaders) {
   const std::string sharded = replaced(small_job(), "data = {", "data = { shard = \"rank\",");
   EXPECT_THAT(error_of(sharded), HasSubstr("'data.shard' divides a stream"));
-  EXPECT_EQ(error_of(sharded + "loader = { sampler = \"stream\" }\n"), "");
+  EXPECT_EQ(error_of(sharded + "loader = { sampler = \"stream\" }\n"), "no error");
   EXPECT_THAT(error_of(sharded + "loader = { sampler = \"stream\", batch = 2 }\n"),
               HasSubstr("(2 rows, 2 readers)"));
 }
