@@ -17,6 +17,9 @@ GptSpec read_gpt(TableReader& model, Problem& problem) {
   if (gpt.width % gpt.heads != 0) {
     problem.report("'model.width' must be a multiple of 'model.heads'", model.where("width"));
   }
+  if (model.has("widths")) {
+    problem.report("a gpt has one 'model.width', not 'widths'", model.where("widths"));
+  }
   if (gpt.dropout > 1.0) {
     problem.report("'model.dropout' is a probability", model.where("dropout"));
   }

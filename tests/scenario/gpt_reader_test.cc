@@ -39,6 +39,8 @@ TEST_F(GptReaderTest, SizesThatAreGivenMustFitTheText) {
 }
 
 TEST_F(GptReaderTest, ItsKeysBelongToItAlone) {
+  EXPECT_EQ(error_of(job(", widths = [4, 4]")),
+            "job.toml:3:34: a gpt has one 'model.width', not 'widths'");
   EXPECT_EQ(error_of(replaced(small_job(), "model = { ", "model = { heads = 2, ")),
             "job.toml:4:11: unknown key 'heads' in 'model'; did you mean 'head'?");
 }
