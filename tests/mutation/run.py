@@ -21,7 +21,7 @@ WORK = ROOT / "build-mutation"
 TREE = WORK / "tree"
 BUILD = WORK / "build"
 # Cheap suites first: the first failing test names the catcher.
-PROGRAMS = ["dist_test", "dist_property", "api_test", "api_property"]
+PROGRAMS = ["dist_test", "dist_property", "data_test", "api_test", "api_property"]
 COPIED = ["CMakeLists.txt", "CMakePresets.json", "cmake", "src", "sim", "scenario", "api", "cli", "gpu",
           "gloo", "launch", "crosscheck", "tests", "scenarios", "examples", "bench"]
 
