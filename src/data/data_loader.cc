@@ -131,7 +131,7 @@ void DataLoader::put_task() {
   }
 }
 
-bool DataLoader::fetch_stream(Process& process, LoadedBatch& batch) {
+bool DataLoader::fetch_stream(Process& process, LoadedBatch& batch) const {
   while (!process.pass_ended && std::cmp_less(batch.ids.size(), options_.batch_size)) {
     process.pass_ended = !process.pass->next(process.worker, batch);
   }

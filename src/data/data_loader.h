@@ -138,7 +138,7 @@ class DataLoader {
   void put_task();
   void drop_tasks();
   bool fetch(Process& process, const std::vector<std::int64_t>& indices, LoadedBatch& batch);
-  bool fetch_stream(Process& process, LoadedBatch& batch);
+  bool fetch_stream(Process& process, LoadedBatch& batch) const;
 
   DataLoaderOptions options_;
   Sampler* sampler_ = nullptr;

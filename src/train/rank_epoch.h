@@ -43,6 +43,8 @@ class RankLoader {
   ~RankLoader();
   RankLoader(const RankLoader&) = delete;
   RankLoader& operator=(const RankLoader&) = delete;
+  RankLoader(RankLoader&&) = delete;
+  RankLoader& operator=(RankLoader&&) = delete;
 
   RankEpoch plan(std::int64_t sampler_epoch);
 

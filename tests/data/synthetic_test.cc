@@ -36,6 +36,19 @@ TEST(SyntheticTest, ASeedNamesTheDataSet) {
   }
 }
 
+TEST(SyntheticTest, GivenWeightsMakeTheTargets) {
+  const SyntheticOptions options{.size = 20, .features = 2, .weights = {2.0, -1.5}};
+  const Dataset data = make_synthetic(options).value();
+  for (std::int64_t i = 0; i < data.size(); ++i) {
+    const auto x = data.features(i);
+    EXPECT_EQ(data.targets(i)[0], x[0] * 2.0 + x[1] * -1.5);
+  }
+
+  EXPECT_FALSE(make_synthetic({.features = 3, .weights = {2.0, -1.5}}).ok());
+  EXPECT_FALSE(
+      make_synthetic({.kind = SyntheticKind::kDyadic, .features = 2, .weights = {1, 2}}).ok());
+}
+
 TEST(SyntheticTest, ALargerSetBeginsWithTheSmallerOne) {
   const SyntheticOptions small{.size = 10, .features = 3, .outputs = 2, .seed = 1, .noise = 0.5};
   SyntheticOptions large = small;
