@@ -108,17 +108,19 @@ T column_norm(const T* x, std::int64_t n, std::int64_t stride) {
   return strided_norm(x, n, stride);
 }
 
+std::int64_t ceil_log2(std::int64_t n) {
+  return n <= 1 ? 0 : static_cast<std::int64_t>(std::bit_width(static_cast<std::uint64_t>(n - 1)));
+}
+
 /// Sums of many addends pass through levels, so that no sum grows from one addend at a time.
 template <typename T>
 class CascadeSum {
  public:
   /// `lanes` <= 4 * kLanes<T> sums side by side, `n_rounds` additions to each.
-  CascadeSum(std::size_t lanes, std::int64_t n_rounds) : n_lanes_(lanes) {
-    const auto log2 = static_cast<std::int64_t>(
-        n_rounds <= 1 ? 0 : std::bit_width(static_cast<std::uint64_t>(n_rounds - 1)));
-    power_ = std::max<std::int64_t>(4, log2 / static_cast<std::int64_t>(kLevels));
-    n_in_full_steps_ = n_rounds - n_rounds % (std::int64_t{1} << power_);
-  }
+  CascadeSum(std::size_t lanes, std::int64_t n_rounds)
+      : n_lanes_(lanes),
+        power_(std::max<std::int64_t>(4, ceil_log2(n_rounds) / 4)),
+        n_in_full_steps_(n_rounds - n_rounds % (std::int64_t{1} << power_)) {}
 
   void add(const T* x) {
     for (std::size_t k = 0; k < n_lanes_; ++k) levels_[0][k] += x[k];
@@ -148,8 +150,8 @@ class CascadeSum {
   }
 
   std::size_t n_lanes_;
-  std::int64_t power_ = 4;
-  std::int64_t n_in_full_steps_ = 0;
+  std::int64_t power_;  ///< A level takes 2^power sums of the one below.
+  std::int64_t n_in_full_steps_;
   std::int64_t n_added_ = 0;
   std::array<std::array<T, 4 * kLanes<T>>, kLevels> levels_{};
 };
@@ -215,34 +217,36 @@ T make_reflector(const Strided<T>& a, std::int64_t n, std::int64_t j) {
   return (beta - alpha) / beta;
 }
 
-/// target -= tau * v (v' target), for one column of the target.
+/// A reflection I - tau v v': v is column `j` of a matrix, from row j on.
 template <typename T>
-void reflect(const Strided<T>& target,
-             std::int64_t column,
-             const Strided<T>& v,
-             std::int64_t j,
-             std::int64_t n,
-             T tau) {
-  T dot{0};
-  for (std::int64_t i = j; i < n; ++i) dot += v.at(i, j) * target.at(i, column);
-  for (std::int64_t i = j; i < n; ++i) target.at(i, column) -= tau * dot * v.at(i, j);
-}
+struct Reflection {
+  Strided<T> v;
+  std::int64_t n = 0;  ///< Rows.
+  std::int64_t j = 0;
+  T tau{0};
+
+  /// Applies it to one column of `target`.
+  void apply(const Strided<T>& target, std::int64_t column) const {
+    T dot{0};
+    for (std::int64_t i = j; i < n; ++i) dot += v.at(i, j) * target.at(i, column);
+    for (std::int64_t i = j; i < n; ++i) target.at(i, column) -= tau * dot * v.at(i, j);
+  }
+};
 
 template <typename T>
 void householder(T* matrix, std::int64_t n, std::int64_t r) {
   std::vector<T> reflectors(matrix, matrix + n * r);
-  std::vector<T> taus(static_cast<std::size_t>(r));
+  std::vector<Reflection<T>> reflections;
   const Strided<T> v{reflectors.data(), r, 1};
   for (std::int64_t j = 0; j < r; ++j) {
-    const T tau = make_reflector(v, n, j);
-    taus[static_cast<std::size_t>(j)] = tau;
-    for (std::int64_t c = j + 1; c < r; ++c) reflect(v, c, v, j, n, tau);
+    reflections.push_back({v, n, j, make_reflector(v, n, j)});
+    for (std::int64_t c = j + 1; c < r; ++c) reflections.back().apply(v, c);
   }
   const Strided<T> q{matrix, r, 1};
   std::fill(matrix, matrix + n * r, T{0});
   for (std::int64_t j = 0; j < r; ++j) q.at(j, j) = T{1};
   for (std::int64_t j = r; j-- > 0;) {
-    for (std::int64_t c = j; c < r; ++c) reflect(q, c, v, j, n, taus[static_cast<std::size_t>(j)]);
+    for (std::int64_t c = j; c < r; ++c) reflections[static_cast<std::size_t>(j)].apply(q, c);
   }
 }
 

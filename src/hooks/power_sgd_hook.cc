@@ -41,7 +41,7 @@ MatrixSize size_of_matrix(const Tensor& gradient, std::int64_t rank) {
 }
 
 void reduce(const Tensor& data, ProcessGroup& group) {
-  group.all_reduce(Memory::of(data)).wait_or_throw();
+  group.all_reduce(Memory::of(data), ReduceOp::kSum, detail::hook_options()).wait_or_throw();
 }
 
 void average_rest(const std::vector<Tensor>& rest, const Tensor& like, ProcessGroup& group) {

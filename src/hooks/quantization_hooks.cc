@@ -45,7 +45,7 @@ struct Rows {
 
 /// Scales in the first row, zero points in the second: what travels.
 Tensor parameters_of(const Rows& rows) {
-  const Tensor parameters = Tensor::empty(rows.values.runtime(), {2, rows.n_rows}, DType::kF32);
+  Tensor parameters = Tensor::empty(rows.values.runtime(), {2, rows.n_rows}, DType::kF32);
   float* const p = parameters.data<float>();
   for (std::int64_t r = 0; r < rows.n_rows; ++r) {
     const Affine affine = choose(rows.values.slice(r * rows.width, {rows.width}).span<float>());
@@ -56,7 +56,7 @@ Tensor parameters_of(const Rows& rows) {
 }
 
 Tensor quantized(const Rows& rows, const Tensor& parameters) {
-  const Tensor bytes = Tensor::empty(rows.values.runtime(), {rows.n_rows * rows.width}, DType::kU8);
+  Tensor bytes = Tensor::empty(rows.values.runtime(), {rows.n_rows * rows.width}, DType::kU8);
   const float* const p = parameters.data<float>();
   const float* x = rows.values.data<float>();
   std::uint8_t* q = bytes.data<std::uint8_t>();
@@ -92,7 +92,7 @@ class Gathered {
       tensors_.push_back(Tensor::empty(mine_.runtime(), mine_.shape(), mine_.dtype()));
       memories.push_back(Memory::of(tensors_.back()));
     }
-    work_ = group.all_gather(memories, Memory::of(mine_));
+    work_ = group.all_gather(memories, Memory::of(mine_), detail::hook_options());
   }
 
   const std::vector<Tensor>& wait() {

@@ -9,6 +9,13 @@
 
 namespace lockstep::detail {
 
+/// Where traces say a hook's collectives come from: like the reducer's, from no line of the user's.
+inline OpOptions hook_options() {
+  OpOptions options;
+  options.site = {"", 0, "ddp.comm_hook"};
+  return options;
+}
+
 /// A result that is there already.
 class ReadyBucket final : public PendingBucket {
  public:
@@ -24,7 +31,8 @@ class ReadyBucket final : public PendingBucket {
 class ReducingBucket final : public PendingBucket {
  public:
   ReducingBucket(Tensor data, ProcessGroup& group)
-      : data_(std::move(data)), work_(group.all_reduce(Memory::of(data_))) {}
+      : data_(std::move(data)),
+        work_(group.all_reduce(Memory::of(data_), ReduceOp::kSum, hook_options())) {}
 
   Tensor wait() override {
     work_.wait_or_throw();
