@@ -31,7 +31,9 @@ struct RunOptions {
   std::int32_t ranks = 2;
   std::uint64_t schedule_seed = 0;        ///< With strategy "random".
   std::string strategy = "run-to-block";  ///< "run-to-block" | "round-robin" | "random"
-  std::string reduction_order = "rank";   ///< "rank" | "gloo-ring" | "pairwise"
+  /// "rank" | "gloo-ring" | "pairwise" | "nccl-ring" | "nccl-tree", with NCCL's channels and rings:
+  /// docs/determinism.md.
+  std::string reduction_order = "rank";
   std::string pairing = "strict";         ///< "strict" | "nccl_like" | "gloo_like"
   bool exact = false;                     ///< Any rounding is an error naming the operation.
   bool record = true;                ///< False: no events, no laws; only what the program checks.

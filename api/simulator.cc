@@ -21,7 +21,8 @@ T parse_or_throw(std::string_view what,
 }
 
 sim::SessionOptions to_session(const RunOptions& options) {
-  constexpr std::array<std::string_view, 3> kOrders = {"rank", "gloo-ring", "pairwise"};
+  constexpr std::array<std::string_view, 5> kOrders = {
+      "rank", "gloo-ring", "pairwise", "nccl-ring", "nccl-tree"};
   constexpr std::array<std::string_view, 3> kPairings = {"strict", "nccl_like", "gloo_like"};
   if (options.ranks < 1) {
     throw std::invalid_argument("ranks is " + std::to_string(options.ranks) +

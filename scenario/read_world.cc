@@ -1,4 +1,6 @@
 // world, sim, exact, policy.
+#include <array>
+
 #include "lockstep/base/text.h"
 #include "lockstep/scenario/sections.h"
 
@@ -46,6 +48,21 @@ void read_groups(TableReader& world, Scenario& scenario, Problem& problem) {
   }
 }
 
+ReductionOrder read_order(TableReader& sim, std::int32_t n_ranks, Problem& problem) {
+  const std::string name = sim.text("order", "rank");
+  const std::optional<ReductionOrder> order = parse_reduction_order(name);
+  if (!order) {
+    constexpr std::array<std::string_view, 5> kNames = {
+        "rank", "gloo-ring", "pairwise", "nccl-ring", "nccl-tree"};
+    problem.report("unknown order '" + name + "'" + did_you_mean(name, kNames), sim.where("order"));
+  } else if (!order->fits(n_ranks)) {
+    problem.report("the rings of '" + name + "' do not name the " + std::to_string(n_ranks) +
+                       " ranks of this world",
+                   sim.where("order"));
+  }
+  return order.value_or(ReductionOrder::kRank);
+}
+
 void read_simulation(TableReader& root, Scenario& scenario, Problem& problem) {
   const TomlNode* node = root.table("sim");
   if (node == nullptr) return;
@@ -57,9 +74,7 @@ void read_simulation(TableReader& root, Scenario& scenario, Problem& problem) {
                               {"pct", "exhaustive", "replay"});
   session.schedule_seed = static_cast<std::uint64_t>(sim.integer("schedule_seed", 0));
   sim.word("fidelity", "rendezvous", {"rendezvous"}, {"message"});
-  const std::string order =
-      sim.word("order", "rank", {"rank", "gloo-ring", "pairwise"}, {"nccl-ring", "tree"});
-  session.group.order = parse_reduction_order(order).value_or(ReductionOrder::kRank);
+  session.group.order = read_order(sim, scenario.n_ranks, problem);
   const std::string pairing = sim.word("pairing", "strict", {"strict", "nccl_like", "gloo_like"});
   session.group.pairing = sim::parse_pairing(pairing).value_or(sim::Pairing::kStrict);
   sim.not_yet({"schedule", "link", "watchdog_ns"});

@@ -31,6 +31,9 @@ Hub::Hub(World& world, const GroupOptions& options)
 GroupState& Hub::world_group() {
   std::unique_ptr<GroupState>& group = groups_[0];
   if (group == nullptr) {
+    LOCKSTEP_CHECK(options_.order.fits(world_->n_ranks()),
+                   "the rings of '" + std::string(options_.order.name()) +
+                       "' do not name the ranks of this world");
     std::vector<std::int32_t> members(static_cast<std::size_t>(world_->n_ranks()));
     std::iota(members.begin(), members.end(), 0);
     group = make_group(0, std::move(members));

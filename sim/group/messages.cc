@@ -13,8 +13,8 @@ namespace {
 bool is_send(const Signature& signature) { return signature.op == CollectiveOp::kSend; }
 
 ChannelKey key_of(const Signature& signature, std::int32_t self) {
-  return is_send(signature) ? ChannelKey{self, signature.peer, signature.tag}
-                            : ChannelKey{signature.peer, self, signature.tag};
+  return is_send(signature) ? ChannelKey{signature.peer, signature.tag, self}
+                            : ChannelKey{self, signature.tag, signature.peer};
 }
 
 void push(Channel::Queue& queue, SimWork& work) {
@@ -77,16 +77,46 @@ std::int64_t Hub::next_message(GroupState& group, const Signature& signature, st
   return (is_send(signature) ? channel.sends : channel.recvs).n_posted++;
 }
 
-void Hub::arrive_message(GroupState& group, SimWork& work) {
-  Channel& channel = group.channels[key_of(work.signature(), work.member())];
-  work.retain();
-  push(is_send(work.signature()) ? channel.sends : channel.recvs, work);
-  if (channel.sends.head != nullptr && channel.recvs.head != nullptr) pair(group, channel);
+// The oldest message of the lowest sender that nobody has asked for.
+SimWork* Hub::take_send(GroupState& group, SimWork& recv) {
+  const Signature& wanted = recv.signature();
+  const ChannelKey lowest{recv.member(), wanted.tag, 0};
+  for (auto at = group.channels.lower_bound(lowest); at != group.channels.end(); ++at) {
+    const auto& [receiver, tag, sender] = at->first;
+    if (receiver != recv.member() || tag != wanted.tag) break;
+    Channel& channel = at->second;
+    if (channel.sends.head == nullptr) continue;
+    recv.set_sender(sender, channel.recvs.n_posted++);
+    return &pop(channel.sends);
+  }
+  return nullptr;
 }
 
-void Hub::pair(GroupState& group, Channel& channel) {
-  SimWork& send = pop(channel.sends);
-  SimWork& recv = pop(channel.recvs);
+SimWork* Hub::take_recv(GroupState& group, const SimWork& send, Channel& channel) {
+  if (channel.recvs.head != nullptr) return &pop(channel.recvs);
+  const auto found = group.from_anybody.find({send.signature().peer, send.signature().tag});
+  if (found == group.from_anybody.end() || found->second.head == nullptr) return nullptr;
+  SimWork& recv = pop(found->second);
+  recv.set_sender(send.member(), channel.recvs.n_posted++);
+  return &recv;
+}
+
+void Hub::arrive_message(GroupState& group, SimWork& work) {
+  work.retain();
+  if (work.from_anybody()) {
+    if (SimWork* send = take_send(group, work)) return pair(group, *send, work);
+    return push(group.from_anybody[{work.member(), work.signature().tag}], work);
+  }
+  Channel& channel = group.channels[key_of(work.signature(), work.member())];
+  if (is_send(work.signature())) {
+    if (SimWork* recv = take_recv(group, work, channel)) return pair(group, work, *recv);
+    return push(channel.sends, work);
+  }
+  if (channel.sends.head != nullptr) return pair(group, pop(channel.sends), work);
+  push(channel.recvs, work);
+}
+
+void Hub::pair(GroupState& group, SimWork& send, SimWork& recv) {
   if (const auto difference = message_difference(send, recv, options_.pairing)) {
     const std::string* detail = keep(describe(*difference, send, recv));
     for (SimWork* work : {&send, &recv}) {
@@ -126,8 +156,12 @@ void Hub::give_up_message(SimWork& work) {
 // Requires: still in its channel.
 void Hub::fail_message(SimWork& work, CommStatus status, const std::string* detail) {
   GroupState& group = work.group().state();
-  Channel& channel = group.channels[key_of(work.signature(), work.member())];
-  remove(is_send(work.signature()) ? channel.sends : channel.recvs, work);
+  if (work.from_anybody()) {
+    remove(group.from_anybody[{work.member(), work.signature().tag}], work);
+  } else {
+    Channel& channel = group.channels[key_of(work.signature(), work.member())];
+    remove(is_send(work.signature()) ? channel.sends : channel.recvs, work);
+  }
   work.complete(status, detail);
   work.release();
 }

@@ -31,6 +31,10 @@ std::unique_ptr<ProcessGroup> SimProcessGroup::split(std::span<const std::int32_
     if (group_rank == member_) place = static_cast<std::int32_t>(members.size());
     members.push_back(to_int(world_rank(group_rank)));
   }
+  std::vector<std::int32_t> sorted = members;
+  std::sort(sorted.begin(), sorted.end());
+  LOCKSTEP_CHECK(std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end(),
+                 "a new group lists a rank once");
   GroupState& state = hub_->split(*state_, n_splits_++, std::move(members));
   if (place < 0) return nullptr;
   return std::make_unique<SimProcessGroup>(*hub_, state, *handle_, *runtime_, place);
@@ -38,21 +42,27 @@ std::unique_ptr<ProcessGroup> SimProcessGroup::split(std::span<const std::int32_
 
 Work SimProcessGroup::post(const CollectiveCall& call) {
   const Signature& signature = call.signature;
-  LOCKSTEP_CHECK(
-      hub_->options().order != ReductionOrder::kPairwise || signature.reduce != ReduceOp::kAvg,
-      "pairwise order has no average: sum, then divide");
   handle_->point({PointKind::kPost, static_cast<std::uint64_t>(state_->id) + 1});
   const bool message = signature.op == CollectiveOp::kSend || signature.op == CollectiveOp::kRecv;
-  const std::int64_t seq = message ? hub_->next_message(*state_, signature, member_) : next_seq_++;
-  record_posted(call, seq);
+  // A recv from anybody gets its number, and its place in the trace, with its sender.
+  const bool open = signature.op == CollectiveOp::kRecv && signature.peer < 0;
+  std::int64_t seq = 0;
+  if (!open) seq = message ? hub_->next_message(*state_, signature, member_) : next_seq_++;
+  if (!open) record_posted(call, seq);
   SimWork* work = SimWork::make(*this, call, seq);
   Work handle{Ref<WorkState>(work)};
+  if (call.timeout.ns > 0) hub_->set_deadline(*work, call.timeout);
   if (message) {
     hub_->arrive_message(*state_, *work);
   } else {
     hub_->arrive(*state_, *work);
   }
   return handle;
+}
+
+void SimProcessGroup::record_sender(const SimWork& work) {
+  if (runtime_->recorder() == nullptr) return;
+  record_posted({work.signature(), work.inputs(), work.outputs(), work.wrapper()}, work.seq());
 }
 
 void SimProcessGroup::record(const SimWork& work) {

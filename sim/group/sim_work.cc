@@ -27,6 +27,7 @@ SimWork::SimWork(SimProcessGroup& group, const CollectiveCall& call, std::int64_
       group_id_(group.id()),
       member_(group.rank()),
       wrapper_(call.wrapper) {
+  from_anybody_ = call.signature.op == CollectiveOp::kRecv && call.signature.peer < 0;
   keep(call);
   if (runtime_->in_flight() != nullptr) lend();
 }
@@ -75,6 +76,12 @@ void SimWork::give_back() {
   loan_ = 0;
 }
 
+void SimWork::set_sender(std::int32_t peer, std::int64_t seq) {
+  set_peer(peer);
+  seq_ = seq;
+  group_->record_sender(*this);
+}
+
 bool SimWork::is_completed() {
   handle_->point({PointKind::kWait, 0});
   if (done_) give_back();
@@ -100,8 +107,10 @@ void SimWork::complete(CommStatus status, const std::string* detail) {
   status_ = status;
   detail_ = detail;
   done_ = true;
+  if (deadline != 0) hub_->forget_deadline(*this);
   // An operation that its own rank gave up has no end in the trace: that is what happened to it.
-  if (status != CommStatus::kAborted) group_->record(*this);
+  const bool unknown_sender = from_anybody_ && signature().peer < 0;
+  if (status != CommStatus::kAborted && !unknown_sender) group_->record(*this);
   group_->remove_pending(*this);
   group_ = nullptr;
   hub_->wake_waiter(*this);

@@ -15,6 +15,13 @@ void copy(const Memory& to, const Memory& from, std::int64_t n_bytes) {
   std::memmove(to.data, from.data, static_cast<std::size_t>(n_bytes));
 }
 
+// Part `r` of a list, or of the one buffer that holds all of them.
+Memory part_of(std::span<const Memory> list, std::size_t r, std::size_t n_ranks) {
+  if (list.size() == n_ranks) return list[r];
+  const std::int64_t n = list.front().count / static_cast<std::int64_t>(n_ranks);
+  return list.front().slice(static_cast<std::int64_t>(r) * n, n);
+}
+
 void copy(const Memory& to, const Memory& from) {
   copy(to, from, std::min(to.count * size_of(to.dtype), from.count * size_of(from.dtype)));
 }
@@ -28,7 +35,7 @@ void broadcast(std::span<SimWork* const> works, std::int64_t n_bytes) {
 void all_gather(std::span<SimWork* const> works) {
   for (const SimWork* to : works) {
     for (std::size_t r = 0; r < works.size(); ++r) {
-      copy(to->outputs()[r], works[r]->inputs().front());
+      copy(part_of(to->outputs(), r, works.size()), works[r]->inputs().front());
     }
   }
 }
@@ -83,44 +90,68 @@ void Transfer::run(std::span<SimWork* const> works) {
   }
 }
 
-// Uses the reduction of `model` on the scratch lists.
-void Transfer::reduce_lists(const SimWork& model, std::int64_t count, DType dtype) {
-  reduce_in_order(model.group().runtime().kernels(),
-                  outputs_,
-                  inputs_,
-                  count,
-                  dtype,
-                  model.signature().reduce,
-                  order_);
+// Fills in what the signature of `model` says; the operands are the scratch lists.
+void Transfer::reduce_lists(const SimWork& model, RankReduction job) {
+  job.outputs = outputs_;
+  job.inputs = inputs_;
+  job.op = model.signature().reduce;
+  job.premul = model.signature().premul;
+  reduce_in_order(model.group().runtime().kernels(), job, order_);
 }
 
+// Several buffers lie one after another, as Gloo reduces them.
 void Transfer::all_reduce(std::span<SimWork* const> works) {
-  inputs_.clear();
-  outputs_.clear();
-  for (const SimWork* work : works) {
-    inputs_.push_back(work->inputs().front().data);
-    outputs_.push_back(work->outputs().front().data);
+  const SimWork& model = *works.front();
+  const std::size_t n_buffers = model.inputs().size();
+  std::int64_t offset = 0;
+  for (std::size_t b = 0; b < n_buffers; ++b) {
+    inputs_.clear();
+    outputs_.clear();
+    for (const SimWork* work : works) {
+      inputs_.push_back(work->inputs()[b].data);
+      outputs_.push_back(work->outputs()[b].data);
+    }
+    const Memory& data = model.inputs()[b];
+    reduce_lists(model,
+                 {.outputs = {},
+                  .inputs = {},
+                  .count = data.count,
+                  .dtype = data.dtype,
+                  .offset = offset,
+                  .total = model.signature().count});
+    offset += data.count;
   }
-  const Memory& data = works.front()->inputs().front();
-  reduce_lists(*works.front(), data.count, data.dtype);
 }
 
 void Transfer::reduce(std::span<SimWork* const> works) {
   inputs_.clear();
   for (const SimWork* work : works) inputs_.push_back(work->inputs().front().data);
-  const auto root = static_cast<std::size_t>(works.front()->signature().root);
-  outputs_.assign(1, works[root]->outputs().front().data);
+  const std::int32_t root = works.front()->signature().root;
+  outputs_.assign(1, works[static_cast<std::size_t>(root)]->outputs().front().data);
   const Memory& data = works.front()->inputs().front();
-  reduce_lists(*works.front(), data.count, data.dtype);
+  reduce_lists(
+      *works.front(),
+      {.outputs = {}, .inputs = {}, .count = data.count, .dtype = data.dtype, .last = root});
 }
 
 void Transfer::reduce_scatter(std::span<SimWork* const> works) {
+  std::int64_t offset = 0;
   for (std::size_t part = 0; part < works.size(); ++part) {
     inputs_.clear();
-    for (const SimWork* work : works) inputs_.push_back(work->inputs()[part].data);
+    for (const SimWork* work : works) {
+      inputs_.push_back(part_of(work->inputs(), part, works.size()).data);
+    }
     const Memory& output = works[part]->outputs().front();
     outputs_.assign(1, output.data);
-    reduce_lists(*works.front(), output.count, output.dtype);
+    reduce_lists(*works.front(),
+                 {.outputs = {},
+                  .inputs = {},
+                  .count = output.count,
+                  .dtype = output.dtype,
+                  .last = static_cast<std::int32_t>(part),
+                  .offset = offset,
+                  .total = works.front()->signature().count});
+    offset += output.count;
   }
 }
 
@@ -133,8 +164,9 @@ void Transfer::run_garbage(std::span<SimWork* const> works) {
   std::int64_t count = model.signature().count;
   for (const SimWork* work : works) {
     const Signature& signature = work->signature();
-    const std::int64_t has =
-        is_barrier(work) ? 1 : signature.count * size_of(signature.dtype) / size_of(dtype);
+    // Of several buffers only the first takes part.
+    const std::int64_t n = is_barrier(work) ? 0 : work->outputs().front().count;
+    const std::int64_t has = is_barrier(work) ? 1 : n * size_of(signature.dtype) / size_of(dtype);
     count = std::min(count, has);
   }
   if (model.signature().op == CollectiveOp::kBroadcast) {
@@ -148,7 +180,7 @@ void Transfer::run_garbage(std::span<SimWork* const> works) {
     inputs_.push_back(data);
     outputs_.push_back(data);
   }
-  reduce_lists(model, count, dtype);
+  reduce_lists(model, {.outputs = {}, .inputs = {}, .count = count, .dtype = dtype});
 }
 
 void Transfer::deliver(const SimWork& send, const SimWork& recv) {

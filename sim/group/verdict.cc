@@ -36,6 +36,7 @@ std::string describe_call(const SimWork& work) {
     text += " (" + std::to_string(signature.count) + " x " + std::string(name_of(signature.dtype)) +
             ")";
   }
+  if (work.from_anybody()) text += " from anybody";
   if (is_message(work)) text += " tag " + std::to_string(signature.tag);
   return text + at_site(signature.site);
 }
@@ -45,6 +46,7 @@ std::string describe_call(const SimWork& work) {
 // World ranks that have not posted their side of `work`.
 std::vector<std::int32_t> Hub::missing_for(const SimWork& work) const {
   const GroupState& group = work.group().state();
+  if (is_message(work) && work.signature().peer < 0) return {};
   if (is_message(work)) return {group.members[static_cast<std::size_t>(work.signature().peer)]};
   std::vector<std::int32_t> missing;
   const MatchSlot* slot = find_slot(group, work.seq());

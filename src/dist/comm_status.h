@@ -33,6 +33,15 @@ class CommError : public std::runtime_error {
 
   const CallSite& site() const { return signature_.site; }
 
+ protected:
+  /// With `text` as it stands.
+  struct Verbatim {
+    std::string text;
+  };
+
+  CommError(CommStatus status, const Signature& signature, const Verbatim& verbatim)
+      : std::runtime_error(verbatim.text), status_(status), signature_(signature) {}
+
  private:
   CommStatus status_;
   Signature signature_;

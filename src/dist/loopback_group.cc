@@ -4,6 +4,7 @@
 #include <new>
 
 #include "lockstep/base/check.h"
+#include "lockstep/dist/reduction_order.h"
 
 namespace lockstep {
 
@@ -70,10 +71,14 @@ class LoopbackGroup final : public ProcessGroup {
   Work post(const CollectiveCall& call) override {
     const std::int64_t seq = n_posted_++;
     record_posted(call, seq);
-    // With one rank every operation, reductions included, hands the input on.
+    // With one rank every operation but a scaled sum hands the input on.
     for (std::size_t i = 0; i < call.outputs.size(); ++i) {
       const Memory& from = call.inputs[i];
       const Memory& to = call.outputs[i];
+      if (call.signature.reduce == ReduceOp::kPremulSum) {
+        scale(call.signature, from, to);
+        continue;
+      }
       if (from.data == to.data || to.count == 0) continue;
       std::memmove(to.data, from.data, static_cast<std::size_t>(to.count * size_of(to.dtype)));
     }
@@ -82,6 +87,19 @@ class LoopbackGroup final : public ProcessGroup {
   }
 
  private:
+  void scale(const Signature& signature, const Memory& from, const Memory& to) {
+    void* output = to.data;
+    const void* input = from.data;
+    reduce_in_order(runtime_->kernels(),
+                    {.outputs = std::span<void* const>(&output, 1),
+                     .inputs = std::span<const void* const>(&input, 1),
+                     .count = to.count,
+                     .dtype = to.dtype,
+                     .op = signature.reduce,
+                     .premul = signature.premul},
+                    ReductionOrder::kRank);
+  }
+
   Runtime* runtime_;
   std::int32_t id_;
   std::shared_ptr<std::int32_t> n_groups_;  // Of the whole family: ids are never reused.

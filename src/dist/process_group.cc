@@ -31,8 +31,14 @@ void check_rank(std::int32_t rank, std::int32_t n_ranks) {
 
 void check_reduce_op(ReduceOp op, DType dtype) {
   const bool bitwise = op == ReduceOp::kBand || op == ReduceOp::kBor || op == ReduceOp::kBxor;
-  LOCKSTEP_CHECK(!bitwise || !is_floating(dtype), "bitwise reductions take integers");
-  LOCKSTEP_CHECK(op != ReduceOp::kAvg || dtype != DType::kBool, "booleans have no average");
+  LOCKSTEP_CHECK(!bitwise || !is_floating(dtype),
+                 "cannot use " + std::string(name_of(op)) + " with non-integral dtype " +
+                     std::string(name_of(dtype)));
+  LOCKSTEP_CHECK(op != ReduceOp::kAvg || dtype != DType::kBool,
+                 "cannot use avg with boolean inputs");
+  LOCKSTEP_CHECK(
+      op != ReduceOp::kPremulSum || is_floating(dtype),
+      "cannot use premul_sum with " + std::string(name_of(dtype)) + ": only floats are scaled");
 }
 
 std::int64_t total(std::span<const Memory> memories) {
@@ -75,6 +81,37 @@ Signature signature_of(CollectiveOp op, const Memory& memory, const OpOptions& o
   return signature;
 }
 
+void set_reduce(Signature& signature, ReduceOp op, const OpOptions& options) {
+  check_reduce_op(op, signature.dtype);
+  signature.reduce = op;
+  if (op == ReduceOp::kPremulSum) signature.premul = options.premul;
+}
+
+// Source: c10d Utils.hpp, checkSplitSizes.
+std::vector<Memory> cut(const Memory& memory,
+                        std::span<const std::int64_t> splits,
+                        std::int32_t n_ranks) {
+  std::vector<Memory> parts;
+  std::int64_t first = 0;
+  if (splits.empty()) {
+    LOCKSTEP_CHECK(memory.count % n_ranks == 0,
+                   "Tensor's dim 0 does not divide equally across group size");
+    const std::int64_t n = memory.count / n_ranks;
+    for (std::int32_t r = 0; r < n_ranks; ++r) parts.push_back(memory.slice(r * n, n));
+    return parts;
+  }
+  LOCKSTEP_CHECK(splits.size() == static_cast<std::size_t>(n_ranks),
+                 "Number of tensor splits not equal to group size");
+  for (const std::int64_t n : splits) {
+    LOCKSTEP_CHECK(n >= 0 && n <= memory.count - first,
+                   "Split sizes doesn't match total dim 0 size");
+    parts.push_back(memory.slice(first, n));
+    first += n;
+  }
+  LOCKSTEP_CHECK(first == memory.count, "Split sizes doesn't match total dim 0 size");
+  return parts;
+}
+
 std::uint64_t digest_of(std::span<const Memory> memories) {
   std::uint64_t digest = 0;
   std::uint64_t base = 0;
@@ -88,12 +125,35 @@ std::uint64_t digest_of(std::span<const Memory> memories) {
 
 }  // namespace
 
+Work ProcessGroup::issue(const Signature& signature,
+                         std::span<const Memory> inputs,
+                         std::span<const Memory> outputs,
+                         const OpOptions& options) {
+  const bool message = signature.op == CollectiveOp::kSend || signature.op == CollectiveOp::kRecv;
+  ++(message ? n_messages_ : n_collectives_);
+  return post({signature, inputs, outputs, options.wrapper, options.timeout});
+}
+
 Work ProcessGroup::all_reduce(const Memory& data, ReduceOp op, const OpOptions& options) {
   Signature signature = signature_of(CollectiveOp::kAllReduce, data, options);
-  check_reduce_op(op, data.dtype);
-  signature.reduce = op;
+  set_reduce(signature, op, options);
   const std::span<const Memory> buffer(&data, 1);
-  return post({signature, buffer, buffer, options.wrapper});
+  return issue(signature, buffer, buffer, options);
+}
+
+Work ProcessGroup::all_reduce_coalesced(std::span<const Memory> data,
+                                        ReduceOp op,
+                                        const OpOptions& options) {
+  LOCKSTEP_CHECK(!data.empty(), "a coalesced operation has at least one buffer");
+  Signature signature = signature_of(CollectiveOp::kAllReduce, data.front(), options);
+  check_memories(data, signature.dtype, signature.device);
+  set_reduce(signature, op, options);
+  signature.count = total(data);
+  if (data.size() > 1) {
+    fold(signature.splits, data);
+    signature.splits |= 1U;
+  }
+  return issue(signature, data, data, options);
 }
 
 Work ProcessGroup::broadcast(const Memory& data, std::int32_t root, const OpOptions& options) {
@@ -101,7 +161,7 @@ Work ProcessGroup::broadcast(const Memory& data, std::int32_t root, const OpOpti
   check_rank(root, size());
   signature.root = root;
   const std::span<const Memory> buffer(&data, 1);
-  return post({signature, buffer, buffer, options.wrapper});
+  return issue(signature, buffer, buffer, options);
 }
 
 Work ProcessGroup::reduce(const Memory& data,
@@ -110,11 +170,10 @@ Work ProcessGroup::reduce(const Memory& data,
                           const OpOptions& options) {
   Signature signature = signature_of(CollectiveOp::kReduce, data, options);
   check_rank(root, size());
-  check_reduce_op(op, data.dtype);
   signature.root = root;
-  signature.reduce = op;
+  set_reduce(signature, op, options);
   const std::span<const Memory> buffer(&data, 1);
-  return post({signature, buffer, buffer, options.wrapper});
+  return issue(signature, buffer, buffer, options);
 }
 
 Work ProcessGroup::all_gather(std::span<const Memory> outputs,
@@ -127,7 +186,18 @@ Work ProcessGroup::all_gather(std::span<const Memory> outputs,
                  "this rank's output has room for its own input");
   signature.splits = splits_of(outputs);
   if (signature.splits != 0) signature.count = total(outputs);
-  return post({signature, std::span<const Memory>(&input, 1), outputs, options.wrapper});
+  return issue(signature, std::span<const Memory>(&input, 1), outputs, options);
+}
+
+Work ProcessGroup::all_gather_into_tensor(const Memory& output,
+                                          const Memory& input,
+                                          const OpOptions& options) {
+  const Signature signature = signature_of(CollectiveOp::kAllGather, input, options);
+  check_memory(output, input.dtype, input.device);
+  LOCKSTEP_CHECK(output.count == size() * input.count,
+                 "the output has room for the inputs of all ranks");
+  return issue(
+      signature, std::span<const Memory>(&input, 1), std::span<const Memory>(&output, 1), options);
 }
 
 Work ProcessGroup::reduce_scatter(const Memory& output,
@@ -137,13 +207,25 @@ Work ProcessGroup::reduce_scatter(const Memory& output,
   Signature signature = signature_of(CollectiveOp::kReduceScatter, output, options);
   check_one_per_rank(inputs, size());
   check_memories(inputs, output.dtype, output.device);
-  check_reduce_op(op, output.dtype);
   LOCKSTEP_CHECK(inputs[static_cast<std::size_t>(rank())].count == output.count,
                  "this rank's output has the size of its own part");
-  signature.reduce = op;
+  set_reduce(signature, op, options);
   signature.splits = splits_of(inputs);
   signature.count = total(inputs);
-  return post({signature, inputs, std::span<const Memory>(&output, 1), options.wrapper});
+  return issue(signature, inputs, std::span<const Memory>(&output, 1), options);
+}
+
+Work ProcessGroup::reduce_scatter_tensor(const Memory& output,
+                                         const Memory& input,
+                                         ReduceOp op,
+                                         const OpOptions& options) {
+  Signature signature = signature_of(CollectiveOp::kReduceScatter, input, options);
+  check_memory(output, input.dtype, input.device);
+  set_reduce(signature, op, options);
+  LOCKSTEP_CHECK(input.count == size() * output.count,
+                 "the input holds one part of the output's size for each rank");
+  return issue(
+      signature, std::span<const Memory>(&input, 1), std::span<const Memory>(&output, 1), options);
 }
 
 Work ProcessGroup::gather(std::span<const Memory> outputs,
@@ -159,7 +241,7 @@ Work ProcessGroup::gather(std::span<const Memory> outputs,
     LOCKSTEP_CHECK(output.count == input.count, "all ranks gather the same number of elements");
   }
   signature.root = root;
-  return post({signature, std::span<const Memory>(&input, 1), outputs, options.wrapper});
+  return issue(signature, std::span<const Memory>(&input, 1), outputs, options);
 }
 
 Work ProcessGroup::scatter(const Memory& output,
@@ -175,7 +257,7 @@ Work ProcessGroup::scatter(const Memory& output,
     LOCKSTEP_CHECK(input.count == output.count, "all ranks receive the same number of elements");
   }
   signature.root = root;
-  return post({signature, inputs, std::span<const Memory>(&output, 1), options.wrapper});
+  return issue(signature, inputs, std::span<const Memory>(&output, 1), options);
 }
 
 Work ProcessGroup::all_to_all(std::span<const Memory> outputs,
@@ -197,12 +279,20 @@ Work ProcessGroup::all_to_all(std::span<const Memory> outputs,
     signature.splits |= 1U;
   }
   signature.count = total(inputs);
-  return post({signature, inputs, outputs, options.wrapper});
+  return issue(signature, inputs, outputs, options);
+}
+
+Work ProcessGroup::all_to_all_single(const Memory& output,
+                                     const Memory& input,
+                                     std::span<const std::int64_t> output_splits,
+                                     std::span<const std::int64_t> input_splits,
+                                     const OpOptions& options) {
+  return all_to_all(cut(output, output_splits, size()), cut(input, input_splits, size()), options);
 }
 
 Work ProcessGroup::barrier(const OpOptions& options) {
   const Memory nothing;
-  return post({signature_of(CollectiveOp::kBarrier, nothing, options), {}, {}, options.wrapper});
+  return issue(signature_of(CollectiveOp::kBarrier, nothing, options), {}, {}, options);
 }
 
 Work ProcessGroup::send(const Memory& data,
@@ -214,7 +304,7 @@ Work ProcessGroup::send(const Memory& data,
   LOCKSTEP_CHECK(to != rank(), "a rank never sends to itself");
   signature.peer = to;
   signature.tag = tag;
-  return post({signature, std::span<const Memory>(&data, 1), {}, options.wrapper});
+  return issue(signature, std::span<const Memory>(&data, 1), {}, options);
 }
 
 Work ProcessGroup::recv(const Memory& data,
@@ -226,7 +316,14 @@ Work ProcessGroup::recv(const Memory& data,
   LOCKSTEP_CHECK(from != rank(), "a rank never receives from itself");
   signature.peer = from;
   signature.tag = tag;
-  return post({signature, {}, std::span<const Memory>(&data, 1), options.wrapper});
+  return issue(signature, {}, std::span<const Memory>(&data, 1), options);
+}
+
+Work ProcessGroup::recv_any(const Memory& data, std::int32_t tag, const OpOptions& options) {
+  Signature signature = signature_of(CollectiveOp::kRecv, data, options);
+  LOCKSTEP_CHECK(size() > 1, "a rank never receives from itself");
+  signature.tag = tag;
+  return issue(signature, {}, std::span<const Memory>(&data, 1), options);
 }
 
 void ProcessGroup::record_posted(const CollectiveCall& call, std::int64_t seq) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -19,6 +20,11 @@ struct Memory {
   std::int64_t count = 0;  ///< Elements.
   DType dtype = DType::kF32;
   Device device = Device::kCpu;
+
+  /// `n` elements from element `first` on. Requires: they lie inside.
+  Memory slice(std::int64_t first, std::int64_t n) const {
+    return {static_cast<std::byte*>(data) + first * size_of(dtype), n, dtype, device};
+  }
 
   static Memory of(const Tensor& tensor) {
     return {tensor.raw(), tensor.n_elems(), tensor.dtype(), tensor.device()};
@@ -39,12 +45,17 @@ struct Memory {
 /// the operation takes one a rank (all_gather: where the outputs are uneven). Signature::splits
 /// digests uneven buffer sizes; those of all_to_all differ between ranks, so its counts and splits
 /// are evidence and a backend compares the matrix of counts with its transpose instead.
+///
+/// all_gather_into_tensor and reduce_scatter_tensor hand in one buffer that holds all ranks' parts
+/// one after another; members may mix them with the list forms. An all_reduce of several buffers
+/// (coalesced) has as many inputs as outputs and a digest of their sizes.
 struct CollectiveCall {
   Signature signature;
   std::span<const Memory>
       inputs;  ///< One, or one a rank for scatter / all_to_all / reduce_scatter.
   std::span<const Memory> outputs;  ///< One, or one a rank for gather / all_gather / all_to_all.
   std::int32_t wrapper = -1;        ///< At whose position it is recorded, see OpOptions.
+  Duration timeout{};               ///< See OpOptions.
 };
 
 /// Options every operation takes, with c10d's meaning.
@@ -53,6 +64,10 @@ struct OpOptions {
   std::uint64_t layout = 0;  ///< Digest of what the elements mean, 0 = raw.
   CallSite site{};
   std::int32_t wrapper = -1;  ///< The DDP wrapper that issues it, -1 = user code.
+  double premul = 1.0;        ///< Factor of ReduceOp::kPremulSum, else ignored.
+  /// After this long a work ends with kTimedOut, 0 = never. In the simulator virtual time; the
+  /// first deadline that passes ends the operation for all members.
+  Duration timeout{};
 };
 
 /// A fixed set of ranks that issue the same collectives in the same order.
@@ -81,6 +96,10 @@ class ProcessGroup {
   Work all_reduce(const Memory& data,
                   ReduceOp op = ReduceOp::kSum,
                   const OpOptions& options = {.site = CallSite::here()});
+  /// As all_reduce of each buffer, as one operation. Requires: the same sizes on every rank.
+  Work all_reduce_coalesced(std::span<const Memory> data,
+                            ReduceOp op = ReduceOp::kSum,
+                            const OpOptions& options = {.site = CallSite::here()});
   /// data := data of group rank `root`.
   Work broadcast(const Memory& data,
                  std::int32_t root,
@@ -94,11 +113,20 @@ class ProcessGroup {
   Work all_gather(std::span<const Memory> outputs,
                   const Memory& input,
                   const OpOptions& options = {.site = CallSite::here()});
+  /// Part r of output := input of rank r. Requires: output has size() times as many elements.
+  Work all_gather_into_tensor(const Memory& output,
+                              const Memory& input,
+                              const OpOptions& options = {.site = CallSite::here()});
   /// output := op over ranks r of inputs[rank()] of r. Requires: size() inputs.
   Work reduce_scatter(const Memory& output,
                       std::span<const Memory> inputs,
                       ReduceOp op = ReduceOp::kSum,
                       const OpOptions& options = {.site = CallSite::here()});
+  /// output := op over ranks of part rank() of input. Requires: input has size() times as many.
+  Work reduce_scatter_tensor(const Memory& output,
+                             const Memory& input,
+                             ReduceOp op = ReduceOp::kSum,
+                             const OpOptions& options = {.site = CallSite::here()});
   /// On `root` outputs[r] := input of r. Requires: size() outputs on root, none elsewhere.
   Work gather(std::span<const Memory> outputs,
               const Memory& input,
@@ -113,6 +141,13 @@ class ProcessGroup {
   Work all_to_all(std::span<const Memory> outputs,
                   std::span<const Memory> inputs,
                   const OpOptions& options = {.site = CallSite::here()});
+  /// Part r of output := part rank() of the input of r. Empty splits cut evenly; others give the
+  /// elements of each part. Errors: c10d's texts for splits that do not fit.
+  Work all_to_all_single(const Memory& output,
+                         const Memory& input,
+                         std::span<const std::int64_t> output_splits = {},
+                         std::span<const std::int64_t> input_splits = {},
+                         const OpOptions& options = {.site = CallSite::here()});
   /// Completes when every member has entered.
   Work barrier(const OpOptions& options = {.site = CallSite::here()});
   Work send(const Memory& data,
@@ -123,6 +158,18 @@ class ProcessGroup {
             std::int32_t from,
             std::int32_t tag = 0,
             const OpOptions& options = {.site = CallSite::here()});
+
+  /// Takes the first message of `tag` that comes, whoever sends it: a recv of that rank which was
+  /// posted goes first, among waiting messages the lowest sender's. The sender is the peer in
+  /// Work::signature() once it is done. Recorded as a recv when the sender is known.
+  Work recv_any(const Memory& data,
+                std::int32_t tag = 0,
+                const OpOptions& options = {.site = CallSite::here()});
+
+  /// Collectives and messages that this rank has issued: the collectives' sequence number.
+  std::int64_t n_collectives() const { return n_collectives_; }
+
+  std::int64_t n_messages() const { return n_messages_; }
 
   /// A new group of the listed group ranks (ascending order not required; their order is the new
   /// numbering). Collective over this group: every member calls it with the same list, members of
@@ -139,7 +186,16 @@ class ProcessGroup {
   void record_completed(const CollectiveCall& call, std::int64_t seq, CommStatus status);
 
  private:
+  friend class CheckedGroup;  // Posts through the group that it wraps.
+
+  Work issue(const Signature& signature,
+             std::span<const Memory> inputs,
+             std::span<const Memory> outputs,
+             const OpOptions& options);
+
   std::array<NameId, 6> status_names_{};  // By CommStatus, interned on first use.
+  std::int64_t n_collectives_ = 0;
+  std::int64_t n_messages_ = 0;
 };
 
 }  // namespace lockstep

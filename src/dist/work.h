@@ -22,6 +22,8 @@ class WorkState : public Counted {
  protected:
   explicit WorkState(const Signature& signature) : signature_(signature) {}
 
+  void set_peer(std::int32_t peer) { signature_.peer = peer; }  ///< Of a recv from anybody.
+
  private:
   Signature signature_;
 };
@@ -44,6 +46,8 @@ class [[nodiscard]] Work {
   void wait_or_throw() const;
 
   const Signature& signature() const { return state_->signature(); }
+
+  std::string detail() const { return state_->detail(); }
 
  private:
   Ref<WorkState> state_;

@@ -8,24 +8,26 @@
 namespace lockstep::conformance {
 namespace {
 
-struct Loopback {
-  static constexpr std::int32_t kWorldSize = 1;
+Backend loopback() {
+  return {"Alone", 1, [](const Program& program) {
+            sim::World world;  // For its Host only.
+            const auto strategy = sim::make_round_robin();
+            const auto kernels = make_cpu_kernels();
+            Pool pool;
+            const sim::WorldResult result =
+                world.run({.n_ranks = 1}, *strategy, [&](sim::RankHandle& handle) {
+                  Runtime runtime(pool, *kernels, handle);
+                  program(*make_loopback_group(runtime));
+                });
+            if (result.first_failure) std::rethrow_exception(result.ends[0].exception);
+          }};
+}
 
-  static void run(const std::function<void(ProcessGroup&)>& program) {
-    sim::World world;  // For its Host only.
-    const auto strategy = sim::make_round_robin();
-    const auto kernels = make_cpu_kernels();
-    Pool pool;
-    const sim::WorldResult result =
-        world.run({.n_ranks = 1}, *strategy, [&](sim::RankHandle& handle) {
-          Runtime runtime(pool, *kernels, handle);
-          program(*make_loopback_group(runtime));
-        });
-    if (result.first_failure) std::rethrow_exception(result.ends[0].exception);
-  }
-};
-
-INSTANTIATE_TYPED_TEST_SUITE_P(Loopback, ProcessGroupConformance, Loopback);
+INSTANTIATE_TEST_SUITE_P(Loopback,
+                         ProcessGroupConformance,
+                         ::testing::Combine(::testing::Values(loopback()),
+                                            ::testing::ValuesIn(process_group_cases())),
+                         conformance_name);
 
 }  // namespace
 }  // namespace lockstep::conformance

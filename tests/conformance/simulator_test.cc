@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "lockstep/sim/fiber/world.h"
 #include "lockstep/sim/group/sim_group.h"
 #include "lockstep/sim/strategy/strategies.h"
@@ -8,54 +10,61 @@
 namespace lockstep::conformance {
 namespace {
 
-template <std::int32_t kRanks, ReductionOrder kOrder>
-struct Simulator {
-  static constexpr std::int32_t kWorldSize = kRanks;
-
-  // Each program under several schedules: a promise holds under all of them.
-  static void run(const std::function<void(ProcessGroup&)>& program) {
-    for (const auto& strategy : {sim::make_round_robin(), sim::make_run_to_block()}) {
-      run_once(*strategy, program);
-    }
-    for (std::uint64_t seed = 0; seed < 5; ++seed) run_once(*sim::make_random(seed), program);
+void run_once(const sim::GroupOptions& options,
+              std::int32_t n_ranks,
+              sim::Strategy& strategy,
+              const Program& program) {
+  sim::World world;
+  sim::GroupHub hub(world, options);
+  const auto kernels = make_cpu_kernels();
+  Pool pool;
+  const sim::WorldResult result =
+      world.run({.n_ranks = n_ranks}, strategy, [&](sim::RankHandle& handle) {
+        Runtime runtime(pool, *kernels, handle);
+        program(*hub.world_group(handle, runtime));
+      });
+  if (result.first_failure) {
+    std::rethrow_exception(result.ends[static_cast<std::size_t>(*result.first_failure)].exception);
   }
+  EXPECT_FALSE(result.stuck.has_value()) << hub.explain(*result.stuck);
+  EXPECT_EQ(pool.bytes_in_use(), 0);
+}
 
-  static void run_once(sim::Strategy& strategy, const std::function<void(ProcessGroup&)>& program) {
-    sim::World world;
-    sim::GroupHub hub(world, {.order = kOrder});
-    const auto kernels = make_cpu_kernels();
-    Pool pool;
-    const sim::WorldResult result =
-        world.run({.n_ranks = kRanks}, strategy, [&](sim::RankHandle& handle) {
-          Runtime runtime(pool, *kernels, handle);
-          program(*hub.world_group(handle, runtime));
-        });
-    if (result.first_failure) {
-      const auto rank = static_cast<std::size_t>(*result.first_failure);
-      std::rethrow_exception(result.ends[rank].exception);
-    }
-    EXPECT_FALSE(result.stuck.has_value()) << hub.explain(*result.stuck);
-    EXPECT_EQ(pool.bytes_in_use(), 0);
+// Each program under several schedules: a promise holds under all of them.
+Backend simulator(std::int32_t n_ranks, const std::string& order, const std::string& pairing) {
+  std::string name = "N" + std::to_string(n_ranks) + order + pairing;
+  std::erase_if(name, [](unsigned char c) { return std::isalnum(c) == 0; });
+  const sim::GroupOptions options{.order = parse_reduction_order(order).value(),
+                                  .pairing = sim::parse_pairing(pairing).value()};
+  return {name, n_ranks, [=](const Program& program) {
+            run_once(options, n_ranks, *sim::make_round_robin(), program);
+            run_once(options, n_ranks, *sim::make_run_to_block(), program);
+            for (std::uint64_t seed = 0; seed < 3; ++seed) {
+              run_once(options, n_ranks, *sim::make_random(seed), program);
+            }
+          }};
+}
+
+std::vector<Backend> simulators() {
+  std::vector<Backend> all;
+  for (std::int32_t n = 1; n <= 8; ++n) all.push_back(simulator(n, "rank", "strict"));
+  for (const std::string order :
+       {"gloo-ring", "pairwise", "nccl-ring", "nccl-ring@2", "nccl-tree", "nccl-tree@2"}) {
+    for (const std::int32_t n : {2, 3, 4, 7, 8}) all.push_back(simulator(n, order, "strict"));
   }
-};
+  all.push_back(simulator(3, "nccl-ring:0,2,1", "strict"));
+  all.push_back(simulator(3, "nccl-ring", "nccl_like"));
+  all.push_back(simulator(4, "nccl-tree", "nccl_like"));
+  all.push_back(simulator(3, "gloo-ring", "gloo_like"));
+  all.push_back(simulator(4, "gloo-ring", "gloo_like"));
+  return all;
+}
 
-constexpr ReductionOrder kRank = ReductionOrder::kRank;
-constexpr ReductionOrder kGlooRing = ReductionOrder::kGlooRing;
-constexpr ReductionOrder kPairwise = ReductionOrder::kPairwise;
-using Simulators = ::testing::Types<Simulator<1, kRank>,
-                                    Simulator<2, kRank>,
-                                    Simulator<3, kRank>,
-                                    Simulator<4, kRank>,
-                                    Simulator<7, kRank>,
-                                    Simulator<2, kGlooRing>,
-                                    Simulator<3, kGlooRing>,
-                                    Simulator<4, kGlooRing>,
-                                    Simulator<7, kGlooRing>,
-                                    Simulator<2, kPairwise>,
-                                    Simulator<3, kPairwise>,
-                                    Simulator<4, kPairwise>,
-                                    Simulator<7, kPairwise>>;
-INSTANTIATE_TYPED_TEST_SUITE_P(Simulator, ProcessGroupConformance, Simulators);
+INSTANTIATE_TEST_SUITE_P(Simulator,
+                         ProcessGroupConformance,
+                         ::testing::Combine(::testing::ValuesIn(simulators()),
+                                            ::testing::ValuesIn(process_group_cases())),
+                         conformance_name);
 
 }  // namespace
 }  // namespace lockstep::conformance

@@ -82,7 +82,7 @@ class MiniHub {
 
   std::size_t n_ranks() const { return n_ranks_; }
 
-  ReductionOrder order() const { return order_; }
+  const ReductionOrder& order() const { return order_; }
 
   Slot& slot(std::int64_t seq) {
     const auto i = static_cast<std::size_t>(seq);

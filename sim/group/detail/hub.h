@@ -36,6 +36,10 @@ class Hub {
   void arrive(GroupState& group, SimWork& work);
   void transfer(MatchSlot& slot);
 
+  // -- deadlines (deadlines.cc)
+  void set_deadline(SimWork& work, Duration timeout);
+  void forget_deadline(SimWork& work);
+
   // -- messages (messages.cc)
   std::int64_t next_message(GroupState& group, const Signature& signature, std::int32_t self);
   void arrive_message(GroupState& group, SimWork& work);
@@ -61,7 +65,10 @@ class Hub {
   void fail(MatchSlot& slot, CommStatus status, const std::string* detail);
   void give_up(SimWork& work);
   void give_up_message(SimWork& work);
-  void pair(GroupState& group, Channel& channel);
+  void pair(GroupState& group, SimWork& send, SimWork& recv);
+  SimWork* take_send(GroupState& group, SimWork& recv);
+  SimWork* take_recv(GroupState& group, const SimWork& send, Channel& channel);
+  void on_deadline(std::uint64_t number);
   void fail_message(SimWork& work, CommStatus status, const std::string* detail);
   const std::string* keep(std::string text);
 
@@ -83,8 +90,10 @@ class Hub {
   std::map<std::int32_t, std::unique_ptr<GroupState>> groups_;
   std::deque<MatchSlot> slots_;  // Stable addresses.
   std::vector<MatchSlot*> free_slots_;
-  std::deque<std::string> details_;  // Works point into it.
-  std::vector<SimWork*> waiting_;    // By world rank.
+  std::deque<std::string> details_;              // Works point into it.
+  std::vector<SimWork*> waiting_;                // By world rank.
+  std::map<std::uint64_t, SimWork*> deadlines_;  // Pending works that have one, by number.
+  std::uint64_t n_deadlines_ = 0;
   std::uint64_t n_loans_ = 0;
   std::string explanation_;
   std::vector<Rank> missing_;

@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "lockstep/sim/fiber/world.h"
@@ -45,7 +46,8 @@ struct Channel {
   Queue recvs;
 };
 
-using ChannelKey = std::tuple<std::int32_t, std::int32_t, std::int32_t>;  // sender, receiver, tag
+using ChannelKey = std::tuple<std::int32_t, std::int32_t, std::int32_t>;  // receiver, tag, sender
+using AnyKey = std::pair<std::int32_t, std::int32_t>;                     // receiver, tag
 
 /// What all members of one group share.
 struct GroupState {
@@ -56,6 +58,7 @@ struct GroupState {
   std::int64_t first_open = 0;            ///< All numbers below are closed.
   std::int64_t n_opened = 0;
   std::map<ChannelKey, Channel> channels;
+  std::map<AnyKey, Channel::Queue> from_anybody;  ///< Recvs that take any sender.
   std::string mispaired;  ///< The first pairing of differing operations, in words.
 
   std::int32_t size() const { return static_cast<std::int32_t>(members.size()); }

@@ -7,23 +7,11 @@
 #include <string>
 #include <string_view>
 
+#include "lockstep/dist/signature.h"
 #include "lockstep/sim/group/detail/sim_work.h"
 #include "lockstep/sim/group/sim_group.h"
 
 namespace lockstep::sim {
-
-/// One field in which two signatures differ.
-struct Difference {
-  std::string_view field;
-  std::string left;
-  std::string right;
-};
-
-/// The first field that this operation compares and that differs. Call site and `async` are
-/// evidence, never compared; the counts of all_to_all differ between healthy ranks
-/// (differing_splits below).
-std::optional<Difference> first_difference(const Signature& left, const Signature& right);
-bool same_signature(const Signature& left, const Signature& right);
 
 /// all_to_all: whether some rank sends another number of elements than its receiver expects.
 std::optional<Difference> differing_splits(std::span<SimWork* const> works);
@@ -38,7 +26,5 @@ enum class PairingResult : std::uint8_t {
   kHang,     ///< Never completes.
 };
 PairingResult pair_by_sequence(std::span<SimWork* const> works);
-
-std::string describe(const CallSite& site);
 
 }  // namespace lockstep::sim

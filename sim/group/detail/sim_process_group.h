@@ -41,6 +41,7 @@ class SimProcessGroup final : public ProcessGroup {
   RankHandle& handle() const { return *handle_; }
 
   void record(const SimWork& work);
+  void record_sender(const SimWork& work);  ///< The posting of a recv from anybody.
 
   // -- works that have not completed, in the order of posting
   void add_pending(SimWork& work);

@@ -36,6 +36,11 @@ class SimWork final : public WorkState, public ActionHandler {
 
   std::int64_t seq() const { return seq_; }
 
+  /// Says who sends to a recv from anybody, and the number of the message.
+  void set_sender(std::int32_t peer, std::int64_t seq);
+
+  bool from_anybody() const { return from_anybody_; }
+
   std::int32_t member() const { return member_; }
 
   Rank rank() const { return rank_; }
@@ -55,6 +60,7 @@ class SimWork final : public WorkState, public ActionHandler {
   SimWork* next_pending = nullptr;
   SimWork* next_in_channel = nullptr;
   SimWork* partner = nullptr;  ///< The other side of a paired send or recv.
+  std::uint64_t deadline = 0;  ///< Number of its timer, 0 = none.
 
  private:
   SimWork(SimProcessGroup& group, const CollectiveCall& call, std::int64_t seq);
@@ -82,6 +88,7 @@ class SimWork final : public WorkState, public ActionHandler {
   std::int32_t wrapper_;
   CommStatus status_ = CommStatus::kOk;
   bool done_ = false;
+  bool from_anybody_ = false;  // A recv whose sender was open when it was posted.
 };
 
 }  // namespace lockstep::sim

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "lockstep/dist/reduction_order.h"
@@ -13,7 +14,7 @@ namespace lockstep::sim {
 /// order.
 class Transfer {
  public:
-  explicit Transfer(ReductionOrder order) : order_(order) {}
+  explicit Transfer(ReductionOrder order) : order_(std::move(order)) {}
 
   /// Requires: one work a member, by group rank, with equal signatures.
   void run(std::span<SimWork* const> works);
@@ -31,7 +32,7 @@ class Transfer {
   void all_reduce(std::span<SimWork* const> works);
   void reduce(std::span<SimWork* const> works);
   void reduce_scatter(std::span<SimWork* const> works);
-  void reduce_lists(const SimWork& model, std::int64_t count, DType dtype);
+  void reduce_lists(const SimWork& model, RankReduction job);
 
   ReductionOrder order_;
   std::vector<const void*> inputs_;
