@@ -167,7 +167,8 @@ TEST_F(OpsGoldenTest, ABiasedRunningVarianceIsNoticed) {
     const Tensor before = in.buffers[1].clone();
     std::vector<Tensor> got = run_op(in);
     const Tensor& x = in.leaves[0].data();
-    const double n = static_cast<double>(x.n_elems() / x.size(1));
+    const std::int64_t n_values = x.n_elems() / x.size(1);
+    const auto n = static_cast<double>(n_values);
     const Tensor biased = got.back().to(DType::kF64).clone();
     for (std::int64_t c = 0; c < biased.n_elems(); ++c) {
       const double kept = (1.0 - in.parameters[0]) * before.at(c);
