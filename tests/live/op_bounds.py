@@ -1,11 +1,12 @@
 """How far two correct evaluations of one operation may lie apart.
 
-Notation: u is the unit roundoff of the dtype, g(n) = n u / (1 - n u) (Higham, Accuracy and Stability,
-lemma 3.1). A sum of n products in any order, with or without fma, errs by at most g(n) * sum |a b|. An
-elementary function of either library errs by at most 2 units in the last place, 4 u of the value (glibc
-states 1 for exp, log and erf, 2 for tanh; SLEEF's u10 functions 1.0). Each function below returns, for
-the result and for each gradient, a bound B on the error of one evaluation; two evaluations differ by at
-most 2 B. Bounds are formed in f64 and drop terms of order u squared against a factor of 1.01.
+Notation: u is the unit roundoff of the dtype, g(n) = n u / (1 - n u) (Higham, Accuracy and
+Stability, lemma 3.1). A sum of n products in any order, with or without fma, errs by at most g(n)
+* sum |a b|. An elementary function of either library errs by at most 2 units in the last place, 4
+u of the value (glibc states 1 for exp, log and erf, 2 for tanh; SLEEF's u10 functions 1.0). Each
+function below returns, for the result and for each gradient, a bound B on the error of one
+evaluation; two evaluations differ by at most 2 B. Bounds are formed in f64 and drop terms of order
+u squared against a factor of 1.01.
 
 Every function takes f64 leaves and constants, then the gradient of the result and u.
 """
@@ -34,35 +35,36 @@ def of_products(function, counts):
 
 
 def tanh(leaves, grad, u):
-    # Forward 4u|y|. Backward g (1 - y^2): y off by 4u|y| moves y^2 by 8u y^2; square, difference and
-    # product round once each.
+    # Forward 4u|y|. Backward g (1 - y^2): y off by 4u|y| moves y^2 by 8u y^2; square, difference
+    # and product round once each.
     y = torch.tanh(leaves[0])
     return [g(4, u) * y.abs(), grad.abs() * (g(8, u) * y**2 + g(3, u))]
 
 
 def sigmoid(leaves, grad, u):
-    # exp 4u, the sum u more, the quotient u more: 6u of y. Backward g (1 - y) y: 1 - y is off by 6u y + u,
-    # y by 6u of itself, two products.
+    # exp 4u, the sum u more, the quotient u more: 6u of y. Backward g (1 - y) y: 1 - y is off by
+    # 6u y + u, y by 6u of itself, two products.
     y = torch.sigmoid(leaves[0])
     return [g(6, u) * y, grad.abs() * (y * g(6, u) * y + g(9, u) * y)]
 
 
 def gelu_erf(leaves, grad, u):
-    # t = x / sqrt 2 is off by 2u t, which moves erf by (2 / sqrt pi) exp(-t^2) 2u t; erf itself adds 4u,
-    # 1 + erf one rounding of at most 2u: cdf is off by d.
+    # t = x / sqrt 2 is off by 2u t, which moves erf by (2 / sqrt pi) exp(-t^2) 2u t; erf itself
+    # adds 4u, 1 + erf one rounding of at most 2u: cdf is off by d.
     x = leaves[0]
     t = x / math.sqrt(2)
     d = u * (1.13 * t.abs() * torch.exp(-t**2) + 3.0) * 1.01
     cdf = 0.5 * (1 + torch.erf(t))
-    # The density: x^2 / 2 is off by 2u of itself, exp 4u, constant and product 2u; times x one more.
+    # The density: x^2 / 2 is off by 2u of itself, exp 4u, constant and product 2u; times x one
+    # more.
     density = torch.exp(-x**2 / 2) / math.sqrt(2 * math.pi)
     slope = d + (x * density).abs() * u * (x**2 + 8) + g(2, u) * (cdf + (x * density).abs())
     return [x.abs() * d + g(3, u) * (x * cdf).abs(), grad.abs() * slope * 1.01]
 
 
 def gelu_tanh(leaves, grad, u):
-    # The cubic's two terms have the sign of x, so the inner value is off by 8u of itself; tanh adds 4u, the
-    # sum 1 + tanh at most 2u.
+    # The cubic's two terms have the sign of x, so the inner value is off by 8u of itself; tanh
+    # adds 4u, the sum 1 + tanh at most 2u.
     x = leaves[0]
     k = math.sqrt(2 / math.pi)
     inner = k * (x + 0.044715 * x**3)
@@ -79,9 +81,9 @@ def gelu_tanh(leaves, grad, u):
 
 
 def softmax(leaves, grad, u):
-    # x - max rounds: exp moves by u |x - max|, R u at most; exp 4u; n - 1 additions of positive terms; the
-    # quotient: y is off by e = (2 R + n + 10) u of itself. Backward y (g - sum g y): the sum is off by
-    # (e + g(n + 1)) S with S = sum |g| y; difference and product round.
+    # x - max rounds: exp moves by u |x - max|, R u at most; exp 4u; n - 1 additions of positive
+    # terms; the quotient: y is off by e = (2 R + n + 10) u of itself. Backward y (g - sum g y):
+    # the sum is off by (e + g(n + 1)) S with S = sum |g| y; difference and product round.
     x = leaves[0]
     n = x.shape[-1]
     y = torch.softmax(x, -1)
@@ -180,7 +182,8 @@ def columns(x):
 
 def batch_norm_training(eps, momentum, running):
     def bound(leaves, grad, u):
-        # running = (1 - m) running + m new; the unbiased variance is n / (n - 1) times the biased one.
+        # running = (1 - m) running + m new; the unbiased variance is n / (n - 1) times the biased
+        # one.
         x = leaves[0]
         dims, _, view = columns(x)
         n = x.numel() // x.shape[1]
@@ -215,8 +218,8 @@ def batch_norm_evaluation(eps, running):
 
 def mean_of_differences(target, power):
     def bound(leaves, grad, u):
-        # Difference, power and each addition of positive terms round; the gradient's operations are the same
-        # ones in the same order on both sides.
+        # Difference, power and each addition of positive terms round; the gradient's operations
+        # are the same ones in the same order on both sides.
         x = leaves[0]
         value = ((x - target.double()).abs() ** power).mean()
         return [g(x.numel() + 3, u) * value, None]
