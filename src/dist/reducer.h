@@ -156,6 +156,7 @@ class Reducer final : public GradHook, public BackwardCallback {
   void launch_full_buckets();
   void launch(Bucket& bucket);
   void run_hook(Bucket& bucket);
+  std::unique_ptr<PendingBucket> shadow_hook(std::size_t b, const Tensor& zeros);
   void on_all_launched();
   void launch_used_map();
   void finalize();

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include "lockstep/dist/comm_hook.h"
+#include "lockstep/tensor/kernels.h"
+
 #include "tests/dist/tiny_model.h"
 #include "tests/support/mini_world.h"
 
@@ -203,6 +206,57 @@ TEST(JoinTest, UnevenInputsHangWithoutIt) {
   EXPECT_EQ(uneven_training(false, result), std::vector<double>({1.5}));
   EXPECT_EQ(result.error(0), "") << "the rank that ran out is simply done";
   EXPECT_NE(result.error(1), "") << "the other waits for it";
+}
+
+/// Divides by the group's size, then sums: PyTorch's allreduce hook.
+class MeanHook final : public CommHook {
+ public:
+  explicit MeanHook(ProcessGroup& group) : group_(&group) {}
+
+  std::unique_ptr<PendingBucket> run(GradBucket& bucket) override {
+    class Pending final : public PendingBucket {
+     public:
+      Pending(Work work, Tensor buffer) : work_(std::move(work)), buffer_(std::move(buffer)) {}
+
+      Tensor wait() override {
+        work_.wait_or_throw();
+        return buffer_;
+      }
+
+     private:
+      Work work_;
+      Tensor buffer_;
+    };
+
+    const Tensor& buffer = bucket.buffer();
+    buffer.runtime().kernels().div_scalar(buffer, buffer, static_cast<double>(group_->size()));
+    return std::make_unique<Pending>(group_->all_reduce(Memory::of(buffer)), buffer);
+  }
+
+ private:
+  ProcessGroup* group_;
+};
+
+// Observed on PyTorch 1.13: 1.5, 1.0, 1.0, where the reducer itself would give 1.5, 2.0, 2.0.
+TEST(JoinTest, CommunicationHooksIgnoreTheDivision) {
+  std::vector<double> grads;
+  const MiniResult result = run_mini_world({}, [&](MiniRank& rank) {
+    TinyModel model(rank.runtime);
+    const Variable w = model.parameter("w", {0.0});
+    Ddp ddp(model.state(), rank.group, {});
+    MeanHook hook(rank.group);
+    ddp.register_comm_hook(hook);
+    Join join({&ddp}, {.divide_by_initial_world_size = false});
+    join.run([&] {
+      for (int i = 0; i <= rank.rank * 2; ++i) {
+        w.set_grad(Tensor());
+        forward_backward(ddp, [&] { return flat_term(w, rank.rank + 1.0); });
+        if (rank.rank == 1) grads.push_back(grad_of(w)[0]);
+      }
+    });
+  });
+  EXPECT_TRUE(result.ok()) << result.error(0) << result.error(1);
+  EXPECT_EQ(grads, std::vector<double>({1.5, 1.0, 1.0}));
 }
 
 TEST(JoinTest, EveryRankEndsWithTheLastJoinersState) {
