@@ -161,6 +161,21 @@ TEST(DdpUnusedTest, UseInsideNoSyncCountsForTheSynchronisingStep) {
   ASSERT_TRUE(result.ok()) << result.error(0);
 }
 
+TEST(DdpUnusedTest, UseIsForgottenOnceItWasReduced) {
+  const MiniResult result = run_mini_world({}, [](MiniRank& rank) {
+    TinyModel model(rank.runtime);
+    const Variable a = model.parameter("a", {0});
+    const Variable b = model.parameter("b", {0});
+    Ddp ddp(model.state(), rank.group, {.find_unused_parameters = true});
+    forward_backward(ddp, [&] { return total({flat_term(a, 2), flat_term(b, 2)}); });
+    b.set_grad(Tensor());
+    forward_backward(ddp, [&] { return flat_term(a, 2); });
+    EXPECT_FALSE(b.grad().defined());
+    EXPECT_EQ(ddp.used_map(), (std::vector<std::int32_t>{2, 0}));
+  });
+  ASSERT_TRUE(result.ok()) << result.error(0);
+}
+
 TEST(DdpUnusedTest, TheFlagPreventsTheRebuild) {
   const MiniResult result = run_mini_world({}, [](MiniRank& rank) {
     TinyModel model(rank.runtime);
