@@ -56,6 +56,7 @@ Statistics gather_statistics(const Tensor& x,
   const Tensor own = local_row(x, options.eps);
   const Tensor rows = Tensor::empty(runtime, {group.size(), own.n_elems()}, x.dtype());
   std::vector<Memory> outputs;
+  outputs.reserve(static_cast<std::size_t>(group.size()));
   for (std::int32_t r = 0; r < group.size(); ++r) outputs.push_back(Memory::of(rows.rows(r, 1)));
   group.all_gather(outputs, Memory::of(own), op_options("sync_batch_norm.forward")).wait_or_throw();
 
@@ -149,12 +150,14 @@ void check_input(const Shape& x, const Variable& weight, const Variable& bias) {
 
 }  // namespace
 
-Variable sync_batch_norm(const Variable& x,
-                         const Variable& weight,
-                         const Variable& bias,
-                         const BatchNormBuffers& buffers,
-                         const Kernels::BatchNorm& options,
-                         ProcessGroup& group) {
+// The arguments are torch.batch_norm's, and the group.
+Variable sync_batch_norm(  // NOLINT(readability-function-size)
+    const Variable& x,
+    const Variable& weight,
+    const Variable& bias,
+    const BatchNormBuffers& buffers,
+    const Kernels::BatchNorm& options,
+    ProcessGroup& group) {
   check_input(x.shape(), weight, bias);
   if (count_of(x.shape()) == 1 && group.size() < 2) {
     throw std::invalid_argument(

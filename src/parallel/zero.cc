@@ -53,7 +53,7 @@ std::vector<Variable> all_of(const std::vector<ParamGroup>& groups) {
   return parameters;
 }
 
-std::vector<ParamGroup> checked(std::vector<ParamGroup> groups) {
+const std::vector<ParamGroup>& checked(const std::vector<ParamGroup>& groups) {
   const std::vector<Variable> parameters = all_of(groups);
   if (parameters.empty()) {
     throw std::invalid_argument("ZeroRedundancyOptimizer got an empty parameter list");
@@ -139,7 +139,7 @@ std::vector<ParamGroup> ZeroRedundancyOptimizer::share_of_groups() const {
 void ZeroRedundancyOptimizer::add_param_group(ParamGroup group) {
   std::vector<ParamGroup> with_old = one_group({parameters().begin(), parameters().end()});
   with_old.push_back(group);
-  static_cast<void>(checked(std::move(with_old)));
+  static_cast<void>(checked(with_old));
   Optimizer::add_param_group(std::move(group));
   divide();
   if (local_) {
