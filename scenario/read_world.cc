@@ -54,7 +54,8 @@ ReductionOrder read_order(TableReader& sim, std::int32_t n_ranks, Problem& probl
   if (!order) {
     constexpr std::array<std::string_view, 5> kNames = {
         "rank", "gloo-ring", "pairwise", "nccl-ring", "nccl-tree"};
-    problem.report("unknown order '" + name + "'" + did_you_mean(name, kNames), sim.where("order"));
+    problem.report("'sim.order' does not know '" + name + "'" + did_you_mean(name, kNames),
+                   sim.where("order"));
   } else if (!order->fits(n_ranks)) {
     problem.report("the rings of '" + name + "' do not name the " + std::to_string(n_ranks) +
                        " ranks of this world",
