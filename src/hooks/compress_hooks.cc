@@ -41,7 +41,7 @@ CompressHook::CompressHook(ProcessGroup& group, DType wire) : group_(&group), wi
 std::unique_ptr<PendingBucket> CompressHook::run(GradBucket& bucket) {
   const Tensor narrow = bucket.buffer().to(wire_);
   return std::make_unique<WideningBucket>(
-      detail::average(narrow, *group_), narrow, bucket.buffer());
+      detail::average(narrow, *group_, bucket.op_options()), narrow, bucket.buffer());
 }
 
 CompressWrapper::CompressWrapper(std::unique_ptr<CommHook> inner, DType wire)

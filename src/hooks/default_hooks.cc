@@ -5,7 +5,7 @@
 namespace lockstep {
 
 std::unique_ptr<PendingBucket> AllReduceHook::run(GradBucket& bucket) {
-  return detail::average(bucket.buffer(), *group_);
+  return detail::average(bucket.buffer(), *group_, bucket.op_options());
 }
 
 std::unique_ptr<PendingBucket> NoopHook::run(GradBucket& bucket) {

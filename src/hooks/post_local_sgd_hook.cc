@@ -13,12 +13,12 @@ PostLocalSgdHook::PostLocalSgdHook(ProcessGroup& group, const PostLocalSgdOption
 std::unique_ptr<PendingBucket> PostLocalSgdHook::run(GradBucket& bucket) {
   if (iteration_ < options_.start_iter) {
     if (bucket.is_last()) ++iteration_;
-    return detail::average(bucket.buffer(), *group_);
+    return detail::average(bucket.buffer(), *group_, bucket.op_options());
   }
   if (!options_.post_local_gradient_allreduce) {
     return std::make_unique<detail::ReadyBucket>(bucket.buffer());
   }
-  return detail::average(bucket.buffer(), *options_.subgroup);
+  return detail::average(bucket.buffer(), *options_.subgroup, bucket.op_options());
 }
 
 }  // namespace lockstep

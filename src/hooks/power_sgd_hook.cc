@@ -40,11 +40,14 @@ MatrixSize size_of_matrix(const Tensor& gradient, std::int64_t rank) {
   return {n, m, std::min({n, m, rank})};
 }
 
-void reduce(const Tensor& data, ProcessGroup& group) {
-  group.all_reduce(Memory::of(data), ReduceOp::kSum, detail::hook_options()).wait_or_throw();
+void reduce(const Tensor& data, ProcessGroup& group, const OpOptions& options) {
+  group.all_reduce(Memory::of(data), ReduceOp::kSum, options).wait_or_throw();
 }
 
-void average_rest(const std::vector<Tensor>& rest, const Tensor& like, ProcessGroup& group) {
+void average_rest(const std::vector<Tensor>& rest,
+                  const Tensor& like,
+                  ProcessGroup& group,
+                  const OpOptions& options) {
   Runtime& runtime = like.runtime();
   std::int64_t n_elems = 0;
   for (const Tensor& gradient : rest) n_elems += gradient.n_elems();
@@ -54,7 +57,7 @@ void average_rest(const std::vector<Tensor>& rest, const Tensor& like, ProcessGr
     runtime.kernels().copy(flat.slice(first, gradient.shape()), gradient);
     first += gradient.n_elems();
   }
-  reduce(flat, group);
+  reduce(flat, group, options);
   detail::divide(flat, group.size());
   first = 0;
   for (const Tensor& gradient : rest) {
@@ -173,8 +176,8 @@ void PowerSgdHook::fill_or_reuse(const Plan& plan, bool random) {
 }
 
 /// From orthonormal Q to M = P Q' on every rank.
-void PowerSgdHook::compress(const Plan& plan, std::size_t bucket_index) {
-  reduce(state_.ps[bucket_index], *group_);
+void PowerSgdHook::compress(const Plan& plan, std::size_t bucket_index, const OpOptions& options) {
+  reduce(state_.ps[bucket_index], *group_, options);
   for (const Stack& stack : plan.stacks) {
     orthogonalize(stack.p, options_.orthogonalization_epsilon);
   }
@@ -182,7 +185,7 @@ void PowerSgdHook::compress(const Plan& plan, std::size_t bucket_index) {
     multiply(stack.q, stack.m, stack.p, StackProduct::kTransposeA);
   }
   const Tensor& qs = state_.qs[bucket_index];
-  reduce(qs, *group_);
+  reduce(qs, *group_, options);
   detail::divide(qs, group_->size());
   for (const Stack& stack : plan.stacks) {
     multiply(stack.m, stack.p, stack.q, StackProduct::kTransposeB);
@@ -211,7 +214,7 @@ std::unique_ptr<PendingBucket> PowerSgdHook::run(GradBucket& bucket) {
   const Tensor& buffer = bucket.buffer();
   if (state_.iteration < options_.start_iter) {
     if (bucket.is_last()) ++state_.iteration;
-    return detail::average(buffer, *group_);
+    return detail::average(buffer, *group_, bucket.op_options());
   }
   LOCKSTEP_CHECK(buffer.dtype() == DType::kF32 || buffer.dtype() == DType::kF64,
                  "PowerSGD compresses f32 and f64 gradients: there are no 16-bit products");
@@ -221,8 +224,9 @@ std::unique_ptr<PendingBucket> PowerSgdHook::run(GradBucket& bucket) {
   for (const Stack& stack : plan.stacks) {
     multiply(stack.p, stack.m, stack.q, StackProduct::kPlain);
   }
-  average_rest(plan.rest, buffer, *group_);
-  compress(plan, bucket.index());
+  const OpOptions options = detail::without_layout(bucket.op_options());
+  average_rest(plan.rest, buffer, *group_, options);
+  compress(plan, bucket.index(), options);
   if (options_.error_feedback) {
     const Tensor lost = Tensor::empty(buffer.runtime(), buffer.shape(), buffer.dtype());
     buffer.runtime().kernels().sub(lost, wanted, buffer);

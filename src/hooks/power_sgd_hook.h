@@ -86,7 +86,7 @@ class PowerSgdHook final : public CommHook {
   Plan make_plan(const GradBucket& bucket);
   void bind_factors(Plan& plan, const GradBucket& bucket);
   void fill_or_reuse(const Plan& plan, bool random);
-  void compress(const Plan& plan, std::size_t bucket_index);
+  void compress(const Plan& plan, std::size_t bucket_index, const OpOptions& options);
   Tensor feed_back(const GradBucket& bucket);
 
   ProcessGroup* group_;

@@ -86,13 +86,13 @@ void add_dequantized(const Tensor& sum, const Tensor& bytes, const Tensor& param
 /// One tensor a rank, gathered.
 class Gathered {
  public:
-  Gathered(ProcessGroup& group, Tensor mine) : mine_(std::move(mine)) {
+  Gathered(ProcessGroup& group, Tensor mine, const OpOptions& options) : mine_(std::move(mine)) {
     std::vector<Memory> memories;
     for (std::int32_t r = 0; r < group.size(); ++r) {
       tensors_.push_back(Tensor::empty(mine_.runtime(), mine_.shape(), mine_.dtype()));
       memories.push_back(Memory::of(tensors_.back()));
     }
-    work_ = group.all_gather(memories, Memory::of(mine_), detail::hook_options());
+    work_ = group.all_gather(memories, Memory::of(mine_), options);
   }
 
   const std::vector<Tensor>& wait() {
@@ -125,12 +125,15 @@ class DequantizingBucket final : public PendingBucket {
   std::int64_t n_elems_;
 };
 
-std::unique_ptr<PendingBucket> run_rows(const Rows& rows, ProcessGroup& group) {
-  Gathered parameters(group, parameters_of(rows));
+std::unique_ptr<PendingBucket> run_rows(const Rows& rows,
+                                        ProcessGroup& group,
+                                        const OpOptions& bucket_options) {
+  const OpOptions options = detail::without_layout(bucket_options);
+  Gathered parameters(group, parameters_of(rows), options);
   std::vector<Tensor> all_parameters = parameters.wait();
   const Tensor mine = all_parameters[static_cast<std::size_t>(group.rank())];
   return std::make_unique<DequantizingBucket>(
-      std::move(all_parameters), Gathered(group, quantized(rows, mine)), rows.n_elems);
+      std::move(all_parameters), Gathered(group, quantized(rows, mine), options), rows.n_elems);
 }
 
 void check_floats(const Tensor& buffer) {
@@ -142,7 +145,7 @@ void check_floats(const Tensor& buffer) {
 std::unique_ptr<PendingBucket> QuantizePerTensorHook::run(GradBucket& bucket) {
   const Tensor& buffer = bucket.buffer();
   check_floats(buffer);
-  return run_rows({buffer, 1, buffer.n_elems(), buffer.n_elems()}, *group_);
+  return run_rows({buffer, 1, buffer.n_elems(), buffer.n_elems()}, *group_, bucket.op_options());
 }
 
 QuantizePerChannelHook::QuantizePerChannelHook(ProcessGroup& group, std::int64_t channel)
@@ -157,7 +160,7 @@ std::unique_ptr<PendingBucket> QuantizePerChannelHook::run(GradBucket& bucket) {
   const std::int64_t n_rows = n / channel_ + 1;
   const Tensor padded = Tensor::zeros(buffer.runtime(), {n_rows * channel_}, DType::kF32);
   buffer.runtime().kernels().copy(padded.slice(0, {n}), buffer);
-  return run_rows({padded, n_rows, channel_, n}, *group_);
+  return run_rows({padded, n_rows, channel_, n}, *group_, bucket.op_options());
 }
 
 }  // namespace lockstep

@@ -60,13 +60,14 @@ std::unique_ptr<PendingBucket> StepAfterHook::run(GradBucket& bucket) {
                      bucket.is_last(),
                      bucket.buffer(),
                      std::move(parameters),
-                     std::move(gradients));
+                     std::move(gradients),
+                     bucket.op_options());
   return std::make_unique<SteppingBucket>(std::move(inner), std::move(stepped), *step_, 1);
 }
 
 std::unique_ptr<PendingBucket> DivideThenStepHook::run(GradBucket& bucket) {
   return std::make_unique<SteppingBucket>(
-      std::make_unique<detail::ReducingBucket>(bucket.buffer(), *group_),
+      std::make_unique<detail::ReducingBucket>(bucket.buffer(), *group_, bucket.op_options()),
       bucket,
       *step_,
       group_->size());

@@ -11,6 +11,7 @@
 #include "lockstep/hooks/quantization_hooks.h"
 #include "lockstep/hooks/step_hooks.h"
 
+#include "tests/dist/tiny_model.h"
 #include "tests/hooks/replica_runs.h"
 
 namespace lockstep {
@@ -23,6 +24,7 @@ using testing::plain;
 using testing::ReplicaRun;
 using testing::run_and_wait;
 using testing::run_replicas;
+using testing::TinyModel;
 using testing::values_of;
 using Texts = std::vector<std::string>;
 using Values = std::vector<double>;
@@ -254,6 +256,33 @@ TEST(HookCatalogTest, RefusesTheBatchedPowerSgdAndUnknownNames) {
     EXPECT_EQ(make_comm_hook("fp8", rank.group).error().message,
               "unknown communication hook 'fp8'");
   });
+}
+
+// One backward under `hook`: what traces say of the collectives it posted.
+std::vector<std::pair<std::int32_t, bool>> positions_of(const testing::MakeHook& make_hook) {
+  const testing::MiniResult result = testing::run_mini_world({}, [&](MiniRank& rank) {
+    TinyModel model(rank.runtime);
+    const Variable w = model.parameter("w", {1, 2});
+    Ddp ddp(model.state(), rank.group, {.init_sync = false});
+    const auto hook = make_hook(rank);
+    ddp.register_comm_hook(*hook);
+    testing::forward_backward(ddp, [&] { return testing::flat_term(w, 2.0); });
+  });
+  EXPECT_EQ(result.error(0), "");
+  std::vector<std::pair<std::int32_t, bool>> positions;
+  for (const Event& event : result.trace->events(Rank{0})) {
+    const auto* collective = std::get_if<CollectiveEvent>(&event.body);
+    if (collective == nullptr || collective->phase != CollectivePhase::kPosted) continue;
+    positions.emplace_back(event.at.wrapper, collective->signature.layout != 0);
+  }
+  return positions;
+}
+
+TEST(HookPositionTest, CollectivesBelongToTheWrapperAndCarryTheLayoutTheySend) {
+  using Positions = std::vector<std::pair<std::int32_t, bool>>;
+  EXPECT_EQ(positions_of(plain<AllReduceHook>()), (Positions{{0, true}}));
+  EXPECT_EQ(positions_of(plain<CompressHook>(DType::kBF16)), (Positions{{0, true}}));
+  EXPECT_EQ(positions_of(plain<QuantizePerTensorHook>()), (Positions{{0, false}, {0, false}}));
 }
 
 }  // namespace

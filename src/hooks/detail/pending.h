@@ -9,10 +9,9 @@
 
 namespace lockstep::detail {
 
-/// Where traces say a hook's collectives come from: like the reducer's, from no line of the user's.
-inline OpOptions hook_options() {
-  OpOptions options;
-  options.site = {"", 0, "ddp.comm_hook"};
+/// For collectives on something else than the bucket's elements in their order.
+inline OpOptions without_layout(OpOptions options) {
+  options.layout = 0;
   return options;
 }
 
@@ -30,9 +29,9 @@ class ReadyBucket final : public PendingBucket {
 /// An all-reduce that works in place on the result.
 class ReducingBucket final : public PendingBucket {
  public:
-  ReducingBucket(Tensor data, ProcessGroup& group)
+  ReducingBucket(Tensor data, ProcessGroup& group, const OpOptions& options)
       : data_(std::move(data)),
-        work_(group.all_reduce(Memory::of(data_), ReduceOp::kSum, hook_options())) {}
+        work_(group.all_reduce(Memory::of(data_), ReduceOp::kSum, options)) {}
 
   Tensor wait() override {
     work_.wait_or_throw();
@@ -58,9 +57,11 @@ inline void divide(const Tensor& data, std::int32_t divisor) {
 }
 
 /// data := its mean over the group's ranks: divided first, added afterwards.
-inline std::unique_ptr<PendingBucket> average(const Tensor& data, ProcessGroup& group) {
+inline std::unique_ptr<PendingBucket> average(const Tensor& data,
+                                              ProcessGroup& group,
+                                              const OpOptions& options) {
   divide(data, group.size());
-  return std::make_unique<ReducingBucket>(data, group);
+  return std::make_unique<ReducingBucket>(data, group, options);
 }
 
 }  // namespace lockstep::detail
