@@ -19,11 +19,12 @@ from mutations import MUTATIONS
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 WORK = ROOT / "build-mutation"
 TREE = WORK / "tree"
-BUILD = WORK / "build"
+# Inside the tree: relative to it paths are those of any other build, for compiler caches.
+BUILD = TREE / "build"
 # Cheap suites first: the first failing test names the catcher.
 PROGRAMS = ["dist_test", "dist_property", "data_test", "api_test", "api_property"]
 COPIED = ["CMakeLists.txt", "CMakePresets.json", "cmake", "src", "sim", "scenario", "api", "cli", "gpu",
-          "gloo", "launch", "crosscheck", "tests", "scenarios", "examples", "bench"]
+          "gloo", "process", "tests", "scenarios", "examples", "bench"]
 
 
 def run(command, **options):
@@ -46,7 +47,7 @@ def sync():
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(path, target)
     for path in list(TREE.rglob("*")):
-        if path.is_file() and path not in wanted:
+        if path.is_file() and path not in wanted and BUILD not in path.parents:
             path.unlink()
 
 
