@@ -6,17 +6,23 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "lockstep/base/host.h"
 
 namespace lockstep::sim {
 
 /// A file system in memory, shared by all ranks of a world. Keep one outside the world to find in
-/// the next run (a restart) what the last one published.
+/// the next run (a restart) what the last one published. Everything is durable at once.
 class MemoryFiles final : public FileSystem {
  public:
   Result<std::string> read(std::string_view path) override;
-  Outcome publish(std::string_view path, std::string_view bytes) override;
+  Outcome write(std::string_view path, std::string_view bytes) override;
+  Outcome sync(std::string_view path) override;
+  Outcome rename(std::string_view from, std::string_view to) override;
+  Outcome remove(std::string_view path) override;
+  Result<std::vector<std::string>> list(std::string_view folder) override;
+  Outcome make_folder(std::string_view folder) override;
 
   const std::map<std::string, std::string, std::less<>>& files() const { return files_; }
 

@@ -27,7 +27,7 @@ RankEnd Scheduler::run_program(RankSlot& slot) {
     end.detail = "an exception that is not a std::exception";
     end.exception = std::current_exception();
   }
-  end.time = slot.now();
+  end.time = slot.local_time();
   return end;
 }
 

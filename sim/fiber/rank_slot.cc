@@ -18,17 +18,50 @@ std::uint64_t footprint_of(std::string_view path) {
   return hash | 1U;
 }
 
+Error killed(std::string_view path) { return Error{"the rank was killed", std::string(path)}; }
+
 }  // namespace
 
-Result<std::string> RankFiles::read(std::string_view path) {
+bool RankFiles::gone(std::string_view path) {
   slot_->point({PointKind::kFile, footprint_of(path)});
-  return slot_->scheduler_->files().read(path);
+  return slot_->fenced_;
 }
 
-Outcome RankFiles::publish(std::string_view path, std::string_view bytes) {
-  slot_->point({PointKind::kFile, footprint_of(path)});
-  if (slot_->fenced_) return Error{"the rank was killed", std::string(path)};
-  return slot_->scheduler_->files().publish(path, bytes);
+FileSystem& RankFiles::files() { return slot_->scheduler_->files_of(slot_->rank_); }
+
+Result<std::string> RankFiles::read(std::string_view path) {
+  if (gone(path)) return killed(path);
+  return files().read(path);
+}
+
+Outcome RankFiles::write(std::string_view path, std::string_view bytes) {
+  if (gone(path)) return killed(path);
+  return files().write(path, bytes);
+}
+
+Outcome RankFiles::sync(std::string_view path) {
+  if (gone(path)) return killed(path);
+  return files().sync(path);
+}
+
+Outcome RankFiles::rename(std::string_view from, std::string_view to) {
+  if (gone(to)) return killed(to);
+  return files().rename(from, to);
+}
+
+Outcome RankFiles::remove(std::string_view path) {
+  if (gone(path)) return killed(path);
+  return files().remove(path);
+}
+
+Result<std::vector<std::string>> RankFiles::list(std::string_view folder) {
+  if (gone(folder)) return killed(folder);
+  return files().list(folder);
+}
+
+Outcome RankFiles::make_folder(std::string_view folder) {
+  if (gone(folder)) return killed(folder);
+  return files().make_folder(folder);
 }
 
 void RankSlot::open(Scheduler& scheduler, Rank rank) {
@@ -38,7 +71,8 @@ void RankSlot::open(Scheduler& scheduler, Rank rank) {
 
 World& RankSlot::world() const { return scheduler_->world(); }
 
-bool RankSlot::dying() {
+bool RankSlot::heed() {
+  if (!doomed_ && std::uncaught_exceptions() == 0) scheduler_->run_interrupts(*this);
   if (!doomed_) return false;
   if (std::uncaught_exceptions() > 0) return true;
   if (++n_notices_ > kMaxNotices) scheduler_->abandon(*this);
@@ -52,11 +86,15 @@ void RankSlot::block(const WaitReason& reason) {
   dying();
 }
 
-VirtualTime RankSlot::now() const { return std::max(scheduler_->now(), VirtualTime{clock_ns_}); }
+VirtualTime RankSlot::now() const { return local_time() + scheduler_->clock_skew_of(rank_); }
+
+VirtualTime RankSlot::local_time() const {
+  return std::max(scheduler_->now(), VirtualTime{clock_ns_});
+}
 
 void RankSlot::sleep(Duration span) {
   if (dying()) return;
-  scheduler_->sleep_until(*this, now() + span);
+  scheduler_->sleep_until(*this, local_time() + span);
   dying();
 }
 
@@ -71,7 +109,7 @@ void RankSlot::point(const Point& next) {
 }
 
 void RankSlot::spend(Duration compute) {
-  if (scheduler_->options().timed) clock_ns_ = (now() + compute).ns;
+  if (scheduler_->options().timed) clock_ns_ = (local_time() + compute).ns;
 }
 
 Memo& RankSlot::memo() { return scheduler_->memo(); }

@@ -58,6 +58,7 @@ void Scheduler::start(const WorldOptions& options, Strategy& strategy) {
   taking_down_ = false;
   doom_outcome_ = RankOutcome::kKilled;
   kill_reasons_.clear();
+  interrupts_.clear();
   own_files_.clear();
   own_memo_.clear();
   note_progress();
@@ -187,6 +188,17 @@ void Scheduler::sleep_until(RankSlot& self, VirtualTime time) {
   self.state_ = RankState::kSleeping;
   timers_.push({.time = time, .rank = to_int(self.rank_), .generation = self.generation_});
   leave(self);
+}
+
+FileSystem& Scheduler::files_of(Rank rank) {
+  const std::size_t index = to_index(rank);
+  if (index < options_.files_by_rank.size()) return *options_.files_by_rank[index];
+  return options_.files != nullptr ? *options_.files : own_files_;
+}
+
+Duration Scheduler::clock_skew_of(Rank rank) const {
+  const std::size_t index = to_index(rank);
+  return index < options_.clock_skews.size() ? options_.clock_skews[index] : Duration{};
 }
 
 RankSlot& Scheduler::slot(Rank rank) {

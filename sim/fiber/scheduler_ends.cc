@@ -60,7 +60,7 @@ void Scheduler::doom_all(RankOutcome outcome, const std::string& reason) {
   doom_reason_ = reason;
   for (RankSlot& slot : slots_) {
     if (slot.state_ == RankState::kEnded) continue;
-    slot.doomed_ = true;
+    slot.doomed_ = slot.alerted_ = true;
     if (slot.state_ == RankState::kBlocked || slot.state_ == RankState::kSleeping)
       make_ready(slot, {});
   }
@@ -69,12 +69,26 @@ void Scheduler::doom_all(RankOutcome outcome, const std::string& reason) {
 void Scheduler::kill(Rank rank, const std::string& reason) {
   RankSlot& victim = slot(rank);
   if (victim.state_ == RankState::kEnded || victim.fenced_) return;
-  victim.doomed_ = true;
+  victim.doomed_ = victim.alerted_ = true;
   victim.fenced_ = true;
   kill_reasons_[rank] = reason;
   if (victim.state_ == RankState::kBlocked || victim.state_ == RankState::kSleeping) {
     make_ready(victim, {});
   }
+}
+
+void Scheduler::interrupt(Rank rank, std::function<void(RankHandle&)> handler) {
+  RankSlot& victim = slot(rank);
+  if (victim.state_ == RankState::kEnded || victim.doomed_) return;
+  victim.alerted_ = true;
+  interrupts_[rank].push_back(std::move(handler));
+}
+
+void Scheduler::run_interrupts(RankSlot& self) {
+  self.alerted_ = false;
+  // One that blocks or sleeps comes through here again.
+  const auto handlers = std::exchange(interrupts_[self.rank_], {});
+  for (const auto& handler : handlers) handler(self);
 }
 
 const std::string& Scheduler::doom_of(Rank rank) const {
@@ -87,7 +101,7 @@ void Scheduler::abandon(RankSlot& self) {
   RankEnd end;
   end.outcome = self.fenced_ ? RankOutcome::kKilled : doom_outcome_;
   end.detail = doom_of(self.rank_) + " (it caught its own death again and again)";
-  end.time = self.now();
+  end.time = self.local_time();
   finish(self, std::move(end));
   for (;;) engine_->suspend();
 }

@@ -40,6 +40,10 @@ void World::at(VirtualTime at, std::function<void()> handler, bool daemon) {
 
 void World::kill(Rank rank, const std::string& reason) { scheduler_->kill(rank, reason); }
 
+void World::interrupt(Rank rank, std::function<void(RankHandle&)> handler) {
+  scheduler_->interrupt(rank, std::move(handler));
+}
+
 void World::on_rank_end(std::function<void(Rank)> listener) {
   scheduler_->on_rank_end(std::move(listener));
 }

@@ -66,8 +66,12 @@ struct WorldOptions {
   /// What Host::environment answers, beside RANK, LOCAL_RANK and WORLD_SIZE.
   std::vector<std::pair<std::string, std::string>> environment{};
   FileSystem* files =
-      nullptr;           ///< Shared by all ranks; null: an empty one in memory, kept by the run.
-  Memo* memo = nullptr;  ///< Null: one of the run.
+      nullptr;  ///< Shared by all ranks; null: an empty one in memory, kept by the run.
+  /// Each rank's own view of the files, by rank (nodes with disks of their own, faults); empty:
+  /// `files` for all.
+  std::vector<FileSystem*> files_by_rank{};
+  Memo* memo = nullptr;                 ///< Null: one of the run.
+  std::vector<Duration> clock_skews{};  ///< By rank: how far its clock is ahead; empty: all agree.
   /// Receives what ranks log, in the order of the schedule; empty: dropped.
   std::function<void(Rank, VirtualTime, std::string_view)> log{};
 };
@@ -134,6 +138,9 @@ class World {
   void at(VirtualTime at, std::function<void()> handler, bool daemon = false);
   /// Kills a rank: sticky RankKilled at its next point; a blocked rank wakes up to die.
   void kill(Rank rank, const std::string& reason);
+  /// Runs `handler` at the rank's next point, on the rank's own stack, where it may throw (the rank
+  /// fails there), block (it hangs) or sleep (it is late). A blocked rank gets it once it goes on.
+  void interrupt(Rank rank, std::function<void(RankHandle&)> handler);
   // -- listeners serve one run: register before it or inside it, they are dropped at its end
   /// Told when a rank has ended: groups turn it into verdicts and lost peers.
   void on_rank_end(std::function<void(Rank)> listener);

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/types.h"
@@ -30,13 +31,34 @@ struct Point {
 };
 
 /// Files as a rank sees them. Real runs use the disk; the simulator may use a virtual one.
+///
+/// The steps are those between which a crash can come. What write(), rename() and remove() did is
+/// seen by everybody at once, but a crash may undo it, or keep half of it, until sync().
 class FileSystem {
  public:
   virtual ~FileSystem() = default;
   virtual Result<std::string> read(std::string_view path) = 0;
-  /// Publishes atomically: temporary name, fsync, rename. Readers see all of it or nothing.
-  virtual Outcome publish(std::string_view path, std::string_view bytes) = 0;
+  /// Creates the file, or replaces its contents in place.
+  virtual Outcome write(std::string_view path, std::string_view bytes) = 0;
+  /// Makes a file's bytes survive a crash; given a folder, its names: what was created in it,
+  /// renamed and removed.
+  virtual Outcome sync(std::string_view path) = 0;
+  /// Replaces `to` in one step: others see the old file or the new one, never less.
+  virtual Outcome rename(std::string_view from, std::string_view to) = 0;
+  virtual Outcome remove(std::string_view path) = 0;
+  /// Names of a folder's files, ascending. A folder that does not exist has none.
+  virtual Result<std::vector<std::string>> list(std::string_view folder) = 0;
+  /// Makes a folder and those above it, where they are missing.
+  virtual Outcome make_folder(std::string_view folder) = 0;
+
+  /// Publishes atomically: temporary name, sync, rename, sync of the folder. Readers see all of it
+  /// or nothing, whenever a crash comes; after success it is there for good.
+  /// Requires: one writer a path.
+  Outcome publish(std::string_view path, std::string_view bytes);
 };
+
+/// "ckpt" of "ckpt/model.bin", "." of a name alone.
+std::string_view folder_of(std::string_view path);
 
 /// Values computed once a world and shared by its ranks (a permutation, initial weights, a data
 /// set), so that 100,000 ranks do not hold 100,000 copies. Keyed by a text that says everything the

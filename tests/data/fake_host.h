@@ -11,41 +11,20 @@
 
 #include "lockstep/base/host.h"
 
+#include "tests/support/map_files.h"
+
 namespace lockstep::data {
 
-class MemoryFiles final : public FileSystem {
- public:
-  MemoryFiles() = default;
-
-  explicit MemoryFiles(std::map<std::string, std::string> files) : files_(std::move(files)) {}
-
-  Result<std::string> read(std::string_view path) override {
-    const auto found = files_.find(std::string(path));
-    if (found != files_.end()) return found->second;
-    return Error{.message = "no such file", .where = std::string(path)};
-  }
-
-  Outcome publish(std::string_view path, std::string_view bytes) override {
-    files_[std::string(path)] = bytes;
-    return success();
-  }
-
- private:
-  std::map<std::string, std::string> files_;
-};
+using MemoryFiles = testing::MapFiles;
 
 /// Read-only files below the root of the repository.
-class SourceFiles final : public FileSystem {
+class SourceFiles final : public testing::ReadOnlyFiles {
  public:
   Result<std::string> read(std::string_view path) override {
     std::ifstream file(std::string(LOCKSTEP_SOURCE_DIR) + "/" + std::string(path),
                        std::ios::binary);
     if (!file) return Error{.message = "no such file", .where = std::string(path)};
     return std::string(std::istreambuf_iterator<char>(file), {});
-  }
-
-  Outcome publish(std::string_view path, std::string_view) override {
-    return Error{.message = "the source tree is read-only", .where = std::string(path)};
   }
 };
 

@@ -12,24 +12,9 @@
 #include "lockstep/tensor/kernels.h"
 #include "lockstep/tensor/tensor.h"
 
+#include "tests/support/map_files.h"
+
 namespace lockstep::testing {
-
-class MapFiles final : public FileSystem {
- public:
-  Result<std::string> read(std::string_view path) override {
-    const auto found = files_.find(path);
-    if (found == files_.end()) return Error{"no such file", std::string(path)};
-    return found->second;
-  }
-
-  Outcome publish(std::string_view path, std::string_view bytes) override {
-    files_.insert_or_assign(std::string(path), std::string(bytes));
-    return success();
-  }
-
- private:
-  std::map<std::string, std::string, std::less<>> files_;
-};
 
 class MapMemo final : public Memo {
  public:

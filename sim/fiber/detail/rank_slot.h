@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "lockstep/sim/fiber/engine.h"
 #include "lockstep/sim/fiber/world.h"
@@ -20,9 +21,18 @@ class RankFiles final : public FileSystem {
   explicit RankFiles(RankSlot& slot) : slot_(&slot) {}
 
   Result<std::string> read(std::string_view path) override;
-  Outcome publish(std::string_view path, std::string_view bytes) override;
+  Outcome write(std::string_view path, std::string_view bytes) override;
+  Outcome sync(std::string_view path) override;
+  Outcome rename(std::string_view from, std::string_view to) override;
+  Outcome remove(std::string_view path) override;
+  Result<std::vector<std::string>> list(std::string_view folder) override;
+  Outcome make_folder(std::string_view folder) override;
 
  private:
+  /// The scheduling point before each operation. True: the rank is dead, nothing may happen.
+  bool gone(std::string_view path);
+  FileSystem& files();
+
   RankSlot* slot_;
 };
 
@@ -58,12 +68,16 @@ class alignas(64) RankSlot final : public RankHandle {
 
   /// Throws RankKilled in a doomed rank. True: doomed, but unwinding already, where nothing may
   /// throw.
-  bool dying();
+  bool dying() { return alerted_ && heed(); }
+
+  bool heed();
+  VirtualTime local_time() const;
 
   Scheduler* scheduler_ = nullptr;
   Engine::Fiber fiber_ = Engine::kMain;  ///< kMain: not started.
   Rank rank_{};
   RankState state_ = RankState::kReady;
+  bool alerted_ = false;          ///< Doomed or interrupted: something happens at its next point.
   bool doomed_ = false;           ///< Gets RankKilled at its next point.
   bool fenced_ = false;           ///< Killed: nothing it does from now on has an effect.
   std::int32_t n_notices_ = 0;    ///< How often it was told that it is dead.

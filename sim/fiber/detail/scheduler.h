@@ -45,6 +45,7 @@ class Scheduler {
   void wake(Rank rank);
   void at(VirtualTime time, std::function<void()> handler, bool daemon);
   void kill(Rank rank, const std::string& reason);
+  void interrupt(Rank rank, std::function<void(RankHandle&)> handler);
   void enable(const Action& action, ActionHandler& handler);
   void disable(ActionId id);
 
@@ -65,7 +66,10 @@ class Scheduler {
 
   const WorldOptions& options() const { return options_; }
 
-  FileSystem& files() { return options_.files != nullptr ? *options_.files : own_files_; }
+  FileSystem& files_of(Rank rank);
+  Duration clock_skew_of(Rank rank) const;
+  /// Runs what is to interrupt `self`, on its stack.
+  void run_interrupts(RankSlot& self);
 
   Memo& memo() { return options_.memo != nullptr ? *options_.memo : own_memo_; }
 
@@ -123,6 +127,7 @@ class Scheduler {
   RankOutcome doom_outcome_ = RankOutcome::kKilled;
   std::string doom_reason_;
   std::map<Rank, std::string> kill_reasons_;
+  std::map<Rank, std::vector<std::function<void(RankHandle&)>>> interrupts_;
   bool strategy_broken_ = false;  ///< It is not asked again.
   std::exception_ptr broken_;  ///< A broken contract of the strategy or a handler: run() throws it.
 
