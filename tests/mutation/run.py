@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Breaks DDP on purpose, one defect at a time, and checks that the tests notice.
 
-Usage: tests/mutation/run.py [--only TEXT] [--record]
+Usage: tests/mutation/run.py [--only TEXT] [--committed] [--record]
 Works on a copy of the sources under build-mutation/, never on the tree itself. Each defect of
 mutations.py is applied to the copy, the suite is built and run, and the defect must make a test fail
 (or the build break, which is reported as such and does not count). Exit code 0 iff every defect was
@@ -32,15 +32,26 @@ def run(command, **options):
                           **options)
 
 
-def sync():
-    """Makes the copy equal to the tree; unchanged files keep their times, so builds stay small."""
+def last_commit():
+    """The last commit's files, for a working tree in the middle of a change."""
+    shutil.rmtree(WORK / "commit", ignore_errors=True)
+    (WORK / "commit").mkdir(parents=True)
+    archive = subprocess.Popen(["git", "-C", str(ROOT), "archive", "HEAD"], stdout=subprocess.PIPE)
+    subprocess.run(["tar", "-x", "-C", str(WORK / "commit")], stdin=archive.stdout, check=True)
+    if archive.wait() != 0:
+        sys.exit("git archive failed")
+    return WORK / "commit"
+
+
+def sync(source):
+    """Makes the copy equal to `source`; unchanged files keep their times, so builds stay small."""
     wanted = set()
     for name in COPIED:
-        top = ROOT / name
+        top = source / name
         for path in [top] if top.is_file() else top.rglob("*"):
             if path.is_dir() or "__pycache__" in path.parts:
                 continue
-            target = TREE / path.relative_to(ROOT)
+            target = TREE / path.relative_to(source)
             wanted.add(target)
             if target.exists() and target.read_bytes() == path.read_bytes():
                 continue
@@ -96,11 +107,17 @@ def try_mutation(file, before, after):
 
 
 def write_results(rows):
+    """Rows of mutations that were not tried this time stay as they were."""
+    results = ROOT / "tests/mutation/RESULTS.md"
     columns = " | ".join(PROGRAMS)
-    table = "".join(
-        f"| {name} | `{file}` | " + " | ".join(caught.get(p, "-") for p in PROGRAMS) + " |\n"
-        for name, file, caught in rows)
-    (ROOT / "tests/mutation/RESULTS.md").write_text(
+    known = {line.split(" | ")[0].removeprefix("| "): line
+             for line in results.read_text(encoding="utf-8").splitlines()
+             if line.startswith("| ") and line.count("|") == len(PROGRAMS) + 3}
+    for name, file, caught in rows:
+        cells = " | ".join(caught.get(p, "-") for p in PROGRAMS)
+        known[name] = f"| {name} | `{file}` | {cells} |"
+    table = "".join(known[name] + "\n" for name, *_ in MUTATIONS if name in known)
+    results.write_text(
         "# Deliberate defects and the tests that caught them\n\n"
         "Made by `tests/mutation/run.py --record`: the first failing test of each test program, with\n"
         "RapidCheck's seed pinned to 1. `api_property` is the property suite over random worlds\n"
@@ -113,8 +130,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="run mutations whose name contains this")
     parser.add_argument("--record", action="store_true", help="write RESULTS.md")
+    parser.add_argument("--committed", action="store_true",
+                        help="break the last commit, not the working tree")
     args = parser.parse_args()
-    sync()
+    sync(last_commit() if args.committed else ROOT)
     built = build()
     if built.returncode != 0:
         sys.exit(built.stdout)
