@@ -1,5 +1,6 @@
 #include "lockstep/autograd/accumulator.h"
 
+#include "lockstep/autograd/sparse_rows.h"
 #include "lockstep/tensor/kernels.h"
 
 namespace lockstep {
@@ -7,6 +8,7 @@ namespace lockstep {
 void Accumulator::run(Tensor&& grad) {
   if (variable_ == nullptr) return;
   const Ref<VariableState> keep(variable_);  // A hook may drop the last handle.
+  const Ref<SparseRows> rows = take_sparse();
 
   if (grad.defined() && variable_->requires_grad) {
     // By index: a hook may register or remove hooks.
@@ -16,6 +18,8 @@ void Accumulator::run(Tensor&& grad) {
       entry.hook->on_grad_increment(entry.index, grad);
     }
     accumulate(std::move(grad));
+  } else if (rows && variable_->requires_grad) {
+    accumulate_sparse(*variable_, rows);
   }
   // NOLINTNEXTLINE(modernize-loop-convert)
   for (std::size_t i = 0; i < hooks_.size(); ++i) {
@@ -28,10 +32,12 @@ void Accumulator::accumulate(Tensor&& increment) const {
   Tensor& grad = variable_->grad;
   if (grad.defined()) {
     kernels().add(grad, grad, increment);
-  } else if (increment.storage()->use_count() == 1) {
-    grad = std::move(increment);
-  } else {
-    grad = increment.clone();
+    return;
+  }
+  grad = increment.storage()->use_count() == 1 ? std::move(increment) : increment.clone();
+  if (variable_->sparse_grad) {
+    add_rows(grad, *variable_->sparse_grad);
+    variable_->sparse_grad = {};
   }
 }
 

@@ -7,7 +7,8 @@
 
 namespace lockstep {
 
-/// Adds one backward's complete contribution into a leaf's `.grad` and tells its hooks.
+/// Adds one backward's complete contribution into a leaf's `.grad` and tells its hooks. Sparse
+/// contributions (of embeddings) become `sparse_grad`, unless dense ones make the sum dense.
 ///
 /// An undefined `.grad` takes over the contribution (or a copy, when its memory is shared): nothing
 /// is added to zero, so the sign of -0 survives. A defined one is added to in place, so that views

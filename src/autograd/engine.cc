@@ -38,6 +38,7 @@ void GraphTask::prepare(Node& node) {
                          .child = node.child_,
                          .sibling = node.sibling_,
                          .collected = std::move(node.collected_),
+                         .collected_sparse = std::move(node.collected_sparse_),
                          .pass = node.pass_,
                          .n_open = node.n_open_});
   }
@@ -45,6 +46,7 @@ void GraphTask::prepare(Node& node) {
   node.n_open_ = 0;
   // A pass that ended with an exception may have left something.
   if (node.collected_.defined()) node.collected_ = Tensor();
+  if (node.collected_sparse_) node.collected_sparse_ = {};
 }
 
 void GraphTask::give_back() {
@@ -52,6 +54,7 @@ void GraphTask::give_back() {
     entry.node->child_ = entry.child;
     entry.node->sibling_ = entry.sibling;
     entry.node->collected_ = std::move(entry.collected);
+    entry.node->collected_sparse_ = std::move(entry.collected_sparse);
     entry.node->pass_ = entry.pass;
     entry.node->n_open_ = entry.n_open;
   }

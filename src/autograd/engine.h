@@ -47,6 +47,7 @@ class GraphTask {
     Node* child = nullptr;
     Node* sibling = nullptr;
     Tensor collected;
+    Ref<SparseRows> collected_sparse;
     std::uint64_t pass = 0;
     std::uint32_t n_open = 0;
   };

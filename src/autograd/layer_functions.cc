@@ -1,6 +1,8 @@
 #include "lockstep/autograd/layer_functions.h"
 
+#include <algorithm>
 #include <array>
+#include <vector>
 
 #include "lockstep/autograd/node.h"
 #include "lockstep/autograd/saved_tensor.h"
@@ -100,6 +102,42 @@ class EmbeddingNode final : public Node {
   std::int64_t padding_;
 };
 
+/// Sends the rows of the gradient as they are, but for those of the padding.
+class SparseEmbeddingNode final : public Node {
+ public:
+  SparseEmbeddingNode(const Shape& table, const Tensor& indices, std::int64_t padding)
+      : table_(table), indices_(indices), padding_(padding) {}
+
+  void run(Tensor&& grad) override {
+    const Tensor& indices = indices_.get();
+    if (padding_ < 0) {
+      send_sparse(0, SparseRows::make(indices, std::move(grad), table_[0]));
+      return;
+    }
+    std::vector<std::int64_t> kept;
+    for (std::int64_t i = 0; i < indices.n_elems(); ++i) {
+      if (indices.data<std::int64_t>()[i] != padding_) kept.push_back(i);
+    }
+    const Shape length{static_cast<std::int64_t>(kept.size())};
+    const Tensor rows = Tensor::empty(runtime(), length, DType::kI64);
+    const Tensor places = Tensor::empty(runtime(), length, DType::kI64);
+    std::copy(kept.begin(), kept.end(), places.data<std::int64_t>());
+    for (std::size_t k = 0; k < kept.size(); ++k) {
+      rows.data<std::int64_t>()[k] = indices.data<std::int64_t>()[kept[k]];
+    }
+    const Tensor values = Tensor::empty(runtime(), {length[0], table_[1]}, grad.dtype());
+    kernels().gather_rows(values, grad, places);
+    send_sparse(0, SparseRows::make(rows, values, table_[0]));
+  }
+
+  void release_saved() override { indices_.reset(); }
+
+ private:
+  Shape table_;
+  SavedTensor indices_;
+  std::int64_t padding_;
+};
+
 }  // namespace
 
 Variable softmax(const Variable& x, const Kernels::Softmax& options) {
@@ -136,12 +174,20 @@ Variable layer_norm(const Variable& x, const Variable& weight, const Variable& b
   return Node::attach(std::move(out), node);
 }
 
-Variable embedding(const Variable& table, const Tensor& indices, std::int64_t padding) {
+Variable embedding(const Variable& table,
+                   const Tensor& indices,
+                   std::int64_t padding,
+                   bool sparse) {
   LOCKSTEP_CHECK(table.shape().n_dims() == 2 && indices.shape().n_dims() == 1,
                  "an embedding takes a table (V, D) and indices (R,)");
   const Shape shape{indices.n_elems(), table.shape()[1]};
   Tensor out = Tensor::empty(table.runtime(), shape, table.data().dtype());
   table.runtime().kernels().gather_rows(out, table.data(), indices);
+  if (sparse && Node::records({&table})) {
+    LOCKSTEP_CHECK(table.is_leaf(), "the table of a sparse embedding is a leaf");
+    const auto& rows = table.shape();
+    return record_unary<SparseEmbeddingNode>(std::move(out), table, rows, indices, padding);
+  }
   return record_unary<EmbeddingNode>(std::move(out), table, table.shape(), indices, padding);
 }
 

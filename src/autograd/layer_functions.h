@@ -23,6 +23,11 @@ Variable layer_norm(const Variable& x,
 
 /// Rows of `table` (V, D) named by `indices`, i64 of (R,) -> (R, D). The gradient is dense; the row
 /// `padding` (-1: none) receives none. Source: torch embedding.
-Variable embedding(const Variable& table, const Tensor& indices, std::int64_t padding = -1);
+/// With `sparse`, the gradient lists the rows of `indices` as they come: see SparseRows. The table
+/// must then be a leaf (PyTorch allows others, without a use for them).
+Variable embedding(const Variable& table,
+                   const Tensor& indices,
+                   std::int64_t padding = -1,
+                   bool sparse = false);
 
 }  // namespace lockstep

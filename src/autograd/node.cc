@@ -36,11 +36,30 @@ void Node::send(std::size_t i, Tensor&& grad) {
   Tensor& sum = edges_[i]->collected_;
   if (!sum.defined()) {
     sum = std::move(grad);
+    if (edges_[i]->collected_sparse_) edges_[i]->fold_sparse();
   } else if (grad.defined()) {
     const Tensor out = writable_like(sum);
     kernels().add(out, sum, grad);
     sum = out;
   }
+}
+
+void Node::send_sparse(std::size_t i, const Ref<SparseRows>& rows) {
+  Node& target = *edges_[i];
+  LOCKSTEP_CHECK(target.is_accumulator(), "a sparse gradient needs a leaf to end in");
+  Ref<SparseRows>& sum = target.collected_sparse_;
+  sum = sum ? merge(*sum, *rows) : rows;
+  if (target.collected_.defined()) target.fold_sparse();
+}
+
+void Node::fold_sparse() {
+  const Ref<SparseRows> rows = take_sparse();
+  if (!collected_.defined()) {
+    collected_sparse_ = rows;
+    return;
+  }
+  if (collected_.storage()->use_count() > 1) collected_ = collected_.clone();
+  add_rows(collected_, *rows);
 }
 
 // The last owner of a node may be the only owner of the whole graph behind it, one node for each

@@ -8,6 +8,7 @@
 #include <new>
 #include <utility>
 
+#include "lockstep/autograd/sparse_rows.h"
 #include "lockstep/autograd/variable.h"
 
 namespace lockstep {
@@ -83,12 +84,21 @@ class Node : public Counted {
 
   /// Adds `grad` to what edge `i`'s target has collected. Requires: needs(i).
   void send(std::size_t i, Tensor&& grad);
+  /// The same for a sparse gradient; once something dense has arrived, the sum is dense.
+  /// Requires: needs(i), and that the target is a leaf: no operation takes a sparse gradient.
+  void send_sparse(std::size_t i, const Ref<SparseRows>& rows);
+
+  /// The sum of this pass's contributions while all of them are sparse; null from then on.
+  Ref<SparseRows> take_sparse() { return std::move(collected_sparse_); }
 
   Kernels& kernels() const { return runtime_->kernels(); }
 
  private:
   friend class GraphTask;
   friend class GraphSearch;
+
+  /// Adds the sparse sum into the dense one, if there is a dense one.
+  void fold_sparse();
 
   Runtime* runtime_ = nullptr;
   std::uint64_t sequence_number_ = 0;
@@ -98,7 +108,8 @@ class Node : public Counted {
   std::array<Node*, kMaxInputs> edges_{};  ///< Counted by hand, see destroy().
   Node* child_ = nullptr;                  ///< Links of whatever list or heap the node is in.
   Node* sibling_ = nullptr;
-  Tensor collected_;  ///< Sum of the contributions that have arrived in this pass.
+  Tensor collected_;                  ///< Sum of the contributions that have arrived in this pass,
+  Ref<SparseRows> collected_sparse_;  ///< or this, if all of them are sparse.
 };
 
 /// `grad` itself when nobody else can see its memory, else new memory of its shape: where an

@@ -4,7 +4,8 @@
 
 namespace lockstep {
 
-void SavedTensor::fail() const {
+const Tensor& SavedTensor::unpack_or_fail() const {
+  if (packed_) return packed_->unpack();
   if (!tensor_.defined()) {
     throw ContractViolation(
         "trying to backward through the graph a second time: its saved values were freed by the "

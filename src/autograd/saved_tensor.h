@@ -7,27 +7,69 @@
 
 namespace lockstep {
 
-/// A tensor and the version it had when it was saved.
+/// Stands for a saved tensor whose values are kept elsewhere, or nowhere until they are needed.
+class PackedTensor : public Counted {
+ public:
+  PackedTensor() = default;
+  ~PackedTensor() override = default;
+  PackedTensor(const PackedTensor&) = delete;
+  PackedTensor& operator=(const PackedTensor&) = delete;
+  PackedTensor(PackedTensor&&) = delete;
+  PackedTensor& operator=(PackedTensor&&) = delete;
+
+  /// The values that were packed. The reference holds for as long as this lives.
+  virtual const Tensor& unpack() = 0;
+
+ protected:
+  void destroy() override { delete this; }
+};
+
+/// While set on a runtime, takes every tensor that an operation saves (Runtime).
+///
+/// Source: torch.autograd.graph.saved_tensors_hooks.
+class SavedTensorHooks {
+ public:
+  SavedTensorHooks() = default;
+  virtual ~SavedTensorHooks() = default;
+  SavedTensorHooks(const SavedTensorHooks&) = delete;
+  SavedTensorHooks& operator=(const SavedTensorHooks&) = delete;
+  SavedTensorHooks(SavedTensorHooks&&) = delete;
+  SavedTensorHooks& operator=(SavedTensorHooks&&) = delete;
+
+  virtual Ref<PackedTensor> pack(const Tensor& tensor) = 0;
+};
+
+/// A tensor and the version it had when it was saved, or what hooks made of it.
 ///
 /// Errors: ContractViolation from get() when the values were written since, or already released.
 class SavedTensor {
  public:
   SavedTensor() = default;
 
-  explicit SavedTensor(const Tensor& tensor)
-      : tensor_(tensor), version_(tensor.storage()->version()) {}
+  explicit SavedTensor(const Tensor& tensor) {
+    if (SavedTensorHooks* hooks = tensor.runtime().saved_tensor_hooks()) {
+      packed_ = hooks->pack(tensor);
+      return;
+    }
+    tensor_ = tensor;
+    version_ = tensor.storage()->version();
+  }
 
   const Tensor& get() const {
-    if (!tensor_.defined() || tensor_.storage()->version() != version_) fail();
+    if (!tensor_.defined() || tensor_.storage()->version() != version_) return unpack_or_fail();
     return tensor_;
   }
 
-  void reset() { tensor_ = Tensor(); }
+  void reset() {
+    tensor_ = Tensor();
+    packed_ = Ref<PackedTensor>();
+  }
 
  private:
-  [[noreturn]] void fail() const;
+  const Tensor& unpack_or_fail() const;
 
   Tensor tensor_;
+  Ref<PackedTensor> packed_;
   std::uint32_t version_ = 0;
 };
 

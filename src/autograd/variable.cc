@@ -4,6 +4,7 @@
 
 #include "lockstep/autograd/accumulator.h"
 #include "lockstep/autograd/engine.h"
+#include "lockstep/autograd/sparse_rows.h"
 
 namespace lockstep {
 namespace {
@@ -44,6 +45,11 @@ void Variable::set_requires_grad(bool on) const {
   LOCKSTEP_CHECK(!on || is_floating(state_->data.dtype()),
                  "only tensors of floating type can require gradients");
   state_->requires_grad = on;
+}
+
+void Variable::set_grad(Tensor grad) const {
+  state_->grad = std::move(grad);
+  state_->sparse_grad = {};
 }
 
 Variable Variable::detach() const { return Variable(state_->data); }

@@ -12,6 +12,7 @@
 namespace lockstep {
 
 class Node;
+class SparseRows;
 class Variable;
 
 /// Told about the gradient of one leaf, after this backward's contribution was accumulated into it.
@@ -32,13 +33,15 @@ class GradHook {
 class VariableState final : public Counted {
  public:
   Tensor data;
-  Tensor grad;                ///< Undefined until a backward reaches this leaf.
-  Ref<Node> grad_fn;          ///< What computed it; null for leaves.
-  Ref<Node> accumulator;      ///< Leaves that require grad: the node that adds into `grad`.
-  std::uint32_t id = 0;       ///< Construction order within the rank.
-  NameId name = kNoName;      ///< Qualified name, given by the wrapper: "fc1.weight".
-  std::int32_t wrapper = -1;  ///< Index of the wrapper that reduces it, -1 = none.
+  Tensor grad;                  ///< Undefined until a backward reaches this leaf.
+  Ref<SparseRows> sparse_grad;  ///< A gradient of few rows, instead of `grad`: sparse_rows.h.
+  Ref<Node> grad_fn;            ///< What computed it; null for leaves.
+  Ref<Node> accumulator;        ///< Leaves that require grad: the node that adds into `grad`.
+  std::uint32_t id = 0;         ///< Construction order within the rank.
+  NameId name = kNoName;        ///< Qualified name, given by the wrapper: "fc1.weight".
+  std::int32_t wrapper = -1;    ///< Index of the wrapper that reduces it, -1 = none.
   bool requires_grad = false;
+  bool expects_sparse = false;  ///< An embedding has said that it sends sparse gradients.
 
   ~VariableState() override;
   VariableState(const VariableState&) = delete;
@@ -71,8 +74,11 @@ class Variable {
 
   const Tensor& grad() const { return state_->grad; }
 
+  /// Whether there is a gradient, dense or sparse. One leaf never has both.
+  bool has_grad() const { return state_->grad.defined() || state_->sparse_grad; }
+
   /// Replaces the gradient; an undefined tensor is PyTorch's `p.grad = None`.
-  void set_grad(Tensor grad) const { state_->grad = std::move(grad); }
+  void set_grad(Tensor grad) const;
 
   bool requires_grad() const { return state_->requires_grad; }
 

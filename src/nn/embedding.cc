@@ -14,6 +14,7 @@ Embedding::Embedding(Runtime& runtime,
   LOCKSTEP_CHECK(options.padding >= -1 && options.padding < n_rows,
                  "the padding index names a row of the table");
   weight_ = register_parameter("weight", Tensor::zeros(runtime, {n_rows, width}, options.dtype));
+  weight_.state().expects_sparse = options.sparse;
 }
 
 Embedding::Embedding(Runtime& runtime,
@@ -26,7 +27,7 @@ Embedding::Embedding(Runtime& runtime,
 }
 
 Variable Embedding::forward(const Variable& indices) {
-  return embedding(weight_, indices.data(), options_.padding);
+  return embedding(weight_, indices.data(), options_.padding, options_.sparse);
 }
 
 void Embedding::reset_own_parameters(Generator& generator) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "lockstep/autograd/sparse_rows.h"
 #include "lockstep/tensor/kernels.h"
 
 namespace lockstep::nn {
@@ -62,6 +63,8 @@ void Module::zero_grad(bool set_to_none) const {
       const Variable& variable = entry.variable;
       if (set_to_none) {
         variable.set_grad(Tensor());
+      } else if (variable.state().sparse_grad) {
+        variable.state().sparse_grad = variable.state().sparse_grad->zeroed();
       } else if (variable.grad().defined()) {
         runtime_->kernels().fill(variable.grad(), 0.0);
       }

@@ -1,6 +1,9 @@
 #include "lockstep/optim/adagrad.h"
 
+#include <stdexcept>
+
 #include "lockstep/optim/detail/argument_errors.h"
+#include "lockstep/optim/detail/row_updates.h"
 #include "lockstep/tensor/kernels.h"
 
 namespace lockstep::optim {
@@ -30,6 +33,18 @@ Adagrad::Adagrad(std::vector<ParamGroup> groups, const AdagradOptions& options)
     state_of(kStep, i);
     state_of(kSum, i, options.initial_accumulator_value);
   }
+}
+
+void Adagrad::update_rows(std::size_t i, const SparseRows& rows, const Group& group) {
+  const double step = advance_count(kStep, i);
+  if (group.weight_decay != 0.0) {
+    throw std::runtime_error("weight_decay option is not compatible with sparse gradients");
+  }
+  const double rate = group.lr / (1.0 + ((step - 1.0) * options_.lr_decay));
+  const Ref<SparseRows> unique = rows.coalesce();
+  add_rows(parameters()[i].data(),
+           *detail::adagrad_rows(*unique, state_of(kSum, i), options_.eps),
+           options_.maximize ? rate : -rate);
 }
 
 void Adagrad::update(std::size_t i, const Group& group) {

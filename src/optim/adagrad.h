@@ -20,7 +20,8 @@ struct AdagradOptions {
 /// Adagrad: steps along the gradient over the root of the sum of all its squares so far.
 ///
 /// State:         "step", "sum", both there from construction on, as in PyTorch.
-/// Errors:        std::invalid_argument with PyTorch's text for options that make no sense.
+/// Errors:        std::invalid_argument with PyTorch's text for options that make no sense, and
+///                std::runtime_error for a sparse gradient with weight decay.
 /// Deterministic: bit-equal to PyTorch 1.13's single-tensor CPU path on AVX2, given equal
 /// gradients. Source:        torch.optim.Adagrad; Duchi et al., JMLR 2011.
 class Adagrad final : public Optimizer {
@@ -34,6 +35,7 @@ class Adagrad final : public Optimizer {
 
  private:
   void update(std::size_t i, const Group& group) override;
+  void update_rows(std::size_t i, const SparseRows& rows, const Group& group) override;
 
   AdagradOptions options_;
 };

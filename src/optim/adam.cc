@@ -1,6 +1,7 @@
 #include "lockstep/optim/adam.h"
 
 #include <array>
+#include <stdexcept>
 
 #include "lockstep/optim/detail/argument_errors.h"
 #include "lockstep/tensor/kernels.h"
@@ -36,6 +37,12 @@ Adam::Adam(std::vector<ParamGroup> groups, const AdamOptions& options, bool deco
   add_state("exp_avg");
   add_state("exp_avg_sq");
   if (options.amsgrad) add_state("max_exp_avg_sq");
+}
+
+void Adam::update_rows(std::size_t /*i*/, const SparseRows& /*rows*/, const Group& /*group*/) {
+  throw std::runtime_error(
+      decoupled_ ? "AdamW does not support sparse gradients"
+                 : "Adam does not support sparse gradients, please consider SparseAdam instead");
 }
 
 void Adam::update(std::size_t i, const Group& group) {

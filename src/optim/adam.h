@@ -42,6 +42,7 @@ class Adam : public Optimizer {
 
  private:
   void update(std::size_t i, const Group& group) override;
+  void update_rows(std::size_t i, const SparseRows& rows, const Group& group) override;
 
   AdamOptions options_;
   bool decoupled_;

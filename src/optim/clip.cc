@@ -5,17 +5,20 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/autograd/sparse_rows.h"
 #include "lockstep/base/text.h"
 #include "lockstep/tensor/kernels.h"
 
 namespace lockstep::optim {
 namespace {
 
+/// What the norm is taken of: the gradients, of sparse ones the sums of their rows.
 std::vector<Tensor> gradients_of(std::span<const Variable> parameters) {
   std::vector<Tensor> grads;
   for (const Variable& parameter : parameters) {
-    if (!parameter.grad().defined()) continue;
-    grads.push_back(parameter.grad());
+    if (!parameter.has_grad()) continue;
+    const Ref<SparseRows>& rows = parameter.state().sparse_grad;
+    grads.push_back(rows ? rows->coalesce()->values() : parameter.grad());
     LOCKSTEP_CHECK(grads.back().dtype() == grads.front().dtype(),
                    "clipped gradients share a dtype");
   }
@@ -43,6 +46,18 @@ double coefficient(double total, double max_norm) {
   return static_cast<double>(coef > T{1} ? T{1} : coef);
 }
 
+void scale_gradient(const Variable& parameter, double factor) {
+  Kernels& kernels = parameter.runtime().kernels();
+  if (Ref<SparseRows>& rows = parameter.state().sparse_grad) {
+    const Tensor values = rows->values().clone();
+    kernels.scale(values, values, factor);
+    rows = rows->with_values(values);
+  } else if (const Tensor& grad = parameter.grad(); grad.defined()) {
+    kernels.scale(grad, grad, factor);
+    grad.storage()->bump_version();
+  }
+}
+
 std::string order_text(double norm_type) {
   if (std::isinf(norm_type)) return "inf";
   return norm_type == 1.0 ? "1.0" : "2.0";
@@ -64,10 +79,7 @@ double clip_grad_norm(std::span<const Variable> parameters, const ClipNorm& opti
   const double factor = grads.front().dtype() == DType::kF32
                             ? coefficient<float>(total, options.max_norm)
                             : coefficient<double>(total, options.max_norm);
-  for (const Tensor& grad : grads) {
-    grad.runtime().kernels().scale(grad, grad, factor);
-    grad.storage()->bump_version();
-  }
+  for (const Variable& parameter : parameters) scale_gradient(parameter, factor);
   return total;
 }
 
@@ -75,6 +87,9 @@ void clip_grad_value(std::span<const Variable> parameters, double clip_value) {
   LOCKSTEP_CHECK(clip_value >= 0.0, "gradients are clipped to a range around zero");
   for (const Variable& parameter : parameters) {
     const Tensor& grad = parameter.grad();
+    if (parameter.state().sparse_grad) {
+      throw std::runtime_error("clip_grad_value_ does not support sparse gradients");
+    }
     if (!grad.defined()) continue;
     grad.runtime().kernels().clamp(grad, grad, clip_value);
     grad.storage()->bump_version();

@@ -23,12 +23,15 @@ struct ClipNorm {
 /// of
 ///                summation: Kernels::norm). Infinity norms and the scaling have PyTorch's bits;
 ///                sums of orders 1 and 2 have our own, whose order PyTorch does not promise either.
+/// Sparse:        the norm is that of the coalesced rows, and the rows are scaled as in PyTorch 2;
+///                1.13 computes the norm and then leaves sparse gradients as they are.
 /// Source:        torch.nn.utils.clip_grad_norm_.
 double clip_grad_norm(std::span<const Variable> parameters, const ClipNorm& options);
 
 /// Clamps each element of each gradient to [-clip_value, clip_value].
 ///
 /// Requires:      clip_value >= 0.
+/// Errors:        std::runtime_error for a sparse gradient, which PyTorch refuses, too.
 /// Deterministic: bit-equal to PyTorch's, NaN included.
 /// Source:        torch.nn.utils.clip_grad_value_.
 void clip_grad_value(std::span<const Variable> parameters, double clip_value);

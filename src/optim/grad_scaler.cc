@@ -6,6 +6,7 @@
 #include <string>
 
 #include "lockstep/autograd/functions.h"
+#include "lockstep/autograd/sparse_rows.h"
 #include "lockstep/base/check.h"
 #include "lockstep/tensor/kernels.h"
 
@@ -53,6 +54,9 @@ void GradScaler::unscale(Optimizer& optimizer) {
   const auto inverse = static_cast<float>(1.0 / static_cast<double>(scale_));
   for (const Variable& parameter : optimizer.parameters()) {
     const Tensor& grad = parameter.grad();
+    if (parameter.state().sparse_grad) {
+      throw std::runtime_error("GradScaler does not support sparse gradients here");
+    }
     if (!grad.defined()) continue;
     const bool overflow = grad.runtime().kernels().unscale(grad, static_cast<double>(inverse));
     grad.storage()->bump_version();

@@ -5,12 +5,19 @@
 #include <stdexcept>
 #include <utility>
 
+#include "lockstep/autograd/sparse_rows.h"
 #include "lockstep/tensor/kernels.h"
 #include "lockstep/trace/recorder.h"
 
 namespace lockstep::optim {
 
 namespace {
+
+/// The gradient as events show it: whole, whether it lists rows or not.
+Tensor whole_gradient(const Variable& parameter) {
+  const Ref<SparseRows>& rows = parameter.state().sparse_grad;
+  return rows ? to_dense(*rows) : parameter.grad();
+}
 
 void check_distinct(const std::vector<Variable>& parameters, std::span<const Group> groups) {
   std::vector<std::pair<const VariableState*, std::size_t>> places;
@@ -122,11 +129,20 @@ void Optimizer::take_step(const Manner& manner) {
   record_step(*recorder, manner);
 }
 
+void Optimizer::update_rows(std::size_t /*i*/, const SparseRows& /*rows*/, const Group& /*group*/) {
+  throw std::runtime_error("this optimizer does not support sparse gradients");
+}
+
 void Optimizer::update_all() {
   for (const Group& group : groups_) {
     for (std::size_t i = group.first; i < group.end; ++i) {
-      if (!parameters_[i].grad().defined()) continue;
-      update(i, group);
+      if (parameters_[i].state().sparse_grad) {
+        update_rows(i, *parameters_[i].state().sparse_grad, group);
+      } else if (parameters_[i].grad().defined()) {
+        update(i, group);
+      } else {
+        continue;
+      }
       parameters_[i].data().storage()->bump_version();
     }
   }
@@ -158,6 +174,8 @@ void Optimizer::zero_grad(bool set_to_none) const {
   for (const Variable& parameter : parameters_) {
     if (set_to_none) {
       parameter.set_grad(Tensor());
+    } else if (parameter.state().sparse_grad) {
+      parameter.state().sparse_grad = parameter.state().sparse_grad->zeroed();
     } else if (parameter.grad().defined()) {
       runtime().kernels().fill(parameter.grad(), 0.0);
     }
@@ -209,7 +227,7 @@ void Optimizer::name_group(RecordGroup& group, NameTable& names) const {
 void Optimizer::record_used(Recorder& recorder) {
   for (const RecordGroup& group : records_) {
     scratch_.clear();
-    for (const std::size_t i : group.indices) scratch_.push_back(parameters_[i].grad());
+    for (const std::size_t i : group.indices) scratch_.push_back(whole_gradient(parameters_[i]));
     recorder.record_grads(GradPoint::kUsed, group.names, scratch_, group.wrapper);
   }
   scratch_.clear();  // Keeps the capacity, not the gradients.

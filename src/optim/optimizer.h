@@ -115,6 +115,11 @@ class Optimizer {
 
   /// Updates parameter `i` of `group`, whose gradient is defined.
   virtual void update(std::size_t i, const Group& group) = 0;
+  /// Updates parameter `i` of `group`, whose gradient is sparse.
+  /// Errors: std::runtime_error with PyTorch's text where an optimizer refuses such gradients,
+  /// which
+  ///         is what happens unless it says otherwise.
+  virtual void update_rows(std::size_t i, const SparseRows& rows, const Group& group);
   /// Adds a list of undefined tensors, one a parameter, and returns its index in state().
   std::size_t add_state(std::string name);
   /// The same for a list of counts, f32 scalars as PyTorch's (exact to 2^24).

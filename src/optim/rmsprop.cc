@@ -1,6 +1,7 @@
 #include "lockstep/optim/rmsprop.h"
 
 #include <array>
+#include <stdexcept>
 
 #include "lockstep/optim/detail/argument_errors.h"
 #include "lockstep/tensor/kernels.h"
@@ -31,6 +32,10 @@ Rmsprop::Rmsprop(std::vector<ParamGroup> groups, const RmspropOptions& options)
   add_state("square_avg");
   if (any_momentum()) momentum_list_ = add_state("momentum_buffer");
   if (options.centered) mean_list_ = add_state("grad_avg");
+}
+
+void Rmsprop::update_rows(std::size_t /*i*/, const SparseRows& /*rows*/, const Group& /*group*/) {
+  throw std::runtime_error("RMSprop does not support sparse gradients");
 }
 
 void Rmsprop::update(std::size_t i, const Group& group) {

@@ -39,6 +39,7 @@ class Rmsprop final : public Optimizer {
 
  private:
   void update(std::size_t i, const Group& group) override;
+  void update_rows(std::size_t i, const SparseRows& rows, const Group& group) override;
 
   RmspropOptions options_;
   // Places in state(). 0 = not added; a schedule may switch momentum on later.

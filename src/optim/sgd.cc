@@ -3,6 +3,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "lockstep/autograd/sparse_rows.h"
 #include "lockstep/base/text.h"
 #include "lockstep/tensor/kernels.h"
 
@@ -33,6 +34,17 @@ Sgd::Sgd(std::vector<ParamGroup> groups, const SgdOptions& options)
       options_(options) {
   validate(options);
   if (any_momentum()) add_state("momentum_buffer");
+}
+
+void Sgd::update_rows(std::size_t i, const SparseRows& rows, const Group& group) {
+  if (group.weight_decay != 0.0) {
+    throw std::runtime_error(
+        "add(sparse, dense) is not supported. Use add(dense, sparse) instead.");
+  }
+  if (*group.momentum != 0.0) {
+    throw std::runtime_error("SGD with momentum does not support sparse gradients here");
+  }
+  add_rows(parameters()[i].data(), rows, options_.maximize ? group.lr : -group.lr);
 }
 
 void Sgd::update(std::size_t i, const Group& group) {

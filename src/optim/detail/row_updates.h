@@ -1,0 +1,28 @@
+// The arithmetic of optimizers that touch only the rows of a sparse gradient.
+#pragma once
+
+#include "lockstep/autograd/sparse_rows.h"
+
+namespace lockstep::optim::detail {
+
+/// Adds the squares to those rows of `sum` and returns gradient / (sqrt(sum) + eps), row by row.
+/// Requires: `grad` is coalesced; `sum` has its dense shape and dtype.
+Ref<SparseRows> adagrad_rows(const SparseRows& grad, const Tensor& sum, double eps);
+
+/// What SparseAdam needs beside its state.
+struct RowMoments {
+  double beta1 = 0.0;
+  double beta2 = 0.0;
+  double eps = 0.0;
+  double step_size = 0.0;
+  bool maximize = false;
+};
+
+/// Moves those rows of both moments on and returns what is to be added to the parameter.
+/// Requires: `grad` is coalesced; the moments have its dense shape and dtype.
+Ref<SparseRows> sparse_adam_rows(const SparseRows& grad,
+                                 const Tensor& exp_avg,
+                                 const Tensor& exp_avg_sq,
+                                 const RowMoments& options);
+
+}  // namespace lockstep::optim::detail
