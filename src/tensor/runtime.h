@@ -13,6 +13,7 @@ class Kernels;
 class Recorder;   // trace/recorder.h
 class InFlight;   // tensor/in_flight.h
 class GraphTask;  // autograd/engine.h
+class SavedTensorHooks;  // autograd/saved_tensor.h
 
 /// One rank's execution context. Storage points to its runtime, operations take it from their
 /// operands, modules, tensors and generators are made with it.
@@ -44,6 +45,11 @@ class Runtime {
 
   void set_graph_task(GraphTask* task) { graph_task_ = task; }
 
+  /// Takes what operations would save for their backward, or null: they keep it themselves.
+  SavedTensorHooks* saved_tensor_hooks() const { return saved_tensor_hooks_; }
+
+  void set_saved_tensor_hooks(SavedTensorHooks* hooks) { saved_tensor_hooks_ = hooks; }
+
   bool grad_enabled() const { return grad_enabled_; }
 
   void set_grad_enabled(bool enabled) { grad_enabled_ = enabled; }
@@ -61,6 +67,7 @@ class Runtime {
   Recorder* recorder_ = nullptr;
   InFlight* in_flight_ = nullptr;
   GraphTask* graph_task_ = nullptr;
+  SavedTensorHooks* saved_tensor_hooks_ = nullptr;
   std::uint64_t n_nodes_ = 0;
   std::uint32_t n_variables_ = 0;
   bool grad_enabled_ = true;
