@@ -166,6 +166,8 @@ struct KindName {
   std::string_view operator()(const ValueEvent&) const { return "value"; }
 
   std::string_view operator()(const EndEvent&) const { return "end"; }
+
+  std::string_view operator()(const RngEvent&) const { return "rng"; }
 };
 
 }  // namespace

@@ -242,6 +242,29 @@ struct EndEvent {
   NameId detail = kNoName;
 };
 
+/// Something is about to draw from a random stream.
+///
+/// Recorded once a pass and stream, before its first draw; not at all for streams nobody draws
+/// from: seeds that are equal everywhere harm nobody who never draws.
+struct RngEvent {
+  NameId stream = kNoName;   ///< What is drawn: "augment", "dropout", ...
+  bool shared = false;       ///< Meant to be the same on all ranks; else meant to be unlike any.
+  std::int64_t worker = -1;  ///< The loader's worker that draws, -1 = the rank's own process.
+  std::uint64_t state = 0;   ///< Digest of the generator's state.
+};
+
+/// The program touched memory that a pending transfer of its own rank owned.
+struct TouchEvent {
+  bool written = false;       ///< The program wrote; otherwise it read.
+  NameId operation = kNoName;  ///< What touched: "element", "fill", "add_scaled", ...
+  CallSite site = {};         ///< Where in the program, as far as somebody said so.
+  std::int32_t group = 0;     ///< The transfer: its call, and where it was posted.
+  std::int64_t seq = 0;
+  NameId call = kNoName;       ///< "all_reduce", ...
+  bool receives = false;       ///< The transfer writes the memory; otherwise it only reads it.
+  NameId posted_at = kNoName;  ///< "train.py:40", or empty.
+};
+
 using EventBody = std::variant<WrapEvent,
                                ForwardEvent,
                                BackwardEvent,
@@ -259,7 +282,8 @@ using EventBody = std::variant<WrapEvent,
                                FaultEvent,
                                LogEvent,
                                ValueEvent,
-                               EndEvent>;
+                               EndEvent,
+                               RngEvent>;
 
 /// One event of one rank.
 struct Event {

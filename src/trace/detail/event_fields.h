@@ -98,6 +98,11 @@ void visit_data_fields(Visitor& visit, Body& event) {
     visit.flag("shuffle", event.shuffle);
     visit.flag("drop_last", event.drop_last);
     visit.flag("pads", event.pads);
+  } else if constexpr (Is<Body, RngEvent>) {
+    visit.name("stream", event.stream);
+    visit.flag("shared", event.shared);
+    visit.integer("worker", event.worker);
+    visit.word("state", event.state);
   } else if constexpr (Is<Body, PhaseEvent>) {
     visit.choice("phase", event.kind);
   } else if constexpr (Is<Body, MetricEvent>) {
