@@ -41,6 +41,7 @@ class GlooMessage final : public Connection::Message {
               std::chrono::milliseconds timeout)
       : context_(std::move(context)),
         sends_(operation.signature.op == CollectiveOp::kSend),
+        from_anybody_(!sends_ && operation.signature.peer < 0),
         timeout_(timeout) {
     const Memory& memory = sends_ ? operation.inputs.front() : operation.outputs.front();
     buffer_ = context_->createUnboundBuffer(memory.data, bytes_of(memory));
@@ -48,6 +49,8 @@ class GlooMessage final : public Connection::Message {
     try {
       if (sends_) {
         buffer_->send(operation.signature.peer, slot);
+      } else if (from_anybody_) {
+        buffer_->recv(others(), slot);
       } else {
         buffer_->recv(operation.signature.peer, slot);
       }
@@ -58,20 +61,30 @@ class GlooMessage final : public Connection::Message {
 
   Ending wait() override {
     if (failed_.status != CommStatus::kOk) return failed_;
+    int peer = -1;
     try {
       const bool whole =
-          sends_ ? buffer_->waitSend(nullptr, timeout_) : buffer_->waitRecv(nullptr, timeout_);
+          sends_ ? buffer_->waitSend(nullptr, timeout_) : buffer_->waitRecv(&peer, timeout_);
       if (!whole) return {CommStatus::kAborted, "the message was given up"};
     } catch (const std::exception& error) {
       return ending_of(error);
     }
-    return {};
+    return {CommStatus::kOk, {}, from_anybody_ ? peer : -1};
   }
 
  private:
+  std::vector<int> others() const {
+    std::vector<int> ranks;
+    for (int rank = 0; rank < context_->size; ++rank) {
+      if (rank != context_->rank) ranks.push_back(rank);
+    }
+    return ranks;
+  }
+
   std::shared_ptr<::gloo::Context> context_;
   std::unique_ptr<::gloo::transport::UnboundBuffer> buffer_;
   bool sends_;
+  bool from_anybody_;
   std::chrono::milliseconds timeout_;
   Ending failed_;
 };
@@ -100,7 +113,7 @@ class GlooConnection final : public Connection {
   }
 
   std::unique_ptr<Message> start(const Operation& operation) override {
-    return std::make_unique<GlooMessage>(context_, operation, options_.timeout);
+    return std::make_unique<GlooMessage>(context_, operation, timeout_of(operation));
   }
 
   Result<std::int64_t> largest(std::int64_t number, std::uint32_t tag) override {
@@ -121,7 +134,7 @@ class GlooConnection final : public Connection {
 
   std::string disagreement(const Operation& operation);
   void perform(const Operation& operation);
-  void all_reduce(const Memory& data, ReduceOp op, std::uint32_t tag);
+  void all_reduce(const Memory& data, const Operation& operation);
   void reduce(const Operation& operation);
   void broadcast(const Operation& operation);
   void all_gather(const Operation& operation);
@@ -131,8 +144,12 @@ class GlooConnection final : public Connection {
 
   void exchange_parts(const std::vector<Part>& sends,
                       const std::vector<Part>& recvs,
-                      std::uint32_t tag) {
-    exchange(*context_, sends, recvs, tag, options_.timeout);
+                      const Operation& operation) {
+    exchange(*context_, sends, recvs, operation.tag, timeout_of(operation));
+  }
+
+  std::chrono::milliseconds timeout_of(const Operation& operation) const {
+    return operation.timeout.count() > 0 ? operation.timeout : options_.timeout;
   }
 
   // Gloo hands over whole segments; the arithmetic is the kernels', as on virtual ranks.
@@ -159,18 +176,23 @@ std::string GlooConnection::disagreement(const Operation& operation) {
   options.setInput(reinterpret_cast<char*>(own.data()), own.size());
   options.setOutput(reinterpret_cast<char*>(all.data()), all.size());
   options.setTag(operation.tag);
+  options.setTimeout(timeout_of(operation));
   ::gloo::allgather(options);
   return disagreement_between(all, options_.world_ranks);
 }
 
 void GlooConnection::perform(const Operation& operation) {
   switch (operation.signature.op) {
-    case CollectiveOp::kAllReduce: {
-      const Memory& out = operation.outputs.front();
-      const Memory& in = operation.inputs.front();
-      if (in.data != out.data) std::memcpy(out.data, in.data, bytes_of(in));
-      return all_reduce(out, operation.signature.reduce, operation.tag);
-    }
+    case CollectiveOp::kAllReduce:
+      // Several buffers are one operation: one after another, under one tag, since each ends on all
+      // ranks' say before the next begins.
+      for (std::size_t i = 0; i < operation.outputs.size(); ++i) {
+        const Memory& out = operation.outputs[i];
+        const Memory& in = operation.inputs[i];
+        if (in.data != out.data && in.count > 0) std::memcpy(out.data, in.data, bytes_of(in));
+        all_reduce(out, operation);
+      }
+      return;
     case CollectiveOp::kReduce:
       return reduce(operation);
     case CollectiveOp::kBroadcast:
@@ -186,6 +208,7 @@ void GlooConnection::perform(const Operation& operation) {
     case CollectiveOp::kBarrier: {
       ::gloo::BarrierOptions options(context_);
       options.setTag(operation.tag);
+      options.setTimeout(timeout_of(operation));
       ::gloo::barrier(options);
       return;
     }
@@ -195,7 +218,8 @@ void GlooConnection::perform(const Operation& operation) {
   }
 }
 
-void GlooConnection::all_reduce(const Memory& data, ReduceOp op, std::uint32_t tag) {
+void GlooConnection::all_reduce(const Memory& data, const Operation& operation) {
+  const ReduceOp op = operation.signature.reduce;
   if (data.count == 0) return;
   ::gloo::AllreduceOptions options(context_);
   const auto size = static_cast<std::size_t>(size_of(data.dtype));
@@ -220,7 +244,8 @@ void GlooConnection::all_reduce(const Memory& data, ReduceOp op, std::uint32_t t
       op == ReduceOp::kAvg || op == ReduceOp::kPremulSum ? ReduceOp::kSum : op;
   options.setReduceFunction(function(pairwise, data.dtype));
   options.setAlgorithm(::gloo::AllreduceOptions::Algorithm::RING);
-  options.setTag(tag);
+  options.setTag(operation.tag);
+  options.setTimeout(timeout_of(operation));
   ::gloo::allreduce(options);
   if (op == ReduceOp::kAvg) divide(data);
 }
@@ -245,7 +270,7 @@ void GlooConnection::reduce(const Operation& operation) {
   std::vector<std::byte> scratch(bytes_of(in));
   std::memcpy(scratch.data(), in.data, scratch.size());
   const Memory copy{scratch.data(), in.count, in.dtype, in.device};
-  all_reduce(copy, operation.signature.reduce, operation.tag);
+  all_reduce(copy, operation);
   if (options_.rank != operation.signature.root || scratch.empty()) return;
   std::memcpy(operation.outputs.front().data, scratch.data(), scratch.size());
 }
@@ -261,6 +286,7 @@ void GlooConnection::broadcast(const Operation& operation) {
   options.setOutput(static_cast<char*>(out.data), bytes_of(out));
   options.setRoot(operation.signature.root);
   options.setTag(operation.tag);
+  options.setTimeout(timeout_of(operation));
   ::gloo::broadcast(options);
 }
 
@@ -280,6 +306,7 @@ void GlooConnection::all_gather(const Operation& operation) {
   options.setInput(input.data(), input.size());
   options.setOutput(gathered.data(), sizes);
   options.setTag(operation.tag);
+  options.setTimeout(timeout_of(operation));
   ::gloo::allgatherv(options);
   std::size_t offset = 0;
   for (const Memory& out : operation.outputs) {
@@ -305,8 +332,7 @@ void GlooConnection::reduce_scatter(const Operation& operation) {
     if (in.count > 0) std::memcpy(flat.data() + offset, in.data, bytes_of(in));
     offset += bytes_of(in);
   }
-  all_reduce(
-      {flat.data(), count, out.dtype, out.device}, operation.signature.reduce, operation.tag);
+  all_reduce({flat.data(), count, out.dtype, out.device}, operation);
   if (out.count > 0) std::memcpy(out.data, flat.data() + before, bytes_of(out));
 }
 
@@ -333,7 +359,7 @@ void GlooConnection::trade(const Operation& operation) {
       recvs.push_back(part(static_cast<std::int32_t>(r), operation.outputs[r]));
     }
   }
-  exchange_parts(sends, recvs, operation.tag);
+  exchange_parts(sends, recvs, operation);
 }
 
 }  // namespace

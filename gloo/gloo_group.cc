@@ -33,6 +33,11 @@ class GlooWork final : public WorkState {
 
   const CollectiveCall& call() const { return call_; }
 
+  void learn_sender(std::int32_t peer) {
+    call_.signature.peer = peer;
+    set_peer(peer);
+  }
+
   /// Nobody but its group holds it, and it would not block: it can be closed.
   bool is_forgotten() const { return use_count() == 1 && task_ != nullptr && task_->is_done(); }
 
@@ -112,10 +117,7 @@ class GlooGroup final : public ProcessGroup {
                                       CallSite site) override;
 
   // -- of works
-  void close(GlooWork& work, const Ending& ending) {
-    record_completed(work.call(), work.seq_, ending.status);
-    std::erase(open_, Ref<GlooWork>(&work));
-  }
+  void close(GlooWork& work, const Ending& ending);
 
  protected:
   Work post(const CollectiveCall& call) override;
@@ -200,6 +202,22 @@ void GlooWork::end() {
 
 // ---- the group
 
+bool is_from_anybody(const Signature& signature) {
+  return signature.op == CollectiveOp::kRecv && signature.peer < 0;
+}
+
+void GlooGroup::close(GlooWork& work, const Ending& ending) {
+  if (ending.peer >= 0) {
+    work.learn_sender(ending.peer);
+    work.seq_ = next_number(work.call().signature);
+    record_posted(work.call(), work.seq_);
+  }
+  if (!is_from_anybody(work.call().signature)) {
+    record_completed(work.call(), work.seq_, ending.status);
+  }
+  std::erase(open_, Ref<GlooWork>(&work));
+}
+
 // Dropped works complete without anybody waiting for them; now and then they are told.
 void GlooGroup::close_forgotten() {
   constexpr std::size_t kMany = 64;
@@ -217,13 +235,35 @@ std::int64_t GlooGroup::next_number(const Signature& signature) {
   return n_posted_++;
 }
 
-Work GlooGroup::post(const CollectiveCall& call) {
-  const std::int64_t seq = next_number(call.signature);
-  record_posted(call, seq);
+// One buffer a rank, also where the call hands in one that holds all parts.
+std::vector<Memory> parts_of(std::span<const Memory> buffers, std::int32_t n_ranks) {
+  if (buffers.size() != 1 || n_ranks == 1) return {buffers.begin(), buffers.end()};
+  std::vector<Memory> parts;
+  const std::int64_t count = buffers.front().count / n_ranks;
+  for (std::int32_t r = 0; r < n_ranks; ++r) {
+    parts.push_back(buffers.front().slice(r * count, count));
+  }
+  return parts;
+}
+
+Operation operation_of(const CollectiveCall& call, std::int32_t n_ranks, std::uint32_t tag) {
   Operation operation{.signature = call.signature,
                       .inputs = {call.inputs.begin(), call.inputs.end()},
                       .outputs = {call.outputs.begin(), call.outputs.end()},
-                      .tag = static_cast<std::uint32_t>(seq)};
+                      .tag = tag,
+                      .timeout = std::chrono::milliseconds(call.timeout.ns / 1'000'000)};
+  const CollectiveOp op = call.signature.op;
+  if (op == CollectiveOp::kAllGather) operation.outputs = parts_of(call.outputs, n_ranks);
+  if (op == CollectiveOp::kReduceScatter) operation.inputs = parts_of(call.inputs, n_ranks);
+  return operation;
+}
+
+Work GlooGroup::post(const CollectiveCall& call) {
+  // A recv from anybody is told once its sender is known.
+  const bool known = !is_from_anybody(call.signature);
+  const std::int64_t seq = known ? next_number(call.signature) : 0;
+  if (known) record_posted(call, seq);
+  Operation operation = operation_of(call, size(), static_cast<std::uint32_t>(seq));
   Ref<GlooWork> work(GlooWork::make(*this, call, seq));
   close_forgotten();
   open_.push_back(work);

@@ -18,7 +18,8 @@ struct Operation {
   Signature signature;
   std::vector<Memory> inputs;
   std::vector<Memory> outputs;
-  std::uint32_t tag = 0;  ///< Tells operations of one group apart on the wire.
+  std::uint32_t tag = 0;                 ///< Tells operations of one group apart on the wire.
+  std::chrono::milliseconds timeout{0};  ///< Of this operation; 0 = the group's.
 };
 
 /// A full mesh of connections.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -15,6 +16,7 @@ namespace lockstep::gloo {
 struct Ending {
   CommStatus status = CommStatus::kOk;
   std::string detail;
+  std::int32_t peer = -1;  ///< Of a recv from anybody: who sent.
 };
 
 /// Shared between the rank's thread, which waits, and the thread that does the work.

@@ -5,18 +5,18 @@
 namespace lockstep::conformance {
 namespace {
 
-template <std::int32_t kRanks>
-struct GlooProcesses {
-  static constexpr std::int32_t kWorldSize = kRanks;
+Backend gloo_of(std::int32_t n_ranks) {
+  return {"Ranks" + std::to_string(n_ranks), n_ranks, [n_ranks](const Program& program) {
+            testing::run_gloo_ranks(n_ranks, program);
+          }};
+}
 
-  static void run(const std::function<void(ProcessGroup&)>& program) {
-    testing::run_gloo_ranks(kRanks, program);
-  }
-};
-
-using Worlds =
-    ::testing::Types<GlooProcesses<2>, GlooProcesses<3>, GlooProcesses<4>, GlooProcesses<8>>;
-INSTANTIATE_TYPED_TEST_SUITE_P(Gloo, ProcessGroupConformance, Worlds);
+INSTANTIATE_TEST_SUITE_P(
+    Gloo,
+    ProcessGroupConformance,
+    ::testing::Combine(::testing::Values(gloo_of(2), gloo_of(3), gloo_of(4), gloo_of(8)),
+                       ::testing::ValuesIn(process_group_cases())),
+    conformance_name);
 
 }  // namespace
 }  // namespace lockstep::conformance
