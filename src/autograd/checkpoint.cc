@@ -1,9 +1,11 @@
 #include "lockstep/autograd/checkpoint.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "lockstep/autograd/engine.h"
+#include "lockstep/autograd/saved_tensor.h"
 
 namespace lockstep {
 namespace {
@@ -27,9 +29,58 @@ class GradGuard {
   bool previous_;
 };
 
+// Takes what operations save for its lifetime.
+class HooksGuard {
+ public:
+  HooksGuard(Runtime& runtime, SavedTensorHooks& hooks)
+      : runtime_(&runtime), previous_(runtime.saved_tensor_hooks()) {
+    runtime.set_saved_tensor_hooks(&hooks);
+  }
+
+  ~HooksGuard() { runtime_->set_saved_tensor_hooks(previous_); }
+
+  HooksGuard(const HooksGuard&) = delete;
+  HooksGuard& operator=(const HooksGuard&) = delete;
+  HooksGuard(HooksGuard&&) = delete;
+  HooksGuard& operator=(HooksGuard&&) = delete;
+
+ private:
+  Runtime* runtime_;
+  SavedTensorHooks* previous_;
+};
+
+// A segment with what its second run needs.
+class Recomputation {
+ public:
+  Recomputation(Segment segment, StateKeeper keep_state)
+      : segment_(std::move(segment)), keep_state_(std::move(keep_state)) {
+    if (keep_state_) restore_ = keep_state_();
+  }
+
+  Variable run(std::span<const Variable> inputs) const { return segment_(inputs); }
+
+  /// On new leaves with these values, recorded.
+  Variable run_again(Runtime& runtime, std::span<const Variable> leaves) const {
+    std::function<void()> restore_now;
+    if (keep_state_) {
+      restore_now = keep_state_();
+      restore_();
+    }
+    const GradGuard recording(runtime);
+    Variable out = segment_(leaves);
+    if (restore_now) restore_now();
+    return out;
+  }
+
+ private:
+  Segment segment_;
+  StateKeeper keep_state_;
+  std::function<void()> restore_;
+};
+
 class CheckpointNode final : public Node {
  public:
-  CheckpointNode(Segment segment, std::vector<Variable> inputs)
+  CheckpointNode(Recomputation segment, std::vector<Variable> inputs)
       : segment_(std::move(segment)), inputs_(std::move(inputs)) {}
 
   void run(Tensor&& grad) override {
@@ -38,11 +89,7 @@ class CheckpointNode final : public Node {
     for (const Variable& input : inputs_) {
       fresh.emplace_back(input.data(), input.requires_grad());
     }
-    Variable out;
-    {
-      const GradGuard recording(runtime());
-      out = segment_(fresh);
-    }
+    const Variable out = segment_.run_again(runtime(), fresh);
     LOCKSTEP_CHECK(out.requires_grad(), "nothing in a checkpointed segment requires a gradient");
     run_backward(out, std::move(grad));
     for (std::size_t i = 0; i < fresh.size(); ++i) {
@@ -53,20 +100,91 @@ class CheckpointNode final : public Node {
   void release_saved() override { inputs_.clear(); }
 
  private:
-  Segment segment_;
+  Recomputation segment_;
   std::vector<Variable> inputs_;
 };
 
-}  // namespace
+// What a segment saved, counted in its first run and computed by its second. It holds values of the
+// inputs, not the graph behind them, so that graphs are freed without recursion.
+class SavedSegment final : public Counted, public SavedTensorHooks {
+ public:
+  SavedSegment(Recomputation segment, std::span<const Variable> inputs)
+      : segment_(std::move(segment)), runtime_(&inputs.front().runtime()) {
+    for (const Variable& input : inputs) {
+      inputs_.push_back(input.data());
+      requires_grad_.push_back(input.requires_grad());
+    }
+  }
 
-Variable checkpoint(Segment segment, std::vector<Variable> inputs) {
-  LOCKSTEP_CHECK(!inputs.empty() && inputs.size() <= Node::kMaxInputs,
-                 "a checkpoint takes one to three inputs");
+  Ref<PackedTensor> pack(const Tensor& tensor) override {
+    if (again_) {
+      values_.push_back(tensor);
+      return {};
+    }
+    shapes_.push_back(tensor.shape());
+    return Ref<PackedTensor>(new Place(*this, shapes_.size() - 1));
+  }
+
+  Variable run(std::span<const Variable> inputs) {
+    const HooksGuard packing(*runtime_, *this);
+    return segment_.run(inputs);
+  }
+
+ private:
+  class Place final : public PackedTensor {
+   public:
+    Place(SavedSegment& segment, std::size_t index) : segment_(&segment), index_(index) {}
+
+    const Tensor& unpack() override { return segment_->value(index_); }
+
+   private:
+    Ref<SavedSegment> segment_;
+    std::size_t index_;
+  };
+
+  const Tensor& value(std::size_t index) {
+    if (!again_) run_again();
+    return values_[index];
+  }
+
+  void run_again() {
+    again_ = true;
+    std::vector<Variable> leaves;
+    for (std::size_t i = 0; i < inputs_.size(); ++i) {
+      leaves.emplace_back(inputs_[i], requires_grad_[i]);
+    }
+    {
+      const HooksGuard collecting(*runtime_, *this);
+      static_cast<void>(segment_.run_again(*runtime_, leaves));
+    }
+    LOCKSTEP_CHECK(values_.size() == shapes_.size(),
+                   "torch.utils.checkpoint: A different number of tensors was saved during the "
+                   "original forward and recomputation.\nNumber of tensors saved during forward: " +
+                       std::to_string(shapes_.size()) +
+                       "\nNumber of tensors saved during recomputation: " +
+                       std::to_string(values_.size()) + ".");
+    for (std::size_t i = 0; i < values_.size(); ++i) {
+      LOCKSTEP_CHECK(values_[i].shape() == shapes_[i],
+                     "torch.utils.checkpoint: Recomputed values for the following tensors have "
+                     "different metadata than during the forward pass.");
+    }
+  }
+
+  Recomputation segment_;
+  Runtime* runtime_;
+  std::vector<Tensor> inputs_;
+  std::vector<bool> requires_grad_;
+  std::vector<Shape> shapes_;   // Of what the first run saved.
+  std::vector<Tensor> values_;  // Of the second.
+  bool again_ = false;
+};
+
+Variable checkpoint_reentrant(Recomputation segment, const std::vector<Variable>& inputs) {
   Runtime& runtime = inputs.front().runtime();
   Tensor out;
   {
     const NoGradGuard silent(runtime);
-    out = segment(inputs).data();
+    out = segment.run(inputs).data();
   }
   const bool recorded = runtime.grad_enabled() &&
                         std::any_of(inputs.begin(), inputs.end(), [](const Variable& input) {
@@ -76,6 +194,18 @@ Variable checkpoint(Segment segment, std::vector<Variable> inputs) {
   Ref<CheckpointNode> node = Node::make<CheckpointNode>(runtime, std::move(segment), inputs);
   for (std::size_t i = 0; i < inputs.size(); ++i) node->connect(i, inputs[i]);
   return Node::attach(std::move(out), std::move(node));
+}
+
+}  // namespace
+
+Variable checkpoint(Segment segment, std::vector<Variable> inputs, CheckpointOptions options) {
+  LOCKSTEP_CHECK(!inputs.empty() && inputs.size() <= Node::kMaxInputs,
+                 "a checkpoint takes one to three inputs");
+  Recomputation twice(std::move(segment), std::move(options.keep_state));
+  if (options.use_reentrant) return checkpoint_reentrant(std::move(twice), inputs);
+  if (!inputs.front().runtime().grad_enabled()) return twice.run(inputs);
+  const Ref<SavedSegment> saved(new SavedSegment(std::move(twice), inputs));
+  return saved->run(inputs);
 }
 
 }  // namespace lockstep

@@ -10,18 +10,8 @@ namespace lockstep {
 /// Stands for a saved tensor whose values are kept elsewhere, or nowhere until they are needed.
 class PackedTensor : public Counted {
  public:
-  PackedTensor() = default;
-  ~PackedTensor() override = default;
-  PackedTensor(const PackedTensor&) = delete;
-  PackedTensor& operator=(const PackedTensor&) = delete;
-  PackedTensor(PackedTensor&&) = delete;
-  PackedTensor& operator=(PackedTensor&&) = delete;
-
   /// The values that were packed. The reference holds for as long as this lives.
   virtual const Tensor& unpack() = 0;
-
- protected:
-  void destroy() override { delete this; }
 };
 
 /// While set on a runtime, takes every tensor that an operation saves (Runtime).

@@ -10,9 +10,9 @@
 namespace lockstep {
 
 class Kernels;
-class Recorder;   // trace/recorder.h
-class InFlight;   // tensor/in_flight.h
-class GraphTask;  // autograd/engine.h
+class Recorder;          // trace/recorder.h
+class InFlight;          // tensor/in_flight.h
+class GraphTask;         // autograd/engine.h
 class SavedTensorHooks;  // autograd/saved_tensor.h
 
 /// One rank's execution context. Storage points to its runtime, operations take it from their

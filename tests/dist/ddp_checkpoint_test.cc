@@ -112,5 +112,31 @@ TEST(DdpCheckpointTest, AnInnerPassThatCompletesTheBucketsFinishesTheReduction) 
   ASSERT_TRUE(result.ok()) << result.error(0);
 }
 
+// Without reentrance the outer graph is whole: the search sees inside, and a layer that is
+// checkpointed twice is ready once, with the sum of both uses.
+TEST(DdpCheckpointTest, WithoutReentranceNothingIsSpecial) {
+  for (const bool find_unused : {false, true}) {
+    const MiniResult result = run_mini_world({}, [find_unused](MiniRank& rank) {
+      TinyModel model(rank.runtime);
+      const Variable a = model.parameter("a", {3});
+      const Variable b = model.parameter("b", {5});
+      const auto segment = [a](std::span<const Variable> in) { return mul(in[0], a); };
+      const CheckpointOptions recorded{.use_reentrant = false};
+      Ddp ddp(model.state(), rank.group, {.find_unused_parameters = find_unused});
+      for (int step = 0; step < 3; ++step) {
+        a.set_grad(Tensor());
+        b.set_grad(Tensor());
+        ddp.before_forward(true);
+        Variable y = mul(input(rank, 2.0 + 2 * rank.rank), b);
+        y = checkpoint(segment, {checkpoint(segment, {y}, recorded)}, recorded);
+        sum(ddp.after_forward(y)).backward();
+        EXPECT_EQ(grad_of(a), (Values{90})) << step;  // mean(x) * b * 2a
+        EXPECT_EQ(grad_of(b), (Values{27})) << step;  // mean(x) * a * a
+      }
+    });
+    ASSERT_TRUE(result.ok()) << result.error(0);
+  }
+}
+
 }  // namespace
 }  // namespace lockstep
