@@ -79,7 +79,15 @@ bool Optimizer::any_momentum() const {
   });
 }
 
+void Optimizer::load_state(std::string_view name, std::size_t i, Tensor values) {
+  LOCKSTEP_CHECK(i < parameters_.size(), "no such parameter in this optimizer");
+  state_[add_state(std::string(name))].tensors[i] = std::move(values);
+}
+
 std::size_t Optimizer::add_state(std::string name) {
+  for (std::size_t list = 0; list < state_.size(); ++list) {
+    if (state_[list].name == name) return list;
+  }
   state_.push_back({.name = std::move(name), .tensors = std::vector<Tensor>(parameters_.size())});
   return state_.size() - 1;
 }

@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/autograd/variable.h"
@@ -96,6 +97,9 @@ class Optimizer {
 
   std::span<const StateList> state() const { return state_; }
 
+  /// Sets list `name` of parameter `i`, as a snapshot has it. Lists appear with their first use.
+  void load_state(std::string_view name, std::size_t i, Tensor values);
+
   /// Rounds all parameters and state to a grid as the last part of each step, before it is
   /// recorded.
   void round_each_step(GridRounding rounding) { rounding_ = rounding; }
@@ -120,7 +124,8 @@ class Optimizer {
   /// which
   ///         is what happens unless it says otherwise.
   virtual void update_rows(std::size_t i, const SparseRows& rows, const Group& group);
-  /// Adds a list of undefined tensors, one a parameter, and returns its index in state().
+  /// Adds a list of undefined tensors, one a parameter, unless there is one of this name, and
+  /// returns its index in state().
   std::size_t add_state(std::string name);
   /// The same for a list of counts, f32 scalars as PyTorch's (exact to 2^24).
   std::size_t add_count();

@@ -170,6 +170,8 @@ struct KindName {
   std::string_view operator()(const RngEvent&) const { return "rng"; }
 };
 
+
+  std::string_view operator()(const SnapshotEvent&) const { return "snapshot"; }
 }  // namespace
 
 std::string_view kind_of(const EventBody& body) { return std::visit(KindName{}, body); }

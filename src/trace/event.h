@@ -242,6 +242,13 @@ struct EndEvent {
   NameId detail = kNoName;
 };
 
+/// A snapshot was published, found and loaded, or could not be written.
+struct SnapshotEvent {
+  NameId action = kNoName;  ///< "save" | "load" | "fail".
+  std::int64_t step = -1;   ///< Optimizer steps it holds; load: -1 = none found, training is new.
+  NameId detail = kNoName;  ///< save, load: its folder; fail: why.
+};
+
 /// Something is about to draw from a random stream.
 ///
 /// Recorded once a pass and stream, before its first draw; not at all for streams nobody draws
@@ -265,6 +272,7 @@ struct TouchEvent {
   NameId posted_at = kNoName;  ///< "train.py:40", or empty.
 };
 
+// The digest of a trace knows kinds by their place in this list: new ones go to its end.
 using EventBody = std::variant<WrapEvent,
                                ForwardEvent,
                                BackwardEvent,
@@ -283,6 +291,7 @@ using EventBody = std::variant<WrapEvent,
                                LogEvent,
                                ValueEvent,
                                EndEvent,
+                               SnapshotEvent,
                                RngEvent>;
 
 /// One event of one rank.

@@ -64,6 +64,11 @@ void Recorder::set_attempt(std::int32_t attempt) {
   for (Position& position : positions_) position.attempt = attempt;
 }
 
+void Recorder::continue_run(std::int32_t attempt, std::uint64_t n_events) {
+  set_attempt(attempt);
+  next_index_ = n_events;
+}
+
 void Recorder::set_epoch(std::int32_t epoch) {
   for (Position& position : positions_) position.epoch = epoch;
 }

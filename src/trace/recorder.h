@@ -56,6 +56,8 @@ class Recorder {
   Position& position(std::int32_t wrapper);
   void set_attempt(std::int32_t attempt);
   void set_epoch(std::int32_t epoch);  ///< Of all wrappers.
+  /// Restart `attempt` of a run in which this rank has recorded `n_events` before.
+  void continue_run(std::int32_t attempt, std::uint64_t n_events);
 
   std::int32_t n_wrappers() const { return static_cast<std::int32_t>(positions_.size()) - 1; }
 

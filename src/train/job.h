@@ -134,6 +134,19 @@ struct LoopSpec {
   std::string forward = "wrapper";    ///< "wrapper" | "inner" (calls the wrapped module directly)
   EvalSpec eval{};
 };
+/// Snapshots: all that a restarted job needs to go on as if nothing had happened (snapshot.h).
+struct SnapshotSpec {
+  std::int64_t every_steps = 0;    ///< 0 = never
+  std::string path = "snapshots";  ///< A folder that all ranks share.
+  std::int64_t keep = 2;           ///< Older ones are removed; 0 = keep all.
+  bool resume = true;              ///< Start from the newest whole one, if there is one.
+  /// What they hold. Leaving something out is how many scripts come to resume differently.
+  std::vector<std::string> include = {
+      "model", "optimizer", "scheduler", "scaler", "sampler", "rng"};
+  /// "atomic" | "unsynced" (renamed, but not synced) | "in-place" (neither).
+  std::string publish = "atomic";
+};
+
 
 /// Exact mode: nothing rounds but the declared grid rounding after each step (docs/determinism.md).
 struct ExactSpec {
@@ -142,6 +155,7 @@ struct ExactSpec {
   double clamp = 8.0;
   bool scale_loss_by_world =
       false;  ///< Multiply local losses by N: averages stay exact for other N.
+  SnapshotSpec snapshot{};
 };
 
 struct DdpSpec {

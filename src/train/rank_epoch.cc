@@ -213,4 +213,9 @@ RankEpoch RankLoader::plan(std::int64_t sampler_epoch) {
   return stream_ ? stream_->plan(sampler_epoch) : plan_epoch(job_, context_, sampler_epoch);
 }
 
+void RankLoader::skip_to(std::int64_t epoch) {
+  if (!stream_) return;
+  for (std::int64_t e = 0; e < epoch; ++e) stream_->plan(job_.loader.set_epoch ? e : 0);
+}
+
 }  // namespace lockstep

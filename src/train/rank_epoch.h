@@ -57,3 +57,5 @@ class RankLoader {
 };
 
 }  // namespace lockstep
+  /// As if epochs 0 to `epoch` - 1 had been read: workers and their copies remember them.
+  void skip_to(std::int64_t epoch);

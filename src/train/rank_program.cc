@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
+#include "lockstep/base/text.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/hooks/hook_catalog.h"
 #include "lockstep/trace/recorder.h"
@@ -10,6 +12,7 @@
 #include "lockstep/train/manual_average.h"
 #include "lockstep/train/micro_step.h"
 #include "lockstep/train/rank_epoch.h"
+#include "lockstep/train/snapshot.h"
 #include "lockstep/train/stepper.h"
 
 namespace lockstep {
@@ -34,8 +37,11 @@ class Loop {
  private:
   void wrap();
   void register_hook();
-  bool run_epoch(std::int64_t epoch);
+  LoopPlace start();
+  void end_epoch();
+  bool run_epoch(std::int64_t epoch, std::int64_t first_batch);
   void optimizer_step(const RankEpoch& order, std::size_t& batch, std::size_t& at);
+  void save_if_due(const RankEpoch& order, std::size_t batch);
   void micro_step(std::span<const std::int64_t> ids, bool last_micro);
   Variable forward(const Variable& x, bool last_micro);
   void record_epoch(const RankEpoch& order);
@@ -66,6 +72,7 @@ class Loop {
   std::unique_ptr<DistributedDataParallel<nn::Module>> ddp_;
   std::unique_ptr<ManualAverage> manual_;
   std::optional<Stepper> stepper_;
+  std::optional<Snapshots> snapshots_;
   double last_loss_ = 0.0;
 };
 
@@ -187,14 +194,20 @@ void Loop::record_epoch(const RankEpoch& order) {
                     wrapper());
 }
 
-bool Loop::run_epoch(std::int64_t epoch) {
+bool Loop::run_epoch(std::int64_t epoch, std::int64_t first_batch) {
   state_.epoch = epoch;
   hooked(LoopPoint::kEpoch, [] {});
   const RankEpoch order = loader_.plan(state_.sampler_epoch);
   record_epoch(order);
   std::size_t batch = 0;
   std::size_t at = 0;
-  while (batch < order.batch_sizes.size() && !done()) optimizer_step(order, batch, at);
+  for (; batch < order.batch_sizes.size() && std::cmp_less(batch, first_batch); ++batch) {
+    at += static_cast<std::size_t>(order.batch_sizes[batch]);
+  }
+  while (batch < order.batch_sizes.size() && !done()) {
+    optimizer_step(order, batch, at);
+    save_if_due(order, batch);
+  }
   return !order.batch_sizes.empty();
 }
 
@@ -216,21 +229,55 @@ void Loop::record_end() {
                            wrapper());
 }
 
-RankOutcomeValues Loop::run() {
+void Loop::save_if_due(const RankEpoch& order, std::size_t batch) {
+  if (!snapshots_ || !snapshots_->due(state_.step)) return;
+  const bool ended = batch >= order.batch_sizes.size();
+  hooked(LoopPoint::kSave, [&] {
+    snapshots_->save({.step = state_.step,
+                      .epoch = state_.epoch,
+                      .batch = ended ? LoopPlace::kEndOfEpoch : static_cast<std::int64_t>(batch),
+                      .last_loss = last_loss_});
+  });
+}
+
+// Everything up to the first epoch. Returns where to begin: the very start, or where a snapshot was
+// taken.
+LoopPlace Loop::start() {
+  const std::optional<std::string> attempt =
+      context_.host().environment("TORCHELASTIC_RESTART_COUNT");
+  if (recorder_ != nullptr && attempt) {
+    recorder_->set_attempt(static_cast<std::int32_t>(parse_int(*attempt).value_or(0)));
+  }
   wrap();
+  if (job_.loop.snapshot.every_steps <= 0) return {};
+  snapshots_.emplace(job_, context_, *model_, *stepper_, wrapper());
+  const LoopPlace place = snapshots_->resume().value_or(LoopPlace{});
+  state_.step = outcome_.first_step = place.step;
+  last_loss_ = place.last_loss;
+  loader_.skip_to(place.epoch);
+  return place;
+}
+
+void Loop::end_epoch() {
+  const std::size_t n_evals = outcome_.evals.size();
+  const std::int64_t every = job_.loop.eval.every_epochs;
+  if (every > 0 && (state_.epoch + 1) % every == 0 && job_.holdout) {
+    hooked(LoopPoint::kEval,
+           [&] { outcome_.evals.push_back(evaluate(job_, *model_, context_, state_.epoch)); });
+  }
+  std::optional<double> metric;
+  if (outcome_.evals.size() > n_evals) metric = outcome_.evals.back().value;
+  stepper_->end_epoch(last_loss_, metric);
+}
+
+RankOutcomeValues Loop::run() {
+  const LoopPlace place = start();
   const bool by_steps = job_.loop.steps.has_value();
-  for (std::int64_t epoch = 0; by_steps ? !done() : epoch < job_.loop.epochs; ++epoch) {
+  std::int64_t first_batch = place.batch;
+  for (std::int64_t epoch = place.epoch; by_steps ? !done() : epoch < job_.loop.epochs; ++epoch) {
     state_.sampler_epoch = job_.loader.set_epoch ? epoch : 0;
-    if (!run_epoch(epoch)) break;
-    const std::size_t n_evals = outcome_.evals.size();
-    const std::int64_t every = job_.loop.eval.every_epochs;
-    if (every > 0 && (epoch + 1) % every == 0 && job_.holdout) {
-      hooked(LoopPoint::kEval,
-             [&] { outcome_.evals.push_back(evaluate(job_, *model_, context_, epoch)); });
-    }
-    std::optional<double> metric;
-    if (outcome_.evals.size() > n_evals) metric = outcome_.evals.back().value;
-    stepper_->end_epoch(last_loss_, metric);
+    if (!run_epoch(epoch, std::exchange(first_batch, 0))) break;
+    end_epoch();
   }
   hooked(LoopPoint::kEnd, [] {});
   record_end();

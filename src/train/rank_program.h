@@ -23,6 +23,7 @@ enum class LoopPoint : std::uint8_t {
   kZeroGrad,
   kEval,
   kEnd,
+  kSave,  ///< A snapshot is due.
 };
 
 /// What a hook may look at and change.
@@ -63,12 +64,17 @@ struct RankOutcomeValues {
   std::vector<EvalResult> evals;
   std::int64_t n_steps = 0;
   std::int64_t n_samples = 0;
+  std::int64_t first_step = 0;  ///< More than 0: resumed from a snapshot of that step.
 };
 
 /// Trains `job` as one rank: build, wrap, epochs, steps, evaluation, end. Records every event of
 /// docs/trace_format.md through the context's recorder.
 ///
-/// Errors:        what DDP, groups and hooks throw.
+/// With `loop.snapshot` it saves its state every so many steps, and begins where the newest whole
+/// snapshot ended (snapshot.h). A restarted rank says which attempt it is by the environment
+/// variable TORCHELASTIC_RESTART_COUNT, as under torchrun.
+///
+/// Errors:        what DDP, groups, snapshots and hooks throw.
 /// Deterministic: everything drawn comes from the job's seeds.
 RankOutcomeValues run_job(const Job& job, RankContext& context, std::span<LoopHook* const> hooks);
 

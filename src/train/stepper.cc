@@ -1,6 +1,7 @@
 #include "lockstep/train/stepper.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "lockstep/optim/adagrad.h"
 #include "lockstep/optim/adam.h"
@@ -94,6 +95,29 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const Job& job, const nn::Modul
   return make_adam(job, std::move(groups));
 }
 
+std::vector<optim::StateNumber> group_numbers(std::span<const optim::Group> groups) {
+  std::vector<optim::StateNumber> numbers;
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    const std::string prefix = std::to_string(g) + ".";
+    numbers.push_back({prefix + "lr", groups[g].lr});
+    numbers.push_back({prefix + "weight_decay", groups[g].weight_decay});
+    if (groups[g].momentum) numbers.push_back({prefix + "momentum", *groups[g].momentum});
+    if (groups[g].initial_lr) numbers.push_back({prefix + "initial_lr", *groups[g].initial_lr});
+  }
+  return numbers;
+}
+
+void load_groups(std::span<optim::Group> groups, std::span<const optim::StateNumber> numbers) {
+  optim::check_state_names(group_numbers(groups), numbers);
+  std::size_t at = 0;
+  for (optim::Group& group : groups) {
+    group.lr = numbers[at++].value;
+    group.weight_decay = numbers[at++].value;
+    if (group.momentum) group.momentum = numbers[at++].value;
+    if (group.initial_lr) group.initial_lr = numbers[at++].value;
+  }
+}
+
 std::unique_ptr<optim::LrScheduler> make_schedule(const SchedulerSpec& spec,
                                                   optim::Optimizer& optimizer) {
   if (spec.rules.empty()) return nullptr;
@@ -122,6 +146,22 @@ Stepper::Stepper(const Job& job, nn::Module& model)
   if (job.exact.on) {
     optimizer_->round_each_step({.bits = job.exact.grid, .limit = job.exact.clamp});
   }
+}
+
+std::vector<Stepper::Numbers> Stepper::numbers() const {
+  std::vector<Numbers> parts;
+  parts.push_back({"groups", group_numbers(std::as_const(*optimizer_).groups())});
+  if (schedule_) parts.push_back({"scheduler", schedule_->state()});
+  if (plateau_) parts.push_back({"plateau", plateau_->state()});
+  if (scaler_) parts.push_back({"scaler", scaler_->state()});
+  return parts;
+}
+
+void Stepper::load_numbers(const Numbers& numbers) {
+  if (numbers.part == "groups") load_groups(optimizer_->groups(), numbers.numbers);
+  if (numbers.part == "scheduler" && schedule_) schedule_->load_state(numbers.numbers);
+  if (numbers.part == "plateau" && plateau_) plateau_->load_state(numbers.numbers);
+  if (numbers.part == "scaler" && scaler_) scaler_->load_state(numbers.numbers);
 }
 
 Variable Stepper::scaled(const Variable& loss) { return scaler_ ? scaler_->scale(loss) : loss; }

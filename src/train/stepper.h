@@ -3,6 +3,8 @@
 
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "lockstep/nn/module.h"
 #include "lockstep/optim/grad_scaler.h"
@@ -19,6 +21,12 @@ namespace lockstep {
 /// Requires: the job and the model outlive it.
 class Stepper {
  public:
+  /// Numbers of one of its parts: "groups", "scheduler", "plateau" or "scaler".
+  struct Numbers {
+    std::string part;
+    std::vector<optim::StateNumber> numbers;
+  };
+
   Stepper(const Job& job, nn::Module& model);
 
   optim::Optimizer& optimizer() { return *optimizer_; }
@@ -32,6 +40,12 @@ class Stepper {
   void end_step(double own_loss);
   /// The same behind each epoch. `metric`: of this epoch's evaluation, if there was one.
   void end_epoch(double own_loss, std::optional<double> metric);
+
+  /// All that a snapshot needs beside the optimizer's tensors.
+  std::vector<Numbers> numbers() const;
+  /// Takes one part back; a part that this job does not have is passed over.
+  /// Errors: std::invalid_argument for numbers of other names.
+  void load_numbers(const Numbers& numbers);
 
  private:
   void clip();

@@ -134,6 +134,10 @@ void visit_fields(Visitor& visit, Body& event) {
   if constexpr (Is<Body, CollectiveEvent>) {
     visit_collective_fields(visit, event);
   } else {
+  } else if constexpr (Is<Body, SnapshotEvent>) {
+    visit.name("action", event.action);
+    visit.integer("step", event.step);
+    visit.name("detail", event.detail);
     visit_training_fields(visit, event);
     visit_data_fields(visit, event);
   }

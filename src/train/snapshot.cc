@@ -1,0 +1,356 @@
+#include "lockstep/train/snapshot.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <stdexcept>
+#include <utility>
+
+#include "lockstep/base/text.h"
+#include "lockstep/dist/comm_status.h"
+#include "lockstep/nn/gpt.h"
+#include "lockstep/trace/recorder.h"
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::int64_t kUnreadable = -2;  ///< Rank 0 cannot even look into the folder.
+constexpr std::size_t kWords = 6;         ///< What gather() says of a rank: two files, three each.
+
+void wait_for(const Work& work) {
+  const CommStatus status = work.wait();
+  if (status != CommStatus::kOk) throw CommError(status, work.signature(), work.detail());
+}
+
+/// "lr=0.1 momentum=0.9".
+std::string render_numbers(std::span<const optim::StateNumber> numbers) {
+  std::string text;
+  for (const optim::StateNumber& number : numbers) {
+    text += (text.empty() ? "" : " ") + number.name + "=" + exact(number.value);
+  }
+  return text;
+}
+
+std::vector<optim::StateNumber> parse_numbers(std::string_view text) {
+  std::vector<optim::StateNumber> numbers;
+  for (const std::string_view word : split(text, ' ')) {
+    const std::size_t equals = word.find('=');
+    if (equals == std::string_view::npos) continue;
+    const std::optional<double> value = parse_double(word.substr(equals + 1));
+    if (!value) throw std::runtime_error("a snapshot says '" + std::string(word) + "'");
+    numbers.push_back({std::string(word.substr(0, equals)), *value});
+  }
+  return numbers;
+}
+
+std::string render_place(const LoopPlace& place) {
+  const std::array<optim::StateNumber, 4> numbers = {{{"step", static_cast<double>(place.step)},
+                                                      {"epoch", static_cast<double>(place.epoch)},
+                                                      {"batch", static_cast<double>(place.batch)},
+                                                      {"last_loss", place.last_loss}}};
+  return render_numbers(numbers);
+}
+
+LoopPlace parse_place(std::string_view text) {
+  const std::vector<optim::StateNumber> numbers = parse_numbers(text);
+  if (numbers.size() != 4) throw std::runtime_error("a snapshot without a place in the data");
+  return {.step = static_cast<std::int64_t>(numbers[0].value),
+          .epoch = static_cast<std::int64_t>(numbers[1].value),
+          .batch = static_cast<std::int64_t>(numbers[2].value),
+          .last_loss = numbers[3].value};
+}
+
+void copy_into(const Tensor& to, const Tensor& from, std::string_view name) {
+  if (to.dtype() != from.dtype() || to.shape() != from.shape()) {
+    throw std::runtime_error("the snapshot has another shape or dtype of '" + std::string(name) +
+                             "'");
+  }
+  if (to.n_bytes() > 0) {
+    std::memcpy(to.raw(), from.raw(), static_cast<std::size_t>(to.n_bytes()));
+  }
+  to.storage()->bump_version();
+}
+
+std::string rank_part(std::int32_t rank) {
+  const std::string digits = std::to_string(rank);
+  return "rank-" + std::string(digits.size() < 5 ? 5 - digits.size() : 0, '0') + digits;
+}
+
+}  // namespace
+
+Snapshots::Snapshots(
+    const Job& job, RankContext& context, nn::Module& model, Stepper& stepper, std::int32_t wrapper)
+    : job_(job),
+      context_(context),
+      model_(model),
+      stepper_(stepper),
+      wrapper_(wrapper),
+      files_(context.host().files(), job.loop.snapshot.path, job.loop.snapshot.publish) {
+  for (const Variable& parameter : std::as_const(stepper_.optimizer()).parameters()) {
+    for (const NamedVariable& named : model_.named_parameters()) {
+      if (&named.variable.state() == &parameter.state()) names_.push_back(named.name);
+    }
+  }
+}
+
+bool Snapshots::includes(std::string_view part) const {
+  const std::vector<std::string>& include = job_.loop.snapshot.include;
+  return std::find(include.begin(), include.end(), part) != include.end();
+}
+
+bool Snapshots::is_local(const std::string& parameter) const {
+  if (!job_.ddp.wrap) return job_.ddp.average == "none";
+  const std::vector<std::string>& ignored = job_.ddp.options.ignored;
+  return std::find(ignored.begin(), ignored.end(), parameter) != ignored.end();
+}
+
+void Snapshots::add_parameters(SafeTensors& part, bool local) const {
+  if (includes("model")) {
+    for (const NamedVariable& named : model_.named_parameters()) {
+      if (is_local(named.name) != local) continue;
+      part.tensors.emplace_back("model/" + named.name, named.variable.data());
+    }
+  }
+  if (!includes("optimizer")) return;
+  for (const optim::StateList& list : stepper_.optimizer().state()) {
+    for (std::size_t i = 0; i < names_.size(); ++i) {
+      if (is_local(names_[i]) != local || !list.tensors[i].defined()) continue;
+      part.tensors.emplace_back("optimizer/" + list.name + "/" + names_[i], list.tensors[i]);
+    }
+  }
+}
+
+SafeTensors Snapshots::common_part() const {
+  SafeTensors part;
+  add_parameters(part, false);
+  return part;
+}
+
+SafeTensors Snapshots::own_part(const LoopPlace& place) const {
+  SafeTensors part;
+  part.metadata["place"] = render_place(place);
+  for (const Stepper::Numbers& numbers : stepper_.numbers()) {
+    const std::string owner = numbers.part == "groups"    ? "optimizer"
+                              : numbers.part == "plateau" ? "scheduler"
+                                                          : numbers.part;
+    if (includes(owner)) part.metadata[numbers.part] = render_numbers(numbers.numbers);
+  }
+  add_parameters(part, true);
+  if (includes("model")) {
+    for (const NamedVariable& named : model_.named_buffers()) {
+      part.tensors.emplace_back("buffer/" + named.name, named.variable.data());
+    }
+  }
+  if (job_.loop.zero_grad != "none") {
+    for (const NamedVariable& named : model_.named_parameters()) {
+      if (!named.variable.grad().defined()) continue;
+      part.tensors.emplace_back("grad/" + named.name, named.variable.grad());
+    }
+  }
+  if (auto* gpt = dynamic_cast<nn::Gpt*>(&model_); gpt != nullptr && includes("rng")) {
+    const auto state = gpt->dropout_generator().state();
+    const Tensor bytes = Tensor::empty(context_.runtime(), {std::ssize(state)}, DType::kU8);
+    std::memcpy(bytes.raw(), state.data(), state.size());
+    part.tensors.emplace_back("rng/dropout", bytes);
+  }
+  return part;
+}
+
+void Snapshots::load_parameters(const SafeTensors& part) {
+  for (const NamedVariable& named : model_.named_parameters()) {
+    const Tensor* saved = part.find("model/" + named.name);
+    if (saved != nullptr) copy_into(named.variable.data(), *saved, named.name);
+  }
+  constexpr std::string_view kState = "optimizer/";
+  for (const auto& [name, tensor] : part.tensors) {
+    if (name.substr(0, kState.size()) != kState) continue;
+    const std::size_t slash = name.find('/', kState.size());
+    const auto parameter = std::find(names_.begin(), names_.end(), name.substr(slash + 1));
+    if (slash == std::string::npos || parameter == names_.end()) continue;
+    stepper_.optimizer().load_state(name.substr(kState.size(), slash - kState.size()),
+                                    static_cast<std::size_t>(parameter - names_.begin()),
+                                    tensor);
+  }
+}
+
+void Snapshots::load_own(const SafeTensors& part) {
+  for (const char* kind : {"groups", "scheduler", "plateau", "scaler"}) {
+    const auto found = part.metadata.find(kind);
+    if (found != part.metadata.end()) stepper_.load_numbers({kind, parse_numbers(found->second)});
+  }
+  for (const NamedVariable& named : model_.named_buffers()) {
+    const Tensor* saved = part.find("buffer/" + named.name);
+    if (saved != nullptr) copy_into(named.variable.data(), *saved, named.name);
+  }
+  for (const NamedVariable& named : model_.named_parameters()) {
+    const Tensor* saved = part.find("grad/" + named.name);
+    if (saved != nullptr) named.variable.set_grad(*saved);
+  }
+  const Tensor* dropout = part.find("rng/dropout");
+  auto* gpt = dynamic_cast<nn::Gpt*>(&model_);
+  if (dropout == nullptr || gpt == nullptr) return;
+  const std::span bytes(static_cast<const std::uint8_t*>(dropout->raw()),
+                        static_cast<std::size_t>(dropout->n_bytes()));
+  if (!gpt->dropout_generator().set_state(bytes)) {
+    throw std::runtime_error("the snapshot's generator state is none");
+  }
+}
+
+SafeTensors Snapshots::read_part(const SnapshotManifest& manifest, const std::string& part) {
+  const std::string name = SnapshotFiles::name_of(manifest.step, part);
+  const Result<std::string> bytes = files_.read(manifest, name);
+  if (!bytes.ok()) throw std::runtime_error(bytes.error().text());
+  Result<SafeTensors> contents = parse_safetensors(context_.runtime(), bytes.value());
+  if (!contents.ok()) throw std::runtime_error(name + ": " + contents.error().text());
+  return std::move(contents).value();
+}
+
+LoopPlace Snapshots::load(std::int64_t step) {
+  const Result<SnapshotManifest> manifest = files_.manifest(step);
+  if (!manifest.ok()) throw std::runtime_error(manifest.error().text());
+  const std::int32_t n_ranks = manifest.value().n_ranks;
+  load_parameters(read_part(manifest.value(), "model"));
+  const std::int32_t owner = context_.rank() < n_ranks ? context_.rank() : 0;
+  const SafeTensors own = read_part(manifest.value(), rank_part(owner));
+  load_parameters(own);
+  load_own(own);
+  const auto text = own.metadata.find("place");
+  LoopPlace place = parse_place(text == own.metadata.end() ? std::string_view() : text->second);
+  const bool same_share = n_ranks == context_.world_size() && includes("sampler");
+  if (!same_share && place.batch != LoopPlace::kEndOfEpoch) place.batch = 0;
+  return place;
+}
+
+Result<std::int64_t> Snapshots::find_newest() {
+  if (Outcome outcome = files_.make_folder(); !outcome.ok()) return outcome.error();
+  std::int64_t step = -1;
+  if (job_.loop.snapshot.resume) {
+    const Result<std::optional<SnapshotManifest>> newest = files_.newest_whole();
+    if (!newest.ok()) return newest.error();
+    if (newest.value()) step = newest.value()->step;
+  }
+  if (Outcome outcome = files_.drop_after(step); !outcome.ok()) return outcome.error();
+  return step;
+}
+
+std::int64_t Snapshots::agree_on_newest() {
+  std::int64_t step = -1;
+  std::string trouble = "rank 0 cannot read the folder of snapshots";
+  if (context_.rank() == 0) {
+    const Result<std::int64_t> found = find_newest();
+    step = found.ok() ? found.value() : kUnreadable;
+    if (!found.ok()) trouble = found.error().text();
+  }
+  wait_for(context_.world().broadcast({&step, 1, DType::kI64}, 0));
+  if (step == kUnreadable) throw std::runtime_error(trouble);
+  return step;
+}
+
+std::optional<LoopPlace> Snapshots::resume() {
+  const std::int64_t step = agree_on_newest();
+  std::optional<LoopPlace> place;
+  if (step >= 0) place = load(step);
+  Recorder* recorder = context_.runtime().recorder();
+  if (recorder != nullptr && place) {
+    recorder->position(wrapper_).opt = static_cast<std::int32_t>(place->step);
+    record_states(StatePoint::kLoad);
+  }
+  record("load", step, job_.loop.snapshot.path);
+  return place;
+}
+
+Outcome Snapshots::publish(std::int64_t step,
+                           const std::string& part,
+                           const SafeTensors& contents,
+                           std::vector<SnapshotManifest::File>& published) {
+  const std::string name = SnapshotFiles::name_of(step, part);
+  const std::string bytes = render_safetensors(contents);
+  Outcome outcome = files_.publish(name, bytes);
+  if (outcome.ok()) published.push_back(describe_file(name, bytes));
+  return outcome;
+}
+
+std::optional<std::vector<SnapshotManifest::File>> Snapshots::gather(
+    std::int64_t step, std::span<const SnapshotManifest::File> published) {
+  const auto n_ranks = static_cast<std::size_t>(context_.world_size());
+  std::array<std::int64_t, kWords> own{};
+  for (std::size_t i = 0; i < published.size(); ++i) {
+    own[3 * i] = 1;
+    own[3 * i + 1] = published[i].n_bytes;
+    own[3 * i + 2] = static_cast<std::int64_t>(published[i].digest);
+  }
+  std::vector<std::int64_t> words(n_ranks * kWords);
+  std::vector<Memory> outputs;
+  for (std::size_t r = 0; r < n_ranks; ++r) {
+    outputs.push_back({&words[r * kWords], kWords, DType::kI64});
+  }
+  wait_for(context_.world().all_gather(outputs, {own.data(), kWords, DType::kI64}));
+  std::vector<SnapshotManifest::File> files;
+  for (std::size_t r = 0; r < n_ranks; ++r) {
+    const std::size_t n_files = r == 0 ? 2 : 1;
+    for (std::size_t i = 0; i < n_files; ++i) {
+      const std::int64_t* at = &words[r * kWords + 3 * i];
+      if (at[0] == 0) return std::nullopt;
+      const std::string part = i == 0 ? rank_part(static_cast<std::int32_t>(r)) : "model";
+      files.push_back(
+          {SnapshotFiles::name_of(step, part), at[1], static_cast<std::uint64_t>(at[2])});
+    }
+  }
+  return files;
+}
+
+void Snapshots::save(const LoopPlace& place) {
+  if (Recorder* recorder = context_.runtime().recorder()) {
+    recorder->record(PhaseEvent{.kind = PhaseKind::kSave}, wrapper_);
+    record_states(StatePoint::kSave);
+  }
+  std::vector<SnapshotManifest::File> published;
+  Outcome outcome = publish(place.step, rank_part(context_.rank()), own_part(place), published);
+  if (outcome.ok() && context_.rank() == 0) {
+    outcome = publish(place.step, "model", common_part(), published);
+  }
+  std::string trouble = outcome.ok() ? "another rank could not write" : outcome.error().text();
+  auto files = gather(place.step, published);
+  if (files && context_.rank() == 0) {
+    outcome = files_.publish(
+        {.step = place.step, .n_ranks = context_.world_size(), .files = std::move(*files)});
+    if (outcome.ok()) {
+      record("save", place.step, job_.loop.snapshot.path);
+      outcome = files_.prune(place.step, job_.loop.snapshot.keep);
+    }
+    if (!outcome.ok()) record("fail", place.step, outcome.error().text());
+  } else if (!files) {
+    record("fail", place.step, trouble);
+  }
+  if (Recorder* recorder = context_.runtime().recorder()) {
+    recorder->record(PhaseEvent{.kind = PhaseKind::kTrain}, wrapper_);
+  }
+}
+
+void Snapshots::record_states(StatePoint point) const {
+  Recorder* recorder = context_.runtime().recorder();
+  if (recorder == nullptr) return;
+  std::vector<NameId> names;
+  std::vector<Tensor> tensors;
+  for (const NamedVariable& named : model_.named_parameters()) {
+    if (job_.ddp.wrap && is_local(named.name)) continue;
+    names.push_back(recorder->names().intern(named.name));
+    tensors.push_back(named.variable.data());
+  }
+  recorder->record_states(
+      StateKind::kParam, point, recorder->names().intern_layout(names), tensors, wrapper_);
+}
+
+void Snapshots::record(std::string_view action,
+                       std::int64_t step,
+                       const std::string& detail) const {
+  Recorder* recorder = context_.runtime().recorder();
+  if (recorder == nullptr) return;
+  NameTable& names = recorder->names();
+  recorder->record(
+      SnapshotEvent{.action = names.intern(action), .step = step, .detail = names.intern(detail)},
+      wrapper_);
+}
+
+}  // namespace lockstep

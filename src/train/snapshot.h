@@ -1,0 +1,102 @@
+// Snapshots of a training loop, between two optimizer steps: all that it takes to go on elsewhere
+// as if nothing had happened.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/dist/rank_context.h"
+#include "lockstep/nn/module.h"
+#include "lockstep/train/job.h"
+#include "lockstep/train/safetensors.h"
+#include "lockstep/train/snapshot_files.h"
+#include "lockstep/train/stepper.h"
+
+namespace lockstep {
+
+/// Where the loop stands.
+struct LoopPlace {
+  /// `batch` of an epoch that has been consumed whole, whatever the number of ranks is now.
+  static constexpr std::int64_t kEndOfEpoch = std::numeric_limits<std::int32_t>::max();
+
+  std::int64_t step = 0;   ///< Optimizer steps finished.
+  std::int64_t epoch = 0;  ///< The epoch in progress.
+  std::int64_t batch = 0;  ///< Batches of it that this rank has consumed.
+  double last_loss = 0.0;  ///< Plateau schedules look at it as the epoch ends.
+};
+
+/// Saves and restores one rank's share of a job's state: parameters, buffers, optimizer state,
+/// rates, schedule, scaler, gradients that outlive a step, generators, the place in the data.
+///
+/// What all ranks have in common is written once, by rank 0; what each has alone goes into a file
+/// of its own. Both are published before rank 0 publishes the manifest, after a collective that
+/// tells it that all files are there: half a snapshot is never visible.
+///
+/// Not saved: state of communication hooks, and how a wrapper had rebuilt its buckets. The latter
+/// shows only where the order of a reduction depends on the bucket (rings of three ranks or more).
+///
+/// With another number of ranks the epoch in progress starts again, since its division is another
+/// one; new ranks take over what rank 0 had alone.
+///
+/// Requires: all ranks see one folder. Everything given outlives it.
+/// Errors:   CommError; std::runtime_error when a snapshot that rank 0 found whole cannot be read.
+///           A snapshot that cannot be written is a `snapshot` event with "fail": training goes on.
+class Snapshots {
+ public:
+  Snapshots(const Job& job,
+            RankContext& context,
+            nn::Module& model,
+            Stepper& stepper,
+            std::int32_t wrapper);
+
+  bool due(std::int64_t step) const {
+    const std::int64_t every = job_.loop.snapshot.every_steps;
+    return every > 0 && step % every == 0;
+  }
+
+  /// Collective. Takes over the newest whole snapshot and returns where to go on; nothing when
+  /// training starts afresh.
+  std::optional<LoopPlace> resume();
+  /// Collective. Requires: between two optimizer steps.
+  void save(const LoopPlace& place);
+
+ private:
+  bool includes(std::string_view part) const;
+  /// Whether each rank has this parameter for itself.
+  bool is_local(const std::string& parameter) const;
+  SafeTensors common_part() const;
+  SafeTensors own_part(const LoopPlace& place) const;
+  void add_parameters(SafeTensors& part, bool local) const;
+  void load_parameters(const SafeTensors& part);
+  void load_own(const SafeTensors& part);
+  LoopPlace load(std::int64_t step);
+  SafeTensors read_part(const SnapshotManifest& manifest, const std::string& part);
+  /// What rank 0 finds in the folder, told to all: a step, or -1.
+  std::int64_t agree_on_newest();
+  Result<std::int64_t> find_newest();
+  /// Publishes one file of this rank and adds it to `published`.
+  Outcome publish(std::int64_t step,
+                  const std::string& part,
+                  const SafeTensors& contents,
+                  std::vector<SnapshotManifest::File>& published);
+  /// Tells all ranks what each has published; nothing when one of them has failed.
+  std::optional<std::vector<SnapshotManifest::File>> gather(
+      std::int64_t step, std::span<const SnapshotManifest::File> published);
+  void record_states(StatePoint point) const;
+  void record(std::string_view action, std::int64_t step, const std::string& detail) const;
+
+  const Job& job_;
+  RankContext& context_;
+  nn::Module& model_;
+  Stepper& stepper_;
+  std::int32_t wrapper_;
+  SnapshotFiles files_;
+  std::vector<std::string> names_;  ///< Of the optimizer's parameters.
+};
+
+}  // namespace lockstep

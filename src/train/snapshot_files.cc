@@ -1,0 +1,219 @@
+#include "lockstep/train/snapshot_files.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "lockstep/base/text.h"
+#include "lockstep/tensor/digest.h"
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::string_view kTitle = "lockstep-snapshot 1";
+constexpr std::string_view kPrefix = "step-";
+constexpr std::string_view kManifest = ".manifest";
+constexpr std::size_t kDigits = 8;
+
+std::uint64_t digest_of(std::string_view bytes) {
+  return sm64(bytes.data(), static_cast<std::int64_t>(bytes.size()), DType::kU8);
+}
+
+std::string stem_of(std::int64_t step) {
+  const std::string digits = std::to_string(step);
+  const std::size_t n_zeros = digits.size() < kDigits ? kDigits - digits.size() : 0;
+  return std::string(kPrefix) + std::string(n_zeros, '0') + digits;
+}
+
+/// The step in a file's name; nothing for names that are none of ours.
+std::optional<std::int64_t> step_in(std::string_view name) {
+  if (name.substr(0, kPrefix.size()) != kPrefix) return std::nullopt;
+  return parse_int(name.substr(kPrefix.size(), name.find('.') - kPrefix.size()));
+}
+
+bool is_manifest(std::string_view name) {
+  return name.size() > kManifest.size() && name.substr(name.size() - kManifest.size()) == kManifest;
+}
+
+Error damaged_manifest() { return {"this is no whole manifest of a snapshot", {}}; }
+
+/// "key value" -> value.
+std::optional<std::int64_t> number_of(std::string_view line, std::string_view key) {
+  const std::vector<std::string_view> words = split(line, ' ');
+  if (words.size() != 2 || words[0] != key) return std::nullopt;
+  return parse_int(words[1]);
+}
+
+std::optional<SnapshotManifest::File> file_of(std::string_view line) {
+  const std::vector<std::string_view> words = split(line, ' ');
+  if (words.size() != 4 || words[0] != "file") return std::nullopt;
+  const std::optional<std::int64_t> n_bytes = parse_int(words[2]);
+  const std::optional<std::uint64_t> digest = parse_hex64(words[3]);
+  if (!n_bytes || !digest) return std::nullopt;
+  return SnapshotManifest::File{std::string(words[1]), *n_bytes, *digest};
+}
+
+}  // namespace
+
+SnapshotManifest::File describe_file(std::string name, std::string_view bytes) {
+  return {std::move(name), static_cast<std::int64_t>(bytes.size()), digest_of(bytes)};
+}
+
+std::string render_manifest(const SnapshotManifest& manifest) {
+  std::string text = std::string(kTitle) + "\nstep " + std::to_string(manifest.step) + "\nranks " +
+                     std::to_string(manifest.n_ranks) + "\n";
+  for (const SnapshotManifest::File& file : manifest.files) {
+    text +=
+        "file " + file.name + " " + std::to_string(file.n_bytes) + " " + hex64(file.digest) + "\n";
+  }
+  return text + "digest " + hex64(digest_of(text)) + "\n";
+}
+
+Result<SnapshotManifest> parse_manifest(std::string_view text) {
+  const std::vector<std::string_view> lines = split(text, '\n');
+  if (lines.size() < 5 || lines[0] != kTitle || !lines.back().empty()) return damaged_manifest();
+  const std::string_view last = lines[lines.size() - 2];
+  const std::string_view above = text.substr(0, text.size() - last.size() - 1);
+  if (last != "digest " + hex64(digest_of(above))) return damaged_manifest();
+  const std::optional<std::int64_t> step = number_of(lines[1], "step");
+  const std::optional<std::int64_t> n_ranks = number_of(lines[2], "ranks");
+  if (!step || !n_ranks || *n_ranks < 1 || *n_ranks > INT32_MAX) return damaged_manifest();
+  SnapshotManifest manifest{
+      .step = *step, .n_ranks = static_cast<std::int32_t>(*n_ranks), .files = {}};
+  for (std::size_t i = 3; i + 2 < lines.size(); ++i) {
+    std::optional<SnapshotManifest::File> file = file_of(lines[i]);
+    if (!file) return damaged_manifest();
+    manifest.files.push_back(std::move(*file));
+  }
+  return manifest;
+}
+
+SnapshotFiles::SnapshotFiles(FileSystem& files, std::string folder, std::string publish)
+    : files_(&files), folder_(std::move(folder)), publish_(std::move(publish)) {}
+
+std::string SnapshotFiles::name_of(std::int64_t step, const std::string& part) {
+  return stem_of(step) + "." + part + ".safetensors";
+}
+
+std::string SnapshotFiles::manifest_name(std::int64_t step) {
+  return stem_of(step) + std::string(kManifest);
+}
+
+Outcome SnapshotFiles::publish(const std::string& name, std::string_view bytes) {
+  const std::string path = path_of(name);
+  if (publish_ == "in-place") return files_->write(path, bytes);
+  if (publish_ != "unsynced") return files_->publish(path, bytes);
+  Outcome outcome = files_->write(path + ".part", bytes);
+  return outcome.ok() ? files_->rename(path + ".part", path) : outcome;
+}
+
+Outcome SnapshotFiles::publish(const SnapshotManifest& manifest) {
+  return publish(manifest_name(manifest.step), render_manifest(manifest));
+}
+
+Result<SnapshotManifest> SnapshotFiles::manifest(std::int64_t step) {
+  const std::string name = manifest_name(step);
+  const Result<std::string> text = files_->read(path_of(name));
+  if (!text.ok()) return text.error();
+  Result<SnapshotManifest> manifest = parse_manifest(text.value());
+  if (!manifest.ok()) return Error{manifest.error().message, path_of(name)};
+  if (manifest.value().step != step) return Error{"the manifest of another step", path_of(name)};
+  return manifest;
+}
+
+Result<std::string> SnapshotFiles::read(const SnapshotManifest& manifest, const std::string& name) {
+  const auto file = std::find_if(
+      manifest.files.begin(), manifest.files.end(), [&](const SnapshotManifest::File& candidate) {
+        return candidate.name == name;
+      });
+  if (file == manifest.files.end()) return Error{"the snapshot has no such file", path_of(name)};
+  Result<std::string> bytes = files_->read(path_of(name));
+  if (!bytes.ok()) return bytes;
+  const SnapshotManifest::File found = describe_file(name, bytes.value());
+  if (found.n_bytes != file->n_bytes || found.digest != file->digest) {
+    return Error{"not what the snapshot's manifest says", path_of(name)};
+  }
+  return bytes;
+}
+
+Outcome SnapshotFiles::check(const SnapshotManifest& manifest) {
+  for (const SnapshotManifest::File& file : manifest.files) {
+    const Result<std::string> bytes = read(manifest, file.name);
+    if (!bytes.ok()) return bytes.error();
+  }
+  return success();
+}
+
+Result<std::vector<std::int64_t>> SnapshotFiles::manifests_newest_first() {
+  const Result<std::vector<std::string>> names = files_->list(folder_);
+  if (!names.ok()) return names.error();
+  std::vector<std::int64_t> steps;
+  for (const std::string& name : names.value()) {
+    const std::optional<std::int64_t> step = step_in(name);
+    if (step && name == manifest_name(*step)) steps.push_back(*step);
+  }
+  std::sort(steps.rbegin(), steps.rend());
+  return steps;
+}
+
+Result<std::optional<SnapshotManifest>> SnapshotFiles::newest_whole() {
+  const Result<std::vector<std::int64_t>> steps = manifests_newest_first();
+  if (!steps.ok()) return steps.error();
+  for (const std::int64_t step : steps.value()) {
+    Result<SnapshotManifest> found = manifest(step);
+    if (found.ok() && check(found.value()).ok()) return std::optional(std::move(found).value());
+  }
+  return std::optional<SnapshotManifest>();
+}
+
+Result<std::vector<std::string>> SnapshotFiles::damaged() {
+  const Result<std::vector<std::int64_t>> steps = manifests_newest_first();
+  if (!steps.ok()) return steps.error();
+  std::vector<std::string> names;
+  for (const std::int64_t step : steps.value()) {
+    const Result<SnapshotManifest> found = manifest(step);
+    if (!found.ok() || !check(found.value()).ok()) names.push_back(manifest_name(step));
+  }
+  return names;
+}
+
+Outcome SnapshotFiles::drop_after(std::int64_t step) {
+  const Result<std::vector<std::int64_t>> steps = manifests_newest_first();
+  if (!steps.ok()) return steps.error();
+  bool dropped = false;
+  for (const std::int64_t candidate : steps.value()) {
+    if (candidate <= step) continue;
+    Outcome outcome = files_->remove(path_of(manifest_name(candidate)));
+    if (!outcome.ok()) return outcome;
+    dropped = true;
+  }
+  return dropped ? files_->sync(folder_) : success();
+}
+
+Outcome SnapshotFiles::prune(std::int64_t step, std::int64_t keep) {
+  if (keep <= 0) return success();
+  const Result<std::vector<std::int64_t>> steps = manifests_newest_first();
+  if (!steps.ok()) return steps.error();
+  std::vector<std::int64_t> kept;
+  for (const std::int64_t candidate : steps.value()) {
+    const bool newest = candidate <= step && static_cast<std::int64_t>(kept.size()) < keep;
+    if (newest || candidate > step) {
+      kept.push_back(candidate);
+    } else if (Outcome outcome = files_->remove(path_of(manifest_name(candidate))); !outcome.ok()) {
+      return outcome;
+    }
+  }
+  // The manifests must be gone for good before what they name goes.
+  Outcome outcome = files_->sync(folder_);
+  const Result<std::vector<std::string>> names = files_->list(folder_);
+  if (!names.ok()) return names.error();
+  for (const std::string& name : names.value()) {
+    const std::optional<std::int64_t> owner = step_in(name);
+    if (!owner || *owner > step || is_manifest(name)) continue;
+    if (std::find(kept.begin(), kept.end(), *owner) != kept.end()) continue;
+    if (outcome.ok()) outcome = files_->remove(path_of(name));
+  }
+  return outcome;
+}
+
+}  // namespace lockstep
