@@ -202,12 +202,10 @@ void all_reduce_ring(Folder& folder,
                      std::int64_t begin,
                      std::int64_t end) {
   const auto n = static_cast<std::int64_t>(ring.size());
-  const std::int64_t full = kChunkBytes / elem_bytes;
-  const std::int64_t grain = kGrainBytes / elem_bytes;
   std::vector<std::int32_t> hops;
-  std::int64_t chunk = full;
+  std::int64_t chunk = 0;
   for (std::int64_t loop = begin; loop < end; loop += n * chunk) {
-    chunk = std::min(full, round_up(ceil_div(end - loop, n), grain));
+    chunk = nccl_loop_chunk(end - loop, elem_bytes, n);
     for (std::int64_t c = 0; c < n; ++c) {
       const std::int64_t first = loop + c * chunk;
       hops_to(hops, ring, static_cast<std::size_t>(c));
@@ -238,6 +236,11 @@ void reduce_ring(Folder& folder, const RankReduction& job, const ReductionOrder&
 }
 
 }  // namespace
+
+std::int64_t nccl_loop_chunk(std::int64_t n_left, std::int64_t elem_bytes, std::int64_t n_ranks) {
+  return std::min(kChunkBytes / elem_bytes,
+                  round_up(ceil_div(n_left, n_ranks), kGrainBytes / elem_bytes));
+}
 
 std::vector<std::int64_t> channel_ends(std::int64_t count,
                                        std::int64_t elem_bytes,

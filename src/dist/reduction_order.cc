@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lockstep/base/check.h"
+#include "lockstep/dist/detail/gloo_order.h"
 #include "lockstep/dist/detail/nccl_order.h"
 #include "lockstep/dist/detail/scaled_sum.h"
 #include "lockstep/tensor/kernels.h"
@@ -31,21 +32,13 @@ const void* advance(const void* data, std::int64_t bytes) {
   return static_cast<const std::byte*>(data) + bytes;
 }
 
-// Elements one rank owns in Gloo's ring.
-std::int64_t ring_chunk(std::int64_t count, std::int64_t elem_bytes, std::int64_t n_ranks) {
-  const std::int64_t total_bytes = count * elem_bytes;
-  const std::int64_t n_segments =
-      round_up(std::max(ceil_div(total_bytes, kRingSegmentBytes), 2 * n_ranks), n_ranks);
-  const std::int64_t segment_bytes = round_up(ceil_div(total_bytes, n_segments), elem_bytes);
-  return n_segments / n_ranks * segment_bytes / elem_bytes;
-}
-
 // Walks the chunks that the part [offset, offset + count) of the whole buffer touches.
 void reduce_ring(Kernels& kernels, const RankReduction& job) {
   const std::size_t n = job.inputs.size();
   const std::int64_t elem_bytes = size_of(job.dtype);
   const std::int64_t total = std::max(job.total, job.count);
-  const std::int64_t chunk = ring_chunk(total, elem_bytes, static_cast<std::int64_t>(n));
+  const std::int64_t chunk =
+      detail::gloo_ring_chunk(total, elem_bytes, static_cast<std::int64_t>(n));
   std::vector<const void*> inputs(n);
   std::vector<void*> outputs(job.outputs.size());
   std::int64_t begin = 0;
@@ -217,6 +210,16 @@ std::optional<ReductionOrder> parse_rings(std::string_view text) {
 }
 
 }  // namespace
+
+std::int64_t detail::gloo_ring_chunk(std::int64_t count,
+                                     std::int64_t elem_bytes,
+                                     std::int64_t n_ranks) {
+  const std::int64_t total_bytes = count * elem_bytes;
+  const std::int64_t n_segments =
+      round_up(std::max(ceil_div(total_bytes, kRingSegmentBytes), 2 * n_ranks), n_ranks);
+  const std::int64_t segment_bytes = round_up(ceil_div(total_bytes, n_segments), elem_bytes);
+  return n_segments / n_ranks * segment_bytes / elem_bytes;
+}
 
 ReductionOrder::ReductionOrder(Kind kind, std::int32_t n_channels)
     : kind_(kind), n_channels_(n_channels), name_(base_name(kind)) {

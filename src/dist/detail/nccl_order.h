@@ -21,6 +21,11 @@ std::vector<std::int64_t> channel_ends(std::int64_t count,
                                        std::int32_t n_channels,
                                        std::int64_t traffic);
 
+/// Elements of a chunk in a ring's next loop, when `n_left` elements of the channel are left.
+///
+/// Source: NCCL device/all_reduce.h, runRing, protocol Simple.
+std::int64_t nccl_loop_chunk(std::int64_t n_left, std::int64_t elem_bytes, std::int64_t n_ranks);
+
 /// One of NCCL's two trees, by rank.
 struct Tree {
   std::int32_t root = 0;

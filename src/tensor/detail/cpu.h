@@ -5,7 +5,7 @@
 
 namespace lockstep::detail {
 
-class CpuKernels final : public Kernels {
+class CpuKernels : public Kernels {
  public:
   void fill(const Tensor& out, double value) override;
   void copy(const Tensor& out, const Tensor& in) override;

@@ -1,0 +1,41 @@
+// How long ranks compute.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "lockstep/base/types.h"
+#include "lockstep/sim/net/net_options.h"
+#include "lockstep/tensor/kernels.h"
+
+namespace lockstep::sim {
+
+/// Turns operations into virtual time, with whole numbers only: exact mode watches the processor's
+/// flags meanwhile.
+///
+/// Deterministic: each rank draws its jitter from a stream of its own, one number a piece of work.
+class ComputeModel {
+ public:
+  ComputeModel(const ComputeSpec& spec, std::int32_t n_ranks);
+
+  /// What `n_operations` additions and multiplications take on `rank`, this time.
+  Duration time_of(std::int64_t n_operations, Rank rank);
+
+ private:
+  struct Pace {
+    std::int64_t permille = 1000;
+    std::uint64_t n_drawn = 0;
+  };
+
+  ComputeSpec spec_;
+  std::vector<Pace> paces_;
+};
+
+/// The CPU's kernels, with a rank's matrix products taking the time that `model` says; the same
+/// bits. The rank sleeps meanwhile, so everything else goes on: transfers overlap with computing.
+///
+/// `rank` makes its own. Requires: model outlives the result.
+std::unique_ptr<Kernels> make_timed_kernels(ComputeModel& model, Rank rank);
+
+}  // namespace lockstep::sim

@@ -1,0 +1,101 @@
+#include "lockstep/sim/net/network.h"
+
+#include <algorithm>
+
+#include "lockstep/sim/net/flight.h"
+
+namespace lockstep::sim {
+
+namespace {
+
+constexpr std::int32_t kDone = -1;  // In the place of a hop: the member `token` has its result.
+
+VirtualTime in_ns(std::int64_t ps) { return {(ps + kPsPerNs - 1) / kPsPerNs}; }
+
+}  // namespace
+
+Network::Network(const NetOptions& options, std::int32_t n_ranks)
+    : options_(options), is_free_(options.is_free()), links_(options, n_ranks) {
+  std::sort(options_.lost.begin(), options_.lost.end());
+}
+
+void Network::handle(const EventQueue::Event& event) {
+  if (event.hop == kDone) {
+    event.flight->client().on_member_done(event.token);
+  } else {
+    event.flight->on_arrival(event.token, event.hop);
+  }
+}
+
+std::optional<VirtualTime> Network::run(VirtualTime now, VirtualTime quiet_until) {
+  constexpr std::int64_t kEver = INT64_MAX / kPsPerNs;
+  const std::int64_t now_ps = std::min(now.ns, kEver) * kPsPerNs;
+  std::int64_t quiet_ps = std::min(quiet_until.ns, kEver) * kPsPerNs;
+  while (!queue_.empty()) {
+    const std::int64_t time = queue_.next_time();
+    const bool noticed = queue_.next().hop == kDone;
+    if (time > now_ps && (noticed || time >= quiet_ps)) return in_ns(time);
+    now_ = time;
+    // Whoever has a result may act on it: what comes later must wait for that.
+    if (noticed) quiet_ps = now_ps;
+    handle(queue_.pop());
+  }
+  return std::nullopt;
+}
+
+VirtualTime Network::pass(std::int32_t from, std::int32_t to, std::int64_t n_bytes) {
+  return in_ns(links_.pass(from, to, n_bytes, now_));
+}
+
+void Network::send(std::int32_t from,
+                   std::int32_t to,
+                   std::int64_t n_bytes,
+                   const EventQueue::Event& arrival) {
+  const std::int64_t number = n_messages_++;
+  if (n_lost_ < options_.lost.size() && options_.lost[n_lost_] == number) {
+    ++n_lost_;
+    return;
+  }
+  if (arrival.flight == rushed_) {
+    rush_.push_back(arrival);
+    return;
+  }
+  queue_.push(is_free_ ? now_ : links_.pass(from, to, n_bytes, now_), arrival);
+}
+
+void Network::complete(Flight& flight, std::int32_t member) {
+  const EventQueue::Event event{&flight, member, kDone};
+  if (&flight == rushed_) {
+    rush_.push_back(event);
+  } else {
+    queue_.push(now_, event);
+  }
+}
+
+std::vector<EventQueue::Event> Network::take(const Flight& flight) {
+  std::vector<EventQueue::Event> taken;
+  EventQueue others;
+  while (!queue_.empty()) {
+    const std::int64_t time = queue_.next_time();
+    const EventQueue::Event event = queue_.pop();
+    if (event.flight == &flight) {
+      taken.push_back(event);
+    } else {
+      others.push(time, event);
+    }
+  }
+  queue_ = std::move(others);
+  return taken;
+}
+
+void Network::rush(Flight& flight) {
+  rush_ = take(flight);
+  rushed_ = &flight;
+  for (std::size_t i = 0; i < rush_.size(); ++i) handle(EventQueue::Event(rush_[i]));
+  rushed_ = nullptr;
+  rush_.clear();
+}
+
+void Network::drop(const Flight& flight) { take(flight); }
+
+}  // namespace lockstep::sim
