@@ -3,17 +3,18 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/base/call_site.h"
 
 namespace lockstep {
 
-/// The byte ranges that pending works of one rank own.
+/// The byte ranges that pending works of one rank own, and who hears of accesses to them.
 ///
-/// `lend` when a work is posted, `give_back` when it has been waited for; `touched` tells whether
-/// an access now would meet a pending transfer. Linear in the number of pending works, which is
-/// small.
+/// `lend` when a work is posted, `give_back` when it has been waited for: whether the transfer has
+/// happened to end in between is up to the schedule, and no excuse. Linear in the number of pending
+/// works, which is small.
 class InFlight {
  public:
   struct Loan {
@@ -21,8 +22,32 @@ class InFlight {
     const std::byte* end = nullptr;
     bool written = false;  ///< The transfer writes the range; otherwise it only reads it.
     std::uint64_t work = 0;
-    CallSite site;
+    CallSite site = {};          ///< Where it was posted.
+    std::string_view call = {};  ///< "all_reduce", ... (a literal).
+    std::int32_t group = 0;
+    std::int64_t seq = 0;
+    std::int32_t wrapper = -1;
+    bool told_read = false;  ///< One reading and one writing access of a loan are reported.
+    bool told_write = false;
   };
+
+  /// What the rank does to memory.
+  struct Access {
+    const char* operation = "";  ///< "element", "add_scaled", ... (a literal).
+    bool writes = false;
+    CallSite site = {};
+  };
+
+  /// Hears of each access that meets a transfer.
+  class Listener {
+   public:
+    virtual ~Listener() = default;
+    virtual void on_touch(const Loan& loan, const Access& access) = 0;
+  };
+
+  void listen(Listener* listener) { listener_ = listener; }
+
+  bool idle() const { return loans_.empty(); }
 
   void lend(const Loan& loan) { loans_.push_back(loan); }
 
@@ -34,14 +59,63 @@ class InFlight {
   /// is fine.
   const Loan* touched(const std::byte* begin, const std::byte* end, bool writes) const {
     for (const Loan& loan : loans_) {
-      const bool overlaps = begin < loan.end && loan.begin < end;
-      if (overlaps && (writes || loan.written)) return &loan;
+      if (violates(loan, begin, end, writes)) return &loan;
     }
     return nullptr;
   }
 
+  /// Tells the listener of every loan that this access violates. An access without a site of its
+  /// own happens at the current one (AccessSite).
+  void access(const std::byte* begin, const std::byte* end, const Access& access) {
+    if (listener_ == nullptr) return;
+    for (Loan& loan : loans_) {
+      bool& told = access.writes ? loan.told_write : loan.told_read;
+      if (told || !violates(loan, begin, end, access.writes)) continue;
+      told = true;
+      Access placed = access;
+      if (site_.known()) placed.site = site_;
+      listener_->on_touch(loan, placed);
+    }
+  }
+
  private:
+  friend class AccessSite;
+
+  static bool violates(const Loan& loan,
+                       const std::byte* begin,
+                       const std::byte* end,
+                       bool writes) {
+    return begin < loan.end && loan.begin < end && (writes || loan.written);
+  }
+
   std::vector<Loan> loans_;
+  Listener* listener_ = nullptr;
+  CallSite site_;
+};
+
+/// For as long as it lives, accesses are reported at `site`: what an interpreter of programs knows
+/// and the library below it does not.
+class AccessSite {
+ public:
+  /// Requires: `in_flight` (null: nobody watches) outlives it.
+  AccessSite(InFlight* in_flight, const CallSite& site) : in_flight_(in_flight) {
+    if (in_flight_ == nullptr) return;
+    before_ = in_flight_->site_;
+    in_flight_->site_ = site;
+  }
+
+  ~AccessSite() {
+    if (in_flight_ != nullptr) in_flight_->site_ = before_;
+  }
+
+  AccessSite(const AccessSite&) = delete;
+  AccessSite& operator=(const AccessSite&) = delete;
+  AccessSite(AccessSite&&) = delete;
+  AccessSite& operator=(AccessSite&&) = delete;
+
+ private:
+  InFlight* in_flight_;
+  CallSite before_;
 };
 
 }  // namespace lockstep

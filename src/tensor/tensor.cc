@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "lockstep/tensor/detail/dispatch.h"
+#include "lockstep/tensor/in_flight.h"
 #include "lockstep/tensor/kernels.h"
 
 namespace lockstep {
@@ -107,16 +108,21 @@ Tensor Tensor::to(DType dtype) const {
   return converted;
 }
 
-double Tensor::at(std::int64_t flat_index) const {
+double Tensor::at(std::int64_t flat_index, const CallSite& site) const {
   LOCKSTEP_CHECK(flat_index >= 0 && flat_index < n_elems_, "the index lies inside the tensor");
+  if (InFlight* const in_flight = runtime().in_flight()) {
+    const std::byte* const element =
+        static_cast<const std::byte*>(raw()) + flat_index * size_of(dtype_);
+    in_flight->access(element, element + size_of(dtype_), {"element", false, site});
+  }
   return detail::for_any(dtype_, [&](auto tag) {
     return static_cast<double>(detail::load(static_cast<const decltype(tag)*>(raw())[flat_index]));
   });
 }
 
-double Tensor::item() const {
+double Tensor::item(const CallSite& site) const {
   LOCKSTEP_CHECK(n_elems_ == 1, "item() is for tensors of one element");
-  return at(0);
+  return at(0, site);
 }
 
 }  // namespace lockstep

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 
+#include "lockstep/base/call_site.h"
 #include "lockstep/base/intrusive.h"
 #include "lockstep/tensor/dtype.h"
 #include "lockstep/tensor/runtime.h"
@@ -103,8 +104,10 @@ class Tensor {
   /// This tensor's values in another dtype (round to nearest even); itself when equal.
   Tensor to(DType dtype) const;
 
-  double at(std::int64_t flat_index) const;  ///< One element as a double (tests, reports).
-  double item() const;                       ///< Requires: exactly one element.
+  /// One element as a double (tests, reports). The caller's place is named if a transfer owns it.
+  double at(std::int64_t flat_index, const CallSite& site = CallSite::here()) const;
+  /// Requires: exactly one element.
+  double item(const CallSite& site = CallSite::here()) const;
 
   bool shares_memory_with(const Tensor& other) const { return storage_ == other.storage_; }
 

@@ -167,11 +167,15 @@ struct KindName {
 
   std::string_view operator()(const EndEvent&) const { return "end"; }
 
-  std::string_view operator()(const RngEvent&) const { return "rng"; }
-};
+  std::string_view operator()(const GroupEvent&) const { return "group"; }
 
+  std::string_view operator()(const TouchEvent&) const { return "touch"; }
+
+  std::string_view operator()(const RngEvent&) const { return "rng"; }
 
   std::string_view operator()(const SnapshotEvent&) const { return "snapshot"; }
+};
+
 }  // namespace
 
 std::string_view kind_of(const EventBody& body) { return std::visit(KindName{}, body); }

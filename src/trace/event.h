@@ -260,12 +260,18 @@ struct RngEvent {
   std::uint64_t state = 0;   ///< Digest of the generator's state.
 };
 
+/// This rank made a group beside the world.
+struct GroupEvent {
+  std::int32_t group = 0;                      ///< As collectives name it.
+  std::span<const std::int32_t> members = {};  ///< World ranks, by group rank.
+};
+
 /// The program touched memory that a pending transfer of its own rank owned.
 struct TouchEvent {
-  bool written = false;       ///< The program wrote; otherwise it read.
+  bool written = false;        ///< The program wrote; otherwise it read.
   NameId operation = kNoName;  ///< What touched: "element", "fill", "add_scaled", ...
-  CallSite site = {};         ///< Where in the program, as far as somebody said so.
-  std::int32_t group = 0;     ///< The transfer: its call, and where it was posted.
+  CallSite site = {};          ///< Where in the program, as far as somebody said so.
+  std::int32_t group = 0;      ///< The transfer: its call, and where it was posted.
   std::int64_t seq = 0;
   NameId call = kNoName;       ///< "all_reduce", ...
   bool receives = false;       ///< The transfer writes the memory; otherwise it only reads it.
@@ -292,7 +298,9 @@ using EventBody = std::variant<WrapEvent,
                                ValueEvent,
                                EndEvent,
                                SnapshotEvent,
-                               RngEvent>;
+                               RngEvent,
+                               TouchEvent,
+                               GroupEvent>;
 
 /// One event of one rank.
 struct Event {

@@ -120,6 +120,7 @@ std::string header_line(const TraceHeader& header, std::int32_t attempt, std::in
   out.key("scenario").text(header.scenario);
   out.key("scenario_digest").text(header.scenario_digest);
   out.key("exact").flag(header.exact);
+  out.key("watched").flag(header.watched);
   out.key("library").text(header.library);
   out.close_object();
   return out.str() + "\n";

@@ -18,7 +18,8 @@ struct TraceHeader {
   std::string scenario = {};         ///< Path or title.
   std::string scenario_digest = {};  ///< hex64 of the scenario's text.
   std::int32_t n_ranks = 0;
-  bool exact = false;  ///< Exact mode was on and proved.
+  bool exact = false;    ///< Exact mode was on and proved.
+  bool watched = false;  ///< Accesses to memory in flight were recorded.
   std::string library = "lockstep";
 };
 

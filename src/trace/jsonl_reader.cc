@@ -348,6 +348,7 @@ class FolderReader {
     read_text(reader, "scenario_digest", header.scenario_digest);
     read_text(reader, "library", header.library);
     reader.flag("exact", header.exact);
+    reader.flag("watched", header.watched);
     reader.integer("ranks", header.n_ranks);
     reader.integer("rank", file_rank_);
     if (header.n_ranks < 1 || header.n_ranks > kMaxRanks) {

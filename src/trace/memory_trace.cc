@@ -44,6 +44,8 @@ struct MemoryTrace::Arena {
 
   void operator()(SampleEvent& event) { keep(event.ids); }
 
+  void operator()(GroupEvent& event) { keep(event.members); }
+
   void operator()(ValueEvent& event) { keep(event.values); }
 
   template <typename Body>

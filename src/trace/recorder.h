@@ -30,6 +30,7 @@ struct RecordOptions {
   bool collectives = true;
   bool collective_digests = false;
   bool samples = true;
+  bool touches = false;  ///< Memory that transfers own is watched, where the backend can.
   bool values = false;  ///< Every gradient's and parameter's values (large).
   /// Only what a step starts from, uses and ends with: parameters and used gradients.
   bool step_values = false;
@@ -55,9 +56,9 @@ class Recorder {
   std::int32_t open_wrapper();
   Position& position(std::int32_t wrapper);
   void set_attempt(std::int32_t attempt);
-  void set_epoch(std::int32_t epoch);  ///< Of all wrappers.
   /// Restart `attempt` of a run in which this rank has recorded `n_events` before.
   void continue_run(std::int32_t attempt, std::uint64_t n_events);
+  void set_epoch(std::int32_t epoch);  ///< Of all wrappers.
 
   std::int32_t n_wrappers() const { return static_cast<std::int32_t>(positions_.size()) - 1; }
 

@@ -122,8 +122,24 @@ void visit_data_fields(Visitor& visit, Body& event) {
     visit.name("tensor", event.tensor);
     visit.name("point", event.point);
     visit.reals("values", event.values);
+  } else if constexpr (Is<Body, GroupEvent>) {
+    visit.integer("group", event.group);
+    visit.integers("members", event.members);
+  } else if constexpr (Is<Body, TouchEvent>) {
+    visit.flag("written", event.written);
+    visit.name("operation", event.operation);
+    visit.site("site", event.site);
+    visit.integer("group", event.group);
+    visit.integer("seq", event.seq);
+    visit.name("call", event.call);
+    visit.flag("receives", event.receives);
+    visit.name("posted_at", event.posted_at);
   } else if constexpr (Is<Body, EndEvent>) {
     visit.name("outcome", event.outcome);
+    visit.name("detail", event.detail);
+  } else if constexpr (Is<Body, SnapshotEvent>) {
+    visit.name("action", event.action);
+    visit.integer("step", event.step);
     visit.name("detail", event.detail);
   }
 }
@@ -134,10 +150,6 @@ void visit_fields(Visitor& visit, Body& event) {
   if constexpr (Is<Body, CollectiveEvent>) {
     visit_collective_fields(visit, event);
   } else {
-  } else if constexpr (Is<Body, SnapshotEvent>) {
-    visit.name("action", event.action);
-    visit.integer("step", event.step);
-    visit.name("detail", event.detail);
     visit_training_fields(visit, event);
     visit_data_fields(visit, event);
   }

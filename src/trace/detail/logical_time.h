@@ -1,0 +1,16 @@
+// Times to draw events at.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "lockstep/trace/memory_trace.h"
+
+namespace lockstep::detail {
+
+/// One time an event and rank, in nanoseconds: the recorded ones, or, where all of those are 0,
+/// logical ones: an event is 1,000 behind the one before it, and the end of a call behind the last
+/// post of it on any rank (L. Lamport, Time, Clocks, and the Ordering of Events, CACM 1978).
+std::vector<std::vector<std::int64_t>> drawing_times(const MemoryTrace& trace);
+
+}  // namespace lockstep::detail

@@ -1,0 +1,48 @@
+// A trace as a picture: slices on a track a rank, for ui.perfetto.dev and chrome://tracing.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lockstep/trace/memory_trace.h"
+
+namespace lockstep {
+
+/// Something to pin on a rank's track: a finding, in words.
+struct TimelineNote {
+  Rank rank{};
+  std::string title;  ///< "replicas-equal"
+  std::string text;   ///< The whole sentence.
+  std::int32_t attempt = 0;
+  std::optional<std::int64_t> step;  ///< Pinned to the end of this optimizer step,
+  std::optional<std::int32_t> group;
+  std::optional<std::int64_t> seq;  ///< or to this call of `group`; else to the rank's end.
+};
+
+/// What the picture shows, in numbers.
+struct TimelineCounts {
+  std::size_t n_slices = 0;  ///< Compute and waits.
+  std::size_t n_calls = 0;   ///< Collectives and messages.
+  std::size_t n_marks = 0;   ///< Faults, findings, buckets, decisions, logs.
+};
+
+struct Timeline {
+  std::string json;
+  TimelineCounts counts;
+};
+
+/// Renders a trace in the JSON format of Chrome's trace viewer: a process a rank with the threads
+/// "training" (steps; in them forward, backward, optimizer), "waits" (calls that block their rank)
+/// and asynchronous slices of collectives, posted to completed; faults, findings, bucket layouts,
+/// decisions and logs are marks.
+///
+/// Units:         microseconds of the trace's own time. Where all times are 0 (untimed runs), an
+///                event takes one microsecond, and a completion comes after the posts it needs.
+/// Deterministic: timestamps ascend; slices of one thread nest; each is closed.
+/// Source:        Trace Event Format, Google, 2016: phases X, b, e, i and M.
+Timeline render_perfetto(const MemoryTrace& trace, std::span<const TimelineNote> notes = {});
+
+}  // namespace lockstep
