@@ -106,6 +106,7 @@ class Ddp::Impl {
   void synchronize_final_state(bool is_last_joiner);
 
   OpOptions op_options(const char* scope) const;
+  std::int64_t cap_bytes() const;
 
   bool is_synchronizing() const { return group_->runtime().grad_enabled() && require_sync_; }
 
@@ -116,6 +117,7 @@ class Ddp::Impl {
   std::optional<WrapperTrace> trace_;
   std::optional<GradientTrace> gradient_trace_;
   std::unique_ptr<Reducer> reducer_;
+  DdpLogger logger_;
   std::shared_ptr<DelayedReduction> delayed_;
   BufferHook* buffer_hook_ = nullptr;
   BufferHookLocation buffer_hook_location_ = BufferHookLocation::kPostForward;
@@ -128,7 +130,6 @@ class Ddp::Impl {
  private:
   bool is_compat_113() const { return options_.compat == "1.13"; }
 
-  std::int64_t cap_bytes() const;
   std::int64_t first_bytes() const;
   ReducerOptions reducer_options() const;
   void start_trace(const std::vector<NamedVariable>& reduced);
@@ -154,6 +155,7 @@ Ddp::Impl::Impl(ReplicatedState state, ProcessGroup& group, DdpOptions options)
       std::move(reduced), group, reducer_options(), gradient_trace_ ? &*gradient_trace_ : nullptr);
   delayed_ = std::make_shared<DelayedReduction>(*reducer_, is_compat_113());
   if (options_.static_graph) reducer_->set_static_graph();
+  logger_ = DdpLogger(*reducer_, is_compat_113());
 }
 
 void Ddp::Impl::start_trace(const std::vector<NamedVariable>& reduced) {
@@ -224,6 +226,7 @@ OpOptions Ddp::Impl::op_options(const char* scope) const {
 
 void Ddp::Impl::begin_forward() {
   if (trace_) trace_->begin_forward(is_synchronizing());
+  if (is_synchronizing()) logger_.on_forward(*reducer_);
   reducer_->on_forward(is_synchronizing());
   join_signals_.settle();
 }
@@ -363,6 +366,10 @@ void Ddp::note_loaded() { impl_->state_due_ = true; }
 const std::vector<NamedVariable>& Ddp::parameters() const { return impl_->reducer_->parameters(); }
 
 std::vector<std::vector<std::int32_t>> Ddp::buckets() const { return impl_->reducer_->buckets(); }
+
+DdpLoggingData Ddp::logging_data() const {
+  return impl_->logger_.data(*impl_->reducer_, impl_->options_, *impl_->group_, impl_->cap_bytes());
+}
 
 std::vector<std::int32_t> Ddp::used_map() const {
   const std::span<const std::int32_t> used = impl_->reducer_->used_map();

@@ -13,6 +13,7 @@
 
 #include "lockstep/autograd/variable.h"
 #include "lockstep/dist/comm_hook.h"
+#include "lockstep/dist/ddp_logging.h"
 #include "lockstep/dist/ddp_outputs.h"
 #include "lockstep/dist/join.h"
 #include "lockstep/dist/process_group.h"
@@ -38,6 +39,7 @@ struct DdpOptions {
   /// parameter of the root module with a leading dot: "w" keeps it out of broadcasts, ".w" out of
   /// the reduction.
   std::vector<std::string> ignored = {};
+  std::string module_name = {};      ///< What logging data call the model.
   std::string compat = "2.7";        ///< "2.7" | "1.13": where the versions differ.
   CallSite site = CallSite::here();  ///< Where the model was wrapped.
 };
@@ -103,6 +105,8 @@ class Ddp : public Joinable {
   /// By parameter: on how many ranks it was used in the last reduced backward
   /// (_get_local_used_map). All zero without find_unused_parameters.
   std::vector<std::int32_t> used_map() const;
+  /// Source: _get_ddp_logging_data.
+  DdpLoggingData logging_data() const;
 
  private:
   class Impl;

@@ -51,6 +51,7 @@ Reducer::Reducer(std::vector<NamedVariable> parameters,
   } else {
     ready_order_.reserve(parameters_.size());
   }
+  last_ready_order_.reserve(parameters_.size());
   initialize_buckets(initial_assignment(parameters_, options_.initial_limits_bytes));
   for (std::size_t i = 0; i < leaves_.size(); ++i) leaves_[i].add_hook(*this, i);
 }
@@ -169,6 +170,16 @@ bool Reducer::rebuild_buckets() {
   return true;
 }
 
+std::int64_t Reducer::unused_bytes() const {
+  std::int64_t n_bytes = 0;
+  for (std::size_t i = 0; i < reachable_.size(); ++i) {
+    if (reachable_[i] != 0) continue;
+    const Tensor& data = leaves_[i].data();
+    n_bytes += data.n_elems() * size_of(data.dtype());
+  }
+  return n_bytes;
+}
+
 void Reducer::register_comm_hook(CommHook& hook) {
   if (hook_ != nullptr) {
     throw ReducerError("register_comm_hook or register_builtin_comm_hook can only be called once.");
@@ -191,6 +202,7 @@ void Reducer::set_static_graph() {
 
 void Reducer::prepare_for_backward(std::span<const Variable> outputs) {
   expect_hooks_ = true;
+  last_ready_order_.clear();
   unused_marked_ = false;
   next_bucket_ = 0;
   for (Bucket& bucket : buckets_) bucket.n_pending = bucket.members.size();

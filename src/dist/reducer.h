@@ -77,6 +77,12 @@ class Reducer final : public GradHook, public BackwardCallback {
 
   bool has_rebuilt_buckets() const { return rebuilt_; }
 
+  /// Indices in the order in which gradients became ready in the last synchronising backward.
+  std::span<const std::int32_t> last_ready_order() const { return last_ready_order_; }
+
+  /// Of the parameters that the last search, or a static graph's first backward, found unused.
+  std::int64_t unused_bytes() const;
+
   /// Reduces all parameters at once, behind the first backward of a static graph: the used map,
   /// then the buckets. Errors: ReducerError when that backward was not a synchronising one.
   void delay_all_reduce();
@@ -152,6 +158,7 @@ class Reducer final : public GradHook, public BackwardCallback {
   void mark_unused();
   void mark_ready(std::size_t index);
   void fix_divisor();
+  bool is_use_promised(std::size_t index) const;
   void fill_slot(std::size_t index);
   void launch_full_buckets();
   void launch(Bucket& bucket);
@@ -189,6 +196,7 @@ class Reducer final : public GradHook, public BackwardCallback {
   bool rebuilt_ = false;
   std::vector<std::uint8_t> ready_;        // By parameter: in this iteration.
   std::vector<std::int32_t> ready_order_;  // Until the rebuild.
+  std::vector<std::int32_t> last_ready_order_;
 
   // With a static graph only.
   bool static_graph_ = false;

@@ -31,15 +31,19 @@ void Reducer::on_grad_increment(std::size_t index, const Tensor& increment) {
 
 void Reducer::on_grad_ready(std::size_t index) {
   if (expect_hooks_ || trace_ != nullptr) enter_backward();
+  // 1.13 looks at nothing without synchronisation; later versions count use there too.
+  if (options_.is_compat_113 && !expect_hooks_) return;
+  if (options_.is_compat_113) last_ready_order_.push_back(static_cast<std::int32_t>(index));
   if (tracks_use_ && is_counted_only(index)) return;
   if (!expect_hooks_) return;
+  if (!options_.is_compat_113) last_ready_order_.push_back(static_cast<std::int32_t>(index));
   if (!unused_marked_) mark_unused();
   if (static_graph_ && !is_last_firing(index)) return;
   if (should_rebuild()) ready_order_.push_back(static_cast<std::int32_t>(index));
   mark_ready(index);
 }
 
-// Counts without synchronisation too: what one micro-step used is used by the whole iteration.
+// Without synchronisation too: what one micro-step used is used by the whole iteration.
 // Returns whether that is all there is to do: in the first backward of a static graph.
 bool Reducer::is_counted_only(std::size_t index) {
   if (static_graph_ && !std::exchange(backward_counted_, true)) ++n_backwards_;
@@ -73,6 +77,12 @@ void Reducer::mark_ready(std::size_t index) {
   if (--buckets_[slots_[index].bucket].n_pending == 0) launch_full_buckets();
 }
 
+// Used without synchronisation before, and its gradient thrown away since.
+bool Reducer::is_use_promised(std::size_t index) const {
+  return !options_.is_compat_113 && (is_searching() || is_first_static()) &&
+         local_used_[index] != 0;
+}
+
 void Reducer::fill_slot(std::size_t index) {
   const Variable& leaf = leaves_[index];
   const Tensor& view = slots_[index].view;
@@ -80,6 +90,7 @@ void Reducer::fill_slot(std::size_t index) {
   if (trace_ != nullptr) trace_->on_reduce(index, grad);
   Kernels& kernels = runtime_->kernels();
   if (!grad.defined()) {
+    if (is_use_promised(index)) throw ReducerError(std::string(kUndefinedButUsedText));
     kernels.fill(view, 0.0);
     return;
   }

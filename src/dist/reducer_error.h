@@ -34,6 +34,12 @@ inline constexpr std::string_view kGraphChangedText =
     "iteration, but then got used in the second iteration. this is not compatible with "
     "static_graph set to True.";
 
+/// A parameter counts as used, from an iteration without synchronisation, but has no gradient.
+/// Source: c10d reducer.cpp of PyTorch 2, mark_variable_ready_dense.
+inline constexpr std::string_view kUndefinedButUsedText =
+    "Encountered gradient which is undefined, but still allreduced by DDP reducer. This indicates "
+    "a bug in DDP implementation, please report a bug with a repro to PyTorch.";
+
 /// Parameter `index` became ready twice in one backward. `name` is empty unless debugging is on.
 /// Source: c10d reducer.cpp, checkAndRaiseMarkedTwiceError.
 std::string marked_twice_text(std::size_t index, std::string_view name);

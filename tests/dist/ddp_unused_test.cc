@@ -143,6 +143,51 @@ TEST(DdpUnusedTest, ARankThatUsesEverythingJoinsTheMap) {
   ASSERT_TRUE(result.ok()) << result.error(0);
 }
 
+// Version 1.13 forgets what was used without synchronisation.
+TEST(DdpUnusedTest, UseInsideNoSyncDoesNotCountInTheOldVersion) {
+  const MiniResult result = run_mini_world({}, [](MiniRank& rank) {
+    TinyModel model(rank.runtime);
+    const Variable a = model.parameter("a", {0});
+    const Variable b = model.parameter("b", {0});
+    Ddp ddp(model.state(), rank.group, {.find_unused_parameters = true, .compat = "1.13"});
+    {
+      const NoSync no_sync(ddp);
+      forward_backward(ddp, [&] { return flat_term(rank.rank == 0 ? a : b, 2); });
+    }
+    forward_backward(ddp, [&] { return flat_term(a, 2); });
+    EXPECT_EQ(grad_of(a), (Values{3}));
+    EXPECT_EQ(b.grad().defined(), rank.rank == 1);
+    EXPECT_EQ(ddp.used_map(), (std::vector<std::int32_t>{2, 0}));
+  });
+  ASSERT_TRUE(result.ok()) << result.error(0);
+}
+
+// Used under no_sync, then its gradient thrown away: it counts as used and has nothing to reduce.
+TEST(DdpUnusedTest, AGradientThrownAwaySinceItWasUsedIsRefusedExceptInTheOldVersion) {
+  for (const bool is_old : {false, true}) {
+    const MiniResult result = run_mini_world({}, [is_old](MiniRank& rank) {
+      TinyModel model(rank.runtime);
+      const Variable a = model.parameter("a", {0});
+      const Variable b = model.parameter("b", {0});
+      Ddp ddp(model.state(),
+              rank.group,
+              {.find_unused_parameters = true, .compat = is_old ? "1.13" : "2.7"});
+      {
+        const NoSync no_sync(ddp);
+        forward_backward(ddp, [&] { return total({flat_term(a, 2), flat_term(b, 2)}); });
+      }
+      b.set_grad(Tensor());
+      forward_backward(ddp, [&] { return flat_term(a, 2); });
+      EXPECT_FALSE(b.grad().defined());
+    });
+    EXPECT_EQ(result.error(0),
+              is_old ? ""
+                     : "Encountered gradient which is undefined, but still allreduced by DDP "
+                       "reducer. This indicates a bug in DDP implementation, please report a bug "
+                       "with a repro to PyTorch.");
+  }
+}
+
 TEST(DdpUnusedTest, UseInsideNoSyncCountsForTheSynchronisingStep) {
   const MiniResult result = run_mini_world({}, [](MiniRank& rank) {
     TinyModel model(rank.runtime);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Breaks DDP on purpose, one defect at a time, and checks that the tests notice.
 
-Usage: tests/mutation/run.py [--only TEXT] [--committed] [--record]
+Usage: tests/mutation/run.py [--only TEXT] [--committed] [--first] [--record]
 Works on a copy of the sources under build-mutation/, never on the tree itself. Each defect of
 mutations.py is applied to the copy, the suite is built and run, and the defect must make a test fail
 (or the build break, which is reported as such and does not count). Exit code 0 iff every defect was
@@ -62,13 +62,13 @@ def sync(source):
             path.unlink()
 
 
-def build():
+def build(programs):
     if not (BUILD / "build.ninja").exists():
         launcher = ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
         made = run(["cmake", "-S", TREE, "-B", BUILD, "-G", "Ninja", "-DLOCKSTEP_GPU=OFF", *launcher])
         if made.returncode != 0:
             sys.exit(made.stdout + made.stderr)
-    return run(["ninja", "-C", BUILD, *PROGRAMS])
+    return run(["ninja", "-C", BUILD, *programs])
 
 
 def program_path(name):
@@ -76,10 +76,10 @@ def program_path(name):
     return found[0]
 
 
-def first_failures():
+def first_failures(programs):
     """The first failing test of each program; programs that pass are absent."""
     failed = {}
-    for name in PROGRAMS:
+    for name in programs:
         try:
             done = run([program_path(name), "--gtest_brief=1", "--gtest_fail_fast"], timeout=120,
                        cwd=BUILD, env={"RC_PARAMS": "seed=1", "PATH": "/usr/bin:/bin"})
@@ -92,16 +92,25 @@ def first_failures():
     return failed
 
 
-def try_mutation(file, before, after):
-    """What caught the defect by program, or a text that says why it could not be tried."""
+def try_mutation(file, before, after, only_first):
+    """What caught the defect by program, or a text that says why it could not be tried.
+
+    With `only_first` programs behind the one that catches it are neither built nor run."""
     path = TREE / file
     original = path.read_text(encoding="utf-8")
     if original.count(before) < 1:
         return "STALE: the text is not there any more"
     path.write_text(original.replace(before, after, 1), encoding="utf-8")
     try:
-        built = build()
-        return first_failures() if built.returncode == 0 else "DOES NOT BUILD: " + built.stdout[-400:]
+        caught = {}
+        for programs in [[name] for name in PROGRAMS] if only_first else [PROGRAMS]:
+            built = build(programs)
+            if built.returncode != 0:
+                return "DOES NOT BUILD: " + built.stdout[-400:]
+            caught |= first_failures(programs)
+            if caught:
+                break
+        return caught
     finally:
         path.write_text(original, encoding="utf-8")
 
@@ -121,7 +130,8 @@ def write_results(rows):
         "# Deliberate defects and the tests that caught them\n\n"
         "Made by `tests/mutation/run.py --record`: the first failing test of each test program, with\n"
         "RapidCheck's seed pinned to 1. `api_property` is the property suite over random worlds\n"
-        "(tests/api/ddp_property.cc); a dash means that program does not look there.\n\n"
+        "(tests/api/ddp_property.cc); a dash means that program does not look there, or was not asked\n"
+        "because one to its left had noticed (`--first`).\n\n"
         f"| defect | file | {columns} |\n|---|---|{'---|' * len(PROGRAMS)}\n{table}",
         encoding="utf-8")
 
@@ -132,18 +142,20 @@ def main():
     parser.add_argument("--record", action="store_true", help="write RESULTS.md")
     parser.add_argument("--committed", action="store_true",
                         help="break the last commit, not the working tree")
+    parser.add_argument("--first", action="store_true",
+                        help="stop at the first program that catches a defect")
     args = parser.parse_args()
     sync(last_commit() if args.committed else ROOT)
-    built = build()
+    built = build(PROGRAMS)
     if built.returncode != 0:
         sys.exit(built.stdout)
-    if healthy := first_failures():
+    if healthy := first_failures(PROGRAMS):
         sys.exit(f"the suite fails without any mutation: {healthy}")
     rows, missed = [], 0
     for name, file, before, after in MUTATIONS:
         if args.only not in name:
             continue
-        caught = try_mutation(file, before, after)
+        caught = try_mutation(file, before, after, args.first)
         bad = isinstance(caught, str) or not caught
         missed += bad
         told = caught if isinstance(caught, str) else ", ".join(caught.values()) or "NOT CAUGHT"
