@@ -125,15 +125,6 @@ struct EvalSpec {
   bool dedup = true;                ///< Count padded repeats once.
 };
 
-struct LoopSpec {
-  std::optional<std::int64_t> steps;  ///< Optimizer steps; ends mid-epoch if need be.
-  std::int64_t epochs = 1;            ///< When steps is not given (steps restart epochs as needed).
-  std::int64_t accumulate = 1;        ///< Micro-steps an optimizer step.
-  bool no_sync = false;               ///< Skip synchronisation on all but the last micro-step.
-  std::string zero_grad = "none";     ///< "none" | "zero" | "never"
-  std::string forward = "wrapper";    ///< "wrapper" | "inner" (calls the wrapped module directly)
-  EvalSpec eval{};
-};
 /// Snapshots: all that a restarted job needs to go on as if nothing had happened (snapshot.h).
 struct SnapshotSpec {
   std::int64_t every_steps = 0;    ///< 0 = never
@@ -147,6 +138,16 @@ struct SnapshotSpec {
   std::string publish = "atomic";
 };
 
+struct LoopSpec {
+  std::optional<std::int64_t> steps;  ///< Optimizer steps; ends mid-epoch if need be.
+  std::int64_t epochs = 1;            ///< When steps is not given (steps restart epochs as needed).
+  std::int64_t accumulate = 1;        ///< Micro-steps an optimizer step.
+  bool no_sync = false;               ///< Skip synchronisation on all but the last micro-step.
+  std::string zero_grad = "none";     ///< "none" | "zero" | "never"
+  std::string forward = "wrapper";    ///< "wrapper" | "inner" (calls the wrapped module directly)
+  EvalSpec eval{};
+  SnapshotSpec snapshot{};
+};
 
 /// Exact mode: nothing rounds but the declared grid rounding after each step (docs/determinism.md).
 struct ExactSpec {
@@ -155,7 +156,6 @@ struct ExactSpec {
   double clamp = 8.0;
   bool scale_loss_by_world =
       false;  ///< Multiply local losses by N: averages stay exact for other N.
-  SnapshotSpec snapshot{};
 };
 
 struct DdpSpec {

@@ -47,6 +47,8 @@ class RankLoader {
   RankLoader& operator=(RankLoader&&) = delete;
 
   RankEpoch plan(std::int64_t sampler_epoch);
+  /// As if epochs 0 to `epoch` - 1 had been read: workers and their copies remember them.
+  void skip_to(std::int64_t epoch);
 
  private:
   class Stream;
@@ -57,5 +59,3 @@ class RankLoader {
 };
 
 }  // namespace lockstep
-  /// As if epochs 0 to `epoch` - 1 had been read: workers and their copies remember them.
-  void skip_to(std::int64_t epoch);
