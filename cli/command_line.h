@@ -27,6 +27,7 @@ using Command = std::variant<UsageError,
                              ReplayArguments,
                              CheckArguments,
                              DiffArguments,
+                             ExportArguments,
                              LawsArguments,
                              SamplerArguments>;
 

@@ -70,6 +70,13 @@ struct DiffArguments {
 
 ExitCode diff(const DiffArguments& arguments, Terminal& terminal);
 
+struct ExportArguments {
+  std::string folder;
+  std::string perfetto;  ///< FILE.json
+};
+
+ExitCode export_trace(const ExportArguments& arguments, Terminal& terminal);
+
 ExitCode laws(Terminal& terminal);
 
 struct SamplerArguments {

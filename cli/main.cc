@@ -32,6 +32,10 @@ struct Dispatch {
 
   ExitCode operator()(const DiffArguments& arguments) const { return diff(arguments, terminal); }
 
+  ExitCode operator()(const ExportArguments& arguments) const {
+    return export_trace(arguments, terminal);
+  }
+
   ExitCode operator()(const LawsArguments& /*none*/) const { return laws(terminal); }
 
   ExitCode operator()(const SamplerArguments& arguments) const {

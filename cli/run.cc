@@ -36,8 +36,13 @@ std::string complaint(const RunArguments& arguments) {
   if (kind == ".html") {
     return "lockstep run: HTML reports are not supported yet; use --report FILE.json or FILE.xml";
   }
-  if (!arguments.report.empty() && kind != ".json" && kind != ".xml") {
-    return "lockstep run: --report writes FILE.json or FILE.xml, not '" + arguments.report + "'";
+  constexpr std::array<std::string_view, 4> kReports = {".json", ".xml", ".svg", ".dot"};
+  const bool writable = std::find(kReports.begin(), kReports.end(), kind) != kReports.end();
+  if (!arguments.report.empty() && !writable) {
+    return "lockstep run: --report writes FILE.json or FILE.xml, and who waits for whom as "
+           "FILE.svg "
+           "or FILE.dot, not '" +
+           arguments.report + "'";
   }
   return {};
 }
@@ -78,6 +83,15 @@ Outcome write_reproduction(const RunArguments& arguments,
   return DiskFiles().publish(path, text.value());
 }
 
+/// The report as the name of its file asks for it.
+std::string rendered(const ScenarioResult& result, const std::string& path) {
+  const std::string kind = fs::path(path).extension().string();
+  if (kind == ".json") return render_json(result.report);
+  if (kind == ".xml") return render_junit(result.report);
+  if (kind == ".dot") return sim::render_dot(result.session.wait_for);
+  return sim::render_svg(result.session.wait_for, result.report.title);
+}
+
 /// Trace, reproduction and report, as asked for.
 Outcome write_files(const RunArguments& arguments,
                     const Scenario& scenario,
@@ -91,6 +105,7 @@ Outcome write_files(const RunArguments& arguments,
                                 .scenario_digest = scenario.digest,
                                 .n_ranks = scenario.n_ranks,
                                 .exact = scenario.session.exact,
+                                .watched = true,
                                 .library = "lockstep " LOCKSTEP_VERSION};
     Outcome written = write_jsonl(*result.session.trace, header, arguments.trace, arguments.values);
     if (!written.ok()) return written;
@@ -105,8 +120,7 @@ Outcome write_files(const RunArguments& arguments,
     report.replay = "lockstep replay " + repro;
   }
   if (arguments.report.empty()) return success();
-  const bool json = fs::path(arguments.report).extension() == ".json";
-  return DiskFiles().publish(arguments.report, json ? render_json(report) : render_junit(report));
+  return DiskFiles().publish(arguments.report, rendered(result, arguments.report));
 }
 
 /// The second run, elsewhere in memory. Returns what differs, or empty.

@@ -6,6 +6,7 @@
 
 #include "lockstep/base/text.h"
 #include "lockstep/scenario/call_sites.h"
+#include "lockstep/tensor/in_flight.h"
 #include "lockstep/tensor/kernels.h"
 #include "lockstep/trace/recorder.h"
 
@@ -46,7 +47,11 @@ class Interpreter {
   Interpreter(const Scenario& scenario, RankContext& context)
       : scenario_(scenario), context_(context) {
     for (const auto& [name, tensor] : scenario.tensors) {
-      tensors_[name] = make_tensor(tensor, context);
+      if (tensor.view.empty()) tensors_[name] = make_tensor(tensor, context);
+    }
+    for (const auto& [name, tensor] : scenario.tensors) {
+      if (tensor.view.empty()) continue;
+      tensors_[name] = tensors_.at(tensor.view).slice(tensor.offset, shape_of(tensor));
     }
     for (const auto& [name, lists] : scenario.groups) {
       for (const std::vector<std::int32_t>& ranks : lists) join_group(name, ranks, {});
@@ -110,16 +115,29 @@ class Interpreter {
       if (recorder != nullptr) {
         recorder->record(LogEvent{.text = recorder->names().intern(op.name)});
       }
-    } else if (op.op == "write") {
-      const Tensor& tensor = tensors_.at(op.tensor);
-      context_.runtime().kernels().fill(tensor, op.value);
-      tensor.storage()->bump_version();
-    } else if (op.op == "read") {
-      static_cast<void>(tensors_.at(op.tensor).at(0));
+    } else if (op.op == "write" || op.op == "read") {
+      touch(op);
     } else {
       return false;
     }
     return true;
+  }
+
+  void touch(const RawOp& op) {
+    const AccessSite site(context_.runtime().in_flight(), site_of(op));
+    const Tensor& tensor = tensors_.at(op.tensor);
+    if (op.op == "read") {
+      for (std::int64_t i = 0; i < tensor.n_elems(); ++i) static_cast<void>(tensor.at(i));
+      return;
+    }
+    context_.runtime().kernels().fill(tensor, op.value);
+    tensor.storage()->bump_version();
+  }
+
+  /// Where an operation is reported at: its own site, or its line in the scenario.
+  CallSite site_of(const RawOp& op) {
+    if (!op.site.empty()) return intern_site(context_.runtime(), op.site);
+    return intern_site(context_.runtime(), op.where.substr(0, op.where.rfind(':')));
   }
 
   void wait(const RawOp& op) {
@@ -132,7 +150,8 @@ class Interpreter {
     started.wait_or_throw();
   }
 
-  void expect(const RawOp& op) const {
+  void expect(const RawOp& op) {
+    const AccessSite site(context_.runtime().in_flight(), site_of(op));
     const Tensor& tensor = tensors_.at(op.tensor);
     bool equal = static_cast<std::size_t>(tensor.n_elems()) == op.equals.size();
     for (std::size_t i = 0; equal && i < op.equals.size(); ++i) {

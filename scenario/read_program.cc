@@ -31,8 +31,8 @@ constexpr std::array<OpKind, 22> kOps = {{
     {"send", "tpTgas", "tp"},
     {"recv", "tpTgas", "tp"},
     {"wait", "w", "w"},
-    {"read", "t", "t"},
-    {"write", "tv", "tv"},
+    {"read", "ts", "t"},
+    {"write", "tvs", "tv"},
     {"compute", "n", "n"},
     {"decision", "Nv", "Nv"},
     {"group", "Nk", "Nk"},
@@ -213,6 +213,13 @@ RawTensor read_tensor(const TomlField& field, std::int32_t n_ranks, Problem& pro
     return tensor;
   }
   TableReader table(field.value, "tensor." + field.key, problem);
+  if (table.has("view")) {
+    tensor.view = table.text("view", "");
+    tensor.offset = table.integer("offset", 0, 0);
+    tensor.shape = table.has("shape") ? table.integers("shape") : std::vector<std::int64_t>{1};
+    table.finish();
+    return tensor;
+  }
   const std::string dtype =
       table.word("dtype", "f32", {"f32", "f64", "f16", "bf16", "i8", "u8", "i32", "i64", "bool"});
   tensor.dtype = parse_dtype(dtype).value_or(DType::kF32);
@@ -239,6 +246,21 @@ RawTensor read_tensor(const TomlField& field, std::int32_t n_ranks, Problem& pro
   return tensor;
 }
 
+/// A view lies inside a tensor that has memory of its own.
+void check_view(const TomlField& field, const Scenario& scenario, Problem& problem) {
+  const RawTensor& view = scenario.tensors.at(field.key);
+  if (view.view.empty()) return;
+  const auto base = scenario.tensors.find(view.view);
+  const bool sized =
+      view.shape.size() <= 4 &&
+      std::all_of(view.shape.begin(), view.shape.end(), [](auto size) { return size > 0; });
+  if (base == scenario.tensors.end() || !base->second.view.empty()) {
+    problem.report("a view is of a declared tensor that is no view itself", field.value.where);
+  } else if (!sized || view.offset + n_elems(view.shape) > n_elems(base->second.shape)) {
+    problem.report("the view does not lie inside '" + view.view + "'", field.value.where);
+  }
+}
+
 }  // namespace
 
 void read_programs(TableReader& root, Scenario& scenario, Problem& problem) {
@@ -246,6 +268,7 @@ void read_programs(TableReader& root, Scenario& scenario, Problem& problem) {
     for (const TomlField& field : tensors->fields) {
       scenario.tensors[field.key] = read_tensor(field, scenario.n_ranks, problem);
     }
+    for (const TomlField& field : tensors->fields) check_view(field, scenario, problem);
   }
   const TomlNode* programs = root.array("program");
   if (programs == nullptr) return;

@@ -78,6 +78,9 @@ void read_simulation(TableReader& root, Scenario& scenario, Problem& problem) {
   session.group.order = read_order(sim, scenario.n_ranks, problem);
   const std::string pairing = sim.word("pairing", "strict", {"strict", "nccl_like", "gloo_like"});
   session.group.pairing = sim::parse_pairing(pairing).value_or(sim::Pairing::kStrict);
+  session.keep_going = sim.flag("keep_going", false);
+  session.livelock_points =
+      static_cast<std::uint64_t>(sim.integer("livelock_points", 50'000'000, 1));
   sim.not_yet({"schedule", "link", "watchdog_ns"});
   sim.finish();
 }

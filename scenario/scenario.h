@@ -68,6 +68,8 @@ struct RawOp {
 };
 
 struct RawTensor {
+  std::string view;         ///< A part of this tensor's memory, or empty: memory of its own.
+  std::int64_t offset = 0;  ///< Of a view, in elements.
   DType dtype = DType::kF32;
   std::vector<std::int64_t> shape;
   std::optional<double> fill;  ///< Absent: "rank+1".

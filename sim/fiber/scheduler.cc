@@ -235,7 +235,12 @@ void Scheduler::disable(ActionId id) {
 
 void Scheduler::note_livelock() {
   result_.livelock = true;
-  result_.stuck = make_verdict();
+  StuckVerdict verdict = make_verdict();
+  verdict.livelock = true;
+  if (!result_.stuck) {
+    for (const auto& listener : stuck_listeners_) listener(verdict);
+  }
+  result_.stuck = std::move(verdict);
   doom_all(RankOutcome::kStuck, kLivelock);
 }
 

@@ -47,6 +47,7 @@ struct StuckVerdict {
 
   VirtualTime time;
   std::vector<Waiting> waiting;  ///< By rank.
+  bool livelock = false;         ///< The others could run, and do, but nothing comes of it.
 };
 
 struct WorldResult {
@@ -145,7 +146,8 @@ class World {
   /// Told when a rank has ended: groups turn it into verdicts and lost peers.
   void on_rank_end(std::function<void(Rank)> listener);
   /// Asked when nobody can run, before ranks are taken down, in the order of registration, until
-  /// one wakes a rank or enables an action: then the run goes on and no verdict is kept.
+  /// one wakes a rank or enables an action: then the run goes on and no verdict is kept. Told of a
+  /// livelock, too, which no answer averts.
   void on_stuck(std::function<void(const StuckVerdict&)> listener);
 
  private:

@@ -39,6 +39,8 @@ std::string GroupHub::explain(const StuckVerdict& /*verdict*/) const {
   return impl_->hub->explanation();
 }
 
+const WaitForGraph& GroupHub::wait_for() const { return impl_->hub->wait_for(); }
+
 std::vector<Rank> GroupHub::missing_ranks() const { return impl_->hub->missing(); }
 
 }  // namespace lockstep::sim

@@ -10,6 +10,7 @@
 #include "lockstep/dist/process_group.h"
 #include "lockstep/dist/reduction_order.h"
 #include "lockstep/sim/fiber/world.h"
+#include "lockstep/sim/group/wait_for.h"
 
 namespace lockstep::sim {
 
@@ -45,6 +46,8 @@ class GroupHub {
   /// The wait-for graph in words, one line a waiting rank: what it waits for, since when, who is
   /// missing and what that one does instead, the first differing signature field, both call sites.
   std::string explain(const StuckVerdict& verdict) const;
+  /// The same as a graph, to be drawn (wait_for.h).
+  const WaitForGraph& wait_for() const;
   /// Ranks that never posted what others wait for, ascending.
   std::vector<Rank> missing_ranks() const;
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "lockstep/base/check.h"
+#include "lockstep/trace/recorder.h"
 
 namespace lockstep::sim {
 
@@ -37,6 +38,9 @@ std::unique_ptr<ProcessGroup> SimProcessGroup::split(std::span<const std::int32_
                  "a new group lists a rank once");
   GroupState& state = hub_->split(*state_, n_splits_++, std::move(members));
   if (place < 0) return nullptr;
+  if (Recorder* recorder = runtime_->recorder()) {
+    recorder->record(GroupEvent{.group = state.id, .members = state.members});
+  }
   return std::make_unique<SimProcessGroup>(*hub_, state, *handle_, *runtime_, place);
 }
 

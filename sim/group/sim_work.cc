@@ -63,7 +63,15 @@ void SimWork::lend() {
     const auto* begin = static_cast<const std::byte*>(memory.data);
     const std::byte* end = begin + memory.count * size_of(memory.dtype);
     if (begin != end) {
-      runtime_->in_flight()->lend({begin, end, written, loan_, signature().site});
+      runtime_->in_flight()->lend({.begin = begin,
+                                   .end = end,
+                                   .written = written,
+                                   .work = loan_,
+                                   .site = signature().site,
+                                   .call = name_of(signature().op),
+                                   .group = group_id_,
+                                   .seq = seq_,
+                                   .wrapper = wrapper_});
     }
   };
   for (const Memory& input : inputs_) lend_one(input, false);

@@ -5,17 +5,11 @@
 #include "lockstep/sim/group/detail/hub.h"
 #include "lockstep/sim/group/detail/pairing.h"
 #include "lockstep/sim/group/detail/sim_process_group.h"
+#include "lockstep/sim/group/detail/verdict_words.h"
 
 namespace lockstep::sim {
 
 namespace {
-
-constexpr std::size_t kMaxLines = 64;
-constexpr std::size_t kMaxNamed = 4;
-
-bool is_message(const SimWork& work) {
-  return work.signature().op == CollectiveOp::kSend || work.signature().op == CollectiveOp::kRecv;
-}
 
 bool died(const World& world, std::int32_t rank) {
   if (!world.has_ended(static_cast<Rank>(rank))) return false;
@@ -26,6 +20,12 @@ bool died(const World& world, std::int32_t rank) {
 std::string at_site(const CallSite& site) {
   const std::string text = describe(site);
   return text.empty() ? text : " at " + text;
+}
+
+}  // namespace
+
+bool is_message(const SimWork& work) {
+  return work.signature().op == CollectiveOp::kSend || work.signature().op == CollectiveOp::kRecv;
 }
 
 std::string describe_call(const SimWork& work) {
@@ -40,8 +40,6 @@ std::string describe_call(const SimWork& work) {
   if (is_message(work)) text += " tag " + std::to_string(signature.tag);
   return text + at_site(signature.site);
 }
-
-}  // namespace
 
 // World ranks that have not posted their side of `work`.
 std::vector<std::int32_t> Hub::missing_for(const SimWork& work) const {
@@ -77,7 +75,7 @@ std::vector<SimWork*> Hub::one_a_meeting(const StuckVerdict& verdict) const {
 }
 
 void Hub::on_stuck(const StuckVerdict& verdict) {
-  if (!tell_lost_peers(verdict)) end_stuck(verdict);
+  if (verdict.livelock || !tell_lost_peers(verdict)) end_stuck(verdict);
 }
 
 // Members of a dead rank learn of it only here: exactly when nothing else can happen any more.
@@ -101,6 +99,7 @@ bool Hub::tell_lost_peers(const StuckVerdict& verdict) {
 }
 
 void Hub::end_stuck(const StuckVerdict& verdict) {
+  livelock_ = verdict.livelock;
   put_into_words(verdict);
   std::set<Rank> missing;
   const std::vector<SimWork*> works = one_a_meeting(verdict);
@@ -112,15 +111,8 @@ void Hub::end_stuck(const StuckVerdict& verdict) {
 }
 
 void Hub::put_into_words(const StuckVerdict& verdict) {
-  explanation_.clear();
-  std::size_t n_lines = 0;
-  for (const StuckVerdict::Waiting& waiting : verdict.waiting) {
-    if (n_lines++ < kMaxLines) explanation_ += line_for(waiting) + "\n";
-  }
-  if (n_lines > kMaxLines) {
-    explanation_ += "... and " + std::to_string(n_lines - kMaxLines) + " more ranks wait\n";
-  }
-  explanation_ += cycle_text(verdict);
+  draw(verdict);
+  explanation_ = render_text(wait_for_) + cycle_text(verdict);
   for (const auto& [id, group] : groups_) {
     if (group->mispaired.empty()) continue;
     explanation_ += "first pairing of different calls in group " + std::to_string(id) + ": " +
@@ -156,27 +148,8 @@ std::string Hub::state_of(std::int32_t rank) const {
   }
   const SimWork* work = waiting_on(id);
   if (work != nullptr && !work->done()) return "waits in " + describe_call(*work);
-  return world_->is_blocked(id) ? "waits for something outside its groups" : "is on its way";
-}
-
-std::string Hub::line_for(const StuckVerdict::Waiting& waiting) const {
-  std::string text = "rank " + std::to_string(to_int(waiting.rank)) + " waits ";
-  const SimWork* work = waiting_on(waiting.rank);
-  if (work == nullptr || work->done()) return text + "in " + std::string(waiting.reason.what);
-  text += "for " + describe_call(*work);
-  const std::vector<std::int32_t> missing = missing_for(*work);
-  const MatchSlot* slot =
-      is_message(*work) ? nullptr : find_slot(work->group().state(), work->seq());
-  const bool hung = slot != nullptr && slot->hung;
-  if (!missing.empty()) text += hung ? "; called differently by" : "; missing:";
-  for (std::size_t i = 0; i < std::min(missing.size(), kMaxNamed); ++i) {
-    text += (i == 0 ? " rank " : ", rank ") + std::to_string(missing[i]) + ", which " +
-            state_of(missing[i]);
-  }
-  if (missing.size() > kMaxNamed) {
-    text += ", and " + std::to_string(missing.size() - kMaxNamed) + " more";
-  }
-  return text;
+  if (world_->is_blocked(id)) return "waits for something outside its groups";
+  return livelock_ ? "runs in circles and posts nothing" : "has not come yet";
 }
 
 // Follows the lowest missing rank that waits itself until one comes twice.

@@ -6,6 +6,8 @@
 #include <optional>
 
 #include "lockstep/tensor/cpu_kernels.h"
+#include "lockstep/tensor/in_flight.h"
+#include "lockstep/trace/touch_recorder.h"
 #include "lockstep/trace/trace_digest.h"
 
 namespace lockstep::sim {
@@ -94,6 +96,21 @@ RecordOptions record_options(const SessionOptions& options, const LawSet& laws) 
   return record;
 }
 
+/// Sees to it that accesses to memory in flight are recorded, if somebody reads of them.
+class MemoryWatch {
+ public:
+  MemoryWatch(Runtime& runtime, Recorder* recorder) {
+    if (recorder == nullptr || !recorder->options().touches) return;
+    pen_.emplace(*recorder);
+    in_flight_.listen(&*pen_);
+    runtime.set_in_flight(&in_flight_);
+  }
+
+ private:
+  InFlight in_flight_;
+  std::optional<TouchRecorder> pen_;
+};
+
 /// Who reads the events of one run.
 struct Readers {
   explicit Readers(LawSet law_set) : laws(std::move(law_set)) {}
@@ -119,8 +136,20 @@ struct Readers {
 struct Aftermath {
   bool stuck = false;
   std::string wait_for_graph;
+  WaitForGraph wait_for;
   std::vector<std::uint8_t> comm_errors;  // By rank: it ended with a CommError.
 };
+
+/// The rank whose own failure came first by (time, rank); of failed collectives, which are how the
+/// others learn of it, only if there is no other.
+std::size_t failed_first(const WorldResult& world, const std::vector<std::uint8_t>& comm_errors) {
+  std::optional<std::size_t> first;
+  for (std::size_t rank = 0; rank < world.ends.size(); ++rank) {
+    if (world.ends[rank].outcome != RankOutcome::kThrew || comm_errors[rank] != 0) continue;
+    if (!first || world.ends[rank].time < world.ends[*first].time) first = rank;
+  }
+  return first.value_or(static_cast<std::size_t>(world.first_failure.value_or(0)));
+}
 
 }  // namespace
 
@@ -139,9 +168,16 @@ class Session::Impl {
                           const Aftermath& aftermath,
                           SessionResult& result);
 
+  Kernels& kernels_for(const SessionOptions& options, const RecordOptions& record) const {
+    if (options.record && record.touches) return options.exact ? *watching_exact_ : *watching_;
+    return options.exact ? *exact_ : *cpu_;
+  }
+
   Pool pool_;
   std::unique_ptr<Kernels> cpu_ = make_cpu_kernels();
   std::unique_ptr<Kernels> exact_ = make_exact_kernels(*cpu_);
+  std::unique_ptr<Kernels> watching_ = make_watching_kernels(*cpu_);
+  std::unique_ptr<Kernels> watching_exact_ = make_watching_kernels(*exact_);
   World world_;
 };
 
@@ -152,12 +188,13 @@ WorldResult Session::Impl::run_world(const SessionOptions& options,
                                      Aftermath& aftermath) {
   if (options.address_shift > 0) pool_.shift_addresses(options.address_shift);
   const RecordOptions record = record_options(options, readers.laws);
-  Kernels& kernels = options.exact ? *exact_ : *cpu_;
+  Kernels& kernels = kernels_for(options, record);
   GroupHub hub(world_, options.group);
   aftermath.comm_errors.assign(static_cast<std::size_t>(std::max(options.n_ranks, 0)), 0);
   world_.on_stuck([&](const StuckVerdict& verdict) {
     aftermath.stuck = true;
     aftermath.wait_for_graph = hub.explain(verdict);
+    aftermath.wait_for = hub.wait_for();
   });
   const auto program = [&](RankHandle& handle) {
     Runtime runtime(pool_, kernels, handle);
@@ -169,13 +206,19 @@ WorldResult Session::Impl::run_world(const SessionOptions& options,
       recorder.emplace(handle.rank(), handle, *readers.names, readers.sinks, own);
       runtime.set_recorder(&*recorder);
     }
+    const MemoryWatch watch(runtime, runtime.recorder());
     // Declared before the group: what a dropped work still completes is recorded before the end.
     EndOfRank end(runtime.recorder(), aftermath.stuck);
     const std::unique_ptr<ProcessGroup> group = hub.world_group(handle, runtime);
     RankContext context(handle.rank(), options.n_ranks, runtime, *group);
     run_body(body, context, end, aftermath.comm_errors[to_index(handle.rank())]);
   };
-  return world_.run({.n_ranks = options.n_ranks, .timed = options.timed}, strategy, program);
+  return world_.run({.n_ranks = options.n_ranks,
+                     .timed = options.timed,
+                     .keep_going = options.keep_going,
+                     .livelock_points = options.livelock_points},
+                    strategy,
+                    program);
 }
 
 void Session::Impl::fill_report(const SessionOptions& options,
@@ -189,9 +232,11 @@ void Session::Impl::fill_report(const SessionOptions& options,
   report.result_digest = readers.digest.result();
   report.n_events = readers.digest.n_events();
   report.wait_for_graph = aftermath.wait_for_graph;
+  report.wait_for_dot = render_dot(aftermath.wait_for);
+  result.wait_for = aftermath.wait_for;
   bool comm_error = false;
   if (result.world.first_failure) {
-    const auto rank = static_cast<std::size_t>(*result.world.first_failure);
+    const std::size_t rank = failed_first(result.world, aftermath.comm_errors);
     comm_error = aftermath.comm_errors[rank] != 0;
     report.error = "rank " + std::to_string(rank) + ": " + result.world.ends[rank].detail;
   }
@@ -213,6 +258,7 @@ Result<SessionResult> Session::Impl::run(const SessionOptions& options, const Bo
   LawPolicy policy = options.policy;
   policy.n_ranks = options.n_ranks;
   policy.exact = options.exact;
+  policy.watched = options.record;
   Result<LawSet> laws = LawSet::make(policy, options.laws);
   if (!laws.ok()) return laws.error();
 

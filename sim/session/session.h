@@ -23,6 +23,8 @@ struct SessionOptions {
   std::uint64_t schedule_seed = 0;
   std::vector<ActionId> schedule;  ///< Not empty: replay these picks, strictly.
   bool timed = false;
+  bool keep_going = false;  ///< After an exception in a rank the others go on, as processes do.
+  std::uint64_t livelock_points = 50'000'000;  ///< Scheduling points without an event: a hang.
   GroupOptions group;
   bool exact = false;                 ///< Kernels prove that nothing rounds.
   bool record = true;                 ///< False: no events, no laws (bare speed).
@@ -38,6 +40,7 @@ struct SessionResult {
   Report report;                       ///< Laws, outcome, digests, wait-for graph.
   std::shared_ptr<MemoryTrace> trace;  ///< Null unless keep_trace.
   WorldResult world;
+  WaitForGraph wait_for;  ///< Outcome "hang": who waits for whom (wait_for.h draws it).
   std::string schedule;  ///< Printable encoding of the picks.
 };
 

@@ -36,6 +36,7 @@ struct LawInfo {
 struct LawPolicy {
   std::int32_t n_ranks = 0;        ///< World size.
   bool exact = false;              ///< Arithmetic was proved exact: averages must match exactly.
+  bool watched = false;            ///< Accesses to memory in flight were recorded.
   std::string declared_mean = {};  ///< Overrides the batch events' declaration, or empty.
   std::vector<std::string> allow = {};  ///< "LAW@TENSOR" or "LAW": exempted on purpose.
   std::string buffers = "broadcast0";   ///< Policy when the wrap event does not say.

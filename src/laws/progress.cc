@@ -1,10 +1,12 @@
 // progress: every posted collective completes, and all ranks end in the same way.
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "lockstep/base/check.h"
 #include "lockstep/laws/detail/alignment.h"
 #include "lockstep/laws/detail/checkers.h"
+#include "lockstep/laws/detail/group_order.h"
 
 namespace lockstep::laws {
 
@@ -66,6 +68,7 @@ class Progress final : public Law {
       // A restart forgives the attempt before it: that is what it is for.
       attempt_ = event.at.attempt;
       lives_.clear();
+      groups_.clear();
     }
     RankLife& life = lives_[to_int(event.rank)];
     if (const auto* end = std::get_if<EndEvent>(&event.body)) {
@@ -77,6 +80,8 @@ class Progress final : public Law {
     life.last_opt = event.at.opt;
     if (const auto* call = std::get_if<CollectiveEvent>(&event.body)) {
       on_call(life, event, *call, names);
+    } else if (const auto* group = std::get_if<GroupEvent>(&event.body)) {
+      groups_[group->group].assign(group->members.begin(), group->members.end());
     } else if (std::holds_alternative<ForwardEvent>(event.body)) {
       ++life.n_forwards;
     }
@@ -91,7 +96,10 @@ class Progress final : public Law {
       for (Finding& finding : findings) finding.cause = "two-comm-cycle";
     }
     if (findings.empty()) judge_ends(findings);
-    return conclude(kId, std::move(findings), n_checked_, "collective events or end events");
+    LawResult result =
+        conclude(kId, std::move(findings), n_checked_, "collective events or end events");
+    if (result.verdict == Verdict::kHolds) result.advice = order_.advice();
+    return result;
   }
 
  private:
@@ -111,14 +119,24 @@ class Progress final : public Law {
     return findings;
   }
 
-  static Channel channel_of(const Event& event, const CollectiveEvent& call) {
+  Channel channel_of(const Event& event, const CollectiveEvent& call) const {
     const std::int32_t self = to_int(event.rank);
     const Signature& signature = call.signature;
     if (signature.op == CollectiveOp::kSend)
-      return {call.group, self, signature.peer, signature.tag};
+      return {call.group, self, world_rank(call.group, signature.peer), signature.tag};
     if (signature.op == CollectiveOp::kRecv)
-      return {call.group, signature.peer, self, signature.tag};
+      return {call.group, world_rank(call.group, signature.peer), self, signature.tag};
     return {call.group, -1, -1, 0};
+  }
+
+  /// Peers are named by their rank in the group; a group that no event describes is taken for one
+  /// whose ranks are those of the world.
+  std::int32_t world_rank(std::int32_t group, std::int32_t peer) const {
+    const auto known = groups_.find(group);
+    if (known == groups_.end() || peer < 0 || std::cmp_greater_equal(peer, known->second.size())) {
+      return peer;
+    }
+    return known->second[static_cast<std::size_t>(peer)];
   }
 
   void on_call(RankLife& life,
@@ -127,6 +145,7 @@ class Progress final : public Law {
                const NameTable& names) {
     const Channel channel = channel_of(event, call);
     if (call.phase == CollectivePhase::kPosted) {
+      order_.on_posted(event, call);
       std::int64_t& n_posted = life.n_posted[channel];
       n_posted = std::max(n_posted, call.seq + 1);
       life.open.push_back({channel, call.seq, call.signature, event.at.opt});
@@ -159,6 +178,8 @@ class Progress final : public Law {
       for (std::int32_t rank = 0; rank < n_ranks_; ++rank) ranks.push_back(rank);
       return ranks;
     }
+    const auto known = groups_.find(channel.group);
+    if (known != groups_.end()) return known->second;
     for (const auto& [rank, life] : lives_) {
       if (life.n_posted.contains(channel)) ranks.push_back(rank);
     }
@@ -167,12 +188,14 @@ class Progress final : public Law {
 
   std::vector<Rank> missing(const Channel& channel, std::int64_t seq) const {
     std::vector<Rank> ranks;
-    if (channel.source >= 0 && channel.group != 0) return ranks;  // Peers are not ranks there.
+    const bool described = channel.group == 0 || groups_.contains(channel.group);
+    if (channel.source >= 0 && !described) return ranks;  // Peers are not ranks there.
     for (const std::int32_t rank : members(channel)) {
       const auto life = lives_.find(rank);
       const auto posted = life == lives_.end() ? 0 : posted_by(life->second, channel);
       if (posted <= seq) ranks.push_back(Rank{rank});
     }
+    std::sort(ranks.begin(), ranks.end());
     return ranks;
   }
 
@@ -309,7 +332,9 @@ class Progress final : public Law {
   std::int32_t n_ranks_;
   std::int32_t attempt_ = 0;
   std::map<std::int32_t, RankLife> lives_;
+  std::map<std::int32_t, std::vector<std::int32_t>> groups_;  // World ranks by group rank.
   std::int64_t n_checked_ = 0;
+  GroupOrder order_;
 };
 
 }  // namespace

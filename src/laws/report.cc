@@ -28,6 +28,7 @@ std::string place_of(const std::string& event) {
   if (event == "save") return "before a snapshot";
   if (event == "end") return "at the end";
   if (event == "epoch") return "in the epoch";
+  if (event == "touch") return "with a transfer in flight";
   return event;
 }
 

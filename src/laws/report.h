@@ -16,6 +16,7 @@ struct Report {
   std::string error = {};      ///< outcome "error": the first exception, with rank and site.
   std::vector<LawResult> laws = {};
   std::string wait_for_graph = {};  ///< outcome "hang": who waits for whom, one line a rank group.
+  std::string wait_for_dot = {};    ///< The same for Graphviz.
   std::string replay = {};          ///< The command that repeats this run.
   std::uint64_t trace_digest = 0;
   std::uint64_t result_digest = 0;

@@ -122,6 +122,7 @@ std::string render_json(const Report& report) {
   for (const LawResult& law : report.laws) write_law(out, law);
   out.close_array();
   out.key("wait_for_graph").text(report.wait_for_graph);
+  out.key("wait_for_dot").text(report.wait_for_dot);
   out.key("replay").text(report.replay);
   out.key("events").integer(report.n_events);
   out.key("trace_digest").word(report.trace_digest);

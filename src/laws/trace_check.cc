@@ -60,6 +60,7 @@ Result<Report> check_trace(const LoadedTrace& loaded,
   LawPolicy full = policy;
   full.n_ranks = loaded.header.n_ranks;
   full.exact = loaded.header.exact;
+  full.watched = loaded.header.watched;
   Result<LawSet> laws = LawSet::make(full, ids);
   if (!laws.ok()) return laws.error();
 

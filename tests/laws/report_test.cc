@@ -65,7 +65,7 @@ TEST(ReportTest, JsonHasTheDocumentedMembers) {
   EXPECT_EQ(render_json(report),
             R"({"lockstep_report":1,"title":"a <job>","ranks":4,"outcome":"findings","error":"",)"
             R"("laws":[{"law":"init-equal","number":1,"verdict":"holds","missing":"","checks":6,)"
-            R"("findings":[],"advice":[]}],"wait_for_graph":"",)"
+            R"("findings":[],"advice":[]}],"wait_for_graph":"","wait_for_dot":"",)"
             R"("replay":"lockstep replay out/repro.toml","events":0,)"
             R"("trace_digest":"0000000000000000","result_digest":"0000000000000000"})"
             "\n");
@@ -93,7 +93,7 @@ TEST(LawTableTest, TwentyNumberedLaws) {
     ids.insert(law.id);
   }
   EXPECT_EQ(ids.size(), 20U);
-  EXPECT_EQ(trace_laws().size(), 8U);
+  EXPECT_EQ(trace_laws().size(), 9U);
 }
 
 TEST(LawSetTest, SaysWhyALawCannotBeMade) {

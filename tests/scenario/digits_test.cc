@@ -31,7 +31,7 @@ TEST(DigitsTest, EightRanksReachTheAccuracyOfOneProcess) {
 TEST(DigitsTest, EveryLawOfTheMainJobIsCheckedAndHolds) {
   const ScenarioResult result = run("");
 
-  EXPECT_EQ(result.report.laws.size(), 9U);
+  EXPECT_EQ(result.report.laws.size(), 10U);
   for (const LawResult& law : result.report.laws) {
     EXPECT_EQ(law.verdict, Verdict::kHolds) << law.law << ": " << law.missing;
     EXPECT_GT(law.n_checked, 0) << law.law;

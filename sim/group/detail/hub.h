@@ -14,6 +14,8 @@
 
 namespace lockstep::sim {
 
+struct WaitForDrawing;  // wait_for_drawing.cc
+
 class Hub {
  public:
   Hub(World& world, const GroupOptions& options);
@@ -55,6 +57,8 @@ class Hub {
 
   const std::vector<Rank>& missing() const { return missing_; }
 
+  const WaitForGraph& wait_for() const { return wait_for_; }
+
  private:
   MatchSlot& slot_of(GroupState& group, std::int64_t seq);
   MatchSlot* find_slot(const GroupState& group, std::int64_t seq) const;
@@ -79,8 +83,12 @@ class Hub {
   void end_stuck(const StuckVerdict& verdict);
   void end_stuck(SimWork& work);
   void put_into_words(const StuckVerdict& verdict);
-  std::string line_for(const StuckVerdict::Waiting& waiting) const;
+  void draw(const StuckVerdict& verdict);
+  void draw_waiting(const StuckVerdict& verdict, WaitForDrawing& drawing);
+  void draw_missing(WaitForDrawing& drawing, std::size_t node);
+  WaitForNode::State state_in_graph(Rank rank) const;
   std::string state_of(std::int32_t rank) const;
+  std::string absence_from(const SimWork& work) const;
   std::string cycle_text(const StuckVerdict& verdict) const;
   GroupState* group_of(std::int32_t id) const;
 
@@ -96,6 +104,8 @@ class Hub {
   std::uint64_t n_deadlines_ = 0;
   std::uint64_t n_loans_ = 0;
   std::string explanation_;
+  WaitForGraph wait_for_;
+  bool livelock_ = false;  // Ranks that do not wait run, and nothing comes of it.
   std::vector<Rank> missing_;
 };
 

@@ -15,5 +15,6 @@ std::unique_ptr<Law> make_collectives_match(const LawPolicy& policy);
 std::unique_ptr<Law> make_progress(const LawPolicy& policy);
 std::unique_ptr<Law> make_samples_covered(const LawPolicy& policy);
 std::unique_ptr<Law> make_epoch_reshuffled(const LawPolicy& policy);
+std::unique_ptr<Law> make_in_flight_untouched(const LawPolicy& policy);
 
 }  // namespace lockstep::laws

@@ -34,7 +34,7 @@ TEST(DeadlineTest, ACollectiveEndsForAllWhenTheFirstDeadlinePasses) {
     ended[to_index(rank.rank())] = rank.now().ns;
   });
   for (const std::size_t r : {0U, 1U}) {
-    EXPECT_EQ(details[r], "the deadline of rank 0 passed; missing: rank 2");
+    EXPECT_EQ(details[r], "the deadline of rank 0 passed; missing: rank 2, which ended normally");
     EXPECT_EQ(ended[r], 5 * kMillisecond.ns);
   }
 }
@@ -43,8 +43,9 @@ TEST(DeadlineTest, WhoComesTooLateFailsAtOnce) {
   run_groups({.keep_going = true}, [&](ProcessGroup& group, RankHandle& rank) {
     if (group.rank() == 1) rank.sleep({9 * kMillisecond.ns});
     const Tensor data = ones(group, 4);
-    EXPECT_EQ(group.all_reduce(Memory::of(data), ReduceOp::kSum, within(kMillisecond)).wait(),
-              CommStatus::kTimedOut);
+    const Work work = group.all_reduce(Memory::of(data), ReduceOp::kSum, within(kMillisecond));
+    EXPECT_EQ(work.wait(), CommStatus::kTimedOut);
+    EXPECT_EQ(work.detail(), "the deadline of rank 0 passed; late: rank 1, which has not come yet");
     EXPECT_EQ(rank.now().ns, (group.rank() == 1 ? 9 : 1) * kMillisecond.ns);
     EXPECT_EQ(data.at(0), 1.0);  // Nothing was reduced.
     // The group lives on: later operations meet again.

@@ -17,6 +17,7 @@ namespace lockstep::sim::testing {
 struct GroupRun {
   WorldResult world;
   std::string explanation;
+  WaitForGraph wait_for;
   std::vector<std::int32_t> missing;
 };
 
@@ -24,6 +25,7 @@ struct GroupRunOptions {
   std::int32_t n_ranks = 2;
   GroupOptions group{};
   bool keep_going = false;
+  std::uint64_t livelock_points = 50'000'000;
 };
 
 using GroupProgram = std::function<void(ProcessGroup&, RankHandle&)>;
@@ -36,7 +38,9 @@ inline GroupRun run_groups(const GroupRunOptions& options,
   const auto kernels = make_cpu_kernels();
   Pool pool;
   GroupRun run;
-  run.world = world.run({.n_ranks = options.n_ranks, .keep_going = options.keep_going},
+  run.world = world.run({.n_ranks = options.n_ranks,
+                         .keep_going = options.keep_going,
+                         .livelock_points = options.livelock_points},
                         strategy,
                         [&](RankHandle& handle) {
                           Runtime runtime(pool, *kernels, handle);
@@ -44,6 +48,7 @@ inline GroupRun run_groups(const GroupRunOptions& options,
                           program(*group, handle);
                         });
   if (run.world.stuck) run.explanation = hub.explain(*run.world.stuck);
+  run.wait_for = hub.wait_for();
   for (const Rank rank : hub.missing_ranks()) run.missing.push_back(to_int(rank));
   return run;
 }
