@@ -2,11 +2,15 @@
 // laws say.
 #pragma once
 
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -29,17 +33,23 @@ namespace lockstep {
 /// How to run a world. Everything that varies is here; the program draws nothing else.
 struct RunOptions {
   std::int32_t ranks = 2;
-  std::uint64_t schedule_seed = 0;        ///< With strategy "random".
-  std::string strategy = "run-to-block";  ///< "run-to-block" | "round-robin" | "random"
+  /// Where run_ranks runs them: "sim", "gloo", "nccl", or "auto": what the launcher of this process
+  /// says (LOCKSTEP_BACKEND), and the simulator without one. A Simulator always simulates.
+  std::string backend = "auto";
+  std::uint64_t schedule_seed = 0;  ///< With strategies "random" and "pct".
+  /// "run-to-block" | "round-robin" | "random" | "pct:depth=3" | a schedule: docs/schedules.md.
+  std::string strategy = "run-to-block";
   /// "rank" | "gloo-ring" | "pairwise" | "nccl-ring" | "nccl-tree", with NCCL's channels and rings:
   /// docs/determinism.md.
   std::string reduction_order = "rank";
-  std::string pairing = "strict";         ///< "strict" | "nccl_like" | "gloo_like"
-  bool exact = false;                     ///< Any rounding is an error naming the operation.
+  std::string pairing = "strict";    ///< "strict" | "nccl_like" | "gloo_like"
+  bool exact = false;                ///< Any rounding is an error naming the operation.
   bool record = true;                ///< False: no events, no laws; only what the program checks.
   std::vector<std::string> laws{};   ///< Empty: all trace laws.
   std::vector<std::string> allow{};  ///< "LAW" or "LAW@TENSOR" exempted on purpose.
   std::string replay{};              ///< A replay_token(): repeats that run's schedule.
+  std::string trace{};  ///< Real ranks: where their traces go; empty: what the launcher says.
+  std::chrono::milliseconds timeout{60'000};  ///< Real ranks: of connecting and of each operation.
 };
 
 /// What a run ends with. R is the program's return type (void: no results).
@@ -113,9 +123,71 @@ class Simulator {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Runs `fn` once a rank and checks the laws: Simulator().run(options, fn).
+/// One rank of a world of processes, in this process.
+struct RealRank {
+  std::int32_t rank = 0;
+  Report report;
+  std::vector<std::byte> results;  ///< Of all ranks, one after the other, when they were gathered.
+};
+
+/// The backend of processes that `options` ask for; nothing: simulate. Errors: an unknown one, one
+/// that this build lacks, a launcher's environment that makes no sense or another world size
+/// (std::invalid_argument).
+std::optional<std::string> real_backend(const RunOptions& options);
+
+/// Runs `body` as the rank that the launcher made this process. `result` is what `body` left to be
+/// gathered from all ranks; empty: nothing.
+///
+/// Errors: the ranks do not connect (std::runtime_error); a foreign exception of this rank is
+/// rethrown when all have ended.
+RealRank run_real_rank(const RunOptions& options,
+                       const std::string& backend,
+                       const std::function<void(RankContext&)>& body,
+                       std::span<std::byte> result);
+
+namespace detail {
+
+template <typename F>
+auto run_real(const RunOptions& options, const std::string& backend, F fn) {
+  using R = std::invoke_result_t<F&, RankContext&>;
+  RunResult<R> result;
+  if constexpr (std::is_void_v<R>) {
+    result.report = run_real_rank(options, backend, fn, {}).report;
+  } else if constexpr (std::is_trivially_copyable_v<R> && std::is_default_constructible_v<R>) {
+    R own{};
+    const auto bytes = std::as_writable_bytes(std::span(&own, 1));
+    RealRank run = run_real_rank(
+        options, backend, [&](RankContext& context) { own = fn(context); }, bytes);
+    result.report = std::move(run.report);
+    result.results.resize(static_cast<std::size_t>(options.ranks));
+    for (std::size_t i = 0; (i + 1) * sizeof(R) <= run.results.size(); ++i) {
+      R& value = result.results[i].emplace();
+      std::copy_n(
+          run.results.data() + i * sizeof(R), sizeof(R), reinterpret_cast<std::byte*>(&value));
+    }
+  } else {
+    std::optional<R> own;
+    RealRank run =
+        run_real_rank(options, backend, [&](RankContext& context) { own = fn(context); }, {});
+    result.report = std::move(run.report);
+    result.results.resize(static_cast<std::size_t>(options.ranks));
+    result.results[static_cast<std::size_t>(run.rank)] = std::move(own);
+  }
+  return result;
+}
+
+}  // namespace detail
+
+/// Runs `fn` once a rank and checks the laws.
+///
+/// Simulated: Simulator().run(options, fn). Under a launcher (`lockstep launch --backend gloo`):
+/// `fn` runs once in this process, as its rank; the report is about all ranks and the same on each.
+/// `results` then holds every rank's when R is trivially copyable, else this rank's alone.
 template <typename F>
 auto run_ranks(const RunOptions& options, F fn) {
+  if (const std::optional<std::string> backend = real_backend(options)) {
+    return detail::run_real(options, *backend, std::move(fn));
+  }
   Simulator simulator;
   return simulator.run(options, std::move(fn));
 }

@@ -12,8 +12,9 @@ namespace lockstep::cli {
 namespace {
 
 /// Commands of the plan that this build does not have: named, so that asking for one is no typo.
-constexpr std::array<std::string_view, 5> kLater = {
-    "explore", "crosscheck", "zoo", "launch", "analyze"};
+constexpr std::array<std::string_view, 3> kLater = {"explore", "zoo", "analyze"};
+
+constexpr int kMany = 1'000'000;  ///< Ranks, or seconds.
 
 /// The grammar, with every option bound to a field of the argument structs.
 class Grammar {
@@ -30,12 +31,16 @@ class Grammar {
     add_diff();
     app_.add_subcommand("laws", "Prints the numbered contract");
     add_sampler();
+    add_crosscheck();
+    add_launch();
+    add_rank();
     for (CLI::App* command : commands()) command->allow_extras();
   }
 
   Command parse(int argc, const char* const* argv) {
     if (argc < 2) return Information{app_.help()};
     if (auto error = unknown_command(argv[1])) return *error;
+    if (std::string_view(argv[1]) == "launch") argc = take_program(argc, argv);
     try {
       app_.parse(argc, argv);
     } catch (const CLI::CallForHelp&) {
@@ -52,6 +57,16 @@ class Grammar {
   }
 
  private:
+  /// Everything behind "--" is the program's own. Returns how many words are left.
+  int take_program(int argc, const char* const* argv) {
+    for (int i = 2; i < argc; ++i) {
+      if (std::string_view(argv[i]) != "--") continue;
+      launch_.command.assign(argv + i + 1, argv + argc);
+      return i;
+    }
+    return argc;
+  }
+
   std::vector<CLI::App*> commands() {
     return app_.get_subcommands([](CLI::App*) { return true; });
   }
@@ -60,7 +75,11 @@ class Grammar {
     CLI::App* command = app_.add_subcommand("run", "Runs a scenario and checks the laws");
     command->add_option("scenario", run_.file, "The scenario file")->required();
     command->add_option("--variant", run_.variant, "One of the file's variants");
-    command->add_option("--backend", run_.backend, "sim");
+    command->add_option("--backend", run_.backend, "sim, or one process a rank: gloo, nccl");
+    command->add_option("--nproc", run_.nproc, "Ranks, instead of the scenario's number")
+        ->check(CLI::Range(1, kMany));
+    command->add_option("--timeout", run_.timeout_s, "Seconds a real rank waits for the others")
+        ->check(CLI::Range(1, kMany));
     command->add_option("--schedule-seed", run_.schedule_seed, "Random schedule with this seed");
     command->add_option("--set", run_.settings, "key=value: changes the scenario")
         ->expected(1)
@@ -119,10 +138,69 @@ class Grammar {
     command->add_flag("--drop-last", sampler_.drop_last, "Cut the uneven tail instead of padding");
   }
 
+  void add_crosscheck() {
+    CLI::App* command = app_.add_subcommand(
+        "crosscheck", "Runs a scenario simulated and on real processes; every event must agree");
+    command->add_option("scenario", crosscheck_.file, "The scenario file")->required();
+    command->add_option("--against", crosscheck_.against, "gloo or nccl")->required();
+    command->add_option("--variant", crosscheck_.variant, "One of the file's variants");
+    command->add_option("--nproc", crosscheck_.nproc, "Ranks, instead of the scenario's number")
+        ->check(CLI::Range(1, kMany));
+    command->add_option("--set", crosscheck_.settings, "key=value: changes the scenario")
+        ->expected(1)
+        ->take_all();
+    command->add_option("--trace", crosscheck_.trace, "Keeps the real run's events in this folder");
+    command->add_option("--timeout", crosscheck_.timeout_s, "Seconds a rank waits for the others")
+        ->check(CLI::Range(1, kMany));
+    command->add_option("--flip-bit", crosscheck_.flip_bit)->group("");
+  }
+
+  void add_launch() {
+    LaunchArguments& to = launch_;
+    CLI::App* command = app_.add_subcommand(
+        "launch", "Starts PROGRAM once a rank, as torchrun does: lockstep launch ... -- PROGRAM");
+    command->add_option("--nproc-per-node,--nproc_per_node", to.nproc_per_node, "Ranks here");
+    command->add_option("--nnodes", to.nnodes, "Machines");
+    command->add_option("--node-rank,--node_rank", to.node_rank, "Which machine this is");
+    command->add_option("--master-addr,--master_addr", to.master_addr, "Where rank 0 runs");
+    command->add_option("--master-port,--master_port", to.master_port, "A free port there");
+    command->add_flag("--standalone", to.standalone, "One machine, any free port");
+    command->add_option("--max-restarts,--max_restarts", to.max_restarts, "Of all ranks together");
+    command->add_option(
+        "--monitor-interval,--monitor_interval", to.monitor_interval_s, "Seconds between looks");
+    command->add_option("--grace", to.grace_s, "Seconds between SIGTERM and SIGKILL");
+    command->add_option("--rdzv-id,--rdzv_id", to.run_id, "The run's name");
+    command->add_option("--log-dir,--log_dir", to.log_dir, "Files of --redirects and --tee");
+    command->add_option("--redirects", to.redirects, "Into files: 1 stdout, 2 stderr, 3 both");
+    command->add_option("--tee", to.tee, "Into files as well: 1, 2, 3");
+    command->add_option("--backend", to.backend, "What run_ranks uses in PROGRAM: gloo or nccl");
+    command->add_option("--trace", to.trace, "Where run_ranks leaves its traces");
+  }
+
+  void add_rank() {
+    CLI::App* command = app_.add_subcommand("rank", "One rank of a scenario, under a launcher");
+    command->group("");
+    command->add_option("scenario", rank_.file, "The scenario file")->required();
+    command->add_option("--variant", rank_.variant, "One of the file's variants");
+    command->add_option("--set", rank_.settings, "key=value: changes the scenario")
+        ->expected(1)
+        ->take_all();
+    command->add_option("--timeout", rank_.timeout_s, "Seconds to wait for the others")
+        ->check(CLI::Range(1, kMany));
+    command->add_option("--flip-bit", rank_.flip_bit)->group("");
+    command->add_flag("--values", rank_.values, "Records values, not only digests");
+    command->add_flag("--digests-only", rank_.digests_only)->group("");
+  }
+
   std::optional<UsageError> unknown_command(std::string_view word) {
     if (!word.empty() && word.front() == '-') return unknown_option(app_, std::string(word));
     std::vector<std::string> names;
     for (const CLI::App* command : commands()) names.push_back(command->get_name());
+    std::vector<std::string> shown;  // Not the one that launchers start.
+    std::copy_if(
+        names.begin(), names.end(), std::back_inserter(shown), [](const std::string& name) {
+          return name != "rank";
+        });
     if (std::find(names.begin(), names.end(), word) != names.end()) return std::nullopt;
     if (std::find(kLater.begin(), kLater.end(), word) != kLater.end()) {
       return UsageError{"lockstep: command '" + std::string(word) + "' is not supported yet"};
@@ -130,7 +208,7 @@ class Grammar {
     const std::vector<std::string_view> known(names.begin(), names.end());
     const std::string guess = did_you_mean(word, known);
     return UsageError{"lockstep: unknown command '" + std::string(word) + "'" +
-                      (guess.empty() ? "; the commands are " + join(names) : guess)};
+                      (guess.empty() ? "; the commands are " + join(shown) : guess)};
   }
 
   /// Words that no option took: the first one that looks like an option is the typo.
@@ -140,8 +218,9 @@ class Grammar {
     for (const std::string& word : extra) {
       if (!word.empty() && word.front() == '-') return unknown_option(command, word);
     }
+    const bool launches = command.get_name() == "launch";
     return UsageError{"lockstep " + command.get_name() + ": unexpected argument '" + extra.front() +
-                      "'"};
+                      "'" + (launches ? "; write the program behind --" : "")};
   }
 
   /// The complaint about an option that `command` does not have, or nothing when it has it.
@@ -180,6 +259,9 @@ class Grammar {
     if (name == "diff") return diff_;
     if (name == "export") return export_;
     if (name == "sampler") return sampler_;
+    if (name == "crosscheck") return crosscheck_;
+    if (name == "launch") return launch_;
+    if (name == "rank") return rank_;
     return LawsArguments{};
   }
 
@@ -191,6 +273,9 @@ class Grammar {
   DiffArguments diff_;
   ExportArguments export_;
   SamplerArguments sampler_;
+  CrosscheckArguments crosscheck_;
+  LaunchArguments launch_;
+  RankArguments rank_;
 };
 
 }  // namespace

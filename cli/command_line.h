@@ -29,7 +29,10 @@ using Command = std::variant<UsageError,
                              DiffArguments,
                              ExportArguments,
                              LawsArguments,
-                             SamplerArguments>;
+                             SamplerArguments,
+                             RankArguments,
+                             CrosscheckArguments,
+                             LaunchArguments>;
 
 Command parse_command_line(int argc, const char* const* argv);
 

@@ -37,9 +37,60 @@ struct RunArguments {
   bool values = false;
   bool twice = false;
   bool quiet = false;
+  std::int32_t nproc = 0;       ///< Ranks instead of the scenario's, 0 = as it says.
+  std::int32_t timeout_s = 60;  ///< Real ranks: of connecting and of each operation.
 };
 
 ExitCode run(const RunArguments& arguments, Terminal& terminal);
+/// The same with one process a rank; `backend` is not "sim".
+ExitCode run_real(const RunArguments& arguments, Terminal& terminal);
+
+/// What `run --backend` starts once a rank.
+struct RankArguments {
+  std::string file;
+  std::string variant;
+  std::vector<std::string> settings;
+  std::string flip_bit;
+  std::int32_t timeout_s = 60;
+  bool values = false;
+  bool digests_only = false;  ///< No values for laws that need them.
+};
+
+ExitCode rank(const RankArguments& arguments, Terminal& terminal);
+
+struct CrosscheckArguments {
+  std::string file;
+  std::string against;
+  std::string variant;
+  std::vector<std::string> settings;
+  std::string trace;
+  std::string flip_bit;  ///< RANK:STEP:TENSOR, for tests.
+  std::int32_t nproc = 0;
+  std::int32_t timeout_s = 60;
+};
+
+ExitCode crosscheck(const CrosscheckArguments& arguments, Terminal& terminal);
+
+struct LaunchArguments {
+  std::int32_t nproc_per_node = 1;
+  std::int32_t nnodes = 1;
+  std::int32_t node_rank = 0;
+  std::string master_addr = "127.0.0.1";
+  std::int32_t master_port = 29500;
+  bool standalone = false;
+  std::int32_t max_restarts = 0;
+  double monitor_interval_s = 0.1;
+  double grace_s = 30.0;
+  std::string run_id = "none";
+  std::string log_dir;
+  std::string redirects = "0";
+  std::string tee = "0";
+  std::string backend;
+  std::string trace;
+  std::vector<std::string> command;  ///< Behind "--".
+};
+
+ExitCode launch(const LaunchArguments& arguments, Terminal& terminal);
 
 struct TestArguments {
   std::vector<std::string> files;

@@ -41,6 +41,16 @@ struct Dispatch {
   ExitCode operator()(const SamplerArguments& arguments) const {
     return sampler(arguments, terminal);
   }
+
+  ExitCode operator()(const RankArguments& arguments) const { return rank(arguments, terminal); }
+
+  ExitCode operator()(const CrosscheckArguments& arguments) const {
+    return crosscheck(arguments, terminal);
+  }
+
+  ExitCode operator()(const LaunchArguments& arguments) const {
+    return launch(arguments, terminal);
+  }
 };
 
 bool wants_color() {

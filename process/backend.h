@@ -25,10 +25,17 @@ struct Backend {
   std::string_view name;  ///< "gloo", "nccl"
   /// Connects this rank with all others. Errors: what keeps it from doing so, in words.
   Result<std::unique_ptr<ProcessGroup>> (*connect)(const BackendOptions& options, Runtime& runtime);
+  /// Why it cannot work on this machine, or empty; null: it always can.
+  std::string (*obstacle)() = nullptr;
 };
 
 /// The backends this build holds.
 std::span<const Backend> built_backends();
+
+/// What keeps the backend from working on this machine, in one sentence, or empty.
+inline std::string obstacle_of(const Backend& backend) {
+  return backend.obstacle == nullptr ? std::string() : backend.obstacle();
+}
 
 /// By name. Errors: unknown, or known but not part of this build, with the reason.
 Result<Backend> find_backend(std::string_view name);

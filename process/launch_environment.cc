@@ -2,6 +2,7 @@
 
 #include <array>
 #include <charconv>
+#include <cstdlib>
 
 namespace lockstep {
 
@@ -85,6 +86,14 @@ Outcome read_place(const EnvironmentLookup& lookup,
 }
 
 }  // namespace
+
+EnvironmentLookup process_environment() {
+  return [](std::string_view name) -> std::optional<std::string> {
+    const char* value = std::getenv(std::string(name).c_str());  // NOLINT(concurrency-mt-unsafe)
+    if (value == nullptr) return std::nullopt;
+    return std::string(value);
+  };
+}
 
 Result<std::optional<LaunchEnvironment>> read_launch_environment(const EnvironmentLookup& lookup) {
   for (const Dialect& dialect : kDialects) {

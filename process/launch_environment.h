@@ -35,6 +35,9 @@ struct LaunchEnvironment {
 /// Looks a variable up, as Host::environment or getenv do.
 using EnvironmentLookup = std::function<std::optional<std::string>(std::string_view)>;
 
+/// Reads this process's own environment.
+EnvironmentLookup process_environment();
+
 /// Reads the place of this process. An empty value: no launcher spoke. Errors: a variable is
 /// missing, not a number, or out of range (where = its name); RANK is not below WORLD_SIZE.
 Result<std::optional<LaunchEnvironment>> read_launch_environment(const EnvironmentLookup& lookup);

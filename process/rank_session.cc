@@ -32,6 +32,8 @@ RecordOptions record_options(const RankSessionOptions& options, const LawSet& la
   record.grad_local = record.grad_post = record.grad_used = true;
   record.states = record.collectives = record.samples = true;
   record.values = options.values;
+  record.step_values = options.step_value_bytes > 0 && options.backend.place.rank == 0;
+  record.step_value_bytes = options.step_value_bytes;
   return record;
 }
 
@@ -65,8 +67,18 @@ std::string trace_folder(const RankSessionOptions& options) {
   return options.trace.empty() ? options.backend.rendezvous + "/trace" : options.trace;
 }
 
-/// All ranks are through their bodies and their traces are whole.
-bool meet(ProcessGroup& group) { return group.barrier().wait() == CommStatus::kOk; }
+/// All ranks are through their bodies, their traces are whole, and this is what became of them.
+struct Meeting {
+  bool all_came = false;
+  bool all_well = false;
+};
+
+Meeting meet(RankContext& context, bool well) {
+  const Tensor failed = Tensor::full(context.runtime(), {1}, DType::kI64, well ? 0.0 : 1.0);
+  const Work work = context.world().all_reduce(Memory::of(failed), ReduceOp::kMax);
+  const bool came = work.wait() == CommStatus::kOk;
+  return {came, came && failed.at(0) == 0.0};
+}
 
 Result<Report> judge(const RankSessionOptions& options, const std::string& folder) {
   const Result<LoadedTrace> loaded = read_jsonl(folder);
@@ -75,17 +87,18 @@ Result<Report> judge(const RankSessionOptions& options, const std::string& folde
 }
 
 Result<RankSessionResult> finish(const RankSessionOptions& options,
-                                 ProcessGroup& group,
+                                 RankContext& context,
                                  RankSessionResult result) {
-  const bool all_ended = meet(group);
-  if (!options.record) {
-    if (result.exception != nullptr || !all_ended) result.report.outcome = "error";
+  const Meeting meeting = meet(context, result.exception == nullptr);
+  if (meeting.all_well && options.afterwards) options.afterwards(context);
+  if (!options.record || !options.judge) {
+    if (!meeting.all_well) result.report.outcome = "error";
     return result;
   }
   Result<Report> report = judge(options, result.trace);
   if (!report.ok()) return report.error();
   result.report = std::move(report).value();
-  if (!all_ended && result.report.outcome == "ok") {
+  if (!meeting.all_came && result.report.outcome == "ok") {
     result.report.outcome = "error";
     result.report.error = "a rank did not come to the end of the run";
   }
@@ -128,7 +141,7 @@ Result<RankSessionResult> run_this_rank(const Backend& backend,
     self.runtime.set_recorder(nullptr);
     if (Outcome closed = file->close(); !closed.ok()) return closed.error();
   }
-  return finish(options, group, std::move(result));
+  return finish(options, context, std::move(result));
 }
 
 }  // namespace lockstep

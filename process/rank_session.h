@@ -18,16 +18,20 @@ struct RankSessionOptions {
   BackendOptions backend;
   bool exact = false;  ///< Kernels prove that nothing rounds.
   bool record = true;
-  bool values = false;      ///< Gradients and parameters as numbers.
-  std::string trace;        ///< Where the ranks' traces go; empty: beside the rendezvous.
+  bool values = false;                ///< Gradients and parameters as numbers.
+  std::int64_t step_value_bytes = 0;  ///< Rank 0's step values, up to so many bytes.
+  bool judge = true;  ///< Check the laws on every rank; false: whoever started the ranks does.
+  std::string trace;  ///< Where the ranks' traces go; empty: beside the rendezvous.
   TraceHeader header = {};  ///< Scenario and library; run, ranks and backend are filled in.
   std::vector<std::string> laws = {};  ///< Empty: all trace laws.
   LawPolicy policy = {};
+  /// Runs behind the body, unrecorded, when the bodies of all ranks have ended well.
+  std::function<void(RankContext&)> afterwards = {};
 };
 
 struct RankSessionResult {
-  /// The laws over all ranks' events. Every rank computes the same; outcome "error" when a rank
-  /// failed or did not end in time.
+  /// The laws over all ranks' events (none without `record` or `judge`). Every rank computes the
+  /// same; outcome "error" when a rank failed or did not end in time.
   Report report;
   std::exception_ptr exception;  ///< What left this rank's body, or null.
   std::string trace;             ///< The folder of the traces.

@@ -1,0 +1,17 @@
+// Two functions a backend; which of them exist is up to the build (built_backends()).
+#pragma once
+
+#include "lockstep/process/backend.h"
+
+namespace lockstep {
+
+/// Processes over TCP.
+Result<std::unique_ptr<ProcessGroup>> connect_gloo(const BackendOptions& options, Runtime& runtime);
+
+std::string obstacle_to_gloo();
+
+/// One GPU a process. Errors: "no CUDA device was found" and what else keeps NCCL from working.
+Result<std::unique_ptr<ProcessGroup>> connect_nccl(const BackendOptions& options, Runtime& runtime);
+std::string obstacle_to_nccl();
+
+}  // namespace lockstep

@@ -1,0 +1,56 @@
+// `lockstep run --backend gloo|nccl`: a scenario with one process a rank.
+#include <filesystem>
+
+#include "lockstep/process/disk_files.h"
+
+#include "cli/commands.h"
+#include "cli/outcome.h"
+#include "cli/real_ranks.h"
+
+namespace lockstep::cli {
+namespace {
+
+std::string simulator_only(const RunArguments& arguments) {
+  if (arguments.twice) return "--twice";
+  if (arguments.schedule_seed) return "--schedule-seed";
+  if (!arguments.repro.empty()) return "--repro";
+  return {};
+}
+
+Outcome write_report(const RunArguments& arguments, const Report& report) {
+  if (arguments.report.empty()) return success();
+  const bool json = std::filesystem::path(arguments.report).extension() == ".json";
+  return DiskFiles().publish(arguments.report, json ? render_json(report) : render_junit(report));
+}
+
+}  // namespace
+
+ExitCode run_real(const RunArguments& arguments, Terminal& terminal) {
+  const std::string option = simulator_only(arguments);
+  if (!option.empty()) {
+    return bad_input(terminal, "lockstep run: " + option + " is for the simulator");
+  }
+  if (const auto refused = refuse_backend("run", arguments.backend, terminal)) return *refused;
+  RealRequest request = {.command = "run",
+                         .file = arguments.file,
+                         .variant = arguments.variant,
+                         .settings = arguments.settings,
+                         .backend = arguments.backend,
+                         .timeout_s = arguments.timeout_s,
+                         .values = arguments.values,
+                         .trace = arguments.trace,
+                         .flip_bit = {}};
+  const Result<Scenario> scenario = load_request(request, arguments.nproc);
+  if (!scenario.ok()) return bad_input(terminal, scenario.error().text());
+  const RealRun run = run_on_processes(request, scenario.value(), terminal);
+  if (!run.loaded) return run.failed.value_or(ExitCode::kRunFailed);
+  Result<ScenarioResult> judged = judge_scenario(scenario.value(), *run.loaded);
+  if (!judged.ok()) return bad_input(terminal, judged.error().text());
+  ScenarioResult& result = judged.value();
+  const Outcome written = write_report(arguments, result.report);
+  if (!written.ok()) return bad_input(terminal, written.error().text());
+  if (!arguments.quiet) print_result(scenario.value(), result, terminal);
+  return run.failed.value_or(exit_code(result.report));
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,31 @@
+// Starts ranks as processes and looks after them, as torchrun does.
+#pragma once
+
+#include <ostream>
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "lockstep/launch/failure_report.h"
+#include "lockstep/launch/launch_options.h"
+
+namespace lockstep::launch {
+
+struct LaunchResult {
+  bool ok = false;  ///< Every rank of the last attempt ended with 0.
+  std::int32_t attempts = 0;
+  int signal = 0;                       ///< The signal that told this process to stop, 0 = none.
+  std::vector<WorkerFailure> failures;  ///< Of the last attempt, in the order they were seen.
+};
+
+/// Runs `options.command` once a rank of this machine and waits for all.
+///
+/// A rank that fails ends the others (SIGTERM, then SIGKILL after the grace) and, while restarts
+/// are left, all are started again. SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on to the ranks,
+/// which then have the grace to end. Ranks never outlive this call, nor this process.
+///
+/// Requires: one thread; complaint(options) is empty.
+/// Returns:  what became of them; lines go to `out` and `err` with the rank in front.
+/// Errors:   the port is in use, the program cannot be run, folders cannot be made.
+Result<LaunchResult> launch(LaunchOptions options, std::ostream& out, std::ostream& err);
+
+}  // namespace lockstep::launch

@@ -1,0 +1,34 @@
+#!/usr/bin/env python3
+"""Runs examples/same_source as virtual ranks and as processes; both must print the same bits."""
+
+import re
+import subprocess
+import sys
+
+
+def output_of(command):
+    """Standard output of a command that must succeed."""
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode != 0:
+        sys.exit(f"{command} ended with {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def main():
+    """Compares the two."""
+    lockstep, program = sys.argv[1:3]
+    simulated = output_of([program]).splitlines()
+    if not (len(simulated) == 3 and simulated[0].startswith("rank 0: loss 0x")):
+        sys.exit(f"unexpected output: {simulated}")
+    real = output_of([lockstep, "launch", "--standalone", "--nproc-per-node", "2", "--backend", "gloo",
+                      "--", program]).splitlines()
+    for rank in range(2):
+        own = [re.sub(r"^\[rank \d+\] ", "", line) for line in real
+               if line.startswith(f"[rank {rank}] ")]
+        if own != simulated:
+            sys.exit(f"rank {rank} printed\n{own}\ninstead of\n{simulated}")
+    print("the same bits on virtual ranks and processes:", *simulated, sep="\n  ")
+
+
+if __name__ == "__main__":
+    main()
