@@ -32,16 +32,7 @@ Result<sim::SessionResult> run_world(const Scenario& scenario,
   outcomes.assign(static_cast<std::size_t>(scenario.n_ranks), {});
   sim::Session session;
   return session.run(options, [&](RankContext& context) {
-    if (!scenario.programs.empty()) {
-      run_program(scenario, context);
-      return;
-    }
-    const auto rank = static_cast<std::size_t>(context.rank());
-    const auto bugs = make_bugs(scenario.bugs, context.rank());
-    std::vector<LoopHook*> hooks;
-    hooks.reserve(bugs.size());
-    for (const auto& bug : bugs) hooks.push_back(bug.get());
-    outcomes[rank] = run_job(*scenario.jobs[rank], context, hooks);
+    outcomes[static_cast<std::size_t>(context.rank())] = run_rank(scenario, context);
   });
 }
 
@@ -79,7 +70,61 @@ void insert_in_order(LawResult result, Report& report) {
   report.laws.insert(place, std::move(result));
 }
 
+/// The laws that need more than the run itself, and the title.
+void complete_report(const Scenario& scenario, bool compares, ScenarioResult& result) {
+  result.report.title = scenario.title;
+  if (!scenario.variant.empty()) result.report.title += " (variant " + scenario.variant + ")";
+  if (!compares) return;
+  insert_in_order(relation_law(scenario, result), result.report);
+  const bool broken = result.report.n_findings() > 0;
+  if (result.report.outcome == "ok" && broken) result.report.outcome = "findings";
+}
+
+/// What the ranks evaluated, as their traces tell it.
+std::vector<RankOutcomeValues> outcomes_of(const MemoryTrace& trace) {
+  std::vector<RankOutcomeValues> outcomes(static_cast<std::size_t>(trace.n_ranks()));
+  for (std::int32_t r = 0; r < trace.n_ranks(); ++r) {
+    for (const Event& event : trace.events(Rank{r})) {
+      const auto* metric = std::get_if<MetricEvent>(&event.body);
+      if (metric == nullptr) continue;
+      outcomes[static_cast<std::size_t>(r)].evals.push_back(
+          {event.at.epoch, metric->value, metric->numerator, metric->denominator});
+    }
+  }
+  return outcomes;
+}
+
 }  // namespace
+
+RankOutcomeValues run_rank(const Scenario& scenario, RankContext& context, LoopHook* more) {
+  if (!scenario.programs.empty()) {
+    run_program(scenario, context);
+    return {};
+  }
+  const auto bugs = make_bugs(scenario.bugs, context.rank());
+  std::vector<LoopHook*> hooks;
+  hooks.reserve(bugs.size() + 1);
+  for (const auto& bug : bugs) hooks.push_back(bug.get());
+  if (more != nullptr) hooks.push_back(more);
+  return run_job(*scenario.jobs[static_cast<std::size_t>(context.rank())], context, hooks);
+}
+
+std::int64_t step_value_bytes(const Scenario& scenario) {
+  return compares_with_one_process(scenario) ? kMaxValueBytes : 0;
+}
+
+Result<ScenarioResult> judge_scenario(const Scenario& scenario, const LoadedTrace& loaded) {
+  LawPolicy policy = scenario.session.policy;
+  policy.declared_mean.clear();
+  Result<Report> report = check_trace(loaded, policy, scenario.session.laws);
+  if (!report.ok()) return report.error();
+  ScenarioResult result;
+  result.report = std::move(report).value();
+  result.session.trace = loaded.trace;
+  result.ranks = outcomes_of(*loaded.trace);
+  complete_report(scenario, compares_with_one_process(scenario), result);
+  return result;
+}
 
 Result<ScenarioResult> run_scenario(const Scenario& scenario, const RunChoices& choices) {
   sim::SessionOptions options = session_options(scenario, choices);
@@ -90,13 +135,7 @@ Result<ScenarioResult> run_scenario(const Scenario& scenario, const RunChoices& 
   if (!session.ok()) return session.error();
   result.session = std::move(session).value();
   result.report = result.session.report;
-  result.report.title = scenario.title;
-  if (!scenario.variant.empty()) result.report.title += " (variant " + scenario.variant + ")";
-  if (compares) {
-    insert_in_order(relation_law(scenario, result), result.report);
-    const bool broken = result.report.n_findings() > 0;
-    if (result.report.outcome == "ok" && broken) result.report.outcome = "findings";
-  }
+  complete_report(scenario, compares, result);
   return result;
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/laws/trace_check.h"
 #include "lockstep/sim/session/session.h"
 #include "lockstep/train/rank_program.h"
 
@@ -195,6 +196,18 @@ struct RunChoices {
 
 /// Runs it, companion runs of relation laws included.
 Result<ScenarioResult> run_scenario(const Scenario& scenario, const RunChoices& choices);
+
+/// What rank `context.rank()` does in it, on any backend. `more` acts behind the scenario's own
+/// bugs.
+RankOutcomeValues run_rank(const Scenario& scenario,
+                           RankContext& context,
+                           LoopHook* more = nullptr);
+
+/// How much of rank 0's step values the relation laws want recorded, 0 = nothing.
+std::int64_t step_value_bytes(const Scenario& scenario);
+
+/// The report of a run of the scenario whose events are in `loaded`: all laws, as run_scenario.
+Result<ScenarioResult> judge_scenario(const Scenario& scenario, const LoadedTrace& loaded);
 
 /// The values `rank` recorded at the place of `asked`; null when there are none. The first ones
 /// when it names no step. Valid as long as the result.

@@ -112,7 +112,9 @@ class ExactRun final : public SingleProcess {
     alone.holdout = nullptr;
     alone.train_ids.clear();
     alone.loss = as_declared(job.loss);
-    alone.loader = {.sampler = "batches_by_rank", .batches_by_rank = {batches.sizes}};
+    alone.loader = LoaderSpec();
+    alone.loader.sampler = "batches_by_rank";
+    alone.loader.batches_by_rank = {batches.sizes};
     alone.loop.steps = static_cast<std::int64_t>(n_steps);
     alone.loop.forward = "wrapper";
     alone.loop.eval = {};

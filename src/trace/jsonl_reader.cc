@@ -284,6 +284,12 @@ std::optional<EventBody> body_of_kind(std::string_view kind,
   return body;
 }
 
+/// Values carry the index of the event that they belong to, which follows them.
+bool follows(std::uint64_t index, const Event& earlier) {
+  return index > earlier.index ||
+         (index == earlier.index && std::holds_alternative<ValueEvent>(earlier.body));
+}
+
 /// Reads rank files into one trace.
 class FolderReader {
  public:
@@ -395,7 +401,7 @@ class FolderReader {
     event.rank = Rank{rank};
     event.index = static_cast<std::uint64_t>(index);
     const std::span<const Event> earlier = loaded_->trace->events(event.rank);
-    if (!earlier.empty() && earlier.back().index >= event.index) {
+    if (!earlier.empty() && !follows(event.index, earlier.back())) {
       return reader.fail("i", "'i' must grow from line to line");
     }
     loaded_->trace->on_event(event, loaded_->trace->names());
