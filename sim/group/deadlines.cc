@@ -50,7 +50,9 @@ void Hub::on_deadline(std::uint64_t number) {
   const std::string* detail = keep("the deadline of rank " + std::to_string(to_int(work.rank())) +
                                    " passed" + absence_from(work));
   if (message) return fail_message(work, CommStatus::kTimedOut, detail);
+  const bool all_called = slot->under_way();
   fail(*slot, CommStatus::kTimedOut, detail);
+  if (all_called) close(*slot);
 }
 
 }  // namespace lockstep::sim

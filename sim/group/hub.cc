@@ -6,6 +6,7 @@
 #include "lockstep/base/check.h"
 #include "lockstep/base/text.h"
 #include "lockstep/sim/group/detail/sim_process_group.h"
+#include "lockstep/sim/group/detail/wires.h"
 
 namespace lockstep::sim {
 
@@ -28,6 +29,8 @@ std::unique_ptr<GroupState> make_group(std::int32_t id, std::vector<std::int32_t
 Hub::Hub(World& world, const GroupOptions& options)
     : world_(&world), options_(options), transfer_(options.order) {}
 
+Hub::~Hub() = default;
+
 GroupState& Hub::world_group() {
   std::unique_ptr<GroupState>& group = groups_[0];
   if (group == nullptr) {
@@ -37,6 +40,8 @@ GroupState& Hub::world_group() {
     std::vector<std::int32_t> members(static_cast<std::size_t>(world_->n_ranks()));
     std::iota(members.begin(), members.end(), 0);
     group = make_group(0, std::move(members));
+    const bool free = options_.net.is_free() && options_.fidelity == Fidelity::kRendezvous;
+    if (!free) wires_ = std::make_unique<Wires>(*this, *world_, options_);
   }
   return *group;
 }

@@ -6,6 +6,7 @@
 #include "lockstep/sim/group/detail/hub.h"
 #include "lockstep/sim/group/detail/pairing.h"
 #include "lockstep/sim/group/detail/sim_process_group.h"
+#include "lockstep/sim/group/detail/wires.h"
 
 namespace lockstep::sim {
 
@@ -28,6 +29,8 @@ std::int64_t bytes_of(const Signature& signature) {
 }  // namespace
 
 void MatchSlot::on_action(const Action& /*action*/) { hub->transfer(*this); }
+
+void MatchSlot::on_member_done(std::int32_t member) { hub->on_member_done(*this, member); }
 
 MatchSlot* Hub::find_slot(const GroupState& group, std::int64_t seq) const {
   if (seq < group.first_open || seq >= group.n_opened) return nullptr;
@@ -59,6 +62,10 @@ MatchSlot& Hub::open_slot(GroupState& group, std::int64_t seq) {
   slot.first = nullptr;
   slot.n_arrived = slot.n_lost = 0;
   slot.ready = slot.hung = slot.failed = false;
+  slot.put_off = 0;
+  slot.n_done = 0;
+  slot.done.clear();
+  slot.early.clear();
   slot.status = CommStatus::kOk;
   slot.detail = nullptr;
   group.window[static_cast<std::size_t>(seq) & (group.window.size() - 1)] = &slot;
@@ -68,6 +75,7 @@ MatchSlot& Hub::open_slot(GroupState& group, std::int64_t seq) {
 
 void Hub::close(MatchSlot& slot) {
   GroupState& group = *slot.group;
+  slot.flight.reset();
   const std::size_t mask = group.window.size() - 1;
   group.window[static_cast<std::size_t>(slot.seq) & mask] = nullptr;
   while (group.first_open < group.n_opened &&
@@ -86,6 +94,8 @@ void Hub::arrive(GroupState& group, SimWork& work) {
     work.retain();
     slot.works[static_cast<std::size_t>(work.member())] = &work;
     compare(slot, work);
+    const bool agrees = options_.pairing == Pairing::kStrict && !slot.failed && slot.n_lost == 0;
+    if (wires_ != nullptr && agrees) wires_->post(slot, work);
   }
   if (slot.n_arrived < group.size()) return;
   if (slot.failed) {
@@ -145,6 +155,14 @@ void Hub::fill(MatchSlot& slot) {
     }
     if (slot.hung) return;
   }
+  if (slot.flight != nullptr) {
+    for (const std::int32_t member : std::exchange(slot.early, {})) finish_member(slot, member);
+    return;
+  }
+  if (wires_ == nullptr || !wires_->put_off(slot)) make_ready(slot);
+}
+
+void Hub::make_ready(MatchSlot& slot) {
   slot.ready = true;
   world_->enable({.id = transfer_id(slot),
                   .kind = ActionKind::kTransfer,
@@ -154,6 +172,7 @@ void Hub::fill(MatchSlot& slot) {
 }
 
 void Hub::transfer(MatchSlot& slot) {
+  slot.put_off = 0;
   if (options_.pairing != Pairing::kStrict &&
       pair_by_sequence(slot.works) == PairingResult::kGarbage) {
     transfer_.run_garbage(slot.works);
@@ -167,7 +186,41 @@ void Hub::transfer(MatchSlot& slot) {
   close(slot);
 }
 
+// What nobody needs to wait for is told when all have called: then the calls have been compared.
+void Hub::on_member_done(MatchSlot& slot, std::int32_t member) {
+  if (slot.n_arrived < slot.n_members()) {
+    slot.early.push_back(member);
+  } else {
+    finish_member(slot, member);
+  }
+}
+
+void Hub::finish_member(MatchSlot& slot, std::int32_t member) {
+  const auto place = static_cast<std::size_t>(member);
+  slot.done.resize(slot.works.size());
+  slot.done[place] = 1;
+  SimWork* work = std::exchange(slot.works[place], nullptr);
+  work->complete(CommStatus::kOk, nullptr);
+  work->release();
+  if (++slot.n_done == slot.n_members()) close(slot);
+}
+
+// A transfer under way ends now. False: there is none, or a message was lost.
+bool Hub::hurry(MatchSlot& slot) {
+  if (!slot.under_way()) return false;
+  if (slot.flight == nullptr) {
+    transfer(slot);
+    return true;
+  }
+  const std::int64_t seq = slot.seq;
+  GroupState& group = *slot.group;
+  wires_->rush(slot);
+  return find_slot(group, seq) == nullptr;
+}
+
 void Hub::fail(MatchSlot& slot, CommStatus status, const std::string* detail) {
+  if (slot.flight != nullptr) wires_->drop(slot);
+  slot.put_off = 0;
   slot.failed = true;
   slot.status = status;
   slot.detail = detail;
@@ -202,6 +255,10 @@ void Hub::give_up(SimWork& work) {
     world_->disable(transfer_id(*slot));
     return transfer(*slot);
   }
+  const auto member = static_cast<std::size_t>(work.member());
+  if (hurry(*slot)) return;
+  if (slot->flight != nullptr) wires_->drop(*slot);
+  if (slot->has_result(member)) return;
   if (slot->first == &work) slot->first = nullptr;
   slot->works[static_cast<std::size_t>(work.member())] = nullptr;
   ++slot->n_lost;

@@ -4,6 +4,7 @@
 #include "lockstep/sim/group/detail/hub.h"
 #include "lockstep/sim/group/detail/pairing.h"
 #include "lockstep/sim/group/detail/sim_process_group.h"
+#include "lockstep/sim/group/detail/wires.h"
 #include "lockstep/tensor/digest.h"
 
 namespace lockstep::sim {
@@ -104,19 +105,19 @@ SimWork* Hub::take_recv(GroupState& group, const SimWork& send, Channel& channel
 void Hub::arrive_message(GroupState& group, SimWork& work) {
   work.retain();
   if (work.from_anybody()) {
-    if (SimWork* send = take_send(group, work)) return pair(group, *send, work);
+    if (SimWork* send = take_send(group, work)) return pair(*send, work);
     return push(group.from_anybody[{work.member(), work.signature().tag}], work);
   }
   Channel& channel = group.channels[key_of(work.signature(), work.member())];
   if (is_send(work.signature())) {
-    if (SimWork* recv = take_recv(group, work, channel)) return pair(group, work, *recv);
+    if (SimWork* recv = take_recv(group, work, channel)) return pair(work, *recv);
     return push(channel.sends, work);
   }
-  if (channel.sends.head != nullptr) return pair(group, pop(channel.sends), work);
+  if (channel.sends.head != nullptr) return pair(pop(channel.sends), work);
   push(channel.recvs, work);
 }
 
-void Hub::pair(GroupState& group, SimWork& send, SimWork& recv) {
+void Hub::pair(SimWork& send, SimWork& recv) {
   if (const auto difference = message_difference(send, recv, options_.pairing)) {
     const std::string* detail = keep(describe(*difference, send, recv));
     for (SimWork* work : {&send, &recv}) {
@@ -127,6 +128,11 @@ void Hub::pair(GroupState& group, SimWork& send, SimWork& recv) {
   }
   send.partner = &recv;
   recv.partner = &send;
+  if (wires_ == nullptr || !wires_->put_off(send, recv)) make_ready(send);
+}
+
+void Hub::make_ready(SimWork& send) {
+  const GroupState& group = send.group().state();
   world_->enable({.id = delivery_id(send),
                   .kind = ActionKind::kDeliver,
                   .rank = send.rank(),
@@ -147,7 +153,7 @@ void Hub::deliver(SimWork& send) {
 void Hub::give_up_message(SimWork& work) {
   if (work.partner != nullptr) {
     SimWork& send = is_send(work.signature()) ? work : *work.partner;
-    world_->disable(delivery_id(send));
+    if (wires_ == nullptr || !wires_->recall(send)) world_->disable(delivery_id(send));
     return deliver(send);
   }
   fail_message(work, CommStatus::kAborted, nullptr);

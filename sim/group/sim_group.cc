@@ -2,6 +2,7 @@
 
 #include "lockstep/sim/group/detail/hub.h"
 #include "lockstep/sim/group/detail/sim_process_group.h"
+#include "lockstep/sim/group/detail/wires.h"
 
 namespace lockstep::sim {
 
@@ -9,6 +10,12 @@ std::optional<Pairing> parse_pairing(std::string_view name) {
   if (name == "strict") return Pairing::kStrict;
   if (name == "nccl_like") return Pairing::kNcclLike;
   if (name == "gloo_like") return Pairing::kGlooLike;
+  return std::nullopt;
+}
+
+std::optional<Fidelity> parse_fidelity(std::string_view name) {
+  if (name == "rendezvous") return Fidelity::kRendezvous;
+  if (name == "message") return Fidelity::kMessage;
   return std::nullopt;
 }
 

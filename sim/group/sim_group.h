@@ -11,6 +11,7 @@
 #include "lockstep/dist/reduction_order.h"
 #include "lockstep/sim/fiber/world.h"
 #include "lockstep/sim/group/wait_for.h"
+#include "lockstep/sim/net/net_options.h"
 
 namespace lockstep::sim {
 
@@ -22,15 +23,27 @@ enum class Pairing : std::uint8_t {
 };
 std::optional<Pairing> parse_pairing(std::string_view name);
 
+/// How much of an operation is played.
+enum class Fidelity : std::uint8_t {
+  kRendezvous,  ///< The last member to arrive computes for all.
+  kMessage,     ///< Every hop of the order's algorithm is an event (sim/net/flight.h says which
+                ///< operations have one; the others meet).
+};
+std::optional<Fidelity> parse_fidelity(std::string_view name);
+
 struct GroupOptions {
   ReductionOrder order = ReductionOrder::kRank;
   Pairing pairing = Pairing::kStrict;
+  Fidelity fidelity = Fidelity::kRendezvous;
+  NetOptions net{};  ///< By default links cost nothing.
 };
 
 /// All groups of one world. Makes each rank's ProcessGroup and explains hangs.
 ///
 /// Rendezvous fidelity: the last member to arrive computes for all; a transfer is an action of the
 /// strategy, so a completed operation and the resumption of its waiters are separate choices.
+/// Message fidelity: the same bits, but members complete one by one; where members call different
+/// things (pairings other than strict), they meet.
 class GroupHub {
  public:
   GroupHub(World& world, const GroupOptions& options);

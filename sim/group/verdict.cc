@@ -51,6 +51,7 @@ std::vector<std::int32_t> Hub::missing_for(const SimWork& work) const {
   if (slot == nullptr) return missing;
   for (std::size_t m = 0; m < slot->works.size(); ++m) {
     const SimWork* other = slot->works[m];
+    if (slot->has_result(m)) continue;
     const bool absent =
         other == nullptr || (slot->hung && !same_signature(other->signature(), work.signature()));
     if (absent) missing.push_back(group.members[m]);

@@ -43,6 +43,11 @@ std::optional<VirtualTime> Network::run(VirtualTime now, VirtualTime quiet_until
   return std::nullopt;
 }
 
+std::optional<VirtualTime> Network::next_time() const {
+  if (queue_.empty()) return std::nullopt;
+  return in_ns(queue_.next_time());
+}
+
 VirtualTime Network::pass(std::int32_t from, std::int32_t to, std::int64_t n_bytes) {
   return in_ns(links_.pass(from, to, n_bytes, now_));
 }

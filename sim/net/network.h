@@ -24,6 +24,9 @@ class Network {
   /// Returns: when the next event is due, if there is one.
   std::optional<VirtualTime> run(VirtualTime now, VirtualTime quiet_until);
 
+  /// When the next event is due, if there is one.
+  std::optional<VirtualTime> next_time() const;
+
   /// What is sent from now on is sent at `now`.
   void set_now(VirtualTime now) { now_ = now.ns * kPsPerNs; }
 

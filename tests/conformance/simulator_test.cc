@@ -31,11 +31,16 @@ void run_once(const sim::GroupOptions& options,
 }
 
 // Each program under several schedules: a promise holds under all of them.
-Backend simulator(std::int32_t n_ranks, const std::string& order, const std::string& pairing) {
+Backend simulator(std::int32_t n_ranks,
+                  const std::string& order,
+                  const std::string& pairing,
+                  const std::string& fidelity = "rendezvous") {
   std::string name = "N" + std::to_string(n_ranks) + order + pairing;
+  if (fidelity != "rendezvous") name += fidelity;
   std::erase_if(name, [](unsigned char c) { return std::isalnum(c) == 0; });
   const sim::GroupOptions options{.order = parse_reduction_order(order).value(),
-                                  .pairing = sim::parse_pairing(pairing).value()};
+                                  .pairing = sim::parse_pairing(pairing).value(),
+                                  .fidelity = sim::parse_fidelity(fidelity).value()};
   return {name, n_ranks, [=](const Program& program) {
             run_once(options, n_ranks, *sim::make_round_robin(), program);
             run_once(options, n_ranks, *sim::make_run_to_block(), program);
@@ -57,6 +62,8 @@ std::vector<Backend> simulators() {
   all.push_back(simulator(4, "nccl-tree", "nccl_like"));
   all.push_back(simulator(3, "gloo-ring", "gloo_like"));
   all.push_back(simulator(4, "gloo-ring", "gloo_like"));
+  all.push_back(simulator(3, "gloo-ring", "strict", "message"));
+  all.push_back(simulator(4, "nccl-tree", "strict", "message"));
   return all;
 }
 

@@ -15,10 +15,16 @@
 namespace lockstep::sim {
 
 struct WaitForDrawing;  // wait_for_drawing.cc
+class Wires;
 
 class Hub {
  public:
   Hub(World& world, const GroupOptions& options);
+  ~Hub();
+  Hub(const Hub&) = delete;
+  Hub& operator=(const Hub&) = delete;
+  Hub(Hub&&) = delete;
+  Hub& operator=(Hub&&) = delete;
 
   World& world() const { return *world_; }
 
@@ -36,7 +42,10 @@ class Hub {
 
   // -- matching (matching.cc)
   void arrive(GroupState& group, SimWork& work);
+  /// Its time has come: offers the transfer to the strategy.
+  void make_ready(MatchSlot& slot);
   void transfer(MatchSlot& slot);
+  void on_member_done(MatchSlot& slot, std::int32_t member);
 
   // -- deadlines (deadlines.cc)
   void set_deadline(SimWork& work, Duration timeout);
@@ -45,6 +54,7 @@ class Hub {
   // -- messages (messages.cc)
   std::int64_t next_message(GroupState& group, const Signature& signature, std::int32_t self);
   void arrive_message(GroupState& group, SimWork& work);
+  void make_ready(SimWork& send);
   void deliver(SimWork& send);
 
   // -- waiting and verdicts (verdict.cc)
@@ -66,10 +76,12 @@ class Hub {
   void close(MatchSlot& slot);
   void compare(MatchSlot& slot, SimWork& work);
   void fill(MatchSlot& slot);
+  void finish_member(MatchSlot& slot, std::int32_t member);
+  bool hurry(MatchSlot& slot);
   void fail(MatchSlot& slot, CommStatus status, const std::string* detail);
   void give_up(SimWork& work);
   void give_up_message(SimWork& work);
-  void pair(GroupState& group, SimWork& send, SimWork& recv);
+  void pair(SimWork& send, SimWork& recv);
   SimWork* take_send(GroupState& group, SimWork& recv);
   SimWork* take_recv(GroupState& group, const SimWork& send, Channel& channel);
   void on_deadline(std::uint64_t number);
@@ -95,6 +107,7 @@ class Hub {
   World* world_;
   GroupOptions options_;
   Transfer transfer_;
+  std::unique_ptr<Wires> wires_;  // Null where operations meet and take no time.
   std::map<std::int32_t, std::unique_ptr<GroupState>> groups_;
   std::deque<MatchSlot> slots_;  // Stable addresses.
   std::vector<MatchSlot*> free_slots_;

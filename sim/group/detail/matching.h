@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -10,6 +11,7 @@
 
 #include "lockstep/sim/fiber/world.h"
 #include "lockstep/sim/group/detail/sim_work.h"
+#include "lockstep/sim/net/flight.h"
 
 namespace lockstep::sim {
 
@@ -17,8 +19,18 @@ class Hub;
 struct GroupState;
 
 /// The meeting of all members at one sequence number; reused for later numbers.
-struct MatchSlot final : ActionHandler {
+struct MatchSlot final : ActionHandler, FlightClient {
   void on_action(const Action& action) override;
+  void on_member_done(std::int32_t member) override;
+
+  bool has_result(std::size_t member) const { return member < done.size() && done[member] != 0; }
+
+  /// All are here, and the transfer takes its time.
+  bool under_way() const {
+    return put_off != 0 || (flight != nullptr && n_lost == 0 && n_arrived == n_members());
+  }
+
+  std::int32_t n_members() const { return static_cast<std::int32_t>(works.size()); }
 
   Hub* hub = nullptr;
   GroupState* group = nullptr;
@@ -26,9 +38,14 @@ struct MatchSlot final : ActionHandler {
   std::vector<SimWork*> works;  ///< By group rank; null: not posted, or given up by an ended rank.
   SimWork* first = nullptr;     ///< The first to arrive: later ones are compared with it.
   std::int32_t n_arrived = 0;
-  std::int32_t n_lost = 0;  ///< Arrived, then their rank ended before the transfer.
-  bool ready = false;       ///< Its transfer is enabled.
-  bool hung = false;        ///< All arrived with operations that never complete together.
+  std::int32_t n_lost = 0;          ///< Arrived, then their rank ended before the transfer.
+  bool ready = false;               ///< Its transfer is enabled.
+  std::uint64_t put_off = 0;        ///< Number of the timer that ends its transfer, 0 = none.
+  std::unique_ptr<Flight> flight;   ///< Its messages under way.
+  std::vector<std::uint8_t> done;   ///< With a flight, by member: it has completed.
+  std::vector<std::int32_t> early;  ///< Have their results before all have called.
+  std::int32_t n_done = 0;
+  bool hung = false;  ///< All arrived with operations that never complete together.
   bool failed = false;
   CommStatus status = CommStatus::kOk;
   const std::string* detail = nullptr;
@@ -59,6 +76,7 @@ struct GroupState {
   std::int64_t n_opened = 0;
   std::map<ChannelKey, Channel> channels;
   std::map<AnyKey, Channel::Queue> from_anybody;  ///< Recvs that take any sender.
+  VirtualTime free_at;                            ///< Its last transfer ends.
   std::string mispaired;  ///< The first pairing of differing operations, in words.
 
   std::int32_t size() const { return static_cast<std::int32_t>(members.size()); }

@@ -1,0 +1,140 @@
+#include "lockstep/sim/group/detail/wires.h"
+
+#include <algorithm>
+
+#include "lockstep/base/check.h"
+#include "lockstep/sim/group/detail/hub.h"
+#include "lockstep/sim/group/detail/sim_process_group.h"
+#include "lockstep/sim/net/cost_model.h"
+#include "lockstep/sim/net/flight.h"
+
+namespace lockstep::sim {
+
+namespace {
+
+std::int64_t bytes_of(std::span<const Memory> list) {
+  std::int64_t n_bytes = 0;
+  for (const Memory& memory : list) n_bytes += memory.count * size_of(memory.dtype);
+  return n_bytes;
+}
+
+OperationSize size_of_operation(std::span<SimWork* const> works) {
+  const SimWork& model = *works.front();
+  OperationSize size{.op = model.signature().op,
+                     .n_ranks = static_cast<std::int32_t>(works.size())};
+  for (const SimWork* work : works) {
+    size.n_bytes = std::max({size.n_bytes, bytes_of(work->inputs()), bytes_of(work->outputs())});
+  }
+  return size;
+}
+
+// One buffer, or as many equal parts as members.
+bool is_even(std::span<const Memory> list, std::size_t n_members) {
+  if (list.size() == 1) return true;
+  return list.size() == n_members && std::all_of(list.begin(), list.end(), [&](const Memory& part) {
+           return part.count == list.front().count;
+         });
+}
+
+}  // namespace
+
+Wires::Wires(Hub& hub, World& world, const GroupOptions& options)
+    : hub_(&hub), world_(&world), options_(&options), network_(options.net, world.n_ranks()) {}
+
+bool Wires::travels(const MatchSlot& slot, const SimWork& work) const {
+  const std::size_t n = slot.works.size();
+  const CollectiveOp op = work.signature().op;
+  const bool parts = op == CollectiveOp::kReduceScatter || op == CollectiveOp::kAllGather;
+  if (!parts) return work.inputs().size() == 1 && work.outputs().size() == 1;
+  return is_even(work.inputs(), n) && is_even(work.outputs(), n);
+}
+
+void Wires::post(MatchSlot& slot, SimWork& work) {
+  if (options_->fidelity != Fidelity::kMessage) return;
+  if (slot.n_arrived == 1 && travels(slot, work)) {
+    const Signature& signature = work.signature();
+    const bool gathers = signature.op == CollectiveOp::kAllGather;
+    const auto& parts = gathers ? work.inputs() : work.outputs();
+    slot.flight = make_flight(network_,
+                              slot,
+                              {.op = signature.op,
+                               .reduce = signature.reduce,
+                               .premul = signature.premul,
+                               .dtype = signature.dtype,
+                               .count = parts.empty() ? 0 : parts.front().count,
+                               .root = signature.root,
+                               .kernels = &work.group().runtime().kernels(),
+                               .members = slot.group->members},
+                              options_->order);
+  }
+  if (slot.flight == nullptr) return;
+  LOCKSTEP_CHECK(travels(slot, work), "the members of an operation cut their buffers alike");
+  network_.set_now(world_->now());
+  slot.flight->post(work.member(), work.inputs(), work.outputs());
+  arm();
+}
+
+bool Wires::put_off(MatchSlot& slot) {
+  const Duration alone =
+      time_of(size_of_operation(slot.works), slot.group->members, options_->order, options_->net);
+  const VirtualTime end = std::max(world_->now(), slot.group->free_at) + alone;
+  if (end <= world_->now()) return false;
+  slot.group->free_at = end;
+  slot.put_off = ++n_put_off_;
+  world_->at(end, [this, &slot, number = n_put_off_] {
+    if (slot.put_off != number) return;
+    slot.put_off = 0;
+    hub_->make_ready(slot);
+  });
+  return true;
+}
+
+bool Wires::put_off(SimWork& send, const SimWork& recv) {
+  if (options_->net.is_free()) return false;
+  network_.set_now(world_->now());
+  const VirtualTime arrival =
+      network_.pass(to_int(send.rank()), to_int(recv.rank()), bytes_of(send.inputs()));
+  if (arrival <= world_->now()) return false;
+  send.put_off = ++n_put_off_;
+  sends_.emplace(send.put_off, &send);
+  world_->at(arrival, [this, number = n_put_off_] {
+    const auto found = sends_.find(number);
+    if (found == sends_.end()) return;
+    SimWork& arrived = *found->second;
+    sends_.erase(found);
+    arrived.put_off = 0;
+    hub_->make_ready(arrived);
+  });
+  return true;
+}
+
+bool Wires::recall(SimWork& send) {
+  if (sends_.erase(send.put_off) == 0) return false;
+  send.put_off = 0;
+  return true;
+}
+
+void Wires::rush(MatchSlot& slot) { network_.rush(*slot.flight); }
+
+void Wires::drop(MatchSlot& slot) {
+  network_.drop(*slot.flight);
+  slot.flight.reset();
+}
+
+void Wires::arm() {
+  const std::optional<VirtualTime> next = network_.next_time();
+  if (!next) return;
+  const VirtualTime time = std::max(*next, world_->now());
+  if (armed_ && *armed_ <= time) return;
+  armed_ = time;
+  world_->at(time, [this] { run(); });
+}
+
+void Wires::run() {
+  const VirtualTime now = world_->now();
+  if (armed_ && *armed_ <= now) armed_.reset();
+  network_.run(now, now);
+  arm();
+}
+
+}  // namespace lockstep::sim
