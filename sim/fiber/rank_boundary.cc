@@ -13,6 +13,7 @@ RankEnd Scheduler::run_program(RankSlot& slot) {
   try {
     slot.dying();
     (*program_)(slot);
+    if (slot.fenced_) slot.dying();  // It was killed behind its last point.
   } catch (const RankKilled& killed) {
     end.outcome = slot.fenced_ ? RankOutcome::kKilled : doom_outcome_;
     end.detail = killed.reason();

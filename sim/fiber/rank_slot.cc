@@ -75,6 +75,7 @@ bool RankSlot::heed() {
   if (!doomed_ && std::uncaught_exceptions() == 0) scheduler_->run_interrupts(*this);
   if (!doomed_) return false;
   if (std::uncaught_exceptions() > 0) return true;
+  if (n_notices_ == 0) scheduler_->tell_dying(*this);
   if (++n_notices_ > kMaxNotices) scheduler_->abandon(*this);
   // Not a std::exception on purpose: user code must not swallow its own death.
   throw RankKilled(scheduler_->doom_of(rank_));  // NOLINT(hicpp-exception-baseclass)

@@ -26,6 +26,7 @@ WorldResult Scheduler::run(const WorldOptions& options,
   start(options, strategy);
   loop();
   end_listeners_.clear();
+  dying_listeners_.clear();
   stuck_listeners_.clear();
   engine_->destroy();
   if (broken_) std::rethrow_exception(std::exchange(broken_, nullptr));

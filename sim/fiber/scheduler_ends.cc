@@ -1,4 +1,5 @@
 // How ranks end: by themselves, killed, or because the world is taken down.
+#include <exception>
 #include <utility>
 
 #include "lockstep/base/check.h"
@@ -22,6 +23,26 @@ std::string describe(const WaitReason& reason) {
 }
 
 }  // namespace
+
+/// Tells of the rank's death when an exception passes by.
+class Scheduler::Farewell {
+ public:
+  Farewell(Scheduler& scheduler, const RankSlot& self) : scheduler_(&scheduler), self_(&self) {}
+
+  ~Farewell() {
+    if (std::uncaught_exceptions() > n_before_) scheduler_->tell_dying(*self_);
+  }
+
+  Farewell(const Farewell&) = delete;
+  Farewell& operator=(const Farewell&) = delete;
+  Farewell(Farewell&&) = delete;
+  Farewell& operator=(Farewell&&) = delete;
+
+ private:
+  Scheduler* scheduler_;
+  const RankSlot* self_;
+  int n_before_ = std::uncaught_exceptions();
+};
 
 const RankEnd& Scheduler::end_of(Rank rank) const {
   LOCKSTEP_CHECK(slot(rank).state_ == RankState::kEnded, "the rank has not ended");
@@ -77,6 +98,10 @@ void Scheduler::kill(Rank rank, const std::string& reason) {
   }
 }
 
+void Scheduler::tell_dying(const RankSlot& self) {
+  for (const auto& listener : dying_listeners_) listener(self.rank_);
+}
+
 void Scheduler::interrupt(Rank rank, std::function<void(RankHandle&)> handler) {
   RankSlot& victim = slot(rank);
   if (victim.state_ == RankState::kEnded || victim.doomed_) return;
@@ -88,6 +113,7 @@ void Scheduler::run_interrupts(RankSlot& self) {
   self.alerted_ = false;
   // One that blocks or sleeps comes through here again.
   const auto handlers = std::exchange(interrupts_[self.rank_], {});
+  const Farewell farewell(*this, self);
   for (const auto& handler : handlers) handler(self);
 }
 

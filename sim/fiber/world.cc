@@ -48,6 +48,10 @@ void World::on_rank_end(std::function<void(Rank)> listener) {
   scheduler_->on_rank_end(std::move(listener));
 }
 
+void World::on_rank_dying(std::function<void(Rank)> listener) {
+  scheduler_->on_rank_dying(std::move(listener));
+}
+
 void World::on_stuck(std::function<void(const StuckVerdict&)> listener) {
   scheduler_->on_stuck(std::move(listener));
 }

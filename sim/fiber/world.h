@@ -143,6 +143,9 @@ class World {
   /// fails there), block (it hangs) or sleep (it is late). A blocked rank gets it once it goes on.
   void interrupt(Rank rank, std::function<void(RankHandle&)> handler);
   // -- listeners serve one run: register before it or inside it, they are dropped at its end
+  /// Told on the rank's own stack that an exception from outside is about to unwind it: what others
+  /// may still read of its memory must be read now.
+  void on_rank_dying(std::function<void(Rank)> listener);
   /// Told when a rank has ended: groups turn it into verdicts and lost peers.
   void on_rank_end(std::function<void(Rank)> listener);
   /// Asked when nobody can run, before ranks are taken down, in the order of registration, until

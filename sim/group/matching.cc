@@ -233,6 +233,21 @@ void Hub::fail(MatchSlot& slot, CommStatus status, const std::string* detail) {
 
 void Hub::leave(SimProcessGroup& group) {
   set_waiting(group.handle().rank(), nullptr);
+  give_up_all(group);
+  group.state().handles[static_cast<std::size_t>(group.rank())] = nullptr;
+}
+
+void Hub::abandon(Rank rank) {
+  for (const auto& [id, group] : groups_) {
+    const auto member = std::find(group->members.begin(), group->members.end(), to_int(rank));
+    if (member == group->members.end()) continue;
+    SimProcessGroup* handle =
+        group->handles[static_cast<std::size_t>(member - group->members.begin())];
+    if (handle != nullptr) give_up_all(*handle);
+  }
+}
+
+void Hub::give_up_all(SimProcessGroup& group) {
   while (SimWork* work = group.first_pending()) {
     if (work->signature().op == CollectiveOp::kSend ||
         work->signature().op == CollectiveOp::kRecv) {
@@ -241,7 +256,6 @@ void Hub::leave(SimProcessGroup& group) {
       give_up(*work);
     }
   }
-  group.state().handles[static_cast<std::size_t>(group.rank())] = nullptr;
 }
 
 // The memory of this work is about to go: a transfer that could have happened happens now, anything

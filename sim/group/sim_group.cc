@@ -23,6 +23,9 @@ std::optional<Fidelity> parse_fidelity(std::string_view name) {
 class GroupHub::Impl {
  public:
   Impl(World& world, const GroupOptions& options) : hub(std::make_shared<Hub>(world, options)) {
+    world.on_rank_dying([weak = std::weak_ptr<Hub>(hub)](Rank rank) {
+      if (const auto alive = weak.lock()) alive->abandon(rank);
+    });
     world.on_stuck([weak = std::weak_ptr<Hub>(hub)](const StuckVerdict& verdict) {
       if (const auto alive = weak.lock()) alive->on_stuck(verdict);
     });

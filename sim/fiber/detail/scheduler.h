@@ -53,6 +53,10 @@ class Scheduler {
     end_listeners_.push_back(std::move(listener));
   }
 
+  void on_rank_dying(std::function<void(Rank)> listener) {
+    dying_listeners_.push_back(std::move(listener));
+  }
+
   void on_stuck(std::function<void(const StuckVerdict&)> listener) {
     stuck_listeners_.push_back(std::move(listener));
   }
@@ -68,12 +72,15 @@ class Scheduler {
 
   FileSystem& files_of(Rank rank);
   Duration clock_skew_of(Rank rank) const;
+  void tell_dying(const RankSlot& self);
   /// Runs what is to interrupt `self`, on its stack.
   void run_interrupts(RankSlot& self);
 
   Memo& memo() { return options_.memo != nullptr ? *options_.memo : own_memo_; }
 
  private:
+  class Farewell;
+
   void start(const WorldOptions& options, Strategy& strategy);
   void loop();
   void act();
@@ -132,6 +139,7 @@ class Scheduler {
   std::exception_ptr broken_;  ///< A broken contract of the strategy or a handler: run() throws it.
 
   std::vector<std::function<void(Rank)>> end_listeners_;
+  std::vector<std::function<void(Rank)>> dying_listeners_;
   std::vector<std::function<void(const StuckVerdict&)>> stuck_listeners_;
   MemoryFiles own_files_;
   MemoryMemo own_memo_;

@@ -39,6 +39,8 @@ class Hub {
   /// A rank drops its side of a group: what can still complete does, the rest is lost to the
   /// others.
   void leave(SimProcessGroup& group);
+  /// The same for all groups of a rank whose memory is about to go, while it keeps its side.
+  void abandon(Rank rank);
 
   // -- matching (matching.cc)
   void arrive(GroupState& group, SimWork& work);
@@ -79,6 +81,7 @@ class Hub {
   void finish_member(MatchSlot& slot, std::int32_t member);
   bool hurry(MatchSlot& slot);
   void fail(MatchSlot& slot, CommStatus status, const std::string* detail);
+  void give_up_all(SimProcessGroup& group);
   void give_up(SimWork& work);
   void give_up_message(SimWork& work);
   void pair(SimWork& send, SimWork& recv);

@@ -1,0 +1,66 @@
+#include "lockstep/sim/fault/fault.h"
+
+#include <algorithm>
+#include <array>
+
+#include "lockstep/random/generator.h"
+
+namespace lockstep::sim {
+
+namespace {
+
+constexpr std::array<std::string_view, 9> kKinds = {"exception",
+                                                    "exit",
+                                                    "sigkill",
+                                                    "sigterm",
+                                                    "out-of-memory",
+                                                    "hang",
+                                                    "late",
+                                                    "disk-full",
+                                                    "torn-write"};
+constexpr std::uint32_t kEventKinds = 8;  // Those of kKinds that can strike at any event.
+constexpr std::uint32_t kFates = 4;
+constexpr std::int64_t kSwarmDelayNs = 1'000'000;
+
+}  // namespace
+
+std::string_view name_of(FaultKind kind) { return kKinds.at(static_cast<std::size_t>(kind)); }
+
+std::optional<FaultKind> parse_fault_kind(std::string_view name) {
+  const auto found = std::find(kKinds.begin(), kKinds.end(), name);
+  if (found == kKinds.end()) return std::nullopt;
+  return static_cast<FaultKind>(found - kKinds.begin());
+}
+
+std::string describe(const Fault& fault) {
+  std::string text = "rank " + std::to_string(fault.rank) + ": " + std::string(name_of(fault.kind));
+  if (fault.event) text += " at event " + std::to_string(*fault.event);
+  if (fault.file_step) text += " at file step " + std::to_string(*fault.file_step);
+  if (fault.time) text += " at " + std::to_string(fault.time->ns) + " ns";
+  if (fault.step) {
+    text += " at " + fault.at + " " + std::to_string(fault.nth) + " of step " +
+            std::to_string(*fault.step);
+  }
+  return text;
+}
+
+std::vector<Fault> swarm(std::uint64_t seed,
+                         std::int32_t n_faults,
+                         std::int32_t n_ranks,
+                         std::uint64_t n_events) {
+  Generator draw(seed);
+  std::vector<Fault> plan;
+  for (std::int32_t attempt = 0; attempt < n_faults; ++attempt) {
+    Fault fault;
+    fault.kind = static_cast<FaultKind>(draw.random() % kEventKinds);
+    fault.rank = static_cast<std::int32_t>(draw.random() % static_cast<std::uint32_t>(n_ranks));
+    fault.attempt = attempt;
+    fault.event = draw.random() % n_events;
+    fault.delay = Duration{kSwarmDelayNs};
+    fault.fate = static_cast<CrashFate>(draw.random() % kFates);
+    plan.push_back(fault);
+  }
+  return plan;
+}
+
+}  // namespace lockstep::sim

@@ -1,0 +1,57 @@
+// What can go wrong on purpose: kinds of faults, and where they strike.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/base/types.h"
+#include "lockstep/sim/fault/virtual_disk.h"
+
+namespace lockstep::sim {
+
+enum class FaultKind : std::uint8_t {
+  kException,    ///< The rank's code throws at its next scheduling point, and unwinds.
+  kExit,         ///< It ends itself with an error code: as an exception that nobody catches.
+  kSigkill,      ///< It is gone: nothing it does from now on has an effect.
+  kSigterm,      ///< The same, by a signal that it does not handle.
+  kOutOfMemory,  ///< The same, by the kernel.
+  kHang,         ///< It stops without ending.
+  kLate,         ///< It pauses for `delay`.
+  kDiskFull,     ///< From now on the disk takes no byte more, until the next attempt.
+  kTornWrite,    ///< Killed in the middle of a write: half of the bytes are in the file.
+};
+std::string_view name_of(FaultKind kind);  ///< "exception", "exit", "sigkill", ...
+std::optional<FaultKind> parse_fault_kind(std::string_view name);
+
+/// One planned fault. Exactly one of `event`, `file_step`, `step` and `time` says where.
+struct Fault {
+  FaultKind kind = FaultKind::kSigkill;
+  std::int32_t rank = 0;
+  std::int32_t attempt = 0;  ///< The run of the job it belongs to, 0 = the first.
+
+  std::optional<std::uint64_t> event{};  ///< As this attempt's event of that number is recorded.
+  std::optional<std::uint64_t>
+      file_step{};  ///< Before this attempt's file operation of that number.
+  std::optional<VirtualTime> time{};
+  std::optional<std::int64_t> step{};  ///< In this optimizer step ...
+  std::string at = "forward";          ///< ... at an event of this kind ("collective", "step", ...)
+  std::int64_t nth = 0;                ///< ... of this number among those.
+
+  Duration delay{};                   ///< kLate
+  CrashFate fate = CrashFate::kKept;  ///< What the crash leaves of what was not synced.
+};
+
+/// "rank 1: sigkill at event 12".
+std::string describe(const Fault& fault);
+
+/// A plan of `n_faults` faults drawn from a seed, one an attempt: any kind, any rank, at an event
+/// below `n_events`.
+std::vector<Fault> swarm(std::uint64_t seed,
+                         std::int32_t n_faults,
+                         std::int32_t n_ranks,
+                         std::uint64_t n_events);
+
+}  // namespace lockstep::sim

@@ -1,0 +1,177 @@
+#include "lockstep/sim/fault/injector.h"
+
+#include <stdexcept>
+#include <utility>
+
+namespace lockstep::sim {
+
+/// One rank's way to the disk.
+class FaultInjector::Files final : public FileSystem {
+ public:
+  Files(FaultInjector& injector, Rank rank) : injector_(&injector), rank_(rank) {}
+
+  Result<std::string> read(std::string_view path) override {
+    if (injector_->before_file_step(rank_)) return gone(path);
+    return disk().read(path);
+  }
+
+  Outcome write(std::string_view path, std::string_view bytes) override {
+    const bool torn = injector_->tears(rank_);
+    const bool dead = injector_->before_file_step(rank_);
+    if (torn)
+      (void)disk().write(path, bytes.substr(0, bytes.size() / 2));  // Nobody is left to see.
+    if (dead) return gone(path);
+    return disk().write(path, bytes);
+  }
+
+  Outcome sync(std::string_view path) override {
+    if (injector_->before_file_step(rank_)) return gone(path);
+    return disk().sync(path);
+  }
+
+  Outcome rename(std::string_view from, std::string_view to) override {
+    if (injector_->before_file_step(rank_)) return gone(to);
+    return disk().rename(from, to);
+  }
+
+  Outcome remove(std::string_view path) override {
+    if (injector_->before_file_step(rank_)) return gone(path);
+    return disk().remove(path);
+  }
+
+  Result<std::vector<std::string>> list(std::string_view folder) override {
+    if (injector_->before_file_step(rank_)) return gone(folder);
+    return disk().list(folder);
+  }
+
+  Outcome make_folder(std::string_view folder) override {
+    if (injector_->before_file_step(rank_)) return gone(folder);
+    return disk().make_folder(folder);
+  }
+
+ private:
+  static Error gone(std::string_view path) { return {"the rank was killed", std::string(path)}; }
+
+  VirtualDisk& disk() const { return *injector_->disk_; }
+
+  FaultInjector* injector_;
+  Rank rank_;
+};
+
+FaultInjector::FaultInjector(World& world,
+                             VirtualDisk& disk,
+                             std::vector<Fault> faults,
+                             EventSink& next)
+    : world_(&world),
+      disk_(&disk),
+      faults_(std::move(faults)),
+      done_(faults_.size(), 0),
+      next_(&next) {}
+
+FaultInjector::~FaultInjector() = default;
+
+std::vector<FileSystem*> FaultInjector::files() {
+  std::vector<FileSystem*> views;
+  for (Files& files : files_) views.push_back(&files);
+  return views;
+}
+
+void FaultInjector::prepare(std::int32_t n_ranks) {
+  ranks_.resize(static_cast<std::size_t>(n_ranks));
+  for (std::int32_t rank = 0; rank < n_ranks; ++rank) files_.emplace_back(*this, Rank{rank});
+}
+
+void FaultInjector::open(Rank rank, Recorder* recorder) {
+  if (recorder != nullptr) recorders_[rank] = recorder;
+  if (std::exchange(timers_set_, true)) return;
+  for (std::size_t i = 0; i < faults_.size(); ++i) {
+    if (faults_[i].time) world_->at(*faults_[i].time, [this, i] { strike(i); });
+  }
+}
+
+void FaultInjector::on_event(const Event& event, const NameTable& names) {
+  next_->on_event(event, names);
+  PerRank& rank = ranks_[to_index(event.rank)];
+  ++rank.n_recorded;
+  if (std::holds_alternative<FaultEvent>(event.body)) return;
+  const std::uint64_t number = rank.n_events++;
+  if (event.at.opt != rank.step) {
+    rank.step = event.at.opt;
+    rank.n_of_kind.clear();
+  }
+  for (std::size_t i = 0; i < faults_.size(); ++i) {
+    const Fault& fault = faults_[i];
+    if (done_[i] != 0 || Rank{fault.rank} != event.rank) continue;
+    if (fault.event == number) strike(i);
+    if (fault.step != event.at.opt || fault.at != kind_of(event.body)) continue;
+    if (rank.n_of_kind[fault.at]++ == fault.nth) strike(i);
+  }
+}
+
+bool FaultInjector::tears(Rank rank) const {
+  for (std::size_t i = 0; i < faults_.size(); ++i) {
+    const Fault& fault = faults_[i];
+    if (done_[i] == 0 && fault.kind == FaultKind::kTornWrite && Rank{fault.rank} == rank &&
+        fault.file_step == ranks_[to_index(rank)].n_file_steps) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool FaultInjector::before_file_step(Rank rank) {
+  const std::uint64_t number = ranks_[to_index(rank)].n_file_steps++;
+  bool dead = false;
+  for (std::size_t i = 0; i < faults_.size(); ++i) {
+    const Fault& fault = faults_[i];
+    if (done_[i] != 0 || Rank{fault.rank} != rank || fault.file_step != number) continue;
+    strike(i);
+    dead = dead || (fault.kind >= FaultKind::kSigkill && fault.kind <= FaultKind::kOutOfMemory) ||
+           fault.kind == FaultKind::kTornWrite;
+  }
+  return dead;
+}
+
+void FaultInjector::strike(std::size_t index) {
+  if (done_[index] != 0) return;
+  done_[index] = 1;
+  const Fault& fault = faults_[index];
+  if (world_->has_ended(Rank{fault.rank})) return;
+  struck_.push_back(fault);
+  const auto recorder = recorders_.find(Rank{fault.rank});
+  if (recorder != recorders_.end()) {
+    NameTable& names = recorder->second->names();
+    recorder->second->record(FaultEvent{.kind = names.intern(name_of(fault.kind)),
+                                        .detail = names.intern(describe(fault))});
+  }
+  strike_rank(fault);
+}
+
+void FaultInjector::strike_rank(const Fault& fault) {
+  const Rank rank{fault.rank};
+  switch (fault.kind) {
+    case FaultKind::kException:
+    case FaultKind::kExit:
+      world_->interrupt(rank, [text = describe(fault)](RankHandle&) {
+        throw std::runtime_error("injected fault: " + text);
+      });
+      return;
+    case FaultKind::kSigkill:
+    case FaultKind::kSigterm:
+    case FaultKind::kOutOfMemory:
+    case FaultKind::kTornWrite:
+      world_->kill(rank, "injected fault: " + describe(fault));
+      return;
+    case FaultKind::kHang:
+      world_->interrupt(rank, [](RankHandle& self) { self.block({.what = "an injected hang"}); });
+      return;
+    case FaultKind::kLate:
+      world_->interrupt(rank, [delay = fault.delay](RankHandle& self) { self.sleep(delay); });
+      return;
+    case FaultKind::kDiskFull:
+      disk_->set_capacity(disk_->n_bytes());
+      return;
+  }
+}
+
+}  // namespace lockstep::sim

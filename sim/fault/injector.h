@@ -1,0 +1,81 @@
+// Makes planned faults happen in one attempt of a run.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "lockstep/sim/fault/fault.h"
+#include "lockstep/sim/fiber/world.h"
+#include "lockstep/trace/recorder.h"
+
+namespace lockstep::sim {
+
+/// Stands between the ranks and what they do: it reads their events on the way to `next`, and does
+/// their file operations on `disk`. What it does is recorded as `fault` events.
+///
+/// Requires: one attempt; everything given outlives it.
+class FaultInjector final : public EventSink {
+ public:
+  FaultInjector(World& world, VirtualDisk& disk, std::vector<Fault> faults, EventSink& next);
+
+  /// Before the attempt.
+  void prepare(std::int32_t n_ranks);
+
+  ~FaultInjector() override;
+  FaultInjector(const FaultInjector&) = delete;
+  FaultInjector& operator=(const FaultInjector&) = delete;
+  FaultInjector(FaultInjector&&) = delete;
+  FaultInjector& operator=(FaultInjector&&) = delete;
+
+  void on_event(const Event& event, const NameTable& names) override;
+
+  /// The disk as each rank sees it, by rank.
+  std::vector<FileSystem*> files();
+  /// Called by each rank as it starts: its pen for `fault` events.
+  void open(Rank rank, Recorder* recorder);
+
+  /// Called by each rank as it ends.
+  void close(Rank rank) { recorders_.erase(rank); }
+
+  /// Those that have happened, in that order.
+  const std::vector<Fault>& struck() const { return struck_; }
+
+  std::uint64_t n_recorded(Rank rank) const { return ranks_[to_index(rank)].n_recorded; }
+
+  std::uint64_t n_events(Rank rank) const { return ranks_[to_index(rank)].n_events; }
+
+  std::uint64_t n_file_steps(Rank rank) const { return ranks_[to_index(rank)].n_file_steps; }
+
+ private:
+  class Files;
+
+  struct PerRank {
+    std::uint64_t n_recorded = 0;
+    std::uint64_t n_events = 0;  ///< Of these all but `fault` events.
+    std::uint64_t n_file_steps = 0;
+    std::map<std::string, std::int64_t, std::less<>> n_of_kind;  ///< In its present step.
+    std::int32_t step = -1;
+  };
+
+  /// Lets file faults happen. True: the operation that follows must not.
+  bool before_file_step(Rank rank);
+  bool tears(Rank rank) const;
+  void strike(std::size_t index);
+  void strike_rank(const Fault& fault);
+
+  World* world_;
+  VirtualDisk* disk_;
+  std::vector<Fault> faults_;
+  std::vector<std::uint8_t> done_;  ///< By fault.
+  EventSink* next_;
+  std::vector<PerRank> ranks_;
+  std::deque<Files> files_;
+  std::map<Rank, Recorder*> recorders_;
+  std::vector<Fault> struck_;
+  bool timers_set_ = false;
+};
+
+}  // namespace lockstep::sim

@@ -1,0 +1,287 @@
+// A crash at every event and every file step of every rank, each followed by a restart: the job
+// must end with the bits of the run that nobody disturbed, and no snapshot may ever be damaged.
+#include <gmock/gmock.h>
+
+#include "lockstep/sim/fault/agent.h"
+#include "lockstep/tensor/digest.h"
+#include "lockstep/train/rank_program.h"
+#include "lockstep/train/snapshot_files.h"
+
+#include "tests/train/one_rank.h"
+
+namespace lockstep::sim {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// Two ranks, three epochs of three steps, so that snapshots fall into and between epochs.
+Job small_job() {
+  Job job;
+  job.model.kind = "mlp";
+  job.model.widths = {1, 3, 1};
+  job.train = lockstep::testing::column_data({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12},
+                                             {2, 1, 4, 3, 6, 5, 8, 7, 10, 9, 12, 11});
+  job.loader = {.batch = 2, .shuffle = true, .seed = 3};
+  job.optimizer.kind = "adam";
+  job.optimizer.lr = 0.05;
+  job.scheduler = {.per = "step", .rules = {optim::StepLr{.step_size = 3}}};
+  job.loop.steps = 5;
+  job.loop.snapshot = {.every_steps = 2, .path = "ckpt", .keep = 2};
+  return job;
+}
+
+/// What a rank ends with: a digest of all parameters and the rate.
+class FinalState final : public LoopHook {
+ public:
+  explicit FinalState(std::vector<std::uint64_t>& digests) : digests_(&digests) {}
+
+  void before(LoopPoint point, LoopState& state) override {
+    if (point != LoopPoint::kEnd) return;
+    std::uint64_t digest = 0;
+    for (const NamedVariable& named : state.model->named_parameters()) {
+      const Tensor& data = named.variable.data();
+      digest = mix64(digest ^ sm64(data.raw(), data.n_elems(), data.dtype()));
+    }
+    const double lr = state.optimizer->lr();
+    digest = mix64(digest ^ sm64(&lr, 1, DType::kF64));
+    (*digests_)[static_cast<std::size_t>(state.context->rank())] = digest;
+  }
+
+ private:
+  std::vector<std::uint64_t>* digests_;
+};
+
+struct JobRun {
+  AgentResult result;
+  std::vector<std::uint64_t> digests;
+  std::vector<std::string> damaged;   ///< Manifests that a restart found damaged.
+  std::vector<std::int64_t> resumed;  ///< Rank 0's first step, by attempt.
+};
+
+class Jobs {
+ public:
+  JobRun run(const Job& job, const AgentOptions& options) {
+    JobRun run;
+    VirtualDisk disk;
+    auto result = agent_.run(options, disk, [&](RankContext& context) {
+      run.digests.resize(static_cast<std::size_t>(context.world_size()));
+      if (context.rank() == 0 && !run.resumed.empty()) look(disk, run.damaged);
+      if (context.rank() == 0) run.resumed.push_back(-1);
+      FinalState end(run.digests);
+      LoopHook* hooks[] = {&end};
+      const RankOutcomeValues values = run_job(job, context, hooks);
+      if (context.rank() == 0) run.resumed.back() = values.first_step;
+    });
+    EXPECT_TRUE(result.ok());
+    look(disk, run.damaged);
+    run.result = std::move(result).value();
+    return run;
+  }
+
+ private:
+  static void look(VirtualDisk& disk, std::vector<std::string>& damaged) {
+    const auto found = SnapshotFiles(disk, "ckpt", "atomic").damaged();
+    ASSERT_TRUE(found.ok());
+    damaged.insert(damaged.end(), found.value().begin(), found.value().end());
+  }
+
+  Agent agent_;
+};
+
+AgentOptions two_ranks(std::vector<Fault> faults = {}) {
+  return {.n_ranks = 2, .max_restarts = 1, .faults = std::move(faults), .seed = 1};
+}
+
+void expect_same(const JobRun& run, const JobRun& whole, const Fault& fault) {
+  EXPECT_TRUE(run.result.ok()) << describe(fault) << ": "
+                               << run.result.attempts.back().root_cause();
+  EXPECT_EQ(run.digests, whole.digests) << describe(fault);
+  EXPECT_THAT(run.damaged, IsEmpty()) << describe(fault);
+}
+
+class CrashEverywhere : public ::testing::TestWithParam<CrashFate> {};
+
+TEST_P(CrashEverywhere, AtEveryEvent) {
+  Jobs jobs;
+  const Job job = small_job();
+  const JobRun whole = jobs.run(job, two_ranks());
+  ASSERT_EQ(whole.result.attempts.size(), 1U);
+  std::int64_t n_restarts = 0;
+  for (std::int32_t rank = 0; rank < 2; ++rank) {
+    const auto n = whole.result.attempts[0].n_events[static_cast<std::size_t>(rank)];
+    for (std::uint64_t event = 0; event < n; ++event) {
+      const Fault fault{.rank = rank, .event = event, .fate = GetParam()};
+      const JobRun run = jobs.run(job, two_ranks({fault}));
+      expect_same(run, whole, fault);
+      n_restarts += run.result.n_restarts();
+    }
+  }
+  EXPECT_GT(n_restarts, 150);
+}
+
+TEST_P(CrashEverywhere, AtEveryFileStep) {
+  Jobs jobs;
+  const Job job = small_job();
+  const JobRun whole = jobs.run(job, two_ranks());
+  for (std::int32_t rank = 0; rank < 2; ++rank) {
+    const auto n = whole.result.attempts[0].n_file_steps[static_cast<std::size_t>(rank)];
+    EXPECT_GE(n, rank == 0 ? 20U : 8U);
+    for (std::uint64_t step = 0; step < n; ++step) {
+      for (const FaultKind kind : {FaultKind::kSigkill, FaultKind::kTornWrite}) {
+        const Fault fault{.kind = kind, .rank = rank, .file_step = step, .fate = GetParam()};
+        const JobRun run = jobs.run(job, two_ranks({fault}));
+        expect_same(run, whole, fault);
+        EXPECT_EQ(run.result.n_restarts(), 1) << describe(fault);
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Fates,
+    CrashEverywhere,
+    ::testing::Values(CrashFate::kKept, CrashFate::kLost, CrashFate::kTorn, CrashFate::kReordered));
+
+// The same over schedules, with any kind of fault in each of three attempts.
+TEST(Crashes, InSwarms) {
+  Jobs jobs;
+  const Job job = small_job();
+  AgentOptions options = two_ranks();
+  const JobRun whole = jobs.run(job, options);
+  options.strategy = "random";
+  options.max_restarts = 3;
+  std::int64_t n_restarts = 0;
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    options.schedule_seed = options.seed = seed;
+    options.faults = swarm(seed, 3, 2, whole.result.attempts[0].n_events[0]);
+    const JobRun run = jobs.run(job, options);
+    expect_same(run, whole, options.faults[0]);
+    n_restarts += run.result.n_restarts();
+  }
+  EXPECT_GT(n_restarts, 300);
+}
+
+TEST(Crashes, AreCountedAndNamedAsTorchrunDoes) {
+  Jobs jobs;
+  AgentOptions options = two_ranks();
+  options.max_restarts = 2;
+  for (std::int32_t attempt = 0; attempt < 3; ++attempt) {
+    options.faults.push_back(
+        {.kind = FaultKind::kExit, .rank = 1, .attempt = attempt, .step = 1, .at = "forward"});
+  }
+  const JobRun run = jobs.run(small_job(), options);
+  EXPECT_FALSE(run.result.ok());
+  EXPECT_EQ(run.result.n_restarts(), 2);
+  EXPECT_EQ(run.result.attempts[2].root_cause(),
+            "rank 1: injected fault: rank 1: exit at forward 0 of step 1");
+}
+
+// Nobody fails, nobody goes on: only a watchdog ends such an attempt.
+TEST(Crashes, AHangNeedsAWatchdog) {
+  Jobs jobs;
+  const Job job = small_job();
+  const JobRun whole = jobs.run(job, two_ranks());
+  const Fault fault{.kind = FaultKind::kHang, .rank = 0, .step = 3, .at = "forward"};
+  AgentOptions options = two_ranks({fault});
+  expect_same(jobs.run(job, options), whole, fault);
+  options.watchdog = false;
+  const JobRun stuck = jobs.run(job, options);
+  EXPECT_EQ(stuck.result.attempts.size(), 1U);
+  EXPECT_TRUE(stuck.result.attempts[0].world.stuck.has_value());
+}
+
+// Training goes on without the snapshot; the older ones stay.
+TEST(Crashes, AFullDiskCostsASnapshotNotTheRun) {
+  Jobs jobs;
+  const Job job = small_job();
+  const JobRun whole = jobs.run(job, two_ranks());
+  for (std::uint64_t step = 0; step < 12; ++step) {
+    const Fault fault{.kind = FaultKind::kDiskFull, .rank = 0, .file_step = step};
+    const JobRun run = jobs.run(job, two_ranks({fault}));
+    expect_same(run, whole, fault);
+    EXPECT_EQ(run.result.n_restarts(), 0);
+  }
+}
+
+// Another number of ranks: the epoch in progress starts again, the state is that of the snapshot.
+TEST(Crashes, SurviveTheLossOfANode) {
+  Jobs jobs;
+  AgentOptions options = two_ranks({{.rank = 1, .step = 3, .at = "forward"}});
+  options.n_ranks_later = {1};
+  const JobRun run = jobs.run(small_job(), options);
+  EXPECT_TRUE(run.result.ok());
+  EXPECT_THAT(run.resumed, ::testing::ElementsAre(-1, 2));
+  EXPECT_EQ(run.result.attempts[1].world.ends.size(), 1U);
+  EXPECT_THAT(run.damaged, IsEmpty());
+}
+
+TEST(Crashes, ByException) {
+  Jobs jobs;
+  const Job job = small_job();
+  const JobRun whole = jobs.run(job, two_ranks());
+  for (std::uint64_t event = 0; event < whole.result.attempts[0].n_events[1]; event += 7) {
+    const Fault fault{.kind = FaultKind::kException, .rank = 1, .event = event};
+    expect_same(jobs.run(job, two_ranks({fault})), whole, fault);
+  }
+}
+
+// Resuming really happens in the middle of an epoch, and from what was saved last.
+TEST(Crashes, ResumeFromTheNewestSnapshot) {
+  Jobs jobs;
+  const Fault fault{.rank = 1, .step = 4, .at = "forward"};
+  const JobRun run = jobs.run(small_job(), two_ranks({fault}));
+  EXPECT_THAT(run.resumed, ::testing::ElementsAre(-1, 4));
+  EXPECT_THAT(run.result.attempts[0].root_cause(), HasSubstr("sigkill"));
+}
+
+// -- negative twins: what the tests above would notice
+
+/// Whether some crash while or after rank 0 saves makes a run end differently, or leaves damage.
+struct Noticed {
+  bool damage = false;
+  bool lost_progress = false;
+  bool different = false;
+};
+
+Noticed crash_at_file_steps(const Job& job, CrashFate fate) {
+  Jobs jobs;
+  Noticed noticed;
+  const JobRun whole = jobs.run(job, two_ranks());
+  const auto n = whole.result.attempts[0].n_events[0];
+  for (std::uint64_t event = n / 2; event < n; ++event) {
+    const JobRun run = jobs.run(job, two_ranks({{.rank = 0, .event = event, .fate = fate}}));
+    noticed.damage = noticed.damage || !run.damaged.empty();
+    noticed.different = noticed.different || run.digests != whole.digests;
+    if (run.resumed.size() == 2) {
+      noticed.lost_progress = noticed.lost_progress || run.resumed.back() < 2;
+    }
+  }
+  return noticed;
+}
+
+TEST(CrashTwins, AnUnsyncedSnapshotIsLost) {
+  Job job = small_job();
+  EXPECT_FALSE(crash_at_file_steps(job, CrashFate::kLost).lost_progress);
+  job.loop.snapshot.publish = "unsynced";
+  const Noticed noticed = crash_at_file_steps(job, CrashFate::kLost);
+  EXPECT_TRUE(noticed.lost_progress);
+  EXPECT_TRUE(crash_at_file_steps(job, CrashFate::kTorn).damage);
+}
+
+TEST(CrashTwins, ASnapshotWrittenInPlaceIsTorn) {
+  Job job = small_job();
+  job.loop.snapshot.publish = "in-place";
+  EXPECT_TRUE(crash_at_file_steps(job, CrashFate::kTorn).damage);
+}
+
+TEST(CrashTwins, EveryPartOfASnapshotIsNeeded) {
+  for (const std::string part : {"model", "optimizer", "scheduler", "sampler"}) {
+    Job job = small_job();
+    std::erase(job.loop.snapshot.include, part);
+    EXPECT_TRUE(crash_at_file_steps(job, CrashFate::kKept).different) << part;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::sim
