@@ -32,10 +32,10 @@ std::string fill_of(WaitForNode::State state) {
 std::string absence(const WaitForGraph& graph, const WaitForEdge& edge) {
   const WaitForNode& to = graph.nodes[edge.to];
   const bool one = edge.ranks.size() == 1;
-  std::string_view role = "missing";
-  if (to.state == WaitForNode::State::kRunning) role = "late";
+  std::string_view role = "missing:";
+  if (to.state == WaitForNode::State::kRunning) role = "late:";
   if (graph.nodes[edge.from].mismatched) role = "called differently by";
-  std::string text = "; " + std::string(role) + ": " + name_ranks(edge.ranks) + ", which ";
+  std::string text = "; " + std::string(role) + " " + name_ranks(edge.ranks) + ", which ";
   if (to.state == WaitForNode::State::kWaits) text += one ? "waits in " : "wait in ";
   return text + to.what;
 }

@@ -17,9 +17,9 @@ struct TimelineNote {
   std::string title;  ///< "replicas-equal"
   std::string text;   ///< The whole sentence.
   std::int32_t attempt = 0;
-  std::optional<std::int64_t> step;  ///< Pinned to the end of this optimizer step,
-  std::optional<std::int32_t> group;
-  std::optional<std::int64_t> seq;  ///< or to this call of `group`; else to the rank's end.
+  std::optional<std::int64_t> step = {};  ///< Pinned to the end of this optimizer step,
+  std::optional<std::int32_t> group = {};
+  std::optional<std::int64_t> seq = {};  ///< or to this call of `group`; else to the rank's end.
 };
 
 /// What the picture shows, in numbers.

@@ -45,7 +45,7 @@ TEST(InFlightTest, ALookBeforeTheWaitIsFoundWithBothPlaces) {
 // Whether the transfer has ended is up to the schedule; whose memory it is, is not.
 TEST(InFlightTest, EveryScheduleFindsIt) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
-    const auto run = run_ranks({.ranks = 3, .strategy = "random", .schedule_seed = seed},
+    const auto run = run_ranks({.ranks = 3, .schedule_seed = seed, .strategy = "random"},
                                [](RankContext& context) {
                                  const Tensor data = ones(context);
                                  const Work work = context.world().all_reduce(Memory::of(data));
