@@ -91,6 +91,10 @@ ModelSpec read_model(TableReader& root, const ExactSpec& exact, Problem& problem
   read_images(table, model, problem);
   if (model.kind == "gpt") model.gpt = read_gpt(table, problem);
   model.activation = table.word("activation", model.activation, {"relu", "tanh", "none"}, {"gelu"});
+  model.checkpoint = table.word("checkpoint", "none", {"none", "reentrant", "non-reentrant"});
+  if (model.checkpoint != "none" && model.kind != "mlp" && model.kind != "bn") {
+    problem.report("'model.checkpoint' is for the layers of an mlp", table.where("checkpoint"));
+  }
   model.bias = table.flag("bias", model.kind != "scalar");
   // Single precision runs out of bits after one exact step; double lasts for hundreds.
   DType fallback = exact.on ? DType::kF64 : DType::kF32;
@@ -188,7 +192,14 @@ DdpSpec read_ddp(TableReader& root, const std::string& compat, Problem& problem)
   options.first_bucket_bytes = table.integer("first_bucket_bytes", options.first_bucket_bytes, 1);
   options.find_unused_parameters = table.flag("find_unused_parameters", false);
   options.gradient_as_bucket_view = table.flag("gradient_as_bucket_view", false);
+  options.static_graph = table.flag("static_graph", false);
   options.ignored = table.texts("ignore");
+  for (const std::int64_t id : table.integers("device_ids")) {
+    options.device_ids.push_back(static_cast<std::int32_t>(id));
+  }
+  if (table.has("output_device")) {
+    options.output_device = static_cast<std::int32_t>(table.integer("output_device", 0, 0));
+  }
   ddp.wrap = table.flag("wrap", true);
   ddp.average = table.word("average", "ddp", {"ddp", "manual", "none"});
   ddp.hook = table.word("hook",
@@ -201,8 +212,8 @@ DdpSpec read_ddp(TableReader& root, const std::string& compat, Problem& problem)
                          "quantize-per-tensor",
                          "quantize-per-channel"},
                         {"powersgd"});
-  if (table.flag("static_graph", false)) table.not_yet({"static_graph"});
   if (table.flag("sync_bn", false)) table.not_yet({"sync_bn"});
+  table.not_yet({"mixed_precision", "delay_all_reduce_named_params"});
   table.finish();
   if (ddp.wrap && ddp.average != "ddp") {
     problem.report(

@@ -1,6 +1,9 @@
 #include "lockstep/nn/sequential.h"
 
+#include <span>
 #include <string>
+
+#include "lockstep/autograd/checkpoint.h"
 
 namespace lockstep::nn {
 
@@ -11,8 +14,21 @@ void Sequential::push(std::unique_ptr<Module> module) {
 
 Variable Sequential::forward(const Variable& x) {
   Variable y = x;
-  for (const auto& module : modules_) y = module->forward(y);
+  for (const auto& module : modules_) {
+    if (!is_checkpointed(y)) {
+      y = module->forward(y);
+      continue;
+    }
+    y = checkpoint([&module = *module](std::span<const Variable> in) { return module(in[0]); },
+                   {y},
+                   {.use_reentrant = use_reentrant_});
+  }
   return y;
+}
+
+void Sequential::checkpoint_modules(bool use_reentrant) {
+  checkpointed_ = true;
+  use_reentrant_ = use_reentrant;
 }
 
 }  // namespace lockstep::nn

@@ -33,10 +33,20 @@ class Sequential final : public Module {
 
   std::size_t size() const { return modules_.size(); }
 
+  /// From now on each module is computed again in the backward (checkpoint.h). Reentrant: except
+  /// where its input requires no gradient, which would cut off its parameters.
+  void checkpoint_modules(bool use_reentrant);
+
   Variable forward(const Variable& x) override;
 
  private:
+  bool is_checkpointed(const Variable& input) const {
+    return checkpointed_ && (!use_reentrant_ || input.requires_grad());
+  }
+
   std::vector<std::unique_ptr<Module>> modules_;
+  bool checkpointed_ = false;
+  bool use_reentrant_ = true;
 };
 
 }  // namespace lockstep::nn

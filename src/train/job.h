@@ -44,6 +44,7 @@ struct ModelSpec {
   std::int64_t kernel = 3;            ///< cnn: height and width of the filters, odd.
   bool batch_norm = false;            ///< cnn: a batch norm behind each convolution.
   std::string activation = "relu";    ///< "relu" | "tanh" | "none"
+  std::string checkpoint = "none";    ///< mlp, bn: "none" | "reentrant" | "non-reentrant"
   bool bias = true;
   DType dtype = DType::kF32;
   std::string head = "a";             ///< twohead: which heads the forward uses: "a" | "b" | "both"

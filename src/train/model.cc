@@ -45,6 +45,7 @@ std::unique_ptr<nn::Module> make_mlp(const ModelSpec& spec, Runtime& runtime) {
     }
     append_activation(*model, spec.activation);
   }
+  if (spec.checkpoint != "none") model->checkpoint_modules(spec.checkpoint == "reentrant");
   return model;
 }
 

@@ -106,6 +106,30 @@ TEST_F(ReaderTest, ACommunicationHookBelongsToTheWrapper) {
   EXPECT_THAT(error_of(small_job() + "ddp = { hook = \"powersgd\" }\n"), HasSubstr("powersgd"));
 }
 
+TEST_F(ReaderTest, OptionsOfTheWrapperHaveTheirNamesInPyTorch) {
+  const auto scenario =
+      load(small_job() + "ddp = { static_graph = true, device_ids = [0, 1], output_device = 1 }\n");
+
+  ASSERT_TRUE(scenario.ok()) << scenario.error().text();
+  const DdpOptions& options = scenario.value().jobs[0]->ddp.options;
+  EXPECT_TRUE(options.static_graph);
+  EXPECT_EQ(options.device_ids, (std::vector<std::int32_t>{0, 1}));
+  EXPECT_EQ(options.output_device, 1);
+}
+
+TEST_F(ReaderTest, WhatTheWrapperLacksIsRefusedByName) {
+  EXPECT_EQ(error_of(small_job() + "ddp = { mixed_precision = { param_dtype = \"f16\" } }\n"),
+            "job.toml:9:27: 'ddp.mixed_precision' is not supported yet");
+}
+
+TEST_F(ReaderTest, LayersOfAnMlpMayBeCheckpointed) {
+  const std::string key = "checkpoint = \"reentrant\", init";
+  EXPECT_THAT(error_of(replaced(small_job(), "init", key)),
+              HasSubstr("'model.checkpoint' is for the layers of an mlp"));
+  const std::string mlp = replaced(small_job(), "\"scalar\"", "\"mlp\", widths = [1, 1]");
+  EXPECT_EQ(load(replaced(mlp, "init", key)).value().jobs[0]->model.checkpoint, "reentrant");
+}
+
 TEST_F(ReaderTest, OptionsOfOptimizersAndSchedulesBelongToTheirKind) {
   EXPECT_THAT(error_of(replaced(small_job(), "lr =", "alpha = 0.5, lr =")),
               HasSubstr("unknown key 'alpha' in 'optimizer'"));
