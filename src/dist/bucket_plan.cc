@@ -67,8 +67,9 @@ BucketPlan compute_bucket_assignment_by_size(std::span<const PlannedTensor> tens
     close(plan, bucket, limit_bytes);
     bucket.i_limit = std::min(bucket.i_limit + 1, limits_bytes.size() - 1);
   }
-  for (OpenBucket& bucket : open) {
-    if (!bucket.members.empty()) close(plan, bucket, limits_bytes[bucket.i_limit]);
+  // PyTorch walks a hash map here, and libstdc++'s yields its few keys newest first.
+  for (auto bucket = open.rbegin(); bucket != open.rend(); ++bucket) {
+    if (!bucket->members.empty()) close(plan, *bucket, limits_bytes[bucket->i_limit]);
   }
   return index_map.empty() ? sorted_by_smallest_index(plan) : plan;
 }

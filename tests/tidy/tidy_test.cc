@@ -65,6 +65,30 @@ TEST(TidyTest, EverySourceIsBuilt) {
   expect_no_complaints(sources(kCode), [&](const File& file) { return not_built(file, commands); });
 }
 
+TEST(TidyTest, TestsThatDocumentsNameExist) {
+  const std::set<std::string> known = test_names(sources({".cc"}));
+  ASSERT_TRUE(known.contains("TidyTest.TestsThatDocumentsNameExist"));
+  for (const File& file : sources({".md"})) {
+    if (file.path != "docs/contract.md" && file.path != "docs/conformance.md") continue;
+    for (const std::string& complaint : unknown_tests(file, known)) ADD_FAILURE() << complaint;
+  }
+}
+
+TEST(TidyRuleTest, ATestThatNobodyWroteIsReported) {
+  const std::set<std::string> known =
+      test_names({{"tests/a_test.cc", "TEST(ATest, Holds) {}\nTEST_F(ATest, Ends) {}\n"},
+                  {"tests/conformance/b.cc", "{\"Broadcasts\", broadcasts},\n"}});
+
+  EXPECT_THAT(
+      unknown_tests(
+          {"d.md", "| D1 | `Reducer` | `ATest`, `.Ends`, `Broadcasts` |\n| D2 | `No` |\n"}, known),
+      IsEmpty());
+  EXPECT_THAT(
+      unknown_tests({"d.md", "\n| D1 | b | `ATest.Hold`, `.Ends` |\n| D2 | b | `.Ends` |\n"},
+                    known),
+      ElementsAre("d.md:2: no test is called ATest.Hold", "d.md:3: no test is called .Ends"));
+}
+
 TEST(TidyRuleTest, ABannedWordIsReportedWithItsLineAndReplacement) {
   const File file = {"src/data/order.cc",
                      "// Not unordered_map.\nstd::unordered_map<int, int> m;\n"};

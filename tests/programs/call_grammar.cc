@@ -1,0 +1,272 @@
+#include "tests/programs/call_grammar.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <stdexcept>
+
+#include "lockstep/base/text.h"
+
+namespace lockstep::programs {
+
+namespace {
+
+// A parameter or buffer, by the name that the layer's place gives it.
+struct Named {
+  std::string name;
+  std::string dtype;
+  std::int64_t n_elems = 0;
+  std::int64_t n_dims = 1;
+  bool trained = true;
+};
+
+struct Model {
+  std::vector<Named> parameters;
+  std::vector<Named> buffers;
+};
+
+void add_layer(Model& model, const Layer& layer, const std::string& prefix, const std::string& f) {
+  if (layer.kind == 'L') {
+    if (layer.tied < 0) {
+      model.parameters.push_back({prefix + ".weight", f, layer.in * layer.out, 2, !layer.frozen});
+    }
+    if (layer.bias) model.parameters.push_back({prefix + ".bias", f, layer.out});
+  } else if (layer.kind == 'N') {
+    model.parameters.push_back({prefix + ".weight", f, layer.out});
+    model.parameters.push_back({prefix + ".bias", f, layer.out});
+    model.buffers.push_back({prefix + ".running_mean", f, layer.out});
+    model.buffers.push_back({prefix + ".running_var", f, layer.out});
+    model.buffers.push_back({prefix + ".num_batches_tracked", "i64", 1});
+  } else if (layer.kind == 'P') {
+    model.buffers.push_back({prefix + ".seen", f, 1});
+    model.buffers.push_back({prefix + ".count", "i64", 1});
+  }
+}
+
+Model model_of(const Program& program) {
+  Model model;
+  for (const Branch& branch : program.branches) {
+    const Layer& first = branch.layers.front();
+    if (first.kind == 'W') {
+      model.parameters.push_back({"w", std::string(name_of(branch.dtype)), first.out});
+    }
+  }
+  for (std::size_t k = 0; k < program.branches.size(); ++k) {
+    const Branch& branch = program.branches[k];
+    for (std::size_t i = 0; i < branch.layers.size(); ++i) {
+      add_layer(model,
+                branch.layers[i],
+                "b" + std::to_string(k) + ".l" + std::to_string(i),
+                std::string(name_of(branch.dtype)));
+    }
+  }
+  return model;
+}
+
+using Totals = std::map<std::string, std::int64_t>;
+
+class Reader {
+ public:
+  Reader(const Program& program, const std::vector<std::string>& calls)
+      : program_(&program), calls_(&calls) {
+    const Model model = model_of(program);
+    for (const Named& one : model.parameters) {
+      if (!ignores(one.name)) state_.push_back(one);
+      const bool of_root = one.name.find('.') == std::string::npos;
+      if (one.trained && !ignores(of_root ? "." + one.name : one.name)) reduced_.push_back(one);
+    }
+    for (const Named& one : model.buffers) {
+      if (!ignores(one.name)) buffers_.push_back(one);
+    }
+    if (program.broadcast) state_.insert(state_.end(), buffers_.begin(), buffers_.end());
+  }
+
+  struct Stop {
+    std::string why;
+  };
+
+  void all() {
+    constructor();
+    if (program_->join.empty()) {
+      for (const char letter : program_->steps) step(letter);
+    } else {
+      joined();
+    }
+    if (at_ < calls_->size()) stop("more calls than the job makes");
+  }
+
+  bool ran_out() const { return at_ >= calls_->size(); }
+
+ private:
+  [[noreturn]] void stop(const std::string& why) const {
+    throw std::invalid_argument("call " + std::to_string(at_) + ": " + why +
+                                (ran_out() ? ", but none is left" : ", not " + (*calls_)[at_]));
+  }
+
+  bool ignores(const std::string& name) const {
+    const std::vector<std::string>& names = program_->ignored;
+    return std::find(names.begin(), names.end(), name) != names.end();
+  }
+
+  bool searches() const { return program_->find_unused && !program_->static_graph; }
+
+  std::int64_t n_parameters() const { return static_cast<std::int64_t>(reduced_.size()); }
+
+  void expect(const std::string& op, const std::string& dtype, std::int64_t n) {
+    const std::string call = op + " " + dtype + " " + std::to_string(n);
+    if (ran_out() || (*calls_)[at_] != call) stop("expected " + call);
+    ++at_;
+  }
+
+  // One broadcast a dtype, in the order in which dtypes first appear.
+  void coalesced(const std::vector<Named>& variables, std::int32_t root) {
+    std::set<std::string> sent;
+    for (const Named& one : variables) {
+      if (!sent.insert(one.dtype).second) continue;
+      std::int64_t n = 0;
+      for (const Named& other : variables) n += other.dtype == one.dtype ? other.n_elems : 0;
+      expect("B" + std::to_string(root), one.dtype, n);
+    }
+  }
+
+  void constructor() {
+    expect("AG", "i64", 1);
+    std::int64_t n_dims = 0;
+    for (const Named& one : reduced_) n_dims += one.n_dims;
+    expect("B0", "i64", 2 * n_dims);
+    coalesced(state_, 0);
+  }
+
+  void forward(bool grad, std::int32_t buffer_root) {
+    if (grad && rebuild_is_due()) {
+      expect("B0", "i32", n_parameters() + 1);
+      if (ran_out() || !(*calls_)[at_].starts_with("B0 i32 ")) stop("expected lengths of buckets");
+      n_buckets_ = static_cast<std::size_t>(parse_int((*calls_)[at_++].substr(7)).value());
+      rebuilt_ = true;
+      buckets_.clear();
+    }
+    if (!program_->broadcast || buffers_.empty() || !buffers_due_) return;
+    if (!program_->join.empty()) expect("ARmax", "i64", 1);
+    coalesced(buffers_, buffer_root);
+  }
+
+  bool rebuild_is_due() const {
+    return !searches() && !rebuilt_ && n_reductions_ >= (program_->static_graph ? 2 : 1);
+  }
+
+  Totals totals() const {
+    Totals totals;
+    for (const Named& one : reduced_) totals[wire(one.dtype)] += one.n_elems;
+    return totals;
+  }
+
+  std::string wire(const std::string& dtype) const {
+    return program_->hook.ends_with("fp16") ? "f16" : dtype;
+  }
+
+  // How many buckets there must be; 0 = the first backward tells.
+  std::size_t n_expected() const {
+    if (rebuilt_) return n_buckets_;
+    if (searches()) return buckets_.size();
+    std::set<std::string> dtypes;
+    for (const Named& one : reduced_) dtypes.insert(one.dtype);
+    return dtypes.size();
+  }
+
+  void buckets() {
+    if (program_->hook == "noop") return;
+    if (!buckets_.empty()) {
+      for (const std::string& call : buckets_) {
+        if (ran_out() || (*calls_)[at_] != call) stop("expected " + call + ", as before");
+        ++at_;
+      }
+      return;
+    }
+    const std::size_t n = n_expected();
+    Totals left = totals();
+    while (!left.empty()) {
+      if (ran_out()) stop("expected a bucket");
+      const std::vector<std::string_view> words = split((*calls_)[at_], ' ');
+      const std::string dtype(words[1]);
+      const std::int64_t size = parse_int(words[2]).value();
+      if (words[0] != "AR" || left.count(dtype) == 0 || left[dtype] < size) {
+        stop("expected a bucket of what is left");
+      }
+      if ((left[dtype] -= size) == 0) left.erase(dtype);
+      buckets_.push_back((*calls_)[at_++]);
+    }
+    if (n != 0 && buckets_.size() != n) stop("another number of buckets than agreed on");
+  }
+
+  void backward() {
+    const bool is_first = program_->static_graph && n_reductions_ == 0;
+    if (is_first) expect("AR", "i32", n_parameters());
+    buckets();
+    if (searches()) expect("AR", "i32", n_parameters());
+    ++n_reductions_;
+  }
+
+  void step(char letter) {
+    if (letter == 'i') return;
+    const bool syncs = std::string_view("sbtrE").find(letter) != std::string_view::npos;
+    for (int n = letter == 't' ? 2 : 1; n > 0; --n) {
+      forward(letter != 'e', 0);
+      buffers_due_ = syncs;
+    }
+    if (syncs && letter != 'E') backward();
+  }
+
+  // The largest rank with inputs left. Requires: there is one.
+  std::int32_t largest_active(std::int64_t iteration) const {
+    std::int32_t largest = -1;
+    for (std::int32_t rank = 0; rank < program_->world; ++rank) {
+      if (program_->join[static_cast<std::size_t>(rank)] > iteration) largest = rank;
+    }
+    return largest;
+  }
+
+  void joined() {
+    const std::vector<std::int64_t>& lengths = program_->join;
+    const std::int64_t longest = *std::max_element(lengths.begin(), lengths.end());
+    for (std::int64_t i = 0; i < longest; ++i) {
+      const char letter = program_->steps[static_cast<std::size_t>(i) % program_->steps.size()];
+      expect("AR", "f32", 1);
+      if (program_->throws) expect("AR", "f32", 1);
+      forward(true, largest_active(i));
+      expect("AR", "f32", 1);
+      buffers_due_ = letter == 's';
+      if (letter == 's') backward();
+    }
+    expect("AR", "f32", 1);
+    expect("ARmax", "i64", 1);
+    coalesced(state_, largest_active(longest - 1));
+  }
+
+  const Program* program_;
+  const std::vector<std::string>* calls_;
+  std::vector<Named> state_;    // Parameters, then the buffers that are broadcast.
+  std::vector<Named> reduced_;  // What the reducer has.
+  std::vector<Named> buffers_;
+  std::vector<std::string> buckets_;  // Of the backwards so far, since the last rebuild.
+  std::size_t at_ = 0;
+  std::size_t n_buckets_ = 0;
+  std::int64_t n_reductions_ = 0;
+  bool rebuilt_ = false;
+  bool buffers_due_ = true;
+};
+
+}  // namespace
+
+std::string violation(const Program& program,
+                      const std::vector<std::string>& calls,
+                      bool ended_early) {
+  Reader reader(program, calls);
+  try {
+    reader.all();
+  } catch (const std::invalid_argument& e) {
+    return ended_early && reader.ran_out() ? "" : e.what();
+  }
+  return "";
+}
+
+}  // namespace lockstep::programs
