@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::int32_t kMaxRanks = 1'000'000;
 
-std::int32_t read_size(TableReader& world, Problem& problem) {
+std::int32_t read_size(TableReader& world, Scenario& scenario, Problem& problem) {
   const bool by_nodes = world.has("nodes") || world.has("ranks_per_node");
   if (by_nodes && world.has("ranks")) {
     problem.report("a world has either 'ranks' or 'nodes' and 'ranks_per_node', not both",
@@ -19,6 +19,7 @@ std::int32_t read_size(TableReader& world, Problem& problem) {
   const std::int32_t nodes = world.small("nodes", 1, 1, kMaxRanks);
   const std::int32_t per_node = world.small("ranks_per_node", 1, 1, kMaxRanks);
   if (!by_nodes) return ranks;
+  scenario.session.group.net.ranks_per_node = per_node;
   const std::int64_t product = std::int64_t{nodes} * per_node;
   if (product > kMaxRanks) {
     problem.report("a world of " + std::to_string(product) + " ranks is larger than " +
@@ -74,14 +75,14 @@ void read_simulation(TableReader& root, Scenario& scenario, Problem& problem) {
                               {"run-to-block", "round-robin", "random"},
                               {"pct", "exhaustive", "replay"});
   session.schedule_seed = static_cast<std::uint64_t>(sim.integer("schedule_seed", 0));
-  sim.word("fidelity", "rendezvous", {"rendezvous"}, {"message"});
+  read_network(sim, scenario, problem);
   session.group.order = read_order(sim, scenario.n_ranks, problem);
   const std::string pairing = sim.word("pairing", "strict", {"strict", "nccl_like", "gloo_like"});
   session.group.pairing = sim::parse_pairing(pairing).value_or(sim::Pairing::kStrict);
   session.keep_going = sim.flag("keep_going", false);
   session.livelock_points =
       static_cast<std::uint64_t>(sim.integer("livelock_points", 50'000'000, 1));
-  sim.not_yet({"schedule", "link", "watchdog_ns"});
+  sim.not_yet({"schedule", "watchdog_ns"});
   sim.finish();
 }
 
@@ -111,7 +112,7 @@ void read_world(TableReader& root, Scenario& scenario, Problem& problem) {
     problem.report("a scenario needs a world: world = { ranks = 2 }", root.where());
   } else {
     TableReader world(*node, "world", problem);
-    scenario.n_ranks = read_size(world, problem);
+    scenario.n_ranks = read_size(world, scenario, problem);
     scenario.seed = static_cast<std::uint64_t>(world.integer("seed", 0));
     read_groups(world, scenario, problem);
     world.not_yet({"max_restarts"});

@@ -11,6 +11,8 @@ namespace lockstep {
 
 /// world, sim, exact, policy: how the run is made. `exact` fills ExactSpec for all jobs too.
 void read_world(TableReader& root, Scenario& scenario, Problem& problem);
+/// Keys of `sim`: what takes how long. Requires: world has been read.
+void read_network(TableReader& sim, Scenario& scenario, Problem& problem);
 ExactSpec read_exact(TableReader& root, Problem& problem);
 
 /// What read_job needs beside the file: where data lie and what the world is like.

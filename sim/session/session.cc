@@ -5,6 +5,7 @@
 #include <exception>
 #include <optional>
 
+#include "lockstep/sim/net/compute_model.h"
 #include "lockstep/tensor/cpu_kernels.h"
 #include "lockstep/tensor/in_flight.h"
 #include "lockstep/trace/touch_recorder.h"
@@ -173,13 +174,26 @@ class Session::Impl {
     return options.exact ? *exact_ : *cpu_;
   }
 
+  Kernels& timed_kernels(const SessionOptions& options, bool watches, Rank rank);
+
   Pool pool_;
   std::unique_ptr<Kernels> cpu_ = make_cpu_kernels();
   std::unique_ptr<Kernels> exact_ = make_exact_kernels(*cpu_);
   std::unique_ptr<Kernels> watching_ = make_watching_kernels(*cpu_);
   std::unique_ptr<Kernels> watching_exact_ = make_watching_kernels(*exact_);
+  std::optional<ComputeModel> compute_;        // Timed runs.
+  std::vector<std::unique_ptr<Kernels>> own_;  // Each rank's, in timed runs; transfers may outlive
+                                               // the rank that began them.
   World world_;
 };
+
+// The rank's own kernels, which know whose time they take.
+Kernels& Session::Impl::timed_kernels(const SessionOptions& options, bool watches, Rank rank) {
+  own_.push_back(make_timed_kernels(*compute_, rank));
+  if (options.exact) own_.push_back(make_exact_kernels(*own_.back()));
+  if (watches) own_.push_back(make_watching_kernels(*own_.back()));
+  return *own_.back();
+}
 
 WorldResult Session::Impl::run_world(const SessionOptions& options,
                                      const Body& body,
@@ -188,7 +202,11 @@ WorldResult Session::Impl::run_world(const SessionOptions& options,
                                      Aftermath& aftermath) {
   if (options.address_shift > 0) pool_.shift_addresses(options.address_shift);
   const RecordOptions record = record_options(options, readers.laws);
-  Kernels& kernels = kernels_for(options, record);
+  Kernels& shared_kernels = kernels_for(options, record);
+  const bool computes = options.timed && !options.compute.is_free();
+  own_.clear();
+  compute_.reset();
+  if (computes) compute_.emplace(options.compute, options.n_ranks);
   GroupHub hub(world_, options.group);
   aftermath.comm_errors.assign(static_cast<std::size_t>(std::max(options.n_ranks, 0)), 0);
   world_.on_stuck([&](const StuckVerdict& verdict) {
@@ -197,6 +215,9 @@ WorldResult Session::Impl::run_world(const SessionOptions& options,
     aftermath.wait_for = hub.wait_for();
   });
   const auto program = [&](RankHandle& handle) {
+    Kernels& kernels = computes
+                           ? timed_kernels(options, options.record && record.touches, handle.rank())
+                           : shared_kernels;
     Runtime runtime(pool_, kernels, handle);
     std::optional<Recorder> recorder;
     if (options.record) {

@@ -22,7 +22,8 @@ struct SessionOptions {
   std::string strategy = "run-to-block";
   std::uint64_t schedule_seed = 0;
   std::vector<ActionId> schedule;  ///< Not empty: replay these picks, strictly.
-  bool timed = false;
+  bool timed = false;       ///< Computing costs what `compute` says; links cost what `group` says.
+  ComputeSpec compute{};    ///< Timed runs only.
   bool keep_going = false;  ///< After an exception in a rank the others go on, as processes do.
   std::uint64_t livelock_points = 50'000'000;  ///< Scheduling points without an event: a hang.
   GroupOptions group;
@@ -41,7 +42,7 @@ struct SessionResult {
   std::shared_ptr<MemoryTrace> trace;  ///< Null unless keep_trace.
   WorldResult world;
   WaitForGraph wait_for;  ///< Outcome "hang": who waits for whom (wait_for.h draws it).
-  std::string schedule;  ///< Printable encoding of the picks.
+  std::string schedule;   ///< Printable encoding of the picks.
 };
 
 /// Runs worlds one after another; stacks, pools and name tables are reused.
