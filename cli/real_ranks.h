@@ -21,7 +21,7 @@ struct RealRequest {
   std::int32_t timeout_s = 60;
   bool values = false;
   bool digests_only = false;  ///< No values for laws that need them.
-  std::string trace;  ///< Folder for the ranks' traces, or empty.
+  std::string trace;          ///< Folder for the ranks' traces, or empty.
   std::string flip_bit;
 };
 

@@ -23,6 +23,15 @@ Outcome write_report(const RunArguments& arguments, const Report& report) {
   return DiskFiles().publish(arguments.report, json ? render_json(report) : render_junit(report));
 }
 
+/// What repeats the run, as far as processes can: with the same data, not the same timing.
+std::string repeat_command(const RunArguments& arguments) {
+  std::string command = "lockstep run " + arguments.file + " --backend " + arguments.backend;
+  if (!arguments.variant.empty()) command += " --variant " + arguments.variant;
+  if (arguments.nproc > 0) command += " --nproc " + std::to_string(arguments.nproc);
+  for (const std::string& setting : arguments.settings) command += " --set '" + setting + "'";
+  return command;
+}
+
 }  // namespace
 
 ExitCode run_real(const RunArguments& arguments, Terminal& terminal) {
@@ -47,6 +56,7 @@ ExitCode run_real(const RunArguments& arguments, Terminal& terminal) {
   Result<ScenarioResult> judged = judge_scenario(scenario.value(), *run.loaded);
   if (!judged.ok()) return bad_input(terminal, judged.error().text());
   ScenarioResult& result = judged.value();
+  result.report.replay = repeat_command(arguments);
   const Outcome written = write_report(arguments, result.report);
   if (!written.ok()) return bad_input(terminal, written.error().text());
   if (!arguments.quiet) print_result(scenario.value(), result, terminal);

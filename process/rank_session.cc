@@ -1,5 +1,7 @@
 #include "lockstep/process/rank_session.h"
 
+#include <filesystem>
+
 #include "lockstep/process/disk_files.h"
 #include "lockstep/process/real_host.h"
 #include "lockstep/tensor/cpu_kernels.h"
@@ -67,6 +69,14 @@ std::string trace_folder(const RankSessionOptions& options) {
   return options.trace.empty() ? options.backend.rendezvous + "/trace" : options.trace;
 }
 
+/// What an earlier run left where this one writes. Nobody writes yet: the ranks connect afterwards,
+/// which takes all of them.
+void forget_earlier_trace(const RankSessionOptions& options) {
+  if (!options.trace.empty() || options.backend.place.rank != 0) return;
+  std::error_code ignored;
+  std::filesystem::remove_all(trace_folder(options), ignored);
+}
+
 /// All ranks are through their bodies, their traces are whole, and this is what became of them.
 struct Meeting {
   bool all_came = false;
@@ -113,6 +123,7 @@ Result<RankSessionResult> run_this_rank(const Backend& backend,
   const Result<LawSet> laws = LawSet::make(options.policy, options.laws);
   if (!laws.ok()) return laws.error();
   RankOfProcess self(options);
+  forget_earlier_trace(options);
   Result<std::unique_ptr<ProcessGroup>> connected = backend.connect(options.backend, self.runtime);
   if (!connected.ok()) return connected.error();
   ProcessGroup& group = *connected.value();

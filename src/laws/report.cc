@@ -142,8 +142,10 @@ std::string render_text(const Report& report, bool color) {
       out += "advice " + advice.id + ": " + advice.message + "\n";
   }
   if (!report.wait_for_graph.empty()) out += "who waits for whom:\n" + report.wait_for_graph + "\n";
-  out += std::to_string(report.n_events) + " events, trace digest " + hex64(report.trace_digest) +
-         ", result digest " + hex64(report.result_digest) + "\n";
+  out += std::to_string(report.n_events) + " events, ";
+  // Real ranks have no one order of their events.
+  if (report.trace_digest != 0) out += "trace digest " + hex64(report.trace_digest) + ", ";
+  out += "result digest " + hex64(report.result_digest) + "\n";
   if (!report.replay.empty() && !report.ok()) out += "Replay: " + report.replay + "\n";
   return out;
 }

@@ -6,6 +6,7 @@ usage: launch_test.py LOCKSTEP DYING_TRAINER [TESTS]
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -250,6 +251,39 @@ class LaunchTest(unittest.TestCase):
                        for path in root.rglob("*") if path.is_file()} for root in (whole, torn)]
             self.assertGreater(len(states[0]), 4)
             self.assertTrue(states[0] == states[1], f"another state on {ranks} ranks")
+
+    def run_scenario(self, name, *options):
+        """`lockstep run` with a lesson."""
+        done = subprocess.run([LOCKSTEP, "run", str(ROOT / "scenarios" / "lessons" / name), *options],
+                              capture_output=True, text=True, timeout=60, check=False, env=CLEAN)
+        return done.returncode, done.stdout, done.stderr
+
+    def test_bugs_of_scenarios_strike_on_processes_too(self):
+        options = ["weights_2_and_200.toml", "--variant", "after_wrapping"]
+        simulated = self.run_scenario(*options)
+        real = self.run_scenario(*options, "--backend", "gloo")
+        self.assertEqual((simulated[0], real[0], real[2]), (1, 1, ""))
+
+        def told(text):  # The digest of an order of events, and what only the simulator watches.
+            lines = re.sub(r"trace digest \w+, ", "", text).splitlines()
+            return [line for line in lines if not line.startswith(("Replay:", "  in-flight"))]
+
+        self.assertEqual(told(real[1]), told(simulated[1]))
+        # Two programs that do not fit: no hang, but the mismatch.
+        code, text, _ = self.run_scenario("rank0_only_barrier.toml", "--backend", "gloo",
+                                          "--timeout", "20")
+        self.assertEqual(code, 1)
+        self.assertIn("(law COLLECTIVES-MATCH)", text)
+
+    def test_a_backend_that_cannot_be_had_says_why(self):
+        code, out, err = self.run_scenario("set_epoch.toml", "--backend", "nccl")
+        if "is not built into this lockstep" in err:
+            self.assertEqual((code, out), (2, ""))
+        elif "no CUDA device was found" in err:
+            self.assertEqual((code, out), (3, ""))
+            self.assertEqual(len(err.splitlines()), 1)
+        else:
+            print("not checked: there is a CUDA device here")
 
     def ranks_by_hand(self, places, program, **more):
         """Starts ranks without a launcher; returns (exit code, output) of each."""
