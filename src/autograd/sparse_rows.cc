@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <new>
-#include <numeric>
 #include <span>
 #include <string>
 #include <utility>
@@ -54,14 +53,22 @@ void with_precision(DType dtype, const F& body) {
   }
 }
 
-/// The places of the entries with their rows ascending, equal rows in the order of the list.
+/// The places of the entries with their rows ascending.
+///
+/// Equal rows come in the order in which libstdc++'s std::sort leaves them: that of the list for up
+/// to 16 entries, another fixed one beyond. PyTorch sorts so, and its sums have that order.
 std::vector<std::int64_t> ascending(std::span<const std::int64_t> rows) {
-  std::vector<std::int64_t> order(rows.size());
-  std::iota(order.begin(), order.end(), std::int64_t{0});
-  std::stable_sort(order.begin(), order.end(), [rows](std::int64_t a, std::int64_t b) {
-    return rows[static_cast<std::size_t>(a)] < rows[static_cast<std::size_t>(b)];
-  });
-  return order;
+  std::vector<std::pair<std::int64_t, std::int64_t>> order;
+  order.reserve(rows.size());
+  for (const std::int64_t row : rows) {
+    order.emplace_back(row, static_cast<std::int64_t>(order.size()));
+  }
+  std::sort(
+      order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<std::int64_t> places;
+  places.reserve(order.size());
+  for (const auto& [row, place] : order) places.push_back(place);
+  return places;
 }
 
 /// One entry of a merge: where it comes from in either list, -1 = not from that one.

@@ -33,8 +33,8 @@ class SparseRows final : public Counted {
   /// Whether each row is listed at most once, in ascending order.
   bool is_coalesced() const { return coalesced_; }
 
-  /// This gradient with each row listed once, ascending; entries of a row are added in the order in
-  /// which they are listed.
+  /// This gradient with each row listed once, ascending. Up to 16 entries, those of a row are added
+  /// in the order of the list; beyond, in the order in which std::sort leaves them, as in PyTorch.
   Ref<SparseRows> coalesce() const;
 
   /// A gradient of the same shape without entries: zero_grad(set_to_none=False).
