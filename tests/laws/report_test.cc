@@ -54,7 +54,7 @@ TEST(ReportTest, TextHasALineALawAndTheReplayCommand) {
       "  progress        not checkable: add end events\n"
       "step 17, after optimizer.step: `fc2.weight` on rank 3: differs from the other replicas "
       "(law REPLICAS-EQUAL). Likely: lr-per-rank.\n"
-      "0 events, trace digest 0000000000000000, result digest 0000000000000000\n"
+      "0 events, result digest 0000000000000000\n"
       "Replay: lockstep replay out/repro.toml\n");
   EXPECT_NE(render_text(small_report(), true).find("\033[31m"), std::string::npos);
 }
