@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Breaks DDP on purpose, one defect at a time, and checks that the tests notice.
 
-Usage: tests/mutation/run.py [--only TEXT] [--committed] [--first] [--record]
+Usage: tests/mutation/run.py [--only TEXT] [--commit REVISION] [--first] [--programs A,B] [--record]
 Works on a copy of the sources under build-mutation/, never on the tree itself. Each defect of
 mutations.py is applied to the copy, the suite is built and run, and the defect must make a test fail
 (or the build break, which is reported as such and does not count). Exit code 0 iff every defect was
@@ -32,11 +32,11 @@ def run(command, **options):
                           **options)
 
 
-def last_commit():
-    """The last commit's files, for a working tree in the middle of a change."""
+def files_of(revision):
+    """A commit's files, for a working tree in the middle of a change."""
     shutil.rmtree(WORK / "commit", ignore_errors=True)
     (WORK / "commit").mkdir(parents=True)
-    archive = subprocess.Popen(["git", "-C", str(ROOT), "archive", "HEAD"], stdout=subprocess.PIPE)
+    archive = subprocess.Popen(["git", "-C", str(ROOT), "archive", revision], stdout=subprocess.PIPE)
     subprocess.run(["tar", "-x", "-C", str(WORK / "commit")], stdin=archive.stdout, check=True)
     if archive.wait() != 0:
         sys.exit("git archive failed")
@@ -92,10 +92,10 @@ def first_failures(programs):
     return failed
 
 
-def try_mutation(file, before, after, only_first):
+def try_mutation(file, before, after, rounds):
     """What caught the defect by program, or a text that says why it could not be tried.
 
-    With `only_first` programs behind the one that catches it are neither built nor run."""
+    `rounds` are lists of programs; those behind a round that catches it are neither built nor run."""
     path = TREE / file
     original = path.read_text(encoding="utf-8")
     if original.count(before) < 1:
@@ -103,7 +103,7 @@ def try_mutation(file, before, after, only_first):
     path.write_text(original.replace(before, after, 1), encoding="utf-8")
     try:
         caught = {}
-        for programs in [[name] for name in PROGRAMS] if only_first else [PROGRAMS]:
+        for programs in rounds:
             built = build(programs)
             if built.returncode != 0:
                 return "DOES NOT BUILD: " + built.stdout[-400:]
@@ -140,22 +140,24 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="run mutations whose name contains this")
     parser.add_argument("--record", action="store_true", help="write RESULTS.md")
-    parser.add_argument("--committed", action="store_true",
-                        help="break the last commit, not the working tree")
+    parser.add_argument("--commit", help="break this commit, not the working tree")
     parser.add_argument("--first", action="store_true",
                         help="stop at the first program that catches a defect")
+    parser.add_argument("--programs", default=",".join(PROGRAMS), help="ask these alone")
     args = parser.parse_args()
-    sync(last_commit() if args.committed else ROOT)
-    built = build(PROGRAMS)
+    programs = args.programs.split(",")
+    sync(files_of(args.commit) if args.commit else ROOT)
+    built = build(programs)
     if built.returncode != 0:
         sys.exit(built.stdout)
-    if healthy := first_failures(PROGRAMS):
+    if healthy := first_failures(programs):
         sys.exit(f"the suite fails without any mutation: {healthy}")
+    rounds = [[name] for name in programs] if args.first else [programs]
     rows, missed = [], 0
     for name, file, before, after in MUTATIONS:
         if args.only not in name:
             continue
-        caught = try_mutation(file, before, after, args.first)
+        caught = try_mutation(file, before, after, rounds)
         bad = isinstance(caught, str) or not caught
         missed += bad
         told = caught if isinstance(caught, str) else ", ".join(caught.values()) or "NOT CAUGHT"
