@@ -4,6 +4,11 @@
 
 namespace lockstep {
 
+void SavedTensor::pack() {
+  packed_ = tensor_.runtime().saved_tensor_hooks()->pack(tensor_);
+  tensor_ = Tensor();
+}
+
 const Tensor& SavedTensor::unpack_or_fail() const {
   if (packed_) return packed_->unpack();
   if (!tensor_.defined()) {

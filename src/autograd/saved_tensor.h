@@ -36,13 +36,9 @@ class SavedTensor {
  public:
   SavedTensor() = default;
 
-  explicit SavedTensor(const Tensor& tensor) {
-    if (SavedTensorHooks* hooks = tensor.runtime().saved_tensor_hooks()) {
-      packed_ = hooks->pack(tensor);
-      return;
-    }
-    tensor_ = tensor;
-    version_ = tensor.storage()->version();
+  explicit SavedTensor(const Tensor& tensor)
+      : tensor_(tensor), version_(tensor.storage()->version()) {
+    if (tensor.runtime().saved_tensor_hooks() != nullptr) pack();
   }
 
   const Tensor& get() const {
@@ -56,6 +52,7 @@ class SavedTensor {
   }
 
  private:
+  void pack();
   const Tensor& unpack_or_fail() const;
 
   Tensor tensor_;
