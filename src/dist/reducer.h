@@ -167,6 +167,7 @@ class Reducer final : public GradHook, public BackwardCallback {
   void on_all_launched();
   void launch_used_map();
   void finalize();
+  void settle();
   void push_unused();
   void take_result(Bucket& bucket);
   void publish(std::size_t index, const Tensor& result);

@@ -50,12 +50,22 @@ void Reducer::delay_all_reduce() {
   }
   for (Bucket& bucket : buckets_) launch(bucket);
   if (!expect_hooks_) {
+    settle();
     throw ReducerError(
         "expect_autograd_hooks_ INTERNAL ASSERT FAILED: the first backward of a static graph was "
         "not a synchronising one");
   }
   finalize();
   if (trace_ != nullptr) trace_->record_outcome(true);
+}
+
+// What is under way writes into memory that may end with an exception.
+void Reducer::settle() {
+  for (Bucket& bucket : buckets_) {
+    if (bucket.work.valid()) std::exchange(bucket.work, Work()).wait_or_throw();
+    if (bucket.pending != nullptr) std::exchange(bucket.pending, nullptr)->wait();
+  }
+  if (used_map_work_.valid()) std::exchange(used_map_work_, Work()).wait_or_throw();
 }
 
 void Reducer::await_after_backward(std::vector<Work> works) {
