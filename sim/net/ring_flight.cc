@@ -101,35 +101,46 @@ void RingFlight::take_over(const Token& token, std::int32_t member) {
   happened(member);
 }
 
+// Nothing is added: the first member's data are left with everybody.
+void RingFlight::hand_round(const Token& token, std::int32_t member) {
+  const std::int32_t part = job().op == CollectiveOp::kAllGather ? token.part : 0;
+  if (token.hop == 0) {
+    copy_elems(token.data, input(member, 0, token.begin), token.count);
+    copy_elems(output(member, part, token.begin), token.data, token.count);
+    return;
+  }
+  take_over(token, member);
+  if (token.hop > 1) return;
+  // The first member's message has been delivered: its memory is its own again.
+  const auto& ring = rings_[static_cast<std::size_t>(token.ring)];
+  const auto place = static_cast<std::size_t>(token.place);
+  happened(ring[place == 0 ? ring.size() - 1 : place - 1]);
+}
+
+void RingFlight::reduce_at(Token& token, std::int32_t member) {
+  const auto last = static_cast<std::int32_t>(n_members()) - 1;
+  if (token.hop > last) return take_over(token, member);
+  add(token, member);
+  if (token.hop == last) arithmetic_.finish(token.data, token.count);
+  if (scatters_) {
+    happened(member);
+  } else if (token.hop == last) {
+    take_over(token, member);
+  }
+}
+
 // The token is at its place: it takes or gives, and goes on.
 void RingFlight::visit(std::int32_t index) {
   Token& token = tokens_[static_cast<std::size_t>(index)];
   const std::int32_t member = member_at(token);
-  const auto n = static_cast<std::int32_t>(n_members());
-  if (!reduces_) {
-    if (token.hop == 0) {
-      copy_elems(token.data, input(member, 0, token.begin), token.count);
-      copy_elems(output(member, job().op == CollectiveOp::kAllGather ? token.part : 0, token.begin),
-                 token.data,
-                 token.count);
-    } else {
-      take_over(token, member);
-      // The first member's message has been delivered: its memory is its own again.
-      const auto& ring = rings_[static_cast<std::size_t>(token.ring)];
-      const auto place = static_cast<std::size_t>(token.place);
-      if (token.hop == 1) happened(ring[place == 0 ? ring.size() - 1 : place - 1]);
-    }
-  } else if (token.hop < n) {
-    add(token, member);
-    if (token.hop == n - 1) arithmetic_.finish(token.data, token.count);
-    if (token.hop == n - 1 && !scatters_) take_over(token, member);
-    if (scatters_) happened(member);
+  if (reduces_) {
+    reduce_at(token, member);
   } else {
-    take_over(token, member);
+    hand_round(token, member);
   }
   if (token.hop == last_hop_) return end_walk(token, index, member);
   ++token.hop;
-  if (++token.place == n) token.place = 0;
+  if (++token.place == static_cast<std::int32_t>(n_members())) token.place = 0;
   send(member, member_at(token), token.count, {this, index, 0});
 }
 
