@@ -165,6 +165,29 @@ EvalSpec read_eval(TableReader& loop, Problem& problem) {
   return eval;
 }
 
+SnapshotSpec read_snapshot(TableReader& loop, Problem& problem) {
+  SnapshotSpec snapshot;
+  const TomlNode* node = loop.table("snapshot");
+  if (node == nullptr) return snapshot;
+  TableReader table(*node, "loop.snapshot", problem);
+  snapshot.every_steps = table.integer("every_steps", 1, 1);
+  snapshot.path = table.text("path", snapshot.path);
+  snapshot.keep = table.integer("keep", snapshot.keep, 0);
+  snapshot.resume = table.flag("resume", true);
+  snapshot.publish = table.word("publish", snapshot.publish, {"atomic", "unsynced", "in-place"});
+  if (table.has("include")) {
+    const std::vector<std::string> parts = table.texts("include");
+    for (const std::string& part : parts) {
+      const auto& known = snapshot.include;
+      if (std::find(known.begin(), known.end(), part) != known.end()) continue;
+      problem.report("a snapshot has no part '" + part + "'", table.where("include"));
+    }
+    snapshot.include = parts;
+  }
+  table.finish();
+  return snapshot;
+}
+
 LoopSpec read_loop(TableReader& root, Problem& problem) {
   TableReader table = section(root, "loop", problem);
   LoopSpec loop;
@@ -175,7 +198,8 @@ LoopSpec read_loop(TableReader& root, Problem& problem) {
   loop.zero_grad = table.word("zero_grad", "none", {"none", "zero", "never"});
   loop.forward = table.word("forward", "wrapper", {"wrapper", "inner"});
   loop.eval = read_eval(table, problem);
-  table.not_yet({"snapshot", "stop", "join"});
+  loop.snapshot = read_snapshot(table, problem);
+  table.not_yet({"stop", "join"});
   table.finish();
   return loop;
 }

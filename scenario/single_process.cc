@@ -118,6 +118,7 @@ class ExactRun final : public SingleProcess {
     alone.loop.steps = static_cast<std::int64_t>(n_steps);
     alone.loop.forward = "wrapper";
     alone.loop.eval = {};
+    alone.loop.snapshot = {};
     alone.clip.before_sync = false;
     alone.clip.unscale = true;
     alone.ddp.wrap = true;

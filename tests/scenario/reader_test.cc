@@ -22,6 +22,23 @@ TEST_F(ReaderTest, ASmallJobHasTheDocumentedDefaults) {
   EXPECT_EQ(scenario.value().jobs[0], scenario.value().jobs[1]);
 }
 
+TEST_F(ReaderTest, ASnapshotSaysHowOftenWhereAndOfWhat) {
+  const auto with = [](const std::string& keys) {
+    return replaced(small_job(), "steps = 1", "steps = 1, snapshot = { " + keys + " }");
+  };
+  const auto scenario =
+      load(with("every_steps = 2, include = [\"model\"], publish = \"in-place\""));
+  ASSERT_TRUE(scenario.ok()) << scenario.error().text();
+  const SnapshotSpec& snapshot = scenario.value().jobs[0]->loop.snapshot;
+  EXPECT_EQ(snapshot.every_steps, 2);
+  EXPECT_EQ(snapshot.keep, 2);
+  EXPECT_EQ(snapshot.include, std::vector<std::string>{"model"});
+  EXPECT_EQ(snapshot.publish, "in-place");
+  EXPECT_EQ(load(small_job()).value().jobs[0]->loop.snapshot.every_steps, 0);
+  EXPECT_THAT(error_of(with("include = [\"weather\"]")),
+              ::testing::HasSubstr("a snapshot has no part 'weather'"));
+}
+
 TEST_F(ReaderTest, WithoutExactModeModelsAreSinglePrecision) {
   const auto scenario = load(replaced(small_job(), "exact = { grid = 4, clamp = 8.0 }\n", ""));
 
