@@ -68,8 +68,9 @@ BucketPlan compute_bucket_assignment_by_size(std::span<const PlannedTensor> tens
     bucket.i_limit = std::min(bucket.i_limit + 1, limits_bytes.size() - 1);
   }
   // PyTorch walks a hash map here, and libstdc++'s yields its few keys newest first.
-  for (auto bucket = open.rbegin(); bucket != open.rend(); ++bucket) {
-    if (!bucket->members.empty()) close(plan, *bucket, limits_bytes[bucket->i_limit]);
+  std::reverse(open.begin(), open.end());
+  for (OpenBucket& bucket : open) {
+    if (!bucket.members.empty()) close(plan, bucket, limits_bytes[bucket.i_limit]);
   }
   return index_map.empty() ? sorted_by_smallest_index(plan) : plan;
 }
