@@ -96,27 +96,39 @@ std::string name_of_event(const Event& event) {
 
 using Lists = std::pair<const std::vector<const Event*>&, const std::vector<const Event*>&>;
 
+/// Two events that should be one; null: that side has no more.
+struct EventPair {
+  const Event* left = nullptr;
+  const Event* right = nullptr;
+};
+
+std::optional<Divergence> difference_of(const EventPair& pair,
+                                        const NameTable& left,
+                                        const NameTable& right) {
+  Divergence found;
+  if (pair.left != nullptr) found.left = line_of(*pair.left, left);
+  if (pair.right != nullptr) found.right = line_of(*pair.right, right);
+  if (found.left == found.right) return std::nullopt;
+  if (pair.left != nullptr && pair.right != nullptr) {
+    found.tensor = differing_tensor(*pair.left, left, *pair.right);
+  }
+  for (const Event* event : {pair.right, pair.left}) {
+    if (event == nullptr) continue;
+    found.at = event->at;
+    found.rank = event->rank;
+    found.event = name_of_event(*event);
+  }
+  return found;
+}
+
 std::optional<Divergence> divergence_of(const Lists& lists,
                                         const MemoryTrace& left,
                                         const MemoryTrace& right) {
   const auto& [a, b] = lists;
   for (std::size_t i = 0; i < std::max(a.size(), b.size()); ++i) {
-    const Event* one = i < a.size() ? a[i] : nullptr;
-    const Event* other = i < b.size() ? b[i] : nullptr;
-    const std::string left_line = one == nullptr ? "" : line_of(*one, left.names());
-    const std::string right_line = other == nullptr ? "" : line_of(*other, right.names());
-    if (left_line == right_line) continue;
-    const Event& event = one == nullptr ? *other : *one;
-    Divergence found{.at = event.at,
-                     .rank = event.rank,
-                     .event = name_of_event(event),
-                     .tensor = {},
-                     .left = left_line,
-                     .right = right_line};
-    if (one != nullptr && other != nullptr) {
-      found.tensor = differing_tensor(*one, left.names(), *other);
-    }
-    return found;
+    const EventPair pair = {i < a.size() ? a[i] : nullptr, i < b.size() ? b[i] : nullptr};
+    std::optional<Divergence> found = difference_of(pair, left.names(), right.names());
+    if (found) return found;
   }
   return std::nullopt;
 }

@@ -15,7 +15,7 @@ namespace {
 constexpr std::int32_t kRanks = 2;
 constexpr std::int64_t kBatch = 4;
 constexpr std::int64_t kFeatures = 3;
-constexpr int kSteps = 20;
+constexpr std::int64_t kSteps = 20;
 
 using lockstep::DType;
 using lockstep::RankContext;
@@ -28,15 +28,16 @@ struct Result {
   double first_weight = 0.0;
 };
 
-Tensor inputs(RankContext& context, int step) {
+Tensor inputs(RankContext& context, std::int64_t step) {
   std::vector<double> values;
+  const std::int64_t rank = context.rank();
   for (std::int64_t i = 0; i < kBatch * kFeatures; ++i) {
-    values.push_back(static_cast<double>((7 * i + 3 * step + 5 * context.rank()) % 11) / 11.0);
+    values.push_back(static_cast<double>((7 * i + 3 * step + 5 * rank) % 11) / 11.0);
   }
   return Tensor::of(context.runtime(), {kBatch, kFeatures}, DType::kF32, values);
 }
 
-Tensor targets(RankContext& context, int step) {
+Tensor targets(RankContext& context, std::int64_t step) {
   std::vector<double> values;
   for (std::int64_t i = 0; i < kBatch; ++i) {
     values.push_back(static_cast<double>((i + step + context.rank()) % 5) / 5.0);
@@ -56,7 +57,7 @@ Result train(RankContext& context) {
   lockstep::optim::Sgd optimizer(parameters, {.lr = 0.1, .momentum = 0.9});
 
   Result result;
-  for (int step = 0; step < kSteps; ++step) {
+  for (std::int64_t step = 0; step < kSteps; ++step) {
     const Variable loss =
         lockstep::mse_loss(ddp(Variable(inputs(context, step))), targets(context, step));
     loss.backward();
