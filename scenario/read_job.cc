@@ -111,6 +111,19 @@ ModelSpec read_model(TableReader& root, const ExactSpec& exact, Problem& problem
   return model;
 }
 
+AugmentSpec read_augment(TableReader& loader, Problem& problem) {
+  AugmentSpec augment;
+  const TomlNode* node = loader.table("augment");
+  if (node == nullptr) return augment;
+  TableReader table(*node, "loader.augment", problem);
+  const std::string stream = table.word("stream", "worker", {"worker", "inherited"});
+  augment.stream = stream == "worker" ? AugmentStream::kWorker : AugmentStream::kInherited;
+  augment.seed = static_cast<std::uint64_t>(table.integer("seed", 0));
+  augment.seed_by_rank = table.flag("seed_by_rank", true);
+  table.finish();
+  return augment;
+}
+
 LoaderSpec read_loader(TableReader& root, Problem& problem) {
   TableReader table = section(root, "loader", problem);
   LoaderSpec loader;
@@ -132,6 +145,12 @@ LoaderSpec read_loader(TableReader& root, Problem& problem) {
   loader.persistent = table.flag("persistent", false);
   if (loader.persistent && loader.workers == 0) {
     problem.report("persistent_workers option needs num_workers > 0", table.where("persistent"));
+  }
+  loader.augment = read_augment(table, problem);
+  const bool even = loader.sampler != "stream" && loader.sampler != "batches_by_rank";
+  if (loader.augment.stream != AugmentStream::kNone && !even) {
+    problem.report("'loader.augment' needs a sampler whose batches have one size",
+                   table.where("augment"));
   }
   table.finish();
   if (loader.sampler == "batches_by_rank" && loader.batches_by_rank.empty()) {

@@ -159,9 +159,15 @@ LawResult check_single_process_equal(const Scenario& scenario, const MemoryTrace
   const std::size_t n_comparable = comparable_steps(ranks, why);
   const std::size_t n_steps = recorded_steps(ranks.front(), n_comparable);
   if (n_comparable > 0 && n_steps == 0) why = "the values of a step (this run recorded none)";
-  if (scenario.jobs.front()->model.kind == "gpt" && scenario.jobs.front()->model.gpt.dropout > 0.0) {
+  if (scenario.jobs.front()->model.kind == "gpt" &&
+      scenario.jobs.front()->model.gpt.dropout > 0.0) {
     result.verdict = Verdict::kNotCheckable;
     result.missing = "a model without dropout (one process would draw other masks)";
+    return result;
+  }
+  if (scenario.jobs.front()->loader.augment.stream != AugmentStream::kNone) {
+    result.verdict = Verdict::kNotCheckable;
+    result.missing = "rows without random augmentation (one process would draw others)";
     return result;
   }
   if (n_steps > 0) {

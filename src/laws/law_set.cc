@@ -16,7 +16,7 @@ struct Checker {
   Factory make;
 };
 
-constexpr std::array<Checker, 9> kCheckers = {{
+constexpr std::array<Checker, 10> kCheckers = {{
     {"init-equal", laws::make_init_equal},
     {"replicas-equal", laws::make_replicas_equal},
     {"gradient-mean", laws::make_gradient_mean},
@@ -25,6 +25,7 @@ constexpr std::array<Checker, 9> kCheckers = {{
     {"progress", laws::make_progress},
     {"samples-covered", laws::make_samples_covered},
     {"epoch-reshuffled", laws::make_epoch_reshuffled},
+    {"rng-scopes", laws::make_rng_scopes},
     {"in-flight-untouched", laws::make_in_flight_untouched},
 }};
 

@@ -112,9 +112,9 @@ constexpr std::array<LawInfo, 20> kLaws = {{
      "Shared random streams are equal, private ones distinct, over ranks, workers, epochs and "
      "restarts.",
      "Dropout and augmentation must differ between ranks; shuffles must not.",
-     "",
+     "Streams that are not recorded; streams that differ in state and overlap later.",
      kTrace,
-     false},
+     true},
     {12,
      "single-process-equal",
      "I-EQ1",

@@ -53,6 +53,16 @@ struct ModelSpec {
   InitSpec init{};
 };
 
+/// Where random augmentation draws from: see Augmentation.
+enum class AugmentStream : std::uint8_t { kNone, kWorker, kInherited };
+
+/// Random augmentation: each row's features change sign or not, drawn where the row is read.
+struct AugmentSpec {
+  AugmentStream stream = AugmentStream::kNone;
+  std::uint64_t seed = 0;    ///< Of the rank's process, from which base seeds of workers come.
+  bool seed_by_rank = true;  ///< seed + rank, as scripts do that seed per process.
+};
+
 struct LoaderSpec {
   std::int64_t batch = 1;  ///< Samples a rank and micro-step.
   std::string sampler =
@@ -64,6 +74,7 @@ struct LoaderSpec {
   std::int64_t workers = 0;    ///< Only a stream's order depends on them.
   bool persistent = false;     ///< Workers, and their copies of a stream, last over epochs.
   std::string shard = "none";  ///< stream: who divides it: "none" | "rank" | "rank*worker"
+  AugmentSpec augment{};
   /// batches_by_rank: sizes of each rank's consecutive batches; rank r reads the rows after rank
   /// r-1's.
   std::vector<std::vector<std::int64_t>> batches_by_rank{};

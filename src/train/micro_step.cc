@@ -1,5 +1,6 @@
 #include "lockstep/train/micro_step.h"
 
+#include <cstddef>
 #include <numeric>
 #include <vector>
 
@@ -85,6 +86,14 @@ Batch make_batch(const Job& job,
   }
   for (const std::int64_t id : ids) batch.n_tokens += dataset.tokens(id);
   return batch;
+}
+
+void change_signs(const Batch& batch, std::span<const double> signs) {
+  Kernels& kernels = batch.x.runtime().kernels();
+  for (std::size_t i = 0; i < signs.size(); ++i) {
+    const Tensor row = batch.x.rows(static_cast<std::int64_t>(i), 1);
+    kernels.scale(row, row, signs[i]);
+  }
 }
 
 double loss_denominator(const Job& job, const Batch& batch, RankContext& context) {

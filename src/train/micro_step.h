@@ -12,8 +12,8 @@ namespace lockstep {
 
 /// Rows of a data set as tensors of the model's dtype.
 struct Batch {
-  Tensor x;           ///< (B, D)
-  Tensor target;      ///< (B, O) values, or i64 for cross entropy: (B,), or (B * T,) of T tokens a row.
+  Tensor x;       ///< (B, D)
+  Tensor target;  ///< (B, O) values, or i64 for cross entropy: (B,), or (B * T,) of T tokens a row.
   Tensor row_weight;  ///< (B, O): each row's tokens over the denominator; undefined = unweighted.
   std::int64_t n_samples = 0;
   std::int64_t n_tokens = 0;
@@ -24,6 +24,9 @@ Batch make_batch(const Job& job,
                  const data::Dataset& dataset,
                  Runtime& runtime,
                  std::span<const std::int64_t> ids);
+
+/// Multiplies each row of x by its sign, 1 or -1. Requires: one sign a row.
+void change_signs(const Batch& batch, std::span<const double> signs);
 
 /// What this rank's summed loss is divided by, in samples (or tokens), as the job's `normalize`
 /// says. global-tokens: all ranks' tokens over the number of ranks; collective (one all-reduce).

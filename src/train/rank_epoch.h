@@ -3,12 +3,19 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "lockstep/dist/rank_context.h"
 #include "lockstep/train/job.h"
 
 namespace lockstep {
+
+/// The rows of one batch.
+struct RowSpan {
+  std::span<const std::int64_t> ids;
+  std::span<const double> signs;  ///< Empty, or one a row.
+};
 
 /// One rank's share of one epoch.
 struct RankEpoch {
@@ -19,6 +26,12 @@ struct RankEpoch {
   std::uint64_t generator_key = 0;
   std::uint64_t order_digest = 0;  ///< Of the global order, padding included.
   bool pads = false;
+  std::vector<double> signs{};  ///< Augmentation: 1 or -1 for each of ids; empty = none.
+
+  RowSpan rows(std::size_t first, std::size_t n) const {
+    return {std::span(ids).subspan(first, n),
+            signs.empty() ? std::span<const double>() : std::span(signs).subspan(first, n)};
+  }
 };
 
 /// Plans epoch `sampler_epoch` (what set_epoch was given) for one rank. A permutation is computed

@@ -8,6 +8,7 @@
 #include "lockstep/data/dataset.h"
 #include "lockstep/hooks/hook_catalog.h"
 #include "lockstep/trace/recorder.h"
+#include "lockstep/train/augmentation.h"
 #include "lockstep/train/evaluate.h"
 #include "lockstep/train/manual_average.h"
 #include "lockstep/train/micro_step.h"
@@ -27,7 +28,10 @@ class Loop {
         context_(context),
         hooks_(hooks),
         recorder_(context.runtime().recorder()),
-        loader_(job, context) {
+        loader_(job, context),
+        augmentation_(job.loader.augment.stream == AugmentStream::kNone
+                          ? nullptr
+                          : std::make_unique<Augmentation>(job, context)) {
     state_.job = &job;
     state_.context = &context;
   }
@@ -42,7 +46,7 @@ class Loop {
   bool run_epoch(std::int64_t epoch, std::int64_t first_batch);
   void optimizer_step(const RankEpoch& order, std::size_t& batch, std::size_t& at);
   void save_if_due(const RankEpoch& order, std::size_t batch);
-  void micro_step(std::span<const std::int64_t> ids, bool last_micro);
+  void micro_step(const RowSpan& rows, bool last_micro);
   Variable forward(const Variable& x, bool last_micro);
   void record_epoch(const RankEpoch& order);
   void record_batch(std::span<const std::int64_t> ids, const Batch& batch, double denominator);
@@ -65,6 +69,7 @@ class Loop {
   std::span<LoopHook* const> hooks_;
   Recorder* recorder_;
   RankLoader loader_;
+  std::unique_ptr<Augmentation> augmentation_;
   LoopState state_;
   RankOutcomeValues outcome_;
   std::unique_ptr<nn::Module> model_;
@@ -137,8 +142,10 @@ void Loop::record_batch(std::span<const std::int64_t> ids, const Batch& batch, d
   }
 }
 
-void Loop::micro_step(std::span<const std::int64_t> ids, bool last_micro) {
+void Loop::micro_step(const RowSpan& rows, bool last_micro) {
+  const std::span<const std::int64_t> ids = rows.ids;
   Batch batch = make_batch(job_, *job_.train, context_.runtime(), ids);
+  if (!rows.signs.empty()) change_signs(batch, rows.signs);
   const double denominator = loss_denominator(job_, batch, context_);
   weigh_rows(job_, *job_.train, batch, ids, denominator);
   const Variable output = forward(Variable(batch.x), last_micro);
@@ -167,7 +174,7 @@ void Loop::optimizer_step(const RankEpoch& order, std::size_t& batch, std::size_
   const auto n_micro = std::min(static_cast<std::size_t>(job_.loop.accumulate), n_left);
   for (std::size_t i = 0; i < n_micro; ++i, ++batch) {
     const auto size = static_cast<std::size_t>(order.batch_sizes[batch]);
-    micro_step(std::span(order.ids).subspan(at, size), i + 1 == n_micro);
+    micro_step(order.rows(at, size), i + 1 == n_micro);
     at += size;
   }
   hooked(LoopPoint::kStep, [this] { stepper_->step(); });
@@ -197,8 +204,9 @@ void Loop::record_epoch(const RankEpoch& order) {
 bool Loop::run_epoch(std::int64_t epoch, std::int64_t first_batch) {
   state_.epoch = epoch;
   hooked(LoopPoint::kEpoch, [] {});
-  const RankEpoch order = loader_.plan(state_.sampler_epoch);
+  RankEpoch order = loader_.plan(state_.sampler_epoch);
   record_epoch(order);
+  if (augmentation_) order.signs = augmentation_->signs(order.ids, wrapper());
   std::size_t batch = 0;
   std::size_t at = 0;
   for (; batch < order.batch_sizes.size() && std::cmp_less(batch, first_batch); ++batch) {

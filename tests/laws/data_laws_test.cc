@@ -222,5 +222,102 @@ TEST(EpochReshuffledTest, NamesRanksWithASeedOfTheirOwn) {
   EXPECT_EQ(result.findings[0].cause, "sampler-seed-differs");
 }
 
+/// A private stream's states by rank, worker and epoch.
+struct Streams {
+  explicit Streams(std::int32_t n_ranks) : stream(n_ranks) {}
+
+  void draw(std::int32_t rank, std::int32_t epoch, std::int64_t worker, std::uint64_t state) {
+    stream.at(rank).epoch = epoch;
+    stream.add(
+        rank,
+        RngEvent{
+            .stream = stream.name("augment"), .shared = shared, .worker = worker, .state = state});
+  }
+
+  bool shared = false;
+  EventStream stream;
+};
+
+TEST(RngScopesTest, HoldsForPrivateStreamsThatAllDiffer) {
+  Streams job(2);
+  std::uint64_t state = 1;
+  for (const std::int32_t epoch : {0, 1}) {
+    for (const std::int32_t rank : {0, 1}) {
+      for (const std::int64_t worker : {0, 1}) job.draw(rank, epoch, worker, state++);
+    }
+  }
+  const LawResult result = check("rng-scopes", job.stream);
+
+  EXPECT_EQ(result.verdict, Verdict::kHolds);
+  EXPECT_EQ(result.n_checked, 7);
+}
+
+TEST(RngScopesTest, NamesClonesAmongTheWorkersOfARank) {
+  Streams job(2);
+  job.draw(0, 0, 0, 5);
+  job.draw(0, 0, 1, 6);
+  job.draw(1, 0, 0, 7);
+  job.draw(1, 0, 1, 7);
+  const LawResult result = check("rng-scopes", job.stream);
+
+  ASSERT_EQ(result.findings.size(), 1U);
+  const Finding& finding = result.findings[0];
+  EXPECT_EQ(finding.cause, "worker-seed-clones");
+  EXPECT_EQ(finding.tensor, "augment");
+  EXPECT_EQ(finding.ranks, std::vector<Rank>{Rank{1}});
+  EXPECT_EQ(finding.message,
+            "stream 'augment' should be private, but rank 1, worker 1, epoch 0 draws what rank 1, "
+            "worker 0, epoch 0 drew");
+}
+
+TEST(RngScopesTest, NamesClonesAmongRanksAndAmongEpochs) {
+  Streams ranks(2);
+  for (const std::int32_t rank : {0, 1}) ranks.draw(rank, 0, -1, 5);
+  const LawResult among_ranks = check("rng-scopes", ranks.stream);
+  ASSERT_EQ(among_ranks.findings.size(), 1U);
+  EXPECT_EQ(among_ranks.findings[0].cause, "rng-same-dropout");
+  EXPECT_EQ(among_ranks.findings[0].ranks, (std::vector<Rank>{Rank{0}, Rank{1}}));
+
+  Streams epochs(1);
+  for (const std::int32_t epoch : {0, 1, 2}) epochs.draw(0, epoch, 3, 5);
+  const LawResult among_epochs = check("rng-scopes", epochs.stream);
+  ASSERT_EQ(among_epochs.findings.size(), 1U);
+  EXPECT_EQ(among_epochs.findings[0].cause, "worker-seed-clones");
+  EXPECT_EQ(among_epochs.findings[0].epoch, 1);
+}
+
+TEST(RngScopesTest, AnEpochDoneAgainAfterARestartMayDrawTheSame) {
+  Streams again(1);
+  again.draw(0, 1, 0, 5);
+  again.stream.at(0).attempt = 1;
+  again.draw(0, 1, 0, 5);
+  again.draw(0, 2, 0, 6);
+  EXPECT_EQ(check("rng-scopes", again.stream).verdict, Verdict::kHolds);
+
+  Streams reseeded(1);  // The restarted process draws in epoch 2 what it drew in epoch 1.
+  reseeded.draw(0, 1, 0, 5);
+  reseeded.stream.at(0).attempt = 1;
+  reseeded.draw(0, 2, 0, 5);
+  EXPECT_EQ(check("rng-scopes", reseeded.stream).verdict, Verdict::kBroken);
+}
+
+TEST(RngScopesTest, SharedStreamsAreEqualOnAllRanks) {
+  Streams job(3);
+  job.shared = true;
+  for (const std::int32_t rank : {0, 1, 2}) job.draw(rank, 0, -1, 5);
+  for (const std::int32_t rank : {0, 1, 2}) job.draw(rank, 1, -1, 5);
+  EXPECT_EQ(check("rng-scopes", job.stream).verdict, Verdict::kHolds);
+
+  for (const std::int32_t rank : {0, 1, 2}) job.draw(rank, 2, -1, rank == 2 ? 7U : 6U);
+  const LawResult result = check("rng-scopes", job.stream);
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(result.findings[0].ranks, std::vector<Rank>{Rank{2}});
+  EXPECT_EQ(result.findings[0].epoch, 2);
+}
+
+TEST(RngScopesTest, NothingDrawnIsNotCheckable) {
+  EXPECT_EQ(check("rng-scopes", Streams(2).stream).verdict, Verdict::kNotCheckable);
+}
+
 }  // namespace
 }  // namespace lockstep

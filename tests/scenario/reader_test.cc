@@ -87,6 +87,10 @@ TEST_F(ReaderTest, WorkersThatPersistHaveToExist) {
   EXPECT_EQ(error_of(small_job() + "loader = { persistent = true }\n"),
             "job.toml:9:25: persistent_workers option needs num_workers > 0");
   EXPECT_EQ(error_of(small_job() + "loader = { workers = 2, persistent = true }\n"), "no error");
+  EXPECT_EQ(error_of(small_job() + "loader = { augment = { stream = \"worker\" } }\n"), "no error");
+  EXPECT_THAT(error_of(small_job() + "loader = { sampler = \"batches_by_rank\", "
+                                     "batches_by_rank = [[1], [1]], augment = {} }\n"),
+              HasSubstr("'loader.augment' needs a sampler whose batches have one size"));
 }
 
 TEST_F(ReaderTest, OnlyAStreamIsDividedByItsReaders) {

@@ -15,6 +15,7 @@ std::unique_ptr<Law> make_collectives_match(const LawPolicy& policy);
 std::unique_ptr<Law> make_progress(const LawPolicy& policy);
 std::unique_ptr<Law> make_samples_covered(const LawPolicy& policy);
 std::unique_ptr<Law> make_epoch_reshuffled(const LawPolicy& policy);
+std::unique_ptr<Law> make_rng_scopes(const LawPolicy& policy);
 std::unique_ptr<Law> make_in_flight_untouched(const LawPolicy& policy);
 
 }  // namespace lockstep::laws

@@ -1,0 +1,129 @@
+#include "lockstep/train/augmentation.h"
+
+#include <optional>
+#include <span>
+
+#include "lockstep/data/data_loader.h"
+#include "lockstep/data/sampler.h"
+#include "lockstep/random/generator.h"
+#include "lockstep/tensor/digest.h"
+#include "lockstep/trace/recorder.h"
+
+namespace lockstep {
+
+namespace {
+
+/// The rows of an epoch that is already planned.
+class ListSampler final : public data::Sampler {
+ public:
+  void set(std::span<const std::int64_t> ids) { ids_ = ids; }
+
+  void begin() override { place_ = 0; }
+
+  std::optional<std::int64_t> next() override {
+    if (place_ == ids_.size()) return std::nullopt;
+    return ids_[place_++];
+  }
+
+  std::int64_t length() const override { return static_cast<std::int64_t>(ids_.size()); }
+
+ private:
+  std::span<const std::int64_t> ids_;
+  std::size_t place_ = 0;
+};
+
+std::uint64_t digest_of(const Generator& generator) {
+  const auto bytes = generator.state();
+  return sm64(bytes.data(), static_cast<std::int64_t>(bytes.size()), DType::kU8);
+}
+
+std::uint64_t seed_of(const AugmentSpec& spec, std::int32_t rank) {
+  return spec.seed + (spec.seed_by_rank ? static_cast<std::uint64_t>(rank) : 0);
+}
+
+}  // namespace
+
+class Augmentation::Reader final : public data::SampleReader {
+ public:
+  Reader(const Job& job, const RankContext& context)
+      : inherited_(job.loader.augment.stream == AugmentStream::kInherited),
+        recorder_(context.runtime().recorder()),
+        own_(seed_of(job.loader.augment, context.rank())),
+        library_(own_),
+        loader_(make_loader(job.loader)) {}
+
+  std::vector<double> signs(std::span<const std::int64_t> ids, std::int32_t wrapper) {
+    wrapper_ = wrapper;
+    seen_.clear();
+    sampler_.set(ids);
+    std::vector<double> all;
+    all.reserve(ids.size());
+    data::LoadedBatch batch;
+    for (loader_.begin(); loader_.next(batch);) {
+      all.insert(all.end(), batch.values.begin(), batch.values.end());
+    }
+    return all;
+  }
+
+  void init(data::Worker& worker) override {
+    copies_.resize(static_cast<std::size_t>(worker.count));
+    copies_[static_cast<std::size_t>(worker.id)] = library_;
+  }
+
+  void read(std::int64_t /*index*/, data::Worker& worker, data::LoadedBatch& batch) override {
+    Generator& generator = generator_of(worker);
+    note(worker, generator);
+    batch.values.push_back((generator.random() & 1U) != 0 ? -1.0 : 1.0);
+  }
+
+ private:
+  Generator& generator_of(data::Worker& worker) {
+    if (!inherited_) return *worker.generator;
+    return worker.id < 0 ? library_ : copies_[static_cast<std::size_t>(worker.id)];
+  }
+
+  void note(const data::Worker& worker, const Generator& generator) {
+    const auto place = static_cast<std::size_t>(worker.id + 1);
+    if (seen_.size() <= place) seen_.resize(place + 1);
+    if (seen_[place] || recorder_ == nullptr) return;
+    seen_[place] = true;
+    recorder_->record(RngEvent{.stream = recorder_->names().intern("augment"),
+                               .shared = false,
+                               .worker = worker.id,
+                               .state = digest_of(generator)},
+                      wrapper_);
+  }
+
+  data::DataLoader make_loader(const LoaderSpec& spec) {
+    Result<data::DataLoader> loader = data::DataLoader::make({.batch_size = spec.batch,
+                                                              .num_workers = spec.workers,
+                                                              .persistent_workers = spec.persistent,
+                                                              .global = &own_},
+                                                             sampler_,
+                                                             *this);
+    LOCKSTEP_CHECK(loader.ok(), loader.error().text());
+    return std::move(loader).value();
+  }
+
+  bool inherited_;
+  Recorder* recorder_;
+  std::int32_t wrapper_ = -1;
+  std::vector<bool> seen_{};  ///< By worker + 1: who has drawn in this pass.
+  Generator own_;             ///< The rank's default generator: base seeds come from it.
+  Generator library_;         ///< Another library's, which nothing draws from but augmentation.
+  std::vector<Generator> copies_{};
+  ListSampler sampler_;
+  data::DataLoader loader_;
+};
+
+Augmentation::Augmentation(const Job& job, const RankContext& context)
+    : reader_(std::make_unique<Reader>(job, context)) {}
+
+Augmentation::~Augmentation() = default;
+
+std::vector<double> Augmentation::signs(const std::vector<std::int64_t>& ids,
+                                        std::int32_t wrapper) {
+  return reader_->signs(ids, wrapper);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,44 @@
+// Random augmentation as the loader's workers do it: which rows of an epoch are mirrored.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "lockstep/dist/rank_context.h"
+#include "lockstep/train/job.h"
+#include "lockstep/train/rank_epoch.h"
+
+namespace lockstep {
+
+/// Decides for each row of an epoch whether its features change sign, by one draw in the process
+/// that reads the row: batch b is read by worker b mod W, without workers by the rank's own
+/// process.
+///
+/// kWorker: each worker draws from the generator that the loader has seeded there. kInherited:
+/// from a copy of the rank's own library generator, which a worker that is forked gets and which
+/// the rank itself never moves on, as NumPy's did before PyTorch 1.9. Without workers both are the
+/// rank's own generator, which moves on.
+///
+/// Requires:      a job with augmentation and a sampler that cuts batches of one size.
+/// Deterministic: a function of the job, the rank and the epochs planned so far.
+class Augmentation {
+ public:
+  /// `job` and `context` must outlive it.
+  Augmentation(const Job& job, const RankContext& context);
+  ~Augmentation();
+  Augmentation(const Augmentation&) = delete;
+  Augmentation& operator=(const Augmentation&) = delete;
+  Augmentation(Augmentation&&) = delete;
+  Augmentation& operator=(Augmentation&&) = delete;
+
+  /// 1 or -1 for each of `ids`. Records an rng event ("augment") for each process that draws.
+  std::vector<double> signs(const std::vector<std::int64_t>& ids, std::int32_t wrapper);
+
+ private:
+  class Reader;
+
+  std::unique_ptr<Reader> reader_;
+};
+
+}  // namespace lockstep
