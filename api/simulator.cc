@@ -44,9 +44,7 @@ sim::SessionOptions to_session(const RunOptions& options) {
   session.laws = options.laws;
   session.policy.allow = options.allow;
   if (!options.replay.empty()) {
-    Result<std::vector<sim::ActionId>> picks = sim::decode_schedule(options.replay);
-    if (!picks.ok()) throw std::invalid_argument(picks.error().text());
-    session.schedule = std::move(picks).value();
+    session.strategy = options.replay;
   }
   return session;
 }

@@ -1,7 +1,6 @@
 // `lockstep replay`: a run again, from the file that an earlier one wrote.
 #include "lockstep/base/text.h"
 #include "lockstep/scenario/scenario.h"
-#include "lockstep/sim/strategy/strategies.h"
 
 #include "cli/commands.h"
 #include "cli/outcome.h"
@@ -23,11 +22,7 @@ Result<Prepared> prepare(const std::string& file, const Replay& replay) {
   }
   Prepared prepared;
   prepared.choices.schedule_seed = replay.schedule_seed;
-  if (!replay.schedule.empty()) {
-    auto picks = sim::decode_schedule(replay.schedule);
-    if (!picks.ok()) return Error{picks.error().text(), file};
-    prepared.choices.schedule = std::move(picks).value();
-  }
+  prepared.choices.schedule = replay.schedule;
   Result<Scenario> scenario = load_scenario(file, replay.variant, settings);
   if (!scenario.ok()) return scenario.error();
   prepared.scenario = std::move(scenario).value();

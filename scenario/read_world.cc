@@ -70,11 +70,11 @@ void read_simulation(TableReader& root, Scenario& scenario, Problem& problem) {
   if (node == nullptr) return;
   TableReader sim(*node, "sim", problem);
   sim::SessionOptions& session = scenario.session;
-  session.strategy = sim.word("strategy",
-                              "run-to-block",
-                              {"run-to-block", "round-robin", "random"},
-                              {"pct", "exhaustive", "replay"});
+  session.strategy = sim.text("strategy", "run-to-block");
   session.schedule_seed = static_cast<std::uint64_t>(sim.integer("schedule_seed", 0));
+  if (const auto made = sim::make_strategy(session.strategy, 0); !made.ok()) {
+    problem.report("'sim.strategy': " + made.error().text(), sim.where("strategy"));
+  }
   read_network(sim, scenario, problem);
   session.group.order = read_order(sim, scenario.n_ranks, problem);
   const std::string pairing = sim.word("pairing", "strict", {"strict", "nccl_like", "gloo_like"});
@@ -82,7 +82,7 @@ void read_simulation(TableReader& root, Scenario& scenario, Problem& problem) {
   session.keep_going = sim.flag("keep_going", false);
   session.livelock_points =
       static_cast<std::uint64_t>(sim.integer("livelock_points", 50'000'000, 1));
-  sim.not_yet({"schedule", "watchdog_ns"});
+  sim.not_yet({"watchdog_ns"});
   sim.finish();
 }
 

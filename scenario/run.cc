@@ -18,7 +18,7 @@ sim::SessionOptions session_options(const Scenario& scenario, const RunChoices& 
     options.strategy = "random";
     options.schedule_seed = *choices.schedule_seed;
   }
-  options.schedule = choices.schedule;
+  if (!choices.schedule.empty()) options.strategy = choices.schedule;
   options.values = choices.values || !scenario.expect.values.empty();
   options.address_shift = choices.address_shift;
   options.policy.declared_mean.clear();  // Batch events carry the job's own declaration.

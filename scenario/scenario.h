@@ -150,7 +150,7 @@ struct Scenario {
 struct Replay {
   std::string variant;
   std::optional<std::uint64_t> schedule_seed;
-  std::string schedule;  ///< Picks as sim::encode_schedule writes them, or empty.
+  std::string schedule;  ///< The strategy instead of the file's: a schedule or a name; or empty.
   std::string folder;    ///< Where the original lay: its data files are relative to it.
   std::vector<std::string> settings;  ///< "key=value", as given to --set.
   std::uint64_t trace_digest = 0;
@@ -189,7 +189,7 @@ struct ScenarioResult {
 
 struct RunChoices {
   std::optional<std::uint64_t> schedule_seed;  ///< Also selects the random strategy.
-  std::vector<sim::ActionId> schedule;
+  std::string schedule;  ///< Not empty: this strategy, whatever the scenario says.
   bool values = false;
   std::size_t address_shift = 0;
 };

@@ -39,6 +39,16 @@ constexpr ActionId action_id(ActionKind kind, std::uint64_t number) {
   return static_cast<ActionId>((static_cast<std::uint64_t>(kind) << 60U) | number);
 }
 
+/// What actions touch is told in numbers: objects of the caller's choice (a meeting, a channel, a
+/// variable that ranks share in a test) and these. Two actions that touch no common object commute.
+constexpr std::uint64_t kEverything = ~std::uint64_t{0};
+constexpr std::uint64_t kAllFiles = 0x66696c65'00000000U;
+
+/// A rank's memory and whatever else only its own resumptions use.
+constexpr std::uint64_t rank_object(Rank rank) {
+  return 0x72616e6b'00000000U | static_cast<std::uint32_t>(to_int(rank));
+}
+
 /// Decides which enabled action happens next.
 ///
 /// Every source of variety in a run (which rank resumes, when a transfer completes, which message,
@@ -62,6 +72,17 @@ class Strategy {
 
   /// "round-robin", "random:seed=7", ...: enough to make it again.
   virtual std::string describe() const = 0;
+
+  // -- for strategies that compare schedules; asked once a run, silent otherwise
+  virtual bool watches() const { return false; }
+
+  /// The action picked last touched `object`; beside it, a resumption touches its rank, any other
+  /// action its footprint and its rank, and a timer or fault everything.
+  virtual void on_touch(std::uint64_t /*object*/) {}
+
+  /// Nothing was enabled: time passes, or a stuck world is taken care of. What happens from now on
+  /// comes after everything before.
+  virtual void on_quiet() {}
 };
 
 }  // namespace lockstep::sim

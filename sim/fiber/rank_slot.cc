@@ -106,6 +106,8 @@ void RankSlot::point(const Point& next) {
   } else {
     scheduler_->yield(*this, next);
   }
+  // Files are one object: a listing reads what a rename wrote under another name.
+  if (next.object != 0) scheduler_->touch(next.kind == PointKind::kFile ? kAllFiles : next.object);
   dying();
 }
 

@@ -64,6 +64,7 @@ void Scheduler::start(const WorldOptions& options, Strategy& strategy) {
   own_memo_.clear();
   note_progress();
   strategy.start(options.n_ranks);
+  watched_ = strategy.watches();
   for (std::size_t i = 0; i < n; ++i) {
     slots_[i].open(*this, static_cast<Rank>(i));
     make_ready(slots_[i], {});
@@ -116,6 +117,7 @@ RankSlot* Scheduler::choose() {
     return nullptr;
   }
   strategy_broken_ = true;
+  watched_ = false;
   broken_ = std::make_exception_ptr(ContractViolation("strategy " + strategy_->describe() +
                                                       " picked action " + std::to_string(number) +
                                                       ", which is not enabled"));
@@ -216,6 +218,7 @@ void Scheduler::wake(Rank rank) {
   RankSlot& sleeper = slot(rank);
   LOCKSTEP_CHECK(sleeper.state_ == RankState::kBlocked, "only a blocked rank can be woken");
   note_progress();
+  touch(rank_object(rank));
   make_ready(sleeper, {});
 }
 

@@ -76,6 +76,7 @@ void Scheduler::finish(RankSlot& slot, RankEnd end) {
 
 void Scheduler::doom_all(RankOutcome outcome, const std::string& reason) {
   if (taking_down_) return;
+  touch(kEverything);
   taking_down_ = true;
   doom_outcome_ = outcome;
   doom_reason_ = reason;
@@ -90,6 +91,7 @@ void Scheduler::doom_all(RankOutcome outcome, const std::string& reason) {
 void Scheduler::kill(Rank rank, const std::string& reason) {
   RankSlot& victim = slot(rank);
   if (victim.state_ == RankState::kEnded || victim.fenced_) return;
+  touch(rank_object(rank));
   victim.doomed_ = victim.alerted_ = true;
   victim.fenced_ = true;
   kill_reasons_[rank] = reason;

@@ -45,6 +45,7 @@ void Scheduler::drop_stale_timers() {
 bool Scheduler::advance(bool daemons_too) {
   drop_stale_timers();
   if (timers_.empty() || (timers_.only_daemons() && !daemons_too)) return false;
+  note_quiet();
   now_ = timers_.next().time;
   while (!timers_.empty() && timers_.next().time == now_) {
     const Timers::Timer timer = timers_.pop();
@@ -76,6 +77,7 @@ StuckVerdict Scheduler::make_verdict() const {
 
 // Nobody can run. True: somebody can again (a listener helped, or a watchdog's time has come).
 bool Scheduler::resolve_stuck() {
+  note_quiet();
   StuckVerdict verdict = make_verdict();
   if (!result_.stuck) {
     for (const auto& listener : stuck_listeners_) {

@@ -34,6 +34,8 @@ void World::enable(const Action& action, ActionHandler& handler) {
 
 void World::disable(ActionId id) { scheduler_->disable(id); }
 
+void World::touch(std::uint64_t object) { scheduler_->touch(object); }
+
 void World::at(VirtualTime at, std::function<void()> handler, bool daemon) {
   scheduler_->at(at, std::move(handler), daemon);
 }

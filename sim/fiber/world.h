@@ -134,6 +134,10 @@ class World {
   void enable(const Action& action, ActionHandler& handler);
   /// Takes it back. Requires: enabled and not picked yet.
   void disable(ActionId id);
+  /// Tells a strategy that compares schedules what the rank or handler that runs now shares with
+  /// others, beside what its point or action announced. Handlers owe it the memory of every rank
+  /// they read, write or complete work for: rank_object(rank).
+  void touch(std::uint64_t object);
   /// Calls `handler` at `at` (>= now) on the scheduler's stack: links and faults live here, not in
   /// fibers. A daemon timer does not keep a stuck world alive (watchdogs, heartbeats).
   void at(VirtualTime at, std::function<void()> handler, bool daemon = false);

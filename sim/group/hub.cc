@@ -7,6 +7,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/sim/group/detail/sim_process_group.h"
 #include "lockstep/sim/group/detail/wires.h"
+#include "lockstep/tensor/digest.h"
 
 namespace lockstep::sim {
 
@@ -24,7 +25,32 @@ std::unique_ptr<GroupState> make_group(std::int32_t id, std::vector<std::int32_t
   return group;
 }
 
+enum class Touched : std::uint64_t { kMeeting, kChannel, kSplit };
+
+std::uint64_t object_of(Touched kind, const GroupState& group, std::int64_t a, std::int64_t b) {
+  std::uint64_t word = static_cast<std::uint64_t>(kind);
+  for (const std::int64_t part : {std::int64_t{group.id}, a, b}) {
+    word = mix64(word + kGolden64 + static_cast<std::uint64_t>(part));
+  }
+  return word | 1U;
+}
+
 }  // namespace
+
+std::uint64_t meeting_object(const GroupState& group, std::int64_t seq) {
+  return object_of(Touched::kMeeting, group, seq, 0);
+}
+
+std::uint64_t channel_object(const GroupState& group,
+                             const Signature& signature,
+                             std::int32_t self) {
+  const std::int32_t receiver = signature.op == CollectiveOp::kSend ? signature.peer : self;
+  return object_of(Touched::kChannel, group, receiver, signature.tag);
+}
+
+std::uint64_t split_object(const GroupState& group, std::int64_t k) {
+  return object_of(Touched::kSplit, group, k, 0);
+}
 
 Hub::Hub(World& world, const GroupOptions& options)
     : world_(&world), options_(options), transfer_(options.order) {}

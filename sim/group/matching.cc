@@ -167,7 +167,7 @@ void Hub::make_ready(MatchSlot& slot) {
   world_->enable({.id = transfer_id(slot),
                   .kind = ActionKind::kTransfer,
                   .rank = slot.works.back()->rank(),
-                  .footprint = static_cast<std::uint64_t>(slot.group->id) + 1},
+                  .footprint = meeting_object(*slot.group, slot.seq)},
                  slot);
 }
 
@@ -269,6 +269,7 @@ void Hub::give_up(SimWork& work) {
     world_->disable(transfer_id(*slot));
     return transfer(*slot);
   }
+  world_->touch(meeting_object(*slot->group, slot->seq));
   const auto member = static_cast<std::size_t>(work.member());
   if (hurry(*slot)) return;
   if (slot->flight != nullptr) wires_->drop(*slot);

@@ -136,7 +136,7 @@ void Hub::make_ready(SimWork& send) {
   world_->enable({.id = delivery_id(send),
                   .kind = ActionKind::kDeliver,
                   .rank = send.rank(),
-                  .footprint = static_cast<std::uint64_t>(group.id) + 1},
+                  .footprint = channel_object(group, send.signature(), send.member())},
                  send);
 }
 
@@ -162,6 +162,7 @@ void Hub::give_up_message(SimWork& work) {
 // Requires: still in its channel.
 void Hub::fail_message(SimWork& work, CommStatus status, const std::string* detail) {
   GroupState& group = work.group().state();
+  world_->touch(channel_object(group, work.signature(), work.member()));
   if (work.from_anybody()) {
     remove(group.from_anybody[{work.member(), work.signature().tag}], work);
   } else {

@@ -24,7 +24,7 @@ Rank SimProcessGroup::world_rank(std::int32_t group_rank) const {
 
 std::unique_ptr<ProcessGroup> SimProcessGroup::split(std::span<const std::int32_t> group_ranks,
                                                      CallSite /*site*/) {
-  handle_->point({PointKind::kPost, static_cast<std::uint64_t>(state_->id) + 1});
+  handle_->point({PointKind::kPost, split_object(*state_, n_splits_)});
   std::vector<std::int32_t> members;
   members.reserve(group_ranks.size());
   std::int32_t place = -1;
@@ -46,8 +46,10 @@ std::unique_ptr<ProcessGroup> SimProcessGroup::split(std::span<const std::int32_
 
 Work SimProcessGroup::post(const CollectiveCall& call) {
   const Signature& signature = call.signature;
-  handle_->point({PointKind::kPost, static_cast<std::uint64_t>(state_->id) + 1});
   const bool message = signature.op == CollectiveOp::kSend || signature.op == CollectiveOp::kRecv;
+  handle_->point({PointKind::kPost,
+                  message ? channel_object(*state_, signature, member_)
+                          : meeting_object(*state_, next_seq_)});
   // A recv from anybody gets its number, and its place in the trace, with its sender.
   const bool open = signature.op == CollectiveOp::kRecv && signature.peer < 0;
   std::int64_t seq = 0;

@@ -112,6 +112,7 @@ CommStatus SimWork::wait() {
 }
 
 void SimWork::complete(CommStatus status, const std::string* detail) {
+  hub_->world().touch(rank_object(rank_));
   status_ = status;
   detail_ = detail;
   done_ = true;

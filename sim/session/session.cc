@@ -156,7 +156,7 @@ std::size_t failed_first(const WorldResult& world, const std::vector<std::uint8_
 
 class Session::Impl {
  public:
-  Result<SessionResult> run(const SessionOptions& options, const Body& body);
+  Result<SessionResult> run(const SessionOptions& options, Strategy& strategy, const Body& body);
 
  private:
   WorldResult run_world(const SessionOptions& options,
@@ -264,18 +264,9 @@ void Session::Impl::fill_report(const SessionOptions& options,
   report.outcome = outcome_of(result.world, report, comm_error);
 }
 
-Result<SessionResult> Session::Impl::run(const SessionOptions& options, const Body& body) {
-  std::unique_ptr<Strategy> strategy;
-  ReplayStrategy* replay = nullptr;
-  if (options.schedule.empty()) {
-    auto made = make_strategy(options.strategy, options.schedule_seed);
-    if (!made.ok()) return made.error();
-    strategy = std::move(made).value();
-  } else {
-    auto made = make_replay(options.schedule);
-    replay = made.get();
-    strategy = std::move(made);
-  }
+Result<SessionResult> Session::Impl::run(const SessionOptions& options,
+                                         Strategy& strategy,
+                                         const Body& body) {
   LawPolicy policy = options.policy;
   policy.n_ranks = options.n_ranks;
   policy.exact = options.exact;
@@ -285,19 +276,22 @@ Result<SessionResult> Session::Impl::run(const SessionOptions& options, const Bo
 
   Readers readers(std::move(laws).value());
   readers.start(options);
-  const std::unique_ptr<RecordingStrategy> recording = make_recording(*strategy);
   Aftermath aftermath;
   SessionResult result;
-  result.world = run_world(options, body, readers, *recording, aftermath);
-  if (replay != nullptr && replay->diverged()) {
-    return Error{
-        "the recorded schedule does not fit: it picks something that cannot happen in "
-        "this program",
-        {}};
+  result.world = run_world(options, body, readers, strategy, aftermath);
+  const auto* replay = dynamic_cast<const ReplayStrategy*>(&strategy);
+  if (replay != nullptr) {
+    Schedule skipped;
+    skipped.deviations = replay->skipped();
+    if (!skipped.deviations.empty()) {
+      return Error{"the recorded schedule does not fit: in this program it cannot do " +
+                       encode_schedule(skipped),
+                   {}};
+    }
   }
   fill_report(options, readers, aftermath, result);
   result.trace = std::move(readers.trace);
-  result.schedule = encode_schedule(recording->picks());
+  result.schedule = strategy.describe();
   return result;
 }
 
@@ -306,7 +300,15 @@ Session::Session() : impl_(std::make_unique<Impl>()) {}
 Session::~Session() = default;
 
 Result<SessionResult> Session::run(const SessionOptions& options, const Body& body) {
-  return impl_->run(options, body);
+  auto strategy = make_strategy(options.strategy, options.schedule_seed);
+  if (!strategy.ok()) return strategy.error();
+  return impl_->run(options, *strategy.value(), body);
+}
+
+Result<SessionResult> Session::run(const SessionOptions& options,
+                                   Strategy& strategy,
+                                   const Body& body) {
+  return impl_->run(options, strategy, body);
 }
 
 }  // namespace lockstep::sim

@@ -19,9 +19,8 @@ namespace lockstep::sim {
 
 struct SessionOptions {
   std::int32_t n_ranks = 1;
-  std::string strategy = "run-to-block";
-  std::uint64_t schedule_seed = 0;
-  std::vector<ActionId> schedule;  ///< Not empty: replay these picks, strictly.
+  std::string strategy = "run-to-block";  ///< For make_strategy: a name or a schedule.
+  std::uint64_t schedule_seed = 0;        ///< For strategies whose name says no seed.
   bool timed = false;       ///< Computing costs what `compute` says; links cost what `group` says.
   ComputeSpec compute{};    ///< Timed runs only.
   bool keep_going = false;  ///< After an exception in a rank the others go on, as processes do.
@@ -42,7 +41,7 @@ struct SessionResult {
   std::shared_ptr<MemoryTrace> trace;  ///< Null unless keep_trace.
   WorldResult world;
   WaitForGraph wait_for;  ///< Outcome "hang": who waits for whom (wait_for.h draws it).
-  std::string schedule;   ///< Printable encoding of the picks.
+  std::string schedule;   ///< For make_strategy: makes the same schedule again.
 };
 
 /// Runs worlds one after another; stacks, pools and name tables are reused.
@@ -58,8 +57,10 @@ class Session {
   Session& operator=(Session&&) = delete;
 
   using Body = std::function<void(RankContext&)>;
-  /// Runs `body` once a rank. Errors: unknown strategy or law.
+  /// Runs `body` once a rank. Errors: unknown strategy or law; a schedule that does not fit.
   Result<SessionResult> run(const SessionOptions& options, const Body& body);
+  /// The same under a strategy of the caller's; that of the options is not looked at.
+  Result<SessionResult> run(const SessionOptions& options, Strategy& strategy, const Body& body);
 
  private:
   class Impl;

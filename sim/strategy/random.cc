@@ -2,6 +2,7 @@
 #include <memory>
 #include <vector>
 
+#include "lockstep/sim/strategy/detail/split_mix.h"
 #include "lockstep/sim/strategy/strategies.h"
 
 namespace lockstep::sim {
@@ -10,10 +11,10 @@ namespace {
 
 class Random final : public Strategy {
  public:
-  explicit Random(std::uint64_t seed) : seed_(seed) {}
+  explicit Random(std::uint64_t seed) : seed_(seed), stream_(seed) {}
 
   void start(std::int32_t n_ranks) override {
-    state_ = seed_;
+    stream_ = SplitMix(seed_);
     enabled_.clear();
     enabled_.reserve(static_cast<std::size_t>(n_ranks) + 16);
   }
@@ -27,10 +28,7 @@ class Random final : public Strategy {
   }
 
   ActionId pick() override {
-    // Multiply-shift instead of a remainder: its bias is below 2^-32 for any world that fits
-    // memory.
-    const std::uint64_t word = next() >> 32U;
-    const auto i = static_cast<std::size_t>((word * enabled_.size()) >> 32U);
+    const std::size_t i = stream_.below(enabled_.size());
     const ActionId id = enabled_[i];
     take(i);
     return id;
@@ -39,22 +37,13 @@ class Random final : public Strategy {
   std::string describe() const override { return "random:seed=" + std::to_string(seed_); }
 
  private:
-  // SplitMix64 (Steele, Lea, Flood 2014): one addition of state, so a seed is the whole state.
-  std::uint64_t next() {
-    state_ += 0x9e3779b97f4a7c15U;
-    std::uint64_t z = state_;
-    z = (z ^ (z >> 30U)) * 0xbf58476d1ce4e5b9U;
-    z = (z ^ (z >> 27U)) * 0x94d049bb133111ebU;
-    return z ^ (z >> 31U);
-  }
-
   void take(std::size_t i) {
     enabled_[i] = enabled_.back();
     enabled_.pop_back();
   }
 
   std::uint64_t seed_;
-  std::uint64_t state_ = 0;
+  SplitMix stream_;
   std::vector<ActionId> enabled_;
 };
 

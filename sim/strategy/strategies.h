@@ -3,13 +3,13 @@
 
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/sim/fiber/action.h"
+#include "lockstep/sim/strategy/schedule.h"
 
 namespace lockstep::sim {
 
@@ -20,30 +20,56 @@ std::unique_ptr<Strategy> make_run_to_block();
 /// Each enabled action with the same probability, from a seeded stream.
 std::unique_ptr<Strategy> make_random(std::uint64_t seed);
 
-/// A recorded schedule: the k-th pick is `picks[k]`. Strict: an action that is not enabled then
-/// ends the replay (diverged() below); after the last pick it goes on as round robin.
-class ReplayStrategy : public Strategy {
- public:
-  virtual bool diverged() const = 0;
+struct PctOptions {
+  std::int32_t depth = 3;      ///< Order constraints a bug needs: depth - 1 priorities change.
+  std::uint64_t steps = 1000;  ///< Picks of a run, estimated: the changes fall among them.
+  std::uint64_t seed = 0;
 };
 
-std::unique_ptr<ReplayStrategy> make_replay(std::vector<ActionId> picks);
+/// Probabilistic concurrency testing: every process (a rank, a transfer, a message) has a random
+/// priority and the highest runs; at depth - 1 random picks the one that runs falls below all
+/// others. A rank that polls falls below everybody, or nobody else would ever run.
+///
+/// Source: Burckhardt, Kothari, Musuvathi, Nagarakatte: "A Randomized Scheduler with Probabilistic
+///         Guarantees of Finding Bugs", ASPLOS 2010.
+class PctStrategy : public Strategy {
+ public:
+  virtual const PctOptions& options() const = 0;
+  virtual std::uint64_t n_processes() const = 0;  ///< Of the last run.
+  virtual std::uint64_t n_steps() const = 0;      ///< Of the last run.
+};
 
-/// Wraps a strategy and keeps what it picked.
+std::unique_ptr<PctStrategy> make_pct(const PctOptions& options);
+
+/// 1 / (n * k^(depth - 1)): at least so probably one run meets a bug of this depth in a program of
+/// n processes and k steps that does not poll.
+double pct_bound(std::uint64_t n_processes, std::uint64_t n_steps, std::int32_t depth);
+
+/// Makes a recorded schedule again.
+///
+/// Strict or lenient is up to the caller: a run that skipped something is not the recorded one, but
+/// may still be what a shrinker looks for.
+class ReplayStrategy : public Strategy {
+ public:
+  /// Deviations without effect so far: the default never came to their place, or what they pick was
+  /// not enabled there.
+  virtual std::vector<Deviation> skipped() const = 0;
+};
+
+/// Errors: `then` is no strategy.
+Result<std::unique_ptr<ReplayStrategy>> make_replay(const Schedule& schedule);
+
+/// Wraps a strategy and writes down where it departs from the default.
 class RecordingStrategy : public Strategy {
  public:
-  virtual const std::vector<ActionId>& picks() const = 0;
+  virtual const Schedule& schedule() const = 0;  ///< n_picks: of the run so far.
 };
 
 std::unique_ptr<RecordingStrategy> make_recording(Strategy& inner);
 
-/// "round-robin" | "run-to-block" | "random" (+ seed). Errors: unknown name, with a suggestion.
+/// "round-robin" | "run-to-block" | "random[:seed=7]" | "pct[:depth=3,steps=1000,seed=7]" | a
+/// schedule ("@..."). What describe() says is understood; `seed` serves names that give none.
+/// Errors: an unknown name or key, with a suggestion.
 Result<std::unique_ptr<Strategy>> make_strategy(std::string_view name, std::uint64_t seed);
-
-/// A schedule as one printable word: picks in base 36, in runs. A run is a first id, the step to
-/// the next and its length: "0,1,2,3" is "0+1*4", "5,5,5" is "5+0*3"; runs are joined by '.'.
-std::string encode_schedule(std::span<const ActionId> picks);
-/// Errors: anything that encode_schedule does not write, with the place in the text.
-Result<std::vector<ActionId>> decode_schedule(std::string_view text);
 
 }  // namespace lockstep::sim

@@ -49,6 +49,10 @@ class Scheduler {
   void enable(const Action& action, ActionHandler& handler);
   void disable(ActionId id);
 
+  void touch(std::uint64_t object) {
+    if (watched_) strategy_->on_touch(object);
+  }
+
   void on_rank_end(std::function<void(Rank)> listener) {
     end_listeners_.push_back(std::move(listener));
   }
@@ -89,6 +93,10 @@ class Scheduler {
   void resume(RankSlot& slot);
   void leave(RankSlot& self);
   void make_ready(RankSlot& slot, const Point& next);
+
+  void note_quiet() {
+    if (watched_) strategy_->on_quiet();
+  }
 
   void note_progress() { n_points_ = n_polls_ = 0; }
 
@@ -135,6 +143,7 @@ class Scheduler {
   std::string doom_reason_;
   std::map<Rank, std::string> kill_reasons_;
   std::map<Rank, std::vector<std::function<void(RankHandle&)>>> interrupts_;
+  bool watched_ = false;          ///< The strategy wants to know what actions touch.
   bool strategy_broken_ = false;  ///< It is not asked again.
   std::exception_ptr broken_;  ///< A broken contract of the strategy or a handler: run() throws it.
 

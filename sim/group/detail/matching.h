@@ -51,6 +51,14 @@ struct MatchSlot final : ActionHandler, FlightClient {
   const std::string* detail = nullptr;
 };
 
+/// What posts touch: posts at one sequence number meet, and so do messages of one receiver and tag,
+/// whoever sends them (a recv may take any sender); all else commutes.
+std::uint64_t meeting_object(const GroupState& group, std::int64_t seq);
+std::uint64_t channel_object(const GroupState& group,
+                             const Signature& signature,
+                             std::int32_t self);
+std::uint64_t split_object(const GroupState& group, std::int64_t k);
+
 /// Messages of one (sender, receiver, tag), in order.
 struct Channel {
   struct Queue {

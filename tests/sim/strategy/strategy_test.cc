@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,12 +22,6 @@ std::string interleaving(Strategy& strategy) {
     }
   });
   return log;
-}
-
-std::vector<ActionId> ids(std::initializer_list<std::uint64_t> numbers) {
-  std::vector<ActionId> picks;
-  for (const std::uint64_t number : numbers) picks.push_back(static_cast<ActionId>(number));
-  return picks;
 }
 
 TEST(StrategyTest, RoundRobinTakesTurns) {
@@ -64,37 +60,149 @@ TEST(StrategyTest, RandomReachesEveryFirstPick) {
   for (const char rank : std::string("0123")) EXPECT_NE(firsts.find(rank), std::string::npos);
 }
 
-TEST(StrategyTest, ARecordedScheduleReplays) {
-  const auto random = make_random(11);
-  const auto recording = make_recording(*random);
-  const std::string first = interleaving(*recording);
-  const std::string text = encode_schedule(recording->picks());
-  const auto decoded = decode_schedule(text);
-  ASSERT_TRUE(decoded.ok()) << decoded.error().text();
-  EXPECT_EQ(decoded.value(), recording->picks());
-  const auto replay = make_replay(decoded.value());
-  EXPECT_EQ(interleaving(*replay), first);
-  EXPECT_FALSE(replay->diverged());
+constexpr ActionId kRank0 = resume_id(Rank{0});
+constexpr ActionId kRank1 = resume_id(Rank{1});
+
+TEST(StrategyTest, TheDefaultLetsTheLowestRankRunUntilItBlocks) {
+  const auto plain = make_replay(Schedule{});
+  EXPECT_EQ(interleaving(*plain.value()), "0000111122223333");
 }
 
-TEST(StrategyTest, AReplayOfAnotherProgramDiverges) {
-  const auto replay = make_replay(ids({0, 1, 2, 99}));
-  interleaving(*replay);
-  EXPECT_TRUE(replay->diverged());
+// Rank 0 gives way to rank 1 before its third operation (it was picked twice), and goes on when
+// rank 1 has ended.
+TEST(StrategyTest, ADeviationIsFoundByItsRanksOwnProgress) {
+  const auto replay = make_replay({.deviations = {{kRank0, 2, kRank1}}});
+  EXPECT_EQ(interleaving(*replay.value()), "0011110022223333");
+  EXPECT_TRUE(replay.value()->skipped().empty());
 }
 
-TEST(StrategyTest, EncodesRuns) {
-  EXPECT_EQ(encode_schedule(ids({})), "");
-  EXPECT_EQ(encode_schedule(ids({7})), "7");
-  EXPECT_EQ(encode_schedule(ids({0, 1, 2, 3})), "0+1*4");
-  EXPECT_EQ(encode_schedule(ids({5, 5, 5})), "5+0*3");
-  EXPECT_EQ(encode_schedule(ids({40, 30, 20})), "14-a*3");
-  EXPECT_EQ(encode_schedule(ids({0, 1, 2, 9, 9})), "0+1*3.9+0*2");
+TEST(StrategyTest, WhatHasNoPlaceIsSkippedAndTold) {
+  const Deviation good{kRank0, 2, kRank1};
+  const Deviation impossible{kRank0, 2, resume_id(Rank{9})};
+  const Deviation too_late{kRank0, 77, kRank1};
+  const auto replay = make_replay({.deviations = {too_late, impossible, good}});
+  EXPECT_EQ(interleaving(*replay.value()), "0011110022223333");
+  EXPECT_EQ(replay.value()->skipped(), (std::vector<Deviation>{too_late, impossible}));
+}
+
+TEST(StrategyTest, APrefixGoesOnWithAnotherStrategy) {
+  const auto replay = make_replay(decode_schedule("@0-1=2/3/round-robin").value());
+  EXPECT_EQ(interleaving(*replay.value()).substr(0, 3), "022");
+  const std::string text = interleaving(*replay.value());
+  EXPECT_EQ(text, interleaving(*replay.value()));
+  EXPECT_EQ(replay.value()->describe(), "@0-1=2/3/round-robin");
+}
+
+TEST(StrategyTest, WhatAnyStrategyDidIsAScheduleWithDeviations) {
+  for (const char* name : {"round-robin", "run-to-block", "random", "pct:steps=20"}) {
+    for (std::uint64_t seed = 0; seed < 50; ++seed) {
+      const auto strategy = std::move(make_strategy(name, seed).value());
+      const auto recording = make_recording(*strategy);
+      const std::string first = interleaving(*recording);
+      const std::string text = encode_schedule(recording->schedule());
+      const auto replay = make_strategy(text, 0);
+      ASSERT_TRUE(replay.ok()) << text;
+      EXPECT_EQ(interleaving(*replay.value()), first) << text;
+      EXPECT_EQ(interleaving(*make_strategy(strategy->describe(), 999).value()), first);
+    }
+  }
+}
+
+// Ranks that run one after the other need no words at all; one switch needs one.
+TEST(StrategyTest, SchedulesAreShort) {
+  const auto plain = make_run_to_block();
+  const auto recording = make_recording(*plain);
+  interleaving(*recording);
+  EXPECT_EQ(encode_schedule(recording->schedule()), "@");
+}
+
+TEST(StrategyTest, SchedulesHaveOneText) {
+  const ActionId transfer = action_id(ActionKind::kTransfer, 40);
+  const ActionId timer = action_id(ActionKind::kTimer, 3);
+  const Schedule schedule{
+      .deviations = {{kRank0, 5, kRank1}, {transfer, 0, kRank0}, {timer, 0, transfer}},
+      .n_picks = 12,
+      .then = "random:seed=7"};
+  const std::string text = "@0-5=1,t14=0,m3=t14/12/random:seed=7";
+  EXPECT_EQ(encode_schedule(schedule), text);
+  EXPECT_EQ(decode_schedule(text).value(), schedule);
+  EXPECT_EQ(encode_schedule({}), "@");
+  EXPECT_EQ(decode_schedule("@").value(), Schedule{});
 }
 
 TEST(StrategyTest, RefusesWhatIsNotASchedule) {
-  for (const char* text : {"x y", "1+", "1+1", "1+1*", "1+1*1", "1..2", "1+1*zzzzzzzz", "-1"}) {
+  for (const char* text : {"",
+                           "0-5=1",
+                           "@0=1",
+                           "@0-5",
+                           "@0-5=",
+                           "@x-5=1",
+                           "@0-05=1",
+                           "@t1-2=0",
+                           "@0-5=1,",
+                           "@r1=0",
+                           "@/",
+                           "@/5",
+                           "@/5/",
+                           "@0-5=1/x/random"}) {
     EXPECT_FALSE(decode_schedule(text).ok()) << text;
+  }
+  EXPECT_FALSE(make_strategy("@/5/randem", 0).ok());
+}
+
+// Without changes of priority one rank after the other runs to its end.
+TEST(StrategyTest, PctOfDepthOneDrawsAnOrderOfRanks) {
+  std::set<std::string> orders;
+  for (std::uint64_t seed = 0; seed < 400; ++seed) {
+    const auto strategy = make_pct({.depth = 1, .seed = seed});
+    std::string order = interleaving(*strategy);
+    order.erase(std::unique(order.begin(), order.end()), order.end());
+    EXPECT_EQ(order.size(), 4U) << order;
+    orders.insert(order);
+  }
+  EXPECT_EQ(orders.size(), 24U);
+}
+
+// One rank must stand still between two given operations of another: depth 2. The bound promises 1
+// in 2 * k runs.
+TEST(StrategyTest, PctMeetsItsBound) {
+  int n_found = 0;
+  std::uint64_t n_steps = 0;
+  constexpr int kRuns = 2000;
+  for (std::uint64_t seed = 0; seed < kRuns; ++seed) {
+    const auto strategy = make_pct({.depth = 2, .steps = 42, .seed = seed});
+    World world;
+    int phase = 0;
+    bool seen = false;
+    world.run({.n_ranks = 2}, *strategy, [&](RankHandle& rank) {
+      for (int i = 0; i < 20; ++i) {
+        rank.point({});
+        if (rank.rank() == Rank{0}) phase = i == 10 ? 1 : 0;
+        if (rank.rank() == Rank{1} && phase == 1) seen = true;
+      }
+    });
+    n_steps = std::max(n_steps, strategy->n_steps());
+    EXPECT_EQ(strategy->n_processes(), 2U);
+    if (seen) ++n_found;
+  }
+  // Points of a rank that is alone are no choices.
+  EXPECT_LE(n_steps, 42U);
+  EXPECT_EQ(pct_bound(2, 42, 2), 1.0 / 84.0);
+  EXPECT_GT(n_found, kRuns / 84 * 3 / 4);
+}
+
+// The one that polls has the highest priority in half of the runs and must still let go.
+TEST(StrategyTest, PctLetsOthersRunWhileARankPolls) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    const auto strategy = make_pct({.seed = seed});
+    World world;
+    bool done = false;
+    const WorldResult result =
+        world.run({.n_ranks = 2, .livelock_points = 1000}, *strategy, [&](RankHandle& rank) {
+          if (rank.rank() == Rank{1}) done = true;
+          while (!done) rank.point({PointKind::kWait, 0});
+        });
+    EXPECT_FALSE(result.livelock);
   }
 }
 
@@ -102,6 +210,12 @@ TEST(StrategyTest, StrategiesHaveNames) {
   EXPECT_EQ(make_strategy("round-robin", 0).value()->describe(), "round-robin");
   EXPECT_EQ(make_strategy("run-to-block", 0).value()->describe(), "run-to-block");
   EXPECT_EQ(make_strategy("random", 7).value()->describe(), "random:seed=7");
+  EXPECT_EQ(make_strategy("random:seed=9", 7).value()->describe(), "random:seed=9");
+  EXPECT_EQ(make_strategy("pct:depth=4", 7).value()->describe(), "pct:depth=4,steps=1000,seed=7");
+  EXPECT_EQ(make_strategy("@0-5=1", 7).value()->describe(), "@0-5=1");
+  for (const char* wrong : {"pct:depht=3", "pct:depth=0", "pct:depth=x", "random:", "exhaustive"}) {
+    EXPECT_EQ(make_strategy(wrong, 7).ok(), std::string(wrong) == "random:") << wrong;
+  }
   const auto unknown = make_strategy("randem", 7);
   ASSERT_FALSE(unknown.ok());
   EXPECT_NE(unknown.error().message.find("did you mean 'random'"), std::string::npos);

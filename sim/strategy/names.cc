@@ -1,0 +1,108 @@
+// Strategies by name.
+#include <array>
+#include <charconv>
+#include <optional>
+#include <utility>
+
+#include "lockstep/base/text.h"
+#include "lockstep/sim/strategy/detail/plain_strategy.h"
+#include "lockstep/sim/strategy/strategies.h"
+
+namespace lockstep::sim {
+
+namespace {
+
+constexpr std::array<std::string_view, 5> kNames = {
+    "round-robin", "run-to-block", "random", "pct", "exhaustive"};
+
+/// The settings behind a name, and which of them somebody asked for.
+class Settings {
+ public:
+  explicit Settings(std::string_view text) {
+    if (text.empty()) return;
+    for (const std::string_view part : split(text, ',')) {
+      const std::size_t equals = part.find('=');
+      entries_.push_back({part.substr(0, equals),
+                          equals == std::string_view::npos ? "" : part.substr(equals + 1)});
+    }
+  }
+
+  std::uint64_t number(std::string_view key, std::uint64_t fallback, std::uint64_t min) {
+    known_.push_back(key);
+    for (Entry& entry : entries_) {
+      if (entry.key != key) continue;
+      entry.known = true;
+      std::uint64_t value = 0;
+      const char* end = entry.value.data() + entry.value.size();
+      const auto read = std::from_chars(entry.value.data(), end, value);
+      if (read.ec == std::errc() && read.ptr == end && value >= min) return value;
+      problem_ = "'" + std::string(key) + "' is a whole number from " + std::to_string(min) +
+                 ", not '" + std::string(entry.value) + "'";
+    }
+    return fallback;
+  }
+
+  /// What is wrong, after everything was asked for.
+  std::optional<std::string> problem() const {
+    for (const Entry& entry : entries_) {
+      if (entry.known) continue;
+      return "unknown setting '" + std::string(entry.key) + "'" + did_you_mean(entry.key, known_);
+    }
+    return problem_;
+  }
+
+ private:
+  struct Entry {
+    std::string_view key;
+    std::string_view value;
+    bool known = false;
+  };
+
+  std::vector<Entry> entries_;
+  std::vector<std::string_view> known_;
+  std::optional<std::string> problem_;
+};
+
+std::unique_ptr<Strategy> make_named(std::string_view name,
+                                     Settings& settings,
+                                     std::uint64_t seed) {
+  if (name == "round-robin") return make_round_robin();
+  if (name == "run-to-block") return make_run_to_block();
+  if (name == "random") return make_random(settings.number("seed", seed, 0));
+  if (name != "pct") return nullptr;
+  PctOptions pct;
+  pct.depth = static_cast<std::int32_t>(settings.number("depth", 3, 1) & 0xffffU);
+  pct.steps = settings.number("steps", pct.steps, 1);
+  pct.seed = settings.number("seed", seed, 0);
+  return make_pct(pct);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Strategy>> make_plain_strategy(std::string_view name, std::uint64_t seed) {
+  const std::size_t colon = name.find(':');
+  const std::string_view word = name.substr(0, colon);
+  Settings settings(colon == std::string_view::npos ? "" : name.substr(colon + 1));
+  if (word == "exhaustive") {
+    return Error{"'exhaustive' makes many schedules, and a run is one: explore with it", ""};
+  }
+  std::unique_ptr<Strategy> strategy = make_named(word, settings, seed);
+  if (strategy == nullptr) {
+    return Error{"unknown strategy '" + std::string(word) + "'" + did_you_mean(word, kNames), ""};
+  }
+  if (const auto problem = settings.problem()) {
+    return Error{"strategy '" + std::string(word) + "': " + *problem, ""};
+  }
+  return strategy;
+}
+
+Result<std::unique_ptr<Strategy>> make_strategy(std::string_view name, std::uint64_t seed) {
+  if (name.empty() || name.front() != '@') return make_plain_strategy(name, seed);
+  const Result<Schedule> schedule = decode_schedule(name);
+  if (!schedule.ok()) return schedule.error();
+  auto replay = make_replay(schedule.value());
+  if (!replay.ok()) return replay.error();
+  return std::unique_ptr<Strategy>(std::move(replay).value());
+}
+
+}  // namespace lockstep::sim

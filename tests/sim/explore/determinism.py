@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""Drawn worlds in every way a machine can run them: the digests must not notice.
+
+usage: determinism.py PROBE [WORLDS]
+
+One process; several at once; pinned to one processor; with addresses fixed and not; under load.
+"""
+import os
+import shutil
+import subprocess
+import sys
+
+PARTS = 4
+
+
+def start(command):
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def finish(process):
+    text, _ = process.communicate()
+    if process.returncode != 0:
+        sys.exit(f"determinism: exit code {process.returncode} from {' '.join(process.args)}")
+    return text
+
+
+def together(probe, worlds):
+    """The worlds split among processes that run side by side."""
+    size = worlds // PARTS
+    starts = [part * size for part in range(PARTS)]
+    counts = [size] * (PARTS - 1) + [worlds - size * (PARTS - 1)]
+    parts = [start([probe, "digests", str(first), str(count)])
+             for first, count in zip(starts, counts)]
+    return "".join(finish(part) for part in parts)
+
+
+def loaded(probe, worlds):
+    """With one busy process a processor beside it."""
+    burners = [subprocess.Popen([sys.executable, "-c", "while True: pass"])
+               for _ in range(os.cpu_count() or 1)]
+    try:
+        return finish(start([probe, "digests", "0", str(worlds)]))
+    finally:
+        for burner in burners:
+            burner.kill()
+            burner.wait()
+
+
+def main():
+    probe = sys.argv[1]
+    worlds = int(sys.argv[2]) if len(sys.argv) > 2 else 1000
+    plain = [probe, "digests", "0", str(worlds)]
+    expected = finish(start(plain))
+    if expected.count("\n") != worlds:
+        sys.exit(f"determinism: {expected.count(chr(10))} worlds instead of {worlds}")
+    ways = {"again": lambda: finish(start(plain)),
+            f"{PARTS} processes": lambda: together(probe, worlds),
+            "under load": lambda: loaded(probe, worlds)}
+    if shutil.which("taskset"):
+        one = str(min(os.sched_getaffinity(0)))
+        ways["taskset"] = lambda: finish(start(["taskset", "-c", one, *plain]))
+    # Containers may forbid to change the personality.
+    fixed = ["setarch", os.uname().machine, "-R"]
+    if shutil.which("setarch") and subprocess.run([*fixed, "true"], check=False,
+                                                  stderr=subprocess.DEVNULL).returncode == 0:
+        ways["setarch -R"] = lambda: finish(start([*fixed, *plain]))
+    for name, way in ways.items():
+        actual = way()
+        if actual == expected:
+            print(f"{name}: {worlds} worlds, the same digests")
+            continue
+        for left, right in zip(expected.splitlines(), actual.splitlines()):
+            if left != right:
+                sys.exit(f"determinism: {name}: {right}, expected {left}")
+        sys.exit(f"determinism: {name}: another number of worlds")
+
+
+if __name__ == "__main__":
+    main()
