@@ -151,6 +151,15 @@ TEST_F(ReaderTest, LayersOfAnMlpMayBeCheckpointed) {
   EXPECT_EQ(load(replaced(mlp, "init", key)).value().jobs[0]->model.checkpoint, "reentrant");
 }
 
+TEST_F(ReaderTest, StrategiesAreNamesOrSchedules) {
+  for (const char* name : {"random:seed=7", "pct:depth=2", "@", "@0-5=1,t3=2/9/random"}) {
+    EXPECT_EQ(error_of(small_job() + "sim.strategy = \"" + name + "\"\n"), "no error") << name;
+  }
+  EXPECT_EQ(error_of(small_job() + "sim.strategy = \"randem\"\n"),
+            "job.toml:9:16: 'sim.strategy': unknown strategy 'randem'; did you mean 'random'?");
+  EXPECT_THAT(error_of(small_job() + "sim.strategy = \"@0=1\"\n"), HasSubstr("'0=1' is not a"));
+}
+
 TEST_F(ReaderTest, OptionsOfOptimizersAndSchedulesBelongToTheirKind) {
   EXPECT_THAT(error_of(replaced(small_job(), "lr =", "alpha = 0.5, lr =")),
               HasSubstr("unknown key 'alpha' in 'optimizer'"));
