@@ -100,9 +100,7 @@ Result<std::vector<std::int64_t>> multinomial(Generator& generator,
                                               const MultinomialOptions& options) {
   const Outcome fine = check(weights, options);
   if (!fine.ok()) return fine.error();
-  if (options.replacement && options.count > 1) {
-    return by_running_sum(generator, weights, options.count);
-  }
+  if (options.replacement) return by_running_sum(generator, weights, options.count);
   return by_quotient(generator, weights, options.count);
 }
 

@@ -29,9 +29,10 @@ struct MultinomialOptions {
 /// Draws places of `weights`, each in proportion to its weight, equal to
 /// `torch.multinomial(weights, count, replacement, generator=g)` on f64.
 ///
-/// With replacement each draw looks a uniform number up in the running sums. Without it, and for a
-/// single draw, each weight is divided by an exponential number of its own and the largest `count`
-/// quotients win, the largest first.
+/// With replacement each draw looks a uniform number up in the running sums. Without it each weight
+/// is divided by an exponential number of its own and the largest `count` quotients win, the largest
+/// first. (PyTorch 2 does so for a single draw with replacement, too, and draws exponential numbers
+/// otherwise.)
 ///
 /// Returns:       `count` places, 0 .. weights.size()-1.
 /// Errors:        in PyTorch's words: no sample asked for; a negative or infinite weight; no

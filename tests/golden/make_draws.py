@@ -110,10 +110,11 @@ def one_init(scheme, name, draw):
     return f"{' '.join(map(str, case))} : {words(tensor)}", tensor.numel()
 
 
-def one_multinomial(draw):
+def one_multinomial(draw, single=False):
     n = draw.randint(1, 40)
-    replacement = draw.random() < 0.6
+    replacement = single or draw.random() < 0.6
     count = draw.randint(1, 200) if replacement else draw.randint(1, n)
+    count = 1 if single else count
     weights = torch.tensor([2.0**draw.randint(-6, 6) * draw.uniform(1, 9) for _ in range(n)],
                            dtype=torch.float64)
     seed = draw.randrange(2**32)
@@ -148,6 +149,7 @@ def main():
         lines += until(5000, lambda: one_init(scheme, name, draw))  # pylint: disable=W0640
     lines += until(5000, lambda: one_multinomial(draw))
     lines += until(20000, lambda: one_permutation(draw))
+    lines += until(20, lambda: one_multinomial(draw, single=True))
     write(os.path.join(HERE, "draws.txt"), "make_draws.py",
           "distribution type seed counts arguments | multinomial type seed count replacement weights"
           " | scheme type seed argument shape : bits, of more than 24 a digest", lines)

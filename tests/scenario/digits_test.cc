@@ -31,8 +31,12 @@ TEST(DigitsTest, EightRanksReachTheAccuracyOfOneProcess) {
 TEST(DigitsTest, EveryLawOfTheMainJobIsCheckedAndHolds) {
   const ScenarioResult result = run("");
 
-  EXPECT_EQ(result.report.laws.size(), 10U);
+  EXPECT_EQ(result.report.laws.size(), 11U);
   for (const LawResult& law : result.report.laws) {
+    if (law.law == "rng-scopes") {  // Nothing is drawn while it trains.
+      EXPECT_EQ(law.verdict, Verdict::kNotCheckable);
+      continue;
+    }
     EXPECT_EQ(law.verdict, Verdict::kHolds) << law.law << ": " << law.missing;
     EXPECT_GT(law.n_checked, 0) << law.law;
     EXPECT_TRUE(law.advice.empty()) << law.law << ": " << law.advice.front().message;
