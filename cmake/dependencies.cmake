@@ -20,7 +20,9 @@ find_program(LOCKSTEP_CCACHE ccache)
 if(LOCKSTEP_CCACHE)
   foreach(language CXX CUDA)
     if(NOT CMAKE_${language}_COMPILER_LAUNCHER)
-      set(CMAKE_${language}_COMPILER_LAUNCHER "${LOCKSTEP_CCACHE}")
+      # What ccache must be told before it caches what includes precompiled headers.
+      set(CMAKE_${language}_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env
+          CCACHE_SLOPPINESS=pch_defines,time_macros "${LOCKSTEP_CCACHE}")
     endif()
   endforeach()
 endif()

@@ -64,8 +64,9 @@ function(lockstep_room_tests path)
     endif()
     add_executable(${name}_${kind} ${sources})
     target_include_directories(${name}_${kind} PRIVATE "${PROJECT_SOURCE_DIR}")
-    target_link_libraries(${name}_${kind} PRIVATE lockstep::${name} ${TESTS_DEPS} lockstep_warnings
-                                                  GTest::gtest GTest::gmock GTest::gtest_main)
+    target_link_libraries(${name}_${kind} PRIVATE lockstep::${name} ${TESTS_DEPS}
+                                                  lockstep_test_options GTest::gtest_main)
+    target_precompile_headers(${name}_${kind} REUSE_FROM lockstep_test_headers)
     target_compile_definitions(${name}_${kind} PRIVATE
       LOCKSTEP_SOURCE_DIR="${PROJECT_SOURCE_DIR}" LOCKSTEP_BINARY_DIR="${PROJECT_BINARY_DIR}")
     if(kind STREQUAL property)

@@ -90,16 +90,23 @@ class Keys:
         return None
 
 
+# GCC's precompiled headers mean nothing to the linter, and a file has to stand without them.
+GCC_ONLY = re.compile(r" (-Winvalid-pch|-fpch-preprocess|-include \S+cmake_pch\.hxx)")
+
+
 def compile_commands(build):
-    """Our own .cc files of the compile database, with their commands; the linter's share of nvcc's
-    work is left to nvcc."""
+    """Our own .cc files of the compile database, with their commands as the linter is to see them;
+    its share of nvcc's work is left to nvcc. The database of these is written to build/lint."""
     entries = json.loads((build / "compile_commands.json").read_text())
-    commands = {}
+    kept = {}
     for entry in entries:
         source = Path(entry["file"]).resolve()
         if source.suffix == ".cc" and ROOT in source.parents and build not in source.parents:
-            commands[source] = entry["command"]
-    return dict(sorted(commands.items()))
+            kept[source] = entry | {"command": GCC_ONLY.sub("", entry["command"])}
+    folder = build / "lint"
+    folder.mkdir(exist_ok=True)
+    (folder / "compile_commands.json").write_text(json.dumps(list(kept.values())))
+    return {source: kept[source]["command"] for source in sorted(kept)}
 
 
 def cache_folder():
@@ -127,7 +134,7 @@ def tidy(build, jobs, only):
 
     def analyse(item):
         start = time.monotonic()
-        run = subprocess.run(["clang-tidy", "--quiet", "-p", str(build), str(item[0])],
+        run = subprocess.run(["clang-tidy", "--quiet", "-p", str(build / "lint"), str(item[0])],
                              capture_output=True, text=True)
         return item, run, time.monotonic() - start
 

@@ -1,0 +1,1 @@
+// Exists so that precompiled.h has a translation unit to be compiled with.
