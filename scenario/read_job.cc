@@ -245,16 +245,11 @@ DdpSpec read_ddp(TableReader& root, const std::string& compat, Problem& problem)
   }
   ddp.wrap = table.flag("wrap", true);
   ddp.average = table.word("average", "ddp", {"ddp", "manual", "none"});
-  ddp.hook = table.word("hook",
-                        "none",
-                        {"none",
-                         "allreduce",
-                         "fp16",
-                         "bf16",
-                         "noop",
-                         "quantize-per-tensor",
-                         "quantize-per-channel"},
-                        {"powersgd"});
+  ddp.hook = table.word(
+      "hook",
+      "none",
+      {"none", "allreduce", "fp16", "bf16", "noop", "quantize-per-tensor", "quantize-per-channel"},
+      {"powersgd"});
   if (table.flag("sync_bn", false)) table.not_yet({"sync_bn"});
   table.not_yet({"mixed_precision", "delay_all_reduce_named_params"});
   table.finish();

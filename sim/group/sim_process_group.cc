@@ -47,9 +47,9 @@ std::unique_ptr<ProcessGroup> SimProcessGroup::split(std::span<const std::int32_
 Work SimProcessGroup::post(const CollectiveCall& call) {
   const Signature& signature = call.signature;
   const bool message = signature.op == CollectiveOp::kSend || signature.op == CollectiveOp::kRecv;
-  handle_->point({PointKind::kPost,
-                  message ? channel_object(*state_, signature, member_)
-                          : meeting_object(*state_, next_seq_)});
+  handle_->point(
+      {PointKind::kPost,
+       message ? channel_object(*state_, signature, member_) : meeting_object(*state_, next_seq_)});
   // A recv from anybody gets its number, and its place in the trace, with its sender.
   const bool open = signature.op == CollectiveOp::kRecv && signature.peer < 0;
   std::int64_t seq = 0;

@@ -84,7 +84,8 @@ struct LambdaLr {
 };
 
 /// Multiplies the rate by factor(epoch) every epoch but epoch 0. One function, or one a group.
-/// Behind a milestone of SequentialLr, torch 2.15 multiplies by factor(0) too; 1.13 and this do not.
+/// Behind a milestone of SequentialLr, torch 2.15 multiplies by factor(0) too; 1.13 and this do
+/// not.
 struct MultiplicativeLr {
   std::vector<LrFactor> factors;
 };

@@ -30,9 +30,9 @@ struct MultinomialOptions {
 /// `torch.multinomial(weights, count, replacement, generator=g)` on f64.
 ///
 /// With replacement each draw looks a uniform number up in the running sums. Without it each weight
-/// is divided by an exponential number of its own and the largest `count` quotients win, the largest
-/// first. (PyTorch 2 does so for a single draw with replacement, too, and draws exponential numbers
-/// otherwise.)
+/// is divided by an exponential number of its own and the largest `count` quotients win, the
+/// largest first. (PyTorch 2 does so for a single draw with replacement, too, and draws exponential
+/// numbers otherwise.)
 ///
 /// Returns:       `count` places, 0 .. weights.size()-1.
 /// Errors:        in PyTorch's words: no sample asked for; a negative or infinite weight; no

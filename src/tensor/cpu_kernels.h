@@ -28,8 +28,8 @@ class InexactOperation : public std::runtime_error {
 std::unique_ptr<Kernels> make_exact_kernels(Kernels& inner);
 
 /// Wraps `inner`: tells the InFlight of the operands' runtime which memory each operation reads and
-/// writes, before it does. What groups do to raw memory (`reduce`) and observers (digests, sketches)
-/// are not the program, and exempt.
+/// writes, before it does. What groups do to raw memory (`reduce`) and observers (digests,
+/// sketches) are not the program, and exempt.
 ///
 /// Requires: inner outlives the result.
 std::unique_ptr<Kernels> make_watching_kernels(Kernels& inner);

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <gmock/gmock.h>
 #include <map>
 #include <memory>
 #include <optional>
@@ -17,5 +18,4 @@
 #include <variant>
 #include <vector>
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -26,12 +26,13 @@ TEST(VerdictTest, NamesTheMissingRankAndWhatItDoesInstead) {
     (void)group.all_reduce(Memory::of(data), ReduceOp::kSum, at("train.cc", 5)).wait();
   });
   ASSERT_TRUE(run.world.stuck.has_value());
-  EXPECT_EQ(run.explanation,
-            "ranks 0, 1 wait for all_reduce #0 of group 0 (2 x f32) at train.cc:5; missing: rank 2, "
-            "which waits in recv #0 of group 0 (2 x f32) tag 7 at p2p.cc:9\n"
-            "rank 2 waits for recv #0 of group 0 (2 x f32) tag 7 at p2p.cc:9; missing: rank 0, "
-            "which waits in all_reduce #0 of group 0 (2 x f32) at train.cc:5\n"
-            "cycle: rank 0 -> rank 2 -> rank 0\n");
+  EXPECT_EQ(
+      run.explanation,
+      "ranks 0, 1 wait for all_reduce #0 of group 0 (2 x f32) at train.cc:5; missing: rank 2, "
+      "which waits in recv #0 of group 0 (2 x f32) tag 7 at p2p.cc:9\n"
+      "rank 2 waits for recv #0 of group 0 (2 x f32) tag 7 at p2p.cc:9; missing: rank 0, "
+      "which waits in all_reduce #0 of group 0 (2 x f32) at train.cc:5\n"
+      "cycle: rank 0 -> rank 2 -> rank 0\n");
   EXPECT_EQ(run.missing, (std::vector<std::int32_t>{0, 2}));
 }
 
@@ -112,9 +113,10 @@ TEST(VerdictTest, TwentyThousandWaitingRanksAreOneStory) {
   });
   ASSERT_TRUE(run.world.stuck.has_value());
   EXPECT_EQ(run.missing, std::vector<std::int32_t>{12'345});
-  EXPECT_EQ(run.explanation,
-            "ranks 0-12344, 12346-19999 wait for barrier #0 of group 0 at train.cc:5; missing: rank "
-            "12345, which ended normally\n");
+  EXPECT_EQ(
+      run.explanation,
+      "ranks 0-12344, 12346-19999 wait for barrier #0 of group 0 at train.cc:5; missing: rank "
+      "12345, which ended normally\n");
 }
 
 TEST(VerdictTest, PendingWorksOwnTheirMemory) {
