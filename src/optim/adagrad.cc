@@ -41,10 +41,9 @@ void Adagrad::update_rows(std::size_t i, const SparseRows& rows, const Group& gr
     throw std::runtime_error("weight_decay option is not compatible with sparse gradients");
   }
   const double rate = group.lr / (1.0 + ((step - 1.0) * options_.lr_decay));
-  const Ref<SparseRows> unique = rows.coalesce();
-  add_rows(parameters()[i].data(),
-           *detail::adagrad_rows(*unique, state_of(kSum, i), options_.eps),
-           options_.maximize ? rate : -rate);
+  const Ref<SparseRows> grad = detail::descent_rows(rows, options_.maximize);
+  add_rows(
+      parameters()[i].data(), *detail::adagrad_rows(*grad, state_of(kSum, i), options_.eps), -rate);
 }
 
 void Adagrad::update(std::size_t i, const Group& group) {

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "lockstep/tensor/kernels.h"
+
 namespace lockstep::optim::detail {
 namespace {
 
@@ -36,21 +38,18 @@ struct Factors {
       : rest1(static_cast<T>(1.0 - options.beta1)),
         rest2(static_cast<T>(1.0 - options.beta2)),
         eps(static_cast<T>(options.eps)),
-        step(static_cast<T>(-options.step_size)),
-        sign(options.maximize ? T{-1} : T{1}) {}
+        step(static_cast<T>(-options.step_size)) {}
 
   T rest1;
   T rest2;
   T eps;
   T step;
-  T sign;
 };
 
 template <typename T>
 void adam_element(T& g, T& mean, T& square, const Factors<T>& by) {
-  const T grad = by.sign * g;
-  const T mean_change = (grad - mean) * by.rest1;
-  const T square_change = ((grad * grad) - square) * by.rest2;
+  const T mean_change = (g - mean) * by.rest1;
+  const T square_change = ((g * g) - square) * by.rest2;
   mean += mean_change;
   square += square_change;
   g = by.step * (mean / (std::sqrt(square) + by.eps));
@@ -76,6 +75,13 @@ void adam_values(const SparseRows& grad,
 }
 
 }  // namespace
+
+Ref<SparseRows> descent_rows(const SparseRows& grad, bool maximize) {
+  if (!maximize) return grad.coalesce();
+  const Tensor negated = empty_values(grad);
+  negated.runtime().kernels().scale(negated, grad.values(), -1.0);
+  return grad.with_values(negated)->coalesce();
+}
 
 Ref<SparseRows> adagrad_rows(const SparseRows& grad, const Tensor& sum, double eps) {
   const Tensor out = empty_values(grad);

@@ -45,10 +45,12 @@ void SparseAdam::update_rows(std::size_t i, const SparseRows& rows, const Group&
   const detail::RowMoments moments{.beta1 = *group.momentum,
                                    .beta2 = options_.beta2,
                                    .eps = options_.eps,
-                                   .step_size = group.lr * std::sqrt(correction2) / correction1,
-                                   .maximize = options_.maximize};
-  const Ref<SparseRows> change = detail::sparse_adam_rows(
-      *rows.coalesce(), state_of(kExpAvg, i), state_of(kExpAvgSq, i), moments);
+                                   .step_size = group.lr * std::sqrt(correction2) / correction1};
+  const Ref<SparseRows> change =
+      detail::sparse_adam_rows(*detail::descent_rows(rows, options_.maximize),
+                               state_of(kExpAvg, i),
+                               state_of(kExpAvgSq, i),
+                               moments);
   add_rows(parameters()[i].data(), *change);
 }
 

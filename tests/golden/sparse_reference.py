@@ -47,9 +47,8 @@ def options_of(rng, kind):
 class Program:
     """Draws one program while running it."""
 
-    def __init__(self, rng, negative_zero):
+    def __init__(self, rng):
         self.rng = rng
-        self.zero = negative_zero
         self.kind = rng.choice(list(KINDS))
         self.name = rng.choice(list(DTYPES))
         self.dtype, self.form = DTYPES[self.name]
@@ -63,7 +62,7 @@ class Program:
         self.loss = None
 
     def draw(self, rows):
-        values = [self.rng.choice([0.0, self.zero, self.rng.gauss(0, 1), self.rng.gauss(0, 1),
+        values = [self.rng.choice([0.0, -0.0, self.rng.gauss(0, 1), self.rng.gauss(0, 1),
                                    self.rng.randrange(-8, 9) / 8])
                   for _ in range(rows * self.width)]
         return torch.tensor(values, dtype=torch.float64).reshape(rows, self.width).to(self.dtype)
@@ -139,10 +138,10 @@ class Program:
                 " ".join(self.answer))
 
 
-def pair(rng, negative_zero=-0.0):
+def pair(rng):
     """(program, answer), but for programs that PyTorch itself cannot run: gradients without a row."""
     while True:
         try:
-            return Program(rng, negative_zero).run()
+            return Program(rng).run()
         except RuntimeError:
             pass

@@ -1,7 +1,4 @@
-"""Sparse gradients of embeddings: accumulation, mixing with dense ones, and the optimizers for them.
-
-Without -0: which additions to an empty gradient keep its sign is not known (docs/numbers.md).
-"""
+"""Sparse gradients of embeddings: accumulation, mixing with dense ones, and the optimizers for them."""
 
 import os
 import sys
@@ -15,7 +12,7 @@ import sparse_reference  # noqa: E402
 
 def pairs(rng):
     while True:
-        yield sparse_reference.pair(rng, negative_zero=0.0)
+        yield sparse_reference.pair(rng)
 
 
 live.run("sparse", pairs)

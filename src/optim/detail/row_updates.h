@@ -5,6 +5,10 @@
 
 namespace lockstep::optim::detail {
 
+/// The gradient that optimizers descend along, coalesced: its negative when `maximize`. Negated
+/// first, as PyTorch does: 0 and -0 of one row add up to another zero than their negatives.
+Ref<SparseRows> descent_rows(const SparseRows& grad, bool maximize);
+
 /// Adds the squares to those rows of `sum` and returns gradient / (sqrt(sum) + eps), row by row.
 /// Requires: `grad` is coalesced; `sum` has its dense shape and dtype.
 Ref<SparseRows> adagrad_rows(const SparseRows& grad, const Tensor& sum, double eps);
@@ -15,7 +19,6 @@ struct RowMoments {
   double beta2 = 0.0;
   double eps = 0.0;
   double step_size = 0.0;
-  bool maximize = false;
 };
 
 /// Moves those rows of both moments on and returns what is to be added to the parameter.
