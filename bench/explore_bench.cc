@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <exception>
 
 #include "lockstep/sim/explore/explore.h"
 
@@ -39,10 +40,14 @@ void measure(const char* strategy, std::uint64_t n_schedules) {
 }  // namespace
 }  // namespace lockstep::sim
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   const std::uint64_t n = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 100'000;
   for (const char* strategy : {"random", "pct:depth=3", "exhaustive"}) {
     lockstep::sim::measure(strategy, n);
   }
   return 0;
+
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "%s\n", error.what());
+  return 1;
 }

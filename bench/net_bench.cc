@@ -37,6 +37,7 @@ void all_reduce(benchmark::State& state, ReductionOrder::Kind order) {
     const auto flight = make_flight(network, client, job, order);
     network.set_now({now_ns += 1'000'000'000});
     std::vector<Memory> lists;
+    lists.reserve(data.size());
     for (std::vector<float>& own : data) lists.push_back(Memory::of(std::span(own)));
     for (std::int32_t m = 0; m < n; ++m) {
       const std::span<const Memory> own(&lists[static_cast<std::size_t>(m)], 1);

@@ -8,15 +8,13 @@
 namespace lockstep::cli {
 namespace {
 
-/// The scenario as the backend reduces: the orders of Gloo's ring and of NCCL's.
-Scenario as_on(const std::string& backend, const Scenario& scenario) {
-  Scenario changed = scenario;
-  changed.session.group.order =
+/// Makes the simulator reduce as the backend does: in the order of Gloo's ring or of NCCL's.
+void reduce_as(const std::string& backend, Scenario& scenario) {
+  scenario.session.group.order =
       backend == "nccl" ? ReductionOrder::kNcclRing : ReductionOrder::kGlooRing;
   // What one process would have done says nothing about two backends.
-  changed.session.policy.allow.emplace_back("single-process-equal");
-  changed.expect.values.clear();
-  return changed;
+  scenario.session.policy.allow.emplace_back("single-process-equal");
+  scenario.expect.values.clear();
 }
 
 }  // namespace
@@ -38,12 +36,13 @@ ExitCode crosscheck(const CrosscheckArguments& arguments, Terminal& terminal) {
                          .digests_only = true,
                          .trace = arguments.trace,
                          .flip_bit = arguments.flip_bit};
-  const Result<Scenario> scenario = load_request(request, arguments.nproc);
+  Result<Scenario> scenario = load_request(request, arguments.nproc);
   if (!scenario.ok()) return bad_input(terminal, scenario.error().text());
-  const Scenario changed = as_on(arguments.against, scenario.value());
-  const Result<ScenarioResult> simulated = run_scenario(changed, {});
-  if (!simulated.ok()) return bad_input(terminal, simulated.error().text());
   const RealRun real = run_on_processes(request, scenario.value(), terminal);
+  Scenario& simulation = scenario.value();
+  reduce_as(arguments.against, simulation);
+  const Result<ScenarioResult> simulated = run_scenario(simulation, {});
+  if (!simulated.ok()) return bad_input(terminal, simulated.error().text());
   if (real.failed || !real.loaded) return ExitCode::kRunFailed;
 
   const Comparison comparison = compare_runs(*simulated.value().session.trace, *real.loaded->trace);
@@ -52,8 +51,8 @@ ExitCode crosscheck(const CrosscheckArguments& arguments, Terminal& terminal) {
                  << "\n";
     return ExitCode::kFindings;
   }
-  terminal.out << "equal: " << comparison.n_events << " events on " << changed.n_ranks
-               << " ranks, sim (" << name_of(changed.session.group.order) << ") and "
+  terminal.out << "equal: " << comparison.n_events << " events on " << simulation.n_ranks
+               << " ranks, sim (" << name_of(simulation.session.group.order) << ") and "
                << arguments.against << "\n";
   return ExitCode::kOk;
 }

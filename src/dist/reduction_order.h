@@ -94,17 +94,4 @@ struct RankReduction {
 ///                tree only all-reduces: other operations use the ring of ascending ranks.
 void reduce_in_order(Kernels& kernels, const RankReduction& job, const ReductionOrder& order);
 
-// The operands of Kernels::reduce, and the order.
-inline void reduce_in_order(Kernels& kernels,
-                            std::span<void* const> outputs,
-                            std::span<const void* const> inputs,
-                            std::int64_t count,
-                            DType dtype,
-                            ReduceOp op,
-                            const ReductionOrder& order) {
-  reduce_in_order(kernels,
-                  {.outputs = outputs, .inputs = inputs, .count = count, .dtype = dtype, .op = op},
-                  order);
-}
-
 }  // namespace lockstep

@@ -68,7 +68,7 @@ class GradScaler {
   enum class Stage : std::uint8_t { kReady, kUnscaled, kStepped };
 
   struct Seen {
-    const Optimizer* optimizer;
+    const Optimizer* optimizer = nullptr;
     Stage stage = Stage::kReady;
     std::optional<bool> found_inf{};  ///< None until a gradient was looked at.
   };

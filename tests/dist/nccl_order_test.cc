@@ -31,7 +31,10 @@ std::vector<float> reduced(Rows rows, const std::string& name, ReduceOp op = Red
     inputs.push_back(row.data());
   }
   const auto count = static_cast<std::int64_t>(rows[0].size());
-  reduce_in_order(*test.kernels, outputs, inputs, count, DType::kF32, op, order(name));
+  reduce_in_order(
+      *test.kernels,
+      {.outputs = outputs, .inputs = inputs, .count = count, .dtype = DType::kF32, .op = op},
+      order(name));
   for (const auto& row : rows) EXPECT_EQ(row, rows[0]);
   return rows[0];
 }
@@ -250,7 +253,13 @@ TEST(NcclOrderTest, IntegersAreDividedAtTheEnd) {
       inputs.push_back(&value);
       outputs.push_back(&value);
     }
-    reduce_in_order(*test.kernels, outputs, inputs, 1, DType::kI32, ReduceOp::kAvg, order(name));
+    reduce_in_order(*test.kernels,
+                    {.outputs = outputs,
+                     .inputs = inputs,
+                     .count = 1,
+                     .dtype = DType::kI32,
+                     .op = ReduceOp::kAvg},
+                    order(name));
     EXPECT_EQ(x, (std::vector<std::int32_t>(3, -1))) << name;  // -5 / 3, cut towards zero.
   }
 }
@@ -265,7 +274,9 @@ std::vector<std::uint16_t> narrow_ring(std::vector<std::uint16_t> x, DType dtype
     inputs.push_back(&value);
     outputs.push_back(&value);
   }
-  reduce_in_order(*test.kernels, outputs, inputs, 1, dtype, op, order("nccl-ring"));
+  reduce_in_order(*test.kernels,
+                  {.outputs = outputs, .inputs = inputs, .count = 1, .dtype = dtype, .op = op},
+                  order("nccl-ring"));
   return x;
 }
 

@@ -38,7 +38,10 @@ std::vector<float> all_reduce(std::vector<std::vector<float>> ranks,
     inputs.push_back(rank.data());
   }
   const auto count = static_cast<std::int64_t>(ranks[0].size());
-  reduce_in_order(*test.kernels, outputs, inputs, count, DType::kF32, op, order);
+  reduce_in_order(
+      *test.kernels,
+      {.outputs = outputs, .inputs = inputs, .count = count, .dtype = DType::kF32, .op = op},
+      order);
   for (const std::vector<float>& rank : ranks) EXPECT_EQ(words_of(rank), words_of(ranks[0]));
   return ranks[0];
 }

@@ -153,7 +153,13 @@ class MiniHub {
         inputs.push_back(arrival.inputs[0].data);
         outputs.push_back(arrival.outputs[0].data);
       }
-      reduce_in_order(kernels, outputs, inputs, first.count, first.dtype, first.reduce, order_);
+      reduce_in_order(kernels,
+                      {.outputs = outputs,
+                       .inputs = inputs,
+                       .count = first.count,
+                       .dtype = first.dtype,
+                       .op = first.reduce},
+                      order_);
     }
   }
 
