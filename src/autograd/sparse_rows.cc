@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <new>
 #include <span>
 #include <string>
@@ -78,15 +79,21 @@ struct MergeStep {
   std::int64_t from_b;
 };
 
+/// The row at `place`, behind the end one that is larger than any.
+std::int64_t head(std::span<const std::int64_t> rows, std::size_t place) {
+  return place < rows.size() ? rows[place] : std::numeric_limits<std::int64_t>::max();
+}
+
 std::vector<MergeStep> merge_plan(std::span<const std::int64_t> a,
                                   std::span<const std::int64_t> b) {
   std::vector<MergeStep> plan;
   std::size_t i = 0;
   std::size_t j = 0;
   while (i < a.size() || j < b.size()) {
-    const bool take_a = j == b.size() || (i < a.size() && a[i] <= b[j]);
-    const bool take_b = i == a.size() || (j < b.size() && b[j] <= a[i]);
-    plan.push_back({.row = take_a ? a[i] : b[j],
+    const std::int64_t row = std::min(head(a, i), head(b, j));
+    const bool take_a = head(a, i) == row;
+    const bool take_b = head(b, j) == row;
+    plan.push_back({.row = row,
                     .from_a = take_a ? static_cast<std::int64_t>(i) : -1,
                     .from_b = take_b ? static_cast<std::int64_t>(j) : -1});
     if (take_a) ++i;
