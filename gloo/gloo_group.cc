@@ -20,6 +20,11 @@ class GlooGroup;
 /// group's thread shares with it.
 class GlooWork final : public WorkState {
  public:
+  GlooWork(const GlooWork&) = delete;
+  GlooWork& operator=(const GlooWork&) = delete;
+  GlooWork(GlooWork&&) = delete;
+  GlooWork& operator=(GlooWork&&) = delete;
+
   static GlooWork* make(GlooGroup& group, const CollectiveCall& call, std::int64_t seq);
 
   bool is_completed() override;
@@ -239,6 +244,7 @@ std::int64_t GlooGroup::next_number(const Signature& signature) {
 std::vector<Memory> parts_of(std::span<const Memory> buffers, std::int32_t n_ranks) {
   if (buffers.size() != 1 || n_ranks == 1) return {buffers.begin(), buffers.end()};
   std::vector<Memory> parts;
+  parts.reserve(static_cast<std::size_t>(n_ranks));
   const std::int64_t count = buffers.front().count / n_ranks;
   for (std::int32_t r = 0; r < n_ranks; ++r) {
     parts.push_back(buffers.front().slice(r * count, count));
@@ -303,6 +309,7 @@ std::unique_ptr<ProcessGroup> GlooGroup::split(std::span<const std::int32_t> gro
   }
   family_->last_id = id;
   std::vector<std::int32_t> members;
+  members.reserve(group_ranks.size());
   std::string name = "group-" + std::to_string(id);
   std::int32_t own_rank = -1;
   for (std::size_t i = 0; i < group_ranks.size(); ++i) {

@@ -51,7 +51,12 @@ std::vector<std::string> environment_with(const Variables& variables) {
     for (const auto& [own, value] : variables) replaced = replaced || own == name;
     if (!replaced) all.emplace_back(text);
   }
-  for (const auto& [name, value] : variables) all.push_back(name + "=" + value);
+  for (const auto& [name, value] : variables) {
+    std::string entry = name;
+    entry += '=';
+    entry += value;
+    all.push_back(std::move(entry));
+  }
   return all;
 }
 
@@ -85,6 +90,12 @@ int open_output(const std::string& file, int pipe) {
   fail(report);
 }
 
+/// Why the child could not run its program, 0 when it runs: exec closes the other side in silence.
+int reason_of_child(int report) {
+  int reason = 0;
+  return read(report, &reason, sizeof reason) < 0 ? errno : reason;
+}
+
 }  // namespace
 
 Result<Worker> Worker::start(const WorkerSpec& spec) {
@@ -102,7 +113,7 @@ Result<Worker> Worker::start(const WorkerSpec& spec) {
     if (getppid() != launcher) _exit(kCannotRun);
     become(spec, arguments, environment, streams, report.write);
   }
-  const int fork_error = errno;
+  int reason = pid < 0 ? errno : 0;
   for (const Pipe& stream : streams) {
     if (stream.write >= 0) close(stream.write);
   }
@@ -110,9 +121,7 @@ Result<Worker> Worker::start(const WorkerSpec& spec) {
   Worker worker;
   worker.pid_ = pid;
   worker.pipes_ = {streams[0].read, streams[1].read};
-  int reason = pid < 0 ? fork_error : 0;
-  // Ends when exec has closed the other side, with or without a reason.
-  if (pid > 0 && read(report.read, &reason, sizeof reason) < 0) reason = errno;
+  if (pid > 0) reason = reason_of_child(report.read);
   close(report.read);
   if (reason == 0) {
     setpgid(pid, pid);

@@ -238,6 +238,7 @@ class TeacherForced final : public SingleProcess {
       for (double& bound : sum.bound) bound *= roundings;
     }
     clip_reference(job_.clip, unit, sums);
+    tensors.reserve(tensors.size() + sums.size());
     for (auto& [name, sum] : sums) tensors.push_back({"grad.used", name, std::move(sum)});
     return tensors;
   }
