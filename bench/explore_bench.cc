@@ -40,14 +40,15 @@ void measure(const char* strategy, std::uint64_t n_schedules) {
 }  // namespace
 }  // namespace lockstep::sim
 
-int main(int argc, char** argv) try {
+int main(int argc, char** argv) {
   const std::uint64_t n = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 100'000;
-  for (const char* strategy : {"random", "pct:depth=3", "exhaustive"}) {
-    lockstep::sim::measure(strategy, n);
+  try {
+    for (const char* strategy : {"random", "pct:depth=3", "exhaustive"}) {
+      lockstep::sim::measure(strategy, n);
+    }
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
   }
   return 0;
-
-} catch (const std::exception& error) {
-  std::fprintf(stderr, "%s\n", error.what());
-  return 1;
 }
