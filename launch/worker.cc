@@ -90,6 +90,18 @@ int open_output(const std::string& file, int pipe) {
   fail(report);
 }
 
+void close_writers(const std::array<Pipe, 2>& streams) {
+  for (const Pipe& stream : streams) {
+    if (stream.write >= 0) close(stream.write);
+  }
+}
+
+void never_block(const std::array<int, 2>& pipes) {
+  for (const int pipe : pipes) {
+    if (pipe >= 0) fcntl(pipe, F_SETFL, O_NONBLOCK);
+  }
+}
+
 /// Why the child could not run its program, 0 when it runs: exec closes the other side in silence.
 int reason_of_child(int report) {
   int reason = 0;
@@ -114,9 +126,7 @@ Result<Worker> Worker::start(const WorkerSpec& spec) {
     become(spec, arguments, environment, streams, report.write);
   }
   int reason = pid < 0 ? errno : 0;
-  for (const Pipe& stream : streams) {
-    if (stream.write >= 0) close(stream.write);
-  }
+  close_writers(streams);
   close(report.write);
   Worker worker;
   worker.pid_ = pid;
@@ -125,9 +135,7 @@ Result<Worker> Worker::start(const WorkerSpec& spec) {
   close(report.read);
   if (reason == 0) {
     setpgid(pid, pid);
-    for (const int pipe : worker.pipes_) {
-      if (pipe >= 0) fcntl(pipe, F_SETFL, O_NONBLOCK);
-    }
+    never_block(worker.pipes_);
     return worker;
   }
   if (pid > 0) waitpid(pid, nullptr, 0);
