@@ -27,7 +27,7 @@ constexpr std::int64_t kSwarmDelayNs = 1'000'000;
 std::string_view name_of(FaultKind kind) { return kKinds.at(static_cast<std::size_t>(kind)); }
 
 std::optional<FaultKind> parse_fault_kind(std::string_view name) {
-  const auto found = std::find(kKinds.begin(), kKinds.end(), name);
+  const auto* const found = std::find(kKinds.begin(), kKinds.end(), name);
   if (found == kKinds.end()) return std::nullopt;
   return static_cast<FaultKind>(found - kKinds.begin());
 }
