@@ -9,6 +9,7 @@
 #include "lockstep/base/check.h"
 #include "lockstep/dist/coalesced_broadcast.h"
 #include "lockstep/dist/ddp_arguments.h"
+#include "lockstep/dist/delayed_all_reduce.h"
 #include "lockstep/dist/gradient_trace.h"
 #include "lockstep/dist/join_signals.h"
 #include "lockstep/dist/reducer.h"
@@ -47,6 +48,14 @@ std::vector<NamedVariable> reducer_parameters(std::span<const NamedVariable> par
     if (entry.variable.requires_grad() && !names(ignored, spelled)) kept.push_back(entry);
   }
   return kept;
+}
+
+// What is delayed is ignored, too: by the name that was given, whatever the reducer spells.
+DdpOptions with_delayed_ignored(DdpOptions options) {
+  for (const NamedVariable& delayed : options.delay_all_reduce_named_params) {
+    if (!names(options.ignored, delayed.name)) options.ignored.push_back(delayed.name);
+  }
+  return options;
 }
 
 // The first backward of a static graph is reduced behind it: this starts it, from inside.
@@ -101,6 +110,11 @@ class Ddp::Impl {
   /// Whether outputs go through an extra node. Asked after after_forward.
   bool wants_pass_through() const { return reducer_->is_searching() || delayed_->is_due(); }
 
+  /// The last thing of a forward.
+  void lend_views() const {
+    if (delayed_params_) delayed_params_->lend_views();
+  }
+
   /// One iteration of a rank without inputs, and what follows the last one.
   void shadow_iteration();
   void synchronize_final_state(bool is_last_joiner);
@@ -116,6 +130,7 @@ class Ddp::Impl {
   CoalescedBroadcast buffers_;             // Not ignored.
   std::optional<WrapperTrace> trace_;
   std::optional<GradientTrace> gradient_trace_;
+  std::unique_ptr<DelayedAllReduce> delayed_params_;  // Null: nothing is delayed.
   std::unique_ptr<Reducer> reducer_;
   DdpLogger logger_;
   std::shared_ptr<DelayedReduction> delayed_;
@@ -132,6 +147,7 @@ class Ddp::Impl {
 
   std::int64_t first_bytes() const;
   ReducerOptions reducer_options() const;
+  void start_delayed(const std::vector<NamedVariable>& reduced);
   void start_trace(const std::vector<NamedVariable>& reduced);
   void synchronize_state(std::span<const NamedVariable> reduced);
   void broadcast_state(std::int32_t root, const OpOptions& options) const;
@@ -141,7 +157,7 @@ class Ddp::Impl {
 
 Ddp::Impl::Impl(ReplicatedState state, ProcessGroup& group, DdpOptions options)
     : group_(&group),
-      options_(std::move(options)),
+      options_(with_delayed_ignored(std::move(options))),
       parameters_(without_ignored(state.parameters, options_.ignored)),
       buffers_(without_ignored(state.buffers, options_.ignored)),
       join_signals_(group) {
@@ -149,6 +165,7 @@ Ddp::Impl::Impl(ReplicatedState state, ProcessGroup& group, DdpOptions options)
   check_ddp_arguments(parameters_, options_);
   std::vector<NamedVariable> reduced = reducer_parameters(state.parameters, options_.ignored);
   if (group.runtime().recorder() != nullptr) start_trace(reduced);
+  if (!options_.delay_all_reduce_named_params.empty()) start_delayed(reduced);
   if (options_.init_sync) synchronize_state(reduced);
   if (trace_) trace_->record_state(StatePoint::kWrap);
   reducer_ = std::make_unique<Reducer>(
@@ -156,6 +173,23 @@ Ddp::Impl::Impl(ReplicatedState state, ProcessGroup& group, DdpOptions options)
   delayed_ = std::make_shared<DelayedReduction>(*reducer_, is_compat_113());
   if (options_.static_graph) reducer_->set_static_graph();
   logger_ = DdpLogger(*reducer_, is_compat_113());
+}
+
+// Whatever init_sync says. PyTorch hands the cap in MiB to a function that takes bytes.
+void Ddp::Impl::start_delayed(const std::vector<NamedVariable>& reduced) {
+  LOCKSTEP_CHECK(!is_compat_113(), "PyTorch 1.13 has no delayed all-reduce");
+  delayed_params_ = std::make_unique<DelayedAllReduce>(options_.delay_all_reduce_named_params,
+                                                       options_.param_to_hook_all_reduce,
+                                                       *group_,
+                                                       op_options("ddp.delayed"));
+  const auto cap_mib = static_cast<std::int64_t>(static_cast<double>(cap_bytes()) / kBytesPerMiB);
+  delayed_params_->broadcast(cap_mib, op_options("ddp.delayed"));
+  if (reduced.empty()) {
+    throw ReducerError(
+        "every parameter that requires a gradient is delayed, and nothing is left to the reducer: "
+        "PyTorch fails at the first forward, since 'DistributedDataParallel' object has no "
+        "attribute '_lazy_init_ran'.");
+  }
 }
 
 void Ddp::Impl::start_trace(const std::vector<NamedVariable>& reduced) {
@@ -276,6 +310,7 @@ void Ddp::Impl::shadow_iteration() {
   synchronize_buffers(true, false);
   require_buffer_sync_ = join_signals_.anybody_syncs(op_options("ddp.join"));
   if (!require_buffer_sync_) return;
+  if (trace_) trace_->count_shadowed_forward();
   reducer_->shadow_backward();
   reducer_->push_all_rebuilt_parameters();
 }
@@ -313,6 +348,7 @@ Variable Ddp::after_forward(Variable output) {
     Variable* const outputs[] = {&output};
     pass_through(outputs, impl_->delayed_);
   }
+  impl_->lend_views();
   return output;
 }
 
@@ -321,6 +357,7 @@ void Ddp::after_forward(std::span<Variable* const> outputs) {
   for (const Variable* output : outputs) found.push_back(*output);
   impl_->after_forward(found);
   if (impl_->wants_pass_through()) pass_through(outputs, impl_->delayed_);
+  impl_->lend_views();
 }
 
 void Ddp::register_comm_hook(CommHook& hook) { impl_->reducer_->register_comm_hook(hook); }

@@ -39,6 +39,10 @@ struct DdpOptions {
   /// parameter of the root module with a leading dot: "w" keeps it out of broadcasts, ".w" out of
   /// the reduction.
   std::vector<std::string> ignored = {};
+  /// Parameters that the reducer leaves alone: they are averaged together as soon as the gradient
+  /// of `param_to_hook_all_reduce` has been computed (delayed_all_reduce.h). Both or none.
+  std::vector<NamedVariable> delay_all_reduce_named_params = {};
+  Variable param_to_hook_all_reduce = {};
   std::string module_name = {};      ///< What logging data call the model.
   std::string compat = "2.7";        ///< "2.7" | "1.13": where the versions differ.
   CallSite site = CallSite::here();  ///< Where the model was wrapped.

@@ -26,7 +26,13 @@ std::set<std::string> device_types(std::span<const NamedVariable> parameters) {
 }  // namespace
 
 void check_ddp_arguments(std::span<const NamedVariable> parameters, const DdpOptions& options) {
-  if (std::none_of(parameters.begin(), parameters.end(), [](const NamedVariable& entry) {
+  const bool delays = !options.delay_all_reduce_named_params.empty();
+  if (delays != options.param_to_hook_all_reduce.defined()) {
+    throw ReducerError(
+        "delay_all_reduce_named_params and param_to_hook_all_reduce need to be set at the same "
+        "time.");
+  }
+  if (!delays && std::none_of(parameters.begin(), parameters.end(), [](const auto& entry) {
         return entry.variable.requires_grad();
       })) {
     throw ReducerError(
@@ -43,10 +49,11 @@ void check_ddp_arguments(std::span<const NamedVariable> parameters, const DdpOpt
     throw ReducerError("device_ids can only be None or contain a single element.");
   }
   const std::set<std::string> types = device_types(parameters);
-  if (types.size() > 1) {
+  if (types.size() != 1) {
     throw ReducerError(
         "DistributedDataParallel's input module must be on the same type of devices, but input "
-        "module parameters locate in {'cpu', 'cuda'}.");
+        "module parameters locate in " +
+        std::string(types.empty() ? "set()" : "{'cpu', 'cuda'}") + ".");
   }
   // Device 0 counts as none here: the original asks for truth, not for presence.
   if (!options.device_ids.empty() || options.output_device.value_or(0) != 0) {
