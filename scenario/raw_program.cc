@@ -45,7 +45,7 @@ ReduceOp reduce_named(const std::string& name) {
 class Interpreter {
  public:
   Interpreter(const Scenario& scenario, RankContext& context)
-      : scenario_(scenario), context_(context) {
+      : context_(context) {
     for (const auto& [name, tensor] : scenario.tensors) {
       if (tensor.view.empty()) tensors_[name] = make_tensor(tensor, context);
     }
@@ -242,7 +242,6 @@ class Interpreter {
     return group.scatter(memory_of(op.name), inputs, op.root, options);
   }
 
-  const Scenario& scenario_;
   RankContext& context_;
   std::map<std::string, Tensor> tensors_;
   std::map<std::string, std::unique_ptr<ProcessGroup>> groups_;

@@ -207,6 +207,20 @@ SnapshotSpec read_snapshot(TableReader& loop, Problem& problem) {
   return snapshot;
 }
 
+/// PyTorch's arguments of the context, by their names.
+std::optional<JoinOptions> read_join(TableReader& loop, Problem& problem) {
+  const TomlNode* node = loop.table("join");
+  if (node == nullptr) return std::nullopt;
+  TableReader table(*node, "loop.join", problem);
+  JoinOptions join;
+  join.site = {};
+  join.enable = table.flag("enable", true);
+  join.throw_on_early_termination = table.flag("throw_on_early_termination", false);
+  join.divide_by_initial_world_size = table.flag("divide_by_initial_world_size", true);
+  table.finish();
+  return join;
+}
+
 LoopSpec read_loop(TableReader& root, Problem& problem) {
   TableReader table = section(root, "loop", problem);
   LoopSpec loop;
@@ -218,7 +232,8 @@ LoopSpec read_loop(TableReader& root, Problem& problem) {
   loop.forward = table.word("forward", "wrapper", {"wrapper", "inner"});
   loop.eval = read_eval(table, problem);
   loop.snapshot = read_snapshot(table, problem);
-  table.not_yet({"stop", "join"});
+  loop.join = read_join(table, problem);
+  table.not_yet({"stop"});
   table.finish();
   return loop;
 }
@@ -265,6 +280,22 @@ DdpSpec read_ddp(TableReader& root, const std::string& compat, Problem& problem)
   return ddp;
 }
 
+/// Ranks under a join context take different numbers of steps.
+void check_join(const Job& job, TableReader& root, Problem& problem) {
+  if (!job.loop.join) return;
+  const std::string where = section(root, "loop", problem).where("join");
+  const auto refuse = [&](bool wrong, const std::string& why) {
+    if (wrong) problem.report("'loop.join' " + why, where);
+  };
+  refuse(!job.ddp.wrap, "shadows a wrapper's collectives: set ddp.wrap = true");
+  refuse(job.loop.steps.has_value(),
+         "counts no steps, of which ranks take different numbers: "
+         "say how many 'epochs'");
+  refuse(job.loop.snapshot.every_steps > 0,
+         "has ranks at different steps, of which no snapshot can be taken");
+  refuse(job.ddp.options.static_graph, "cannot shadow a static graph");
+}
+
 }  // namespace
 
 std::shared_ptr<const Job> read_job(TableReader& root,
@@ -278,6 +309,7 @@ std::shared_ptr<const Job> read_job(TableReader& root,
   read_optimization(root, *job, problem);
   job->loop = read_loop(root, problem);
   job->ddp = read_ddp(root, around.compat, problem);
+  check_join(*job, root, problem);
   if (job->clip.before_sync && job->ddp.wrap) {
     problem.report("'clip.when = \"before-sync\"' is for hand-written loops: set ddp.wrap = false",
                    root.where("clip"));

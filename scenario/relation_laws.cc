@@ -32,6 +32,11 @@ std::size_t comparable_steps(const StepsByRank& ranks, std::string& why) {
     for (std::size_t r = 1; r < ranks.size(); ++r) {
       const RankStep& first = ranks.front()[k];
       const RankStep& other = ranks[r][k];
+      if (first.epoch != other.epoch) {
+        why = "a step that every rank takes (one of ranks 0 and " + std::to_string(r) +
+              " ran out of inputs, so their steps " + std::to_string(k) + " are none of one kind)";
+        return k;
+      }
       if (same_digests(first.before_digests, other.before_digests) &&
           first.micros.size() == other.micros.size()) {
         continue;

@@ -119,6 +119,7 @@ class ExactRun final : public SingleProcess {
     alone.loop.forward = "wrapper";
     alone.loop.eval = {};
     alone.loop.snapshot = {};
+    alone.loop.join.reset();
     alone.clip.before_sync = false;
     alone.clip.unscale = true;
     alone.ddp.wrap = true;

@@ -48,7 +48,8 @@ class StepFolder {
     open_.micros.back().ids.assign(event.ids.begin(), event.ids.end());
   }
 
-  void on(const StepEvent& event) {
+  void on(const StepEvent& event, std::int32_t epoch) {
+    open_.epoch = epoch;
     open_.skipped = event.skipped;
     for (const auto& [name, values] : open_.after) parameters_[name] = values;
     steps_.push_back(std::move(open_));
@@ -86,7 +87,7 @@ std::vector<RankStep> steps_of(const MemoryTrace& trace, Rank rank) {
     if (const auto* grad = std::get_if<GradEvent>(&event.body)) folder.on(*grad);
     if (const auto* batch = std::get_if<BatchEvent>(&event.body)) folder.on(*batch);
     if (const auto* sample = std::get_if<SampleEvent>(&event.body)) folder.on(*sample);
-    if (const auto* step = std::get_if<StepEvent>(&event.body)) folder.on(*step);
+    if (const auto* step = std::get_if<StepEvent>(&event.body)) folder.on(*step, event.at.epoch);
   }
   return folder.take();
 }

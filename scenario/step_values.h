@@ -38,6 +38,7 @@ struct RankStep {
   std::vector<DigestList> used_digests;
   std::vector<DigestList> after_digests;
   bool skipped = false;  ///< A gradient scaler left it out.
+  std::int32_t epoch = 0;
 
   bool has_values() const { return !used.empty() || !after.empty(); }
 };

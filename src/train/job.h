@@ -159,6 +159,8 @@ struct LoopSpec {
   std::string forward = "wrapper";    ///< "wrapper" | "inner" (calls the wrapped module directly)
   EvalSpec eval{};
   SnapshotSpec snapshot{};
+  /// Uneven inputs: each epoch's batches run in a join context. Needs a wrapper, and epochs.
+  std::optional<JoinOptions> join{};
 };
 
 /// Exact mode: nothing rounds but the declared grid rounding after each step (docs/determinism.md).

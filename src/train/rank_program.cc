@@ -6,6 +6,7 @@
 
 #include "lockstep/base/text.h"
 #include "lockstep/data/dataset.h"
+#include "lockstep/dist/join.h"
 #include "lockstep/hooks/hook_catalog.h"
 #include "lockstep/trace/recorder.h"
 #include "lockstep/train/augmentation.h"
@@ -43,6 +44,7 @@ class Loop {
   void register_hook();
   LoopPlace start();
   void end_epoch();
+  std::optional<Join> join_context();
   bool run_epoch(std::int64_t epoch, std::int64_t first_batch);
   void optimizer_step(const RankEpoch& order, std::size_t& batch, std::size_t& at);
   void save_if_due(const RankEpoch& order, std::size_t batch);
@@ -201,6 +203,13 @@ void Loop::record_epoch(const RankEpoch& order) {
                     wrapper());
 }
 
+// A rank without batches shadows the others until all have none.
+std::optional<Join> Loop::join_context() {
+  if (!job_.loop.join) return std::nullopt;
+  LOCKSTEP_CHECK(ddp_ != nullptr, "a join context shadows a wrapper's collectives");
+  return Join({ddp_.get()}, *job_.loop.join);
+}
+
 bool Loop::run_epoch(std::int64_t epoch, std::int64_t first_batch) {
   state_.epoch = epoch;
   hooked(LoopPoint::kEpoch, [] {});
@@ -212,11 +221,13 @@ bool Loop::run_epoch(std::int64_t epoch, std::int64_t first_batch) {
   for (; batch < order.batch_sizes.size() && std::cmp_less(batch, first_batch); ++batch) {
     at += static_cast<std::size_t>(order.batch_sizes[batch]);
   }
+  std::optional<Join> join = join_context();
   while (batch < order.batch_sizes.size() && !done()) {
     optimizer_step(order, batch, at);
     save_if_due(order, batch);
   }
-  return !order.batch_sizes.empty();
+  if (join) join->finish();
+  return join || !order.batch_sizes.empty();
 }
 
 void Loop::record_end() {
