@@ -91,7 +91,9 @@ void read_policy(TableReader& root, Scenario& scenario, Problem& problem) {
   if (node == nullptr) return;
   TableReader policy(*node, "policy", problem);
   LawPolicy& laws = scenario.session.policy;
-  laws.buffers = policy.word("buffers", "broadcast0", {"broadcast0", "mean", "synced", "local"});
+  if (policy.has("buffers")) {
+    laws.buffers = policy.word("buffers", "local", {"broadcast0", "mean", "synced", "local"});
+  }
   laws.allow = policy.texts("allow");
   policy.not_yet({"rng", "replicated"});
   policy.finish();

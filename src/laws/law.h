@@ -39,7 +39,9 @@ struct LawPolicy {
   bool watched = false;            ///< Accesses to memory in flight were recorded.
   std::string declared_mean = {};  ///< Overrides the batch events' declaration, or empty.
   std::vector<std::string> allow = {};  ///< "LAW@TENSOR" or "LAW": exempted on purpose.
-  std::string buffers = "broadcast0";   ///< Policy when the wrap event does not say.
+  /// "broadcast0" | "mean" | "synced" | "local": what buffers are meant to be, or empty: what the
+  /// wrap event says.
+  std::string buffers = {};
 };
 
 /// Checks one promise over a stream of events.

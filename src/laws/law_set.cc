@@ -16,17 +16,20 @@ struct Checker {
   Factory make;
 };
 
-constexpr std::array<Checker, 10> kCheckers = {{
+constexpr std::array<Checker, 13> kCheckers = {{
     {"init-equal", laws::make_init_equal},
     {"replicas-equal", laws::make_replicas_equal},
+    {"optimizer-equal", laws::make_optimizer_equal},
     {"gradient-mean", laws::make_gradient_mean},
     {"reduced-once", laws::make_reduced_once},
     {"collectives-match", laws::make_collectives_match},
     {"progress", laws::make_progress},
+    {"buffers-policy", laws::make_buffers_policy},
     {"samples-covered", laws::make_samples_covered},
     {"epoch-reshuffled", laws::make_epoch_reshuffled},
     {"rng-scopes", laws::make_rng_scopes},
     {"in-flight-untouched", laws::make_in_flight_untouched},
+    {"decisions-uniform", laws::make_decisions_uniform},
 }};
 
 /// Names of laws are not case sensitive: reports print them in capitals.

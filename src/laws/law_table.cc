@@ -37,9 +37,9 @@ constexpr std::array<LawInfo, 20> kLaws = {{
      "I-OPT",
      "Moments, step counts, learning rate and loss scale are equal on all ranks.",
      "Every rank runs the same update on the same values.",
-     "",
+     "State that only some ranks hold, as sharded optimizers do; options that no event carries.",
      kTrace,
-     false},
+     true},
     {4,
      "gradient-mean",
      "I-GRAD",
@@ -83,9 +83,9 @@ constexpr std::array<LawInfo, 20> kLaws = {{
      "Each buffer obeys its declared policy: broadcast from rank 0, averaged, synchronised or "
      "local.",
      "DDP's broadcast_buffers.",
-     "",
+     "Whether averaged or synchronised values are the right ones; differences between two looks.",
      kTrace,
-     false},
+     true},
     {9,
      "samples-covered",
      "I-COVER",
@@ -188,9 +188,9 @@ constexpr std::array<LawInfo, 20> kLaws = {{
      "",
      "A branch that leads to collectives (stop, skip, save, resume) is taken alike on all ranks.",
      "All members must make the same calls.",
-     "",
+     "Decisions that no event records; ranks that decide less often (progress).",
      kTrace,
-     false},
+     true},
 }};
 
 }  // namespace

@@ -131,6 +131,9 @@ std::string render_text(const Report& report, bool color) {
   std::string out = report.title + " (" + std::to_string(report.n_ranks) + " ranks): ";
   out += paint(color, report.ok() ? "32" : "31", report.outcome) + "\n";
   if (!report.error.empty()) out += "  " + report.error + "\n";
+  for (std::size_t i = 0; i < report.attempts.size(); ++i) {
+    out += "  attempt " + std::to_string(i) + " ended: " + report.attempts[i] + "\n";
+  }
   std::size_t width = 0;
   for (const LawResult& law : report.laws) width = std::max(width, law.law.size());
   for (const LawResult& law : report.laws) out += verdict_line(law, width, color);
@@ -142,6 +145,7 @@ std::string render_text(const Report& report, bool color) {
       out += "advice " + advice.id + ": " + advice.message + "\n";
   }
   if (!report.wait_for_graph.empty()) out += "who waits for whom:\n" + report.wait_for_graph + "\n";
+  if (!report.timeouts.empty()) out += "what the watchdog says:\n" + report.timeouts + "\n";
   out += std::to_string(report.n_events) + " events, ";
   // Real ranks have no one order of their events.
   if (report.trace_digest != 0) out += "trace digest " + hex64(report.trace_digest) + ", ";

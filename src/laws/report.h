@@ -17,6 +17,9 @@ struct Report {
   std::vector<LawResult> laws = {};
   std::string wait_for_graph = {};  ///< outcome "hang": who waits for whom, one line a rank group.
   std::string wait_for_dot = {};    ///< The same for Graphviz.
+  std::string timeouts = {};  ///< What watchdogs said, a line an operation; the verdict needs none.
+  /// Why each attempt but the last ended, when an elastic agent started the job again.
+  std::vector<std::string> attempts = {};
   std::string replay = {};          ///< The command that repeats this run.
   std::uint64_t trace_digest = 0;
   std::uint64_t result_digest = 0;

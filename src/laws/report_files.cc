@@ -123,6 +123,10 @@ std::string render_json(const Report& report) {
   out.close_array();
   out.key("wait_for_graph").text(report.wait_for_graph);
   out.key("wait_for_dot").text(report.wait_for_dot);
+  out.key("timeouts").text(report.timeouts);
+  out.key("attempts").open_array();
+  for (const std::string& attempt : report.attempts) out.text(attempt);
+  out.close_array();
   out.key("replay").text(report.replay);
   out.key("events").integer(report.n_events);
   out.key("trace_digest").word(report.trace_digest);

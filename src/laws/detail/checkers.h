@@ -9,13 +9,16 @@ namespace lockstep::laws {
 
 std::unique_ptr<Law> make_init_equal(const LawPolicy& policy);
 std::unique_ptr<Law> make_replicas_equal(const LawPolicy& policy);
+std::unique_ptr<Law> make_optimizer_equal(const LawPolicy& policy);
 std::unique_ptr<Law> make_gradient_mean(const LawPolicy& policy);
 std::unique_ptr<Law> make_reduced_once(const LawPolicy& policy);
 std::unique_ptr<Law> make_collectives_match(const LawPolicy& policy);
 std::unique_ptr<Law> make_progress(const LawPolicy& policy);
+std::unique_ptr<Law> make_buffers_policy(const LawPolicy& policy);
 std::unique_ptr<Law> make_samples_covered(const LawPolicy& policy);
 std::unique_ptr<Law> make_epoch_reshuffled(const LawPolicy& policy);
 std::unique_ptr<Law> make_rng_scopes(const LawPolicy& policy);
 std::unique_ptr<Law> make_in_flight_untouched(const LawPolicy& policy);
+std::unique_ptr<Law> make_decisions_uniform(const LawPolicy& policy);
 
 }  // namespace lockstep::laws
