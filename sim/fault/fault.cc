@@ -9,16 +9,24 @@ namespace lockstep::sim {
 
 namespace {
 
-constexpr std::array<std::string_view, 9> kKinds = {"exception",
-                                                    "exit",
-                                                    "sigkill",
-                                                    "sigterm",
-                                                    "out-of-memory",
-                                                    "hang",
-                                                    "late",
-                                                    "disk-full",
-                                                    "torn-write"};
-constexpr std::uint32_t kEventKinds = 8;  // Those of kKinds that can strike at any event.
+constexpr std::array<std::string_view, 10> kKinds = {"exception",
+                                                     "exit",
+                                                     "sigkill",
+                                                     "sigterm",
+                                                     "out-of-memory",
+                                                     "hang",
+                                                     "late",
+                                                     "slow",
+                                                     "disk-full",
+                                                     "torn-write"};
+constexpr std::array kAnywhere = {FaultKind::kException,
+                                  FaultKind::kExit,
+                                  FaultKind::kSigkill,
+                                  FaultKind::kSigterm,
+                                  FaultKind::kOutOfMemory,
+                                  FaultKind::kHang,
+                                  FaultKind::kLate,
+                                  FaultKind::kDiskFull};
 constexpr std::uint32_t kFates = 4;
 constexpr std::int64_t kSwarmDelayNs = 1'000'000;
 
@@ -34,12 +42,13 @@ std::optional<FaultKind> parse_fault_kind(std::string_view name) {
 
 std::string describe(const Fault& fault) {
   std::string text = "rank " + std::to_string(fault.rank) + ": " + std::string(name_of(fault.kind));
+  if (fault.kind == FaultKind::kExit && fault.code != 1) text += " " + std::to_string(fault.code);
   if (fault.event) text += " at event " + std::to_string(*fault.event);
   if (fault.file_step) text += " at file step " + std::to_string(*fault.file_step);
   if (fault.time) text += " at " + std::to_string(fault.time->ns) + " ns";
-  if (fault.step) {
-    text += " at " + fault.at + " " + std::to_string(fault.nth) + " of step " +
-            std::to_string(*fault.step);
+  if (!fault.at.empty()) {
+    text += " at " + fault.at + " " + std::to_string(fault.nth);
+    if (fault.step) text += " of step " + std::to_string(*fault.step);
   }
   return text;
 }
@@ -52,7 +61,7 @@ std::vector<Fault> swarm(std::uint64_t seed,
   std::vector<Fault> plan;
   for (std::int32_t attempt = 0; attempt < n_faults; ++attempt) {
     Fault fault;
-    fault.kind = static_cast<FaultKind>(draw.random() % kEventKinds);
+    fault.kind = kAnywhere[draw.random() % kAnywhere.size()];
     fault.rank = static_cast<std::int32_t>(draw.random() % static_cast<std::uint32_t>(n_ranks));
     fault.attempt = attempt;
     fault.event = draw.random() % n_events;

@@ -20,13 +20,15 @@ enum class FaultKind : std::uint8_t {
   kOutOfMemory,  ///< The same, by the kernel.
   kHang,         ///< It stops without ending.
   kLate,         ///< It pauses for `delay`.
+  kSlow,         ///< From now on its computing takes `permille` / 1000 as long, for `lasting`.
   kDiskFull,     ///< From now on the disk takes no byte more, until the next attempt.
   kTornWrite,    ///< Killed in the middle of a write: half of the bytes are in the file.
 };
 std::string_view name_of(FaultKind kind);  ///< "exception", "exit", "sigkill", ...
 std::optional<FaultKind> parse_fault_kind(std::string_view name);
 
-/// One planned fault. Exactly one of `event`, `file_step`, `step` and `time` says where.
+/// One planned fault. `event`, `file_step`, `time`, or else `step`, `at`, `when` and `nth` say
+/// where.
 struct Fault {
   FaultKind kind = FaultKind::kSigkill;
   std::int32_t rank = 0;
@@ -36,11 +38,18 @@ struct Fault {
   std::optional<std::uint64_t>
       file_step{};  ///< Before this attempt's file operation of that number.
   std::optional<VirtualTime> time{};
-  std::optional<std::int64_t> step{};  ///< In this optimizer step ...
-  std::string at = "forward";          ///< ... at an event of this kind ("collective", "step", ...)
-  std::int64_t nth = 0;                ///< ... of this number among those.
+  std::optional<std::int64_t> step{};  ///< In this optimizer step (absent: any) ...
+  /// ... at an event of this kind ("forward", "collective", "step", ...), or at a collective with
+  /// this operation ("all_reduce", ...); empty: nowhere ...
+  std::string at{};
+  std::string when = "posted";  ///< ... collectives: as it is "posted" or has "completed" ...
+  std::int64_t nth = 0;         ///< ... of this number among those.
 
   Duration delay{};                   ///< kLate
+  Duration grace{};                   ///< kSigterm: so long it goes on before it is killed.
+  std::int64_t permille = 1000;       ///< kSlow
+  Duration lasting{};                 ///< kSlow: 0 = to the end.
+  std::int32_t code = 1;              ///< kExit
   CrashFate fate = CrashFate::kKept;  ///< What the crash leaves of what was not synced.
 };
 

@@ -3,7 +3,28 @@
 #include <stdexcept>
 #include <utility>
 
+#include "lockstep/base/check.h"
+
 namespace lockstep::sim {
+
+namespace {
+
+bool kills_at_once(const Fault& fault) {
+  if (fault.kind == FaultKind::kSigterm) return fault.grace.ns == 0;
+  return fault.kind == FaultKind::kSigkill || fault.kind == FaultKind::kOutOfMemory ||
+         fault.kind == FaultKind::kTornWrite;
+}
+
+/// Whether the fault waits for events like this one.
+bool is_place_of(const Fault& fault, const Event& event) {
+  if (fault.at.empty() || (fault.step && *fault.step != event.at.opt)) return false;
+  const auto* call = std::get_if<CollectiveEvent>(&event.body);
+  if (call == nullptr) return fault.at == kind_of(event.body);
+  if (fault.at != "collective" && fault.at != name_of(call->signature.op)) return false;
+  return (fault.when == "posted") == (call->phase == CollectivePhase::kPosted);
+}
+
+}  // namespace
 
 /// One rank's way to the disk.
 class FaultInjector::Files final : public FileSystem {
@@ -66,6 +87,7 @@ FaultInjector::FaultInjector(World& world,
       disk_(&disk),
       faults_(std::move(faults)),
       done_(faults_.size(), 0),
+      n_places_(faults_.size(), 0),
       next_(&next) {}
 
 FaultInjector::~FaultInjector() = default;
@@ -85,6 +107,7 @@ void FaultInjector::open(Rank rank, Recorder* recorder) {
   if (recorder != nullptr) recorders_[rank] = recorder;
   if (std::exchange(timers_set_, true)) return;
   for (std::size_t i = 0; i < faults_.size(); ++i) {
+    if (faults_[i].rank >= world_->n_ranks()) continue;
     if (faults_[i].time) world_->at(*faults_[i].time, [this, i] { strike(i); });
   }
 }
@@ -95,16 +118,11 @@ void FaultInjector::on_event(const Event& event, const NameTable& names) {
   ++rank.n_recorded;
   if (std::holds_alternative<FaultEvent>(event.body)) return;
   const std::uint64_t number = rank.n_events++;
-  if (event.at.opt != rank.step) {
-    rank.step = event.at.opt;
-    rank.n_of_kind.clear();
-  }
   for (std::size_t i = 0; i < faults_.size(); ++i) {
     const Fault& fault = faults_[i];
     if (done_[i] != 0 || Rank{fault.rank} != event.rank) continue;
     if (fault.event == number) strike(i);
-    if (fault.step != event.at.opt || fault.at != kind_of(event.body)) continue;
-    if (rank.n_of_kind[fault.at]++ == fault.nth) strike(i);
+    if (is_place_of(fault, event) && n_places_[i]++ == fault.nth) strike(i);
   }
 }
 
@@ -126,8 +144,7 @@ bool FaultInjector::before_file_step(Rank rank) {
     const Fault& fault = faults_[i];
     if (done_[i] != 0 || Rank{fault.rank} != rank || fault.file_step != number) continue;
     strike(i);
-    dead = dead || (fault.kind >= FaultKind::kSigkill && fault.kind <= FaultKind::kOutOfMemory) ||
-           fault.kind == FaultKind::kTornWrite;
+    dead = dead || kills_at_once(fault);
   }
   return dead;
 }
@@ -156,8 +173,9 @@ void FaultInjector::strike_rank(const Fault& fault) {
         throw std::runtime_error("injected fault: " + text);
       });
       return;
-    case FaultKind::kSigkill:
     case FaultKind::kSigterm:
+      return terminate(fault);
+    case FaultKind::kSigkill:
     case FaultKind::kOutOfMemory:
     case FaultKind::kTornWrite:
       world_->kill(rank, "injected fault: " + describe(fault));
@@ -168,10 +186,32 @@ void FaultInjector::strike_rank(const Fault& fault) {
     case FaultKind::kLate:
       world_->interrupt(rank, [delay = fault.delay](RankHandle& self) { self.sleep(delay); });
       return;
+    case FaultKind::kSlow:
+      return slow_down(fault);
     case FaultKind::kDiskFull:
       disk_->set_capacity(disk_->n_bytes());
       return;
   }
+}
+
+// A rank that handles the signal may come to its end meanwhile; one that does not dies at once.
+void FaultInjector::terminate(const Fault& fault) {
+  const auto end = [this, fault] {
+    if (world_->has_ended(Rank{fault.rank})) return;
+    world_->kill(Rank{fault.rank}, "injected fault: " + describe(fault));
+  };
+  if (fault.grace.ns == 0) return end();
+  world_->at(world_->now() + fault.grace, end);
+}
+
+void FaultInjector::slow_down(const Fault& fault) {
+  LOCKSTEP_CHECK(targets_ != nullptr, "somebody knows how fast ranks compute");
+  targets_->set_pace(Rank{fault.rank}, fault.permille);
+  if (fault.lasting.ns == 0) return;
+  world_->at(
+      world_->now() + fault.lasting,
+      [this, rank = Rank{fault.rank}] { targets_->set_pace(rank, 1000); },
+      true);
 }
 
 }  // namespace lockstep::sim

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <deque>
 #include <map>
-#include <string>
 #include <vector>
 
 #include "lockstep/sim/fault/fault.h"
@@ -12,6 +11,14 @@
 #include "lockstep/trace/recorder.h"
 
 namespace lockstep::sim {
+
+/// What faults of the world take hold of, beside its ranks.
+class FaultTargets {
+ public:
+  virtual ~FaultTargets() = default;
+  /// From now on the rank's computing takes this many thousandths of its time.
+  virtual void set_pace(Rank rank, std::int64_t permille) = 0;
+};
 
 /// Stands between the ranks and what they do: it reads their events on the way to `next`, and does
 /// their file operations on `disk`. What it does is recorded as `fault` events.
@@ -21,8 +28,10 @@ class FaultInjector final : public EventSink {
  public:
   FaultInjector(World& world, VirtualDisk& disk, std::vector<Fault> faults, EventSink& next);
 
-  /// Before the attempt.
+  /// Before the attempt. Requires: faults name ranks of it, or do not happen.
   void prepare(std::int32_t n_ranks);
+
+  void set_targets(FaultTargets* targets) { targets_ = targets; }
 
   ~FaultInjector() override;
   FaultInjector(const FaultInjector&) = delete;
@@ -56,8 +65,6 @@ class FaultInjector final : public EventSink {
     std::uint64_t n_recorded = 0;
     std::uint64_t n_events = 0;  ///< Of these all but `fault` events.
     std::uint64_t n_file_steps = 0;
-    std::map<std::string, std::int64_t, std::less<>> n_of_kind;  ///< In its present step.
-    std::int32_t step = -1;
   };
 
   /// Lets file faults happen. True: the operation that follows must not.
@@ -65,16 +72,20 @@ class FaultInjector final : public EventSink {
   bool tears(Rank rank) const;
   void strike(std::size_t index);
   void strike_rank(const Fault& fault);
+  void terminate(const Fault& fault);
+  void slow_down(const Fault& fault);
 
   World* world_;
   VirtualDisk* disk_;
   std::vector<Fault> faults_;
-  std::vector<std::uint8_t> done_;  ///< By fault.
+  std::vector<std::uint8_t> done_;      ///< By fault.
+  std::vector<std::int64_t> n_places_;  ///< By fault: events so far at which it might have struck.
   EventSink* next_;
   std::vector<PerRank> ranks_;
   std::deque<Files> files_;
   std::map<Rank, Recorder*> recorders_;
   std::vector<Fault> struck_;
+  FaultTargets* targets_ = nullptr;
   bool timers_set_ = false;
 };
 

@@ -4,6 +4,7 @@
 
 #include "lockstep/sim/group/detail/hub.h"
 #include "lockstep/sim/group/detail/sim_process_group.h"
+#include "lockstep/sim/group/detail/verdict_words.h"
 
 namespace lockstep::sim {
 
@@ -38,21 +39,65 @@ std::string Hub::absence_from(const SimWork& work) const {
   return text;
 }
 
-// What could complete at this very moment does.
+// What could complete at this very moment does: false.
+bool Hub::time_out(SimWork& work, const std::string& text) {
+  const CollectiveOp op = work.signature().op;
+  const bool message = op == CollectiveOp::kSend || op == CollectiveOp::kRecv;
+  MatchSlot* slot = message ? nullptr : find_slot(work.group().state(), work.seq());
+  if (message ? work.partner != nullptr : slot->ready) return false;
+  const std::string* detail = keep(text + absence_from(work));
+  if (message) {
+    fail_message(work, CommStatus::kTimedOut, detail);
+    return true;
+  }
+  const bool all_called = slot->under_way();
+  fail(*slot, CommStatus::kTimedOut, detail);
+  if (all_called) close(*slot);
+  return true;
+}
+
 void Hub::on_deadline(std::uint64_t number) {
   const auto found = deadlines_.find(number);
   if (found == deadlines_.end()) return;
   SimWork& work = *found->second;
-  const CollectiveOp op = work.signature().op;
-  const bool message = op == CollectiveOp::kSend || op == CollectiveOp::kRecv;
-  MatchSlot* slot = message ? nullptr : find_slot(work.group().state(), work.seq());
-  if (message ? work.partner != nullptr : slot->ready) return;
-  const std::string* detail = keep("the deadline of rank " + std::to_string(to_int(work.rank())) +
-                                   " passed" + absence_from(work));
-  if (message) return fail_message(work, CommStatus::kTimedOut, detail);
-  const bool all_called = slot->under_way();
-  fail(*slot, CommStatus::kTimedOut, detail);
-  if (all_called) close(*slot);
+  time_out(work, "the deadline of rank " + std::to_string(to_int(work.rank())) + " passed");
+}
+
+// All have the same time, so they end in the order in which they were posted.
+void Hub::watch(SimWork& work) {
+  if (options_.watchdog.ns == 0) return;
+  work.watch = ++n_watched_;
+  watched_.emplace(work.watch, &work);
+  watches_.emplace_back(world_->now() + options_.watchdog, work.watch);
+  arm_watchdog();
+}
+
+void Hub::forget_watch(SimWork& work) { watched_.erase(work.watch); }
+
+// A daemon: a watchdog keeps no world alive, so that the verdict comes before it.
+void Hub::arm_watchdog() {
+  while (!watches_.empty() && !watched_.contains(watches_.front().second)) watches_.pop_front();
+  if (watchdog_armed_ || watches_.empty()) return;
+  watchdog_armed_ = true;
+  world_->at(
+      watches_.front().first, [this] { on_watchdog(); }, true);
+}
+
+void Hub::on_watchdog() {
+  watchdog_armed_ = false;
+  while (!watches_.empty() && watches_.front().first <= world_->now()) {
+    const auto found = watched_.find(watches_.front().second);
+    watches_.pop_front();
+    if (found == watched_.end()) continue;
+    SimWork& work = *found->second;
+    const std::string text = "rank " + std::to_string(to_int(work.rank())) + ": " +
+                             describe_call(work) + " has not completed in " +
+                             std::to_string(options_.watchdog.ns) + " ns" + absence_from(work);
+    const std::string why =
+        "the watchdog of rank " + std::to_string(to_int(work.rank())) + " gave up";
+    if (time_out(work, why)) timeouts_ += text + "\n";
+  }
+  arm_watchdog();
 }
 
 }  // namespace lockstep::sim

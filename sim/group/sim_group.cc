@@ -51,6 +51,10 @@ std::string GroupHub::explain(const StuckVerdict& /*verdict*/) const {
 
 const WaitForGraph& GroupHub::wait_for() const { return impl_->hub->wait_for(); }
 
+const std::string& GroupHub::timeouts() const { return impl_->hub->timeouts(); }
+
+bool GroupHub::awaits_timeout() const { return impl_->hub->awaits_timeout(); }
+
 std::vector<Rank> GroupHub::missing_ranks() const { return impl_->hub->missing(); }
 
 }  // namespace lockstep::sim

@@ -36,6 +36,8 @@ struct GroupOptions {
   Pairing pairing = Pairing::kStrict;
   Fidelity fidelity = Fidelity::kRendezvous;
   NetOptions net{};  ///< By default links cost nothing.
+  /// How long an operation may take before a watchdog gives it up; 0: nobody watches.
+  Duration watchdog{};
 };
 
 /// All groups of one world. Makes each rank's ProcessGroup and explains hangs.
@@ -63,6 +65,10 @@ class GroupHub {
   const WaitForGraph& wait_for() const;
   /// Ranks that never posted what others wait for, ascending.
   std::vector<Rank> missing_ranks() const;
+  /// What the watchdog said: a line an operation that took too long, who was missing, who was late.
+  const std::string& timeouts() const;
+  /// A watchdog waits for something: it will end a hang by and by.
+  bool awaits_timeout() const;
 
  private:
   class Impl;

@@ -57,7 +57,11 @@ Work SimProcessGroup::post(const CollectiveCall& call) {
   if (!open) record_posted(call, seq);
   SimWork* work = SimWork::make(*this, call, seq);
   Work handle{Ref<WorkState>(work)};
-  if (call.timeout.ns > 0) hub_->set_deadline(*work, call.timeout);
+  if (call.timeout.ns > 0) {
+    hub_->set_deadline(*work, call.timeout);
+  } else {
+    hub_->watch(*work);
+  }
   if (message) {
     hub_->arrive_message(*state_, *work);
   } else {

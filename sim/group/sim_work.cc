@@ -117,6 +117,7 @@ void SimWork::complete(CommStatus status, const std::string* detail) {
   detail_ = detail;
   done_ = true;
   if (deadline != 0) hub_->forget_deadline(*this);
+  if (watch != 0) hub_->forget_watch(*this);
   // An operation that its own rank gave up has no end in the trace: that is what happened to it.
   const bool unknown_sender = from_anybody_ && signature().peer < 0;
   if (status != CommStatus::kAborted && !unknown_sender) group_->record(*this);

@@ -108,6 +108,8 @@ void Hub::end_stuck(const StuckVerdict& verdict) {
     for (const std::int32_t rank : missing_for(*work)) missing.insert(static_cast<Rank>(rank));
   }
   missing_.assign(missing.begin(), missing.end());
+  // Who is watched over is not left to the verdict: the watchdog comes, and says so.
+  if (!livelock_ && awaits_timeout()) return;
   for (SimWork* work : works) end_stuck(*work);
 }
 

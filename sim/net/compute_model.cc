@@ -46,7 +46,7 @@ ComputeModel::ComputeModel(const ComputeSpec& spec, std::int32_t n_ranks)
 Duration ComputeModel::time_of(std::int64_t n_operations, Rank rank) {
   Pace& pace = paces_[to_index(rank)];
   std::int64_t ns = n_operations * 1000 / spec_.mflops;
-  ns = ns * pace.permille / 1000;
+  ns = ns * pace.permille / 1000 * pace.now / 1000;
   if (spec_.jitter_permille == 0) return {ns};
   const std::uint64_t stream = mix64(spec_.seed + kGolden64 * (to_index(rank) + 1));
   const std::uint64_t word = mix64(stream + kGolden64 * ++pace.n_drawn);

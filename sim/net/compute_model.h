@@ -22,9 +22,13 @@ class ComputeModel {
   /// What `n_operations` additions and multiplications take on `rank`, this time.
   Duration time_of(std::int64_t n_operations, Rank rank);
 
+  /// From now on `rank` takes `permille` / 1000 of its own time.
+  void set_pace(Rank rank, std::int64_t permille) { paces_[to_index(rank)].now = permille; }
+
  private:
   struct Pace {
-    std::int64_t permille = 1000;
+    std::int64_t permille = 1000;  ///< The machine's.
+    std::int64_t now = 1000;       ///< What slows it down for a time.
     std::uint64_t n_drawn = 0;
   };
 

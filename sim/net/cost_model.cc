@@ -76,7 +76,9 @@ Duration time_of(const OperationSize& size,
                  const NetOptions& net) {
   if (size.n_ranks <= 1 || net.is_free()) return {0};
   const auto node = [&](std::int32_t rank) {
-    return net.ranks_per_node > 0 ? rank / net.ranks_per_node : 0;
+    const std::int32_t place =
+        net.places.empty() ? rank : net.places[static_cast<std::size_t>(rank)];
+    return net.ranks_per_node > 0 ? place / net.ranks_per_node : 0;
   };
   const bool near = std::all_of(members.begin(), members.end(), [&](std::int32_t rank) {
     return node(rank) == node(members.front());

@@ -20,6 +20,7 @@ Links::Links(const NetOptions& options, std::int32_t n_ranks)
     : intra_(kind_of(options.intra)),
       inter_(kind_of(options.inter)),
       per_node_(options.ranks_per_node),
+      places_(options.places),
       seed_(options.seed),
       ranks_(static_cast<std::size_t>(n_ranks)) {
   if (per_node_ > 0) nodes_.resize(ranks_.size() / static_cast<std::size_t>(per_node_) + 1);
@@ -38,8 +39,8 @@ std::int64_t Links::pass(std::int32_t from,
                          std::int64_t now) {
   const bool near = same_node(from, to);
   const Kind& kind = near ? intra_ : inter_;
-  const auto source = static_cast<std::size_t>(near ? from : from / per_node_);
-  const auto target = static_cast<std::size_t>(near ? to : to / per_node_);
+  const auto source = static_cast<std::size_t>(near ? from : node_of(from));
+  const auto target = static_cast<std::size_t>(near ? to : node_of(to));
   std::vector<Port>& ports = near ? ranks_ : nodes_;
   Port& out = ports[source];
   Port& in = ports[target];

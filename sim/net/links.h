@@ -22,7 +22,7 @@ class Links {
   std::int64_t pass(std::int32_t from, std::int32_t to, std::int64_t n_bytes, std::int64_t now);
 
   bool same_node(std::int32_t a, std::int32_t b) const {
-    return per_node_ == 0 || a / per_node_ == b / per_node_;
+    return per_node_ == 0 || node_of(a) == node_of(b);
   }
 
  private:
@@ -38,12 +38,17 @@ class Links {
     double ps_per_byte = 0.0;
   };
 
+  std::int32_t node_of(std::int32_t rank) const {
+    return (places_.empty() ? rank : places_[static_cast<std::size_t>(rank)]) / per_node_;
+  }
+
   static Kind kind_of(const LinkSpec& spec);
   std::int64_t draw(const Kind& kind, Port& port, std::size_t stream) const;
 
   Kind intra_;
   Kind inter_;
   std::int32_t per_node_;
+  std::vector<std::int32_t> places_;
   std::uint64_t seed_;
   std::vector<Port> ranks_;
   std::vector<Port> nodes_;

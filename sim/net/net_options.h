@@ -19,11 +19,12 @@ struct LinkSpec {
 /// Links and where ranks sit. Consecutive ranks share a node; each rank has a port in and a port
 /// out for its own node, each node one port in and one out for the others, shared by its ranks.
 struct NetOptions {
-  LinkSpec intra{};                 ///< Between ranks of a node.
-  LinkSpec inter{};                 ///< Between nodes.
-  std::int32_t ranks_per_node = 0;  ///< 0: all on one node.
-  std::int64_t chunk_bytes = 0;     ///< Messages are cut into such pieces, which overlap; 0: uncut.
-  std::uint64_t seed = 0;           ///< Of the jitter, one stream a port.
+  LinkSpec intra{};                    ///< Between ranks of a node.
+  LinkSpec inter{};                    ///< Between nodes.
+  std::int32_t ranks_per_node = 0;     ///< 0: all on one node.
+  std::vector<std::int32_t> places{};  ///< By rank; empty: rank r sits at place r.
+  std::int64_t chunk_bytes = 0;  ///< Messages are cut into such pieces, which overlap; 0: uncut.
+  std::uint64_t seed = 0;        ///< Of the jitter, one stream a port.
   /// Messages that never arrive, by their number in the order of sending.
   std::vector<std::int64_t> lost{};
 

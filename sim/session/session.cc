@@ -3,87 +3,25 @@
 #include <algorithm>
 #include <deque>
 #include <exception>
-#include <optional>
+#include <limits>
+#include <utility>
 
+#include "lockstep/base/check.h"
+#include "lockstep/sim/fault/injector.h"
 #include "lockstep/sim/net/compute_model.h"
+#include "lockstep/sim/session/detail/rank_side.h"
 #include "lockstep/tensor/cpu_kernels.h"
-#include "lockstep/tensor/in_flight.h"
-#include "lockstep/trace/touch_recorder.h"
 #include "lockstep/trace/trace_digest.h"
 
 namespace lockstep::sim {
 
 namespace {
 
-// Writes the rank's last event however its program ends. A guard, because exceptions that are not
-// std::exception (a property-test library's) must pass through untouched.
-class EndOfRank {
- public:
-  EndOfRank(Recorder* recorder, const bool& stuck) : recorder_(recorder), stuck_(&stuck) {}
-
-  EndOfRank(const EndOfRank&) = delete;
-  EndOfRank& operator=(const EndOfRank&) = delete;
-  EndOfRank(EndOfRank&&) = delete;
-  EndOfRank& operator=(EndOfRank&&) = delete;
-
-  ~EndOfRank() {
-    if (recorder_ == nullptr) return;
-    NameTable& names = recorder_->names();
-    const std::string_view outcome =
-        outcome_.empty() ? (*stuck_ ? "stuck" : "exception") : outcome_;
-    recorder_->record(EndEvent{.outcome = names.intern(outcome), .detail = names.intern(detail_)});
-  }
-
-  void note(std::string_view outcome, std::string detail) {
-    outcome_ = outcome;
-    detail_ = std::move(detail);
-  }
-
-  bool stuck() const { return *stuck_; }
-
- private:
-  Recorder* recorder_;
-  const bool* stuck_;
-  std::string_view outcome_;
-  std::string detail_;
-};
-
-// Where the rank was in its training, for errors that happen far from any event.
-std::string place_of(Recorder* recorder) {
-  if (recorder == nullptr || recorder->n_wrappers() == 0) return {};
-  return "step " + std::to_string(recorder->position(0).opt) + ": ";
-}
-
-// Returns through exceptions only; `comm_error` tells the caller which kind it was.
-void run_body(const Session::Body& body,
-              RankContext& context,
-              EndOfRank& end,
-              std::uint8_t& comm_error) {
-  try {
-    body(context);
-    end.note("ok", "");
-  } catch (const RankKilled& killed) {
-    end.note(end.stuck() ? "stuck" : "killed", killed.reason());
-    throw;
-  } catch (const CommError& error) {
-    comm_error = 1;
-    end.note("exception", error.what());
-    throw;
-  } catch (const InexactOperation& inexact) {
-    const std::string text = place_of(context.runtime().recorder()) + inexact.what();
-    end.note("exception", text);
-    throw InexactOperation(text);
-  } catch (const std::exception& error) {
-    end.note("exception", error.what());
-    throw;
-  }
-}
-
 std::string outcome_of(const WorldResult& world, const Report& report, bool comm_error) {
   if (world.stuck) return "hang";
   if (world.first_failure && !comm_error) return "error";
   if (report.n_findings() > 0) return "findings";
-  return world.first_failure ? "error" : "ok";
+  return world.first_failure || !report.error.empty() ? "error" : "ok";
 }
 
 // The record options that these sinks need, and nothing else.
@@ -97,32 +35,17 @@ RecordOptions record_options(const SessionOptions& options, const LawSet& laws) 
   return record;
 }
 
-/// Sees to it that accesses to memory in flight are recorded, if somebody reads of them.
-class MemoryWatch {
- public:
-  MemoryWatch(Runtime& runtime, Recorder* recorder) {
-    if (recorder == nullptr || !recorder->options().touches) return;
-    pen_.emplace(*recorder);
-    in_flight_.listen(&*pen_);
-    runtime.set_in_flight(&in_flight_);
-  }
-
- private:
-  InFlight in_flight_;
-  std::optional<TouchRecorder> pen_;
-};
-
 /// Who reads the events of one run.
 struct Readers {
   explicit Readers(LawSet law_set) : laws(std::move(law_set)) {}
 
-  void start(const SessionOptions& options) {
+  void start(const SessionOptions& options, std::int32_t n_most) {
     if (!options.record) return;
     sinks.add(digest);
     sinks.add(laws);
     if (!options.keep_trace) return;
     trace = std::make_shared<MemoryTrace>(names);
-    trace->ensure_ranks(options.n_ranks);
+    trace->ensure_ranks(n_most);
     sinks.add(*trace);
   }
 
@@ -135,9 +58,10 @@ struct Readers {
 
 /// What the world's end leaves behind beside the events.
 struct Aftermath {
-  bool stuck = false;
+  bool stuck = false;  // Ranks that end from now on are taken down because nobody can go on.
   std::string wait_for_graph;
   WaitForGraph wait_for;
+  std::string timeouts;
   std::vector<std::uint8_t> comm_errors;  // By rank: it ended with a CommError.
 };
 
@@ -152,22 +76,78 @@ std::size_t failed_first(const WorldResult& world, const std::vector<std::uint8_
   return first.value_or(static_cast<std::size_t>(world.first_failure.value_or(0)));
 }
 
+bool has_finished(const WorldResult& world) {
+  return std::all_of(world.ends.begin(), world.ends.end(), [](const RankEnd& end) {
+    return end.outcome == RankOutcome::kFinished;
+  });
+}
+
+std::int32_t most_ranks(const SessionOptions& options) {
+  std::int32_t most = options.n_ranks;
+  if (!options.agent) return most;
+  for (const std::int32_t n : options.agent->n_ranks_later) most = std::max(most, n);
+  return most;
+}
+
+std::vector<Fault> faults_of(const SessionOptions& options, std::int32_t attempt) {
+  std::vector<Fault> faults;
+  for (const Fault& fault : options.faults) {
+    if (fault.attempt == attempt) faults.push_back(fault);
+  }
+  return faults;
+}
+
+/// The options of one attempt: how many ranks, and where they sit.
+SessionOptions options_of(const SessionOptions& options, std::int32_t attempt) {
+  SessionOptions own = options;
+  own.n_ranks = options.agent->n_ranks_of(attempt, options.n_ranks);
+  const std::vector<std::int32_t> places = options.agent->places_of(attempt, own.n_ranks);
+  own.group.net.places = places;
+  own.compute.slow.clear();
+  for (ComputeSpec::Slow slow : options.compute.slow) {
+    const auto place = std::find(places.begin(), places.end(), slow.rank);
+    if (place != places.end()) slow.rank = static_cast<std::int32_t>(place - places.begin());
+    if (slow.rank < own.n_ranks) own.compute.slow.push_back(slow);
+  }
+  return own;
+}
+
+/// What outlives an attempt.
+struct Machine {
+  explicit Machine(const SessionOptions& options) : disk(options.disk ? *options.disk : own_disk) {}
+
+  VirtualDisk own_disk;
+  VirtualDisk& disk;
+  std::vector<std::uint64_t> n_recorded{};  // By rank.
+};
+
+/// One attempt's settings, number and go-between; the last is null where nothing can go wrong.
+struct Try {
+  const SessionOptions& options;
+  std::int32_t number = 0;
+  FaultInjector* injector = nullptr;
+  const std::vector<std::uint64_t>& n_recorded;
+};
+
 }  // namespace
 
-class Session::Impl {
+class Session::Impl final : private FaultTargets {
  public:
   Result<SessionResult> run(const SessionOptions& options, Strategy& strategy, const Body& body);
 
  private:
-  WorldResult run_world(const SessionOptions& options,
-                        const Body& body,
-                        Readers& readers,
-                        Strategy& strategy,
-                        Aftermath& aftermath);
-  static void fill_report(const SessionOptions& options,
-                          Readers& readers,
-                          const Aftermath& aftermath,
-                          SessionResult& result);
+  void attempt(const SessionOptions& options,
+               Machine& machine,
+               Readers& readers,
+               Strategy& strategy,
+               const Body& body);
+  WorldResult run_world(const Try& now, const Body& body, Readers& readers, Strategy& strategy);
+  void run_rank(
+      const Try& now, const Body& body, Readers& readers, GroupHub& hub, RankHandle& rank);
+  void watch_ranks(const AgentOptions& agent);
+  void listen_for_hangs(GroupHub& hub);
+  void fill_report(const SessionOptions& options, Readers& readers, SessionResult& result) const;
+  void set_pace(Rank rank, std::int64_t permille) override;
 
   Kernels& kernels_for(const SessionOptions& options, const RecordOptions& record) const {
     if (options.record && record.touches) return options.exact ? *watching_exact_ : *watching_;
@@ -185,6 +165,12 @@ class Session::Impl {
   std::vector<std::unique_ptr<Kernels>> own_;  // Each rank's, in timed runs; transfers may outlive
                                                // the rank that began them.
   World world_;
+
+  // One run.
+  RecordOptions record_;
+  Aftermath aftermath_;  // Of the last attempt.
+  std::vector<Attempt> attempts_;
+  WorldResult last_;
 };
 
 // The rank's own kernels, which know whose time they take.
@@ -195,78 +181,159 @@ Kernels& Session::Impl::timed_kernels(const SessionOptions& options, bool watche
   return *own_.back();
 }
 
-WorldResult Session::Impl::run_world(const SessionOptions& options,
+void Session::Impl::set_pace(Rank rank, std::int64_t permille) {
+  if (compute_) compute_->set_pace(rank, permille);
+}
+
+// The agent's next look after a rank has failed ends the others.
+void Session::Impl::watch_ranks(const AgentOptions& agent) {
+  world_.on_rank_end([this, &agent, armed = false](Rank rank) mutable {
+    if (armed || world_.end_of(rank).outcome == RankOutcome::kFinished) return;
+    armed = true;
+    world_.at(world_.now() + agent.monitor_interval, [this] {
+      for (std::int32_t r = 0; r < world_.n_ranks(); ++r) {
+        if (!world_.has_ended(Rank{r})) world_.kill(Rank{r}, "ended by the agent");
+      }
+    });
+  });
+}
+
+void Session::Impl::listen_for_hangs(GroupHub& hub) {
+  world_.on_stuck([this, &hub](const StuckVerdict& verdict) {
+    aftermath_.stuck = verdict.livelock || !hub.awaits_timeout();
+    aftermath_.wait_for_graph = hub.explain(verdict);
+    aftermath_.wait_for = hub.wait_for();
+  });
+}
+
+void Session::Impl::run_rank(
+    const Try& now, const Body& body, Readers& readers, GroupHub& hub, RankHandle& rank) {
+  const SessionOptions& options = now.options;
+  Kernels& kernels = compute_
+                         ? timed_kernels(options, options.record && record_.touches, rank.rank())
+                         : kernels_for(options, record_);
+  Runtime runtime(pool_, kernels, rank);
+  std::optional<Recorder> recorder;
+  if (options.record) {
+    RecordOptions own = record_;
+    own.step_values = rank.rank() == Rank{0} && options.step_value_bytes > 0;
+    own.step_value_bytes = options.step_value_bytes;
+    EventSink& sink =
+        now.injector != nullptr ? static_cast<EventSink&>(*now.injector) : readers.sinks;
+    recorder.emplace(rank.rank(), rank, *readers.names, sink, own);
+    if (now.number > 0) recorder->continue_run(now.number, now.n_recorded[to_index(rank.rank())]);
+    runtime.set_recorder(&*recorder);
+  }
+  if (now.injector != nullptr) now.injector->open(rank.rank(), runtime.recorder());
+  const MemoryWatch watch(runtime, runtime.recorder());
+  // Declared before the group: what a dropped work still completes is recorded before the end.
+  EndOfRank end(runtime.recorder(), aftermath_.stuck);
+  const std::unique_ptr<ProcessGroup> group = hub.world_group(rank, runtime);
+  RankContext context(rank.rank(), options.n_ranks, runtime, *group);
+  run_body(body, context, end, aftermath_.comm_errors[to_index(rank.rank())]);
+}
+
+WorldResult Session::Impl::run_world(const Try& now,
                                      const Body& body,
                                      Readers& readers,
-                                     Strategy& strategy,
-                                     Aftermath& aftermath) {
-  if (options.address_shift > 0) pool_.shift_addresses(options.address_shift);
-  const RecordOptions record = record_options(options, readers.laws);
-  Kernels& shared_kernels = kernels_for(options, record);
+                                     Strategy& strategy) {
+  const SessionOptions& options = now.options;
   const bool computes = options.timed && !options.compute.is_free();
   own_.clear();
   compute_.reset();
   if (computes) compute_.emplace(options.compute, options.n_ranks);
   GroupHub hub(world_, options.group);
-  aftermath.comm_errors.assign(static_cast<std::size_t>(std::max(options.n_ranks, 0)), 0);
-  world_.on_stuck([&](const StuckVerdict& verdict) {
-    aftermath.stuck = true;
-    aftermath.wait_for_graph = hub.explain(verdict);
-    aftermath.wait_for = hub.wait_for();
-  });
-  const auto program = [&](RankHandle& handle) {
-    Kernels& kernels = computes
-                           ? timed_kernels(options, options.record && record.touches, handle.rank())
-                           : shared_kernels;
-    Runtime runtime(pool_, kernels, handle);
-    std::optional<Recorder> recorder;
-    if (options.record) {
-      RecordOptions own = record;
-      own.step_values = handle.rank() == Rank{0} && options.step_value_bytes > 0;
-      own.step_value_bytes = options.step_value_bytes;
-      recorder.emplace(handle.rank(), handle, *readers.names, readers.sinks, own);
-      runtime.set_recorder(&*recorder);
-    }
-    const MemoryWatch watch(runtime, runtime.recorder());
-    // Declared before the group: what a dropped work still completes is recorded before the end.
-    EndOfRank end(runtime.recorder(), aftermath.stuck);
-    const std::unique_ptr<ProcessGroup> group = hub.world_group(handle, runtime);
-    RankContext context(handle.rank(), options.n_ranks, runtime, *group);
-    run_body(body, context, end, aftermath.comm_errors[to_index(handle.rank())]);
-  };
-  return world_.run({.n_ranks = options.n_ranks,
+  aftermath_ = {};
+  aftermath_.comm_errors.assign(static_cast<std::size_t>(std::max(options.n_ranks, 0)), 0);
+  listen_for_hangs(hub);
+  WorldOptions world{.n_ranks = options.n_ranks,
                      .timed = options.timed,
-                     .keep_going = options.keep_going,
-                     .livelock_points = options.livelock_points},
-                    strategy,
-                    program);
+                     .keep_going = options.keep_going || now.injector != nullptr,
+                     .livelock_points = options.livelock_points,
+                     .clock_skews = options.clock_skews};
+  if (now.injector != nullptr) world.files_by_rank = now.injector->files();
+  if (options.disk != nullptr) world.files = options.disk;
+  if (options.agent) {
+    watch_ranks(*options.agent);
+    world.environment = {
+        {"TORCHELASTIC_RESTART_COUNT", std::to_string(now.number)},
+        {"TORCHELASTIC_MAX_RESTARTS", std::to_string(options.agent->max_restarts)}};
+  }
+  WorldResult result = world_.run(
+      world, strategy, [&](RankHandle& rank) { run_rank(now, body, readers, hub, rank); });
+  aftermath_.timeouts = hub.timeouts();
+  return result;
+}
+
+// Runs the job once more. What faults do to the disk happens between two attempts.
+void Session::Impl::attempt(const SessionOptions& options,
+                            Machine& machine,
+                            Readers& readers,
+                            Strategy& strategy,
+                            const Body& body) {
+  const auto number = static_cast<std::int32_t>(attempts_.size());
+  std::optional<FaultInjector> injector;
+  if (options.agent || !options.faults.empty()) {
+    injector.emplace(world_, machine.disk, faults_of(options, number), readers.sinks);
+    injector->prepare(options.n_ranks);
+    injector->set_targets(this);
+  }
+  machine.n_recorded.resize(
+      std::max(machine.n_recorded.size(), static_cast<std::size_t>(options.n_ranks)));
+  last_ = run_world({options, number, injector ? &*injector : nullptr, machine.n_recorded},
+                    body,
+                    readers,
+                    strategy);
+  Attempt& attempt = attempts_.emplace_back();
+  attempt.n_ranks = options.n_ranks;
+  attempt.stuck = last_.stuck.has_value();
+  attempt.finished = has_finished(last_);
+  attempt.root_cause = root_cause(last_);
+  if (!injector) return;
+  attempt.struck = injector->struck();
+  for (std::int32_t rank = 0; rank < options.n_ranks; ++rank) {
+    attempt.n_events.push_back(injector->n_events(Rank{rank}));
+    attempt.n_file_steps.push_back(injector->n_file_steps(Rank{rank}));
+    machine.n_recorded[static_cast<std::size_t>(rank)] += injector->n_recorded(Rank{rank});
+  }
+  machine.disk.set_capacity(std::numeric_limits<std::int64_t>::max());
+  for (const Fault& fault : attempt.struck) {
+    machine.disk.crash(fault.fate, options.disk_seed + static_cast<std::uint64_t>(number));
+  }
 }
 
 void Session::Impl::fill_report(const SessionOptions& options,
                                 Readers& readers,
-                                const Aftermath& aftermath,
-                                SessionResult& result) {
+                                SessionResult& result) const {
   Report& report = result.report;
   report.n_ranks = options.n_ranks;
   if (options.record) report.laws = readers.laws.finish(*readers.names);
   report.trace_digest = readers.digest.trace();
   report.result_digest = readers.digest.result();
   report.n_events = readers.digest.n_events();
-  report.wait_for_graph = aftermath.wait_for_graph;
-  report.wait_for_dot = render_dot(aftermath.wait_for);
-  result.wait_for = aftermath.wait_for;
+  report.wait_for_graph = aftermath_.wait_for_graph;
+  report.wait_for_dot = render_dot(aftermath_.wait_for);
+  report.timeouts = aftermath_.timeouts;
+  result.wait_for = aftermath_.wait_for;
+  for (std::size_t i = 0; i + 1 < result.attempts.size(); ++i) {
+    report.attempts.push_back(result.attempts[i].root_cause);
+  }
   bool comm_error = false;
   if (result.world.first_failure) {
-    const std::size_t rank = failed_first(result.world, aftermath.comm_errors);
-    comm_error = aftermath.comm_errors[rank] != 0;
+    const std::size_t rank = failed_first(result.world, aftermath_.comm_errors);
+    comm_error = aftermath_.comm_errors[rank] != 0;
     report.error = "rank " + std::to_string(rank) + ": " + result.world.ends[rank].detail;
   }
+  const Attempt& last = result.attempts.back();
+  const bool killed = !last.finished && !last.stuck && !last.struck.empty();
+  if (killed && (report.error.empty() || comm_error)) report.error = last.root_cause;
   report.outcome = outcome_of(result.world, report, comm_error);
 }
 
 Result<SessionResult> Session::Impl::run(const SessionOptions& options,
                                          Strategy& strategy,
                                          const Body& body) {
+  LOCKSTEP_CHECK(options.faults.empty() || options.record, "faults strike at recorded events");
   LawPolicy policy = options.policy;
   policy.n_ranks = options.n_ranks;
   policy.exact = options.exact;
@@ -275,12 +342,24 @@ Result<SessionResult> Session::Impl::run(const SessionOptions& options,
   if (!laws.ok()) return laws.error();
 
   Readers readers(std::move(laws).value());
-  readers.start(options);
-  Aftermath aftermath;
-  SessionResult result;
-  result.world = run_world(options, body, readers, strategy, aftermath);
+  readers.start(options, most_ranks(options));
+  record_ = record_options(options, readers.laws);
+  if (options.address_shift > 0) pool_.shift_addresses(options.address_shift);
+  attempts_.clear();
+  Machine machine(options);
+  const std::int32_t n_attempts = options.agent ? options.agent->max_restarts + 1 : 1;
+  for (std::int32_t number = 0; number < n_attempts; ++number) {
+    if (options.agent) {
+      attempt(options_of(options, number), machine, readers, strategy, body);
+    } else {
+      attempt(options, machine, readers, strategy, body);
+    }
+    const Attempt& last = attempts_.back();
+    const bool hangs = last.stuck && options.group.watchdog.ns == 0;
+    if (last.finished || hangs) break;
+  }
   const auto* replay = dynamic_cast<const ReplayStrategy*>(&strategy);
-  if (replay != nullptr) {
+  if (replay != nullptr && attempts_.size() == 1) {
     Schedule skipped;
     skipped.deviations = replay->skipped();
     if (!skipped.deviations.empty()) {
@@ -289,7 +368,10 @@ Result<SessionResult> Session::Impl::run(const SessionOptions& options,
                    {}};
     }
   }
-  fill_report(options, readers, aftermath, result);
+  SessionResult result;
+  result.attempts = std::move(attempts_);
+  result.world = std::move(last_);
+  fill_report(options, readers, result);
   result.trace = std::move(readers.trace);
   result.schedule = strategy.describe();
   return result;

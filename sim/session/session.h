@@ -5,12 +5,16 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "lockstep/dist/rank_context.h"
 #include "lockstep/laws/law.h"
 #include "lockstep/laws/report.h"
+#include "lockstep/sim/fault/agent.h"
+#include "lockstep/sim/fault/fault.h"
+#include "lockstep/sim/fault/virtual_disk.h"
 #include "lockstep/sim/group/sim_group.h"
 #include "lockstep/sim/strategy/strategies.h"
 #include "lockstep/trace/memory_trace.h"
@@ -21,13 +25,20 @@ struct SessionOptions {
   std::int32_t n_ranks = 1;
   std::string strategy = "run-to-block";  ///< For make_strategy: a name or a schedule.
   std::uint64_t schedule_seed = 0;        ///< For strategies whose name says no seed.
-  bool timed = false;       ///< Computing costs what `compute` says; links cost what `group` says.
-  ComputeSpec compute{};    ///< Timed runs only.
-  bool keep_going = false;  ///< After an exception in a rank the others go on, as processes do.
+  bool timed = false;     ///< Computing costs what `compute` says; links cost what `group` says.
+  ComputeSpec compute{};  ///< Timed runs only.
+  /// After an exception in a rank the others go on, as processes do; so they always do where faults
+  /// are planned or an agent looks after them.
+  bool keep_going = false;
   std::uint64_t livelock_points = 50'000'000;  ///< Scheduling points without an event: a hang.
   GroupOptions group;
-  bool exact = false;                 ///< Kernels prove that nothing rounds.
-  bool record = true;                 ///< False: no events, no laws (bare speed).
+  std::vector<Fault> faults{};          ///< What goes wrong, and when. Requires: `record`.
+  std::optional<AgentOptions> agent{};  ///< Starts failed jobs again; without one nobody does.
+  VirtualDisk* disk = nullptr;  ///< The ranks' files, over all attempts; null: one of the run.
+  std::uint64_t disk_seed = 0;  ///< Of what crashes leave on the disk.
+  std::vector<Duration> clock_skews{};  ///< By rank: how far its clock is ahead; empty: all agree.
+  bool exact = false;                   ///< Kernels prove that nothing rounds.
+  bool record = true;                   ///< False: no events, no laws (bare speed).
   bool keep_trace = true;             ///< Keep all events in memory; laws and digests work without.
   bool values = false;                ///< Every rank's gradients and parameters, as numbers.
   std::int64_t step_value_bytes = 0;  ///< Rank 0's step values, up to so many bytes.
@@ -39,7 +50,8 @@ struct SessionOptions {
 struct SessionResult {
   Report report;                       ///< Laws, outcome, digests, wait-for graph.
   std::shared_ptr<MemoryTrace> trace;  ///< Null unless keep_trace.
-  WorldResult world;
+  std::vector<Attempt> attempts;       ///< First to last; one unless an agent restarted the job.
+  WorldResult world;                   ///< Of the last attempt.
   WaitForGraph wait_for;  ///< Outcome "hang": who waits for whom (wait_for.h draws it).
   std::string schedule;   ///< For make_strategy: makes the same schedule again.
 };

@@ -295,6 +295,8 @@ class Progress final : public Law {
     std::map<std::string, std::vector<Rank>> by_outcome;
     for (std::int32_t rank = 0; rank < n_ranks_; ++rank) {
       const auto known = lives_.find(rank);
+      // A restart may have fewer ranks.
+      if (attempt_ > 0 && known == lives_.end()) continue;
       const bool ended = known != lives_.end() && !known->second.outcome.empty();
       by_outcome[ended ? known->second.outcome : "killed"].push_back(Rank{rank});
     }

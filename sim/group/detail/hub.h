@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/sim/group/detail/matching.h"
@@ -52,6 +53,13 @@ class Hub {
   // -- deadlines (deadlines.cc)
   void set_deadline(SimWork& work, Duration timeout);
   void forget_deadline(SimWork& work);
+  /// From now on a watchdog waits for it, if there is one.
+  void watch(SimWork& work);
+  void forget_watch(SimWork& work);
+
+  const std::string& timeouts() const { return timeouts_; }
+
+  bool awaits_timeout() const { return !watched_.empty(); }
 
   // -- messages (messages.cc)
   std::int64_t next_message(GroupState& group, const Signature& signature, std::int32_t self);
@@ -88,6 +96,9 @@ class Hub {
   SimWork* take_send(GroupState& group, SimWork& recv);
   SimWork* take_recv(GroupState& group, const SimWork& send, Channel& channel);
   void on_deadline(std::uint64_t number);
+  bool time_out(SimWork& work, const std::string& text);
+  void arm_watchdog();
+  void on_watchdog();
   void fail_message(SimWork& work, CommStatus status, const std::string* detail);
   const std::string* keep(std::string text);
 
@@ -118,6 +129,11 @@ class Hub {
   std::vector<SimWork*> waiting_;                // By world rank.
   std::map<std::uint64_t, SimWork*> deadlines_;  // Pending works that have one, by number.
   std::uint64_t n_deadlines_ = 0;
+  std::deque<std::pair<VirtualTime, std::uint64_t>> watches_;  // When which work is given up.
+  std::map<std::uint64_t, SimWork*> watched_;                  // Those that are still pending.
+  std::uint64_t n_watched_ = 0;
+  bool watchdog_armed_ = false;
+  std::string timeouts_;
   std::uint64_t n_loans_ = 0;
   std::string explanation_;
   WaitForGraph wait_for_;

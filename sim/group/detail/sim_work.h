@@ -61,6 +61,7 @@ class SimWork final : public WorkState, public ActionHandler {
   SimWork* next_in_channel = nullptr;
   SimWork* partner = nullptr;  ///< The other side of a paired send or recv.
   std::uint64_t deadline = 0;  ///< Number of its timer, 0 = none.
+  std::uint64_t watch = 0;     ///< Its number with the watchdog, 0 = none.
   std::uint64_t put_off = 0;   ///< A paired send: number of its message under way, 0 = none.
 
  private:

@@ -1,0 +1,59 @@
+// What surrounds the program of one rank: its last event, the watch over its memory.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "lockstep/dist/rank_context.h"
+#include "lockstep/tensor/in_flight.h"
+#include "lockstep/trace/recorder.h"
+#include "lockstep/trace/touch_recorder.h"
+
+namespace lockstep::sim {
+
+/// Writes the rank's last event however its program ends. A guard, because exceptions that are not
+/// std::exception (a property-test library's) must pass through untouched.
+class EndOfRank {
+ public:
+  EndOfRank(Recorder* recorder, const bool& stuck) : recorder_(recorder), stuck_(&stuck) {}
+
+  EndOfRank(const EndOfRank&) = delete;
+  EndOfRank& operator=(const EndOfRank&) = delete;
+  EndOfRank(EndOfRank&&) = delete;
+  EndOfRank& operator=(EndOfRank&&) = delete;
+  ~EndOfRank();
+
+  void note(std::string_view outcome, std::string detail) {
+    outcome_ = outcome;
+    detail_ = std::move(detail);
+  }
+
+  bool stuck() const { return *stuck_; }
+
+ private:
+  Recorder* recorder_;
+  const bool* stuck_;
+  std::string_view outcome_;
+  std::string detail_;
+};
+
+/// Returns through exceptions only; `comm_error` tells the caller which kind it was.
+void run_body(const std::function<void(RankContext&)>& body,
+              RankContext& context,
+              EndOfRank& end,
+              std::uint8_t& comm_error);
+
+/// Sees to it that accesses to memory in flight are recorded, if somebody reads of them.
+class MemoryWatch {
+ public:
+  MemoryWatch(Runtime& runtime, Recorder* recorder);
+
+ private:
+  InFlight in_flight_;
+  std::optional<TouchRecorder> pen_;
+};
+
+}  // namespace lockstep::sim

@@ -1,0 +1,58 @@
+#include "lockstep/sim/session/detail/rank_side.h"
+
+#include <exception>
+#include <utility>
+
+#include "lockstep/tensor/cpu_kernels.h"
+
+namespace lockstep::sim {
+
+namespace {
+
+// Where the rank was in its training, for errors that happen far from any event.
+std::string place_of(Recorder* recorder) {
+  if (recorder == nullptr || recorder->n_wrappers() == 0) return {};
+  return "step " + std::to_string(recorder->position(0).opt) + ": ";
+}
+
+}  // namespace
+
+EndOfRank::~EndOfRank() {
+  if (recorder_ == nullptr) return;
+  NameTable& names = recorder_->names();
+  const std::string_view outcome = outcome_.empty() ? (*stuck_ ? "stuck" : "exception") : outcome_;
+  recorder_->record(EndEvent{.outcome = names.intern(outcome), .detail = names.intern(detail_)});
+}
+
+void run_body(const std::function<void(RankContext&)>& body,
+              RankContext& context,
+              EndOfRank& end,
+              std::uint8_t& comm_error) {
+  try {
+    body(context);
+    end.note("ok", "");
+  } catch (const RankKilled& killed) {
+    end.note(end.stuck() ? "stuck" : "killed", killed.reason());
+    throw;
+  } catch (const CommError& error) {
+    comm_error = 1;
+    end.note("exception", error.what());
+    throw;
+  } catch (const InexactOperation& inexact) {
+    const std::string text = place_of(context.runtime().recorder()) + inexact.what();
+    end.note("exception", text);
+    throw InexactOperation(text);
+  } catch (const std::exception& error) {
+    end.note("exception", error.what());
+    throw;
+  }
+}
+
+MemoryWatch::MemoryWatch(Runtime& runtime, Recorder* recorder) {
+  if (recorder == nullptr || !recorder->options().touches) return;
+  pen_.emplace(*recorder);
+  in_flight_.listen(&*pen_);
+  runtime.set_in_flight(&in_flight_);
+}
+
+}  // namespace lockstep::sim
