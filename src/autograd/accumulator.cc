@@ -11,20 +11,25 @@ void Accumulator::run(Tensor&& grad) {
   const Ref<SparseRows> rows = take_sparse();
 
   if (grad.defined() && variable_->requires_grad) {
-    // By index: a hook may register or remove hooks.
-    // NOLINTNEXTLINE(modernize-loop-convert)
-    for (std::size_t i = 0; i < hooks_.size(); ++i) {
-      const Registration entry = hooks_[i];
-      entry.hook->on_grad_increment(entry.index, grad);
-    }
+    announce(grad);
     accumulate(std::move(grad));
   } else if (rows && variable_->requires_grad) {
+    if (rows->values().runtime().recorder() != nullptr) announce(to_dense(*rows));
     accumulate_sparse(*variable_, rows);
   }
   // NOLINTNEXTLINE(modernize-loop-convert)
   for (std::size_t i = 0; i < hooks_.size(); ++i) {
     const Registration entry = hooks_[i];
     entry.hook->on_grad_ready(entry.index);
+  }
+}
+
+void Accumulator::announce(const Tensor& increment) const {
+  // By index: a hook may register or remove hooks.
+  // NOLINTNEXTLINE(modernize-loop-convert)
+  for (std::size_t i = 0; i < hooks_.size(); ++i) {
+    const Registration entry = hooks_[i];
+    entry.hook->on_grad_increment(entry.index, increment);
   }
 }
 

@@ -8,7 +8,8 @@
 namespace lockstep {
 
 /// Adds one backward's complete contribution into a leaf's `.grad` and tells its hooks. Sparse
-/// contributions (of embeddings) become `sparse_grad`, unless dense ones make the sum dense.
+/// contributions (of embeddings) become `sparse_grad`, unless dense ones make the sum dense; hooks
+/// are shown them as dense tensors, and only where a recorder asks.
 ///
 /// An undefined `.grad` takes over the contribution (or a copy, when its memory is shared): nothing
 /// is added to zero, so the sign of -0 survives. A defined one is added to in place, so that views
@@ -34,6 +35,7 @@ class Accumulator final : public Node {
     std::size_t index;
   };
 
+  void announce(const Tensor& increment) const;
   void accumulate(Tensor&& increment) const;
 
   VariableState* variable_;  ///< Owns this node, not the other way round.

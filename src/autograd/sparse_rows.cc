@@ -230,4 +230,9 @@ Tensor to_dense(const SparseRows& rows) {
   return dense;
 }
 
+Tensor whole_gradient(const Variable& leaf) {
+  const Ref<SparseRows>& rows = leaf.state().sparse_grad;
+  return rows ? to_dense(*rows) : leaf.grad();
+}
+
 }  // namespace lockstep

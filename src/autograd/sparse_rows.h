@@ -71,4 +71,7 @@ void accumulate_sparse(VariableState& state, const Ref<SparseRows>& rows);
 /// A (V, D) tensor of zeros with the rows added (Tensor.to_dense).
 Tensor to_dense(const SparseRows& rows);
 
+/// The gradient of `leaf` as events show it: whole, whether it lists rows or not.
+Tensor whole_gradient(const Variable& leaf);
+
 }  // namespace lockstep

@@ -59,8 +59,14 @@ BucketPlan compute_bucket_assignment_by_size(std::span<const PlannedTensor> tens
   BucketPlan plan;
   std::vector<OpenBucket> open;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const std::int32_t index = index_map.empty() ? static_cast<std::int32_t>(i) : index_map[i];
+    if (tensors[i].expects_sparse) {
+      plan.buckets.push_back({index});
+      plan.limits_bytes.push_back(0);
+      continue;
+    }
     OpenBucket& bucket = open_bucket_of(open, tensors[i]);
-    bucket.members.push_back(index_map.empty() ? static_cast<std::int32_t>(i) : index_map[i]);
+    bucket.members.push_back(index);
     bucket.bytes += tensors[i].n_elems * size_of(tensors[i].dtype);
     const std::int64_t limit_bytes = limits_bytes[bucket.i_limit];
     if (bucket.bytes < limit_bytes) continue;

@@ -39,12 +39,6 @@ void check_ddp_arguments(std::span<const NamedVariable> parameters, const DdpOpt
         "DistributedDataParallel is not needed when a module doesn't have any parameter that "
         "requires a gradient.");
   }
-  for (const NamedVariable& entry : parameters) {
-    if (!entry.variable.requires_grad() || !entry.variable.state().expects_sparse) continue;
-    throw ReducerError("parameter '" + entry.name +
-                       "' receives sparse gradients, which are not reduced here: make its "
-                       "embedding dense (sparse = false) or ignore the parameter.");
-  }
   if (options.device_ids.size() > 1) {
     throw ReducerError("device_ids can only be None or contain a single element.");
   }

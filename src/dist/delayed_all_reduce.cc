@@ -61,7 +61,8 @@ void DelayedAllReduce::lend_views() {
 }
 
 void DelayedAllReduce::on_grad_increment(std::size_t /*index*/, const Tensor& /*increment*/) {
-  launch();
+  // Sparse contributions are announced only where they are recorded.
+  if (!trigger_.state().expects_sparse) launch();
 }
 
 // Nothing was added where the gradient is undefined: the only notice then.

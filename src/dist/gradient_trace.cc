@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "lockstep/autograd/sparse_rows.h"
 #include "lockstep/tensor/kernels.h"
 
 namespace lockstep {
@@ -125,7 +126,7 @@ void GradientTrace::record_local() {
 
 void GradientTrace::record_outcome(bool reduced) {
   if (reduced && (recorder_->options().grad_post || recorder_->options().values)) {
-    for (std::size_t i = 0; i < grads_.size(); ++i) grads_[i] = parameters_[i].grad();
+    for (std::size_t i = 0; i < grads_.size(); ++i) grads_[i] = whole_gradient(parameters_[i]);
     recorder_->record_grads(GradPoint::kPost, layout_, grads_, wrapper_);
     // Handles would make gradients look shared to whoever wants to reuse their memory.
     std::fill(grads_.begin(), grads_.end(), Tensor());

@@ -18,7 +18,7 @@ namespace {
 
 PlannedTensor planned(const NamedVariable& parameter) {
   const Tensor& data = parameter.variable.data();
-  return {data.n_elems(), data.dtype(), data.device()};
+  return {data.n_elems(), data.dtype(), data.device(), parameter.variable.state().expects_sparse};
 }
 
 // Before the rebuild the parameters registered last are assumed to be ready first.
@@ -82,8 +82,14 @@ void Reducer::initialize_buckets(const std::vector<std::vector<std::int32_t>>& a
       n_elems += parameter.variable.data().n_elems();
     }
     bucket.layout = digest.value();
-    const DType dtype = leaves_[static_cast<std::size_t>(bucket.members.front())].data().dtype();
-    bucket.flat = Tensor::zeros(*runtime_, {n_elems}, dtype);
+    const auto front = static_cast<std::size_t>(bucket.members.front());
+    bucket.is_sparse = leaves_[front].state().expects_sparse;
+    if (bucket.is_sparse) {
+      LOCKSTEP_CHECK(bucket.members.size() == 1, "a sparse gradient has a bucket of its own");
+      slots_[front] = {Tensor(), b};
+      continue;
+    }
+    bucket.flat = Tensor::zeros(*runtime_, {n_elems}, leaves_[front].data().dtype());
     std::int64_t offset = 0;
     for (const std::int32_t member : bucket.members) {
       const auto index = static_cast<std::size_t>(member);
@@ -183,6 +189,11 @@ std::int64_t Reducer::unused_bytes() const {
 void Reducer::register_comm_hook(CommHook& hook) {
   if (hook_ != nullptr) {
     throw ReducerError("register_comm_hook or register_builtin_comm_hook can only be called once.");
+  }
+  for (const NamedVariable& parameter : parameters_) {
+    if (!parameter.variable.state().expects_sparse) continue;
+    throw ReducerError("communication hooks take flat buckets, and parameter '" + parameter.name +
+                       "' receives sparse gradients.");
   }
   hook_ = &hook;
 }

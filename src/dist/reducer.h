@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/autograd/sparse_rows.h"
 #include "lockstep/autograd/variable.h"
 #include "lockstep/dist/comm_hook.h"
 #include "lockstep/dist/gradient_trace.h"
@@ -39,10 +40,14 @@ struct ReducerOptions {
 ///
 /// A communication hook takes the place of scaling and all-reduce: it is given full buckets.
 ///
+/// A parameter that expects sparse gradients has a bucket of its own, and its rows are gathered
+/// instead of summed (sparse_all_reduce.h), which waits inside the backward. Communication hooks
+/// take flat buckets alone.
+///
 /// Errors:        ReducerError for misuse, CommError when a collective fails.
 /// Deterministic: collectives follow the grammar of docs/contract.md; the arithmetic is the
 ///                group's.
-/// Source:        c10d reducer.cpp. Not built: sparse gradients.
+/// Source:        c10d reducer.cpp.
 class Reducer final : public GradHook, public BackwardCallback {
  public:
   /// Requires: at least one parameter, all requiring grad; group and trace outlive the reducer.
@@ -63,7 +68,8 @@ class Reducer final : public GradHook, public BackwardCallback {
     if (synchronizing) ++n_iterations_;
   }
 
-  /// Once in a lifetime; the hook must outlive the reducer. Errors: ReducerError the second time.
+  /// Once in a lifetime; the hook must outlive the reducer. Errors: ReducerError the second time,
+  /// or if a parameter expects sparse gradients.
   void register_comm_hook(CommHook& hook);
   /// Errors: ReducerError after the first synchronising forward.
   void set_static_graph();
@@ -129,6 +135,8 @@ class Reducer final : public GradHook, public BackwardCallback {
     std::uint64_t layout = 0;
     Work work;
     std::unique_ptr<PendingBucket> pending;  // With a communication hook.
+    bool is_sparse = false;                  // One table's gradient, which has no flat memory,
+    Ref<SparseRows> rows;                    // and what became of it.
   };
 
   // Where a parameter's gradient lives in the buckets.
@@ -160,6 +168,9 @@ class Reducer final : public GradHook, public BackwardCallback {
   void fix_divisor();
   bool is_use_promised(std::size_t index) const;
   void fill_slot(std::size_t index);
+  void fill_rows(std::size_t index);
+  void launch_rows(Bucket& bucket);
+  void shadow_rows(const Bucket& bucket);
   void launch_full_buckets();
   void launch(Bucket& bucket);
   void run_hook(Bucket& bucket);

@@ -26,7 +26,7 @@ void Reducer::enter_backward() {
 void Reducer::on_grad_increment(std::size_t index, const Tensor& increment) {
   if (trace_ == nullptr) return;
   enter_backward();
-  trace_->on_increment(index, increment, leaves_[index].grad());
+  trace_->on_increment(index, increment, whole_gradient(leaves_[index]));
 }
 
 void Reducer::on_grad_ready(std::size_t index) {
@@ -48,7 +48,7 @@ void Reducer::on_grad_ready(std::size_t index) {
 bool Reducer::is_counted_only(std::size_t index) {
   if (static_graph_ && !std::exchange(backward_counted_, true)) ++n_backwards_;
   const bool first = is_first_static();
-  if ((first || is_searching()) && leaves_[index].grad().defined()) local_used_[index] = 1;
+  if ((first || is_searching()) && leaves_[index].has_grad()) local_used_[index] = 1;
   if (first) ++firings_[index];
   return first;
 }
@@ -84,6 +84,10 @@ bool Reducer::is_use_promised(std::size_t index) const {
 }
 
 void Reducer::fill_slot(std::size_t index) {
+  if (buckets_[slots_[index].bucket].is_sparse) {
+    fill_rows(index);
+    return;
+  }
   const Variable& leaf = leaves_[index];
   const Tensor& view = slots_[index].view;
   const Tensor& grad = leaf.grad();
@@ -120,6 +124,10 @@ void Reducer::launch_full_buckets() {
 }
 
 void Reducer::launch(Bucket& bucket) {
+  if (bucket.is_sparse) {
+    launch_rows(bucket);
+    return;
+  }
   if (hook_ != nullptr) {
     run_hook(bucket);
     return;

@@ -85,6 +85,11 @@ void Reducer::finalize() {
 }
 
 void Reducer::take_result(Bucket& bucket) {
+  if (bucket.is_sparse) {
+    const auto index = static_cast<std::size_t>(bucket.members.front());
+    leaves_[index].state().sparse_grad = std::exchange(bucket.rows, {});
+    return;
+  }
   if (bucket.pending == nullptr) {
     const Work work = std::exchange(bucket.work, Work());
     work.wait_or_throw();

@@ -35,6 +35,10 @@ void Reducer::shadow_backward() {
   std::vector<Work> works;
   std::vector<std::unique_ptr<PendingBucket>> pending;
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    if (buckets_[b].is_sparse) {
+      shadow_rows(buckets_[b]);
+      continue;
+    }
     const Tensor& flat = buckets_[b].flat;
     zeros.push_back(Tensor::zeros(*runtime_, flat.shape(), flat.dtype()));
     if (hook_ != nullptr) {

@@ -30,8 +30,10 @@ class WrapperTrace {
   void record_wrap(WrapEvent event, std::string_view buffer_policy);
   /// Counts the forward in the position: what it records or communicates belongs to it.
   void begin_forward(bool synchronizing);
+
   /// A synchronising forward of other ranks, under a join context: positions stay comparable.
   void count_shadowed_forward() { ++recorder_->position(wrapper_).sync; }
+
   void record_forward(const ForwardEvent& event);
   void record_state(StatePoint point);
 

@@ -10,7 +10,7 @@ struct EmbeddingOptions {
   std::int64_t padding = -1;  ///< A row that starts at zero and gets no gradient; -1: none.
   DType dtype = DType::kF32;
   bool sparse = false;  ///< The gradient lists the touched rows (SparseRows): SGD without momentum,
-                        ///< Adagrad and SparseAdam take it, other optimizers and DDP refuse it.
+                        ///< Adagrad and SparseAdam take it, other optimizers refuse it.
 };
 
 /// A row of parameter "weight" (V, D) for each index. Without a generator the weight is zero.

@@ -13,12 +13,6 @@ namespace lockstep::optim {
 
 namespace {
 
-/// The gradient as events show it: whole, whether it lists rows or not.
-Tensor whole_gradient(const Variable& parameter) {
-  const Ref<SparseRows>& rows = parameter.state().sparse_grad;
-  return rows ? to_dense(*rows) : parameter.grad();
-}
-
 void check_distinct(const std::vector<Variable>& parameters, std::span<const Group> groups) {
   std::vector<std::pair<const VariableState*, std::size_t>> places;
   for (std::size_t g = 0; g < groups.size(); ++g) {

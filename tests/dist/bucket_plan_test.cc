@@ -92,5 +92,18 @@ TEST(BucketPlanTest, RefusesToPlanWithoutALimit) {
   EXPECT_THROW(compute_bucket_assignment_by_size({}, {}), std::logic_error);
 }
 
+// Emitted at once, so that without a map the sort puts it where its index is.
+TEST(BucketPlanTest, ATensorOfSparseGradientsHasABucketOfItsOwn) {
+  std::vector<PlannedTensor> tensors(4, f32(10));
+  tensors[1].expects_sparse = true;
+  const std::int64_t limits[] = {1000};
+  const BucketPlan plan = compute_bucket_assignment_by_size(tensors, limits);
+  EXPECT_EQ(plan.buckets, (std::vector<std::vector<std::int32_t>>{{0, 2, 3}, {1}}));
+  EXPECT_EQ(plan.limits_bytes, (std::vector<std::int64_t>{1000, 0}));
+  const std::int32_t map[] = {3, 2, 1, 0};
+  const BucketPlan mapped = compute_bucket_assignment_by_size(tensors, limits, map);
+  EXPECT_EQ(mapped.buckets, (std::vector<std::vector<std::int32_t>>{{2}, {3, 1, 0}}));
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -46,25 +46,5 @@ TEST(DdpArgumentsTest, OfTwoMistakesTheEarlierOneIsReported) {
             "requires a gradient.");
 }
 
-/// The refusal of a model whose second parameter expects sparse gradients.
-std::string sparse_refusal(bool trainable, const DdpOptions& options = {}) {
-  const MiniResult result = run_mini_world({.n_ranks = 1}, [&](MiniRank& rank) {
-    TinyModel model(rank.runtime);
-    const double zero[] = {0};
-    model.parameter("a", zero);
-    model.parameter("table", zero, DType::kF32, trainable).state().expects_sparse = true;
-    const Ddp ddp(model.state(), rank.group, options);
-  });
-  return result.error(0);
-}
-
-TEST(DdpSparseTest, SparseGradientsAreRefusedByName) {
-  EXPECT_EQ(sparse_refusal(true),
-            "parameter 'table' receives sparse gradients, which are not reduced here: make its "
-            "embedding dense (sparse = false) or ignore the parameter.");
-}
-
-TEST(DdpSparseTest, FrozenTablesSendNoneAndAreNot) { EXPECT_EQ(sparse_refusal(false), ""); }
-
 }  // namespace
 }  // namespace lockstep

@@ -114,6 +114,9 @@ class Model(torch.nn.Module):
             return None
         if text[0] == "R":
             return torch.nn.ReLU()
+        if text[0] == "S":
+            n_rows, width = (int(size) for size in text[1:].split("x"))
+            return torch.nn.Embedding(n_rows, width, sparse=True, dtype=dtype)
         if text[0] == "P":
             return Plain(dtype, self.rank)
         if text[0] == "N":
@@ -142,6 +145,11 @@ class Model(torch.nn.Module):
                 continue
             if layers[0][0] == "W":
                 value = self.w * self.drawn("factor", self.w.shape, dtype, (self.rank, step, micro))
+            elif layers[0][0] == "S":
+                n_rows = int(layers[0][1:].split("x")[0])
+                rows = [draw(self.job["seed"], "rows", (self.rank, step, micro, k, i)) % n_rows
+                        for i in range(self.job["rows"])]
+                value = getattr(self, f"b{k}")(torch.tensor(rows))
             else:
                 shape = (self.job["rows"], self.job["in"])
                 x = self.drawn("input", shape, dtype, (self.rank, step, micro, k))
@@ -169,6 +177,9 @@ class Model(torch.nn.Module):
 def words(tensor):
     if tensor is None:
         return "none"
+    if tensor.is_sparse:
+        rows = "".join(f" {row}" for row in tensor._indices()[0].tolist())
+        return "sparse" + rows + "|" + words(tensor._values())
     letter = LETTERS[tensor.dtype]
     # A zero's sign is the kernels' affair: adding zero makes it positive.
     return " ".join(struct.pack(letter, v + 0).hex() for v in tensor.detach().reshape(-1).tolist())
@@ -196,8 +207,23 @@ class RecordingGroup(dist.ProcessGroup):
     def allreduce(self, tensors, options=None):
         options = dist.AllreduceOptions() if options is None else options
         tensors = [tensors] if isinstance(tensors, torch.Tensor) else tensors
+        if tensors[0].is_sparse:
+            self.note_gathers(tensors[0])
+            return self.inner.allreduce(tensors, options)
         self.note("ARmax" if options.reduceOp == dist.ReduceOp.MAX else "AR", tensors[0])
         return self.inner.allreduce(tensors, options)
+
+    def note_gathers(self, rows):
+        """What gloo does inside: three gathers, counted as one list or, if uneven, all of them."""
+        own = rows.coalesce()
+        counts = [torch.zeros(1, dtype=torch.int64) for _ in range(self.size())]
+        n_own = torch.tensor([own._nnz()])
+        self.inner.allgather([counts], [n_own]).wait()
+        even = all(count == counts[0] for count in counts)
+        n = int(counts[0] if even else sum(counts))
+        width = own._values().shape[1]
+        name = NAMES[own.dtype]
+        self.calls += ["AG i64 9", f"AG i64 {n}", f"AG {name} {n * width}"]
 
     def broadcast(self, tensors, options):
         self.note(f"B{options.rootRank}", tensors[0])
@@ -313,7 +339,8 @@ class Run:
         with torch.no_grad():
             for p in self.model.parameters():
                 if p.grad is not None:
-                    p.copy_(torch.clamp(torch.round((p - p.grad * 0.125) * 4) / 4, -2, 2))
+                    grad = p.grad.to_dense() if p.grad.is_sparse else p.grad
+                    p.copy_(torch.clamp(torch.round((p - grad * 0.125) * 4) / 4, -2, 2))
 
     def zero(self):
         for p in self.model.parameters():
@@ -328,9 +355,11 @@ class Run:
         names = {id(p): name for name, p in self.model.named_parameters()}
         self.note("p", step, ",".join(words(p) for p in self.model.parameters()))
         self.note("b", step, ",".join(words(b) for b in self.model.buffers()))
-        buckets = self.ddp.reducer._get_zeros_like_grad_buckets()
-        self.note("k", step,
-                  "/".join(" ".join(names[id(p)] for p in b.parameters()) for b in buckets))
+        # Fails for sparse buckets without a gradient.
+        if not any(layers[0][0] == "S" for _, _, layers, _ in self.job["branches"]):
+            buckets = self.ddp.reducer._get_zeros_like_grad_buckets()
+            self.note("k", step,
+                      "/".join(" ".join(names[id(p)] for p in b.parameters()) for b in buckets))
         # Before the first reduction the map is uninitialised memory.
         if (self.job["find"] or self.job["static"]) and self.has_reduced:
             counts = self.ddp.reducer._get_local_used_map().tolist()

@@ -18,6 +18,7 @@ struct Named {
   std::int64_t n_elems = 0;
   std::int64_t n_dims = 1;
   bool trained = true;
+  std::int64_t sparse_width = 0;  // Of a table whose gradient lists rows.
 };
 
 struct Model {
@@ -31,6 +32,10 @@ void add_layer(Model& model, const Layer& layer, const std::string& prefix, cons
       model.parameters.push_back({prefix + ".weight", f, layer.in * layer.out, 2, !layer.frozen});
     }
     if (layer.bias) model.parameters.push_back({prefix + ".bias", f, layer.out});
+  } else if (layer.kind == 'S') {
+    Named table{prefix + ".weight", f, layer.in * layer.out, 2};
+    table.sparse_width = layer.out;
+    model.parameters.push_back(table);
   } else if (layer.kind == 'N') {
     model.parameters.push_back({prefix + ".weight", f, layer.out});
     model.parameters.push_back({prefix + ".bias", f, layer.out});
@@ -156,7 +161,9 @@ class Reader {
 
   Totals totals() const {
     Totals totals;
-    for (const Named& one : reduced_) totals[wire(one.dtype)] += one.n_elems;
+    for (const Named& one : reduced_) {
+      if (one.sparse_width == 0) totals[wire(one.dtype)] += one.n_elems;
+    }
     return totals;
   }
 
@@ -168,15 +175,49 @@ class Reader {
   std::size_t n_expected() const {
     if (rebuilt_) return n_buckets_;
     if (searches()) return buckets_.size();
-    std::set<std::string> dtypes;
-    for (const Named& one : reduced_) dtypes.insert(one.dtype);
-    return dtypes.size();
+    std::set<std::string> kinds;
+    for (const Named& one : reduced_) {
+      kinds.insert(one.sparse_width == 0 ? one.dtype : one.name);
+    }
+    return kinds.size();
+  }
+
+  std::vector<std::string> tables() const {
+    std::vector<std::string> tables;
+    for (const Named& one : reduced_) {
+      if (one.sparse_width > 0)
+        tables.push_back(one.dtype + " " + std::to_string(one.sparse_width));
+    }
+    return tables;
+  }
+
+  bool at_table() const { return !ran_out() && (*calls_)[at_] == "AG i64 9"; }
+
+  // What lists are like, their rows, as many rows of values: any number, of one of `tables`.
+  std::string table(const std::vector<std::string>& tables) {
+    expect("AG", "i64", 9);
+    if (ran_out() || !(*calls_)[at_].starts_with("AG i64 ")) stop("expected a list of rows");
+    const std::int64_t n = parse_int((*calls_)[at_++].substr(7)).value();
+    for (const std::string& one : tables) {
+      const std::vector<std::string_view> words = split(one, ' ');
+      const std::int64_t n_values = n * parse_int(words[1]).value();
+      if (!ran_out() &&
+          (*calls_)[at_] == "AG " + std::string(words[0]) + " " + std::to_string(n_values)) {
+        ++at_;
+        return one;
+      }
+    }
+    stop("expected the values of as many rows");
   }
 
   void buckets() {
     if (program_->hook == "noop") return;
     if (!buckets_.empty()) {
       for (const std::string& call : buckets_) {
+        if (call.starts_with("f")) {
+          table({call});
+          continue;
+        }
         if (ran_out() || (*calls_)[at_] != call) stop("expected " + call + ", as before");
         ++at_;
       }
@@ -184,7 +225,13 @@ class Reader {
     }
     const std::size_t n = n_expected();
     Totals left = totals();
-    while (!left.empty()) {
+    std::vector<std::string> tables_left = tables();
+    while (!left.empty() || !tables_left.empty()) {
+      if (at_table() && !tables_left.empty()) {
+        buckets_.push_back(table(tables_left));
+        tables_left.erase(std::find(tables_left.begin(), tables_left.end(), buckets_.back()));
+        continue;
+      }
       if (ran_out()) stop("expected a bucket");
       const std::vector<std::string_view> words = split((*calls_)[at_], ' ');
       const std::string dtype(words[1]);

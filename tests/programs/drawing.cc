@@ -67,6 +67,7 @@ class Drawing {
     }
     if (theme_ == Theme::kError) error();
     ignored();
+    if (dice_.chance(15)) sparse();
     return program_;
   }
 
@@ -236,6 +237,19 @@ class Drawing {
     if (has_root) names = {"w", ".w"};
     program_.ignored.push_back(dice_.one_of(names));
     if (has_root && dice_.chance(50)) program_.ignored = names;
+  }
+
+  // A table whose gradient is sparse. It must be used everywhere, and PyTorch cannot shadow it. A
+  // gather that nobody waits for leaves its gradient in whatever state it has reached.
+  void sparse() {
+    if (theme_ == Theme::kJoin || theme_ == Theme::kError || program_.flaw != "none" ||
+        program_.hook != "none")
+      return;
+    Branch& branch = program_.branches.emplace_back();
+    const std::int64_t width = dice_.between(1, 3);
+    branch.layers.push_back({.kind = 'S', .in = dice_.between(2, 5), .out = width});
+    if (dice_.chance(50)) branch.layers.push_back({.in = width, .out = 2, .bias = true});
+    if (dice_.chance(30)) branch.dtype = program_.branches.front().dtype;
   }
 
   Dice dice_;

@@ -6,7 +6,9 @@
 
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/node.h"
+#include "lockstep/autograd/sparse_rows.h"
 #include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/embedding.h"
 #include "lockstep/nn/linear.h"
 #include "lockstep/tensor/tensor.h"
 
@@ -139,6 +141,10 @@ ProgramModel::ProgramModel(Runtime& runtime, const Program& program, std::int32_
     auto chain = std::make_unique<Chain>(runtime);
     for (const Layer& layer : branch.layers) {
       if (layer.kind == 'W') root_->add_parameter(layer.out, branch.dtype);
+      if (layer.kind == 'S') {
+        const nn::EmbeddingOptions options{.dtype = branch.dtype, .sparse = true};
+        chain->append(std::make_unique<nn::Embedding>(runtime, layer.in, layer.out, options));
+      }
       if (layer.kind == 'R') chain->append(std::make_unique<Relu>(runtime));
       if (layer.kind == 'P') chain->append(std::make_unique<Plain>(runtime, branch.dtype, rank));
       if (layer.kind == 'N') {
@@ -199,6 +205,18 @@ Tensor ProgramModel::drawn(const char* purpose,
   return tensor;
 }
 
+Tensor ProgramModel::drawn_rows(std::int64_t below, const std::vector<std::int64_t>& words) const {
+  Tensor tensor = Tensor::empty(*runtime_, {program_->rows}, DType::kI64);
+  std::vector<std::int64_t> all = words;
+  all.push_back(0);
+  for (std::int64_t i = 0; i < tensor.n_elems(); ++i) {
+    all.back() = i;
+    const std::uint64_t word = draw(program_->seed, "rows", all);
+    set(tensor, i, static_cast<double>(word % static_cast<std::uint64_t>(below)));
+  }
+  return tensor;
+}
+
 Outputs ProgramModel::forward(std::int64_t step, std::int64_t micro) {
   Outputs outputs;
   for (std::size_t k = 0; k < program_->branches.size(); ++k) {
@@ -209,6 +227,9 @@ Outputs ProgramModel::forward(std::int64_t step, std::int64_t micro) {
     if (branch.layers.front().kind == 'W') {
       value = mul(root_->w,
                   Variable(drawn("factor", root_->w.shape(), branch.dtype, {rank_, step, micro})));
+    } else if (branch.layers.front().kind == 'S') {
+      value = root_->chains[k]->forward(
+          Variable(drawn_rows(branch.layers.front().in, {rank_, step, micro, number})));
     } else {
       const Shape shape{program_->rows, program_->in};
       value = root_->chains[k]->forward(
@@ -246,7 +267,7 @@ Variable ProgramModel::loss(const Outputs& outputs, std::int64_t step, std::int6
 void update(const std::vector<NamedVariable>& parameters) {
   for (const NamedVariable& parameter : parameters) {
     const Tensor& data = parameter.variable.data();
-    const Tensor& grad = parameter.variable.grad();
+    const Tensor grad = whole_gradient(parameter.variable);
     if (!grad.defined()) continue;
     for (std::int64_t i = 0; i < data.n_elems(); ++i) {
       double next = data.at(i) - grad.at(i) * 0.125;

@@ -59,6 +59,8 @@ class ProgramModel {
                DType dtype,
                const std::vector<std::int64_t>& words) const;
 
+  Tensor drawn_rows(std::int64_t below, const std::vector<std::int64_t>& words) const;
+
   Runtime* runtime_;
   const Program* program_;
   std::int32_t rank_;

@@ -1,5 +1,6 @@
 #include "tests/programs/program.h"
 
+#include <algorithm>
 #include <map>
 #include <stdexcept>
 
@@ -36,7 +37,7 @@ Layer parse_layer(std::string_view text) {
   layer.kind = text.at(0);
   std::size_t at = 1;
   if (layer.kind == 'N' || layer.kind == 'W') layer.out = digits(text, at);
-  if (layer.kind != 'L') return layer;
+  if (layer.kind != 'L' && layer.kind != 'S') return layer;
   layer.in = digits(text, at);
   ++at;  // x
   layer.out = digits(text, at);
@@ -52,7 +53,7 @@ Layer parse_layer(std::string_view text) {
 std::string text_of(const Layer& layer) {
   std::string text(1, layer.kind);
   if (layer.kind == 'N' || layer.kind == 'W') text += std::to_string(layer.out);
-  if (layer.kind != 'L') return text;
+  if (layer.kind != 'L' && layer.kind != 'S') return text;
   text += std::to_string(layer.in) + "x" + std::to_string(layer.out);
   if (layer.bias) text += "b";
   if (layer.frozen) text += "f";
@@ -138,6 +139,12 @@ std::string text_of(const Program& program) {
           " divide=" + flag(program.divide_initial) + " throw=" + flag(program.throws);
   for (const Branch& branch : program.branches) text += " branch=" + text_of(branch);
   return text;
+}
+
+bool has_sparse(const Program& program) {
+  return std::any_of(program.branches.begin(), program.branches.end(), [](const Branch& branch) {
+    return branch.layers.front().kind == 'S';
+  });
 }
 
 bool is_used(const Branch& branch, std::int32_t rank, std::int64_t step) {

@@ -14,7 +14,7 @@ namespace lockstep::programs {
 /// One layer of a branch, written as in "L3x4bf", "R", "N4", "P" or "W5":
 /// L linear (b: bias, f: frozen weight, t<k>: the weight of the k-th linear layer), R relu, N batch
 /// norm in evaluation, P adds a buffer that each forward changes, W the root module's parameter "w"
-/// times constants.
+/// times constants. S5x3 begins a branch: rows of an embedding of 5 by 3 with sparse gradients.
 struct Layer {
   char kind = 'L';
   std::int64_t in = 0;
@@ -70,5 +70,8 @@ bool is_in_loss(const Branch& branch, std::int64_t step);
 
 /// A 64-bit number that both sides draw from the same words.
 std::uint64_t draw(std::uint64_t seed, std::string_view purpose, std::vector<std::int64_t> words);
+
+/// Whether a branch has sparse gradients.
+bool has_sparse(const Program& program);
 
 }  // namespace lockstep::programs

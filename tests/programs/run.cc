@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "lockstep/autograd/functions.h"
+#include "lockstep/autograd/sparse_rows.h"
 #include "lockstep/base/text.h"
 #include "lockstep/dist/ddp.h"
 #include "lockstep/hooks/compress_hooks.h"
@@ -32,6 +33,15 @@ std::string words_of(const Tensor& tensor) {
     text += (i == 0 ? "" : " ") + hex64(word).substr(16 - 2 * width);
   }
   return text;
+}
+
+// The rows, as they are listed, then their values.
+std::string rows_of(const SparseRows& rows) {
+  std::string text = "sparse";
+  for (std::int64_t k = 0; k < rows.n_entries(); ++k) {
+    text += " " + std::to_string(static_cast<std::int64_t>(rows.indices().at(k)));
+  }
+  return text + "|" + words_of(rows.values());
 }
 
 // Averages in a way that is almost right.
@@ -204,6 +214,8 @@ class Run {
   void zero() {
     if (program_.zero == "keep") return;
     for (const NamedVariable& parameter : model_.named_parameters()) {
+      Ref<SparseRows>& rows = parameter.variable.state().sparse_grad;
+      if (rows) rows = program_.zero == "zero" ? rows->zeroed() : Ref<SparseRows>();
       const Tensor& grad = parameter.variable.grad();
       if (!grad.defined()) continue;
       if (program_.zero == "zero") {
@@ -222,7 +234,9 @@ class Run {
   static std::string list_of(const std::vector<NamedVariable>& variables, bool grads) {
     std::vector<std::string> texts;
     for (const NamedVariable& one : variables) {
-      texts.push_back(words_of(grads ? one.variable.grad() : one.variable.data()));
+      const Ref<SparseRows>& rows = one.variable.state().sparse_grad;
+      texts.push_back(grads && rows ? rows_of(*rows)
+                                    : words_of(grads ? one.variable.grad() : one.variable.data()));
     }
     return join(texts, ",");
   }
@@ -230,6 +244,14 @@ class Run {
   void record(const std::string& name) {
     note("p", name, list_of(model_.named_parameters(), false));
     note("b", name, list_of(model_.named_buffers(), false));
+    // PyTorch shows no layout of buckets one of which is sparse and still empty.
+    if (!has_sparse(program_)) note_buckets(name);
+    if ((program_.find_unused || program_.static_graph) && has_reduced_) {
+      note("u", name, join(ddp_->used_map(), " "));
+    }
+  }
+
+  void note_buckets(const std::string& name) {
     std::vector<std::string> buckets;
     for (const std::vector<std::int32_t>& bucket : ddp_->buckets()) {
       std::vector<std::string> names;
@@ -239,9 +261,6 @@ class Run {
       buckets.push_back(join(names, " "));
     }
     note("k", name, join(buckets, "/"));
-    if ((program_.find_unused || program_.static_graph) && has_reduced_) {
-      note("u", name, join(ddp_->used_map(), " "));
-    }
   }
 
   RankContext* context_;
