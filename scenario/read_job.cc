@@ -238,11 +238,11 @@ LoopSpec read_loop(TableReader& root, Problem& problem) {
   return loop;
 }
 
-DdpSpec read_ddp(TableReader& root, const std::string& compat, Problem& problem) {
+DdpSpec read_ddp(TableReader& root, const JobSurroundings& around, Problem& problem) {
   TableReader table = section(root, "ddp", problem);
   DdpSpec ddp;
   DdpOptions& options = ddp.options;
-  options.compat = compat;
+  options.compat = around.compat;
   options.site = {};
   options.broadcast_buffers = table.flag("broadcast_buffers", true);
   options.init_sync = table.flag("init_sync", true);
@@ -260,11 +260,7 @@ DdpSpec read_ddp(TableReader& root, const std::string& compat, Problem& problem)
   }
   ddp.wrap = table.flag("wrap", true);
   ddp.average = table.word("average", "ddp", {"ddp", "manual", "none"});
-  ddp.hook = table.word(
-      "hook",
-      "none",
-      {"none", "allreduce", "fp16", "bf16", "noop", "quantize-per-tensor", "quantize-per-channel"},
-      {"powersgd"});
+  ddp.hook = read_hook(table, around, problem);
   if (table.flag("sync_bn", false)) table.not_yet({"sync_bn"});
   table.not_yet({"mixed_precision", "delay_all_reduce_named_params"});
   table.finish();
@@ -273,7 +269,7 @@ DdpSpec read_ddp(TableReader& root, const std::string& compat, Problem& problem)
         "'ddp.average = \"" + ddp.average + "\"' is for hand-written loops: set wrap = false",
         table.where("average"));
   }
-  if (!ddp.wrap && ddp.hook != "none") {
+  if (!ddp.wrap && ddp.hook.kind != "none") {
     problem.report("'ddp.hook' takes the place of the wrapper's all-reduce: set wrap = true",
                    table.where("hook"));
   }
@@ -296,6 +292,14 @@ void check_join(const Job& job, TableReader& root, Problem& problem) {
   refuse(job.ddp.options.static_graph, "cannot shadow a static graph");
 }
 
+/// Quantization is for single precision alone.
+void check_hook_dtype(const Job& job, TableReader& root, Problem& problem) {
+  const std::string& kind = job.ddp.hook.kind;
+  if (kind.rfind("quantize", 0) != 0 || job.model.dtype == DType::kF32) return;
+  problem.report("the hook '" + kind + "' takes f32 gradients: set model.dtype = \"f32\"",
+                 section(root, "ddp", problem).where("hook"));
+}
+
 }  // namespace
 
 std::shared_ptr<const Job> read_job(TableReader& root,
@@ -308,8 +312,9 @@ std::shared_ptr<const Job> read_job(TableReader& root,
   job->loss = read_loss(root, problem);
   read_optimization(root, *job, problem);
   job->loop = read_loop(root, problem);
-  job->ddp = read_ddp(root, around.compat, problem);
+  job->ddp = read_ddp(root, around, problem);
   check_join(*job, root, problem);
+  check_hook_dtype(*job, root, problem);
   if (job->clip.before_sync && job->ddp.wrap) {
     problem.report("'clip.when = \"before-sync\"' is for hand-written loops: set ddp.wrap = false",
                    root.where("clip"));

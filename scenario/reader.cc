@@ -195,8 +195,11 @@ Scenario read_scenario(const TomlNode& document, const std::string& path, Proble
   check_sections(root);
   read_head(root, scenario, problem);
   read_world(root, scenario, problem);
-  JobSurroundings around{
-      data_origin(root, path), scenario.n_ranks, scenario.compat, read_exact(root, problem)};
+  const JobSurroundings around{data_origin(root, path),
+                               scenario.n_ranks,
+                               scenario.compat,
+                               read_exact(root, problem),
+                               scenario.session.group.net.ranks_per_node};
   scenario.session.exact = around.exact.on;
   root.not_yet({"fault"});
   read_programs(root, scenario, problem);
@@ -205,6 +208,9 @@ Scenario read_scenario(const TomlNode& document, const std::string& path, Proble
     read_jobs(root, document, around, scenario, problem);
     scenario.bugs = read_bugs(root, scenario.n_ranks, problem);
     if (!problem.found()) check_bug_tensors(scenario, problem);
+    if (!section(root, "policy", problem).has("allow")) {
+      scenario.session.policy.allow = tolerated_laws(scenario.jobs);
+    }
   } else {
     for (const std::string_view key : {"model", "data", "loop", "override", "bug"}) {
       if (!root.has(key)) continue;

@@ -1,6 +1,8 @@
 // The parts of a scenario file, each read by a function of its own into the value it describes.
 #pragma once
 
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,6 +23,7 @@ struct JobSurroundings {
   std::int32_t n_ranks = 1;
   std::string compat = "2.7";
   ExactSpec exact;
+  std::int32_t ranks_per_node = 0;  ///< 0 = all ranks are on one.
 };
 
 /// model, data, loader, loss, optimizer, loop, ddp: one rank's job, validated.
@@ -29,6 +32,10 @@ std::shared_ptr<const Job> read_job(TableReader& root,
                                     Problem& problem);
 /// optimizer, scheduler, scaler, clip.
 void read_optimization(TableReader& root, Job& job, Problem& problem);
+/// ddp.hook: a word, or a table with options.
+HookSpec read_hook(TableReader& ddp, const JobSurroundings& around, Problem& problem);
+/// What `policy.allow` is when the file does not say: laws that these jobs do not promise to keep.
+std::vector<std::string> tolerated_laws(std::span<const std::shared_ptr<const Job>> jobs);
 /// The sizes of model.kind = "gpt".
 GptSpec read_gpt(TableReader& model, Problem& problem);
 /// Takes vocabulary and context from the rows where they are not given, and checks that all fits.

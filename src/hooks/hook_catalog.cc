@@ -1,32 +1,129 @@
 #include "lockstep/hooks/hook_catalog.h"
 
-#include <string>
+#include <utility>
 
+#include "lockstep/dist/new_group.h"
 #include "lockstep/hooks/compress_hooks.h"
 #include "lockstep/hooks/default_hooks.h"
-#include "lockstep/hooks/power_sgd_hook.h"
+#include "lockstep/hooks/post_local_sgd_hook.h"
 #include "lockstep/hooks/quantization_hooks.h"
 
 namespace lockstep {
 
-Result<std::unique_ptr<CommHook>> make_comm_hook(std::string_view name, ProcessGroup& group) {
-  using Hook = std::unique_ptr<CommHook>;
-  if (name == "allreduce") return Hook(std::make_unique<AllReduceHook>(group));
-  if (name == "fp16") return Hook(std::make_unique<CompressHook>(group, DType::kF16));
-  if (name == "bf16") return Hook(std::make_unique<CompressHook>(group, DType::kBF16));
-  if (name == "noop") return Hook(std::make_unique<NoopHook>());
-  if (name == "quantize-per-tensor") return Hook(std::make_unique<QuantizePerTensorHook>(group));
-  if (name == "quantize-per-channel") return Hook(std::make_unique<QuantizePerChannelHook>(group));
-  if (name == "powersgd") {
-    return Hook(std::make_unique<PowerSgdHook>(group, PowerSgdOptions{}));
+namespace {
+
+/// Post-local SGD with subgroups of its own.
+class DividedLocalSgdHook final : public CommHook {
+ public:
+  DividedLocalSgdHook(ProcessGroup& group, const LocalSgdSpec& spec)
+      : subgroup_(spec.subgroup > 0 ? new_subgroups(group, spec.subgroup) : nullptr),
+        hook_(group,
+              {.subgroup = subgroup_ ? subgroup_.get() : &group,
+               .start_iter = spec.start_iter,
+               .post_local_gradient_allreduce = spec.gradient_allreduce}) {}
+
+  std::unique_ptr<PendingBucket> run(GradBucket& bucket) override { return hook_.run(bucket); }
+
+ private:
+  std::unique_ptr<ProcessGroup> subgroup_;  // Outlives hook_.
+  PostLocalSgdHook hook_;
+};
+
+/// Null for a kind that nobody knows.
+std::unique_ptr<CommHook> make_plain(const HookSpec& spec, ProcessGroup& group) {
+  const std::string& kind = spec.kind;
+  if (kind == "allreduce") return std::make_unique<AllReduceHook>(group);
+  if (kind == "fp16") return std::make_unique<CompressHook>(group, DType::kF16);
+  if (kind == "bf16") return std::make_unique<CompressHook>(group, DType::kBF16);
+  if (kind == "noop") return std::make_unique<NoopHook>();
+  if (kind == "quantize-per-tensor") return std::make_unique<QuantizePerTensorHook>(group);
+  if (kind == "quantize-per-channel") {
+    return std::make_unique<QuantizePerChannelHook>(group, spec.channel);
   }
-  if (name == "batched-powersgd") {
+  if (kind == "powersgd") return std::make_unique<PowerSgdHook>(group, spec.power_sgd);
+  if (kind == "post-local-sgd") {
+    return std::make_unique<DividedLocalSgdHook>(group, spec.local_sgd);
+  }
+  return nullptr;
+}
+
+bool is_known(const std::string& kind) {
+  for (const char* known : {"allreduce",
+                            "fp16",
+                            "bf16",
+                            "noop",
+                            "quantize-per-tensor",
+                            "quantize-per-channel",
+                            "powersgd",
+                            "post-local-sgd"}) {
+    if (kind == known) return true;
+  }
+  return false;
+}
+
+Outcome check_wrapper(const HookSpec& spec) {
+  if (spec.wrapper == "none") return success();
+  if (spec.wrapper != "fp16" && spec.wrapper != "bf16") {
+    return Error{"unknown wrapper '" + spec.wrapper + "' of a communication hook", ""};
+  }
+  if (spec.kind == "allreduce" || spec.kind == "noop" || spec.kind == "post-local-sgd") {
+    return success();
+  }
+  return Error{"no 16-bit wrapper goes around the hook '" + spec.kind +
+                   "', which takes no 16-bit gradients: it is for 'allreduce', 'noop' and "
+                   "'post-local-sgd'",
+               ""};
+}
+
+Outcome check_power_sgd(const PowerSgdOptions& options) {
+  if (options.rank < 1) return Error{"an approximation has a rank of at least one", ""};
+  if (options.start_iter > 1 || !(options.error_feedback || options.warm_start)) return success();
+  return Error{
+      "Expect `start_powerSGD_iter` > 1 if `use_error_feedback` or `warm_start` is enabled, "
+      "because PowerSGD can only be applied after the first two iterations in DDP.",
+      ""};
+}
+
+Outcome check_local_sgd(const LocalSgdSpec& spec, std::int32_t n_ranks) {
+  if (spec.subgroup >= 0 && (spec.subgroup == 0 || n_ranks % spec.subgroup == 0)) return success();
+  return Error{"subgroups of " + std::to_string(spec.subgroup) + " ranks do not divide " +
+                   std::to_string(n_ranks) + " ranks",
+               ""};
+}
+
+}  // namespace
+
+bool HookSpec::loses() const {
+  if (kind == "none" || kind == "noop") return false;
+  return kind != "allreduce" || wrapper != "none";
+}
+
+Outcome check_hook(const HookSpec& spec, std::int32_t n_ranks) {
+  if (spec.kind == "batched-powersgd") {
     return Error{
         "the batched PowerSGD hook fails in PyTorch at its first compressed iteration "
         "(it orthogonalizes a matrix with a routine for stacks of matrices): use 'powersgd'",
         ""};
   }
-  return Error{"unknown communication hook '" + std::string(name) + "'", ""};
+  if (!is_known(spec.kind)) return Error{"unknown communication hook '" + spec.kind + "'", ""};
+  Outcome outcome = check_wrapper(spec);
+  if (outcome.ok() && spec.kind == "powersgd") outcome = check_power_sgd(spec.power_sgd);
+  if (outcome.ok() && spec.kind == "quantize-per-channel" && spec.channel < 1) {
+    return Error{"a channel has at least one element", ""};
+  }
+  if (outcome.ok() && spec.kind == "post-local-sgd") {
+    outcome = check_local_sgd(spec.local_sgd, n_ranks);
+  }
+  return outcome;
+}
+
+Result<std::unique_ptr<CommHook>> make_comm_hook(const HookSpec& spec, ProcessGroup& group) {
+  const Outcome outcome = check_hook(spec, group.size());
+  if (!outcome.ok()) return outcome.error();
+  std::unique_ptr<CommHook> hook = make_plain(spec, group);
+  if (spec.wrapper == "none") return hook;
+  const DType wire = spec.wrapper == "fp16" ? DType::kF16 : DType::kBF16;
+  return std::unique_ptr<CommHook>(std::make_unique<CompressWrapper>(std::move(hook), wire));
 }
 
 }  // namespace lockstep

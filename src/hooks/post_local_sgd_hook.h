@@ -22,7 +22,7 @@ struct PostLocalSgdOptions {
 ///
 /// Collectives: AR(bucket) in one group or the other, or none.
 /// Source:      torch ddp_comm_hooks.post_localSGD_hook. PyTorch makes a subgroup of each machine's
-///              ranks when given none; here there are no machines, so it must be given.
+///              ranks when given none; here it must be given.
 class PostLocalSgdHook final : public CommHook {
  public:
   /// Requires: a subgroup, unless gradients stay local.

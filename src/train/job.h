@@ -9,6 +9,7 @@
 
 #include "lockstep/data/dataset.h"
 #include "lockstep/dist/ddp.h"
+#include "lockstep/hooks/hook_catalog.h"
 #include "lockstep/optim/grad_scaler.h"
 #include "lockstep/optim/lr_rules.h"
 #include "lockstep/optim/reduce_lr_on_plateau.h"
@@ -176,7 +177,7 @@ struct DdpSpec {
   DdpOptions options{};
   bool wrap = true;             ///< False: a hand-written loop.
   std::string average = "ddp";  ///< wrap = false: "manual" (all-reduce each gradient) | "none"
-  std::string hook = "none";    ///< What make_comm_hook() knows, or "none": the reducer averages.
+  HookSpec hook{};
 };
 
 /// A training job, whole. The same value runs on every backend.

@@ -102,7 +102,7 @@ void Loop::wrap() {
 }
 
 void Loop::register_hook() {
-  if (job_.ddp.hook == "none") return;
+  if (job_.ddp.hook.kind == "none") return;
   Result<std::unique_ptr<CommHook>> hook = make_comm_hook(job_.ddp.hook, context_.world());
   LOCKSTEP_CHECK(hook.ok(), hook.error().message);
   comm_hook_ = std::move(hook).value();
