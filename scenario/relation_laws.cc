@@ -23,6 +23,13 @@ bool same_digests(const std::vector<DigestList>& a, const std::vector<DigestList
       });
 }
 
+/// Equal gradients made other parameters: they, or the optimizers, were not equal before. Traces do
+/// not say what happened to parameters between two steps.
+bool moved_apart(const RankStep& a, const RankStep& b) {
+  return same_digests(a.used_digests, b.used_digests) &&
+         !same_digests(a.after_digests, b.after_digests);
+}
+
 /// Steps that begin with equal replicas on all ranks and the same number of micro-steps. Behind
 /// them the question what one process would have done has no answer.
 std::size_t comparable_steps(const StepsByRank& ranks, std::string& why) {
@@ -37,7 +44,7 @@ std::size_t comparable_steps(const StepsByRank& ranks, std::string& why) {
               " ran out of inputs, so their steps " + std::to_string(k) + " are none of one kind)";
         return k;
       }
-      if (same_digests(first.before_digests, other.before_digests) &&
+      if (same_digests(first.before_digests, other.before_digests) && !moved_apart(first, other) &&
           first.micros.size() == other.micros.size()) {
         continue;
       }
