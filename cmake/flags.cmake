@@ -16,6 +16,7 @@ add_library(lockstep_warnings INTERFACE)
 target_compile_options(lockstep_warnings INTERFACE
   "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wshadow;-Wconversion;-Wsign-conversion>"
   "$<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor;-Wold-style-cast;-Woverloaded-virtual>"
+  "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>"  # Takes a unity build's files for headers.
   "$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${LOCKSTEP_WERROR}>>:-Werror>")
 
 # Boost.Fiber moves exceptions between stacks that AddressSanitizer takes for one; without its stack

@@ -27,7 +27,7 @@ constexpr std::array kAnywhere = {FaultKind::kException,
                                   FaultKind::kHang,
                                   FaultKind::kLate,
                                   FaultKind::kDiskFull};
-constexpr std::uint32_t kFates = 4;
+constexpr std::uint32_t kFateCount = 4;
 constexpr std::int64_t kSwarmDelayNs = 1'000'000;
 
 }  // namespace
@@ -66,7 +66,7 @@ std::vector<Fault> swarm(std::uint64_t seed,
     fault.attempt = attempt;
     fault.event = draw.random() % n_events;
     fault.delay = Duration{kSwarmDelayNs};
-    fault.fate = static_cast<CrashFate>(draw.random() % kFates);
+    fault.fate = static_cast<CrashFate>(draw.random() % kFateCount);
     plan.push_back(fault);
   }
   return plan;

@@ -8,10 +8,6 @@ namespace lockstep::sim {
 
 namespace {
 
-bool is_nccl(const ReductionOrder& order) {
-  return order.kind() == ReductionOrder::kNcclRing || order.kind() == ReductionOrder::kNcclTree;
-}
-
 struct Alone {
   double alpha = 0.0;        // ns
   double ns_per_byte = 0.0;  // 1 / B
@@ -38,7 +34,7 @@ double all_reduce_time(const Alone& a, const ReductionOrder& order) {
 }
 
 double broadcast_time(const Alone& a, const ReductionOrder& order) {
-  if (!is_nccl(order)) return a.k * (a.alpha + a.bytes * a.ns_per_byte);
+  if (!order.is_nccl()) return a.k * (a.alpha + a.bytes * a.ns_per_byte);
   return (a.n - 1.0) * (a.alpha + a.chunk * a.ns_per_byte) + (a.bytes - a.chunk) * a.ns_per_byte;
 }
 

@@ -9,10 +9,6 @@ namespace {
 
 constexpr std::int32_t kHandOver = -2;  // A hop off the ring: the result goes to its owner.
 
-bool is_nccl(const ReductionOrder& order) {
-  return order.kind() == ReductionOrder::kNcclRing || order.kind() == ReductionOrder::kNcclTree;
-}
-
 std::int64_t chunk_of(Network& network, const FlightJob& job) {
   const std::int64_t bytes = network.options().chunk_bytes;
   return bytes == 0 ? INT64_MAX : std::max<std::int64_t>(1, bytes / size_of(job.dtype));
@@ -25,7 +21,7 @@ RingFlight::RingFlight(Network& network,
                        const FlightJob& job,
                        const ReductionOrder& order)
     : RingFlight(
-          network, client, job, is_nccl(order), plan_ring(job, order, chunk_of(network, job))) {}
+          network, client, job, order.is_nccl(), plan_ring(job, order, chunk_of(network, job))) {}
 
 RingFlight::RingFlight(
     Network& network, FlightClient& client, const FlightJob& job, bool nccl, RingPlan plan)

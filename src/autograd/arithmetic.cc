@@ -6,10 +6,6 @@
 namespace lockstep {
 namespace {
 
-Tensor empty_like(const Tensor& tensor) {
-  return Tensor::empty(tensor.runtime(), tensor.shape(), tensor.dtype());
-}
-
 void check_same(const Variable& a, const Variable& b) {
   LOCKSTEP_CHECK(a.shape() == b.shape() && a.data().dtype() == b.data().dtype(),
                  a.shape().text() + " and " + b.shape().text() +
@@ -55,7 +51,7 @@ class MulNode final : public Node {
 
  private:
   Tensor times(const Tensor& grad, const SavedTensor& factor) const {
-    Tensor out = empty_like(grad);
+    Tensor out = Tensor::empty_like(grad);
     kernels().mul(out, grad, factor.get());
     return out;
   }
@@ -122,27 +118,27 @@ Variable record_unary(Tensor&& out, const Variable& x, const Args&... args) {
 
 Variable add(const Variable& a, const Variable& b) {
   check_same(a, b);
-  Tensor out = empty_like(a.data());
+  Tensor out = Tensor::empty_like(a.data());
   a.runtime().kernels().add(out, a.data(), b.data());
   return record<AddNode>(std::move(out), a, b);
 }
 
 Variable sub(const Variable& a, const Variable& b) {
   check_same(a, b);
-  Tensor out = empty_like(a.data());
+  Tensor out = Tensor::empty_like(a.data());
   a.runtime().kernels().sub(out, a.data(), b.data());
   return record<SubNode>(std::move(out), a, b);
 }
 
 Variable mul(const Variable& a, const Variable& b) {
   check_same(a, b);
-  Tensor out = empty_like(a.data());
+  Tensor out = Tensor::empty_like(a.data());
   a.runtime().kernels().mul(out, a.data(), b.data());
   return record<MulNode>(std::move(out), a, b, a, b);
 }
 
 Variable scale(const Variable& x, double factor) {
-  Tensor out = empty_like(x.data());
+  Tensor out = Tensor::empty_like(x.data());
   x.runtime().kernels().scale(out, x.data(), factor);
   return record_unary<ScaleNode>(std::move(out), x, factor);
 }

@@ -49,10 +49,6 @@ struct Weights {
   Tensor dropped;        ///< The same times the mask; the same tensor without one.
 };
 
-Tensor empty_like(const Tensor& tensor) {
-  return Tensor::empty(tensor.runtime(), tensor.shape(), tensor.dtype());
-}
-
 double scale_of(const Operands& in) { return 1.0 / std::sqrt(static_cast<double>(in.q.columns())); }
 
 Weights weigh(const Operands& in, const AttentionOptions& options) {
@@ -65,13 +61,13 @@ Weights weigh(const Operands& in, const AttentionOptions& options) {
   }
   kernels.scale(scores.tensor, scores.tensor, scale_of(in));
   Weights weights;
-  weights.probabilities = empty_like(scores.tensor);
+  weights.probabilities = Tensor::empty_like(scores.tensor);
   kernels.softmax(weights.probabilities, scores.tensor, {.causal = options.causal});
   weights.dropped = weights.probabilities;
   if (options.dropout_mask.defined()) {
     LOCKSTEP_CHECK(options.dropout_mask.n_elems() == scores.tensor.n_elems(),
                    "attention's dropout mask has shape (N, T, S)");
-    weights.dropped = empty_like(scores.tensor);
+    weights.dropped = Tensor::empty_like(scores.tensor);
     kernels.mul(weights.dropped, weights.probabilities, options.dropout_mask.reshape(shape));
   }
   return weights;
@@ -92,7 +88,7 @@ void attention_backward(const Operands& d,
                         const AttentionOptions& options) {
   Kernels& kernels = grad.tensor.runtime().kernels();
   const Matrices dropped = separate(weights.dropped);
-  const Matrices d_weights = separate(empty_like(weights.dropped));
+  const Matrices d_weights = separate(Tensor::empty_like(weights.dropped));
   for (std::int64_t n = 0; n < in.n; ++n) {
     kernels.gemm(d.v.at(n), dropped.at(n), grad.at(n), {.transpose_a = true});
     kernels.gemm(d_weights.at(n), grad.at(n), in.v.at(n), {.transpose_b = true});
@@ -101,7 +97,7 @@ void attention_backward(const Operands& d,
     const Tensor mask = options.dropout_mask.reshape(d_weights.tensor.shape());
     kernels.mul(d_weights.tensor, d_weights.tensor, mask);
   }
-  const Matrices d_scores = separate(empty_like(d_weights.tensor));
+  const Matrices d_scores = separate(Tensor::empty_like(d_weights.tensor));
   kernels.softmax_backward(
       d_scores.tensor, d_weights.tensor, weights.probabilities, {.causal = options.causal});
   kernels.scale(d_scores.tensor, d_scores.tensor, scale_of(in));
@@ -142,7 +138,8 @@ class AttentionNode final : public Node {
 
   void run(Tensor&& grad) override {
     const Operands in{separate(q_.get()), separate(k_.get()), separate(v_.get()), grad.size(0)};
-    std::array<Tensor, 3> grads{empty_like(q_.get()), empty_like(k_.get()), empty_like(v_.get())};
+    std::array<Tensor, 3> grads{
+        Tensor::empty_like(q_.get()), Tensor::empty_like(k_.get()), Tensor::empty_like(v_.get())};
     const Operands d{separate(grads[0]), separate(grads[1]), separate(grads[2]), in.n};
     attention_backward(d, separate(grad), in, weights_.get(), weights_.options());
     for (std::size_t i = 0; i < grads.size(); ++i) {
@@ -180,7 +177,7 @@ class SelfAttentionNode final : public Node {
     const Shape by_head{batch, heads, length, width};
     const Tensor swapped = Tensor::empty(runtime(), by_head, grad.dtype());
     kernels().swap_middle(swapped, grad.reshape({batch, length, heads, width}));
-    const Tensor d_split = empty_like(split);
+    const Tensor d_split = Tensor::empty_like(split);
     const Matrices heads_grad{swapped, heads, heads, 0};
     attention_backward(
         unpack(d_split), heads_grad, unpack(split), weights_.get(), weights_.options());
@@ -222,7 +219,7 @@ Variable attention(const Variable& q,
   check_separate(q.shape(), k.shape(), v.shape(), options.causal);
   const Operands in{separate(q.data()), separate(k.data()), separate(v.data()), q.shape()[0]};
   const Weights weights = weigh(in, options);
-  Tensor out = empty_like(q.data());
+  Tensor out = Tensor::empty_like(q.data());
   mix(separate(out), in, weights);
   if (!Node::records({&q, &k, &v})) return Node::attach(std::move(out), {});
   const std::array qkv{q.data(), k.data(), v.data()};

@@ -7,9 +7,9 @@
 namespace lockstep {
 namespace {
 
-constexpr std::size_t kX = 0;
-constexpr std::size_t kWeight = 1;
-constexpr std::size_t kBias = 2;
+constexpr std::size_t kNormX = 0;
+constexpr std::size_t kNormWeight = 1;
+constexpr std::size_t kNormBias = 2;
 
 // Saved by both modes: what normalised x.
 struct Statistics {
@@ -58,8 +58,8 @@ class BatchNormNode : public Node {
                      Tensor::empty(runtime(), {rows.size(1)}, grad.dtype()),
                      Tensor::empty(runtime(), {rows.size(1)}, grad.dtype())};
     differentiate(grads, rows);
-    if (needs(kX)) send(kX, from_rows(grads[kX], grad.shape()));
-    for (const std::size_t i : {kWeight, kBias}) {
+    if (needs(kNormX)) send(kNormX, from_rows(grads[kNormX], grad.shape()));
+    for (const std::size_t i : {kNormWeight, kNormBias}) {
       if (needs(i)) send(i, std::move(grads[i]));
     }
   }
@@ -162,9 +162,9 @@ Variable batch_norm(const Variable& x,
   } else {
     node = Node::make<FrozenBatchNormNode>(runtime, rows, weight, statistics);
   }
-  node->connect(kX, x);
-  node->connect(kWeight, weight);
-  node->connect(kBias, bias);
+  node->connect(kNormX, x);
+  node->connect(kNormWeight, weight);
+  node->connect(kNormBias, bias);
   return Node::attach(std::move(out), std::move(node));
 }
 

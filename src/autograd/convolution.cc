@@ -7,9 +7,9 @@ namespace {
 
 // Edges in PyTorch's order (convolution: input, weight, bias), which decides whose hook fires
 // first.
-constexpr std::size_t kX = 0;
-constexpr std::size_t kWeight = 1;
-constexpr std::size_t kBias = 2;
+constexpr std::size_t kConvX = 0;
+constexpr std::size_t kConvWeight = 1;
+constexpr std::size_t kConvBias = 2;
 
 std::int64_t places(std::int64_t size, std::int64_t window, const Convolution& options) {
   return (size + 2 * options.padding - window) / options.stride + 1;
@@ -60,12 +60,12 @@ class ConvolutionNode final : public Node {
   }
 
   void run(Tensor&& grad) override {
-    if (needs(kX)) send(kX, grad_of_x(grad));
-    if (needs(kWeight)) send(kWeight, grad_of_weight(grad));
-    if (!needs(kBias)) return;
+    if (needs(kConvX)) send(kConvX, grad_of_x(grad));
+    if (needs(kConvWeight)) send(kConvWeight, grad_of_weight(grad));
+    if (!needs(kConvBias)) return;
     Tensor d_bias = Tensor::empty(runtime(), {grad.size(1)}, grad.dtype());
     kernels().sum_channels(d_bias, grad);
-    send(kBias, std::move(d_bias));
+    send(kConvBias, std::move(d_bias));
   }
 
   void release_saved() override {
@@ -143,9 +143,9 @@ Variable conv2d(const Variable& x,
   if (!Node::records({&x, &weight, &bias})) return Node::attach(std::move(out), {});
 
   const auto node = Node::make<ConvolutionNode>(runtime, x, weight, columns);
-  node->connect(kX, x);
-  node->connect(kWeight, weight);
-  node->connect(kBias, bias);
+  node->connect(kConvX, x);
+  node->connect(kConvWeight, weight);
+  node->connect(kConvBias, bias);
   return Node::attach(std::move(out), node);
 }
 

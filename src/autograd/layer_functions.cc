@@ -10,10 +10,6 @@
 namespace lockstep {
 namespace {
 
-Tensor empty_like(const Tensor& tensor) {
-  return Tensor::empty(tensor.runtime(), tensor.shape(), tensor.dtype());
-}
-
 template <typename N, typename... Args>
 Variable record_unary(Tensor&& out, const Variable& x, const Args&... args) {
   if (!Node::records({&x})) return Node::attach(std::move(out), {});
@@ -27,7 +23,7 @@ class SoftmaxNode final : public Node {
   SoftmaxNode(const Tensor& y, const Kernels::Softmax& options) : y_(y), options_(options) {}
 
   void run(Tensor&& grad) override {
-    Tensor out = empty_like(grad);
+    Tensor out = Tensor::empty_like(grad);
     kernels().softmax_backward(out, grad, y_.get(), options_);
     send(0, std::move(out));
   }
@@ -63,7 +59,8 @@ class LayerNormNode final : public Node {
 
   void run(Tensor&& grad) override {
     const Tensor& weight = weight_.get();
-    std::array grads{empty_like(grad), empty_like(weight), empty_like(weight)};
+    std::array grads{
+        Tensor::empty_like(grad), Tensor::empty_like(weight), Tensor::empty_like(weight)};
     const std::array in{grad, x_.get(), weight};
     const std::array saved{mean_.get(), invstd_.get()};
     kernels().layer_norm_backward(grads, in, saved);
@@ -141,7 +138,7 @@ class SparseEmbeddingNode final : public Node {
 }  // namespace
 
 Variable softmax(const Variable& x, const Kernels::Softmax& options) {
-  Tensor out = empty_like(x.data());
+  Tensor out = Tensor::empty_like(x.data());
   x.runtime().kernels().softmax(out, x.data(), options);
   const Tensor y = out;
   return record_unary<SoftmaxNode>(std::move(out), x, y, options);
@@ -150,7 +147,7 @@ Variable softmax(const Variable& x, const Kernels::Softmax& options) {
 Variable log_softmax(const Variable& x) { return softmax(x, {.log = true}); }
 
 Variable gelu(const Variable& x, Kernels::Gelu form) {
-  Tensor out = empty_like(x.data());
+  Tensor out = Tensor::empty_like(x.data());
   x.runtime().kernels().gelu(out, x.data(), form);
   return record_unary<GeluNode>(std::move(out), x, x.data(), form);
 }
@@ -160,7 +157,7 @@ Variable layer_norm(const Variable& x, const Variable& weight, const Variable& b
   LOCKSTEP_CHECK(weight.shape() == Shape({x.shape()[1]}) && bias.shape() == weight.shape(),
                  "layer norm needs one weight and bias a column of " + x.shape().text());
   Runtime& runtime = x.runtime();
-  Tensor out = empty_like(x.data());
+  Tensor out = Tensor::empty_like(x.data());
   const Shape rows{x.shape()[0]};
   const std::array in{x.data(), weight.data(), bias.data()};
   const std::array statistics{Tensor::empty(runtime, rows, out.dtype()),

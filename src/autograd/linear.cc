@@ -6,9 +6,9 @@ namespace lockstep {
 namespace {
 
 // Edges in PyTorch's order (addmm: bias, x, weight), which decides whose hook fires first.
-constexpr std::size_t kBias = 0;
-constexpr std::size_t kX = 1;
-constexpr std::size_t kWeight = 2;
+constexpr std::size_t kLinearBias = 0;
+constexpr std::size_t kLinearX = 1;
+constexpr std::size_t kLinearWeight = 2;
 
 class LinearNode final : public Node {
  public:
@@ -18,22 +18,22 @@ class LinearNode final : public Node {
   }
 
   void run(Tensor&& grad) override {
-    if (needs(kBias)) {
+    if (needs(kLinearBias)) {
       Tensor d_bias = Tensor::empty(runtime(), {grad.size(1)}, grad.dtype());
       kernels().sum_rows(d_bias, grad);
-      send(kBias, std::move(d_bias));
+      send(kLinearBias, std::move(d_bias));
     }
-    if (needs(kX)) {
+    if (needs(kLinearX)) {
       const Tensor& weight = weight_.get();
       Tensor dx = Tensor::empty(runtime(), {grad.size(0), weight.size(1)}, grad.dtype());
       kernels().gemm(dx, grad, weight, {});
-      send(kX, std::move(dx));
+      send(kLinearX, std::move(dx));
     }
-    if (needs(kWeight)) {
+    if (needs(kLinearWeight)) {
       const Tensor& x = x_.get();
       Tensor d_weight = Tensor::empty(runtime(), {grad.size(1), x.size(1)}, grad.dtype());
       kernels().gemm(d_weight, grad, x, {.transpose_a = true});
-      send(kWeight, std::move(d_weight));
+      send(kLinearWeight, std::move(d_weight));
     }
   }
 
@@ -67,9 +67,9 @@ Variable linear(const Variable& x, const Variable& weight, const Variable& bias)
   if (!Node::records({&x, &weight, &bias})) return Node::attach(std::move(out), {});
 
   const auto node = Node::make<LinearNode>(runtime, x, weight);
-  node->connect(kBias, bias);
-  node->connect(kX, x);
-  node->connect(kWeight, weight);
+  node->connect(kLinearBias, bias);
+  node->connect(kLinearX, x);
+  node->connect(kLinearWeight, weight);
   return Node::attach(std::move(out), node);
 }
 

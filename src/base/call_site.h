@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace lockstep {
 
@@ -14,6 +15,9 @@ struct CallSite {
   const char* scope = "";  ///< A named region such as "ddp.backward", or empty.
 
   bool known() const { return *file != '\0'; }
+
+  /// "file:line", or nothing where the place is not known.
+  std::string text() const { return known() ? file + (":" + std::to_string(line)) : std::string(); }
 
   /// The place of the caller. Usage: `void f(CallSite site = CallSite::here())`.
   static constexpr CallSite here(const char* file = __builtin_FILE(),

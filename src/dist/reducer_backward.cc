@@ -9,14 +9,6 @@
 
 namespace lockstep {
 
-namespace {
-
-bool is_alias(const Tensor& grad, const Tensor& view) {
-  return grad.shares_memory_with(view) && grad.offset_bytes() == view.offset_bytes();
-}
-
-}  // namespace
-
 void Reducer::enter_backward() {
   if (in_backward_) return;
   in_backward_ = true;
@@ -103,7 +95,7 @@ void Reducer::fill_slot(std::size_t index) {
                        std::string(name_of(grad.dtype())));
   }
   // Whoever takes the place of the all-reduce divides, too.
-  if (options_.gradient_as_bucket_view && is_alias(grad, view)) {
+  if (options_.gradient_as_bucket_view && grad.is_alias_of(view)) {
     if (hook_ == nullptr) kernels.div_scalar(view, view, divisor_);
     return;
   }

@@ -9,14 +9,6 @@
 
 namespace lockstep {
 
-namespace {
-
-bool is_alias(const Tensor& grad, const Tensor& view) {
-  return grad.shares_memory_with(view) && grad.offset_bytes() == view.offset_bytes();
-}
-
-}  // namespace
-
 void Reducer::on_backward_end() {
   const bool reduced = require_finalize_ && next_bucket_ == buckets_.size();
   if (!in_backward_) return;
@@ -131,10 +123,10 @@ void Reducer::publish(std::size_t index, const Tensor& result) {
     kernels.copy(leaf.grad(), result);
     return;
   }
-  if (!is_alias(result, view)) kernels.copy(view, result);
+  if (!result.is_alias_of(view)) kernels.copy(view, result);
   if (!leaf.grad().defined()) {
     leaf.set_grad(view);
-  } else if (!is_alias(leaf.grad(), view)) {
+  } else if (!leaf.grad().is_alias_of(view)) {
     throw ReducerError(
         "Detected at least one parameter gradient is not the expected DDP bucket view with "
         "gradient_as_bucket_view=True. This may happen (for example) if multiple allreduce hooks "

@@ -36,6 +36,8 @@ class ReductionOrder {
 
   Kind kind() const { return kind_; }
 
+  bool is_nccl() const { return kind_ == kNcclRing || kind_ == kNcclTree; }
+
   std::int32_t n_channels() const { return n_channels_; }
 
   /// The ring of `channel`, from rank 0 on; empty: ranks ascending.

@@ -12,7 +12,7 @@ namespace lockstep::laws {
 
 namespace {
 
-constexpr std::string_view kId = "collectives-match";
+constexpr std::string_view kCollectivesMatch = "collectives-match";
 
 bool is_pairwise(CollectiveOp op) { return op == CollectiveOp::kSend || op == CollectiveOp::kRecv; }
 
@@ -56,16 +56,12 @@ struct CallKey {
   friend auto operator<=>(const CallKey&, const CallKey&) = default;
 };
 
-std::string site_text(const CallSite& site) {
-  return site.known() ? site.file + (":" + std::to_string(site.line)) : std::string();
-}
-
 bool same_site(const CallSite& a, const CallSite& b) {
   return a.line == b.line && (a.file == b.file || std::strcmp(a.file, b.file) == 0);
 }
 
 CallKey call_key(const Signature& signature) {
-  if (signature.site.known()) return {site_text(signature.site), CollectiveOp::kBarrier};
+  if (signature.site.known()) return {signature.site.text(), CollectiveOp::kBarrier};
   return {"", signature.op};
 }
 
@@ -133,7 +129,7 @@ class CollectivesMatch final : public Law {
  public:
   explicit CollectivesMatch(const LawPolicy& policy) : n_ranks_(policy.n_ranks) {}
 
-  const LawInfo& info() const override { return *find_law(kId); }
+  const LawInfo& info() const override { return *find_law(kCollectivesMatch); }
 
   void require(RecordOptions& options) const override { options.collectives = true; }
 
@@ -165,8 +161,10 @@ class CollectivesMatch final : public Law {
         findings.push_back(std::move(*finding));
       }
     }
-    return conclude(
-        kId, std::move(findings), n_checked_, "collective events from two ranks or more");
+    return conclude(kCollectivesMatch,
+                    std::move(findings),
+                    n_checked_,
+                    "collective events from two ranks or more");
   }
 
  private:
@@ -321,8 +319,8 @@ class CollectivesMatch final : public Law {
     finding.seq = found.seq;
     finding.step = norm.step;
     finding.ranks = odd.ranks;
-    finding.site = site_text(odd.signature.site);
-    finding.other_site = site_text(norm.signature.site);
+    finding.site = odd.signature.site.text();
+    finding.other_site = norm.signature.site.text();
     return finding;
   }
 
@@ -335,7 +333,7 @@ class CollectivesMatch final : public Law {
       if (has_root(signature.op)) text += ", root " + std::to_string(signature.root);
       text += ")";
     }
-    if (signature.site.known()) text += " at " + site_text(signature.site);
+    if (signature.site.known()) text += " at " + signature.site.text();
     return text;
   }
 
@@ -404,8 +402,8 @@ class CollectivesMatch final : public Law {
       finding.step = event.at.opt;
       finding.field = field;
       finding.ranks = {Rank{std::get<2>(key)}};
-      finding.site = site_text(received.site);
-      finding.other_site = site_text(sent.site);
+      finding.site = received.site.text();
+      finding.other_site = sent.site.text();
       finding.message = "a message does not fit its receive: " + text_of(sent) + " from rank " +
                         std::to_string(std::get<1>(key)) + " meets " + text_of(received);
       message_findings_.push_back(std::move(finding));

@@ -9,7 +9,7 @@ namespace lockstep::laws {
 
 namespace {
 
-constexpr std::string_view kId = "epoch-reshuffled";
+constexpr std::string_view kEpochReshuffled = "epoch-reshuffled";
 
 /// Below this size two honest permutations are equal too often to mean anything: 1 pair in 21! is
 /// rare enough, 1 in 2 is not, and consecutive seeds are worse than chance for tiny sets.
@@ -21,7 +21,7 @@ class EpochReshuffled final : public Law {
  public:
   explicit EpochReshuffled(const LawPolicy& policy) : n_ranks_(policy.n_ranks) {}
 
-  const LawInfo& info() const override { return *find_law(kId); }
+  const LawInfo& info() const override { return *find_law(kEpochReshuffled); }
 
   void require(RecordOptions& options) const override { options.samples = true; }
 
@@ -46,7 +46,7 @@ class EpochReshuffled final : public Law {
     for (const auto& [key, ballot] : ballots_) judge(key, ballot);
     ballots_.clear();
     for (auto& [key, repeat] : repeats_) findings_.push_back(to_finding(key, repeat));
-    return conclude(kId,
+    return conclude(kEpochReshuffled,
                     std::move(findings_),
                     n_checked_,
                     "epoch events of a shuffling sampler from two ranks or of two epochs");

@@ -11,7 +11,7 @@ namespace lockstep::laws {
 
 namespace {
 
-constexpr std::string_view kId = "gradient-mean";
+constexpr std::string_view kGradientMean = "gradient-mean";
 
 /// The batches that one rank's gradients of one reduction came from.
 struct Batches {
@@ -79,7 +79,7 @@ class GradientMean final : public Law {
   explicit GradientMean(const LawPolicy& policy)
       : n_ranks_(policy.n_ranks), exact_(policy.exact), declared_(policy.declared_mean) {}
 
-  const LawInfo& info() const override { return *find_law(kId); }
+  const LawInfo& info() const override { return *find_law(kGradientMean); }
 
   void require(RecordOptions& options) const override {
     options.grad_local = true;
@@ -104,7 +104,7 @@ class GradientMean final : public Law {
   }
 
   LawResult finish(const NameTable& /*names*/) override {
-    return conclude(kId,
+    return conclude(kGradientMean,
                     std::move(findings_),
                     n_checked_,
                     not_checkable_.empty()

@@ -11,11 +11,7 @@ namespace lockstep::laws {
 
 namespace {
 
-constexpr std::string_view kId = "in-flight-untouched";
-
-std::string site_text(const CallSite& site) {
-  return site.known() ? site.file + (":" + std::to_string(site.line)) : std::string();
-}
+constexpr std::string_view kInFlightUntouched = "in-flight-untouched";
 
 /// Touches that are one mistake: the same access to the same transfer's memory, on any ranks.
 struct Mistake {
@@ -32,7 +28,7 @@ class InFlightUntouched final : public Law {
  public:
   explicit InFlightUntouched(const LawPolicy& policy) : watched_(policy.watched) {}
 
-  const LawInfo& info() const override { return *find_law(kId); }
+  const LawInfo& info() const override { return *find_law(kInFlightUntouched); }
 
   void require(RecordOptions& options) const override {
     options.collectives = options.touches = true;
@@ -54,9 +50,9 @@ class InFlightUntouched final : public Law {
       findings.push_back(std::move(finding));
     }
     if (watched_ || !findings.empty()) {
-      return conclude(kId, std::move(findings), n_posted_, "collective events");
+      return conclude(kInFlightUntouched, std::move(findings), n_posted_, "collective events");
     }
-    return conclude(kId, {}, 0, "a run in the simulator, which watches memory");
+    return conclude(kInFlightUntouched, {}, 0, "a run in the simulator, which watches memory");
   }
 
  private:
@@ -64,7 +60,7 @@ class InFlightUntouched final : public Law {
     const Mistake mistake = {.attempt = event.at.attempt,
                              .group = touch.group,
                              .posted_at = std::string(names.text(touch.posted_at)),
-                             .site = site_text(touch.site),
+                             .site = touch.site.text(),
                              .operation = std::string(names.text(touch.operation)),
                              .written = touch.written};
     const auto [known, is_new] = mistakes_.try_emplace(mistake);

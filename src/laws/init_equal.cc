@@ -8,14 +8,14 @@ namespace lockstep::laws {
 
 namespace {
 
-constexpr std::string_view kId = "init-equal";
+constexpr std::string_view kInitEqual = "init-equal";
 
 class InitEqual final : public Law {
  public:
   explicit InitEqual(const LawPolicy& policy)
       : n_ranks_(policy.n_ranks), buffers_(policy.buffers) {}
 
-  const LawInfo& info() const override { return *find_law(kId); }
+  const LawInfo& info() const override { return *find_law(kInitEqual); }
 
   void require(RecordOptions& options) const override { options.states = true; }
 
@@ -36,7 +36,7 @@ class InitEqual final : public Law {
       const bool by_itself = wrap != nullptr && wrap->synchronizes;
       if (by_itself && !judged_.contains({key.wrapper, key.layout})) judge(key, ballot, names);
     }
-    return conclude(kId,
+    return conclude(kInitEqual,
                     std::move(findings_),
                     n_checked_,
                     "param events at the first synchronising forward, from two ranks or more");

@@ -12,7 +12,7 @@ namespace lockstep::laws {
 
 namespace {
 
-constexpr std::string_view kId = "progress";
+constexpr std::string_view kProgress = "progress";
 
 /// A stream of numbered calls: a group, or one direction between two ranks with one tag.
 struct Channel {
@@ -58,7 +58,7 @@ class Progress final : public Law {
  public:
   explicit Progress(const LawPolicy& policy) : n_ranks_(policy.n_ranks) {}
 
-  const LawInfo& info() const override { return *find_law(kId); }
+  const LawInfo& info() const override { return *find_law(kProgress); }
 
   void require(RecordOptions& options) const override { options.collectives = true; }
 
@@ -97,7 +97,7 @@ class Progress final : public Law {
     }
     if (findings.empty()) judge_ends(findings);
     LawResult result =
-        conclude(kId, std::move(findings), n_checked_, "collective events or end events");
+        conclude(kProgress, std::move(findings), n_checked_, "collective events or end events");
     if (result.verdict == Verdict::kHolds) result.advice = order_.advice();
     return result;
   }
@@ -219,7 +219,7 @@ class Progress final : public Law {
       if (call == nullptr) call = open;
     }
     LOCKSTEP_CHECK(call != nullptr, "somebody waits in this call");
-    finding.site = site_text(call->signature.site);
+    finding.site = call->signature.site.text();
     finding.step = call->opt;
     finding.message = "waits for ever in " + call_text(call->signature);
     if (finding.missing.empty()) {
@@ -322,12 +322,8 @@ class Progress final : public Law {
     return finding;
   }
 
-  static std::string site_text(const CallSite& site) {
-    return site.known() ? site.file + (":" + std::to_string(site.line)) : std::string();
-  }
-
   static std::string call_text(const Signature& signature) {
-    const std::string site = site_text(signature.site);
+    const std::string site = signature.site.text();
     return std::string(name_of(signature.op)) + (site.empty() ? "" : " (" + site + ")");
   }
 

@@ -8,13 +8,13 @@ namespace lockstep::laws {
 
 namespace {
 
-constexpr std::string_view kId = "reduced-once";
+constexpr std::string_view kReducedOnce = "reduced-once";
 
 class ReducedOnce final : public Law {
  public:
   explicit ReducedOnce(const LawPolicy& policy) : n_ranks_(policy.n_ranks) {}
 
-  const LawInfo& info() const override { return *find_law(kId); }
+  const LawInfo& info() const override { return *find_law(kReducedOnce); }
 
   void require(RecordOptions& options) const override {
     options.grad_local = true;
@@ -40,7 +40,7 @@ class ReducedOnce final : public Law {
   LawResult finish(const NameTable& names) override {
     std::vector<Finding> findings;
     for (auto& [key, broken] : broken_) findings.push_back(to_finding(key, broken, names));
-    LawResult result = conclude(kId,
+    LawResult result = conclude(kReducedOnce,
                                 std::move(findings),
                                 n_checked_,
                                 "grad events at inc and post, steps, and more than one rank");

@@ -13,7 +13,7 @@ namespace lockstep::laws {
 
 namespace {
 
-constexpr std::string_view kId = "replicas-equal";
+constexpr std::string_view kReplicasEqual = "replicas-equal";
 
 /// Whether ranks agreed on something, kept small: the first rank's words and which of them were
 /// contradicted.
@@ -62,7 +62,7 @@ class ReplicasEqual final : public Law {
  public:
   explicit ReplicasEqual(const LawPolicy& policy) : n_ranks_(policy.n_ranks) {}
 
-  const LawInfo& info() const override { return *find_law(kId); }
+  const LawInfo& info() const override { return *find_law(kReplicasEqual); }
 
   void require(RecordOptions& options) const override {
     options.states = true;
@@ -88,8 +88,10 @@ class ReplicasEqual final : public Law {
       explain(open, names);
       findings.push_back(std::move(open.finding));
     }
-    return conclude(
-        kId, std::move(findings), n_checked_, "param events after steps, from two ranks or more");
+    return conclude(kReplicasEqual,
+                    std::move(findings),
+                    n_checked_,
+                    "param events after steps, from two ranks or more");
   }
 
  private:

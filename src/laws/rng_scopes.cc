@@ -10,7 +10,7 @@ namespace lockstep::laws {
 
 namespace {
 
-constexpr std::string_view kId = "rng-scopes";
+constexpr std::string_view kRngScopes = "rng-scopes";
 
 /// Who draws when. Restart attempts are left out on purpose: an epoch that is done again after a
 /// restart may draw what it drew before.
@@ -38,7 +38,7 @@ class RngScopes final : public Law {
  public:
   explicit RngScopes(const LawPolicy& policy) : n_ranks_(policy.n_ranks) {}
 
-  const LawInfo& info() const override { return *find_law(kId); }
+  const LawInfo& info() const override { return *find_law(kRngScopes); }
 
   void require(RecordOptions& /*options*/) const override {}
 
@@ -59,8 +59,10 @@ class RngScopes final : public Law {
     for (const auto& [key, ballot] : ballots_) judge(key, ballot);
     ballots_.clear();
     for (auto& [name, stream] : private_) judge(name, stream);
-    return conclude(
-        kId, std::move(findings_), n_checked_, "rng events from two ranks, workers or epochs");
+    return conclude(kRngScopes,
+                    std::move(findings_),
+                    n_checked_,
+                    "rng events from two ranks, workers or epochs");
   }
 
  private:

@@ -12,7 +12,7 @@ namespace lockstep::laws {
 
 namespace {
 
-constexpr std::string_view kId = "samples-covered";
+constexpr std::string_view kSamplesCovered = "samples-covered";
 
 /// What one forward consumed.
 struct Consumed {
@@ -44,7 +44,7 @@ class SamplesCovered final : public Law {
  public:
   explicit SamplesCovered(const LawPolicy& policy) : n_ranks_(policy.n_ranks) {}
 
-  const LawInfo& info() const override { return *find_law(kId); }
+  const LawInfo& info() const override { return *find_law(kSamplesCovered); }
 
   void require(RecordOptions& options) const override { options.samples = true; }
 
@@ -60,7 +60,7 @@ class SamplesCovered final : public Law {
     for (auto& [key, pass] : passes_) judge(key, pass, names);
     passes_.clear();
     judge_splits(names);
-    return conclude(kId,
+    return conclude(kSamplesCovered,
                     std::move(findings_),
                     n_checked_,
                     "epoch and sample events of a sampler without replacement");

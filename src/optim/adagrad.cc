@@ -9,7 +9,7 @@
 namespace lockstep::optim {
 namespace {
 
-constexpr std::size_t kStep = 0;
+constexpr std::size_t kAdagradStep = 0;
 constexpr std::size_t kSum = 1;
 
 void validate(const AdagradOptions& options) {
@@ -30,13 +30,13 @@ Adagrad::Adagrad(std::vector<ParamGroup> groups, const AdagradOptions& options)
   add_count();
   add_state("sum");
   for (std::size_t i = 0; i < this->parameters().size(); ++i) {
-    state_of(kStep, i);
+    state_of(kAdagradStep, i);
     state_of(kSum, i, options.initial_accumulator_value);
   }
 }
 
 void Adagrad::update_rows(std::size_t i, const SparseRows& rows, const Group& group) {
-  const double step = advance_count(kStep, i);
+  const double step = advance_count(kAdagradStep, i);
   if (group.weight_decay != 0.0) {
     throw std::runtime_error("weight_decay option is not compatible with sparse gradients");
   }
@@ -52,7 +52,7 @@ void Adagrad::update(std::size_t i, const Group& group) {
                              .weight_decay = group.weight_decay,
                              .eps = options_.eps,
                              .maximize = options_.maximize,
-                             .step = advance_count(kStep, i)};
+                             .step = advance_count(kAdagradStep, i)};
   const Variable& parameter = parameters()[i];
   runtime().kernels().adagrad(parameter.data(), parameter.grad(), state_of(kSum, i), update);
 }

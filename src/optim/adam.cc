@@ -10,7 +10,7 @@ namespace lockstep::optim {
 namespace {
 
 // Places in state().
-constexpr std::size_t kStep = 0;
+constexpr std::size_t kAdamStep = 0;
 constexpr std::size_t kMean = 1;
 constexpr std::size_t kSquare = 2;
 constexpr std::size_t kLargest = 3;
@@ -55,7 +55,7 @@ void Adam::update(std::size_t i, const Group& group) {
                           .amsgrad = options_.amsgrad,
                           .maximize = options_.maximize,
                           .lerp = options_.compat == Compat::kTorch2,
-                          .step = advance_count(kStep, i)};
+                          .step = advance_count(kAdamStep, i)};
   std::array<Tensor, 3> moments = {state_of(kMean, i), state_of(kSquare, i), Tensor()};
   if (options_.amsgrad) moments[2] = state_of(kLargest, i);
   const Variable& parameter = parameters()[i];

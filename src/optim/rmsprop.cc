@@ -9,7 +9,7 @@
 namespace lockstep::optim {
 namespace {
 
-constexpr std::size_t kStep = 0;
+constexpr std::size_t kRmsPropStep = 0;
 constexpr std::size_t kSquare = 1;
 
 void validate(const RmspropOptions& options) {
@@ -47,7 +47,7 @@ void Rmsprop::update(std::size_t i, const Group& group) {
                              .centered = options_.centered,
                              .maximize = options_.maximize,
                              .lerp = options_.compat == Compat::kTorch2};
-  advance_count(kStep, i);
+  advance_count(kRmsPropStep, i);
   std::array<Tensor, 3> averages = {state_of(kSquare, i), Tensor(), Tensor()};
   std::size_t n_averages = 1;
   if (update.momentum > 0.0) {

@@ -9,7 +9,7 @@
 namespace lockstep::optim {
 namespace {
 
-constexpr std::size_t kStep = 0;
+constexpr std::size_t kSparseAdamStep = 0;
 constexpr std::size_t kExpAvg = 1;
 constexpr std::size_t kExpAvgSq = 2;
 
@@ -39,7 +39,7 @@ void SparseAdam::update(std::size_t /*i*/, const Group& /*group*/) {
 }
 
 void SparseAdam::update_rows(std::size_t i, const SparseRows& rows, const Group& group) {
-  const double step = advance_count(kStep, i);
+  const double step = advance_count(kSparseAdamStep, i);
   const double correction1 = 1.0 - std::pow(*group.momentum, step);
   const double correction2 = 1.0 - std::pow(options_.beta2, step);
   const detail::RowMoments moments{.beta1 = *group.momentum,

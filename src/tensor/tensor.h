@@ -53,6 +53,11 @@ class Tensor {
 
   /// Contents unspecified.
   static Tensor empty(Runtime& runtime, const Shape& shape, DType dtype);
+
+  static Tensor empty_like(const Tensor& tensor) {
+    return empty(tensor.runtime(), tensor.shape(), tensor.dtype());
+  }
+
   static Tensor zeros(Runtime& runtime, const Shape& shape, DType dtype);
   static Tensor full(Runtime& runtime, const Shape& shape, DType dtype, double value);
   /// Copies `values` (row major), converting to `dtype`. Requires: sizes agree.
@@ -110,6 +115,11 @@ class Tensor {
   double item(const CallSite& site = CallSite::here()) const;
 
   bool shares_memory_with(const Tensor& other) const { return storage_ == other.storage_; }
+
+  /// The same storage from the same byte on.
+  bool is_alias_of(const Tensor& other) const {
+    return shares_memory_with(other) && offset_bytes() == other.offset_bytes();
+  }
 
  private:
   Tensor(Ref<Storage> storage, std::int64_t offset_bytes, const Shape& shape, DType dtype);

@@ -84,7 +84,7 @@ class FieldWriter {
   }
 
   void site(const char* key, const CallSite& site) {
-    out_->key(key).text(site.known() ? site.file + (":" + std::to_string(site.line)) : "");
+    out_->key(key).text(site.text());
     out_->key("scope").text(site.scope);
   }
 

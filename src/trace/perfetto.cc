@@ -38,14 +38,10 @@ std::string microseconds(std::int64_t ns) {
   return (ns < 0 ? "-" : "") + std::to_string(positive / 1000) + "." + part;
 }
 
-std::string quoted(std::string_view text) {
+std::string json_quoted(std::string_view text) {
   JsonText out;
   out.text(text);
   return out.str();
-}
-
-std::string site_text(const CallSite& site) {
-  return site.known() ? site.file + (":" + std::to_string(site.line)) : std::string();
 }
 
 class Drawing {
@@ -168,7 +164,7 @@ void Drawing::on_step(const Event& /*event*/, const StepEvent& step) {
   if (update_start_ >= 0) slice(kTraining, update_start_, step.skipped ? "skipped" : "optimizer");
   update_start_ = -1;
   if (step_.name.empty()) return;
-  slice(kTraining, step_.start, step_.name, {{"lr", quoted(std::to_string(step.lr))}});
+  slice(kTraining, step_.start, step_.name, {{"lr", json_quoted(std::to_string(step.lr))}});
   step_ = {};
 }
 
@@ -205,8 +201,8 @@ void Drawing::on_call(const Event& /*event*/, const CollectiveEvent& call) {
                    .args = {}};
     begin.args = {{"group", std::to_string(call.group)},
                   {"count", std::to_string(signature.count)},
-                  {"dtype", quoted(name_of(signature.dtype))},
-                  {"site", quoted(site_text(signature.site))}};
+                  {"dtype", json_quoted(name_of(signature.dtype))},
+                  {"site", json_quoted(signature.site.text())}};
     calls_[key_of(call)] = {now_, std::move(begin), !signature.async};
     return;
   }
@@ -218,7 +214,7 @@ void Drawing::on_call(const Event& /*event*/, const CollectiveEvent& call) {
   Entry end = ended.begin;
   end.phase = 'e';
   end.time = now_;
-  end.args = {{"status", quoted(names_.text(call.status))}};
+  end.args = {{"status", json_quoted(names_.text(call.status))}};
   if (ended.blocks) slice(kWaits, ended.start, "wait: " + ended.begin.name);
   entries_.push_back(std::move(ended.begin));
   entries_.push_back(std::move(end));
@@ -231,7 +227,7 @@ void Drawing::end_calls() {
     Entry end = open.begin;
     end.phase = 'e';
     end.time = now_;
-    end.args = {{"status", quoted("never completed")}};
+    end.args = {{"status", json_quoted("never completed")}};
     entries_.push_back(std::move(open.begin));
     entries_.push_back(std::move(end));
   }
@@ -247,13 +243,13 @@ void Drawing::on_mark(const Event& event) {
   } else if (const auto* fault = std::get_if<FaultEvent>(&event.body)) {
     mark("fault",
          "fault: " + std::string(names_.text(fault->kind)),
-         {{"detail", quoted(names_.text(fault->detail))}});
+         {{"detail", json_quoted(names_.text(fault->detail))}});
   } else if (const auto* touch = std::get_if<TouchEvent>(&event.body)) {
     mark("touch",
          touch->written ? "writes memory in flight" : "reads memory in flight",
-         {{"call", quoted(names_.text(touch->call))},
-          {"operation", quoted(names_.text(touch->operation))},
-          {"site", quoted(site_text(touch->site))}});
+         {{"call", json_quoted(names_.text(touch->call))},
+          {"operation", json_quoted(names_.text(touch->operation))},
+          {"site", json_quoted(touch->site.text())}});
   } else if (const auto* decision = std::get_if<DecisionEvent>(&event.body)) {
     mark("decision",
          "decision: " + std::string(names_.text(decision->name)),
@@ -263,7 +259,7 @@ void Drawing::on_mark(const Event& event) {
   } else if (const auto* end = std::get_if<EndEvent>(&event.body)) {
     mark("end",
          "end: " + std::string(names_.text(end->outcome)),
-         {{"detail", quoted(names_.text(end->detail))}});
+         {{"detail", json_quoted(names_.text(end->detail))}});
   }
 }
 
@@ -320,7 +316,7 @@ void Drawing::draw_note(const TimelineNote& note, std::span<const std::int64_t> 
     if (is_call || is_step) now_ = times[i];
     if (is_call) break;
   }
-  mark("finding", "finding: " + note.title, {{"text", quoted(note.text)}});
+  mark("finding", "finding: " + note.title, {{"text", json_quoted(note.text)}});
 }
 
 void Drawing::write(const Entry& entry, std::string& out) const {
@@ -330,10 +326,11 @@ void Drawing::write(const Entry& entry, std::string& out) const {
          ",\"ts\":" + microseconds(entry.time);
   if (entry.phase == 'X') out += ",\"dur\":" + microseconds(entry.span);
   if (entry.phase == 'i') out += ",\"s\":\"t\"";
-  if (!entry.id.empty()) out += ",\"id\":" + quoted(entry.id);
-  out += ",\"cat\":" + quoted(entry.category) + ",\"name\":" + quoted(entry.name) + ",\"args\":{";
+  if (!entry.id.empty()) out += ",\"id\":" + json_quoted(entry.id);
+  out += ",\"cat\":" + json_quoted(entry.category) + ",\"name\":" + json_quoted(entry.name) +
+         ",\"args\":{";
   for (std::size_t i = 0; i < entry.args.size(); ++i) {
-    out += (i == 0 ? "" : ",") + quoted(entry.args[i].first) + ":" + entry.args[i].second;
+    out += (i == 0 ? "" : ",") + json_quoted(entry.args[i].first) + ":" + entry.args[i].second;
   }
   out += "}}";
 }

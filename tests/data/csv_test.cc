@@ -13,7 +13,7 @@ namespace {
 
 std::vector<double> row(std::span<const double> values) { return {values.begin(), values.end()}; }
 
-std::string error_of(std::string_view text, const CsvOptions& options = {}) {
+std::string csv_error(std::string_view text, const CsvOptions& options = {}) {
   const Result<Dataset> result = parse_csv(text, "t.csv", options);
   return result.ok() ? "" : result.error().text();
 }
@@ -57,43 +57,43 @@ TEST(CsvTest, OtherSeparators) {
 }
 
 TEST(CsvTest, ErrorsNameLineAndColumn) {
-  EXPECT_EQ(error_of("1,2\n3,x4\n"), "t.csv:2:3: 'x4' is not a number");
-  EXPECT_EQ(error_of("1,2\n\n3, nan\n"), "t.csv:3:4: 'nan' is not finite");
-  EXPECT_EQ(error_of("inf,2\n"), "t.csv:1:1: 'inf' is not finite");
-  EXPECT_EQ(error_of("1,1e999\n"), "t.csv:1:3: '1e999' is not a number");
-  EXPECT_EQ(error_of("1,2\n3,4,5\n"), "t.csv:2:5: 3 columns instead of 2");
-  EXPECT_EQ(error_of("1,2\n3\n"), "t.csv:2:2: 1 columns instead of 2");
-  EXPECT_EQ(error_of("1,,3\n"), "t.csv:1:3: a number is missing");
-  EXPECT_EQ(error_of("1,2\n3, \n"), "t.csv:2:3: a number is missing");
-  EXPECT_EQ(error_of("1,\"2\"\n"), "t.csv:1:3: '\"2\"' is not a number");
+  EXPECT_EQ(csv_error("1,2\n3,x4\n"), "t.csv:2:3: 'x4' is not a number");
+  EXPECT_EQ(csv_error("1,2\n\n3, nan\n"), "t.csv:3:4: 'nan' is not finite");
+  EXPECT_EQ(csv_error("inf,2\n"), "t.csv:1:1: 'inf' is not finite");
+  EXPECT_EQ(csv_error("1,1e999\n"), "t.csv:1:3: '1e999' is not a number");
+  EXPECT_EQ(csv_error("1,2\n3,4,5\n"), "t.csv:2:5: 3 columns instead of 2");
+  EXPECT_EQ(csv_error("1,2\n3\n"), "t.csv:2:2: 1 columns instead of 2");
+  EXPECT_EQ(csv_error("1,,3\n"), "t.csv:1:3: a number is missing");
+  EXPECT_EQ(csv_error("1,2\n3, \n"), "t.csv:2:3: a number is missing");
+  EXPECT_EQ(csv_error("1,\"2\"\n"), "t.csv:1:3: '\"2\"' is not a number");
 }
 
 TEST(CsvTest, LabelsAreWholeNumbersFromZero) {
-  EXPECT_EQ(error_of("1,0.5\n", with_label("1")), "t.csv:1:3: '0.5' is not a whole number from 0");
-  EXPECT_EQ(error_of("1,-1\n", with_label("1")), "t.csv:1:3: '-1' is not a whole number from 0");
-  EXPECT_EQ(error_of("1,1e30\n", with_label("1")),
+  EXPECT_EQ(csv_error("1,0.5\n", with_label("1")), "t.csv:1:3: '0.5' is not a whole number from 0");
+  EXPECT_EQ(csv_error("1,-1\n", with_label("1")), "t.csv:1:3: '-1' is not a whole number from 0");
+  EXPECT_EQ(csv_error("1,1e30\n", with_label("1")),
             "t.csv:1:3: '1e30' is not a whole number from 0");
-  EXPECT_EQ(error_of("1,3.0\n", with_label("1")), "");
+  EXPECT_EQ(csv_error("1,3.0\n", with_label("1")), "");
 }
 
 TEST(CsvTest, UnknownAndTwiceUsedColumnsAreRefused) {
-  EXPECT_EQ(error_of("pixel,label\n1,2\n", with_label("lable")),
+  EXPECT_EQ(csv_error("pixel,label\n1,2\n", with_label("lable")),
             "t.csv: no column 'lable' among 2; did you mean 'label'?");
-  EXPECT_EQ(error_of("1,2\n", with_label("2")), "t.csv: no column '2' among 2");
-  EXPECT_EQ(error_of("1,2\n", with_label("-3")), "t.csv: no column '-3' among 2");
+  EXPECT_EQ(csv_error("1,2\n", with_label("2")), "t.csv: no column '2' among 2");
+  EXPECT_EQ(csv_error("1,2\n", with_label("-3")), "t.csv: no column '-3' among 2");
   CsvOptions twice = with_label("1");
   twice.token_column = "-1";
-  EXPECT_EQ(error_of("1,2\n", twice), "t.csv: column '-1' is used twice");
+  EXPECT_EQ(csv_error("1,2\n", twice), "t.csv: column '-1' is used twice");
 }
 
 TEST(CsvTest, AFileWithoutRowsIsRefused) {
-  EXPECT_EQ(error_of(""), "t.csv: no rows of numbers");
-  EXPECT_EQ(error_of("\n \n"), "t.csv: no rows of numbers");
-  EXPECT_EQ(error_of("a,b\n"), "t.csv: no rows of numbers");
+  EXPECT_EQ(csv_error(""), "t.csv: no rows of numbers");
+  EXPECT_EQ(csv_error("\n \n"), "t.csv: no rows of numbers");
+  EXPECT_EQ(csv_error("a,b\n"), "t.csv: no rows of numbers");
 }
 
 TEST(CsvTest, AMistakeInTheFirstRowIsNoHeader) {
-  EXPECT_EQ(error_of("1,x\n3,4\n"), "t.csv:1:3: 'x' is not a number");
+  EXPECT_EQ(csv_error("1,x\n3,4\n"), "t.csv:1:3: 'x' is not a number");
 }
 
 TEST(CsvTest, AHeaderMayBeForcedOrForbidden) {
@@ -101,7 +101,7 @@ TEST(CsvTest, AHeaderMayBeForcedOrForbidden) {
   options.header = CsvHeader::kPresent;
   EXPECT_EQ(parse_csv("0,1\n2,3\n", "t.csv", options).value().size(), 1);
   options.header = CsvHeader::kAbsent;
-  EXPECT_EQ(error_of("a,b\n1,2\n", options), "t.csv:1:1: 'a' is not a number");
+  EXPECT_EQ(csv_error("a,b\n1,2\n", options), "t.csv:1:1: 'a' is not a number");
 }
 
 TEST(CsvTest, MissingFilesKeepTheFileSystemsError) {

@@ -21,7 +21,7 @@ DatasetParts three_rows() {
           .tokens = {1, 3, 2}};
 }
 
-std::string error_of(DatasetParts parts) {
+std::string parts_error(DatasetParts parts) {
   const Result<Dataset> result = Dataset::make(std::move(parts));
   return result.ok() ? "" : result.error().text();
 }
@@ -62,30 +62,30 @@ TEST(DatasetTest, LabelsCountTheClasses) {
 TEST(DatasetTest, PartsThatDoNotFitAreRefused) {
   DatasetParts features = three_rows();
   features.features.pop_back();
-  EXPECT_EQ(error_of(features), "t: features has 5 entries, which do not fit 3 samples");
+  EXPECT_EQ(parts_error(features), "t: features has 5 entries, which do not fit 3 samples");
   DatasetParts labels = three_rows();
   labels.labels = {1, 2, 3};
-  EXPECT_EQ(error_of(labels), "t: a data set has class labels or real targets, not both");
+  EXPECT_EQ(parts_error(labels), "t: a data set has class labels or real targets, not both");
   DatasetParts tokens = three_rows();
   tokens.tokens = {1, -1, 2};
-  EXPECT_EQ(error_of(tokens), "t: a sample cannot have -1 tokens");
+  EXPECT_EQ(parts_error(tokens), "t: a sample cannot have -1 tokens");
   DatasetParts huge = three_rows();
   huge.size = std::numeric_limits<std::int64_t>::max();
-  EXPECT_NE(error_of(huge), "");
+  EXPECT_NE(parts_error(huge), "");
   DatasetParts negative = three_rows();
   negative.size = -1;
-  EXPECT_NE(error_of(negative), "");
+  EXPECT_NE(parts_error(negative), "");
 }
 
 TEST(DatasetTest, NegativeLabelsAreRefused) {
-  EXPECT_EQ(error_of({.name = "t",
-                      .size = 1,
-                      .feature_columns = 0,
-                      .features = {},
-                      .target_columns = 0,
-                      .targets = {},
-                      .labels = {-100},
-                      .tokens = {}}),
+  EXPECT_EQ(parts_error({.name = "t",
+                         .size = 1,
+                         .feature_columns = 0,
+                         .features = {},
+                         .target_columns = 0,
+                         .targets = {},
+                         .labels = {-100},
+                         .tokens = {}}),
             "t: class label -100 is not a class number");
 }
 

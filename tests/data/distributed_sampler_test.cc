@@ -35,7 +35,7 @@ std::vector<Indices> streams_of(DistributedSamplerOptions options) {
   return streams;
 }
 
-std::string error_of(const DistributedSamplerOptions& options) {
+std::string sampler_error(const DistributedSamplerOptions& options) {
   const Result<DistributedSampler> result = DistributedSampler::make(options);
   return result.ok() ? "" : result.error().text();
 }
@@ -114,20 +114,20 @@ TEST(DistributedSamplerTest, SeedsWrapInsteadOfOverflowing) {
 }
 
 TEST(DistributedSamplerTest, RanksOutsideTheWorldAreRefusedInPyTorchsWords) {
-  EXPECT_EQ(error_of({.size = 8, .replicas = 2, .rank = 2}),
+  EXPECT_EQ(sampler_error({.size = 8, .replicas = 2, .rank = 2}),
             "Invalid rank 2, rank should be in the interval [0, 1]");
-  EXPECT_EQ(error_of({.size = 8, .replicas = 2, .rank = -1}),
+  EXPECT_EQ(sampler_error({.size = 8, .replicas = 2, .rank = -1}),
             "Invalid rank -1, rank should be in the interval [0, 1]");
-  EXPECT_EQ(error_of({.size = 8, .replicas = 0, .rank = 0}),
+  EXPECT_EQ(sampler_error({.size = 8, .replicas = 0, .rank = 0}),
             "Invalid rank 0, rank should be in the interval [0, -1]");
-  EXPECT_NE(error_of({.size = 8, .replicas = kLeast, .rank = 0}), "");
+  EXPECT_NE(sampler_error({.size = 8, .replicas = kLeast, .rank = 0}), "");
 }
 
 TEST(DistributedSamplerTest, ImpossibleSizesAreRefused) {
-  EXPECT_EQ(error_of({.size = -1}), "a data set cannot have -1 samples");
-  EXPECT_EQ(error_of({.size = kMost, .replicas = 2}),
+  EXPECT_EQ(sampler_error({.size = -1}), "a data set cannot have -1 samples");
+  EXPECT_EQ(sampler_error({.size = kMost, .replicas = 2}),
             "the padded sample count does not fit 64 bits");
-  EXPECT_EQ(error_of({.size = kMost, .replicas = 1}), "");
+  EXPECT_EQ(sampler_error({.size = kMost, .replicas = 1}), "");
 }
 
 TEST(DistributedSamplerTest, AWorldComputesAPermutationOnceAnEpoch) {

@@ -15,7 +15,7 @@ std::string bytes_of(const std::string& name) {
 
 NpyArray read(const std::string& name) { return parse_npy(bytes_of(name), name).value(); }
 
-std::string error_of(const std::string& bytes) {
+std::string npy_error(const std::string& bytes) {
   const Result<NpyArray> result = parse_npy(bytes, "a.npy");
   return result.ok() ? "" : result.error().text();
 }
@@ -42,36 +42,36 @@ TEST(NpyTest, ReadsWhatNumPyWrites) {
 }
 
 TEST(NpyTest, WhatIsNotReadIsNamed) {
-  EXPECT_EQ(error_of(bytes_of("fortran_f8")),
+  EXPECT_EQ(npy_error(bytes_of("fortran_f8")),
             "a.npy: Fortran order is not read; save a C-ordered array");
-  EXPECT_EQ(error_of(bytes_of("big_endian_f8")),
+  EXPECT_EQ(npy_error(bytes_of("big_endian_f8")),
             "a.npy: type '>f8' is not read; save as <f4, <f8, <i4, <i8 or |u1");
-  EXPECT_EQ(error_of(bytes_of("cube_f4")), "a.npy: 3 dimensions are not read, only one or two");
-  EXPECT_EQ(error_of(bytes_of("scalar_f8")), "a.npy: 0 dimensions are not read, only one or two");
+  EXPECT_EQ(npy_error(bytes_of("cube_f4")), "a.npy: 3 dimensions are not read, only one or two");
+  EXPECT_EQ(npy_error(bytes_of("scalar_f8")), "a.npy: 0 dimensions are not read, only one or two");
 }
 
 TEST(NpyTest, ValuesThatWouldNotSurviveAreRefusedWithTheirPlace) {
-  EXPECT_EQ(error_of(bytes_of("too_large_i8")), "a.npy:byte 136: an integer beyond 2^53");
-  EXPECT_EQ(error_of(bytes_of("not_finite_f4")), "a.npy:byte 132: a value is not finite");
+  EXPECT_EQ(npy_error(bytes_of("too_large_i8")), "a.npy:byte 136: an integer beyond 2^53");
+  EXPECT_EQ(npy_error(bytes_of("not_finite_f4")), "a.npy:byte 132: a value is not finite");
 }
 
 TEST(NpyTest, DamagedFilesAreRefusedWithTheirPlace) {
   const std::string good = bytes_of("grid_f4");
-  EXPECT_EQ(error_of(""), "a.npy:byte 0: not a NumPy file");
-  EXPECT_EQ(error_of("1,2,3\n4,5,6\n"), "a.npy:byte 0: not a NumPy file");
-  EXPECT_EQ(error_of(good.substr(0, 7)), "a.npy:byte 7: the file ends before its version");
-  EXPECT_EQ(error_of(good.substr(0, 9)), "a.npy:byte 9: the file ends before its header");
-  EXPECT_EQ(error_of(good.substr(0, 50)), "a.npy:byte 50: the file ends within its header");
-  EXPECT_EQ(error_of(good.substr(0, 150)), "a.npy:byte 150: the file ends before its last value");
-  EXPECT_EQ(error_of(good + "x"), "a.npy:byte 152: bytes are left over behind the last value");
+  EXPECT_EQ(npy_error(""), "a.npy:byte 0: not a NumPy file");
+  EXPECT_EQ(npy_error("1,2,3\n4,5,6\n"), "a.npy:byte 0: not a NumPy file");
+  EXPECT_EQ(npy_error(good.substr(0, 7)), "a.npy:byte 7: the file ends before its version");
+  EXPECT_EQ(npy_error(good.substr(0, 9)), "a.npy:byte 9: the file ends before its header");
+  EXPECT_EQ(npy_error(good.substr(0, 50)), "a.npy:byte 50: the file ends within its header");
+  EXPECT_EQ(npy_error(good.substr(0, 150)), "a.npy:byte 150: the file ends before its last value");
+  EXPECT_EQ(npy_error(good + "x"), "a.npy:byte 152: bytes are left over behind the last value");
   std::string version = good;
   version[6] = 3;
-  EXPECT_EQ(error_of(version), "a.npy:byte 6: only the format versions 1.0 and 2.0 are read");
+  EXPECT_EQ(npy_error(version), "a.npy:byte 6: only the format versions 1.0 and 2.0 are read");
 }
 
 TEST(NpyTest, MalformedHeadersAreRefused) {
   const std::string keys = "'descr': '|u1', 'fortran_order': False, ";
-  EXPECT_EQ(error_of(file_with("{" + keys + "'shape': (1,)}", "a")), "");
+  EXPECT_EQ(npy_error(file_with("{" + keys + "'shape': (1,)}", "a")), "");
   for (const std::string& header : {std::string(),
                                     std::string("{"),
                                     std::string("{}"),
@@ -83,7 +83,7 @@ TEST(NpyTest, MalformedHeadersAreRefused) {
                                     "{" + keys + "'shape': (1,)} x",
                                     "{" + keys + "'shape': (99999999999999999999,)}",
                                     "{" + keys + "'order': (1,)}"}) {
-    EXPECT_NE(error_of(file_with(header, "a")).find("the header is malformed here"),
+    EXPECT_NE(npy_error(file_with(header, "a")).find("the header is malformed here"),
               std::string::npos)
         << header;
   }
@@ -92,7 +92,7 @@ TEST(NpyTest, MalformedHeadersAreRefused) {
 TEST(NpyTest, ShapesThatOverflowAreShortFiles) {
   const std::string header =
       "{'descr': '<f8', 'fortran_order': False, 'shape': (4294967296, 4294967296)}";
-  EXPECT_NE(error_of(file_with(header, "12345678")).find("ends before its last value"),
+  EXPECT_NE(npy_error(file_with(header, "12345678")).find("ends before its last value"),
             std::string::npos);
 }
 

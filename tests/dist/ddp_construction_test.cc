@@ -177,13 +177,13 @@ TEST(DdpConstructionTest, FindUnusedUsesTheLimitsFromTheStart) {
   const std::unique_ptr<ProcessGroup> group = make_loopback_group(test.runtime);
   TinyModel model(test.runtime);
   for (const char* name : {"a", "b", "c", "d"}) model.parameter(name, Values(10));
-  using Buckets = std::vector<std::vector<std::int32_t>>;
+  using Layout = std::vector<std::vector<std::int32_t>>;
   DdpOptions options{.first_bucket_bytes = 40, .find_unused_parameters = true};
-  EXPECT_EQ(Ddp(model.state(), *group, options).buckets(), (Buckets{{1, 2, 3}, {0}}));
+  EXPECT_EQ(Ddp(model.state(), *group, options).buckets(), (Layout{{1, 2, 3}, {0}}));
   options.bucket_cap_mb = 80.0 / 1048576;
-  EXPECT_EQ(Ddp(model.state(), *group, options).buckets(), (Buckets{{2, 3}, {0, 1}}));
+  EXPECT_EQ(Ddp(model.state(), *group, options).buckets(), (Layout{{2, 3}, {0, 1}}));
   options.compat = "1.13";  // The small first bucket survives an explicit cap.
-  EXPECT_EQ(Ddp(model.state(), *group, options).buckets(), (Buckets{{3}, {1, 2}, {0}}));
+  EXPECT_EQ(Ddp(model.state(), *group, options).buckets(), (Layout{{3}, {1, 2}, {0}}));
 }
 
 TEST(DdpConstructionTest, ADestroyedWrapperLeavesNoHooks) {

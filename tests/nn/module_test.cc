@@ -19,7 +19,7 @@ using lockstep::testing::PlainRuntime;
 using lockstep::testing::values_of;
 using ::testing::ElementsAre;
 
-std::vector<std::string> names_of(const std::vector<NamedVariable>& variables) {
+std::vector<std::string> variable_names(const std::vector<NamedVariable>& variables) {
   std::vector<std::string> names;
   for (const NamedVariable& entry : variables) names.push_back(entry.name);
   return names;
@@ -54,11 +54,11 @@ TEST(ModuleTest, NamesFollowTheOrderOfRegistrationAndSharedOnesComeOnce) {
   const Tied model(rt);
 
   EXPECT_THAT(
-      names_of(model.named_parameters()),
+      variable_names(model.named_parameters()),
       ElementsAre(
           "decoder", "own", "inner.0.weight", "inner.0.bias", "inner.1.weight", "inner.1.bias"));
   EXPECT_THAT(
-      names_of(model.named_buffers()),
+      variable_names(model.named_buffers()),
       ElementsAre("inner.0.running_mean", "inner.0.running_var", "inner.0.num_batches_tracked"));
   EXPECT_EQ(model.parameters().size(), 6U);
 }

@@ -18,13 +18,13 @@ namespace {
 using lockstep::testing::PlainRuntime;
 using ::testing::HasSubstr;
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kInf = std::numeric_limits<double>::infinity();
 
 std::string float_word(double value) {
   return hex64(std::bit_cast<std::uint32_t>(static_cast<float>(value))).substr(8);
 }
 
-GradScalerOptions options_of(const golden::Case& one) {
+GradScalerOptions scaler_options(const golden::Case& one) {
   return {.init_scale = parse_double(one.arguments.at(0)).value(),
           .growth_factor = parse_double(one.arguments.at(1)).value(),
           .backoff_factor = parse_double(one.arguments.at(2)).value(),
@@ -45,7 +45,7 @@ std::string run_script(const GradScalerOptions& options, const std::string& scri
     const Tensor grad = rt.tensor({2}, {0.1 * static_cast<double>(i) - 1.3, 0.7}, DType::kF32);
     rt.kernels().scale(grad, grad, scaler.get_scale());
     if (script[i] != 'g') {
-      const double bad = script[i] == 'i' ? kInfinity : -kInfinity;
+      const double bad = script[i] == 'i' ? kInf : -kInf;
       grad.data<float>()[1] =
           script[i] == 'n' ? std::numeric_limits<float>::quiet_NaN() : static_cast<float>(bad);
     }
@@ -66,7 +66,7 @@ TEST(GradScalerTest, ScaleTrackerAndParametersHaveTheBitsOfPyTorch) {
     const std::size_t bar = one.values.find(" | ");
     const std::string script = one.values.substr(0, bar);
     const std::string wanted = one.values.substr(bar + 3);
-    GradScalerOptions options = options_of(one);
+    GradScalerOptions options = scaler_options(one);
 
     EXPECT_EQ(run_script(options, script), wanted) << one.text();
 
@@ -155,7 +155,7 @@ TEST_F(GradScalerOrderTest, OneOptimizerThatOverflowsLowersTheScaleForAll) {
   const Variable other(rt_.tensor({1}, {1.0}, DType::kF32), true);
   Sgd second({other}, {.lr = 1.0});
   scaler_.scale(sum(parameter_)).backward();
-  other.set_grad(rt_.tensor({1}, {kInfinity}, DType::kF32));
+  other.set_grad(rt_.tensor({1}, {kInf}, DType::kF32));
 
   EXPECT_TRUE(scaler_.step(sgd_));
   EXPECT_FALSE(scaler_.step(second));
@@ -176,7 +176,7 @@ TEST_F(GradScalerOrderTest, ANewScaleReplacesTheOldOne) {
 TEST_F(GradScalerOrderTest, ADisabledScalerOnlySteps) {
   GradScaler off({.enabled = false});
   EXPECT_EQ(off.scale(parameter_), parameter_);
-  parameter_.set_grad(rt_.tensor({2}, {kInfinity, 0.0}, DType::kF32));
+  parameter_.set_grad(rt_.tensor({2}, {kInf, 0.0}, DType::kF32));
 
   EXPECT_TRUE(off.step(sgd_));
   off.update();

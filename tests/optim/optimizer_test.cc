@@ -124,14 +124,16 @@ TEST_F(OptimizerTest, OptionsThatMakeNoSenseAreRefusedInPyTorchsWords) {
   const auto make = [&p](const SgdOptions& options) {
     return [&p, options] { const Sgd sgd({p}, options); };
   };
-  using Invalid = std::invalid_argument;
-
-  EXPECT_THAT(make({.lr = -1.0}), ThrowsMessage<Invalid>("Invalid learning rate: -1"));
-  EXPECT_THAT(make({.momentum = -0.5}), ThrowsMessage<Invalid>("Invalid momentum value: -0.5"));
-  EXPECT_THAT(make({.weight_decay = -2}), ThrowsMessage<Invalid>("Invalid weight_decay value: -2"));
-  EXPECT_THAT(make({.nesterov = true}), ThrowsMessage<Invalid>(HasSubstr("Nesterov momentum")));
+  EXPECT_THAT(make({.lr = -1.0}),
+              ThrowsMessage<std::invalid_argument>("Invalid learning rate: -1"));
+  EXPECT_THAT(make({.momentum = -0.5}),
+              ThrowsMessage<std::invalid_argument>("Invalid momentum value: -0.5"));
+  EXPECT_THAT(make({.weight_decay = -2}),
+              ThrowsMessage<std::invalid_argument>("Invalid weight_decay value: -2"));
+  EXPECT_THAT(make({.nesterov = true}),
+              ThrowsMessage<std::invalid_argument>(HasSubstr("Nesterov momentum")));
   EXPECT_THAT(make({.momentum = 0.5, .dampening = 0.1, .nesterov = true}),
-              ThrowsMessage<Invalid>(HasSubstr("zero dampening")));
+              ThrowsMessage<std::invalid_argument>(HasSubstr("zero dampening")));
   EXPECT_THROW(Sgd(std::vector<Variable>{}, {}), ContractViolation);
 }
 

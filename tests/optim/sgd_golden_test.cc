@@ -11,10 +11,10 @@ namespace {
 
 using lockstep::testing::PlainRuntime;
 
-constexpr std::int64_t kElements = 19;
-constexpr int kSteps = 3;
+constexpr std::int64_t kSgdElements = 19;
+constexpr int kSgdSteps = 3;
 
-SgdOptions options_of(const golden::Case& one) {
+SgdOptions sgd_options(const golden::Case& one) {
   const auto number = [&one](std::size_t i) { return parse_double(one.arguments.at(i)).value(); };
   return {.lr = number(1),
           .momentum = number(2),
@@ -27,11 +27,11 @@ SgdOptions options_of(const golden::Case& one) {
 std::string train(const SgdOptions& options, DType dtype, const std::string& inputs) {
   PlainRuntime rt;
   golden::WordReader reader(inputs);
-  const Variable parameter(reader.take(rt, {kElements}, dtype), true);
+  const Variable parameter(reader.take(rt, {kSgdElements}, dtype), true);
   Sgd sgd({parameter}, options);
   std::vector<std::string> words;
-  for (int step = 0; step < kSteps; ++step) {
-    parameter.set_grad(reader.take(rt, {kElements}, dtype));
+  for (int step = 0; step < kSgdSteps; ++step) {
+    parameter.set_grad(reader.take(rt, {kSgdElements}, dtype));
     sgd.step();
     golden::append(words, parameter.data());
   }
@@ -47,7 +47,7 @@ TEST(SgdGoldenTest, StepsHaveTheBitsOfPyTorch) {
     const std::size_t bar = one.values.find(" | ");
     const std::string inputs = one.values.substr(0, bar);
     const DType dtype = parse_dtype(one.arguments.at(0)).value();
-    SgdOptions options = options_of(one);
+    SgdOptions options = sgd_options(one);
 
     EXPECT_EQ(train(options, dtype, inputs), one.values.substr(bar + 3)) << one.text();
 

@@ -47,9 +47,9 @@ TEST(NormalTest, ShortFillOfSeedNine) {
 // n standard normal draws: their mean is off by 6 / sqrt(n) once in 500 million seeds; this seed is
 // fixed. The same bound, times sqrt(2), holds for the mean square.
 TEST(NormalTest, MomentsAreThoseOfTheDistribution) {
-  constexpr std::size_t kDraws = 1U << 16U;
+  constexpr std::size_t kNormalDraws = 1U << 16U;
   Generator generator(12);
-  std::vector<float> values(kDraws);
+  std::vector<float> values(kNormalDraws);
   normal(generator, std::span(values));
   double sum = 0.0;
   double squares = 0.0;
@@ -57,8 +57,8 @@ TEST(NormalTest, MomentsAreThoseOfTheDistribution) {
     sum += value;
     squares += static_cast<double>(value) * value;
   }
-  EXPECT_LT(std::abs(sum / kDraws), 6.0 / 256);
-  EXPECT_LT(std::abs(squares / kDraws - 1), 6.0 * std::sqrt(2.0) / 256);
+  EXPECT_LT(std::abs(sum / kNormalDraws), 6.0 / 256);
+  EXPECT_LT(std::abs(squares / kNormalDraws - 1), 6.0 * std::sqrt(2.0) / 256);
 }
 
 TEST(NormalTest, NothingIsDrawnForNothing) {
