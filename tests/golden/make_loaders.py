@@ -13,12 +13,41 @@ import warnings
 import torch
 from torch.utils.data import (DataLoader, IterableDataset, RandomSampler, SubsetRandomSampler,
                               WeightedRandomSampler, get_worker_info)
+from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 from torch.utils.data.distributed import DistributedSampler
 
 from golden_format import write
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 warnings.filterwarnings("ignore")
+
+
+def by_index(receive):
+    """Results as they arrive when all workers take equally long: in the order of their tasks.
+
+    PyTorch handles the end of a worker's stream when the message arrives, before or after batches of
+    lower index, and at once hands its next task to the next worker. So with uneven streams the
+    machine's load decides who reads what. Holding back what comes early picks one of PyTorch's own
+    orders, the one that can be predicted.
+    """
+    def receive_next(self):
+        held = self.__dict__.setdefault("held_back", {})
+        while True:
+            due = min((index for index, info in self._task_info.items()
+                       if len(info) == 1 and self._workers_status[info[0]]), default=None)
+            if due in held:
+                return due, held.pop(due)
+            index, data = receive(self)
+            if due is None or index == due or not isinstance(index, int):
+                if due is None:
+                    held.clear()  # A new pass: these were asked for by an abandoned one.
+                return index, data
+            held[index] = data
+
+    return receive_next
+
+
+_MultiProcessingDataLoaderIter._get_data = by_index(_MultiProcessingDataLoaderIter._get_data)
 
 
 def bits(value):

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Checks the format and the lint rules of every C++ file: `./dev lint`.
 
-A clean clang-tidy result is remembered under a key made of everything of ours that it depends on: the
-file, the headers of ours it includes, the rules, the compile command and the linter's version. A file
-is analysed again when one of these changes, so repeated runs and continuous integration take seconds.
+Files are analysed as they are compiled, several in one translation unit where the build is a unity
+build. A clean clang-tidy result is remembered under a key made of everything of ours that it depends
+on: the unit's files, the headers of ours they include, the rules, the compile command and the linter's
+version. A unit is analysed again when one of these changes.
 """
 
 import argparse
@@ -20,7 +21,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 OUR_INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.MULTILINE)
-SLOW_SECONDS = 60  # A file takes about 5; above this it probably includes two heavy libraries.
+SLOW_SECONDS = 120  # A unit takes about 15; above this it probably includes two heavy libraries.
 
 
 def our_files(*suffixes):
@@ -52,22 +53,19 @@ class Keys:
         version = subprocess.run(["clang-tidy", "--version"], check=True, capture_output=True)
         self._linter = version.stdout + Path(__file__).read_bytes()
 
-    def key(self, source, command):
+    def key(self, unit):
         digest = hashlib.sha256(self._linter)
-        digest.update(command.replace(self._build, "BUILD").replace(str(ROOT), "ROOT").encode())
-        for rules in [ROOT / ".clang-tidy", *self._folder_rules(source)]:
-            digest.update(rules.read_bytes())
-        for path in sorted(self._closure(source)):
+        command = unit.command.replace(self._build, "BUILD").replace(str(ROOT), "ROOT")
+        digest.update(command.encode())
+        for folder in (unit.folder(), *unit.folder().parents):
+            if (ROOT / folder / ".clang-tidy").is_file():
+                digest.update((ROOT / folder / ".clang-tidy").read_bytes())
+        for path in sorted(self._closure(unit.files)):
             digest.update(str(path.relative_to(ROOT)).encode() + path.read_bytes())
         return digest.hexdigest()
 
-    @staticmethod
-    def _folder_rules(source):
-        folders = [folder for folder in source.parents if ROOT in folder.parents]
-        return [folder / ".clang-tidy" for folder in folders if (folder / ".clang-tidy").is_file()]
-
-    def _closure(self, source):
-        seen, todo = {source}, [source]
+    def _closure(self, files):
+        seen, todo = set(files), list(files)
         while todo:
             for header in self._included(todo.pop()):
                 if header not in seen:
@@ -90,23 +88,54 @@ class Keys:
         return None
 
 
-# GCC's precompiled headers mean nothing to the linter, and a file has to stand without them.
-GCC_ONLY = re.compile(r" (-Winvalid-pch|-fpch-preprocess|-Wno-restrict|-Wno-stringop-overflow|-include \S+cmake_pch\.hxx)")
+# GCC's precompiled headers mean nothing to the linter.
+GCC_ONLY = re.compile(r" (-Winvalid-pch|-fpch-preprocess|-Wno-restrict|-Wno-stringop-overflow"
+                      r"|-Wno-subobject-linkage|-include \S+cmake_pch\.hxx)")
 
 
-def compile_commands(build):
-    """Our own .cc files of the compile database, with their commands as the linter is to see them;
-    its share of nvcc's work is left to nvcc. The database of these is written to build/lint."""
+class Unit:
+    """One translation unit: a .cc file of ours, or CMake's file that includes several."""
+
+    def __init__(self, entry, build):
+        self.source = Path(entry["file"]).resolve()
+        self.command = GCC_ONLY.sub("", entry["command"])
+        self.entry = entry | {"command": self.command}
+        self.is_unity = build in self.source.parents and self.source.name.startswith("unity_")
+        self.files = [self.source]
+        if self.is_unity:
+            text = self.source.read_bytes()
+            self.files = [Path(name.decode()) for name in OUR_INCLUDE.findall(text)]
+
+    def is_ours(self, build):
+        return self.is_unity or (self.source.suffix == ".cc" and ROOT in self.source.parents and
+                                 build not in self.source.parents)
+
+    def name(self):
+        names = [str(path.relative_to(ROOT)) for path in self.files]
+        return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+
+    def folder(self):
+        return self.files[0].relative_to(ROOT).parent
+
+    def is_about(self, words):
+        return not words or any(word in str(path.relative_to(ROOT))
+                                for path in self.files for word in words)
+
+
+def units_of(build):
+    """The units with code of ours, by source; nvcc's share is left to nvcc. A database of them, as
+    the linter is to see them, is written to build/lint."""
     entries = json.loads((build / "compile_commands.json").read_text())
-    kept = {}
-    for entry in entries:
-        source = Path(entry["file"]).resolve()
-        if source.suffix == ".cc" and ROOT in source.parents and build not in source.parents:
-            kept[source] = entry | {"command": GCC_ONLY.sub("", entry["command"])}
+    units = {unit.source: unit for entry in entries
+             if (unit := Unit(entry, build)).is_ours(build)}
+    for rules in our_files(".clang-tidy"):  # A unity build's units lie in the build folder.
+        (build / rules).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / rules, build / rules)
     folder = build / "lint"
     folder.mkdir(exist_ok=True)
-    (folder / "compile_commands.json").write_text(json.dumps(list(kept.values())))
-    return {source: kept[source]["command"] for source in sorted(kept)}
+    (folder / "compile_commands.json").write_text(
+        json.dumps([unit.entry for unit in units.values()]))
+    return [units[source] for source in sorted(units)]
 
 
 def cache_folder():
@@ -117,34 +146,30 @@ def cache_folder():
 
 
 def tidy(build, jobs, only):
-    """Runs clang-tidy where the cache has no clean result; returns the number of files with findings."""
+    """Runs clang-tidy where the cache has no clean result; returns how many units have findings."""
     keys, cache = Keys(build), cache_folder()
-    todo, commands = [], compile_commands(build)
-    if only:
-        commands = {source: command for source, command in commands.items()
-                    if any(word in str(source.relative_to(ROOT)) for word in only)}
-    for source, command in commands.items():
-        mark = cache / keys.key(source, command)
+    units, todo = [unit for unit in units_of(build) if unit.is_about(only)], []
+    for unit in units:
+        mark = cache / keys.key(unit)
         if mark.exists():
             mark.touch()  # Keeps it from ageing out.
         else:
-            todo.append((source, mark))
-    print(f"clang-tidy: {len(commands)} files, {len(todo)} to analyse, "
-          f"{len(commands) - len(todo)} known to be clean", flush=True)
+            todo.append((unit, mark))
+    print(f"clang-tidy: {sum(len(unit.files) for unit in units)} files in {len(units)} units, "
+          f"{len(todo)} to analyse, {len(units) - len(todo)} known to be clean", flush=True)
 
     def analyse(item):
         start = time.monotonic()
-        run = subprocess.run(["clang-tidy", "--quiet", "-p", str(build / "lint"), str(item[0])],
-                             capture_output=True, text=True)
+        run = subprocess.run(["clang-tidy", "--quiet", "-p", str(build / "lint"),
+                              str(item[0].source)], capture_output=True, text=True)
         return item, run, time.monotonic() - start
 
     failed = 0
     with ThreadPoolExecutor(jobs) as pool:
         for future in as_completed([pool.submit(analyse, item) for item in todo]):
-            (source, mark), run, seconds = future.result()
-            name = source.relative_to(ROOT)
+            (unit, mark), run, seconds = future.result()
             if seconds > SLOW_SECONDS:
-                print(f"warning: {name} took {seconds:.0f} s to analyse", flush=True)
+                print(f"warning: {unit.name()} took {seconds:.0f} s to analyse", flush=True)
             if run.returncode == 0:
                 mark.touch()
                 continue
@@ -178,7 +203,7 @@ def main():
         print(f"{name}: not formatted; run ./dev format")
     print(f"clang-format: {len(sources)} files, {len(unformatted)} to format", flush=True)
     failed = tidy(options.build.resolve(), options.jobs, options.only)
-    print(f"lint: {len(unformatted) + failed} files with findings")
+    print(f"lint: {len(unformatted)} files to format, {failed} units with findings")
     return 1 if unformatted or failed else 0
 
 
