@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "lockstep/autograd/cast.h"
 #include "lockstep/autograd/pass_through.h"
 #include "lockstep/base/check.h"
 #include "lockstep/dist/coalesced_broadcast.h"
@@ -130,6 +131,7 @@ class Ddp::Impl {
   CoalescedBroadcast buffers_;             // Not ignored.
   std::optional<WrapperTrace> trace_;
   std::optional<GradientTrace> gradient_trace_;
+  std::unique_ptr<MixedPrecisionHook> mixed_;         // Null: everything in full precision.
   std::unique_ptr<DelayedAllReduce> delayed_params_;  // Null: nothing is delayed.
   std::unique_ptr<Reducer> reducer_;
   DdpLogger logger_;
@@ -148,9 +150,12 @@ class Ddp::Impl {
   std::int64_t first_bytes() const;
   ReducerOptions reducer_options() const;
   void start_delayed(const std::vector<NamedVariable>& reduced);
+  void start_mixed_precision();
+  void lower_precision();
   void start_trace(const std::vector<NamedVariable>& reduced);
   void synchronize_state(std::span<const NamedVariable> reduced);
   void broadcast_state(std::int32_t root, const OpOptions& options) const;
+  void trace_forward(bool training);
   void synchronize_buffers(bool joining, bool is_candidate);
   void run_buffer_hook();
 };
@@ -170,6 +175,7 @@ Ddp::Impl::Impl(ReplicatedState state, ProcessGroup& group, DdpOptions options)
   if (trace_) trace_->record_state(StatePoint::kWrap);
   reducer_ = std::make_unique<Reducer>(
       std::move(reduced), group, reducer_options(), gradient_trace_ ? &*gradient_trace_ : nullptr);
+  if (options_.mixed_precision) start_mixed_precision();
   delayed_ = std::make_shared<DelayedReduction>(*reducer_, is_compat_113());
   if (options_.static_graph) reducer_->set_static_graph();
   logger_ = DdpLogger(*reducer_, is_compat_113());
@@ -190,6 +196,36 @@ void Ddp::Impl::start_delayed(const std::vector<NamedVariable>& reduced) {
         "PyTorch fails at the first forward, since 'DistributedDataParallel' object has no "
         "attribute '_lazy_init_ran'.");
   }
+}
+
+// Integer buffers become floats too, as in PyTorch.
+void Ddp::Impl::start_mixed_precision() {
+  const MixedPrecision& chosen = *options_.mixed_precision;
+  LOCKSTEP_CHECK(!is_compat_113(), "PyTorch 1.13 has no mixed precision in the wrapper");
+  LOCKSTEP_CHECK(!options_.gradient_as_bucket_view,
+                 "mixed precision and gradient_as_bucket_view are not built together");
+  mixed_ = std::make_unique<MixedPrecisionHook>(parameters_, *group_, chosen);
+  reducer_->register_comm_hook(*mixed_);
+  if (gradient_trace_) {
+    gradient_trace_->allow_for(chosen.param_dtype);
+    gradient_trace_->allow_for(chosen.reduce_dtype.value_or(chosen.param_dtype));
+  }
+  if (!chosen.buffer_dtype) return;
+  const std::span<const NamedVariable> buffers = buffers_.variables();
+  std::vector<NamedVariable> narrow(buffers.begin(), buffers.end());
+  for (const NamedVariable& buffer : narrow) {
+    buffer.variable.state().data = buffer.variable.data().to(*chosen.buffer_dtype);
+  }
+  buffers_ = CoalescedBroadcast(std::move(narrow));
+}
+
+// A narrow copy without a graph has no place for PyTorch's hook; one that was never reduced keeps
+// the hook that it has, and gets another.
+void Ddp::Impl::lower_precision() {
+  if (!group_->runtime().grad_enabled()) {
+    throw ReducerError("'NoneType' object has no attribute 'next_functions'");
+  }
+  if (mixed_->lower()) reducer_->listen_again();
 }
 
 void Ddp::Impl::start_trace(const std::vector<NamedVariable>& reduced) {
@@ -240,6 +276,7 @@ ReducerOptions Ddp::Impl::reducer_options() const {
   options.find_unused_parameters = options_.find_unused_parameters;
   options.gradient_as_bucket_view = options_.gradient_as_bucket_view;
   options.is_compat_113 = is_compat_113();
+  if (options_.mixed_precision) options.grad_dtype = options_.mixed_precision->param_dtype;
   options.rebuilt_limits_bytes = {first_bytes(), cap_bytes()};
   // Buckets that will be rebuilt anyway start as one a dtype.
   options.initial_limits_bytes = options_.find_unused_parameters && !options_.static_graph
@@ -267,7 +304,6 @@ void Ddp::Impl::begin_forward() {
 
 void Ddp::Impl::before_forward(bool training, bool joining, const JoinNotice& notice) {
   const bool grad = group_->runtime().grad_enabled();
-  const bool synchronizing = is_synchronizing();
   if (notice.valid()) {
     reducer_->divide_by(divide_by_initial_ ? JoinNotice() : notice);
   }
@@ -278,7 +314,14 @@ void Ddp::Impl::before_forward(bool training, bool joining, const JoinNotice& no
     run_buffer_hook();
   }
   if (joining) join_signals_.announce_sync(require_sync_, op_options("ddp.join"));
+  trace_forward(training);
+  if (mixed_) lower_precision();
+}
+
+void Ddp::Impl::trace_forward(bool training) {
   if (!trace_) return;
+  const bool grad = group_->runtime().grad_enabled();
+  const bool synchronizing = is_synchronizing();
   if (synchronizing && state_due_) {
     trace_->record_state(StatePoint::kForward);
     state_due_ = false;
@@ -358,6 +401,11 @@ void Ddp::after_forward(std::span<Variable* const> outputs) {
   impl_->after_forward(found);
   if (impl_->wants_pass_through()) pass_through(outputs, impl_->delayed_);
   impl_->lend_views();
+}
+
+Variable Ddp::cast_input(const Variable& input) const {
+  if (!impl_->mixed_ || !is_floating(input.data().dtype())) return input;
+  return cast(input, impl_->mixed_->options().param_dtype);
 }
 
 void Ddp::register_comm_hook(CommHook& hook) { impl_->reducer_->register_comm_hook(hook); }

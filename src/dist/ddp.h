@@ -16,6 +16,7 @@
 #include "lockstep/dist/ddp_logging.h"
 #include "lockstep/dist/ddp_outputs.h"
 #include "lockstep/dist/join.h"
+#include "lockstep/dist/mixed_precision.h"
 #include "lockstep/dist/process_group.h"
 #include "lockstep/dist/reducer_error.h"
 
@@ -43,6 +44,8 @@ struct DdpOptions {
   /// of `param_to_hook_all_reduce` has been computed (delayed_all_reduce.h). Both or none.
   std::vector<NamedVariable> delay_all_reduce_named_params = {};
   Variable param_to_hook_all_reduce = {};
+  /// Forwards and backwards in narrow copies of parameters and inputs (mixed_precision.h).
+  std::optional<MixedPrecision> mixed_precision = std::nullopt;
   std::string module_name = {};      ///< What logging data call the model.
   std::string compat = "2.7";        ///< "2.7" | "1.13": where the versions differ.
   CallSite site = CallSite::here();  ///< Where the model was wrapped.
@@ -77,6 +80,10 @@ class Ddp : public Joinable {
   Variable after_forward(Variable output);
   /// The same for a forward with several outputs, which are replaced in place.
   void after_forward(std::span<Variable* const> outputs);
+
+  /// What the model's forward gets for a variable that it is called with: under mixed precision
+  /// floating-point ones become narrow.
+  Variable cast_input(const Variable& input) const;
 
   /// Communicates buckets by `hook` instead of averaging them. Once in a wrapper's lifetime.
   /// Requires: the hook outlives the wrapper. Errors: ReducerError the second time.
@@ -155,11 +162,12 @@ class DistributedDataParallel : public Ddp {
         model_(&model) {}
 
   /// Returns what the model's forward returns: a variable, or a structure of variables (see
-  /// ddp_outputs.h).
+  /// ddp_outputs.h). Arguments that are variables go through cast_input; what they are inside of
+  /// structures does not, where PyTorch descends.
   template <typename... Args>
   auto operator()(Args&&... args) {
     before_forward(model_->is_training());
-    auto result = model_->forward(std::forward<Args>(args)...);
+    auto result = model_->forward(argument(std::forward<Args>(args))...);
     if constexpr (std::is_same_v<decltype(result), Variable>) {
       return after_forward(std::move(result));
     } else {
@@ -173,6 +181,15 @@ class DistributedDataParallel : public Ddp {
   M& module() const { return *model_; }
 
  private:
+  template <typename T>
+  decltype(auto) argument(T&& value) const {
+    if constexpr (std::is_same_v<std::remove_cvref_t<T>, Variable>) {
+      return cast_input(value);
+    } else {
+      return std::forward<T>(value);
+    }
+  }
+
   M* model_;
 };
 

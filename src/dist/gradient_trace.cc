@@ -35,14 +35,17 @@ GradientTrace::GradientTrace(Recorder& recorder,
   for (const NamedVariable& parameter : parameters) {
     parameters_.push_back(parameter.variable);
     names_.push_back(recorder.names().intern(parameter.name));
-    const DType dtype = parameter.variable.data().dtype();
-    if (precision(dtype) < precision(dtype_)) dtype_ = dtype;
+    allow_for(parameter.variable.data().dtype());
   }
   layout_ = recorder.names().intern_layout(names_);
   base_ = make_draft(GradPoint::kBase, "grad.base");
   inc_ = make_draft(GradPoint::kInc, "grad.inc");
   pre_ = make_draft(GradPoint::kPre, "grad.pre");
   grads_.resize(parameters_.size());
+}
+
+void GradientTrace::allow_for(DType dtype) {
+  if (precision(dtype) < precision(dtype_)) dtype_ = dtype;
 }
 
 GradientTrace::Draft GradientTrace::make_draft(GradPoint point, const char* value_point) const {

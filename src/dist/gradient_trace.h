@@ -21,6 +21,8 @@ class GradientTrace {
                 std::int32_t wrapper,
                 std::span<const NamedVariable> parameters);
 
+  /// Gradients are computed or communicated in `dtype`, too: bounds have to allow for it.
+  void allow_for(DType dtype);
   /// A contribution, just before it is added to `.grad` (`base`, undefined if there is none).
   void on_increment(std::size_t index, const Tensor& increment, const Tensor& base);
   /// The whole `.grad` as the reduction takes it; undefined if there is none.

@@ -53,6 +53,10 @@ Reducer::Reducer(std::vector<NamedVariable> parameters,
   }
   last_ready_order_.reserve(parameters_.size());
   initialize_buckets(initial_assignment(parameters_, options_.initial_limits_bytes));
+  listen_again();
+}
+
+void Reducer::listen_again() {
   for (std::size_t i = 0; i < leaves_.size(); ++i) leaves_[i].add_hook(*this, i);
 }
 
@@ -89,7 +93,8 @@ void Reducer::initialize_buckets(const std::vector<std::vector<std::int32_t>>& a
       slots_[front] = {Tensor(), b};
       continue;
     }
-    bucket.flat = Tensor::zeros(*runtime_, {n_elems}, leaves_[front].data().dtype());
+    bucket.flat = Tensor::zeros(
+        *runtime_, {n_elems}, options_.grad_dtype.value_or(leaves_[front].data().dtype()));
     std::int64_t offset = 0;
     for (const std::int32_t member : bucket.members) {
       const auto index = static_cast<std::size_t>(member);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,6 +21,8 @@ struct ReducerOptions {
   bool find_unused_parameters = false;
   bool gradient_as_bucket_view = false;
   bool is_compat_113 = false;  ///< What counts as a static graph's first backward, see below.
+  /// Of gradients, where parameters have another dtype when they are computed (mixed_precision.h).
+  std::optional<DType> grad_dtype = std::nullopt;
   std::vector<std::int64_t> initial_limits_bytes;  ///< Of the buckets before the rebuild.
   std::vector<std::int64_t> rebuilt_limits_bytes;
   CallSite site;
@@ -73,6 +76,8 @@ class Reducer final : public GradHook, public BackwardCallback {
   void register_comm_hook(CommHook& hook);
   /// Errors: ReducerError after the first synchronising forward.
   void set_static_graph();
+  /// Listens to each parameter once more, so that it becomes ready twice in one backward.
+  void listen_again();
 
   Runtime& runtime() const { return *runtime_; }
 

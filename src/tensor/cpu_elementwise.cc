@@ -9,6 +9,14 @@ namespace lockstep::detail {
 
 namespace {
 
+/// Calls f(T{}) with the element type of a floating dtype, 16-bit ones included.
+template <typename F>
+void for_real(DType dtype, F f) {
+  if (dtype == DType::kF16) return f(Half{});
+  if (dtype == DType::kBF16) return f(BFloat{});
+  for_float(dtype, f);
+}
+
 /// out[i] = f(in[i]) in the tensors' dtype.
 template <typename F>
 void map(const Tensor& out, const Tensor& in, F f) {
@@ -63,7 +71,15 @@ void CpuKernels::copy(const Tensor& out, const Tensor& in) {
 }
 
 void CpuKernels::add(const Tensor& out, const Tensor& a, const Tensor& b) {
-  zip(out, a, b, [](auto x, auto y) { return x + y; });
+  const std::int64_t n = agreed_elems(out, a, b);
+  LOCKSTEP_CHECK(a.dtype() == out.dtype() && b.dtype() == out.dtype(), "a sum has one dtype");
+  for_real(out.dtype(), [&](auto tag) {
+    using T = decltype(tag);  // 16-bit floats compute in f32 and round once.
+    T* const o = static_cast<T*>(out.raw());
+    const T* const x = static_cast<const T*>(a.raw());
+    const T* const y = static_cast<const T*>(b.raw());
+    each(n, [=](std::int64_t i) { o[i] = store<T>(load(x[i]) + load(y[i])); });
+  });
 }
 
 void CpuKernels::sub(const Tensor& out, const Tensor& a, const Tensor& b) {
@@ -83,7 +99,16 @@ void CpuKernels::scale(const Tensor& out, const Tensor& in, double factor) {
 }
 
 void CpuKernels::div_scalar(const Tensor& out, const Tensor& in, double divisor) {
-  map(out, in, [=](auto x) { return x / static_cast<decltype(x)>(divisor); });
+  const std::int64_t n = agreed_elems(out, in);
+  LOCKSTEP_CHECK(in.dtype() == out.dtype(), "a quotient has the dtype of what is divided");
+  for_real(out.dtype(), [&](auto tag) {
+    using T = decltype(tag);
+    using Value = decltype(load(tag));
+    const auto by = static_cast<Value>(divisor);
+    T* const o = static_cast<T*>(out.raw());
+    const T* const x = static_cast<const T*>(in.raw());
+    each(n, [=](std::int64_t i) { o[i] = store<T>(load(x[i]) / by); });
+  });
 }
 
 void CpuKernels::add_scaled(const Tensor& out, const Tensor& a, const Tensor& b, double alpha) {

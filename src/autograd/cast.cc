@@ -1,0 +1,34 @@
+#include "lockstep/autograd/cast.h"
+
+#include <utility>
+
+#include "lockstep/autograd/node.h"
+
+namespace lockstep {
+namespace {
+
+class CastNode final : public Node {
+ public:
+  explicit CastNode(DType from) : from_(from) {}
+
+  void run(Tensor&& grad) override { send(0, grad.to(from_)); }
+
+ private:
+  DType from_;
+};
+
+}  // namespace
+
+Variable cast(const Variable& x, DType dtype) {
+  LOCKSTEP_CHECK(is_floating(x.data().dtype()) && is_floating(dtype),
+                 "floating-point variables are cast to floating-point dtypes");
+  if (x.data().dtype() == dtype) return x;
+  Ref<Node> node;
+  if (Node::records({&x})) {
+    node = Node::make<CastNode>(x.runtime(), x.data().dtype());
+    node->connect(0, x);
+  }
+  return Node::attach(x.data().to(dtype), std::move(node));
+}
+
+}  // namespace lockstep
