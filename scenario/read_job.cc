@@ -180,6 +180,7 @@ EvalSpec read_eval(TableReader& loop, Problem& problem) {
   eval.every_epochs = table.integer("every_epochs", 1, 1);
   eval.metric = table.word("metric", eval.metric, {"accuracy", "mse", "l1", "cross-entropy"});
   eval.dedup = table.flag("dedup", true);
+  eval.forward = table.word("forward", "wrapper", {"wrapper", "inner"});
   table.finish();
   return eval;
 }

@@ -16,7 +16,7 @@ struct Checker {
   Factory make;
 };
 
-constexpr std::array<Checker, 13> kCheckers = {{
+constexpr std::array<Checker, 16> kCheckers = {{
     {"init-equal", laws::make_init_equal},
     {"replicas-equal", laws::make_replicas_equal},
     {"optimizer-equal", laws::make_optimizer_equal},
@@ -28,7 +28,10 @@ constexpr std::array<Checker, 13> kCheckers = {{
     {"samples-covered", laws::make_samples_covered},
     {"epoch-reshuffled", laws::make_epoch_reshuffled},
     {"rng-scopes", laws::make_rng_scopes},
+    {"metric-true", laws::make_metric_true},
     {"in-flight-untouched", laws::make_in_flight_untouched},
+    {"environment-bijective", laws::make_environment_bijective},
+    {"checkpoint-whole", laws::make_checkpoint_whole},
     {"decisions-uniform", laws::make_decisions_uniform},
 }};
 

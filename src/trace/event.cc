@@ -167,6 +167,8 @@ struct KindName {
 
   std::string_view operator()(const EndEvent&) const { return "end"; }
 
+  std::string_view operator()(const EnvironmentEvent&) const { return "environment"; }
+
   std::string_view operator()(const GroupEvent&) const { return "group"; }
 
   std::string_view operator()(const TouchEvent&) const { return "touch"; }

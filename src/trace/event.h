@@ -207,11 +207,15 @@ struct PhaseEvent {
   PhaseKind kind = PhaseKind::kTrain;
 };
 
+/// A metric was reported: value = numerator / denominator.
 struct MetricEvent {
   NameId name = kNoName;
   double value = 0.0;
   double numerator = 0.0;
   double denominator = 0.0;
+  /// What each sample of this rank's last sample event is worth on its own, in the same order,
+  /// repeats included; empty = not recorded.
+  std::span<const double> parts = {};
 };
 
 /// A branch that may lead to collectives was taken.
@@ -242,11 +246,12 @@ struct EndEvent {
   NameId detail = kNoName;
 };
 
-/// A snapshot was published, found and loaded, or could not be written.
+/// A snapshot was published, found and loaded, or could not be written; or one of its files was.
 struct SnapshotEvent {
-  NameId action = kNoName;  ///< "save" | "load" | "fail".
+  NameId action = kNoName;  ///< "part" | "save" | "read" | "load" | "fresh" | "fail".
   std::int64_t step = -1;   ///< Optimizer steps it holds; load: -1 = none found, training is new.
-  NameId detail = kNoName;  ///< save, load: its folder; fail: why.
+  NameId detail = kNoName;  ///< save, load, fresh: its folder; part, read: the file; fail: why.
+  std::uint64_t digest = 0;  ///< part, read: of the file's bytes.
 };
 
 /// Something is about to draw from a random stream.
@@ -258,6 +263,15 @@ struct RngEvent {
   bool shared = false;       ///< Meant to be the same on all ranks; else meant to be unlike any.
   std::int64_t worker = -1;  ///< The loader's worker that draws, -1 = the rank's own process.
   std::uint64_t state = 0;   ///< Digest of the generator's state.
+};
+
+/// Where this rank runs and what it was given; recorded before its model is wrapped.
+struct EnvironmentEvent {
+  std::int32_t world = 0;        ///< Ranks it believes there are.
+  std::int32_t local_rank = -1;  ///< Its number on its node, -1 = unknown.
+  NameId node = kNoName;         ///< Its node, or empty: unknown.
+  NameId device = kNoName;       ///< The accelerator it uses, or empty: none.
+  std::uint64_t schema = 0;      ///< Digest of the model's names, shapes and types, 0 = unknown.
 };
 
 /// This rank made a group beside the world.
@@ -300,7 +314,8 @@ using EventBody = std::variant<WrapEvent,
                                SnapshotEvent,
                                RngEvent,
                                TouchEvent,
-                               GroupEvent>;
+                               GroupEvent,
+                               EnvironmentEvent>;
 
 /// One event of one rank.
 struct Event {

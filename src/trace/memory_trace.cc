@@ -48,6 +48,8 @@ struct MemoryTrace::Arena {
 
   void operator()(ValueEvent& event) { keep(event.values); }
 
+  void operator()(MetricEvent& event) { keep(event.parts); }
+
   template <typename Body>
   void operator()(Body& /*event*/) {}
 

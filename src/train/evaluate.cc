@@ -7,6 +7,7 @@
 #include "lockstep/data/distributed_sampler.h"
 #include "lockstep/trace/recorder.h"
 #include "lockstep/train/micro_step.h"
+#include "lockstep/train/state_record.h"
 
 namespace lockstep {
 
@@ -79,6 +80,7 @@ Share share_of(const Job& job, const RankContext& context) {
 void record_eval(const Job& job,
                  RankContext& context,
                  const Share& share,
+                 std::span<const double> parts,
                  const EvalResult& result) {
   Recorder* recorder = context.runtime().recorder();
   if (recorder == nullptr) return;
@@ -93,42 +95,83 @@ void record_eval(const Job& job,
   recorder->record(MetricEvent{.name = names.intern(job.loop.eval.metric),
                                .value = result.value,
                                .numerator = result.numerator,
-                               .denominator = result.denominator});
+                               .denominator = result.denominator,
+                               .parts = parts});
 }
+
+/// The model as an evaluation calls it.
+class Evaluated {
+ public:
+  Evaluated(const Job& job, nn::Module& model, DistributedDataParallel<nn::Module>* ddp)
+      : model_(model),
+        ddp_(job.loop.eval.forward == "wrapper" && broadcasts(job, model) ? ddp : nullptr),
+        wrapper_(ddp == nullptr ? -1 : ddp->wrapper()) {}
+
+  Tensor operator()(const Tensor& x) const {
+    return (ddp_ != nullptr ? (*ddp_)(Variable(x)) : model_.forward(Variable(x))).data();
+  }
+
+  /// The buffers it was called with, which evaluating does not change.
+  void record(const Job& job, const RankContext& context) const {
+    Recorder* recorder = context.runtime().recorder();
+    if (recorder == nullptr) return;
+    // Forwards of an evaluation belong to no step.
+    if (ddp_ != nullptr) recorder->position(wrapper_).micro = -1;
+    record_buffers(model_, job.ddp.options.ignored, context, StatePoint::kEval, wrapper_);
+  }
+
+ private:
+  static bool broadcasts(const Job& job, const nn::Module& model) {
+    return job.ddp.options.broadcast_buffers && !model.named_buffers().empty();
+  }
+
+  nn::Module& model_;
+  DistributedDataParallel<nn::Module>* ddp_;
+  std::int32_t wrapper_;
+};
 
 }  // namespace
 
-EvalResult evaluate(const Job& job, nn::Module& model, RankContext& context, std::int64_t epoch) {
+EvalResult evaluate(const Job& job,
+                    nn::Module& model,
+                    RankContext& context,
+                    std::int64_t epoch,
+                    DistributedDataParallel<nn::Module>* ddp) {
   Runtime& runtime = context.runtime();
   if (Recorder* recorder = runtime.recorder()) {
     recorder->record(PhaseEvent{.kind = PhaseKind::kEval});
   }
   const NoGradGuard no_grad(runtime);
   model.eval();
+  const Evaluated evaluated(job, model, ddp);
   const Share share = share_of(job, context);
   std::array<double, 2> sums{};  // value, rows counted
+  std::vector<double> parts;
+  parts.reserve(share.ids.size());
   const auto n = static_cast<std::int64_t>(share.ids.size());
   for (std::int64_t at = 0; at < n; at += kEvalBatch) {
     const std::int64_t rows = std::min(kEvalBatch, n - at);
     const auto ids =
         std::span(share.ids).subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(rows));
     const Batch batch = make_batch(job, *job.holdout, runtime, ids);
-    const Tensor output = model.forward(Variable(batch.x)).data();
+    const Tensor output = evaluated(batch.x);
     for (std::int64_t row = 0; row < rows; ++row) {
       const bool padding = at + row >= share.n_real;
+      parts.push_back(row_value(job, output, batch, row));
       if (padding && job.loop.eval.dedup) continue;
-      sums[0] += row_value(job, output, batch, row);
+      sums[0] += parts.back();
       sums[1] += 1.0;
     }
   }
   context.world().all_reduce(Memory::of(std::span<double>(sums))).wait_or_throw();
+  evaluated.record(job, context);
   model.train();
 
   const EvalResult result{.epoch = epoch,
                           .value = sums[1] > 0.0 ? sums[0] / sums[1] : 0.0,
                           .numerator = sums[0],
                           .denominator = sums[1]};
-  record_eval(job, context, share, result);
+  record_eval(job, context, share, parts, result);
   if (Recorder* recorder = runtime.recorder()) {
     recorder->record(PhaseEvent{.kind = PhaseKind::kTrain});
   }

@@ -8,6 +8,13 @@ namespace lockstep {
 /// The metric over all ranks; collective. Padded repeats count once when `dedup`, as often as they
 /// were drawn otherwise (the usual mistake, zoo pad-duplicates-eval). The model is put back into
 /// train mode.
-EvalResult evaluate(const Job& job, nn::Module& model, RankContext& context, std::int64_t epoch);
+///
+/// `ddp`: the model's wrapper, null = none. With `eval.forward = "wrapper"` the rows go through it
+/// if it has buffers to broadcast; without any it would do nothing else than the model.
+EvalResult evaluate(const Job& job,
+                    nn::Module& model,
+                    RankContext& context,
+                    std::int64_t epoch,
+                    DistributedDataParallel<nn::Module>* ddp = nullptr);
 
 }  // namespace lockstep

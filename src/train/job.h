@@ -136,6 +136,9 @@ struct EvalSpec {
   std::int64_t every_epochs = 0;    ///< 0 = never
   std::string metric = "accuracy";  ///< "accuracy" | "mse" | "l1" | "cross-entropy"
   bool dedup = true;                ///< Count padded repeats once.
+  /// "wrapper" (which broadcasts buffers first, if it keeps them equal) | "inner": the module that
+  /// is wrapped, with the buffers each rank has.
+  std::string forward = "wrapper";
 };
 
 /// Snapshots: all that a restarted job needs to go on as if nothing had happened (snapshot.h).

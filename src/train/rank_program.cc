@@ -15,6 +15,7 @@
 #include "lockstep/train/micro_step.h"
 #include "lockstep/train/rank_epoch.h"
 #include "lockstep/train/snapshot.h"
+#include "lockstep/train/state_record.h"
 #include "lockstep/train/stepper.h"
 
 namespace lockstep {
@@ -86,6 +87,7 @@ class Loop {
 void Loop::wrap() {
   model_ = build_model(job_.model, context_.runtime(), context_.rank());
   state_.model = model_.get();
+  record_environment(*model_, job_.ddp.options.ignored, context_);
   hooked(LoopPoint::kWrap, [this] {
     if (job_.ddp.wrap) {
       ddp_ = std::make_unique<DistributedDataParallel<nn::Module>>(
@@ -246,6 +248,7 @@ void Loop::record_end() {
                            recorder_->names().intern_layout(names),
                            tensors,
                            wrapper());
+  record_buffers(*model_, job_.ddp.options.ignored, context_, StatePoint::kEnd, wrapper());
 }
 
 void Loop::save_if_due(const RankEpoch& order, std::size_t batch) {
@@ -281,8 +284,9 @@ void Loop::end_epoch() {
   const std::size_t n_evals = outcome_.evals.size();
   const std::int64_t every = job_.loop.eval.every_epochs;
   if (every > 0 && (state_.epoch + 1) % every == 0 && job_.holdout) {
-    hooked(LoopPoint::kEval,
-           [&] { outcome_.evals.push_back(evaluate(job_, *model_, context_, state_.epoch)); });
+    hooked(LoopPoint::kEval, [&] {
+      outcome_.evals.push_back(evaluate(job_, *model_, context_, state_.epoch, ddp_.get()));
+    });
   }
   std::optional<double> metric;
   if (outcome_.evals.size() > n_evals) metric = outcome_.evals.back().value;

@@ -10,6 +10,7 @@
 #include "lockstep/dist/comm_status.h"
 #include "lockstep/nn/gpt.h"
 #include "lockstep/trace/recorder.h"
+#include "lockstep/train/state_record.h"
 
 namespace lockstep {
 
@@ -201,6 +202,7 @@ SafeTensors Snapshots::read_part(const SnapshotManifest& manifest, const std::st
   const std::string name = SnapshotFiles::name_of(manifest.step, part);
   const Result<std::string> bytes = files_.read(manifest, name);
   if (!bytes.ok()) throw std::runtime_error(bytes.error().text());
+  record("read", manifest.step, files_.path_of(name), describe_file(name, bytes.value()).digest);
   Result<SafeTensors> contents = parse_safetensors(context_.runtime(), bytes.value());
   if (!contents.ok()) throw std::runtime_error(name + ": " + contents.error().text());
   return std::move(contents).value();
@@ -256,7 +258,7 @@ std::optional<LoopPlace> Snapshots::resume() {
     recorder->position(wrapper_).opt = static_cast<std::int32_t>(place->step);
     record_states(StatePoint::kLoad);
   }
-  record("load", step, job_.loop.snapshot.path);
+  record(job_.loop.snapshot.resume ? "load" : "fresh", step, job_.loop.snapshot.path);
   return place;
 }
 
@@ -267,7 +269,9 @@ Outcome Snapshots::publish(std::int64_t step,
   const std::string name = SnapshotFiles::name_of(step, part);
   const std::string bytes = render_safetensors(contents);
   Outcome outcome = files_.publish(name, bytes);
-  if (outcome.ok()) published.push_back(describe_file(name, bytes));
+  if (!outcome.ok()) return outcome;
+  published.push_back(describe_file(name, bytes));
+  record("part", step, files_.path_of(name), published.back().digest);
   return outcome;
 }
 
@@ -340,17 +344,21 @@ void Snapshots::record_states(StatePoint point) const {
   }
   recorder->record_states(
       StateKind::kParam, point, recorder->names().intern_layout(names), tensors, wrapper_);
+  record_buffers(model_, job_.ddp.options.ignored, context_, point, wrapper_);
 }
 
 void Snapshots::record(std::string_view action,
                        std::int64_t step,
-                       const std::string& detail) const {
+                       const std::string& detail,
+                       std::uint64_t digest) const {
   Recorder* recorder = context_.runtime().recorder();
   if (recorder == nullptr) return;
   NameTable& names = recorder->names();
-  recorder->record(
-      SnapshotEvent{.action = names.intern(action), .step = step, .detail = names.intern(detail)},
-      wrapper_);
+  recorder->record(SnapshotEvent{.action = names.intern(action),
+                                 .step = step,
+                                 .detail = names.intern(detail),
+                                 .digest = digest},
+                   wrapper_);
 }
 
 }  // namespace lockstep

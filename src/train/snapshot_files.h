@@ -46,6 +46,8 @@ class SnapshotFiles {
   static std::string name_of(std::int64_t step, const std::string& part);
   static std::string manifest_name(std::int64_t step);
 
+  std::string path_of(const std::string& name) const { return folder_ + "/" + name; }
+
   Outcome make_folder() { return files_->make_folder(folder_); }
 
   /// Publishes one file of the folder in the declared way.
@@ -64,8 +66,6 @@ class SnapshotFiles {
   Result<std::vector<std::string>> damaged();
 
  private:
-  std::string path_of(const std::string& name) const { return folder_ + "/" + name; }
-
   Outcome check(const SnapshotManifest& manifest);
   Result<std::vector<std::int64_t>> manifests_newest_first();
 

@@ -18,7 +18,10 @@ std::unique_ptr<Law> make_buffers_policy(const LawPolicy& policy);
 std::unique_ptr<Law> make_samples_covered(const LawPolicy& policy);
 std::unique_ptr<Law> make_epoch_reshuffled(const LawPolicy& policy);
 std::unique_ptr<Law> make_rng_scopes(const LawPolicy& policy);
+std::unique_ptr<Law> make_metric_true(const LawPolicy& policy);
 std::unique_ptr<Law> make_in_flight_untouched(const LawPolicy& policy);
+std::unique_ptr<Law> make_environment_bijective(const LawPolicy& policy);
+std::unique_ptr<Law> make_checkpoint_whole(const LawPolicy& policy);
 std::unique_ptr<Law> make_decisions_uniform(const LawPolicy& policy);
 
 }  // namespace lockstep::laws

@@ -110,6 +110,7 @@ void visit_data_fields(Visitor& visit, Body& event) {
     visit.real("value", event.value);
     visit.real("numerator", event.numerator);
     visit.real("denominator", event.denominator);
+    visit.reals("parts", event.parts);
   } else if constexpr (Is<Body, DecisionEvent>) {
     visit.name("name", event.name);
     visit.integer("value", event.value);
@@ -141,6 +142,13 @@ void visit_data_fields(Visitor& visit, Body& event) {
     visit.name("action", event.action);
     visit.integer("step", event.step);
     visit.name("detail", event.detail);
+    visit.word("digest", event.digest);
+  } else if constexpr (Is<Body, EnvironmentEvent>) {
+    visit.integer("world", event.world);
+    visit.integer("local_rank", event.local_rank);
+    visit.name("node", event.node);
+    visit.name("device", event.device);
+    visit.word("schema", event.schema);
   }
 }
 

@@ -1,0 +1,145 @@
+// environment-bijective: every rank is somebody else, and all of them build the same model.
+#include <set>
+
+#include "lockstep/laws/detail/alignment.h"
+#include "lockstep/laws/detail/checkers.h"
+#include "lockstep/laws/report.h"
+
+namespace lockstep::laws {
+
+namespace {
+
+class EnvironmentBijective final : public Law {
+ public:
+  static constexpr std::string_view kId = "environment-bijective";
+
+  explicit EnvironmentBijective(const LawPolicy& policy) : n_ranks_(policy.n_ranks) {}
+
+  const LawInfo& info() const override { return *find_law(kId); }
+
+  void require(RecordOptions& /*options*/) const override {}
+
+  void on_event(const Event& event, const NameTable& names) override {
+    const auto* environment = std::get_if<EnvironmentEvent>(&event.body);
+    if (environment == nullptr) return;
+    Launch& launch = launches_[event.at.attempt];
+    ++launch.n_checked;
+    if (!launch.ranks.insert(to_int(event.rank)).second) {
+      report(event, "rank", "two processes say that they are this rank", "two-rank-zeros");
+    }
+    if (n_ranks_ > 0 && environment->world != n_ranks_) {
+      report(event,
+             "world",
+             "believes in a world of " + std::to_string(environment->world) + " ranks, not " +
+                 std::to_string(n_ranks_),
+             "env-missing-solo");
+    }
+    claim(event, *environment, launch, names);
+    if (environment->schema == 0) return;
+    const std::uint64_t words[] = {environment->schema};
+    launch.schemas.add(event, words);
+  }
+
+  LawResult finish(const NameTable& /*names*/) override {
+    std::int64_t n_checked = 0;
+    for (const auto& [attempt, launch] : launches_) {
+      n_checked += launch.n_checked;
+      if (!launch.schemas.unanimous()) report_schemas(attempt, launch.schemas);
+    }
+    std::vector<Finding> findings;
+    findings.reserve(findings_.size());
+    for (auto& [key, finding] : findings_) {
+      std::sort(finding.ranks.begin(), finding.ranks.end());
+      findings.push_back(std::move(finding));
+    }
+    return conclude(kId, std::move(findings), n_checked, "environment events");
+  }
+
+ private:
+  using Place = std::pair<std::string, std::string>;  // Node, and local rank or device.
+
+  /// What the ranks of one restart attempt were given.
+  struct Launch {
+    std::set<std::int32_t> ranks;
+    std::map<Place, std::int32_t> local_ranks;
+    std::map<Place, std::int32_t> devices;
+    Ballot schemas;
+    std::int64_t n_checked = 0;
+  };
+
+  /// Nobody else may have the same local rank or device on the same node. Where nodes are not
+  /// known, they might be different ones.
+  void claim(const Event& event,
+             const EnvironmentEvent& environment,
+             Launch& launch,
+             const NameTable& names) {
+    if (environment.node == kNoName) return;
+    const std::string node(names.text(environment.node));
+    if (environment.local_rank >= 0) {
+      const std::string number = std::to_string(environment.local_rank);
+      const auto [owner, is_free] =
+          launch.local_ranks.try_emplace({node, number}, to_int(event.rank));
+      if (!is_free && owner->second != to_int(event.rank)) {
+        report(event,
+               "local_rank",
+               "has local rank " + number + " of node " + node + " together with rank " +
+                   std::to_string(owner->second),
+               "two-rank-zeros");
+      }
+    }
+    if (environment.device == kNoName) return;
+    const std::string device(names.text(environment.device));
+    const auto [owner, is_free] = launch.devices.try_emplace({node, device}, to_int(event.rank));
+    if (!is_free && owner->second != to_int(event.rank)) {
+      report(event,
+             "device",
+             "uses " + device + " of node " + node + " together with rank " +
+                 std::to_string(owner->second),
+             "duplicate-device");
+    }
+  }
+
+  /// One finding a field and attempt, with all ranks that have it.
+  void report(const Event& event,
+              const std::string& field,
+              std::string message,
+              const std::string& cause) {
+    const auto [place, is_first] = findings_.try_emplace({event.at.attempt, field});
+    Finding& finding = place->second;
+    if (is_first) {
+      finding.attempt = event.at.attempt;
+      finding.event = "environment";
+      finding.field = field;
+      finding.cause = cause;
+    }
+    // The lowest rank speaks, whatever the order of arrival.
+    if (is_first || event.rank < *std::min_element(finding.ranks.begin(), finding.ranks.end())) {
+      finding.message = std::move(message);
+    }
+    finding.ranks.push_back(event.rank);
+  }
+
+  void report_schemas(std::int32_t attempt, const Ballot& ballot) {
+    Finding& finding = findings_[{attempt, "schema"}];
+    finding.attempt = attempt;
+    finding.event = "environment";
+    finding.field = "schema";
+    finding.ranks = ballot.minority(0);
+    finding.cause = "model-differs";
+    finding.message =
+        "builds another model than the others: other names, shapes, types, trainable or ignored "
+        "parameters";
+  }
+
+  std::int32_t n_ranks_;
+  std::map<std::int32_t, Launch> launches_;  // By attempt.
+  std::map<std::pair<std::int32_t, std::string>, Finding> findings_;
+};
+
+}  // namespace
+
+std::unique_ptr<Law> make_environment_bijective(const LawPolicy& policy) {
+  return std::make_unique<EnvironmentBijective>(policy);
+}
+
+}  // namespace lockstep::laws

@@ -1,0 +1,309 @@
+// metric-true, environment-bijective and checkpoint-whole on streams written by hand.
+#include <gtest/gtest.h>
+
+#include "tests/support/ddp_job.h"
+
+namespace lockstep {
+namespace {
+
+using testing::check;
+using testing::EventStream;
+
+using EvalIds = std::vector<std::int64_t>;
+using Parts = std::vector<double>;
+
+/// Evaluations of a few ranks: sample i is worth i.
+struct Evaluation {
+  explicit Evaluation(std::int32_t n_ranks) : stream(n_ranks) {}
+
+  void add(std::int32_t rank,
+           const EvalIds& ids,
+           double numerator,
+           double denominator,
+           bool with_parts = true) {
+    stream.add(rank, PhaseEvent{PhaseKind::kEval});
+    stream.add(rank, SampleEvent{.split = stream.name("eval"), .ids = ids});
+    const Parts parts(ids.begin(), ids.end());
+    stream.add(rank,
+               MetricEvent{.name = stream.name("accuracy"),
+                           .value = numerator / denominator,
+                           .numerator = numerator,
+                           .denominator = denominator,
+                           .parts = with_parts ? std::span<const double>(parts)
+                                               : std::span<const double>()});
+  }
+
+  LawResult judged() const { return check("metric-true", stream); }
+
+  EventStream stream;
+};
+
+TEST(MetricTrueTest, HoldsForTheMeanOverDifferentSamples) {
+  for (const bool with_parts : {true, false}) {
+    Evaluation evaluation(2);
+    evaluation.add(0, {0, 2, 4}, 10, 5, with_parts);
+    evaluation.add(1, {1, 3, 0}, 10, 5, with_parts);  // Padded with sample 0, which counts once.
+    EXPECT_EQ(evaluation.judged().verdict, Verdict::kHolds);
+    EXPECT_GE(evaluation.judged().n_checked, 2);
+  }
+}
+
+TEST(MetricTrueTest, RepeatedSamplesMustNotCountTwice) {
+  for (const bool with_parts : {true, false}) {
+    Evaluation evaluation(2);
+    evaluation.add(0, {0, 2, 4}, 13, 6, with_parts);
+    evaluation.add(1, {1, 3, 3}, 13, 6, with_parts);
+    const LawResult result = evaluation.judged();
+    ASSERT_EQ(result.findings.size(), 1U);
+    EXPECT_EQ(result.findings[0].cause, "pad-duplicates-eval");
+    EXPECT_EQ(result.findings[0].field, "accuracy");
+    EXPECT_EQ(result.findings[0].ranks.size(), 2U);
+  }
+}
+
+TEST(MetricTrueTest, ARanksOwnShareIsNotTheWhole) {
+  for (const bool with_parts : {true, false}) {
+    Evaluation evaluation(2);
+    evaluation.add(0, {0, 2}, 2, 2, with_parts);
+    evaluation.add(1, {1, 5}, 6, 2, with_parts);
+    const LawResult result = evaluation.judged();
+    ASSERT_EQ(result.findings.size(), 1U);
+    EXPECT_EQ(result.findings[0].cause, "local-metric-logged");
+  }
+}
+
+TEST(MetricTrueTest, AMeanOfTheRanksMeansIsNamed) {
+  Evaluation evaluation(2);
+  for (const std::int32_t rank : {0, 1}) {
+    evaluation.add(rank, rank == 0 ? EvalIds{0, 1, 2} : EvalIds{7}, 4, 1);
+  }
+  const LawResult result = evaluation.judged();
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(result.findings[0].cause, "prereduced-metric");
+}
+
+TEST(MetricTrueTest, EveryRankMayEvaluateEverything) {
+  Evaluation evaluation(3);
+  for (const std::int32_t rank : {0, 1, 2}) evaluation.add(rank, {0, 1, 2, 3}, 6, 4);
+  EXPECT_EQ(evaluation.judged().verdict, Verdict::kHolds);
+}
+
+TEST(MetricTrueTest, CountsOfSomethingElseSayNothing) {
+  Evaluation evaluation(2);  // Perplexity over 90 tokens of 4 samples.
+  for (const std::int32_t rank : {0, 1}) {
+    evaluation.add(rank, rank == 0 ? EvalIds{0, 2} : EvalIds{1, 3}, 45, 90, false);
+  }
+  EXPECT_EQ(evaluation.judged().verdict, Verdict::kHolds);
+}
+
+TEST(MetricTrueTest, WhatRankZeroAloneReportsIsNotCheckable) {
+  Evaluation evaluation(2);
+  for (int epoch = 0; epoch < 100; ++epoch) evaluation.add(0, {0, 2}, 2, 2);
+  EXPECT_EQ(evaluation.judged().verdict, Verdict::kNotCheckable);
+}
+
+TEST(MetricTrueTest, DifferentValuesWithoutSamplesDiffer) {
+  EventStream stream(3);
+  for (const std::int32_t rank : {0, 1, 2}) {
+    stream.add(rank, MetricEvent{.name = stream.name("loss"), .value = rank == 1 ? 10.0 : 0.0});
+  }
+  const LawResult result = check("metric-true", stream);
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(result.findings[0].ranks, std::vector<Rank>{Rank{1}});
+}
+
+/// What two nodes with two ranks each were started with.
+struct Launched {
+  EventStream stream{4};
+
+  void add(std::int32_t rank, EnvironmentEvent event) {
+    event.node = stream.name(rank < 2 ? "0" : "1");
+    stream.add(rank, event);
+  }
+
+  EnvironmentEvent healthy(std::int32_t rank) {
+    return {.world = 4,
+            .local_rank = rank % 2,
+            .device = stream.name(rank % 2 == 0 ? "cuda:0" : "cuda:1"),
+            .schema = 7};
+  }
+
+  LawResult with(EnvironmentEvent last) {
+    for (const std::int32_t rank : {0, 1, 2}) add(rank, healthy(rank));
+    add(3, last);
+    return check("environment-bijective", stream);
+  }
+};
+
+TEST(EnvironmentTest, HoldsWhereEveryRankIsSomebodyElse) {
+  Launched launched;
+  EXPECT_EQ(launched.with(launched.healthy(3)).verdict, Verdict::kHolds);
+}
+
+TEST(EnvironmentTest, NamesWhatOneRankWasGivenWrong) {
+  const auto field_of = [](auto&& change) {
+    Launched launched;
+    EnvironmentEvent event = launched.healthy(3);
+    change(launched, event);
+    const LawResult result = launched.with(event);
+    if (result.findings.size() != 1) return std::string("none or many");
+    EXPECT_EQ(result.findings[0].ranks, std::vector<Rank>{Rank{3}});
+    return result.findings[0].field + " " + result.findings[0].cause;
+  };
+  EXPECT_EQ(field_of([](Launched&, EnvironmentEvent& event) { event.world = 1; }),
+            "world env-missing-solo");
+  EXPECT_EQ(field_of([](Launched&, EnvironmentEvent& event) { event.local_rank = 0; }),
+            "local_rank two-rank-zeros");
+  EXPECT_EQ(field_of([](Launched& launched, EnvironmentEvent& event) {
+              event.device = launched.stream.name("cuda:0");
+            }),
+            "device duplicate-device");
+  EXPECT_EQ(field_of([](Launched&, EnvironmentEvent& event) { event.schema = 8; }),
+            "schema model-differs");
+}
+
+TEST(EnvironmentTest, RanksOnUnknownNodesMayShareNumbers) {
+  EventStream stream(2);
+  for (const std::int32_t rank : {0, 1})
+    stream.add(rank, EnvironmentEvent{.world = 2, .local_rank = 0});
+  EXPECT_EQ(check("environment-bijective", stream).verdict, Verdict::kHolds);
+}
+
+TEST(EnvironmentTest, ARestartMayPlaceRanksElsewhere) {
+  Launched launched;
+  launched.with(launched.healthy(3));
+  for (const std::int32_t rank : {0, 1, 2, 3}) {
+    launched.stream.at(rank).attempt = 1;
+    EnvironmentEvent event = launched.healthy(rank);
+    event.schema = 9;
+    launched.add(rank, event);
+  }
+  EXPECT_EQ(check("environment-bijective", launched.stream).verdict, Verdict::kHolds);
+}
+
+/// Checkpoints of two ranks: each writes its part, rank 0 also what they share and the manifest.
+struct Checkpoints {
+  EventStream stream{2};
+
+  void event(std::int32_t rank,
+             std::string_view action,
+             std::int64_t step,
+             std::string_view detail,
+             std::uint64_t digest = 0) {
+    stream.add(rank,
+               SnapshotEvent{.action = stream.name(action),
+                             .step = step,
+                             .detail = stream.name(detail),
+                             .digest = digest});
+  }
+
+  void part(std::int32_t rank, std::int64_t step, const std::string& folder = "ckpt") {
+    event(rank,
+          "part",
+          step,
+          folder + "/" + std::to_string(step) + "." + std::to_string(rank),
+          static_cast<std::uint64_t>(100 * step + rank));
+  }
+
+  void save(std::int64_t step) {
+    part(0, step);
+    part(1, step);
+    event(0, "part", step, "ckpt/" + std::to_string(step) + ".model", 5);
+    event(0, "save", step, "ckpt");
+  }
+
+  void restart(std::int64_t found) {
+    for (const std::int32_t rank : {0, 1}) {
+      ++stream.at(rank).attempt;
+      event(rank, "load", found, "ckpt");
+    }
+  }
+
+  LawResult judged() const { return check("checkpoint-whole", stream); }
+
+  Finding only_finding() const {
+    const LawResult result = judged();
+    EXPECT_EQ(result.findings.size(), 1U);
+    return result.findings.empty() ? Finding() : result.findings[0];
+  }
+};
+
+TEST(CheckpointWholeTest, HoldsForWholeCheckpointsThatAreFoundAgain) {
+  Checkpoints job;
+  job.save(2);
+  job.save(4);
+  job.restart(4);
+  job.event(1, "read", 4, "ckpt/4.1", 401);
+  job.save(6);
+  job.restart(6);
+  EXPECT_EQ(job.judged().verdict, Verdict::kHolds);
+}
+
+TEST(CheckpointWholeTest, APartInAnotherFolderIsMissing) {
+  Checkpoints job;
+  job.part(0, 2);
+  job.part(1, 2, "ckpt-12:01");
+  job.event(0, "part", 2, "ckpt/2.model", 5);
+  job.event(0, "save", 2, "ckpt");
+  EXPECT_EQ(job.only_finding().field, "folder");
+  EXPECT_EQ(job.only_finding().cause, "ckpt-dir-clock");
+  EXPECT_EQ(job.only_finding().ranks, std::vector<Rank>{Rank{1}});
+}
+
+TEST(CheckpointWholeTest, APublishedCheckpointHasAPartOfEveryRank) {
+  Checkpoints job;
+  job.part(0, 2);
+  job.event(0, "save", 2, "ckpt");
+  EXPECT_EQ(job.only_finding().field, "parts");
+  EXPECT_EQ(job.only_finding().ranks, std::vector<Rank>{Rank{1}});
+}
+
+TEST(CheckpointWholeTest, OneFileHasOneWriter) {
+  Checkpoints job;
+  for (const std::int32_t rank : {0, 1}) job.event(rank, "part", 2, "ckpt/2.model", 5);
+  EXPECT_EQ(job.only_finding().field, "writer");
+  EXPECT_EQ(job.only_finding().cause, "many-writers");
+}
+
+TEST(CheckpointWholeTest, WhatIsReadIsWhatWasWritten) {
+  Checkpoints job;
+  job.save(2);
+  job.restart(2);
+  job.event(1, "read", 2, "ckpt/2.1", 202);
+  EXPECT_EQ(job.only_finding().field, "digest");
+}
+
+TEST(CheckpointWholeTest, APublishedCheckpointOutlivesACrash) {
+  Checkpoints job;
+  job.save(2);
+  job.save(4);
+  job.restart(2);
+  job.save(3);
+  job.restart(3);  // Step 4 is lost for good, and told once.
+  EXPECT_EQ(job.only_finding().field, "published");
+  EXPECT_EQ(job.only_finding().step, 4);
+  EXPECT_EQ(job.only_finding().attempt, 1);
+}
+
+TEST(CheckpointWholeTest, WhatWasNeverPublishedMayBeLost) {
+  Checkpoints job;
+  job.save(2);
+  job.part(0, 4);  // The crash came in between.
+  job.restart(2);
+  EXPECT_EQ(job.judged().verdict, Verdict::kHolds);
+}
+
+TEST(CheckpointWholeTest, TrainingMayStartAfreshOnPurpose) {
+  Checkpoints job;
+  job.save(2);
+  for (const std::int32_t rank : {0, 1}) {
+    ++job.stream.at(rank).attempt;
+    job.event(rank, "fresh", -1, "ckpt");
+  }
+  job.save(1);
+  job.restart(1);
+  EXPECT_EQ(job.judged().verdict, Verdict::kHolds);
+}
+
+}  // namespace
+}  // namespace lockstep
