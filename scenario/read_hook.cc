@@ -82,10 +82,10 @@ std::vector<std::string> tolerated_laws(std::span<const std::shared_ptr<const Jo
     laws = {"gradient-mean", "single-process-equal"};
   }
   const bool local = any([](const Job& job) { return job.ddp.hook.kind == "post-local-sgd"; });
-  if (local) laws.push_back("replicas-equal");
+  if (local) laws.emplace_back("replicas-equal");
   // Ranks without inputs take no steps, and nobody sends them what these leave in an optimizer.
   const bool joined = any([](const Job& job) { return job.loop.join && job.loop.join->enable; });
-  if (local || joined) laws.push_back("optimizer-equal");
+  if (local || joined) laws.emplace_back("optimizer-equal");
   return laws;
 }
 

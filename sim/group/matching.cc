@@ -133,6 +133,18 @@ void Hub::compare(MatchSlot& slot, SimWork& work) {
   fail(slot, CommStatus::kMismatch, keep(describe(*difference, left, right)));
 }
 
+// Pairs calls by their place alone, and keeps the first difference for the verdict.
+bool Hub::hangs_when_paired(MatchSlot& slot) const {
+  slot.hung = pair_by_sequence(slot.works) == PairingResult::kHang;
+  for (std::size_t i = 1; i < slot.works.size() && slot.group->mispaired.empty(); ++i) {
+    const SimWork& left = *slot.works.front();
+    const SimWork& right = *slot.works[i];
+    const auto difference = first_difference(left.signature(), right.signature());
+    if (difference) slot.group->mispaired = describe(*difference, left, right);
+  }
+  return slot.hung;
+}
+
 // Everybody is here.
 void Hub::fill(MatchSlot& slot) {
   const CollectiveOp op = slot.works.front()->signature().op;
@@ -144,17 +156,7 @@ void Hub::fill(MatchSlot& slot) {
       return close(slot);
     }
   }
-  if (options_.pairing != Pairing::kStrict) {
-    const PairingResult result = pair_by_sequence(slot.works);
-    slot.hung = result == PairingResult::kHang;
-    for (std::size_t i = 1; i < slot.works.size() && slot.group->mispaired.empty(); ++i) {
-      const SimWork& left = *slot.works.front();
-      const SimWork& right = *slot.works[i];
-      const auto difference = first_difference(left.signature(), right.signature());
-      if (difference) slot.group->mispaired = describe(*difference, left, right);
-    }
-    if (slot.hung) return;
-  }
+  if (options_.pairing != Pairing::kStrict && hangs_when_paired(slot)) return;
   if (slot.flight != nullptr) {
     for (const std::int32_t member : std::exchange(slot.early, {})) finish_member(slot, member);
     return;

@@ -26,8 +26,8 @@ SimWork::SimWork(SimProcessGroup& group, const CollectiveCall& call, std::int64_
       rank_(group.handle().rank()),
       group_id_(group.id()),
       member_(group.rank()),
-      wrapper_(call.wrapper) {
-  from_anybody_ = call.signature.op == CollectiveOp::kRecv && call.signature.peer < 0;
+      wrapper_(call.wrapper),
+      from_anybody_(call.signature.op == CollectiveOp::kRecv && call.signature.peer < 0) {
   keep(call);
   if (runtime_->in_flight() != nullptr) lend();
 }

@@ -104,9 +104,8 @@ void HalvingFlight::link() {
     if (items_[i].below < 0) continue;
     const auto index = static_cast<std::int32_t>(i);
     Item& below = item(items_[i].below);
-    halves_[static_cast<std::size_t>(below.first_half + below.n_halves++)] = {index, true};
-    Item& other = item(items_[i].other_below);
-    halves_[static_cast<std::size_t>(other.first_half + other.n_halves++)] = {index, false};
+    next_half(below) = {index, true};
+    next_half(item(items_[i].other_below)) = {index, false};
   }
 }
 

@@ -44,8 +44,7 @@ std::int64_t Links::pass(std::int32_t from,
   std::vector<Port>& ports = near ? ranks_ : nodes_;
   Port& out = ports[source];
   Port& in = ports[target];
-  const auto span =
-      static_cast<std::int64_t>(static_cast<double>(n_bytes) * kind.ps_per_byte + 0.5);
+  const auto span = std::llround(static_cast<double>(n_bytes) * kind.ps_per_byte);
   std::int64_t latency = kind.latency;
   if (kind.jitter > 0) latency += draw(kind, out, near ? source : ranks_.size() + source);
   const std::int64_t start = std::max(now, out.out_free);

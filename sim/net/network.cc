@@ -96,7 +96,8 @@ std::vector<EventQueue::Event> Network::take(const Flight& flight) {
 void Network::rush(Flight& flight) {
   rush_ = take(flight);
   rushed_ = &flight;
-  for (std::size_t i = 0; i < rush_.size(); ++i) handle(EventQueue::Event(rush_[i]));
+  std::size_t next = 0;
+  while (next < rush_.size()) handle(EventQueue::Event(rush_[next++]));  // May add to the list.
   rushed_ = nullptr;
   rush_.clear();
 }

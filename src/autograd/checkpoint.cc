@@ -193,7 +193,7 @@ Variable checkpoint_reentrant(Recomputation segment, const std::vector<Variable>
   if (!recorded) return Node::attach(std::move(out), {});
   Ref<CheckpointNode> node = Node::make<CheckpointNode>(runtime, std::move(segment), inputs);
   for (std::size_t i = 0; i < inputs.size(); ++i) node->connect(i, inputs[i]);
-  return Node::attach(std::move(out), std::move(node));
+  return Node::attach(std::move(out), node);
 }
 
 }  // namespace

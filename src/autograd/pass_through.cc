@@ -75,7 +75,7 @@ void pass_through(std::span<Variable* const> outputs,
     if (output.is_leaf()) continue;
     Ref<PassThroughNode> node = Node::make<PassThroughNode>(runtime, link, i % Link::kOutputs);
     node->connect(0, *links.front());
-    output = Node::attach(output.data().clone(), std::move(node));
+    output = Node::attach(output.data().clone(), node);
   }
 }
 

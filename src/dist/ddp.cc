@@ -157,7 +157,7 @@ class Ddp::Impl {
   void broadcast_state(std::int32_t root, const OpOptions& options) const;
   void trace_forward(bool training);
   void synchronize_buffers(bool joining, bool is_candidate);
-  void run_buffer_hook();
+  void run_buffer_hook() const;
 };
 
 Ddp::Impl::Impl(ReplicatedState state, ProcessGroup& group, DdpOptions options)
@@ -341,7 +341,7 @@ void Ddp::Impl::synchronize_buffers(bool joining, bool is_candidate) {
   buffers_.run(*group_, root, options);
 }
 
-void Ddp::Impl::run_buffer_hook() {
+void Ddp::Impl::run_buffer_hook() const {
   if (!require_buffer_sync_ || !options_.broadcast_buffers || buffers_.empty()) return;
   reducer_->await_after_backward(
       buffer_hook_->run(buffers_.variables(), op_options("ddp.buffers")));

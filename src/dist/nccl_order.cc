@@ -258,6 +258,17 @@ std::vector<std::int64_t> channel_ends(std::int64_t count,
   return ends;
 }
 
+namespace {
+
+// The lowest set bit, or for 0 the first power of two from n on.
+std::int32_t height_of(std::int32_t place, std::int32_t n) {
+  std::int32_t bit = 1;
+  while (bit < n && (place & bit) == 0) bit *= 2;
+  return bit;
+}
+
+}  // namespace
+
 // In the first tree, rank r stands as high as its lowest set bit says; rank 0 is above all.
 Tree make_nccl_tree(std::int32_t n_ranks, bool second) {
   LOCKSTEP_CHECK(n_ranks >= 1, "a tree has a root");
@@ -269,10 +280,8 @@ Tree make_nccl_tree(std::int32_t n_ranks, bool second) {
   tree.root = name(0);
   tree.children.resize(static_cast<std::size_t>(n_ranks));
   for (std::int32_t place = 0; place < n_ranks; ++place) {
-    std::int32_t bit = 1;
-    while (bit < n_ranks && (place & bit) == 0) bit *= 2;
     auto& children = tree.children[static_cast<std::size_t>(name(place))];
-    std::int32_t step = bit / 2;
+    std::int32_t step = height_of(place, n_ranks) / 2;
     if (place != 0 && step > 0) children.push_back(name(place - step));
     while (step > 0 && place + step >= n_ranks) step /= 2;
     if (step > 0) children.push_back(name(place + step));

@@ -127,6 +127,26 @@ std::string verdict_line(const LawResult& law, std::size_t width, bool color) {
 
 }  // namespace
 
+namespace {
+
+// Laws with their verdicts, then findings, then advice.
+std::string laws_text(const std::vector<LawResult>& laws, bool color) {
+  std::string out;
+  std::size_t width = 0;
+  for (const LawResult& law : laws) width = std::max(width, law.law.size());
+  for (const LawResult& law : laws) out += verdict_line(law, width, color);
+  for (const LawResult& law : laws) {
+    for (const Finding& finding : law.findings) out += sentence(finding) + "\n";
+  }
+  for (const LawResult& law : laws) {
+    for (const Advice& advice : law.advice)
+      out += "advice " + advice.id + ": " + advice.message + "\n";
+  }
+  return out;
+}
+
+}  // namespace
+
 std::string render_text(const Report& report, bool color) {
   std::string out = report.title + " (" + std::to_string(report.n_ranks) + " ranks): ";
   out += paint(color, report.ok() ? "32" : "31", report.outcome) + "\n";
@@ -134,16 +154,7 @@ std::string render_text(const Report& report, bool color) {
   for (std::size_t i = 0; i < report.attempts.size(); ++i) {
     out += "  attempt " + std::to_string(i) + " ended: " + report.attempts[i] + "\n";
   }
-  std::size_t width = 0;
-  for (const LawResult& law : report.laws) width = std::max(width, law.law.size());
-  for (const LawResult& law : report.laws) out += verdict_line(law, width, color);
-  for (const LawResult& law : report.laws) {
-    for (const Finding& finding : law.findings) out += sentence(finding) + "\n";
-  }
-  for (const LawResult& law : report.laws) {
-    for (const Advice& advice : law.advice)
-      out += "advice " + advice.id + ": " + advice.message + "\n";
-  }
+  out += laws_text(report.laws, color);
   if (!report.wait_for_graph.empty()) out += "who waits for whom:\n" + report.wait_for_graph + "\n";
   if (!report.timeouts.empty()) out += "what the watchdog says:\n" + report.timeouts + "\n";
   out += std::to_string(report.n_events) + " events, ";

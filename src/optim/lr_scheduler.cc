@@ -14,6 +14,7 @@ std::int64_t whole(double value) { return static_cast<std::int64_t>(value); }
 
 std::vector<std::unique_ptr<RuleLr>> started(Optimizer& optimizer, std::vector<LrRule> rules) {
   std::vector<std::unique_ptr<RuleLr>> parts;
+  parts.reserve(rules.size());
   for (LrRule& rule : rules) parts.push_back(std::make_unique<RuleLr>(optimizer, std::move(rule)));
   return parts;
 }

@@ -31,7 +31,7 @@ void check_levels(const std::vector<AveragingLevel>& levels, std::int32_t n_rank
 }  // namespace
 
 HierarchicalModelAverager::HierarchicalModelAverager(ProcessGroup& group,
-                                                     std::vector<AveragingLevel> levels,
+                                                     const std::vector<AveragingLevel>& levels,
                                                      std::int64_t warmup_steps)
     : ModelAverager(warmup_steps) {
   check_levels(levels, group.size());

@@ -86,7 +86,7 @@ struct AveragingLevel {
 class HierarchicalModelAverager final : public ModelAverager {
  public:
   HierarchicalModelAverager(ProcessGroup& group,
-                            std::vector<AveragingLevel> levels,
+                            const std::vector<AveragingLevel>& levels,
                             std::int64_t warmup_steps = 0);
 
  private:

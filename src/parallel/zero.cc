@@ -82,7 +82,7 @@ GroupOptions defaults_of(const std::vector<ParamGroup>& groups,
 
 }  // namespace
 
-ZeroRedundancyOptimizer::ZeroRedundancyOptimizer(std::vector<ParamGroup> groups,
+ZeroRedundancyOptimizer::ZeroRedundancyOptimizer(const std::vector<ParamGroup>& groups,
                                                  Make make,
                                                  ProcessGroup& group,
                                                  ZeroOptions options)

@@ -47,7 +47,7 @@ class ZeroRedundancyOptimizer final : public optim::Optimizer, public Joinable {
   /// Builds the optimizer of one rank's share; groups may be empty.
   using Make = std::function<std::unique_ptr<optim::Optimizer>(std::vector<optim::ParamGroup>)>;
 
-  ZeroRedundancyOptimizer(std::vector<optim::ParamGroup> groups,
+  ZeroRedundancyOptimizer(const std::vector<optim::ParamGroup>& groups,
                           Make make,
                           ProcessGroup& group,
                           ZeroOptions options = {});

@@ -86,6 +86,7 @@ class Hub {
   void close(MatchSlot& slot);
   void compare(MatchSlot& slot, SimWork& work);
   void fill(MatchSlot& slot);
+  bool hangs_when_paired(MatchSlot& slot) const;
   void finish_member(MatchSlot& slot, std::int32_t member);
   bool hurry(MatchSlot& slot);
   void fail(MatchSlot& slot, CommStatus status, const std::string* detail);

@@ -61,6 +61,11 @@ class HalvingFlight final : public Flight {
   std::int32_t add_half(const Meeting& meeting, std::int64_t begin, std::int64_t end, bool lower);
   void link();
 
+  Half& next_half(Item& item) {
+    return halves_[static_cast<std::size_t>(item.first_half) +
+                   static_cast<std::size_t>(item.n_halves++)];
+  }
+
   void follow_up();
   void get_operand(std::int32_t index);
   void be_ready(std::int32_t index);
