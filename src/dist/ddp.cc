@@ -40,15 +40,42 @@ std::vector<NamedVariable> without_ignored(std::span<const NamedVariable> variab
 }
 
 // The reducer spells names as "<module>.<parameter>", where the root module's own name is empty.
-std::vector<NamedVariable> reducer_parameters(std::span<const NamedVariable> parameters,
+std::string reducer_spelling(const std::string& name) {
+  return name.find('.') == std::string::npos ? "." + name : name;
+}
+
+std::vector<NamedVariable>::iterator find_variable(std::vector<NamedVariable>& variables,
+                                                   const Variable& variable) {
+  return std::find_if(variables.begin(), variables.end(), [&variable](const NamedVariable& entry) {
+    return entry.variable == variable;
+  });
+}
+
+// A shared parameter stands where the first of its names that is not ignored does.
+std::vector<NamedVariable> reducer_parameters(const ReplicatedState& state,
                                               std::span<const std::string> ignored) {
   std::vector<NamedVariable> kept;
-  for (const NamedVariable& entry : parameters) {
-    const bool of_root = entry.name.find('.') == std::string::npos;
-    const std::string spelled = of_root ? "." + entry.name : entry.name;
-    if (entry.variable.requires_grad() && !names(ignored, spelled)) kept.push_back(entry);
+  for (const NamedVariable& entry : state.all_names.empty() ? state.parameters : state.all_names) {
+    if (!entry.variable.requires_grad() || names(ignored, reducer_spelling(entry.name))) continue;
+    if (find_variable(kept, entry.variable) == kept.end()) kept.push_back(entry);
   }
   return kept;
+}
+
+// What debugging calls them: in the reducer's spelling, by the last of the names.
+std::vector<std::string> debug_names(std::vector<NamedVariable> reduced,
+                                     const ReplicatedState& state,
+                                     std::span<const std::string> ignored) {
+  for (const NamedVariable& entry : state.all_names) {
+    const auto found = find_variable(reduced, entry.variable);
+    if (found != reduced.end() && !names(ignored, reducer_spelling(entry.name))) {
+      found->name = entry.name;
+    }
+  }
+  std::vector<std::string> texts;
+  texts.reserve(reduced.size());
+  for (const NamedVariable& entry : reduced) texts.push_back(reducer_spelling(entry.name));
+  return texts;
 }
 
 // What is delayed is ignored, too: by the name that was given, whatever the reducer spells.
@@ -168,13 +195,15 @@ Ddp::Impl::Impl(ReplicatedState state, ProcessGroup& group, DdpOptions options)
       join_signals_(group) {
   LOCKSTEP_CHECK(options_.compat == "2.7" || is_compat_113(), "compat is \"2.7\" or \"1.13\"");
   check_ddp_arguments(parameters_, options_);
-  std::vector<NamedVariable> reduced = reducer_parameters(state.parameters, options_.ignored);
+  std::vector<NamedVariable> reduced = reducer_parameters(state, options_.ignored);
   if (group.runtime().recorder() != nullptr) start_trace(reduced);
   if (!options_.delay_all_reduce_named_params.empty()) start_delayed(reduced);
   if (options_.init_sync) synchronize_state(reduced);
   if (trace_) trace_->record_state(StatePoint::kWrap);
+  ReducerOptions reducer = reducer_options();
+  reducer.debug_names = debug_names(reduced, state, options_.ignored);
   reducer_ = std::make_unique<Reducer>(
-      std::move(reduced), group, reducer_options(), gradient_trace_ ? &*gradient_trace_ : nullptr);
+      std::move(reduced), group, std::move(reducer), gradient_trace_ ? &*gradient_trace_ : nullptr);
   if (options_.mixed_precision) start_mixed_precision();
   delayed_ = std::make_shared<DelayedReduction>(*reducer_, is_compat_113());
   if (options_.static_graph) reducer_->set_static_graph();

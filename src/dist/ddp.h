@@ -36,7 +36,8 @@ struct DdpOptions {
   /// For PyTorch's checks alone: models of one device take none.
   std::vector<std::int32_t> device_ids = {};
   std::optional<std::int32_t> output_device = std::nullopt;
-  /// Qualified names of parameters and buffers that stay local. As in PyTorch the reducer spells a
+  /// Qualified names of parameters and buffers that stay local; a shared parameter stays in the
+  /// reduction until all its names are here. As in PyTorch the reducer spells a
   /// parameter of the root module with a leading dot: "w" keeps it out of broadcasts, ".w" out of
   /// the reduction.
   std::vector<std::string> ignored = {};
@@ -56,6 +57,8 @@ struct ReplicatedState {
   std::vector<NamedVariable>
       parameters;  ///< Registration order, duplicates removed, frozen included.
   std::vector<NamedVariable> buffers;
+  /// Every name of every parameter, in order of registration; empty: each has one.
+  std::vector<NamedVariable> all_names = {};
 };
 
 /// Everything of DDP that does not depend on the model's type.
@@ -158,8 +161,7 @@ template <Wrappable M>
 class DistributedDataParallel : public Ddp {
  public:
   DistributedDataParallel(M& model, ProcessGroup& group, DdpOptions options = {})
-      : Ddp({model.named_parameters(), model.named_buffers()}, group, std::move(options)),
-        model_(&model) {}
+      : Ddp(state_of(model), group, std::move(options)), model_(&model) {}
 
   /// Returns what the model's forward returns: a variable, or a structure of variables (see
   /// ddp_outputs.h). Arguments that are variables go through cast_input; what they are inside of
@@ -181,6 +183,14 @@ class DistributedDataParallel : public Ddp {
   M& module() const { return *model_; }
 
  private:
+  static ReplicatedState state_of(M& model) {
+    ReplicatedState state{model.named_parameters(), model.named_buffers()};
+    if constexpr (requires { model.named_parameters(false); }) {
+      state.all_names = model.named_parameters(false);
+    }
+    return state;
+  }
+
   template <typename T>
   decltype(auto) argument(T&& value) const {
     if constexpr (std::is_same_v<std::remove_cvref_t<T>, Variable>) {

@@ -126,6 +126,10 @@ bool Reducer::is_debugging() const {
   return level == "INFO" || level == "DETAIL";
 }
 
+const std::string& Reducer::debug_name(std::size_t index) const {
+  return options_.debug_names.empty() ? parameters_[index].name : options_.debug_names[index];
+}
+
 OpOptions Reducer::op_options(const char* scope, std::uint64_t layout) const {
   OpOptions options;
   options.layout = layout;
@@ -145,7 +149,7 @@ void Reducer::ensure_prior_reduction_finished() const {
   for (std::size_t i = 0; i < ready_.size(); ++i) {
     if (ready_[i] != 0) continue;
     missing.push_back(static_cast<std::int32_t>(i));
-    if (named) names.push_back(parameters_[i].name);
+    if (named) names.push_back(debug_name(i));
   }
   throw ReducerError(
       unfinished_reduction_text({.rank = group_->rank(),

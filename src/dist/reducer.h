@@ -27,6 +27,7 @@ struct ReducerOptions {
   std::vector<std::int64_t> rebuilt_limits_bytes;
   CallSite site;
   std::int32_t wrapper = -1;
+  std::vector<std::string> debug_names;  ///< By parameter; empty: their own names.
 };
 
 /// The state machine between gradient hooks and collectives.
@@ -165,6 +166,7 @@ class Reducer final : public GradHook, public BackwardCallback {
   bool is_last_firing(std::size_t index);
 
   bool is_debugging() const;
+  const std::string& debug_name(std::size_t index) const;
   OpOptions op_options(const char* scope, std::uint64_t layout) const;
 
   void enter_backward();

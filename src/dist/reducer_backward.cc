@@ -60,7 +60,7 @@ void Reducer::mark_unused() {
 void Reducer::mark_ready(std::size_t index) {
   if (ready_[index] != 0) {
     throw ReducerError(
-        marked_twice_text(index, is_debugging() ? parameters_[index].name : std::string()));
+        marked_twice_text(index, is_debugging() ? debug_name(index) : std::string()));
   }
   ready_[index] = 1;
   require_finalize_ = true;

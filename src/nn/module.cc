@@ -27,25 +27,28 @@ std::vector<Module::Visit> Module::visits() const {
   return seen;
 }
 
-std::vector<NamedVariable> Module::collect(std::vector<NamedVariable> Module::*list) const {
+std::vector<NamedVariable> Module::collect(std::vector<NamedVariable> Module::*list,
+                                           bool remove_duplicate) const {
   std::vector<NamedVariable> all;
   for (const Visit& visit : visits()) {
     for (const NamedVariable& entry : visit.module->*list) {
       const auto same = [&entry](const NamedVariable& other) {
         return other.variable == entry.variable;
       };
-      if (std::any_of(all.begin(), all.end(), same)) continue;
+      if (remove_duplicate && std::any_of(all.begin(), all.end(), same)) continue;
       all.push_back({.name = visit.prefix + entry.name, .variable = entry.variable});
     }
   }
   return all;
 }
 
-std::vector<NamedVariable> Module::named_parameters() const {
-  return collect(&Module::parameters_);
+std::vector<NamedVariable> Module::named_parameters(bool remove_duplicate) const {
+  return collect(&Module::parameters_, remove_duplicate);
 }
 
-std::vector<NamedVariable> Module::named_buffers() const { return collect(&Module::buffers_); }
+std::vector<NamedVariable> Module::named_buffers() const {
+  return collect(&Module::buffers_, true);
+}
 
 std::vector<Variable> Module::parameters() const {
   std::vector<Variable> variables;

@@ -33,8 +33,9 @@ class Module {
 
   Runtime& runtime() const { return *runtime_; }
 
-  /// Qualified names ("trunk.weight"), depth first: a module's own before its submodules'.
-  std::vector<NamedVariable> named_parameters() const;
+  /// Qualified names ("trunk.weight"), depth first: a module's own before its submodules'. Of a
+  /// parameter with several names the first, or all of them without `remove_duplicate`.
+  std::vector<NamedVariable> named_parameters(bool remove_duplicate = true) const;
   std::vector<NamedVariable> named_buffers() const;
   std::vector<Variable> parameters() const;
 
@@ -81,7 +82,8 @@ class Module {
 
   /// This module and everything in it, each once, parents before children.
   std::vector<Visit> visits() const;
-  std::vector<NamedVariable> collect(std::vector<NamedVariable> Module::*list) const;
+  std::vector<NamedVariable> collect(std::vector<NamedVariable> Module::*list,
+                                     bool remove_duplicate) const;
 
   Runtime* runtime_;
   std::vector<NamedVariable> parameters_;

@@ -199,5 +199,65 @@ TEST(DdpConstructionTest, ADestroyedWrapperLeavesNoHooks) {
   EXPECT_EQ(collectives_of(*result.trace, 0).back(), "AR f32[1]");
 }
 
+// "a.weight" and "b.weight" are one parameter. Values and layouts are PyTorch's, 1.13 and 2.15.
+TEST(DdpConstructionTest, ASharedParameterIsReducedUntilAllItsNamesAreIgnored) {
+  struct Shared {
+    std::vector<std::string> ignored;
+    bool broadcast;
+    std::vector<std::string> reduced;
+  };
+
+  const Shared cases[] = {
+      {{}, true, {"w", "a.weight", "m.weight"}},
+      {{"a.weight"}, false, {"w", "m.weight", "b.weight"}},
+      {{"b.weight"}, true, {"w", "a.weight", "m.weight"}},
+      {{"a.weight", "b.weight"}, false, {"w", "m.weight"}},
+  };
+  for (const Shared& one : cases) {
+    const MiniResult result = run_mini_world({}, [&one](MiniRank& rank) {
+      TinyModel model(rank.runtime);
+      const Variable w = model.parameter("w", {0});
+      const Variable shared = model.parameter("a.weight", {own(rank)});
+      const Variable m = model.parameter("m.weight", {0});
+      ReplicatedState state = model.state();
+      state.all_names = state.parameters;
+      state.all_names.push_back({"b.weight", shared});
+      Ddp ddp(std::move(state), rank.group, {.ignored = one.ignored});
+      EXPECT_EQ(data_of(shared)[0], one.broadcast ? 0.0 : own(rank));
+      std::vector<std::string> reduced;
+      for (const NamedVariable& entry : ddp.parameters()) reduced.push_back(entry.name);
+      EXPECT_EQ(reduced, one.reduced);
+      testing::forward_backward(ddp, [&] {
+        return testing::total({testing::flat_term(w, 1),
+                               testing::flat_term(shared, 1.0 + rank.rank),
+                               testing::flat_term(m, 2)});
+      });
+      EXPECT_EQ(testing::grad_of(shared)[0],
+                one.reduced.back() != "m.weight" || one.broadcast ? 1.5 : 1.0 + rank.rank);
+    });
+    ASSERT_TRUE(result.ok()) << result.error(0);
+  }
+}
+
+// Debugging spells names as the reducer does, and takes the last one.
+TEST(DdpConstructionTest, DebuggingTakesTheLastNameOfASharedParameter) {
+  const MiniResult result = run_mini_world({.n_ranks = 1}, [](MiniRank& rank) {
+    rank.host.variables.emplace("TORCH_DISTRIBUTED_DEBUG", "INFO");
+    TinyModel model(rank.runtime);
+    model.parameter("w", {0});
+    const Variable shared = model.parameter("a.weight", {0});
+    const Variable m = model.parameter("m.weight", {0});
+    ReplicatedState state = model.state();
+    state.all_names = state.parameters;
+    state.all_names.push_back({"b.weight", shared});
+    Ddp ddp(std::move(state), rank.group, {});
+    testing::forward_backward(ddp, [&] { return testing::flat_term(m, 1); });
+    ddp.before_forward(true);
+  });
+  EXPECT_NE(result.error(0).find("did not receive grad for rank 0: .w, b.weight\n"),
+            std::string::npos)
+      << result.error(0);
+}
+
 }  // namespace
 }  // namespace lockstep

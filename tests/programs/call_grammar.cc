@@ -13,6 +13,7 @@ namespace {
 
 // A parameter or buffer, by the name that the layer's place gives it.
 struct Named {
+  std::int64_t id = 0;  // Of the tensor: a tied weight is listed under each of its names.
   std::string name;
   std::string dtype;
   std::int64_t n_elems = 0;
@@ -24,27 +25,46 @@ struct Named {
 struct Model {
   std::vector<Named> parameters;
   std::vector<Named> buffers;
+  std::vector<Named> weights;  // Of linear layers, in order.
+
+  void add(Named parameter) {
+    parameter.id = static_cast<std::int64_t>(parameters.size());
+    parameters.push_back(std::move(parameter));
+  }
+
+  void tie(const Named& weight, const std::string& name) {
+    parameters.push_back(weight);
+    parameters.back().name = name;
+  }
 };
+
+bool lists(const std::vector<Named>& parameters, std::int64_t id) {
+  return std::any_of(
+      parameters.begin(), parameters.end(), [id](const Named& one) { return one.id == id; });
+}
 
 void add_layer(Model& model, const Layer& layer, const std::string& prefix, const std::string& f) {
   if (layer.kind == 'L') {
     if (layer.tied < 0) {
-      model.parameters.push_back({prefix + ".weight", f, layer.in * layer.out, 2, !layer.frozen});
+      model.add({0, prefix + ".weight", f, layer.in * layer.out, 2, !layer.frozen});
+    } else {
+      model.tie(model.weights[static_cast<std::size_t>(layer.tied)], prefix + ".weight");
     }
-    if (layer.bias) model.parameters.push_back({prefix + ".bias", f, layer.out});
+    model.weights.push_back(model.parameters.back());
+    if (layer.bias) model.add({0, prefix + ".bias", f, layer.out});
   } else if (layer.kind == 'S') {
-    Named table{prefix + ".weight", f, layer.in * layer.out, 2};
+    Named table{0, prefix + ".weight", f, layer.in * layer.out, 2};
     table.sparse_width = layer.out;
-    model.parameters.push_back(table);
+    model.add(table);
   } else if (layer.kind == 'N') {
-    model.parameters.push_back({prefix + ".weight", f, layer.out});
-    model.parameters.push_back({prefix + ".bias", f, layer.out});
-    model.buffers.push_back({prefix + ".running_mean", f, layer.out});
-    model.buffers.push_back({prefix + ".running_var", f, layer.out});
-    model.buffers.push_back({prefix + ".num_batches_tracked", "i64", 1});
+    model.add({0, prefix + ".weight", f, layer.out});
+    model.add({0, prefix + ".bias", f, layer.out});
+    model.buffers.push_back({0, prefix + ".running_mean", f, layer.out});
+    model.buffers.push_back({0, prefix + ".running_var", f, layer.out});
+    model.buffers.push_back({0, prefix + ".num_batches_tracked", "i64", 1});
   } else if (layer.kind == 'P') {
-    model.buffers.push_back({prefix + ".seen", f, 1});
-    model.buffers.push_back({prefix + ".count", "i64", 1});
+    model.buffers.push_back({0, prefix + ".seen", f, 1});
+    model.buffers.push_back({0, prefix + ".count", "i64", 1});
   }
 }
 
@@ -53,7 +73,7 @@ Model model_of(const Program& program) {
   for (const Branch& branch : program.branches) {
     const Layer& first = branch.layers.front();
     if (first.kind == 'W') {
-      model.parameters.push_back({"w", std::string(name_of(branch.dtype)), first.out});
+      model.add({0, "w", std::string(name_of(branch.dtype)), first.out});
     }
   }
   for (std::size_t k = 0; k < program.branches.size(); ++k) {
@@ -75,10 +95,14 @@ class Reader {
   Reader(const Program& program, const std::vector<std::string>& calls)
       : program_(&program), calls_(&calls) {
     const Model model = model_of(program);
+    std::vector<Named> seen;
     for (const Named& one : model.parameters) {
-      if (!ignores(one.name)) state_.push_back(one);
+      // State is known by its first name alone, the reduction by any.
+      if (!lists(seen, one.id) && !ignores(one.name)) state_.push_back(one);
+      seen.push_back(one);
       const bool of_root = one.name.find('.') == std::string::npos;
-      if (one.trained && !ignores(of_root ? "." + one.name : one.name)) reduced_.push_back(one);
+      const bool ignored = ignores(of_root ? "." + one.name : one.name);
+      if (one.trained && !ignored && !lists(reduced_, one.id)) reduced_.push_back(one);
     }
     for (const Named& one : model.buffers) {
       if (!ignores(one.name)) buffers_.push_back(one);

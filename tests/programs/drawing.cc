@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "lockstep/base/text.h"
+
 namespace lockstep::programs {
 
 namespace {
@@ -37,6 +39,7 @@ enum class Theme : std::uint8_t { kPlain, kSearch, kStatic, kJoin, kError, kCons
 
 struct Linears {
   std::vector<Layer> layers;
+  std::vector<std::string> names;
   std::vector<DType> dtypes;
 };
 
@@ -139,6 +142,8 @@ class Drawing {
       layer.bias = dice_.chance(60);
       layer.frozen = !(trainable && i == 0) && dice_.chance(15);
       tie(layer, branch.dtype);
+      linears_.names.push_back("b" + std::to_string(program_.branches.size()) + ".l" +
+                               std::to_string(branch.layers.size()) + ".weight");
       branch.layers.push_back(layer);
       linears_.layers.push_back(layer);
       linears_.dtypes.push_back(branch.dtype);
@@ -228,14 +233,20 @@ class Drawing {
   void ignored() {
     if (!dice_.chance(20)) return;
     const bool has_root = program_.branches.back().layers.front().kind == 'W';
-    // The first name of a tied weight would have to be ignored together with the others.
-    const bool is_tied = std::any_of(linears_.layers.begin(),
-                                     linears_.layers.end(),
-                                     [](const Layer& layer) { return layer.tied >= 0; });
-    std::vector<std::string> names = {
-        is_tied ? "b0.l0.bias" : "b1.l0.weight", "b0.l1.running_mean", "b0.l0.seen"};
+    std::vector<std::string> names = {"b0.l0.bias", "b0.l1.running_mean", "b0.l0.seen"};
+    for (std::size_t i = 0; i < linears_.layers.size(); ++i) {
+      const std::int32_t tied = linears_.layers[i].tied;
+      if (tied < 0 && i > 0) names.push_back(linears_.names[i]);
+      if (tied < 0) continue;
+      // One of two names, or both.
+      const std::string& first = linears_.names[static_cast<std::size_t>(tied)];
+      names.insert(names.end(), {linears_.names[i], first, first + "," + linears_.names[i]});
+    }
     if (has_root) names = {"w", ".w"};
-    program_.ignored.push_back(dice_.one_of(names));
+    const std::string drawn = dice_.one_of(names);
+    for (const std::string_view name : split(drawn, ',')) {
+      program_.ignored.emplace_back(name);
+    }
     if (has_root && dice_.chance(50)) program_.ignored = names;
   }
 

@@ -185,8 +185,8 @@ ProgramModel::ProgramModel(Runtime& runtime, const Program& program, std::int32_
 
 ProgramModel::~ProgramModel() = default;
 
-std::vector<NamedVariable> ProgramModel::named_parameters() const {
-  return root_->named_parameters();
+std::vector<NamedVariable> ProgramModel::named_parameters(bool remove_duplicate) const {
+  return root_->named_parameters(remove_duplicate);
 }
 
 std::vector<NamedVariable> ProgramModel::named_buffers() const { return root_->named_buffers(); }

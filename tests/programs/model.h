@@ -39,7 +39,7 @@ class ProgramModel {
   ProgramModel(ProgramModel&&) = delete;
   ProgramModel& operator=(ProgramModel&&) = delete;
 
-  std::vector<NamedVariable> named_parameters() const;
+  std::vector<NamedVariable> named_parameters(bool remove_duplicate = true) const;
   std::vector<NamedVariable> named_buffers() const;
 
   bool is_training() const { return true; }

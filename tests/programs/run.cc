@@ -251,12 +251,19 @@ class Run {
     }
   }
 
+  std::string first_name(const Variable& parameter) const {
+    for (const NamedVariable& one : model_.named_parameters()) {
+      if (one.variable == parameter) return one.name;
+    }
+    return "?";
+  }
+
   void note_buckets(const std::string& name) {
     std::vector<std::string> buckets;
     for (const std::vector<std::int32_t>& bucket : ddp_->buckets()) {
       std::vector<std::string> names;
       for (const std::int32_t index : bucket) {
-        names.push_back(ddp_->parameters()[static_cast<std::size_t>(index)].name);
+        names.push_back(first_name(ddp_->parameters()[static_cast<std::size_t>(index)].variable));
       }
       buckets.push_back(join(names, " "));
     }
