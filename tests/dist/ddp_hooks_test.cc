@@ -3,8 +3,7 @@
 
 #include "lockstep/tensor/kernels.h"
 
-#include "tests/dist/tiny_model.h"
-#include "tests/support/mini_world.h"
+#include "tests/dist/two_parameters.h"
 
 namespace lockstep {
 namespace {
@@ -14,11 +13,14 @@ using testing::data_of;
 using testing::flat_term;
 using testing::forward_backward;
 using testing::grad_of;
+using testing::kOneElementCapMb;
 using testing::MiniRank;
 using testing::MiniResult;
+using testing::PendingResult;
 using testing::run_mini_world;
+using testing::sum_of;
 using testing::TinyModel;
-using testing::total;
+using testing::TwoParameters;
 using Texts = std::vector<std::string>;
 using Values = std::vector<double>;
 
@@ -33,28 +35,12 @@ class SumHook final : public CommHook {
       line += " " + std::to_string(static_cast<int>(gradient.at(0)));
     }
     seen.push_back(line);
-    return std::make_unique<Pending>(
-        group_->all_reduce(Memory::of(bucket.buffer()), ReduceOp::kSum, bucket.op_options()),
-        bucket.buffer());
+    return sum_of(*group_, bucket);
   }
 
   Texts seen;
 
  private:
-  class Pending final : public PendingBucket {
-   public:
-    Pending(Work work, Tensor buffer) : work_(std::move(work)), buffer_(std::move(buffer)) {}
-
-    Tensor wait() override {
-      work_.wait_or_throw();
-      return buffer_;
-    }
-
-   private:
-    Work work_;
-    Tensor buffer_;
-  };
-
   ProcessGroup* group_;
 };
 
@@ -65,21 +51,11 @@ class ConstantHook final : public CommHook {
 
   std::unique_ptr<PendingBucket> run(GradBucket& bucket) override {
     const Tensor& buffer = bucket.buffer();
-    return std::make_unique<Pending>(
+    return std::make_unique<PendingResult>(
         Tensor::full(buffer.runtime(), {buffer.n_elems() + surplus_}, dtype_, 2.0));
   }
 
  private:
-  class Pending final : public PendingBucket {
-   public:
-    explicit Pending(Tensor result) : result_(std::move(result)) {}
-
-    Tensor wait() override { return result_; }
-
-   private:
-    Tensor result_;
-  };
-
   DType dtype_;
   std::int64_t surplus_;
 };
@@ -87,20 +63,17 @@ class ConstantHook final : public CommHook {
 TEST(DdpHooksTest, AHookSeesUnscaledBucketsInOrderAndNobodyDividesItsResult) {
   for (const bool as_view : {false, true}) {
     const MiniResult result = run_mini_world({.n_ranks = 3}, [as_view](MiniRank& rank) {
-      TinyModel model(rank.runtime);
-      const Variable a = model.parameter("a", {0});
-      const Variable b = model.parameter("b", {0});
+      const TwoParameters model(rank);
       Ddp ddp(model.state(),
               rank.group,
-              {.bucket_cap_mb = 4.0 / 1024 / 1024, .gradient_as_bucket_view = as_view});
+              {.bucket_cap_mb = kOneElementCapMb, .gradient_as_bucket_view = as_view});
       SumHook hook(rank.group);
       ddp.register_comm_hook(hook);
       for (int step = 0; step < 3; ++step) {
-        a.set_grad(Tensor());
-        b.set_grad(Tensor());
-        forward_backward(ddp, [&] { return total({flat_term(a, 1), flat_term(b, 5)}); });
-        EXPECT_EQ(grad_of(a), (Values{3}));
-        EXPECT_EQ(grad_of(b), (Values{15}));
+        model.forget();
+        forward_backward(ddp, [&] { return model.loss(1, 5); });
+        EXPECT_EQ(grad_of(model.a), (Values{3}));
+        EXPECT_EQ(grad_of(model.b), (Values{15}));
       }
       EXPECT_EQ(hook.seen, (Texts{"0 last: 1 5", "0: 5", "1 last: 1", "0: 5", "1 last: 1"}));
     });
@@ -171,19 +144,16 @@ TEST(DdpHooksTest, CanBeRegisteredOnce) {
 // Nothing is launched before the end of the first backward, so no launch counts.
 TEST(DdpHooksTest, TheFirstBackwardOfAStaticGraphNumbersEveryBucketZero) {
   const MiniResult result = run_mini_world({}, [](MiniRank& rank) {
-    TinyModel model(rank.runtime);
-    const Variable a = model.parameter("a", {0});
-    const Variable b = model.parameter("b", {0});
+    const TwoParameters model(rank);
     Ddp ddp(model.state(),
             rank.group,
-            {.bucket_cap_mb = 4.0 / 1024 / 1024, .find_unused_parameters = true});
+            {.bucket_cap_mb = kOneElementCapMb, .find_unused_parameters = true});
     ddp.set_static_graph();
     SumHook hook(rank.group);
     ddp.register_comm_hook(hook);
     for (int step = 0; step < 2; ++step) {
-      a.set_grad(Tensor());
-      b.set_grad(Tensor());
-      forward_backward(ddp, [&] { return total({flat_term(a, 1), flat_term(b, 5)}); });
+      model.forget();
+      forward_backward(ddp, [&] { return model.loss(1, 5); });
     }
     EXPECT_EQ(hook.seen, (Texts{"0: 5", "0: 1", "0: 5", "1 last: 1"}));
   });

@@ -1,8 +1,7 @@
 // Static graphs: the first backward counts, later ones are held to it.
 #include <gtest/gtest.h>
 
-#include "tests/dist/tiny_model.h"
-#include "tests/support/mini_world.h"
+#include "tests/dist/two_parameters.h"
 
 namespace lockstep {
 namespace {
@@ -11,11 +10,12 @@ using testing::collectives_of;
 using testing::flat_term;
 using testing::forward_backward;
 using testing::grad_of;
+using testing::kOneElementCapMb;
 using testing::MiniRank;
 using testing::MiniResult;
 using testing::run_mini_world;
 using testing::TinyModel;
-using testing::total;
+using testing::TwoParameters;
 using Texts = std::vector<std::string>;
 using Values = std::vector<double>;
 
@@ -27,19 +27,14 @@ constexpr const char* kChanged =
 // "a" and "b" used, "c" never; caps of one element, so that the rebuild shows.
 TEST(DdpStaticGraphTest, ReducesBehindTheFirstBackwardAndRebuildsAtTheThirdForward) {
   const MiniResult result = run_mini_world({}, [](MiniRank& rank) {
-    TinyModel model(rank.runtime);
-    const Variable a = model.parameter("a", {0});
-    const Variable b = model.parameter("b", {0});
+    TwoParameters model(rank);
     const Variable c = model.parameter("c", {0});
-    Ddp ddp(model.state(), rank.group, {.bucket_cap_mb = 4.0 / 1024 / 1024, .static_graph = true});
+    Ddp ddp(model.state(), rank.group, {.bucket_cap_mb = kOneElementCapMb, .static_graph = true});
     for (int step = 0; step < 4; ++step) {
-      a.set_grad(Tensor());
-      b.set_grad(Tensor());
-      forward_backward(ddp, [&] {
-        return total({flat_term(a, 1.0 + rank.rank), flat_term(b, 4.0 * rank.rank)});
-      });
-      EXPECT_EQ(grad_of(a), (Values{1.5})) << step;
-      EXPECT_EQ(grad_of(b), (Values{2})) << step;
+      model.forget();
+      forward_backward(ddp, [&] { return model.loss(1.0 + rank.rank, 4.0 * rank.rank); });
+      EXPECT_EQ(grad_of(model.a), (Values{1.5})) << step;
+      EXPECT_EQ(grad_of(model.b), (Values{2})) << step;
       EXPECT_FALSE(c.grad().defined()) << step;
       EXPECT_EQ(ddp.buckets().size(), step < 2 ? 1U : 3U) << step;
     }
@@ -68,24 +63,20 @@ TEST(DdpStaticGraphTest, ReducesBehindTheFirstBackwardAndRebuildsAtTheThirdForwa
 
 TEST(DdpStaticGraphTest, AUseBeyondTheFirstIterationIsRefused) {
   const MiniResult result = run_mini_world({.n_ranks = 1}, [](MiniRank& rank) {
-    TinyModel model(rank.runtime);
-    const Variable a = model.parameter("a", {0});
-    const Variable b = model.parameter("b", {0});
+    const TwoParameters model(rank);
     Ddp ddp(model.state(), rank.group, {.static_graph = true});
-    forward_backward(ddp, [&] { return flat_term(a, 1); });
-    forward_backward(ddp, [&] { return total({flat_term(a, 1), flat_term(b, 1)}); });
+    forward_backward(ddp, [&] { return flat_term(model.a, 1); });
+    forward_backward(ddp, [&] { return model.loss(1, 1); });
   });
   EXPECT_EQ(result.error(0), kChanged);
 }
 
 TEST(DdpStaticGraphTest, AMissingUseIsReportedByTheNextForward) {
   const MiniResult result = run_mini_world({.n_ranks = 1}, [](MiniRank& rank) {
-    TinyModel model(rank.runtime);
-    const Variable a = model.parameter("a", {0});
-    const Variable b = model.parameter("b", {0});
+    const TwoParameters model(rank);
     Ddp ddp(model.state(), rank.group, {.static_graph = true});
-    forward_backward(ddp, [&] { return total({flat_term(a, 1), flat_term(b, 1)}); });
-    forward_backward(ddp, [&] { return flat_term(a, 1); });
+    forward_backward(ddp, [&] { return model.loss(1, 1); });
+    forward_backward(ddp, [&] { return flat_term(model.a, 1); });
     ddp.before_forward(true);
   });
   EXPECT_EQ(result.error(0).find(
@@ -129,17 +120,14 @@ TEST(DdpStaticGraphTest, OverridesTheSearchForUnusedParameters) {
 // Each rank uses another parameter: averaged everywhere, from the first iteration's map for ever.
 TEST(DdpStaticGraphTest, UsedOnSomeRankIsAveragedOnAll) {
   const MiniResult result = run_mini_world({}, [](MiniRank& rank) {
-    TinyModel model(rank.runtime);
-    const Variable a = model.parameter("a", {0});
-    const Variable b = model.parameter("b", {0});
+    TwoParameters model(rank);
     const Variable c = model.parameter("c", {0});
     Ddp ddp(model.state(), rank.group, {.static_graph = true});
     for (int step = 0; step < 4; ++step) {
-      a.set_grad(Tensor());
-      b.set_grad(Tensor());
-      forward_backward(ddp, [&] { return flat_term(rank.rank == 0 ? a : b, 4); });
-      EXPECT_EQ(grad_of(a), (Values{2})) << step;
-      EXPECT_EQ(grad_of(b), (Values{2})) << step;
+      model.forget();
+      forward_backward(ddp, [&] { return flat_term(rank.rank == 0 ? model.a : model.b, 4); });
+      EXPECT_EQ(grad_of(model.a), (Values{2})) << step;
+      EXPECT_EQ(grad_of(model.b), (Values{2})) << step;
       EXPECT_FALSE(c.grad().defined());
     }
   });

@@ -3,8 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/dist/tiny_model.h"
-#include "tests/support/mini_world.h"
+#include "tests/dist/two_parameters.h"
 
 namespace lockstep {
 namespace {
@@ -20,6 +19,7 @@ using testing::run_mini_world;
 using testing::term;
 using testing::TinyModel;
 using testing::total;
+using testing::TwoParameters;
 using Texts = std::vector<std::string>;
 using Values = std::vector<double>;
 
@@ -120,13 +120,11 @@ TEST(DdpUnusedTest, WithTheFlagUsedSomewhereIsAveragedEverywhere) {
 
 TEST(DdpUnusedTest, AGloballyUnusedParameterKeepsAStaleGradient) {
   const MiniResult result = run_mini_world({}, [](MiniRank& rank) {
-    TinyModel model(rank.runtime);
-    const Variable a = model.parameter("a", {0});
-    const Variable b = model.parameter("b", {0});
+    const TwoParameters model(rank);
     Ddp ddp(model.state(), rank.group, {.find_unused_parameters = true});
-    b.set_grad(Tensor::full(rank.runtime, {1}, DType::kF32, 7.0 + rank.rank));
-    forward_backward(ddp, [&] { return flat_term(a, 1); });
-    EXPECT_EQ(grad_of(b), (Values{7.0 + rank.rank}));
+    model.b.set_grad(Tensor::full(rank.runtime, {1}, DType::kF32, 7.0 + rank.rank));
+    forward_backward(ddp, [&] { return flat_term(model.a, 1); });
+    EXPECT_EQ(grad_of(model.b), (Values{7.0 + rank.rank}));
   });
   ASSERT_TRUE(result.ok()) << result.error(0);
 }
@@ -134,14 +132,11 @@ TEST(DdpUnusedTest, AGloballyUnusedParameterKeepsAStaleGradient) {
 // Rank 0 uses everything and must still take part in the map's reduction.
 TEST(DdpUnusedTest, ARankThatUsesEverythingJoinsTheMap) {
   const MiniResult result = run_mini_world({}, [](MiniRank& rank) {
-    TinyModel model(rank.runtime);
-    const Variable a = model.parameter("a", {0});
-    const Variable b = model.parameter("b", {0});
+    const TwoParameters model(rank);
     Ddp ddp(model.state(), rank.group, {.find_unused_parameters = true});
-    forward_backward(ddp, [&] {
-      return rank.rank == 0 ? total({flat_term(a, 2), flat_term(b, 2)}) : flat_term(a, 2);
-    });
-    EXPECT_EQ(grad_of(b), (Values{1}));
+    forward_backward(ddp,
+                     [&] { return rank.rank == 0 ? model.loss(2, 2) : flat_term(model.a, 2); });
+    EXPECT_EQ(grad_of(model.b), (Values{1}));
     EXPECT_EQ(ddp.used_map(), (std::vector<std::int32_t>{2, 1}));
   });
   ASSERT_TRUE(result.ok()) << result.error(0);
@@ -150,17 +145,15 @@ TEST(DdpUnusedTest, ARankThatUsesEverythingJoinsTheMap) {
 // Version 1.13 forgets what was used without synchronisation.
 TEST(DdpUnusedTest, UseInsideNoSyncDoesNotCountInTheOldVersion) {
   const MiniResult result = run_mini_world({}, [](MiniRank& rank) {
-    TinyModel model(rank.runtime);
-    const Variable a = model.parameter("a", {0});
-    const Variable b = model.parameter("b", {0});
+    const TwoParameters model(rank);
     Ddp ddp(model.state(), rank.group, {.find_unused_parameters = true, .compat = "1.13"});
     {
       const NoSync no_sync(ddp);
-      forward_backward(ddp, [&] { return flat_term(rank.rank == 0 ? a : b, 2); });
+      forward_backward(ddp, [&] { return flat_term(rank.rank == 0 ? model.a : model.b, 2); });
     }
-    forward_backward(ddp, [&] { return flat_term(a, 2); });
-    EXPECT_EQ(grad_of(a), (Values{3}));
-    EXPECT_EQ(b.grad().defined(), rank.rank == 1);
+    forward_backward(ddp, [&] { return flat_term(model.a, 2); });
+    EXPECT_EQ(grad_of(model.a), (Values{3}));
+    EXPECT_EQ(model.b.grad().defined(), rank.rank == 1);
     EXPECT_EQ(ddp.used_map(), (std::vector<std::int32_t>{2, 0}));
   });
   ASSERT_TRUE(result.ok()) << result.error(0);
@@ -170,19 +163,17 @@ TEST(DdpUnusedTest, UseInsideNoSyncDoesNotCountInTheOldVersion) {
 TEST(DdpUnusedTest, AGradientThrownAwaySinceItWasUsedIsRefusedExceptInTheOldVersion) {
   for (const bool is_old : {false, true}) {
     const MiniResult result = run_mini_world({}, [is_old](MiniRank& rank) {
-      TinyModel model(rank.runtime);
-      const Variable a = model.parameter("a", {0});
-      const Variable b = model.parameter("b", {0});
+      const TwoParameters model(rank);
       Ddp ddp(model.state(),
               rank.group,
               {.find_unused_parameters = true, .compat = is_old ? "1.13" : "2.7"});
       {
         const NoSync no_sync(ddp);
-        forward_backward(ddp, [&] { return total({flat_term(a, 2), flat_term(b, 2)}); });
+        forward_backward(ddp, [&] { return model.loss(2, 2); });
       }
-      b.set_grad(Tensor());
-      forward_backward(ddp, [&] { return flat_term(a, 2); });
-      EXPECT_FALSE(b.grad().defined());
+      model.b.set_grad(Tensor());
+      forward_backward(ddp, [&] { return flat_term(model.a, 2); });
+      EXPECT_FALSE(model.b.grad().defined());
     });
     EXPECT_EQ(result.error(0),
               is_old ? ""
@@ -237,17 +228,15 @@ TEST(DdpUnusedTest, AStaleGradientInABucketViewMayChangeInItsLastBit) {
 
 TEST(DdpUnusedTest, UseInsideNoSyncCountsForTheSynchronisingStep) {
   const MiniResult result = run_mini_world({}, [](MiniRank& rank) {
-    TinyModel model(rank.runtime);
-    const Variable a = model.parameter("a", {0});
-    const Variable b = model.parameter("b", {0});
+    const TwoParameters model(rank);
     Ddp ddp(model.state(), rank.group, {.find_unused_parameters = true});
     {
       const NoSync no_sync(ddp);
-      forward_backward(ddp, [&] { return flat_term(rank.rank == 0 ? a : b, 2); });
+      forward_backward(ddp, [&] { return flat_term(rank.rank == 0 ? model.a : model.b, 2); });
     }
-    forward_backward(ddp, [&] { return flat_term(a, 2); });
-    EXPECT_EQ(grad_of(a), (Values{3}));
-    EXPECT_EQ(grad_of(b), (Values{1}));
+    forward_backward(ddp, [&] { return flat_term(model.a, 2); });
+    EXPECT_EQ(grad_of(model.a), (Values{3}));
+    EXPECT_EQ(grad_of(model.b), (Values{1}));
     EXPECT_EQ(ddp.used_map(), (std::vector<std::int32_t>{2, 1}));
   });
   ASSERT_TRUE(result.ok()) << result.error(0);
@@ -255,14 +244,12 @@ TEST(DdpUnusedTest, UseInsideNoSyncCountsForTheSynchronisingStep) {
 
 TEST(DdpUnusedTest, UseIsForgottenOnceItWasReduced) {
   const MiniResult result = run_mini_world({}, [](MiniRank& rank) {
-    TinyModel model(rank.runtime);
-    const Variable a = model.parameter("a", {0});
-    const Variable b = model.parameter("b", {0});
+    const TwoParameters model(rank);
     Ddp ddp(model.state(), rank.group, {.find_unused_parameters = true});
-    forward_backward(ddp, [&] { return total({flat_term(a, 2), flat_term(b, 2)}); });
-    b.set_grad(Tensor());
-    forward_backward(ddp, [&] { return flat_term(a, 2); });
-    EXPECT_FALSE(b.grad().defined());
+    forward_backward(ddp, [&] { return model.loss(2, 2); });
+    model.b.set_grad(Tensor());
+    forward_backward(ddp, [&] { return flat_term(model.a, 2); });
+    EXPECT_FALSE(model.b.grad().defined());
     EXPECT_EQ(ddp.used_map(), (std::vector<std::int32_t>{2, 0}));
   });
   ASSERT_TRUE(result.ok()) << result.error(0);
@@ -340,24 +327,23 @@ TEST(DdpUnusedTest, AnExceptionInABackwardIsSurvivedByANewWrapper) {
   };
 
   const MiniResult result = run_mini_world({}, [](MiniRank& rank) {
-    TinyModel model(rank.runtime);
-    const Variable a = model.parameter("a", {0});
-    const Variable b = model.parameter("b", {0});
+    const TwoParameters model(rank);
     Bomb bomb;
-    b.add_hook(bomb, 0);
-    const auto loss = [&] { return total({flat_term(b, 2.0 * rank.rank), flat_term(a, 1)}); };
+    model.b.add_hook(bomb, 0);
+    const auto loss = [&] {
+      return total({flat_term(model.b, 2.0 * rank.rank), flat_term(model.a, 1)});
+    };
     {
       Ddp ddp(model.state(), rank.group, {});
       EXPECT_THROW(forward_backward(ddp, loss), std::runtime_error);
       EXPECT_THROW(ddp.before_forward(true), ReducerError);
     }
     bomb.armed = false;
-    a.set_grad(Tensor());
-    b.set_grad(Tensor());
+    model.forget();
     Ddp ddp(model.state(), rank.group, {});
     forward_backward(ddp, loss);
-    EXPECT_EQ(grad_of(b), (Values{1}));
-    b.remove_hook(bomb);
+    EXPECT_EQ(grad_of(model.b), (Values{1}));
+    model.b.remove_hook(bomb);
   });
   ASSERT_TRUE(result.ok()) << result.error(0) << result.error(1);
 }

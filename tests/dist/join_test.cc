@@ -6,7 +6,7 @@
 #include "lockstep/dist/comm_hook.h"
 #include "lockstep/tensor/kernels.h"
 
-#include "tests/dist/tiny_model.h"
+#include "tests/dist/two_parameters.h"
 #include "tests/support/mini_world.h"
 
 namespace lockstep {
@@ -214,23 +214,9 @@ class MeanHook final : public CommHook {
   explicit MeanHook(ProcessGroup& group) : group_(&group) {}
 
   std::unique_ptr<PendingBucket> run(GradBucket& bucket) override {
-    class Pending final : public PendingBucket {
-     public:
-      Pending(Work work, Tensor buffer) : work_(std::move(work)), buffer_(std::move(buffer)) {}
-
-      Tensor wait() override {
-        work_.wait_or_throw();
-        return buffer_;
-      }
-
-     private:
-      Work work_;
-      Tensor buffer_;
-    };
-
     const Tensor& buffer = bucket.buffer();
     buffer.runtime().kernels().div_scalar(buffer, buffer, static_cast<double>(group_->size()));
-    return std::make_unique<Pending>(group_->all_reduce(Memory::of(buffer)), buffer);
+    return testing::sum_of(*group_, bucket);
   }
 
  private:
