@@ -1,3 +1,7 @@
+#include <cmath>
+#include <gmock/gmock.h>
+#include <limits>
+
 #include <gtest/gtest.h>
 
 #include "tests/support/test_runtime.h"
@@ -5,6 +9,8 @@
 namespace lockstep {
 namespace {
 
+using ::testing::NanSensitiveDoubleEq;
+using ::testing::Pointwise;
 using testing::TestRuntime;
 using testing::values_of;
 using Values = std::vector<double>;
@@ -23,7 +29,9 @@ Values reduced(DType dtype, ReduceOp op, const std::vector<Values>& by_rank) {
     inputs.push_back(tensors.back().raw());
   }
   test.kernels->reduce(outputs, inputs, tensors[0].n_elems(), dtype, op);
-  for (const Tensor& tensor : tensors) EXPECT_EQ(values_of(tensor), values_of(tensors[0]));
+  for (const Tensor& tensor : tensors) {
+    EXPECT_THAT(values_of(tensor), Pointwise(NanSensitiveDoubleEq(), values_of(tensors[0])));
+  }
   return values_of(tensors[0]);
 }
 
@@ -78,6 +86,22 @@ TEST(ReduceTest, FloatsHaveNoBitwiseOperations) {
 TEST(ReduceTest, TheOrderIsTheOrderOfTheInputs) {
   EXPECT_EQ(reduced(DType::kF32, ReduceOp::kSum, {{0x1p24}, {1}, {1}}), (Values{0x1p24}));
   EXPECT_EQ(reduced(DType::kF32, ReduceOp::kSum, {{1}, {1}, {0x1p24}}), (Values{0x1p24 + 2}));
+}
+
+// std::min and std::max, as gloo has them: a comparison with NaN is false, so the first operand
+// stays.
+TEST(ReduceTest, ANanWinsOnlyWhereItComesFirst) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const std::vector<Values> first = {Values(67, nan), Values(67, 1), Values(67, 2)};
+  const std::vector<Values> second = {Values(67, 1), Values(67, nan), Values(67, 2)};
+
+  for (const DType dtype : {DType::kF32, DType::kF64, DType::kF16, DType::kBF16}) {
+    for (const ReduceOp op : {ReduceOp::kMin, ReduceOp::kMax}) {
+      for (const double value : reduced(dtype, op, first)) EXPECT_TRUE(std::isnan(value));
+      const double of_others = op == ReduceOp::kMin ? 1 : 2;
+      EXPECT_EQ(reduced(dtype, op, second), Values(67, of_others));
+    }
+  }
 }
 
 // f16 has 11 bits: 2048 + 1 rounds back to 2048 each time, where one rounding at the end gives
