@@ -10,7 +10,8 @@
 namespace lockstep {
 
 /// The laws of this kind that run_scenario checks.
-inline constexpr std::array<std::string_view, 1> kRelationLaws = {"single-process-equal"};
+inline constexpr std::array<std::string_view, 3> kRelationLaws = {
+    "single-process-equal", "resume-equal", "deterministic"};
 
 /// Law single-process-equal: what N ranks computed is what one process computes on the same global
 /// batches.

@@ -4,6 +4,7 @@
 #include "lockstep/scenario/bugs/bug.h"
 #include "lockstep/scenario/raw_program.h"
 #include "lockstep/scenario/relation_laws.h"
+#include "lockstep/scenario/repeat_laws.h"
 #include "lockstep/scenario/scenario.h"
 
 namespace lockstep {
@@ -74,10 +75,19 @@ void insert_in_order(LawResult result, Report& report) {
 void complete_report(const Scenario& scenario, bool compares, ScenarioResult& result) {
   result.report.title = scenario.title;
   if (!scenario.variant.empty()) result.report.title += " (variant " + scenario.variant + ")";
-  if (!compares) return;
-  insert_in_order(relation_law(scenario, result), result.report);
+  if (compares) insert_in_order(relation_law(scenario, result), result.report);
   const bool broken = result.report.n_findings() > 0;
   if (result.report.outcome == "ok" && broken) result.report.outcome = "findings";
+}
+
+/// The laws that run the scenario again, where it names them.
+void add_repeat_laws(const Scenario& scenario, ScenarioResult& result) {
+  if (names_law(scenario, "resume-equal")) {
+    insert_in_order(check_resume_equal(scenario, result), result.report);
+  }
+  if (names_law(scenario, "deterministic")) {
+    insert_in_order(check_deterministic(scenario, result), result.report);
+  }
 }
 
 /// What the ranks evaluated, as their traces tell it.
@@ -135,6 +145,7 @@ Result<ScenarioResult> run_scenario(const Scenario& scenario, const RunChoices& 
   if (!session.ok()) return session.error();
   result.session = std::move(session).value();
   result.report = result.session.report;
+  add_repeat_laws(scenario, result);
   complete_report(scenario, compares, result);
   return result;
 }

@@ -13,8 +13,6 @@ class EnvironmentBijective final : public Law {
  public:
   static constexpr std::string_view kId = "environment-bijective";
 
-  explicit EnvironmentBijective(const LawPolicy& policy) : n_ranks_(policy.n_ranks) {}
-
   const LawInfo& info() const override { return *find_law(kId); }
 
   void require(RecordOptions& /*options*/) const override {}
@@ -27,13 +25,8 @@ class EnvironmentBijective final : public Law {
     if (!launch.ranks.insert(to_int(event.rank)).second) {
       report(event, "rank", "two processes say that they are this rank", "two-rank-zeros");
     }
-    if (n_ranks_ > 0 && environment->world != n_ranks_) {
-      report(event,
-             "world",
-             "believes in a world of " + std::to_string(environment->world) + " ranks, not " +
-                 std::to_string(n_ranks_),
-             "env-missing-solo");
-    }
+    const std::uint64_t world[] = {static_cast<std::uint64_t>(environment->world)};
+    launch.worlds.add(event, world);
     claim(event, *environment, launch, names);
     if (environment->schema == 0) return;
     const std::uint64_t words[] = {environment->schema};
@@ -44,6 +37,7 @@ class EnvironmentBijective final : public Law {
     std::int64_t n_checked = 0;
     for (const auto& [attempt, launch] : launches_) {
       n_checked += launch.n_checked;
+      report_worlds(attempt, launch);
       if (!launch.schemas.unanimous()) report_schemas(attempt, launch.schemas);
     }
     std::vector<Finding> findings;
@@ -63,6 +57,7 @@ class EnvironmentBijective final : public Law {
     std::set<std::int32_t> ranks;
     std::map<Place, std::int32_t> local_ranks;
     std::map<Place, std::int32_t> devices;
+    Ballot worlds;
     Ballot schemas;
     std::int64_t n_checked = 0;
   };
@@ -119,6 +114,28 @@ class EnvironmentBijective final : public Law {
     finding.ranks.push_back(event.rank);
   }
 
+  /// A restart may have another world than the attempt before it, but one for all its ranks.
+  void report_worlds(std::int32_t attempt, const Launch& launch) {
+    const auto by_world = launch.worlds.sides(0);
+    const bool differ = by_world.size() > 1;
+    const auto n_ranks = static_cast<std::uint64_t>(launch.ranks.size());
+    if (!differ && by_world.begin()->first >= n_ranks) return;
+    Finding& finding = findings_[{attempt, "world"}];
+    finding.attempt = attempt;
+    finding.event = "environment";
+    finding.field = "world";
+    finding.cause = "env-missing-solo";
+    finding.ranks = launch.worlds.minority(0);
+    if (!differ) {
+      for (const std::int32_t rank : launch.ranks) finding.ranks.push_back(Rank{rank});
+    }
+    finding.message = "believes in a world of another size than the others";
+    if (!differ) {
+      finding.message = "believes in a world of " + std::to_string(by_world.begin()->first) +
+                        " ranks, but " + std::to_string(n_ranks) + " were started";
+    }
+  }
+
   void report_schemas(std::int32_t attempt, const Ballot& ballot) {
     Finding& finding = findings_[{attempt, "schema"}];
     finding.attempt = attempt;
@@ -131,15 +148,14 @@ class EnvironmentBijective final : public Law {
         "parameters";
   }
 
-  std::int32_t n_ranks_;
   std::map<std::int32_t, Launch> launches_;  // By attempt.
   std::map<std::pair<std::int32_t, std::string>, Finding> findings_;
 };
 
 }  // namespace
 
-std::unique_ptr<Law> make_environment_bijective(const LawPolicy& policy) {
-  return std::make_unique<EnvironmentBijective>(policy);
+std::unique_ptr<Law> make_environment_bijective(const LawPolicy& /*policy*/) {
+  return std::make_unique<EnvironmentBijective>();
 }
 
 }  // namespace lockstep::laws

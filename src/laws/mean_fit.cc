@@ -47,6 +47,15 @@ std::string factor_text(double factor) {
   return (up ? "x " : "/ ") + exact(rounded);
 }
 
+/// "8:2", of a few ranks; nothing where the numbers would fill a page.
+std::string ratio_text(std::span<const double> weights) {
+  constexpr std::size_t kMostShown = 16;
+  if (weights.size() > kMostShown) return "";
+  std::string text;
+  for (const double weight : weights) text += (text.empty() ? "" : ":") + exact(weight);
+  return text;
+}
+
 bool all_explained(std::span<const OneReduction> reductions, const Weights& weights, bool exact) {
   return std::all_of(reductions.begin(), reductions.end(), [&](const OneReduction& reduction) {
     return explains(weights, reduction, exact);
@@ -125,7 +134,8 @@ bool roughly_explains(const std::vector<double>& weights, const OneReduction& re
   return true;
 }
 
-std::optional<Fit> fit_weights(std::span<const OneReduction> reductions, std::size_t n) {
+std::optional<Fit> fit_weights(std::span<const OneReduction> reductions, const Weights& declared) {
+  const std::size_t n = declared.numerators.size();
   constexpr std::size_t kMostRanksFitted = 64;
   if (n > kMostRanksFitted) return std::nullopt;
   const std::optional<std::vector<double>> solved = solve(reductions, n);
@@ -135,7 +145,14 @@ std::optional<Fit> fit_weights(std::span<const OneReduction> reductions, std::si
         return roughly_explains(*solved, reduction);
       });
   if (!fits) return std::nullopt;
-  return Fit{{*solved, 1.0}, "the ranks count with other weights than declared", "", std::nullopt};
+  const std::string ratio = ratio_text(*solved);
+  return Fit{{*solved, 1.0},
+             "the ranks count with other weights than declared" +
+                 (ratio.empty() ? ""
+                                : ": " + ratio + " where " + ratio_text(declared.values()) +
+                                      " were declared"),
+             "",
+             std::nullopt};
 }
 
 std::optional<Fit> fit_uniform(std::span<const OneReduction> reductions,
@@ -146,8 +163,10 @@ std::optional<Fit> fit_uniform(std::span<const OneReduction> reductions,
   const Weights mean = Weights::uniform(n, 1.0, count);
   if (all_explained(reductions, mean, exact)) {
     if (!is_uniform(declared)) {
+      const std::string ratio = ratio_text(declared.numerators);
       return Fit{mean,
-                 "every rank counts the same: this is a mean of the ranks' means",
+                 "every rank counts the same: this is a mean of the ranks' means" +
+                     (ratio.empty() ? "" : ", their weights are " + ratio),
                  "token-weighted-mean",
                  std::nullopt};
     }
@@ -159,11 +178,11 @@ std::optional<Fit> fit_uniform(std::span<const OneReduction> reductions,
   }
   const Weights sum = Weights::uniform(n, 1.0, 1.0);
   if (all_explained(reductions, sum, exact)) {
-    return Fit{
-        sum,
-        "it is the sum over the ranks (x " + std::to_string(n) + "): the division is missing",
-        "sum-vs-mean",
-        std::nullopt};
+    return Fit{sum,
+               "it is the sum over the ranks, off by the world size (x " + std::to_string(n) +
+                   "): the division is missing",
+               "sum-vs-mean",
+               std::nullopt};
   }
   const Weights twice = Weights::uniform(n, 1.0, count * count);
   if (all_explained(reductions, twice, exact)) {
@@ -280,7 +299,7 @@ std::optional<Fit> fit(std::span<const OneReduction> reductions,
   if (auto found = fit_uniform(reductions, declared, exact)) return found;
   if (auto found = fit_one_rank(reductions, declared, exact)) return found;
   if (auto found = fit_factor(reductions, declared, exact)) return found;
-  return fit_weights(reductions, declared.numerators.size());
+  return fit_weights(reductions, declared);
 }
 
 }  // namespace lockstep::laws

@@ -21,6 +21,39 @@ TEST(MeanFitTest, FindsTheWeightsOfBatchesEightToTwo) {
 
   ASSERT_TRUE(found.has_value());
   EXPECT_EQ(found->weights.values(), (std::vector<double>{0.8, 0.2}));
+  EXPECT_NE(found->message.find("0.8:0.2 where 0.5:0.5 were declared"), std::string::npos);
+}
+
+TEST(MeanFitTest, NamesAMeanOfMeansByTheBatchesItShouldHaveWeighed) {
+  const Sketch reduced{8.5, {2.5, 0.5, 2.5, 2.0}};
+  const OneReduction reductions[] = {reduced_to(reduced)};
+
+  const std::optional<Fit> found = fit(reductions, Weights{{8.0, 2.0}, 10.0}, false);
+
+  ASSERT_TRUE(found.has_value());
+  EXPECT_NE(found->message.find("weights are 8:2"), std::string::npos) << found->message;
+  EXPECT_EQ(found->cause, "token-weighted-mean");
+}
+
+TEST(MeanFitTest, NamesASumByTheWorldSizeItIsOffBy) {
+  const Sketch reduced{17.0, {5.0, 1.0, 5.0, 4.0}};
+  const OneReduction reductions[] = {reduced_to(reduced)};
+
+  const std::optional<Fit> found = fit(reductions, Weights::uniform(2, 1.0, 2.0), false);
+
+  ASSERT_TRUE(found.has_value());
+  EXPECT_NE(found->message.find("off by the world size (x 2)"), std::string::npos);
+}
+
+TEST(MeanFitTest, NamesTheRankWhoseContributionIsLost) {
+  const Sketch reduced{5.0, {0.5, 1.0, 1.5, 2.0}};
+  const OneReduction reductions[] = {reduced_to(reduced)};
+
+  const std::optional<Fit> found = fit(reductions, Weights::uniform(2, 1.0, 2.0), false);
+
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->culprit, 1);
+  EXPECT_NE(found->message.find("is lost"), std::string::npos);
 }
 
 TEST(MeanFitTest, SaysNothingWhenNoWeightsExplainWhatCameOut) {

@@ -162,6 +162,25 @@ TEST(EnvironmentTest, NamesWhatOneRankWasGivenWrong) {
             "schema model-differs");
 }
 
+TEST(EnvironmentTest, NRanksThatEachTrainAloneAreNamed) {
+  EventStream stream(2);
+  for (const std::int32_t rank : {0, 1}) stream.add(rank, EnvironmentEvent{.world = 1});
+  const LawResult result = check("environment-bijective", stream);
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(result.findings[0].cause, "env-missing-solo");
+  EXPECT_EQ(result.findings[0].ranks.size(), 2U);
+}
+
+TEST(EnvironmentTest, ARestartMayHaveAnotherWorld) {
+  EventStream stream(3);
+  for (const std::int32_t rank : {0, 1, 2}) stream.add(rank, EnvironmentEvent{.world = 3});
+  for (const std::int32_t rank : {0, 1}) {
+    stream.at(rank).attempt = 1;
+    stream.add(rank, EnvironmentEvent{.world = 2});
+  }
+  EXPECT_EQ(check("environment-bijective", stream).verdict, Verdict::kHolds);
+}
+
 TEST(EnvironmentTest, RanksOnUnknownNodesMayShareNumbers) {
   EventStream stream(2);
   for (const std::int32_t rank : {0, 1})
@@ -256,6 +275,15 @@ TEST(CheckpointWholeTest, APublishedCheckpointHasAPartOfEveryRank) {
   job.event(0, "save", 2, "ckpt");
   EXPECT_EQ(job.only_finding().field, "parts");
   EXPECT_EQ(job.only_finding().ranks, std::vector<Rank>{Rank{1}});
+}
+
+TEST(CheckpointWholeTest, ASmallerWorldHasFewerParts) {
+  Checkpoints job;
+  job.stream.add(0, EnvironmentEvent{.world = 1});
+  job.part(0, 2);
+  job.event(0, "part", 2, "ckpt/2.model", 5);
+  job.event(0, "save", 2, "ckpt");
+  EXPECT_EQ(job.judged().verdict, Verdict::kHolds);
 }
 
 TEST(CheckpointWholeTest, OneFileHasOneWriter) {

@@ -60,12 +60,14 @@ TEST(JsonlTest, WritesNumbersThatJsonDoesNotHaveAsStrings) {
   metric.value = std::numeric_limits<double>::quiet_NaN();
   metric.numerator = -std::numeric_limits<double>::infinity();
   metric.denominator = -0.0;
+  const double parts[] = {0.5};
+  metric.parts = parts;
   stream.add(0, metric);
 
   EXPECT_EQ(
       to_json_line(stream.trace().events(Rank{0})[0], stream.names()),
       R"({"rank":0,"i":0,"t":0,"at":[0,-1,-1,-1,0,0],"kind":"metric",)"
-      R"("name":"a\"b\\\n\u0001\ufffd","value":"nan","numerator":"-inf","denominator":-0.0})");
+      R"("name":"a\"b\\\n\u0001\ufffd","value":"nan","numerator":"-inf","denominator":-0.0,"parts":[0.5]})");
 }
 
 TEST(JsonlTest, NamesThePlaceOfEveryKindOfMistake) {

@@ -105,7 +105,13 @@ SessionOptions two_ranks(std::vector<Fault> faults = {}) {
   options.agent = AgentOptions{.max_restarts = 1};
   options.disk_seed = 1;
   options.keep_trace = false;
-  options.laws = {"progress", "collectives-match", "init-equal", "replicas-equal"};
+  options.laws = {"progress",
+                  "collectives-match",
+                  "init-equal",
+                  "replicas-equal",
+                  "optimizer-equal",
+                  "checkpoint-whole",
+                  "decisions-uniform"};
   options.group.watchdog = kPatience;
   return options;
 }

@@ -1,0 +1,234 @@
+#include "lockstep/scenario/repeat_laws.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <tuple>
+#include <utility>
+
+namespace lockstep {
+namespace {
+
+constexpr std::string_view kResumeEqual = "resume-equal";
+constexpr std::string_view kDeterministic = "deterministic";
+
+LawResult not_checkable(std::string_view law, std::string missing) {
+  LawResult result;
+  result.law = law;
+  result.verdict = Verdict::kNotCheckable;
+  result.missing = std::move(missing);
+  return result;
+}
+
+bool finished(const std::string& outcome) { return outcome == "ok" || outcome == "findings"; }
+
+/// State after a step: (step, kind, tensor) -> digest, of one rank.
+using StepStates = std::map<std::tuple<std::int32_t, StateKind, std::string>, std::uint64_t>;
+
+StepStates states_after_steps(const MemoryTrace& trace, Rank rank) {
+  StepStates states;
+  for (const Event& event : trace.events(rank)) {
+    const auto* state = std::get_if<StateEvent>(&event.body);
+    if (state == nullptr || state->point != StatePoint::kStep) continue;
+    const std::span<const NameId> layout = trace.names().layout(state->layout);
+    for (std::size_t i = 0; i < layout.size() && i < state->digests.size(); ++i) {
+      states[{event.at.opt, state->kind, std::string(trace.names().text(layout[i]))}] =
+          state->digests[i];
+    }
+  }
+  return states;
+}
+
+/// The scenario with a job that ends after `n_steps`.
+Scenario cut_after(const Scenario& scenario, std::int64_t n_steps) {
+  Scenario cut = scenario;
+  for (std::shared_ptr<const Job>& job : cut.jobs) {
+    Job shorter = *job;
+    shorter.loop.steps = n_steps;
+    job = std::make_shared<const Job>(std::move(shorter));
+  }
+  return cut;
+}
+
+Result<sim::SessionResult> run_on(const Scenario& scenario, sim::VirtualDisk* disk) {
+  sim::SessionOptions options = scenario.session;
+  options.laws = {"progress"};
+  options.disk = disk;
+  sim::Session session;
+  return session.run(options, [&](RankContext& context) { run_rank(scenario, context); });
+}
+
+/// What the job has and its snapshots leave out, as the zoo calls it.
+std::string missing_part(const Job& job) {
+  struct Omission {
+    std::string_view part;
+    bool is_used;
+    std::string_view cause;
+  };
+
+  const bool draws = job.model.kind == "gpt" && job.model.gpt.dropout > 0.0;
+  const bool schedules = !job.scheduler.rules.empty() || job.scheduler.plateau;
+  const std::array<Omission, 5> omissions = {
+      {{"sampler", true, "resume-reshuffle"},
+       {"rng", draws, "rng-not-restored"},
+       {"optimizer", true, "scaler-sched-missing"},
+       {"scheduler", schedules, "scaler-sched-missing"},
+       {"scaler", job.scaler.has_value(), "scaler-sched-missing"}}};
+  const std::vector<std::string>& include = job.loop.snapshot.include;
+  for (const Omission& omission : omissions) {
+    const bool there = std::find(include.begin(), include.end(), omission.part) != include.end();
+    if (omission.is_used && !there) return std::string(omission.cause);
+  }
+  return "";
+}
+
+/// The first state behind step `cut` that a rank of the resumed run has otherwise.
+std::optional<Finding> first_state_difference(const MemoryTrace& whole,
+                                              const MemoryTrace& resumed,
+                                              std::int64_t cut,
+                                              std::int64_t& n_checked) {
+  std::optional<Finding> first;
+  for (std::int32_t r = 0; r < whole.n_ranks(); ++r) {
+    const StepStates wanted = states_after_steps(whole, Rank{r});
+    const StepStates got = states_after_steps(resumed, Rank{r});
+    for (const auto& [place, digest] : wanted) {
+      const auto& [step, kind, tensor] = place;
+      if (step < cut) continue;
+      ++n_checked;
+      const auto same = got.find(place);
+      if (same != got.end() && same->second == digest) continue;
+      const bool earlier = !first || step < *first->step;
+      if (!earlier && (step != *first->step || tensor != first->tensor)) break;
+      if (earlier) {
+        first.emplace();
+        first->event = "step";
+        first->step = step;
+        first->tensor = tensor;
+      }
+      first->ranks.push_back(Rank{r});
+      break;
+    }
+  }
+  return first;
+}
+
+/// Steps after which the job takes snapshots, evenly thinned out.
+std::vector<std::int64_t> cuts_of(const Job& job, std::int64_t n_steps) {
+  constexpr std::int64_t kMostCuts = 8;
+  const std::int64_t every = job.loop.snapshot.every_steps;
+  const std::int64_t n_snapshots = every > 0 ? (n_steps - 1) / every : 0;
+  const std::int64_t n_cuts = std::min(n_snapshots, kMostCuts);
+  std::vector<std::int64_t> cuts;
+  cuts.reserve(static_cast<std::size_t>(std::max<std::int64_t>(n_cuts, 0)));
+  for (std::int64_t i = 1; i <= n_cuts; ++i) cuts.push_back(i * n_snapshots / n_cuts * every);
+  return cuts;
+}
+
+/// Compares the run that is stopped after `cut` steps and resumed. False: it could not be made.
+bool compare_resumed(const Scenario& scenario,
+                     const MemoryTrace& whole,
+                     std::int64_t cut,
+                     LawResult& result) {
+  sim::VirtualDisk disk;
+  const auto stopped = run_on(cut_after(scenario, cut), &disk);
+  if (!stopped.ok() || !finished(stopped.value().report.outcome)) return false;
+  const auto resumed = run_on(scenario, &disk);
+  if (!resumed.ok() || !finished(resumed.value().report.outcome)) return false;
+  std::optional<Finding> finding =
+      first_state_difference(whole, *resumed.value().trace, cut, result.n_checked);
+  if (!finding) return true;
+  finding->law = kResumeEqual;
+  finding->message = "differs from the uninterrupted run when training is stopped after " +
+                     std::to_string(cut) + " steps and resumed";
+  finding->cause = missing_part(*scenario.jobs.front());
+  result.findings.push_back(std::move(*finding));
+  return true;
+}
+
+/// The run once more, with another strategy or address.
+Result<sim::SessionResult> repeat(const Scenario& scenario,
+                                  const std::string& strategy,
+                                  std::uint64_t seed,
+                                  std::size_t address_shift) {
+  sim::SessionOptions options = scenario.session;
+  options.strategy = strategy;
+  options.schedule_seed = seed;
+  options.address_shift = address_shift;
+  options.keep_trace = false;
+  sim::Session session;
+  return session.run(options, [&](RankContext& context) { run_rank(scenario, context); });
+}
+
+void report_difference(LawResult& result, std::string field, std::string message) {
+  Finding finding;
+  finding.law = kDeterministic;
+  finding.event = "end";
+  finding.field = std::move(field);
+  finding.message = std::move(message);
+  result.findings.push_back(std::move(finding));
+}
+
+void compare_schedules(const Scenario& scenario, const Report& report, LawResult& result) {
+  for (std::uint64_t seed = 1; seed <= 3 && result.findings.empty(); ++seed) {
+    const auto other = repeat(scenario, "random", seed, 0);
+    if (!other.ok()) continue;
+    ++result.n_checked;
+    const Report& got = other.value().report;
+    if (got.result_digest == report.result_digest) continue;
+    report_difference(result,
+                      "result",
+                      "the random schedule of seed " + std::to_string(seed) +
+                          " has another result: it depends on who came first");
+  }
+}
+
+}  // namespace
+
+LawResult check_resume_equal(const Scenario& scenario, const ScenarioResult& run) {
+  if (scenario.jobs.empty() || scenario.jobs.front()->loop.snapshot.every_steps <= 0) {
+    return not_checkable(kResumeEqual, "a job with loop.snapshot");
+  }
+  if (!finished(run.report.outcome) || run.session.attempts.size() > 1 ||
+      run.session.trace == nullptr) {
+    return not_checkable(kResumeEqual, "a run that ends without a restart");
+  }
+  LawResult result;
+  result.law = kResumeEqual;
+  for (const std::int64_t cut : cuts_of(*scenario.jobs.front(), run.ranks.front().n_steps)) {
+    if (!compare_resumed(scenario, *run.session.trace, cut, result)) {
+      return not_checkable(kResumeEqual,
+                           "runs that finish when stopped after " + std::to_string(cut) + " steps");
+    }
+    if (!result.findings.empty()) break;  // Later cuts differ by the same omission.
+  }
+  if (result.n_checked == 0) return not_checkable(kResumeEqual, "a snapshot before the last step");
+  if (!result.findings.empty()) result.verdict = Verdict::kBroken;
+  return result;
+}
+
+LawResult check_deterministic(const Scenario& scenario, const ScenarioResult& run) {
+  LawResult result;
+  result.law = kDeterministic;
+  const sim::SessionOptions& options = scenario.session;
+  constexpr std::size_t kElsewhere = 4096;
+  const auto again =
+      repeat(scenario, options.strategy, options.schedule_seed, options.address_shift + kElsewhere);
+  if (!again.ok()) return not_checkable(kDeterministic, again.error().text());
+  ++result.n_checked;
+  if (again.value().report.trace_digest != run.report.trace_digest) {
+    report_difference(result, "trace", "the same schedule at other addresses has another trace");
+  }
+  if (finished(run.report.outcome)) compare_schedules(scenario, run.report, result);
+  if (!result.findings.empty()) result.verdict = Verdict::kBroken;
+  return result;
+}
+
+bool names_law(const Scenario& scenario, std::string_view law) {
+  const std::vector<std::string>& quiet = scenario.expect.quiet;
+  return std::find(quiet.begin(), quiet.end(), law) != quiet.end() ||
+         std::any_of(scenario.expect.fires.begin(),
+                     scenario.expect.fires.end(),
+                     [&](const ExpectedFinding& wanted) { return wanted.law == law; });
+}
+
+}  // namespace lockstep
