@@ -178,7 +178,7 @@ class Ddp::Impl {
   ReducerOptions reducer_options() const;
   void start_delayed(const std::vector<NamedVariable>& reduced);
   void start_mixed_precision();
-  void lower_precision();
+  void lower_precision() const;
   void start_trace(const std::vector<NamedVariable>& reduced);
   void synchronize_state(std::span<const NamedVariable> reduced);
   void broadcast_state(std::int32_t root, const OpOptions& options) const;
@@ -250,7 +250,7 @@ void Ddp::Impl::start_mixed_precision() {
 
 // A narrow copy without a graph has no place for PyTorch's hook; one that was never reduced keeps
 // the hook that it has, and gets another.
-void Ddp::Impl::lower_precision() {
+void Ddp::Impl::lower_precision() const {
   if (!group_->runtime().grad_enabled()) {
     throw ReducerError("'NoneType' object has no attribute 'next_functions'");
   }

@@ -1,5 +1,7 @@
 // Delayed all-reduce: gradients that are averaged behind the gradient of a named parameter. The
 // expected values are those of PyTorch 2.15 on two gloo processes.
+#include <functional>
+
 #include <gtest/gtest.h>
 
 #include "tests/dist/tiny_model.h"

@@ -1,8 +1,10 @@
 // Mixed precision in the wrapper, against PyTorch 2.15 on gloo
 // (tests/golden/make_mixed_precision.py).
-#include <array>
 #include <bit>
+#include <cmath>
+#include <functional>
 #include <map>
+#include <optional>
 
 #include <gtest/gtest.h>
 
