@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "lockstep/base/text.h"
+#include "lockstep/scenario/fault_expectation.h"
 #include "lockstep/scenario/scenario.h"
 
 namespace lockstep {
@@ -218,6 +219,8 @@ std::vector<std::string> unmet(const Scenario& scenario, const ScenarioResult& r
     }
   }
   check_metric(expect, result, unmet);
+  check_restarts(expect, result, unmet);
+  check_final_state(scenario, result, unmet);
   return unmet;
 }
 

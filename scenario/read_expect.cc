@@ -159,7 +159,12 @@ Expectation read_expectation(TableReader& root, std::int32_t n_ranks, Problem& p
   }
   read_quiet(expect, expectation, problem);
   read_metric(expect, expectation, problem);
-  expect.not_yet({"restarts", "final_state"});
+  if (expect.has("restarts")) expectation.restarts = expect.integer("restarts", 0);
+  if (const TomlNode* state = expect.table("final_state")) {
+    TableReader final_state(*state, "expect.final_state", problem);
+    expectation.final_state = final_state.text("equals_variant", "");
+    final_state.finish();
+  }
   expect.finish();
   if (expectation.outcome == "ok" && !expectation.fires.empty()) {
     problem.report("outcome \"ok\" and 'fires' contradict each other", expect.where("fires"));

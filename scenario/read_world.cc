@@ -82,7 +82,7 @@ void read_simulation(TableReader& root, Scenario& scenario, Problem& problem) {
   session.keep_going = sim.flag("keep_going", false);
   session.livelock_points =
       static_cast<std::uint64_t>(sim.integer("livelock_points", 50'000'000, 1));
-  sim.not_yet({"watchdog_ns"});
+  session.group.watchdog = Duration{sim.integer("watchdog_ns", 0)};
   sim.finish();
 }
 
@@ -117,7 +117,7 @@ void read_world(TableReader& root, Scenario& scenario, Problem& problem) {
     scenario.n_ranks = read_size(world, scenario, problem);
     scenario.seed = static_cast<std::uint64_t>(world.integer("seed", 0));
     read_groups(world, scenario, problem);
-    world.not_yet({"max_restarts"});
+    read_restarts(world, scenario, problem);
     world.finish();
   }
   scenario.session.n_ranks = scenario.n_ranks;

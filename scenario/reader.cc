@@ -201,7 +201,7 @@ Scenario read_scenario(const TomlNode& document, const std::string& path, Proble
                                read_exact(root, problem),
                                scenario.session.group.net.ranks_per_node};
   scenario.session.exact = around.exact.on;
-  root.not_yet({"fault"});
+  read_faults(root, scenario, problem);
   read_programs(root, scenario, problem);
   scenario.expect = read_expectation(root, scenario.n_ranks, problem);
   if (scenario.programs.empty()) {

@@ -125,6 +125,8 @@ struct Expectation {
   };
 
   std::optional<Metric> metric;
+  std::optional<std::int64_t> restarts;
+  std::optional<std::string> final_state;  ///< A variant ("" = base) that ends with the same bits.
 };
 
 /// One variant of a file, fully merged and validated.

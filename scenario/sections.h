@@ -43,6 +43,10 @@ void fit_gpt(Job& job, const std::string& where, Problem& problem);
 /// Rows for training and holding out, from files or inline.
 void read_data(TableReader& root, const JobSurroundings& around, Job& job, Problem& problem);
 
+/// fault. Requires: world, sim have been read.
+void read_faults(TableReader& root, Scenario& scenario, Problem& problem);
+/// world.max_restarts and what belongs to it. Requires: the size of the world has been read.
+void read_restarts(TableReader& world, Scenario& scenario, Problem& problem);
 std::vector<BugSpec> read_bugs(TableReader& root, std::int32_t n_ranks, Problem& problem);
 void read_programs(TableReader& root, Scenario& scenario, Problem& problem);
 Expectation read_expectation(TableReader& root, std::int32_t n_ranks, Problem& problem);

@@ -9,7 +9,7 @@ namespace lockstep::sim {
 
 namespace {
 
-constexpr std::array<std::string_view, 10> kKinds = {"exception",
+constexpr std::array<std::string_view, 15> kKinds = {"exception",
                                                      "exit",
                                                      "sigkill",
                                                      "sigterm",
@@ -17,6 +17,11 @@ constexpr std::array<std::string_view, 10> kKinds = {"exception",
                                                      "hang",
                                                      "late",
                                                      "slow",
+                                                     "lose",
+                                                     "delay",
+                                                     "duplicate",
+                                                     "corrupt",
+                                                     "stale",
                                                      "disk-full",
                                                      "torn-write"};
 constexpr std::array kAnywhere = {FaultKind::kException,

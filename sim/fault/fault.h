@@ -21,6 +21,11 @@ enum class FaultKind : std::uint8_t {
   kHang,         ///< It stops without ending.
   kLate,         ///< It pauses for `delay`.
   kSlow,         ///< From now on its computing takes `permille` / 1000 as long, for `lasting`.
+  kLost,         ///< Its contribution to a collective never arrives.
+  kDelayed,      ///< It arrives `delay` later.
+  kDuplicated,   ///< Sums and averages count it twice.
+  kCorrupted,    ///< A bit of it flips, or of the `result` that the rank is given.
+  kStale,        ///< What arrives is its contribution to the call before of this kind.
   kDiskFull,     ///< From now on the disk takes no byte more, until the next attempt.
   kTornWrite,    ///< Killed in the middle of a write: half of the bytes are in the file.
 };
@@ -49,6 +54,9 @@ struct Fault {
   Duration grace{};                   ///< kSigterm: so long it goes on before it is killed.
   std::int64_t permille = 1000;       ///< kSlow
   Duration lasting{};                 ///< kSlow: 0 = to the end.
+  std::int64_t element = 0;           ///< kCorrupted
+  std::int32_t bit = 0;               ///< kCorrupted
+  bool result = false;                ///< kCorrupted
   std::int32_t code = 1;              ///< kExit
   CrashFate fate = CrashFate::kKept;  ///< What the crash leaves of what was not synced.
 };

@@ -118,12 +118,14 @@ void FaultInjector::on_event(const Event& event, const NameTable& names) {
   ++rank.n_recorded;
   if (std::holds_alternative<FaultEvent>(event.body)) return;
   const std::uint64_t number = rank.n_events++;
+  call_ = std::get_if<CollectiveEvent>(&event.body);
   for (std::size_t i = 0; i < faults_.size(); ++i) {
     const Fault& fault = faults_[i];
     if (done_[i] != 0 || Rank{fault.rank} != event.rank) continue;
     if (fault.event == number) strike(i);
     if (is_place_of(fault, event) && n_places_[i]++ == fault.nth) strike(i);
   }
+  call_ = nullptr;
 }
 
 bool FaultInjector::tears(Rank rank) const {
@@ -186,6 +188,12 @@ void FaultInjector::strike_rank(const Fault& fault) {
     case FaultKind::kLate:
       world_->interrupt(rank, [delay = fault.delay](RankHandle& self) { self.sleep(delay); });
       return;
+    case FaultKind::kLost:
+    case FaultKind::kDelayed:
+    case FaultKind::kDuplicated:
+    case FaultKind::kCorrupted:
+    case FaultKind::kStale:
+      return tamper(fault);
     case FaultKind::kSlow:
       return slow_down(fault);
     case FaultKind::kDiskFull:
@@ -202,6 +210,22 @@ void FaultInjector::terminate(const Fault& fault) {
   };
   if (fault.grace.ns == 0) return end();
   world_->at(world_->now() + fault.grace, end);
+}
+
+// What is recorded as posted is about to be matched.
+void FaultInjector::tamper(const Fault& fault) {
+  LOCKSTEP_CHECK(targets_ != nullptr, "somebody carries contributions");
+  if (call_ == nullptr || call_->phase != CollectivePhase::kPosted) return;
+  const auto first = static_cast<std::uint8_t>(FaultKind::kLost);
+  const auto kind = static_cast<std::uint8_t>(static_cast<std::uint8_t>(fault.kind) - first);
+  targets_->tamper({.kind = static_cast<Mishap::Kind>(kind),
+                    .rank = Rank{fault.rank},
+                    .group = call_->group,
+                    .seq = call_->seq,
+                    .delay = fault.delay,
+                    .element = fault.element,
+                    .bit = fault.bit,
+                    .result = fault.result});
 }
 
 void FaultInjector::slow_down(const Fault& fault) {

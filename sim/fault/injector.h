@@ -8,6 +8,7 @@
 
 #include "lockstep/sim/fault/fault.h"
 #include "lockstep/sim/fiber/world.h"
+#include "lockstep/sim/group/sim_group.h"
 #include "lockstep/trace/recorder.h"
 
 namespace lockstep::sim {
@@ -18,6 +19,8 @@ class FaultTargets {
   virtual ~FaultTargets() = default;
   /// From now on the rank's computing takes this many thousandths of its time.
   virtual void set_pace(Rank rank, std::int64_t permille) = 0;
+  /// Something happens to a contribution that is about to be posted.
+  virtual void tamper(const Mishap& mishap) = 0;
 };
 
 /// Stands between the ranks and what they do: it reads their events on the way to `next`, and does
@@ -74,6 +77,7 @@ class FaultInjector final : public EventSink {
   void strike_rank(const Fault& fault);
   void terminate(const Fault& fault);
   void slow_down(const Fault& fault);
+  void tamper(const Fault& fault);
 
   World* world_;
   VirtualDisk* disk_;
@@ -86,6 +90,7 @@ class FaultInjector final : public EventSink {
   std::map<Rank, Recorder*> recorders_;
   std::vector<Fault> struck_;
   FaultTargets* targets_ = nullptr;
+  const CollectiveEvent* call_ = nullptr;  ///< That of the event at hand, if it is one.
   bool timers_set_ = false;
 };
 

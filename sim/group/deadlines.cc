@@ -44,7 +44,7 @@ bool Hub::time_out(SimWork& work, const std::string& text) {
   const CollectiveOp op = work.signature().op;
   const bool message = op == CollectiveOp::kSend || op == CollectiveOp::kRecv;
   MatchSlot* slot = message ? nullptr : find_slot(work.group().state(), work.seq());
-  if (message ? work.partner != nullptr : slot->ready) return false;
+  if (message ? has_arrived(work) : slot->ready) return false;
   const std::string* detail = keep(text + absence_from(work));
   if (message) {
     fail_message(work, CommStatus::kTimedOut, detail);

@@ -61,7 +61,7 @@ MatchSlot& Hub::open_slot(GroupState& group, std::int64_t seq) {
   slot.works.assign(group.members.size(), nullptr);
   slot.first = nullptr;
   slot.n_arrived = slot.n_lost = 0;
-  slot.ready = slot.hung = slot.failed = false;
+  slot.ready = slot.hung = slot.cut = slot.failed = false;
   slot.put_off = 0;
   slot.n_done = 0;
   slot.done.clear();
@@ -87,6 +87,12 @@ void Hub::close(MatchSlot& slot) {
 
 void Hub::arrive(GroupState& group, SimWork& work) {
   MatchSlot& slot = slot_of(group, work.seq());
+  if (has_mishaps_ && befalls(slot, work)) return;
+  admit(slot, work);
+}
+
+void Hub::admit(MatchSlot& slot, SimWork& work) {
+  const GroupState& group = *slot.group;
   ++slot.n_arrived;
   if (slot.failed) {
     work.complete(slot.status, slot.detail);
@@ -231,6 +237,7 @@ void Hub::fail(MatchSlot& slot, CommStatus status, const std::string* detail) {
     work->complete(status, detail);
     std::exchange(work, nullptr)->release();
   }
+  fail_lost(slot);
 }
 
 void Hub::leave(SimProcessGroup& group) {

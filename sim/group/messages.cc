@@ -73,6 +73,12 @@ std::optional<Difference> message_difference(const SimWork& send,
 
 }  // namespace
 
+// Paired, and about to be delivered.
+bool has_arrived(const SimWork& work) {
+  if (work.partner == nullptr) return false;
+  return (is_send(work.signature()) ? work : *work.partner).put_off == 0;
+}
+
 std::int64_t Hub::next_message(GroupState& group, const Signature& signature, std::int32_t self) {
   Channel& channel = group.channels[key_of(signature, self)];
   return (is_send(signature) ? channel.sends : channel.recvs).n_posted++;
@@ -159,10 +165,19 @@ void Hub::give_up_message(SimWork& work) {
   fail_message(work, CommStatus::kAborted, nullptr);
 }
 
-// Requires: still in its channel.
+// Requires: still in its channel, or its message still under way.
 void Hub::fail_message(SimWork& work, CommStatus status, const std::string* detail) {
   GroupState& group = work.group().state();
   world_->touch(channel_object(group, work.signature(), work.member()));
+  if (SimWork* other = work.partner; other != nullptr) {
+    wires_->recall(is_send(work.signature()) ? work : *other);
+    for (SimWork* half : {&work, other}) {
+      half->partner = nullptr;
+      half->complete(status, detail);
+      half->release();
+    }
+    return;
+  }
   if (work.from_anybody()) {
     remove(group.from_anybody[{work.member(), work.signature().tag}], work);
   } else {

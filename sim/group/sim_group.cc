@@ -45,6 +45,10 @@ std::unique_ptr<ProcessGroup> GroupHub::world_group(RankHandle& rank, Runtime& r
       hub, hub.world_group(), rank, runtime, to_int(rank.rank()));
 }
 
+void GroupHub::plan(const Mishap& mishap) { impl_->hub->plan(mishap); }
+
+void GroupHub::remember(Rank rank) { impl_->hub->remember(rank); }
+
 std::string GroupHub::explain(const StuckVerdict& /*verdict*/) const {
   return impl_->hub->explanation();
 }

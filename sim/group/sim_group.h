@@ -40,6 +40,26 @@ struct GroupOptions {
   Duration watchdog{};
 };
 
+/// What befalls one rank's contribution to one collective on its way.
+struct Mishap {
+  enum class Kind : std::uint8_t {
+    kLost,        ///< It never arrives.
+    kDelayed,     ///< It arrives `delay` later.
+    kDuplicated,  ///< Sums and averages count it twice.
+    kCorrupted,   ///< One bit of it flips, or of what the rank is given in the end.
+    kStale,       ///< What arrives is what the rank contributed to the call before of this kind.
+  };
+
+  Kind kind = Kind::kLost;
+  Rank rank{};
+  std::int32_t group = 0;
+  std::int64_t seq = 0;
+  Duration delay{};
+  std::int64_t element = 0;  ///< kCorrupted; counted modulo the elements there are.
+  std::int32_t bit = 0;      ///< kCorrupted; counted modulo the element's bits.
+  bool result = false;       ///< kCorrupted: not what it gives, but what it is given.
+};
+
 /// All groups of one world. Makes each rank's ProcessGroup and explains hangs.
 ///
 /// Rendezvous fidelity: the last member to arrive computes for all; a transfer is an action of the
@@ -57,6 +77,11 @@ class GroupHub {
 
   /// The world group as `rank` sees it. Requires: called from the rank; runtime outlives the group.
   std::unique_ptr<ProcessGroup> world_group(RankHandle& rank, Runtime& runtime);
+
+  /// Requires: before the rank posts that call.
+  void plan(const Mishap& mishap);
+  /// Keeps the rank's contributions, for stale ones. Requires: before it posts.
+  void remember(Rank rank);
 
   /// The wait-for graph in words, one line a waiting rank: what it waits for, since when, who is
   /// missing and what that one does instead, the first differing signature field, both call sites.

@@ -9,6 +9,13 @@
 
 namespace lockstep::sim {
 
+void flip_bit(void* data, const Memory& like, std::int64_t element, std::int32_t bit) {
+  const std::int64_t width = size_of(like.dtype);
+  const std::int64_t place = bit % (width * 8);
+  auto* bytes = static_cast<std::byte*>(data) + element % like.count * width;
+  bytes[place / 8] ^= std::byte{1} << static_cast<unsigned>(place % 8);
+}
+
 SimWork* SimWork::make(SimProcessGroup& group, const CollectiveCall& call, std::int64_t seq) {
   void* block = group.runtime().pool().allocate(sizeof(SimWork));
   auto* work = new (block) SimWork(group, call, seq);
@@ -46,6 +53,31 @@ void SimWork::keep(const CollectiveCall& call) {
   std::uninitialized_copy(call.outputs.begin(), call.outputs.end(), place + n_inputs);
   inputs_ = {place, n_inputs};
   outputs_ = {place + n_inputs, call.outputs.size()};
+}
+
+std::vector<std::byte> SimWork::input_bytes() const {
+  std::vector<std::byte> bytes;
+  for (const Memory& input : inputs_) {
+    const auto* first = static_cast<const std::byte*>(input.data);
+    bytes.insert(bytes.end(), first, first + input.count * size_of(input.dtype));
+  }
+  return bytes;
+}
+
+void SimWork::contribute(std::vector<std::byte> bytes) {
+  contribution_ = std::make_unique<std::vector<std::byte>>(std::move(bytes));
+  std::byte* at = contribution_->data();
+  Memory* input = list_ != nullptr ? list_ : own_.data();
+  for (std::size_t i = 0; i < inputs_.size(); ++i, ++input) {
+    input->data = at;
+    at += input->count * size_of(input->dtype);
+  }
+}
+
+void SimWork::flip_result() {
+  if (outputs_.empty() || outputs_.front().count == 0) return;
+  const Memory& output = outputs_.front();
+  flip_bit(output.data, output, corrupt_element_, corrupt_bit_);
 }
 
 void SimWork::destroy() {
@@ -118,6 +150,9 @@ void SimWork::complete(CommStatus status, const std::string* detail) {
   done_ = true;
   if (deadline != 0) hub_->forget_deadline(*this);
   if (watch != 0) hub_->forget_watch(*this);
+  if (delay != 0) hub_->forget_delay(*this);
+  if (lost) hub_->forget_lost(*this);
+  if (corrupt_ && status == CommStatus::kOk) flip_result();
   // An operation that its own rank gave up has no end in the trace: that is what happened to it.
   const bool unknown_sender = from_anybody_ && signature().peer < 0;
   if (status != CommStatus::kAborted && !unknown_sender) group_->record(*this);

@@ -52,12 +52,19 @@ std::vector<std::int32_t> Hub::missing_for(const SimWork& work) const {
   for (std::size_t m = 0; m < slot->works.size(); ++m) {
     const SimWork* other = slot->works[m];
     if (slot->has_result(m)) continue;
-    const bool absent =
-        other == nullptr || (slot->hung && !same_signature(other->signature(), work.signature()));
+    const bool absent = other == nullptr ||
+                        (slot->hung && !same_signature(other->signature(), work.signature())) ||
+                        is_cut_off(*slot, work.rank(), Rank{group.members[m]});
     if (absent) missing.push_back(group.members[m]);
   }
   std::sort(missing.begin(), missing.end());
   return missing;
+}
+
+// Both have called, but nothing passes between them any more.
+bool Hub::is_cut_off(const MatchSlot& slot, Rank a, Rank b) const {
+  if (!slot.cut && slot.flight == nullptr) return false;
+  return a != b && !next_up(options_.net.outages, to_int(a), to_int(b), world_->now().ns);
 }
 
 // What is waited for, each collective once: 100,000 ranks in one all-reduce are one question, not
@@ -110,12 +117,14 @@ void Hub::end_stuck(const StuckVerdict& verdict) {
   missing_.assign(missing.begin(), missing.end());
   // Who is watched over is not left to the verdict: the watchdog comes, and says so.
   if (!livelock_ && awaits_timeout()) return;
-  for (SimWork* work : works) end_stuck(*work);
+  for (SimWork* work : works) {
+    if (!work->done()) end_stuck(*work);
+  }
 }
 
 void Hub::put_into_words(const StuckVerdict& verdict) {
   draw(verdict);
-  explanation_ = render_text(wait_for_) + cycle_text(verdict);
+  explanation_ = render_text(wait_for_) + cycle_text(verdict) + losses_text();
   for (const auto& [id, group] : groups_) {
     if (group->mispaired.empty()) continue;
     explanation_ += "first pairing of different calls in group " + std::to_string(id) + ": " +
@@ -126,11 +135,13 @@ void Hub::put_into_words(const StuckVerdict& verdict) {
 // Recorded as stuck, but nobody is woken: the world takes the ranks down.
 void Hub::end_stuck(SimWork& work) {
   waiting_[to_index(work.rank())] = nullptr;
+  if (work.partner != nullptr) waiting_[to_index(work.partner->rank())] = nullptr;
   if (is_message(work)) return fail_message(work, CommStatus::kStuck, nullptr);
   MatchSlot& slot = *find_slot(work.group().state(), work.seq());
   for (const SimWork* member : slot.works) {
     if (member != nullptr) waiting_[to_index(member->rank())] = nullptr;
   }
+  for (const SimWork* lost : lost_) waiting_[to_index(lost->rank())] = nullptr;
   fail(slot, CommStatus::kStuck, nullptr);
 }
 
@@ -150,6 +161,9 @@ std::string Hub::state_of(std::int32_t rank) const {
     }
   }
   const SimWork* work = waiting_on(id);
+  if (work != nullptr && !work->done() && work->lost) {
+    return "called it, but its contribution was lost";
+  }
   if (work != nullptr && !work->done()) return "waits in " + describe_call(*work);
   if (world_->is_blocked(id)) return "waits for something outside its groups";
   return livelock_ ? "runs in circles and posts nothing" : "has not come yet";
@@ -169,7 +183,7 @@ std::string Hub::cycle_text(const StuckVerdict& verdict) const {
     }
     path.push_back(rank);
     const SimWork* work = waiting_on(static_cast<Rank>(rank));
-    if (work == nullptr || work->done()) return {};
+    if (work == nullptr || work->done() || work->lost) return {};
     const std::vector<std::int32_t> missing = missing_for(*work);
     const auto next = std::find_if(missing.begin(), missing.end(), [this](std::int32_t r) {
       return world_->is_blocked(static_cast<Rank>(r));

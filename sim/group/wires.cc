@@ -77,7 +77,11 @@ void Wires::post(MatchSlot& slot, SimWork& work) {
 bool Wires::put_off(MatchSlot& slot) {
   const Duration alone =
       time_of(size_of_operation(slot.works), slot.group->members, options_->order, options_->net);
-  const VirtualTime end = std::max(world_->now(), slot.group->free_at) + alone;
+  const VirtualTime ready = std::max(world_->now(), slot.group->free_at);
+  const auto up = next_up(options_->net.outages, slot.group->members, ready.ns);
+  slot.cut = !up;
+  if (!up) return true;
+  const VirtualTime end = VirtualTime{*up} + alone;
   if (end <= world_->now()) return false;
   slot.group->free_at = end;
   slot.put_off = ++n_put_off_;
@@ -92,12 +96,13 @@ bool Wires::put_off(MatchSlot& slot) {
 bool Wires::put_off(SimWork& send, const SimWork& recv) {
   if (options_->net.is_free()) return false;
   network_.set_now(world_->now());
-  const VirtualTime arrival =
+  const std::optional<VirtualTime> arrival =
       network_.pass(to_int(send.rank()), to_int(recv.rank()), bytes_of(send.inputs()));
-  if (arrival <= world_->now()) return false;
+  if (arrival && *arrival <= world_->now()) return false;
   send.put_off = ++n_put_off_;
   sends_.emplace(send.put_off, &send);
-  world_->at(arrival, [this, number = n_put_off_] {
+  if (!arrival) return true;
+  world_->at(*arrival, [this, number = n_put_off_] {
     const auto found = sends_.find(number);
     if (found == sends_.end()) return;
     SimWork& arrived = *found->second;

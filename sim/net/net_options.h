@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "lockstep/sim/net/outages.h"
+
 namespace lockstep::sim {
 
 /// One kind of link. A message of b bytes occupies both its ports for b / bandwidth and arrives a
@@ -27,8 +29,9 @@ struct NetOptions {
   std::uint64_t seed = 0;        ///< Of the jitter, one stream a port.
   /// Messages that never arrive, by their number in the order of sending.
   std::vector<std::int64_t> lost{};
+  std::vector<Outage> outages{};
 
-  bool is_free() const { return intra.is_free() && inter.is_free(); }
+  bool is_free() const { return intra.is_free() && inter.is_free() && outages.empty(); }
 };
 
 /// How long computing takes. Matrix products cost their operations (2 M N K), the rest is free.

@@ -48,8 +48,19 @@ std::optional<VirtualTime> Network::next_time() const {
   return in_ns(queue_.next_time());
 }
 
-VirtualTime Network::pass(std::int32_t from, std::int32_t to, std::int64_t n_bytes) {
-  return in_ns(links_.pass(from, to, n_bytes, now_));
+// When a message that is sent now gets on its link.
+std::optional<std::int64_t> Network::begin(std::int32_t from, std::int32_t to) const {
+  if (options_.outages.empty()) return now_;
+  const std::optional<std::int64_t> up =
+      next_up(options_.outages, from, to, (now_ + kPsPerNs - 1) / kPsPerNs);
+  if (!up) return std::nullopt;
+  return std::max(now_, *up * kPsPerNs);
+}
+
+std::optional<VirtualTime> Network::pass(std::int32_t from, std::int32_t to, std::int64_t n_bytes) {
+  const std::optional<std::int64_t> start = begin(from, to);
+  if (!start) return std::nullopt;
+  return in_ns(links_.pass(from, to, n_bytes, *start));
 }
 
 void Network::send(std::int32_t from,
@@ -65,7 +76,9 @@ void Network::send(std::int32_t from,
     rush_.push_back(arrival);
     return;
   }
-  queue_.push(is_free_ ? now_ : links_.pass(from, to, n_bytes, now_), arrival);
+  if (is_free_) return queue_.push(now_, arrival);
+  const std::optional<std::int64_t> start = begin(from, to);
+  if (start) queue_.push(links_.pass(from, to, n_bytes, *start), arrival);
 }
 
 void Network::complete(Flight& flight, std::int32_t member) {

@@ -31,7 +31,8 @@ class Network {
   void set_now(VirtualTime now) { now_ = now.ns * kPsPerNs; }
 
   /// A message that no flight carries. Returns: when it has arrived.
-  VirtualTime pass(std::int32_t from, std::int32_t to, std::int64_t n_bytes);
+  /// Nothing: never, the link is down for good.
+  std::optional<VirtualTime> pass(std::int32_t from, std::int32_t to, std::int64_t n_bytes);
 
   /// The flight goes on without links, to its end: its memory is about to go.
   void rush(Flight& flight);
@@ -51,6 +52,7 @@ class Network {
   void complete(Flight& flight, std::int32_t member);
 
  private:
+  std::optional<std::int64_t> begin(std::int32_t from, std::int32_t to) const;
   static void handle(const EventQueue::Event& event);
   std::vector<EventQueue::Event> take(const Flight& flight);
 

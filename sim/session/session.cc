@@ -149,6 +149,8 @@ class Session::Impl final : private FaultTargets {
   void fill_report(const SessionOptions& options, Readers& readers, SessionResult& result) const;
   void set_pace(Rank rank, std::int64_t permille) override;
 
+  void tamper(const Mishap& mishap) override { hub_->plan(mishap); }
+
   Kernels& kernels_for(const SessionOptions& options, const RecordOptions& record) const {
     if (options.record && record.touches) return options.exact ? *watching_exact_ : *watching_;
     return options.exact ? *exact_ : *cpu_;
@@ -167,6 +169,7 @@ class Session::Impl final : private FaultTargets {
   World world_;
 
   // One run.
+  GroupHub* hub_ = nullptr;  // Of the attempt that runs.
   RecordOptions record_;
   Aftermath aftermath_;  // Of the last attempt.
   std::vector<Attempt> attempts_;
@@ -243,6 +246,10 @@ WorldResult Session::Impl::run_world(const Try& now,
   compute_.reset();
   if (computes) compute_.emplace(options.compute, options.n_ranks);
   GroupHub hub(world_, options.group);
+  hub_ = &hub;
+  for (const Fault& fault : options.faults) {
+    if (fault.kind == FaultKind::kStale) hub.remember(Rank{fault.rank});
+  }
   aftermath_ = {};
   aftermath_.comm_errors.assign(static_cast<std::size_t>(std::max(options.n_ranks, 0)), 0);
   listen_for_hangs(hub);

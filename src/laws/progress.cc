@@ -193,7 +193,10 @@ class Progress final : public Law {
     for (const std::int32_t rank : members(channel)) {
       const auto life = lives_.find(rank);
       const auto posted = life == lives_.end() ? 0 : posted_by(life->second, channel);
-      if (posted <= seq) ranks.push_back(Rank{rank});
+      // Who died in the call does not take part in it any more.
+      const bool left =
+          posted > seq && life->second.outcome == "killed" && life->second.find(channel, seq);
+      if (posted <= seq || left) ranks.push_back(Rank{rank});
     }
     std::sort(ranks.begin(), ranks.end());
     return ranks;

@@ -77,8 +77,6 @@ TEST_F(ReaderTest, AnUnknownWordGetsASuggestionOrTheList) {
 TEST_F(ReaderTest, WordsOfTheSchemaThatDoNothingYetAreErrorsToo) {
   EXPECT_EQ(error_of(replaced(small_job(), "\"mse\"", "\"hinge\"")),
             "job.toml:6:17: 'loss.kind = \"hinge\"' is not supported yet");
-  EXPECT_EQ(error_of(small_job() + "fault = [ { kind = \"crash\" } ]\n"),
-            "job.toml:9:9: 'fault' is not supported yet");
   EXPECT_EQ(error_of(small_job() + "loader = { sampler = \"weighted\" }\n"),
             "job.toml:9:22: 'loader.sampler = \"weighted\"' is not supported yet");
 }

@@ -1,11 +1,13 @@
 // All groups of one world, from inside.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -50,6 +52,14 @@ class Hub {
   void transfer(MatchSlot& slot);
   void on_member_done(MatchSlot& slot, std::int32_t member);
 
+  // -- what befalls contributions on their way (mishaps.cc)
+  void plan(const Mishap& mishap);
+  void remember(Rank rank);
+
+  void forget_delay(SimWork& work) { delayed_.erase(work.delay); }
+
+  void forget_lost(SimWork& work) { std::erase(lost_, &work); }
+
   // -- deadlines (deadlines.cc)
   void set_deadline(SimWork& work, Duration timeout);
   void forget_deadline(SimWork& work);
@@ -84,6 +94,14 @@ class Hub {
   MatchSlot* find_slot(const GroupState& group, std::int64_t seq) const;
   MatchSlot& open_slot(GroupState& group, std::int64_t seq);
   void close(MatchSlot& slot);
+  void admit(MatchSlot& slot, SimWork& work);
+  bool befalls(MatchSlot& slot, SimWork& work);
+  bool befall(const Mishap& mishap, SimWork& work);
+  void delay(SimWork& work, Duration span);
+  void alter(const Mishap& mishap, SimWork& work);
+  void fail_lost(const MatchSlot& slot);
+  std::string losses_text() const;
+  bool is_cut_off(const MatchSlot& slot, Rank a, Rank b) const;
   void compare(MatchSlot& slot, SimWork& work);
   void fill(MatchSlot& slot);
   bool hangs_when_paired(MatchSlot& slot) const;
@@ -136,6 +154,15 @@ class Hub {
   bool watchdog_armed_ = false;
   std::string timeouts_;
   std::uint64_t n_loans_ = 0;
+  bool has_mishaps_ = false;
+  std::vector<Mishap> mishaps_;  // Planned.
+  std::vector<SimWork*> lost_;   // Pending works whose contributions never arrive.
+  std::map<std::uint64_t, SimWork*> delayed_;
+  std::uint64_t n_delayed_ = 0;
+  std::vector<Rank> remembered_;  // Whose contributions are kept, and the last of each call.
+  std::map<std::tuple<Rank, std::int32_t, CollectiveOp, std::int64_t, DType>,
+           std::vector<std::byte>>
+      contributions_;
   std::string explanation_;
   WaitForGraph wait_for_;
   bool livelock_ = false;  // Ranks that do not wait run, and nothing comes of it.

@@ -46,6 +46,7 @@ struct MatchSlot final : ActionHandler, FlightClient {
   std::vector<std::int32_t> early;  ///< Have their results before all have called.
   std::int32_t n_done = 0;
   bool hung = false;  ///< All arrived with operations that never complete together.
+  bool cut = false;   ///< All arrived, but links between them are down for good.
   bool failed = false;
   CommStatus status = CommStatus::kOk;
   const std::string* detail = nullptr;

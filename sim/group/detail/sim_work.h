@@ -2,9 +2,12 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "lockstep/dist/process_group.h"
 #include "lockstep/sim/fiber/world.h"
@@ -28,6 +31,18 @@ class SimWork final : public WorkState, public ActionHandler {
   std::string detail() const override { return detail_ != nullptr ? *detail_ : std::string(); }
 
   void on_action(const Action& action) override;
+
+  /// All inputs, one after another.
+  std::vector<std::byte> input_bytes() const;
+  /// Contributes these bytes instead of its inputs' own.
+  void contribute(std::vector<std::byte> bytes);
+
+  /// A bit of the result flips as it is handed over.
+  void corrupt_result(std::int64_t element, std::int32_t bit) {
+    corrupt_ = true;
+    corrupt_element_ = element;
+    corrupt_bit_ = bit;
+  }
 
   /// Ends the operation: recorded, and whoever waits for it may go on. Requires: not done.
   void complete(CommStatus status, const std::string* detail);
@@ -62,6 +77,8 @@ class SimWork final : public WorkState, public ActionHandler {
   SimWork* partner = nullptr;  ///< The other side of a paired send or recv.
   std::uint64_t deadline = 0;  ///< Number of its timer, 0 = none.
   std::uint64_t watch = 0;     ///< Its number with the watchdog, 0 = none.
+  std::uint64_t delay = 0;     ///< Number of its late arrival, 0 = none.
+  bool lost = false;           ///< It never arrives.
   std::uint64_t put_off = 0;   ///< A paired send: number of its message under way, 0 = none.
 
  private:
@@ -69,6 +86,7 @@ class SimWork final : public WorkState, public ActionHandler {
   ~SimWork() override = default;
   void destroy() override;
   void keep(const CollectiveCall& call);
+  void flip_result();
   void lend();
   void give_back();
 
@@ -90,7 +108,17 @@ class SimWork final : public WorkState, public ActionHandler {
   std::int32_t wrapper_;
   CommStatus status_ = CommStatus::kOk;
   bool done_ = false;
+  bool corrupt_ = false;
+  std::int32_t corrupt_bit_ = 0;
+  std::int64_t corrupt_element_ = 0;
+  std::unique_ptr<std::vector<std::byte>> contribution_;  // Instead of the inputs' memory.
   bool from_anybody_ = false;  // A recv whose sender was open when it was posted.
 };
+
+/// Paired with its other half, and about to be delivered.
+bool has_arrived(const SimWork& work);
+
+/// Flips bit `bit` of element `element` of `data`, which holds what `like` describes.
+void flip_bit(void* data, const Memory& like, std::int64_t element, std::int32_t bit);
 
 }  // namespace lockstep::sim

@@ -120,7 +120,7 @@ TEST(Restart, WithFewerAndThenMoreRanks) {
                                      {.rank = 0, .attempt = 1, .step = 4, .at = "forward"}});
   options.agent->n_ranks_later = {2, 4};
   // The epoch in progress begins again, divided anew: its first samples come twice.
-  options.policy.allow = {"samples-covered"};
+  options.policy.allow = {"samples-covered", "environment-bijective", "checkpoint-whole"};
   const SessionResult result = run(options, job_of(24));
   EXPECT_EQ(result.report.outcome, "ok") << render_text(result.report, false);
   ASSERT_EQ(result.attempts.size(), 3U);
@@ -133,7 +133,7 @@ TEST(Restart, WithFewerAndThenMoreRanks) {
 TEST(Restart, WithFewerRanksToTheEnd) {
   SessionOptions options = agent_of(3, {{.rank = 2, .step = 4, .at = "forward"}});
   options.agent->n_ranks_later = {2};
-  options.policy.allow = {"samples-covered"};
+  options.policy.allow = {"samples-covered", "environment-bijective", "checkpoint-whole"};
   const SessionResult result = run(options, job_of(12));
   EXPECT_EQ(result.report.outcome, "ok") << render_text(result.report, false);
   EXPECT_EQ(result.attempts.back().n_ranks, 2);
