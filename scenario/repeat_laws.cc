@@ -6,6 +6,8 @@
 #include <tuple>
 #include <utility>
 
+#include "lockstep/scenario/bugs/bug.h"
+
 namespace lockstep {
 namespace {
 
@@ -39,23 +41,35 @@ StepStates states_after_steps(const MemoryTrace& trace, Rank rank) {
   return states;
 }
 
-/// The scenario with a job that ends after `n_steps`.
-Scenario cut_after(const Scenario& scenario, std::int64_t n_steps) {
-  Scenario cut = scenario;
-  for (std::shared_ptr<const Job>& job : cut.jobs) {
+using Jobs = std::vector<std::shared_ptr<const Job>>;
+
+/// Each rank's job, ended after `n_steps`.
+Jobs cut_after(const Jobs& jobs, std::int64_t n_steps) {
+  Jobs cut;
+  cut.reserve(jobs.size());
+  for (const std::shared_ptr<const Job>& job : jobs) {
     Job shorter = *job;
     shorter.loop.steps = n_steps;
-    job = std::make_shared<const Job>(std::move(shorter));
+    cut.push_back(std::make_shared<const Job>(std::move(shorter)));
   }
   return cut;
 }
 
-Result<sim::SessionResult> run_on(const Scenario& scenario, sim::VirtualDisk* disk) {
+/// The scenario's bugs in these jobs, on this disk.
+Result<sim::SessionResult> run_on(const Scenario& scenario,
+                                  const Jobs& jobs,
+                                  sim::VirtualDisk* disk) {
   sim::SessionOptions options = scenario.session;
   options.laws = {"progress"};
   options.disk = disk;
   sim::Session session;
-  return session.run(options, [&](RankContext& context) { run_rank(scenario, context); });
+  return session.run(options, [&](RankContext& context) {
+    const auto bugs = make_bugs(scenario.bugs, context.rank());
+    std::vector<LoopHook*> hooks;
+    hooks.reserve(bugs.size());
+    for (const auto& bug : bugs) hooks.push_back(bug.get());
+    run_job(*jobs[static_cast<std::size_t>(context.rank())], context, hooks);
+  });
 }
 
 /// What the job has and its snapshots leave out, as the zoo calls it.
@@ -82,31 +96,45 @@ std::string missing_part(const Job& job) {
   return "";
 }
 
-/// The first state behind step `cut` that a rank of the resumed run has otherwise.
+/// A tensor after a step.
+struct StatePlace {
+  std::int32_t step = 0;
+  std::string tensor;
+};
+
+/// The first state behind step `cut` that one rank of the resumed run has otherwise.
+std::optional<StatePlace> difference_on(const StepStates& wanted,
+                                        const StepStates& got,
+                                        std::int64_t cut,
+                                        std::int64_t& n_checked) {
+  for (const auto& [place, digest] : wanted) {
+    if (std::get<0>(place) < cut) continue;
+    ++n_checked;
+    const auto same = got.find(place);
+    if (same != got.end() && same->second == digest) continue;
+    return StatePlace{std::get<0>(place), std::get<2>(place)};
+  }
+  return std::nullopt;
+}
+
+/// The earliest of all ranks' differences, and the ranks that share it.
 std::optional<Finding> first_state_difference(const MemoryTrace& whole,
                                               const MemoryTrace& resumed,
                                               std::int64_t cut,
                                               std::int64_t& n_checked) {
   std::optional<Finding> first;
   for (std::int32_t r = 0; r < whole.n_ranks(); ++r) {
-    const StepStates wanted = states_after_steps(whole, Rank{r});
-    const StepStates got = states_after_steps(resumed, Rank{r});
-    for (const auto& [place, digest] : wanted) {
-      const auto& [step, kind, tensor] = place;
-      if (step < cut) continue;
-      ++n_checked;
-      const auto same = got.find(place);
-      if (same != got.end() && same->second == digest) continue;
-      const bool earlier = !first || step < *first->step;
-      if (!earlier && (step != *first->step || tensor != first->tensor)) break;
-      if (earlier) {
-        first.emplace();
-        first->event = "step";
-        first->step = step;
-        first->tensor = tensor;
-      }
+    const auto place = difference_on(
+        states_after_steps(whole, Rank{r}), states_after_steps(resumed, Rank{r}), cut, n_checked);
+    if (!place) continue;
+    if (!first || place->step < *first->step) {
+      first.emplace();
+      first->event = "step";
+      first->step = place->step;
+      first->tensor = place->tensor;
+    }
+    if (place->step == *first->step && place->tensor == first->tensor) {
       first->ranks.push_back(Rank{r});
-      break;
     }
   }
   return first;
@@ -130,9 +158,9 @@ bool compare_resumed(const Scenario& scenario,
                      std::int64_t cut,
                      LawResult& result) {
   sim::VirtualDisk disk;
-  const auto stopped = run_on(cut_after(scenario, cut), &disk);
+  const auto stopped = run_on(scenario, cut_after(scenario.jobs, cut), &disk);
   if (!stopped.ok() || !finished(stopped.value().report.outcome)) return false;
-  const auto resumed = run_on(scenario, &disk);
+  const auto resumed = run_on(scenario, scenario.jobs, &disk);
   if (!resumed.ok() || !finished(resumed.value().report.outcome)) return false;
   std::optional<Finding> finding =
       first_state_difference(whole, *resumed.value().trace, cut, result.n_checked);
