@@ -81,7 +81,9 @@ std::vector<std::string> tolerated_laws(std::span<const std::shared_ptr<const Jo
   if (any([](const Job& job) { return job.ddp.hook.loses(); })) {
     laws = {"gradient-mean", "single-process-equal"};
   }
-  const bool local = any([](const Job& job) { return job.ddp.hook.kind == "post-local-sgd"; });
+  const bool local = any([](const Job& job) {
+    return job.ddp.hook.kind == "post-local-sgd" || job.optimizer.averager;
+  });
   if (local) laws.emplace_back("replicas-equal");
   // Ranks without inputs take no steps, and nobody sends them what these leave in an optimizer.
   const bool joined = any([](const Job& job) { return job.loop.join && job.loop.join->enable; });

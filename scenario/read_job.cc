@@ -316,6 +316,7 @@ std::shared_ptr<const Job> read_job(TableReader& root,
   job->ddp = read_ddp(root, around, problem);
   check_join(*job, root, problem);
   check_hook_dtype(*job, root, problem);
+  check_sharing(*job, around.n_ranks, root, problem);
   if (job->clip.before_sync && job->ddp.wrap) {
     problem.report("'clip.when = \"before-sync\"' is for hand-written loops: set ddp.wrap = false",
                    root.where("clip"));

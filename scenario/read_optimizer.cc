@@ -88,7 +88,7 @@ OptimizerSpec read_optimizer(TableReader& root, Problem& problem) {
   optimizer.maximize = table.flag("maximize", false);
   read_kind(table, optimizer);
   read_groups(table, optimizer);
-  if (table.integer("zero", 0, 0, 1) == 1) table.not_yet({"zero"});
+  read_sharing(table, optimizer);
   table.finish();
   return optimizer;
 }

@@ -32,6 +32,10 @@ std::shared_ptr<const Job> read_job(TableReader& root,
                                     Problem& problem);
 /// optimizer, scheduler, scaler, clip.
 void read_optimization(TableReader& root, Job& job, Problem& problem);
+/// Of an optimizer: zero, averager.
+void read_sharing(TableReader& optimizer, OptimizerSpec& spec);
+/// Whether they go with the rest of the job.
+void check_sharing(const Job& job, std::int32_t n_ranks, TableReader& root, Problem& problem);
 /// ddp.hook: a word, or a table with options.
 HookSpec read_hook(TableReader& ddp, const JobSurroundings& around, Problem& problem);
 /// What `policy.allow` is when the file does not say: laws that these jobs do not promise to keep.

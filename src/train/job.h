@@ -13,6 +13,7 @@
 #include "lockstep/optim/grad_scaler.h"
 #include "lockstep/optim/lr_rules.h"
 #include "lockstep/optim/reduce_lr_on_plateau.h"
+#include "lockstep/parallel/model_averaging.h"
 #include "lockstep/tensor/dtype.h"
 
 namespace lockstep {
@@ -96,6 +97,13 @@ struct GroupSpec {
   std::optional<double> momentum{};  ///< adam, adamw: beta1
 };
 
+/// Averages parameters now and then: post-local SGD's other half.
+struct AveragerSpec {
+  std::int64_t period = 1;  ///< Where there are no levels.
+  std::int64_t warmup_steps = 0;
+  std::vector<AveragingLevel> levels{};  ///< Small groups often, large groups seldom.
+};
+
 struct OptimizerSpec {
   std::string kind = "sgd";  ///< "sgd" | "adam" | "adamw" | "adagrad" | "rmsprop"
   double lr = 0.1;
@@ -113,6 +121,9 @@ struct OptimizerSpec {
   double lr_decay = 0.0;                   ///< adagrad
   double initial_accumulator_value = 0.0;  ///< adagrad
   std::vector<GroupSpec> groups{};         ///< Parameters that no group names form the first one.
+  bool zero = false;                       ///< Its state is divided among the ranks: ZeRO-1.
+  bool parameters_as_bucket_view = false;  ///< zero
+  std::optional<AveragerSpec> averager{};  ///< Behind each step: post-local SGD.
 };
 
 struct SchedulerSpec {

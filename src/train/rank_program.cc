@@ -8,6 +8,7 @@
 #include "lockstep/data/dataset.h"
 #include "lockstep/dist/join.h"
 #include "lockstep/hooks/hook_catalog.h"
+#include "lockstep/parallel/zero.h"
 #include "lockstep/trace/recorder.h"
 #include "lockstep/train/augmentation.h"
 #include "lockstep/train/evaluate.h"
@@ -99,7 +100,7 @@ void Loop::wrap() {
     }
   });
   LOCKSTEP_CHECK(ddp_ || manual_, "a hook may not leave out the wrapping; set ddp.wrap = false");
-  stepper_.emplace(job_, *model_);
+  stepper_.emplace(job_, *model_, context_.world());
   state_.optimizer = &stepper_->optimizer();
 }
 
@@ -209,7 +210,10 @@ void Loop::record_epoch(const RankEpoch& order) {
 std::optional<Join> Loop::join_context() {
   if (!job_.loop.join) return std::nullopt;
   LOCKSTEP_CHECK(ddp_ != nullptr, "a join context shadows a wrapper's collectives");
-  return Join({ddp_.get()}, *job_.loop.join);
+  std::vector<Joinable*> joinables = {ddp_.get()};
+  auto* zero = dynamic_cast<ZeroRedundancyOptimizer*>(&stepper_->optimizer());
+  if (zero != nullptr) joinables.push_back(zero);
+  return Join(std::move(joinables), *job_.loop.join);
 }
 
 bool Loop::run_epoch(std::int64_t epoch, std::int64_t first_batch) {

@@ -8,6 +8,7 @@
 #include "lockstep/optim/clip.h"
 #include "lockstep/optim/rmsprop.h"
 #include "lockstep/optim/sgd.h"
+#include "lockstep/parallel/zero.h"
 
 namespace lockstep {
 
@@ -87,12 +88,44 @@ std::unique_ptr<optim::Optimizer> make_rmsprop(const Job& job,
   return std::make_unique<optim::Rmsprop>(std::move(groups), options);
 }
 
-std::unique_ptr<optim::Optimizer> make_optimizer(const Job& job, const nn::Module& model) {
-  std::vector<optim::ParamGroup> groups = grouped(job.optimizer, model);
+std::unique_ptr<optim::Optimizer> make_of_kind(const Job& job,
+                                               std::vector<optim::ParamGroup> groups) {
   if (job.optimizer.kind == "sgd") return make_sgd(job.optimizer, std::move(groups));
   if (job.optimizer.kind == "adagrad") return make_adagrad(job.optimizer, std::move(groups));
   if (job.optimizer.kind == "rmsprop") return make_rmsprop(job, std::move(groups));
   return make_adam(job, std::move(groups));
+}
+
+/// One that keeps all of its state, or a rank's share of it.
+std::unique_ptr<optim::Optimizer> make_whole(const Job& job,
+                                             std::vector<optim::ParamGroup> groups) {
+  std::unique_ptr<optim::Optimizer> optimizer = make_of_kind(job, std::move(groups));
+  if (job.exact.on) {
+    optimizer->round_each_step({.bits = job.exact.grid, .limit = job.exact.clamp});
+  }
+  return optimizer;
+}
+
+std::unique_ptr<optim::Optimizer> make_optimizer(const Job& job,
+                                                 const nn::Module& model,
+                                                 ProcessGroup& group) {
+  std::vector<optim::ParamGroup> groups = grouped(job.optimizer, model);
+  if (!job.optimizer.zero) return make_whole(job, std::move(groups));
+  return std::make_unique<ZeroRedundancyOptimizer>(
+      std::move(groups),
+      [&job](std::vector<optim::ParamGroup> share) { return make_whole(job, std::move(share)); },
+      group,
+      ZeroOptions{.parameters_as_bucket_view = job.optimizer.parameters_as_bucket_view,
+                  .site = {}});
+}
+
+std::unique_ptr<ModelAverager> make_averager(const OptimizerSpec& spec, ProcessGroup& group) {
+  if (!spec.averager) return nullptr;
+  const AveragerSpec& averager = *spec.averager;
+  if (averager.levels.empty()) {
+    return std::make_unique<PeriodicModelAverager>(group, averager.period, averager.warmup_steps);
+  }
+  return std::make_unique<HierarchicalModelAverager>(group, averager.levels, averager.warmup_steps);
 }
 
 std::vector<optim::StateNumber> group_numbers(std::span<const optim::Group> groups) {
@@ -137,15 +170,13 @@ void clip_gradients(const ClipSpec& clip, std::span<const Variable> parameters) 
   if (clip.value) optim::clip_grad_value(parameters, *clip.value);
 }
 
-Stepper::Stepper(const Job& job, nn::Module& model)
+Stepper::Stepper(const Job& job, nn::Module& model, ProcessGroup& group)
     : job_(job),
-      optimizer_(make_optimizer(job, model)),
-      schedule_(make_schedule(job.scheduler, *optimizer_)) {
+      optimizer_(make_optimizer(job, model, group)),
+      schedule_(make_schedule(job.scheduler, *optimizer_)),
+      averager_(make_averager(job.optimizer, group)) {
   if (job.scheduler.plateau) plateau_.emplace(*optimizer_, *job.scheduler.plateau);
   if (job.scaler) scaler_.emplace(*job.scaler);
-  if (job.exact.on) {
-    optimizer_->round_each_step({.bits = job.exact.grid, .limit = job.exact.clamp});
-  }
 }
 
 std::vector<Stepper::Numbers> Stepper::numbers() const {
@@ -176,12 +207,13 @@ void Stepper::step() {
   const bool clips = !job_.clip.before_sync && (job_.clip.norm || job_.clip.value);
   if (clips && scaler_ && job_.clip.unscale) scaler_->unscale(*optimizer_);
   if (clips) clip();
-  if (!scaler_) {
+  if (scaler_) {
+    scaler_->step(*optimizer_);
+    scaler_->update();
+  } else {
     optimizer_->step();
-    return;
   }
-  scaler_->step(*optimizer_);
-  scaler_->update();
+  if (averager_) averager_->average(optimizer_->parameters(), {});
 }
 
 void Stepper::move_rates(double own_loss) {

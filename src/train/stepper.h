@@ -18,7 +18,7 @@ namespace lockstep {
 /// A job's optimizer with its gradient scaler, clipping and schedule, in the order in which a
 /// correct script calls them: unscale, clip, step, update; then the schedule.
 ///
-/// Requires: the job and the model outlive it.
+/// Requires: the job, the model and the group outlive it.
 class Stepper {
  public:
   /// Numbers of one of its parts: "groups", "scheduler", "plateau" or "scaler".
@@ -27,7 +27,8 @@ class Stepper {
     std::vector<optim::StateNumber> numbers;
   };
 
-  Stepper(const Job& job, nn::Module& model);
+  /// Collective where the job's averager divides the group.
+  Stepper(const Job& job, nn::Module& model, ProcessGroup& group);
 
   optim::Optimizer& optimizer() { return *optimizer_; }
 
@@ -56,6 +57,7 @@ class Stepper {
   std::unique_ptr<optim::LrScheduler> schedule_;
   std::optional<optim::ReduceLrOnPlateau> plateau_;
   std::optional<optim::GradScaler> scaler_;
+  std::unique_ptr<ModelAverager> averager_;
 };
 
 /// Clips gradients as the job says.
