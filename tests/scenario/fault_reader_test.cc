@@ -26,7 +26,7 @@ TEST_F(FaultReader, ReadsRankFaults) {
   const auto loaded = load(with(
       "world = { ranks = 3, max_restarts = 2, ranks_after_restart = [2], reassign = true }\n"
       "sim = { watchdog_ns = 77 }\n"
-      "fault = [ { kind = \"crash\", how = \"oom\", ranks = [0, 2], attempt = 1,\n"
+      "fault = [ { kind = \"crash\", how = \"oom\", ranks = [0, 2], attempt = 1, "
       "            at = { step = 1, event = \"all_reduce\", nth = 2, when = \"completed\" } },\n"
       "          { kind = \"hang\", ranks = [1], time_ns = 9 },\n"
       "          { kind = \"clock-skew\", ranks = [1], skew_ns = -5 } ]\n"
@@ -55,7 +55,7 @@ TEST_F(FaultReader, ReadsRankFaults) {
 TEST_F(FaultReader, RefusesWithPlaceAndSuggestion) {
   const std::string world = "world = { ranks = 2 }\n";
   EXPECT_THAT(complaint(world + "fault = [ { kind = \"hangs\", ranks = [1], at = { step = 0 } } ]"),
-              HasSubstr(":6:21: unknown fault 'hangs'; did you mean 'hang'?"));
+              HasSubstr(":6:20: unknown fault 'hangs'; did you mean 'hang'?"));
   EXPECT_THAT(complaint(world + "fault = [ { kind = \"hang\", at = { step = 0 } } ]"),
               HasSubstr("a fault needs 'ranks'"));
   EXPECT_THAT(complaint(world + "fault = [ { kind = \"hang\", ranks = [1] } ]"),

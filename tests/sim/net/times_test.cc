@@ -167,10 +167,10 @@ TEST(CollectiveTimesTest, RanksOfANodeShareItsPort) {
   const NetOptions net{
       .intra = {}, .inter = {.latency_ns = 100, .gb_per_s = 1.0}, .ranks_per_node = 2};
   Network network(net, 4);
-  EXPECT_EQ(network.pass(0, 2, 1000).ns, 1100);
-  EXPECT_EQ(network.pass(1, 3, 1000).ns, 2100);
-  EXPECT_EQ(network.pass(2, 0, 1000).ns, 1100) << "the other direction is free";
-  EXPECT_EQ(network.pass(0, 1, 1000).ns, 0) << "inside the node links are free";
+  EXPECT_EQ(network.pass(0, 2, 1000)->ns, 1100);
+  EXPECT_EQ(network.pass(1, 3, 1000)->ns, 2100);
+  EXPECT_EQ(network.pass(2, 0, 1000)->ns, 1100) << "the other direction is free";
+  EXPECT_EQ(network.pass(0, 1, 1000)->ns, 0) << "inside the node links are free";
 }
 
 TEST(CollectiveTimesTest, JitterRepeatsWithItsSeedAndDiffersWithout) {
