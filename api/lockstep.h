@@ -27,6 +27,9 @@
 #include "lockstep/nn/losses.h"
 #include "lockstep/nn/sequential.h"
 #include "lockstep/optim/sgd.h"
+#include "lockstep/sim/fault/agent.h"
+#include "lockstep/sim/fault/fault.h"
+#include "lockstep/sim/net/net_options.h"
 
 namespace lockstep {
 
@@ -42,8 +45,16 @@ struct RunOptions {
   /// "rank" | "gloo-ring" | "pairwise" | "nccl-ring" | "nccl-tree", with NCCL's channels and rings:
   /// docs/determinism.md.
   std::string reduction_order = "rank";
-  std::string pairing = "strict";    ///< "strict" | "nccl_like" | "gloo_like"
-  bool exact = false;                ///< Any rounding is an error naming the operation.
+  std::string pairing = "strict";  ///< "strict" | "nccl_like" | "gloo_like"
+  /// How much of a simulated operation is played: "rendezvous" | "message" (every hop).
+  std::string fidelity = "rendezvous";
+  sim::NetOptions net{};       ///< Links of the simulator, and when they are down; default: free.
+  sim::ComputeSpec compute{};  ///< How long its ranks compute; default: no time.
+  std::chrono::nanoseconds watchdog{
+      0};                            ///< Virtual: an operation that takes longer fails; 0: none.
+  std::vector<sim::Fault> faults{};  ///< What goes wrong in the simulator. Requires: `record`.
+  std::optional<sim::AgentOptions> agent{};  ///< Restarts a failed job on the same virtual disk.
+  bool exact = false;                        ///< Any rounding is an error naming the operation.
   bool record = true;                ///< False: no events, no laws; only what the program checks.
   std::vector<std::string> laws{};   ///< Empty: all trace laws.
   std::vector<std::string> allow{};  ///< "LAW" or "LAW@TENSOR" exempted on purpose.

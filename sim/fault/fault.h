@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -59,6 +60,12 @@ struct Fault {
   bool result = false;                ///< kCorrupted
   std::int32_t code = 1;              ///< kExit
   CrashFate fate = CrashFate::kKept;  ///< What the crash leaves of what was not synced.
+};
+
+/// What a rank throws that a fault makes throw.
+class InjectedFault : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
 };
 
 /// "rank 1: sigkill at event 12".

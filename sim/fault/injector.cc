@@ -1,6 +1,5 @@
 #include "lockstep/sim/fault/injector.h"
 
-#include <stdexcept>
 #include <utility>
 
 #include "lockstep/base/check.h"
@@ -172,7 +171,7 @@ void FaultInjector::strike_rank(const Fault& fault) {
     case FaultKind::kException:
     case FaultKind::kExit:
       world_->interrupt(rank, [text = describe(fault)](RankHandle&) {
-        throw std::runtime_error("injected fault: " + text);
+        throw InjectedFault("injected fault: " + text);
       });
       return;
     case FaultKind::kSigterm:

@@ -74,6 +74,32 @@ TEST(RunRanksTest, ReportsAMismatchAsAFindingNotAnException) {
   ASSERT_EQ(run.report.n_findings(), 1U) << render_text(run.report, false);
 }
 
+TEST(RunRanksTest, OffersFaultsRestartsLinksAndTime) {
+  RunOptions options{.ranks = 2};
+  options.fidelity = "message";
+  options.net.intra.latency_ns = 500;
+  options.faults = {{.kind = sim::FaultKind::kException, .rank = 1, .at = "all_reduce"}};
+  const auto program = [](RankContext& context) {
+    summed_over_ranks(context, 1.0);
+    return context.host().now().ns;
+  };
+  const auto failed = run_ranks(options, program);
+  EXPECT_FALSE(failed.ok());
+  EXPECT_NE(failed.report.error.find("injected fault"), std::string::npos) << failed.report.error;
+
+  options.agent = sim::AgentOptions{.max_restarts = 1};
+  const auto restarted = run_ranks(options, program);
+  EXPECT_TRUE(restarted.ok()) << render_text(restarted.report, false);
+  EXPECT_EQ(restarted.report.attempts.size(), 1U);
+  EXPECT_EQ(restarted.results[0], 1000);  // There and back.
+
+  options.fidelity = "mesage";
+  EXPECT_THROW(run_ranks(options, program), std::invalid_argument);
+  options.fidelity = "message";
+  options.record = false;
+  EXPECT_THROW(run_ranks(options, program), std::invalid_argument);
+}
+
 TEST(RunRanksTest, SuggestsTheWordThatWasMeant) {
   try {
     run_ranks({.reduction_order = "gloo_ring"}, [](RankContext&) {});
