@@ -1,6 +1,7 @@
 #include "lockstep/trace/perfetto.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -42,6 +43,10 @@ std::string json_quoted(std::string_view text) {
   JsonText out;
   out.text(text);
   return out.str();
+}
+
+void append_all(std::string& out, std::initializer_list<std::string_view> parts) {
+  for (const std::string_view part : parts) out += part;
 }
 
 class Drawing {
@@ -342,15 +347,26 @@ std::string Drawing::json() {
   });
   std::string out = "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n";
   for (std::int32_t rank = 0; rank < trace_.n_ranks(); ++rank) {
-    const std::string who = "\"pid\":" + std::to_string(rank);
-    const std::string sort = std::to_string(rank);
-    out +=
-        "{\"ph\":\"M\"," + who + ",\"name\":\"process_name\",\"args\":{\"name\":\"rank " + sort +
-        "\"}},\n{\"ph\":\"M\"," + who +
-        ",\"name\":\"process_sort_index\",\"args\":{\"sort_index\":" + sort +
-        "}},\n{\"ph\":\"M\"," + who +
-        ",\"tid\":0,\"name\":\"thread_name\",\"args\":{\"name\":\"training\"}},\n{\"ph\":\"M\"," +
-        who + ",\"tid\":1,\"name\":\"thread_name\",\"args\":{\"name\":\"waits\"}},\n";
+    const std::string number = std::to_string(rank);
+    append_all(out,
+               {R"({"ph":"M","pid":)",
+                number,
+                R"(,"name":"process_name","args":{"name":"rank )",
+                number,
+                "\"}},\n",
+                R"({"ph":"M","pid":)",
+                number,
+                R"(,"name":"process_sort_index","args":{"sort_index":)",
+                number,
+                "}},\n",
+                R"({"ph":"M","pid":)",
+                number,
+                R"(,"tid":0,"name":"thread_name","args":{"name":"training"}},)",
+                "\n",
+                R"({"ph":"M","pid":)",
+                number,
+                R"(,"tid":1,"name":"thread_name","args":{"name":"waits"}},)",
+                "\n"});
   }
   for (const Entry& entry : entries_) {
     write(entry, out);

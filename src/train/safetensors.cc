@@ -110,6 +110,19 @@ Result<Entry> entry_of(const std::string& name, const Json& node) {
       name, *dtype, std::move(sizes).value(), offsets.value().front(), offsets.value().back()};
 }
 
+/// Divides the bytes by one size after the other, since products of damaged sizes may overflow.
+bool fits_its_shape(const Entry& entry) {
+  std::int64_t left = entry.end - entry.first;
+  const bool empty = left == 0;
+  double n_most = 1.0;
+  for (const std::int64_t size : entry.sizes) {
+    n_most *= static_cast<double>(std::max<std::int64_t>(size, 1));
+    if (size == 0 ? left != 0 : left % size != 0) return false;
+    if (size > 0) left /= size;
+  }
+  return (empty || left == size_of(entry.dtype)) && n_most <= kMostElements;
+}
+
 /// Each entry's bytes must be its shape's, and all of them together the data, without a hole.
 Outcome check_places(std::vector<Entry>& entries, std::int64_t n_bytes) {
   std::stable_sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
@@ -120,17 +133,7 @@ Outcome check_places(std::vector<Entry>& entries, std::int64_t n_bytes) {
     if (entry.first != at || entry.end < at || entry.end > n_bytes) {
       return bad_tensor(entry.name, "its bytes overlap others, leave a hole or are cut off");
     }
-    std::int64_t left = entry.end - entry.first;
-    double n_most = 1.0;
-    for (const std::int64_t size : entry.sizes) {
-      n_most *= static_cast<double>(std::max<std::int64_t>(size, 1));
-      if (size == 0 ? left != 0 : left % size != 0) {
-        return bad_tensor(entry.name, "shape and data_offsets disagree");
-      }
-      if (size > 0) left /= size;
-    }
-    const bool empty = entry.first == entry.end;
-    if ((!empty && left != size_of(entry.dtype)) || n_most > kMostElements) {
+    if (!fits_its_shape(entry)) {
       return bad_tensor(entry.name, "shape and data_offsets disagree");
     }
     at = entry.end;

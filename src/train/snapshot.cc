@@ -128,27 +128,35 @@ SafeTensors Snapshots::common_part() const {
   return part;
 }
 
-SafeTensors Snapshots::own_part(const LoopPlace& place) const {
-  SafeTensors part;
-  part.metadata["place"] = render_place(place);
+void Snapshots::add_numbers(SafeTensors& part) const {
   for (const Stepper::Numbers& numbers : stepper_.numbers()) {
     const std::string owner = numbers.part == "groups"    ? "optimizer"
                               : numbers.part == "plateau" ? "scheduler"
                                                           : numbers.part;
     if (includes(owner)) part.metadata[numbers.part] = render_numbers(numbers.numbers);
   }
+}
+
+// Those that the next step would still see.
+void Snapshots::add_gradients(SafeTensors& part) const {
+  if (job_.loop.zero_grad == "none") return;
+  for (const NamedVariable& named : model_.named_parameters()) {
+    if (!named.variable.grad().defined()) continue;
+    part.tensors.emplace_back("grad/" + named.name, named.variable.grad());
+  }
+}
+
+SafeTensors Snapshots::own_part(const LoopPlace& place) const {
+  SafeTensors part;
+  part.metadata["place"] = render_place(place);
+  add_numbers(part);
   add_parameters(part, true);
   if (includes("model")) {
     for (const NamedVariable& named : model_.named_buffers()) {
       part.tensors.emplace_back("buffer/" + named.name, named.variable.data());
     }
   }
-  if (job_.loop.zero_grad != "none") {
-    for (const NamedVariable& named : model_.named_parameters()) {
-      if (!named.variable.grad().defined()) continue;
-      part.tensors.emplace_back("grad/" + named.name, named.variable.grad());
-    }
-  }
+  add_gradients(part);
   if (auto* gpt = dynamic_cast<nn::Gpt*>(&model_); gpt != nullptr && includes("rng")) {
     const auto state = gpt->dropout_generator().state();
     const Tensor bytes = Tensor::empty(context_.runtime(), {std::ssize(state)}, DType::kU8);

@@ -71,7 +71,9 @@ class Snapshots {
   bool is_local(const std::string& parameter) const;
   SafeTensors common_part() const;
   SafeTensors own_part(const LoopPlace& place) const;
+  void add_numbers(SafeTensors& part) const;
   void add_parameters(SafeTensors& part, bool local) const;
+  void add_gradients(SafeTensors& part) const;
   void load_parameters(const SafeTensors& part);
   void load_own(const SafeTensors& part);
   LoopPlace load(std::int64_t step);

@@ -204,16 +204,21 @@ Outcome SnapshotFiles::prune(std::int64_t step, std::int64_t keep) {
     }
   }
   // The manifests must be gone for good before what they name goes.
-  Outcome outcome = files_->sync(folder_);
+  if (Outcome outcome = files_->sync(folder_); !outcome.ok()) return outcome;
+  return remove_orphans(step, kept);
+}
+
+// What belongs to steps up to this one whose manifests are gone.
+Outcome SnapshotFiles::remove_orphans(std::int64_t step, const std::vector<std::int64_t>& kept) {
   const Result<std::vector<std::string>> names = files_->list(folder_);
   if (!names.ok()) return names.error();
   for (const std::string& name : names.value()) {
     const std::optional<std::int64_t> owner = step_in(name);
     if (!owner || *owner > step || is_manifest(name)) continue;
     if (std::find(kept.begin(), kept.end(), *owner) != kept.end()) continue;
-    if (outcome.ok()) outcome = files_->remove(path_of(name));
+    if (Outcome outcome = files_->remove(path_of(name)); !outcome.ok()) return outcome;
   }
-  return outcome;
+  return success();
 }
 
 }  // namespace lockstep

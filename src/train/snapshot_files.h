@@ -68,6 +68,7 @@ class SnapshotFiles {
  private:
   Outcome check(const SnapshotManifest& manifest);
   Result<std::vector<std::int64_t>> manifests_newest_first();
+  Outcome remove_orphans(std::int64_t step, const std::vector<std::int64_t>& kept);
 
   FileSystem* files_;
   std::string folder_;

@@ -241,7 +241,9 @@ TEST(ModelAveragingTest, PeriodsArePyTorchs) {
   const Lines golden = golden_lines();
   const std::pair<std::int64_t, std::int64_t> cases[] = {{2, 0}, {3, 2}, {1, 1}, {4, 3}};
   for (const std::int32_t n_ranks : {2, 3, 4}) {
-    for (const auto& [period, warmup] : cases) {
+    for (const auto& one : cases) {
+      const std::int64_t period = one.first;
+      const std::int64_t warmup = one.second;
       const std::string name = "periodic " + std::to_string(period) + " " + std::to_string(warmup);
       expect_golden(golden, averaged_loop(n_ranks, name, [&](ProcessGroup& group) {
                       return std::make_unique<PeriodicModelAverager>(group, period, warmup);
