@@ -1,6 +1,7 @@
 #include "lockstep/dist/replica_check.h"
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <vector>
 
@@ -10,7 +11,22 @@ namespace lockstep {
 
 namespace {
 
+// Lists of all ranks on all ranks: beyond this they are gigabytes.
+constexpr std::int32_t kMaxGathered = 4096;
+
+// Who differs stays unknown, but memory does not grow with the square of the ranks.
+void verify_counts_of_many(ProcessGroup& group, std::int64_t n_params, const OpOptions& options) {
+  std::array<std::int64_t, 2> most = {n_params, -n_params};
+  group.all_reduce(Memory::of(std::span<std::int64_t>(most)), ReduceOp::kMax, options).wait_or_throw();
+  if (most[0] == n_params && most[1] == -n_params) return;
+  throw ReducerError("DDP expects same model across all ranks, but Rank " +
+                     std::to_string(group.rank()) + " has " + std::to_string(n_params) +
+                     " params, while others have " + std::to_string(-most[1]) + " to " +
+                     std::to_string(most[0]) + " params.");
+}
+
 void verify_counts(ProcessGroup& group, std::int64_t n_params, const OpOptions& options) {
+  if (group.size() > kMaxGathered) return verify_counts_of_many(group, n_params, options);
   std::vector<std::int64_t> counts(static_cast<std::size_t>(group.size()));
   std::vector<Memory> outputs;
   outputs.reserve(counts.size());

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/api/lockstep.h"
+#include "lockstep/random/generator.h"
 
 namespace lockstep::testing {
 
@@ -98,6 +99,28 @@ TEST(RunRanksTest, OffersFaultsRestartsLinksAndTime) {
   options.fidelity = "message";
   options.record = false;
   EXPECT_THROW(run_ranks(options, program), std::invalid_argument);
+}
+
+// Numbers of parameters are compared without a list of all ranks on each of them.
+TEST(RunRanksTest, ADifferentModelIsSeenAmongManyRanks) {
+  const auto program = [](std::int32_t odd) {
+    return [odd](RankContext& context) {
+      Generator init(1);
+      nn::Sequential model(context.runtime());
+      model.append<nn::Linear>(2, 2, nn::LinearOptions{}, init);
+      if (context.rank() == odd) model.append<nn::Linear>(2, 2, nn::LinearOptions{}, init);
+      const DistributedDataParallel ddp(model, context.world());
+    };
+  };
+  const RunOptions options{.ranks = 4200, .laws = {"progress"}};
+  EXPECT_TRUE(run_ranks(options, program(-1)).ok());
+  try {
+    run_ranks(options, program(4100));
+    FAIL() << "nobody noticed";
+  } catch (const std::exception& error) {
+    EXPECT_NE(std::string(error.what()).find("while others have 2 to 4 params"), std::string::npos)
+        << error.what();
+  }
 }
 
 TEST(RunRanksTest, SuggestsTheWordThatWasMeant) {

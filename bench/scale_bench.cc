@@ -1,0 +1,102 @@
+// Many ranks: what a world of this size costs in time and memory, and whether its results are true.
+//
+//   scale_bench reduce [RANKS]   one all-reduce of a float and a barrier [1000000]
+//   scale_bench train [RANKS]    three steps of DDP on a small model [100000]
+//
+// One measurement a process, so that the peak of its memory is its own.
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <stdexcept>
+#include <string>
+#include <sys/resource.h>
+
+#include "lockstep/api/lockstep.h"
+#include "lockstep/random/generator.h"
+
+namespace lockstep {
+namespace {
+
+// In floats, whose sum in rank order is exact up to 2^24 ranks.
+void reduce(Simulator& simulator, std::int32_t n_ranks) {
+  std::int64_t n_wrong = 0;
+  const RunOptions options{.ranks = n_ranks, .record = false};
+  const auto run = simulator.run(options, [&](RankContext& context) {
+    float value = 1.0F;
+    context.world().all_reduce({&value, 1, DType::kF32}).wait_or_throw();
+    context.world().barrier().wait_or_throw();
+    if (value != static_cast<float>(n_ranks)) ++n_wrong;
+  });
+  if (!run.ok() || n_wrong > 0) throw std::runtime_error("the sum is wrong on some rank");
+}
+
+// The same rows on every rank: all gradients are equal, so are their means, and so is what ranks
+// end with.
+void train(Simulator& simulator, std::int32_t n_ranks) {
+  const RunOptions options{.ranks = n_ranks, .record = false};
+  const auto run = simulator.run(options, [&](RankContext& context) {
+    Runtime& runtime = context.runtime();
+    Generator init(1);
+    nn::Sequential model(runtime);
+    model.append<nn::Linear>(4, 4, nn::LinearOptions{}, init);
+    model.append<nn::ReLU>();
+    model.append<nn::Linear>(4, 1, nn::LinearOptions{}, init);
+    DistributedDataParallel ddp(model, context.world());
+    optim::Sgd optimizer(model.parameters(), {.lr = 0.1});
+    const Variable x(Tensor::full(runtime, {2, 4}, DType::kF32, 0.5));
+    const Tensor y = Tensor::full(runtime, {2, 1}, DType::kF32, 0.5);
+    double loss = 0.0;
+    for (int step = 0; step < 3; ++step) {
+      optimizer.zero_grad();
+      const Variable error = mse_loss(ddp(x), y);
+      error.backward();
+      optimizer.step();
+      loss = error.item();
+    }
+    return loss;
+  });
+  if (!run.ok()) throw std::runtime_error("the run failed");
+  for (const std::optional<double>& loss : run.results) {
+    if (loss != run.results.front()) throw std::runtime_error("the ranks' losses differ");
+  }
+}
+
+void measure(const std::string& what, std::int32_t n_ranks) {
+  const auto begin = std::chrono::steady_clock::now();
+  Simulator simulator;
+  if (what == "reduce") {
+    reduce(simulator, n_ranks);
+  } else {
+    train(simulator, n_ranks);
+  }
+  const std::chrono::duration<double> span = std::chrono::steady_clock::now() - begin;
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const double gib = static_cast<double>(usage.ru_maxrss) / (1024.0 * 1024.0);
+  std::printf("%s: %d ranks, %.2f s, %.2f GiB, %.1f KiB a rank\n",
+              what.c_str(),
+              n_ranks,
+              span.count(),
+              gib,
+              gib * 1024.0 * 1024.0 / n_ranks);
+}
+
+}  // namespace
+}  // namespace lockstep
+
+int main(int argc, char** argv) {
+  const std::string what = argc > 1 ? argv[1] : "reduce";
+  if (what != "reduce" && what != "train") {
+    std::fprintf(stderr, "scale_bench reduce|train [RANKS]\n");
+    return 2;
+  }
+  const int fallback = what == "reduce" ? 1'000'000 : 100'000;
+  try {
+    lockstep::measure(what, argc > 2 ? std::atoi(argv[2]) : fallback);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+  return 0;
+}
