@@ -12,7 +12,7 @@ namespace {
 
 bool is_left_out(const EventBody& body) {
   return std::holds_alternative<ValueEvent>(body) || std::holds_alternative<FaultEvent>(body) ||
-         std::holds_alternative<LogEvent>(body);
+         std::holds_alternative<LogEvent>(body) || std::holds_alternative<EnvironmentEvent>(body);
 }
 
 bool is_completion(const EventBody& body) {

@@ -44,8 +44,7 @@ ReduceOp reduce_named(const std::string& name) {
 /// One rank's interpreter. Bodies of `repeat` are frames of a list, not recursion.
 class Interpreter {
  public:
-  Interpreter(const Scenario& scenario, RankContext& context)
-      : context_(context) {
+  Interpreter(const Scenario& scenario, RankContext& context) : context_(context) {
     for (const auto& [name, tensor] : scenario.tensors) {
       if (tensor.view.empty()) tensors_[name] = make_tensor(tensor, context);
     }

@@ -159,6 +159,23 @@ bool is_collective_place(const sim::Fault& fault) {
   return known && fault.when == "posted";
 }
 
+// What a fault of this kind needs beside its own keys.
+void check_fault(const sim::Fault& fault,
+                 const Scenario& scenario,
+                 const TomlNode& node,
+                 Problem& problem) {
+  if (fault.kind == sim::FaultKind::kSlow && scenario.session.compute.is_free()) {
+    problem.report("nothing is slow where computing takes no time: add sim.compute", node.where);
+  }
+  if (is_contribution(fault) && !is_collective_place(fault)) {
+    problem.report("a contribution belongs to a collective: at = { event = \"all_reduce\" }",
+                   node.where);
+  }
+  if (fault.kind == sim::FaultKind::kTornWrite && !fault.file_step) {
+    problem.report("a torn write happens at = { file_step = 3 }", node.where);
+  }
+}
+
 void read_fault(const TomlNode& node, Scenario& scenario, Problem& problem) {
   if (!node.is_table()) {
     return problem.report(
@@ -191,16 +208,7 @@ void read_fault(const TomlNode& node, Scenario& scenario, Problem& problem) {
   read_fault_place(table, fault, problem);
   fault.attempt = table.small("attempt", 0);
   table.finish();
-  if (fault.kind == sim::FaultKind::kSlow && scenario.session.compute.is_free()) {
-    problem.report("nothing is slow where computing takes no time: add sim.compute", node.where);
-  }
-  if (is_contribution(fault) && !is_collective_place(fault)) {
-    problem.report("a contribution belongs to a collective: at = { event = \"all_reduce\" }",
-                   node.where);
-  }
-  if (fault.kind == sim::FaultKind::kTornWrite && !fault.file_step) {
-    problem.report("a torn write happens at = { file_step = 3 }", node.where);
-  }
+  check_fault(fault, scenario, node, problem);
   for (fault.rank = 0; fault.rank < scenario.n_ranks; ++fault.rank) {
     if (ranks.contains(fault.rank)) scenario.session.faults.push_back(fault);
   }

@@ -20,7 +20,7 @@ struct Report {
   std::string timeouts = {};  ///< What watchdogs said, a line an operation; the verdict needs none.
   /// Why each attempt but the last ended, when an elastic agent started the job again.
   std::vector<std::string> attempts = {};
-  std::string replay = {};          ///< The command that repeats this run.
+  std::string replay = {};  ///< The command that repeats this run.
   std::uint64_t trace_digest = 0;
   std::uint64_t result_digest = 0;
   std::int64_t n_events = 0;

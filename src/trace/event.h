@@ -248,9 +248,9 @@ struct EndEvent {
 
 /// A snapshot was published, found and loaded, or could not be written; or one of its files was.
 struct SnapshotEvent {
-  NameId action = kNoName;  ///< "part" | "save" | "read" | "load" | "fresh" | "fail".
-  std::int64_t step = -1;   ///< Optimizer steps it holds; load: -1 = none found, training is new.
-  NameId detail = kNoName;  ///< save, load, fresh: its folder; part, read: the file; fail: why.
+  NameId action = kNoName;   ///< "part" | "save" | "read" | "load" | "fresh" | "fail".
+  std::int64_t step = -1;    ///< Optimizer steps it holds; load: -1 = none found, training is new.
+  NameId detail = kNoName;   ///< save, load, fresh: its folder; part, read: the file; fail: why.
   std::uint64_t digest = 0;  ///< part, read: of the file's bytes.
 };
 

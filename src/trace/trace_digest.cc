@@ -149,9 +149,10 @@ void TraceDigest::on_event(const Event& event, const NameTable& names) {
 }
 
 void TraceDigest::fold_into_result(const Event& event, std::uint64_t body, std::uint64_t placed) {
-  // Faults and logs are about how a run went, not about what it computed.
+  // Faults, logs and machines are about how and where a run went, not about what it computed.
   if (std::holds_alternative<FaultEvent>(event.body)) return;
   if (std::holds_alternative<LogEvent>(event.body)) return;
+  if (std::holds_alternative<EnvironmentEvent>(event.body)) return;
   if (by_rank_.size() <= to_index(event.rank)) by_rank_.resize(to_index(event.rank) + 1);
   RankResult& result = by_rank_[to_index(event.rank)];
   const auto* collective = std::get_if<CollectiveEvent>(&event.body);

@@ -118,7 +118,8 @@ TEST_F(ReaderTest, SchedulesScalersAndClippingAreRead) {
 }
 
 TEST_F(ReaderTest, ACommunicationHookBelongsToTheWrapper) {
-  EXPECT_EQ(load(small_job() + "ddp = { hook = \"fp16\" }\n").value().jobs[0]->ddp.hook.kind, "fp16");
+  EXPECT_EQ(load(small_job() + "ddp = { hook = \"fp16\" }\n").value().jobs[0]->ddp.hook.kind,
+            "fp16");
   EXPECT_THAT(
       error_of(small_job() + "ddp = { wrap = false, average = \"none\", hook = \"fp16\" }\n"),
       HasSubstr("'ddp.hook' takes the place of the wrapper's all-reduce: set wrap = true"));

@@ -23,9 +23,20 @@ std::vector<File> sources(const std::set<std::string>& suffixes) {
   return files_under(LOCKSTEP_SOURCE_DIR, suffixes);
 }
 
+/// The compile commands, and what the units among them include that stand for several files.
 std::string compile_commands() {
+  constexpr std::string_view kFile = "\"file\": \"";
+  std::ifstream commands(LOCKSTEP_BINARY_DIR "/compile_commands.json");
   std::ostringstream text;
-  text << std::ifstream(LOCKSTEP_BINARY_DIR "/compile_commands.json").rdbuf();
+  for (std::string line; std::getline(commands, line);) {
+    text << line << '\n';
+    const std::size_t begin = line.find(kFile);
+    if (begin == std::string::npos || line.find("/Unity/unity_", begin) == std::string::npos) {
+      continue;
+    }
+    const std::size_t path = begin + kFile.size();
+    text << std::ifstream(line.substr(path, line.find('"', path) - path)).rdbuf() << '\n';
+  }
   return text.str();
 }
 
