@@ -1,5 +1,6 @@
 // Members meet at a sequence number; the last one makes the transfer possible.
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "lockstep/base/check.h"
@@ -7,6 +8,7 @@
 #include "lockstep/sim/group/detail/pairing.h"
 #include "lockstep/sim/group/detail/sim_process_group.h"
 #include "lockstep/sim/group/detail/wires.h"
+#include "lockstep/tensor/cpu_kernels.h"
 
 namespace lockstep::sim {
 
@@ -179,14 +181,29 @@ void Hub::make_ready(MatchSlot& slot) {
                  slot);
 }
 
+// Exact mode's proof may fail here as in any operation of a rank: then the first member throws.
+bool Hub::move_data(MatchSlot& slot) {
+  try {
+    if (options_.pairing != Pairing::kStrict &&
+        pair_by_sequence(slot.works) == PairingResult::kGarbage) {
+      transfer_.run_garbage(slot.works);
+    } else {
+      transfer_.run(slot.works);
+    }
+    return true;
+  } catch (const InexactOperation&) {
+    world_->interrupt(
+        slot.works.front()->rank(),
+        [problem = std::current_exception()](RankHandle&) { std::rethrow_exception(problem); });
+  }
+  fail(slot, CommStatus::kAborted, nullptr);
+  return false;
+}
+
 void Hub::transfer(MatchSlot& slot) {
   slot.put_off = 0;
-  if (options_.pairing != Pairing::kStrict &&
-      pair_by_sequence(slot.works) == PairingResult::kGarbage) {
-    transfer_.run_garbage(slot.works);
-  } else {
-    transfer_.run(slot.works);
-  }
+  slot.ready = false;
+  if (!move_data(slot)) return close(slot);
   for (SimWork* work : slot.works) {
     work->complete(CommStatus::kOk, nullptr);
     work->release();

@@ -158,6 +158,23 @@ TEST(RunRanksTest, ExactModeNamesTheOperationThatRounds) {
   EXPECT_NO_THROW(run_ranks({.ranks = 1}, program));
 }
 
+// A reduction belongs to no rank's stack; the error is a rank's all the same.
+TEST(RunRanksTest, ExactModeNamesAReductionThatRounds) {
+  const auto program = [](double large) {
+    return [large](RankContext& context) {
+      summed_over_ranks(context, context.rank() == 0 ? large : 1.0);
+    };
+  };
+  EXPECT_TRUE(run_ranks({.ranks = 2, .exact = true}, program(0x1p52)).ok());
+  try {
+    run_ranks({.ranks = 2, .exact = true}, program(0x1p60));
+    FAIL() << "nothing rounded";
+  } catch (const std::runtime_error& error) {
+    EXPECT_NE(std::string(error.what()).find("operation 'reduce' rounded"), std::string::npos)
+        << error.what();
+  }
+}
+
 TEST(RunRanksTest, AWorldInsideARankIsRefused) {
   EXPECT_THROW(
       run_ranks({.ranks = 2}, [](RankContext&) { run_ranks({.ranks = 2}, [](RankContext&) {}); }),

@@ -107,6 +107,7 @@ class Hub {
   bool hangs_when_paired(MatchSlot& slot) const;
   void finish_member(MatchSlot& slot, std::int32_t member);
   bool hurry(MatchSlot& slot);
+  bool move_data(MatchSlot& slot);
   void fail(MatchSlot& slot, CommStatus status, const std::string* detail);
   void give_up_all(SimProcessGroup& group);
   void give_up(SimWork& work);

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Drawn worlds in every way a machine can run them: the digests must not notice.
 
-usage: determinism.py PROBE [WORLDS]
+usage: determinism.py PROBE [WORLDS [OTHER_PROBE...]]
 
-One process; several at once; pinned to one processor; with addresses fixed and not; under load.
+One process; several at once; pinned to one processor; with addresses fixed and not; under load; and
+as other builds of the probe (without optimization, say) answer.
 """
 import os
 import shutil
@@ -64,6 +65,8 @@ def main():
     if shutil.which("setarch") and subprocess.run([*fixed, "true"], check=False,
                                                   stderr=subprocess.DEVNULL).returncode == 0:
         ways["setarch -R"] = lambda: finish(start([*fixed, *plain]))
+    for other in sys.argv[3:]:
+        ways[other] = lambda other=other: finish(start([other, "digests", "0", str(worlds)]))
     for name, way in ways.items():
         actual = way()
         if actual == expected:
