@@ -17,7 +17,8 @@ constexpr std::int32_t kMaxGathered = 4096;
 // Who differs stays unknown, but memory does not grow with the square of the ranks.
 void verify_counts_of_many(ProcessGroup& group, std::int64_t n_params, const OpOptions& options) {
   std::array<std::int64_t, 2> most = {n_params, -n_params};
-  group.all_reduce(Memory::of(std::span<std::int64_t>(most)), ReduceOp::kMax, options).wait_or_throw();
+  group.all_reduce(Memory::of(std::span<std::int64_t>(most)), ReduceOp::kMax, options)
+      .wait_or_throw();
   if (most[0] == n_params && most[1] == -n_params) return;
   throw ReducerError("DDP expects same model across all ranks, but Rank " +
                      std::to_string(group.rank()) + " has " + std::to_string(n_params) +
