@@ -144,7 +144,7 @@ MUTATIONS = [
      "if ((first || (is_searching() && expect_hooks_)) && leaves_"),
     ("count undefined gradients as use",
      "src/dist/reducer_backward.cc",
-     "is_searching()) && leaves_[index].grad().defined())",
+     "is_searching()) && leaves_[index].has_grad())",
      "is_searching()))"),
     ("overwrite gradients of globally unused parameters",
      "src/dist/reducer_finalize.cc",
@@ -160,11 +160,22 @@ MUTATIONS = [
      "(void)0;"),
     ("reduce a static graph's used map last",
      "src/dist/reducer_finalize.cc",
-     "  for (Bucket& bucket : buckets_) launch(bucket);\n"
-     "  finalize();",
-     "  for (Bucket& bucket : buckets_) launch(bucket);\n"
      "  launch_used_map();\n"
-     "  finalize();"),
+     "  require_finalize_ = true;\n"
+     "  if (active_ranks_.valid()) fix_divisor();\n"
+     "  for (std::size_t i = 0; i < leaves_.size(); ++i) {\n"
+     "    reachable_[i] = firings_[i] > 0 ? 1 : 0;\n"
+     "    fill_slot(i);\n"
+     "  }\n"
+     "  for (Bucket& bucket : buckets_) launch(bucket);\n",
+     "  require_finalize_ = true;\n"
+     "  if (active_ranks_.valid()) fix_divisor();\n"
+     "  for (std::size_t i = 0; i < leaves_.size(); ++i) {\n"
+     "    reachable_[i] = firings_[i] > 0 ? 1 : 0;\n"
+     "    fill_slot(i);\n"
+     "  }\n"
+     "  for (Bucket& bucket : buckets_) launch(bucket);\n"
+     "  launch_used_map();\n"),
     ("let a static graph change",
      "src/dist/reducer_backward.cc",
      "if (firings_left_[index] <= 0) throw",
@@ -222,9 +233,8 @@ MUTATIONS = [
      "(void)outputs;"),
     ("read the root's own name without its dot",
      "src/dist/ddp.cc",
-     "const std::string spelled = of_root ? \".\" + entry.name : entry.name;",
-     "const std::string spelled = entry.name;\n"
-     "    (void)of_root;"),
+     "return name.find('.') == std::string::npos ? \".\" + name : name;",
+     "return name;"),
     ("compare no counts",
      "src/dist/replica_check.cc",
      "if (counts[i] == n_params) continue;",

@@ -24,7 +24,7 @@ BUILD = TREE / "build"
 # Cheap suites first: the first failing test names the catcher.
 PROGRAMS = ["dist_test", "dist_property", "data_test", "api_test", "api_property"]
 COPIED = ["CMakeLists.txt", "CMakePresets.json", "cmake", "src", "sim", "scenario", "api", "cli", "gpu",
-          "gloo", "process", "tests", "scenarios", "examples", "bench"]
+          "gloo", "process", "launch", "crosscheck", "backends", "tests", "scenarios", "examples", "bench"]
 
 
 def run(command, **options):
@@ -65,7 +65,8 @@ def sync(source):
 def build(programs):
     if not (BUILD / "build.ninja").exists():
         launcher = ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
-        made = run(["cmake", "-S", TREE, "-B", BUILD, "-G", "Ninja", "-DLOCKSTEP_GPU=OFF", *launcher])
+        made = run(["cmake", "-S", TREE, "-B", BUILD, "-G", "Ninja", "-DLOCKSTEP_GPU=OFF",
+                    "-DCMAKE_UNITY_BUILD=OFF", *launcher])
         if made.returncode != 0:
             sys.exit(made.stdout + made.stderr)
     return run(["ninja", "-C", BUILD, *programs])
