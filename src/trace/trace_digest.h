@@ -11,11 +11,10 @@ namespace lockstep {
 /// Folds events as they come.
 ///
 /// trace():  kinds, positions, times, call sites, digests, and the order in which events of
-/// different
-///           ranks interleaved: equal iff two runs did the same things in the same order.
-/// result(): per rank, without times, call sites, faults and logs; completions of collectives count
-///           without their place in the rank's stream: equal for all legal schedules of a correct
-///           job.
+///           different ranks interleaved: equal iff two runs did the same things in the same order.
+/// result(): per rank, without times, call sites, faults, logs and machines; completions of
+///           collectives count without their place in the rank's stream: equal for all legal
+///           schedules of a correct job.
 ///
 /// Deterministic: names enter by text, never by id.
 class TraceDigest final : public EventSink {

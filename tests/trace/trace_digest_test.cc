@@ -65,7 +65,7 @@ TEST(TraceDigestTest, TheSameRunGivesTheSameNumbersWhateverTheIdsOfItsNames) {
   EXPECT_NE(digests_of(a).result, digests_of(c).result);
 }
 
-TEST(TraceDigestTest, SitesFaultsLogsAndThePlaceOfCompletionsAreNotResults) {
+TEST(TraceDigestTest, SitesFaultsLogsMachinesAndThePlaceOfCompletionsAreNotResults) {
   EventStream a(1);
   a.add(0, collective(CollectivePhase::kPosted, 0));
   a.add(0, collective(CollectivePhase::kPosted, 1));
@@ -77,6 +77,7 @@ TEST(TraceDigestTest, SitesFaultsLogsAndThePlaceOfCompletionsAreNotResults) {
   b.add(0, posted);
   b.add(0, FaultEvent{.kind = b.name("slow")});
   b.add(0, LogEvent{.text = b.name("hello")});
+  b.add(0, EnvironmentEvent{.world = 1, .local_rank = 0, .node = b.name("elsewhere")});
   b.add(0, collective(CollectivePhase::kCompleted, 0));
   b.add(0, collective(CollectivePhase::kPosted, 1));
   b.add(0, collective(CollectivePhase::kCompleted, 1));
