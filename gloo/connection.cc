@@ -13,7 +13,9 @@
 #include <gloo/rendezvous/file_store.h>
 #include <gloo/rendezvous/prefix_store.h>
 #include <gloo/transport/tcp/device.h>
+#include <limits>
 
+#include "lockstep/dist/detail/scaled_sum.h"
 #include "lockstep/gloo/detail/agreement.h"
 #include "lockstep/gloo/detail/exchange.h"
 
@@ -218,6 +220,12 @@ void GlooConnection::perform(const Operation& operation) {
   }
 }
 
+// As on virtual ranks: the product rounds before the sum does.
+void scale(const Memory& data, double premul) {
+  const double factor = lockstep::detail::rounded_factor(premul, data.dtype);
+  lockstep::detail::scale(data.data, data.data, factor, data.count, data.dtype);
+}
+
 void GlooConnection::all_reduce(const Memory& data, const Operation& operation) {
   const ReduceOp op = operation.signature.reduce;
   if (data.count == 0) return;
@@ -240,8 +248,9 @@ void GlooConnection::all_reduce(const Memory& data, const Operation& operation) 
       options.setOutputs<std::uint64_t>(std::move(buffers));
       break;
   }
-  const ReduceOp pairwise =
-      op == ReduceOp::kAvg || op == ReduceOp::kPremulSum ? ReduceOp::kSum : op;
+  const bool scales = op == ReduceOp::kPremulSum;
+  if (scales) scale(data, operation.signature.premul);
+  const ReduceOp pairwise = op == ReduceOp::kAvg || scales ? ReduceOp::kSum : op;
   options.setReduceFunction(function(pairwise, data.dtype));
   options.setAlgorithm(::gloo::AllreduceOptions::Algorithm::RING);
   options.setTag(operation.tag);
@@ -362,6 +371,15 @@ void GlooConnection::trade(const Operation& operation) {
   exchange_parts(sends, recvs, operation);
 }
 
+// Nobody goes on before everybody is connected: Gloo takes it for a lost peer when one that needed
+// nothing of the others has left while a slow one still connects. c10d meets at its store instead.
+void meet(const std::shared_ptr<::gloo::Context>& context, std::chrono::milliseconds timeout) {
+  ::gloo::BarrierOptions options(context);
+  options.setTag(std::numeric_limits<std::uint32_t>::max());
+  options.setTimeout(timeout);
+  ::gloo::barrier(options);
+}
+
 }  // namespace
 
 Result<std::shared_ptr<Connection>> open_connection(const ConnectionOptions& options) {
@@ -375,6 +393,7 @@ Result<std::shared_ptr<Connection>> open_connection(const ConnectionOptions& opt
     ::gloo::rendezvous::FileStore files(options.folder);
     ::gloo::rendezvous::PrefixStore store(options.name, files);
     context->connectFullMesh(store, device);
+    meet(context, options.timeout);
     return std::shared_ptr<Connection>(
         std::make_shared<GlooConnection>(options, std::move(context)));
   } catch (const std::exception& error) {

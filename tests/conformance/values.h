@@ -65,8 +65,6 @@ inline double operand(std::int32_t rank, std::int64_t i) {
 
 /// What the group's library has: Gloo neither averages nor scales, NCCL has no bitwise operations.
 inline bool offers(ProcessGroup& group, ReduceOp op, DType dtype) {
-  const bool scales = op == ReduceOp::kAvg || op == ReduceOp::kPremulSum;
-  if (scales && group.backend() == "gloo") return false;
   if (op == ReduceOp::kBand || op == ReduceOp::kBor || op == ReduceOp::kBxor) {
     return !is_floating(dtype) && group.backend() != "nccl";
   }

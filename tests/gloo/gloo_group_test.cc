@@ -72,6 +72,11 @@ TEST(GlooGroupTest, ARankThatNeverComesIsATimeout) {
       milliseconds(300));
 }
 
+// Rank 1 needs nothing of the others and leaves at once; rank 0 comes to its connections late.
+TEST(GlooGroupTest, NobodyLeavesBeforeEverybodyIsConnected) {
+  for (int round = 0; round < 20; ++round) run_gloo_ranks(3, [](ProcessGroup&) {});
+}
+
 TEST(GlooGroupTest, AKilledPeerIsLostToEverySurvivor) {
   const TempFolder folder;
   const std::vector<int> statuses = run_processes(4, [&](int rank) {
