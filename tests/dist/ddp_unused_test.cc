@@ -296,6 +296,9 @@ TEST(DdpUnusedTest, AParameterUsedOutsideTheOutputIsReadyTwice) {
       error.find("\nParameter at index 1 with name fc3.weight has been marked as ready twice."),
       std::string::npos)
       << error;
+  // PyTorch's source has a third reason, behind a condition that can't be true there.
+  EXPECT_NE(error.find("2) Reused parameters"), std::string::npos) << error;
+  EXPECT_EQ(error.find("3) "), std::string::npos) << error;
 }
 
 TEST(DdpUnusedTest, TwoBackwardsOfAnUnfinishedIterationMarkTwice) {
