@@ -12,7 +12,7 @@ namespace lockstep::cli {
 namespace {
 
 /// Commands of the plan that this build does not have: named, so that asking for one is no typo.
-constexpr std::array<std::string_view, 3> kLater = {"explore", "zoo", "analyze"};
+constexpr std::array<std::string_view, 2> kLater = {"explore", "analyze"};
 
 constexpr int kMany = 1'000'000;  ///< Ranks, or seconds.
 
@@ -25,6 +25,7 @@ class Grammar {
     app_.set_version_flag("--version", "lockstep " LOCKSTEP_VERSION);
     add_run();
     add_test();
+    add_zoo();
     add_replay();
     add_check();
     add_export();
@@ -96,6 +97,13 @@ class Grammar {
     CLI::App* command = app_.add_subcommand(
         "test", "Runs every variant; succeeds when each meets its expectations");
     command->add_option("scenarios", test_.files, "Scenario files")->required();
+  }
+
+  void add_zoo() {
+    CLI::App* command = app_.add_subcommand(
+        "zoo", "Runs all known bugs and their healthy look-alikes: the scoreboard");
+    command->add_option("folder", zoo_.folder, "Scenarios of your own, instead of the project's");
+    command->add_flag("--json", zoo_.json, "Prints the scoreboard as JSON");
   }
 
   void add_replay() {
@@ -254,6 +262,7 @@ class Grammar {
   Command chosen(const std::string& name) const {
     if (name == "run") return run_;
     if (name == "test") return test_;
+    if (name == "zoo") return zoo_;
     if (name == "replay") return replay_;
     if (name == "check") return check_;
     if (name == "diff") return diff_;
@@ -268,6 +277,7 @@ class Grammar {
   CLI::App app_{"Runs data-parallel training jobs as virtual ranks and checks the laws of DDP"};
   RunArguments run_;
   TestArguments test_;
+  ZooArguments zoo_;
   ReplayArguments replay_;
   CheckArguments check_;
   DiffArguments diff_;

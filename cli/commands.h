@@ -98,6 +98,13 @@ struct TestArguments {
 
 ExitCode test(const TestArguments& arguments, Terminal& terminal);
 
+struct ZooArguments {
+  std::string folder;  ///< Of scenarios, or empty: the project's own.
+  bool json = false;
+};
+
+ExitCode zoo(const ZooArguments& arguments, Terminal& terminal);
+
 struct ReplayArguments {
   std::string file;
   bool quiet = false;

@@ -24,6 +24,8 @@ struct Dispatch {
 
   ExitCode operator()(const TestArguments& arguments) const { return test(arguments, terminal); }
 
+  ExitCode operator()(const ZooArguments& arguments) const { return zoo(arguments, terminal); }
+
   ExitCode operator()(const ReplayArguments& arguments) const {
     return replay(arguments, terminal);
   }

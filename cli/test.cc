@@ -1,7 +1,6 @@
 // `lockstep test`: every variant of every file against what it expects.
-#include "lockstep/scenario/scenario.h"
-
 #include "cli/commands.h"
+#include "cli/judge.h"
 
 namespace lockstep::cli {
 namespace {
@@ -10,32 +9,19 @@ namespace {
 bool test_variant(const Scenario& scenario, Terminal& terminal) {
   const std::string name =
       scenario.path + (scenario.variant.empty() ? "" : " [" + scenario.variant + "]");
-  const Result<ScenarioResult> result = run_scenario(scenario, {});
-  const std::vector<std::string> complaints = result.ok()
-                                                  ? unmet(scenario, result.value())
-                                                  : std::vector<std::string>{result.error().text()};
-  terminal.out << (complaints.empty() ? "ok    " : "FAIL  ") << name << "\n";
-  for (const std::string& complaint : complaints) terminal.out << "      " << complaint << "\n";
-  return complaints.empty();
+  const Judged judged = judge(scenario);
+  terminal.out << (judged.unmet.empty() ? "ok    " : "FAIL  ") << name << "\n";
+  for (const Unmet& complaint : judged.unmet) terminal.out << "      " << complaint.text << "\n";
+  return judged.unmet.empty();
 }
 
 }  // namespace
 
 ExitCode test(const TestArguments& arguments, Terminal& terminal) {
-  // All input is read before anything runs: a typo in the last file costs seconds, not the whole
-  // run.
-  std::vector<Scenario> scenarios;
-  for (const std::string& file : arguments.files) {
-    const Result<std::vector<std::string>> variants = list_variants(file);
-    if (!variants.ok()) return bad_input(terminal, variants.error().text());
-    for (const std::string& variant : variants.value()) {
-      Result<Scenario> scenario = load_scenario(file, variant, {});
-      if (!scenario.ok()) return bad_input(terminal, scenario.error().text());
-      scenarios.push_back(std::move(scenario).value());
-    }
-  }
+  const Result<std::vector<Scenario>> scenarios = load_all_variants(arguments.files);
+  if (!scenarios.ok()) return bad_input(terminal, scenarios.error().text());
   bool all_met = true;
-  for (const Scenario& scenario : scenarios) {
+  for (const Scenario& scenario : scenarios.value()) {
     if (!test_variant(scenario, terminal)) all_met = false;
   }
   return all_met ? ExitCode::kOk : ExitCode::kFindings;

@@ -84,12 +84,10 @@ std::string missing_finding(const ExpectedFinding& wanted, const Report& report)
   return found ? "" : complaint + "; " + fields(law->findings.front());
 }
 
-void check_findings(const Expectation& expect,
-                    const Report& report,
-                    std::vector<std::string>& unmet) {
+void check_findings(const Expectation& expect, const Report& report, std::vector<Unmet>& unmet) {
   for (const ExpectedFinding& wanted : expect.fires) {
     std::string complaint = missing_finding(wanted, report);
-    if (!complaint.empty()) unmet.push_back(std::move(complaint));
+    if (!complaint.empty()) unmet.push_back({std::move(complaint), UnmetKind::kMissed});
   }
 }
 
@@ -102,10 +100,10 @@ bool must_be_quiet(const Expectation& expect, const std::string& law) {
   });
 }
 
-void check_quiet(const Expectation& expect, const Report& report, std::vector<std::string>& unmet) {
+void check_quiet(const Expectation& expect, const Report& report, std::vector<Unmet>& unmet) {
   for (const LawResult& law : report.laws) {
     if (law.findings.empty() || !must_be_quiet(expect, law.law)) continue;
-    unmet.push_back("not expected: " + sentence(law.findings.front()));
+    unmet.push_back({"not expected: " + sentence(law.findings.front()), UnmetKind::kUnexpected});
   }
 }
 
@@ -116,7 +114,7 @@ std::string step_words(const ExpectedValue& wanted) {
 
 void check_value(const ExpectedValue& wanted,
                  const ScenarioResult& result,
-                 std::vector<std::string>& unmet) {
+                 std::vector<Unmet>& unmet) {
   for (std::int32_t r = 0; r < result.session.trace->n_ranks(); ++r) {
     const std::vector<double>& values =
         wanted.by_rank.empty() ? wanted.equals : wanted.by_rank[static_cast<std::size_t>(r)];
@@ -127,8 +125,8 @@ void check_value(const ExpectedValue& wanted,
     }
     const std::string found =
         got == nullptr ? "nothing" : list({got->values.begin(), got->values.end()});
-    unmet.push_back(wanted.where + ": " + step_words(wanted) + ": expected " + list(values) +
-                    ", found " + found + " on rank " + std::to_string(r));
+    unmet.push_back({wanted.where + ": " + step_words(wanted) + ": expected " + list(values) +
+                     ", found " + found + " on rank " + std::to_string(r)});
   }
 }
 
@@ -144,7 +142,7 @@ std::vector<std::int64_t> consumed(const MemoryTrace& trace, const ExpectedSampl
 
 void check_samples(const ExpectedSamples& wanted,
                    const MemoryTrace& trace,
-                   std::vector<std::string>& unmet) {
+                   std::vector<Unmet>& unmet) {
   const std::vector<std::int64_t> got = consumed(trace, wanted);
   if (got == wanted.ids) return;
   const auto text = [](const std::vector<std::int64_t>& ids) {
@@ -153,32 +151,32 @@ void check_samples(const ExpectedSamples& wanted,
     for (const std::int64_t id : ids) words.push_back(std::to_string(id));
     return "[" + join(words) + "]";
   };
-  unmet.push_back(wanted.where + ": rank " + std::to_string(wanted.rank) + " consumed " +
-                  text(got) + " in step " + std::to_string(wanted.step) + ", expected " +
-                  text(wanted.ids));
+  unmet.push_back({wanted.where + ": rank " + std::to_string(wanted.rank) + " consumed " +
+                   text(got) + " in step " + std::to_string(wanted.step) + ", expected " +
+                   text(wanted.ids)});
 }
 
 void check_metric(const Expectation& expect,
                   const ScenarioResult& result,
-                  std::vector<std::string>& unmet) {
+                  std::vector<Unmet>& unmet) {
   if (!expect.metric) return;
   const Expectation::Metric& metric = *expect.metric;
   if (result.ranks.empty() || result.ranks.front().evals.empty()) {
-    unmet.push_back("metric " + metric.name + " was expected, but nothing was evaluated");
+    unmet.push_back({"metric " + metric.name + " was expected, but nothing was evaluated"});
     return;
   }
   const double value = result.ranks.front().evals.back().value;
   const auto complain = [&](std::string_view relation, double limit) {
-    unmet.push_back("metric " + metric.name + " is " + exact(value) + ", expected " +
-                    std::string(relation) + " " + exact(limit));
+    unmet.push_back({"metric " + metric.name + " is " + exact(value) + ", expected " +
+                     std::string(relation) + " " + exact(limit)});
   };
   if (metric.min && !(value >= *metric.min)) complain("at least", *metric.min);
   if (metric.max && !(value <= *metric.max)) complain("at most", *metric.max);
   if (metric.equals && value != *metric.equals) complain("exactly", *metric.equals);
   const double denominator = result.ranks.front().evals.back().denominator;
   if (metric.denominator && denominator != *metric.denominator) {
-    unmet.push_back("metric " + metric.name + " was taken over " + exact(denominator) +
-                    ", expected " + exact(*metric.denominator));
+    unmet.push_back({"metric " + metric.name + " was taken over " + exact(denominator) +
+                     ", expected " + exact(*metric.denominator)});
   }
 }
 
@@ -198,17 +196,19 @@ const ValueEvent* recorded_value(const ScenarioResult& result,
   return nullptr;
 }
 
-std::vector<std::string> unmet(const Scenario& scenario, const ScenarioResult& result) {
+std::vector<Unmet> unmet(const Scenario& scenario, const ScenarioResult& result) {
   const Expectation& expect = scenario.expect;
   const Report& report = result.report;
-  std::vector<std::string> unmet;
+  std::vector<Unmet> unmet;
   if (report.outcome != expect.outcome) {
-    unmet.push_back("outcome is \"" + report.outcome + "\", expected \"" + expect.outcome + "\"" +
-                    (report.error.empty() ? "" : ": " + report.error));
+    unmet.push_back({"outcome is \"" + report.outcome + "\", expected \"" + expect.outcome + "\"" +
+                         (report.error.empty() ? "" : ": " + report.error),
+                     expect.outcome == "ok" ? UnmetKind::kUnexpected : UnmetKind::kMissed});
   }
   if (!expect.error.empty() && report.error.find(expect.error) == std::string::npos) {
-    unmet.push_back("the error should contain '" + expect.error + "', it is '" + report.error +
-                    "'");
+    unmet.push_back(
+        {"the error should contain '" + expect.error + "', it is '" + report.error + "'",
+         UnmetKind::kMissed});
   }
   check_findings(expect, report, unmet);
   check_quiet(expect, report, unmet);

@@ -22,12 +22,12 @@ std::vector<std::uint64_t> final_digests(const MemoryTrace& trace, Rank rank) {
 void compare_final_state(const ScenarioResult& result,
                          const ScenarioResult& other,
                          const std::string& name,
-                         std::vector<std::string>& unmet) {
+                         std::vector<Unmet>& unmet) {
   for (std::int32_t r = 0; r < other.session.trace->n_ranks(); ++r) {
     const std::vector<std::uint64_t> wanted = final_digests(*other.session.trace, Rank{r});
     if (!wanted.empty() && wanted == final_digests(*result.session.trace, Rank{r})) continue;
-    unmet.push_back("rank " + std::to_string(r) + " does not end with the parameters of variant '" +
-                    name + "'");
+    unmet.push_back({"rank " + std::to_string(r) +
+                     " does not end with the parameters of variant '" + name + "'"});
     return;
   }
 }
@@ -36,27 +36,27 @@ void compare_final_state(const ScenarioResult& result,
 
 void check_restarts(const Expectation& expect,
                     const ScenarioResult& result,
-                    std::vector<std::string>& unmet) {
+                    std::vector<Unmet>& unmet) {
   if (!expect.restarts) return;
   const auto n_restarts = static_cast<std::int64_t>(result.session.attempts.size()) - 1;
   if (n_restarts == *expect.restarts) return;
-  unmet.push_back("the job was restarted " + std::to_string(n_restarts) + " times, expected " +
-                  std::to_string(*expect.restarts));
+  unmet.push_back({"the job was restarted " + std::to_string(n_restarts) + " times, expected " +
+                   std::to_string(*expect.restarts)});
 }
 
 void check_final_state(const Scenario& scenario,
                        const ScenarioResult& result,
-                       std::vector<std::string>& unmet) {
+                       std::vector<Unmet>& unmet) {
   if (!scenario.expect.final_state || result.session.trace == nullptr) return;
   const std::string& name = *scenario.expect.final_state;
   const Result<Scenario> other = load_scenario(scenario.path, name, {});
   if (!other.ok()) {
-    unmet.push_back(other.error().text());
+    unmet.push_back({other.error().text()});
     return;
   }
   const Result<ScenarioResult> run = run_scenario(other.value(), {});
   if (!run.ok()) {
-    unmet.push_back(run.error().text());
+    unmet.push_back({run.error().text()});
   } else {
     compare_final_state(result, run.value(), name, unmet);
   }

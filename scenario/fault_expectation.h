@@ -11,12 +11,12 @@ namespace lockstep {
 /// Adds what differs from `expect.restarts` to `unmet`.
 void check_restarts(const Expectation& expect,
                     const ScenarioResult& result,
-                    std::vector<std::string>& unmet);
+                    std::vector<Unmet>& unmet);
 
 /// Runs the variant of `expect.final_state.equals_variant`, and adds to `unmet` when ranks end with
 /// other parameters than there.
 void check_final_state(const Scenario& scenario,
                        const ScenarioResult& result,
-                       std::vector<std::string>& unmet);
+                       std::vector<Unmet>& unmet);
 
 }  // namespace lockstep

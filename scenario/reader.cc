@@ -160,10 +160,10 @@ void check_bug_tensors(const Scenario& scenario, Problem& problem) {
 /// First of all, so that a misspelt section is reported as that and not as a missing one.
 void check_sections(TableReader& root) {
   for (const std::string_view key :
-       {"format", "title",   "origin", "compat", "world",     "sim",       "exact",
-        "model",  "data",    "loader", "loss",   "optimizer", "scheduler", "scaler",
-        "clip",   "loop",    "ddp",    "policy", "override",  "bug",       "fault",
-        "tensor", "program", "expect", "replay"}) {
+       {"format", "title",   "origin", "compat", "world",       "sim",       "exact",
+        "model",  "data",    "loader", "loss",   "optimizer",   "scheduler", "scaler",
+        "clip",   "loop",    "ddp",    "policy", "override",    "bug",       "fault",
+        "tensor", "program", "expect", "replay", "torch_detail"}) {
     root.has(key);
   }
   root.finish();
@@ -177,6 +177,10 @@ void read_head(TableReader& root, Scenario& scenario, Problem& problem) {
   }
   scenario.title = root.text("title", scenario.path);
   scenario.origin = root.texts("origin");
+  scenario.torch_detail =
+      root.word("torch_detail",
+                "",
+                {"", "silent", "times out", "connection closed", "diagnosed", "diagnosed late"});
   scenario.compat = root.word("compat", "2.7", {"1.13", "2.7"});
 }
 

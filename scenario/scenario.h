@@ -133,6 +133,7 @@ struct Expectation {
 struct Scenario {
   std::string path, title, variant;  ///< variant "" = the file's base.
   std::vector<std::string> origin;
+  std::string torch_detail;  ///< What PyTorch's DETAIL mode did with this bug, empty = not run.
   std::string compat = "2.7";
   std::int32_t n_ranks = 1;
   std::uint64_t seed = 0;
@@ -217,8 +218,21 @@ const ValueEvent* recorded_value(const ScenarioResult& result,
                                  const ExpectedValue& asked,
                                  Rank rank);
 
+/// How an expectation was not met.
+enum class UnmetKind : std::uint8_t {
+  kMissed,      ///< A finding, hang or error that was expected did not come.
+  kUnexpected,  ///< A law fired, or the run failed, although all was to be quiet.
+  kDiffers,     ///< Values, samples, a metric, restarts or the final state are others.
+};
+
+/// One expectation that was not met.
+struct Unmet {
+  std::string text;  ///< For a reader, with the place of the expectation where it has one.
+  UnmetKind kind = UnmetKind::kDiffers;
+};
+
 /// What differs between what happened and what the scenario expects; empty = it met its
 /// expectations.
-std::vector<std::string> unmet(const Scenario& scenario, const ScenarioResult& result);
+std::vector<Unmet> unmet(const Scenario& scenario, const ScenarioResult& result);
 
 }  // namespace lockstep

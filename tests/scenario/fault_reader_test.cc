@@ -94,7 +94,7 @@ TEST_F(FaultReader, ExpectationsAreCompared) {
   const auto result = run_scenario(scenario.value(), {});
   ASSERT_TRUE(result.ok());
   EXPECT_THAT(
-      unmet(scenario.value(), result.value()),
+      texts_of(unmet(scenario.value(), result.value())),
       ::testing::ElementsAre("the job was restarted 1 times, expected 0",
                              "rank 0 does not end with the parameters of variant 'longer'"));
 }

@@ -20,7 +20,7 @@ class RunTest : public ScenarioFiles {
     if (!scenario.ok()) return {scenario.error().text()};
     const Result<ScenarioResult> result = run_scenario(scenario.value(), {});
     if (!result.ok()) return {result.error().text()};
-    return unmet(scenario.value(), result.value());
+    return texts_of(unmet(scenario.value(), result.value()));
   }
 
   static ScenarioResult run(const std::string& text, const RunChoices& choices = {}) {

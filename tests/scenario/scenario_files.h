@@ -29,6 +29,13 @@ inline std::string replaced(std::string text, const std::string& from, const std
   return at == std::string::npos ? text : text.replace(at, from.size(), to);
 }
 
+inline std::vector<std::string> texts_of(const std::vector<Unmet>& unmet) {
+  std::vector<std::string> texts;
+  texts.reserve(unmet.size());
+  for (const Unmet& each : unmet) texts.push_back(each.text);
+  return texts;
+}
+
 /// Writes files into a folder of the running test's own.
 class ScenarioFiles : public ::testing::Test {
  protected:

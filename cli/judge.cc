@@ -1,0 +1,26 @@
+#include "cli/judge.h"
+
+namespace lockstep::cli {
+
+Result<std::vector<Scenario>> load_all_variants(const std::vector<std::string>& files) {
+  std::vector<Scenario> scenarios;
+  for (const std::string& file : files) {
+    const Result<std::vector<std::string>> variants = list_variants(file);
+    if (!variants.ok()) return variants.error();
+    for (const std::string& variant : variants.value()) {
+      Result<Scenario> scenario = load_scenario(file, variant, {});
+      if (!scenario.ok()) return scenario.error();
+      scenarios.push_back(std::move(scenario).value());
+    }
+  }
+  return scenarios;
+}
+
+Judged judge(const Scenario& scenario) {
+  Result<ScenarioResult> result = run_scenario(scenario, {});
+  if (!result.ok()) return {.report = {}, .unmet = {{result.error().text()}}};
+  std::vector<Unmet> complaints = unmet(scenario, result.value());
+  return {.report = std::move(result.value().report), .unmet = std::move(complaints)};
+}
+
+}  // namespace lockstep::cli
