@@ -12,16 +12,14 @@ class CheckpointWhole final : public Law {
  public:
   static constexpr std::string_view kId = "checkpoint-whole";
 
-  explicit CheckpointWhole(const LawPolicy& policy) : n_ranks_(policy.n_ranks) {}
+  explicit CheckpointWhole(const LawPolicy& policy) : worlds_(policy.n_ranks) {}
 
   const LawInfo& info() const override { return *find_law(kId); }
 
   void require(RecordOptions& /*options*/) const override {}
 
   void on_event(const Event& event, const NameTable& names) override {
-    if (const auto* environment = std::get_if<EnvironmentEvent>(&event.body)) {
-      worlds_[event.at.attempt] = environment->world;
-    }
+    worlds_.on_event(event);
     const auto* snapshot = std::get_if<SnapshotEvent>(&event.body);
     if (snapshot == nullptr) return;
     const std::string_view action = names.text(snapshot->action);
@@ -87,15 +85,10 @@ class CheckpointWhole final : public Law {
 
   static constexpr std::size_t kMostFiles = 4096;
 
-  /// Ranks of a restart attempt.
-  std::int32_t world_of(std::int32_t attempt) const {
-    const auto known = worlds_.find(attempt);
-    return known == worlds_.end() ? n_ranks_ : known->second;
-  }
-
   void close_if_complete(const Key& key, const Saving& saving) {
     // Every rank's own part, and what they have in common.
-    if (!saving.published || static_cast<std::int64_t>(saving.parts.size()) <= world_of(key.first))
+    if (!saving.published ||
+        static_cast<std::int64_t>(saving.parts.size()) <= worlds_.of(key.first))
       return;
     judge(key, saving);
     savings_.erase(key);
@@ -123,7 +116,7 @@ class CheckpointWhole final : public Law {
              "ckpt-dir-clock");
     }
     std::vector<Rank> silent;
-    for (std::int32_t rank = 0; rank < world_of(key.first); ++rank) {
+    for (std::int32_t rank = 0; rank < worlds_.of(key.first); ++rank) {
       if (!writers.contains(rank)) silent.push_back(Rank{rank});
     }
     if (!silent.empty()) {
@@ -228,11 +221,10 @@ class CheckpointWhole final : public Law {
     finding.cause = cause;
   }
 
-  std::int32_t n_ranks_;
+  Worlds worlds_;
   std::map<Key, Saving> savings_;
   std::set<Key> published_;  // Two numbers a checkpoint.
   std::set<std::int32_t> fresh_;
-  std::map<std::int32_t, std::int32_t> worlds_;  // By attempt, as its ranks were told.
   std::int32_t last_attempt_ = 0;
   std::map<std::string, std::map<std::int32_t, std::uint64_t>> written_;  // Path, attempt.
   std::vector<Read> reads_;

@@ -127,13 +127,14 @@ struct GroupState {
 
 class CollectivesMatch final : public Law {
  public:
-  explicit CollectivesMatch(const LawPolicy& policy) : n_ranks_(policy.n_ranks) {}
+  explicit CollectivesMatch(const LawPolicy& policy) : worlds_(policy.n_ranks) {}
 
   const LawInfo& info() const override { return *find_law(kCollectivesMatch); }
 
   void require(RecordOptions& options) const override { options.collectives = true; }
 
   void on_event(const Event& event, const NameTable& names) override {
+    worlds_.on_event(event);
     if (const auto* collective = std::get_if<CollectiveEvent>(&event.body)) {
       if (collective->phase != CollectivePhase::kPosted) return;
       if (is_pairwise(collective->signature.op)) {
@@ -142,7 +143,7 @@ class CollectivesMatch final : public Law {
         on_call(event, *collective);
       }
     } else if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
-      sizes_[wrap->group] = wrap->n_ranks;
+      sizes_[{event.at.attempt, wrap->group}] = wrap->n_ranks;
     } else if (const auto* end = std::get_if<EndEvent>(&event.body)) {
       const std::string_view outcome = names.text(end->outcome);
       if (outcome == "killed" || outcome == "exception") died_.insert(event.at.attempt);
@@ -179,7 +180,7 @@ class CollectivesMatch final : public Law {
       group.slots.resize(static_cast<std::size_t>(place) + 1);
     }
     arrive(group.slots[static_cast<std::size_t>(place)], event, call.signature);
-    const std::int32_t n_members = members(call.group);
+    const std::int32_t n_members = members({event.at.attempt, call.group});
     while (!group.slots.empty() && n_members > 0 && group.slots.front().n_arrived >= n_members) {
       close(group, group.first_seq++, group.slots.front());
       group.slots.pop_front();
@@ -207,8 +208,8 @@ class CollectivesMatch final : public Law {
     slot.variants.push_back({signature, event.at.opt, {event.rank}});
   }
 
-  std::int32_t members(std::int32_t group) const {
-    if (group == 0) return n_ranks_;
+  std::int32_t members(const GroupKey& group) const {
+    if (group.second == 0) return worlds_.of(group.first);
     const auto known = sizes_.find(group);
     return known == sizes_.end() ? 0 : known->second;
   }
@@ -414,8 +415,8 @@ class CollectivesMatch final : public Law {
   using MessageKey =
       std::tuple<std::int32_t, std::int32_t, std::int32_t, std::int32_t, std::int64_t>;
 
-  std::int32_t n_ranks_;
-  std::map<std::int32_t, std::int32_t> sizes_;  // Members of a group, as far as wrappers say.
+  Worlds worlds_;
+  std::map<GroupKey, std::int32_t> sizes_;  // Members of a group, as far as wrappers say.
   std::map<GroupKey, GroupState> groups_;
   std::map<MessageKey, Signature> messages_;
   std::set<std::int32_t> died_;  // Attempts in which a rank died.

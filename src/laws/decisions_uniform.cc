@@ -12,13 +12,14 @@ class DecisionsUniform final : public Law {
  public:
   static constexpr std::string_view kId = "decisions-uniform";
 
-  explicit DecisionsUniform(const LawPolicy& policy) : n_ranks_(policy.n_ranks) {}
+  explicit DecisionsUniform(const LawPolicy& policy) : worlds_(policy.n_ranks) {}
 
   const LawInfo& info() const override { return *find_law(kId); }
 
   void require(RecordOptions& /*options*/) const override {}
 
   void on_event(const Event& event, const NameTable& names) override {
+    worlds_.on_event(event);
     if (const auto* decision = std::get_if<DecisionEvent>(&event.body)) {
       meet(event, static_cast<std::int32_t>(decision->name), decision->value, names);
     } else if (const auto* snapshot = std::get_if<SnapshotEvent>(&event.body)) {
@@ -48,10 +49,10 @@ class DecisionsUniform final : public Law {
     placeless.at = {.attempt = event.at.attempt, .wrapper = -1, .opt = event.at.opt};
     const Meeting meeting = counter_.next(placeless, what, kNoLayout);
     const std::uint64_t words[] = {static_cast<std::uint64_t>(value)};
-    open_.add(
-        meeting, event, words, world_size(n_ranks_), [&](const Meeting& at, const Ballot& ballot) {
-          judge(at, ballot, names);
-        });
+    const std::int32_t n_ranks = worlds_.full(event.at.attempt);
+    open_.add(meeting, event, words, n_ranks, [&](const Meeting& at, const Ballot& ballot) {
+      judge(at, ballot, names);
+    });
   }
 
   void judge(const Meeting& meeting, const Ballot& ballot, const NameTable& names) {
@@ -98,7 +99,7 @@ class DecisionsUniform final : public Law {
                : "";
   }
 
-  std::int32_t n_ranks_;
+  Worlds worlds_;
   Counter counter_;
   OpenBallots open_;
   EarliestFindings findings_;

@@ -19,13 +19,14 @@ bool is_ours(std::string_view sampler) { return sampler == "distributed" || samp
 
 class EpochReshuffled final : public Law {
  public:
-  explicit EpochReshuffled(const LawPolicy& policy) : n_ranks_(policy.n_ranks) {}
+  explicit EpochReshuffled(const LawPolicy& policy) : worlds_(policy.n_ranks) {}
 
   const LawInfo& info() const override { return *find_law(kEpochReshuffled); }
 
   void require(RecordOptions& options) const override { options.samples = true; }
 
   void on_event(const Event& event, const NameTable& names) override {
+    worlds_.on_event(event);
     const auto* epoch = std::get_if<EpochEvent>(&event.body);
     if (epoch == nullptr || !epoch->shuffle) return;
     compare_with_last_epoch(event, *epoch, names);
@@ -37,7 +38,7 @@ class EpochReshuffled final : public Law {
     const bool keyed = is_ours(names.text(epoch->sampler));
     const std::uint64_t words[] = {keyed ? epoch->generator_key : 0, epoch->order_digest};
     ballot.add(event, words);
-    if (ballot.n_ranks() < n_ranks_) return;
+    if (ballot.n_ranks() < worlds_.of(event.at.attempt)) return;
     judge(key, ballot);
     ballots_.erase(key);
   }
@@ -136,7 +137,7 @@ class EpochReshuffled final : public Law {
     findings_.push_back(std::move(finding));
   }
 
-  std::int32_t n_ranks_;
+  Worlds worlds_;
   std::map<std::tuple<std::int32_t, std::int32_t, NameId, std::int32_t>, std::int32_t> passes_;
   std::map<Key, Ballot> ballots_;
   std::map<std::tuple<std::int32_t, std::int32_t, NameId>, LastEpoch> last_;

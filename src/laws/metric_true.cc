@@ -49,13 +49,14 @@ class MetricTrue final : public Law {
  public:
   static constexpr std::string_view kId = "metric-true";
 
-  explicit MetricTrue(const LawPolicy& policy) : n_ranks_(policy.n_ranks) {}
+  explicit MetricTrue(const LawPolicy& policy) : worlds_(policy.n_ranks) {}
 
   const LawInfo& info() const override { return *find_law(kId); }
 
   void require(RecordOptions& options) const override { options.samples = true; }
 
   void on_event(const Event& event, const NameTable& names) override {
+    worlds_.on_event(event);
     if (const auto* metric = std::get_if<MetricEvent>(&event.body)) {
       on_metric(event, *metric, names);
     } else if (const auto* sample = std::get_if<SampleEvent>(&event.body)) {
@@ -110,7 +111,7 @@ class MetricTrue final : public Law {
     report.parts.assign(metric.parts.begin(), metric.parts.end());
     Reports& reports = open_[meeting];
     reports.push_back(std::move(report));
-    if (static_cast<std::int64_t>(reports.size()) >= world_size(n_ranks_)) {
+    if (static_cast<std::int64_t>(reports.size()) >= worlds_.full(event.at.attempt)) {
       judge(meeting, reports, names);
       open_.erase(meeting);
     } else if (open_.size() > kMostOpen) {
@@ -197,7 +198,7 @@ class MetricTrue final : public Law {
   }
 
   void judge(const Meeting& meeting, const Reports& reports, const NameTable& names) {
-    const bool complete = static_cast<std::int64_t>(reports.size()) >= n_ranks_;
+    const bool complete = std::ssize(reports) >= worlds_.of(meeting.wrapper.attempt);
     const Whole whole = whole_of(reports);
     std::optional<Complaint> complaint;
     std::vector<Rank> ranks;
@@ -249,7 +250,7 @@ class MetricTrue final : public Law {
     earliest = {meeting.nth, std::move(finding)};
   }
 
-  std::int32_t n_ranks_;
+  Worlds worlds_;
   Counter counter_;
   std::map<std::int32_t, std::vector<std::int64_t>> evaluated_;  // By rank, since its last phase.
   std::map<Meeting, Reports> open_;

@@ -56,13 +56,14 @@ struct RankLife {
 
 class Progress final : public Law {
  public:
-  explicit Progress(const LawPolicy& policy) : n_ranks_(policy.n_ranks) {}
+  explicit Progress(const LawPolicy& policy) : worlds_(policy.n_ranks) {}
 
   const LawInfo& info() const override { return *find_law(kProgress); }
 
   void require(RecordOptions& options) const override { options.collectives = true; }
 
   void on_event(const Event& event, const NameTable& names) override {
+    worlds_.on_event(event);
     if (event.at.attempt < attempt_) return;
     if (event.at.attempt > attempt_) {
       // A restart forgives the attempt before it: that is what it is for.
@@ -175,7 +176,8 @@ class Progress final : public Law {
     if (channel.source >= 0)
       return {std::min(channel.source, channel.target), std::max(channel.source, channel.target)};
     if (channel.group == 0) {
-      for (std::int32_t rank = 0; rank < n_ranks_; ++rank) ranks.push_back(rank);
+      const std::int32_t n_ranks = worlds_.of(attempt_);
+      for (std::int32_t rank = 0; rank < n_ranks; ++rank) ranks.push_back(rank);
       return ranks;
     }
     const auto known = groups_.find(channel.group);
@@ -296,10 +298,10 @@ class Progress final : public Law {
   void judge_ends(std::vector<Finding>& findings) const {
     if (!somebody_ended()) return;
     std::map<std::string, std::vector<Rank>> by_outcome;
-    for (std::int32_t rank = 0; rank < n_ranks_; ++rank) {
+    const std::int32_t n_ranks = worlds_.of(attempt_);
+    for (std::int32_t rank = 0; rank < n_ranks; ++rank) {
       const auto known = lives_.find(rank);
-      // A restart may have fewer ranks.
-      if (attempt_ > 0 && known == lives_.end()) continue;
+      if (known == lives_.end() && !worlds_.known(attempt_)) continue;
       const bool ended = known != lives_.end() && !known->second.outcome.empty();
       by_outcome[ended ? known->second.outcome : "killed"].push_back(Rank{rank});
     }
@@ -330,7 +332,7 @@ class Progress final : public Law {
     return std::string(name_of(signature.op)) + (site.empty() ? "" : " (" + site + ")");
   }
 
-  std::int32_t n_ranks_;
+  Worlds worlds_;
   std::int32_t attempt_ = 0;
   std::map<std::int32_t, RankLife> lives_;
   std::map<std::int32_t, std::vector<std::int32_t>> groups_;  // World ranks by group rank.

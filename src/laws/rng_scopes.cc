@@ -36,13 +36,14 @@ std::string text_of(const Drawer& drawer) {
 
 class RngScopes final : public Law {
  public:
-  explicit RngScopes(const LawPolicy& policy) : n_ranks_(policy.n_ranks) {}
+  explicit RngScopes(const LawPolicy& policy) : worlds_(policy.n_ranks) {}
 
   const LawInfo& info() const override { return *find_law(kRngScopes); }
 
   void require(RecordOptions& /*options*/) const override {}
 
   void on_event(const Event& event, const NameTable& names) override {
+    worlds_.on_event(event);
     const auto* rng = std::get_if<RngEvent>(&event.body);
     if (rng == nullptr) return;
     if (rng->shared) {
@@ -87,7 +88,7 @@ class RngScopes final : public Law {
     Ballot& ballot = ballots_[key];
     const std::uint64_t words[] = {rng.state};
     ballot.add(event, words);
-    if (ballot.n_ranks() < world_size(n_ranks_)) return;
+    if (ballot.n_ranks() < worlds_.full(key.attempt)) return;
     judge(key, ballot);
     ballots_.erase(key);
   }
@@ -152,7 +153,7 @@ class RngScopes final : public Law {
     return finding;
   }
 
-  std::int32_t n_ranks_;
+  Worlds worlds_;
   std::map<std::pair<std::int32_t, Key>, std::int32_t> passes_;
   std::map<Key, Ballot> ballots_;
   std::set<std::pair<std::int32_t, std::string>> reported_;

@@ -22,14 +22,21 @@ struct Consumed {
   std::vector<std::int64_t> ids;
 };
 
+// No spans inside: safe to keep.
+using DeclaredByRank = std::map<std::int32_t, EpochEvent>;
+
 /// One pass over one split by all ranks, while it lasts.
 struct Pass {
-  std::map<std::int32_t, EpochEvent> declared;  // By rank. No spans inside: safe to keep.
+  std::map<std::int32_t, DeclaredByRank> declared;  // By attempt.
   std::vector<Consumed> consumed;
 };
 
-/// What a pass amounts to.
+/// What a pass amounts to, in the attempts that count.
 struct Tally {
+  std::int32_t n_ranks = 0;
+  std::int32_t attempt = 0;  // The last one.
+  std::int32_t step = std::numeric_limits<std::int32_t>::max();
+  DeclaredByRank declared;
   std::map<std::int64_t, std::int32_t> counts;
   std::map<std::int32_t, std::vector<std::int64_t>> by_rank;
 
@@ -42,13 +49,14 @@ struct Tally {
 
 class SamplesCovered final : public Law {
  public:
-  explicit SamplesCovered(const LawPolicy& policy) : n_ranks_(policy.n_ranks) {}
+  explicit SamplesCovered(const LawPolicy& policy) : worlds_(policy.n_ranks) {}
 
   const LawInfo& info() const override { return *find_law(kSamplesCovered); }
 
   void require(RecordOptions& options) const override { options.samples = true; }
 
   void on_event(const Event& event, const NameTable& names) override {
+    worlds_.on_event(event);
     if (const auto* epoch = std::get_if<EpochEvent>(&event.body)) {
       on_epoch(event, *epoch, names);
     } else if (const auto* samples = std::get_if<SampleEvent>(&event.body)) {
@@ -104,12 +112,13 @@ class SamplesCovered final : public Law {
     reading.begun = true;
     sizes_[epoch.split] = epoch.dataset_size;
     if (judged_.contains(reading.pass)) return;  // Redone after a restart, from before its end.
-    passes_[reading.pass].declared[to_int(event.rank)] = epoch;
-    if (had_one && ++n_left_[finished] == n_ranks_) {
+    passes_[reading.pass].declared[event.at.attempt][to_int(event.rank)] = epoch;
+    const std::pair leaving{finished, event.at.attempt};
+    if (had_one && ++n_left_[leaving] == worlds_.of(event.at.attempt)) {
       const auto pass = passes_.find(finished);
       if (pass != passes_.end()) judge(finished, pass->second, names);
       if (pass != passes_.end()) passes_.erase(pass);
-      n_left_.erase(finished);
+      n_left_.erase(leaving);
       judged_.insert(finished);
     }
   }
@@ -141,10 +150,27 @@ class SamplesCovered final : public Law {
     return false;
   }
 
+  /// What the attempts did of a pass that still counts. Another number of ranks divides an epoch
+  /// anew, so nothing of the attempts before that does.
   Tally tally_of(const Pass& pass, bool train) const {
-    Tally tally;
+    std::set<std::int32_t> attempts;
     for (const Consumed& consumed : pass.consumed) {
-      if (train && redone(consumed)) continue;
+      if (!train || !redone(consumed)) attempts.insert(consumed.attempt);
+    }
+    Tally tally;
+    if (attempts.empty()) return tally;
+    tally.attempt = *attempts.rbegin();
+    tally.n_ranks = worlds_.of(tally.attempt);
+    std::int32_t first = tally.attempt;
+    for (auto at = attempts.rbegin(); at != attempts.rend() && alike(pass, *at, first); ++at) {
+      first = *at;
+      if (const auto declared = pass.declared.find(first); declared != pass.declared.end()) {
+        tally.declared.insert(declared->second.begin(), declared->second.end());
+      }
+    }
+    for (const Consumed& consumed : pass.consumed) {
+      if (consumed.attempt < first || (train && redone(consumed))) continue;
+      tally.step = std::min(tally.step, consumed.opt);
       std::vector<std::int64_t>& of_rank = tally.by_rank[consumed.rank];
       of_rank.insert(of_rank.end(), consumed.ids.begin(), consumed.ids.end());
       for (const std::int64_t id : consumed.ids) ++tally.counts[id];
@@ -152,27 +178,35 @@ class SamplesCovered final : public Law {
     return tally;
   }
 
+  /// Whether two attempts divided a pass among as many.
+  bool alike(const Pass& pass, std::int32_t left, std::int32_t right) const {
+    if (worlds_.of(left) != worlds_.of(right)) return false;
+    const auto a = pass.declared.find(left);
+    const auto b = pass.declared.find(right);
+    if (a == pass.declared.end() || b == pass.declared.end()) return true;
+    return a->second.begin()->second.n_replicas == b->second.begin()->second.n_replicas;
+  }
+
   void judge(const PassKey& key, const Pass& pass, const NameTable& names) {
-    if (pass.declared.empty() || pass.consumed.empty()) return;
-    const EpochEvent& declared = pass.declared.begin()->second;
-    const std::string_view sampler = names.text(declared.sampler);
     const bool train = is_train(key.split, names);
+    const Tally tally = tally_of(pass, train);
+    if (tally.declared.empty() || tally.counts.empty()) return;
+    const EpochEvent& declared = tally.declared.begin()->second;
+    const std::string_view sampler = names.text(declared.sampler);
     const bool sharded = sampler == "distributed";
     // Foreign samplers may draw with replacement; outside training every rank may read everything.
     const bool once = sampler == "random" || sampler == "sequential" || sampler == "stream";
     if (!sharded && (!train || !once)) return;
-    const Tally tally = tally_of(pass, train);
-    if (tally.counts.empty()) return;
     n_checked_ += static_cast<std::int64_t>(tally.counts.size());
-    if (auto finding = judge_shares(pass, sharded))
-      return report(key, pass, std::move(*finding), names);
-    if (auto finding = judge_counts(pass, tally)) report(key, pass, std::move(*finding), names);
+    std::optional<Finding> finding = judge_shares(tally, sharded);
+    if (!finding) finding = judge_counts(tally);
+    if (finding) report(key, tally, std::move(*finding), names);
   }
 
-  std::optional<Finding> judge_shares(const Pass& pass, bool sharded) const {
+  static std::optional<Finding> judge_shares(const Tally& tally, bool sharded) {
     if (!sharded) return std::nullopt;
     std::map<std::int64_t, std::vector<Rank>> by_share;
-    for (const auto& [rank, declared] : pass.declared)
+    for (const auto& [rank, declared] : tally.declared)
       by_share[declared.per_rank].push_back(Rank{rank});
     if (by_share.size() < 2) return std::nullopt;
     const auto most =
@@ -193,8 +227,8 @@ class SamplesCovered final : public Law {
     return finding;
   }
 
-  std::optional<Finding> judge_counts(const Pass& pass, const Tally& tally) const {
-    const EpochEvent& declared = pass.declared.begin()->second;
+  static std::optional<Finding> judge_counts(const Tally& tally) {
+    const EpochEvent& declared = tally.declared.begin()->second;
     const std::int64_t drawn = declared.n_replicas * declared.per_rank;
     const std::int64_t padding =
         declared.pads ? std::max<std::int64_t>(0, drawn - declared.dataset_size) : 0;
@@ -206,33 +240,31 @@ class SamplesCovered final : public Law {
       finding.message = std::to_string(surplus) +
                         " samples were consumed more than once where padding allows " +
                         std::to_string(padding);
-      explain_duplicates(finding, pass, tally);
+      explain_duplicates(finding, tally);
       return finding;
     }
-    if (!is_complete(pass, tally))
-      return std::nullopt;  // Stopped on the way: nothing more to claim.
+    if (!is_complete(tally)) return std::nullopt;  // Stopped on the way: nothing more to claim.
     const std::int64_t expected = std::min(drawn, declared.dataset_size);
     if (n_seen == expected) return std::nullopt;
     finding.field = n_seen < expected ? "missing" : "foreign";
     finding.message = "a finished epoch saw " + std::to_string(n_seen) + " distinct samples of " +
                       std::to_string(expected);
-    explain_duplicates(finding, pass, tally);
+    explain_duplicates(finding, tally);
     return finding;
   }
 
-  bool is_complete(const Pass& pass, const Tally& tally) const {
-    if (static_cast<std::int64_t>(tally.by_rank.size()) < std::max<std::int64_t>(n_ranks_, 1))
-      return false;
+  static bool is_complete(const Tally& tally) {
+    if (std::ssize(tally.by_rank) < std::max<std::int64_t>(tally.n_ranks, 1)) return false;
     return std::all_of(tally.by_rank.begin(), tally.by_rank.end(), [&](const auto& entry) {
-      const auto declared = pass.declared.find(entry.first);
-      return declared != pass.declared.end() &&
+      const auto declared = tally.declared.find(entry.first);
+      return declared != tally.declared.end() &&
              static_cast<std::int64_t>(entry.second.size()) == declared->second.per_rank;
     });
   }
 
-  void explain_duplicates(Finding& finding, const Pass& pass, const Tally& tally) const {
+  static void explain_duplicates(Finding& finding, const Tally& tally) {
     std::set<std::uint64_t> orders;
-    for (const auto& [rank, declared] : pass.declared) orders.insert(declared.order_digest);
+    for (const auto& [rank, declared] : tally.declared) orders.insert(declared.order_digest);
     if (orders.size() > 1) {
       finding.cause = "sampler-seed-differs";
       finding.message += ": the ranks shuffled differently";
@@ -242,7 +274,7 @@ class SamplesCovered final : public Law {
     if (same.empty()) return;
     finding.ranks = same;
     const bool all = same.size() == tally.by_rank.size();
-    const bool sharded = pass.declared.begin()->second.n_replicas > 1;
+    const bool sharded = tally.declared.begin()->second.n_replicas > 1;
     finding.cause = all && !sharded ? "iterable-unsharded" : "local-rank-as-rank";
     finding.message +=
         all && !sharded ? ": every rank reads the whole set" : ": these ranks read the same shard";
@@ -263,17 +295,13 @@ class SamplesCovered final : public Law {
     return same;
   }
 
-  void report(const PassKey& key, const Pass& pass, Finding finding, const NameTable& names) {
+  void report(const PassKey& key, const Tally& tally, Finding finding, const NameTable& names) {
     if (!reported_.insert(key.split).second) return;
     finding.event = "epoch";
     finding.epoch = key.epoch;
-    finding.attempt = std::max(key.attempt, 0);
+    finding.attempt = tally.attempt;
     finding.message = std::string(names.text(key.split)) + " split: " + finding.message;
-    finding.step =
-        std::min_element(pass.consumed.begin(),
-                         pass.consumed.end(),
-                         [](const Consumed& a, const Consumed& b) { return a.opt < b.opt; })
-            ->opt;
+    finding.step = tally.step;
     findings_.push_back(std::move(finding));
   }
 
@@ -318,10 +346,10 @@ class SamplesCovered final : public Law {
     findings_.push_back(std::move(finding));
   }
 
-  std::int32_t n_ranks_;
+  Worlds worlds_;
   std::map<RankSplit, Reading> readings_;
   std::map<PassKey, Pass> passes_;
-  std::map<PassKey, std::int32_t> n_left_;
+  std::map<std::pair<PassKey, std::int32_t>, std::int32_t> n_left_;  // By pass and attempt.
   std::set<PassKey> judged_;
   std::map<std::int32_t, std::int32_t> resumed_at_;  // First step each attempt did.
   std::map<NameId, Owners> owners_;

@@ -1,6 +1,10 @@
 #include "lockstep/laws/trace_check.h"
 
+#include <algorithm>
+#include <span>
+
 #include "lockstep/base/text.h"
+#include "lockstep/laws/detail/alignment.h"
 #include "lockstep/trace/trace_digest.h"
 
 namespace lockstep {
@@ -35,9 +39,33 @@ RankEnding ending_of(const MemoryTrace& trace, Rank rank) {
   return ending;
 }
 
-Endings endings_of(const MemoryTrace& trace) {
-  Endings endings;
+/// How many ranks the first attempt had and the last one has: they differ where an elastic agent
+/// started a job again with fewer nodes or more.
+struct Attempts {
+  std::int32_t n_first = 0;
+  std::int32_t n_last = 0;
+};
+
+Attempts attempts_of(const LoadedTrace& loaded) {
+  const MemoryTrace& trace = *loaded.trace;
+  std::int32_t last = 0;
+  std::int32_t n_first = 0;
+  laws::Worlds worlds(loaded.header.n_ranks);
   for (std::int32_t r = 0; r < trace.n_ranks(); ++r) {
+    const std::span<const Event> events = trace.events(Rank{r});
+    if (!events.empty() && events.front().at.attempt == 0) ++n_first;
+    for (const Event& event : events) {
+      worlds.on_event(event);
+      last = std::max(last, event.at.attempt);
+    }
+  }
+  if (last == 0) return {loaded.header.n_ranks, loaded.header.n_ranks};
+  return {n_first, worlds.of(last)};
+}
+
+Endings endings_of(const MemoryTrace& trace, std::int32_t n_ranks) {
+  Endings endings;
+  for (std::int32_t r = 0; r < std::min(n_ranks, trace.n_ranks()); ++r) {
     const RankEnding ending = ending_of(trace, Rank{r});
     endings.stuck = endings.stuck || ending.outcome == "stuck";
     if (ending.outcome == "ok" || ending.outcome == "stuck") continue;
@@ -58,7 +86,8 @@ Result<Report> check_trace(const LoadedTrace& loaded,
                            std::span<const std::string> ids) {
   const MemoryTrace& trace = *loaded.trace;
   LawPolicy full = policy;
-  full.n_ranks = loaded.header.n_ranks;
+  const Attempts attempts = attempts_of(loaded);
+  full.n_ranks = attempts.n_first;
   full.exact = loaded.header.exact;
   full.watched = loaded.header.watched;
   Result<LawSet> laws = LawSet::make(full, ids);
@@ -78,7 +107,7 @@ Result<Report> check_trace(const LoadedTrace& loaded,
   report.trace_digest = parse_hex64(loaded.header.run_id).value_or(0);
   report.result_digest = digest.result();
   report.n_events = digest.n_events();
-  const Endings endings = endings_of(trace);
+  const Endings endings = endings_of(trace, attempts.n_last);
   report.error = endings.error;
   if (!endings.error.empty()) report.outcome = "error";
   if (report.n_findings() > 0 && !endings.own_failure) report.outcome = "findings";

@@ -144,6 +144,27 @@ TEST(CollectivesMatchTest, NamesTheFirstDifferingFieldAndTheMinority) {
   EXPECT_EQ(field_of([](Signature& s) { s.async = true; }), "no finding");
 }
 
+// Two ranks, then three after a restart: the new one must match as well, and is missed if it ends.
+TEST(CollectivesMatchTest, ARestartWithMoreRanksComparesThemAll) {
+  for (const bool waits : {false, true}) {
+    Calls calls(3);
+    for (const std::int32_t rank : {0, 1}) calls.post(rank, calls.make(kAllReduce, 40));
+    calls.next.assign(3, 0);
+    for (const std::int32_t rank : {0, 1, 2}) {
+      calls.stream.at(rank).attempt = 1;
+      calls.stream.add(rank, EnvironmentEvent{.world = 3});
+    }
+    for (const std::int32_t rank : {0, 1}) calls.post(rank, calls.make(kAllReduce, 40), !waits);
+    if (!waits) calls.post(2, calls.make(kBarrier, 41));
+    for (const std::int32_t rank : {0, 1, 2}) calls.end(rank, waits && rank < 2 ? "stuck" : "ok");
+    const LawPolicy policy{.n_ranks = 2};
+    const LawResult result = check(waits ? "progress" : "collectives-match", calls.stream, policy);
+    ASSERT_EQ(result.findings.size(), 1U);
+    EXPECT_EQ(waits ? result.findings[0].missing : result.findings[0].ranks,
+              std::vector<Rank>{Rank{2}});
+  }
+}
+
 TEST(CollectivesMatchTest, OnlyTheFirstMismatchOfAGroupIsReported) {
   Calls calls(2);
   for (int i = 0; i < 4; ++i) {

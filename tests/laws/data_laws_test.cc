@@ -144,6 +144,49 @@ TEST(SamplesCoveredTest, AResumeThatReplaysTheEpochIsSeen) {
   EXPECT_EQ(check("samples-covered", job.stream).findings.at(0).field, "duplicates");
 }
 
+/// Three ranks consume half of an epoch of 12; then two do it anew, or four, among `n_replicas`.
+/// Rank r reads what rank `as` of the new world should, where it is given.
+Epochs elastic(std::int32_t n_later, std::int64_t n_replicas, std::vector<std::int32_t> as = {}) {
+  Epochs job(4);
+  for (const std::int32_t rank : {0, 1, 2}) {
+    EpochEvent epoch = job.make(12, 4);
+    epoch.n_replicas = 3;
+    job.begin(rank, 0, epoch);
+    for (const std::int64_t i : {0, 1}) job.consume(rank, {3 * i + rank});
+  }
+  for (std::int32_t rank = 0; rank < n_later; ++rank) {
+    job.stream.at(rank) = {.attempt = 1, .opt = 2};
+    job.stream.add(rank, EnvironmentEvent{.world = n_later});
+    EpochEvent epoch = job.make(12, 12 / n_replicas);
+    epoch.n_replicas = n_replicas;
+    job.begin(rank, 0, epoch);
+    const std::int64_t reads = as.empty() ? rank : as[static_cast<std::size_t>(rank)];
+    for (std::int64_t i = reads; i < 12; i += n_replicas) job.consume(rank, {i});
+    job.begin(rank, 1, epoch);
+  }
+  return job;
+}
+
+TEST(SamplesCoveredTest, AnotherNumberOfRanksBeginsTheEpochAgain) {
+  for (const std::int32_t n : {2, 4}) {
+    const LawResult result = check("samples-covered", elastic(n, n).stream, {.n_ranks = 3});
+    EXPECT_EQ(result.verdict, Verdict::kHolds);
+    EXPECT_EQ(result.n_checked, 12);
+  }
+}
+
+TEST(SamplesCoveredTest, ASamplerThatKeepsTheOldNumberOfRanksIsSeen) {
+  const LawResult fewer = check("samples-covered", elastic(2, 3).stream, {.n_ranks = 3});
+  ASSERT_EQ(fewer.findings.size(), 1U);
+  EXPECT_EQ(fewer.findings[0].field, "missing");
+  EXPECT_EQ(fewer.findings[0].attempt, 1);
+  const LawResult more =
+      check("samples-covered", elastic(4, 3, {0, 1, 2, 0}).stream, {.n_ranks = 3});
+  ASSERT_EQ(more.findings.size(), 1U);
+  EXPECT_EQ(more.findings[0].cause, "local-rank-as-rank");
+  EXPECT_EQ(more.findings[0].ranks, (std::vector<Rank>{Rank{0}, Rank{3}}));
+}
+
 TEST(SamplesCoveredTest, FinishedEpochsAreJudgedOnTheWay) {
   Epochs job(2);
   for (const std::int32_t rank : {0, 1}) {

@@ -88,6 +88,26 @@ TEST(MetricTrueTest, EveryRankMayEvaluateEverything) {
   EXPECT_EQ(evaluation.judged().verdict, Verdict::kHolds);
 }
 
+// Two ranks, then three after a restart: each attempt is judged by its own number of ranks.
+TEST(MetricTrueTest, ARestartWithMoreRanksIsJudgedAsAWhole) {
+  for (const double reported : {6.0, 5.0}) {
+    Evaluation evaluation(3);
+    evaluation.add(0, {0, 2}, 6, 4);
+    evaluation.add(1, {1, 3}, 6, 4);
+    for (const std::int32_t rank : {0, 1, 2}) {
+      evaluation.stream.at(rank).attempt = 1;
+      evaluation.stream.add(rank, EnvironmentEvent{.world = 3});
+    }
+    for (const std::int32_t rank : {0, 1, 2}) {
+      evaluation.add(rank, rank == 0 ? EvalIds{0, 3} : EvalIds{rank}, rank < 2 ? 6 : reported, 4);
+    }
+    const LawResult result = check("metric-true", evaluation.stream, {.n_ranks = 2});
+    EXPECT_EQ(result.findings.size(), reported == 6.0 ? 0U : 1U);
+    if (reported == 6.0) continue;
+    EXPECT_EQ(result.findings.at(0).ranks, std::vector<Rank>{Rank{2}});
+  }
+}
+
 TEST(MetricTrueTest, CountsOfSomethingElseSayNothing) {
   Evaluation evaluation(2);  // Perplexity over 90 tokens of 4 samples.
   for (const std::int32_t rank : {0, 1}) {
@@ -279,11 +299,32 @@ TEST(CheckpointWholeTest, APublishedCheckpointHasAPartOfEveryRank) {
 
 TEST(CheckpointWholeTest, ASmallerWorldHasFewerParts) {
   Checkpoints job;
+  job.save(2);
+  job.stream.at(0).attempt = 1;
   job.stream.add(0, EnvironmentEvent{.world = 1});
-  job.part(0, 2);
-  job.event(0, "part", 2, "ckpt/2.model", 5);
-  job.event(0, "save", 2, "ckpt");
+  job.event(0, "load", 2, "ckpt");
+  job.part(0, 4);
+  job.event(0, "part", 4, "ckpt/4.model", 5);
+  job.event(0, "save", 4, "ckpt");
   EXPECT_EQ(job.judged().verdict, Verdict::kHolds);
+}
+
+TEST(CheckpointWholeTest, ALargerWorldHasMoreParts) {
+  for (const bool whole : {true, false}) {
+    Checkpoints job;
+    job.stream = EventStream(3);
+    job.save(2);
+    for (const std::int32_t rank : {0, 1, 2}) {
+      job.stream.at(rank).attempt = 1;
+      job.stream.add(rank, EnvironmentEvent{.world = 3});
+    }
+    if (whole) job.part(2, 4);
+    job.save(4);
+    const LawResult result = check("checkpoint-whole", job.stream, {.n_ranks = 2});
+    EXPECT_EQ(result.findings.size(), whole ? 0U : 1U);
+    if (whole) continue;
+    EXPECT_EQ(result.findings.at(0).ranks, std::vector<Rank>{Rank{2}});
+  }
 }
 
 TEST(CheckpointWholeTest, OneFileHasOneWriter) {

@@ -83,6 +83,38 @@ inline std::int32_t world_size(std::int32_t n_ranks) {
   return n_ranks > 0 ? n_ranks : std::numeric_limits<std::int32_t>::max();
 }
 
+/// How many ranks each restart attempt has: the first one as the policy says, later ones as their
+/// ranks were told. An elastic agent may have lost nodes, or found some.
+class Worlds {
+ public:
+  explicit Worlds(std::int32_t n_ranks) : n_first_(n_ranks) {}
+
+  void on_event(const Event& event) {
+    if (event.at.attempt <= 0) return;
+    const auto* environment = std::get_if<EnvironmentEvent>(&event.body);
+    if (environment == nullptr) return;
+    std::int32_t& told = told_[event.at.attempt];
+    told = std::max(told, environment->world);
+  }
+
+  /// 0 when nobody knows.
+  std::int32_t of(std::int32_t attempt) const {
+    if (attempt <= 0) return n_first_;
+    const auto told = told_.find(attempt);
+    return told == told_.end() ? n_first_ : told->second;
+  }
+
+  /// Whether of() is this attempt's own number, and no guess.
+  bool known(std::int32_t attempt) const { return attempt <= 0 || told_.contains(attempt); }
+
+  /// Or so many that no place is ever complete before the end.
+  std::int32_t full(std::int32_t attempt) const { return world_size(of(attempt)); }
+
+ private:
+  std::int32_t n_first_;
+  std::map<std::int32_t, std::int32_t> told_;
+};
+
 /// What wrap events said about each wrapper.
 class Wrappers {
  public:

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "lockstep/base/text.h"
+#include "lockstep/laws/trace_check.h"
 #include "lockstep/sim/session/session.h"
 #include "lockstep/train/rank_program.h"
 
@@ -119,8 +120,6 @@ TEST(Restart, WithFewerAndThenMoreRanks) {
                                     {{.rank = 2, .attempt = 0, .step = 2, .at = "forward"},
                                      {.rank = 0, .attempt = 1, .step = 4, .at = "forward"}});
   options.agent->n_ranks_later = {2, 4};
-  // The epoch in progress begins again, divided anew: its first samples come twice.
-  options.policy.allow = {"samples-covered", "environment-bijective", "checkpoint-whole"};
   const SessionResult result = run(options, job_of(24));
   EXPECT_EQ(result.report.outcome, "ok") << render_text(result.report, false);
   ASSERT_EQ(result.attempts.size(), 3U);
@@ -128,15 +127,21 @@ TEST(Restart, WithFewerAndThenMoreRanks) {
   EXPECT_EQ(result.attempts[2].n_ranks, 4);
   EXPECT_THAT(attempts_in(*result.trace, Rank{2}), ElementsAre(0, 2));
   EXPECT_THAT(attempts_in(*result.trace, Rank{3}), ElementsAre(2));
+  // A checker that has only the files knows as much.
+  const LoadedTrace files{.header = {.n_ranks = 4}, .trace = result.trace, .notes = {}};
+  const Result<Report> checked = check_trace(files, {});
+  ASSERT_TRUE(checked.ok());
+  EXPECT_EQ(checked.value().outcome, "ok") << render_text(checked.value(), false);
 }
 
 TEST(Restart, WithFewerRanksToTheEnd) {
   SessionOptions options = agent_of(3, {{.rank = 2, .step = 4, .at = "forward"}});
   options.agent->n_ranks_later = {2};
-  options.policy.allow = {"samples-covered", "environment-bijective", "checkpoint-whole"};
   const SessionResult result = run(options, job_of(12));
   EXPECT_EQ(result.report.outcome, "ok") << render_text(result.report, false);
   EXPECT_EQ(result.attempts.back().n_ranks, 2);
+  const LoadedTrace files{.header = {.n_ranks = 3}, .trace = result.trace, .notes = {}};
+  EXPECT_EQ(check_trace(files, {}).value().outcome, "ok");
 }
 
 /// What the parameters of all ranks end with.
