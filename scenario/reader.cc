@@ -18,16 +18,12 @@ struct Document {
   std::string digest;
 };
 
-Result<Document> read_document(const std::string& path) {
-  DiskFiles files;
-  Result<std::string> text = files.read(path);
-  if (!text.ok()) return text.error();
-  Result<TomlNode> root = parse_toml(text.value(), path);
+Result<Document> parse_document(const std::string& text, const std::string& path) {
+  Result<TomlNode> root = parse_toml(text, path);
   if (!root.ok()) return root.error();
   Document document;
   document.root = std::move(root).value();
-  document.digest =
-      hex64(sm64(text.value().data(), static_cast<std::int64_t>(text.value().size()), DType::kU8));
+  document.digest = hex64(sm64(text.data(), static_cast<std::int64_t>(text.size()), DType::kU8));
   if (const TomlNode* variants = document.root.find("variant")) {
     if (!variants->is_table())
       return Error{"'variant' must be a table of variants", variants->where};
@@ -39,6 +35,13 @@ Result<Document> read_document(const std::string& path) {
     std::erase_if(document.root.fields, [](const TomlField& f) { return f.key == "variant"; });
   }
   return document;
+}
+
+Result<Document> read_document(const std::string& path) {
+  DiskFiles files;
+  const Result<std::string> text = files.read(path);
+  if (!text.ok()) return text.error();
+  return parse_document(text.value(), path);
 }
 
 /// Applies one variant's `unset`, then its changes.
@@ -232,10 +235,12 @@ bool RankSet::contains(std::int32_t rank) const {
   return all || std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
 }
 
-Result<Scenario> load_scenario(const std::string& path,
+namespace {
+
+Result<Scenario> load_document(Result<Document> read,
+                               const std::string& path,
                                const std::string& variant,
                                const std::vector<Setting>& settings) {
-  Result<Document> read = read_document(path);
   if (!read.ok()) return read.error();
   Document& document = read.value();
   const Outcome applied = apply_variant(document, path, variant);
@@ -251,6 +256,18 @@ Result<Scenario> load_scenario(const std::string& path,
   scenario.variant = variant;
   scenario.digest = document.digest;
   return scenario;
+}
+
+}  // namespace
+
+Result<Scenario> load_scenario(const std::string& path,
+                               const std::string& variant,
+                               const std::vector<Setting>& settings) {
+  return load_document(read_document(path), path, variant, settings);
+}
+
+Result<Scenario> read_scenario_text(const std::string& text, const std::string& path) {
+  return load_document(parse_document(text, path), path, "", {});
 }
 
 Result<std::vector<std::string>> list_variants(const std::string& path) {

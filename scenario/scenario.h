@@ -170,6 +170,8 @@ struct Setting {
 Result<Scenario> load_scenario(const std::string& path,
                                const std::string& variant,
                                const std::vector<Setting>& settings);
+/// The base of a scenario file with this text; `path` is what messages call it and where data lie.
+Result<Scenario> read_scenario_text(const std::string& text, const std::string& path);
 /// Names of the variants, base ("") first, in file order.
 Result<std::vector<std::string>> list_variants(const std::string& path);
 

@@ -81,10 +81,11 @@ bool RankSlot::heed() {
   throw RankKilled(scheduler_->doom_of(rank_));  // NOLINT(hicpp-exception-baseclass)
 }
 
-void RankSlot::block(const WaitReason& reason) {
-  if (dying()) return;
+bool RankSlot::block(const WaitReason& reason) {
+  if (alerted_) return heed();
   scheduler_->block(*this, reason);
   dying();
+  return true;
 }
 
 VirtualTime RankSlot::now() const { return local_time() + scheduler_->clock_skew_of(rank_); }

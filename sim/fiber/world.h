@@ -84,7 +84,10 @@ class RankHandle : public Host {
   virtual World& world() const = 0;
   /// Suspends this rank until somebody calls World::wake on it. Spurious wake-ups do not happen.
   /// Throws RankKilled when the rank was killed or the world is being taken down meanwhile.
-  virtual void block(const WaitReason& reason) = 0;
+  ///
+  /// Returns: whether it was suspended. False: interrupts ran instead, which take time, so what it
+  ///          waits for may have happened: look again.
+  virtual bool block(const WaitReason& reason) = 0;
 };
 
 /// Does the work of actions that are not resumptions, on the scheduler's stack.

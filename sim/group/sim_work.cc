@@ -131,10 +131,9 @@ bool SimWork::is_completed() {
 CommStatus SimWork::wait() {
   if (!done_) {
     hub_->set_waiting(rank_, this);
-    handle_->block({.what = name_of(signature().op),
-                    .group = group_id_,
-                    .seq = seq_,
-                    .site = signature().site});
+    const WaitReason reason{
+        .what = name_of(signature().op), .group = group_id_, .seq = seq_, .site = signature().site};
+    while (!done_ && !handle_->block(reason)) continue;
     hub_->set_waiting(rank_, nullptr);
     // Only a rank that is unwinding already comes back without an answer.
     if (!done_) return CommStatus::kAborted;

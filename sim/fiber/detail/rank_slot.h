@@ -49,7 +49,7 @@ class alignas(64) RankSlot final : public RankHandle {
   Rank rank() const override { return rank_; }
 
   World& world() const override;
-  void block(const WaitReason& reason) override;
+  bool block(const WaitReason& reason) override;
 
   VirtualTime now() const override;
   void sleep(Duration span) override;
