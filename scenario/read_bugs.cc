@@ -23,6 +23,12 @@ BugPlace read_place(TableReader& bug, const BugKind& kind, Problem& problem) {
               {"wrap", "epoch", "forward", "backward", "step", "zero-grad", "eval", "end"},
               {"save", "load"});
   place.after = at.word("when", kind.after ? "after" : "before", {"before", "after"}) == "after";
+  if (at.has("micro")) {
+    place.micro = at.integer("micro", 0, 0);
+    if (place.event != "forward" && place.event != "backward") {
+      problem.report("only 'forward' and 'backward' have micro-steps", at.where("micro"));
+    }
+  }
   at.not_yet({"nth"});
   at.finish();
   return place;

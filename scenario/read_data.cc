@@ -301,6 +301,11 @@ void check_batches(const std::string& where,
                    Problem& problem) {
   LoaderSpec& loader = job.loader;
   const std::int64_t n = job.train->size();
+  if (loader.rank >= 0 && (loader.sampler != "distributed" || loader.rank >= around.n_ranks)) {
+    problem.report("'loader.rank' is one of the " + std::to_string(around.n_ranks) +
+                       " that a distributed sampler divides rows among",
+                   where);
+  }
   if (loader.sampler == "batches_by_rank") {
     check_lists(loader, n, around.n_ranks, where, problem);
     return;

@@ -132,6 +132,7 @@ LoaderSpec read_loader(TableReader& root, Problem& problem) {
                               loader.sampler,
                               {"distributed", "random", "sequential", "batches_by_rank", "stream"},
                               {"weighted"});
+  loader.rank = table.integer("rank", -1, -1);
   loader.shuffle = table.flag("shuffle", loader.shuffle);
   loader.seed = static_cast<std::uint64_t>(table.integer("seed", 0));
   loader.set_epoch = table.flag("set_epoch", loader.set_epoch);
@@ -181,6 +182,7 @@ EvalSpec read_eval(TableReader& loop, Problem& problem) {
   eval.metric = table.word("metric", eval.metric, {"accuracy", "mse", "l1", "cross-entropy"});
   eval.dedup = table.flag("dedup", true);
   eval.forward = table.word("forward", "wrapper", {"wrapper", "inner"});
+  eval.average = table.word("average", "samples", {"samples", "ranks", "none"});
   table.finish();
   return eval;
 }

@@ -25,7 +25,8 @@ struct RankSet {
 
 /// Where in the loop a bug strikes.
 struct BugPlace {
-  std::optional<std::int64_t> step;  ///< Absent: every time.
+  std::optional<std::int64_t> step;   ///< Absent: every time.
+  std::optional<std::int64_t> micro;  ///< Of a forward or backward. Absent: each of the step.
   std::string event =
       "step";  ///< "wrap" | "epoch" | "forward" | "backward" | "step" | "eval" | "end"
   bool after = true;

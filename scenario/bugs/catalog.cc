@@ -76,7 +76,8 @@ PlacedBug::PlacedBug(const BugSpec& spec) : spec_(spec), point_(point_named(spec
 
 bool PlacedBug::is_here(LoopPoint point, bool after, const LoopState& state) const {
   return point == point_ && after == spec_.at.after &&
-         (!spec_.at.step || *spec_.at.step == state.step);
+         (!spec_.at.step || *spec_.at.step == state.step) &&
+         (!spec_.at.micro || *spec_.at.micro == state.micro);
 }
 
 void PlacedBug::before(LoopPoint point, LoopState& state) {

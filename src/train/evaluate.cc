@@ -130,6 +130,19 @@ class Evaluated {
   std::int32_t wrapper_;
 };
 
+/// What every rank reports, from the sum and the number of this rank's rows.
+EvalResult average(const Job& job,
+                   RankContext& context,
+                   std::int64_t epoch,
+                   std::array<double, 2> sums) {
+  const auto mean = [&] { return sums[1] > 0.0 ? sums[0] / sums[1] : 0.0; };
+  if (job.loop.eval.average == "ranks") sums = {mean(), 1.0};
+  if (job.loop.eval.average != "none") {
+    context.world().all_reduce(Memory::of(std::span<double>(sums))).wait_or_throw();
+  }
+  return {.epoch = epoch, .value = mean(), .numerator = sums[0], .denominator = sums[1]};
+}
+
 }  // namespace
 
 EvalResult evaluate(const Job& job,
@@ -163,14 +176,10 @@ EvalResult evaluate(const Job& job,
       sums[1] += 1.0;
     }
   }
-  context.world().all_reduce(Memory::of(std::span<double>(sums))).wait_or_throw();
+  const EvalResult result = average(job, context, epoch, sums);
   evaluated.record(job, context);
   model.train();
 
-  const EvalResult result{.epoch = epoch,
-                          .value = sums[1] > 0.0 ? sums[0] / sums[1] : 0.0,
-                          .numerator = sums[0],
-                          .denominator = sums[1]};
   record_eval(job, context, share, parts, result);
   if (Recorder* recorder = runtime.recorder()) {
     recorder->record(PhaseEvent{.kind = PhaseKind::kTrain});

@@ -69,6 +69,7 @@ struct LoaderSpec {
   std::int64_t batch = 1;  ///< Samples a rank and micro-step.
   std::string sampler =
       "distributed";  ///< "distributed" | "random" | "sequential" | "batches_by_rank" | "stream"
+  std::int64_t rank = -1;  ///< distributed: the number it is given, -1 = the rank's own.
   bool shuffle = false;
   std::uint64_t seed = 0;
   bool set_epoch = true;
@@ -150,6 +151,9 @@ struct EvalSpec {
   /// "wrapper" (which broadcasts buffers first, if it keeps them equal) | "inner": the module that
   /// is wrapped, with the buffers each rank has.
   std::string forward = "wrapper";
+  /// What is reported: "samples": the mean over all ranks' rows | "ranks": the mean of the ranks'
+  /// means | "none": each rank's own mean.
+  std::string average = "samples";
 };
 
 /// Snapshots: all that a restarted job needs to go on as if nothing had happened (snapshot.h).

@@ -40,13 +40,13 @@ std::uint64_t shared_order_digest(const data::DistributedSampler& sampler, Memo&
 }
 
 RankEpoch distributed(const Job& job, const RankContext& context, std::int64_t sampler_epoch) {
-  Result<data::DistributedSampler> made =
-      data::DistributedSampler::make({.size = job.train->size(),
-                                      .replicas = context.world_size(),
-                                      .rank = context.rank(),
-                                      .shuffle = job.loader.shuffle,
-                                      .seed = static_cast<std::int64_t>(job.loader.seed),
-                                      .drop_last = job.loader.drop_last});
+  Result<data::DistributedSampler> made = data::DistributedSampler::make(
+      {.size = job.train->size(),
+       .replicas = context.world_size(),
+       .rank = job.loader.rank < 0 ? context.rank() : job.loader.rank,
+       .shuffle = job.loader.shuffle,
+       .seed = static_cast<std::int64_t>(job.loader.seed),
+       .drop_last = job.loader.drop_last});
   LOCKSTEP_CHECK(made.ok(), made.error().text());
   data::DistributedSampler& sampler = made.value();
   sampler.set_epoch(sampler_epoch);

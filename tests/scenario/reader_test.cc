@@ -288,5 +288,15 @@ TEST_F(ReaderTest, ACnnHasImagesThatLastForItsStages) {
               HasSubstr("'model.kernel' belongs to kind = \"cnn\""));
 }
 
+TEST_F(ReaderTest, PlacesOfMicroStepsAndSamplerRanksAreChecked) {
+  EXPECT_THAT(error_of(small_job() + "bug = [ { kind = \"skip-step\", at = { micro = 1 } } ]\n"),
+              HasSubstr("only 'forward' and 'backward' have micro-steps"));
+  EXPECT_THAT(error_of(small_job() + "loader = { rank = 2 }\n"),
+              HasSubstr("'loader.rank' is one of the 2"));
+  EXPECT_THAT(error_of(small_job() + "loader = { rank = 1, sampler = \"sequential\" }\n"),
+              HasSubstr("'loader.rank' is one of the 2"));
+  EXPECT_THAT(error_of(small_job() + "torch_detail = \"quiet\"\n"), HasSubstr("torch_detail"));
+}
+
 }  // namespace
 }  // namespace lockstep
