@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -84,6 +86,14 @@ class PendingBucket {
   virtual Tensor wait() = 0;
 };
 
+/// What a hook remembers from step to step, by name.
+struct HookState {
+  std::vector<std::pair<std::string, std::int64_t>> counts{};
+  std::vector<std::pair<std::string, Tensor>> tensors{};  ///< The hook's own memory, or copies.
+
+  bool empty() const { return counts.empty() && tensors.empty(); }
+};
+
 /// Communicates buckets instead of the reducer, which then neither divides nor reduces.
 ///
 /// Called once a bucket, strictly in launch order, inside the backward. A hook that needs the
@@ -101,6 +111,14 @@ class CommHook {
   CommHook& operator=(CommHook&&) = delete;
 
   virtual std::unique_ptr<PendingBucket> run(GradBucket& bucket) = 0;
+
+  /// All that a hook of the same options needs to go on in the place of this one, between two
+  /// steps. Empty: it remembers nothing. `runtime` is where new tensors come from.
+  virtual HookState save(Runtime& /*runtime*/) const { return {}; }
+
+  /// Goes on from what save() returned, whose tensors it takes over.
+  /// Errors: std::invalid_argument for the state of another kind of hook.
+  virtual void load(const HookState& /*state*/) {}
 };
 
 /// When a buffer hook runs, if buffers are due to be synchronised in this forward at all.

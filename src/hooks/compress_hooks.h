@@ -45,6 +45,11 @@ class CompressWrapper final : public CommHook {
 
   std::unique_ptr<PendingBucket> run(GradBucket& bucket) override;
 
+  /// The inner hook's.
+  HookState save(Runtime& runtime) const override { return inner_->save(runtime); }
+
+  void load(const HookState& state) override { inner_->load(state); }
+
  private:
   std::unique_ptr<CommHook> inner_;
   DType wire_;

@@ -24,6 +24,10 @@ class DividedLocalSgdHook final : public CommHook {
 
   std::unique_ptr<PendingBucket> run(GradBucket& bucket) override { return hook_.run(bucket); }
 
+  HookState save(Runtime& runtime) const override { return hook_.save(runtime); }
+
+  void load(const HookState& state) override { hook_.load(state); }
+
  private:
   std::unique_ptr<ProcessGroup> subgroup_;  // Outlives hook_.
   PostLocalSgdHook hook_;

@@ -1,5 +1,7 @@
 #include "lockstep/hooks/post_local_sgd_hook.h"
 
+#include <stdexcept>
+
 #include "lockstep/hooks/detail/pending.h"
 
 namespace lockstep {
@@ -19,6 +21,17 @@ std::unique_ptr<PendingBucket> PostLocalSgdHook::run(GradBucket& bucket) {
     return std::make_unique<detail::ReadyBucket>(bucket.buffer());
   }
   return detail::average(bucket.buffer(), *options_.subgroup, bucket.op_options());
+}
+
+HookState PostLocalSgdHook::save(Runtime& /*runtime*/) const {
+  return {.counts = {{"iteration", iteration_}}, .tensors = {}};
+}
+
+void PostLocalSgdHook::load(const HookState& state) {
+  if (state.counts.size() != 1 || state.counts[0].first != "iteration") {
+    throw std::invalid_argument("this is no state of post-local SGD");
+  }
+  iteration_ = state.counts[0].second;
 }
 
 }  // namespace lockstep

@@ -30,6 +30,9 @@ class PostLocalSgdHook final : public CommHook {
 
   std::unique_ptr<PendingBucket> run(GradBucket& bucket) override;
 
+  HookState save(Runtime& runtime) const override;
+  void load(const HookState& state) override;
+
   std::int64_t iteration() const { return iteration_; }
 
  private:

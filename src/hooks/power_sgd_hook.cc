@@ -1,9 +1,12 @@
 #include "lockstep/hooks/power_sgd_hook.h"
 
 #include <algorithm>
+#include <stdexcept>
 #include <utility>
 
+#include "lockstep/base/text.h"
 #include "lockstep/hooks/detail/pending.h"
+#include "lockstep/hooks/generator_state.h"
 #include "lockstep/hooks/low_rank.h"
 #include "lockstep/random/normal.h"
 
@@ -69,6 +72,25 @@ void average_rest(const std::vector<Tensor>& rest,
 void fill_normal(Generator& generator, const Tensor& out) {
   if (out.dtype() == DType::kF32) return normal(generator, out.span<float>());
   normal(generator, out.span<double>());
+}
+
+constexpr std::string_view kSeeds = "seeds";
+
+void save_buckets(std::string_view kind,
+                  const std::map<std::size_t, Tensor>& tensors,
+                  HookState& state) {
+  for (const auto& [bucket, tensor] : tensors) {
+    if (!tensor.defined()) continue;
+    state.tensors.emplace_back(std::string(kind) + "." + std::to_string(bucket), tensor);
+  }
+}
+
+/// "qs.3" of `kind` "qs": bucket 3.
+std::optional<std::size_t> bucket_of(std::string_view name, std::string_view kind) {
+  if (name.size() <= kind.size() + 1 || name.substr(0, kind.size()) != kind) return std::nullopt;
+  const std::optional<std::int64_t> bucket = parse_int(name.substr(kind.size() + 1));
+  if (name[kind.size()] != '.' || !bucket || *bucket < 0) return std::nullopt;
+  return static_cast<std::size_t>(*bucket);
 }
 
 }  // namespace
@@ -238,6 +260,49 @@ std::unique_ptr<PendingBucket> PowerSgdHook::run(GradBucket& bucket) {
   }
   if (bucket.is_last()) ++state_.iteration;
   return std::make_unique<detail::ReadyBucket>(buffer);
+}
+
+HookState PowerSgdHook::save(Runtime& runtime) const {
+  HookState state;
+  state.counts = {{"iteration", state_.iteration},
+                  {"n_elems_before", state_.n_elems_before},
+                  {"n_elems_after", state_.n_elems_after}};
+  state.tensors.emplace_back(kSeeds, state_of(state_.seeds, runtime));
+  save_buckets("errors", state_.errors, state);
+  save_buckets("ps", state_.ps, state);
+  save_buckets("qs", state_.qs, state);
+  return state;
+}
+
+void PowerSgdHook::load(const HookState& state) {
+  PowerSgdState loaded;
+  const std::pair<std::string_view, std::int64_t*> counts[] = {
+      {"iteration", &loaded.iteration},
+      {"n_elems_before", &loaded.n_elems_before},
+      {"n_elems_after", &loaded.n_elems_after}};
+  const std::pair<std::string_view, std::map<std::size_t, Tensor>*> lists[] = {
+      {"errors", &loaded.errors}, {"ps", &loaded.ps}, {"qs", &loaded.qs}};
+  const auto refuse = [](const std::string& name) {
+    throw std::invalid_argument("PowerSGD remembers no '" + name + "'");
+  };
+  for (const auto& [name, value] : state.counts) {
+    const auto* count = std::find_if(
+        std::begin(counts), std::end(counts), [&](const auto& own) { return own.first == name; });
+    if (count == std::end(counts)) refuse(name);
+    *count->second = value;
+  }
+  for (const auto& [name, tensor] : state.tensors) {
+    if (name == kSeeds) {
+      load_state(loaded.seeds, tensor);
+      continue;
+    }
+    const auto* list = std::find_if(std::begin(lists), std::end(lists), [&](const auto& own) {
+      return bucket_of(name, own.first).has_value();
+    });
+    if (list == std::end(lists)) refuse(name);
+    (*list->second)[*bucket_of(name, list->first)] = tensor;
+  }
+  set_state(std::move(loaded));
 }
 
 }  // namespace lockstep

@@ -53,7 +53,10 @@ std::uint32_t next_low_rank_seed(Generator& stream);
 /// rank starts from another Q, because the result is made of summed P and averaged Q alone; the
 /// approximation then suffers. A rank with other options, or in another iteration (restored from a
 /// checkpoint without this state), posts collectives of other sizes: a mismatch or a hang.
-/// Memory is kept by bucket index, so start_iter must lie behind the rebuild of the buckets.
+/// Memory is kept by bucket index, so start_iter must lie behind the rebuild of the buckets. A hook
+/// that goes on from a saved state in a new wrapper meets the buckets of its construction first: it
+/// fails where they have other sizes, and adds errors to other gradients where only the order
+/// differs. Nothing of that happens where a wrapper does not rebuild.
 ///
 /// All-zero matrices give NaN unless orthogonalization_epsilon is positive. f32 and f64 only: the
 /// CPU has no 16-bit products, in PyTorch neither, so a CompressWrapper cannot be put around it.
@@ -73,6 +76,9 @@ class PowerSgdHook final : public CommHook {
   PowerSgdHook(ProcessGroup& group, const PowerSgdOptions& options);
 
   std::unique_ptr<PendingBucket> run(GradBucket& bucket) override;
+
+  HookState save(Runtime& runtime) const override;
+  void load(const HookState& state) override;
 
   const PowerSgdState& state() const { return state_; }
 

@@ -41,6 +41,11 @@ class StepAfterHook final : public CommHook {
 
   std::unique_ptr<PendingBucket> run(GradBucket& bucket) override;
 
+  /// The inner hook's.
+  HookState save(Runtime& runtime) const override { return inner_->save(runtime); }
+
+  void load(const HookState& state) override { inner_->load(state); }
+
  private:
   bool steps(const Variable& parameter) const;
 

@@ -24,6 +24,11 @@ class InitEqual final : public Law {
       wrappers_.on_wrap(event, *wrap);
     } else if (const auto* state = std::get_if<StateEvent>(&event.body)) {
       on_state(event, *state, names);
+    } else if (const auto* snapshot = std::get_if<SnapshotEvent>(&event.body)) {
+      // Parameters that no load shows were each rank's own, as with local SGD.
+      if (names.text(snapshot->action) != "load" || snapshot->step < 0) return;
+      RankPlace& place = places_[rank_wrapper_of(event)];
+      place.keeps_own = !place.loaded_parameters;
     }
   }
 
@@ -53,6 +58,8 @@ class InitEqual final : public Law {
 
   struct RankPlace {
     std::int32_t generation = 0;
+    bool loaded_parameters = false;
+    bool keeps_own = false;
     std::vector<std::pair<StateKind, LayoutId>> seen;  // In this generation.
   };
 
@@ -63,10 +70,12 @@ class InitEqual final : public Law {
     if (state.point == StatePoint::kWrap) {
       wraps_[key].add(event, state.digests);
     } else if (state.point == StatePoint::kLoad) {
+      place.loaded_parameters = place.loaded_parameters || state.kind == StateKind::kParam;
       // A load is several events (parameters, frozen, buffers, optimizer) but re-arms once.
       if (!place.seen.empty()) ++place.generation;
       place.seen.clear();
     } else if (state.point == StatePoint::kForward) {
+      if (place.keeps_own && state.kind == StateKind::kParam) return;
       const std::pair<StateKind, LayoutId> entry{state.kind, state.layout};
       if (std::find(place.seen.begin(), place.seen.end(), entry) != place.seen.end()) return;
       place.seen.push_back(entry);

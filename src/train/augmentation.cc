@@ -37,8 +37,9 @@ std::uint64_t digest_of(const Generator& generator) {
   return sm64(bytes.data(), static_cast<std::int64_t>(bytes.size()), DType::kU8);
 }
 
-std::uint64_t seed_of(const AugmentSpec& spec, std::int32_t rank) {
-  return spec.seed + (spec.seed_by_rank ? static_cast<std::uint64_t>(rank) : 0);
+Augmentation::Streams seeded(const AugmentSpec& spec, std::int32_t rank) {
+  const std::uint64_t seed = spec.seed + (spec.seed_by_rank ? static_cast<std::uint64_t>(rank) : 0);
+  return {Generator(seed), Generator(seed)};
 }
 
 }  // namespace
@@ -48,12 +49,17 @@ class Augmentation::Reader final : public data::SampleReader {
   Reader(const Job& job, const RankContext& context)
       : inherited_(job.loader.augment.stream == AugmentStream::kInherited),
         recorder_(context.runtime().recorder()),
-        own_(seed_of(job.loader.augment, context.rank())),
-        library_(own_),
+        streams_(seeded(job.loader.augment, context.rank())),
+        at_pass_(streams_),
         loader_(make_loader(job.loader)) {}
+
+  const Streams& at_pass() const { return at_pass_; }
+
+  void resume(const Streams& streams) { streams_ = at_pass_ = streams; }
 
   std::vector<double> signs(std::span<const std::int64_t> ids, std::int32_t wrapper) {
     wrapper_ = wrapper;
+    at_pass_ = streams_;
     seen_.clear();
     sampler_.set(ids);
     std::vector<double> all;
@@ -67,7 +73,7 @@ class Augmentation::Reader final : public data::SampleReader {
 
   void init(data::Worker& worker) override {
     copies_.resize(static_cast<std::size_t>(worker.count));
-    copies_[static_cast<std::size_t>(worker.id)] = library_;
+    copies_[static_cast<std::size_t>(worker.id)] = streams_.library;
   }
 
   void read(std::int64_t /*index*/, data::Worker& worker, data::LoadedBatch& batch) override {
@@ -79,7 +85,7 @@ class Augmentation::Reader final : public data::SampleReader {
  private:
   Generator& generator_of(data::Worker& worker) {
     if (!inherited_) return *worker.generator;
-    return worker.id < 0 ? library_ : copies_[static_cast<std::size_t>(worker.id)];
+    return worker.id < 0 ? streams_.library : copies_[static_cast<std::size_t>(worker.id)];
   }
 
   void note(const data::Worker& worker, const Generator& generator) {
@@ -98,7 +104,7 @@ class Augmentation::Reader final : public data::SampleReader {
     Result<data::DataLoader> loader = data::DataLoader::make({.batch_size = spec.batch,
                                                               .num_workers = spec.workers,
                                                               .persistent_workers = spec.persistent,
-                                                              .global = &own_},
+                                                              .global = &streams_.own},
                                                              sampler_,
                                                              *this);
     LOCKSTEP_CHECK(loader.ok(), loader.error().text());
@@ -109,8 +115,8 @@ class Augmentation::Reader final : public data::SampleReader {
   Recorder* recorder_;
   std::int32_t wrapper_ = -1;
   std::vector<bool> seen_{};  ///< By worker + 1: who has drawn in this pass.
-  Generator own_;             ///< The rank's default generator: base seeds come from it.
-  Generator library_;         ///< Another library's, which nothing draws from but augmentation.
+  Streams streams_;           ///< Base seeds come from `own`.
+  Streams at_pass_;
   std::vector<Generator> copies_{};
   ListSampler sampler_;
   data::DataLoader loader_;
@@ -120,6 +126,10 @@ Augmentation::Augmentation(const Job& job, const RankContext& context)
     : reader_(std::make_unique<Reader>(job, context)) {}
 
 Augmentation::~Augmentation() = default;
+
+const Augmentation::Streams& Augmentation::at_pass() const { return reader_->at_pass(); }
+
+void Augmentation::resume(const Streams& streams) { reader_->resume(streams); }
 
 std::vector<double> Augmentation::signs(const std::vector<std::int64_t>& ids,
                                         std::int32_t wrapper) {

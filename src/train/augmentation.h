@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lockstep/dist/rank_context.h"
+#include "lockstep/random/generator.h"
 #include "lockstep/train/job.h"
 #include "lockstep/train/rank_epoch.h"
 
@@ -31,6 +32,17 @@ class Augmentation {
   Augmentation& operator=(const Augmentation&) = delete;
   Augmentation(Augmentation&&) = delete;
   Augmentation& operator=(Augmentation&&) = delete;
+
+  /// The generators of one rank: its own process's, and another library's there. Workers have
+  /// theirs for themselves: new ones are seeded anew.
+  struct Streams {
+    Generator own{0};
+    Generator library{0};
+  };
+
+  /// As they were when the last pass began: from there it can be drawn again.
+  const Streams& at_pass() const;
+  void resume(const Streams& streams);
 
   /// 1 or -1 for each of `ids`. Records an rng event ("augment") for each process that draws.
   std::vector<double> signs(const std::vector<std::int64_t>& ids, std::int32_t wrapper);

@@ -164,7 +164,7 @@ struct SnapshotSpec {
   bool resume = true;              ///< Start from the newest whole one, if there is one.
   /// What they hold. Leaving something out is how many scripts come to resume differently.
   std::vector<std::string> include = {
-      "model", "optimizer", "scheduler", "scaler", "sampler", "rng"};
+      "model", "optimizer", "scheduler", "scaler", "sampler", "rng", "hook"};
   /// "atomic" | "unsynced" (renamed, but not synced) | "in-place" (neither).
   std::string publish = "atomic";
 };

@@ -276,7 +276,11 @@ LoopPlace Loop::start() {
   }
   wrap();
   if (job_.loop.snapshot.every_steps <= 0) return {};
-  snapshots_.emplace(job_, context_, *model_, *stepper_, wrapper());
+  const SnapshotSubjects subjects{.model = model_.get(),
+                                  .stepper = &*stepper_,
+                                  .hook = comm_hook_.get(),
+                                  .augmentation = augmentation_.get()};
+  snapshots_.emplace(job_, context_, subjects, wrapper());
   const LoopPlace place = snapshots_->resume().value_or(LoopPlace{});
   state_.step = outcome_.first_step = place.step;
   last_loss_ = place.last_loss;

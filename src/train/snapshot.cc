@@ -8,6 +8,7 @@
 
 #include "lockstep/base/text.h"
 #include "lockstep/dist/comm_status.h"
+#include "lockstep/hooks/generator_state.h"
 #include "lockstep/nn/gpt.h"
 #include "lockstep/trace/recorder.h"
 #include "lockstep/train/state_record.h"
@@ -16,6 +17,10 @@ namespace lockstep {
 
 namespace {
 
+constexpr std::string_view kHook = "hook/";
+constexpr std::string_view kDropout = "rng/dropout";
+constexpr std::string_view kOwnStream = "rng/augment.own";
+constexpr std::string_view kLibraryStream = "rng/augment.library";
 constexpr std::int64_t kUnreadable = -2;  ///< Rank 0 cannot even look into the folder.
 constexpr std::size_t kWords = 6;         ///< What gather() says of a rank: two files, three each.
 
@@ -80,12 +85,16 @@ std::string rank_part(std::int32_t rank) {
 
 }  // namespace
 
-Snapshots::Snapshots(
-    const Job& job, RankContext& context, nn::Module& model, Stepper& stepper, std::int32_t wrapper)
+Snapshots::Snapshots(const Job& job,
+                     RankContext& context,
+                     const SnapshotSubjects& subjects,
+                     std::int32_t wrapper)
     : job_(job),
       context_(context),
-      model_(model),
-      stepper_(stepper),
+      model_(*subjects.model),
+      stepper_(*subjects.stepper),
+      hook_(subjects.hook),
+      augmentation_(subjects.augmentation),
       wrapper_(wrapper),
       files_(context.host().files(), job.loop.snapshot.path, job.loop.snapshot.publish) {
   for (const Variable& parameter : std::as_const(stepper_.optimizer()).parameters()) {
@@ -102,6 +111,8 @@ bool Snapshots::includes(std::string_view part) const {
 
 bool Snapshots::is_local(const std::string& parameter) const {
   if (!job_.ddp.wrap) return job_.ddp.average == "none";
+  const std::string& hook = job_.ddp.hook.kind;
+  if (job_.optimizer.averager || hook == "post-local-sgd" || hook == "noop") return true;
   const std::vector<std::string>& ignored = job_.ddp.options.ignored;
   return std::find(ignored.begin(), ignored.end(), parameter) != ignored.end();
 }
@@ -130,7 +141,8 @@ SafeTensors Snapshots::common_part() const {
 
 void Snapshots::add_numbers(SafeTensors& part) const {
   for (const Stepper::Numbers& numbers : stepper_.numbers()) {
-    const std::string owner = numbers.part == "groups"    ? "optimizer"
+    const bool optimizer = numbers.part == "groups" || numbers.part == "averager";
+    const std::string owner = optimizer                   ? "optimizer"
                               : numbers.part == "plateau" ? "scheduler"
                                                           : numbers.part;
     if (includes(owner)) part.metadata[numbers.part] = render_numbers(numbers.numbers);
@@ -146,6 +158,34 @@ void Snapshots::add_gradients(SafeTensors& part) const {
   }
 }
 
+void Snapshots::add_hook(SafeTensors& part) const {
+  if (hook_ == nullptr || !includes("hook")) return;
+  const HookState state = hook_->save(context_.runtime());
+  if (state.empty()) return;
+  std::vector<optim::StateNumber> counts;
+  counts.reserve(state.counts.size());
+  for (const auto& [name, count] : state.counts) {
+    counts.push_back({name, static_cast<double>(count)});
+  }
+  part.metadata["hook"] = render_numbers(counts);
+  for (const auto& [name, tensor] : state.tensors) {
+    part.tensors.emplace_back(std::string(kHook) + name, tensor);
+  }
+}
+
+void Snapshots::add_generators(SafeTensors& part) const {
+  if (!includes("rng")) return;
+  Runtime& runtime = context_.runtime();
+  if (auto* gpt = dynamic_cast<nn::Gpt*>(&model_)) {
+    part.tensors.emplace_back(kDropout, state_of(gpt->dropout_generator(), runtime));
+  }
+  if (augmentation_ == nullptr) return;
+  // The epoch in progress is planned again, whole.
+  const Augmentation::Streams& streams = augmentation_->at_pass();
+  part.tensors.emplace_back(kOwnStream, state_of(streams.own, runtime));
+  part.tensors.emplace_back(kLibraryStream, state_of(streams.library, runtime));
+}
+
 SafeTensors Snapshots::own_part(const LoopPlace& place) const {
   SafeTensors part;
   part.metadata["place"] = render_place(place);
@@ -157,12 +197,8 @@ SafeTensors Snapshots::own_part(const LoopPlace& place) const {
     }
   }
   add_gradients(part);
-  if (auto* gpt = dynamic_cast<nn::Gpt*>(&model_); gpt != nullptr && includes("rng")) {
-    const auto state = gpt->dropout_generator().state();
-    const Tensor bytes = Tensor::empty(context_.runtime(), {std::ssize(state)}, DType::kU8);
-    std::memcpy(bytes.raw(), state.data(), state.size());
-    part.tensors.emplace_back("rng/dropout", bytes);
-  }
+  add_hook(part);
+  add_generators(part);
   return part;
 }
 
@@ -184,7 +220,7 @@ void Snapshots::load_parameters(const SafeTensors& part) {
 }
 
 void Snapshots::load_own(const SafeTensors& part) {
-  for (const char* kind : {"groups", "scheduler", "plateau", "scaler"}) {
+  for (const char* kind : {"groups", "averager", "scheduler", "plateau", "scaler"}) {
     const auto found = part.metadata.find(kind);
     if (found != part.metadata.end()) stepper_.load_numbers({kind, parse_numbers(found->second)});
   }
@@ -196,14 +232,33 @@ void Snapshots::load_own(const SafeTensors& part) {
     const Tensor* saved = part.find("grad/" + named.name);
     if (saved != nullptr) named.variable.set_grad(*saved);
   }
-  const Tensor* dropout = part.find("rng/dropout");
-  auto* gpt = dynamic_cast<nn::Gpt*>(&model_);
-  if (dropout == nullptr || gpt == nullptr) return;
-  const std::span bytes(static_cast<const std::uint8_t*>(dropout->raw()),
-                        static_cast<std::size_t>(dropout->n_bytes()));
-  if (!gpt->dropout_generator().set_state(bytes)) {
-    throw std::runtime_error("the snapshot's generator state is none");
+}
+
+void Snapshots::load_hook(const SafeTensors& part) {
+  const auto counts = part.metadata.find("hook");
+  if (hook_ == nullptr || counts == part.metadata.end()) return;
+  HookState state;
+  for (const optim::StateNumber& number : parse_numbers(counts->second)) {
+    state.counts.emplace_back(number.name, static_cast<std::int64_t>(number.value));
   }
+  for (const auto& [name, tensor] : part.tensors) {
+    if (name.substr(0, kHook.size()) != kHook) continue;
+    state.tensors.emplace_back(name.substr(kHook.size()), tensor);
+  }
+  hook_->load(state);
+}
+
+void Snapshots::load_generators(const SafeTensors& part, bool of_this_rank) {
+  const Tensor* dropout = part.find(kDropout);
+  auto* gpt = dynamic_cast<nn::Gpt*>(&model_);
+  if (dropout != nullptr && gpt != nullptr) load_state(gpt->dropout_generator(), *dropout);
+  const Tensor* own = part.find(kOwnStream);
+  const Tensor* library = part.find(kLibraryStream);
+  if (augmentation_ == nullptr || own == nullptr || library == nullptr || !of_this_rank) return;
+  Augmentation::Streams streams;
+  load_state(streams.own, *own);
+  load_state(streams.library, *library);
+  augmentation_->resume(streams);
 }
 
 SafeTensors Snapshots::read_part(const SnapshotManifest& manifest, const std::string& part) {
@@ -221,10 +276,13 @@ LoopPlace Snapshots::load(std::int64_t step) {
   if (!manifest.ok()) throw std::runtime_error(manifest.error().text());
   const std::int32_t n_ranks = manifest.value().n_ranks;
   load_parameters(read_part(manifest.value(), "model"));
-  const std::int32_t owner = context_.rank() < n_ranks ? context_.rank() : 0;
+  const bool had_own = context_.rank() < n_ranks;
+  const std::int32_t owner = had_own ? context_.rank() : 0;
   const SafeTensors own = read_part(manifest.value(), rank_part(owner));
   load_parameters(own);
   load_own(own);
+  load_hook(own);
+  load_generators(own, had_own);
   const auto text = own.metadata.find("place");
   LoopPlace place = parse_place(text == own.metadata.end() ? std::string_view() : text->second);
   const bool same_share = n_ranks == context_.world_size() && includes("sampler");
@@ -350,8 +408,10 @@ void Snapshots::record_states(StatePoint point) const {
     names.push_back(recorder->names().intern(named.name));
     tensors.push_back(named.variable.data());
   }
-  recorder->record_states(
-      StateKind::kParam, point, recorder->names().intern_layout(names), tensors, wrapper_);
+  if (!names.empty()) {
+    recorder->record_states(
+        StateKind::kParam, point, recorder->names().intern_layout(names), tensors, wrapper_);
+  }
   record_buffers(model_, job_.ddp.options.ignored, context_, point, wrapper_);
 }
 

@@ -10,8 +10,10 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/dist/comm_hook.h"
 #include "lockstep/dist/rank_context.h"
 #include "lockstep/nn/module.h"
+#include "lockstep/train/augmentation.h"
 #include "lockstep/train/job.h"
 #include "lockstep/train/safetensors.h"
 #include "lockstep/train/snapshot_files.h"
@@ -30,18 +32,30 @@ struct LoopPlace {
   double last_loss = 0.0;  ///< Plateau schedules look at it as the epoch ends.
 };
 
+/// What of a loop a snapshot holds. Everything outlives it; null where the job has none.
+struct SnapshotSubjects {
+  nn::Module* model = nullptr;
+  Stepper* stepper = nullptr;
+  CommHook* hook = nullptr;
+  Augmentation* augmentation = nullptr;
+};
+
 /// Saves and restores one rank's share of a job's state: parameters, buffers, optimizer state,
-/// rates, schedule, scaler, gradients that outlive a step, generators, the place in the data.
+/// rates, schedule, scaler, gradients that outlive a step, generators, what a communication hook
+/// remembers, the place in the data.
 ///
 /// What all ranks have in common is written once, by rank 0; what each has alone goes into a file
-/// of its own. Both are published before rank 0 publishes the manifest, after a collective that
-/// tells it that all files are there: half a snapshot is never visible.
+/// of its own: with local SGD its parameters too. Both are published before rank 0 publishes the
+/// manifest, after a collective that tells it that all files are there: half a snapshot is never
+/// visible.
 ///
-/// Not saved: state of communication hooks, and how a wrapper had rebuilt its buckets. The latter
-/// shows only where the order of a reduction depends on the bucket (rings of three ranks or more).
+/// Not saved: how a wrapper had rebuilt its buckets, which shows only where the order of a
+/// reduction depends on the bucket (rings of three ranks or more) and in hooks that remember
+/// buckets by number (PowerSGD); generators of persistent loader workers, which live in processes
+/// of their own.
 ///
 /// With another number of ranks the epoch in progress starts again, since its division is another
-/// one; new ranks take over what rank 0 had alone.
+/// one; new ranks take over what rank 0 had alone, but for streams of augmentation.
 ///
 /// Requires: all ranks see one folder. Everything given outlives it.
 /// Errors:   CommError; std::runtime_error when a snapshot that rank 0 found whole cannot be read.
@@ -50,8 +64,7 @@ class Snapshots {
  public:
   Snapshots(const Job& job,
             RankContext& context,
-            nn::Module& model,
-            Stepper& stepper,
+            const SnapshotSubjects& subjects,
             std::int32_t wrapper);
 
   bool due(std::int64_t step) const {
@@ -74,8 +87,12 @@ class Snapshots {
   void add_numbers(SafeTensors& part) const;
   void add_parameters(SafeTensors& part, bool local) const;
   void add_gradients(SafeTensors& part) const;
+  void add_hook(SafeTensors& part) const;
+  void add_generators(SafeTensors& part) const;
   void load_parameters(const SafeTensors& part);
   void load_own(const SafeTensors& part);
+  void load_hook(const SafeTensors& part);
+  void load_generators(const SafeTensors& part, bool of_this_rank);
   LoopPlace load(std::int64_t step);
   SafeTensors read_part(const SnapshotManifest& manifest, const std::string& part);
   /// What rank 0 finds in the folder, told to all: a step, or -1.
@@ -99,6 +116,8 @@ class Snapshots {
   RankContext& context_;
   nn::Module& model_;
   Stepper& stepper_;
+  CommHook* hook_;
+  Augmentation* augmentation_;
   std::int32_t wrapper_;
   SnapshotFiles files_;
   std::vector<std::string> names_;  ///< Of the optimizer's parameters.

@@ -185,6 +185,9 @@ std::vector<Stepper::Numbers> Stepper::numbers() const {
   if (schedule_) parts.push_back({"scheduler", schedule_->state()});
   if (plateau_) parts.push_back({"plateau", plateau_->state()});
   if (scaler_) parts.push_back({"scaler", scaler_->state()});
+  if (averager_) {
+    parts.push_back({"averager", {{"step", static_cast<double>(averager_->step())}}});
+  }
   return parts;
 }
 
@@ -193,6 +196,9 @@ void Stepper::load_numbers(const Numbers& numbers) {
   if (numbers.part == "scheduler" && schedule_) schedule_->load_state(numbers.numbers);
   if (numbers.part == "plateau" && plateau_) plateau_->load_state(numbers.numbers);
   if (numbers.part == "scaler" && scaler_) scaler_->load_state(numbers.numbers);
+  if (numbers.part == "averager" && averager_) {
+    averager_->set_step(static_cast<std::int64_t>(numbers.numbers.at(0).value));
+  }
 }
 
 Variable Stepper::scaled(const Variable& loss) { return scaler_ ? scaler_->scale(loss) : loss; }

@@ -21,7 +21,7 @@ namespace lockstep {
 /// Requires: the job, the model and the group outlive it.
 class Stepper {
  public:
-  /// Numbers of one of its parts: "groups", "scheduler", "plateau" or "scaler".
+  /// Numbers of one of its parts: "groups", "averager", "scheduler", "plateau" or "scaler".
   struct Numbers {
     std::string part;
     std::vector<optim::StateNumber> numbers;

@@ -250,6 +250,107 @@ TEST(Crashes, ByException) {
   }
 }
 
+// -- state beside parameters and optimizer
+
+/// PowerSGD that has compressed twice when the first snapshot is taken, in a wrapper that keeps the
+/// buckets of its construction.
+Job compressing_job() {
+  Job job = small_job();
+  job.model.widths = {1, 6, 6, 1};
+  job.loop.steps = 7;
+  job.loop.snapshot.every_steps = 4;
+  job.ddp.options.find_unused_parameters = true;
+  job.ddp.hook.kind = "powersgd";
+  job.ddp.hook.power_sgd = {.start_iter = 2, .min_compression_rate = 0.5};
+  return job;
+}
+
+/// Workers that draw signs, from a generator of the rank's own or one that they inherit.
+Job augmented_job(AugmentStream stream, std::int64_t n_workers) {
+  Job job = small_job();
+  job.loader.augment = {.stream = stream, .seed = 5};
+  job.loader.workers = n_workers;
+  job.loop.steps = 8;
+  return job;
+}
+
+/// Ranks that go their own ways from the second step on, and meet every third.
+Job local_sgd_job() {
+  Job job = small_job();
+  job.loop.steps = 7;
+  job.loop.snapshot.every_steps = 1;
+  job.ddp.hook.kind = "post-local-sgd";
+  job.ddp.hook.local_sgd = {.subgroup = 1, .start_iter = 2};
+  job.optimizer.averager = AveragerSpec{.period = 3};
+  return job;
+}
+
+SessionOptions options_for(const Job& job) {
+  SessionOptions options = two_ranks();
+  if (job.optimizer.averager) std::erase(options.laws, "replicas-equal");
+  if (job.optimizer.averager) std::erase(options.laws, "optimizer-equal");
+  return options;
+}
+
+/// How many crashes before a forward of either rank end in another state, of how many.
+std::pair<int, int> different_ends(const Job& job) {
+  Jobs jobs;
+  SessionOptions options = options_for(job);
+  const JobRun whole = jobs.run(job, options);
+  EXPECT_EQ(whole.result.report.outcome, "ok") << render_text(whole.result.report, false);
+  std::pair<int, int> counts{0, 0};
+  for (std::int32_t rank = 0; rank < 2; ++rank) {
+    for (std::int64_t step = 0; step < *job.loop.steps; ++step) {
+      options.faults = {{.rank = rank, .step = step, .at = "forward"}};
+      const JobRun run = jobs.run(job, options);
+      EXPECT_EQ(run.n_restarts(), 1U);
+      EXPECT_THAT(run.damaged, IsEmpty());
+      counts.first += run.ok() && run.digests == whole.digests ? 0 : 1;
+      ++counts.second;
+      if (counts.first > 0) continue;
+      EXPECT_EQ(run.result.report.n_findings(), 0U) << render_text(run.result.report, false);
+    }
+  }
+  return counts;
+}
+
+TEST(CrashesWithHooks, PowerSgdGoesOnWithWhatItRemembers) {
+  Job job = compressing_job();
+  EXPECT_EQ(different_ends(job), std::pair(0, 14));
+  job.ddp.hook.power_sgd.warm_start = false;  // Each step's Q is drawn: the stream goes on.
+  EXPECT_EQ(different_ends(job), std::pair(0, 14));
+  std::erase(job.loop.snapshot.include, "hook");
+  EXPECT_EQ(different_ends(job), std::pair(6, 14));  // Steps 4, 5 and 6 of both ranks.
+}
+
+// The errors of a bucket lie in the order of its gradients: those of the rebuilt buckets meet the
+// buckets of the new wrapper's construction.
+TEST(CrashesWithHooks, PowerSgdCannotGoOnWhereBucketsAreRebuilt) {
+  Job job = compressing_job();
+  job.ddp.options.find_unused_parameters = false;
+  EXPECT_EQ(different_ends(job), std::pair(6, 14));
+}
+
+TEST(CrashesWithHooks, LocalSgdKeepsEachRanksOwnStateAndItsCounts) {
+  Job job = local_sgd_job();
+  EXPECT_EQ(different_ends(job), std::pair(0, 14));
+  std::erase(job.loop.snapshot.include, "hook");
+  EXPECT_GT(different_ends(job).first, 0);
+}
+
+TEST(CrashesWithHooks, AugmentationGoesOnInItsStreams) {
+  for (const std::int64_t n_workers : {0, 2}) {
+    for (const AugmentStream stream : {AugmentStream::kWorker, AugmentStream::kInherited}) {
+      Job job = augmented_job(stream, n_workers);
+      EXPECT_EQ(different_ends(job), std::pair(0, 16));
+      std::erase(job.loop.snapshot.include, "rng");
+      // An inherited copy never moves on, so there is nothing to restore.
+      const bool moves = n_workers == 0 || stream == AugmentStream::kWorker;
+      EXPECT_EQ(different_ends(job).first > 0, moves) << n_workers;
+    }
+  }
+}
+
 // Resuming really happens in the middle of an epoch, and from what was saved last.
 TEST(Crashes, ResumeFromTheNewestSnapshot) {
   Jobs jobs;
