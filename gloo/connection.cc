@@ -277,7 +277,7 @@ void GlooConnection::divide(const Memory& data) {
 void GlooConnection::reduce(const Operation& operation) {
   const Memory& in = operation.inputs.front();
   std::vector<std::byte> scratch(bytes_of(in));
-  std::memcpy(scratch.data(), in.data, scratch.size());
+  if (!scratch.empty()) std::memcpy(scratch.data(), in.data, scratch.size());
   const Memory copy{scratch.data(), in.count, in.dtype, in.device};
   all_reduce(copy, operation);
   if (options_.rank != operation.signature.root || scratch.empty()) return;
@@ -309,7 +309,7 @@ void GlooConnection::all_gather(const Operation& operation) {
   }
   if (total == 0) return;
   std::vector<char> input(bytes_of(in));
-  std::memcpy(input.data(), in.data, input.size());
+  if (!input.empty()) std::memcpy(input.data(), in.data, input.size());
   std::vector<char> gathered(total);
   ::gloo::AllgathervOptions options(context_);
   options.setInput(input.data(), input.size());

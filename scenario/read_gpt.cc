@@ -58,8 +58,10 @@ void fit_gpt(Job& job, const std::string& where, Problem& problem) {
         where);
     return;
   }
-  const std::int64_t largest = largest_token(rows);
-  if (largest < 0) {
+  const std::int64_t held_out = job.holdout == nullptr ? 0 : largest_token(*job.holdout);
+  const std::int64_t trained = largest_token(rows);
+  const std::int64_t largest = std::max(trained, held_out);
+  if (std::min(trained, held_out) < 0) {
     problem.report("a gpt reads whole numbers from 0, its tokens", where);
     return;
   }

@@ -85,6 +85,9 @@ std::vector<std::string> tolerated_laws(std::span<const std::shared_ptr<const Jo
     return job.ddp.hook.kind == "post-local-sgd" || job.optimizer.averager;
   });
   if (local) laws.emplace_back("replicas-equal");
+  // The mean of N equal parameters may be their neighbour, from which no recorded step began.
+  const bool averaged = any([](const Job& job) { return job.optimizer.averager.has_value(); });
+  if (averaged) laws.emplace_back("single-process-equal");
   // Ranks without inputs take no steps, and nobody sends them what these leave in an optimizer.
   const bool joined = any([](const Job& job) { return job.loop.join && job.loop.join->enable; });
   if (local || joined) laws.emplace_back("optimizer-equal");

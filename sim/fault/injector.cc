@@ -182,7 +182,10 @@ void FaultInjector::strike_rank(const Fault& fault) {
       world_->kill(rank, "injected fault: " + describe(fault));
       return;
     case FaultKind::kHang:
-      world_->interrupt(rank, [](RankHandle& self) { self.block({.what = "an injected hang"}); });
+      // What it was about to wait for may wake it: that is not an end of the hang.
+      world_->interrupt(rank, [](RankHandle& self) {
+        for (;;) self.block({.what = "an injected hang"});
+      });
       return;
     case FaultKind::kLate:
       world_->interrupt(rank, [delay = fault.delay](RankHandle& self) { self.sleep(delay); });

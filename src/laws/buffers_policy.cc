@@ -1,4 +1,5 @@
 // buffers-policy: where buffers are used, they are what their declared policy makes them.
+#include <map>
 #include <set>
 
 #include "lockstep/laws/detail/alignment.h"
@@ -23,6 +24,8 @@ class BuffersPolicy final : public Law {
   void on_event(const Event& event, const NameTable& names) override {
     if (const auto* state = std::get_if<StateEvent>(&event.body)) {
       if (state->kind == StateKind::kBuffer) on_buffers(event, *state, names);
+    } else if (const auto* forward = std::get_if<ForwardEvent>(&event.body)) {
+      went_alone_[rank_wrapper_of(event)] = !forward->synchronizing;
     } else if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
       wrappers_.on_wrap(event, *wrap);
     }
@@ -40,6 +43,10 @@ class BuffersPolicy final : public Law {
   void on_buffers(const Event& event, const StateEvent& state, const NameTable& names) {
     const WrapperKey wrapper = wrapper_of(event.at);
     if (!is_promised(state.point, wrapper, names)) return;
+    // Buffers are broadcast as the forward before this one asked for: not behind one under no_sync.
+    const auto before = went_alone_.find(rank_wrapper_of(event));
+    const bool alone = before != went_alone_.end() && before->second;
+    if (alone && state.point == StatePoint::kForward) return;
     const Meeting meeting =
         counter_.next(event, static_cast<std::int32_t>(state.point), state.layout);
     open_.add(meeting,
@@ -107,6 +114,7 @@ class BuffersPolicy final : public Law {
 
   std::int32_t n_ranks_;
   std::string declared_;
+  std::map<RankWrapper, bool> went_alone_;  ///< The last forward reduces nothing.
   Wrappers wrappers_;
   Counter counter_;
   OpenBallots open_;

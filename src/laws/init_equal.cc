@@ -22,6 +22,8 @@ class InitEqual final : public Law {
   void on_event(const Event& event, const NameTable& names) override {
     if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
       wrappers_.on_wrap(event, *wrap);
+    } else if (const auto* forward = std::get_if<ForwardEvent>(&event.body)) {
+      if (!forward->synchronizing) places_[rank_wrapper_of(event)].went_alone = true;
     } else if (const auto* state = std::get_if<StateEvent>(&event.body)) {
       on_state(event, *state, names);
     } else if (const auto* snapshot = std::get_if<SnapshotEvent>(&event.body)) {
@@ -60,6 +62,7 @@ class InitEqual final : public Law {
     std::int32_t generation = 0;
     bool loaded_parameters = false;
     bool keeps_own = false;
+    bool went_alone = false;  ///< A forward under no_sync came first: its buffers are its own.
     std::vector<std::pair<StateKind, LayoutId>> seen;  // In this generation.
   };
 
@@ -76,6 +79,7 @@ class InitEqual final : public Law {
       place.seen.clear();
     } else if (state.point == StatePoint::kForward) {
       if (place.keeps_own && state.kind == StateKind::kParam) return;
+      if (place.went_alone && state.kind == StateKind::kBuffer) return;
       const std::pair<StateKind, LayoutId> entry{state.kind, state.layout};
       if (std::find(place.seen.begin(), place.seen.end(), entry) != place.seen.end()) return;
       place.seen.push_back(entry);

@@ -170,12 +170,16 @@ class SamplesCovered final : public Law {
     }
     for (const Consumed& consumed : pass.consumed) {
       if (consumed.attempt < first || (train && redone(consumed))) continue;
-      tally.step = std::min(tally.step, consumed.opt);
-      std::vector<std::int64_t>& of_rank = tally.by_rank[consumed.rank];
-      of_rank.insert(of_rank.end(), consumed.ids.begin(), consumed.ids.end());
-      for (const std::int64_t id : consumed.ids) ++tally.counts[id];
+      add(consumed, tally);
     }
     return tally;
+  }
+
+  static void add(const Consumed& consumed, Tally& tally) {
+    tally.step = std::min(tally.step, consumed.opt);
+    std::vector<std::int64_t>& of_rank = tally.by_rank[consumed.rank];
+    of_rank.insert(of_rank.end(), consumed.ids.begin(), consumed.ids.end());
+    for (const std::int64_t id : consumed.ids) ++tally.counts[id];
   }
 
   /// Whether two attempts divided a pass among as many.
