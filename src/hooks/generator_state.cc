@@ -8,7 +8,7 @@ namespace lockstep {
 
 Tensor state_of(const Generator& generator, Runtime& runtime) {
   const auto bytes = generator.state();
-  const Tensor state = Tensor::empty(runtime, {std::ssize(bytes)}, DType::kU8);
+  Tensor state = Tensor::empty(runtime, {std::ssize(bytes)}, DType::kU8);
   std::memcpy(state.raw(), bytes.data(), bytes.size());
   return state;
 }

@@ -285,22 +285,24 @@ void PowerSgdHook::load(const HookState& state) {
   const auto refuse = [](const std::string& name) {
     throw std::invalid_argument("PowerSGD remembers no '" + name + "'");
   };
-  for (const auto& [name, value] : state.counts) {
+  for (const auto& remembered : state.counts) {
+    const std::string& name = remembered.first;
     const auto* count = std::find_if(
         std::begin(counts), std::end(counts), [&](const auto& own) { return own.first == name; });
     if (count == std::end(counts)) refuse(name);
-    *count->second = value;
+    *count->second = remembered.second;
   }
-  for (const auto& [name, tensor] : state.tensors) {
+  for (const auto& remembered : state.tensors) {
+    const std::string& name = remembered.first;
     if (name == kSeeds) {
-      load_state(loaded.seeds, tensor);
+      load_state(loaded.seeds, remembered.second);
       continue;
     }
     const auto* list = std::find_if(std::begin(lists), std::end(lists), [&](const auto& own) {
       return bucket_of(name, own.first).has_value();
     });
     if (list == std::end(lists)) refuse(name);
-    (*list->second)[*bucket_of(name, list->first)] = tensor;
+    (*list->second)[*bucket_of(name, list->first)] = remembered.second;
   }
   set_state(std::move(loaded));
 }

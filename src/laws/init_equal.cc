@@ -69,7 +69,7 @@ class InitEqual final : public Law {
   void on_state(const Event& event, const StateEvent& state, const NameTable& names) {
     if (state.kind == StateKind::kOptimizer) return;
     RankPlace& place = places_[rank_wrapper_of(event)];
-    Key key{wrapper_of(event.at), static_cast<std::uint32_t>(state.layout), state.kind, 0};
+    const Key key{wrapper_of(event.at), static_cast<std::uint32_t>(state.layout), state.kind, 0};
     if (state.point == StatePoint::kWrap) {
       wraps_[key].add(event, state.digests);
     } else if (state.point == StatePoint::kLoad) {
@@ -78,18 +78,26 @@ class InitEqual final : public Law {
       if (!place.seen.empty()) ++place.generation;
       place.seen.clear();
     } else if (state.point == StatePoint::kForward) {
-      if (place.keeps_own && state.kind == StateKind::kParam) return;
-      if (place.went_alone && state.kind == StateKind::kBuffer) return;
-      const std::pair<StateKind, LayoutId> entry{state.kind, state.layout};
-      if (std::find(place.seen.begin(), place.seen.end(), entry) != place.seen.end()) return;
-      place.seen.push_back(entry);
-      key.generation = place.generation;
-      Ballot& ballot = forwards_[key];
-      ballot.add(event, state.digests);
-      if (ballot.n_ranks() < wrappers_.n_members(key.wrapper, n_ranks_)) return;
-      judge(key, ballot, names);
-      forwards_.erase(key);
+      on_forward(event, state, place, key, names);
     }
+  }
+
+  void on_forward(const Event& event,
+                  const StateEvent& state,
+                  RankPlace& place,
+                  Key key,
+                  const NameTable& names) {
+    if (place.keeps_own && state.kind == StateKind::kParam) return;
+    if (place.went_alone && state.kind == StateKind::kBuffer) return;
+    const std::pair<StateKind, LayoutId> entry{state.kind, state.layout};
+    if (std::find(place.seen.begin(), place.seen.end(), entry) != place.seen.end()) return;
+    place.seen.push_back(entry);
+    key.generation = place.generation;
+    Ballot& ballot = forwards_[key];
+    ballot.add(event, state.digests);
+    if (ballot.n_ranks() < wrappers_.n_members(key.wrapper, n_ranks_)) return;
+    judge(key, ballot, names);
+    forwards_.erase(key);
   }
 
   void judge(const Key& key, const Ballot& ballot, const NameTable& names) {
