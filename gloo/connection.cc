@@ -1,6 +1,7 @@
 #include "lockstep/gloo/detail/connection.h"
 
 #include <array>
+#include <csignal>
 #include <cstring>
 #include <exception>
 #include <gloo/allgather.h>
@@ -380,9 +381,17 @@ void meet(const std::shared_ptr<::gloo::Context>& context, std::chrono::millisec
   ::gloo::barrier(options);
 }
 
+// Writing to a connection whose peer is gone raises SIGPIPE, which ends the process before it can
+// say what happened. Python ignores it; a program in C++ has to be told. Its own handler stays.
+void outlive_lost_peers() {
+  const auto previous = std::signal(SIGPIPE, SIG_IGN);
+  if (previous != SIG_DFL && previous != SIG_ERR) std::signal(SIGPIPE, previous);
+}
+
 }  // namespace
 
 Result<std::shared_ptr<Connection>> open_connection(const ConnectionOptions& options) {
+  outlive_lost_peers();
   try {
     ::gloo::transport::tcp::attr address;
     address.hostname = options.host_name;

@@ -30,6 +30,8 @@ struct GlooOptions {
 ///                size, an entry of a process that is gone). Later: a Work's status is kTimedOut,
 ///                kPeerLost or kMismatch with Gloo's own words as detail; after the first failure
 ///                all later operations of the group fail at once, since its connections are closed.
+///                So that they can be told, the process ignores SIGPIPE from here on, unless it has
+///                a handler of its own.
 /// Deterministic: all-reduce adds in the order `gloo-ring` (ReductionOrder::kGlooRing).
 /// Source:        gloo (allreduce.cc and others); PyTorch's ProcessGroupGloo for what is composed.
 Result<std::unique_ptr<ProcessGroup>> connect(const GlooOptions& options, Runtime& runtime);
