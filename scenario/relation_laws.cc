@@ -158,6 +158,36 @@ void compare_steps(const StepsByRank& ranks,
   }
 }
 
+/// Whether rank 0 trains parameters that its wrapper leaves alone: each rank then has its own.
+bool trains_ignored(const MemoryTrace& trace) {
+  std::vector<NameId> ignored;
+  for (const Event& event : trace.events(Rank{0})) {
+    if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
+      const std::span<const NameId> names = trace.names().layout(wrap->ignored);
+      ignored.insert(ignored.end(), names.begin(), names.end());
+    } else if (const auto* step = std::get_if<StepEvent>(&event.body); step && !ignored.empty()) {
+      const std::span<const NameId> names = trace.names().layout(step->layout);
+      return std::find_first_of(names.begin(), names.end(), ignored.begin(), ignored.end()) !=
+             names.end();
+    }
+  }
+  return false;
+}
+
+/// What the job has that one process would draw or keep otherwise; empty when there is nothing.
+std::string incomparable(const Job& job, const MemoryTrace& trace) {
+  if (job.model.kind == "gpt" && job.model.gpt.dropout > 0.0) {
+    return "a model without dropout (one process would draw other masks)";
+  }
+  if (job.loader.augment.stream != AugmentStream::kNone) {
+    return "rows without random augmentation (one process would draw others)";
+  }
+  if (trains_ignored(trace)) {
+    return "a model that is replicated as a whole (each rank trains ignored parameters on its own)";
+  }
+  return "";
+}
+
 }  // namespace
 
 LawResult check_single_process_equal(const Scenario& scenario, const MemoryTrace& trace) {
@@ -171,15 +201,9 @@ LawResult check_single_process_equal(const Scenario& scenario, const MemoryTrace
   const std::size_t n_comparable = comparable_steps(ranks, why);
   const std::size_t n_steps = recorded_steps(ranks.front(), n_comparable);
   if (n_comparable > 0 && n_steps == 0) why = "the values of a step (this run recorded none)";
-  if (scenario.jobs.front()->model.kind == "gpt" &&
-      scenario.jobs.front()->model.gpt.dropout > 0.0) {
+  if (std::string missing = incomparable(*scenario.jobs.front(), trace); !missing.empty()) {
     result.verdict = Verdict::kNotCheckable;
-    result.missing = "a model without dropout (one process would draw other masks)";
-    return result;
-  }
-  if (scenario.jobs.front()->loader.augment.stream != AugmentStream::kNone) {
-    result.verdict = Verdict::kNotCheckable;
-    result.missing = "rows without random augmentation (one process would draw others)";
+    result.missing = std::move(missing);
     return result;
   }
   if (n_steps > 0) {

@@ -179,7 +179,7 @@ class Ddp::Impl {
   void start_delayed(const std::vector<NamedVariable>& reduced);
   void start_mixed_precision();
   void lower_precision() const;
-  void start_trace(const std::vector<NamedVariable>& reduced);
+  void start_trace(const ReplicatedState& whole, const std::vector<NamedVariable>& reduced);
   void synchronize_state(std::span<const NamedVariable> reduced);
   void broadcast_state(std::int32_t root, const OpOptions& options) const;
   void trace_forward(bool training);
@@ -196,7 +196,7 @@ Ddp::Impl::Impl(ReplicatedState state, ProcessGroup& group, DdpOptions options)
   LOCKSTEP_CHECK(options_.compat == "2.7" || is_compat_113(), "compat is \"2.7\" or \"1.13\"");
   check_ddp_arguments(parameters_, options_);
   std::vector<NamedVariable> reduced = reducer_parameters(state, options_.ignored);
-  if (group.runtime().recorder() != nullptr) start_trace(reduced);
+  if (group.runtime().recorder() != nullptr) start_trace(state, reduced);
   if (!options_.delay_all_reduce_named_params.empty()) start_delayed(reduced);
   if (options_.init_sync) synchronize_state(reduced);
   if (trace_) trace_->record_state(StatePoint::kWrap);
@@ -257,7 +257,8 @@ void Ddp::Impl::lower_precision() const {
   if (mixed_->lower()) reducer_->listen_again();
 }
 
-void Ddp::Impl::start_trace(const std::vector<NamedVariable>& reduced) {
+void Ddp::Impl::start_trace(const ReplicatedState& whole,
+                            const std::vector<NamedVariable>& reduced) {
   Recorder& recorder = *group_->runtime().recorder();
   const std::span<const NamedVariable> buffers = buffers_.variables();
   WrappedState state;
@@ -265,6 +266,7 @@ void Ddp::Impl::start_trace(const std::vector<NamedVariable>& reduced) {
   state.replicated = parameters_;
   state.buffers.assign(buffers.begin(), buffers.end());
   state.ignored = options_.ignored;
+  state.left_alone = whole.parameters;
   trace_.emplace(recorder, state);
   gradient_trace_.emplace(recorder, trace_->wrapper(), reduced);
   WrapEvent event;

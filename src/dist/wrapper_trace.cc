@@ -18,6 +18,12 @@ WrapperTrace::WrapperTrace(Recorder& recorder, const WrappedState& state)
   std::vector<NameId> ignored;
   for (const std::string& name : state.ignored) ignored.push_back(recorder.names().intern(name));
   layouts_.ignored = recorder.names().intern_layout(ignored);
+  for (const NamedVariable& entry : state.left_alone) {
+    VariableState& own = entry.variable.state();
+    if (own.name != kNoName) continue;  // Replicated by this wrapper, or by another one.
+    own.name = recorder.names().intern(entry.name);
+    own.wrapper = wrapper_;
+  }
 }
 
 LayoutId WrapperTrace::layout_of(std::span<const NamedVariable> variables) {

@@ -16,6 +16,9 @@ struct WrappedState {
   std::vector<NamedVariable> replicated;  ///< All parameters that are kept equal, frozen included.
   std::vector<NamedVariable> buffers;     ///< Those that are not ignored.
   std::span<const std::string> ignored;
+  /// Ignored parameters; others may stand here too. They get names, or laws could not tell an
+  /// optimizer's steps on them from steps on replicated ones.
+  std::span<const NamedVariable> left_alone;
 };
 
 /// Gives the wrapper its place in the trace and its tensors their names.

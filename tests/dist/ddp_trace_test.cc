@@ -229,6 +229,27 @@ TEST(DdpTraceTest, RecordingChangesNothing) {
 }
 
 // Two models on one rank, as a GAN has them: each wrapper has its own position.
+// Laws exempt ignored parameters by name: an optimizer's events must not call them otherwise.
+TEST(DdpTraceTest, IgnoredParametersHaveNamesToo) {
+  const MiniResult result = run_mini_world({}, [](MiniRank& rank) {
+    TinyModel model(rank.runtime);
+    const Variable kept = model.parameter("fc.w", {0});
+    const Variable ignored = model.parameter("fc.own", {0});
+    Ddp inner(model.state(), rank.group, {.ignored = {"fc.own"}});
+    const auto name_of_variable = [&](const Variable& variable) {
+      return std::string(rank.runtime.recorder()->names().text(variable.state().name));
+    };
+    EXPECT_EQ(name_of_variable(kept), "fc.w");
+    EXPECT_EQ(name_of_variable(ignored), "fc.own");
+    EXPECT_EQ(ignored.state().wrapper, inner.wrapper());
+
+    Ddp outer(model.state(), rank.group, {.ignored = {"fc.w"}});
+    EXPECT_EQ(ignored.state().wrapper, outer.wrapper());
+    EXPECT_EQ(kept.state().wrapper, inner.wrapper());  // Who replicates it names it.
+  });
+  ASSERT_TRUE(result.ok()) << result.error(0);
+}
+
 TEST(DdpTraceTest, TwoWrappersKeepTheirPositionsApart) {
   const MiniResult result = run_mini_world({}, [](MiniRank& rank) {
     TinyModel g(rank.runtime);
