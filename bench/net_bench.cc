@@ -1,6 +1,7 @@
 // Hops a second of collectives that run as messages: what a simulated network costs.
 #include <benchmark/benchmark.h>
 #include <cstdint>
+#include <exception>
 #include <numeric>
 #include <vector>
 
@@ -13,6 +14,8 @@ namespace {
 class Ignore final : public FlightClient {
  public:
   void on_member_done(std::int32_t /*member*/) override {}
+
+  void on_inexact(std::exception_ptr problem) override { std::rethrow_exception(problem); }
 };
 
 /// All-reduces of 16 floats a rank and chunk over range(0) ranks. range(1): links cost time, and

@@ -34,6 +34,10 @@ void MatchSlot::on_action(const Action& /*action*/) { hub->transfer(*this); }
 
 void MatchSlot::on_member_done(std::int32_t member) { hub->on_member_done(*this, member); }
 
+void MatchSlot::on_inexact(std::exception_ptr problem) {
+  hub->on_inexact(*this, std::move(problem));
+}
+
 MatchSlot* Hub::find_slot(const GroupState& group, std::int64_t seq) const {
   if (seq < group.first_open || seq >= group.n_opened) return nullptr;
   return group.window[static_cast<std::size_t>(seq) & (group.window.size() - 1)];
@@ -181,7 +185,23 @@ void Hub::make_ready(MatchSlot& slot) {
                  slot);
 }
 
-// Exact mode's proof may fail here as in any operation of a rank: then the first member throws.
+// Exact mode's proof may fail here as in any operation of a rank: then the first member throws that
+// still waits.
+void Hub::fail_inexact(MatchSlot& slot, std::exception_ptr problem) {
+  const auto waits = [](const SimWork* work) { return work != nullptr; };
+  const auto first = std::find_if(slot.works.begin(), slot.works.end(), waits);
+  world_->interrupt((*first)->rank(), [problem = std::move(problem)](RankHandle& /*rank*/) {
+    std::rethrow_exception(problem);
+  });
+  fail(slot, CommStatus::kAborted, nullptr);
+}
+
+void Hub::on_inexact(MatchSlot& slot, std::exception_ptr problem) {
+  const bool all_called = slot.under_way();
+  fail_inexact(slot, std::move(problem));
+  if (all_called) close(slot);
+}
+
 bool Hub::move_data(MatchSlot& slot) {
   try {
     if (options_.pairing != Pairing::kStrict &&
@@ -192,12 +212,9 @@ bool Hub::move_data(MatchSlot& slot) {
     }
     return true;
   } catch (const InexactOperation&) {
-    world_->interrupt(
-        slot.works.front()->rank(),
-        [problem = std::current_exception()](RankHandle&) { std::rethrow_exception(problem); });
+    fail_inexact(slot, std::current_exception());
+    return false;
   }
-  fail(slot, CommStatus::kAborted, nullptr);
-  return false;
 }
 
 void Hub::transfer(MatchSlot& slot) {

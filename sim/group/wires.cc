@@ -1,12 +1,14 @@
 #include "lockstep/sim/group/detail/wires.h"
 
 #include <algorithm>
+#include <exception>
 
 #include "lockstep/base/check.h"
 #include "lockstep/sim/group/detail/hub.h"
 #include "lockstep/sim/group/detail/sim_process_group.h"
 #include "lockstep/sim/net/cost_model.h"
 #include "lockstep/sim/net/flight.h"
+#include "lockstep/tensor/cpu_kernels.h"
 
 namespace lockstep::sim {
 
@@ -70,7 +72,11 @@ void Wires::post(MatchSlot& slot, SimWork& work) {
   if (slot.flight == nullptr) return;
   LOCKSTEP_CHECK(travels(slot, work), "the members of an operation cut their buffers alike");
   network_.set_now(world_->now());
-  slot.flight->post(work.member(), work.inputs(), work.outputs());
+  try {
+    slot.flight->post(work.member(), work.inputs(), work.outputs());
+  } catch (const InexactOperation&) {
+    return hub_->fail_inexact(slot, std::current_exception());
+  }
   arm();
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <span>
 #include <vector>
@@ -19,6 +20,9 @@ class FlightClient {
   /// The member has its result, and nothing will touch its memory again. May destroy the flight
   /// with the last member.
   virtual void on_member_done(std::int32_t member) = 0;
+  /// An addition rounded in exact mode (InexactOperation): no member gets a result any more. Drops
+  /// the flight.
+  virtual void on_inexact(std::exception_ptr problem) = 0;
 };
 
 /// What is moved or reduced.

@@ -1,8 +1,10 @@
 #include "lockstep/sim/net/network.h"
 
 #include <algorithm>
+#include <exception>
 
 #include "lockstep/sim/net/flight.h"
+#include "lockstep/tensor/cpu_kernels.h"
 
 namespace lockstep::sim {
 
@@ -22,8 +24,12 @@ Network::Network(const NetOptions& options, std::int32_t n_ranks)
 void Network::handle(const EventQueue::Event& event) {
   if (event.hop == kDone) {
     event.flight->client().on_member_done(event.token);
-  } else {
+    return;
+  }
+  try {
     event.flight->on_arrival(event.token, event.hop);
+  } catch (const InexactOperation&) {
+    event.flight->client().on_inexact(std::current_exception());
   }
 }
 
@@ -115,6 +121,9 @@ void Network::rush(Flight& flight) {
   rush_.clear();
 }
 
-void Network::drop(const Flight& flight) { take(flight); }
+void Network::drop(const Flight& flight) {
+  take(flight);
+  if (&flight == rushed_) rush_.clear();
+}
 
 }  // namespace lockstep::sim

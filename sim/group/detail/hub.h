@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <deque>
 #include <map>
 #include <memory>
@@ -51,6 +52,10 @@ class Hub {
   void make_ready(MatchSlot& slot);
   void transfer(MatchSlot& slot);
   void on_member_done(MatchSlot& slot, std::int32_t member);
+  /// A message's addition rounded in exact mode.
+  void on_inexact(MatchSlot& slot, std::exception_ptr problem);
+  /// The same while a member arrives, who closes the slot if it is the last.
+  void fail_inexact(MatchSlot& slot, std::exception_ptr problem);
 
   // -- what befalls contributions on their way (mishaps.cc)
   void plan(const Mishap& mishap);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <map>
 #include <memory>
 #include <string>
@@ -22,6 +23,7 @@ struct GroupState;
 struct MatchSlot final : ActionHandler, FlightClient {
   void on_action(const Action& action) override;
   void on_member_done(std::int32_t member) override;
+  void on_inexact(std::exception_ptr problem) override;
 
   bool has_result(std::size_t member) const { return member < done.size() && done[member] != 0; }
 

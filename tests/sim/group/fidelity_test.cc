@@ -185,6 +185,39 @@ TEST(FidelityTest, WhoLeavesEarlyStillDeliversWhatHePosted) {
   }
 }
 
+/// Adds a value a rank in exact mode; what went wrong, if anything did.
+std::string exact_sum(const GroupOptions& options, const std::vector<float>& values) {
+  const auto n_ranks = static_cast<std::int32_t>(values.size());
+  const GroupRun run = run_groups({.n_ranks = n_ranks, .group = options, .exact = true},
+                                  [&](ProcessGroup& group, RankHandle& rank) {
+                                    rank.sleep({100 * (n_ranks - to_int(rank.rank()))});
+                                    std::vector<float> data(9, values[to_index(rank.rank())]);
+                                    group.all_reduce(Memory::of(std::span(data))).wait_or_throw();
+                                  });
+  EXPECT_FALSE(run.world.stuck.has_value()) << run.explanation;
+  if (!run.world.first_failure) return "";
+  try {
+    std::rethrow_exception(run.world.ends[static_cast<std::size_t>(*run.world.first_failure)].exception);
+  } catch (const InexactOperation& inexact) {
+    return inexact.what();
+  }
+}
+
+// The proof of exactness looks into messages as it does into meetings: an error of a rank.
+TEST(FidelityTest, AMessageThatRoundsIsAnErrorInExactMode) {
+  const float small = 0x1p-30F;
+  for (const Fidelity fidelity : {Fidelity::kRendezvous, Fidelity::kMessage}) {
+    for (const LinkSpec& link : {LinkSpec{}, kLink}) {
+      for (const std::string order : {"rank", "gloo-ring", "pairwise", "nccl-ring@2", "nccl-tree"}) {
+        const GroupOptions options = with(order, fidelity, {.intra = link});
+        EXPECT_EQ(exact_sum(options, {1.0F, 2.0F, 4.0F, 0.5F}), "") << order;
+        EXPECT_NE(exact_sum(options, {1.0F, small, 4.0F, 0.5F}), "") << order;
+        EXPECT_NE(exact_sum(options, {1.0F, 2.0F, 4.0F, small}), "") << order;
+      }
+    }
+  }
+}
+
 TEST(FidelityTest, ADeadlineMayPassWhileTheTransferIsUnderWay) {
   for (const Fidelity fidelity : {Fidelity::kRendezvous, Fidelity::kMessage}) {
     const GroupOptions options = with("gloo-ring", fidelity, {.intra = kLink});

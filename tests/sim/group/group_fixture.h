@@ -26,6 +26,7 @@ struct GroupRunOptions {
   GroupOptions group{};
   bool keep_going = false;
   std::uint64_t livelock_points = 50'000'000;
+  bool exact = false;
 };
 
 using GroupProgram = std::function<void(ProcessGroup&, RankHandle&)>;
@@ -35,7 +36,8 @@ inline GroupRun run_groups(const GroupRunOptions& options,
                            const GroupProgram& program) {
   World world;
   GroupHub hub(world, options.group);
-  const auto kernels = make_cpu_kernels();
+  const auto cpu = make_cpu_kernels();
+  const auto kernels = options.exact ? make_exact_kernels(*cpu) : nullptr;
   Pool pool;
   GroupRun run;
   run.world = world.run({.n_ranks = options.n_ranks,
@@ -43,7 +45,7 @@ inline GroupRun run_groups(const GroupRunOptions& options,
                          .livelock_points = options.livelock_points},
                         strategy,
                         [&](RankHandle& handle) {
-                          Runtime runtime(pool, *kernels, handle);
+                          Runtime runtime(pool, options.exact ? *kernels : *cpu, handle);
                           const auto group = hub.world_group(handle, runtime);
                           program(*group, handle);
                         });

@@ -39,6 +39,8 @@ class Finish final : public FlightClient {
     ++n_done;
   }
 
+  void on_inexact(std::exception_ptr problem) override { std::rethrow_exception(problem); }
+
   std::vector<bool> done;
   std::size_t n_done = 0;
 };
