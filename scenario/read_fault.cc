@@ -138,11 +138,6 @@ void cut_links(TableReader& table, const RankSet& ranks, Scenario& scenario, Pro
   scenario.session.timed = true;
 }
 
-// Contributions are those to collectives.
-bool is_contribution(const sim::Fault& fault) {
-  return fault.kind >= sim::FaultKind::kLost && fault.kind <= sim::FaultKind::kStale;
-}
-
 bool is_collective_place(const sim::Fault& fault) {
   constexpr std::array<std::string_view, 9> kCollectives = {"collective",
                                                             "broadcast",
@@ -167,7 +162,7 @@ void check_fault(const sim::Fault& fault,
   if (fault.kind == sim::FaultKind::kSlow && scenario.session.compute.is_free()) {
     problem.report("nothing is slow where computing takes no time: add sim.compute", node.where);
   }
-  if (is_contribution(fault) && !is_collective_place(fault)) {
+  if (sim::is_contribution(fault.kind) && !is_collective_place(fault)) {
     problem.report("a contribution belongs to a collective: at = { event = \"all_reduce\" }",
                    node.where);
   }

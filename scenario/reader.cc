@@ -163,10 +163,10 @@ void check_bug_tensors(const Scenario& scenario, Problem& problem) {
 /// First of all, so that a misspelt section is reported as that and not as a missing one.
 void check_sections(TableReader& root) {
   for (const std::string_view key :
-       {"format", "title",   "origin", "compat", "world",       "sim",       "exact",
-        "model",  "data",    "loader", "loss",   "optimizer",   "scheduler", "scaler",
-        "clip",   "loop",    "ddp",    "policy", "override",    "bug",       "fault",
-        "tensor", "program", "expect", "replay", "torch_detail"}) {
+       {"format", "title",  "origin",  "compat", "world",     "sim",         "exact",
+        "model",  "data",   "loader",  "loss",   "optimizer", "scheduler",   "scaler",
+        "clip",   "loop",   "ddp",     "policy", "override",  "bug",         "fault",
+        "swarm",  "tensor", "program", "expect", "replay",    "torch_detail"}) {
     root.has(key);
   }
   root.finish();
@@ -214,12 +214,13 @@ Scenario read_scenario(const TomlNode& document, const std::string& path, Proble
   if (scenario.programs.empty()) {
     read_jobs(root, document, around, scenario, problem);
     scenario.bugs = read_bugs(root, scenario.n_ranks, problem);
+    if (!problem.found()) read_swarm(root, scenario, problem);
     if (!problem.found()) check_bug_tensors(scenario, problem);
     if (!section(root, "policy", problem).has("allow")) {
       scenario.session.policy.allow = tolerated_laws(scenario.jobs);
     }
   } else {
-    for (const std::string_view key : {"model", "data", "loop", "override", "bug"}) {
+    for (const std::string_view key : {"model", "data", "loop", "override", "bug", "swarm"}) {
       if (!root.has(key)) continue;
       problem.report(
           "a scenario has either a 'program' or a job; '" + std::string(key) + "' belongs to a job",

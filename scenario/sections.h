@@ -49,6 +49,8 @@ void read_data(TableReader& root, const JobSurroundings& around, Job& job, Probl
 
 /// fault. Requires: world, sim have been read.
 void read_faults(TableReader& root, Scenario& scenario, Problem& problem);
+/// swarm: faults drawn from a seed. Requires: faults and jobs have been read.
+void read_swarm(TableReader& root, Scenario& scenario, Problem& problem);
 /// world.max_restarts and what belongs to it. Requires: the size of the world has been read.
 void read_restarts(TableReader& world, Scenario& scenario, Problem& problem);
 std::vector<BugSpec> read_bugs(TableReader& root, std::int32_t n_ranks, Problem& problem);

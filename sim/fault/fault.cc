@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
+#include "lockstep/base/check.h"
 #include "lockstep/random/generator.h"
 
 namespace lockstep::sim {
@@ -34,8 +36,40 @@ constexpr std::array kAnywhere = {FaultKind::kException,
                                   FaultKind::kDiskFull};
 constexpr std::uint32_t kFateCount = 4;
 constexpr std::int64_t kSwarmDelayNs = 1'000'000;
+// Every step of every job has them.
+constexpr std::array<std::string_view, 3> kPlaces = {"forward", "collective", "step"};
+constexpr std::uint32_t kFileSteps = 16;
+
+void draw_place(const SwarmOptions& options, Generator& draw, Fault& fault) {
+  if (options.n_steps == 0) {
+    fault.event = draw.random() % options.n_events;
+    return;
+  }
+  const auto step = static_cast<std::int64_t>(draw.random()) % options.n_steps;
+  const std::string_view place = kPlaces[draw.random() % kPlaces.size()];
+  if (fault.kind == FaultKind::kTornWrite) {
+    fault.file_step = draw.random() % kFileSteps;
+    return;
+  }
+  fault.step = step;
+  fault.at = is_contribution(fault.kind) ? "all_reduce" : place;
+}
+
+// How much, for the kinds that have it.
+void draw_harm(Generator& draw, Fault& fault) {
+  constexpr std::uint32_t kElements = 1024;
+  constexpr std::uint32_t kBits = 32;
+  fault.permille = 2000 + static_cast<std::int64_t>(draw.random() % 8) * 1000;
+  fault.element = draw.random() % kElements;
+  fault.bit = static_cast<std::int32_t>(draw.random() % kBits);
+  fault.result = draw.random() % 2 == 1;
+}
 
 }  // namespace
+
+bool is_contribution(FaultKind kind) {
+  return kind >= FaultKind::kLost && kind <= FaultKind::kStale;
+}
 
 std::string_view name_of(FaultKind kind) { return kKinds.at(static_cast<std::size_t>(kind)); }
 
@@ -58,21 +92,26 @@ std::string describe(const Fault& fault) {
   return text;
 }
 
-std::vector<Fault> swarm(std::uint64_t seed,
-                         std::int32_t n_faults,
-                         std::int32_t n_ranks,
-                         std::uint64_t n_events) {
-  Generator draw(seed);
+std::vector<Fault> swarm(const SwarmOptions& options) {
+  LOCKSTEP_CHECK(options.n_ranks > 0 && (options.n_steps > 0 || options.n_events > 0),
+                 "a swarm has ranks and places to strike at");
+  Generator draw(options.seed);
+  const std::vector<FaultKind> kinds =
+      options.kinds.empty() ? std::vector<FaultKind>(kAnywhere.begin(), kAnywhere.end())
+                            : options.kinds;
   std::vector<Fault> plan;
-  for (std::int32_t attempt = 0; attempt < n_faults; ++attempt) {
+  plan.reserve(static_cast<std::size_t>(options.n_faults));
+  for (std::int32_t i = 0; i < options.n_faults; ++i) {
     Fault fault;
-    fault.kind = kAnywhere[draw.random() % kAnywhere.size()];
-    fault.rank = static_cast<std::int32_t>(draw.random() % static_cast<std::uint32_t>(n_ranks));
-    fault.attempt = attempt;
-    fault.event = draw.random() % n_events;
+    fault.kind = kinds[draw.random() % kinds.size()];
+    fault.rank =
+        static_cast<std::int32_t>(draw.random() % static_cast<std::uint32_t>(options.n_ranks));
+    fault.attempt = options.by_attempt ? i : 0;
+    draw_place(options, draw, fault);
     fault.delay = Duration{kSwarmDelayNs};
     fault.fate = static_cast<CrashFate>(draw.random() % kFateCount);
-    plan.push_back(fault);
+    draw_harm(draw, fault);
+    plan.push_back(std::move(fault));
   }
   return plan;
 }

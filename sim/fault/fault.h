@@ -32,6 +32,8 @@ enum class FaultKind : std::uint8_t {
 };
 std::string_view name_of(FaultKind kind);  ///< "exception", "exit", "sigkill", ...
 std::optional<FaultKind> parse_fault_kind(std::string_view name);
+/// Something befalls what a rank contributes to a collective.
+bool is_contribution(FaultKind kind);
 
 /// One planned fault. `event`, `file_step`, `time`, or else `step`, `at`, `when` and `nth` say
 /// where.
@@ -71,11 +73,22 @@ class InjectedFault : public std::runtime_error {
 /// "rank 1: sigkill at event 12".
 std::string describe(const Fault& fault);
 
-/// A plan of `n_faults` faults drawn from a seed, one an attempt: any kind, any rank, at an event
-/// below `n_events`.
-std::vector<Fault> swarm(std::uint64_t seed,
-                         std::int32_t n_faults,
-                         std::int32_t n_ranks,
-                         std::uint64_t n_events);
+/// What a swarm draws from.
+struct SwarmOptions {
+  std::uint64_t seed = 0;
+  std::int32_t n_faults = 3;
+  std::int32_t n_ranks = 1;
+  /// They strike in optimizer steps below it, as the rank records an event of the step:
+  /// contributions at an all_reduce, torn writes at one of the first file operations. 0: at events
+  /// below `n_events`.
+  std::int64_t n_steps = 0;
+  std::uint64_t n_events = 0;
+  std::vector<FaultKind> kinds{};  ///< Empty: whatever a rank may do at any event.
+  bool by_attempt = true;          ///< Fault i strikes in attempt i; false: all in the first.
+};
+
+/// A plan drawn from a seed: any of the kinds, on any rank, at any of the places.
+/// Requires: n_steps > 0 where `kinds` has contributions (kLost to kStale).
+std::vector<Fault> swarm(const SwarmOptions& options);
 
 }  // namespace lockstep::sim

@@ -1,4 +1,5 @@
 // fault, world.max_restarts, sim.watchdog_ns, expect.restarts: what is read, and what is refused.
+#include <algorithm>
 #include <gmock/gmock.h>
 
 #include "lockstep/scenario/scenario.h"
@@ -8,7 +9,9 @@
 namespace lockstep {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class FaultReader : public ScenarioFiles {
  protected:
@@ -50,6 +53,39 @@ TEST_F(FaultReader, ReadsRankFaults) {
   EXPECT_EQ(session.clock_skews.at(1).ns, -5);
   EXPECT_EQ(loaded.value().expect.restarts, 1);
   EXPECT_EQ(loaded.value().expect.final_state, "");
+}
+
+TEST_F(FaultReader, ASwarmIsDrawnFromItsSeed) {
+  const auto faults = [&](const std::string& swarm) {
+    const auto loaded = load(with("world = { ranks = 3 }\nswarm = { " + swarm + " }"));
+    EXPECT_TRUE(loaded.ok()) << loaded.error().text();
+    std::string all;
+    for (const sim::Fault& fault : loaded.value().session.faults) {
+      EXPECT_TRUE(fault.attempt == 0 && fault.rank < 3 && fault.step.value_or(0) < 2);
+      all += describe(fault) + "\n";
+    }
+    return all;
+  };
+  EXPECT_EQ(faults("seed = 4, faults = 9"), faults("seed = 4, faults = 9"));
+  EXPECT_NE(faults("seed = 4, faults = 9"), faults("seed = 5, faults = 9"));
+  const std::string stale = faults("faults = 20, kinds = [\"stale\"]");
+  EXPECT_EQ(std::count(stale.begin(), stale.end(), '\n'), 20);
+  EXPECT_THAT(stale, HasSubstr("rank 2: stale at all_reduce 0 of step 1"));
+  // Nobody computes in no time, and nobody writes: what cannot strike is not drawn.
+  const std::string any = faults("faults = 1000");
+  for (const std::string_view kind : {"sigterm", "out-of-memory", "hang", "late", "corrupt"}) {
+    EXPECT_THAT(any, HasSubstr(std::string(kind)));
+  }
+  EXPECT_THAT(any, AllOf(Not(HasSubstr("slow")), Not(HasSubstr("disk")), Not(HasSubstr("torn"))));
+}
+
+TEST_F(FaultReader, RefusesASwarmThatCannotStrike) {
+  const std::string world = "world = { ranks = 2 }\n";
+  EXPECT_THAT(complaint(world + "swarm = { kinds = [\"stael\"] }"),
+              HasSubstr(":6:19: a swarm has no 'stael'; did you mean 'stale'?"));
+  EXPECT_THAT(complaint(world + "swarm = { kinds = [] }"), HasSubstr("needs a kind of fault"));
+  EXPECT_THAT(complaint(world + "swarm = { fault = 3 }"), HasSubstr("did you mean 'faults'?"));
+  EXPECT_THAT(complaint(world + "swarm = { steps = 0 }"), HasSubstr("swarm.steps"));
 }
 
 TEST_F(FaultReader, RefusesWithPlaceAndSuggestion) {

@@ -197,7 +197,8 @@ std::string exact_sum(const GroupOptions& options, const std::vector<float>& val
   EXPECT_FALSE(run.world.stuck.has_value()) << run.explanation;
   if (!run.world.first_failure) return "";
   try {
-    std::rethrow_exception(run.world.ends[static_cast<std::size_t>(*run.world.first_failure)].exception);
+    std::rethrow_exception(
+        run.world.ends[static_cast<std::size_t>(*run.world.first_failure)].exception);
   } catch (const InexactOperation& inexact) {
     return inexact.what();
   }
@@ -208,7 +209,8 @@ TEST(FidelityTest, AMessageThatRoundsIsAnErrorInExactMode) {
   const float small = 0x1p-30F;
   for (const Fidelity fidelity : {Fidelity::kRendezvous, Fidelity::kMessage}) {
     for (const LinkSpec& link : {LinkSpec{}, kLink}) {
-      for (const std::string order : {"rank", "gloo-ring", "pairwise", "nccl-ring@2", "nccl-tree"}) {
+      for (const std::string order :
+           {"rank", "gloo-ring", "pairwise", "nccl-ring@2", "nccl-tree"}) {
         const GroupOptions options = with(order, fidelity, {.intra = link});
         EXPECT_EQ(exact_sum(options, {1.0F, 2.0F, 4.0F, 0.5F}), "") << order;
         EXPECT_NE(exact_sum(options, {1.0F, small, 4.0F, 0.5F}), "") << order;

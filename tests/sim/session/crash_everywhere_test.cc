@@ -177,7 +177,8 @@ TEST(Crashes, InSwarms) {
   std::size_t n_restarts = 0;
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
     options.schedule_seed = options.disk_seed = seed;
-    options.faults = swarm(seed, 3, 2, whole.result.attempts[0].n_events[0]);
+    options.faults =
+        swarm({.seed = seed, .n_ranks = 2, .n_events = whole.result.attempts[0].n_events[0]});
     const JobRun run = jobs.run(job, options);
     expect_same(run, whole, options.faults[0]);
     n_restarts += run.n_restarts();
