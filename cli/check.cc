@@ -2,11 +2,14 @@
 #include "lockstep/laws/trace_check.h"
 
 #include "cli/commands.h"
+#include "cli/report_file.h"
 
 namespace lockstep::cli {
 namespace {
 
-Result<Report> check_folder(const std::string& folder, const CheckArguments& arguments) {
+Result<Report> check_folder(const std::string& folder,
+                            const CheckArguments& arguments,
+                            ReportFile& file) {
   const Result<LoadedTrace> loaded = read_jsonl(folder);
   if (!loaded.ok()) return loaded.error();
   LawPolicy policy;
@@ -16,6 +19,11 @@ Result<Report> check_folder(const std::string& folder, const CheckArguments& arg
   const std::string& scenario = loaded.value().header.scenario;
   report.value().title = folder + (scenario.empty() ? "" : ": " + scenario);
   report.value().replay = "lockstep check " + folder;
+  RunView view;
+  view.report = &report.value();
+  view.trace = loaded.value().trace.get();
+  view.backend = loaded.value().header.backend;
+  file.add(view);
   return report;
 }
 
@@ -25,14 +33,18 @@ ExitCode check(const CheckArguments& arguments, Terminal& terminal) {
   // A misspelt law is reported before any folder is read.
   const Result<LawSet> known = LawSet::make({}, arguments.laws);
   if (!known.ok()) return bad_input(terminal, "lockstep check: " + known.error().text());
+  Result<ReportFile> file = ReportFile::make("check", arguments.report, false);
+  if (!file.ok()) return bad_input(terminal, file.error().text());
   bool all_hold = true;
   for (const std::string& folder : arguments.folders) {
-    const Result<Report> report = check_folder(folder, arguments);
+    const Result<Report> report = check_folder(folder, arguments, file.value());
     if (!report.ok()) return bad_input(terminal, report.error().text());
     terminal.out << (arguments.json ? render_json(report.value())
                                     : render_text(report.value(), terminal.color));
     if (!report.value().ok()) all_hold = false;
   }
+  const Outcome written = file.value().write();
+  if (!written.ok()) return bad_input(terminal, written.error().text());
   return all_hold ? ExitCode::kOk : ExitCode::kFindings;
 }
 

@@ -86,7 +86,7 @@ class Grammar {
         ->expected(1)
         ->take_all();
     command->add_option("--trace", run_.trace, "Writes the events of each rank into this folder");
-    command->add_option("--report", run_.report, "Writes FILE.json or FILE.xml (JUnit)");
+    command->add_option("--report", run_.report, "Writes FILE.html, FILE.json or FILE.xml (JUnit)");
     command->add_option("--repro", run_.repro, "Writes a file for `lockstep replay` on findings");
     command->add_flag("--values", run_.values, "Records values, not only digests");
     command->add_flag("--twice", run_.twice, "Runs again at other addresses; digests must agree");
@@ -97,6 +97,8 @@ class Grammar {
     CLI::App* command = app_.add_subcommand(
         "test", "Runs every variant; succeeds when each meets its expectations");
     command->add_option("scenarios", test_.files, "Scenario files")->required();
+    command->add_option(
+        "--report", test_.report, "Writes FILE.html, FILE.json or FILE.xml (JUnit)");
   }
 
   void add_zoo() {
@@ -119,6 +121,8 @@ class Grammar {
     command->add_option("--allow", check_.allow, "LAW or LAW@TENSOR: exempt on purpose")
         ->expected(1)
         ->take_all();
+    command->add_option(
+        "--report", check_.report, "Writes FILE.html, FILE.json or FILE.xml (JUnit)");
     command->add_flag("--json", check_.json, "Prints the report as JSON");
   }
 

@@ -25,6 +25,8 @@ struct Terminal {
   bool color = false;
 };
 
+class ReportFile;
+
 struct RunArguments {
   std::string file;
   std::string variant;
@@ -32,7 +34,7 @@ struct RunArguments {
   std::optional<std::uint64_t> schedule_seed;
   std::vector<std::string> settings;  ///< "key=value"
   std::string trace;                  ///< Folder, or empty.
-  std::string report;                 ///< FILE.json or FILE.xml, or empty.
+  std::string report;                 ///< FILE, or empty (report_file.h).
   std::string repro;                  ///< FILE, or empty.
   bool values = false;
   bool twice = false;
@@ -43,7 +45,7 @@ struct RunArguments {
 
 ExitCode run(const RunArguments& arguments, Terminal& terminal);
 /// The same with one process a rank; `backend` is not "sim".
-ExitCode run_real(const RunArguments& arguments, Terminal& terminal);
+ExitCode run_real(const RunArguments& arguments, ReportFile& file, Terminal& terminal);
 
 /// What `run --backend` starts once a rank.
 struct RankArguments {
@@ -94,6 +96,7 @@ ExitCode launch(const LaunchArguments& arguments, Terminal& terminal);
 
 struct TestArguments {
   std::vector<std::string> files;
+  std::string report;  ///< FILE, or empty.
 };
 
 ExitCode test(const TestArguments& arguments, Terminal& terminal);
@@ -116,6 +119,7 @@ struct CheckArguments {
   std::vector<std::string> folders;
   std::vector<std::string> laws;   ///< Empty = all trace laws.
   std::vector<std::string> allow;  ///< "LAW" or "LAW@TENSOR"
+  std::string report;              ///< FILE, or empty.
   bool json = false;
 };
 

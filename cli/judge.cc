@@ -18,9 +18,9 @@ Result<std::vector<Scenario>> load_all_variants(const std::vector<std::string>& 
 
 Judged judge(const Scenario& scenario) {
   Result<ScenarioResult> result = run_scenario(scenario, {});
-  if (!result.ok()) return {.report = {}, .unmet = {{result.error().text()}}};
+  if (!result.ok()) return {.result = {}, .unmet = {{result.error().text()}}};
   std::vector<Unmet> complaints = unmet(scenario, result.value());
-  return {.report = std::move(result.value().report), .unmet = std::move(complaints)};
+  return {.result = std::move(result).value(), .unmet = std::move(complaints)};
 }
 
 }  // namespace lockstep::cli

@@ -14,7 +14,7 @@ Result<std::vector<Scenario>> load_all_variants(const std::vector<std::string>& 
 
 /// A scenario that ran, and what it did otherwise than expected.
 struct Judged {
-  Report report;  ///< Empty when the scenario could not run.
+  ScenarioResult result;  ///< Empty when the scenario could not run.
   std::vector<Unmet> unmet;
 };
 

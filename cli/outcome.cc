@@ -59,6 +59,16 @@ void print_result(const Scenario& scenario, const ScenarioResult& result, Termin
   terminal.out << render_text(result.report, terminal.color);
 }
 
+RunView view_of(const ScenarioResult& result) {
+  RunView view;
+  view.report = &result.report;
+  view.trace = result.session.trace.get();
+  view.wait_for = &result.session.wait_for;
+  if (!result.ranks.empty()) view.first_loss_step = result.ranks.front().first_step;
+  for (const RankOutcomeValues& rank : result.ranks) view.losses.push_back(rank.losses);
+  return view;
+}
+
 ExitCode exit_code(const Report& report) {
   return report.ok() && report.n_findings() == 0 ? ExitCode::kOk : ExitCode::kFindings;
 }

@@ -1,6 +1,4 @@
 // `lockstep run`: one scenario, once or twice.
-#include <algorithm>
-#include <array>
 #include <filesystem>
 
 #include "lockstep/base/text.h"
@@ -11,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/first_difference.h"
 #include "cli/outcome.h"
+#include "cli/report_file.h"
 
 namespace lockstep::cli {
 namespace {
@@ -19,23 +18,6 @@ namespace fs = std::filesystem;
 
 /// A multiple of 64 that is no multiple of a page, so that everything lands elsewhere.
 constexpr std::size_t kShiftBytes = 4096 + 576;
-
-/// What is wrong with the options before anything runs, or empty.
-std::string complaint(const RunArguments& arguments) {
-  const std::string kind = fs::path(arguments.report).extension().string();
-  if (kind == ".html") {
-    return "lockstep run: HTML reports are not supported yet; use --report FILE.json or FILE.xml";
-  }
-  constexpr std::array<std::string_view, 4> kReports = {".json", ".xml", ".svg", ".dot"};
-  const bool writable = std::find(kReports.begin(), kReports.end(), kind) != kReports.end();
-  if (!arguments.report.empty() && !writable) {
-    return "lockstep run: --report writes FILE.json or FILE.xml, and who waits for whom as "
-           "FILE.svg "
-           "or FILE.dot, not '" +
-           arguments.report + "'";
-  }
-  return {};
-}
 
 Result<Scenario> load(const RunArguments& arguments) {
   std::vector<Setting> settings;
@@ -77,19 +59,11 @@ Outcome write_reproduction(const RunArguments& arguments,
   return DiskFiles().publish(path, text.value());
 }
 
-/// The report as the name of its file asks for it.
-std::string rendered(const ScenarioResult& result, const std::string& path) {
-  const std::string kind = fs::path(path).extension().string();
-  if (kind == ".json") return render_json(result.report);
-  if (kind == ".xml") return render_junit(result.report);
-  if (kind == ".dot") return sim::render_dot(result.session.wait_for);
-  return sim::render_svg(result.session.wait_for, result.report.title);
-}
-
 /// Trace, reproduction and report, as asked for.
 Outcome write_files(const RunArguments& arguments,
                     const Scenario& scenario,
-                    ScenarioResult& result) {
+                    ScenarioResult& result,
+                    ReportFile& file) {
   Report& report = result.report;
   report.replay = repeat_command(arguments);
   if (!arguments.trace.empty()) {
@@ -113,8 +87,8 @@ Outcome write_files(const RunArguments& arguments,
     if (!written.ok()) return written;
     report.replay = "lockstep replay " + repro;
   }
-  if (arguments.report.empty()) return success();
-  return DiskFiles().publish(arguments.report, rendered(result, arguments.report));
+  file.add(view_of(result));
+  return file.write();
 }
 
 /// The second run, elsewhere in memory. Returns what differs, or empty.
@@ -133,9 +107,9 @@ std::string difference(const Scenario& scenario, RunChoices choices, const Scena
 }  // namespace
 
 ExitCode run(const RunArguments& arguments, Terminal& terminal) {
-  const std::string wrong = complaint(arguments);
-  if (!wrong.empty()) return bad_input(terminal, wrong);
-  if (arguments.backend != "sim") return run_real(arguments, terminal);
+  Result<ReportFile> file = ReportFile::make("run", arguments.report, arguments.backend == "sim");
+  if (!file.ok()) return bad_input(terminal, file.error().text());
+  if (arguments.backend != "sim") return run_real(arguments, file.value(), terminal);
   const Result<Scenario> scenario = load(arguments);
   if (!scenario.ok()) return bad_input(terminal, scenario.error().text());
 
@@ -146,7 +120,7 @@ ExitCode run(const RunArguments& arguments, Terminal& terminal) {
   if (!run.ok()) return bad_input(terminal, run.error().text());
   ScenarioResult& result = run.value();
 
-  const Outcome written = write_files(arguments, scenario.value(), result);
+  const Outcome written = write_files(arguments, scenario.value(), result, file.value());
   if (!written.ok()) return bad_input(terminal, written.error().text());
   if (!arguments.quiet) print_result(scenario.value(), result, terminal);
   if (arguments.twice) {

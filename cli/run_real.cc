@@ -1,11 +1,8 @@
 // `lockstep run --backend gloo|nccl`: a scenario with one process a rank.
-#include <filesystem>
-
-#include "lockstep/process/disk_files.h"
-
 #include "cli/commands.h"
 #include "cli/outcome.h"
 #include "cli/real_ranks.h"
+#include "cli/report_file.h"
 
 namespace lockstep::cli {
 namespace {
@@ -15,12 +12,6 @@ std::string simulator_only(const RunArguments& arguments) {
   if (arguments.schedule_seed) return "--schedule-seed";
   if (!arguments.repro.empty()) return "--repro";
   return {};
-}
-
-Outcome write_report(const RunArguments& arguments, const Report& report) {
-  if (arguments.report.empty()) return success();
-  const bool json = std::filesystem::path(arguments.report).extension() == ".json";
-  return DiskFiles().publish(arguments.report, json ? render_json(report) : render_junit(report));
 }
 
 /// What repeats the run, as far as processes can: with the same data, not the same timing.
@@ -34,7 +25,7 @@ std::string repeat_command(const RunArguments& arguments) {
 
 }  // namespace
 
-ExitCode run_real(const RunArguments& arguments, Terminal& terminal) {
+ExitCode run_real(const RunArguments& arguments, ReportFile& file, Terminal& terminal) {
   const std::string option = simulator_only(arguments);
   if (!option.empty()) {
     return bad_input(terminal, "lockstep run: " + option + " is for the simulator");
@@ -57,7 +48,11 @@ ExitCode run_real(const RunArguments& arguments, Terminal& terminal) {
   if (!judged.ok()) return bad_input(terminal, judged.error().text());
   ScenarioResult& result = judged.value();
   result.report.replay = repeat_command(arguments);
-  const Outcome written = write_report(arguments, result.report);
+  RunView view = view_of(result);
+  view.backend = arguments.backend;
+  view.wait_for = nullptr;
+  file.add(view);
+  const Outcome written = file.write();
   if (!written.ok()) return bad_input(terminal, written.error().text());
   if (!arguments.quiet) print_result(scenario.value(), result, terminal);
   return run.failed.value_or(exit_code(result.report));

@@ -1,29 +1,42 @@
 // `lockstep test`: every variant of every file against what it expects.
 #include "cli/commands.h"
 #include "cli/judge.h"
+#include "cli/outcome.h"
+#include "cli/report_file.h"
 
 namespace lockstep::cli {
 namespace {
 
 /// One line a variant, and one more for each further expectation that was not met.
-bool test_variant(const Scenario& scenario, Terminal& terminal) {
+bool test_variant(const Scenario& scenario, ReportFile& file, Terminal& terminal) {
   const std::string name =
       scenario.path + (scenario.variant.empty() ? "" : " [" + scenario.variant + "]");
-  const Judged judged = judge(scenario);
+  Judged judged = judge(scenario);
   terminal.out << (judged.unmet.empty() ? "ok    " : "FAIL  ") << name << "\n";
   for (const Unmet& complaint : judged.unmet) terminal.out << "      " << complaint.text << "\n";
+  if (file.wanted()) {
+    if (judged.result.report.title.empty()) judged.result.report.title = name;
+    RunView view = view_of(judged.result);
+    view.unmet.emplace();
+    for (const Unmet& complaint : judged.unmet) view.unmet->push_back(complaint.text);
+    file.add(view);
+  }
   return judged.unmet.empty();
 }
 
 }  // namespace
 
 ExitCode test(const TestArguments& arguments, Terminal& terminal) {
+  Result<ReportFile> file = ReportFile::make("test", arguments.report, false);
+  if (!file.ok()) return bad_input(terminal, file.error().text());
   const Result<std::vector<Scenario>> scenarios = load_all_variants(arguments.files);
   if (!scenarios.ok()) return bad_input(terminal, scenarios.error().text());
   bool all_met = true;
   for (const Scenario& scenario : scenarios.value()) {
-    if (!test_variant(scenario, terminal)) all_met = false;
+    if (!test_variant(scenario, file.value(), terminal)) all_met = false;
   }
+  const Outcome written = file.value().write();
+  if (!written.ok()) return bad_input(terminal, written.error().text());
   return all_met ? ExitCode::kOk : ExitCode::kFindings;
 }
 

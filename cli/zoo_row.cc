@@ -89,14 +89,14 @@ ZooRow zoo_row(const Scenario& scenario, const std::string& folder) {
   row.variant = scenario.variant;
   row.kind = kind_of_variant(scenario);
   row.verdict = verdict_of(row.kind, judged.unmet);
-  row.outcome = judged.report.outcome;
+  row.outcome = judged.result.report.outcome;
   row.expected_outcome = scenario.expect.outcome;
   for (const ExpectedFinding& wanted : scenario.expect.fires) {
     const bool known =
         std::find(row.expected.begin(), row.expected.end(), wanted.law) != row.expected.end();
     if (!known) row.expected.push_back(wanted.law);
   }
-  note_laws(judged.report, row);
+  note_laws(judged.result.report, row);
   if (row.kind == ZooKind::kBuggy) row.torch_detail = scenario.torch_detail;
   row.complaints.reserve(judged.unmet.size());
   for (const Unmet& complaint : judged.unmet) row.complaints.push_back(complaint.text);

@@ -28,6 +28,21 @@ std::string fill_of(WaitForNode::State state) {
   return "#ffffff";
 }
 
+/// For pages that have their own colours.
+std::string_view class_of(WaitForNode::State state) {
+  switch (state) {
+    case WaitForNode::State::kWaits:
+      return "waits";
+    case WaitForNode::State::kEnded:
+      return "ended";
+    case WaitForNode::State::kDied:
+      return "died";
+    case WaitForNode::State::kRunning:
+      return "running";
+  }
+  return "";
+}
+
 /// "; missing: rank 2, which waits in barrier #0 of group 0".
 std::string absence(const WaitForGraph& graph, const WaitForEdge& edge) {
   const WaitForNode& to = graph.nodes[edge.to];
@@ -78,17 +93,18 @@ int top_of(std::size_t node) {
 }
 
 /// An arc from the right side of one box to that of another; longer ones reach further out.
-std::string arrow(const WaitForEdge& edge, int right) {
+std::string arrow(const WaitForEdge& edge, int right, const std::string& head) {
   const int from = top_of(edge.from) + kBoxHeight / 2 - 7;
   const int to = top_of(edge.to) + kBoxHeight / 2 + 7;
   const int distance =
       static_cast<int>(edge.from > edge.to ? edge.from - edge.to : edge.to - edge.from);
   const std::string out = std::to_string(right + 40 + 18 * distance);
   const std::string x = std::to_string(right);
-  return "<path d=\"M" + x + " " + std::to_string(from) + " C" + out + " " + std::to_string(from) +
-         " " + out + " " + std::to_string(to) + " " + x + " " + std::to_string(to) +
-         "\" fill=\"none\" stroke=\"" + (edge.in_cycle ? "#b02a37" : "#495057") +
-         "\" stroke-width=\"" + (edge.in_cycle ? "2" : "1.2") + "\" marker-end=\"url(#head)\"/>\n";
+  return "<path class=\"" + std::string(edge.in_cycle ? "arrow cycle" : "arrow") + "\" d=\"M" + x +
+         " " + std::to_string(from) + " C" + out + " " + std::to_string(from) + " " + out + " " +
+         std::to_string(to) + " " + x + " " + std::to_string(to) + "\" fill=\"none\" stroke=\"" +
+         (edge.in_cycle ? "#b02a37" : "#495057") + "\" stroke-width=\"" +
+         (edge.in_cycle ? "2" : "1.2") + "\" marker-end=\"url(#" + head + ")\"/>\n";
 }
 
 }  // namespace
@@ -156,7 +172,9 @@ std::string render_dot(const WaitForGraph& graph) {
   return out + "}\n";
 }
 
-std::string render_svg(const WaitForGraph& graph, const std::string& title) {
+std::string render_svg(const WaitForGraph& graph,
+                       const std::string& title,
+                       const std::string& head) {
   std::size_t letters = 12;
   std::size_t furthest = 0;
   for (const WaitForNode& node : graph.nodes) {
@@ -169,28 +187,30 @@ std::string render_svg(const WaitForGraph& graph, const std::string& title) {
   const int width =
       std::max(right + 60 + 18 * static_cast<int>(furthest), text_width(title) + 2 * kMargin);
   const int height = top_of(graph.nodes.size()) + kMargin;
-  std::string out = "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + std::to_string(width) +
-                    "\" height=\"" + std::to_string(height) +
+  std::string out = "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"wait-for\" width=\"" +
+                    std::to_string(width) + "\" height=\"" + std::to_string(height) +
                     "\" font-family=\"monospace\" font-size=\"11\">\n"
-                    "<defs><marker id=\"head\" markerWidth=\"8\" markerHeight=\"8\" refX=\"7\" "
+                    "<defs><marker id=\"" +
+                    head +
+                    "\" markerWidth=\"8\" markerHeight=\"8\" refX=\"7\" "
                     "refY=\"3\" orient=\"auto\"><path d=\"M0 0L7 3L0 6z\"/></marker></defs>\n"
-                    "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n";
+                    "<rect class=\"paper\" width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n";
   out += text_at(kMargin, kTitle, title, " font-size=\"13\" font-weight=\"bold\"");
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     const WaitForNode& node = graph.nodes[i];
-    out += "<rect x=\"" + std::to_string(kMargin) + "\" y=\"" + std::to_string(top_of(i)) +
-           "\" width=\"" + std::to_string(right - kMargin) + "\" height=\"" +
-           std::to_string(kBoxHeight) + "\" rx=\"6\" stroke=\"#495057\" fill=\"" +
-           fill_of(node.state) + "\"/>\n";
+    out += "<rect class=\"" + std::string(class_of(node.state)) + "\" x=\"" +
+           std::to_string(kMargin) + "\" y=\"" + std::to_string(top_of(i)) + "\" width=\"" +
+           std::to_string(right - kMargin) + "\" height=\"" + std::to_string(kBoxHeight) +
+           "\" rx=\"6\" stroke=\"#495057\" fill=\"" + fill_of(node.state) + "\"/>\n";
     out += text_at(kMargin + 10, top_of(i) + 18, name_ranks(node.ranks), " font-weight=\"bold\"");
     out += text_at(kMargin + 10, top_of(i) + 34, node.what);
   }
-  for (const WaitForEdge& edge : graph.edges) out += arrow(edge, right);
+  for (const WaitForEdge& edge : graph.edges) out += arrow(edge, right, head);
   std::string foot = graph.empty() ? "nobody waits" : "an arrow points at whom is waited for";
   if (graph.n_left_out > 0) {
     foot += "; " + std::to_string(graph.n_left_out) + " more ranks are not shown";
   }
-  out += text_at(kMargin, height - 10, foot, " fill=\"#6c757d\"");
+  out += text_at(kMargin, height - 10, foot, " class=\"foot\" fill=\"#6c757d\"");
   return out + "</svg>\n";
 }
 

@@ -53,6 +53,10 @@ std::string render_text(const WaitForGraph& graph);
 /// Graphviz: `dot -Tsvg`.
 std::string render_dot(const WaitForGraph& graph);
 /// One SVG file without scripts, fonts or links: boxes from top to bottom, arrows beside them.
-std::string render_svg(const WaitForGraph& graph, const std::string& title);
+/// Its parts have classes, for pages that colour it their own way: paper, waits, ended, died,
+/// running, arrow, cycle, foot.
+std::string render_svg(const WaitForGraph& graph,
+                       const std::string& title,
+                       const std::string& head = "head");
 
 }  // namespace lockstep::sim

@@ -1,6 +1,7 @@
 // The outcome of a run in words: findings as sentences, laws as a table.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -42,5 +43,7 @@ std::string render_text(const Report& report, bool color);
 std::string render_json(const Report& report);
 /// JUnit XML: one test case a law.
 std::string render_junit(const Report& report);
+/// The same for several runs: a suite a run.
+std::string render_junit(std::span<const Report> reports);
 
 }  // namespace lockstep

@@ -135,7 +135,9 @@ std::string render_json(const Report& report) {
   return out.str() + "\n";
 }
 
-std::string render_junit(const Report& report) {
+namespace {
+
+std::string test_suite(const Report& report) {
   std::size_t n_broken = 0;
   std::size_t n_skipped = 0;
   std::string cases;
@@ -163,11 +165,25 @@ std::string render_junit(const Report& report) {
              "\" name=\"outcome\"><error message=\"" + escape_xml(report.outcome) + "\">" +
              escape_xml(text) + "</error></testcase>\n";
   }
-  return "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"" +
-         escape_xml(report.title) + "\" tests=\"" +
+  return "<testsuite name=\"" + escape_xml(report.title) + "\" tests=\"" +
          std::to_string(report.laws.size() + (failed ? 1U : 0U)) + "\" failures=\"" +
          std::to_string(n_broken) + "\" errors=\"" + (failed ? "1" : "0") + "\" skipped=\"" +
          std::to_string(n_skipped) + "\">\n" + cases + "</testsuite>\n";
+}
+
+constexpr std::string_view kXmlHead = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n";
+
+}  // namespace
+
+std::string render_junit(const Report& report) {
+  return std::string(kXmlHead) + test_suite(report);
+}
+
+std::string render_junit(std::span<const Report> reports) {
+  if (reports.size() == 1) return render_junit(reports.front());
+  std::string out = std::string(kXmlHead) + "<testsuites>\n";
+  for (const Report& report : reports) out += test_suite(report);
+  return out + "</testsuites>\n";
 }
 
 }  // namespace lockstep

@@ -22,7 +22,8 @@ std::size_t announced_length(unsigned lead) {
   return lead < 0xF5U ? 4 : 0;
 }
 
-/// Bytes of the UTF-8 sequence that starts at `i`, 0 when there is none.
+}  // namespace
+
 std::size_t utf8_length(std::string_view text, std::size_t i) {
   const unsigned lead = byte_at(text, i);
   const std::size_t length = announced_length(lead);
@@ -35,8 +36,6 @@ std::size_t utf8_length(std::string_view text, std::size_t i) {
   const bool out_of_range = (lead == 0xEDU && second > 0x9FU) || (lead == 0xF4U && second > 0x8FU);
   return overlong || out_of_range ? 0 : length;
 }
-
-}  // namespace
 
 void JsonText::clear() {
   out_.clear();

@@ -1,11 +1,15 @@
 // JSON as text, written by hand: one pass, no tree, the same bytes everywhere.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
 namespace lockstep {
+
+/// Bytes of the UTF-8 sequence that starts at `i`, 0 when there is none.
+std::size_t utf8_length(std::string_view text, std::size_t i);
 
 /// Appends one JSON value after the other to a text; commas come by themselves.
 ///

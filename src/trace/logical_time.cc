@@ -111,17 +111,24 @@ class Clock {
 
 }  // namespace
 
-std::vector<std::vector<std::int64_t>> drawing_times(const MemoryTrace& trace) {
-  std::vector<std::vector<std::int64_t>> times;
-  bool timed = false;
+bool is_timed(const MemoryTrace& trace) {
   for (std::int32_t r = 0; r < trace.n_ranks(); ++r) {
-    times.emplace_back();
     for (const Event& event : trace.events(Rank{r})) {
-      timed = timed || event.time.ns != 0;
-      times.back().push_back(event.time.ns);
+      if (event.time.ns != 0) return true;
     }
   }
-  return timed ? times : Clock(trace).run();
+  return false;
+}
+
+std::vector<std::vector<std::int64_t>> drawing_times(const MemoryTrace& trace) {
+  if (!is_timed(trace)) return Clock(trace).run();
+  std::vector<std::vector<std::int64_t>> times(static_cast<std::size_t>(trace.n_ranks()));
+  for (std::int32_t r = 0; r < trace.n_ranks(); ++r) {
+    std::vector<std::int64_t>& of_rank = times[static_cast<std::size_t>(r)];
+    of_rank.reserve(trace.events(Rank{r}).size());
+    for (const Event& event : trace.events(Rank{r})) of_rank.push_back(event.time.ns);
+  }
+  return times;
 }
 
 }  // namespace lockstep::detail

@@ -1,26 +1,13 @@
 // A trace as a picture: slices on a track a rank, for ui.perfetto.dev and chrome://tracing.
 #pragma once
 
-#include <cstdint>
-#include <optional>
+#include <cstddef>
 #include <span>
 #include <string>
-#include <vector>
 
-#include "lockstep/trace/memory_trace.h"
+#include "lockstep/trace/timeline.h"
 
 namespace lockstep {
-
-/// Something to pin on a rank's track: a finding, in words.
-struct TimelineNote {
-  Rank rank{};
-  std::string title;  ///< "replicas-equal"
-  std::string text;   ///< The whole sentence.
-  std::int32_t attempt = 0;
-  std::optional<std::int64_t> step = {};  ///< Pinned to the end of this optimizer step,
-  std::optional<std::int32_t> group = {};
-  std::optional<std::int64_t> seq = {};  ///< or to this call of `group`; else to the rank's end.
-};
 
 /// What the picture shows, in numbers.
 struct TimelineCounts {

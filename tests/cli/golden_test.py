@@ -75,7 +75,7 @@ BAD = [
     "launch --nproc-per-node 2",
     "launch --redirects 9 -- true",
     "rank nowhere.toml",
-    f"run SRC/{WEIGHTS} --report out.html --trace out",
+    f"run SRC/{WEIGHTS} --report out.htm --trace out",
     f"run SRC/{WEIGHTS} --report out.txt",
     f"run SRC/{WEIGHTS} --schedule-seed many",
     f"run SRC/{WEIGHTS} --varient x",

@@ -13,4 +13,7 @@ namespace lockstep::detail {
 /// post of it on any rank (L. Lamport, Time, Clocks, and the Ordering of Events, CACM 1978).
 std::vector<std::vector<std::int64_t>> drawing_times(const MemoryTrace& trace);
 
+/// Whether any event carries a time of its own.
+bool is_timed(const MemoryTrace& trace);
+
 }  // namespace lockstep::detail
