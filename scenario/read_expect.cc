@@ -111,9 +111,14 @@ void read_quiet(TableReader& expect, Expectation& expectation, Problem& problem)
   const TomlNode* quiet = expect.node("quiet");
   if (quiet == nullptr) return;
   if (quiet->is_array()) {
-    expectation.quiet_rest = false;
     expectation.quiet = expect.texts("quiet");
-    for (const std::string& id : expectation.quiet) check_law(id, quiet->where, problem);
+    for (const std::string& id : expectation.quiet) {
+      check_law(id, quiet->where, problem);
+      const bool fires = std::any_of(expectation.fires.begin(),
+                                     expectation.fires.end(),
+                                     [&](const ExpectedFinding& found) { return found.law == id; });
+      if (fires) problem.report("law '" + id + "' cannot both fire and be quiet", quiet->where);
+    }
     return;
   }
   expect.word("quiet", "rest", {"all", "rest"});

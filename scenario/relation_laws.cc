@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "lockstep/base/text.h"
 #include "lockstep/scenario/companion.h"
+#include "lockstep/scenario/difference_cause.h"
 #include "lockstep/scenario/single_process.h"
 #include "lockstep/scenario/step_values.h"
 
@@ -134,13 +136,35 @@ std::optional<Finding> compare(const Place& place,
   return finding;
 }
 
+/// Adds the likely cause to what was found in the gradients of a step.
+void explain(const Job& job,
+             const StepsByRank& ranks,
+             const std::vector<ReferenceTensor>& tensors,
+             Finding& finding) {
+  if (finding.event != "grad.used") return;
+  std::map<std::string, std::vector<double>> reference;
+  for (const ReferenceTensor& tensor : tensors) {
+    if (tensor.event == "grad.used") reference[tensor.name] = tensor.reference.values;
+  }
+  DifferenceCause found =
+      explain_difference(job, ranks, static_cast<std::size_t>(*finding.step), reference);
+  if (!found.message.empty()) finding.message += ": " + found.message;
+  finding.cause = std::move(found.cause);
+}
+
+/// What was run, and how much of it can be compared.
+struct Compared {
+  const Job& job;
+  const StepsByRank& ranks;
+  std::size_t n_steps = 0;
+};
+
 /// Runs through the steps and stops at the first difference.
-void compare_steps(const StepsByRank& ranks,
-                   std::size_t n_steps,
+void compare_steps(const Compared& run,
                    SingleProcess& single,
                    const NameTable& names,
                    LawResult& result) {
-  for (std::size_t k = 0; k < n_steps; ++k) {
+  for (std::size_t k = 0; k < run.n_steps; ++k) {
     const auto step = static_cast<std::int64_t>(k);
     const std::vector<ReferenceTensor> tensors = single.step(k);
     if (!single.failure().empty()) {
@@ -149,9 +173,10 @@ void compare_steps(const StepsByRank& ranks,
     }
     for (const ReferenceTensor& tensor : tensors) {
       const Place place = {step, tensor.event, tensor.name};
-      std::optional<Finding> finding = compare(place, ranks, tensor.reference, names);
+      std::optional<Finding> finding = compare(place, run.ranks, tensor.reference, names);
       ++result.n_checked;
       if (!finding) continue;
+      explain(run.job, run.ranks, tensors, *finding);
       result.findings.push_back(std::move(*finding));
       return;
     }
@@ -174,13 +199,32 @@ bool trains_ignored(const MemoryTrace& trace) {
   return false;
 }
 
+/// Whether ranks trained on rows that rank 0 does not have: they hold out others.
+bool trains_foreign_rows(const Job& job, const StepsByRank& ranks) {
+  if (job.train_ids.empty()) return false;
+  const std::set<std::int64_t> own(job.train_ids.begin(), job.train_ids.end());
+  for (const auto& steps : ranks) {
+    for (const RankStep& step : steps) {
+      for (const MicroData& micro : step.micros) {
+        const bool foreign = std::any_of(
+            micro.ids.begin(), micro.ids.end(), [&](std::int64_t id) { return !own.contains(id); });
+        if (foreign) return true;
+      }
+    }
+  }
+  return false;
+}
+
 /// What the job has that one process would draw or keep otherwise; empty when there is nothing.
-std::string incomparable(const Job& job, const MemoryTrace& trace) {
+std::string incomparable(const Job& job, const StepsByRank& ranks, const MemoryTrace& trace) {
   if (job.model.kind == "gpt" && job.model.gpt.dropout > 0.0) {
     return "a model without dropout (one process would draw other masks)";
   }
   if (job.loader.augment.stream != AugmentStream::kNone) {
     return "rows without random augmentation (one process would draw others)";
+  }
+  if (trains_foreign_rows(job, ranks)) {
+    return "one training set for all ranks (they hold out different rows)";
   }
   if (trains_ignored(trace)) {
     return "a model that is replicated as a whole (each rank trains ignored parameters on its own)";
@@ -201,14 +245,14 @@ LawResult check_single_process_equal(const Scenario& scenario, const MemoryTrace
   const std::size_t n_comparable = comparable_steps(ranks, why);
   const std::size_t n_steps = recorded_steps(ranks.front(), n_comparable);
   if (n_comparable > 0 && n_steps == 0) why = "the values of a step (this run recorded none)";
-  if (std::string missing = incomparable(*scenario.jobs.front(), trace); !missing.empty()) {
+  if (std::string missing = incomparable(*scenario.jobs.front(), ranks, trace); !missing.empty()) {
     result.verdict = Verdict::kNotCheckable;
     result.missing = std::move(missing);
     return result;
   }
   if (n_steps > 0) {
     const auto single = make_single_process(*scenario.jobs.front(), ranks, n_steps);
-    compare_steps(ranks, n_steps, *single, trace.names(), result);
+    compare_steps({*scenario.jobs.front(), ranks, n_steps}, *single, trace.names(), result);
   }
   if (n_steps > 0 && n_steps < n_comparable) {
     result.advice.push_back({"A-coverage",

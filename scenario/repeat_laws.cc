@@ -82,8 +82,10 @@ std::string missing_part(const Job& job) {
 
   const bool draws = job.model.kind == "gpt" && job.model.gpt.dropout > 0.0;
   const bool schedules = !job.scheduler.rules.empty() || job.scheduler.plateau;
-  const std::array<Omission, 5> omissions = {
+  const bool remembers = job.ddp.hook.kind == "powersgd" || job.ddp.hook.kind == "post-local-sgd";
+  const std::array<Omission, 6> omissions = {
       {{"sampler", true, "resume-reshuffle"},
+       {"hook", remembers, "hook-state-missing"},
        {"rng", draws, "rng-not-restored"},
        {"optimizer", true, "scaler-sched-missing"},
        {"scheduler", schedules, "scaler-sched-missing"},

@@ -114,8 +114,8 @@ struct ExpectedSamples {
 struct Expectation {
   std::string outcome = "ok";  ///< "ok" | "findings" | "hang" | "error"
   std::vector<ExpectedFinding> fires;
-  bool quiet_rest = true;          ///< quiet = "all" | "rest": nothing else may fire.
-  std::vector<std::string> quiet;  ///< Or just these laws.
+  /// Laws that must look at the run, too. Whatever `fires` does not name is to be quiet anyway.
+  std::vector<std::string> quiet;
   std::vector<ExpectedValue> values;
   std::vector<ExpectedSamples> samples;
   std::string error;  ///< Substring of the error.

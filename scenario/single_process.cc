@@ -50,19 +50,6 @@ LossSpec as_declared(const LossSpec& loss) {
   return declared;
 }
 
-/// What the declared mean divides by, over all ranks of one micro-step.
-double declared_denominator(const LossSpec& loss,
-                            const StepsByRank& ranks,
-                            std::size_t k,
-                            std::size_t micro) {
-  double total = 0.0;
-  for (const auto& steps : ranks) {
-    const MicroData& data = steps[k].micros[micro];
-    total += static_cast<double>(loss.declared == "token-mean" ? data.n_tokens : data.n_samples);
-  }
-  return loss.declared == "sum" ? 1.0 : total;
-}
-
 /// The rows of a data set in the order in which the ranks consumed them, each micro-step's global
 /// batch being one consecutive block.
 struct GlobalBatches {
@@ -223,6 +210,20 @@ class TeacherForced final : public SingleProcess {
         companion_(false),
         model_(build_model(job.model, companion_.runtime(), 0)) {}
 
+  std::map<std::string, std::vector<std::vector<double>>> local_gradients(std::size_t k) {
+    load(ranks_.front()[k].before);
+    std::map<std::string, std::vector<std::vector<double>>> locals;
+    for (const auto& steps : ranks_) {
+      model_->zero_grad();
+      for (const MicroData& data : steps[k].micros) accumulate(data);
+      for (const NamedVariable& named : model_->named_parameters()) {
+        const Tensor& grad = named.variable.grad();
+        locals[named.name].push_back(grad.defined() ? values_of(grad) : std::vector<double>());
+      }
+    }
+    return locals;
+  }
+
   std::vector<ReferenceTensor> step(std::size_t k) override {
     if (ranks_.front()[k].skipped) return {};  // No gradient was used.
     load(ranks_.front()[k].before);
@@ -274,15 +275,26 @@ class TeacherForced final : public SingleProcess {
   }
 
   void backward(const MicroData& data) {
+    model_->zero_grad();
+    accumulate(data);
+  }
+
+  /// Adds a micro-step's gradient.
+  void accumulate(const MicroData& data) {
     Runtime& runtime = companion_.runtime();
     const std::vector<std::int64_t> rows = positions_.of(data.ids);
-    model_->zero_grad();
     Batch batch = make_batch(job_, *job_.train, runtime, rows);
     weigh_rows(job_, *job_.train, batch, rows, data.denominator);
     const double factor =
         job_.exact.on && job_.exact.scale_loss_by_world ? static_cast<double>(ranks_.size()) : 1.0;
     micro_loss(job_, model_->forward(Variable(batch.x)), batch, data.denominator, factor)
         .backward();
+  }
+
+  static std::vector<double> values_of(const Tensor& grad) {
+    ReferenceValues sum;
+    add(grad, 1.0, sum);
+    return std::move(sum.values);
   }
 
   template <typename T>
@@ -312,6 +324,24 @@ class TeacherForced final : public SingleProcess {
 };
 
 }  // namespace
+
+double declared_denominator(const LossSpec& loss,
+                            const StepsByRank& ranks,
+                            std::size_t k,
+                            std::size_t micro) {
+  double total = 0.0;
+  for (const auto& steps : ranks) {
+    const MicroData& data = steps[k].micros[micro];
+    total += static_cast<double>(loss.declared == "token-mean" ? data.n_tokens : data.n_samples);
+  }
+  return loss.declared == "sum" ? 1.0 : total;
+}
+
+std::map<std::string, std::vector<std::vector<double>>> local_gradients(const Job& job,
+                                                                        const StepsByRank& ranks,
+                                                                        std::size_t k) {
+  return TeacherForced(job, ranks).local_gradients(k);
+}
 
 std::unique_ptr<SingleProcess> make_single_process(const Job& job,
                                                    const std::vector<std::vector<RankStep>>& ranks,

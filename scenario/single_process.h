@@ -1,6 +1,7 @@
 // What one process would have computed on the global batches that N ranks consumed.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -37,6 +38,17 @@ class SingleProcess {
  private:
   std::string failure_;
 };
+
+/// What each rank's own backwards of step `k` added up to, by tensor and rank, from the parameters
+/// that rank 0 had. An undefined gradient is empty.
+std::map<std::string, std::vector<std::vector<double>>> local_gradients(
+    const Job& job, const std::vector<std::vector<RankStep>>& ranks, std::size_t k);
+
+/// What the declared mean divides by, over all ranks of a micro-step.
+double declared_denominator(const LossSpec& loss,
+                            const std::vector<std::vector<RankStep>>& ranks,
+                            std::size_t k,
+                            std::size_t micro);
 
 /// Exact jobs: the job itself, run as one process. Others: gradients step by step from the recorded
 /// parameters. `ranks` are the recorded steps by rank and must outlive the result.

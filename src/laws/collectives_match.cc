@@ -135,6 +135,7 @@ class CollectivesMatch final : public Law {
 
   void on_event(const Event& event, const NameTable& names) override {
     worlds_.on_event(event);
+    decides_ = decides_ || std::holds_alternative<DecisionEvent>(event.body);
     if (const auto* collective = std::get_if<CollectiveEvent>(&event.body)) {
       if (collective->phase != CollectivePhase::kPosted) return;
       if (is_pairwise(collective->signature.op)) {
@@ -297,16 +298,36 @@ class CollectivesMatch final : public Law {
     return finding;
   }
 
-  static std::string cause(const GroupState& group,
-                           const Slot& slot,
-                           const Variant& odd,
-                           const std::string& field) {
+  std::string cause(const GroupState& group,
+                    const Slot& slot,
+                    const Variant& odd,
+                    const std::string& field) const {
     if (field == "layout") return "bucket-order-differs";
     if (field == "count" || field == "splits") return "shape-mismatch-completes";
     if (field != "op") return "dtype-redop-root-mismatch";
+    const Variant& other =
+        &odd == &slot.variants.front() ? slot.variants.back() : slot.variants.front();
     const bool extra = surplus(group, slot, odd) > 0;
-    if (!extra) return "order-swap";
-    return odd.ranks.size() == 1 && odd.ranks.front() == Rank{0} ? "rank0-only-collective" : "";
+    if (!extra && makes(group, odd, other.signature) && makes(group, other, odd.signature)) {
+      return "order-swap";
+    }
+    if (!extra) return "";
+    const bool odd_is_zero = odd.ranks.size() == 1 && odd.ranks.front() == Rank{0};
+    if (odd_is_zero || (!decides_ && is_aside(other))) return "rank0-only-collective";
+    // A call of these ranks alone. Where ranks decide things, a decision may be behind it (law 20).
+    return decides_ ? "" : "code-skew";
+  }
+
+  /// Rank 0 alone in what a save or a log does, while the others train.
+  static bool is_aside(const Variant& variant) {
+    return variant.ranks.size() == 1 && variant.ranks.front() == Rank{0} &&
+           variant.signature.op != CollectiveOp::kAllReduce && variant.signature.site.known();
+  }
+
+  /// Whether the ranks of `variant` make this call too, sooner or later.
+  static bool makes(const GroupState& group, const Variant& variant, const Signature& call) {
+    const auto caller = group.callers.find(variant.ranks.front());
+    return caller != group.callers.end() && caller->second.n_of(call) > 0;
   }
 
   static Finding describe(const GroupKey& key,
@@ -419,6 +440,7 @@ class CollectivesMatch final : public Law {
   std::map<GroupKey, std::int32_t> sizes_;  // Members of a group, as far as wrappers say.
   std::map<GroupKey, GroupState> groups_;
   std::map<MessageKey, Signature> messages_;
+  bool decides_ = false;         // There are decision events.
   std::set<std::int32_t> died_;  // Attempts in which a rank died.
   std::vector<Finding> message_findings_;
   std::int64_t n_checked_ = 0;

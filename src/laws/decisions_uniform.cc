@@ -92,6 +92,7 @@ class DecisionsUniform final : public Law {
   }
 
   static std::string cause_of(std::string_view subject) {
+    if (subject == "signal") return "signal-stop-one-rank";
     if (subject == "stop") return "early-stop-one-rank";
     if (subject == "skip") return "nan-skip-one-rank";
     return subject == "best" || subject == "save" || subject == "phase"

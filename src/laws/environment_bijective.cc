@@ -18,6 +18,12 @@ class EnvironmentBijective final : public Law {
   void require(RecordOptions& /*options*/) const override {}
 
   void on_event(const Event& event, const NameTable& names) override {
+    if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
+      const std::uint64_t words[] = {static_cast<std::uint64_t>(wrap->ignored)};
+      const bool is_first = wrapped_.insert({event.at.attempt, event.rank}).second;
+      if (is_first) ignored_[event.at.attempt].add(event, words);
+      return;
+    }
     const auto* environment = std::get_if<EnvironmentEvent>(&event.body);
     if (environment == nullptr) return;
     Launch& launch = launches_[event.at.attempt];
@@ -146,9 +152,15 @@ class EnvironmentBijective final : public Law {
     finding.message =
         "builds another model than the others: other names, shapes, types, trainable or ignored "
         "parameters";
+    const auto wrapped = ignored_.find(attempt);
+    if (wrapped == ignored_.end() || wrapped->second.unanimous()) return;
+    finding.cause = "ignored-set-differs";
+    finding.message += "; its wrapper ignores others";
   }
 
   std::map<std::int32_t, Launch> launches_;  // By attempt.
+  std::map<std::int32_t, Ballot> ignored_;   // The same, of what each rank's first wrapper ignores.
+  std::set<std::pair<std::int32_t, Rank>> wrapped_;
   std::map<std::pair<std::int32_t, std::string>, Finding> findings_;
 };
 

@@ -197,19 +197,35 @@ class GradientMean final : public Law {
       not_checkable_ = "batch events whose denominators say how micro-batches are weighted";
       return;
     }
+    std::vector<Judged> results;
+    results.reserve(open.published.size());
     for (const Published& published : open.published) {
-      judge_published(meeting, open, published, *declared, names);
+      results.push_back(judge_published(meeting, open, published, *declared, names));
+    }
+    // Members of one reduction get one result: where some of them got the right one, it was lost
+    // behind the reduction.
+    const bool was_right = std::any_of(
+        results.begin(), results.end(), [](const Judged& side) { return side.wrong.empty(); });
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      if (results[i].wrong.empty()) continue;
+      report(meeting, open, open.published[i], {*declared, results[i], was_right}, names);
     }
   }
 
-  void judge_published(const Meeting& meeting,
-                       const OpenReduction& open,
-                       const Published& published,
-                       const Declared& declared,
-                       const NameTable& names) {
+  /// What some ranks were given, tensor by tensor.
+  struct Judged {
+    std::vector<OneReduction> wrong;
+    std::vector<NameId> tensors;  ///< Of those.
+    std::vector<OneReduction> right;
+  };
+
+  Judged judge_published(const Meeting& meeting,
+                         const OpenReduction& open,
+                         const Published& published,
+                         const Declared& declared,
+                         const NameTable& names) {
     const std::span<const NameId> layout = names.layout(static_cast<LayoutId>(meeting.layout));
-    std::vector<OneReduction> reductions;
-    std::vector<NameId> tensors;
+    Judged judged;
     for (std::size_t i = 0; i < layout.size(); ++i) {
       if (bit(published.undefined, i) || wrappers_.ignored(meeting.wrapper, layout[i], names))
         continue;
@@ -222,12 +238,14 @@ class GradientMean final : public Law {
                                       [](const Sketch* local) { return local == nullptr; });
       if (unused) continue;  // Whatever .grad holds then did not come from this reduction.
       ++n_checked_;
-      if (accepted(one, declared)) continue;
-      reductions.push_back(std::move(one));
-      tensors.push_back(layout[i]);
+      if (accepted(one, declared)) {
+        judged.right.push_back(std::move(one));
+      } else {
+        judged.wrong.push_back(std::move(one));
+        judged.tensors.push_back(layout[i]);
+      }
     }
-    if (!reductions.empty())
-      report(meeting, open, published, {declared, reductions, tensors}, names);
+    return judged;
   }
 
   bool accepted(const OneReduction& one, const Declared& declared) const {
@@ -241,17 +259,28 @@ class GradientMean final : public Law {
 
   struct Broken {
     const Declared& declared;
-    const std::vector<OneReduction>& reductions;
-    const std::vector<NameId>& tensors;
+    const Judged& judged;
+    bool was_right = false;  ///< Other ranks were given the declared mean.
   };
+
+  /// A wrong factor or weight is wrong for all tensors of a reduction. What hit only some of them
+  /// hit values, not the averaging.
+  bool hits_values(const std::optional<Fit>& found, const Judged& judged) const {
+    return std::any_of(judged.right.begin(), judged.right.end(), [&](const OneReduction& one) {
+      if (one.reduced->l1 == 0.0) return false;
+      return !found ||
+             (!found->weights.numerators.empty() && !explains(found->weights, one, exact_));
+    });
+  }
 
   void report(const Meeting& meeting,
               const OpenReduction& open,
               const Published& published,
               const Broken& broken,
               const NameTable& names) {
-    const std::optional<Fit> found = fit(broken.reductions, broken.declared.weights, exact_);
-    for (const NameId tensor : broken.tensors) {
+    const std::optional<Fit> found = fit(broken.judged.wrong, broken.declared.weights, exact_);
+    const bool only_some = hits_values(found, broken.judged);
+    for (const NameId tensor : broken.judged.tensors) {
       if (!reported_.insert({meeting.wrapper, tensor}).second) continue;
       Finding finding;
       finding.attempt = meeting.wrapper.attempt;
@@ -260,21 +289,27 @@ class GradientMean final : public Law {
       finding.step = open.opt;
       finding.declared = broken.declared.weights.values();
       finding.message = "the reduced gradient is not the declared mean of the local ones";
-      if (open.published.size() > 1) {
-        finding.ranks = published.ranks;
-      }
-      if (found) {
-        finding.weights = found->weights.values();
-        finding.cause = found->cause;
-        finding.message += ": " + found->message;
-        if (found->culprit) {
-          const std::int32_t rank = open.locals[static_cast<std::size_t>(*found->culprit)].rank;
-          finding.message += " (rank " + std::to_string(rank) + ")";
-          if (finding.ranks.empty()) finding.ranks = {Rank{rank}};
-        }
+      if (open.published.size() > 1) finding.ranks = published.ranks;
+      if (found) explain(*found, open, finding);
+      if (broken.was_right) {
+        finding.message += "; other ranks were given the right one";
+        finding.cause = "sdc-after-reduce";
+      } else if (only_some) {
+        finding.message += "; other tensors of this reduction are right";
+        finding.cause = "sdc-before-reduce";
       }
       findings_.push_back(std::move(finding));
     }
+  }
+
+  static void explain(const Fit& found, const OpenReduction& open, Finding& finding) {
+    finding.weights = found.weights.values();
+    finding.cause = found.cause;
+    finding.message += ": " + found.message;
+    if (!found.culprit) return;
+    const std::int32_t rank = open.locals[static_cast<std::size_t>(*found.culprit)].rank;
+    finding.message += " (rank " + std::to_string(rank) + ")";
+    if (finding.ranks.empty()) finding.ranks = {Rank{rank}};
   }
 
   /// Local gradients are S_r / d_r with S_r the gradient of the rank's summed loss; the declared

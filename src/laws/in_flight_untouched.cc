@@ -89,7 +89,9 @@ class InFlightUntouched final : public Law {
     finding.field = touch.written ? "write" : "read";
     finding.site = mistake.site;
     finding.other_site = mistake.posted_at;
-    finding.cause = "overlap-race";
+    // Training has not begun, and what arrives is rank 0's state.
+    const bool of_the_start = call == "broadcast" && touch.written;
+    finding.cause = of_the_start && event.at.opt == 0 ? "init-broadcast-partial" : "overlap-race";
     finding.message = (touch.written ? "writes" : "reads") +
                       (" (" + mistake.operation + ") memory that " + call + " #") +
                       std::to_string(touch.seq) + " of group " + std::to_string(touch.group) +

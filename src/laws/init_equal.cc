@@ -140,6 +140,7 @@ class InitEqual final : public Law {
       finding.message = what + "differs from rank 0's after a load";
     } else if (equal_at_wrap) {
       finding.message += "; it was equal when the model was wrapped and was written afterwards";
+      finding.cause = "parameter-nudged";
     } else if (wrap != nullptr && !wrap->synchronizes) {
       finding.cause = "init-no-broadcast";
       finding.message += "; nothing broadcast rank 0's";

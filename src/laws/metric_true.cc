@@ -69,7 +69,7 @@ class MetricTrue final : public Law {
   }
 
   LawResult finish(const NameTable& names) override {
-    for (const auto& [meeting, reports] : open_) judge(meeting, reports, names);
+    for (auto& [meeting, reports] : open_) judge(meeting, reports, names);
     open_.clear();
     std::vector<Finding> findings;
     findings.reserve(first_.size());
@@ -124,9 +124,10 @@ class MetricTrue final : public Law {
   struct Whole {
     std::set<std::int64_t> ids;
     std::int64_t n_drawn = 0;
-    Mean once;      ///< Each sample once.
-    Mean repeated;  ///< As often as it was drawn.
-    Mean of_means;  ///< Of the ranks' own means.
+    Mean once;           ///< Each sample once.
+    Mean repeated;       ///< As often as it was drawn.
+    Mean of_means;       ///< Of the ranks' own means.
+    Mean of_means_once;  ///< The same, each sample counted by the first rank that drew it.
     bool has_parts = true;
   };
 
@@ -139,14 +140,17 @@ class MetricTrue final : public Law {
     }
     for (const MetricReport& report : reports) {
       Mean own;
+      Mean own_once;
       for (std::size_t i = 0; i < report.ids.size(); ++i) {
         const bool is_new = whole.ids.insert(report.ids[i]).second;
         if (!whole.has_parts) continue;
         if (is_new) whole.once.add(report.parts[i]);
+        if (is_new) own_once.add(report.parts[i]);
         whole.repeated.add(report.parts[i]);
         own.add(report.parts[i]);
       }
       if (own.n > 0) whole.of_means.add(own.value());
+      if (own_once.n > 0) whole.of_means_once.add(own_once.value());
     }
     return whole;
   }
@@ -175,7 +179,7 @@ class MetricTrue final : public Law {
       return Complaint{message + ": repeated samples count as often as they were drawn",
                        "pad-duplicates-eval"};
     }
-    if (whole.of_means.is(report.value)) {
+    if (whole.of_means.is(report.value) || whole.of_means_once.is(report.value)) {
       return Complaint{message + ": it is the mean of the ranks' means", "prereduced-metric"};
     }
     return Complaint{message, ""};
@@ -197,7 +201,11 @@ class MetricTrue final : public Law {
     return std::nullopt;
   }
 
-  void judge(const Meeting& meeting, const Reports& reports, const NameTable& names) {
+  void judge(const Meeting& meeting, Reports& reports, const NameTable& names) {
+    // A sampler's repeats are on higher ranks than what they repeat.
+    std::sort(reports.begin(), reports.end(), [](const MetricReport& a, const MetricReport& b) {
+      return a.rank < b.rank;
+    });
     const bool complete = std::ssize(reports) >= worlds_.of(meeting.wrapper.attempt);
     const Whole whole = whole_of(reports);
     std::optional<Complaint> complaint;

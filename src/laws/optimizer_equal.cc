@@ -6,6 +6,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/laws/detail/alignment.h"
 #include "lockstep/laws/detail/checkers.h"
+#include "lockstep/laws/detail/forward_kinds.h"
 #include "lockstep/laws/detail/open_ballots.h"
 #include "lockstep/laws/report.h"
 
@@ -34,6 +35,7 @@ class OptimizerEqual final : public Law {
   void require(RecordOptions& options) const override { options.states = true; }
 
   void on_event(const Event& event, const NameTable& names) override {
+    forwards_.on_event(event);
     if (const auto* step = std::get_if<StepEvent>(&event.body)) {
       on_step(event, *step, names);
     } else if (const auto* state = std::get_if<StateEvent>(&event.body)) {
@@ -142,6 +144,8 @@ class OptimizerEqual final : public Law {
 
   std::string cause_of(std::string_view field, WrapperKey wrapper) const {
     if (field == "lr") return loaded_.contains(wrapper) ? "opt-state-root-only" : "lr-per-rank";
+    if (const std::string_view other_way = forwards_.difference(wrapper); !other_way.empty())
+      return std::string(other_way);
     if (scaled_.contains(wrapper)) return "scaler-inf-local";
     return "nan-skip-one-rank";
   }
@@ -182,6 +186,7 @@ class OptimizerEqual final : public Law {
 
   std::int32_t n_ranks_;
   Wrappers wrappers_;
+  ForwardKinds forwards_;
   Counter counter_;
   OpenBallots steps_;
   OpenBallots states_;

@@ -6,6 +6,7 @@
 #include "lockstep/base/check.h"
 #include "lockstep/laws/detail/alignment.h"
 #include "lockstep/laws/detail/checkers.h"
+#include "lockstep/laws/detail/forward_kinds.h"
 #include "lockstep/laws/detail/group_order.h"
 
 namespace lockstep::laws {
@@ -29,6 +30,7 @@ struct OpenCall {
   Signature signature;
   std::int32_t opt = 0;
   bool failed = false;
+  bool timed_out = false;
 };
 
 /// One rank's life in one attempt.
@@ -38,6 +40,7 @@ struct RankLife {
   std::string_view last_kind;
   std::int32_t last_opt = 0;
   std::int64_t n_forwards = 0;
+  std::set<std::int32_t> made;  ///< Groups.
   std::map<Channel, std::int64_t> n_posted;
   std::vector<OpenCall> open;  // A handful at a time.
 
@@ -71,6 +74,7 @@ class Progress final : public Law {
       lives_.clear();
       groups_.clear();
     }
+    forwards_.on_event(event);
     RankLife& life = lives_[to_int(event.rank)];
     if (const auto* end = std::get_if<EndEvent>(&event.body)) {
       life.outcome = names.text(end->outcome);
@@ -83,6 +87,7 @@ class Progress final : public Law {
       on_call(life, event, *call, names);
     } else if (const auto* group = std::get_if<GroupEvent>(&event.body)) {
       groups_[group->group].assign(group->members.begin(), group->members.end());
+      life.made.insert(group->group);
     } else if (std::holds_alternative<ForwardEvent>(event.body)) {
       ++life.n_forwards;
     }
@@ -94,7 +99,8 @@ class Progress final : public Law {
       return !entry.second.outcome.empty();
     });
     if (findings.size() > 1 && all_wait_for_waiters(findings)) {
-      for (Finding& finding : findings) finding.cause = "two-comm-cycle";
+      const std::string cause = cause_of_cycle();
+      for (Finding& finding : findings) finding.cause = cause;
     }
     if (findings.empty()) judge_ends(findings);
     LawResult result =
@@ -158,7 +164,9 @@ class Progress final : public Law {
     const bool over = call.phase == CollectivePhase::kCompleted || status == "mismatch";
     if (over) return life.close(channel, call.seq);
     for (OpenCall& open : life.open) {
-      if (open.seq == call.seq && open.channel == channel) open.failed = true;
+      if (open.seq != call.seq || open.channel != channel) continue;
+      open.failed = true;
+      open.timed_out = status == "timed_out";
     }
   }
 
@@ -234,7 +242,7 @@ class Progress final : public Law {
     for (std::size_t i = 0; i < std::min(kTold, finding.missing.size()); ++i) {
       finding.message += "; " + absence(finding.missing[i]);
     }
-    finding.cause = cause(finding);
+    finding.cause = cause(finding, channel);
     return finding;
   }
 
@@ -261,24 +269,112 @@ class Progress final : public Law {
     return life.outcome.empty() && somebody_ended();
   }
 
+  /// By an agent or a world that ends all ranks because another one failed.
+  static bool was_ended(const RankLife& life) {
+    return life.detail.starts_with("rank ") && life.detail.find(" failed: ") != std::string::npos;
+  }
+
   bool somebody_ended() const {
     return std::any_of(lives_.begin(), lives_.end(), [](const auto& entry) {
       return !entry.second.outcome.empty();
     });
   }
 
-  std::string cause(const Finding& finding) const {
-    std::int64_t waited_forwards = 0;
-    for (const Rank rank : finding.ranks) {
-      waited_forwards = std::max(waited_forwards, lives_.at(to_int(rank)).n_forwards);
-    }
+  std::string cause(const Finding& finding, const Channel& channel) const {
+    const bool one_died =
+        std::any_of(finding.missing.begin(), finding.missing.end(), [this](Rank rank) {
+          const auto life = lives_.find(to_int(rank));
+          return life != lives_.end() && is_dead(life->second) && !was_ended(life->second);
+        });
+    if (one_died) return "rank-crash";
+    if (all_posted(channel, *finding.seq)) return cause_of_lost(finding, channel);
+    const Rank waiter = finding.ranks.front();
+    const std::int64_t n_waited = lives_.at(to_int(waiter)).n_forwards;
     for (const Rank rank : finding.missing) {
       const auto known = lives_.find(to_int(rank));
       if (known == lives_.end() || is_dead(known->second)) return "rank-crash";
-      const bool shorter = known->second.n_forwards < waited_forwards;
-      if (known->second.outcome == "ok" && shorter) return "uneven-batches";
+      const RankLife& life = known->second;
+      if (channel.source >= 0)
+        return rank == Rank{channel.source} ? "missing-send" : "missing-recv";
+      if (life.outcome != "ok") {
+        // It neither ended nor waits for anybody.
+        if (life.open.empty() && n_waited > 0) return "frozen-device";
+        continue;
+      }
+      if (const auto other_way = forwards_.difference(attempt_); !other_way.empty())
+        return std::string(other_way);
+      const std::int64_t n_reducing = forwards_.n_synchronizing(to_int(rank), attempt_);
+      const OpenCall* call = lives_.at(to_int(waiter)).find(channel, *finding.seq);
+      const bool in_forward =
+          call != nullptr && n_waited > 0 && call->signature.op == CollectiveOp::kBroadcast;
+      if (life.n_forwards < n_waited || in_forward) return "uneven-batches";
+      // As many forwards, and one reduction less.
+      if (n_waited > 0 && n_reducing >= forwards_.n_synchronizing(to_int(waiter), attempt_))
+        return "branch-no-graph";
     }
     return "";
+  }
+
+  bool all_posted(const Channel& channel, std::int64_t seq) const {
+    const std::vector<std::int32_t> ranks = members(channel);
+    return !ranks.empty() && std::all_of(ranks.begin(), ranks.end(), [&](std::int32_t rank) {
+      const auto life = lives_.find(rank);
+      return life != lives_.end() && posted_by(life->second, channel) > seq;
+    });
+  }
+
+  static bool alike(const Signature& a, const Signature& b) {
+    return a.op == b.op && a.reduce == b.reduce && a.dtype == b.dtype && a.count == b.count &&
+           a.root == b.root;
+  }
+
+  /// Why a call that all members posted does not complete.
+  std::string cause_of_lost(const Finding& finding, const Channel& channel) const {
+    const Signature* first = nullptr;
+    for (const auto& [rank, life] : lives_) {
+      const OpenCall* open = life.find(channel, *finding.seq);
+      if (open == nullptr) continue;
+      if (first != nullptr && !alike(open->signature, *first)) return "";  // Law 6 names it.
+      first = &open->signature;
+      if (!open->timed_out) continue;
+      // Whoever gave up was let go by a watchdog: over a late rank, or over a silent link.
+      return finding.missing.empty() ? "slow-rank0-timeout" : "link-flap";
+    }
+    return channel.source < 0 ? "partition" : "";
+  }
+
+  /// Making a group is a call of every member: whoever never made it can never come.
+  bool is_made_by_all(const Channel& channel) const {
+    if (!groups_.contains(channel.group)) return true;
+    const std::vector<std::int32_t> ranks = members(channel);
+    return std::all_of(ranks.begin(), ranks.end(), [&](std::int32_t rank) {
+      const auto life = lives_.find(rank);
+      return life != lives_.end() && life->second.made.contains(channel.group);
+    });
+  }
+
+  /// Why ranks wait in a circle: calls of several groups, or messages that nobody takes.
+  std::string cause_of_cycle() const {
+    std::set<std::int32_t> groups;
+    std::set<CollectiveOp> messages;
+    bool all_made = true;
+    for (const auto& [rank, life] : lives_) {
+      for (const OpenCall& call : life.open) {
+        if (call.channel.source < 0) {
+          groups.insert(call.channel.group);
+          all_made = all_made && is_made_by_all(call.channel);
+        } else {
+          messages.insert(call.signature.op);
+        }
+      }
+    }
+    if (messages.empty()) {
+      if (!all_made) return "subgroup-on-some-ranks";
+      return groups.size() > 1 ? "two-comm-cycle" : "";
+    }
+    if (!groups.empty()) return "";
+    if (messages.size() > 1) return "tag-mismatch";
+    return messages.contains(CollectiveOp::kSend) ? "send-send" : "";
   }
 
   /// Nobody is merely late: each missing rank waits in another call itself.
@@ -338,6 +434,7 @@ class Progress final : public Law {
   std::map<std::int32_t, std::vector<std::int32_t>> groups_;  // World ranks by group rank.
   std::int64_t n_checked_ = 0;
   GroupOrder order_;
+  ForwardKinds forwards_;
 };
 
 }  // namespace

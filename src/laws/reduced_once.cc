@@ -39,7 +39,12 @@ class ReducedOnce final : public Law {
 
   LawResult finish(const NameTable& names) override {
     std::vector<Finding> findings;
-    for (auto& [key, broken] : broken_) findings.push_back(to_finding(key, broken, names));
+    for (auto& [key, broken] : broken_) {
+      if (broken.unused != kNoName && is_used_somewhere(key.first, broken.unused)) {
+        broken.cause = "branch-no-graph";
+      }
+      findings.push_back(to_finding(key, broken, names));
+    }
     LawResult result = conclude(kReducedOnce,
                                 std::move(findings),
                                 n_checked_,
@@ -60,6 +65,7 @@ class ReducedOnce final : public Law {
     bool unreduced = false;    ///< Holds a contribution newer than its last reduction.
     bool contributed = false;  ///< Since the last step.
     bool absent = false;       ///< Undefined in what the step used.
+    bool ever = false;         ///< Contributed in any step.
   };
 
   /// One rank's view of one wrapper since the last step.
@@ -79,7 +85,7 @@ class ReducedOnce final : public Law {
     }
 
     void restart() {
-      for (TensorState& tensor : tensors) tensor = {.name = tensor.name};
+      for (TensorState& tensor : tensors) tensor = {.name = tensor.name, .ever = tensor.ever};
       n_reductions = 0;
       wrapped_forward = false;
       last_synchronizing = true;
@@ -91,6 +97,13 @@ class ReducedOnce final : public Law {
     std::int32_t sync = -1;
     std::vector<Rank> ranks;
     std::string cause;
+    NameId unused = kNoName;  ///< A parameter that got no gradient.
+  };
+
+  /// The likely cause, and the parameter that tells of it.
+  struct Cause {
+    std::string id;
+    NameId unused = kNoName;
   };
 
   using TensorKey = std::pair<WrapperKey, NameId>;
@@ -106,6 +119,7 @@ class ReducedOnce final : public Law {
       if (grad.point == GradPoint::kInc && !undefined) {
         tensor.unreduced = true;
         tensor.contributed = true;
+        tensor.ever = true;
       } else if (grad.point == GradPoint::kPost) {
         tensor.unreduced = false;
       } else if (grad.point == GradPoint::kUsed) {
@@ -160,32 +174,44 @@ class ReducedOnce final : public Law {
     window.restart();
   }
 
-  static std::string cause(const Window& window, const WrapEvent& wrap, const NameTable& names) {
-    if (!wrap.synchronizes) return "";
-    if (!window.wrapped_forward) return "bypass-wrapper";
-    if (window.n_reductions > 0 || !window.last_synchronizing) return "last-micro-unsynced";
+  static Cause cause(const Window& window, const WrapEvent& wrap, const NameTable& names) {
+    if (!wrap.synchronizes) return {};
+    if (!window.wrapped_forward) return {"bypass-wrapper"};
+    if (window.n_reductions > 0 || !window.last_synchronizing) return {"last-micro-unsynced"};
     for (const NameId name : names.layout(wrap.params)) {
       bool contributed = false;
       for (const TensorState& tensor : window.tensors) {
         contributed = contributed || (tensor.name == name && tensor.contributed);
       }
-      if (!contributed) return "unused-bucket-unfired";
+      if (!contributed) return {"unused-bucket-unfired", name};
     }
-    return "";
+    return {};
   }
 
-  void note(const Event& event, WrapperKey wrapper, NameId tensor, std::string cause) {
+  /// Whether any rank ever computed a gradient for the parameter.
+  bool is_used_somewhere(WrapperKey wrapper, NameId name) const {
+    return std::any_of(windows_.begin(), windows_.end(), [&](const auto& entry) {
+      const std::vector<TensorState>& tensors = entry.second.tensors;
+      return entry.first.key == wrapper &&
+             std::any_of(tensors.begin(), tensors.end(), [&](const TensorState& tensor) {
+               return tensor.name == name && tensor.ever;
+             });
+    });
+  }
+
+  void note(const Event& event, WrapperKey wrapper, NameId tensor, Cause cause) {
     const TensorKey key{wrapper, tensor};
     const auto [at, is_new] = broken_.try_emplace(key);
     Broken& broken = at->second;
     // Ranks arrive in any order: keep the earliest step and everybody who broke the law there.
     if (is_new || event.at.opt < broken.step) {
-      broken = {event.at.opt, event.at.sync, {event.rank}, std::move(cause)};
+      broken = {event.at.opt, event.at.sync, {event.rank}, std::move(cause.id), cause.unused};
     } else if (event.at.opt == broken.step && broken.ranks.back() != event.rank) {
       broken.ranks.push_back(event.rank);
       if (event.rank < broken.ranks.front()) {
         std::swap(broken.ranks.front(), broken.ranks.back());
-        broken.cause = std::move(cause);
+        broken.cause = std::move(cause.id);
+        broken.unused = cause.unused;
       }
     }
   }
@@ -206,6 +232,9 @@ class ReducedOnce final : public Law {
       finding.message = "the step used a contribution that came after the last reduction";
     } else if (broken.cause == "unused-bucket-unfired") {
       finding.message += ": a parameter that got no gradient kept the buckets from firing";
+    } else if (broken.cause == "branch-no-graph") {
+      finding.message +=
+          ": `" + std::string(names.text(broken.unused)) + "` got a gradient on other ranks only";
     }
     return finding;
   }

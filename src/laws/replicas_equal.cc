@@ -8,6 +8,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/laws/detail/alignment.h"
 #include "lockstep/laws/detail/checkers.h"
+#include "lockstep/laws/detail/forward_kinds.h"
 
 namespace lockstep::laws {
 
@@ -71,6 +72,7 @@ class ReplicasEqual final : public Law {
   }
 
   void on_event(const Event& event, const NameTable& names) override {
+    forwards_.on_event(event);
     if (const auto* state = std::get_if<StateEvent>(&event.body)) {
       on_state(event, *state, names);
     } else if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
@@ -101,6 +103,8 @@ class ReplicasEqual final : public Law {
     Finding finding;
     Place place;
     NameId tensor = kNoName;
+    bool opts_differ = false;     ///< Ranks met here with different numbers of steps.
+    bool is_one_of_many = false;  ///< Most tensors of its layout are equal.
   };
 
   static bool is_sync_point(StatePoint point) {
@@ -173,6 +177,9 @@ class ReplicasEqual final : public Law {
     n_checked_ += ballot.n_comparisons();
     if (ballot.unanimous()) return;
     const std::span<const NameId> layout = names.layout(static_cast<LayoutId>(meeting.layout));
+    std::size_t n_differ = 0;
+    for (std::size_t i = 0; i < layout.size(); ++i)
+      n_differ += ballot.minority(i).empty() ? 0U : 1U;
     for (std::size_t i = 0; i < layout.size(); ++i) {
       std::vector<Rank> ranks = ballot.minority(i);
       if (ranks.empty() || wrappers_.ignored(meeting.wrapper, layout[i], names)) continue;
@@ -185,7 +192,12 @@ class ReplicasEqual final : public Law {
       finding.step = ballot.majority_opt();
       const Place place{meeting.wrapper, meeting.sync, ballot.majority_opt()};
       kept_.insert(place);
-      unexplained_.push_back({std::move(finding), place, layout[i]});
+      unexplained_.push_back(
+          {.finding = std::move(finding),
+           .place = place,
+           .tensor = layout[i],
+           .opts_differ = ballot.opts_differ(),
+           .is_one_of_many = n_differ * 2 <= std::max<std::size_t>(layout.size(), 2)});
     }
   }
 
@@ -198,9 +210,12 @@ class ReplicasEqual final : public Law {
       const WrapEvent* wrap = wrappers_.find(wrapper);
       const bool by_hand = wrap != nullptr && !wrap->synchronizes;
       finding.message += "; they differed before the first step already";
-      finding.cause = by_hand ? "init-no-broadcast" : "";
+      const bool nudged =
+          !by_hand && !differed_at(StatePoint::kWrap, wrapper, open.tensor, names).value_or(true);
+      finding.cause = by_hand ? "init-no-broadcast" : nudged ? "parameter-nudged" : "";
       return;
     }
+    finding.cause = forwards_.difference(wrapper);
     const auto found = evidence_.find(open.place);
     if (found == evidence_.end()) return;
     const Evidence& evidence = found->second;
@@ -212,7 +227,8 @@ class ReplicasEqual final : public Law {
       const bool differs = evidence.optimizer.differs();
       finding.message += differs ? "; optimizer state differs" : "; optimizer state is equal";
     }
-    finding.cause = cause(evidence, wrapper, post_differs || used_differs);
+    if (!finding.cause.empty()) return;
+    finding.cause = cause(evidence, open, post_differs, used_differs);
   }
 
   /// Adds what is known about one kind of gradient; true when it differed.
@@ -226,16 +242,31 @@ class ReplicasEqual final : public Law {
     return differs;
   }
 
-  std::string cause(const Evidence& evidence, WrapperKey wrapper, bool gradients_differ) const {
-    if (evidence.skips_differ) return evidence.scaled ? "scaler-inf-local" : "nan-skip-one-rank";
+  std::string cause(const Evidence& evidence,
+                    const Unexplained& open,
+                    bool post_differs,
+                    bool used_differs) const {
+    const WrapperKey wrapper = std::get<0>(open.place);
+    const bool fell_behind = open.opts_differ && forwards_.is_even(wrapper);
+    if (evidence.skips_differ || fell_behind)
+      return evidence.scaled ? "scaler-inf-local" : "nan-skip-one-rank";
     if (evidence.rates_differ) return "lr-per-rank";
     const WrapEvent* wrap = wrappers_.find(wrapper);
     const bool wrapped = wrap != nullptr && wrap->synchronizes;
-    if (gradients_differ && wrapped && !evidence.wrapped_forward) return "bypass-wrapper";
-    if (gradients_differ || !evidence.used.known() || !evidence.rates.known()) return "";
-    if (evidence.optimizer.differs()) return wrapper.attempt > 0 ? "opt-state-root-only" : "";
-    // Everything that goes into the update was equal, what came out of it is not.
-    return evidence.optimizer.known() ? "sdc-after-reduce" : "";
+    if (post_differs || used_differs) {
+      if (wrapped && !evidence.wrapped_forward) return "bypass-wrapper";
+      if (!wrapped || !evidence.post.known()) return "";
+      // Members of one reduction are given one result.
+      const bool one_of_many = open.finding.ranks.size() == 1 && wrap->n_ranks > 2;
+      if (post_differs) return one_of_many ? "sdc-after-reduce" : "";
+      return forwards_.any_inside(wrapper) ? "last-micro-unsynced" : "clip-one-rank";
+    }
+    if (!evidence.used.known() || !evidence.rates.known()) return "";
+    if (evidence.optimizer.differs())
+      return wrapper.attempt > 0 ? "opt-state-root-only" : "";
+    // Everything that goes into the update was equal, what came out of it is not: other arithmetic
+    // has other results everywhere, a flipped bit is in one tensor.
+    return open.is_one_of_many ? "sdc-after-reduce" : "replica-drift";
   }
 
   static std::optional<std::size_t> index_of(LayoutId layout, NameId name, const NameTable& names) {
@@ -246,18 +277,26 @@ class ReplicasEqual final : public Law {
   }
 
   bool differed_at_start(WrapperKey wrapper, NameId tensor, const NameTable& names) const {
-    for (const StatePoint point : {StatePoint::kForward, StatePoint::kWrap}) {
-      for (const auto& [start, agreement] : starts_) {
-        if (start.wrapper != wrapper || start.what != static_cast<std::int32_t>(point)) continue;
-        const auto index = index_of(static_cast<LayoutId>(start.layout), tensor, names);
-        if (index) return agreement.differs(*index);
-      }
+    return differed_at(StatePoint::kForward, wrapper, tensor, names)
+        .value_or(differed_at(StatePoint::kWrap, wrapper, tensor, names).value_or(false));
+  }
+
+  /// Nothing where the tensor was not seen at that point.
+  std::optional<bool> differed_at(StatePoint point,
+                                  WrapperKey wrapper,
+                                  NameId tensor,
+                                  const NameTable& names) const {
+    for (const auto& [start, agreement] : starts_) {
+      if (start.wrapper != wrapper || start.what != static_cast<std::int32_t>(point)) continue;
+      const auto index = index_of(static_cast<LayoutId>(start.layout), tensor, names);
+      if (index) return agreement.differs(*index);
     }
-    return false;
+    return std::nullopt;
   }
 
   std::int32_t n_ranks_;
   Wrappers wrappers_;
+  ForwardKinds forwards_;
   Counter counter_;
   std::map<Meeting, Ballot> pending_;
   std::map<Place, Evidence> evidence_;

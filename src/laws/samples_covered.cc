@@ -67,7 +67,13 @@ class SamplesCovered final : public Law {
   LawResult finish(const NameTable& names) override {
     for (auto& [key, pass] : passes_) judge(key, pass, names);
     passes_.clear();
+    const std::size_t n_before = findings_.size();
     judge_splits(names);
+    // Ranks that hold out other rows also share out other rows.
+    const bool leaks = findings_.size() > n_before;
+    for (Finding& finding : findings_) {
+      if (leaks && finding.cause.empty()) finding.cause = "split-leak";
+    }
     return conclude(kSamplesCovered,
                     std::move(findings_),
                     n_checked_,

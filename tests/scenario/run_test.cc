@@ -78,12 +78,23 @@ TEST_F(RunTest, AFindingThatWasNotExpectedIsReported) {
 
 TEST_F(RunTest, AFindingWithAnotherFieldIsNotTheExpectedOne) {
   const std::string expect =
-      "expect = { outcome = \"findings\", quiet = [], fires = [ { law = \"init-equal\", ranks = "
-      "[1] } ] }\n";
+      "expect = { outcome = \"findings\", fires = [ { law = \"init-equal\", ranks = [1] }, "
+      "{ law = \"replicas-equal\" } ] }\n";
 
   EXPECT_THAT(unmet_of(small_job() + kStrayWrite + expect), IsEmpty());
   EXPECT_THAT(unmet_of(small_job() + kStrayWrite + replaced(expect, "[1]", "[0]")),
               ElementsAre(HasSubstr("ranks [0]; found ")));
+}
+
+// A list names laws that must have looked; it allows nothing else to fire.
+TEST_F(RunTest, AListOfQuietLawsIsNoLicenceForOthers) {
+  const std::string fires = "fires = [ { law = \"init-equal\" } ] }\n";
+  EXPECT_THAT(unmet_of(small_job() + kStrayWrite +
+                       "expect = { outcome = \"findings\", quiet = [\"progress\"], " + fires),
+              ElementsAre(HasSubstr("not expected: ")));
+  EXPECT_THAT(unmet_of(small_job() + "expect = { quiet = [\"progress\"] }\n"), IsEmpty());
+  EXPECT_THAT(unmet_of(small_job() + "expect = { quiet = [\"metric-true\"] }\n"),
+              ElementsAre(HasSubstr("law metric-true saw nothing to check")));
 }
 
 TEST_F(RunTest, SamplesAndMetricsAreCompared) {
@@ -101,11 +112,14 @@ TEST_F(RunTest, ThrowingIsAnErrorWithTheGivenText) {
   const std::string bug =
       "bug = [ { kind = \"throw\", ranks = [1], message = \"out of memory\" } ]\n";
 
+  EXPECT_THAT(
+      unmet_of(small_job() + bug +
+               "expect = { outcome = \"error\", error = \"out of memory\", fires = [ { law = "
+               "\"progress\" } ] }\n"),
+      IsEmpty());
   EXPECT_THAT(unmet_of(small_job() + bug +
-                       "expect = { outcome = \"error\", error = \"out of memory\", quiet = [] }\n"),
-              IsEmpty());
-  EXPECT_THAT(unmet_of(small_job() + bug +
-                       "expect = { outcome = \"error\", error = \"disk full\", quiet = [] }\n"),
+                       "expect = { outcome = \"error\", error = \"disk full\", fires = [ { law = "
+                       "\"progress\" } ] }\n"),
               ElementsAre(HasSubstr("the error should contain 'disk full'")));
 }
 
@@ -128,7 +142,7 @@ TEST_F(RunTest, ScalingALocalGradientMovesTheMean) {
       "bug = [ { kind = \"scale-gradient\", ranks = [1], factor = 3.0, at = { event = "
       "\"backward\", "
       "when = \"before\" } } ]\n"
-      "expect = { outcome = \"findings\", quiet = [], fires = [ { law = \"single-process-equal\", "
+      "expect = { outcome = \"findings\", fires = [ { law = \"single-process-equal\", "
       "step "
       "= 0, tensor = \"weight\" } ], values = [ { at = { step = 0, event = \"grad.post\" }, tensor "
       "= "
@@ -143,7 +157,7 @@ TEST_F(RunTest, ScalingAReducedGradientSplitsTheReplicas) {
       "bug = [ { kind = \"scale-gradient\", ranks = [1], factor = 0.5, at = { event = "
       "\"backward\", "
       "when = \"after\" } } ]\n"
-      "expect = { outcome = \"findings\", quiet = [], fires = [ { law = \"replicas-equal\", ranks "
+      "expect = { outcome = \"findings\", fires = [ { law = \"replicas-equal\", ranks "
       "= [1] "
       "} ], values = [ { at = { step = 0, event = \"step\" }, tensor = \"weight\", by_rank = "
       "[[-0.25], "

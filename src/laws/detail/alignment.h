@@ -199,6 +199,13 @@ class Ballot {
   /// The ranks that differ from the lowest rank in one word.
   std::vector<Rank> against_first(std::size_t word) const { return others(word, true); }
 
+  /// Whether ranks have taken different numbers of steps when they meet here.
+  bool opts_differ() const {
+    return std::any_of(variants_.begin(), variants_.end(), [this](const Variant& variant) {
+      return variant.opt != variants_.front().opt;
+    });
+  }
+
   /// The step number on the side with most ranks.
   std::int32_t majority_opt() const {
     const Variant* best = nullptr;
