@@ -51,6 +51,7 @@ Outcome write_reproduction(const RunArguments& arguments,
   replay.variant = arguments.variant;
   replay.schedule_seed = arguments.schedule_seed;
   replay.folder = fs::absolute(arguments.file).parent_path().string();
+  replay.scenario = fs::path(arguments.file).filename().string();
   replay.settings = arguments.settings;
   replay.trace_digest = result.report.trace_digest;
   replay.result_digest = result.report.result_digest;

@@ -30,6 +30,23 @@ InitSpec read_init(TableReader& model, Problem& problem) {
   return init;
 }
 
+/// The widths if a model of this kind can have them.
+std::vector<std::int64_t> checked_widths(std::vector<std::int64_t> widths,
+                                         const std::string& kind,
+                                         TableReader& model) {
+  const bool one_layer = kind == "scalar" || kind == "linear";
+  const bool two_heads = kind == "twohead";
+  const bool positive = std::all_of(widths.begin(), widths.end(), [](auto w) { return w > 0; });
+  const std::size_t n = widths.size();
+  const bool fits = one_layer ? n == 2 : two_heads ? n == 3 : n >= 2;
+  if (fits && positive) return widths;
+  const char* number = one_layer ? "two" : two_heads ? "three" : "two or more";
+  model.problem().report(
+      "'model.widths' of kind \"" + kind + "\" must be " + number + " positive integers",
+      model.where("widths"));
+  return {1, 1, 1};
+}
+
 /// Widths as layers see them: `in` and `out` are the short form of models with one layer.
 std::vector<std::int64_t> read_widths(TableReader& model,
                                       const std::string& kind,
@@ -38,7 +55,6 @@ std::vector<std::int64_t> read_widths(TableReader& model,
   const bool short_form = model.has("in") || model.has("out");
   const std::int64_t in = model.integer("in", 1, 1);
   const std::int64_t out = model.integer("out", 1, 1);
-  const bool one_layer = kind == "scalar" || kind == "linear";
   if (short_form && kind != "linear") {
     problem.report(
         "'model.in' and 'model.out' belong to kind = \"linear\"; '" + kind + "' takes 'widths'",
@@ -47,14 +63,7 @@ std::vector<std::int64_t> read_widths(TableReader& model,
   if (kind == "scalar" && widths.empty()) widths = {1, 1};
   if (kind == "linear" && widths.empty()) widths = {in, out};
   if (widths.empty()) widths = ModelSpec().widths;
-  const bool positive = std::all_of(widths.begin(), widths.end(), [](auto w) { return w > 0; });
-  if (widths.size() < 2 || !positive || (one_layer && widths.size() != 2)) {
-    problem.report("'model.widths' of kind \"" + kind + "\" must be " +
-                       (one_layer ? "two" : "two or more") + " positive integers",
-                   model.where("widths"));
-    widths = {1, 1};
-  }
-  return widths;
+  return checked_widths(std::move(widths), kind, model);
 }
 
 /// Images, filters and batch norm of a cnn. Each stage halves the image, which has to last.

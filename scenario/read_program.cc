@@ -1,6 +1,7 @@
 // tensor.NAME and program: what each rank calls, written out instead of a model and a loop.
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <numeric>
 
 #include "lockstep/base/text.h"
@@ -57,10 +58,28 @@ std::string suggest_op(std::string_view name) {
   return did_you_mean(name, names);
 }
 
+/// ":12:5" of "folder/job.toml:12:5".
+std::string line_and_column(const std::string& where) {
+  const std::size_t column = where.rfind(':');
+  if (column == std::string::npos || column == 0) return {};
+  const std::size_t line = where.rfind(':', column - 1);
+  return line == std::string::npos ? std::string() : where.substr(line);
+}
+
+/// The file's name, of a reproduction that of the file it was made from: a run must not depend on
+/// where its file lies.
+std::string name_in_run(TableReader& root, const std::string& path) {
+  const TomlNode* replay = root.table("replay");
+  const TomlNode* original = replay == nullptr ? nullptr : replay->find("scenario");
+  if (original != nullptr && !original->text.empty()) return original->text;
+  return std::filesystem::path(path).filename().string();
+}
+
 class ProgramReader {
  public:
-  ProgramReader(const Scenario& scenario, Problem& problem)
-      : scenario_(scenario), problem_(problem) {}
+  /// `file` is what call sites and errors of the run call the file, wherever it lies.
+  ProgramReader(const Scenario& scenario, std::string file, Problem& problem)
+      : scenario_(scenario), file_(std::move(file)), problem_(problem) {}
 
   /// Reads nested bodies with a list of open ones instead of recursion.
   std::vector<RawOp> read(const TomlNode& body) {
@@ -81,7 +100,7 @@ class ProgramReader {
  private:
   /// Returns the body of a `repeat`, to be read next.
   const TomlNode* read_op(const TomlNode& node, RawOp& op) {
-    op.where = node.where;
+    op.where = file_ + line_and_column(node.where);
     if (!node.is_table()) {
       problem_.report("an operation is a table: { op = \"barrier\" }", node.where);
       return nullptr;
@@ -161,7 +180,8 @@ class ProgramReader {
     for (const Need& need : kNeeds) {
       if (kind.required.find(need.letter) == std::string_view::npos || table.has(need.key))
         continue;
-      problem_.report("operation '" + op.op + "' needs '" + std::string(need.key) + "'", op.where);
+      problem_.report("operation '" + op.op + "' needs '" + std::string(need.key) + "'",
+                      table.where());
     }
   }
 
@@ -176,6 +196,7 @@ class ProgramReader {
   }
 
   const Scenario& scenario_;
+  std::string file_;
   Problem& problem_;
 };
 
@@ -272,7 +293,7 @@ void read_programs(TableReader& root, Scenario& scenario, Problem& problem) {
   }
   const TomlNode* programs = root.array("program");
   if (programs == nullptr) return;
-  ProgramReader reader(scenario, problem);
+  ProgramReader reader(scenario, name_in_run(root, scenario.path), problem);
   for (const TomlNode& node : programs->items) {
     if (!node.is_table()) {
       problem.report("a program is a table: { ranks = [0], body = [...] }", node.where);

@@ -6,6 +6,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/process/disk_files.h"
 #include "lockstep/scenario/companion.h"
+#include "lockstep/scenario/document.h"
 #include "lockstep/scenario/sections.h"
 #include "lockstep/tensor/digest.h"
 
@@ -230,45 +231,60 @@ Scenario read_scenario(const TomlNode& document, const std::string& path, Proble
   return scenario;
 }
 
+Result<Document> changed_document(const std::string& path,
+                                  const std::string& variant,
+                                  const std::vector<Setting>& settings) {
+  Result<Document> document = read_document(path);
+  if (!document.ok()) return document.error();
+  const Outcome applied = apply_variant(document.value(), path, variant);
+  if (!applied.ok()) return applied.error();
+  for (const Setting& setting : settings) {
+    const Outcome set =
+        set_at(document.value().root, setting.key, setting_value(setting.key, setting.value));
+    if (!set.ok()) return set.error();
+  }
+  return document;
+}
+
 }  // namespace
 
 bool RankSet::contains(std::int32_t rank) const {
   return all || std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
 }
 
-namespace {
-
-Result<Scenario> load_document(Result<Document> read,
-                               const std::string& path,
-                               const std::string& variant,
-                               const std::vector<Setting>& settings) {
-  if (!read.ok()) return read.error();
-  Document& document = read.value();
-  const Outcome applied = apply_variant(document, path, variant);
-  if (!applied.ok()) return applied.error();
-  for (const Setting& setting : settings) {
-    const Outcome set =
-        set_at(document.root, setting.key, setting_value(setting.key, setting.value));
-    if (!set.ok()) return set.error();
-  }
+Result<Scenario> scenario_of(const TomlNode& document, const std::string& path) {
   Problem problem;
-  Scenario scenario = read_scenario(document.root, path, problem);
+  Scenario scenario = read_scenario(document, path, problem);
   if (problem.found()) return problem.first();
-  scenario.variant = variant;
-  scenario.digest = document.digest;
   return scenario;
 }
-
-}  // namespace
 
 Result<Scenario> load_scenario(const std::string& path,
                                const std::string& variant,
                                const std::vector<Setting>& settings) {
-  return load_document(read_document(path), path, variant, settings);
+  Result<Document> document = changed_document(path, variant, settings);
+  if (!document.ok()) return document.error();
+  Result<Scenario> scenario = scenario_of(document.value().root, path);
+  if (!scenario.ok()) return scenario.error();
+  scenario.value().variant = variant;
+  scenario.value().digest = document.value().digest;
+  return scenario;
+}
+
+Result<TomlNode> load_document(const std::string& path,
+                               const std::string& variant,
+                               const std::vector<Setting>& settings) {
+  Result<Document> document = changed_document(path, variant, settings);
+  if (!document.ok()) return document.error();
+  return std::move(document.value().root);
 }
 
 Result<Scenario> read_scenario_text(const std::string& text, const std::string& path) {
-  return load_document(parse_document(text, path), path, "", {});
+  const Result<Document> document = parse_document(text, path);
+  if (!document.ok()) return document.error();
+  Result<Scenario> scenario = scenario_of(document.value().root, path);
+  if (scenario.ok()) scenario.value().digest = document.value().digest;
+  return scenario;
 }
 
 Result<std::vector<std::string>> list_variants(const std::string& path) {

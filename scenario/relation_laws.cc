@@ -243,16 +243,22 @@ LawResult check_single_process_equal(const Scenario& scenario, const MemoryTrace
   }
   std::string why;
   const std::size_t n_comparable = comparable_steps(ranks, why);
-  const std::size_t n_steps = recorded_steps(ranks.front(), n_comparable);
-  if (n_comparable > 0 && n_steps == 0) why = "the values of a step (this run recorded none)";
-  if (std::string missing = incomparable(*scenario.jobs.front(), ranks, trace); !missing.empty()) {
+  const Job& job = *scenario.jobs.front();
+  const std::size_t n_recorded = recorded_steps(ranks.front(), n_comparable);
+  const std::size_t n_steps = steps_on_own_rows(job, ranks, n_recorded);
+  if (n_steps < n_recorded) {
+    why = "ranks that train on one data set (in step " + std::to_string(n_steps) +
+          " one uses rows that rank 0 does not have)";
+  }
+  if (n_comparable > 0 && n_recorded == 0) why = "the values of a step (this run recorded none)";
+  if (std::string missing = incomparable(job, ranks, trace); !missing.empty()) {
     result.verdict = Verdict::kNotCheckable;
     result.missing = std::move(missing);
     return result;
   }
   if (n_steps > 0) {
-    const auto single = make_single_process(*scenario.jobs.front(), ranks, n_steps);
-    compare_steps({*scenario.jobs.front(), ranks, n_steps}, *single, trace.names(), result);
+    const auto single = make_single_process(job, ranks, n_steps);
+    compare_steps({job, ranks, n_steps}, *single, trace.names(), result);
   }
   if (n_steps > 0 && n_steps < n_comparable) {
     result.advice.push_back({"A-coverage",

@@ -241,8 +241,8 @@ LawResult check_deterministic(const Scenario& scenario, const ScenarioResult& ru
   result.law = kDeterministic;
   const sim::SessionOptions& options = scenario.session;
   constexpr std::size_t kElsewhere = 4096;
-  const auto again =
-      repeat(scenario, options.strategy, options.schedule_seed, options.address_shift + kElsewhere);
+  const auto again = repeat(
+      scenario, run.session.schedule, options.schedule_seed, options.address_shift + kElsewhere);
   if (!again.ok()) return not_checkable(kDeterministic, again.error().text());
   ++result.n_checked;
   if (again.value().report.trace_digest != run.report.trace_digest) {

@@ -19,7 +19,7 @@ LawResult check_resume_equal(const Scenario& scenario, const ScenarioResult& run
 /// Law deterministic: the same schedule at other addresses gives the same trace, three other
 /// schedules give the same result.
 ///
-/// Requires: `run` is a result of the scenario under its own strategy.
+/// Requires: `run` is a result of the scenario, under whatever strategy.
 LawResult check_deterministic(const Scenario& scenario, const ScenarioResult& run);
 
 /// Whether the scenario's expectations name this law, so that its runs are worth their time.

@@ -1,6 +1,7 @@
 // Reproductions: a scenario file that also says how its run was made.
 #include "lockstep/base/text.h"
 #include "lockstep/process/disk_files.h"
+#include "lockstep/scenario/document.h"
 #include "lockstep/scenario/scenario.h"
 #include "lockstep/scenario/table_reader.h"
 
@@ -15,15 +16,6 @@ std::uint64_t digest(TableReader& table, std::string_view key) {
                            table.where(key));
   }
   return word.value_or(0);
-}
-
-std::string quoted(const std::string& text) {
-  std::string result = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') result += '\\';
-    result += c;
-  }
-  return result + "\"";
 }
 
 }  // namespace
@@ -52,6 +44,7 @@ Result<Replay> load_replay(const std::string& path) {
   }
   replay.schedule = table.text("schedule", "");
   replay.folder = table.text("folder", "");
+  replay.scenario = table.text("scenario", "");
   replay.settings = table.texts("settings");
   replay.trace_digest = digest(table, "trace_digest");
   replay.result_digest = digest(table, "result_digest");
@@ -60,25 +53,31 @@ Result<Replay> load_replay(const std::string& path) {
   return replay;
 }
 
-Result<std::string> render_reproduction(const std::string& path, const Replay& replay) {
-  DiskFiles files;
-  Result<std::string> text = files.read(path);
-  if (!text.ok()) return text.error();
-  std::string result = std::move(text).value();
+std::string with_replay(std::string text, const Replay& replay) {
+  std::string result = std::move(text);
   if (!result.empty() && result.back() != '\n') result += '\n';
   result += "\n[replay]\n";
-  if (!replay.variant.empty()) result += "variant = " + quoted(replay.variant) + "\n";
+  if (!replay.variant.empty()) result += "variant = " + toml_string(replay.variant) + "\n";
   if (replay.schedule_seed) {
     result += "schedule_seed = " + std::to_string(*replay.schedule_seed) + "\n";
   }
-  if (!replay.schedule.empty()) result += "schedule = " + quoted(replay.schedule) + "\n";
-  if (!replay.folder.empty()) result += "folder = " + quoted(replay.folder) + "\n";
+  if (!replay.schedule.empty()) result += "schedule = " + toml_string(replay.schedule) + "\n";
+  if (!replay.folder.empty()) result += "folder = " + toml_string(replay.folder) + "\n";
+  if (!replay.scenario.empty()) result += "scenario = " + toml_string(replay.scenario) + "\n";
   std::vector<std::string> settings;
-  for (const std::string& setting : replay.settings) settings.push_back(quoted(setting));
+  settings.reserve(replay.settings.size());
+  for (const std::string& setting : replay.settings) settings.push_back(toml_string(setting));
   if (!settings.empty()) result += "settings = [" + join(settings) + "]\n";
   result += "trace_digest = \"" + hex64(replay.trace_digest) + "\"\n";
   result += "result_digest = \"" + hex64(replay.result_digest) + "\"\n";
   return result;
+}
+
+Result<std::string> render_reproduction(const std::string& path, const Replay& replay) {
+  DiskFiles files;
+  Result<std::string> text = files.read(path);
+  if (!text.ok()) return text.error();
+  return with_replay(std::move(text).value(), replay);
 }
 
 }  // namespace lockstep

@@ -20,6 +20,9 @@ sim::SessionOptions session_options(const Scenario& scenario, const RunChoices& 
     options.schedule_seed = *choices.schedule_seed;
   }
   if (!choices.schedule.empty()) options.strategy = choices.schedule;
+  if (choices.livelock_points > 0) {
+    options.livelock_points = std::min(options.livelock_points, choices.livelock_points);
+  }
   options.values = choices.values || !scenario.expect.values.empty();
   options.address_shift = choices.address_shift;
   options.policy.declared_mean.clear();  // Batch events carry the job's own declaration.
@@ -29,12 +32,14 @@ sim::SessionOptions session_options(const Scenario& scenario, const RunChoices& 
 /// Runs the world once.
 Result<sim::SessionResult> run_world(const Scenario& scenario,
                                      const sim::SessionOptions& options,
+                                     sim::Strategy* strategy,
                                      std::vector<RankOutcomeValues>& outcomes) {
   outcomes.assign(static_cast<std::size_t>(scenario.n_ranks), {});
   sim::Session session;
-  return session.run(options, [&](RankContext& context) {
+  const auto body = [&](RankContext& context) {
     outcomes[static_cast<std::size_t>(context.rank())] = run_rank(scenario, context);
-  });
+  };
+  return strategy == nullptr ? session.run(options, body) : session.run(options, *strategy, body);
 }
 
 bool compares_with_one_process(const Scenario& scenario) {
@@ -143,7 +148,7 @@ Result<ScenarioResult> run_scenario(const Scenario& scenario, const RunChoices& 
   const bool compares = compares_with_one_process(scenario);
   if (compares) options.step_value_bytes = kMaxValueBytes;
   ScenarioResult result;
-  auto session = run_world(scenario, options, result.ranks);
+  auto session = run_world(scenario, options, choices.strategy, result.ranks);
   if (!session.ok()) return session.error();
   result.session = std::move(session).value();
   result.report = result.session.report;

@@ -156,6 +156,7 @@ struct Replay {
   std::optional<std::uint64_t> schedule_seed;
   std::string schedule;  ///< The strategy instead of the file's: a schedule or a name; or empty.
   std::string folder;    ///< Where the original lay: its data files are relative to it.
+  std::string scenario;  ///< The original's name there, in what `lockstep explore` keeps; or empty.
   std::vector<std::string> settings;  ///< "key=value", as given to --set.
   std::uint64_t trace_digest = 0;
   std::uint64_t result_digest = 0;
@@ -182,6 +183,8 @@ Result<Setting> parse_setting(const std::string& text);
 /// The table `replay` of a reproduction file. Errors: those of load_scenario; a file without the
 /// table.
 Result<Replay> load_replay(const std::string& path);
+/// `text`, a scenario file, with a table `replay` behind it.
+std::string with_replay(std::string text, const Replay& replay);
 /// The text of the scenario file at `path` with a table `replay` behind it.
 Result<std::string> render_reproduction(const std::string& path, const Replay& replay);
 
@@ -195,7 +198,10 @@ struct ScenarioResult {
 
 struct RunChoices {
   std::optional<std::uint64_t> schedule_seed;  ///< Also selects the random strategy.
-  std::string schedule;  ///< Not empty: this strategy, whatever the scenario says.
+  std::string schedule;               ///< Not empty: this strategy, whatever the scenario says.
+  sim::Strategy* strategy = nullptr;  ///< Not null: picks in this run, whatever the others say.
+  /// Not 0: no more scheduling points without an event than these, if the scenario allows more.
+  std::uint64_t livelock_points = 0;
   bool values = false;
   std::size_t address_shift = 0;
 };

@@ -298,5 +298,16 @@ TEST_F(ReaderTest, PlacesOfMicroStepsAndSamplerRanksAreChecked) {
   EXPECT_THAT(error_of(small_job() + "torch_detail = \"quiet\"\n"), HasSubstr("torch_detail"));
 }
 
+TEST_F(ReaderTest, EveryKindOfModelHasItsNumberOfWidths) {
+  const std::string job = replaced(small_job(),
+                                   "kind = \"scalar\", init = { kind = \"constant\", value = 1.0 }",
+                                   "kind = \"KIND\", widths = [1, 1, 1, 1]");
+
+  EXPECT_THAT(error_of(replaced(job, "KIND", "twohead")), HasSubstr("must be three positive"));
+  EXPECT_THAT(error_of(replaced(job, "KIND", "linear")), HasSubstr("must be two positive"));
+  EXPECT_TRUE(load(replaced(job, "KIND", "mlp")).ok());
+  EXPECT_TRUE(load(replaced(replaced(job, "KIND", "twohead"), "[1, 1, 1, 1]", "[1, 1, 1]")).ok());
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -115,5 +115,28 @@ TEST_F(SingleProcessTest, ReplicasThatStartApartAreNotComparable) {
   EXPECT_THAT(law.missing, HasSubstr("replicas are equal as step 0 begins (rank 1 differs"));
 }
 
+TEST_F(SingleProcessTest, RowsThatRankZeroDoesNotHaveAreNotComparable) {
+  const LawResult law =
+      law_of(small_job() +
+             "override = [ { ranks = [1], set = { \"data.rows\" = [ { x = [1], y = [0], id = 5 }, "
+             "{ x = [2], y = [0], id = 6 } ] } } ]\n");
+
+  EXPECT_EQ(law.verdict, Verdict::kNotCheckable);
+  EXPECT_THAT(law.missing, HasSubstr("one data set"));
+}
+
+TEST_F(SingleProcessTest, OtherSchedulesAreRepeatedAsTheyWere) {
+  const Result<Scenario> scenario =
+      load(small_job() + "expect = { quiet = [\"deterministic\"] }\n");
+  ASSERT_TRUE(scenario.ok()) << scenario.error().text();
+  RunChoices choices;
+  choices.schedule_seed = 3;
+
+  const Result<ScenarioResult> run = run_scenario(scenario.value(), choices);
+
+  ASSERT_TRUE(run.ok()) << run.error().text();
+  EXPECT_EQ(run.value().report.n_findings(), 0U);
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -1,7 +1,11 @@
 // Trees that remember places, and the three ways to change them.
 #include "lockstep/scenario/toml_document.h"
 
+#include <filesystem>
+
 #include <gtest/gtest.h>
+
+#include "lockstep/scenario/document.h"
 
 namespace lockstep {
 namespace {
@@ -86,6 +90,43 @@ TEST(TomlDocumentTest, ASettingIsTomlOrABareWord) {
   EXPECT_EQ(setting_value("k", "\"relu\"").text, "relu");
   EXPECT_EQ(setting_value("k", "1\nother = 2").text, "1\nother = 2");
   EXPECT_EQ(setting_value("model.kind", "relu").where, "--set model.kind");
+}
+
+TEST(TomlWriterTest, WritesWhatTheParserReadsBack) {
+  const std::string text =
+      "whole = 3\nnumber = 3.0\nsmall = 1e-30\nnothing = nan\nmuch = -inf\nyes = true\n"
+      "text = \"a \\\"quote\\\", a \\\\, a \\n and \\u0001\"\n\"a.b c\" = [1, [2.5], []]\n"
+      "empty = {}\nt = { \"x.y\" = { z = [ { a = 1 }, { a = 2 } ] } }\n";
+
+  const TomlNode root = parsed(text);
+  const TomlNode again = parsed(render_toml(root));
+
+  EXPECT_EQ(render_toml(again), render_toml(root));
+  EXPECT_EQ(again.find("whole")->kind, TomlNode::Kind::kInteger);
+  EXPECT_EQ(again.find("number")->kind, TomlNode::Kind::kFloat);
+  EXPECT_EQ(again.find("small")->number, 1e-30);
+  EXPECT_EQ(again.find("text")->text, root.find("text")->text);
+  EXPECT_EQ(again.find("a.b c")->items[1].items[0].number, 2.5);
+  EXPECT_EQ(again.find("t")->find("x.y")->find("z")->items[1].find("a")->integer, 2);
+}
+
+TEST(TomlWriterTest, EveryScenarioOfTheTreeRunsFromWhatIsWritten) {
+  int n_files = 0;
+  const std::string folder = std::string(LOCKSTEP_SOURCE_DIR) + "/scenarios";
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    if (entry.path().extension() != ".toml") continue;
+    const std::string path = entry.path().string();
+    const Result<TomlNode> root = load_document(path, "", {});
+    ASSERT_TRUE(root.ok()) << root.error().text();
+    const std::string text = render_toml(root.value());
+    const Result<TomlNode> again = parse_toml(text, path);
+    ASSERT_TRUE(again.ok()) << again.error().text() << "\n" << text;
+    EXPECT_EQ(render_toml(again.value()), text) << path;
+    const Result<Scenario> scenario = read_scenario_text(text, path);
+    EXPECT_TRUE(scenario.ok()) << (scenario.ok() ? "" : scenario.error().text());
+    ++n_files;
+  }
+  EXPECT_GT(n_files, 50);
 }
 
 }  // namespace
