@@ -9,7 +9,7 @@ namespace {
 
 bool has_batch_norm(const JobSketch& s) { return s.model == "bn"; }
 
-void mend_model(JobSketch& s) {
+void mend_layers(JobSketch& s) {
   if (s.model == "scalar" || s.model == "linear") s.hidden.clear();
   if (s.model == "scalar") {
     s.features = 1;
@@ -29,6 +29,10 @@ void mend_model(JobSketch& s) {
     s.dtype = "f32";
     s.augment = false;
   }
+}
+
+void mend_model(JobSketch& s) {
+  mend_layers(s);
   if (s.model != "mlp" && s.model != "bn") s.checkpoint = "none";
   if (s.model != "twohead") s.head = "both";
   if (s.model != "mlp" && s.model != "linear") s.freeze = false;

@@ -16,42 +16,42 @@ struct Part {
 
 constexpr std::int64_t kFeature = 100;  // Beside sizes, which count by themselves.
 
-template <auto Member>
+template <auto kMember>
 void reset(JobSketch& s) {
-  s.*Member = JobSketch{}.*Member;
+  s.*kMember = JobSketch{}.*kMember;
 }
 
-template <auto Member>
+template <auto kMember>
 std::int64_t differs(const JobSketch& s) {
-  return s.*Member == JobSketch{}.*Member ? 0 : kFeature;
+  return s.*kMember == JobSketch{}.*kMember ? 0 : kFeature;
 }
 
-template <auto Member>
+template <auto kMember>
 void one_less(JobSketch& s) {
-  s.*Member -= s.*Member > 1 ? 1 : 0;
+  s.*kMember -= s.*kMember > 1 ? 1 : 0;
 }
 
-template <auto Member>
+template <auto kMember>
 std::int64_t size(const JobSketch& s) {
-  return static_cast<std::int64_t>(s.*Member);
+  return static_cast<std::int64_t>(s.*kMember);
 }
 
 std::int64_t nothing(const JobSketch& /*s*/) { return 0; }
 
-template <auto Member>
+template <auto kMember>
 constexpr Part feature() {
-  return {&reset<Member>, &differs<Member>};
+  return {&reset<kMember>, &differs<kMember>};
 }
 
 /// Down to its default, where that is less; then one by one.
-template <auto Member>
+template <auto kMember>
 constexpr Part amount() {
-  return {&reset<Member>, &size<Member>};
+  return {&reset<kMember>, &size<kMember>};
 }
 
-template <auto Member>
+template <auto kMember>
 constexpr Part one_of() {
-  return {&one_less<Member>, &nothing};
+  return {&one_less<kMember>, &nothing};
 }
 
 void fewer_layers(JobSketch& s) {
@@ -72,9 +72,9 @@ void halve_seed(JobSketch& s) { s.seed /= 2; }
 
 void halve_schedule_seed(JobSketch& s) { s.schedule_seed /= 2; }
 
-template <auto Member>
+template <auto kMember>
 std::int64_t bits(const JobSketch& s) {
-  return static_cast<std::int64_t>(std::bit_width(s.*Member));
+  return static_cast<std::int64_t>(std::bit_width(s.*kMember));
 }
 
 // From what takes most away to what takes least away.
