@@ -12,9 +12,10 @@ namespace lockstep::cli {
 namespace {
 
 /// Commands of the plan that this build does not have: named, so that asking for one is no typo.
-constexpr std::array<std::string_view, 2> kLater = {"explore", "analyze"};
+constexpr std::array<std::string_view, 1> kLater = {"analyze"};
 
-constexpr int kMany = 1'000'000;  ///< Ranks, or seconds.
+constexpr int kMany = 1'000'000;  ///< Ranks, seconds or runs.
+constexpr int kMostThreads = 1024;
 
 /// The grammar, with every option bound to a field of the argument structs.
 class Grammar {
@@ -26,6 +27,7 @@ class Grammar {
     add_run();
     add_test();
     add_zoo();
+    add_explore();
     add_replay();
     add_check();
     add_export();
@@ -106,6 +108,27 @@ class Grammar {
         "zoo", "Runs all known bugs and their healthy look-alikes: the scoreboard");
     command->add_option("folder", zoo_.folder, "Scenarios of your own, instead of the project's");
     command->add_flag("--json", zoo_.json, "Prints the scoreboard as JSON");
+  }
+
+  void add_explore() {
+    ExploreArguments& to = explore_;
+    CLI::App* command = app_.add_subcommand(
+        "explore", "Tries other schedules and seeds of a scenario, and makes a failure small");
+    command->add_option("scenario", to.file, "The scenario file")->required();
+    command->add_option("--variant", to.variant, "One of the file's variants");
+    command->add_option("--set", to.settings, "key=value: changes the scenario")
+        ->expected(1)
+        ->take_all();
+    command->add_option("--runs", to.runs, "At most so many runs [1000]")
+        ->check(CLI::Range(1, kMany));
+    command->add_option("--strategy", to.strategy, "random, pct:depth=3 or exhaustive [random]");
+    command->add_option("--seeds", to.seeds, "So many seeds of the job, in turns [1]")
+        ->check(CLI::Range(1, kMany));
+    command->add_flag("--vary", to.vary, "Also small changes: ranks, rows, steps, buckets, orders");
+    command->add_option("-j,--threads", to.threads, "Worlds at once, on a thread each [1]")
+        ->check(CLI::Range(1, kMostThreads));
+    command->add_option("--out", to.out, "Where a failure is written [lockstep-out]");
+    command->add_option("--regressions", to.regressions, "Kept failures, tried first next time");
   }
 
   void add_replay() {
@@ -267,6 +290,7 @@ class Grammar {
     if (name == "run") return run_;
     if (name == "test") return test_;
     if (name == "zoo") return zoo_;
+    if (name == "explore") return explore_;
     if (name == "replay") return replay_;
     if (name == "check") return check_;
     if (name == "diff") return diff_;
@@ -282,6 +306,7 @@ class Grammar {
   RunArguments run_;
   TestArguments test_;
   ZooArguments zoo_;
+  ExploreArguments explore_;
   ReplayArguments replay_;
   CheckArguments check_;
   DiffArguments diff_;

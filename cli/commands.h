@@ -23,6 +23,7 @@ struct Terminal {
   std::ostream& out;
   std::ostream& err;
   bool color = false;
+  bool progress = false;  ///< Somebody watches stderr.
 };
 
 class ReportFile;
@@ -107,6 +108,21 @@ struct ZooArguments {
 };
 
 ExitCode zoo(const ZooArguments& arguments, Terminal& terminal);
+
+struct ExploreArguments {
+  std::string file;
+  std::string variant;
+  std::vector<std::string> settings;  ///< "key=value"
+  std::string strategy = "random";
+  std::string out = "lockstep-out";
+  std::string regressions;  ///< Folder, or empty: `regressions` in `out`.
+  std::uint64_t runs = 1000;
+  std::uint64_t seeds = 1;
+  std::uint64_t threads = 1;
+  bool vary = false;
+};
+
+ExitCode explore(const ExploreArguments& arguments, Terminal& terminal);
 
 struct ReplayArguments {
   std::string file;

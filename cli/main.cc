@@ -26,6 +26,10 @@ struct Dispatch {
 
   ExitCode operator()(const ZooArguments& arguments) const { return zoo(arguments, terminal); }
 
+  ExitCode operator()(const ExploreArguments& arguments) const {
+    return explore(arguments, terminal);
+  }
+
   ExitCode operator()(const ReplayArguments& arguments) const {
     return replay(arguments, terminal);
   }
@@ -71,7 +75,8 @@ ExitCode bad_input(Terminal& terminal, const std::string& text) {
 
 int main(int argc, char** argv) {
   using lockstep::cli::ExitCode;
-  lockstep::cli::Terminal terminal{std::cout, std::cerr, lockstep::cli::wants_color()};
+  lockstep::cli::Terminal terminal{
+      std::cout, std::cerr, lockstep::cli::wants_color(), isatty(STDERR_FILENO) == 1};
   try {
     const auto command = lockstep::cli::parse_command_line(argc, argv);
     const ExitCode code = std::visit(lockstep::cli::Dispatch{terminal}, command);

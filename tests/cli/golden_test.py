@@ -83,6 +83,8 @@ BAD = [
     "run",
     "rnu x.toml",
     "explore x.toml",
+    f"explore SRC/{WEIGHTS} --strategy rondom --out out",
+    f"explore SRC/{WEIGHTS} --runs 0",
     "--verson",
     "test IN/unknown_law.toml",
     "test",

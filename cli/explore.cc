@@ -1,0 +1,222 @@
+// `lockstep explore`: other schedules and seeds of a scenario, and a small version of what fails.
+#include <filesystem>
+
+#include "lockstep/base/text.h"
+#include "lockstep/explore/failures/regressions.h"
+#include "lockstep/explore/failures/reproduction.h"
+#include "lockstep/explore/failures/search.h"
+#include "lockstep/process/disk_files.h"
+
+#include "cli/commands.h"
+
+namespace lockstep::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string counted(std::uint64_t n, const std::string& one, const std::string& many) {
+  return std::to_string(n) + " " + (n == 1 ? one : many);
+}
+
+Result<std::vector<Setting>> settings_of(const std::vector<std::string>& texts) {
+  std::vector<Setting> settings;
+  settings.reserve(texts.size());
+  for (const std::string& text : texts) {
+    Result<Setting> setting = parse_setting(text);
+    if (!setting.ok()) return setting.error();
+    settings.push_back(std::move(setting).value());
+  }
+  return settings;
+}
+
+std::string regressions_of(const ExploreArguments& arguments) {
+  if (!arguments.regressions.empty()) return arguments.regressions;
+  return (fs::path(arguments.out) / "regressions").string();
+}
+
+Result<explore::SearchOptions> search_options(const ExploreArguments& arguments,
+                                              Terminal& terminal) {
+  explore::SearchOptions options;
+  Result<std::vector<Setting>> settings = settings_of(arguments.settings);
+  if (!settings.ok()) return settings.error();
+  auto kept =
+      explore::load_regressions(regressions_of(arguments), arguments.file, arguments.variant);
+  if (!kept.ok()) return kept.error();
+  options.variant = arguments.variant;
+  options.settings = std::move(settings).value();
+  options.first = std::move(kept).value();
+  options.strategy = arguments.strategy;
+  options.n_runs = arguments.runs;
+  options.n_seeds = arguments.seeds;
+  options.n_jobs = arguments.threads;
+  options.vary = arguments.vary;
+  if (terminal.progress) {
+    options.progress = [&terminal](std::uint64_t done, std::uint64_t most) {
+      terminal.err << "\r" << done << " of " << most << " runs" << std::flush;
+    };
+  }
+  return options;
+}
+
+/// How much was tried, and how it ended.
+void print_search(const ExploreArguments& arguments,
+                  const explore::SearchResult& result,
+                  Terminal& terminal) {
+  if (terminal.progress) terminal.err << "\r\033[K";
+  terminal.out << counted(result.n_runs, "run", "runs");
+  if (result.n_seeds > 1) terminal.out << " of " << result.n_seeds << " seeds";
+  if (result.n_changes > 0) {
+    terminal.out << ", with " << counted(result.n_changes, "small change", "small changes");
+  }
+  terminal.out << " (" << arguments.strategy << ")";
+  if (result.n_ends > 0) terminal.out << ", " << counted(result.n_ends, "end state", "end states");
+  terminal.out << "\n";
+  if (result.bound > 0.0) {
+    terminal.out << "pct: " << result.n_processes << " processes, " << result.n_steps
+                 << " picks: one run meets a bug of this depth with a probability of at least "
+                 << exact(result.bound) << "\n";
+  }
+  if (arguments.strategy != "exhaustive") return;
+  terminal.out << counted(result.exhaustive.n_explored, "kind of schedule", "kinds of schedules")
+               << (result.complete ? ", all there are" : ", more are left") << "\n";
+}
+
+std::string setting_words(const std::vector<Setting>& settings) {
+  std::string words;
+  for (const Setting& setting : settings) {
+    words += " --set " + setting.key + "=" + setting.value;
+  }
+  return words;
+}
+
+/// `lockstep run` words that make the failing run again.
+std::string run_command(const ExploreArguments& arguments, const explore::Attempt& attempt) {
+  std::string command = "lockstep run " + arguments.file;
+  if (!arguments.variant.empty()) command += " --variant " + arguments.variant;
+  for (const std::string& setting : arguments.settings) command += " --set '" + setting + "'";
+  command += setting_words(attempt.settings);
+  return attempt.schedule.empty() ? command : command + " --set sim.strategy=" + attempt.schedule;
+}
+
+/// Nothing failed: what that is worth.
+ExitCode print_quiet(const ExploreArguments& arguments,
+                     const explore::SearchResult& result,
+                     Terminal& terminal) {
+  if (result.two_ends) {
+    const explore::TwoEnds& ends = *result.two_ends;
+    terminal.out << "the result depends on the schedule:\n  "
+                 << run_command(arguments, {ends.settings, ends.schedule}) << "\n  "
+                 << run_command(arguments, {ends.settings, ends.other}) << "\n";
+    return ExitCode::kFindings;
+  }
+  if (result.proof()) {
+    terminal.out << "nothing failed: proof for all schedules of this scenario with these inputs\n";
+  } else {
+    terminal.out << "nothing failed: evidence for the runs made, no proof\n";
+  }
+  return ExitCode::kOk;
+}
+
+/// The scenario as it failed, as a document.
+Result<TomlNode> failing_document(const ExploreArguments& arguments,
+                                  const explore::SearchOptions& options,
+                                  const explore::Attempt& attempt) {
+  std::vector<Setting> settings = options.settings;
+  settings.insert(settings.end(), attempt.settings.begin(), attempt.settings.end());
+  return load_document(arguments.file, arguments.variant, settings);
+}
+
+explore::Reproduction about(const ExploreArguments& arguments, const TomlNode& document) {
+  explore::Reproduction about;
+  const fs::path file(arguments.file);
+  about.origin = file.filename().string();
+  if (!arguments.variant.empty()) about.origin += " (variant " + arguments.variant + ")";
+  about.folder = fs::absolute(file).lexically_normal().parent_path().string();
+  const TomlNode* title = document.find("title");
+  about.title = title == nullptr ? about.origin : title->text;
+  return about;
+}
+
+Outcome write_reproduction(const ExploreArguments& arguments,
+                           const explore::Shrunk& shrunk,
+                           const explore::Reproduction& about,
+                           Terminal& terminal) {
+  DiskFiles files;
+  Outcome made = files.make_folder(arguments.out);
+  if (!made.ok()) return made;
+  const fs::path folder(arguments.out);
+  const std::string scenario = (folder / "repro.toml").string();
+  const std::string test = (folder / "repro_test.cc").string();
+  const Result<std::string> text = explore::render_scenario(shrunk, about);
+  if (!text.ok()) return text.error();
+  Outcome written = files.publish(scenario, text.value());
+  if (!written.ok()) return written;
+  written = files.publish(test, explore::render_test(shrunk, about));
+  if (!written.ok()) return written;
+  terminal.out << "wrote " << scenario << " and " << test << "\nReplay: lockstep replay "
+               << scenario << "\n";
+  return success();
+}
+
+void print_shrunk(const explore::Shrunk& shrunk,
+                  const explore::Reproduction& about,
+                  Terminal& terminal) {
+  const explore::Cost& before = shrunk.before.cost;
+  const explore::Cost& after = shrunk.after.cost;
+  const auto fall = [&](const char* what, std::int64_t from, std::int64_t to) {
+    terminal.out << what << " " << from;
+    if (to != from) terminal.out << " -> " << to;
+  };
+  terminal.out << "made smaller in " << shrunk.n_tries << " tries: ";
+  fall("ranks", before.ranks, after.ranks);
+  fall(", bugs and faults", before.mishaps, after.mishaps);
+  fall(", events", before.events, after.events);
+  fall(", elements", before.volume, after.volume);
+  fall(", values in the file", before.leaves, after.leaves);
+  terminal.out << ", deviations of the schedule " << after.deviations << "\n"
+               << shrunk.after.sentence << "\n";
+  for (const std::string& remark : about.remarks) terminal.out << "  " << remark << "\n";
+}
+
+/// The failure, small, in files.
+Outcome tell_failure(const ExploreArguments& arguments,
+                     const explore::SearchOptions& options,
+                     const explore::FoundFailure& found,
+                     Terminal& terminal) {
+  terminal.out << (found.was_kept ? "a kept failure is there again, run " : "first failure: run ")
+               << found.number << ": " << found.trial.sentence << "\n"
+               << "  " << run_command(arguments, found.attempt) << "\n";
+  const Result<TomlNode> document = failing_document(arguments, options, found.attempt);
+  if (!document.ok()) return document.error();
+  const explore::Bench bench(arguments.file);
+  const Result<explore::Shrunk> shrunk =
+      explore::shrink(bench, document.value(), found.attempt.schedule, {});
+  if (!shrunk.ok()) return shrunk.error();
+  explore::Reproduction words = about(arguments, document.value());
+  words.remarks = explore::sentences(
+      explore::vary(bench, shrunk.value().document, *shrunk.value().after.failure));
+  print_shrunk(shrunk.value(), words, terminal);
+  Outcome written = write_reproduction(arguments, shrunk.value(), words, terminal);
+  if (!written.ok() || found.was_kept) return written;
+  const auto kept =
+      explore::keep_regression(regressions_of(arguments), arguments.file, options, found);
+  if (!kept.ok()) return kept.error();
+  terminal.out << "kept for the next time: " << kept.value() << "\n";
+  return success();
+}
+
+}  // namespace
+
+ExitCode explore(const ExploreArguments& arguments, Terminal& terminal) {
+  const Result<explore::SearchOptions> options = search_options(arguments, terminal);
+  if (!options.ok()) return bad_input(terminal, options.error().text());
+  const Result<explore::SearchResult> result = explore::search(arguments.file, options.value());
+  if (!result.ok()) return bad_input(terminal, result.error().text());
+  print_search(arguments, result.value(), terminal);
+  if (!result.value().failure) return print_quiet(arguments, result.value(), terminal);
+  const Outcome told = tell_failure(arguments, options.value(), *result.value().failure, terminal);
+  if (!told.ok()) return bad_input(terminal, told.error().text());
+  return ExitCode::kFindings;
+}
+
+}  // namespace lockstep::cli
