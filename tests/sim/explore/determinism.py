@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Drawn worlds in every way a machine can run them: the digests must not notice.
 
-usage: determinism.py PROBE [WORLDS [OTHER_PROBE...]]
+usage: determinism.py [--word WORD] PROBE [WORLDS [OTHER_PROBE...]]
 
-One process; several at once; pinned to one processor; with addresses fixed and not; under load; and
+WORD is what the probe is asked for [digests]. One process; several at once; pinned to one processor; with addresses fixed and not; under load; and
 as other builds of the probe (without optimization, say) answer.
 """
+import argparse
 import os
 import shutil
 import subprocess
@@ -25,22 +26,22 @@ def finish(process):
     return text
 
 
-def together(probe, worlds):
+def together(probe, word, worlds):
     """The worlds split among processes that run side by side."""
     size = worlds // PARTS
     starts = [part * size for part in range(PARTS)]
     counts = [size] * (PARTS - 1) + [worlds - size * (PARTS - 1)]
-    parts = [start([probe, "digests", str(first), str(count)])
+    parts = [start([probe, word, str(first), str(count)])
              for first, count in zip(starts, counts)]
     return "".join(finish(part) for part in parts)
 
 
-def loaded(probe, worlds):
+def loaded(plain):
     """With one busy process a processor beside it."""
     burners = [subprocess.Popen([sys.executable, "-c", "while True: pass"])
                for _ in range(os.cpu_count() or 1)]
     try:
-        return finish(start([probe, "digests", "0", str(worlds)]))
+        return finish(start(plain))
     finally:
         for burner in burners:
             burner.kill()
@@ -48,15 +49,20 @@ def loaded(probe, worlds):
 
 
 def main():
-    probe = sys.argv[1]
-    worlds = int(sys.argv[2]) if len(sys.argv) > 2 else 1000
-    plain = [probe, "digests", "0", str(worlds)]
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--word", default="digests")
+    parser.add_argument("probe")
+    parser.add_argument("worlds", nargs="?", type=int, default=1000)
+    parser.add_argument("others", nargs="*")
+    args = parser.parse_args()
+    probe, word, worlds = args.probe, args.word, args.worlds
+    plain = [probe, word, "0", str(worlds)]
     expected = finish(start(plain))
     if expected.count("\n") != worlds:
         sys.exit(f"determinism: {expected.count(chr(10))} worlds instead of {worlds}")
     ways = {"again": lambda: finish(start(plain)),
-            f"{PARTS} processes": lambda: together(probe, worlds),
-            "under load": lambda: loaded(probe, worlds)}
+            f"{PARTS} processes": lambda: together(probe, word, worlds),
+            "under load": lambda: loaded(plain)}
     if shutil.which("taskset"):
         one = str(min(os.sched_getaffinity(0)))
         ways["taskset"] = lambda: finish(start(["taskset", "-c", one, *plain]))
@@ -65,8 +71,8 @@ def main():
     if shutil.which("setarch") and subprocess.run([*fixed, "true"], check=False,
                                                   stderr=subprocess.DEVNULL).returncode == 0:
         ways["setarch -R"] = lambda: finish(start([*fixed, *plain]))
-    for other in sys.argv[3:]:
-        ways[other] = lambda other=other: finish(start([other, "digests", "0", str(worlds)]))
+    for other in args.others:
+        ways[other] = lambda other=other: finish(start([other, word, "0", str(worlds)]))
     for name, way in ways.items():
         actual = way()
         if actual == expected:

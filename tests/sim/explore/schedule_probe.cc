@@ -2,9 +2,11 @@
 //
 //   schedule_probe replay BUG SCHEDULE    "ok", or what failed and exit code 1
 //   schedule_probe digests FIRST COUNT    one line a world: seed, trace digest, result digest
+//   schedule_probe by-process FIRST COUNT  the same, but schedules depend on the process's number
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
+#include <unistd.h>
 
 #include "lockstep/base/text.h"
 #include "lockstep/sim/explore/explore.h"
@@ -45,13 +47,13 @@ testing::SmallJob drawn_job(std::uint64_t seed) {
           .seed = seed};
 }
 
-int digests(std::uint64_t first, std::uint64_t count) {
+int digests(std::uint64_t first, std::uint64_t count, std::uint64_t disturbance) {
   Session session;
   for (std::uint64_t seed = first; seed < first + count; ++seed) {
     const testing::SmallJob job = drawn_job(seed);
     SessionOptions options = testing::digested(job.ranks);
     options.strategy = seed % 2 == 0 ? "random" : "pct:depth=3,steps=200";
-    options.schedule_seed = seed;
+    options.schedule_seed = seed + disturbance;
     const auto run =
         session.run(options, [&](RankContext& context) { testing::train(job, context); });
     if (!run.ok() || !run.value().report.ok()) return 1;
@@ -70,9 +72,9 @@ int main(int argc, char** argv) {
   if (argc == 4 && std::string_view(argv[1]) == "replay") {
     return lockstep::sim::replay(argv[2], argv[3]);
   }
-  if (argc == 4 && std::string_view(argv[1]) == "digests") {
-    return lockstep::sim::digests(std::strtoull(argv[2], nullptr, 10),
-                                  std::strtoull(argv[3], nullptr, 10));
-  }
-  return 2;
+  const std::string_view word = argc == 4 ? argv[1] : "";
+  if (word != "digests" && word != "by-process") return 2;
+  return lockstep::sim::digests(std::strtoull(argv[2], nullptr, 10),
+                                std::strtoull(argv[3], nullptr, 10),
+                                word == "by-process" ? static_cast<std::uint64_t>(getpid()) : 0);
 }
