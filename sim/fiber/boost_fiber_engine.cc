@@ -111,9 +111,9 @@ class BoostFiberEngine final : public Engine {
 
   fibers::context* make_context(Fiber fiber) {
     // Stack tops at equal distances of a power of two would all meet in the same cache sets.
-    // Boost aligns its control block to 256 bytes; run() adds the finer part of the colour. Eleven
-    // colours leave an idle rank, which needs about 1 KB, within one page.
-    const auto colour = 256 * static_cast<std::size_t>(fiber / 4 % 11);
+    // Boost aligns its control block to 256 bytes; run() adds the finer part of the colour. Five
+    // colours leave a rank in a collective, which needs about 2.5 KB, within one page.
+    const auto colour = 256 * static_cast<std::size_t>(fiber / 4 % 5);
     std::byte* top = stacks_.top(fiber) - colour;
     const StackSource source(top, static_cast<std::size_t>(top - stacks_.bottom(fiber)));
     auto context = fibers::make_worker_context(
