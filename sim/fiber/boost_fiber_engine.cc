@@ -11,6 +11,7 @@
 #include <boost/fiber/properties.hpp>
 
 #include "lockstep/base/check.h"
+#include "lockstep/sim/fiber/detail/stack_watch.h"
 #include "lockstep/sim/fiber/detail/stacks.h"
 #include "lockstep/sim/fiber/engine.h"
 
@@ -123,6 +124,7 @@ class BoostFiberEngine final : public Engine {
   }
 
   void run(Fiber fiber) {
+    watch_.arrive();
     auto* shift = static_cast<volatile std::byte*>(
         __builtin_alloca(64 * static_cast<std::size_t>(fiber % 4) + 16));
     shift[0] = std::byte{0};
@@ -150,7 +152,11 @@ class BoostFiberEngine final : public Engine {
     std::memcpy(&saved, globals, sizeof(saved));
     std::memset(globals, 0, sizeof(saved));  // What a fresh fiber starts with.
     current_ = fiber;
+    const StackWatch::Visit visit =
+        fiber == kMain ? watch_.leave_for_main()
+                       : watch_.leave_for(stacks_.bottom(fiber), stacks_.top(fiber));
     context->resume();
+    watch_.come_back(visit);
     current_ = self;
     std::memcpy(globals, &saved, sizeof(saved));
   }
@@ -163,6 +169,7 @@ class BoostFiberEngine final : public Engine {
   }
 
   Stacks stacks_;
+  [[no_unique_address]] StackWatch watch_;
   RankMark mark_;
   std::vector<fibers::context*>
       contexts_;  // At the tops of their own stacks. Dense: every switch reads it.

@@ -1,30 +1,10 @@
 // A warm training step takes all its memory from the pool's free lists.
-#include <cstdlib>
-#include <new>
-
 #include <gtest/gtest.h>
 
 #include "lockstep/autograd/functions.h"
 
+#include "tests/support/count_allocations.h"
 #include "tests/support/plain_runtime.h"
-
-// Counts every allocation of the program from outside the library: the one place where a mutable
-// global is the only seam the language offers.
-static int g_n_allocations = 0;
-
-void* operator new(std::size_t bytes) {
-  ++g_n_allocations;
-  if (void* block = std::malloc(bytes)) return block;  // NOLINT(cppcoreguidelines-no-malloc)
-  throw std::bad_alloc();
-}
-
-void operator delete(void* block) noexcept {
-  std::free(block);
-}  // NOLINT(cppcoreguidelines-no-malloc)
-
-void operator delete(void* block, std::size_t /*bytes*/) noexcept {
-  std::free(block);  // NOLINT(cppcoreguidelines-no-malloc)
-}
 
 namespace lockstep {
 namespace {
@@ -68,18 +48,18 @@ class AllocationTest : public ::testing::Test {
 TEST_F(AllocationTest, AWarmTrainingStepAsksTheSystemForNothing) {
   step();
   const std::int64_t before_pool = rt_.pool().system_allocations();
-  const int before = g_n_allocations;
+  const std::int64_t before = testing::n_allocations();
 
   for (int i = 0; i < 100; ++i) step();
 
-  EXPECT_EQ(g_n_allocations, before);
+  EXPECT_EQ(testing::n_allocations(), before);
   EXPECT_EQ(rt_.pool().system_allocations(), before_pool);
 }
 
 TEST_F(AllocationTest, TheCounterCounts) {
-  const int before = g_n_allocations;
+  const std::int64_t before = testing::n_allocations();
   const auto something = std::make_unique<double>(1.0);
-  EXPECT_EQ(g_n_allocations, before + 1);
+  EXPECT_EQ(testing::n_allocations(), before + 1);
 }
 
 }  // namespace

@@ -1,31 +1,12 @@
 // What a warm world may not do, and what no schedule may change.
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
-#include <new>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "tests/sim/group/group_fixture.h"
-
-namespace {
-
-std::int64_t n_allocations = 0;
-
-}  // namespace
-
-// Counts every request of this program to the heap.
-void* operator new(std::size_t bytes) {
-  ++n_allocations;
-  void* block = std::malloc(bytes);
-  if (block == nullptr) throw std::bad_alloc();
-  return block;
-}
-
-void operator delete(void* block) noexcept { std::free(block); }
-
-void operator delete(void* block, std::size_t /*bytes*/) noexcept { std::free(block); }
+#include "tests/support/count_allocations.h"
 
 namespace lockstep::sim {
 namespace {
@@ -38,9 +19,9 @@ TEST(SteadyStateTest, AWarmAllReduceAllocatesNothing) {
   run_groups({.n_ranks = 16}, [&](ProcessGroup& group, RankHandle& rank) {
     const Tensor data = testing::ones(group, 256);
     for (int i = 0; i < 200; ++i) {
-      if (i == 100 && rank.rank() == Rank{0}) before = n_allocations;
+      if (i == 100 && rank.rank() == Rank{0}) before = lockstep::testing::n_allocations();
       if (group.all_reduce(Memory::of(data)).wait() != CommStatus::kOk) return;
-      if (i == 190 && rank.rank() == Rank{0}) after = n_allocations;
+      if (i == 190 && rank.rank() == Rank{0}) after = lockstep::testing::n_allocations();
     }
   });
   EXPECT_EQ(after, before);
