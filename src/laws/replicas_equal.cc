@@ -262,8 +262,7 @@ class ReplicasEqual final : public Law {
       return forwards_.any_inside(wrapper) ? "last-micro-unsynced" : "clip-one-rank";
     }
     if (!evidence.used.known() || !evidence.rates.known()) return "";
-    if (evidence.optimizer.differs())
-      return wrapper.attempt > 0 ? "opt-state-root-only" : "";
+    if (evidence.optimizer.differs()) return wrapper.attempt > 0 ? "opt-state-root-only" : "";
     // Everything that goes into the update was equal, what came out of it is not: other arithmetic
     // has other results everywhere, a flipped bit is in one tensor.
     return open.is_one_of_many ? "sdc-after-reduce" : "replica-drift";
