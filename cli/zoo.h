@@ -13,7 +13,7 @@ namespace lockstep::cli {
 
 /// What a variant is for.
 enum class ZooKind : std::uint8_t {
-  kBuggy,      ///< Expects findings, a hang or an error.
+  kBuggy,      ///< Expects findings, advice, a hang or an error.
   kFixed,      ///< The same job without its bug: variants `fixed...` and `control...`.
   kLookAlike,  ///< Anything else that is to be quiet.
 };
@@ -38,6 +38,7 @@ struct ZooRow {
   std::string expected_outcome;       ///< The same, as the scenario has it.
   std::vector<std::string> expected;  ///< Laws that must fire.
   std::vector<Finding> fired;         ///< The first finding of each law that fired.
+  std::vector<std::string> advice;    ///< "A-straggler": what the laws advise.
   std::vector<std::string> held;      ///< Laws that looked at something and hold.
   std::string torch_detail;           ///< Buggy rows: what PyTorch's DETAIL mode did; "" = not run.
   std::vector<std::string> complaints;

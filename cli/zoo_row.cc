@@ -27,7 +27,9 @@ std::string bug_of(const Scenario& scenario) {
 }
 
 ZooKind kind_of_variant(const Scenario& scenario) {
-  if (scenario.expect.outcome != "ok" || !scenario.expect.fires.empty()) return ZooKind::kBuggy;
+  const Expectation& expect = scenario.expect;
+  const bool advises = expect.advice && !expect.advice->empty();
+  if (expect.outcome != "ok" || !expect.fires.empty() || advises) return ZooKind::kBuggy;
   const bool repaired =
       begins_with(scenario.variant, "fixed") || begins_with(scenario.variant, "control");
   return repaired ? ZooKind::kFixed : ZooKind::kLookAlike;
@@ -48,6 +50,7 @@ void note_laws(const Report& report, ZooRow& row) {
   for (const LawResult& law : report.laws) {
     if (!law.findings.empty()) row.fired.push_back(law.findings.front());
     if (law.verdict == Verdict::kHolds) row.held.push_back(law.law);
+    for (const Advice& advice : law.advice) row.advice.push_back(advice.id);
   }
 }
 

@@ -28,6 +28,8 @@ std::string shown(const ZooRow& row) {
   std::vector<std::string> parts;
   if (row.outcome == "hang" || row.outcome == "error") parts.push_back(row.outcome);
   for (const Finding& finding : row.fired) parts.push_back(fired_text(row, finding));
+  const bool buggy = row.kind == ZooKind::kBuggy;
+  if (buggy) parts.insert(parts.end(), row.advice.begin(), row.advice.end());
   return parts.empty() ? "-" : join(parts);
 }
 
@@ -103,6 +105,7 @@ void write_row(JsonText& out, const ZooRow& row) {
   out.key("expected_outcome").text(row.expected_outcome);
   write_texts(out, "expected", row.expected);
   write_fired(out, row);
+  write_texts(out, "advice", row.advice);
   write_texts(out, "held", row.held);
   out.key("torch_detail").text(row.torch_detail);
   write_texts(out, "complaints", row.complaints);

@@ -109,6 +109,29 @@ void check_quiet(const Expectation& expect, const Report& report, std::vector<Un
   }
 }
 
+/// What is said of the program; the rest is about what laws looked at.
+bool is_about_program(const std::string& advice) {
+  return advice != "A-coverage" && advice != "A-exempted";
+}
+
+void check_advice(const Expectation& expect, const Report& report, std::vector<Unmet>& unmet) {
+  if (!expect.advice) return;
+  std::vector<std::string> missing = *expect.advice;
+  for (const LawResult& law : report.laws) {
+    for (const Advice& advice : law.advice) {
+      const bool wanted = std::find(expect.advice->begin(), expect.advice->end(), advice.id) !=
+                          expect.advice->end();
+      std::erase(missing, advice.id);
+      if (wanted || !is_about_program(advice.id)) continue;
+      unmet.push_back(
+          {"not expected: advice " + advice.id + ", " + advice.message, UnmetKind::kUnexpected});
+    }
+  }
+  for (const std::string& id : missing) {
+    unmet.push_back({"advice " + id + " was expected", UnmetKind::kMissed});
+  }
+}
+
 std::string step_words(const ExpectedValue& wanted) {
   return (wanted.step ? "step " + std::to_string(*wanted.step) + ", " : std::string()) +
          wanted.event + ", `" + wanted.tensor + "`";
@@ -214,6 +237,7 @@ std::vector<Unmet> unmet(const Scenario& scenario, const ScenarioResult& result)
   }
   check_findings(expect, report, unmet);
   check_quiet(expect, report, unmet);
+  check_advice(expect, report, unmet);
   if (result.session.trace != nullptr) {
     for (const ExpectedValue& value : expect.values) check_value(value, result, unmet);
     for (const ExpectedSamples& samples : expect.samples) {

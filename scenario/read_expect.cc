@@ -147,6 +147,7 @@ Expectation read_expectation(TableReader& root, std::int32_t n_ranks, Problem& p
   TableReader expect(*node, "expect", problem);
   expectation.outcome = expect.word("outcome", "ok", {"ok", "findings", "hang", "error"});
   expectation.error = expect.text("error", "");
+  if (expect.has("advice")) expectation.advice = expect.texts("advice");
   if (const TomlNode* fires = expect.array("fires")) {
     for (const TomlNode& item : fires->items) {
       expectation.fires.push_back(read_finding(item, n_ranks, problem));

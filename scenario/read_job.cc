@@ -191,9 +191,24 @@ EvalSpec read_eval(TableReader& loop, Problem& problem) {
   eval.metric = table.word("metric", eval.metric, {"accuracy", "mse", "l1", "cross-entropy"});
   eval.dedup = table.flag("dedup", true);
   eval.forward = table.word("forward", "wrapper", {"wrapper", "inner"});
+  eval.drop_last = table.flag("drop_last", false);
   eval.average = table.word("average", "samples", {"samples", "ranks", "none"});
   table.finish();
   return eval;
+}
+
+/// A list of parts of snapshots, out of all there are.
+std::vector<std::string> read_parts_of_snapshot(TableReader& table,
+                                                std::string_view key,
+                                                std::vector<std::string> all,
+                                                Problem& problem) {
+  if (!table.has(key)) return all;
+  std::vector<std::string> parts = table.texts(key);
+  for (const std::string& part : parts) {
+    if (std::find(all.begin(), all.end(), part) != all.end()) continue;
+    problem.report("a snapshot has no part '" + part + "'", table.where(key));
+  }
+  return parts;
 }
 
 SnapshotSpec read_snapshot(TableReader& loop, Problem& problem) {
@@ -206,15 +221,11 @@ SnapshotSpec read_snapshot(TableReader& loop, Problem& problem) {
   snapshot.keep = table.integer("keep", snapshot.keep, 0);
   snapshot.resume = table.flag("resume", true);
   snapshot.publish = table.word("publish", snapshot.publish, {"atomic", "unsynced", "in-place"});
-  if (table.has("include")) {
-    const std::vector<std::string> parts = table.texts("include");
-    for (const std::string& part : parts) {
-      const auto& known = snapshot.include;
-      if (std::find(known.begin(), known.end(), part) != known.end()) continue;
-      problem.report("a snapshot has no part '" + part + "'", table.where("include"));
-    }
-    snapshot.include = parts;
-  }
+  snapshot.include = read_parts_of_snapshot(table, "include", snapshot.include, problem);
+  snapshot.load = read_parts_of_snapshot(table, "load", snapshot.load, problem);
+  snapshot.rng = table.word("rng", "own", {"own", "rank0"});
+  snapshot.writer = table.word("writer", "rank0", {"rank0", "local-rank0"});
+  snapshot.resize = table.word("resize", "restart-epoch", {"restart-epoch", "keep-batches"});
   table.finish();
   return snapshot;
 }

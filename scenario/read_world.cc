@@ -30,6 +30,36 @@ std::int32_t read_size(TableReader& world, Scenario& scenario, Problem& problem)
   return static_cast<std::int32_t>(product);
 }
 
+/// What a launcher tells each rank where there are nodes, and what the scenario says it told.
+void read_environment(TableReader& world, Scenario& scenario, Problem& problem) {
+  std::vector<sim::RankVariable>& environment = scenario.session.environment;
+  if (const TomlNode* list = world.array("environment")) {
+    for (const TomlNode& node : list->items) {
+      if (!node.is_table()) {
+        problem.report("an environment is a table: { ranks = [1], set = { LOCAL_RANK = \"0\" } }",
+                       node.where);
+        continue;
+      }
+      TableReader table(node, "world.environment", problem);
+      const RankSet ranks = read_ranks(table, scenario.n_ranks, problem);
+      const TomlNode* set = table.table("set");
+      table.finish();
+      for (std::int32_t rank = 0; set != nullptr && rank < scenario.n_ranks; ++rank) {
+        if (!ranks.contains(rank)) continue;
+        TableReader variables(*set, "world.environment.set", problem);
+        for (const TomlField& field : set->fields) {
+          environment.push_back({rank, field.key, variables.text(field.key, "")});
+        }
+      }
+    }
+  }
+  const std::int32_t per_node = scenario.session.group.net.ranks_per_node;
+  for (std::int32_t rank = 0; per_node > 0 && rank < scenario.n_ranks; ++rank) {
+    environment.push_back({rank, "LOCAL_RANK", std::to_string(rank % per_node)});
+    environment.push_back({rank, "GROUP_RANK", std::to_string(rank / per_node)});
+  }
+}
+
 void read_groups(TableReader& world, Scenario& scenario, Problem& problem) {
   const TomlNode* groups = world.table("groups");
   if (groups == nullptr) return;
@@ -117,6 +147,7 @@ void read_world(TableReader& root, Scenario& scenario, Problem& problem) {
     scenario.n_ranks = read_size(world, scenario, problem);
     scenario.seed = static_cast<std::uint64_t>(world.integer("seed", 0));
     read_groups(world, scenario, problem);
+    read_environment(world, scenario, problem);
     read_restarts(world, scenario, problem);
     world.finish();
   }

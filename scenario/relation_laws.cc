@@ -136,12 +136,29 @@ std::optional<Finding> compare(const Place& place,
   return finding;
 }
 
-/// Adds the likely cause to what was found in the gradients of a step.
+/// The likely cause of a parameter that differs although the step's gradients were right.
+std::string cause_of_update(const Job& job,
+                            const RankStep& step,
+                            const std::vector<ReferenceTensor>& tensors,
+                            const std::string& parameter) {
+  const bool has_reference =
+      std::any_of(tensors.begin(), tensors.end(), [&](const ReferenceTensor& tensor) {
+        return tensor.event == "grad.used" && tensor.name == parameter;
+      });
+  if (step.used.contains(parameter) && !has_reference) return "unused-none-vs-zero";
+  return job.scheduler.times != job.scheduler.declared_times ? "lr-steps-times-world" : "";
+}
+
+/// Adds the likely cause to what was found in a step.
 void explain(const Job& job,
              const StepsByRank& ranks,
              const std::vector<ReferenceTensor>& tensors,
              Finding& finding) {
-  if (finding.event != "grad.used") return;
+  if (finding.event != "grad.used") {
+    const auto k = static_cast<std::size_t>(*finding.step);
+    finding.cause = cause_of_update(job, ranks.front()[k], tensors, finding.tensor);
+    return;
+  }
   std::map<std::string, std::vector<double>> reference;
   for (const ReferenceTensor& tensor : tensors) {
     if (tensor.event == "grad.used") reference[tensor.name] = tensor.reference.values;

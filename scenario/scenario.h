@@ -116,6 +116,9 @@ struct Expectation {
   std::vector<ExpectedFinding> fires;
   /// Laws that must look at the run, too. Whatever `fires` does not name is to be quiet anyway.
   std::vector<std::string> quiet;
+  /// "A-straggler": just what laws must advise, reports on their own coverage aside. Absent:
+  /// anything.
+  std::optional<std::vector<std::string>> advice;
   std::vector<ExpectedValue> values;
   std::vector<ExpectedSamples> samples;
   std::string error;  ///< Substring of the error.

@@ -122,6 +122,7 @@ class ExactRun final : public SingleProcess {
     alone.loop.eval = {};
     alone.loop.snapshot = {};
     alone.loop.join.reset();
+    alone.scheduler.times = job.scheduler.declared_times;
     alone.clip.before_sync = false;
     alone.clip.unscale = true;
     alone.ddp.wrap = true;

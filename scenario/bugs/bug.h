@@ -34,6 +34,7 @@ std::vector<std::unique_ptr<LoopHook>> make_bugs(const std::vector<BugSpec>& bug
 // -- the families
 std::unique_ptr<LoopHook> make_write_tensor(const BugSpec& spec);
 std::unique_ptr<LoopHook> make_scale_gradient(const BugSpec& spec);
+std::unique_ptr<LoopHook> make_zero_missing_gradients(const BugSpec& spec);
 std::unique_ptr<LoopHook> make_bypass_wrapper(const BugSpec& spec);
 std::unique_ptr<LoopHook> make_no_set_epoch(const BugSpec& spec);
 std::unique_ptr<LoopHook> make_skip_step(const BugSpec& spec);

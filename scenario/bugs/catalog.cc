@@ -10,10 +10,11 @@ namespace {
 constexpr std::array<std::string_view, 0> kNoKeys = {};
 constexpr std::array<std::string_view, 2> kCollectiveKeys = {"op", "site"};
 constexpr std::array<std::string_view, 2> kScaleKeys = {"tensor", "factor"};
+constexpr std::array<std::string_view, 1> kTensorKeys = {"tensor"};
 constexpr std::array<std::string_view, 1> kThrowKeys = {"message"};
 constexpr std::array<std::string_view, 4> kWriteKeys = {"tensor", "part", "element", "value"};
 
-constexpr std::array<BugKind, 7> kKinds = {{
+constexpr std::array<BugKind, 8> kKinds = {{
     {"bypass-wrapper", kNoKeys, "forward", false, false, make_bypass_wrapper},
     {"extra-collective", kCollectiveKeys, "step", true, false, make_extra_collective},
     {"no-set-epoch", kNoKeys, "epoch", false, false, make_no_set_epoch},
@@ -21,6 +22,7 @@ constexpr std::array<BugKind, 7> kKinds = {{
     {"skip-step", kNoKeys, "step", false, false, make_skip_step},
     {"throw", kThrowKeys, "step", false, false, make_throw},
     {"write-tensor", kWriteKeys, "step", true, true, make_write_tensor},
+    {"zero-missing-gradients", kTensorKeys, "step", false, false, make_zero_missing_gradients},
 }};
 
 struct PlaceName {

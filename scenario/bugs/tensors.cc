@@ -90,7 +90,25 @@ class ScaleGradient final : public LoopHook, private GradHook {
   std::vector<Variable> tensors_;
 };
 
+/// Writes zeros where a parameter got no gradient: momentum and weight decay then move what was not
+/// used.
+class ZeroMissingGradients final : public PlacedBug {
+  using PlacedBug::PlacedBug;
+
+  void strike(LoopState& state) override {
+    for (const Variable& variable : tensors_named(*state.model, spec().tensor)) {
+      if (!variable.requires_grad() || variable.grad().defined()) continue;
+      const Tensor& data = variable.data();
+      variable.set_grad(Tensor::zeros(data.runtime(), data.shape(), data.dtype()));
+    }
+  }
+};
+
 }  // namespace
+
+std::unique_ptr<LoopHook> make_zero_missing_gradients(const BugSpec& spec) {
+  return std::make_unique<ZeroMissingGradients>(spec);
+}
 
 std::unique_ptr<LoopHook> make_write_tensor(const BugSpec& spec) {
   return std::make_unique<WriteTensor>(spec);

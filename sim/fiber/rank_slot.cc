@@ -119,6 +119,9 @@ void RankSlot::spend(Duration compute) {
 Memo& RankSlot::memo() { return scheduler_->memo(); }
 
 std::optional<std::string> RankSlot::environment(std::string_view name) const {
+  for (const RankVariable& own : scheduler_->options().rank_environment) {
+    if (own.rank == to_int(rank_) && own.name == name) return own.value;
+  }
   for (const auto& [key, value] : scheduler_->options().environment) {
     if (key == name) return value;
   }

@@ -58,6 +58,13 @@ struct WorldResult {
   bool livelock = false;  ///< The budget of points ran out; everybody was stopped.
 };
 
+/// An environment variable of one rank.
+struct RankVariable {
+  std::int32_t rank = 0;
+  std::string name;
+  std::string value;
+};
+
 struct WorldOptions {
   std::int32_t n_ranks = 1;
   bool timed = false;       ///< Compute and links cost virtual time; otherwise everything is free.
@@ -66,6 +73,8 @@ struct WorldOptions {
   std::uint64_t livelock_points = 50'000'000;  ///< Points without an event before giving up.
   /// What Host::environment answers, beside RANK, LOCAL_RANK and WORLD_SIZE.
   std::vector<std::pair<std::string, std::string>> environment{};
+  /// The same for one rank; goes first.
+  std::vector<RankVariable> rank_environment{};
   FileSystem* files =
       nullptr;  ///< Shared by all ranks; null: an empty one in memory, kept by the run.
   /// Each rank's own view of the files, by rank (nodes with disks of their own, faults); empty:

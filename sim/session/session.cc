@@ -257,6 +257,7 @@ WorldResult Session::Impl::run_world(const Try& now,
                      .timed = options.timed,
                      .keep_going = options.keep_going || now.injector != nullptr,
                      .livelock_points = options.livelock_points,
+                     .rank_environment = options.environment,
                      .clock_skews = options.clock_skews};
   if (now.injector != nullptr) world.files_by_rank = now.injector->files();
   if (options.disk != nullptr) world.files = options.disk;

@@ -130,8 +130,8 @@ class EnvironmentBijective final : public Law {
     finding.attempt = attempt;
     finding.event = "environment";
     finding.field = "world";
-    finding.cause = "env-missing-solo";
     finding.ranks = launch.worlds.minority(0);
+    finding.cause = by_world.begin()->first == 1 ? "env-missing-solo" : "world-from-devices";
     if (!differ) {
       for (const std::int32_t rank : launch.ranks) finding.ranks.push_back(Rank{rank});
     }

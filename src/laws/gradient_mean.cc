@@ -85,6 +85,7 @@ class GradientMean final : public Law {
     options.grad_local = true;
     options.grad_post = true;
     options.sketches = true;
+    options.collectives = true;
   }
 
   void on_event(const Event& event, const NameTable& names) override {
@@ -100,6 +101,10 @@ class GradientMean final : public Law {
       if (phase->kind == PhaseKind::kTrain) evaluating_.erase(event.rank);
     } else if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
       wrappers_.on_wrap(event, *wrap);
+    } else if (const auto* call = std::get_if<CollectiveEvent>(&event.body)) {
+      const DType dtype = call->signature.dtype;
+      const bool narrow = dtype == DType::kF16 || dtype == DType::kBF16;
+      if (narrow && call->signature.op == CollectiveOp::kAllReduce) narrow_ = dtype;
     }
   }
 
@@ -294,6 +299,9 @@ class GradientMean final : public Law {
       if (broken.was_right) {
         finding.message += "; other ranks were given the right one";
         finding.cause = "sdc-after-reduce";
+      } else if (finding.cause.empty() && narrow_ != DType::kF32) {
+        finding.message += "; gradients travel as " + std::string(name_of(narrow_));
+        finding.cause = narrow_ == DType::kBF16 ? "bf16-hop-rounding" : "fp16-sum-overflow";
       } else if (only_some) {
         finding.message += "; other tensors of this reduction are right";
         finding.cause = "sdc-before-reduce";
@@ -351,6 +359,7 @@ class GradientMean final : public Law {
   std::int32_t n_ranks_;
   bool exact_;
   std::string declared_;
+  DType narrow_ = DType::kF32;  // Of all reductions, where gradients travel as halves.
   Wrappers wrappers_;
   Counter counter_;
   std::map<RankWrapper, Batches> batches_;  // Of the current reduction.

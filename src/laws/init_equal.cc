@@ -74,6 +74,7 @@ class InitEqual final : public Law {
       wraps_[key].add(event, state.digests);
     } else if (state.point == StatePoint::kLoad) {
       place.loaded_parameters = place.loaded_parameters || state.kind == StateKind::kParam;
+      loaded_.insert(key.wrapper);
       // A load is several events (parameters, frozen, buffers, optimizer) but re-arms once.
       if (!place.seen.empty()) ++place.generation;
       place.seen.clear();
@@ -134,7 +135,7 @@ class InitEqual final : public Law {
     finding.event = known && !equal_at_wrap ? "wrap" : "forward";
     const std::string what = key.kind == StateKind::kBuffer ? "the buffer " : "";
     finding.message = what + "differs from rank 0's when training starts";
-    if (key.generation > 0) {
+    if (key.generation > 0 || loaded_.contains(key.wrapper)) {
       finding.event = "forward";
       finding.cause = "load-rank0-only";
       finding.message = what + "differs from rank 0's after a load";
@@ -162,6 +163,7 @@ class InitEqual final : public Law {
   std::map<Key, Ballot> wraps_;
   std::map<Key, Ballot> forwards_;
   std::set<std::pair<WrapperKey, std::uint32_t>> judged_;
+  std::set<WrapperKey> loaded_;
   std::set<std::pair<WrapperKey, NameId>> reported_;
   std::vector<Finding> findings_;
   std::int64_t n_checked_ = 0;

@@ -63,6 +63,8 @@ class MetricTrue final : public Law {
       if (names.text(sample->split) == "train") return;
       std::vector<std::int64_t>& ids = evaluated_[to_int(event.rank)];
       ids.insert(ids.end(), sample->ids.begin(), sample->ids.end());
+    } else if (const auto* epoch = std::get_if<EpochEvent>(&event.body)) {
+      if (names.text(epoch->split) != "train") n_to_evaluate_ = epoch->dataset_size;
     } else if (const auto* phase = std::get_if<PhaseEvent>(&event.body)) {
       if (phase->kind == PhaseKind::kEval) evaluated_.erase(to_int(event.rank));
     }
@@ -218,10 +220,23 @@ class MetricTrue final : public Law {
       if (!complaint) complaint = found;
       ranks.push_back(Rank{report.rank});
     }
+    if (!complaint && complete) complaint = dropped_tail(whole, reports, ranks);
     if (!complaint) complaint = compare_values(reports, ranks);
     if (!complaint) return;
     std::sort(ranks.begin(), ranks.end());
     report(meeting, reports, std::move(ranks), *complaint, names);
+  }
+
+  /// Samples that no rank looked at, where a sampler said how many there are.
+  std::optional<Complaint> dropped_tail(const Whole& whole,
+                                        const Reports& reports,
+                                        std::vector<Rank>& ranks) const {
+    const std::int64_t n_seen = std::ssize(whole.ids);
+    if (n_seen == 0 || n_seen >= n_to_evaluate_) return std::nullopt;
+    for (const MetricReport& report : reports) ranks.push_back(Rank{report.rank});
+    return Complaint{"was taken over " + std::to_string(n_seen) + " of " +
+                         std::to_string(n_to_evaluate_) + " samples: the sampler drops the rest",
+                     "tail-dropped-eval"};
   }
 
   /// All ranks report one number, or it is none of the whole.
@@ -263,6 +278,7 @@ class MetricTrue final : public Law {
   std::map<std::int32_t, std::vector<std::int64_t>> evaluated_;  // By rank, since its last phase.
   std::map<Meeting, Reports> open_;
   std::map<Key, Earliest> first_;
+  std::int64_t n_to_evaluate_ = 0;
   std::int64_t n_checked_ = 0;
 };
 

@@ -8,6 +8,7 @@
 #include "lockstep/laws/detail/checkers.h"
 #include "lockstep/laws/detail/forward_kinds.h"
 #include "lockstep/laws/detail/group_order.h"
+#include "lockstep/laws/detail/stragglers.h"
 
 namespace lockstep::laws {
 
@@ -105,7 +106,10 @@ class Progress final : public Law {
     if (findings.empty()) judge_ends(findings);
     LawResult result =
         conclude(kProgress, std::move(findings), n_checked_, "collective events or end events");
-    if (result.verdict == Verdict::kHolds) result.advice = order_.advice();
+    if (result.verdict == Verdict::kHolds) {
+      result.advice = order_.advice();
+      if (auto late = stragglers_.advice()) result.advice.push_back(std::move(*late));
+    }
     return result;
   }
 
@@ -153,6 +157,7 @@ class Progress final : public Law {
     const Channel channel = channel_of(event, call);
     if (call.phase == CollectivePhase::kPosted) {
       order_.on_posted(event, call);
+      if (channel.source < 0) stragglers_.on_posted(event, call, worlds_.of(attempt_));
       std::int64_t& n_posted = life.n_posted[channel];
       n_posted = std::max(n_posted, call.seq + 1);
       life.open.push_back({channel, call.seq, call.signature, event.at.opt});
@@ -434,6 +439,7 @@ class Progress final : public Law {
   std::map<std::int32_t, std::vector<std::int32_t>> groups_;  // World ranks by group rank.
   std::int64_t n_checked_ = 0;
   GroupOrder order_;
+  Stragglers stragglers_;
   ForwardKinds forwards_;
 };
 

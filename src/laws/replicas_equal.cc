@@ -49,6 +49,7 @@ class Agreement {
 struct Evidence {
   Agreement post;
   Agreement used;
+  Agreement unused;  ///< Which parameters had no gradient to use.
   LayoutId post_layout = kNoLayout;
   LayoutId used_layout = kNoLayout;
   Agreement optimizer;
@@ -120,6 +121,7 @@ class ReplicasEqual final : public Law {
       const bool post = grad->point == GradPoint::kPost;
       (post ? evidence.post_layout : evidence.used_layout) = grad->layout;
       (post ? evidence.post : evidence.used).add(grad->digests);
+      if (!post) evidence.unused.add(unused_words(*grad));
     } else if (const auto* step = std::get_if<StepEvent>(&event.body)) {
       Evidence& evidence = evidence_[place];
       const std::uint64_t rate[] = {std::bit_cast<std::uint64_t>(step->lr),
@@ -134,11 +136,18 @@ class ReplicasEqual final : public Law {
     }
   }
 
+  static std::vector<std::uint64_t> unused_words(const GradEvent& grad) {
+    std::vector<std::uint64_t> words(grad.digests.size());
+    for (std::size_t i = 0; i < words.size(); ++i) words[i] = bit(grad.undefined, i) ? 1U : 0U;
+    return words;
+  }
+
   void on_state(const Event& event, const StateEvent& state, const NameTable& names) {
     if (state.kind == StateKind::kOptimizer && state.point == StatePoint::kStep) {
       evidence_[{wrapper_of(event.at), event.at.sync, event.at.opt}].optimizer.add(state.digests);
     }
     if (state.kind != StateKind::kParam) return;
+    if (state.point == StatePoint::kLoad) loaded_.insert(wrapper_of(event.at));
     if (state.point == StatePoint::kForward || state.point == StatePoint::kWrap) {
       note_start(event, state);
       return;
@@ -213,6 +222,7 @@ class ReplicasEqual final : public Law {
       const bool nudged =
           !by_hand && !differed_at(StatePoint::kWrap, wrapper, open.tensor, names).value_or(true);
       finding.cause = by_hand ? "init-no-broadcast" : nudged ? "parameter-nudged" : "";
+      if (loaded_.contains(wrapper)) finding.cause = "load-rank0-only";
       return;
     }
     finding.cause = forwards_.difference(wrapper);
@@ -228,6 +238,11 @@ class ReplicasEqual final : public Law {
       finding.message += differs ? "; optimizer state differs" : "; optimizer state is equal";
     }
     if (!finding.cause.empty()) return;
+    if (used && evidence.unused.differs(*used)) {
+      finding.message += ": some ranks had none";
+      finding.cause = "unused-none-vs-zero";
+      return;
+    }
     finding.cause = cause(evidence, open, post_differs, used_differs);
   }
 
@@ -301,6 +316,7 @@ class ReplicasEqual final : public Law {
   std::map<Place, Evidence> evidence_;
   std::map<Meeting, Agreement> starts_;
   std::map<std::pair<RankWrapper, Meeting>, std::int32_t> starts_seen_;
+  std::set<WrapperKey> loaded_;
   std::set<Place> kept_;  // Evidence that an unexplained finding still needs.
   std::vector<Unexplained> unexplained_;
   std::set<std::pair<WrapperKey, NameId>> reported_;

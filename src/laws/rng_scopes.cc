@@ -139,6 +139,8 @@ class RngScopes final : public Law {
     // Clones of one rank come from how its workers are seeded, clones between ranks from one seed.
     const bool within_rank = again.drawer.rank == first.drawer.rank;
     finding.cause = within_rank ? "worker-seed-clones" : "rng-same-dropout";
+    // Ranks whose streams were distinct before they took them over from a checkpoint.
+    if (!within_rank && again.attempt > 0) finding.cause = "rng-rank0-restored";
     finding.message = "stream '" + name + "' should be private, but " + text_of(again.drawer) +
                       " draws what " + text_of(first.drawer) + " drew";
     return finding;

@@ -209,7 +209,7 @@ class SamplesCovered final : public Law {
     if (!sharded && (!train || !once)) return;
     n_checked_ += static_cast<std::int64_t>(tally.counts.size());
     std::optional<Finding> finding = judge_shares(tally, sharded);
-    if (!finding) finding = judge_counts(tally);
+    if (!finding) finding = judge_counts(tally, sampler == "random");
     if (finding) report(key, tally, std::move(*finding), names);
   }
 
@@ -237,7 +237,7 @@ class SamplesCovered final : public Law {
     return finding;
   }
 
-  static std::optional<Finding> judge_counts(const Tally& tally) {
+  static std::optional<Finding> judge_counts(const Tally& tally, bool is_random) {
     const EpochEvent& declared = tally.declared.begin()->second;
     const std::int64_t drawn = declared.n_replicas * declared.per_rank;
     const std::int64_t padding =
@@ -250,7 +250,7 @@ class SamplesCovered final : public Law {
       finding.message = std::to_string(surplus) +
                         " samples were consumed more than once where padding allows " +
                         std::to_string(padding);
-      explain_duplicates(finding, tally);
+      explain_duplicates(finding, tally, is_random);
       return finding;
     }
     if (!is_complete(tally)) return std::nullopt;  // Stopped on the way: nothing more to claim.
@@ -259,7 +259,7 @@ class SamplesCovered final : public Law {
     finding.field = n_seen < expected ? "missing" : "foreign";
     finding.message = "a finished epoch saw " + std::to_string(n_seen) + " distinct samples of " +
                       std::to_string(expected);
-    explain_duplicates(finding, tally);
+    explain_duplicates(finding, tally, is_random);
     return finding;
   }
 
@@ -272,7 +272,7 @@ class SamplesCovered final : public Law {
     });
   }
 
-  static void explain_duplicates(Finding& finding, const Tally& tally) {
+  static void explain_duplicates(Finding& finding, const Tally& tally, bool is_random) {
     std::set<std::uint64_t> orders;
     for (const auto& [rank, declared] : tally.declared) orders.insert(declared.order_digest);
     if (orders.size() > 1) {
@@ -285,7 +285,8 @@ class SamplesCovered final : public Law {
     finding.ranks = same;
     const bool all = same.size() == tally.by_rank.size();
     const bool sharded = tally.declared.begin()->second.n_replicas > 1;
-    finding.cause = all && !sharded ? "iterable-unsharded" : "local-rank-as-rank";
+    finding.cause = "local-rank-as-rank";
+    if (all && !sharded) finding.cause = is_random ? "weighted-not-sharded" : "iterable-unsharded";
     finding.message +=
         all && !sharded ? ": every rank reads the whole set" : ": these ranks read the same shard";
   }

@@ -66,7 +66,8 @@ Share share_of(const Job& job, const RankContext& context) {
       data::DistributedSampler::make({.size = job.holdout->size(),
                                       .replicas = context.world_size(),
                                       .rank = context.rank(),
-                                      .shuffle = false});
+                                      .shuffle = false,
+                                      .drop_last = job.loop.eval.drop_last});
   LOCKSTEP_CHECK(sampler.ok(), sampler.error().text());
   Share share;
   sampler.value().indices(share.ids, nullptr);
@@ -85,6 +86,15 @@ void record_eval(const Job& job,
   Recorder* recorder = context.runtime().recorder();
   if (recorder == nullptr) return;
   NameTable& names = recorder->names();
+  if (job.loop.eval.drop_last) {
+    recorder->record(EpochEvent{.split = names.intern("eval"),
+                                .sampler = names.intern("distributed"),
+                                .dataset_size = job.holdout->size(),
+                                .n_replicas = context.world_size(),
+                                .per_rank = std::ssize(share.ids),
+                                .drop_last = true,
+                                .pads = false});
+  }
   if (recorder->options().samples) {
     std::vector<std::int64_t> rows = share.ids;
     if (!job.holdout_ids.empty()) {

@@ -134,6 +134,9 @@ struct SchedulerSpec {
   bool chained = false;
   std::optional<optim::PlateauOptions> plateau{};  ///< Instead of rules.
   std::string metric = "loss";  ///< plateau: "loss" (each rank's own) | "eval" (of all ranks)
+  /// How often the rates move each time they do: wrappers that step a schedule once a process.
+  std::int64_t times = 1;
+  std::int64_t declared_times = 1;  ///< How often they are meant to: what one process does.
 };
 
 struct ClipSpec {
@@ -151,6 +154,7 @@ struct EvalSpec {
   /// "wrapper" (which broadcasts buffers first, if it keeps them equal) | "inner": the module that
   /// is wrapped, with the buffers each rank has.
   std::string forward = "wrapper";
+  bool drop_last = false;  ///< Leave out the rows that do not divide evenly, instead of padding.
   /// What is reported: "samples": the mean over all ranks' rows | "ranks": the mean of the ranks'
   /// means | "none": each rank's own mean.
   std::string average = "samples";
@@ -165,6 +169,13 @@ struct SnapshotSpec {
   /// What they hold. Leaving something out is how many scripts come to resume differently.
   std::vector<std::string> include = {
       "model", "optimizer", "scheduler", "scaler", "sampler", "rng", "hook"};
+  /// What this rank takes over from one, where it is there.
+  std::vector<std::string> load = include;
+  std::string rng = "own";       ///< "own" | "rank0": whose generators each rank goes on with.
+  std::string writer = "rank0";  ///< "rank0" | "local-rank0": who writes what ranks have in common.
+  /// With another number of ranks "restart-epoch" (its division is another one) | "keep-batches":
+  /// the count of batches goes on, though they are of another size now.
+  std::string resize = "restart-epoch";
   /// "atomic" | "unsynced" (renamed, but not synced) | "in-place" (neither).
   std::string publish = "atomic";
 };

@@ -78,6 +78,12 @@ void copy_into(const Tensor& to, const Tensor& from, std::string_view name) {
   to.storage()->bump_version();
 }
 
+/// The part of a snapshot that these numbers belong to.
+std::string_view owner_of(std::string_view numbers) {
+  if (numbers == "groups" || numbers == "averager") return "optimizer";
+  return numbers == "plateau" ? "scheduler" : numbers;
+}
+
 std::string rank_part(std::int32_t rank) {
   const std::string digits = std::to_string(rank);
   return "rank-" + std::string(digits.size() < 5 ? 5 - digits.size() : 0, '0') + digits;
@@ -107,6 +113,16 @@ Snapshots::Snapshots(const Job& job,
 bool Snapshots::includes(std::string_view part) const {
   const std::vector<std::string>& include = job_.loop.snapshot.include;
   return std::find(include.begin(), include.end(), part) != include.end();
+}
+
+bool Snapshots::takes(std::string_view part) const {
+  const std::vector<std::string>& load = job_.loop.snapshot.load;
+  return std::find(load.begin(), load.end(), part) != load.end();
+}
+
+bool Snapshots::writes_common() const {
+  if (job_.loop.snapshot.writer == "rank0") return context_.rank() == 0;
+  return context_.host().environment("LOCAL_RANK").value_or("0") == "0";
 }
 
 bool Snapshots::is_local(const std::string& parameter) const {
@@ -141,11 +157,8 @@ SafeTensors Snapshots::common_part() const {
 
 void Snapshots::add_numbers(SafeTensors& part) const {
   for (const Stepper::Numbers& numbers : stepper_.numbers()) {
-    const bool optimizer = numbers.part == "groups" || numbers.part == "averager";
-    const std::string owner = optimizer                   ? "optimizer"
-                              : numbers.part == "plateau" ? "scheduler"
-                                                          : numbers.part;
-    if (includes(owner)) part.metadata[numbers.part] = render_numbers(numbers.numbers);
+    if (includes(owner_of(numbers.part)))
+      part.metadata[numbers.part] = render_numbers(numbers.numbers);
   }
 }
 
@@ -204,9 +217,10 @@ SafeTensors Snapshots::own_part(const LoopPlace& place) const {
 
 void Snapshots::load_parameters(const SafeTensors& part) {
   for (const NamedVariable& named : model_.named_parameters()) {
-    const Tensor* saved = part.find("model/" + named.name);
+    const Tensor* saved = takes("model") ? part.find("model/" + named.name) : nullptr;
     if (saved != nullptr) copy_into(named.variable.data(), *saved, named.name);
   }
+  if (!takes("optimizer")) return;
   constexpr std::string_view kState = "optimizer/";
   for (const auto& [name, tensor] : part.tensors) {
     if (name.substr(0, kState.size()) != kState) continue;
@@ -222,10 +236,11 @@ void Snapshots::load_parameters(const SafeTensors& part) {
 void Snapshots::load_own(const SafeTensors& part) {
   for (const char* kind : {"groups", "averager", "scheduler", "plateau", "scaler"}) {
     const auto found = part.metadata.find(kind);
-    if (found != part.metadata.end()) stepper_.load_numbers({kind, parse_numbers(found->second)});
+    if (found != part.metadata.end() && takes(owner_of(kind)))
+      stepper_.load_numbers({kind, parse_numbers(found->second)});
   }
   for (const NamedVariable& named : model_.named_buffers()) {
-    const Tensor* saved = part.find("buffer/" + named.name);
+    const Tensor* saved = takes("model") ? part.find("buffer/" + named.name) : nullptr;
     if (saved != nullptr) copy_into(named.variable.data(), *saved, named.name);
   }
   for (const NamedVariable& named : model_.named_parameters()) {
@@ -236,7 +251,7 @@ void Snapshots::load_own(const SafeTensors& part) {
 
 void Snapshots::load_hook(const SafeTensors& part) {
   const auto counts = part.metadata.find("hook");
-  if (hook_ == nullptr || counts == part.metadata.end()) return;
+  if (hook_ == nullptr || counts == part.metadata.end() || !takes("hook")) return;
   HookState state;
   for (const optim::StateNumber& number : parse_numbers(counts->second)) {
     state.counts.emplace_back(number.name, static_cast<std::int64_t>(number.value));
@@ -282,10 +297,15 @@ LoopPlace Snapshots::load(std::int64_t step) {
   load_parameters(own);
   load_own(own);
   load_hook(own);
-  load_generators(own, had_own);
+  if (takes("rng")) {
+    const bool shares = job_.loop.snapshot.rng == "rank0";
+    load_generators(shares ? read_part(manifest.value(), rank_part(0)) : own, shares || had_own);
+  }
   const auto text = own.metadata.find("place");
   LoopPlace place = parse_place(text == own.metadata.end() ? std::string_view() : text->second);
-  const bool same_share = n_ranks == context_.world_size() && includes("sampler");
+  const bool keeps_count = job_.loop.snapshot.resize == "keep-batches";
+  const bool same_share =
+      (n_ranks == context_.world_size() || keeps_count) && includes("sampler") && takes("sampler");
   if (!same_share && place.batch != LoopPlace::kEndOfEpoch) place.batch = 0;
   return place;
 }
@@ -377,7 +397,7 @@ void Snapshots::save(const LoopPlace& place) {
   }
   std::vector<SnapshotManifest::File> published;
   Outcome outcome = publish(place.step, rank_part(context_.rank()), own_part(place), published);
-  if (outcome.ok() && context_.rank() == 0) {
+  if (outcome.ok() && writes_common()) {
     outcome = publish(place.step, "model", common_part(), published);
   }
   std::string trouble = outcome.ok() ? "another rank could not write" : outcome.error().text();

@@ -80,6 +80,9 @@ class Snapshots {
 
  private:
   bool includes(std::string_view part) const;
+  bool takes(std::string_view part) const;
+  /// Whether this rank writes what all ranks have in common.
+  bool writes_common() const;
   /// Whether each rank has this parameter for itself.
   bool is_local(const std::string& parameter) const;
   SafeTensors common_part() const;

@@ -223,7 +223,7 @@ void Stepper::step() {
 }
 
 void Stepper::move_rates(double own_loss) {
-  if (schedule_) schedule_->step();
+  for (std::int64_t i = 0; schedule_ && i < job_.scheduler.times; ++i) schedule_->step();
   if (plateau_ && job_.scheduler.metric == "loss") plateau_->step(own_loss);
 }
 

@@ -27,7 +27,7 @@ CASES = {
     "run_hang": ["run SRC/scenarios/lessons/rank0_only_barrier.toml"],
     "run_twice": [f"run SRC/{WEIGHTS} --twice"],
     "test": [
-        "test SRC/scenarios/lessons/token_weighted_mean.toml SRC/scenarios/lessons/set_epoch.toml",
+        "test SRC/scenarios/zoo/token_weighted_mean.toml SRC/scenarios/lessons/set_epoch.toml",
         "test IN/wrong_expectation.toml",
     ],
     "sampler": [

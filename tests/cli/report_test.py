@@ -19,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 CASES = [("jobs/digits", "", "healthy"), ("jobs/digits", "broken", "divergence"),
-         ("lessons/rank0_only_barrier", "", "hang"), ("lessons/token_weighted_mean", "", "wrong mean"),
+         ("lessons/rank0_only_barrier", "", "hang"), ("zoo/token_weighted_mean", "", "wrong mean"),
          ("zoo/rank_crash", "", "error"), ("zoo/two_comm_cycle", "", "hang in a circle")]
 
 

@@ -1,6 +1,8 @@
 // collectives-match and progress on calls written by hand.
 #include <gtest/gtest.h>
 
+#include "lockstep/laws/detail/stragglers.h"
+
 #include "tests/support/ddp_job.h"
 
 namespace lockstep {
@@ -307,6 +309,99 @@ TEST(ProgressTest, AllRanksThatFailAlikeEndAlike) {
   one.end(0);
   one.end(1, "exception");
   EXPECT_EQ(check("progress", one.stream).findings.at(0).ranks, (std::vector<Rank>{Rank{1}}));
+}
+
+/// Eight calls of three ranks, one every second; `lateness(call, rank)` in ms.
+template <typename F>
+std::optional<Advice> straggler(F lateness) {
+  laws::Stragglers stragglers;
+  for (std::int32_t seq = 0; seq < 8; ++seq) {
+    for (const std::int32_t rank : {1, 2, 0}) {
+      Event event;
+      event.rank = Rank{rank};
+      event.time.ns = (1000 * (seq + 1) + lateness(seq, rank)) * std::int64_t{1'000'000};
+      CollectiveEvent call;
+      call.seq = seq;
+      stragglers.on_posted(event, call, 3);
+    }
+  }
+  return stragglers.advice();
+}
+
+TEST(StragglersTest, NamesTheRankThatAllOthersWaitFor) {
+  const auto advice =
+      straggler([](std::int32_t, std::int32_t rank) { return rank == 1 ? 200 : rank; });
+  ASSERT_TRUE(advice.has_value());
+  EXPECT_EQ(advice->id, "A-straggler");
+  // 8 calls, 198 ms behind rank 2 each.
+  EXPECT_EQ(advice->message,
+            "rank 1 comes last to 8 of 8 calls that anybody waits in, 1584 ms in all behind the "
+            "next one: the others wait that long for it");
+}
+
+TEST(StragglersTest, IsSilentAboutTurnsAndTriflesAndOneLateCall) {
+  EXPECT_FALSE(straggler([](std::int32_t seq, std::int32_t rank) {
+                 return seq % 3 == rank ? 200 : 0;
+               }).has_value());
+  EXPECT_FALSE(
+      straggler([](std::int32_t, std::int32_t rank) { return rank == 1 ? 2 : 0; }).has_value());
+  EXPECT_FALSE(straggler([](std::int32_t seq, std::int32_t rank) {
+                 return seq == 4 && rank == 1 ? 900 : 0;
+               }).has_value());
+}
+
+TEST(ProgressTest, NamesWhatIsWrongWithMessages) {
+  const auto message = [](Calls& calls, std::int32_t rank, CollectiveOp op, std::int32_t tag) {
+    CollectiveEvent event = calls.make(op, 5);
+    event.signature.peer = 1 - rank;
+    event.signature.tag = tag;
+    calls.post(rank, event, false);
+  };
+  const auto cause_of = [&](CollectiveOp of_one, std::int32_t tag) {
+    Calls calls(2);
+    message(calls, 0, CollectiveOp::kSend, 1);
+    message(calls, 1, of_one, tag);
+    calls.end(0, "stuck");
+    calls.end(1, "stuck");
+    return check("progress", calls.stream).findings.at(0).cause;
+  };
+  EXPECT_EQ(cause_of(CollectiveOp::kSend, 1), "send-send");
+  EXPECT_EQ(cause_of(CollectiveOp::kRecv, 2), "tag-mismatch");
+  Calls calls(2);
+  message(calls, 0, CollectiveOp::kSend, 1);
+  calls.end(0, "stuck");
+  calls.end(1);
+  EXPECT_EQ(check("progress", calls.stream).findings.at(0).cause, "missing-recv");
+}
+
+TEST(ProgressTest, CallsThatAllPostedAndThatNeverArriveTellOfTheNetwork) {
+  const auto judged = [](CollectiveOp of_rank_one) {
+    Calls calls(2);
+    calls.post(0, calls.make(kAllReduce, 40), false);
+    calls.post(1, calls.make(of_rank_one, 40), false);
+    calls.end(0, "stuck");
+    calls.end(1, "stuck");
+    return check("progress", calls.stream).findings.at(0).cause;
+  };
+  EXPECT_EQ(judged(kAllReduce), "partition");
+  EXPECT_EQ(judged(kBarrier), "");  // They did not match: the business of collectives-match.
+}
+
+TEST(CollectivesMatchTest, AnExtraCallBesideDecisionsIsNotBlamedOnTheProgram) {
+  for (const bool decides : {false, true}) {
+    Calls calls(2);
+    if (decides) {
+      for (const std::int32_t rank : {0, 1}) {
+        calls.stream.add(rank, DecisionEvent{.name = calls.stream.name("best"), .value = rank});
+      }
+    }
+    calls.post(0, calls.make(kAllReduce, 40));
+    calls.post(1, calls.make(kBarrier, 12, "save.py"));
+    calls.post(1, calls.make(kAllReduce, 40));
+    calls.end_all();
+    EXPECT_EQ(check("collectives-match", calls.stream).findings.at(0).cause,
+              decides ? "" : "code-skew");
+  }
 }
 
 }  // namespace

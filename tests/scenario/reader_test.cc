@@ -233,6 +233,40 @@ TEST_F(ReaderTest, AnExpectationMustNotContradictItself) {
               HasSubstr("contradict each other"));
 }
 
+TEST_F(ReaderTest, ALawCannotBothFireAndBeQuiet) {
+  EXPECT_THAT(error_of(small_job() +
+                       "expect = { outcome = \"findings\", quiet = [\"init-equal\"], fires = [ { "
+                       "law = \"init-equal\" } ] }\n"),
+              HasSubstr("cannot both fire and be quiet"));
+}
+
+TEST_F(ReaderTest, WhatRanksTakeFromSnapshotsAndLaunchersIsRead) {
+  const std::string job =
+      replaced(replaced(small_job(),
+                        "{ steps = 1 }",
+                        "{ steps = 1, snapshot = { rng = \"rank0\", writer = \"local-rank0\", "
+                        "resize = \"keep-batches\" } }"),
+               "{ ranks = 2 }",
+               "{ nodes = 2, ranks_per_node = 1, environment = [ { ranks = [1], set = { GROUP_RANK "
+               "= \"0\" } } ] }") +
+      "override = [ { ranks = [1], set = { \"loop.snapshot.load\" = [\"model\"] } } ]\n";
+  const Result<Scenario> scenario = load(job);
+  ASSERT_TRUE(scenario.ok()) << scenario.error().text();
+  const SnapshotSpec& first = scenario.value().jobs[0]->loop.snapshot;
+  EXPECT_EQ(first.rng, "rank0");
+  EXPECT_EQ(first.writer, "local-rank0");
+  EXPECT_EQ(first.resize, "keep-batches");
+  EXPECT_EQ(first.load, first.include);
+  EXPECT_EQ(scenario.value().jobs[1]->loop.snapshot.load, (std::vector<std::string>{"model"}));
+  const sim::RankVariable& told = scenario.value().session.environment.front();
+  EXPECT_EQ(told.rank, 1);
+  EXPECT_EQ(told.name + "=" + told.value, "GROUP_RANK=0");
+
+  EXPECT_THAT(error_of(replaced(job, "[\"model\"]", "[\"modle\"]")),
+              HasSubstr("a snapshot has no part 'modle'"));
+  EXPECT_THAT(error_of(replaced(job, "\"0\" } } ]", "0 } } ]")), HasSubstr("GROUP_RANK"));
+}
+
 TEST_F(ReaderTest, OperationsOfProgramsAreChecked) {
   const std::string head = "format = 1\nworld = { ranks = 2 }\ntensor.x = { shape = [2] }\n";
 

@@ -1,0 +1,47 @@
+// Which rank all others wait for, again and again.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "lockstep/laws/finding.h"
+#include "lockstep/trace/event.h"
+
+namespace lockstep::laws {
+
+/// Measures when ranks arrive at calls of the whole world, before anything makes them wait: the
+/// times of phases say nothing, since a reduction inside makes all of them equally long.
+///
+/// Looks at kMostOpen incomplete calls at a time; older ones are forgotten.
+class Stragglers {
+ public:
+  static constexpr std::size_t kMostOpen = 4096;
+
+  void on_posted(const Event& event, const CollectiveEvent& call, std::int32_t n_ranks);
+  /// "A-straggler", where one rank is the last one at three quarters of the calls that anybody
+  /// waits in (four at least), and the others' waiting for it adds up to a tenth of the run.
+  std::optional<Advice> advice() const;
+
+ private:
+  struct Call {
+    std::int32_t n_arrived = 0;
+    std::int32_t last_rank = 0;
+    std::int64_t last = -1;    ///< When the last one came, in ns,
+    std::int64_t before = -1;  ///< and the one before it.
+  };
+
+  struct Lateness {
+    std::int64_t n_last = 0;
+    std::int64_t waited_ns = 0;
+  };
+
+  std::map<std::int64_t, Call> open_;  // By number, of the last attempt.
+  std::map<std::int32_t, Lateness> late_;
+  std::int64_t n_calls_ = 0;  // At which anybody waited.
+  std::int64_t end_ns_ = 0;
+  std::int32_t attempt_ = 0;
+};
+
+}  // namespace lockstep::laws
