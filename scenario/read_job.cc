@@ -225,6 +225,7 @@ SnapshotSpec read_snapshot(TableReader& loop, Problem& problem) {
   snapshot.load = read_parts_of_snapshot(table, "load", snapshot.load, problem);
   snapshot.rng = table.word("rng", "own", {"own", "rank0"});
   snapshot.writer = table.word("writer", "rank0", {"rank0", "local-rank0"});
+  snapshot.epoch = table.word("epoch", "saved", {"saved", "first"});
   snapshot.resize = table.word("resize", "restart-epoch", {"restart-epoch", "keep-batches"});
   table.finish();
   return snapshot;
@@ -283,6 +284,7 @@ DdpSpec read_ddp(TableReader& root, const JobSurroundings& around, Problem& prob
   }
   ddp.wrap = table.flag("wrap", true);
   ddp.average = table.word("average", "ddp", {"ddp", "manual", "none"});
+  ddp.average_order = table.word("average_order", "model", {"model", "arrival"});
   ddp.hook = read_hook(table, around, problem);
   if (table.flag("sync_bn", false)) table.not_yet({"sync_bn"});
   table.not_yet({"mixed_precision", "delay_all_reduce_named_params"});

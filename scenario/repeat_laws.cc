@@ -83,6 +83,7 @@ std::string missing_part(const Job& job) {
   const bool draws = job.model.kind == "gpt" && job.model.gpt.dropout > 0.0;
   const bool schedules = !job.scheduler.rules.empty() || job.scheduler.plateau;
   const bool remembers = job.ddp.hook.kind == "powersgd" || job.ddp.hook.kind == "post-local-sgd";
+  if (job.loop.snapshot.epoch == "first") return "resume-replays";
   const std::array<Omission, 6> omissions = {
       {{"sampler", true, "resume-reshuffle"},
        {"hook", remembers, "hook-state-missing"},

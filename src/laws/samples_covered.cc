@@ -65,7 +65,7 @@ class SamplesCovered final : public Law {
   }
 
   LawResult finish(const NameTable& names) override {
-    for (auto& [key, pass] : passes_) judge(key, pass, names);
+    for (auto& [key, pass] : passes_) judge(key, pass, names, false);
     passes_.clear();
     const std::size_t n_before = findings_.size();
     judge_splits(names);
@@ -122,7 +122,7 @@ class SamplesCovered final : public Law {
     const std::pair leaving{finished, event.at.attempt};
     if (had_one && ++n_left_[leaving] == worlds_.of(event.at.attempt)) {
       const auto pass = passes_.find(finished);
-      if (pass != passes_.end()) judge(finished, pass->second, names);
+      if (pass != passes_.end()) judge(finished, pass->second, names, true);
       if (pass != passes_.end()) passes_.erase(pass);
       n_left_.erase(leaving);
       judged_.insert(finished);
@@ -197,7 +197,8 @@ class SamplesCovered final : public Law {
     return a->second.begin()->second.n_replicas == b->second.begin()->second.n_replicas;
   }
 
-  void judge(const PassKey& key, const Pass& pass, const NameTable& names) {
+  /// `finished`: all ranks have gone on to the next one.
+  void judge(const PassKey& key, const Pass& pass, const NameTable& names, bool finished) {
     const bool train = is_train(key.split, names);
     const Tally tally = tally_of(pass, train);
     if (tally.declared.empty() || tally.counts.empty()) return;
@@ -210,6 +211,7 @@ class SamplesCovered final : public Law {
     n_checked_ += static_cast<std::int64_t>(tally.counts.size());
     std::optional<Finding> finding = judge_shares(tally, sharded);
     if (!finding) finding = judge_counts(tally, sampler == "random");
+    if (!finding && train && finished && !is_complete(tally)) finding = judge_resized(pass, tally);
     if (finding) report(key, tally, std::move(*finding), names);
   }
 
@@ -260,6 +262,29 @@ class SamplesCovered final : public Law {
     finding.message = "a finished epoch saw " + std::to_string(n_seen) + " distinct samples of " +
                       std::to_string(expected);
     explain_duplicates(finding, tally, is_random);
+    return finding;
+  }
+
+  /// An epoch that ranks of one number began and others of another number ended, not from its
+  /// start.
+  std::optional<Finding> judge_resized(const Pass& pass, const Tally& last) const {
+    Tally whole;
+    std::set<std::int32_t> attempts;
+    for (const Consumed& consumed : pass.consumed) {
+      if (redone(consumed)) continue;
+      attempts.insert(worlds_.of(consumed.attempt));
+      add(consumed, whole);
+    }
+    const std::int64_t size = last.declared.begin()->second.dataset_size;
+    const std::int64_t n_missing = size - std::ssize(whole.counts);
+    const std::int64_t n_again = whole.surplus();
+    if (attempts.size() < 2 || (n_missing <= 0 && n_again <= 0)) return std::nullopt;
+    Finding finding;
+    finding.field = n_again > 0 ? "duplicates" : "missing";
+    finding.cause = "elastic-world-change";
+    finding.message = "went on in the middle of an epoch with another number of ranks: " +
+                      std::to_string(n_again) + " samples were read again, " +
+                      std::to_string(std::max<std::int64_t>(n_missing, 0)) + " never";
     return finding;
   }
 

@@ -176,6 +176,7 @@ struct SnapshotSpec {
   /// With another number of ranks "restart-epoch" (its division is another one) | "keep-batches":
   /// the count of batches goes on, though they are of another size now.
   std::string resize = "restart-epoch";
+  std::string epoch = "saved";  ///< "saved" | "first": the epoch a resumed rank goes on with.
   /// "atomic" | "unsynced" (renamed, but not synced) | "in-place" (neither).
   std::string publish = "atomic";
 };
@@ -206,6 +207,8 @@ struct DdpSpec {
   DdpOptions options{};
   bool wrap = true;             ///< False: a hand-written loop.
   std::string average = "ddp";  ///< wrap = false: "manual" (all-reduce each gradient) | "none"
+  /// "manual": gradients in the order of the "model" | "arrival", last layer first.
+  std::string average_order = "model";
   HookSpec hook{};
 };
 

@@ -1,12 +1,13 @@
 #include "lockstep/train/manual_average.h"
 
+#include "lockstep/dist/layout_digest.h"
 #include "lockstep/trace/recorder.h"
 
 namespace lockstep {
 
 class ManualAverage::Impl final : public GradHook {
  public:
-  Impl(nn::Module& model, RankContext& context, bool average);
+  Impl(nn::Module& model, RankContext& context, Order order);
   ~Impl() override;
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
@@ -27,12 +28,13 @@ class ManualAverage::Impl final : public GradHook {
  private:
   void open_record();
   void average_all();
+  void average(const NamedVariable& named);
   void record_grads(GradPoint point, std::span<const Tensor> grads);
   std::vector<Tensor> current_grads() const;
 
   nn::Module& model_;
   RankContext& context_;
-  bool average_;
+  Order order_;
   Recorder* recorder_;
   std::int32_t wrapper_ = -1;
   LayoutId layout_ = kNoLayout;
@@ -40,8 +42,8 @@ class ManualAverage::Impl final : public GradHook {
   std::vector<Tensor> increments_;
 };
 
-ManualAverage::Impl::Impl(nn::Module& model, RankContext& context, bool average)
-    : model_(model), context_(context), average_(average), recorder_(context.runtime().recorder()) {
+ManualAverage::Impl::Impl(nn::Module& model, RankContext& context, Order order)
+    : model_(model), context_(context), order_(order), recorder_(context.runtime().recorder()) {
   for (const NamedVariable& named : model.named_parameters()) {
     if (named.variable.requires_grad()) trained_.push_back(named);
   }
@@ -90,7 +92,7 @@ Variable ManualAverage::Impl::forward(const Variable& x) {
     ++at.sync;
     ++at.micro;
     recorder_->record(ForwardEvent{.through_wrapper = true,
-                                   .synchronizing = average_,
+                                   .synchronizing = order_ != Order::kNone,
                                    .training = model_.is_training(),
                                    .grad = context_.runtime().grad_enabled()},
                       wrapper_);
@@ -115,22 +117,31 @@ void ManualAverage::Impl::record_grads(GradPoint point, std::span<const Tensor> 
 
 // grad := all_reduce(grad) / N, one collective a parameter: the textbook loop.
 void ManualAverage::Impl::average_all() {
-  Kernels& kernels = context_.runtime().kernels();
-  for (const NamedVariable& named : trained_) {
-    if (!named.variable.grad().defined()) {
-      const Tensor& data = named.variable.data();
-      named.variable.set_grad(Tensor::zeros(data.runtime(), data.shape(), data.dtype()));
-    }
-    const Tensor& grad = named.variable.grad();
-    context_.world().all_reduce(Memory::of(grad)).wait_or_throw();
-    kernels.div_scalar(grad, grad, context_.world_size());
+  if (order_ == Order::kModel) {
+    for (const NamedVariable& named : trained_) average(named);
+  } else {
+    for (auto named = trained_.rbegin(); named != trained_.rend(); ++named) average(*named);
   }
+}
+
+void ManualAverage::Impl::average(const NamedVariable& named) {
+  if (!named.variable.grad().defined()) {
+    const Tensor& data = named.variable.data();
+    named.variable.set_grad(Tensor::zeros(data.runtime(), data.shape(), data.dtype()));
+  }
+  const Tensor& grad = named.variable.grad();
+  LayoutDigest layout;
+  layout.add(named.name, 0);
+  OpOptions options;
+  options.layout = layout.value();
+  context_.world().all_reduce(Memory::of(grad), ReduceOp::kSum, options).wait_or_throw();
+  context_.runtime().kernels().div_scalar(grad, grad, context_.world_size());
 }
 
 void ManualAverage::Impl::after_backward(bool last_micro) {
   record_grads(GradPoint::kInc, increments_);
   for (Tensor& increment : increments_) increment = Tensor();
-  const bool reduce = average_ && last_micro;
+  const bool reduce = order_ != Order::kNone && last_micro;
   if (reduce) {
     record_grads(GradPoint::kPre, current_grads());
     average_all();
@@ -139,8 +150,8 @@ void ManualAverage::Impl::after_backward(bool last_micro) {
   if (recorder_ != nullptr) recorder_->record(BackwardEvent{.reduced = reduce}, wrapper_);
 }
 
-ManualAverage::ManualAverage(nn::Module& model, RankContext& context, bool average)
-    : impl_(std::make_unique<Impl>(model, context, average)) {}
+ManualAverage::ManualAverage(nn::Module& model, RankContext& context, Order order)
+    : impl_(std::make_unique<Impl>(model, context, order)) {}
 
 ManualAverage::~ManualAverage() = default;
 

@@ -15,8 +15,11 @@ namespace lockstep {
 /// Requires: outlives neither model nor context.
 class ManualAverage {
  public:
-  /// `average` false: ranks train on their own.
-  ManualAverage(nn::Module& model, RankContext& context, bool average);
+  /// In which order gradients are reduced.
+  enum class Order : std::uint8_t { kNone, kModel, kArrival };
+
+  /// `order` kNone: ranks train on their own. kArrival: last layer first, as backwards end.
+  ManualAverage(nn::Module& model, RankContext& context, Order order);
   ~ManualAverage();
   ManualAverage(const ManualAverage&) = delete;
   ManualAverage& operator=(const ManualAverage&) = delete;

@@ -23,6 +23,12 @@ namespace lockstep {
 
 namespace {
 
+ManualAverage::Order order_of(const DdpSpec& spec) {
+  if (spec.average != "manual") return ManualAverage::Order::kNone;
+  const bool by_model = spec.average_order == "model";
+  return by_model ? ManualAverage::Order::kModel : ManualAverage::Order::kArrival;
+}
+
 // The loop of one rank. Its methods are the paragraphs of a training script.
 class Loop {
  public:
@@ -96,7 +102,7 @@ void Loop::wrap() {
       register_hook();
       state_.ddp = ddp_.get();
     } else {
-      manual_ = std::make_unique<ManualAverage>(*model_, context_, job_.ddp.average == "manual");
+      manual_ = std::make_unique<ManualAverage>(*model_, context_, order_of(job_.ddp));
     }
   });
   LOCKSTEP_CHECK(ddp_ || manual_, "a hook may not leave out the wrapping; set ddp.wrap = false");

@@ -303,6 +303,7 @@ LoopPlace Snapshots::load(std::int64_t step) {
   }
   const auto text = own.metadata.find("place");
   LoopPlace place = parse_place(text == own.metadata.end() ? std::string_view() : text->second);
+  if (job_.loop.snapshot.epoch == "first") place.epoch = place.batch = 0;
   const bool keeps_count = job_.loop.snapshot.resize == "keep-batches";
   const bool same_share =
       (n_ranks == context_.world_size() || keeps_count) && includes("sampler") && takes("sampler");
