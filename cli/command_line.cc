@@ -34,6 +34,7 @@ class Grammar {
     add_diff();
     app_.add_subcommand("laws", "Prints the numbered contract");
     add_sampler();
+    add_nccl_log();
     add_crosscheck();
     add_launch();
     add_rank();
@@ -173,6 +174,12 @@ class Grammar {
     command->add_flag("--drop-last", sampler_.drop_last, "Cut the uneven tail instead of padding");
   }
 
+  void add_nccl_log() {
+    CLI::App* command =
+        app_.add_subcommand("nccl-log", "Reads from NCCL's log in which order a real run added");
+    command->add_option("logs", nccl_log_.files, "Rank 0's log, or those of all ranks")->required();
+  }
+
   void add_crosscheck() {
     CLI::App* command = app_.add_subcommand(
         "crosscheck", "Runs a scenario simulated and on real processes; every event must agree");
@@ -296,6 +303,7 @@ class Grammar {
     if (name == "diff") return diff_;
     if (name == "export") return export_;
     if (name == "sampler") return sampler_;
+    if (name == "nccl-log") return nccl_log_;
     if (name == "crosscheck") return crosscheck_;
     if (name == "launch") return launch_;
     if (name == "rank") return rank_;
@@ -312,6 +320,7 @@ class Grammar {
   DiffArguments diff_;
   ExportArguments export_;
   SamplerArguments sampler_;
+  NcclLogArguments nccl_log_;
   CrosscheckArguments crosscheck_;
   LaunchArguments launch_;
   RankArguments rank_;

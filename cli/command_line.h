@@ -32,6 +32,7 @@ using Command = std::variant<UsageError,
                              ExportArguments,
                              LawsArguments,
                              SamplerArguments,
+                             NcclLogArguments,
                              RankArguments,
                              CrosscheckArguments,
                              LaunchArguments>;

@@ -169,6 +169,12 @@ struct SamplerArguments {
 
 ExitCode sampler(const SamplerArguments& arguments, Terminal& terminal);
 
+struct NcclLogArguments {
+  std::vector<std::string> files;  ///< Of one communicator.
+};
+
+ExitCode nccl_log(const NcclLogArguments& arguments, Terminal& terminal);
+
 /// Writes "lockstep: what" or "place: what" to stderr.
 ExitCode bad_input(Terminal& terminal, const std::string& text);
 

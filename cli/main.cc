@@ -48,6 +48,10 @@ struct Dispatch {
     return sampler(arguments, terminal);
   }
 
+  ExitCode operator()(const NcclLogArguments& arguments) const {
+    return nccl_log(arguments, terminal);
+  }
+
   ExitCode operator()(const RankArguments& arguments) const { return rank(arguments, terminal); }
 
   ExitCode operator()(const CrosscheckArguments& arguments) const {

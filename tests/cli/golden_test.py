@@ -35,6 +35,7 @@ CASES = {
         "sampler --size 16 --replicas 2 --seed 0 --epoch 0",
         "sampler --size 5 --replicas 2 --rank 1 --drop-last --no-shuffle",
     ],
+    "nccl_log": ["nccl-log IN/nccl_rank0.log IN/nccl_rank1.log"],
     "trace_check_diff_replay": [
         f"run SRC/{WEIGHTS} --variant after_wrapping --trace broken --quiet",
         f"run SRC/{WEIGHTS} --trace healthy --quiet",
@@ -92,6 +93,9 @@ BAD = [
     "check nowhere",
     "check SRC/scenarios --law replicas-eqal",
     "diff nowhere nothing",
+    "nccl-log",
+    "nccl-log nowhere.log",
+    "nccl-log IN/nan_in_csv.toml",
     "sampler --size 4",
     "sampler --size 4 --replicas 0",
     "sampler --size 4 --replicas 2 --rank 2",
