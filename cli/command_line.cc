@@ -11,9 +11,6 @@
 namespace lockstep::cli {
 namespace {
 
-/// Commands of the plan that this build does not have: named, so that asking for one is no typo.
-constexpr std::array<std::string_view, 1> kLater = {"analyze"};
-
 constexpr int kMany = 1'000'000;  ///< Ranks, seconds or runs.
 constexpr int kMostThreads = 1024;
 
@@ -31,6 +28,7 @@ class Grammar {
     add_replay();
     add_check();
     add_export();
+    add_analyze();
     add_diff();
     app_.add_subcommand("laws", "Prints the numbered contract");
     add_sampler();
@@ -162,6 +160,17 @@ class Grammar {
     command->add_option("--perfetto", export_.perfetto, "FILE.json to write")->required();
   }
 
+  void add_analyze() {
+    CLI::App* command =
+        app_.add_subcommand("analyze", "Measures how much of a result is the order of additions");
+    command->add_option("scenario", analyze_.file, "The scenario file")->required();
+    command->add_option("--variant", analyze_.variant, "One of the file's variants");
+    command->add_option("--set", analyze_.settings, "key=value: changes the scenario")
+        ->expected(1)
+        ->take_all();
+    command->add_flag("--json", analyze_.json, "Prints JSON");
+  }
+
   void add_sampler() {
     CLI::App* command =
         app_.add_subcommand("sampler", "Prints what DistributedSampler gives each rank");
@@ -244,9 +253,6 @@ class Grammar {
           return name != "rank";
         });
     if (std::find(names.begin(), names.end(), word) != names.end()) return std::nullopt;
-    if (std::find(kLater.begin(), kLater.end(), word) != kLater.end()) {
-      return UsageError{"lockstep: command '" + std::string(word) + "' is not supported yet"};
-    }
     const std::vector<std::string_view> known(names.begin(), names.end());
     const std::string guess = did_you_mean(word, known);
     return UsageError{"lockstep: unknown command '" + std::string(word) + "'" +
@@ -302,6 +308,7 @@ class Grammar {
     if (name == "check") return check_;
     if (name == "diff") return diff_;
     if (name == "export") return export_;
+    if (name == "analyze") return analyze_;
     if (name == "sampler") return sampler_;
     if (name == "nccl-log") return nccl_log_;
     if (name == "crosscheck") return crosscheck_;
@@ -319,6 +326,7 @@ class Grammar {
   CheckArguments check_;
   DiffArguments diff_;
   ExportArguments export_;
+  AnalyzeArguments analyze_;
   SamplerArguments sampler_;
   NcclLogArguments nccl_log_;
   CrosscheckArguments crosscheck_;

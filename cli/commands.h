@@ -148,6 +148,15 @@ struct DiffArguments {
 
 ExitCode diff(const DiffArguments& arguments, Terminal& terminal);
 
+struct AnalyzeArguments {
+  std::string file;
+  std::string variant;
+  std::vector<std::string> settings;
+  bool json = false;
+};
+
+ExitCode analyze(const AnalyzeArguments& arguments, Terminal& terminal);
+
 struct ExportArguments {
   std::string folder;
   std::string perfetto;  ///< FILE.json

@@ -42,6 +42,10 @@ struct Dispatch {
     return export_trace(arguments, terminal);
   }
 
+  ExitCode operator()(const AnalyzeArguments& arguments) const {
+    return analyze(arguments, terminal);
+  }
+
   ExitCode operator()(const LawsArguments& /*none*/) const { return laws(terminal); }
 
   ExitCode operator()(const SamplerArguments& arguments) const {

@@ -1,56 +1,9 @@
 #include "lockstep/crosscheck/bit_flip.h"
 
-#include "lockstep/base/check.h"
 #include "lockstep/base/text.h"
+#include "lockstep/scenario/bugs/bug.h"
 
 namespace lockstep {
-
-namespace {
-
-class Flip final : public LoopHook, private GradHook {
- public:
-  explicit Flip(BitFlip flip) : flip_(std::move(flip)) {}
-
-  Flip(const Flip&) = delete;
-  Flip& operator=(const Flip&) = delete;
-  Flip(Flip&&) = delete;
-  Flip& operator=(Flip&&) = delete;
-  ~Flip() override = default;
-
-  void before(LoopPoint point, LoopState& state) override {
-    // A hook that is older than the wrapper's comes before it.
-    if (point == LoopPoint::kWrap) watch(*state.model);
-    if (point == LoopPoint::kBackward) active_ = state.step == flip_.step && state.micro == 0;
-  }
-
-  void after(LoopPoint point, LoopState& /*state*/) override {
-    if (point == LoopPoint::kBackward) active_ = false;
-  }
-
- private:
-  void watch(nn::Module& model) {
-    for (const NamedVariable& named : model.named_parameters()) {
-      if (named.name != flip_.tensor) continue;
-      named.variable.add_hook(*this, 0);
-      return;
-    }
-    LOCKSTEP_CHECK(false, "the model has no parameter '" + flip_.tensor + "'");
-  }
-
-  void on_grad_increment(std::size_t /*index*/, const Tensor& increment) override {
-    if (!active_ || !increment.defined() || increment.n_elems() == 0) return;
-    auto* lowest = static_cast<std::uint8_t*>(increment.raw());  // Little-endian.
-    *lowest = static_cast<std::uint8_t>(*lowest ^ 1U);
-    active_ = false;
-  }
-
-  void on_grad_ready(std::size_t /*index*/) override {}
-
-  BitFlip flip_;
-  bool active_ = false;
-};
-
-}  // namespace
 
 Result<BitFlip> parse_bit_flip(std::string_view text) {
   const std::vector<std::string_view> parts = split(text, ':');
@@ -63,7 +16,11 @@ Result<BitFlip> parse_bit_flip(std::string_view text) {
 }
 
 std::unique_ptr<LoopHook> make_bit_flip(const BitFlip& flip) {
-  return std::make_unique<Flip>(flip);
+  BugSpec bug;
+  bug.tensor = flip.tensor;
+  bug.at.step = flip.step;
+  bug.at.micro = 0;
+  return make_flip_bit(bug);
 }
 
 }  // namespace lockstep

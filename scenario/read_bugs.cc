@@ -58,6 +58,7 @@ BugSpec read_bug(const TomlNode& node, std::int32_t n_ranks, Problem& problem) {
   if (takes("tensor")) bug.tensor = table.text("tensor", "");
   if (takes("part")) bug.part = table.word("part", "value", {"value", "grad"});
   if (takes("element") && table.has("element")) bug.element = table.integer("element", 0);
+  if (takes("bit")) bug.bit = table.integer("bit", 0, 0);
   if (takes("value")) bug.value = table.number("value", 0.0);
   if (takes("factor")) bug.factor = table.number("factor", 1.0);
   if (takes("op")) bug.op = table.word("op", "barrier", {"barrier", "all_reduce"});

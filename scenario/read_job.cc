@@ -254,6 +254,7 @@ LoopSpec read_loop(TableReader& root, Problem& problem) {
   loop.no_sync = table.flag("no_sync", false);
   loop.zero_grad = table.word("zero_grad", "none", {"none", "zero", "never"});
   loop.forward = table.word("forward", "wrapper", {"wrapper", "inner"});
+  loop.redo = table.flag("redo", false);
   loop.eval = read_eval(table, problem);
   loop.snapshot = read_snapshot(table, problem);
   loop.join = read_join(table, problem);

@@ -39,6 +39,7 @@ struct BugSpec {
   std::string tensor;  ///< A parameter or buffer; empty = all of them, where that makes sense.
   std::string part = "value";  ///< "value" | "grad": which side of the tensor a write hits.
   std::optional<std::int64_t> element;  ///< One element instead of all.
+  std::int64_t bit = 0;                 ///< flip-bit: 0 = the lowest.
   double value = 0.0;
   double factor = 1.0;
   std::string op;       ///< extra-collective: "barrier" | "all_reduce"

@@ -139,6 +139,7 @@ void draw_mishap(Dice& dice, JobSketch& s) {
   if (dice.chance(40)) s.mishap = dice.one_of({"late", "slow", "delay", "clock-skew", "crash"});
   s.mishap_rank = static_cast<std::int32_t>(dice.below(s.ranks));
   s.mishap_step = dice.below(3);
+  s.redo = dice.chance(25);
 }
 
 }  // namespace

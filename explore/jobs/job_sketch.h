@@ -62,6 +62,7 @@ struct JobSketch {
   std::int64_t epochs = 1;
   std::int64_t accumulate = 1;
   bool no_sync = false;
+  bool redo = false;  ///< Micro-steps are computed twice.
   std::string zero_grad = "none";
   bool join = false;                ///< Uneven inputs.
   bool divide_by_initial = true;    ///< join

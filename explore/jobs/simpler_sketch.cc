@@ -93,6 +93,7 @@ constexpr std::array kParts = {
     feature<&JobSketch::sampler>(),
     amount<&JobSketch::accumulate>(),
     feature<&JobSketch::no_sync>(),
+    feature<&JobSketch::redo>(),
     feature<&JobSketch::scheduler>(),
     feature<&JobSketch::optimizer>(),
     feature<&JobSketch::zero>(),

@@ -195,7 +195,10 @@ std::string scheduler(const JobSketch& s) {
 
 std::string loop(const JobSketch& s) {
   Table table("loop");
-  table.number("epochs", s.epochs).number("accumulate", s.accumulate).flag("no_sync", s.no_sync);
+  table.number("epochs", s.epochs)
+      .number("accumulate", s.accumulate)
+      .flag("no_sync", s.no_sync)
+      .flag("redo", s.redo);
   table.word("zero_grad", s.zero_grad);
   const std::string metric = s.model == "gpt" ? "cross-entropy" : s.classes ? "accuracy" : "mse";
   if (s.eval) table.put("eval", "{ metric = " + quoted(metric) + " }");

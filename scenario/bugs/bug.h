@@ -33,6 +33,7 @@ std::vector<std::unique_ptr<LoopHook>> make_bugs(const std::vector<BugSpec>& bug
 
 // -- the families
 std::unique_ptr<LoopHook> make_write_tensor(const BugSpec& spec);
+std::unique_ptr<LoopHook> make_flip_bit(const BugSpec& spec);
 std::unique_ptr<LoopHook> make_scale_gradient(const BugSpec& spec);
 std::unique_ptr<LoopHook> make_zero_missing_gradients(const BugSpec& spec);
 std::unique_ptr<LoopHook> make_bypass_wrapper(const BugSpec& spec);

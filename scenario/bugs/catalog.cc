@@ -9,14 +9,16 @@ namespace {
 
 constexpr std::array<std::string_view, 0> kNoKeys = {};
 constexpr std::array<std::string_view, 2> kCollectiveKeys = {"op", "site"};
+constexpr std::array<std::string_view, 3> kFlipKeys = {"tensor", "element", "bit"};
 constexpr std::array<std::string_view, 2> kScaleKeys = {"tensor", "factor"};
 constexpr std::array<std::string_view, 1> kTensorKeys = {"tensor"};
 constexpr std::array<std::string_view, 1> kThrowKeys = {"message"};
 constexpr std::array<std::string_view, 4> kWriteKeys = {"tensor", "part", "element", "value"};
 
-constexpr std::array<BugKind, 8> kKinds = {{
+constexpr std::array<BugKind, 9> kKinds = {{
     {"bypass-wrapper", kNoKeys, "forward", false, false, make_bypass_wrapper},
     {"extra-collective", kCollectiveKeys, "step", true, false, make_extra_collective},
+    {"flip-bit", kFlipKeys, "backward", false, true, make_flip_bit},
     {"no-set-epoch", kNoKeys, "epoch", false, false, make_no_set_epoch},
     {"scale-gradient", kScaleKeys, "backward", true, false, make_scale_gradient},
     {"skip-step", kNoKeys, "step", false, false, make_skip_step},

@@ -104,10 +104,62 @@ class ZeroMissingGradients final : public PlacedBug {
   }
 };
 
+/// Flips a bit of what one backward computes for a parameter, before anybody has seen it.
+class FlipBit final : public LoopHook, private GradHook {
+ public:
+  explicit FlipBit(const BugSpec& spec) : spec_(spec) {}
+
+  FlipBit(const FlipBit&) = delete;
+  FlipBit& operator=(const FlipBit&) = delete;
+  FlipBit(FlipBit&&) = delete;
+  FlipBit& operator=(FlipBit&&) = delete;
+  ~FlipBit() override = default;
+
+  void before(LoopPoint point, LoopState& state) override {
+    // A hook that is older than the wrapper's comes before it.
+    if (point == LoopPoint::kWrap) watch(*state.model);
+    if (point != LoopPoint::kBackward) return;
+    active_ = (!spec_.at.step || *spec_.at.step == state.step) &&
+              (!spec_.at.micro || *spec_.at.micro == state.micro);
+  }
+
+  void after(LoopPoint point, LoopState& /*state*/) override {
+    if (point == LoopPoint::kBackward) active_ = false;
+  }
+
+ private:
+  void watch(nn::Module& model) {
+    const std::vector<Variable> found = tensors_named(model, spec_.tensor);
+    LOCKSTEP_CHECK(!found.empty(), "the model has no parameter '" + spec_.tensor + "'");
+    for (const Variable& variable : found) {
+      if (variable.requires_grad()) variable.add_hook(*this, 0);
+    }
+  }
+
+  void on_grad_increment(std::size_t /*index*/, const Tensor& increment) override {
+    if (!active_ || !increment.defined() || increment.n_elems() == 0) return;
+    const std::int64_t bits = 8 * size_of(increment.dtype());
+    const std::int64_t element = spec_.element.value_or(0);
+    LOCKSTEP_CHECK(element < increment.n_elems() && spec_.bit < bits, "no such bit");
+    const std::int64_t bit = element * bits + spec_.bit;  // Little-endian.
+    auto* byte = static_cast<std::uint8_t*>(increment.raw()) + bit / 8;
+    *byte = static_cast<std::uint8_t>(*byte ^ (1U << (bit % 8)));
+  }
+
+  void on_grad_ready(std::size_t /*index*/) override {}
+
+  BugSpec spec_;
+  bool active_ = false;
+};
+
 }  // namespace
 
 std::unique_ptr<LoopHook> make_zero_missing_gradients(const BugSpec& spec) {
   return std::make_unique<ZeroMissingGradients>(spec);
+}
+
+std::unique_ptr<LoopHook> make_flip_bit(const BugSpec& spec) {
+  return std::make_unique<FlipBit>(spec);
 }
 
 std::unique_ptr<LoopHook> make_write_tensor(const BugSpec& spec) {

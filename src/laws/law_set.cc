@@ -16,7 +16,7 @@ struct Checker {
   Factory make;
 };
 
-constexpr std::array<Checker, 16> kCheckers = {{
+constexpr std::array<Checker, 17> kCheckers = {{
     {"init-equal", laws::make_init_equal},
     {"replicas-equal", laws::make_replicas_equal},
     {"optimizer-equal", laws::make_optimizer_equal},
@@ -32,6 +32,7 @@ constexpr std::array<Checker, 16> kCheckers = {{
     {"in-flight-untouched", laws::make_in_flight_untouched},
     {"environment-bijective", laws::make_environment_bijective},
     {"checkpoint-whole", laws::make_checkpoint_whole},
+    {"redo-equal", laws::make_redo_equal},
     {"decisions-uniform", laws::make_decisions_uniform},
 }};
 

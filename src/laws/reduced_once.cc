@@ -109,7 +109,9 @@ class ReducedOnce final : public Law {
   using TensorKey = std::pair<WrapperKey, NameId>;
 
   void on_grad(const Event& event, const GradEvent& grad, const NameTable& names) {
-    if (grad.point == GradPoint::kBase || grad.point == GradPoint::kPre) return;
+    const bool elsewhere = grad.point == GradPoint::kBase || grad.point == GradPoint::kPre ||
+                           grad.point == GradPoint::kRedo;
+    if (elsewhere) return;
     Window& window = windows_[rank_wrapper_of(event)];
     if (grad.point == GradPoint::kPost) ++window.n_reductions;
     const std::span<const NameId> layout = names.layout(grad.layout);

@@ -22,6 +22,7 @@ std::string upper(std::string_view text) {
 std::string place_of(const std::string& event) {
   if (event == "step") return "after optimizer.step";
   if (event == "grad.post") return "after the reduction";
+  if (event == "grad.redo") return "when the micro-step was computed again";
   if (event == "wrap") return "after wrapping";
   if (event == "forward") return "as the first synchronising forward begins";
   if (event == "eval") return "entering evaluation";

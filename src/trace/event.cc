@@ -14,6 +14,8 @@ std::string_view name_of(GradPoint point) {
       return "post";
     case GradPoint::kUsed:
       return "used";
+    case GradPoint::kRedo:
+      return "redo";
   }
   return "";
 }

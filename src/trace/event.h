@@ -79,9 +79,10 @@ enum class GradPoint : std::uint8_t {
   kPre,   ///< The whole .grad, just before the reduction takes it.
   kPost,  ///< Just after the reduction published it.
   kUsed,  ///< What the optimizer step consumes.
+  kRedo,  ///< The contribution once more: what computing the micro-step again gives.
 };
 
-std::string_view name_of(GradPoint point);  ///< "base", "inc", "pre", "post", "used".
+std::string_view name_of(GradPoint point);  ///< "base", "inc", "pre", "post", "used", "redo".
 
 /// Digests (and sketches, when asked for) of gradients, one entry a name of `layout`.
 struct GradEvent {

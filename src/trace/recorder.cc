@@ -23,6 +23,8 @@ std::string_view grad_value_point(GradPoint point) {
       return "grad.post";
     case GradPoint::kUsed:
       return "grad.used";
+    case GradPoint::kRedo:
+      return "grad.redo";
   }
   return "";
 }
@@ -84,6 +86,7 @@ bool Recorder::wants(GradPoint point) const {
       return options_.grad_base;
     case GradPoint::kInc:
     case GradPoint::kPre:
+    case GradPoint::kRedo:
       return options_.grad_local;
     case GradPoint::kPost:
       return options_.grad_post;

@@ -217,7 +217,8 @@ void Drawing::on_event(const Event& event) {
   if (const auto* forward = std::get_if<ForwardEvent>(&event.body)) {
     on_forward(event, *forward);
   } else if (const auto* grad = std::get_if<GradEvent>(&event.body)) {
-    if (grad->point != GradPoint::kUsed) begin_backward();
+    const bool behind = grad->point == GradPoint::kUsed || grad->point == GradPoint::kRedo;
+    if (!behind) begin_backward();
   } else if (std::holds_alternative<BackwardEvent>(event.body)) {
     begin_backward();
     close_part();

@@ -15,6 +15,7 @@
 #include "lockstep/train/manual_average.h"
 #include "lockstep/train/micro_step.h"
 #include "lockstep/train/rank_epoch.h"
+#include "lockstep/train/redo.h"
 #include "lockstep/train/snapshot.h"
 #include "lockstep/train/state_record.h"
 #include "lockstep/train/stepper.h"
@@ -88,6 +89,7 @@ class Loop {
   std::unique_ptr<ManualAverage> manual_;
   std::optional<Stepper> stepper_;
   std::optional<Snapshots> snapshots_;
+  std::optional<Redo> redo_;
   double last_loss_ = 0.0;
 };
 
@@ -108,6 +110,7 @@ void Loop::wrap() {
   LOCKSTEP_CHECK(ddp_ || manual_, "a hook may not leave out the wrapping; set ddp.wrap = false");
   stepper_.emplace(job_, *model_, context_.world());
   state_.optimizer = &stepper_->optimizer();
+  if (job_.loop.redo && recorder_ != nullptr) redo_.emplace(job_, context_, *model_, wrapper());
 }
 
 void Loop::register_hook() {
@@ -159,6 +162,7 @@ void Loop::micro_step(const RowSpan& rows, bool last_micro) {
   if (!rows.signs.empty()) change_signs(batch, rows.signs);
   const double denominator = loss_denominator(job_, batch, context_);
   weigh_rows(job_, *job_.train, batch, ids, denominator);
+  if (redo_) redo_->before_forward();
   const Variable output = forward(Variable(batch.x), last_micro);
   record_batch(ids, batch, denominator);
   if (!output.defined()) return;
@@ -170,6 +174,7 @@ void Loop::micro_step(const RowSpan& rows, bool last_micro) {
     stepper_->clip_before_sync();
     if (manual_) manual_->after_backward(last_micro);
   });
+  if (redo_) redo_->repeat(batch, denominator, factor, *stepper_);
   last_loss_ = loss.item();
   outcome_.n_samples += batch.n_samples;
   ++state_.micro;

@@ -94,7 +94,7 @@ TEST(LawTableTest, TwentyNumberedLaws) {
     ids.insert(law.id);
   }
   EXPECT_EQ(ids.size(), 20U);
-  EXPECT_EQ(trace_laws().size(), 16U);
+  EXPECT_EQ(trace_laws().size(), 17U);
 }
 
 TEST(LawSetTest, SaysWhyALawCannotBeMade) {

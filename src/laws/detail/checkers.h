@@ -22,6 +22,7 @@ std::unique_ptr<Law> make_metric_true(const LawPolicy& policy);
 std::unique_ptr<Law> make_in_flight_untouched(const LawPolicy& policy);
 std::unique_ptr<Law> make_environment_bijective(const LawPolicy& policy);
 std::unique_ptr<Law> make_checkpoint_whole(const LawPolicy& policy);
+std::unique_ptr<Law> make_redo_equal(const LawPolicy& policy);
 std::unique_ptr<Law> make_decisions_uniform(const LawPolicy& policy);
 
 }  // namespace lockstep::laws

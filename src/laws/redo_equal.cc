@@ -1,0 +1,130 @@
+// redo-equal: computing a micro-step again gives the same contributions, bit for bit.
+#include <algorithm>
+#include <map>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "lockstep/laws/detail/alignment.h"
+#include "lockstep/laws/detail/checkers.h"
+
+namespace lockstep::laws {
+
+namespace {
+
+constexpr std::string_view kRedoEqual = "redo-equal";
+
+class RedoEqual final : public Law {
+ public:
+  const LawInfo& info() const override { return *find_law(kRedoEqual); }
+
+  void require(RecordOptions& options) const override { options.grad_local = true; }
+
+  void on_event(const Event& event, const NameTable& names) override {
+    const auto* grad = std::get_if<GradEvent>(&event.body);
+    if (grad == nullptr) return;
+    if (grad->point == GradPoint::kInc) remember(event, *grad, names);
+    if (grad->point == GradPoint::kRedo) compare(event, *grad, names);
+  }
+
+  LawResult finish(const NameTable& names) override {
+    std::vector<Finding> findings;
+    findings.reserve(first_.size());
+    for (const auto& [place, ranks] : by_place())
+      findings.push_back(finding_of(place, ranks, names));
+    return conclude(kRedoEqual,
+                    std::move(findings),
+                    n_checked_,
+                    "grad events at inc and redo (in a scenario: loop.redo = true)");
+  }
+
+ private:
+  /// The contributions of a rank's last backward; absent = none.
+  struct Contributions {
+    Position at;
+    std::map<NameId, std::uint64_t> digests;
+  };
+
+  /// Where a rank's micro-step came out otherwise: its first tensor, and how many.
+  struct Difference {
+    WrapperKey wrapper;
+    std::int32_t opt = 0;
+    std::int32_t micro = 0;
+    NameId tensor = kNoName;
+    std::int32_t n_tensors = 0;
+    friend auto operator<=>(const Difference&, const Difference&) = default;
+  };
+
+  static std::map<NameId, std::uint64_t> digests_of(const GradEvent& grad, const NameTable& names) {
+    std::map<NameId, std::uint64_t> digests;
+    const std::span<const NameId> layout = names.layout(grad.layout);
+    for (std::size_t i = 0; i < std::min(layout.size(), grad.digests.size()); ++i) {
+      if (!bit(grad.undefined, i)) digests[layout[i]] = grad.digests[i];
+    }
+    return digests;
+  }
+
+  void remember(const Event& event, const GradEvent& grad, const NameTable& names) {
+    last_[rank_wrapper_of(event)] = {event.at, digests_of(grad, names)};
+  }
+
+  void compare(const Event& event, const GradEvent& grad, const NameTable& names) {
+    const RankWrapper place = rank_wrapper_of(event);
+    const auto known = last_.find(place);
+    if (known == last_.end() || !(known->second.at == event.at)) return;
+    const std::map<NameId, std::uint64_t>& once = known->second.digests;
+    const std::map<NameId, std::uint64_t> again = digests_of(grad, names);
+    Difference difference = {.wrapper = place.key, .opt = event.at.opt, .micro = event.at.micro};
+    for (const NameId name : names.layout(grad.layout)) {
+      const auto first = once.find(name);
+      const auto second = again.find(name);
+      if (first == once.end() && second == again.end()) continue;
+      ++n_checked_;
+      const bool both = first != once.end() && second != again.end();
+      if (both && first->second == second->second) continue;
+      if (difference.n_tensors++ == 0) difference.tensor = name;
+    }
+    if (difference.n_tensors > 0) first_.try_emplace(place, difference);
+    last_.erase(known);
+  }
+
+  /// Ranks that came out otherwise at the same place and in the same tensors.
+  std::map<Difference, std::vector<Rank>> by_place() const {
+    std::map<Difference, std::vector<Rank>> places;
+    for (const auto& [place, difference] : first_) places[difference].push_back(Rank{place.rank});
+    return places;
+  }
+
+  static Finding finding_of(const Difference& place,
+                            const std::vector<Rank>& ranks,
+                            const NameTable& names) {
+    Finding finding;
+    finding.attempt = place.wrapper.attempt;
+    finding.step = place.opt;
+    finding.event = "grad.redo";
+    finding.tensor = names.text(place.tensor);
+    finding.ranks = ranks;
+    finding.message = "the contribution of micro-step " + std::to_string(place.micro) +
+                      " has other bits than the first time";
+    const std::int32_t n_more = place.n_tensors - 1;
+    if (n_more > 0) {
+      finding.message += ", as have those of " + std::to_string(n_more) + " more ";
+      finding.message += n_more == 1 ? "tensor" : "tensors";
+    }
+    // Whatever computes otherwise each time does so on all ranks.
+    finding.cause = ranks.size() == 1 ? "sdc-before-reduce" : "";
+    return finding;
+  }
+
+  std::map<RankWrapper, Contributions> last_;
+  std::map<RankWrapper, Difference> first_;  // Of each rank and attempt.
+  std::int64_t n_checked_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Law> make_redo_equal(const LawPolicy& /*policy*/) {
+  return std::make_unique<RedoEqual>();
+}
+
+}  // namespace lockstep::laws
