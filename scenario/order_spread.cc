@@ -101,7 +101,7 @@ std::vector<Change> bucket_changes() {
 std::vector<Change> world_changes(const Scenario& scenario) {
   std::vector<Change> changes;
   const std::int64_t global = scenario.jobs.front()->loader.batch * scenario.n_ranks;
-  for (std::int64_t n = 1; n <= 2 * scenario.n_ranks && changes.size() < kMostWorlds; n *= 2) {
+  for (std::int64_t n = 1; n / 2 <= scenario.n_ranks && changes.size() < kMostWorlds; n *= 2) {
     if (n == scenario.n_ranks || global % n != 0) continue;
     changes.push_back(
         {{SpreadAxis::kWorlds, std::to_string(n) + (n == 1 ? " rank" : " ranks"), ""},
@@ -149,18 +149,14 @@ class Range {
 /// The runs that count, and where they are looked at.
 class Comparison {
  public:
-  Comparison(DType dtype, const RunValues& base) : dtype_(dtype), base_(base) {
-    last_ = base.steps.size();
-    while (last_ > 0 && base.steps[last_ - 1].after.empty()) --last_;
-  }
+  Comparison(DType dtype, const RunValues& base)
+      : dtype_(dtype), base_(base), last_(n_recorded(base)) {}
 
   /// Why a run cannot be compared, or empty.
   std::string add(SpreadAxis axis, RunValues values) {
     if (values.steps.size() != base_.steps.size()) return "it takes another number of steps";
     if (values.samples != base_.samples) return "its steps consume other samples";
-    std::size_t last = last_;
-    while (last > 0 && values.steps[last - 1].after.empty()) --last;
-    last_ = last;
+    last_ = std::min(last_, n_recorded(values));
     runs_.emplace_back(axis, std::move(values));
     return "";
   }
@@ -180,6 +176,12 @@ class Comparison {
   }
 
  private:
+  static std::size_t n_recorded(const RunValues& run) {
+    std::size_t n = run.steps.size();
+    while (n > 0 && run.steps[n - 1].after.empty()) --n;
+    return n;
+  }
+
   TensorSpread spread_of(const std::string& name, bool is_gradient, std::size_t step) const {
     const auto values_in = [&](const RunValues& run) {
       const TensorValues& of = is_gradient ? run.steps[step].used : run.steps[step].after;
@@ -205,7 +207,7 @@ class Comparison {
 
   DType dtype_;
   const RunValues& base_;
-  std::size_t last_ = 0;  // Steps whose parameters all runs recorded.
+  std::size_t last_;  // Steps whose parameters all runs recorded.
   std::vector<std::pair<SpreadAxis, RunValues>> runs_;
 };
 

@@ -30,6 +30,7 @@ CASES = {
         "test SRC/scenarios/zoo/token_weighted_mean.toml SRC/scenarios/lessons/set_epoch.toml",
         "test IN/wrong_expectation.toml",
     ],
+    "analyze": ["analyze IN/three_contributions.toml", "analyze IN/three_contributions.toml --json"],
     "sampler": [
         "sampler --size 16 --replicas 2 --no-shuffle",
         "sampler --size 16 --replicas 2 --seed 0 --epoch 0",
@@ -67,6 +68,8 @@ BAD = [
     f"run SRC/{WEIGHTS} --variant after_wraping",
     f"run SRC/{WEIGHTS} --set optimizer.learning_rate=1",
     f"run SRC/{WEIGHTS} --set nonsense",
+    "analyze dump.json",
+    "analyze nowhere.toml",
     f"run SRC/{WEIGHTS} --backend mpi --trace out",
     f"run SRC/{WEIGHTS} --backend simm",
     f"run SRC/{WEIGHTS} --nproc 0",
