@@ -1,7 +1,6 @@
 #include "cli/command_line.h"
 
 #include <CLI/CLI.hpp>
-#include <array>
 #include <memory>
 #include <string_view>
 #include <vector>
