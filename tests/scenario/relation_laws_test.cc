@@ -122,7 +122,7 @@ TEST_F(SingleProcessTest, RowsThatRankZeroDoesNotHaveAreNotComparable) {
              "{ x = [2], y = [0], id = 6 } ] } } ]\n");
 
   EXPECT_EQ(law.verdict, Verdict::kNotCheckable);
-  EXPECT_THAT(law.missing, HasSubstr("one data set"));
+  EXPECT_THAT(law.missing, HasSubstr("one training set for all ranks"));
 }
 
 TEST_F(SingleProcessTest, OtherSchedulesAreRepeatedAsTheyWere) {
