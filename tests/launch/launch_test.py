@@ -6,6 +6,7 @@ usage: launch_test.py LOCKSTEP DYING_TRAINER [TESTS]
 
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -238,19 +239,26 @@ class LaunchTest(unittest.TestCase):
     def test_a_killed_rank_resumes_to_the_same_state(self):
         # Two ranks add in one order only, and exact sums have none: with more ranks and roundings,
         # buckets that a resumed run forms anew move the last bits (docs/real_ranks.md).
-        for job, ranks, deaths in ((EXACT, "4", "0:2:17,1:0:33"), (MLP, "2", "0:1:29,1:0:41")):
+        seed = int(os.environ.get("LOCKSTEP_SEED") or random.randrange(2 ** 32))
+        draw = random.Random(seed)
+        for job, n_ranks, n_steps in ((EXACT, 4, 40), (MLP, 2, 50)):
+            steps = sorted(draw.sample(range(1, n_steps), 2))  # Attempt 1 begins at the first.
+            deaths = ",".join(f"{attempt}:{draw.randrange(n_ranks)}:{step}"
+                              for attempt, step in enumerate(steps))
+            ranks = str(n_ranks)
+            told = f"on {ranks} ranks, deaths {deaths}: repeat with LOCKSTEP_SEED={seed}"
             whole, torn = self.folder / f"whole-{ranks}", self.folder / f"torn-{ranks}"
             options = ["--nproc-per-node", ranks, "--standalone", "--max-restarts", "2",
                        "--backend", "gloo", "--grace", "1"]
             done = self.launch(options, [TRAINER, str(job), str(whole), ranks])
             self.assertEqual(done.returncode, 0, done.stderr)
             done = self.launch(options, [TRAINER, str(job), str(torn), ranks, deaths])
-            self.assertEqual(done.returncode, 0, done.stderr)
-            self.assertEqual(done.stderr.count("signal 9 (SIGKILL)"), 2, done.stderr)
+            self.assertEqual(done.returncode, 0, f"{told}\n{done.stderr}")
+            self.assertEqual(done.stderr.count("signal 9 (SIGKILL)"), 2, f"{told}\n{done.stderr}")
             states = [{str(path.relative_to(root)): path.read_bytes()
                        for path in root.rglob("*") if path.is_file()} for root in (whole, torn)]
             self.assertGreater(len(states[0]), 4)
-            self.assertTrue(states[0] == states[1], f"another state on {ranks} ranks")
+            self.assertTrue(states[0] == states[1], f"another state {told}")
 
     def run_scenario(self, name, *options):
         """`lockstep run` with a lesson."""
