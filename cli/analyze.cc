@@ -6,6 +6,7 @@
 #include "lockstep/trace/json_text.h"
 
 #include "cli/commands.h"
+#include "cli/settings.h"
 
 namespace lockstep::cli {
 namespace {
@@ -112,13 +113,10 @@ ExitCode analyze(const AnalyzeArguments& arguments, Terminal& terminal) {
                      "lockstep analyze: takes a scenario (FILE.toml), not '" + arguments.file +
                          "'; dumps of the Flight Recorder are not supported yet");
   }
-  std::vector<Setting> settings;
-  for (const std::string& text : arguments.settings) {
-    Result<Setting> setting = parse_setting(text);
-    if (!setting.ok()) return bad_input(terminal, setting.error().text());
-    settings.push_back(std::move(setting).value());
-  }
-  const Result<OrderSpread> spread = order_spread(arguments.file, arguments.variant, settings);
+  const Result<std::vector<Setting>> settings = parse_settings(arguments.settings);
+  if (!settings.ok()) return bad_input(terminal, settings.error().text());
+  const Result<OrderSpread> spread =
+      order_spread(arguments.file, arguments.variant, settings.value());
   if (!spread.ok()) return bad_input(terminal, spread.error().text());
   if (arguments.json) {
     terminal.out << spread_json(spread.value());

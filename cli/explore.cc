@@ -8,6 +8,7 @@
 #include "lockstep/process/disk_files.h"
 
 #include "cli/commands.h"
+#include "cli/settings.h"
 
 namespace lockstep::cli {
 namespace {
@@ -18,17 +19,6 @@ std::string counted(std::uint64_t n, const std::string& one, const std::string& 
   return std::to_string(n) + " " + (n == 1 ? one : many);
 }
 
-Result<std::vector<Setting>> settings_of(const std::vector<std::string>& texts) {
-  std::vector<Setting> settings;
-  settings.reserve(texts.size());
-  for (const std::string& text : texts) {
-    Result<Setting> setting = parse_setting(text);
-    if (!setting.ok()) return setting.error();
-    settings.push_back(std::move(setting).value());
-  }
-  return settings;
-}
-
 std::string regressions_of(const ExploreArguments& arguments) {
   if (!arguments.regressions.empty()) return arguments.regressions;
   return (fs::path(arguments.out) / "regressions").string();
@@ -37,7 +27,7 @@ std::string regressions_of(const ExploreArguments& arguments) {
 Result<explore::SearchOptions> search_options(const ExploreArguments& arguments,
                                               Terminal& terminal) {
   explore::SearchOptions options;
-  Result<std::vector<Setting>> settings = settings_of(arguments.settings);
+  Result<std::vector<Setting>> settings = parse_settings(arguments.settings);
   if (!settings.ok()) return settings.error();
   auto kept =
       explore::load_regressions(regressions_of(arguments), arguments.file, arguments.variant);

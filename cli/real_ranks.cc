@@ -7,6 +7,8 @@
 #include "lockstep/launch/supervisor.h"
 #include "lockstep/process/backend.h"
 
+#include "cli/settings.h"
+
 namespace lockstep::cli {
 namespace {
 
@@ -72,13 +74,9 @@ std::optional<ExitCode> refuse_backend(const std::string& command,
 
 Result<Scenario> load_request(RealRequest& request, std::int32_t nproc) {
   if (nproc > 0) request.settings.push_back("world.ranks=" + std::to_string(nproc));
-  std::vector<Setting> settings;
-  for (const std::string& text : request.settings) {
-    Result<Setting> setting = parse_setting(text);
-    if (!setting.ok()) return setting.error();
-    settings.push_back(std::move(setting).value());
-  }
-  return load_scenario(request.file, request.variant, settings);
+  const Result<std::vector<Setting>> settings = parse_settings(request.settings);
+  if (!settings.ok()) return settings.error();
+  return load_scenario(request.file, request.variant, settings.value());
 }
 
 RealRun run_on_processes(const RealRequest& request, const Scenario& scenario, Terminal& terminal) {

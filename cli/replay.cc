@@ -4,6 +4,7 @@
 
 #include "cli/commands.h"
 #include "cli/outcome.h"
+#include "cli/settings.h"
 
 namespace lockstep::cli {
 namespace {
@@ -14,16 +15,12 @@ struct Prepared {
 };
 
 Result<Prepared> prepare(const std::string& file, const Replay& replay) {
-  std::vector<Setting> settings;
-  for (const std::string& text : replay.settings) {
-    Result<Setting> setting = parse_setting(text);
-    if (!setting.ok()) return Error{setting.error().message, file};
-    settings.push_back(std::move(setting).value());
-  }
+  const Result<std::vector<Setting>> settings = parse_settings(replay.settings);
+  if (!settings.ok()) return Error{settings.error().message, file};
   Prepared prepared;
   prepared.choices.schedule_seed = replay.schedule_seed;
   prepared.choices.schedule = replay.schedule;
-  Result<Scenario> scenario = load_scenario(file, replay.variant, settings);
+  Result<Scenario> scenario = load_scenario(file, replay.variant, settings.value());
   if (!scenario.ok()) return scenario.error();
   prepared.scenario = std::move(scenario).value();
   return prepared;

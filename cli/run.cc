@@ -10,6 +10,7 @@
 #include "cli/first_difference.h"
 #include "cli/outcome.h"
 #include "cli/report_file.h"
+#include "cli/settings.h"
 
 namespace lockstep::cli {
 namespace {
@@ -20,16 +21,13 @@ namespace fs = std::filesystem;
 constexpr std::size_t kShiftBytes = 4096 + 576;
 
 Result<Scenario> load(const RunArguments& arguments) {
-  std::vector<Setting> settings;
+  std::vector<std::string> texts = arguments.settings;
   if (arguments.nproc > 0) {
-    settings.push_back({"world.ranks", std::to_string(arguments.nproc)});
+    texts.insert(texts.begin(), "world.ranks=" + std::to_string(arguments.nproc));
   }
-  for (const std::string& text : arguments.settings) {
-    Result<Setting> setting = parse_setting(text);
-    if (!setting.ok()) return setting.error();
-    settings.push_back(std::move(setting).value());
-  }
-  return load_scenario(arguments.file, arguments.variant, settings);
+  const Result<std::vector<Setting>> settings = parse_settings(texts);
+  if (!settings.ok()) return settings.error();
+  return load_scenario(arguments.file, arguments.variant, settings.value());
 }
 
 std::string repeat_command(const RunArguments& arguments) {

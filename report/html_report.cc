@@ -54,6 +54,10 @@ std::string run_html(const RunView& run, const std::string& id, bool room_left) 
   return out.str();
 }
 
+void write_mark(bool good, Html& out) {
+  out.element("span", good ? "\u2713" : "\u2717", {{"aria-hidden", "true"}, {"class", "mark"}});
+}
+
 constexpr std::string_view kPolicy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'";
 
 }  // namespace
@@ -80,11 +84,15 @@ std::string HtmlReport::overview() const {
     const Entry& entry = entries_[i];
     out.open("tr").open("th", {{"scope", "row"}});
     out.element("a", entry.title, {{"href", "#run-" + std::to_string(i + 1)}}).close("th");
-    out.open("td", {{"class", entry.good ? "good" : "bad"}});
-    out.element(
-        "span", entry.good ? "\u2713" : "\u2717", {{"aria-hidden", "true"}, {"class", "mark"}});
+    // Where a run was to fail, what counts is that it did.
+    const bool judged = !entry.expectations.empty();
+    const std::string look = entry.good ? "good" : "bad";
+    out.open("td", {{"class", judged ? "" : look}});
+    if (!judged) write_mark(entry.good, out);
     out.element("span", entry.outcome).close("td");
-    out.element("td", entry.expectations).close("tr");
+    out.open("td", {{"class", judged ? look : ""}});
+    if (judged) write_mark(entry.good, out);
+    out.element("span", entry.expectations).close("td").close("tr");
   }
   out.close_table().close("section");
   return out.str();

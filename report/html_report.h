@@ -45,7 +45,7 @@ class HtmlReport {
   struct Entry {
     std::string title;
     std::string outcome;
-    std::string expectations;
+    std::string expectations;  ///< "met", "not met" or empty: there were none.
     bool good = true;
   };
 

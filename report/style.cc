@@ -62,6 +62,7 @@ thead th{font-weight:600;color:var(--muted);border-bottom-width:2px}
 tbody th{font-weight:500}
 td{font-variant-numeric:tabular-nums}
 td.number{text-align:right}
+#overview td{white-space:nowrap}
 tr[data-law] th,tr[data-law] td:nth-child(3){white-space:nowrap}
 summary{cursor:pointer;color:var(--link);margin:8px 0}
 footer{color:var(--muted);font-size:13px;margin-top:48px;padding-bottom:32px}

@@ -274,7 +274,7 @@ def check_several_runs(scratch):
     rows = table(page, "All runs on this page")
     titles = [h.text() for h in page.root.all("h2")]
     assert len(rows) == len(list(page.root.all("article"))) >= 4 and [r[0] for r in rows] == titles[1:]
-    assert {r[2] for r in rows} == {"met"}
+    assert {r[2] for r in rows} == {"\u2713\nmet"} and {r[1] for r in rows} >= {"Hang"}
 
     trace = scratch / "checked"
     lockstep("run", "scenarios/lessons/rank0_only_barrier.toml", "--quiet", "--trace", trace)
