@@ -72,8 +72,21 @@ Result<sim::SessionResult> run_on(const Scenario& scenario,
   });
 }
 
-/// What the job has and its snapshots leave out, as the zoo calls it.
-std::string missing_part(const Job& job) {
+/// Rows that a rank trains on from step `cut` on, in order.
+std::vector<std::int64_t> rows_from(const MemoryTrace& trace, Rank rank, std::int64_t cut) {
+  std::vector<std::int64_t> rows;
+  for (const Event& event : trace.events(rank)) {
+    const auto* sample = std::get_if<SampleEvent>(&event.body);
+    if (sample == nullptr || event.at.opt < cut) continue;
+    if (trace.names().text(sample->split) != "train") continue;
+    rows.insert(rows.end(), sample->ids.begin(), sample->ids.end());
+  }
+  return rows;
+}
+
+/// What the job has and its snapshots leave out, as the zoo calls it. `reads_other_rows`: the
+/// resumed run does.
+std::string missing_part(const Job& job, bool reads_other_rows) {
   struct Omission {
     std::string_view part;
     bool is_used;
@@ -85,7 +98,7 @@ std::string missing_part(const Job& job) {
   const bool remembers = job.ddp.hook.kind == "powersgd" || job.ddp.hook.kind == "post-local-sgd";
   if (job.loop.snapshot.epoch == "first") return "resume-replays";
   const std::array<Omission, 6> omissions = {
-      {{"sampler", true, "resume-reshuffle"},
+      {{"sampler", reads_other_rows, "resume-reshuffle"},
        {"hook", remembers, "hook-state-missing"},
        {"rng", draws, "rng-not-restored"},
        {"optimizer", true, "scaler-sched-missing"},
@@ -171,7 +184,9 @@ bool compare_resumed(const Scenario& scenario,
   finding->law = kResumeEqual;
   finding->message = "differs from the uninterrupted run when training is stopped after " +
                      std::to_string(cut) + " steps and resumed";
-  finding->cause = missing_part(*scenario.jobs.front());
+  const bool other_rows =
+      rows_from(whole, Rank{0}, cut) != rows_from(*resumed.value().trace, Rank{0}, cut);
+  finding->cause = missing_part(*scenario.jobs.front(), other_rows);
   result.findings.push_back(std::move(*finding));
   return true;
 }
