@@ -105,6 +105,20 @@ TEST_F(RepeatLawsTest, ARaceHasAnotherResultUnderAnotherSchedule) {
   EXPECT_THAT(law.findings[0].message, HasSubstr("it depends on who came first"));
 }
 
+// A trace that is another one each time, as of a program that reads addresses or a clock.
+TEST_F(RepeatLawsTest, ATraceThatCannotBeRepeatedIsFound) {
+  const Result<Scenario> scenario = load(small_job());
+  ASSERT_TRUE(scenario.ok());
+  Result<ScenarioResult> run = run_scenario(scenario.value(), {});
+  ASSERT_TRUE(run.ok());
+  run.value().report.trace_digest ^= 1U;
+
+  const LawResult law = check_deterministic(scenario.value(), run.value());
+
+  ASSERT_EQ(law.findings.size(), 1U);
+  EXPECT_EQ(law.findings[0].field, "trace");
+}
+
 // A program that fails in the same way each time is deterministic; how others would do it is not
 // looked at.
 TEST_F(RepeatLawsTest, ARunThatFailsIsOnlyRepeated) {
