@@ -1,5 +1,6 @@
 // `lockstep analyze`: how much of a job's result is a matter of the order of additions.
 #include <algorithm>
+#include <cmath>
 
 #include "lockstep/base/text.h"
 #include "lockstep/scenario/order_spread.h"
@@ -22,7 +23,7 @@ std::string padded(const std::string& text, std::size_t width, bool to_the_right
 
 void write_row(const std::vector<std::string>& cells, std::size_t first, Terminal& terminal) {
   terminal.out << "  " << padded(cells.front(), first, false);
-  for (std::size_t i = 1; i < cells.size(); ++i) terminal.out << padded(cells[i], 10, true);
+  for (std::size_t i = 1; i < cells.size(); ++i) terminal.out << " " << padded(cells[i], 11, true);
   terminal.out << "\n";
 }
 
@@ -36,12 +37,13 @@ void write_tensors(const OrderSpread& spread, bool gradients, Terminal& terminal
   if (any == nullptr) return;
   terminal.out << (gradients ? "gradients that step " : "parameters behind step ") << any->step
                << (gradients ? " used:\n" : ":\n");
-  write_row({"", "orders", "buckets", "worlds", "all"}, width, terminal);
+  write_row({"", "orders", "buckets", "worlds", "all", "scaled"}, width, terminal);
   for (const TensorSpread& tensor : spread.tensors) {
     if (tensor.is_gradient != gradients) continue;
     std::vector<std::string> cells = {tensor.name};
     for (const Spread& axis : tensor.by_axis) cells.push_back(ulps_text(axis));
     cells.push_back(ulps_text(tensor.all));
+    cells.push_back(exact(std::round(tensor.all.scaled * 100) / 100));
     write_row(cells, width, terminal);
   }
 }
@@ -78,7 +80,8 @@ void write_spread(JsonText& out, std::string_view key, const Spread& spread) {
   }
   out.key("element").integer(spread.element);
   out.key("low").real(spread.low);
-  out.key("high").real(spread.high).close_object();
+  out.key("high").real(spread.high);
+  out.key("scaled").real(spread.scaled).close_object();
 }
 
 std::string spread_json(const OrderSpread& spread) {

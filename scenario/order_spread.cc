@@ -133,13 +133,28 @@ class Range {
     for (std::size_t i = 0; i < low_.size(); ++i) {
       const std::uint64_t ulps = ulps_between(low_[i], high_[i], dtype_);
       if (i > 0 && ulps <= widest.ulps) continue;
-      widest = {ulps, static_cast<std::int64_t>(i), low_[i], high_[i]};
+      widest = {ulps, static_cast<std::int64_t>(i), low_[i], high_[i], 0.0};
     }
-    if (odd_) widest.ulps = Spread::kNotANumber;
+    widest.scaled = scaled();
+    if (!odd_) return widest;
+    widest.ulps = Spread::kNotANumber;
+    widest.scaled = std::numeric_limits<double>::quiet_NaN();
     return widest;
   }
 
  private:
+  double scaled() const {
+    double largest = 0.0;
+    double distance = 0.0;
+    for (std::size_t i = 0; i < low_.size(); ++i) {
+      largest = std::max({largest, std::abs(low_[i]), std::abs(high_[i])});
+      distance = std::max(distance, high_[i] - low_[i]);
+    }
+    if (distance == 0.0) return 0.0;
+    const int digits = dtype_ == DType::kF64 ? 53 : 24;
+    return distance / std::ldexp(1.0, std::ilogb(largest) + 1 - digits);
+  }
+
   DType dtype_;
   bool odd_ = false;
   std::vector<double> low_;

@@ -36,6 +36,9 @@ struct Spread {
   std::int64_t element = 0;
   double low = 0.0;
   double high = 0.0;
+  /// The largest distance of all elements, in units in the last place of the tensor's largest
+  /// value: elements in which terms cancel do not count for more than they weigh. NaN as above.
+  double scaled = 0.0;
 };
 
 struct TensorSpread {

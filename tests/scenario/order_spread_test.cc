@@ -41,6 +41,7 @@ TEST_F(OrderSpreadTest, ThreeContributionsWhoseSumsDiffer) {
   ASSERT_EQ(spread.tensors.size(), 2U);
   EXPECT_TRUE(spread.tensors[0].is_gradient);
   EXPECT_EQ(orders_of(spread.tensors[0]).ulps, 1U);
+  EXPECT_EQ(orders_of(spread.tensors[0]).scaled, 1.0);
   EXPECT_EQ(orders_of(spread.tensors[0]).low, 1.0);
   EXPECT_EQ(orders_of(spread.tensors[0]).high, 1.0 + std::ldexp(1.0, -23));
   EXPECT_FALSE(spread.tensors[1].is_gradient);
@@ -48,6 +49,30 @@ TEST_F(OrderSpreadTest, ThreeContributionsWhoseSumsDiffer) {
   EXPECT_EQ(orders_of(spread.tensors[1]).high, -1.0);
   // One parameter is one bucket, however large.
   EXPECT_EQ(spread.tensors[0].by_axis[static_cast<std::size_t>(SpreadAxis::kBuckets)].ulps, 0U);
+}
+
+// A second input of 2^20 gives a second gradient, 2^20 times as large: of the same bits, so it is
+// one unit apart too, and the first one's unit is nothing beside it.
+TEST_F(OrderSpreadTest, ScaledIsInUnitsOfTheLargestElement) {
+  std::string text = replaced(four_contributions(), "in = 1", "in = 2");
+  for (int i = 0; i < 4; ++i) text = replaced(text, "x = [1],", "x = [1, 1048576],");
+
+  const OrderSpread spread = spread_of(text);
+
+  ASSERT_EQ(spread.tensors.size(), 2U);
+  EXPECT_EQ(orders_of(spread.tensors[0]).ulps, 1U);
+  EXPECT_EQ(orders_of(spread.tensors[0]).scaled, 1.0);
+
+  // Only the first input in the ranks that differ: 2^-23 of a tensor whose largest element is 2^20.
+  text = replaced(four_contributions(), "in = 1", "in = 2");
+  text = replaced(text, "x = [1],", "x = [1, 1048576],");
+  for (int i = 0; i < 3; ++i) text = replaced(text, "x = [1],", "x = [1, 0],");
+
+  const OrderSpread small = spread_of(text);
+
+  ASSERT_EQ(small.tensors.size(), 2U);
+  EXPECT_EQ(orders_of(small.tensors[0]).ulps, 1U);
+  EXPECT_EQ(orders_of(small.tensors[0]).scaled, std::ldexp(1.0, -20));
 }
 
 TEST_F(OrderSpreadTest, OrdersThatAgreeHaveNoSpread) {
