@@ -216,17 +216,22 @@ bool trains_ignored(const MemoryTrace& trace) {
   return false;
 }
 
+bool consumes_others(const RankStep& step, const std::set<std::int64_t>& known) {
+  for (const MicroData& micro : step.micros) {
+    for (const std::int64_t id : micro.ids) {
+      if (!known.contains(id)) return true;
+    }
+  }
+  return false;
+}
+
 /// Whether ranks trained on rows that rank 0 does not have: they hold out others.
 bool trains_foreign_rows(const Job& job, const StepsByRank& ranks) {
   if (job.train_ids.empty()) return false;
   const std::set<std::int64_t> own(job.train_ids.begin(), job.train_ids.end());
   for (const auto& steps : ranks) {
     for (const RankStep& step : steps) {
-      for (const MicroData& micro : step.micros) {
-        const bool foreign = std::any_of(
-            micro.ids.begin(), micro.ids.end(), [&](std::int64_t id) { return !own.contains(id); });
-        if (foreign) return true;
-      }
+      if (consumes_others(step, own)) return true;
     }
   }
   return false;
