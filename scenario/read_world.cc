@@ -1,4 +1,5 @@
 // world, sim, exact, policy.
+#include <algorithm>
 #include <array>
 
 #include "lockstep/base/text.h"
@@ -30,34 +31,45 @@ std::int32_t read_size(TableReader& world, Scenario& scenario, Problem& problem)
   return static_cast<std::int32_t>(product);
 }
 
-/// What a launcher tells each rank where there are nodes, and what the scenario says it told.
+/// One entry of world.environment, for each of its ranks.
+void read_variables(const TomlNode& node, Scenario& scenario, Problem& problem) {
+  TableReader table(node, "world.environment", problem);
+  const RankSet ranks = read_ranks(table, scenario.n_ranks, problem);
+  const TomlNode* set = table.table("set");
+  table.finish();
+  if (set == nullptr) return;
+  TableReader variables(*set, "world.environment.set", problem);
+  for (const TomlField& field : set->fields) {
+    const std::string value = variables.text(field.key, "");
+    for (std::int32_t rank = 0; rank < scenario.n_ranks; ++rank) {
+      if (ranks.contains(rank)) scenario.session.environment.push_back({rank, field.key, value});
+    }
+  }
+}
+
+/// What a launcher tells each rank where there are nodes, and before it what the scenario says.
 void read_environment(TableReader& world, Scenario& scenario, Problem& problem) {
-  std::vector<sim::RankVariable>& environment = scenario.session.environment;
   if (const TomlNode* list = world.array("environment")) {
     for (const TomlNode& node : list->items) {
-      if (!node.is_table()) {
+      if (node.is_table()) {
+        read_variables(node, scenario, problem);
+      } else {
         problem.report("an environment is a table: { ranks = [1], set = { LOCAL_RANK = \"0\" } }",
                        node.where);
-        continue;
-      }
-      TableReader table(node, "world.environment", problem);
-      const RankSet ranks = read_ranks(table, scenario.n_ranks, problem);
-      const TomlNode* set = table.table("set");
-      table.finish();
-      for (std::int32_t rank = 0; set != nullptr && rank < scenario.n_ranks; ++rank) {
-        if (!ranks.contains(rank)) continue;
-        TableReader variables(*set, "world.environment.set", problem);
-        for (const TomlField& field : set->fields) {
-          environment.push_back({rank, field.key, variables.text(field.key, "")});
-        }
       }
     }
   }
   const std::int32_t per_node = scenario.session.group.net.ranks_per_node;
   for (std::int32_t rank = 0; per_node > 0 && rank < scenario.n_ranks; ++rank) {
+    std::vector<sim::RankVariable>& environment = scenario.session.environment;
     environment.push_back({rank, "LOCAL_RANK", std::to_string(rank % per_node)});
     environment.push_back({rank, "GROUP_RANK", std::to_string(rank / per_node)});
   }
+  // Stable: what the scenario says stays ahead of what its nodes would.
+  std::stable_sort(
+      scenario.session.environment.begin(),
+      scenario.session.environment.end(),
+      [](const sim::RankVariable& a, const sim::RankVariable& b) { return a.rank < b.rank; });
 }
 
 void read_groups(TableReader& world, Scenario& scenario, Problem& problem) {

@@ -119,8 +119,14 @@ void RankSlot::spend(Duration compute) {
 Memo& RankSlot::memo() { return scheduler_->memo(); }
 
 std::optional<std::string> RankSlot::environment(std::string_view name) const {
-  for (const RankVariable& own : scheduler_->options().rank_environment) {
-    if (own.rank == to_int(rank_) && own.name == name) return own.value;
+  const std::vector<RankVariable>& variables = scheduler_->options().rank_environment;
+  auto own =
+      std::lower_bound(variables.begin(),
+                       variables.end(),
+                       to_int(rank_),
+                       [](const RankVariable& at, std::int32_t rank) { return at.rank < rank; });
+  for (; own != variables.end() && own->rank == to_int(rank_); ++own) {
+    if (own->name == name) return own->value;
   }
   for (const auto& [key, value] : scheduler_->options().environment) {
     if (key == name) return value;

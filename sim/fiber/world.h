@@ -73,7 +73,7 @@ struct WorldOptions {
   std::uint64_t livelock_points = 50'000'000;  ///< Points without an event before giving up.
   /// What Host::environment answers, beside RANK, LOCAL_RANK and WORLD_SIZE.
   std::vector<std::pair<std::string, std::string>> environment{};
-  /// The same for one rank; goes first.
+  /// The same for one rank; goes first. Requires: sorted by rank.
   std::vector<RankVariable> rank_environment{};
   FileSystem* files =
       nullptr;  ///< Shared by all ranks; null: an empty one in memory, kept by the run.

@@ -36,7 +36,7 @@ struct SessionOptions {
   std::optional<AgentOptions> agent{};  ///< Starts failed jobs again; without one nobody does.
   VirtualDisk* disk = nullptr;  ///< The ranks' files, over all attempts; null: one of the run.
   std::uint64_t disk_seed = 0;  ///< Of what crashes leave on the disk.
-  std::vector<RankVariable> environment{};  ///< What a launcher told single ranks.
+  std::vector<RankVariable> environment{};  ///< What a launcher told, sorted by rank.
   std::vector<Duration> clock_skews{};  ///< By rank: how far its clock is ahead; empty: all agree.
   bool exact = false;                   ///< Kernels prove that nothing rounds.
   bool record = true;                   ///< False: no events, no laws (bare speed).

@@ -293,31 +293,33 @@ class Progress final : public Law {
         });
     if (one_died) return "rank-crash";
     if (all_posted(channel, *finding.seq)) return cause_of_lost(finding, channel);
-    const Rank waiter = finding.ranks.front();
-    const std::int64_t n_waited = lives_.at(to_int(waiter)).n_forwards;
     for (const Rank rank : finding.missing) {
-      const auto known = lives_.find(to_int(rank));
-      if (known == lives_.end() || is_dead(known->second)) return "rank-crash";
-      const RankLife& life = known->second;
-      if (channel.source >= 0)
-        return rank == Rank{channel.source} ? "missing-send" : "missing-recv";
-      if (life.outcome != "ok") {
-        // It neither ended nor waits for anybody.
-        if (life.open.empty() && n_waited > 0) return "frozen-device";
-        continue;
-      }
-      if (const auto other_way = forwards_.difference(attempt_); !other_way.empty())
-        return std::string(other_way);
-      const std::int64_t n_reducing = forwards_.n_synchronizing(to_int(rank), attempt_);
-      const OpenCall* call = lives_.at(to_int(waiter)).find(channel, *finding.seq);
-      const bool in_forward =
-          call != nullptr && n_waited > 0 && call->signature.op == CollectiveOp::kBroadcast;
-      if (life.n_forwards < n_waited || in_forward) return "uneven-batches";
-      // As many forwards, and one reduction less.
-      if (n_waited > 0 && n_reducing >= forwards_.n_synchronizing(to_int(waiter), attempt_))
-        return "branch-no-graph";
+      std::string why = cause_of_absence(rank, finding, channel);
+      if (!why.empty()) return why;
     }
     return "";
+  }
+
+  /// Why this rank never came to a call that others wait in.
+  std::string cause_of_absence(Rank rank, const Finding& finding, const Channel& channel) const {
+    const auto known = lives_.find(to_int(rank));
+    if (known == lives_.end() || is_dead(known->second)) return "rank-crash";
+    if (channel.source >= 0) return rank == Rank{channel.source} ? "missing-send" : "missing-recv";
+    const RankLife& life = known->second;
+    const Rank waiter = finding.ranks.front();
+    const RankLife& waiting = lives_.at(to_int(waiter));
+    // It neither ended nor waits for anybody.
+    const bool frozen = life.open.empty() && waiting.n_forwards > 0;
+    if (life.outcome != "ok") return frozen ? "frozen-device" : "";
+    const std::string_view other_way = forwards_.difference(attempt_);
+    if (!other_way.empty() || waiting.n_forwards == 0) return std::string(other_way);
+    const OpenCall* call = waiting.find(channel, *finding.seq);
+    const bool in_forward = call != nullptr && call->signature.op == CollectiveOp::kBroadcast;
+    if (life.n_forwards < waiting.n_forwards || in_forward) return "uneven-batches";
+    // As many forwards, and one reduction less.
+    const bool as_many = forwards_.n_synchronizing(to_int(rank), attempt_) >=
+                         forwards_.n_synchronizing(to_int(waiter), attempt_);
+    return as_many ? "branch-no-graph" : "";
   }
 
   bool all_posted(const Channel& channel, std::int64_t seq) const {

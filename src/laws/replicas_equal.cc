@@ -216,13 +216,8 @@ class ReplicasEqual final : public Law {
     const WrapperKey wrapper = std::get<0>(open.place);
     finding.message = "differs from the other replicas";
     if (differed_at_start(wrapper, open.tensor, names)) {
-      const WrapEvent* wrap = wrappers_.find(wrapper);
-      const bool by_hand = wrap != nullptr && !wrap->synchronizes;
       finding.message += "; they differed before the first step already";
-      const bool nudged =
-          !by_hand && !differed_at(StatePoint::kWrap, wrapper, open.tensor, names).value_or(true);
-      finding.cause = by_hand ? "init-no-broadcast" : nudged ? "parameter-nudged" : "";
-      if (loaded_.contains(wrapper)) finding.cause = "load-rank0-only";
+      finding.cause = cause_at_start(wrapper, open.tensor, names);
       return;
     }
     finding.cause = forwards_.difference(wrapper);
@@ -244,6 +239,14 @@ class ReplicasEqual final : public Law {
       return;
     }
     finding.cause = cause(evidence, open, post_differs, used_differs);
+  }
+
+  std::string cause_at_start(WrapperKey wrapper, NameId tensor, const NameTable& names) const {
+    if (loaded_.contains(wrapper)) return "load-rank0-only";
+    const WrapEvent* wrap = wrappers_.find(wrapper);
+    if (wrap != nullptr && !wrap->synchronizes) return "init-no-broadcast";
+    const bool at_wrap = differed_at(StatePoint::kWrap, wrapper, tensor, names).value_or(true);
+    return at_wrap ? "" : "parameter-nudged";
   }
 
   /// Adds what is known about one kind of gradient; true when it differed.
