@@ -216,25 +216,25 @@ bool trains_ignored(const MemoryTrace& trace) {
   return false;
 }
 
-bool consumes_others(const RankStep& step, const std::set<std::int64_t>& known) {
-  for (const MicroData& micro : step.micros) {
-    for (const std::int64_t id : micro.ids) {
-      if (!known.contains(id)) return true;
-    }
-  }
-  return false;
+/// The rows of rank 0: those with these ids, or all when rows are counted.
+bool is_own_row(const Job& job, const std::set<std::int64_t>& ids, std::int64_t id) {
+  return ids.empty() ? id >= 0 && id < job.train->size() : ids.contains(id);
 }
 
-/// Whether ranks trained on rows that rank 0 does not have: they hold out others.
+/// Whether ranks trained on rows that rank 0 does not have: they hold out others, or have other
+/// data.
 bool trains_foreign_rows(const Job& job, const StepsByRank& ranks) {
-  if (job.train_ids.empty()) return false;
-  const std::set<std::int64_t> own(job.train_ids.begin(), job.train_ids.end());
-  for (const auto& steps : ranks) {
-    for (const RankStep& step : steps) {
-      if (consumes_others(step, own)) return true;
-    }
-  }
-  return false;
+  const std::set<std::int64_t> ids(job.train_ids.begin(), job.train_ids.end());
+  const auto consumes_others = [&](const MicroData& micro) {
+    return !std::all_of(micro.ids.begin(), micro.ids.end(), [&](std::int64_t id) {
+      return is_own_row(job, ids, id);
+    });
+  };
+  return std::any_of(ranks.begin(), ranks.end(), [&](const std::vector<RankStep>& steps) {
+    return std::any_of(steps.begin(), steps.end(), [&](const RankStep& step) {
+      return std::any_of(step.micros.begin(), step.micros.end(), consumes_others);
+    });
+  });
 }
 
 /// What the job has that one process would draw or keep otherwise; empty when there is nothing.
@@ -246,7 +246,7 @@ std::string incomparable(const Job& job, const StepsByRank& ranks, const MemoryT
     return "rows without random augmentation (one process would draw others)";
   }
   if (trains_foreign_rows(job, ranks)) {
-    return "one training set for all ranks (they hold out different rows)";
+    return "one training set for all ranks (some train on rows that rank 0 does not have)";
   }
   if (trains_ignored(trace)) {
     return "a model that is replicated as a whole (each rank trains ignored parameters on its own)";
@@ -266,13 +266,8 @@ LawResult check_single_process_equal(const Scenario& scenario, const MemoryTrace
   std::string why;
   const std::size_t n_comparable = comparable_steps(ranks, why);
   const Job& job = *scenario.jobs.front();
-  const std::size_t n_recorded = recorded_steps(ranks.front(), n_comparable);
-  const std::size_t n_steps = steps_on_own_rows(job, ranks, n_recorded);
-  if (n_steps < n_recorded) {
-    why = "ranks that train on one data set (in step " + std::to_string(n_steps) +
-          " one uses rows that rank 0 does not have)";
-  }
-  if (n_comparable > 0 && n_recorded == 0) why = "the values of a step (this run recorded none)";
+  const std::size_t n_steps = recorded_steps(ranks.front(), n_comparable);
+  if (n_comparable > 0 && n_steps == 0) why = "the values of a step (this run recorded none)";
   if (std::string missing = incomparable(job, ranks, trace); !missing.empty()) {
     result.verdict = Verdict::kNotCheckable;
     result.missing = std::move(missing);

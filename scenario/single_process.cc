@@ -19,19 +19,12 @@ using StepsByRank = std::vector<std::vector<RankStep>>;
 /// The row ids that traces carry, as positions in the job's data set.
 class RowPositions {
  public:
-  explicit RowPositions(const Job& job) : n_rows_(job.train->size()) {
+  explicit RowPositions(const Job& job) {
     for (std::size_t i = 0; i < job.train_ids.size(); ++i) {
       const auto id = static_cast<std::size_t>(job.train_ids[i]);
       if (id >= positions_.size()) positions_.resize(id + 1, -1);
       positions_[id] = static_cast<std::int64_t>(i);
     }
-  }
-
-  bool has(std::int64_t id) const {
-    if (id < 0) return false;
-    if (positions_.empty()) return id < n_rows_;
-    return id < static_cast<std::int64_t>(positions_.size()) &&
-           positions_[static_cast<std::size_t>(id)] >= 0;
   }
 
   std::vector<std::int64_t> of(const std::vector<std::int64_t>& ids) const {
@@ -45,16 +38,8 @@ class RowPositions {
   }
 
  private:
-  std::int64_t n_rows_;
   std::vector<std::int64_t> positions_;  // By row id.
 };
-
-bool has_all(const RowPositions& rows, const RankStep& step) {
-  return std::all_of(step.micros.begin(), step.micros.end(), [&](const MicroData& micro) {
-    return std::all_of(
-        micro.ids.begin(), micro.ids.end(), [&](std::int64_t id) { return rows.has(id); });
-  });
-}
 
 /// The same job with its loss normalised as declared, over whatever one process sees.
 LossSpec as_declared(const LossSpec& loss) {
@@ -252,8 +237,11 @@ class TeacherForced final : public SingleProcess {
     // A gradient scaler rounds its factor, the scaled loss and the unscaled gradient.
     const double once = static_cast<double>(ranks_.size() + (job_.scaler ? 5 : 2));
     const double roundings = once * static_cast<double>(n_micros) * unit;
+    // Below the normal numbers, a rounding is off by half the distance of two numbers instead.
+    const double least = job_.model.dtype == DType::kF64 ? 0x1p-1074 : 0x1p-150;
+    const double underflow = once * static_cast<double>(n_micros) * least;
     for (auto& [name, sum] : sums) {
-      for (double& bound : sum.bound) bound *= roundings;
+      for (double& bound : sum.bound) bound = bound * roundings + underflow;
     }
     clip_reference(job_.clip, unit, sums);
     tensors.reserve(tensors.size() + sums.size());
@@ -357,18 +345,6 @@ std::map<std::string, std::vector<std::vector<double>>> local_gradients(const Jo
                                                                         const StepsByRank& ranks,
                                                                         std::size_t k) {
   return TeacherForced(job, ranks).local_gradients(k);
-}
-
-std::size_t steps_on_own_rows(const Job& job,
-                              const std::vector<std::vector<RankStep>>& ranks,
-                              std::size_t n_steps) {
-  const RowPositions rows(job);
-  for (std::size_t k = 0; k < n_steps; ++k) {
-    for (const std::vector<RankStep>& steps : ranks) {
-      if (!has_all(rows, steps[k])) return k;
-    }
-  }
-  return n_steps;
 }
 
 std::unique_ptr<SingleProcess> make_single_process(const Job& job,

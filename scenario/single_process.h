@@ -50,15 +50,8 @@ double declared_denominator(const LossSpec& loss,
                             std::size_t k,
                             std::size_t micro);
 
-/// How many of the first `n_steps` steps used rows of this job's data alone: ranks may have been
-/// given other data.
-std::size_t steps_on_own_rows(const Job& job,
-                              const std::vector<std::vector<RankStep>>& ranks,
-                              std::size_t n_steps);
-
 /// Exact jobs: the job itself, run as one process. Others: gradients step by step from the recorded
 /// parameters. `ranks` are the recorded steps by rank and must outlive the result.
-/// Requires: steps_on_own_rows says `n_steps`.
 std::unique_ptr<SingleProcess> make_single_process(const Job& job,
                                                    const std::vector<std::vector<RankStep>>& ranks,
                                                    std::size_t n_steps);

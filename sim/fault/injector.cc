@@ -113,6 +113,8 @@ void FaultInjector::open(Rank rank, Recorder* recorder) {
 
 void FaultInjector::on_event(const Event& event, const NameTable& names) {
   next_->on_event(event, names);
+  // Values share the index of their event: whether they are recorded must move nothing.
+  if (std::holds_alternative<ValueEvent>(event.body)) return;
   PerRank& rank = ranks_[to_index(event.rank)];
   ++rank.n_recorded;
   if (std::holds_alternative<FaultEvent>(event.body)) return;

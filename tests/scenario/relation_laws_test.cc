@@ -138,5 +138,31 @@ TEST_F(SingleProcessTest, OtherSchedulesAreRepeatedAsTheyWere) {
   EXPECT_EQ(run.value().report.n_findings(), 0U);
 }
 
+TEST_F(SingleProcessTest, RecordedValuesMoveNoFaultAndNoEventOfARestartedJob) {
+  const std::string job =
+      replaced(small_job(), "ranks = 2", "ranks = 2, max_restarts = 1") +
+      "fault = [ { kind = \"crash\", ranks = [1], at = { step = 0, event = \"step\" } } ]\n";
+  const Result<Scenario> scenario = load(job);
+  ASSERT_TRUE(scenario.ok()) << scenario.error().text();
+  RunChoices with_values;
+  with_values.values = true;
+
+  const ScenarioResult plain = run_scenario(scenario.value(), {}).value();
+  const ScenarioResult wordy = run_scenario(scenario.value(), with_values).value();
+
+  EXPECT_EQ(plain.session.attempts.size(), 2U);
+  EXPECT_EQ(wordy.report.trace_digest, plain.report.trace_digest);
+}
+
+// f32 gradients near 2^-140, far below the normal numbers, where each rounding is absolute.
+TEST_F(SingleProcessTest, TheBoundHoldsBelowTheNormalNumbers) {
+  const LawResult law = law_of(
+      "format = 1\nworld = { ranks = 3 }\nmodel = { kind = \"linear\", in = 1, out = 1 }\n"
+      "data = { rows = [ { x = [1e-42], y = [0.3] }, { x = [3e-42], y = [0.7] }, "
+      "{ x = [7e-42], y = [0.9] } ] }\nloader = { batch = 1 }\nloop = { steps = 1 }\n");
+
+  EXPECT_EQ(law.verdict, Verdict::kHolds) << law.missing;
+}
+
 }  // namespace
 }  // namespace lockstep
