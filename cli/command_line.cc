@@ -108,11 +108,26 @@ class Grammar {
     command->add_flag("--json", zoo_.json, "Prints the scoreboard as JSON");
   }
 
+  /// Options that belong to `explore` without a scenario.
+  void add_random_jobs(CLI::App& command, CLI::Option& file) {
+    ExploreArguments& to = explore_;
+    command
+        .add_option("--jobs", to.jobs, "So many random correct jobs [1000]; of a file as --threads")
+        ->check(CLI::Range(1, 1000 * kMany));
+    command.add_option("--first", to.first, "Begins with this random job [0]")->excludes(&file);
+    command.add_option("--seed", to.seed, "Which random jobs [0]")->excludes(&file);
+    command
+        .add_option(
+            "--thorough-every", to.thorough_every, "So many apart, jobs run repeatedly [16]")
+        ->excludes(&file);
+  }
+
   void add_explore() {
     ExploreArguments& to = explore_;
     CLI::App* command = app_.add_subcommand(
         "explore", "Tries other schedules and seeds of a scenario, and makes a failure small");
-    command->add_option("scenario", to.file, "The scenario file")->required();
+    auto* file = command->add_option("scenario", to.file, "The file; without one: random jobs");
+    add_random_jobs(*command, *file);
     command->add_option("--variant", to.variant, "One of the file's variants");
     command->add_option("--set", to.settings, "key=value: changes the scenario")
         ->expected(1)

@@ -110,7 +110,7 @@ struct ZooArguments {
 ExitCode zoo(const ZooArguments& arguments, Terminal& terminal);
 
 struct ExploreArguments {
-  std::string file;
+  std::string file;  ///< Empty: random jobs.
   std::string variant;
   std::vector<std::string> settings;  ///< "key=value"
   std::string strategy = "random";
@@ -120,9 +120,15 @@ struct ExploreArguments {
   std::uint64_t seeds = 1;
   std::uint64_t threads = 1;
   bool vary = false;
+  std::optional<std::uint64_t> jobs;  ///< Without a file: so many random jobs; else as threads.
+  std::uint64_t first = 0;            ///< The first random job,
+  std::uint64_t seed = 0;             ///< of this space.
+  std::uint64_t thorough_every = 16;  ///< Jobs apart, those that run several times; 0: none.
 };
 
 ExitCode explore(const ExploreArguments& arguments, Terminal& terminal);
+/// What it does without a file.
+ExitCode explore_jobs(const ExploreArguments& arguments, Terminal& terminal);
 
 struct ReplayArguments {
   std::string file;

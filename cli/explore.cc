@@ -5,7 +5,6 @@
 #include "lockstep/explore/failures/regressions.h"
 #include "lockstep/explore/failures/reproduction.h"
 #include "lockstep/explore/failures/search.h"
-#include "lockstep/process/disk_files.h"
 
 #include "cli/commands.h"
 #include "cli/settings.h"
@@ -38,7 +37,7 @@ Result<explore::SearchOptions> search_options(const ExploreArguments& arguments,
   options.strategy = arguments.strategy;
   options.n_runs = arguments.runs;
   options.n_seeds = arguments.seeds;
-  options.n_jobs = arguments.threads;
+  options.n_jobs = arguments.jobs.value_or(arguments.threads);
   options.vary = arguments.vary;
   if (terminal.progress) {
     options.progress = [&terminal](std::uint64_t done, std::uint64_t most) {
@@ -127,27 +126,6 @@ explore::Reproduction about(const ExploreArguments& arguments, const TomlNode& d
   return about;
 }
 
-Outcome write_reproduction(const ExploreArguments& arguments,
-                           const explore::Shrunk& shrunk,
-                           const explore::Reproduction& about,
-                           Terminal& terminal) {
-  DiskFiles files;
-  Outcome made = files.make_folder(arguments.out);
-  if (!made.ok()) return made;
-  const fs::path folder(arguments.out);
-  const std::string scenario = (folder / "repro.toml").string();
-  const std::string test = (folder / "repro_test.cc").string();
-  const Result<std::string> text = explore::render_scenario(shrunk, about);
-  if (!text.ok()) return text.error();
-  Outcome written = files.publish(scenario, text.value());
-  if (!written.ok()) return written;
-  written = files.publish(test, explore::render_test(shrunk, about));
-  if (!written.ok()) return written;
-  terminal.out << "wrote " << scenario << " and " << test << "\nReplay: lockstep replay "
-               << scenario << "\n";
-  return success();
-}
-
 void print_shrunk(const explore::Shrunk& shrunk,
                   const explore::Reproduction& about,
                   Terminal& terminal) {
@@ -186,8 +164,11 @@ Outcome tell_failure(const ExploreArguments& arguments,
   words.remarks = explore::sentences(
       explore::vary(bench, shrunk.value().document, *shrunk.value().after.failure));
   print_shrunk(shrunk.value(), words, terminal);
-  Outcome written = write_reproduction(arguments, shrunk.value(), words, terminal);
-  if (!written.ok() || found.was_kept) return written;
+  const auto written = explore::write_reproduction(arguments.out, shrunk.value(), words);
+  if (!written.ok()) return written.error();
+  terminal.out << "wrote " << written.value().scenario << " and " << written.value().test
+               << "\nReplay: lockstep replay " << written.value().scenario << "\n";
+  if (found.was_kept) return success();
   const auto kept =
       explore::keep_regression(regressions_of(arguments), arguments.file, options, found);
   if (!kept.ok()) return kept.error();
@@ -198,6 +179,7 @@ Outcome tell_failure(const ExploreArguments& arguments,
 }  // namespace
 
 ExitCode explore(const ExploreArguments& arguments, Terminal& terminal) {
+  if (arguments.file.empty()) return explore_jobs(arguments, terminal);
   const Result<explore::SearchOptions> options = search_options(arguments, terminal);
   if (!options.ok()) return bad_input(terminal, options.error().text());
   const Result<explore::SearchResult> result = explore::search(arguments.file, options.value());

@@ -1,8 +1,10 @@
 #include "lockstep/explore/failures/reproduction.h"
 
+#include <filesystem>
 #include <utility>
 
 #include "lockstep/explore/failures/paths.h"
+#include "lockstep/process/disk_files.h"
 
 namespace lockstep::explore {
 namespace {
@@ -123,6 +125,21 @@ std::string render_test(const Shrunk& shrunk, const Reproduction& about) {
          "}\n"
          "\n"
          "}  // namespace\n";
+}
+
+Result<WrittenFiles> write_reproduction(const std::string& folder,
+                                        const Shrunk& shrunk,
+                                        const Reproduction& about) {
+  const std::filesystem::path to(folder);
+  const WrittenFiles written = {(to / kReproductionFile).string(), (to / "repro_test.cc").string()};
+  const Result<std::string> scenario = render_scenario(shrunk, about);
+  if (!scenario.ok()) return scenario.error();
+  DiskFiles files;
+  Outcome done = files.make_folder(folder);
+  if (done.ok()) done = files.publish(written.scenario, scenario.value());
+  if (done.ok()) done = files.publish(written.test, render_test(shrunk, about));
+  if (!done.ok()) return done.error();
+  return written;
 }
 
 }  // namespace lockstep::explore

@@ -29,4 +29,15 @@ Result<std::string> render_scenario(const Shrunk& shrunk, const Reproduction& ab
 /// file, unless the scenario reads data from one, and only what an installed Lockstep has.
 std::string render_test(const Shrunk& shrunk, const Reproduction& about);
 
+struct WrittenFiles {
+  std::string scenario;
+  std::string test;
+};
+
+/// Writes both into a folder, which is made if it is not there, as repro.toml and repro_test.cc.
+/// Errors: those of render_scenario; the folder or a file cannot be written.
+Result<WrittenFiles> write_reproduction(const std::string& folder,
+                                        const Shrunk& shrunk,
+                                        const Reproduction& about);
+
 }  // namespace lockstep::explore

@@ -92,7 +92,7 @@ JobSketch draw_job(std::uint64_t seed, std::uint64_t index);
 /// out. Following any of them again and again ends.
 std::vector<JobSketch> simpler(const JobSketch& sketch);
 
-/// The same job as a scenario file.
-std::string to_toml(const JobSketch& sketch);
+/// The same job as a scenario file. `thorough` names the laws that run it several times more.
+std::string to_toml(const JobSketch& sketch, bool thorough = false);
 
 }  // namespace lockstep

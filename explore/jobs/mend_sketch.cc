@@ -116,6 +116,8 @@ void mend_loop(JobSketch& s) {
   }
   // What these hooks do depends on the buckets, which a resumed job builds anew.
   if (s.hook == "powersgd" || s.hook.starts_with("quantize")) s.snapshot_every = 0;
+  // No snapshot has the generators that persistent workers draw from.
+  if (s.augment && s.snapshot_every > 0) s.persistent = false;
   if (s.mishap == "crash" && s.snapshot_every == 0) s.mishap = "none";
   if (s.mishap == "crash") {
     s.zero = s.averager = false;

@@ -1,10 +1,19 @@
 #include "lockstep/explore/jobs/random_jobs.h"
 
+#include <algorithm>
+
+#include "lockstep/base/check.h"
+#include "lockstep/explore/threads/in_parallel.h"
+
 namespace lockstep {
 
 namespace {
 
+/// Jobs that are started together.
+constexpr std::uint64_t kJobsAtOnce = 256;
+
 constexpr const char* kNoReason = "error";
+constexpr const char* kFile = "random_job.toml";
 
 /// The law that complains, or "error": what stays the same while a job gets simpler.
 std::string kind_of(const std::string& complaint) {
@@ -19,47 +28,69 @@ std::string first_complaint(const Report& report) {
   return report.ok() ? std::string() : report.outcome + ": " + report.wait_for_graph;
 }
 
-}  // namespace
-
-Result<Scenario> scenario_of(const JobSketch& sketch) {
-  return read_scenario_text(to_toml(sketch), "random_job.toml");
+Inspection inspection_of(const RandomJobsOptions& options, std::uint64_t index) {
+  return {options.thorough_every > 0 && index % options.thorough_every == 0, options.settings};
 }
 
-std::string complaint_about(const JobSketch& sketch, bool thorough) {
-  Result<Scenario> read = scenario_of(sketch);
-  if (!read.ok()) return "reader: " + read.error().text();
-  Scenario& scenario = read.value();
-  if (thorough) {
-    scenario.expect.quiet = {"deterministic"};
-    // Other orders add up what their buckets, which a resumed job builds anew, put together; and a
-    // first reduction multiplies where later ones divide views.
-    const bool by_element = !sketch.view && (sketch.order == "rank" || sketch.order == "pairwise");
-    if (sketch.snapshot_every > 0 && sketch.mishap != "crash" && by_element) {
-      scenario.expect.quiet.emplace_back("resume-equal");
-    }
+/// Looks for the simplest job of which the same law complains.
+void simplify(FalseAlarm& alarm) {
+  const std::string kind = kind_of(alarm.complaint);
+  alarm.sketch = simplest(alarm.sketch, [&](const JobSketch& candidate) {
+    ++alarm.n_tries;
+    return kind_of(complaint_about(candidate, alarm.how)) == kind;
+  });
+}
+
+}  // namespace
+
+Result<TomlNode> document_of(const JobSketch& sketch, const Inspection& how) {
+  Result<TomlNode> document = parse_toml(to_toml(sketch, how.thorough), kFile);
+  if (!document.ok()) return document;
+  for (const Setting& setting : how.settings) {
+    const Outcome set =
+        set_at(document.value(), setting.key, setting_value(setting.key, setting.value));
+    if (!set.ok()) return set.error();
   }
-  const Result<ScenarioResult> run = run_scenario(scenario, {});
-  if (!run.ok()) return "run: " + run.error().text();
-  return first_complaint(run.value().report);
+  return document;
+}
+
+Result<Scenario> scenario_of(const JobSketch& sketch, const Inspection& how) {
+  const Result<TomlNode> document = document_of(sketch, how);
+  if (!document.ok()) return document.error();
+  return scenario_of(document.value(), kFile);
+}
+
+std::string complaint_about(const JobSketch& sketch, const Inspection& how) {
+  try {
+    const Result<Scenario> scenario = scenario_of(sketch, how);
+    if (!scenario.ok()) return how.settings.empty() ? "reader: " + scenario.error().text() : "";
+    const Result<ScenarioResult> run = run_scenario(scenario.value(), {});
+    if (!run.ok()) return "run: " + run.error().text();
+    return first_complaint(run.value().report);
+  } catch (const ContractViolation& stumble) {
+    return std::string("contract: ") + stumble.what();
+  }
 }
 
 RandomJobsResult try_random_jobs(const RandomJobsOptions& options) {
   RandomJobsResult result;
-  for (std::uint64_t i = 0; i < options.n_jobs; ++i) {
-    const std::uint64_t index = options.first + i;
-    const bool thorough = options.thorough_every > 0 && index % options.thorough_every == 0;
-    JobSketch sketch = draw_job(options.seed, index);
-    ++result.n_jobs;
-    result.n_thorough += thorough ? 1 : 0;
-    const std::string complaint = complaint_about(sketch, thorough);
-    if (complaint.empty()) continue;
-    if (options.simplify) {
-      const std::string kind = kind_of(complaint);
-      sketch = simplest(sketch, [&](const JobSketch& candidate) {
-        return kind_of(complaint_about(candidate, thorough)) == kind;
-      });
+  while (result.n_jobs < options.n_jobs) {
+    const std::uint64_t first = options.first + result.n_jobs;
+    std::vector<std::string> complaints(std::min(kJobsAtOnce, options.n_jobs - result.n_jobs));
+    explore::in_parallel(complaints.size(), options.n_threads, [&](std::size_t i) {
+      const std::uint64_t index = first + i;
+      complaints[i] = complaint_about(draw_job(options.seed, index), inspection_of(options, index));
+    });
+    for (std::size_t i = 0; i < complaints.size(); ++i) {
+      const std::uint64_t index = first + i;
+      const Inspection how = inspection_of(options, index);
+      result.n_thorough += how.thorough ? 1 : 0;
+      if (complaints[i].empty()) continue;
+      result.false_alarms.push_back({index, how, complaints[i], draw_job(options.seed, index), 0});
+      if (result.false_alarms.size() <= options.n_simplified) simplify(result.false_alarms.back());
     }
-    result.false_alarms.push_back({index, complaint, sketch});
+    result.n_jobs += complaints.size();
+    if (options.progress) options.progress(result.n_jobs, options.n_jobs);
   }
   return result;
 }

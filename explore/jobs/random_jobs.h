@@ -2,48 +2,65 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/explore/jobs/job_sketch.h"
-#include "lockstep/scenario/scenario.h"
+#include "lockstep/scenario/document.h"
 
 namespace lockstep {
 
-/// The sketch as a scenario, read back from its file's text.
-/// Errors: the reader's, which would be a defect of the sketch.
-Result<Scenario> scenario_of(const JobSketch& sketch);
+/// How a sketch is looked at.
+struct Inspection {
+  bool thorough = false;            ///< Also with the laws that run a job several times more.
+  std::vector<Setting> settings{};  ///< Changes of the scenario, as a bug to be found.
+};
 
-/// Runs the job with all laws; `thorough` adds those that run it several times more.
+/// The sketch as a document, read from its file's text.
+/// Errors: a setting that does not fit.
+Result<TomlNode> document_of(const JobSketch& sketch, const Inspection& how);
+
+/// The sketch as a scenario.
+/// Errors: the reader's, which would be a defect of the sketch.
+Result<Scenario> scenario_of(const JobSketch& sketch, const Inspection& how = {});
+
+/// Runs the job with all laws.
 ///
-/// Returns: empty, or what was said about it, the first finding first.
-std::string complaint_about(const JobSketch& sketch, bool thorough);
+/// Returns: empty, or what was said about it, the first finding first. What Lockstep stumbles over
+///          is a complaint, too; a setting that the job cannot have is none.
+std::string complaint_about(const JobSketch& sketch, const Inspection& how = {});
 
 struct RandomJobsOptions {
   std::uint64_t seed = 0;
   std::uint64_t first = 0;  ///< Jobs first, first + 1, ... of the space.
   std::uint64_t n_jobs = 100;
   std::uint64_t thorough_every = 16;  ///< So many jobs apart, all laws are asked; 0 = never.
-  bool simplify = true;               ///< Look for the simplest job with the same complaint's law.
+  std::uint64_t n_simplified = 20;    ///< So many alarms are made simple, the others are counted.
+  std::uint64_t n_threads = 1;        ///< Jobs at once.
+  std::vector<Setting> settings{};    ///< Of every job that can have them.
+  /// Called between jobs, on the calling thread.
+  std::function<void(std::uint64_t done, std::uint64_t most)> progress{};
 };
 
 struct FalseAlarm {
   std::uint64_t index = 0;
-  std::string complaint;  ///< About the job as it was drawn.
-  JobSketch sketch;       ///< The simplest one of which the same law complains.
+  Inspection how;
+  std::string complaint;      ///< About the job as it was drawn.
+  JobSketch sketch;           ///< The simplest one of which the same law complains.
+  std::uint64_t n_tries = 0;  ///< Simpler ones that were looked at.
 };
 
 struct RandomJobsResult {
   std::uint64_t n_jobs = 0;
   std::uint64_t n_thorough = 0;
-  std::vector<FalseAlarm> false_alarms;
+  std::vector<FalseAlarm> false_alarms;  ///< By their index.
 };
 
 /// Draws jobs and runs them.
 ///
-/// Deterministic: a function of the options.
+/// Deterministic: a function of the options, whatever n_threads.
 RandomJobsResult try_random_jobs(const RandomJobsOptions& options);
 
 /// The simplest sketch that still makes `complains` true, by taking away one part after another.

@@ -245,9 +245,20 @@ std::string fault(const JobSketch& s) {
   return "fault = [" + table.inlined() + "]\n";
 }
 
+std::string repeated_laws(const JobSketch& s) {
+  std::string laws = quoted("deterministic");
+  // Other orders add up what their buckets, which a resumed job builds anew, put together; and a
+  // first reduction multiplies where later ones divide views.
+  const bool by_element = !s.view && (s.order == "rank" || s.order == "pairwise");
+  if (s.snapshot_every > 0 && s.mishap != "crash" && by_element) {
+    laws += ", " + quoted("resume-equal");
+  }
+  return "expect = { quiet = [" + laws + "] }\n";
+}
+
 }  // namespace
 
-std::string to_toml(const JobSketch& s) {
+std::string to_toml(const JobSketch& s, bool thorough) {
   std::string text = "format = 1\ntitle = \"A random correct job\"\n";
   text += world(s) + sim(s) + model(s) + data(s) + loader(s);
   Table loss("loss");
@@ -255,7 +266,7 @@ std::string to_toml(const JobSketch& s) {
   text += optimizer(s) + scheduler(s);
   if (s.scaler) text += "scaler = { init = 1024.0 }\n";
   if (s.clip != "none") text += "clip = { " + s.clip + " = 0.5 }\n";
-  return text + loop(s) + ddp(s) + fault(s);
+  return text + loop(s) + ddp(s) + fault(s) + (thorough ? repeated_laws(s) : "");
 }
 
 }  // namespace lockstep

@@ -96,6 +96,26 @@ def check_healthy(checks):
     checks.require(not (checks.folder / "lockstep-out").exists(), "something was written", "")
 
 
+def check_random_jobs(checks):
+    """Correct jobs are quiet; of planted bugs the jobs come out small; threads change no word."""
+    quiet = {checks.run(0, "explore", "--jobs", 300, "--seed", 5, "-j", n) for n in (1, 3)}
+    checks.require(len(quiet) == 1 and "false alarms: 0 of 300, with 95 % confidence fewer than 0.01"
+                   in next(iter(quiet)), "unexpected words", "\n".join(quiet))
+    checks.require(not (checks.folder / "lockstep-out").exists(), "something was written", "")
+    bug = 'bug=[{kind="scale-gradient", ranks=[1], factor=3.0, at={event="backward"}}]'
+    words = ["explore", "--jobs", 12, "--seed", 3, "--thorough-every", 0, "--set", bug]
+    texts = {checks.run(1, *words, "-j", n, "--out", "found") for n in (1, 3)}
+    checks.require(len(texts) == 1, "threads change what is printed", "\n".join(texts))
+    text = texts.pop()
+    found = sorted((checks.folder / "found").glob("job-*/repro.toml"))
+    checks.require(len(found) > 3 and f"findings: {len(found)} of 12" in text, "few are found", text)
+    for repro in found:
+        scenario = repro.read_text(encoding="utf-8")
+        checks.require("ranks = 2" in scenario, "not two ranks", scenario)
+        checks.run(1, "replay", repro)
+        checks.run(0, "test", repro)
+
+
 def main():
     """Everything, with the command named on the command line."""
     with tempfile.TemporaryDirectory() as folder:
@@ -103,6 +123,7 @@ def main():
         for name, (law, most_ranks) in CASES.items():
             check_found(checks, name, law, most_ranks)
         check_healthy(checks)
+        check_random_jobs(checks)
         return 1 if checks.n_wrong else 0
 
 

@@ -1,0 +1,117 @@
+// `lockstep explore` without a scenario: random correct jobs, of which no law may complain.
+#include <filesystem>
+
+#include "lockstep/base/text.h"
+#include "lockstep/explore/failures/reproduction.h"
+#include "lockstep/explore/jobs/random_jobs.h"
+#include "lockstep/process/disk_files.h"
+
+#include "cli/commands.h"
+
+namespace lockstep::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+Result<RandomJobsOptions> job_options(const ExploreArguments& arguments, Terminal& terminal) {
+  RandomJobsOptions options;
+  for (const std::string& text : arguments.settings) {
+    Result<Setting> setting = parse_setting(text);
+    if (!setting.ok()) return setting.error();
+    options.settings.push_back(std::move(setting).value());
+  }
+  options.seed = arguments.seed;
+  options.first = arguments.first;
+  options.n_jobs = arguments.jobs.value_or(1000);
+  options.n_threads = arguments.threads;
+  options.thorough_every = arguments.thorough_every;
+  if (terminal.progress) {
+    options.progress = [&terminal](std::uint64_t done, std::uint64_t most) {
+      terminal.err << "\r" << done << " of " << most << " jobs" << std::flush;
+    };
+  }
+  return options;
+}
+
+/// The settings as they stood on the command line.
+std::string settings_words(const ExploreArguments& arguments) {
+  std::string words;
+  for (const std::string& setting : arguments.settings) words += " --set '" + setting + "'";
+  return words;
+}
+
+/// How often a law complained of a correct job.
+void print_rate(const ExploreArguments& arguments,
+                const RandomJobsResult& result,
+                Terminal& terminal) {
+  if (terminal.progress) terminal.err << "\r\033[K";
+  terminal.out << result.n_jobs << " random jobs of seed " << arguments.seed;
+  if (arguments.first > 0) terminal.out << ", from job " << arguments.first << " on";
+  terminal.out << "; " << result.n_thorough << " of them with the laws that repeat a run\n"
+               << (arguments.settings.empty() ? "false alarms: " : "findings: ")
+               << result.false_alarms.size() << " of " << result.n_jobs;
+  const double n = static_cast<double>(result.n_jobs);
+  if (result.false_alarms.empty()) {
+    terminal.out << ", with 95 % confidence fewer than " << exact(3.0 / n)
+                 << " a job (3 over the number of jobs)\n";
+    return;
+  }
+  terminal.out << ", " << exact(static_cast<double>(result.false_alarms.size()) / n) << " a job\n";
+}
+
+/// The simplest job of an alarm as a shrunk failure: nothing is left out of it that makes it
+/// correct.
+Result<explore::Shrunk> as_failure(const FalseAlarm& alarm) {
+  const Result<TomlNode> document = document_of(alarm.sketch, alarm.how);
+  if (!document.ok()) return document.error();
+  const explore::Bench bench("random_job.toml");
+  Result<explore::Shrunk> shrunk =
+      explore::shrink(bench, document.value(), "", explore::ShrinkOptions{.n_tries = 0});
+  if (!shrunk.ok()) return shrunk.error();
+  shrunk.value().n_tries = alarm.n_tries;
+  return shrunk;
+}
+
+/// Writes what there is to write of one alarm into a folder of its own.
+Outcome write_alarm(const ExploreArguments& arguments,
+                    const FalseAlarm& alarm,
+                    Terminal& terminal) {
+  const std::string number = std::to_string(alarm.index);
+  const std::string again = "lockstep explore --seed " + std::to_string(arguments.seed) +
+                            " --first " + number + " --jobs 1" + settings_words(arguments);
+  terminal.out << "job " << number << ": " << alarm.complaint << "\n  " << again << "\n";
+  const fs::path folder = fs::path(arguments.out) / ("job-" + number);
+  const Result<explore::Shrunk> shrunk = as_failure(alarm);
+  if (!shrunk.ok()) {
+    // Lockstep stumbles over it: there is no report to repeat.
+    DiskFiles files;
+    const Outcome made = files.make_folder(folder.string());
+    if (!made.ok()) return made;
+    const std::string file = (folder / "job.toml").string();
+    terminal.out << "  wrote " << file << "\n";
+    return files.publish(file, to_toml(alarm.sketch, alarm.how.thorough));
+  }
+  explore::Reproduction about;
+  about.origin = "random job " + number + " of seed " + std::to_string(arguments.seed);
+  about.title = "a random correct job of which a law complains";
+  const auto files = explore::write_reproduction(folder.string(), shrunk.value(), about);
+  if (!files.ok()) return files.error();
+  terminal.out << "  wrote " << files.value().scenario << " and " << files.value().test << "\n";
+  return success();
+}
+
+}  // namespace
+
+ExitCode explore_jobs(const ExploreArguments& arguments, Terminal& terminal) {
+  const Result<RandomJobsOptions> options = job_options(arguments, terminal);
+  if (!options.ok()) return bad_input(terminal, options.error().text());
+  const RandomJobsResult result = try_random_jobs(options.value());
+  print_rate(arguments, result, terminal);
+  for (const FalseAlarm& alarm : result.false_alarms) {
+    const Outcome written = write_alarm(arguments, alarm, terminal);
+    if (!written.ok()) return bad_input(terminal, written.error().text());
+  }
+  return result.false_alarms.empty() ? ExitCode::kOk : ExitCode::kFindings;
+}
+
+}  // namespace lockstep::cli
