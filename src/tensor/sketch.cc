@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "lockstep/base/check.h"
+#include "lockstep/tensor/detail/clones.h"
 #include "lockstep/tensor/detail/dispatch.h"
 #include "lockstep/tensor/digest.h"
 
@@ -53,7 +54,7 @@ template <typename T>
 }
 
 template <typename T>
-Sketch sketch_of(const T* x, std::int64_t n_elems) {
+[[gnu::always_inline]] inline Sketch fold(const T* x, std::int64_t n_elems) {
   Lanes low{.key = kGolden64 * Words{1, 2, 3, 4}};
   Lanes high{.key = kGolden64 * Words{5, 6, 7, 8}};
   auto rest = static_cast<std::size_t>(n_elems);
@@ -67,6 +68,15 @@ Sketch sketch_of(const T* x, std::int64_t n_elems) {
   sketch.l1 = total(low.l1, high.l1);
   for (std::size_t j = 0; j < 4; ++j) sketch.sums[j] = total(low.sums[j], high.sums[j]);
   return sketch;
+}
+
+LOCKSTEP_CLONES Sketch sketch_of(const float* x, std::int64_t n_elems) { return fold(x, n_elems); }
+
+LOCKSTEP_CLONES Sketch sketch_of(const double* x, std::int64_t n_elems) { return fold(x, n_elems); }
+
+template <typename T>
+Sketch sketch_of(const T* x, std::int64_t n_elems) {
+  return fold(x, n_elems);
 }
 
 }  // namespace
