@@ -51,4 +51,7 @@ mkdir -p "$TARGET"
     if [[ ! -d "$file" ]]; then echo "${file#/usr/}"; fi
   done | tar --create --dereference --directory=/usr --files-from=- |
   tar --extract --directory="$TARGET"
+# Debian's Gloo names its library by its whole path.
+sed -i 's#"/usr/lib/libgloo#"${_IMPORT_PREFIX}/lib/libgloo#' \
+  "$TARGET"/share/cmake/Gloo/GlooTargets-*.cmake
 du -sh "$TARGET" | awk '{ print "bundle: " $1 " in " $2 }'

@@ -25,5 +25,8 @@ option(LOCKSTEP_SANITIZE "Build with AddressSanitizer (heap) and UndefinedBehavi
 if(LOCKSTEP_SANITIZE)
   add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=all
                       "SHELL:--param asan-stack=0" -fno-omit-frame-pointer)
+  # Its checks of shifts are conversions that the warning then sees.
+  target_compile_options(lockstep_warnings INTERFACE
+                         "$<$<COMPILE_LANGUAGE:CXX>:-Wno-sign-conversion>")
   add_link_options(-fsanitize=address,undefined)
 endif()
