@@ -54,6 +54,12 @@ constexpr Part one_of() {
   return {&one_less<kMember>, &nothing};
 }
 
+/// Plain models are one matrix behind the other.
+std::int64_t kind_of_model(const JobSketch& s) {
+  const bool plain = s.model == "mlp" || s.model == "linear" || s.model == "scalar";
+  return plain ? 0 : 2 * kFeature;
+}
+
 void fewer_layers(JobSketch& s) {
   if (!s.hidden.empty()) s.hidden.pop_back();
 }
@@ -80,7 +86,7 @@ std::int64_t bits(const JobSketch& s) {
 // From what takes most away to what takes least away.
 constexpr std::array kParts = {
     feature<&JobSketch::mishap>(),
-    feature<&JobSketch::model>(),
+    Part{&reset<&JobSketch::model>, &kind_of_model},
     amount<&JobSketch::ranks>(),
     one_of<&JobSketch::ranks>(),
     amount<&JobSketch::epochs>(),

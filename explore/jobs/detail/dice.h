@@ -1,0 +1,43 @@
+// Drawing small things from a seed.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace lockstep::detail {
+
+/// A stream of small numbers. Source: splitmix64 (Steele, Lea, Flood, OOPSLA 2014).
+class Dice {
+ public:
+  Dice(std::uint64_t seed, std::uint64_t index) : state_(seed * 0x9e3779b97f4a7c15U + index) {
+    next();
+  }
+
+  std::int64_t below(std::int64_t n) {
+    return static_cast<std::int64_t>(next() % static_cast<std::uint64_t>(n));
+  }
+
+  std::int64_t between(std::int64_t first, std::int64_t last) {
+    return first + below(last - first + 1);
+  }
+
+  bool chance(std::int64_t percent) { return below(100) < percent; }
+
+  std::string one_of(const std::vector<std::string>& words) {
+    return words[static_cast<std::size_t>(below(static_cast<std::int64_t>(words.size())))];
+  }
+
+ private:
+  std::uint64_t next() {
+    state_ += 0x9e3779b97f4a7c15U;
+    std::uint64_t z = state_;
+    z = (z ^ (z >> 30U)) * 0xbf58476d1ce4e5b9U;
+    z = (z ^ (z >> 27U)) * 0x94d049bb133111ebU;
+    return z ^ (z >> 31U);
+  }
+
+  std::uint64_t state_;
+};
+
+}  // namespace lockstep::detail
