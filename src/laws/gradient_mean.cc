@@ -102,9 +102,7 @@ class GradientMean final : public Law {
     } else if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
       wrappers_.on_wrap(event, *wrap);
     } else if (const auto* call = std::get_if<CollectiveEvent>(&event.body)) {
-      const DType dtype = call->signature.dtype;
-      const bool narrow = dtype == DType::kF16 || dtype == DType::kBF16;
-      if (narrow && call->signature.op == CollectiveOp::kAllReduce) narrow_ = dtype;
+      note_width(call->signature);
     }
   }
 
@@ -118,6 +116,11 @@ class GradientMean final : public Law {
   }
 
  private:
+  void note_width(const Signature& call) {
+    const bool narrow = call.dtype == DType::kF16 || call.dtype == DType::kBF16;
+    if (narrow && call.op == CollectiveOp::kAllReduce) narrow_ = call.dtype;
+  }
+
   void on_grad(const Event& event, const GradEvent& grad, const NameTable& names) {
     if (grad.point != GradPoint::kPre && grad.point != GradPoint::kPost) return;
     const Meeting pre_or_post =

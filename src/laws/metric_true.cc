@@ -140,21 +140,23 @@ class MetricTrue final : public Law {
       whole.has_parts = whole.has_parts && report.is_mean && !report.ids.empty() &&
                         report.parts.size() == report.ids.size();
     }
-    for (const MetricReport& report : reports) {
-      Mean own;
-      Mean own_once;
-      for (std::size_t i = 0; i < report.ids.size(); ++i) {
-        const bool is_new = whole.ids.insert(report.ids[i]).second;
-        if (!whole.has_parts) continue;
-        if (is_new) whole.once.add(report.parts[i]);
-        if (is_new) own_once.add(report.parts[i]);
-        whole.repeated.add(report.parts[i]);
-        own.add(report.parts[i]);
-      }
-      if (own.n > 0) whole.of_means.add(own.value());
-      if (own_once.n > 0) whole.of_means_once.add(own_once.value());
-    }
+    for (const MetricReport& report : reports) add_report(report, whole);
     return whole;
+  }
+
+  static void add_report(const MetricReport& report, Whole& whole) {
+    Mean own;
+    Mean own_once;
+    for (std::size_t i = 0; i < report.ids.size(); ++i) {
+      const bool is_new = whole.ids.insert(report.ids[i]).second;
+      if (!whole.has_parts) continue;
+      if (is_new) whole.once.add(report.parts[i]);
+      if (is_new) own_once.add(report.parts[i]);
+      whole.repeated.add(report.parts[i]);
+      own.add(report.parts[i]);
+    }
+    if (own.n > 0) whole.of_means.add(own.value());
+    if (own_once.n > 0) whole.of_means_once.add(own_once.value());
   }
 
   static Mean own_mean(const MetricReport& report) {

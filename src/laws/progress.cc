@@ -375,11 +375,9 @@ class Progress final : public Law {
         }
       }
     }
-    if (messages.empty()) {
-      if (!all_made) return "subgroup-on-some-ranks";
-      return groups.size() > 1 ? "two-comm-cycle" : "";
-    }
-    if (!groups.empty()) return "";
+    if (!groups.empty() && !messages.empty()) return "";
+    if (!all_made) return "subgroup-on-some-ranks";
+    if (groups.size() > 1) return "two-comm-cycle";
     if (messages.size() > 1) return "tag-mismatch";
     return messages.contains(CollectiveOp::kSend) ? "send-send" : "";
   }

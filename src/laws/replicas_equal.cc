@@ -116,12 +116,7 @@ class ReplicasEqual final : public Law {
   void gather(const Event& event) {
     const Place place{wrapper_of(event.at), event.at.sync, event.at.opt};
     if (const auto* grad = std::get_if<GradEvent>(&event.body)) {
-      if (grad->point != GradPoint::kPost && grad->point != GradPoint::kUsed) return;
-      Evidence& evidence = evidence_[place];
-      const bool post = grad->point == GradPoint::kPost;
-      (post ? evidence.post_layout : evidence.used_layout) = grad->layout;
-      (post ? evidence.post : evidence.used).add(grad->digests);
-      if (!post) evidence.unused.add(unused_words(*grad));
+      gather_gradient(place, *grad);
     } else if (const auto* step = std::get_if<StepEvent>(&event.body)) {
       Evidence& evidence = evidence_[place];
       const std::uint64_t rate[] = {std::bit_cast<std::uint64_t>(step->lr),
@@ -133,6 +128,19 @@ class ReplicasEqual final : public Law {
     } else if (const auto* forward = std::get_if<ForwardEvent>(&event.body)) {
       Evidence& evidence = evidence_[place];
       evidence.wrapped_forward = evidence.wrapped_forward || forward->through_wrapper;
+    }
+  }
+
+  void gather_gradient(const Place& place, const GradEvent& grad) {
+    if (grad.point == GradPoint::kPost) {
+      Evidence& evidence = evidence_[place];
+      evidence.post_layout = grad.layout;
+      evidence.post.add(grad.digests);
+    } else if (grad.point == GradPoint::kUsed) {
+      Evidence& evidence = evidence_[place];
+      evidence.used_layout = grad.layout;
+      evidence.used.add(grad.digests);
+      evidence.unused.add(unused_words(grad));
     }
   }
 
@@ -269,21 +277,26 @@ class ReplicasEqual final : public Law {
     if (evidence.skips_differ || fell_behind)
       return evidence.scaled ? "scaler-inf-local" : "nan-skip-one-rank";
     if (evidence.rates_differ) return "lr-per-rank";
-    const WrapEvent* wrap = wrappers_.find(wrapper);
-    const bool wrapped = wrap != nullptr && wrap->synchronizes;
-    if (post_differs || used_differs) {
-      if (wrapped && !evidence.wrapped_forward) return "bypass-wrapper";
-      if (!wrapped || !evidence.post.known()) return "";
-      // Members of one reduction are given one result.
-      const bool one_of_many = open.finding.ranks.size() == 1 && wrap->n_ranks > 2;
-      if (post_differs) return one_of_many ? "sdc-after-reduce" : "";
-      return forwards_.any_inside(wrapper) ? "last-micro-unsynced" : "clip-one-rank";
-    }
+    if (post_differs || used_differs) return cause_of_gradients(evidence, open, post_differs);
     if (!evidence.used.known() || !evidence.rates.known()) return "";
     if (evidence.optimizer.differs()) return wrapper.attempt > 0 ? "opt-state-root-only" : "";
     // Everything that goes into the update was equal, what came out of it is not: other arithmetic
     // has other results everywhere, a flipped bit is in one tensor.
     return open.is_one_of_many ? "sdc-after-reduce" : "replica-drift";
+  }
+
+  std::string cause_of_gradients(const Evidence& evidence,
+                                 const Unexplained& open,
+                                 bool post_differs) const {
+    const WrapperKey wrapper = std::get<0>(open.place);
+    const WrapEvent* wrap = wrappers_.find(wrapper);
+    if (wrap == nullptr || !wrap->synchronizes) return "";
+    if (!evidence.wrapped_forward) return "bypass-wrapper";
+    if (!evidence.post.known()) return "";
+    // Members of one reduction are given one result.
+    const bool one_of_many = open.finding.ranks.size() == 1 && wrap->n_ranks > 2;
+    if (post_differs) return one_of_many ? "sdc-after-reduce" : "";
+    return forwards_.any_inside(wrapper) ? "last-micro-unsynced" : "clip-one-rank";
   }
 
   static std::optional<std::size_t> index_of(LayoutId layout, NameId name, const NameTable& names) {

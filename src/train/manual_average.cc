@@ -117,10 +117,9 @@ void ManualAverage::Impl::record_grads(GradPoint point, std::span<const Tensor> 
 
 // grad := all_reduce(grad) / N, one collective a parameter: the textbook loop.
 void ManualAverage::Impl::average_all() {
-  if (order_ == Order::kModel) {
-    for (const NamedVariable& named : trained_) average(named);
-  } else {
-    for (auto named = trained_.rbegin(); named != trained_.rend(); ++named) average(*named);
+  const std::size_t n = trained_.size();
+  for (std::size_t i = 0; i < n; ++i) {
+    average(trained_[order_ == Order::kArrival ? n - 1 - i : i]);
   }
 }
 
