@@ -258,9 +258,16 @@ TEST_F(ReaderTest, WhatRanksTakeFromSnapshotsAndLaunchersIsRead) {
   EXPECT_EQ(first.resize, "keep-batches");
   EXPECT_EQ(first.load, first.include);
   EXPECT_EQ(scenario.value().jobs[1]->loop.snapshot.load, (std::vector<std::string>{"model"}));
-  const sim::RankVariable& told = scenario.value().session.environment.front();
-  EXPECT_EQ(told.rank, 1);
-  EXPECT_EQ(told.name + "=" + told.value, "GROUP_RANK=0");
+  std::vector<std::string> told;  // What the scenario says goes before what its nodes say.
+  for (const sim::RankVariable& variable : scenario.value().session.environment) {
+    told.push_back(std::to_string(variable.rank) + " " + variable.name + "=" + variable.value);
+  }
+  EXPECT_EQ(told,
+            (std::vector<std::string>{"0 LOCAL_RANK=0",
+                                      "0 GROUP_RANK=0",
+                                      "1 GROUP_RANK=0",
+                                      "1 LOCAL_RANK=0",
+                                      "1 GROUP_RANK=1"}));
 
   EXPECT_THAT(error_of(replaced(job, "[\"model\"]", "[\"modle\"]")),
               HasSubstr("a snapshot has no part 'modle'"));
