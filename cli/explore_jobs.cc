@@ -85,7 +85,7 @@ Outcome write_alarm(const ExploreArguments& arguments,
   if (!shrunk.ok()) {
     // Lockstep stumbles over it: there is no report to repeat.
     DiskFiles files;
-    const Outcome made = files.make_folder(folder.string());
+    Outcome made = files.make_folder(folder.string());
     if (!made.ok()) return made;
     const std::string file = (folder / "job.toml").string();
     terminal.out << "  wrote " << file << "\n";

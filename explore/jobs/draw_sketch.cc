@@ -124,6 +124,7 @@ JobSketch draw_job(std::uint64_t seed, std::uint64_t index) {
   draw_loop(dice, sketch);
   draw_wrapper(dice, sketch);
   draw_mishap(dice, sketch);
+  sketch.per_step = dice.chance(30);
   detail::mend(sketch);
   return sketch;
 }

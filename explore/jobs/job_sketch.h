@@ -56,6 +56,7 @@ struct JobSketch {
   bool zero = false;
   bool averager = false;
   std::string scheduler = "none";
+  bool per_step = false;  ///< The scheduler moves behind each step, not epoch.
   bool scaler = false;
   std::string clip = "none";  ///< "none" | "norm" | "value"
   // -- loop

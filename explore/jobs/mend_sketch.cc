@@ -75,6 +75,10 @@ void mend_optimization(JobSketch& s) {
   if (s.optimizer == "adagrad") s.variant = false;
   if (s.scheduler == "plateau" && !s.eval) s.scheduler = "none";
   if (s.scheduler == "onecycle" && !sgd) s.scheduler = "none";
+  // A cycle is as long as it says, and a metric comes with an epoch.
+  const bool by_epoch =
+      s.scheduler == "none" || s.scheduler == "onecycle" || s.scheduler == "plateau";
+  if (by_epoch) s.per_step = false;
   if (s.join) s.averager = false;
   if (s.zero) s.snapshot_every = 0;
   if (s.ranks == 1) s.averager = false;
@@ -110,6 +114,7 @@ void mend_loop(JobSketch& s) {
     s.snapshot_every = 0;
     s.accumulate = 1;
     s.no_sync = false;
+    s.per_step = false;  // Its scheduler would move less often.
     // A rank without inputs takes no steps: what others' steps leave in an optimizer it misses.
     s.optimizer = "sgd";
     s.momentum = s.variant = false;

@@ -101,6 +101,7 @@ constexpr std::array kParts = {
     feature<&JobSketch::no_sync>(),
     feature<&JobSketch::redo>(),
     feature<&JobSketch::scheduler>(),
+    feature<&JobSketch::per_step>(),
     feature<&JobSketch::optimizer>(),
     feature<&JobSketch::zero>(),
     feature<&JobSketch::averager>(),

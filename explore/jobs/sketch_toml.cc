@@ -179,6 +179,7 @@ std::string scheduler(const JobSketch& s) {
   if (s.scheduler == "none") return {};
   Table table("scheduler");
   table.word("kind", s.scheduler);
+  if (s.per_step) table.word("per", "step");
   if (s.scheduler == "multistep") table.put("milestones", "[1, 2]");
   if (s.scheduler == "cosine") table.number("t_max", 4);
   if (s.scheduler == "restarts") table.number("t_0", 2);
