@@ -49,6 +49,7 @@ std::optional<Row> measure(const Bench& bench, const TomlNode& document) {
 }
 
 void print(const std::string& name, const Row& row) {
+  // What printf takes for any width.  NOLINTNEXTLINE(google-runtime-int)
   const auto number = [](std::int64_t value) { return static_cast<long long>(value); };
   std::printf(
       "%-34s ranks %3lld -> %lld  events %6lld -> %3lld  elements %7lld -> %4lld  "

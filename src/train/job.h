@@ -188,7 +188,7 @@ struct LoopSpec {
   bool no_sync = false;               ///< Skip synchronisation on all but the last micro-step.
   std::string zero_grad = "none";     ///< "none" | "zero" | "never"
   std::string forward = "wrapper";    ///< "wrapper" | "inner" (calls the wrapped module directly)
-  bool redo = false;  ///< Compute each micro-step twice, for law redo-equal.
+  bool redo = false;                  ///< Compute each micro-step twice, for law redo-equal.
   EvalSpec eval{};
   SnapshotSpec snapshot{};
   /// Uneven inputs: each epoch's batches run in a join context. Needs a wrapper, and epochs.

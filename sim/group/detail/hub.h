@@ -3,8 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <deque>
+#include <exception>
 #include <map>
 #include <memory>
 #include <string>
