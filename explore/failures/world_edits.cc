@@ -167,10 +167,12 @@ TomlNode keep_ranks(const TomlNode& document, const std::vector<std::size_t>& ke
   const Renumbering to(world_size(document).ranks, kept);
   TomlNode result = copy_of(document);
   std::set<Path> gone;
-  for (const Place& place : places_of(document)) {
-    if (place.name.starts_with("world.groups.") || place.path.size() < 2) continue;
-    if (!follow(place, node_at(result, place.path), to)) {
-      gone.insert(Path(place.path.begin(), place.path.end() - 1));
+  const std::vector<Place> places = places_of(document);
+  // What is inside comes before what holds it: a list that loses items moves the others.
+  for (auto place = places.rbegin(); place != places.rend(); ++place) {
+    if (place->name.starts_with("world.groups.") || place->path.size() < 2) continue;
+    if (!follow(*place, node_at(result, place->path), to)) {
+      gone.insert(Path(place->path.begin(), place->path.end() - 1));
     }
   }
   result = without(result, {gone.begin(), gone.end()});
