@@ -5,35 +5,11 @@
 #include <charconv>
 #include <cmath>
 
-#include "lockstep/trace/json_text.h"
+#include "lockstep/trace/markup_text.h"
 
 namespace lockstep::page {
 
 namespace {
-
-void append_escaped(std::string& out, char letter) {
-  switch (letter) {
-    case '&':
-      out += "&amp;";
-      break;
-    case '<':
-      out += "&lt;";
-      break;
-    case '>':
-      out += "&gt;";
-      break;
-    case '"':
-      out += "&quot;";
-      break;
-    case '\'':
-      out += "&#39;";
-      break;
-    default: {
-      const bool control = static_cast<unsigned char>(letter) < 0x20U || letter == 0x7F;
-      out += control && letter != '\n' ? ' ' : letter;
-    }
-  }
-}
 
 std::string digits(double value, std::chars_format format, int precision) {
   std::array<char, 64> text{};
@@ -42,23 +18,6 @@ std::string digits(double value, std::chars_format format, int precision) {
 }
 
 }  // namespace
-
-std::string escaped(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
-  for (std::size_t i = 0; i < text.size();) {
-    const std::size_t length = utf8_length(text, i);
-    if (length == 1) {
-      append_escaped(out, text[i]);
-    } else if (length == 0) {
-      out += "\xEF\xBF\xBD";
-    } else {
-      out += text.substr(i, length);
-    }
-    i += std::max<std::size_t>(length, 1);
-  }
-  return out;
-}
 
 std::string pixels(double value) {
   // Ten times too large for any picture: a coordinate is never written with an exponent.
@@ -82,7 +41,7 @@ Html& Html::open(std::string_view tag, Attributes attributes) {
   for (const auto& [name, value] : attributes) {
     out_ += ' ';
     out_ += name;
-    out_ += "=\"" + escaped(value) + "\"";
+    out_ += "=\"" + escape_markup(value) + "\"";
   }
   out_ += '>';
   return *this;
@@ -100,7 +59,7 @@ Html& Html::element(std::string_view tag, std::string_view words, Attributes att
 }
 
 Html& Html::text(std::string_view words) {
-  out_ += escaped(words);
+  out_ += escape_markup(words);
   return *this;
 }
 

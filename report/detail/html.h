@@ -10,10 +10,6 @@
 
 namespace lockstep::page {
 
-/// Text as HTML shows it: markup characters as entities, control characters as spaces, bytes that
-/// are not UTF-8 as U+FFFD.
-std::string escaped(std::string_view text);
-
 /// A coordinate with one decimal: "12.5".
 std::string pixels(double value);
 /// Four significant digits: "0.03125", "1.23e-09", "nan".

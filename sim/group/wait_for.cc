@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "lockstep/trace/markup_text.h"
+
 namespace lockstep::sim {
 
 namespace {
@@ -65,27 +67,11 @@ std::string escape_dot(const std::string& text) {
   return out;
 }
 
-std::string escape_svg(const std::string& text) {
-  std::string out;
-  for (const char letter : text) {
-    if (letter == '&') {
-      out += "&amp;";
-    } else if (letter == '<') {
-      out += "&lt;";
-    } else if (letter == '>') {
-      out += "&gt;";
-    } else {
-      out += static_cast<unsigned char>(letter) < 0x20U ? ' ' : letter;
-    }
-  }
-  return out;
-}
-
 int text_width(const std::string& text) { return kLetter * static_cast<int>(text.size()); }
 
 std::string text_at(int x, int y, const std::string& text, const std::string& extra = "") {
   return "<text x=\"" + std::to_string(x) + "\" y=\"" + std::to_string(y) + "\"" + extra + ">" +
-         escape_svg(text) + "</text>\n";
+         escape_markup(text) + "</text>\n";
 }
 
 int top_of(std::size_t node) {

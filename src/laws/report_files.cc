@@ -3,6 +3,7 @@
 #include "lockstep/laws/law.h"
 #include "lockstep/laws/report.h"
 #include "lockstep/trace/json_text.h"
+#include "lockstep/trace/markup_text.h"
 
 namespace lockstep {
 
@@ -84,30 +85,6 @@ void write_law(JsonText& out, const LawResult& law) {
   out.close_object();
 }
 
-std::string escape_xml(std::string_view text) {
-  std::string out;
-  for (const char letter : text) {
-    switch (letter) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        // XML 1.0 has no way to write most control characters.
-        out += static_cast<unsigned char>(letter) < 0x20U && letter != '\n' ? ' ' : letter;
-    }
-  }
-  return out;
-}
-
 }  // namespace
 
 std::string render_json(const Report& report) {
@@ -142,30 +119,30 @@ std::string test_suite(const Report& report) {
   std::size_t n_skipped = 0;
   std::string cases;
   for (const LawResult& law : report.laws) {
-    cases += "  <testcase classname=\"" + escape_xml(report.title) + "\" name=\"" +
-             escape_xml(law.law) + "\"";
+    cases += "  <testcase classname=\"" + escape_markup(report.title) + "\" name=\"" +
+             escape_markup(law.law) + "\"";
     if (law.verdict == Verdict::kHolds) {
       cases += "/>\n";
     } else if (law.verdict == Verdict::kNotCheckable) {
       ++n_skipped;
-      cases +=
-          "><skipped message=\"not checkable: add " + escape_xml(law.missing) + "\"/></testcase>\n";
+      cases += "><skipped message=\"not checkable: add " + escape_markup(law.missing) +
+               "\"/></testcase>\n";
     } else {
       ++n_broken;
       std::string text;
       for (const Finding& finding : law.findings) text += sentence(finding) + "\n";
       cases += "><failure message=\"" + std::to_string(law.findings.size()) + " findings\">" +
-               escape_xml(text) + "</failure></testcase>\n";
+               escape_markup(text) + "</failure></testcase>\n";
     }
   }
   const bool failed = report.outcome == "error" || report.outcome == "hang";
   if (failed) {
     const std::string text = report.error.empty() ? report.wait_for_graph : report.error;
-    cases += "  <testcase classname=\"" + escape_xml(report.title) +
-             "\" name=\"outcome\"><error message=\"" + escape_xml(report.outcome) + "\">" +
-             escape_xml(text) + "</error></testcase>\n";
+    cases += "  <testcase classname=\"" + escape_markup(report.title) +
+             "\" name=\"outcome\"><error message=\"" + escape_markup(report.outcome) + "\">" +
+             escape_markup(text) + "</error></testcase>\n";
   }
-  return "<testsuite name=\"" + escape_xml(report.title) + "\" tests=\"" +
+  return "<testsuite name=\"" + escape_markup(report.title) + "\" tests=\"" +
          std::to_string(report.laws.size() + (failed ? 1U : 0U)) + "\" failures=\"" +
          std::to_string(n_broken) + "\" errors=\"" + (failed ? "1" : "0") + "\" skipped=\"" +
          std::to_string(n_skipped) + "\">\n" + cases + "</testsuite>\n";

@@ -87,7 +87,7 @@ TEST(WaitForTest, ThePictureIsOneFileOfEscapedText) {
   const std::string svg = render_svg(two_that_wait(), "A < B");
   EXPECT_EQ(svg.rfind("<svg xmlns=", 0), 0U);
   EXPECT_THAT(svg, HasSubstr(">A &lt; B<"));
-  EXPECT_THAT(svg, HasSubstr(">send \"a\" &lt;1&gt;<"));
+  EXPECT_THAT(svg, HasSubstr(">send &quot;a&quot; &lt;1&gt;<"));
   EXPECT_THAT(svg, HasSubstr(">threw: out &amp; over<"));
   EXPECT_THAT(svg, HasSubstr("<path d="));
   EXPECT_THAT(render_svg({}, "Fine"), HasSubstr("nobody waits"));
