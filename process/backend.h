@@ -10,6 +10,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/dist/process_group.h"
 #include "lockstep/process/launch_environment.h"
+#include "lockstep/tensor/accelerator.h"
 
 namespace lockstep {
 
@@ -27,6 +28,9 @@ struct Backend {
   Result<std::unique_ptr<ProcessGroup>> (*connect)(const BackendOptions& options, Runtime& runtime);
   /// Why it cannot work on this machine, or empty; null: it always can.
   std::string (*obstacle)() = nullptr;
+  /// The device on which a rank's tensors live and are computed, opened before `connect` is called
+  /// with a runtime that has it; null: host memory and the processor.
+  Result<std::unique_ptr<Accelerator>> (*open_device)(const BackendOptions& options) = nullptr;
 };
 
 /// The backends this build holds.

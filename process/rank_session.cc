@@ -41,15 +41,25 @@ RecordOptions record_options(const RankSessionOptions& options, const LawSet& la
 
 /// Everything one rank of a process runs on.
 struct RankOfProcess {
-  explicit RankOfProcess(const RankSessionOptions& options)
+  /// `opened`: the backend's device, or null.
+  RankOfProcess(const RankSessionOptions& options, std::unique_ptr<Accelerator> opened)
       : rank(options.backend.place.rank),
         host(Rank{rank}, files),
-        runtime(pool, options.exact ? *exact : *cpu, host) {}
+        device(std::move(opened)),
+        runtime(pool, kernels(options.exact), host, device.get()) {}
+
+  /// Only the processor can say that nothing rounded, so exact jobs compute there, in the device's
+  /// memory if there is one.
+  Kernels& kernels(bool proven) const {
+    if (proven) return *exact;
+    return device != nullptr ? device->kernels() : *cpu;
+  }
 
   std::int32_t rank;
   DiskFiles files;
   RealHost host;
   Pool pool;
+  std::unique_ptr<Accelerator> device;
   std::unique_ptr<Kernels> cpu = make_cpu_kernels();
   std::unique_ptr<Kernels> exact = make_exact_kernels(*cpu);
   Runtime runtime;
@@ -122,7 +132,10 @@ Result<RankSessionResult> run_this_rank(const Backend& backend,
                                         const std::function<void(RankContext&)>& body) {
   const Result<LawSet> laws = LawSet::make(options.policy, options.laws);
   if (!laws.ok()) return laws.error();
-  RankOfProcess self(options);
+  Result<std::unique_ptr<Accelerator>> device = std::unique_ptr<Accelerator>();
+  if (backend.open_device != nullptr) device = backend.open_device(options.backend);
+  if (!device.ok()) return device.error();
+  RankOfProcess self(options, std::move(device).value());
   forget_earlier_trace(options);
   Result<std::unique_ptr<ProcessGroup>> connected = backend.connect(options.backend, self.runtime);
   if (!connected.ok()) return connected.error();

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "lockstep/base/host.h"
+#include "lockstep/tensor/accelerator.h"
 #include "lockstep/tensor/pool.h"
 
 namespace lockstep {
@@ -21,14 +22,22 @@ class SavedTensorHooks;  // autograd/saved_tensor.h
 /// Requires: outlives everything made with it.
 class Runtime {
  public:
-  Runtime(Pool& pool, Kernels& kernels, Host& host)
-      : pool_(&pool), kernels_(&kernels), host_(&host) {}
+  /// `accelerator`: where elements of tensors live instead of the pool; null: in the pool.
+  Runtime(Pool& pool, Kernels& kernels, Host& host, Accelerator* accelerator = nullptr)
+      : pool_(&pool), kernels_(&kernels), host_(&host), accelerator_(accelerator) {}
 
   Pool& pool() const { return *pool_; }
 
   Kernels& kernels() const { return *kernels_; }
 
   Host& host() const { return *host_; }
+
+  Accelerator* accelerator() const { return accelerator_; }
+
+  /// What kernels have queued on a device has ended when this returns.
+  void settle() const {
+    if (accelerator_ != nullptr) accelerator_->settle();
+  }
 
   /// The rank's event recorder, or null when nothing is recorded.
   Recorder* recorder() const { return recorder_; }
@@ -64,6 +73,7 @@ class Runtime {
   Pool* pool_;
   Kernels* kernels_;
   Host* host_;
+  Accelerator* accelerator_;
   Recorder* recorder_ = nullptr;
   InFlight* in_flight_ = nullptr;
   GraphTask* graph_task_ = nullptr;

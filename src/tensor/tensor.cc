@@ -23,13 +23,22 @@ std::size_t block_bytes(std::int64_t n_bytes) {
 Ref<Storage> Storage::make(Runtime& runtime, std::int64_t n_bytes) {
   static_assert(sizeof(Storage) <= kHeaderBytes);
   LOCKSTEP_CHECK(n_bytes >= 0, "a storage has a size");
+  if (runtime.accelerator() != nullptr && n_bytes > 0) return make_beside(runtime, n_bytes);
   auto* const block = static_cast<std::byte*>(runtime.pool().allocate(block_bytes(n_bytes)));
   return Ref<Storage>(::new (block) Storage(runtime, block + kHeaderBytes, n_bytes));
 }
 
+Ref<Storage> Storage::make_beside(Runtime& runtime, std::int64_t n_bytes) {
+  void* const data = runtime.accelerator()->allocate(static_cast<std::size_t>(n_bytes));
+  void* const header = runtime.pool().allocate(kHeaderBytes);
+  return Ref<Storage>(::new (header) Storage(runtime, static_cast<std::byte*>(data), n_bytes));
+}
+
 void Storage::destroy() {
   Pool& pool = runtime_->pool();
-  const std::size_t bytes = block_bytes(n_bytes_);
+  const bool beside = runtime_->accelerator() != nullptr && n_bytes_ > 0;
+  if (beside) runtime_->accelerator()->release(data_, static_cast<std::size_t>(n_bytes_));
+  const std::size_t bytes = beside ? kHeaderBytes : block_bytes(n_bytes_);
   Storage::~Storage();
   pool.release(this, bytes);
 }
@@ -47,7 +56,11 @@ Tensor Tensor::empty(Runtime& runtime, const Shape& shape, DType dtype) {
 
 Tensor Tensor::zeros(Runtime& runtime, const Shape& shape, DType dtype) {
   Tensor tensor = empty(runtime, shape, dtype);
-  std::memset(tensor.raw(), 0, static_cast<std::size_t>(tensor.n_bytes()));
+  if (runtime.accelerator() != nullptr) {
+    runtime.kernels().fill(tensor, 0.0);  // Behind what is queued, instead of waiting for it.
+  } else {
+    std::memset(tensor.raw(), 0, static_cast<std::size_t>(tensor.n_bytes()));
+  }
   return tensor;
 }
 

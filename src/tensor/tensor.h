@@ -12,7 +12,8 @@
 
 namespace lockstep {
 
-/// A block of pooled bytes that tensors view. Header and data are one pooled block.
+/// A block of pooled bytes that tensors view. Header and data are one pooled block, unless the
+/// runtime has an accelerator, which then keeps the data.
 class Storage final : public Counted {  // NOLINT(cppcoreguidelines-virtual-class-destructor)
  public:
   static Ref<Storage> make(Runtime& runtime, std::int64_t n_bytes);
@@ -33,6 +34,7 @@ class Storage final : public Counted {  // NOLINT(cppcoreguidelines-virtual-clas
       : runtime_(&runtime), data_(data), n_bytes_(n_bytes) {}
 
   ~Storage() override = default;
+  static Ref<Storage> make_beside(Runtime& runtime, std::int64_t n_bytes);
   void destroy() override;
 
   Runtime* runtime_;
@@ -86,7 +88,14 @@ class Tensor {
 
   std::int64_t offset_bytes() const { return offset_bytes_; }
 
-  void* raw() const { return storage_->data() + offset_bytes_; }
+  /// For host code: work queued on a device has ended.
+  void* raw() const {
+    runtime().settle();
+    return device_raw();
+  }
+
+  /// For the device's own kernels, which run behind what was queued before them.
+  void* device_raw() const { return storage_->data() + offset_bytes_; }
 
   template <typename T>
   T* data() const {
