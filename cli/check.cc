@@ -3,6 +3,7 @@
 
 #include "cli/commands.h"
 #include "cli/report_file.h"
+#include "cli/shared_state.h"
 
 namespace lockstep::cli {
 namespace {
@@ -19,6 +20,7 @@ Result<Report> check_folder(const std::string& folder,
   const std::string& scenario = loaded.value().header.scenario;
   report.value().title = folder + (scenario.empty() ? "" : ": " + scenario);
   report.value().replay = "lockstep check " + folder;
+  report.value().first_divergence = first_divergence(report.value(), *loaded.value().trace);
   RunView view;
   view.report = &report.value();
   view.trace = loaded.value().trace.get();

@@ -29,6 +29,7 @@ class Grammar {
     add_export();
     add_analyze();
     add_diff();
+    add_bisect();
     app_.add_subcommand("laws", "Prints the numbered contract");
     add_sampler();
     add_nccl_log();
@@ -160,6 +161,14 @@ class Grammar {
     command->add_option(
         "--report", check_.report, "Writes FILE.html, FILE.json or FILE.xml (JUnit)");
     command->add_flag("--json", check_.json, "Prints the report as JSON");
+  }
+
+  void add_bisect() {
+    CLI::App* command =
+        app_.add_subcommand("bisect", "Finds where two traces, or the ranks of one, first differ");
+    command->add_option("traces", bisect_.folders, "A trace folder, or two")
+        ->required()
+        ->expected(1, 2);
   }
 
   void add_diff() {
@@ -321,6 +330,7 @@ class Grammar {
     if (name == "replay") return replay_;
     if (name == "check") return check_;
     if (name == "diff") return diff_;
+    if (name == "bisect") return bisect_;
     if (name == "export") return export_;
     if (name == "analyze") return analyze_;
     if (name == "sampler") return sampler_;
@@ -339,6 +349,7 @@ class Grammar {
   ReplayArguments replay_;
   CheckArguments check_;
   DiffArguments diff_;
+  BisectArguments bisect_;
   ExportArguments export_;
   AnalyzeArguments analyze_;
   SamplerArguments sampler_;

@@ -154,6 +154,12 @@ struct DiffArguments {
 
 ExitCode diff(const DiffArguments& arguments, Terminal& terminal);
 
+struct BisectArguments {
+  std::vector<std::string> folders;  ///< One: its ranks; two: the runs.
+};
+
+ExitCode bisect(const BisectArguments& arguments, Terminal& terminal);
+
 struct AnalyzeArguments {
   std::string file;
   std::string variant;

@@ -38,6 +38,10 @@ struct Dispatch {
 
   ExitCode operator()(const DiffArguments& arguments) const { return diff(arguments, terminal); }
 
+  ExitCode operator()(const BisectArguments& arguments) const {
+    return bisect(arguments, terminal);
+  }
+
   ExitCode operator()(const ExportArguments& arguments) const {
     return export_trace(arguments, terminal);
   }

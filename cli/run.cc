@@ -11,6 +11,7 @@
 #include "cli/outcome.h"
 #include "cli/report_file.h"
 #include "cli/settings.h"
+#include "cli/shared_state.h"
 
 namespace lockstep::cli {
 namespace {
@@ -119,6 +120,9 @@ ExitCode run(const RunArguments& arguments, Terminal& terminal) {
   if (!run.ok()) return bad_input(terminal, run.error().text());
   ScenarioResult& result = run.value();
 
+  if (result.session.trace != nullptr) {
+    result.report.first_divergence = first_divergence(result.report, *result.session.trace);
+  }
   const Outcome written = write_files(arguments, scenario.value(), result, file.value());
   if (!written.ok()) return bad_input(terminal, written.error().text());
   if (!arguments.quiet) print_result(scenario.value(), result, terminal);

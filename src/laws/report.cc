@@ -156,6 +156,9 @@ std::string render_text(const Report& report, bool color) {
     out += "  attempt " + std::to_string(i) + " ended: " + report.attempts[i] + "\n";
   }
   out += laws_text(report.laws, color);
+  if (!report.first_divergence.empty()) {
+    out += "ranks differ since: " + report.first_divergence + "\n";
+  }
   if (!report.wait_for_graph.empty()) out += "who waits for whom:\n" + report.wait_for_graph + "\n";
   if (!report.timeouts.empty()) out += "what the watchdog says:\n" + report.timeouts + "\n";
   out += std::to_string(report.n_events) + " events, ";

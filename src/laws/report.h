@@ -21,6 +21,8 @@ struct Report {
   std::string timeouts = {};  ///< What watchdogs said, a line an operation; the verdict needs none.
   /// Why each attempt but the last ended, when an elastic agent started the job again.
   std::vector<std::string> attempts = {};
+  /// Where what the ranks share begins to differ, and what was still equal; empty: not asked for.
+  std::string first_divergence = {};
   std::string replay = {};  ///< The command that repeats this run.
   std::uint64_t trace_digest = 0;
   std::uint64_t result_digest = 0;

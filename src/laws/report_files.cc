@@ -104,6 +104,7 @@ std::string render_json(const Report& report) {
   out.key("attempts").open_array();
   for (const std::string& attempt : report.attempts) out.text(attempt);
   out.close_array();
+  out.key("first_divergence").text(report.first_divergence);
   out.key("replay").text(report.replay);
   out.key("events").integer(report.n_events);
   out.key("trace_digest").word(report.trace_digest);

@@ -46,6 +46,10 @@ CASES = {
         "check broken --allow init-equal --allow replicas-equal@weight",
         "diff healthy healthy",
         "diff healthy broken",
+        "bisect broken",
+        "bisect healthy",
+        "bisect healthy broken",
+        "bisect healthy again",
         "replay broken/repro.toml",
     ],
 }
