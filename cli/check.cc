@@ -1,5 +1,10 @@
-// `lockstep check`: the laws on traces that a run, or a recorder in a PyTorch job, has written.
+// `lockstep check`: the laws on traces that a run, or a recorder in a PyTorch job, has written, and
+// on dumps of PyTorch's Flight Recorder.
+#include <filesystem>
+
+#include "lockstep/base/text.h"
 #include "lockstep/laws/trace_check.h"
+#include "lockstep/trace/flight_recorder.h"
 
 #include "cli/commands.h"
 #include "cli/report_file.h"
@@ -8,17 +13,49 @@
 namespace lockstep::cli {
 namespace {
 
-Result<Report> check_folder(const std::string& folder,
-                            const CheckArguments& arguments,
-                            ReportFile& file) {
-  const Result<LoadedTrace> loaded = read_jsonl(folder);
+/// What is judged at once: a folder with a trace, or the dumps of one run.
+struct Judgeable {
+  std::string title;
+  std::vector<std::string> dumps;  ///< Empty: `title` is a folder.
+};
+
+/// Folders one by one; files are dumps of PyTorch's Flight Recorder, all of one run.
+std::vector<Judgeable> divide(const std::vector<std::string>& paths) {
+  std::vector<Judgeable> parts;
+  Judgeable dumps;
+  for (const std::string& path : paths) {
+    if (std::filesystem::is_regular_file(path)) {
+      dumps.dumps.push_back(path);
+    } else {
+      parts.push_back({path, {}});
+    }
+  }
+  if (dumps.dumps.empty()) return parts;
+  dumps.title = join(dumps.dumps, " ");
+  parts.push_back(std::move(dumps));
+  return parts;
+}
+
+Result<Report> check_part(const Judgeable& part,
+                          const CheckArguments& arguments,
+                          ReportFile& file) {
+  const std::string& folder = part.title;
+  const Result<LoadedTrace> loaded =
+      part.dumps.empty() ? read_jsonl(folder) : read_flight_recorder(part.dumps);
   if (!loaded.ok()) return loaded.error();
   LawPolicy policy;
   policy.allow = arguments.allow;
-  Result<Report> report = check_trace(loaded.value(), policy, arguments.laws);
+  std::vector<std::string> ids = arguments.laws;
+  // Dumps hold calls, and nothing else that a law could look at.
+  if (ids.empty() && !part.dumps.empty()) ids = {"collectives-match", "progress"};
+  Result<Report> report = check_trace(loaded.value(), policy, ids);
   if (!report.ok()) return report;
   const std::string& scenario = loaded.value().header.scenario;
   report.value().title = folder + (scenario.empty() ? "" : ": " + scenario);
+  if (!part.dumps.empty()) {
+    report.value().title = "Flight Recorder, " + std::to_string(part.dumps.size()) + " dumps";
+    report.value().notes = loaded.value().notes;
+  }
   report.value().replay = "lockstep check " + folder;
   report.value().first_divergence = first_divergence(report.value(), *loaded.value().trace);
   RunView view;
@@ -38,8 +75,8 @@ ExitCode check(const CheckArguments& arguments, Terminal& terminal) {
   Result<ReportFile> file = ReportFile::make("check", arguments.report, false);
   if (!file.ok()) return bad_input(terminal, file.error().text());
   bool all_hold = true;
-  for (const std::string& folder : arguments.folders) {
-    const Result<Report> report = check_folder(folder, arguments, file.value());
+  for (const Judgeable& part : divide(arguments.folders)) {
+    const Result<Report> report = check_part(part, arguments, file.value());
     if (!report.ok()) return bad_input(terminal, report.error().text());
     terminal.out << (arguments.json ? render_json(report.value())
                                     : render_text(report.value(), terminal.color));

@@ -153,7 +153,7 @@ class Grammar {
 
   void add_check() {
     CLI::App* command = app_.add_subcommand("check", "Checks the laws on recorded traces");
-    command->add_option("folders", check_.folders, "Trace folders")->required();
+    command->add_option("folders", check_.folders, "Trace folders, or dumps of a Flight Recorder")->required();
     command->add_option("--law", check_.laws, "Only this law")->expected(1)->take_all();
     command->add_option("--allow", check_.allow, "LAW or LAW@TENSOR: exempt on purpose")
         ->expected(1)

@@ -339,7 +339,7 @@ class CollectivesMatch final : public Law {
     finding.group = key.second;
     finding.event = "collective";
     finding.seq = found.seq;
-    finding.step = norm.step;
+    if (norm.step >= 0) finding.step = norm.step;
     finding.ranks = odd.ranks;
     finding.site = odd.signature.site.text();
     finding.other_site = norm.signature.site.text();
@@ -421,7 +421,7 @@ class CollectivesMatch final : public Law {
       finding.attempt = event.at.attempt;
       finding.event = "collective";
       finding.seq = call.seq;
-      finding.step = event.at.opt;
+      if (event.at.opt >= 0) finding.step = event.at.opt;
       finding.field = field;
       finding.ranks = {Rank{std::get<2>(key)}};
       finding.site = received.site.text();

@@ -40,6 +40,7 @@ struct RankLife {
   std::string detail;
   std::string_view last_kind;
   std::int32_t last_opt = 0;
+  Signature last_call;
   std::int64_t n_forwards = 0;
   std::set<std::int32_t> made;  ///< Groups.
   std::map<Channel, std::int64_t> n_posted;
@@ -161,6 +162,7 @@ class Progress final : public Law {
       std::int64_t& n_posted = life.n_posted[channel];
       n_posted = std::max(n_posted, call.seq + 1);
       life.open.push_back({channel, call.seq, call.signature, event.at.opt});
+      life.last_call = call.signature;
       ++n_checked_;
       return;
     }
@@ -238,7 +240,7 @@ class Progress final : public Law {
     }
     LOCKSTEP_CHECK(call != nullptr, "somebody waits in this call");
     finding.site = call->signature.site.text();
-    finding.step = call->opt;
+    if (call->opt >= 0) finding.step = call->opt;
     finding.message = "waits for ever in " + call_text(call->signature);
     if (finding.missing.empty()) {
       finding.message += ", which every member posted and which never completed";
@@ -256,10 +258,7 @@ class Progress final : public Law {
     const auto known = lives_.find(to_int(rank));
     if (known == lives_.end()) return who + "recorded nothing";
     const RankLife& life = known->second;
-    const std::string last = life.last_kind.empty()
-                                 ? ""
-                                 : ", last seen at " + std::string(life.last_kind) + " in step " +
-                                       std::to_string(life.last_opt);
+    const std::string last = last_seen(life);
     if (life.outcome == "ok") return who + "had ended" + last;
     if (is_dead(life)) {
       const std::string how = life.outcome == "exception" ? "ended with an exception" : "died";
@@ -267,6 +266,14 @@ class Progress final : public Law {
     }
     if (!life.open.empty()) return who + "waits in " + call_text(life.open.front().signature);
     return who + "never came" + last;
+  }
+
+  static std::string last_seen(const RankLife& life) {
+    if (life.last_kind.empty()) return "";
+    // Recorders that know calls alone do not know steps.
+    if (life.last_opt < 0) return ", its last call was " + call_text(life.last_call);
+    return ", last seen at " + std::string(life.last_kind) + " in step " +
+           std::to_string(life.last_opt);
   }
 
   bool is_dead(const RankLife& life) const {
@@ -424,7 +431,9 @@ class Progress final : public Law {
     finding.message = stuck ? "never ended" : "did not end as the others did: " + absence(ranks[0]);
     finding.cause = stuck ? "" : "rank-crash";
     const auto known = lives_.find(to_int(ranks[0]));
-    if (known != lives_.end()) finding.step = known->second.last_opt;
+    if (known != lives_.end() && known->second.last_opt >= 0) {
+      finding.step = known->second.last_opt;
+    }
     return finding;
   }
 

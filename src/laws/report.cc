@@ -152,6 +152,7 @@ std::string render_text(const Report& report, bool color) {
   std::string out = report.title + " (" + std::to_string(report.n_ranks) + " ranks): ";
   out += paint(color, report.ok() ? "32" : "31", report.outcome) + "\n";
   if (!report.error.empty()) out += "  " + report.error + "\n";
+  for (const std::string& note : report.notes) out += "  " + note + "\n";
   for (std::size_t i = 0; i < report.attempts.size(); ++i) {
     out += "  attempt " + std::to_string(i) + " ended: " + report.attempts[i] + "\n";
   }

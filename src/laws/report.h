@@ -21,6 +21,7 @@ struct Report {
   std::string timeouts = {};  ///< What watchdogs said, a line an operation; the verdict needs none.
   /// Why each attempt but the last ended, when an elastic agent started the job again.
   std::vector<std::string> attempts = {};
+  std::vector<std::string> notes = {};  ///< How the names of a foreign recorder became ours.
   /// Where what the ranks share begins to differ, and what was still equal; empty: not asked for.
   std::string first_divergence = {};
   std::string replay = {};  ///< The command that repeats this run.

@@ -104,6 +104,9 @@ std::string render_json(const Report& report) {
   out.key("attempts").open_array();
   for (const std::string& attempt : report.attempts) out.text(attempt);
   out.close_array();
+  out.key("notes").open_array();
+  for (const std::string& note : report.notes) out.text(note);
+  out.close_array();
   out.key("first_divergence").text(report.first_divergence);
   out.key("replay").text(report.replay);
   out.key("events").integer(report.n_events);

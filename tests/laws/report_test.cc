@@ -66,7 +66,7 @@ TEST(ReportTest, JsonHasTheDocumentedMembers) {
             R"({"lockstep_report":1,"title":"a <job>","ranks":4,"outcome":"findings","error":"",)"
             R"("laws":[{"law":"init-equal","number":1,"verdict":"holds","missing":"","checks":6,)"
             R"("findings":[],"advice":[]}],"wait_for_graph":"","wait_for_dot":"",)"
-            R"("timeouts":"","attempts":[],"first_divergence":"",)"
+            R"("timeouts":"","attempts":[],"notes":[],"first_divergence":"",)"
             R"("replay":"lockstep replay out/repro.toml","events":0,)"
             R"("trace_digest":"0000000000000000","result_digest":"0000000000000000"})"
             "\n");
