@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "lockstep/laws/detail/mean_fit.h"
+#include "lockstep/laws/report.h"
 #include "lockstep/scenario/companion.h"
 #include "lockstep/scenario/single_process.h"
 
@@ -13,6 +14,7 @@ namespace lockstep {
 namespace {
 
 using Gradients = std::map<std::string, std::vector<double>>;
+using LocalGradients = std::map<std::string, std::vector<std::vector<double>>>;  // By rank.
 
 /// How the job clips, where one process would do so otherwise.
 std::string clipping_cause(const Job& job) {
@@ -58,10 +60,8 @@ std::size_t n_ranks_that_carry(const RankStep& before,
 /// Sketches of everybody's own gradients beside that of the used one.
 class Contributions {
  public:
-  Contributions(const Job& job, const std::vector<std::vector<RankStep>>& ranks, std::size_t k)
-      : dtype_(job.model.dtype) {
-    const auto locals = local_gradients(job, ranks, k);
-    for (const auto& [name, used] : ranks.front()[k].used) {
+  Contributions(DType dtype, const RankStep& first, const LocalGradients& locals) : dtype_(dtype) {
+    for (const auto& [name, used] : first.used) {
       const auto known = locals.find(name);
       if (known == locals.end()) continue;
       laws::OneReduction one{{}, sketch_of(used), std::ssize(used), dtype_};
@@ -108,12 +108,56 @@ std::optional<laws::Weights> declared_weights(const Job& job,
   return weights;
 }
 
-DifferenceCause fitted_cause(const Job& job,
-                             const std::vector<std::vector<RankStep>>& ranks,
-                             std::size_t k) {
-  const std::optional<laws::Weights> declared = declared_weights(job, ranks, k);
+/// The recorded digest of one tensor.
+std::optional<std::uint64_t> digest_in(const std::vector<DigestList>& lists,
+                                       const std::string& tensor,
+                                       const NameTable& names) {
+  for (const DigestList& list : lists) {
+    const std::span<const NameId> layout = names.layout(list.layout);
+    for (std::size_t i = 0; i < layout.size() && i < list.digests.size(); ++i) {
+      if (names.text(layout[i]) == tensor) return list.digests[i];
+    }
+  }
+  return std::nullopt;
+}
+
+struct WrongLocal {
+  std::string tensor;
+  std::vector<Rank> ranks;
+};
+
+/// The first tensor whose own gradient on some ranks, but not on most, has other bits than when it
+/// is computed once more. Where most ranks have other bits, it was computed in another way (scaled,
+/// accumulated), and nothing is said.
+std::optional<WrongLocal> wrong_local_gradient(const DifferentStep& step,
+                                               const LocalGradients& locals) {
+  Companion companion(false);
+  Runtime& runtime = companion.runtime();
+  for (const auto& [tensor, by_rank] : locals) {
+    WrongLocal wrong{tensor, {}};
+    bool all_known = true;
+    for (std::size_t r = 0; r < by_rank.size(); ++r) {
+      const std::vector<double>& values = by_rank[r];
+      const auto recorded = digest_in(step.ranks[r][step.k].local_digests, tensor, step.names);
+      all_known = all_known && recorded && !values.empty();
+      if (!all_known) break;
+      const Tensor again =
+          Tensor::of(runtime, Shape{std::ssize(values)}, step.job.model.dtype, values);
+      if (runtime.kernels().digest(again, 0) != *recorded) {
+        wrong.ranks.push_back(static_cast<Rank>(r));
+      }
+    }
+    const bool few = !wrong.ranks.empty() && 2 * wrong.ranks.size() < by_rank.size();
+    if (all_known && few) return wrong;
+  }
+  return std::nullopt;
+}
+
+DifferenceCause fitted_cause(const DifferentStep& step, const LocalGradients& locals) {
+  const Job& job = step.job;
+  const std::optional<laws::Weights> declared = declared_weights(job, step.ranks, step.k);
   if (!declared || job.clip.norm || job.clip.value) return {};
-  const Contributions contributions(job, ranks, k);
+  const Contributions contributions(job.model.dtype, step.ranks.front()[step.k], locals);
   if (contributions.reductions().empty()) return {};
   const auto found = laws::fit(contributions.reductions(), *declared, job.exact.on);
   if (!found) return {};
@@ -124,26 +168,33 @@ DifferenceCause fitted_cause(const Job& job,
 
 }  // namespace
 
-DifferenceCause explain_difference(const Job& job,
-                                   const std::vector<std::vector<RankStep>>& ranks,
-                                   std::size_t k,
-                                   const std::map<std::string, std::vector<double>>& reference) {
+DifferenceCause explain_difference(const DifferentStep& step) {
+  const Job& job = step.job;
   if (std::string cause = clipping_cause(job); !cause.empty()) {
     const bool local = job.clip.before_sync;
     return {local ? "each rank clips its own gradient ahead of the reduction"
                   : "gradients are clipped while they carry the loss scale",
             std::move(cause)};
   }
-  if (k > 0) {
+  if (step.k > 0) {
+    const std::vector<RankStep>& first = step.ranks.front();
     const std::size_t n =
-        n_ranks_that_carry(ranks.front()[k - 1], ranks.front()[k], reference, ranks.size());
+        n_ranks_that_carry(first[step.k - 1], first[step.k], step.reference, step.ranks.size());
     if (n > 0) {
-      return {std::to_string(n) + " of " + std::to_string(ranks.size()) +
+      return {std::to_string(n) + " of " + std::to_string(step.ranks.size()) +
                   " ranks still held the gradient of the step before",
               "zero-grad-forgotten"};
     }
   }
-  return fitted_cause(job, ranks, k);
+  const LocalGradients locals = local_gradients(job, step.ranks, step.k);
+  if (std::optional<WrongLocal> wrong = wrong_local_gradient(step, locals)) {
+    return {(wrong->ranks.size() == 1 ? "the local gradient `" : "the local gradients `") +
+                wrong->tensor + "` of " + ranks_text(wrong->ranks) +
+                " was wrong before the reduction: not what its rows give, as those of the other "
+                "ranks are",
+            "sdc-before-reduce"};
+  }
+  return fitted_cause(step, locals);
 }
 
 }  // namespace lockstep

@@ -14,13 +14,21 @@ struct DifferenceCause {
   std::string cause;    ///< As the zoo calls it, or empty.
 };
 
-/// Looks at what the job does to gradients, at gradients left over from the step before, and at the
-/// weights with which the ranks' own gradients add up to the used ones.
+/// A step whose gradients differ from those of one process.
+struct DifferentStep {
+  const Job& job;
+  const std::vector<std::vector<RankStep>>& ranks;
+  const NameTable& names;  ///< Of the trace that the ranks' steps are of.
+  std::size_t k = 0;
+  /// One process's gradients, by name.
+  std::map<std::string, std::vector<double>> reference;
+};
+
+/// Looks at what the job does to gradients, at gradients left over from the step before, at whether
+/// the ranks' own gradients are what their rows give, and at the weights with which they add up to
+/// the used ones.
 ///
-/// Requires: rank 0's values of step `k` are recorded. `reference` has one process's gradients.
-DifferenceCause explain_difference(const Job& job,
-                                   const std::vector<std::vector<RankStep>>& ranks,
-                                   std::size_t k,
-                                   const std::map<std::string, std::vector<double>>& reference);
+/// Requires: rank 0's values of the step are recorded.
+DifferenceCause explain_difference(const DifferentStep& step);
 
 }  // namespace lockstep

@@ -153,6 +153,7 @@ std::string cause_of_update(const Job& job,
 void explain(const Job& job,
              const StepsByRank& ranks,
              const std::vector<ReferenceTensor>& tensors,
+             const NameTable& names,
              Finding& finding) {
   if (finding.event != "grad.used") {
     const auto k = static_cast<std::size_t>(*finding.step);
@@ -163,8 +164,8 @@ void explain(const Job& job,
   for (const ReferenceTensor& tensor : tensors) {
     if (tensor.event == "grad.used") reference[tensor.name] = tensor.reference.values;
   }
-  DifferenceCause found =
-      explain_difference(job, ranks, static_cast<std::size_t>(*finding.step), reference);
+  DifferenceCause found = explain_difference(
+      {job, ranks, names, static_cast<std::size_t>(*finding.step), std::move(reference)});
   if (!found.message.empty()) finding.message += ": " + found.message;
   finding.cause = std::move(found.cause);
 }
@@ -193,7 +194,7 @@ void compare_steps(const Compared& run,
       std::optional<Finding> finding = compare(place, run.ranks, tensor.reference, names);
       ++result.n_checked;
       if (!finding) continue;
-      explain(run.job, run.ranks, tensors, *finding);
+      explain(run.job, run.ranks, tensors, names, *finding);
       result.findings.push_back(std::move(*finding));
       return;
     }

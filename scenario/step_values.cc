@@ -30,6 +30,7 @@ class StepFolder {
 
   void on(const GradEvent& event) {
     if (event.point == GradPoint::kUsed) put(open_.used_digests, event.layout, event.digests);
+    if (event.point == GradPoint::kPre) put(open_.local_digests, event.layout, event.digests);
   }
 
   void on(const BatchEvent& event) {

@@ -35,6 +35,7 @@ struct RankStep {
   TensorValues used;    ///< Gradients the optimizer consumed.
   TensorValues after;   ///< Parameters behind the step.
   std::vector<DigestList> before_digests;
+  std::vector<DigestList> local_digests;  ///< Its own gradients, as the last reduction took them.
   std::vector<DigestList> used_digests;
   std::vector<DigestList> after_digests;
   bool skipped = false;  ///< A gradient scaler left it out.

@@ -259,6 +259,7 @@ class Progress final : public Law {
     if (known == lives_.end()) return who + "recorded nothing";
     const RankLife& life = known->second;
     const std::string last = last_seen(life);
+    if (runs_in_circles(life)) return who + "runs in circles: it runs, and posts nothing" + last;
     if (life.outcome == "ok") return who + "had ended" + last;
     if (is_dead(life)) {
       const std::string how = life.outcome == "exception" ? "ended with an exception" : "died";
@@ -274,6 +275,11 @@ class Progress final : public Law {
     if (life.last_opt < 0) return ", its last call was " + call_text(life.last_call);
     return ", last seen at " + std::string(life.last_kind) + " in step " +
            std::to_string(life.last_opt);
+  }
+
+  /// It was stopped because it and others ran without end, and waits for nobody.
+  static bool runs_in_circles(const RankLife& life) {
+    return life.outcome == "stuck" && life.open.empty() && life.detail.starts_with("livelock");
   }
 
   bool is_dead(const RankLife& life) const {
@@ -315,6 +321,7 @@ class Progress final : public Law {
     const RankLife& life = known->second;
     const Rank waiter = finding.ranks.front();
     const RankLife& waiting = lives_.at(to_int(waiter));
+    if (runs_in_circles(life)) return "livelock";
     // It neither ended nor waits for anybody.
     const bool frozen = life.open.empty() && waiting.n_forwards > 0;
     if (life.outcome != "ok") return frozen ? "frozen-device" : "";

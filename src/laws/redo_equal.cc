@@ -112,6 +112,8 @@ class RedoEqual final : public Law {
       finding.message += n_more == 1 ? "tensor" : "tensors";
     }
     // Whatever computes otherwise each time does so on all ranks.
+    if (ranks.size() > 1)
+      finding.message += "; several ranks alike: an operation that adds up in no fixed order";
     finding.cause = ranks.size() == 1 ? "sdc-before-reduce" : "";
     return finding;
   }

@@ -229,6 +229,15 @@ class ReplicasEqual final : public Law {
       return;
     }
     finding.cause = forwards_.difference(wrapper);
+    explain_by_evidence(open, names);
+    // Whoever ran out of inputs has missed updates that the others made.
+    if (!finding.cause.empty() || forwards_.is_even(wrapper)) return;
+    finding.message += "; ranks had different numbers of batches";
+    finding.cause = "uneven-batches";
+  }
+
+  void explain_by_evidence(Unexplained& open, const NameTable& names) const {
+    Finding& finding = open.finding;
     const auto found = evidence_.find(open.place);
     if (found == evidence_.end()) return;
     const Evidence& evidence = found->second;

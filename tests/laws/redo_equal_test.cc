@@ -79,7 +79,7 @@ TEST(RedoEqualTest, RanksThatDifferAlikeShareAFindingThatBlamesNoHardware) {
   EXPECT_EQ(result.findings[0].cause, "");
   EXPECT_EQ(result.findings[0].message,
             "the contribution of micro-step 0 has other bits than the first time, as have those of "
-            "1 more tensor");
+            "1 more tensor; several ranks alike: an operation that adds up in no fixed order");
 }
 
 TEST(RedoEqualTest, AContributionThatIsThereOnlyOnceDiffers) {

@@ -74,6 +74,26 @@ TEST_F(SingleProcessTest, AGradientThatMissesOneRanksShareIsFound) {
   EXPECT_EQ(law.findings[0].ranks.size(), 3U);
 }
 
+TEST_F(SingleProcessTest, ARankWhoseOwnGradientWasWrongIsNamed) {
+  const auto scaled_on = [](const std::string& ranks) {
+    return law_of(network(5,
+                          "bug = [ { kind = \"scale-gradient\", ranks = " + ranks +
+                              ", tensor = \"0.weight\", factor = 3.0, at = { step = 1, event = "
+                              "\"backward\", when = \"before\" } } ]\n"));
+  };
+  for (const std::string rank : {"3", "0"}) {
+    const LawResult law = scaled_on("[" + rank + "]");
+    ASSERT_EQ(law.findings.size(), 1U);
+    EXPECT_EQ(law.findings[0].cause, "sdc-before-reduce");
+    EXPECT_THAT(law.findings[0].message,
+                HasSubstr("the local gradient `0.weight` of rank " + rank + " was wrong"));
+  }
+  // Where most ranks have other bits, the companion computes something else: nobody is blamed.
+  const LawResult most = scaled_on("[0, 1, 2]");
+  ASSERT_EQ(most.findings.size(), 1U);
+  EXPECT_NE(most.findings[0].cause, "sdc-before-reduce");
+}
+
 TEST_F(SingleProcessTest, ASmallErrorBeyondTheBoundIsFound) {
   // One part in 65,536 of one rank's gradient: thousands of roundings.
   const LawResult law = law_of(network(2,
