@@ -1,4 +1,4 @@
-// Two functions a backend; which of them exist is up to the build (built_backends()).
+// The functions of each backend; which of them exist is up to the build (built_backends()).
 #pragma once
 
 #include "lockstep/process/backend.h"
@@ -13,5 +13,8 @@ std::string obstacle_to_gloo();
 /// One GPU a process. Errors: "no CUDA device was found" and what else keeps NCCL from working.
 Result<std::unique_ptr<ProcessGroup>> connect_nccl(const BackendOptions& options, Runtime& runtime);
 std::string obstacle_to_nccl();
+/// The GPU of this process's local rank. LOCKSTEP_CUDA_GEMM=strict computes all matrix products in
+/// one order instead of asking cuBLAS for large ones. Errors: as cuda::open_accelerator.
+Result<std::unique_ptr<Accelerator>> open_cuda_device(const BackendOptions& options);
 
 }  // namespace lockstep

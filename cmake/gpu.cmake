@@ -24,9 +24,12 @@ if(NOT CUDAToolkit_FOUND OR NOT LOCKSTEP_NVCC)
   return()
 endif()
 
-# Machine code for A100 and H100, and intermediate code that later devices translate.
-if(NOT CMAKE_CUDA_ARCHITECTURES)
-  set(CMAKE_CUDA_ARCHITECTURES 80-real 90)
+# gpu/cuda chooses its own unless -DCMAKE_CUDA_ARCHITECTURES says otherwise.
+if(CMAKE_CUDA_ARCHITECTURES)
+  set(LOCKSTEP_CUDA_ARCHITECTURES_GIVEN ON)
+else()
+  set(LOCKSTEP_CUDA_ARCHITECTURES_GIVEN OFF)
+  set(CMAKE_CUDA_ARCHITECTURES 80-virtual)
 endif()
 if(NOT CMAKE_CUDA_COMPILER)
   set(CMAKE_CUDA_COMPILER "${LOCKSTEP_NVCC}")

@@ -32,18 +32,7 @@ class Accelerator {
   virtual void release(void* data, std::size_t n_bytes) = 0;
 
   /// Waits until everything queued has ended. What went wrong in it is thrown here.
-  void settle() {
-    if (busy_) wait();
-  }
-
- protected:
-  void set_busy(bool busy) { busy_ = busy; }
-
- private:
-  /// Waits and calls set_busy(false).
-  virtual void wait() = 0;
-
-  bool busy_ = false;
+  virtual void settle() = 0;
 };
 
 }  // namespace lockstep

@@ -38,18 +38,19 @@ class CountingAccelerator final : public Accelerator {
   }
 
   /// As a kernel does that has queued something.
-  void queue_something() { set_busy(true); }
+  void queue_something() { busy_ = true; }
+
+  void settle() override {
+    if (busy_) ++n_waits;
+    busy_ = false;
+  }
 
   std::map<void*, std::size_t> blocks;
   std::int64_t n_wrong_releases = 0;
   std::int64_t n_waits = 0;
 
  private:
-  void wait() override {
-    ++n_waits;
-    set_busy(false);
-  }
-
+  bool busy_ = false;
   std::unique_ptr<Kernels> kernels_ = make_cpu_kernels();
 };
 

@@ -1,0 +1,72 @@
+#include "lockstep/gpu/cuda/executor.h"
+
+#include <new>
+#include <utility>
+
+#include <cuda_runtime_api.h>
+
+#include "lockstep/base/check.h"
+#include "lockstep/gpu/cuda/check.h"
+#include "lockstep/gpu/cuda/fault.h"
+#include "lockstep/gpu/cuda/stream.h"
+
+namespace lockstep::cuda {
+
+namespace {
+
+constexpr std::size_t kFaultBytes = 256;  // The scratch behind it stays aligned.
+constexpr std::size_t kPinnedBytes = kFaultBytes + Executor::kScratchBytes;
+
+const char* meaning_of(Fault fault) {
+  switch (fault) {
+    case Fault::kNone:
+      return "nothing is wrong";
+    case Fault::kLabel:
+      return "a label names one of the classes";
+    case Fault::kRow:
+      return "an index names a row of the table";
+    case Fault::kPosition:
+      return "a position lies in the plane of its window";
+  }
+  return "a kernel tells what is wrong in words of ours";
+}
+
+}  // namespace
+
+Executor::Executor(Place place) : place_(place) {
+  void* pinned = nullptr;
+  if (place == Place::kDevice) {
+    stream_ = std::make_unique<Stream>();
+    check(cudaHostAlloc(&pinned, kPinnedBytes, cudaHostAllocMapped), "cudaHostAlloc");
+  } else {
+    pinned = ::operator new (kPinnedBytes, std::align_val_t{kFaultBytes});
+  }
+  pinned_ = static_cast<std::byte*>(pinned);
+  fault_ = ::new (pinned) Fault{Fault::kNone};
+  scratch_ = pinned_ + kFaultBytes;
+}
+
+Executor::~Executor() {
+  if (place_ == Place::kDevice) {
+    // A destructor has nobody to tell; a broken device tells the next call.
+    static_cast<void>(cudaStreamSynchronize(stream_->handle()));
+    static_cast<void>(cudaFreeHost(pinned_));
+  } else {
+    ::operator delete (pinned_, std::align_val_t{kFaultBytes});
+  }
+}
+
+void Executor::wait() {
+  busy_ = false;
+  if (place_ == Place::kDevice) stream_->synchronize();
+  const auto late = std::exchange(late_, {});
+  for (const std::function<void()>& work : late) work();
+  throw_fault();
+}
+
+void Executor::throw_fault() {
+  const Fault found = std::exchange(*fault_, Fault::kNone);
+  LOCKSTEP_CHECK(found == Fault::kNone, meaning_of(found));
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,77 @@
+// Where functors run: on the device, or on the host, at once or later.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "lockstep/gpu/cuda/memory_pool.h"
+
+namespace lockstep::cuda {
+
+class Stream;
+enum class Fault : std::uint32_t;
+
+enum class Place : std::uint8_t {
+  kDevice,    ///< Queued on one stream of the current device.
+  kHost,      ///< A loop on the host, at once.
+  kHostLate,  ///< The same loop when somebody waits: what reads too early is noticed without a GPU.
+};
+
+/// Runs functors (ops/) in the order in which they are given, one after the other.
+///
+/// Requires: used by one thread at a time.
+class Executor {
+ public:
+  /// Errors: DeviceError when Place::kDevice has none.
+  explicit Executor(Place place);
+  ~Executor();
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+  Executor(Executor&&) = delete;
+  Executor& operator=(Executor&&) = delete;
+
+  Place place() const { return place_; }
+
+  /// The stream, or null on the host.
+  const Stream* stream() const { return stream_.get(); }
+
+  /// Queues f(i) for i in [0, n). F is trivially copyable. Defined in detail/launch.cuh.
+  template <typename F>
+  void run(std::int64_t n, const F& f);
+
+  /// Something was queued on the stream by other means.
+  void mark_busy() { busy_ = true; }
+
+  /// Waits until everything queued has ended. Errors: ContractViolation where a functor met a label
+  /// or an index that names nothing; DeviceError.
+  void settle() {
+    if (busy_) wait();
+  }
+
+  /// A word into which functors write what is wrong.
+  Fault* fault() const { return fault_; }
+
+  /// Memory for results that the host reads after settle(): 64 KiB, the same at each call.
+  void* scratch() const { return scratch_; }
+
+  static constexpr std::size_t kScratchBytes = std::size_t{64} << 10U;
+
+ private:
+  void wait();
+  void throw_fault();
+
+  Place place_;
+  std::unique_ptr<Stream> stream_;
+  std::vector<std::function<void()>> late_;
+  std::byte* pinned_ =
+      nullptr;  ///< The fault's word and the scratch: host memory the device writes.
+  Fault* fault_ = nullptr;
+  void* scratch_ = nullptr;
+  bool busy_ = false;
+};
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,11 @@
+// What a kernel cannot throw, because it runs on a device.
+#pragma once
+
+#include <cstdint>
+
+namespace lockstep::cuda {
+
+/// What a functor found wrong; whoever waits next gets the exception.
+enum class Fault : std::uint32_t { kNone, kLabel, kRow, kPosition };
+
+}  // namespace lockstep::cuda
