@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+"""Times one data-parallel training step on this machine's GPU, Lockstep's and PyTorch DDP's in turns,
+and prints both and their ratio as JSON.
+
+Usage: bench/gpu_side_by_side.py [--program build/bin/gpu_step_bench] [--python python3] [--rounds 3]
+                                 [--sizes WIDTH,LAYERS,BATCH,STEPS] [--out FILE]
+Ends with 3, and one sentence, where there is no GPU or no PyTorch that can use it.
+"""
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def timed(command):
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        sys.exit(f"{command[0]} is not there: build the target gpu_step_bench")
+    if done.returncode != 0:
+        print(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else
+              f"{command[0]} ended with {done.returncode}", file=sys.stderr)
+        sys.exit(3 if done.returncode == 3 else 1)
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--program", default=ROOT / "build/bin/gpu_step_bench")
+    parser.add_argument("--python", default="python3")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--sizes", default="2048,4,512,50")
+    parser.add_argument("--out", help="a file for the JSON, too")
+    args = parser.parse_args()
+    sizes = args.sizes.split(",")
+    ours, theirs = [], []
+    for _ in range(args.rounds):  # In turns: a GPU's clock changes as it warms.
+        ours.append(timed([args.program, *sizes]))
+        theirs.append(timed([args.python, ROOT / "bench/peers/torch_ddp_gpu.py", *sizes]))
+    best = [min(run["seconds_per_step"] for run in runs) for runs in (ours, theirs)]
+    answer = json.dumps({
+        "lockstep_seconds_per_step": best[0],
+        "torch_seconds_per_step": best[1],
+        "ratio": best[0] / best[1],
+        "lockstep": ours,
+        "torch": theirs,
+    }, indent=2)
+    if args.out:
+        pathlib.Path(args.out).write_text(answer + "\n", encoding="utf-8")
+    print(answer)
+
+
+if __name__ == "__main__":
+    main()
