@@ -7,6 +7,7 @@
 #include "lockstep/explore/failures/search.h"
 
 #include "cli/commands.h"
+#include "cli/regressions.h"
 #include "cli/settings.h"
 
 namespace lockstep::cli {
@@ -16,11 +17,6 @@ namespace fs = std::filesystem;
 
 std::string counted(std::uint64_t n, const std::string& one, const std::string& many) {
   return std::to_string(n) + " " + (n == 1 ? one : many);
-}
-
-std::string regressions_of(const ExploreArguments& arguments) {
-  if (!arguments.regressions.empty()) return arguments.regressions;
-  return (fs::path(arguments.out) / "regressions").string();
 }
 
 Result<explore::SearchOptions> search_options(const ExploreArguments& arguments,
@@ -73,7 +69,9 @@ void print_search(const ExploreArguments& arguments,
 std::string setting_words(const std::vector<Setting>& settings) {
   std::string words;
   for (const Setting& setting : settings) {
-    words += " --set " + setting.key + "=" + setting.value;
+    const std::string word = setting.key + "=" + setting.value;
+    const bool plain = word.find_first_of(" []{}\"'*?") == std::string::npos;
+    words += plain ? " --set " + word : " --set '" + word + "'";
   }
   return words;
 }
@@ -88,16 +86,7 @@ std::string run_command(const ExploreArguments& arguments, const explore::Attemp
 }
 
 /// Nothing failed: what that is worth.
-ExitCode print_quiet(const ExploreArguments& arguments,
-                     const explore::SearchResult& result,
-                     Terminal& terminal) {
-  if (result.two_ends) {
-    const explore::TwoEnds& ends = *result.two_ends;
-    terminal.out << "the result depends on the schedule:\n  "
-                 << run_command(arguments, {ends.settings, ends.schedule}) << "\n  "
-                 << run_command(arguments, {ends.settings, ends.other}) << "\n";
-    return ExitCode::kFindings;
-  }
+ExitCode print_quiet(const explore::SearchResult& result, Terminal& terminal) {
   if (result.proof()) {
     terminal.out << "nothing failed: proof for all schedules of this scenario with these inputs\n";
   } else {
@@ -151,8 +140,11 @@ Outcome tell_failure(const ExploreArguments& arguments,
                      const explore::SearchOptions& options,
                      const explore::FoundFailure& found,
                      Terminal& terminal) {
-  terminal.out << (found.was_kept ? "a kept failure is there again, run " : "first failure: run ")
-               << found.number << ": " << found.trial.sentence << "\n"
+  if (found.number > 0) {
+    terminal.out << (found.was_kept ? "a kept failure is there again, run " : "first failure: run ")
+                 << found.number << ": ";
+  }
+  terminal.out << found.trial.sentence << "\n"
                << "  " << run_command(arguments, found.attempt) << "\n";
   const Result<TomlNode> document = failing_document(arguments, options, found.attempt);
   if (!document.ok()) return document.error();
@@ -176,7 +168,26 @@ Outcome tell_failure(const ExploreArguments& arguments,
   return success();
 }
 
+/// Two runs of the same inputs ended differently: that, small, in files.
+Outcome tell_two_ends(const ExploreArguments& arguments,
+                      const explore::SearchOptions& options,
+                      const explore::TwoEnds& ends,
+                      Terminal& terminal) {
+  terminal.out << "the result depends on the schedule:\n  "
+               << run_command(arguments, {ends.settings, ends.schedule}) << "\n  "
+               << run_command(arguments, {ends.settings, ends.other}) << "\n";
+  const auto failure = explore::as_failure(arguments.file, options, ends);
+  if (!failure.ok()) return failure.error();
+  if (!failure.value()) return success();
+  return tell_failure(arguments, options, *failure.value(), terminal);
+}
+
 }  // namespace
+
+std::string regressions_of(const ExploreArguments& arguments) {
+  if (!arguments.regressions.empty()) return arguments.regressions;
+  return (fs::path(arguments.out) / "regressions").string();
+}
 
 ExitCode explore(const ExploreArguments& arguments, Terminal& terminal) {
   if (arguments.file.empty()) return explore_jobs(arguments, terminal);
@@ -185,8 +196,11 @@ ExitCode explore(const ExploreArguments& arguments, Terminal& terminal) {
   const Result<explore::SearchResult> result = explore::search(arguments.file, options.value());
   if (!result.ok()) return bad_input(terminal, result.error().text());
   print_search(arguments, result.value(), terminal);
-  if (!result.value().failure) return print_quiet(arguments, result.value(), terminal);
-  const Outcome told = tell_failure(arguments, options.value(), *result.value().failure, terminal);
+  const explore::SearchResult& found = result.value();
+  if (!found.failure && !found.two_ends) return print_quiet(found, terminal);
+  const Outcome told = found.failure
+                           ? tell_failure(arguments, options.value(), *found.failure, terminal)
+                           : tell_two_ends(arguments, options.value(), *found.two_ends, terminal);
   if (!told.ok()) return bad_input(terminal, told.error().text());
   return ExitCode::kFindings;
 }

@@ -3,10 +3,12 @@
 
 #include "lockstep/base/text.h"
 #include "lockstep/explore/failures/reproduction.h"
+#include "lockstep/explore/jobs/kept_jobs.h"
 #include "lockstep/explore/jobs/random_jobs.h"
 #include "lockstep/process/disk_files.h"
 
 #include "cli/commands.h"
+#include "cli/regressions.h"
 
 namespace lockstep::cli {
 namespace {
@@ -73,9 +75,10 @@ Result<explore::Shrunk> as_failure(const FalseAlarm& alarm) {
 }
 
 /// Writes what there is to write of one alarm into a folder of its own.
-Outcome write_alarm(const ExploreArguments& arguments,
-                    const FalseAlarm& alarm,
-                    Terminal& terminal) {
+/// Returns: the scenario's file. Errors: something cannot be written.
+Result<std::string> write_alarm(const ExploreArguments& arguments,
+                                const FalseAlarm& alarm,
+                                Terminal& terminal) {
   const std::string number = std::to_string(alarm.index);
   const std::string again = "lockstep explore --seed " + std::to_string(arguments.seed) +
                             " --first " + number + " --jobs 1" + settings_words(arguments);
@@ -85,11 +88,13 @@ Outcome write_alarm(const ExploreArguments& arguments,
   if (!shrunk.ok()) {
     // Lockstep stumbles over it: there is no report to repeat.
     DiskFiles files;
-    Outcome made = files.make_folder(folder.string());
-    if (!made.ok()) return made;
+    const Outcome made = files.make_folder(folder.string());
+    if (!made.ok()) return made.error();
     const std::string file = (folder / "job.toml").string();
+    const Outcome written = files.publish(file, to_toml(alarm.sketch, alarm.how.thorough));
+    if (!written.ok()) return written.error();
     terminal.out << "  wrote " << file << "\n";
-    return files.publish(file, to_toml(alarm.sketch, alarm.how.thorough));
+    return file;
   }
   explore::Reproduction about;
   about.origin = "random job " + number + " of seed " + std::to_string(arguments.seed);
@@ -97,7 +102,40 @@ Outcome write_alarm(const ExploreArguments& arguments,
   const auto files = explore::write_reproduction(folder.string(), shrunk.value(), about);
   if (!files.ok()) return files.error();
   terminal.out << "  wrote " << files.value().scenario << " and " << files.value().test << "\n";
+  return files.value().scenario;
+}
+
+Outcome tell_alarm(const ExploreArguments& arguments,
+                   const RandomJobsOptions& options,
+                   const FalseAlarm& alarm,
+                   Terminal& terminal) {
+  const Result<std::string> file = write_alarm(arguments, alarm, terminal);
+  if (!file.ok()) return file.error();
+  const Result<std::string> text = DiskFiles().read(file.value());
+  if (!text.ok()) return text.error();
+  const auto kept = keep_job(
+      regressions_of(arguments), {options.seed, alarm.index, options.settings}, text.value());
+  if (!kept.ok()) return kept.error();
+  terminal.out << "  kept for the next time: " << kept.value() << "\n";
   return success();
+}
+
+/// Jobs that failed before, first. Returns: how many do so again.
+std::size_t tell_kept(const ExploreArguments& arguments,
+                      const RandomJobsOptions& options,
+                      Terminal& terminal) {
+  const std::vector<KeptJob> jobs = try_kept_jobs(regressions_of(arguments), options.settings);
+  std::size_t n_failing = 0;
+  for (const KeptJob& job : jobs) {
+    if (job.complaint.empty()) continue;
+    ++n_failing;
+    terminal.out << "a kept failure is there again: " << job.complaint << "\n  lockstep replay "
+                 << job.file << "\n";
+  }
+  if (!jobs.empty()) {
+    terminal.out << "kept failures: " << n_failing << " of " << jobs.size() << " are there again\n";
+  }
+  return n_failing;
 }
 
 }  // namespace
@@ -105,13 +143,15 @@ Outcome write_alarm(const ExploreArguments& arguments,
 ExitCode explore_jobs(const ExploreArguments& arguments, Terminal& terminal) {
   const Result<RandomJobsOptions> options = job_options(arguments, terminal);
   if (!options.ok()) return bad_input(terminal, options.error().text());
+  const std::size_t n_kept = tell_kept(arguments, options.value(), terminal);
   const RandomJobsResult result = try_random_jobs(options.value());
   print_rate(arguments, result, terminal);
   for (const FalseAlarm& alarm : result.false_alarms) {
-    const Outcome written = write_alarm(arguments, alarm, terminal);
-    if (!written.ok()) return bad_input(terminal, written.error().text());
+    const Outcome told = tell_alarm(arguments, options.value(), alarm, terminal);
+    if (!told.ok()) return bad_input(terminal, told.error().text());
   }
-  return result.false_alarms.empty() ? ExitCode::kOk : ExitCode::kFindings;
+  const bool quiet = n_kept == 0 && result.false_alarms.empty();
+  return quiet ? ExitCode::kOk : ExitCode::kFindings;
 }
 
 }  // namespace lockstep::cli

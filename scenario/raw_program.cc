@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "lockstep/base/text.h"
+#include "lockstep/tensor/digest.h"
 #include "lockstep/scenario/call_sites.h"
 #include "lockstep/tensor/in_flight.h"
 #include "lockstep/tensor/kernels.h"
@@ -125,12 +126,24 @@ class Interpreter {
   void touch(const RawOp& op) {
     const AccessSite site(context_.runtime().in_flight(), site_of(op));
     const Tensor& tensor = tensors_.at(op.tensor);
-    if (op.op == "read") {
-      for (std::int64_t i = 0; i < tensor.n_elems(); ++i) static_cast<void>(tensor.at(i));
-      return;
-    }
+    if (op.op == "read") return read(op.tensor, tensor);
     context_.runtime().kernels().fill(tensor, op.value);
     tensor.storage()->bump_version();
+  }
+
+  /// What was read is part of the run's result, so that runs which read something else differ.
+  void read(const std::string& name, const Tensor& tensor) {
+    std::vector<double> values;
+    values.reserve(static_cast<std::size_t>(tensor.n_elems()));
+    for (std::int64_t i = 0; i < tensor.n_elems(); ++i) values.push_back(tensor.at(i));
+    Recorder* const recorder = context_.runtime().recorder();
+    if (recorder == nullptr) return;
+    const NameId names[] = {recorder->names().intern(name)};
+    const std::uint64_t digests[] = {sm64(values.data(), tensor.n_elems(), DType::kF64)};
+    recorder->record(StateEvent{.kind = StateKind::kBuffer,
+                                .point = StatePoint::kEval,
+                                .layout = recorder->names().intern_layout(names),
+                                .digests = digests});
   }
 
   /// Where an operation is reported at: its own site, or its line in the scenario.

@@ -117,6 +117,12 @@ void read_simulation(TableReader& root, Scenario& scenario, Problem& problem) {
   if (const auto made = sim::make_strategy(session.strategy, 0); !made.ok()) {
     problem.report("'sim.strategy': " + made.error().text(), sim.where("strategy"));
   }
+  scenario.also = sim.texts("also");
+  for (const std::string& other : scenario.also) {
+    if (const auto made = sim::make_strategy(other, 0); !made.ok()) {
+      problem.report("'sim.also': " + made.error().text(), sim.where("also"));
+    }
+  }
   read_network(sim, scenario, problem);
   session.group.order = read_order(sim, scenario.n_ranks, problem);
   const std::string pairing = sim.word("pairing", "strict", {"strict", "nccl_like", "gloo_like"});

@@ -214,17 +214,28 @@ void report_difference(LawResult& result, std::string field, std::string message
   result.findings.push_back(std::move(finding));
 }
 
+/// False: another schedule has another result.
+bool same_result(const Scenario& scenario,
+                 const std::string& strategy,
+                 std::uint64_t seed,
+                 const Report& report,
+                 LawResult& result) {
+  const auto other = repeat(scenario, strategy, seed, 0);
+  if (!other.ok()) return true;
+  ++result.n_checked;
+  return other.value().report.result_digest == report.result_digest;
+}
+
 void compare_schedules(const Scenario& scenario, const Report& report, LawResult& result) {
-  for (std::uint64_t seed = 1; seed <= 3 && result.findings.empty(); ++seed) {
-    const auto other = repeat(scenario, "random", seed, 0);
-    if (!other.ok()) continue;
-    ++result.n_checked;
-    const Report& got = other.value().report;
-    if (got.result_digest == report.result_digest) continue;
-    report_difference(result,
-                      "result",
-                      "the random schedule of seed " + std::to_string(seed) +
-                          " has another result: it depends on who came first");
+  constexpr const char* kBehind = " has another result: it depends on who came first";
+  for (const std::string& other : scenario.also) {
+    if (same_result(scenario, other, 0, report, result)) continue;
+    return report_difference(result, "result", "the schedule " + other + kBehind);
+  }
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    if (same_result(scenario, "random", seed, report, result)) continue;
+    return report_difference(
+        result, "result", "the random schedule of seed " + std::to_string(seed) + kBehind);
   }
 }
 

@@ -150,6 +150,8 @@ struct Scenario {
   std::map<std::string, std::vector<std::vector<std::int32_t>>> groups;
   std::vector<RawProgram> programs;  ///< Not empty: raw programs instead of jobs.
   Expectation expect;
+  /// Strategies that law deterministic compares with beside its own, where it is checked.
+  std::vector<std::string> also;
   std::string digest;  ///< Of the file's text, for traces and reproductions.
 };
 

@@ -286,4 +286,25 @@ Result<SearchResult> search(const std::string& path, const SearchOptions& option
   return result;
 }
 
+Result<std::optional<FoundFailure>> as_failure(const std::string& path,
+                                               const SearchOptions& options,
+                                               const TwoEnds& ends) {
+  std::string others;
+  for (const std::string& schedule : {ends.schedule, ends.other}) {
+    if (schedule.empty()) continue;
+    others += (others.empty() ? "" : ", ") + toml_string(schedule);
+  }
+  FoundFailure found;
+  found.attempt.settings = joined(
+      ends.settings, {{"sim.also", "[" + others + "]"}, {"expect.quiet", "[\"deterministic\"]"}});
+  const Result<Scenario> scenario =
+      load_scenario(path, options.variant, joined(options.settings, found.attempt.settings));
+  if (!scenario.ok()) return scenario.error();
+  Result<Trial> trial = Bench(path).run(scenario.value(), {});
+  if (!trial.ok()) return trial.error();
+  if (!trial.value().failure) return std::optional<FoundFailure>();
+  found.trial = std::move(trial).value();
+  return std::optional<FoundFailure>(std::move(found));
+}
+
 }  // namespace lockstep::explore

@@ -72,4 +72,11 @@ struct SearchResult {
 /// Errors:        those of load_scenario; an unknown strategy.
 Result<SearchResult> search(const std::string& path, const SearchOptions& options);
 
+/// A result that depends on the schedule as a failure of law deterministic: the run that compares
+/// the two schedules, to be made smaller and kept like any other.
+/// Errors: those of load_scenario. Nothing: the law does not see it, so it cannot be made smaller.
+Result<std::optional<FoundFailure>> as_failure(const std::string& path,
+                                               const SearchOptions& options,
+                                               const TwoEnds& ends);
+
 }  // namespace lockstep::explore

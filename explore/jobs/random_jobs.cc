@@ -28,6 +28,22 @@ std::string first_complaint(const Report& report) {
   return report.ok() ? std::string() : report.outcome + ": " + report.wait_for_graph;
 }
 
+std::string complaint_about(const Scenario& scenario) {
+  const Result<ScenarioResult> run = run_scenario(scenario, {});
+  if (!run.ok()) return "run: " + run.error().text();
+  return first_complaint(run.value().report);
+}
+
+/// What Lockstep stumbles over is a complaint, too.
+template <typename Look>
+std::string complaint_of(Look look) {
+  try {
+    return look();
+  } catch (const ContractViolation& stumble) {
+    return std::string("contract: ") + stumble.what();
+  }
+}
+
 Inspection inspection_of(const RandomJobsOptions& options, std::uint64_t index) {
   return {options.thorough_every > 0 && index % options.thorough_every == 0, options.settings};
 }
@@ -61,15 +77,19 @@ Result<Scenario> scenario_of(const JobSketch& sketch, const Inspection& how) {
 }
 
 std::string complaint_about(const JobSketch& sketch, const Inspection& how) {
-  try {
+  return complaint_of([&]() -> std::string {
     const Result<Scenario> scenario = scenario_of(sketch, how);
     if (!scenario.ok()) return how.settings.empty() ? "reader: " + scenario.error().text() : "";
-    const Result<ScenarioResult> run = run_scenario(scenario.value(), {});
-    if (!run.ok()) return "run: " + run.error().text();
-    return first_complaint(run.value().report);
-  } catch (const ContractViolation& stumble) {
-    return std::string("contract: ") + stumble.what();
-  }
+    return complaint_about(scenario.value());
+  });
+}
+
+std::string complaint_about_file(const std::string& path) {
+  return complaint_of([&]() -> std::string {
+    const Result<Scenario> scenario = load_scenario(path, "", {});
+    if (!scenario.ok()) return "reader: " + scenario.error().text();
+    return complaint_about(scenario.value());
+  });
 }
 
 RandomJobsResult try_random_jobs(const RandomJobsOptions& options) {

@@ -32,6 +32,9 @@ Result<Scenario> scenario_of(const JobSketch& sketch, const Inspection& how = {}
 ///          is a complaint, too; a setting that the job cannot have is none.
 std::string complaint_about(const JobSketch& sketch, const Inspection& how = {});
 
+/// The same of the scenario in a file; a file that cannot be read is a complaint.
+std::string complaint_about_file(const std::string& path);
+
 struct RandomJobsOptions {
   std::uint64_t seed = 0;
   std::uint64_t first = 0;  ///< Jobs first, first + 1, ... of the space.

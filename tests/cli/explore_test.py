@@ -5,6 +5,7 @@ The first argument is the command. Everything is written to a temporary folder.
 """
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -96,6 +97,61 @@ def check_healthy(checks):
     checks.require(not (checks.folder / "lockstep-out").exists(), "something was written", "")
 
 
+RACE = """format = 1
+title = "A write beside a transfer that nobody looks at"
+world = {{ ranks = 4 }}
+policy = {{ allow = ["in-flight-untouched"] }}
+tensor.grad = {{ shape = [6], fill = 1 }}
+tensor.other = {{ shape = [3], fill = 2 }}
+program = [
+  {{ ranks = "all", body = [ {{ op = "all_reduce", tensor = "other" }}, {{ op = "barrier" }} ] }},
+  {{ ranks = [0, 1, 3], body = [ {{ op = "all_reduce", tensor = "grad", async = "w" }}, {{ op = "wait", work = "w" }} ] }},
+  {{ ranks = [2], body = [ {{ op = "all_reduce", tensor = "grad", async = "w" }}, {{ op = "compute", ns = 1 }}, {between}{{ op = "wait", work = "w" }}{behind} ] }},
+  {{ ranks = [0, 1, 3], body = [ {{ op = "read", tensor = "grad" }} ] }},
+]
+"""
+WRITE = '{ op = "write", tensor = "grad", value = 0 }'
+
+
+def check_schedule_dependent(checks):
+    """A result that other schedules change, without a law that complains, is made small and kept."""
+    scenario = checks.folder / "race.toml"
+    scenario.write_text(RACE.format(between=WRITE + ", ", behind=""), encoding="utf-8")
+    words = ["explore", scenario, "--runs", 100, "--out", "race"]
+    text = checks.run(1, *words)
+    for part in ("the result depends on the schedule", "made smaller in", "ranks 4 -> 2",
+                 "(law DETERMINISTIC)", "kept for the next time"):
+        checks.require(part in text, f"race: '{part}' is not told", text)
+    repro = checks.folder / "race" / "repro.toml"
+    checks.require("reproduced: the same trace" in checks.run(1, "replay", repro), "race: not repeated", text)
+    checks.run(0, "test", repro)
+    again = checks.run(1, *words)
+    checks.require("a kept failure is there again, run 1" in again, "race: not tried first", again)
+    # Repaired: the write waits for the transfer.
+    scenario.write_text(RACE.format(between="", behind=", " + WRITE), encoding="utf-8")
+    repaired = checks.run(0, *words)
+    checks.require("nothing failed" in repaired, "race: repaired, and still there", repaired)
+
+
+def check_kept_jobs(checks, words, found):
+    """Failing random jobs are tried first the next time, under the same settings alone."""
+    kept = sorted((checks.folder / "found/regressions").glob("random-job-3-*.toml"))
+    checks.require(len(kept) == len(found), "not every job is kept", str(kept))
+    again = checks.run(1, *words, "--out", "found")
+    checks.require(f"kept failures: {len(kept)} of {len(kept)} are there again" in again, "not tried first", again)
+    checks.require(again.index("a kept failure") < again.index("random jobs of seed"), "not first", again)
+    for file in kept:
+        checks.run(1, "replay", file)
+    other = checks.run(0, "explore", "--jobs", 5, "--seed", 3, "--out", "found")
+    checks.require("kept" not in other, "failures of other settings", other)
+    # A kept job that is repaired passes, and the next search says so.
+    for file in kept:
+        text = file.read_text(encoding="utf-8")
+        file.write_text(text.replace("factor = 3.0", "factor = 1.0"), encoding="utf-8")
+    repaired = checks.run(1, *words, "--out", "found")
+    checks.require(f"kept failures: 0 of {len(kept)} are there again" in repaired, "still there", repaired)
+
+
 def check_random_jobs(checks):
     """Correct jobs are quiet; of planted bugs the jobs come out small; threads change no word."""
     quiet = {checks.run(0, "explore", "--jobs", 300, "--seed", 5, "-j", n) for n in (1, 3)}
@@ -104,7 +160,10 @@ def check_random_jobs(checks):
     checks.require(not (checks.folder / "lockstep-out").exists(), "something was written", "")
     bug = 'bug=[{kind="scale-gradient", ranks=[1], factor=3.0, at={event="backward"}}]'
     words = ["explore", "--jobs", 12, "--seed", 3, "--thorough-every", 0, "--set", bug]
-    texts = {checks.run(1, *words, "-j", n, "--out", "found") for n in (1, 3)}
+    texts = set()
+    for n in (1, 3):
+        shutil.rmtree(checks.folder / "found", ignore_errors=True)
+        texts.add(checks.run(1, *words, "-j", n, "--out", "found"))
     checks.require(len(texts) == 1, "threads change what is printed", "\n".join(texts))
     text = texts.pop()
     found = sorted((checks.folder / "found").glob("job-*/repro.toml"))
@@ -114,6 +173,7 @@ def check_random_jobs(checks):
         checks.require("ranks = 2" in scenario, "not two ranks", scenario)
         checks.run(1, "replay", repro)
         checks.run(0, "test", repro)
+    check_kept_jobs(checks, words, found)
 
 
 def main():
@@ -123,6 +183,7 @@ def main():
         for name, (law, most_ranks) in CASES.items():
             check_found(checks, name, law, most_ranks)
         check_healthy(checks)
+        check_schedule_dependent(checks)
         check_random_jobs(checks)
         return 1 if checks.n_wrong else 0
 

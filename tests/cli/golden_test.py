@@ -72,6 +72,7 @@ BAD = [
     f"run SRC/{WEIGHTS} --variant after_wraping",
     f"run SRC/{WEIGHTS} --set optimizer.learning_rate=1",
     f"run SRC/{WEIGHTS} --set nonsense",
+    f'run SRC/{WEIGHTS} --set sim.also=["random","rnadom"]',
     "analyze dump.json",
     "analyze nowhere.toml",
     f"run SRC/{WEIGHTS} --backend mpi --trace out",
