@@ -10,11 +10,11 @@
 
 namespace lockstep::cuda {
 
-/// What computes matrix products from 64^3 multiplications on. Below, the strict kernel does, whose
-/// bits are the processor's.
+/// What computes matrix products from 64^3 multiplications on. Below, our own kernel does, with the
+/// processor's bits.
 enum class LargeProducts : std::uint8_t {
   kCublas,  ///< Fast; its own order of sums, without TF32.
-  kStrict,  ///< One chain of fma an element, whatever the size: the same bits on every GPU.
+  kStrict,  ///< Ours, on every GPU in the processor's order (ops/blocked_product.cuh).
 };
 
 /// The kernels of gpu/cuda, with memory of the same place. On the host (Place::kHost, kHostLate)

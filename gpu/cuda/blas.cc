@@ -26,7 +26,7 @@ void* open_library() {
   for (const std::string& name : names) {
     void* const library = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library != nullptr) return library;
-    const char* const said = ::dlerror();
+    const char* const said = ::dlerror();  // NOLINT(concurrency-mt-unsafe): a rank is one thread.
     if (reason.empty() && said != nullptr) reason = said;
   }
   throw DeviceError("cuBLAS", reason + "; LOCKSTEP_CUDA_GEMM=strict does without it", {});

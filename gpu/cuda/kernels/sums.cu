@@ -5,6 +5,7 @@
 
 #include "lockstep/gpu/cuda/blas.h"
 #include "lockstep/gpu/cuda/detail/operands.cuh"
+#include "lockstep/gpu/cuda/ops/blocked_product.cuh"
 #include "lockstep/gpu/cuda/ops/fold.cuh"
 #include "lockstep/gpu/cuda/ops/sums.cuh"
 
@@ -12,7 +13,7 @@ namespace lockstep::cuda {
 
 namespace {
 
-constexpr std::int64_t kBlasFrom = std::int64_t{64} * 64 * 64;  // Multiplications, as on the CPU.
+constexpr std::int64_t kLargeFrom = std::int64_t{64} * 64 * 64;  // Multiplications, as on the CPU.
 
 /// Parts of a result whose order is free: as many threads as help, each with one word of scratch.
 std::int64_t parts_for(std::int64_t n) {
@@ -58,14 +59,19 @@ ProductElement<T> element_of(T* out, const T* a, const T* b, const Product& p) {
 
 void CudaKernels::gemm(const Tensor& out, const Tensor& a, const Tensor& b, const Gemm& options) {
   const Product p = describe(out, a, b, options);
+  const bool large = p.m * p.n * p.k >= kLargeFrom;
   for_float(out.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    if (blas_ != nullptr && p.m * p.n * p.k >= kBlasFrom) {
-      blas_->multiply(at<T>(out), at<T>(a), at<T>(b), p);
+    const ProductElement<T> element = element_of<T>(at<T>(out), at<T>(a), at<T>(b), p);
+    if (large && blas_ != nullptr) {
+      blas_->multiply(element.out, element.a, element.b, p);
       executor_->mark_busy();
-      return;
+    } else if (large && p.m > 1 && p.n > 1) {
+      const ProductOrder order = ProductOrder::of<T>(p.m, p.n, p.k);
+      executor_->run(p.m * p.n, BlockedProductElement<T>{element, order});
+    } else {
+      executor_->run(p.m * p.n, element);
     }
-    executor_->run(p.m * p.n, element_of<T>(at<T>(out), at<T>(a), at<T>(b), p));
   });
 }
 

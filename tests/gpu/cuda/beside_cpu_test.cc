@@ -23,9 +23,10 @@ double Bench::next(DType dtype) {
   state_ = mix64(state_ + kGolden64);
   if (!is_floating(dtype)) return static_cast<double>(state_ % 5U);
   constexpr double kTiny = std::numeric_limits<float>::denorm_min();
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   constexpr std::array<double, 12> kSpecials = {
-      0.0, -0.0, kTiny, -3 * kTiny, kInfinity, -kInfinity, std::nan(""), 1.0, -1.0, 0.5, 3e38, 2.5};
+      0.0, -0.0, kTiny, -3 * kTiny, kInfinity, -kInfinity, kNan, 1.0, -1.0, 0.5, 3e38, 2.5};
   if (feed_ == Feed::kSpecial && state_ % 2U == 0) return kSpecials[state_ / 2U % kSpecials.size()];
   // Thirds of up to 2^20, down to 2^-10: neither sums nor products fit.
   const double whole = static_cast<double>(state_ >> 44U) / 3.0;
