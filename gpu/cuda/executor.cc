@@ -56,11 +56,20 @@ Executor::~Executor() {
   }
 }
 
+void Executor::run_on_host(Loop loop, const void* functor, std::size_t n_bytes, std::int64_t n) {
+  if (place_ == Place::kHost) {
+    loop(functor, n);
+    return settle();
+  }
+  const auto* const bytes = static_cast<const std::byte*>(functor);
+  late_.push_back({loop, n, {bytes, bytes + n_bytes}});
+}
+
 void Executor::wait() {
   busy_ = false;
   if (place_ == Place::kDevice) stream_->synchronize();
-  const auto late = std::exchange(late_, {});
-  for (const std::function<void()>& work : late) work();
+  const std::vector<Late> all = std::exchange(late_, {});
+  for (const Late& late : all) late.loop(late.functor.data(), late.n);
   throw_fault();
 }
 

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -61,12 +60,23 @@ class Executor {
   static constexpr std::size_t kScratchBytes = std::size_t{64} << 10U;
 
  private:
+  /// The loop over a functor whose type is known here no more.
+  using Loop = void (*)(const void* functor, std::int64_t n);
+
+  /// A functor that waits, and its loop.
+  struct Late {
+    Loop loop;
+    std::int64_t n;
+    std::vector<std::byte> functor;
+  };
+
+  void run_on_host(Loop loop, const void* functor, std::size_t n_bytes, std::int64_t n);
   void wait();
   void throw_fault();
 
   Place place_;
   std::unique_ptr<Stream> stream_;
-  std::vector<std::function<void()>> late_;
+  std::vector<Late> late_;
   std::byte* pinned_ =
       nullptr;  ///< The fault's word and the scratch: host memory the device writes.
   Fault* fault_ = nullptr;

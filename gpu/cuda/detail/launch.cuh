@@ -1,6 +1,9 @@
 // The two executors of a functor: a kernel whose threads take its indices, and a loop.
 #pragma once
 
+#include <cstddef>
+#include <type_traits>
+
 #include "lockstep/gpu/cuda/check.h"
 #include "lockstep/gpu/cuda/executor.h"
 #include "lockstep/gpu/cuda/launch.h"
@@ -21,26 +24,19 @@ __global__ void run_functor(F f, std::int64_t n) {
 }
 
 template <typename F>
-void run_on_host(const F& f, std::int64_t n) {
+void loop_over(const void* functor, std::int64_t n) {
+  const F f = *static_cast<const F*>(functor);
   for (std::int64_t i = 0; i < n; ++i) f(i);
 }
 
 template <typename F>
 void Executor::run(std::int64_t n, const F& f) {
+  static_assert(std::is_trivially_copyable_v<F> && alignof(F) <= alignof(std::max_align_t));
   if (n == 0) return;
   busy_ = true;
-  switch (place_) {
-    case Place::kDevice:
-      run_functor<<<grid_blocks(n), kBlockThreads, 0, stream_->handle()>>>(f, n);
-      check(cudaGetLastError(), "launch of a kernel");
-      return;
-    case Place::kHost:
-      run_on_host(f, n);
-      return settle();
-    case Place::kHostLate:
-      late_.emplace_back([f, n] { run_on_host(f, n); });
-      return;
-  }
+  if (place_ != Place::kDevice) return run_on_host(loop_over<F>, &f, sizeof(F), n);
+  run_functor<<<grid_blocks(n), kBlockThreads, 0, stream_->handle()>>>(f, n);
+  check(cudaGetLastError(), "launch of a kernel");
 }
 
 }  // namespace lockstep::cuda
