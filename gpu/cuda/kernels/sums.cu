@@ -8,6 +8,7 @@
 #include "lockstep/gpu/cuda/ops/blocked_product.cuh"
 #include "lockstep/gpu/cuda/ops/fold.cuh"
 #include "lockstep/gpu/cuda/ops/sums.cuh"
+#include "lockstep/gpu/cuda/ops/vector_product.cuh"
 
 namespace lockstep::cuda {
 
@@ -69,6 +70,10 @@ void CudaKernels::gemm(const Tensor& out, const Tensor& a, const Tensor& b, cons
     } else if (large && p.m > 1 && p.n > 1) {
       const ProductOrder order = ProductOrder::of<T>(p.m, p.n, p.k);
       executor_->run(p.m * p.n, BlockedProductElement<T>{element, order});
+    } else if (large && p.m * p.n > 1) {
+      const bool dots = p.n == 1 ? !p.transpose_a : p.transpose_b;
+      const VectorOrder order = VectorOrder::of<T>(p.m * p.n, p.k, dots);
+      executor_->run(p.m * p.n, VectorProductElement<T>{element, order});
     } else {
       executor_->run(p.m * p.n, element);
     }

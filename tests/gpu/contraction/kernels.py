@@ -15,7 +15,7 @@ import sys
 WRITES_FMA = {
     "PlusScaled", "Tanh", "TanhSlope", "Sigmoid", "GeluOf", "GeluSlope", "SoftmaxRow",
     "SoftmaxSlopeRow", "LayerNormElement", "LogProbsRow", "CrossEntropySlope", "ProductElement",
-    "BlockedProductElement",
+    "BlockedProductElement", "VectorProductElement",
     "NormLane", "Sgd", "Adam", "Adagrad", "Rmsprop",
 }
 NOT_IEEE = re.compile(r"\b(?:add|sub|mul|fma|div|sqrt)\.(?:\w+\.)*(?:ftz|approx|full)\b")

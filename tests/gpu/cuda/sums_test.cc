@@ -44,24 +44,41 @@ TEST_P(SumsTest, ProductsBelow64CubedHaveTheProcessorsBits) {
   expect_same(cases);
 }
 
-// One chain, pairs of chains, fours of chains, and blocks of k: what the processor does depends on
-// the column's and the row's place. Vectors (m or n = 1) are left out: docs/gpu.md.
-TEST_P(SumsTest, StrictProductsOfRealSizeHaveTheProcessorsBits) {
+using Sizes = std::initializer_list<std::array<std::int64_t, 3>>;
+
+std::vector<Case> products(Sizes sizes) {
   std::vector<Case> cases;
-  for (const auto [m, n, k] : std::initializer_list<std::array<std::int64_t, 3>>{{64, 64, 64},
-                                                                                 {37, 79, 283},
-                                                                                 {38, 67, 290},
-                                                                                 {40, 300, 785},
-                                                                                 {128, 10, 784},
-                                                                                 {2, 600, 300},
-                                                                                 {600, 2, 301},
-                                                                                 {9, 31, 2'049},
-                                                                                 {700, 400, 1}}) {
+  for (const auto [m, n, k] : sizes) {
     for (const unsigned bits : {0U, 1U, 2U, 7U}) {
       cases.push_back(product(m, n, k, {(bits & 1U) != 0, (bits & 2U) != 0, (bits & 4U) != 0}));
     }
   }
-  expect_same(cases);
+  return cases;
+}
+
+// One chain, pairs of chains, fours of chains, and blocks of k: what the processor does depends on
+// the column's and the row's place.
+TEST_P(SumsTest, StrictProductsOfRealSizeHaveTheProcessorsBits) {
+  expect_same(products({{64, 64, 64},
+                        {37, 79, 283},
+                        {38, 67, 290},
+                        {40, 300, 785},
+                        {128, 10, 784},
+                        {2, 600, 300},
+                        {600, 2, 301},
+                        {9, 31, 2'049},
+                        {700, 400, 1}}));
+}
+
+// Dot products in lanes or blocks across them, by how the matrix lies.
+TEST_P(SumsTest, StrictProductsWithAVectorHaveTheProcessorsBits) {
+  expect_same(products({{1, 5'003, 60},
+                        {5'003, 1, 60},
+                        {1, 603, 503},
+                        {603, 1, 501},
+                        {9'001, 1, 131},
+                        {1, 9'002, 130},
+                        {66, 1, 4'102}}));
 }
 
 TEST_P(SumsTest, RowsAndChannels) {
