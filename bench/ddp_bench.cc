@@ -55,6 +55,13 @@ void step_with_laws(benchmark::State& state) {
 
 BENCHMARK(step_with_laws)->Arg(1)->Arg(32)->Unit(benchmark::kMillisecond);
 
+// One law and the gradients' digests and sketches, which are what it reads.
+void step_with_gradient_mean(benchmark::State& state) {
+  run(state, {.ranks = static_cast<std::int32_t>(state.range(0)), .laws = {"gradient-mean"}}, 200);
+}
+
+BENCHMARK(step_with_gradient_mean)->Arg(32)->Unit(benchmark::kMillisecond);
+
 // Jobs of 4 ranks and 3 steps, laws on: what a property test runs by the thousand.
 void small_job(benchmark::State& state) { run(state, {.ranks = 4}, 3); }
 

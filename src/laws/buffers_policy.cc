@@ -19,6 +19,8 @@ class BuffersPolicy final : public Law {
 
   const LawInfo& info() const override { return *find_law(kId); }
 
+  EventKinds reads() const override { return kinds_of<StateEvent, ForwardEvent, WrapEvent>(); }
+
   void require(RecordOptions& options) const override { options.states = true; }
 
   void on_event(const Event& event, const NameTable& names) override {
@@ -44,8 +46,8 @@ class BuffersPolicy final : public Law {
     const WrapperKey wrapper = wrapper_of(event.at);
     if (!is_promised(state.point, wrapper, names)) return;
     // Buffers are broadcast as the forward before this one asked for: not behind one under no_sync.
-    const auto before = went_alone_.find(rank_wrapper_of(event));
-    const bool alone = before != went_alone_.end() && before->second;
+    const bool* const before = went_alone_.find(rank_wrapper_of(event));
+    const bool alone = before != nullptr && *before;
     if (alone && state.point == StatePoint::kForward) return;
     const Meeting meeting =
         counter_.next(event, static_cast<std::int32_t>(state.point), state.layout);
@@ -114,7 +116,7 @@ class BuffersPolicy final : public Law {
 
   std::int32_t n_ranks_;
   std::string declared_;
-  std::map<RankWrapper, bool> went_alone_;  ///< The last forward reduces nothing.
+  RankWrapperMap<bool> went_alone_;  ///< The last forward reduces nothing.
   Wrappers wrappers_;
   Counter counter_;
   OpenBallots open_;

@@ -16,6 +16,8 @@ class CheckpointWhole final : public Law {
 
   const LawInfo& info() const override { return *find_law(kId); }
 
+  EventKinds reads() const override { return kinds_of<SnapshotEvent, EnvironmentEvent>(); }
+
   void require(RecordOptions& /*options*/) const override {}
 
   void on_event(const Event& event, const NameTable& names) override {

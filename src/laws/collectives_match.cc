@@ -131,6 +131,10 @@ class CollectivesMatch final : public Law {
 
   const LawInfo& info() const override { return *find_law(kCollectivesMatch); }
 
+  EventKinds reads() const override {
+    return kinds_of<CollectiveEvent, DecisionEvent, WrapEvent, EndEvent, EnvironmentEvent>();
+  }
+
   void require(RecordOptions& options) const override { options.collectives = true; }
 
   void on_event(const Event& event, const NameTable& names) override {

@@ -16,6 +16,10 @@ class DecisionsUniform final : public Law {
 
   const LawInfo& info() const override { return *find_law(kId); }
 
+  EventKinds reads() const override {
+    return kinds_of<DecisionEvent, SnapshotEvent, PhaseEvent, EnvironmentEvent>();
+  }
+
   void require(RecordOptions& /*options*/) const override {}
 
   void on_event(const Event& event, const NameTable& names) override {

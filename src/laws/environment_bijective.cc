@@ -15,6 +15,8 @@ class EnvironmentBijective final : public Law {
 
   const LawInfo& info() const override { return *find_law(kId); }
 
+  EventKinds reads() const override { return kinds_of<WrapEvent, EnvironmentEvent>(); }
+
   void require(RecordOptions& /*options*/) const override {}
 
   void on_event(const Event& event, const NameTable& names) override {

@@ -23,6 +23,8 @@ class EpochReshuffled final : public Law {
 
   const LawInfo& info() const override { return *find_law(kEpochReshuffled); }
 
+  EventKinds reads() const override { return kinds_of<EpochEvent, EnvironmentEvent>(); }
+
   void require(RecordOptions& options) const override { options.samples = true; }
 
   void on_event(const Event& event, const NameTable& names) override {

@@ -44,8 +44,7 @@ struct Local {
   std::int32_t rank = 0;
   Batches batches;
   bool adds_to_earlier = false;  ///< .grad held an earlier reduction of the same step.
-  std::vector<Sketch> sketches = {};
-  std::vector<std::uint8_t> undefined = {};
+  std::size_t place = 0;         ///< Among those of its reduction, in order of arrival.
 };
 
 struct Published {
@@ -58,6 +57,9 @@ struct Published {
 /// One reduction, while its ranks come in.
 struct OpenReduction {
   std::vector<Local> locals;
+  // Of all locals, one after the other: a warm reduction allocates nothing.
+  std::vector<Sketch> sketches;
+  std::vector<std::uint8_t> undefined;
   std::vector<Published> published;  // Distinct ones: one in healthy runs.
   std::int32_t n_published = 0;
   std::vector<std::int64_t> n_elems;
@@ -65,6 +67,25 @@ struct OpenReduction {
   std::int32_t opt = 0;  ///< On the lowest rank.
   std::int32_t opt_of = std::numeric_limits<std::int32_t>::max();
   bool sketched = true;
+
+  /// What a rank put in for tensor i; null: nothing.
+  const Sketch* sketch(const Local& local, std::size_t i) const {
+    const std::size_t n = sketches.size() / locals.size();
+    const std::size_t n_bytes = undefined.size() / locals.size();
+    const auto bits = std::span(undefined).subspan(local.place * n_bytes, n_bytes);
+    return bit(bits, i) ? nullptr : &sketches[local.place * n + i];
+  }
+
+  void restart() {
+    locals.clear();
+    sketches.clear();
+    undefined.clear();
+    published.clear();
+    n_published = 0;
+    n_elems.clear();
+    opt_of = std::numeric_limits<std::int32_t>::max();
+    sketched = true;
+  }
 };
 
 /// The weights that were meant; with accumulation also K times them, since both conventions
@@ -80,6 +101,10 @@ class GradientMean final : public Law {
       : n_ranks_(policy.n_ranks), exact_(policy.exact), declared_(policy.declared_mean) {}
 
   const LawInfo& info() const override { return *find_law(kGradientMean); }
+
+  EventKinds reads() const override {
+    return kinds_of<GradEvent, BatchEvent, PhaseEvent, WrapEvent, CollectiveEvent>();
+  }
 
   void require(RecordOptions& options) const override {
     options.grad_local = true;
@@ -127,7 +152,7 @@ class GradientMean final : public Law {
         counter_.next(event, static_cast<std::int32_t>(grad.point), grad.layout);
     Meeting meeting = pre_or_post;
     meeting.what = 0;
-    OpenReduction& open = open_[meeting];
+    OpenReduction& open = open_at(meeting);
     open.sketched = open.sketched && grad.sketches.size() == grad.digests.size();
     if (grad.point == GradPoint::kPre) {
       add_local(open, event, grad);
@@ -137,15 +162,33 @@ class GradientMean final : public Law {
     const std::int32_t n = wrappers_.n_members(meeting.wrapper, n_ranks_);
     if (static_cast<std::int32_t>(open.locals.size()) < n || open.n_published < n) return;
     judge(meeting, open, names);
-    open_.erase(meeting);
+    close(meeting);
+  }
+
+  OpenReduction& open_at(const Meeting& meeting) {
+    if (meeting == last_at_ && last_ != nullptr) return *last_;
+    const auto [at, is_new] = open_.try_emplace(meeting);
+    if (is_new) std::swap(at->second, spare_);
+    last_at_ = meeting;
+    last_ = &at->second;
+    return at->second;
+  }
+
+  void close(const Meeting& meeting) {
+    const auto at = open_.find(meeting);
+    std::swap(at->second, spare_);  // Keeps its memory for the next one.
+    spare_.restart();
+    open_.erase(at);
+    last_ = nullptr;
   }
 
   void add_local(OpenReduction& open, const Event& event, const GradEvent& grad) {
     Local local{.rank = to_int(event.rank), .batches = batches_of(event)};
     const auto last = last_reduction_.find({rank_wrapper_of(event), grad.layout});
     local.adds_to_earlier = last != last_reduction_.end() && last->second == event.at.opt;
-    local.sketches.assign(grad.sketches.begin(), grad.sketches.end());
-    local.undefined.assign(grad.undefined.begin(), grad.undefined.end());
+    local.place = open.locals.size();
+    open.sketches.insert(open.sketches.end(), grad.sketches.begin(), grad.sketches.end());
+    open.undefined.insert(open.undefined.end(), grad.undefined.begin(), grad.undefined.end());
     open.locals.push_back(std::move(local));
     if (open.n_elems.empty()) open.n_elems.assign(grad.n_elems.begin(), grad.n_elems.end());
     for (std::size_t i = 0; i < grad.n_elems.size() && i < open.n_elems.size(); ++i) {
@@ -155,11 +198,10 @@ class GradientMean final : public Law {
   }
 
   /// A batch that was recorded outside any wrapper feeds all of them.
-  Batches batches_of(const Event& event) const {
-    auto known = batches_.find(rank_wrapper_of(event));
-    if (known == batches_.end())
-      known = batches_.find({to_int(event.rank), {event.at.attempt, -1}});
-    return known == batches_.end() ? Batches{} : known->second;
+  Batches batches_of(const Event& event) {
+    const Batches* known = batches_.find(rank_wrapper_of(event));
+    if (known == nullptr) known = batches_.find({to_int(event.rank), {event.at.attempt, -1}});
+    return known == nullptr ? Batches{} : *known;
   }
 
   void publish(OpenReduction& open, const Event& event, const GradEvent& grad) {
@@ -170,8 +212,8 @@ class GradientMean final : public Law {
     }
     last_reduction_[{rank_wrapper_of(event), grad.layout}] = event.at.opt;
     for (const std::int32_t wrapper : {event.at.wrapper, -1}) {
-      const auto known = batches_.find({to_int(event.rank), {event.at.attempt, wrapper}});
-      if (known != batches_.end()) known->second.reduced = true;
+      Batches* const known = batches_.find({to_int(event.rank), {event.at.attempt, wrapper}});
+      if (known != nullptr) known->reduced = true;
     }
     for (Published& published : open.published) {
       if (std::equal(grad.digests.begin(),
@@ -239,7 +281,7 @@ class GradientMean final : public Law {
         continue;
       OneReduction one{{}, &published.sketches[i], open.n_elems[i], open.dtype};
       for (const Local& local : open.locals) {
-        one.locals.push_back(bit(local.undefined, i) ? nullptr : &local.sketches[i]);
+        one.locals.push_back(open.sketch(local, i));
       }
       const bool unused = std::all_of(one.locals.begin(),
                                       one.locals.end(),
@@ -365,10 +407,13 @@ class GradientMean final : public Law {
   DType narrow_ = DType::kF32;  // Of all reductions, where gradients travel as halves.
   Wrappers wrappers_;
   Counter counter_;
-  std::map<RankWrapper, Batches> batches_;  // Of the current reduction.
+  RankWrapperMap<Batches> batches_;  // Of the current reduction.
   std::map<std::pair<RankWrapper, LayoutId>, std::int32_t> last_reduction_;  // Its step number.
   std::set<Rank> evaluating_;
   std::map<Meeting, OpenReduction> open_;
+  OpenReduction spare_;  // Empty, with memory.
+  Meeting last_at_;
+  OpenReduction* last_ = nullptr;  // What open_ holds at last_at_.
   std::set<std::pair<WrapperKey, NameId>> reported_;
   std::vector<Finding> findings_;
   std::int64_t n_checked_ = 0;

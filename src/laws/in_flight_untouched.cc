@@ -30,6 +30,8 @@ class InFlightUntouched final : public Law {
 
   const LawInfo& info() const override { return *find_law(kInFlightUntouched); }
 
+  EventKinds reads() const override { return kinds_of<CollectiveEvent, TouchEvent>(); }
+
   void require(RecordOptions& options) const override {
     options.collectives = options.touches = true;
   }

@@ -17,6 +17,10 @@ class InitEqual final : public Law {
 
   const LawInfo& info() const override { return *find_law(kInitEqual); }
 
+  EventKinds reads() const override {
+    return kinds_of<WrapEvent, ForwardEvent, StateEvent, SnapshotEvent>();
+  }
+
   void require(RecordOptions& options) const override { options.states = true; }
 
   void on_event(const Event& event, const NameTable& names) override {
@@ -159,7 +163,7 @@ class InitEqual final : public Law {
   std::int32_t n_ranks_;
   std::string buffers_;
   Wrappers wrappers_;
-  std::map<RankWrapper, RankPlace> places_;
+  RankWrapperMap<RankPlace> places_;
   std::map<Key, Ballot> wraps_;
   std::map<Key, Ballot> forwards_;
   std::set<std::pair<WrapperKey, std::uint32_t>> judged_;

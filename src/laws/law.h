@@ -1,15 +1,18 @@
 // The interface of a law: a streaming checker over events, blind to which backend made them.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/laws/finding.h"
+#include "lockstep/trace/event_kinds.h"
 #include "lockstep/trace/recorder.h"
 
 namespace lockstep {
@@ -52,6 +55,8 @@ struct LawPolicy {
 class Law : public EventSink {
  public:
   virtual const LawInfo& info() const = 0;
+  /// The kinds of events it looks at; a LawSet spares it the others.
+  virtual EventKinds reads() const = 0;
   /// The verdict after the last event. Called once.
   virtual LawResult finish(const NameTable& names) = 0;
   /// Fields the recorder must compute for this law.
@@ -83,6 +88,7 @@ class LawSet final : public EventSink {
  private:
   LawPolicy policy_;
   std::vector<std::unique_ptr<Law>> laws_;
+  std::array<std::vector<Law*>, std::variant_size_v<EventBody>> readers_;  // By kind.
 };
 
 }  // namespace lockstep

@@ -118,11 +118,17 @@ Result<LawSet> LawSet::make(const LawPolicy& policy, std::span<const std::string
         wanted.empty() || std::find(wanted.begin(), wanted.end(), info.id) != wanted.end();
     if (chosen) set.laws_.push_back(std::move(make_law(info.id, policy).value()));
   }
+  for (const std::unique_ptr<Law>& law : set.laws_) {
+    const EventKinds kinds = law->reads();
+    for (std::size_t kind = 0; kind < set.readers_.size(); ++kind) {
+      if (((kinds >> kind) & 1U) != 0) set.readers_[kind].push_back(law.get());
+    }
+  }
   return set;
 }
 
 void LawSet::on_event(const Event& event, const NameTable& names) {
-  for (const std::unique_ptr<Law>& law : laws_) law->on_event(event, names);
+  for (Law* law : readers_[event.body.index()]) law->on_event(event, names);
 }
 
 std::vector<LawResult> LawSet::finish(const NameTable& names) {

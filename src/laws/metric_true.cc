@@ -53,6 +53,10 @@ class MetricTrue final : public Law {
 
   const LawInfo& info() const override { return *find_law(kId); }
 
+  EventKinds reads() const override {
+    return kinds_of<MetricEvent, SampleEvent, EpochEvent, PhaseEvent, EnvironmentEvent>();
+  }
+
   void require(RecordOptions& options) const override { options.samples = true; }
 
   void on_event(const Event& event, const NameTable& names) override {

@@ -32,6 +32,10 @@ class OptimizerEqual final : public Law {
 
   const LawInfo& info() const override { return *find_law(kId); }
 
+  EventKinds reads() const override {
+    return kinds_of<StepEvent, StateEvent, WrapEvent, ForwardEvent, BatchEvent>();
+  }
+
   void require(RecordOptions& options) const override { options.states = true; }
 
   void on_event(const Event& event, const NameTable& names) override {

@@ -65,6 +65,8 @@ class Progress final : public Law {
 
   const LawInfo& info() const override { return *find_law(kProgress); }
 
+  EventKinds reads() const override { return kAllEventKinds; }
+
   void require(RecordOptions& options) const override { options.collectives = true; }
 
   void on_event(const Event& event, const NameTable& names) override {
@@ -74,10 +76,11 @@ class Progress final : public Law {
       // A restart forgives the attempt before it: that is what it is for.
       attempt_ = event.at.attempt;
       lives_.clear();
+      life_of_.clear();
       groups_.clear();
     }
     forwards_.on_event(event);
-    RankLife& life = lives_[to_int(event.rank)];
+    RankLife& life = life_of(to_int(event.rank));
     if (const auto* end = std::get_if<EndEvent>(&event.body)) {
       life.outcome = names.text(end->outcome);
       life.detail = names.text(end->detail);
@@ -115,6 +118,15 @@ class Progress final : public Law {
   }
 
  private:
+  RankLife& life_of(std::int32_t rank) {
+    constexpr std::int32_t kMostKept = 1 << 20;  // A file may name any rank.
+    if (rank < 0 || rank >= kMostKept) return lives_[rank];
+    const auto at = static_cast<std::size_t>(rank);
+    if (at >= life_of_.size()) life_of_.resize(at + 1, nullptr);
+    if (life_of_[at] == nullptr) life_of_[at] = &lives_[rank];
+    return *life_of_[at];
+  }
+
   /// One finding a channel: the first call in it that never completed.
   std::vector<Finding> judge_calls() const {
     std::map<Channel, std::int64_t> first_open;
@@ -452,6 +464,7 @@ class Progress final : public Law {
   Worlds worlds_;
   std::int32_t attempt_ = 0;
   std::map<std::int32_t, RankLife> lives_;
+  std::vector<RankLife*> life_of_;  // By rank: nodes of a map stay where they are.
   std::map<std::int32_t, std::vector<std::int32_t>> groups_;  // World ranks by group rank.
   std::int64_t n_checked_ = 0;
   GroupOrder order_;

@@ -18,12 +18,14 @@ class RedoEqual final : public Law {
  public:
   const LawInfo& info() const override { return *find_law(kRedoEqual); }
 
+  EventKinds reads() const override { return kinds_of<GradEvent>(); }
+
   void require(RecordOptions& options) const override { options.grad_local = true; }
 
   void on_event(const Event& event, const NameTable& names) override {
     const auto* grad = std::get_if<GradEvent>(&event.body);
     if (grad == nullptr) return;
-    if (grad->point == GradPoint::kInc) remember(event, *grad, names);
+    if (grad->point == GradPoint::kInc) remember(event, *grad);
     if (grad->point == GradPoint::kRedo) compare(event, *grad, names);
   }
 
@@ -39,10 +41,13 @@ class RedoEqual final : public Law {
   }
 
  private:
-  /// The contributions of a rank's last backward; absent = none.
+  /// The contributions of a rank's last backward, as its event told them.
   struct Contributions {
     Position at;
-    std::map<NameId, std::uint64_t> digests;
+    LayoutId layout = kNoLayout;
+    bool open = false;  ///< Not compared yet.
+    std::vector<std::uint64_t> digests;
+    std::vector<std::uint8_t> undefined;
   };
 
   /// Where a rank's micro-step came out otherwise: its first tensor, and how many.
@@ -55,25 +60,32 @@ class RedoEqual final : public Law {
     friend auto operator<=>(const Difference&, const Difference&) = default;
   };
 
-  static std::map<NameId, std::uint64_t> digests_of(const GradEvent& grad, const NameTable& names) {
-    std::map<NameId, std::uint64_t> digests;
-    const std::span<const NameId> layout = names.layout(grad.layout);
-    for (std::size_t i = 0; i < std::min(layout.size(), grad.digests.size()); ++i) {
-      if (!bit(grad.undefined, i)) digests[layout[i]] = grad.digests[i];
+  /// Tensors without a contribution are absent.
+  static std::map<NameId, std::uint64_t> by_name(std::span<const NameId> layout,
+                                                 std::span<const std::uint64_t> digests,
+                                                 std::span<const std::uint8_t> undefined) {
+    std::map<NameId, std::uint64_t> named;
+    for (std::size_t i = 0; i < std::min(layout.size(), digests.size()); ++i) {
+      if (!bit(undefined, i)) named[layout[i]] = digests[i];
     }
-    return digests;
+    return named;
   }
 
-  void remember(const Event& event, const GradEvent& grad, const NameTable& names) {
-    last_[rank_wrapper_of(event)] = {event.at, digests_of(grad, names)};
+  void remember(const Event& event, const GradEvent& grad) {
+    Contributions& last = last_[rank_wrapper_of(event)];
+    last.at = event.at;
+    last.layout = grad.layout;
+    last.open = true;
+    last.digests.assign(grad.digests.begin(), grad.digests.end());
+    last.undefined.assign(grad.undefined.begin(), grad.undefined.end());
   }
 
   void compare(const Event& event, const GradEvent& grad, const NameTable& names) {
     const RankWrapper place = rank_wrapper_of(event);
-    const auto known = last_.find(place);
-    if (known == last_.end() || !(known->second.at == event.at)) return;
-    const std::map<NameId, std::uint64_t>& once = known->second.digests;
-    const std::map<NameId, std::uint64_t> again = digests_of(grad, names);
+    Contributions* const last = last_.find(place);
+    if (last == nullptr || !last->open || !(last->at == event.at)) return;
+    const auto once = by_name(names.layout(last->layout), last->digests, last->undefined);
+    const auto again = by_name(names.layout(grad.layout), grad.digests, grad.undefined);
     Difference difference = {.wrapper = place.key, .opt = event.at.opt, .micro = event.at.micro};
     for (const NameId name : names.layout(grad.layout)) {
       const auto first = once.find(name);
@@ -85,7 +97,7 @@ class RedoEqual final : public Law {
       if (difference.n_tensors++ == 0) difference.tensor = name;
     }
     if (difference.n_tensors > 0) first_.try_emplace(place, difference);
-    last_.erase(known);
+    last->open = false;
   }
 
   /// Ranks that came out otherwise at the same place and in the same tensors.
@@ -118,7 +130,7 @@ class RedoEqual final : public Law {
     return finding;
   }
 
-  std::map<RankWrapper, Contributions> last_;
+  RankWrapperMap<Contributions> last_;
   std::map<RankWrapper, Difference> first_;  // Of each rank and attempt.
   std::int64_t n_checked_ = 0;
 };

@@ -16,6 +16,10 @@ class ReducedOnce final : public Law {
 
   const LawInfo& info() const override { return *find_law(kReducedOnce); }
 
+  EventKinds reads() const override {
+    return kinds_of<GradEvent, StepEvent, ForwardEvent, WrapEvent>();
+  }
+
   void require(RecordOptions& options) const override {
     options.grad_local = true;
     options.grad_post = true;
@@ -133,14 +137,14 @@ class ReducedOnce final : public Law {
   void on_step(const Event& event, const StepEvent& step, const NameTable& names) {
     const std::span<const NameId> layout = names.layout(step.layout);
     if (event.at.wrapper >= 0) {
-      const auto window = windows_.find(rank_wrapper_of(event));
-      if (window != windows_.end())
-        check(event, window->second, step, {rank_wrapper_of(event), layout}, names);
+      Window* const window = windows_.find(rank_wrapper_of(event));
+      if (window != nullptr) check(event, *window, step, {rank_wrapper_of(event), layout}, names);
       return;
     }
     // An optimizer over several wrappers: each of them that holds one of its parameters.
     const RankWrapper first{to_int(event.rank), {event.at.attempt, -1}};
-    for (auto at = windows_.lower_bound(first); at != windows_.end(); ++at) {
+    std::map<RankWrapper, Window>& windows = windows_.all();
+    for (auto at = windows.lower_bound(first); at != windows.end(); ++at) {
       if (at->first.rank != first.rank || at->first.key.attempt != event.at.attempt) break;
       check(event, at->second, step, {at->first, layout}, names);
     }
@@ -192,7 +196,7 @@ class ReducedOnce final : public Law {
 
   /// Whether any rank ever computed a gradient for the parameter.
   bool is_used_somewhere(WrapperKey wrapper, NameId name) const {
-    return std::any_of(windows_.begin(), windows_.end(), [&](const auto& entry) {
+    return std::any_of(windows_.all().begin(), windows_.all().end(), [&](const auto& entry) {
       const std::vector<TensorState>& tensors = entry.second.tensors;
       return entry.first.key == wrapper &&
              std::any_of(tensors.begin(), tensors.end(), [&](const TensorState& tensor) {
@@ -243,7 +247,7 @@ class ReducedOnce final : public Law {
 
   std::int32_t n_ranks_;
   Wrappers wrappers_;
-  std::map<RankWrapper, Window> windows_;
+  RankWrapperMap<Window> windows_;
   std::map<TensorKey, Broken> broken_;
   std::int64_t n_checked_ = 0;
   std::int64_t extra_reductions_ = 0;

@@ -24,25 +24,26 @@ class Agreement {
     ++n_ranks_;
     if (n_ranks_ == 1) {
       first_.assign(words.begin(), words.end());
-      differs_.assign(words.size(), false);
+      differs_.assign(words.size(), 0);
     } else if (words.size() == first_.size()) {
-      for (std::size_t i = 0; i < words.size(); ++i)
-        differs_[i] = differs_[i] || words[i] != first_[i];
+      // Words differ where any bit of this is set.
+      for (std::size_t i = 0; i < words.size(); ++i) differs_[i] |= words[i] ^ first_[i];
     }
   }
 
   bool known() const { return n_ranks_ > 1; }
 
-  bool differs(std::size_t i) const { return i < differs_.size() && differs_[i]; }
+  bool differs(std::size_t i) const { return i < differs_.size() && differs_[i] != 0; }
 
   bool differs() const {
-    return std::find(differs_.begin(), differs_.end(), true) != differs_.end();
+    return std::any_of(
+        differs_.begin(), differs_.end(), [](std::uint64_t bits) { return bits != 0; });
   }
 
  private:
   std::int32_t n_ranks_ = 0;
   std::vector<std::uint64_t> first_;
-  std::vector<bool> differs_;
+  std::vector<std::uint64_t> differs_;
 };
 
 /// What happened on the ranks before they were compared: the evidence for a cause.
@@ -65,6 +66,10 @@ class ReplicasEqual final : public Law {
   explicit ReplicasEqual(const LawPolicy& policy) : n_ranks_(policy.n_ranks) {}
 
   const LawInfo& info() const override { return *find_law(kReplicasEqual); }
+
+  EventKinds reads() const override {
+    return kinds_of<StateEvent, WrapEvent, GradEvent, StepEvent, ForwardEvent, BatchEvent>();
+  }
 
   void require(RecordOptions& options) const override {
     options.states = true;
@@ -118,7 +123,7 @@ class ReplicasEqual final : public Law {
     if (const auto* grad = std::get_if<GradEvent>(&event.body)) {
       gather_gradient(place, *grad);
     } else if (const auto* step = std::get_if<StepEvent>(&event.body)) {
-      Evidence& evidence = evidence_[place];
+      Evidence& evidence = evidence_at(place);
       const std::uint64_t rate[] = {std::bit_cast<std::uint64_t>(step->lr),
                                     step->skipped ? 1U : 0U};
       evidence.rates.add(rate);
@@ -126,33 +131,41 @@ class ReplicasEqual final : public Law {
       evidence.skips_differ = evidence.rates.differs(1);
       evidence.scaled = evidence.scaled || step->scale != 1.0;
     } else if (const auto* forward = std::get_if<ForwardEvent>(&event.body)) {
-      Evidence& evidence = evidence_[place];
+      Evidence& evidence = evidence_at(place);
       evidence.wrapped_forward = evidence.wrapped_forward || forward->through_wrapper;
     }
   }
 
   void gather_gradient(const Place& place, const GradEvent& grad) {
     if (grad.point == GradPoint::kPost) {
-      Evidence& evidence = evidence_[place];
+      Evidence& evidence = evidence_at(place);
       evidence.post_layout = grad.layout;
       evidence.post.add(grad.digests);
     } else if (grad.point == GradPoint::kUsed) {
-      Evidence& evidence = evidence_[place];
+      Evidence& evidence = evidence_at(place);
       evidence.used_layout = grad.layout;
       evidence.used.add(grad.digests);
       evidence.unused.add(unused_words(grad));
     }
   }
 
-  static std::vector<std::uint64_t> unused_words(const GradEvent& grad) {
-    std::vector<std::uint64_t> words(grad.digests.size());
-    for (std::size_t i = 0; i < words.size(); ++i) words[i] = bit(grad.undefined, i) ? 1U : 0U;
-    return words;
+  std::span<const std::uint64_t> unused_words(const GradEvent& grad) {
+    words_.resize(grad.digests.size());
+    for (std::size_t i = 0; i < words_.size(); ++i) words_[i] = bit(grad.undefined, i) ? 1U : 0U;
+    return words_;
+  }
+
+  Evidence& evidence_at(const Place& place) {
+    if (last_ == nullptr || place != last_place_) {
+      last_place_ = place;
+      last_ = &evidence_[place];
+    }
+    return *last_;
   }
 
   void on_state(const Event& event, const StateEvent& state, const NameTable& names) {
     if (state.kind == StateKind::kOptimizer && state.point == StatePoint::kStep) {
-      evidence_[{wrapper_of(event.at), event.at.sync, event.at.opt}].optimizer.add(state.digests);
+      evidence_at({wrapper_of(event.at), event.at.sync, event.at.opt}).optimizer.add(state.digests);
     }
     if (state.kind != StateKind::kParam) return;
     if (state.point == StatePoint::kLoad) loaded_.insert(wrapper_of(event.at));
@@ -184,6 +197,7 @@ class ReplicasEqual final : public Law {
   // Ranks never come back to an earlier synchronising forward once all have passed it.
   void forget_before(const Place& here) {
     constexpr std::int32_t kLowest = std::numeric_limits<std::int32_t>::min();
+    last_ = nullptr;
     auto place = evidence_.lower_bound({std::get<0>(here), kLowest, kLowest});
     while (place != evidence_.end() && place->first < here) {
       place = kept_.contains(place->first) ? std::next(place) : evidence_.erase(place);
@@ -339,6 +353,9 @@ class ReplicasEqual final : public Law {
   Counter counter_;
   std::map<Meeting, Ballot> pending_;
   std::map<Place, Evidence> evidence_;
+  Place last_place_;
+  Evidence* last_ = nullptr;          // What evidence_ holds at last_place_.
+  std::vector<std::uint64_t> words_;  // Scratch.
   std::map<Meeting, Agreement> starts_;
   std::map<std::pair<RankWrapper, Meeting>, std::int32_t> starts_seen_;
   std::set<WrapperKey> loaded_;

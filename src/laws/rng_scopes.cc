@@ -40,6 +40,8 @@ class RngScopes final : public Law {
 
   const LawInfo& info() const override { return *find_law(kRngScopes); }
 
+  EventKinds reads() const override { return kinds_of<RngEvent, EnvironmentEvent>(); }
+
   void require(RecordOptions& /*options*/) const override {}
 
   void on_event(const Event& event, const NameTable& names) override {

@@ -53,6 +53,10 @@ class SamplesCovered final : public Law {
 
   const LawInfo& info() const override { return *find_law(kSamplesCovered); }
 
+  EventKinds reads() const override {
+    return kinds_of<EpochEvent, SampleEvent, EnvironmentEvent>();
+  }
+
   void require(RecordOptions& options) const override { options.samples = true; }
 
   void on_event(const Event& event, const NameTable& names) override {

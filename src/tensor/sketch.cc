@@ -1,7 +1,9 @@
 #include "lockstep/tensor/sketch.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <cstring>
 
 #include "lockstep/base/check.h"
 #include "lockstep/tensor/detail/clones.h"
@@ -12,42 +14,54 @@ namespace lockstep {
 
 namespace {
 
-// The eight lanes are two registers of four.
-constexpr std::size_t kHalf = Sketch::kLanes / 2;
-using Doubles [[gnu::vector_size(kHalf * sizeof(double))]] = double;
-using Words [[gnu::vector_size(kHalf * sizeof(std::uint64_t))]] = std::uint64_t;
+// The functions that pass eight lanes by value are always inlined: no call has an ABI to change.
+#pragma GCC diagnostic ignored "-Wpsabi"
 
-/// Four lanes: partial sums of the magnitudes and of each projection, and the next elements' keys.
+using Doubles [[gnu::vector_size(Sketch::kLanes * sizeof(double))]] = double;
+using Words [[gnu::vector_size(Sketch::kLanes * sizeof(std::uint64_t))]] = std::uint64_t;
+
+/// mix64 of the first elements' keys: most tensors are small, and mixing is a third of the work.
+constexpr std::size_t kNMixed = 1024;
+constexpr std::array<std::uint64_t, kNMixed> kMixed = [] {
+  std::array<std::uint64_t, kNMixed> mixed{};
+  for (std::size_t i = 0; i < kNMixed; ++i) mixed[i] = mix64((i + 1) * kGolden64);
+  return mixed;
+}();
+
+constexpr Words kFirstKeys = kGolden64 * Words{1, 2, 3, 4, 5, 6, 7, 8};
+
+/// Eight lanes: partial sums of the magnitudes and of each projection.
 struct Lanes {
   Doubles l1{};
   std::array<Doubles, 4> sums{};
-  Words key{};
 
-  [[gnu::always_inline]] inline void take(Doubles x) {
+  /// `z`: the elements' mixed keys.
+  [[gnu::always_inline]] inline void take(Doubles x, Words z) {
     constexpr std::uint64_t kSign = 1ULL << 63U;
     const Words bits = std::bit_cast<Words>(x);
-    Words z = (key ^ (key >> 30U)) * kMixFirst;
-    z = (z ^ (z >> 27U)) * kMixSecond;
-    z ^= z >> 31U;
     l1 += std::bit_cast<Doubles>(bits & ~kSign);
     for (std::size_t j = 0; j < 4; ++j) {
       sums[j] += std::bit_cast<Doubles>(bits ^ ((z << (63U - j)) & kSign));
     }
-    key += kGolden64 * Sketch::kLanes;
   }
 };
 
-double total(Doubles low, Doubles high) {
+[[gnu::always_inline]] inline Words mixed(Words key) {
+  Words z = (key ^ (key >> 30U)) * kMixFirst;
+  z = (z ^ (z >> 27U)) * kMixSecond;
+  return z ^ (z >> 31U);
+}
+
+[[gnu::always_inline]] inline double total(Doubles lanes) {
   double sum = 0.0;
-  for (std::size_t i = 0; i < kHalf; ++i) sum += low[i];
-  for (std::size_t i = 0; i < kHalf; ++i) sum += high[i];
+  for (std::size_t i = 0; i < Sketch::kLanes; ++i) sum += lanes[i];
   return sum;
 }
 
-/// Four elements from `x` on, of which the first n exist; the others are zeros, which change no
+/// Eight elements from `x` on, of which the first n exist; the others are zeros, which change no
 /// sum, since no partial sum is ever -0.
 template <typename T>
-[[gnu::always_inline]] inline Doubles four(const T* x, std::size_t n = kHalf) {
+[[gnu::always_inline]] inline Doubles eight(const T* x, std::size_t n = Sketch::kLanes) {
   Doubles values{};
   for (std::size_t i = 0; i < n; ++i) values[i] = static_cast<double>(detail::load(x[i]));
   return values;
@@ -55,18 +69,25 @@ template <typename T>
 
 template <typename T>
 [[gnu::always_inline]] inline Sketch fold(const T* x, std::int64_t n_elems) {
-  Lanes low{.key = kGolden64 * Words{1, 2, 3, 4}};
-  Lanes high{.key = kGolden64 * Words{5, 6, 7, 8}};
-  auto rest = static_cast<std::size_t>(n_elems);
-  for (; rest >= Sketch::kLanes; rest -= Sketch::kLanes, x += Sketch::kLanes) {
-    low.take(four(x));
-    high.take(four(x + kHalf));
+  Lanes lanes;
+  const auto n = static_cast<std::size_t>(n_elems);
+  const std::size_t n_full = n - n % Sketch::kLanes;
+  const std::size_t n_tabled = std::min(n_full, kNMixed);
+  std::size_t i = 0;
+  for (; i < n_tabled; i += Sketch::kLanes) {
+    Words z;
+    std::memcpy(&z, &kMixed[i], sizeof(z));
+    lanes.take(eight(x + i), z);
   }
-  low.take(four(x, std::min(rest, kHalf)));
-  if (rest > kHalf) high.take(four(x + kHalf, rest - kHalf));
+  for (; i < n_full; i += Sketch::kLanes) {
+    lanes.take(eight(x + i), mixed(kFirstKeys + kGolden64 * static_cast<std::uint64_t>(i)));
+  }
+  if (i < n) {
+    lanes.take(eight(x + i, n - i), mixed(kFirstKeys + kGolden64 * static_cast<std::uint64_t>(i)));
+  }
   Sketch sketch;
-  sketch.l1 = total(low.l1, high.l1);
-  for (std::size_t j = 0; j < 4; ++j) sketch.sums[j] = total(low.sums[j], high.sums[j]);
+  sketch.l1 = total(lanes.l1);
+  for (std::size_t j = 0; j < 4; ++j) sketch.sums[j] = total(lanes.sums[j]);
   return sketch;
 }
 

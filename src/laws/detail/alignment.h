@@ -38,6 +38,64 @@ inline RankWrapper rank_wrapper_of(const Event& event) {
   return {to_int(event.rank), wrapper_of(event.at)};
 }
 
+/// A value for each rank and wrapper, in that order. What was found last for a rank is found again
+/// without a search: ranks seldom change their wrapper.
+template <typename T>
+class RankWrapperMap {
+ public:
+  T& operator[](const RankWrapper& place) {
+    T* value = recent(place);
+    if (value == nullptr) value = note(*all_.try_emplace(place).first);
+    return *value;
+  }
+
+  /// Null when there is none.
+  T* find(const RankWrapper& place) {
+    T* value = recent(place);
+    if (value != nullptr) return value;
+    const auto known = all_.find(place);
+    return known == all_.end() ? nullptr : note(*known);
+  }
+
+  std::map<RankWrapper, T>& all() { return all_; }
+
+  const std::map<RankWrapper, T>& all() const { return all_; }
+
+ private:
+  struct Recent {
+    WrapperKey key;
+    T* value = nullptr;  // Nodes of a map stay where they are.
+  };
+
+  static constexpr std::int32_t kMostKept = 1 << 20;  // A file may name any rank.
+
+  static std::size_t index(const RankWrapper& place) {
+    return static_cast<std::size_t>(place.rank);
+  }
+
+  bool is_kept(const RankWrapper& place) const {
+    return place.rank >= 0 && index(place) < recent_.size();
+  }
+
+  T* recent(const RankWrapper& place) const {
+    if (!is_kept(place)) return nullptr;
+    const Recent& last = recent_[index(place)];
+    return last.key == place.key ? last.value : nullptr;
+  }
+
+  T* note(std::pair<const RankWrapper, T>& entry) {
+    const RankWrapper& place = entry.first;
+    if (place.rank >= 0 && place.rank < kMostKept) {
+      if (!is_kept(place)) recent_.resize(index(place) + 1);
+      recent_[index(place)] = {place.key, &entry.second};
+    }
+    return &entry.second;
+  }
+
+  std::map<RankWrapper, T> all_;
+  std::vector<Recent> recent_;  // By rank.
+};
+
 /// The place at which ranks are compared: the n-th event of one kind within one synchronising
 /// forward. `opt` is not part of it, since a rank that skipped a step lags behind in it.
 struct Meeting {
@@ -75,7 +133,7 @@ class Counter {
     std::vector<std::pair<Meeting, std::int32_t>> counts;
   };
 
-  std::map<RankWrapper, PerWrapper> places_;
+  RankWrapperMap<PerWrapper> places_;
 };
 
 /// World size, or so many that no place is ever complete before the end.

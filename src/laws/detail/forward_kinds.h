@@ -40,7 +40,7 @@ class ForwardKinds {
 
   /// Whether some batches went around the wrapper.
   bool any_inside(WrapperKey wrapper) const {
-    return std::any_of(counts_.begin(), counts_.end(), [&](const auto& entry) {
+    return std::any_of(counts_.all().begin(), counts_.all().end(), [&](const auto& entry) {
       return entry.first.key == wrapper && entry.second.n_batches > entry.second.n_wrapped;
     });
   }
@@ -48,7 +48,7 @@ class ForwardKinds {
   /// Whether all ranks had as many batches: none of them ran out of inputs.
   bool is_even(WrapperKey wrapper) const {
     const Counts* first = nullptr;
-    for (const auto& [at, counts] : counts_) {
+    for (const auto& [at, counts] : counts_.all()) {
       if (at.key != wrapper) continue;
       if (first != nullptr && first->n_batches != counts.n_batches) return false;
       first = &counts;
@@ -58,7 +58,7 @@ class ForwardKinds {
 
   /// Of any wrapper of the attempt.
   std::string_view difference(std::int32_t attempt) const {
-    for (const auto& [at, counts] : counts_) {
+    for (const auto& [at, counts] : counts_.all()) {
       if (at.key.attempt != attempt) continue;
       if (const std::string_view found = difference(at.key); !found.empty()) return found;
     }
@@ -68,7 +68,7 @@ class ForwardKinds {
   /// Forwards of a rank whose backward reduces.
   std::int64_t n_synchronizing(std::int32_t rank, std::int32_t attempt) const {
     std::int64_t n = 0;
-    for (const auto& [at, counts] : counts_) {
+    for (const auto& [at, counts] : counts_.all()) {
       if (at.rank == rank && at.key.attempt == attempt) n += counts.n_wrapped - counts.n_quiet;
     }
     return n;
@@ -85,14 +85,14 @@ class ForwardKinds {
   bool some_but_not_all(WrapperKey wrapper, Test test) const {
     bool some = false;
     bool others = false;
-    for (const auto& [at, counts] : counts_) {
+    for (const auto& [at, counts] : counts_.all()) {
       if (at.key != wrapper) continue;
       (test(counts) ? some : others) = true;
     }
     return some && others;
   }
 
-  std::map<RankWrapper, Counts> counts_;
+  RankWrapperMap<Counts> counts_;
 };
 
 }  // namespace lockstep::laws
