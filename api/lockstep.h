@@ -58,8 +58,11 @@ struct RunOptions {
   bool record = true;                ///< False: no events, no laws; only what the program checks.
   std::vector<std::string> laws{};   ///< Empty: all trace laws.
   std::vector<std::string> allow{};  ///< "LAW" or "LAW@TENSOR" exempted on purpose.
-  std::string replay{};              ///< A replay_token(): repeats that run's schedule.
-  std::string trace{};  ///< Real ranks: where their traces go; empty: what the launcher says.
+  /// Digests cover 1/coverage of each large tensor a step, in turn: cheaper, and a difference that
+  /// lasts shows within that many steps.
+  std::int32_t coverage = 1;
+  std::string replay{};  ///< A replay_token(): repeats that run's schedule.
+  std::string trace{};   ///< Real ranks: where their traces go; empty: what the launcher says.
   std::chrono::milliseconds timeout{60'000};  ///< Real ranks: of connecting and of each operation.
 };
 

@@ -103,6 +103,7 @@ RealRank run_real_rank(const RunOptions& options,
   session.trace = options.trace.empty() ? place.trace : options.trace;
   session.laws = options.laws;
   session.policy.allow = options.allow;
+  session.policy.coverage = options.coverage;
   if (!result.empty()) {
     session.afterwards = [&](RankContext& context) {
       gather_results(context, result, real.results);

@@ -62,6 +62,7 @@ sim::SessionOptions to_session(const RunOptions& options) {
   session.keep_trace = false;
   session.laws = options.laws;
   session.policy.allow = options.allow;
+  session.policy.coverage = options.coverage;
   if (!options.replay.empty()) {
     session.strategy = options.replay;
   }

@@ -62,6 +62,49 @@ void step_with_gradient_mean(benchmark::State& state) {
 
 BENCHMARK(step_with_gradient_mean)->Arg(32)->Unit(benchmark::kMillisecond);
 
+// One hidden layer of 1024: the digests of a step read twenty megabytes.
+void train_wide(RankContext& context, std::int64_t steps) {
+  constexpr std::int64_t kWidth = 1024;
+  Runtime& runtime = context.runtime();
+  Generator generator(1);
+  nn::Sequential model(runtime);
+  model.append<nn::Linear>(kWidth, kWidth, nn::LinearOptions{}, generator);
+  model.append<nn::ReLU>();
+  model.append<nn::Linear>(kWidth, 1, nn::LinearOptions{}, generator);
+  DistributedDataParallel ddp(model, context.world());
+  optim::Sgd optimizer(model.parameters(), {.lr = 0.01});
+  const double rank = context.rank();
+  const Variable x(Tensor::full(runtime, {kBatch, kWidth}, DType::kF32, 0.25 + rank));
+  const Tensor target = Tensor::full(runtime, {kBatch, 1}, DType::kF32, 1.0);
+  for (std::int64_t step = 0; step < steps; ++step) {
+    optimizer.zero_grad();
+    mse_loss(ddp(x), target).backward();
+    optimizer.step();
+  }
+}
+
+void run_wide(benchmark::State& state, RunOptions options) {
+  options.ranks = static_cast<std::int32_t>(state.range(0));
+  Simulator simulator;
+  for ([[maybe_unused]] auto _ : state) {  // NOLINT(clang-analyzer-deadcode.DeadStores)
+    const auto result =
+        simulator.run(options, [](RankContext& context) { train_wide(context, 60); });
+    if (!result.ok()) state.SkipWithError("a law was broken");
+  }
+}
+
+void wide_bare(benchmark::State& state) { run_wide(state, {.record = false}); }
+
+BENCHMARK(wide_bare)->Arg(1)->Arg(2)->Unit(benchmark::kMillisecond);
+
+void wide_with_laws(benchmark::State& state) { run_wide(state, {}); }
+
+BENCHMARK(wide_with_laws)->Arg(1)->Arg(2)->Unit(benchmark::kMillisecond);
+
+void wide_covering_a_sixteenth(benchmark::State& state) { run_wide(state, {.coverage = 16}); }
+
+BENCHMARK(wide_covering_a_sixteenth)->Arg(1)->Arg(2)->Unit(benchmark::kMillisecond);
+
 // Jobs of 4 ranks and 3 steps, laws on: what a property test runs by the thousand.
 void small_job(benchmark::State& state) { run(state, {.ranks = 4}, 3); }
 

@@ -74,6 +74,7 @@ Outcome write_files(const RunArguments& arguments,
                                 .n_ranks = scenario.n_ranks,
                                 .exact = scenario.session.exact,
                                 .watched = true,
+                                .coverage = scenario.session.policy.coverage,
                                 .library = "lockstep " LOCKSTEP_VERSION};
     Outcome written = write_jsonl(*result.session.trace, header, arguments.trace, arguments.values);
     if (!written.ok()) return written;

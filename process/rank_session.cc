@@ -36,6 +36,7 @@ RecordOptions record_options(const RankSessionOptions& options, const LawSet& la
   record.values = options.values;
   record.step_values = options.step_value_bytes > 0 && options.backend.place.rank == 0;
   record.step_value_bytes = options.step_value_bytes;
+  record.coverage = options.policy.coverage;
   return record;
 }
 
@@ -68,6 +69,7 @@ struct RankOfProcess {
 
 TraceHeader header_of(const Backend& backend, const RankSessionOptions& options) {
   TraceHeader header = options.header;
+  header.coverage = options.policy.coverage;
   header.run_id = options.backend.place.run_id;
   header.backend = backend.name;
   header.n_ranks = options.backend.place.world_size;

@@ -143,6 +143,7 @@ void read_policy(TableReader& root, Scenario& scenario, Problem& problem) {
     laws.buffers = policy.word("buffers", "local", {"broadcast0", "mean", "synced", "local"});
   }
   laws.allow = policy.texts("allow");
+  laws.coverage = policy.small("coverage", 1, 1, 1 << 16);
   policy.not_yet({"rng", "replicated"});
   policy.finish();
   std::vector<std::string_view> ids;

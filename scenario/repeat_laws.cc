@@ -249,6 +249,9 @@ LawResult check_resume_equal(const Scenario& scenario, const ScenarioResult& run
       run.session.trace == nullptr) {
     return not_checkable(kResumeEqual, "a run that ends without a restart");
   }
+  if (scenario.session.policy.coverage > 1) {
+    return not_checkable(kResumeEqual, "policy.coverage = 1: parts take turns from the start");
+  }
   LawResult result;
   result.law = kResumeEqual;
   for (const std::int64_t cut : cuts_of(*scenario.jobs.front(), run.ranks.front().n_steps)) {

@@ -32,6 +32,7 @@ RecordOptions record_options(const SessionOptions& options, const LawSet& laws) 
     record.states = record.collectives = record.samples = true;
   }
   record.values = options.values;
+  record.coverage = options.policy.coverage;
   return record;
 }
 

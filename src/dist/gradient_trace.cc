@@ -79,16 +79,23 @@ void GradientTrace::add(Draft& draft, std::size_t index, const Tensor& grad, con
   if (!draft.wanted) return;
   draft.started = true;
   if (!grad.defined()) return;
-  Kernels& kernels = grad.runtime().kernels();
-  draft.digests[index] = kernels.digest(grad, 0);
-  if (draft.sketched) {
+  const Tensor part = recorder_->covered(grad, wrapper_);
+  Kernels& kernels = part.runtime().kernels();
+  if (draft.sketched && twin == nullptr) {
+    const Imprint print = kernels.imprint(part);
+    draft.digests[index] = print.digest;
+    draft.sketches[index] = print.sketch;
+  } else {
+    draft.digests[index] = kernels.digest(part, 0);
+  }
+  if (draft.sketched && twin != nullptr) {
     // A gradient that was empty before this backward equals its contribution; a sketch costs more
     // than the digest that proves it.
-    const bool known = twin != nullptr && twin->n_elems[index] == grad.n_elems() &&
-                       twin->digests[index] == draft.digests[index];
-    draft.sketches[index] = known ? twin->sketches[index] : kernels.sketch(grad);
+    const bool known =
+        twin->n_elems[index] == part.n_elems() && twin->digests[index] == draft.digests[index];
+    draft.sketches[index] = known ? twin->sketches[index] : kernels.sketch(part);
   }
-  draft.n_elems[index] = grad.n_elems();
+  draft.n_elems[index] = part.n_elems();
   std::uint8_t& bits = draft.undefined[index / 8];
   bits = static_cast<std::uint8_t>(bits & ~(1U << (index % 8)));
 }

@@ -40,6 +40,8 @@ struct LawPolicy {
   std::int32_t n_ranks = 0;        ///< World size.
   bool exact = false;              ///< Arithmetic was proved exact: averages must match exactly.
   bool watched = false;            ///< Accesses to memory in flight were recorded.
+  /// Digests cover 1/coverage of each large tensor a step, in turn (RecordOptions::coverage).
+  std::int32_t coverage = 1;
   std::string declared_mean = {};  ///< Overrides the batch events' declaration, or empty.
   std::vector<std::string> allow = {};  ///< "LAW@TENSOR" or "LAW": exempted on purpose.
   /// "broadcast0" | "mean" | "synced" | "local": what buffers are meant to be, or empty: what the

@@ -72,6 +72,25 @@ void apply_exemptions(LawResult& result, const LawPolicy& policy) {
        std::to_string(n_exempted) + " findings of " + result.law + " are allowed by policy"});
 }
 
+/// Whether the law compares what each step's digests cover.
+bool reads_steps(const Law& law) {
+  return (law.reads() & (kinds_of<GradEvent, StateEvent>())) != 0;
+}
+
+void tell_coverage(LawResult& result, std::int32_t coverage) {
+  const std::string part = "1/" + std::to_string(coverage) + " of each large tensor";
+  for (Finding& finding : result.findings) {
+    if (finding.tensor.empty()) continue;
+    finding.message += " (a step's digests cover " + part + ", in turn: it may be up to " +
+                       std::to_string(coverage - 1) + " steps older)";
+  }
+  if (result.verdict != Verdict::kHolds) return;
+  result.advice.push_back({"A-coverage",
+                           result.law + " looked at " + part +
+                               " a step, in turn: what is wrong for fewer than " +
+                               std::to_string(coverage) + " steps may have passed unseen"});
+}
+
 }  // namespace
 
 std::span<const LawInfo> trace_laws() {
@@ -135,6 +154,7 @@ std::vector<LawResult> LawSet::finish(const NameTable& names) {
   std::vector<LawResult> results;
   for (const std::unique_ptr<Law>& law : laws_) {
     results.push_back(law->finish(names));
+    if (policy_.coverage > 1 && reads_steps(*law)) tell_coverage(results.back(), policy_.coverage);
     apply_exemptions(results.back(), policy_);
   }
   return results;

@@ -90,6 +90,7 @@ Result<Report> check_trace(const LoadedTrace& loaded,
   full.n_ranks = attempts.n_first;
   full.exact = loaded.header.exact;
   full.watched = loaded.header.watched;
+  full.coverage = loaded.header.coverage;
   Result<LawSet> laws = LawSet::make(full, ids);
   if (!laws.ok()) return laws.error();
 

@@ -16,6 +16,10 @@ Sketch CpuKernels::sketch(const Tensor& in) {
   return sketch_of(in.raw(), in.n_elems(), in.dtype());
 }
 
+Imprint CpuKernels::imprint(const Tensor& in) {
+  return imprint_of(in.raw(), in.n_elems(), in.dtype());
+}
+
 }  // namespace detail
 
 std::unique_ptr<Kernels> make_cpu_kernels() {

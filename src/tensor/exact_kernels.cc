@@ -374,6 +374,8 @@ class ExactKernels final : public Kernels {
 
   Sketch sketch(const Tensor& in) override { return inner_->sketch(in); }
 
+  Imprint imprint(const Tensor& in) override { return inner_->imprint(in); }
+
  private:
   Kernels* inner_;
 };

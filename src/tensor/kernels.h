@@ -335,6 +335,9 @@ class Kernels {
   // -- digests (sm64 and the gradient sketch; digest.h and sketch.h define them)
   virtual std::uint64_t digest(const Tensor& in, std::uint64_t base) = 0;
   virtual Sketch sketch(const Tensor& in) = 0;
+
+  /// digest(in, 0) and sketch(in) in one pass over memory, where that is quicker.
+  virtual Imprint imprint(const Tensor& in) { return {digest(in, 0), sketch(in)}; }
 };
 
 }  // namespace lockstep

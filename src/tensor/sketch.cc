@@ -67,45 +67,75 @@ template <typename T>
   return values;
 }
 
+/// Takes n elements, the first of which has the index `first`, a multiple of kLanes.
 template <typename T>
-[[gnu::always_inline]] inline Sketch fold(const T* x, std::int64_t n_elems) {
-  Lanes lanes;
-  const auto n = static_cast<std::size_t>(n_elems);
+[[gnu::always_inline]] inline void fold(Lanes& lanes,
+                                        const T* x,
+                                        std::size_t first,
+                                        std::size_t n) {
+  Lanes own = lanes;  // In registers.
   const std::size_t n_full = n - n % Sketch::kLanes;
-  const std::size_t n_tabled = std::min(n_full, kNMixed);
+  const std::size_t n_tabled = std::min(n_full, kNMixed - std::min(first, kNMixed));
   std::size_t i = 0;
   for (; i < n_tabled; i += Sketch::kLanes) {
     Words z;
-    std::memcpy(&z, &kMixed[i], sizeof(z));
-    lanes.take(eight(x + i), z);
+    std::memcpy(&z, &kMixed[first + i], sizeof(z));
+    own.take(eight(x + i), z);
   }
+  Words key = kFirstKeys + kGolden64 * static_cast<std::uint64_t>(first + i);
   for (; i < n_full; i += Sketch::kLanes) {
-    lanes.take(eight(x + i), mixed(kFirstKeys + kGolden64 * static_cast<std::uint64_t>(i)));
+    own.take(eight(x + i), mixed(key));
+    key += kGolden64 * Sketch::kLanes;
   }
-  if (i < n) {
-    lanes.take(eight(x + i, n - i), mixed(kFirstKeys + kGolden64 * static_cast<std::uint64_t>(i)));
-  }
+  if (i < n) own.take(eight(x + i, n - i), mixed(key));
+  lanes = own;
+}
+
+LOCKSTEP_CLONES void take_all(Lanes& lanes, const float* x, std::size_t first, std::size_t n) {
+  fold(lanes, x, first, n);
+}
+
+LOCKSTEP_CLONES void take_all(Lanes& lanes, const double* x, std::size_t first, std::size_t n) {
+  fold(lanes, x, first, n);
+}
+
+template <typename T>
+void take_all(Lanes& lanes, const T* x, std::size_t first, std::size_t n) {
+  fold(lanes, x, first, n);
+}
+
+Sketch sum_of(const Lanes& lanes) {
   Sketch sketch;
   sketch.l1 = total(lanes.l1);
   for (std::size_t j = 0; j < 4; ++j) sketch.sums[j] = total(lanes.sums[j]);
   return sketch;
 }
 
-LOCKSTEP_CLONES Sketch sketch_of(const float* x, std::int64_t n_elems) { return fold(x, n_elems); }
-
-LOCKSTEP_CLONES Sketch sketch_of(const double* x, std::int64_t n_elems) { return fold(x, n_elems); }
-
-template <typename T>
-Sketch sketch_of(const T* x, std::int64_t n_elems) {
-  return fold(x, n_elems);
-}
-
 }  // namespace
 
 Sketch sketch_of(const void* data, std::int64_t n_elems, DType dtype) {
   LOCKSTEP_CHECK(is_floating(dtype), "only floating-point tensors have a sketch");
-  return detail::for_any(
-      dtype, [&](auto tag) { return sketch_of(static_cast<const decltype(tag)*>(data), n_elems); });
+  return detail::for_any(dtype, [&](auto tag) {
+    Lanes lanes;
+    take_all(lanes, static_cast<const decltype(tag)*>(data), 0, static_cast<std::size_t>(n_elems));
+    return sum_of(lanes);
+  });
+}
+
+Imprint imprint_of(const void* data, std::int64_t n_elems, DType dtype) {
+  LOCKSTEP_CHECK(is_floating(dtype), "only floating-point tensors have a sketch");
+  constexpr std::int64_t kBlock = 2048;  // Stays in the innermost cache; a multiple of kLanes.
+  return detail::for_any(dtype, [&](auto tag) {
+    const auto* const x = static_cast<const decltype(tag)*>(data);
+    Lanes lanes;
+    std::uint64_t digest = 0;
+    for (std::int64_t first = 0; first < n_elems; first += kBlock) {
+      const std::int64_t n = std::min(kBlock, n_elems - first);
+      digest += sm64(x + first, n, dtype, static_cast<std::uint64_t>(first));
+      take_all(lanes, x + first, static_cast<std::size_t>(first), static_cast<std::size_t>(n));
+    }
+    return Imprint{digest, sum_of(lanes)};
+  });
 }
 
 }  // namespace lockstep

@@ -25,7 +25,17 @@ struct Sketch {
   friend bool operator==(const Sketch&, const Sketch&) = default;
 };
 
+/// A tensor's digest (base 0) and its sketch.
+struct Imprint {
+  std::uint64_t digest = 0;
+  Sketch sketch = {};
+
+  friend bool operator==(const Imprint&, const Imprint&) = default;
+};
+
 /// The sketch of n_elems elements. Requires: a floating-point dtype (16-bit formats are widened).
 Sketch sketch_of(const void* data, std::int64_t n_elems, DType dtype);
+/// The same and sm64, block by block, so that memory is read once.
+Imprint imprint_of(const void* data, std::int64_t n_elems, DType dtype);
 
 }  // namespace lockstep

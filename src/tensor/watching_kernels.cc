@@ -448,6 +448,8 @@ class WatchingKernels final : public Kernels {
 
   Sketch sketch(const Tensor& in) override { return inner_->sketch(in); }
 
+  Imprint imprint(const Tensor& in) override { return inner_->imprint(in); }
+
  private:
   Kernels* inner_;
 };

@@ -121,6 +121,7 @@ std::string header_line(const TraceHeader& header, std::int32_t attempt, std::in
   out.key("scenario_digest").text(header.scenario_digest);
   out.key("exact").flag(header.exact);
   out.key("watched").flag(header.watched);
+  if (header.coverage != 1) out.key("coverage").integer(header.coverage);
   out.key("library").text(header.library);
   out.close_object();
   return out.str() + "\n";

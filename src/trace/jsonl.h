@@ -18,8 +18,9 @@ struct TraceHeader {
   std::string scenario = {};         ///< Path or title.
   std::string scenario_digest = {};  ///< hex64 of the scenario's text.
   std::int32_t n_ranks = 0;
-  bool exact = false;    ///< Exact mode was on and proved.
-  bool watched = false;  ///< Accesses to memory in flight were recorded.
+  bool exact = false;         ///< Exact mode was on and proved.
+  bool watched = false;       ///< Accesses to memory in flight were recorded.
+  std::int32_t coverage = 1;  ///< Digests cover 1/coverage of each large tensor a step, in turn.
   std::string library = "lockstep";
 };
 

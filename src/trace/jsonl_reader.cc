@@ -355,6 +355,8 @@ class FolderReader {
     read_text(reader, "library", header.library);
     reader.flag("exact", header.exact);
     reader.flag("watched", header.watched);
+    reader.integer("coverage", header.coverage);
+    if (header.coverage < 1) reader.fail("coverage", "'coverage' must be 1 or more");
     reader.integer("ranks", header.n_ranks);
     reader.integer("rank", file_rank_);
     if (header.n_ranks < 1 || header.n_ranks > kMaxRanks) {

@@ -78,6 +78,18 @@ void Recorder::set_epoch(std::int32_t epoch) {
 void Recorder::record(const EventBody& body, std::int32_t wrapper) {
   const Event event{rank_, next_index_++, host_->now(), position(wrapper), body};
   sink_->on_event(event, *names_);
+  if (event.at.sync < 0 && std::holds_alternative<StepEvent>(body)) ++n_steps_outside_;
+}
+
+Tensor Recorder::covered(const Tensor& tensor, std::int32_t wrapper) const {
+  if (options_.coverage <= 1 || tensor.n_elems() <= kAlwaysWhole) return tensor;
+  // A rank that skips a step stays comparable in `sync`, not in `opt`.
+  const std::int32_t sync = positions_[static_cast<std::size_t>(wrapper + 1)].sync;
+  const std::int32_t turn = sync < 0 ? n_steps_outside_ : sync;
+  const std::int64_t n = tensor.n_elems();
+  const std::int64_t most = (n + options_.coverage - 1) / options_.coverage;
+  const std::int64_t first = std::min(n, most * (turn % options_.coverage));
+  return tensor.slice(first, {std::min(most, n - first)});
 }
 
 bool Recorder::wants(GradPoint point) const {
@@ -119,11 +131,17 @@ void Recorder::record_grads(GradPoint point,
         undefined_[i / 8] = static_cast<std::uint8_t>(undefined_[i / 8] | (1U << (i % 8)));
         continue;
       }
-      Kernels& kernels = grad.runtime().kernels();
-      digests_[i] = kernels.digest(grad, 0);
-      n_elems_[i] = grad.n_elems();
-      event.dtype = grad.dtype();
-      if (sketched) sketches_[i] = kernels.sketch(grad);
+      const Tensor part = covered(grad, wrapper);
+      Kernels& kernels = part.runtime().kernels();
+      n_elems_[i] = part.n_elems();
+      event.dtype = part.dtype();
+      if (sketched) {
+        const Imprint print = kernels.imprint(part);
+        digests_[i] = print.digest;
+        sketches_[i] = print.sketch;
+      } else {
+        digests_[i] = kernels.digest(part, 0);
+      }
     }
     record(event, wrapper);
   }
@@ -141,8 +159,9 @@ void Recorder::record_states(StateKind kind,
   if (options_.states) {
     digests_.assign(tensors.size(), 0);
     for (std::size_t i = 0; i < tensors.size(); ++i) {
-      const Tensor& tensor = tensors[i];
-      if (tensor.defined()) digests_[i] = tensor.runtime().kernels().digest(tensor, 0);
+      if (!tensors[i].defined()) continue;
+      const Tensor part = point == StatePoint::kStep ? covered(tensors[i], wrapper) : tensors[i];
+      digests_[i] = part.runtime().kernels().digest(part, 0);
     }
     record(StateEvent{.kind = kind, .point = point, .layout = layout, .digests = digests_},
            wrapper);

@@ -35,6 +35,9 @@ struct RecordOptions {
   /// Only what a step starts from, uses and ends with: parameters and used gradients.
   bool step_values = false;
   std::int64_t step_value_bytes = std::int64_t{1} << 62U;  ///< step_values stops after that many.
+  /// Gradients and what a step leaves behind are digested and sketched for 1/coverage of each large
+  /// tensor a step, the parts taking turns: a difference that lasts shows within `coverage` steps.
+  std::int32_t coverage = 1;
 };
 
 /// Writes one rank's events to a sink.
@@ -76,6 +79,10 @@ class Recorder {
                      LayoutId layout,
                      std::span<const Tensor> tensors,
                      std::int32_t wrapper);
+  /// What this step's digests cover of a tensor: all of it, or the part whose turn it is. Tensors
+  /// of up to kAlwaysWhole elements are covered whole. Ranks at one place take the same part.
+  Tensor covered(const Tensor& tensor, std::int32_t wrapper) const;
+  static constexpr std::int64_t kAlwaysWhole = 4096;
   /// One tensor's values, for readers that ask for more than the events above carry.
   void record_values(NameId tensor, NameId point, const Tensor& values, std::int32_t wrapper);
 
@@ -101,6 +108,7 @@ class Recorder {
   std::vector<std::uint8_t> undefined_;
   std::vector<double> values_;
   std::int64_t value_bytes_ = 0;
+  std::int32_t n_steps_outside_ = 0;  // Optimizer steps that no synchronising forward precedes.
 };
 
 }  // namespace lockstep

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/base/text.h"
+#include "lockstep/tensor/digest.h"
 
 #include "tests/golden/golden_file.h"
 #include "tests/support/test_runtime.h"
@@ -76,6 +77,20 @@ TEST(SketchTest, IntegersHaveNone) {
   const std::array<std::int32_t, 1> one = {1};
 
   EXPECT_THROW(sketch_of(one.data(), 1, DType::kI32), ContractViolation);
+}
+
+TEST(ImprintTest, IsTheDigestAndTheSketchWhateverTheSize) {
+  for (const std::int64_t n : {0, 1, 7, 8, 9, 1023, 1024, 1025, 2048, 2049, 5000}) {
+    std::vector<float> values(static_cast<std::size_t>(n));
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      values[i] = static_cast<float>(i % 97) * 0.37F - 11.0F;
+    }
+
+    const Imprint print = imprint_of(values.data(), n, DType::kF32);
+
+    EXPECT_EQ(print.digest, sm64(values.data(), n, DType::kF32)) << n;
+    EXPECT_EQ(print.sketch, sketch_of(values.data(), n, DType::kF32)) << n;
+  }
 }
 
 }  // namespace

@@ -115,5 +115,57 @@ TEST(MemoryTraceTest, KeepsCopiesOfWhatEventsPointTo) {
   EXPECT_EQ(second.ids.back(), 8);
 }
 
+TEST(RecorderTest, PartsOfLargeTensorsTakeTurns) {
+  Pen pen({.coverage = 3});
+  const std::int64_t n = 3 * Recorder::kAlwaysWhole + 1;
+  std::vector<double> values(static_cast<std::size_t>(n));
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(i);
+  const Tensor large = pen.rt.tensor({n}, values);
+  const Tensor small = pen.rt.tensor({2}, {1.0, -2.0});
+  const Tensor tensors[] = {large, small};
+  const LayoutId layout = pen.layout({"large", "small"});
+  const std::int32_t wrapper = pen.recorder.open_wrapper();
+
+  std::vector<std::int64_t> sizes;
+  for (const std::int32_t sync : {0, 1, 2, 3}) {
+    pen.recorder.position(wrapper).sync = sync;
+    pen.recorder.record_grads(GradPoint::kPost, layout, tensors, wrapper);
+    const auto& event = std::get<GradEvent>(pen.events().back().body);
+    const std::int64_t most = (n + 2) / 3;
+    const std::int64_t first = most * (sync % 3);
+    const std::int64_t size = std::min(most, n - first);
+    sizes.push_back(event.n_elems[0]);
+    EXPECT_EQ(event.n_elems[0], size);
+    EXPECT_EQ(event.digests[0], sm64(large.data<float>() + first, size, DType::kF32));
+    EXPECT_EQ(event.sketches[0], sketch_of(large.data<float>() + first, size, DType::kF32));
+    EXPECT_EQ(event.digests[1], sm64(small.raw(), 2, DType::kF32)) << "small ones are whole";
+  }
+  EXPECT_EQ(sizes[0] + sizes[1] + sizes[2], n) << "three turns cover every element once";
+  EXPECT_EQ(sizes[3], sizes[0]);
+}
+
+TEST(RecorderTest, PartsTakeTurnsFromStepToStepWhereNothingSynchronises) {
+  Pen pen({.coverage = 2});
+  const std::int64_t n = 2 * Recorder::kAlwaysWhole;
+  Tensor large = Tensor::zeros(pen.rt.runtime(), {n}, DType::kF32);
+  large.span<float>().back() = 1.0F;
+  const Tensor tensors[] = {large};
+  const LayoutId layout = pen.layout({"large"});
+
+  std::vector<std::uint64_t> digests;
+  for (int step = 0; step < 3; ++step) {
+    pen.recorder.record_states(StateKind::kParam, StatePoint::kStep, layout, tensors, -1);
+    digests.push_back(std::get<StateEvent>(pen.events().back().body).digests[0]);
+    pen.recorder.record(StepEvent{.layout = layout});
+  }
+  pen.recorder.record_states(StateKind::kParam, StatePoint::kEnd, layout, tensors, -1);
+
+  EXPECT_NE(digests[0], digests[1]);
+  EXPECT_EQ(digests[0], digests[2]);
+  EXPECT_EQ(std::get<StateEvent>(pen.events().back().body).digests[0],
+            sm64(large.raw(), n, DType::kF32))
+      << "what is not of a step is covered whole";
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -141,6 +141,7 @@ class CpuKernels : public Kernels {
 
   std::uint64_t digest(const Tensor& in, std::uint64_t base) override;
   Sketch sketch(const Tensor& in) override;
+  Imprint imprint(const Tensor& in) override;
 };
 
 }  // namespace lockstep::detail
