@@ -120,8 +120,8 @@ TEST(RecorderTest, PartsOfLargeTensorsTakeTurns) {
   const std::int64_t n = 3 * Recorder::kAlwaysWhole + 1;
   std::vector<double> values(static_cast<std::size_t>(n));
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(i);
-  const Tensor large = pen.rt.tensor({n}, values);
-  const Tensor small = pen.rt.tensor({2}, {1.0, -2.0});
+  const Tensor large = Tensor::of(pen.rt.runtime(), {n}, DType::kF32, values);
+  const Tensor small = Tensor::full(pen.rt.runtime(), {2}, DType::kF32, -2.0);
   const Tensor tensors[] = {large, small};
   const LayoutId layout = pen.layout({"large", "small"});
   const std::int32_t wrapper = pen.recorder.open_wrapper();
