@@ -301,7 +301,7 @@ class Search {
       entry = here;
       told_by = &side;
     }
-    Divergence& first = result_.first.emplace();
+    FirstDifference& first = result_.first.emplace();
     first.at = entry->event->at;
     first.ranks = {entry->event->rank};
     first.event = event_name(*entry->event);
@@ -404,7 +404,7 @@ Bisection bisect_ranks(const MemoryTrace& trace) {
 
 std::string divergence_line(const Bisection& bisection) {
   if (!bisection.first) return {};
-  const Divergence& first = *bisection.first;
+  const FirstDifference& first = *bisection.first;
   std::string text;
   if (first.at.attempt > 0) text += "attempt " + std::to_string(first.at.attempt) + ", ";
   text += first.at.sync < 0 ? "before the first step, "

@@ -13,7 +13,7 @@ namespace lockstep {
 
 /// The first entry that is not the same on both sides. An entry is an event without its digests, or
 /// one tensor's digest in it.
-struct Divergence {
+struct FirstDifference {
   std::vector<Rank> ranks = {};  ///< Two runs: the rank. Ranks: the minority (a tie: as in laws).
   Position at = {};              ///< Where; `opt` and `epoch` as the first side that has it says.
   std::string event = {};        ///< "grad.post", "param.step", "collective.posted", "step", ...
@@ -27,7 +27,7 @@ struct Divergence {
 
 /// What a search found, and at which cost.
 struct Bisection {
-  std::optional<Divergence> first;
+  std::optional<FirstDifference> first;
   std::int64_t n_comparisons = 0;      ///< Of two digests.
   std::int64_t n_steps = 0;            ///< Steps: stretches between two synchronising forwards.
   std::int64_t n_entries = 0;          ///< Of the side that has most.
