@@ -11,20 +11,24 @@
 
 namespace lockstep::cuda {
 
-CudaKernels::CudaKernels(Executor& executor, const MemoryPool* memory, Blas* blas)
-    : executor_(&executor), memory_(memory), blas_(blas), host_(make_cpu_kernels()) {}
+CudaKernels::CudaKernels(Executor& executor, const MemoryPool* memory, Blas* blas, bool functions)
+    : executor_(&executor),
+      memory_(memory),
+      blas_(blas),
+      functions_(functions),
+      host_(make_cpu_kernels()) {}
 
 namespace {
 
 class CudaAccelerator final : public Accelerator {
  public:
-  CudaAccelerator(Place place, LargeProducts products)
+  CudaAccelerator(Place place, Arithmetic arithmetic)
       : memory_(place == Place::kDevice ? MemoryKind::kManaged : MemoryKind::kHost),
         executor_(place),
-        blas_(place == Place::kDevice && products == LargeProducts::kCublas
+        blas_(place == Place::kDevice && arithmetic.cublas
                   ? std::make_unique<Blas>(*executor_.stream())
                   : nullptr),
-        kernels_(executor_, &memory_, blas_.get()) {}
+        kernels_(executor_, &memory_, blas_.get(), arithmetic.functions) {}
 
   Kernels& kernels() override { return kernels_; }
 
@@ -43,17 +47,17 @@ class CudaAccelerator final : public Accelerator {
 
 }  // namespace
 
-std::unique_ptr<Accelerator> make_accelerator(Place place, LargeProducts products) {
-  return std::make_unique<CudaAccelerator>(place, products);
+std::unique_ptr<Accelerator> make_accelerator(Place place, Arithmetic arithmetic) {
+  return std::make_unique<CudaAccelerator>(place, arithmetic);
 }
 
 Result<std::unique_ptr<Accelerator>> open_accelerator(std::int32_t local_rank,
-                                                      LargeProducts products) {
+                                                      Arithmetic arithmetic) {
   const DeviceCount devices = device_count();
   if (devices.count == 0) return Error{"no CUDA device was found (" + devices.reason + ")", {}};
   try {
     check(cudaSetDevice(local_rank % devices.count), "cudaSetDevice");
-    return make_accelerator(Place::kDevice, products);
+    return make_accelerator(Place::kDevice, arithmetic);
   } catch (const DeviceError& error) {
     return Error{error.what(), {}};
   }

@@ -10,21 +10,26 @@
 
 namespace lockstep::cuda {
 
-/// What computes matrix products from 64^3 multiplications on. Below, our own kernel does, with the
-/// processor's bits.
-enum class LargeProducts : std::uint8_t {
-  kCublas,  ///< Fast; its own order of sums, without TF32.
-  kStrict,  ///< Ours, on every GPU in the processor's order (ops/blocked_product.cuh).
+/// Who computes what has other bits in NVIDIA's libraries than on the processor.
+struct Arithmetic {
+  /// Matrix products from 64^3 multiplications on: cuBLAS, without TF32, or our own kernel, in the
+  /// processor's order (ops/blocked_product.cuh).
+  bool cublas = true;
+  /// exp, log, tanh and erf: the device, or the processor, in the device's memory.
+  bool functions = true;
 };
 
+constexpr Arithmetic kFast{.cublas = true, .functions = true};
+constexpr Arithmetic kStrict{.cublas = false, .functions = false};  ///< The processor's bits.
+
 /// The kernels of gpu/cuda, with memory of the same place. On the host (Place::kHost, kHostLate)
-/// all memory is the heap's, and products are strict.
-std::unique_ptr<Accelerator> make_accelerator(Place place, LargeProducts products);
+/// all memory is the heap's, and there is no cuBLAS.
+std::unique_ptr<Accelerator> make_accelerator(Place place, Arithmetic arithmetic);
 
 /// The device of local rank `local_rank`, which takes the devices in turn, made current.
 ///
 /// Errors: there is no device, it refuses, or cuBLAS is wanted and not found, in words.
 Result<std::unique_ptr<Accelerator>> open_accelerator(std::int32_t local_rank,
-                                                      LargeProducts products);
+                                                      Arithmetic arithmetic);
 
 }  // namespace lockstep::cuda

@@ -29,7 +29,7 @@ void* open_library() {
     const char* const said = ::dlerror();  // NOLINT(concurrency-mt-unsafe): a rank is one thread.
     if (reason.empty() && said != nullptr) reason = said;
   }
-  throw DeviceError("cuBLAS", reason + "; LOCKSTEP_CUDA_GEMM=strict does without it", {});
+  throw DeviceError("cuBLAS", reason + "; LOCKSTEP_CUDA=strict does without it", {});
 }
 
 void check_blas(cublasStatus_t status, const char* call) {

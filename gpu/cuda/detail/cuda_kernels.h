@@ -14,8 +14,9 @@ class Blas;
 class CudaKernels : public Kernels {
  public:
   /// `memory`: where operands must live, null: anywhere the host sees. `blas`: computes products
-  /// from 64^3 multiplications on, null: the strict functor does.
-  CudaKernels(Executor& executor, const MemoryPool* memory, Blas* blas);
+  /// from 64^3 multiplications on, null: our own functors do. `functions`: exp, log, tanh and erf
+  /// are the executor's; else operations with them are the processor's.
+  CudaKernels(Executor& executor, const MemoryPool* memory, Blas* blas, bool functions);
 
   void fill(const Tensor& out, double value) override;
   void copy(const Tensor& out, const Tensor& in) override;
@@ -176,7 +177,8 @@ class CudaKernels : public Kernels {
   Executor* executor_;
   const MemoryPool* memory_;
   Blas* blas_;
-  std::unique_ptr<Kernels> host_;  ///< For raw memory that the device does not reach.
+  bool functions_;
+  std::unique_ptr<Kernels> host_;  ///< The processor's, for what the device does not do.
 };
 
 }  // namespace lockstep::cuda

@@ -173,6 +173,7 @@ void CudaKernels::relu_backward(const Tensor& out, const Tensor& grad, const Ten
 }
 
 void CudaKernels::tanh(const Tensor& out, const Tensor& in) {
+  if (!functions_) return host_->tanh(out, in);
   for_float(out.dtype(), [&](auto tag) { map(out, in, Tanh<decltype(tag)>{}); });
 }
 
@@ -181,6 +182,7 @@ void CudaKernels::tanh_backward(const Tensor& out, const Tensor& grad, const Ten
 }
 
 void CudaKernels::sigmoid(const Tensor& out, const Tensor& in) {
+  if (!functions_) return host_->sigmoid(out, in);
   for_float(out.dtype(), [&](auto tag) { map(out, in, Sigmoid<decltype(tag)>{}); });
 }
 
@@ -203,11 +205,13 @@ void CudaKernels::clamp(const Tensor& out, const Tensor& in, double limit) {
 }
 
 void CudaKernels::gelu(const Tensor& out, const Tensor& in, Gelu form) {
+  if (!functions_) return host_->gelu(out, in, form);
   for_float(in.dtype(),
             [&](auto tag) { map(out, in, GeluOf<decltype(tag)>{form == Gelu::kTanh}); });
 }
 
 void CudaKernels::gelu_backward(const Tensor& out, const Tensor& grad, const Tensor& x, Gelu form) {
+  if (!functions_) return host_->gelu_backward(out, grad, x, form);
   const std::int64_t n = agreed_elems(out, grad, x);
   for_float(x.dtype(), [&](auto tag) {
     using T = decltype(tag);

@@ -45,6 +45,7 @@ Tensor or_scratch(std::span<const Tensor> tensors, std::size_t i, const Tensor& 
 }  // namespace
 
 void CudaKernels::softmax(const Tensor& out, const Tensor& in, const Softmax& options) {
+  if (!functions_) return host_->softmax(out, in, options);
   agreed_elems(out, in);
   const std::int64_t width = softmax_width(in, options);
   for_float(in.dtype(), [&](auto tag) {
@@ -58,6 +59,7 @@ void CudaKernels::softmax_backward(const Tensor& out,
                                    const Tensor& grad,
                                    const Tensor& y,
                                    const Softmax& options) {
+  if (!functions_ && options.log) return host_->softmax_backward(out, grad, y, options);
   agreed_elems(out, grad, y);
   const std::int64_t width = softmax_width(y, options);
   for_float(y.dtype(), [&](auto tag) {
@@ -121,6 +123,7 @@ void CudaKernels::cross_entropy(const Tensor& out,
                                 const Tensor& x,
                                 const Tensor& labels,
                                 double denominator) {
+  if (!functions_) return host_->cross_entropy(out, log_probs, x, labels, denominator);
   check_classes(x, labels);
   agreed_elems(log_probs, x);
   const std::int64_t* const label = at<std::int64_t>(labels);
@@ -140,6 +143,9 @@ void CudaKernels::cross_entropy_backward(const Tensor& out,
                                          const Tensor& log_probs,
                                          const Tensor& labels,
                                          double denominator) {
+  if (!functions_) {
+    return host_->cross_entropy_backward(out, grad_out, log_probs, labels, denominator);
+  }
   check_classes(log_probs, labels);
   agreed_elems(out, log_probs);
   for_float(out.dtype(), [&](auto tag) {

@@ -104,10 +104,13 @@ class BesideCpu : public ::testing::TestWithParam<cuda::Place> {
  protected:
   void SetUp() override;  // NOLINT(readability-identifier-naming): GoogleTest's name.
 
-  void expect_same(const std::vector<Case>& cases);
+  void expect_same(const std::vector<Case>& cases,
+                   cuda::Arithmetic arithmetic = {.cublas = false, .functions = true});
 
-  std::unique_ptr<Accelerator> accelerator() const {
-    return cuda::make_accelerator(GetParam(), cuda::LargeProducts::kStrict);
+  /// Without `arithmetic` every operation is a functor of ours.
+  std::unique_ptr<Accelerator> accelerator(cuda::Arithmetic arithmetic = {
+                                               .cublas = false, .functions = true}) const {
+    return cuda::make_accelerator(GetParam(), arithmetic);
   }
 };
 

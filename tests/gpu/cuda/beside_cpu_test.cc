@@ -162,9 +162,9 @@ void BesideCpu::SetUp() {
   std::cout << "device: " << cuda::device_info(0).name << "\n";
 }
 
-void BesideCpu::expect_same(const std::vector<Case>& cases) {
-  Machine machine(accelerator());
-  const bool exactly = GetParam() != cuda::Place::kDevice;
+void BesideCpu::expect_same(const std::vector<Case>& cases, cuda::Arithmetic arithmetic) {
+  Machine machine(accelerator(arithmetic));
+  const bool exactly = GetParam() != cuda::Place::kDevice || !arithmetic.functions;
   for (const Case& tried : cases) EXPECT_EQ(difference(tried, machine, exactly), "");
 }
 
@@ -251,15 +251,15 @@ std::vector<Case> twisted_cases() {
 
 TEST(ComparisonTest, KernelsWithAMistakeAreNoticed) {
   cuda::Executor executor(Place::kHost);
-  Twisted twisted(executor, nullptr, nullptr);
-  Machine machine(cuda::make_accelerator(Place::kHost, cuda::LargeProducts::kStrict), twisted);
+  Twisted twisted(executor, nullptr, nullptr, true);
+  Machine machine(cuda::make_accelerator(Place::kHost, cuda::Arithmetic{.cublas = false}), twisted);
   for (const Case& tried : twisted_cases()) {
     EXPECT_NE(difference(tried, machine, true), "") << tried.name;
   }
 }
 
 TEST(ComparisonTest, TheSameCasesAreEqualWithoutTheMistakes) {
-  Machine machine(cuda::make_accelerator(Place::kHost, cuda::LargeProducts::kStrict));
+  Machine machine(cuda::make_accelerator(Place::kHost, cuda::Arithmetic{.cublas = false}));
   for (const Case& tried : twisted_cases()) EXPECT_EQ(difference(tried, machine, true), "");
 }
 
@@ -270,7 +270,7 @@ TEST(ComparisonTest, ABoundHoldsToItsLastUnit) {
       return std::vector{Tensor::full(b.runtime(), {}, DType::kF32, device ? value : 1.0F)};
     };
   };
-  Machine machine(cuda::make_accelerator(Place::kHost, cuda::LargeProducts::kStrict));
+  Machine machine(cuda::make_accelerator(Place::kHost, cuda::Arithmetic{.cublas = false}));
   Case tried{
       .name = "one", .run = answer(1.0F + 3 * 0x1p-23F), .ulps = 3.0, .dtypes = {DType::kF32}};
   EXPECT_EQ(difference(tried, machine, false), "");

@@ -132,6 +132,7 @@ TEST_P(ElementwiseTest, ActivationsOfTheLibrary) {
                });
   }
   expect_same(cases);
+  expect_same(cases, cuda::kStrict);
 }
 
 TEST_P(ElementwiseTest, SpreadOverRowsAndChannels) {

@@ -41,6 +41,7 @@ TEST_P(LayersTest, Softmax) {
                    .ulps = 64.0,
                    .scale = 8.0});
   expect_same(cases);
+  expect_same(cases, cuda::kStrict);
 }
 
 TEST_P(LayersTest, CrossEntropy) {
@@ -63,6 +64,7 @@ TEST_P(LayersTest, CrossEntropy) {
                      .scale = 64.0});
   }
   expect_same(cases);
+  expect_same(cases, cuda::kStrict);
 }
 
 TEST_P(LayersTest, LayerNorm) {

@@ -65,7 +65,7 @@ TEST(MemoryPoolTest, WhatDidNotComeFromItIsRefused) {
 }
 
 TEST(AcceleratorTest, LateKernelsRunInOrderWhenSomebodyWaits) {
-  testing::Machine machine(make_accelerator(Place::kHostLate, LargeProducts::kStrict));
+  testing::Machine machine(make_accelerator(Place::kHostLate, kStrict));
   Runtime& runtime = machine.runtime();
   const Tensor tensor = Tensor::full(runtime, {1}, DType::kF32, 1.0);
   const auto* const value = static_cast<const float*>(tensor.raw());
@@ -79,7 +79,7 @@ TEST(AcceleratorTest, LateKernelsRunInOrderWhenSomebodyWaits) {
 }
 
 TEST(AcceleratorTest, AMachineWithoutADeviceSaysSo) {
-  const auto opened = open_accelerator(0, LargeProducts::kStrict);
+  const auto opened = open_accelerator(0, kStrict);
   const DeviceCount devices = device_count();
 
   EXPECT_EQ(opened.ok(), devices.count > 0);

@@ -81,6 +81,27 @@ TEST_P(SumsTest, StrictProductsWithAVectorHaveTheProcessorsBits) {
                         {66, 1, 4'102}}));
 }
 
+// cuBLAS adds in an order of its own; what it must not do is mistake the layout.
+TEST_P(SumsTest, LargeProductsOfTheLibraryAreClose) {
+  std::vector<Case> cases;
+  for (const unsigned bits : {0U, 1U, 2U, 3U, 4U, 7U}) {
+    const Kernels::Gemm options{(bits & 1U) != 0, (bits & 2U) != 0, (bits & 4U) != 0};
+    cases.push_back({.name = "gemm by cuBLAS",
+                     .run =
+                         [options](Bench& b) {
+                           const Tensor out = b.between({65, 71}, -1.0, 1.0);
+                           const Shape a = options.transpose_a ? Shape{83, 65} : Shape{65, 83};
+                           const Shape c = options.transpose_b ? Shape{71, 83} : Shape{83, 71};
+                           b.kernels().gemm(
+                               out, b.between(a, -1.0, 1.0), b.between(c, -1.0, 1.0), options);
+                           return Tensors{out};
+                         },
+                     .ulps = 84.0,
+                     .scale = 84.0});
+  }
+  expect_same(cases, cuda::kFast);
+}
+
 TEST_P(SumsTest, RowsAndChannels) {
   std::vector<Case> cases;
   for (const Shape& shape : {Shape{1, 1}, Shape{1, 300}, Shape{77, 5}, Shape{301, 257}}) {

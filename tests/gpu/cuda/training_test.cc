@@ -140,11 +140,11 @@ std::vector<Job> library_jobs() {
 
 class TrainingTest : public BesideCpu {
  protected:
-  void expect_same_training(const std::vector<Job>& jobs) {
+  void expect_same_training(const std::vector<Job>& jobs, cuda::Arithmetic arithmetic) {
     for (std::size_t i = 0; i < jobs.size(); ++i) {
       for (const Watched watched : {Watched::kNo, Watched::kYes}) {
         Machine cpu;
-        Machine machine(accelerator());
+        Machine machine(accelerator(arithmetic));
         const Trained wanted = train(jobs[i], cpu, watched);
         ASSERT_EQ(wanted.losses.size(), 4U);
         EXPECT_EQ(wanted.n_events > 0, watched == Watched::kYes);
@@ -155,11 +155,18 @@ class TrainingTest : public BesideCpu {
 };
 
 TEST_P(TrainingTest, JobsWithoutTheLibrarysFunctionsEndWithTheProcessorsBits) {
-  expect_same_training(strict_jobs());
+  expect_same_training(strict_jobs(), {.cublas = false});
+}
+
+TEST_P(TrainingTest, AllJobsDoSoInStrictArithmetic) {
+  expect_same_training(strict_jobs(), cuda::kStrict);
+  expect_same_training(library_jobs(), cuda::kStrict);
 }
 
 TEST_P(TrainingTest, JobsWithThemDoSoOnTheHostAndComeCloseOnTheDevice) {
-  if (GetParam() != cuda::Place::kDevice) return expect_same_training(library_jobs());
+  if (GetParam() != cuda::Place::kDevice) {
+    return expect_same_training(library_jobs(), {.cublas = false});
+  }
   for (const Job& job : library_jobs()) {
     Machine cpu;
     Machine machine(accelerator());
@@ -200,7 +207,7 @@ class Hasty final : public Accelerator {
 
  private:
   std::unique_ptr<Accelerator> late_ =
-      cuda::make_accelerator(cuda::Place::kHostLate, cuda::LargeProducts::kStrict);
+      cuda::make_accelerator(cuda::Place::kHostLate, cuda::Arithmetic{.cublas = false});
   std::int64_t n_calls_ = 0;
   std::int64_t deaf_to_;
 };
