@@ -16,7 +16,7 @@ struct Known {
 
 constexpr std::array<Known, 2> kKnown = {{
     {"gloo", "Gloo (libgloo-dev) was not found when it was built"},
-    {"nccl", "the CUDA toolkit was not found when it was built"},
+    {"nccl", "the CUDA toolkit or NCCL was not found when it was built"},
 }};
 
 }  // namespace

@@ -17,12 +17,18 @@
 #include <limits>
 
 #include "lockstep/dist/detail/scaled_sum.h"
-#include "lockstep/gloo/detail/agreement.h"
 #include "lockstep/gloo/detail/exchange.h"
+#include "lockstep/peers/agreement.h"
+#include "lockstep/tensor/cpu_kernels.h"
 
 namespace lockstep::gloo {
 
 namespace {
+
+using peers::Connection;
+using peers::Ending;
+using peers::Membership;
+using peers::Operation;
 
 std::size_t bytes_of(const Memory& memory) {
   return static_cast<std::size_t>(memory.count * size_of(memory.dtype));
@@ -94,8 +100,11 @@ class GlooMessage final : public Connection::Message {
 
 class GlooConnection final : public Connection {
  public:
-  GlooConnection(ConnectionOptions options, std::shared_ptr<::gloo::Context> context)
-      : options_(std::move(options)), context_(std::move(context)), kernels_(make_cpu_kernels()) {}
+  GlooConnection(Membership member, std::string host_name, std::shared_ptr<::gloo::Context> context)
+      : options_(std::move(member)),
+        host_name_(std::move(host_name)),
+        context_(std::move(context)),
+        kernels_(make_cpu_kernels()) {}
 
   Ending run(const Operation& operation) override {
     if (broken_.status != CommStatus::kOk) {
@@ -132,6 +141,11 @@ class GlooConnection final : public Connection {
     return number;
   }
 
+  Result<std::shared_ptr<Connection>> split(const Membership& member) override {
+    if (member.rank < 0) return std::shared_ptr<Connection>();
+    return open_connection(member, host_name_);
+  }
+
  private:
   using Function = ::gloo::AllreduceOptions::Func;
 
@@ -164,7 +178,8 @@ class GlooConnection final : public Connection {
     };
   }
 
-  ConnectionOptions options_;
+  Membership options_;
+  std::string host_name_;
   std::shared_ptr<::gloo::Context> context_;
   std::unique_ptr<Kernels> kernels_;
   Ending broken_;
@@ -173,7 +188,7 @@ class GlooConnection final : public Connection {
 std::string GlooConnection::disagreement(const Operation& operation) {
   const auto n_ranks = static_cast<std::size_t>(options_.size);
   std::vector<std::byte> own =
-      declare(operation.signature, operation.inputs, operation.outputs, n_ranks);
+      peers::declare(operation.signature, operation.inputs, operation.outputs, n_ranks);
   std::vector<std::byte> all(own.size() * n_ranks);
   ::gloo::AllgatherOptions options(context_);
   options.setInput(reinterpret_cast<char*>(own.data()), own.size());
@@ -181,7 +196,7 @@ std::string GlooConnection::disagreement(const Operation& operation) {
   options.setTag(operation.tag);
   options.setTimeout(timeout_of(operation));
   ::gloo::allgather(options);
-  return disagreement_between(all, options_.world_ranks);
+  return peers::disagreement_between(all, options_.world_ranks);
 }
 
 void GlooConnection::perform(const Operation& operation) {
@@ -390,23 +405,24 @@ void outlive_lost_peers() {
 
 }  // namespace
 
-Result<std::shared_ptr<Connection>> open_connection(const ConnectionOptions& options) {
+Result<std::shared_ptr<Connection>> open_connection(const Membership& member,
+                                                    const std::string& host_name) {
   outlive_lost_peers();
   try {
     ::gloo::transport::tcp::attr address;
-    address.hostname = options.host_name;
+    address.hostname = host_name;
     std::shared_ptr<::gloo::transport::Device> device =
         ::gloo::transport::tcp::CreateDevice(address);
-    auto context = std::make_shared<::gloo::rendezvous::Context>(options.rank, options.size);
-    context->setTimeout(options.timeout);
-    ::gloo::rendezvous::FileStore files(options.folder);
-    ::gloo::rendezvous::PrefixStore store(options.name, files);
+    auto context = std::make_shared<::gloo::rendezvous::Context>(member.rank, member.size);
+    context->setTimeout(member.timeout);
+    ::gloo::rendezvous::FileStore files(member.folder);
+    ::gloo::rendezvous::PrefixStore store(member.name, files);
     context->connectFullMesh(store, device);
-    meet(context, options.timeout);
+    meet(context, member.timeout);
     return std::shared_ptr<Connection>(
-        std::make_shared<GlooConnection>(options, std::move(context)));
+        std::make_shared<GlooConnection>(member, host_name, std::move(context)));
   } catch (const std::exception& error) {
-    return Error{std::string("the ranks did not connect: ") + error.what(), options.folder};
+    return Error{std::string("the ranks did not connect: ") + error.what(), member.folder};
   }
 }
 

@@ -51,6 +51,8 @@ struct Direction {
 constexpr Direction kForbidden[] = {
     {"src/", "lockstep/sim/"},
     {"src/", "lockstep/gloo/"},
+    {"src/", "lockstep/nccl/"},
+    {"src/", "lockstep/peers/"},
     {"src/", "lockstep/gpu/"},
     {"src/", "lockstep/scenario/"},
     {"src/", "lockstep/crosscheck/"},
@@ -59,12 +61,16 @@ constexpr Direction kForbidden[] = {
     {"src/", "lockstep/launch/"},
     {"sim/", "lockstep/gpu/"},
     {"sim/", "lockstep/gloo/"},
+    {"sim/", "lockstep/nccl/"},
+    {"sim/", "lockstep/peers/"},
     {"sim/", "lockstep/cli/"},
     {"sim/", "lockstep/api/"},
     {"scenario/", "lockstep/cli/"},
     {"scenario/", "lockstep/api/"},
     {"gpu/", "lockstep/sim/"},
     {"gloo/", "lockstep/sim/"},
+    {"nccl/", "lockstep/gpu/"},
+    {"nccl/", "lockstep/sim/"},
 };
 
 // Libraries and the one place whose files may include them.

@@ -9,7 +9,7 @@
 
 #include "lockstep/dist/process_group.h"
 
-namespace lockstep::gloo {
+namespace lockstep::peers {
 
 /// This rank's signature as bytes of one length on all ranks: every field, the call site in words
 /// and, for all_to_all, how much it sends to and expects from each rank.
@@ -23,4 +23,4 @@ std::vector<std::byte> declare(const Signature& signature,
 std::string disagreement_between(std::span<const std::byte> all,
                                  std::span<const std::int32_t> world_ranks);
 
-}  // namespace lockstep::gloo
+}  // namespace lockstep::peers

@@ -7,9 +7,9 @@
 #include <mutex>
 #include <thread>
 
-#include "lockstep/gloo/detail/task.h"
+#include "lockstep/peers/task.h"
 
-namespace lockstep::gloo {
+namespace lockstep::peers {
 
 /// Destroying it finishes what was posted; a failed operation makes the rest fail at once.
 class Runner {
@@ -34,4 +34,4 @@ class Runner {
   std::thread thread_;  // Last: it uses the others.
 };
 
-}  // namespace lockstep::gloo
+}  // namespace lockstep::peers

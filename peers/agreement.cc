@@ -1,4 +1,4 @@
-#include "lockstep/gloo/detail/agreement.h"
+#include "lockstep/peers/agreement.h"
 
 #include <algorithm>
 #include <array>
@@ -8,7 +8,7 @@
 
 #include "lockstep/dist/signature.h"
 
-namespace lockstep::gloo {
+namespace lockstep::peers {
 
 namespace {
 
@@ -129,4 +129,4 @@ std::string disagreement_between(std::span<const std::byte> all,
                                              : std::string();
 }
 
-}  // namespace lockstep::gloo
+}  // namespace lockstep::peers

@@ -1,6 +1,6 @@
-#include "lockstep/gloo/detail/runner.h"
+#include "lockstep/peers/detail/runner.h"
 
-namespace lockstep::gloo {
+namespace lockstep::peers {
 
 Runner::~Runner() {
   {
@@ -33,4 +33,4 @@ void Runner::loop() {
   }
 }
 
-}  // namespace lockstep::gloo
+}  // namespace lockstep::peers

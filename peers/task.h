@@ -10,7 +10,7 @@
 
 #include "lockstep/dist/comm_status.h"
 
-namespace lockstep::gloo {
+namespace lockstep::peers {
 
 /// How an operation ended, and Gloo's words when it failed.
 struct Ending {
@@ -54,4 +54,4 @@ class Task {
   Ending ending_;
 };
 
-}  // namespace lockstep::gloo
+}  // namespace lockstep::peers

@@ -1,4 +1,4 @@
-#include "lockstep/gloo/rendezvous.h"
+#include "lockstep/peers/rendezvous.h"
 
 #include <array>
 #include <cerrno>
@@ -13,7 +13,7 @@
 #include <thread>
 #include <unistd.h>
 
-namespace lockstep::gloo {
+namespace lockstep::peers {
 
 namespace {
 
@@ -141,7 +141,20 @@ Result<std::string> follow(const std::string& folder,
                folder};
 }
 
+std::string entry_of(const std::string& session, std::int32_t rank) {
+  return session + "/rank-" + std::to_string(rank);
+}
+
 }  // namespace
+
+std::string gone_process(const std::string& session, std::int32_t rank) {
+  std::ifstream file(entry_of(session, rank));
+  ProcessName process;
+  file >> process.host >> process.pid;
+  if (!file) return {};  // It has not signed in yet.
+  file >> process.start;
+  return may_be_alive(process) ? std::string() : "process " + std::to_string(process.pid);
+}
 
 Result<std::string> sign_in(const std::string& folder,
                             std::int32_t rank,
@@ -153,12 +166,14 @@ Result<std::string> sign_in(const std::string& folder,
   Result<std::string> session =
       rank == 0 ? lead(folder, size) : follow(folder, rank, size, timeout);
   if (!session.ok()) return session;
-  const std::string entry = session.value() + "/rank-" + std::to_string(rank);
-  if (Outcome written = write_whole(entry, "", O_EXCL); !written.ok()) {
+  const std::string entry = entry_of(session.value(), rank);
+  const ProcessName self = own_name();
+  const std::string text = self.host + " " + std::to_string(self.pid) + " " + self.start + "\n";
+  if (Outcome written = write_whole(entry, text, O_EXCL); !written.ok()) {
     if (errno != EEXIST) return written.error();
     return Error{"two processes say that they are rank " + std::to_string(rank), folder};
   }
   return session;
 }
 
-}  // namespace lockstep::gloo
+}  // namespace lockstep::peers

@@ -7,7 +7,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::gloo {
+namespace lockstep::peers {
 
 /// Makes `folder` the meeting place of one world and waits for rank 0.
 ///
@@ -24,4 +24,8 @@ Result<std::string> sign_in(const std::string& folder,
                             std::int32_t size,
                             std::chrono::milliseconds timeout);
 
-}  // namespace lockstep::gloo
+/// "process 4711" when the one that signed in as `rank` is known to be gone, else empty: it lives,
+/// runs on another machine, or has not signed in.
+std::string gone_process(const std::string& session, std::int32_t rank);
+
+}  // namespace lockstep::peers

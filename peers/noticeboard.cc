@@ -1,0 +1,170 @@
+#include "lockstep/peers/noticeboard.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <thread>
+#include <unistd.h>
+#include <utility>
+
+#include "lockstep/peers/rendezvous.h"
+
+namespace lockstep::peers {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr const char* kGivenUp = "given-up";
+constexpr std::int32_t kLooksPerCensus = 64;
+
+std::string text_of(const Bytes& bytes) {
+  std::string text(bytes.size(), '\0');
+  std::transform(bytes.begin(), bytes.end(), text.begin(), [](std::byte byte) {
+    return static_cast<char>(byte);
+  });
+  return text;
+}
+
+std::string round_name(std::int64_t round, std::int32_t rank) {
+  return "call-" + std::to_string(round) + "." + std::to_string(rank);
+}
+
+std::string left_name(std::int32_t rank) { return "left-" + std::to_string(rank); }
+
+}  // namespace
+
+Outcome Noticeboard::pin(const std::string& name, std::span<const std::byte> value) const {
+  const std::string path = start_ + name;
+  const std::string part = path + ".part-" + std::to_string(writer_);
+  {
+    std::ofstream file(part, std::ios::binary | std::ios::trunc);
+    file.write(reinterpret_cast<const char*>(value.data()),
+               static_cast<std::streamsize>(value.size()));
+    file.close();
+    if (!file) return Error{"cannot write this file", part};
+  }
+  std::error_code code;
+  std::filesystem::rename(part, path, code);
+  if (code) return Error{"cannot publish this file: " + code.message(), path};
+  return success();
+}
+
+std::optional<Bytes> Noticeboard::read(const std::string& name) const {
+  std::ifstream file(start_ + name, std::ios::binary);
+  if (!file) return std::nullopt;
+  Bytes bytes;
+  for (char c = 0; file.get(c);) bytes.push_back(static_cast<std::byte>(c));
+  return bytes;
+}
+
+bool Noticeboard::take_down(const std::string& name) const {
+  return unlink((start_ + name).c_str()) == 0;
+}
+
+void Patience::pause() {
+  constexpr std::int32_t kFree = 20;
+  constexpr std::int32_t kMicrosecondsEach = 10;
+  constexpr std::int32_t kMicrosecondsAtMost = 1000;
+  ++n_pauses_;
+  if (n_pauses_ <= kFree) return std::this_thread::yield();
+  const std::int32_t span = std::min(kMicrosecondsEach * (n_pauses_ - kFree), kMicrosecondsAtMost);
+  std::this_thread::sleep_for(std::chrono::microseconds(span));
+}
+
+std::string listed_ranks(std::span<const std::int32_t> ranks) {
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (i > 0) text += i + 1 == ranks.size() ? " and " : ", ";
+    text += std::to_string(ranks[i]);
+  }
+  return text;
+}
+
+Watch::Watch(const Membership& member)
+    : member_(&member),
+      own_(member.world_ranks[static_cast<std::size_t>(member.rank)]),
+      board_(member.folder, member.name, own_) {}
+
+void Watch::give_up(const std::string& why) const {
+  if (board_.read(kGivenUp)) return;
+  const std::string text = "rank " + std::to_string(own_) + " gave up: " + why;
+  // Who cannot write it leaves the others to their own deadlines.
+  (void)board_.pin(kGivenUp, bytes_of(text));
+}
+
+void Watch::sign_out() const { (void)board_.pin(left_name(own_), {}); }
+
+bool Watch::has_left(std::int32_t world_rank) const {
+  return board_.read(left_name(world_rank)).has_value();
+}
+
+Ending Watch::lost_process() const {
+  for (const std::int32_t rank : member_->world_ranks) {
+    const std::string gone = gone_process(member_->folder, rank);
+    if (!gone.empty() && !has_left(rank)) {
+      return {CommStatus::kPeerLost, "rank " + std::to_string(rank) + " is gone (" + gone + ")"};
+    }
+  }
+  return {};
+}
+
+Ending Watch::trouble() {
+  if (const std::optional<Bytes> notice = board_.read(kGivenUp)) {
+    return {CommStatus::kPeerLost, text_of(*notice)};
+  }
+  return ++n_looks_ % kLooksPerCensus == 0 ? lost_process() : Ending{};
+}
+
+RollCall call_roll(Watch& watch,
+                   const Membership& member,
+                   std::int64_t round,
+                   std::span<const std::byte> own,
+                   std::chrono::milliseconds timeout) {
+  const auto n_ranks = static_cast<std::size_t>(member.size);
+  const Noticeboard& board = watch.board();
+  if (Outcome pinned = board.pin(round_name(round, member.rank), own); !pinned.ok()) {
+    return {{CommStatus::kAborted, pinned.error().text()}, {}};
+  }
+  const Clock::time_point deadline = Clock::now() + timeout;
+  std::vector<std::optional<Bytes>> values(n_ranks);
+  std::vector<std::int32_t> missing;
+  std::set<std::int32_t> left;
+  Patience patience;
+  while (true) {
+    missing.clear();
+    for (std::size_t r = 0; r < n_ranks; ++r) {
+      if (!values[r]) values[r] = board.read(round_name(round, static_cast<std::int32_t>(r)));
+      if (!values[r]) missing.push_back(member.world_ranks[r]);
+    }
+    if (missing.empty()) break;
+    if (Ending trouble = watch.trouble(); trouble.status != CommStatus::kOk) {
+      return {std::move(trouble), {}};
+    }
+    // One that has left may have come before: its value was looked for first.
+    for (const std::int32_t rank : missing) {
+      if (left.count(rank) > 0)
+        return {{CommStatus::kPeerLost, listed_ranks({&rank, 1}) + " has left the group"}, {}};
+      if (watch.has_left(rank)) left.insert(rank);
+    }
+    if (Clock::now() >= deadline) {
+      return {{CommStatus::kTimedOut,
+               listed_ranks(missing) + " did not come within " + std::to_string(timeout.count()) +
+                   " ms"},
+              {}};
+    }
+    patience.pause();
+  }
+  // Everybody has come to this round, so nobody reads the one before any more.
+  (void)board.take_down(round_name(round - 1, member.rank));
+  RollCall roll;
+  for (const std::optional<Bytes>& value : values) {
+    roll.all.insert(roll.all.end(), value->begin(), value->end());
+  }
+  return roll;
+}
+
+}  // namespace lockstep::peers
