@@ -1,23 +1,11 @@
 // `lockstep crosscheck`: a scenario in the simulator and on real processes, event by event.
 #include "lockstep/crosscheck/bit_flip.h"
-#include "lockstep/crosscheck/compare.h"
+#include "lockstep/crosscheck/order_search.h"
 
 #include "cli/commands.h"
 #include "cli/real_ranks.h"
 
 namespace lockstep::cli {
-namespace {
-
-/// Makes the simulator reduce as the backend does: in the order of Gloo's ring or of NCCL's.
-void reduce_as(const std::string& backend, Scenario& scenario) {
-  scenario.session.group.order =
-      backend == "nccl" ? ReductionOrder::kNcclRing : ReductionOrder::kGlooRing;
-  // What one process would have done says nothing about two backends.
-  scenario.session.policy.allow.emplace_back("single-process-equal");
-  scenario.expect.values.clear();
-}
-
-}  // namespace
 
 ExitCode crosscheck(const CrosscheckArguments& arguments, Terminal& terminal) {
   if (const auto refused = refuse_backend("crosscheck", arguments.against, terminal)) {
@@ -39,22 +27,14 @@ ExitCode crosscheck(const CrosscheckArguments& arguments, Terminal& terminal) {
   Result<Scenario> scenario = load_request(request, arguments.nproc);
   if (!scenario.ok()) return bad_input(terminal, scenario.error().text());
   const RealRun real = run_on_processes(request, scenario.value(), terminal);
-  Scenario& simulation = scenario.value();
-  reduce_as(arguments.against, simulation);
-  const Result<ScenarioResult> simulated = run_scenario(simulation, {});
-  if (!simulated.ok()) return bad_input(terminal, simulated.error().text());
+  const std::vector<ReductionOrder> orders = legal_orders(arguments.against, scenario.value());
   if (real.failed || !real.loaded) return ExitCode::kRunFailed;
-
-  const Comparison comparison = compare_runs(*simulated.value().session.trace, *real.loaded->trace);
-  if (comparison.first) {
-    terminal.out << "first difference: " << render(*comparison.first, "sim", arguments.against)
-                 << "\n";
-    return ExitCode::kFindings;
-  }
-  terminal.out << "equal: " << comparison.n_events << " events on " << simulation.n_ranks
-               << " ranks, sim (" << name_of(simulation.session.group.order) << ") and "
-               << arguments.against << "\n";
-  return ExitCode::kOk;
+  const std::int32_t n_ranks = scenario.value().n_ranks;
+  const Result<OrderSearch> search =
+      search_order(std::move(scenario).value(), *real.loaded->trace, orders);
+  if (!search.ok()) return bad_input(terminal, search.error().text());
+  terminal.out << render(search.value(), arguments.against, n_ranks) << "\n";
+  return search.value().order ? ExitCode::kOk : ExitCode::kFindings;
 }
 
 }  // namespace lockstep::cli
