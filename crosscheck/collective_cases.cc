@@ -19,16 +19,14 @@ using Data = CollectiveCase::Data;
 constexpr std::int32_t kRoot = 0;
 constexpr double kFactor = 0.3;  // Of premultiplied sums.
 
-std::uint64_t hash_of(const std::string& name, std::int32_t rank, std::int64_t i) {
+std::uint64_t seed_of(const std::string& name, std::int32_t rank) {
   std::uint64_t hash = 0;
   for (const char c : name) hash = mix64(hash + kGolden64 + static_cast<unsigned char>(c));
-  hash = mix64(hash + kGolden64 + static_cast<std::uint64_t>(rank));
-  return mix64(hash + kGolden64 + static_cast<std::uint64_t>(i));
+  return mix64(hash + kGolden64 + static_cast<std::uint64_t>(rank));
 }
 
-double value_of(const CollectiveCase& one, std::int32_t rank, std::int64_t i) {
-  const std::uint64_t hash = hash_of(one.name, rank, i);
-  switch (one.data) {
+double value_of(CollectiveCase::Data data, std::uint64_t hash, std::int32_t rank) {
+  switch (data) {
     case Data::kExact:
       return static_cast<double>(1 + hash % 2);  // Also products of eight ranks stay exact.
     case Data::kRough: {
@@ -43,11 +41,12 @@ double value_of(const CollectiveCase& one, std::int32_t rank, std::int64_t i) {
   return 0.0;
 }
 
-/// Part `part` of `n_parts` of what `rank` puts in.
+/// What `rank` puts in.
 Tensor input_of(Runtime& runtime, const CollectiveCase& one, std::int32_t rank, std::int64_t n) {
   std::vector<double> values(static_cast<std::size_t>(n));
-  for (std::int64_t i = 0; i < n; ++i) {
-    values[static_cast<std::size_t>(i)] = value_of(one, rank, i);
+  const std::uint64_t seed = seed_of(one.name, rank);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = value_of(one.data, mix64(seed + kGolden64 + i), rank);
   }
   return Tensor::of(runtime, {n}, one.dtype, values);
 }

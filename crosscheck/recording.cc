@@ -102,12 +102,12 @@ class Checker {
 }  // namespace
 
 std::vector<SummingRule> rules_of_verdicts(std::int32_t n_ranks) {
-  std::vector<ReductionOrder> orders = legal_nccl_orders(n_ranks);
+  using Rounding = SummingRule::Rounding;
   std::vector<SummingRule> rules;
-  for (const auto rounding : {SummingRule::Rounding::kNccl,
-                              SummingRule::Rounding::kNotFused,
-                              SummingRule::Rounding::kWide}) {
-    for (const ReductionOrder& order : orders) rules.push_back({order, rounding});
+  for (const ReductionOrder& order : legal_nccl_orders(n_ranks)) {
+    for (const auto rounding : {Rounding::kNccl, Rounding::kNotFused, Rounding::kWide}) {
+      rules.push_back({order, rounding});
+    }
   }
   return rules;
 }

@@ -186,7 +186,10 @@ Ending NcclConnection::perform(const Operation& operation) {
   }
   const Signature& signature = operation.signature;
   if (signature.reduce == ReduceOp::kPremulSum) return perform_premul(operation, vigil);
-  return perform_with(red_op_of(signature.reduce, signature.dtype), operation, vigil);
+  // Alone, an average is a sum, and NCCL 2.28 leaves elements out when it averages alone.
+  const bool alone = member_.size == 1 && signature.reduce == ReduceOp::kAvg;
+  const ReduceOp reduce = alone ? ReduceOp::kSum : signature.reduce;
+  return perform_with(red_op_of(reduce, signature.dtype), operation, vigil);
 }
 
 Ending NcclConnection::perform_premul(const Operation& operation, Vigil& vigil) {

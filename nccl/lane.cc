@@ -208,24 +208,26 @@ bool Lane::may_give_up(const Message& message, const Ending& ending) const {
          !board_.read("taken-" + std::to_string(n_taken_));
 }
 
+// Why a message that has met no partner yet never will, or kOk.
+Ending Lane::end_of(const Message& message, const Ending& trouble, bool left) const {
+  if (!is_ok(trouble)) return trouble;
+  const std::string peer = "rank " + std::to_string(pair_.world_ranks[sends_ ? 1 : 0]);
+  if (left) return {CommStatus::kPeerLost, peer + " has left the group"};
+  if (Clock::now() < message.deadline) return {};
+  return {CommStatus::kTimedOut,
+          peer + (sends_ ? " did not receive" : " did not send") + " within " +
+              std::to_string(message.timeout.count()) + " ms"};
+}
+
 void Lane::expire(std::deque<Message>& waiting) {
   const Ending trouble = watch_.trouble();
-  const std::int32_t peer = pair_.world_ranks[sends_ ? 1 : 0];
-  const bool left = watch_.has_left(peer);
-  for (auto at = waiting.begin(); at != waiting.end();) {
-    Ending ending = trouble;
-    if (is_ok(ending) && left) {
-      ending = {CommStatus::kPeerLost, "rank " + std::to_string(peer) + " has left the group"};
-    }
-    if (is_ok(ending) && Clock::now() >= at->deadline) {
-      ending = {CommStatus::kTimedOut,
-                "rank " + std::to_string(peer) + (sends_ ? " did not receive" : " did not send") +
-                    " within " + std::to_string(at->timeout.count()) + " ms"};
-    }
-    const bool over = !is_ok(ending) && may_give_up(*at, ending);
-    if (over) at->task->finish(std::move(ending));
-    at = over ? waiting.erase(at) : at + 1;
-  }
+  const bool left = watch_.has_left(pair_.world_ranks[sends_ ? 1 : 0]);
+  std::erase_if(waiting, [&](Message& message) {
+    Ending ending = end_of(message, trouble, left);
+    if (is_ok(ending) || !may_give_up(message, ending)) return false;
+    message.task->finish(std::move(ending));
+    return true;
+  });
 }
 
 Ending Lane::connect(Vigil& vigil) {

@@ -119,52 +119,86 @@ Ending Watch::trouble() {
   return ++n_looks_ % kLooksPerCensus == 0 ? lost_process() : Ending{};
 }
 
+namespace {
+
+/// One round, as this rank sees it fill up.
+class Round {
+ public:
+  Round(const Membership& member, const Noticeboard& board, std::int64_t number)
+      : member_(&member),
+        board_(&board),
+        number_(number),
+        values_(static_cast<std::size_t>(member.size)) {}
+
+  /// Looks who has come. Returns: whether all have.
+  bool look() {
+    missing_.clear();
+    for (std::size_t r = 0; r < values_.size(); ++r) {
+      if (!values_[r]) values_[r] = board_->read(round_name(number_, static_cast<std::int32_t>(r)));
+      if (!values_[r]) missing_.push_back(member_->world_ranks[r]);
+    }
+    return missing_.empty();
+  }
+
+  /// The first of the missing that had left before the last look: it did not come before either.
+  std::optional<std::int32_t> left_without_coming(const Watch& watch) {
+    for (const std::int32_t rank : missing_) {
+      if (left_.count(rank) > 0) return rank;
+      if (watch.has_left(rank)) left_.insert(rank);
+    }
+    return std::nullopt;
+  }
+
+  std::string missing() const { return listed_ranks(missing_); }
+
+  Bytes all() const {
+    Bytes all;
+    for (const std::optional<Bytes>& value : values_) {
+      all.insert(all.end(), value->begin(), value->end());
+    }
+    return all;
+  }
+
+ private:
+  const Membership* member_;
+  const Noticeboard* board_;
+  std::int64_t number_;
+  std::vector<std::optional<Bytes>> values_;
+  std::vector<std::int32_t> missing_;
+  std::set<std::int32_t> left_;
+};
+
+}  // namespace
+
 RollCall call_roll(Watch& watch,
                    const Membership& member,
                    std::int64_t round,
                    std::span<const std::byte> own,
                    std::chrono::milliseconds timeout) {
-  const auto n_ranks = static_cast<std::size_t>(member.size);
   const Noticeboard& board = watch.board();
   if (Outcome pinned = board.pin(round_name(round, member.rank), own); !pinned.ok()) {
     return {{CommStatus::kAborted, pinned.error().text()}, {}};
   }
   const Clock::time_point deadline = Clock::now() + timeout;
-  std::vector<std::optional<Bytes>> values(n_ranks);
-  std::vector<std::int32_t> missing;
-  std::set<std::int32_t> left;
+  Round here(member, board, round);
   Patience patience;
-  while (true) {
-    missing.clear();
-    for (std::size_t r = 0; r < n_ranks; ++r) {
-      if (!values[r]) values[r] = board.read(round_name(round, static_cast<std::int32_t>(r)));
-      if (!values[r]) missing.push_back(member.world_ranks[r]);
-    }
-    if (missing.empty()) break;
+  while (!here.look()) {
     if (Ending trouble = watch.trouble(); trouble.status != CommStatus::kOk) {
       return {std::move(trouble), {}};
     }
-    // One that has left may have come before: its value was looked for first.
-    for (const std::int32_t rank : missing) {
-      if (left.count(rank) > 0)
-        return {{CommStatus::kPeerLost, listed_ranks({&rank, 1}) + " has left the group"}, {}};
-      if (watch.has_left(rank)) left.insert(rank);
+    if (const auto left = here.left_without_coming(watch)) {
+      return {{CommStatus::kPeerLost, "rank " + std::to_string(*left) + " has left the group"}, {}};
     }
     if (Clock::now() >= deadline) {
       return {{CommStatus::kTimedOut,
-               listed_ranks(missing) + " did not come within " + std::to_string(timeout.count()) +
-                   " ms"},
+               here.missing() + " did not come within " + std::to_string(timeout.count()) + " ms"},
               {}};
     }
     patience.pause();
   }
   // Everybody has come to this round, so nobody reads the one before any more.
   (void)board.take_down(round_name(round - 1, member.rank));
-  RollCall roll;
-  for (const std::optional<Bytes>& value : values) {
-    roll.all.insert(roll.all.end(), value->begin(), value->end());
-  }
-  return roll;
+  return {{}, here.all()};
 }
 
 }  // namespace lockstep::peers

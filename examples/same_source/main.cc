@@ -2,6 +2,7 @@
 //
 //   ./same_source                                                     two virtual ranks
 //   lockstep launch --nproc-per-node 2 --backend gloo -- ./same_source    two processes
+//   lockstep launch --nproc-per-node 2 --backend nccl -- ./same_source    two GPUs
 //
 // Nothing in the program says where its ranks run. The order of reduction is Gloo's, so that the
 // simulator adds as the processes do and both print the same lines.

@@ -55,6 +55,7 @@ class Lane {
   bool serve_taken(std::deque<Message>& waiting);
   bool take_offer(std::deque<Message>& waiting);
   void offer(Message& message);
+  peers::Ending end_of(const Message& message, const peers::Ending& trouble, bool left) const;
   bool may_give_up(const Message& message, const peers::Ending& ending) const;
   void expire(std::deque<Message>& waiting);
   void finish(Message& message, const peers::Ending& ending);
