@@ -52,9 +52,11 @@ void record_environment(const nn::Module& model,
   const std::int64_t world = number_in(host, "WORLD_SIZE").value_or(context.world_size());
   const std::int64_t local_rank = number_in(host, "LOCAL_RANK").value_or(-1);
   const std::optional<std::string> node = host.environment("GROUP_RANK");
+  const std::optional<std::string> device = host.environment("LOCKSTEP_DEVICE");
   recorder->record(EnvironmentEvent{.world = static_cast<std::int32_t>(world),
                                     .local_rank = static_cast<std::int32_t>(local_rank),
                                     .node = recorder->names().intern(node.value_or("")),
+                                    .device = recorder->names().intern(device.value_or("")),
                                     .schema = schema_of(model, ignored)});
 }
 
