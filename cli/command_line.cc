@@ -153,7 +153,8 @@ class Grammar {
 
   void add_check() {
     CLI::App* command = app_.add_subcommand("check", "Checks the laws on recorded traces");
-    command->add_option("folders", check_.folders, "Trace folders, or dumps of a Flight Recorder")->required();
+    command->add_option("folders", check_.folders, "Trace folders, or dumps of a Flight Recorder")
+        ->required();
     command->add_option("--law", check_.laws, "Only this law")->expected(1)->take_all();
     command->add_option("--allow", check_.allow, "LAW or LAW@TENSOR: exempt on purpose")
         ->expected(1)
@@ -238,6 +239,10 @@ class Grammar {
     command->add_option("--node-rank,--node_rank", to.node_rank, "Which machine this is");
     command->add_option("--master-addr,--master_addr", to.master_addr, "Where rank 0 runs");
     command->add_option("--master-port,--master_port", to.master_port, "A free port there");
+    command->add_option(
+        "--launcher-port", to.launcher_port, "Where the launchers meet there [the next port]");
+    command->add_option(
+        "--join-timeout", to.join_timeout_s, "Seconds for the launchers of all machines to come");
     command->add_flag("--standalone", to.standalone, "One machine, any free port");
     command->add_option("--max-restarts,--max_restarts", to.max_restarts, "Of all ranks together");
     command->add_option(

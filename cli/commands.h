@@ -80,6 +80,8 @@ struct LaunchArguments {
   std::int32_t node_rank = 0;
   std::string master_addr = "127.0.0.1";
   std::int32_t master_port = 29500;
+  std::int32_t launcher_port = 0;  ///< 0: the one behind master_port.
+  double join_timeout_s = 300.0;
   bool standalone = false;
   std::int32_t max_restarts = 0;
   double monitor_interval_s = 0.1;

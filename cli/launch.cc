@@ -23,6 +23,8 @@ Result<launch::LaunchOptions> options_of(const LaunchArguments& arguments) {
   options.node_rank = arguments.node_rank;
   options.master_addr = arguments.master_addr;
   options.master_port = arguments.master_port;
+  options.launcher_port = arguments.launcher_port;
+  options.join_timeout = milliseconds(arguments.join_timeout_s);
   options.standalone = arguments.standalone;
   options.max_restarts = arguments.max_restarts;
   options.monitor_interval = milliseconds(arguments.monitor_interval_s);
@@ -66,6 +68,8 @@ ExitCode launch(const LaunchArguments& arguments, Terminal& terminal) {
   terminal.err << "lockstep launch: ";
   if (result.signal != 0) {
     terminal.err << "stopped by " << launch::status_text(-result.signal) << "\n";
+  } else if (result.failures.empty()) {
+    terminal.err << result.elsewhere << "\n";
   } else {
     terminal.err << launch::render_failures(
         result.failures, arguments.command.front(), arguments.max_restarts);

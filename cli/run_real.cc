@@ -3,6 +3,7 @@
 #include "cli/outcome.h"
 #include "cli/real_ranks.h"
 #include "cli/report_file.h"
+#include "cli/shared_state.h"
 
 namespace lockstep::cli {
 namespace {
@@ -48,6 +49,7 @@ ExitCode run_real(const RunArguments& arguments, ReportFile& file, Terminal& ter
   if (!judged.ok()) return bad_input(terminal, judged.error().text());
   ScenarioResult& result = judged.value();
   result.report.replay = repeat_command(arguments);
+  result.report.first_divergence = first_divergence(result.report, *run.loaded->trace);
   RunView view = view_of(result);
   view.backend = arguments.backend;
   view.wait_for = nullptr;

@@ -44,6 +44,10 @@ Result<StreamChoice> parse_streams(std::string_view text) {
   return choice;
 }
 
+std::int32_t launcher_port(const LaunchOptions& options) {
+  return options.launcher_port > 0 ? options.launcher_port : options.master_port + 1;
+}
+
 std::string complaint(const LaunchOptions& options) {
   const auto number = [](auto value) { return std::to_string(value); };
   if (options.command.empty()) return "no program to launch; write it behind --";
@@ -62,9 +66,10 @@ std::string complaint(const LaunchOptions& options) {
     return "--master-port " + number(options.master_port) + "; a port is between 0 and 65535";
   }
   if (options.n_nodes > 1 && options.standalone) return "--standalone is for one machine";
-  if (options.n_nodes > 1 && options.max_restarts > 0) {
-    return "--max-restarts is for one machine: the launchers of several do not tell each other "
-           "that ranks failed";
+  const std::int32_t meeting = launcher_port(options);
+  if (options.n_nodes > 1 && (meeting > 65535 || meeting == options.master_port)) {
+    return "--launcher-port " + number(meeting) +
+           "; a port between 1 and 65535 other than --master-port";
   }
   return {};
 }

@@ -31,6 +31,8 @@ struct LaunchOptions {
   std::int32_t node_rank = 0;
   std::string master_addr = "127.0.0.1";
   std::int32_t master_port = 29500;
+  std::int32_t launcher_port = 0;  ///< Where the launchers of several machines meet; 0: the next.
+  std::chrono::milliseconds join_timeout{300'000};  ///< For the launchers of all machines to come.
   bool standalone = false;        ///< One machine, any free port, a run id of its own.
   std::int32_t max_restarts = 0;  ///< Of all ranks together.
   std::chrono::milliseconds monitor_interval{100};
@@ -44,6 +46,9 @@ struct LaunchOptions {
   bool notices = true;     ///< Say what is decided for the ranks.
   std::vector<std::string> command;
 };
+
+/// Where the launchers meet: what the options say, or the port behind the ranks' own.
+std::int32_t launcher_port(const LaunchOptions& options);
 
 /// What makes no sense in the options, or empty.
 std::string complaint(const LaunchOptions& options);

@@ -10,6 +10,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "lockstep/launch/node_group.h"
 #include "lockstep/launch/port.h"
 #include "lockstep/launch/worker.h"
 #include "lockstep/launch/worker_output.h"
@@ -124,17 +125,17 @@ class Attempt {
 
   Outcome start(const sigset_t& mask, std::ostream& out, std::ostream& err);
 
-  /// Until every rank has ended. `stop` is the signal that asked for it, 0 = none.
-  void watch(const SignalInbox& inbox, int& stop);
+  /// Until every rank of this machine has ended. `stop` is the signal that asked for it, 0 = none.
+  void watch(const SignalInbox& inbox, NodeGroup& group, int& stop);
 
   const std::vector<WorkerFailure>& failures() const { return failures_; }
 
  private:
   std::array<std::string, 2> log_files(std::int32_t local_rank, const StreamChoice& choice) const;
   bool any_running() const;
-  void wait_for_news(const SignalInbox& inbox);
+  void wait_for_news(const SignalInbox& inbox, const NodeGroup& group) const;
   void read_pipes();
-  void look();
+  void look(NodeGroup& group);
   void begin_to_stop(int signal);
   void end_by_force();
 
@@ -183,8 +184,9 @@ bool Attempt::any_running() const {
   return false;
 }
 
-void Attempt::wait_for_news(const SignalInbox& inbox) {
+void Attempt::wait_for_news(const SignalInbox& inbox, const NodeGroup& group) const {
   std::vector<pollfd> handles = {{inbox.handle(), POLLIN, 0}};
+  for (const int handle : group.handles()) handles.push_back({handle, POLLIN, 0});
   for (const Seat& seat : seats_) {
     for (const std::int32_t stream : {0, 1}) {
       if (seat.worker.pipe(stream) >= 0) handles.push_back({seat.worker.pipe(stream), POLLIN, 0});
@@ -209,7 +211,7 @@ void Attempt::read_pipes() {
   }
 }
 
-void Attempt::look() {
+void Attempt::look(NodeGroup& group) {
   for (std::size_t i = 0; i < seats_.size(); ++i) {
     Seat& seat = seats_[i];
     seat.worker.look();
@@ -224,6 +226,7 @@ void Attempt::look() {
          .pid = seat.worker.pid(),
          .status = seat.worker.status(),
          .message = read_error_file(rank_folder(folders_, number_, local) + "/error.json")});
+    group.tell_failure(failures_.back());
   }
 }
 
@@ -240,16 +243,18 @@ void Attempt::end_by_force() {
   }
 }
 
-void Attempt::watch(const SignalInbox& inbox, int& stop) {
+void Attempt::watch(const SignalInbox& inbox, NodeGroup& group, int& stop) {
   while (any_running()) {
-    wait_for_news(inbox);
+    wait_for_news(inbox, group);
     read_pipes();
     if (const int signal = inbox.take(); signal != 0) {
       stop = signal;
+      group.tell_stopped(signal);
       begin_to_stop(signal);
     }
-    look();
-    if (!failures_.empty() && !deadline_) begin_to_stop(SIGTERM);
+    look(group);
+    group.serve();
+    if (group.must_stop() && !deadline_) begin_to_stop(SIGTERM);
     if (deadline_ && Clock::now() >= *deadline_) end_by_force();
   }
   read_pipes();
@@ -283,6 +288,48 @@ RunFolders folders_of(const LaunchOptions& options, const FreshFolder& fresh) {
   return folders;
 }
 
+/// Until all machines know what comes next, or a signal says that this one does not go on.
+void wait_for_next_move(const LaunchOptions& options,
+                        const SignalInbox& inbox,
+                        NodeGroup& group,
+                        int& stop,
+                        std::optional<Clock::time_point> until = std::nullopt) {
+  group.serve();
+  while (group.next() == NextMove::kUndecided && stop == 0) {
+    std::vector<pollfd> handles = {{inbox.handle(), POLLIN, 0}};
+    for (const int handle : group.handles()) handles.push_back({handle, POLLIN, 0});
+    poll(handles.data(), handles.size(), static_cast<int>(options.monitor_interval.count()));
+    stop = inbox.take();
+    if (stop != 0) group.tell_stopped(stop);
+    group.serve();
+    if (until && Clock::now() >= *until) return;
+  }
+}
+
+/// The first meeting. False: the run is over before it began.
+bool wait_for_all_nodes(const LaunchOptions& options,
+                        const SignalInbox& inbox,
+                        NodeGroup& group,
+                        LaunchResult& result) {
+  wait_for_next_move(options, inbox, group, result.signal, Clock::now() + options.join_timeout);
+  if (group.next() != NextMove::kUndecided || result.signal != 0) return true;
+  result.elsewhere = group.missing() + " did not come within " +
+                     std::to_string(options.join_timeout.count() / 1000) + " seconds";
+  return false;
+}
+
+void tell_restart(const LaunchOptions& options, const NodeGroup& group, std::ostream& err) {
+  if (group.attempt() == 0) return;
+  err << "lockstep launch: " << group.restart_reason() << "; starting all ranks again (restart "
+      << group.attempt() << " of " << options.max_restarts << ")\n";
+}
+
+/// What is known about a run that is over.
+void conclude(const NodeGroup& group, LaunchResult& result) {
+  result.ok = group.reason().empty() && result.signal == 0;
+  if (!result.ok && result.failures.empty()) result.elsewhere = group.reason();
+}
+
 }  // namespace
 
 Result<LaunchResult> launch(LaunchOptions options, std::ostream& out, std::ostream& err) {
@@ -295,23 +342,26 @@ Result<LaunchResult> launch(LaunchOptions options, std::ostream& out, std::ostre
         << options.n_per_node << " ranks do not crowd one machine\n";
   }
   const SignalInbox inbox;
+  Result<std::unique_ptr<NodeGroup>> made = make_node_group(options);
+  if (!made.ok()) return made.error();
+  NodeGroup& group = *made.value();
   LaunchResult result;
-  for (std::int32_t number = 0; number <= options.max_restarts; ++number) {
-    Attempt attempt(options, folders, number);
+  if (!wait_for_all_nodes(options, inbox, group, result)) return result;
+  while (group.next() == NextMove::kStart && result.signal == 0) {
+    tell_restart(options, group, err);
+    group.begin();
+    Attempt attempt(options, folders, group.attempt());
     ++result.attempts;
     if (Outcome started = attempt.start(inbox.before(), out, err); !started.ok()) {
       return started.error();
     }
-    attempt.watch(inbox, result.signal);
+    attempt.watch(inbox, group, result.signal);
     result.failures = attempt.failures();
-    result.ok = result.failures.empty() && result.signal == 0;
-    if (result.ok || result.signal != 0) break;
-    if (number < options.max_restarts) {
-      err << "lockstep launch: " << status_text(result.failures.front().status) << " of rank "
-          << result.failures.front().rank << "; starting all ranks again (restart " << number + 1
-          << " of " << options.max_restarts << ")\n";
-    }
+    group.tell_ended();
+    wait_for_next_move(options, inbox, group, result.signal);
   }
+  if (!group.refused().empty()) return Error{group.refused(), {}};
+  conclude(group, result);
   return result;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ostream>
+#include <string>
 #include <vector>
 
 #include "lockstep/base/error.h"
@@ -15,17 +16,21 @@ struct LaunchResult {
   std::int32_t attempts = 0;
   int signal = 0;                       ///< The signal that told this process to stop, 0 = none.
   std::vector<WorkerFailure> failures;  ///< Of the last attempt, in the order they were seen.
+  std::string elsewhere;                ///< Why it failed, where no rank of this machine did.
 };
 
-/// Runs `options.command` once a rank of this machine and waits for all.
+/// Runs `options.command` once a rank of this machine and waits for all. With several machines, one
+/// call on each: they meet first, and do everything together (node_group.h).
 ///
-/// A rank that fails ends the others (SIGTERM, then SIGKILL after the grace) and, while restarts
-/// are left, all are started again. SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on to the ranks,
-/// which then have the grace to end. Ranks never outlive this call, nor this process.
+/// A rank that fails ends the others (SIGTERM, then SIGKILL after the grace), on all machines, and,
+/// while restarts are left, all are started again. SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed
+/// on to the ranks, which then have the grace to end. Ranks never outlive this call, nor this
+/// process.
 ///
 /// Requires: one thread; complaint(options) is empty.
 /// Returns:  what became of them; lines go to `out` and `err` with the rank in front.
-/// Errors:   the port is in use, the program cannot be run, folders cannot be made.
+/// Errors:   the port is in use, the program cannot be run, folders cannot be made; this machine
+///           does not belong to the job.
 Result<LaunchResult> launch(LaunchOptions options, std::ostream& out, std::ostream& err);
 
 }  // namespace lockstep::launch

@@ -228,7 +228,7 @@ class LaunchTest(unittest.TestCase):
                 (["--standalone"], ["no-such-program"], "cannot run 'no-such-program'"),
                 ([], [], "no program to launch"),
                 (["--nproc-per-node", "0"], ["true"], "--nproc-per-node is 0"),
-                (["--nnodes", "2", "--max-restarts", "1"], ["true"], "--max-restarts is for one"),
+                (["--nnodes", "2", "--launcher-port", "70000"], ["true"], "--launcher-port 70000"),
                 (["--redirects", "7"], ["true"], "names no streams"),
                 (["--backend", "mpi"], ["true"], "unknown backend 'mpi'")):
             done = self.launch(options, program, OMP_NUM_THREADS="1")
