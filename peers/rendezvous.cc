@@ -41,7 +41,8 @@ std::string host_name() {
   return name.data();
 }
 
-// The 22nd field of /proc/PID/stat; the second may hold spaces and ends with the last ')'.
+// The 22nd field of /proc/PID/stat; the second may hold spaces and ends with the last ')'. Of a
+// process that has ended and waits for its parent to notice (state Z or X), nothing.
 std::string start_of(std::int64_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string text;
@@ -49,9 +50,11 @@ std::string start_of(std::int64_t pid) {
   const std::size_t end_of_name = text.rfind(')');
   if (end_of_name == std::string::npos) return {};
   std::istringstream fields(text.substr(end_of_name + 1));
-  constexpr int kFieldsBefore = 20;
   std::string field;
-  for (int i = 0; i < kFieldsBefore; ++i) fields >> field;
+  fields >> field;
+  if (field == "Z" || field == "X") return {};
+  constexpr int kFieldsAfterState = 19;
+  for (int i = 0; i < kFieldsAfterState; ++i) fields >> field;
   return field;
 }
 
