@@ -40,8 +40,9 @@ struct NcclOptions {
 ///                and NCCL's own words as detail; after any but kMismatch all later operations of
 ///                the group fail at once. ContractViolation for what NCCL has not: bitwise
 ///                reductions and receives from anybody.
-/// Deterministic: as far as NCCL is; `nccl-ring` where it is told to use one ring (docs/real_ranks.md).
-/// Source:        c10d's ProcessGroupNCCL; messages with tags are more than it has.
+/// Deterministic: as far as NCCL is; `nccl-ring` where it is told to use one ring
+/// (docs/real_ranks.md). Source:        c10d's ProcessGroupNCCL; messages with tags are more than
+/// it has.
 Result<std::unique_ptr<ProcessGroup>> connect(std::shared_ptr<Api> api,
                                               const NcclOptions& options,
                                               Runtime& runtime);

@@ -9,8 +9,8 @@ namespace lockstep::nccl {
 
 /// Communicators are made non-blocking, so that each can be aborted at any time.
 ///
-/// Not run on a GPU: it is compiled and linked against CUDA 13 and NCCL 2.28.9, and everything above
-/// the table is tested with an emulation.
+/// Not run on a GPU: it is compiled and linked against CUDA 13 and NCCL 2.28.9, and everything
+/// above the table is tested with an emulation.
 std::shared_ptr<Api> make_library();
 
 }  // namespace lockstep::nccl

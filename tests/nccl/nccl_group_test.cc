@@ -199,6 +199,24 @@ TEST(EmulatedNcclGroupTest, AMessageOfAnotherSizeIsAMismatchOnBothSides) {
   });
 }
 
+// ---- streams
+
+// An operation takes what the compute stream will have made, not what lies there when it is posted.
+TEST(EmulatedNcclGroupTest, CollectivesWaitForTheComputeStream) {
+  Emulation emulation;
+  run_emulated_ranks(emulation, {.n_ranks = 2}, [&](ProcessGroup& group) {
+    const Tensor data = ones(group, 4);
+    const Tensor made = Tensor::full(group.runtime(), {4}, DType::kF32, 5.0);
+    emulation.hold_compute(group.rank(), true);
+    (void)emulation.gpu(group.rank())->copy(data.raw(), made.raw(), 4 * sizeof(float), nullptr);
+    const Work work = group.all_reduce(Memory::of(data));
+    for (int i = 0; i < 20'000; ++i) ASSERT_FALSE(work.is_completed());
+    emulation.hold_compute(group.rank(), false);
+    EXPECT_EQ(work.wait(), CommStatus::kOk);
+    EXPECT_EQ(data.at(0), 10.0);
+  });
+}
+
 // ---- starting
 
 TEST(EmulatedNcclGroupTest, HeaderAndLibraryMustFit) {

@@ -329,6 +329,16 @@ void Emulation::fail(std::int32_t rank, Status error) {
   machine_->errors[rank] = error;
 }
 
+void Emulation::hold_compute(std::int32_t rank, bool held) {
+  const auto locked = machine_->lock();
+  if (held) {
+    machine_->held.insert(rank);
+  } else {
+    machine_->held.erase(rank);
+  }
+  machine_->wake();
+}
+
 std::int32_t Emulation::n_aborted(std::int32_t rank) const {
   const auto held = machine_->lock();
   return count_at(machine_->n_aborted, rank);

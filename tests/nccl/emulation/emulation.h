@@ -49,6 +49,9 @@ class Emulation {
   /// From now on the communicators of `rank` report an asynchronous error.
   void fail(std::int32_t rank, nccl::Status error);
 
+  /// What is queued on the default stream of `rank` waits from now on, or goes on.
+  void hold_compute(std::int32_t rank, bool held);
+
   // -- what happened
   std::int32_t n_aborted(std::int32_t rank) const;    ///< Communicators, by ncclCommAbort.
   std::int32_t n_destroyed(std::int32_t rank) const;  ///< By ncclCommDestroy.

@@ -157,12 +157,14 @@ std::shared_ptr<nccl::EventHandle> Machine::shared(nccl::Event event) const {
 }
 
 void Machine::loop() {
-  Lock held = lock();
+  Lock locked = lock();
   while (!ending_) {
     bool moved = false;
     for (auto& [handle, stream] : streams) moved = progress(*stream) || moved;
-    for (auto& [gpu, stream] : defaults_) moved = progress(*stream) || moved;
-    if (!moved) work_.wait(held);
+    for (auto& [gpu, stream] : defaults_) {
+      moved = (held.count(gpu) == 0 && progress(*stream)) || moved;
+    }
+    if (!moved) work_.wait(locked);
   }
 }
 

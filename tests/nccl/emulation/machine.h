@@ -144,6 +144,7 @@ class Machine {
   std::int32_t n_ids = 0;
   std::int32_t n_collectives = 0;
   bool hangs = false;
+  std::set<std::int32_t> held;  // GPUs whose default stream waits.
 
  private:
   void loop();
