@@ -64,6 +64,8 @@ bool reduces(CollectiveOp op) {
          op == CollectiveOp::kReduceScatter;
 }
 
+bool scales(ReduceOp op) { return op == ReduceOp::kAvg || op == ReduceOp::kPremulSum; }
+
 void add(std::vector<CollectiveCase>& cases, CollectiveCase one) {
   constexpr std::array<std::string_view, 3> kData = {"exact", "rough", "probe"};
   one.name = std::string(name_of(one.op));
@@ -82,22 +84,25 @@ constexpr std::array<DType, 8> kTypes = {DType::kF32,
                                          DType::kI32,
                                          DType::kI64};
 
-void add_all_reduces(std::vector<CollectiveCase>& cases) {
-  for (const DType dtype : kTypes) {
-    for (const ReduceOp op : {ReduceOp::kSum,
-                              ReduceOp::kProduct,
-                              ReduceOp::kMin,
-                              ReduceOp::kMax,
-                              ReduceOp::kAvg,
-                              ReduceOp::kPremulSum}) {
-      const bool sums = op == ReduceOp::kSum || op == ReduceOp::kAvg || op == ReduceOp::kPremulSum;
-      if (op == ReduceOp::kPremulSum && !is_floating(dtype)) continue;
-      const Data data = sums && is_floating(dtype) ? Data::kRough : Data::kExact;
-      for (const std::int64_t count : {1, 3, 4097}) {
-        add(cases, {{}, CollectiveOp::kAllReduce, op, dtype, count, data});
-      }
+// Every operation that the type has, with counts around a ring's smallest pieces.
+void add_all_reduces_of(DType dtype, std::vector<CollectiveCase>& cases) {
+  for (const ReduceOp op : {ReduceOp::kSum,
+                            ReduceOp::kProduct,
+                            ReduceOp::kMin,
+                            ReduceOp::kMax,
+                            ReduceOp::kAvg,
+                            ReduceOp::kPremulSum}) {
+    if (op == ReduceOp::kPremulSum && !is_floating(dtype)) continue;
+    const bool rounds = is_floating(dtype) && (op == ReduceOp::kSum || scales(op));
+    for (const std::int64_t count : {1, 3, 4097}) {
+      add(cases,
+          {{}, CollectiveOp::kAllReduce, op, dtype, count, rounds ? Data::kRough : Data::kExact});
     }
   }
+}
+
+void add_all_reduces(std::vector<CollectiveCase>& cases) {
+  for (const DType dtype : kTypes) add_all_reduces_of(dtype, cases);
   for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
     add(cases, {{}, CollectiveOp::kAllReduce, ReduceOp::kAvg, dtype, 1, Data::kProbe});
   }
@@ -105,8 +110,6 @@ void add_all_reduces(std::vector<CollectiveCase>& cases) {
   constexpr std::int64_t kLong = (std::int64_t{1} << 21) + 1234;
   add(cases, {{}, CollectiveOp::kAllReduce, ReduceOp::kSum, DType::kF32, kLong, Data::kRough});
 }
-
-bool scales(ReduceOp op) { return op == ReduceOp::kAvg || op == ReduceOp::kPremulSum; }
 
 Tensor converted(const Tensor& tensor, DType dtype) {
   std::vector<double> values(static_cast<std::size_t>(tensor.n_elems()));
@@ -258,6 +261,7 @@ std::uint64_t expected_digest(Runtime& runtime,
                               const SummingRule& rule) {
   if (one.op == CollectiveOp::kReduce && rank != kRoot) return 0;
   std::vector<Tensor> inputs;
+  inputs.reserve(static_cast<std::size_t>(n_ranks));
   for (std::int32_t r = 0; r < n_ranks; ++r) {
     inputs.push_back(input_of(runtime, one, r, one.count * (takes_parts(one.op) ? n_ranks : 1)));
   }

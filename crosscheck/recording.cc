@@ -25,8 +25,9 @@ constexpr const char* kImpossible = "impossible";
 
 std::string hex(std::uint64_t value) {
   std::array<char, 16> digits{};
-  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value, 16).ptr;
-  const std::string text(digits.data(), end);
+  const char* const end =
+      std::to_chars(digits.data(), digits.data() + digits.size(), value, 16).ptr;
+  const std::string text(digits.data(), static_cast<std::size_t>(end - digits.data()));
   return std::string(16 - text.size(), '0') + text;
 }
 
@@ -88,8 +89,9 @@ class Checker {
     const auto said = recorded.at("verdict").get<std::string>();
     const std::string derived = verdict_of(rank_.runtime, found->second, digests);
     if (said != derived) {
-      check_.problems.push_back(title + ", " + name + ": recorded as " + said + ", computed as " +
-                                derived);
+      std::string problem = title;
+      problem.append(", ").append(name).append(": recorded as ").append(said);
+      check_.problems.push_back(problem.append(", computed as ").append(derived));
     }
     return success();
   }
@@ -119,6 +121,7 @@ RecordedLaunch record_launch(ProcessGroup& group, const std::string& title) {
     std::int64_t own = static_cast<std::int64_t>(run_case(group, one));
     std::vector<std::int64_t> all(static_cast<std::size_t>(group.size()));
     std::vector<Memory> parts;
+    parts.reserve(all.size());
     for (std::int64_t& part : all) parts.push_back(Memory::of(std::span(&part, 1)));
     group.all_gather(parts, Memory::of(std::span(&own, 1))).wait_or_throw();
     RecordedCase recorded = {one.name, {}, {}};
