@@ -147,7 +147,7 @@ Result<Listener> Listener::open(std::int32_t port) {
   return listener;
 }
 
-std::optional<LineSocket> Listener::accept() {
+std::optional<LineSocket> Listener::accept() const {
   const int handle = accept4(handle_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
   if (handle < 0) return std::nullopt;
   return LineSocket(handle);

@@ -58,7 +58,7 @@ class Listener {
 
   int handle() const { return handle_; }
 
-  std::optional<LineSocket> accept();
+  std::optional<LineSocket> accept() const;
 
  private:
   explicit Listener(int handle) : handle_(handle) {}

@@ -1,5 +1,8 @@
 #include "lockstep/hooks/hook_catalog.h"
 
+#include <algorithm>
+#include <iterator>
+#include <string_view>
 #include <utility>
 
 #include "lockstep/dist/new_group.h"
@@ -33,36 +36,53 @@ class DividedLocalSgdHook final : public CommHook {
   PostLocalSgdHook hook_;
 };
 
-/// Null for a kind that nobody knows.
-std::unique_ptr<CommHook> make_plain(const HookSpec& spec, ProcessGroup& group) {
-  const std::string& kind = spec.kind;
-  if (kind == "allreduce") return std::make_unique<AllReduceHook>(group);
-  if (kind == "fp16") return std::make_unique<CompressHook>(group, DType::kF16);
-  if (kind == "bf16") return std::make_unique<CompressHook>(group, DType::kBF16);
-  if (kind == "noop") return std::make_unique<NoopHook>();
-  if (kind == "quantize-per-tensor") return std::make_unique<QuantizePerTensorHook>(group);
-  if (kind == "quantize-per-channel") {
-    return std::make_unique<QuantizePerChannelHook>(group, spec.channel);
-  }
-  if (kind == "powersgd") return std::make_unique<PowerSgdHook>(group, spec.power_sgd);
-  if (kind == "post-local-sgd") {
-    return std::make_unique<DividedLocalSgdHook>(group, spec.local_sgd);
-  }
-  return nullptr;
+using HookMaker = std::unique_ptr<CommHook> (*)(const HookSpec& spec, ProcessGroup& group);
+
+struct KnownHook {
+  std::string_view kind;
+  HookMaker make;
+};
+
+template <DType kWire>
+std::unique_ptr<CommHook> make_compress(const HookSpec& /*spec*/, ProcessGroup& group) {
+  return std::make_unique<CompressHook>(group, kWire);
 }
 
-bool is_known(const std::string& kind) {
-  for (const char* known : {"allreduce",
-                            "fp16",
-                            "bf16",
-                            "noop",
-                            "quantize-per-tensor",
-                            "quantize-per-channel",
-                            "powersgd",
-                            "post-local-sgd"}) {
-    if (kind == known) return true;
-  }
-  return false;
+constexpr KnownHook kKnownHooks[] = {
+    {"allreduce",
+     [](const HookSpec& /*spec*/, ProcessGroup& group) -> std::unique_ptr<CommHook> {
+       return std::make_unique<AllReduceHook>(group);
+     }},
+    {"fp16", make_compress<DType::kF16>},
+    {"bf16", make_compress<DType::kBF16>},
+    {"noop",
+     [](const HookSpec& /*spec*/, ProcessGroup& /*group*/) -> std::unique_ptr<CommHook> {
+       return std::make_unique<NoopHook>();
+     }},
+    {"quantize-per-tensor",
+     [](const HookSpec& /*spec*/, ProcessGroup& group) -> std::unique_ptr<CommHook> {
+       return std::make_unique<QuantizePerTensorHook>(group);
+     }},
+    {"quantize-per-channel",
+     [](const HookSpec& spec, ProcessGroup& group) -> std::unique_ptr<CommHook> {
+       return std::make_unique<QuantizePerChannelHook>(group, spec.channel);
+     }},
+    {"powersgd",
+     [](const HookSpec& spec, ProcessGroup& group) -> std::unique_ptr<CommHook> {
+       return std::make_unique<PowerSgdHook>(group, spec.power_sgd);
+     }},
+    {"post-local-sgd",
+     [](const HookSpec& spec, ProcessGroup& group) -> std::unique_ptr<CommHook> {
+       return std::make_unique<DividedLocalSgdHook>(group, spec.local_sgd);
+     }},
+};
+
+/// Null for a kind that nobody knows.
+const KnownHook* find_hook(std::string_view kind) {
+  const auto* const known = std::find_if(std::begin(kKnownHooks),
+                                         std::end(kKnownHooks),
+                                         [&](const KnownHook& hook) { return hook.kind == kind; });
+  return known == std::end(kKnownHooks) ? nullptr : known;
 }
 
 Outcome check_wrapper(const HookSpec& spec) {
@@ -109,7 +129,8 @@ Outcome check_hook(const HookSpec& spec, std::int32_t n_ranks) {
         "(it orthogonalizes a matrix with a routine for stacks of matrices): use 'powersgd'",
         ""};
   }
-  if (!is_known(spec.kind)) return Error{"unknown communication hook '" + spec.kind + "'", ""};
+  if (find_hook(spec.kind) == nullptr)
+    return Error{"unknown communication hook '" + spec.kind + "'", ""};
   Outcome outcome = check_wrapper(spec);
   if (outcome.ok() && spec.kind == "powersgd") outcome = check_power_sgd(spec.power_sgd);
   if (outcome.ok() && spec.kind == "quantize-per-channel" && spec.channel < 1) {
@@ -124,7 +145,7 @@ Outcome check_hook(const HookSpec& spec, std::int32_t n_ranks) {
 Result<std::unique_ptr<CommHook>> make_comm_hook(const HookSpec& spec, ProcessGroup& group) {
   const Outcome outcome = check_hook(spec, group.size());
   if (!outcome.ok()) return outcome.error();
-  std::unique_ptr<CommHook> hook = make_plain(spec, group);
+  std::unique_ptr<CommHook> hook = find_hook(spec.kind)->make(spec, group);
   if (spec.wrapper == "none") return hook;
   const DType wire = spec.wrapper == "fp16" ? DType::kF16 : DType::kBF16;
   return std::unique_ptr<CommHook>(std::make_unique<CompressWrapper>(std::move(hook), wire));

@@ -182,17 +182,7 @@ class Side {
     for (std::size_t step = 0; step < n_steps; ++step) {
       leaves_.clear();
       first_entry_.push_back(entries_.size());
-      // The first events of all ranks, then the second ones: what one rank does wrong comes before
-      // what follows from it on another.
-      std::size_t n_events = 0;
-      for (const auto& steps : by_rank_) {
-        if (step < steps.size()) n_events = std::max(n_events, steps[step].size());
-      }
-      for (std::size_t nth = 0; nth < n_events; ++nth) {
-        for (const auto& steps : by_rank_) {
-          if (step < steps.size() && nth < steps[step].size()) add(*steps[step][nth]);
-        }
-      }
+      add_step(step);
       tree_.add_step(leaves_);
     }
     by_rank_.clear();
@@ -230,6 +220,20 @@ class Side {
       if (last == nullptr || key(last->at) != key(event.at)) steps.emplace_back();
       steps.back().push_back(&event);
       last = &event;
+    }
+  }
+
+  /// The first events of all ranks, then the second ones: what one rank does wrong comes before
+  /// what follows from it on another.
+  void add_step(std::size_t step) {
+    std::size_t n_events = 0;
+    for (const auto& steps : by_rank_) {
+      if (step < steps.size()) n_events = std::max(n_events, steps[step].size());
+    }
+    for (std::size_t nth = 0; nth < n_events; ++nth) {
+      for (const auto& steps : by_rank_) {
+        if (step < steps.size() && nth < steps[step].size()) add(*steps[step][nth]);
+      }
     }
   }
 

@@ -331,12 +331,19 @@ class Progress final : public Law {
     if (known == lives_.end() || is_dead(known->second)) return "rank-crash";
     if (channel.source >= 0) return rank == Rank{channel.source} ? "missing-send" : "missing-recv";
     const RankLife& life = known->second;
-    const Rank waiter = finding.ranks.front();
-    const RankLife& waiting = lives_.at(to_int(waiter));
+    const RankLife& waiting = lives_.at(to_int(finding.ranks.front()));
     if (runs_in_circles(life)) return "livelock";
     // It neither ended nor waits for anybody.
     const bool frozen = life.open.empty() && waiting.n_forwards > 0;
     if (life.outcome != "ok") return frozen ? "frozen-device" : "";
+    return cause_of_early_end(rank, finding, channel);
+  }
+
+  /// Why this rank had ended, and well, before a call that others wait in.
+  std::string cause_of_early_end(Rank rank, const Finding& finding, const Channel& channel) const {
+    const RankLife& life = lives_.at(to_int(rank));
+    const Rank waiter = finding.ranks.front();
+    const RankLife& waiting = lives_.at(to_int(waiter));
     const std::string_view other_way = forwards_.difference(attempt_);
     if (!other_way.empty() || waiting.n_forwards == 0) return std::string(other_way);
     const OpenCall* call = waiting.find(channel, *finding.seq);

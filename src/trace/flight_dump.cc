@@ -78,25 +78,31 @@ constexpr KnownType kKnownTypes[] = {
     {"UInt16", DType::kF16},
 };
 
+/// Where the text that begins at `begin` ends: its closing quotation mark.
+std::size_t end_of_text(std::string_view json, std::size_t begin) {
+  std::size_t end = begin + 1;
+  while (end < json.size() && json[end] != '"') end += json[end] == '\\' ? 2U : 1U;
+  return end;
+}
+
 /// Where the objects in the list "entries" begin, so that an error can say where it is.
-std::vector<std::size_t> places_of_entries(std::string_view text) {
-  std::vector<std::size_t> places;
+std::vector<std::size_t> places_of_entries(std::string_view json) {
   constexpr std::string_view kEntries = "\"entries\"";
+  constexpr std::string_view kOpening = "{[";
+  constexpr std::string_view kClosing = "}]";
+  std::vector<std::size_t> places;
   std::size_t depth = 0;
-  std::size_t list_depth = 0;  // 0: not seen yet.
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char letter = text[i];
-    if (letter == '"') {
-      if (depth == 1 && text.substr(i).starts_with(kEntries)) list_depth = 2;
-      for (++i; i < text.size() && text[i] != '"'; ++i) {
-        if (text[i] == '\\') ++i;
-      }
-    } else if (letter == '{' || letter == '[') {
-      if (letter == '{' && depth == list_depth && list_depth > 0) places.push_back(i);
+  bool inside = false;  // Of the list.
+  for (std::size_t i = 0; i < json.size(); ++i) {
+    if (json[i] == '"') {
+      inside = inside || (depth == 1 && json.substr(i).starts_with(kEntries));
+      i = end_of_text(json, i);
+    } else if (kOpening.find(json[i]) != std::string_view::npos) {
+      if (inside && depth == 2) places.push_back(i);
       ++depth;
-    } else if (letter == '}' || letter == ']') {
+    } else if (kClosing.find(json[i]) != std::string_view::npos) {
       --depth;
-      if (depth < 2) list_depth = 0;
+      inside = inside && depth >= 2;
     }
   }
   return places;

@@ -37,6 +37,9 @@ struct GroupCalls {
   bool is_default = false;
 };
 
+/// The groups of one dump.
+using GroupsByName = std::map<std::string, GroupCalls*>;
+
 /// Makes one trace of the dumps of all ranks.
 class FlightTrace {
  public:
@@ -52,7 +55,9 @@ class FlightTrace {
     loaded.header.backend = library_.starts_with("gloo") ? "gloo" : "nccl";
     loaded.header.library = library_.empty() ? "PyTorch" : library_;
     loaded.trace->ensure_ranks(n_ranks_);
-    for (const FlightDump& dump : dumps_) add_rank(dump, *loaded.trace);
+    for (std::size_t i = 0; i < dumps_.size(); ++i) {
+      add_rank(dumps_[i], by_name_[i], *loaded.trace);
+    }
     loaded.notes = notes();
     return loaded;
   }
@@ -80,37 +85,37 @@ class FlightTrace {
     for (const FlightDump& dump : dumps_) {
       n_ranks_ = std::max(n_ranks_, dump.rank + 1);
       if (library_.empty()) library_ = dump.library;
+      any_cut_ = any_cut_ || dump.cut;
       for (const auto& [name, ranks] : dump.groups) {
         for (const std::int32_t rank : ranks) n_ranks_ = std::max(n_ranks_, rank + 1);
       }
-      for (const FlightEntry& entry : dump.entries) {
-        first_ns_ = first_ns_ ? std::min(*first_ns_, entry.created_ns) : entry.created_ns;
-        if (!entry.completed && !entry.is_marker) stuck_ = true;
-        any_cut_ = any_cut_ || dump.cut;
-        if (library_.empty() && !entry.on_device) library_ = "gloo";
-      }
+      for (const FlightEntry& entry : dump.entries) survey(entry);
     }
+  }
+
+  void survey(const FlightEntry& entry) {
+    first_ns_ = first_ns_ ? std::min(*first_ns_, entry.created_ns) : entry.created_ns;
+    if (!entry.completed && !entry.is_marker) stuck_ = true;
+    if (library_.empty() && !entry.on_device) library_ = "gloo";
   }
 
   /// The world is group 0; of every group, the first call that all ranks still know is call 0.
   void number_groups() {
-    for (const FlightDump& dump : dumps_) {
-      std::set<FlightGroup> seen;
-      for (const FlightEntry& entry : dump.entries) {
-        if (is_message(entry) || entry.is_marker) continue;
-        const FlightGroup group = group_of(dump, entry);
-        if (!seen.insert(group).second) continue;
-        const auto [calls, is_new] = groups_.try_emplace(group);
-        calls->second.first = is_new ? entry.seq : std::max(calls->second.first, entry.seq);
-        calls->second.cut = calls->second.cut || dump.cut;
-      }
-      for (const FlightEntry& entry : dump.entries) {
-        GroupCalls& calls = groups_.try_emplace(group_of(dump, entry)).first->second;
-        if (entry.description == "default_pg") calls.is_default = true;
-      }
-    }
+    for (const FlightDump& dump : dumps_) note_groups(dump, by_name_.emplace_back());
     std::int32_t next = 1;
     for (auto& [group, calls] : groups_) calls.number = calls.is_default ? 0 : next++;
+  }
+
+  void note_groups(const FlightDump& dump, GroupsByName& by_name) {
+    std::set<const GroupCalls*> begun;
+    for (const FlightEntry& entry : dump.entries) {
+      GroupCalls*& calls = by_name[entry.group];
+      if (calls == nullptr) calls = &groups_[group_of(dump, entry)];
+      if (entry.description == "default_pg") calls->is_default = true;
+      if (is_message(entry) || entry.is_marker || !begun.insert(calls).second) continue;
+      calls->first = std::max(calls->first, entry.seq);
+      calls->cut = calls->cut || dump.cut;
+    }
   }
 
   std::vector<std::string> notes() const {
@@ -128,7 +133,7 @@ class FlightTrace {
     return notes;
   }
 
-  void add_rank(const FlightDump& dump, MemoryTrace& trace) {
+  void add_rank(const FlightDump& dump, const GroupsByName& by_name, MemoryTrace& trace) {
     rank_ = Rank{dump.rank};
     index_ = 0;
     for (const auto& [group, calls] : groups_) {
@@ -138,7 +143,7 @@ class FlightTrace {
       add(trace, 0, GroupEvent{.group = calls.number, .members = group.ranks});
     }
     std::int64_t last_ns = 0;
-    for (const Timed& timed : events_of(dump)) {
+    for (const Timed& timed : events_of(dump, by_name)) {
       last_ns = std::max(last_ns, timed.ns);
       add(trace, timed.ns, timed.event);
     }
@@ -155,13 +160,13 @@ class FlightTrace {
     trace.on_event(event, *names_);
   }
 
-  std::vector<Timed> events_of(const FlightDump& dump) {
+  std::vector<Timed> events_of(const FlightDump& dump, const GroupsByName& by_name) {
     std::vector<Timed> events;
     std::map<std::int32_t, std::int64_t> n_calls;
     std::map<std::tuple<std::int32_t, CollectiveOp, std::int32_t>, std::int64_t> n_messages;
     for (const FlightEntry& entry : dump.entries) {
       if (entry.is_marker) continue;
-      const GroupCalls& calls = groups_.at(group_of(dump, entry));
+      const GroupCalls& calls = *by_name.at(entry.group);
       CollectiveEvent event;
       event.group = calls.number;
       if (is_message(entry)) {
@@ -203,6 +208,7 @@ class FlightTrace {
   std::vector<FlightDump> dumps_;
   std::shared_ptr<NameTable> names_;
   std::map<FlightGroup, GroupCalls> groups_;
+  std::vector<GroupsByName> by_name_;  // Of each dump, into groups_.
   std::string library_;
   std::optional<std::int64_t> first_ns_;
   std::int32_t n_ranks_ = 0;

@@ -167,8 +167,6 @@ class PickleMachine {
         push_container(Kind::kMark);
         return true;
       case ']':
-        push_container(Kind::kList);
-        return true;
       case ')':
         push_container(Kind::kList);
         return true;

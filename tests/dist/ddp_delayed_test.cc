@@ -49,9 +49,35 @@ struct DelayedModel : TinyModel {
   Variable c;
 };
 
-TEST(DdpDelayedTest, TheBufferIsAveragedWhenTheTriggerIsReady) {
-  const MiniResult result = run_mini_world({}, [](MiniRank& rank) {
+/// What a rank of this world does with its model.
+using RankBody = std::function<void(MiniRank& rank, const DelayedModel& model)>;
+
+/// Two ranks with a model each; both must come to the end.
+MiniResult run_models(const RankBody& body) {
+  MiniResult result = run_mini_world({}, [&](MiniRank& rank) {
     const DelayedModel model(rank);
+    body(rank, model);
+  });
+  EXPECT_TRUE(result.ok()) << result.error(0);
+  return result;
+}
+
+/// Only c waits for a, which the loss may leave out.
+DdpOptions delaying_c(const DelayedModel& model) {
+  DdpOptions options = model.options();
+  options.delay_all_reduce_named_params = {model.parameters[2]};
+  options.find_unused_parameters = true;
+  return options;
+}
+
+/// The loss without a.
+Variable loss_without_a(const DelayedModel& model) {
+  return total(
+      {flat_term(model.b, 3.0 + 2.0 * model.number), flat_term(model.c, 5.0 + model.number)});
+}
+
+TEST(DdpDelayedTest, TheBufferIsAveragedWhenTheTriggerIsReady) {
+  const MiniResult result = run_models([](MiniRank& rank, const DelayedModel& model) {
     Ddp ddp(model.state(), rank.group, model.options());
     EXPECT_EQ(data_of(model.b), (Values{1, 1, 1}));
     EXPECT_EQ(ddp.buckets(), (std::vector<std::vector<std::int32_t>>{{0}}));
@@ -64,7 +90,6 @@ TEST(DdpDelayedTest, TheBufferIsAveragedWhenTheTriggerIsReady) {
       EXPECT_TRUE(model.b.grad().shares_memory_with(model.c.grad()));
     }
   });
-  ASSERT_TRUE(result.ok()) << result.error(0);
   // 16 bytes are less than the cap of 25, and the reducer's own parameter comes last.
   EXPECT_EQ(collectives_of(*result.trace, 0),
             (Texts{"B f32[4]",
@@ -83,8 +108,7 @@ TEST(DdpDelayedTest, TheBufferIsAveragedWhenTheTriggerIsReady) {
 
 // The negative twin: without the two arguments the same parameters go through the buckets.
 TEST(DdpDelayedTest, WithoutTheArgumentsTheReducerDoesIt) {
-  const MiniResult result = run_mini_world({}, [](MiniRank& rank) {
-    const DelayedModel model(rank);
+  const MiniResult result = run_models([](MiniRank& rank, const DelayedModel& model) {
     Ddp ddp(model.state(), rank.group, {});
     forward_backward(ddp, [&] { return model.loss(); });
     EXPECT_EQ(grad_of(model.b), (Values{4, 4, 4}));
@@ -94,8 +118,7 @@ TEST(DdpDelayedTest, WithoutTheArgumentsTheReducerDoesIt) {
 }
 
 TEST(DdpDelayedTest, HistoryIsAveragedAgainAndNoSyncIsIgnored) {
-  const MiniResult result = run_mini_world({}, [](MiniRank& rank) {
-    const DelayedModel model(rank);
+  run_models([](MiniRank& rank, const DelayedModel& model) {
     Ddp ddp(model.state(), rank.group, model.options());
     for (int step = 1; step <= 3; ++step) {
       forward_backward(ddp, [&] { return model.loss(); });
@@ -107,52 +130,36 @@ TEST(DdpDelayedTest, HistoryIsAveragedAgainAndNoSyncIsIgnored) {
     EXPECT_EQ(grad_of(model.a), (Values{1.0 + rank.rank, 1.0 + rank.rank}));
     EXPECT_EQ(grad_of(model.b), (Values{4, 4, 4}));
   });
-  ASSERT_TRUE(result.ok()) << result.error(0);
 }
 
 TEST(DdpDelayedTest, WithoutTheTriggersGradientNothingIsSent) {
-  const MiniResult result = run_mini_world({}, [](MiniRank& rank) {
-    const DelayedModel model(rank);
-    DdpOptions options = model.options();
-    options.delay_all_reduce_named_params = {model.parameters[2]};
-    options.find_unused_parameters = true;
-    Ddp ddp(model.state(), rank.group, options);
-    forward_backward(ddp, [&] {
-      return total(
-          {flat_term(model.b, 3.0 + 2.0 * rank.rank), flat_term(model.c, 5.0 + rank.rank)});
-    });
+  run_models([](MiniRank& rank, const DelayedModel& model) {
+    Ddp ddp(model.state(), rank.group, delaying_c(model));
+    forward_backward(ddp, [&] { return loss_without_a(model); });
     EXPECT_FALSE(model.a.grad().defined());
     EXPECT_EQ(grad_of(model.b), (Values{4, 4, 4}));
     EXPECT_EQ(grad_of(model.c), (Values{5.0 + rank.rank}));
   });
-  ASSERT_TRUE(result.ok()) << result.error(0);
 }
 
 // An output that the loss leaves out brings the trigger an undefined gradient: notice enough.
 TEST(DdpDelayedTest, AnUndefinedGradientOfTheTriggerCounts) {
-  const MiniResult result = run_mini_world({}, [](MiniRank& rank) {
-    const DelayedModel model(rank);
-    DdpOptions options = model.options();
-    options.delay_all_reduce_named_params = {model.parameters[2]};
-    options.find_unused_parameters = true;
-    Ddp ddp(model.state(), rank.group, options);
+  run_models([](MiniRank& rank, const DelayedModel& model) {
+    Ddp ddp(model.state(), rank.group, delaying_c(model));
     ddp.before_forward(true);
     Variable left_out = flat_term(model.a, 1);
-    Variable used =
-        total({flat_term(model.b, 3.0 + 2.0 * rank.rank), flat_term(model.c, 5.0 + rank.rank)});
+    Variable used = loss_without_a(model);
     Variable* const outputs[] = {&left_out, &used};
     ddp.after_forward(outputs);
     used.backward();
     EXPECT_FALSE(model.a.grad().defined());
     EXPECT_EQ(grad_of(model.c), (Values{5.5}));
   });
-  ASSERT_TRUE(result.ok()) << result.error(0);
 }
 
 // init_sync or not, they become rank 0's; and a forward without grad lends zeros.
 TEST(DdpDelayedTest, BroadcastsWithoutInitSyncAndLendsViewsInEvaluation) {
-  const MiniResult result = run_mini_world({}, [](MiniRank& rank) {
-    const DelayedModel model(rank);
+  const MiniResult result = run_models([](MiniRank& rank, const DelayedModel& model) {
     DdpOptions options = model.options();
     options.init_sync = false;
     Ddp ddp(model.state(), rank.group, options);
@@ -164,7 +171,6 @@ TEST(DdpDelayedTest, BroadcastsWithoutInitSyncAndLendsViewsInEvaluation) {
     EXPECT_FALSE(model.a.grad().defined());
     EXPECT_EQ(grad_of(model.c), (Values{0}));
   });
-  ASSERT_TRUE(result.ok()) << result.error(0);
   EXPECT_EQ(collectives_of(*result.trace, 0), (Texts{"B f32[4]"}));
 }
 

@@ -164,7 +164,7 @@ class DrawnJob {
     std::int32_t rank = 0;
     std::int32_t step = 0;
     std::uint32_t tensor = 0;
-    friend auto operator<=>(const Change&, const Change&) = default;
+    friend bool operator==(const Change&, const Change&) = default;
   };
 
   EventStream with(const std::vector<Change>& changes) const {
