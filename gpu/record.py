@@ -43,7 +43,7 @@ class Recorder:
         self.build = pathlib.Path(options.build).resolve()
         self.end = time.monotonic() + options.budget
         self.scratch = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-record-"))
-        self.environment = {**os.environ, "LOCKSTEP_SHARE_GPU": "1", "LOCKSTEP_CUDA_GEMM": "strict",
+        self.environment = {**os.environ, "LOCKSTEP_SHARE_GPU": "1", "LOCKSTEP_CUDA": "strict",
                             "CUDA_VISIBLE_DEVICES": "0", "NCCL_DEBUG": "INFO",
                             "NCCL_DEBUG_SUBSYS": "INIT,ENV,NET,GRAPH,TUNING"}
         self.steps = []

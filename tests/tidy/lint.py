@@ -100,7 +100,8 @@ class Unit:
         self.source = Path(entry["file"]).resolve()
         self.command = GCC_ONLY.sub("", entry["command"])
         self.entry = entry | {"command": self.command}
-        self.is_unity = build in self.source.parents and self.source.name.startswith("unity_")
+        self.is_unity = (build in self.source.parents and self.source.suffix != ".cu" and
+                         self.source.name.startswith("unity_"))
         self.files = [self.source]
         if self.is_unity:
             text = self.source.read_bytes()
