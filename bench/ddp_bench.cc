@@ -1,5 +1,5 @@
-// What a rank-step, a whole small job and a start cost, in one thread. Real peers run beside it in
-// side_by_side.py; these numbers are for profiling and for watching changes.
+// What a rank-step, a whole small job and a start cost, in one thread. table.py runs real peers
+// beside it.
 #include <benchmark/benchmark.h>
 #include <vector>
 
@@ -48,6 +48,13 @@ void step_bare(benchmark::State& state) {
 }
 
 BENCHMARK(step_bare)->Arg(1)->Arg(32)->Arg(1024)->Unit(benchmark::kMillisecond);
+
+// So many that their stacks and tensors are not in any cache when they are resumed.
+void step_of_many(benchmark::State& state) {
+  run(state, {.ranks = static_cast<std::int32_t>(state.range(0)), .record = false}, 10);
+}
+
+BENCHMARK(step_of_many)->Arg(32768)->Iterations(2)->Unit(benchmark::kMillisecond);
 
 void step_with_laws(benchmark::State& state) {
   run(state, {.ranks = static_cast<std::int32_t>(state.range(0))}, 200);

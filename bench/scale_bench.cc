@@ -1,9 +1,11 @@
 // Many ranks: what a world of this size costs in time and memory, and whether its results are true.
 //
-//   scale_bench reduce [RANKS]   one all-reduce of a float and a barrier [1000000]
-//   scale_bench train [RANKS]    three steps of DDP on a small model [100000]
+//   scale_bench reduce [RANKS] [STEPS] [RUNS]   one all-reduce of a float and a barrier [1000000]
+//   scale_bench train [RANKS] [STEPS] [RUNS]    DDP on the MLP 16-16-1, batches of 8 [100000 10 2]
 //
-// One measurement a process, so that the peak of its memory is its own.
+// The first run is cold: it touches its stacks for the first time. Later ones are warm. One
+// measurement a process, so that the peak of its memory is its own.
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -33,21 +35,21 @@ void reduce(Simulator& simulator, std::int32_t n_ranks) {
 
 // The same rows on every rank: all gradients are equal, so are their means, and so is what ranks
 // end with.
-void train(Simulator& simulator, std::int32_t n_ranks) {
+void train(Simulator& simulator, std::int32_t n_ranks, int n_steps) {
   const RunOptions options{.ranks = n_ranks, .record = false};
   const auto run = simulator.run(options, [&](RankContext& context) {
     Runtime& runtime = context.runtime();
     Generator init(1);
     nn::Sequential model(runtime);
-    model.append<nn::Linear>(4, 4, nn::LinearOptions{}, init);
+    model.append<nn::Linear>(16, 16, nn::LinearOptions{}, init);
     model.append<nn::ReLU>();
-    model.append<nn::Linear>(4, 1, nn::LinearOptions{}, init);
+    model.append<nn::Linear>(16, 1, nn::LinearOptions{}, init);
     DistributedDataParallel ddp(model, context.world());
     optim::Sgd optimizer(model.parameters(), {.lr = 0.1});
-    const Variable x(Tensor::full(runtime, {2, 4}, DType::kF32, 0.5));
-    const Tensor y = Tensor::full(runtime, {2, 1}, DType::kF32, 0.5);
+    const Variable x(Tensor::full(runtime, {8, 16}, DType::kF32, 0.5));
+    const Tensor y = Tensor::full(runtime, {8, 1}, DType::kF32, 0.5);
     double loss = 0.0;
-    for (int step = 0; step < 3; ++step) {
+    for (int step = 0; step < n_steps; ++step) {
       optimizer.zero_grad();
       const Variable error = mse_loss(ddp(x), y);
       error.backward();
@@ -62,24 +64,35 @@ void train(Simulator& simulator, std::int32_t n_ranks) {
   }
 }
 
-void measure(const std::string& what, std::int32_t n_ranks) {
+struct Size {
+  std::int32_t n_ranks = 0;
+  int n_steps = 0;
+};
+
+double seconds_of(Simulator& simulator, const std::string& what, const Size& size) {
   const auto begin = std::chrono::steady_clock::now();
-  Simulator simulator;
   if (what == "reduce") {
-    reduce(simulator, n_ranks);
+    reduce(simulator, size.n_ranks);
   } else {
-    train(simulator, n_ranks);
+    train(simulator, size.n_ranks, size.n_steps);
   }
   const std::chrono::duration<double> span = std::chrono::steady_clock::now() - begin;
+  return span.count();
+}
+
+void measure(const std::string& what, const Size& size, int n_runs) {
+  Simulator simulator;
+  const double cold = seconds_of(simulator, what, size);
+  double warm = cold;
+  for (int run = 1; run < n_runs; ++run) {
+    warm = std::min(warm, seconds_of(simulator, what, size));
+  }
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   const double gib = static_cast<double>(usage.ru_maxrss) / (1024.0 * 1024.0);
-  std::printf("%s: %d ranks, %.2f s, %.2f GiB, %.1f KiB a rank\n",
-              what.c_str(),
-              n_ranks,
-              span.count(),
-              gib,
-              gib * 1024.0 * 1024.0 / n_ranks);
+  std::printf("%s: %d ranks, cold %.2f s, ", what.c_str(), size.n_ranks, cold);
+  if (n_runs > 1) std::printf("warm %.2f s, ", warm);
+  std::printf("%.2f GiB, %.1f KiB a rank\n", gib, gib * 1024.0 * 1024.0 / size.n_ranks);
 }
 
 }  // namespace
@@ -88,12 +101,14 @@ void measure(const std::string& what, std::int32_t n_ranks) {
 int main(int argc, char** argv) {
   const std::string what = argc > 1 ? argv[1] : "reduce";
   if (what != "reduce" && what != "train") {
-    std::fprintf(stderr, "scale_bench reduce|train [RANKS]\n");
+    std::fprintf(stderr, "scale_bench reduce|train [RANKS] [STEPS] [RUNS]\n");
     return 2;
   }
   const int fallback = what == "reduce" ? 1'000'000 : 100'000;
   try {
-    lockstep::measure(what, argc > 2 ? std::atoi(argv[2]) : fallback);
+    const lockstep::Size size{.n_ranks = argc > 2 ? std::atoi(argv[2]) : fallback,
+                              .n_steps = argc > 3 ? std::atoi(argv[3]) : 10};
+    lockstep::measure(what, size, argc > 4 ? std::atoi(argv[4]) : 2);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

@@ -1,0 +1,159 @@
+"""What is measured, beside whom, and what it should reach.
+
+Each measure returns rows; a row says what we reached, what the peer reached in the same run, their
+ratio, the goal and whether it is met. A peer that is not there leaves its half of a row empty, with
+the reason.
+"""
+import re
+
+from runners import GoogleBench, Missing, json_of, output_of, smpi
+
+
+def row(name, ours, unit, goal, met, peer=None, theirs=None, ratio=None, note=""):
+    return {"name": name, "ours": ours, "unit": unit, "goal": goal, "met": met, "peer": peer,
+            "theirs": theirs, "ratio": ratio, "note": note}
+
+
+def beside(peer, run):
+    """What a peer's program printed, or the reason why there is nothing."""
+    try:
+        return run(), ""
+    except Missing as why:
+        return None, f"{peer}: {why}"
+
+
+def training(c):
+    """Steps, starts and whole jobs of the tiny MLP beside PyTorch's DDP."""
+    ours = GoogleBench(c.bin / "lockstep_bench",
+                       "^(step_bare/32|step_with_laws/32|small_job|start_and_stop/32)$")
+    steps, starts = 32 * 200, 32
+    bare = steps / ours.seconds("step_bare/32")
+    checked = steps / ours.seconds("step_with_laws/32")
+    start = ours.seconds("start_and_stop/32")
+    jobs = 1.0 / ours.seconds("small_job")
+    peer, why = beside("PyTorch", lambda: json_of(
+        [c.python, c.root / "bench/peers/torch_ddp_step.py", "--ranks", 32]))
+    small, _ = beside("PyTorch", lambda: json_of(
+        [c.python, c.root / "bench/peers/torch_ddp_step.py", "--ranks", 4, "--steps", 3,
+         "--port", 29741]))
+    theirs = 32 / peer["step_seconds"] if peer else None
+    ratio = bare / theirs if peer else None
+    name = f"PyTorch {peer['torch']} DDP, gloo" if peer else "PyTorch DDP, gloo"
+    checked_ratio = checked / theirs if peer else None
+    jobs_theirs = 1.0 / small["job_seconds"] if small else None
+    return [
+        row("DDP steps, MLP 16-16-1, 32 ranks, nothing recorded", bare, "rank-steps/s",
+            ">= 4,000 x", None if ratio is None else ratio >= 4000, name, theirs, ratio, why),
+        row("the same, events recorded and all laws on", checked, "rank-steps/s", ">= 1.3th of it",
+            bare / checked <= 1.3, name, theirs, checked_ratio,
+            f"{bare / checked:.2f} x the time of a step that records nothing"),
+        row(f"start of {starts} ranks", start, "s", "<= 0.2 ms", start <= 0.2e-3, name,
+            peer["start_seconds"] if peer else None,
+            peer["start_seconds"] / start if peer else None, why),
+        row("whole jobs of 4 ranks and 3 steps, all laws on", jobs, "jobs/s", ">= 30,000/s",
+            jobs >= 30000, name, jobs_theirs, jobs / jobs_theirs if small else None, why),
+    ]
+
+
+def wide(c):
+    """The MLP 1024-1024-1: a step, and what checking it costs."""
+    ours = GoogleBench(c.bin / "lockstep_bench", "^wide_", repetitions=3)
+    bare, steps = ours.seconds("wide_bare/1"), 60
+    peer, why = beside("PyTorch", lambda: json_of(
+        [c.python, c.root / "bench/peers/torch_wide_step.py"]))
+    theirs = peer["step_seconds"] if peer else None
+    rows = [row("step of the MLP 1024-1024-1, batch 8, one rank", bare / steps, "s", ">= 1 x",
+                None if peer is None else theirs >= bare / steps, "PyTorch, one thread", theirs,
+                theirs * steps / bare if peer else None, why)]
+    for ranks in (1, 2):
+        base = ours.seconds(f"wide_bare/{ranks}")
+        for name, what, goal in (("wide_with_laws", "full digests", 1.6),
+                                 ("wide_covering_a_sixteenth", "rotating 1/16 coverage", 1.05)):
+            ratio = ours.seconds(f"{name}/{ranks}") / base
+            rows.append(row(f"all laws on, MLP 1024-1024-1, {ranks} rank(s), {what}", ratio,
+                            "x the time of a bare step", f"<= {goal} x", ratio <= goal))
+    return rows
+
+
+def collectives(c):
+    ours = GoogleBench(c.bin / "lockstep_bench", "^all_reduce_256/(8|1024|4096)$")
+    big = GoogleBench(c.bin / "world_bench", "^all_reduce_16_mib$", repetitions=3)
+    triad, why = beside("triad", lambda: json_of([c.bin / "peer_triad"]))
+    gloo, no_gloo = beside("Gloo", lambda: json_of([c.bin / "peer_gloo", 8]))
+    seconds = {n: ours.seconds(f"all_reduce_256/{n}") / 20 for n in (8, 1024, 4096)}
+    rate = big.best("all_reduce_16_mib", "bytes/s", True)
+    of_triad = rate / triad["triad"] if triad else None
+    return [
+        row("all-reduce of 256 floats, 8 ranks", seconds[8], "s", "", None,
+            "Gloo, 8 threads, TCP", gloo["seconds"] if gloo else None,
+            gloo["seconds"] / seconds[8] if gloo else None, no_gloo),
+        row("the same, 1,024 ranks", seconds[1024], "s", "<= 0.12 ms", seconds[1024] <= 0.12e-3),
+        row("the same, 4,096 ranks", seconds[4096], "s", "<= 1 ms", seconds[4096] <= 1e-3),
+        row("all-reduce of 16 MiB, 8 ranks", rate, "bytes/s", ">= 120 % of triad",
+            None if triad is None else of_triad >= 1.2, "triad, one thread",
+            triad["triad"] if triad else None, of_triad, why),
+    ]
+
+
+def scheduling(c):
+    ours = GoogleBench(c.bin / "world_bench", "^points", repetitions=3)
+    fibers, why = beside("Boost.Fiber", lambda: json_of([c.bin / "peer_fibers"]))
+    rapid, no_rapid = beside("RapidCheck", lambda: json_of([c.bin / "peer_rapidcheck"]))
+    theirs = fibers["yields_per_s"] if fibers else None
+    rows = []
+    for name, least in (("fifo", 15e6), ("random", 8e6)):
+        rate = ours.best(f"points/{name}/100", "points/s", True)
+        rows.append(row(f"scheduling points, 10,000 ranks, {name}", rate, "points/s",
+                        f">= {least / 1e6:.0f} M/s", rate >= least,
+                        "Boost.Fiber alone, first in, first out", theirs,
+                        rate / theirs if fibers else None, why))
+    text = output_of([c.bin / "explore_bench", 50000])
+    found = re.search(r"^random +\d+ schedules +\d+ a second, +(\d+) a second of processor", text, re.M)
+    rate = float(found.group(1))
+    rows.append(row("schedules explored, two-communicator cycle, 4 ranks", rate, "schedules/s",
+                    ">= 50,000/s", rate >= 50000, "RapidCheck alone, empty properties",
+                    rapid["cases_per_s"] if rapid else None,
+                    rate / rapid["cases_per_s"] if rapid else None, no_rapid))
+    return rows
+
+
+def network(c):
+    ours = GoogleBench(c.bin / "net_bench", "all_reduce/ring/256/[01]$", repetitions=3)
+    timed = ours.best("all_reduce/ring/256/1", "hops/s", True)
+    peer, why = beside("SMPI", lambda: smpi(c.root, 256, 2))
+    theirs = peer["messages"] / peer["wall_seconds"] if peer else None
+    return [row("ring all-reduce as messages, 256 ranks, 16 floats a chunk", timed, "hops/s",
+                ">= 20 x and 10 M/s",
+                None if peer is None else timed >= 20 * theirs and timed >= 1e7, "SimGrid SMPI",
+                theirs, timed / theirs if peer else None, why)]
+
+
+def scale(c):
+    rows = []
+    ours = GoogleBench(c.bin / "world_bench", "^(idle|reducing)_ranks", repetitions=1)
+    for name, what, most in (("idle_ranks", "waits at a point", 5e3),
+                             ("reducing_ranks", "waits in an all-reduce", 8e3)):
+        size = ours.best(name, "bytes/rank", False)
+        rows.append(row(f"memory of a rank that {what}", size, "bytes", f"<= {most / 1e3:.0f} KB",
+                        size <= most))
+    many = GoogleBench(c.bin / "lockstep_bench", "^step_of_many", repetitions=1)
+    step = many.seconds("step_of_many/32768") / (32768 * 10)
+    rows.append(row("rank-step, 32,768 ranks, start included", step, "s", "<= 6 us", step <= 6e-6))
+    for what, n, most_s, most_gib in (("reduce", 1_000_000, 6.0, 5.0), ("train", 100_000, 6.0, 3.0)):
+        text = output_of([c.bin / "scale_bench", what, n])
+        found = re.search(r"cold ([\d.]+) s, warm ([\d.]+) s, ([\d.]+) GiB", text)
+        cold, seconds, gib = map(float, found.groups())
+        job = "an all-reduce of one float" if what == "reduce" else "the MLP 16-16-1, 10 steps"
+        rows.append(row(f"{n:,} ranks, {job}, warm", seconds, "s",
+                        f"<= {most_s:.0f} s, {most_gib:.0f} GiB",
+                        seconds <= most_s and gib <= most_gib, note=f"{gib:.2f} GiB; cold {cold:.1f} s"))
+    text = output_of([c.bin / "law_bench"])
+    found = re.search(r"([\d.]+) events/s, ([\d.]+) MiB grown", text)
+    rate = float(found.group(1))
+    rows.append(row("all laws over a trace of 1,024 ranks and 1,000 steps", rate, "events/s",
+                    ">= 1 M/s", rate >= 1e6, note=f"memory grew by {found.group(2)} MiB"))
+    return rows
+
+
+MEASURES = {"training": training, "wide": wide, "collectives": collectives,
+            "scheduling": scheduling, "network": network, "scale": scale}
