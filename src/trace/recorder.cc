@@ -84,7 +84,7 @@ void Recorder::record(const EventBody& body, std::int32_t wrapper) {
 Tensor Recorder::covered(const Tensor& tensor, std::int32_t wrapper) const {
   if (options_.coverage <= 1 || tensor.n_elems() <= kAlwaysWhole) return tensor;
   // A rank that skips a step stays comparable in `sync`, not in `opt`.
-  const std::int32_t sync = positions_[static_cast<std::size_t>(wrapper + 1)].sync;
+  const std::int32_t sync = positions_[static_cast<std::size_t>(wrapper) + 1].sync;
   const std::int32_t turn = sync < 0 ? n_steps_outside_ : sync;
   const std::int64_t n = tensor.n_elems();
   const std::int64_t most = (n + options_.coverage - 1) / options_.coverage;
