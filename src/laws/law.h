@@ -37,12 +37,12 @@ struct LawInfo {
 
 /// What a law may assume about the job: declared by a scenario, a policy file or run_ranks options.
 struct LawPolicy {
-  std::int32_t n_ranks = 0;        ///< World size.
-  bool exact = false;              ///< Arithmetic was proved exact: averages must match exactly.
-  bool watched = false;            ///< Accesses to memory in flight were recorded.
+  std::int32_t n_ranks = 0;  ///< World size.
+  bool exact = false;        ///< Arithmetic was proved exact: averages must match exactly.
+  bool watched = false;      ///< Accesses to memory in flight were recorded.
   /// Digests cover 1/coverage of each large tensor a step, in turn (RecordOptions::coverage).
   std::int32_t coverage = 1;
-  std::string declared_mean = {};  ///< Overrides the batch events' declaration, or empty.
+  std::string declared_mean = {};       ///< Overrides the batch events' declaration, or empty.
   std::vector<std::string> allow = {};  ///< "LAW@TENSOR" or "LAW": exempted on purpose.
   /// "broadcast0" | "mean" | "synced" | "local": what buffers are meant to be, or empty: what the
   /// wrap event says.
@@ -88,6 +88,8 @@ class LawSet final : public EventSink {
   RecordOptions required() const;
 
  private:
+  void sort_readers();
+
   LawPolicy policy_;
   std::vector<std::unique_ptr<Law>> laws_;
   std::array<std::vector<Law*>, std::variant_size_v<EventBody>> readers_;  // By kind.

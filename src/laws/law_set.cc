@@ -137,13 +137,17 @@ Result<LawSet> LawSet::make(const LawPolicy& policy, std::span<const std::string
         wanted.empty() || std::find(wanted.begin(), wanted.end(), info.id) != wanted.end();
     if (chosen) set.laws_.push_back(std::move(make_law(info.id, policy).value()));
   }
-  for (const std::unique_ptr<Law>& law : set.laws_) {
+  set.sort_readers();
+  return set;
+}
+
+void LawSet::sort_readers() {
+  for (const std::unique_ptr<Law>& law : laws_) {
     const EventKinds kinds = law->reads();
-    for (std::size_t kind = 0; kind < set.readers_.size(); ++kind) {
-      if (((kinds >> kind) & 1U) != 0) set.readers_[kind].push_back(law.get());
+    for (std::size_t kind = 0; kind < readers_.size(); ++kind) {
+      if (((kinds >> kind) & 1U) != 0) readers_[kind].push_back(law.get());
     }
   }
-  return set;
 }
 
 void LawSet::on_event(const Event& event, const NameTable& names) {
