@@ -26,6 +26,10 @@ class Accumulator final : public Node {
 
   void remove_hook(const GradHook& hook);
 
+  bool only_hook_is(const GradHook& hook) const {
+    return hooks_.size() == 1 && hooks_.front().hook == &hook;
+  }
+
   /// The leaf died before the graph that would have fed it.
   void forget_variable() { variable_ = nullptr; }
 

@@ -76,6 +76,10 @@ void Variable::add_hook(GradHook& hook, std::size_t index) const {
   accumulator_of(*state_).add_hook(hook, index);
 }
 
+bool Variable::only_hook_is(const GradHook& hook) const {
+  return state_->accumulator && accumulator_of(*state_).only_hook_is(hook);
+}
+
 void Variable::remove_hook(const GradHook& hook) const {
   if (state_->accumulator) accumulator_of(*state_).remove_hook(hook);
 }

@@ -109,6 +109,8 @@ class Variable {
   /// order. Requires: a leaf that requires grad. The hook must outlive it or be removed.
   void add_hook(GradHook& hook, std::size_t index) const;
   void remove_hook(const GradHook& hook) const;
+  /// Whether nobody but `hook` hears of this leaf's gradients.
+  bool only_hook_is(const GradHook& hook) const;
 
   friend bool operator==(const Variable& a, const Variable& b) { return a.state_ == b.state_; }
 

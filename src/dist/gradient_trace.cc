@@ -42,6 +42,7 @@ GradientTrace::GradientTrace(Recorder& recorder,
   inc_ = make_draft(GradPoint::kInc, "grad.inc");
   pre_ = make_draft(GradPoint::kPre, "grad.pre");
   grads_.resize(parameters_.size());
+  taken_over_.resize(parameters_.size());
 }
 
 void GradientTrace::allow_for(DType dtype) {
@@ -96,6 +97,10 @@ void GradientTrace::add(Draft& draft, std::size_t index, const Tensor& grad, con
     draft.sketches[index] = known ? twin->sketches[index] : kernels.sketch(part);
   }
   draft.n_elems[index] = part.n_elems();
+  define(draft, index);
+}
+
+void GradientTrace::define(Draft& draft, std::size_t index) {
   std::uint8_t& bits = draft.undefined[index / 8];
   bits = static_cast<std::uint8_t>(bits & ~(1U << (index % 8)));
 }
@@ -103,10 +108,21 @@ void GradientTrace::add(Draft& draft, std::size_t index, const Tensor& grad, con
 void GradientTrace::on_increment(std::size_t index, const Tensor& increment, const Tensor& base) {
   if (base_.wanted) add(base_, index, base, nullptr);
   add(inc_, index, increment, nullptr);
+  taken_over_[index] = base.defined() ? nullptr : increment.raw();
 }
 
-void GradientTrace::on_reduce(std::size_t index, const Tensor& grad) {
-  add(pre_, index, grad, &inc_);
+bool GradientTrace::is_last_contribution(std::size_t index, const Tensor& grad) const {
+  return inc_.wanted && grad.defined() && grad.raw() == taken_over_[index] &&
+         !recorder_->options().values;
+}
+
+void GradientTrace::on_reduce(std::size_t index, const Tensor& grad, bool untouched) {
+  if (!untouched || !is_last_contribution(index, grad)) return add(pre_, index, grad, &inc_);
+  pre_.started = true;
+  pre_.digests[index] = inc_.digests[index];
+  if (pre_.sketched) pre_.sketches[index] = inc_.sketches[index];
+  pre_.n_elems[index] = inc_.n_elems[index];
+  define(pre_, index);
 }
 
 void GradientTrace::flush(Draft& draft) {
@@ -132,6 +148,8 @@ void GradientTrace::record_local() {
   flush(base_);
   flush(inc_);
   flush(pre_);
+  // The next backward may find this memory with other values and without a new contribution.
+  std::fill(taken_over_.begin(), taken_over_.end(), nullptr);
 }
 
 void GradientTrace::record_outcome(bool reduced) {

@@ -25,8 +25,9 @@ class GradientTrace {
   void allow_for(DType dtype);
   /// A contribution, just before it is added to `.grad` (`base`, undefined if there is none).
   void on_increment(std::size_t index, const Tensor& increment, const Tensor& base);
-  /// The whole `.grad` as the reduction takes it; undefined if there is none.
-  void on_reduce(std::size_t index, const Tensor& grad);
+  /// The whole `.grad` as the reduction takes it; undefined if there is none. `untouched`: nobody
+  /// could write to it since its last contribution.
+  void on_reduce(std::size_t index, const Tensor& grad, bool untouched);
   /// After the graph, before the reducer waits: base, inc and pre.
   void record_local();
   /// After the reducer has finished, or at once when it did not reduce: post and backward.
@@ -50,6 +51,7 @@ class GradientTrace {
   Draft make_draft(GradPoint point, const char* value_point) const;
   /// `twin`: a draft whose entry may describe the same values; null = none.
   void add(Draft& draft, std::size_t index, const Tensor& grad, const Draft* twin);
+  static void define(Draft& draft, std::size_t index);
   void flush(Draft& draft);
   static void clear(Draft& draft);
 
@@ -60,12 +62,16 @@ class GradientTrace {
   LayoutId layout_ = kNoLayout;
   DType dtype_ =
       DType::kF32;  ///< The coarsest of all parameters: bounds derived from it hold for all.
+  /// A contribution that became the gradient as it was has the same digest: it is not read again.
+  bool is_last_contribution(std::size_t index, const Tensor& grad) const;
+
   Draft base_;
   Draft inc_;
   Draft pre_;
-  std::vector<Tensor> grads_;          ///< Scratch.
-  std::vector<std::int32_t> indices_;  ///< Scratch.
-  std::vector<std::int32_t> lengths_;  ///< Scratch.
+  std::vector<const void*> taken_over_;  ///< Memory of contributions to empty gradients.
+  std::vector<Tensor> grads_;            ///< Scratch.
+  std::vector<std::int32_t> indices_;    ///< Scratch.
+  std::vector<std::int32_t> lengths_;    ///< Scratch.
 };
 
 }  // namespace lockstep

@@ -83,7 +83,7 @@ void Reducer::fill_slot(std::size_t index) {
   const Variable& leaf = leaves_[index];
   const Tensor& view = slots_[index].view;
   const Tensor& grad = leaf.grad();
-  if (trace_ != nullptr) trace_->on_reduce(index, grad);
+  if (trace_ != nullptr) trace_->on_reduce(index, grad, leaf.only_hook_is(*this));
   Kernels& kernels = runtime_->kernels();
   if (!grad.defined()) {
     if (is_use_promised(index)) throw ReducerError(std::string(kUndefinedButUsedText));

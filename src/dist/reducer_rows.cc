@@ -9,7 +9,7 @@ namespace lockstep {
 // The gradient itself is divided, entry by entry, before equal rows are added up.
 void Reducer::fill_rows(std::size_t index) {
   const Variable& leaf = leaves_[index];
-  if (trace_ != nullptr) trace_->on_reduce(index, whole_gradient(leaf));
+  if (trace_ != nullptr) trace_->on_reduce(index, whole_gradient(leaf), false);
   if (!leaf.has_grad()) throw ReducerError("Expected sparse gradient to be defined.");
   if (!leaf.state().sparse_grad) throw ReducerError("Expected variable to have sparse gradient.");
   const Tensor& values = leaf.state().sparse_grad->values();

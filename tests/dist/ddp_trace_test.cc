@@ -116,6 +116,54 @@ TEST(DdpTraceTest, GradientsAreSeenBeforeAndAfterTheReduction) {
   }
 }
 
+/// Adds 1 to a gradient behind the wrapper's back.
+class Meddler final : public GradHook {
+ public:
+  explicit Meddler(const Variable& leaf) : leaf_(leaf) {}
+
+  void on_grad_ready(std::size_t /*index*/) override { leaf_.grad().span<float>()[0] += 1.0F; }
+
+ private:
+  Variable leaf_;
+};
+
+// A gradient that nobody could touch is digested once; one that a hook wrote to is looked at again.
+TEST(DdpTraceTest, AHookBetweenContributionAndReductionShowsInTheTrace) {
+  const MiniResult result = run_mini_world({}, [](MiniRank& rank) {
+    TinyModel model(rank.runtime);
+    const Variable a = model.parameter("a", {0});
+    Meddler meddler(a);
+    a.add_hook(meddler, 0);  // Before the wrapper's own.
+    Ddp ddp(model.state(), rank.group, {});
+    forward_backward(ddp, [&] { return flat_term(a, 0.0); });
+    a.remove_hook(meddler);
+  });
+  ASSERT_TRUE(result.ok()) << result.error(0);
+
+  EXPECT_EQ(grad_event(*result.trace, 0, GradPoint::kInc).digests[0], kDigestOfZero);
+  EXPECT_EQ(grad_event(*result.trace, 0, GradPoint::kPre).digests[0], kDigestOfOne);
+}
+
+// The gradient that an earlier backward left is looked at, though its memory was once a
+// contribution.
+TEST(DdpTraceTest, AGradientWithoutANewContributionIsDigestedAsItIs) {
+  const MiniResult result = run_mini_world({}, [](MiniRank& rank) {
+    TinyModel model(rank.runtime);
+    const Variable a = model.parameter("a", {0});
+    const Variable b = model.parameter("b", {0});
+    Ddp ddp(model.state(), rank.group, {.find_unused_parameters = true});
+    {
+      const NoSync no_sync(ddp);
+      forward_backward(ddp, [&] { return total({flat_term(a, 0.0), flat_term(b, 0.0)}); });
+    }
+    a.grad().span<float>()[0] = 1.0F;
+    forward_backward(ddp, [&] { return flat_term(b, 0.0); });
+  });
+  ASSERT_TRUE(result.ok()) << result.error(0);
+
+  EXPECT_EQ(grad_event(*result.trace, 0, GradPoint::kPre).digests[0], kDigestOfOne);
+}
+
 TEST(DdpTraceTest, PositionsCountForwardsAndSynchronisingForwards) {
   const MiniResult result = run_mini_world({}, [](MiniRank& rank) {
     TinyModel model(rank.runtime);
