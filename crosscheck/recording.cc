@@ -78,20 +78,19 @@ class Checker {
     const auto name = recorded.at("name").get<std::string>();
     const auto found = cases_.find(name);
     if (found == cases_.end()) return Error{"unknown case '" + name + "'", title};
+    const std::string where = title + ", " + name;
     std::vector<std::uint64_t> digests;
     for (const Json& digest : recorded.at("digests")) {
       const auto value = parse_hex(digest.get<std::string>());
-      if (!value) return Error{"a digest has 16 hexadecimal digits", title + ", " + name};
+      if (!value) return Error{"a digest has 16 hexadecimal digits", where};
       digests.push_back(*value);
     }
-    if (digests.empty()) return Error{"no digests", title + ", " + name};
+    if (digests.empty()) return Error{"no digests", where};
     check_.n_digests += static_cast<std::int64_t>(digests.size());
     const auto said = recorded.at("verdict").get<std::string>();
     const std::string derived = verdict_of(rank_.runtime, found->second, digests);
     if (said != derived) {
-      std::string problem = title;
-      problem.append(", ").append(name).append(": recorded as ").append(said);
-      check_.problems.push_back(problem.append(", computed as ").append(derived));
+      check_.problems.push_back(where + ": recorded as " + said + ", computed as " + derived);
     }
     return success();
   }
