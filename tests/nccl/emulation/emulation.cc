@@ -175,6 +175,7 @@ class Gpu final : public nccl::Api {
   CudaStatus create_stream(Stream& stream) override {
     const auto held = machine_->lock();
     auto made = std::make_unique<nccl::StreamHandle>();
+    made->gpu = rank_;
     stream = made.get();
     machine_->streams[stream] = std::move(made);
     return CudaStatus::kSuccess;
@@ -352,6 +353,18 @@ std::int32_t Emulation::n_destroyed(std::int32_t rank) const {
 std::int32_t Emulation::n_collectives() const {
   const auto held = machine_->lock();
   return machine_->n_collectives;
+}
+
+std::int32_t Emulation::n_waiting(std::int32_t rank) const {
+  using What = nccl::StreamHandle::Item::What;
+  const auto held = machine_->lock();
+  std::int32_t n = 0;
+  for (const auto& [handle, stream] : machine_->streams) {
+    if (stream->gpu != rank || stream->items.empty()) continue;
+    const What what = stream->items.front().what;
+    if (what == What::kWait || what == What::kLaunch) ++n;
+  }
+  return n;
 }
 
 std::int64_t Emulation::bytes_allocated() const {

@@ -56,6 +56,8 @@ class Emulation {
   std::int32_t n_aborted(std::int32_t rank) const;    ///< Communicators, by ncclCommAbort.
   std::int32_t n_destroyed(std::int32_t rank) const;  ///< By ncclCommDestroy.
   std::int32_t n_collectives() const;                 ///< Done, of all communicators.
+  /// Streams of `rank` at whose head something waits: for an event, or for other ranks.
+  std::int32_t n_waiting(std::int32_t rank) const;
   std::int64_t bytes_allocated() const;
   std::int32_t n_handles() const;  ///< Streams and events that exist.
 

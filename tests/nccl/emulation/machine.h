@@ -98,6 +98,7 @@ struct StreamHandle {
     testing::LaunchRef launch;
   };
 
+  std::int32_t gpu = 0;
   std::deque<Item> items;
 };
 
