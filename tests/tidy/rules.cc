@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <fstream>
+#include <map>
 #include <regex>
 #include <sstream>
 
@@ -49,28 +50,17 @@ struct Direction {
 
 // What the build enforces by include roots, again for a reader and for rooms that were left out.
 constexpr Direction kForbidden[] = {
-    {"src/", "lockstep/sim/"},
-    {"src/", "lockstep/gloo/"},
-    {"src/", "lockstep/nccl/"},
-    {"src/", "lockstep/peers/"},
-    {"src/", "lockstep/gpu/"},
-    {"src/", "lockstep/scenario/"},
-    {"src/", "lockstep/crosscheck/"},
-    {"src/", "lockstep/api/"},
-    {"src/", "lockstep/cli/"},
-    {"src/", "lockstep/launch/"},
-    {"sim/", "lockstep/gpu/"},
-    {"sim/", "lockstep/gloo/"},
-    {"sim/", "lockstep/nccl/"},
-    {"sim/", "lockstep/peers/"},
-    {"sim/", "lockstep/cli/"},
-    {"sim/", "lockstep/api/"},
-    {"scenario/", "lockstep/cli/"},
-    {"scenario/", "lockstep/api/"},
-    {"gpu/", "lockstep/sim/"},
-    {"gloo/", "lockstep/sim/"},
-    {"nccl/", "lockstep/gpu/"},
-    {"nccl/", "lockstep/sim/"},
+    {"src/", "lockstep/sim/"},        {"src/", "lockstep/gloo/"},
+    {"src/", "lockstep/nccl/"},       {"src/", "lockstep/peers/"},
+    {"src/", "lockstep/gpu/"},        {"src/", "lockstep/scenario/"},
+    {"src/", "lockstep/crosscheck/"}, {"src/", "lockstep/api/"},
+    {"src/", "lockstep/cli/"},        {"src/", "lockstep/launch/"},
+    {"sim/", "lockstep/gpu/"},        {"sim/", "lockstep/gloo/"},
+    {"sim/", "lockstep/nccl/"},       {"sim/", "lockstep/peers/"},
+    {"sim/", "lockstep/cli/"},        {"sim/", "lockstep/api/"},
+    {"scenario/", "lockstep/cli/"},   {"scenario/", "lockstep/api/"},
+    {"gpu/", "lockstep/sim/"},        {"gloo/", "lockstep/sim/"},
+    {"nccl/", "lockstep/gpu/"},       {"nccl/", "lockstep/sim/"},
 };
 
 // Libraries and the one place whose files may include them.
@@ -302,6 +292,30 @@ Complaints not_built(const File& file, std::string_view compile_commands) {
   if (mentioned(file.path + "\"")) return {};
   return {file.path + ": no target compiles it; name it in SOURCES or, if it is a test, call it " +
           "*_test.cc or *_property.cc in a registered folder"};
+}
+
+Complaints twice_defined_types(const std::vector<File>& headers) {
+  // At the start of a line: nested types and forward declarations are indented or end in ';'.
+  static const std::regex kOpening(
+      R"((?:^|\n)(?:namespace ([\w:]+) \{|(?:struct|class|enum class) (\w+)[^;{]*\{))");
+  std::map<std::string, std::string> first_of;
+  Complaints complaints;
+  for (const File& header : headers) {
+    const std::string code = without_comments(header.text);
+    std::string space;
+    for (std::sregex_iterator at(code.begin(), code.end(), kOpening), end; at != end; ++at) {
+      if ((*at)[1].matched) {
+        space = (*at)[1].str();
+        continue;
+      }
+      const std::string name = space + "::" + (*at)[2].str();
+      const auto [known, is_new] = first_of.try_emplace(name, header.path);
+      if (is_new || known->second == header.path) continue;
+      complaints.push_back(header.path + ": " + name + " is defined in " + known->second +
+                           " too; the program would have two types of one name");
+    }
+  }
+  return complaints;
 }
 
 std::set<std::string> test_names(const std::vector<File>& sources) {

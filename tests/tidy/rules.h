@@ -52,6 +52,10 @@ Complaints preprocessor_habits(const File& file);
 /// this build left out as a whole (gloo/, gpu/) are exempt.
 Complaints not_built(const File& file, std::string_view compile_commands);
 
+/// Two headers that define a type of one name in one namespace: the linker would take one of its
+/// destructors for both. `headers` without those of tests.
+Complaints twice_defined_types(const std::vector<File>& headers);
+
 /// The tests that these sources define: suites, "Suite.Test", and the names of a conformance
 /// suite's table.
 std::set<std::string> test_names(const std::vector<File>& sources);

@@ -76,6 +76,13 @@ TEST(TidyTest, EverySourceIsBuilt) {
   expect_no_complaints(sources(kCode), [&](const File& file) { return not_built(file, commands); });
 }
 
+TEST(TidyTest, TypesOfOneNamespaceHaveNamesOfTheirOwn) {
+  std::vector<File> headers = sources({".h", ".cuh"});
+  std::erase_if(headers, [](const File& file) { return file.path.starts_with("tests/"); });
+  ASSERT_FALSE(headers.empty());
+  EXPECT_THAT(twice_defined_types(headers), IsEmpty());
+}
+
 TEST(TidyTest, TestsThatDocumentsNameExist) {
   const std::set<std::string> known = test_names(sources({".cc"}));
   ASSERT_TRUE(known.contains("TidyTest.TestsThatDocumentsNameExist"));
@@ -98,6 +105,18 @@ TEST(TidyRuleTest, ATestThatNobodyWroteIsReported) {
       unknown_tests({"d.md", "\n| D1 | b | `ATest.Hold`, `.Ends` |\n| D2 | b | `.Ends` |\n"},
                     known),
       ElementsAre("d.md:2: no test is called ATest.Hold", "d.md:3: no test is called .Ends"));
+}
+
+TEST(TidyRuleTest, ATypeThatTwoHeadersDefineIsReported) {
+  const File a{"a/a.h", "namespace lockstep {\nstruct Step {\n  int n = 0;\n};\n}\n"};
+  const File b{"b/b.h", "namespace lockstep {\nclass Step final : public Base {\n};\n}\n"};
+  const File other{"c/c.h", "namespace lockstep::laws {\nstruct Step {\n};\n}\n"};
+  const File declares{"d/d.h", "namespace lockstep {\nstruct Step;\n}\n"};
+
+  EXPECT_THAT(twice_defined_types({a, other, declares}), IsEmpty());
+  EXPECT_THAT(twice_defined_types({a, b}),
+              ElementsAre("b/b.h: lockstep::Step is defined in a/a.h too; the program would have "
+                          "two types of one name"));
 }
 
 TEST(TidyRuleTest, ABannedWordIsReportedWithItsLineAndReplacement) {
