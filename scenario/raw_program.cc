@@ -5,8 +5,8 @@
 #include <stdexcept>
 
 #include "lockstep/base/text.h"
-#include "lockstep/tensor/digest.h"
 #include "lockstep/scenario/call_sites.h"
+#include "lockstep/tensor/digest.h"
 #include "lockstep/tensor/in_flight.h"
 #include "lockstep/tensor/kernels.h"
 #include "lockstep/trace/recorder.h"
