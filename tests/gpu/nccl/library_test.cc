@@ -13,6 +13,13 @@
 #include "tests/support/temp_folder.h"
 #include "tests/support/test_runtime.h"
 
+namespace lockstep::conformance {
+
+// Its cases run here one after another on the same ranks.
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(ProcessGroupConformance);
+
+}  // namespace lockstep::conformance
+
 namespace lockstep::nccl {
 namespace {
 
