@@ -2,9 +2,11 @@
 """Records what NCCL does on this machine's GPU: `gpu/record.py BUILD_FOLDER`.
 
 Runs the collectives of one to four ranks on one GPU, names the order in which NCCL added, lets ranks
-diverge and die, trains a network, and writes it all as one dated file into gpu/recordings. Every step
-has a time limit; what fails is recorded as failed. Without a GPU it says so, exits with 3 and writes
-nothing. Ranks share the GPU by turns: nothing here measures speed.
+diverge and die, trains a network, and writes it all as one dated file into gpu/recordings. Beside that
+it asks others (gpu/probes.py): PyTorch, NCCL about a hang, NVIDIA's checker about our kernels. Every
+step has a time limit; what fails is recorded as failed, what could not be tried with the reason. Without
+a GPU it says so, exits with 3 and writes nothing. Ranks share the GPU by turns: nothing here measures
+speed.
 
 --rehearse runs the same steps over Gloo, to try the script; its result is no recording.
 """
@@ -20,6 +22,8 @@ import sys
 import tempfile
 import time
 
+import probes
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FORMAT = "lockstep-gpu-recording-1"
 REHEARSAL = "lockstep-rehearsal-without-gpu"
@@ -33,10 +37,13 @@ MODES = {
     "ring, simple, 2 channels": {**ONE_RING, "NCCL_MIN_NCHANNELS": "2", "NCCL_MAX_NCHANNELS": "2"},
     "ring, simple, 4 channels": {**ONE_RING, "NCCL_MIN_NCHANNELS": "4", "NCCL_MAX_NCHANNELS": "4"},
 }
+NOT_DONE = 77  # As CTest's tests end that could not be tried.
 FAULTS = ["op", "dtype", "count", "count-much", "root", "swap", "skip", "kill"]
 
 
 class Recorder:
+    one_ring = ONE_RING
+
     def __init__(self, options):
         self.options = options
         self.backend = "gloo" if options.rehearse else "nccl"
@@ -70,8 +77,11 @@ class Recorder:
                              "--", program, *arguments],
                             limit, {**(extra or {}), "NCCL_DEBUG_FILE": str(log)})
 
-    def alone(self, n_ranks, arguments, limit, extra=None):
-        """Ranks that no launcher ends when one of them dies. Returns their exit codes."""
+    def alone(self, n_ranks, arguments, limit, extra=None, meanwhile=None):
+        """Ranks that no launcher ends when one of them dies. Returns their exit codes.
+
+        meanwhile(running) is called while they run; running() says whether any still does.
+        """
         program = self.build / "bin" / "lockstep_gpu_record"
         meeting = tempfile.mkdtemp(dir=self.scratch)
         end = time.monotonic() + min(limit, max(1, self.end - time.monotonic()))
@@ -83,6 +93,8 @@ class Recorder:
                 [str(word) for word in [program, *arguments]], cwd=ROOT, start_new_session=True,
                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                 env={**self.environment, **(extra or {}), **{name: str(value) for name, value in place.items()}}))
+        if meanwhile:
+            meanwhile(lambda: any(child.poll() is None for child in children))
         codes = []
         for child in children:
             try:
@@ -101,6 +113,15 @@ class Recorder:
     def note(self, name, code, **more):
         self.steps.append({"step": name, "exit_code": code, **more})
         print(f"{name}: {'done' if code == 0 else f'exit code {code}'}", file=sys.stderr)
+
+    def not_done(self, name, reason, **more):
+        self.steps.append({"step": name, "exit_code": NOT_DONE, "said": f"not done: {reason}", **more})
+        print(f"{name}: not done: {reason}", file=sys.stderr)
+
+    @staticmethod
+    def answer_of(file, rank):
+        path = pathlib.Path(f"{file}.{rank}")
+        return json.loads(path.read_text()) if path.exists() else {"status": "no answer"}
 
     def out_of_time(self, name):
         if time.monotonic() < self.end - 5:
@@ -125,9 +146,11 @@ class Recorder:
         return facts
 
     def device_tests(self):
+        """All of them but the one that starts this script."""
         if self.out_of_time("gpu tests"):
             return
-        code, said = self.command(["ctest", "--test-dir", self.build, "-L", "gpu", "--timeout", 60], 150)
+        code, said = self.command(["ctest", "--test-dir", self.build, "-L", "gpu", "-E", "^gpu.record$",
+                                   "--timeout", 60], 150)
         self.note("gpu tests", code, said=said.splitlines()[-12:])
 
     def cases(self, n_ranks, mode, launch, extra=None, limit=120):
@@ -160,10 +183,7 @@ class Recorder:
             return
         file = self.scratch / f"fault-{name}-{checked}"
         codes = self.alone(3, ["fault", name, file, 6, "checked" if checked else "unchecked"], 25, ONE_RING)
-        by_rank = {}
-        for rank in range(3):
-            path = pathlib.Path(f"{file}.{rank}")
-            by_rank[str(rank)] = json.loads(path.read_text()) if path.exists() else {"status": "no answer"}
+        by_rank = {str(rank): self.answer_of(file, rank) for rank in range(3)}
         answers = {one["status"] for one in by_rank.values()}
         wrong = any(one["status"] == "ok" and not one["right"] for one in by_rank.values())
         verdict = "silent and wrong" if wrong else ", ".join(sorted(answers))
@@ -186,6 +206,7 @@ class Recorder:
                 (3, "ring, simple, 1 channel", 2), (4, "ring, simple, 1 channel", 0)]
         plan += [(3, mode, 0) for mode in list(MODES)[1:]]
         self.refused_without_host_id()
+        probes.torch_probe(self)
         for n_ranks, mode, launch in plan if not self.options.short else plan[:3]:
             done = self.cases(n_ranks, mode, launch)
             if done:
@@ -197,8 +218,10 @@ class Recorder:
         for name in FAULTS if not self.options.short else FAULTS[:1] + FAULTS[-1:]:
             for checked in (True, False):
                 self.fault(name, checked)
+        probes.ras_of_a_hang(self, 6 if self.options.short else 25)
         if self.backend == "nccl":
             self.device_tests()
+        probes.check_kernels(self)
         return {"format": REHEARSAL if self.options.rehearse else FORMAT,
                 "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
                 "environment": machine, "steps": self.steps, "launches": launches}
@@ -211,6 +234,7 @@ def main():
     parser.add_argument("--budget", default=540, type=float, help="seconds for everything (540)")
     parser.add_argument("--short", action="store_true", help="a few steps of each kind")
     parser.add_argument("--rehearse", action="store_true", help="over Gloo; needs --out")
+    parser.add_argument("--python", default=sys.executable, help="an interpreter that has PyTorch (this one)")
     options = parser.parse_args()
     if options.rehearse and options.out == parser.get_default("out"):
         parser.error("a rehearsal is no recording: say where it goes with --out")
