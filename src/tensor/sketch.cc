@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstring>
 
 #include "lockstep/base/check.h"
@@ -14,9 +13,7 @@ namespace lockstep {
 
 namespace {
 
-// The functions that pass eight lanes by value are always inlined: no call has an ABI to change.
-#pragma GCC diagnostic ignored "-Wpsabi"
-
+// By reference throughout: how eight lanes are passed by value depends on the instruction set.
 using Doubles [[gnu::vector_size(Sketch::kLanes * sizeof(double))]] = double;
 using Words [[gnu::vector_size(Sketch::kLanes * sizeof(std::uint64_t))]] = std::uint64_t;
 
@@ -36,23 +33,24 @@ struct Lanes {
   std::array<Doubles, 4> sums{};
 
   /// `z`: the elements' mixed keys.
-  [[gnu::always_inline]] inline void take(Doubles x, Words z) {
+  [[gnu::always_inline]] inline void take(const Doubles& x, const Words& z) {
     constexpr std::uint64_t kSign = 1ULL << 63U;
-    const Words bits = std::bit_cast<Words>(x);
-    l1 += std::bit_cast<Doubles>(bits & ~kSign);
+    const auto bits = reinterpret_cast<Words>(x);
+    l1 += reinterpret_cast<Doubles>(bits & ~kSign);
     for (std::size_t j = 0; j < 4; ++j) {
-      sums[j] += std::bit_cast<Doubles>(bits ^ ((z << (63U - j)) & kSign));
+      sums[j] += reinterpret_cast<Doubles>(bits ^ ((z << (63U - j)) & kSign));
     }
   }
 };
 
-[[gnu::always_inline]] inline Words mixed(Words key) {
-  Words z = (key ^ (key >> 30U)) * kMixFirst;
+/// z = mix64 of each key.
+[[gnu::always_inline]] inline void mix(Words& z, const Words& key) {
+  z = (key ^ (key >> 30U)) * kMixFirst;
   z = (z ^ (z >> 27U)) * kMixSecond;
-  return z ^ (z >> 31U);
+  z ^= z >> 31U;
 }
 
-[[gnu::always_inline]] inline double total(Doubles lanes) {
+[[gnu::always_inline]] inline double total(const Doubles& lanes) {
   double sum = 0.0;
   for (std::size_t i = 0; i < Sketch::kLanes; ++i) sum += lanes[i];
   return sum;
@@ -61,10 +59,11 @@ struct Lanes {
 /// Eight elements from `x` on, of which the first n exist; the others are zeros, which change no
 /// sum, since no partial sum is ever -0.
 template <typename T>
-[[gnu::always_inline]] inline Doubles eight(const T* x, std::size_t n = Sketch::kLanes) {
-  Doubles values{};
+[[gnu::always_inline]] inline void load_eight(Doubles& values,
+                                              const T* x,
+                                              std::size_t n = Sketch::kLanes) {
+  values = Doubles{};
   for (std::size_t i = 0; i < n; ++i) values[i] = static_cast<double>(detail::load(x[i]));
-  return values;
 }
 
 /// Takes n elements, the first of which has the index `first`, a multiple of kLanes.
@@ -76,18 +75,26 @@ template <typename T>
   Lanes own = lanes;  // In registers.
   const std::size_t n_full = n - n % Sketch::kLanes;
   const std::size_t n_tabled = std::min(n_full, kNMixed - std::min(first, kNMixed));
+  Doubles values;
+  Words z;
   std::size_t i = 0;
   for (; i < n_tabled; i += Sketch::kLanes) {
-    Words z;
     std::memcpy(&z, &kMixed[first + i], sizeof(z));
-    own.take(eight(x + i), z);
+    load_eight(values, x + i);
+    own.take(values, z);
   }
   Words key = kFirstKeys + kGolden64 * static_cast<std::uint64_t>(first + i);
   for (; i < n_full; i += Sketch::kLanes) {
-    own.take(eight(x + i), mixed(key));
+    mix(z, key);
+    load_eight(values, x + i);
+    own.take(values, z);
     key += kGolden64 * Sketch::kLanes;
   }
-  if (i < n) own.take(eight(x + i, n - i), mixed(key));
+  if (i < n) {
+    mix(z, key);
+    load_eight(values, x + i, n - i);
+    own.take(values, z);
+  }
   lanes = own;
 }
 
