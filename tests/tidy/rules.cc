@@ -296,14 +296,14 @@ Complaints not_built(const File& file, std::string_view compile_commands) {
 
 Complaints twice_defined_types(const std::vector<File>& headers) {
   // At the start of a line: nested types and forward declarations are indented or end in ';'.
-  static const std::regex kOpening(
+  static const std::regex opening(
       R"((?:^|\n)(?:namespace ([\w:]+) \{|(?:struct|class|enum class) (\w+)[^;{]*\{))");
   std::map<std::string, std::string> first_of;
   Complaints complaints;
   for (const File& header : headers) {
     const std::string code = without_comments(header.text);
     std::string space;
-    for (std::sregex_iterator at(code.begin(), code.end(), kOpening), end; at != end; ++at) {
+    for (std::sregex_iterator at(code.begin(), code.end(), opening), end; at != end; ++at) {
       if ((*at)[1].matched) {
         space = (*at)[1].str();
         continue;
