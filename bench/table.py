@@ -19,21 +19,22 @@ from measures import MEASURES
 from runners import ROOT, Missing
 
 
-def quantity(value):
+def quantity(value, unit):
     if value is None:
         return ""
     for factor, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= factor:
-            return f"{value / factor:.3g} {letter}"
-    for factor, letter in ((1.0, ""), (1e-3, "m"), (1e-6, "u"), (1e-9, "n")):
-        if abs(value) >= factor:
-            return f"{value / factor:.3g} {letter}"
-    return f"{value:.3g}"
+            return f"{value / factor:.3g} {letter}{'' if unit.startswith('b') else ' '}{unit}"
+    if unit == "s":
+        for factor, letter in ((1.0, ""), (1e-3, "m"), (1e-6, "u")):
+            if abs(value) >= factor:
+                return f"{value / factor:.3g} {letter}s"
+    return f"{value:.3g} {unit}"
 
 
 def line_of(row):
-    ours = f"{quantity(row['ours'])}{row['unit']}"
-    theirs = "" if row["theirs"] is None else f"{quantity(row['theirs'])}{row['unit']}"
+    ours = quantity(row["ours"], row["unit"])
+    theirs = quantity(row["theirs"], row["unit"])
     ratio = "" if row["ratio"] is None else f"{row['ratio']:,.3g} x"
     verdict = {True: "met", False: "missed", None: ""}[row["met"]]
     peer = row["peer"] or ""
