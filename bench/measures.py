@@ -57,7 +57,7 @@ def training(c):
 
 def wide(c):
     """The MLP 1024-1024-1: a step, and what checking it costs."""
-    ours = GoogleBench(c.bin / "lockstep_bench", "^wide_", repetitions=3)
+    ours = GoogleBench(c.bin / "lockstep_bench", "^wide_", repetitions=9)
     bare, steps = ours.seconds("wide_bare/1"), 60
     peer, why = beside("PyTorch", lambda: json_of(
         [c.python, c.root / "bench/peers/torch_wide_step.py"]))
