@@ -2,9 +2,11 @@
 // skipped with the reason.
 #include "lockstep/gpu/nccl/library.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "lockstep/backends/connect.h"
+#include "lockstep/gpu/cuda/device.h"
 #include "lockstep/nccl/result_text.h"
 #include "lockstep/tensor/cpu_kernels.h"
 
@@ -58,16 +60,21 @@ int keep_promises(std::int32_t rank, std::int32_t n_ranks, const std::string& fo
 // In processes of their own: a process that has asked CUDA for its devices must not be forked.
 void expect_promises_kept(std::int32_t n_ranks) {
   const TempFolder folder;
-  bool no_device = false;
   const std::vector<int> statuses = testing::run_processes(n_ranks, [&](int rank) {
     const int status = keep_promises(rank, n_ranks, folder.path());
     if (status == kNoDevice) _exit(kNoDevice);
   });
-  for (const int status : statuses) {
-    no_device = no_device || status == kNoDevice;
-    EXPECT_TRUE(status == 0 || status == kNoDevice) << status;
+  const auto n_without = std::count(statuses.begin(), statuses.end(), kNoDevice);
+  if (n_without == 0) {
+    for (const int status : statuses) EXPECT_EQ(status, 0);
+    return;
   }
-  if (no_device) GTEST_SKIP() << "not run on a GPU: " << obstacle_to_nccl();
+  // A GPU that is there and does not work is a failure, and so are ranks that disagree about it.
+  ASSERT_EQ(n_without, n_ranks);
+  const cuda::DeviceCount devices = cuda::device_count();
+  ASSERT_EQ(devices.count, 0);
+  ASSERT_FALSE(devices.broken) << devices.reason;
+  GTEST_SKIP() << "not run on a GPU: " << devices.reason;
 }
 
 TEST(NcclLibraryTest, OneRankKeepsAllPromises) { expect_promises_kept(1); }
