@@ -6,36 +6,18 @@
 #include "lockstep/api/lockstep.h"
 #include "lockstep/random/generator.h"
 
+#include "bench/tiny_mlp.h"
+
 namespace lockstep {
 namespace {
 
 constexpr std::int64_t kBatch = 8;
 
-// The tiny MLP 16-16-1 of the tables in README.md, trained for `steps`.
-void train_tiny(RankContext& context, std::int64_t steps) {
-  Runtime& runtime = context.runtime();
-  Generator generator(1);
-  nn::Sequential model(runtime);
-  model.append<nn::Linear>(16, 16, nn::LinearOptions{}, generator);
-  model.append<nn::ReLU>();
-  model.append<nn::Linear>(16, 1, nn::LinearOptions{}, generator);
-  DistributedDataParallel ddp(model, context.world());
-  optim::Sgd optimizer(model.parameters(), {.lr = 0.01});
-  const double rank = context.rank();
-  const Variable x(Tensor::full(runtime, {kBatch, 16}, DType::kF32, 0.25 + rank));
-  const Tensor target = Tensor::full(runtime, {kBatch, 1}, DType::kF32, 1.0);
-  for (std::int64_t step = 0; step < steps; ++step) {
-    optimizer.zero_grad();
-    mse_loss(ddp(x), target).backward();
-    optimizer.step();
-  }
-}
-
 void run(benchmark::State& state, const RunOptions& options, std::int64_t steps) {
   Simulator simulator;
   for ([[maybe_unused]] auto _ : state) {  // NOLINT(clang-analyzer-deadcode.DeadStores)
-    const auto result =
-        simulator.run(options, [steps](RankContext& context) { train_tiny(context, steps); });
+    const auto result = simulator.run(
+        options, [steps](RankContext& context) { bench::train_tiny(context, steps); });
     if (!result.ok()) state.SkipWithError("a law was broken");
   }
   const auto rank_steps = static_cast<double>(options.ranks) * static_cast<double>(steps);

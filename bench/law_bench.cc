@@ -15,31 +15,14 @@
 
 #include "lockstep/api/lockstep.h"
 #include "lockstep/laws/law.h"
-#include "lockstep/random/generator.h"
 #include "lockstep/sim/session/session.h"
+
+#include "bench/tiny_mlp.h"
 
 namespace lockstep {
 namespace {
 
 constexpr std::int32_t kRepeated = 1;  // The step that is played again.
-
-void train(RankContext& context) {
-  Runtime& runtime = context.runtime();
-  Generator generator(1);
-  nn::Sequential model(runtime);
-  model.append<nn::Linear>(16, 16, nn::LinearOptions{}, generator);
-  model.append<nn::ReLU>();
-  model.append<nn::Linear>(16, 1, nn::LinearOptions{}, generator);
-  DistributedDataParallel ddp(model, context.world());
-  optim::Sgd optimizer(model.parameters(), {.lr = 0.01});
-  const Variable x(Tensor::full(runtime, {8, 16}, DType::kF32, 0.25 + context.rank()));
-  const Tensor target = Tensor::full(runtime, {8, 1}, DType::kF32, 1.0);
-  for (int step = 0; step < 3; ++step) {
-    optimizer.zero_grad();
-    mse_loss(ddp(x), target).backward();
-    optimizer.step();
-  }
-}
 
 /// Moves an event of the repeated step `n` steps further.
 Event later(Event event, std::int64_t n, std::int64_t calls_a_step) {
@@ -83,7 +66,8 @@ void measure(std::int32_t n_ranks, std::int64_t n_steps) {
   sim::Session session;
   sim::SessionOptions options;
   options.n_ranks = n_ranks;
-  const auto run = session.run(options, [](RankContext& context) { train(context); });
+  const auto run =
+      session.run(options, [](RankContext& context) { bench::train_tiny(context, 3); });
   if (!run.ok() || !run.value().report.ok()) throw std::runtime_error("the recorded job failed");
   const MemoryTrace& trace = *run.value().trace;
   const Parts parts = parts_of(trace);

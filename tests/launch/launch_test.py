@@ -17,30 +17,12 @@ import tempfile
 import unittest
 from pathlib import Path
 
+from real_processes import CLEAN, processes_of
+
 ROOT = Path(__file__).resolve().parents[2]
 LOCKSTEP, TRAINER = (str(Path(path).resolve()) for path in sys.argv[1:3])
 MLP = ROOT / "tests" / "crosscheck" / "mlp.toml"
 EXACT = ROOT / "tests" / "launch" / "exact.toml"
-
-# What a launcher must not have inherited from the one that runs this test.
-CLEAN = {name: value for name, value in os.environ.items()
-         if not name.startswith(("OMP_", "TORCH", "LOCKSTEP_", "MASTER_", "PET_"))
-         and name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")}
-
-
-def processes_of(marker):
-    """Process ids whose command line or environment names `marker`; zombies have neither."""
-    found = []
-    for folder in Path("/proc").iterdir():
-        if not folder.name.isdigit() or int(folder.name) == os.getpid():
-            continue
-        try:
-            text = (folder / "cmdline").read_bytes() + (folder / "environ").read_bytes()
-        except OSError:
-            continue
-        if marker.encode() in text:
-            found.append(int(folder.name))
-    return found
 
 
 def torchrun():

@@ -16,10 +16,9 @@ import time
 import unittest
 from pathlib import Path
 
+from real_processes import CLEAN, processes_of
+
 LOCKSTEP = str(Path(sys.argv[1]).resolve())
-CLEAN = {name: value for name, value in os.environ.items()
-         if not name.startswith(("OMP_", "TORCH", "LOCKSTEP_", "MASTER_", "PET_"))
-         and name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")}
 
 # Every rank notes that it began; `fails` decides what becomes of it.
 PROGRAM = """
@@ -32,21 +31,6 @@ def others_began(n):
     open(f"{FOLDER}/{attempt}.{rank}", "w").close()
     while sum(name.startswith(f"{attempt}.") for name in os.listdir(FOLDER)) < n: time.sleep(0.01)
 """
-
-
-def processes_of(marker):
-    """Process ids whose command line or environment names `marker`."""
-    found = []
-    for folder in Path("/proc").iterdir():
-        if not folder.name.isdigit() or int(folder.name) == os.getpid():
-            continue
-        try:
-            text = (folder / "cmdline").read_bytes() + (folder / "environ").read_bytes()
-        except OSError:
-            continue
-        if marker.encode() in text:
-            found.append(int(folder.name))
-    return found
 
 
 def free_ports():
