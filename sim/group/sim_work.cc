@@ -77,6 +77,7 @@ void SimWork::contribute(std::vector<std::byte> bytes) {
 void SimWork::flip_result() {
   if (outputs_.empty() || outputs_.front().count == 0) return;
   const Memory& output = outputs_.front();
+  name_result(0);
   flip_bit(output.data, output, corrupt_element_, corrupt_bit_);
 }
 

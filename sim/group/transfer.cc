@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "lockstep/sim/group/detail/sim_process_group.h"
+#include "lockstep/tensor/contents.h"
 
 namespace lockstep::sim {
 
@@ -24,6 +25,20 @@ Memory part_of(std::span<const Memory> list, std::size_t r, std::size_t n_ranks)
 
 void copy(const Memory& to, const Memory& from) {
   copy(to, from, std::min(to.count * size_of(to.dtype), from.count * size_of(from.dtype)));
+}
+
+// Every member now has the same bytes.
+void name_result(std::span<SimWork* const> works) {
+  Contents* const contents = works.front()->group().runtime().contents();
+  if (contents == nullptr) return;
+  const std::uint64_t content = contents->fresh();
+  const auto size_of_result = [](const SimWork* work) {
+    const Memory& result = work->outputs().front();
+    return work->outputs().size() == 1 ? result.count * size_of(result.dtype) : 0;
+  };
+  for (SimWork* work : works) {
+    if (size_of_result(work) == size_of_result(works.front())) work->leave(content);
+  }
 }
 
 void broadcast(std::span<SimWork* const> works, std::int64_t n_bytes) {
@@ -67,7 +82,8 @@ void all_to_all(std::span<SimWork* const> works) {
 void Transfer::run(std::span<SimWork* const> works) {
   switch (works.front()->signature().op) {
     case CollectiveOp::kAllReduce:
-      return all_reduce(works);
+      all_reduce(works);
+      return name_result(works);
     case CollectiveOp::kReduce:
       return reduce(works);
     case CollectiveOp::kReduceScatter:

@@ -48,11 +48,12 @@ void run_body(const std::function<void(RankContext&)>& body,
   }
 }
 
-MemoryWatch::MemoryWatch(Runtime& runtime, Recorder* recorder) {
+MemoryWatch::MemoryWatch(Runtime& runtime, Recorder* recorder, Contents& contents) {
   if (recorder == nullptr || !recorder->options().touches) return;
   pen_.emplace(*recorder);
   in_flight_.listen(&*pen_);
   runtime.set_in_flight(&in_flight_);
+  runtime.set_contents(&contents);
 }
 
 }  // namespace lockstep::sim

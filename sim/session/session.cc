@@ -10,6 +10,7 @@
 #include "lockstep/sim/fault/injector.h"
 #include "lockstep/sim/net/compute_model.h"
 #include "lockstep/sim/session/detail/rank_side.h"
+#include "lockstep/tensor/contents.h"
 #include "lockstep/tensor/cpu_kernels.h"
 #include "lockstep/trace/trace_digest.h"
 
@@ -167,6 +168,7 @@ class Session::Impl final : private FaultTargets {
   std::optional<ComputeModel> compute_;        // Timed runs.
   std::vector<std::unique_ptr<Kernels>> own_;  // Each rank's, in timed runs; transfers may outlive
                                                // the rank that began them.
+  Contents contents_;
   World world_;
 
   // One run.
@@ -229,7 +231,7 @@ void Session::Impl::run_rank(
     runtime.set_recorder(&*recorder);
   }
   if (now.injector != nullptr) now.injector->open(rank.rank(), runtime.recorder());
-  const MemoryWatch watch(runtime, runtime.recorder());
+  const MemoryWatch watch(runtime, runtime.recorder(), contents_);
   // Declared before the group: what a dropped work still completes is recorded before the end.
   EndOfRank end(runtime.recorder(), aftermath_.stuck);
   const std::unique_ptr<ProcessGroup> group = hub.world_group(rank, runtime);
@@ -251,6 +253,7 @@ WorldResult Session::Impl::run_world(const Try& now,
   for (const Fault& fault : options.faults) {
     if (fault.kind == FaultKind::kStale) hub.remember(Rank{fault.rank});
   }
+  contents_.open();
   aftermath_ = {};
   aftermath_.comm_errors.assign(static_cast<std::size_t>(std::max(options.n_ranks, 0)), 0);
   listen_for_hangs(hub);

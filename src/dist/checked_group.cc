@@ -181,6 +181,8 @@ class CheckedGroup final : public ProcessGroup {
 
   Runtime& runtime() override { return inner_->runtime(); }
 
+  bool names_results() const override { return inner_->names_results(); }
+
   std::unique_ptr<ProcessGroup> split(std::span<const std::int32_t> group_ranks,
                                       CallSite site) override {
     std::unique_ptr<ProcessGroup> part = inner_->split(group_ranks, site);

@@ -1,9 +1,10 @@
 #include "lockstep/dist/gradient_trace.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "lockstep/autograd/sparse_rows.h"
-#include "lockstep/tensor/kernels.h"
+#include "lockstep/tensor/contents.h"
 
 namespace lockstep {
 
@@ -81,20 +82,17 @@ void GradientTrace::add(Draft& draft, std::size_t index, const Tensor& grad, con
   draft.started = true;
   if (!grad.defined()) return;
   const Tensor part = recorder_->covered(grad, wrapper_);
-  Kernels& kernels = part.runtime().kernels();
-  if (draft.sketched && twin == nullptr) {
-    const Imprint print = kernels.imprint(part);
+  if (draft.sketched) {
+    // A gradient that was empty before this backward equals its contribution.
+    std::optional<Imprint> contribution;
+    if (twin != nullptr && twin->n_elems[index] == part.n_elems()) {
+      contribution = {twin->digests[index], twin->sketches[index]};
+    }
+    const Imprint print = known_imprint(part, contribution ? &*contribution : nullptr);
     draft.digests[index] = print.digest;
     draft.sketches[index] = print.sketch;
   } else {
-    draft.digests[index] = kernels.digest(part, 0);
-  }
-  if (draft.sketched && twin != nullptr) {
-    // A gradient that was empty before this backward equals its contribution; a sketch costs more
-    // than the digest that proves it.
-    const bool known =
-        twin->n_elems[index] == part.n_elems() && twin->digests[index] == draft.digests[index];
-    draft.sketches[index] = known ? twin->sketches[index] : kernels.sketch(part);
+    draft.digests[index] = known_digest(part);
   }
   draft.n_elems[index] = part.n_elems();
   define(draft, index);
@@ -108,11 +106,11 @@ void GradientTrace::define(Draft& draft, std::size_t index) {
 void GradientTrace::on_increment(std::size_t index, const Tensor& increment, const Tensor& base) {
   if (base_.wanted) add(base_, index, base, nullptr);
   add(inc_, index, increment, nullptr);
-  taken_over_[index] = base.defined() ? nullptr : increment.raw();
+  taken_over_[index] = base.defined() ? nullptr : increment.address();
 }
 
 bool GradientTrace::is_last_contribution(std::size_t index, const Tensor& grad) const {
-  return inc_.wanted && grad.defined() && grad.raw() == taken_over_[index] &&
+  return inc_.wanted && grad.defined() && grad.address() == taken_over_[index] &&
          !recorder_->options().values;
 }
 

@@ -92,6 +92,10 @@ class ProcessGroup {
   virtual std::string_view reduction_order() const = 0;  ///< "rank", "gloo-ring", ...
   virtual Runtime& runtime() = 0;
 
+  /// Operations alone write to the memory they were given, before they have been waited for, and
+  /// their works name what they have left there (lent_memory.h).
+  virtual bool names_results() const { return false; }
+
   /// data := op over ranks of data, element by element. Requires: the same count on every rank.
   Work all_reduce(const Memory& data,
                   ReduceOp op = ReduceOp::kSum,

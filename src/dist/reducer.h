@@ -13,6 +13,7 @@
 #include "lockstep/dist/comm_hook.h"
 #include "lockstep/dist/gradient_trace.h"
 #include "lockstep/dist/join.h"
+#include "lockstep/dist/lent_memory.h"
 #include "lockstep/dist/process_group.h"
 
 namespace lockstep {
@@ -140,6 +141,7 @@ class Reducer final : public GradHook, public BackwardCallback {
     std::size_t n_pending = 0;
     std::uint64_t layout = 0;
     Work work;
+    LentMemory lent;
     std::unique_ptr<PendingBucket> pending;  // With a communication hook.
     bool is_sparse = false;                  // One table's gradient, which has no flat memory,
     Ref<SparseRows> rows;                    // and what became of it.

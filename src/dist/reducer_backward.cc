@@ -125,7 +125,7 @@ void Reducer::launch(Bucket& bucket) {
     return;
   }
   bucket.work = group_->all_reduce(
-      Memory::of(bucket.flat), ReduceOp::kSum, op_options("ddp.backward", bucket.layout));
+      bucket.lent.lend(bucket.flat, *group_), ReduceOp::kSum, op_options("ddp.backward", bucket.layout));
 }
 
 // A bucket's number is how many were launched before it, which a delayed reduction does not count.

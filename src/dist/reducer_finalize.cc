@@ -85,6 +85,7 @@ void Reducer::take_result(Bucket& bucket) {
   if (bucket.pending == nullptr) {
     const Work work = std::exchange(bucket.work, Work());
     work.wait_or_throw();
+    bucket.lent.take_back(bucket.flat, work);
     for (const std::int32_t member : bucket.members) {
       const auto index = static_cast<std::size_t>(member);
       publish(index, slots_[index].view);

@@ -1,6 +1,7 @@
 // A collective under way, as a handle.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -19,13 +20,19 @@ class WorkState : public Counted {
 
   const Signature& signature() const { return signature_; }
 
+  /// The name (contents.h) of what the operation has left in all of its one buffer; 0: not known.
+  std::uint64_t result_content() const { return result_content_; }
+
  protected:
   explicit WorkState(const Signature& signature) : signature_(signature) {}
 
   void set_peer(std::int32_t peer) { signature_.peer = peer; }  ///< Of a recv from anybody.
 
+  void name_result(std::uint64_t content) { result_content_ = content; }
+
  private:
   Signature signature_;
+  std::uint64_t result_content_ = 0;
 };
 
 /// A posted collective. Dropping the handle does not wait and does not cancel: the operation goes
@@ -46,6 +53,8 @@ class [[nodiscard]] Work {
   void wait_or_throw() const;
 
   const Signature& signature() const { return state_->signature(); }
+
+  std::uint64_t result_content() const { return state_->result_content(); }
 
   std::string detail() const { return state_->detail(); }
 

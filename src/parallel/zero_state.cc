@@ -61,7 +61,7 @@ void write_tensor(ByteWriter& out, std::size_t place, const Tensor& tensor) {
   out.number(static_cast<std::int64_t>(tensor.dtype()));
   out.number(static_cast<std::int64_t>(tensor.shape().n_dims()));
   for (std::size_t d = 0; d < tensor.shape().n_dims(); ++d) out.number(tensor.size(d));
-  out.bytes(tensor.raw(), static_cast<std::size_t>(tensor.n_bytes()));
+  out.bytes(tensor.read_raw(), static_cast<std::size_t>(tensor.n_bytes()));
 }
 
 }  // namespace

@@ -35,10 +35,10 @@ struct Rows {
 
 template <typename T>
 Rows<T> rows_of(const Tensor& param, const Tensor& grad, std::span<const Tensor> kept) {
-  Rows<T> rows{.param = param.data<T>(), .grad = grad.data<T>(), .kept = {}};
+  Rows<T> rows{.param = param.write<T>(), .grad = grad.read<T>(), .kept = {}};
   for (std::size_t k = 0; k < kept.size(); ++k) {
     agreed_elems(param, kept[k]);
-    rows.kept[k] = kept[k].data<T>();
+    rows.kept[k] = kept[k].write<T>();
   }
   return rows;
 }
@@ -273,7 +273,7 @@ bool CpuKernels::unscale(const Tensor& grad, double factor) {
   bool finite = true;
   for_float(grad.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    T* const g = grad.data<T>();
+    T* const g = grad.write<T>();
     const T by = static_cast<T>(static_cast<float>(factor));
     for (std::int64_t i = 0; i < n; ++i) finite &= std::isfinite(g[i]);
     each(n, [=](std::int64_t i) { g[i] = g[i] * by; });
@@ -287,8 +287,8 @@ void CpuKernels::clamp(const Tensor& out, const Tensor& in, double limit) {
     using T = decltype(tag);
     const T high = static_cast<T>(limit);
     const T low = -high;
-    T* const o = out.data<T>();
-    const T* const x = in.data<T>();
+    T* const o = out.write<T>();
+    const T* const x = in.read<T>();
     each(n, [=](std::int64_t i) {
       const T above = x[i] < low ? low : x[i];
       o[i] = above > high ? high : above;
@@ -300,7 +300,7 @@ double CpuKernels::norm(const Tensor& in, double p) {
   double result = 0.0;
   for_float(in.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    result = static_cast<double>(static_cast<T>(norm_of<T>(in.span<T>(), p)));
+    result = static_cast<double>(static_cast<T>(norm_of<T>(in.read_span<T>(), p)));
   });
   return result;
 }

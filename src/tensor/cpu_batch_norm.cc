@@ -28,8 +28,13 @@ ColumnStatistics<T> statistics_of(const T* column, std::int64_t n_rows, std::int
 }
 
 template <typename T>
-T* data_or_null(std::span<const Tensor> tensors, std::size_t i) {
-  return i < tensors.size() && tensors[i].defined() ? tensors[i].data<T>() : nullptr;
+const T* read_or_null(std::span<const Tensor> tensors, std::size_t i) {
+  return i < tensors.size() && tensors[i].defined() ? tensors[i].read<T>() : nullptr;
+}
+
+template <typename T>
+T* write_or_null(std::span<const Tensor> tensors, std::size_t i) {
+  return i < tensors.size() && tensors[i].defined() ? tensors[i].write<T>() : nullptr;
 }
 
 template <typename T>
@@ -94,13 +99,13 @@ void CpuKernels::batch_norm(const Tensor& out,
   LOCKSTEP_CHECK(!options.training || n_rows > 1, "a batch of one row has no variance");
   for_float(out.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    const T* const x = x_weight_bias[0].data<T>();
-    const T* const weight = data_or_null<T>(x_weight_bias, 1);
-    const T* const bias = data_or_null<T>(x_weight_bias, 2);
-    T* const running_mean = data_or_null<T>(running_mean_var, 0);
-    T* const running_var = data_or_null<T>(running_mean_var, 1);
-    T* const save_mean = data_or_null<T>(save_mean_invstd, 0);
-    T* const save_invstd = data_or_null<T>(save_mean_invstd, 1);
+    const T* const x = x_weight_bias[0].read<T>();
+    const T* const weight = read_or_null<T>(x_weight_bias, 1);
+    const T* const bias = read_or_null<T>(x_weight_bias, 2);
+    T* const running_mean = write_or_null<T>(running_mean_var, 0);
+    T* const running_var = write_or_null<T>(running_mean_var, 1);
+    T* const save_mean = write_or_null<T>(save_mean_invstd, 0);
+    T* const save_invstd = write_or_null<T>(save_mean_invstd, 1);
     const T momentum = static_cast<T>(options.momentum);
     for (std::int64_t d = 0; d < width; ++d) {
       T mean = value_or(running_mean, d, T{0});
@@ -118,7 +123,7 @@ void CpuKernels::batch_norm(const Tensor& out,
       if (save_invstd != nullptr) save_invstd[d] = invstd;
       const T slope = invstd * value_or(weight, d, T{1});
       const T shift = value_or(bias, d, T{0});
-      T* const o = out.data<T>() + d;
+      T* const o = out.write<T>() + d;
       for (std::int64_t row = 0; row < n_rows; ++row) {
         o[row * width] = (x[row * width + d] - mean) * slope + shift;
       }
@@ -136,18 +141,18 @@ void CpuKernels::batch_norm_backward(std::span<const Tensor> grads,
   const std::int64_t width = in[0].size(1);
   for_float(in[0].dtype(), [&](auto tag) {
     using T = decltype(tag);
-    const T* const weight = data_or_null<T>(in, 2);
+    const T* const weight = read_or_null<T>(in, 2);
     for (std::int64_t d = 0; d < width; ++d) {
-      const ColumnGradient<T> column{.grad = in[0].data<T>() + d,
-                                     .x = in[1].data<T>() + d,
-                                     .mean = save_mean_invstd[0].data<T>()[d],
-                                     .invstd = save_mean_invstd[1].data<T>()[d],
+      const ColumnGradient<T> column{.grad = in[0].read<T>() + d,
+                                     .x = in[1].read<T>() + d,
+                                     .mean = save_mean_invstd[0].read<T>()[d],
+                                     .invstd = save_mean_invstd[1].read<T>()[d],
                                      .weight = value_or(weight, d, T{1}),
                                      .n_rows = n_rows,
                                      .stride = width};
-      column.write(column_or_null(data_or_null<T>(grads, 0), d),
-                   column_or_null(data_or_null<T>(grads, 1), d),
-                   column_or_null(data_or_null<T>(grads, 2), d));
+      column.write(column_or_null(write_or_null<T>(grads, 0), d),
+                   column_or_null(write_or_null<T>(grads, 1), d),
+                   column_or_null(write_or_null<T>(grads, 2), d));
     }
   });
 }

@@ -17,14 +17,23 @@ void for_real(DType dtype, F f) {
   for_float(dtype, f);
 }
 
+/// A copy has the name of what it is a copy of, if it is all that its storage holds.
+void name_copy(const Tensor& out, const Tensor& in) {
+  const Storage& from = *in.storage();
+  Storage& to = *out.storage();
+  const bool named = from.content() != 0 && Storage::is_named(from.content());
+  if (!named || &from == &to || out.n_bytes() != to.n_bytes()) return;
+  to.set_content(from.content(), from.content_offset() + in.offset_bytes());
+}
+
 /// out[i] = f(in[i]) in the tensors' dtype.
 template <typename F>
 void map(const Tensor& out, const Tensor& in, F f) {
   const std::int64_t n = agreed_elems(out, in);
   for_float(out.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    T* const o = out.data<T>();
-    const T* const x = in.data<T>();
+    T* const o = out.write<T>();
+    const T* const x = in.read<T>();
     each(n, [=](std::int64_t i) { o[i] = f(x[i]); });
   });
 }
@@ -35,9 +44,9 @@ void zip(const Tensor& out, const Tensor& a, const Tensor& b, F f) {
   const std::int64_t n = agreed_elems(out, a, b);
   for_float(out.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    T* const o = out.data<T>();
-    const T* const x = a.data<T>();
-    const T* const y = b.data<T>();
+    T* const o = out.write<T>();
+    const T* const x = a.read<T>();
+    const T* const y = b.read<T>();
     each(n, [=](std::int64_t i) { o[i] = f(x[i], y[i]); });
   });
 }
@@ -48,7 +57,7 @@ void CpuKernels::fill(const Tensor& out, double value) {
   for_any(out.dtype(), [&](auto tag) {
     using T = decltype(tag);
     const T element = store<T>(value);
-    T* const o = static_cast<T*>(out.raw());
+    T* const o = static_cast<T*>(out.write_raw());
     each(out.n_elems(), [=](std::int64_t i) { o[i] = element; });
   });
 }
@@ -56,15 +65,17 @@ void CpuKernels::fill(const Tensor& out, double value) {
 void CpuKernels::copy(const Tensor& out, const Tensor& in) {
   const std::int64_t n = agreed_elems(out, in);
   if (out.dtype() == in.dtype()) {
-    if (n > 0) std::memmove(out.raw(), in.raw(), static_cast<std::size_t>(out.n_bytes()));
+    if (n == 0) return;
+    std::memmove(out.write_raw(), in.read_raw(), static_cast<std::size_t>(out.n_bytes()));
+    name_copy(out, in);
     return;
   }
   for_any(out.dtype(), [&](auto out_tag) {
     for_any(in.dtype(), [&](auto in_tag) {
       using To = decltype(out_tag);
       using From = decltype(in_tag);
-      To* const o = static_cast<To*>(out.raw());
-      const From* const x = static_cast<const From*>(in.raw());
+      To* const o = static_cast<To*>(out.write_raw());
+      const From* const x = static_cast<const From*>(in.read_raw());
       each(n, [=](std::int64_t i) { o[i] = store<To>(load(x[i])); });
     });
   });
@@ -75,9 +86,9 @@ void CpuKernels::add(const Tensor& out, const Tensor& a, const Tensor& b) {
   LOCKSTEP_CHECK(a.dtype() == out.dtype() && b.dtype() == out.dtype(), "a sum has one dtype");
   for_real(out.dtype(), [&](auto tag) {
     using T = decltype(tag);  // 16-bit floats compute in f32 and round once.
-    T* const o = static_cast<T*>(out.raw());
-    const T* const x = static_cast<const T*>(a.raw());
-    const T* const y = static_cast<const T*>(b.raw());
+    T* const o = static_cast<T*>(out.write_raw());
+    const T* const x = static_cast<const T*>(a.read_raw());
+    const T* const y = static_cast<const T*>(b.read_raw());
     each(n, [=](std::int64_t i) { o[i] = store<T>(load(x[i]) + load(y[i])); });
   });
 }
@@ -105,8 +116,8 @@ void CpuKernels::div_scalar(const Tensor& out, const Tensor& in, double divisor)
     using T = decltype(tag);
     using Value = decltype(load(tag));
     const auto by = static_cast<Value>(divisor);
-    T* const o = static_cast<T*>(out.raw());
-    const T* const x = static_cast<const T*>(in.raw());
+    T* const o = static_cast<T*>(out.write_raw());
+    const T* const x = static_cast<const T*>(in.read_raw());
     each(n, [=](std::int64_t i) { o[i] = store<T>(load(x[i]) / by); });
   });
 }
@@ -121,10 +132,10 @@ void CpuKernels::add_row(const Tensor& out, const Tensor& a, const Tensor& row) 
   LOCKSTEP_CHECK(n_columns > 0 && n % n_columns == 0, "the row is as long as the matrix is wide");
   for_float(out.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    const T* const r = row.data<T>();
+    const T* const r = row.read<T>();
     for (std::int64_t first = 0; first < n; first += n_columns) {
-      T* const o = out.data<T>() + first;
-      const T* const x = a.data<T>() + first;
+      T* const o = out.write<T>() + first;
+      const T* const x = a.read<T>() + first;
       each(n_columns, [=](std::int64_t i) { o[i] = x[i] + r[i]; });
     }
   });
@@ -139,9 +150,9 @@ void CpuKernels::add_channels(const Tensor& out, const Tensor& a, const Tensor& 
     using T = decltype(tag);
     const std::int64_t width = n / n_planes;
     for (std::int64_t plane = 0; plane < n_planes; ++plane) {
-      T* const o = out.data<T>() + plane * width;
-      const T* const x = a.data<T>() + plane * width;
-      const T addend = channels.data<T>()[plane % channels.n_elems()];
+      T* const o = out.write<T>() + plane * width;
+      const T* const x = a.read<T>() + plane * width;
+      const T addend = channels.read<T>()[plane % channels.n_elems()];
       each(width, [=](std::int64_t i) { o[i] = x[i] + addend; });
     }
   });

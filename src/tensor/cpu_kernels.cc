@@ -9,15 +9,15 @@ namespace lockstep {
 namespace detail {
 
 std::uint64_t CpuKernels::digest(const Tensor& in, std::uint64_t base) {
-  return sm64(in.raw(), in.n_elems(), in.dtype(), base);
+  return sm64(in.read_raw(), in.n_elems(), in.dtype(), base);
 }
 
 Sketch CpuKernels::sketch(const Tensor& in) {
-  return sketch_of(in.raw(), in.n_elems(), in.dtype());
+  return sketch_of(in.read_raw(), in.n_elems(), in.dtype());
 }
 
 Imprint CpuKernels::imprint(const Tensor& in) {
-  return imprint_of(in.raw(), in.n_elems(), in.dtype());
+  return imprint_of(in.read_raw(), in.n_elems(), in.dtype());
 }
 
 }  // namespace detail

@@ -145,9 +145,9 @@ void CpuKernels::softmax(const Tensor& out, const Tensor& in, const Softmax& opt
   for_float(in.dtype(), [&](auto tag) {
     using T = decltype(tag);
     for (std::int64_t r = 0; r < rows.n_rows; ++r) {
-      T* const o = out.data<T>() + r * rows.width;
+      T* const o = out.write<T>() + r * rows.width;
       const std::int64_t n = options.causal ? r % rows.width + 1 : rows.width;
-      softmax_row(o, in.data<T>() + r * rows.width, n, options.log);
+      softmax_row(o, in.read<T>() + r * rows.width, n, options.log);
       std::fill(o + n, o + rows.width, T{0});
     }
   });
@@ -163,9 +163,9 @@ void CpuKernels::softmax_backward(const Tensor& out,
     using T = decltype(tag);
     for (std::int64_t r = 0; r < rows.n_rows; ++r) {
       const std::int64_t at = r * rows.width;
-      T* const o = out.data<T>() + at;
+      T* const o = out.write<T>() + at;
       const std::int64_t n = options.causal ? r % rows.width + 1 : rows.width;
-      softmax_backward_row(o, grad.data<T>() + at, y.data<T>() + at, n, options.log);
+      softmax_backward_row(o, grad.read<T>() + at, y.read<T>() + at, n, options.log);
       std::fill(o + n, o + rows.width, T{0});
     }
   });
@@ -175,8 +175,8 @@ void CpuKernels::gelu(const Tensor& out, const Tensor& in, Gelu form) {
   const std::int64_t n = agreed_elems(out, in);
   for_float(in.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    T* const o = out.data<T>();
-    const T* const x = in.data<T>();
+    T* const o = out.write<T>();
+    const T* const x = in.read<T>();
     each(n, [=](std::int64_t i) { o[i] = gelu_of(x[i], form); });
   });
 }
@@ -185,9 +185,9 @@ void CpuKernels::gelu_backward(const Tensor& out, const Tensor& grad, const Tens
   const std::int64_t n = agreed_elems(out, grad, x);
   for_float(x.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    T* const o = out.data<T>();
-    const T* const g = grad.data<T>();
-    const T* const in = x.data<T>();
+    T* const o = out.write<T>();
+    const T* const g = grad.read<T>();
+    const T* const in = x.read<T>();
     each(n, [=](std::int64_t i) { o[i] = g[i] * gelu_slope(in[i], form); });
   });
 }
@@ -201,14 +201,14 @@ void CpuKernels::layer_norm(const Tensor& out,
   const Rows rows = rows_of(x);
   for_float(x.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    const T* const weight = x_weight_bias[1].data<T>();
-    const T* const bias = x_weight_bias[2].data<T>();
+    const T* const weight = x_weight_bias[1].read<T>();
+    const T* const bias = x_weight_bias[2].read<T>();
     for (std::int64_t r = 0; r < rows.n_rows; ++r) {
-      const T* const in = x.data<T>() + r * rows.width;
-      T* const o = out.data<T>() + r * rows.width;
+      const T* const in = x.read<T>() + r * rows.width;
+      T* const o = out.write<T>() + r * rows.width;
       const LayerNormRow<T> row = statistics_of(in, rows.width, eps);
-      save_mean_invstd[0].data<T>()[r] = row.mean;
-      save_mean_invstd[1].data<T>()[r] = row.invstd;
+      save_mean_invstd[0].write<T>()[r] = row.mean;
+      save_mean_invstd[1].write<T>()[r] = row.invstd;
       each(rows.width, [=](std::int64_t c) {
         o[c] = std::fma((in[c] - row.mean) * row.invstd, weight[c], bias[c]);
       });
@@ -227,11 +227,11 @@ void CpuKernels::layer_norm_backward(std::span<const Tensor> grads,
   for_float(x.dtype(), [&](auto tag) {
     using T = decltype(tag);
     const LayerNormGradient<T> gradient{
-        in[2].data<T>(), grads[1].data<T>(), grads[2].data<T>(), rows.width};
+        in[2].read<T>(), grads[1].write<T>(), grads[2].write<T>(), rows.width};
     for (std::int64_t r = 0; r < rows.n_rows; ++r) {
       const std::int64_t at = r * rows.width;
-      const LayerNormRow<T> row{save_mean_invstd[0].data<T>()[r], save_mean_invstd[1].data<T>()[r]};
-      gradient.add_row(grads[0].data<T>() + at, in[0].data<T>() + at, x.data<T>() + at, row);
+      const LayerNormRow<T> row{save_mean_invstd[0].read<T>()[r], save_mean_invstd[1].read<T>()[r]};
+      gradient.add_row(grads[0].write<T>() + at, in[0].read<T>() + at, x.read<T>() + at, row);
     }
   });
 }

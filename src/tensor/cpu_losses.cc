@@ -17,11 +17,11 @@ void loss_of_difference(
   LOCKSTEP_CHECK(out.n_elems() == 1, "a loss is a scalar");
   for_float(x.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    const T* const a = x.data<T>();
-    const T* const b = target.data<T>();
+    const T* const a = x.read<T>();
+    const T* const b = target.read<T>();
     T sum{0};
     for (std::int64_t i = 0; i < n; ++i) sum += f(a[i] - b[i]);
-    *out.data<T>() = sum / static_cast<T>(denominator);
+    *out.write<T>() = sum / static_cast<T>(denominator);
   });
 }
 
@@ -71,10 +71,10 @@ void CpuKernels::mse_backward(const Tensor& out,
   for_float(x.dtype(), [&](auto tag) {
     using T = decltype(tag);
     const T norm = static_cast<T>(2.0 / denominator);
-    const T grad = static_cast<T>(*grad_out.data<T>());
-    T* const o = out.data<T>();
-    const T* const a = x.data<T>();
-    const T* const b = target.data<T>();
+    const T grad = static_cast<T>(*grad_out.read<T>());
+    T* const o = out.write<T>();
+    const T* const a = x.read<T>();
+    const T* const b = target.read<T>();
     each(n, [=](std::int64_t i) { o[i] = norm * (a[i] - b[i]) * grad; });
   });
 }
@@ -88,10 +88,10 @@ void CpuKernels::l1_backward(const Tensor& out,
   const std::int64_t n = agreed_elems(out, x, target);
   for_float(x.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    const T grad = *grad_out.data<T>() / static_cast<T>(denominator);
-    T* const o = out.data<T>();
-    const T* const a = x.data<T>();
-    const T* const b = target.data<T>();
+    const T grad = *grad_out.read<T>() / static_cast<T>(denominator);
+    T* const o = out.write<T>();
+    const T* const a = x.read<T>();
+    const T* const b = target.read<T>();
     each(n, [=](std::int64_t i) {
       const T above = a[i] > b[i] ? T{1} : T{0};
       const T below = a[i] < b[i] ? T{1} : T{0};
@@ -107,16 +107,16 @@ void CpuKernels::cross_entropy(const Tensor& out,
                                double denominator) {
   const auto [n_rows, n_classes] = class_rows(x, labels);
   agreed_elems(log_probs, x);
-  const std::int64_t* const label = labels.data<std::int64_t>();
+  const std::int64_t* const label = labels.read<std::int64_t>();
   for_float(x.dtype(), [&, rows = n_rows, n = n_classes](auto tag) {
     using T = decltype(tag);
     T sum{0};
     for (std::int64_t row = 0; row < rows; ++row) {
-      T* const logs = log_probs.data<T>() + row * n;
-      log_softmax_row(logs, x.data<T>() + row * n, n);
+      T* const logs = log_probs.write<T>() + row * n;
+      log_softmax_row(logs, x.read<T>() + row * n, n);
       sum -= logs[checked_label(label, row, n)];
     }
-    *out.data<T>() = sum / static_cast<T>(denominator);
+    *out.write<T>() = sum / static_cast<T>(denominator);
   });
 }
 
@@ -127,13 +127,13 @@ void CpuKernels::cross_entropy_backward(const Tensor& out,
                                         double denominator) {
   const auto [n_rows, n_classes] = class_rows(log_probs, labels);
   agreed_elems(out, log_probs);
-  const std::int64_t* const label = labels.data<std::int64_t>();
+  const std::int64_t* const label = labels.read<std::int64_t>();
   for_float(out.dtype(), [&, rows = n_rows, n = n_classes](auto tag) {
     using T = decltype(tag);
-    const T grad = *grad_out.data<T>() / static_cast<T>(denominator);
+    const T grad = *grad_out.read<T>() / static_cast<T>(denominator);
     for (std::int64_t row = 0; row < rows; ++row) {
-      T* const o = out.data<T>() + row * n;
-      const T* const logs = log_probs.data<T>() + row * n;
+      T* const o = out.write<T>() + row * n;
+      const T* const logs = log_probs.read<T>() + row * n;
       const std::int64_t truth = checked_label(label, row, n);
       each(n, [=](std::int64_t c) { o[c] = std::exp(logs[c]) * grad; });
       o[truth] -= grad;

@@ -126,8 +126,8 @@ void CpuKernels::gather_rows(const Tensor& out, const Tensor& table, const Tenso
   for_float(table.dtype(), [&](auto tag) {
     using T = decltype(tag);
     for (std::int64_t i = 0; i < indices.n_elems(); ++i) {
-      const std::int64_t row = checked_row(indices.data<std::int64_t>()[i], table);
-      std::copy_n(table.data<T>() + row * width, width, out.data<T>() + i * width);
+      const std::int64_t row = checked_row(indices.read<std::int64_t>()[i], table);
+      std::copy_n(table.read<T>() + row * width, width, out.write<T>() + i * width);
     }
   });
 }
@@ -140,10 +140,10 @@ void CpuKernels::scatter_add_rows(const Tensor& table,
   for_float(table.dtype(), [&](auto tag) {
     using T = decltype(tag);
     for (std::int64_t i = 0; i < indices.n_elems(); ++i) {
-      const std::int64_t row = checked_row(indices.data<std::int64_t>()[i], table);
+      const std::int64_t row = checked_row(indices.read<std::int64_t>()[i], table);
       if (row == skipped) continue;
-      T* const o = table.data<T>() + row * width;
-      const T* const r = rows.data<T>() + i * width;
+      T* const o = table.write<T>() + row * width;
+      const T* const r = rows.read<T>() + i * width;
       each(width, [=](std::int64_t c) { o[c] += r[c]; });
     }
   });
@@ -155,12 +155,12 @@ void CpuKernels::swap_middle(const Tensor& out, const Tensor& in) {
   LOCKSTEP_CHECK(s.n_dims() == 4, "swapping the middle takes four dimensions");
   for_float(in.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    T* o = out.data<T>();
+    T* o = out.write<T>();
     for (std::int64_t a = 0; a < s[0]; ++a) {
       for (std::int64_t row = 0; row < s[1] * s[2]; ++row) {
         const std::int64_t c = row / s[1];
         const std::int64_t b = row % s[1];
-        o = std::copy_n(in.data<T>() + ((a * s[1] + b) * s[2] + c) * s[3], s[3], o);
+        o = std::copy_n(in.read<T>() + ((a * s[1] + b) * s[2] + c) * s[3], s[3], o);
       }
     }
   });
@@ -170,8 +170,8 @@ void CpuKernels::unfold(const Tensor& out, const Tensor& image, const Window& wi
   check_columns(image, out, window);
   for_float(image.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    T* const o = out.data<T>();
-    const T* const x = image.data<T>();
+    T* const o = out.write<T>();
+    const T* const x = image.read<T>();
     for_each_column(image.shape(), window, [=](std::int64_t column, std::int64_t at) {
       o[column] = at < 0 ? T{0} : x[at];
     });
@@ -183,8 +183,8 @@ void CpuKernels::fold(const Tensor& image, const Tensor& columns, const Window& 
   fill(image, 0.0);
   for_float(image.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    T* const o = image.data<T>();
-    const T* const x = columns.data<T>();
+    T* const o = image.write<T>();
+    const T* const x = columns.read<T>();
     for_each_column(image.shape(), window, [=](std::int64_t column, std::int64_t at) {
       if (at >= 0) o[at] += x[column];
     });
@@ -199,9 +199,9 @@ void CpuKernels::max_pool(const Tensor& out,
   for_float(in.dtype(), [&](auto tag) {
     using T = decltype(tag);
     for_each_window(in, out, window, [&](const PoolWindow& at) {
-      const std::int64_t best = at.plane_start + largest_at(in.data<T>() + at.plane_start, at);
-      positions.data<std::int64_t>()[at.result] = best;
-      out.data<T>()[at.result] = in.data<T>()[best];
+      const std::int64_t best = at.plane_start + largest_at(in.read<T>() + at.plane_start, at);
+      positions.write<std::int64_t>()[at.result] = best;
+      out.write<T>()[at.result] = in.read<T>()[best];
     });
   });
 }
@@ -211,10 +211,10 @@ void CpuKernels::avg_pool(const Tensor& out, const Tensor& in, const Window& win
     using T = decltype(tag);
     const T area = static_cast<T>(window.height * window.width);
     for_each_window(in, out, window, [&](const PoolWindow& at) {
-      const T* const x = in.data<T>() + at.plane_start;
+      const T* const x = in.read<T>() + at.plane_start;
       T sum{0};
       at.for_each_tap([&](std::int64_t position) { sum += x[position]; });
-      out.data<T>()[at.result] = sum / area;
+      out.write<T>()[at.result] = sum / area;
     });
   });
 }
@@ -225,8 +225,8 @@ void CpuKernels::avg_pool_backward(const Tensor& out, const Tensor& grad, const 
     using T = decltype(tag);
     const T area = static_cast<T>(window.height * window.width);
     for_each_window(out, grad, window, [&](const PoolWindow& at) {
-      T* const o = out.data<T>() + at.plane_start;
-      const T share = grad.data<T>()[at.result] / area;
+      T* const o = out.write<T>() + at.plane_start;
+      const T share = grad.read<T>()[at.result] / area;
       at.for_each_tap([&](std::int64_t position) { o[position] += share; });
     });
   });
@@ -237,9 +237,9 @@ void CpuKernels::max_pool_backward(const Tensor& out, const Tensor& grad, const 
   fill(out, 0.0);
   for_float(grad.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    T* const o = out.data<T>();
-    const T* const g = grad.data<T>();
-    const std::int64_t* const at = positions.data<std::int64_t>();
+    T* const o = out.write<T>();
+    const T* const g = grad.read<T>();
+    const std::int64_t* const at = positions.read<std::int64_t>();
     for (std::int64_t i = 0; i < n; ++i) o[at[i]] += g[i];
   });
 }

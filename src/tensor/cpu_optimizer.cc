@@ -73,14 +73,14 @@ void CpuKernels::sgd(const Tensor& param,
   if (with_momentum) agreed_elems(param, momentum_buffer);
   for_float(param.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    T* const p = param.data<T>();
-    const T* const g = grad.data<T>();
+    T* const p = param.write<T>();
+    const T* const g = grad.read<T>();
     if (!with_momentum && update.weight_decay == 0.0 && !update.maximize) {
       const T minus_lr = static_cast<T>(-update.lr);
       each(n, [=](std::int64_t i) { p[i] = std::fma(g[i], minus_lr, p[i]); });
       return;
     }
-    T* const buffer = with_momentum ? momentum_buffer.data<T>() : nullptr;
+    T* const buffer = with_momentum ? momentum_buffer.write<T>() : nullptr;
     for (std::int64_t i = 0; i < n; i += kBlock) {
       T* const block_buffer = with_momentum ? buffer + i : nullptr;
       sgd_block(p + i, g + i, block_buffer, std::min(kBlock, n - i), update);
@@ -96,8 +96,8 @@ void CpuKernels::average_into_bucket(const Tensor& out, const Tensor& grad, doub
     using T = decltype(tag);
     using Value = decltype(load(tag));  // 16-bit floats compute in f32 and round once.
     const Value factor = static_cast<Value>(1.0 / divisor);
-    T* const o = static_cast<T*>(out.raw());
-    const T* const g = static_cast<const T*>(grad.raw());
+    T* const o = static_cast<T*>(out.write_raw());
+    const T* const g = static_cast<const T*>(grad.read_raw());
     each(n, [=](std::int64_t i) { o[i] = store<T>(load(g[i]) * factor); });
   });
 }

@@ -45,9 +45,9 @@ Product<T> describe(const Tensor& out,
   const std::int64_t n = b.size(1 - b_rows);
   LOCKSTEP_CHECK(b.size(b_rows) == k, "the inner sizes of a matrix product agree");
   LOCKSTEP_CHECK(out.size(0) == m && out.size(1) == n, "a matrix product has shape (M, N)");
-  return {.out = out.data<T>(),
-          .a = a.data<T>(),
-          .b = b.data<T>(),
+  return {.out = out.write<T>(),
+          .a = a.read<T>(),
+          .b = b.read<T>(),
           .m = m,
           .n = n,
           .k = k,

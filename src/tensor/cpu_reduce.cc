@@ -224,8 +224,8 @@ void CpuKernels::sum_rows(const Tensor& out, const Tensor& in) {
     using T = decltype(tag);
     for (std::int64_t first = 0; first < width; first += kBlock) {
       const std::int64_t n = std::min(kBlock, width - first);
-      const T* const column = in.data<T>() + first;
-      T* const o = out.data<T>() + first;
+      const T* const column = in.read<T>() + first;
+      T* const o = out.write<T>() + first;
       fold_block<T, Sum>(
           n_rows,
           n,
@@ -244,8 +244,8 @@ void CpuKernels::sum_channels(const Tensor& out, const Tensor& in) {
     using T = decltype(tag);
     const std::int64_t width = in.n_elems() / n_planes;
     for (std::int64_t plane = 0; plane < n_planes; ++plane) {
-      const T* const x = in.data<T>() + plane * width;
-      T& sum = out.data<T>()[plane % out.n_elems()];
+      const T* const x = in.read<T>() + plane * width;
+      T& sum = out.write<T>()[plane % out.n_elems()];
       for (std::int64_t i = 0; i < width; ++i) sum += x[i];
     }
   });
@@ -256,8 +256,8 @@ void CpuKernels::sum_all(const Tensor& out, const Tensor& in) {
   for_float(out.dtype(), [&](auto tag) {
     using T = decltype(tag);
     T sum{0};
-    for (const T x : in.span<T>()) sum += x;
-    *out.data<T>() = sum;
+    for (const T x : in.read_span<T>()) sum += x;
+    *out.write<T>() = sum;
   });
 }
 

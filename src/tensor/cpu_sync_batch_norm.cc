@@ -35,8 +35,13 @@ Planes planes_of(const Tensor& x) {
 }
 
 template <typename T>
-T* data_or_null(std::span<const Tensor> tensors, std::size_t i) {
-  return i < tensors.size() && tensors[i].defined() ? tensors[i].data<T>() : nullptr;
+const T* read_or_null(std::span<const Tensor> tensors, std::size_t i) {
+  return i < tensors.size() && tensors[i].defined() ? tensors[i].read<T>() : nullptr;
+}
+
+template <typename T>
+T* write_or_null(std::span<const Tensor> tensors, std::size_t i) {
+  return i < tensors.size() && tensors[i].defined() ? tensors[i].write<T>() : nullptr;
 }
 
 template <typename T>
@@ -71,7 +76,7 @@ void CpuKernels::batch_norm_stats(std::span<const Tensor> mean_invstd,
   LOCKSTEP_CHECK(planes.count() > 0, "an empty batch has no statistics");
   for_float(x.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    const T* const values = x.data<T>();
+    const T* const values = x.read<T>();
     const T n = static_cast<T>(planes.count());
     for (std::int64_t c = 0; c < planes.channels; ++c) {
       T sum{0};
@@ -82,8 +87,8 @@ void CpuKernels::batch_norm_stats(std::span<const Tensor> mean_invstd,
         const T deviation = values[i] - mean;
         squares += deviation * deviation;
       });
-      mean_invstd[0].data<T>()[c] = mean;
-      mean_invstd[1].data<T>()[c] = T{1} / std::sqrt(squares / n + static_cast<T>(eps));
+      mean_invstd[0].write<T>()[c] = mean;
+      mean_invstd[1].write<T>()[c] = T{1} / std::sqrt(squares / n + static_cast<T>(eps));
     }
   });
 }
@@ -98,19 +103,19 @@ void CpuKernels::batch_norm_merge_stats(std::span<const Tensor> mean_invstd,
                  "rows are {mean, invstd, count}");
   for_float(rows.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    T* const running_mean = data_or_null<T>(running_mean_var, 0);
-    T* const running_var = data_or_null<T>(running_mean_var, 1);
+    T* const running_mean = write_or_null<T>(running_mean_var, 0);
+    T* const running_var = write_or_null<T>(running_mean_var, 1);
     const T eps = static_cast<T>(options.eps);
     const T momentum = static_cast<T>(options.momentum);
     for (std::int64_t c = 0; c < channels; ++c) {
       MergedChannel<T> merged;
       for (std::int64_t r = 0; r < rows.size(0); ++r) {
-        const T* const row = rows.data<T>() + r * width;
+        const T* const row = rows.read<T>() + r * width;
         const T count = row[2 * channels];
         if (count >= T{1}) merged.add(row[c], row[channels + c], count, eps);
       }
-      mean_invstd[0].data<T>()[c] = merged.mean;
-      mean_invstd[1].data<T>()[c] = T{1} / std::sqrt(merged.squares / merged.count + eps);
+      mean_invstd[0].write<T>()[c] = merged.mean;
+      mean_invstd[1].write<T>()[c] = T{1} / std::sqrt(merged.squares / merged.count + eps);
       if (running_mean != nullptr) {
         running_mean[c] = (T{1} - momentum) * running_mean[c] + momentum * merged.mean;
       }
@@ -129,13 +134,13 @@ void CpuKernels::batch_norm_apply(const Tensor& out,
   const Planes planes = planes_of(out);
   for_float(out.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    const T* const x = x_weight_bias[0].data<T>();
-    T* const o = out.data<T>();
+    const T* const x = x_weight_bias[0].read<T>();
+    T* const o = out.write<T>();
     for (std::int64_t c = 0; c < planes.channels; ++c) {
-      const T weight = value_or(data_or_null<T>(x_weight_bias, 1), c, T{1});
-      const T bias = value_or(data_or_null<T>(x_weight_bias, 2), c, T{0});
-      const T mean = mean_invstd[0].data<T>()[c];
-      const T invstd = mean_invstd[1].data<T>()[c];
+      const T weight = value_or(read_or_null<T>(x_weight_bias, 1), c, T{1});
+      const T bias = value_or(read_or_null<T>(x_weight_bias, 2), c, T{0});
+      const T mean = mean_invstd[0].read<T>()[c];
+      const T invstd = mean_invstd[1].read<T>()[c];
       planes.each(c, [&](std::int64_t i) { o[i] = weight * (x[i] - mean) * invstd + bias; });
     }
   });
@@ -149,21 +154,21 @@ void CpuKernels::batch_norm_sums(const Tensor& sums,
   const Planes planes = planes_of(grad_x[0]);
   for_float(sums.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    const T* const grad = grad_x[0].data<T>();
-    const T* const x = grad_x[1].data<T>();
-    T* const grad_weight = data_or_null<T>(weight_bias_grads, 0);
-    T* const grad_bias = data_or_null<T>(weight_bias_grads, 1);
+    const T* const grad = grad_x[0].read<T>();
+    const T* const x = grad_x[1].read<T>();
+    T* const grad_weight = write_or_null<T>(weight_bias_grads, 0);
+    T* const grad_bias = write_or_null<T>(weight_bias_grads, 1);
     for (std::int64_t c = 0; c < planes.channels; ++c) {
-      const T mean = mean_invstd[0].data<T>()[c];
+      const T mean = mean_invstd[0].read<T>()[c];
       T sum{0};
       T dot{0};
       planes.each(c, [&](std::int64_t i) {
         sum += grad[i];
         dot += grad[i] * (x[i] - mean);
       });
-      sums.data<T>()[c] = sum;
-      sums.data<T>()[planes.channels + c] = dot;
-      if (grad_weight != nullptr) grad_weight[c] = dot * mean_invstd[1].data<T>()[c];
+      sums.write<T>()[c] = sum;
+      sums.write<T>()[planes.channels + c] = dot;
+      if (grad_weight != nullptr) grad_weight[c] = dot * mean_invstd[1].read<T>()[c];
       if (grad_bias != nullptr) grad_bias[c] = sum;
     }
   });
@@ -178,16 +183,16 @@ void CpuKernels::batch_norm_spread(const Tensor& out,
   const Planes planes = planes_of(out);
   for_float(out.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    const T* const grad = in[0].data<T>();
-    const T* const x = in[1].data<T>();
-    T* const o = out.data<T>();
+    const T* const grad = in[0].read<T>();
+    const T* const x = in[1].read<T>();
+    T* const o = out.write<T>();
     const T share = T{1} / static_cast<T>(count);
     for (std::int64_t c = 0; c < planes.channels; ++c) {
-      const T mean = mean_invstd[0].data<T>()[c];
-      const T invstd = mean_invstd[1].data<T>()[c];
-      const T mean_grad = sums.data<T>()[c] * share;
-      const T slope = invstd * (invstd * sums.data<T>()[planes.channels + c] * share);
-      const T scale = value_or(data_or_null<T>(in, 2), c, T{1}) * invstd;
+      const T mean = mean_invstd[0].read<T>()[c];
+      const T invstd = mean_invstd[1].read<T>()[c];
+      const T mean_grad = sums.read<T>()[c] * share;
+      const T slope = invstd * (invstd * sums.read<T>()[planes.channels + c] * share);
+      const T scale = value_or(read_or_null<T>(in, 2), c, T{1}) * invstd;
       planes.each(
           c, [&](std::int64_t i) { o[i] = (grad[i] - mean_grad - (x[i] - mean) * slope) * scale; });
     }

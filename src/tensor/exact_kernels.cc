@@ -384,13 +384,13 @@ class ExactKernels final : public Kernels {
 // the gradient is a multiple of 3: what counts is whether the quotient times the divisor is the
 // gradient.
 void ExactKernels::average_into_bucket(const Tensor& out, const Tensor& grad, double divisor) {
-  const Tensor before = out.raw() == grad.raw() ? grad.clone() : grad;
+  const Tensor before = out.address() == grad.address() ? grad.clone() : grad;
   inner_->average_into_bucket(out, grad, divisor);
   bool exact = true;
   detail::for_any(out.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    const auto* const o = static_cast<const T*>(out.raw());
-    const auto* const g = static_cast<const T*>(before.raw());
+    const auto* const o = static_cast<const T*>(out.read_raw());
+    const auto* const g = static_cast<const T*>(before.read_raw());
     for (std::int64_t i = 0; i < out.n_elems(); ++i) {
       const auto quotient = static_cast<double>(detail::load(o[i]));
       exact &= std::fma(quotient, divisor, -static_cast<double>(detail::load(g[i]))) == 0.0;
@@ -408,8 +408,8 @@ void ExactKernels::fill(const Tensor& out, double value) {
 void ExactKernels::copy(const Tensor& out, const Tensor& in) {
   watch("copy", [&] { inner_->copy(out, in); });
   if (!rounds_silently(out.dtype()) || out.dtype() == in.dtype()) return;
-  const std::vector<double> wanted = widened(in.raw(), in.n_elems(), in.dtype());
-  const std::vector<double> got = widened(out.raw(), out.n_elems(), out.dtype());
+  const std::vector<double> wanted = widened(in.read_raw(), in.n_elems(), in.dtype());
+  const std::vector<double> got = widened(out.read_raw(), out.n_elems(), out.dtype());
   if (!std::equal(got.begin(), got.end(), wanted.begin(), same_value)) fail_inexact("copy");
 }
 

@@ -13,6 +13,7 @@ namespace lockstep {
 class Kernels;
 class Recorder;          // trace/recorder.h
 class InFlight;          // tensor/in_flight.h
+class Contents;          // tensor/contents.h
 class GraphTask;         // autograd/engine.h
 class SavedTensorHooks;  // autograd/saved_tensor.h
 
@@ -49,6 +50,12 @@ class Runtime {
 
   void set_in_flight(InFlight* in_flight) { in_flight_ = in_flight; }
 
+  /// What tensors have been found to contain, or null: then they are looked at each time.
+  /// Requires: pending works' memory is watched (in_flight); no accelerator.
+  Contents* contents() const { return contents_; }
+
+  void set_contents(Contents* contents) { contents_ = contents; }
+
   /// The backward pass that is running on this rank, or null.
   GraphTask* graph_task() const { return graph_task_; }
 
@@ -76,6 +83,7 @@ class Runtime {
   Accelerator* accelerator_;
   Recorder* recorder_ = nullptr;
   InFlight* in_flight_ = nullptr;
+  Contents* contents_ = nullptr;
   GraphTask* graph_task_ = nullptr;
   SavedTensorHooks* saved_tensor_hooks_ = nullptr;
   std::uint64_t n_nodes_ = 0;

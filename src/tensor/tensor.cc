@@ -4,6 +4,7 @@
 #include <new>
 #include <utility>
 
+#include "lockstep/tensor/contents.h"
 #include "lockstep/tensor/detail/dispatch.h"
 #include "lockstep/tensor/in_flight.h"
 #include "lockstep/tensor/kernels.h"
@@ -34,7 +35,16 @@ Ref<Storage> Storage::make_beside(Runtime& runtime, std::int64_t n_bytes) {
   return Ref<Storage>(::new (header) Storage(runtime, static_cast<std::byte*>(data), n_bytes));
 }
 
+// Its memory will be somebody else's. A transfer that still writes there does so unseen.
+void Storage::end_unknown() const {
+  Contents* const contents = runtime_->contents();
+  const InFlight* const in_flight = runtime_->in_flight();
+  if (contents == nullptr || in_flight == nullptr) return;
+  if (in_flight->touched(data_, data_ + n_bytes_, true) != nullptr) contents->close();
+}
+
 void Storage::destroy() {
+  if (!is_named(content_)) end_unknown();
   Pool& pool = runtime_->pool();
   const bool beside = runtime_->accelerator() != nullptr && n_bytes_ > 0;
   if (beside) runtime_->accelerator()->release(data_, static_cast<std::size_t>(n_bytes_));
@@ -59,7 +69,7 @@ Tensor Tensor::zeros(Runtime& runtime, const Shape& shape, DType dtype) {
   if (runtime.accelerator() != nullptr) {
     runtime.kernels().fill(tensor, 0.0);  // Behind what is queued, instead of waiting for it.
   } else {
-    std::memset(tensor.raw(), 0, static_cast<std::size_t>(tensor.n_bytes()));
+    std::memset(tensor.write_raw(), 0, static_cast<std::size_t>(tensor.n_bytes()));
   }
   return tensor;
 }
@@ -78,7 +88,7 @@ Tensor Tensor::of(Runtime& runtime,
                  "as many values as the shape has elements");
   Tensor tensor = empty(runtime, shape, dtype);
   detail::for_any(dtype, [&](auto tag) {
-    auto* out = static_cast<decltype(tag)*>(tensor.raw());
+    auto* out = static_cast<decltype(tag)*>(tensor.write_raw());
     for (const double value : values) *out++ = detail::store<decltype(tag)>(value);
   });
   return tensor;
@@ -124,12 +134,12 @@ Tensor Tensor::to(DType dtype) const {
 double Tensor::at(std::int64_t flat_index, const CallSite& site) const {
   LOCKSTEP_CHECK(flat_index >= 0 && flat_index < n_elems_, "the index lies inside the tensor");
   if (InFlight* const in_flight = runtime().in_flight()) {
-    const std::byte* const element =
-        static_cast<const std::byte*>(raw()) + flat_index * size_of(dtype_);
+    const std::byte* const element = address() + flat_index * size_of(dtype_);
     in_flight->access(element, element + size_of(dtype_), {"element", false, site});
   }
   return detail::for_any(dtype_, [&](auto tag) {
-    return static_cast<double>(detail::load(static_cast<const decltype(tag)*>(raw())[flat_index]));
+    return static_cast<double>(
+        detail::load(static_cast<const decltype(tag)*>(read_raw())[flat_index]));
   });
 }
 

@@ -20,9 +20,55 @@ class Storage final : public Counted {  // NOLINT(cppcoreguidelines-virtual-clas
 
   Runtime& runtime() const { return *runtime_; }
 
-  std::byte* data() const { return data_; }
+  /// For whoever may keep the pointer: from now on the bytes change unseen.
+  std::byte* data() {
+    content_ = kEscaped;
+    return data_;
+  }
+
+  const std::byte* bytes() const { return data_; }
+
+  /// For one operation that writes and forgets the pointer.
+  std::byte* written() {
+    content_ = is_named(content_) ? 0 : kEscaped;
+    return data_;
+  }
 
   std::int64_t n_bytes() const { return n_bytes_; }
+
+  // -- what is in it, as far as that is known (contents.h). Equal names stand for equal bytes. A
+  //    writing operation takes the name away; a storage whose pointer somebody may keep, or that is
+  //    written while it is lent, never has one again.
+  static constexpr std::uint64_t kLent = std::uint64_t{1} << 63U;  ///< Names are smaller.
+  static constexpr std::uint64_t kEscaped = ~std::uint64_t{0};
+
+  static bool is_named(std::uint64_t content) { return content < kLent; }
+
+  /// The name of a content of which this storage holds the bytes from content_offset() on; 0 = not
+  /// known, kLent and above: not to be known.
+  std::uint64_t content() const { return content_; }
+
+  std::int64_t content_offset() const { return content_offset_; }
+
+  /// The bytes are those of `content` from `offset` on. Requires: nobody else can write to them.
+  void set_content(std::uint64_t content, std::int64_t offset) {
+    if (!is_named(content_)) return;
+    content_ = content;
+    content_offset_ = offset;
+  }
+
+  /// For a transfer which tells, once it has been waited for, what it has left. `loan` is unique.
+  std::byte* lend(std::uint64_t loan) {
+    content_ = is_named(content_) ? kLent | loan : kEscaped;
+    return data_;
+  }
+
+  /// The transfer has been waited for and left `content` (0: not known).
+  void take_back(std::uint64_t loan, std::uint64_t content) {
+    if (content_ != (kLent | loan)) return;  // Written meanwhile.
+    content_ = content;
+    content_offset_ = 0;
+  }
 
   /// Grows with each write through a tensor operation; saved values compare it before use.
   std::uint32_t version() const { return version_; }
@@ -36,10 +82,13 @@ class Storage final : public Counted {  // NOLINT(cppcoreguidelines-virtual-clas
   ~Storage() override = default;
   static Ref<Storage> make_beside(Runtime& runtime, std::int64_t n_bytes);
   void destroy() override;
+  void end_unknown() const;
 
   Runtime* runtime_;
   std::byte* data_;
   std::int64_t n_bytes_;
+  std::uint64_t content_ = 0;
+  std::int64_t content_offset_ = 0;
   std::uint32_t version_ = 0;
 };
 
@@ -88,7 +137,8 @@ class Tensor {
 
   std::int64_t offset_bytes() const { return offset_bytes_; }
 
-  /// For host code: work queued on a device has ended.
+  /// For host code: work queued on a device has ended. Whoever may hold this pointer can write at
+  /// any time, so what the tensor contains is looked at anew each time it is asked for.
   void* raw() const {
     runtime().settle();
     return device_raw();
@@ -99,7 +149,7 @@ class Tensor {
 
   template <typename T>
   T* data() const {
-    LOCKSTEP_CHECK(dtype_ == DTypeOf<T>::kValue, "the element type asked for is not the tensor's");
+    check_dtype<T>();
     return static_cast<T*>(raw());
   }
 
@@ -107,6 +157,38 @@ class Tensor {
   std::span<T> span() const {
     return {data<T>(), static_cast<std::size_t>(n_elems_)};
   }
+
+  /// To be read.
+  const void* read_raw() const {
+    runtime().settle();
+    return address();
+  }
+
+  template <typename T>
+  const T* read() const {
+    check_dtype<T>();
+    return static_cast<const T*>(read_raw());
+  }
+
+  template <typename T>
+  std::span<const T> read_span() const {
+    return {read<T>(), static_cast<std::size_t>(n_elems_)};
+  }
+
+  /// For an operation that writes before anybody else runs, and keeps no pointer.
+  void* write_raw() const {
+    runtime().settle();
+    return storage_->written() + offset_bytes_;
+  }
+
+  template <typename T>
+  T* write() const {
+    check_dtype<T>();
+    return static_cast<T*>(write_raw());
+  }
+
+  /// Where the elements lie, not to be looked at.
+  const std::byte* address() const { return storage_->bytes() + offset_bytes_; }
 
   /// A view of the same elements under another shape. Requires: equal element counts.
   Tensor reshape(const Shape& shape) const;
@@ -132,6 +214,11 @@ class Tensor {
 
  private:
   Tensor(Ref<Storage> storage, std::int64_t offset_bytes, const Shape& shape, DType dtype);
+
+  template <typename T>
+  void check_dtype() const {
+    LOCKSTEP_CHECK(dtype_ == DTypeOf<T>::kValue, "the element type asked for is not the tensor's");
+  }
 
   Ref<Storage> storage_;
   std::int64_t offset_bytes_ = 0;

@@ -35,7 +35,7 @@ class Watch {
  private:
   void look(const Tensor& tensor, bool writes) {
     if (!tensor.defined()) return;
-    const auto* const begin = static_cast<const std::byte*>(tensor.raw());
+    const std::byte* const begin = tensor.address();
     in_flight_->access(begin, begin + tensor.n_bytes(), {operation_, writes, {}});
   }
 

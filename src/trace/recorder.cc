@@ -4,7 +4,7 @@
 
 #include "lockstep/base/check.h"
 #include "lockstep/base/host.h"
-#include "lockstep/tensor/kernels.h"
+#include "lockstep/tensor/contents.h"
 #include "lockstep/tensor/tensor.h"
 
 namespace lockstep {
@@ -35,10 +35,10 @@ bool has_sketch(GradPoint point) {
 
 void copy_values(const Tensor& from, std::span<double> to) {
   if (from.dtype() == DType::kF32) {
-    const std::span<const float> values = from.span<float>();
+    const std::span values = from.read_span<float>();
     std::copy(values.begin(), values.end(), to.begin());
   } else if (from.dtype() == DType::kF64) {
-    const std::span<const double> values = from.span<double>();
+    const std::span values = from.read_span<double>();
     std::copy(values.begin(), values.end(), to.begin());
   } else {
     for (std::int64_t i = 0; i < from.n_elems(); ++i) to[static_cast<std::size_t>(i)] = from.at(i);
@@ -132,15 +132,14 @@ void Recorder::record_grads(GradPoint point,
         continue;
       }
       const Tensor part = covered(grad, wrapper);
-      Kernels& kernels = part.runtime().kernels();
       n_elems_[i] = part.n_elems();
       event.dtype = part.dtype();
       if (sketched) {
-        const Imprint print = kernels.imprint(part);
+        const Imprint print = known_imprint(part);
         digests_[i] = print.digest;
         sketches_[i] = print.sketch;
       } else {
-        digests_[i] = kernels.digest(part, 0);
+        digests_[i] = known_digest(part);
       }
     }
     record(event, wrapper);
@@ -161,7 +160,7 @@ void Recorder::record_states(StateKind kind,
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       if (!tensors[i].defined()) continue;
       const Tensor part = point == StatePoint::kStep ? covered(tensors[i], wrapper) : tensors[i];
-      digests_[i] = part.runtime().kernels().digest(part, 0);
+      digests_[i] = known_digest(part);
     }
     record(StateEvent{.kind = kind, .point = point, .layout = layout, .digests = digests_},
            wrapper);

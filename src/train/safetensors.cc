@@ -186,7 +186,7 @@ std::string render_safetensors(const SafeTensors& contents) {
   }
   bytes += header;
   for (const auto& [name, tensor] : contents.tensors) {
-    bytes.append(static_cast<const char*>(tensor.raw()),
+    bytes.append(static_cast<const char*>(tensor.read_raw()),
                  static_cast<std::size_t>(tensor.n_bytes()));
   }
   return bytes;
@@ -209,8 +209,9 @@ Result<SafeTensors> parse_safetensors(Runtime& runtime, std::string_view bytes) 
   for (Entry& entry : entries) {
     Tensor tensor = Tensor::empty(runtime, Shape(entry.sizes), entry.dtype);
     if (tensor.n_bytes() > 0) {
-      std::memcpy(
-          tensor.raw(), data.data() + entry.first, static_cast<std::size_t>(tensor.n_bytes()));
+      std::memcpy(tensor.write_raw(),
+                  data.data() + entry.first,
+                  static_cast<std::size_t>(tensor.n_bytes()));
     }
     contents.tensors.emplace_back(std::move(entry.name), std::move(tensor));
   }

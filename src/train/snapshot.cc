@@ -73,7 +73,7 @@ void copy_into(const Tensor& to, const Tensor& from, std::string_view name) {
                              "'");
   }
   if (to.n_bytes() > 0) {
-    std::memcpy(to.raw(), from.raw(), static_cast<std::size_t>(to.n_bytes()));
+    std::memcpy(to.write_raw(), from.read_raw(), static_cast<std::size_t>(to.n_bytes()));
   }
   to.storage()->bump_version();
 }

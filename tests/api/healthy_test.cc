@@ -5,18 +5,11 @@
 #include "lockstep/nn/batch_norm.h"
 #include "lockstep/random/generator.h"
 
+#include "tests/api/some_rows.h"
+
 namespace lockstep::testing {
 
 namespace {
-
-Tensor some_rows(RankContext& context, std::int64_t columns, std::int64_t step) {
-  std::vector<double> values(static_cast<std::size_t>(4 * columns));
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const auto word = static_cast<std::int64_t>(i) * 31 + step * 17 + context.rank() * 7;
-    values[i] = static_cast<double>(word % 13) / 4.0 - 1.0;
-  }
-  return Tensor::of(context.runtime(), {4, columns}, DType::kF32, values);
-}
 
 std::unique_ptr<nn::Sequential> small_mlp(RankContext& context, std::uint64_t seed) {
   auto model = std::make_unique<nn::Sequential>(context.runtime());

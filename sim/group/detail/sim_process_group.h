@@ -31,6 +31,8 @@ class SimProcessGroup final : public ProcessGroup {
 
   Runtime& runtime() override { return *runtime_; }
 
+  bool names_results() const override { return true; }
+
   std::unique_ptr<ProcessGroup> split(std::span<const std::int32_t> group_ranks,
                                       CallSite site) override;
 

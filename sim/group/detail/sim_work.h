@@ -44,6 +44,9 @@ class SimWork final : public WorkState, public ActionHandler {
     corrupt_bit_ = bit;
   }
 
+  /// What it has left in its one buffer has this name (WorkState::result_content).
+  void leave(std::uint64_t content) { name_result(content); }
+
   /// Ends the operation: recorded, and whoever waits for it may go on. Requires: not done.
   void complete(CommStatus status, const std::string* detail);
 

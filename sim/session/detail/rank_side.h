@@ -46,10 +46,11 @@ void run_body(const std::function<void(RankContext&)>& body,
               EndOfRank& end,
               std::uint8_t& comm_error);
 
-/// Sees to it that accesses to memory in flight are recorded, if somebody reads of them.
+/// Sees to it that accesses to memory in flight are recorded, if somebody reads of them. Then
+/// `contents` can be trusted, too.
 class MemoryWatch {
  public:
-  MemoryWatch(Runtime& runtime, Recorder* recorder);
+  MemoryWatch(Runtime& runtime, Recorder* recorder, Contents& contents);
 
  private:
   InFlight in_flight_;

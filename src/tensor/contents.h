@@ -1,0 +1,73 @@
+// What tensors of a run have been found to contain, so that nobody looks at the same bytes twice.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "lockstep/tensor/dtype.h"
+#include "lockstep/tensor/sketch.h"
+
+namespace lockstep {
+
+class Tensor;
+
+/// Names for the contents of storages, and the imprints of what has been named.
+///
+/// A name stands for bytes. It is given to a storage when somebody looks at it, goes along when a
+/// copy fills another storage, and is given to all members of a collective that leaves them the
+/// same bytes. Every operation that writes to a storage takes the name away, and a storage whose
+/// memory can change unseen never has one (Storage::content). So an equal name proves equal bytes;
+/// without one the bytes are read.
+///
+/// One object serves all ranks of a world. Requires: one thread.
+class Contents {
+ public:
+  Contents() : known_(kPlaces) {}
+
+  /// A name that nothing else has.
+  std::uint64_t fresh() { return ++n_names_; }
+
+  /// From now on nothing is trusted: memory in which a transfer may still write was given back.
+  void close() { closed_ = true; }
+
+  void open() { closed_ = false; }
+
+  bool closed() const { return closed_; }
+
+  std::uint64_t digest(const Tensor& tensor);
+  /// `twin`: what it may well be, if a digest says so; null: no idea.
+  Imprint imprint(const Tensor& tensor, const Imprint* twin);
+
+  /// Times that bytes did not have to be read.
+  std::uint64_t n_spared() const { return n_spared_; }
+
+ private:
+  struct Place {
+    std::uint64_t content = 0;
+    std::int64_t offset = 0;
+    std::int64_t n_elems = 0;
+    DType dtype = DType::kF32;
+    bool sketched = false;
+    Imprint print;
+  };
+
+  // The contents of a step; what falls on a taken place replaces it.
+  static constexpr std::size_t kPlaceBits = 10;
+  static constexpr std::size_t kPlaces = std::size_t{1} << kPlaceBits;
+  static constexpr std::int64_t kFewestBytes = 256;  // Less is read as fast as it is looked up.
+
+  Place* place_of(const Tensor& tensor);
+
+  std::vector<Place> known_;
+  std::uint64_t n_names_ = 0;
+  std::uint64_t n_spared_ = 0;
+  bool closed_ = false;
+};
+
+/// The tensor's digest (base 0), read or remembered.
+std::uint64_t known_digest(const Tensor& tensor);
+/// The same and its sketch. `twin` as above.
+Imprint known_imprint(const Tensor& tensor, const Imprint* twin = nullptr);
+
+}  // namespace lockstep
