@@ -12,6 +12,7 @@
 #include "lockstep/sim/session/detail/rank_side.h"
 #include "lockstep/tensor/contents.h"
 #include "lockstep/tensor/cpu_kernels.h"
+#include "lockstep/trace/cohort.h"
 #include "lockstep/trace/trace_digest.h"
 
 namespace lockstep::sim {
@@ -43,18 +44,21 @@ struct Readers {
 
   void start(const SessionOptions& options, std::int32_t n_most) {
     if (!options.record) return;
-    sinks.add(digest);
-    sinks.add(laws);
+    cohort.emplace(options.n_ranks, laws, &digest);
+    sinks.add(*cohort);
     if (!options.keep_trace) return;
     trace = std::make_shared<MemoryTrace>(names);
     trace->ensure_ranks(n_most);
     sinks.add(*trace);
   }
 
+  EventSink& sink() { return trace == nullptr ? static_cast<EventSink&>(*cohort) : sinks; }
+
   LawSet laws;
   std::shared_ptr<NameTable> names = std::make_shared<NameTable>();
   TraceDigest digest;
   std::shared_ptr<MemoryTrace> trace;
+  std::optional<Cohort> cohort;
   SinkChain sinks;
 };
 
@@ -225,7 +229,7 @@ void Session::Impl::run_rank(
     own.step_values = rank.rank() == Rank{0} && options.step_value_bytes > 0;
     own.step_value_bytes = options.step_value_bytes;
     EventSink& sink =
-        now.injector != nullptr ? static_cast<EventSink&>(*now.injector) : readers.sinks;
+        now.injector != nullptr ? static_cast<EventSink&>(*now.injector) : readers.sink();
     recorder.emplace(rank.rank(), rank, *readers.names, sink, own);
     if (now.number > 0) recorder->continue_run(now.number, now.n_recorded[to_index(rank.rank())]);
     runtime.set_recorder(&*recorder);
@@ -286,7 +290,7 @@ void Session::Impl::attempt(const SessionOptions& options,
   const auto number = static_cast<std::int32_t>(attempts_.size());
   std::optional<FaultInjector> injector;
   if (options.agent || !options.faults.empty()) {
-    injector.emplace(world_, machine.disk, faults_of(options, number), readers.sinks);
+    injector.emplace(world_, machine.disk, faults_of(options, number), readers.sink());
     injector->prepare(options.n_ranks);
     injector->set_targets(this);
   }
@@ -319,7 +323,10 @@ void Session::Impl::fill_report(const SessionOptions& options,
                                 SessionResult& result) const {
   Report& report = result.report;
   report.n_ranks = options.n_ranks;
-  if (options.record) report.laws = readers.laws.finish(*readers.names);
+  if (options.record) {
+    readers.cohort->flush(*readers.names);
+    report.laws = readers.laws.finish(*readers.names);
+  }
   report.trace_digest = readers.digest.trace();
   report.result_digest = readers.digest.result();
   report.n_events = readers.digest.n_events();

@@ -33,6 +33,19 @@ class BuffersPolicy final : public Law {
     }
   }
 
+  void on_cohort(const CohortEvent& event, const NameTable& names) override {
+    const Event& first = *event.first;
+    const auto* state = std::get_if<StateEvent>(&first.body);
+    if (state != nullptr && state->kind != StateKind::kBuffer) return;
+    const auto* forward = std::get_if<ForwardEvent>(&first.body);
+    const Speakers all = speakers_of(event);
+    if (forward != nullptr && event.equal() && went_alone_.shares(wrapper_of(first.at), all)) {
+      went_alone_.at(wrapper_of(first.at), all) = !forward->synchronizing;
+    } else {
+      Law::on_cohort(event, names);
+    }
+  }
+
   LawResult finish(const NameTable& names) override {
     open_.finish([&](const Meeting& at, const Ballot& ballot) { judge(at, ballot, names); });
     return conclude(kId,

@@ -1,4 +1,7 @@
 // checkpoint-whole: what was published as a checkpoint is all there, and stays there.
+#include <algorithm>
+#include <limits>
+#include <map>
 #include <set>
 
 #include "lockstep/laws/detail/alignment.h"
@@ -31,13 +34,12 @@ class CheckpointWhole final : public Law {
     if (action == "part") {
       Saving& saving = savings_[key];
       saving.parts.push_back({to_int(event.rank), detail, snapshot->digest});
-      close_if_complete(key, saving);
+      judge_left(event.rank, key);
     } else if (action == "save") {
       Saving& saving = savings_[key];
       saving.folder = detail;
       saving.published = true;
       published_.insert(key);
-      close_if_complete(key, saving);
     } else if (action == "read") {
       reads_.push_back(
           {event.at.attempt, snapshot->step, to_int(event.rank), detail, snapshot->digest});
@@ -87,13 +89,28 @@ class CheckpointWhole final : public Law {
 
   static constexpr std::size_t kMostFiles = 4096;
 
-  void close_if_complete(const Key& key, const Saving& saving) {
-    // Every rank's own part, and what they have in common.
-    if (!saving.published ||
-        static_cast<std::int64_t>(saving.parts.size()) <= worlds_.of(key.first))
-      return;
-    judge(key, saving);
-    savings_.erase(key);
+  static constexpr std::size_t kMostOpen = 64;  // Checkpoints that some ranks never take part in.
+
+  /// Judges the checkpoints of this attempt that every rank has left behind it: until then somebody
+  /// may still write to them, whatever is complete. Nobody knows when all have left an attempt.
+  void judge_left(Rank rank, const Key& now) {
+    latest_[rank] = now;
+    Key oldest = now;
+    std::int32_t n_ranks = 0;
+    for (const auto& [other, key] : latest_) {
+      if (key.first != now.first) continue;
+      oldest = std::min(oldest, key);
+      ++n_ranks;
+    }
+    if (n_ranks < worlds_.of(now.first)) oldest = Key{};
+    auto at = savings_.lower_bound({now.first, std::numeric_limits<std::int64_t>::min()});
+    while (at != savings_.end() && at->first < oldest) at = judge_and_forget(at);
+    while (savings_.size() > kMostOpen) judge_and_forget(savings_.begin());
+  }
+
+  std::map<Key, Saving>::iterator judge_and_forget(std::map<Key, Saving>::iterator saving) {
+    judge(saving->first, saving->second);
+    return savings_.erase(saving);
   }
 
   void judge(const Key& key, const Saving& saving) {
@@ -224,6 +241,7 @@ class CheckpointWhole final : public Law {
   }
 
   Worlds worlds_;
+  std::map<Rank, Key> latest_;  // The checkpoint that each rank wrote to last.
   std::map<Key, Saving> savings_;
   std::set<Key> published_;  // Two numbers a checkpoint.
   std::set<std::int32_t> fresh_;

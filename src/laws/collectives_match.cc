@@ -120,9 +120,19 @@ struct Caller {
 struct GroupState {
   std::int64_t first_seq = 0;  ///< Of the oldest open slot.
   std::deque<Slot> slots;
-  std::map<Rank, Caller> callers;
+  RankWrapperMap<Caller> callers;              ///< Of ranks alone: wrappers do not matter here.
   std::optional<Disagreement> mismatch;        ///< The first one; what follows it is a consequence.
   std::vector<Disagreement> site_differences;  ///< The first of each pair of sites.
+
+  const Caller* find(Rank rank) const {
+    const auto caller = callers.all().find({to_int(rank), {}});
+    return caller == callers.all().end() ? nullptr : &caller->second;
+  }
+
+  std::int64_t n_of(Rank rank, const Signature& signature) const {
+    const Caller* const caller = find(rank);
+    return caller == nullptr ? 0 : caller->n_of(signature);
+  }
 };
 
 class CollectivesMatch final : public Law {
@@ -145,13 +155,24 @@ class CollectivesMatch final : public Law {
       if (is_pairwise(collective->signature.op)) {
         on_message(event, *collective);
       } else {
-        on_call(event, *collective);
+        on_call(event, *collective, speaker_of(event));
       }
     } else if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
       sizes_[{event.at.attempt, wrap->group}] = wrap->n_ranks;
     } else if (const auto* end = std::get_if<EndEvent>(&event.body)) {
       const std::string_view outcome = names.text(end->outcome);
       if (outcome == "killed" || outcome == "exception") died_.insert(event.at.attempt);
+    }
+  }
+
+  void on_cohort(const CohortEvent& event, const NameTable& names) override {
+    const auto* call = std::get_if<CollectiveEvent>(&event.first->body);
+    if (call != nullptr && call->phase != CollectivePhase::kPosted) return;
+    if (call != nullptr && event.equal() && !is_pairwise(call->signature.op) &&
+        is_whole_group(event, *call)) {
+      on_call(*event.first, *call, speakers_of(event));
+    } else {
+      Law::on_cohort(event, names);
     }
   }
 
@@ -176,15 +197,22 @@ class CollectivesMatch final : public Law {
  private:
   using GroupKey = std::pair<std::int32_t, std::int32_t>;  // Attempt and group.
 
-  void on_call(const Event& event, const CollectiveEvent& call) {
+  /// Whether a cohort is the group that the call is made in, and its calls were alike until now.
+  bool is_whole_group(const CohortEvent& event, const CollectiveEvent& call) {
+    const GroupKey group{event.first->at.attempt, call.group};
+    return members(group) == event.n_ranks() &&
+           groups_[group].callers.shares({}, speakers_of(event));
+  }
+
+  void on_call(const Event& event, const CollectiveEvent& call, Speakers who) {
     GroupState& group = groups_[{event.at.attempt, call.group}];
-    group.callers[event.rank].count(call.signature);
+    group.callers.at({}, who).count(call.signature);
     const std::int64_t place = call.seq - group.first_seq;
     if (place < 0) return;  // A slot that was complete: a second post under one number.
     if (place >= static_cast<std::int64_t>(group.slots.size())) {
       group.slots.resize(static_cast<std::size_t>(place) + 1);
     }
-    arrive(group.slots[static_cast<std::size_t>(place)], event, call.signature);
+    arrive(group.slots[static_cast<std::size_t>(place)], event, call.signature, who);
     const std::int32_t n_members = members({event.at.attempt, call.group});
     while (!group.slots.empty() && n_members > 0 && group.slots.front().n_arrived >= n_members) {
       close(group, group.first_seq++, group.slots.front());
@@ -192,15 +220,22 @@ class CollectivesMatch final : public Law {
     }
   }
 
-  static void arrive(Slot& slot, const Event& event, const Signature& signature) {
-    ++slot.n_arrived;
+  static void append(std::vector<Rank>& ranks, Speakers who) {
+    for (std::int32_t rank = who.first; rank < who.first + who.n; ++rank) {
+      ranks.push_back(Rank{rank});
+    }
+  }
+
+  static void arrive(Slot& slot, const Event& event, const Signature& signature, Speakers who) {
+    slot.n_arrived += who.n;
     for (Variant& variant : slot.variants) {
       if (!same_site(variant.signature.site, signature.site)) continue;
       if (!first_difference(variant.signature, signature).empty()) continue;
-      variant.ranks.push_back(event.rank);
+      const std::size_t n_before = variant.ranks.size();
+      append(variant.ranks, who);
       // The lowest rank speaks for its side, whatever the order of arrival.
-      if (event.rank < variant.ranks.front()) {
-        std::swap(variant.ranks.front(), variant.ranks.back());
+      if (variant.ranks[n_before] < variant.ranks.front()) {
+        std::swap(variant.ranks.front(), variant.ranks[n_before]);
         variant.step = event.at.opt;
       }
       return;
@@ -210,7 +245,8 @@ class CollectivesMatch final : public Law {
       slot.sites_differ = slot.sites_differ || !same_site(first.site, signature.site);
       slot.mismatch = slot.mismatch || !first_difference(first, signature).empty();
     }
-    slot.variants.push_back({signature, event.at.opt, {event.rank}});
+    slot.variants.push_back({signature, event.at.opt, {}});
+    append(slot.variants.back().ranks, who);
   }
 
   std::int32_t members(const GroupKey& group) const {
@@ -251,10 +287,7 @@ class CollectivesMatch final : public Law {
 
   /// How much more often the ranks of `variant` made its call than the ranks of other variants did.
   static std::int64_t surplus(const GroupState& group, const Slot& slot, const Variant& variant) {
-    const auto count_on = [&](Rank rank) {
-      const auto caller = group.callers.find(rank);
-      return caller == group.callers.end() ? 0 : caller->second.n_of(variant.signature);
-    };
+    const auto count_on = [&](Rank rank) { return group.n_of(rank, variant.signature); };
     std::int64_t elsewhere = 0;
     for (const Variant& other : slot.variants) {
       if (&other != &variant) elsewhere = std::max(elsewhere, count_on(other.ranks.front()));
@@ -330,8 +363,7 @@ class CollectivesMatch final : public Law {
 
   /// Whether the ranks of `variant` make this call too, sooner or later.
   static bool makes(const GroupState& group, const Variant& variant, const Signature& call) {
-    const auto caller = group.callers.find(variant.ranks.front());
-    return caller != group.callers.end() && caller->second.n_of(call) > 0;
+    return group.n_of(variant.ranks.front(), call) > 0;
   }
 
   static Finding describe(const GroupKey& key,
@@ -387,10 +419,10 @@ class CollectivesMatch final : public Law {
   static const Variant* shifted_against(const GroupState& group,
                                         const Slot& slot,
                                         const Variant& odd) {
-    const Caller& odd_calls = group.callers.at(odd.ranks.front());
+    const Caller& odd_calls = *group.find(odd.ranks.front());
     for (const Variant& norm : slot.variants) {
       if (!odd.signature.site.known() || !norm.signature.site.known()) continue;
-      const Caller& norm_calls = group.callers.at(norm.ranks.front());
+      const Caller& norm_calls = *group.find(norm.ranks.front());
       const bool more_calls = odd_calls.n_calls > norm_calls.n_calls;
       const bool more_here = odd_calls.n_of(odd.signature) > norm_calls.n_of(odd.signature);
       const bool comes_too = odd_calls.n_of(norm.signature) >= norm_calls.n_of(norm.signature);

@@ -24,6 +24,9 @@ struct Batches {
   NameId declared = kNoName;
   std::vector<double> denominators;  // Of all of them, to compare ranks.
 
+  friend bool operator==(const Batches&, const Batches&) = default;
+
+  /// Whether they weigh as much.
   bool alike(const Batches& other) const {
     return denominators == other.denominators && n_samples == other.n_samples &&
            n_tokens == other.n_tokens;
@@ -42,7 +45,7 @@ struct Batches {
 
 struct Local {
   std::int32_t rank = 0;
-  Batches batches;
+  std::size_t batches = 0;       ///< Which of its reduction's.
   bool adds_to_earlier = false;  ///< .grad held an earlier reduction of the same step.
   std::size_t place = 0;         ///< Among those of its reduction, in order of arrival.
 };
@@ -57,6 +60,7 @@ struct Published {
 /// One reduction, while its ranks come in.
 struct OpenReduction {
   std::vector<Local> locals;
+  std::vector<Batches> batches;  // Of neighbours that are alike only once.
   // Of all locals, one after the other: a warm reduction allocates nothing.
   std::vector<Sketch> sketches;
   std::vector<std::uint8_t> undefined;
@@ -76,8 +80,11 @@ struct OpenReduction {
     return bit(bits, i) ? nullptr : &sketches[local.place * n + i];
   }
 
+  const Batches& batches_of(const Local& local) const { return batches[local.batches]; }
+
   void restart() {
     locals.clear();
+    batches.clear();
     sketches.clear();
     undefined.clear();
     published.clear();
@@ -114,20 +121,20 @@ class GradientMean final : public Law {
   }
 
   void on_event(const Event& event, const NameTable& names) override {
-    if (const auto* grad = std::get_if<GradEvent>(&event.body)) {
-      on_grad(event, *grad, names);
-    } else if (const auto* batch = std::get_if<BatchEvent>(&event.body)) {
-      if (evaluating_.contains(event.rank)) return;
-      Batches& batches = batches_[rank_wrapper_of(event)];
-      if (batches.reduced) batches = {};
-      batches.add(*batch);
-    } else if (const auto* phase = std::get_if<PhaseEvent>(&event.body)) {
-      if (phase->kind == PhaseKind::kEval) evaluating_.insert(event.rank);
-      if (phase->kind == PhaseKind::kTrain) evaluating_.erase(event.rank);
-    } else if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
-      wrappers_.on_wrap(event, *wrap);
-    } else if (const auto* call = std::get_if<CollectiveEvent>(&event.body)) {
-      note_width(call->signature);
+    hear(event, speaker_of(event), names);
+  }
+
+  void on_cohort(const CohortEvent& event, const NameTable& names) override {
+    const Event& first = *event.first;
+    const auto* grad = std::get_if<GradEvent>(&first.body);
+    if (grad != nullptr && !is_read(*grad)) return;
+    const bool alike = knows_all(event) && event.likeness <= Likeness::kShaped;
+    if (alike && grad != nullptr && grad->point == GradPoint::kPre) {
+      on_locals(event, *grad, names);
+    } else if (alike && event.equal()) {
+      hear(first, speakers_of(event), names);
+    } else {
+      Law::on_cohort(event, names);
     }
   }
 
@@ -146,19 +153,71 @@ class GradientMean final : public Law {
     if (narrow && call.op == CollectiveOp::kAllReduce) narrow_ = call.dtype;
   }
 
-  void on_grad(const Event& event, const GradEvent& grad, const NameTable& names) {
-    if (grad.point != GradPoint::kPre && grad.point != GradPoint::kPost) return;
-    const Meeting pre_or_post =
-        counter_.next(event, static_cast<std::int32_t>(grad.point), grad.layout);
-    Meeting meeting = pre_or_post;
-    meeting.what = 0;
-    OpenReduction& open = open_at(meeting);
-    open.sketched = open.sketched && grad.sketches.size() == grad.digests.size();
-    if (grad.point == GradPoint::kPre) {
-      add_local(open, event, grad);
-    } else {
-      publish(open, event, grad);
+  static bool is_read(const GradEvent& grad) {
+    return grad.point == GradPoint::kPre || grad.point == GradPoint::kPost;
+  }
+
+  /// Whether all ranks of a cohort, and no others, reduce together and were alike until now.
+  bool knows_all(const CohortEvent& event) const {
+    const Position& at = event.first->at;
+    const Speakers all = speakers_of(event);
+    return wrappers_.are_replicas(event, n_ranks_) && evaluating_.empty() &&
+           !std::holds_alternative<PhaseEvent>(event.first->body) &&
+           counter_.counts(*event.first, all) && last_reduction_.shares(wrapper_of(at), all) &&
+           batches_.shares(wrapper_of(at), all) && batches_.shares({at.attempt, -1}, all);
+  }
+
+  void hear(const Event& event, Speakers who, const NameTable& names) {
+    if (const auto* grad = std::get_if<GradEvent>(&event.body)) {
+      on_grad(event, *grad, who, names);
+    } else if (const auto* batch = std::get_if<BatchEvent>(&event.body)) {
+      if (evaluating_.contains(event.rank)) return;
+      Batches& batches = batches_.at(wrapper_of(event.at), who);
+      if (batches.reduced) batches = {};
+      batches.add(*batch);
+    } else if (const auto* phase = std::get_if<PhaseEvent>(&event.body)) {
+      if (phase->kind == PhaseKind::kEval) evaluating_.insert(event.rank);
+      if (phase->kind == PhaseKind::kTrain) evaluating_.erase(event.rank);
+    } else if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
+      wrappers_.on_wrap(event, *wrap);
+    } else if (const auto* call = std::get_if<CollectiveEvent>(&event.body)) {
+      note_width(call->signature);
     }
+  }
+
+  void on_grad(const Event& event, const GradEvent& grad, Speakers who, const NameTable& names) {
+    if (!is_read(grad)) return;
+    const Meeting meeting = meeting_of(event, grad, who);
+    OpenReduction& open = open_at(meeting);
+    if (grad.point == GradPoint::kPre) {
+      add_local(open, event, grad, source_of(open, event, grad, who));
+    } else {
+      publish(open, event, grad, who);
+    }
+    judge_if_complete(meeting, open, names);
+  }
+
+  /// The local gradients of all ranks.
+  void on_locals(const CohortEvent& event, const GradEvent& grad, const NameTable& names) {
+    const Event& first = *event.first;
+    const Speakers all = speakers_of(event);
+    const Meeting meeting = meeting_of(first, grad, all);
+    OpenReduction& open = open_at(meeting);
+    const Local source = source_of(open, first, grad, all);
+    each(event, [&](const Event& own) {
+      add_local(open, own, *std::get_if<GradEvent>(&own.body), source);
+    });
+    judge_if_complete(meeting, open, names);
+  }
+
+  /// What goes into a reduction and what comes out of it meet.
+  Meeting meeting_of(const Event& event, const GradEvent& grad, Speakers who) {
+    Meeting meeting = counter_.next(event, static_cast<std::int32_t>(grad.point), grad.layout, who);
+    meeting.what = 0;
+    return meeting;
+  }
+
+  void judge_if_complete(const Meeting& meeting, OpenReduction& open, const NameTable& names) {
     const std::int32_t n = wrappers_.n_members(meeting.wrapper, n_ranks_);
     if (static_cast<std::int32_t>(open.locals.size()) < n || open.n_published < n) return;
     judge(meeting, open, names);
@@ -182,14 +241,32 @@ class GradientMean final : public Law {
     last_ = nullptr;
   }
 
-  void add_local(OpenReduction& open, const Event& event, const GradEvent& grad) {
-    Local local{.rank = to_int(event.rank), .batches = batches_of(event)};
-    const auto last = last_reduction_.find({rank_wrapper_of(event), grad.layout});
-    local.adds_to_earlier = last != last_reduction_.end() && last->second == event.at.opt;
-    local.place = open.locals.size();
+  /// A local gradient without its rank and place: which batches it came from.
+  Local source_of(OpenReduction& open, const Event& event, const GradEvent& grad, Speakers who) {
+    const WrapperKey wrapper = wrapper_of(event.at);
+    // A batch that was recorded outside any wrapper feeds all of them.
+    const Batches* known = batches_.find(wrapper, who);
+    if (known == nullptr) known = batches_.find({event.at.attempt, -1}, who);
+    const Batches none;
+    const Batches& batches = known == nullptr ? none : *known;
+    if (open.batches.empty() || open.batches.back() != batches) open.batches.push_back(batches);
+    Local source{.batches = open.batches.size() - 1};
+    for (const auto& [layout, opt] : last_reduction_.at(wrapper, who)) {
+      if (layout == grad.layout) source.adds_to_earlier = opt == event.at.opt;
+    }
+    return source;
+  }
+
+  static void add_local(OpenReduction& open,
+                        const Event& event,
+                        const GradEvent& grad,
+                        const Local& source) {
+    Local& local = open.locals.emplace_back(source);
+    local.rank = to_int(event.rank);
+    local.place = open.locals.size() - 1;
+    open.sketched = open.sketched && grad.sketches.size() == grad.digests.size();
     open.sketches.insert(open.sketches.end(), grad.sketches.begin(), grad.sketches.end());
     open.undefined.insert(open.undefined.end(), grad.undefined.begin(), grad.undefined.end());
-    open.locals.push_back(std::move(local));
     if (open.n_elems.empty()) open.n_elems.assign(grad.n_elems.begin(), grad.n_elems.end());
     for (std::size_t i = 0; i < grad.n_elems.size() && i < open.n_elems.size(); ++i) {
       open.n_elems[i] = std::max(open.n_elems[i], grad.n_elems[i]);
@@ -197,37 +274,49 @@ class GradientMean final : public Law {
     open.dtype = grad.dtype;
   }
 
-  /// A batch that was recorded outside any wrapper feeds all of them.
-  Batches batches_of(const Event& event) {
-    const Batches* known = batches_.find(rank_wrapper_of(event));
-    if (known == nullptr) known = batches_.find({to_int(event.rank), {event.at.attempt, -1}});
-    return known == nullptr ? Batches{} : *known;
+  void note_reduction(const Event& event, LayoutId layout, Speakers who) {
+    const WrapperKey wrapper = wrapper_of(event.at);
+    Reductions& last = last_reduction_.at(wrapper, who);
+    const auto known = std::find_if(
+        last.begin(), last.end(), [&](const auto& entry) { return entry.first == layout; });
+    if (known == last.end()) {
+      last.emplace_back(layout, event.at.opt);
+    } else {
+      known->second = event.at.opt;
+    }
+    for (const WrapperKey key : {wrapper, WrapperKey{event.at.attempt, -1}}) {
+      if (Batches* const batches = batches_.find(key, who)) batches->reduced = true;
+    }
   }
 
-  void publish(OpenReduction& open, const Event& event, const GradEvent& grad) {
-    ++open.n_published;
-    if (to_int(event.rank) <= open.opt_of) {
-      open.opt_of = to_int(event.rank);
+  void publish(OpenReduction& open, const Event& event, const GradEvent& grad, Speakers who) {
+    open.sketched = open.sketched && grad.sketches.size() == grad.digests.size();
+    open.n_published += who.n;
+    if (who.first <= open.opt_of) {
+      open.opt_of = who.first;
       open.opt = event.at.opt;
     }
-    last_reduction_[{rank_wrapper_of(event), grad.layout}] = event.at.opt;
-    for (const std::int32_t wrapper : {event.at.wrapper, -1}) {
-      Batches* const known = batches_.find({to_int(event.rank), {event.at.attempt, wrapper}});
-      if (known != nullptr) known->reduced = true;
-    }
+    note_reduction(event, grad.layout, who);
     for (Published& published : open.published) {
       if (std::equal(grad.digests.begin(),
                      grad.digests.end(),
                      published.digests.begin(),
                      published.digests.end())) {
-        published.ranks.push_back(event.rank);
+        append(published.ranks, who);
         return;
       }
     }
     open.published.push_back({{grad.digests.begin(), grad.digests.end()},
                               {grad.sketches.begin(), grad.sketches.end()},
                               {grad.undefined.begin(), grad.undefined.end()},
-                              {event.rank}});
+                              {}});
+    append(open.published.back().ranks, who);
+  }
+
+  static void append(std::vector<Rank>& ranks, Speakers who) {
+    for (std::int32_t rank = who.first; rank < who.first + who.n; ++rank) {
+      ranks.push_back(Rank{rank});
+    }
   }
 
   void judge(const Meeting& meeting, OpenReduction& open, const NameTable& names) {
@@ -371,25 +460,28 @@ class GradientMean final : public Law {
                                            const NameTable& names) const {
     const std::size_t n = open.locals.size();
     const Declared mean{Weights::uniform(n, 1.0, static_cast<double>(n))};
-    const Batches& first = open.locals.front().batches;
+    const Batches& first = open.batches_of(open.locals.front());
     const std::string_view meant = declared_.empty() ? names.text(first.declared) : declared_;
     if (meant.empty() || meant == "rank-mean") return mean;
     const auto any = [&](auto test) {
       return std::any_of(open.locals.begin(), open.locals.end(), test);
     };
-    const bool unknown = any([](const Local& local) {
-      return local.batches.n_batches == 0 || local.batches.denominator <= 0.0;
+    const bool unknown = any([&](const Local& local) {
+      const Batches& batches = open.batches_of(local);
+      return batches.n_batches == 0 || batches.denominator <= 0.0;
     });
     if (unknown) return mean;
-    const bool differ = any([&](const Local& local) { return !local.batches.alike(first); });
+    const bool differ =
+        any([&](const Local& local) { return !open.batches_of(local).alike(first); });
     const bool mixed = any([&](const Local& local) {
-      return !local.batches.same_denominators || local.adds_to_earlier ||
-             local.batches.n_batches != first.n_batches;
+      const Batches& batches = open.batches_of(local);
+      return !batches.same_denominators || local.adds_to_earlier ||
+             batches.n_batches != first.n_batches;
     });
     if (mixed) return differ ? std::nullopt : std::optional(mean);
     Weights weights{{}, 0.0};
     for (const Local& local : open.locals) {
-      const Batches& batches = local.batches;
+      const Batches& batches = open.batches_of(local);
       weights.numerators.push_back(batches.denominator);
       const std::int64_t items = meant == "token-mean" ? batches.n_tokens : batches.n_samples;
       weights.denominator += static_cast<double>(items);
@@ -408,7 +500,8 @@ class GradientMean final : public Law {
   Wrappers wrappers_;
   Counter counter_;
   RankWrapperMap<Batches> batches_;  // Of the current reduction.
-  std::map<std::pair<RankWrapper, LayoutId>, std::int32_t> last_reduction_;  // Its step number.
+  using Reductions = std::vector<std::pair<LayoutId, std::int32_t>>;
+  RankWrapperMap<Reductions> last_reduction_;  // The step number of each layout's.
   std::set<Rank> evaluating_;
   std::map<Meeting, OpenReduction> open_;
   OpenReduction spare_;  // Empty, with memory.

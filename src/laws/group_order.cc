@@ -11,15 +11,15 @@ struct GroupOrder::Inversion {
   Run right;
 };
 
-void GroupOrder::on_posted(const Event& event, const CollectiveEvent& call) {
+void GroupOrder::on_posted(const Event& event, const CollectiveEvent& call, Speakers who) {
   const CollectiveOp op = call.signature.op;
   if (op == CollectiveOp::kSend || op == CollectiveOp::kRecv) return;
   if (event.at.attempt < attempt_) return;
   if (event.at.attempt > attempt_) {
     attempt_ = event.at.attempt;
-    runs_.clear();
+    runs_ = {};
   }
-  std::vector<Run>& runs = runs_[to_int(event.rank)];
+  std::vector<Run>& runs = runs_.at({}, who);
   if (!runs.empty() && runs.back().group == call.group) {
     ++runs.back().n;
   } else if (runs.size() < kMaxRuns) {
@@ -95,18 +95,18 @@ std::vector<Advice> GroupOrder::advice() const {
   std::map<Pair, std::pair<std::int32_t, std::vector<Run>>> models;
   std::set<Pair> told;
   std::vector<Advice> advice;
-  for (const auto& [rank, runs] : runs_) {
+  for (const auto& [place, runs] : runs_.all()) {
     std::set<std::int32_t> groups;
     for (const Run& run : runs) groups.insert(run.group);
     for (auto low = groups.begin(); low != groups.end(); ++low) {
       for (auto high = std::next(low); high != groups.end(); ++high) {
         const Pair pair{*low, *high};
         std::vector<Run> own = merged(runs, pair);
-        const auto [model, is_new] = models.try_emplace(pair, rank, own);
+        const auto [model, is_new] = models.try_emplace(pair, place.rank, own);
         Inversion at;
         if (is_new || told.contains(pair) || !inverted(model->second.second, own, at)) continue;
         told.insert(pair);
-        advice.push_back(describe(at, model->second.first, rank));
+        advice.push_back(describe(at, model->second.first, place.rank));
       }
     }
   }

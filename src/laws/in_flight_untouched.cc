@@ -44,6 +44,15 @@ class InFlightUntouched final : public Law {
     }
   }
 
+  void on_cohort(const CohortEvent& event, const NameTable& names) override {
+    const auto* call = std::get_if<CollectiveEvent>(&event.first->body);
+    if (call == nullptr || !event.equal()) {
+      Law::on_cohort(event, names);
+    } else if (call->phase == CollectivePhase::kPosted) {
+      n_posted_ += event.n_ranks();
+    }
+  }
+
   LawResult finish(const NameTable& /*names*/) override {
     std::vector<Finding> findings;
     findings.reserve(mistakes_.size());

@@ -38,6 +38,14 @@ class InitEqual final : public Law {
     }
   }
 
+  void on_cohort(const CohortEvent& event, const NameTable& names) override {
+    const auto* forward = std::get_if<ForwardEvent>(&event.first->body);
+    if (forward != nullptr && event.equal() && forward->synchronizing) return;
+    const auto* state = std::get_if<StateEvent>(&event.first->body);
+    if (state != nullptr && !is_read(*state)) return;
+    Law::on_cohort(event, names);
+  }
+
   LawResult finish(const NameTable& names) override {
     for (const auto& [key, ballot] : forwards_) judge(key, ballot, names);
     forwards_.clear();
@@ -70,8 +78,14 @@ class InitEqual final : public Law {
     std::vector<std::pair<StateKind, LayoutId>> seen;  // In this generation.
   };
 
+  static bool is_read(const StateEvent& state) {
+    return state.kind != StateKind::kOptimizer &&
+           (state.point == StatePoint::kWrap || state.point == StatePoint::kLoad ||
+            state.point == StatePoint::kForward);
+  }
+
   void on_state(const Event& event, const StateEvent& state, const NameTable& names) {
-    if (state.kind == StateKind::kOptimizer) return;
+    if (!is_read(state)) return;
     RankPlace& place = places_[rank_wrapper_of(event)];
     const Key key{wrapper_of(event.at), static_cast<std::uint32_t>(state.layout), state.kind, 0};
     if (state.point == StatePoint::kWrap) {

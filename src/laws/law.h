@@ -12,7 +12,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/laws/finding.h"
-#include "lockstep/trace/event_kinds.h"
+#include "lockstep/trace/cohort.h"
 #include "lockstep/trace/recorder.h"
 
 namespace lockstep {
@@ -54,11 +54,13 @@ struct LawPolicy {
 /// Events of one rank arrive in their order; ranks interleave arbitrarily, so a law aligns them by
 /// position, never by arrival. Memory is bounded by the number of ranks times the tensors of the
 /// steps that are still incomplete, not by the length of the trace.
-class Law : public EventSink {
+class Law : public CohortSink {
  public:
   virtual const LawInfo& info() const = 0;
-  /// The kinds of events it looks at; a LawSet spares it the others.
-  virtual EventKinds reads() const = 0;
+  /// A LawSet spares it events of other kinds.
+  EventKinds reads() const override = 0;
+  /// Tells it rank by rank, unless the law knows better.
+  void on_cohort(const CohortEvent& event, const NameTable& names) override;
   /// The verdict after the last event. Called once.
   virtual LawResult finish(const NameTable& names) = 0;
   /// Fields the recorder must compute for this law.
@@ -75,12 +77,14 @@ const LawInfo* find_law(std::string_view id);
 Result<std::unique_ptr<Law>> make_law(std::string_view id, const LawPolicy& policy);
 
 /// Runs several laws over one stream: a sink for live runs, or replay() a stored trace into it.
-class LawSet final : public EventSink {
+class LawSet final : public CohortSink {
  public:
   /// All trace laws, or the named ones. Errors: unknown id.
   static Result<LawSet> make(const LawPolicy& policy, std::span<const std::string> ids = {});
 
   void on_event(const Event& event, const NameTable& names) override;
+  void on_cohort(const CohortEvent& event, const NameTable& names) override;
+  EventKinds reads() const override;
   /// Results in the order of the laws' numbers, with exemptions applied: findings that
   /// `policy.allow` names are left out, and a law without other findings holds.
   std::vector<LawResult> finish(const NameTable& names);

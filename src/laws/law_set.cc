@@ -4,6 +4,7 @@
 
 #include "lockstep/base/text.h"
 #include "lockstep/laws/detail/checkers.h"
+#include "lockstep/laws/detail/rank_wrapper_map.h"
 
 namespace lockstep {
 
@@ -93,6 +94,10 @@ void tell_coverage(LawResult& result, std::int32_t coverage) {
 
 }  // namespace
 
+void Law::on_cohort(const CohortEvent& event, const NameTable& names) {
+  laws::each(event, [&](const Event& own) { on_event(own, names); });
+}
+
 std::span<const LawInfo> trace_laws() {
   // The table is constant, so is the selection; a function-local constant is no mutable state.
   static const std::vector<LawInfo> selected_laws = [] {
@@ -152,6 +157,16 @@ void LawSet::sort_readers() {
 
 void LawSet::on_event(const Event& event, const NameTable& names) {
   for (Law* law : readers_[event.body.index()]) law->on_event(event, names);
+}
+
+void LawSet::on_cohort(const CohortEvent& event, const NameTable& names) {
+  for (Law* law : readers_[event.first->body.index()]) law->on_cohort(event, names);
+}
+
+EventKinds LawSet::reads() const {
+  EventKinds kinds = 0;
+  for (const std::unique_ptr<Law>& law : laws_) kinds |= law->reads();
+  return kinds;
 }
 
 std::vector<LawResult> LawSet::finish(const NameTable& names) {

@@ -40,12 +40,19 @@ class OptimizerEqual final : public Law {
 
   void on_event(const Event& event, const NameTable& names) override {
     forwards_.on_event(event);
-    if (const auto* step = std::get_if<StepEvent>(&event.body)) {
-      on_step(event, *step, names);
-    } else if (const auto* state = std::get_if<StateEvent>(&event.body)) {
-      on_state(event, *state, names);
-    } else if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
-      wrappers_.on_wrap(event, *wrap);
+    hear(event, speaker_of(event), names);
+  }
+
+  void on_cohort(const CohortEvent& event, const NameTable& names) override {
+    forwards_.on_cohort(event);
+    const auto* state = std::get_if<StateEvent>(&event.first->body);
+    if (state != nullptr && !is_read(*state)) return;
+    const Speakers all = speakers_of(event);
+    if (event.equal() && wrappers_.are_replicas(event, n_ranks_) &&
+        counter_.counts(*event.first, all)) {
+      hear(*event.first, all, names);
+    } else {
+      each(event, [&](const Event& own) { hear(own, speaker_of(own), names); });
     }
   }
 
@@ -59,30 +66,44 @@ class OptimizerEqual final : public Law {
  private:
   static constexpr std::int32_t kStepMeeting = -1;
 
-  void on_step(const Event& event, const StepEvent& step, const NameTable& names) {
+  static bool is_read(const StateEvent& state) {
+    return state.kind == StateKind::kOptimizer || state.point == StatePoint::kLoad;
+  }
+
+  void hear(const Event& event, Speakers who, const NameTable& names) {
+    if (const auto* step = std::get_if<StepEvent>(&event.body)) {
+      on_step(event, *step, who, names);
+    } else if (const auto* state = std::get_if<StateEvent>(&event.body)) {
+      on_state(event, *state, who, names);
+    } else if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
+      wrappers_.on_wrap(event, *wrap);
+    }
+  }
+
+  void on_step(const Event& event, const StepEvent& step, Speakers who, const NameTable& names) {
     const std::array<std::uint64_t, kStepFields.size()> words = {
         static_cast<std::uint64_t>(event.at.opt),
         step.skipped ? 1U : 0U,
         std::bit_cast<std::uint64_t>(step.lr),
         std::bit_cast<std::uint64_t>(step.scale)};
-    const Meeting meeting = counter_.next(event, kStepMeeting, step.layout);
+    const Meeting meeting = counter_.next(event, kStepMeeting, step.layout, who);
     if (is_ignored(meeting.wrapper, names.layout(step.layout), names)) return;
     if (step.scale != 1.0) scaled_.insert(meeting.wrapper);
     steps_.add(meeting,
                event,
-               words,
+               {words, who},
                wrappers_.n_members(meeting.wrapper, n_ranks_),
                [&](const Meeting& at, const Ballot& ballot) { judge_step(at, ballot); });
   }
 
-  void on_state(const Event& event, const StateEvent& state, const NameTable& names) {
+  void on_state(const Event& event, const StateEvent& state, Speakers who, const NameTable& names) {
     if (state.point == StatePoint::kLoad) loaded_.insert(wrapper_of(event.at));
     if (state.kind != StateKind::kOptimizer) return;
     const Meeting meeting =
-        counter_.next(event, static_cast<std::int32_t>(state.point), state.layout);
+        counter_.next(event, static_cast<std::int32_t>(state.point), state.layout, who);
     states_.add(meeting,
                 event,
-                state.digests,
+                {state.digests, who},
                 wrappers_.n_members(meeting.wrapper, n_ranks_),
                 [&](const Meeting& at, const Ballot& ballot) { judge_state(at, ballot, names); });
   }

@@ -65,7 +65,7 @@ class Progress final : public Law {
 
   const LawInfo& info() const override { return *find_law(kProgress); }
 
-  EventKinds reads() const override { return kAllEventKinds; }
+  EventKinds reads() const override { return kAllEventKinds & ~kinds_of<ValueEvent>(); }
 
   void require(RecordOptions& options) const override { options.collectives = true; }
 
@@ -75,30 +75,31 @@ class Progress final : public Law {
     if (event.at.attempt > attempt_) {
       // A restart forgives the attempt before it: that is what it is for.
       attempt_ = event.at.attempt;
-      lives_.clear();
-      life_of_.clear();
+      streams_ = {};
       groups_.clear();
     }
     forwards_.on_event(event);
-    RankLife& life = life_of(to_int(event.rank));
-    if (const auto* end = std::get_if<EndEvent>(&event.body)) {
-      life.outcome = names.text(end->outcome);
-      life.detail = names.text(end->detail);
-      return;
+    hear(event, speaker_of(event), names);
+  }
+
+  void on_cohort(const CohortEvent& event, const NameTable& names) override {
+    const Event& first = *event.first;
+    const Speakers all = speakers_of(event);
+    const auto* call = std::get_if<CollectiveEvent>(&first.body);
+    const bool of_all = call == nullptr || (is_of_group(*call) && order_.knows(all));
+    const bool alike = event.equal() || (kinds_of_words() >> first.body.index() & 1U) == 0;
+    if (first.at.attempt != attempt_ || !of_all || !alike || !streams_.shares({}, all)) {
+      return Law::on_cohort(event, names);
     }
-    life.last_kind = kind_of(event.body);
-    life.last_opt = event.at.opt;
-    if (const auto* call = std::get_if<CollectiveEvent>(&event.body)) {
-      on_call(life, event, *call, names);
-    } else if (const auto* group = std::get_if<GroupEvent>(&event.body)) {
-      groups_[group->group].assign(group->members.begin(), group->members.end());
-      life.made.insert(group->group);
-    } else if (std::holds_alternative<ForwardEvent>(event.body)) {
-      ++life.n_forwards;
+    forwards_.on_cohort(event);
+    hear(first, all, names);
+    if (call != nullptr && call->phase == CollectivePhase::kPosted) {
+      stragglers_.on_all_posted(event, *call);
     }
   }
 
   LawResult finish(const NameTable& /*names*/) override {
+    for (auto& [place, life] : streams_.all()) lives_[place.rank] = std::move(life);
     std::vector<Finding> findings = judge_calls();
     n_checked_ += std::count_if(lives_.begin(), lives_.end(), [](const auto& entry) {
       return !entry.second.outcome.empty();
@@ -118,13 +119,32 @@ class Progress final : public Law {
   }
 
  private:
-  RankLife& life_of(std::int32_t rank) {
-    constexpr std::int32_t kMostKept = 1 << 20;  // A file may name any rank.
-    if (rank < 0 || rank >= kMostKept) return lives_[rank];
-    const auto at = static_cast<std::size_t>(rank);
-    if (at >= life_of_.size()) life_of_.resize(at + 1, nullptr);
-    if (life_of_[at] == nullptr) life_of_[at] = &lives_[rank];
-    return *life_of_[at];
+  /// Kinds of which more is read than that there was one.
+  static constexpr EventKinds kinds_of_words() {
+    return kinds_of<EndEvent, CollectiveEvent, GroupEvent>();
+  }
+
+  static bool is_of_group(const CollectiveEvent& call) {
+    return call.signature.op != CollectiveOp::kSend && call.signature.op != CollectiveOp::kRecv;
+  }
+
+  void hear(const Event& event, Speakers who, const NameTable& names) {
+    RankLife& life = streams_.at({}, who);
+    if (const auto* end = std::get_if<EndEvent>(&event.body)) {
+      life.outcome = names.text(end->outcome);
+      life.detail = names.text(end->detail);
+      return;
+    }
+    life.last_kind = kind_of(event.body);
+    life.last_opt = event.at.opt;
+    if (const auto* call = std::get_if<CollectiveEvent>(&event.body)) {
+      on_call(life, event, *call, who, names);
+    } else if (const auto* group = std::get_if<GroupEvent>(&event.body)) {
+      groups_[group->group].assign(group->members.begin(), group->members.end());
+      life.made.insert(group->group);
+    } else if (std::holds_alternative<ForwardEvent>(event.body)) {
+      ++life.n_forwards;
+    }
   }
 
   /// One finding a channel: the first call in it that never completed.
@@ -166,16 +186,18 @@ class Progress final : public Law {
   void on_call(RankLife& life,
                const Event& event,
                const CollectiveEvent& call,
+               Speakers who,
                const NameTable& names) {
     const Channel channel = channel_of(event, call);
     if (call.phase == CollectivePhase::kPosted) {
-      order_.on_posted(event, call);
-      if (channel.source < 0) stragglers_.on_posted(event, call, worlds_.of(attempt_));
+      order_.on_posted(event, call, who);
+      if (channel.source < 0 && !who.all())
+        stragglers_.on_posted(event, call, worlds_.of(attempt_));
       std::int64_t& n_posted = life.n_posted[channel];
       n_posted = std::max(n_posted, call.seq + 1);
       life.open.push_back({channel, call.seq, call.signature, event.at.opt});
       life.last_call = call.signature;
-      ++n_checked_;
+      n_checked_ += who.n;
       return;
     }
     const std::string_view status = names.text(call.status);
@@ -470,8 +492,8 @@ class Progress final : public Law {
 
   Worlds worlds_;
   std::int32_t attempt_ = 0;
-  std::map<std::int32_t, RankLife> lives_;
-  std::vector<RankLife*> life_of_;  // By rank: nodes of a map stay where they are.
+  RankWrapperMap<RankLife> streams_;                          // Of ranks alone, while events come.
+  std::map<std::int32_t, RankLife> lives_;                    // By rank, at the end.
   std::map<std::int32_t, std::vector<std::int32_t>> groups_;  // World ranks by group rank.
   std::int64_t n_checked_ = 0;
   GroupOrder order_;

@@ -29,6 +29,13 @@ class RedoEqual final : public Law {
     if (grad->point == GradPoint::kRedo) compare(event, *grad, names);
   }
 
+  void on_cohort(const CohortEvent& event, const NameTable& names) override {
+    const auto* grad = std::get_if<GradEvent>(&event.first->body);
+    const bool is_read =
+        grad != nullptr && (grad->point == GradPoint::kInc || grad->point == GradPoint::kRedo);
+    if (is_read) Law::on_cohort(event, names);
+  }
+
   LawResult finish(const NameTable& names) override {
     std::vector<Finding> findings;
     findings.reserve(first_.size());

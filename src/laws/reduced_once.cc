@@ -27,17 +27,16 @@ class ReducedOnce final : public Law {
   }
 
   void on_event(const Event& event, const NameTable& names) override {
-    if (const auto* grad = std::get_if<GradEvent>(&event.body)) {
-      on_grad(event, *grad, names);
-    } else if (const auto* step = std::get_if<StepEvent>(&event.body)) {
-      on_step(event, *step, names);
-    } else if (const auto* forward = std::get_if<ForwardEvent>(&event.body)) {
-      if (!forward->grad) return;
-      Window& window = windows_[rank_wrapper_of(event)];
-      window.wrapped_forward = window.wrapped_forward || forward->through_wrapper;
-      window.last_synchronizing = forward->synchronizing;
-    } else if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
-      wrappers_.on_wrap(event, *wrap);
+    hear(event, speaker_of(event), names);
+  }
+
+  void on_cohort(const CohortEvent& event, const NameTable& names) override {
+    const auto* grad = std::get_if<GradEvent>(&event.first->body);
+    if (grad != nullptr && !is_read(*grad)) return;
+    if (can_hear_all(event)) {
+      hear(*event.first, speakers_of(event), names);
+    } else {
+      Law::on_cohort(event, names);
     }
   }
 
@@ -112,11 +111,43 @@ class ReducedOnce final : public Law {
 
   using TensorKey = std::pair<WrapperKey, NameId>;
 
-  void on_grad(const Event& event, const GradEvent& grad, const NameTable& names) {
-    const bool elsewhere = grad.point == GradPoint::kBase || grad.point == GradPoint::kPre ||
-                           grad.point == GradPoint::kRedo;
-    if (elsewhere) return;
-    Window& window = windows_[rank_wrapper_of(event)];
+  static bool is_read(const GradEvent& grad) {
+    return grad.point == GradPoint::kInc || grad.point == GradPoint::kPost ||
+           grad.point == GradPoint::kUsed;
+  }
+
+  /// Where a step breaks the law, or is one of several wrappers, ranks are told apart.
+  bool can_hear_all(const CohortEvent& event) {
+    const WrapperKey wrapper = wrapper_of(event.first->at);
+    const Speakers all = speakers_of(event);
+    // Digests are not read.
+    if (event.likeness > Likeness::kShaped || !windows_.shares(wrapper, all)) return false;
+    if (!std::holds_alternative<StepEvent>(event.first->body)) return true;
+    if (wrapper.wrapper < 0) return false;
+    const Window* const window = windows_.find(wrapper, all);
+    return window == nullptr ||
+           std::none_of(window->tensors.begin(),
+                        window->tensors.end(),
+                        [](const TensorState& tensor) { return tensor.unreduced; });
+  }
+
+  void hear(const Event& event, Speakers who, const NameTable& names) {
+    const WrapperKey wrapper = wrapper_of(event.at);
+    if (const auto* grad = std::get_if<GradEvent>(&event.body)) {
+      if (is_read(*grad)) on_grad(windows_.at(wrapper, who), *grad, names);
+    } else if (const auto* step = std::get_if<StepEvent>(&event.body)) {
+      on_step(event, *step, who, names);
+    } else if (const auto* forward = std::get_if<ForwardEvent>(&event.body)) {
+      if (!forward->grad) return;
+      Window& window = windows_.at(wrapper, who);
+      window.wrapped_forward = window.wrapped_forward || forward->through_wrapper;
+      window.last_synchronizing = forward->synchronizing;
+    } else if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
+      wrappers_.on_wrap(event, *wrap);
+    }
+  }
+
+  static void on_grad(Window& window, const GradEvent& grad, const NameTable& names) {
     if (grad.point == GradPoint::kPost) ++window.n_reductions;
     const std::span<const NameId> layout = names.layout(grad.layout);
     for (std::size_t i = 0; i < layout.size(); ++i) {
@@ -134,11 +165,12 @@ class ReducedOnce final : public Law {
     }
   }
 
-  void on_step(const Event& event, const StepEvent& step, const NameTable& names) {
+  void on_step(const Event& event, const StepEvent& step, Speakers who, const NameTable& names) {
     const std::span<const NameId> layout = names.layout(step.layout);
     if (event.at.wrapper >= 0) {
-      Window* const window = windows_.find(rank_wrapper_of(event));
-      if (window != nullptr) check(event, *window, step, {rank_wrapper_of(event), layout}, names);
+      const WrapperKey wrapper = wrapper_of(event.at);
+      Window* const window = windows_.find(wrapper, who);
+      if (window != nullptr) check(event, *window, step, {wrapper, who, layout}, names);
       return;
     }
     // An optimizer over several wrappers: each of them that holds one of its parameters.
@@ -146,18 +178,19 @@ class ReducedOnce final : public Law {
     std::map<RankWrapper, Window>& windows = windows_.all();
     for (auto at = windows.lower_bound(first); at != windows.end(); ++at) {
       if (at->first.rank != first.rank || at->first.key.attempt != event.at.attempt) break;
-      check(event, at->second, step, {at->first, layout}, names);
+      check(event, at->second, step, {at->first.key, who, layout}, names);
     }
   }
 
   struct Where {
-    RankWrapper wrapper;
+    WrapperKey wrapper;
+    Speakers who;
     std::span<const NameId> layout;
   };
 
   bool is_used(const TensorState& tensor, const Where& where, const NameTable& names) const {
     if (tensor.absent || !tensor.contributed) return false;
-    if (wrappers_.ignored(where.wrapper.key, tensor.name, names)) return false;
+    if (wrappers_.ignored(where.wrapper, tensor.name, names)) return false;
     return where.layout.empty() || Wrappers::contains(where.layout, tensor.name);
   }
 
@@ -166,16 +199,16 @@ class ReducedOnce final : public Law {
              const StepEvent& step,
              const Where& where,
              const NameTable& names) {
-    const WrapperKey key = where.wrapper.key;
+    const WrapperKey key = where.wrapper;
     const WrapEvent* wrap = wrappers_.find(key);
     const bool alone = wrappers_.n_members(key, n_ranks_) < 2;
     if (!alone && !step.skipped && wrap != nullptr) {
       for (const TensorState& tensor : window.tensors) {
         if (!is_used(tensor, where, names)) continue;
-        ++n_checked_;
+        n_checked_ += where.who.n;
         if (tensor.unreduced) note(event, key, tensor.name, cause(window, *wrap, names));
       }
-      if (to_int(event.rank) == 0 && window.n_reductions > 1) ++extra_reductions_;
+      if (where.who.first == 0 && window.n_reductions > 1) ++extra_reductions_;
     }
     window.restart();
   }

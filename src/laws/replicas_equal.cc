@@ -20,9 +20,9 @@ constexpr std::string_view kReplicasEqual = "replicas-equal";
 /// contradicted.
 class Agreement {
  public:
-  void add(std::span<const std::uint64_t> words) {
-    ++n_ranks_;
-    if (n_ranks_ == 1) {
+  void add(std::span<const std::uint64_t> words, Speakers who) {
+    n_ranks_ += who.n;
+    if (n_ranks_ == who.n) {
       first_.assign(words.begin(), words.end());
       differs_.assign(words.size(), 0);
     } else if (words.size() == first_.size()) {
@@ -79,12 +79,21 @@ class ReplicasEqual final : public Law {
 
   void on_event(const Event& event, const NameTable& names) override {
     forwards_.on_event(event);
-    if (const auto* state = std::get_if<StateEvent>(&event.body)) {
-      on_state(event, *state, names);
-    } else if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
-      wrappers_.on_wrap(event, *wrap);
+    hear(event, speaker_of(event), names);
+  }
+
+  void on_cohort(const CohortEvent& event, const NameTable& names) override {
+    const auto* grad = std::get_if<GradEvent>(&event.first->body);
+    const bool local =
+        grad != nullptr && grad->point != GradPoint::kPost && grad->point != GradPoint::kUsed;
+    if (local) return;
+    forwards_.on_cohort(event);
+    const Speakers all = speakers_of(event);
+    if (event.equal() && wrappers_.are_replicas(event, n_ranks_) &&
+        counter_.counts(*event.first, all)) {
+      hear(*event.first, all, names);
     } else {
-      gather(event);
+      each(event, [&](const Event& own) { hear(own, speaker_of(own), names); });
     }
   }
 
@@ -118,15 +127,25 @@ class ReplicasEqual final : public Law {
            point == StatePoint::kEnd;
   }
 
-  void gather(const Event& event) {
+  void hear(const Event& event, Speakers who, const NameTable& names) {
+    if (const auto* state = std::get_if<StateEvent>(&event.body)) {
+      on_state(event, *state, who, names);
+    } else if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
+      wrappers_.on_wrap(event, *wrap);
+    } else {
+      gather(event, who);
+    }
+  }
+
+  void gather(const Event& event, Speakers who) {
     const Place place{wrapper_of(event.at), event.at.sync, event.at.opt};
     if (const auto* grad = std::get_if<GradEvent>(&event.body)) {
-      gather_gradient(place, *grad);
+      gather_gradient(place, *grad, who);
     } else if (const auto* step = std::get_if<StepEvent>(&event.body)) {
       Evidence& evidence = evidence_at(place);
       const std::uint64_t rate[] = {std::bit_cast<std::uint64_t>(step->lr),
                                     step->skipped ? 1U : 0U};
-      evidence.rates.add(rate);
+      evidence.rates.add(rate, who);
       evidence.rates_differ = evidence.rates.differs(0);
       evidence.skips_differ = evidence.rates.differs(1);
       evidence.scaled = evidence.scaled || step->scale != 1.0;
@@ -136,16 +155,16 @@ class ReplicasEqual final : public Law {
     }
   }
 
-  void gather_gradient(const Place& place, const GradEvent& grad) {
+  void gather_gradient(const Place& place, const GradEvent& grad, Speakers who) {
     if (grad.point == GradPoint::kPost) {
       Evidence& evidence = evidence_at(place);
       evidence.post_layout = grad.layout;
-      evidence.post.add(grad.digests);
+      evidence.post.add(grad.digests, who);
     } else if (grad.point == GradPoint::kUsed) {
       Evidence& evidence = evidence_at(place);
       evidence.used_layout = grad.layout;
-      evidence.used.add(grad.digests);
-      evidence.unused.add(unused_words(grad));
+      evidence.used.add(grad.digests, who);
+      evidence.unused.add(unused_words(grad), who);
     }
   }
 
@@ -163,21 +182,22 @@ class ReplicasEqual final : public Law {
     return *last_;
   }
 
-  void on_state(const Event& event, const StateEvent& state, const NameTable& names) {
+  void on_state(const Event& event, const StateEvent& state, Speakers who, const NameTable& names) {
     if (state.kind == StateKind::kOptimizer && state.point == StatePoint::kStep) {
-      evidence_at({wrapper_of(event.at), event.at.sync, event.at.opt}).optimizer.add(state.digests);
+      evidence_at({wrapper_of(event.at), event.at.sync, event.at.opt})
+          .optimizer.add(state.digests, who);
     }
     if (state.kind != StateKind::kParam) return;
     if (state.point == StatePoint::kLoad) loaded_.insert(wrapper_of(event.at));
     if (state.point == StatePoint::kForward || state.point == StatePoint::kWrap) {
-      note_start(event, state);
+      note_start(event, state, who);
       return;
     }
     if (!is_sync_point(state.point)) return;
     const Meeting meeting =
-        counter_.next(event, static_cast<std::int32_t>(state.point), state.layout);
+        counter_.next(event, static_cast<std::int32_t>(state.point), state.layout, who);
     Ballot& ballot = pending_[meeting];
-    ballot.add(event, state.digests);
+    ballot.add(event, state.digests, who);
     if (ballot.n_ranks() < wrappers_.n_members(meeting.wrapper, n_ranks_)) return;
     judge(meeting, ballot, names);
     const Place here{meeting.wrapper, meeting.sync, ballot.majority_opt()};
@@ -185,13 +205,16 @@ class ReplicasEqual final : public Law {
     forget_before(here);
   }
 
-  void note_start(const Event& event, const StateEvent& state) {
+  void note_start(const Event& event, const StateEvent& state, Speakers who) {
     Meeting start{wrapper_of(event.at),
                   -1,
                   static_cast<std::int32_t>(state.point),
                   static_cast<std::uint32_t>(state.layout),
                   0};
-    if (starts_seen_[{rank_wrapper_of(event), start}]++ == 0) starts_[start].add(state.digests);
+    for (std::int32_t rank = who.first; rank < who.first + who.n; ++rank) {
+      const RankWrapper place{rank, start.wrapper};
+      if (starts_seen_[{place, start}]++ == 0) starts_[start].add(state.digests, {rank, 1});
+    }
   }
 
   // Ranks never come back to an earlier synchronising forward once all have passed it.

@@ -8,30 +8,51 @@
 namespace lockstep::laws {
 
 void Stragglers::on_posted(const Event& event, const CollectiveEvent& call, std::int32_t n_ranks) {
-  if (call.group != 0 || n_ranks < 2) return;
-  if (event.at.attempt != attempt_) *this = {};
-  attempt_ = event.at.attempt;
-  const std::int64_t now = event.time.ns;
-  end_ns_ = std::max(end_ns_, now);
+  if (!looks_at(event, call, n_ranks)) return;
   Call& at = open_[call.seq];
-  if (now > at.last) {
-    at.before = at.last;
-    at.last = now;
-    at.last_rank = to_int(event.rank);
-  } else {
-    at.before = std::max(at.before, now);
-  }
-  if (++at.n_arrived == n_ranks) {
-    const std::int64_t waited = at.before < 0 ? 0 : at.last - at.before;
-    Lateness& late = late_[at.last_rank];
-    if (waited > 0) {
-      ++n_calls_;
-      ++late.n_last;
-      late.waited_ns += waited;
-    }
+  arrive(at, to_int(event.rank), event.time.ns);
+  if (at.n_arrived == n_ranks) {
+    close(at);
     open_.erase(call.seq);
   }
   if (open_.size() > kMostOpen) open_.erase(open_.begin());
+}
+
+void Stragglers::on_all_posted(const CohortEvent& event, const CollectiveEvent& call) {
+  if (!looks_at(*event.first, call, event.n_ranks())) return;
+  Call at;
+  for (std::int32_t rank = 0; rank < event.n_ranks(); ++rank) {
+    arrive(at, rank, event.arrivals[static_cast<std::size_t>(rank)].time.ns);
+  }
+  close(at);
+}
+
+bool Stragglers::looks_at(const Event& event, const CollectiveEvent& call, std::int32_t n_ranks) {
+  if (call.group != 0 || n_ranks < 2) return false;
+  if (event.at.attempt != attempt_) *this = {};
+  attempt_ = event.at.attempt;
+  return true;
+}
+
+void Stragglers::arrive(Call& at, std::int32_t rank, std::int64_t now) {
+  end_ns_ = std::max(end_ns_, now);
+  ++at.n_arrived;
+  if (now > at.last) {
+    at.before = at.last;
+    at.last = now;
+    at.last_rank = rank;
+  } else {
+    at.before = std::max(at.before, now);
+  }
+}
+
+void Stragglers::close(const Call& call) {
+  const std::int64_t waited = call.before < 0 ? 0 : call.last - call.before;
+  if (waited <= 0) return;
+  ++n_calls_;
+  Lateness& late = late_[call.last_rank];
+  ++late.n_last;
+  late.waited_ns += waited;
 }
 
 std::optional<Advice> Stragglers::advice() const {

@@ -5,6 +5,7 @@
 
 #include "lockstep/base/text.h"
 #include "lockstep/laws/detail/alignment.h"
+#include "lockstep/trace/cohort.h"
 #include "lockstep/trace/trace_digest.h"
 
 namespace lockstep {
@@ -95,10 +96,9 @@ Result<Report> check_trace(const LoadedTrace& loaded,
   if (!laws.ok()) return laws.error();
 
   TraceDigest digest;
-  SinkChain sinks;
-  sinks.add(digest);
-  sinks.add(laws.value());
-  replay(trace, sinks);
+  Cohort cohort(full.n_ranks, laws.value(), &digest);
+  replay(trace, cohort);
+  cohort.flush(trace.names());
 
   Report report;
   report.n_ranks = loaded.header.n_ranks;

@@ -1,11 +1,11 @@
 #include "lockstep/trace/memory_trace.h"
 
 #include <algorithm>
-#include <cstring>
 #include <new>
 #include <sys/mman.h>
 
 #include "lockstep/base/check.h"
+#include "lockstep/trace/detail/keep_spans.h"
 
 namespace lockstep {
 
@@ -15,45 +15,6 @@ struct MemoryTrace::Arena {
   static constexpr std::size_t kHugePage = std::size_t{2} << 20U;
   static constexpr std::size_t kFirstChunkBytes = std::size_t{64} << 10U;
 
-  template <typename T>
-  void keep(std::span<const T>& span) {
-    static_assert(std::is_trivially_copyable_v<T>);
-    if (span.empty()) {
-      span = {};
-      return;
-    }
-    void* copy = allocate(span.size_bytes());
-    std::memcpy(copy, span.data(), span.size_bytes());
-    span = {static_cast<const T*>(copy), span.size()};
-  }
-
-  // Overloads for visiting a body: those without spans need nothing.
-  void operator()(GradEvent& event) {
-    keep(event.digests);
-    keep(event.sketches);
-    keep(event.n_elems);
-    keep(event.undefined);
-  }
-
-  void operator()(StateEvent& event) { keep(event.digests); }
-
-  void operator()(BucketEvent& event) {
-    keep(event.indices);
-    keep(event.lengths);
-  }
-
-  void operator()(SampleEvent& event) { keep(event.ids); }
-
-  void operator()(GroupEvent& event) { keep(event.members); }
-
-  void operator()(ValueEvent& event) { keep(event.values); }
-
-  void operator()(MetricEvent& event) { keep(event.parts); }
-
-  template <typename Body>
-  void operator()(Body& /*event*/) {}
-
- private:
   void* allocate(std::size_t n_bytes) {
     const std::size_t rounded = (n_bytes + 15) / 16 * 16;
     if (rounded > left_) {
@@ -72,6 +33,7 @@ struct MemoryTrace::Arena {
     return block;
   }
 
+ private:
   struct Release {
     void operator()(std::byte* chunk) const {
       ::operator delete (chunk, std::align_val_t{kHugePage});
@@ -102,7 +64,7 @@ void MemoryTrace::on_event(const Event& event, const NameTable& names) {
   ensure_ranks(to_int(event.rank) + 1);
   std::vector<Event>& events = ranks_[to_index(event.rank)];
   events.push_back(event);
-  std::visit(*arena_, events.back().body);
+  detail::SpanKeeper(*arena_).keep(events.back().body);
 }
 
 void replay(const MemoryTrace& trace, EventSink& sink) {

@@ -75,11 +75,35 @@ void Recorder::set_epoch(std::int32_t epoch) {
   for (Position& position : positions_) position.epoch = epoch;
 }
 
-void Recorder::record(const EventBody& body, std::int32_t wrapper) {
-  const Event event{rank_, next_index_++, host_->now(), position(wrapper), body};
+template <typename Body>
+void Recorder::record(const Body& body, std::int32_t wrapper) {
+  const Event event{rank_, next_index_++, host_->now(), position(wrapper), EventBody(body)};
   sink_->on_event(event, *names_);
-  if (event.at.sync < 0 && std::holds_alternative<StepEvent>(body)) ++n_steps_outside_;
+  if constexpr (std::is_same_v<Body, StepEvent>) n_steps_outside_ += event.at.sync < 0 ? 1 : 0;
 }
+
+template void Recorder::record(const WrapEvent&, std::int32_t);
+template void Recorder::record(const ForwardEvent&, std::int32_t);
+template void Recorder::record(const BackwardEvent&, std::int32_t);
+template void Recorder::record(const BatchEvent&, std::int32_t);
+template void Recorder::record(const GradEvent&, std::int32_t);
+template void Recorder::record(const StateEvent&, std::int32_t);
+template void Recorder::record(const StepEvent&, std::int32_t);
+template void Recorder::record(const CollectiveEvent&, std::int32_t);
+template void Recorder::record(const BucketEvent&, std::int32_t);
+template void Recorder::record(const SampleEvent&, std::int32_t);
+template void Recorder::record(const EpochEvent&, std::int32_t);
+template void Recorder::record(const PhaseEvent&, std::int32_t);
+template void Recorder::record(const MetricEvent&, std::int32_t);
+template void Recorder::record(const DecisionEvent&, std::int32_t);
+template void Recorder::record(const FaultEvent&, std::int32_t);
+template void Recorder::record(const LogEvent&, std::int32_t);
+template void Recorder::record(const EndEvent&, std::int32_t);
+template void Recorder::record(const SnapshotEvent&, std::int32_t);
+template void Recorder::record(const RngEvent&, std::int32_t);
+template void Recorder::record(const TouchEvent&, std::int32_t);
+template void Recorder::record(const GroupEvent&, std::int32_t);
+template void Recorder::record(const EnvironmentEvent&, std::int32_t);
 
 Tensor Recorder::covered(const Tensor& tensor, std::int32_t wrapper) const {
   if (options_.coverage <= 1 || tensor.n_elems() <= kAlwaysWhole) return tensor;

@@ -65,8 +65,9 @@ class Recorder {
 
   std::int32_t n_wrappers() const { return static_cast<std::int32_t>(positions_.size()) - 1; }
 
-  /// Records `body` at the wrapper's current position.
-  void record(const EventBody& body, std::int32_t wrapper = -1);
+  /// Records `body`, one of EventBody's alternatives, at the wrapper's current position.
+  template <typename Body>
+  void record(const Body& body, std::int32_t wrapper = -1);
 
   // -- the costly ones, from live tensors; they do nothing when the option is off. With
   //    `options().values` each tensor's values follow as ValueEvents at "grad.post", "step", ...

@@ -17,6 +17,11 @@ constexpr std::uint64_t fold(std::uint64_t hash, std::uint64_t word) {
   return (std::rotl(hash, 23) ^ word) * kGolden64;
 }
 
+/// The chain to fold next comes first.
+constexpr std::uint64_t hash_of_chains(const std::array<std::uint64_t, 4>& chains) {
+  return fold(fold(fold(chains[0], chains[1]), chains[2]), chains[3]);
+}
+
 /// Two numbers of at most 32 bits.
 constexpr std::uint64_t pair(std::int32_t high, std::int32_t low) {
   return (static_cast<std::uint64_t>(static_cast<std::uint32_t>(high)) << 32U) |
@@ -37,7 +42,9 @@ class TraceDigest::Folder {
  public:
   Folder(TraceDigest& digest, const NameTable& names) : digest_(&digest), names_(&names) {}
 
-  std::uint64_t hash() const { return fold(fold(fold(next_, second_), third_), last_); }
+  std::uint64_t hash() const { return hash_of_chains(chains()); }
+
+  std::array<std::uint64_t, 4> chains() const { return {next_, second_, third_, last_}; }
 
   std::uint64_t sites() const { return sites_; }
 
@@ -151,10 +158,7 @@ std::uint64_t TraceDigest::hash_of_file(const char* file) {
   return last_file_hash_;
 }
 
-void TraceDigest::on_event(const Event& event, const NameTable& names) {
-  // Values are extras that a run may carry or not; their digests are in the events beside them.
-  if (std::holds_alternative<ValueEvent>(event.body)) return;
-  ++n_events_;
+TraceDigest::Content TraceDigest::content_of(const Event& event, const NameTable& names) {
   Folder folder(*this, names);
   folder.start(event.body.index() + 1);
   std::visit([&](const auto& body) { detail::visit_fields(folder, body); }, event.body);
@@ -164,29 +168,45 @@ void TraceDigest::on_event(const Event& event, const NameTable& names) {
   folder.add(pair(event.at.attempt, event.at.wrapper));
   folder.add(pair(event.at.sync, event.at.micro));
   folder.add(pair(event.at.opt, event.at.epoch));
-  const std::uint64_t placed = folder.hash();
-  fold_into_result(event, body, placed);
 
-  folder.add_signed(to_int(event.rank));
-  folder.add(event.index);
-  folder.add_signed(event.time.ns);
-  folder.add(folder.sites());
-  trace_ = mix64(fold(trace_, folder.hash()));
-}
-
-void TraceDigest::fold_into_result(const Event& event, std::uint64_t body, std::uint64_t placed) {
+  Content content;
+  content.chains_ = folder.chains();
+  content.sites_ = folder.sites();
   // Faults, logs and machines are about how and where a run went, not about what it computed.
-  if (std::holds_alternative<FaultEvent>(event.body)) return;
-  if (std::holds_alternative<LogEvent>(event.body)) return;
-  if (std::holds_alternative<EnvironmentEvent>(event.body)) return;
-  if (by_rank_.size() <= to_index(event.rank)) by_rank_.resize(to_index(event.rank) + 1);
-  RankResult& result = by_rank_[to_index(event.rank)];
+  if (std::holds_alternative<FaultEvent>(event.body) ||
+      std::holds_alternative<LogEvent>(event.body) ||
+      std::holds_alternative<EnvironmentEvent>(event.body)) {
+    return content;
+  }
   const auto* collective = std::get_if<CollectiveEvent>(&event.body);
   if (collective != nullptr && collective->phase != CollectivePhase::kPosted) {
     // When a collective completes, between which of the rank's own events, is up to the schedule.
-    result.completions += mix64(body);
+    content.part_ = Content::Part::kCompletion;
+    content.result_ = mix64(body);
   } else {
-    result.program = mix64(fold(result.program, placed));
+    content.part_ = Content::Part::kProgram;
+    content.result_ = folder.hash();
+  }
+  return content;
+}
+
+void TraceDigest::add(const Event& event, const Content& content) {
+  ++n_events_;
+  // As Folder::add: each word into the chain whose turn it is.
+  const std::array<std::uint64_t, 4> chains = {
+      fold(content.chains_[0], static_cast<std::uint64_t>(to_int(event.rank))),
+      fold(content.chains_[1], event.index),
+      fold(content.chains_[2], static_cast<std::uint64_t>(event.time.ns)),
+      fold(content.chains_[3], content.sites_)};
+  trace_ = mix64(fold(trace_, hash_of_chains(chains)));
+
+  if (content.part_ == Content::Part::kNone) return;
+  if (by_rank_.size() <= to_index(event.rank)) by_rank_.resize(to_index(event.rank) + 1);
+  RankResult& result = by_rank_[to_index(event.rank)];
+  if (content.part_ == Content::Part::kCompletion) {
+    result.completions += content.result_;
+  } else {
+    result.program = mix64(fold(result.program, content.result_));
   }
 }
 

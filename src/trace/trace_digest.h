@@ -1,6 +1,7 @@
 // Two numbers for a whole run: one that sees everything, one that sees only results.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -19,7 +20,29 @@ namespace lockstep {
 /// Deterministic: names enter by text, never by id.
 class TraceDigest final : public EventSink {
  public:
-  void on_event(const Event& event, const NameTable& names) override;
+  /// What an event and its position amount to, without its rank, index and time: equal events of
+  /// several ranks are folded once.
+  class Content {
+   private:
+    friend class TraceDigest;
+
+    enum class Part : std::uint8_t { kNone, kProgram, kCompletion };
+
+    std::array<std::uint64_t, 4> chains_{};
+    std::uint64_t sites_ = 0;
+    std::uint64_t result_ = 0;  ///< What the result takes of it.
+    Part part_ = Part::kNone;   ///< Where the result takes it.
+  };
+
+  void on_event(const Event& event, const NameTable& names) override {
+    // Values are extras that a run may carry or not; their digests are in the events beside them.
+    if (!std::holds_alternative<ValueEvent>(event.body)) add(event, content_of(event, names));
+  }
+
+  /// Requires: not the content of a ValueEvent.
+  Content content_of(const Event& event, const NameTable& names);
+  /// The event, whose content is known.
+  void add(const Event& event, const Content& content);
 
   std::uint64_t trace() const { return trace_; }
 
@@ -35,7 +58,6 @@ class TraceDigest final : public EventSink {
     std::uint64_t completions = 0;  // A sum: their order does not count.
   };
 
-  void fold_into_result(const Event& event, std::uint64_t body, std::uint64_t placed);
   std::uint64_t hash_of(NameId id, const NameTable& names);
   std::uint64_t hash_of(LayoutId id, const NameTable& names);
   std::uint64_t hash_of_file(const char* file);

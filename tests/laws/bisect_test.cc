@@ -68,7 +68,7 @@ struct Pair {
         right.emplace_back(1 + draw() % 9, draw() | 1U);
         break;
       default:
-        leaves[at] ^= 2U << (draw() % 60);
+        leaves[at] ^= std::uint64_t{2} << (draw() % 60);
     }
   }
 

@@ -4,6 +4,7 @@
 #include <rapidcheck/gtest.h>
 
 #include "lockstep/laws/report.h"
+#include "lockstep/trace/cohort.h"
 
 #include "tests/support/ddp_job.h"
 
@@ -41,12 +42,30 @@ std::string judged(const DdpJob& job, const std::vector<std::uint32_t>& draws) {
   return render_json(report);
 }
 
+std::string judged_together(const DdpJob& job, const std::vector<std::uint32_t>& draws) {
+  LawSet laws = std::move(LawSet::make(policy_of(job.n_ranks())).value());
+  Cohort cohort(job.n_ranks(), laws, nullptr);
+  job.stream.play(cohort, draws);
+  cohort.flush(job.stream.trace().names());
+  Report report;
+  report.laws = laws.finish(job.stream.trace().names());
+  return render_json(report);
+}
+
 RC_GTEST_PROP(LawSetProperty, TheInterleavingOfRanksDoesNotChangeTheVerdict, ()) {
   const DdpJob job = any_job();
   const auto draws =
       *rc::gen::container<std::vector<std::uint32_t>>(rc::gen::arbitrary<std::uint32_t>());
 
   RC_ASSERT(judged(job, draws) == judged(job, {}));
+}
+
+RC_GTEST_PROP(LawSetProperty, RanksInStepAreJudgedAsOneByOne, ()) {
+  const DdpJob job = any_job();
+  const auto draws =
+      *rc::gen::container<std::vector<std::uint32_t>>(rc::gen::arbitrary<std::uint32_t>());
+
+  RC_ASSERT(judged_together(job, draws) == judged(job, {}));
 }
 
 RC_GTEST_PROP(LawSetProperty, HealthyJobsAreQuiet, ()) {

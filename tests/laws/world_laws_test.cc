@@ -334,6 +334,16 @@ TEST(CheckpointWholeTest, OneFileHasOneWriter) {
   EXPECT_EQ(job.only_finding().cause, "many-writers");
 }
 
+TEST(CheckpointWholeTest, ASecondWriterIsSeenBehindACompleteCheckpointToo) {
+  Checkpoints job;
+  for (const std::int32_t rank : {0, 1}) {
+    job.part(rank, 2);
+    job.event(rank, "part", 2, "ckpt/2.model", 5);
+    job.event(rank, "save", 2, "ckpt");
+  }
+  EXPECT_EQ(job.only_finding().cause, "many-writers");
+}
+
 TEST(CheckpointWholeTest, WhatIsReadIsWhatWasWritten) {
   Checkpoints job;
   job.save(2);

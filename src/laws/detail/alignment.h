@@ -13,88 +13,11 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/laws/detail/rank_wrapper_map.h"
 #include "lockstep/laws/finding.h"
 #include "lockstep/trace/event.h"
 
 namespace lockstep::laws {
-
-/// A wrapper of one restart attempt.
-struct WrapperKey {
-  std::int32_t attempt = 0;
-  std::int32_t wrapper = -1;
-  friend auto operator<=>(const WrapperKey&, const WrapperKey&) = default;
-};
-
-inline WrapperKey wrapper_of(const Position& at) { return {at.attempt, at.wrapper}; }
-
-/// A wrapper as one rank sees it.
-struct RankWrapper {
-  std::int32_t rank = 0;
-  WrapperKey key;
-  friend auto operator<=>(const RankWrapper&, const RankWrapper&) = default;
-};
-
-inline RankWrapper rank_wrapper_of(const Event& event) {
-  return {to_int(event.rank), wrapper_of(event.at)};
-}
-
-/// A value for each rank and wrapper, in that order. What was found last for a rank is found again
-/// without a search: ranks seldom change their wrapper.
-template <typename T>
-class RankWrapperMap {
- public:
-  T& operator[](const RankWrapper& place) {
-    T* value = recent(place);
-    if (value == nullptr) value = note(*all_.try_emplace(place).first);
-    return *value;
-  }
-
-  /// Null when there is none.
-  T* find(const RankWrapper& place) {
-    T* value = recent(place);
-    if (value != nullptr) return value;
-    const auto known = all_.find(place);
-    return known == all_.end() ? nullptr : note(*known);
-  }
-
-  std::map<RankWrapper, T>& all() { return all_; }
-
-  const std::map<RankWrapper, T>& all() const { return all_; }
-
- private:
-  struct Recent {
-    WrapperKey key;
-    T* value = nullptr;  // Nodes of a map stay where they are.
-  };
-
-  static constexpr std::int32_t kMostKept = 1 << 20;  // A file may name any rank.
-
-  static std::size_t index(const RankWrapper& place) {
-    return static_cast<std::size_t>(place.rank);
-  }
-
-  bool is_kept(const RankWrapper& place) const {
-    return place.rank >= 0 && index(place) < recent_.size();
-  }
-
-  T* recent(const RankWrapper& place) const {
-    if (!is_kept(place)) return nullptr;
-    const Recent& last = recent_[index(place)];
-    return last.key == place.key ? last.value : nullptr;
-  }
-
-  T* note(std::pair<const RankWrapper, T>& entry) {
-    const RankWrapper& place = entry.first;
-    if (place.rank >= 0 && place.rank < kMostKept) {
-      if (!is_kept(place)) recent_.resize(index(place) + 1);
-      recent_[index(place)] = {place.key, &entry.second};
-    }
-    return &entry.second;
-  }
-
-  std::map<RankWrapper, T> all_;
-  std::vector<Recent> recent_;  // By rank.
-};
 
 /// The place at which ranks are compared: the n-th event of one kind within one synchronising
 /// forward. `opt` is not part of it, since a rank that skipped a step lags behind in it.
@@ -111,7 +34,12 @@ struct Meeting {
 class Counter {
  public:
   Meeting next(const Event& event, std::int32_t what, LayoutId layout) {
-    PerWrapper& at = places_[rank_wrapper_of(event)];
+    return next(event, what, layout, speaker_of(event));
+  }
+
+  /// Requires: counts(event, who).
+  Meeting next(const Event& event, std::int32_t what, LayoutId layout, Speakers who) {
+    PerWrapper& at = places_.at(wrapper_of(event.at), who);
     if (at.sync != event.at.sync) {
       at.counts.clear();
       at.sync = event.at.sync;
@@ -125,6 +53,11 @@ class Counter {
     }
     at.counts.emplace_back(meeting, 0);
     return meeting;
+  }
+
+  /// Whether these speakers have counted alike until now.
+  bool counts(const Event& event, Speakers who) const {
+    return places_.shares(wrapper_of(event.at), who);
   }
 
  private:
@@ -189,6 +122,11 @@ class Wrappers {
     return wrap == nullptr ? world_size(n_ranks) : wrap->n_ranks;
   }
 
+  /// Whether a cohort is one set of replicas, and not several.
+  bool are_replicas(const CohortEvent& event, std::int32_t n_ranks) const {
+    return n_members(wrapper_of(event.first->at), n_ranks) == event.n_ranks();
+  }
+
   bool ignored(WrapperKey key, NameId name, const NameTable& names) const {
     const WrapEvent* wrap = find(key);
     return wrap != nullptr && contains(names.layout(wrap->ignored), name);
@@ -214,19 +152,25 @@ class Ballot {
   };
 
   void add(const Event& event, std::span<const std::uint64_t> words) {
-    ++n_ranks_;
+    add(event, words, speaker_of(event));
+  }
+
+  void add(const Event& event, std::span<const std::uint64_t> words, Speakers who) {
+    n_ranks_ += who.n;
     for (Variant& variant : variants_) {
       if (!std::equal(words.begin(), words.end(), variant.words.begin(), variant.words.end()))
         continue;
-      variant.ranks.push_back(to_int(event.rank));
+      const std::size_t n_before = variant.ranks.size();
+      append(variant.ranks, who);
       // The lowest rank speaks for its side, whatever the order of arrival.
-      if (variant.ranks.back() < variant.ranks.front()) {
-        std::swap(variant.ranks.front(), variant.ranks.back());
+      if (variant.ranks[n_before] < variant.ranks.front()) {
+        std::swap(variant.ranks.front(), variant.ranks[n_before]);
         variant.opt = event.at.opt;
       }
       return;
     }
-    variants_.push_back({{words.begin(), words.end()}, {to_int(event.rank)}, event.at.opt});
+    variants_.push_back({{words.begin(), words.end()}, {}, event.at.opt});
+    append(variants_.back().ranks, who);
   }
 
   std::int32_t n_ranks() const { return n_ranks_; }
@@ -276,6 +220,10 @@ class Ballot {
   }
 
  private:
+  static void append(std::vector<std::int32_t>& ranks, Speakers who) {
+    for (std::int32_t rank = who.first; rank < who.first + who.n; ++rank) ranks.push_back(rank);
+  }
+
   std::vector<Rank> others(std::size_t word, bool against_first) const {
     const auto by_value = sides(word);
     const std::vector<std::int32_t>* norm = nullptr;

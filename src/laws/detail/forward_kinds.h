@@ -17,14 +17,18 @@ namespace lockstep::laws {
 /// to the module inside.
 class ForwardKinds {
  public:
-  void on_event(const Event& event) {
-    if (const auto* forward = std::get_if<ForwardEvent>(&event.body)) {
-      if (!forward->grad || !forward->through_wrapper) return;
-      Counts& counts = counts_[rank_wrapper_of(event)];
-      ++counts.n_wrapped;
-      if (!forward->synchronizing) ++counts.n_quiet;
-    } else if (std::holds_alternative<BatchEvent>(event.body)) {
-      ++counts_[rank_wrapper_of(event)].n_batches;
+  void on_event(const Event& event) { hear(event, speaker_of(event)); }
+
+  void on_cohort(const CohortEvent& event) {
+    const auto& body = event.first->body;
+    if (!std::holds_alternative<ForwardEvent>(body) && !std::holds_alternative<BatchEvent>(body)) {
+      return;
+    }
+    const Speakers all = speakers_of(event);
+    if (event.equal() && counts_.shares(wrapper_of(event.first->at), all)) {
+      hear(*event.first, all);
+    } else {
+      each(event, [this](const Event& own) { on_event(own); });
     }
   }
 
@@ -75,6 +79,18 @@ class ForwardKinds {
   }
 
  private:
+  void hear(const Event& event, Speakers who) {
+    const WrapperKey wrapper = wrapper_of(event.at);
+    if (const auto* forward = std::get_if<ForwardEvent>(&event.body)) {
+      if (!forward->grad || !forward->through_wrapper) return;
+      Counts& counts = counts_.at(wrapper, who);
+      ++counts.n_wrapped;
+      if (!forward->synchronizing) ++counts.n_quiet;
+    } else if (std::holds_alternative<BatchEvent>(event.body)) {
+      ++counts_.at(wrapper, who).n_batches;
+    }
+  }
+
   struct Counts {
     std::int64_t n_batches = 0;
     std::int64_t n_wrapped = 0;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/laws/detail/rank_wrapper_map.h"
 #include "lockstep/laws/finding.h"
 #include "lockstep/trace/event.h"
 
@@ -21,7 +22,11 @@ class GroupOrder {
  public:
   static constexpr std::size_t kMaxRuns = 1024;
 
-  void on_posted(const Event& event, const CollectiveEvent& call);
+  void on_posted(const Event& event, const CollectiveEvent& call, Speakers who);
+
+  /// Whether these ranks called alike until now.
+  bool knows(Speakers who) const { return runs_.shares({}, who); }
+
   /// One sentence a pair of groups, for its first inversion.
   std::vector<Advice> advice() const;
 
@@ -47,7 +52,7 @@ class GroupOrder {
   static bool inverted(const std::vector<Run>& left, const std::vector<Run>& right, Inversion& at);
   static Advice describe(const Inversion& at, std::int32_t left, std::int32_t right);
 
-  std::map<std::int32_t, std::vector<Run>> runs_;  // By rank, of the last attempt.
+  RankWrapperMap<std::vector<Run>> runs_;  // Of ranks alone, in the last attempt.
   std::int32_t attempt_ = 0;
 };
 

@@ -19,6 +19,11 @@ class OpenBallots {
   /// Ranks far apart keep this many places open; beyond them the oldest is judged as it stands.
   static constexpr std::size_t kMostOpen = 4096;
 
+  struct Said {
+    std::span<const std::uint64_t> words;
+    Speakers who;
+  };
+
   /// `judge(meeting, ballot)` is called for a ballot that is complete.
   template <typename Judge>
   void add(const Meeting& meeting,
@@ -26,8 +31,17 @@ class OpenBallots {
            std::span<const std::uint64_t> words,
            std::int32_t n_members,
            Judge&& judge) {
+    add(meeting, event, Said{words, speaker_of(event)}, n_members, std::forward<Judge>(judge));
+  }
+
+  template <typename Judge>
+  void add(const Meeting& meeting,
+           const Event& event,
+           Said said,
+           std::int32_t n_members,
+           Judge&& judge) {
     const auto place = open_.try_emplace(meeting).first;
-    place->second.add(event, words);
+    place->second.add(event, said.words, said.who);
     if (place->second.n_ranks() >= n_members) {
       judge(place->first, place->second);
       open_.erase(place);

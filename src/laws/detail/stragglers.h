@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lockstep/laws/finding.h"
+#include "lockstep/trace/cohort.h"
 #include "lockstep/trace/event.h"
 
 namespace lockstep::laws {
@@ -20,6 +21,8 @@ class Stragglers {
   static constexpr std::size_t kMostOpen = 4096;
 
   void on_posted(const Event& event, const CollectiveEvent& call, std::int32_t n_ranks);
+  /// One call of every rank of the world.
+  void on_all_posted(const CohortEvent& event, const CollectiveEvent& call);
   /// "A-straggler", where one rank is the last one at three quarters of the calls that anybody
   /// waits in (four at least), and the others' waiting for it adds up to a tenth of the run.
   std::optional<Advice> advice() const;
@@ -31,6 +34,10 @@ class Stragglers {
     std::int64_t last = -1;    ///< When the last one came, in ns,
     std::int64_t before = -1;  ///< and the one before it.
   };
+
+  bool looks_at(const Event& event, const CollectiveEvent& call, std::int32_t n_ranks);
+  void arrive(Call& at, std::int32_t rank, std::int64_t now);
+  void close(const Call& call);
 
   struct Lateness {
     std::int64_t n_last = 0;

@@ -1,0 +1,115 @@
+// Ranks in step: what all of them did at the same place of their streams is told once.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "lockstep/trace/event_kinds.h"
+#include "lockstep/trace/likeness.h"
+#include "lockstep/trace/recorder.h"
+
+namespace lockstep {
+
+class TraceDigest;
+
+/// The events that the ranks [0, n_ranks) recorded at one place: of one kind, at one position.
+struct CohortEvent {
+  /// When one rank came, and the place in its stream.
+  struct Arrival {
+    VirtualTime time;
+    std::uint64_t index = 0;
+  };
+
+  Likeness likeness = Likeness::kEqual;    ///< The least one of any rank to the first that came.
+  const Event* first = nullptr;            ///< Of the rank that came first.
+  std::span<const Arrival> arrivals = {};  ///< By rank.
+  std::span<const Event> own = {};         ///< By rank; empty where all are equal.
+
+  std::int32_t n_ranks() const { return static_cast<std::int32_t>(arrivals.size()); }
+
+  bool equal() const { return likeness == Likeness::kEqual; }
+
+  /// As `rank` recorded it.
+  Event of(std::int32_t rank) const {
+    const auto at = static_cast<std::size_t>(rank);
+    if (!equal()) return own[at];
+    return {Rank{rank}, arrivals[at].index, arrivals[at].time, first->at, first->body};
+  }
+};
+
+/// Reads ranks one by one and, where they are in step, all at once. What on_cohort() says stands
+/// for one on_event() of each rank, in any order.
+class CohortSink : public EventSink {
+ public:
+  virtual void on_cohort(const CohortEvent& event, const NameTable& names) = 0;
+  /// The kinds of events it looks at.
+  virtual EventKinds reads() const = 0;
+};
+
+/// Between the recorders of a world and a reader.
+///
+/// Each event waits until every rank has recorded its own at the same place; then the reader is
+/// told of all of them at once. Where a rank records another kind of event, or at another position,
+/// the ranks have fallen out of step: everything that waits is delivered rank by rank, and so is
+/// what follows, until all of them begin one and the same synchronising forward. Each rank's own
+/// order is kept in any case; the order between ranks is not.
+///
+/// What an event adds to a trace's digest is added as it comes.
+///
+/// Requires: flush() behind the last event. Memory: kMostWaiting events.
+class Cohort final : public EventSink {
+ public:
+  static constexpr std::size_t kMostWaiting = std::size_t{1} << 16U;
+
+  /// `n_ranks` < 2, or unknown: every event is delivered by itself. `digest`: null for none.
+  Cohort(std::int32_t n_ranks, CohortSink& sink, TraceDigest* digest);
+  ~Cohort() override;
+  Cohort(const Cohort&) = delete;
+  Cohort& operator=(const Cohort&) = delete;
+  Cohort(Cohort&&) = delete;
+  Cohort& operator=(Cohort&&) = delete;
+
+  void on_event(const Event& event, const NameTable& names) override;
+  /// Delivers what waits for ranks that will not come.
+  void flush(const NameTable& names);
+
+ private:
+  class Bar;
+
+  /// One rank. `next` is the bar its next event belongs to.
+  struct Member {
+    std::int64_t next = 0;
+    bool in_step = true;
+  };
+
+  bool waits(const Event& event) const;
+  bool steps_in(Member& member, const Event& event);
+  void alone(const Event& event, const NameTable& names);
+  void open(const Event& event, const NameTable& names);
+  void grow();
+  void close(const Bar& bar, const NameTable& names);
+  void fall_out(const NameTable& names);
+
+  std::size_t place_of(std::int64_t number) const {
+    return static_cast<std::size_t>(number) & (bars_.size() - 1);
+  }
+
+  Bar& bar(std::int64_t number) { return *bars_[place_of(number)]; }
+
+  CohortSink* sink_;
+  TraceDigest* digest_;
+  EventKinds reads_;
+  std::vector<Member> members_;  // By rank; empty: nobody is ever in step.
+  // Bars [begin_, end_) wait; each lies at its number modulo the size, which is a power of two.
+  std::vector<std::unique_ptr<Bar>> bars_;
+  std::int64_t begin_ = 0;
+  std::int64_t end_ = 0;
+  std::size_t n_waiting_ = 0;      // Events.
+  std::int32_t last_sync_ = -1;    // The latest of any rank, in the first wrapper.
+  std::int32_t meeting_sync_ = 0;  // Out of step: where ranks step in again.
+  std::int32_t patience_ = 1;      // Forwards until they may: doubled each time.
+};
+
+}  // namespace lockstep

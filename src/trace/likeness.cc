@@ -1,0 +1,167 @@
+#include "lockstep/trace/likeness.h"
+
+#include <cstddef>
+#include <cstring>
+#include <span>
+
+#include "lockstep/trace/detail/event_fields.h"
+
+namespace lockstep {
+
+namespace {
+
+/// Shown the fields of one body, compares each with the field at the same place of another body.
+class TwinFields {
+ public:
+  template <typename Body>
+  TwinFields(const Body& left, const Body& right)
+      : left_(reinterpret_cast<const std::byte*>(&left)),
+        right_(reinterpret_cast<const std::byte*>(&right)) {}
+
+  Likeness likeness() const {
+    if (!alike_) return Likeness::kDistinct;
+    return equal_ ? Likeness::kEqual : Likeness::kShaped;
+  }
+
+  template <typename T>
+  void flag(const char* /*key*/, const T& value) {
+    compare(value);
+  }
+
+  template <typename T>
+  void integer(const char* /*key*/, const T& value) {
+    compare(value);
+  }
+
+  template <typename T>
+  void real(const char* /*key*/, const T& value) {
+    compare(value);
+  }
+
+  template <typename T>
+  void word(const char* /*key*/, const T& value) {
+    compare(value);
+  }
+
+  template <typename T>
+  void name(const char* /*key*/, const T& value) {
+    compare(value);
+  }
+
+  template <typename T>
+  void layout(const char* /*key*/, const T& value) {
+    compare(value);
+  }
+
+  template <typename T>
+  void choice(const char* /*key*/, const T& value) {
+    compare(value);
+  }
+
+  template <typename T>
+  void integers(const char* /*key*/, const std::span<const T>& values) {
+    compare_list(values);
+  }
+
+  template <typename T>
+  void reals(const char* /*key*/, const std::span<const T>& values) {
+    compare_list(values);
+  }
+
+  template <typename T>
+  void bits(const char* /*key*/, const std::span<const T>& values) {
+    compare_list(values);
+  }
+
+  template <typename T>
+  void words(const char* /*key*/, const std::span<const T>& values) {
+    compare_measured(values);
+  }
+
+  template <typename T>
+  void sketches(const char* /*key*/, const std::span<const T>& values) {
+    compare_measured(values);
+  }
+
+  void site(const char* /*key*/, const CallSite& value) {
+    const CallSite& other = twin(value);
+    alike_ = alike_ && value.line == other.line && same_text(value.file, other.file) &&
+             same_text(value.scope, other.scope);
+  }
+
+ private:
+  /// The other body's field at the place of `value`.
+  template <typename T>
+  const T& twin(const T& value) const {
+    const std::ptrdiff_t place = reinterpret_cast<const std::byte*>(&value) - left_;
+    return *reinterpret_cast<const T*>(right_ + place);
+  }
+
+  static bool same_text(const char* left, const char* right) {
+    return left == right || std::strcmp(left, right) == 0;
+  }
+
+  template <typename T>
+  static bool same_bits(std::span<const T> left, std::span<const T> right) {
+    if (left.size() != right.size()) return false;
+    return left.data() == right.data() || left.empty() ||
+           std::memcmp(left.data(), right.data(), left.size_bytes()) == 0;
+  }
+
+  template <typename T>
+  [[gnu::always_inline]] void compare(const T& value) {
+    alike_ = alike_ && std::memcmp(&value, &twin(value), sizeof(T)) == 0;
+  }
+
+  template <typename T>
+  void compare_list(const std::span<const T>& values) {
+    alike_ = alike_ && same_bits(values, twin(values));
+  }
+
+  /// What was measured of tensors may differ where everything else is the same.
+  template <typename T>
+  void compare_measured(const std::span<const T>& values) {
+    alike_ = alike_ && values.size() == twin(values).size();
+    equal_ = equal_ && alike_ && same_bits(values, twin(values));
+  }
+
+  const std::byte* left_;
+  const std::byte* right_;
+  bool alike_ = true;
+  bool equal_ = true;
+};
+
+/// Whether two bodies of one type are about the same thing.
+template <typename Body>
+bool same_subject(const Body& /*left*/, const Body& /*right*/) {
+  return true;
+}
+
+bool same_subject(const GradEvent& left, const GradEvent& right) {
+  return left.point == right.point && left.layout == right.layout;
+}
+
+bool same_subject(const StateEvent& left, const StateEvent& right) {
+  return left.kind == right.kind && left.point == right.point && left.layout == right.layout;
+}
+
+bool same_subject(const CollectiveEvent& left, const CollectiveEvent& right) {
+  return left.phase == right.phase;
+}
+
+}  // namespace
+
+Likeness likeness_of(const EventBody& left, const EventBody& right) {
+  if (left.index() != right.index()) return Likeness::kForeign;
+  return std::visit(
+      [&right](const auto& body) {
+        const auto& other = *std::get_if<std::remove_cvref_t<decltype(body)>>(&right);
+        if (!same_subject(body, other)) return Likeness::kForeign;
+        TwinFields fields(body, other);
+        detail::visit_fields(fields, body);
+        return fields.likeness();
+      },
+      left);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,255 @@
+#include "lockstep/trace/cohort.h"
+
+#include <cmath>
+#include <gmock/gmock.h>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "lockstep/trace/trace_digest.h"
+
+#include "tests/support/event_stream.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::EventStream;
+using ::testing::IsEmpty;
+
+/// What a rank said, in words that tell any two events apart.
+std::string words_of(const Event& event) {
+  std::string words(kind_of(event.body));
+  words += " " + std::to_string(event.index) + " at " + std::to_string(event.at.sync) + " " +
+           std::to_string(event.time.ns) + ":";
+  if (const auto* decision = std::get_if<DecisionEvent>(&event.body)) {
+    words += " " + std::to_string(decision->value);
+  }
+  if (const auto* grad = std::get_if<GradEvent>(&event.body)) {
+    for (const std::uint64_t digest : grad->digests) words += " " + std::to_string(digest);
+  }
+  return words;
+}
+
+class Listener final : public CohortSink {
+ public:
+  explicit Listener(std::int32_t n_ranks) : heard_(static_cast<std::size_t>(n_ranks)) {}
+
+  void on_event(const Event& event, const NameTable& /*names*/) override {
+    ++n_alone_;
+    hear(event);
+  }
+
+  void on_cohort(const CohortEvent& event, const NameTable& /*names*/) override {
+    likeness_.push_back(event.likeness);
+    EXPECT_EQ(event.equal(), event.own.empty());
+    for (std::int32_t rank = 0; rank < event.n_ranks(); ++rank) hear(event.of(rank));
+  }
+
+  EventKinds reads() const override { return kAllEventKinds & ~kinds_of<LogEvent>(); }
+
+  const std::vector<std::vector<std::string>>& heard() const { return heard_; }
+
+  const std::vector<Likeness>& likeness() const { return likeness_; }
+
+  int n_alone() const { return n_alone_; }
+
+ private:
+  void hear(const Event& event) { heard_[to_index(event.rank)].push_back(words_of(event)); }
+
+  std::vector<std::vector<std::string>> heard_;
+  std::vector<Likeness> likeness_;
+  int n_alone_ = 0;
+};
+
+Listener heard_from(const EventStream& stream, const std::vector<std::uint32_t>& draws = {}) {
+  Listener listener(stream.n_ranks());
+  Cohort cohort(stream.n_ranks(), listener, nullptr);
+  stream.play(cohort, draws);
+  cohort.flush(stream.trace().names());
+  return listener;
+}
+
+std::vector<std::vector<std::string>> said_in(const EventStream& stream) {
+  std::vector<std::vector<std::string>> said;
+  for (std::int32_t rank = 0; rank < stream.n_ranks(); ++rank) {
+    said.emplace_back();
+    for (const Event& event : stream.trace().events(Rank{rank})) {
+      said.back().push_back(words_of(event));
+    }
+  }
+  return said;
+}
+
+GradEvent gradient(const std::vector<std::uint64_t>& digests, const LayoutId layout) {
+  return {.point = GradPoint::kPre, .layout = layout, .digests = digests};
+}
+
+void forward(EventStream& stream, std::int32_t rank, std::int32_t sync) {
+  stream.at(rank).wrapper = 0;
+  stream.at(rank).sync = sync;
+  stream.add(rank, ForwardEvent{});
+}
+
+TEST(CohortTest, RanksInStepAreToldOnceAndAsAlikeAsTheyAre) {
+  EventStream stream(3);
+  const LayoutId layout = stream.layout({"w"});
+  stream.add_all(ForwardEvent{});
+  for (int rank = 0; rank < 3; ++rank) {
+    stream.add(rank, gradient({static_cast<std::uint64_t>(rank / 2)}, layout));
+  }
+  for (int rank = 0; rank < 3; ++rank) stream.add(rank, DecisionEvent{.value = rank});
+  stream.add_all(BackwardEvent{});
+
+  const Listener listener = heard_from(stream);
+
+  EXPECT_THAT(
+      listener.likeness(),
+      ElementsAre(Likeness::kEqual, Likeness::kShaped, Likeness::kDistinct, Likeness::kEqual));
+  EXPECT_EQ(listener.n_alone(), 0);
+  EXPECT_EQ(listener.heard(), said_in(stream));
+}
+
+TEST(CohortTest, WhoFallsOutOfStepIsHeardAloneUntilAForwardOfAll) {
+  EventStream stream(2);
+  for (std::int32_t sync = 0; sync < 6; ++sync) {
+    for (int rank = 0; rank < 2; ++rank) forward(stream, rank, sync);
+    if (sync == 1) stream.add(0, PhaseEvent{.kind = PhaseKind::kSave});
+    stream.add_all(BackwardEvent{});
+  }
+
+  const Listener listener = heard_from(stream, {0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1});
+
+  EXPECT_EQ(listener.heard(), said_in(stream));
+  EXPECT_GT(listener.n_alone(), 0);
+  // Steps 0 and 1 until the save, and from some later forward on.
+  EXPECT_GT(listener.likeness().size(), 4U);
+  EXPECT_LT(listener.likeness().size(), 12U);
+}
+
+TEST(CohortTest, WhatWaitsForRanksThatNeverComeIsDeliveredAtTheEndAndLostWithoutIt) {
+  EventStream stream(2);
+  stream.add_all(ForwardEvent{});
+  stream.add(0, BackwardEvent{});
+  Listener flushed = heard_from(stream);
+  Listener forgotten(2);
+  Cohort cohort(2, forgotten, nullptr);
+  stream.play(cohort);
+
+  EXPECT_EQ(flushed.heard(), said_in(stream));
+  EXPECT_NE(forgotten.heard(), said_in(stream));
+}
+
+TEST(CohortTest, ARestartAndASingleRankAreHeardEventByEvent) {
+  EventStream restarted(2);
+  restarted.add_all(ForwardEvent{});
+  for (int rank = 0; rank < 2; ++rank) restarted.at(rank).attempt = 1;
+  restarted.add_all(ForwardEvent{});
+  EventStream single(1);
+  single.add_all(ForwardEvent{});
+
+  EXPECT_EQ(heard_from(restarted, {0, 1, 0, 1}).n_alone(), 2);
+  EXPECT_EQ(heard_from(single).n_alone(), 1);
+}
+
+TEST(CohortTest, KindsThatNobodyReadsKeepNobodyWaiting) {
+  EventStream stream(2);
+  stream.add(0, LogEvent{});
+  stream.add_all(ForwardEvent{});
+
+  const Listener listener = heard_from(stream);
+
+  EXPECT_THAT(listener.likeness(), ElementsAre(Likeness::kEqual));
+  EXPECT_EQ(listener.n_alone(), 1);
+}
+
+/// Streams of ranks that are mostly in step.
+EventStream any_stream(std::mt19937& draw) {
+  const auto n_ranks = static_cast<std::int32_t>(2 + draw() % 4);
+  EventStream stream(n_ranks);
+  const LayoutId layout = stream.layout({"v", "w"});
+  for (std::int32_t sync = 0; sync < 12; ++sync) {
+    const auto odd = draw() % 24;  // The place of something unusual.
+    for (std::int32_t rank = 0; rank < n_ranks; ++rank) {
+      if (odd == 0 && rank == 1) continue;
+      forward(stream, rank, sync);
+      const std::uint64_t own = odd == 1 ? draw() : 7;
+      stream.add(rank, gradient({own, static_cast<std::uint64_t>(rank)}, layout));
+      if (odd == 2 && rank == 0) stream.add(rank, DecisionEvent{.value = sync});
+      if (odd == 3 && rank == 0) stream.at(rank).opt += 1;
+      stream.add(rank, BackwardEvent{.reduced = odd != 4 || rank > 0});
+    }
+  }
+  return stream;
+}
+
+TEST(CohortTest, EachRankIsHeardInItsOwnOrderAndTheDigestIsThatOfTheStream) {
+  std::mt19937 draw(20);
+  int n_together = 0;
+  for (int i = 0; i < 300; ++i) {
+    const EventStream stream = any_stream(draw);
+    std::vector<std::uint32_t> order(draw() % 200);
+    for (std::uint32_t& rank : order) rank = static_cast<std::uint32_t>(draw());
+    TraceDigest plain;
+    stream.play(plain, order);
+
+    Listener listener(stream.n_ranks());
+    TraceDigest digest;
+    Cohort cohort(stream.n_ranks(), listener, &digest);
+    stream.play(cohort, order);
+    cohort.flush(stream.trace().names());
+
+    ASSERT_EQ(listener.heard(), said_in(stream)) << i;
+    ASSERT_EQ(digest.trace(), plain.trace()) << i;
+    ASSERT_EQ(digest.result(), plain.result()) << i;
+    ASSERT_EQ(digest.n_events(), plain.n_events()) << i;
+    n_together += static_cast<int>(listener.likeness().size());
+  }
+  EXPECT_GT(n_together, 1000);
+}
+
+TEST(LikenessTest, ComparesBitsAndTheTextsOfSites) {
+  const std::string here = "train.py";
+  const std::string copy = "train.py";
+  CollectiveEvent call{.seq = 3};
+  call.signature.site = {here.c_str(), 4, ""};
+  CollectiveEvent same = call;
+  same.signature.site.file = copy.c_str();
+  CollectiveEvent elsewhere = call;
+  elsewhere.signature.site.line = 5;
+  CollectiveEvent completed = call;
+  completed.phase = CollectivePhase::kCompleted;
+
+  EXPECT_EQ(likeness_of(call, same), Likeness::kEqual);
+  EXPECT_EQ(likeness_of(call, elsewhere), Likeness::kDistinct);
+  EXPECT_EQ(likeness_of(call, completed), Likeness::kForeign);
+  EXPECT_EQ(likeness_of(StepEvent{.lr = 0.0}, StepEvent{.lr = -0.0}), Likeness::kDistinct);
+  EXPECT_EQ(likeness_of(StepEvent{.lr = NAN}, StepEvent{.lr = NAN}), Likeness::kEqual);
+  EXPECT_EQ(likeness_of(StepEvent{}, ForwardEvent{}), Likeness::kForeign);
+}
+
+TEST(LikenessTest, OnlyWhatWasMeasuredOfTensorsMayDifferInEventsOfOneShape) {
+  const std::uint64_t one[] = {1};
+  const std::uint64_t two[] = {2};
+  const Sketch sketches[] = {Sketch{.l1 = 1.0}};
+  const std::int64_t larger[] = {9};
+  const GradEvent grad{.digests = one};
+  GradEvent measured = grad;
+  measured.digests = two;
+  GradEvent sketched = grad;
+  sketched.sketches = sketches;
+  GradEvent wider = grad;
+  wider.n_elems = larger;
+
+  EXPECT_EQ(likeness_of(grad, measured), Likeness::kShaped);
+  EXPECT_EQ(likeness_of(grad, sketched), Likeness::kDistinct);
+  EXPECT_EQ(likeness_of(grad, wider), Likeness::kDistinct);
+  EXPECT_EQ(likeness_of(grad, GradEvent{.point = GradPoint::kUsed, .digests = one}),
+            Likeness::kForeign);
+  EXPECT_EQ(likeness_of(StateEvent{}, StateEvent{.kind = StateKind::kBuffer}), Likeness::kForeign);
+}
+
+}  // namespace
+}  // namespace lockstep
