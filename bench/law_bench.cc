@@ -16,6 +16,7 @@
 #include "lockstep/api/lockstep.h"
 #include "lockstep/laws/law.h"
 #include "lockstep/sim/session/session.h"
+#include "lockstep/trace/cohort.h"
 
 #include "bench/tiny_mlp.h"
 
@@ -73,8 +74,10 @@ void measure(std::int32_t n_ranks, std::int64_t n_steps) {
   const Parts parts = parts_of(trace);
   Result<LawSet> laws = LawSet::make({.n_ranks = n_ranks});
   if (!laws.ok()) throw std::runtime_error(laws.error().text());
+  Cohort readers;
+  readers.begin(n_ranks, laws.value(), nullptr);
   for (const std::vector<Event>& rank : parts.before) {
-    for (const Event& event : rank) laws.value().on_event(event, trace.names());
+    for (const Event& event : rank) readers.on_event(event, trace.names());
   }
   const double mib_before = resident_mib();
   std::int64_t n_events = 0;
@@ -82,11 +85,12 @@ void measure(std::int32_t n_ranks, std::int64_t n_steps) {
   for (std::int64_t step = 0; step < n_steps; ++step) {
     for (const std::vector<Event>& rank : parts.step) {
       for (const Event& event : rank) {
-        laws.value().on_event(later(event, step, parts.calls_a_step), trace.names());
+        readers.on_event(later(event, step, parts.calls_a_step), trace.names());
         ++n_events;
       }
     }
   }
+  readers.flush(trace.names());
   const std::chrono::duration<double> span = std::chrono::steady_clock::now() - begin;
   for (const LawResult& law : laws.value().finish(trace.names())) {
     if (law.verdict == Verdict::kBroken) throw std::runtime_error(law.law + " is broken");

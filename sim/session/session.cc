@@ -40,11 +40,11 @@ RecordOptions record_options(const SessionOptions& options, const LawSet& laws) 
 
 /// Who reads the events of one run.
 struct Readers {
-  explicit Readers(LawSet law_set) : laws(std::move(law_set)) {}
+  Readers(LawSet law_set, Cohort& warm) : laws(std::move(law_set)), cohort(&warm) {}
 
   void start(const SessionOptions& options, std::int32_t n_most) {
     if (!options.record) return;
-    cohort.emplace(options.n_ranks, laws, &digest);
+    cohort->begin(options.n_ranks, laws, &digest);
     sinks.add(*cohort);
     if (!options.keep_trace) return;
     trace = std::make_shared<MemoryTrace>(names);
@@ -58,7 +58,7 @@ struct Readers {
   std::shared_ptr<NameTable> names = std::make_shared<NameTable>();
   TraceDigest digest;
   std::shared_ptr<MemoryTrace> trace;
-  std::optional<Cohort> cohort;
+  Cohort* cohort;
   SinkChain sinks;
 };
 
@@ -174,6 +174,7 @@ class Session::Impl final : private FaultTargets {
                                                // the rank that began them.
   Contents contents_;
   World world_;
+  Cohort cohort_;  // Begun anew for each run.
 
   // One run.
   GroupHub* hub_ = nullptr;  // Of the attempt that runs.
@@ -360,7 +361,7 @@ Result<SessionResult> Session::Impl::run(const SessionOptions& options,
   Result<LawSet> laws = LawSet::make(policy, options.laws);
   if (!laws.ok()) return laws.error();
 
-  Readers readers(std::move(laws).value());
+  Readers readers(std::move(laws).value(), cohort_);
   readers.start(options, most_ranks(options));
   record_ = record_options(options, readers.laws);
   if (options.address_shift > 0) pool_.shift_addresses(options.address_shift);

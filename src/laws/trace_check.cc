@@ -96,7 +96,8 @@ Result<Report> check_trace(const LoadedTrace& loaded,
   if (!laws.ok()) return laws.error();
 
   TraceDigest digest;
-  Cohort cohort(full.n_ranks, laws.value(), &digest);
+  Cohort cohort;
+  cohort.begin(full.n_ranks, laws.value(), &digest);
   replay(trace, cohort);
   cohort.flush(trace.names());
 

@@ -37,9 +37,9 @@ class CopyPages {
   };
 
   void add_page(std::size_t least) {
-    constexpr std::size_t kPageBytes = std::size_t{16} << 10U;
-    const std::size_t size = std::max(kPageBytes, least);
-    pages_.push_back({std::make_unique<std::byte[]>(size), size});
+    constexpr std::size_t kFirstBytes = 1024;
+    const std::size_t size = std::max(least, pages_.empty() ? kFirstBytes : 2 * pages_.back().size);
+    pages_.push_back({std::make_unique_for_overwrite<std::byte[]>(size), size});
   }
 
   std::vector<Page> pages_;
@@ -120,12 +120,23 @@ class Cohort::Bar {
   TraceDigest::Content content_;  // Of the first.
 };
 
-Cohort::Cohort(std::int32_t n_ranks, CohortSink& sink, TraceDigest* digest)
-    : sink_(&sink), digest_(digest), reads_(sink.reads()) {
-  if (n_ranks > 1) members_.resize(static_cast<std::size_t>(n_ranks));
-}
+Cohort::Cohort() = default;
 
 Cohort::~Cohort() = default;
+
+void Cohort::begin(std::int32_t n_ranks, CohortSink& sink, TraceDigest* digest) {
+  sink_ = &sink;
+  digest_ = digest;
+  reads_ = sink.reads();
+  members_.assign(n_ranks > 1 ? static_cast<std::size_t>(n_ranks) : 0, Member{});
+  if (members_.size() != n_bar_ranks_) bars_.clear();
+  n_bar_ranks_ = members_.size();
+  begin_ = end_ = 0;
+  n_waiting_ = 0;
+  last_sync_ = -1;
+  meeting_sync_ = 0;
+  patience_ = 1;
+}
 
 void Cohort::on_event(const Event& event, const NameTable& names) {
   if (event.at.attempt > 0 && !members_.empty()) {

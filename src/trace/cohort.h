@@ -58,19 +58,22 @@ class CohortSink : public EventSink {
 ///
 /// What an event adds to a trace's digest is added as it comes.
 ///
-/// Requires: flush() behind the last event. Memory: kMostWaiting events.
+/// Requires: begin() before the first event, flush() behind the last one. Memory: kMostWaiting
+/// events.
 class Cohort final : public EventSink {
  public:
   static constexpr std::size_t kMostWaiting = std::size_t{1} << 16U;
 
-  /// `n_ranks` < 2, or unknown: every event is delivered by itself. `digest`: null for none.
-  Cohort(std::int32_t n_ranks, CohortSink& sink, TraceDigest* digest);
+  Cohort();
   ~Cohort() override;
   Cohort(const Cohort&) = delete;
   Cohort& operator=(const Cohort&) = delete;
   Cohort(Cohort&&) = delete;
   Cohort& operator=(Cohort&&) = delete;
 
+  /// Before the first event of a world, and again for the next one, which finds warm memory.
+  /// `n_ranks` < 2, or unknown: every event is delivered by itself. `digest`: null for none.
+  void begin(std::int32_t n_ranks, CohortSink& sink, TraceDigest* digest);
   void on_event(const Event& event, const NameTable& names) override;
   /// Delivers what waits for ranks that will not come.
   void flush(const NameTable& names);
@@ -98,12 +101,13 @@ class Cohort final : public EventSink {
 
   Bar& bar(std::int64_t number) { return *bars_[place_of(number)]; }
 
-  CohortSink* sink_;
-  TraceDigest* digest_;
-  EventKinds reads_;
+  CohortSink* sink_ = nullptr;
+  TraceDigest* digest_ = nullptr;
+  EventKinds reads_ = 0;
   std::vector<Member> members_;  // By rank; empty: nobody is ever in step.
   // Bars [begin_, end_) wait; each lies at its number modulo the size, which is a power of two.
   std::vector<std::unique_ptr<Bar>> bars_;
+  std::size_t n_bar_ranks_ = 0;  // That the bars have room for.
   std::int64_t begin_ = 0;
   std::int64_t end_ = 0;
   std::size_t n_waiting_ = 0;      // Events.

@@ -80,7 +80,7 @@ class TraceDigest::Folder {
   template <typename Number>
   void integers(const char* /*key*/, std::span<const Number> values) {
     if constexpr (sizeof(Number) == sizeof(std::uint64_t)) {
-      add_list(values.data(), values.size(), values.size());
+      add_list(values.data(), values.size());
     } else {
       add(values.size());
       for (const Number value : values) add_signed(value);
@@ -88,18 +88,15 @@ class TraceDigest::Folder {
   }
 
   void words(const char* /*key*/, std::span<const std::uint64_t> values) {
-    add_list(values.data(), values.size(), values.size());
+    add_list(values.data(), values.size());
   }
 
   void reals(const char* /*key*/, std::span<const double> values) {
-    add_list(values.data(), values.size(), values.size());
+    add_list(values.data(), values.size());
   }
 
-  void sketches(const char* /*key*/, std::span<const Sketch> values) {
-    static_assert(sizeof(Sketch) % sizeof(std::uint64_t) == 0);
-    add_list(
-        values.data(), values.size(), values.size() * (sizeof(Sketch) / sizeof(std::uint64_t)));
-  }
+  /// They follow from the values that the digests beside them stand for.
+  void sketches(const char* /*key*/, std::span<const Sketch> values) { add(values.size()); }
 
   void bits(const char* /*key*/, std::span<const std::uint8_t> values) {
     for (const std::uint8_t value : values) add(value);
@@ -111,9 +108,8 @@ class TraceDigest::Folder {
   }
 
  private:
-  /// `n_values` of a list, which are `n_words` words.
-  void add_list(const void* data, std::size_t n_values, std::size_t n_words) {
-    add(n_values);
+  void add_list(const void* data, std::size_t n_words) {
+    add(n_words);
     const auto* const bytes = static_cast<const std::byte*>(data);
     for (std::size_t i = 0; i < n_words; ++i) {
       std::uint64_t word = 0;
@@ -198,7 +194,7 @@ void TraceDigest::add(const Event& event, const Content& content) {
       fold(content.chains_[1], event.index),
       fold(content.chains_[2], static_cast<std::uint64_t>(event.time.ns)),
       fold(content.chains_[3], content.sites_)};
-  trace_ = mix64(fold(trace_, hash_of_chains(chains)));
+  trace_ = fold(trace_, hash_of_chains(chains));
 
   if (content.part_ == Content::Part::kNone) return;
   if (by_rank_.size() <= to_index(event.rank)) by_rank_.resize(to_index(event.rank) + 1);
@@ -206,9 +202,11 @@ void TraceDigest::add(const Event& event, const Content& content) {
   if (content.part_ == Content::Part::kCompletion) {
     result.completions += content.result_;
   } else {
-    result.program = mix64(fold(result.program, content.result_));
+    result.program = fold(result.program, content.result_);
   }
 }
+
+std::uint64_t TraceDigest::trace() const { return mix64(trace_); }
 
 std::uint64_t TraceDigest::result() const {
   std::uint64_t sum = 0;

@@ -44,7 +44,7 @@ class TraceDigest final : public EventSink {
   /// The event, whose content is known.
   void add(const Event& event, const Content& content);
 
-  std::uint64_t trace() const { return trace_; }
+  std::uint64_t trace() const;
 
   std::uint64_t result() const;
 

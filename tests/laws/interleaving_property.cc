@@ -44,7 +44,8 @@ std::string judged(const DdpJob& job, const std::vector<std::uint32_t>& draws) {
 
 std::string judged_together(const DdpJob& job, const std::vector<std::uint32_t>& draws) {
   LawSet laws = std::move(LawSet::make(policy_of(job.n_ranks())).value());
-  Cohort cohort(job.n_ranks(), laws, nullptr);
+  Cohort cohort;
+  cohort.begin(job.n_ranks(), laws, nullptr);
   job.stream.play(cohort, draws);
   cohort.flush(job.stream.trace().names());
   Report report;

@@ -74,7 +74,8 @@ class BothWays {
     LawSet each = std::move(LawSet::make(policy).value());
     LawSet all = std::move(LawSet::make(policy).value());
     Counting counting(all);
-    Cohort cohort(policy.n_ranks, counting, nullptr);
+    Cohort cohort;
+    cohort.begin(policy.n_ranks, counting, nullptr);
 
     replay(*trace, each);
     replay(*trace, cohort);

@@ -66,7 +66,8 @@ class Listener final : public CohortSink {
 
 Listener heard_from(const EventStream& stream, const std::vector<std::uint32_t>& draws = {}) {
   Listener listener(stream.n_ranks());
-  Cohort cohort(stream.n_ranks(), listener, nullptr);
+  Cohort cohort;
+  cohort.begin(stream.n_ranks(), listener, nullptr);
   stream.play(cohort, draws);
   cohort.flush(stream.trace().names());
   return listener;
@@ -135,7 +136,8 @@ TEST(CohortTest, WhatWaitsForRanksThatNeverComeIsDeliveredAtTheEndAndLostWithout
   stream.add(0, BackwardEvent{});
   Listener flushed = heard_from(stream);
   Listener forgotten(2);
-  Cohort cohort(2, forgotten, nullptr);
+  Cohort cohort;
+  cohort.begin(2, forgotten, nullptr);
   stream.play(cohort);
 
   EXPECT_EQ(flushed.heard(), said_in(stream));
@@ -187,6 +189,7 @@ EventStream any_stream(std::mt19937& draw) {
 
 TEST(CohortTest, EachRankIsHeardInItsOwnOrderAndTheDigestIsThatOfTheStream) {
   std::mt19937 draw(20);
+  Cohort cohort;  // One for all of them: worlds of other sizes follow one another.
   int n_together = 0;
   for (int i = 0; i < 300; ++i) {
     const EventStream stream = any_stream(draw);
@@ -197,7 +200,7 @@ TEST(CohortTest, EachRankIsHeardInItsOwnOrderAndTheDigestIsThatOfTheStream) {
 
     Listener listener(stream.n_ranks());
     TraceDigest digest;
-    Cohort cohort(stream.n_ranks(), listener, &digest);
+    cohort.begin(stream.n_ranks(), listener, &digest);
     stream.play(cohort, order);
     cohort.flush(stream.trace().names());
 
