@@ -169,7 +169,7 @@ bool Cohort::waits(const Event& event) const {
   return ((reads_ >> event.body.index()) & 1U) != 0;
 }
 
-bool Cohort::steps_in(Member& member, const Event& event) {
+bool Cohort::steps_in(Member& member, const Event& event) const {
   member.in_step = event.at.wrapper == 0 && event.at.sync == meeting_sync_;
   return member.in_step;
 }

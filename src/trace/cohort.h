@@ -88,7 +88,7 @@ class Cohort final : public EventSink {
   };
 
   bool waits(const Event& event) const;
-  bool steps_in(Member& member, const Event& event);
+  bool steps_in(Member& member, const Event& event) const;
   void alone(const Event& event, const NameTable& names);
   void open(const Event& event, const NameTable& names);
   void grow();

@@ -1,8 +1,10 @@
 #include "lockstep/trace/likeness.h"
 
+#include <bit>
 #include <cstddef>
 #include <cstring>
 #include <span>
+#include <type_traits>
 
 #include "lockstep/trace/detail/event_fields.h"
 
@@ -110,7 +112,12 @@ class TwinFields {
 
   template <typename T>
   [[gnu::always_inline]] void compare(const T& value) {
-    alike_ = alike_ && std::memcmp(&value, &twin(value), sizeof(T)) == 0;
+    if constexpr (std::is_floating_point_v<T>) {
+      alike_ = alike_ &&
+               std::bit_cast<std::uint64_t>(value) == std::bit_cast<std::uint64_t>(twin(value));
+    } else {
+      alike_ = alike_ && value == twin(value);
+    }
   }
 
   template <typename T>

@@ -1,0 +1,96 @@
+// What goes into a reduction of gradients and what comes out of it, until all its ranks have come.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "lockstep/laws/detail/alignment.h"
+#include "lockstep/trace/event.h"
+
+namespace lockstep::laws {
+
+/// The batches that one rank's gradients of one reduction came from.
+struct Batches {
+  std::int32_t n_batches = 0;
+  std::int64_t n_samples = 0;
+  std::int64_t n_tokens = 0;
+  double denominator = 0.0;
+  bool same_denominators = true;
+  bool reduced = false;  ///< The next batch belongs to the next reduction.
+  NameId declared = kNoName;
+  std::vector<double> denominators;  // Of all of them, to compare ranks.
+
+  friend bool operator==(const Batches&, const Batches&) = default;
+
+  /// Whether they weigh as much.
+  bool alike(const Batches& other) const {
+    return denominators == other.denominators && n_samples == other.n_samples &&
+           n_tokens == other.n_tokens;
+  }
+
+  void add(const BatchEvent& batch) {
+    same_denominators = same_denominators && (n_batches == 0 || batch.denominator == denominator);
+    ++n_batches;
+    n_samples += batch.n_samples;
+    n_tokens += batch.n_tokens;
+    denominator = batch.denominator;
+    declared = batch.declared;
+    denominators.push_back(batch.denominator);
+  }
+};
+
+struct Local {
+  std::int32_t rank = 0;
+  std::size_t batches = 0;       ///< Which of its reduction's.
+  bool adds_to_earlier = false;  ///< .grad held an earlier reduction of the same step.
+  std::size_t place = 0;         ///< Among those of its reduction, in order of arrival.
+};
+
+struct Published {
+  std::vector<std::uint64_t> digests;
+  std::vector<Sketch> sketches;
+  std::vector<std::uint8_t> undefined;
+  std::vector<Rank> ranks;
+};
+
+/// One reduction, while its ranks come in.
+struct OpenReduction {
+  std::vector<Local> locals;
+  std::vector<Batches> batches;  // Of neighbours that are alike only once.
+  // Of all locals, one after the other: a warm reduction allocates nothing.
+  std::vector<Sketch> sketches;
+  std::vector<std::uint8_t> undefined;
+  std::vector<Published> published;  // Distinct ones: one in healthy runs.
+  std::int32_t n_published = 0;
+  std::vector<std::int64_t> n_elems;
+  DType dtype = DType::kF32;
+  std::int32_t opt = 0;  ///< On the lowest rank.
+  std::int32_t opt_of = std::numeric_limits<std::int32_t>::max();
+  bool sketched = true;
+
+  /// What a rank put in for tensor i; null: nothing.
+  const Sketch* sketch(const Local& local, std::size_t i) const {
+    const std::size_t n = sketches.size() / locals.size();
+    const std::size_t n_bytes = undefined.size() / locals.size();
+    const auto bits = std::span(undefined).subspan(local.place * n_bytes, n_bytes);
+    return bit(bits, i) ? nullptr : &sketches[local.place * n + i];
+  }
+
+  const Batches& batches_of(const Local& local) const { return batches[local.batches]; }
+
+  void restart() {
+    locals.clear();
+    batches.clear();
+    sketches.clear();
+    undefined.clear();
+    published.clear();
+    n_published = 0;
+    n_elems.clear();
+    opt_of = std::numeric_limits<std::int32_t>::max();
+    sketched = true;
+  }
+};
+
+}  // namespace lockstep::laws

@@ -1,0 +1,59 @@
+// What one rank did in one attempt, as far as its calls and its end tell.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/trace/event.h"
+
+namespace lockstep::laws {
+
+/// A stream of numbered calls: a group, or one direction between two ranks with one tag.
+struct Channel {
+  std::int32_t group = 0;
+  std::int32_t source = -1;  ///< -1: a collective of the whole group.
+  std::int32_t target = -1;
+  std::int32_t tag = 0;
+  friend auto operator<=>(const Channel&, const Channel&) = default;
+};
+
+struct OpenCall {
+  Channel channel;
+  std::int64_t seq = 0;
+  Signature signature;
+  std::int32_t opt = 0;
+  bool failed = false;
+  bool timed_out = false;
+};
+
+/// One rank's life in one attempt.
+struct RankLife {
+  std::string outcome;  ///< Empty: no end event.
+  std::string detail;
+  std::string_view last_kind;
+  std::int32_t last_opt = 0;
+  Signature last_call;
+  std::int64_t n_forwards = 0;
+  std::set<std::int32_t> made;  ///< Groups.
+  std::map<Channel, std::int64_t> n_posted;
+  std::vector<OpenCall> open;  // A handful at a time.
+
+  const OpenCall* find(const Channel& channel, std::int64_t seq) const {
+    for (const OpenCall& call : open) {
+      if (call.seq == seq && call.channel == channel) return &call;
+    }
+    return nullptr;
+  }
+
+  void close(const Channel& channel, std::int64_t seq) {
+    std::erase_if(open,
+                  [&](const OpenCall& call) { return call.seq == seq && call.channel == channel; });
+  }
+};
+
+}  // namespace lockstep::laws
