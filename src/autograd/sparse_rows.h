@@ -2,6 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
 
 #include "lockstep/autograd/variable.h"
 
@@ -73,5 +76,20 @@ Tensor to_dense(const SparseRows& rows);
 
 /// The gradient of `leaf` as events show it: whole, whether it lists rows or not.
 Tensor whole_gradient(const Variable& leaf);
+
+/// The gradients of some leaves, as events show them, without a handle to any: handles would make
+/// gradients look shared to whoever wants to reuse their memory.
+class WholeGradients {
+ public:
+  /// Valid until the next clear(). Requires: the leaf keeps its gradient until then.
+  void add(const Variable& leaf);
+  void clear();
+
+  std::span<const Tensor* const> list() const { return list_; }
+
+ private:
+  std::vector<const Tensor*> list_;
+  std::vector<std::unique_ptr<Tensor>> made_;  // Of those that list rows.
+};
 
 }  // namespace lockstep

@@ -5,6 +5,7 @@
 
 #include "lockstep/autograd/sparse_rows.h"
 #include "lockstep/tensor/contents.h"
+#include "lockstep/tensor/kernels.h"
 
 namespace lockstep {
 
@@ -42,7 +43,6 @@ GradientTrace::GradientTrace(Recorder& recorder,
   base_ = make_draft(GradPoint::kBase, "grad.base");
   inc_ = make_draft(GradPoint::kInc, "grad.inc");
   pre_ = make_draft(GradPoint::kPre, "grad.pre");
-  grads_.resize(parameters_.size());
   taken_over_.resize(parameters_.size());
 }
 
@@ -81,14 +81,18 @@ void GradientTrace::add(Draft& draft, std::size_t index, const Tensor& grad, con
   if (!draft.wanted) return;
   draft.started = true;
   if (!grad.defined()) return;
-  const Tensor part = recorder_->covered(grad, wrapper_);
+  Tensor slice;
+  const Tensor& part = recorder_->covered(grad, wrapper_, slice);
   if (draft.sketched) {
     // A gradient that was empty before this backward equals its contribution.
     std::optional<Imprint> contribution;
     if (twin != nullptr && twin->n_elems[index] == part.n_elems()) {
       contribution = {twin->digests[index], twin->sketches[index]};
     }
-    const Imprint print = known_imprint(part, contribution ? &*contribution : nullptr);
+    // Nobody has seen a contribution before.
+    const Imprint print = draft.point == GradPoint::kInc
+                              ? part.runtime().kernels().imprint(part)
+                              : known_imprint(part, contribution ? &*contribution : nullptr);
     draft.digests[index] = print.digest;
     draft.sketches[index] = print.sketch;
   } else {
@@ -152,10 +156,9 @@ void GradientTrace::record_local() {
 
 void GradientTrace::record_outcome(bool reduced) {
   if (reduced && (recorder_->options().grad_post || recorder_->options().values)) {
-    for (std::size_t i = 0; i < grads_.size(); ++i) grads_[i] = whole_gradient(parameters_[i]);
-    recorder_->record_grads(GradPoint::kPost, layout_, grads_, wrapper_);
-    // Handles would make gradients look shared to whoever wants to reuse their memory.
-    std::fill(grads_.begin(), grads_.end(), Tensor());
+    for (const Variable& parameter : parameters_) grads_.add(parameter);
+    recorder_->record_grads(GradPoint::kPost, layout_, grads_.list(), wrapper_);
+    grads_.clear();
   }
   recorder_->record(BackwardEvent{.reduced = reduced}, wrapper_);
 }

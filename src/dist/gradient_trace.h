@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "lockstep/autograd/sparse_rows.h"
 #include "lockstep/autograd/variable.h"
 #include "lockstep/trace/recorder.h"
 
@@ -69,7 +70,7 @@ class GradientTrace {
   Draft inc_;
   Draft pre_;
   std::vector<const void*> taken_over_;  ///< Memory of contributions to empty gradients.
-  std::vector<Tensor> grads_;            ///< Scratch.
+  WholeGradients grads_;                 ///< Scratch.
   std::vector<std::int32_t> indices_;    ///< Scratch.
   std::vector<std::int32_t> lengths_;    ///< Scratch.
 };

@@ -64,7 +64,7 @@ void WrapperTrace::record_state(StateKind kind,
                                 LayoutId layout,
                                 std::span<const Variable> variables) {
   tensors_.clear();
-  for (const Variable& variable : variables) tensors_.push_back(variable.data());
+  for (const Variable& variable : variables) tensors_.push_back(&variable.data());
   recorder_->record_states(kind, point, layout, tensors_, wrapper_);
   tensors_.clear();
 }

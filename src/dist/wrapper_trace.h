@@ -53,7 +53,7 @@ class WrapperTrace {
   LayoutId params_layout_;  // Of all replicated parameters.
   std::vector<Variable> params_;
   std::vector<Variable> buffers_;
-  std::vector<Tensor> tensors_;  // Scratch.
+  std::vector<const Tensor*> tensors_;  // Scratch.
 };
 
 }  // namespace lockstep

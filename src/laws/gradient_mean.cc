@@ -108,7 +108,9 @@ class GradientMean final : public Law {
     const Meeting meeting = meeting_of(event, grad, who);
     OpenReduction& open = open_at(meeting);
     if (grad.point == GradPoint::kPre) {
-      add_local(open, event, grad, source_of(open, event, grad, who));
+      Local local = source_of(open, event, grad, who);
+      local.rank = to_int(event.rank);
+      add_local(open, grad, local);
     } else {
       publish(open, event, grad, who);
     }
@@ -122,9 +124,9 @@ class GradientMean final : public Law {
     const Meeting meeting = meeting_of(first, grad, all);
     OpenReduction& open = open_at(meeting);
     const Local source = source_of(open, first, grad, all);
-    each(event, [&](const Event& own) {
-      add_local(open, own, *std::get_if<GradEvent>(&own.body), source);
-    });
+    for (Local local = source; local.rank < event.n_ranks(); ++local.rank) {
+      add_local(open, *std::get_if<GradEvent>(&event.body_of(local.rank)), local);
+    }
     judge_if_complete(meeting, open, names);
   }
 
@@ -175,13 +177,10 @@ class GradientMean final : public Law {
     return source;
   }
 
-  static void add_local(OpenReduction& open,
-                        const Event& event,
-                        const GradEvent& grad,
-                        const Local& source) {
-    Local& local = open.locals.emplace_back(source);
-    local.rank = to_int(event.rank);
-    local.place = open.locals.size() - 1;
+  /// `local`: without its place.
+  static void add_local(OpenReduction& open, const GradEvent& grad, const Local& local) {
+    open.locals.push_back(local);
+    open.locals.back().place = open.locals.size() - 1;
     open.sketched = open.sketched && grad.sketches.size() == grad.digests.size();
     open.sketches.insert(open.sketches.end(), grad.sketches.begin(), grad.sketches.end());
     open.undefined.insert(open.undefined.end(), grad.undefined.begin(), grad.undefined.end());

@@ -228,23 +228,22 @@ void Optimizer::name_group(RecordGroup& group, NameTable& names) const {
 
 void Optimizer::record_used(Recorder& recorder) {
   for (const RecordGroup& group : records_) {
-    scratch_.clear();
-    for (const std::size_t i : group.indices) scratch_.push_back(whole_gradient(parameters_[i]));
-    recorder.record_grads(GradPoint::kUsed, group.names, scratch_, group.wrapper);
+    for (const std::size_t i : group.indices) used_.add(parameters_[i]);
+    recorder.record_grads(GradPoint::kUsed, group.names, used_.list(), group.wrapper);
+    used_.clear();
   }
-  scratch_.clear();  // Keeps the capacity, not the gradients.
 }
 
 void Optimizer::record_step(Recorder& recorder, const Manner& manner) {
   for (const RecordGroup& group : records_) {
     scratch_.clear();
-    for (const std::size_t i : group.indices) scratch_.push_back(parameters_[i].data());
+    for (const std::size_t i : group.indices) scratch_.push_back(&parameters_[i].data());
     recorder.record_states(
         StateKind::kParam, StatePoint::kStep, group.names, scratch_, group.wrapper);
 
     scratch_.clear();
     for (const StateList& list : state_) {
-      for (const std::size_t i : group.indices) scratch_.push_back(list.tensors[i]);
+      for (const std::size_t i : group.indices) scratch_.push_back(&list.tensors[i]);
     }
     if (!scratch_.empty()) {
       recorder.record_states(

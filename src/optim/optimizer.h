@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/autograd/sparse_rows.h"
 #include "lockstep/autograd/variable.h"
 #include "lockstep/base/names.h"
 
@@ -173,7 +174,8 @@ class Optimizer {
   std::int32_t recorded_wrappers_ = -1;
   std::size_t recorded_states_ = 0;
   std::vector<RecordGroup> records_;
-  std::vector<Tensor> scratch_;
+  WholeGradients used_;  // Scratch.
+  std::vector<const Tensor*> scratch_;
 };
 
 }  // namespace lockstep::optim

@@ -83,7 +83,7 @@ class Cohort::Bar {
 
   CohortEvent event() const {
     const bool equal = likeness_ == Likeness::kEqual;
-    return {likeness_, &first_, arrivals_, equal ? std::span<const Event>() : own_};
+    return {likeness_, &first_, arrivals_, equal ? std::span<const EventBody>() : own_};
   }
 
  private:
@@ -95,27 +95,31 @@ class Cohort::Bar {
   void keep(const Event& event, Likeness likeness) {
     if (likeness_ == Likeness::kEqual) tell_apart();
     likeness_ = std::max(likeness_, likeness);
-    Event& own = own_[to_index(event.rank)];
-    own = event;
+    EventBody& own = own_[to_index(event.rank)];
     if (likeness == Likeness::kEqual) {
-      own.body = first_.body;
+      own = first_.body;
+      return;
+    }
+    own = event.body;
+    detail::SpanKeeper keeper(copies_);
+    if (likeness == Likeness::kShaped) {
+      keeper.keep_measured(own, first_.body);
     } else {
-      detail::SpanKeeper(copies_).keep(own.body);
+      keeper.keep(own);
     }
   }
 
   /// Until now one body stood for all that have come.
   void tell_apart() {
     own_.resize(arrivals_.size());
-    const CohortEvent so_far = event();
-    for (const std::int32_t rank : came_) own_[static_cast<std::size_t>(rank)] = so_far.of(rank);
+    for (const std::int32_t rank : came_) own_[static_cast<std::size_t>(rank)] = first_.body;
   }
 
   Event first_;
   Likeness likeness_ = Likeness::kEqual;
   std::vector<std::int32_t> came_;  // Ranks.
   std::vector<CohortEvent::Arrival> arrivals_;
-  std::vector<Event> own_;
+  std::vector<EventBody> own_;
   CopyPages copies_;
   TraceDigest::Content content_;  // Of the first.
 };

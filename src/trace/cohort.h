@@ -25,17 +25,20 @@ struct CohortEvent {
   Likeness likeness = Likeness::kEqual;    ///< The least one of any rank to the first that came.
   const Event* first = nullptr;            ///< Of the rank that came first.
   std::span<const Arrival> arrivals = {};  ///< By rank.
-  std::span<const Event> own = {};         ///< By rank; empty where all are equal.
+  std::span<const EventBody> own = {};     ///< By rank; empty where all are equal.
 
   std::int32_t n_ranks() const { return static_cast<std::int32_t>(arrivals.size()); }
 
   bool equal() const { return likeness == Likeness::kEqual; }
 
+  const EventBody& body_of(std::int32_t rank) const {
+    return equal() ? first->body : own[static_cast<std::size_t>(rank)];
+  }
+
   /// As `rank` recorded it.
   Event of(std::int32_t rank) const {
-    const auto at = static_cast<std::size_t>(rank);
-    if (!equal()) return own[at];
-    return {Rank{rank}, arrivals[at].index, arrivals[at].time, first->at, first->body};
+    const Arrival& arrival = arrivals[static_cast<std::size_t>(rank)];
+    return {Rank{rank}, arrival.index, arrival.time, first->at, body_of(rank)};
   }
 };
 

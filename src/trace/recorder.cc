@@ -105,7 +105,7 @@ template void Recorder::record(const TouchEvent&, std::int32_t);
 template void Recorder::record(const GroupEvent&, std::int32_t);
 template void Recorder::record(const EnvironmentEvent&, std::int32_t);
 
-Tensor Recorder::covered(const Tensor& tensor, std::int32_t wrapper) const {
+const Tensor& Recorder::covered(const Tensor& tensor, std::int32_t wrapper, Tensor& part) const {
   if (options_.coverage <= 1 || tensor.n_elems() <= kAlwaysWhole) return tensor;
   // A rank that skips a step stays comparable in `sync`, not in `opt`.
   const std::int32_t sync = positions_[static_cast<std::size_t>(wrapper) + 1].sync;
@@ -113,7 +113,29 @@ Tensor Recorder::covered(const Tensor& tensor, std::int32_t wrapper) const {
   const std::int64_t n = tensor.n_elems();
   const std::int64_t most = (n + options_.coverage - 1) / options_.coverage;
   const std::int64_t first = std::min(n, most * (turn % options_.coverage));
-  return tensor.slice(first, {std::min(most, n - first)});
+  part = tensor.slice(first, {std::min(most, n - first)});
+  return part;
+}
+
+Recorder::TensorList Recorder::list_of(std::span<const Tensor> tensors) {
+  list_.clear();
+  for (const Tensor& tensor : tensors) list_.push_back(&tensor);
+  return list_;
+}
+
+void Recorder::record_grads(GradPoint point,
+                            LayoutId layout,
+                            std::span<const Tensor> grads,
+                            std::int32_t wrapper) {
+  record_grads(point, layout, list_of(grads), wrapper);
+}
+
+void Recorder::record_states(StateKind kind,
+                             StatePoint point,
+                             LayoutId layout,
+                             std::span<const Tensor> tensors,
+                             std::int32_t wrapper) {
+  record_states(kind, point, layout, list_of(tensors), wrapper);
 }
 
 bool Recorder::wants(GradPoint point) const {
@@ -134,7 +156,7 @@ bool Recorder::wants(GradPoint point) const {
 
 void Recorder::record_grads(GradPoint point,
                             LayoutId layout,
-                            std::span<const Tensor> grads,
+                            TensorList grads,
                             std::int32_t wrapper) {
   LOCKSTEP_CHECK(names_->layout(layout).size() == grads.size(), "one name a gradient");
   if (wants(point)) {
@@ -149,13 +171,14 @@ void Recorder::record_grads(GradPoint point,
                     .sketches = sketches_,
                     .n_elems = n_elems_,
                     .undefined = undefined_};
+    Tensor slice;
     for (std::size_t i = grads.size(); i-- > 0;) {
-      const Tensor& grad = grads[i];
+      const Tensor& grad = *grads[i];
       if (!grad.defined()) {
         undefined_[i / 8] = static_cast<std::uint8_t>(undefined_[i / 8] | (1U << (i % 8)));
         continue;
       }
-      const Tensor part = covered(grad, wrapper);
+      const Tensor& part = covered(grad, wrapper, slice);
       n_elems_[i] = part.n_elems();
       event.dtype = part.dtype();
       if (sketched) {
@@ -173,17 +196,16 @@ void Recorder::record_grads(GradPoint point,
   }
 }
 
-void Recorder::record_states(StateKind kind,
-                             StatePoint point,
-                             LayoutId layout,
-                             std::span<const Tensor> tensors,
-                             std::int32_t wrapper) {
+void Recorder::record_states(
+    StateKind kind, StatePoint point, LayoutId layout, TensorList tensors, std::int32_t wrapper) {
   LOCKSTEP_CHECK(names_->layout(layout).size() == tensors.size(), "one name a tensor");
   if (options_.states) {
     digests_.assign(tensors.size(), 0);
+    Tensor slice;
     for (std::size_t i = 0; i < tensors.size(); ++i) {
-      if (!tensors[i].defined()) continue;
-      const Tensor part = point == StatePoint::kStep ? covered(tensors[i], wrapper) : tensors[i];
+      const Tensor& tensor = *tensors[i];
+      if (!tensor.defined()) continue;
+      const Tensor& part = point == StatePoint::kStep ? covered(tensor, wrapper, slice) : tensor;
       digests_[i] = known_digest(part);
     }
     record(StateEvent{.kind = kind, .point = point, .layout = layout, .digests = digests_},
@@ -199,14 +221,14 @@ bool Recorder::wants_values(bool of_a_step) const {
   return options_.step_values && of_a_step && value_bytes_ < options_.step_value_bytes;
 }
 
-void Recorder::record_values_of(std::span<const Tensor> tensors,
+void Recorder::record_values_of(TensorList tensors,
                                 LayoutId layout,
                                 std::string_view point,
                                 std::int32_t wrapper) {
   const NameId point_name = names_->intern(point);
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    if (tensors[i].defined())
-      record_values(names_->layout(layout)[i], point_name, tensors[i], wrapper);
+    if (tensors[i]->defined())
+      record_values(names_->layout(layout)[i], point_name, *tensors[i], wrapper);
   }
 }
 

@@ -71,18 +71,23 @@ class Recorder {
 
   // -- the costly ones, from live tensors; they do nothing when the option is off. With
   //    `options().values` each tensor's values follow as ValueEvents at "grad.post", "step", ...
+  using TensorList = std::span<const Tensor* const>;  ///< None is null.
+  void record_grads(GradPoint point, LayoutId layout, TensorList grads, std::int32_t wrapper);
   void record_grads(GradPoint point,
                     LayoutId layout,
                     std::span<const Tensor> grads,
                     std::int32_t wrapper);
+  void record_states(
+      StateKind kind, StatePoint point, LayoutId layout, TensorList tensors, std::int32_t wrapper);
   void record_states(StateKind kind,
                      StatePoint point,
                      LayoutId layout,
                      std::span<const Tensor> tensors,
                      std::int32_t wrapper);
-  /// What this step's digests cover of a tensor: all of it, or the part whose turn it is. Tensors
-  /// of up to kAlwaysWhole elements are covered whole. Ranks at one place take the same part.
-  Tensor covered(const Tensor& tensor, std::int32_t wrapper) const;
+  /// What this step's digests cover of a tensor: all of it, or the part whose turn it is, which is
+  /// put into `part`. Tensors of up to kAlwaysWhole elements are covered whole. Ranks at one place
+  /// take the same part.
+  const Tensor& covered(const Tensor& tensor, std::int32_t wrapper, Tensor& part) const;
   static constexpr std::int64_t kAlwaysWhole = 4096;
   /// One tensor's values, for readers that ask for more than the events above carry.
   void record_values(NameId tensor, NameId point, const Tensor& values, std::int32_t wrapper);
@@ -90,7 +95,8 @@ class Recorder {
  private:
   bool wants(GradPoint point) const;
   bool wants_values(bool of_a_step) const;
-  void record_values_of(std::span<const Tensor> tensors,
+  TensorList list_of(std::span<const Tensor> tensors);
+  void record_values_of(TensorList tensors,
                         LayoutId layout,
                         std::string_view point,
                         std::int32_t wrapper);
@@ -107,6 +113,7 @@ class Recorder {
   std::vector<Sketch> sketches_;
   std::vector<std::int64_t> n_elems_;
   std::vector<std::uint8_t> undefined_;
+  std::vector<const Tensor*> list_;
   std::vector<double> values_;
   std::int64_t value_bytes_ = 0;
   std::int32_t n_steps_outside_ = 0;  // Optimizer steps that no synchronising forward precedes.

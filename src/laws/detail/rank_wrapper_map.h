@@ -49,16 +49,13 @@ inline Speakers speakers_of(const CohortEvent& event) { return {0, event.n_ranks
 /// Calls hear(event) for each rank's own event, by rank.
 template <typename Hear>
 void each(const CohortEvent& event, Hear hear) {
-  if (!event.equal()) {
-    for (const Event& own : event.own) hear(own);
-    return;
-  }
   Event own = *event.first;
   for (std::int32_t rank = 0; rank < event.n_ranks(); ++rank) {
     const CohortEvent::Arrival& arrival = event.arrivals[static_cast<std::size_t>(rank)];
     own.rank = Rank{rank};
     own.time = arrival.time;
     own.index = arrival.index;
+    if (!event.equal()) own.body = event.own[static_cast<std::size_t>(rank)];
     hear(static_cast<const Event&>(own));
   }
 }

@@ -20,6 +20,17 @@ class SpanKeeper {
 
   void keep(EventBody& body) { std::visit(*this, body); }
 
+  /// As keep(), for a body that has the shape (Likeness::kShaped) of `like`, whose spans were kept:
+  /// what both have in common is not copied again.
+  void keep_measured(EventBody& body, const EventBody& like) {
+    auto* const grad = std::get_if<GradEvent>(&body);
+    if (grad == nullptr) return keep(body);
+    copy(grad->digests);
+    copy(grad->sketches);
+    grad->n_elems = std::get_if<GradEvent>(&like)->n_elems;
+    grad->undefined = std::get_if<GradEvent>(&like)->undefined;
+  }
+
   void operator()(GradEvent& event) {
     copy(event.digests);
     copy(event.sketches);
