@@ -182,6 +182,8 @@ class GradientMean final : public Law {
     open.locals.push_back(local);
     open.locals.back().place = open.locals.size() - 1;
     open.sketched = open.sketched && grad.sketches.size() == grad.digests.size();
+    open.n_tensors = grad.sketches.size();
+    open.n_bytes = grad.undefined.size();
     open.sketches.insert(open.sketches.end(), grad.sketches.begin(), grad.sketches.end());
     open.undefined.insert(open.undefined.end(), grad.undefined.begin(), grad.undefined.end());
     if (open.n_elems.empty()) open.n_elems.assign(grad.n_elems.begin(), grad.n_elems.end());

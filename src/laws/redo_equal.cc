@@ -25,15 +25,19 @@ class RedoEqual final : public Law {
   void on_event(const Event& event, const NameTable& names) override {
     const auto* grad = std::get_if<GradEvent>(&event.body);
     if (grad == nullptr) return;
-    if (grad->point == GradPoint::kInc) remember(event, *grad);
+    if (grad->point == GradPoint::kInc) remember(rank_wrapper_of(event), event.at, *grad);
     if (grad->point == GradPoint::kRedo) compare(event, *grad, names);
   }
 
   void on_cohort(const CohortEvent& event, const NameTable& names) override {
     const auto* grad = std::get_if<GradEvent>(&event.first->body);
-    const bool is_read =
-        grad != nullptr && (grad->point == GradPoint::kInc || grad->point == GradPoint::kRedo);
-    if (is_read) Law::on_cohort(event, names);
+    if (grad == nullptr) return;
+    if (grad->point == GradPoint::kRedo) Law::on_cohort(event, names);
+    if (grad->point != GradPoint::kInc) return;
+    const Position& at = event.first->at;
+    for (std::int32_t rank = 0; rank < event.n_ranks(); ++rank) {
+      remember({rank, wrapper_of(at)}, at, *std::get_if<GradEvent>(&event.body_of(rank)));
+    }
   }
 
   LawResult finish(const NameTable& names) override {
@@ -78,9 +82,9 @@ class RedoEqual final : public Law {
     return named;
   }
 
-  void remember(const Event& event, const GradEvent& grad) {
-    Contributions& last = last_[rank_wrapper_of(event)];
-    last.at = event.at;
+  void remember(const RankWrapper& place, const Position& at, const GradEvent& grad) {
+    Contributions& last = last_[place];
+    last.at = at;
     last.layout = grad.layout;
     last.open = true;
     last.digests.assign(grad.digests.begin(), grad.digests.end());

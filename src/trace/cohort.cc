@@ -52,12 +52,12 @@ class CopyPages {
 /// One place of the streams, while ranks come in.
 class Cohort::Bar {
  public:
-  explicit Bar(std::size_t n_ranks) : arrivals_(n_ranks) { came_.reserve(n_ranks); }
+  explicit Bar(std::size_t n_ranks) : came_(n_ranks), arrivals_(n_ranks) {}
 
   /// Begins anew with the event of the rank that comes first.
   void open(const Event& event, TraceDigest* digest, const NameTable& names) {
     copies_.reset();
-    came_.clear();
+    n_arrived_ = 0;
     likeness_ = Likeness::kEqual;
     first_ = event;
     detail::SpanKeeper(copies_).keep(first_.body);
@@ -72,14 +72,13 @@ class Cohort::Bar {
     if (event.at != first_.at) return false;
     const Likeness likeness = likeness_of(event.body, first_.body);
     if (likeness == Likeness::kForeign) return false;
-    if (digest != nullptr && likeness == Likeness::kEqual) digest->add(event, content_);
-    if (digest != nullptr && likeness != Likeness::kEqual) digest->on_event(event, names);
+    if (digest != nullptr) add(event, likeness, *digest, names);
     if (likeness != Likeness::kEqual || likeness_ != Likeness::kEqual) keep(event, likeness);
     note(event);
     return true;
   }
 
-  std::size_t n_arrived() const { return came_.size(); }
+  std::size_t n_arrived() const { return n_arrived_; }
 
   CohortEvent event() const {
     const bool equal = likeness_ == Likeness::kEqual;
@@ -89,7 +88,20 @@ class Cohort::Bar {
  private:
   void note(const Event& event) {
     arrivals_[to_index(event.rank)] = {event.time, event.index};
-    came_.push_back(to_int(event.rank));
+    came_[n_arrived_++] = to_int(event.rank);
+  }
+
+  void add(const Event& event,
+           Likeness likeness,
+           TraceDigest& digest,
+           const NameTable& names) const {
+    if (likeness == Likeness::kEqual) {
+      digest.add(event, content_);
+    } else if (likeness == Likeness::kShaped) {
+      digest.add(event, content_.with_digests_of(event.body));
+    } else {
+      digest.on_event(event, names);
+    }
   }
 
   void keep(const Event& event, Likeness likeness) {
@@ -112,12 +124,15 @@ class Cohort::Bar {
   /// Until now one body stood for all that have come.
   void tell_apart() {
     own_.resize(arrivals_.size());
-    for (const std::int32_t rank : came_) own_[static_cast<std::size_t>(rank)] = first_.body;
+    for (std::size_t i = 0; i < n_arrived_; ++i) {
+      own_[static_cast<std::size_t>(came_[i])] = first_.body;
+    }
   }
 
   Event first_;
   Likeness likeness_ = Likeness::kEqual;
-  std::vector<std::int32_t> came_;  // Ranks.
+  std::size_t n_arrived_ = 0;
+  std::vector<std::int32_t> came_;  // Ranks, n_arrived_ of them.
   std::vector<CohortEvent::Arrival> arrivals_;
   std::vector<EventBody> own_;
   CopyPages copies_;

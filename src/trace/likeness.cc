@@ -106,8 +106,12 @@ class TwinFields {
   template <typename T>
   static bool same_bits(std::span<const T> left, std::span<const T> right) {
     if (left.size() != right.size()) return false;
-    return left.data() == right.data() || left.empty() ||
-           std::memcmp(left.data(), right.data(), left.size_bytes()) == 0;
+    if (left.data() == right.data() || left.empty()) return true;
+    if constexpr (std::is_same_v<T, std::uint64_t> || std::is_same_v<T, std::int64_t>) {
+      // A few words, of which often the first one differs: a call takes longer.
+      if (left.front() != right.front()) return false;
+    }
+    return std::memcmp(left.data(), right.data(), left.size_bytes()) == 0;
   }
 
   template <typename T>

@@ -28,6 +28,13 @@ constexpr std::uint64_t pair(std::int32_t high, std::int32_t low) {
          static_cast<std::uint32_t>(low);
 }
 
+/// In four chains again.
+std::uint64_t hash_words(std::span<const std::uint64_t> words) {
+  std::array<std::uint64_t, 4> chains = {words.size(), 2, 3, 4};
+  for (std::size_t i = 0; i < words.size(); ++i) chains[i % 4] = fold(chains[i % 4], words[i]);
+  return hash_of_chains(chains);
+}
+
 std::uint64_t hash_text(std::string_view text) {
   std::uint64_t hash = text.size() + 1;
   for (const char letter : text) hash = fold(hash, static_cast<unsigned char>(letter));
@@ -37,7 +44,8 @@ std::uint64_t hash_text(std::string_view text) {
 }  // namespace
 
 /// Folds the fields of one event, in four chains that take turns: a word waits for the fourth one
-/// before it only. Call sites go into a sum of their own: results do not have them.
+/// before it only. Call sites go into a sum of their own, since results do not have them, and so do
+/// digests of tensors, which are all that tells most gradients of different ranks apart.
 class TraceDigest::Folder {
  public:
   Folder(TraceDigest& digest, const NameTable& names) : digest_(&digest), names_(&names) {}
@@ -45,6 +53,8 @@ class TraceDigest::Folder {
   std::uint64_t hash() const { return hash_of_chains(chains()); }
 
   std::array<std::uint64_t, 4> chains() const { return {next_, second_, third_, last_}; }
+
+  std::uint64_t digests() const { return digests_; }
 
   std::uint64_t sites() const { return sites_; }
 
@@ -88,7 +98,7 @@ class TraceDigest::Folder {
   }
 
   void words(const char* /*key*/, std::span<const std::uint64_t> values) {
-    add_list(values.data(), values.size());
+    digests_ = hash_words(values);
   }
 
   void reals(const char* /*key*/, std::span<const double> values) {
@@ -124,6 +134,7 @@ class TraceDigest::Folder {
   std::uint64_t second_ = 2;
   std::uint64_t third_ = 3;
   std::uint64_t last_ = 4;
+  std::uint64_t digests_ = 0;
   std::uint64_t sites_ = 0;
 };
 
@@ -167,6 +178,7 @@ TraceDigest::Content TraceDigest::content_of(const Event& event, const NameTable
 
   Content content;
   content.chains_ = folder.chains();
+  content.digests_ = folder.digests();
   content.sites_ = folder.sites();
   // Faults, logs and machines are about how and where a run went, not about what it computed.
   if (std::holds_alternative<FaultEvent>(event.body) ||
@@ -186,6 +198,16 @@ TraceDigest::Content TraceDigest::content_of(const Event& event, const NameTable
   return content;
 }
 
+TraceDigest::Content TraceDigest::Content::with_digests_of(const EventBody& body) const {
+  Content content = *this;
+  if (const auto* grad = std::get_if<GradEvent>(&body))
+    content.digests_ = hash_words(grad->digests);
+  if (const auto* state = std::get_if<StateEvent>(&body)) {
+    content.digests_ = hash_words(state->digests);
+  }
+  return content;
+}
+
 void TraceDigest::add(const Event& event, const Content& content) {
   ++n_events_;
   // As Folder::add: each word into the chain whose turn it is.
@@ -194,7 +216,7 @@ void TraceDigest::add(const Event& event, const Content& content) {
       fold(content.chains_[1], event.index),
       fold(content.chains_[2], static_cast<std::uint64_t>(event.time.ns)),
       fold(content.chains_[3], content.sites_)};
-  trace_ = fold(trace_, hash_of_chains(chains));
+  trace_ = fold(fold(trace_, hash_of_chains(chains)), content.digests_);
 
   if (content.part_ == Content::Part::kNone) return;
   if (by_rank_.size() <= to_index(event.rank)) by_rank_.resize(to_index(event.rank) + 1);
@@ -202,7 +224,7 @@ void TraceDigest::add(const Event& event, const Content& content) {
   if (content.part_ == Content::Part::kCompletion) {
     result.completions += content.result_;
   } else {
-    result.program = fold(result.program, content.result_);
+    result.program = fold(fold(result.program, content.result_), content.digests_);
   }
 }
 

@@ -23,12 +23,17 @@ class TraceDigest final : public EventSink {
   /// What an event and its position amount to, without its rank, index and time: equal events of
   /// several ranks are folded once.
   class Content {
+   public:
+    /// Of an event at the same position that has the shape of this one (Likeness::kShaped).
+    Content with_digests_of(const EventBody& body) const;
+
    private:
     friend class TraceDigest;
 
     enum class Part : std::uint8_t { kNone, kProgram, kCompletion };
 
     std::array<std::uint64_t, 4> chains_{};
+    std::uint64_t digests_ = 0;  ///< Of tensors.
     std::uint64_t sites_ = 0;
     std::uint64_t result_ = 0;  ///< What the result takes of it.
     Part part_ = Part::kNone;   ///< Where the result takes it.

@@ -62,6 +62,8 @@ struct OpenReduction {
   // Of all locals, one after the other: a warm reduction allocates nothing.
   std::vector<Sketch> sketches;
   std::vector<std::uint8_t> undefined;
+  std::size_t n_tensors = 0;         ///< Sketches of one local.
+  std::size_t n_bytes = 0;           ///< Bytes of `undefined` of one local.
   std::vector<Published> published;  // Distinct ones: one in healthy runs.
   std::int32_t n_published = 0;
   std::vector<std::int64_t> n_elems;
@@ -72,10 +74,8 @@ struct OpenReduction {
 
   /// What a rank put in for tensor i; null: nothing.
   const Sketch* sketch(const Local& local, std::size_t i) const {
-    const std::size_t n = sketches.size() / locals.size();
-    const std::size_t n_bytes = undefined.size() / locals.size();
     const auto bits = std::span(undefined).subspan(local.place * n_bytes, n_bytes);
-    return bit(bits, i) ? nullptr : &sketches[local.place * n + i];
+    return bit(bits, i) ? nullptr : &sketches[local.place * n_tensors + i];
   }
 
   const Batches& batches_of(const Local& local) const { return batches[local.batches]; }
