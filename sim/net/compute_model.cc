@@ -14,7 +14,8 @@ namespace {
 
 class TimedKernels final : public detail::CpuKernels {
  public:
-  TimedKernels(ComputeModel& model, Rank rank) : model_(&model), rank_(rank) {}
+  TimedKernels(ComputeModel& model, Rank rank)
+      : CpuKernels(model.signs()), model_(&model), rank_(rank) {}
 
   void gemm(const Tensor& out, const Tensor& a, const Tensor& b, const Gemm& options) override {
     CpuKernels::gemm(out, a, b, options);
@@ -35,7 +36,9 @@ class TimedKernels final : public detail::CpuKernels {
 }  // namespace
 
 ComputeModel::ComputeModel(const ComputeSpec& spec, std::int32_t n_ranks)
-    : spec_(spec), paces_(static_cast<std::size_t>(n_ranks)) {
+    : spec_(spec),
+      paces_(static_cast<std::size_t>(n_ranks)),
+      signs_(std::make_shared<SketchSigns>()) {
   LOCKSTEP_CHECK(spec.mflops > 0, "computing takes time at some speed");
   for (const ComputeSpec::Slow& slow : spec.slow) {
     LOCKSTEP_CHECK(slow.rank >= 0 && slow.rank < n_ranks, "no such rank in this world");

@@ -25,6 +25,9 @@ class ComputeModel {
   /// From now on `rank` takes `permille` / 1000 of its own time.
   void set_pace(Rank rank, std::int64_t permille) { paces_[to_index(rank)].now = permille; }
 
+  /// What the kernels of all ranks sketch with.
+  const std::shared_ptr<SketchSigns>& signs() const { return signs_; }
+
  private:
   struct Pace {
     std::int64_t permille = 1000;  ///< The machine's.
@@ -34,6 +37,7 @@ class ComputeModel {
 
   ComputeSpec spec_;
   std::vector<Pace> paces_;
+  std::shared_ptr<SketchSigns> signs_;
 };
 
 /// The CPU's kernels, with a rank's matrix products taking the time that `model` says; the same

@@ -8,6 +8,9 @@ namespace lockstep {
 
 namespace {
 
+constexpr std::size_t kPlaceBits = 10;      // The contents of a step.
+constexpr std::int64_t kFewestBytes = 64;  // Less is read as fast as it is looked up.
+
 Imprint look(const Tensor& tensor, const Imprint* twin) {
   Kernels& kernels = tensor.runtime().kernels();
   if (twin == nullptr) return kernels.imprint(tensor);
@@ -17,6 +20,8 @@ Imprint look(const Tensor& tensor, const Imprint* twin) {
 }
 
 }  // namespace
+
+Contents::Contents() : known_(std::size_t{1} << kPlaceBits) {}
 
 /// Where the imprint of this content belongs, or null if nobody can know when it changes. A place
 /// that held another one comes back without a digest: its n_elems is negative.

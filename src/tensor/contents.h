@@ -16,14 +16,14 @@ class Tensor;
 ///
 /// A name stands for bytes. It is given to a storage when somebody looks at it, goes along when a
 /// copy fills another storage, and is given to all members of a collective that leaves them the
-/// same bytes. Every operation that writes to a storage takes the name away, and a storage whose
-/// memory can change unseen never has one (Storage::content). So an equal name proves equal bytes;
-/// without one the bytes are read.
+/// same bytes. Every operation that writes other bytes to a storage takes the name away, and a
+/// storage whose memory can change unseen never has one (Storage::content). So an equal name proves
+/// equal bytes; without one the bytes are read.
 ///
 /// One object serves all ranks of a world. Requires: one thread.
 class Contents {
  public:
-  Contents() : known_(kPlaces) {}
+  Contents();
 
   /// A name that nothing else has.
   std::uint64_t fresh() { return ++n_names_; }
@@ -52,14 +52,9 @@ class Contents {
     Imprint print;
   };
 
-  // The contents of a step; what falls on a taken place replaces it.
-  static constexpr std::size_t kPlaceBits = 10;
-  static constexpr std::size_t kPlaces = std::size_t{1} << kPlaceBits;
-  static constexpr std::int64_t kFewestBytes = 256;  // Less is read as fast as it is looked up.
-
   Place* place_of(const Tensor& tensor);
 
-  std::vector<Place> known_;
+  std::vector<Place> known_;  // What falls on a taken place replaces it.
   std::uint64_t n_names_ = 0;
   std::uint64_t n_spared_ = 0;
   bool closed_ = false;

@@ -13,11 +13,11 @@ std::uint64_t CpuKernels::digest(const Tensor& in, std::uint64_t base) {
 }
 
 Sketch CpuKernels::sketch(const Tensor& in) {
-  return sketch_of(in.read_raw(), in.n_elems(), in.dtype());
+  return sketch_of(in.read_raw(), in.n_elems(), in.dtype(), signs_.get());
 }
 
 Imprint CpuKernels::imprint(const Tensor& in) {
-  return imprint_of(in.read_raw(), in.n_elems(), in.dtype());
+  return imprint_of(in.read_raw(), in.n_elems(), in.dtype(), signs_.get());
 }
 
 }  // namespace detail

@@ -9,8 +9,8 @@
 namespace lockstep {
 
 /// Kernels on host memory: Eigen for matrix products of real size, our own fixed-order loops for
-/// everything else. Stateless but for pinned cache sizes; one instance may serve all ranks of a
-/// world.
+/// everything else. One instance may serve all ranks of a world: what it keeps are pinned cache
+/// sizes and the signs of sketches.
 std::unique_ptr<Kernels> make_cpu_kernels();
 
 /// An operation rounded although the job was declared exact.

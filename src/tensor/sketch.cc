@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cstring>
+#include <utility>
 
 #include "lockstep/base/check.h"
 #include "lockstep/tensor/detail/clones.h"
@@ -14,56 +14,53 @@ namespace lockstep {
 
 namespace {
 
-// By reference throughout: how eight lanes are passed by value depends on the instruction set.
-using Doubles [[gnu::vector_size(Sketch::kLanes * sizeof(double))]] = double;
-using Words [[gnu::vector_size(Sketch::kLanes * sizeof(std::uint64_t))]] = std::uint64_t;
-using Floats [[gnu::vector_size(Sketch::kLanes * sizeof(float))]] = float;
-using HalfWords [[gnu::vector_size(Sketch::kLanes * sizeof(float))]] = std::uint32_t;
+constexpr std::size_t kLanes = Sketch::kLanes;
+constexpr std::size_t kPerWord = SketchSigns::kPerWord;
 
-/// mix64 of the first elements' keys: most tensors are small, and mixing is a third of the work.
-constexpr std::size_t kNMixed = 1024;
-constexpr std::array<std::uint64_t, kNMixed> kMixed = [] {
-  std::array<std::uint64_t, kNMixed> mixed{};
-  for (std::size_t i = 0; i < kNMixed; ++i) mixed[i] = mix64((i + 1) * kGolden64);
-  return mixed;
+/// The signs of the elements from `first` on: bits 4i to 4i + 3 are those of element first + i.
+constexpr std::uint64_t signs_of(std::size_t first) {
+  std::uint64_t word = 0;
+  for (std::size_t i = kPerWord; i-- > 0;) {
+    word = (word << 4U) | (mix64((first + i + 1) * kGolden64) & 15U);
+  }
+  return word;
+}
+
+/// Most tensors are small, and mixing signs is a third of the work.
+constexpr std::size_t kNFirst = 1024;
+constexpr std::array<std::uint64_t, kNFirst / kPerWord> kFirstSigns = [] {
+  std::array<std::uint64_t, kNFirst / kPerWord> words{};
+  for (std::size_t w = 0; w < words.size(); ++w) words[w] = signs_of(w * kPerWord);
+  return words;
 }();
 
-constexpr Words kPlaces = {0, 1, 2, 3, 4, 5, 6, 7};
-constexpr Words kAll = ~Words{};
-constexpr Words kFirstKeys = kGolden64 * Words{1, 2, 3, 4, 5, 6, 7, 8};
+/// Vectors of kN. By reference throughout: how they are passed by value depends on the instruction
+/// set.
+template <std::size_t kN>
+struct Vectors;
 
-/// Eight lanes: partial sums of the magnitudes and of each projection.
-struct Lanes {
-  Doubles l1{};
-  Doubles first{};
-  Doubles second{};
-  Doubles third{};
-  Doubles fourth{};
+template <>
+struct Vectors<4> {
+  using Doubles [[gnu::vector_size(4 * sizeof(double))]] = double;
+  using Words [[gnu::vector_size(4 * sizeof(std::uint64_t))]] = std::uint64_t;
 
-  /// `z`: the elements' mixed keys.
-  [[gnu::always_inline]] inline void take(const Doubles& x, const Words& z) {
-    constexpr std::uint64_t kSign = 1ULL << 63U;
-    const auto bits = reinterpret_cast<Words>(x);
-    l1 += reinterpret_cast<Doubles>(bits & ~kSign);
-    first += reinterpret_cast<Doubles>(bits ^ ((z << 63U) & kSign));
-    second += reinterpret_cast<Doubles>(bits ^ ((z << 62U) & kSign));
-    third += reinterpret_cast<Doubles>(bits ^ ((z << 61U) & kSign));
-    fourth += reinterpret_cast<Doubles>(bits ^ ((z << 60U) & kSign));
-  }
+  static constexpr Words kCount = {0, 1, 2, 3};
+};
+
+template <>
+struct Vectors<8> {
+  using Doubles [[gnu::vector_size(8 * sizeof(double))]] = double;
+  using Words [[gnu::vector_size(8 * sizeof(std::uint64_t))]] = std::uint64_t;
+
+  static constexpr Words kCount = {0, 1, 2, 3, 4, 5, 6, 7};
 };
 
 /// z = mix64 of each key.
+template <typename Words>
 [[gnu::always_inline]] inline void mix(Words& z, const Words& key) {
   z = (key ^ (key >> 30U)) * kMixFirst;
   z = (z ^ (z >> 27U)) * kMixSecond;
   z ^= z >> 31U;
-}
-
-/// Lane after lane, from 0. Written out: an index that varies would put the lanes into memory.
-template <typename Vector>
-[[gnu::always_inline]] inline auto total(const Vector& x) {
-  static_assert(Sketch::kLanes == 8);
-  return decltype(x[0] + x[0]){} + x[0] + x[1] + x[2] + x[3] + x[4] + x[5] + x[6] + x[7];
 }
 
 [[gnu::always_inline]] inline std::uint64_t bits_of(double x) {
@@ -79,22 +76,8 @@ template <typename T>
   return x.bits;
 }
 
-/// Eight elements as doubles, and their bits as sm64 reads them.
-struct Eight {
-  Doubles values{};
-  Words bits{};
-};
-
 template <typename T>
-[[gnu::always_inline]] inline void load_eight(Eight& eight, const T* x) {
-  for (std::size_t i = 0; i < Sketch::kLanes; ++i) {
-    eight.values[i] = static_cast<double>(detail::load(x[i]));
-  }
-  for (std::size_t i = 0; i < Sketch::kLanes; ++i) eight.bits[i] = bits_of(x[i]);
-}
-
-template <typename T>
-using Block = std::array<T, Sketch::kLanes>;
+using Block = std::array<T, kLanes>;
 
 /// Writes n < 8 elements, and zeros behind them. Not inlined: the compiler would build the lanes
 /// one by one instead of loading them.
@@ -104,98 +87,200 @@ template <typename T>
   for (std::size_t i = 0; i < n; ++i) to[i] = x[i];
 }
 
-/// What has been seen of a tensor: sm64 in eight lanes, and the sketch.
-struct Seen {
-  Lanes lanes;
-  Words digest{};
-  Words key = kFirstKeys;  // Of the next eight.
+/// Adds the lanes to `sum`, one after another. Written out: an index that varies would put them
+/// into memory.
+template <typename Sum, typename Vector, std::size_t... kAt>
+[[gnu::always_inline]] inline void add_lanes(Sum& sum,
+                                             const Vector& lanes,
+                                             std::index_sequence<kAt...> /*at*/) {
+  ((sum += lanes[kAt]), ...);
+}
 
-  /// `mixed`: mix64 of the elements' keys. `exist`: all ones where there is an element.
-  [[gnu::always_inline]] inline void take(const Eight& eight,
-                                          const Words& mixed,
-                                          const Words& exist) {
-    lanes.take(eight.values, mixed);
+/// What has been seen of a tensor in kN of the eight lanes, from lane kFirst on: sm64, and the
+/// sketch.
+template <std::size_t kFirst, std::size_t kN>
+struct Seen {
+  using Doubles = typename Vectors<kN>::Doubles;
+  using Words = typename Vectors<kN>::Words;
+
+  static constexpr std::uint64_t kSign = 1ULL << 63U;
+
+  Doubles l1{};
+  Doubles first{};
+  Doubles second{};
+  Doubles third{};
+  Doubles fourth{};
+  Words digest{};
+  Words key = (Vectors<kN>::kCount + (kFirst + 1)) * kGolden64;  // Of the next eight elements.
+
+  /// `z`: bits that, shifted to the left by up, up - 1, ..., become the signs.
+  [[gnu::always_inline]] inline void project(const Words& bits, const Words& z, const Words& up) {
+    l1 += reinterpret_cast<Doubles>(bits & ~kSign);
+    first += reinterpret_cast<Doubles>(bits ^ ((z << up) & kSign));
+    second += reinterpret_cast<Doubles>(bits ^ ((z << (up - 1)) & kSign));
+    third += reinterpret_cast<Doubles>(bits ^ ((z << (up - 2)) & kSign));
+    fourth += reinterpret_cast<Doubles>(bits ^ ((z << (up - 3)) & kSign));
+  }
+
+  /// The lanes of eight elements as doubles, whose digest is taken where `exist` is all ones.
+  template <typename T>
+  [[gnu::always_inline]] inline void load(Words& values, const T* x, const Words& exist) {
+    Doubles doubles;
+    Words bits;
+    for (std::size_t i = 0; i < kN; ++i) {
+      doubles[i] = static_cast<double>(detail::load(x[kFirst + i]));
+    }
+    for (std::size_t i = 0; i < kN; ++i) bits[i] = bits_of(x[kFirst + i]);
+    values = reinterpret_cast<Words>(doubles);
     Words z;
-    mix(z, eight.bits + key);
+    mix(z, bits + key);
     digest += z & exist;
-    key += kGolden64 * Sketch::kLanes;
+    key += kGolden64 * kLanes;
+  }
+
+  /// Eight elements whose signs are in `word` from bit kLow on.
+  template <std::size_t kLow, typename T>
+  [[gnu::always_inline]] inline void take_signed(const T* x, std::uint64_t word) {
+    const Words up = (63 - kLow - 4 * kFirst) - Vectors<kN>::kCount * 4;
+    Words values;
+    load(values, x, ~Words{});
+    project(values, Words{} + word, up);
+  }
+
+  /// Eight elements whose signs are not known yet.
+  template <typename T>
+  [[gnu::always_inline]] inline void take(const T* x, const Words& exist) {
+    Words values;
+    Words z;
+    mix(z, key);
+    load(values, x, exist);
+    project(values, z, Words{} + 63U);
+  }
+
+  /// All n elements: those for which there are signs, then the others. Where fewer than eight are
+  /// left, zeros make them eight: they change no sum of the sketch, since no partial sum is ever
+  /// -0.
+  template <typename T>
+  [[gnu::always_inline]] inline void take_all(const T* x,
+                                              std::size_t n,
+                                              std::span<const std::uint64_t> signs) {
+    const std::size_t n_words = std::min(n / kPerWord, signs.size());
+    for (std::size_t w = 0; w < n_words; ++w, x += kPerWord) {
+      take_signed<0>(x, signs[w]);
+      take_signed<32>(x + kLanes, signs[w]);
+    }
+    std::size_t n_left = n - n_words * kPerWord;
+    for (; n_left >= kLanes; n_left -= kLanes, x += kLanes) take(x, ~Words{});
+    if (n_left == 0) return;
+    Block<T> rest;
+    copy_some(rest, x, n_left);
+    take(
+        rest.data(),
+        reinterpret_cast<Words>(Vectors<kN>::kCount + kFirst < static_cast<std::uint64_t>(n_left)));
+  }
+
+  [[gnu::always_inline]] inline void add_to(Imprint& print) const {
+    constexpr auto kAll = std::make_index_sequence<kN>();
+    add_lanes(print.digest, digest, kAll);
+    add_lanes(print.sketch.l1, l1, kAll);
+    add_lanes(print.sketch.sums[0], first, kAll);
+    add_lanes(print.sketch.sums[1], second, kAll);
+    add_lanes(print.sketch.sums[2], third, kAll);
+    add_lanes(print.sketch.sums[3], fourth, kAll);
   }
 };
 
-/// Eight elements at a time. Where fewer are left, zeros make them eight: they change no sum of the
-/// sketch, since no partial sum is ever -0.
+template <std::size_t kFirst, std::size_t kN, typename T>
+[[gnu::always_inline]] inline void imprint_lanes(Imprint& print,
+                                                 const T* x,
+                                                 std::size_t n,
+                                                 std::span<const std::uint64_t> signs) {
+  Seen<kFirst, kN> seen;
+  seen.take_all(x, n, signs);
+  seen.add_to(print);
+}
+
+/// With registers of four doubles: half of the lanes, then the other half.
 template <typename T>
-[[gnu::always_inline]] inline void fold(Seen& seen, const T* x, std::size_t n) {
-  constexpr std::size_t kLanes = Sketch::kLanes;
-  const std::size_t n_full = n - n % kLanes;
-  Eight eight;
-  Words mixed;
-  std::size_t i = 0;
-  for (; i < std::min(n_full, kNMixed); i += kLanes) {
-    load_eight(eight, x + i);
-    std::memcpy(&mixed, &kMixed[i], sizeof(mixed));
-    seen.take(eight, mixed, kAll);
-  }
-  for (; i < n_full; i += kLanes) {
-    load_eight(eight, x + i);
-    mix(mixed, seen.key);
-    seen.take(eight, mixed, kAll);
-  }
-  if (i == n) return;
-  Block<T> rest;
-  copy_some(rest, x + i, n - i);
-  load_eight(eight, rest.data());
-  mix(mixed, seen.key);
-  seen.take(eight, mixed, reinterpret_cast<Words>(kPlaces < static_cast<std::uint64_t>(n - i)));
+[[gnu::always_inline]] inline void imprint_halves(Imprint& print,
+                                                  const T* x,
+                                                  std::size_t n,
+                                                  std::span<const std::uint64_t> signs) {
+  imprint_lanes<0, 4>(print, x, n, signs);
+  imprint_lanes<4, 4>(print, x, n, signs);
 }
+
+LOCKSTEP_NARROW void imprint_all(Imprint& print,
+                                 const float* x,
+                                 std::size_t n,
+                                 std::span<const std::uint64_t> signs) {
+  imprint_halves(print, x, n, signs);
+}
+
+LOCKSTEP_NARROW void imprint_all(Imprint& print,
+                                 const double* x,
+                                 std::size_t n,
+                                 std::span<const std::uint64_t> signs) {
+  imprint_halves(print, x, n, signs);
+}
+
+#ifdef LOCKSTEP_WIDE
+LOCKSTEP_WIDE void imprint_all(Imprint& print,
+                               const float* x,
+                               std::size_t n,
+                               std::span<const std::uint64_t> signs) {
+  imprint_lanes<0, 8>(print, x, n, signs);
+}
+
+LOCKSTEP_WIDE void imprint_all(Imprint& print,
+                               const double* x,
+                               std::size_t n,
+                               std::span<const std::uint64_t> signs) {
+  imprint_lanes<0, 8>(print, x, n, signs);
+}
+#endif
 
 template <typename T>
-[[gnu::always_inline]] inline void imprint(Imprint& print, const T* x, std::size_t n) {
-  Seen seen;
-  fold(seen, x, n);
-  print.digest = total(seen.digest);
-  print.sketch.l1 = total(seen.lanes.l1);
-  print.sketch.sums = {total(seen.lanes.first),
-                       total(seen.lanes.second),
-                       total(seen.lanes.third),
-                       total(seen.lanes.fourth)};
+void imprint_all(Imprint& print, const T* x, std::size_t n, std::span<const std::uint64_t> signs) {
+  imprint_halves(print, x, n, signs);
 }
 
-LOCKSTEP_CLONES void imprint_all(Imprint& print, const float* x, std::size_t n) {
-  imprint(print, x, n);
-}
-
-LOCKSTEP_CLONES void imprint_all(Imprint& print, const double* x, std::size_t n) {
-  imprint(print, x, n);
-}
-
-template <typename T>
-void imprint_all(Imprint& print, const T* x, std::size_t n) {
-  imprint(print, x, n);
+/// Fills `words` with the signs of the elements from `first` on.
+LOCKSTEP_CLONES void mix_signs(std::uint64_t* words, std::size_t n_words, std::size_t first) {
+  for (std::size_t w = 0; w < n_words; ++w) words[w] = signs_of(first + w * kPerWord);
 }
 
 }  // namespace
 
-Sketch sketch_of(const void* data, std::int64_t n_elems, DType dtype) {
-  return imprint_of(data, n_elems, dtype).sketch;
+void SketchSigns::grow(std::size_t n) {
+  const std::size_t n_known = words_.size();
+  words_.resize((std::min(n, kMost) + kPerWord - 1) / kPerWord);
+  if (words_.size() == n_known) return;
+  mix_signs(words_.data() + n_known, words_.size() - n_known, n_known * kPerWord);
 }
 
-Imprint imprint_of(const void* data, std::int64_t n_elems, DType dtype) {
+Sketch sketch_of(const void* data, std::int64_t n_elems, DType dtype, SketchSigns* signs) {
+  return imprint_of(data, n_elems, dtype, signs).sketch;
+}
+
+Imprint imprint_of(const void* data, std::int64_t n_elems, DType dtype, SketchSigns* signs) {
   LOCKSTEP_CHECK(is_floating(dtype), "only floating-point tensors have a sketch");
   const auto n = static_cast<std::size_t>(n_elems);
+  std::span<const std::uint64_t> known = kFirstSigns;
+  if (n > kNFirst && signs != nullptr) known = signs->of_first(n);
   Imprint print;
   switch (dtype) {
     case DType::kF64:
-      imprint_all(print, static_cast<const double*>(data), n);
+      imprint_all(print, static_cast<const double*>(data), n, known);
       break;
     case DType::kF16:
-      imprint_all(print, static_cast<const detail::Half*>(data), n);
+      imprint_all(print, static_cast<const detail::Half*>(data), n, known);
       break;
     case DType::kBF16:
-      imprint_all(print, static_cast<const detail::BFloat*>(data), n);
+      imprint_all(print, static_cast<const detail::BFloat*>(data), n, known);
       break;
     default:
-      imprint_all(print, static_cast<const float*>(data), n);
+      imprint_all(print, static_cast<const float*>(data), n, known);
       break;
   }
   return print;

@@ -3,7 +3,10 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "lockstep/tensor/dtype.h"
 
@@ -33,9 +36,32 @@ struct Imprint {
   friend bool operator==(const Imprint&, const Imprint&) = default;
 };
 
-/// The sketch of n_elems elements. Requires: a floating-point dtype (16-bit formats are widened).
-Sketch sketch_of(const void* data, std::int64_t n_elems, DType dtype);
+/// The signs of the first elements, four bits each, for whoever sketches again and again: mixing
+/// them is a third of the work.
+class SketchSigns {
+ public:
+  static constexpr std::size_t kPerWord = 16;
+  static constexpr std::size_t kMost = std::size_t{1} << 22U;  ///< Two megabytes of signs.
+
+  /// Those of the first `n` elements, as far as they are kept.
+  std::span<const std::uint64_t> of_first(std::size_t n) {
+    if (n > words_.size() * kPerWord) grow(n);
+    return words_;
+  }
+
+ private:
+  void grow(std::size_t n);
+
+  std::vector<std::uint64_t> words_;
+};
+
+/// The sketch of n_elems elements. `signs`: null, or what is used and grows.
+/// Requires: a floating-point dtype (16-bit formats are widened).
+Sketch sketch_of(const void* data, std::int64_t n_elems, DType dtype, SketchSigns* signs = nullptr);
 /// The same and sm64, block by block, so that memory is read once.
-Imprint imprint_of(const void* data, std::int64_t n_elems, DType dtype);
+Imprint imprint_of(const void* data,
+                   std::int64_t n_elems,
+                   DType dtype,
+                   SketchSigns* signs = nullptr);
 
 }  // namespace lockstep

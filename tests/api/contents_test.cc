@@ -119,8 +119,8 @@ TEST(ContentsOfARunTest, HealthyJobsLeaveTheSameTrace) {
 TEST(ContentsOfARunTest, AGroupsResultIsLookedAtOnce) {
   const std::uint64_t two = run({.ranks = 2}, {}, true).spared;
   const std::uint64_t three = run({.ranks = 3}, {}, true).spared;
-  // Two of the four parameters are large enough; a rank more spares post and used of each a step.
-  EXPECT_EQ(three - two, 2U * 2U * static_cast<std::uint64_t>(kSteps));
+  // Three of the four parameters are large enough; a rank more spares post and used of each a step.
+  EXPECT_EQ(three - two, 3U * 2U * static_cast<std::uint64_t>(kSteps));
 }
 
 TEST(ContentsOfARunTest, WhatIsDoneBehindTheReductionIsSeen) {

@@ -153,6 +153,27 @@ TEST(ContentsTest, ACopyIntoPartOfAStorageIsNoCopyOfTheWhole) {
   EXPECT_EQ(known_digest(wide.slice(100, {100})), test.read(wide.slice(100, {100})));
 }
 
+TEST(ContentsTest, ACopyOfWhatIsThereAlreadyChangesNothing) {
+  RememberingRuntime test;
+  const Tensor tensor = test.ramp();
+  const Tensor twin = test.ramp();
+  const std::uint64_t before = known_digest(tensor);
+  test.kernels->copy(tensor, twin);
+  EXPECT_EQ(known_digest(tensor), before);
+  EXPECT_EQ(test.contents.n_spared(), 1U);
+
+  test.kernels->fill(twin.slice(99, {1}), -1.0);
+  test.kernels->copy(tensor, twin);
+  EXPECT_EQ(known_digest(tensor), test.read(twin));
+  EXPECT_EQ(test.contents.n_spared(), 1U);
+  // Equal as numbers, not as bits.
+  const Tensor zero = Tensor::zeros(test.runtime, {64}, DType::kF32);
+  const Tensor minus_zero = Tensor::full(test.runtime, {64}, DType::kF32, -0.0);
+  (void)known_digest(zero);
+  test.kernels->copy(zero, minus_zero);
+  EXPECT_EQ(known_digest(zero), test.read(minus_zero));
+}
+
 TEST(ContentsTest, ALentStorageIsReadAnewUntilItIsTakenBack) {
   RememberingRuntime test;
   const Tensor mine = test.ramp();

@@ -1,6 +1,8 @@
 #include "lockstep/tensor/sketch.h"
 
+#include <array>
 #include <bit>
+#include <cmath>
 #include <sstream>
 
 #include <gtest/gtest.h>
@@ -77,6 +79,56 @@ TEST(SketchTest, IntegersHaveNone) {
   const std::array<std::int32_t, 1> one = {1};
 
   EXPECT_THROW(sketch_of(one.data(), 1, DType::kI32), ContractViolation);
+}
+
+/// The definition, element by element.
+template <typename T>
+Sketch plain_sketch(const std::vector<T>& values) {
+  std::array<std::array<double, Sketch::kLanes>, 5> lanes{};
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const auto x = static_cast<double>(values[i]);
+    const std::uint64_t signs = mix64((i + 1) * kGolden64);
+    lanes[4][i % Sketch::kLanes] += std::abs(x);
+    for (std::size_t j = 0; j < 4; ++j) {
+      lanes[j][i % Sketch::kLanes] += ((signs >> j) & 1U) != 0 ? -x : x;
+    }
+  }
+  Sketch sketch;
+  for (const double lane : lanes[4]) sketch.l1 += lane;
+  for (std::size_t j = 0; j < 4; ++j) {
+    for (const double lane : lanes[j]) sketch.sums[j] += lane;
+  }
+  return sketch;
+}
+
+template <typename T>
+std::vector<T> some_values(std::size_t n) {
+  std::vector<T> values(n);
+  for (std::size_t i = 0; i < n; ++i) values[i] = static_cast<T>(i % 97) * T(0.37) - T(11);
+  return values;
+}
+
+TEST(SketchTest, IsItsDefinitionWithAndWithoutATableOfSigns) {
+  SketchSigns signs;
+  for (const std::int64_t n :
+       {0, 1, 7, 8, 9, 15, 16, 17, 1023, 1024, 1025, 5000, 2048, 2049, 3000, 9001}) {
+    const auto floats = some_values<float>(static_cast<std::size_t>(n));
+    const auto doubles_too = some_values<double>(static_cast<std::size_t>(n));
+    const Sketch of_floats = plain_sketch(floats);
+    EXPECT_EQ(sketch_of(floats.data(), n, DType::kF32), of_floats) << n;
+    EXPECT_EQ(sketch_of(floats.data(), n, DType::kF32, &signs), of_floats) << n;
+    EXPECT_EQ(sketch_of(doubles_too.data(), n, DType::kF64, &signs), plain_sketch(doubles_too))
+        << n;
+  }
+}
+
+TEST(SketchTest, TheTableOfSignsEnds) {
+  constexpr std::size_t kN = SketchSigns::kMost + 2051;
+  const auto values = some_values<float>(kN);
+  SketchSigns signs;
+  EXPECT_EQ(sketch_of(values.data(), std::ssize(values), DType::kF32, &signs),
+            plain_sketch(values));
+  EXPECT_EQ(signs.of_first(kN).size() * SketchSigns::kPerWord, SketchSigns::kMost);
 }
 
 TEST(ImprintTest, IsTheDigestAndTheSketchWhateverTheSize) {

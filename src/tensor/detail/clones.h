@@ -7,6 +7,10 @@
 #if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__clang__) && \
     !defined(__SANITIZE_ADDRESS__)
 #define LOCKSTEP_CLONES [[gnu::target_clones("arch=x86-64-v4", "default")]]
+/// In front of the two forms of a function that is written twice: with the registers of either.
+#define LOCKSTEP_NARROW [[gnu::target("default")]]
+#define LOCKSTEP_WIDE [[gnu::target("arch=x86-64-v4")]]
 #else
 #define LOCKSTEP_CLONES
+#define LOCKSTEP_NARROW
 #endif

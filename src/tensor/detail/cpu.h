@@ -1,12 +1,20 @@
 // The class behind make_cpu_kernels, shared by the files that define its methods.
 #pragma once
 
+#include <memory>
+#include <utility>
+
 #include "lockstep/tensor/kernels.h"
 
 namespace lockstep::detail {
 
 class CpuKernels : public Kernels {
  public:
+  CpuKernels() : CpuKernels(std::make_shared<SketchSigns>()) {}
+
+  /// With signs that other kernels of the same thread use, too.
+  explicit CpuKernels(std::shared_ptr<SketchSigns> signs) : signs_(std::move(signs)) {}
+
   void fill(const Tensor& out, double value) override;
   void copy(const Tensor& out, const Tensor& in) override;
 
@@ -142,6 +150,9 @@ class CpuKernels : public Kernels {
   std::uint64_t digest(const Tensor& in, std::uint64_t base) override;
   Sketch sketch(const Tensor& in) override;
   Imprint imprint(const Tensor& in) override;
+
+ private:
+  std::shared_ptr<SketchSigns> signs_;
 };
 
 }  // namespace lockstep::detail
