@@ -124,8 +124,9 @@ void Reducer::launch(Bucket& bucket) {
     run_hook(bucket);
     return;
   }
-  bucket.work = group_->all_reduce(
-      bucket.lent.lend(bucket.flat, *group_), ReduceOp::kSum, op_options("ddp.backward", bucket.layout));
+  bucket.work = group_->all_reduce(bucket.lent.lend(bucket.flat, *group_),
+                                   ReduceOp::kSum,
+                                   op_options("ddp.backward", bucket.layout));
 }
 
 // A bucket's number is how many were launched before it, which a delayed reduction does not count.

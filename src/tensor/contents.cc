@@ -8,7 +8,7 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::size_t kPlaceBits = 10;      // The contents of a step.
+constexpr std::size_t kPlaceBits = 10;     // The contents of a step.
 constexpr std::int64_t kFewestBytes = 64;  // Less is read as fast as it is looked up.
 
 Imprint look(const Tensor& tensor, const Imprint* twin) {
