@@ -47,6 +47,7 @@ struct Vectors<4> {
   static constexpr Words kCount = {0, 1, 2, 3};
 };
 
+#ifdef LOCKSTEP_WIDE
 template <>
 struct Vectors<8> {
   using Doubles [[gnu::vector_size(8 * sizeof(double))]] = double;
@@ -54,6 +55,7 @@ struct Vectors<8> {
 
   static constexpr Words kCount = {0, 1, 2, 3, 4, 5, 6, 7};
 };
+#endif
 
 /// z = mix64 of each key.
 template <typename Words>
