@@ -3,141 +3,10 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "lockstep/trace/detail/keep_spans.h"
+#include "lockstep/trace/detail/cohort_bar.h"
 #include "lockstep/trace/trace_digest.h"
 
 namespace lockstep {
-
-namespace {
-
-/// Memory for copies that live until the next reset; a warm one allocates nothing.
-class CopyPages {
- public:
-  void* allocate(std::size_t n_bytes) {
-    const std::size_t rounded = (n_bytes + 15) / 16 * 16;
-    while (page_ < pages_.size() && used_ + rounded > pages_[page_].size) {
-      ++page_;
-      used_ = 0;
-    }
-    if (page_ == pages_.size()) add_page(rounded);
-    void* const block = pages_[page_].bytes.get() + used_;
-    used_ += rounded;
-    return block;
-  }
-
-  void reset() {
-    page_ = 0;
-    used_ = 0;
-  }
-
- private:
-  struct Page {
-    std::unique_ptr<std::byte[]> bytes;
-    std::size_t size = 0;
-  };
-
-  void add_page(std::size_t least) {
-    constexpr std::size_t kFirstBytes = 1024;
-    const std::size_t size = std::max(least, pages_.empty() ? kFirstBytes : 2 * pages_.back().size);
-    pages_.push_back({std::make_unique_for_overwrite<std::byte[]>(size), size});
-  }
-
-  std::vector<Page> pages_;
-  std::size_t page_ = 0;
-  std::size_t used_ = 0;
-};
-
-}  // namespace
-
-/// One place of the streams, while ranks come in.
-class Cohort::Bar {
- public:
-  explicit Bar(std::size_t n_ranks) : came_(n_ranks), arrivals_(n_ranks) {}
-
-  /// Begins anew with the event of the rank that comes first.
-  void open(const Event& event, TraceDigest* digest, const NameTable& names) {
-    copies_.reset();
-    n_arrived_ = 0;
-    likeness_ = Likeness::kEqual;
-    first_ = event;
-    detail::SpanKeeper(copies_).keep(first_.body);
-    note(event);
-    if (digest == nullptr) return;
-    content_ = digest->content_of(event, names);
-    digest->add(event, content_);
-  }
-
-  /// False: it does not belong here.
-  bool take(const Event& event, TraceDigest* digest, const NameTable& names) {
-    if (event.at != first_.at) return false;
-    const Likeness likeness = likeness_of(event.body, first_.body);
-    if (likeness == Likeness::kForeign) return false;
-    if (digest != nullptr) add(event, likeness, *digest, names);
-    if (likeness != Likeness::kEqual || likeness_ != Likeness::kEqual) keep(event, likeness);
-    note(event);
-    return true;
-  }
-
-  std::size_t n_arrived() const { return n_arrived_; }
-
-  CohortEvent event() const {
-    const bool equal = likeness_ == Likeness::kEqual;
-    return {likeness_, &first_, arrivals_, equal ? std::span<const EventBody>() : own_};
-  }
-
- private:
-  void note(const Event& event) {
-    arrivals_[to_index(event.rank)] = {event.time, event.index};
-    came_[n_arrived_++] = to_int(event.rank);
-  }
-
-  void add(const Event& event,
-           Likeness likeness,
-           TraceDigest& digest,
-           const NameTable& names) const {
-    if (likeness == Likeness::kEqual) {
-      digest.add(event, content_);
-    } else if (likeness == Likeness::kShaped) {
-      digest.add(event, content_.with_digests_of(event.body));
-    } else {
-      digest.on_event(event, names);
-    }
-  }
-
-  void keep(const Event& event, Likeness likeness) {
-    if (likeness_ == Likeness::kEqual) tell_apart();
-    likeness_ = std::max(likeness_, likeness);
-    EventBody& own = own_[to_index(event.rank)];
-    if (likeness == Likeness::kEqual) {
-      own = first_.body;
-      return;
-    }
-    own = event.body;
-    detail::SpanKeeper keeper(copies_);
-    if (likeness == Likeness::kShaped) {
-      keeper.keep_measured(own, first_.body);
-    } else {
-      keeper.keep(own);
-    }
-  }
-
-  /// Until now one body stood for all that have come.
-  void tell_apart() {
-    own_.resize(arrivals_.size());
-    for (std::size_t i = 0; i < n_arrived_; ++i) {
-      own_[static_cast<std::size_t>(came_[i])] = first_.body;
-    }
-  }
-
-  Event first_;
-  Likeness likeness_ = Likeness::kEqual;
-  std::size_t n_arrived_ = 0;
-  std::vector<std::int32_t> came_;  // Ranks, n_arrived_ of them.
-  std::vector<CohortEvent::Arrival> arrivals_;
-  std::vector<EventBody> own_;
-  CopyPages copies_;
-  TraceDigest::Content content_;  // Of the first.
-};
 
 Cohort::Cohort() = default;
 
@@ -167,19 +36,33 @@ void Cohort::on_event(const Event& event, const NameTable& names) {
   if (event.at.wrapper == 0) last_sync_ = std::max(last_sync_, event.at.sync);
   Member& member = members_[to_index(event.rank)];
   if (!member.in_step && !steps_in(member, event)) return alone(event, names);
-  if (member.next == end_) {
-    open(event, names);
-  } else if (!bar(member.next).take(event, digest_, names)) {
-    fall_out(names);
-    return alone(event, names);
-  }
-  Bar& here = bar(member.next++);
   ++n_waiting_;
-  if (here.n_arrived() == members_.size()) {
-    close(here, names);
-  } else if (n_waiting_ > kMostWaiting) {
+  const detail::ArrivalReader reader{digest_, &names};
+  if (member.next == end_) {
+    open(event, reader);
+    ++member.next;
+  } else if (bar(member.next).take(event, reader) || passes_on(member, event, reader)) {
+    ++member.next;
+  } else {
+    bar(member.next).set_aside(event, reader);
+  }
+  if (bar(begin_).is_complete()) {
+    close_complete(names);
+  } else if (n_waiting_ > kMostWaiting || bar(begin_).asides().size() > kMostAsides) {
     fall_out(names);
   }
+}
+
+// Whether the event belongs to one of the next bars, and the rank has nothing to say at those
+// before it.
+bool Cohort::passes_on(Member& member, const Event& event, const detail::ArrivalReader& reader) {
+  const std::int64_t last = std::min(end_, member.next + kMostPassed);
+  for (std::int64_t number = member.next + 1; number < last; ++number) {
+    if (!bar(number).take(event, reader)) continue;
+    while (member.next < number) bar(member.next++).pass();
+    return true;
+  }
+  return false;
 }
 
 bool Cohort::waits(const Event& event) const {
@@ -198,11 +81,11 @@ void Cohort::alone(const Event& event, const NameTable& names) {
   sink_->on_event(event, names);
 }
 
-void Cohort::open(const Event& event, const NameTable& names) {
+void Cohort::open(const Event& event, const detail::ArrivalReader& reader) {
   if (end_ - begin_ == static_cast<std::int64_t>(bars_.size())) grow();
   std::unique_ptr<Bar>& place = bars_[place_of(end_)];
   if (place == nullptr) place = std::make_unique<Bar>(members_.size());
-  place->open(event, digest_, names);
+  place->open(event, reader);
   ++end_;
 }
 
@@ -216,21 +99,33 @@ void Cohort::grow() {
   }
 }
 
-// A bar is complete only behind those before it: each rank fills them in order.
-void Cohort::close(const Bar& bar, const NameTable& names) {
-  sink_->on_cohort(bar.event(), names);
-  ++begin_;
-  n_waiting_ -= members_.size();
+// A bar is complete only behind those before it: each rank comes to them in order.
+void Cohort::close_complete(const NameTable& names) {
+  while (begin_ < end_ && bar(begin_).is_complete()) {
+    const Bar& here = bar(begin_);
+    for (const Event& event : here.asides()) sink_->on_event(event, names);
+    if (here.has_all()) {
+      sink_->on_cohort(here.event(), names);
+    } else {
+      for (std::size_t rank = 0; rank < members_.size(); ++rank) tell(here, rank, names);
+    }
+    n_waiting_ -= here.n_events();
+    ++begin_;
+  }
+}
+
+void Cohort::tell(const Bar& bar, std::size_t rank, const NameTable& names) {
+  if (bar.has(rank)) sink_->on_event(bar.event().of(static_cast<std::int32_t>(rank)), names);
 }
 
 void Cohort::fall_out(const NameTable& names) {
-  for (std::size_t rank = 0; rank < members_.size(); ++rank) {
-    Member& member = members_[rank];
-    for (std::int64_t number = begin_; member.in_step && number < member.next; ++number) {
-      sink_->on_event(bar(number).event().of(static_cast<std::int32_t>(rank)), names);
-    }
-    member = {.next = end_, .in_step = false};
+  // Each rank's own order is kept if its asides are told before what it says at their bar, and all
+  // bars in turn.
+  for (std::int64_t number = begin_; number < end_; ++number) {
+    for (const Event& event : bar(number).asides()) sink_->on_event(event, names);
+    for (std::size_t rank = 0; rank < members_.size(); ++rank) tell(bar(number), rank, names);
   }
+  for (Member& member : members_) member = {.next = end_, .in_step = false};
   begin_ = end_;
   n_waiting_ = 0;
   constexpr std::int32_t kMostPatience = 1 << 20;

@@ -14,6 +14,11 @@ namespace lockstep {
 
 class TraceDigest;
 
+namespace detail {
+class CohortBar;
+struct ArrivalReader;
+}  // namespace detail
+
 /// The events that the ranks [0, n_ranks) recorded at one place: of one kind, at one position.
 struct CohortEvent {
   /// When one rank came, and the place in its stream.
@@ -54,10 +59,10 @@ class CohortSink : public EventSink {
 /// Between the recorders of a world and a reader.
 ///
 /// Each event waits until every rank has recorded its own at the same place; then the reader is
-/// told of all of them at once. Where a rank records another kind of event, or at another position,
-/// the ranks have fallen out of step: everything that waits is delivered rank by rank, and so is
-/// what follows, until all of them begin one and the same synchronising forward. Each rank's own
-/// order is kept in any case; the order between ranks is not.
+/// told of all of them at once. What some ranks alone record in between is told rank by rank. Where
+/// ranks have fallen out of step (too many events wait for one of them), everything that waits is
+/// delivered so, and what follows too, until all of them begin one and the same synchronising
+/// forward. Each rank's own order is kept in any case; the order between ranks is not.
 ///
 /// What an event adds to a trace's digest is added as it comes.
 ///
@@ -82,20 +87,26 @@ class Cohort final : public EventSink {
   void flush(const NameTable& names);
 
  private:
-  class Bar;
+  using Bar = detail::CohortBar;
 
-  /// One rank. `next` is the bar its next event belongs to.
+  /// One rank. `next` is the bar that its next event is expected at.
   struct Member {
     std::int64_t next = 0;
     bool in_step = true;
   };
 
+  // A rank alone may log, save or report something: others pass it by, or it is set aside.
+  static constexpr std::int64_t kMostPassed = 8;
+  static constexpr std::size_t kMostAsides = 256;
+
   bool waits(const Event& event) const;
   bool steps_in(Member& member, const Event& event) const;
   void alone(const Event& event, const NameTable& names);
-  void open(const Event& event, const NameTable& names);
+  void open(const Event& event, const detail::ArrivalReader& reader);
+  bool passes_on(Member& member, const Event& event, const detail::ArrivalReader& reader);
   void grow();
-  void close(const Bar& bar, const NameTable& names);
+  void close_complete(const NameTable& names);
+  void tell(const Bar& bar, std::size_t rank, const NameTable& names);
   void fall_out(const NameTable& names);
 
   std::size_t place_of(std::int64_t number) const {
