@@ -247,6 +247,21 @@ void imprint_all(Imprint& print, const T* x, std::size_t n, std::span<const std:
   imprint_halves(print, x, n, signs);
 }
 
+/// Fewer elements than lanes: each is its lane's sum. Registers would be filled for nothing.
+template <typename T>
+void imprint_few(Imprint& print, const T* x, std::size_t n) {
+  constexpr std::uint64_t kSign = 1ULL << 63U;
+  for (std::size_t i = 0; i < n; ++i) {
+    const auto bits = std::bit_cast<std::uint64_t>(static_cast<double>(detail::load(x[i])));
+    const std::uint64_t signs = kFirstSigns[0] >> (4 * i);
+    print.digest += mix64(bits_of(x[i]) + (i + 1) * kGolden64);
+    print.sketch.l1 += std::bit_cast<double>(bits & ~kSign);
+    for (std::size_t j = 0; j < print.sketch.sums.size(); ++j) {
+      print.sketch.sums[j] += std::bit_cast<double>(bits ^ ((signs << (63 - j)) & kSign));
+    }
+  }
+}
+
 /// Fills `words` with the signs of the elements from `first` on.
 LOCKSTEP_CLONES void mix_signs(std::uint64_t* words, std::size_t n_words, std::size_t first) {
   for (std::size_t w = 0; w < n_words; ++w) words[w] = signs_of(first + w * kPerWord);
@@ -271,18 +286,21 @@ Imprint imprint_of(const void* data, std::int64_t n_elems, DType dtype, SketchSi
   std::span<const std::uint64_t> known = kFirstSigns;
   if (n > kNFirst && signs != nullptr) known = signs->of_first(n);
   Imprint print;
+  const auto imprint = [&](const auto* x) {
+    n < kLanes ? imprint_few(print, x, n) : imprint_all(print, x, n, known);
+  };
   switch (dtype) {
     case DType::kF64:
-      imprint_all(print, static_cast<const double*>(data), n, known);
+      imprint(static_cast<const double*>(data));
       break;
     case DType::kF16:
-      imprint_all(print, static_cast<const detail::Half*>(data), n, known);
+      imprint(static_cast<const detail::Half*>(data));
       break;
     case DType::kBF16:
-      imprint_all(print, static_cast<const detail::BFloat*>(data), n, known);
+      imprint(static_cast<const detail::BFloat*>(data));
       break;
     default:
-      imprint_all(print, static_cast<const float*>(data), n, known);
+      imprint(static_cast<const float*>(data));
       break;
   }
   return print;
