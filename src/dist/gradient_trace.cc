@@ -89,10 +89,11 @@ void GradientTrace::add(Draft& draft, std::size_t index, const Tensor& grad, con
     if (twin != nullptr && twin->n_elems[index] == part.n_elems()) {
       contribution = {twin->digests[index], twin->sketches[index]};
     }
-    // Nobody has seen a contribution before.
-    const Imprint print = draft.point == GradPoint::kInc
-                              ? part.runtime().kernels().imprint(part)
-                              : known_imprint(part, contribution ? &*contribution : nullptr);
+    // Nobody has seen a contribution before. A large one is named, since it may come back as the
+    // gradient before the reduction, or even behind it.
+    const bool is_new = draft.point == GradPoint::kInc && grad.n_elems() <= Recorder::kAlwaysWhole;
+    const Imprint print = is_new ? part.runtime().kernels().imprint(part)
+                                 : known_imprint(part, contribution ? &*contribution : nullptr);
     draft.digests[index] = print.digest;
     draft.sketches[index] = print.sketch;
   } else {

@@ -19,11 +19,11 @@ namespace lockstep::testing {
 
 namespace {
 
-constexpr std::int64_t kWidth = 24;
 constexpr std::int64_t kSteps = 3;
 
 /// What a job does beside training.
 struct Job {
+  std::int64_t width = 24;
   DdpOptions ddp{};
   std::int64_t accumulate = 1;
   bool synchronises_all = true;  ///< False: all micro-steps but the last are local.
@@ -35,10 +35,10 @@ struct Job {
 void train(RankContext& context, const Job& job) {
   Generator generator(1);
   nn::Sequential model(context.runtime());
-  model.append<nn::Linear>(kWidth, kWidth, nn::LinearOptions{}, generator);
-  if (job.batch_norm) model.append<nn::BatchNorm1d>(kWidth);
+  model.append<nn::Linear>(job.width, job.width, nn::LinearOptions{}, generator);
+  if (job.batch_norm) model.append<nn::BatchNorm1d>(job.width);
   model.append<nn::ReLU>();
-  model.append<nn::Linear>(kWidth, 3, nn::LinearOptions{}, generator);
+  model.append<nn::Linear>(job.width, 3, nn::LinearOptions{}, generator);
   DistributedDataParallel ddp(model, context.world(), job.ddp);
   optim::Sgd optimizer(model.parameters(), {.lr = 0.05, .momentum = job.momentum ? 0.9 : 0.0});
   for (std::int64_t step = 0; step < kSteps; ++step) {
@@ -46,7 +46,7 @@ void train(RankContext& context, const Job& job) {
     for (std::int64_t micro = 0; micro < job.accumulate; ++micro) {
       std::optional<NoSync> guard;
       if (!job.synchronises_all && micro + 1 < job.accumulate) guard.emplace(ddp);
-      const Variable x(some_rows(context, kWidth, step + micro));
+      const Variable x(some_rows(context, job.width, step + micro));
       mse_loss(ddp(x), some_rows(context, 3, step + 9)).backward();
     }
     if (job.before_step) job.before_step(context, model, step);
@@ -121,6 +121,18 @@ TEST(ContentsOfARunTest, AGroupsResultIsLookedAtOnce) {
   const std::uint64_t three = run({.ranks = 3}, {}, true).spared;
   // Three of the four parameters are large enough; a rank more spares post and used of each a step.
   EXPECT_EQ(three - two, 3U * 2U * static_cast<std::uint64_t>(kSteps));
+}
+
+// More than 4,096 weights: their contribution is remembered, too.
+TEST(ContentsOfARunTest, ALoneRanksAverageIsItsGradient) {
+  const std::uint64_t small = run({.ranks = 1}, {.width = 64}, true).spared;
+  const std::uint64_t large = run({.ranks = 1}, {.width = 65}, true).spared;
+  EXPECT_EQ(large - small, static_cast<std::uint64_t>(kSteps));
+  const Job views{.width = 65, .ddp = {.gradient_as_bucket_view = true}, .accumulate = 2};
+  expect_same("wide", {.ranks = 1}, {.width = 65});
+  expect_same("wide on two ranks", {.ranks = 2}, {.width = 65});
+  expect_same("wide views", {.ranks = 2}, views);
+  expect_same("wide and covered", {.ranks = 2, .coverage = 4}, {.width = 65, .accumulate = 2});
 }
 
 TEST(ContentsOfARunTest, WhatIsDoneBehindTheReductionIsSeen) {
