@@ -131,7 +131,7 @@ TEST(EmulatedNcclGroupTest, AnErrorDuringAnOperationEndsIt) {
   run_emulated_ranks(emulation, {.n_ranks = 2}, [&](ProcessGroup& group) {
     const Work work = group.barrier();
     if (group.rank() == 0) {
-      while (emulation.n_waiting(0) == 0) std::this_thread::yield();
+      while (!emulation.is_under_way(0)) std::this_thread::yield();
       emulation.fail(0, Status::kRemoteError);
     }
     EXPECT_EQ(work.wait(), CommStatus::kPeerLost);

@@ -1,5 +1,6 @@
 #include "tests/nccl/emulation/emulation.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "lockstep/tensor/half.h"
@@ -365,6 +366,21 @@ std::int32_t Emulation::n_waiting(std::int32_t rank) const {
     if (what == What::kWait || what == What::kLaunch) ++n;
   }
   return n;
+}
+
+bool Emulation::is_under_way(std::int32_t rank) const {
+  using Item = nccl::StreamHandle::Item;
+  const auto held = machine_->lock();
+  return std::any_of(machine_->streams.begin(), machine_->streams.end(), [rank](const auto& entry) {
+    const auto& [handle, stream] = entry;
+    const auto& items = stream->items;
+    const auto is = [](Item::What what) {
+      return [what](const Item& item) { return item.what == what; };
+    };
+    const auto launch = std::find_if(items.begin(), items.end(), is(Item::What::kLaunch));
+    return stream->gpu == rank &&
+           std::find_if(launch, items.end(), is(Item::What::kRecord)) != items.end();
+  });
 }
 
 std::int64_t Emulation::bytes_allocated() const {

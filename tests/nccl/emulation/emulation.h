@@ -58,6 +58,9 @@ class Emulation {
   std::int32_t n_collectives() const;                 ///< Done, of all communicators.
   /// Streams of `rank` at whose head something waits: for an event, or for other ranks.
   std::int32_t n_waiting(std::int32_t rank) const;
+  /// Whether an operation waits in a stream of `rank` and its call has returned: an event has been
+  /// recorded behind it.
+  bool is_under_way(std::int32_t rank) const;
   std::int64_t bytes_allocated() const;
   std::int32_t n_handles() const;  ///< Streams and events that exist.
 
