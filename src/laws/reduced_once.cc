@@ -33,11 +33,8 @@ class ReducedOnce final : public Law {
   void on_cohort(const CohortEvent& event, const NameTable& names) override {
     const auto* grad = std::get_if<GradEvent>(&event.first->body);
     if (grad != nullptr && !is_read(*grad)) return;
-    if (can_hear_all(event)) {
-      hear(*event.first, speakers_of(event), names);
-    } else {
-      Law::on_cohort(event, names);
-    }
+    deliver(
+        event, can_hear_all(event), [&](const Event& own, Speakers who) { hear(own, who, names); });
   }
 
   LawResult finish(const NameTable& names) override {

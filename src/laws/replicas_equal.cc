@@ -88,13 +88,9 @@ class ReplicasEqual final : public Law {
         grad != nullptr && grad->point != GradPoint::kPost && grad->point != GradPoint::kUsed;
     if (local) return;
     forwards_.on_cohort(event);
-    const Speakers all = speakers_of(event);
-    if (event.equal() && wrappers_.are_replicas(event, n_ranks_) &&
-        counter_.counts(*event.first, all)) {
-      hear(*event.first, all, names);
-    } else {
-      each(event, [&](const Event& own) { hear(own, speaker_of(own), names); });
-    }
+    const bool together = event.equal() && wrappers_.are_replicas(event, n_ranks_) &&
+                          counter_.counts(*event.first, speakers_of(event));
+    deliver(event, together, [&](const Event& own, Speakers who) { hear(own, who, names); });
   }
 
   LawResult finish(const NameTable& names) override {

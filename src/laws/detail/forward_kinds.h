@@ -24,12 +24,9 @@ class ForwardKinds {
     if (!std::holds_alternative<ForwardEvent>(body) && !std::holds_alternative<BatchEvent>(body)) {
       return;
     }
-    const Speakers all = speakers_of(event);
-    if (event.equal() && counts_.shares(wrapper_of(event.first->at), all)) {
-      hear(*event.first, all);
-    } else {
-      each(event, [this](const Event& own) { on_event(own); });
-    }
+    const bool together =
+        event.equal() && counts_.shares(wrapper_of(event.first->at), speakers_of(event));
+    deliver(event, together, [this](const Event& own, Speakers who) { hear(own, who); });
   }
 
   /// What some ranks did and others never: "bypass-wrapper" | "no-sync-one-rank", or empty.

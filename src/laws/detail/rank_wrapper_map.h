@@ -60,6 +60,13 @@ void each(const CohortEvent& event, Hear hear) {
   }
 }
 
+/// Calls hear(event, speakers): once for all ranks, or for each of them.
+template <typename Hear>
+void deliver(const CohortEvent& event, bool together, Hear hear) {
+  if (together) return hear(*event.first, speakers_of(event));
+  each(event, [&](const Event& own) { hear(own, speaker_of(own)); });
+}
+
 /// A value for each rank and wrapper. While ranks speak only all at once, one value stands for all
 /// of a wrapper's; the first rank that speaks for itself tells them apart, for good.
 ///
