@@ -15,7 +15,8 @@
 #include <sys/resource.h>
 
 #include "lockstep/api/lockstep.h"
-#include "lockstep/random/generator.h"
+
+#include "bench/tiny_mlp.h"
 
 namespace lockstep {
 namespace {
@@ -39,11 +40,8 @@ void train(Simulator& simulator, std::int32_t n_ranks, int n_steps) {
   const RunOptions options{.ranks = n_ranks, .record = false};
   const auto run = simulator.run(options, [&](RankContext& context) {
     Runtime& runtime = context.runtime();
-    Generator init(1);
     nn::Sequential model(runtime);
-    model.append<nn::Linear>(16, 16, nn::LinearOptions{}, init);
-    model.append<nn::ReLU>();
-    model.append<nn::Linear>(16, 1, nn::LinearOptions{}, init);
+    bench::append_tiny(model);
     DistributedDataParallel ddp(model, context.world());
     optim::Sgd optimizer(model.parameters(), {.lr = 0.1});
     const Variable x(Tensor::full(runtime, {8, 16}, DType::kF32, 0.5));

@@ -6,14 +6,19 @@
 
 namespace lockstep::bench {
 
-/// Trains it for `steps` with batches of 8 and SGD; ranks have inputs of their own.
-inline void train_tiny(RankContext& context, std::int64_t steps) {
-  Runtime& runtime = context.runtime();
+/// Its layers, with the same weights each time.
+inline void append_tiny(nn::Sequential& model) {
   Generator generator(1);
-  nn::Sequential model(runtime);
   model.append<nn::Linear>(16, 16, nn::LinearOptions{}, generator);
   model.append<nn::ReLU>();
   model.append<nn::Linear>(16, 1, nn::LinearOptions{}, generator);
+}
+
+/// Trains it for `steps` with batches of 8 and SGD; ranks have inputs of their own.
+inline void train_tiny(RankContext& context, std::int64_t steps) {
+  Runtime& runtime = context.runtime();
+  nn::Sequential model(runtime);
+  append_tiny(model);
   DistributedDataParallel ddp(model, context.world());
   optim::Sgd optimizer(model.parameters(), {.lr = 0.01});
   const double rank = context.rank();
