@@ -220,12 +220,6 @@ class CollectivesMatch final : public Law {
     }
   }
 
-  static void append(std::vector<Rank>& ranks, Speakers who) {
-    for (std::int32_t rank = who.first; rank < who.first + who.n; ++rank) {
-      ranks.push_back(Rank{rank});
-    }
-  }
-
   static void arrive(Slot& slot, const Event& event, const Signature& signature, Speakers who) {
     slot.n_arrived += who.n;
     for (Variant& variant : slot.variants) {

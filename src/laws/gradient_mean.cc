@@ -232,12 +232,6 @@ class GradientMean final : public Law {
     append(open.published.back().ranks, who);
   }
 
-  static void append(std::vector<Rank>& ranks, Speakers who) {
-    for (std::int32_t rank = who.first; rank < who.first + who.n; ++rank) {
-      ranks.push_back(Rank{rank});
-    }
-  }
-
   void judge(const Meeting& meeting, OpenReduction& open, const NameTable& names) {
     if (!open.sketched) return;
     std::sort(open.locals.begin(), open.locals.end(), [](const Local& a, const Local& b) {

@@ -220,10 +220,6 @@ class Ballot {
   }
 
  private:
-  static void append(std::vector<std::int32_t>& ranks, Speakers who) {
-    for (std::int32_t rank = who.first; rank < who.first + who.n; ++rank) ranks.push_back(rank);
-  }
-
   std::vector<Rank> others(std::size_t word, bool against_first) const {
     const auto by_value = sides(word);
     const std::vector<std::int32_t>* norm = nullptr;

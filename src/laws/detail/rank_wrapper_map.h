@@ -46,6 +46,14 @@ inline Speakers speaker_of(const Event& event) { return {to_int(event.rank), 1};
 
 inline Speakers speakers_of(const CohortEvent& event) { return {0, event.n_ranks()}; }
 
+/// Adds the speakers to a list of ranks, or of their numbers.
+template <typename Number>
+void append(std::vector<Number>& ranks, Speakers who) {
+  for (std::int32_t rank = who.first; rank < who.first + who.n; ++rank) {
+    ranks.push_back(static_cast<Number>(rank));
+  }
+}
+
 /// Calls hear(event) for each rank's own event, by rank.
 template <typename Hear>
 void each(const CohortEvent& event, Hear hear) {
