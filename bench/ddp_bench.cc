@@ -1,10 +1,10 @@
-// What a rank-step, a whole small job and a start cost, in one thread. table.py runs real peers
-// beside it.
+// What a rank-step, a whole small job and a start cost, in one thread. table.py also runs real
+// peers.
 #include <benchmark/benchmark.h>
 #include <vector>
 
-#include "lockstep/api/lockstep.h"
 #include "lockstep/random/generator.h"
+#include "lockstep/run.h"
 
 #include "bench/tiny_mlp.h"
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Times one data-parallel training step on this machine's GPU, Lockstep's and PyTorch DDP's in turns,
-and prints both and their ratio as JSON.
+"""Times one data-parallel training step on this machine's GPU, alternating between Lockstep and PyTorch
+DDP, and prints both times and their ratio as JSON.
 
 Usage: bench/gpu_side_by_side.py [--program build/bin/gpu_step_bench] [--python python3] [--rounds 3]
                                  [--sizes WIDTH,LAYERS,BATCH,STEPS] [--out FILE]
@@ -37,7 +37,7 @@ def main():
     args = parser.parse_args()
     sizes = args.sizes.split(",")
     ours, theirs = [], []
-    for _ in range(args.rounds):  # In turns: a GPU's clock changes as it warms.
+    for _ in range(args.rounds):  # Alternating: a GPU's clock changes as it warms up.
         ours.append(timed([args.program, *sizes]))
         theirs.append(timed([args.python, ROOT / "bench/peers/torch_ddp_gpu.py", *sizes]))
     best = [min(run["seconds_per_step"] for run in runs) for runs in (ours, theirs)]

@@ -1,5 +1,5 @@
-// Time of one data-parallel training step on a GPU: a network of linear layers, one process a rank,
-// the nccl backend. Prints one line of JSON; bench/gpu_side_by_side.py runs PyTorch beside it.
+// Time of one data-parallel training step on a GPU: a network of linear layers, one process per
+// rank, the nccl backend. Prints one line of JSON; bench/gpu_side_by_side.py also runs PyTorch.
 //
 //   gpu_step_bench [WIDTH LAYERS BATCH STEPS]
 //
@@ -14,15 +14,16 @@
 #include <unistd.h>
 #include <vector>
 
-#include "lockstep/dist/ddp.h"
+#include "lockstep/ddp/ddp.h"
 #include "lockstep/gpu/cuda/device.h"
+#include "lockstep/harness/backends/backends.h"
 #include "lockstep/nn/activations.h"
 #include "lockstep/nn/linear.h"
 #include "lockstep/nn/losses.h"
 #include "lockstep/nn/sequential.h"
 #include "lockstep/optim/sgd.h"
-#include "lockstep/process/rank_session.h"
 #include "lockstep/random/generator.h"
+#include "lockstep/real/session/rank_session.h"
 
 namespace {
 

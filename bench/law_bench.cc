@@ -13,8 +13,8 @@
 #include <sys/resource.h>
 #include <vector>
 
-#include "lockstep/api/lockstep.h"
 #include "lockstep/laws/law.h"
+#include "lockstep/run.h"
 #include "lockstep/sim/session/session.h"
 #include "lockstep/trace/cohort.h"
 
@@ -26,17 +26,17 @@ namespace {
 constexpr std::int32_t kRepeated = 1;  // The step that is played again.
 
 /// Moves an event of the repeated step `n` steps further.
-Event later(Event event, std::int64_t n, std::int64_t calls_a_step) {
+Event later(Event event, std::int64_t n, std::int64_t calls_per_step) {
   event.at.sync += static_cast<std::int32_t>(n);
   event.at.opt += static_cast<std::int32_t>(n);
-  if (auto* call = std::get_if<CollectiveEvent>(&event.body)) call->seq += n * calls_a_step;
+  if (auto* call = std::get_if<CollectiveEvent>(&event.body)) call->seq += n * calls_per_step;
   return event;
 }
 
 struct Parts {
   std::vector<std::vector<Event>> before;  // By rank.
   std::vector<std::vector<Event>> step;
-  std::int64_t calls_a_step = 0;
+  std::int64_t calls_per_step = 0;
 };
 
 Parts parts_of(const MemoryTrace& trace) {
@@ -50,7 +50,7 @@ Parts parts_of(const MemoryTrace& trace) {
       parts.step.back().push_back(event);
       const auto* call = std::get_if<CollectiveEvent>(&event.body);
       if (r == 0 && call != nullptr && call->phase == CollectivePhase::kPosted) {
-        ++parts.calls_a_step;
+        ++parts.calls_per_step;
       }
     }
   }
@@ -85,7 +85,7 @@ void measure(std::int32_t n_ranks, std::int64_t n_steps) {
   for (std::int64_t step = 0; step < n_steps; ++step) {
     for (const std::vector<Event>& rank : parts.step) {
       for (const Event& event : rank) {
-        readers.on_event(later(event, step, parts.calls_a_step), trace.names());
+        readers.on_event(later(event, step, parts.calls_per_step), trace.names());
         ++n_events;
       }
     }

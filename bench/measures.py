@@ -1,4 +1,4 @@
-"""What is measured, beside whom, and what it should reach.
+"""What is measured, against which peer, and what it should reach.
 
 Each measure returns rows; a row says what we reached, what the peer reached in the same run, their
 ratio, the goal and whether it is met. A peer that is not there leaves its half of a row empty, with
@@ -14,7 +14,7 @@ def row(name, ours, unit, goal, met, peer=None, theirs=None, ratio=None, note=""
             "theirs": theirs, "ratio": ratio, "note": note}
 
 
-def beside(peer, run):
+def against(peer, run):
     """What a peer's program printed, or the reason why there is nothing."""
     try:
         return run(), ""
@@ -23,7 +23,7 @@ def beside(peer, run):
 
 
 def training(c):
-    """Steps, starts and whole jobs of the tiny MLP beside PyTorch's DDP."""
+    """Steps, starts and whole jobs of the tiny MLP, and those of PyTorch's DDP."""
     ours = GoogleBench(c.bin / "lockstep_bench",
                        "^(step_bare/32|step_with_laws/32|small_job|start_and_stop/32)$")
     steps, starts = 32 * 200, 32
@@ -31,9 +31,9 @@ def training(c):
     checked = steps / ours.seconds("step_with_laws/32")
     start = ours.seconds("start_and_stop/32")
     jobs = 1.0 / ours.seconds("small_job")
-    peer, why = beside("PyTorch", lambda: json_of(
+    peer, why = against("PyTorch", lambda: json_of(
         [c.python, c.root / "bench/peers/torch_ddp_step.py", "--ranks", 32]))
-    small, _ = beside("PyTorch", lambda: json_of(
+    small, _ = against("PyTorch", lambda: json_of(
         [c.python, c.root / "bench/peers/torch_ddp_step.py", "--ranks", 4, "--steps", 3,
          "--port", 29741]))
     theirs = 32 / peer["step_seconds"] if peer else None
@@ -59,7 +59,7 @@ def wide(c):
     """The MLP 1024-1024-1: a step, and what checking it costs."""
     ours = GoogleBench(c.bin / "lockstep_bench", "^wide_", repetitions=9)
     bare, steps = ours.seconds("wide_bare/1"), 60
-    peer, why = beside("PyTorch", lambda: json_of(
+    peer, why = against("PyTorch", lambda: json_of(
         [c.python, c.root / "bench/peers/torch_wide_step.py"]))
     theirs = peer["step_seconds"] if peer else None
     rows = [row("step of the MLP 1024-1024-1, batch 8, one rank", bare / steps, "s", ">= 1 x",
@@ -78,8 +78,8 @@ def wide(c):
 def collectives(c):
     ours = GoogleBench(c.bin / "lockstep_bench", "^all_reduce_256/(8|1024|4096)$")
     big = GoogleBench(c.bin / "world_bench", "^all_reduce_16_mib$", repetitions=3)
-    triad, why = beside("triad", lambda: json_of([c.bin / "peer_triad"]))
-    gloo, no_gloo = beside("Gloo", lambda: json_of([c.bin / "peer_gloo", 8]))
+    triad, why = against("triad", lambda: json_of([c.bin / "peer_triad"]))
+    gloo, no_gloo = against("Gloo", lambda: json_of([c.bin / "peer_gloo", 8]))
     seconds = {n: ours.seconds(f"all_reduce_256/{n}") / 20 for n in (8, 1024, 4096)}
     rate = big.best("all_reduce_16_mib", "bytes/s", True)
     of_triad = rate / triad["triad"] if triad else None
@@ -97,8 +97,8 @@ def collectives(c):
 
 def scheduling(c):
     ours = GoogleBench(c.bin / "world_bench", "^points", repetitions=3)
-    fibers, why = beside("Boost.Fiber", lambda: json_of([c.bin / "peer_fibers"]))
-    rapid, no_rapid = beside("RapidCheck", lambda: json_of([c.bin / "peer_rapidcheck"]))
+    fibers, why = against("Boost.Fiber", lambda: json_of([c.bin / "peer_fibers"]))
+    rapid, no_rapid = against("RapidCheck", lambda: json_of([c.bin / "peer_rapidcheck"]))
     theirs = fibers["yields_per_s"] if fibers else None
     rows = []
     for name, least in (("fifo", 15e6), ("random", 8e6)):
@@ -120,9 +120,9 @@ def scheduling(c):
 def network(c):
     ours = GoogleBench(c.bin / "net_bench", "all_reduce/ring/256/[01]$", repetitions=3)
     timed = ours.best("all_reduce/ring/256/1", "hops/s", True)
-    peer, why = beside("SMPI", lambda: smpi(c.root, 256, 2))
+    peer, why = against("SMPI", lambda: smpi(c.root, 256, 2))
     theirs = peer["messages"] / peer["wall_seconds"] if peer else None
-    return [row("ring all-reduce as messages, 256 ranks, 16 floats a chunk", timed, "hops/s",
+    return [row("ring all-reduce as messages, 256 ranks, 16 floats per chunk", timed, "hops/s",
                 ">= 20 x and 10 M/s",
                 None if peer is None else timed >= 20 * theirs and timed >= 1e7, "SimGrid SMPI",
                 theirs, timed / theirs if peer else None, why)]

@@ -5,8 +5,8 @@
 #include <numeric>
 #include <vector>
 
+#include "lockstep/kernels/cpu_kernels.h"
 #include "lockstep/sim/net/flight.h"
-#include "lockstep/tensor/cpu_kernels.h"
 
 namespace lockstep::sim {
 namespace {
@@ -18,7 +18,7 @@ class Ignore final : public FlightClient {
   void on_inexact(std::exception_ptr problem) override { std::rethrow_exception(problem); }
 };
 
-/// All-reduces of 16 floats a rank and chunk over range(0) ranks. range(1): links cost time, and
+/// All-reduces of 16 floats per rank and chunk over range(0) ranks. range(1): links cost time, and
 /// each message draws jitter, so that no two arrive together.
 void all_reduce(benchmark::State& state, ReductionOrder::Kind order) {
   const auto n = static_cast<std::int32_t>(state.range(0));

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Draws a permutation of 100,000,000 numbers with Lockstep and with torch.randperm, in turns on this
-machine, compares them element for element and prints the ratio of the best times.
+"""Draws a permutation of 100,000,000 numbers with Lockstep and with torch.randperm, alternating on
+this machine, compares them element for element and prints the ratio of the best times.
 
 Usage: bench/randperm.py build/bin/randperm_bench [--count N] [--runs 3] [--at-least 3.0]
 Exits with 1 if the permutations differ or the ratio is below --at-least, with 3 without torch.
@@ -46,7 +46,7 @@ def main():
         theirs.append(time.perf_counter() - begin)
     equal = digest(order) == answer[1]
     ratio = min(theirs) / min(ours)
-    print(f"permutation of {args.count} numbers, best of {args.runs} in turns")
+    print(f"permutation of {args.count} numbers, best of {args.runs} alternating runs")
     print(f"  Lockstep                {min(ours):9.3f} s")
     print(f"  PyTorch {torch.__version__:15} {min(theirs):9.3f} s")
     print(f"  ratio                   {ratio:9.1f} x")

@@ -4,7 +4,7 @@
 //   scale_bench train [RANKS] [STEPS] [RUNS]    DDP on the MLP 16-16-1, batches of 8 [100000 10 2]
 //
 // The first run is cold: it touches its stacks for the first time. Later ones are warm. One
-// measurement a process, so that the peak of its memory is its own.
+// measurement per process, so that the peak of its memory is its own.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -14,7 +14,7 @@
 #include <string>
 #include <sys/resource.h>
 
-#include "lockstep/api/lockstep.h"
+#include "lockstep/run.h"
 
 #include "bench/tiny_mlp.h"
 

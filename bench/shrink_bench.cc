@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/explore/failures/paths.h"
-#include "lockstep/explore/failures/shrink.h"
+#include "lockstep/harness/explore/search/paths.h"
+#include "lockstep/harness/explore/shrink/shrink.h"
 
 namespace lockstep::explore {
 namespace {
@@ -39,9 +39,9 @@ std::optional<TomlNode> grown(const TomlNode& document) {
   return larger;
 }
 
-std::optional<Row> measure(const Bench& bench, const TomlNode& document) {
+std::optional<Row> measure(const TrialRunner& runner, const TomlNode& document) {
   const auto begin = std::chrono::steady_clock::now();
-  const Result<Shrunk> shrunk = shrink(bench, document, "", {});
+  const Result<Shrunk> shrunk = shrink(runner, document, "", {});
   const std::chrono::duration<double, std::milli> span = std::chrono::steady_clock::now() - begin;
   if (!shrunk.ok()) return std::nullopt;
   const Shrunk& got = shrunk.value();
@@ -89,14 +89,14 @@ void run(const std::string& folder) {
   std::vector<Row> as_they_are;
   std::vector<Row> larger;
   for (const fs::path& file : files) {
-    const Bench bench(file.string());
+    const TrialRunner runner(file.string());
     const Result<TomlNode> document = load_document(file.string(), "", {});
     if (!document.ok()) continue;
-    if (const auto row = measure(bench, document.value())) {
+    if (const auto row = measure(runner, document.value())) {
       print(file.stem().string(), *row);
       as_they_are.push_back(*row);
       const auto large = grown(document.value());
-      const auto grown_row = large ? measure(bench, *large) : std::nullopt;
+      const auto grown_row = large ? measure(runner, *large) : std::nullopt;
       if (!grown_row) continue;
       print(file.stem().string() + ", larger", *grown_row);
       larger.push_back(*grown_row);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures Lockstep beside its peers on this machine, in one run, and prints a table with ratios.
+"""Measures Lockstep and its peers on this machine, in one run, and prints a table with ratios.
 
 Writes build/bench_table.json. Nothing is asserted: a goal that is missed is printed as missed.
 

@@ -1,8 +1,8 @@
 // The tiny MLP 16-16-1 of the tables in README.md, which several benchmarks train.
 #pragma once
 
-#include "lockstep/api/lockstep.h"
 #include "lockstep/random/generator.h"
+#include "lockstep/run.h"
 
 namespace lockstep::bench {
 
@@ -14,7 +14,7 @@ inline void append_tiny(nn::Sequential& model) {
   model.append<nn::Linear>(16, 1, nn::LinearOptions{}, generator);
 }
 
-/// Trains it for `steps` with batches of 8 and SGD; ranks have inputs of their own.
+/// Trains it for `steps` with batches of 8 and SGD; each rank has its own inputs.
 inline void train_tiny(RankContext& context, std::int64_t steps) {
   Runtime& runtime = context.runtime();
   nn::Sequential model(runtime);

@@ -6,7 +6,7 @@
 #include <unistd.h>
 #include <vector>
 
-#include "lockstep/api/lockstep.h"
+#include "lockstep/run.h"
 #include "lockstep/sim/fiber/world.h"
 #include "lockstep/sim/strategy/strategies.h"
 
@@ -21,7 +21,7 @@ std::int64_t resident_bytes() {
   return pages * sysconf(_SC_PAGESIZE);
 }
 
-// 10,000 ranks that do nothing but yield. range: points a rank.
+// 10,000 ranks that do nothing but yield. range: points per rank.
 void points(benchmark::State& state, const char* strategy_name) {
   constexpr std::int32_t kRanks = 10'000;
   const std::int64_t n_points = state.range(0);

@@ -1,5 +1,5 @@
-# Finds NCCL beside the CUDA toolkit, in the system, or in Python's nvidia-nccl wheel, and makes the
-# target NCCL::nccl. NCCL brings no CMake files of its own.
+# Finds NCCL next to the CUDA toolkit, in the system, or in Python's nvidia-nccl wheel, and makes the
+# target NCCL::nccl. NCCL brings no CMake files.
 file(GLOB nccl_wheels
      "$ENV{VIRTUAL_ENV}/lib/python3*/site-packages/nvidia/nccl"
      "/usr/local/lib/python3*/dist-packages/nvidia/nccl"

@@ -1,5 +1,5 @@
 # What Lockstep is built from. All of it is in Debian 12 (see `./dev setup`); `./dev bundle` copies it
-# beside the tree for machines that have nothing but CMake and a compiler.
+# next to the tree for machines that have nothing but CMake and a compiler.
 
 # Static: a finished fiber of the shared library touches one page more.
 set(Boost_USE_STATIC_LIBS ON)
@@ -20,7 +20,7 @@ find_program(LOCKSTEP_CCACHE ccache)
 if(LOCKSTEP_CCACHE)
   foreach(language CXX CUDA)
     if(NOT CMAKE_${language}_COMPILER_LAUNCHER)
-      # What ccache must be told before it caches what includes precompiled headers.
+      # What ccache needs before it caches what includes precompiled headers.
       set(CMAKE_${language}_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env
           CCACHE_SLOPPINESS=pch_defines,time_macros "${LOCKSTEP_CCACHE}")
     endif()

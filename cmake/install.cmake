@@ -1,11 +1,11 @@
-# `cmake --install` and find_package(lockstep): every room that was built, its headers under their
-# include prefix, the command, and lockstep::lockstep, the front door with all it stands on.
+# `cmake --install` and find_package(lockstep): the command, and lockstep::lockstep, the front door with
+# all it stands on. What users include lies in <prefix>/include/lockstep; the rooms' own headers, which
+# those include, lie apart, so that they are not taken for the interface.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(package_folder "${CMAKE_INSTALL_LIBDIR}/cmake/lockstep")
+set(room_headers "${CMAKE_INSTALL_LIBDIR}/lockstep/include")
 
-set_target_properties(lockstep_api PROPERTIES EXPORT_NAME lockstep)
-add_library(lockstep::lockstep ALIAS lockstep_api)
 set_target_properties(lockstep_options PROPERTIES EXPORT_NAME options)
 install(TARGETS lockstep_options EXPORT lockstepTargets)
 
@@ -14,15 +14,21 @@ get_property(folders GLOBAL PROPERTY LOCKSTEP_ROOM_FOLDERS)
 foreach(room folder IN ZIP_LISTS rooms folders)
   string(REPLACE "/" "_" name "${room}")
   install(TARGETS lockstep_${name} EXPORT lockstepTargets
-          INCLUDES DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
-  install(DIRECTORY "${folder}/" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/lockstep/${room}"
+          INCLUDES DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" "${room_headers}")
+  install(DIRECTORY "${folder}/" DESTINATION "${room_headers}/lockstep/${room}"
           FILES_MATCHING PATTERN "*.h")
 endforeach()
-install(FILES "${PROJECT_SOURCE_DIR}/cmake/lockstep.h" DESTINATION
-              "${CMAKE_INSTALL_INCLUDEDIR}/lockstep")
+install(TARGETS lockstep_front_door EXPORT lockstepTargets
+        INCLUDES DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" "${room_headers}")
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/lockstep" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
+        FILES_MATCHING PATTERN "*.h")
 if(TARGET lockstep)
   install(TARGETS lockstep)
 endif()
+# Links between the pages hold there as well: README.md next to docs/.
+install(FILES "${PROJECT_SOURCE_DIR}/README.md" "${PROJECT_SOURCE_DIR}/LICENSE"
+        DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/docs" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 
 # What the rooms' link lines name, a consumer must find as well.
 get_property(links GLOBAL PROPERTY LOCKSTEP_LINKS)

@@ -48,7 +48,7 @@ def ras_address():
 def ask_ras(limit):
     """One question to NCCL. Returns its text, empty if there was none, and why."""
     end = time.monotonic() + limit
-    heard = b""
+    received = b""
     try:
         with socket.create_connection(ras_address(), timeout=limit) as line:
             line.sendall(b"verbose status\n")
@@ -57,51 +57,51 @@ def ask_ras(limit):
                 part = line.recv(65536)
                 if not part:
                     break
-                heard += part
+                received += part
     except (OSError, ValueError) as error:
-        return heard.decode(errors="replace"), f"{type(error).__name__}: {error}"
-    return heard.decode(errors="replace"), ""
+        return received.decode(errors="replace"), f"{type(error).__name__}: {error}"
+    return received.decode(errors="replace"), ""
 
 
 def ras_of_a_hang(recorder, hang=25):
-    """Ranks diverge, nothing compares: while they hang, NCCL is asked who is behind."""
+    """Ranks diverge, nothing compares: while they hang, NCCL is asked which ranks lag."""
     title = "RAS of a hang"
     for fault in HANGS:
         if recorder.out_of_time(title):
             return
-        heard = ask_during(recorder, fault, hang)
-        # Faults that NCCL ends by itself, or lets pass, are no hang: the next one.
-        if "timed_out" not in heard["statuses"]:
+        found = ask_during(recorder, fault, hang)
+        # Faults that NCCL ends by itself, or lets pass, do not hang: try the next one.
+        if "timed_out" not in found["statuses"]:
             continue
-        reason = heard.pop("reason")
-        if heard["n_answers"] > 0:
-            recorder.note(title, 0, **heard)
+        reason = found.pop("reason")
+        if found["n_answers"] > 0:
+            recorder.note(title, 0, **found)
         else:
-            recorder.not_done(title, f"no answer during the hang ({reason})", **heard)
+            recorder.not_done(title, f"no answer during the hang ({reason})", **found)
         return
     recorder.not_done(title, f"no rank hung ({', '.join(HANGS)})")
 
 
 def ask_during(recorder, fault, hang):
-    """Plays a fault and asks until it is over. The last answer is kept: the one deepest in the hang."""
-    heard = {"fault": fault, "n_answers": 0, "reason": "the port closed without a word"}
+    """Plays a fault and asks until it is over. Keeps the last answer: the one deepest in the hang."""
+    found = {"fault": fault, "n_answers": 0, "reason": "the port closed without an answer"}
     start = time.monotonic()
 
     def ask(running):
         while running() and time.monotonic() < start + hang:
             text, reason = ask_ras(10)
-            # An answer after the last rank ended is none about the hang.
+            # An answer after the last rank exited is not about the hang.
             if text and running():
-                heard["n_answers"] += 1
-                heard["last"] = {"seconds": round(time.monotonic() - start, 1), "text": text.splitlines()}
-            heard["reason"] = reason or heard["reason"]
+                found["n_answers"] += 1
+                found["last"] = {"seconds": round(time.monotonic() - start, 1), "text": text.splitlines()}
+            found["reason"] = reason or found["reason"]
             time.sleep(PAUSE)
 
     file = recorder.scratch / f"ras-{fault}"
-    heard["exit_codes"] = recorder.alone(3, ["fault", fault, file, hang, "unchecked"], hang + 20,
+    found["exit_codes"] = recorder.alone(3, ["fault", fault, file, hang, "unchecked"], hang + 20,
                                          recorder.one_ring, ask)
-    heard["statuses"] = [recorder.answer_of(file, rank)["status"] for rank in range(3)]
-    return heard
+    found["statuses"] = [recorder.answer_of(file, rank)["status"] for rank in range(3)]
+    return found
 
 
 # ---- whether our kernels touch memory that is not theirs, or race

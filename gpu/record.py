@@ -8,7 +8,7 @@ step has a time limit; what fails is recorded as failed, what could not be tried
 a GPU it says so, exits with 3 and writes nothing. Ranks share the GPU by turns: nothing here measures
 speed.
 
---rehearse runs the same steps over Gloo, to try the script; its result is no recording.
+--rehearse runs the same steps over Gloo, to try the script; its result is not a recording.
 """
 import argparse
 import datetime
@@ -194,7 +194,7 @@ class Recorder:
         if self.out_of_time(title):
             return
         code, said = self.command(
-            [self.build / "bin" / "lockstep", "crosscheck", "tests/crosscheck/mlp.toml", "--against",
+            [self.build / "bin" / "lockstep", "crosscheck", "tests/harness/crosscheck/mlp.toml", "--against",
              self.backend, "--nproc", n_ranks, "--set", "loop.steps=20"], 120, ONE_RING)
         self.note(title, code, said=said.splitlines()[-6:])
 
@@ -237,7 +237,7 @@ def main():
     parser.add_argument("--python", default=sys.executable, help="an interpreter that has PyTorch (this one)")
     options = parser.parse_args()
     if options.rehearse and options.out == parser.get_default("out"):
-        parser.error("a rehearsal is no recording: say where it goes with --out")
+        parser.error("a rehearsal is not a recording: name another file with --out")
     recorder = Recorder(options)
     try:
         program = recorder.build / "bin" / "lockstep_gpu_record"

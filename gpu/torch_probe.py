@@ -4,7 +4,7 @@
 Says whether two processes can share one GPU through NCCL here at all. Each rank takes a host id of
 its own (NCCL_HOSTID) before anything of NCCL is loaded. Writes FOLDER/answer.json, versions first. Exit
 codes: 0 the sum is right, 1 it is not or a rank failed, 3 cannot be tried here, and why. Has no time
-limit of its own: whoever starts it ends its process group. gpu/record.py starts it.
+limit: the caller ends its process group. gpu/record.py starts it.
 """
 import json
 import os

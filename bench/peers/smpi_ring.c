@@ -1,5 +1,5 @@
 /* The ring all-reduce that bench/net_bench.cc plays, as an MPI program for SimGrid's SMPI: a
- * reduce-scatter and an all-gather around the ring, in messages of 16 floats a rank.
+ * reduce-scatter and an all-gather around the ring, in messages of 16 floats per rank.
  *
  *   smpirun -np 256 ... smpi_ring [ROUNDS]
  *

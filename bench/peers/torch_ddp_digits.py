@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The digits job of scenarios/jobs/digits.toml on PyTorch DistributedDataParallel over gloo.
 
-Prints one JSON line: seconds from start to end of the whole job (processes included), seconds a step
+Prints one JSON line: seconds from start to end of the whole job (processes included), seconds per step
 once everything is warm, and the held-out accuracy. Same model, data, split, sampler, batch, optimizer
 and number of epochs as the scenario; the split is the one random_split makes from the same seed.
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""DistributedDataParallel over gloo on the MLP 16-16-1, batches of 8, SGD: one process a rank.
+"""DistributedDataParallel over gloo on the MLP 16-16-1, batches of 8, SGD: one process per rank.
 
 Prints one JSON line: seconds until every process has its wrapped model, seconds of a step once
 everything is warm (the median), and seconds of the whole job.

@@ -1,4 +1,4 @@
-// The physical limit beside which large all-reduces are judged: memory bandwidth of one thread.
+// The physical limit against which large all-reduces are judged: memory bandwidth of one thread.
 //
 // Prints one line of JSON: the best bytes a second of memcpy and of a[i] = b[i] + s * c[i] over
 // arrays of 64 MiB, counting bytes that the program reads and writes.

@@ -1,8 +1,9 @@
 // What a user of the library writes: a property of data-parallel training, checked on virtual
-// ranks. When it fails, RapidCheck shrinks the ranks and inputs, and prints the line that replays
-// the run.
+// ranks. When it fails, RapidCheck shrinks the ranks and inputs, and prints what went wrong and the
+// token that replays the run.
 #include <cstdint>
 #include <lockstep/lockstep.h>
+#include <lockstep/rapidcheck.h>
 #include <numeric>
 #include <vector>
 
@@ -44,8 +45,7 @@ RC_GTEST_PROP(GradientMeanProperty, EveryRankEndsWithTheMeanOfAllInputs, (std::u
         return model.weight.grad().item();
       });
 
-  RC_LOG() << "replay with RunOptions::replay = \"" << run.replay_token() << "\"\n";
-  RC_ASSERT(run.ok());
+  RC_ASSERT_LAWS_HOLD(run);
   const double mean = std::accumulate(inputs.begin(), inputs.end(), 0.0) / n_ranks;
   for (const auto& gradient : run.results) RC_ASSERT(gradient == mean);
 }

@@ -8,7 +8,7 @@
 // simulator adds as the processes do and both print the same lines.
 #include <cstdint>
 #include <cstdio>
-#include <lockstep/api/lockstep.h>
+#include <lockstep/lockstep.h>
 #include <vector>
 
 namespace {
@@ -82,6 +82,6 @@ int main() {
                 run.results[rank]->loss,
                 run.results[rank]->first_weight);
   }
-  std::printf("laws: %s\n", run.ok() ? "hold" : run.report.outcome.c_str());
+  std::printf("laws: %s\n", run.ok() ? "hold" : lockstep::name_of(run.report.outcome).data());
   return run.ok() ? 0 : 1;
 }

@@ -7,7 +7,7 @@
 #include "lockstep/gpu/cuda/detail/cuda_kernels.h"
 #include "lockstep/gpu/cuda/device.h"
 #include "lockstep/gpu/cuda/stream.h"
-#include "lockstep/tensor/cpu_kernels.h"
+#include "lockstep/kernels/cpu_kernels.h"
 
 namespace lockstep::cuda {
 
@@ -22,10 +22,10 @@ namespace {
 
 class CudaAccelerator final : public Accelerator {
  public:
-  CudaAccelerator(Place place, Arithmetic arithmetic)
-      : memory_(place == Place::kDevice ? MemoryKind::kManaged : MemoryKind::kHost),
+  CudaAccelerator(ExecutionTarget place, Arithmetic arithmetic)
+      : memory_(place == ExecutionTarget::kDevice ? MemoryKind::kManaged : MemoryKind::kHost),
         executor_(place),
-        blas_(place == Place::kDevice && arithmetic.cublas
+        blas_(place == ExecutionTarget::kDevice && arithmetic.cublas
                   ? std::make_unique<Blas>(*executor_.stream())
                   : nullptr),
         kernels_(executor_, &memory_, blas_.get(), arithmetic.functions) {}
@@ -47,7 +47,7 @@ class CudaAccelerator final : public Accelerator {
 
 }  // namespace
 
-std::unique_ptr<Accelerator> make_accelerator(Place place, Arithmetic arithmetic) {
+std::unique_ptr<Accelerator> make_accelerator(ExecutionTarget place, Arithmetic arithmetic) {
   return std::make_unique<CudaAccelerator>(place, arithmetic);
 }
 
@@ -57,7 +57,7 @@ Result<std::unique_ptr<Accelerator>> open_accelerator(std::int32_t local_rank,
   if (devices.count == 0) return Error{"no CUDA device was found (" + devices.reason + ")", {}};
   try {
     check(cudaSetDevice(local_rank % devices.count), "cudaSetDevice");
-    return make_accelerator(Place::kDevice, arithmetic);
+    return make_accelerator(ExecutionTarget::kDevice, arithmetic);
   } catch (const DeviceError& error) {
     return Error{error.what(), {}};
   }

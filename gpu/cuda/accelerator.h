@@ -22,13 +22,13 @@ struct Arithmetic {
 constexpr Arithmetic kFast{.cublas = true, .functions = true};
 constexpr Arithmetic kStrict{.cublas = false, .functions = false};  ///< The processor's bits.
 
-/// The kernels of gpu/cuda, with memory of the same place. On the host (Place::kHost, kHostLate)
-/// all memory is the heap's, and there is no cuBLAS.
-std::unique_ptr<Accelerator> make_accelerator(Place place, Arithmetic arithmetic);
+/// The kernels of gpu/cuda, with memory of the same place. On the host (ExecutionTarget::kHost,
+/// kHostLate) all memory is the heap's, and there is no cuBLAS.
+std::unique_ptr<Accelerator> make_accelerator(ExecutionTarget place, Arithmetic arithmetic);
 
 /// The device of local rank `local_rank`, which takes the devices in turn, made current.
 ///
-/// Errors: there is no device, it refuses, or cuBLAS is wanted and not found, in words.
+/// Errors: there is no device, it refuses, or cuBLAS is wanted and not found.
 Result<std::unique_ptr<Accelerator>> open_accelerator(std::int32_t local_rank,
                                                       Arithmetic arithmetic);
 

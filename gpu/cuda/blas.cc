@@ -84,7 +84,7 @@ Blas::Blas(const Stream& stream) : library_(std::make_unique<Library>()) {
 }
 
 Blas::~Blas() {
-  // A destructor has nobody to tell; a broken device tells the next call.
+  // A destructor cannot report errors; a broken device fails the next call.
   if (library_->blas != nullptr) static_cast<void>(library_->destroy(library_->blas));
 }
 

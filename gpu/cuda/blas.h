@@ -18,7 +18,7 @@ struct Product {
   bool accumulate = false;  ///< Adds to out.
 };
 
-/// A handle of cuBLAS on one stream, with a workspace of its own and pedantic arithmetic: no TF32,
+/// A handle of cuBLAS on one stream, with its own workspace and pedantic arithmetic: no TF32,
 /// no emulation, so the bits are a function of sizes and values on one model of GPU and one version
 /// of the library.
 ///

@@ -12,7 +12,7 @@ DeviceBytes::DeviceBytes(std::size_t n_bytes) : n_bytes_(n_bytes) {
 }
 
 DeviceBytes::~DeviceBytes() {
-  // A destructor has nobody to tell; a broken device tells the next call.
+  // A destructor cannot report errors; a broken device fails the next call.
   if (data_ != nullptr) static_cast<void>(cudaFree(data_));
 }
 

@@ -11,7 +11,7 @@
 namespace lockstep::cuda {
 
 /// A device or its driver refused a call. Not a bug in the program and not bad input: the run
-/// cannot go on (exit code 3).
+/// cannot continue (exit code 3).
 class DeviceError : public std::runtime_error {
  public:
   DeviceError(const std::string& call, const std::string& reason, CallSite site);
@@ -28,7 +28,7 @@ class DeviceError : public std::runtime_error {
 /// Usage: `check(cudaMalloc(&data, n_bytes), "cudaMalloc")`.
 ///
 /// Errors: DeviceError "cudaMalloc: out of memory (cudaErrorMemoryAllocation, 2) at file:line" for
-///         anything but cudaSuccess.
+///     anything but cudaSuccess.
 void check(cudaError_t status, const char* call, CallSite site = CallSite::here());
 
 /// "out of memory (cudaErrorMemoryAllocation, 2)". Needs no device.

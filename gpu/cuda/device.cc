@@ -28,8 +28,8 @@ DeviceCount read_device_count(std::int32_t status, std::int32_t count) {
     case cudaErrorNoDevice:
       return {.count = 0, .reason = "the driver sees no CUDA device", .broken = false};
     case cudaErrorInsufficientDriver:
-      // CUDA gives this code when there is no driver at all, too; only the version tells them
-      // apart.
+      // CUDA gives this code when there is no driver at all, too; only the version
+      // distinguishes them.
       if (driver_version() == 0) {
         return {.count = 0, .reason = "no NVIDIA driver is installed", .broken = false};
       }

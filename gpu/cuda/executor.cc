@@ -14,7 +14,7 @@ namespace lockstep::cuda {
 
 namespace {
 
-constexpr std::size_t kFaultBytes = 256;  // The scratch behind it stays aligned.
+constexpr std::size_t kFaultBytes = 256;  // The scratch after it stays aligned.
 constexpr std::size_t kPinnedBytes = kFaultBytes + Executor::kScratchBytes;
 
 const char* meaning_of(Fault fault) {
@@ -28,14 +28,14 @@ const char* meaning_of(Fault fault) {
     case Fault::kPosition:
       return "a position lies in the plane of its window";
   }
-  return "a kernel tells what is wrong in words of ours";
+  return "a kernel reports a known fault";
 }
 
 }  // namespace
 
-Executor::Executor(Place place) : place_(place) {
+Executor::Executor(ExecutionTarget place) : place_(place) {
   void* pinned = nullptr;
-  if (place == Place::kDevice) {
+  if (place == ExecutionTarget::kDevice) {
     stream_ = std::make_unique<Stream>();
     check(cudaHostAlloc(&pinned, kPinnedBytes, cudaHostAllocMapped), "cudaHostAlloc");
   } else {
@@ -47,8 +47,8 @@ Executor::Executor(Place place) : place_(place) {
 }
 
 Executor::~Executor() {
-  if (place_ == Place::kDevice) {
-    // A destructor has nobody to tell; a broken device tells the next call.
+  if (place_ == ExecutionTarget::kDevice) {
+    // A destructor cannot report errors; a broken device fails the next call.
     static_cast<void>(cudaStreamSynchronize(stream_->handle()));
     static_cast<void>(cudaFreeHost(pinned_));
   } else {
@@ -57,7 +57,7 @@ Executor::~Executor() {
 }
 
 void Executor::run_on_host(Loop loop, const void* functor, std::size_t n_bytes, std::int64_t n) {
-  if (place_ == Place::kHost) {
+  if (place_ == ExecutionTarget::kHost) {
     loop(functor, n);
     return settle();
   }
@@ -67,7 +67,7 @@ void Executor::run_on_host(Loop loop, const void* functor, std::size_t n_bytes, 
 
 void Executor::wait() {
   busy_ = false;
-  if (place_ == Place::kDevice) stream_->synchronize();
+  if (place_ == ExecutionTarget::kDevice) stream_->synchronize();
   const std::vector<Late> all = std::exchange(late_, {});
   for (const Late& late : all) late.loop(late.functor.data(), late.n);
   throw_fault();

@@ -14,10 +14,10 @@ namespace lockstep::cuda {
 class Stream;
 enum class Fault : std::uint32_t;
 
-enum class Place : std::uint8_t {
+enum class ExecutionTarget : std::uint8_t {
   kDevice,    ///< Queued on one stream of the current device.
   kHost,      ///< A loop on the host, at once.
-  kHostLate,  ///< The same loop when somebody waits: what reads too early is noticed without a GPU.
+  kHostLate,  ///< The same loop on the next wait: reads that come too early show without a GPU.
 };
 
 /// Runs functors (ops/) in the order in which they are given, one after the other.
@@ -25,15 +25,15 @@ enum class Place : std::uint8_t {
 /// Requires: used by one thread at a time.
 class Executor {
  public:
-  /// Errors: DeviceError when Place::kDevice has none.
-  explicit Executor(Place place);
+  /// Errors: DeviceError when ExecutionTarget::kDevice has none.
+  explicit Executor(ExecutionTarget place);
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
   Executor(Executor&&) = delete;
   Executor& operator=(Executor&&) = delete;
 
-  Place place() const { return place_; }
+  ExecutionTarget place() const { return place_; }
 
   /// The stream, or null on the host.
   const Stream* stream() const { return stream_.get(); }
@@ -45,8 +45,9 @@ class Executor {
   /// Something was queued on the stream by other means.
   void mark_busy() { busy_ = true; }
 
-  /// Waits until everything queued has ended. Errors: ContractViolation where a functor met a label
-  /// or an index that names nothing; DeviceError.
+  /// Waits until everything queued has ended.
+  /// Errors: ContractViolation where a functor met a label or an index that names nothing;
+  ///     DeviceError.
   void settle() {
     if (busy_) wait();
   }
@@ -74,11 +75,11 @@ class Executor {
   void wait();
   void throw_fault();
 
-  Place place_;
+  ExecutionTarget place_;
   std::unique_ptr<Stream> stream_;
   std::vector<Late> late_;
-  std::byte* pinned_ =
-      nullptr;  ///< The fault's word and the scratch: host memory the device writes.
+  /// The fault's word and the scratch: host memory the device writes.
+  std::byte* pinned_ = nullptr;
   Fault* fault_ = nullptr;
   void* scratch_ = nullptr;
   bool busy_ = false;

@@ -5,7 +5,7 @@
 
 namespace lockstep::cuda {
 
-/// What a functor found wrong; whoever waits next gets the exception.
+/// What a functor found wrong; the next caller that waits gets the exception.
 enum class Fault : std::uint32_t { kNone, kLabel, kRow, kPosition };
 
 }  // namespace lockstep::cuda

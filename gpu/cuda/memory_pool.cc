@@ -25,7 +25,7 @@ std::size_t rounded(std::size_t n_bytes) {
 MemoryPool::~MemoryPool() {
   for (const auto& [slab, bytes] : slabs_) {
     if (kind_ == MemoryKind::kManaged) {
-      // A destructor has nobody to tell; a broken device tells the next call.
+      // A destructor cannot report errors; a broken device fails the next call.
       static_cast<void>(cudaFree(slab));
     } else {
       ::operator delete (slab, std::align_val_t{kAlignment});

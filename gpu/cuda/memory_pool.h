@@ -14,7 +14,7 @@ enum class MemoryKind : std::uint8_t { kManaged, kHost };
 
 /// Blocks of 256-byte alignment, last in, first out in each size class.
 ///
-/// Unlike Pool it keeps its lists beside the memory, never in it: a released block may still be
+/// Unlike Pool it keeps its lists outside the memory, never in it: a released block may still be
 /// read by work that is queued, and the host's writing into it would be a race.
 ///
 /// Requires: used by one thread at a time; blocks are handed out again only to work queued later.

@@ -11,7 +11,7 @@ Stream::Stream() {
 }
 
 Stream::~Stream() {
-  // A destructor has nobody to tell; a broken device tells the next call.
+  // A destructor cannot report errors; a broken device fails the next call.
   if (handle_ != nullptr) static_cast<void>(cudaStreamDestroy(handle_));
 }
 

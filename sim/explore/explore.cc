@@ -124,8 +124,8 @@ void count_end(const Judgement& judgement, const std::string& schedule, Explorat
 Judgement judge_by_report(const SessionResult& result) {
   const Report& report = result.report;
   if (report.ok()) return {"", report.result_digest};
-  return {report.error.empty() ? report.outcome : report.outcome + ": " + report.error,
-          report.result_digest};
+  const std::string outcome(name_of(report.outcome));
+  return {report.error.empty() ? outcome : outcome + ": " + report.error, report.result_digest};
 }
 
 Result<Exploration> explore(const ExploreOptions& options,

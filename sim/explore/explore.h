@@ -7,16 +7,16 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/sim/explore/exhaustive.h"
 #include "lockstep/sim/session/session.h"
+#include "lockstep/sim/strategy/exhaustive.h"
 
 namespace lockstep::sim {
 
 struct ExploreOptions {
-  SessionOptions session;            ///< Its strategy and seed are not looked at.
+  SessionOptions session;            ///< Its strategy and seed are ignored.
   std::string strategy = "random";   ///< "random" | "pct[:depth=3]" | "exhaustive"
   std::uint64_t first_seed = 0;      ///< Schedule k has the seed first_seed + k.
-  std::uint64_t n_schedules = 1000;  ///< At most so many run.
+  std::uint64_t n_schedules = 1000;  ///< At most this many run.
   bool stop_at_failure = true;
 };
 
@@ -38,9 +38,9 @@ struct EndState {
 };
 
 struct FailedSchedule {
-  std::uint64_t number = 0;  ///< The how-manieth schedule, from 1.
+  std::uint64_t number = 0;  ///< 1-based index of the schedule.
   std::string what;
-  std::string schedule;  ///< For make_strategy: fails again, in another process too.
+  std::string schedule;  ///< For make_strategy: fails again, also in another process.
 };
 
 struct Exploration {
@@ -51,7 +51,7 @@ struct Exploration {
   std::optional<FailedSchedule> failure;  ///< The first.
   std::uint64_t n_processes = 0;          ///< "pct": the most a run had, ranks and other actions.
   std::uint64_t n_steps = 0;              ///< "pct": the most picks a run had.
-  double bound = 0.0;  ///< "pct": pct_bound of these, the chance of one run to meet a bug.
+  double bound = 0.0;  ///< "pct": pct_bound of these, the chance of one run to hit a bug.
 
   bool depends_on_schedule() const { return ends.size() > 1; }
 
@@ -64,9 +64,9 @@ struct Exploration {
 ///
 /// "pct" makes one run of the default schedule first, to learn how many steps there are.
 ///
-/// Requires:      as Exhaustive, for that strategy.
+/// Requires: as Exhaustive, for that strategy.
 /// Deterministic: the result is a function of program and options.
-/// Errors:        unknown strategy or law.
+/// Errors: unknown strategy or law.
 Result<Exploration> explore(const ExploreOptions& options,
                             const Session::Body& body,
                             const Judge& judge = judge_by_report);

@@ -11,9 +11,9 @@
 
 namespace lockstep::sim {
 
-/// Restarts all ranks when one of them fails: the others are ended at the next look, every rank
+/// Restarts all ranks when one of them fails: the others are ended at the next check, every rank
 /// starts again in a new rendezvous with TORCHELASTIC_RESTART_COUNT one higher, until the attempts
-/// are used up. Where nobody fails and nobody goes on, it waits as well: only a watchdog
+/// are used up. If no rank fails and none can continue, it waits too: only a watchdog
 /// (GroupOptions) turns a hang into a failure.
 ///
 /// Source: torch.distributed.elastic.agent (torchrun's restart of all workers).
@@ -22,7 +22,7 @@ struct AgentOptions {
   /// Ranks of later attempts, first to last; the last one counts for all that follow. Empty: as
   /// many as in the first. Nodes that are lost or come back.
   std::vector<std::int32_t> n_ranks_later{};
-  /// How long after a rank's death the agent looks again, and ends the others.
+  /// How long after a rank's death the agent checks again, and ends the others.
   Duration monitor_interval{100'000'000};
   /// A rendezvous hands out ranks as nodes arrive: in attempt a the place of rank r (its node's
   /// links, its processor's pace) is (r + a) mod n. Otherwise ranks keep their places.
@@ -37,7 +37,7 @@ struct AgentOptions {
 struct Attempt {
   std::int32_t n_ranks = 0;
   bool finished = false;     ///< All ranks ended by themselves, without an exception.
-  bool stuck = false;        ///< At some moment nobody could go on (a watchdog may have come then).
+  bool stuck = false;        ///< At some moment no rank could continue (a watchdog may have fired).
   std::string root_cause{};  ///< The first failure by (time, rank), as torchrun's report names it.
   std::vector<Fault> struck{};                ///< Faults that happened.
   std::vector<std::uint64_t> n_events{};      ///< By rank, `fault` events not counted.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <fmt/core.h>
 #include <utility>
 
 #include "lockstep/base/check.h"
@@ -93,8 +94,13 @@ std::string describe(const Fault& fault) {
 }
 
 std::vector<Fault> swarm(const SwarmOptions& options) {
-  LOCKSTEP_CHECK(options.n_ranks > 0 && (options.n_steps > 0 || options.n_events > 0),
-                 "a swarm has ranks and places to strike at");
+  LOCKSTEP_CHECK(
+      options.n_ranks > 0 && (options.n_steps > 0 || options.n_events > 0),
+      fmt::format(
+          "a swarm over {} ranks, {} steps and {} events: it has ranks and places to strike at",
+          options.n_ranks,
+          options.n_steps,
+          options.n_events));
   Generator draw(options.seed);
   const std::vector<FaultKind> kinds =
       options.kinds.empty() ? std::vector<FaultKind>(kAnywhere.begin(), kAnywhere.end())

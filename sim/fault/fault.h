@@ -15,7 +15,7 @@ namespace lockstep::sim {
 
 enum class FaultKind : std::uint8_t {
   kException,    ///< The rank's code throws at its next scheduling point, and unwinds.
-  kExit,         ///< It ends itself with an error code: as an exception that nobody catches.
+  kExit,         ///< It ends itself with an error code: as an uncaught exception.
   kSigkill,      ///< It is gone: nothing it does from now on has an effect.
   kSigterm,      ///< The same, by a signal that it does not handle.
   kOutOfMemory,  ///< The same, by the kernel.
@@ -32,7 +32,7 @@ enum class FaultKind : std::uint8_t {
 };
 std::string_view name_of(FaultKind kind);  ///< "exception", "exit", "sigkill", ...
 std::optional<FaultKind> parse_fault_kind(std::string_view name);
-/// Something befalls what a rank contributes to a collective.
+/// Whether it is injected into a rank's contribution to a collective.
 bool is_contribution(FaultKind kind);
 
 /// One planned fault. `event`, `file_step`, `time`, or else `step`, `at`, `when` and `nth` say
@@ -54,7 +54,7 @@ struct Fault {
   std::int64_t nth = 0;         ///< ... of this number among those.
 
   Duration delay{};                   ///< kLate
-  Duration grace{};                   ///< kSigterm: so long it goes on before it is killed.
+  Duration grace{};                   ///< kSigterm: how long it continues before it is killed.
   std::int64_t permille = 1000;       ///< kSlow
   Duration lasting{};                 ///< kSlow: 0 = to the end.
   std::int64_t element = 0;           ///< kCorrupted

@@ -39,7 +39,7 @@ class FaultInjector::Files final : public FileSystem {
     const bool torn = injector_->tears(rank_);
     const bool dead = injector_->before_file_step(rank_);
     if (torn)
-      (void)disk().write(path, bytes.substr(0, bytes.size() / 2));  // Nobody is left to see.
+      (void)disk().write(path, bytes.substr(0, bytes.size() / 2));  // No rank is left to see it.
     if (dead) return gone(path);
     return disk().write(path, bytes);
   }
@@ -206,7 +206,7 @@ void FaultInjector::strike_rank(const Fault& fault) {
   }
 }
 
-// A rank that handles the signal may come to its end meanwhile; one that does not dies at once.
+// A rank that handles the signal may finish meanwhile; one that does not dies at once.
 void FaultInjector::terminate(const Fault& fault) {
   const auto end = [this, fault] {
     if (world_->has_ended(Rank{fault.rank})) return;
@@ -218,11 +218,11 @@ void FaultInjector::terminate(const Fault& fault) {
 
 // What is recorded as posted is about to be matched.
 void FaultInjector::tamper(const Fault& fault) {
-  LOCKSTEP_CHECK(targets_ != nullptr, "somebody carries contributions");
+  LOCKSTEP_CHECK(targets_ != nullptr, "contribution faults have a target");
   if (call_ == nullptr || call_->phase != CollectivePhase::kPosted) return;
   const auto first = static_cast<std::uint8_t>(FaultKind::kLost);
   const auto kind = static_cast<std::uint8_t>(static_cast<std::uint8_t>(fault.kind) - first);
-  targets_->tamper({.kind = static_cast<Mishap::Kind>(kind),
+  targets_->tamper({.kind = static_cast<ContributionFault::Kind>(kind),
                     .rank = Rank{fault.rank},
                     .group = call_->group,
                     .seq = call_->seq,
@@ -233,7 +233,7 @@ void FaultInjector::tamper(const Fault& fault) {
 }
 
 void FaultInjector::slow_down(const Fault& fault) {
-  LOCKSTEP_CHECK(targets_ != nullptr, "somebody knows how fast ranks compute");
+  LOCKSTEP_CHECK(targets_ != nullptr, "a slow rank has a target that sets its pace");
   targets_->set_pace(Rank{fault.rank}, fault.permille);
   if (fault.lasting.ns == 0) return;
   world_->at(

@@ -13,14 +13,14 @@
 
 namespace lockstep::sim {
 
-/// What faults of the world take hold of, beside its ranks.
+/// What faults of the world act on, in addition to its ranks.
 class FaultTargets {
  public:
   virtual ~FaultTargets() = default;
   /// From now on the rank's computing takes this many thousandths of its time.
   virtual void set_pace(Rank rank, std::int64_t permille) = 0;
   /// Something happens to a contribution that is about to be posted.
-  virtual void tamper(const Mishap& mishap) = 0;
+  virtual void tamper(const ContributionFault& fault) = 0;
 };
 
 /// Stands between the ranks and what they do: it reads their events on the way to `next`, and does

@@ -23,9 +23,9 @@ enum class ActionKind : std::uint8_t {
 struct Action {
   ActionId id{};
   ActionKind kind = ActionKind::kResume;
-  Rank rank{};                  ///< kResume: who; otherwise the rank whose operation enabled it.
+  Rank rank{};  ///< kResume: that rank; otherwise the rank whose operation enabled it.
   std::uint64_t footprint = 0;  ///< What it touches: group slot, storage, file; 0 = nothing shared.
-  bool polls = false;           ///< kResume: it polls; going on at once would show it nothing new.
+  bool polls = false;  ///< kResume: it polls; continuing at once would show it nothing new.
 };
 
 /// Resuming rank r always has this id.
@@ -39,7 +39,7 @@ constexpr ActionId action_id(ActionKind kind, std::uint64_t number) {
   return static_cast<ActionId>((static_cast<std::uint64_t>(kind) << 60U) | number);
 }
 
-/// What actions touch is told in numbers: objects of the caller's choice (a meeting, a channel, a
+/// What actions touch is given as numbers: objects of the caller's choice (a slot, a channel, a
 /// variable that ranks share in a test) and these. Two actions that touch no common object commute.
 constexpr std::uint64_t kEverything = ~std::uint64_t{0};
 constexpr std::uint64_t kAllFiles = 0x66696c65'00000000U;
@@ -53,7 +53,7 @@ constexpr std::uint64_t rank_object(Rank rank) {
 ///
 /// Every source of variety in a run (which rank resumes, when a transfer completes, which message,
 /// timer or fault comes first) is an action, so the answers of `pick` *are* the schedule. A
-/// strategy is told what becomes possible; it never receives the whole set, which would cost
+/// strategy is notified of what becomes possible; it never receives the whole set, which would cost
 /// microseconds at 10,000 ranks.
 ///
 /// Requires: called outside the scheduler's noexcept hooks; must not throw.
@@ -67,16 +67,16 @@ class Strategy {
   virtual void on_disabled(ActionId id) = 0;
 
   /// Requires: at least one enabled action.
-  /// Returns:  the id of an enabled action, which is disabled thereby.
+  /// Returns: the id of an enabled action, which is disabled thereby.
   virtual ActionId pick() = 0;
 
   /// "round-robin", "random:seed=7", ...: enough to make it again.
   virtual std::string describe() const = 0;
 
-  // -- for strategies that compare schedules; asked once a run, silent otherwise
+  // -- for strategies that compare schedules; asked once per run, silent otherwise
   virtual bool watches() const { return false; }
 
-  /// The action picked last touched `object`; beside it, a resumption touches its rank, any other
+  /// The action picked last touched `object`; in addition, a resumption touches its rank, any other
   /// action its footprint and its rank, and a timer or fault everything.
   virtual void on_touch(std::uint64_t /*object*/) {}
 

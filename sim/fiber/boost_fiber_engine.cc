@@ -78,8 +78,6 @@ class BoostFiberEngine final : public Engine {
 
   void suspend() override { go_to(kMain, main_); }
 
-  Fiber current() const override { return current_; }
-
   bool finished(Fiber fiber) const override {
     return records_[static_cast<std::size_t>(fiber)].finished;
   }
@@ -111,7 +109,7 @@ class BoostFiberEngine final : public Engine {
   }
 
   fibers::context* make_context(Fiber fiber) {
-    // Stack tops at equal distances of a power of two would all meet in the same cache sets.
+    // Stack tops at equal distances of a power of two would all map to the same cache sets.
     // Boost aligns its control block to 256 bytes; run() adds the finer part of the colour. Five
     // colours leave a rank in a collective, which needs about 2.5 KB, within one page.
     const auto colour = 256 * static_cast<std::size_t>(fiber / 4 % 5);
@@ -185,7 +183,7 @@ std::unique_ptr<Engine> make_boost_fiber_engine(const StackOptions& options) {
   return std::make_unique<BoostFiberEngine>(options);
 }
 
-bool inside_a_fiber() {
+bool inside_fiber() {
   return dynamic_cast<const RankMark*>(fibers::context::active()->get_properties()) != nullptr;
 }
 

@@ -8,12 +8,12 @@
 
 namespace lockstep::sim {
 
-/// Runs functions on stacks of their own, one at a time, switching only when told.
+/// Runs functions on their own stacks, one at a time, switching only on request.
 ///
-/// The engine knows nothing of ranks, time or strategies, so another one (bare Boost.Context) can
-/// be tried without touching anything else. C++ exception state belongs to the thread: the engine
-/// saves and restores it around every switch, or two fibers that yield inside a `catch` would
-/// rethrow each other's.
+/// The engine knows nothing of ranks, time or strategies, so a different one (bare Boost.Context)
+/// can be tried without touching anything else. C++ exception state belongs to the thread: the
+/// engine saves and restores it around every switch, or two fibers that yield inside a `catch`
+/// would rethrow each other's.
 ///
 /// Errors: a fiber that switches with less than a page of stack left gets a ContractViolation.
 class Engine {
@@ -23,14 +23,14 @@ class Engine {
 
   virtual ~Engine() = default;
   /// Makes a fiber that will call body(fiber); it does not run yet. Finished fibers are reused,
-  /// stack and all, the last one first. Requires: body does not throw.
+  /// stack and all, the last one first.
+  /// Requires: body does not throw.
   virtual Fiber create(std::function<void(Fiber)> body) = 0;
-  /// Continues `fiber`. From the main context: returns when somebody goes back to it. From another
-  /// fiber: a direct switch, one instead of two; returns when the caller is resumed itself.
+  /// Continues `fiber`. From the main context: returns when a fiber switches back to it. From
+  /// another fiber: a direct switch, one instead of two; returns when the caller is resumed itself.
   virtual void resume(Fiber fiber) = 0;
-  /// Goes back to the main context. Requires: called from a fiber.
+  /// Switches back to the main context. Requires: called from a fiber.
   virtual void suspend() = 0;
-  virtual Fiber current() const = 0;
   virtual bool finished(Fiber fiber) const = 0;
   /// Ends this set of fibers, keeps their stacks for the next. Fibers that have not finished are
   /// abandoned: nothing on their stacks is destroyed.
@@ -45,6 +45,6 @@ struct StackOptions {
 std::unique_ptr<Engine> make_boost_fiber_engine(const StackOptions& options);
 
 /// Whether the caller runs on a fiber of any engine of this thread.
-bool inside_a_fiber();
+bool inside_fiber();
 
 }  // namespace lockstep::sim

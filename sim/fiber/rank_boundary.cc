@@ -13,9 +13,10 @@ RankEnd Scheduler::run_program(RankSlot& slot) {
   try {
     slot.dying();
     (*program_)(slot);
-    if (slot.fenced_) slot.dying();  // It was killed behind its last point.
+    if (slot.fenced_) slot.dying();  // It was killed after its last point.
   } catch (const RankKilled& killed) {
-    end.outcome = slot.fenced_ ? RankOutcome::kKilled : doom_outcome_;
+    end.outcome = slot.fenced_ ? RankOutcome::kKilled : teardown_outcome_;
+    end.why = killed.why();
     end.detail = killed.reason();
   } catch (const boost::context::detail::forced_unwind&) {
     throw;  // Boost takes a context down; it must reach the bottom of the stack.
@@ -23,7 +24,7 @@ RankEnd Scheduler::run_program(RankSlot& slot) {
     end.outcome = RankOutcome::kThrew;
     end.detail = error.what();
     end.exception = std::current_exception();
-  } catch (...) {  // The rank boundary: property-test libraries throw types of their own.
+  } catch (...) {  // The rank boundary: property-test libraries throw their own types.
     end.outcome = RankOutcome::kThrew;
     end.detail = "an exception that is not a std::exception";
     end.exception = std::current_exception();

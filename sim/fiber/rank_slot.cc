@@ -9,7 +9,7 @@ namespace lockstep::sim {
 
 namespace {
 
-// A rank that swallows its own death this often will not stop by itself.
+// A rank that swallows RankKilled this often will not stop by itself.
 constexpr std::int32_t kMaxNotices = 1000;
 
 std::uint64_t footprint_of(std::string_view path) {
@@ -71,18 +71,19 @@ void RankSlot::open(Scheduler& scheduler, Rank rank) {
 
 World& RankSlot::world() const { return scheduler_->world(); }
 
-bool RankSlot::heed() {
-  if (!doomed_ && std::uncaught_exceptions() == 0) scheduler_->run_interrupts(*this);
-  if (!doomed_) return false;
+bool RankSlot::throw_if_killed() {
+  if (!kill_pending_ && std::uncaught_exceptions() == 0) scheduler_->run_interrupts(*this);
+  if (!kill_pending_) return false;
   if (std::uncaught_exceptions() > 0) return true;
-  if (n_notices_ == 0) scheduler_->tell_dying(*this);
-  if (++n_notices_ > kMaxNotices) scheduler_->abandon(*this);
+  if (n_kill_notices_ == 0) scheduler_->notify_dying(*this);
+  if (++n_kill_notices_ > kMaxNotices) scheduler_->abandon(*this);
   // Not a std::exception on purpose: user code must not swallow its own death.
-  throw RankKilled(scheduler_->doom_of(rank_));  // NOLINT(hicpp-exception-baseclass)
+  throw RankKilled(scheduler_->kill_reason_of(rank_),  // NOLINT(hicpp-exception-baseclass)
+                   scheduler_->why_of(rank_));
 }
 
 bool RankSlot::block(const WaitReason& reason) {
-  if (alerted_) return heed();
+  if (interrupt_pending_) return throw_if_killed();
   scheduler_->block(*this, reason);
   dying();
   return true;

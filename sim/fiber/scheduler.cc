@@ -1,5 +1,6 @@
 #include "lockstep/sim/fiber/detail/scheduler.h"
 
+#include <fmt/core.h>
 #include <utility>
 
 #include "lockstep/base/check.h"
@@ -12,7 +13,7 @@ constexpr const char* kLivelock =
     "livelock: the budget of scheduling points without an event ran out";
 
 // While ranks only poll, time may pass: this many polls a runnable rank, then the next timer fires.
-constexpr std::uint64_t kPollsARank = 4;
+constexpr std::uint64_t kPollsPerRank = 4;
 constexpr std::uint64_t kMinPolls = 64;
 
 }  // namespace
@@ -20,8 +21,9 @@ constexpr std::uint64_t kMinPolls = 64;
 WorldResult Scheduler::run(const WorldOptions& options,
                            Strategy& strategy,
                            const World::Program& program) {
-  LOCKSTEP_CHECK(!inside_a_fiber(), "a world inside a rank would mix its ranks with its parent's");
-  LOCKSTEP_CHECK(options.n_ranks > 0, "a world has at least one rank");
+  LOCKSTEP_CHECK(!inside_fiber(), "a world inside a rank would mix its ranks with its parent's");
+  LOCKSTEP_CHECK(options.n_ranks > 0,
+                 fmt::format("a world of {} ranks: it has at least one", options.n_ranks));
   program_ = &program;
   start(options, strategy);
   loop();
@@ -56,8 +58,9 @@ void Scheduler::start(const WorldOptions& options, Strategy& strategy) {
   action_picked_ = false;
   strategy_broken_ = false;
   n_idle_daemons_ = 0;
-  taking_down_ = false;
-  doom_outcome_ = RankOutcome::kKilled;
+  tearing_down_ = false;
+  teardown_outcome_ = RankOutcome::kKilled;
+  teardown_why_ = EndReason::kNone;
   kill_reasons_.clear();
   interrupts_.clear();
   own_files_.clear();
@@ -94,7 +97,7 @@ void Scheduler::act() {
     handler();
   } catch (const std::exception& error) {
     if (!broken_) broken_ = std::current_exception();
-    doom_all(RankOutcome::kKilled, error.what());
+    kill_all(RankOutcome::kKilled, error.what());
   }
 }
 
@@ -121,11 +124,11 @@ RankSlot* Scheduler::choose() {
   broken_ = std::make_exception_ptr(ContractViolation("strategy " + strategy_->describe() +
                                                       " picked action " + std::to_string(number) +
                                                       ", which is not enabled"));
-  doom_all(RankOutcome::kKilled, "the strategy broke its contract");
+  kill_all(RankOutcome::kKilled, "the strategy broke its contract");
   return any_ready();
 }
 
-// Without a strategy to ask, the world can only be taken down: everybody left is doomed and ready.
+// Without a strategy to ask, the world can only be taken down: all ranks left are killed and ready.
 RankSlot* Scheduler::any_ready() {
   for (RankSlot& slot : slots_) {
     if (slot.state_ == RankState::kReady) {
@@ -146,7 +149,7 @@ void Scheduler::resume(RankSlot& slot) {
   engine_->resume(slot.fiber_);
 }
 
-// `self` is ready, blocked or sleeping: somebody else's turn, perhaps its own again.
+// `self` is ready, blocked or sleeping: another rank's turn, perhaps its own again.
 void Scheduler::leave(RankSlot& self) {
   RankSlot* next = choose();
   if (next == &self) {
@@ -171,7 +174,7 @@ void Scheduler::make_ready(RankSlot& slot, const Point& next) {
 void Scheduler::yield(RankSlot& self, const Point& next) {
   if (++n_points_ > options_.livelock_points) return note_livelock();
   n_polls_ = next.kind == PointKind::kWait ? n_polls_ + 1 : 0;
-  if (n_polls_ > kMinPolls + kPollsARank * n_enabled_ && advance(true)) note_progress();
+  if (n_polls_ > kMinPolls + kPollsPerRank * n_enabled_ && advance(true)) note_progress();
   if (n_enabled_ == 0) return;
   make_ready(self, next);
   leave(self);
@@ -205,18 +208,24 @@ Duration Scheduler::clock_skew_of(Rank rank) const {
 }
 
 RankSlot& Scheduler::slot(Rank rank) {
-  LOCKSTEP_CHECK(to_index(rank) < slots_.size(), "no such rank in this world");
+  LOCKSTEP_CHECK(
+      to_index(rank) < slots_.size(),
+      fmt::format("no rank {} in this world: it has {} ranks", to_int(rank), slots_.size()));
   return slots_[to_index(rank)];
 }
 
 const RankSlot& Scheduler::slot(Rank rank) const {
-  LOCKSTEP_CHECK(to_index(rank) < slots_.size(), "no such rank in this world");
+  LOCKSTEP_CHECK(
+      to_index(rank) < slots_.size(),
+      fmt::format("no rank {} in this world: it has {} ranks", to_int(rank), slots_.size()));
   return slots_[to_index(rank)];
 }
 
 void Scheduler::wake(Rank rank) {
   RankSlot& sleeper = slot(rank);
-  LOCKSTEP_CHECK(sleeper.state_ == RankState::kBlocked, "only a blocked rank can be woken");
+  LOCKSTEP_CHECK(
+      sleeper.state_ == RankState::kBlocked,
+      fmt::format("only a blocked rank can be woken, which rank {} is not", to_int(rank)));
   note_progress();
   touch(rank_object(rank));
   make_ready(sleeper, {});
@@ -245,7 +254,7 @@ void Scheduler::note_livelock() {
     for (const auto& listener : stuck_listeners_) listener(verdict);
   }
   result_.stuck = std::move(verdict);
-  doom_all(RankOutcome::kStuck, kLivelock);
+  kill_all(RankOutcome::kStuck, kLivelock, EndReason::kLivelock);
 }
 
 }  // namespace lockstep::sim

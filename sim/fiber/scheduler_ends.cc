@@ -1,5 +1,6 @@
 // How ranks end: by themselves, killed, or because the world is taken down.
 #include <exception>
+#include <fmt/core.h>
 #include <utility>
 
 #include "lockstep/base/check.h"
@@ -24,19 +25,20 @@ std::string describe(const WaitReason& reason) {
 
 }  // namespace
 
-/// Tells of the rank's death when an exception passes by.
-class Scheduler::Farewell {
+/// Reports the rank's death when an exception passes by.
+class Scheduler::DeathNotifier {
  public:
-  Farewell(Scheduler& scheduler, const RankSlot& self) : scheduler_(&scheduler), self_(&self) {}
+  DeathNotifier(Scheduler& scheduler, const RankSlot& self)
+      : scheduler_(&scheduler), self_(&self) {}
 
-  ~Farewell() {
-    if (std::uncaught_exceptions() > n_before_) scheduler_->tell_dying(*self_);
+  ~DeathNotifier() {
+    if (std::uncaught_exceptions() > n_before_) scheduler_->notify_dying(*self_);
   }
 
-  Farewell(const Farewell&) = delete;
-  Farewell& operator=(const Farewell&) = delete;
-  Farewell(Farewell&&) = delete;
-  Farewell& operator=(Farewell&&) = delete;
+  DeathNotifier(const DeathNotifier&) = delete;
+  DeathNotifier& operator=(const DeathNotifier&) = delete;
+  DeathNotifier(DeathNotifier&&) = delete;
+  DeathNotifier& operator=(DeathNotifier&&) = delete;
 
  private:
   Scheduler* scheduler_;
@@ -45,7 +47,8 @@ class Scheduler::Farewell {
 };
 
 const RankEnd& Scheduler::end_of(Rank rank) const {
-  LOCKSTEP_CHECK(slot(rank).state_ == RankState::kEnded, "the rank has not ended");
+  LOCKSTEP_CHECK(slot(rank).state_ == RankState::kEnded,
+                 fmt::format("rank {} has not ended", to_int(rank)));
   return result_.ends[to_index(rank)];
 }
 
@@ -68,21 +71,23 @@ void Scheduler::finish(RankSlot& slot, RankEnd end) {
     if (earlier) result_.first_failure = rank;
   }
   for (const auto& listener : end_listeners_) listener(slot.rank_);
-  if (threw && !options_.keep_going && !taking_down_) {
-    doom_all(RankOutcome::kKilled,
-             "rank " + std::to_string(to_int(slot.rank_)) + " failed: " + kept.detail);
+  if (threw && !options_.keep_going && !tearing_down_) {
+    kill_all(RankOutcome::kKilled,
+             "rank " + std::to_string(to_int(slot.rank_)) + " failed: " + kept.detail,
+             EndReason::kOtherFailed);
   }
 }
 
-void Scheduler::doom_all(RankOutcome outcome, const std::string& reason) {
-  if (taking_down_) return;
+void Scheduler::kill_all(RankOutcome outcome, const std::string& reason, EndReason why) {
+  if (tearing_down_) return;
   touch(kEverything);
-  taking_down_ = true;
-  doom_outcome_ = outcome;
-  doom_reason_ = reason;
+  tearing_down_ = true;
+  teardown_outcome_ = outcome;
+  teardown_reason_ = reason;
+  teardown_why_ = why;
   for (RankSlot& slot : slots_) {
     if (slot.state_ == RankState::kEnded) continue;
-    slot.doomed_ = slot.alerted_ = true;
+    slot.kill_pending_ = slot.interrupt_pending_ = true;
     if (slot.state_ == RankState::kBlocked || slot.state_ == RankState::kSleeping)
       make_ready(slot, {});
   }
@@ -92,7 +97,7 @@ void Scheduler::kill(Rank rank, const std::string& reason) {
   RankSlot& victim = slot(rank);
   if (victim.state_ == RankState::kEnded || victim.fenced_) return;
   touch(rank_object(rank));
-  victim.doomed_ = victim.alerted_ = true;
+  victim.kill_pending_ = victim.interrupt_pending_ = true;
   victim.fenced_ = true;
   kill_reasons_[rank] = reason;
   if (victim.state_ == RankState::kBlocked || victim.state_ == RankState::kSleeping) {
@@ -100,35 +105,41 @@ void Scheduler::kill(Rank rank, const std::string& reason) {
   }
 }
 
-void Scheduler::tell_dying(const RankSlot& self) {
+void Scheduler::notify_dying(const RankSlot& self) {
   for (const auto& listener : dying_listeners_) listener(self.rank_);
 }
 
 void Scheduler::interrupt(Rank rank, std::function<void(RankHandle&)> handler) {
   RankSlot& victim = slot(rank);
-  if (victim.state_ == RankState::kEnded || victim.doomed_) return;
-  victim.alerted_ = true;
+  if (victim.state_ == RankState::kEnded || victim.kill_pending_) return;
+  victim.interrupt_pending_ = true;
   interrupts_[rank].push_back(std::move(handler));
 }
 
 void Scheduler::run_interrupts(RankSlot& self) {
-  self.alerted_ = false;
+  self.interrupt_pending_ = false;
   // One that blocks or sleeps comes through here again.
   const auto handlers = std::exchange(interrupts_[self.rank_], {});
-  const Farewell farewell(*this, self);
+  const DeathNotifier death_notifier(*this, self);
   for (const auto& handler : handlers) handler(self);
 }
 
-const std::string& Scheduler::doom_of(Rank rank) const {
+const std::string& Scheduler::kill_reason_of(Rank rank) const {
   const auto killed = kill_reasons_.find(rank);
-  return killed != kill_reasons_.end() ? killed->second : doom_reason_;
+  return killed != kill_reasons_.end() ? killed->second : teardown_reason_;
 }
 
-// The program swallows every RankKilled: its stack is left behind as it is.
+// A rank that was killed by name did not end because of the teardown.
+EndReason Scheduler::why_of(Rank rank) const {
+  return kill_reasons_.contains(rank) ? EndReason::kNone : teardown_why_;
+}
+
+// The program swallows every RankKilled: its stack is abandoned as it is.
 void Scheduler::abandon(RankSlot& self) {
   RankEnd end;
-  end.outcome = self.fenced_ ? RankOutcome::kKilled : doom_outcome_;
-  end.detail = doom_of(self.rank_) + " (it caught its own death again and again)";
+  end.outcome = self.fenced_ ? RankOutcome::kKilled : teardown_outcome_;
+  end.why = why_of(self.rank_);
+  end.detail = kill_reason_of(self.rank_) + " (it kept catching RankKilled)";
   end.time = self.local_time();
   finish(self, std::move(end));
   for (;;) engine_->suspend();

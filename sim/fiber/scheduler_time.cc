@@ -1,4 +1,5 @@
 // The passage of time, and the moment when nothing can happen any more.
+#include <fmt/core.h>
 #include <utility>
 
 #include "lockstep/base/check.h"
@@ -15,7 +16,8 @@ constexpr std::int32_t kMaxIdleDaemons = 1000;
 }  // namespace
 
 void Scheduler::at(VirtualTime time, std::function<void()> handler, bool daemon) {
-  LOCKSTEP_CHECK(time >= now_, "time is monotone: no timer in the past");
+  LOCKSTEP_CHECK(time >= now_,
+                 fmt::format("a timer at {} ns lies in the past: it is {} ns", time.ns, now_.ns));
   timers_.push({.time = time, .handler = keep_handler(std::move(handler)), .daemon = daemon});
 }
 
@@ -75,7 +77,7 @@ StuckVerdict Scheduler::make_verdict() const {
   return verdict;
 }
 
-// Nobody can run. True: somebody can again (a listener helped, or a watchdog's time has come).
+// No rank can run. True: one can again (a listener helped, or a watchdog's time has come).
 bool Scheduler::resolve_stuck() {
   note_quiet();
   StuckVerdict verdict = make_verdict();
@@ -90,7 +92,7 @@ bool Scheduler::resolve_stuck() {
     ++n_idle_daemons_;
     return true;
   }
-  doom_all(RankOutcome::kStuck, "stuck");
+  kill_all(RankOutcome::kStuck, "stuck");
   return n_enabled_ > 0;
 }
 

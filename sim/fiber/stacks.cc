@@ -12,19 +12,19 @@ Stacks::Stacks(std::size_t bytes, std::int32_t n_guarded)
       n_guarded_(n_guarded) {}
 
 Stacks::~Stacks() {
-  for (std::byte* chunk : chunks_) munmap(chunk, kStacksAChunk * pitch_);
+  for (std::byte* chunk : chunks_) munmap(chunk, kStacksPerChunk * pitch_);
 }
 
 void Stacks::add() {
-  if (static_cast<std::size_t>(n_stacks_) == chunks_.size() * kStacksAChunk) {
-    const std::size_t bytes = kStacksAChunk * pitch_;
+  if (static_cast<std::size_t>(n_stacks_) == chunks_.size() * kStacksPerChunk) {
+    const std::size_t bytes = kStacksPerChunk * pitch_;
     void* chunk = mmap(nullptr,
                        bytes,
                        PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK,
                        -1,
                        0);
-    LOCKSTEP_CHECK(chunk != MAP_FAILED, "no address space left for the stacks of so many ranks");
+    LOCKSTEP_CHECK(chunk != MAP_FAILED, "no address space left for the stacks of this many ranks");
     madvise(chunk, bytes, MADV_NOHUGEPAGE);
     chunks_.push_back(static_cast<std::byte*>(chunk));
   }

@@ -1,4 +1,4 @@
-// N virtual ranks as fibers on one thread: who runs, when time moves, when everybody is stuck.
+// N virtual ranks as fibers on one thread: who runs, when time moves, when all are stuck.
 #pragma once
 
 #include <cstdint>
@@ -33,12 +33,13 @@ enum class RankOutcome : std::uint8_t { kFinished, kThrew, kKilled, kStuck };
 
 struct RankEnd {
   RankOutcome outcome = RankOutcome::kFinished;
+  EndReason why = EndReason::kNone;
   std::string detail;  ///< what() of the exception, reason of the kill, what it waited for.
   std::exception_ptr exception;  ///< kThrew: to rethrow at the front door.
   VirtualTime time;
 };
 
-/// Proof that nobody can run: made at that moment, without any timeout.
+/// Proof that no rank can run: made at that moment, without any timeout.
 struct StuckVerdict {
   struct Waiting {
     Rank rank{};
@@ -47,7 +48,7 @@ struct StuckVerdict {
 
   VirtualTime time;
   std::vector<Waiting> waiting;  ///< By rank.
-  bool livelock = false;         ///< The others could run, and do, but nothing comes of it.
+  bool livelock = false;         ///< The others could run, and do, but make no progress.
 };
 
 struct WorldResult {
@@ -55,7 +56,7 @@ struct WorldResult {
   std::optional<StuckVerdict> stuck;
   std::optional<std::int32_t> first_failure;  ///< Rank of the first exception by (time, rank).
   std::uint64_t n_choices = 0;                ///< Actions picked.
-  bool livelock = false;  ///< The budget of points ran out; everybody was stopped.
+  bool livelock = false;  ///< The budget of points ran out; all ranks were stopped.
 };
 
 /// An environment variable of one rank.
@@ -68,16 +69,16 @@ struct RankVariable {
 struct WorldOptions {
   std::int32_t n_ranks = 1;
   bool timed = false;       ///< Compute and links cost virtual time; otherwise everything is free.
-  bool keep_going = false;  ///< After an exception in a rank the others go on, as processes would.
+  bool keep_going = false;  ///< After an exception in a rank the others continue, as processes do.
   std::size_t stack_bytes = std::size_t{64} * 1024;
   std::uint64_t livelock_points = 50'000'000;  ///< Points without an event before giving up.
-  /// What Host::environment answers, beside RANK, LOCAL_RANK and WORLD_SIZE.
+  /// What Host::environment returns, in addition to RANK, LOCAL_RANK and WORLD_SIZE.
   std::vector<std::pair<std::string, std::string>> environment{};
   /// The same for one rank; goes first. Requires: sorted by rank.
   std::vector<RankVariable> rank_environment{};
-  FileSystem* files =
-      nullptr;  ///< Shared by all ranks; null: an empty one in memory, kept by the run.
-  /// Each rank's own view of the files, by rank (nodes with disks of their own, faults); empty:
+  /// Shared by all ranks; null: an empty one in memory, kept by the run.
+  FileSystem* files = nullptr;
+  /// Each rank's own view of the files, by rank (nodes with their own disks, faults); empty:
   /// `files` for all.
   std::vector<FileSystem*> files_by_rank{};
   Memo* memo = nullptr;                 ///< Null: one of the run.
@@ -91,11 +92,11 @@ class RankHandle : public Host {
  public:
   virtual Rank rank() const = 0;
   virtual World& world() const = 0;
-  /// Suspends this rank until somebody calls World::wake on it. Spurious wake-ups do not happen.
+  /// Suspends this rank until World::wake is called on it. Spurious wake-ups do not happen.
   /// Throws RankKilled when the rank was killed or the world is being taken down meanwhile.
   ///
   /// Returns: whether it was suspended. False: interrupts ran instead, which take time, so what it
-  ///          waits for may have happened: look again.
+  ///     waits for may have happened: check again.
   virtual bool block(const WaitReason& reason) = 0;
 };
 
@@ -109,17 +110,14 @@ class ActionHandler {
 
 /// A reusable simulator of ranks: stacks and arenas are kept between runs.
 ///
-/// Requires:      one thread at a time; never used inside a rank (a world in a world mixes their
-/// fibers:
-///                ContractViolation).
+/// Requires: one thread at a time; never used inside a rank (a world in a world mixes their fibers:
+///     ContractViolation).
 /// Deterministic: a run is a function of the program, the options and the strategy's picks. Time is
-///                monotone; among actions of equal time the strategy chooses.
-/// Errors:        an exception in a rank ends that rank (and, unless `keep_going`, asks the others
-/// to
-///                unwind at their next point); it never crosses a fiber. Nobody runnable and no
-///                timer left = a StuckVerdict, after which blocked ranks unwind with RankKilled. A
-///                strategy that picks an action which is not enabled ends the run with a
-///                ContractViolation.
+///     monotone; among actions of equal time the strategy chooses.
+/// Errors: an exception in a rank ends that rank (and, unless `keep_going`, asks the others to
+///     unwind at their next point); it never crosses a fiber. No rank runnable and no timer left =
+///     a StuckVerdict, after which blocked ranks unwind with RankKilled. A strategy that picks an
+///     action which is not enabled ends the run with a ContractViolation.
 class World {
  public:
   World();
@@ -146,9 +144,9 @@ class World {
   void enable(const Action& action, ActionHandler& handler);
   /// Takes it back. Requires: enabled and not picked yet.
   void disable(ActionId id);
-  /// Tells a strategy that compares schedules what the rank or handler that runs now shares with
-  /// others, beside what its point or action announced. Handlers owe it the memory of every rank
-  /// they read, write or complete work for: rank_object(rank).
+  /// Informs a strategy that compares schedules of what the rank or handler that runs now shares
+  /// with others, in addition to what its point or action announced. Handlers owe it the memory of
+  /// every rank they read, write or complete work for: rank_object(rank).
   void touch(std::uint64_t object);
   /// Calls `handler` at `at` (>= now) on the scheduler's stack: links and faults live here, not in
   /// fibers. A daemon timer does not keep a stuck world alive (watchdogs, heartbeats).
@@ -156,17 +154,17 @@ class World {
   /// Kills a rank: sticky RankKilled at its next point; a blocked rank wakes up to die.
   void kill(Rank rank, const std::string& reason);
   /// Runs `handler` at the rank's next point, on the rank's own stack, where it may throw (the rank
-  /// fails there), block (it hangs) or sleep (it is late). A blocked rank gets it once it goes on.
+  /// fails there), block (it hangs) or sleep (it is late). A blocked rank gets it once it resumes.
   void interrupt(Rank rank, std::function<void(RankHandle&)> handler);
   // -- listeners serve one run: register before it or inside it, they are dropped at its end
-  /// Told on the rank's own stack that an exception from outside is about to unwind it: what others
-  /// may still read of its memory must be read now.
+  /// Called on the rank's own stack when an exception from outside is about to unwind it: what
+  /// others may still read of its memory must be read now.
   void on_rank_dying(std::function<void(Rank)> listener);
-  /// Told when a rank has ended: groups turn it into verdicts and lost peers.
+  /// Called when a rank has ended: groups turn it into verdicts and lost peers.
   void on_rank_end(std::function<void(Rank)> listener);
-  /// Asked when nobody can run, before ranks are taken down, in the order of registration, until
-  /// one wakes a rank or enables an action: then the run goes on and no verdict is kept. Told of a
-  /// livelock, too, which no answer averts.
+  /// Called when no rank can run, before ranks are taken down, in the order of registration, until
+  /// one wakes a rank or enables an action: then the run continues and no verdict is kept. Also
+  /// called for a livelock, which no answer averts.
   void on_stuck(std::function<void(const StuckVerdict&)> listener);
 
  private:

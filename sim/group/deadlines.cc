@@ -1,24 +1,24 @@
-// Works that may wait only so long.
+// Works with a limit on how long they may wait.
 #include <algorithm>
 #include <utility>
 
-#include "lockstep/sim/group/detail/hub.h"
+#include "lockstep/sim/group/detail/group_registry.h"
 #include "lockstep/sim/group/detail/sim_process_group.h"
 #include "lockstep/sim/group/detail/verdict_words.h"
 
 namespace lockstep::sim {
 
 // Numbers, not pointers, wait in the timer: the work may be gone when it fires.
-void Hub::set_deadline(SimWork& work, Duration timeout) {
+void GroupRegistry::set_deadline(SimWork& work, Duration timeout) {
   work.deadline = ++n_deadlines_;
   deadlines_.emplace(work.deadline, &work);
   world_->at(world_->now() + timeout, [this, number = work.deadline] { on_deadline(number); });
 }
 
-void Hub::forget_deadline(SimWork& work) { deadlines_.erase(work.deadline); }
+void GroupRegistry::forget_deadline(SimWork& work) { deadlines_.erase(work.deadline); }
 
-// Who can still come is late; who waits elsewhere or has ended is missing.
-std::string Hub::absence_from(const SimWork& work) const {
+// A rank that can still arrive is late; one that waits elsewhere or has ended is missing.
+std::string GroupRegistry::missing_text(const SimWork& work) const {
   constexpr std::size_t kMaxNamed = 4;
   std::vector<std::pair<std::string, std::vector<Rank>>> states;
   for (const std::int32_t rank : missing_for(work)) {
@@ -40,12 +40,12 @@ std::string Hub::absence_from(const SimWork& work) const {
 }
 
 // What could complete at this very moment does: false.
-bool Hub::time_out(SimWork& work, const std::string& text) {
+bool GroupRegistry::time_out(SimWork& work, const std::string& text) {
   const CollectiveOp op = work.signature().op;
   const bool message = op == CollectiveOp::kSend || op == CollectiveOp::kRecv;
   MatchSlot* slot = message ? nullptr : find_slot(work.group().state(), work.seq());
   if (message ? has_arrived(work) : slot->ready) return false;
-  const std::string* detail = keep(text + absence_from(work));
+  const std::string* detail = keep(text + missing_text(work));
   if (message) {
     fail_message(work, CommStatus::kTimedOut, detail);
     return true;
@@ -56,7 +56,7 @@ bool Hub::time_out(SimWork& work, const std::string& text) {
   return true;
 }
 
-void Hub::on_deadline(std::uint64_t number) {
+void GroupRegistry::on_deadline(std::uint64_t number) {
   const auto found = deadlines_.find(number);
   if (found == deadlines_.end()) return;
   SimWork& work = *found->second;
@@ -64,7 +64,7 @@ void Hub::on_deadline(std::uint64_t number) {
 }
 
 // All have the same time, so they end in the order in which they were posted.
-void Hub::watch(SimWork& work) {
+void GroupRegistry::watch(SimWork& work) {
   if (options_.watchdog.ns == 0) return;
   work.watch = ++n_watched_;
   watched_.emplace(work.watch, &work);
@@ -72,10 +72,10 @@ void Hub::watch(SimWork& work) {
   arm_watchdog();
 }
 
-void Hub::forget_watch(SimWork& work) { watched_.erase(work.watch); }
+void GroupRegistry::forget_watch(SimWork& work) { watched_.erase(work.watch); }
 
 // A daemon: a watchdog keeps no world alive, so that the verdict comes before it.
-void Hub::arm_watchdog() {
+void GroupRegistry::arm_watchdog() {
   while (!watches_.empty() && !watched_.contains(watches_.front().second)) watches_.pop_front();
   if (watchdog_armed_ || watches_.empty()) return;
   watchdog_armed_ = true;
@@ -83,7 +83,7 @@ void Hub::arm_watchdog() {
       watches_.front().first, [this] { on_watchdog(); }, true);
 }
 
-void Hub::on_watchdog() {
+void GroupRegistry::on_watchdog() {
   watchdog_armed_ = false;
   while (!watches_.empty() && watches_.front().first <= world_->now()) {
     const auto found = watched_.find(watches_.front().second);
@@ -92,7 +92,7 @@ void Hub::on_watchdog() {
     SimWork& work = *found->second;
     const std::string text = "rank " + std::to_string(to_int(work.rank())) + ": " +
                              describe_call(work) + " has not completed in " +
-                             std::to_string(options_.watchdog.ns) + " ns" + absence_from(work);
+                             std::to_string(options_.watchdog.ns) + " ns" + missing_text(work);
     const std::string why =
         "the watchdog of rank " + std::to_string(to_int(work.rank())) + " gave up";
     if (time_out(work, why)) timeouts_ += text + "\n";

@@ -1,14 +1,14 @@
-// Members meet at a sequence number; the last one makes the transfer possible.
+// Members meet at a sequence number; the last to arrive makes the transfer possible.
 #include <algorithm>
 #include <exception>
 #include <utility>
 
 #include "lockstep/base/check.h"
-#include "lockstep/sim/group/detail/hub.h"
+#include "lockstep/kernels/cpu_kernels.h"
+#include "lockstep/sim/group/detail/group_registry.h"
+#include "lockstep/sim/group/detail/message_network.h"
 #include "lockstep/sim/group/detail/pairing.h"
 #include "lockstep/sim/group/detail/sim_process_group.h"
-#include "lockstep/sim/group/detail/wires.h"
-#include "lockstep/tensor/cpu_kernels.h"
 
 namespace lockstep::sim {
 
@@ -30,25 +30,25 @@ std::int64_t bytes_of(const Signature& signature) {
 
 }  // namespace
 
-void MatchSlot::on_action(const Action& /*action*/) { hub->transfer(*this); }
+void MatchSlot::on_action(const Action& /*action*/) { registry->transfer(*this); }
 
-void MatchSlot::on_member_done(std::int32_t member) { hub->on_member_done(*this, member); }
+void MatchSlot::on_member_done(std::int32_t member) { registry->on_member_done(*this, member); }
 
 void MatchSlot::on_inexact(std::exception_ptr problem) {
-  hub->on_inexact(*this, std::move(problem));
+  registry->on_inexact(*this, std::move(problem));
 }
 
-MatchSlot* Hub::find_slot(const GroupState& group, std::int64_t seq) const {
+MatchSlot* GroupRegistry::find_slot(const GroupState& group, std::int64_t seq) const {
   if (seq < group.first_open || seq >= group.n_opened) return nullptr;
   return group.window[static_cast<std::size_t>(seq) & (group.window.size() - 1)];
 }
 
-MatchSlot& Hub::slot_of(GroupState& group, std::int64_t seq) {
+MatchSlot& GroupRegistry::slot_of(GroupState& group, std::int64_t seq) {
   MatchSlot* slot = find_slot(group, seq);
   return slot != nullptr ? *slot : open_slot(group, seq);
 }
 
-MatchSlot& Hub::open_slot(GroupState& group, std::int64_t seq) {
+MatchSlot& GroupRegistry::open_slot(GroupState& group, std::int64_t seq) {
   LOCKSTEP_CHECK(seq == group.n_opened, "members reach sequence numbers one after another");
   while (seq - group.first_open >= static_cast<std::int64_t>(group.window.size())) {
     std::vector<MatchSlot*> wider(std::max<std::size_t>(8, group.window.size() * 2));
@@ -61,14 +61,14 @@ MatchSlot& Hub::open_slot(GroupState& group, std::int64_t seq) {
   if (free_slots_.empty()) free_slots_.push_back(&slots_.emplace_back());
   MatchSlot& slot = *free_slots_.back();
   free_slots_.pop_back();
-  slot.hub = this;
+  slot.registry = this;
   slot.group = &group;
   slot.seq = seq;
   slot.works.assign(group.members.size(), nullptr);
   slot.first = nullptr;
   slot.n_arrived = slot.n_lost = 0;
   slot.ready = slot.hung = slot.cut = slot.failed = false;
-  slot.put_off = 0;
+  slot.transfer_timer = 0;
   slot.n_done = 0;
   slot.done.clear();
   slot.early.clear();
@@ -79,7 +79,7 @@ MatchSlot& Hub::open_slot(GroupState& group, std::int64_t seq) {
   return slot;
 }
 
-void Hub::close(MatchSlot& slot) {
+void GroupRegistry::close(MatchSlot& slot) {
   GroupState& group = *slot.group;
   slot.flight.reset();
   const std::size_t mask = group.window.size() - 1;
@@ -91,13 +91,13 @@ void Hub::close(MatchSlot& slot) {
   free_slots_.push_back(&slot);
 }
 
-void Hub::arrive(GroupState& group, SimWork& work) {
+void GroupRegistry::arrive(GroupState& group, SimWork& work) {
   MatchSlot& slot = slot_of(group, work.seq());
-  if (has_mishaps_ && befalls(slot, work)) return;
+  if (has_contribution_faults_ && apply_faults(slot, work)) return;
   admit(slot, work);
 }
 
-void Hub::admit(MatchSlot& slot, SimWork& work) {
+void GroupRegistry::admit(MatchSlot& slot, SimWork& work) {
   const GroupState& group = *slot.group;
   ++slot.n_arrived;
   if (slot.failed) {
@@ -107,7 +107,7 @@ void Hub::admit(MatchSlot& slot, SimWork& work) {
     slot.works[static_cast<std::size_t>(work.member())] = &work;
     compare(slot, work);
     const bool agrees = options_.pairing == Pairing::kStrict && !slot.failed && slot.n_lost == 0;
-    if (wires_ != nullptr && agrees) wires_->post(slot, work);
+    if (message_network_ != nullptr && agrees) message_network_->post(slot, work);
   }
   if (slot.n_arrived < group.size()) return;
   if (slot.failed) {
@@ -117,8 +117,8 @@ void Hub::admit(MatchSlot& slot, SimWork& work) {
   }
 }
 
-// Early, so that a mismatch is told at once and not when the last one comes.
-void Hub::compare(MatchSlot& slot, SimWork& work) {
+// Early, so that a mismatch is reported at once and not when the last rank arrives.
+void GroupRegistry::compare(MatchSlot& slot, SimWork& work) {
   if (slot.first == nullptr) {
     slot.first = &work;
     return;
@@ -137,7 +137,7 @@ void Hub::compare(MatchSlot& slot, SimWork& work) {
     }
   }
   if (!difference) return;
-  // Lower rank first, whoever came first: the text must not depend on the schedule.
+  // Lower rank first, whichever came first: the text must not depend on the schedule.
   const bool swapped = work.member() < slot.first->member();
   if (swapped) std::swap(difference->left, difference->right);
   const SimWork& left = swapped ? work : *slot.first;
@@ -146,7 +146,7 @@ void Hub::compare(MatchSlot& slot, SimWork& work) {
 }
 
 // Pairs calls by their place alone, and keeps the first difference for the verdict.
-bool Hub::hangs_when_paired(MatchSlot& slot) const {
+bool GroupRegistry::hangs_when_paired(MatchSlot& slot) const {
   slot.hung = pair_by_sequence(slot.works) == PairingResult::kHang;
   for (std::size_t i = 1; i < slot.works.size() && slot.group->mispaired.empty(); ++i) {
     const SimWork& left = *slot.works.front();
@@ -157,8 +157,8 @@ bool Hub::hangs_when_paired(MatchSlot& slot) const {
   return slot.hung;
 }
 
-// Everybody is here.
-void Hub::fill(MatchSlot& slot) {
+// All members are here.
+void GroupRegistry::fill(MatchSlot& slot) {
   const CollectiveOp op = slot.works.front()->signature().op;
   if (op == CollectiveOp::kAllToAll && options_.pairing != Pairing::kNcclLike) {
     if (const auto difference = differing_splits(slot.works)) {
@@ -173,21 +173,21 @@ void Hub::fill(MatchSlot& slot) {
     for (const std::int32_t member : std::exchange(slot.early, {})) finish_member(slot, member);
     return;
   }
-  if (wires_ == nullptr || !wires_->put_off(slot)) make_ready(slot);
+  if (message_network_ == nullptr || !message_network_->defer(slot)) make_ready(slot);
 }
 
-void Hub::make_ready(MatchSlot& slot) {
+void GroupRegistry::make_ready(MatchSlot& slot) {
   slot.ready = true;
   world_->enable({.id = transfer_id(slot),
                   .kind = ActionKind::kTransfer,
                   .rank = slot.works.back()->rank(),
-                  .footprint = meeting_object(*slot.group, slot.seq)},
+                  .footprint = slot_object(*slot.group, slot.seq)},
                  slot);
 }
 
 // Exact mode's proof may fail here as in any operation of a rank: then the first member throws that
 // still waits.
-void Hub::fail_inexact(MatchSlot& slot, std::exception_ptr problem) {
+void GroupRegistry::fail_inexact(MatchSlot& slot, std::exception_ptr problem) {
   const auto waits = [](const SimWork* work) { return work != nullptr; };
   const auto first = std::find_if(slot.works.begin(), slot.works.end(), waits);
   world_->interrupt((*first)->rank(), [problem = std::move(problem)](RankHandle& /*rank*/) {
@@ -196,13 +196,13 @@ void Hub::fail_inexact(MatchSlot& slot, std::exception_ptr problem) {
   fail(slot, CommStatus::kAborted, nullptr);
 }
 
-void Hub::on_inexact(MatchSlot& slot, std::exception_ptr problem) {
+void GroupRegistry::on_inexact(MatchSlot& slot, std::exception_ptr problem) {
   const bool all_called = slot.under_way();
   fail_inexact(slot, std::move(problem));
   if (all_called) close(slot);
 }
 
-bool Hub::move_data(MatchSlot& slot) {
+bool GroupRegistry::move_data(MatchSlot& slot) {
   try {
     if (options_.pairing != Pairing::kStrict &&
         pair_by_sequence(slot.works) == PairingResult::kGarbage) {
@@ -217,8 +217,8 @@ bool Hub::move_data(MatchSlot& slot) {
   }
 }
 
-void Hub::transfer(MatchSlot& slot) {
-  slot.put_off = 0;
+void GroupRegistry::transfer(MatchSlot& slot) {
+  slot.transfer_timer = 0;
   slot.ready = false;
   if (!move_data(slot)) return close(slot);
   for (SimWork* work : slot.works) {
@@ -228,8 +228,8 @@ void Hub::transfer(MatchSlot& slot) {
   close(slot);
 }
 
-// What nobody needs to wait for is told when all have called: then the calls have been compared.
-void Hub::on_member_done(MatchSlot& slot, std::int32_t member) {
+// Members that need not wait complete when all have called: then the calls have been compared.
+void GroupRegistry::on_member_done(MatchSlot& slot, std::int32_t member) {
   if (slot.n_arrived < slot.n_members()) {
     slot.early.push_back(member);
   } else {
@@ -237,7 +237,7 @@ void Hub::on_member_done(MatchSlot& slot, std::int32_t member) {
   }
 }
 
-void Hub::finish_member(MatchSlot& slot, std::int32_t member) {
+void GroupRegistry::finish_member(MatchSlot& slot, std::int32_t member) {
   const auto place = static_cast<std::size_t>(member);
   slot.done.resize(slot.works.size());
   slot.done[place] = 1;
@@ -248,7 +248,7 @@ void Hub::finish_member(MatchSlot& slot, std::int32_t member) {
 }
 
 // A transfer under way ends now. False: there is none, or a message was lost.
-bool Hub::hurry(MatchSlot& slot) {
+bool GroupRegistry::finish_now(MatchSlot& slot) {
   if (!slot.under_way()) return false;
   if (slot.flight == nullptr) {
     transfer(slot);
@@ -256,13 +256,13 @@ bool Hub::hurry(MatchSlot& slot) {
   }
   const std::int64_t seq = slot.seq;
   GroupState& group = *slot.group;
-  wires_->rush(slot);
+  message_network_->deliver_now(slot);
   return find_slot(group, seq) == nullptr;
 }
 
-void Hub::fail(MatchSlot& slot, CommStatus status, const std::string* detail) {
-  if (slot.flight != nullptr) wires_->drop(slot);
-  slot.put_off = 0;
+void GroupRegistry::fail(MatchSlot& slot, CommStatus status, const std::string* detail) {
+  if (slot.flight != nullptr) message_network_->drop(slot);
+  slot.transfer_timer = 0;
   slot.failed = true;
   slot.status = status;
   slot.detail = detail;
@@ -274,13 +274,13 @@ void Hub::fail(MatchSlot& slot, CommStatus status, const std::string* detail) {
   fail_lost(slot);
 }
 
-void Hub::leave(SimProcessGroup& group) {
+void GroupRegistry::leave(SimProcessGroup& group) {
   set_waiting(group.handle().rank(), nullptr);
   give_up_all(group);
   group.state().handles[static_cast<std::size_t>(group.rank())] = nullptr;
 }
 
-void Hub::abandon(Rank rank) {
+void GroupRegistry::abandon(Rank rank) {
   for (const auto& [id, group] : groups_) {
     const auto member = std::find(group->members.begin(), group->members.end(), to_int(rank));
     if (member == group->members.end()) continue;
@@ -290,7 +290,7 @@ void Hub::abandon(Rank rank) {
   }
 }
 
-void Hub::give_up_all(SimProcessGroup& group) {
+void GroupRegistry::give_up_all(SimProcessGroup& group) {
   while (SimWork* work = group.first_pending()) {
     if (work->signature().op == CollectiveOp::kSend ||
         work->signature().op == CollectiveOp::kRecv) {
@@ -303,7 +303,7 @@ void Hub::give_up_all(SimProcessGroup& group) {
 
 // The memory of this work is about to go: a transfer that could have happened happens now, anything
 // else will never complete for the others.
-void Hub::give_up(SimWork& work) {
+void GroupRegistry::give_up(SimWork& work) {
   MatchSlot* slot = find_slot(work.group().state(), work.seq());
   if (slot == nullptr || slot->works[static_cast<std::size_t>(work.member())] != &work) {
     return work.complete(CommStatus::kAborted, nullptr);
@@ -312,10 +312,10 @@ void Hub::give_up(SimWork& work) {
     world_->disable(transfer_id(*slot));
     return transfer(*slot);
   }
-  world_->touch(meeting_object(*slot->group, slot->seq));
+  world_->touch(slot_object(*slot->group, slot->seq));
   const auto member = static_cast<std::size_t>(work.member());
-  if (hurry(*slot)) return;
-  if (slot->flight != nullptr) wires_->drop(*slot);
+  if (finish_now(*slot)) return;
+  if (slot->flight != nullptr) message_network_->drop(*slot);
   if (slot->has_result(member)) return;
   if (slot->first == &work) slot->first = nullptr;
   slot->works[static_cast<std::size_t>(work.member())] = nullptr;

@@ -1,10 +1,10 @@
 // send and recv: pairs of one (sender, receiver, tag), in order.
 #include <utility>
 
-#include "lockstep/sim/group/detail/hub.h"
+#include "lockstep/sim/group/detail/group_registry.h"
+#include "lockstep/sim/group/detail/message_network.h"
 #include "lockstep/sim/group/detail/pairing.h"
 #include "lockstep/sim/group/detail/sim_process_group.h"
-#include "lockstep/sim/group/detail/wires.h"
 #include "lockstep/tensor/digest.h"
 
 namespace lockstep::sim {
@@ -38,7 +38,7 @@ void remove(Channel::Queue& queue, SimWork& work) {
   if (after == nullptr) queue.tail = before;
 }
 
-// The same in every run: who, to whom, under which tag, the how-manieth.
+// The same in every run: who, to whom, under which tag, and its index.
 ActionId delivery_id(const SimWork& send) {
   const Signature& signature = send.signature();
   std::uint64_t word = static_cast<std::uint64_t>(send.group().id());
@@ -76,16 +76,18 @@ std::optional<Difference> message_difference(const SimWork& send,
 // Paired, and about to be delivered.
 bool has_arrived(const SimWork& work) {
   if (work.partner == nullptr) return false;
-  return (is_send(work.signature()) ? work : *work.partner).put_off == 0;
+  return (is_send(work.signature()) ? work : *work.partner).transfer_timer == 0;
 }
 
-std::int64_t Hub::next_message(GroupState& group, const Signature& signature, std::int32_t self) {
+std::int64_t GroupRegistry::next_message(GroupState& group,
+                                         const Signature& signature,
+                                         std::int32_t self) {
   Channel& channel = group.channels[key_of(signature, self)];
   return (is_send(signature) ? channel.sends : channel.recvs).n_posted++;
 }
 
-// The oldest message of the lowest sender that nobody has asked for.
-SimWork* Hub::take_send(GroupState& group, SimWork& recv) {
+// The oldest message of the lowest sender that no recv has taken.
+SimWork* GroupRegistry::take_send(GroupState& group, SimWork& recv) {
   const Signature& wanted = recv.signature();
   const ChannelKey lowest{recv.member(), wanted.tag, 0};
   for (auto at = group.channels.lower_bound(lowest); at != group.channels.end(); ++at) {
@@ -99,20 +101,20 @@ SimWork* Hub::take_send(GroupState& group, SimWork& recv) {
   return nullptr;
 }
 
-SimWork* Hub::take_recv(GroupState& group, const SimWork& send, Channel& channel) {
+SimWork* GroupRegistry::take_recv(GroupState& group, const SimWork& send, Channel& channel) {
   if (channel.recvs.head != nullptr) return &pop(channel.recvs);
-  const auto found = group.from_anybody.find({send.signature().peer, send.signature().tag});
-  if (found == group.from_anybody.end() || found->second.head == nullptr) return nullptr;
+  const auto found = group.from_any_source.find({send.signature().peer, send.signature().tag});
+  if (found == group.from_any_source.end() || found->second.head == nullptr) return nullptr;
   SimWork& recv = pop(found->second);
   recv.set_sender(send.member(), channel.recvs.n_posted++);
   return &recv;
 }
 
-void Hub::arrive_message(GroupState& group, SimWork& work) {
+void GroupRegistry::arrive_message(GroupState& group, SimWork& work) {
   work.retain();
-  if (work.from_anybody()) {
+  if (work.from_any_source()) {
     if (SimWork* send = take_send(group, work)) return pair(*send, work);
-    return push(group.from_anybody[{work.member(), work.signature().tag}], work);
+    return push(group.from_any_source[{work.member(), work.signature().tag}], work);
   }
   Channel& channel = group.channels[key_of(work.signature(), work.member())];
   if (is_send(work.signature())) {
@@ -123,7 +125,7 @@ void Hub::arrive_message(GroupState& group, SimWork& work) {
   push(channel.recvs, work);
 }
 
-void Hub::pair(SimWork& send, SimWork& recv) {
+void GroupRegistry::pair(SimWork& send, SimWork& recv) {
   if (const auto difference = message_difference(send, recv, options_.pairing)) {
     const std::string* detail = keep(describe(*difference, send, recv));
     for (SimWork* work : {&send, &recv}) {
@@ -134,10 +136,10 @@ void Hub::pair(SimWork& send, SimWork& recv) {
   }
   send.partner = &recv;
   recv.partner = &send;
-  if (wires_ == nullptr || !wires_->put_off(send, recv)) make_ready(send);
+  if (message_network_ == nullptr || !message_network_->defer(send, recv)) make_ready(send);
 }
 
-void Hub::make_ready(SimWork& send) {
+void GroupRegistry::make_ready(SimWork& send) {
   const GroupState& group = send.group().state();
   world_->enable({.id = delivery_id(send),
                   .kind = ActionKind::kDeliver,
@@ -146,7 +148,7 @@ void Hub::make_ready(SimWork& send) {
                  send);
 }
 
-void Hub::deliver(SimWork& send) {
+void GroupRegistry::deliver(SimWork& send) {
   SimWork& recv = *send.partner;
   Transfer::deliver(send, recv);
   for (SimWork* work : {&send, &recv}) {
@@ -156,21 +158,22 @@ void Hub::deliver(SimWork& send) {
   }
 }
 
-void Hub::give_up_message(SimWork& work) {
+void GroupRegistry::give_up_message(SimWork& work) {
   if (work.partner != nullptr) {
     SimWork& send = is_send(work.signature()) ? work : *work.partner;
-    if (wires_ == nullptr || !wires_->recall(send)) world_->disable(delivery_id(send));
+    if (message_network_ == nullptr || !message_network_->cancel_deferral(send))
+      world_->disable(delivery_id(send));
     return deliver(send);
   }
   fail_message(work, CommStatus::kAborted, nullptr);
 }
 
 // Requires: still in its channel, or its message still under way.
-void Hub::fail_message(SimWork& work, CommStatus status, const std::string* detail) {
+void GroupRegistry::fail_message(SimWork& work, CommStatus status, const std::string* detail) {
   GroupState& group = work.group().state();
   world_->touch(channel_object(group, work.signature(), work.member()));
   if (SimWork* other = work.partner; other != nullptr) {
-    wires_->recall(is_send(work.signature()) ? work : *other);
+    message_network_->cancel_deferral(is_send(work.signature()) ? work : *other);
     for (SimWork* half : {&work, other}) {
       half->partner = nullptr;
       half->complete(status, detail);
@@ -178,8 +181,8 @@ void Hub::fail_message(SimWork& work, CommStatus status, const std::string* deta
     }
     return;
   }
-  if (work.from_anybody()) {
-    remove(group.from_anybody[{work.member(), work.signature().tag}], work);
+  if (work.from_any_source()) {
+    remove(group.from_any_source[{work.member(), work.signature().tag}], work);
   } else {
     Channel& channel = group.channels[key_of(work.signature(), work.member())];
     remove(is_send(work.signature()) ? channel.sends : channel.recvs, work);

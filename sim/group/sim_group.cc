@@ -1,8 +1,8 @@
 #include "lockstep/sim/group/sim_group.h"
 
-#include "lockstep/sim/group/detail/hub.h"
+#include "lockstep/sim/group/detail/group_registry.h"
+#include "lockstep/sim/group/detail/message_network.h"
 #include "lockstep/sim/group/detail/sim_process_group.h"
-#include "lockstep/sim/group/detail/wires.h"
 
 namespace lockstep::sim {
 
@@ -19,46 +19,47 @@ std::optional<Fidelity> parse_fidelity(std::string_view name) {
   return std::nullopt;
 }
 
-// The world may outlive the hub: its listener only holds on weakly.
-class GroupHub::Impl {
+// The world may outlive the registry: its listener holds only a weak reference.
+class SimGroups::Impl {
  public:
-  Impl(World& world, const GroupOptions& options) : hub(std::make_shared<Hub>(world, options)) {
-    world.on_rank_dying([weak = std::weak_ptr<Hub>(hub)](Rank rank) {
+  Impl(World& world, const GroupOptions& options)
+      : registry(std::make_shared<GroupRegistry>(world, options)) {
+    world.on_rank_dying([weak = std::weak_ptr<GroupRegistry>(registry)](Rank rank) {
       if (const auto alive = weak.lock()) alive->abandon(rank);
     });
-    world.on_stuck([weak = std::weak_ptr<Hub>(hub)](const StuckVerdict& verdict) {
+    world.on_stuck([weak = std::weak_ptr<GroupRegistry>(registry)](const StuckVerdict& verdict) {
       if (const auto alive = weak.lock()) alive->on_stuck(verdict);
     });
   }
 
-  std::shared_ptr<Hub> hub;
+  std::shared_ptr<GroupRegistry> registry;
 };
 
-GroupHub::GroupHub(World& world, const GroupOptions& options)
+SimGroups::SimGroups(World& world, const GroupOptions& options)
     : impl_(std::make_unique<Impl>(world, options)) {}
 
-GroupHub::~GroupHub() = default;
+SimGroups::~SimGroups() = default;
 
-std::unique_ptr<ProcessGroup> GroupHub::world_group(RankHandle& rank, Runtime& runtime) {
-  Hub& hub = *impl_->hub;
+std::unique_ptr<ProcessGroup> SimGroups::world_group(RankHandle& rank, Runtime& runtime) {
+  GroupRegistry& registry = *impl_->registry;
   return std::make_unique<SimProcessGroup>(
-      hub, hub.world_group(), rank, runtime, to_int(rank.rank()));
+      registry, registry.world_group(), rank, runtime, to_int(rank.rank()));
 }
 
-void GroupHub::plan(const Mishap& mishap) { impl_->hub->plan(mishap); }
+void SimGroups::plan(const ContributionFault& fault) { impl_->registry->plan(fault); }
 
-void GroupHub::remember(Rank rank) { impl_->hub->remember(rank); }
+void SimGroups::remember(Rank rank) { impl_->registry->remember(rank); }
 
-std::string GroupHub::explain(const StuckVerdict& /*verdict*/) const {
-  return impl_->hub->explanation();
+std::string SimGroups::explain(const StuckVerdict& /*verdict*/) const {
+  return impl_->registry->explanation();
 }
 
-const WaitForGraph& GroupHub::wait_for() const { return impl_->hub->wait_for(); }
+const WaitForGraph& SimGroups::wait_for() const { return impl_->registry->wait_for(); }
 
-const std::string& GroupHub::timeouts() const { return impl_->hub->timeouts(); }
+const std::string& SimGroups::timeouts() const { return impl_->registry->timeouts(); }
 
-bool GroupHub::awaits_timeout() const { return impl_->hub->awaits_timeout(); }
+bool SimGroups::awaits_timeout() const { return impl_->registry->awaits_timeout(); }
 
-std::vector<Rank> GroupHub::missing_ranks() const { return impl_->hub->missing(); }
+std::vector<Rank> SimGroups::missing_ranks() const { return impl_->registry->missing(); }
 
 }  // namespace lockstep::sim

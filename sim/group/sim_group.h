@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/dist/process_group.h"
-#include "lockstep/dist/reduction_order.h"
+#include "lockstep/comm/process_group.h"
+#include "lockstep/comm/reduction_order.h"
+#include "lockstep/laws/wait_for.h"
 #include "lockstep/sim/fiber/world.h"
-#include "lockstep/sim/group/wait_for.h"
 #include "lockstep/sim/net/net_options.h"
 
 namespace lockstep::sim {
@@ -36,12 +36,12 @@ struct GroupOptions {
   Pairing pairing = Pairing::kStrict;
   Fidelity fidelity = Fidelity::kRendezvous;
   NetOptions net{};  ///< By default links cost nothing.
-  /// How long an operation may take before a watchdog gives it up; 0: nobody watches.
+  /// How long an operation may take before a watchdog gives it up; 0: no watchdog.
   Duration watchdog{};
 };
 
-/// What befalls one rank's contribution to one collective on its way.
-struct Mishap {
+/// A fault injected into one rank's contribution to one collective.
+struct ContributionFault {
   enum class Kind : std::uint8_t {
     kLost,        ///< It never arrives.
     kDelayed,     ///< It arrives `delay` later.
@@ -66,33 +66,34 @@ struct Mishap {
 /// strategy, so a completed operation and the resumption of its waiters are separate choices.
 /// Message fidelity: the same bits, but members complete one by one; where members call different
 /// things (pairings other than strict), they meet.
-class GroupHub {
+class SimGroups {
  public:
-  GroupHub(World& world, const GroupOptions& options);
-  ~GroupHub();
-  GroupHub(const GroupHub&) = delete;
-  GroupHub& operator=(const GroupHub&) = delete;
-  GroupHub(GroupHub&&) = delete;
-  GroupHub& operator=(GroupHub&&) = delete;
+  SimGroups(World& world, const GroupOptions& options);
+  ~SimGroups();
+  SimGroups(const SimGroups&) = delete;
+  SimGroups& operator=(const SimGroups&) = delete;
+  SimGroups(SimGroups&&) = delete;
+  SimGroups& operator=(SimGroups&&) = delete;
 
   /// The world group as `rank` sees it. Requires: called from the rank; runtime outlives the group.
   std::unique_ptr<ProcessGroup> world_group(RankHandle& rank, Runtime& runtime);
 
   /// Requires: before the rank posts that call.
-  void plan(const Mishap& mishap);
+  void plan(const ContributionFault& fault);
   /// Keeps the rank's contributions, for stale ones. Requires: before it posts.
   void remember(Rank rank);
 
-  /// The wait-for graph in words, one line a waiting rank: what it waits for, since when, who is
+  /// The wait-for graph as text, one line per waiting rank: what it waits for, since when, who is
   /// missing and what that one does instead, the first differing signature field, both call sites.
   std::string explain(const StuckVerdict& verdict) const;
   /// The same as a graph, to be drawn (wait_for.h).
   const WaitForGraph& wait_for() const;
   /// Ranks that never posted what others wait for, ascending.
   std::vector<Rank> missing_ranks() const;
-  /// What the watchdog said: a line an operation that took too long, who was missing, who was late.
+  /// What the watchdog reported: a line per operation that took too long, with missing and late
+  /// ranks.
   const std::string& timeouts() const;
-  /// A watchdog waits for something: it will end a hang by and by.
+  /// A watchdog waits for something: it will eventually end a hang.
   bool awaits_timeout() const;
 
  private:

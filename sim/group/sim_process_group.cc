@@ -1,24 +1,34 @@
 #include "lockstep/sim/group/detail/sim_process_group.h"
 
 #include <algorithm>
+#include <fmt/core.h>
 
 #include "lockstep/base/check.h"
+#include "lockstep/base/text.h"
 #include "lockstep/trace/recorder.h"
 
 namespace lockstep::sim {
 
-SimProcessGroup::SimProcessGroup(
-    Hub& hub, GroupState& state, RankHandle& handle, Runtime& runtime, std::int32_t member)
-    : hub_(&hub), state_(&state), handle_(&handle), runtime_(&runtime), member_(member) {
+SimProcessGroup::SimProcessGroup(GroupRegistry& registry,
+                                 GroupState& state,
+                                 RankHandle& handle,
+                                 Runtime& runtime,
+                                 std::int32_t member)
+    : registry_(&registry), state_(&state), handle_(&handle), runtime_(&runtime), member_(member) {
   SimProcessGroup*& place = state.handles[static_cast<std::size_t>(member)];
-  LOCKSTEP_CHECK(place == nullptr, "a rank has one handle of a group at a time");
+  LOCKSTEP_CHECK(
+      place == nullptr,
+      fmt::format("group rank {} of group {} has a handle already: a rank has one at a time",
+                  member,
+                  state.id));
   place = this;
 }
 
-SimProcessGroup::~SimProcessGroup() { hub_->leave(*this); }
+SimProcessGroup::~SimProcessGroup() { registry_->leave(*this); }
 
 Rank SimProcessGroup::world_rank(std::int32_t group_rank) const {
-  LOCKSTEP_CHECK(group_rank >= 0 && group_rank < size(), "no such rank in this group");
+  LOCKSTEP_CHECK(group_rank >= 0 && group_rank < size(),
+                 fmt::format("no rank {} in group {}: it has {} ranks", group_rank, id(), size()));
   return static_cast<Rank>(state_->members[static_cast<std::size_t>(group_rank)]);
 }
 
@@ -35,13 +45,13 @@ std::unique_ptr<ProcessGroup> SimProcessGroup::split(std::span<const std::int32_
   std::vector<std::int32_t> sorted = members;
   std::sort(sorted.begin(), sorted.end());
   LOCKSTEP_CHECK(std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end(),
-                 "a new group lists a rank once");
-  GroupState& state = hub_->split(*state_, n_splits_++, std::move(members));
+                 fmt::format("a new group of ranks {} lists a rank twice", join(members)));
+  GroupState& state = registry_->split(*state_, n_splits_++, std::move(members));
   if (place < 0) return nullptr;
   if (Recorder* recorder = runtime_->recorder()) {
     recorder->record(GroupEvent{.group = state.id, .members = state.members});
   }
-  return std::make_unique<SimProcessGroup>(*hub_, state, *handle_, *runtime_, place);
+  return std::make_unique<SimProcessGroup>(*registry_, state, *handle_, *runtime_, place);
 }
 
 Work SimProcessGroup::post(const CollectiveCall& call) {
@@ -49,23 +59,23 @@ Work SimProcessGroup::post(const CollectiveCall& call) {
   const bool message = signature.op == CollectiveOp::kSend || signature.op == CollectiveOp::kRecv;
   handle_->point(
       {PointKind::kPost,
-       message ? channel_object(*state_, signature, member_) : meeting_object(*state_, next_seq_)});
-  // A recv from anybody gets its number, and its place in the trace, with its sender.
+       message ? channel_object(*state_, signature, member_) : slot_object(*state_, next_seq_)});
+  // A recv from any rank gets its number, and its place in the trace, with its sender.
   const bool open = signature.op == CollectiveOp::kRecv && signature.peer < 0;
   std::int64_t seq = 0;
-  if (!open) seq = message ? hub_->next_message(*state_, signature, member_) : next_seq_++;
+  if (!open) seq = message ? registry_->next_message(*state_, signature, member_) : next_seq_++;
   if (!open) record_posted(call, seq);
   SimWork* work = SimWork::make(*this, call, seq);
   Work handle{Ref<WorkState>(work)};
   if (call.timeout.ns > 0) {
-    hub_->set_deadline(*work, call.timeout);
+    registry_->set_deadline(*work, call.timeout);
   } else {
-    hub_->watch(*work);
+    registry_->watch(*work);
   }
   if (message) {
-    hub_->arrive_message(*state_, *work);
+    registry_->arrive_message(*state_, *work);
   } else {
-    hub_->arrive(*state_, *work);
+    registry_->arrive(*state_, *work);
   }
   // An addition of this very call rounded in exact mode: that is the error, not the status.
   if (work->done() && work->status() == CommStatus::kAborted) handle_->point({});

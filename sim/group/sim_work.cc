@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <new>
 
-#include "lockstep/sim/group/detail/hub.h"
+#include "lockstep/sim/group/detail/group_registry.h"
 #include "lockstep/sim/group/detail/sim_process_group.h"
 #include "lockstep/tensor/in_flight.h"
 
@@ -25,7 +25,7 @@ SimWork* SimWork::make(SimProcessGroup& group, const CollectiveCall& call, std::
 
 SimWork::SimWork(SimProcessGroup& group, const CollectiveCall& call, std::int64_t seq)
     : WorkState(call.signature),
-      hub_(&group.hub()),
+      registry_(&group.registry()),
       group_(&group),
       runtime_(&group.runtime()),
       handle_(&group.handle()),
@@ -34,7 +34,7 @@ SimWork::SimWork(SimProcessGroup& group, const CollectiveCall& call, std::int64_
       group_id_(group.id()),
       member_(group.rank()),
       wrapper_(call.wrapper),
-      from_anybody_(call.signature.op == CollectiveOp::kRecv && call.signature.peer < 0) {
+      from_any_source_(call.signature.op == CollectiveOp::kRecv && call.signature.peer < 0) {
   keep(call);
   if (runtime_->in_flight() != nullptr) lend();
 }
@@ -90,7 +90,7 @@ void SimWork::destroy() {
 }
 
 void SimWork::lend() {
-  loan_ = hub_->next_loan();
+  loan_ = registry_->next_loan();
   const bool only_reads = signature().op == CollectiveOp::kBroadcast && signature().root == member_;
   const auto lend_one = [this](const Memory& memory, bool written) {
     const auto* begin = static_cast<const std::byte*>(memory.data);
@@ -131,11 +131,11 @@ bool SimWork::is_completed() {
 
 CommStatus SimWork::wait() {
   if (!done_) {
-    hub_->set_waiting(rank_, this);
+    registry_->set_waiting(rank_, this);
     const WaitReason reason{
         .what = name_of(signature().op), .group = group_id_, .seq = seq_, .site = signature().site};
     while (!done_ && !handle_->block(reason)) continue;
-    hub_->set_waiting(rank_, nullptr);
+    registry_->set_waiting(rank_, nullptr);
     // Only a rank that is unwinding already comes back without an answer.
     if (!done_) return CommStatus::kAborted;
   }
@@ -144,23 +144,23 @@ CommStatus SimWork::wait() {
 }
 
 void SimWork::complete(CommStatus status, const std::string* detail) {
-  hub_->world().touch(rank_object(rank_));
+  registry_->world().touch(rank_object(rank_));
   status_ = status;
   detail_ = detail;
   done_ = true;
-  if (deadline != 0) hub_->forget_deadline(*this);
-  if (watch != 0) hub_->forget_watch(*this);
-  if (delay != 0) hub_->forget_delay(*this);
-  if (lost) hub_->forget_lost(*this);
+  if (deadline != 0) registry_->forget_deadline(*this);
+  if (watch != 0) registry_->forget_watch(*this);
+  if (delay != 0) registry_->forget_delay(*this);
+  if (lost) registry_->forget_lost(*this);
   if (corrupt_ && status == CommStatus::kOk) flip_result();
   // An operation that its own rank gave up has no end in the trace: that is what happened to it.
-  const bool unknown_sender = from_anybody_ && signature().peer < 0;
+  const bool unknown_sender = from_any_source_ && signature().peer < 0;
   if (status != CommStatus::kAborted && !unknown_sender) group_->record(*this);
   group_->remove_pending(*this);
   group_ = nullptr;
-  hub_->wake_waiter(*this);
+  registry_->wake_waiter(*this);
 }
 
-void SimWork::on_action(const Action& /*action*/) { hub_->deliver(*this); }
+void SimWork::on_action(const Action& /*action*/) { registry_->deliver(*this); }
 
 }  // namespace lockstep::sim

@@ -1,11 +1,12 @@
-// When nobody can run: lost peers are told, and a deadlock is put into words.
+// When no rank can run: calls to lost peers fail, and a deadlock is explained.
 #include <algorithm>
 #include <set>
 
-#include "lockstep/sim/group/detail/hub.h"
+#include "lockstep/sim/group/detail/group_registry.h"
 #include "lockstep/sim/group/detail/pairing.h"
 #include "lockstep/sim/group/detail/sim_process_group.h"
 #include "lockstep/sim/group/detail/verdict_words.h"
+#include "lockstep/trace/first_pairing.h"
 
 namespace lockstep::sim {
 
@@ -36,13 +37,13 @@ std::string describe_call(const SimWork& work) {
     text += " (" + std::to_string(signature.count) + " x " + std::string(name_of(signature.dtype)) +
             ")";
   }
-  if (work.from_anybody()) text += " from anybody";
+  if (work.from_any_source()) text += " from any rank";
   if (is_message(work)) text += " tag " + std::to_string(signature.tag);
   return text + at_site(signature.site);
 }
 
 // World ranks that have not posted their side of `work`.
-std::vector<std::int32_t> Hub::missing_for(const SimWork& work) const {
+std::vector<std::int32_t> GroupRegistry::missing_for(const SimWork& work) const {
   const GroupState& group = work.group().state();
   if (is_message(work) && work.signature().peer < 0) return {};
   if (is_message(work)) return {group.members[static_cast<std::size_t>(work.signature().peer)]};
@@ -62,14 +63,14 @@ std::vector<std::int32_t> Hub::missing_for(const SimWork& work) const {
 }
 
 // Both have called, but nothing passes between them any more.
-bool Hub::is_cut_off(const MatchSlot& slot, Rank a, Rank b) const {
+bool GroupRegistry::is_cut_off(const MatchSlot& slot, Rank a, Rank b) const {
   if (!slot.cut && slot.flight == nullptr) return false;
   return a != b && !next_up(options_.net.outages, to_int(a), to_int(b), world_->now().ns);
 }
 
 // What is waited for, each collective once: 100,000 ranks in one all-reduce are one question, not
 // 100,000 that look at 100,000 members.
-std::vector<SimWork*> Hub::one_a_meeting(const StuckVerdict& verdict) const {
+std::vector<SimWork*> GroupRegistry::one_per_slot(const StuckVerdict& verdict) const {
   std::vector<SimWork*> works;
   std::set<const MatchSlot*> seen;
   for (const StuckVerdict::Waiting& waiting : verdict.waiting) {
@@ -82,14 +83,14 @@ std::vector<SimWork*> Hub::one_a_meeting(const StuckVerdict& verdict) const {
   return works;
 }
 
-void Hub::on_stuck(const StuckVerdict& verdict) {
-  if (verdict.livelock || !tell_lost_peers(verdict)) end_stuck(verdict);
+void GroupRegistry::on_stuck(const StuckVerdict& verdict) {
+  if (verdict.livelock || !fail_calls_to_lost_peers(verdict)) end_stuck(verdict);
 }
 
 // Members of a dead rank learn of it only here: exactly when nothing else can happen any more.
-bool Hub::tell_lost_peers(const StuckVerdict& verdict) {
-  bool told = false;
-  for (SimWork* work : one_a_meeting(verdict)) {
+bool GroupRegistry::fail_calls_to_lost_peers(const StuckVerdict& verdict) {
+  bool any = false;
+  for (SimWork* work : one_per_slot(verdict)) {
     for (const std::int32_t rank : missing_for(*work)) {
       if (!died(*world_, rank)) continue;
       const std::string* detail = keep("rank " + std::to_string(rank) + " " + state_of(rank));
@@ -99,18 +100,18 @@ bool Hub::tell_lost_peers(const StuckVerdict& verdict) {
         MatchSlot& slot = *find_slot(work->group().state(), work->seq());
         fail(slot, CommStatus::kPeerLost, detail);
       }
-      told = true;
+      any = true;
       break;
     }
   }
-  return told;
+  return any;
 }
 
-void Hub::end_stuck(const StuckVerdict& verdict) {
+void GroupRegistry::end_stuck(const StuckVerdict& verdict) {
   livelock_ = verdict.livelock;
-  put_into_words(verdict);
+  write_explanation(verdict);
   std::set<Rank> missing;
-  const std::vector<SimWork*> works = one_a_meeting(verdict);
+  const std::vector<SimWork*> works = one_per_slot(verdict);
   for (const SimWork* work : works) {
     for (const std::int32_t rank : missing_for(*work)) missing.insert(static_cast<Rank>(rank));
   }
@@ -122,18 +123,18 @@ void Hub::end_stuck(const StuckVerdict& verdict) {
   }
 }
 
-void Hub::put_into_words(const StuckVerdict& verdict) {
+void GroupRegistry::write_explanation(const StuckVerdict& verdict) {
   draw(verdict);
   explanation_ = render_text(wait_for_) + cycle_text(verdict) + losses_text();
   for (const auto& [id, group] : groups_) {
     if (group->mispaired.empty()) continue;
-    explanation_ += "first pairing of different calls in group " + std::to_string(id) + ": " +
-                    group->mispaired + "\n";
+    explanation_ +=
+        std::string(kFirstPairing) + std::to_string(id) + ": " + group->mispaired + "\n";
   }
 }
 
-// Recorded as stuck, but nobody is woken: the world takes the ranks down.
-void Hub::end_stuck(SimWork& work) {
+// Recorded as stuck, but no rank is woken: the world takes the ranks down.
+void GroupRegistry::end_stuck(SimWork& work) {
   waiting_[to_index(work.rank())] = nullptr;
   if (work.partner != nullptr) waiting_[to_index(work.partner->rank())] = nullptr;
   if (is_message(work)) return fail_message(work, CommStatus::kStuck, nullptr);
@@ -145,7 +146,7 @@ void Hub::end_stuck(SimWork& work) {
   fail(slot, CommStatus::kStuck, nullptr);
 }
 
-std::string Hub::state_of(std::int32_t rank) const {
+std::string GroupRegistry::state_of(std::int32_t rank) const {
   const auto id = static_cast<Rank>(rank);
   if (world_->has_ended(id)) {
     const RankEnd& end = world_->end_of(id);
@@ -166,11 +167,12 @@ std::string Hub::state_of(std::int32_t rank) const {
   }
   if (work != nullptr && !work->done()) return "waits in " + describe_call(*work);
   if (world_->is_blocked(id)) return "waits for something outside its groups";
-  return livelock_ ? "runs in circles and posts nothing" : "has not come yet";
+  // A rank's end records the latter, and digests of recorded runs cover what it records.
+  return livelock_ ? "is spinning without making progress" : "has not come yet";
 }
 
 // Follows the lowest missing rank that waits itself until one comes twice.
-std::string Hub::cycle_text(const StuckVerdict& verdict) const {
+std::string GroupRegistry::cycle_text(const StuckVerdict& verdict) const {
   if (verdict.waiting.empty()) return {};
   std::vector<std::int32_t> path;
   std::int32_t rank = to_int(verdict.waiting.front().rank);

@@ -1,9 +1,9 @@
-// The wait-for graph of a world in which nobody can run.
+// The wait-for graph of a world in which no rank can run.
 #include <algorithm>
 #include <map>
 #include <utility>
 
-#include "lockstep/sim/group/detail/hub.h"
+#include "lockstep/sim/group/detail/group_registry.h"
 #include "lockstep/sim/group/detail/sim_process_group.h"
 #include "lockstep/sim/group/detail/verdict_words.h"
 
@@ -17,7 +17,8 @@ struct WaitForDrawing {
   explicit WaitForDrawing(std::int32_t n_ranks)
       : node_of(static_cast<std::size_t>(n_ranks), kNone) {}
 
-  /// The node of those who meet at `meeting` (null: nowhere) and do `what`; kNone: no room left.
+  /// The node of the ranks that meet at `meeting` (null: nowhere) and do `what`; kNone: no room
+  /// left.
   std::size_t node(WaitForGraph& graph,
                    const void* meeting,
                    WaitForNode::State state,
@@ -39,7 +40,7 @@ struct WaitForDrawing {
   std::vector<const SimWork*> works;  // By node: one of the calls that its ranks wait in.
 };
 
-void Hub::draw(const StuckVerdict& verdict) {
+void GroupRegistry::draw(const StuckVerdict& verdict) {
   wait_for_ = {};
   WaitForDrawing drawing(world_->n_ranks());
   draw_waiting(verdict, drawing);
@@ -49,7 +50,7 @@ void Hub::draw(const StuckVerdict& verdict) {
   wait_for_.mark_cycles();
 }
 
-void Hub::draw_waiting(const StuckVerdict& verdict, WaitForDrawing& drawing) {
+void GroupRegistry::draw_waiting(const StuckVerdict& verdict, WaitForDrawing& drawing) {
   for (const StuckVerdict::Waiting& waiting : verdict.waiting) {
     const SimWork* work = waiting_on(waiting.rank);
     if (work != nullptr && work->done()) work = nullptr;
@@ -74,7 +75,7 @@ void Hub::draw_waiting(const StuckVerdict& verdict, WaitForDrawing& drawing) {
   }
 }
 
-void Hub::draw_missing(WaitForDrawing& drawing, std::size_t node) {
+void GroupRegistry::draw_missing(WaitForDrawing& drawing, std::size_t node) {
   const SimWork* work = drawing.works[node];
   if (work == nullptr) return;
   std::map<std::size_t, std::vector<Rank>> missing;
@@ -92,7 +93,7 @@ void Hub::draw_missing(WaitForDrawing& drawing, std::size_t node) {
   }
 }
 
-WaitForNode::State Hub::state_in_graph(Rank rank) const {
+WaitForNode::State GroupRegistry::state_in_graph(Rank rank) const {
   if (!world_->has_ended(rank)) {
     return world_->is_blocked(rank) ? WaitForNode::State::kWaits : WaitForNode::State::kRunning;
   }

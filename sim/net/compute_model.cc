@@ -1,10 +1,11 @@
 #include "lockstep/sim/net/compute_model.h"
 
 #include <cfenv>
+#include <fmt/core.h>
 
 #include "lockstep/base/check.h"
 #include "lockstep/base/host.h"
-#include "lockstep/tensor/detail/cpu.h"
+#include "lockstep/kernels/detail/cpu.h"
 #include "lockstep/tensor/digest.h"
 #include "lockstep/tensor/tensor.h"
 
@@ -39,9 +40,11 @@ ComputeModel::ComputeModel(const ComputeSpec& spec, std::int32_t n_ranks)
     : spec_(spec),
       paces_(static_cast<std::size_t>(n_ranks)),
       signs_(std::make_shared<SketchSigns>()) {
-  LOCKSTEP_CHECK(spec.mflops > 0, "computing takes time at some speed");
+  LOCKSTEP_CHECK(spec.mflops > 0,
+                 fmt::format("a compute model of {} MFLOP/s: the speed is positive", spec.mflops));
   for (const ComputeSpec::Slow& slow : spec.slow) {
-    LOCKSTEP_CHECK(slow.rank >= 0 && slow.rank < n_ranks, "no such rank in this world");
+    LOCKSTEP_CHECK(slow.rank >= 0 && slow.rank < n_ranks,
+                   fmt::format("a slow rank {}: the world has {} ranks", slow.rank, n_ranks));
     paces_[static_cast<std::size_t>(slow.rank)].permille = slow.permille;
   }
 }

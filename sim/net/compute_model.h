@@ -14,7 +14,7 @@ namespace lockstep::sim {
 /// Turns operations into virtual time, with whole numbers only: exact mode watches the processor's
 /// flags meanwhile.
 ///
-/// Deterministic: each rank draws its jitter from a stream of its own, one number a piece of work.
+/// Deterministic: each rank draws its jitter from its own stream, one number per piece of work.
 class ComputeModel {
  public:
   ComputeModel(const ComputeSpec& spec, std::int32_t n_ranks);
@@ -41,9 +41,10 @@ class ComputeModel {
 };
 
 /// The CPU's kernels, with a rank's matrix products taking the time that `model` says; the same
-/// bits. The rank sleeps meanwhile, so everything else goes on: transfers overlap with computing.
+/// bits. The rank sleeps meanwhile, so everything else continues: transfers overlap with computing.
 ///
-/// `rank` makes its own. Requires: model outlives the result.
+/// `rank` makes its own.
+/// Requires: model outlives the result.
 std::unique_ptr<Kernels> make_timed_kernels(ComputeModel& model, Rank rank);
 
 }  // namespace lockstep::sim

@@ -5,7 +5,7 @@
 #include <span>
 
 #include "lockstep/base/types.h"
-#include "lockstep/dist/reduction_order.h"
+#include "lockstep/comm/reduction_order.h"
 #include "lockstep/sim/net/net_options.h"
 #include "lockstep/trace/event.h"
 

@@ -15,12 +15,12 @@ Flight::Flight(Network& network, FlightClient& client, const FlightJob& job)
       client_(&client),
       job_(job),
       elem_bytes_(size_of(job.dtype)),
-      seats_(job.members.size()) {}
+      members_(job.members.size()) {}
 
 void Flight::post(std::int32_t member,
                   std::span<const Memory> inputs,
                   std::span<const Memory> outputs) {
-  Seat& mine = seat(member);
+  MemberState& mine = member_state(member);
   LOCKSTEP_CHECK(!mine.posted, "a member takes part once");
   mine.inputs = inputs;
   mine.outputs = outputs;

@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "lockstep/dist/process_group.h"
-#include "lockstep/dist/reduction_order.h"
+#include "lockstep/comm/process_group.h"
+#include "lockstep/comm/reduction_order.h"
 #include "lockstep/sim/net/network.h"
 
 namespace lockstep::sim {
@@ -31,15 +31,15 @@ struct FlightJob {
   ReduceOp reduce = ReduceOp::kSum;
   double premul = 1.0;
   DType dtype = DType::kF32;
-  std::int64_t count =
-      0;  ///< Elements: of the buffer, or of one part (reduce_scatter, all_gather).
+  /// Elements: of the buffer, or of one part (reduce_scatter, all_gather).
+  std::int64_t count = 0;
   std::int32_t root = 0;
   Kernels* kernels = nullptr;
   std::span<const std::int32_t> members;  ///< World ranks; outlive the flight.
 };
 
-/// A member's messages leave when it has posted and what they carry is there; nobody waits for
-/// everybody. Each message that arrives is reduced or copied at once, hop by hop, in the order that
+/// A member's messages leave when it has posted and what they carry is there; none waits for
+/// all. Each message that arrives is reduced or copied at once, hop by hop, in the order that
 /// the reduction order names.
 class Flight {
  public:
@@ -63,19 +63,19 @@ class Flight {
 
   const FlightJob& job() const { return job_; }
 
-  std::size_t n_members() const { return seats_.size(); }
+  std::size_t n_members() const { return members_.size(); }
 
   std::int64_t elem_bytes() const { return elem_bytes_; }
 
-  bool has_posted(std::int32_t member) const { return seat(member).posted; }
+  bool has_posted(std::int32_t member) const { return member_state(member).posted; }
 
   /// Element `at` of part `part` in a list of parts, or in the one buffer that holds them all.
   std::byte* input(std::int32_t member, std::int32_t part, std::int64_t at) const {
-    return place(seat(member).inputs, part, at);
+    return place(member_state(member).inputs, part, at);
   }
 
   std::byte* output(std::int32_t member, std::int32_t part, std::int64_t at) const {
-    return place(seat(member).outputs, part, at);
+    return place(member_state(member).outputs, part, at);
   }
 
   void send(std::int32_t from,
@@ -89,10 +89,10 @@ class Flight {
   }
 
   /// `n` more things must happen before the member is done.
-  void expect(std::int32_t member, std::int64_t n) { seat(member).n_left += n; }
+  void expect(std::int32_t member, std::int64_t n) { member_state(member).n_left += n; }
 
   void happened(std::int32_t member) {
-    if (--seat(member).n_left == 0) network_->complete(*this, member);
+    if (--member_state(member).n_left == 0) network_->complete(*this, member);
   }
 
   /// Elements of a piece that chunk_bytes allows; everything when it is 0.
@@ -100,16 +100,20 @@ class Flight {
   void copy_elems(std::byte* to, const std::byte* from, std::int64_t n_elems) const;
 
  private:
-  struct Seat {
+  struct MemberState {
     std::span<const Memory> inputs;
     std::span<const Memory> outputs;
     std::int64_t n_left = 0;
     bool posted = false;
   };
 
-  Seat& seat(std::int32_t member) { return seats_[static_cast<std::size_t>(member)]; }
+  MemberState& member_state(std::int32_t member) {
+    return members_[static_cast<std::size_t>(member)];
+  }
 
-  const Seat& seat(std::int32_t member) const { return seats_[static_cast<std::size_t>(member)]; }
+  const MemberState& member_state(std::int32_t member) const {
+    return members_[static_cast<std::size_t>(member)];
+  }
 
   std::byte* place(std::span<const Memory> list, std::int32_t part, std::int64_t at) const {
     if (list.size() == 1) {
@@ -122,7 +126,7 @@ class Flight {
   FlightClient* client_;
   FlightJob job_;
   std::int64_t elem_bytes_;
-  std::vector<Seat> seats_;
+  std::vector<MemberState> members_;
 };
 
 /// The algorithm that realises `order`, or null where messages cannot: only all_reduce,
@@ -136,7 +140,7 @@ class Flight {
 ///   nccl-tree  NCCL's double tree (others: its ring)        along the ring
 ///   pairwise   recursive halving, then doubling             binomial tree
 ///
-/// all_gather runs along a ring under every order. Sizes of groups that are no powers of two halve
+/// all_gather runs along a ring under every order. Sizes of groups that are not powers of two halve
 /// as far as there are partners.
 std::unique_ptr<Flight> make_flight(Network& network,
                                     FlightClient& client,

@@ -40,7 +40,7 @@ void HalvingFlight::plan(std::int64_t begin, std::int64_t count) {
   while (blocks.size() > 1) {
     std::vector<Items> merged;
     for (std::size_t b = 0; b + 1 < blocks.size(); b += 2) {
-      merged.push_back(meet(blocks[b], blocks[b + 1]));
+      merged.push_back(merge_blocks(blocks[b], blocks[b + 1]));
     }
     if (blocks.size() % 2 == 1) merged.push_back(std::move(blocks.back()));
     blocks = std::move(merged);
@@ -48,7 +48,7 @@ void HalvingFlight::plan(std::int64_t begin, std::int64_t count) {
 }
 
 // Both lists cover the same range, perhaps cut in different places.
-HalvingFlight::Items HalvingFlight::meet(const Items& left, const Items& right) {
+HalvingFlight::Items HalvingFlight::merge_blocks(const Items& left, const Items& right) {
   Items merged;
   std::size_t l = 0;
   std::size_t r = 0;
@@ -57,7 +57,7 @@ HalvingFlight::Items HalvingFlight::meet(const Items& left, const Items& right) 
     const std::int64_t left_end = item(left[l]).begin + item(left[l]).count;
     const std::int64_t right_end = item(right[r]).begin + item(right[r]).count;
     const std::int64_t end = std::min(left_end, right_end);
-    halve({left[l], right[r], at, end}, merged);
+    split_overlap({left[l], right[r], at, end}, merged);
     if (left_end == end) ++l;
     if (right_end == end) ++r;
     at = end;
@@ -66,20 +66,20 @@ HalvingFlight::Items HalvingFlight::meet(const Items& left, const Items& right) 
 }
 
 // The left one keeps the lower half.
-void HalvingFlight::halve(const Meeting& meeting, Items& merged) {
-  const std::int64_t middle = meeting.begin + (meeting.end - meeting.begin) / 2;
-  if (middle > meeting.begin) {
-    merged.push_back(add_half(meeting, meeting.begin, middle, true));
+void HalvingFlight::split_overlap(const Overlap& overlap, Items& merged) {
+  const std::int64_t middle = overlap.begin + (overlap.end - overlap.begin) / 2;
+  if (middle > overlap.begin) {
+    merged.push_back(add_half(overlap, overlap.begin, middle, true));
   }
-  merged.push_back(add_half(meeting, middle, meeting.end, false));
+  merged.push_back(add_half(overlap, middle, overlap.end, false));
 }
 
-std::int32_t HalvingFlight::add_half(const Meeting& meeting,
+std::int32_t HalvingFlight::add_half(const Overlap& overlap,
                                      std::int64_t begin,
                                      std::int64_t end,
                                      bool lower) {
-  const std::int32_t keeper = lower ? meeting.left : meeting.right;
-  const std::int32_t sender = lower ? meeting.right : meeting.left;
+  const std::int32_t keeper = lower ? overlap.left : overlap.right;
+  const std::int32_t sender = lower ? overlap.right : overlap.left;
   items_.push_back({.begin = begin,
                     .count = end - begin,
                     .holder = item(keeper).holder,
@@ -112,33 +112,34 @@ void HalvingFlight::link() {
 void HalvingFlight::on_post(std::int32_t member) {
   std::byte* own = output(member, 0, 0);
   arithmetic_.begin(own, input(member, 0, 0), job().count);
-  for (const std::int32_t index : own_items_[static_cast<std::size_t>(member)]) get_operand(index);
-  follow_up();
+  for (const std::int32_t index : own_items_[static_cast<std::size_t>(member)])
+    operand_arrived(index);
+  process_queues();
 }
 
 void HalvingFlight::on_arrival(std::int32_t token, std::int32_t hop) {
   if (hop == kOperand) {
-    get_operand(token);
+    operand_arrived(token);
   } else {
     const Item& source = item(token);
     copy_elems(output(source.partner, 0, source.begin),
                result_.data() + source.begin * elem_bytes(),
                source.count);
-    return_to(source.other_below);
+    result_returned(source.other_below);
   }
-  follow_up();
+  process_queues();
 }
 
-void HalvingFlight::follow_up() {
+void HalvingFlight::process_queues() {
   for (;;) {
     if (!ready_.empty()) {
       const std::int32_t index = ready_.back();
       ready_.pop_back();
-      be_ready(index);
+      on_operands_complete(index);
     } else if (!final_.empty()) {
       const std::int32_t index = final_.back();
       final_.pop_back();
-      be_final(index);
+      on_result_complete(index);
     } else {
       return;
     }
@@ -146,7 +147,7 @@ void HalvingFlight::follow_up() {
 }
 
 // The sender's operand is still in its output: its result comes back only after this.
-void HalvingFlight::get_operand(std::int32_t index) {
+void HalvingFlight::operand_arrived(std::int32_t index) {
   if (--item(index).n_missing == 0) ready_.push_back(index);
 }
 
@@ -160,7 +161,7 @@ void HalvingFlight::combine(const Item& item) {
   }
 }
 
-void HalvingFlight::be_ready(std::int32_t index) {
+void HalvingFlight::on_operands_complete(std::int32_t index) {
   const Item& ready = item(index);
   if (ready.partner >= 0) combine(ready);
   if (ready.n_halves == 0) {
@@ -178,19 +179,19 @@ void HalvingFlight::be_ready(std::int32_t index) {
     send(ready.holder, target.holder, target.count, {this, half.item, kOperand});
   }
   for (const Half& half : halves) {
-    if (half.kept) get_operand(half.item);
+    if (half.kept) operand_arrived(half.item);
   }
 }
 
-// The holder has the result of all of it: so has, soon, whoever it had it from.
-void HalvingFlight::be_final(std::int32_t index) {
+// The holder has the result of all of it: so does, soon, the member it came from.
+void HalvingFlight::on_result_complete(std::int32_t index) {
   const Item& done = item(index);
   if (done.partner < 0) return happened(done.holder);
   send(done.holder, done.partner, done.count, {this, index, kResult});
-  return_to(done.below);
+  result_returned(done.below);
 }
 
-void HalvingFlight::return_to(std::int32_t index) {
+void HalvingFlight::result_returned(std::int32_t index) {
   if (--item(index).n_unreturned == 0) final_.push_back(index);
 }
 

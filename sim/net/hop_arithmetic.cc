@@ -3,7 +3,7 @@
 #include <array>
 #include <cstring>
 
-#include "lockstep/dist/detail/scaled_sum.h"
+#include "lockstep/comm/detail/scaled_sum.h"
 #include "lockstep/tensor/kernels.h"
 
 namespace lockstep::sim {

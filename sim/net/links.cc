@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fmt/core.h>
 
 #include "lockstep/base/check.h"
 #include "lockstep/tensor/digest.h"
@@ -9,8 +10,12 @@
 namespace lockstep::sim {
 
 Links::Kind Links::kind_of(const LinkSpec& spec) {
-  LOCKSTEP_CHECK(spec.latency_ns >= 0 && spec.jitter_ns >= 0 && spec.gb_per_s >= 0.0,
-                 "a link's latency, jitter and bandwidth are not negative");
+  LOCKSTEP_CHECK(
+      spec.latency_ns >= 0 && spec.jitter_ns >= 0 && spec.gb_per_s >= 0.0,
+      fmt::format("a link's latency, jitter and bandwidth are not negative: {} ns, {} ns, {} GB/s",
+                  spec.latency_ns,
+                  spec.jitter_ns,
+                  spec.gb_per_s));
   return {.latency = spec.latency_ns * kPsPerNs,
           .jitter = spec.jitter_ns * kPsPerNs,
           .ps_per_byte = spec.gb_per_s > 0.0 ? 1000.0 / spec.gb_per_s : 0.0};
@@ -26,7 +31,7 @@ Links::Links(const NetOptions& options, std::int32_t n_ranks)
   if (per_node_ > 0) nodes_.resize(ranks_.size() / static_cast<std::size_t>(per_node_) + 1);
 }
 
-// Each port draws from a stream of its own: what one link does never shifts another's numbers.
+// Each port draws from its own stream: what one link does never shifts another's numbers.
 std::int64_t Links::draw(const Kind& kind, Port& port, std::size_t stream) const {
   const std::uint64_t word =
       mix64(mix64(seed_ + kGolden64 * (stream + 1)) + kGolden64 * ++port.n_drawn);

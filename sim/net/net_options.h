@@ -25,8 +25,8 @@ struct NetOptions {
   LinkSpec inter{};                    ///< Between nodes.
   std::int32_t ranks_per_node = 0;     ///< 0: all on one node.
   std::vector<std::int32_t> places{};  ///< By rank; empty: rank r sits at place r.
-  std::int64_t chunk_bytes = 0;  ///< Messages are cut into such pieces, which overlap; 0: uncut.
-  std::uint64_t seed = 0;        ///< Of the jitter, one stream a port.
+  std::int64_t chunk_bytes = 0;  ///< Messages travel in overlapping pieces of this size; 0: whole.
+  std::uint64_t seed = 0;        ///< Of the jitter, one stream per port.
   /// Messages that never arrive, by their number in the order of sending.
   std::vector<std::int64_t> lost{};
   std::vector<Outage> outages{};
@@ -43,7 +43,7 @@ struct ComputeSpec {
 
   std::int64_t mflops = 0;           ///< 10^6 operations a second; 0: products are free.
   std::int64_t jitter_permille = 0;  ///< Up to so much longer, drawn for each piece of work.
-  std::uint64_t seed = 0;            ///< Of the jitter, one stream a rank.
+  std::uint64_t seed = 0;            ///< Of the jitter, one stream per rank.
   std::vector<Slow> slow{};
 
   bool is_free() const { return mflops == 0; }

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <exception>
 
+#include "lockstep/kernels/cpu_kernels.h"
 #include "lockstep/sim/net/flight.h"
-#include "lockstep/tensor/cpu_kernels.h"
 
 namespace lockstep::sim {
 
@@ -42,7 +42,7 @@ std::optional<VirtualTime> Network::run(VirtualTime now, VirtualTime quiet_until
     const bool noticed = queue_.next().hop == kDone;
     if (time > now_ps && (noticed || time >= quiet_ps)) return in_ns(time);
     now_ = time;
-    // Whoever has a result may act on it: what comes later must wait for that.
+    // A rank with a result may act on it: what comes later must wait for that.
     if (noticed) quiet_ps = now_ps;
     handle(queue_.pop());
   }
@@ -78,8 +78,8 @@ void Network::send(std::int32_t from,
     ++n_lost_;
     return;
   }
-  if (arrival.flight == rushed_) {
-    rush_.push_back(arrival);
+  if (arrival.flight == delivered_now_) {
+    immediate_.push_back(arrival);
     return;
   }
   if (is_free_) return queue_.push(now_, arrival);
@@ -89,8 +89,8 @@ void Network::send(std::int32_t from,
 
 void Network::complete(Flight& flight, std::int32_t member) {
   const EventQueue::Event event{&flight, member, kDone};
-  if (&flight == rushed_) {
-    rush_.push_back(event);
+  if (&flight == delivered_now_) {
+    immediate_.push_back(event);
   } else {
     queue_.push(now_, event);
   }
@@ -112,18 +112,19 @@ std::vector<EventQueue::Event> Network::take(const Flight& flight) {
   return taken;
 }
 
-void Network::rush(Flight& flight) {
-  rush_ = take(flight);
-  rushed_ = &flight;
+void Network::deliver_now(Flight& flight) {
+  immediate_ = take(flight);
+  delivered_now_ = &flight;
   std::size_t next = 0;
-  while (next < rush_.size()) handle(EventQueue::Event(rush_[next++]));  // May add to the list.
-  rushed_ = nullptr;
-  rush_.clear();
+  while (next < immediate_.size())
+    handle(EventQueue::Event(immediate_[next++]));  // May add to the list.
+  delivered_now_ = nullptr;
+  immediate_.clear();
 }
 
 void Network::drop(const Flight& flight) {
   take(flight);
-  if (&flight == rushed_) rush_.clear();
+  if (&flight == delivered_now_) immediate_.clear();
 }
 
 }  // namespace lockstep::sim

@@ -11,7 +11,7 @@
 
 namespace lockstep::sim {
 
-/// The wires of one world. Flights (flight.h) send over it; whoever owns the clock lets it run.
+/// The wires of one world. Flights (flight.h) send over it; the owner of the clock runs it.
 ///
 /// Deterministic: messages that arrive at one moment are handled in the order of sending.
 class Network {
@@ -19,7 +19,7 @@ class Network {
   Network(const NetOptions& options, std::int32_t n_ranks);
 
   /// Lets everything happen that can: arrivals up to `now`, and beyond it those before
-  /// `quiet_until`, since nobody else does anything in between. What a rank would notice happens at
+  /// `quiet_until`, since nothing else happens in between. What a rank would notice happens at
   /// its time, never ahead.
   /// Returns: when the next event is due, if there is one.
   std::optional<VirtualTime> run(VirtualTime now, VirtualTime quiet_until);
@@ -30,12 +30,12 @@ class Network {
   /// What is sent from now on is sent at `now`.
   void set_now(VirtualTime now) { now_ = now.ns * kPsPerNs; }
 
-  /// A message that no flight carries. Returns: when it has arrived.
-  /// Nothing: never, the link is down for good.
+  /// A message that no flight carries.
+  /// Returns: when it has arrived. Nothing: never, the link is down permanently.
   std::optional<VirtualTime> pass(std::int32_t from, std::int32_t to, std::int64_t n_bytes);
 
-  /// The flight goes on without links, to its end: its memory is about to go.
-  void rush(Flight& flight);
+  /// The flight continues without links, to its end: its memory is about to go.
+  void deliver_now(Flight& flight);
   /// Forgets all messages of a flight.
   void drop(const Flight& flight);
 
@@ -63,8 +63,8 @@ class Network {
   std::int64_t now_ = 0;  // Picoseconds.
   std::int64_t n_messages_ = 0;
   std::size_t n_lost_ = 0;
-  const Flight* rushed_ = nullptr;
-  std::vector<EventQueue::Event> rush_;
+  const Flight* delivered_now_ = nullptr;
+  std::vector<EventQueue::Event> immediate_;
 };
 
 }  // namespace lockstep::sim

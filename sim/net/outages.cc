@@ -14,7 +14,7 @@ bool is_peer(const Outage& outage, std::int32_t rank) {
   return outage.peers.empty() ? !is_in(outage.ranks, rank) : is_in(outage.peers, rank);
 }
 
-/// One link that comes up may find the next one down. Outages that take turns for ever are no link.
+/// One link that comes up may find the next one down. Endlessly alternating outages are not a link.
 template <typename Cuts>
 std::optional<std::int64_t> first_gap(std::span<const Outage> outages,
                                       std::int64_t now_ns,

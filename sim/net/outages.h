@@ -1,4 +1,4 @@
-// Links that are down for a time, again and again, or for good.
+// Links that are down for a time, repeatedly, or permanently.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@ namespace lockstep::sim {
 /// outage between its two sides.
 struct Outage {
   std::vector<std::int32_t> ranks{};
-  std::vector<std::int32_t> peers{};  ///< Empty: everybody else.
+  std::vector<std::int32_t> peers{};  ///< Empty: all others.
   std::int64_t from_ns = 0;
-  std::int64_t for_ns = 0;     ///< How long; 0: for good.
-  std::int64_t period_ns = 0;  ///< Down again so long after it last went down; 0: once.
+  std::int64_t for_ns = 0;     ///< How long; 0: permanently.
+  std::int64_t period_ns = 0;  ///< Down again this long after it last went down; 0: once.
 
   bool separates(std::int32_t a, std::int32_t b) const;
   /// Whether some of `members` are on one side and some on the other.

@@ -54,8 +54,8 @@ RingFlight::RingFlight(
   }
 }
 
-// An all_reduce leaves each token's result everywhere. Where ranges have an owner, everybody must
-// have been visited for every range, and the owner gets its own; where nothing is reduced, the
+// An all_reduce leaves each token's result everywhere. Where ranges have an owner, all must have
+// been visited for every range, and the owner gets its own; where nothing is reduced, the
 // first member is done when the next one has its data.
 void RingFlight::expect_results() {
   const auto n_tokens = static_cast<std::int64_t>(tokens_.size());
@@ -78,7 +78,7 @@ void RingFlight::on_post(std::int32_t member) {
 
 void RingFlight::on_arrival(std::int32_t token, std::int32_t hop) {
   Token& arrived = tokens_[static_cast<std::size_t>(token)];
-  if (hop == kHandOver) return take_over(arrived, arrived.part);
+  if (hop == kHandOver) return copy_result(arrived, arrived.part);
   const std::int32_t member = member_at(arrived);
   if (has_posted(member)) return visit(token);
   std::int32_t& top = waiting_[static_cast<std::size_t>(member)];
@@ -91,21 +91,21 @@ void RingFlight::add(Token& token, std::int32_t member) {
   arithmetic_.begin(token.data, own, token.count);
 }
 
-void RingFlight::take_over(const Token& token, std::int32_t member) {
+void RingFlight::copy_result(const Token& token, std::int32_t member) {
   const std::int32_t part = job().op == CollectiveOp::kAllGather ? token.part : 0;
   copy_elems(output(member, part, token.begin), token.data, token.count);
   happened(member);
 }
 
-// Nothing is added: the first member's data are left with everybody.
-void RingFlight::hand_round(const Token& token, std::int32_t member) {
+// Nothing is added: the first member's data are left with all members.
+void RingFlight::pass_along(const Token& token, std::int32_t member) {
   const std::int32_t part = job().op == CollectiveOp::kAllGather ? token.part : 0;
   if (token.hop == 0) {
     copy_elems(token.data, input(member, 0, token.begin), token.count);
     copy_elems(output(member, part, token.begin), token.data, token.count);
     return;
   }
-  take_over(token, member);
+  copy_result(token, member);
   if (token.hop > 1) return;
   // The first member's message has been delivered: its memory is its own again.
   const auto& ring = rings_[static_cast<std::size_t>(token.ring)];
@@ -115,24 +115,24 @@ void RingFlight::hand_round(const Token& token, std::int32_t member) {
 
 void RingFlight::reduce_at(Token& token, std::int32_t member) {
   const auto last = static_cast<std::int32_t>(n_members()) - 1;
-  if (token.hop > last) return take_over(token, member);
+  if (token.hop > last) return copy_result(token, member);
   add(token, member);
   if (token.hop == last) arithmetic_.finish(token.data, token.count);
   if (scatters_) {
     happened(member);
   } else if (token.hop == last) {
-    take_over(token, member);
+    copy_result(token, member);
   }
 }
 
-// The token is at its place: it takes or gives, and goes on.
+// The token is at its place: it takes or gives, and continues.
 void RingFlight::visit(std::int32_t index) {
   Token& token = tokens_[static_cast<std::size_t>(index)];
   const std::int32_t member = member_at(token);
   if (reduces_) {
     reduce_at(token, member);
   } else {
-    hand_round(token, member);
+    pass_along(token, member);
   }
   if (token.hop == last_hop_) return end_walk(token, index, member);
   ++token.hop;
@@ -142,7 +142,7 @@ void RingFlight::visit(std::int32_t index) {
 
 void RingFlight::end_walk(Token& token, std::int32_t index, std::int32_t member) {
   if (!scatters_) return;
-  if (token.part == member) return take_over(token, member);
+  if (token.part == member) return copy_result(token, member);
   send(member, token.part, token.count, {this, index, kHandOver});
 }
 

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include "lockstep/dist/detail/gloo_order.h"
-#include "lockstep/dist/detail/nccl_order.h"
+#include "lockstep/comm/detail/gloo_order.h"
+#include "lockstep/comm/detail/nccl_order.h"
 #include "lockstep/sim/net/detail/ring_flight.h"
 
 namespace lockstep::sim {

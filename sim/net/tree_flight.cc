@@ -14,7 +14,7 @@ constexpr std::int32_t kPlaces = 32;
 
 std::int32_t hop_to(std::int32_t member, std::int32_t place) { return member * kPlaces + place; }
 
-// Whoever has the data passes them on to the farthest first: n members in ceil(log2 n) rounds.
+// A member with the data passes them on to the farthest first: n members in ceil(log2 n) rounds.
 detail::Tree make_binomial_tree(std::int32_t n, std::int32_t root) {
   detail::Tree tree;
   tree.root = root;
@@ -122,7 +122,7 @@ void TreeFlight::on_arrival(std::int32_t token, std::int32_t hop) {
   if (has_posted(member)) climb(token, member);
 }
 
-// Adds what is there, in order; with the last child's sum it goes on to the parent.
+// Adds what is there, in order; with the last child's sum it continues to the parent.
 void TreeFlight::climb(std::int32_t token, std::int32_t member) {
   const Shape& shape = shape_of(token);
   const std::size_t n_children = shape.tree.children[static_cast<std::size_t>(member)].size();

@@ -3,7 +3,7 @@
 #include <exception>
 #include <utility>
 
-#include "lockstep/tensor/cpu_kernels.h"
+#include "lockstep/kernels/cpu_kernels.h"
 
 namespace lockstep::sim {
 
@@ -20,8 +20,10 @@ std::string place_of(Recorder* recorder) {
 EndOfRank::~EndOfRank() {
   if (recorder_ == nullptr) return;
   NameTable& names = recorder_->names();
-  const std::string_view outcome = outcome_.empty() ? (*stuck_ ? "stuck" : "exception") : outcome_;
-  recorder_->record(EndEvent{.outcome = names.intern(outcome), .detail = names.intern(detail_)});
+  const EndOutcome unnoted = *stuck_ ? EndOutcome::kStuck : EndOutcome::kException;
+  recorder_->record(EndEvent{.outcome = outcome_ == EndOutcome::kNone ? unnoted : outcome_,
+                             .detail = names.intern(detail_),
+                             .reason = why_});
 }
 
 void run_body(const std::function<void(RankContext&)>& body,
@@ -30,20 +32,20 @@ void run_body(const std::function<void(RankContext&)>& body,
               std::uint8_t& comm_error) {
   try {
     body(context);
-    end.note("ok", "");
+    end.note(EndOutcome::kOk, "");
   } catch (const RankKilled& killed) {
-    end.note(end.stuck() ? "stuck" : "killed", killed.reason());
+    end.note(end.stuck() ? EndOutcome::kStuck : EndOutcome::kKilled, killed.reason(), killed.why());
     throw;
   } catch (const CommError& error) {
     comm_error = 1;
-    end.note("exception", error.what());
+    end.note(EndOutcome::kException, error.what());
     throw;
   } catch (const InexactOperation& inexact) {
     const std::string text = place_of(context.runtime().recorder()) + inexact.what();
-    end.note("exception", text);
+    end.note(EndOutcome::kException, text);
     throw InexactOperation(text);
   } catch (const std::exception& error) {
-    end.note("exception", error.what());
+    end.note(EndOutcome::kException, error.what());
     throw;
   }
 }

@@ -7,24 +7,18 @@
 #include <utility>
 
 #include "lockstep/base/check.h"
+#include "lockstep/kernels/cpu_kernels.h"
+#include "lockstep/laws/finish_report.h"
 #include "lockstep/sim/fault/injector.h"
 #include "lockstep/sim/net/compute_model.h"
 #include "lockstep/sim/session/detail/rank_side.h"
 #include "lockstep/tensor/contents.h"
-#include "lockstep/tensor/cpu_kernels.h"
 #include "lockstep/trace/cohort.h"
 #include "lockstep/trace/trace_digest.h"
 
 namespace lockstep::sim {
 
 namespace {
-
-std::string outcome_of(const WorldResult& world, const Report& report, bool comm_error) {
-  if (world.stuck) return "hang";
-  if (world.first_failure && !comm_error) return "error";
-  if (report.n_findings() > 0) return "findings";
-  return world.first_failure || !report.error.empty() ? "error" : "ok";
-}
 
 // The record options that these sinks need, and nothing else.
 RecordOptions record_options(const SessionOptions& options, const LawSet& laws) {
@@ -62,9 +56,9 @@ struct Readers {
   SinkChain sinks;
 };
 
-/// What the world's end leaves behind beside the events.
-struct Aftermath {
-  bool stuck = false;  // Ranks that end from now on are taken down because nobody can go on.
+/// What the world's end leaves in addition to the events.
+struct PostMortem {
+  bool stuck = false;  // Ranks that end from now on are taken down because none can continue.
   std::string wait_for_graph;
   WaitForGraph wait_for;
   std::string timeouts;
@@ -119,8 +113,9 @@ SessionOptions options_of(const SessionOptions& options, std::int32_t attempt) {
 }
 
 /// What outlives an attempt.
-struct Machine {
-  explicit Machine(const SessionOptions& options) : disk(options.disk ? *options.disk : own_disk) {}
+struct PersistentState {
+  explicit PersistentState(const SessionOptions& options)
+      : disk(options.disk ? *options.disk : own_disk) {}
 
   VirtualDisk own_disk;
   VirtualDisk& disk;
@@ -128,7 +123,7 @@ struct Machine {
 };
 
 /// One attempt's settings, number and go-between; the last is null where nothing can go wrong.
-struct Try {
+struct AttemptContext {
   const SessionOptions& options;
   std::int32_t number = 0;
   FaultInjector* injector = nullptr;
@@ -143,19 +138,25 @@ class Session::Impl final : private FaultTargets {
 
  private:
   void attempt(const SessionOptions& options,
-               Machine& machine,
+               PersistentState& persistent,
                Readers& readers,
                Strategy& strategy,
                const Body& body);
-  WorldResult run_world(const Try& now, const Body& body, Readers& readers, Strategy& strategy);
-  void run_rank(
-      const Try& now, const Body& body, Readers& readers, GroupHub& hub, RankHandle& rank);
+  WorldResult run_world(const AttemptContext& now,
+                        const Body& body,
+                        Readers& readers,
+                        Strategy& strategy);
+  void run_rank(const AttemptContext& now,
+                const Body& body,
+                Readers& readers,
+                SimGroups& groups,
+                RankHandle& rank);
   void watch_ranks(const AgentOptions& agent);
-  void listen_for_hangs(GroupHub& hub);
+  void listen_for_hangs(SimGroups& groups);
   void fill_report(const SessionOptions& options, Readers& readers, SessionResult& result) const;
   void set_pace(Rank rank, std::int64_t permille) override;
 
-  void tamper(const Mishap& mishap) override { hub_->plan(mishap); }
+  void tamper(const ContributionFault& fault) override { groups_->plan(fault); }
 
   Kernels& kernels_for(const SessionOptions& options, const RecordOptions& record) const {
     if (options.record && record.touches) return options.exact ? *watching_exact_ : *watching_;
@@ -174,12 +175,12 @@ class Session::Impl final : private FaultTargets {
                                                // the rank that began them.
   Contents contents_;
   World world_;
-  Cohort cohort_;  // Begun anew for each run.
+  Cohort cohort_;  // Begun again for each run.
 
   // One run.
-  GroupHub* hub_ = nullptr;  // Of the attempt that runs.
+  SimGroups* groups_ = nullptr;  // Of the attempt that runs.
   RecordOptions record_;
-  Aftermath aftermath_;  // Of the last attempt.
+  PostMortem post_mortem_;  // Of the last attempt.
   std::vector<Attempt> attempts_;
   WorldResult last_;
 };
@@ -196,7 +197,7 @@ void Session::Impl::set_pace(Rank rank, std::int64_t permille) {
   if (compute_) compute_->set_pace(rank, permille);
 }
 
-// The agent's next look after a rank has failed ends the others.
+// The agent's next check after a rank has failed ends the others.
 void Session::Impl::watch_ranks(const AgentOptions& agent) {
   world_.on_rank_end([this, &agent, armed = false](Rank rank) mutable {
     if (armed || world_.end_of(rank).outcome == RankOutcome::kFinished) return;
@@ -209,16 +210,19 @@ void Session::Impl::watch_ranks(const AgentOptions& agent) {
   });
 }
 
-void Session::Impl::listen_for_hangs(GroupHub& hub) {
-  world_.on_stuck([this, &hub](const StuckVerdict& verdict) {
-    aftermath_.stuck = verdict.livelock || !hub.awaits_timeout();
-    aftermath_.wait_for_graph = hub.explain(verdict);
-    aftermath_.wait_for = hub.wait_for();
+void Session::Impl::listen_for_hangs(SimGroups& groups) {
+  world_.on_stuck([this, &groups](const StuckVerdict& verdict) {
+    post_mortem_.stuck = verdict.livelock || !groups.awaits_timeout();
+    post_mortem_.wait_for_graph = groups.explain(verdict);
+    post_mortem_.wait_for = groups.wait_for();
   });
 }
 
-void Session::Impl::run_rank(
-    const Try& now, const Body& body, Readers& readers, GroupHub& hub, RankHandle& rank) {
+void Session::Impl::run_rank(const AttemptContext& now,
+                             const Body& body,
+                             Readers& readers,
+                             SimGroups& groups,
+                             RankHandle& rank) {
   const SessionOptions& options = now.options;
   Kernels& kernels = compute_
                          ? timed_kernels(options, options.record && record_.touches, rank.rank())
@@ -238,13 +242,13 @@ void Session::Impl::run_rank(
   if (now.injector != nullptr) now.injector->open(rank.rank(), runtime.recorder());
   const MemoryWatch watch(runtime, runtime.recorder(), contents_);
   // Declared before the group: what a dropped work still completes is recorded before the end.
-  EndOfRank end(runtime.recorder(), aftermath_.stuck);
-  const std::unique_ptr<ProcessGroup> group = hub.world_group(rank, runtime);
+  EndOfRank end(runtime.recorder(), post_mortem_.stuck);
+  const std::unique_ptr<ProcessGroup> group = groups.world_group(rank, runtime);
   RankContext context(rank.rank(), options.n_ranks, runtime, *group);
-  run_body(body, context, end, aftermath_.comm_errors[to_index(rank.rank())]);
+  run_body(body, context, end, post_mortem_.comm_errors[to_index(rank.rank())]);
 }
 
-WorldResult Session::Impl::run_world(const Try& now,
+WorldResult Session::Impl::run_world(const AttemptContext& now,
                                      const Body& body,
                                      Readers& readers,
                                      Strategy& strategy) {
@@ -253,15 +257,15 @@ WorldResult Session::Impl::run_world(const Try& now,
   own_.clear();
   compute_.reset();
   if (computes) compute_.emplace(options.compute, options.n_ranks);
-  GroupHub hub(world_, options.group);
-  hub_ = &hub;
+  SimGroups groups(world_, options.group);
+  groups_ = &groups;
   for (const Fault& fault : options.faults) {
-    if (fault.kind == FaultKind::kStale) hub.remember(Rank{fault.rank});
+    if (fault.kind == FaultKind::kStale) groups.remember(Rank{fault.rank});
   }
   contents_.open();
-  aftermath_ = {};
-  aftermath_.comm_errors.assign(static_cast<std::size_t>(std::max(options.n_ranks, 0)), 0);
-  listen_for_hangs(hub);
+  post_mortem_ = {};
+  post_mortem_.comm_errors.assign(static_cast<std::size_t>(std::max(options.n_ranks, 0)), 0);
+  listen_for_hangs(groups);
   WorldOptions world{.n_ranks = options.n_ranks,
                      .timed = options.timed,
                      .keep_going = options.keep_going || now.injector != nullptr,
@@ -277,27 +281,27 @@ WorldResult Session::Impl::run_world(const Try& now,
         {"TORCHELASTIC_MAX_RESTARTS", std::to_string(options.agent->max_restarts)}};
   }
   WorldResult result = world_.run(
-      world, strategy, [&](RankHandle& rank) { run_rank(now, body, readers, hub, rank); });
-  aftermath_.timeouts = hub.timeouts();
+      world, strategy, [&](RankHandle& rank) { run_rank(now, body, readers, groups, rank); });
+  post_mortem_.timeouts = groups.timeouts();
   return result;
 }
 
 // Runs the job once more. What faults do to the disk happens between two attempts.
 void Session::Impl::attempt(const SessionOptions& options,
-                            Machine& machine,
+                            PersistentState& persistent,
                             Readers& readers,
                             Strategy& strategy,
                             const Body& body) {
   const auto number = static_cast<std::int32_t>(attempts_.size());
   std::optional<FaultInjector> injector;
   if (options.agent || !options.faults.empty()) {
-    injector.emplace(world_, machine.disk, faults_of(options, number), readers.sink());
+    injector.emplace(world_, persistent.disk, faults_of(options, number), readers.sink());
     injector->prepare(options.n_ranks);
     injector->set_targets(this);
   }
-  machine.n_recorded.resize(
-      std::max(machine.n_recorded.size(), static_cast<std::size_t>(options.n_ranks)));
-  last_ = run_world({options, number, injector ? &*injector : nullptr, machine.n_recorded},
+  persistent.n_recorded.resize(
+      std::max(persistent.n_recorded.size(), static_cast<std::size_t>(options.n_ranks)));
+  last_ = run_world({options, number, injector ? &*injector : nullptr, persistent.n_recorded},
                     body,
                     readers,
                     strategy);
@@ -311,11 +315,11 @@ void Session::Impl::attempt(const SessionOptions& options,
   for (std::int32_t rank = 0; rank < options.n_ranks; ++rank) {
     attempt.n_events.push_back(injector->n_events(Rank{rank}));
     attempt.n_file_steps.push_back(injector->n_file_steps(Rank{rank}));
-    machine.n_recorded[static_cast<std::size_t>(rank)] += injector->n_recorded(Rank{rank});
+    persistent.n_recorded[static_cast<std::size_t>(rank)] += injector->n_recorded(Rank{rank});
   }
-  machine.disk.set_capacity(std::numeric_limits<std::int64_t>::max());
+  persistent.disk.set_capacity(std::numeric_limits<std::int64_t>::max());
   for (const Fault& fault : attempt.struck) {
-    machine.disk.crash(fault.fate, options.disk_seed + static_cast<std::uint64_t>(number));
+    persistent.disk.crash(fault.fate, options.disk_seed + static_cast<std::uint64_t>(number));
   }
 }
 
@@ -331,23 +335,25 @@ void Session::Impl::fill_report(const SessionOptions& options,
   report.trace_digest = readers.digest.trace();
   report.result_digest = readers.digest.result();
   report.n_events = readers.digest.n_events();
-  report.wait_for_graph = aftermath_.wait_for_graph;
-  report.wait_for_dot = render_dot(aftermath_.wait_for);
-  report.timeouts = aftermath_.timeouts;
-  result.wait_for = aftermath_.wait_for;
+  report.wait_for_graph = post_mortem_.wait_for_graph;
+  report.wait_for_dot = render_dot(post_mortem_.wait_for);
+  report.timeouts = post_mortem_.timeouts;
+  result.wait_for = post_mortem_.wait_for;
   for (std::size_t i = 0; i + 1 < result.attempts.size(); ++i) {
     report.attempts.push_back(result.attempts[i].root_cause);
   }
   bool comm_error = false;
   if (result.world.first_failure) {
-    const std::size_t rank = failed_first(result.world, aftermath_.comm_errors);
-    comm_error = aftermath_.comm_errors[rank] != 0;
+    const std::size_t rank = failed_first(result.world, post_mortem_.comm_errors);
+    comm_error = post_mortem_.comm_errors[rank] != 0;
     report.error = "rank " + std::to_string(rank) + ": " + result.world.ends[rank].detail;
   }
   const Attempt& last = result.attempts.back();
   const bool killed = !last.finished && !last.stuck && !last.struck.empty();
   if (killed && (report.error.empty() || comm_error)) report.error = last.root_cause;
-  report.outcome = outcome_of(result.world, report, comm_error);
+  report.stuck = result.world.stuck.has_value();
+  report.own_failure = result.world.first_failure && !comm_error;
+  finish_report(report);
 }
 
 Result<SessionResult> Session::Impl::run(const SessionOptions& options,
@@ -366,13 +372,13 @@ Result<SessionResult> Session::Impl::run(const SessionOptions& options,
   record_ = record_options(options, readers.laws);
   if (options.address_shift > 0) pool_.shift_addresses(options.address_shift);
   attempts_.clear();
-  Machine machine(options);
+  PersistentState persistent(options);
   const std::int32_t n_attempts = options.agent ? options.agent->max_restarts + 1 : 1;
   for (std::int32_t number = 0; number < n_attempts; ++number) {
     if (options.agent) {
-      attempt(options_of(options, number), machine, readers, strategy, body);
+      attempt(options_of(options, number), persistent, readers, strategy, body);
     } else {
-      attempt(options, machine, readers, strategy, body);
+      attempt(options, persistent, readers, strategy, body);
     }
     const Attempt& last = attempts_.back();
     const bool hangs = last.stuck && options.group.watchdog.ns == 0;

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/dist/rank_context.h"
+#include "lockstep/comm/rank_context.h"
 #include "lockstep/laws/law.h"
 #include "lockstep/laws/report.h"
 #include "lockstep/sim/fault/agent.h"
@@ -24,25 +24,25 @@ namespace lockstep::sim {
 struct SessionOptions {
   std::int32_t n_ranks = 1;
   std::string strategy = "run-to-block";  ///< For make_strategy: a name or a schedule.
-  std::uint64_t schedule_seed = 0;        ///< For strategies whose name says no seed.
+  std::uint64_t schedule_seed = 0;        ///< For strategies whose name gives no seed.
   bool timed = false;     ///< Computing costs what `compute` says; links cost what `group` says.
   ComputeSpec compute{};  ///< Timed runs only.
-  /// After an exception in a rank the others go on, as processes do; so they always do where faults
+  /// After an exception in a rank the others continue, as processes do; always so where faults
   /// are planned or an agent looks after them.
   bool keep_going = false;
   std::uint64_t livelock_points = 50'000'000;  ///< Scheduling points without an event: a hang.
   GroupOptions group;
   std::vector<Fault> faults{};          ///< What goes wrong, and when. Requires: `record`.
-  std::optional<AgentOptions> agent{};  ///< Starts failed jobs again; without one nobody does.
+  std::optional<AgentOptions> agent{};  ///< Restarts failed jobs; without one, nothing does.
   VirtualDisk* disk = nullptr;  ///< The ranks' files, over all attempts; null: one of the run.
   std::uint64_t disk_seed = 0;  ///< Of what crashes leave on the disk.
-  std::vector<RankVariable> environment{};  ///< What a launcher told, sorted by rank.
+  std::vector<RankVariable> environment{};  ///< What a launcher set, sorted by rank.
   std::vector<Duration> clock_skews{};  ///< By rank: how far its clock is ahead; empty: all agree.
   bool exact = false;                   ///< Kernels prove that nothing rounds.
   bool record = true;                   ///< False: no events, no laws (bare speed).
   bool keep_trace = true;             ///< Keep all events in memory; laws and digests work without.
   bool values = false;                ///< Every rank's gradients and parameters, as numbers.
-  std::int64_t step_value_bytes = 0;  ///< Rank 0's step values, up to so many bytes.
+  std::int64_t step_value_bytes = 0;  ///< Rank 0's step values, up to this many bytes.
   std::vector<std::string> laws;      ///< Empty: all trace laws.
   LawPolicy policy;                   ///< n_ranks and exact are filled in.
   std::size_t address_shift = 0;  ///< Shifts heap and stack addresses (promise 1 of determinism).
@@ -70,9 +70,10 @@ class Session {
   Session& operator=(Session&&) = delete;
 
   using Body = std::function<void(RankContext&)>;
-  /// Runs `body` once a rank. Errors: unknown strategy or law; a schedule that does not fit.
+  /// Calls `body` once on every rank.
+  /// Errors: unknown strategy or law; a schedule that does not fit.
   Result<SessionResult> run(const SessionOptions& options, const Body& body);
-  /// The same under a strategy of the caller's; that of the options is not looked at.
+  /// The same under the caller's strategy; that of the options is ignored.
   Result<SessionResult> run(const SessionOptions& options, Strategy& strategy, const Body& body);
 
  private:

@@ -15,7 +15,7 @@ namespace {
 constexpr std::array<std::string_view, 5> kNames = {
     "round-robin", "run-to-block", "random", "pct", "exhaustive"};
 
-/// The settings behind a name, and which of them somebody asked for.
+/// The settings of a name, and which of them were asked for.
 class Settings {
  public:
   explicit Settings(std::string_view text) {
@@ -42,7 +42,7 @@ class Settings {
     return fallback;
   }
 
-  /// What is wrong, after everything was asked for.
+  /// What is wrong, after every setting was read.
   std::optional<std::string> problem() const {
     for (const Entry& entry : entries_) {
       if (entry.known) continue;

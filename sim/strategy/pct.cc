@@ -1,4 +1,4 @@
-// The highest priority runs; a few times, somebody falls.
+// The highest priority runs; a few times, one drops.
 #include <algorithm>
 #include <cmath>
 #include <memory>

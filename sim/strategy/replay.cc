@@ -15,9 +15,9 @@ namespace {
 /// Deviations by place, each place's in the order of recording.
 class Deviations {
  public:
-  explicit Deviations(const std::vector<Deviation>& all) : all_(all), by_place_(all.size()) {
-    std::iota(by_place_.begin(), by_place_.end(), std::size_t{0});
-    std::stable_sort(by_place_.begin(), by_place_.end(), [this](std::size_t a, std::size_t b) {
+  explicit Deviations(const std::vector<Deviation>& all) : all_(all), by_pick_(all.size()) {
+    std::iota(by_pick_.begin(), by_pick_.end(), std::size_t{0});
+    std::stable_sort(by_pick_.begin(), by_pick_.end(), [this](std::size_t a, std::size_t b) {
       return place(all_[a]) < place(all_[b]);
     });
     start();
@@ -27,12 +27,12 @@ class Deviations {
 
   /// The action to pick instead of `expected`, or `expected` itself.
   ActionId instead_of(ActionId expected, const DefaultOrder& order) {
-    const Place here{expected, order.n_picks_of(expected)};
+    const PickKey here{expected, order.n_picks_of(expected)};
     auto at = std::lower_bound(
-        by_place_.begin(), by_place_.end(), here, [this](std::size_t i, const Place& p) {
+        by_pick_.begin(), by_pick_.end(), here, [this](std::size_t i, const PickKey& p) {
           return place(all_[i]) < p;
         });
-    for (; at != by_place_.end() && place(all_[*at]) == here; ++at) {
+    for (; at != by_pick_.end() && place(all_[*at]) == here; ++at) {
       Fate& fate = tried_[*at];
       if (fate != Fate::kWaiting) continue;
       const ActionId picked = all_[*at].picked;
@@ -51,13 +51,13 @@ class Deviations {
   }
 
  private:
-  using Place = std::pair<ActionId, std::uint64_t>;
+  using PickKey = std::pair<ActionId, std::uint64_t>;
   enum class Fate : std::uint8_t { kWaiting, kUsed, kImpossible };
 
-  static Place place(const Deviation& deviation) { return {deviation.expected, deviation.op}; }
+  static PickKey place(const Deviation& deviation) { return {deviation.expected, deviation.op}; }
 
   std::vector<Deviation> all_;
-  std::vector<std::size_t> by_place_;
+  std::vector<std::size_t> by_pick_;
   std::vector<Fate> tried_;  // As all_.
 };
 

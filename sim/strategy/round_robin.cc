@@ -1,4 +1,4 @@
-// The two orderly strategies: a queue, and a queue whose first may go on.
+// The two orderly strategies: a queue, and a queue whose first may continue.
 #include <memory>
 
 #include "lockstep/sim/strategy/detail/ready_queue.h"
@@ -59,7 +59,7 @@ class RunToBlock final : public Strategy {
 
  private:
   ReadyQueue queue_;
-  ActionId current_{};  // The last pick; enabled again before anything else was picked, it goes on.
+  ActionId current_{};  // The last pick; continues if enabled again before any other pick.
   bool has_current_ = false;
   bool current_enabled_ = false;
 };

@@ -11,9 +11,9 @@
 
 namespace lockstep::sim {
 
-/// One choice that the default schedule would have made otherwise. The default: a rank goes on
-/// until it blocks or polls, then the enabled action with the lowest id (ranks first), then whoever
-/// polls, in turns.
+/// One choice that the default schedule would have made otherwise. The default: a rank continues
+/// until it blocks or polls, then the enabled action with the lowest id (ranks first), then the
+/// ranks that poll, round robin.
 struct Deviation {
   ActionId expected{};   ///< What the default picks here.
   std::uint64_t op = 0;  ///< expected is a rank: how often it was picked before.
@@ -22,7 +22,8 @@ struct Deviation {
   friend bool operator==(const Deviation&, const Deviation&) = default;
 };
 
-/// The default with deviations; after `n_picks` picks, if `then` is not empty, another strategy.
+/// The default with deviations; after `n_picks` picks, if `then` is not empty, a different
+/// strategy.
 ///
 /// A deviation is found again by its rank and that rank's own progress, not by its place in the
 /// whole: leaving out some, or changing what other ranks do, moves none of the rest.

@@ -15,7 +15,7 @@ namespace lockstep::sim {
 
 /// First enabled, first picked.
 std::unique_ptr<Strategy> make_round_robin();
-/// A rank goes on until it blocks, then first enabled, first picked: the fewest switches.
+/// A rank continues until it blocks, then first enabled, first picked: the fewest switches.
 std::unique_ptr<Strategy> make_run_to_block();
 /// Each enabled action with the same probability, from a seeded stream.
 std::unique_ptr<Strategy> make_random(std::uint64_t seed);
@@ -28,10 +28,10 @@ struct PctOptions {
 
 /// Probabilistic concurrency testing: every process (a rank, a transfer, a message) has a random
 /// priority and the highest runs; at depth - 1 random picks the one that runs falls below all
-/// others. A rank that polls falls below everybody, or nobody else would ever run.
+/// others. A rank that polls falls below all others, or they would never run.
 ///
 /// Source: Burckhardt, Kothari, Musuvathi, Nagarakatte: "A Randomized Scheduler with Probabilistic
-///         Guarantees of Finding Bugs", ASPLOS 2010.
+///     Guarantees of Finding Bugs", ASPLOS 2010.
 class PctStrategy : public Strategy {
  public:
   virtual const PctOptions& options() const = 0;
@@ -41,8 +41,8 @@ class PctStrategy : public Strategy {
 
 std::unique_ptr<PctStrategy> make_pct(const PctOptions& options);
 
-/// 1 / (n * k^(depth - 1)): at least so probably one run meets a bug of this depth in a program of
-/// n processes and k steps that does not poll.
+/// 1 / (n * k^(depth - 1)): the least probability that one run hits a bug of this depth in a
+/// program of n processes and k steps that does not poll.
 double pct_bound(std::uint64_t n_processes, std::uint64_t n_steps, std::int32_t depth);
 
 /// Makes a recorded schedule again.
@@ -56,7 +56,7 @@ class ReplayStrategy : public Strategy {
   virtual std::vector<Deviation> skipped() const = 0;
 };
 
-/// Errors: `then` is no strategy.
+/// Errors: `then` is not a strategy.
 Result<std::unique_ptr<ReplayStrategy>> make_replay(const Schedule& schedule);
 
 /// Wraps a strategy and writes down where it departs from the default.

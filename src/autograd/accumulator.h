@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-/// Adds one backward's complete contribution into a leaf's `.grad` and tells its hooks. Sparse
+/// Adds one backward's complete contribution into a leaf's `.grad` and calls its hooks. Sparse
 /// contributions (of embeddings) become `sparse_grad`, unless dense ones make the sum dense; hooks
 /// are shown them as dense tensors, and only where a recorder asks.
 ///
@@ -42,7 +42,7 @@ class Accumulator final : public Node {
   void announce(const Tensor& increment) const;
   void accumulate(Tensor&& increment) const;
 
-  VariableState* variable_;  ///< Owns this node, not the other way round.
+  VariableState* variable_;  ///< Owns this node, not vice versa.
   std::vector<Registration> hooks_;
 };
 

@@ -1,6 +1,7 @@
 #include "lockstep/autograd/checkpoint.h"
 
 #include <algorithm>
+#include <fmt/core.h>
 #include <string>
 #include <utility>
 
@@ -105,7 +106,7 @@ class CheckpointNode final : public Node {
 };
 
 // What a segment saved, counted in its first run and computed by its second. It holds values of the
-// inputs, not the graph behind them, so that graphs are freed without recursion.
+// inputs, not the graph that computed them, so that graphs are freed without recursion.
 class SavedSegment final : public Counted, public SavedTensorHooks {
  public:
   SavedSegment(Recomputation segment, std::span<const Variable> inputs)
@@ -122,7 +123,7 @@ class SavedSegment final : public Counted, public SavedTensorHooks {
       return {};
     }
     shapes_.push_back(tensor.shape());
-    return Ref<PackedTensor>(new Place(*this, shapes_.size() - 1));
+    return Ref<PackedTensor>(new SavedSlot(*this, shapes_.size() - 1));
   }
 
   Variable run(std::span<const Variable> inputs) {
@@ -131,9 +132,9 @@ class SavedSegment final : public Counted, public SavedTensorHooks {
   }
 
  private:
-  class Place final : public PackedTensor {
+  class SavedSlot final : public PackedTensor {
    public:
-    Place(SavedSegment& segment, std::size_t index) : segment_(&segment), index_(index) {}
+    SavedSlot(SavedSegment& segment, std::size_t index) : segment_(&segment), index_(index) {}
 
     const Tensor& unpack() override { return segment_->value(index_); }
 
@@ -165,8 +166,12 @@ class SavedSegment final : public Counted, public SavedTensorHooks {
                        std::to_string(values_.size()) + ".");
     for (std::size_t i = 0; i < values_.size(); ++i) {
       LOCKSTEP_CHECK(values_[i].shape() == shapes_[i],
-                     "torch.utils.checkpoint: Recomputed values for the following tensors have "
-                     "different metadata than during the forward pass.");
+                     fmt::format("torch.utils.checkpoint: Recomputed values for the following "
+                                 "tensors have different metadata than during the forward pass.\n"
+                                 "tensor at position {}: saved {}, recomputed {}",
+                                 i,
+                                 shapes_[i].text(),
+                                 values_[i].shape().text()));
     }
   }
 
@@ -199,8 +204,9 @@ Variable checkpoint_reentrant(Recomputation segment, const std::vector<Variable>
 }  // namespace
 
 Variable checkpoint(Segment segment, std::vector<Variable> inputs, CheckpointOptions options) {
-  LOCKSTEP_CHECK(!inputs.empty() && inputs.size() <= Node::kMaxInputs,
-                 "a checkpoint takes one to three inputs");
+  LOCKSTEP_CHECK(
+      !inputs.empty() && inputs.size() <= Node::kMaxInputs,
+      fmt::format("a checkpoint takes 1 to {} inputs, not {}", Node::kMaxInputs, inputs.size()));
   Recomputation twice(std::move(segment), std::move(options.keep_state));
   if (options.use_reentrant) return checkpoint_reentrant(std::move(twice), inputs);
   if (!inputs.front().runtime().grad_enabled()) return twice.run(inputs);

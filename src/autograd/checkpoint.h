@@ -19,7 +19,7 @@ struct CheckpointOptions {
   bool use_reentrant = true;
   /// PyTorch's preserve_rng_state, for generators that are the caller's: the state of the forward
   /// comes back for the second computation, and afterwards the state from before that. Empty: what
-  /// the segment draws the second time goes on from wherever its generators are.
+  /// the segment draws the second time continues from wherever its generators are.
   StateKeeper keep_state = {};
 };
 
@@ -27,8 +27,8 @@ struct CheckpointOptions {
 /// statistics) happen twice.
 ///
 /// Reentrant: the first run is not recorded. The backward records the second one and differentiates
-/// it in a pass of its own, nested in the outer one. So parameters inside the segment are invisible
-/// to whoever searches the outer graph, and receive their gradient once for each checkpoint that
+/// it in a separate pass, nested in the outer one. So parameters inside the segment are invisible
+/// to a search of the outer graph, and receive their gradient once for each checkpoint that
 /// uses them: both matter under DDP. The result is outside the graph when no input requires a
 /// gradient, whatever the segment's parameters require.
 ///
@@ -36,9 +36,9 @@ struct CheckpointOptions {
 /// them that is asked for makes the segment run again. The graph is that of a plain forward.
 ///
 /// Requires: one to three inputs, the same as the segment takes.
-/// Errors:   ContractViolation when the second run saves other tensors than the first one.
-/// Source:   torch.utils.checkpoint.checkpoint. A departure: without reentrance the second run goes
-///           to its end, where PyTorch stops at the last tensor it needs.
+/// Errors: ContractViolation when the second run saves other tensors than the first one.
+/// Source: torch.utils.checkpoint.checkpoint. A departure: without reentrance the second run goes
+///     to its end, where PyTorch stops at the last tensor it needs.
 Variable checkpoint(Segment segment, std::vector<Variable> inputs, CheckpointOptions options = {});
 
 }  // namespace lockstep

@@ -1,5 +1,7 @@
 #include "lockstep/autograd/engine.h"
 
+#include <fmt/core.h>
+
 namespace lockstep {
 
 // Passes are numbered in the sequence of nodes: unique on this rank, and never the 0 of a new node.
@@ -11,7 +13,11 @@ GraphTask::GraphTask(Runtime& runtime, bool retain_graph)
       no_grad_(runtime),
       pass_(runtime.next_sequence_number() + 1),
       retain_graph_(retain_graph) {
-  LOCKSTEP_CHECK(depth_ <= kMaxDepth, "backward passes are nested too deeply");
+  LOCKSTEP_CHECK(
+      depth_ <= kMaxDepth,
+      fmt::format("backward passes are nested too deeply: {} inside each other, at most {}",
+                  depth_,
+                  kMaxDepth));
   if (outer_ == nullptr) outermost_pass_ = pass_;
   runtime.set_graph_task(this);
 }
@@ -158,7 +164,10 @@ void GraphTask::run_callbacks() {
 
 void run_backward(const Variable& root, Tensor&& seed) {
   LOCKSTEP_CHECK(root.defined() && root.requires_grad() && seed.shape() == root.shape(),
-                 "a backward pass starts from a variable that requires grad, with its shape");
+                 fmt::format("a backward pass starts from a variable that requires grad, with its "
+                             "shape: {}, seeded with {}",
+                             root.defined() ? root.shape().text() : "undefined",
+                             seed.shape().text()));
   GraphTask task(root.runtime(), false);
   const VariableState& state = root.state();
   task.run(state.grad_fn ? state.grad_fn : state.accumulator, std::move(seed));

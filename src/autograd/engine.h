@@ -16,12 +16,12 @@ namespace lockstep {
 /// callbacks may throw: the pass ends, the runtime is ready for the next one.
 ///
 /// Passes nest: a node or hook of one may run another (checkpointing does). The inner pass is
-/// complete, callbacks included, before the outer one goes on; what the outer pass knows of nodes
+/// complete, callbacks included, before the outer one continues; what the outer pass knows of nodes
 /// that both visit is put aside meanwhile. Callbacks belong to the innermost pass.
 ///
-/// Requires:      fewer than kMaxDepth passes inside each other.
+/// Requires: fewer than kMaxDepth passes inside each other.
 /// Deterministic: a function of the graph alone.
-/// Source:        torch::autograd::Engine with its ReadyQueue, one thread.
+/// Source: torch::autograd::Engine with its ReadyQueue, one thread.
 class GraphTask {
  public:
   static constexpr std::int32_t kMaxDepth = 60;
@@ -81,8 +81,9 @@ class GraphTask {
   QueuedCallback* last_callback_ = nullptr;
 };
 
-/// Queues for the end of the outermost pass, behind everything nested in it; queue_callback queues
-/// for the end of the innermost one. Requires: called from inside a backward of `runtime`.
+/// Queues for the end of the outermost pass, after everything nested in it; queue_callback queues
+/// for the end of the innermost one.
+/// Requires: called from inside a backward of `runtime`.
 void queue_outer_callback(Runtime& runtime, BackwardCallback& callback);
 
 /// Whether the pass that runs, if any, is nested in another one.

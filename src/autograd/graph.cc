@@ -1,10 +1,12 @@
 #include "lockstep/autograd/graph.h"
 
+#include <fmt/core.h>
+
 #include "lockstep/autograd/node.h"
 
 namespace lockstep {
 
-// Marks nodes with a number of its own in the field that backward passes use.
+// Marks nodes with its own number in the field that backward passes use.
 class GraphSearch {
  public:
   explicit GraphSearch(Runtime& runtime) : mark_(runtime.next_sequence_number() + 1) {
@@ -35,7 +37,8 @@ class GraphSearch {
 void find_reachable(std::span<const Variable> roots,
                     std::span<const Variable> leaves,
                     std::span<std::uint8_t> reached) {
-  LOCKSTEP_CHECK(reached.size() == leaves.size(), "one mark a leaf");
+  LOCKSTEP_CHECK(reached.size() == leaves.size(),
+                 fmt::format("{} marks for {} leaves", reached.size(), leaves.size()));
   if (leaves.empty()) return;
   GraphSearch search(leaves[0].runtime());
   for (const Variable& root : roots) {

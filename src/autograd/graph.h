@@ -12,7 +12,7 @@ namespace lockstep {
 /// leaves[i] can be reached along the recorded edges, else 0. Allocates nothing.
 ///
 /// Requires: reached.size() == leaves.size(); no backward runs on this rank.
-/// Source:   the search for unused parameters in PyTorch's reducer.
+/// Source: the search for unused parameters in PyTorch's reducer.
 void find_reachable(std::span<const Variable> roots,
                     std::span<const Variable> leaves,
                     std::span<std::uint8_t> reached);

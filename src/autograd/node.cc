@@ -62,7 +62,7 @@ void Node::fold_sparse() {
   add_rows(collected_, *rows);
 }
 
-// The last owner of a node may be the only owner of the whole graph behind it, one node for each
+// The last owner of a node may be the only owner of the whole graph it reaches, one node for each
 // operation of a deep model. Such nodes go to a list instead of the call stack.
 void Node::destroy() {
   Node* dying = this;

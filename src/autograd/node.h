@@ -30,8 +30,8 @@ class Node : public Counted {
   Node(Node&&) = delete;
   Node& operator=(Node&&) = delete;
 
-  /// A pooled node of type N. Requires: N derives from Node alone and its constructor does not
-  /// throw.
+  /// A pooled node of type N.
+  /// Requires: N derives from Node alone and its constructor does not throw.
   template <typename N, typename... Args>
   static Ref<N> make(Runtime& runtime, Args&&... args) {
     N* node = new (runtime.pool().allocate(sizeof(N))) N(std::forward<Args>(args)...);
@@ -112,7 +112,7 @@ class Node : public Counted {
   Ref<SparseRows> collected_sparse_;  ///< or this, if all of them are sparse.
 };
 
-/// `grad` itself when nobody else can see its memory, else new memory of its shape: where an
+/// `grad` itself when no other handle shares its memory, else new memory of its shape: where an
 /// element-wise backward writes its result.
 Tensor writable_like(const Tensor& grad);
 

@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// Told that a backward reached the outputs it was given to, before their producers run.
+/// Notified when a backward reaches the outputs it was given to, before their producers run.
 class PassThroughListener {
  public:
   PassThroughListener() = default;
@@ -21,12 +21,12 @@ class PassThroughListener {
   virtual void on_backward_reached() = 0;
 };
 
-/// Replaces computed outputs by copies behind one common node, which takes the gradients of all of
+/// Replaces computed outputs by copies that share one node, which takes the gradients of all of
 /// them together: an output that the loss leaves out sends its producers an undefined gradient, so
-/// that every leaf behind any output is told that the backward is through with it.
+/// that every leaf which any output depends on is notified that the backward is done with it.
 ///
-/// Outputs that need no gradient are left alone; so is a leaf, but it is told as well. Without a
-/// gradient to record nothing happens.
+/// Outputs that need no gradient are left alone; so is a leaf, but it is notified as well. Nothing
+/// happens without a gradient to record.
 ///
 /// Source: torch.nn.parallel.distributed._DDPSink, which does not materialise missing gradients.
 void pass_through(std::span<Variable* const> outputs,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fmt/core.h>
 #include <limits>
 #include <new>
 #include <span>
@@ -79,7 +80,7 @@ struct MergeStep {
   std::int64_t from_b;
 };
 
-/// The row at `place`, behind the end one that is larger than any.
+/// The row at `place`; past the end, a row larger than any.
 std::int64_t head(std::span<const std::int64_t> rows, std::size_t place) {
   return place < rows.size() ? rows[place] : std::numeric_limits<std::int64_t>::max();
 }
@@ -114,12 +115,15 @@ Ref<SparseRows> SparseRows::make(Tensor indices,
                                  Tensor values,
                                  std::int64_t n_rows,
                                  bool coalesced) {
-  LOCKSTEP_CHECK(indices.defined() && indices.dtype() == DType::kI64 &&
-                     indices.shape().n_dims() == 1 && values.shape().n_dims() == 2 &&
-                     values.shape()[0] == indices.n_elems(),
-                 "a sparse gradient is a list of rows (n) and their values (n, D)");
+  LOCKSTEP_CHECK(
+      indices.defined() && indices.dtype() == DType::kI64 && indices.shape().n_dims() == 1 &&
+          values.shape().n_dims() == 2 && values.shape()[0] == indices.n_elems(),
+      fmt::format(
+          "a sparse gradient is a list of rows, i64 (n), and their values (n, D), not {} and {}",
+          indices.defined() ? indices.text() : "nothing",
+          values.text()));
   LOCKSTEP_CHECK(values.dtype() == DType::kF32 || values.dtype() == DType::kF64,
-                 "sparse gradients are f32 or f64");
+                 fmt::format("sparse gradients are f32 or f64, not {}", values.text()));
   Runtime& runtime = values.runtime();
   void* block = runtime.pool().allocate(sizeof(SparseRows));
   return Ref<SparseRows>(new (block)

@@ -14,9 +14,9 @@ namespace lockstep {
 /// its gradient is the sum of its entries.
 ///
 /// Shapes: `indices` i64 (n), each in [0, V); `values` (n, D) of floating type. Immutable, so that
-///         handles may share it.
+///     handles may share it.
 /// Source: PyTorch's sparse COO tensors with one sparse dimension, as nn.Embedding(sparse=True)
-///         makes them. Every function below adds in the order of its 1.13 namesake.
+///     makes them. Every function below adds in the order of its 1.13 namesake.
 class SparseRows final : public Counted {
  public:
   /// Requires: the shapes above. `n_rows` is V.
@@ -63,7 +63,7 @@ class SparseRows final : public Counted {
 /// Requires: equal dense shapes and dtypes.
 Ref<SparseRows> merge(const SparseRows& a, const SparseRows& b);
 
-/// dense[row] += alpha * value (one fma an element) for each entry, in the order of the list.
+/// dense[row] += alpha * value (one fma per element) for each entry, in the order of the list.
 /// Requires: `dense` of the sparse gradient's dense shape and dtype.
 void add_rows(const Tensor& dense, const SparseRows& rows, double alpha = 1.0);
 
@@ -78,7 +78,7 @@ Tensor to_dense(const SparseRows& rows);
 Tensor whole_gradient(const Variable& leaf);
 
 /// The gradients of some leaves, as events show them, without a handle to any: handles would make
-/// gradients look shared to whoever wants to reuse their memory.
+/// gradients look shared to code that wants to reuse their memory.
 class WholeGradients {
  public:
   /// Valid until the next clear(). Requires: the leaf keeps its gradient until then.

@@ -1,5 +1,6 @@
 #include "lockstep/autograd/variable.h"
 
+#include <fmt/core.h>
 #include <new>
 
 #include "lockstep/autograd/accumulator.h"
@@ -41,9 +42,13 @@ Variable::Variable(Tensor data, bool requires_grad) : state_(VariableState::make
 }
 
 void Variable::set_requires_grad(bool on) const {
-  LOCKSTEP_CHECK(is_leaf(), "only leaves can be frozen or unfrozen");
+  LOCKSTEP_CHECK(
+      is_leaf(),
+      fmt::format("only leaves can be frozen or unfrozen; {} is the result of an operation",
+                  state_->data.text()));
   LOCKSTEP_CHECK(!on || is_floating(state_->data.dtype()),
-                 "only tensors of floating type can require gradients");
+                 fmt::format("only tensors of floating type can require gradients, not {}",
+                             state_->data.text()));
   state_->requires_grad = on;
 }
 
@@ -61,7 +66,8 @@ Node* Variable::gradient_edge() const {
 
 void Variable::backward(bool retain_graph) const {
   LOCKSTEP_CHECK(defined() && state_->data.n_elems() == 1,
-                 "a backward pass starts from one element, such as a loss");
+                 fmt::format("a backward pass starts from one element, such as a loss, not from {}",
+                             defined() ? state_->data.text() : "an undefined variable"));
   LOCKSTEP_CHECK(
       requires_grad(),
       "this variable does not require grad and has no grad_fn: nothing to differentiate");
@@ -72,7 +78,8 @@ void Variable::backward(bool retain_graph) const {
 
 void Variable::add_hook(GradHook& hook, std::size_t index) const {
   LOCKSTEP_CHECK(defined() && is_leaf() && requires_grad(),
-                 "hooks belong to leaves that require grad");
+                 fmt::format("a hook belongs to a leaf that requires grad, which {} is not",
+                             defined() ? state_->data.text() : "an undefined variable"));
   accumulator_of(*state_).add_hook(hook, index);
 }
 

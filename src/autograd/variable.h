@@ -15,8 +15,8 @@ class Node;
 class SparseRows;
 class Variable;
 
-/// Told about the gradient of one leaf, after this backward's contribution was accumulated into it.
-/// Fires once a leaf and backward, in the order in which gradients become ready.
+/// Notified of one leaf's gradient, after this backward's contribution was accumulated into it.
+/// Fires once per leaf and backward, in the order in which gradients become ready.
 ///
 /// Source: PyTorch's post-hook on the gradient accumulator, which DDP's reducer uses.
 class GradHook {
@@ -29,7 +29,7 @@ class GradHook {
   virtual void on_grad_increment(std::size_t /*index*/, const Tensor& /*increment*/) {}
 };
 
-/// What a leaf or an intermediate result carries beside its values. Pooled, counted.
+/// What a leaf or an intermediate result carries besides its values. Pooled, counted.
 class VariableState final : public Counted {
  public:
   Tensor data;
@@ -99,17 +99,18 @@ class Variable {
   /// Differentiates this scalar with respect to the leaves that require grad, adding into their
   /// `.grad`.
   ///
-  /// Requires:      one element; the graph was not freed by an earlier backward.
-  /// Errors:        ContractViolation when it does not require grad or the graph was already freed.
+  /// Requires: one element; the graph was not freed by an earlier backward.
+  /// Errors: ContractViolation when it does not require grad or the graph was already freed.
   /// Deterministic: nodes run in descending order of creation (PyTorch's sequence numbers), leaf
-  ///                accumulation as soon as a leaf's contributions are complete.
+  ///     accumulation as soon as a leaf's contributions are complete.
   void backward(bool retain_graph = false) const;
 
   /// Registers `hook` on this leaf; it fires after each backward's accumulation, in registration
-  /// order. Requires: a leaf that requires grad. The hook must outlive it or be removed.
+  /// order.
+  /// Requires: a leaf that requires grad. The hook must outlive it or be removed.
   void add_hook(GradHook& hook, std::size_t index) const;
   void remove_hook(const GradHook& hook) const;
-  /// Whether nobody but `hook` hears of this leaf's gradients.
+  /// Whether `hook` is the only one notified of this leaf's gradients.
   bool only_hook_is(const GradHook& hook) const;
 
   friend bool operator==(const Variable& a, const Variable& b) { return a.state_ == b.state_; }

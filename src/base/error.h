@@ -1,7 +1,7 @@
 // The ways a thing can go wrong, kept apart on purpose (docs/architecture.md, "Errors"):
 //   bug in our code        -> LOCKSTEP_CHECK throws ContractViolation (check.h)
 //   bad input from outside -> Result<T> carries an Error to the caller
-//   misfortune of a run    -> a value of the domain (dist/comm_status.h)
+//   misfortune of a run    -> a value of the domain (comm/comm_status.h)
 //   broken law             -> a Finding (laws/finding.h)
 #pragma once
 

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/base/end_reason.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/types.h"
 
@@ -33,7 +34,7 @@ struct Point {
 /// Files as a rank sees them. Real runs use the disk; the simulator may use a virtual one.
 ///
 /// The steps are those between which a crash can come. What write(), rename() and remove() did is
-/// seen by everybody at once, but a crash may undo it, or keep half of it, until sync().
+/// visible to all ranks at once, but a crash may undo it, or keep half of it, until sync().
 class FileSystem {
  public:
   virtual ~FileSystem() = default;
@@ -60,7 +61,7 @@ class FileSystem {
 /// "ckpt" of "ckpt/model.bin", "." of a name alone.
 std::string_view folder_of(std::string_view path);
 
-/// Values computed once a world and shared by its ranks (a permutation, initial weights, a data
+/// Values computed once per world and shared by its ranks (a permutation, initial weights, a data
 /// set), so that 100,000 ranks do not hold 100,000 copies. Keyed by a text that says everything the
 /// value depends on; `make` must be a pure function of the key.
 class Memo {
@@ -73,7 +74,7 @@ class Memo {
 /// One rank's view of its world.
 ///
 /// Deterministic: every answer is a function of the scenario, its seed and the schedule in the
-///                simulator; `now` and files are real in real runs.
+///     simulator; `now` and files are real in real runs.
 class Host {
  public:
   virtual ~Host() = default;
@@ -95,12 +96,17 @@ class Host {
 /// code that catches std::exception cannot swallow its own death.
 class RankKilled {
  public:
-  explicit RankKilled(std::string reason) : reason_(std::move(reason)) {}
+  explicit RankKilled(std::string reason, EndReason why = EndReason::kNone)
+      : reason_(std::move(reason)), why_(why) {}
 
+  /// Text, for people.
   const std::string& reason() const { return reason_; }
+
+  EndReason why() const { return why_; }
 
  private:
   std::string reason_;
+  EndReason why_;
 };
 
 }  // namespace lockstep

@@ -19,7 +19,7 @@ inline constexpr LayoutId kNoLayout{0};  ///< The empty list.
 /// The names and name lists ("layouts") of one world or one trace, each stored once.
 ///
 /// Deterministic: ids follow the order of first use; text, not id, is what traces and digests
-/// contain.
+///     contain.
 class NameTable {
  public:
   NameTable();

@@ -62,6 +62,18 @@ std::string did_you_mean(std::string_view word, std::span<const std::string_view
   return best.empty() ? std::string() : "; did you mean '" + best + "'?";
 }
 
+std::string alternatives(std::string_view word,
+                         std::span<const std::string_view> candidates,
+                         std::string_view heading) {
+  std::string all(heading);
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    all += i == 0 ? " " : ", ";
+    all += candidates[i];
+  }
+  const std::string guess = did_you_mean(word, candidates);
+  return guess.empty() ? "; " + all : guess + " (" + all + ")";
+}
+
 std::string hex64(std::uint64_t word) {
   constexpr std::string_view kDigits = "0123456789abcdef";
   std::string text(16, '0');
@@ -115,6 +127,10 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
 }
 
 std::string join(std::span<const std::int32_t> values, std::string_view separator) {
+  return join_any(values, separator);
+}
+
+std::string join(std::span<const std::int64_t> values, std::string_view separator) {
   return join_any(values, separator);
 }
 

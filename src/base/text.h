@@ -17,6 +17,12 @@ std::string closest(std::string_view word, std::span<const std::string_view> can
 /// "; did you mean 'x'?" for the closest candidate, or an empty string.
 std::string did_you_mean(std::string_view word, std::span<const std::string_view> candidates);
 
+/// What to say to a `word` that is not a candidate: the closest one, if any, then all of them.
+/// "; did you mean 'x'? (the laws are x, y)", "; the laws are x, y". `heading`: "the laws are".
+std::string alternatives(std::string_view word,
+                         std::span<const std::string_view> candidates,
+                         std::string_view heading);
+
 /// Sixteen lower-case hex digits.
 std::string hex64(std::uint64_t word);
 /// Reads exactly 1-16 hex digits; nothing for anything else.
@@ -32,6 +38,7 @@ std::string_view trim(std::string_view text);
 std::vector<std::string_view> split(std::string_view text, char separator);
 /// "1, 2, 3": the numbers joined by ", ".
 std::string join(std::span<const std::int32_t> values, std::string_view separator = ", ");
+std::string join(std::span<const std::int64_t> values, std::string_view separator = ", ");
 std::string join(std::span<const std::string> values, std::string_view separator = ", ");
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// The ids and times that cross room borders, as types of their own.
+// The ids and times that cross room borders, as distinct types.
 #pragma once
 
 #include <compare>

@@ -1,6 +1,7 @@
 #include "lockstep/data/batch_sampler.h"
 
 #include <algorithm>
+#include <fmt/core.h>
 #include <string>
 
 #include "lockstep/base/check.h"
@@ -19,7 +20,9 @@ Result<BatchSampler> BatchSampler::make(std::int64_t batch_size, bool drop_last)
 std::span<const std::int64_t> BatchSampler::batch(std::span<const std::int64_t> samples,
                                                   std::int64_t k) const {
   const auto n = static_cast<std::int64_t>(samples.size());
-  LOCKSTEP_CHECK(k >= 0 && k < length(n), "there is no batch " + std::to_string(k));
+  LOCKSTEP_CHECK(
+      k >= 0 && k < length(n),
+      fmt::format("no batch {}: {} samples make {} batches of {}", k, n, length(n), batch_size_));
   const std::int64_t first = k * batch_size_;
   return samples.subspan(static_cast<std::size_t>(first),
                          static_cast<std::size_t>(std::min(batch_size_, n - first)));

@@ -159,7 +159,7 @@ Outcome Reader::store(const Line& line, std::string_view field, std::size_t colu
 Outcome Reader::read_row(const Line& line) {
   const std::vector<std::string_view> fields = split(line.text, options_.separator);
   if (fields.size() != columns_.size()) {
-    // Points at the first superfluous field, or behind the end of a line that is too short.
+    // Points at the first superfluous field, or past the end of a line that is too short.
     const bool more = fields.size() > columns_.size();
     const std::string_view place =
         more ? fields[columns_.size()] : line.text.substr(line.text.size());

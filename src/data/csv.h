@@ -27,7 +27,7 @@ struct CsvOptions {
   char separator = ',';
   CsvHeader header = CsvHeader::kDetect;
   std::string label_column;                 ///< Class numbers, or empty: none.
-  std::vector<std::string> target_columns;  ///< Real targets, in this order; not beside a label.
+  std::vector<std::string> target_columns;  ///< Real targets, in this order; not with a label.
   std::string token_column;                 ///< Tokens of a sample, or empty: 1 each.
 };
 
@@ -36,8 +36,8 @@ struct CsvOptions {
 /// Blank lines, blanks around fields, CRLF and a byte order mark are accepted; quotes are not.
 ///
 /// Errors: "<file>:<line>:<column>" of the first field that is missing, superfluous, not a number,
-///         not finite, or (label, tokens) not a whole number from 0; an unknown or twice used
-///         column; a file without rows.
+///     not finite, or (label, tokens) not a whole number from 0; an unknown or twice used column; a
+///     file without rows.
 Result<Dataset> parse_csv(std::string_view text, std::string_view file, const CsvOptions& options);
 
 /// The same from a file.

@@ -14,7 +14,8 @@ Error refused(const char* message) { return {.message = message, .where = ""}; }
 }  // namespace
 
 Outcome DataLoader::check(const DataLoaderOptions& options) {
-  LOCKSTEP_CHECK(options.global != nullptr, "a loader needs the process's generator");
+  LOCKSTEP_CHECK(options.global != nullptr,
+                 "DataLoaderOptions::global is null: a loader needs the process's generator");
   const Result<BatchSampler> batches = BatchSampler::make(options.batch_size, options.drop_last);
   if (!batches.ok()) return batches.error();
   if (options.num_workers < 0) {
@@ -53,7 +54,8 @@ Result<DataLoader> DataLoader::make(const DataLoaderOptions& options, StreamRead
 }
 
 std::int64_t DataLoader::length() const {
-  LOCKSTEP_CHECK(sampler_ != nullptr, "a stream has no length");
+  LOCKSTEP_CHECK(sampler_ != nullptr,
+                 "length() of a DataLoader over a stream: only a loader with a sampler has one");
   return BatchSampler::make(options_.batch_size, options_.drop_last)
       .value()
       .length(sampler_->length());
@@ -88,12 +90,11 @@ void DataLoader::start_processes() {
   }
 }
 
-// Persistent workers carry out what lies in their queues before they hear of the new pass.
+// Persistent workers finish what is in their queues before they are notified of the new pass.
 void DataLoader::drop_tasks() {
-  LoadedBatch nobody_waits_for_it;
+  LoadedBatch discarded;
   if (options_.persistent_workers) {
-    for (const Task& task : tasks_)
-      fetch(*processes_[task.process], task.indices, nobody_waits_for_it);
+    for (const Task& task : tasks_) fetch(*processes_[task.process], task.indices, discarded);
   }
   tasks_.clear();
 }
@@ -154,7 +155,7 @@ bool DataLoader::fetch(Process& process,
 }
 
 bool DataLoader::next(LoadedBatch& batch) {
-  LOCKSTEP_CHECK(!processes_.empty(), "begin() starts a pass");
+  LOCKSTEP_CHECK(!processes_.empty(), "next() before begin(): begin() starts a pass");
   if (options_.num_workers == 0) put_task();
   while (!tasks_.empty()) {
     const Task task = std::move(tasks_.front());

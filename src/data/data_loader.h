@@ -1,7 +1,7 @@
 // Batches of samples as PyTorch's DataLoader yields them: which indices, in which order, and what
 // every worker draws on the way.
 //
-// There are no threads and no processes here. A worker is a value: a generator of its own and a
+// There are no threads and no processes here. A worker is a value: its own generator and a
 // queue of tasks. What real workers compute depends on nothing but the order of their own tasks, so
 // carrying a task out when its batch is asked for gives the same batches.
 #pragma once
@@ -54,7 +54,7 @@ class StreamPass {
   virtual bool next(Worker& worker, LoadedBatch& batch) = 0;
 };
 
-/// The code of an iterable-style data set. Every process that reads it has a copy of its own: what
+/// The code of an iterable-style data set. Every process that reads it has its own copy: what
 /// is not divided by worker (and by rank) is read once by each.
 class StreamReader {
  public:
@@ -89,8 +89,8 @@ struct DataLoaderOptions {
 /// then on.
 ///
 /// Deterministic: a function of the options, the sampler, the reader and the generators' states.
-/// Errors:        what a reader throws comes out of next() when it is that batch's turn.
-/// Source:        PyTorch 1.13, torch/utils/data/dataloader.py and _utils/{worker,fetch}.py.
+/// Errors: what a reader throws comes out of next() when it is that batch's turn.
+/// Source: PyTorch 1.13, torch/utils/data/dataloader.py and _utils/{worker,fetch}.py.
 class DataLoader {
  public:
   /// Map style. Errors: options out of range, in PyTorch's words. All arguments must outlive it.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <fmt/core.h>
 #include <limits>
 #include <utility>
 
@@ -75,13 +76,26 @@ struct Table {
   std::int64_t columns;
 };
 
+std::string no_sample(std::int64_t sample, std::int64_t size) {
+  return fmt::format("no sample {}: the data set has {}", sample, size);
+}
+
+std::string wrong_buffer(std::size_t n_samples, std::size_t width, std::size_t n) {
+  return fmt::format("a buffer of {} values for {} samples of {}: it needs {}",
+                     n,
+                     n_samples,
+                     width,
+                     n_samples * width);
+}
+
 template <typename T>
 void gather(const Table& table, std::span<const std::int64_t> samples, std::span<T> out) {
   const auto width = static_cast<std::size_t>(table.columns);
-  LOCKSTEP_CHECK(out.size() == samples.size() * width, "the batch buffer has another shape");
+  LOCKSTEP_CHECK(out.size() == samples.size() * width,
+                 wrong_buffer(samples.size(), width, out.size()));
   T* to = out.data();
   for (const std::int64_t sample : samples) {
-    LOCKSTEP_CHECK(sample >= 0 && sample < table.rows, "no sample " + std::to_string(sample));
+    LOCKSTEP_CHECK(sample >= 0 && sample < table.rows, no_sample(sample, table.rows));
     const double* const from = table.values.data() + static_cast<std::size_t>(sample) * width;
     for (std::size_t j = 0; j < width; ++j) to[j] = static_cast<T>(from[j]);
     to += width;
@@ -101,23 +115,23 @@ Result<Dataset> Dataset::make(DatasetParts parts) {
 }
 
 std::span<const double> Dataset::features(std::int64_t sample) const {
-  LOCKSTEP_CHECK(sample >= 0 && sample < size(), "no sample " + std::to_string(sample));
+  LOCKSTEP_CHECK(sample >= 0 && sample < size(), no_sample(sample, size()));
   return row(parts_.features, parts_.feature_columns, sample);
 }
 
 std::span<const double> Dataset::targets(std::int64_t sample) const {
-  LOCKSTEP_CHECK(sample >= 0 && sample < size(), "no sample " + std::to_string(sample));
+  LOCKSTEP_CHECK(sample >= 0 && sample < size(), no_sample(sample, size()));
   return row(parts_.targets, parts_.target_columns, sample);
 }
 
 std::int64_t Dataset::label(std::int64_t sample) const {
   LOCKSTEP_CHECK(has_labels(), "this data set has no class labels");
-  LOCKSTEP_CHECK(sample >= 0 && sample < size(), "no sample " + std::to_string(sample));
+  LOCKSTEP_CHECK(sample >= 0 && sample < size(), no_sample(sample, size()));
   return parts_.labels[static_cast<std::size_t>(sample)];
 }
 
 std::int64_t Dataset::tokens(std::int64_t sample) const {
-  LOCKSTEP_CHECK(sample >= 0 && sample < size(), "no sample " + std::to_string(sample));
+  LOCKSTEP_CHECK(sample >= 0 && sample < size(), no_sample(sample, size()));
   return parts_.tokens.empty() ? 1 : parts_.tokens[static_cast<std::size_t>(sample)];
 }
 
@@ -139,13 +153,13 @@ void Dataset::gather_targets(std::span<const std::int64_t> samples, std::span<do
 
 void Dataset::gather_labels(std::span<const std::int64_t> samples,
                             std::span<std::int64_t> out) const {
-  LOCKSTEP_CHECK(out.size() == samples.size(), "the batch buffer has another shape");
+  LOCKSTEP_CHECK(out.size() == samples.size(), wrong_buffer(samples.size(), 1, out.size()));
   for (std::size_t i = 0; i < samples.size(); ++i) out[i] = label(samples[i]);
 }
 
 void Dataset::gather_tokens(std::span<const std::int64_t> samples,
                             std::span<std::int64_t> out) const {
-  LOCKSTEP_CHECK(out.size() == samples.size(), "the batch buffer has another shape");
+  LOCKSTEP_CHECK(out.size() == samples.size(), wrong_buffer(samples.size(), 1, out.size()));
   for (std::size_t i = 0; i < samples.size(); ++i) out[i] = tokens(samples[i]);
 }
 

@@ -1,4 +1,4 @@
-// A data set in memory: one row a sample, read by sample id.
+// A data set in memory: one row per sample, read by sample id.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace lockstep::data {
 
-/// What a data set is made from. Matrices are row major, one row a sample.
+/// What a data set is made from. Matrices are row major, one row per sample.
 struct DatasetParts {
   std::string name = {};                  ///< For reports: "digits", "train.csv".
   std::int64_t size = 0;                  ///< Samples.
@@ -29,7 +29,7 @@ struct DatasetParts {
 class Dataset {
  public:
   /// Errors: a part whose length does not fit `size`; labels and real targets at once; a negative
-  ///         label or token count.
+  ///     label or token count.
   static Result<Dataset> make(DatasetParts parts);
 
   const std::string& name() const { return parts_.name; }
@@ -52,7 +52,7 @@ class Dataset {
 
   /// Writes the rows of a batch one after another, in the order of `samples`.
   ///
-  /// Shapes:   samples (B,); out (B, feature_columns), (B, target_columns) or (B,).
+  /// Shapes: samples (B,); out (B, feature_columns), (B, target_columns) or (B,).
   /// Requires: ids below size(); out of exactly that shape.
   void gather_features(std::span<const std::int64_t> samples, std::span<float> out) const;
   void gather_features(std::span<const std::int64_t> samples, std::span<double> out) const;

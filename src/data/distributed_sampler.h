@@ -53,14 +53,13 @@ class EpochOrder {
 /// 2N, ...
 ///
 /// Deterministic: a function of the options and the epoch alone, so ranks agree without talking.
-/// The
-///                sum seed + epoch wraps modulo 2^64 (PyTorch raises an error there); of it the
-///                generator uses the low 32 bits, so epochs repeat with period 2^32.
-/// Source:        PyTorch 1.13, torch/utils/data/distributed.py.
+///     The sum seed + epoch wraps modulo 2^64 (PyTorch raises an error there); of it the generator
+///     uses the low 32 bits, so epochs repeat with period 2^32.
+/// Source: PyTorch 1.13, torch/utils/data/distributed.py.
 class DistributedSampler {
  public:
   /// Errors: a rank outside 0 .. replicas-1, in PyTorch's words; a negative size; a size so large
-  ///         that the padded count overflows.
+  ///     that the padded count overflows.
   static Result<DistributedSampler> make(const DistributedSamplerOptions& options);
 
   const DistributedSamplerOptions& options() const { return options_; }

@@ -205,7 +205,7 @@ class NpyReader {
         huge ? held + 1 : static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns);
     if (count > held) return at(bytes_.size(), "the file ends before its last value");
     if (data_at_ + count * type.size != bytes_.size()) {
-      return at(data_at_ + count * type.size, "bytes are left over behind the last value");
+      return at(data_at_ + count * type.size, "bytes are left over after the last value");
     }
     NpyArray array{.type = header.type, .rows = rows, .columns = columns, .values = {}};
     array.values.reserve(count);

@@ -1,5 +1,6 @@
 #include "lockstep/data/random_sampler.h"
 
+#include <fmt/core.h>
 #include <numeric>
 
 #include "lockstep/base/check.h"
@@ -19,7 +20,7 @@ Result<std::vector<std::int64_t>> random_order(Generator& outer,
 }
 
 std::vector<std::int64_t> sequential_order(std::int64_t size) {
-  LOCKSTEP_CHECK(size >= 0, "an order has at least no samples");
+  LOCKSTEP_CHECK(size >= 0, fmt::format("an order of {} samples: a size is never negative", size));
   std::vector<std::int64_t> out(static_cast<std::size_t>(size));
   std::iota(out.begin(), out.end(), 0);
   return out;

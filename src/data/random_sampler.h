@@ -17,14 +17,14 @@ struct RandomSamplerOptions {
 
 /// One epoch of random samples.
 ///
-/// Draws a seed from `outer` (two draws), as PyTorch does from the global generator, and everything
-/// else from a generator of its own. That is why two ranks whose global generators agree see the
-/// same samples: this sampler knows nothing of ranks.
+/// Draws its seed from `outer` (two draws), as PyTorch does from the global generator, and
+/// everything else from its own generator. That is why two ranks whose global generators agree see
+/// the same samples: this sampler does not know about ranks.
 ///
-/// Returns:       `count` indices: permutation after permutation, or independent draws.
-/// Errors:        a count or size below 1, in PyTorch's words.
+/// Returns: `count` indices: permutation after permutation, or independent draws.
+/// Errors: a count or size below 1, in PyTorch's words.
 /// Deterministic: a function of the options and the state of `outer`.
-/// Source:        PyTorch 1.13, torch/utils/data/sampler.py, RandomSampler.
+/// Source: PyTorch 1.13, torch/utils/data/sampler.py, RandomSampler.
 Result<std::vector<std::int64_t>> random_order(Generator& outer,
                                                const RandomSamplerOptions& options);
 

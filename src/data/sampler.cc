@@ -1,6 +1,7 @@
 #include "lockstep/data/sampler.h"
 
 #include <algorithm>
+#include <fmt/core.h>
 #include <string>
 #include <utility>
 
@@ -21,14 +22,15 @@ Error bad_count(std::int64_t count) {
 }
 
 Generator& chosen(const SamplerGenerators& generators) {
-  LOCKSTEP_CHECK(generators.global != nullptr, "a sampler needs the process's generator");
+  LOCKSTEP_CHECK(generators.global != nullptr,
+                 "SamplerGenerators::global is null: a sampler needs the process's generator");
   return generators.given != nullptr ? *generators.given : *generators.global;
 }
 
 }  // namespace
 
 SequentialSampler::SequentialSampler(std::int64_t size) : size_(size) {
-  LOCKSTEP_CHECK(size >= 0, "an order has at least no samples");
+  LOCKSTEP_CHECK(size >= 0, fmt::format("an order of {} samples: a size is never negative", size));
 }
 
 std::optional<std::int64_t> SequentialSampler::next() {
@@ -132,7 +134,7 @@ void RankSampler::begin() {
 }
 
 std::optional<std::int64_t> RankSampler::next() {
-  LOCKSTEP_CHECK(order_.has_value(), "begin() starts a pass");
+  LOCKSTEP_CHECK(order_.has_value(), "next() before begin(): begin() starts a pass");
   if (place_ == sampler_.length()) return std::nullopt;
   const DistributedSamplerOptions& options = sampler_.options();
   return order_->at(options.rank + options.replicas * place_++);

@@ -20,7 +20,7 @@ namespace lockstep::data {
 /// Where indices come from. A pass ends with an empty answer and stays ended until begin().
 ///
 /// Deterministic: begin() draws nothing; next() draws what the class says.
-/// Source:        PyTorch 1.13, torch/utils/data/sampler.py.
+/// Source: PyTorch 1.13, torch/utils/data/sampler.py.
 class Sampler {
  public:
   virtual ~Sampler() = default;
@@ -56,7 +56,7 @@ struct SamplerGenerators {
 
 /// Permutation after permutation, or independent draws in blocks of 32.
 ///
-/// Without a given generator each pass seeds one of its own with two draws of the global one, when
+/// Without a given generator each pass seeds its own with two draws of the global one, when
 /// its first index is asked for. A pass without replacement ends with one more permutation than it
 /// has used up, so a generator that is shared moves on by that much.
 class RandomSampler final : public Sampler {
@@ -107,17 +107,17 @@ class SubsetRandomSampler final : public Sampler {
 };
 
 struct WeightedSamplerOptions {
-  std::vector<double> weights = {};  ///< One a sample, any finite sum.
+  std::vector<double> weights = {};  ///< One per sample, any finite sum.
   std::int64_t count = 0;            ///< Samples of a pass.
   bool replacement = true;
 };
 
 /// Draws each index in proportion to its weight (random/multinomial.h), all of a pass at its first
-/// index, from the given generator, else from the global one itself. Knows nothing of ranks.
+/// index, from the given generator, else from the global one itself. Does not know about ranks.
 class WeightedRandomSampler final : public Sampler {
  public:
   /// Errors: a count below 1 in PyTorch's words, and what multinomial() refuses, which PyTorch does
-  ///         at the first index.
+  ///     at the first index.
   static Result<WeightedRandomSampler> make(WeightedSamplerOptions options,
                                             const SamplerGenerators& generators);
 
@@ -138,7 +138,7 @@ class WeightedRandomSampler final : public Sampler {
 };
 
 /// One rank's indices of a DistributedSampler, read off the order that the ranks share: a pass
-/// stores nothing of its own. Draws from no generator of the process.
+/// stores nothing itself. Draws from no generator of the process.
 class RankSampler final : public Sampler {
  public:
   /// `sampler` is read at begin(), so set_epoch() before a pass counts. Both must outlive this.

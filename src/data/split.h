@@ -21,9 +21,9 @@ struct Split {
 /// Must run before the samples are dealt to ranks, with the same seed on all of them; a split a
 /// rank leaks one rank's holdout into another's training.
 ///
-/// Errors:        a holdout outside 0 .. size; a negative size.
+/// Errors: a holdout outside 0 .. size; a negative size.
 /// Deterministic: a function of the arguments; equal to PyTorch's
-///                `random_split(data, [size - holdout, holdout], generator.manual_seed(seed))`.
+///     `random_split(data, [size - holdout, holdout], generator.manual_seed(seed))`.
 Result<Split> holdout_split(std::int64_t size, std::int64_t holdout, std::int64_t seed);
 
 /// How many samples each of several parts gets, given as fractions of the whole: rounded down, and
@@ -37,9 +37,9 @@ Result<std::vector<std::int64_t>> split_lengths(std::int64_t size,
 ///
 /// Lengths that sum to 1 are read as fractions: {1} is everything, as in PyTorch.
 ///
-/// Errors:        lengths that do not sum to `size`, in PyTorch's words; a negative length.
+/// Errors: lengths that do not sum to `size`, in PyTorch's words; a negative length.
 /// Deterministic: size - 1 draws, none where it fails.
-/// Source:        PyTorch 1.13, torch/utils/data/dataset.py, random_split.
+/// Source: PyTorch 1.13, torch/utils/data/dataset.py, random_split.
 Result<std::vector<std::vector<std::int64_t>>> random_split(Generator& generator,
                                                             std::int64_t size,
                                                             std::span<const std::int64_t> lengths);

@@ -23,8 +23,8 @@ struct SyntheticOptions {
   std::int64_t outputs = 1;  ///< Target columns, or classes.
   std::uint64_t seed = 0;
   std::vector<double> weights = {};  ///< Regression: (features, outputs) and no bias; empty: drawn.
-  double noise =
-      0.0;  ///< Half width of the uniform noise (regression), of a class (classification).
+  /// Half width of the uniform noise (regression), of a class (classification).
+  double noise = 0.0;
 };
 
 /// Makes the data set.
@@ -36,11 +36,10 @@ struct SyntheticOptions {
 /// + a whole number in -1 .. 1; with power-of-two learning rates and batch sizes a linear model
 /// then trains exactly. kRamp takes one feature and ignores seed and outputs.
 ///
-/// Errors:        a size, feature or output count below 1 (above 2^40 together); negative noise;
-///                weights of another kind or number.
+/// Errors: a size, feature or output count below 1 (above 2^40 together); negative noise; weights
+///     of another kind or number.
 /// Deterministic: a function of the options; draws come from Generator streams of the seed, one for
-///                the model and one for the rows; sums run left to right. Every feature is a float
-///                exactly.
+///     the model and one for the rows; sums run left to right. Every feature is a float exactly.
 Result<Dataset> make_synthetic(const SyntheticOptions& options);
 
 }  // namespace lockstep::data

@@ -1,5 +1,6 @@
 #include "lockstep/hooks/compress_hooks.h"
 
+#include <fmt/core.h>
 #include <utility>
 
 #include "lockstep/hooks/detail/pending.h"
@@ -29,7 +30,7 @@ class WideningBucket final : public PendingBucket {
 
 void check_wire(DType wire) {
   LOCKSTEP_CHECK(wire == DType::kF16 || wire == DType::kBF16,
-                 "gradients are compressed to f16 or bf16");
+                 fmt::format("gradients are compressed to f16 or bf16, not to {}", name_of(wire)));
 }
 
 }  // namespace
@@ -46,7 +47,7 @@ std::unique_ptr<PendingBucket> CompressHook::run(GradBucket& bucket) {
 
 CompressWrapper::CompressWrapper(std::unique_ptr<CommHook> inner, DType wire)
     : inner_(std::move(inner)), wire_(wire) {
-  LOCKSTEP_CHECK(inner_ != nullptr, "a wrapper wraps a hook");
+  LOCKSTEP_CHECK(inner_ != nullptr, "CompressWrapper got no hook to wrap");
   check_wire(wire);
 }
 

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "lockstep/dist/comm_hook.h"
+#include "lockstep/reducer/comm_hook.h"
 
 namespace lockstep {
 
@@ -15,9 +15,8 @@ namespace lockstep {
 /// Replicas stay bit-equal.
 ///
 /// Collectives: AR(bucket in the wire type).
-/// Source:      torch ddp_comm_hooks.default_hooks.fp16_compress_hook and bf16_compress_hook;
-/// c10d's
-///              builtin FP16_COMPRESS hook, which does the same arithmetic.
+/// Source: torch ddp_comm_hooks.default_hooks.fp16_compress_hook and bf16_compress_hook; c10d's
+///     builtin FP16_COMPRESS hook, which does the same arithmetic.
 class CompressHook final : public CommHook {
  public:
   /// Requires: `group` outlives the hook; `wire` is kF16 or kBF16.
@@ -37,7 +36,7 @@ class CompressHook final : public CommHook {
 /// buffer and gradients are the narrow copies.
 ///
 /// Collectives: the inner hook's.
-/// Source:      torch ddp_comm_hooks.default_hooks.fp16_compress_wrapper and bf16_compress_wrapper.
+/// Source: torch ddp_comm_hooks.default_hooks.fp16_compress_wrapper and bf16_compress_wrapper.
 class CompressWrapper final : public CommHook {
  public:
   /// Requires: `wire` is kF16 or kBF16.

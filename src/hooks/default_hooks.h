@@ -1,19 +1,19 @@
 // The two hooks that change nothing and everything: plain averaging, and no communication at all.
 #pragma once
 
-#include "lockstep/dist/comm_hook.h"
+#include "lockstep/reducer/comm_hook.h"
 
 namespace lockstep {
 
 /// Averages the bucket: divides it by N, then one all-reduce (sum) of it, in place.
 ///
 /// Lossless up to rounding. Not bit-equal to having no hook unless N is a power of two: the reducer
-/// multiplies by 1/N, this hook divides. Whoever writes a hook like it and forgets the division
-/// gets gradients N times too large, equal on all ranks.
+/// multiplies by 1/N, this hook divides. A hook like it that forgets the division gives
+/// gradients N times too large, equal on all ranks.
 ///
 /// Collectives: AR(bucket).
-/// Source:      torch ddp_comm_hooks.default_hooks.allreduce_hook; c10d's builtin ALLREDUCE hook,
-///              which does the same arithmetic.
+/// Source: torch ddp_comm_hooks.default_hooks.allreduce_hook; c10d's builtin ALLREDUCE hook, which
+///     does the same arithmetic.
 class AllReduceHook final : public CommHook {
  public:
   /// Requires: `group` outlives the hook.
@@ -29,7 +29,7 @@ class AllReduceHook final : public CommHook {
 /// with the first step.
 ///
 /// Collectives: none.
-/// Source:      torch ddp_comm_hooks.debugging_hooks.noop_hook.
+/// Source: torch ddp_comm_hooks.debugging_hooks.noop_hook.
 class NoopHook final : public CommHook {
  public:
   std::unique_ptr<PendingBucket> run(GradBucket& bucket) override;

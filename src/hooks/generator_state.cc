@@ -17,7 +17,7 @@ void load_state(Generator& generator, const Tensor& state) {
   const std::span bytes(static_cast<const std::uint8_t*>(state.raw()),
                         static_cast<std::size_t>(state.n_bytes()));
   if (!generator.set_state(bytes)) {
-    throw std::invalid_argument("these bytes are no state of a generator");
+    throw std::invalid_argument("these bytes are not the state of a generator");
   }
 }
 

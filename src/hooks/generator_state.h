@@ -6,10 +6,10 @@
 
 namespace lockstep {
 
-/// Shapes:  u8[n], the bytes of torch.Generator.get_state().
+/// Shapes: u8[n], the bytes of torch.Generator.get_state().
 Tensor state_of(const Generator& generator, Runtime& runtime);
 
-/// Goes on from what state_of() returned. Errors: std::invalid_argument for anything else.
+/// Continues from what state_of() returned. Errors: std::invalid_argument for anything else.
 void load_state(Generator& generator, const Tensor& state);
 
 }  // namespace lockstep

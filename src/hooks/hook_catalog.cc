@@ -5,7 +5,7 @@
 #include <string_view>
 #include <utility>
 
-#include "lockstep/dist/new_group.h"
+#include "lockstep/collectives/new_group.h"
 #include "lockstep/hooks/compress_hooks.h"
 #include "lockstep/hooks/default_hooks.h"
 #include "lockstep/hooks/post_local_sgd_hook.h"
@@ -15,7 +15,7 @@ namespace lockstep {
 
 namespace {
 
-/// Post-local SGD with subgroups of its own.
+/// Post-local SGD with its own subgroups.
 class DividedLocalSgdHook final : public CommHook {
  public:
   DividedLocalSgdHook(ProcessGroup& group, const LocalSgdSpec& spec)
@@ -77,7 +77,7 @@ constexpr KnownHook kKnownHooks[] = {
      }},
 };
 
-/// Null for a kind that nobody knows.
+/// Null for an unknown kind.
 const KnownHook* find_hook(std::string_view kind) {
   const auto* const known = std::find_if(std::begin(kKnownHooks),
                                          std::end(kKnownHooks),

@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <fmt/core.h>
 #include <type_traits>
 #include <vector>
 
@@ -56,11 +57,11 @@ void multiply_stack(const Tensor& out, const Tensor& a, const Tensor& b, StackPr
   const std::int64_t n_rows = out.size(1);
   const std::int64_t n_columns = out.size(2);
   const std::int64_t depth = a.size(transpose_a ? 1 : 2);
-  LOCKSTEP_CHECK(a.size(0) == out.size(0) && b.size(0) == out.size(0) &&
-                     a.size(transpose_a ? 2 : 1) == n_rows &&
-                     b.size(transpose_b ? 1 : 2) == n_columns &&
-                     b.size(transpose_b ? 2 : 1) == depth,
-                 "the shapes of a product fit together");
+  LOCKSTEP_CHECK(
+      a.size(0) == out.size(0) && b.size(0) == out.size(0) &&
+          a.size(transpose_a ? 2 : 1) == n_rows && b.size(transpose_b ? 1 : 2) == n_columns &&
+          b.size(transpose_b ? 2 : 1) == depth,
+      fmt::format("cannot multiply the stacks {} and {} into {}", a.text(), b.text(), out.text()));
   for (std::int64_t s = 0; s < out.size(0); ++s) {
     multiply_one<T>({out.data<T>() + s * n_rows * n_columns, n_columns, 1},
                     operand<T>(a, s, transpose_a),
@@ -93,7 +94,7 @@ float contiguous_norm(const float* x, std::int64_t n) {
   }
   float sum = lanes[0];
   for (std::size_t j = 1; j < lanes.size(); ++j) sum += lanes[j];
-  // Behind the whole vectors compilers square four at a time and add them one by one.
+  // After the whole vectors compilers square four at a time and add them one by one.
   const std::int64_t n_fours = n - n % 4;
   for (std::int64_t i = n_whole; i < n_fours; ++i) sum += x[i] * x[i];
   for (std::int64_t i = n_fours; i < n; ++i) sum = std::fma(x[i], x[i], sum);
@@ -157,8 +158,8 @@ class CascadeSum {
 };
 
 /// The sum of contiguous elements as torch.sum takes it along the innermost dimension: four groups
-/// of lanes (of one element where there are fewer than a vector's), then the lanes in order behind
-/// the elements that fill no vector.
+/// of lanes (of one element where there are fewer than a vector's), then the lanes in order after
+/// the elements that do not fill a vector.
 template <typename T>
 T torch_sum(const T* x, std::int64_t n) {
   const std::int64_t width = n < kLanes<T> ? 1 : kLanes<T>;
@@ -272,9 +273,13 @@ void multiply(const Tensor& out, const Tensor& a, const Tensor& b, StackProduct 
 }
 
 void orthogonalize(const Tensor& matrices, double epsilon) {
-  LOCKSTEP_CHECK(matrices.shape().n_dims() == 3 && matrices.size(2) <= matrices.size(1),
-                 "a stack of matrices with no more columns than rows can be orthogonalized");
-  LOCKSTEP_CHECK(matrices.size(2) > 0, "a matrix to orthogonalize has columns");
+  LOCKSTEP_CHECK(
+      matrices.shape().n_dims() == 3 && matrices.size(2) <= matrices.size(1),
+      fmt::format(
+          "only a stack of matrices with no more columns than rows can be orthogonalized, not {}",
+          matrices.text()));
+  LOCKSTEP_CHECK(matrices.size(2) > 0,
+                 fmt::format("{} has no columns to orthogonalize", matrices.text()));
   if (matrices.dtype() == DType::kF32) return orthogonalize_stack<float>(matrices, epsilon);
   orthogonalize_stack<double>(matrices, epsilon);
 }

@@ -14,9 +14,9 @@ enum class StackProduct {
 
 /// Multiplies stack by stack, bit-equal to `torch.bmm` of a PyTorch without MKL.
 ///
-/// Shapes:        each (S, rows, columns), f32 or f64; out is overwritten.
+/// Shapes: each (S, rows, columns), f32 or f64; out is overwritten.
 /// Deterministic: an element adds its products in ascending order from +0, rounding every product
-///                and every sum (no fma: Kernels::gemm has other bits).
+///     and every sum (no fma: Kernels::gemm has other bits).
 void multiply(const Tensor& out, const Tensor& a, const Tensor& b, StackProduct product);
 
 /// Makes the columns of each matrix orthonormal.
@@ -29,8 +29,8 @@ void multiply(const Tensor& out, const Tensor& a, const Tensor& b, StackProduct 
 /// A column of zeros becomes NaN unless `epsilon`, which is added to each norm, is positive: what
 /// PyTorch does, whose recovery never runs. QR ignores `epsilon`.
 ///
-/// Shapes:   (S, n, r) with r <= n, f32 or f64.
-/// Source:   torch ddp_comm_hooks.powerSGD_hook; Golub and Van Loan, Matrix Computations, 5.1-5.2.
+/// Shapes: (S, n, r) with r <= n, f32 or f64.
+/// Source: torch ddp_comm_hooks.powerSGD_hook; Golub and Van Loan, Matrix Computations, 5.1-5.2.
 void orthogonalize(const Tensor& matrices, double epsilon);
 
 }  // namespace lockstep

@@ -29,7 +29,7 @@ HookState PostLocalSgdHook::save(Runtime& /*runtime*/) const {
 
 void PostLocalSgdHook::load(const HookState& state) {
   if (state.counts.size() != 1 || state.counts[0].first != "iteration") {
-    throw std::invalid_argument("this is no state of post-local SGD");
+    throw std::invalid_argument("this is not a state of post-local SGD");
   }
   iteration_ = state.counts[0].second;
 }

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "lockstep/dist/comm_hook.h"
+#include "lockstep/reducer/comm_hook.h"
 
 namespace lockstep {
 
@@ -21,8 +21,8 @@ struct PostLocalSgdOptions {
 /// Iterations are counted by last buckets and only up to the start, so iteration() stops there.
 ///
 /// Collectives: AR(bucket) in one group or the other, or none.
-/// Source:      torch ddp_comm_hooks.post_localSGD_hook. PyTorch makes a subgroup of each machine's
-///              ranks when given none; here it must be given.
+/// Source: torch ddp_comm_hooks.post_localSGD_hook. PyTorch makes a subgroup of each machine's
+///     ranks when given none; here it must be given.
 class PostLocalSgdHook final : public CommHook {
  public:
   /// Requires: a subgroup, unless gradients stay local.

@@ -1,6 +1,7 @@
 #include "lockstep/hooks/power_sgd_hook.h"
 
 #include <algorithm>
+#include <fmt/core.h>
 #include <stdexcept>
 #include <utility>
 
@@ -36,8 +37,10 @@ struct MatrixSize {
 };
 
 MatrixSize size_of_matrix(const Tensor& gradient, std::int64_t rank) {
-  LOCKSTEP_CHECK(gradient.shape().n_dims() > 0 && gradient.n_elems() > 0,
-                 "PowerSGD takes gradients with at least one dimension and one element");
+  LOCKSTEP_CHECK(
+      gradient.shape().n_dims() > 0 && gradient.n_elems() > 0,
+      fmt::format("PowerSGD takes gradients with at least one dimension and one element, not {}",
+                  gradient.text()));
   const std::int64_t n = gradient.size(0);
   const std::int64_t m = gradient.n_elems() / n;
   return {n, m, std::min({n, m, rank})};
@@ -105,11 +108,16 @@ std::uint32_t next_low_rank_seed(Generator& stream) {
 
 PowerSgdHook::PowerSgdHook(ProcessGroup& group, const PowerSgdOptions& options)
     : group_(&group), options_(options) {
-  LOCKSTEP_CHECK(options.rank > 0, "an approximation has a rank of at least one");
+  LOCKSTEP_CHECK(
+      options.rank > 0,
+      fmt::format("PowerSgdOptions::rank is {}: an approximation has a rank of at least one",
+                  options.rank));
   LOCKSTEP_CHECK(
       options.start_iter > 1 || !(options.error_feedback || options.warm_start),
       "Expect `start_powerSGD_iter` > 1 if `use_error_feedback` or `warm_start` is enabled, "
-      "because PowerSGD can only be applied after the first two iterations in DDP.");
+      "because PowerSGD can only be applied after the first two iterations in DDP. "
+      "start_iter is " +
+          std::to_string(options.start_iter) + ".");
   state_.seeds.manual_seed(options.seed);
 }
 
@@ -173,7 +181,13 @@ void PowerSgdHook::bind_factors(Plan& plan, const GradBucket& bucket) {
     qs = Tensor::empty(runtime, {n_q}, buffer.dtype());
   }
   LOCKSTEP_CHECK(ps.n_elems() == n_p && qs.n_elems() == n_q,
-                 "a bucket keeps its gradients for as long as PowerSGD remembers it");
+                 fmt::format("bucket {} had low-rank factors of {} and {} elements and needs {} "
+                             "and {}: its gradients may not change while PowerSGD remembers it",
+                             bucket.index(),
+                             ps.n_elems(),
+                             qs.n_elems(),
+                             n_p,
+                             n_q));
   n_p = 0;
   n_q = 0;
   for (std::size_t i = 0; i < plan.stacks.size(); ++i) {
@@ -189,7 +203,7 @@ void PowerSgdHook::bind_factors(Plan& plan, const GradBucket& bucket) {
 }
 
 void PowerSgdHook::fill_or_reuse(const Plan& plan, bool random) {
-  // One draw a bucket and step, even where nothing is compressed; equal on all ranks.
+  // One draw per bucket and step, even where nothing is compressed; equal on all ranks.
   Generator generator(random ? next_low_rank_seed(state_.seeds) : 0);
   for (const Stack& stack : plan.stacks) {
     if (random) fill_normal(generator, stack.q);
@@ -226,7 +240,11 @@ Tensor PowerSgdHook::feed_back(const GradBucket& bucket) {
   const Tensor& error = state_.errors[bucket.index()];
   if (error.defined()) {
     LOCKSTEP_CHECK(error.n_elems() == buffer.n_elems(),
-                   "a bucket keeps its size for as long as PowerSGD remembers its error");
+                   fmt::format("bucket {} has {} elements, its remembered error {}: a bucket may "
+                               "not change while PowerSGD remembers it",
+                               bucket.index(),
+                               buffer.n_elems(),
+                               error.n_elems()));
     buffer.runtime().kernels().add(buffer, buffer, error);
   }
   return buffer.clone();
@@ -238,8 +256,10 @@ std::unique_ptr<PendingBucket> PowerSgdHook::run(GradBucket& bucket) {
     if (bucket.is_last()) ++state_.iteration;
     return detail::average(buffer, *group_, bucket.op_options());
   }
-  LOCKSTEP_CHECK(buffer.dtype() == DType::kF32 || buffer.dtype() == DType::kF64,
-                 "PowerSGD compresses f32 and f64 gradients: there are no 16-bit products");
+  LOCKSTEP_CHECK(
+      buffer.dtype() == DType::kF32 || buffer.dtype() == DType::kF64,
+      fmt::format("PowerSGD compresses f32 and f64 gradients, not {}: there are no 16-bit products",
+                  buffer.text()));
   const Tensor wanted = feed_back(bucket);
   Plan plan = make_plan(bucket);
   bind_factors(plan, bucket);

@@ -5,8 +5,8 @@
 #include <map>
 #include <vector>
 
-#include "lockstep/dist/comm_hook.h"
 #include "lockstep/random/generator.h"
+#include "lockstep/reducer/comm_hook.h"
 
 namespace lockstep {
 
@@ -53,26 +53,23 @@ std::uint32_t next_low_rank_seed(Generator& stream);
 /// rank starts from another Q, because the result is made of summed P and averaged Q alone; the
 /// approximation then suffers. A rank with other options, or in another iteration (restored from a
 /// checkpoint without this state), posts collectives of other sizes: a mismatch or a hang.
-/// Memory is kept by bucket index, so start_iter must lie behind the rebuild of the buckets. A hook
-/// that goes on from a saved state in a new wrapper meets the buckets of its construction first: it
-/// fails where they have other sizes, and adds errors to other gradients where only the order
-/// differs. Nothing of that happens where a wrapper does not rebuild.
+/// Memory is kept by bucket index, so start_iter must come after the rebuild of the buckets. A hook
+/// that continues from a saved state in a new wrapper gets the buckets of its construction first.
+/// It fails where they have other sizes, and adds errors to other gradients where only the order
+/// differs. None of that happens where a wrapper does not rebuild.
 ///
 /// All-zero matrices give NaN unless orthogonalization_epsilon is positive. f32 and f64 only: the
 /// CPU has no 16-bit products, in PyTorch neither, so a CompressWrapper cannot be put around it.
 ///
 /// Collectives: before start_iter AR(bucket). From then on, one after the other within run():
-/// AR(the
-///              rest, even when empty), AR(all P), AR(all Q). PyTorch starts the second and third
-///              from threads of the backend, where those of several buckets may overtake each
-///              other.
-/// Source:      Vogels, Karimireddy and Jaggi, "PowerSGD", NeurIPS 2019; torch
-///              ddp_comm_hooks.powerSGD_hook.
+///     AR(the rest, even when empty), AR(all P), AR(all Q). PyTorch starts the second and third
+///     from threads of the backend, where those of several buckets may overtake each other.
+/// Source: Vogels, Karimireddy and Jaggi, "PowerSGD", NeurIPS 2019; torch
+///     ddp_comm_hooks.powerSGD_hook.
 class PowerSgdHook final : public CommHook {
  public:
   /// Requires: `group` outlives the hook; rank > 0; start_iter > 1 with error feedback or warm
-  /// start
-  ///           (PyTorch's text otherwise).
+  ///     start (PyTorch's text otherwise).
   PowerSgdHook(ProcessGroup& group, const PowerSgdOptions& options);
 
   std::unique_ptr<PendingBucket> run(GradBucket& bucket) override;

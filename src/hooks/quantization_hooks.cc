@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fmt/core.h>
 #include <limits>
 #include <span>
 #include <utility>
@@ -24,7 +25,8 @@ Affine choose(std::span<const float> values) {
   float smallest = 0.0F;
   float largest = 0.0F;
   for (const float value : values) {
-    LOCKSTEP_CHECK(std::isfinite(value), "quantization needs finite gradients");
+    LOCKSTEP_CHECK(std::isfinite(value),
+                   fmt::format("quantization needs finite gradients, got {}", value));
     smallest = std::min(smallest, value);
     largest = std::max(largest, value);
   }
@@ -137,7 +139,8 @@ std::unique_ptr<PendingBucket> run_rows(const Rows& rows,
 }
 
 void check_floats(const Tensor& buffer) {
-  LOCKSTEP_CHECK(buffer.dtype() == DType::kF32, "quantization hooks take f32 gradients");
+  LOCKSTEP_CHECK(buffer.dtype() == DType::kF32,
+                 fmt::format("quantization hooks take f32 gradients, not {}", buffer.text()));
 }
 
 }  // namespace
@@ -150,7 +153,8 @@ std::unique_ptr<PendingBucket> QuantizePerTensorHook::run(GradBucket& bucket) {
 
 QuantizePerChannelHook::QuantizePerChannelHook(ProcessGroup& group, std::int64_t channel)
     : group_(&group), channel_(channel) {
-  LOCKSTEP_CHECK(channel > 0, "a channel has elements");
+  LOCKSTEP_CHECK(channel > 0,
+                 fmt::format("a channel of {} elements: it has at least one", channel));
 }
 
 std::unique_ptr<PendingBucket> QuantizePerChannelHook::run(GradBucket& bucket) {

@@ -1,9 +1,9 @@
-// Hooks that send one byte an element, with a scale and a zero point beside it.
+// Hooks that send one byte per element, plus a scale and a zero point.
 #pragma once
 
 #include <cstdint>
 
-#include "lockstep/dist/comm_hook.h"
+#include "lockstep/reducer/comm_hook.h"
 
 namespace lockstep {
 
@@ -19,8 +19,8 @@ namespace lockstep {
 /// afterwards (StepAfterHook) must not be put around it.
 ///
 /// Collectives: AG(f32[2]: s and z), waited for; AG(u8[n]).
-/// Errors:      ContractViolation for buckets that are not f32 or hold a NaN or an infinity.
-/// Source:      torch ddp_comm_hooks.quantization_hooks.quantization_pertensor_hook.
+/// Errors: ContractViolation for buckets that are not f32 or hold a NaN or an infinity.
+/// Source: torch ddp_comm_hooks.quantization_hooks.quantization_pertensor_hook.
 class QuantizePerTensorHook final : public CommHook {
  public:
   /// Requires: `group` outlives the hook.
@@ -37,7 +37,7 @@ class QuantizePerTensorHook final : public CommHook {
 /// them when n is a multiple.
 ///
 /// Collectives: AG(f32[2 C]: all scales, then all zero points), waited for; AG(u8[C * channel]).
-/// Source:      torch ddp_comm_hooks.quantization_hooks.quantization_perchannel_hook.
+/// Source: torch ddp_comm_hooks.quantization_hooks.quantization_perchannel_hook.
 class QuantizePerChannelHook final : public CommHook {
  public:
   /// Requires: `group` outlives the hook; channel > 0.

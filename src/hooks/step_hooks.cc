@@ -40,7 +40,7 @@ StepAfterHook::StepAfterHook(std::unique_ptr<CommHook> inner,
                              ParameterStep& step,
                              std::optional<std::vector<Variable>> only)
     : inner_(std::move(inner)), step_(&step), only_(std::move(only)) {
-  LOCKSTEP_CHECK(inner_ != nullptr, "a wrapper wraps a hook");
+  LOCKSTEP_CHECK(inner_ != nullptr, "StepAfterHook got no hook to wrap");
 }
 
 bool StepAfterHook::steps(const Variable& parameter) const {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "lockstep/dist/comm_hook.h"
+#include "lockstep/reducer/comm_hook.h"
 
 namespace lockstep {
 
@@ -31,7 +31,7 @@ class ParameterStep {
 /// diverge; so it is in PyTorch.
 ///
 /// Collectives: the inner hook's.
-/// Source:      torch ddp_comm_hooks.optimizer_overlap_hooks._hook_then_optimizer.
+/// Source: torch ddp_comm_hooks.optimizer_overlap_hooks._hook_then_optimizer.
 class StepAfterHook final : public CommHook {
  public:
   /// `only`: the parameters to step, nullopt = all. Requires: `step` outlives the hook.
@@ -60,8 +60,8 @@ class StepAfterHook final : public CommHook {
 /// AllReduceHook unless N is a power of two, and a sum that overflows before it is divided.
 ///
 /// Collectives: AR(bucket).
-/// Source:      torch ddp_comm_hooks.optimizer_overlap_hooks of PyTorch 2,
-///              _apply_optim_in_backward_hook.
+/// Source: torch ddp_comm_hooks.optimizer_overlap_hooks of PyTorch 2,
+///     _apply_optim_in_backward_hook.
 class DivideThenStepHook final : public CommHook {
  public:
   /// Requires: `group` and `step` outlive the hook.

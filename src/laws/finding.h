@@ -7,21 +7,22 @@
 #include <vector>
 
 #include "lockstep/base/types.h"
+#include "lockstep/laws/causes.h"
 
 namespace lockstep {
 
 /// Where and how a law was broken. Fields that do not apply stay empty.
 struct Finding {
-  std::string law = {};      ///< Stable id: "replicas-equal".
-  std::string message = {};  ///< One sentence for humans, without the place prefix.
-  std::string cause = {};    ///< Zoo id of the likely cause, or empty.
-  std::string event = {};    ///< "step", "grad.post", "wrap", "collective", ...
+  std::string law = {};        ///< Stable id: "replicas-equal".
+  std::string message = {};    ///< One sentence for humans, without the place prefix.
+  Cause cause = Cause::kNone;  ///< The likely one.
+  std::string event = {};      ///< "step", "grad.post", "wrap", "collective", ...
   std::string tensor = {};
   std::string field = {};               ///< Differing signature field: "op", "count", ...
   std::string site = {};                ///< Call site on the (first) offending rank: "save.py:12".
   std::string other_site = {};          ///< The site it was compared with.
   std::vector<Rank> ranks = {};         ///< The minority, or the offenders.
-  std::vector<Rank> missing = {};       ///< Ranks that never came (progress).
+  std::vector<Rank> missing = {};       ///< Ranks that never made the call (progress).
   std::vector<double> weights = {};     ///< gradient-mean: the fitted weight of each rank.
   std::vector<double> declared = {};    ///< gradient-mean: the declared ones.
   std::optional<std::int64_t> step;     ///< Optimizer step (0 = first) on the majority.
@@ -46,8 +47,8 @@ struct LawResult {
   Verdict verdict = Verdict::kHolds;
   std::string missing = {};    ///< kNotCheckable: what to add to the trace or the declaration.
   std::int64_t n_checked = 0;  ///< Comparisons made: 0 with kHolds never happens.
-  std::vector<Finding> findings =
-      {};  ///< First places only: at most one a (tensor or group, attempt).
+  /// First places only: at most one a (tensor or group, attempt).
+  std::vector<Finding> findings = {};
   std::vector<Advice> advice = {};
 };
 

@@ -11,7 +11,7 @@ struct GroupOrder::Inversion {
   Run right;
 };
 
-void GroupOrder::on_posted(const Event& event, const CollectiveEvent& call, Speakers who) {
+void GroupOrder::on_posted(const Event& event, const CollectiveEvent& call, RankRange who) {
   const CollectiveOp op = call.signature.op;
   if (op == CollectiveOp::kSend || op == CollectiveOp::kRecv) return;
   if (event.at.attempt < attempt_) return;
@@ -87,13 +87,13 @@ Advice GroupOrder::describe(const Inversion& at, std::int32_t left, std::int32_t
   return {"A-group-order",
           "rank " + std::to_string(left) + " enters " + call(at.left) + " before " +
               call(at.right) + ", rank " + std::to_string(right) +
-              " the other way round: with calls that block, or one execution slot a rank, both "
-              "wait for ever (two-comm-cycle)"};
+              " in the opposite order: with blocking calls, or one execution slot per rank, both "
+              "ranks block forever (two-comm-cycle)"};
 }
 
 std::vector<Advice> GroupOrder::advice() const {
   std::map<Pair, std::pair<std::int32_t, std::vector<Run>>> models;
-  std::set<Pair> told;
+  std::set<Pair> reported;
   std::vector<Advice> advice;
   for (const auto& [place, runs] : runs_.all()) {
     std::set<std::int32_t> groups;
@@ -104,8 +104,8 @@ std::vector<Advice> GroupOrder::advice() const {
         std::vector<Run> own = merged(runs, pair);
         const auto [model, is_new] = models.try_emplace(pair, place.rank, own);
         Inversion at;
-        if (is_new || told.contains(pair) || !inverted(model->second.second, own, at)) continue;
-        told.insert(pair);
+        if (is_new || reported.contains(pair) || !inverted(model->second.second, own, at)) continue;
+        reported.insert(pair);
         advice.push_back(describe(at, model->second.first, place.rank));
       }
     }

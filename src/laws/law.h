@@ -32,7 +32,6 @@ struct LawInfo {
   std::string_view source;       ///< Where the promise comes from.
   std::string_view blind_spots;  ///< What a quiet law does not prove.
   LawKind kind = LawKind::kTrace;
-  bool implemented = false;  ///< False: part of the contract, but nothing checks it yet.
 };
 
 /// What a law may assume about the job: declared by a scenario, a policy file or run_ranks options.
@@ -40,7 +39,7 @@ struct LawPolicy {
   std::int32_t n_ranks = 0;  ///< World size.
   bool exact = false;        ///< Arithmetic was proved exact: averages must match exactly.
   bool watched = false;      ///< Accesses to memory in flight were recorded.
-  /// Digests cover 1/coverage of each large tensor a step, in turn (RecordOptions::coverage).
+  /// Digests cover 1/coverage of each large tensor per step, in rotation (RecordOptions::coverage).
   std::int32_t coverage = 1;
   std::string declared_mean = {};       ///< Overrides the batch events' declaration, or empty.
   std::vector<std::string> allow = {};  ///< "LAW@TENSOR" or "LAW": exempted on purpose.
@@ -59,7 +58,7 @@ class Law : public CohortSink {
   virtual const LawInfo& info() const = 0;
   /// A LawSet spares it events of other kinds.
   EventKinds reads() const override = 0;
-  /// Tells it rank by rank, unless the law knows better.
+  /// Delivers it rank by rank, unless the law knows better.
   void on_cohort(const CohortEvent& event, const NameTable& names) override;
   /// The verdict after the last event. Called once.
   virtual LawResult finish(const NameTable& names) = 0;
@@ -73,7 +72,9 @@ std::span<const LawInfo> trace_laws();
 std::span<const LawInfo> all_laws();
 /// The entry of one law, or null.
 const LawInfo* find_law(std::string_view id);
-/// Errors: unknown id, with a suggestion; a relation law; a law without a checker.
+/// What to say to an id that no law has: with a suggestion, and all ids.
+Error unknown_law(std::string_view id);
+/// Errors: unknown id; a relation law; a law without a checker.
 Result<std::unique_ptr<Law>> make_law(std::string_view id, const LawPolicy& policy);
 
 /// Runs several laws over one stream: a sink for live runs, or replay() a stored trace into it.

@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "lockstep/base/text.h"
-#include "lockstep/laws/detail/checkers.h"
 #include "lockstep/laws/detail/rank_wrapper_map.h"
+#include "lockstep/laws/rules/checkers.h"
 
 namespace lockstep {
 
@@ -52,12 +52,6 @@ bool exempts(std::string_view rule, const Finding& finding) {
   return at == std::string_view::npos || rule.substr(at + 1) == finding.tensor;
 }
 
-Error unknown_law(std::string_view id) {
-  std::vector<std::string_view> ids;
-  for (const LawInfo& law : all_laws()) ids.push_back(law.id);
-  return Error{"unknown law '" + std::string(id) + "'" + did_you_mean(id, ids), ""};
-}
-
 void apply_exemptions(LawResult& result, const LawPolicy& policy) {
   const std::size_t n_before = result.findings.size();
   std::erase_if(result.findings, [&](const Finding& finding) {
@@ -82,14 +76,14 @@ void tell_coverage(LawResult& result, std::int32_t coverage) {
   const std::string part = "1/" + std::to_string(coverage) + " of each large tensor";
   for (Finding& finding : result.findings) {
     if (finding.tensor.empty()) continue;
-    finding.message += " (a step's digests cover " + part + ", in turn: it may be up to " +
+    finding.message += " (a step's digests cover " + part + ", in rotation: it may be up to " +
                        std::to_string(coverage - 1) + " steps older)";
   }
   if (result.verdict != Verdict::kHolds) return;
   result.advice.push_back({"A-coverage",
-                           result.law + " looked at " + part +
-                               " a step, in turn: what is wrong for fewer than " +
-                               std::to_string(coverage) + " steps may have passed unseen"});
+                           result.law + " checked " + part +
+                               " per step, in rotation: errors that last fewer than " +
+                               std::to_string(coverage) + " steps may have been missed"});
 }
 
 }  // namespace
@@ -98,12 +92,18 @@ void Law::on_cohort(const CohortEvent& event, const NameTable& names) {
   laws::each(event, [&](const Event& own) { on_event(own, names); });
 }
 
+Error unknown_law(std::string_view id) {
+  std::vector<std::string_view> ids;
+  for (const LawInfo& law : all_laws()) ids.push_back(law.id);
+  return Error{"unknown law '" + std::string(id) + "'" + alternatives(id, ids, "the laws are"), ""};
+}
+
 std::span<const LawInfo> trace_laws() {
-  // The table is constant, so is the selection; a function-local constant is no mutable state.
+  // The table is constant, so is the selection; a function-local constant is not mutable state.
   static const std::vector<LawInfo> selected_laws = [] {
     std::vector<LawInfo> selected;
     for (const LawInfo& law : all_laws()) {
-      if (law.kind == LawKind::kTrace && law.implemented) selected.push_back(law);
+      if (law.kind == LawKind::kTrace) selected.push_back(law);
     }
     return selected;
   }();

@@ -147,11 +147,11 @@ std::optional<Fit> fit_weights(std::span<const OneReduction> reductions, const W
   if (!fits) return std::nullopt;
   const std::string ratio = ratio_text(*solved);
   return Fit{{*solved, 1.0},
-             "the ranks count with other weights than declared" +
+             "the ranks' weights differ from the declared ones" +
                  (ratio.empty() ? ""
                                 : ": " + ratio + " where " + ratio_text(declared.values()) +
                                       " were declared"),
-             "",
+             Cause::kNone,
              std::nullopt};
 }
 
@@ -167,13 +167,13 @@ std::optional<Fit> fit_uniform(std::span<const OneReduction> reductions,
       return Fit{mean,
                  "every rank counts the same: this is a mean of the ranks' means" +
                      (ratio.empty() ? "" : ", their weights are " + ratio),
-                 "token-weighted-mean",
+                 Cause::kTokenWeightedMean,
                  std::nullopt};
     }
     const double factor = declared.denominator / (count * declared.numerators[0]);
     return Fit{mean,
                "it is the declared one " + factor_text(factor),
-               factor < 1.0 ? "double-average" : "sum-vs-mean",
+               factor < 1.0 ? Cause::kDoubleAverage : Cause::kSumVsMean,
                std::nullopt};
   }
   const Weights sum = Weights::uniform(n, 1.0, 1.0);
@@ -181,14 +181,14 @@ std::optional<Fit> fit_uniform(std::span<const OneReduction> reductions,
     return Fit{sum,
                "it is the sum over the ranks, off by the world size (x " + std::to_string(n) +
                    "): the division is missing",
-               "sum-vs-mean",
+               Cause::kSumVsMean,
                std::nullopt};
   }
   const Weights twice = Weights::uniform(n, 1.0, count * count);
   if (all_explained(reductions, twice, exact)) {
     return Fit{twice,
                "it was divided by the number of ranks twice (/ " + std::to_string(n) + ")",
-               "double-average",
+               Cause::kDoubleAverage,
                std::nullopt};
   }
   return std::nullopt;
@@ -206,7 +206,10 @@ std::optional<Fit> fit_one_rank(std::span<const OneReduction> reductions,
       weights.numerators[r] *= times;
       if (!all_explained(reductions, weights, exact)) continue;
       const std::string what = times == 0.0 ? " is lost" : " was counted twice";
-      return Fit{weights, "the contribution of one rank" + what, "", static_cast<std::int32_t>(r)};
+      return Fit{weights,
+                 "the contribution of one rank" + what,
+                 Cause::kNone,
+                 static_cast<std::int32_t>(r)};
     }
   }
   for (std::size_t r = 0; r < n; ++r) {
@@ -215,7 +218,7 @@ std::optional<Fit> fit_one_rank(std::span<const OneReduction> reductions,
     if (!all_explained(reductions, weights, exact)) continue;
     return Fit{weights,
                "it is one rank's own gradient: nothing was averaged",
-               "",
+               Cause::kNone,
                static_cast<std::int32_t>(r)};
   }
   return std::nullopt;
@@ -242,7 +245,7 @@ std::optional<Fit> fit_factor(std::span<const OneReduction> reductions,
   Weights scaled = declared;
   for (double& numerator : scaled.numerators) numerator *= factor;
   if (!all_explained(reductions, scaled, exact)) return std::nullopt;
-  return Fit{scaled, "it is the declared one " + factor_text(factor), "", std::nullopt};
+  return Fit{scaled, "it is the declared one " + factor_text(factor), Cause::kNone, std::nullopt};
 }
 
 }  // namespace
@@ -292,7 +295,7 @@ std::optional<Fit> fit(std::span<const OneReduction> reductions,
     if (!is_finite(*reduction.reduced)) {
       return Fit{{},
                  "it is not finite although every local gradient is",
-                 "fp16-sum-overflow",
+                 Cause::kFp16SumOverflow,
                  std::nullopt};
     }
   }

@@ -1,9 +1,10 @@
 // Reports for programs: JSON (docs/report_format.md) and JUnit XML.
 #include "lockstep/base/text.h"
+#include "lockstep/formats/json_text.h"
+#include "lockstep/formats/markup_text.h"
+#include "lockstep/laws/causes.h"
 #include "lockstep/laws/law.h"
 #include "lockstep/laws/report.h"
-#include "lockstep/trace/json_text.h"
-#include "lockstep/trace/markup_text.h"
 
 namespace lockstep {
 
@@ -42,12 +43,21 @@ void write_optional(JsonText& out, std::string_view key, const std::optional<std
   }
 }
 
+/// The id, and what the table of causes says about it.
+void write_cause(JsonText& out, const Finding& finding) {
+  const CauseInfo info = finding.cause == Cause::kNone ? CauseInfo{} : describe(finding.cause);
+  out.key("cause").text(info.id);
+  out.key("cause_text").text(info.sentence);
+  out.key("remedy").text(info.remedy);
+  out.key("page").text(info.page);
+}
+
 void write_finding(JsonText& out, const Finding& finding) {
   out.open_object();
   out.key("law").text(finding.law);
   out.key("sentence").text(sentence(finding));
   out.key("message").text(finding.message);
-  out.key("cause").text(finding.cause);
+  write_cause(out, finding);
   out.key("attempt").integer(finding.attempt);
   write_optional(out, "step", finding.step);
   out.key("epoch").integer(finding.epoch);
@@ -93,7 +103,7 @@ std::string render_json(const Report& report) {
   out.key("lockstep_report").integer(1);
   out.key("title").text(report.title);
   out.key("ranks").integer(report.n_ranks);
-  out.key("outcome").text(report.outcome);
+  out.key("outcome").text(name_of(report.outcome));
   out.key("error").text(report.error);
   out.key("laws").open_array();
   for (const LawResult& law : report.laws) write_law(out, law);
@@ -139,12 +149,12 @@ std::string test_suite(const Report& report) {
                escape_markup(text) + "</failure></testcase>\n";
     }
   }
-  const bool failed = report.outcome == "error" || report.outcome == "hang";
+  const bool failed = !is_complete(report.outcome);
   if (failed) {
     const std::string text = report.error.empty() ? report.wait_for_graph : report.error;
     cases += "  <testcase classname=\"" + escape_markup(report.title) +
-             "\" name=\"outcome\"><error message=\"" + escape_markup(report.outcome) + "\">" +
-             escape_markup(text) + "</error></testcase>\n";
+             "\" name=\"outcome\"><error message=\"" + std::string(name_of(report.outcome)) +
+             "\">" + escape_markup(text) + "</error></testcase>\n";
   }
   return "<testsuite name=\"" + escape_markup(report.title) + "\" tests=\"" +
          std::to_string(report.laws.size() + (failed ? 1U : 0U)) + "\" failures=\"" +

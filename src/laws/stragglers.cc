@@ -15,7 +15,7 @@ void Stragglers::on_posted(const Event& event, const CollectiveEvent& call, std:
     close(at);
     open_.erase(call.seq);
   }
-  if (open_.size() > kMostOpen) open_.erase(open_.begin());
+  if (open_.size() > kMaxOpen) open_.erase(open_.begin());
 }
 
 void Stragglers::on_all_posted(const CohortEvent& event, const CollectiveEvent& call) {
@@ -61,10 +61,11 @@ std::optional<Advice> Stragglers::advice() const {
     if (late.n_last < kFewest || 4 * late.n_last < 3 * n_calls_) continue;
     if (10 * late.waited_ns < end_ns_) continue;
     return Advice{"A-straggler",
-                  "rank " + std::to_string(rank) + " comes last to " + std::to_string(late.n_last) +
-                      " of " + std::to_string(n_calls_) + " calls that anybody waits in, " +
+                  "rank " + std::to_string(rank) + " arrives last at " +
+                      std::to_string(late.n_last) + " of " + std::to_string(n_calls_) +
+                      " calls in which ranks wait, " +
                       exact(static_cast<double>(late.waited_ns) / 1e6) +
-                      " ms in all behind the next one: the others wait that long for it"};
+                      " ms in total after the second to last: the others wait that long for it"};
   }
   return std::nullopt;
 }

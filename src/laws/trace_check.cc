@@ -5,6 +5,7 @@
 
 #include "lockstep/base/text.h"
 #include "lockstep/laws/detail/alignment.h"
+#include "lockstep/laws/finish_report.h"
 #include "lockstep/trace/cohort.h"
 #include "lockstep/trace/trace_digest.h"
 
@@ -14,13 +15,13 @@ namespace {
 
 struct Endings {
   bool stuck = false;
-  std::string error;         // The first rank that failed, in words.
+  std::string error;         // The first rank that failed, as text.
   bool own_failure = false;  // Some rank failed on its own, not by a collective.
 };
 
 /// How one rank's events end.
 struct RankEnding {
-  std::string_view outcome;  // Empty: they stop before the program's end.
+  EndOutcome outcome = EndOutcome::kNone;  // kNone: they stop before the program's end.
   std::string_view detail;
   bool collective_failed = false;
 };
@@ -29,7 +30,7 @@ RankEnding ending_of(const MemoryTrace& trace, Rank rank) {
   RankEnding ending;
   for (const Event& event : trace.events(rank)) {
     if (const auto* end = std::get_if<EndEvent>(&event.body)) {
-      ending.outcome = trace.names().text(end->outcome);
+      ending.outcome = end->outcome;
       ending.detail = trace.names().text(end->detail);
     }
     const auto* collective = std::get_if<CollectiveEvent>(&event.body);
@@ -68,12 +69,12 @@ Endings endings_of(const MemoryTrace& trace, std::int32_t n_ranks) {
   Endings endings;
   for (std::int32_t r = 0; r < std::min(n_ranks, trace.n_ranks()); ++r) {
     const RankEnding ending = ending_of(trace, Rank{r});
-    endings.stuck = endings.stuck || ending.outcome == "stuck";
-    if (ending.outcome == "ok" || ending.outcome == "stuck") continue;
+    endings.stuck = endings.stuck || ending.outcome == EndOutcome::kStuck;
+    if (ending.outcome == EndOutcome::kOk || ending.outcome == EndOutcome::kStuck) continue;
     if (!ending.collective_failed) endings.own_failure = true;
     if (!endings.error.empty()) continue;
     endings.error = "rank " + std::to_string(r) + ": ";
-    endings.error += ending.outcome.empty()
+    endings.error += ending.outcome == EndOutcome::kNone
                          ? std::string_view("its trace ends before its program did")
                          : ending.detail;
   }
@@ -111,9 +112,9 @@ Result<Report> check_trace(const LoadedTrace& loaded,
   report.n_events = digest.n_events();
   const Endings endings = endings_of(trace, attempts.n_last);
   report.error = endings.error;
-  if (!endings.error.empty()) report.outcome = "error";
-  if (report.n_findings() > 0 && !endings.own_failure) report.outcome = "findings";
-  if (endings.stuck) report.outcome = "hang";
+  report.stuck = endings.stuck;
+  report.own_failure = endings.own_failure;
+  finish_report(report);
   return report;
 }
 

@@ -4,18 +4,18 @@
 #include <span>
 #include <string>
 
+#include "lockstep/formats/jsonl.h"
 #include "lockstep/laws/law.h"
 #include "lockstep/laws/report.h"
-#include "lockstep/trace/jsonl.h"
 
 namespace lockstep {
 
 /// Checks the laws `ids` (empty: all trace laws) on a loaded trace. `policy.n_ranks` and
 /// `policy.exact` are taken from the trace's header.
 ///
-/// Returns: the report, without title and replay line. Its outcome is "hang" when a rank ended
-///          stuck and "error" when one ended with an exception or without an end.
-/// Errors:  those of LawSet::make.
+/// Returns: the report, without title and replay line. Its outcome is kHang when a rank ended
+///     stuck and kError when one ended with an exception or without an end.
+/// Errors: those of LawSet::make.
 Result<Report> check_trace(const LoadedTrace& loaded,
                            const LawPolicy& policy,
                            std::span<const std::string> ids = {});

@@ -1,7 +1,7 @@
 // Activation functions as modules, for Sequential.
 #pragma once
 
-#include "lockstep/autograd/functions.h"
+#include "lockstep/functional/functions.h"
 #include "lockstep/nn/module.h"
 
 namespace lockstep::nn {

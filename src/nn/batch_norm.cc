@@ -1,6 +1,8 @@
 #include "lockstep/nn/batch_norm.h"
 
-#include "lockstep/autograd/functions.h"
+#include <fmt/core.h>
+
+#include "lockstep/functional/functions.h"
 #include "lockstep/nn/init.h"
 
 namespace lockstep::nn {
@@ -26,7 +28,7 @@ BatchNorm::BatchNorm(Runtime& runtime,
 Variable BatchNorm::forward(const Variable& x) {
   LOCKSTEP_CHECK(
       x.shape().n_dims() == n_dims_,
-      "this batch norm takes " + std::to_string(n_dims_) + " dimensions, not " + x.shape().text());
+      fmt::format("this batch norm takes {} dimensions, not {}", n_dims_, x.shape().text()));
   Kernels::BatchNorm batch{.momentum = options_.momentum.value_or(0.0),
                            .eps = options_.eps,
                            .training = is_training() || !options_.track_running_stats};

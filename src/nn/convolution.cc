@@ -1,8 +1,7 @@
 #include "lockstep/nn/convolution.h"
 
-#include "lockstep/autograd/image_functions.h"
+#include "lockstep/functional/image_functions.h"
 #include "lockstep/nn/init.h"
-#include "lockstep/nn/init_schemes.h"
 
 namespace lockstep::nn {
 

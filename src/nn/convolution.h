@@ -21,7 +21,7 @@ struct Conv2dOptions {
 /// Without a generator all parameters are zero, for an initialiser of init.h to fill.
 ///
 /// Source: torch.nn.Conv2d with one group and no dilation; initial values are bit-equal to 1.13
-///         under the same seed.
+///     under the same seed.
 class Conv2d final : public Module {
  public:
   Conv2d(Runtime& runtime, std::int64_t in, std::int64_t out, Conv2dOptions options = {});

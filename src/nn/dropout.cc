@@ -1,6 +1,8 @@
 #include "lockstep/nn/dropout.h"
 
-#include "lockstep/autograd/functions.h"
+#include <fmt/core.h>
+
+#include "lockstep/functional/functions.h"
 #include "lockstep/random/discrete.h"
 #include "lockstep/tensor/kernels.h"
 
@@ -22,7 +24,8 @@ Tensor dropout_mask(
 
 Dropout::Dropout(Runtime& runtime, double p, Generator& generator)
     : Module(runtime), p_(p), generator_(&generator) {
-  LOCKSTEP_CHECK(p >= 0.0 && p <= 1.0, "a probability lies between 0 and 1");
+  LOCKSTEP_CHECK(p >= 0.0 && p <= 1.0,
+                 fmt::format("a dropout probability lies between 0 and 1, not at {}", p));
 }
 
 Variable Dropout::forward(const Variable& x) {

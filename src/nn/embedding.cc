@@ -1,8 +1,9 @@
 #include "lockstep/nn/embedding.h"
 
-#include "lockstep/autograd/layer_functions.h"
+#include <fmt/core.h>
+
+#include "lockstep/functional/layer_functions.h"
 #include "lockstep/nn/init.h"
-#include "lockstep/nn/init_schemes.h"
 
 namespace lockstep::nn {
 
@@ -11,8 +12,10 @@ Embedding::Embedding(Runtime& runtime,
                      std::int64_t width,
                      EmbeddingOptions options)
     : Module(runtime), options_(options) {
-  LOCKSTEP_CHECK(options.padding >= -1 && options.padding < n_rows,
-                 "the padding index names a row of the table");
+  LOCKSTEP_CHECK(
+      options.padding >= -1 && options.padding < n_rows,
+      fmt::format(
+          "padding {} is not a row of the embedding, which has {}", options.padding, n_rows));
   weight_ = register_parameter("weight", Tensor::zeros(runtime, {n_rows, width}, options.dtype));
   weight_.state().expects_sparse = options.sparse;
 }

@@ -1,6 +1,7 @@
 #include "lockstep/nn/init.h"
 
 #include <cmath>
+#include <fmt/core.h>
 #include <string>
 
 #include "lockstep/random/uniform.h"
@@ -21,7 +22,7 @@ void grid(const Tensor& tensor, Generator& generator, Grid grid) {
   const double step = std::ldexp(1.0, -grid.bits);
   const auto largest = static_cast<std::int64_t>(std::floor(grid.limit / step));
   LOCKSTEP_CHECK(largest >= 0 && largest < (std::int64_t{1} << 31),
-                 "a grid has between one and 2^32 points");
+                 fmt::format("a grid of -{0} .. {0} has not between one and 2^32 points", largest));
   const auto n_points = static_cast<std::uint64_t>(2 * largest + 1);
   std::vector<double> points(static_cast<std::size_t>(tensor.n_elems()));
   for (double& point : points) {
@@ -42,7 +43,8 @@ void uniform(const Tensor& tensor, Generator& generator, double bound) {
 
 // Each bound is computed as PyTorch writes it: the two formulas agree on paper, not in every bit.
 void linear_weight(const Tensor& weight, Generator& generator) {
-  LOCKSTEP_CHECK(weight.shape().n_dims() == 2, "a linear weight has shape (O, I)");
+  LOCKSTEP_CHECK(weight.shape().n_dims() == 2,
+                 fmt::format("a linear weight has shape (O, I), not {}", weight.shape().text()));
   if (weight.n_elems() == 0) return;
   const double slope = std::sqrt(5.0);
   const double gain = std::sqrt(2.0 / (1.0 + slope * slope));
@@ -68,14 +70,15 @@ void values(const Module& module, std::span<const double> all) {
   std::size_t n_used = 0;
   for (const Variable& parameter : module.parameters()) {
     const auto n = static_cast<std::size_t>(parameter.data().n_elems());
-    LOCKSTEP_CHECK(n <= all.size() - n_used,
-                   "the model has more elements than the " + std::to_string(all.size()) + " given");
+    LOCKSTEP_CHECK(
+        n <= all.size() - n_used,
+        fmt::format("the model has more elements than the {} values that were given", all.size()));
     values(parameter.data(), all.subspan(n_used, n));
     n_used += n;
   }
-  LOCKSTEP_CHECK(n_used == all.size(),
-                 "the model has " + std::to_string(n_used) + " elements, " +
-                     std::to_string(all.size()) + " values were given");
+  LOCKSTEP_CHECK(
+      n_used == all.size(),
+      fmt::format("the model has {} elements, {} values were given", n_used, all.size()));
 }
 
 }  // namespace lockstep::nn::init

@@ -1,8 +1,7 @@
-#include "lockstep/nn/init_schemes.h"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <fmt/core.h>
 #include <numbers>
 
 #include "lockstep/nn/init.h"
@@ -108,7 +107,11 @@ void xavier_normal(const Tensor& tensor, Generator& generator, double gain) {
 
 void trunc_normal(const Tensor& tensor, Generator& generator, TruncatedNormal shape) {
   LOCKSTEP_CHECK(shape.std > 0.0 && shape.from <= shape.to,
-                 "a truncated normal has a positive deviation and ordered ends");
+                 fmt::format("a truncated normal has a positive deviation and ordered ends, not "
+                             "deviation {} from {} to {}",
+                             shape.std,
+                             shape.from,
+                             shape.to));
   if (tensor.dtype() == DType::kF32) {
     fill_truncated(tensor.span<float>(), generator, shape);
   } else {

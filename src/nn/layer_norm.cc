@@ -1,6 +1,6 @@
 #include "lockstep/nn/layer_norm.h"
 
-#include "lockstep/autograd/layer_functions.h"
+#include "lockstep/functional/layer_functions.h"
 #include "lockstep/nn/init.h"
 
 namespace lockstep::nn {

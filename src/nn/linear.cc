@@ -1,6 +1,6 @@
 #include "lockstep/nn/linear.h"
 
-#include "lockstep/autograd/functions.h"
+#include "lockstep/functional/functions.h"
 #include "lockstep/nn/init.h"
 
 namespace lockstep::nn {

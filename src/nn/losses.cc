@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "lockstep/autograd/layer_functions.h"
+#include "lockstep/functional/layer_functions.h"
 
 namespace lockstep::nn {
 

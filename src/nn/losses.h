@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "lockstep/autograd/functions.h"
+#include "lockstep/functional/functions.h"
 
 namespace lockstep::nn {
 

@@ -3,13 +3,13 @@
 
 #include <cstdint>
 
-#include "lockstep/autograd/functions.h"
-#include "lockstep/autograd/image_functions.h"
+#include "lockstep/functional/functions.h"
+#include "lockstep/functional/image_functions.h"
 #include "lockstep/nn/module.h"
 
 namespace lockstep::nn {
 
-/// A square window that moves by its own size, as pools do unless told otherwise.
+/// A square window that moves by its own size, as pools do unless configured otherwise.
 constexpr Kernels::Window tile(std::int64_t size) {
   return {.height = size, .width = size, .stride = size, .padding = 0};
 }

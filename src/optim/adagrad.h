@@ -19,11 +19,12 @@ struct AdagradOptions {
 
 /// Adagrad: steps along the gradient over the root of the sum of all its squares so far.
 ///
-/// State:         "step", "sum", both there from construction on, as in PyTorch.
-/// Errors:        std::invalid_argument with PyTorch's text for options that make no sense, and
-///                std::runtime_error for a sparse gradient with weight decay.
+/// State: "step", "sum", both there from construction on, as in PyTorch.
+/// Errors: std::invalid_argument with PyTorch's text for options that make no sense, and
+///     std::runtime_error for a sparse gradient with weight decay.
 /// Deterministic: bit-equal to PyTorch 1.13's single-tensor CPU path on AVX2, given equal
-/// gradients. Source:        torch.optim.Adagrad; Duchi et al., JMLR 2011.
+///     gradients.
+/// Source: torch.optim.Adagrad; Duchi et al., JMLR 2011.
 class Adagrad final : public Optimizer {
  public:
   Adagrad(std::vector<ParamGroup> groups, const AdagradOptions& options);

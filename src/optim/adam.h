@@ -21,12 +21,12 @@ struct AdamOptions {
 
 /// Adam: steps along the running mean of gradients over the root of that of their squares.
 ///
-/// State:         "step", "exp_avg", "exp_avg_sq", with amsgrad "max_exp_avg_sq".
-/// Errors:        std::invalid_argument with PyTorch's text for options that make no sense.
+/// State: "step", "exp_avg", "exp_avg_sq", with amsgrad "max_exp_avg_sq".
+/// Errors: std::invalid_argument with PyTorch's text for options that make no sense.
 /// Deterministic: kTorch1 is bit-equal to PyTorch 1.13's single-tensor CPU path on AVX2 in f32 and
-///                f64, given equal gradients and the same C library (pow). kTorch2 differs in the
-///                first moment alone, which then is a lerp.
-/// Source:        torch.optim.Adam; Kingma and Ba, ICLR 2015; Reddi et al., ICLR 2018 (amsgrad).
+///     f64, given equal gradients and the same C library (pow). kTorch2 differs in the first moment
+///     alone, which then is a lerp.
+/// Source: torch.optim.Adam; Kingma and Ba, ICLR 2015; Reddi et al., ICLR 2018 (amsgrad).
 class Adam : public Optimizer {
  public:
   Adam(std::vector<ParamGroup> groups, const AdamOptions& options)

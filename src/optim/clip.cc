@@ -1,6 +1,7 @@
 #include "lockstep/optim/clip.h"
 
 #include <cmath>
+#include <fmt/core.h>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -20,7 +21,9 @@ std::vector<Tensor> gradients_of(std::span<const Variable> parameters) {
     const Ref<SparseRows>& rows = parameter.state().sparse_grad;
     grads.push_back(rows ? rows->coalesce()->values() : parameter.grad());
     LOCKSTEP_CHECK(grads.back().dtype() == grads.front().dtype(),
-                   "clipped gradients share a dtype");
+                   fmt::format("cannot clip gradients of {} and {} together: they share a dtype",
+                               name_of(grads.front().dtype()),
+                               name_of(grads.back().dtype())));
   }
   return grads;
 }
@@ -84,7 +87,9 @@ double clip_grad_norm(std::span<const Variable> parameters, const ClipNorm& opti
 }
 
 void clip_grad_value(std::span<const Variable> parameters, double clip_value) {
-  LOCKSTEP_CHECK(clip_value >= 0.0, "gradients are clipped to a range around zero");
+  LOCKSTEP_CHECK(
+      clip_value >= 0.0,
+      fmt::format("gradients are clipped to a range around zero: clip_value is {}", clip_value));
   for (const Variable& parameter : parameters) {
     const Tensor& grad = parameter.grad();
     if (parameter.state().sparse_grad) {

@@ -16,24 +16,23 @@ struct ClipNorm {
 /// Scales all gradients so that their joint norm is at most max_norm. Always multiplies, by 1 when
 /// nothing is clipped; undefined gradients are ignored.
 ///
-/// Requires:      gradients of one dtype, f32 or f64.
-/// Returns:       the norm before clipping; 0 without gradients.
-/// Errors:        std::runtime_error with PyTorch's text when asked to refuse a non-finite norm.
+/// Requires: gradients of one dtype, f32 or f64.
+/// Returns: the norm before clipping; 0 without gradients.
+/// Errors: std::runtime_error with PyTorch's text when asked to refuse a non-finite norm.
 /// Deterministic: the norm of each gradient, rounded to the dtype, then the norm of those (orders
-/// of
-///                summation: Kernels::norm). Infinity norms and the scaling have PyTorch's bits;
-///                sums of orders 1 and 2 have our own, whose order PyTorch does not promise either.
-/// Sparse:        the norm is that of the coalesced rows, and the rows are scaled as in PyTorch 2;
-///                1.13 computes the norm and then leaves sparse gradients as they are.
-/// Source:        torch.nn.utils.clip_grad_norm_.
+///     of summation: Kernels::norm). Infinity norms and the scaling have PyTorch's bits; sums of
+///     orders 1 and 2 have our own, whose order PyTorch does not promise either.
+/// Sparse: the norm is that of the coalesced rows, and the rows are scaled as in PyTorch 2; 1.13
+///     computes the norm and then leaves sparse gradients as they are.
+/// Source: torch.nn.utils.clip_grad_norm_.
 double clip_grad_norm(std::span<const Variable> parameters, const ClipNorm& options);
 
 /// Clamps each element of each gradient to [-clip_value, clip_value].
 ///
-/// Requires:      clip_value >= 0.
-/// Errors:        std::runtime_error for a sparse gradient, which PyTorch refuses, too.
+/// Requires: clip_value >= 0.
+/// Errors: std::runtime_error for a sparse gradient, which PyTorch refuses, too.
 /// Deterministic: bit-equal to PyTorch's, NaN included.
-/// Source:        torch.nn.utils.clip_grad_value_.
+/// Source: torch.nn.utils.clip_grad_value_.
 void clip_grad_value(std::span<const Variable> parameters, double clip_value);
 
 }  // namespace lockstep::optim

@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fmt/core.h>
 #include <stdexcept>
 #include <string>
 
-#include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/sparse_rows.h"
 #include "lockstep/base/check.h"
+#include "lockstep/functional/functions.h"
 #include "lockstep/tensor/kernels.h"
 
 namespace lockstep::optim {
@@ -15,8 +16,11 @@ namespace lockstep::optim {
 GradScaler::GradScaler(const GradScalerOptions& options)
     : options_(options), scale_(static_cast<float>(options.init_scale)) {
   if (!options.enabled) return;
-  LOCKSTEP_CHECK(options.growth_factor > 1.0, "The growth factor must be > 1.0.");
-  LOCKSTEP_CHECK(options.backoff_factor < 1.0, "The backoff factor must be < 1.0.");
+  LOCKSTEP_CHECK(options.growth_factor > 1.0,
+                 fmt::format("The growth factor must be > 1.0. It is {}.", options.growth_factor));
+  LOCKSTEP_CHECK(
+      options.backoff_factor < 1.0,
+      fmt::format("The backoff factor must be < 1.0. It is {}.", options.backoff_factor));
 }
 
 Variable GradScaler::scale(const Variable& loss) {

@@ -31,12 +31,12 @@ struct GradScalerOptions {
 /// one rank skips, and the replicas drift. The trace shows it: every step is recorded with scale,
 /// found_inf and skipped, and a skipped one keeps its position's `opt`.
 ///
-/// Requires:      optimizers outlive the iteration in which they are given.
-/// Errors:        std::runtime_error with PyTorch's text for calls out of order; ContractViolation
-///                where PyTorch asserts.
+/// Requires: optimizers outlive the iteration in which they are given.
+/// Errors: std::runtime_error with PyTorch's text for calls out of order; ContractViolation where
+///     PyTorch asserts.
 /// Deterministic: the scale is a float and has PyTorch's bits; gradients are multiplied by the
-///                float nearest to 1 / scale.
-/// Source:        torch.cuda.amp.GradScaler; Micikevicius et al., ICLR 2018.
+///     float nearest to 1 / scale.
+/// Source: torch.cuda.amp.GradScaler; Micikevicius et al., ICLR 2018.
 class GradScaler {
  public:
   explicit GradScaler(const GradScalerOptions& options = {});
@@ -58,10 +58,10 @@ class GradScaler {
   double get_scale() const;
 
   /// scale, growth_factor, backoff_factor, growth_interval, _growth_tracker; empty when not
-  /// enabled. Take it behind update().
+  /// enabled. Take it after update().
   std::vector<StateNumber> state() const;
   /// Errors: std::runtime_error with PyTorch's text for an empty state; std::invalid_argument for
-  /// other names. Does nothing when not enabled.
+  ///     other names. Does nothing when not enabled.
   void load_state(std::span<const StateNumber> numbers);
 
  private:

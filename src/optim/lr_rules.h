@@ -44,7 +44,7 @@ struct PolynomialLr {
   double power = 1.0;
 };
 
-/// Half a cosine down to `eta_min` at epoch `t_max`, and up again behind it.
+/// Half a cosine down to `eta_min` at epoch `t_max`, and up again after it.
 /// Source: Loshchilov and Hutter, ICLR 2017.
 struct CosineAnnealingLr {
   std::int64_t t_max = 1;
@@ -60,8 +60,8 @@ struct CosineAnnealingWarmRestarts {
 
 enum class Anneal : std::uint8_t { kCos, kLinear };
 
-/// Up to `max_lr` and down to almost nothing, momentum (Adam: beta1) the other way round. Not
-/// chainable; total_steps epochs, one more is an error. Lists have one value or one a group.
+/// Up to `max_lr` and down to almost nothing, momentum (Adam: beta1) the opposite way. Not
+/// chainable; total_steps epochs, one more is an error. Lists have one value or one per group.
 /// Source: Smith and Topin, arXiv:1708.07120.
 struct OneCycleLr {
   std::vector<double> max_lr;
@@ -78,13 +78,13 @@ struct OneCycleLr {
 
 using LrFactor = std::function<double(std::int64_t epoch)>;
 
-/// The initial rate times factor(epoch). One function, or one a group.
+/// The initial rate times factor(epoch). One function, or one per group.
 struct LambdaLr {
   std::vector<LrFactor> factors;
 };
 
-/// Multiplies the rate by factor(epoch) every epoch but epoch 0. One function, or one a group.
-/// Behind a milestone of SequentialLr, torch 2.15 multiplies by factor(0) too; 1.13 and this do
+/// Multiplies the rate by factor(epoch) every epoch but epoch 0. One function, or one per group.
+/// After a milestone of SequentialLr, torch 2.15 multiplies by factor(0) too; 1.13 and this do
 /// not.
 struct MultiplicativeLr {
   std::vector<LrFactor> factors;

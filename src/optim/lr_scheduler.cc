@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fmt/core.h>
 #include <stdexcept>
 
 #include "lockstep/base/text.h"
@@ -89,7 +90,9 @@ void RuleLr::step_to(double epoch) {
     }
     restart_at(*restarts, epoch);
   } else {
-    LOCKSTEP_CHECK(epoch == std::floor(epoch), "only warm restarts know parts of epochs");
+    LOCKSTEP_CHECK(
+        epoch == std::floor(epoch),
+        fmt::format("epoch {} is not whole: only warm restarts know parts of epochs", epoch));
   }
   last_epoch_ = whole(std::floor(epoch));
   apply(true);

@@ -22,14 +22,14 @@ struct StateNumber {
 };
 
 /// Moves the rates of an optimizer's groups. Construction sets the rates of epoch 0; step() goes
-/// one epoch (or optimizer step, as the caller counts) further, behind optimizer.step().
+/// one epoch (or optimizer step, as the caller counts) further, after optimizer.step().
 ///
-/// Requires:      the optimizer outlives the scheduler.
-/// Errors:        std::invalid_argument, with PyTorch's text where it has one.
+/// Requires: the optimizer outlives the scheduler.
+/// Errors: std::invalid_argument, with PyTorch's text where it has one.
 /// Deterministic: bit-equal to the rates of PyTorch 1.13 and 2.15 given the same C library (cos,
-///                pow, log): computed in double, each rate from the one before where PyTorch does
-///                so, and changes of the rates from outside carry on.
-/// Source:        torch.optim.lr_scheduler.
+///     pow, log): computed in double, each rate from the one before where PyTorch does so, and
+///     changes of the rates from outside carry on.
+/// Source: torch.optim.lr_scheduler.
 class LrScheduler {
  public:
   LrScheduler() = default;

@@ -1,6 +1,7 @@
 #include "lockstep/optim/optimizer.h"
 
 #include <algorithm>
+#include <fmt/core.h>
 #include <iterator>
 #include <stdexcept>
 #include <utility>
@@ -74,7 +75,9 @@ bool Optimizer::any_momentum() const {
 }
 
 void Optimizer::load_state(std::string_view name, std::size_t i, Tensor values) {
-  LOCKSTEP_CHECK(i < parameters_.size(), "no such parameter in this optimizer");
+  LOCKSTEP_CHECK(
+      i < parameters_.size(),
+      fmt::format("no parameter {} in this optimizer: it has {}", i, parameters_.size()));
   state_[add_state(std::string(name))].tensors[i] = std::move(values);
 }
 
@@ -115,20 +118,20 @@ void Optimizer::step_scaled(double scale, bool found_inf) {
   take_step({.scale = scale, .found_inf = found_inf});
 }
 
-void Optimizer::take_step(const Manner& manner) {
+void Optimizer::take_step(const StepOutcome& outcome) {
   Recorder* recorder = runtime().recorder();
   if (recorder == nullptr) {
-    if (!manner.found_inf) update_all();
+    if (!outcome.found_inf) update_all();
     return;
   }
   prepare_records(*recorder);
-  if (!manner.found_inf) {
+  if (!outcome.found_inf) {
     record_used(*recorder);
     update_all();
     // A momentum that a schedule switched on has added a list of state.
     if (recorded_states_ != state_.size()) prepare_records(*recorder);
   }
-  record_step(*recorder, manner);
+  record_step(*recorder, outcome);
 }
 
 void Optimizer::update_rows(std::size_t /*i*/, const SparseRows& /*rows*/, const Group& /*group*/) {
@@ -234,7 +237,7 @@ void Optimizer::record_used(Recorder& recorder) {
   }
 }
 
-void Optimizer::record_step(Recorder& recorder, const Manner& manner) {
+void Optimizer::record_step(Recorder& recorder, const StepOutcome& outcome) {
   for (const RecordGroup& group : records_) {
     scratch_.clear();
     for (const std::size_t i : group.indices) scratch_.push_back(&parameters_[i].data());
@@ -250,14 +253,14 @@ void Optimizer::record_step(Recorder& recorder, const Manner& manner) {
           StateKind::kOptimizer, StatePoint::kStep, group.state_names, scratch_, group.wrapper);
     }
     recorder.record(StepEvent{.lr = lr_of(group.indices.front()),
-                              .scale = manner.scale,
-                              .found_inf = manner.found_inf,
-                              .skipped = manner.found_inf,
+                              .scale = outcome.scale,
+                              .found_inf = outcome.found_inf,
+                              .skipped = outcome.found_inf,
                               .layout = group.names},
                     group.wrapper);
 
     Position& position = recorder.position(group.wrapper);
-    if (!manner.found_inf) position.opt += 1;
+    if (!outcome.found_inf) position.opt += 1;
     position.micro = -1;
   }
   scratch_.clear();

@@ -33,7 +33,7 @@ struct GridRounding {
   double limit = 8.0;
 };
 
-/// Parameters with options of their own. What is left out comes from the optimizer's options.
+/// Parameters with their own options. What is left out comes from the optimizer's options.
 struct ParamGroup {
   std::vector<Variable> parameters;
   std::optional<double> lr{};
@@ -90,7 +90,7 @@ class Optimizer {
   /// Gives every group this rate.
   void set_lr(double lr);
 
-  /// One more group, behind the others. Errors: as in the constructor.
+  /// One more group, after the others. Errors: as in the constructor.
   virtual void add_param_group(ParamGroup group);
 
   /// Moments and the like, for snapshots.
@@ -107,8 +107,8 @@ class Optimizer {
 
  protected:
   /// Requires: at least one parameter, all on one runtime.
-  /// Errors:   std::invalid_argument with PyTorch's text for a parameter that is given twice, which
-  ///           tied weights are when both names are listed. (PyTorch only warns within a group.)
+  /// Errors: std::invalid_argument with PyTorch's text for a parameter that is given twice, which
+  ///     tied weights are when both names are listed. (PyTorch only warns within a group.)
   Optimizer(std::vector<ParamGroup> groups, const GroupOptions& defaults);
 
   static std::vector<ParamGroup> one_group(std::vector<Variable> parameters);
@@ -122,10 +122,9 @@ class Optimizer {
   virtual void update(std::size_t i, const Group& group) = 0;
   /// Updates parameter `i` of `group`, whose gradient is sparse.
   /// Errors: std::runtime_error with PyTorch's text where an optimizer refuses such gradients,
-  /// which
-  ///         is what happens unless it says otherwise.
+  ///     which is what happens unless it says otherwise.
   virtual void update_rows(std::size_t i, const SparseRows& rows, const Group& group);
-  /// Adds a list of undefined tensors, one a parameter, unless there is one of this name, and
+  /// Adds a list of undefined tensors, one per parameter, unless there is one of this name, and
   /// returns its index in state().
   std::size_t add_state(std::string name);
   /// The same for a list of counts, f32 scalars as PyTorch's (exact to 2^24).
@@ -149,19 +148,19 @@ class Optimizer {
   };
 
   /// How a step went, for its record.
-  struct Manner {
+  struct StepOutcome {
     double scale = 1.0;
     bool found_inf = false;
   };
 
   void append(ParamGroup given);
-  void take_step(const Manner& manner);
+  void take_step(const StepOutcome& outcome);
   void round_all() const;
   double lr_of(std::size_t i) const;
   void prepare_records(Recorder& recorder);
   void name_group(RecordGroup& group, NameTable& names) const;
   void record_used(Recorder& recorder);
-  void record_step(Recorder& recorder, const Manner& manner);
+  void record_step(Recorder& recorder, const StepOutcome& outcome);
 
   GroupOptions defaults_;
   std::vector<Variable> parameters_;

@@ -16,7 +16,7 @@ struct PlateauOptions {
   double threshold = 1e-4;
   bool absolute = false;  ///< threshold_mode = "abs": the threshold is a difference, no share.
   std::int64_t cooldown = 0;
-  std::vector<double> min_lr = {0.0};  ///< One value, or one a group.
+  std::vector<double> min_lr = {0.0};  ///< One value, or one per group.
   double eps = 1e-8;
 };
 
@@ -26,10 +26,10 @@ struct PlateauOptions {
 /// Under data parallelism the metric must be the same on all ranks; a metric of each rank's own
 /// data lets the rates drift apart, which `optimizer-equal` and `replicas-equal` are there to see.
 ///
-/// Requires:      the optimizer outlives it.
-/// Errors:        std::invalid_argument with PyTorch's text.
+/// Requires: the optimizer outlives it.
+/// Errors: std::invalid_argument with PyTorch's text.
 /// Deterministic: bit-equal to PyTorch's rates, given equal metrics.
-/// Source:        torch.optim.lr_scheduler.ReduceLROnPlateau.
+/// Source: torch.optim.lr_scheduler.ReduceLROnPlateau.
 class ReduceLrOnPlateau {
  public:
   ReduceLrOnPlateau(Optimizer& optimizer, PlateauOptions options);

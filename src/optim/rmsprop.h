@@ -22,12 +22,11 @@ struct RmspropOptions {
 /// RMSprop: steps along the gradient over the root of the running mean of its squares, or,
 /// centered, of its variance.
 ///
-/// State:         "step", "square_avg", with momentum "momentum_buffer", centered "grad_avg".
-/// Errors:        std::invalid_argument with PyTorch's text for options that make no sense.
+/// State: "step", "square_avg", with momentum "momentum_buffer", centered "grad_avg".
+/// Errors: std::invalid_argument with PyTorch's text for options that make no sense.
 /// Deterministic: kTorch1 is bit-equal to PyTorch 1.13's single-tensor CPU path on AVX2, given
-/// equal
-///                gradients. kTorch2 differs in grad_avg alone, which then is a lerp.
-/// Source:        torch.optim.RMSprop; Graves, arXiv:1308.0850 (centered).
+///     equal gradients. kTorch2 differs in grad_avg alone, which then is a lerp.
+/// Source: torch.optim.RMSprop; Graves, arXiv:1308.0850 (centered).
 class Rmsprop final : public Optimizer {
  public:
   Rmsprop(std::vector<ParamGroup> groups, const RmspropOptions& options);

@@ -19,11 +19,11 @@ struct SgdOptions {
 
 /// Stochastic gradient descent with momentum. The first momentum step copies the gradient undamped.
 ///
-/// Errors:        std::invalid_argument with PyTorch's text for options that make no sense;
-///                std::runtime_error for a sparse gradient with weight decay (PyTorch's text) or
-///                with momentum, which PyTorch keeps sparse and Lockstep does not have.
+/// Errors: std::invalid_argument with PyTorch's text for options that make no sense;
+///     std::runtime_error for a sparse gradient with weight decay (PyTorch's text) or with
+///     momentum, which PyTorch keeps sparse and Lockstep does not have.
 /// Deterministic: bit-equal to PyTorch 1.13's single-tensor path, given equal gradients.
-/// Source:        torch.optim.SGD; Sutskever et al., ICML 2013, for Nesterov's form.
+/// Source: torch.optim.SGD; Sutskever et al., ICML 2013, for Nesterov's form.
 class Sgd final : public Optimizer {
  public:
   Sgd(std::vector<ParamGroup> groups, const SgdOptions& options);

@@ -18,13 +18,12 @@ struct SparseAdamOptions {
 
 /// Adam for sparse gradients: moments and parameters move only in the rows of the gradient.
 ///
-/// State:         "step", "exp_avg", "exp_avg_sq".
-/// Errors:        std::invalid_argument with PyTorch's text for options that make no sense, and
-///                std::runtime_error with PyTorch's text for a dense gradient.
+/// State: "step", "exp_avg", "exp_avg_sq".
+/// Errors: std::invalid_argument with PyTorch's text for options that make no sense, and
+///     std::runtime_error with PyTorch's text for a dense gradient.
 /// Deterministic: bit-equal to PyTorch 1.13's CPU path, given equal gradients and the same C
-/// library
-///                (pow).
-/// Source:        torch.optim.SparseAdam.
+///     library (pow).
+/// Source: torch.optim.SparseAdam.
 class SparseAdam final : public Optimizer {
  public:
   SparseAdam(std::vector<ParamGroup> groups, const SparseAdamOptions& options);

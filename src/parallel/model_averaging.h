@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/dist/process_group.h"
+#include "lockstep/comm/process_group.h"
 #include "lockstep/optim/optimizer.h"
 
 namespace lockstep {
@@ -16,14 +16,14 @@ namespace lockstep {
 /// flat, each divided by the group's size before the sum.
 ///
 /// Requires: one dtype, and gradients on the same parameters everywhere (not checked, as in
-/// PyTorch: other sizes are a mismatch). Errors: std::invalid_argument when none has a gradient;
-/// CommError.
-/// Source:   torch/distributed/algorithms/model_averaging/utils.py.
+///     PyTorch: other sizes are a mismatch).
+/// Errors: std::invalid_argument when none has a gradient; CommError.
+/// Source: torch/distributed/algorithms/model_averaging/utils.py.
 void average_parameters(std::span<const Variable> parameters,
                         ProcessGroup& group,
                         CallSite site = CallSite::here());
 
-/// Decides at which steps parameters are averaged, and over whom.
+/// Decides at which steps parameters are averaged, and over which ranks.
 class ModelAverager {
  public:
   virtual ~ModelAverager() = default;
@@ -57,7 +57,7 @@ class ModelAverager {
 /// Every `period` steps, counted from the end of the warm-up: that step itself is the first.
 ///
 /// Errors: std::invalid_argument with PyTorch's text for a period below 1. A period of 1 is logged
-///         as pointless.
+///     as pointless.
 /// Source: torch.distributed.algorithms.model_averaging.PeriodicModelAverager.
 class PeriodicModelAverager final : public ModelAverager {
  public:
@@ -81,7 +81,7 @@ struct AveragingLevel {
 ///
 /// Collective construction: every level but the last splits the group.
 /// Errors: std::invalid_argument with PyTorch's texts for no level, a first period below 1, a last
-///         level that is not the whole group, a size that does not divide it.
+///     level that is not the whole group, a size that does not divide it.
 /// Source: torch HierarchicalModelAverager.
 class HierarchicalModelAverager final : public ModelAverager {
  public:

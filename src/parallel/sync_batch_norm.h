@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <memory>
 
-#include "lockstep/autograd/functions.h"
-#include "lockstep/dist/process_group.h"
+#include "lockstep/comm/process_group.h"
+#include "lockstep/functional/functions.h"
 #include "lockstep/nn/batch_norm.h"
 
 namespace lockstep {
@@ -18,12 +18,11 @@ namespace lockstep {
 /// dy (x - mean) (C,)}, on ranks whose x requires a gradient: they must agree. The gradients of
 /// weight and bias stay local; a rank with an empty batch gives them none.
 ///
-/// Shapes:        x (B, C) or (B, C, ...), B >= 0; weight and bias (C,) or undefined.
-/// Errors:        std::invalid_argument with PyTorch's text; CommError when a collective fails.
+/// Shapes: x (B, C) or (B, C, ...), B >= 0; weight and bias (C,) or undefined.
+/// Errors: std::invalid_argument with PyTorch's text; CommError when a collective fails.
 /// Deterministic: the same statistics on every rank. Equal to batch_norm over the concatenated
-/// batch
-///                where nothing rounds.
-/// Source:        torch/nn/modules/_functions.py, SyncBatchNorm.
+///     batch where nothing rounds.
+/// Source: torch/nn/modules/_functions.py, SyncBatchNorm.
 Variable sync_batch_norm(const Variable& x,
                          const Variable& weight,
                          const Variable& bias,

@@ -1,5 +1,6 @@
 #include <array>
 #include <cstring>
+#include <fmt/core.h>
 #include <stdexcept>
 #include <vector>
 
@@ -29,7 +30,7 @@ Tensor data_or_nothing(const Variable& variable) {
 
 std::int64_t count_of(const Shape& x) { return x[1] == 0 ? 0 : x.n_elems() / x[1]; }
 
-/// What normalised x: the merged statistics and the number of elements a channel behind them.
+/// What normalised x: the merged statistics and then the number of elements per channel.
 struct Statistics {
   std::array<Tensor, 2> mean_invstd;
   double count = 0.0;
@@ -87,7 +88,7 @@ class SyncBatchNormNode final : public Node {
 
   void run(Tensor&& given) override {
     const Tensor& x = x_.get();
-    // Undefined where a later layer's batch was empty: the other ranks wait all the same.
+    // Undefined where a later layer's batch was empty: the other ranks still wait.
     const Tensor grad =
         given.defined() ? Tensor(std::move(given)) : Tensor::zeros(runtime(), x.shape(), x.dtype());
     const std::int64_t channels = x.size(1);
@@ -143,8 +144,11 @@ void check_input(const Shape& x, const Variable& weight, const Variable& bias) {
     throw std::invalid_argument("SyncBatchNorm number of input channels should be non-zero");
   }
   for (const Variable* of_channel : {&weight, &bias}) {
-    LOCKSTEP_CHECK(!of_channel->defined() || of_channel->shape() == Shape({x[1]}),
-                   "one weight and bias a channel of " + x.text());
+    LOCKSTEP_CHECK(
+        !of_channel->defined() || of_channel->shape() == Shape({x[1]}),
+        fmt::format("synchronised batch norm needs one weight and bias per channel of {}, not {}",
+                    x.text(),
+                    of_channel->shape().text()));
   }
 }
 

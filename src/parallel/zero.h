@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/dist/join.h"
+#include "lockstep/collectives/join.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/parallel/zero_partition.h"
 
@@ -33,15 +33,14 @@ struct ZeroOptions {
 /// the order of assignment; as bucket views B(bucket of rank 0) ... B(bucket of rank N-1), where a
 /// rank that owns nothing sends one zero. Parameters that need no gradient are in no bucket.
 ///
-/// Under a join context a rank without inputs goes on stepping with its last gradients, as
+/// Under a join context a rank without inputs continues to step with its last gradients, as
 /// PyTorch's does; list Ddp first, whose final state it then takes. A context whose first joinable
 /// is this one breaks when a rank runs out: its shadowed step announces itself as active (D76).
 ///
-/// Requires:      equal parameters on every rank; the process group outlives the optimizer.
-/// Errors:        std::invalid_argument with PyTorch's text for an empty list or mixed dtypes;
-/// CommError. Source:        torch.distributed.optim.ZeroRedundancyOptimizer (without
-/// overlap_with_ddp);
-///                Rajbhandari et al., SC 2020.
+/// Requires: equal parameters on every rank; the process group outlives the optimizer.
+/// Errors: std::invalid_argument with PyTorch's text for an empty list or mixed dtypes; CommError.
+/// Source: torch.distributed.optim.ZeroRedundancyOptimizer (without overlap_with_ddp); Rajbhandari
+///     et al., SC 2020.
 class ZeroRedundancyOptimizer final : public optim::Optimizer, public Joinable {
  public:
   /// Builds the optimizer of one rank's share; groups may be empty.

@@ -1,6 +1,7 @@
 #include "lockstep/parallel/zero_partition.h"
 
 #include <algorithm>
+#include <fmt/core.h>
 #include <numeric>
 
 #include "lockstep/base/check.h"
@@ -9,7 +10,8 @@ namespace lockstep {
 
 ZeroPartition partition_parameters(std::span<const std::vector<std::int64_t>> group_sizes,
                                    std::int32_t n_ranks) {
-  LOCKSTEP_CHECK(n_ranks > 0, "a partition needs ranks");
+  LOCKSTEP_CHECK(n_ranks > 0,
+                 fmt::format("a partition over {} ranks: there is at least one", n_ranks));
   const auto n = static_cast<std::size_t>(n_ranks);
   ZeroPartition partition(n, std::vector<std::vector<std::size_t>>(group_sizes.size()));
   std::vector<std::int64_t> held(n);

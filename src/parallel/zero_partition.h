@@ -16,9 +16,9 @@ using ZeroPartition = std::vector<std::vector<std::vector<std::size_t>>>;
 /// that holds the fewest elements so far, the lowest of such ranks. What earlier groups assigned
 /// counts.
 ///
-/// `group_sizes`: elements of each parameter, by group. Returns: n_ranks entries, each with an
-/// entry for every group, which may be empty. Source:
-/// ZeroRedundancyOptimizer._partition_parameters.
+/// `group_sizes`: elements of each parameter, by group.
+/// Returns: n_ranks entries, each with an entry for every group, which may be empty.
+/// Source: ZeroRedundancyOptimizer._partition_parameters.
 ZeroPartition partition_parameters(std::span<const std::vector<std::int64_t>> group_sizes,
                                    std::int32_t n_ranks);
 

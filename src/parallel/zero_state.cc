@@ -1,13 +1,14 @@
 // The state of all shares, brought together and handed out again.
 #include <algorithm>
 #include <cstring>
+#include <fmt/core.h>
 #include <span>
 #include <stdexcept>
 #include <type_traits>
 #include <utility>
 
 #include "lockstep/base/check.h"
-#include "lockstep/dist/object_collectives.h"
+#include "lockstep/collectives/object_collectives.h"
 #include "lockstep/parallel/zero.h"
 #include "lockstep/tensor/kernels.h"
 
@@ -41,7 +42,10 @@ class ByteReader {
   }
 
   void bytes(void* data, std::size_t n) {
-    LOCKSTEP_CHECK(n <= left_.size(), "a share of optimizer state was cut short");
+    LOCKSTEP_CHECK(
+        n <= left_.size(),
+        fmt::format(
+            "a share of optimizer state was cut short: {} bytes are left of {}", left_.size(), n));
     std::memcpy(data, left_.data(), n);
     left_.remove_prefix(n);
   }
@@ -145,7 +149,10 @@ void ZeroRedundancyOptimizer::load_state_dict(std::span<const optim::StateList> 
         whole.begin(), whole.end(), [&list](const auto& other) { return other.name == list.name; });
     if (source == whole.end()) continue;
     LOCKSTEP_CHECK(source->tensors.size() == parameters().size(),
-                   "a state to load has an entry for each parameter");
+                   fmt::format("state '{}' to load has {} entries for {} parameters",
+                               list.name,
+                               source->tensors.size(),
+                               parameters().size()));
     for (std::size_t i = 0; i < share.size(); ++i) {
       const Tensor& tensor = source->tensors[share[i]];
       list.tensors[i] = tensor.defined() ? tensor.clone() : Tensor();

@@ -1,5 +1,7 @@
 #include "lockstep/random/discrete.h"
 
+#include <fmt/core.h>
+
 #include "lockstep/base/check.h"
 
 namespace lockstep {
@@ -7,7 +9,8 @@ namespace {
 
 template <typename T>
 void fill_mask(Generator& generator, std::span<T> out, double p) {
-  LOCKSTEP_CHECK(p >= 0.0 && p <= 1.0, "a probability lies between 0 and 1");
+  LOCKSTEP_CHECK(p >= 0.0 && p <= 1.0,
+                 fmt::format("a probability lies between 0 and 1, not at {}", p));
   constexpr std::uint64_t kMask = (std::uint64_t{1} << 53U) - 1;
   for (T& value : out) {
     const double unit = static_cast<double>(generator.random64() & kMask) * 0x1p-53;
@@ -26,7 +29,9 @@ void bernoulli(Generator& generator, std::span<double> out, double p) {
 }
 
 void randint(Generator& generator, std::span<std::int64_t> out, IntegerRange range) {
-  LOCKSTEP_CHECK(range.from < range.to, "a range of integers to draw from is not empty");
+  LOCKSTEP_CHECK(
+      range.from < range.to,
+      fmt::format("no integers to draw from {} to {}: the range is empty", range.from, range.to));
   // Unsigned, so that ranges wider than half of all integers wrap as they do in PyTorch.
   const auto from = static_cast<std::uint64_t>(range.from);
   const std::uint64_t n_integers = static_cast<std::uint64_t>(range.to) - from;

@@ -1,4 +1,4 @@
-// The stream of random bits behind every draw of a run: the Mersenne Twister of PyTorch's CPU
+// The stream of random bits for every draw of a run: the Mersenne Twister of PyTorch's CPU
 // generator.
 #pragma once
 
@@ -17,8 +17,8 @@ namespace lockstep {
 /// can afford one each.
 ///
 /// Deterministic: the draws depend on the low 32 bits of the seed and nothing else.
-/// Source:        Matsumoto and Nishimura, "Mersenne Twister", ACM TOMACS 8(1), 1998 (MT19937);
-///                PyTorch 1.13, ATen/core/MT19937RNGEngine.h.
+/// Source: Matsumoto and Nishimura, "Mersenne Twister", ACM TOMACS 8(1), 1998 (MT19937); PyTorch
+///     1.13, ATen/core/MT19937RNGEngine.h.
 class Generator {
  public:
   static constexpr std::uint64_t kDefaultSeed = 67280421310721ULL;  ///< PyTorch's own default.

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <fmt/core.h>
 #include <numeric>
 #include <string>
 
@@ -15,7 +16,7 @@ namespace {
 
 template <typename T>
 void fill_waits(Generator& generator, std::span<T> out, double rate) {
-  LOCKSTEP_CHECK(rate > 0.0, "an exponential rate is positive");
+  LOCKSTEP_CHECK(rate > 0.0, fmt::format("an exponential rate is positive, not {}", rate));
   const double scale = -1.0 / rate;
   for (T& value : out) {
     std::array<double, 1> unit{};

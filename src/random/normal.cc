@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <fmt/core.h>
 #include <numbers>
 #include <optional>
 
@@ -115,7 +116,8 @@ double draw_one(Generator& generator) {
 
 template <typename T>
 void fill(Generator& generator, std::span<T> out, NormalShape shape) {
-  LOCKSTEP_CHECK(shape.std >= 0.0, "a standard deviation is at least 0");
+  LOCKSTEP_CHECK(shape.std >= 0.0,
+                 fmt::format("a standard deviation is at least 0, not {}", shape.std));
   if (out.size() < kBlock) {
     // One rounding, as in the AVX2 build; the double is rounded once more for a float.
     for (T& value : out) {

@@ -17,17 +17,16 @@ struct NormalShape {
 ///
 /// Fewer than 16 elements are drawn one by one in double arithmetic, which leaves the second half
 /// of the last pair in the generator for the next such call. From 16 on, whole blocks of 16 uniform
-/// numbers are transformed; when 16 does not divide n, the last 16 elements are drawn anew.
+/// numbers are transformed; when 16 does not divide n, the last 16 elements are drawn again.
 ///
-/// Shapes:        out is (n,), a tensor's elements in the order of its memory.
-/// Requires:      std >= 0.
+/// Shapes: out is (n,), a tensor's elements in the order of its memory.
+/// Requires: std >= 0.
 /// Deterministic: a function of the generator's state and the arguments. Floats from 16 elements on
-///                use arithmetic of their own; the other cases call log, sin and cos of the C
-///                library, whose last bit may differ between C libraries.
-/// Source:        Box and Muller, Annals of Mathematical Statistics 29(2), 1958; PyTorch 1.13,
-///                ATen/native/cpu/DistributionTemplates.h; the polynomials are those of Cephes.
-///                Later releases write log1p(-u) for log(1 - u) below 16 elements, which moves the
-///                last bit of some doubles.
+///     use our own arithmetic; the other cases call log, sin and cos of the C library, whose
+///     last bit may differ between C libraries.
+/// Source: Box and Muller, Annals of Mathematical Statistics 29(2), 1958; PyTorch 1.13,
+///     ATen/native/cpu/DistributionTemplates.h; the polynomials are those of Cephes. Later releases
+///     write log1p(-u) for log(1 - u) below 16 elements, which moves the last bit of some doubles.
 void normal(Generator& generator, std::span<float> out, NormalShape shape = {});
 void normal(Generator& generator, std::span<double> out, NormalShape shape = {});
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstring>
+#include <fmt/core.h>
 #include <utility>
 
 #include "lockstep/base/check.h"
@@ -12,7 +13,7 @@ namespace lockstep {
 namespace {
 
 // Steps whose targets are known before the first of them is carried out. Long enough to hide a
-// cache miss behind other work, short enough for the targets to stay in the first cache level.
+// cache miss by other work, short enough for the targets to stay in the first cache level.
 constexpr std::size_t kBlock = 128;
 
 using Block = std::array<std::uint32_t, kBlock>;
@@ -63,7 +64,9 @@ class Words {
 
 void shuffle_upwards(Generator& generator, std::span<std::int64_t> out) {
   const std::size_t n = out.size();
-  LOCKSTEP_CHECK(n < (std::size_t{1} << 32U), "the upward shuffle draws 32-bit numbers");
+  LOCKSTEP_CHECK(
+      n < (std::size_t{1} << 32U),
+      fmt::format("the upward shuffle draws 32-bit numbers, too few for {} elements", n));
   if (n == 0) return;
   Words words(out);
   for (std::size_t i = 0; i < n; ++i) words.set(i, static_cast<std::uint32_t>(i));
@@ -123,7 +126,7 @@ void randperm(Generator& generator, std::span<std::int64_t> out) {
 }
 
 std::vector<std::int64_t> randperm(Generator& generator, std::int64_t n) {
-  LOCKSTEP_CHECK(n >= 0, "a permutation has at least no elements");
+  LOCKSTEP_CHECK(n >= 0, fmt::format("a permutation of {} elements: a size is never negative", n));
   std::vector<std::int64_t> out(static_cast<std::size_t>(n));
   randperm(generator, out);
   return out;

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <fmt/core.h>
 #include <limits>
 
 #include "lockstep/base/check.h"
@@ -16,9 +17,15 @@ constexpr std::size_t kBlock = 256;
 template <typename T>
 void check_range(UniformRange range) {
   constexpr double kMax = std::numeric_limits<T>::max();
-  LOCKSTEP_CHECK(range.from >= -kMax && range.to <= kMax, "uniform bounds must be finite");
-  LOCKSTEP_CHECK(range.from <= range.to, "uniform bounds must be in order");
-  LOCKSTEP_CHECK(range.to - range.from <= kMax, "uniform range is wider than the type's maximum");
+  LOCKSTEP_CHECK(range.from >= -kMax && range.to <= kMax,
+                 fmt::format("uniform bounds must be finite, not {} and {}", range.from, range.to));
+  LOCKSTEP_CHECK(
+      range.from <= range.to,
+      fmt::format("uniform bounds must be in order, not {} and {}", range.from, range.to));
+  LOCKSTEP_CHECK(range.to - range.from <= kMax,
+                 fmt::format("the uniform range from {} to {} is wider than the type's maximum",
+                             range.from,
+                             range.to));
 }
 
 template <typename T>

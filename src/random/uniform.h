@@ -26,11 +26,11 @@ struct UniformRange {
 /// The bounds are rounded to the element type first. A float takes one draw (24 bits of it), a
 /// double two (53 bits).
 ///
-/// Shapes:        out is (n,), a tensor's elements in the order of its memory.
-/// Requires:      from <= to, both finite and at most the element type's maximum apart.
+/// Shapes: out is (n,), a tensor's elements in the order of its memory.
+/// Requires: from <= to, both finite and at most the element type's maximum apart.
 /// Deterministic: a function of the generator's state and the arguments; n (float) or 2n (double)
-///                draws.
-/// Source:        PyTorch 1.13, ATen/core/TransformationHelper.h.
+///     draws.
+/// Source: PyTorch 1.13, ATen/core/TransformationHelper.h.
 void uniform(Generator& generator,
              std::span<float> out,
              UniformRange range = {},

@@ -7,7 +7,7 @@ namespace lockstep {
 
 class Kernels;
 
-/// A device beside the processor. Tensors of a runtime that has one keep their elements in the
+/// A device besides the processor. Tensors of a runtime that has one keep their elements in the
 /// device's memory, which host code can touch as well; everything else stays in the host's pool.
 ///
 /// Its kernels may return before their work has ended. Work runs in the order in which it was
@@ -26,8 +26,8 @@ class Accelerator {
 
   virtual Kernels& kernels() = 0;
 
-  /// Requires: n_bytes > 0. Returns memory aligned to 64 bytes, contents unspecified; release takes
-  /// the same number.
+  /// Requires: n_bytes > 0; release takes the same number.
+  /// Returns: memory aligned to 64 bytes, contents unspecified.
   virtual void* allocate(std::size_t n_bytes) = 0;
   virtual void release(void* data, std::size_t n_bytes) = 0;
 

@@ -8,12 +8,12 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::size_t kPlaceBits = 10;     // The contents of a step.
+constexpr std::size_t kEntryBits = 10;     // The contents of a step.
 constexpr std::int64_t kFewestBytes = 64;  // Less is read as fast as it is looked up.
 
-Imprint look(const Tensor& tensor, const Imprint* twin) {
+TensorFingerprint measure(const Tensor& tensor, const TensorFingerprint* twin) {
   Kernels& kernels = tensor.runtime().kernels();
-  if (twin == nullptr) return kernels.imprint(tensor);
+  if (twin == nullptr) return kernels.fingerprint(tensor);
   // A sketch costs more than the digest that proves it.
   const std::uint64_t digest = kernels.digest(tensor, 0);
   return {digest, digest == twin->digest ? twin->sketch : kernels.sketch(tensor)};
@@ -21,11 +21,11 @@ Imprint look(const Tensor& tensor, const Imprint* twin) {
 
 }  // namespace
 
-Contents::Contents() : known_(std::size_t{1} << kPlaceBits) {}
+Contents::Contents() : known_(std::size_t{1} << kEntryBits) {}
 
-/// Where the imprint of this content belongs, or null if nobody can know when it changes. A place
-/// that held another one comes back without a digest: its n_elems is negative.
-Contents::Place* Contents::place_of(const Tensor& tensor) {
+/// Where the fingerprint of this content belongs, or null if its changes cannot be noticed. A place
+/// that held a different one comes back without a digest: its n_elems is negative.
+Contents::CacheEntry* Contents::entry_of(const Tensor& tensor) {
   if (closed_ || tensor.n_bytes() < kFewestBytes) return nullptr;
   Storage& storage = *tensor.storage();
   if (storage.content() == 0) storage.set_content(fresh(), 0);
@@ -35,42 +35,42 @@ Contents::Place* Contents::place_of(const Tensor& tensor) {
   const std::uint64_t mixed = content * kMixFirst +
                               static_cast<std::uint64_t>(offset) * kMixSecond +
                               static_cast<std::uint64_t>(tensor.n_elems());
-  Place& place = known_[(mixed * kGolden64) >> (64U - kPlaceBits)];
-  const bool same = place.content == content && place.offset == offset &&
-                    place.n_elems == tensor.n_elems() && place.dtype == tensor.dtype();
+  CacheEntry& entry = known_[(mixed * kGolden64) >> (64U - kEntryBits)];
+  const bool same = entry.content == content && entry.offset == offset &&
+                    entry.n_elems == tensor.n_elems() && entry.dtype == tensor.dtype();
   if (!same) {
-    place = {
+    entry = {
         .content = content, .offset = offset, .n_elems = -1, .dtype = tensor.dtype(), .print = {}};
   }
-  return &place;
+  return &entry;
 }
 
 std::uint64_t Contents::digest(const Tensor& tensor) {
-  Place* const place = place_of(tensor);
-  if (place == nullptr) return tensor.runtime().kernels().digest(tensor, 0);
-  if (place->n_elems >= 0) {
+  CacheEntry* const entry = entry_of(tensor);
+  if (entry == nullptr) return tensor.runtime().kernels().digest(tensor, 0);
+  if (entry->n_elems >= 0) {
     ++n_spared_;
-    return place->print.digest;
+    return entry->print.digest;
   }
-  place->print.digest = tensor.runtime().kernels().digest(tensor, 0);
-  place->n_elems = tensor.n_elems();
-  return place->print.digest;
+  entry->print.digest = tensor.runtime().kernels().digest(tensor, 0);
+  entry->n_elems = tensor.n_elems();
+  return entry->print.digest;
 }
 
-Imprint Contents::imprint(const Tensor& tensor, const Imprint* twin) {
-  Place* const place = place_of(tensor);
-  if (place == nullptr) return look(tensor, twin);
-  if (place->n_elems < 0) {
-    place->print = look(tensor, twin);
-    place->n_elems = tensor.n_elems();
-  } else if (!place->sketched) {
-    const bool told = twin != nullptr && twin->digest == place->print.digest;
-    place->print.sketch = told ? twin->sketch : tensor.runtime().kernels().sketch(tensor);
+TensorFingerprint Contents::fingerprint(const Tensor& tensor, const TensorFingerprint* twin) {
+  CacheEntry* const entry = entry_of(tensor);
+  if (entry == nullptr) return measure(tensor, twin);
+  if (entry->n_elems < 0) {
+    entry->print = measure(tensor, twin);
+    entry->n_elems = tensor.n_elems();
+  } else if (!entry->sketched) {
+    const bool is_twin = twin != nullptr && twin->digest == entry->print.digest;
+    entry->print.sketch = is_twin ? twin->sketch : tensor.runtime().kernels().sketch(tensor);
   } else {
     ++n_spared_;
   }
-  place->sketched = true;
-  return place->print;
+  entry->sketched = true;
+  return entry->print;
 }
 
 std::uint64_t known_digest(const Tensor& tensor) {
@@ -79,9 +79,9 @@ std::uint64_t known_digest(const Tensor& tensor) {
                              : tensor.runtime().kernels().digest(tensor, 0);
 }
 
-Imprint known_imprint(const Tensor& tensor, const Imprint* twin) {
+TensorFingerprint known_fingerprint(const Tensor& tensor, const TensorFingerprint* twin) {
   Contents* const contents = tensor.runtime().contents();
-  return contents != nullptr ? contents->imprint(tensor, twin) : look(tensor, twin);
+  return contents != nullptr ? contents->fingerprint(tensor, twin) : measure(tensor, twin);
 }
 
 }  // namespace lockstep

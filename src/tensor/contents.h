@@ -1,4 +1,4 @@
-// What tensors of a run have been found to contain, so that nobody looks at the same bytes twice.
+// What tensors of a run have been found to contain, so that no bytes are read twice.
 #pragma once
 
 #include <cstddef>
@@ -12,15 +12,16 @@ namespace lockstep {
 
 class Tensor;
 
-/// Names for the contents of storages, and the imprints of what has been named.
+/// Names for the contents of storages, and the fingerprints of what has been named.
 ///
-/// A name stands for bytes. It is given to a storage when somebody looks at it, goes along when a
+/// A name stands for bytes. It is given to a storage when that is first read, goes along when a
 /// copy fills another storage, and is given to all members of a collective that leaves them the
 /// same bytes. Every operation that writes other bytes to a storage takes the name away, and a
 /// storage whose memory can change unseen never has one (Storage::content). So an equal name proves
 /// equal bytes; without one the bytes are read.
 ///
-/// One object serves all ranks of a world. Requires: one thread.
+/// One object serves all ranks of a world.
+/// Requires: one thread.
 class Contents {
  public:
   Contents();
@@ -37,24 +38,24 @@ class Contents {
 
   std::uint64_t digest(const Tensor& tensor);
   /// `twin`: what it may well be, if a digest says so; null: no idea.
-  Imprint imprint(const Tensor& tensor, const Imprint* twin);
+  TensorFingerprint fingerprint(const Tensor& tensor, const TensorFingerprint* twin);
 
   /// Times that bytes did not have to be read.
   std::uint64_t n_spared() const { return n_spared_; }
 
  private:
-  struct Place {
+  struct CacheEntry {
     std::uint64_t content = 0;
     std::int64_t offset = 0;
     std::int64_t n_elems = 0;
     DType dtype = DType::kF32;
     bool sketched = false;
-    Imprint print;
+    TensorFingerprint print;
   };
 
-  Place* place_of(const Tensor& tensor);
+  CacheEntry* entry_of(const Tensor& tensor);
 
-  std::vector<Place> known_;  // What falls on a taken place replaces it.
+  std::vector<CacheEntry> known_;  // What falls on a taken place replaces it.
   std::uint64_t n_names_ = 0;
   std::uint64_t n_spared_ = 0;
   bool closed_ = false;
@@ -63,6 +64,6 @@ class Contents {
 /// The tensor's digest (base 0), read or remembered.
 std::uint64_t known_digest(const Tensor& tensor);
 /// The same and its sketch. `twin` as above.
-Imprint known_imprint(const Tensor& tensor, const Imprint* twin = nullptr);
+TensorFingerprint known_fingerprint(const Tensor& tensor, const TensorFingerprint* twin = nullptr);
 
 }  // namespace lockstep

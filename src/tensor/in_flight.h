@@ -1,4 +1,4 @@
-// Which memory a pending transfer owns, so that a touch by anybody else can be reported.
+// Which memory a pending transfer owns, so that any other access to it can be reported.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// The byte ranges that pending works of one rank own, and who hears of accesses to them.
+/// The byte ranges that pending works of one rank own, and what is notified of accesses to them.
 ///
 /// `lend` when a work is posted, `give_back` when it has been waited for: whether the transfer has
 /// happened to end in between is up to the schedule, and no excuse. Linear in the number of pending
@@ -27,8 +27,8 @@ class InFlight {
     std::int32_t group = 0;
     std::int64_t seq = 0;
     std::int32_t wrapper = -1;
-    bool told_read = false;  ///< One reading and one writing access of a loan are reported.
-    bool told_write = false;
+    bool reported_read = false;  ///< One reading and one writing access of a loan are reported.
+    bool reported_write = false;
   };
 
   /// What the rank does to memory.
@@ -38,7 +38,7 @@ class InFlight {
     CallSite site = {};
   };
 
-  /// Hears of each access that meets a transfer.
+  /// Notified of each access that violates a loan.
   class Listener {
    public:
     virtual ~Listener() = default;
@@ -64,14 +64,14 @@ class InFlight {
     return nullptr;
   }
 
-  /// Tells the listener of every loan that this access violates. An access without a site of its
-  /// own happens at the current one (AccessSite).
+  /// Notifies the listener of every loan that this access violates. An access without its own site
+  /// happens at the current one (AccessSite).
   void access(const std::byte* begin, const std::byte* end, const Access& access) {
     if (listener_ == nullptr) return;
     for (Loan& loan : loans_) {
-      bool& told = access.writes ? loan.told_write : loan.told_read;
-      if (told || !violates(loan, begin, end, access.writes)) continue;
-      told = true;
+      bool& reported = access.writes ? loan.reported_write : loan.reported_read;
+      if (reported || !violates(loan, begin, end, access.writes)) continue;
+      reported = true;
       Access placed = access;
       if (site_.known()) placed.site = site_;
       listener_->on_touch(loan, placed);
@@ -97,7 +97,7 @@ class InFlight {
 /// and the library below it does not.
 class AccessSite {
  public:
-  /// Requires: `in_flight` (null: nobody watches) outlives it.
+  /// Requires: `in_flight` (null: memory is not watched) outlives it.
   AccessSite(InFlight* in_flight, const CallSite& site) : in_flight_(in_flight) {
     if (in_flight_ == nullptr) return;
     before_ = in_flight_->site_;

@@ -1,4 +1,4 @@
-// The numeric operations behind every op of autograd, optim and dist: one virtual call each, so
+// The numeric operations that every op of autograd, optim and comm uses: one virtual call each, so
 // that the CPU, an exactness-proving decorator and CUDA are interchangeable.
 #pragma once
 
@@ -73,12 +73,10 @@ struct RmspropUpdate {
 
 /// Operations on contiguous tensors of one device.
 ///
-/// Requires:      outputs preallocated with the right shape; element-wise inputs of one dtype (f32
-/// or
-///                f64 unless stated). An output may alias an input of the same element-wise call.
+/// Requires: outputs preallocated with the right shape; element-wise inputs of one dtype (f32 or
+///     f64 unless stated). An output may alias an input of the same element-wise call.
 /// Deterministic: each result is a function of the input bits alone, never of addresses or of the
-///                number of threads. Element-wise maths and reductions are fixed-order loops of our
-///                own.
+///     number of threads. Element-wise maths and reductions are fixed-order loops of our own.
 class Kernels {
  public:
   virtual ~Kernels() = default;
@@ -187,12 +185,11 @@ class Kernels {
                                    std::span<const Tensor> in,
                                    std::span<const Tensor> save_mean_invstd) = 0;
 
-  // -- batch norm in parts, with statistics merged over ranks between them. Channels are dimension
-  // 1
+  // -- batch norm in parts, with statistics merged over ranks between them. Channels: dimension 1
   //    of x (N, C) or (N, C, ...); per-channel tensors are (C,). Sums run in index order.
   //    Source: PyTorch Normalization.cuh, batch_norm_stats and its four companions.
-  /// mean_invstd = {mean, 1 / sqrt(biased variance + eps)} of this rank's batch. Requires: not
-  /// empty.
+  /// mean_invstd = {mean, 1 / sqrt(biased variance + eps)} of this rank's batch.
+  /// Requires: not empty.
   virtual void batch_norm_stats(std::span<const Tensor> mean_invstd,
                                 const Tensor& x,
                                 double eps) = 0;
@@ -212,7 +209,7 @@ class Kernels {
                                std::span<const Tensor> weight_bias_grads,
                                std::span<const Tensor> grad_x,
                                std::span<const Tensor> mean_invstd) = 0;
-  /// The gradient of x from sums over all ranks of `count` elements a channel.
+  /// The gradient of x from sums over all ranks of `count` elements per channel.
   /// in = {grad_out, x, weight}.
   virtual void batch_norm_spread(const Tensor& out,
                                  std::span<const Tensor> in,
@@ -311,7 +308,8 @@ class Kernels {
                        std::span<const Tensor> averages,
                        const RmspropUpdate& update) = 0;
   /// grad *= factor (rounded to f32 first, then to the dtype). Returns whether an element was not
-  /// finite before. Source: PyTorch AmpKernels.cu, _amp_foreach_non_finite_check_and_unscale_.
+  /// finite before.
+  /// Source: PyTorch AmpKernels.cu, _amp_foreach_non_finite_check_and_unscale_.
   virtual bool unscale(const Tensor& grad, double factor) = 0;
   /// out = min(max(in, -limit), limit), the limit rounded to the dtype. NaN passes through.
   virtual void clamp(const Tensor& out, const Tensor& in, double limit) = 0;
@@ -319,7 +317,8 @@ class Kernels {
   /// element i into lane i mod 8, then the lanes in order. NaN wins over everything.
   virtual double norm(const Tensor& in, double p) = 0;
   /// out = grad * (1 / divisor): the reducer's pre-scaled copy into a bucket (reciprocal formed in
-  /// double, rounded to the dtype). Source: PyTorch reducer.cpp, mark_variable_ready_dense.
+  /// double, rounded to the dtype).
+  /// Source: PyTorch reducer.cpp, mark_variable_ready_dense.
   virtual void average_into_bucket(const Tensor& out, const Tensor& grad, double divisor) = 0;
   /// One result for all: every outputs[r][i] := (inputs[0][i] op inputs[1][i]) op ..., left to
   /// right, each operation rounded in the element type (f16/bf16: computed in f32, rounded once
@@ -337,7 +336,7 @@ class Kernels {
   virtual Sketch sketch(const Tensor& in) = 0;
 
   /// digest(in, 0) and sketch(in) in one pass over memory, where that is quicker.
-  virtual Imprint imprint(const Tensor& in) { return {digest(in, 0), sketch(in)}; }
+  virtual TensorFingerprint fingerprint(const Tensor& in) { return {digest(in, 0), sketch(in)}; }
 };
 
 }  // namespace lockstep

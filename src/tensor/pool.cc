@@ -1,6 +1,7 @@
 #include "lockstep/tensor/pool.h"
 
 #include <algorithm>
+#include <fmt/core.h>
 #include <new>
 
 #include "lockstep/base/check.h"
@@ -23,9 +24,10 @@ Pool::~Pool() {
 }
 
 void* Pool::allocate_slowly(std::size_t bytes) {
-  LOCKSTEP_CHECK(bytes > 0, "an empty block has no address");
+  LOCKSTEP_CHECK(bytes > 0, "the pool hands out no empty blocks (an error of Lockstep)");
   const std::size_t index = detail::size_class_of(bytes);
-  LOCKSTEP_CHECK(index < kClasses, "a block larger than any machine's memory");
+  LOCKSTEP_CHECK(index < kClasses,
+                 fmt::format("a block of {} bytes is larger than any machine's memory", bytes));
   const std::size_t size = detail::size_class_bytes(index);
   account(size);
   FreeBlock* const block = free_[index];

@@ -60,7 +60,7 @@ inline constexpr SmallClasses kSmallClasses = make_small_classes();
 /// one the next rank gets, still in cache. After the first step of a training job every allocation
 /// is served from a free list; `system_allocations()` lets a test prove it.
 ///
-/// Requires:      used by one thread at a time.
+/// Requires: used by one thread at a time.
 /// Deterministic: addresses never influence results; the order of reuse depends only on the calls.
 class Pool {
  public:

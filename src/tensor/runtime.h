@@ -45,7 +45,7 @@ class Runtime {
 
   void set_recorder(Recorder* recorder) { recorder_ = recorder; }
 
-  /// Memory that pending works own, or null when nobody watches it.
+  /// Memory that pending works own, or null when memory is not watched.
   InFlight* in_flight() const { return in_flight_; }
 
   void set_in_flight(InFlight* in_flight) { in_flight_ = in_flight; }

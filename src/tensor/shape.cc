@@ -1,14 +1,16 @@
 #include "lockstep/tensor/shape.h"
 
+#include <fmt/core.h>
+
+#include "lockstep/base/text.h"
+
 namespace lockstep {
 
-std::string Shape::text() const {
-  std::string text = "[";
-  for (std::size_t i = 0; i < n_dims_; ++i) {
-    if (i > 0) text += ", ";
-    text += std::to_string(sizes_[i]);
-  }
-  return text + "]";
+std::string Shape::text() const { return fmt::format("[{}]", join(sizes())); }
+
+std::string Shape::complaint_about(std::span<const std::int64_t> sizes) {
+  return fmt::format(
+      "[{}] is not a shape: it has at most {} sizes, none of them negative", join(sizes), kMaxDims);
 }
 
 }  // namespace lockstep

@@ -26,9 +26,9 @@ class Shape {
       : Shape(std::span(sizes.begin(), sizes.size())) {}
 
   explicit Shape(std::span<const std::int64_t> sizes) {
-    LOCKSTEP_CHECK(sizes.size() <= kMaxDims, "a shape has at most four sizes");
+    LOCKSTEP_CHECK(sizes.size() <= kMaxDims, complaint_about(sizes));
     for (const std::int64_t size : sizes) {
-      LOCKSTEP_CHECK(size >= 0, "a size is never negative");
+      LOCKSTEP_CHECK(size >= 0, complaint_about(sizes));
       sizes_[n_dims_++] = size;
     }
   }
@@ -50,6 +50,8 @@ class Shape {
   friend bool operator==(const Shape&, const Shape&) = default;
 
  private:
+  static std::string complaint_about(std::span<const std::int64_t> sizes);
+
   std::array<std::int64_t, kMaxDims> sizes_{};
   std::size_t n_dims_ = 0;
 };

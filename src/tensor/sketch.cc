@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <fmt/core.h>
 #include <utility>
 
 #include "lockstep/base/check.h"
@@ -81,7 +82,7 @@ template <typename T>
 template <typename T>
 using Block = std::array<T, kLanes>;
 
-/// Writes n < 8 elements, and zeros behind them. Not inlined: the compiler would build the lanes
+/// Writes n < 8 elements, then zeros. Not inlined: the compiler would build the lanes
 /// one by one instead of loading them.
 template <typename T>
 [[gnu::noinline]] void copy_some(Block<T>& to, const T* x, std::size_t n) {
@@ -181,7 +182,7 @@ struct Seen {
         reinterpret_cast<Words>(Vectors<kN>::kCount + kFirst < static_cast<std::uint64_t>(n_left)));
   }
 
-  [[gnu::always_inline]] inline void add_to(Imprint& print) const {
+  [[gnu::always_inline]] inline void add_to(TensorFingerprint& print) const {
     constexpr auto kAll = std::make_index_sequence<kN>();
     add_lanes(print.digest, digest, kAll);
     add_lanes(print.sketch.l1, l1, kAll);
@@ -193,10 +194,10 @@ struct Seen {
 };
 
 template <std::size_t kFirst, std::size_t kN, typename T>
-[[gnu::always_inline]] inline void imprint_lanes(Imprint& print,
-                                                 const T* x,
-                                                 std::size_t n,
-                                                 std::span<const std::uint64_t> signs) {
+[[gnu::always_inline]] inline void fingerprint_lanes(TensorFingerprint& print,
+                                                     const T* x,
+                                                     std::size_t n,
+                                                     std::span<const std::uint64_t> signs) {
   Seen<kFirst, kN> seen;
   seen.take_all(x, n, signs);
   seen.add_to(print);
@@ -204,52 +205,55 @@ template <std::size_t kFirst, std::size_t kN, typename T>
 
 /// With registers of four doubles: half of the lanes, then the other half.
 template <typename T>
-[[gnu::always_inline]] inline void imprint_halves(Imprint& print,
-                                                  const T* x,
-                                                  std::size_t n,
-                                                  std::span<const std::uint64_t> signs) {
-  imprint_lanes<0, 4>(print, x, n, signs);
-  imprint_lanes<4, 4>(print, x, n, signs);
+[[gnu::always_inline]] inline void fingerprint_halves(TensorFingerprint& print,
+                                                      const T* x,
+                                                      std::size_t n,
+                                                      std::span<const std::uint64_t> signs) {
+  fingerprint_lanes<0, 4>(print, x, n, signs);
+  fingerprint_lanes<4, 4>(print, x, n, signs);
 }
 
-LOCKSTEP_NARROW void imprint_all(Imprint& print,
-                                 const float* x,
-                                 std::size_t n,
-                                 std::span<const std::uint64_t> signs) {
-  imprint_halves(print, x, n, signs);
+LOCKSTEP_NARROW void fingerprint_all(TensorFingerprint& print,
+                                     const float* x,
+                                     std::size_t n,
+                                     std::span<const std::uint64_t> signs) {
+  fingerprint_halves(print, x, n, signs);
 }
 
-LOCKSTEP_NARROW void imprint_all(Imprint& print,
-                                 const double* x,
-                                 std::size_t n,
-                                 std::span<const std::uint64_t> signs) {
-  imprint_halves(print, x, n, signs);
+LOCKSTEP_NARROW void fingerprint_all(TensorFingerprint& print,
+                                     const double* x,
+                                     std::size_t n,
+                                     std::span<const std::uint64_t> signs) {
+  fingerprint_halves(print, x, n, signs);
 }
 
 #ifdef LOCKSTEP_WIDE
-LOCKSTEP_WIDE void imprint_all(Imprint& print,
-                               const float* x,
-                               std::size_t n,
-                               std::span<const std::uint64_t> signs) {
-  imprint_lanes<0, 8>(print, x, n, signs);
+LOCKSTEP_WIDE void fingerprint_all(TensorFingerprint& print,
+                                   const float* x,
+                                   std::size_t n,
+                                   std::span<const std::uint64_t> signs) {
+  fingerprint_lanes<0, 8>(print, x, n, signs);
 }
 
-LOCKSTEP_WIDE void imprint_all(Imprint& print,
-                               const double* x,
-                               std::size_t n,
-                               std::span<const std::uint64_t> signs) {
-  imprint_lanes<0, 8>(print, x, n, signs);
+LOCKSTEP_WIDE void fingerprint_all(TensorFingerprint& print,
+                                   const double* x,
+                                   std::size_t n,
+                                   std::span<const std::uint64_t> signs) {
+  fingerprint_lanes<0, 8>(print, x, n, signs);
 }
 #endif
 
 template <typename T>
-void imprint_all(Imprint& print, const T* x, std::size_t n, std::span<const std::uint64_t> signs) {
-  imprint_halves(print, x, n, signs);
+void fingerprint_all(TensorFingerprint& print,
+                     const T* x,
+                     std::size_t n,
+                     std::span<const std::uint64_t> signs) {
+  fingerprint_halves(print, x, n, signs);
 }
 
 /// Fewer elements than lanes: each is its lane's sum. Registers would be filled for nothing.
 template <typename T>
-void imprint_few(Imprint& print, const T* x, std::size_t n) {
+void fingerprint_few(TensorFingerprint& print, const T* x, std::size_t n) {
   constexpr std::uint64_t kSign = 1ULL << 63U;
   for (std::size_t i = 0; i < n; ++i) {
     const auto bits = std::bit_cast<std::uint64_t>(static_cast<double>(detail::load(x[i])));
@@ -277,30 +281,36 @@ void SketchSigns::grow(std::size_t n) {
 }
 
 Sketch sketch_of(const void* data, std::int64_t n_elems, DType dtype, SketchSigns* signs) {
-  return imprint_of(data, n_elems, dtype, signs).sketch;
+  return fingerprint_of(data, n_elems, dtype, signs).sketch;
 }
 
-Imprint imprint_of(const void* data, std::int64_t n_elems, DType dtype, SketchSigns* signs) {
-  LOCKSTEP_CHECK(is_floating(dtype), "only floating-point tensors have a sketch");
+TensorFingerprint fingerprint_of(const void* data,
+                                 std::int64_t n_elems,
+                                 DType dtype,
+                                 SketchSigns* signs) {
+  LOCKSTEP_CHECK(
+      is_floating(dtype),
+      fmt::format(
+          "a sketch of {} {}: only floating-point tensors have one", n_elems, name_of(dtype)));
   const auto n = static_cast<std::size_t>(n_elems);
   std::span<const std::uint64_t> known = kFirstSigns;
   if (n > kNFirst && signs != nullptr) known = signs->of_first(n);
-  Imprint print;
-  const auto imprint = [&](const auto* x) {
-    n < kLanes ? imprint_few(print, x, n) : imprint_all(print, x, n, known);
+  TensorFingerprint print;
+  const auto fingerprint = [&](const auto* x) {
+    n < kLanes ? fingerprint_few(print, x, n) : fingerprint_all(print, x, n, known);
   };
   switch (dtype) {
     case DType::kF64:
-      imprint(static_cast<const double*>(data));
+      fingerprint(static_cast<const double*>(data));
       break;
     case DType::kF16:
-      imprint(static_cast<const detail::Half*>(data));
+      fingerprint(static_cast<const detail::Half*>(data));
       break;
     case DType::kBF16:
-      imprint(static_cast<const detail::BFloat*>(data));
+      fingerprint(static_cast<const detail::BFloat*>(data));
       break;
     default:
-      imprint(static_cast<const float*>(data));
+      fingerprint(static_cast<const float*>(data));
       break;
   }
   return print;

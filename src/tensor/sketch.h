@@ -29,15 +29,15 @@ struct Sketch {
 };
 
 /// A tensor's digest (base 0) and its sketch.
-struct Imprint {
+struct TensorFingerprint {
   std::uint64_t digest = 0;
   Sketch sketch = {};
 
-  friend bool operator==(const Imprint&, const Imprint&) = default;
+  friend bool operator==(const TensorFingerprint&, const TensorFingerprint&) = default;
 };
 
-/// The signs of the first elements, four bits each, for whoever sketches again and again: mixing
-/// them is a third of the work.
+/// The signs of the first elements, four bits each, for callers that sketch repeatedly: mixing them
+/// is a third of the work.
 class SketchSigns {
  public:
   static constexpr std::size_t kPerWord = 16;
@@ -59,9 +59,9 @@ class SketchSigns {
 /// Requires: a floating-point dtype (16-bit formats are widened).
 Sketch sketch_of(const void* data, std::int64_t n_elems, DType dtype, SketchSigns* signs = nullptr);
 /// The same and sm64, block by block, so that memory is read once.
-Imprint imprint_of(const void* data,
-                   std::int64_t n_elems,
-                   DType dtype,
-                   SketchSigns* signs = nullptr);
+TensorFingerprint fingerprint_of(const void* data,
+                                 std::int64_t n_elems,
+                                 DType dtype,
+                                 SketchSigns* signs = nullptr);
 
 }  // namespace lockstep

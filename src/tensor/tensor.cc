@@ -1,6 +1,7 @@
 #include "lockstep/tensor/tensor.h"
 
 #include <cstring>
+#include <fmt/core.h>
 #include <new>
 #include <utility>
 
@@ -23,7 +24,8 @@ std::size_t block_bytes(std::int64_t n_bytes) {
 
 Ref<Storage> Storage::make(Runtime& runtime, std::int64_t n_bytes) {
   static_assert(sizeof(Storage) <= kHeaderBytes);
-  LOCKSTEP_CHECK(n_bytes >= 0, "a storage has a size");
+  LOCKSTEP_CHECK(n_bytes >= 0,
+                 fmt::format("a storage of {} bytes: a size is never negative", n_bytes));
   if (runtime.accelerator() != nullptr && n_bytes > 0) return make_beside(runtime, n_bytes);
   auto* const block = static_cast<std::byte*>(runtime.pool().allocate(block_bytes(n_bytes)));
   return Ref<Storage>(::new (block) Storage(runtime, block + kHeaderBytes, n_bytes));
@@ -35,7 +37,7 @@ Ref<Storage> Storage::make_beside(Runtime& runtime, std::int64_t n_bytes) {
   return Ref<Storage>(::new (header) Storage(runtime, static_cast<std::byte*>(data), n_bytes));
 }
 
-// Its memory will be somebody else's. A transfer that still writes there does so unseen.
+// Its memory will be reused. A transfer that still writes there does so unseen.
 void Storage::end_unknown() const {
   Contents* const contents = runtime_->contents();
   const InFlight* const in_flight = runtime_->in_flight();
@@ -67,7 +69,7 @@ Tensor Tensor::empty(Runtime& runtime, const Shape& shape, DType dtype) {
 Tensor Tensor::zeros(Runtime& runtime, const Shape& shape, DType dtype) {
   Tensor tensor = empty(runtime, shape, dtype);
   if (runtime.accelerator() != nullptr) {
-    runtime.kernels().fill(tensor, 0.0);  // Behind what is queued, instead of waiting for it.
+    runtime.kernels().fill(tensor, 0.0);  // After what is queued, instead of waiting for it.
   } else {
     std::memset(tensor.write_raw(), 0, static_cast<std::size_t>(tensor.n_bytes()));
   }
@@ -85,7 +87,10 @@ Tensor Tensor::of(Runtime& runtime,
                   DType dtype,
                   std::span<const double> values) {
   LOCKSTEP_CHECK(static_cast<std::size_t>(shape.n_elems()) == values.size(),
-                 "as many values as the shape has elements");
+                 fmt::format("{} values for a tensor of {}, which has {} elements",
+                             values.size(),
+                             shape.text(),
+                             shape.n_elems()));
   Tensor tensor = empty(runtime, shape, dtype);
   detail::for_any(dtype, [&](auto tag) {
     auto* out = static_cast<decltype(tag)*>(tensor.write_raw());
@@ -95,19 +100,35 @@ Tensor Tensor::of(Runtime& runtime,
 }
 
 Tensor Tensor::reshape(const Shape& shape) const {
-  LOCKSTEP_CHECK(shape.n_elems() == n_elems_, "reshape keeps the number of elements");
+  LOCKSTEP_CHECK(shape.n_elems() == n_elems_,
+                 fmt::format("cannot reshape {}, which has {} elements, to {}, which has {}",
+                             text(),
+                             n_elems_,
+                             shape.text(),
+                             shape.n_elems()));
   return {storage_, offset_bytes_, shape, dtype_};
 }
 
 Tensor Tensor::slice(std::int64_t first, const Shape& shape) const {
-  LOCKSTEP_CHECK(first >= 0 && first + shape.n_elems() <= n_elems_,
-                 "a slice lies inside its tensor");
+  LOCKSTEP_CHECK(
+      first >= 0 && first + shape.n_elems() <= n_elems_,
+      fmt::format(
+          "a slice of {} elements from element {} on reaches over the end of {}, which has {}",
+          shape.n_elems(),
+          first,
+          text(),
+          n_elems_));
   return {storage_, offset_bytes_ + first * size_of(dtype_), shape, dtype_};
 }
 
 Tensor Tensor::rows(std::int64_t first, std::int64_t n) const {
-  LOCKSTEP_CHECK(shape_.n_dims() > 0, "a scalar has no rows");
-  LOCKSTEP_CHECK(first >= 0 && n >= 0 && first + n <= shape_[0], "the rows lie inside the tensor");
+  LOCKSTEP_CHECK(
+      shape_.n_dims() > 0,
+      fmt::format(
+          "rows {} to {} of a scalar: only tensors with a dimension have rows", first, first + n));
+  LOCKSTEP_CHECK(
+      first >= 0 && n >= 0 && first + n <= shape_[0],
+      fmt::format("rows {} to {} of {}, which has {}", first, first + n, text(), shape_[0]));
   std::array<std::int64_t, Shape::kMaxDims> sizes{};
   std::int64_t row_elems = 1;
   for (std::size_t i = 0; i < shape_.n_dims(); ++i) {
@@ -132,7 +153,8 @@ Tensor Tensor::to(DType dtype) const {
 }
 
 double Tensor::at(std::int64_t flat_index, const CallSite& site) const {
-  LOCKSTEP_CHECK(flat_index >= 0 && flat_index < n_elems_, "the index lies inside the tensor");
+  LOCKSTEP_CHECK(flat_index >= 0 && flat_index < n_elems_,
+                 fmt::format("element {} of {}, which has {}", flat_index, text(), n_elems_));
   if (InFlight* const in_flight = runtime().in_flight()) {
     const std::byte* const element = address() + flat_index * size_of(dtype_);
     in_flight->access(element, element + size_of(dtype_), {"element", false, site});
@@ -144,8 +166,15 @@ double Tensor::at(std::int64_t flat_index, const CallSite& site) const {
 }
 
 double Tensor::item(const CallSite& site) const {
-  LOCKSTEP_CHECK(n_elems_ == 1, "item() is for tensors of one element");
+  LOCKSTEP_CHECK(n_elems_ == 1,
+                 fmt::format("item() of {}: it is for tensors of one element", text()));
   return at(0, site);
+}
+
+std::string Tensor::text() const { return fmt::format("{} {}", name_of(dtype_), shape_.text()); }
+
+std::string Tensor::complaint_about(DType asked) const {
+  return fmt::format("the elements of {} cannot be read as {}", text(), name_of(asked));
 }
 
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "lockstep/base/call_site.h"
 #include "lockstep/base/intrusive.h"
@@ -20,7 +21,7 @@ class Storage final : public Counted {  // NOLINT(cppcoreguidelines-virtual-clas
 
   Runtime& runtime() const { return *runtime_; }
 
-  /// For whoever may keep the pointer: from now on the bytes change unseen.
+  /// For callers that may keep the pointer: from now on the bytes change unseen.
   std::byte* data() {
     content_ = kEscaped;
     return data_;
@@ -38,7 +39,7 @@ class Storage final : public Counted {  // NOLINT(cppcoreguidelines-virtual-clas
   std::int64_t n_bytes() const { return n_bytes_; }
 
   // -- what is in it, as far as that is known (contents.h). Equal names stand for equal bytes. A
-  //    writing operation takes the name away; a storage whose pointer somebody may keep, or that is
+  //    writing operation takes the name away; a storage whose pointer may be kept, or that is
   //    written while it is lent, never has one again.
   static constexpr std::uint64_t kLent = std::uint64_t{1} << 63U;  ///< Names are smaller.
   static constexpr std::uint64_t kEscaped = ~std::uint64_t{0};
@@ -51,14 +52,14 @@ class Storage final : public Counted {  // NOLINT(cppcoreguidelines-virtual-clas
 
   std::int64_t content_offset() const { return content_offset_; }
 
-  /// The bytes are those of `content` from `offset` on. Requires: nobody else can write to them.
+  /// The bytes are those of `content` from `offset` on. Requires: nothing else can write to them.
   void set_content(std::uint64_t content, std::int64_t offset) {
     if (!is_named(content_)) return;
     content_ = content;
     content_offset_ = offset;
   }
 
-  /// For a transfer which tells, once it has been waited for, what it has left. `loan` is unique.
+  /// For a transfer which reports, once it has been waited for, what it has left. `loan` is unique.
   std::byte* lend(std::uint64_t loan) {
     content_ = is_named(content_) ? kLent | loan : kEscaped;
     return data_;
@@ -97,8 +98,8 @@ class Storage final : public Counted {  // NOLINT(cppcoreguidelines-virtual-clas
 /// memory; `clone` makes new memory. Default-constructed = undefined, like a gradient that does not
 /// exist.
 ///
-/// Shapes:  up to four dimensions, row major.
-/// Errors:  broken contracts (wrong dtype, shape out of range) throw ContractViolation.
+/// Shapes: up to four dimensions, row major.
+/// Errors: broken contracts (wrong dtype, shape out of range) throw ContractViolation.
 class Tensor {
  public:
   Tensor() = default;
@@ -138,14 +139,14 @@ class Tensor {
 
   std::int64_t offset_bytes() const { return offset_bytes_; }
 
-  /// For host code: work queued on a device has ended. Whoever may hold this pointer can write at
-  /// any time, so what the tensor contains is looked at anew each time it is asked for.
+  /// For host code: work queued on a device has ended. A holder of this pointer can write at any
+  /// time, so the tensor's contents are read again each time they are asked for.
   void* raw() const {
     runtime().settle();
     return device_raw();
   }
 
-  /// For the device's own kernels, which run behind what was queued before them.
+  /// For the device's own kernels, which run after what was queued before them.
   void* device_raw() const { return storage_->data() + offset_bytes_; }
 
   template <typename T>
@@ -176,7 +177,7 @@ class Tensor {
     return {read<T>(), static_cast<std::size_t>(n_elems_)};
   }
 
-  /// For an operation that writes before anybody else runs, and keeps no pointer.
+  /// For an operation that writes before anything else runs, and keeps no pointer.
   void* write_raw() const {
     runtime().settle();
     return storage_->written() + offset_bytes_;
@@ -206,6 +207,8 @@ class Tensor {
   /// Requires: exactly one element.
   double item(const CallSite& site = CallSite::here()) const;
 
+  std::string text() const;  ///< "f32 [2, 3]".
+
   bool shares_memory_with(const Tensor& other) const { return storage_ == other.storage_; }
 
   /// The same storage from the same byte on.
@@ -216,9 +219,11 @@ class Tensor {
  private:
   Tensor(Ref<Storage> storage, std::int64_t offset_bytes, const Shape& shape, DType dtype);
 
+  std::string complaint_about(DType asked) const;
+
   template <typename T>
   void check_dtype() const {
-    LOCKSTEP_CHECK(dtype_ == DTypeOf<T>::kValue, "the element type asked for is not the tensor's");
+    LOCKSTEP_CHECK(dtype_ == DTypeOf<T>::kValue, complaint_about(DTypeOf<T>::kValue));
   }
 
   Ref<Storage> storage_;

@@ -1,4 +1,4 @@
-// Ranks in step: what all of them did at the same place of their streams is told once.
+// Ranks in step: what all of them did at the same place of their streams is delivered once.
 #pragma once
 
 #include <cstdint>
@@ -7,34 +7,35 @@
 #include <vector>
 
 #include "lockstep/trace/event_kinds.h"
-#include "lockstep/trace/likeness.h"
 #include "lockstep/trace/recorder.h"
+#include "lockstep/trace/similarity.h"
 
 namespace lockstep {
 
 class TraceDigest;
 
 namespace detail {
-class CohortBar;
+class CohortSlot;
 struct ArrivalReader;
 }  // namespace detail
 
 /// The events that the ranks [0, n_ranks) recorded at one place: of one kind, at one position.
 struct CohortEvent {
-  /// When one rank came, and the place in its stream.
+  /// When one rank arrived, and the place in its stream.
   struct Arrival {
     VirtualTime time;
     std::uint64_t index = 0;
   };
 
-  Likeness likeness = Likeness::kEqual;    ///< The least one of any rank to the first that came.
-  const Event* first = nullptr;            ///< Of the rank that came first.
+  /// The least one of any rank to the first to arrive.
+  Similarity similarity = Similarity::kEqual;
+  const Event* first = nullptr;            ///< Of the rank that arrived first.
   std::span<const Arrival> arrivals = {};  ///< By rank.
   std::span<const EventBody> own = {};     ///< By rank; empty where all are equal.
 
   std::int32_t n_ranks() const { return static_cast<std::int32_t>(arrivals.size()); }
 
-  bool equal() const { return likeness == Likeness::kEqual; }
+  bool equal() const { return similarity == Similarity::kEqual; }
 
   const EventBody& body_of(std::int32_t rank) const {
     return equal() ? first->body : own[static_cast<std::size_t>(rank)];
@@ -58,19 +59,19 @@ class CohortSink : public EventSink {
 
 /// Between the recorders of a world and a reader.
 ///
-/// Each event waits until every rank has recorded its own at the same place; then the reader is
-/// told of all of them at once. What some ranks alone record in between is told rank by rank. Where
+/// Each event waits until every rank has recorded its own at the same place; then all of them
+/// are delivered at once. What some ranks alone record in between is delivered rank by rank. Where
 /// ranks have fallen out of step (too many events wait for one of them), everything that waits is
 /// delivered so, and what follows too, until all of them begin one and the same synchronising
 /// forward. Each rank's own order is kept in any case; the order between ranks is not.
 ///
 /// What an event adds to a trace's digest is added as it comes.
 ///
-/// Requires: begin() before the first event, flush() behind the last one. Memory: kMostWaiting
-/// events.
+/// Requires: begin() before the first event, flush() after the last one.
+/// Memory: kMaxWaiting events.
 class Cohort final : public EventSink {
  public:
-  static constexpr std::size_t kMostWaiting = std::size_t{1} << 16U;
+  static constexpr std::size_t kMaxWaiting = std::size_t{1} << 16U;
 
   Cohort();
   ~Cohort() override;
@@ -87,47 +88,47 @@ class Cohort final : public EventSink {
   void flush(const NameTable& names);
 
  private:
-  using Bar = detail::CohortBar;
+  using Slot = detail::CohortSlot;
 
-  /// One rank. `next` is the bar that its next event is expected at.
+  /// One rank. `next` is the slot that its next event is expected at.
   struct Member {
     std::int64_t next = 0;
     bool in_step = true;
   };
 
   // A rank alone may log, save or report something: others pass it by, or it is set aside.
-  static constexpr std::int64_t kMostPassed = 8;
-  static constexpr std::size_t kMostAsides = 256;
+  static constexpr std::int64_t kMaxPassed = 8;
+  static constexpr std::size_t kMaxAsides = 256;
 
   bool waits(const Event& event) const;
-  bool steps_in(Member& member, const Event& event) const;
+  bool rejoins(Member& member, const Event& event) const;
   void alone(const Event& event, const NameTable& names);
   void open(const Event& event, const detail::ArrivalReader& reader);
   bool passes_on(Member& member, const Event& event, const detail::ArrivalReader& reader);
   void grow();
   void close_complete(const NameTable& names);
-  void tell(const Bar& bar, std::size_t rank, const NameTable& names);
-  void fall_out(const NameTable& names);
+  void deliver_alone(const Slot& slot, std::size_t rank, const NameTable& names);
+  void lose_step(const NameTable& names);
 
   std::size_t place_of(std::int64_t number) const {
-    return static_cast<std::size_t>(number) & (bars_.size() - 1);
+    return static_cast<std::size_t>(number) & (slots_.size() - 1);
   }
 
-  Bar& bar(std::int64_t number) { return *bars_[place_of(number)]; }
+  Slot& slot(std::int64_t number) { return *slots_[place_of(number)]; }
 
   CohortSink* sink_ = nullptr;
   TraceDigest* digest_ = nullptr;
   EventKinds reads_ = 0;
-  std::vector<Member> members_;  // By rank; empty: nobody is ever in step.
-  // Bars [begin_, end_) wait; each lies at its number modulo the size, which is a power of two.
-  std::vector<std::unique_ptr<Bar>> bars_;
-  std::size_t n_bar_ranks_ = 0;  // That the bars have room for.
+  std::vector<Member> members_;  // By rank; empty: ranks are never in step.
+  // Slots [begin_, end_) wait; each lies at its number modulo the size, which is a power of two.
+  std::vector<std::unique_ptr<Slot>> slots_;
+  std::size_t n_slot_ranks_ = 0;  // That the slots have room for.
   std::int64_t begin_ = 0;
   std::int64_t end_ = 0;
-  std::size_t n_waiting_ = 0;      // Events.
-  std::int32_t last_sync_ = -1;    // The latest of any rank, in the first wrapper.
-  std::int32_t meeting_sync_ = 0;  // Out of step: where ranks step in again.
-  std::int32_t patience_ = 1;      // Forwards until they may: doubled each time.
+  std::size_t n_waiting_ = 0;     // Events.
+  std::int32_t last_sync_ = -1;   // The latest of any rank, in the first wrapper.
+  std::int32_t rejoin_sync_ = 0;  // Out of step: where ranks step in again.
+  std::int32_t backoff_ = 1;      // Forwards until they may: doubled each time.
 };
 
 }  // namespace lockstep

@@ -7,11 +7,12 @@
 #include <variant>
 
 #include "lockstep/base/call_site.h"
+#include "lockstep/base/end_reason.h"
 #include "lockstep/base/names.h"
 #include "lockstep/base/types.h"
 #include "lockstep/tensor/dtype.h"
-#include "lockstep/tensor/kernels.h"
 #include "lockstep/tensor/sketch.h"
+#include "lockstep/trace/signature.h"
 
 namespace lockstep {
 
@@ -28,8 +29,8 @@ struct Position {
   friend bool operator==(const Position&, const Position&) = default;
 };
 
-// Spans in event bodies are valid during the call that delivers them; whoever keeps an event copies
-// them (memory_trace.h).
+// Spans in event bodies are valid during the call that delivers them; a reader that keeps an event
+// copies them (memory_trace.h).
 
 /// A model was wrapped: the tensors that are replicated from now on.
 struct WrapEvent {
@@ -41,15 +42,15 @@ struct WrapEvent {
   std::int64_t bucket_cap_bytes = 0;
   std::int32_t group = 0;    ///< Group the wrapper reduces over.
   std::int32_t n_ranks = 1;  ///< Size of that group.
-  bool synchronizes =
-      true;  ///< False: a hand-written loop, nothing broadcasts or reduces by itself.
+  /// False: a hand-written loop, nothing broadcasts or reduces by itself.
+  bool synchronizes = true;
 };
 
 /// A forward pass began.
 struct ForwardEvent {
   bool through_wrapper = true;  ///< False: the inner module was called directly.
-  bool synchronizing =
-      true;              ///< Its backward will reduce gradients (wrapped, grad mode, not no_sync).
+  /// Its backward will reduce gradients (wrapped, grad mode, not no_sync).
+  bool synchronizing = true;
   bool training = true;  ///< Module in train mode.
   bool grad = true;      ///< Grad mode on.
 };
@@ -65,10 +66,10 @@ struct BatchEvent {
   std::int64_t n_tokens = 0;
   /// What the sum of the per-sample (or per-token) losses is divided by on this rank, 0 = unknown.
   /// In units of samples or tokens: a mean over 4 samples of 10 outputs has 4. Factors that scale
-  /// the loss on all ranks alike (a loss scaler, exact mode's world size) are left out.
+  /// the loss equally on all ranks (a loss scaler, exact mode's world size) are left out.
   double denominator = 0.0;
-  NameId declared =
-      kNoName;  ///< What was meant: "sample-mean" | "token-mean" | "sum" | "rank-mean".
+  /// What was meant: "sample-mean" | "token-mean" | "sum" | "rank-mean".
+  NameId declared = kNoName;
 };
 
 /// Where a gradient was looked at. In one backward kInc is recorded before kPre and kPost: what
@@ -84,12 +85,12 @@ enum class GradPoint : std::uint8_t {
 
 std::string_view name_of(GradPoint point);  ///< "base", "inc", "pre", "post", "used", "redo".
 
-/// Digests (and sketches, when asked for) of gradients, one entry a name of `layout`.
+/// Digests (and sketches, when asked for) of gradients, one entry per name of `layout`.
 struct GradEvent {
   GradPoint point = GradPoint::kPost;
   LayoutId layout = kNoLayout;
   std::span<const std::uint64_t> digests = {};
-  std::span<const Sketch> sketches = {};  ///< Empty, or one a tensor.
+  std::span<const Sketch> sketches = {};  ///< Empty, or one per tensor.
   std::span<const std::int64_t> n_elems = {};
   /// Bit i = tensor i was undefined (None); such entries have digest 0.
   std::span<const std::uint8_t> undefined = {};
@@ -110,7 +111,7 @@ std::string_view name_of(StatePoint point);  ///< "wrap", "forward", "step", ...
 enum class StateKind : std::uint8_t { kParam, kBuffer, kOptimizer };
 std::string_view name_of(StateKind kind);  ///< "param", "buffer", "optimizer".
 
-/// Digests of replicated state, one entry a name of `layout`.
+/// Digests of replicated state, one entry per name of `layout`.
 struct StateEvent {
   StateKind kind = StateKind::kParam;
   StatePoint point = StatePoint::kStep;
@@ -127,41 +128,6 @@ struct StepEvent {
   LayoutId layout = kNoLayout;  ///< Parameters this optimizer updates.
 };
 
-/// Operations a group offers.
-enum class CollectiveOp : std::uint8_t {
-  kAllReduce,
-  kBroadcast,
-  kReduce,
-  kAllGather,
-  kReduceScatter,
-  kGather,
-  kScatter,
-  kAllToAll,
-  kBarrier,
-  kSend,
-  kRecv,
-};
-std::string_view name_of(CollectiveOp op);
-std::string_view name_of(ReduceOp op);
-
-/// What must agree between the members of a group at one sequence number. `site` is evidence only.
-struct Signature {
-  CollectiveOp op = CollectiveOp::kBarrier;
-  ReduceOp reduce = ReduceOp::kSum;
-  DType dtype = DType::kF32;
-  Device device = Device::kCpu;
-  bool async = false;      ///< Evidence, not compared.
-  std::int32_t root = -1;  ///< Group rank; -1 = the operation has none.
-  std::int32_t peer = -1;  ///< send/recv: group rank of the other side.
-  std::int32_t tag = 0;
-  std::int64_t count = 0;  ///< Elements of this rank's (input) buffer.
-  double premul = 1.0;
-  std::uint64_t splits = 0;  ///< Digest of uneven split sizes, 0 = even.
-  std::uint64_t layout =
-      0;  ///< Digest of what the elements mean (bucket -> parameter names), 0 = raw.
-  CallSite site = {};
-};
-
 enum class CollectivePhase : std::uint8_t { kPosted, kCompleted, kFailed };
 std::string_view name_of(CollectivePhase phase);
 
@@ -170,8 +136,8 @@ struct CollectiveEvent {
   std::int32_t group = 0;  ///< 0 = the world.
   std::int64_t seq = 0;  ///< Per group and rank, from 0; send/recv have their own per pair and tag.
   Signature signature = {};
-  std::uint64_t digest =
-      0;  ///< Of the input when posted, of the output when completed (if recorded).
+  /// Of the input when posted, of the output when completed (if recorded).
+  std::uint64_t digest = 0;
   NameId status = kNoName;  ///< kCompleted/kFailed: "ok", "mismatch", "peer_lost", ...
 };
 
@@ -241,10 +207,11 @@ struct ValueEvent {
   std::span<const double> values = {};
 };
 
-/// How the rank's program ended: "ok", "exception", "killed", "stuck".
+/// How the rank's program ended.
 struct EndEvent {
-  NameId outcome = kNoName;
-  NameId detail = kNoName;
+  EndOutcome outcome = EndOutcome::kNone;
+  NameId detail = kNoName;  ///< Text for people: no law reads it.
+  EndReason reason = EndReason::kNone;
 };
 
 /// A snapshot was published, found and loaded, or could not be written; or one of its files was.
@@ -257,8 +224,8 @@ struct SnapshotEvent {
 
 /// Something is about to draw from a random stream.
 ///
-/// Recorded once a pass and stream, before its first draw; not at all for streams nobody draws
-/// from: seeds that are equal everywhere harm nobody who never draws.
+/// Recorded once per pass and stream, before its first draw; not at all for streams that are never
+/// drawn from: equal seeds do no harm where nothing is drawn.
 struct RngEvent {
   NameId stream = kNoName;   ///< What is drawn: "augment", "dropout", ...
   bool shared = false;       ///< Meant to be the same on all ranks; else meant to be unlike any.
@@ -275,7 +242,7 @@ struct EnvironmentEvent {
   std::uint64_t schema = 0;      ///< Digest of the model's names, shapes and types, 0 = unknown.
 };
 
-/// This rank made a group beside the world.
+/// This rank made a group in addition to the world.
 struct GroupEvent {
   std::int32_t group = 0;                      ///< As collectives name it.
   std::span<const std::int32_t> members = {};  ///< World ranks, by group rank.
@@ -285,7 +252,7 @@ struct GroupEvent {
 struct TouchEvent {
   bool written = false;        ///< The program wrote; otherwise it read.
   NameId operation = kNoName;  ///< What touched: "element", "fill", "add_scaled", ...
-  CallSite site = {};          ///< Where in the program, as far as somebody said so.
+  CallSite site = {};          ///< Where in the program, as far as it is known.
   std::int32_t group = 0;      ///< The transfer: its call, and where it was posted.
   std::int64_t seq = 0;
   NameId call = kNoName;       ///< "all_reduce", ...

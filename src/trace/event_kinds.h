@@ -1,4 +1,4 @@
-// Sets of event kinds: who reads which.
+// Sets of event kinds: which reader wants which.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// One bit a kind, by its place in EventBody.
+/// One bit per kind, by its place in EventBody.
 using EventKinds = std::uint32_t;
 
 static_assert(std::variant_size_v<EventBody> <= std::numeric_limits<EventKinds>::digits);

@@ -1,6 +1,7 @@
 #include "lockstep/trace/memory_trace.h"
 
 #include <algorithm>
+#include <fmt/core.h>
 #include <new>
 #include <sys/mman.h>
 
@@ -60,7 +61,8 @@ void MemoryTrace::ensure_ranks(std::int32_t n) {
 
 void MemoryTrace::on_event(const Event& event, const NameTable& names) {
   LOCKSTEP_CHECK(&names == names_.get(), "a trace keeps ids of its own name table only");
-  LOCKSTEP_CHECK(to_int(event.rank) >= 0, "a rank is never negative");
+  LOCKSTEP_CHECK(to_int(event.rank) >= 0,
+                 fmt::format("an event of rank {}: a rank is never negative", to_int(event.rank)));
   ensure_ranks(to_int(event.rank) + 1);
   std::vector<Event>& events = ranks_[to_index(event.rank)];
   events.push_back(event);

@@ -1,4 +1,4 @@
-// A whole run's events in memory, deep-copied, one list a rank.
+// A whole run's events in memory, deep-copied, one list per rank.
 #pragma once
 
 #include <memory>
@@ -55,7 +55,7 @@ class SinkChain final : public EventSink {
   std::vector<EventSink*> sinks_;
 };
 
-/// Delivers a stored trace to a sink: each rank in its own order, the ranks in turns of a few
+/// Delivers a stored trace to a sink: each rank in its own order, the ranks alternating every few
 /// events, so that readers which align ranks need little memory.
 void replay(const MemoryTrace& trace, EventSink& sink);
 

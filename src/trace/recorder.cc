@@ -1,6 +1,7 @@
 #include "lockstep/trace/recorder.h"
 
 #include <algorithm>
+#include <fmt/core.h>
 
 #include "lockstep/base/check.h"
 #include "lockstep/base/host.h"
@@ -58,7 +59,8 @@ std::int32_t Recorder::open_wrapper() {
 }
 
 Position& Recorder::position(std::int32_t wrapper) {
-  LOCKSTEP_CHECK(wrapper >= -1 && wrapper < n_wrappers(), "no such wrapper on this rank");
+  LOCKSTEP_CHECK(wrapper >= -1 && wrapper < n_wrappers(),
+                 fmt::format("no wrapper {} on this rank: it has {}", wrapper, n_wrappers()));
   return positions_[static_cast<std::size_t>(wrapper) + 1];
 }
 
@@ -158,7 +160,9 @@ void Recorder::record_grads(GradPoint point,
                             LayoutId layout,
                             TensorList grads,
                             std::int32_t wrapper) {
-  LOCKSTEP_CHECK(names_->layout(layout).size() == grads.size(), "one name a gradient");
+  LOCKSTEP_CHECK(
+      names_->layout(layout).size() == grads.size(),
+      fmt::format("{} names for {} gradients", names_->layout(layout).size(), grads.size()));
   if (wants(point)) {
     const bool sketched = options_.sketches && has_sketch(point);
     digests_.assign(grads.size(), 0);
@@ -182,7 +186,7 @@ void Recorder::record_grads(GradPoint point,
       n_elems_[i] = part.n_elems();
       event.dtype = part.dtype();
       if (sketched) {
-        const Imprint print = known_imprint(part);
+        const TensorFingerprint print = known_fingerprint(part);
         digests_[i] = print.digest;
         sketches_[i] = print.sketch;
       } else {
@@ -198,7 +202,9 @@ void Recorder::record_grads(GradPoint point,
 
 void Recorder::record_states(
     StateKind kind, StatePoint point, LayoutId layout, TensorList tensors, std::int32_t wrapper) {
-  LOCKSTEP_CHECK(names_->layout(layout).size() == tensors.size(), "one name a tensor");
+  LOCKSTEP_CHECK(
+      names_->layout(layout).size() == tensors.size(),
+      fmt::format("{} names for {} tensors", names_->layout(layout).size(), tensors.size()));
   if (options_.states) {
     digests_.assign(tensors.size(), 0);
     Tensor slice;
@@ -216,9 +222,9 @@ void Recorder::record_states(
   }
 }
 
-bool Recorder::wants_values(bool of_a_step) const {
+bool Recorder::wants_values(bool of_step) const {
   if (options_.values) return true;
-  return options_.step_values && of_a_step && value_bytes_ < options_.step_value_bytes;
+  return options_.step_values && of_step && value_bytes_ < options_.step_value_bytes;
 }
 
 void Recorder::record_values_of(TensorList tensors,

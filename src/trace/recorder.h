@@ -1,4 +1,4 @@
-// The pen of one rank: fills in rank, time and position, computes only what somebody reads.
+// The pen of one rank: fills in rank, time and position, computes only what is read.
 #pragma once
 
 #include <cstdint>
@@ -54,7 +54,7 @@ class Recorder {
 
   Rank rank() const { return rank_; }
 
-  // -- positions: one a wrapper, and one for what happens outside any wrapper (index -1)
+  // -- positions: one per wrapper, and one for what happens outside any wrapper (index -1)
   /// Announces a new wrapper and returns its index.
   std::int32_t open_wrapper();
   Position& position(std::int32_t wrapper);
@@ -94,7 +94,7 @@ class Recorder {
 
  private:
   bool wants(GradPoint point) const;
-  bool wants_values(bool of_a_step) const;
+  bool wants_values(bool of_step) const;
   TensorList list_of(std::span<const Tensor> tensors);
   void record_values_of(TensorList tensors,
                         LayoutId layout,

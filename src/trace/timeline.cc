@@ -208,7 +208,7 @@ void Drawing::on_mark(const Event& event) {
     mark("log", std::string(names_.text(log->text)));
   } else if (const auto* end = std::get_if<EndEvent>(&event.body)) {
     mark("end",
-         "end: " + std::string(names_.text(end->outcome)),
+         "end: " + std::string(name_of(end->outcome)),
          {text_fact("detail", names_.text(end->detail))});
   }
 }
@@ -217,8 +217,8 @@ void Drawing::on_event(const Event& event) {
   if (const auto* forward = std::get_if<ForwardEvent>(&event.body)) {
     on_forward(event, *forward);
   } else if (const auto* grad = std::get_if<GradEvent>(&event.body)) {
-    const bool behind = grad->point == GradPoint::kUsed || grad->point == GradPoint::kRedo;
-    if (!behind) begin_backward();
+    const bool after = grad->point == GradPoint::kUsed || grad->point == GradPoint::kRedo;
+    if (!after) begin_backward();
   } else if (std::holds_alternative<BackwardEvent>(event.body)) {
     begin_backward();
     close_part();

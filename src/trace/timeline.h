@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// Something to pin on a rank's track: a finding, in words.
+/// Something to pin on a rank's track: a finding, as text.
 struct TimelineNote {
   Rank rank{};
   std::string title;  ///< "replicas-equal"
@@ -35,7 +35,7 @@ struct TimelineEntry {
     kPhase,  ///< An evaluation or a snapshot.
     kStep,   ///< An optimizer step: forwards, backwards, the update.
     kPart,   ///< In one of the two: a forward, a backward, the update.
-    kWait,   ///< A call that blocks its rank, once more: on a track of its own.
+    kWait,   ///< A call that blocks its rank, once more: on its own track.
     kCall,   ///< A collective or a message, from post to completion.
     kMark,   ///< Takes no time: a fault, a finding, a bucket layout, a decision, a log line, the
              ///< end.
@@ -52,17 +52,17 @@ struct TimelineEntry {
   std::vector<TimelineFact> facts;
 };
 
-/// All entries of a run, in the order of their ends, rank after rank; notes behind them.
+/// All entries of a run, in the order of their ends, rank after rank; then the notes.
 struct TimelineEntries {
   std::vector<TimelineEntry> entries;
   bool timed = false;  ///< False: the times count events, a thousand each.
 };
 
 /// What happened when. Forward ends where the first sign of a backward pass is, since that has no
-/// event of its own; calls that never end are drawn up to the end of their rank.
+/// event; calls that never end are drawn up to the end of their rank.
 ///
 /// Units: the trace's own time. Where all times are 0 (untimed runs), an event takes one
-///        microsecond, and a completion comes after the posts it needs.
+///     microsecond, and a completion comes after the posts it needs.
 TimelineEntries timeline_entries(const MemoryTrace& trace,
                                  std::span<const TimelineNote> notes = {});
 

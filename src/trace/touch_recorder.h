@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// Records a TouchEvent an access, at the position of the wrapper whose transfer it meets.
+/// Records a TouchEvent per access, at the position of the wrapper whose transfer it violates.
 class TouchRecorder final : public InFlight::Listener {
  public:
   /// Requires: `recorder` outlives it.

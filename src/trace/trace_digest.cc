@@ -44,8 +44,8 @@ std::uint64_t hash_text(std::string_view text) {
 }  // namespace
 
 /// Folds the fields of one event, in four chains that take turns: a word waits for the fourth one
-/// before it only. Call sites go into a sum of their own, since results do not have them, and so do
-/// digests of tensors, which are all that tells most gradients of different ranks apart.
+/// before it only. Call sites go into a separate sum, since results do not have them, and so do
+/// digests of tensors, the only difference between most gradients of different ranks.
 class TraceDigest::Folder {
  public:
   Folder(TraceDigest& digest, const NameTable& names) : digest_(&digest), names_(&names) {}
@@ -87,6 +87,12 @@ class TraceDigest::Folder {
     add(static_cast<std::uint64_t>(value));
   }
 
+  /// As the text that files have, which it was when digests were first written down.
+  void choice(const char* /*key*/, EndOutcome value) { add(hash_text(name_of(value))); }
+
+  template <typename Choice>
+  void aside(const char* /*key*/, Choice /*value*/) {}
+
   template <typename Number>
   void integers(const char* /*key*/, std::span<const Number> values) {
     if constexpr (sizeof(Number) == sizeof(std::uint64_t)) {
@@ -105,7 +111,7 @@ class TraceDigest::Folder {
     add_list(values.data(), values.size());
   }
 
-  /// They follow from the values that the digests beside them stand for.
+  /// They follow from the values that the digests next to them stand for.
   void sketches(const char* /*key*/, std::span<const Sketch> values) { add(values.size()); }
 
   void bits(const char* /*key*/, std::span<const std::uint8_t> values) {

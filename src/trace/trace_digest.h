@@ -24,7 +24,7 @@ class TraceDigest final : public EventSink {
   /// several ranks are folded once.
   class Content {
    public:
-    /// Of an event at the same position that has the shape of this one (Likeness::kShaped).
+    /// Of an event at the same position that has the shape of this one (Similarity::kSameShape).
     Content with_digests_of(const EventBody& body) const;
 
    private:
@@ -40,7 +40,7 @@ class TraceDigest final : public EventSink {
   };
 
   void on_event(const Event& event, const NameTable& names) override {
-    // Values are extras that a run may carry or not; their digests are in the events beside them.
+    // Values are extras that a run may carry or not; their digests are in the events next to them.
     if (!std::holds_alternative<ValueEvent>(event.body)) add(event, content_of(event, names));
   }
 

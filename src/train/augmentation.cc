@@ -114,7 +114,7 @@ class Augmentation::Reader final : public data::SampleReader {
   bool inherited_;
   Recorder* recorder_;
   std::int32_t wrapper_ = -1;
-  std::vector<bool> seen_{};  ///< By worker + 1: who has drawn in this pass.
+  std::vector<bool> seen_{};  ///< By worker + 1: has it drawn in this pass.
   Streams streams_;           ///< Base seeds come from `own`.
   Streams at_pass_;
   std::vector<Generator> copies_{};

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "lockstep/dist/rank_context.h"
+#include "lockstep/comm/rank_context.h"
 #include "lockstep/random/generator.h"
 #include "lockstep/train/job.h"
 #include "lockstep/train/rank_epoch.h"
@@ -21,7 +21,7 @@ namespace lockstep {
 /// the rank itself never moves on, as NumPy's did before PyTorch 1.9. Without workers both are the
 /// rank's own generator, which moves on.
 ///
-/// Requires:      a job with augmentation and a sampler that cuts batches of one size.
+/// Requires: a job with augmentation and a sampler that cuts batches of one size.
 /// Deterministic: a function of the job, the rank and the epochs planned so far.
 class Augmentation {
  public:
@@ -34,7 +34,7 @@ class Augmentation {
   Augmentation& operator=(Augmentation&&) = delete;
 
   /// The generators of one rank: its own process's, and another library's there. Workers have
-  /// theirs for themselves: new ones are seeded anew.
+  /// their own: new ones are seeded again.
   struct Streams {
     Generator own{0};
     Generator library{0};

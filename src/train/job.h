@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "lockstep/data/dataset.h"
-#include "lockstep/dist/ddp.h"
+#include "lockstep/ddp/ddp.h"
 #include "lockstep/hooks/hook_catalog.h"
 #include "lockstep/optim/grad_scaler.h"
 #include "lockstep/optim/lr_rules.h"
@@ -44,7 +44,7 @@ struct ModelSpec {
   std::vector<std::int64_t> widths = {4, 4, 1};
   std::vector<std::int64_t> image{};  ///< cnn: channels, height, width of what a row of x holds.
   std::int64_t kernel = 3;            ///< cnn: height and width of the filters, odd.
-  bool batch_norm = false;            ///< cnn: a batch norm behind each convolution.
+  bool batch_norm = false;            ///< cnn: a batch norm after each convolution.
   std::string activation = "relu";    ///< "relu" | "tanh" | "none"
   std::string checkpoint = "none";    ///< mlp, bn: "none" | "reentrant" | "non-reentrant"
   bool bias = true;
@@ -66,9 +66,9 @@ struct AugmentSpec {
 };
 
 struct LoaderSpec {
-  std::int64_t batch = 1;  ///< Samples a rank and micro-step.
-  std::string sampler =
-      "distributed";  ///< "distributed" | "random" | "sequential" | "batches_by_rank" | "stream"
+  std::int64_t batch = 1;  ///< Samples per rank and micro-step.
+  /// "distributed" | "random" | "sequential" | "batches_by_rank" | "stream"
+  std::string sampler = "distributed";
   std::int64_t rank = -1;  ///< distributed: the number it is given, -1 = the rank's own.
   bool shuffle = false;
   std::uint64_t seed = 0;
@@ -85,12 +85,12 @@ struct LoaderSpec {
 
 struct LossSpec {
   std::string kind = "mse";  ///< "mse" | "l1" | "cross-entropy"
-  std::string normalize =
-      "local-samples";  ///< what it does: | "local-tokens" | "global-tokens" | "sum"
-  std::string declared = "sample-mean";  ///< what was meant: | "token-mean" | "sum"
+  /// What it does: "local-samples" | "local-tokens" | "global-tokens" | "sum"
+  std::string normalize = "local-samples";
+  std::string declared = "sample-mean";  ///< What was meant: | "token-mean" | "sum"
 };
 
-/// Parameters with an optimizer's options of their own.
+/// Parameters with their own optimizer options.
 struct GroupSpec {
   std::vector<std::string> tensors{};  ///< Names of parameters.
   std::optional<double> lr{};
@@ -124,7 +124,7 @@ struct OptimizerSpec {
   std::vector<GroupSpec> groups{};         ///< Parameters that no group names form the first one.
   bool zero = false;                       ///< Its state is divided among the ranks: ZeRO-1.
   bool parameters_as_bucket_view = false;  ///< zero
-  std::optional<AveragerSpec> averager{};  ///< Behind each step: post-local SGD.
+  std::optional<AveragerSpec> averager{};  ///< After each step: post-local SGD.
 };
 
 struct SchedulerSpec {
@@ -134,7 +134,7 @@ struct SchedulerSpec {
   bool chained = false;
   std::optional<optim::PlateauOptions> plateau{};  ///< Instead of rules.
   std::string metric = "loss";  ///< plateau: "loss" (each rank's own) | "eval" (of all ranks)
-  /// How often the rates move each time they do: wrappers that step a schedule once a process.
+  /// How often the rates move each time they do: wrappers that step a schedule once per process.
   std::int64_t times = 1;
   std::int64_t declared_times = 1;  ///< How often they are meant to: what one process does.
 };
@@ -160,7 +160,7 @@ struct EvalSpec {
   std::string average = "samples";
 };
 
-/// Snapshots: all that a restarted job needs to go on as if nothing had happened (snapshot.h).
+/// Snapshots: all that a restarted job needs to continue as if nothing had happened (snapshot.h).
 struct SnapshotSpec {
   std::int64_t every_steps = 0;    ///< 0 = never
   std::string path = "snapshots";  ///< A folder that all ranks share.
@@ -171,12 +171,12 @@ struct SnapshotSpec {
       "model", "optimizer", "scheduler", "scaler", "sampler", "rng", "hook"};
   /// What this rank takes over from one, where it is there.
   std::vector<std::string> load = include;
-  std::string rng = "own";       ///< "own" | "rank0": whose generators each rank goes on with.
+  std::string rng = "own";       ///< "own" | "rank0": whose generators each rank continues with.
   std::string writer = "rank0";  ///< "rank0" | "local-rank0": who writes what ranks have in common.
-  /// With another number of ranks "restart-epoch" (its division is another one) | "keep-batches":
-  /// the count of batches goes on, though they are of another size now.
+  /// With a different number of ranks "restart-epoch" (its division differs) | "keep-batches":
+  /// the count of batches continues, though they have a different size now.
   std::string resize = "restart-epoch";
-  std::string epoch = "saved";  ///< "saved" | "first": the epoch a resumed rank goes on with.
+  std::string epoch = "saved";  ///< "saved" | "first": the epoch a resumed rank continues with.
   /// "atomic" | "unsynced" (renamed, but not synced) | "in-place" (neither).
   std::string publish = "atomic";
 };
@@ -200,8 +200,8 @@ struct ExactSpec {
   bool on = false;
   int grid = 4;
   double clamp = 8.0;
-  bool scale_loss_by_world =
-      false;  ///< Multiply local losses by N: averages stay exact for other N.
+  /// Multiply local losses by N: averages stay exact for other N.
+  bool scale_loss_by_world = false;
 };
 
 struct DdpSpec {

@@ -1,6 +1,6 @@
 #include "lockstep/train/manual_average.h"
 
-#include "lockstep/dist/layout_digest.h"
+#include "lockstep/reducer/layout_digest.h"
 #include "lockstep/trace/recorder.h"
 
 namespace lockstep {
@@ -115,7 +115,7 @@ void ManualAverage::Impl::record_grads(GradPoint point, std::span<const Tensor> 
   if (recorder_ != nullptr) recorder_->record_grads(point, layout_, grads, wrapper_);
 }
 
-// grad := all_reduce(grad) / N, one collective a parameter: the textbook loop.
+// grad := all_reduce(grad) / N, one collective per parameter: the textbook loop.
 void ManualAverage::Impl::average_all() {
   const std::size_t n = trained_.size();
   for (std::size_t i = 0; i < n; ++i) {

@@ -1,10 +1,10 @@
-// The hand-written alternative to a wrapper: nobody broadcasts, gradients are averaged by a loop.
+// The hand-written alternative to a wrapper: no broadcast, gradients are averaged by a loop.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 
-#include "lockstep/dist/rank_context.h"
+#include "lockstep/comm/rank_context.h"
 #include "lockstep/nn/module.h"
 
 namespace lockstep {

@@ -1,6 +1,7 @@
 #include "lockstep/train/micro_step.h"
 
 #include <cstddef>
+#include <fmt/core.h>
 #include <numeric>
 #include <vector>
 
@@ -53,7 +54,8 @@ Variable unscaled_loss(const Job& job,
   const std::int64_t n_columns = output.data().n_elems() / batch.n_samples;
   const auto columns = static_cast<double>(n_columns);
   if (batch.row_weight.defined()) {
-    LOCKSTEP_CHECK(kind == "mse", "token weights are built for the mse loss");
+    LOCKSTEP_CHECK(kind == "mse",
+                   fmt::format("token weights belong to the mse loss, not to '{}'", kind));
     const Variable miss = sub(output, Variable(batch.target));
     return sum(mul(mul(miss, miss), Variable(batch.row_weight)));
   }

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <span>
 
-#include "lockstep/autograd/functions.h"
-#include "lockstep/dist/rank_context.h"
+#include "lockstep/comm/rank_context.h"
+#include "lockstep/functional/functions.h"
 #include "lockstep/train/job.h"
 
 namespace lockstep {
@@ -25,7 +25,7 @@ Batch make_batch(const Job& job,
                  Runtime& runtime,
                  std::span<const std::int64_t> ids);
 
-/// Multiplies each row of x by its sign, 1 or -1. Requires: one sign a row.
+/// Multiplies each row of x by its sign, 1 or -1. Requires: one sign per row.
 void change_signs(const Batch& batch, std::span<const double> signs);
 
 /// What this rank's summed loss is divided by, in samples (or tokens), as the job's `normalize`

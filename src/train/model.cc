@@ -1,14 +1,15 @@
 #include <algorithm>
+#include <fmt/core.h>
 
+#include "lockstep/models/gpt.h"
+#include "lockstep/models/two_head.h"
 #include "lockstep/nn/activations.h"
 #include "lockstep/nn/batch_norm.h"
 #include "lockstep/nn/convolution.h"
-#include "lockstep/nn/gpt.h"
 #include "lockstep/nn/init.h"
 #include "lockstep/nn/linear.h"
 #include "lockstep/nn/pooling.h"
 #include "lockstep/nn/sequential.h"
-#include "lockstep/nn/two_head.h"
 #include "lockstep/random/generator.h"
 #include "lockstep/train/rank_program.h"
 
@@ -19,7 +20,8 @@ namespace {
 // A root without layers around it, so that parameters are called "weight" and "bias" as in a script
 // that wraps a bare nn.Linear.
 std::unique_ptr<nn::Module> make_linear(const ModelSpec& spec, Runtime& runtime) {
-  LOCKSTEP_CHECK(spec.widths.size() == 2, "a linear model has two widths");
+  LOCKSTEP_CHECK(spec.widths.size() == 2,
+                 fmt::format("a linear model has two widths, not {}", spec.widths.size()));
   return std::make_unique<nn::Linear>(runtime,
                                       spec.widths[0],
                                       spec.widths[1],
@@ -50,7 +52,9 @@ std::unique_ptr<nn::Module> make_mlp(const ModelSpec& spec, Runtime& runtime) {
 }
 
 std::unique_ptr<nn::Module> make_two_head(const ModelSpec& spec, Runtime& runtime) {
-  LOCKSTEP_CHECK(spec.widths.size() == 3, "a two-head model has three widths: in, hidden, out");
+  LOCKSTEP_CHECK(spec.widths.size() == 3,
+                 fmt::format("a two-head model has three widths (in, hidden, out), not {}",
+                             spec.widths.size()));
   auto model = std::make_unique<nn::TwoHead>(
       runtime,
       nn::TwoHeadSizes{.in = spec.widths[0], .hidden = spec.widths[1], .out = spec.widths[2]},
@@ -77,8 +81,11 @@ void append_stage(nn::Sequential& model, std::int64_t in, std::int64_t out, cons
 // Rows as images, stages of convolution, activation and a pool that halves, then one linear layer.
 std::unique_ptr<nn::Module> make_cnn(const ModelSpec& spec, Runtime& runtime) {
   const std::vector<std::int64_t>& image = spec.image;
-  LOCKSTEP_CHECK(image.size() == 3, "images have channels, height and width");
-  LOCKSTEP_CHECK(spec.widths.size() >= 2, "a cnn has the widths of its stages and of its output");
+  LOCKSTEP_CHECK(image.size() == 3,
+                 fmt::format("images have channels, height and width, not {} sizes", image.size()));
+  LOCKSTEP_CHECK(spec.widths.size() >= 2,
+                 fmt::format("a cnn has the widths of its stages and of its output, got {}",
+                             spec.widths.size()));
   const std::size_t n_stages = spec.widths.size() - 1;
   auto model = std::make_unique<nn::Sequential>(runtime);
   model->append<nn::Unflatten>(Shape(image));
@@ -142,7 +149,8 @@ std::unique_ptr<nn::Module> build_model(const ModelSpec& spec,
   } else if (spec.kind == "cnn") {
     model = make_cnn(spec, runtime);
   } else {
-    LOCKSTEP_CHECK(spec.kind == "mlp" || spec.kind == "bn", "unknown model kind " + spec.kind);
+    LOCKSTEP_CHECK(spec.kind == "mlp" || spec.kind == "bn",
+                   fmt::format("unknown model kind '{}'", spec.kind));
     model = make_mlp(spec, runtime);
   }
   const Generator drawn = initialize(*model, spec.init, rank);

@@ -1,5 +1,6 @@
 #include "lockstep/train/rank_epoch.h"
 
+#include <fmt/core.h>
 #include <numeric>
 
 #include "lockstep/base/text.h"
@@ -61,7 +62,7 @@ RankEpoch distributed(const Job& job, const RankContext& context, std::int64_t s
   return epoch;
 }
 
-// Knows nothing of ranks: each rank sees the whole data set, in its own process's order.
+// Does not know about ranks: each rank sees the whole data set, in its own process's order.
 RankEpoch without_ranks(const Job& job, std::int64_t sampler_epoch) {
   RankEpoch epoch;
   epoch.generator_key = job.loader.seed + static_cast<std::uint64_t>(sampler_epoch);
@@ -82,7 +83,9 @@ RankEpoch without_ranks(const Job& job, std::int64_t sampler_epoch) {
 RankEpoch batches_by_rank(const Job& job, const RankContext& context) {
   const auto& by_rank = job.loader.batches_by_rank;
   const auto rank = static_cast<std::size_t>(context.rank());
-  LOCKSTEP_CHECK(rank < by_rank.size(), "batches_by_rank has an entry for each rank");
+  LOCKSTEP_CHECK(
+      rank < by_rank.size(),
+      fmt::format("batches_by_rank has {} entries, none for rank {}", by_rank.size(), rank));
   std::int64_t first = 0;
   for (std::size_t i = 0; i < rank; ++i) {
     first = std::accumulate(by_rank[i].begin(), by_rank[i].end(), first);
@@ -197,8 +200,8 @@ class RankLoader::Stream final : public data::StreamReader {
                                       .shuffle = job_.loader.shuffle,
                                       .seed = static_cast<std::int64_t>(job_.loader.seed)})
           .value();
-  std::int64_t epoch_ = 0;              ///< What set_epoch() told the data set of this process.
-  std::vector<std::int64_t> copies_{};  ///< By worker: what its copy was told before it started.
+  std::int64_t epoch_ = 0;              ///< What set_epoch() set on this process's data set.
+  std::vector<std::int64_t> copies_{};  ///< By worker: the epoch of its copy when it started.
   data::DataLoader loader_;
 };
 

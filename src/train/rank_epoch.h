@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "lockstep/dist/rank_context.h"
+#include "lockstep/comm/rank_context.h"
 #include "lockstep/train/job.h"
 
 namespace lockstep {
@@ -14,7 +14,7 @@ namespace lockstep {
 /// The rows of one batch.
 struct RowSpan {
   std::span<const std::int64_t> ids;
-  std::span<const double> signs;  ///< Empty, or one a row.
+  std::span<const double> signs;  ///< Empty, or one per row.
 };
 
 /// One rank's share of one epoch.
@@ -35,9 +35,9 @@ struct RankEpoch {
 };
 
 /// Plans epoch `sampler_epoch` (what set_epoch was given) for one rank. A permutation is computed
-/// once a world and shared through the host's memo.
+/// once per world and shared through the host's memo.
 ///
-/// Requires:      a validated job (sampler and sizes make sense).
+/// Requires: a validated job (sampler and sizes make sense).
 /// Deterministic: a function of the job, the rank, the world size and the epoch.
 ///
 /// Requires also: a sampler, not a stream.

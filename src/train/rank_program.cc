@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "lockstep/base/text.h"
+#include "lockstep/collectives/join.h"
 #include "lockstep/data/dataset.h"
-#include "lockstep/dist/join.h"
 #include "lockstep/hooks/hook_catalog.h"
 #include "lockstep/parallel/zero.h"
 #include "lockstep/trace/recorder.h"

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/dist/ddp.h"
-#include "lockstep/dist/rank_context.h"
+#include "lockstep/comm/rank_context.h"
+#include "lockstep/ddp/ddp.h"
 #include "lockstep/nn/module.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/train/job.h"
@@ -70,11 +70,11 @@ struct RankOutcomeValues {
 /// Trains `job` as one rank: build, wrap, epochs, steps, evaluation, end. Records every event of
 /// docs/trace_format.md through the context's recorder.
 ///
-/// With `loop.snapshot` it saves its state every so many steps, and begins where the newest whole
+/// With `loop.snapshot` it saves its state periodically, and begins where the newest whole
 /// snapshot ended (snapshot.h). A restarted rank says which attempt it is by the environment
 /// variable TORCHELASTIC_RESTART_COUNT, as under torchrun.
 ///
-/// Errors:        what DDP, groups, snapshots and hooks throw.
+/// Errors: what DDP, groups, snapshots and hooks throw.
 /// Deterministic: everything drawn comes from the job's seeds.
 RankOutcomeValues run_job(const Job& job, RankContext& context, std::span<LoopHook* const> hooks);
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "lockstep/nn/gpt.h"
+#include "lockstep/models/gpt.h"
 #include "lockstep/tensor/kernels.h"
 #include "lockstep/trace/recorder.h"
 #include "lockstep/train/rank_program.h"

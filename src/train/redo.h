@@ -1,4 +1,4 @@
-// Micro-steps, computed a second time: what tells a computer that miscounts from one that does not.
+// Micro-steps, computed a second time: this exposes hardware that computes wrong bits.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ namespace lockstep {
 /// The copy has no wrapper and no hooks: nothing is communicated, and what a hook does to gradients
 /// is not repeated. Buffers are not copied, since no layer reads them while it trains.
 ///
-/// Requires:      a recorder; job, context and model outlive it.
+/// Requires: a recorder; job, context and model outlive it.
 /// Deterministic: draws from copies of the model's generators, never from them.
 class Redo {
  public:
@@ -25,7 +25,7 @@ class Redo {
 
   /// Remembers from which state the forward will draw.
   void before_forward();
-  /// Behind the backward, ahead of the optimizer: computes the micro-step again. `output_factor` is
+  /// After the backward, before the optimizer: computes the micro-step again. `output_factor` is
   /// what the loss was multiplied by.
   void repeat(const Batch& batch, double denominator, double output_factor, Stepper& stepper);
 

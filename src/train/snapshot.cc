@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "lockstep/base/text.h"
-#include "lockstep/dist/comm_status.h"
+#include "lockstep/comm/comm_status.h"
 #include "lockstep/hooks/generator_state.h"
-#include "lockstep/nn/gpt.h"
+#include "lockstep/models/gpt.h"
 #include "lockstep/trace/recorder.h"
 #include "lockstep/train/state_record.h"
 

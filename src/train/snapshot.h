@@ -1,5 +1,5 @@
-// Snapshots of a training loop, between two optimizer steps: all that it takes to go on elsewhere
-// as if nothing had happened.
+// Snapshots of a training loop, between two optimizer steps: all that it takes to continue
+// elsewhere as if nothing had happened.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/dist/comm_hook.h"
-#include "lockstep/dist/rank_context.h"
+#include "lockstep/comm/rank_context.h"
+#include "lockstep/formats/safetensors.h"
 #include "lockstep/nn/module.h"
+#include "lockstep/reducer/comm_hook.h"
 #include "lockstep/train/augmentation.h"
 #include "lockstep/train/job.h"
-#include "lockstep/train/safetensors.h"
 #include "lockstep/train/snapshot_files.h"
 #include "lockstep/train/stepper.h"
 
@@ -44,22 +44,22 @@ struct SnapshotSubjects {
 /// rates, schedule, scaler, gradients that outlive a step, generators, what a communication hook
 /// remembers, the place in the data.
 ///
-/// What all ranks have in common is written once, by rank 0; what each has alone goes into a file
-/// of its own: with local SGD its parameters too. Both are published before rank 0 publishes the
-/// manifest, after a collective that tells it that all files are there: half a snapshot is never
+/// What all ranks have in common is written once, by rank 0; what each has alone goes into its
+/// own file: with local SGD its parameters too. Both are published before rank 0 publishes the
+/// manifest, after a collective that confirms that all files are there: half a snapshot is never
 /// visible.
 ///
 /// Not saved: how a wrapper had rebuilt its buckets, which shows only where the order of a
 /// reduction depends on the bucket (rings of three ranks or more) and in hooks that remember
-/// buckets by number (PowerSGD); generators of persistent loader workers, which live in processes
-/// of their own.
+/// buckets by number (PowerSGD); generators of persistent loader workers, which live in their
+/// own processes.
 ///
-/// With another number of ranks the epoch in progress starts again, since its division is another
-/// one; new ranks take over what rank 0 had alone, but for streams of augmentation.
+/// With a different number of ranks the epoch in progress starts again, since its division differs;
+/// new ranks take over what rank 0 had alone, but for streams of augmentation.
 ///
 /// Requires: all ranks see one folder. Everything given outlives it.
-/// Errors:   CommError; std::runtime_error when a snapshot that rank 0 found whole cannot be read.
-///           A snapshot that cannot be written is a `snapshot` event with "fail": training goes on.
+/// Errors: CommError; std::runtime_error when a snapshot that rank 0 found whole cannot be read. A
+///     snapshot that cannot be written is a `snapshot` event with "fail": training continues.
 class Snapshots {
  public:
   Snapshots(const Job& job,
@@ -72,8 +72,8 @@ class Snapshots {
     return every > 0 && step % every == 0;
   }
 
-  /// Collective. Takes over the newest whole snapshot and returns where to go on; nothing when
-  /// training starts afresh.
+  /// Collective. Takes over the newest whole snapshot and returns where to continue; nothing when
+  /// training starts from scratch.
   std::optional<LoopPlace> resume();
   /// Collective. Requires: between two optimizer steps.
   void save(const LoopPlace& place);
@@ -98,7 +98,7 @@ class Snapshots {
   void load_generators(const SafeTensors& part, bool of_this_rank);
   LoopPlace load(std::int64_t step);
   SafeTensors read_part(const SnapshotManifest& manifest, const std::string& part);
-  /// What rank 0 finds in the folder, told to all: a step, or -1.
+  /// What rank 0 finds in the folder, broadcast to all: a step, or -1.
   std::int64_t agree_on_newest();
   Result<std::int64_t> find_newest();
   /// Publishes one file of this rank and adds it to `published`.
@@ -106,7 +106,7 @@ class Snapshots {
                   const std::string& part,
                   const SafeTensors& contents,
                   std::vector<SnapshotManifest::File>& published);
-  /// Tells all ranks what each has published; nothing when one of them has failed.
+  /// Shares with all ranks what each has published; nothing when one of them has failed.
   std::optional<std::vector<SnapshotManifest::File>> gather(
       std::int64_t step, std::span<const SnapshotManifest::File> published);
   void record_states(StatePoint point) const;

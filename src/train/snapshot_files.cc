@@ -35,7 +35,7 @@ bool is_manifest(std::string_view name) {
   return name.size() > kManifest.size() && name.substr(name.size() - kManifest.size()) == kManifest;
 }
 
-Error damaged_manifest() { return {"this is no whole manifest of a snapshot", {}}; }
+Error damaged_manifest() { return {"this is not a complete manifest of a snapshot", {}}; }
 
 /// "key value" -> value.
 std::optional<std::int64_t> number_of(std::string_view line, std::string_view key) {

@@ -34,8 +34,8 @@ SnapshotManifest::File describe_file(std::string name, std::string_view bytes);
 
 /// The snapshots in one folder.
 ///
-/// A snapshot is a file for what all ranks have in common, one a rank for what it has alone, and a
-/// manifest. The manifest is published last and removed first, so it never names a file that is
+/// A snapshot is a file for what all ranks have in common, one per rank for what it has alone, and
+/// a manifest. The manifest is published last and removed first, so it never names a file that is
 /// not there and whole.
 class SnapshotFiles {
  public:

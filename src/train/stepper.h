@@ -34,15 +34,15 @@ class Stepper {
 
   /// What backward starts from: the loss times the scaler's scale.
   Variable scaled(const Variable& loss);
-  /// Behind each backward, ahead of a hand-written average: clips if the job asks for that here.
+  /// After each backward, before a hand-written average: clips if the job asks for that here.
   void clip_before_sync();
   void step();
-  /// Moves the rates on, if the job does so behind each step.
+  /// Moves the rates on, if the job does so after each step.
   void end_step(double own_loss);
-  /// The same behind each epoch. `metric`: of this epoch's evaluation, if there was one.
+  /// The same after each epoch. `metric`: of this epoch's evaluation, if there was one.
   void end_epoch(double own_loss, std::optional<double> metric);
 
-  /// All that a snapshot needs beside the optimizer's tensors.
+  /// All that a snapshot needs besides the optimizer's tensors.
   std::vector<Numbers> numbers() const;
   /// Takes one part back; a part that this job does not have is passed over.
   /// Errors: std::invalid_argument for numbers of other names.

@@ -1,7 +1,7 @@
 // A warm training step takes all its memory from the pool's free lists.
 #include <gtest/gtest.h>
 
-#include "lockstep/autograd/functions.h"
+#include "lockstep/functional/functions.h"
 
 #include "tests/support/count_allocations.h"
 #include "tests/support/plain_runtime.h"
@@ -56,7 +56,7 @@ TEST_F(AllocationTest, AWarmTrainingStepAsksTheSystemForNothing) {
   EXPECT_EQ(rt_.pool().system_allocations(), before_pool);
 }
 
-TEST_F(AllocationTest, TheCounterCounts) {
+TEST_F(AllocationTest, CountsEveryCall) {
   const std::int64_t before = testing::n_allocations();
   const auto something = std::make_unique<double>(1.0);
   EXPECT_EQ(testing::n_allocations(), before + 1);

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/autograd/engine.h"
-#include "lockstep/autograd/functions.h"
+#include "lockstep/functional/functions.h"
 
 #include "tests/support/test_runtime.h"
 
@@ -231,12 +231,12 @@ double gradient_with_draws(bool use_reentrant, bool kept, int& draws) {
       [&](std::span<const Variable> in) { return mul(in[0], number(test, ++draws, false)); },
       {x},
       options);
-  ++draws;  // Somebody else draws in between.
+  ++draws;  // Another draw in between.
   sum(out).backward();
   return x.grad().at(0);
 }
 
-TEST(SavedSegmentTest, KeptStateComesBackForTheSecondRunAndGoesOnAfterwards) {
+TEST(SavedSegmentTest, KeptStateComesBackForTheSecondRunAndContinuesAfterwards) {
   for (const bool use_reentrant : {true, false}) {
     int draws = 0;
     EXPECT_EQ(gradient_with_draws(use_reentrant, true, draws), 1);

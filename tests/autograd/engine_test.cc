@@ -7,8 +7,8 @@
 
 #include <gtest/gtest.h>
 
-#include "lockstep/autograd/functions.h"
 #include "lockstep/base/check.h"
+#include "lockstep/functional/functions.h"
 
 #include "tests/support/plain_runtime.h"
 
@@ -21,7 +21,7 @@ using testing::PlainRuntime;
 using ::testing::ThrowsMessage;
 using testing::values_of;
 
-// Writes down what it is told: "+i" for a contribution, "i" for a ready gradient.
+// Writes down what it is notified of: "+i" for a contribution, "i" for a ready gradient.
 class Scribe : public GradHook {
  public:
   explicit Scribe(std::vector<std::string>& log, std::string tag = "") : log_(&log), tag_(tag) {}
@@ -198,7 +198,7 @@ TEST_F(EngineTest, ValuesWrittenAfterTheyWereSavedAreNoticed) {
               ThrowsMessage<ContractViolation>(HasSubstr("modified by an in-place operation")));
 }
 
-TEST_F(EngineTest, WritesToValuesNobodySavedAreFine) {
+TEST_F(EngineTest, WritesToUnsavedValuesAreFine) {
   const Variable w = leaf(3);
   const Variable loss = sum(scale(w, 2));
 
@@ -207,7 +207,7 @@ TEST_F(EngineTest, WritesToValuesNobodySavedAreFine) {
   EXPECT_NO_THROW(loss.backward());
 }
 
-TEST_F(EngineTest, ABackwardInsideAHookEndsBeforeTheOuterOneGoesOn) {
+TEST_F(EngineTest, ABackwardInsideAHookEndsBeforeTheOuterOneContinues) {
   const Variable w = leaf(1);
   const Variable x = leaf(1);
   const Variable other = sum(scale(x, 2));
@@ -321,7 +321,7 @@ TEST_F(EngineTest, WideGraphsRunInDescendingOrder) {
   EXPECT_EQ(w.grad().item(), 20'000);
 }
 
-TEST_F(EngineTest, NothingStaysBehindAfterAStep) {
+TEST_F(EngineTest, NothingIsLeftAfterAStep) {
   const Variable w = leaf({1, 1}, {2});
   const std::int64_t before = rt_.pool().bytes_in_use();
 

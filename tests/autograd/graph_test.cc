@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "lockstep/autograd/functions.h"
+#include "lockstep/functional/functions.h"
 
 #include "tests/support/plain_runtime.h"
 

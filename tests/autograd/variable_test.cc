@@ -5,8 +5,8 @@
 
 #include <gtest/gtest.h>
 
-#include "lockstep/autograd/functions.h"
 #include "lockstep/base/check.h"
+#include "lockstep/functional/functions.h"
 
 #include "tests/support/plain_runtime.h"
 

@@ -23,6 +23,13 @@ TEST(TextTest, SuggestsNothingWhenNothingIsNear) {
   EXPECT_EQ(closest("world", {}), "");
 }
 
+TEST(TextTest, AlternativesBeginWithTheClosestAndNameAll) {
+  constexpr std::array<std::string_view, 2> kTwins = {"cat", "bat"};
+
+  EXPECT_EQ(alternatives("cta", kTwins, "there are"), "; did you mean 'cat'? (there are cat, bat)");
+  EXPECT_EQ(alternatives("horse", kTwins, "there are"), "; there are cat, bat");
+}
+
 TEST(TextTest, TiesGoToTheEarlierCandidate) {
   constexpr std::array<std::string_view, 2> kTwins = {"cat", "bat"};
 

@@ -1,7 +1,7 @@
-#include "lockstep/dist/loopback_group.h"
+#include "lockstep/comm/loopback_group.h"
+#include "lockstep/kernels/cpu_kernels.h"
 #include "lockstep/sim/fiber/world.h"
 #include "lockstep/sim/strategy/strategies.h"
-#include "lockstep/tensor/cpu_kernels.h"
 
 #include "tests/conformance/process_group_suite.h"
 

@@ -4,7 +4,7 @@ namespace lockstep::conformance {
 
 TEST_P(ProcessGroupConformance, Holds) {
   const auto& [backend, one] = GetParam();
-  if (backend.n_ranks < one.min_ranks) return;  // Nobody to talk to.
+  if (backend.n_ranks < one.min_ranks) return;  // No peer to talk to.
   backend.run(one.program);
 }
 

@@ -21,7 +21,7 @@
 
 #include <gtest/gtest.h>
 
-#include "lockstep/dist/process_group.h"
+#include "lockstep/comm/process_group.h"
 
 namespace lockstep::conformance {
 
@@ -30,7 +30,7 @@ using Program = std::function<void(ProcessGroup&)>;
 struct Backend {
   std::string name;  ///< Letters and digits.
   std::int32_t n_ranks = 1;
-  /// Calls `program` once a rank and returns when all have ended. An exception or a failed
+  /// Calls `program` once on every rank and returns after all have ended. An exception or a failed
   /// assertion of any rank fails the calling test, also when the rank is another process.
   std::function<void(const Program&)> run;
 
@@ -43,7 +43,7 @@ struct Backend {
 struct Case {
   std::string name;
   Program program;
-  std::int32_t min_ranks = 1;  ///< Fewer ranks keep it by having nobody to talk to.
+  std::int32_t min_ranks = 1;  ///< With fewer ranks there is no peer to talk to.
 
   friend std::ostream& operator<<(std::ostream& out, const Case& one) { return out << one.name; }
 };

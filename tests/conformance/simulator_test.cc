@@ -1,9 +1,9 @@
 #include <algorithm>
 
+#include "lockstep/kernels/cpu_kernels.h"
 #include "lockstep/sim/fiber/world.h"
 #include "lockstep/sim/group/sim_group.h"
 #include "lockstep/sim/strategy/strategies.h"
-#include "lockstep/tensor/cpu_kernels.h"
 
 #include "tests/conformance/process_group_suite.h"
 
@@ -15,18 +15,18 @@ void run_once(const sim::GroupOptions& options,
               sim::Strategy& strategy,
               const Program& program) {
   sim::World world;
-  sim::GroupHub hub(world, options);
+  sim::SimGroups groups(world, options);
   const auto kernels = make_cpu_kernels();
   Pool pool;
   const sim::WorldResult result =
       world.run({.n_ranks = n_ranks}, strategy, [&](sim::RankHandle& handle) {
         Runtime runtime(pool, *kernels, handle);
-        program(*hub.world_group(handle, runtime));
+        program(*groups.world_group(handle, runtime));
       });
   if (result.first_failure) {
     std::rethrow_exception(result.ends[static_cast<std::size_t>(*result.first_failure)].exception);
   }
-  EXPECT_FALSE(result.stuck.has_value()) << hub.explain(*result.stuck);
+  EXPECT_FALSE(result.stuck.has_value()) << groups.explain(*result.stuck);
   EXPECT_EQ(pool.bytes_in_use(), 0);
 }
 

@@ -1,4 +1,4 @@
-#include "lockstep/dist/object_collectives.h"
+#include "lockstep/collectives/object_collectives.h"
 
 #include "tests/conformance/process_group_suite.h"
 #include "tests/conformance/values.h"
@@ -74,7 +74,7 @@ void scatters_from_every_root(ProcessGroup& group) {
   }
 }
 
-// Rank s sends s + 1 elements to everybody in the uneven case: only the transposed counts agree.
+// Rank s sends s + 1 elements to every rank in the uneven case: only the transposed counts agree.
 void exchanges_all_to_all(ProcessGroup& group) {
   for (const bool uneven : {false, true}) {
     const auto size = [&](std::int32_t sender) { return std::int64_t{uneven ? sender + 1 : 2}; };
@@ -171,8 +171,8 @@ void empty_buffers_take_part(ProcessGroup& group) {
   const Tensor none = zeros(group, DType::kF32, 0);
   const Memory memory = Memory::of(none);
   const std::vector<Memory> list(static_cast<std::size_t>(group.size()), memory);
-  const std::vector<Memory> nobody;
-  const std::vector<Memory>& at_root = group.rank() == 0 ? list : nobody;
+  const std::vector<Memory> empty;
+  const std::vector<Memory>& at_root = group.rank() == 0 ? list : empty;
   EXPECT_EQ(group.all_reduce(memory).wait(), CommStatus::kOk);
   EXPECT_EQ(group.broadcast(memory, 0).wait(), CommStatus::kOk);
   EXPECT_EQ(group.reduce(memory, 0).wait(), CommStatus::kOk);
@@ -212,7 +212,7 @@ std::vector<Case> collective_cases() {
       {"BroadcastsFromEveryRoot", broadcasts_from_every_root, 1},
       {"AllGathersEqualAndUnequalParts", all_gathers_equal_and_unequal_parts, 1},
       {"AllGathersIntoOneTensor", all_gathers_into_one_tensor, 1},
-      {"GathersOfBothFormsMeet", gathers_of_both_forms_meet, 1},
+      {"GathersOfBothFormsMatch", gathers_of_both_forms_meet, 1},
       {"GathersToEveryRoot", gathers_to_every_root, 1},
       {"ScattersFromEveryRoot", scatters_from_every_root, 1},
       {"ExchangesAllToAll", exchanges_all_to_all, 1},

@@ -1,7 +1,7 @@
 #include "lockstep/base/check.h"
-#include "lockstep/dist/checked_group.h"
-#include "lockstep/dist/monitored_barrier.h"
-#include "lockstep/dist/new_group.h"
+#include "lockstep/collectives/checked_group.h"
+#include "lockstep/collectives/monitored_barrier.h"
+#include "lockstep/collectives/new_group.h"
 
 #include "tests/conformance/process_group_suite.h"
 #include "tests/conformance/values.h"
@@ -80,7 +80,7 @@ void refuses_broken_contracts(ProcessGroup& group) {
   EXPECT_EQ(group.barrier().wait(), CommStatus::kOk);
 }
 
-// Sorted unless asked otherwise; ids differ; everybody takes part in making every group.
+// Sorted unless asked otherwise; ids differ; all ranks take part in making every group.
 void new_groups_sort_their_ranks(ProcessGroup& group) {
   std::vector<std::int32_t> reversed;
   for (std::int32_t r = group.size(); r-- > 0;) reversed.push_back(r);
@@ -165,7 +165,7 @@ void checked_groups_let_healthy_calls_pass(ProcessGroup& group) {
   ASSERT_EQ(checked->barrier().wait(), CommStatus::kOk);
 }
 
-// Every member fails, before anything was moved, and is told the field.
+// Every member fails before anything is moved, with an error that names the field.
 void checked_groups_name_the_field(ProcessGroup& group) {
   std::vector<std::int32_t> all;
   for (std::int32_t r = 0; r < group.size(); ++r) all.push_back(r);
@@ -184,7 +184,7 @@ void checked_groups_name_the_field(ProcessGroup& group) {
   EXPECT_EQ(data.at(0), group.rank());
 }
 
-void monitored_barriers_let_everybody_pass(ProcessGroup& group) {
+void monitored_barriers_let_all_ranks_pass(ProcessGroup& group) {
   for (const bool wait_all : {false, true}) {
     EXPECT_NO_THROW(monitored_barrier(group, {std::int64_t{60'000'000'000}}, wait_all));
   }
@@ -195,7 +195,7 @@ void monitored_barriers_let_everybody_pass(ProcessGroup& group) {
 std::vector<Case> group_cases() {
   return {
       {"KnowsItsMembers", knows_its_members, 1},
-      {"SplitsIntoGroupsOfTheirOwn", splits_into_groups_of_their_own, 1},
+      {"SplitsIntoSeparateGroups", splits_into_groups_of_their_own, 1},
       {"ASplitMayRenumberItsMembers", a_split_may_renumber_its_members, 1},
       {"RefusesBrokenContracts", refuses_broken_contracts, 1},
       {"NewGroupsSortTheirRanks", new_groups_sort_their_ranks, 1},
@@ -204,7 +204,7 @@ std::vector<Case> group_cases() {
       {"TwoGroupsInterleave", two_groups_interleave, 1},
       {"CheckedGroupsLetHealthyCallsPass", checked_groups_let_healthy_calls_pass, 1},
       {"CheckedGroupsNameTheField", checked_groups_name_the_field, 2},
-      {"MonitoredBarriersLetEverybodyPass", monitored_barriers_let_everybody_pass, 1},
+      {"MonitoredBarriersLetAllRanksPass", monitored_barriers_let_all_ranks_pass, 1},
   };
 }
 

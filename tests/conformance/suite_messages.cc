@@ -1,5 +1,5 @@
 #include "lockstep/base/check.h"
-#include "lockstep/dist/message_batch.h"
+#include "lockstep/collectives/message_batch.h"
 
 #include "tests/conformance/process_group_suite.h"
 #include "tests/conformance/values.h"
@@ -43,36 +43,36 @@ void tags_separate_messages(ProcessGroup& group) {
 }
 
 // A receive in NCCL names its sender; c10d refuses others there, and so do we.
-bool takes_from_anybody(ProcessGroup& group) {
+bool takes_from_any_source(ProcessGroup& group) {
   if (group.backend() != "nccl") return true;
   const Tensor in = zeros(group, DType::kI32, 2);
-  EXPECT_THROW((void)group.recv_any(Memory::of(in)), ContractViolation);
+  EXPECT_THROW((void)group.recv_any_source(Memory::of(in)), ContractViolation);
   return false;
 }
 
-void receives_from_anybody(ProcessGroup& group) {
-  if (!takes_from_anybody(group)) return;
+void receives_from_any_source(ProcessGroup& group) {
+  if (!takes_from_any_source(group)) return;
   const std::int32_t n = group.size();
   if (group.rank() != 0) {
     const Tensor out = filled(group, DType::kI32, 2, [&](std::int64_t) { return group.rank(); });
     ASSERT_EQ(group.send(Memory::of(out), 0, 4).wait(), CommStatus::kOk);
     return;
   }
-  std::vector<bool> heard(static_cast<std::size_t>(n));
+  std::vector<bool> received(static_cast<std::size_t>(n));
   for (std::int32_t k = 1; k < n; ++k) {
     const Tensor in = zeros(group, DType::kI32, 2);
-    const Work work = group.recv_any(Memory::of(in), 4);
+    const Work work = group.recv_any_source(Memory::of(in), 4);
     ASSERT_EQ(work.wait(), CommStatus::kOk);
     const std::int32_t sender = work.signature().peer;
     EXPECT_EQ(in.at(1), sender);
-    EXPECT_FALSE(heard[static_cast<std::size_t>(sender)]);
-    heard[static_cast<std::size_t>(sender)] = true;
+    EXPECT_FALSE(received[static_cast<std::size_t>(sender)]);
+    received[static_cast<std::size_t>(sender)] = true;
   }
 }
 
 // Posted before anything was sent: the message completes it, and the next one goes to the next.
-void a_receive_from_anybody_may_wait(ProcessGroup& group) {
-  if (!takes_from_anybody(group)) return;
+void a_receive_from_any_source_may_wait(ProcessGroup& group) {
+  if (!takes_from_any_source(group)) return;
   if (group.rank() > 1) return;
   const Tensor first = filled(group, DType::kF32, 1, [&](std::int64_t) { return 5; });
   const Tensor second = filled(group, DType::kF32, 1, [&](std::int64_t) { return 6; });
@@ -85,7 +85,7 @@ void a_receive_from_anybody_may_wait(ProcessGroup& group) {
   }
   const Tensor in = zeros(group, DType::kF32, 1);
   const Tensor next = zeros(group, DType::kF32, 1);
-  const Work open = group.recv_any(Memory::of(in));
+  const Work open = group.recv_any_source(Memory::of(in));
   ASSERT_EQ(group.send(Memory::of(first), 1, 1).wait(), CommStatus::kOk);
   ASSERT_EQ(open.wait(), CommStatus::kOk);
   EXPECT_EQ(open.signature().peer, 1);
@@ -94,7 +94,7 @@ void a_receive_from_anybody_may_wait(ProcessGroup& group) {
   EXPECT_EQ(next.at(0), 6);
 }
 
-// Everybody sends both ways at once.
+// Every rank sends both ways at once.
 void a_batch_exchanges_with_both_neighbours(ProcessGroup& group) {
   const std::int32_t n = group.size();
   const std::int32_t next = (group.rank() + 1) % n;
@@ -121,8 +121,8 @@ std::vector<Case> message_cases() {
   return {
       {"SendsAroundARing", sends_around_a_ring, 2},
       {"TagsSeparateMessages", tags_separate_messages, 2},
-      {"ReceivesFromAnybody", receives_from_anybody, 2},
-      {"AReceiveFromAnybodyMayWait", a_receive_from_anybody_may_wait, 2},
+      {"ReceivesFromAnySource", receives_from_any_source, 2},
+      {"AReceiveFromAnySourceMayWait", a_receive_from_any_source_may_wait, 2},
       {"ABatchExchangesWithBothNeighbours", a_batch_exchanges_with_both_neighbours, 2},
   };
 }

@@ -90,7 +90,7 @@ std::vector<Case> work_cases() {
       {"WorksMayBeWaitedForInAnyOrder", works_may_be_waited_for_in_any_order, 1},
       {"WaitingTwiceAnswersTheSame", waiting_twice_answers_the_same, 1},
       {"PollingEndsWhenTheWorkIsDone", polling_ends_when_the_work_is_done, 1},
-      {"ADroppedWorkGoesOn", a_dropped_work_goes_on, 1},
+      {"ADroppedWorkStillCompletes", a_dropped_work_goes_on, 1},
       {"SequenceNumbersCountWhatWasIssued", sequence_numbers_count_what_was_issued, 1},
       {"AGenerousDeadlineChangesNothing", a_generous_deadline_changes_nothing, 1},
   };

@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-#include "lockstep/dist/process_group.h"
+#include "lockstep/comm/process_group.h"
 #include "lockstep/tensor/tensor.h"
 
 namespace lockstep::conformance {

@@ -92,7 +92,7 @@ TEST(CsvTest, AFileWithoutRowsIsRefused) {
   EXPECT_EQ(csv_error("a,b\n"), "t.csv: no rows of numbers");
 }
 
-TEST(CsvTest, AMistakeInTheFirstRowIsNoHeader) {
+TEST(CsvTest, AMistakeInTheFirstRowIsNotAHeader) {
   EXPECT_EQ(csv_error("1,x\n3,4\n"), "t.csv:1:3: 'x' is not a number");
 }
 

@@ -10,7 +10,7 @@ namespace {
 
 using Ids = std::vector<std::int64_t>;
 
-// Each sample's value is the next raw draw of whoever reads it.
+// Each sample's value is the next raw draw of the process that reads it.
 class DrawingRows final : public SampleReader {
  public:
   void read(std::int64_t /*index*/, Worker& worker, LoadedBatch& batch) override {
@@ -145,7 +145,7 @@ TEST(DataLoaderTest, EachPassDrawsABaseSeedWithWorkersAndWithout) {
   }
 }
 
-TEST(DataLoaderTest, PersistentWorkersKeepTheirSeedAndTheirStreamGoesOn) {
+TEST(DataLoaderTest, PersistentWorkersKeepTheirSeedAndTheirStreamContinues) {
   Generator global(5);
   SequentialSampler sampler(4);
   DrawingRows rows;

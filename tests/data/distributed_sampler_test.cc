@@ -130,7 +130,7 @@ TEST(DistributedSamplerTest, ImpossibleSizesAreRefused) {
   EXPECT_EQ(sampler_error({.size = kMost, .replicas = 1}), "");
 }
 
-TEST(DistributedSamplerTest, AWorldComputesAPermutationOnceAnEpoch) {
+TEST(DistributedSamplerTest, AWorldComputesAPermutationOncePerEpoch) {
   CountingMemo memo;
   std::vector<Indices> shared;
   for (std::int64_t epoch = 0; epoch < 3; ++epoch) {

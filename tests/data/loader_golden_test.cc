@@ -57,7 +57,7 @@ TEST(LoaderGoldenTest, BatchesAndWorkerDrawsEqualTorchOverThreePasses) {
   for (const auto& [kind, count] : n_cases) EXPECT_GE(count, 10U) << kind;
 }
 
-TEST(LoaderGoldenTest, WorkersSeededAlikeAreNoticed) {
+TEST(LoaderGoldenTest, WorkersWithEqualSeedsAreNoticed) {
   const auto alike = [](data::Worker& worker) {
     worker.generator->manual_seed(worker.seed - static_cast<std::uint64_t>(worker.id));
   };

@@ -63,7 +63,7 @@ TEST(NpyTest, DamagedFilesAreRefusedWithTheirPlace) {
   EXPECT_EQ(npy_error(good.substr(0, 9)), "a.npy:byte 9: the file ends before its header");
   EXPECT_EQ(npy_error(good.substr(0, 50)), "a.npy:byte 50: the file ends within its header");
   EXPECT_EQ(npy_error(good.substr(0, 150)), "a.npy:byte 150: the file ends before its last value");
-  EXPECT_EQ(npy_error(good + "x"), "a.npy:byte 152: bytes are left over behind the last value");
+  EXPECT_EQ(npy_error(good + "x"), "a.npy:byte 152: bytes are left over after the last value");
   std::string version = good;
   version[6] = 3;
   EXPECT_EQ(npy_error(version), "a.npy:byte 6: only the format versions 1.0 and 2.0 are read");

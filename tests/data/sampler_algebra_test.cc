@@ -108,7 +108,7 @@ TEST(SamplerAlgebraTest, EpochsDifferWhereThereAreOrdersEnough) {
   }
 }
 
-// What goes wrong in real scripts, each told apart by the law it breaks.
+// What goes wrong in real scripts, each identified by the law it breaks.
 TEST(SamplerAlgebraTest, BrokenSamplersAreNoticedForEveryShape) {
   for_all_cases([&](const DistributedSamplerOptions& options) {
     if (options.size < 2 * options.replicas || options.replicas < 2) return;
@@ -129,8 +129,8 @@ TEST(SamplerAlgebraTest, BrokenSamplersAreNoticedForEveryShape) {
   });
 }
 
-// 16 ranks of 1000 samples: one permutation an epoch, whoever asks first, and nothing a rank.
-TEST(SamplerAlgebraTest, RanksShareOnePermutationAnEpoch) {
+// 16 ranks of 1000 samples: one permutation per epoch, whichever rank asks first, none per rank.
+TEST(SamplerAlgebraTest, RanksShareOnePermutationPerEpoch) {
   CountingMemo memo;
   for (std::int64_t epoch = 0; epoch < 3; ++epoch) {
     Indices dealt;

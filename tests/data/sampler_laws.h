@@ -14,7 +14,7 @@ using Indices = std::vector<std::int64_t>;
 struct Epoch {
   std::int64_t size = 0;
   bool drop_last = false;
-  std::vector<Indices> streams;  ///< One a rank.
+  std::vector<Indices> streams;  ///< One per rank.
 };
 
 /// The streams dealt back into one order: entry k of rank r at place k * N + r.

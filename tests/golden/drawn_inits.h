@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "lockstep/nn/init_schemes.h"
+#include "lockstep/nn/init.h"
 
 #include "tests/golden/drawn.h"
 

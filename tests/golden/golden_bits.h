@@ -19,7 +19,7 @@ inline std::vector<std::string> words_of(const std::string& text) {
   return words;
 }
 
-/// One word an element: 8 hex digits for f32, 16 for f64.
+/// One word per element: 8 hex digits for f32, 16 for f64.
 inline std::vector<std::string> bits_of(const Tensor& tensor) {
   std::vector<std::string> words;
   for (std::int64_t i = 0; i < tensor.n_elems(); ++i) {

@@ -1,4 +1,4 @@
-// Reads the golden files of this folder: "kind arguments : values", one case a line.
+// Reads the golden files of this folder: "kind arguments : values", one case per line.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace lockstep::golden {
 struct Case {
   std::string kind;
   std::vector<std::string> arguments;
-  std::string values;  ///< Everything behind " : ", as written.
+  std::string values;  ///< Everything after " : ", as written.
 
   std::int64_t integer(std::size_t i) const { return parse_int(arguments.at(i)).value(); }
 

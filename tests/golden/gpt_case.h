@@ -1,4 +1,4 @@
-// Runs one GPT as gpt_reference.py describes it and looks whether its numbers lie in given balls.
+// Runs one GPT as gpt_reference.py describes it and checks that its numbers are in given balls.
 #pragma once
 
 #include <bit>
@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "lockstep/base/text.h"
-#include "lockstep/nn/gpt.h"
-#include "lockstep/nn/init_schemes.h"
+#include "lockstep/models/gpt.h"
+#include "lockstep/nn/init.h"
 #include "lockstep/nn/losses.h"
 
 namespace lockstep::golden {

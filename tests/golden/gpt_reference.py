@@ -1,4 +1,4 @@
-"""A small GPT in PyTorch, and how far a calculation of its values in another precision may be off.
+"""A small GPT in PyTorch, and how far its values computed in another precision may be off.
 
 The bounds come from ball arithmetic: every number is a centre and a radius that together hold the
 result of *any* evaluation of the same formula in which each operation is rounded once to a relative

@@ -1,7 +1,7 @@
 """Schedules as words, for the golden file and for fresh random cases: see tests/optim/lr_case.h.
 
 A case is `OPTIMIZER RATES STEPS KICK SCHEDULE`: sgd or adam; the groups' rates; how often the schedule
-steps; `epoch:factor`, a change of the rates from outside, or `-`; then one rule, or several behind
+steps; `epoch:factor`, a change of the rates from outside, or `-`; then one rule, or several after
 `sequential MILESTONES / ` or `chained / `, separated by ` / `.
 """
 
@@ -77,7 +77,7 @@ def double(value):
 
 
 def rates(case):
-    """Bits of each group's rate and momentum: at first, and behind each step."""
+    """Bits of each group's rate and momentum: at first, and after each step."""
     kind, lr, steps, kick, text = case.split(" ", 4)
     make = torch.optim.SGD if kind == "sgd" else torch.optim.Adam
     options = {"momentum": 0.9} if kind == "sgd" else {}

@@ -41,11 +41,11 @@ def run(rank, case, port, path):
 if __name__ == "__main__":
     assert os.environ.get("TORCH_DISTRIBUTED_DEBUG") == "DETAIL", "set it before Python starts"
     print(f"# made by tests/golden/make_detail.py with torch {torch.__version__}, backend gloo")
-    print("# case rank : what the rank is told")
+    print("# case rank : what the rank reports")
     base = f"/tmp/detail-golden-{os.getpid()}"
     for index, name in enumerate(CASES):
         mp.spawn(run, (name, 29900 + index, base), nprocs=RANKS.get(name, 2))
         for each in range(RANKS.get(name, 2)):
-            with open(f"{base}.{name}.{each}", encoding="ascii") as told:
-                sys.stdout.write(told.read())
+            with open(f"{base}.{name}.{each}", encoding="ascii") as report:
+                sys.stdout.write(report.read())
             os.remove(f"{base}.{name}.{each}")

@@ -21,7 +21,7 @@ FOLDER = Path(__file__).parent / "flight_recorder"
 
 
 def without_folders(dump):
-    """File names in the dump, but for the last two parts, as so many x."""
+    """File names in the dump, except their last two parts, as x of the same length."""
     def hide(match):
         hidden, kept = match.group(1), match.group(2)
         return b"/" + b"x" * (len(hidden) - 1) + kept

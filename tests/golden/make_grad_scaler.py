@@ -52,5 +52,5 @@ def lines():
 
 
 write(os.path.join(HERE, "grad_scaler.txt"), "make_grad_scaler.py",
-      "scaler init growth backoff interval : script | scale tracker parameter, once a step",
+      "scaler init growth backoff interval : script | scale tracker parameter, once per step",
       list(lines()))

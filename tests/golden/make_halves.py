@@ -84,7 +84,7 @@ def lines():
             yield f"random {kind} {half} : " + " ".join(outputs(words, kind, half))
     for half, dtype in HALVES.items():
         every = torch.arange(65536, dtype=torch.int32).to(torch.int16).view(dtype).float()
-        # Which payload a NaN has is nobody's promise.
+        # The payload of a NaN is unspecified.
         bits = [w for w, nan in zip(every.view(torch.int32).tolist(), every.isnan().tolist()) if not nan]
         yield f"back {half} : {listed(bits)}"
 

@@ -165,7 +165,7 @@ def hook_of(one, subgroup):
 
 
 def run_hook(one, index, rank, subgroup):
-    """This rank's result words, and what goes behind the bar."""
+    """This rank's result words, and what follows the bar."""
     hook, state = hook_of(one, subgroup)
     posted = Posted()
     out = []

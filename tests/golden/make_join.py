@@ -195,9 +195,9 @@ def run(rank, n_ranks, path):
             own = [line.replace("{case}", name) for line in loop.lines]
             del loop
             dist.barrier()
-        everybody = [None] * n_ranks
-        dist.all_gather_object(everybody, longest)
-        assert len(set(everybody)) == 1, (name, everybody)
+        lengths = [None] * n_ranks
+        dist.all_gather_object(lengths, longest)
+        assert len(set(lengths)) == 1, (name, lengths)
         lines += own
         lines.append(f"calls {name} {rank} : {longest}")
     gathered = [None] * n_ranks

@@ -32,7 +32,7 @@ LAYERS = {
 
 
 def with_weight(layer, fill):
-    """The layer with another weight, drawn behind its default ones."""
+    """The layer with a new weight, drawn after its default ones."""
     fill(layer.weight)
     return layer
 

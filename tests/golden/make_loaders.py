@@ -2,7 +2,7 @@
 
 A case is a line of key=value words; its answer is the batches of every pass, each sample as
 id@worker=values with the values that reading it drew there, and after each pass one draw of the
-main process's generator and one of the given one, which tells what was consumed.
+main process's generator and one of the given one, which shows what was consumed.
 """
 
 import os
@@ -55,7 +55,7 @@ def bits(value):
 
 
 def sample(index, normal):
-    """What an augmentation does: draws from the default generator of whoever reads the sample."""
+    """What an augmentation does: draws from the default generator of the process that reads the sample."""
     info = get_worker_info()
     values = [float(torch.randint(0, 1000000, ()).item())]
     if normal:

@@ -2,7 +2,7 @@
 """Writes ops.txt: every differentiable operation forward and backward, from the cases of the live test.
 
 Needs PyTorch 1.13 on a machine with AVX2. A line is the case in the format of op_answers.h, " : ", and the
-answer: tensors as hex words, with " | " between them. Words behind " ~ " say, in f64, how far an element may
+answer: tensors as hex words, with " | " between them. Words after " ~ " say, in f64, how far an element may
 be off (tests/live/op_bounds.py derives it); tensors without them must be equal bit for bit.
 """
 import os

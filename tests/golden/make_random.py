@@ -27,7 +27,7 @@ def raw_words(seed, skip, count):
     torch.empty(skip, dtype=torch.float32).uniform_(generator=state)
     words = []
     for _ in range(count):
-        # One output modulo 2^32 - 1: itself, but for the one value 2^32 - 1 that no case meets.
+        # One output modulo 2^32 - 1: itself, but for the one value 2^32 - 1 that no case contains.
         words.append(int(torch.empty(1, dtype=torch.int64).random_(0, 2**32 - 1, generator=state)))
     return words
 
@@ -57,7 +57,7 @@ def uniform_line(kind, seed, count, low, high):
 
 
 def normal_lines():
-    """Several fills from one generator a line: short ones leave half a pair behind."""
+    """Several fills from one generator per line: short ones leave half a pair over."""
     lines = []
     for kind, dtype in (("normal_float", torch.float32), ("normal_double", torch.float64)):
         for seed, mean, std in ((3, 0.0, 1.0), (9, 0.5, 2.0), (11, -3.0, 0.02)):

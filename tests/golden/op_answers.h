@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/autograd/functions.h"
-#include "lockstep/autograd/image_functions.h"
-#include "lockstep/autograd/layer_functions.h"
+#include "lockstep/functional/functions.h"
+#include "lockstep/functional/image_functions.h"
+#include "lockstep/functional/layer_functions.h"
 #include "lockstep/nn/dropout.h"
 #include "lockstep/nn/pooling.h"
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "lockstep/base/text.h"
-#include "lockstep/dist/comm_hook.h"
 #include "lockstep/random/normal.h"
+#include "lockstep/reducer/comm_hook.h"
 
 namespace lockstep::testing {
 

@@ -11,7 +11,7 @@
 #include "lockstep/hooks/quantization_hooks.h"
 #include "lockstep/hooks/step_hooks.h"
 
-#include "tests/dist/tiny_model.h"
+#include "tests/ddp/tiny_model.h"
 #include "tests/hooks/replica_runs.h"
 
 namespace lockstep {
@@ -37,7 +37,7 @@ TEST(AllReduceHookTest, Averages) {
   EXPECT_EQ(collectives_of(*run.mini.trace, 0), (Texts{"AR f32[2]"}));
 }
 
-// 5 / 3 rounds to another float than 5 * (1 / 3) does.
+// 5 / 3 rounds to a different float than 5 * (1 / 3) does.
 TEST(AllReduceHookTest, DividesWhereTheReducerMultiplies) {
   const ReplicaRun run = run_replicas({{5}, {0}, {0}}, plain<AllReduceHook>());
 
@@ -59,7 +59,7 @@ class ForgetfulHook final : public CommHook {
   ProcessGroup* group_;
 };
 
-TEST(AllReduceHookTest, ForgettingTheDivisionGivesNTimesTheMeanOnAllRanksAlike) {
+TEST(AllReduceHookTest, ForgettingTheDivisionGivesNTimesTheMeanOnEveryRank) {
   const ReplicaRun run = run_replicas({{2, 4}, {6, 16}}, plain<ForgetfulHook>());
 
   EXPECT_EQ(run.values[0], (Values{8, 20}));
@@ -155,7 +155,7 @@ TEST(QuantizationTest, TheRestIsRoundedToTheNearestLevel) {
   EXPECT_EQ(run.values[0], (Values{-1, 254, 0, 2, 3}));
 }
 
-TEST(QuantizationTest, ChannelsHaveScalesOfTheirOwnAndAMultipleGetsAChannelOfPadding) {
+TEST(QuantizationTest, ChannelsHaveTheirOwnScalesAndAMultipleGetsAChannelOfPadding) {
   const ReplicaRun run =
       run_replicas({{0, 255, 1, 0, 510, 3}}, plain<QuantizePerChannelHook>(std::int64_t{3}));
 

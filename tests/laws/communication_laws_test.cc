@@ -32,8 +32,8 @@ struct Calls {
     if (completes) stream.add(rank, event);
   }
 
-  void end(std::int32_t rank, std::string_view outcome = "ok") {
-    stream.add(rank, EndEvent{.outcome = stream.name(outcome)});
+  void end(std::int32_t rank, EndOutcome outcome = EndOutcome::kOk) {
+    stream.add(rank, EndEvent{.outcome = outcome});
   }
 
   void end_all() {
@@ -48,13 +48,13 @@ constexpr CollectiveOp kAllReduce = CollectiveOp::kAllReduce;
 constexpr CollectiveOp kBroadcast = CollectiveOp::kBroadcast;
 constexpr CollectiveOp kBarrier = CollectiveOp::kBarrier;
 
-/// Rank 0 alone enters the barrier of its save; pairing by number lets it meet rank 1's all_reduce.
+/// Only rank 0 enters the barrier of its save; pairing by number matches rank 1's all_reduce to it.
 Calls rank0_saves_alone() {
   Calls calls(2);
   calls.post(0, calls.make(kBarrier, 12, "save.py"));
   calls.post(0, calls.make(kAllReduce, 40), false);
   calls.post(1, calls.make(kAllReduce, 40));
-  calls.end(0, "stuck");
+  calls.end(0, EndOutcome::kStuck);
   calls.end(1);
   return calls;
 }
@@ -68,7 +68,7 @@ TEST(CollectivesMatchTest, NamesTheExtraCallOfOneRank) {
   EXPECT_EQ(finding.field, "op");
   EXPECT_EQ(finding.site, "save.py:12");
   EXPECT_EQ(finding.other_site, "train.py:40");
-  EXPECT_EQ(finding.cause, "rank0-only-collective");
+  EXPECT_EQ(id_of(finding.cause), "rank0-only-collective");
 }
 
 TEST(ProgressTest, NamesWhoWaitsWhereAndForWhom) {
@@ -94,7 +94,7 @@ TEST(CollectivesMatchTest, TheIdiomStaysQuietWhenARankStopsEarly) {
   Calls calls(2);
   for (int i = 0; i < 3; ++i) calls.post(0, calls.make(kBroadcast, 3, "a.py"), i < 2);
   for (int i = 0; i < 2; ++i) calls.post(1, calls.make(kBroadcast, 5, "a.py"));
-  calls.end(0, "stuck");
+  calls.end(0, EndOutcome::kStuck);
   calls.end(1);
   EXPECT_EQ(check("collectives-match", calls.stream).verdict, Verdict::kHolds);
   EXPECT_EQ(check("progress", calls.stream).verdict, Verdict::kBroken);
@@ -106,7 +106,7 @@ TEST(CollectivesMatchTest, SitesThatShiftTellOfAnExtraCallThatMatchedByChance) {
   for (const std::int32_t rank : {0, 1}) {
     for (int i = 0; i < 3; ++i) calls.post(rank, calls.make(kBarrier, 40), rank == 1 || i < 2);
   }
-  calls.end(0, "stuck");
+  calls.end(0, EndOutcome::kStuck);
   calls.end(1);
   const LawResult result = check("collectives-match", calls.stream);
   ASSERT_EQ(result.findings.size(), 1U);
@@ -116,7 +116,7 @@ TEST(CollectivesMatchTest, SitesThatShiftTellOfAnExtraCallThatMatchedByChance) {
   EXPECT_EQ(result.findings[0].site, "save.py:12");
 }
 
-TEST(CollectivesMatchTest, ARankThatEndedEarlyIsNotItsBusiness) {
+TEST(CollectivesMatchTest, IgnoresARankThatEndedEarly) {
   Calls calls(2);
   for (int i = 0; i < 3; ++i) calls.post(0, calls.make(kAllReduce, 40), i < 2);
   for (int i = 0; i < 2; ++i) calls.post(1, calls.make(kAllReduce, 40));
@@ -158,7 +158,8 @@ TEST(CollectivesMatchTest, ARestartWithMoreRanksComparesThemAll) {
     }
     for (const std::int32_t rank : {0, 1}) calls.post(rank, calls.make(kAllReduce, 40), !waits);
     if (!waits) calls.post(2, calls.make(kBarrier, 41));
-    for (const std::int32_t rank : {0, 1, 2}) calls.end(rank, waits && rank < 2 ? "stuck" : "ok");
+    for (const std::int32_t rank : {0, 1, 2})
+      calls.end(rank, waits && rank < 2 ? EndOutcome::kStuck : EndOutcome::kOk);
     const LawPolicy policy{.n_ranks = 2};
     const LawResult result = check(waits ? "progress" : "collectives-match", calls.stream, policy);
     ASSERT_EQ(result.findings.size(), 1U);
@@ -210,21 +211,78 @@ TEST(ProgressTest, NamesTheRankThatDied) {
   calls.post(0, calls.make(kAllReduce, 40), false);
   calls.stream.add(1, ForwardEvent{});
   calls.post(2, calls.make(kAllReduce, 40), false);
-  calls.end(0, "stuck");
-  calls.end(1, "killed");
-  calls.end(2, "stuck");
+  calls.end(0, EndOutcome::kStuck);
+  calls.end(1, EndOutcome::kKilled);
+  calls.end(2, EndOutcome::kStuck);
   const LawResult result = check("progress", calls.stream);
   ASSERT_EQ(result.findings.size(), 1U);
   EXPECT_EQ(result.findings[0].ranks, (std::vector<Rank>{Rank{0}, Rank{2}}));
   EXPECT_EQ(result.findings[0].missing, (std::vector<Rank>{Rank{1}}));
-  EXPECT_EQ(result.findings[0].cause, "rank-crash");
+  EXPECT_EQ(id_of(result.findings[0].cause), "rank-crash");
   EXPECT_NE(result.findings[0].message.find("last seen at forward"), std::string::npos);
+}
+
+/// Rank 0 waits for rank 1, which ended as `end` says and never came.
+Finding waiting_for(Calls& calls, const EndEvent& end) {
+  calls.stream.add_all(ForwardEvent{});
+  calls.post(0, calls.make(kAllReduce, 40), false);
+  calls.end(0, EndOutcome::kStuck);
+  calls.stream.add(1, end);
+  return check("progress", calls.stream).findings.at(0);
+}
+
+TEST(ProgressTest, RecognisesALivelockWhateverItsDetailSays) {
+  Calls calls(2);
+  const Finding finding = waiting_for(calls,
+                                      {.outcome = EndOutcome::kStuck,
+                                       .detail = calls.stream.name("no event for a long time"),
+                                       .reason = EndReason::kLivelock});
+  EXPECT_EQ(id_of(finding.cause), "livelock");
+  EXPECT_NE(finding.message.find("is spinning"), std::string::npos);
+}
+
+TEST(ProgressTest, ADetailAloneIsNotALivelock) {
+  Calls calls(2);
+  const Finding finding = waiting_for(
+      calls,
+      {.outcome = EndOutcome::kStuck, .detail = calls.stream.name("livelock: says the detail")});
+  EXPECT_EQ(id_of(finding.cause), "frozen-device");
+  EXPECT_EQ(finding.message.find("is spinning"), std::string::npos);
+}
+
+/// Both ranks made the call; a watchdog released rank 0, and rank 1 ended in it as `end` says.
+std::string_view cause_of_end_in_call(Calls& calls, const EndEvent& end) {
+  for (const std::int32_t rank : {0, 1}) calls.post(rank, calls.make(kAllReduce, 40), false);
+  CollectiveEvent failed = calls.make(kAllReduce, 40);
+  failed.phase = CollectivePhase::kFailed;
+  failed.status = calls.stream.name("timed_out");
+  calls.stream.add(0, failed);
+  calls.end(0, EndOutcome::kException);
+  calls.stream.add(1, end);
+  return id_of(check("progress", calls.stream).findings.at(0).cause);
+}
+
+TEST(ProgressTest, ARankKilledBecauseAnotherFailedIsNotACrashWhateverItsDetailSays) {
+  Calls calls(2);
+  EXPECT_EQ(cause_of_end_in_call(calls,
+                                 {.outcome = EndOutcome::kKilled,
+                                  .detail = calls.stream.name("the world came to its end"),
+                                  .reason = EndReason::kOtherFailed}),
+            "link-flap");
+}
+
+TEST(ProgressTest, ADetailAloneDoesNotMakeACrashAnothersFault) {
+  Calls calls(2);
+  EXPECT_EQ(
+      cause_of_end_in_call(
+          calls, {.outcome = EndOutcome::kKilled, .detail = calls.stream.name("rank 0 failed: x")}),
+      "rank-crash");
 }
 
 TEST(ProgressTest, ARestartForgivesTheAttemptBefore) {
   Calls calls(2);
   calls.post(0, calls.make(kAllReduce, 40), false);
-  calls.end(1, "killed");
+  calls.end(1, EndOutcome::kKilled);
   for (std::int32_t rank = 0; rank < 2; ++rank) {
     calls.stream.at(rank).attempt = 1;
     calls.next[static_cast<std::size_t>(rank)] = 0;
@@ -241,9 +299,9 @@ TEST(ProgressTest, NamesShorterEpochs) {
   calls.post(1, calls.make(kAllReduce, 40));
   calls.stream.add(0, ForwardEvent{});
   calls.post(0, calls.make(kAllReduce, 40), false);
-  calls.end(0, "stuck");
+  calls.end(0, EndOutcome::kStuck);
   calls.end(1);
-  EXPECT_EQ(check("progress", calls.stream).findings.at(0).cause, "uneven-batches");
+  EXPECT_EQ(id_of(check("progress", calls.stream).findings.at(0).cause), "uneven-batches");
 }
 
 TEST(ProgressTest, NamesACycleOverTwoGroups) {
@@ -261,15 +319,15 @@ TEST(ProgressTest, NamesACycleOverTwoGroups) {
     event.group = 1 + rank;
     event.seq = 1;
     calls.stream.add(rank, event);
-    calls.end(rank, "stuck");
+    calls.end(rank, EndOutcome::kStuck);
   }
   const LawResult result = check("progress", calls.stream);
   ASSERT_EQ(result.findings.size(), 2U);
-  EXPECT_EQ(result.findings[0].cause, "two-comm-cycle");
-  EXPECT_EQ(result.findings[1].cause, "two-comm-cycle");
+  EXPECT_EQ(id_of(result.findings[0].cause), "two-comm-cycle");
+  EXPECT_EQ(id_of(result.findings[1].cause), "two-comm-cycle");
 }
 
-TEST(ProgressTest, AnUnawaitedCallThatEverybodyPostedIsNoHang) {
+TEST(ProgressTest, AnUnawaitedCallThatAllRanksPostedIsNotAHang) {
   Calls calls(2);
   for (std::int32_t rank = 0; rank < 2; ++rank) calls.post(rank, calls.make(kAllReduce, 1), false);
   calls.end_all();
@@ -279,9 +337,9 @@ TEST(ProgressTest, AnUnawaitedCallThatEverybodyPostedIsNoHang) {
 TEST(ProgressTest, RanksThatAStoppedWorldKilledAreNotToBlame) {
   Calls calls(3);
   calls.post(0, calls.make(kAllReduce, 40), false);
-  calls.end(0, "killed");
-  calls.end(1, "exception");
-  calls.end(2, "killed");
+  calls.end(0, EndOutcome::kKilled);
+  calls.end(1, EndOutcome::kException);
+  calls.end(2, EndOutcome::kKilled);
   EXPECT_EQ(check("progress", calls.stream).verdict, Verdict::kHolds);
 }
 
@@ -292,22 +350,22 @@ TEST(ProgressTest, ACallThatFailedForALostPeerDidNotComplete) {
   event.phase = CollectivePhase::kFailed;
   event.status = calls.stream.name("peer_lost");
   calls.stream.add(0, event);
-  calls.end(0, "exception");
-  calls.end(1, "killed");
+  calls.end(0, EndOutcome::kException);
+  calls.end(1, EndOutcome::kKilled);
   const LawResult result = check("progress", calls.stream);
   ASSERT_EQ(result.findings.size(), 1U);
   EXPECT_EQ(result.findings[0].ranks, (std::vector<Rank>{Rank{0}}));
   EXPECT_EQ(result.findings[0].missing, (std::vector<Rank>{Rank{1}}));
 }
 
-TEST(ProgressTest, AllRanksThatFailAlikeEndAlike) {
+TEST(ProgressTest, RanksThatAllFailInTheSameWayEndInTheSameWay) {
   Calls calls(2);
-  for (std::int32_t rank = 0; rank < 2; ++rank) calls.end(rank, "exception");
+  for (std::int32_t rank = 0; rank < 2; ++rank) calls.end(rank, EndOutcome::kException);
   EXPECT_EQ(check("progress", calls.stream).verdict, Verdict::kHolds);
 
   Calls one(2);
   one.end(0);
-  one.end(1, "exception");
+  one.end(1, EndOutcome::kException);
   EXPECT_EQ(check("progress", one.stream).findings.at(0).ranks, (std::vector<Rank>{Rank{1}}));
 }
 
@@ -333,10 +391,10 @@ TEST(StragglersTest, NamesTheRankThatAllOthersWaitFor) {
       straggler([](std::int32_t, std::int32_t rank) { return rank == 1 ? 200 : rank; });
   ASSERT_TRUE(advice.has_value());
   EXPECT_EQ(advice->id, "A-straggler");
-  // 8 calls, 198 ms behind rank 2 each.
+  // 8 calls, each 198 ms after rank 2.
   EXPECT_EQ(advice->message,
-            "rank 1 comes last to 8 of 8 calls that anybody waits in, 1584 ms in all behind the "
-            "next one: the others wait that long for it");
+            "rank 1 arrives last at 8 of 8 calls in which ranks wait, 1584 ms in total after the "
+            "second to last: the others wait that long for it");
 }
 
 TEST(StragglersTest, IsSilentAboutTurnsAndTriflesAndOneLateCall) {
@@ -361,17 +419,17 @@ TEST(ProgressTest, NamesWhatIsWrongWithMessages) {
     Calls calls(2);
     message(calls, 0, CollectiveOp::kSend, 1);
     message(calls, 1, of_one, tag);
-    calls.end(0, "stuck");
-    calls.end(1, "stuck");
-    return check("progress", calls.stream).findings.at(0).cause;
+    calls.end(0, EndOutcome::kStuck);
+    calls.end(1, EndOutcome::kStuck);
+    return id_of(check("progress", calls.stream).findings.at(0).cause);
   };
   EXPECT_EQ(cause_of(CollectiveOp::kSend, 1), "send-send");
   EXPECT_EQ(cause_of(CollectiveOp::kRecv, 2), "tag-mismatch");
   Calls calls(2);
   message(calls, 0, CollectiveOp::kSend, 1);
-  calls.end(0, "stuck");
+  calls.end(0, EndOutcome::kStuck);
   calls.end(1);
-  EXPECT_EQ(check("progress", calls.stream).findings.at(0).cause, "missing-recv");
+  EXPECT_EQ(id_of(check("progress", calls.stream).findings.at(0).cause), "missing-recv");
 }
 
 TEST(ProgressTest, CallsThatAllPostedAndThatNeverArriveTellOfTheNetwork) {
@@ -379,15 +437,15 @@ TEST(ProgressTest, CallsThatAllPostedAndThatNeverArriveTellOfTheNetwork) {
     Calls calls(2);
     calls.post(0, calls.make(kAllReduce, 40), false);
     calls.post(1, calls.make(of_rank_one, 40), false);
-    calls.end(0, "stuck");
-    calls.end(1, "stuck");
-    return check("progress", calls.stream).findings.at(0).cause;
+    calls.end(0, EndOutcome::kStuck);
+    calls.end(1, EndOutcome::kStuck);
+    return id_of(check("progress", calls.stream).findings.at(0).cause);
   };
   EXPECT_EQ(judged(kAllReduce), "partition");
   EXPECT_EQ(judged(kBarrier), "");  // They did not match: the business of collectives-match.
 }
 
-TEST(CollectivesMatchTest, AnExtraCallBesideDecisionsIsNotBlamedOnTheProgram) {
+TEST(CollectivesMatchTest, AnExtraCallAmongDecisionsIsNotBlamedOnTheProgram) {
   for (const bool decides : {false, true}) {
     Calls calls(2);
     if (decides) {
@@ -399,7 +457,7 @@ TEST(CollectivesMatchTest, AnExtraCallBesideDecisionsIsNotBlamedOnTheProgram) {
     calls.post(1, calls.make(kBarrier, 12, "save.py"));
     calls.post(1, calls.make(kAllReduce, 40));
     calls.end_all();
-    EXPECT_EQ(check("collectives-match", calls.stream).findings.at(0).cause,
+    EXPECT_EQ(id_of(check("collectives-match", calls.stream).findings.at(0).cause),
               decides ? "" : "code-skew");
   }
 }

@@ -54,7 +54,7 @@ TEST(InitEqualTest, NamesAHandWrittenLoopThatBroadcastsNothing) {
   ASSERT_EQ(result.findings.size(), 1U);
   EXPECT_EQ(result.findings[0].ranks, (std::vector<Rank>{Rank{1}, Rank{2}}));
   EXPECT_EQ(result.findings[0].event, "wrap");
-  EXPECT_EQ(result.findings[0].cause, "init-no-broadcast");
+  EXPECT_EQ(id_of(result.findings[0].cause), "init-no-broadcast");
 }
 
 TEST(InitEqualTest, IsArmedAgainByALoad) {
@@ -65,10 +65,10 @@ TEST(InitEqualTest, IsArmedAgainByALoad) {
   job.begin();
   const LawResult result = check("init-equal", job.stream);
   ASSERT_EQ(result.findings.size(), 1U);
-  EXPECT_EQ(result.findings[0].cause, "load-rank0-only");
+  EXPECT_EQ(id_of(result.findings[0].cause), "load-rank0-only");
 }
 
-TEST(InitEqualTest, LaterForwardsAreNotItsBusiness) {
+TEST(InitEqualTest, LaterForwardsHaveNoEffect) {
   DdpJob job = healthy_job();
   job.weight(1) = 9.0;
   job.begin();
@@ -121,7 +121,7 @@ TEST(ReplicasEqualTest, AMajorityOutvotesRankZero) {
   EXPECT_EQ(check("replicas-equal", job.stream).findings.at(0).ranks, (std::vector<Rank>{Rank{0}}));
 }
 
-TEST(ReplicasEqualTest, NamesALearningRateOfItsOwn) {
+TEST(ReplicasEqualTest, NamesARankWithItsOwnLearningRate) {
   DdpJob job = healthy_job();
   for (std::int32_t rank = 0; rank < 2; ++rank) {
     job.forward(rank);
@@ -131,10 +131,10 @@ TEST(ReplicasEqualTest, NamesALearningRateOfItsOwn) {
   const LawResult result = check("replicas-equal", job.stream);
   ASSERT_EQ(result.findings.size(), 1U);
   EXPECT_EQ(result.findings[0].step, 2);
-  EXPECT_EQ(result.findings[0].cause, "lr-per-rank");
+  EXPECT_EQ(id_of(result.findings[0].cause), "lr-per-rank");
 }
 
-TEST(ReplicasEqualTest, AlignsRanksThatSkippedAStepAlike) {
+TEST(ReplicasEqualTest, AlignsRanksThatAllSkippedAStep) {
   DdpJob job = healthy_job();
   for (std::int32_t rank = 0; rank < 2; ++rank) {
     job.forward(rank);
@@ -156,7 +156,7 @@ TEST(ReplicasEqualTest, NamesASkipThatOneRankDecidedAlone) {
   const LawResult result = check("replicas-equal", job.stream);
   ASSERT_EQ(result.findings.size(), 1U);
   EXPECT_EQ(result.findings[0].step, 2);
-  EXPECT_EQ(result.findings[0].cause, "nan-skip-one-rank");
+  EXPECT_EQ(id_of(result.findings[0].cause), "nan-skip-one-rank");
 }
 
 TEST(ReplicasEqualTest, IgnoredParametersMayDiffer) {
@@ -198,10 +198,10 @@ TEST(ReducedOnceTest, NamesABypassedWrapper) {
     job.grad(rank, GradPoint::kInc, rank);  // The inner module's forward is not recorded.
     job.step(rank, rank);
   }
-  EXPECT_EQ(check("replicas-equal", job.stream).findings.at(0).cause, "bypass-wrapper");
+  EXPECT_EQ(id_of(check("replicas-equal", job.stream).findings.at(0).cause), "bypass-wrapper");
   const LawResult result = check("reduced-once", job.stream);
   ASSERT_EQ(result.findings.size(), 1U);
-  EXPECT_EQ(result.findings[0].cause, "bypass-wrapper");
+  EXPECT_EQ(id_of(result.findings[0].cause), "bypass-wrapper");
   EXPECT_EQ(result.findings[0].step, 0);
   EXPECT_EQ(result.findings[0].ranks, (std::vector<Rank>{Rank{0}, Rank{1}}));
 }
@@ -216,7 +216,7 @@ TEST(ReducedOnceTest, NamesALastMicroStepThatWasNotSynchronised) {
     job.grad(rank, GradPoint::kInc, rank);
     job.step(rank, 1.0 + rank);
   }
-  EXPECT_EQ(check("reduced-once", job.stream).findings.at(0).cause, "last-micro-unsynced");
+  EXPECT_EQ(id_of(check("reduced-once", job.stream).findings.at(0).cause), "last-micro-unsynced");
 }
 
 TEST(ReducedOnceTest, NamesTheUnusedParameterThatKeptABucketFromFiring) {
@@ -232,7 +232,7 @@ TEST(ReducedOnceTest, NamesTheUnusedParameterThatKeptABucketFromFiring) {
   const LawResult result = check("reduced-once", job.stream);
   ASSERT_EQ(result.findings.size(), 1U);
   EXPECT_EQ(result.findings[0].tensor, "weight");
-  EXPECT_EQ(result.findings[0].cause, "unused-bucket-unfired");
+  EXPECT_EQ(id_of(result.findings[0].cause), "unused-bucket-unfired");
 }
 
 TEST(ReducedOnceTest, AccumulatingWithSeveralReductionsIsAdviceOnly) {

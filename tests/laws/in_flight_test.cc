@@ -71,7 +71,7 @@ TEST(InFlightUntouchedTest, ReadsAndWritesAreTwoMistakes) {
   EXPECT_EQ(check_touches(stream).findings.size(), 2U);
 }
 
-TEST(InFlightUntouchedTest, ARunThatNobodyWatchedProvesNothing) {
+TEST(InFlightUntouchedTest, AnUnwatchedRunProvesNothing) {
   EventStream stream(2);
   stream.add_all(call(0, 0));
   EXPECT_EQ(check_touches(stream, false).verdict, Verdict::kNotCheckable);
@@ -92,7 +92,7 @@ std::vector<Advice> advice_for(const std::vector<std::string>& orders) {
       event.phase = CollectivePhase::kCompleted;
       stream.add(rank, event);
     }
-    stream.add(rank, EndEvent{.outcome = stream.name("ok")});
+    stream.add(rank, EndEvent{.outcome = EndOutcome::kOk});
   }
   const LawResult result = check_law(stream, "progress", false);
   EXPECT_EQ(result.verdict, Verdict::kHolds);
@@ -104,9 +104,9 @@ TEST(GroupOrderTest, OppositeOrdersAreAdvisedAgainst) {
   ASSERT_EQ(advice.size(), 1U);
   EXPECT_EQ(advice[0].id, "A-group-order");
   EXPECT_EQ(advice[0].message,
-            "rank 0 enters call 1 of group 1 before call 0 of group 2 (b:7), rank 1 the other way "
-            "round: with calls that block, or one execution slot a rank, both wait for ever "
-            "(two-comm-cycle)");
+            "rank 0 enters call 1 of group 1 before call 0 of group 2 (b:7), rank 1 in the "
+            "opposite order: with blocking calls, or one execution slot per rank, both ranks block "
+            "forever (two-comm-cycle)");
 }
 
 TEST(GroupOrderTest, OneOrderIsFine) {

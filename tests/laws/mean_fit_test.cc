@@ -32,7 +32,7 @@ TEST(MeanFitTest, NamesAMeanOfMeansByTheBatchesItShouldHaveWeighed) {
 
   ASSERT_TRUE(found.has_value());
   EXPECT_NE(found->message.find("weights are 8:2"), std::string::npos) << found->message;
-  EXPECT_EQ(found->cause, "token-weighted-mean");
+  EXPECT_EQ(id_of(found->cause), "token-weighted-mean");
 }
 
 TEST(MeanFitTest, NamesASumByTheWorldSizeItIsOffBy) {

@@ -37,7 +37,7 @@ struct OptimizerJob {
   DdpJob job;
 };
 
-TEST(OptimizerEqualTest, HoldsWhereAllStepsAreTakenAlike) {
+TEST(OptimizerEqualTest, HoldsIfAllRanksTakeTheSameSteps) {
   OptimizerJob job(3);
   job.step_all(0.5, 1.0);
   job.step_all(0.25, 2.0);
@@ -57,7 +57,7 @@ TEST(OptimizerEqualTest, NamesALearningRateOfOneRankOnce) {
   EXPECT_EQ(result.findings[0].field, "lr");
   EXPECT_EQ(result.findings[0].step, 1);
   EXPECT_EQ(result.findings[0].ranks, kOnlyRank1);
-  EXPECT_EQ(result.findings[0].cause, "lr-per-rank");
+  EXPECT_EQ(id_of(result.findings[0].cause), "lr-per-rank");
   EXPECT_NE(result.findings[0].message.find("0.125 on rank 1, 0.5 on ranks 0, 2"),
             std::string::npos)
       << result.findings[0].message;
@@ -73,10 +73,10 @@ TEST(OptimizerEqualTest, NamesTheStepThatOneRankSkipped) {
   ASSERT_EQ(result.findings.size(), 1U);
   EXPECT_EQ(result.findings[0].field, "skipped");
   EXPECT_EQ(result.findings[0].step, 0);
-  EXPECT_EQ(result.findings[0].cause, "scaler-inf-local");
+  EXPECT_EQ(id_of(result.findings[0].cause), "scaler-inf-local");
 }
 
-TEST(OptimizerEqualTest, AStepThatNobodyRecordedShowsAtTheNextOne) {
+TEST(OptimizerEqualTest, AnUnrecordedStepShowsAtTheNextOne) {
   OptimizerJob job(3);
   job.step_all(0.5, 1.0);
   job.step(0, 0.5, 1.0);
@@ -87,7 +87,7 @@ TEST(OptimizerEqualTest, AStepThatNobodyRecordedShowsAtTheNextOne) {
   ASSERT_EQ(result.findings.size(), 1U);
   EXPECT_EQ(result.findings[0].field, "step");
   EXPECT_EQ(result.findings[0].ranks, kOnlyRank1);
-  EXPECT_EQ(result.findings[0].cause, "nan-skip-one-rank");
+  EXPECT_EQ(id_of(result.findings[0].cause), "nan-skip-one-rank");
 }
 
 TEST(OptimizerEqualTest, AllRanksMaySkipTogether) {
@@ -108,14 +108,14 @@ TEST(OptimizerEqualTest, NamesTheMomentAndRankWhoseStateDiffers) {
   EXPECT_EQ(result.findings[0].ranks, kOnlyRank1);
 }
 
-TEST(OptimizerEqualTest, StateThatDiffersBehindALoadWasNotGivenToAll) {
+TEST(OptimizerEqualTest, StateThatDiffersAfterALoadWasNotGivenToAll) {
   OptimizerJob job(2);
   for (const std::int32_t rank : {0, 1}) job.job.state(rank, StatePoint::kLoad);
   job.step(0, 0.5, 1.0);
   job.step(1, 0.5, 0.0);
   const LawResult result = job.judged();
   ASSERT_EQ(result.findings.size(), 1U);
-  EXPECT_EQ(result.findings[0].cause, "opt-state-root-only");
+  EXPECT_EQ(id_of(result.findings[0].cause), "opt-state-root-only");
 }
 
 TEST(OptimizerEqualTest, ShardsOfOptimizerStateAreNotReplicas) {
@@ -194,14 +194,14 @@ TEST(BuffersPolicyTest, AnEvaluationWithLocalStatisticsBreaksABroadcastPolicy) {
   EXPECT_EQ(result.findings[0].tensor, "weight");
   EXPECT_EQ(result.findings[0].event, "eval");
   EXPECT_EQ(result.findings[0].ranks, kOnlyRank1);
-  EXPECT_EQ(result.findings[0].cause, "bn-local-eval");
+  EXPECT_EQ(id_of(result.findings[0].cause), "bn-local-eval");
 }
 
 TEST(BuffersPolicyTest, ABroadcastThatMissesTheLiveBufferShowsInTheForward) {
   BufferJob job("broadcast0");
   job.differ_at(StatePoint::kForward);
   ASSERT_EQ(job.judged().findings.size(), 1U);
-  EXPECT_EQ(job.judged().findings[0].cause, "buffer-reassigned");
+  EXPECT_EQ(id_of(job.judged().findings[0].cause), "buffer-reassigned");
 }
 
 TEST(BuffersPolicyTest, RankZeroSpeaksForBroadcastBuffersAtTheEnd) {
@@ -241,7 +241,7 @@ LawResult decided(const std::vector<std::int64_t>& stops) {
   return check("decisions-uniform", stream);
 }
 
-TEST(DecisionsUniformTest, HoldsForDecisionsTakenAlike) {
+TEST(DecisionsUniformTest, HoldsForEqualDecisions) {
   EXPECT_EQ(decided({1, 1, 1}).verdict, Verdict::kHolds);
   EXPECT_EQ(decided({1, 1, 1}).n_checked, 3 * 2);
 }
@@ -251,7 +251,7 @@ TEST(DecisionsUniformTest, NamesTheRankThatStopsAlone) {
   ASSERT_EQ(result.findings.size(), 1U);
   EXPECT_EQ(result.findings[0].field, "stop");
   EXPECT_EQ(result.findings[0].ranks, std::vector<Rank>{Rank{2}});
-  EXPECT_EQ(result.findings[0].cause, "early-stop-one-rank");
+  EXPECT_EQ(id_of(result.findings[0].cause), "early-stop-one-rank");
   EXPECT_NE(result.findings[0].message.find("0 on ranks 0, 1, 1 on rank 2"), std::string::npos)
       << result.findings[0].message;
 }
@@ -263,7 +263,7 @@ TEST(DecisionsUniformTest, ARankThatDecidesLessOftenIsLeftToProgress) {
   EXPECT_EQ(check("decisions-uniform", stream).verdict, Verdict::kHolds);
 }
 
-TEST(DecisionsUniformTest, RanksThatGoOnFromDifferentSnapshotsDiffer) {
+TEST(DecisionsUniformTest, RanksThatResumeFromDifferentSnapshotsDiffer) {
   testing::EventStream stream(2);
   for (const std::int32_t rank : {0, 1}) {
     stream.add(rank, SnapshotEvent{.action = stream.name("load"), .step = rank == 0 ? 4 : 6});

@@ -1,10 +1,10 @@
-// Answers the cases of attention.py: bits, or "ok" when everything lies in the given balls.
+// Answers the cases of attention.py: bits, or "ok" if everything is in the given balls.
 #include <iostream>
 #include <sstream>
 #include <string>
 
-#include "lockstep/autograd/attention.h"
-#include "lockstep/autograd/functions.h"
+#include "lockstep/functional/attention.h"
+#include "lockstep/functional/functions.h"
 
 #include "tests/golden/golden_bits.h"
 #include "tests/golden/gpt_case.h"

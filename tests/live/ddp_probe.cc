@@ -1,5 +1,5 @@
 // Draws generated jobs and answers them. `draw SEED N` prints N jobs; `run COMPAT [MISTAKE]` reads
-// jobs from the standard input, one a line, and prints one answer a line.
+// jobs from the standard input, one per line, and prints one answer per line.
 #include <iostream>
 #include <map>
 

@@ -1,4 +1,4 @@
-// Answers the cases of draws.py: one line a case on the standard input, one line of bits each.
+// Answers the cases of draws.py: one line per case on the standard input, one line of bits each.
 #include <iostream>
 #include <string>
 

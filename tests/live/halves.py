@@ -28,7 +28,7 @@ def pairs(rng):
         signed = [w - 2**width if w >> (width - 1) else w for w in words]
         narrow = torch.tensor(signed, dtype=whole).view(dtype).to(HALF[half])
         text = " ".join(f"{w:0{width // 4}x}" for w in words)
-        # A NaN's payload is nobody's promise: read back as one NaN.
+        # The payload of a NaN is unspecified: read back as one NaN.
         back = torch.where(narrow.isnan(), torch.tensor(float("nan")), narrow.float())
         if half == "bf16":  # torch writes ffff where it copies vectors and 7fc0 where it converts scalars.
             narrow = torch.where(narrow.isnan(), torch.tensor(float("nan")).bfloat16(), narrow)

@@ -1,5 +1,5 @@
-// Answers jobs of tests/live/hooks.py, one a line: each rank's gradients after each backward under
-// a communication hook, and its calls. `hooks_probe MISTAKE` answers with something almost right;
+// Answers jobs of tests/live/hooks.py, one per line: each rank's gradients after each backward
+// under a communication hook, and its calls. `hooks_probe MISTAKE` gives almost right answers;
 // `hooks_probe MISTAKE FILE` compares its answers with those in FILE, "job : answer", instead.
 #include <cmath>
 #include <fstream>
@@ -12,7 +12,7 @@
 #include "lockstep/random/uniform.h"
 #include "lockstep/sim/session/session.h"
 
-#include "tests/dist/tiny_model.h"
+#include "tests/ddp/tiny_model.h"
 #include "tests/golden/golden_bits.h"
 #include "tests/programs/run.h"
 
@@ -97,7 +97,7 @@ HookSpec with_mistake(HookSpec spec, const std::string& mistake) {
   return spec;
 }
 
-/// Hexadecimal words; of what is no number, only that.
+/// Hexadecimal words; a NaN only as such.
 std::string words_of(const Tensor& tensor) {
   std::vector<std::string> words = golden::bits_of(tensor);
   for (std::size_t i = 0; i < words.size(); ++i) {

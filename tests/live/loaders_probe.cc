@@ -1,4 +1,4 @@
-// Answers the cases of loaders.py: one line a case on the standard input, one line of batches each.
+// Answers the cases of loaders.py: one line per case on the standard input, a line of batches each.
 #include <iostream>
 #include <string>
 

@@ -46,7 +46,7 @@ class Answer:
         return bool((off <= bound).all())  # False for NaN.
 
     def __str__(self):
-        """Bits, and behind ~ the f64 bits of what an element may be off."""
+        """Bits, and after ~ the f64 bits of what an element may be off."""
         texts = []
         for tensor, bound in self.parts:
             limit = "" if bound is None else " ~ " + live.bits(bound.double().expand(tensor.shape))
@@ -228,7 +228,7 @@ def batch_norm(training, image):
 
 
 def running_statistics(d):
-    """Two values a channel: mean and unbiased variance of quarters do not round; nor does momentum 1/2."""
+    """Two values per channel: mean and unbiased variance of quarters do not round; nor does momentum 1/2."""
     c = d.size(1, 8)
     x = d.values(2, c)
     buffers = [d.values(c), d.values(c).abs()]

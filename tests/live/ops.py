@@ -1,4 +1,4 @@
-"""Every differentiable operation, forward and backward: 300 fresh cases a family."""
+"""Every differentiable operation, forward and backward: 300 fresh cases per family."""
 
 import live
 import op_cases

@@ -1,4 +1,4 @@
-"""Every sampler and split over fresh sizes, seeds, ranks and epochs: three passes a case."""
+"""Every sampler and split over fresh sizes, seeds, ranks and epochs: three passes per case."""
 
 import warnings
 

@@ -1,4 +1,4 @@
-// Answers the cases of samplers.py: one line a case on the standard input, one line of indices
+// Answers the cases of samplers.py: one line per case on the standard input, one line of indices
 // each.
 #include <cstdlib>
 #include <iostream>

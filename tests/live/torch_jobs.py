@@ -188,7 +188,7 @@ def words(tensor):
 def plain(error):
     """Its text in version 2.7's words, without the place of a failed assertion in the source."""
     text = re.sub(r"INTERNAL ASSERT FAILED.*", "INTERNAL ASSERT FAILED", error, flags=re.DOTALL)
-    # Newer versions name the parameter even if nobody asked to.
+    # Newer versions name the parameter even if not asked to.
     text = re.sub(r"(at index \d+) with name \S+(.*)$", r"\1\2" + HINT, text, flags=re.DOTALL)
     return text.replace("\n", "\\n")
 
@@ -367,7 +367,7 @@ class Run:
 
 
 def worker(rank, jobs, port, folder):
-    """One rank, for all jobs, in a process of its own."""
+    """One rank, for all jobs, in its own process."""
     with open(f"{folder}/{rank}.log", "w", encoding="utf-8") as log:
         os.dup2(log.fileno(), 2)
         try:
@@ -449,7 +449,7 @@ def run_jobs(lines):
 
 
 def wait_for(children, folder, n_ranks):
-    """Until all ended, or nobody wrote anything for a while."""
+    """Until all ended, or nothing was written for a while."""
     left = set(children)
     last, since = None, time.monotonic()
     while left:

@@ -22,9 +22,10 @@ TREE = WORK / "tree"
 # Inside the tree: relative to it paths are those of any other build, for compiler caches.
 BUILD = TREE / "build"
 # Cheap suites first: the first failing test names the catcher.
-PROGRAMS = ["dist_test", "dist_property", "data_test", "api_test", "api_property"]
-COPIED = ["CMakeLists.txt", "CMakePresets.json", "cmake", "src", "sim", "scenario", "api", "cli", "gpu",
-          "gloo", "process", "launch", "crosscheck", "backends", "tests", "scenarios", "examples", "bench"]
+PROGRAMS = ["ddp_test", "comm_test", "reducer_test", "reducer_property", "data_test",
+            "harness_run_test", "harness_run_property"]
+COPIED = ["CMakeLists.txt", "CMakePresets.json", "cmake", "include", "src", "sim", "real", "gpu", "harness",
+          "tests", "scenarios", "examples", "bench", "docs", "README.md", ".clang-tidy"]
 
 
 def run(command, **options):
@@ -96,7 +97,7 @@ def first_failures(programs):
 def try_mutation(file, before, after, rounds):
     """What caught the defect by program, or a text that says why it could not be tried.
 
-    `rounds` are lists of programs; those behind a round that catches it are neither built nor run."""
+    `rounds` are lists of programs; those after a round that catches it are neither built nor run."""
     path = TREE / file
     original = path.read_text(encoding="utf-8")
     if original.count(before) < 1:
@@ -130,8 +131,8 @@ def write_results(rows):
     results.write_text(
         "# Deliberate defects and the tests that caught them\n\n"
         "Made by `tests/mutation/run.py --record`: the first failing test of each test program, with\n"
-        "RapidCheck's seed pinned to 1. `api_property` is the property suite over random worlds\n"
-        "(tests/api/ddp_property.cc); a dash means that program does not look there, or was not asked\n"
+        "RapidCheck's seed pinned to 1. `harness_run_property` is the property suite over random worlds\n"
+        "(tests/harness/run/ddp_property.cc); a dash means that program does not look there, or was not asked\n"
         "because one to its left had noticed (`--first`).\n\n"
         f"| defect | file | {columns} |\n|---|---|{'---|' * len(PROGRAMS)}\n{table}",
         encoding="utf-8")
@@ -161,8 +162,8 @@ def main():
         caught = try_mutation(file, before, after, rounds)
         bad = isinstance(caught, str) or not caught
         missed += bad
-        told = caught if isinstance(caught, str) else ", ".join(caught.values()) or "NOT CAUGHT"
-        print(f"{'MISSED' if bad else 'caught'}  {name}: {told}", flush=True)
+        by = caught if isinstance(caught, str) else ", ".join(caught.values()) or "NOT CAUGHT"
+        print(f"{'MISSED' if bad else 'caught'}  {name}: {by}", flush=True)
         rows.append((name, file, {} if isinstance(caught, str) else caught))
     print(f"{len(rows) - missed} of {len(rows)} caught")
     if args.record:

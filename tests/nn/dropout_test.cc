@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "lockstep/autograd/functions.h"
+#include "lockstep/functional/functions.h"
 
 #include "tests/golden/golden_file.h"
 #include "tests/support/plain_runtime.h"
@@ -16,7 +16,7 @@ namespace {
 using lockstep::testing::PlainRuntime;
 using lockstep::testing::values_of;
 
-TEST(DropoutTest, KeepsWhatTorchKeepsAndScalesItAlike) {
+TEST(DropoutTest, KeepsWhatTorchKeepsAndScalesItAsTorchDoes) {
   PlainRuntime rt;
   int n_cases = 0;
   for (const golden::Case& one : golden::read("layers_init.txt")) {
@@ -45,7 +45,7 @@ TEST(DropoutTest, TheGradientGoesThroughTheSameMask) {
   sum(y).backward();
 
   EXPECT_EQ(values_of(x.grad()), values_of(y.data()));
-  EXPECT_NE(values_of(y.data()), values_of(layer(x).data()));  // Another call, another mask.
+  EXPECT_NE(values_of(y.data()), values_of(layer(x).data()));  // A new call, a new mask.
 }
 
 TEST(DropoutTest, EvaluationAndZeroProbabilityAreTheIdentityAndDrawNothing) {

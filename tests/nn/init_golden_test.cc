@@ -9,7 +9,6 @@
 #include "lockstep/nn/convolution.h"
 #include "lockstep/nn/embedding.h"
 #include "lockstep/nn/init.h"
-#include "lockstep/nn/init_schemes.h"
 #include "lockstep/nn/layer_norm.h"
 #include "lockstep/nn/linear.h"
 #include "lockstep/nn/pooling.h"

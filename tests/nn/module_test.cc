@@ -4,11 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include "lockstep/models/two_head.h"
 #include "lockstep/nn/activations.h"
 #include "lockstep/nn/batch_norm.h"
 #include "lockstep/nn/linear.h"
 #include "lockstep/nn/sequential.h"
-#include "lockstep/nn/two_head.h"
 
 #include "tests/support/plain_runtime.h"
 

@@ -1,5 +1,5 @@
 // Every differentiable operation, forward and backward, against a real PyTorch
-// (tests/golden/ops.txt): bits where both sides round alike, a derived bound
+// (tests/golden/ops.txt): bits where both sides round in the same way, a derived bound
 // (tests/live/op_bounds.py) where they need not.
 #include <algorithm>
 #include <cmath>

@@ -1,11 +1,11 @@
 // Initial weights, exact passes and the order of ready gradients, against a real PyTorch.
 #include <gtest/gtest.h>
 
+#include "lockstep/models/two_head.h"
 #include "lockstep/nn/activations.h"
 #include "lockstep/nn/linear.h"
 #include "lockstep/nn/losses.h"
 #include "lockstep/nn/sequential.h"
-#include "lockstep/nn/two_head.h"
 
 #include "tests/golden/golden_bits.h"
 #include "tests/support/plain_runtime.h"

@@ -135,7 +135,7 @@ TEST_F(AdaptiveTest, ArgumentsAreRefusedInPyTorchsWords) {
               ThrowsMessage<Invalid>("Invalid initial_accumulator_value value: -1"));
 }
 
-TEST_F(AdaptiveTest, UnscalingTellsOfInfinities) {
+TEST_F(AdaptiveTest, UnscalingReportsInfinities) {
   const Tensor fine = rt_.tensor({2}, {4, -8});
   const Tensor bad = rt_.tensor({2}, {4, -1.0 / 0.0});
 

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "lockstep/autograd/functions.h"
+#include "lockstep/functional/functions.h"
 #include "lockstep/optim/sgd.h"
 #include "lockstep/tensor/kernels.h"
 
@@ -117,7 +117,7 @@ TEST_F(GradScalerOrderTest, UnscalingTwiceIsRefused) {
             "unscale_() has already been called on this optimizer since the last update().");
 }
 
-TEST_F(GradScalerOrderTest, UnscalingBehindTheStepIsRefused) {
+TEST_F(GradScalerOrderTest, UnscalingAfterTheStepIsRefused) {
   backward();
   scaler_.step(sgd_);
 

@@ -43,7 +43,7 @@ TEST(LrGoldenTest, AScheduleThatIsOneStepLateIsNoticed) {
   for (const golden::Case& one : golden::read("schedules.txt")) {
     PlainRuntime rt;
     LrCase schedule(rt.runtime(), words_of(one));
-    // The two that never change a rate behind the kick cannot be late.
+    // The two that never change a rate after the kick cannot be late.
     const bool constant = one.text().find("step 500") != std::string::npos ||
                           one.text().find("constant 0.0") != std::string::npos ||
                           one.text().find("constant 1.0") != std::string::npos;
@@ -71,7 +71,7 @@ TEST(LrGoldenTest, TheClosedFormOfAnAnnealedRateIsNoticed) {
   EXPECT_EQ(n_drifted, 1);
 }
 
-/// Saves in the middle, loads into new objects, goes on.
+/// Saves in the middle, loads into new objects, continues.
 std::vector<std::int64_t> resumed_rates(const golden::Case& one) {
   PlainRuntime rt;
   LrCase first(rt.runtime(), words_of(one));
@@ -98,7 +98,7 @@ std::vector<std::int64_t> resumed_rates(const golden::Case& one) {
   return numbers;
 }
 
-TEST(LrGoldenTest, AScheduleThatIsSavedAndLoadedGoesOnWithTheSameBits) {
+TEST(LrGoldenTest, AScheduleThatIsSavedAndLoadedContinuesWithTheSameBits) {
   for (const golden::Case& one : golden::read("schedules.txt")) {
     EXPECT_EQ(golden::listed(resumed_rates(one)), one.values) << one.text();
   }

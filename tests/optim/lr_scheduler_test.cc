@@ -58,7 +58,7 @@ TEST_F(LrSchedulerTest, ACycleNeedsAMomentumUnlessItLeavesThatAlone) {
   EXPECT_NEAR(adagrad.lr(), 1.0 / 25.0, 1e-15);
 }
 
-TEST_F(LrSchedulerTest, ACycleEndsBehindItsLastStep) {
+TEST_F(LrSchedulerTest, ACycleEndsAfterItsLastStep) {
   RuleLr cycle(sgd_, OneCycleLr{.max_lr = {1.0}, .total_steps = 10});
   for (int i = 0; i < 10; ++i) cycle.step();
 

@@ -80,7 +80,7 @@ TEST(OptimizerGoldenTest, FiftyStepsHaveTheBitsOfPyTorch2) {
   }
 }
 
-/// The case with one more option in front of its own, where it wins.
+/// The case with one more option before its own, where it wins.
 golden::Case with(golden::Case one, const std::string& option) {
   one.arguments.insert(one.arguments.begin() + 1, option);
   return one;
@@ -117,7 +117,7 @@ TEST(OptimizerGoldenTest, CoupledAndDecoupledDecayAreNotTakenForEachOther) {
   EXPECT_EQ(n_decayed, 16);
 }
 
-/// One step of Adam without weight decay, as someone would write it down: the parameter behind it.
+/// One step of Adam without weight decay, written down directly: the parameter after it.
 /// `fused`: the second moment with one rounding fewer than PyTorch's; `corrects`: divides by
 /// 1 - beta ^ step.
 struct PlainAdam {

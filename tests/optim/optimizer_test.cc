@@ -6,9 +6,9 @@
 
 #include <gtest/gtest.h>
 
-#include "lockstep/autograd/functions.h"
 #include "lockstep/base/check.h"
 #include "lockstep/base/text.h"
+#include "lockstep/functional/functions.h"
 #include "lockstep/optim/sgd.h"
 #include "lockstep/trace/recorder.h"
 
@@ -139,7 +139,7 @@ TEST_F(OptimizerTest, OptionsThatMakeNoSenseAreRefusedInPyTorchsWords) {
 
 // -- groups
 
-TEST_F(OptimizerTest, GroupsHaveRatesAndDecayOfTheirOwn) {
+TEST_F(OptimizerTest, GroupsHaveTheirOwnRatesAndDecay) {
   const Variable p = leaf({4});
   const Variable q = leaf({4});
   Sgd sgd(std::vector<ParamGroup>{{.parameters = {p}},
@@ -209,7 +209,7 @@ class RecordedStepTest : public OptimizerTest {
   Recorder recorder_{Rank{0}, host_, names_, lines_, RecordOptions{}};
 };
 
-TEST_F(RecordedStepTest, AStepTellsWhatItUsedWhatItMadeAndMovesOn) {
+TEST_F(RecordedStepTest, AStepReportsWhatItUsedWhatItMadeAndMovesOn) {
   const Variable p = leaf({4});
   const Variable frozen = leaf({1});
   frozen.set_requires_grad(false);

@@ -14,7 +14,7 @@ using lockstep::testing::PlainRuntime;
 constexpr std::int64_t kSgdElements = 19;
 constexpr int kSgdSteps = 3;
 
-SgdOptions sgd_options(const golden::Case& one) {
+SgdOptions recorded_options(const golden::Case& one) {
   const auto number = [&one](std::size_t i) { return parse_double(one.arguments.at(i)).value(); };
   return {.lr = number(1),
           .momentum = number(2),
@@ -47,7 +47,7 @@ TEST(SgdGoldenTest, StepsHaveTheBitsOfPyTorch) {
     const std::size_t bar = one.values.find(" | ");
     const std::string inputs = one.values.substr(0, bar);
     const DType dtype = parse_dtype(one.arguments.at(0)).value();
-    SgdOptions options = sgd_options(one);
+    SgdOptions options = recorded_options(one);
 
     EXPECT_EQ(train(options, dtype, inputs), one.values.substr(bar + 3)) << one.text();
 

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/autograd/functions.h"
-#include "lockstep/autograd/layer_functions.h"
 #include "lockstep/autograd/sparse_rows.h"
+#include "lockstep/functional/functions.h"
+#include "lockstep/functional/layer_functions.h"
 #include "lockstep/optim/sparse_adam.h"
 
 #include "tests/optim/optimizer_case.h"

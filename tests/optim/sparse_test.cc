@@ -124,7 +124,7 @@ TEST_F(SparseTest, CoalescingAddsInTheOrderOfTheList) {
   EXPECT_TRUE(std::signbit(sums->values().at(0)));
 }
 
-TEST_F(SparseTest, ATableThatIsNoLeafIsRefused) {
+TEST_F(SparseTest, ATableThatIsNotALeafIsRefused) {
   const Tensor indices = Tensor::of(rt_, {1}, DType::kI64, std::vector{0.0});
   EXPECT_THROW(embedding(scale(table_, 2.0), indices, -1, true), ContractViolation);
 }

@@ -12,7 +12,7 @@
 #include "lockstep/parallel/model_averaging.h"
 #include "lockstep/parallel/zero.h"
 
-#include "tests/dist/tiny_model.h"
+#include "tests/ddp/tiny_model.h"
 #include "tests/golden/golden_file.h"
 #include "tests/support/mini_world.h"
 
@@ -252,7 +252,7 @@ TEST(ModelAveragingTest, PeriodsArePyTorchs) {
   }
 }
 
-// The twin: another phase of the same period is another training.
+// The twin: a different phase of the same period changes the training.
 TEST(ModelAveragingTest, AnotherWarmUpIsNoticed) {
   const Lines golden = golden_lines();
   const Lines other = averaged_loop(2, "periodic 3 2", [](ProcessGroup& group) {

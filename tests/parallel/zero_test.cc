@@ -6,7 +6,7 @@
 #include "lockstep/optim/adam.h"
 #include "lockstep/optim/sgd.h"
 
-#include "tests/dist/tiny_model.h"
+#include "tests/ddp/tiny_model.h"
 #include "tests/support/mini_world.h"
 
 namespace lockstep {
@@ -124,7 +124,7 @@ TEST(ZeroTest, BroadcastsShareByShareOrBucketByBucket) {
   // 4 to rank 0, 3 to rank 1, 2 to rank 2, then 1 to rank 2, which holds the fewest.
   EXPECT_EQ(calls(false, 4), Texts({"B f32[4]", "B f32[3]", "B f32[2]", "B f32[1]"}));
   EXPECT_EQ(calls(true, 4), Texts({"B f32[4]", "B f32[3]", "B f32[3]"}));
-  EXPECT_EQ(calls(true, 2), Texts({"B f32[2]", "B f32[1]", "B f32[1]"})) << "one zero of nobody";
+  EXPECT_EQ(calls(true, 2), Texts({"B f32[2]", "B f32[1]", "B f32[1]"})) << "one zero of no rank";
   EXPECT_EQ(calls(false, 2), Texts({"B f32[2]", "B f32[1]"}));
 }
 

@@ -195,7 +195,7 @@ class Reader {
     return program_->hook.ends_with("fp16") ? "f16" : dtype;
   }
 
-  // How many buckets there must be; 0 = the first backward tells.
+  // How many buckets there must be; 0 = as many as the first backward.
   std::size_t n_expected() const {
     if (rebuilt_) return n_buckets_;
     if (searches()) return buckets_.size();
@@ -217,7 +217,7 @@ class Reader {
 
   bool at_table() const { return !ran_out() && (*calls_)[at_] == "AG i64 9"; }
 
-  // What lists are like, their rows, as many rows of values: any number, of one of `tables`.
+  // Shapes of lists, their rows, the same number of value rows: any number, of one of `tables`.
   std::string table(const std::vector<std::string>& tables) {
     expect("AG", "i64", 9);
     if (ran_out() || !(*calls_)[at_].starts_with("AG i64 ")) stop("expected a list of rows");

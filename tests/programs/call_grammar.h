@@ -1,4 +1,4 @@
-// The order of collectives that DDP promises (docs/contract.md), as a recogniser of its own: it
+// The order of collectives that DDP promises (docs/contract.md), as an independent recogniser: it
 // reads a job's text and a list of calls, and knows nothing of reducers.
 #pragma once
 

@@ -9,9 +9,9 @@ namespace lockstep::programs {
 
 namespace {
 
-class Dice {
+class RandomDraws {
  public:
-  Dice(std::uint64_t seed, std::int64_t index) : seed_(seed), index_(index) {}
+  RandomDraws(std::uint64_t seed, std::int64_t index) : seed_(seed), index_(index) {}
 
   std::int64_t below(std::int64_t n) {
     const std::uint64_t word = draw(seed_, "dice", {index_, n_++});
@@ -251,7 +251,7 @@ class Drawing {
   }
 
   // A table whose gradient is sparse. It must be used everywhere, and PyTorch cannot shadow it. A
-  // gather that nobody waits for leaves its gradient in whatever state it has reached.
+  // gather that is never waited for leaves its gradient in whatever state it has reached.
   void sparse() {
     if (theme_ == Theme::kJoin || theme_ == Theme::kError || program_.flaw != "none" ||
         program_.hook != "none")
@@ -263,7 +263,7 @@ class Drawing {
     if (dice_.chance(30)) branch.dtype = program_.branches.front().dtype;
   }
 
-  Dice dice_;
+  RandomDraws dice_;
   Theme theme_;
   Program program_;
   Linears linears_;

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <utility>
 
-#include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/node.h"
 #include "lockstep/autograd/sparse_rows.h"
+#include "lockstep/functional/functions.h"
 #include "lockstep/nn/batch_norm.h"
 #include "lockstep/nn/embedding.h"
 #include "lockstep/nn/linear.h"

@@ -44,7 +44,7 @@ class ProgramModel {
 
   bool is_training() const { return true; }
 
-  /// `micro` tells inputs of one step apart.
+  /// `micro` distinguishes inputs of one step.
   Outputs forward(std::int64_t step, std::int64_t micro);
 
   /// The sum of the outputs that count, times constants. Undefined when none does.

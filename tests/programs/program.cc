@@ -25,7 +25,7 @@ std::vector<std::string> parts(std::string_view text, char at) {
   return out;
 }
 
-// The digits from `at` on, which moves behind them.
+// The digits from `at` on, which moves past them.
 std::int64_t digits(std::string_view text, std::size_t& at) {
   const std::size_t begin = at;
   while (at < text.size() && text[at] >= '0' && text[at] <= '9') ++at;

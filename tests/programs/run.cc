@@ -5,10 +5,10 @@
 #include <optional>
 #include <utility>
 
-#include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/sparse_rows.h"
 #include "lockstep/base/text.h"
-#include "lockstep/dist/ddp.h"
+#include "lockstep/ddp/ddp.h"
+#include "lockstep/functional/functions.h"
 #include "lockstep/hooks/compress_hooks.h"
 #include "lockstep/hooks/default_hooks.h"
 #include "lockstep/tensor/kernels.h"
@@ -144,7 +144,7 @@ class Run {
         record("end");
       }
     } catch (const std::runtime_error& e) {
-      // Where an assertion of PyTorch's stands is no part of its text.
+      // The place of a PyTorch assertion is not part of its text.
       const std::string text = e.what();
       const std::string_view cut = "INTERNAL ASSERT FAILED";
       const std::size_t at = text.find(cut);

@@ -79,7 +79,7 @@ TEST(DiscreteTest, AnotherProbabilityRangeOrSeedIsNoticed) {
   EXPECT_NE(integers(Generator(42), {.to = 10}), integers(Generator(42), {.to = 11}));
 }
 
-TEST(DiscreteTest, AMaskTakesTwoDrawsAnElementWhateverItsType) {
+TEST(DiscreteTest, AMaskTakesTwoDrawsPerElementWhateverItsType) {
   Generator expected(3);
   for (std::size_t i = 0; i < 2 * kDraws; ++i) expected.random();
   const std::uint32_t next = expected.random();

@@ -69,7 +69,7 @@ TEST(PermutationTest, BlocksEqualTheNaiveShuffle) {
   }
 }
 
-TEST(PermutationTest, TheLargeAlgorithmEqualsTheNaiveOneAndTakesTwoDrawsAnElement) {
+TEST(PermutationTest, TheLargeAlgorithmEqualsTheNaiveOneAndTakesTwoDrawsPerElement) {
   for (const std::uint32_t n : {0U, 1U, 2U, 31U, 32U, 33U, 64U, 1000U}) {
     Generator generator(n + 1);
     Order order(n);

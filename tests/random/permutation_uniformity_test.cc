@@ -82,7 +82,7 @@ TEST(PermutationUniformityTest, BothShufflesPutEveryNumberEverywhereEquallyOften
   }
 }
 
-// Far too even would be as wrong: half of all fair shuffles lie above 48.
+// Far too even would be as wrong: half of all fair shuffles are above 48.
 TEST(PermutationUniformityTest, TheSpreadIsThatOfChance) {
   double sum = 0.0;
   for (std::uint64_t seed = 0; seed < 20; ++seed) sum += statistic(upwards, seed);

@@ -45,7 +45,7 @@ TEST(UniformTest, RangesAreStretchedWithOneRoundingOrTwo) {
   for (std::size_t i = 0; i < 6; ++i) EXPECT_EQ(std::bit_cast<std::uint32_t>(values[i]), twice[i]);
 }
 
-TEST(UniformTest, LongFillsTakeOneOrTwoDrawsAnElement) {
+TEST(UniformTest, LongFillsTakeOneOrTwoDrawsPerElement) {
   for (const std::size_t n : {0U, 255U, 256U, 257U, 1000U}) {
     Generator generator(4);
     std::vector<float> floats(n);

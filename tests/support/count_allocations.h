@@ -15,7 +15,7 @@ inline std::int64_t& n_allocations() {
 
 }  // namespace lockstep::testing
 
-// All forms that the library uses, or a sanitizer's own would meet ours.
+// All forms that the library uses, or a sanitizer's own would mix with ours.
 // NOLINTBEGIN(cppcoreguidelines-no-malloc, misc-definitions-in-headers)
 void* operator new(std::size_t bytes, const std::nothrow_t& /*tag*/) noexcept {
   ++lockstep::testing::n_allocations();

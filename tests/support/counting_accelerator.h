@@ -7,8 +7,8 @@
 #include <memory>
 #include <new>
 
+#include "lockstep/kernels/cpu_kernels.h"
 #include "lockstep/tensor/accelerator.h"
-#include "lockstep/tensor/cpu_kernels.h"
 
 namespace lockstep::testing {
 

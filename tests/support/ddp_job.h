@@ -130,8 +130,8 @@ class DdpJob {
     }
   }
 
-  void end(std::int32_t rank, std::string_view outcome = "ok") {
-    stream.add(rank, EndEvent{.outcome = stream.name(outcome)});
+  void end(std::int32_t rank, EndOutcome outcome = EndOutcome::kOk) {
+    stream.add(rank, EndEvent{.outcome = outcome});
   }
 };
 

@@ -10,15 +10,15 @@
 
 #include <gtest/gtest.h>
 
-#include "lockstep/nccl/nccl_group.h"
+#include "lockstep/gpu/nccl/nccl_group.h"
 
-#include "tests/nccl/emulation/emulation.h"
+#include "tests/gpu/nccl/emulation/emulation.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/test_runtime.h"
 
 namespace lockstep::testing {
 
-/// Runs `program(rank)` on a thread of its own for each rank. An exception fails the test.
+/// Runs `program(rank)` on its own thread for each rank. An exception fails the test.
 inline void run_threads(std::int32_t n_ranks, const std::function<void(std::int32_t)>& program) {
   std::vector<std::thread> threads;
   threads.reserve(static_cast<std::size_t>(n_ranks));
@@ -40,7 +40,7 @@ struct EmulatedWorld {
   bool check_signatures = true;
 };
 
-/// Runs `program` once a rank, with its world group over `emulation`.
+/// Calls `program` once on every rank, with its world group over `emulation`.
 inline void run_emulated_ranks(const Emulation& emulation,
                                const EmulatedWorld& world,
                                const std::function<void(ProcessGroup&)>& program) {

@@ -7,8 +7,8 @@
 
 #include <gtest/gtest.h>
 
-#include "lockstep/gloo/gloo_group.h"
-#include "lockstep/tensor/cpu_kernels.h"
+#include "lockstep/kernels/cpu_kernels.h"
+#include "lockstep/real/gloo/gloo_group.h"
 
 #include "tests/support/processes.h"
 #include "tests/support/temp_folder.h"
@@ -25,7 +25,7 @@ inline void with_gloo_group(const gloo::GlooOptions& options,
   program(*group.value());
 }
 
-/// Runs `program` once a rank, each in a process of its own. Assertions of all ranks count.
+/// Calls `program` once on every rank, each in its own process. Assertions of all ranks count.
 inline void run_gloo_ranks(std::int32_t n_ranks,
                            const std::function<void(ProcessGroup&)>& program,
                            std::chrono::milliseconds timeout = std::chrono::seconds(20)) {

@@ -12,8 +12,8 @@
 #include <ucontext.h>
 #include <vector>
 
-#include "lockstep/dist/process_group.h"
-#include "lockstep/dist/reduction_order.h"
+#include "lockstep/comm/process_group.h"
+#include "lockstep/comm/reduction_order.h"
 #include "lockstep/trace/memory_trace.h"
 
 #include "tests/support/test_runtime.h"
@@ -60,7 +60,7 @@ struct MiniResult {
 };
 
 /// The shared side of the group: one slot a sequence number.
-class MiniHub {
+class MiniRegistry {
  public:
   struct Arrival {
     bool present = false;
@@ -77,7 +77,7 @@ class MiniHub {
     CommStatus status = CommStatus::kOk;
   };
 
-  MiniHub(std::int32_t n_ranks, ReductionOrder order, std::function<void()> yield)
+  MiniRegistry(std::int32_t n_ranks, ReductionOrder order, std::function<void()> yield)
       : yield_(std::move(yield)), n_ranks_(static_cast<std::size_t>(n_ranks)), order_(order) {}
 
   std::size_t n_ranks() const { return n_ranks_; }
@@ -103,7 +103,7 @@ class MiniHub {
     if (++slot.n_arrived == n_ranks_) execute(slot, kernels);
   }
 
-  /// Waits until the slot is done; kStuck when nobody can run any more.
+  /// Waits until the slot is done; kStuck when no rank can run any more.
   CommStatus wait(Slot& slot) {
     while (!slot.done) {
       if (stuck) return CommStatus::kStuck;
@@ -169,15 +169,15 @@ class MiniHub {
   std::vector<std::unique_ptr<Slot>> slots_;
 };
 
-/// One rank's view of the hub. Offers all_reduce, broadcast, all_gather and barrier.
+/// One rank's view of the registry. Offers all_reduce, broadcast, all_gather and barrier.
 class MiniGroup final : public ProcessGroup {
  public:
-  MiniGroup(MiniHub& hub, std::int32_t rank, Runtime& runtime)
-      : hub_(&hub), rank_(rank), runtime_(&runtime) {}
+  MiniGroup(MiniRegistry& registry, std::int32_t rank, Runtime& runtime)
+      : registry_(&registry), rank_(rank), runtime_(&runtime) {}
 
   std::int32_t rank() const override { return rank_; }
 
-  std::int32_t size() const override { return static_cast<std::int32_t>(hub_->n_ranks()); }
+  std::int32_t size() const override { return static_cast<std::int32_t>(registry_->n_ranks()); }
 
   std::int32_t id() const override { return 0; }
 
@@ -185,7 +185,7 @@ class MiniGroup final : public ProcessGroup {
 
   std::string_view backend() const override { return "mini"; }
 
-  std::string_view reduction_order() const override { return name_of(hub_->order()); }
+  std::string_view reduction_order() const override { return name_of(registry_->order()); }
 
   Runtime& runtime() override { return *runtime_; }
 
@@ -200,12 +200,12 @@ class MiniGroup final : public ProcessGroup {
     MiniWork(MiniGroup& group, const CollectiveCall& call, std::int64_t seq)
         : WorkState(call.signature), group_(&group), seq_(seq), wrapper_(call.wrapper) {}
 
-    bool is_completed() override { return group_->hub_->slot(seq_).done; }
+    bool is_completed() override { return group_->registry_->slot(seq_).done; }
 
     CommStatus wait() override {
-      const CommStatus status = group_->hub_->wait(group_->hub_->slot(seq_));
-      const MiniHub::Arrival& mine =
-          group_->hub_->slot(seq_).arrivals[static_cast<std::size_t>(group_->rank_)];
+      const CommStatus status = group_->registry_->wait(group_->registry_->slot(seq_));
+      const MiniRegistry::Arrival& mine =
+          group_->registry_->slot(seq_).arrivals[static_cast<std::size_t>(group_->rank_)];
       group_->record_completed({signature(), mine.inputs, mine.outputs, wrapper_}, seq_, status);
       return status;
     }
@@ -220,17 +220,18 @@ class MiniGroup final : public ProcessGroup {
     const std::int64_t seq = n_posted_++;
     record_posted(call, seq);
     Work work(Ref<WorkState>(new MiniWork(*this, call, seq)));
-    hub_->arrive(hub_->slot(seq), static_cast<std::size_t>(rank_), call, runtime_->kernels());
+    registry_->arrive(
+        registry_->slot(seq), static_cast<std::size_t>(rank_), call, runtime_->kernels());
     return work;
   }
 
-  MiniHub* hub_;
+  MiniRegistry* registry_;
   std::int32_t rank_;
   Runtime* runtime_;
   std::int64_t n_posted_ = 0;
 };
 
-/// Runs `program` once a rank and waits for all of them.
+/// Calls `program` once on every rank and waits for all of them.
 class MiniWorld {
  public:
   using Program = std::function<void(MiniRank&)>;
@@ -238,13 +239,13 @@ class MiniWorld {
   MiniWorld(const MiniOptions& options, const Program& program)
       : program_(&program),
         names_(std::make_shared<NameTable>()),
-        hub_(options.n_ranks, options.order, [this] { swap_to_scheduler(); }) {
+        registry_(options.n_ranks, options.order, [this] { swap_to_scheduler(); }) {
     result_.trace = std::make_shared<MemoryTrace>(names_);
     result_.trace->ensure_ranks(options.n_ranks);
     result_.exceptions.resize(static_cast<std::size_t>(options.n_ranks));
     for (std::int32_t r = 0; r < options.n_ranks; ++r) {
       auto seat = std::make_unique<Seat>();
-      seat->group = std::make_unique<MiniGroup>(hub_, r, seat->test.runtime);
+      seat->group = std::make_unique<MiniGroup>(registry_, r, seat->test.runtime);
       if (options.recorded) {
         seat->recorder = std::make_unique<Recorder>(
             Rank{r}, seat->test.host, *names_, *result_.trace, options.record);
@@ -260,7 +261,7 @@ class MiniWorld {
     for (std::int32_t r = 0; r < static_cast<std::int32_t>(seats_.size()); ++r) prepare(r);
     std::size_t n_left = seats_.size();
     while (n_left > 0) {
-      hub_.progressed = false;
+      registry_.progressed = false;
       std::size_t n_ended = 0;
       for (const std::int32_t r : turns_) {
         Seat& seat = *seats_[static_cast<std::size_t>(r)];
@@ -270,7 +271,7 @@ class MiniWorld {
         if (seat.ended) ++n_ended;
       }
       n_left -= n_ended;
-      if (n_ended == 0 && !hub_.progressed) hub_.stuck = true;
+      if (n_ended == 0 && !registry_.progressed) registry_.stuck = true;
     }
     return result_;
   }
@@ -323,7 +324,7 @@ class MiniWorld {
 
   const Program* program_;
   std::shared_ptr<NameTable> names_;
-  MiniHub hub_;
+  MiniRegistry registry_;
   MiniResult result_;
   std::vector<std::unique_ptr<Seat>> seats_;
   std::vector<std::int32_t> turns_;

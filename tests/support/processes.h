@@ -15,9 +15,10 @@ namespace lockstep::testing {
 constexpr int kChildFailed = 1;
 constexpr int kChildThrew = 3;
 
-/// Runs `program(rank)` in a process of its own for each rank. Requires: no other thread runs here.
+/// Runs `program(rank)` in its own process for each rank.
+/// Requires: no other thread runs here.
 /// Returns: the exit status of each, negative for the signal that ended it. A failed assertion in a
-/// child is printed there and makes its status kChildFailed.
+///     child is printed there and makes its status kChildFailed.
 inline std::vector<int> run_processes(int n_ranks, const std::function<void(int)>& program) {
   std::fflush(nullptr);
   std::vector<pid_t> children;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "lockstep/base/host.h"
-#include "lockstep/tensor/cpu_kernels.h"
+#include "lockstep/kernels/cpu_kernels.h"
 #include "lockstep/tensor/kernels.h"
 #include "lockstep/tensor/tensor.h"
 

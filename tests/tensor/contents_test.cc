@@ -39,23 +39,23 @@ struct RememberingRuntime : TestRuntime {
 TEST(ContentsTest, WhatWasLookedAtIsNotReadAgain) {
   RememberingRuntime test;
   const Tensor tensor = test.ramp();
-  const Imprint wanted = test.kernels->imprint(tensor);
+  const TensorFingerprint wanted = test.kernels->fingerprint(tensor);
 
-  EXPECT_EQ(known_imprint(tensor), wanted);
+  EXPECT_EQ(known_fingerprint(tensor), wanted);
   EXPECT_EQ(test.contents.n_spared(), 0U);
-  EXPECT_EQ(known_imprint(tensor), wanted);
+  EXPECT_EQ(known_fingerprint(tensor), wanted);
   EXPECT_EQ(known_digest(tensor), wanted.digest);
   EXPECT_EQ(test.contents.n_spared(), 2U);
 }
 
-TEST(ContentsTest, ADigestAloneIsNoSketch) {
+TEST(ContentsTest, ADigestAloneIsNotASketch) {
   RememberingRuntime test;
   const Tensor tensor = test.ramp();
-  const Imprint wanted = test.kernels->imprint(tensor);
+  const TensorFingerprint wanted = test.kernels->fingerprint(tensor);
 
   EXPECT_EQ(known_digest(tensor), wanted.digest);
-  EXPECT_EQ(known_imprint(tensor), wanted);
-  EXPECT_EQ(known_imprint(tensor), wanted);
+  EXPECT_EQ(known_fingerprint(tensor), wanted);
+  EXPECT_EQ(known_fingerprint(tensor), wanted);
   EXPECT_EQ(test.contents.n_spared(), 1U);
 }
 
@@ -102,7 +102,7 @@ TEST(ContentsTest, EveryOperationThatWritesIsNoticed) {
   }
 }
 
-TEST(ContentsTest, WhoeverMayHoldAPointerCanWriteAtAnyTime) {
+TEST(ContentsTest, AStorageWithAnExposedPointerIsReadAgain) {
   RememberingRuntime test;
   const Tensor tensor = test.ramp();
   const std::uint64_t before = known_digest(tensor);
@@ -112,7 +112,7 @@ TEST(ContentsTest, WhoeverMayHoldAPointerCanWriteAtAnyTime) {
   const std::uint64_t after = known_digest(tensor);
   EXPECT_NE(after, before);
 
-  // An operation makes nobody forget it.
+  // An operation does not make it forgotten.
   test.kernels->fill(tensor, 1.0);
   (void)known_digest(tensor);
   *held = 2.0F;
@@ -140,7 +140,7 @@ TEST(ContentsTest, ACopyContainsWhatItWasCopiedFrom) {
   EXPECT_EQ(known_digest(second), test.read(second));
 }
 
-TEST(ContentsTest, ACopyIntoPartOfAStorageIsNoCopyOfTheWhole) {
+TEST(ContentsTest, ACopyIntoPartOfAStorageIsNotACopyOfTheWhole) {
   RememberingRuntime test;
   const Tensor source = test.ramp();
   (void)known_digest(source);
@@ -174,7 +174,7 @@ TEST(ContentsTest, ACopyOfWhatIsThereAlreadyChangesNothing) {
   EXPECT_EQ(known_digest(zero), test.read(minus_zero));
 }
 
-TEST(ContentsTest, ALentStorageIsReadAnewUntilItIsTakenBack) {
+TEST(ContentsTest, ALentStorageIsReadAgainUntilItIsTakenBack) {
   RememberingRuntime test;
   const Tensor mine = test.ramp();
   const Tensor others = test.ramp();

@@ -131,14 +131,14 @@ TEST(SketchTest, TheTableOfSignsEnds) {
   EXPECT_EQ(signs.of_first(kN).size() * SketchSigns::kPerWord, SketchSigns::kMost);
 }
 
-TEST(ImprintTest, IsTheDigestAndTheSketchWhateverTheSize) {
+TEST(FingerprintTest, IsTheDigestAndTheSketchWhateverTheSize) {
   for (const std::int64_t n : {0, 1, 7, 8, 9, 1023, 1024, 1025, 2048, 2049, 5000}) {
     std::vector<float> values(static_cast<std::size_t>(n));
     for (std::size_t i = 0; i < values.size(); ++i) {
       values[i] = static_cast<float>(i % 97) * 0.37F - 11.0F;
     }
 
-    const Imprint print = imprint_of(values.data(), n, DType::kF32);
+    const TensorFingerprint print = fingerprint_of(values.data(), n, DType::kF32);
 
     EXPECT_EQ(print.digest, sm64(values.data(), n, DType::kF32)) << n;
     EXPECT_EQ(print.sketch, sketch_of(values.data(), n, DType::kF32)) << n;

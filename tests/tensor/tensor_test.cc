@@ -49,7 +49,7 @@ TEST(TensorTest, ReshapeKeepsElementsAndMemory) {
   EXPECT_THROW(matrix.reshape({4}), ContractViolation);
 }
 
-TEST(TensorTest, ACloneHasMemoryOfItsOwn) {
+TEST(TensorTest, ACloneHasItsOwnMemory) {
   TestRuntime test;
   const Tensor original = counted(test.runtime, {4}).slice(1, {3});
 
@@ -123,7 +123,7 @@ TEST(TensorTest, BrokenContractsThrow) {
   EXPECT_THROW((Shape{-1}), ContractViolation);
 }
 
-TEST(TensorTest, DataStartsOnACacheLineBehindItsHeader) {
+TEST(TensorTest, DataStartsOnACacheLineAfterItsHeader) {
   TestRuntime test;
   const Tensor tensor = Tensor::empty(test.runtime, {3}, DType::kU8);
 
@@ -143,7 +143,7 @@ TEST(DTypeTest, NamesReadBack) {
   EXPECT_EQ(parse_dtype("f8"), std::nullopt);
 }
 
-TEST(InFlightTest, OnlyAccessThatMeetsATransferIsReported) {
+TEST(InFlightTest, OnlyAccessThatOverlapsATransferIsReported) {
   std::array<std::byte, 16> memory{};
   InFlight in_flight;
   in_flight.lend({memory.data(), memory.data() + 8, false, 1, {}});

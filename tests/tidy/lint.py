@@ -82,7 +82,7 @@ class Keys:
     @staticmethod
     def _find(path, name):
         room = name.removeprefix("lockstep/")
-        for candidate in (ROOT / "src" / room, ROOT / room, path.parent / name):
+        for candidate in (ROOT / "src" / room, ROOT / room, ROOT / "include" / name, path.parent / name):
             if candidate.is_file():
                 return candidate
         return None

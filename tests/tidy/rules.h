@@ -32,8 +32,9 @@ std::string without_comments(std::string_view text);
 /// it is the rank boundary.
 Complaints banned_words(const File& file);
 
-/// Rooms include each other by "lockstep/<room>/...", downwards only; CUDA, NCCL and Gloo stay in
-/// their rooms, Eigen in src/tensor/*.cc, and heavy libraries out of headers.
+/// Rooms include each other by "lockstep/<room>/..." (who may use whom: tests/rooms/rooms.py);
+/// CUDA, NCCL and Gloo stay in their rooms, Eigen in src/kernels/*.cc, and heavy libraries out of
+/// headers.
 Complaints forbidden_includes(const File& file);
 
 /// At most 500 lines.
@@ -49,7 +50,7 @@ Complaints unfinished_notes(const File& file);
 Complaints preprocessor_habits(const File& file);
 
 /// A source that no target compiles: it appears nowhere in the build's compile commands. Rooms that
-/// this build left out as a whole (gloo/, gpu/) are exempt.
+/// this build left out as a whole (real/gloo/, gpu/cuda/, gpu/nccl/library/) are exempt.
 Complaints not_built(const File& file, std::string_view compile_commands);
 
 /// Two headers that define a type of one name in one namespace: the linker would take one of its

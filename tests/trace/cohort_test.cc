@@ -19,7 +19,7 @@ using ::testing::ElementsAre;
 using testing::EventStream;
 using ::testing::IsEmpty;
 
-/// What a rank said, in words that tell any two events apart.
+/// What a rank recorded, as text that differs between any two events.
 std::string words_of(const Event& event) {
   std::string words(kind_of(event.body));
   words += " " + std::to_string(event.index) + " at " + std::to_string(event.at.sync) + " " +
@@ -35,36 +35,36 @@ std::string words_of(const Event& event) {
 
 class Listener final : public CohortSink {
  public:
-  explicit Listener(std::int32_t n_ranks) : heard_(static_cast<std::size_t>(n_ranks)) {}
+  explicit Listener(std::int32_t n_ranks) : received_(static_cast<std::size_t>(n_ranks)) {}
 
   void on_event(const Event& event, const NameTable& /*names*/) override {
     ++n_alone_;
-    hear(event);
+    receive(event);
   }
 
   void on_cohort(const CohortEvent& event, const NameTable& /*names*/) override {
-    likeness_.push_back(event.likeness);
+    similarity_.push_back(event.similarity);
     EXPECT_EQ(event.equal(), event.own.empty());
-    for (std::int32_t rank = 0; rank < event.n_ranks(); ++rank) hear(event.of(rank));
+    for (std::int32_t rank = 0; rank < event.n_ranks(); ++rank) receive(event.of(rank));
   }
 
   EventKinds reads() const override { return kAllEventKinds & ~kinds_of<LogEvent>(); }
 
-  const std::vector<std::vector<std::string>>& heard() const { return heard_; }
+  const std::vector<std::vector<std::string>>& received() const { return received_; }
 
-  const std::vector<Likeness>& likeness() const { return likeness_; }
+  const std::vector<Similarity>& similarity() const { return similarity_; }
 
   int n_alone() const { return n_alone_; }
 
  private:
-  void hear(const Event& event) { heard_[to_index(event.rank)].push_back(words_of(event)); }
+  void receive(const Event& event) { received_[to_index(event.rank)].push_back(words_of(event)); }
 
-  std::vector<std::vector<std::string>> heard_;
-  std::vector<Likeness> likeness_;
+  std::vector<std::vector<std::string>> received_;
+  std::vector<Similarity> similarity_;
   int n_alone_ = 0;
 };
 
-Listener heard_from(const EventStream& stream, const std::vector<std::uint32_t>& draws = {}) {
+Listener received_from(const EventStream& stream, const std::vector<std::uint32_t>& draws = {}) {
   Listener listener(stream.n_ranks());
   Cohort cohort;
   cohort.begin(stream.n_ranks(), listener, nullptr);
@@ -73,7 +73,7 @@ Listener heard_from(const EventStream& stream, const std::vector<std::uint32_t>&
   return listener;
 }
 
-std::vector<std::vector<std::string>> said_in(const EventStream& stream) {
+std::vector<std::vector<std::string>> recorded_in(const EventStream& stream) {
   std::vector<std::vector<std::string>> said;
   for (std::int32_t rank = 0; rank < stream.n_ranks(); ++rank) {
     said.emplace_back();
@@ -94,7 +94,7 @@ void forward(EventStream& stream, std::int32_t rank, std::int32_t sync) {
   stream.add(rank, ForwardEvent{});
 }
 
-TEST(CohortTest, RanksInStepAreToldOnceAndAsAlikeAsTheyAre) {
+TEST(CohortTest, RanksInStepAreDeliveredOnceWithTheirSimilarity) {
   EventStream stream(3);
   const LayoutId layout = stream.layout({"w"});
   stream.add_all(ForwardEvent{});
@@ -104,16 +104,17 @@ TEST(CohortTest, RanksInStepAreToldOnceAndAsAlikeAsTheyAre) {
   for (int rank = 0; rank < 3; ++rank) stream.add(rank, DecisionEvent{.value = rank});
   stream.add_all(BackwardEvent{});
 
-  const Listener listener = heard_from(stream);
+  const Listener listener = received_from(stream);
 
   EXPECT_THAT(
-      listener.likeness(),
-      ElementsAre(Likeness::kEqual, Likeness::kShaped, Likeness::kDistinct, Likeness::kEqual));
+      listener.similarity(),
+      ElementsAre(
+          Similarity::kEqual, Similarity::kSameShape, Similarity::kSameKind, Similarity::kEqual));
   EXPECT_EQ(listener.n_alone(), 0);
-  EXPECT_EQ(listener.heard(), said_in(stream));
+  EXPECT_EQ(listener.received(), recorded_in(stream));
 }
 
-/// Rank `odd` records something more in each step.
+/// Rank `odd` records one more event in each step.
 EventStream with_something_more(std::int32_t odd) {
   EventStream stream(3);
   for (std::int32_t sync = 0; sync < 6; ++sync) {
@@ -129,21 +130,20 @@ EventStream with_something_more(std::int32_t odd) {
 TEST(CohortTest, WhatOneRankAloneRecordsLeavesTheOthersInStep) {
   for (const std::int32_t odd : {0, 1, 2}) {
     const EventStream stream = with_something_more(odd);
-    std::vector<std::uint32_t> by_turns;
+    std::vector<std::uint32_t> turns;
     for (std::uint32_t step = 0; step < 6; ++step) {
-      for (const std::uint32_t rank : {0U, 0U, 0U, 1U, 1U, 1U, 2U, 2U, 2U})
-        by_turns.push_back(rank);
+      for (const std::uint32_t rank : {0U, 0U, 0U, 1U, 1U, 1U, 2U, 2U, 2U}) turns.push_back(rank);
     }
 
-    const Listener listener = heard_from(stream, by_turns);
+    const Listener listener = received_from(stream, turns);
 
-    EXPECT_EQ(listener.heard(), said_in(stream)) << odd;
+    EXPECT_EQ(listener.received(), recorded_in(stream)) << odd;
     EXPECT_EQ(listener.n_alone(), 6) << odd;
-    EXPECT_EQ(listener.likeness().size(), 12U) << odd;
+    EXPECT_EQ(listener.similarity().size(), 12U) << odd;
   }
 }
 
-TEST(CohortTest, WhoLosesStepIsHeardAloneUntilAForwardOfAll) {
+TEST(CohortTest, ARankOutOfStepIsDeliveredAloneUntilACommonForward) {
   constexpr int kMany = 400;  // More than are set aside at one place.
   EventStream stream(2);
   for (int rank = 0; rank < 2; ++rank) forward(stream, rank, 0);
@@ -154,29 +154,29 @@ TEST(CohortTest, WhoLosesStepIsHeardAloneUntilAForwardOfAll) {
   std::vector<std::uint32_t> order = {0, 1, 0};
   order.resize(kMany, 1);
 
-  const Listener listener = heard_from(stream, order);
+  const Listener listener = received_from(stream, order);
 
-  EXPECT_EQ(listener.heard(), said_in(stream));
+  EXPECT_EQ(listener.received(), recorded_in(stream));
   EXPECT_GE(listener.n_alone(), kMany);
-  EXPECT_GT(listener.likeness().size(), 2U);
-  EXPECT_LT(listener.likeness().size(), 6U);
+  EXPECT_GT(listener.similarity().size(), 2U);
+  EXPECT_LT(listener.similarity().size(), 6U);
 }
 
 TEST(CohortTest, WhatWaitsForRanksThatNeverComeIsDeliveredAtTheEndAndLostWithoutIt) {
   EventStream stream(2);
   stream.add_all(ForwardEvent{});
   stream.add(0, BackwardEvent{});
-  Listener flushed = heard_from(stream);
+  Listener flushed = received_from(stream);
   Listener forgotten(2);
   Cohort cohort;
   cohort.begin(2, forgotten, nullptr);
   stream.play(cohort);
 
-  EXPECT_EQ(flushed.heard(), said_in(stream));
-  EXPECT_NE(forgotten.heard(), said_in(stream));
+  EXPECT_EQ(flushed.received(), recorded_in(stream));
+  EXPECT_NE(forgotten.received(), recorded_in(stream));
 }
 
-TEST(CohortTest, ARestartAndASingleRankAreHeardEventByEvent) {
+TEST(CohortTest, ARestartAndASingleRankAreDeliveredEventByEvent) {
   EventStream restarted(2);
   restarted.add_all(ForwardEvent{});
   for (int rank = 0; rank < 2; ++rank) restarted.at(rank).attempt = 1;
@@ -184,18 +184,18 @@ TEST(CohortTest, ARestartAndASingleRankAreHeardEventByEvent) {
   EventStream single(1);
   single.add_all(ForwardEvent{});
 
-  EXPECT_EQ(heard_from(restarted, {0, 1, 0, 1}).n_alone(), 2);
-  EXPECT_EQ(heard_from(single).n_alone(), 1);
+  EXPECT_EQ(received_from(restarted, {0, 1, 0, 1}).n_alone(), 2);
+  EXPECT_EQ(received_from(single).n_alone(), 1);
 }
 
-TEST(CohortTest, KindsThatNobodyReadsKeepNobodyWaiting) {
+TEST(CohortTest, UnreadKindsDelayNoRank) {
   EventStream stream(2);
   stream.add(0, LogEvent{});
   stream.add_all(ForwardEvent{});
 
-  const Listener listener = heard_from(stream);
+  const Listener listener = received_from(stream);
 
-  EXPECT_THAT(listener.likeness(), ElementsAre(Likeness::kEqual));
+  EXPECT_THAT(listener.similarity(), ElementsAre(Similarity::kEqual));
   EXPECT_EQ(listener.n_alone(), 1);
 }
 
@@ -219,7 +219,7 @@ EventStream any_stream(std::mt19937& draw) {
   return stream;
 }
 
-TEST(CohortTest, EachRankIsHeardInItsOwnOrderAndTheDigestIsThatOfTheStream) {
+TEST(CohortTest, EachRankIsDeliveredInItsOwnOrderAndTheDigestIsThatOfTheStream) {
   std::mt19937 draw(20);
   Cohort cohort;  // One for all of them: worlds of other sizes follow one another.
   int n_together = 0;
@@ -236,16 +236,16 @@ TEST(CohortTest, EachRankIsHeardInItsOwnOrderAndTheDigestIsThatOfTheStream) {
     stream.play(cohort, order);
     cohort.flush(stream.trace().names());
 
-    ASSERT_EQ(listener.heard(), said_in(stream)) << i;
+    ASSERT_EQ(listener.received(), recorded_in(stream)) << i;
     ASSERT_EQ(digest.trace(), plain.trace()) << i;
     ASSERT_EQ(digest.result(), plain.result()) << i;
     ASSERT_EQ(digest.n_events(), plain.n_events()) << i;
-    n_together += static_cast<int>(listener.likeness().size());
+    n_together += static_cast<int>(listener.similarity().size());
   }
   EXPECT_GT(n_together, 1000);
 }
 
-TEST(LikenessTest, ComparesBitsAndTheTextsOfSites) {
+TEST(SimilarityTest, ComparesBitsAndTheTextsOfSites) {
   const std::string here = "train.py";
   const std::string copy = "train.py";
   CollectiveEvent call{.seq = 3};
@@ -257,15 +257,15 @@ TEST(LikenessTest, ComparesBitsAndTheTextsOfSites) {
   CollectiveEvent completed = call;
   completed.phase = CollectivePhase::kCompleted;
 
-  EXPECT_EQ(likeness_of(call, same), Likeness::kEqual);
-  EXPECT_EQ(likeness_of(call, elsewhere), Likeness::kDistinct);
-  EXPECT_EQ(likeness_of(call, completed), Likeness::kForeign);
-  EXPECT_EQ(likeness_of(StepEvent{.lr = 0.0}, StepEvent{.lr = -0.0}), Likeness::kDistinct);
-  EXPECT_EQ(likeness_of(StepEvent{.lr = NAN}, StepEvent{.lr = NAN}), Likeness::kEqual);
-  EXPECT_EQ(likeness_of(StepEvent{}, ForwardEvent{}), Likeness::kForeign);
+  EXPECT_EQ(similarity_of(call, same), Similarity::kEqual);
+  EXPECT_EQ(similarity_of(call, elsewhere), Similarity::kSameKind);
+  EXPECT_EQ(similarity_of(call, completed), Similarity::kUnrelated);
+  EXPECT_EQ(similarity_of(StepEvent{.lr = 0.0}, StepEvent{.lr = -0.0}), Similarity::kSameKind);
+  EXPECT_EQ(similarity_of(StepEvent{.lr = NAN}, StepEvent{.lr = NAN}), Similarity::kEqual);
+  EXPECT_EQ(similarity_of(StepEvent{}, ForwardEvent{}), Similarity::kUnrelated);
 }
 
-TEST(LikenessTest, OnlyWhatWasMeasuredOfTensorsMayDifferInEventsOfOneShape) {
+TEST(SimilarityTest, OnlyWhatWasMeasuredOfTensorsMayDifferInEventsOfOneShape) {
   const std::uint64_t one[] = {1};
   const std::uint64_t two[] = {2};
   const Sketch sketches[] = {Sketch{.l1 = 1.0}};
@@ -278,12 +278,13 @@ TEST(LikenessTest, OnlyWhatWasMeasuredOfTensorsMayDifferInEventsOfOneShape) {
   GradEvent wider = grad;
   wider.n_elems = larger;
 
-  EXPECT_EQ(likeness_of(grad, measured), Likeness::kShaped);
-  EXPECT_EQ(likeness_of(grad, sketched), Likeness::kDistinct);
-  EXPECT_EQ(likeness_of(grad, wider), Likeness::kDistinct);
-  EXPECT_EQ(likeness_of(grad, GradEvent{.point = GradPoint::kUsed, .digests = one}),
-            Likeness::kForeign);
-  EXPECT_EQ(likeness_of(StateEvent{}, StateEvent{.kind = StateKind::kBuffer}), Likeness::kForeign);
+  EXPECT_EQ(similarity_of(grad, measured), Similarity::kSameShape);
+  EXPECT_EQ(similarity_of(grad, sketched), Similarity::kSameKind);
+  EXPECT_EQ(similarity_of(grad, wider), Similarity::kSameKind);
+  EXPECT_EQ(similarity_of(grad, GradEvent{.point = GradPoint::kUsed, .digests = one}),
+            Similarity::kUnrelated);
+  EXPECT_EQ(similarity_of(StateEvent{}, StateEvent{.kind = StateKind::kBuffer}),
+            Similarity::kUnrelated);
 }
 
 }  // namespace

@@ -66,7 +66,7 @@ TEST(RecorderTest, GradientsAreDigestedSketchedAndMarkedWhenUndefined) {
   EXPECT_EQ(event.dtype, DType::kF64);
 }
 
-TEST(RecorderTest, ComputesNothingThatNobodyReads) {
+TEST(RecorderTest, ComputesNothingThatIsNotRead) {
   Pen pen({.grad_local = false,
            .grad_post = true,
            .grad_used = false,

@@ -86,6 +86,21 @@ TEST(TraceDigestTest, SitesFaultsLogsMachinesAndThePlaceOfCompletionsAreNotResul
   EXPECT_NE(digests_of(a).trace, digests_of(b).trace);
 }
 
+TEST(TraceDigestTest, WhyARankWasKilledIsInNoDigestAndHowItEndedIs) {
+  const auto digest_of = [](const EndEvent& end) {
+    EventStream stream(1);
+    stream.add(0, end);
+    return digests_of(stream);
+  };
+  const EndEvent stuck{.outcome = EndOutcome::kStuck};
+  const EndEvent spinning{.outcome = EndOutcome::kStuck, .reason = EndReason::kLivelock};
+  const EndEvent killed{.outcome = EndOutcome::kKilled};
+  EXPECT_EQ(digest_of(stuck).trace, digest_of(spinning).trace);
+  EXPECT_EQ(digest_of(stuck).result, digest_of(spinning).result);
+  EXPECT_NE(digest_of(stuck).trace, digest_of(killed).trace);
+  EXPECT_NE(digest_of(stuck).result, digest_of(killed).result);
+}
+
 TEST(TraceDigestTest, OneBitOfOneDigestChangesBoth) {
   const auto run = [](std::uint64_t digest) {
     EventStream stream(2);

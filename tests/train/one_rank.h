@@ -4,8 +4,8 @@
 #include <memory>
 #include <vector>
 
-#include "lockstep/dist/loopback_group.h"
-#include "lockstep/dist/rank_context.h"
+#include "lockstep/comm/loopback_group.h"
+#include "lockstep/comm/rank_context.h"
 
 #include "tests/support/test_runtime.h"
 

@@ -75,7 +75,7 @@ TEST(RankProgramTest, AccumulatesGradientsOverMicroSteps) {
   EXPECT_EQ(kept.weights, (std::vector<double>{-2.0}));  // 2 - (2 + 2)
 }
 
-TEST(RankProgramTest, KeepsGradientsWhenNobodyZeroesThem) {
+TEST(RankProgramTest, KeepsGradientsThatAreNotZeroed) {
   Job job = swinging_job();
   job.loop.zero_grad = "never";
   KeepsWeights kept;
@@ -121,7 +121,7 @@ TEST(RankProgramTest, TrainsWithAdam) {
 }
 
 // Half a cosine over two epochs: rates lr, lr / 2, 0.
-TEST(RankProgramTest, MovesTheRateOnOnceAnEpoch) {
+TEST(RankProgramTest, AdvancesTheRateOncePerEpoch) {
   Job job = swinging_job();
   job.scheduler = {.rules = {optim::CosineAnnealingLr{.t_max = 2}}};
   job.loop.steps.reset();
@@ -169,7 +169,7 @@ TEST(RankProgramTest, ScalesUnscalesAndClips) {
   EXPECT_EQ(scaled.weights, (std::vector<double>{2.0 - 0.5 / 1024}));
 }
 
-TEST(RankProgramTest, TrainsGroupsWithRatesOfTheirOwn) {
+TEST(RankProgramTest, TrainsGroupsWithTheirOwnRates) {
   Job job = swinging_job();
   job.optimizer.groups = {{.tensors = {"weight"}, .lr = 0.25}};
   job.loop.steps = 1;

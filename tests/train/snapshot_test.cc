@@ -2,8 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include "lockstep/formats/safetensors.h"
 #include "lockstep/train/rank_program.h"
-#include "lockstep/train/safetensors.h"
 
 #include "tests/train/one_rank.h"
 
@@ -41,7 +41,7 @@ TEST(SafeTensors, ReadsWhatPythonWrites) {
   EXPECT_EQ(read.value().metadata.at("format"), "pt");
 }
 
-TEST(SafeTensors, WritesAHeaderOfWholeWordsAndTheBytesBehindIt) {
+TEST(SafeTensors, WritesAHeaderOfWholeWordsAndTheBytesAfterIt) {
   OneRank one;
   SafeTensors contents;
   contents.metadata["format"] = "pt";
@@ -251,7 +251,7 @@ TEST(Snapshot, FallsBackToAnOlderOneWhenTheNewestIsDamaged) {
   EXPECT_THAT(folder.damaged().value(), IsEmpty());
 }
 
-TEST(Snapshot, StartsAfreshWhenToldSo) {
+TEST(Snapshot, StartsFromScratchOnRequest) {
   OneRank one;
   Job job = job_with("adam");
   const auto whole = run(one, job);

@@ -1,4 +1,4 @@
-// The class behind make_functor_kernels, shared by the files that define its methods.
+// The class that make_functor_kernels makes, shared by the files that define its methods.
 #pragma once
 
 #include <memory>
@@ -154,8 +154,8 @@ class CudaKernels : public Kernels {
   Sketch sketch(const Tensor& in) override;
 
  private:
-  /// Elements for a functor. Requires: T is the tensor's type, its memory is where the executor
-  /// reaches it.
+  /// Elements for a functor.
+  /// Requires: T is the tensor's type, its memory is where the executor reaches it.
   template <typename T>
   T* at(const Tensor& tensor) const;
   /// The same for a list's member that may be missing.

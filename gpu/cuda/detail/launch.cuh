@@ -34,7 +34,7 @@ void Executor::run(std::int64_t n, const F& f) {
   static_assert(std::is_trivially_copyable_v<F> && alignof(F) <= alignof(std::max_align_t));
   if (n == 0) return;
   busy_ = true;
-  if (place_ != Place::kDevice) return run_on_host(loop_over<F>, &f, sizeof(F), n);
+  if (place_ != ExecutionTarget::kDevice) return run_on_host(loop_over<F>, &f, sizeof(F), n);
   run_functor<<<grid_blocks(n), kBlockThreads, 0, stream_->handle()>>>(f, n);
   check(cudaGetLastError(), "launch of a kernel");
 }

@@ -5,8 +5,8 @@
 #include "lockstep/gpu/cuda/detail/cuda_kernels.h"
 #include "lockstep/gpu/cuda/detail/launch.cuh"
 #include "lockstep/gpu/cuda/ops/math.cuh"
+#include "lockstep/kernels/detail/elements.h"
 #include "lockstep/tensor/detail/dispatch.h"
-#include "lockstep/tensor/detail/elements.h"
 
 namespace lockstep::cuda {
 

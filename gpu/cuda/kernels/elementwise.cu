@@ -159,7 +159,7 @@ void CudaKernels::add_row(const Tensor& out, const Tensor& a, const Tensor& row)
 }
 
 void CudaKernels::add_channels(const Tensor& out, const Tensor& a, const Tensor& channels) {
-  LOCKSTEP_CHECK(channels.n_elems() == out.size(1), "one number a channel");
+  LOCKSTEP_CHECK(channels.n_elems() == out.size(1), "one number per channel");
   if (out.n_elems() == 0) return;
   add_spread(out, a, channels, out.n_elems() / (out.size(0) * out.size(1)));
 }

@@ -10,7 +10,7 @@ namespace {
 
 std::int64_t table_width(const Tensor& table, const Tensor& rows, const Tensor& indices) {
   LOCKSTEP_CHECK(table.shape().n_dims() == 2, "a table has shape (rows, width)");
-  LOCKSTEP_CHECK(rows.n_elems() == indices.n_elems() * table.size(1), "one row an index");
+  LOCKSTEP_CHECK(rows.n_elems() == indices.n_elems() * table.size(1), "one row per index");
   return table.size(1);
 }
 
@@ -44,7 +44,7 @@ Places pool_of(const Tensor& images, const Tensor& results, const Kernels::Windo
   LOCKSTEP_CHECK(2 * window.padding <= std::min(window.height, window.width),
                  "padding is at most half of the pooling window");
   const Places places = places_of(s[2], s[3], window);
-  LOCKSTEP_CHECK(results.n_elems() == s[0] * s[1] * places.n(), "one result a window");
+  LOCKSTEP_CHECK(results.n_elems() == s[0] * s[1] * places.n(), "one result per window");
   return places;
 }
 

@@ -25,7 +25,7 @@ std::int64_t softmax_width(const Tensor& tensor, const Kernels::Softmax& options
 
 void check_classes(const Tensor& x, const Tensor& labels) {
   LOCKSTEP_CHECK(x.shape().n_dims() == 2, "class scores have shape (B, C)");
-  LOCKSTEP_CHECK(labels.n_elems() == x.size(0), "one label a row");
+  LOCKSTEP_CHECK(labels.n_elems() == x.size(0), "one label per row");
 }
 
 Planes planes_of(const Tensor& x) {

@@ -91,7 +91,7 @@ void CudaKernels::sum_rows(const Tensor& out, const Tensor& in) {
 }
 
 void CudaKernels::sum_channels(const Tensor& out, const Tensor& in) {
-  LOCKSTEP_CHECK(in.shape().n_dims() >= 2 && in.size(1) == out.n_elems(), "one sum a channel");
+  LOCKSTEP_CHECK(in.shape().n_dims() >= 2 && in.size(1) == out.n_elems(), "one sum per channel");
   const std::int64_t n_planes = in.size(0) * in.size(1);
   const std::int64_t inner = n_planes == 0 ? 0 : in.n_elems() / n_planes;
   for_float(out.dtype(), [&](auto tag) {
@@ -141,7 +141,7 @@ double CudaKernels::norm(const Tensor& in, double p) {
   auto* const parts = static_cast<double*>(executor_->scratch());
   const std::int64_t n_parts = std::isinf(p) ? parts_for(n) : 8;
   double result = 0.0;
-  executor_->settle();  // Nobody else uses the scratch.
+  executor_->settle();  // Nothing else uses the scratch.
   for_float(in.dtype(), [&](auto tag) {
     using T = decltype(tag);
     if (std::isinf(p)) {
@@ -266,7 +266,7 @@ void CudaKernels::reduce(std::span<void* const> outputs,
   std::copy(inputs.begin(), inputs.end(), lists.inputs);
   std::copy(outputs.begin(), outputs.end(), lists.outputs);
   for_any(dtype, [&](auto tag) { executor_->run(count, FoldRanks<decltype(tag)>{lists, op}); });
-  executor_->settle();  // Raw memory: its owner looks at it without asking us.
+  executor_->settle();  // Raw memory: its owner reads it without asking us.
 }
 
 }  // namespace lockstep::cuda

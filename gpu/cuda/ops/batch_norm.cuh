@@ -1,4 +1,4 @@
-// Batch norm: one index a channel where a channel is summed, one an element where nothing is.
+// Batch norm: one index per channel for sums over a channel, one per element for everything else.
 //
 // x is (outer, channels, inner): the rows of (B, D) have inner = 1.
 #pragma once

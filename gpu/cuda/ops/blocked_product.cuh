@@ -11,9 +11,9 @@ namespace lockstep::cuda {
 /// three or two vectors, or of one or half a one, or in none.
 struct ProductOrder {
   std::int64_t depth = 0;      ///< Of a block.
-  std::int64_t n_chained = 0;  ///< Columns before are one chain of fma over k.
-  std::int64_t n_paired = 0;   ///< Then before: a chain of the even and one of the odd k.
-  std::int64_t m_fours = 0;    ///< Rows behind: one chain in any column.
+  std::int64_t n_chained = 0;  ///< Columns before this one are one chain of fma over k.
+  std::int64_t n_paired = 0;   ///< Then up to this one: a chain of even k and one of odd k.
+  std::int64_t m_fours = 0;    ///< Rows from here on: one chain in every column.
 
   /// Of op(a) (m, k) x op(b) (k, n). Requires: m > 1, n > 1 (the others are another routine's).
   template <typename T>
@@ -31,8 +31,8 @@ struct ProductOrder {
       const std::int64_t shorter = (kMost - 1 - rest) / (kPeeled * (k / kMost + 1));
       order.depth = rest == 0 ? kMost : kMost - kPeeled * shorter;
     }
-    const std::int64_t behind = n % kPanel;
-    order.n_chained = n - behind + (behind >= 2 * kVector ? 2 * kVector : 0);
+    const std::int64_t tail = n % kPanel;
+    order.n_chained = n - tail + (tail >= 2 * kVector ? 2 * kVector : 0);
     order.n_paired = order.n_chained + (n - order.n_chained) / (kVector / 2) * (kVector / 2);
     order.m_fours = m / kRows * kRows;
     return order;

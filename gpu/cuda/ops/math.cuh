@@ -1,4 +1,4 @@
-// What functors compute with, on the device and on the host alike.
+// What functors compute with, on both the device and the host.
 //
 // A functor does the work of one index: operator()(i) writes what belongs to i and nothing that
 // another index reads or writes. So threads may take indices in any order and give the same bits,

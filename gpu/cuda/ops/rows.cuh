@@ -244,7 +244,7 @@ struct CrossEntropy {
     T sum{0};
     for (std::int64_t r = 0; r < n_rows; ++r) {
       const std::int64_t label = labels[r];
-      if (label < 0 || label >= n_classes) continue;  // LogProbsRow has told.
+      if (label < 0 || label >= n_classes) continue;  // LogProbsRow has reported it.
       sum -= log_probs[r * n_classes + label];
     }
     *out = sum / denominator;

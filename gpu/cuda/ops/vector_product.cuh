@@ -10,8 +10,8 @@ namespace lockstep::cuda {
 struct VectorOrder {
   bool dots = false;         ///< Along k: each result is a dot product in lanes. Else across it.
   std::int64_t depth = 0;    ///< Across: of a block of k.
-  std::int64_t n_fused = 0;  ///< Across: results behind round products and sums apart.
-  std::int64_t n_even = 0;   ///< Dots: a last result behind takes half a vector more.
+  std::int64_t n_fused = 0;  ///< Across: later results round products and sums separately.
+  std::int64_t n_even = 0;   ///< Dots: a last result after these takes half a vector more.
 
   /// Of n results. `dots`: the matrix's rows along k lie one after the other.
   template <typename T>

@@ -66,22 +66,22 @@ class alignas(64) RankSlot final : public RankHandle {
   friend class Scheduler;
   friend class RankFiles;
 
-  /// Throws RankKilled in a doomed rank. True: doomed, but unwinding already, where nothing may
+  /// Throws RankKilled in a killed rank. True: killed, but unwinding already, where nothing may
   /// throw.
-  bool dying() { return alerted_ && heed(); }
+  bool dying() { return interrupt_pending_ && throw_if_killed(); }
 
-  bool heed();
+  bool throw_if_killed();
   VirtualTime local_time() const;
 
   Scheduler* scheduler_ = nullptr;
   Engine::Fiber fiber_ = Engine::kMain;  ///< kMain: not started.
   Rank rank_{};
   RankState state_ = RankState::kReady;
-  bool alerted_ = false;          ///< Doomed or interrupted: something happens at its next point.
-  bool doomed_ = false;           ///< Gets RankKilled at its next point.
-  bool fenced_ = false;           ///< Killed: nothing it does from now on has an effect.
-  std::int32_t n_notices_ = 0;    ///< How often it was told that it is dead.
-  std::uint32_t generation_ = 0;  ///< Grows with each sleep: a timer of an older one is stale.
+  bool interrupt_pending_ = false;  ///< Killed or interrupted: something happens at its next point.
+  bool kill_pending_ = false;       ///< Gets RankKilled at its next point.
+  bool fenced_ = false;             ///< Killed: nothing it does from now on has an effect.
+  std::int32_t n_kill_notices_ = 0;  ///< How often RankKilled was thrown.
+  std::uint32_t generation_ = 0;     ///< Grows with each sleep: a timer of an older one is stale.
   std::int64_t clock_ns_ = 0;  ///< Own clock; ahead of the world's by compute not yet waited for.
   WaitReason reason_;
   RankFiles files_;

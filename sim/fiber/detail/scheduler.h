@@ -1,4 +1,4 @@
-// Who runs next: the state behind World.
+// Who runs next: the state of World.
 #pragma once
 
 #include <exception>
@@ -70,20 +70,21 @@ class Scheduler {
   void block(RankSlot& self, const WaitReason& reason);
   void sleep_until(RankSlot& self, VirtualTime time);
   [[noreturn]] void abandon(RankSlot& self);
-  const std::string& doom_of(Rank rank) const;
+  const std::string& kill_reason_of(Rank rank) const;
+  EndReason why_of(Rank rank) const;
 
   const WorldOptions& options() const { return options_; }
 
   FileSystem& files_of(Rank rank);
   Duration clock_skew_of(Rank rank) const;
-  void tell_dying(const RankSlot& self);
+  void notify_dying(const RankSlot& self);
   /// Runs what is to interrupt `self`, on its stack.
   void run_interrupts(RankSlot& self);
 
   Memo& memo() { return options_.memo != nullptr ? *options_.memo : own_memo_; }
 
  private:
-  class Farewell;
+  class DeathNotifier;
 
   void start(const WorldOptions& options, Strategy& strategy);
   void loop();
@@ -111,7 +112,7 @@ class Scheduler {
   void run_rank(RankSlot& slot);
   RankEnd run_program(RankSlot& slot);
   void finish(RankSlot& slot, RankEnd end);
-  void doom_all(RankOutcome outcome, const std::string& reason);
+  void kill_all(RankOutcome outcome, const std::string& reason, EndReason why = EndReason::kNone);
   bool resolve_stuck();
   StuckVerdict make_verdict() const;
   void note_livelock();
@@ -135,12 +136,13 @@ class Scheduler {
   std::int32_t n_ended_ = 0;
   bool action_picked_ = false;  ///< picked_ waits for the main context.
   ActionId picked_{};
-  std::uint64_t n_points_ = 0;       ///< Points since somebody blocked, woke, ended or acted.
+  std::uint64_t n_points_ = 0;       ///< Points since a rank blocked, woke, ended or acted.
   std::uint64_t n_polls_ = 0;        ///< Of these, polls in a row.
   std::int32_t n_idle_daemons_ = 0;  ///< Daemon timers since the verdict that changed nothing.
-  bool taking_down_ = false;
-  RankOutcome doom_outcome_ = RankOutcome::kKilled;
-  std::string doom_reason_;
+  bool tearing_down_ = false;
+  RankOutcome teardown_outcome_ = RankOutcome::kKilled;
+  std::string teardown_reason_;
+  EndReason teardown_why_ = EndReason::kNone;
   std::map<Rank, std::string> kill_reasons_;
   std::map<Rank, std::vector<std::function<void(RankHandle&)>>> interrupts_;
   bool watched_ = false;          ///< The strategy wants to know what actions touch.

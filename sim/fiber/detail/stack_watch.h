@@ -1,4 +1,4 @@
-// Tells AddressSanitizer which stack the thread is on, so that it neither warns nor errs when an
+// Informs AddressSanitizer which stack the thread is on, so that it neither warns nor errs when an
 // exception passes on a fiber. Nothing at all in other builds.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace lockstep::sim {
 
-/// One a thread's engine. Every switch is `leave_for`, the switch, and then `come_back` where the
+/// One per thread's engine. Every switch is `leave_for`, the switch, and then `come_back` where the
 /// stack was left, or `arrive` on a fresh one.
 class StackWatch {
  public:

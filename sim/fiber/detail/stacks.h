@@ -27,13 +27,13 @@ class Stacks {
 
   std::byte* bottom(std::int32_t index) const {
     const auto i = static_cast<std::size_t>(index);
-    return chunks_[i / kStacksAChunk] + (i % kStacksAChunk) * pitch_;
+    return chunks_[i / kStacksPerChunk] + (i % kStacksPerChunk) * pitch_;
   }
 
   std::byte* top(std::int32_t index) const { return bottom(index) + pitch_; }
 
  private:
-  static constexpr std::size_t kStacksAChunk = 1024;
+  static constexpr std::size_t kStacksPerChunk = 1024;
 
   std::size_t pitch_;
   std::int32_t n_guarded_;

@@ -16,7 +16,7 @@
 
 namespace lockstep::sim {
 
-class Hub;
+class GroupRegistry;
 struct GroupState;
 
 /// The meeting of all members at one sequence number; reused for later numbers.
@@ -29,34 +29,34 @@ struct MatchSlot final : ActionHandler, FlightClient {
 
   /// All are here, and the transfer takes its time.
   bool under_way() const {
-    return put_off != 0 || (flight != nullptr && n_lost == 0 && n_arrived == n_members());
+    return transfer_timer != 0 || (flight != nullptr && n_lost == 0 && n_arrived == n_members());
   }
 
   std::int32_t n_members() const { return static_cast<std::int32_t>(works.size()); }
 
-  Hub* hub = nullptr;
+  GroupRegistry* registry = nullptr;
   GroupState* group = nullptr;
   std::int64_t seq = 0;
   std::vector<SimWork*> works;  ///< By group rank; null: not posted, or given up by an ended rank.
   SimWork* first = nullptr;     ///< The first to arrive: later ones are compared with it.
   std::int32_t n_arrived = 0;
-  std::int32_t n_lost = 0;          ///< Arrived, then their rank ended before the transfer.
-  bool ready = false;               ///< Its transfer is enabled.
-  std::uint64_t put_off = 0;        ///< Number of the timer that ends its transfer, 0 = none.
-  std::unique_ptr<Flight> flight;   ///< Its messages under way.
-  std::vector<std::uint8_t> done;   ///< With a flight, by member: it has completed.
-  std::vector<std::int32_t> early;  ///< Have their results before all have called.
+  std::int32_t n_lost = 0;           ///< Arrived, then their rank ended before the transfer.
+  bool ready = false;                ///< Its transfer is enabled.
+  std::uint64_t transfer_timer = 0;  ///< Number of the timer that ends its transfer, 0 = none.
+  std::unique_ptr<Flight> flight;    ///< Its messages under way.
+  std::vector<std::uint8_t> done;    ///< With a flight, by member: it has completed.
+  std::vector<std::int32_t> early;   ///< Have their results before all have called.
   std::int32_t n_done = 0;
   bool hung = false;  ///< All arrived with operations that never complete together.
-  bool cut = false;   ///< All arrived, but links between them are down for good.
+  bool cut = false;   ///< All arrived, but links between them are down permanently.
   bool failed = false;
   CommStatus status = CommStatus::kOk;
   const std::string* detail = nullptr;
 };
 
-/// What posts touch: posts at one sequence number meet, and so do messages of one receiver and tag,
-/// whoever sends them (a recv may take any sender); all else commutes.
-std::uint64_t meeting_object(const GroupState& group, std::int64_t seq);
+/// What posts touch: posts at one sequence number conflict, and so do messages of one receiver and
+/// tag from any sender (a recv may take any sender); all else commutes.
+std::uint64_t slot_object(const GroupState& group, std::int64_t seq);
 std::uint64_t channel_object(const GroupState& group,
                              const Signature& signature,
                              std::int32_t self);
@@ -86,9 +86,9 @@ struct GroupState {
   std::int64_t first_open = 0;            ///< All numbers below are closed.
   std::int64_t n_opened = 0;
   std::map<ChannelKey, Channel> channels;
-  std::map<AnyKey, Channel::Queue> from_anybody;  ///< Recvs that take any sender.
-  VirtualTime free_at;                            ///< Its last transfer ends.
-  std::string mispaired;  ///< The first pairing of differing operations, in words.
+  std::map<AnyKey, Channel::Queue> from_any_source;  ///< Recvs that take any sender.
+  VirtualTime free_at;                               ///< Its last transfer ends.
+  std::string mispaired;  ///< The first pairing of differing operations, as text.
 
   std::int32_t size() const { return static_cast<std::int32_t>(members.size()); }
 };

@@ -3,14 +3,17 @@
 
 #include <memory>
 
-#include "lockstep/sim/group/detail/hub.h"
+#include "lockstep/sim/group/detail/group_registry.h"
 
 namespace lockstep::sim {
 
 class SimProcessGroup final : public ProcessGroup {
  public:
-  SimProcessGroup(
-      Hub& hub, GroupState& state, RankHandle& handle, Runtime& runtime, std::int32_t member);
+  SimProcessGroup(GroupRegistry& registry,
+                  GroupState& state,
+                  RankHandle& handle,
+                  Runtime& runtime,
+                  std::int32_t member);
   ~SimProcessGroup() override;
   SimProcessGroup(const SimProcessGroup&) = delete;
   SimProcessGroup& operator=(const SimProcessGroup&) = delete;
@@ -27,7 +30,7 @@ class SimProcessGroup final : public ProcessGroup {
 
   std::string_view backend() const override { return "sim"; }
 
-  std::string_view reduction_order() const override { return name_of(hub_->options().order); }
+  std::string_view reduction_order() const override { return name_of(registry_->options().order); }
 
   Runtime& runtime() override { return *runtime_; }
 
@@ -36,14 +39,14 @@ class SimProcessGroup final : public ProcessGroup {
   std::unique_ptr<ProcessGroup> split(std::span<const std::int32_t> group_ranks,
                                       CallSite site) override;
 
-  Hub& hub() const { return *hub_; }
+  GroupRegistry& registry() const { return *registry_; }
 
   GroupState& state() const { return *state_; }
 
   RankHandle& handle() const { return *handle_; }
 
   void record(const SimWork& work);
-  void record_sender(const SimWork& work);  ///< The posting of a recv from anybody.
+  void record_sender(const SimWork& work);  ///< The posting of a recv from any rank.
 
   // -- works that have not completed, in the order of posting
   void add_pending(SimWork& work);
@@ -55,7 +58,7 @@ class SimProcessGroup final : public ProcessGroup {
   Work post(const CollectiveCall& call) override;
 
  private:
-  Hub* hub_;
+  GroupRegistry* registry_;
   GroupState* state_;
   RankHandle* handle_;
   Runtime* runtime_;

@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/dist/process_group.h"
+#include "lockstep/comm/process_group.h"
 #include "lockstep/sim/fiber/world.h"
 
 namespace lockstep::sim {
 
-class Hub;
+class GroupRegistry;
 class SimProcessGroup;
 
 /// Pooled: made in the memory of its rank's runtime, given back with the last handle. The matching
@@ -47,17 +47,17 @@ class SimWork final : public WorkState, public ActionHandler {
   /// What it has left in its one buffer has this name (WorkState::result_content).
   void leave(std::uint64_t content) { name_result(content); }
 
-  /// Ends the operation: recorded, and whoever waits for it may go on. Requires: not done.
+  /// Ends the operation: recorded, and the rank that waits for it may continue. Requires: not done.
   void complete(CommStatus status, const std::string* detail);
 
   bool done() const { return done_; }
 
   std::int64_t seq() const { return seq_; }
 
-  /// Says who sends to a recv from anybody, and the number of the message.
+  /// Says who sends to a recv from any rank, and the number of the message.
   void set_sender(std::int32_t peer, std::int64_t seq);
 
-  bool from_anybody() const { return from_anybody_; }
+  bool from_any_source() const { return from_any_source_; }
 
   std::int32_t member() const { return member_; }
 
@@ -77,12 +77,12 @@ class SimWork final : public WorkState, public ActionHandler {
   SimWork* previous_pending = nullptr;
   SimWork* next_pending = nullptr;
   SimWork* next_in_channel = nullptr;
-  SimWork* partner = nullptr;  ///< The other side of a paired send or recv.
-  std::uint64_t deadline = 0;  ///< Number of its timer, 0 = none.
-  std::uint64_t watch = 0;     ///< Its number with the watchdog, 0 = none.
-  std::uint64_t delay = 0;     ///< Number of its late arrival, 0 = none.
-  bool lost = false;           ///< It never arrives.
-  std::uint64_t put_off = 0;   ///< A paired send: number of its message under way, 0 = none.
+  SimWork* partner = nullptr;        ///< The other side of a paired send or recv.
+  std::uint64_t deadline = 0;        ///< Number of its timer, 0 = none.
+  std::uint64_t watch = 0;           ///< Its number with the watchdog, 0 = none.
+  std::uint64_t delay = 0;           ///< Number of its late arrival, 0 = none.
+  bool lost = false;                 ///< It never arrives.
+  std::uint64_t transfer_timer = 0;  ///< A paired send: number of its message under way, 0 = none.
 
  private:
   SimWork(SimProcessGroup& group, const CollectiveCall& call, std::int64_t seq);
@@ -93,7 +93,7 @@ class SimWork final : public WorkState, public ActionHandler {
   void lend();
   void give_back();
 
-  Hub* hub_;
+  GroupRegistry* registry_;
   SimProcessGroup* group_;  // Null once done: the group may be gone before the handle.
   Runtime* runtime_;
   RankHandle* handle_;
@@ -115,7 +115,7 @@ class SimWork final : public WorkState, public ActionHandler {
   std::int32_t corrupt_bit_ = 0;
   std::int64_t corrupt_element_ = 0;
   std::unique_ptr<std::vector<std::byte>> contribution_;  // Instead of the inputs' memory.
-  bool from_anybody_ = false;  // A recv whose sender was open when it was posted.
+  bool from_any_source_ = false;  // A recv whose sender was open when it was posted.
 };
 
 /// Paired with its other half, and about to be delivered.

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/dist/reduction_order.h"
+#include "lockstep/comm/reduction_order.h"
 #include "lockstep/sim/group/detail/sim_work.h"
 
 namespace lockstep::sim {
@@ -16,13 +16,13 @@ class Transfer {
  public:
   explicit Transfer(ReductionOrder order) : order_(std::move(order)) {}
 
-  /// Requires: one work a member, by group rank, with equal signatures.
+  /// Requires: one work per member, by group rank, with equal signatures.
   void run(std::span<SimWork* const> works);
 
-  /// What real libraries do when an all_reduce meets a barrier or an all_reduce of another size:
-  /// the reduction of the smallest count. A barrier takes part with one zero. Element type and
-  /// operation are those of the lowest rank that is not in a barrier; broadcasts copy the smallest
-  /// count.
+  /// What real libraries do when an all_reduce is paired with a barrier or an all_reduce of another
+  /// size: the reduction of the smallest count. A barrier takes part with one zero. Element type
+  /// and operation are those of the lowest rank that is not in a barrier; broadcasts copy the
+  /// smallest count.
   void run_garbage(std::span<SimWork* const> works);
 
   /// From a paired send into its recv, as much as fits both.

@@ -12,8 +12,8 @@ namespace lockstep::sim {
 /// Neighbours exchange halves of what they hold and add, then pairs of pairs do, and so on; each
 /// element's additions are those of the order `pairwise`. Then the halves are exchanged back.
 ///
-/// A block without a partner goes on as it is. Where partners hold different ranges, each common
-/// piece is halved by itself.
+/// A block without a partner continues as it is. Where partners hold different ranges, each common
+/// piece is halved separately.
 class HalvingFlight final : public Flight {
  public:
   HalvingFlight(Network& network, FlightClient& client, const FlightJob& job);
@@ -36,7 +36,7 @@ class HalvingFlight final : public Flight {
     std::int32_t n_missing = 2;     // Operands.
     std::int32_t n_unreturned = 0;  // Pieces whose results have not come back.
     std::int32_t first_half = -1;   // Its pieces' halves: links_ from here...
-    std::int32_t n_halves = 0;      // ... so many.
+    std::int32_t n_halves = 0;      // ... this many.
   };
 
   /// What becomes of a piece of an item.
@@ -46,7 +46,7 @@ class HalvingFlight final : public Flight {
   };
 
   /// Two items that meet, for the range that both have.
-  struct Meeting {
+  struct Overlap {
     std::int32_t left = 0;
     std::int32_t right = 0;
     std::int64_t begin = 0;
@@ -56,9 +56,9 @@ class HalvingFlight final : public Flight {
   using Items = std::vector<std::int32_t>;  // Of a block, by range.
 
   void plan(std::int64_t begin, std::int64_t count);
-  Items meet(const Items& left, const Items& right);
-  void halve(const Meeting& meeting, Items& merged);
-  std::int32_t add_half(const Meeting& meeting, std::int64_t begin, std::int64_t end, bool lower);
+  Items merge_blocks(const Items& left, const Items& right);
+  void split_overlap(const Overlap& overlap, Items& merged);
+  std::int32_t add_half(const Overlap& overlap, std::int64_t begin, std::int64_t end, bool lower);
   void link();
 
   Half& next_half(Item& item) {
@@ -66,11 +66,11 @@ class HalvingFlight final : public Flight {
                    static_cast<std::size_t>(item.n_halves++)];
   }
 
-  void follow_up();
-  void get_operand(std::int32_t index);
-  void be_ready(std::int32_t index);
-  void be_final(std::int32_t index);
-  void return_to(std::int32_t index);
+  void process_queues();
+  void operand_arrived(std::int32_t index);
+  void on_operands_complete(std::int32_t index);
+  void on_result_complete(std::int32_t index);
+  void result_returned(std::int32_t index);
   void combine(const Item& item);
 
   Item& item(std::int32_t index) { return items_[static_cast<std::size_t>(index)]; }

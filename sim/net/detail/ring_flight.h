@@ -58,10 +58,10 @@ class RingFlight final : public Flight {
 
   void expect_results();
   void visit(std::int32_t index);
-  void hand_round(const Token& token, std::int32_t member);
+  void pass_along(const Token& token, std::int32_t member);
   void reduce_at(Token& token, std::int32_t member);
   void add(Token& token, std::int32_t member);
-  void take_over(const Token& token, std::int32_t member);
+  void copy_result(const Token& token, std::int32_t member);
   void end_walk(Token& token, std::int32_t index, std::int32_t member);
 
   std::int32_t member_at(const Token& token) const {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "lockstep/dist/detail/nccl_order.h"
+#include "lockstep/comm/detail/nccl_order.h"
 #include "lockstep/sim/net/detail/hop_arithmetic.h"
 #include "lockstep/sim/net/flight.h"
 
@@ -41,7 +41,7 @@ class TreeFlight final : public Flight {
 
   // One member in one segment.
   struct State {
-    std::uint32_t arrived = 0;  // A bit a child.
+    std::uint32_t arrived = 0;  // A bit per child.
     std::uint32_t n_joined = 0;
     bool result_waits = false;  // It came before the member posted.
   };

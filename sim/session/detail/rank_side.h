@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "lockstep/dist/rank_context.h"
+#include "lockstep/comm/rank_context.h"
 #include "lockstep/tensor/in_flight.h"
 #include "lockstep/trace/recorder.h"
 #include "lockstep/trace/touch_recorder.h"
@@ -26,9 +26,10 @@ class EndOfRank {
   EndOfRank& operator=(EndOfRank&&) = delete;
   ~EndOfRank();
 
-  void note(std::string_view outcome, std::string detail) {
+  void note(EndOutcome outcome, std::string detail, EndReason why = EndReason::kNone) {
     outcome_ = outcome;
     detail_ = std::move(detail);
+    why_ = why;
   }
 
   bool stuck() const { return *stuck_; }
@@ -36,18 +37,19 @@ class EndOfRank {
  private:
   Recorder* recorder_;
   const bool* stuck_;
-  std::string_view outcome_;
+  EndOutcome outcome_ = EndOutcome::kNone;
   std::string detail_;
+  EndReason why_ = EndReason::kNone;
 };
 
-/// Returns through exceptions only; `comm_error` tells the caller which kind it was.
+/// Returns through exceptions only; `comm_error` says which kind it was.
 void run_body(const std::function<void(RankContext&)>& body,
               RankContext& context,
               EndOfRank& end,
               std::uint8_t& comm_error);
 
-/// Sees to it that accesses to memory in flight are recorded, if somebody reads of them. Then
-/// `contents` can be trusted, too.
+/// Records accesses to memory in flight if anything reads those records. Then `contents` can be
+/// trusted, too.
 class MemoryWatch {
  public:
   MemoryWatch(Runtime& runtime, Recorder* recorder, Contents& contents);

@@ -1,4 +1,4 @@
-// The stream behind random choices.
+// The stream of random choices.
 #pragma once
 
 #include <cstddef>

@@ -4,7 +4,7 @@
 #include <memory>
 #include <utility>
 
-#include "lockstep/dist/comm_hook.h"
+#include "lockstep/reducer/comm_hook.h"
 #include "lockstep/tensor/kernels.h"
 
 namespace lockstep::detail {

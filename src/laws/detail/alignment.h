@@ -1,5 +1,5 @@
-// What the laws that compare ranks share: where events of different ranks meet, who is a replica of
-// whom, and which ranks said the same.
+// What the laws that compare ranks share: where events of different ranks align, which ranks are
+// replicas of each other, and which recorded the same.
 #pragma once
 
 #include <algorithm>
@@ -21,49 +21,49 @@ namespace lockstep::laws {
 
 /// The place at which ranks are compared: the n-th event of one kind within one synchronising
 /// forward. `opt` is not part of it, since a rank that skipped a step lags behind in it.
-struct Meeting {
+struct AlignmentKey {
   WrapperKey wrapper;
   std::int32_t sync = -1;
   std::int32_t what = 0;  ///< Kind and point, as the law numbers them.
   std::uint32_t layout = 0;
   std::int32_t nth = 0;
-  friend auto operator<=>(const Meeting&, const Meeting&) = default;
+  friend auto operator<=>(const AlignmentKey&, const AlignmentKey&) = default;
 };
 
-/// Counts each rank's events so that the n-th of one rank meets the n-th of another.
+/// Counts each rank's events so that the n-th of one rank is paired with the n-th of another.
 class Counter {
  public:
-  Meeting next(const Event& event, std::int32_t what, LayoutId layout) {
-    return next(event, what, layout, speaker_of(event));
+  AlignmentKey next(const Event& event, std::int32_t what, LayoutId layout) {
+    return next(event, what, layout, one_rank(event));
   }
 
   /// Requires: counts(event, who).
-  Meeting next(const Event& event, std::int32_t what, LayoutId layout, Speakers who) {
+  AlignmentKey next(const Event& event, std::int32_t what, LayoutId layout, RankRange who) {
     PerWrapper& at = places_.at(wrapper_of(event.at), who);
     if (at.sync != event.at.sync) {
       at.counts.clear();
       at.sync = event.at.sync;
     }
-    Meeting meeting{
+    AlignmentKey alignment{
         wrapper_of(event.at), event.at.sync, what, static_cast<std::uint32_t>(layout), 0};
     for (auto& [known, count] : at.counts) {
-      if (known.what != what || known.layout != meeting.layout) continue;
-      meeting.nth = ++count;
-      return meeting;
+      if (known.what != what || known.layout != alignment.layout) continue;
+      alignment.nth = ++count;
+      return alignment;
     }
-    at.counts.emplace_back(meeting, 0);
-    return meeting;
+    at.counts.emplace_back(alignment, 0);
+    return alignment;
   }
 
-  /// Whether these speakers have counted alike until now.
-  bool counts(const Event& event, Speakers who) const {
+  /// Whether these ranks have counted the same until now.
+  bool counts(const Event& event, RankRange who) const {
     return places_.shares(wrapper_of(event.at), who);
   }
 
  private:
   struct PerWrapper {
     std::int32_t sync = -2;
-    std::vector<std::pair<Meeting, std::int32_t>> counts;
+    std::vector<std::pair<AlignmentKey, std::int32_t>> counts;
   };
 
   RankWrapperMap<PerWrapper> places_;
@@ -74,8 +74,8 @@ inline std::int32_t world_size(std::int32_t n_ranks) {
   return n_ranks > 0 ? n_ranks : std::numeric_limits<std::int32_t>::max();
 }
 
-/// How many ranks each restart attempt has: the first one as the policy says, later ones as their
-/// ranks were told. An elastic agent may have lost nodes, or found some.
+/// How many ranks each restart attempt has: the first one as the policy says, later ones as
+/// recorded by their ranks. An elastic agent may have lost nodes, or found some.
 class Worlds {
  public:
   explicit Worlds(std::int32_t n_ranks) : n_first_(n_ranks) {}
@@ -84,26 +84,26 @@ class Worlds {
     if (event.at.attempt <= 0) return;
     const auto* environment = std::get_if<EnvironmentEvent>(&event.body);
     if (environment == nullptr) return;
-    std::int32_t& told = told_[event.at.attempt];
-    told = std::max(told, environment->world);
+    std::int32_t& announced = announced_[event.at.attempt];
+    announced = std::max(announced, environment->world);
   }
 
-  /// 0 when nobody knows.
+  /// 0 when unknown.
   std::int32_t of(std::int32_t attempt) const {
     if (attempt <= 0) return n_first_;
-    const auto told = told_.find(attempt);
-    return told == told_.end() ? n_first_ : told->second;
+    const auto announced = announced_.find(attempt);
+    return announced == announced_.end() ? n_first_ : announced->second;
   }
 
   /// Whether of() is this attempt's own number, and no guess.
-  bool known(std::int32_t attempt) const { return attempt <= 0 || told_.contains(attempt); }
+  bool known(std::int32_t attempt) const { return attempt <= 0 || announced_.contains(attempt); }
 
   /// Or so many that no place is ever complete before the end.
   std::int32_t full(std::int32_t attempt) const { return world_size(of(attempt)); }
 
  private:
   std::int32_t n_first_;
-  std::map<std::int32_t, std::int32_t> told_;
+  std::map<std::int32_t, std::int32_t> announced_;
 };
 
 /// What wrap events said about each wrapper.
@@ -152,17 +152,17 @@ class Ballot {
   };
 
   void add(const Event& event, std::span<const std::uint64_t> words) {
-    add(event, words, speaker_of(event));
+    add(event, words, one_rank(event));
   }
 
-  void add(const Event& event, std::span<const std::uint64_t> words, Speakers who) {
+  void add(const Event& event, std::span<const std::uint64_t> words, RankRange who) {
     n_ranks_ += who.n;
     for (Variant& variant : variants_) {
       if (!std::equal(words.begin(), words.end(), variant.words.begin(), variant.words.end()))
         continue;
       const std::size_t n_before = variant.ranks.size();
       append(variant.ranks, who);
-      // The lowest rank speaks for its side, whatever the order of arrival.
+      // The lowest rank represents its side, whatever the order of arrival.
       if (variant.ranks[n_before] < variant.ranks.front()) {
         std::swap(variant.ranks.front(), variant.ranks[n_before]);
         variant.opt = event.at.opt;

@@ -1,13 +1,13 @@
-// By which ways ranks went through a wrapper: the evidence that tells a rank that went another way
-// from one that merely came late.
+// Which paths ranks took through a wrapper: the evidence that distinguishes a rank that took a
+// different path from one that is merely late.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <map>
-#include <string_view>
 #include <variant>
 
+#include "lockstep/laws/causes.h"
 #include "lockstep/laws/detail/alignment.h"
 #include "lockstep/trace/event.h"
 
@@ -17,7 +17,7 @@ namespace lockstep::laws {
 /// to the module inside.
 class ForwardKinds {
  public:
-  void on_event(const Event& event) { hear(event, speaker_of(event)); }
+  void on_event(const Event& event) { observe(event, one_rank(event)); }
 
   void on_cohort(const CohortEvent& event) {
     const auto& body = event.first->body;
@@ -25,18 +25,18 @@ class ForwardKinds {
       return;
     }
     const bool together =
-        event.equal() && counts_.shares(wrapper_of(event.first->at), speakers_of(event));
-    deliver(event, together, [this](const Event& own, Speakers who) { hear(own, who); });
+        event.equal() && counts_.shares(wrapper_of(event.first->at), all_ranks(event));
+    deliver(event, together, [this](const Event& own, RankRange who) { observe(own, who); });
   }
 
-  /// What some ranks did and others never: "bypass-wrapper" | "no-sync-one-rank", or empty.
-  std::string_view difference(WrapperKey wrapper) const {
+  /// What some ranks did and others never: kBypassWrapper, kNoSyncOneRank or kNone.
+  Cause difference(WrapperKey wrapper) const {
     if (some_but_not_all(wrapper, [](const Counts& c) { return c.n_batches > c.n_wrapped; })) {
-      return "bypass-wrapper";
+      return Cause::kBypassWrapper;
     }
     return some_but_not_all(wrapper, [](const Counts& c) { return c.n_quiet > 0; })
-               ? "no-sync-one-rank"
-               : "";
+               ? Cause::kNoSyncOneRank
+               : Cause::kNone;
   }
 
   /// Whether some batches went around the wrapper.
@@ -46,7 +46,7 @@ class ForwardKinds {
     });
   }
 
-  /// Whether all ranks had as many batches: none of them ran out of inputs.
+  /// Whether all ranks had the same number of batches: none of them ran out of inputs.
   bool is_even(WrapperKey wrapper) const {
     const Counts* first = nullptr;
     for (const auto& [at, counts] : counts_.all()) {
@@ -58,12 +58,12 @@ class ForwardKinds {
   }
 
   /// Of any wrapper of the attempt.
-  std::string_view difference(std::int32_t attempt) const {
+  Cause difference(std::int32_t attempt) const {
     for (const auto& [at, counts] : counts_.all()) {
       if (at.key.attempt != attempt) continue;
-      if (const std::string_view found = difference(at.key); !found.empty()) return found;
+      if (const Cause found = difference(at.key); found != Cause::kNone) return found;
     }
-    return "";
+    return Cause::kNone;
   }
 
   /// Forwards of a rank whose backward reduces.
@@ -76,7 +76,7 @@ class ForwardKinds {
   }
 
  private:
-  void hear(const Event& event, Speakers who) {
+  void observe(const Event& event, RankRange who) {
     const WrapperKey wrapper = wrapper_of(event.at);
     if (const auto* forward = std::get_if<ForwardEvent>(&event.body)) {
       if (!forward->grad || !forward->through_wrapper) return;

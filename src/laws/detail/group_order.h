@@ -22,12 +22,12 @@ class GroupOrder {
  public:
   static constexpr std::size_t kMaxRuns = 1024;
 
-  void on_posted(const Event& event, const CollectiveEvent& call, Speakers who);
+  void on_posted(const Event& event, const CollectiveEvent& call, RankRange who);
 
-  /// Whether these ranks called alike until now.
-  bool knows(Speakers who) const { return runs_.shares({}, who); }
+  /// Whether these ranks made the same calls until now.
+  bool knows(RankRange who) const { return runs_.shares({}, who); }
 
-  /// One sentence a pair of groups, for its first inversion.
+  /// One sentence per pair of groups, for its first inversion.
   std::vector<Advice> advice() const;
 
  private:

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/laws/causes.h"
 #include "lockstep/tensor/dtype.h"
 #include "lockstep/tensor/sketch.h"
 
@@ -32,20 +33,20 @@ struct Weights {
 
 /// Whether `reduced` is the weighted sum of the locals: bit-equal sums when `exact`, else within
 /// (N+1) u L + 4 n 2^-53 L with L = sum of |weight| * l1, plus one half unit of the smallest number
-/// an element and operation. Sketches that are not finite decide nothing and pass.
+/// per element and operation. Sketches that are not finite decide nothing and pass.
 bool explains(const Weights& weights, const OneReduction& reduction, bool exact);
 
 /// What a broken mean looks like.
 struct Fit {
   Weights weights;
   std::string message;
-  std::string cause;
+  Cause cause = Cause::kNone;
   std::optional<std::int32_t> culprit;  ///< Position of the rank that was lost or counted twice.
 };
 
 /// The simplest explanation of all `reductions` together, if there is one: plain mean, sum, divided
 /// twice, one rank lost, one rank twice, the declared weights times a factor, and at last a
-/// least-squares fit of one weight a rank.
+/// least-squares fit of one weight per rank.
 std::optional<Fit> fit(std::span<const OneReduction> reductions,
                        const Weights& declared,
                        bool exact);

@@ -13,39 +13,39 @@
 
 namespace lockstep::laws {
 
-/// Collects what each rank says at a place and hands the ballot over once all members have spoken.
+/// Collects what each rank reports at a place and hands the ballot over once all members have.
 class OpenBallots {
  public:
   /// Ranks far apart keep this many places open; beyond them the oldest is judged as it stands.
-  static constexpr std::size_t kMostOpen = 4096;
+  static constexpr std::size_t kMaxOpen = 4096;
 
-  struct Said {
+  struct Vote {
     std::span<const std::uint64_t> words;
-    Speakers who;
+    RankRange who;
   };
 
-  /// `judge(meeting, ballot)` is called for a ballot that is complete.
+  /// `judge(alignment, ballot)` is called for a ballot that is complete.
   template <typename Judge>
-  void add(const Meeting& meeting,
+  void add(const AlignmentKey& alignment,
            const Event& event,
            std::span<const std::uint64_t> words,
            std::int32_t n_members,
            Judge&& judge) {
-    add(meeting, event, Said{words, speaker_of(event)}, n_members, std::forward<Judge>(judge));
+    add(alignment, event, Vote{words, one_rank(event)}, n_members, std::forward<Judge>(judge));
   }
 
   template <typename Judge>
-  void add(const Meeting& meeting,
+  void add(const AlignmentKey& alignment,
            const Event& event,
-           Said said,
+           Vote vote,
            std::int32_t n_members,
            Judge&& judge) {
-    const auto place = open_.try_emplace(meeting).first;
-    place->second.add(event, said.words, said.who);
+    const auto place = open_.try_emplace(alignment).first;
+    place->second.add(event, vote.words, vote.who);
     if (place->second.n_ranks() >= n_members) {
       judge(place->first, place->second);
       open_.erase(place);
-    } else if (open_.size() > kMostOpen) {
+    } else if (open_.size() > kMaxOpen) {
       judge(open_.begin()->first, open_.begin()->second);
       open_.erase(open_.begin());
     }
@@ -54,12 +54,12 @@ class OpenBallots {
   /// Judges what is left.
   template <typename Judge>
   void finish(Judge&& judge) {
-    for (const auto& [meeting, ballot] : open_) judge(meeting, ballot);
+    for (const auto& [alignment, ballot] : open_) judge(alignment, ballot);
     open_.clear();
   }
 
  private:
-  std::map<Meeting, Ballot> open_;
+  std::map<AlignmentKey, Ballot> open_;
 };
 
 /// Of each subject (a tensor, a field) of a wrapper only the earliest finding, whatever the order
@@ -67,13 +67,13 @@ class OpenBallots {
 class EarliestFindings {
  public:
   /// True when there is none of this subject at an earlier place.
-  bool wants(const Meeting& meeting, std::string_view subject) const {
-    const auto known = first_.find({meeting.wrapper, std::string(subject)});
-    return known == first_.end() || meeting < known->second.meeting;
+  bool wants(const AlignmentKey& alignment, std::string_view subject) const {
+    const auto known = first_.find({alignment.wrapper, std::string(subject)});
+    return known == first_.end() || alignment < known->second.alignment;
   }
 
-  void add(const Meeting& meeting, std::string_view subject, Finding finding) {
-    first_[{meeting.wrapper, std::string(subject)}] = {meeting, std::move(finding)};
+  void add(const AlignmentKey& alignment, std::string_view subject, Finding finding) {
+    first_[{alignment.wrapper, std::string(subject)}] = {alignment, std::move(finding)};
   }
 
   std::vector<Finding> take() {
@@ -86,7 +86,7 @@ class EarliestFindings {
 
  private:
   struct Entry {
-    Meeting meeting;
+    AlignmentKey alignment;
     Finding finding;
   };
 

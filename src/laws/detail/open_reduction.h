@@ -55,10 +55,10 @@ struct Published {
   std::vector<Rank> ranks;
 };
 
-/// One reduction, while its ranks come in.
+/// One reduction, while its ranks arrive.
 struct OpenReduction {
   std::vector<Local> locals;
-  std::vector<Batches> batches;  // Of neighbours that are alike only once.
+  std::vector<Batches> batches;  // Equal neighbours only once.
   // Of all locals, one after the other: a warm reduction allocates nothing.
   std::vector<Sketch> sketches;
   std::vector<std::uint8_t> undefined;

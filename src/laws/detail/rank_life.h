@@ -1,4 +1,4 @@
-// What one rank did in one attempt, as far as its calls and its end tell.
+// What one rank did in one attempt, as far as its calls and its end show.
 #pragma once
 
 #include <compare>
@@ -33,8 +33,9 @@ struct OpenCall {
 
 /// One rank's life in one attempt.
 struct RankLife {
-  std::string outcome;  ///< Empty: no end event.
-  std::string detail;
+  EndOutcome outcome = EndOutcome::kNone;  ///< kNone: no end event.
+  EndReason reason = EndReason::kNone;
+  std::string detail;  ///< For messages.
   std::string_view last_kind;
   std::int32_t last_opt = 0;
   Signature last_call;

@@ -34,29 +34,29 @@ inline RankWrapper rank_wrapper_of(const Event& event) {
   return {to_int(event.rank), wrapper_of(event.at)};
 }
 
-/// Who said something: one rank, or all the ranks [0, n) of a cohort.
-struct Speakers {
+/// Which ranks an event is from: one rank, or all the ranks [0, n) of a cohort.
+struct RankRange {
   std::int32_t first = 0;
   std::int32_t n = 1;
 
   bool all() const { return n > 1; }
 };
 
-inline Speakers speaker_of(const Event& event) { return {to_int(event.rank), 1}; }
+inline RankRange one_rank(const Event& event) { return {to_int(event.rank), 1}; }
 
-inline Speakers speakers_of(const CohortEvent& event) { return {0, event.n_ranks()}; }
+inline RankRange all_ranks(const CohortEvent& event) { return {0, event.n_ranks()}; }
 
-/// Adds the speakers to a list of ranks, or of their numbers.
+/// Adds a rank range to a list of ranks, or of their numbers.
 template <typename Number>
-void append(std::vector<Number>& ranks, Speakers who) {
+void append(std::vector<Number>& ranks, RankRange who) {
   for (std::int32_t rank = who.first; rank < who.first + who.n; ++rank) {
     ranks.push_back(static_cast<Number>(rank));
   }
 }
 
-/// Calls hear(event) for each rank's own event, by rank.
-template <typename Hear>
-void each(const CohortEvent& event, Hear hear) {
+/// Calls observe(event) for each rank's own event, by rank.
+template <typename Observe>
+void each(const CohortEvent& event, Observe observe) {
   Event own = *event.first;
   for (std::int32_t rank = 0; rank < event.n_ranks(); ++rank) {
     const CohortEvent::Arrival& arrival = event.arrivals[static_cast<std::size_t>(rank)];
@@ -64,67 +64,67 @@ void each(const CohortEvent& event, Hear hear) {
     own.time = arrival.time;
     own.index = arrival.index;
     if (!event.equal()) own.body = event.own[static_cast<std::size_t>(rank)];
-    hear(static_cast<const Event&>(own));
+    observe(static_cast<const Event&>(own));
   }
 }
 
-/// Calls hear(event, speakers): once for all ranks, or for each of them.
-template <typename Hear>
-void deliver(const CohortEvent& event, bool together, Hear hear) {
-  if (together) return hear(*event.first, speakers_of(event));
-  each(event, [&](const Event& own) { hear(own, speaker_of(own)); });
+/// Calls observe(event, rank range): once for all ranks, or for each of them.
+template <typename Observe>
+void deliver(const CohortEvent& event, bool together, Observe observe) {
+  if (together) return observe(*event.first, all_ranks(event));
+  each(event, [&](const Event& own) { observe(own, one_rank(own)); });
 }
 
-/// A value for each rank and wrapper. While ranks speak only all at once, one value stands for all
-/// of a wrapper's; the first rank that speaks for itself tells them apart, for good.
+/// A value for each rank and wrapper. While events come from all ranks at once, one value stands
+/// for all of a wrapper's; the first event of a single rank separates them, for good.
 ///
-/// What was found last for a rank is found again without a search: ranks seldom change their
+/// The last value found for a rank is found again without a search: ranks seldom change their
 /// wrapper.
 template <typename T>
 class RankWrapperMap {
  public:
-  /// Requires: one speaker, or shares(key, speakers).
-  T& at(WrapperKey key, Speakers who) {
+  /// Requires: a single rank, or shares(key, who).
+  T& at(WrapperKey key, RankRange who) {
     return who.all() ? of_all(key, who.n) : (*this)[{who.first, key}];
   }
 
   T& operator[](const RankWrapper& place) {
     T* value = recent(place);
     if (value == nullptr) {
-      tell_apart(place.key);
+      separate(place.key);
       value = note(*all_.try_emplace(place).first);
     }
     return *value;
   }
 
   /// Null when there is none. Requires: as at().
-  T* find(WrapperKey key, Speakers who) {
+  T* find(WrapperKey key, RankRange who) {
     if (who.all()) return shared(key);
     const RankWrapper place{who.first, key};
     T* value = recent(place);
     if (value != nullptr) return value;
-    if (shared_.contains(key)) tell_apart(key);
+    if (shared_.contains(key)) separate(key);
     const auto known = all_.find(place);
     return known == all_.end() ? nullptr : note(*known);
   }
 
   T* find(const RankWrapper& place) { return find(place.key, {place.rank, 1}); }
 
-  /// Whether these speakers have one value: always if there is one of them.
-  bool shares(WrapperKey key, Speakers who) const {
+  /// Whether these ranks share one value: always true of a single rank.
+  bool shares(WrapperKey key, RankRange who) const {
     if (!who.all()) return true;
     const auto known = shared_.find(key);
     return known != shared_.end() ? known->second.n_ranks == who.n : !apart_.contains(key);
   }
 
-  /// By rank; tells all ranks apart.
+  /// By rank; separates all ranks.
   std::map<RankWrapper, T>& all() {
-    tell_all_apart();
+    separate_all();
     return all_;
   }
 
   const std::map<RankWrapper, T>& all() const {
-    tell_all_apart();
+    separate_all();
     return all_;
   }
 
@@ -139,7 +139,7 @@ class RankWrapperMap {
     T* value = nullptr;  // Nodes of a map stay where they are.
   };
 
-  static constexpr std::int32_t kMostKept = 1 << 20;  // A file may name any rank.
+  static constexpr std::int32_t kMaxKept = 1 << 20;  // A file may name any rank.
 
   static std::size_t index(const RankWrapper& place) {
     return static_cast<std::size_t>(place.rank);
@@ -157,7 +157,7 @@ class RankWrapperMap {
 
   T* note(std::pair<const RankWrapper, T>& entry) {
     const RankWrapper& place = entry.first;
-    if (place.rank >= 0 && place.rank < kMostKept) {
+    if (place.rank >= 0 && place.rank < kMaxKept) {
       if (!is_kept(place)) recent_.resize(index(place) + 1);
       recent_[index(place)] = {place.key, &entry.second};
     }
@@ -179,7 +179,7 @@ class RankWrapperMap {
                             : shared_.try_emplace(key, Shared{n_ranks}).first->second.value;
   }
 
-  void tell_apart(WrapperKey key) const {
+  void separate(WrapperKey key) const {
     if (!apart_.insert(key).second) return;
     const auto known = shared_.find(key);
     if (known == shared_.end()) return;
@@ -190,13 +190,13 @@ class RankWrapperMap {
     last_shared_ = nullptr;
   }
 
-  void tell_all_apart() const {
-    while (!shared_.empty()) tell_apart(shared_.begin()->first);
+  void separate_all() const {
+    while (!shared_.empty()) separate(shared_.begin()->first);
   }
 
   // Telling ranks apart changes how values are kept, not what they are.
   mutable std::map<WrapperKey, Shared> shared_;
-  mutable std::set<WrapperKey> apart_;  // Wrappers whose ranks have values of their own.
+  mutable std::set<WrapperKey> apart_;  // Wrappers whose ranks have separate values.
   mutable std::map<RankWrapper, T> all_;
   std::vector<Recent> recent_;  // By rank.
   WrapperKey last_key_;

@@ -1,4 +1,4 @@
-// Which rank all others wait for, again and again.
+// Which rank all others repeatedly wait for.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +15,16 @@ namespace lockstep::laws {
 /// Measures when ranks arrive at calls of the whole world, before anything makes them wait: the
 /// times of phases say nothing, since a reduction inside makes all of them equally long.
 ///
-/// Looks at kMostOpen incomplete calls at a time; older ones are forgotten.
+/// Looks at kMaxOpen incomplete calls at a time; older ones are forgotten.
 class Stragglers {
  public:
-  static constexpr std::size_t kMostOpen = 4096;
+  static constexpr std::size_t kMaxOpen = 4096;
 
   void on_posted(const Event& event, const CollectiveEvent& call, std::int32_t n_ranks);
   /// One call of every rank of the world.
   void on_all_posted(const CohortEvent& event, const CollectiveEvent& call);
-  /// "A-straggler", where one rank is the last one at three quarters of the calls that anybody
-  /// waits in (four at least), and the others' waiting for it adds up to a tenth of the run.
+  /// "A-straggler", where one rank is the last one at three quarters of the calls in which
+  /// ranks wait (four at least), and the others' waiting for it adds up to a tenth of the run.
   std::optional<Advice> advice() const;
 
  private:
@@ -46,7 +46,7 @@ class Stragglers {
 
   std::map<std::int64_t, Call> open_;  // By number, of the last attempt.
   std::map<std::int32_t, Lateness> late_;
-  std::int64_t n_calls_ = 0;  // At which anybody waited.
+  std::int64_t n_calls_ = 0;  // In which a rank waited.
   std::int64_t end_ns_ = 0;
   std::int32_t attempt_ = 0;
 };

@@ -29,7 +29,7 @@ double cycled_momentum(const OneCycleLr& rule, const Moment& at);
 /// sense for this optimizer.
 void check_rule(const LrRule& rule, const Optimizer& optimizer);
 
-/// The value of `group` in a list of one value or one a group.
+/// The value of `group` in a list of one value or one per group.
 template <typename T>
 const T& of_group(const std::vector<T>& values, std::size_t group) {
   return values[values.size() == 1 ? 0 : group];

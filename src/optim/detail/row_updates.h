@@ -13,7 +13,7 @@ Ref<SparseRows> descent_rows(const SparseRows& grad, bool maximize);
 /// Requires: `grad` is coalesced; `sum` has its dense shape and dtype.
 Ref<SparseRows> adagrad_rows(const SparseRows& grad, const Tensor& sum, double eps);
 
-/// What SparseAdam needs beside its state.
+/// What SparseAdam needs besides its state.
 struct RowMoments {
   double beta1 = 0.0;
   double beta2 = 0.0;

@@ -1,6 +1,7 @@
 // From a dtype known at run time to a C++ type known at compile time.
 #pragma once
 
+#include <string>
 #include <type_traits>
 
 #include "lockstep/base/check.h"
@@ -68,7 +69,8 @@ constexpr T store(V value) {
 template <typename F>
 void for_float(DType dtype, F f) {
   if (dtype == DType::kF32) return f(float{});
-  LOCKSTEP_CHECK(dtype == DType::kF64, "this operation computes in f32 or f64");
+  LOCKSTEP_CHECK(dtype == DType::kF64,
+                 "this operation computes in f32 or f64, not in " + std::string(name_of(dtype)));
   return f(double{});
 }
 

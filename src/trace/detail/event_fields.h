@@ -2,7 +2,8 @@
 // walk this list, so they cannot disagree about what an event contains.
 //
 // A visitor has flag, integer, real, word, name, layout, choice, site and the list forms integers,
-// words, reals, sketches, bits; `Body` is const for those that only look.
+// words, reals, sketches, bits; `Body` is const for those that only look. An `aside` is a choice
+// that files leave out where there is nothing to say, and that is in no digest of a trace.
 #pragma once
 
 #include "lockstep/trace/event.h"
@@ -135,9 +136,15 @@ void visit_data_fields(Visitor& visit, Body& event) {
     visit.name("call", event.call);
     visit.flag("receives", event.receives);
     visit.name("posted_at", event.posted_at);
-  } else if constexpr (Is<Body, EndEvent>) {
-    visit.name("outcome", event.outcome);
+  }
+}
+
+template <typename Visitor, typename Body>
+void visit_run_fields(Visitor& visit, Body& event) {
+  if constexpr (Is<Body, EndEvent>) {
+    visit.choice("outcome", event.outcome);
     visit.name("detail", event.detail);
+    visit.aside("reason", event.reason);
   } else if constexpr (Is<Body, SnapshotEvent>) {
     visit.name("action", event.action);
     visit.integer("step", event.step);
@@ -160,6 +167,7 @@ void visit_fields(Visitor& visit, Body& event) {
   } else {
     visit_training_fields(visit, event);
     visit_data_fields(visit, event);
+    visit_run_fields(visit, event);
   }
 }
 

@@ -20,7 +20,7 @@ class SpanKeeper {
 
   void keep(EventBody& body) { std::visit(*this, body); }
 
-  /// As keep(), for a body that has the shape (Likeness::kShaped) of `like`, whose spans were kept:
+  /// As keep(), for a body that has the shape (Similarity::kSameShape) of `like`, whose spans were kept:
   /// what both have in common is not copied again.
   void keep_measured(EventBody& body, const EventBody& like) {
     auto* const grad = std::get_if<GradEvent>(&body);

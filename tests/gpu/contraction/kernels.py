@@ -49,7 +49,7 @@ def complaints(which, path):
         fused = "fma.rn" in code
         if which == "only_where_it_is_written":
             if fused and not writes:
-                yield f"{name}: a fused operation that nobody wrote"
+                yield f"{name}: a fused operation that is not in the source"
             for other in NOT_IEEE.findall(code):
                 yield f"{name}: {other}"
         elif writes and not fused:

@@ -16,7 +16,7 @@
 
 namespace lockstep::testing {
 
-/// A runtime of its own: the processor's, or one with an accelerator.
+/// A separate runtime: the processor's, or one with an accelerator.
 class Machine {
  public:
   Machine() : cpu_(make_cpu_kernels()), runtime_(pool_, *cpu_, host_) {}
@@ -100,7 +100,7 @@ std::string difference(const Case& tried, Machine& machine, bool exactly);
 
 /// Runs tests on each place where functors run. On a machine without a GPU those of the device say
 /// that they did not run.
-class BesideCpu : public ::testing::TestWithParam<cuda::Place> {
+class BesideCpu : public ::testing::TestWithParam<cuda::ExecutionTarget> {
  protected:
   void SetUp() override;  // NOLINT(readability-identifier-naming): GoogleTest's name.
 
@@ -114,13 +114,14 @@ class BesideCpu : public ::testing::TestWithParam<cuda::Place> {
   }
 };
 
-std::string name_of_place(const ::testing::TestParamInfo<cuda::Place>& info);
+std::string name_of_place(const ::testing::TestParamInfo<cuda::ExecutionTarget>& info);
 
-#define LOCKSTEP_ON_EVERY_PLACE(suite)                                                     \
-  INSTANTIATE_TEST_SUITE_P(                                                                \
-      On,                                                                                  \
-      suite,                                                                               \
-      ::testing::Values(cuda::Place::kHost, cuda::Place::kHostLate, cuda::Place::kDevice), \
-      name_of_place)
+#define LOCKSTEP_ON_EVERY_PLACE(suite)                                         \
+  INSTANTIATE_TEST_SUITE_P(On,                                                 \
+                           suite,                                              \
+                           ::testing::Values(cuda::ExecutionTarget::kHost,     \
+                                             cuda::ExecutionTarget::kHostLate, \
+                                             cuda::ExecutionTarget::kDevice),  \
+                           name_of_place)
 
 }  // namespace lockstep::testing

@@ -71,7 +71,7 @@ Tensor Bench::bits(std::uint64_t value) {
 
 namespace {
 
-/// How many bits of a number lie behind the point.
+/// How many bits of a number follow the binary point.
 int digits_of(DType dtype) {
   switch (dtype) {
     case DType::kF64:
@@ -155,7 +155,7 @@ std::string difference(const Case& tried, Machine& machine, bool exactly) {
 }
 
 void BesideCpu::SetUp() {
-  if (GetParam() != cuda::Place::kDevice) return;
+  if (GetParam() != cuda::ExecutionTarget::kDevice) return;
   const cuda::DeviceCount devices = cuda::device_count();
   ASSERT_FALSE(devices.broken) << devices.reason;
   if (devices.count == 0) GTEST_SKIP() << "not run on a GPU: " << devices.reason;
@@ -164,17 +164,17 @@ void BesideCpu::SetUp() {
 
 void BesideCpu::expect_same(const std::vector<Case>& cases, cuda::Arithmetic arithmetic) {
   Machine machine(accelerator(arithmetic));
-  const bool exactly = GetParam() != cuda::Place::kDevice || !arithmetic.functions;
+  const bool exactly = GetParam() != cuda::ExecutionTarget::kDevice || !arithmetic.functions;
   for (const Case& tried : cases) EXPECT_EQ(difference(tried, machine, exactly), "");
 }
 
-std::string name_of_place(const ::testing::TestParamInfo<cuda::Place>& info) {
+std::string name_of_place(const ::testing::TestParamInfo<cuda::ExecutionTarget>& info) {
   switch (info.param) {
-    case cuda::Place::kDevice:
+    case cuda::ExecutionTarget::kDevice:
       return "TheDevice";
-    case cuda::Place::kHost:
+    case cuda::ExecutionTarget::kHost:
       return "TheHost";
-    case cuda::Place::kHostLate:
+    case cuda::ExecutionTarget::kHostLate:
       return "TheHostLater";
   }
   return "Nowhere";
@@ -182,7 +182,7 @@ std::string name_of_place(const ::testing::TestParamInfo<cuda::Place>& info) {
 
 namespace {
 
-using cuda::Place;
+using cuda::ExecutionTarget;
 
 /// Kernels with mistakes of the kind that the comparison is for.
 class Twisted final : public cuda::CudaKernels {
@@ -250,16 +250,18 @@ std::vector<Case> twisted_cases() {
 }
 
 TEST(ComparisonTest, KernelsWithAMistakeAreNoticed) {
-  cuda::Executor executor(Place::kHost);
+  cuda::Executor executor(ExecutionTarget::kHost);
   Twisted twisted(executor, nullptr, nullptr, true);
-  Machine machine(cuda::make_accelerator(Place::kHost, cuda::Arithmetic{.cublas = false}), twisted);
+  Machine machine(cuda::make_accelerator(ExecutionTarget::kHost, cuda::Arithmetic{.cublas = false}),
+                  twisted);
   for (const Case& tried : twisted_cases()) {
     EXPECT_NE(difference(tried, machine, true), "") << tried.name;
   }
 }
 
 TEST(ComparisonTest, TheSameCasesAreEqualWithoutTheMistakes) {
-  Machine machine(cuda::make_accelerator(Place::kHost, cuda::Arithmetic{.cublas = false}));
+  Machine machine(
+      cuda::make_accelerator(ExecutionTarget::kHost, cuda::Arithmetic{.cublas = false}));
   for (const Case& tried : twisted_cases()) EXPECT_EQ(difference(tried, machine, true), "");
 }
 
@@ -270,7 +272,8 @@ TEST(ComparisonTest, ABoundHoldsToItsLastUnit) {
       return std::vector{Tensor::full(b.runtime(), {}, DType::kF32, device ? value : 1.0F)};
     };
   };
-  Machine machine(cuda::make_accelerator(Place::kHost, cuda::Arithmetic{.cublas = false}));
+  Machine machine(
+      cuda::make_accelerator(ExecutionTarget::kHost, cuda::Arithmetic{.cublas = false}));
   Case tried{
       .name = "one", .run = answer(1.0F + 3 * 0x1p-23F), .ulps = 3.0, .dtypes = {DType::kF32}};
   EXPECT_EQ(difference(tried, machine, false), "");

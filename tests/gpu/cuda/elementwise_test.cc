@@ -1,4 +1,4 @@
-// Kernels that give one element for one element, beside the processor's: bit for bit.
+// Kernels that give one element for one element, against the processor's: bit for bit.
 #include <array>
 
 #include "tests/gpu/cuda/beside_cpu.h"

@@ -1,4 +1,4 @@
-// Layers, movements and optimizers beside the processor's: bit for bit.
+// Layers, movements and optimizers against the processor's: bit for bit.
 #include "lockstep/base/check.h"
 
 #include "tests/gpu/cuda/beside_cpu.h"
@@ -219,7 +219,7 @@ TEST_P(LayersTest, WindowsOverImages) {
   expect_same(cases);
 }
 
-TEST_P(LayersTest, WhatNamesNothingIsThrownWhereSomebodyWaits) {
+TEST_P(LayersTest, AnUnnamedFailureIsThrownByTheNextWait) {
   Machine machine(accelerator());
   Runtime& runtime = machine.runtime();
   Kernels& kernels = runtime.kernels();

@@ -64,8 +64,8 @@ TEST(MemoryPoolTest, WhatDidNotComeFromItIsRefused) {
   EXPECT_THROW(pool.release(&other, 1), ContractViolation);
 }
 
-TEST(AcceleratorTest, LateKernelsRunInOrderWhenSomebodyWaits) {
-  testing::Machine machine(make_accelerator(Place::kHostLate, kStrict));
+TEST(AcceleratorTest, LateKernelsRunInOrderAtTheNextWait) {
+  testing::Machine machine(make_accelerator(ExecutionTarget::kHostLate, kStrict));
   Runtime& runtime = machine.runtime();
   const Tensor tensor = Tensor::full(runtime, {1}, DType::kF32, 1.0);
   const auto* const value = static_cast<const float*>(tensor.raw());
@@ -73,7 +73,7 @@ TEST(AcceleratorTest, LateKernelsRunInOrderWhenSomebodyWaits) {
 
   runtime.kernels().scale(tensor, tensor, 3.0);
   runtime.kernels().add(tensor, tensor, tensor);
-  EXPECT_EQ(*value, 1.0F) << "nobody has waited";
+  EXPECT_EQ(*value, 1.0F) << "nothing has waited";
   runtime.settle();
   EXPECT_EQ(*value, 6.0F);
 }

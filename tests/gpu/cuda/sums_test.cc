@@ -1,4 +1,4 @@
-// Products, sums, losses and observers beside the processor's: bit for bit.
+// Products, sums, losses and observers against the processor's: bit for bit.
 #include <array>
 #include <limits>
 
@@ -81,7 +81,7 @@ TEST_P(SumsTest, StrictProductsWithAVectorHaveTheProcessorsBits) {
                         {66, 1, 4'102}}));
 }
 
-// cuBLAS adds in an order of its own; what it must not do is mistake the layout.
+// cuBLAS adds in its own order; what it must not do is mistake the layout.
 TEST_P(SumsTest, LargeProductsOfTheLibraryAreClose) {
   std::vector<Case> cases;
   for (const unsigned bits : {0U, 1U, 2U, 3U, 4U, 7U}) {

@@ -1,8 +1,8 @@
-// Whole jobs on an accelerator beside the same jobs on the processor: what they compute, and that
+// Whole jobs on an accelerator and the same jobs on the processor: what they compute, and that
 // host code waits before it reads what kernels have not written yet.
 #include <ostream>
 
-#include "lockstep/dist/loopback_group.h"
+#include "lockstep/comm/loopback_group.h"
 #include "lockstep/tensor/digest.h"
 #include "lockstep/trace/trace_digest.h"
 #include "lockstep/train/rank_program.h"
@@ -42,7 +42,7 @@ class KeepsValues final : public LoopHook {
 };
 
 enum class Watched : std::uint8_t {
-  kNo,   ///< Only what the loop itself reads makes anybody wait.
+  kNo,   ///< Only what the loop itself reads makes it wait.
   kYes,  ///< Digests of everything are taken, which wait as well.
 };
 
@@ -164,7 +164,7 @@ TEST_P(TrainingTest, AllJobsDoSoInStrictArithmetic) {
 }
 
 TEST_P(TrainingTest, JobsWithThemDoSoOnTheHostAndComeCloseOnTheDevice) {
-  if (GetParam() != cuda::Place::kDevice) {
+  if (GetParam() != cuda::ExecutionTarget::kDevice) {
     return expect_same_training(library_jobs(), {.cublas = false});
   }
   for (const Job& job : library_jobs()) {
@@ -190,10 +190,10 @@ TEST_P(TrainingTest, TheSameJobTwiceHasTheSameBits) {
 
 LOCKSTEP_ON_EVERY_PLACE(TrainingTest);
 
-/// Runs late, and does not hear one of the calls to wait.
+/// Runs late, and ignores one of the calls to wait.
 class Hasty final : public Accelerator {
  public:
-  explicit Hasty(std::int64_t deaf_to) : deaf_to_(deaf_to) {}
+  explicit Hasty(std::int64_t ignored_call) : ignored_call_(ignored_call) {}
 
   Kernels& kernels() override { return late_->kernels(); }
 
@@ -202,14 +202,14 @@ class Hasty final : public Accelerator {
   void release(void* data, std::size_t n_bytes) override { late_->release(data, n_bytes); }
 
   void settle() override {
-    if (n_calls_++ != deaf_to_) late_->settle();
+    if (n_calls_++ != ignored_call_) late_->settle();
   }
 
  private:
   std::unique_ptr<Accelerator> late_ =
-      cuda::make_accelerator(cuda::Place::kHostLate, cuda::Arithmetic{.cublas = false});
+      cuda::make_accelerator(cuda::ExecutionTarget::kHostLate, cuda::Arithmetic{.cublas = false});
   std::int64_t n_calls_ = 0;
-  std::int64_t deaf_to_;
+  std::int64_t ignored_call_;
 };
 
 TEST(HastyTest, HostCodeThatDoesNotWaitIsNoticed) {
@@ -223,7 +223,7 @@ TEST(HastyTest, HostCodeThatDoesNotWaitIsNoticed) {
     Machine hasty(std::make_unique<Hasty>(call));
     if (!(train(job, hasty, Watched::kNo) == wanted)) ++n_noticed;
   }
-  // Most calls find nothing queued, or something that nobody reads; each step reads its loss.
+  // Most calls find nothing queued, or something that is never read; each step reads its loss.
   EXPECT_GE(n_noticed, job.loop.steps.value());
 }
 

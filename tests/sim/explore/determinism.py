@@ -37,7 +37,7 @@ def together(probe, word, worlds):
 
 
 def loaded(plain):
-    """With one busy process a processor beside it."""
+    """With one busy process per processor next to it."""
     burners = [subprocess.Popen([sys.executable, "-c", "while True: pass"])
                for _ in range(os.cpu_count() or 1)]
     try:

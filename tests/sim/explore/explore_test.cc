@@ -1,4 +1,4 @@
-// Many schedules of whole jobs: the healthy end alike, the planted bugs are found and come again.
+// Many schedules of whole jobs: healthy ones end in one state; planted bugs are found and replayed.
 #include "lockstep/sim/explore/explore.h"
 
 #include <array>
@@ -32,7 +32,7 @@ Session::Body small_job(const SmallJob& job) {
   return [job](RankContext& context) { testing::train(job, context); };
 }
 
-TEST(ExploreTest, TenThousandRandomSchedulesOfACorrectJobEndAlike) {
+TEST(ExploreTest, TenThousandRandomSchedulesOfACorrectJobEndInTheSameState) {
   const Exploration result = must_explore(
       {.session = digested(2), .strategy = "random", .n_schedules = 10'000}, small_job({}));
   EXPECT_TRUE(result.ok());
@@ -40,7 +40,7 @@ TEST(ExploreTest, TenThousandRandomSchedulesOfACorrectJobEndAlike) {
   EXPECT_EQ(result.ends.size(), 1U);
 }
 
-TEST(ExploreTest, AllSchedulesOfACorrectJobEndAlike) {
+TEST(ExploreTest, AllSchedulesOfACorrectJobEndInTheSameState) {
   const Exploration result = must_explore(
       {.session = digested(2), .strategy = "exhaustive", .n_schedules = 100'000}, small_job({}));
   EXPECT_TRUE(result.ok());
@@ -83,7 +83,7 @@ TEST(ExploreTest, AResultThatDependsOnTheScheduleIsDetected) {
     EXPECT_FALSE(result.failure.has_value());
     EXPECT_FALSE(result.ok()) << strategy;
     EXPECT_TRUE(result.depends_on_schedule()) << strategy;
-    // Both look before anybody has written, or one of the two behind it.
+    // Both look before either has written, or one of the two after it.
     EXPECT_EQ(result.ends.size(), 3U) << strategy;
     for (const EndState& end : result.ends) {
       SessionOptions again = bare(2);
@@ -96,7 +96,7 @@ TEST(ExploreTest, AResultThatDependsOnTheScheduleIsDetected) {
   }
 }
 
-/// Messages from two ranks to whoever comes first: the order of arrival is the end state.
+/// Messages from two ranks, received in any order: the order of arrival is the end state.
 struct AnySender {
   std::string order;
 
@@ -108,7 +108,7 @@ struct AnySender {
     }
     order.clear();
     for (int i = 0; i < 2; ++i) {
-      context.world().recv_any(Memory::of(data)).wait_or_throw();
+      context.world().recv_any_source(Memory::of(data)).wait_or_throw();
       order += static_cast<char>('0' + static_cast<int>(data.at(0)));
     }
   }
@@ -164,7 +164,7 @@ TEST(ExploreTest, GroupsSayWhatTheirPostsShare) {
   const std::set<std::string> full = ends(false, false);
   EXPECT_EQ(full, (std::set<std::string>{"12", "21"}));
   EXPECT_EQ(ends(true, false), full);
-  // The twin: treat posts that meet as if they commuted, and an end is missed.
+  // The twin: treat matching posts as if they commuted, and an end is missed.
   EXPECT_NE(ends(true, true), full);
 }
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/dist/ddp.h"
+#include "lockstep/ddp/ddp.h"
 #include "lockstep/nn/activations.h"
 #include "lockstep/nn/linear.h"
 #include "lockstep/nn/losses.h"
@@ -23,7 +23,7 @@ struct SmallJob {
   std::int32_t ranks = 2;
   std::int64_t width = 1;
   std::int64_t layers = 1;
-  std::int64_t steps = 2;  ///< The first has one bucket, later ones one a parameter.
+  std::int64_t steps = 2;  ///< The first has one bucket, later ones one per parameter.
   bool view = false;       ///< gradient_as_bucket_view
   bool init_sync = true;   ///< The constructor's collectives.
   std::uint64_t seed = 0;
@@ -58,7 +58,7 @@ inline void train(const SmallJob& job, RankContext& context) {
   }
 }
 
-/// Reads a bucket that is still being reduced. Wrong only if the reduction ends in between.
+/// Reads a bucket that is still being reduced. Wrong only if the reduction completes in between.
 inline void overlap_race(RankContext& context) {
   const Tensor bucket = Tensor::full(context.runtime(), {4}, DType::kF32, context.rank() + 1.0);
   const Work work = context.world().all_reduce(Memory::of(bucket));
@@ -70,8 +70,8 @@ inline void overlap_race(RankContext& context) {
   if (before != after) throw std::runtime_error("the bucket changed under its reader");
 }
 
-/// Ranks 0 and 1 are in both groups and use them in the order that a file tells, which appears
-/// meanwhile: if one looks before and the other behind, each waits in the other's second group.
+/// Ranks 0 and 1 are in both groups; a file that appears meanwhile decides the order of use. If one
+/// looks before that and the other after, each waits in the other's second group.
 inline void two_communicator_cycle(RankContext& context) {
   const std::array<std::int32_t, 3> left = {0, 1, 2};
   const std::array<std::int32_t, 3> right = {0, 1, 3};

@@ -1,7 +1,7 @@
-// Runs planted bugs and drawn worlds in a process of their own.
+// Runs planted bugs and drawn worlds in their own process.
 //
 //   schedule_probe replay BUG SCHEDULE    "ok", or what failed and exit code 1
-//   schedule_probe digests FIRST COUNT    one line a world: seed, trace digest, result digest
+//   schedule_probe digests FIRST COUNT    one line per world: seed, trace digest, result digest
 //   schedule_probe by-process FIRST COUNT  the same, but schedules depend on the process's number
 #include <cstdio>
 #include <cstdlib>

@@ -97,9 +97,9 @@ TEST(EngineTest, KeepsTheExceptionStateOfEachFiber) {
 TEST(EngineTest, KnowsWhetherItRunsOnAFiber) {
   const auto engine = make_boost_fiber_engine({});
   bool inside = false;
-  engine->resume(engine->create([&](Engine::Fiber) { inside = inside_a_fiber(); }));
+  engine->resume(engine->create([&](Engine::Fiber) { inside = inside_fiber(); }));
   EXPECT_TRUE(inside);
-  EXPECT_FALSE(inside_a_fiber());
+  EXPECT_FALSE(inside_fiber());
 }
 
 // Without recursion: an array of most of the stack, touched, then a switch.

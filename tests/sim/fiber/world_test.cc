@@ -82,6 +82,8 @@ TEST(WorldTest, AFailingRankIsReportedAndTheOthersUnwind) {
   EXPECT_THROW(std::rethrow_exception(result.ends[1].exception), std::runtime_error);
   EXPECT_EQ(result.ends[0].outcome, RankOutcome::kKilled);
   EXPECT_EQ(result.ends[0].detail, "rank 1 failed: canary");
+  EXPECT_EQ(result.ends[0].why, EndReason::kOtherFailed);
+  EXPECT_EQ(result.ends[1].why, EndReason::kNone);
 }
 
 TEST(WorldTest, ExceptionsOfAnyTypeStopAtTheRank) {
@@ -92,7 +94,7 @@ TEST(WorldTest, ExceptionsOfAnyTypeStopAtTheRank) {
   EXPECT_THROW(std::rethrow_exception(result.ends[0].exception), int);
 }
 
-TEST(WorldTest, TheOthersGoOnWhenAsked) {
+TEST(WorldTest, TheOthersContinueWhenAsked) {
   World world;
   FifoStrategy strategy;
   const WorldResult result =
@@ -141,6 +143,7 @@ TEST(WorldTest, AKillIsSticky) {
   EXPECT_EQ(n_survived, 0);
   EXPECT_EQ(result.ends[0].outcome, RankOutcome::kKilled);
   EXPECT_EQ(result.ends[0].detail, "SIGKILL");
+  EXPECT_EQ(result.ends[0].why, EndReason::kNone);
   EXPECT_FALSE(result.first_failure.has_value());
 }
 
@@ -196,7 +199,7 @@ TEST(WorldTest, FilesAreSharedByTheRanks) {
   EXPECT_EQ(text, "hello");
 }
 
-TEST(WorldTest, ABlockedRankGoesOnWhenWoken) {
+TEST(WorldTest, ABlockedRankContinuesWhenWoken) {
   World world;
   FifoStrategy strategy;
   std::string log;
@@ -215,7 +218,7 @@ TEST(WorldTest, ABlockedRankGoesOnWhenWoken) {
   EXPECT_FALSE(result.stuck.has_value());
 }
 
-TEST(WorldTest, NobodyRunnableIsAVerdictWithoutATimeout) {
+TEST(WorldTest, NoRunnableRankIsAVerdictWithoutATimeout) {
   World world;
   FifoStrategy strategy;
   const WorldResult result = world.run({.n_ranks = 3}, strategy, [](RankHandle& rank) {
@@ -229,6 +232,7 @@ TEST(WorldTest, NobodyRunnableIsAVerdictWithoutATimeout) {
   EXPECT_EQ(result.stuck->waiting[1].reason.seq, 9);
   EXPECT_EQ(result.ends[0].outcome, RankOutcome::kStuck);
   EXPECT_EQ(result.ends[0].detail, "stuck in recv #9 of group 4 at train.py:12");
+  EXPECT_EQ(result.ends[0].why, EndReason::kNone);
   EXPECT_EQ(result.ends[1].outcome, RankOutcome::kFinished);
 }
 
@@ -328,7 +332,7 @@ TEST(WorldTest, TimedRunsActInOrderOfTheirClocks) {
   EXPECT_EQ(last_ns, 90);
 }
 
-// A rank that polls for ever does not stop time for the one it waits for.
+// A rank that polls forever does not stop time for the one it waits for.
 TEST(WorldTest, PollingLetsTimePass) {
   World world;
   FifoStrategy strategy;
@@ -353,7 +357,7 @@ TEST(WorldTest, PointsWithoutAnEventAreALivelock) {
       });
   EXPECT_TRUE(result.livelock);
   EXPECT_EQ(result.ends[0].outcome, RankOutcome::kStuck);
-  EXPECT_NE(result.ends[0].detail.find("livelock"), std::string::npos);
+  EXPECT_EQ(result.ends[0].why, EndReason::kLivelock);
 }
 
 TEST(WorldTest, AStrategyThatPicksWhatIsNotEnabledEndsTheRun) {

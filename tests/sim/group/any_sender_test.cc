@@ -1,4 +1,4 @@
-// Receiving from anybody: order, and what stands in the trace.
+// Receiving from any sender: order, and what the trace says.
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ TEST(AnySenderTest, WaitingMessagesComeByRankOfTheSender) {
     rank.sleep({1});
     for (int i = 0; i < 4; ++i) {
       const Tensor data = ones(group, 1);
-      const Work work = group.recv_any(Memory::of(data), 4);
+      const Work work = group.recv_any_source(Memory::of(data), 4);
       EXPECT_EQ(work.wait(), CommStatus::kOk);
       senders.push_back(work.signature().peer);
       values.push_back(data.at(0));
@@ -41,7 +41,7 @@ TEST(AnySenderTest, WaitingMessagesComeByRankOfTheSender) {
   EXPECT_EQ(values[0], 10);
 }
 
-// A recv that names the sender goes before one that takes anybody, even if it was posted later.
+// A recv that names the sender goes before one that takes any, even if it was posted later.
 TEST(AnySenderTest, ANamedReceiveGoesFirst) {
   run_groups({}, [&](ProcessGroup& group, RankHandle& rank) {
     if (group.rank() == 1) {
@@ -54,7 +54,7 @@ TEST(AnySenderTest, ANamedReceiveGoesFirst) {
     }
     const Tensor any = ones(group, 1);
     const Tensor named = ones(group, 1);
-    const Work open = group.recv_any(Memory::of(any));
+    const Work open = group.recv_any_source(Memory::of(any));
     const Work direct = group.recv(Memory::of(named), 1);
     EXPECT_EQ(open.wait(), CommStatus::kOk);
     EXPECT_EQ(direct.wait(), CommStatus::kOk);
@@ -73,7 +73,7 @@ TEST(AnySenderTest, IsRecordedWithItsSender) {
     group.runtime().set_recorder(&recorder);
     const Tensor data = ones(group, 1);
     for (int i = 0; i < 2; ++i) {
-      const Work work = group.rank() == 0 ? group.recv_any(Memory::of(data), 3)
+      const Work work = group.rank() == 0 ? group.recv_any_source(Memory::of(data), 3)
                                           : group.send(Memory::of(data), 0, 3);
       EXPECT_EQ(work.wait(), CommStatus::kOk);
     }
@@ -88,10 +88,10 @@ TEST(AnySenderTest, IsRecordedWithItsSender) {
   EXPECT_EQ(posted, (std::vector<std::int64_t>{0, 1}));
 }
 
-TEST(AnySenderTest, AWorldOfOneHasNobody) {
+TEST(AnySenderTest, AWorldOfOneHasNoStraggler) {
   run_groups({.n_ranks = 1}, [](ProcessGroup& group, RankHandle&) {
     const Tensor data = ones(group, 1);
-    EXPECT_THROW((void)group.recv_any(Memory::of(data)), ContractViolation);
+    EXPECT_THROW((void)group.recv_any_source(Memory::of(data)), ContractViolation);
   });
 }
 

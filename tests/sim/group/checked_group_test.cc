@@ -1,5 +1,5 @@
 // Groups that compare before they run, against what PyTorch says in the same situations.
-#include "lockstep/dist/checked_group.h"
+#include "lockstep/collectives/checked_group.h"
 
 #include <gmock/gmock.h>
 #include <string>
@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "lockstep/dist/monitored_barrier.h"
+#include "lockstep/collectives/monitored_barrier.h"
 
 #include "tests/golden/golden_file.h"
 #include "tests/sim/group/group_fixture.h"
@@ -25,8 +25,8 @@ constexpr Duration kSecond{1'000'000'000};
 
 using Call = std::function<void(ProcessGroup&)>;
 
-// What each rank is told when `call` runs in a checked group.
-std::vector<std::string> told(std::int32_t n_ranks, Pairing pairing, const Call& call) {
+// Each rank's error when `call` runs in a checked group.
+std::vector<std::string> errors(std::int32_t n_ranks, Pairing pairing, const Call& call) {
   std::vector<std::string> texts(static_cast<std::size_t>(n_ranks));
   const auto run =
       run_groups({.n_ranks = n_ranks, .group = {.pairing = pairing}, .keep_going = true},
@@ -45,7 +45,7 @@ std::vector<std::string> told(std::int32_t n_ranks, Pairing pairing, const Call&
   return texts;
 }
 
-std::vector<std::string> told(const Call& call) { return told(2, Pairing::kNcclLike, call); }
+std::vector<std::string> errors(const Call& call) { return errors(2, Pairing::kNcclLike, call); }
 
 Memory floats(const Tensor& tensor) { return Memory::of(tensor); }
 
@@ -72,14 +72,14 @@ TEST(CheckedGroupTest, SaysWhatPyTorchSays) {
   for (const golden::Case& one : golden::read("detail.txt")) {
     const std::int32_t n_ranks = one.kind == "third" ? 3 : 2;
     const auto texts =
-        told(n_ranks, Pairing::kStrict, [&](ProcessGroup& group) { run_case(one.kind, group); });
+        errors(n_ranks, Pairing::kStrict, [&](ProcessGroup& group) { run_case(one.kind, group); });
     EXPECT_THAT(texts[static_cast<std::size_t>(one.integer(0))], StartsWith(one.values + "\n"));
     ++n_seen;
   }
   EXPECT_EQ(n_seen, 11U);
 }
 
-// -- what PyTorch does not compare; both ranks are told the same line
+// -- what PyTorch does not compare; both ranks report the same line
 
 void expect_only(const std::vector<std::string>& texts, const std::string& line) {
   for (const std::string& text : texts) {
@@ -89,7 +89,7 @@ void expect_only(const std::vector<std::string>& texts, const std::string& line)
 }
 
 TEST(CheckedGroupTest, NamesTheReduceOperationAndBothCallSites) {
-  const auto texts = told([](ProcessGroup& group) {
+  const auto texts = errors([](ProcessGroup& group) {
     const bool first = group.rank() == 0;
     (void)group.all_reduce(floats(ones(group, 4)),
                            first ? ReduceOp::kSum : ReduceOp::kMax,
@@ -99,13 +99,13 @@ TEST(CheckedGroupTest, NamesTheReduceOperationAndBothCallSites) {
 }
 
 TEST(CheckedGroupTest, NamesTheRoot) {
-  const auto texts = told(
+  const auto texts = errors(
       [](ProcessGroup& group) { (void)group.broadcast(floats(ones(group, 4)), group.rank()); });
   expect_only(texts, "root differs at #0: rank 0 0 ");
 }
 
 TEST(CheckedGroupTest, NamesTheFactor) {
-  const auto texts = told([](ProcessGroup& group) {
+  const auto texts = errors([](ProcessGroup& group) {
     const OpOptions options{.premul = 0.5 + group.rank()};
     (void)group.all_reduce(floats(ones(group, 4)), ReduceOp::kPremulSum, options);
   });
@@ -113,7 +113,7 @@ TEST(CheckedGroupTest, NamesTheFactor) {
 }
 
 TEST(CheckedGroupTest, NamesTheSplits) {
-  const auto texts = told([](ProcessGroup& group) {
+  const auto texts = errors([](ProcessGroup& group) {
     const Tensor data = ones(group, 8);
     const std::int64_t cut = 3 + 2 * group.rank();
     const std::vector<Memory> parts = {floats(data).slice(0, cut),
@@ -124,16 +124,16 @@ TEST(CheckedGroupTest, NamesTheSplits) {
 }
 
 TEST(CheckedGroupTest, NamesTheLayout) {
-  const auto texts = told([](ProcessGroup& group) {
+  const auto texts = errors([](ProcessGroup& group) {
     const OpOptions options{.layout = static_cast<std::uint64_t>(1 + group.rank())};
     (void)group.all_reduce(floats(ones(group, 4)), ReduceOp::kSum, options);
   });
   expect_only(texts, "layout differs at #0");
 }
 
-// A factor nobody uses is no difference.
+// A factor that is not used is not compared.
 TEST(CheckedGroupTest, TheFactorCountsOnlyInAScaledSum) {
-  const auto texts = told([](ProcessGroup& group) {
+  const auto texts = errors([](ProcessGroup& group) {
     const OpOptions options{.premul = 0.5 + group.rank()};
     (void)group.all_reduce(floats(ones(group, 4)), ReduceOp::kSum, options).wait();
   });
@@ -141,7 +141,7 @@ TEST(CheckedGroupTest, TheFactorCountsOnlyInAScaledSum) {
 }
 
 TEST(CheckedGroupTest, CountsItsOwnCollectives) {
-  const auto texts = told([](ProcessGroup& group) {
+  const auto texts = errors([](ProcessGroup& group) {
     const Tensor data = ones(group, 4);
     for (int i = 0; i < 3; ++i) (void)group.all_reduce(floats(data)).wait();
     (void)group.broadcast(floats(data), group.rank());
@@ -151,7 +151,7 @@ TEST(CheckedGroupTest, CountsItsOwnCollectives) {
 
 // The rank that does not come is named, with what the others were about to do.
 TEST(CheckedGroupTest, NamesWhoDidNotCome) {
-  const auto texts = told(3, Pairing::kStrict, [](ProcessGroup& group) {
+  const auto texts = errors(3, Pairing::kStrict, [](ProcessGroup& group) {
     if (group.rank() != 1) (void)group.all_reduce(floats(ones(group, 4)));
   });
   EXPECT_THAT(texts[0],

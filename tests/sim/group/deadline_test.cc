@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "lockstep/dist/monitored_barrier.h"
+#include "lockstep/collectives/monitored_barrier.h"
 
 #include "tests/sim/group/group_fixture.h"
 
@@ -39,7 +39,7 @@ TEST(DeadlineTest, ACollectiveEndsForAllWhenTheFirstDeadlinePasses) {
   }
 }
 
-TEST(DeadlineTest, WhoComesTooLateFailsAtOnce) {
+TEST(DeadlineTest, ALateRankFailsAtOnce) {
   run_groups({.keep_going = true}, [&](ProcessGroup& group, RankHandle& rank) {
     if (group.rank() == 1) rank.sleep({9 * kMillisecond.ns});
     const Tensor data = ones(group, 4);
@@ -48,7 +48,7 @@ TEST(DeadlineTest, WhoComesTooLateFailsAtOnce) {
     EXPECT_EQ(work.detail(), "the deadline of rank 0 passed; late: rank 1, which has not come yet");
     EXPECT_EQ(rank.now().ns, (group.rank() == 1 ? 9 : 1) * kMillisecond.ns);
     EXPECT_EQ(data.at(0), 1.0);  // Nothing was reduced.
-    // The group lives on: later operations meet again.
+    // The group stays usable: later operations match again.
     EXPECT_EQ(group.all_reduce(Memory::of(data)).wait(), CommStatus::kOk);
     EXPECT_EQ(data.at(0), 2.0);
   });
@@ -60,7 +60,7 @@ TEST(DeadlineTest, MessagesHaveDeadlinesToo) {
     const Tensor data = ones(group, 1);
     EXPECT_EQ(group.recv(Memory::of(data), 1, 0, within(kMillisecond)).wait(),
               CommStatus::kTimedOut);
-    EXPECT_EQ(group.recv_any(Memory::of(data), 0, within(kMillisecond)).wait(),
+    EXPECT_EQ(group.recv_any_source(Memory::of(data), 0, within(kMillisecond)).wait(),
               CommStatus::kTimedOut);
     EXPECT_EQ(group.send(Memory::of(data), 1, 0, within(kMillisecond)).wait(),
               CommStatus::kTimedOut);
@@ -68,28 +68,28 @@ TEST(DeadlineTest, MessagesHaveDeadlinesToo) {
   });
 }
 
-TEST(DeadlineTest, WithoutOneTheWorldIsStuckInstead) {
+TEST(DeadlineTest, WithoutAWatchdogTheWorldIsStuck) {
   const auto run = run_groups({}, [&](ProcessGroup& group, RankHandle&) {
     const Tensor data = ones(group, 1);
-    if (group.rank() == 0) (void)group.recv_any(Memory::of(data), 7).wait();
+    if (group.rank() == 0) (void)group.recv_any_source(Memory::of(data), 7).wait();
   });
   ASSERT_TRUE(run.world.stuck.has_value());
-  EXPECT_THAT(run.explanation, HasSubstr("recv #0 of group 0 (1 x f32) from anybody tag 7"));
+  EXPECT_THAT(run.explanation, HasSubstr("recv #0 of group 0 (1 x f32) from any rank tag 7"));
 }
 
 // -- monitored barriers
 
-struct Told {
+struct Outcome {
   std::vector<std::string> texts;
   std::vector<std::vector<std::int32_t>> missing;
   std::vector<std::int64_t> ended;
 };
 
 // Ranks in `absent` do not come; the others wait 700 ms.
-Told monitored(std::int32_t n_ranks, const std::vector<std::int32_t>& absent, bool wait_all) {
+Outcome monitored(std::int32_t n_ranks, const std::vector<std::int32_t>& absent, bool wait_all) {
   const auto n = static_cast<std::size_t>(n_ranks);
-  Told told{std::vector<std::string>(n), {}, std::vector<std::int64_t>(n)};
-  told.missing.resize(n);
+  Outcome outcome{std::vector<std::string>(n), {}, std::vector<std::int64_t>(n)};
+  outcome.missing.resize(n);
   run_groups({.n_ranks = n_ranks, .keep_going = true}, [&](ProcessGroup& group, RankHandle& rank) {
     if (std::find(absent.begin(), absent.end(), group.rank()) != absent.end()) return;
     const std::size_t r = to_index(rank.rank());
@@ -97,12 +97,12 @@ Told monitored(std::int32_t n_ranks, const std::vector<std::int32_t>& absent, bo
       monitored_barrier(group, {700 * kMillisecond.ns}, wait_all);
     } catch (const MonitoredBarrierError& error) {
       EXPECT_EQ(error.status(), CommStatus::kTimedOut);
-      told.texts[r] = error.what();
-      told.missing[r] = error.missing();
+      outcome.texts[r] = error.what();
+      outcome.missing[r] = error.missing();
     }
-    told.ended[r] = rank.now().ns;
+    outcome.ended[r] = rank.now().ns;
   });
-  return told;
+  return outcome;
 }
 
 // Recorded from PyTorch 1.13 on gloo; what follows "Original exception" is the transport's.
@@ -111,34 +111,34 @@ constexpr const char* kRankTwo =
     "from rank 0. Please check rank 0 logs for faulty rank.\n Original exception: \n";
 
 TEST(MonitoredBarrierTest, NamesTheFirstMissingRank) {
-  const Told told = monitored(4, {1, 3}, false);
-  EXPECT_THAT(told.texts[0],
+  const Outcome outcome = monitored(4, {1, 3}, false);
+  EXPECT_THAT(outcome.texts[0],
               StartsWith("[Rank 0]: Rank 1 failed to pass monitoredBarrier in 700 ms\n Original "
                          "exception: \n"));
-  EXPECT_EQ(told.missing[0], (std::vector<std::int32_t>{1}));
-  EXPECT_THAT(told.texts[2], StartsWith(kRankTwo));
-  EXPECT_EQ(told.ended[0], 700 * kMillisecond.ns);
+  EXPECT_EQ(outcome.missing[0], (std::vector<std::int32_t>{1}));
+  EXPECT_THAT(outcome.texts[2], StartsWith(kRankTwo));
+  EXPECT_EQ(outcome.ended[0], 700 * kMillisecond.ns);
 }
 
 TEST(MonitoredBarrierTest, NamesAllMissingRanksWhenAsked) {
-  const Told told = monitored(4, {1, 3}, true);
-  EXPECT_EQ(told.texts[0], "[Rank 0]: Ranks 1, 3 failed to pass monitoredBarrier in 700 ms");
-  EXPECT_EQ(told.missing[0], (std::vector<std::int32_t>{1, 3}));
-  EXPECT_THAT(told.texts[2], StartsWith(kRankTwo));
+  const Outcome outcome = monitored(4, {1, 3}, true);
+  EXPECT_EQ(outcome.texts[0], "[Rank 0]: Ranks 1, 3 failed to pass monitoredBarrier in 700 ms");
+  EXPECT_EQ(outcome.missing[0], (std::vector<std::int32_t>{1, 3}));
+  EXPECT_THAT(outcome.texts[2], StartsWith(kRankTwo));
   // Each of them got its 700 ms.
-  EXPECT_EQ(told.ended[0], 1400 * kMillisecond.ns);
+  EXPECT_EQ(outcome.ended[0], 1400 * kMillisecond.ns);
 }
 
 TEST(MonitoredBarrierTest, TheOthersReferToRankZero) {
-  const Told told = monitored(3, {0}, false);
-  EXPECT_THAT(told.texts[2], StartsWith(kRankTwo));
-  EXPECT_TRUE(told.missing[2].empty());
+  const Outcome outcome = monitored(3, {0}, false);
+  EXPECT_THAT(outcome.texts[2], StartsWith(kRankTwo));
+  EXPECT_TRUE(outcome.missing[2].empty());
 }
 
-TEST(MonitoredBarrierTest, LetsEverybodyPassWhenAllCome) {
-  const Told told = monitored(4, {}, false);
-  EXPECT_EQ(told.texts, std::vector<std::string>(4));
-  EXPECT_EQ(told.ended, std::vector<std::int64_t>(4, 0));
+TEST(MonitoredBarrierTest, LetsAllRanksPassOnceAllArrive) {
+  const Outcome outcome = monitored(4, {}, false);
+  EXPECT_EQ(outcome.texts, std::vector<std::string>(4));
+  EXPECT_EQ(outcome.ended, std::vector<std::int64_t>(4, 0));
 }
 
 }  // namespace

@@ -51,7 +51,7 @@ std::vector<std::vector<float>> answers(const GroupOptions& options,
   return all;
 }
 
-TEST(FidelityTest, MessagesAndMeetingsGiveTheSameBits) {
+TEST(FidelityTest, MessageAndRendezvousFidelityGiveTheSameBits) {
   NetOptions slow{.intra = kLink};
   slow.intra.jitter_ns = 300;
   slow.chunk_bytes = 64;
@@ -88,7 +88,7 @@ Times two_all_reduces(const GroupOptions& options, std::int64_t late_ns) {
 }
 
 // Each takes 2 (4-1) (1000 + 4000/4) = 12000 ns alone; a group's transfers follow one another.
-TEST(FidelityTest, AMeetingTakesItsAlgorithmsTime) {
+TEST(FidelityTest, ARendezvousTakesItsAlgorithmsTime) {
   const GroupOptions options = with("gloo-ring", Fidelity::kRendezvous, {.intra = kLink});
   EXPECT_EQ(two_all_reduces(options, 0), Times(4, {12'000, 24'000}));
 }
@@ -106,7 +106,7 @@ TEST(FidelityTest, MessagesOfTwoOperationsShareThePorts) {
   }
 }
 
-TEST(FidelityTest, AStragglerIsEverybodysWait) {
+TEST(FidelityTest, AStragglerMakesAllRanksWait) {
   for (const Fidelity fidelity : {Fidelity::kRendezvous, Fidelity::kMessage}) {
     const GroupOptions options = with("gloo-ring", fidelity, {.intra = kLink});
     for (const auto& ends : two_all_reduces(options, 500'000)) {
@@ -137,7 +137,7 @@ TEST(FidelityTest, JitterRepeatsWithTheSeed) {
   EXPECT_NE(two_all_reduces(options, 0), times);
 }
 
-// Message 7 of an all-reduce never arrives: nobody can go on, and the verdict says where they wait.
+// Message 7 of an all-reduce never arrives: no rank can proceed; the verdict says where they wait.
 TEST(FidelityTest, ALostMessageEndsInAVerdict) {
   for (const std::string order : {"gloo-ring", "nccl-tree", "pairwise", "rank"}) {
     GroupOptions options = with(order, Fidelity::kMessage, {.intra = kLink});
@@ -153,11 +153,11 @@ TEST(FidelityTest, ALostMessageEndsInAVerdict) {
     EXPECT_NE(run.explanation.find("wait for all_reduce #0 of group 0 (100 x f32) at a.py:7"),
               std::string::npos)
         << run.explanation;
-    EXPECT_TRUE(run.missing.empty()) << "everybody called it";
+    EXPECT_TRUE(run.missing.empty()) << "all ranks called it";
   }
 }
 
-TEST(FidelityTest, DifferentCallsAreToldAtOnce) {
+TEST(FidelityTest, DifferentCallsAreReportedAtOnce) {
   const GroupOptions options = with("gloo-ring", Fidelity::kMessage, {.intra = kLink});
   run_groups({.n_ranks = 3, .group = options}, [](ProcessGroup& group, RankHandle& rank) {
     std::vector<float> data(rank.rank() == Rank{1} ? 8 : 9, 1.0F);
@@ -165,8 +165,8 @@ TEST(FidelityTest, DifferentCallsAreToldAtOnce) {
   });
 }
 
-// A rank that leaves takes its memory with it: what everybody has called happens at once.
-TEST(FidelityTest, WhoLeavesEarlyStillDeliversWhatHePosted) {
+// A rank that leaves takes its memory with it: what all ranks have called happens at once.
+TEST(FidelityTest, WorkPostedBeforeLeavingStillCompletes) {
   for (const Fidelity fidelity : {Fidelity::kRendezvous, Fidelity::kMessage}) {
     const GroupOptions options = with("gloo-ring", fidelity, {.intra = kLink});
     std::vector<std::vector<float>> all(3, std::vector<float>(9, 1.0F));  // Outlives the groups.
@@ -185,7 +185,7 @@ TEST(FidelityTest, WhoLeavesEarlyStillDeliversWhatHePosted) {
   }
 }
 
-/// Adds a value a rank in exact mode; what went wrong, if anything did.
+/// Adds one value per rank in exact mode; what went wrong, if anything did.
 std::string exact_sum(const GroupOptions& options, const std::vector<float>& values) {
   const auto n_ranks = static_cast<std::int32_t>(values.size());
   const GroupRun run = run_groups({.n_ranks = n_ranks, .group = options, .exact = true},

@@ -1,4 +1,4 @@
-// Runs a program on simulated ranks with groups, and keeps what a test wants to look at.
+// Runs a program on simulated ranks with groups, and keeps what tests inspect.
 #pragma once
 
 #include <functional>
@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/kernels/cpu_kernels.h"
 #include "lockstep/sim/fiber/world.h"
 #include "lockstep/sim/group/sim_group.h"
 #include "lockstep/sim/strategy/strategies.h"
-#include "lockstep/tensor/cpu_kernels.h"
 #include "lockstep/tensor/tensor.h"
 
 namespace lockstep::sim::testing {
@@ -35,7 +35,7 @@ inline GroupRun run_groups(const GroupRunOptions& options,
                            Strategy& strategy,
                            const GroupProgram& program) {
   World world;
-  GroupHub hub(world, options.group);
+  SimGroups groups(world, options.group);
   const auto cpu = make_cpu_kernels();
   const auto kernels = options.exact ? make_exact_kernels(*cpu) : nullptr;
   Pool pool;
@@ -46,12 +46,12 @@ inline GroupRun run_groups(const GroupRunOptions& options,
                         strategy,
                         [&](RankHandle& handle) {
                           Runtime runtime(pool, options.exact ? *kernels : *cpu, handle);
-                          const auto group = hub.world_group(handle, runtime);
+                          const auto group = groups.world_group(handle, runtime);
                           program(*group, handle);
                         });
-  if (run.world.stuck) run.explanation = hub.explain(*run.world.stuck);
-  run.wait_for = hub.wait_for();
-  for (const Rank rank : hub.missing_ranks()) run.missing.push_back(to_int(rank));
+  if (run.world.stuck) run.explanation = groups.explain(*run.world.stuck);
+  run.wait_for = groups.wait_for();
+  for (const Rank rank : groups.missing_ranks()) run.missing.push_back(to_int(rank));
   return run;
 }
 

@@ -19,7 +19,7 @@ using testing::run_groups;
 
 constexpr CommStatus kUnset = CommStatus::kAborted;
 
-// Status and detail of one operation a rank, under strict pairing unless told otherwise.
+// Status and detail of one operation per rank, under strict pairing by default.
 struct Outcomes {
   std::vector<CommStatus> statuses;
   std::vector<std::string> details;
@@ -135,7 +135,7 @@ TEST(PairingTest, NcclReducesTheSmallestCount) {
   });
 }
 
-TEST(PairingTest, NcclHangsWhenDifferentKindsMeet) {
+TEST(PairingTest, NcclHangsWhenDifferentKindsAreMatched) {
   const GroupRun run =
       run_groups({.group = {.pairing = Pairing::kNcclLike}}, [](ProcessGroup& group, RankHandle&) {
         const Tensor data = ones(group, 4);
@@ -150,8 +150,8 @@ TEST(PairingTest, NcclHangsWhenDifferentKindsMeet) {
   EXPECT_THAT(run.explanation, HasSubstr("rank 0 broadcast (a.py:1), rank 1 all_reduce (b.py:2)"));
 }
 
-// Rank 0 alone enters the barrier of its save: the barrier pairs with rank 1's all_reduce, and rank
-// 0's own all_reduce waits for ever.
+// Only rank 0 enters the barrier of its save: the barrier pairs with rank 1's all_reduce, and rank
+// 0's own all_reduce waits forever.
 TEST(PairingTest, AnExtraBarrierOnOneRankHangsLater) {
   std::vector<CommStatus> barrier(1, kUnset);
   const GroupRun run =
@@ -191,7 +191,7 @@ TEST(PairingTest, MembersMustSplitByTheSameList) {
   });
   ASSERT_TRUE(run.world.first_failure.has_value());
   const auto rank = static_cast<std::size_t>(*run.world.first_failure);
-  EXPECT_THAT(run.world.ends[rank].detail, HasSubstr("same list: one said 0, another 1"));
+  EXPECT_THAT(run.world.ends[rank].detail, HasSubstr("same list: one passed 0, another 1"));
 }
 
 }  // namespace

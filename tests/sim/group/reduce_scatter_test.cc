@@ -38,14 +38,14 @@ std::int64_t n_different(const ReductionOrder& order) {
 }
 
 // Gloo cuts its chunks from the whole buffer, parts or not.
-TEST(ReduceScatterTest, UnderGloosRingItIsAPartOfAnAllReduce) {
+TEST(ReduceScatterTest, GloosRingGivesTheBitsOfAnAllReduce) {
   EXPECT_EQ(n_different(ReductionOrder::kGlooRing), 0);
   EXPECT_EQ(n_different(ReductionOrder::kRank), 0);
   EXPECT_EQ(n_different(ReductionOrder::kPairwise), 0);
 }
 
 // NCCL's rings end at the part's owner: chunks of an all_reduce are cut elsewhere.
-TEST(ReduceScatterTest, UnderNcclsOrdersItIsNot) {
+TEST(ReduceScatterTest, NcclsReductionOrdersGiveOtherBits) {
   EXPECT_GT(n_different(ReductionOrder::kNcclRing), 0);
   EXPECT_GT(n_different(ReductionOrder::kNcclTree), 0);
 }

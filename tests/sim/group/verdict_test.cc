@@ -60,7 +60,7 @@ TEST(VerdictTest, ALateRankIsNotAMissingOne) {
   EXPECT_FALSE(run.world.stuck.has_value());
 }
 
-TEST(VerdictTest, PeersOfADeadRankAreTold) {
+TEST(VerdictTest, PeersOfADeadRankAreNotified) {
   for (const bool killed : {false, true}) {
     std::vector<CommStatus> statuses(3, CommStatus::kOk);
     const GroupRun run =
@@ -168,7 +168,7 @@ TEST(VerdictTest, RecordsHowEveryOperationEnded) {
   });
   EXPECT_EQ(story(trace, Rank{0}),
             "posted 0, posted 1, completed 0 ok, completed 1 ok, posted 2, failed 2 stuck, ");
-  // In turns: rank 1 posts last, and the transfer that this enables comes before its next turn.
+  // Round robin: rank 1 posts last, and the transfer that this enables comes before its next turn.
   EXPECT_EQ(story(trace, Rank{1}), "posted 0, completed 0 ok, posted 1, completed 1 ok, ");
 }
 

@@ -49,7 +49,7 @@ TEST(WaitForTest, RanksThatWaitForTheSameAreOneNode) {
   EXPECT_TRUE(graph.edges[2].in_cycle);
 }
 
-TEST(WaitForTest, ARankThatRunsInCirclesIsLateNotMissing) {
+TEST(WaitForTest, ASpinningRankIsLateNotMissing) {
   const GroupRun run = run_groups({.n_ranks = 2, .livelock_points = 1'000},
                                   [](ProcessGroup& group, RankHandle& rank) {
                                     if (group.rank() == 0)
@@ -58,8 +58,8 @@ TEST(WaitForTest, ARankThatRunsInCirclesIsLateNotMissing) {
                                   });
   EXPECT_TRUE(run.world.livelock);
   EXPECT_EQ(run.explanation,
-            "rank 0 waits for barrier #0 of group 0 at train.cc:5; late: rank 1, which runs in "
-            "circles and posts nothing\n");
+            "rank 0 waits for barrier #0 of group 0 at train.cc:5; late: rank 1, which is spinning "
+            "without making progress\n");
   EXPECT_EQ(run.missing, std::vector<std::int32_t>{1});
   EXPECT_EQ(run.wait_for.nodes[1].state, State::kRunning);
 }
@@ -90,7 +90,7 @@ TEST(WaitForTest, ThePictureIsOneFileOfEscapedText) {
   EXPECT_THAT(svg, HasSubstr(">send &quot;a&quot; &lt;1&gt;<"));
   EXPECT_THAT(svg, HasSubstr(">threw: out &amp; over<"));
   EXPECT_THAT(svg, HasSubstr("<path d="));
-  EXPECT_THAT(render_svg({}, "Fine"), HasSubstr("nobody waits"));
+  EXPECT_THAT(render_svg({}, "Fine"), HasSubstr("no rank waits"));
 }
 
 TEST(WaitForTest, ThousandsOfQuestionsStayAPicture) {

@@ -90,7 +90,7 @@ NetOptions draw_net(Draws& draws) {
   return net;
 }
 
-TEST(FlightTest, MessagesGiveTheBitsOfARendezvous) {
+TEST(FlightTest, MessageFidelityGivesTheBitsOfARendezvous) {
   const auto kernels = make_cpu_kernels();
   const DType dtypes[] = {DType::kF32, DType::kF64, DType::kI32, DType::kF16, DType::kBF16};
   const ReduceOp ops[] = {ReduceOp::kSum,
@@ -138,7 +138,7 @@ TEST(FlightTest, MessagesGiveTheBitsOfARendezvous) {
   }
 }
 
-TEST(FlightTest, EverybodyGetsWhatIsBroadcastOrGathered) {
+TEST(FlightTest, AllRanksGetWhatIsBroadcastOrGathered) {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     Draws draws(seed);
     const auto n = static_cast<std::int32_t>(2 + draws.below(8));
@@ -210,7 +210,7 @@ TEST_F(TamperedRing, AnotherDirectionHasOtherBits) {
   EXPECT_NE(outcome.outputs, at_once(operation_, inputs_));
 }
 
-TEST_F(TamperedRing, AnyLostMessageLeavesSomebodyWaiting) {
+TEST_F(TamperedRing, AnyLostMessageLeavesARankWaiting) {
   const std::int64_t n_messages = run([](RingPlan&) {}).n_messages;
   ASSERT_EQ(n_messages, 5 * 8);
   for (std::int64_t lost = 0; lost < n_messages; ++lost) {
@@ -220,7 +220,7 @@ TEST_F(TamperedRing, AnyLostMessageLeavesSomebodyWaiting) {
 }
 
 // Its memory is about to go: everything happens at once.
-TEST_F(TamperedRing, ARushedFlightEndsWithTheSameBits) {
+TEST_F(TamperedRing, AFlightDeliveredAtOnceEndsWithTheSameBits) {
   operation_.net.intra = {.latency_ns = 1000, .gb_per_s = 1.0};
   for (const std::string& order : orders()) {
     operation_.order = parse_reduction_order(order).value();
@@ -235,7 +235,7 @@ TEST_F(TamperedRing, ARushedFlightEndsWithTheSameBits) {
       flight->post(m, own, own);
     }
     network.run({1500}, {1500});
-    network.rush(*flight);
+    network.deliver_now(*flight);
     EXPECT_EQ(finish.n_done, 5U) << order;
     EXPECT_EQ(data, at_once(operation_, inputs_)) << order;
     EXPECT_FALSE(network.run({1500}, {INT64_MAX}).has_value()) << order;

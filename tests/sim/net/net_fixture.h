@@ -7,9 +7,9 @@
 #include <numeric>
 #include <vector>
 
-#include "lockstep/dist/reduction_order.h"
+#include "lockstep/comm/reduction_order.h"
+#include "lockstep/kernels/cpu_kernels.h"
 #include "lockstep/sim/net/flight.h"
-#include "lockstep/tensor/cpu_kernels.h"
 
 namespace lockstep::sim::testing {
 

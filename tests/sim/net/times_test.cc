@@ -48,7 +48,7 @@ NetOptions flat() { return {.intra = {.latency_ns = kAlpha, .gb_per_s = kGbPerS}
 
 double within(double actual, double expected) { return std::abs(actual - expected) / expected; }
 
-// Counts that 2n and 4 divide, so that all chunks are alike.
+// Counts that 2n and 4 divide, so that all chunks are equal.
 TEST(CollectiveTimesTest, ARingTakesTwiceNMinusOneSteps) {
   for (const std::int32_t n : {2, 3, 4, 7, 8, 16, 64}) {
     for (const std::int64_t per_rank : {8, 800, 8'000}) {
@@ -116,7 +116,7 @@ TEST(CollectiveTimesTest, MovesTakeTheirFormulas) {
     };
 
     for (const auto& [op, order, expected] : cases) {
-      // Where the last round has fewer members, nobody waits for all of them.
+      // Where the last round has fewer members, no rank waits for all of them.
       if (order == ReductionOrder::kGlooRing && !full_rounds) continue;
       const Outcome outcome = time_bytes(op, n, count, order, flat());
       ASSERT_EQ(outcome.n_done, static_cast<std::size_t>(n));
@@ -190,7 +190,7 @@ TEST(CollectiveTimesTest, JitterRepeatsWithItsSeedAndDiffersWithout) {
   }
 }
 
-// Whoever comes late is waited for, and what can go ahead does.
+// A late rank is waited for, and what can proceed does.
 TEST(CollectiveTimesTest, AStragglerHoldsUpTheOthers) {
   const auto members = testing::ranks_upto(4);
   const auto kernels = make_cpu_kernels();

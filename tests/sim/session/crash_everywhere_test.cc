@@ -1,5 +1,5 @@
 // A crash at every event and every file step of every rank, each followed by a restart: the job
-// must end with the bits of the run that nobody disturbed, and no snapshot may ever be damaged.
+// must end with the bits of the undisturbed run, and no snapshot may ever be damaged.
 #include <gmock/gmock.h>
 
 #include "lockstep/sim/session/session.h"
@@ -201,7 +201,7 @@ TEST(Crashes, AreCountedAndNamedAsTorchrunDoes) {
             "rank 1: injected fault: rank 1: exit at forward 0 of step 1");
 }
 
-// Nobody fails, nobody goes on: only a watchdog ends such an attempt.
+// No rank fails, none proceeds: only a watchdog ends such an attempt.
 TEST(Crashes, AHangNeedsAWatchdog) {
   Jobs jobs;
   const Job job = small_job();
@@ -213,10 +213,10 @@ TEST(Crashes, AHangNeedsAWatchdog) {
   const JobRun stuck = jobs.run(job, options);
   EXPECT_EQ(stuck.result.attempts.size(), 1U);
   EXPECT_TRUE(stuck.result.attempts[0].stuck);
-  EXPECT_EQ(stuck.result.report.outcome, "hang");
+  EXPECT_EQ(name_of(stuck.result.report.outcome), "hang");
 }
 
-// Training goes on without the snapshot; the older ones stay.
+// Training continues without the snapshot; the older ones stay.
 TEST(Crashes, AFullDiskCostsASnapshotNotTheRun) {
   Jobs jobs;
   const Job job = small_job();
@@ -251,7 +251,7 @@ TEST(Crashes, ByException) {
   }
 }
 
-// -- state beside parameters and optimizer
+// -- state besides parameters and optimizer
 
 /// PowerSGD that has compressed twice when the first snapshot is taken, in a wrapper that keeps the
 /// buckets of its construction.
@@ -298,7 +298,7 @@ std::pair<int, int> different_ends(const Job& job) {
   Jobs jobs;
   SessionOptions options = options_for(job);
   const JobRun whole = jobs.run(job, options);
-  EXPECT_EQ(whole.result.report.outcome, "ok") << render_text(whole.result.report, false);
+  EXPECT_EQ(name_of(whole.result.report.outcome), "ok") << render_text(whole.result.report, false);
   std::pair<int, int> counts{0, 0};
   for (std::int32_t rank = 0; rank < 2; ++rank) {
     for (std::int64_t step = 0; step < *job.loop.steps; ++step) {
@@ -315,18 +315,18 @@ std::pair<int, int> different_ends(const Job& job) {
   return counts;
 }
 
-TEST(CrashesWithHooks, PowerSgdGoesOnWithWhatItRemembers) {
+TEST(CrashesWithHooks, PowerSgdContinuesWithWhatItRemembers) {
   Job job = compressing_job();
   EXPECT_EQ(different_ends(job), std::pair(0, 14));
-  job.ddp.hook.power_sgd.warm_start = false;  // Each step's Q is drawn: the stream goes on.
+  job.ddp.hook.power_sgd.warm_start = false;  // Each step's Q is drawn: the stream moves on.
   EXPECT_EQ(different_ends(job), std::pair(0, 14));
   std::erase(job.loop.snapshot.include, "hook");
   EXPECT_EQ(different_ends(job), std::pair(6, 14));  // Steps 4, 5 and 6 of both ranks.
 }
 
-// The errors of a bucket lie in the order of its gradients: those of the rebuilt buckets meet the
-// buckets of the new wrapper's construction.
-TEST(CrashesWithHooks, PowerSgdCannotGoOnWhereBucketsAreRebuilt) {
+// The errors of a bucket lie in the order of its gradients: those of the rebuilt buckets do not fit
+// the buckets of the new wrapper's construction.
+TEST(CrashesWithHooks, PowerSgdCannotContinueWhereBucketsAreRebuilt) {
   Job job = compressing_job();
   job.ddp.options.find_unused_parameters = false;
   EXPECT_EQ(different_ends(job), std::pair(6, 14));
@@ -339,7 +339,7 @@ TEST(CrashesWithHooks, LocalSgdKeepsEachRanksOwnStateAndItsCounts) {
   EXPECT_GT(different_ends(job).first, 0);
 }
 
-TEST(CrashesWithHooks, AugmentationGoesOnInItsStreams) {
+TEST(CrashesWithHooks, AugmentationContinuesInItsStreams) {
   for (const std::int64_t n_workers : {0, 2}) {
     for (const AugmentStream stream : {AugmentStream::kWorker, AugmentStream::kInherited}) {
       Job job = augmented_job(stream, n_workers);

@@ -1,4 +1,4 @@
-// What happens to contributions and links, and which verdict or law tells of it.
+// What happens to contributions and links, and which verdict or law reports it.
 #include <gmock/gmock.h>
 
 #include "lockstep/sim/session/session.h"
@@ -63,8 +63,18 @@ class Contributions : public ::testing::TestWithParam<Fidelity> {
 
 TEST_P(Contributions, ArriveAsTheyAre) {
   const Outcome healthy = add_up(options(), {});
-  EXPECT_EQ(healthy.result.report.outcome, "ok");
+  EXPECT_EQ(name_of(healthy.result.report.outcome), "ok");
   EXPECT_THAT(healthy.sums, ElementsAre(std::vector(3, 111.0), std::vector(3, 222.0)));
+}
+
+// What is lost cannot get lost once more, nor come late.
+TEST_P(Contributions, AreTakenAwayOnce) {
+  for (const FaultKind second : {FaultKind::kLost, FaultKind::kDelayed}) {
+    const Outcome outcome = add_up(options(), {at_call(FaultKind::kLost, 1), at_call(second, 1)});
+
+    EXPECT_EQ(outcome.result.report.outcome, RunOutcome::kHang);
+    EXPECT_THAT(outcome.sums, ElementsAre(std::vector(3, 111.0), std::vector(3, -1.0)));
+  }
 }
 
 TEST_P(Contributions, CountedTwice) {
@@ -99,14 +109,14 @@ TEST_P(Contributions, Late) {
   Fault fault = at_call(FaultKind::kDelayed, 1);
   fault.delay = Duration{700};
   const Outcome outcome = add_up(options(), {fault});
-  EXPECT_EQ(outcome.result.report.outcome, "ok");
+  EXPECT_EQ(name_of(outcome.result.report.outcome), "ok");
   EXPECT_THAT(outcome.sums, ElementsAre(std::vector(3, 111.0), std::vector(3, 222.0)));
   EXPECT_THAT(outcome.times, ElementsAre(0, 700));
 }
 
 TEST_P(Contributions, Lost) {
   const Outcome outcome = add_up(options(), {at_call(FaultKind::kLost, 1)});
-  EXPECT_EQ(outcome.result.report.outcome, "hang");
+  EXPECT_EQ(name_of(outcome.result.report.outcome), "hang");
   EXPECT_THAT(outcome.result.report.wait_for_graph, HasSubstr("missing: rank 1, which"));
   EXPECT_THAT(outcome.result.report.wait_for_graph,
               HasSubstr("lost: the contribution of rank 1 to all_reduce #1 of group 0"));
@@ -119,7 +129,7 @@ TEST_P(Contributions, LostUntilARestart) {
   with_agent.group.watchdog = Duration{5000};
   with_agent.agent = AgentOptions{.max_restarts = 1};
   const Outcome outcome = add_up(with_agent, {at_call(FaultKind::kLost, 1)});
-  EXPECT_EQ(outcome.result.report.outcome, "ok");
+  EXPECT_EQ(name_of(outcome.result.report.outcome), "ok");
   EXPECT_EQ(outcome.result.attempts.size(), 2U);
   EXPECT_THAT(outcome.sums, ElementsAre(std::vector(3, 111.0), std::vector(3, 222.0)));
 }
@@ -139,7 +149,7 @@ SessionOptions with_outage(SessionOptions options, Outage outage) {
 TEST(LinkFaults, ALinkThatComesBackCostsTime) {
   for (const SessionOptions& options : {SessionOptions{}, messages()}) {
     const Outcome outcome = add_up(with_outage(options, {.ranks = {1}, .for_ns = 900}), {});
-    EXPECT_EQ(outcome.result.report.outcome, "ok");
+    EXPECT_EQ(name_of(outcome.result.report.outcome), "ok");
     EXPECT_THAT(outcome.sums, ElementsAre(std::vector(3, 111.0), std::vector(3, 222.0)));
     EXPECT_THAT(outcome.times, ElementsAre(900, 900));
   }
@@ -148,7 +158,7 @@ TEST(LinkFaults, ALinkThatComesBackCostsTime) {
 TEST(LinkFaults, APartitionIsAHangThatNamesTheSides) {
   for (const SessionOptions& options : {SessionOptions{}, messages()}) {
     const Outcome outcome = add_up(with_outage(options, {.ranks = {1}, .peers = {0, 2}}), {});
-    EXPECT_EQ(outcome.result.report.outcome, "hang");
+    EXPECT_EQ(name_of(outcome.result.report.outcome), "hang");
     EXPECT_THAT(outcome.result.report.wait_for_graph,
                 HasSubstr("down: nothing passes between rank 1 and ranks 0, 2 any more"));
     EXPECT_THAT(outcome.result.report.wait_for_graph, HasSubstr("missing: rank"));
@@ -156,7 +166,7 @@ TEST(LinkFaults, APartitionIsAHangThatNamesTheSides) {
 }
 
 // Between others nothing is down.
-TEST(LinkFaults, APartitionOfOneGroupIsNoneOfAnother) {
+TEST(LinkFaults, APartitionOfOneGroupLeavesOthersConnected) {
   SessionOptions options = with_outage({}, {.ranks = {2}});
   options.n_ranks = 3;
   Session session;
@@ -165,7 +175,7 @@ TEST(LinkFaults, APartitionOfOneGroupIsNoneOfAnother) {
     const auto group = context.world().split(pair, {});
     if (group) group->barrier().wait_or_throw();
   });
-  EXPECT_EQ(result.value().report.outcome, "ok");
+  EXPECT_EQ(name_of(result.value().report.outcome), "ok");
 }
 
 TEST(LinkFaults, FlappingLinksAreUpInBetween) {
@@ -198,10 +208,10 @@ TEST(LinkFaults, MessagesWaitForTheirLink) {
   };
   Session session;
   const auto healed = session.run(options, body);
-  EXPECT_EQ(healed.value().report.outcome, "ok");
+  EXPECT_EQ(name_of(healed.value().report.outcome), "ok");
   EXPECT_EQ(healed.value().world.ends[1].time.ns, 400);
   options.group.net.outages[0].for_ns = 0;
-  EXPECT_EQ(session.run(options, body).value().report.outcome, "hang");
+  EXPECT_EQ(name_of(session.run(options, body).value().report.outcome), "hang");
 }
 
 // -- the laws that find what no rank notices
@@ -231,7 +241,7 @@ bool fires(const Report& report, std::string_view id) {
   });
 }
 
-TEST(NetworkFaultLaws, TellWhatNobodyNotices) {
+TEST(NetworkFaultLaws, ReportWhatNoLawNotices) {
   Fault fault{.rank = 1, .step = 1, .at = "all_reduce"};
   fault.kind = FaultKind::kDuplicated;
   EXPECT_TRUE(fires(train(fault, false), "gradient-mean"));

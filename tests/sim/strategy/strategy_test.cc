@@ -68,15 +68,15 @@ TEST(StrategyTest, TheDefaultLetsTheLowestRankRunUntilItBlocks) {
   EXPECT_EQ(interleaving(*plain.value()), "0000111122223333");
 }
 
-// Rank 0 gives way to rank 1 before its third operation (it was picked twice), and goes on when
-// rank 1 has ended.
+// Rank 0 gives way to rank 1 before its third operation (it was picked twice), and continues
+// after rank 1 has ended.
 TEST(StrategyTest, ADeviationIsFoundByItsRanksOwnProgress) {
   const auto replay = make_replay({.deviations = {{kRank0, 2, kRank1}}});
   EXPECT_EQ(interleaving(*replay.value()), "0011110022223333");
   EXPECT_TRUE(replay.value()->skipped().empty());
 }
 
-TEST(StrategyTest, WhatHasNoPlaceIsSkippedAndTold) {
+TEST(StrategyTest, WhatHasNoPlaceIsSkippedAndReported) {
   const Deviation good{kRank0, 2, kRank1};
   const Deviation impossible{kRank0, 2, resume_id(Rank{9})};
   const Deviation too_late{kRank0, 77, kRank1};
@@ -85,7 +85,7 @@ TEST(StrategyTest, WhatHasNoPlaceIsSkippedAndTold) {
   EXPECT_EQ(replay.value()->skipped(), (std::vector<Deviation>{too_late, impossible}));
 }
 
-TEST(StrategyTest, APrefixGoesOnWithAnotherStrategy) {
+TEST(StrategyTest, APrefixContinuesWithAnotherStrategy) {
   const auto replay = make_replay(decode_schedule("@0-1=2/3/round-robin").value());
   EXPECT_EQ(interleaving(*replay.value()).substr(0, 3), "022");
   const std::string text = interleaving(*replay.value());
@@ -165,7 +165,7 @@ TEST(StrategyTest, PctOfDepthOneDrawsAnOrderOfRanks) {
 
 // One rank must stand still between two given operations of another: depth 2. The bound promises 1
 // in 2 * k runs.
-TEST(StrategyTest, PctMeetsItsBound) {
+TEST(StrategyTest, PctKeepsItsBound) {
   int n_found = 0;
   std::uint64_t n_steps = 0;
   constexpr int kRuns = 2000;
@@ -185,7 +185,7 @@ TEST(StrategyTest, PctMeetsItsBound) {
     EXPECT_EQ(strategy->n_processes(), 2U);
     if (seen) ++n_found;
   }
-  // Points of a rank that is alone are no choices.
+  // Points at which only one rank can run are not choices.
   EXPECT_LE(n_steps, 42U);
   EXPECT_EQ(pct_bound(2, 42, 2), 1.0 / 84.0);
   EXPECT_GT(n_found, kRuns / 84 * 3 / 4);

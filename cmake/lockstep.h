@@ -1,4 +1,0 @@
-// The front door of an installed Lockstep: run_ranks, the library under it, and what it reports.
-#pragma once
-
-#include "lockstep/api/lockstep.h"

@@ -1,0 +1,94 @@
+// `lockstep check`: the laws on traces that a run, or a recorder in a PyTorch job, has written, and
+// on dumps of PyTorch's Flight Recorder.
+#include <filesystem>
+
+#include "lockstep/base/text.h"
+#include "lockstep/compare/bisect.h"
+#include "lockstep/formats/flight_recorder.h"
+#include "lockstep/harness/cli/commands.h"
+#include "lockstep/harness/cli/outcome.h"
+#include "lockstep/harness/cli/report_file.h"
+#include "lockstep/laws/finish_report.h"
+#include "lockstep/laws/trace_check.h"
+
+namespace lockstep::cli {
+namespace {
+
+/// What is judged at once: a folder with a trace, or the dumps of one run.
+struct Judgeable {
+  std::string title;
+  std::vector<std::string> dumps;  ///< Empty: `title` is a folder.
+};
+
+/// Folders one by one; files are dumps of PyTorch's Flight Recorder, all of one run.
+std::vector<Judgeable> divide(const std::vector<std::string>& paths) {
+  std::vector<Judgeable> parts;
+  Judgeable dumps;
+  for (const std::string& path : paths) {
+    if (std::filesystem::is_regular_file(path)) {
+      dumps.dumps.push_back(path);
+    } else {
+      parts.push_back({path, {}});
+    }
+  }
+  if (dumps.dumps.empty()) return parts;
+  dumps.title = join(dumps.dumps, " ");
+  parts.push_back(std::move(dumps));
+  return parts;
+}
+
+Result<Report> check_part(const Judgeable& part,
+                          const CheckArguments& arguments,
+                          ReportFile& file) {
+  const std::string& folder = part.title;
+  const Result<LoadedTrace> loaded =
+      part.dumps.empty() ? read_jsonl(folder) : read_flight_recorder(part.dumps);
+  if (!loaded.ok()) return loaded.error();
+  LawPolicy policy;
+  policy.allow = arguments.allow;
+  std::vector<std::string> ids = arguments.laws;
+  // Dumps hold calls, and nothing else that a law could check.
+  if (ids.empty() && !part.dumps.empty()) ids = {"collectives-match", "progress"};
+  Result<Report> report = check_trace(loaded.value(), policy, ids);
+  if (!report.ok()) return report;
+  const std::string& scenario = loaded.value().header.scenario;
+  std::string title = folder + (scenario.empty() ? "" : ": " + scenario);
+  if (!part.dumps.empty()) {
+    title = "Flight Recorder, " + std::to_string(part.dumps.size()) + " dumps";
+    report.value().notes = loaded.value().notes;
+  }
+  finish_report(report.value(),
+                {.title = title,
+                 .replay = "lockstep check " + folder,
+                 .first_divergence = first_divergence_of(loaded.value().trace.get())});
+  RunView view;
+  view.report = &report.value();
+  view.trace = loaded.value().trace.get();
+  view.backend = loaded.value().header.backend;
+  file.add(view);
+  return report;
+}
+
+}  // namespace
+
+ExitCode check(const CheckArguments& arguments, Terminal& terminal) {
+  // A misspelt law is reported before any folder is read.
+  const Result<LawSet> known = LawSet::make({}, arguments.laws);
+  if (!known.ok()) return bad_input(terminal, "lockstep check: " + known.error().text());
+  Result<ReportFile> file = ReportFile::make("check", arguments.report, false);
+  if (!file.ok()) return bad_input(terminal, file.error().text());
+  bool all_hold = true;
+  for (const Judgeable& part : divide(arguments.folders)) {
+    const Result<Report> report = check_part(part, arguments, file.value());
+    if (!report.ok()) return bad_input(terminal, report.error().text());
+    terminal.out << (arguments.json
+                         ? render_json(report.value())
+                         : render_text(report.value(), style(arguments.all_laws, terminal)));
+    if (!report.value().ok()) all_hold = false;
+  }
+  const Outcome written = file.value().write();
+  if (!written.ok()) return bad_input(terminal, written.error().text());
+  return all_hold ? ExitCode::kOk : ExitCode::kFindings;
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,42 @@
+// The words a user typed, as the command they mean.
+#pragma once
+
+#include <string>
+#include <variant>
+
+#include "lockstep/harness/cli/commands.h"
+
+namespace lockstep::cli {
+
+/// Text to print instead of running something: help, the version.
+struct Information {
+  std::string text;
+};
+
+/// What is wrong with the words, in one sentence.
+struct UsageError {
+  std::string text;
+};
+
+using Command = std::variant<UsageError,
+                             Information,
+                             RunArguments,
+                             TestArguments,
+                             ZooArguments,
+                             ExploreArguments,
+                             ReplayArguments,
+                             CheckArguments,
+                             DiffArguments,
+                             BisectArguments,
+                             ExportArguments,
+                             AnalyzeArguments,
+                             LawsArguments,
+                             SamplerArguments,
+                             NcclLogArguments,
+                             RankArguments,
+                             CrosscheckArguments,
+                             LaunchArguments>;
+
+Command parse_command_line(int argc, const char* const* argv);
+
+}  // namespace lockstep::cli

@@ -1,0 +1,88 @@
+// Words of the commands that read traces and logs.
+#include <CLI/CLI.hpp>
+
+#include "lockstep/harness/cli/grammar/detail/grammar.h"
+
+namespace lockstep::cli {
+
+void add_words(CLI::App& app, HelpPage& page, CheckArguments& to) {
+  CommandWords words(app,
+                     page,
+                     "Checks the laws on recorded traces, or says why a PyTorch job hangs, from "
+                     "dumps of its Flight Recorder.");
+  words.argument(
+      "TRACE", to.folders, "Trace folders; or Flight Recorder dumps, all files of one job");
+  words.list("--law", to.laws, "LAW", "Checks only this law", "all laws that traces allow");
+  words.list("--allow", to.allow, "LAW[@TENSOR]", "Exempts a law, or one tensor of it");
+  words.option("--report",
+               to.report,
+               "FILE",
+               "Writes a report: FILE.html, FILE.json or FILE.xml (JUnit)",
+               "none");
+  words.flag("--laws", to.all_laws, kLawsText);
+  words.flag("--json", to.json, "Prints the report as JSON");
+  words.example("Record a run",
+                "lockstep run scenarios/zoo/bypass_wrapper.toml --quiet --trace trace");
+  words.example("Check one law of it", "lockstep check trace --law replicas-equal");
+}
+
+void add_words(CLI::App& app, HelpPage& page, DiffArguments& to) {
+  CommandWords words(app, page, "Prints the first difference of two traces.");
+  words.argument("LEFT", to.left, "Trace folder");
+  words.argument("RIGHT", to.right, "Another trace folder");
+  words.example("Compare two runs", "lockstep diff before after");
+}
+
+void add_words(CLI::App& app, HelpPage& page, BisectArguments& to) {
+  CommandWords words(
+      app,
+      page,
+      "Finds where two traces, or the ranks of one, first differ, and what was equal "
+      "before.");
+  words.argument("TRACE", to.folders, "One trace folder, or two").expected(1, 2);
+  words.example("Compare the ranks of one run", "lockstep bisect trace");
+  words.example("Compare two runs", "lockstep bisect before after");
+}
+
+void add_words(CLI::App& app, HelpPage& page, ExportArguments& to) {
+  CommandWords words(app, page, "Writes a trace as a timeline for ui.perfetto.dev.");
+  words.argument("TRACE", to.folder, "Trace folder");
+  words.required("--perfetto", to.perfetto, "FILE", "File to write (JSON)");
+  words.example("Write a timeline", "lockstep export trace --perfetto timeline.json");
+}
+
+void add_words(CLI::App& app, HelpPage& page, NcclLogArguments& to) {
+  CommandWords words(app,
+                     page,
+                     "Reads the summation order of a real run from NCCL's log, as a value for "
+                     "sim.order.");
+  words.argument("LOG", to.files, "Log of rank 0, or the logs of all ranks");
+  words.example("Read a log made with NCCL_DEBUG=INFO", "lockstep nccl-log nccl.log");
+}
+
+void add_words(CLI::App& app, HelpPage& page, LawsArguments& to) {
+  CommandWords words(app, page, "Prints the laws: all of them, or everything about one.");
+  words.optional_argument("NAME", to.name, "Name of a law [default: all laws, in short]");
+  words.example("List all laws", "lockstep laws");
+  words.example("Read about one", "lockstep laws gradient-mean");
+}
+
+void add_words(CLI::App& app, HelpPage& page, SamplerArguments& to) {
+  CommandWords words(app, page, "Prints which samples DistributedSampler gives each rank.");
+  words.required("--size", to.size, "N", "Samples in the data set");
+  words.required("--replicas", to.replicas, "N", "Number of ranks");
+  words.option("--rank", to.rank, "RANK", "Prints only this rank", "all ranks");
+  words.option("--epoch", to.epoch, "N", "Epoch, as given to set_epoch");
+  words.option("--seed", to.seed, "SEED", "Seed of the shuffle");
+  words.flag("!--no-shuffle", to.shuffle, "Keeps the order of the data set");
+  words.flag("--drop-last", to.drop_last, "Drops the uneven tail instead of padding it");
+  words.example("Deal 10 samples to 4 ranks", "lockstep sampler --size 10 --replicas 4 --epoch 1");
+}
+
+void add_words(CLI::App& app, HelpPage& page, HelpArguments& to) {
+  CommandWords words(app, page, "Prints the help of a command.");
+  words.optional_argument("COMMAND", to.command, "Name of a command [default: list all commands]");
+  words.example("Read about `lockstep run`", "lockstep help run");
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,119 @@
+#include "lockstep/harness/cli/real_ranks.h"
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "lockstep/base/text.h"
+#include "lockstep/harness/backends/backends.h"
+#include "lockstep/harness/cli/settings.h"
+#include "lockstep/harness/format/load.h"
+#include "lockstep/real/launch/supervisor.h"
+#include "lockstep/real/session/backend.h"
+
+namespace lockstep::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A folder under TMPDIR that goes when this goes.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string pattern = (fs::temp_directory_path() / "lockstep-trace-XXXXXX").string();
+    if (mkdtemp(pattern.data()) != nullptr) path_ = pattern;
+  }
+
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) fs::remove_all(path_, ignored);
+  }
+
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  TemporaryFolder(TemporaryFolder&&) = delete;
+  TemporaryFolder& operator=(TemporaryFolder&&) = delete;
+
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+/// This command again, as one rank.
+std::vector<std::string> rank_command(const RealRequest& request) {
+  std::vector<std::string> command = {fs::read_symlink("/proc/self/exe").string(),
+                                      "rank",
+                                      request.file,
+                                      "--timeout",
+                                      std::to_string(request.timeout_s)};
+  const auto add = [&](const char* name, const std::string& value) {
+    if (!value.empty()) command.push_back(std::string(name) + "=" + value);
+  };
+  add("--variant", request.variant);
+  for (const std::string& setting : request.settings) add("--set", setting);
+  add("--flip-bit", request.flip_bit);
+  if (request.values) command.emplace_back("--values");
+  if (request.digests_only) command.emplace_back("--digests-only");
+  return command;
+}
+
+}  // namespace
+
+std::optional<ExitCode> refuse_backend(const std::string& command,
+                                       const std::string& backend,
+                                       Terminal& terminal) {
+  const Result<Backend> found = find_backend(backend);
+  if (!found.ok()) {
+    std::string text = "lockstep " + command + ": " + found.error().text();
+    return bad_input(terminal, text);
+  }
+  const std::string obstacle = obstacle_of(found.value());
+  if (obstacle.empty()) return std::nullopt;
+  terminal.err << "lockstep " << command << ": " << obstacle << "\n";
+  return ExitCode::kRunFailed;
+}
+
+Result<Scenario> load_request(RealRequest& request, std::int32_t nproc) {
+  if (nproc > 0) request.settings.push_back("world.ranks=" + std::to_string(nproc));
+  const Result<std::vector<Setting>> settings = parse_settings(request.settings);
+  if (!settings.ok()) return settings.error();
+  Result<Scenario> scenario = load_scenario(request.file, request.variant, settings.value());
+  if (!scenario.ok()) return scenario;
+  const Outcome others = check_other_variants(request.file, request.variant);
+  if (!others.ok()) return others.error();
+  return scenario;
+}
+
+RealRun run_on_processes(const RealRequest& request, const Scenario& scenario, Terminal& terminal) {
+  const TemporaryFolder temporary;
+  launch::LaunchOptions options;
+  options.n_per_node = scenario.n_ranks;
+  options.standalone = true;
+  options.notices = false;
+  options.grace = std::chrono::seconds(5);
+  options.backend = request.backend;
+  options.trace = request.trace.empty() ? temporary.path() : fs::absolute(request.trace).string();
+  options.command = rank_command(request);
+  RealRun run;
+  const Result<launch::LaunchResult> launched = launch::launch(options, terminal.err, terminal.err);
+  if (!launched.ok()) {
+    terminal.err << "lockstep " << request.command << ": " << launched.error().text() << "\n";
+    run.failed = ExitCode::kRunFailed;
+    return run;
+  }
+  if (!launched.value().ok) {
+    terminal.err << "lockstep " << request.command << ": "
+                 << launch::render_failures(launched.value().failures, "a rank", 0);
+    run.failed = ExitCode::kRunFailed;
+  }
+  Result<LoadedTrace> loaded = read_jsonl(options.trace);
+  if (loaded.ok()) {
+    run.loaded = std::move(loaded).value();
+  } else if (!run.failed) {
+    terminal.err << "lockstep " << request.command << ": " << loaded.error().text() << "\n";
+    run.failed = ExitCode::kRunFailed;
+  }
+  return run;
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,58 @@
+// `lockstep run --backend gloo|nccl`: a scenario with one process per rank.
+#include "lockstep/compare/bisect.h"
+#include "lockstep/harness/cli/commands.h"
+#include "lockstep/harness/cli/outcome.h"
+#include "lockstep/harness/cli/real_ranks.h"
+#include "lockstep/harness/cli/report_file.h"
+#include "lockstep/harness/run/run_scenario.h"
+#include "lockstep/laws/finish_report.h"
+
+namespace lockstep::cli {
+namespace {
+
+std::string simulator_only(const RunArguments& arguments) {
+  if (arguments.twice) return "--twice";
+  if (arguments.schedule_seed) return "--schedule-seed";
+  if (!arguments.repro.empty()) return "--repro";
+  return {};
+}
+
+}  // namespace
+
+ExitCode run_real(const RunArguments& arguments, ReportFile& file, Terminal& terminal) {
+  const std::string option = simulator_only(arguments);
+  if (!option.empty()) {
+    return bad_input(terminal, "lockstep run: " + option + " is for the simulator");
+  }
+  if (const auto refused = refuse_backend("run", arguments.backend, terminal)) return *refused;
+  RealRequest request = {.command = "run",
+                         .file = arguments.file,
+                         .variant = arguments.variant,
+                         .settings = arguments.settings,
+                         .backend = arguments.backend,
+                         .timeout_s = arguments.timeout_s,
+                         .values = arguments.values,
+                         .trace = arguments.trace,
+                         .flip_bit = {}};
+  const Result<Scenario> scenario = load_request(request, arguments.nproc);
+  if (!scenario.ok()) return bad_input(terminal, scenario.error().text());
+  const RealRun run = run_on_processes(request, scenario.value(), terminal);
+  if (!run.loaded) return run.failed.value_or(ExitCode::kRunFailed);
+  Result<ScenarioResult> judged = judge_scenario(scenario.value(), *run.loaded);
+  if (!judged.ok()) return bad_input(terminal, judged.error().text());
+  ScenarioResult& result = judged.value();
+  // With the same data, not the same timing: as far as processes can.
+  finish_report(result.report,
+                {.replay = scenario.value().command + " --backend " + arguments.backend,
+                 .first_divergence = first_divergence_of(run.loaded->trace.get())});
+  RunView view = view_of(result);
+  view.backend = arguments.backend;
+  view.wait_for = nullptr;
+  file.add(view);
+  const Outcome written = file.write();
+  if (!written.ok()) return bad_input(terminal, written.error().text());
+  if (!arguments.quiet) print_result(scenario.value(), result, arguments.laws, terminal);
+  return run.failed.value_or(exit_code(result.report));
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,132 @@
+// Drawing a sketch: plain jobs often, every feature now and then.
+#include <string>
+
+#include "lockstep/harness/explore/jobs/detail/random_draws.h"
+#include "lockstep/harness/explore/jobs/detail/repair.h"
+
+namespace lockstep {
+
+namespace {
+
+using detail::RandomDraws;
+
+void draw_world(RandomDraws& draws, JobSketch& s) {
+  s.ranks = static_cast<std::int32_t>(draws.chance(80) ? draws.between(1, 4) : draws.between(5, 9));
+  s.nodes = draws.chance(20) ? 2 : 1;
+  s.strategy = draws.one_of({"run-to-block", "round-robin", "random", "random", "pct:depth=3"});
+  s.schedule_seed = static_cast<std::uint64_t>(draws.below(1'000'000));
+  s.order = draws.one_of({"rank", "gloo-ring", "pairwise", "nccl-ring", "nccl-tree"});
+  if (draws.chance(30)) s.pairing = draws.one_of({"nccl_like", "gloo_like"});
+  if (draws.chance(30)) s.fidelity = "message";
+  s.timed = draws.chance(30);
+}
+
+void draw_model(RandomDraws& draws, JobSketch& s) {
+  s.model =
+      draws.one_of({"mlp", "mlp", "mlp", "mlp", "linear", "scalar", "bn", "twohead", "cnn", "gpt"});
+  s.features = draws.between(1, 6);
+  const std::int64_t n_hidden = draws.between(1, 3);
+  for (std::int64_t i = 0; i < n_hidden; ++i) s.hidden.push_back(draws.between(1, 6));
+  s.outputs = draws.between(1, 3);
+  s.activation = draws.one_of({"relu", "tanh", "none"});
+  if (draws.chance(20)) s.checkpoint = draws.one_of({"reentrant", "non-reentrant"});
+  s.head = draws.one_of({"a", "b", "both"});
+  if (draws.chance(30)) s.dtype = "f64";
+  s.bias = draws.chance(80);
+  s.freeze = draws.chance(10);
+  s.seed_by_rank = draws.chance(40);
+  s.seed = static_cast<std::uint64_t>(draws.below(1'000'000));
+}
+
+void draw_data(RandomDraws& draws, JobSketch& s) {
+  s.classes = draws.chance(30);
+  s.batches = draws.between(1, 4);
+  s.batch = draws.between(1, 4);
+  if (draws.chance(40)) s.extra = draws.between(1, 5);
+  s.sampler =
+      draws.one_of({"distributed", "distributed", "distributed", "batches_by_rank", "stream"});
+  s.shuffle = draws.chance(60);
+  s.drop_last = draws.chance(30);
+  if (draws.chance(30)) s.workers = draws.between(1, 3);
+  s.persistent = draws.chance(30);
+  s.augment = draws.chance(15);
+  if (draws.chance(25)) s.loss = "l1";
+  s.eval = draws.chance(30);
+}
+
+void draw_optimization(RandomDraws& draws, JobSketch& s) {
+  s.optimizer = draws.one_of({"sgd", "sgd", "sgd", "adam", "adamw", "adagrad", "rmsprop"});
+  s.momentum = draws.chance(40);
+  s.weight_decay = draws.chance(30);
+  s.variant = draws.chance(30);
+  s.zero = draws.chance(10);
+  s.averager = draws.chance(8);
+  if (draws.chance(40)) {
+    s.scheduler = draws.one_of({"step",
+                                "multistep",
+                                "exponential",
+                                "linear",
+                                "polynomial",
+                                "cosine",
+                                "restarts",
+                                "onecycle",
+                                "plateau",
+                                "sequential"});
+  }
+  s.scaler = draws.chance(15);
+  if (draws.chance(25)) s.clip = draws.one_of({"norm", "value"});
+}
+
+void draw_loop(RandomDraws& draws, JobSketch& s) {
+  s.epochs = draws.between(1, 3);
+  if (draws.chance(30)) s.accumulate = draws.between(2, 3);
+  s.no_sync = draws.chance(60);
+  if (draws.chance(40)) s.zero_grad = "zero";
+  s.join = draws.chance(12);
+  s.divide_by_initial = draws.chance(60);
+  if (draws.chance(20)) s.snapshot_every = draws.between(1, 2);
+}
+
+void draw_wrapper(RandomDraws& draws, JobSketch& s) {
+  s.wrap = draws.chance(92);
+  s.broadcast_buffers = draws.chance(75);
+  if (draws.chance(60)) s.bucket_bytes = draws.between(1, 120);
+  s.find_unused = draws.chance(20);
+  s.view = draws.chance(40);
+  s.static_graph = draws.chance(15);
+  if (draws.chance(25)) {
+    s.hook = draws.one_of({"allreduce",
+                           "fp16",
+                           "bf16",
+                           "quantize-per-tensor",
+                           "quantize-per-channel",
+                           "powersgd",
+                           "post-local-sgd"});
+  }
+}
+
+void draw_fault(RandomDraws& draws, JobSketch& s) {
+  if (draws.chance(40)) s.fault = draws.one_of({"late", "slow", "delay", "clock-skew", "crash"});
+  s.fault_rank = static_cast<std::int32_t>(draws.below(s.ranks));
+  s.fault_step = draws.below(3);
+  s.redo = draws.chance(25);
+}
+
+}  // namespace
+
+JobSketch draw_job(std::uint64_t seed, std::uint64_t index) {
+  RandomDraws draws(seed, index);
+  JobSketch sketch;
+  draw_world(draws, sketch);
+  draw_model(draws, sketch);
+  draw_data(draws, sketch);
+  draw_optimization(draws, sketch);
+  draw_loop(draws, sketch);
+  draw_wrapper(draws, sketch);
+  draw_fault(draws, sketch);
+  sketch.per_step = draws.chance(30);
+  detail::repair(sketch);
+  return sketch;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,156 @@
+// Which choices go together: the rest of a sketch gives way.
+#include <algorithm>
+
+#include "lockstep/harness/explore/jobs/detail/repair.h"
+
+namespace lockstep::detail {
+
+namespace {
+
+bool has_batch_norm(const JobSketch& s) { return s.model == "bn"; }
+
+void mend_layers(JobSketch& s) {
+  if (s.model == "scalar" || s.model == "linear") s.hidden.clear();
+  if (s.model == "scalar") {
+    s.features = 1;
+    s.outputs = 1;
+    s.classes = false;
+  }
+  if (s.model == "mlp" && s.hidden.empty()) s.model = "linear";
+  if ((s.model == "bn" || s.model == "twohead") && s.hidden.empty()) s.hidden = {2};
+  if (s.model == "twohead") s.hidden.resize(1);
+  if (s.model == "cnn") {
+    s.features = 16;  // 1 x 4 x 4
+    s.hidden = {2};
+  }
+  if (s.model == "gpt") {
+    s.classes = true;
+    s.hidden.clear();
+    s.dtype = "f32";
+    s.augment = false;
+  }
+}
+
+void mend_model(JobSketch& s) {
+  mend_layers(s);
+  if (s.model != "mlp" && s.model != "bn") s.checkpoint = "none";
+  if (s.model != "twohead") s.head = "both";
+  if (s.model != "mlp" && s.model != "linear") s.freeze = false;
+  if (s.classes) s.outputs = std::max<std::int64_t>(s.outputs, 2);
+  if (!s.classes && s.loss != "l1") s.loss = "mse";
+}
+
+void mend_data(JobSketch& s) {
+  // Batch norm needs two rows in every batch.
+  if (has_batch_norm(s)) {
+    s.batch = std::max<std::int64_t>(s.batch, 2);
+    s.extra = 0;
+    // Each rank would evaluate with its own statistics.
+    if (!s.broadcast_buffers) s.eval = false;
+  }
+  if (s.join) {
+    if (s.sampler == "distributed") s.sampler = "batches_by_rank";
+  } else if (s.sampler == "batches_by_rank") {
+    s.extra = 0;
+  }
+  if (s.sampler != "distributed") {
+    s.drop_last = false;
+    s.augment = false;
+  }
+  if (s.sampler == "batches_by_rank") {
+    s.shuffle = false;
+    s.workers = 0;
+    s.extra = 0;
+  }
+  if (s.sampler == "stream") s.extra = 0;
+  if (s.workers == 0) s.persistent = false;
+  // Persistent workers of a stream keep the epoch they were started with.
+  if (s.sampler == "stream" && s.shuffle) s.persistent = false;
+}
+
+void mend_optimizer(JobSketch& s) {
+  const bool sgd = s.optimizer == "sgd";
+  if (!sgd && s.optimizer != "rmsprop") s.momentum = false;
+  if (sgd && !s.momentum) s.variant = false;
+  if (s.optimizer == "adagrad") s.variant = false;
+}
+
+void mend_scheduler(JobSketch& s) {
+  if (s.scheduler == "plateau" && !s.eval) s.scheduler = "none";
+  if (s.scheduler == "onecycle" && s.optimizer != "sgd") s.scheduler = "none";
+  // A cycle is as long as it says, and a metric comes with an epoch.
+  const bool by_epoch =
+      s.scheduler == "none" || s.scheduler == "onecycle" || s.scheduler == "plateau";
+  if (by_epoch) s.per_step = false;
+}
+
+void mend_averaging(JobSketch& s) {
+  if (s.join) s.averager = false;
+  if (s.zero) s.snapshot_every = 0;
+  if (s.ranks == 1) s.averager = false;
+  // Each rank would evaluate its own model.
+  if (s.hook == "post-local-sgd" || s.averager) s.eval = false;
+}
+
+void mend_wrapper(JobSketch& s) {
+  if (s.join) s.wrap = true;
+  if (!s.wrap) {
+    s.seed_by_rank = false;
+    s.broadcast_buffers = true;
+    s.bucket_bytes = 0;
+    s.find_unused = s.view = s.static_graph = s.no_sync = false;
+    s.hook = "none";
+    s.zero = s.averager = false;
+    if (s.model == "bn" || s.model == "twohead") s.model = "mlp";
+  }
+  if (s.model == "twohead" && s.head != "both" && !s.static_graph) s.find_unused = true;
+  // A reentrant checkpoint makes parameters ready twice if unused ones are searched for.
+  if (s.find_unused && s.checkpoint == "reentrant") s.checkpoint = "non-reentrant";
+  if (s.hook.starts_with("quantize")) s.dtype = "f32";
+  if (s.accumulate == 1) s.no_sync = false;
+  // A static graph may not begin with a backward that is not reduced.
+  if (s.static_graph) s.no_sync = false;
+  if (s.hook != "none") s.join = s.join && s.hook == "allreduce";
+}
+
+void mend_loop(JobSketch& s) {
+  s.nodes = s.ranks % s.nodes == 0 ? s.nodes : 1;
+  if (s.join) {
+    s.static_graph = false;
+    s.snapshot_every = 0;
+    s.accumulate = 1;
+    s.no_sync = false;
+    s.per_step = false;  // Its scheduler would move less often.
+    // A rank without inputs takes no steps: what others' steps leave in an optimizer it misses.
+    s.optimizer = "sgd";
+    s.momentum = s.variant = false;
+  }
+  // What these hooks do depends on the buckets, which a resumed job builds again.
+  if (s.hook == "powersgd" || s.hook.starts_with("quantize")) s.snapshot_every = 0;
+  // No snapshot has the generators that persistent workers draw from.
+  if (s.augment && s.snapshot_every > 0) s.persistent = false;
+  if (s.fault == "crash" && s.snapshot_every == 0) s.fault = "none";
+  if (s.fault == "crash") {
+    s.zero = s.averager = false;
+    s.hook = "none";
+  }
+  s.fault_rank %= s.ranks;
+  if (s.fault == "slow") s.timed = true;
+}
+
+}  // namespace
+
+void repair(JobSketch& sketch) {
+  // Each pass may remove what another one relied on; nothing is ever added twice.
+  for (int pass = 0; pass < 3; ++pass) {
+    mend_model(sketch);
+    mend_data(sketch);
+    mend_optimizer(sketch);
+    mend_scheduler(sketch);
+    mend_averaging(sketch);
+    mend_wrapper(sketch);
+    mend_loop(sketch);
+  }
+}
+
+}  // namespace lockstep::detail

@@ -1,0 +1,111 @@
+// Reads one table of a scenario against its schema: types, ranges, words, unknown keys.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/harness/format/toml_document.h"
+
+namespace lockstep {
+
+/// The first thing that was wrong. Readers continue with defaults after it, so that code that reads
+/// a table is a list of assignments without branches.
+class Problem {
+ public:
+  void report(std::string message, const std::string& where) {
+    if (!first_) first_ = Error{std::move(message), where};
+  }
+
+  bool found() const { return first_.has_value(); }
+
+  const Error& first() const { return *first_; }
+
+ private:
+  std::optional<Error> first_;
+};
+
+/// Reads the keys of one table; `finish` then reports the first key that was not asked for.
+class TableReader {
+ public:
+  static constexpr std::int64_t kMaxInteger = std::numeric_limits<std::int64_t>::max();
+
+  /// `name` is the table's path for messages ("loop.eval"), empty for the file's top level.
+  TableReader(const TomlNode& table, std::string name, Problem& problem);
+
+  bool has(std::string_view key);
+  /// The key's value, or null when it is absent.
+  const TomlNode* node(std::string_view key);
+  const TomlNode* table(std::string_view key);
+  const TomlNode* array(std::string_view key);
+
+  std::int64_t integer(std::string_view key,
+                       std::int64_t fallback,
+                       std::int64_t min = 0,
+                       std::int64_t max = kMaxInteger);
+  std::int32_t small(std::string_view key,
+                     std::int32_t fallback,
+                     std::int32_t min = 0,
+                     std::int32_t max = 1'000'000);
+  double number(std::string_view key, double fallback);
+  /// A number that must not be below `min`.
+  double number_from(std::string_view key, double fallback, double min);
+  bool flag(std::string_view key, bool fallback);
+  std::string text(std::string_view key, std::string_view fallback);
+  /// One of `words`.
+  std::string word(std::string_view key,
+                   std::string_view fallback,
+                   std::span<const std::string_view> words);
+  /// The same. A word of `later` belongs to the schema but is not supported yet.
+  std::string word(std::string_view key,
+                   std::string_view fallback,
+                   std::initializer_list<std::string_view> words,
+                   std::initializer_list<std::string_view> later = {});
+  std::vector<double> numbers(std::string_view key);
+  std::vector<std::int64_t> integers(std::string_view key);
+  std::vector<std::string> texts(std::string_view key);
+  std::vector<std::vector<double>> number_lists(std::string_view key);
+
+  /// Options of PyTorch that the format does not have yet: an error that says so.
+  void not_yet(std::initializer_list<std::string_view> keys);
+  /// Reports unknown keys. Call it last.
+  void finish();
+
+  const std::string& where() const { return table_->where; }
+
+  /// Where `key` was written, or the table's own place.
+  std::string where(std::string_view key) const;
+  /// "loop.steps" for the key `steps` of the table `loop`.
+  std::string path(std::string_view key) const;
+
+  Problem& problem() const { return *problem_; }
+
+ private:
+  const TomlNode* expect(std::string_view key, TomlNode::Kind kind);
+  /// `value` where it is one of `words`; otherwise reports it.
+  std::string one_of(std::string_view key,
+                     std::string value,
+                     std::string_view fallback,
+                     std::span<const std::string_view> words);
+  void wrong_type(std::string_view key, const TomlNode& value, std::string_view wanted);
+
+  const TomlNode* table_;
+  std::string name_;
+  Problem* problem_;
+  std::vector<std::string_view> asked_;
+};
+
+/// Elements of an array node as numbers; reports anything else.
+std::vector<double> numbers_of(const TomlNode& array, std::string_view name, Problem& problem);
+std::vector<std::int64_t> integers_of(const TomlNode& array,
+                                      std::string_view name,
+                                      Problem& problem);
+/// Ranks named in `array`. Reports ranks outside 0 .. n_ranks - 1.
+std::vector<std::int32_t> ranks_of(const TomlNode& array, std::int32_t n_ranks, Problem& problem);
+
+}  // namespace lockstep

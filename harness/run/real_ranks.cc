@@ -1,0 +1,140 @@
+// run_ranks in a process that a launcher started as one rank.
+#include <array>
+#include <fcntl.h>
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+#include <unistd.h>
+
+#include "lockstep/base/text.h"
+#include "lockstep/harness/backends/backends.h"
+#include "lockstep/harness/run/detail/check_options.h"
+#include "lockstep/real/host/real_host.h"
+#include "lockstep/real/session/rank_session.h"
+#include "lockstep/run.h"
+
+namespace lockstep {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void refuse(const Error& error) { throw std::invalid_argument(error.text()); }
+
+LaunchEnvironment place_of_this_process(const RunOptions& options) {
+  const Result<std::optional<LaunchEnvironment>> read =
+      read_launch_environment(process_environment());
+  if (!read.ok()) refuse(read.error());
+  if (!read.value()) {
+    refuse({"backend '" + options.backend +
+                "' runs one rank per process; start the program with `lockstep launch` or torchrun",
+            {}});
+  }
+  const LaunchEnvironment& place = *read.value();
+  if (place.world_size != options.ranks) {
+    refuse({"the program asks for " + std::to_string(options.ranks) +
+                " ranks, but the launcher started " + std::to_string(place.world_size),
+            {}});
+  }
+  return place;
+}
+
+// A program may call run_ranks several times, and every call is its own world. All ranks make
+// the same calls, so counting this process's own distinguishes them; the marks that count them live
+// in the rendezvous folder and not in this process, since a library has no globals.
+Result<std::string> world_folder(const LaunchEnvironment& place) {
+  const fs::path meeting = rendezvous_folder(place, process_environment());
+  std::error_code failed;
+  fs::create_directories(meeting, failed);
+  for (std::int32_t call = 0; !failed; ++call) {
+    const fs::path mark = meeting / ("rank-" + std::to_string(place.rank) + "." +
+                                     std::to_string(getpid()) + ".call-" + std::to_string(call));
+    const int handle = open(mark.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (handle < 0 && errno == EEXIST) continue;
+    if (handle < 0) break;
+    close(handle);
+    return (meeting / ("world-" + std::to_string(call))).string();
+  }
+  return Error{"this folder cannot be used for the rendezvous", meeting.string()};
+}
+
+void gather_results(RankContext& context, std::span<std::byte> own, std::vector<std::byte>& all) {
+  const auto n_ranks = static_cast<std::size_t>(context.world_size());
+  all.resize(own.size() * n_ranks);
+  const auto bytes = static_cast<std::int64_t>(own.size());
+  std::vector<Memory> parts;
+  for (std::size_t r = 0; r < n_ranks; ++r) {
+    parts.push_back({all.data() + r * own.size(), bytes, DType::kU8, Device::kCpu});
+  }
+  const Memory input{own.data(), bytes, DType::kU8, Device::kCpu};
+  context.world().all_gather(parts, input).wait_or_throw();
+}
+
+// As in the simulator: a CommError is a misfortune of the run and stays in the report.
+bool is_the_programs(const std::exception_ptr& exception) {
+  if (exception == nullptr) return false;
+  try {
+    std::rethrow_exception(exception);
+  } catch (const CommError&) {
+    return false;
+  } catch (...) {
+    return true;
+  }
+}
+
+/// Real ranks have no schedule to replay: what can be repeated is the launch of this program.
+std::string repeat_command(const LaunchEnvironment& place, const std::string& backend) {
+  if (place.local_world_size != place.world_size) return "the same launch on all machines";
+  std::ifstream words("/proc/self/cmdline", std::ios::binary);
+  std::string command;
+  for (std::string word; std::getline(words, word, '\0');) command += " " + word;
+  return "lockstep launch --nproc-per-node " + std::to_string(place.world_size) + " --backend " +
+         backend + " --" + command;
+}
+
+}  // namespace
+
+std::optional<std::string> real_backend(const RunOptions& options) {
+  std::string name = options.backend;
+  if (name == "auto") name = process_environment()("LOCKSTEP_BACKEND").value_or("sim");
+  if (name.empty() || name == "sim") return std::nullopt;
+  if (const Result<Backend> found = find_backend(name); !found.ok()) refuse(found.error());
+  return name;
+}
+
+RealRank run_real_rank(const RunOptions& options,
+                       const std::string& backend,
+                       const std::function<void(RankContext&)>& body,
+                       std::span<std::byte> result) {
+  detail::check_options(options);
+  const LaunchEnvironment place = place_of_this_process(options);
+  const Result<std::string> folder = world_folder(place);
+  if (!folder.ok()) throw std::runtime_error(folder.error().text());
+  RealRank real;
+  real.rank = place.rank;
+  RankSessionOptions session;
+  session.backend = {.place = place, .rendezvous = folder.value(), .timeout = options.timeout};
+  session.exact = options.exact;
+  session.record = options.record;
+  session.trace = options.trace.empty() ? place.trace : options.trace;
+  session.laws = options.laws;
+  session.title = "run_ranks";
+  session.replay = repeat_command(place, backend);
+  session.policy.allow = options.allow;
+  session.policy.coverage = options.coverage;
+  if (!result.empty()) {
+    session.afterwards = [&](RankContext& context) {
+      gather_results(context, result, real.results);
+    };
+  }
+  Result<RankSessionResult> run = run_this_rank(find_backend(backend).value(), session, body);
+  if (!run.ok()) throw std::runtime_error(run.error().text());
+  const std::exception_ptr exception = run.value().exception;
+  const bool foreign = is_the_programs(exception);
+  if (foreign && options.rethrow) std::rethrow_exception(exception);
+  if (foreign) real.failure = {place.rank, exception};
+  real.report = std::move(run.value().report);
+  return real;
+}
+
+}  // namespace lockstep

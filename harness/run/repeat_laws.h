@@ -1,0 +1,29 @@
+// Laws that run a scenario again: cut in two, under other schedules, at other addresses. They cost
+// several runs, so they are checked where a scenario names them.
+#pragma once
+
+#include <string_view>
+
+#include "lockstep/harness/run/run_scenario.h"
+#include "lockstep/harness/scenario/scenario.h"
+
+namespace lockstep {
+
+/// Law resume-equal: stopped after k steps, saved, loaded by new processes and run to its end, a
+/// job has the state the uninterrupted run has, bit for bit, after every step behind k.
+///
+/// Checks each k at which the job takes a snapshot, at most eight of them.
+///
+/// Requires: `run` is a result of the scenario with its trace.
+LawResult check_resume_equal(const Scenario& scenario, const ScenarioResult& run);
+
+/// Law deterministic: the same schedule at other addresses gives the same trace, three other
+/// schedules give the same result.
+///
+/// Requires: `run` is a result of the scenario, under whatever strategy.
+LawResult check_deterministic(const Scenario& scenario, const ScenarioResult& run);
+
+/// Whether the scenario's expectations name this law, so that its runs are worth their time.
+bool names_law(const Scenario& scenario, std::string_view law);
+
+}  // namespace lockstep

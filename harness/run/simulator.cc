@@ -1,0 +1,115 @@
+#include <array>
+#include <stdexcept>
+#include <string_view>
+
+#include "lockstep/base/text.h"
+#include "lockstep/harness/run/detail/check_options.h"
+#include "lockstep/laws/finish_report.h"
+#include "lockstep/run.h"
+#include "lockstep/sim/session/session.h"
+
+namespace lockstep {
+
+namespace {
+
+template <typename T, std::size_t kCount>
+T parse_or_throw(std::string_view what,
+                 std::string_view word,
+                 const std::optional<T>& parsed,
+                 const std::array<std::string_view, kCount>& known) {
+  if (parsed) return *parsed;
+  throw std::invalid_argument("unknown " + std::string(what) + " '" + std::string(word) + "'" +
+                              did_you_mean(word, known));
+}
+
+sim::SessionOptions to_session(const RunOptions& options) {
+  constexpr std::array<std::string_view, 5> kOrders = {
+      "rank", "gloo-ring", "pairwise", "nccl-ring", "nccl-tree"};
+  constexpr std::array<std::string_view, 3> kPairings = {"strict", "nccl_like", "gloo_like"};
+  constexpr std::array<std::string_view, 2> kFidelities = {"rendezvous", "message"};
+  detail::check_options(options);
+  sim::SessionOptions session;
+  session.n_ranks = options.ranks;
+  session.strategy = options.strategy;
+  session.schedule_seed = options.schedule_seed;
+  session.group.order = parse_or_throw("reduction order",
+                                       options.reduction_order,
+                                       parse_reduction_order(options.reduction_order),
+                                       kOrders);
+  if (!session.group.order.fits(options.ranks)) {
+    throw std::invalid_argument("the rings of reduction order '" + options.reduction_order +
+                                "' do not name the world's ranks 0 to " +
+                                std::to_string(options.ranks - 1) +
+                                "; each ring names all of them");
+  }
+  session.group.pairing =
+      parse_or_throw("pairing", options.pairing, sim::parse_pairing(options.pairing), kPairings);
+  session.group.fidelity = parse_or_throw(
+      "fidelity", options.fidelity, sim::parse_fidelity(options.fidelity), kFidelities);
+  session.group.net = options.net;
+  session.group.watchdog = Duration{options.watchdog.count()};
+  session.compute = options.compute;
+  session.timed = !options.net.is_free() || !options.compute.is_free();
+  session.faults = options.faults;
+  session.agent = options.agent;
+  session.exact = options.exact;
+  session.record = options.record;
+  session.keep_trace = false;
+  session.laws = options.laws;
+  session.policy.allow = options.allow;
+  session.policy.coverage = options.coverage;
+  if (!options.replay.empty()) {
+    session.strategy = options.replay;
+  }
+  return session;
+}
+
+// A CommError or a fault is a misfortune of the run and stays in the report; anything else belongs
+// to the caller.
+bool is_foreign(const std::exception_ptr& exception) {
+  try {
+    std::rethrow_exception(exception);
+  } catch (const CommError&) {
+    return false;
+  } catch (const sim::InjectedFault&) {
+    return false;
+  } catch (...) {
+    return true;
+  }
+}
+
+/// How to repeat a run of run_ranks, as text.
+std::string repeat_text(const std::string& schedule) {
+  return "the same options with RunOptions::replay = \"" + schedule + "\"";
+}
+
+}  // namespace
+
+class Simulator::Impl {
+ public:
+  sim::Session session;
+};
+
+Simulator::Simulator() : impl_(std::make_unique<Impl>()) {}
+
+Simulator::~Simulator() = default;
+
+Simulator::Untyped Simulator::run_untyped(const RunOptions& options,
+                                          const std::function<void(RankContext&)>& body) {
+  Result<sim::SessionResult> run = impl_->session.run(to_session(options), body);
+  if (!run.ok()) throw std::invalid_argument(run.error().text());
+  sim::SessionResult& result = run.value();
+  Untyped end;
+  if (const std::optional<std::int32_t> rank = result.world.first_failure) {
+    const auto& exception = result.world.ends[static_cast<std::size_t>(*rank)].exception;
+    const bool foreign = is_foreign(exception);
+    if (foreign && options.rethrow) std::rethrow_exception(exception);
+    if (foreign) end.failure = {*rank, exception};
+  }
+  end.report = std::move(result.report);
+  end.schedule = std::move(result.schedule);
+  finish_report(end.report, {.title = "run_ranks", .replay = repeat_text(end.schedule)});
+  return end;
+}
+
+}  // namespace lockstep

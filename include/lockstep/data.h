@@ -1,0 +1,19 @@
+// Data sets, samplers and loaders.
+//
+//   auto sampler = data::DistributedSampler::make({.size = 100, .replicas = 8, .rank = 3}).value();
+//   sampler.set_epoch(epoch);  // Another order each epoch, the same on every rank.
+//   sampler.indices(my_samples);
+#pragma once
+
+#include "lockstep/data/batch_sampler.h"
+#include "lockstep/data/csv.h"
+#include "lockstep/data/data_loader.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/digits.h"
+#include "lockstep/data/distributed_sampler.h"
+#include "lockstep/data/npy.h"
+#include "lockstep/data/random_sampler.h"
+#include "lockstep/data/sampler.h"
+#include "lockstep/data/split.h"
+#include "lockstep/data/synthetic.h"
+#include "lockstep/data/text.h"

@@ -1,0 +1,256 @@
+// Runs a training function as N ranks, then checks the laws of data-parallel training on what they
+// did.
+//
+//   const auto run = lockstep::run_ranks({.ranks = 8}, [](lockstep::RankContext& rank) {
+//     lockstep::Generator seed(rank.rank());                       // different weights per rank,
+//     lockstep::nn::Linear model(rank.runtime(), 16, 1, {}, seed);
+//     lockstep::DistributedDataParallel ddp(model, rank.world());  // until rank 0's are broadcast
+//     ...
+//   });
+//   EXPECT_LAWS_HOLD(run);  // lockstep/gtest.h: prints findings, and what replays the run
+//
+// Ranks are fibers of this thread: no processes, no GPU, no wall clock. Equal options give an equal
+// run, bit for bit. Started by `lockstep launch` or torchrun, the same call runs one rank per
+// process.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <ostream>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "lockstep/autograd/variable.h"
+#include "lockstep/comm/rank_context.h"
+#include "lockstep/data/distributed_sampler.h"
+#include "lockstep/ddp/ddp.h"
+#include "lockstep/functional/functions.h"
+#include "lockstep/laws/report.h"
+#include "lockstep/nn/activations.h"
+#include "lockstep/nn/linear.h"
+#include "lockstep/nn/losses.h"
+#include "lockstep/nn/sequential.h"
+#include "lockstep/optim/sgd.h"
+#include "lockstep/sim/fault/agent.h"
+#include "lockstep/sim/fault/fault.h"
+#include "lockstep/sim/net/net_options.h"
+
+namespace lockstep {
+
+/// How to run a world. Everything that varies is here; the program draws nothing else.
+struct RunOptions {
+  std::int32_t ranks = 2;
+  /// Where run_ranks runs them: "sim", "gloo", "nccl", or "auto": what the launcher of this process
+  /// says (LOCKSTEP_BACKEND), and the simulator without one. A Simulator always simulates.
+  std::string backend = "auto";
+  std::uint64_t schedule_seed = 0;  ///< With strategies "random" and "pct".
+  /// "run-to-block" | "round-robin" | "random" | "pct:depth=3" | a schedule: docs/schedules.md.
+  std::string strategy = "run-to-block";
+  /// "rank" | "gloo-ring" | "pairwise" | "nccl-ring" | "nccl-tree", with NCCL's channels and rings:
+  /// docs/determinism.md.
+  std::string reduction_order = "rank";
+  std::string pairing = "strict";  ///< "strict" | "nccl_like" | "gloo_like"
+  /// How much of a simulated operation is played: "rendezvous" | "message" (every hop).
+  std::string fidelity = "rendezvous";
+  sim::NetOptions net{};       ///< Links of the simulator, and when they are down; default: free.
+  sim::ComputeSpec compute{};  ///< How long its ranks compute; default: no time.
+  std::chrono::nanoseconds watchdog{
+      0};                            ///< Virtual: an operation that takes longer fails; 0: none.
+  std::vector<sim::Fault> faults{};  ///< What goes wrong in the simulator. Requires: `record`.
+  std::optional<sim::AgentOptions> agent{};  ///< Restarts a failed job on the same virtual disk.
+  bool exact = false;                        ///< Any rounding is an error naming the operation.
+  bool record = true;                ///< False: no events, no laws; only what the program checks.
+  std::vector<std::string> laws{};   ///< Empty: all trace laws.
+  std::vector<std::string> allow{};  ///< "LAW" or "LAW@TENSOR" exempted on purpose.
+  /// Digests cover 1/coverage of each large tensor a step, in turn: cheaper, and a difference that
+  /// lasts shows within that many steps.
+  std::int32_t coverage = 1;
+  std::string replay{};  ///< A replay_token(): repeats that run's schedule.
+  /// Whether an exception of a rank leaves the run. False: it ends up in RunResult::failure, with
+  /// the report of what was recorded until then.
+  bool rethrow = true;
+  std::string trace{};  ///< Real ranks: where their traces go; empty: what the launcher says.
+  std::chrono::milliseconds timeout{60'000};  ///< Real ranks: of connecting and of each operation.
+};
+
+/// The exception of a rank that ended a run, where RunOptions::rethrow is off.
+struct RankFailure {
+  std::int32_t rank = 0;
+  std::exception_ptr exception;  ///< The object that left the program, whatever its type.
+};
+
+/// What a run ends with. R is the program's return type (void: no results).
+///
+/// `report` has its verdict, its findings and the line that replays the run: print the whole with
+/// operator<<, or let EXPECT_LAWS_HOLD (lockstep/gtest.h) or RC_ASSERT_LAWS_HOLD
+/// (lockstep/rapidcheck.h) do it.
+template <typename R>
+struct RunResult {
+  std::vector<std::optional<R>> results;  ///< By rank; empty for a rank that did not finish.
+  Report report;
+  std::string schedule;
+  std::optional<RankFailure> failure;  ///< Only with RunOptions::rethrow off.
+
+  bool ok() const { return report.ok(); }
+
+  /// Put it in RunOptions::replay to repeat the run, in this process or another.
+  const std::string& replay_token() const { return schedule; }
+};
+
+template <>
+struct RunResult<void> {
+  Report report;
+  std::string schedule;
+  std::optional<RankFailure> failure;
+
+  bool ok() const { return report.ok(); }
+
+  const std::string& replay_token() const { return schedule; }
+};
+
+/// The report as `lockstep run` prints it, without colours.
+template <typename R>
+std::ostream& operator<<(std::ostream& out, const RunResult<R>& run) {
+  return out << render_text(run.report, TextOptions{});
+}
+
+/// Owns stacks and memory and is reused between runs: a property test that runs a million small
+/// worlds makes one Simulator.
+///
+/// Requires: one thread at a time; never used inside a rank.
+/// Errors: options that make no sense throw std::invalid_argument with a suggestion. A foreign
+///     exception of a rank (RapidCheck's, GoogleTest's, the program's) stops the others; the
+///     first by (time, rank) is rethrown as the very object that the rank threw. So
+///     EXPECT_THROW(run_ranks(...), MyError) holds, and libraries that speak through
+///     their own exceptions keep working. Nothing is wrapped around it, and therefore it
+///     does not carry its rank: with RunOptions::rethrow off the run returns instead, with the
+///     rank and the exception in RunResult::failure, and "error: rank 1: ..." in a report
+///     that holds all findings until then and the replay line. A CommError is a finding of
+///     the run and never rethrown.
+class Simulator {
+ public:
+  Simulator();
+  ~Simulator();
+  Simulator(const Simulator&) = delete;
+  Simulator& operator=(const Simulator&) = delete;
+  Simulator(Simulator&&) = delete;
+  Simulator& operator=(Simulator&&) = delete;
+
+  struct Untyped {
+    Report report;
+    std::string schedule;
+    std::optional<RankFailure> failure;
+  };
+
+  Untyped run_untyped(const RunOptions& options, const std::function<void(RankContext&)>& body);
+
+  template <typename F>
+  auto run(const RunOptions& options, F fn) {
+    using R = std::invoke_result_t<F&, RankContext&>;
+    RunResult<R> result;
+    if constexpr (std::is_void_v<R>) {
+      Untyped run = run_untyped(options, [&fn](RankContext& context) { fn(context); });
+      result.report = std::move(run.report);
+      result.schedule = std::move(run.schedule);
+      result.failure = std::move(run.failure);
+    } else {
+      result.results.resize(static_cast<std::size_t>(options.ranks > 0 ? options.ranks : 0));
+      Untyped run = run_untyped(options, [&fn, &result](RankContext& context) {
+        result.results[static_cast<std::size_t>(context.rank())] = fn(context);
+      });
+      result.report = std::move(run.report);
+      result.schedule = std::move(run.schedule);
+      result.failure = std::move(run.failure);
+    }
+    return result;
+  }
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// One rank of a world of processes, in this process.
+struct RealRank {
+  std::int32_t rank = 0;
+  Report report;
+  std::vector<std::byte> results;  ///< Of all ranks, one after the other, when they were gathered.
+  std::optional<RankFailure> failure;  ///< Of this rank; only with RunOptions::rethrow off.
+};
+
+/// The backend of processes that `options` ask for; nothing: simulate.
+/// Errors: an unknown one, one that this build lacks, a launcher's environment that makes no sense
+///     or a different world size (std::invalid_argument).
+std::optional<std::string> real_backend(const RunOptions& options);
+
+/// Runs `body` as the rank that the launcher made this process. `result` is what `body` left to be
+/// gathered from all ranks; empty: nothing.
+///
+/// Errors: the ranks do not connect (std::runtime_error); a foreign exception of this rank is
+///     rethrown when all have ended, unless RunOptions::rethrow is off.
+RealRank run_real_rank(const RunOptions& options,
+                       const std::string& backend,
+                       const std::function<void(RankContext&)>& body,
+                       std::span<std::byte> result);
+
+namespace detail {
+
+template <typename F>
+auto run_real(const RunOptions& options, const std::string& backend, F fn) {
+  using R = std::invoke_result_t<F&, RankContext&>;
+  RunResult<R> result;
+  if constexpr (std::is_void_v<R>) {
+    RealRank run = run_real_rank(options, backend, fn, {});
+    result.report = std::move(run.report);
+    result.failure = std::move(run.failure);
+  } else if constexpr (std::is_trivially_copyable_v<R> && std::is_default_constructible_v<R>) {
+    R own{};
+    const auto bytes = std::as_writable_bytes(std::span(&own, 1));
+    RealRank run = run_real_rank(
+        options, backend, [&](RankContext& context) { own = fn(context); }, bytes);
+    result.report = std::move(run.report);
+    result.failure = std::move(run.failure);
+    result.results.resize(static_cast<std::size_t>(options.ranks));
+    for (std::size_t i = 0; (i + 1) * sizeof(R) <= run.results.size(); ++i) {
+      R& value = result.results[i].emplace();
+      std::copy_n(
+          run.results.data() + i * sizeof(R), sizeof(R), reinterpret_cast<std::byte*>(&value));
+    }
+  } else {
+    std::optional<R> own;
+    RealRank run =
+        run_real_rank(options, backend, [&](RankContext& context) { own = fn(context); }, {});
+    result.report = std::move(run.report);
+    result.failure = std::move(run.failure);
+    result.results.resize(static_cast<std::size_t>(options.ranks));
+    result.results[static_cast<std::size_t>(run.rank)] = std::move(own);
+  }
+  return result;
+}
+
+}  // namespace detail
+
+/// Calls `fn` once on every rank and checks the laws.
+///
+/// Simulated: Simulator().run(options, fn). Under a launcher (`lockstep launch --backend gloo`):
+/// `fn` runs once in this process, as its rank; the report is about all ranks and the same on each.
+/// `results` then holds every rank's when R is trivially copyable, else this rank's alone.
+template <typename F>
+auto run_ranks(const RunOptions& options, F fn) {
+  if (const std::optional<std::string> backend = real_backend(options)) {
+    return detail::run_real(options, *backend, std::move(fn));
+  }
+  Simulator simulator;
+  return simulator.run(options, std::move(fn));
+}
+
+}  // namespace lockstep

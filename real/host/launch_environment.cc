@@ -1,0 +1,131 @@
+#include "lockstep/real/host/launch_environment.h"
+
+#include <array>
+#include <charconv>
+#include <cstdlib>
+
+namespace lockstep {
+
+namespace {
+
+// The variables in which one launcher passes a place; an empty name: it does not pass it.
+struct Dialect {
+  std::string_view source;
+  std::string_view rank, world_size, local_rank, local_world_size;
+};
+
+constexpr std::array<Dialect, 4> kDialects = {{
+    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
+    {"openmpi",
+     "OMPI_COMM_WORLD_RANK",
+     "OMPI_COMM_WORLD_SIZE",
+     "OMPI_COMM_WORLD_LOCAL_RANK",
+     "OMPI_COMM_WORLD_LOCAL_SIZE"},
+    {"pmi", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
+    {"slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE"},
+}};
+
+Result<std::int32_t> parse_number(std::string_view name, const std::string& text) {
+  std::int32_t value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, code] = std::from_chars(text.data(), end, value);
+  if (code != std::errc() || stop != end || value < 0) {
+    return Error{"'" + text + "' is not a count", std::string(name)};
+  }
+  return value;
+}
+
+// Writes the number under `name` to `out` if it is there.
+Outcome read_number(const EnvironmentLookup& lookup, std::string_view name, std::int32_t& out) {
+  if (name.empty()) return success();
+  const std::optional<std::string> text = lookup(name);
+  if (!text) return success();
+  const Result<std::int32_t> value = parse_number(name, *text);
+  if (!value.ok()) return value.error();
+  out = value.value();
+  return success();
+}
+
+void read_text(const EnvironmentLookup& lookup, std::string_view name, std::string& out) {
+  if (std::optional<std::string> text = lookup(name)) out = std::move(*text);
+}
+
+Outcome read_place(const EnvironmentLookup& lookup,
+                   const Dialect& dialect,
+                   LaunchEnvironment& place) {
+  if (!lookup(dialect.rank)) {
+    return Error{
+        std::string(dialect.world_size) + " is set but " + std::string(dialect.rank) + " is not",
+        std::string(dialect.rank)};
+  }
+  if (!lookup(dialect.world_size)) {
+    return Error{
+        std::string(dialect.rank) + " is set but " + std::string(dialect.world_size) + " is not",
+        std::string(dialect.world_size)};
+  }
+  place.source = dialect.source;
+  std::int32_t no_world = 0;
+  if (Outcome read = read_number(lookup, dialect.rank, place.rank); !read.ok()) return read;
+  if (Outcome read = read_number(lookup, dialect.world_size, no_world); !read.ok()) return read;
+  place.world_size = no_world;
+  place.local_rank = place.rank;
+  place.local_world_size = place.world_size;
+  if (Outcome read = read_number(lookup, dialect.local_rank, place.local_rank); !read.ok()) {
+    return read;
+  }
+  if (Outcome read = read_number(lookup, dialect.local_world_size, place.local_world_size);
+      !read.ok()) {
+    return read;
+  }
+  if (place.rank >= place.world_size) {
+    return Error{"rank " + std::to_string(place.rank) + " in a world of " +
+                     std::to_string(place.world_size) + "; ranks count from 0",
+                 std::string(dialect.rank)};
+  }
+  return success();
+}
+
+}  // namespace
+
+EnvironmentLookup process_environment() {
+  return [](std::string_view name) -> std::optional<std::string> {
+    const char* value = std::getenv(std::string(name).c_str());  // NOLINT(concurrency-mt-unsafe)
+    if (value == nullptr) return std::nullopt;
+    return std::string(value);
+  };
+}
+
+Result<std::optional<LaunchEnvironment>> read_launch_environment(const EnvironmentLookup& lookup) {
+  for (const Dialect& dialect : kDialects) {
+    if (!lookup(dialect.rank) && !lookup(dialect.world_size)) continue;
+    LaunchEnvironment place;
+    if (Outcome read = read_place(lookup, dialect, place); !read.ok()) return read.error();
+    for (const auto& [name, out] : {std::pair{"TORCHELASTIC_RESTART_COUNT", &place.restart_count},
+                                    std::pair{"TORCHELASTIC_MAX_RESTARTS", &place.max_restarts},
+                                    std::pair{"MASTER_PORT", &place.master_port}}) {
+      if (Outcome read = read_number(lookup, name, *out); !read.ok()) return read.error();
+    }
+    if (place.master_port > 65535) {
+      return Error{"a port is below 65536", "MASTER_PORT"};
+    }
+    read_text(lookup, "TORCHELASTIC_RUN_ID", place.run_id);
+    read_text(lookup, "MASTER_ADDR", place.master_addr);
+    read_text(lookup, "LOCKSTEP_BACKEND", place.backend);
+    read_text(lookup, "LOCKSTEP_RENDEZVOUS", place.rendezvous);
+    read_text(lookup, "LOCKSTEP_TRACE", place.trace);
+    return std::optional<LaunchEnvironment>(std::move(place));
+  }
+  return std::optional<LaunchEnvironment>();
+}
+
+std::string rendezvous_folder(const LaunchEnvironment& environment,
+                              const EnvironmentLookup& lookup) {
+  const std::string attempt = "-" + std::to_string(environment.restart_count);
+  if (!environment.rendezvous.empty()) return environment.rendezvous + "/attempt" + attempt;
+  std::string base = "/tmp";
+  read_text(lookup, "TMPDIR", base);
+  return base + "/lockstep-" + environment.run_id + "-" + environment.master_addr + "-" +
+         std::to_string(environment.master_port) + attempt;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,51 @@
+// What a launcher passes to each process it starts.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+
+/// A rank's place, as torchrun spells it in the environment.
+///
+/// Source: the variables of torch.distributed.run; under mpirun and srun those of Open MPI
+///     (OMPI_COMM_WORLD_*), PMI (PMI_RANK, PMI_SIZE) and Slurm (SLURM_PROCID, SLURM_NTASKS,
+///     SLURM_LOCALID).
+struct LaunchEnvironment {
+  std::int32_t rank = 0;
+  std::int32_t world_size = 1;
+  std::int32_t local_rank = 0;
+  std::int32_t local_world_size = 1;
+  std::int32_t restart_count = 0;  ///< TORCHELASTIC_RESTART_COUNT
+  std::int32_t max_restarts = 0;   ///< TORCHELASTIC_MAX_RESTARTS
+  std::string run_id = "none";     ///< TORCHELASTIC_RUN_ID
+  std::string master_addr = "127.0.0.1";
+  std::int32_t master_port = 29500;
+  std::string backend;     ///< LOCKSTEP_BACKEND: "gloo" | "nccl", empty = not said.
+  std::string rendezvous;  ///< LOCKSTEP_RENDEZVOUS: a folder all ranks share, empty = not said.
+  std::string trace;       ///< LOCKSTEP_TRACE: where traces go, empty = nowhere.
+  std::string source;      ///< Which launcher spoke: "torchrun", "openmpi", "pmi", "slurm".
+};
+
+/// Looks a variable up, as Host::environment or getenv do.
+using EnvironmentLookup = std::function<std::optional<std::string>(std::string_view)>;
+
+/// Reads this process's own environment.
+EnvironmentLookup process_environment();
+
+/// Reads the place of this process. An empty value: no launcher spoke.
+/// Errors: a variable is missing, not a number, or out of range (where = its name); RANK is not
+///     below WORLD_SIZE.
+Result<std::optional<LaunchEnvironment>> read_launch_environment(const EnvironmentLookup& lookup);
+
+/// The folder in which the ranks of this run and restart find each other: `rendezvous` or, on one
+/// machine, a name under TMPDIR made of run id, address, port and restart count.
+std::string rendezvous_folder(const LaunchEnvironment& environment,
+                              const EnvironmentLookup& lookup);
+
+}  // namespace lockstep

@@ -1,0 +1,56 @@
+// The options of `lockstep launch`.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::launch {
+
+/// Which of a rank's two output streams something applies to: 0 none, 1 stdout, 2 stderr, 3 both.
+struct StreamChoice {
+  std::int32_t all = 0;                          ///< Of ranks that `by_rank` does not name.
+  std::map<std::int32_t, std::int32_t> by_rank;  ///< By local rank.
+
+  /// `stream` 0 is stdout, 1 is stderr.
+  bool contains(std::int32_t local_rank, std::int32_t stream) const;
+};
+
+/// "3", or by local rank "0:1,1:3". Errors: anything else.
+Result<StreamChoice> parse_streams(std::string_view text);
+
+struct LaunchOptions {
+  std::int32_t n_per_node = 1;
+  std::int32_t n_nodes = 1;
+  std::int32_t node_rank = 0;
+  std::string master_addr = "127.0.0.1";
+  std::int32_t master_port = 29500;
+  std::int32_t launcher_port = 0;  ///< Where launchers of several machines connect; 0: the next.
+  std::chrono::milliseconds join_timeout{300'000};  ///< For the launchers of all machines to come.
+  bool standalone = false;                          ///< One machine, any free port, its own run id.
+  std::int32_t max_restarts = 0;                    ///< Of all ranks together.
+  std::chrono::milliseconds monitor_interval{100};
+  std::chrono::milliseconds grace{30'000};  ///< Between SIGTERM and SIGKILL.
+  std::string run_id = "none";
+  std::string log_dir;     ///< Of redirected streams and error files; empty: a fresh folder.
+  StreamChoice redirects;  ///< Into files instead of the terminal.
+  StreamChoice tee;        ///< Into files as well.
+  std::string backend;     ///< Becomes LOCKSTEP_BACKEND; empty: what the environment says.
+  std::string trace;       ///< Becomes LOCKSTEP_TRACE.
+  bool notices = true;     ///< Say what is decided for the ranks.
+  std::vector<std::string> command;
+};
+
+/// Where the launchers connect: what the options say, or the port after the ranks' own.
+std::int32_t launcher_port(const LaunchOptions& options);
+
+/// What makes no sense in the options, or empty.
+std::string complaint(const LaunchOptions& options);
+
+}  // namespace lockstep::launch

@@ -1,0 +1,30 @@
+// How a rank's program ended and why, as data: what schedulers know, traces keep and laws judge by.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace lockstep {
+
+/// How a rank's program ended. In the order of the names: laws report one kind after another.
+enum class EndOutcome : std::uint8_t {
+  kNone,       ///< Not recorded.
+  kException,  ///< It threw.
+  kKilled,     ///< From outside.
+  kOk,         ///< By itself.
+  kStuck,      ///< It was torn down because no rank could continue.
+};
+
+/// Why a rank was torn down, where its outcome leaves that open.
+enum class EndReason : std::uint8_t {
+  kNone,         ///< Nothing to add.
+  kLivelock,     ///< It and others ran without end.
+  kOtherFailed,  ///< Another rank had failed, and the whole world was ended.
+};
+
+/// "", "exception", "killed", "ok", "stuck": the words of trace files.
+std::string_view name_of(EndOutcome outcome);
+/// "", "livelock", "other-failed".
+std::string_view name_of(EndReason reason);
+
+}  // namespace lockstep

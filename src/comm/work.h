@@ -1,0 +1,65 @@
+// A collective under way, as a handle.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "lockstep/base/intrusive.h"
+#include "lockstep/comm/comm_status.h"
+
+namespace lockstep {
+
+/// What a backend keeps for one posted operation. Pooled and counted.
+class WorkState : public Counted {
+ public:
+  virtual bool is_completed() = 0;  ///< A poll: a scheduling point, never blocks.
+  virtual CommStatus wait() = 0;    ///< Blocks this rank only. A second wait answers the same.
+
+  virtual std::string detail() const { return {}; }  ///< Words for a status other than kOk.
+
+  const Signature& signature() const { return signature_; }
+
+  /// The name (contents.h) of what the operation has left in all of its one buffer; 0: not known.
+  std::uint64_t result_content() const { return result_content_; }
+
+ protected:
+  explicit WorkState(const Signature& signature) : signature_(signature) {}
+
+  void set_peer(std::int32_t peer) { signature_.peer = peer; }  ///< Of a recv from any rank.
+
+  void name_result(std::uint64_t content) { result_content_ = content; }
+
+ private:
+  Signature signature_;
+  std::uint64_t result_content_ = 0;
+};
+
+/// A posted collective. Dropping the handle does not wait and does not cancel: the operation goes
+/// on, and the memory it uses must stay alive (as with c10d's asynchronous works).
+class [[nodiscard]] Work {
+ public:
+  Work() = default;
+
+  explicit Work(Ref<WorkState> state) : state_(std::move(state)) {}
+
+  bool valid() const { return static_cast<bool>(state_); }
+
+  bool is_completed() const { return state_->is_completed(); }
+
+  [[nodiscard]] CommStatus wait() const { return state_->wait(); }
+
+  /// Waits and throws CommError unless the operation succeeded.
+  void wait_or_throw() const;
+
+  const Signature& signature() const { return state_->signature(); }
+
+  std::uint64_t result_content() const { return state_->result_content(); }
+
+  std::string detail() const { return state_->detail(); }
+
+ private:
+  Ref<WorkState> state_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,27 @@
+// Dumps of PyTorch's Flight Recorder as a trace, so that the laws can judge a job that hangs.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "lockstep/formats/jsonl.h"
+
+namespace lockstep {
+
+/// Reads the dumps of one run, one file per rank: what `torch._C._distributed_c10d` dumps as JSON,
+/// or the pickles that PyTorch writes when its watchdog fires. The last number of a file's name is
+/// its rank; a rank without a file recorded nothing.
+///
+/// Each call becomes a posted event and, where it has ended, a completed one. Calls of a group are
+/// numbered from the first one that all its dumps still hold; `notes` say which that is, and which
+/// group is which. Every rank ends "stuck" when some call has not ended anywhere, and "ok"
+/// otherwise. Steps are unknown: positions have opt = -1.
+///
+/// Dumps have no roots, no reduce operations and no tags; these are taken to be equal. Messages
+/// are left out where older calls were overwritten, since nothing says which ones belong together.
+///
+/// Errors: no files, a file that cannot be read, two files of one rank, a dump of another format
+///     (where = "file:line:column").
+Result<LoadedTrace> read_flight_recorder(std::span<const std::string> files);
+
+}  // namespace lockstep

@@ -1,0 +1,149 @@
+// Element-wise arithmetic, sums and views.
+#include "lockstep/autograd/node.h"
+#include "lockstep/autograd/saved_tensor.h"
+#include "lockstep/functional/detail/record_unary.h"
+#include "lockstep/functional/functions.h"
+
+namespace lockstep {
+namespace {
+
+void check_same(const Variable& a, const Variable& b) {
+  LOCKSTEP_CHECK(a.shape() == b.shape() && a.data().dtype() == b.data().dtype(),
+                 a.shape().text() + " and " + b.shape().text() +
+                     " do not match: element-wise operations take equal shapes and dtypes");
+}
+
+class AddNode final : public Node {
+ public:
+  void run(Tensor&& grad) override {
+    if (needs(0)) send(0, Tensor(grad));
+    if (needs(1)) send(1, std::move(grad));
+  }
+};
+
+class SubNode final : public Node {
+ public:
+  void run(Tensor&& grad) override {
+    if (needs(0)) send(0, Tensor(grad));
+    if (needs(1)) {
+      Tensor out = writable_like(grad);
+      kernels().scale(out, grad, -1.0);
+      send(1, std::move(out));
+    }
+  }
+};
+
+class MulNode final : public Node {
+ public:
+  MulNode(const Variable& a, const Variable& b) {
+    if (b.requires_grad()) a_ = SavedTensor(a.data());
+    if (a.requires_grad()) b_ = SavedTensor(b.data());
+  }
+
+  void run(Tensor&& grad) override {
+    if (needs(0)) send(0, times(grad, b_));
+    if (needs(1)) send(1, times(grad, a_));
+  }
+
+  void release_saved() override {
+    a_.reset();
+    b_.reset();
+  }
+
+ private:
+  Tensor times(const Tensor& grad, const SavedTensor& factor) const {
+    Tensor out = Tensor::empty_like(grad);
+    kernels().mul(out, grad, factor.get());
+    return out;
+  }
+
+  SavedTensor a_;
+  SavedTensor b_;
+};
+
+class ScaleNode final : public Node {
+ public:
+  explicit ScaleNode(double factor) : factor_(factor) {}
+
+  void run(Tensor&& grad) override {
+    Tensor out = writable_like(grad);
+    kernels().scale(out, grad, factor_);
+    send(0, std::move(out));
+  }
+
+ private:
+  double factor_;
+};
+
+class SumNode final : public Node {
+ public:
+  explicit SumNode(const Shape& shape) : shape_(shape) {}
+
+  void run(Tensor&& grad) override {
+    send(0, Tensor::full(runtime(), shape_, grad.dtype(), grad.item()));
+  }
+
+ private:
+  Shape shape_;
+};
+
+class ReshapeNode final : public Node {
+ public:
+  explicit ReshapeNode(const Shape& shape) : shape_(shape) {}
+
+  void run(Tensor&& grad) override { send(0, grad.reshape(shape_)); }
+
+ private:
+  Shape shape_;
+};
+
+// Records a node of two inputs.
+template <typename N, typename... Args>
+Variable record(Tensor&& out, const Variable& a, const Variable& b, const Args&... args) {
+  if (!Node::records({&a, &b})) return Node::attach(std::move(out), {});
+  const Ref<N> node = Node::make<N>(a.runtime(), args...);
+  node->connect(0, a);
+  node->connect(1, b);
+  return Node::attach(std::move(out), node);
+}
+
+}  // namespace
+
+Variable add(const Variable& a, const Variable& b) {
+  check_same(a, b);
+  Tensor out = Tensor::empty_like(a.data());
+  a.runtime().kernels().add(out, a.data(), b.data());
+  return record<AddNode>(std::move(out), a, b);
+}
+
+Variable sub(const Variable& a, const Variable& b) {
+  check_same(a, b);
+  Tensor out = Tensor::empty_like(a.data());
+  a.runtime().kernels().sub(out, a.data(), b.data());
+  return record<SubNode>(std::move(out), a, b);
+}
+
+Variable mul(const Variable& a, const Variable& b) {
+  check_same(a, b);
+  Tensor out = Tensor::empty_like(a.data());
+  a.runtime().kernels().mul(out, a.data(), b.data());
+  return record<MulNode>(std::move(out), a, b, a, b);
+}
+
+Variable scale(const Variable& x, double factor) {
+  Tensor out = Tensor::empty_like(x.data());
+  x.runtime().kernels().scale(out, x.data(), factor);
+  return detail::record_unary<ScaleNode>(std::move(out), x, factor);
+}
+
+Variable sum(const Variable& x) {
+  Tensor out = Tensor::empty(x.runtime(), {}, x.data().dtype());
+  x.runtime().kernels().sum_all(out, x.data());
+  return detail::record_unary<SumNode>(std::move(out), x, x.shape());
+}
+
+Variable reshape(const Variable& x, const Shape& shape) {
+  return detail::record_unary<ReshapeNode>(x.data().reshape(shape), x, x.shape());
+}
+
+}  // namespace lockstep

@@ -1,0 +1,80 @@
+#include <fmt/core.h>
+
+#include "lockstep/autograd/node.h"
+#include "lockstep/autograd/saved_tensor.h"
+#include "lockstep/functional/functions.h"
+
+namespace lockstep {
+namespace {
+
+// Edges in PyTorch's order (addmm: bias, x, weight), which decides whose hook fires first.
+constexpr std::size_t kLinearBias = 0;
+constexpr std::size_t kLinearX = 1;
+constexpr std::size_t kLinearWeight = 2;
+
+class LinearNode final : public Node {
+ public:
+  LinearNode(const Variable& x, const Variable& weight) {
+    if (weight.requires_grad()) x_ = SavedTensor(x.data());
+    if (x.requires_grad()) weight_ = SavedTensor(weight.data());
+  }
+
+  void run(Tensor&& grad) override {
+    if (needs(kLinearBias)) {
+      Tensor d_bias = Tensor::empty(runtime(), {grad.size(1)}, grad.dtype());
+      kernels().sum_rows(d_bias, grad);
+      send(kLinearBias, std::move(d_bias));
+    }
+    if (needs(kLinearX)) {
+      const Tensor& weight = weight_.get();
+      Tensor dx = Tensor::empty(runtime(), {grad.size(0), weight.size(1)}, grad.dtype());
+      kernels().gemm(dx, grad, weight, {});
+      send(kLinearX, std::move(dx));
+    }
+    if (needs(kLinearWeight)) {
+      const Tensor& x = x_.get();
+      Tensor d_weight = Tensor::empty(runtime(), {grad.size(1), x.size(1)}, grad.dtype());
+      kernels().gemm(d_weight, grad, x, {.transpose_a = true});
+      send(kLinearWeight, std::move(d_weight));
+    }
+  }
+
+  void release_saved() override {
+    x_.reset();
+    weight_.reset();
+  }
+
+ private:
+  SavedTensor x_;
+  SavedTensor weight_;
+};
+
+void check_shapes(const Variable& x, const Variable& weight, const Variable& bias) {
+  const Shape& in = x.shape();
+  const Shape& w = weight.shape();
+  LOCKSTEP_CHECK(in.n_dims() == 2 && w.n_dims() == 2 && in[1] == w[1],
+                 "linear cannot multiply " + in.text() + " by the transpose of " + w.text());
+  LOCKSTEP_CHECK(
+      !bias.defined() || (bias.shape().n_dims() == 1 && bias.shape()[0] == w[0]),
+      fmt::format(
+          "linear needs one bias per row of its weight {}, not {}", w.text(), bias.shape().text()));
+}
+
+}  // namespace
+
+Variable linear(const Variable& x, const Variable& weight, const Variable& bias) {
+  check_shapes(x, weight, bias);
+  Runtime& runtime = x.runtime();
+  Tensor out = Tensor::empty(runtime, {x.shape()[0], weight.shape()[0]}, x.data().dtype());
+  runtime.kernels().gemm(out, x.data(), weight.data(), {.transpose_b = true});
+  if (bias.defined()) runtime.kernels().add_row(out, out, bias.data());
+  if (!Node::records({&x, &weight, &bias})) return Node::attach(std::move(out), {});
+
+  const auto node = Node::make<LinearNode>(runtime, x, weight);
+  node->connect(kLinearBias, bias);
+  node->connect(kLinearX, x);
+  node->connect(kLinearWeight, weight);
+  return Node::attach(std::move(out), node);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,108 @@
+#include <fmt/core.h>
+
+#include "lockstep/autograd/node.h"
+#include "lockstep/autograd/saved_tensor.h"
+#include "lockstep/functional/functions.h"
+
+namespace lockstep {
+namespace {
+
+using Forward = void (Kernels::*)(const Tensor& out,
+                                  const Tensor& x,
+                                  const Tensor& target,
+                                  double denominator);
+using Backward = void (Kernels::*)(const Tensor& out,
+                                   const Tensor& grad_out,
+                                   const Tensor& saved,
+                                   const Tensor& target,
+                                   double denominator);
+
+// A loss whose backward needs one tensor of the shape of x, and the target.
+template <Backward kBackward>
+class LossNode final : public Node {
+ public:
+  LossNode(const Tensor& saved, const Tensor& target, double denominator)
+      : saved_(saved), target_(target), denominator_(denominator) {}
+
+  void run(Tensor&& grad) override {
+    const Tensor& saved = saved_.get();
+    Tensor dx = Tensor::empty(runtime(), saved.shape(), saved.dtype());
+    (kernels().*kBackward)(dx, grad, saved, target_.get(), denominator_);
+    send(0, std::move(dx));
+  }
+
+  void release_saved() override {
+    saved_.reset();
+    target_.reset();
+  }
+
+ private:
+  SavedTensor saved_;
+  SavedTensor target_;
+  double denominator_;
+};
+
+struct LossInputs {
+  const Variable& x;
+  const Tensor& saved;
+  const Tensor& target;
+  double denominator;
+};
+
+template <Backward kBackward>
+Variable record(Tensor&& out, const LossInputs& in) {
+  if (!Node::records({&in.x})) return Node::attach(std::move(out), {});
+  const auto node =
+      Node::make<LossNode<kBackward>>(in.x.runtime(), in.saved, in.target, in.denominator);
+  node->connect(0, in.x);
+  return Node::attach(std::move(out), node);
+}
+
+template <Forward kForward, Backward kBackward>
+Variable element_loss(const Variable& x, const Tensor& target, double denominator) {
+  LOCKSTEP_CHECK(
+      x.shape() == target.shape(),
+      "the loss compares " + x.shape().text() + " with a target of " + target.shape().text());
+  Tensor out = Tensor::empty(x.runtime(), {}, x.data().dtype());
+  (x.runtime().kernels().*kForward)(out, x.data(), target, denominator);
+  return record<kBackward>(std::move(out), {x, x.data(), target, denominator});
+}
+
+double count(std::int64_t n) { return static_cast<double>(n); }
+
+}  // namespace
+
+Variable mse_loss(const Variable& x, const Tensor& target) {
+  return mse_loss(x, target, count(x.data().n_elems()));
+}
+
+Variable mse_loss(const Variable& x, const Tensor& target, double denominator) {
+  return element_loss<&Kernels::mse, &Kernels::mse_backward>(x, target, denominator);
+}
+
+Variable l1_loss(const Variable& x, const Tensor& target) {
+  return l1_loss(x, target, count(x.data().n_elems()));
+}
+
+Variable l1_loss(const Variable& x, const Tensor& target, double denominator) {
+  return element_loss<&Kernels::l1, &Kernels::l1_backward>(x, target, denominator);
+}
+
+Variable cross_entropy(const Variable& x, const Tensor& labels) {
+  return cross_entropy(x, labels, count(labels.n_elems()));
+}
+
+Variable cross_entropy(const Variable& x, const Tensor& labels, double denominator) {
+  LOCKSTEP_CHECK(x.shape().n_dims() == 2 && labels.shape() == Shape({x.shape()[0]}),
+                 fmt::format("cross entropy needs one label per row of {}, not {}",
+                             x.shape().text(),
+                             labels.shape().text()));
+  Runtime& runtime = x.runtime();
+  Tensor out = Tensor::empty(runtime, {}, x.data().dtype());
+  const Tensor log_probs = Tensor::empty(runtime, x.shape(), x.data().dtype());
+  runtime.kernels().cross_entropy(out, log_probs, x.data(), labels, denominator);
+  return record<&Kernels::cross_entropy_backward>(std::move(out),
+                                                  {x, log_probs, labels, denominator});
+}
+
+}  // namespace lockstep

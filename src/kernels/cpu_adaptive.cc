@@ -1,0 +1,309 @@
+// Optimizers that scale each element by its own history, and what scaling and clipping need.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <fmt/core.h>
+
+#include "lockstep/kernels/detail/cpu.h"
+#include "lockstep/kernels/detail/elements.h"
+#include "lockstep/tensor/detail/dispatch.h"
+
+namespace lockstep::detail {
+
+namespace {
+
+constexpr std::int64_t kBlock = 256;  // Elements whose intermediate values stay in L1.
+constexpr std::size_t kLanes = 8;
+
+template <typename T>
+using Block = std::array<T, kBlock>;
+
+/// One parameter's memory from some element on; lists that do not exist are null.
+template <typename T>
+struct Rows {
+  T* param;
+  const T* grad;
+  std::array<T*, 3> kept;
+
+  void advance(std::int64_t n) {
+    param += n;
+    grad += n;
+    for (T*& list : kept) {
+      if (list != nullptr) list += n;
+    }
+  }
+};
+
+template <typename T>
+Rows<T> rows_of(const Tensor& param, const Tensor& grad, std::span<const Tensor> kept) {
+  Rows<T> rows{.param = param.write<T>(), .grad = grad.read<T>(), .kept = {}};
+  for (std::size_t k = 0; k < kept.size(); ++k) {
+    agreed_elems(param, kept[k]);
+    rows.kept[k] = kept[k].write<T>();
+  }
+  return rows;
+}
+
+/// Runs `update(rows, n)` on consecutive blocks.
+template <typename T, typename F>
+void in_blocks(Rows<T> rows, std::int64_t n_elems, F update) {
+  for (std::int64_t i = 0; i < n_elems; i += kBlock) {
+    const std::int64_t n = std::min(kBlock, n_elems - i);
+    update(rows, n);
+    rows.advance(n);
+  }
+}
+
+/// g = the gradient, turned around when maximizing, plus the L2 decay.
+template <typename T>
+void load_gradient(T* g, const Rows<T>& rows, std::int64_t n, double decay, bool maximize) {
+  const T* const grad = rows.grad;
+  const T* const param = rows.param;
+  if (maximize) {
+    each(n, [=](std::int64_t i) { g[i] = -grad[i]; });
+  } else {
+    each(n, [=](std::int64_t i) { g[i] = grad[i]; });
+  }
+  if (decay == 0.0) return;
+  const T factor = static_cast<T>(decay);
+  each(n, [=](std::int64_t i) { g[i] = std::fma(param[i], factor, g[i]); });
+}
+
+/// mean = decay * mean + (1 - decay) * g, in the rounding of either generation of PyTorch.
+template <typename T>
+void move_mean(T* mean, const T* g, std::int64_t n, double decay, bool lerp) {
+  const T fresh = static_cast<T>(1.0 - decay);
+  if (!lerp) {
+    const T keep = static_cast<T>(decay);
+    each(n, [=](std::int64_t i) { mean[i] = std::fma(g[i], fresh, mean[i] * keep); });
+  } else if (fresh < T{0.5}) {
+    each(n, [=](std::int64_t i) { mean[i] = std::fma(fresh, g[i] - mean[i], mean[i]); });
+  } else {
+    const T back = fresh - T{1};
+    each(n, [=](std::int64_t i) { mean[i] = std::fma(back, g[i] - mean[i], g[i]); });
+  }
+}
+
+/// square = decay * square + (1 - decay) * g * g.
+template <typename T>
+void move_square(T* square, const T* g, std::int64_t n, double decay) {
+  const T fresh = static_cast<T>(1.0 - decay);
+  const T keep = static_cast<T>(decay);
+  each(n, [=](std::int64_t i) { square[i] = std::fma(fresh * g[i], g[i], square[i] * keep); });
+}
+
+/// out += (factor * a) / b, three roundings.
+template <typename T>
+void add_quotient(T* out, const T* a, const T* b, std::int64_t n, T factor) {
+  each(n, [=](std::int64_t i) { out[i] = out[i] + (factor * a[i]) / b[i]; });
+}
+
+/// The double arithmetic of one Adam step, each result rounded to the dtype once.
+template <typename T>
+struct AdamScalars {
+  explicit AdamScalars(const AdamUpdate& u)
+      : shrink(static_cast<T>(1.0 - u.lr * u.weight_decay)),
+        minus_step_size(static_cast<T>(-(u.lr / (1.0 - std::pow(u.beta1, u.step))))),
+        root_correction(static_cast<T>(std::sqrt(1.0 - std::pow(u.beta2, u.step)))),
+        eps(static_cast<T>(u.eps)) {}
+
+  T shrink;
+  T minus_step_size;
+  T root_correction;
+  T eps;
+};
+
+template <typename T>
+void adam_block(const Rows<T>& rows,
+                std::int64_t n,
+                const AdamUpdate& update,
+                const AdamScalars<T>& s) {
+  Block<T> direction;  // Written below.  NOLINT(cppcoreguidelines-pro-type-member-init)
+  T* const g = direction.data();
+  T* const param = rows.param;
+  load_gradient(g, rows, n, update.decoupled ? 0.0 : update.weight_decay, update.maximize);
+  if (update.decoupled) each(n, [=](std::int64_t i) { param[i] = param[i] * s.shrink; });
+
+  move_mean(rows.kept[0], g, n, update.beta1, update.lerp);
+  move_square(rows.kept[1], g, n, update.beta2);
+  const T* square = rows.kept[1];
+  if (update.amsgrad) {
+    T* const largest = rows.kept[2];
+    const T* const now = rows.kept[1];
+    each(n, [=](std::int64_t i) {
+      largest[i] = largest[i] < now[i] || std::isnan(now[i]) ? now[i] : largest[i];
+    });
+    square = largest;
+  }
+  each(n, [=](std::int64_t i) { g[i] = std::sqrt(square[i]) / s.root_correction + s.eps; });
+  add_quotient<T>(param, rows.kept[0], g, n, s.minus_step_size);
+}
+
+template <typename T>
+void rmsprop_block(const Rows<T>& rows, std::int64_t n, const RmspropUpdate& update) {
+  const T eps = static_cast<T>(update.eps);
+  const T minus_lr = static_cast<T>(-update.lr);
+  Block<T> direction;  // Written below.  NOLINT(cppcoreguidelines-pro-type-member-init)
+  Block<T> deviation;  // Written below.  NOLINT(cppcoreguidelines-pro-type-member-init)
+  T* const g = direction.data();
+  T* const root = deviation.data();
+  load_gradient(g, rows, n, update.weight_decay, update.maximize);
+
+  const T* const square = rows.kept[0];
+  move_square(rows.kept[0], g, n, update.alpha);
+  const bool with_momentum = update.momentum > 0.0;
+  if (update.centered) {
+    T* const mean = rows.kept[with_momentum ? 2 : 1];
+    move_mean(mean, g, n, update.alpha, update.lerp);
+    each(n, [=](std::int64_t i) {
+      root[i] = std::sqrt(std::fma(-mean[i], mean[i], square[i])) + eps;
+    });
+  } else {
+    each(n, [=](std::int64_t i) { root[i] = std::sqrt(square[i]) + eps; });
+  }
+
+  T* const param = rows.param;
+  if (!with_momentum) {
+    add_quotient<T>(param, g, root, n, minus_lr);
+    return;
+  }
+  T* const buffer = rows.kept[1];
+  const T momentum = static_cast<T>(update.momentum);
+  each(n, [=](std::int64_t i) { buffer[i] = buffer[i] * momentum + g[i] / root[i]; });
+  each(n, [=](std::int64_t i) { param[i] = std::fma(buffer[i], minus_lr, param[i]); });
+}
+
+double in_order(const std::array<double, kLanes>& lanes) {
+  double total = lanes[0];
+  for (std::size_t lane = 1; lane < kLanes; ++lane) total += lanes[lane];
+  return total;
+}
+
+/// Adds f(lane, element) lane by lane.
+template <typename T, typename F>
+double lane_sum(std::span<const T> x, F f) {
+  std::array<double, kLanes> lanes{};
+  std::size_t i = 0;
+  for (; i + kLanes <= x.size(); i += kLanes) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      lanes[lane] = f(lanes[lane], static_cast<double>(x[i + lane]));
+    }
+  }
+  for (; i < x.size(); ++i) lanes[i % kLanes] = f(lanes[i % kLanes], static_cast<double>(x[i]));
+  return in_order(lanes);
+}
+
+template <typename T>
+double largest_magnitude(std::span<const T> x) {
+  T largest{0};
+  for (const T value : x) {
+    if (std::isnan(value)) return static_cast<double>(value);
+    largest = std::max(largest, std::abs(value));
+  }
+  return static_cast<double>(largest);
+}
+
+template <typename T>
+double norm_of(std::span<const T> x, double p) {
+  if (std::isinf(p)) return largest_magnitude<T>(x);
+  if (p == 1.0) return lane_sum<T>(x, [](double sum, double v) { return sum + std::abs(v); });
+  LOCKSTEP_CHECK(p == 2.0, fmt::format("a norm of order {}: it is 1, 2 or infinity", p));
+  return std::sqrt(lane_sum<T>(x, [](double sum, double v) { return std::fma(v, v, sum); }));
+}
+
+}  // namespace
+
+void CpuKernels::adam(const Tensor& param,
+                      const Tensor& grad,
+                      std::span<const Tensor> moments,
+                      const AdamUpdate& update) {
+  const std::int64_t n_elems = agreed_elems(param, grad);
+  LOCKSTEP_CHECK(moments.size() == (update.amsgrad ? 3U : 2U), "Adam has two moments, or three");
+  for_float(param.dtype(), [&](auto tag) {
+    using T = decltype(tag);
+    const AdamScalars<T> scalars(update);
+    in_blocks(rows_of<T>(param, grad, moments), n_elems, [&](const Rows<T>& rows, std::int64_t n) {
+      adam_block(rows, n, update, scalars);
+    });
+  });
+}
+
+void CpuKernels::adagrad(const Tensor& param,
+                         const Tensor& grad,
+                         const Tensor& sum,
+                         const AdagradUpdate& update) {
+  const std::int64_t n_elems = agreed_elems(param, grad);
+  for_float(param.dtype(), [&](auto tag) {
+    using T = decltype(tag);
+    const T minus_lr = static_cast<T>(-(update.lr / (1.0 + (update.step - 1.0) * update.lr_decay)));
+    const T eps = static_cast<T>(update.eps);
+    const auto block = [&](const Rows<T>& rows, std::int64_t n) {
+      Block<T> direction;  // Written below.  NOLINT(cppcoreguidelines-pro-type-member-init)
+      Block<T> deviation;  // Written below.  NOLINT(cppcoreguidelines-pro-type-member-init)
+      T* const g = direction.data();
+      T* const root = deviation.data();
+      T* const squares = rows.kept[0];
+      load_gradient(g, rows, n, update.weight_decay, update.maximize);
+      each(n, [=](std::int64_t i) {
+        squares[i] = std::fma(g[i], g[i], squares[i]);
+        root[i] = std::sqrt(squares[i]) + eps;
+      });
+      add_quotient<T>(rows.param, g, root, n, minus_lr);
+    };
+    in_blocks(rows_of<T>(param, grad, {&sum, 1}), n_elems, block);
+  });
+}
+
+void CpuKernels::rmsprop(const Tensor& param,
+                         const Tensor& grad,
+                         std::span<const Tensor> averages,
+                         const RmspropUpdate& update) {
+  const std::int64_t n_elems = agreed_elems(param, grad);
+  const std::size_t wanted = 1U + (update.momentum > 0.0 ? 1U : 0U) + (update.centered ? 1U : 0U);
+  LOCKSTEP_CHECK(averages.size() == wanted, "RMSprop keeps one average for each of its options");
+  for_float(param.dtype(), [&](auto tag) {
+    using T = decltype(tag);
+    in_blocks(rows_of<T>(param, grad, averages), n_elems, [&](const Rows<T>& rows, std::int64_t n) {
+      rmsprop_block(rows, n, update);
+    });
+  });
+}
+
+bool CpuKernels::unscale(const Tensor& grad, double factor) {
+  const std::int64_t n = grad.n_elems();
+  bool finite = true;
+  for_float(grad.dtype(), [&](auto tag) {
+    using T = decltype(tag);
+    T* const g = grad.write<T>();
+    const T by = static_cast<T>(static_cast<float>(factor));
+    for (std::int64_t i = 0; i < n; ++i) finite &= std::isfinite(g[i]);
+    each(n, [=](std::int64_t i) { g[i] = g[i] * by; });
+  });
+  return !finite;
+}
+
+void CpuKernels::clamp(const Tensor& out, const Tensor& in, double limit) {
+  const std::int64_t n = agreed_elems(out, in);
+  for_float(in.dtype(), [&](auto tag) {
+    using T = decltype(tag);
+    const T high = static_cast<T>(limit);
+    const T low = -high;
+    T* const o = out.write<T>();
+    const T* const x = in.read<T>();
+    each(n, [=](std::int64_t i) {
+      const T above = x[i] < low ? low : x[i];
+      o[i] = above > high ? high : above;
+    });
+  });
+}
+
+double CpuKernels::norm(const Tensor& in, double p) {
+  double result = 0.0;
+  for_float(in.dtype(), [&](auto tag) {
+    using T = decltype(tag);
+    result = static_cast<double>(static_cast<T>(norm_of<T>(in.read_span<T>(), p)));
+  });
+  return result;
+}
+
+}  // namespace lockstep::detail

@@ -1,0 +1,51 @@
+// The only file that includes Eigen, compiled under its own namespace (-DEigen=LockstepEigen):
+// a consumer that uses Eigen with other flags would otherwise share inline code with it and crash.
+#include <Eigen/Core>
+
+#include "lockstep/kernels/detail/products.h"
+
+namespace lockstep::detail {
+
+namespace {
+
+template <typename T>
+using Matrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+
+template <typename Out, typename A, typename B>
+void assign(Out& out, const A& a, const B& b, bool accumulate) {
+  if (accumulate) {
+    out.noalias() += a * b;
+  } else {
+    out.noalias() = a * b;
+  }
+}
+
+template <typename T>
+void multiply(const Product<T>& p) {
+  using Input = Eigen::Map<const Matrix<T>>;
+  Eigen::Map<Matrix<T>> out(p.out, p.m, p.n);
+  const Input a(p.a, p.transpose_a ? p.k : p.m, p.transpose_a ? p.m : p.k);
+  const Input b(p.b, p.transpose_b ? p.n : p.k, p.transpose_b ? p.k : p.n);
+  if (p.transpose_a && p.transpose_b)
+    return assign(out, a.transpose(), b.transpose(), p.accumulate);
+  if (p.transpose_a) return assign(out, a.transpose(), b, p.accumulate);
+  if (p.transpose_b) return assign(out, a, b.transpose(), p.accumulate);
+  assign(out, a, b, p.accumulate);
+}
+
+}  // namespace
+
+void large_product(const Product<float>& product) { multiply(product); }
+
+void large_product(const Product<double>& product) { multiply(product); }
+
+void pin_cache_sizes() {
+  constexpr std::ptrdiff_t kKib = 1024;
+  static const bool pinned = [] {
+    Eigen::setCpuCacheSizes(32 * kKib, 512 * kKib, 4096 * kKib);
+    return true;
+  }();
+  static_cast<void>(pinned);
+}
+
+}  // namespace lockstep::detail

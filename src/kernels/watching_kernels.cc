@@ -1,0 +1,463 @@
+// Reports which operations touch memory that a transfer owns.
+#include "lockstep/kernels/cpu_kernels.h"
+#include "lockstep/tensor/in_flight.h"
+#include "lockstep/tensor/tensor.h"
+
+namespace lockstep {
+
+namespace {
+
+/// The memory of the rank that `tensor` belongs to, if some of it is in flight.
+InFlight* in_flight_of(const Tensor& tensor) {
+  if (!tensor.defined()) return nullptr;
+  InFlight* const in_flight = tensor.runtime().in_flight();
+  return in_flight == nullptr || in_flight->idle() ? nullptr : in_flight;
+}
+
+/// The operands of one operation.
+class Watch {
+ public:
+  Watch(InFlight* in_flight, const char* operation)
+      : in_flight_(in_flight), operation_(operation) {}
+
+  template <typename Operand>
+  Watch& writes(const Operand& operand) {
+    if (in_flight_ != nullptr) look(operand, true);
+    return *this;
+  }
+
+  template <typename Operand>
+  Watch& reads(const Operand& operand) {
+    if (in_flight_ != nullptr) look(operand, false);
+    return *this;
+  }
+
+ private:
+  void look(const Tensor& tensor, bool writes) {
+    if (!tensor.defined()) return;
+    const std::byte* const begin = tensor.address();
+    in_flight_->access(begin, begin + tensor.n_bytes(), {operation_, writes, {}});
+  }
+
+  void look(std::span<const Tensor> tensors, bool writes) {
+    for (const Tensor& tensor : tensors) look(tensor, writes);
+  }
+
+  InFlight* in_flight_;
+  const char* operation_;
+};
+
+class WatchingKernels final : public Kernels {
+ public:
+  explicit WatchingKernels(Kernels& inner) : inner_(&inner) {}
+
+  void fill(const Tensor& out, double value) override {
+    Watch(in_flight_of(out), "fill").writes(out);
+    inner_->fill(out, value);
+  }
+
+  void copy(const Tensor& out, const Tensor& in) override {
+    Watch(in_flight_of(out), "copy").writes(out).reads(in);
+    inner_->copy(out, in);
+  }
+
+  void add(const Tensor& out, const Tensor& a, const Tensor& b) override {
+    Watch(in_flight_of(out), "add").writes(out).reads(a).reads(b);
+    inner_->add(out, a, b);
+  }
+
+  void sub(const Tensor& out, const Tensor& a, const Tensor& b) override {
+    Watch(in_flight_of(out), "sub").writes(out).reads(a).reads(b);
+    inner_->sub(out, a, b);
+  }
+
+  void mul(const Tensor& out, const Tensor& a, const Tensor& b) override {
+    Watch(in_flight_of(out), "mul").writes(out).reads(a).reads(b);
+    inner_->mul(out, a, b);
+  }
+
+  void div(const Tensor& out, const Tensor& a, const Tensor& b) override {
+    Watch(in_flight_of(out), "div").writes(out).reads(a).reads(b);
+    inner_->div(out, a, b);
+  }
+
+  void scale(const Tensor& out, const Tensor& in, double factor) override {
+    Watch(in_flight_of(out), "scale").writes(out).reads(in);
+    inner_->scale(out, in, factor);
+  }
+
+  void div_scalar(const Tensor& out, const Tensor& in, double divisor) override {
+    Watch(in_flight_of(out), "div_scalar").writes(out).reads(in);
+    inner_->div_scalar(out, in, divisor);
+  }
+
+  void add_scaled(const Tensor& out, const Tensor& a, const Tensor& b, double alpha) override {
+    Watch(in_flight_of(out), "add_scaled").writes(out).reads(a).reads(b);
+    inner_->add_scaled(out, a, b, alpha);
+  }
+
+  void add_row(const Tensor& out, const Tensor& a, const Tensor& row) override {
+    Watch(in_flight_of(out), "add_row").writes(out).reads(a).reads(row);
+    inner_->add_row(out, a, row);
+  }
+
+  void add_channels(const Tensor& out, const Tensor& a, const Tensor& channels) override {
+    Watch(in_flight_of(out), "add_channels").writes(out).reads(a).reads(channels);
+    inner_->add_channels(out, a, channels);
+  }
+
+  void relu(const Tensor& out, const Tensor& in) override {
+    Watch(in_flight_of(out), "relu").writes(out).reads(in);
+    inner_->relu(out, in);
+  }
+
+  void relu_backward(const Tensor& out, const Tensor& grad, const Tensor& y) override {
+    Watch(in_flight_of(out), "relu_backward").writes(out).reads(grad).reads(y);
+    inner_->relu_backward(out, grad, y);
+  }
+
+  void tanh(const Tensor& out, const Tensor& in) override {
+    Watch(in_flight_of(out), "tanh").writes(out).reads(in);
+    inner_->tanh(out, in);
+  }
+
+  void tanh_backward(const Tensor& out, const Tensor& grad, const Tensor& y) override {
+    Watch(in_flight_of(out), "tanh_backward").writes(out).reads(grad).reads(y);
+    inner_->tanh_backward(out, grad, y);
+  }
+
+  void sigmoid(const Tensor& out, const Tensor& in) override {
+    Watch(in_flight_of(out), "sigmoid").writes(out).reads(in);
+    inner_->sigmoid(out, in);
+  }
+
+  void sigmoid_backward(const Tensor& out, const Tensor& grad, const Tensor& y) override {
+    Watch(in_flight_of(out), "sigmoid_backward").writes(out).reads(grad).reads(y);
+    inner_->sigmoid_backward(out, grad, y);
+  }
+
+  void round_to_grid(const Tensor& out, const Tensor& in, int k, double limit) override {
+    Watch(in_flight_of(out), "round_to_grid").writes(out).reads(in);
+    inner_->round_to_grid(out, in, k, limit);
+  }
+
+  void gemm(const Tensor& out, const Tensor& a, const Tensor& b, const Gemm& options) override {
+    Watch(in_flight_of(out), "gemm").writes(out).reads(a).reads(b);
+    inner_->gemm(out, a, b, options);
+  }
+
+  void sum_rows(const Tensor& out, const Tensor& in) override {
+    Watch(in_flight_of(out), "sum_rows").writes(out).reads(in);
+    inner_->sum_rows(out, in);
+  }
+
+  void sum_channels(const Tensor& out, const Tensor& in) override {
+    Watch(in_flight_of(out), "sum_channels").writes(out).reads(in);
+    inner_->sum_channels(out, in);
+  }
+
+  void sum_all(const Tensor& out, const Tensor& in) override {
+    Watch(in_flight_of(out), "sum_all").writes(out).reads(in);
+    inner_->sum_all(out, in);
+  }
+
+  void mse(const Tensor& out, const Tensor& x, const Tensor& target, double denominator) override {
+    Watch(in_flight_of(out), "mse").writes(out).reads(x).reads(target);
+    inner_->mse(out, x, target, denominator);
+  }
+
+  void mse_backward(const Tensor& out,
+                    const Tensor& grad_out,
+                    const Tensor& x,
+                    const Tensor& target,
+                    double denominator) override {
+    Watch(in_flight_of(out), "mse_backward").writes(out).reads(grad_out).reads(x).reads(target);
+    inner_->mse_backward(out, grad_out, x, target, denominator);
+  }
+
+  void l1(const Tensor& out, const Tensor& x, const Tensor& target, double denominator) override {
+    Watch(in_flight_of(out), "l1").writes(out).reads(x).reads(target);
+    inner_->l1(out, x, target, denominator);
+  }
+
+  void l1_backward(const Tensor& out,
+                   const Tensor& grad_out,
+                   const Tensor& x,
+                   const Tensor& target,
+                   double denominator) override {
+    Watch(in_flight_of(out), "l1_backward").writes(out).reads(grad_out).reads(x).reads(target);
+    inner_->l1_backward(out, grad_out, x, target, denominator);
+  }
+
+  void cross_entropy(const Tensor& out,
+                     const Tensor& log_probs,
+                     const Tensor& x,
+                     const Tensor& labels,
+                     double denominator) override {
+    Watch(in_flight_of(out), "cross_entropy").writes(out).writes(log_probs).reads(x).reads(labels);
+    inner_->cross_entropy(out, log_probs, x, labels, denominator);
+  }
+
+  void cross_entropy_backward(const Tensor& out,
+                              const Tensor& grad_out,
+                              const Tensor& log_probs,
+                              const Tensor& labels,
+                              double denominator) override {
+    Watch(in_flight_of(out), "cross_entropy_backward")
+        .writes(out)
+        .reads(grad_out)
+        .reads(log_probs)
+        .reads(labels);
+    inner_->cross_entropy_backward(out, grad_out, log_probs, labels, denominator);
+  }
+
+  void batch_norm(const Tensor& out,
+                  std::span<const Tensor> x_weight_bias,
+                  std::span<const Tensor> running_mean_var,
+                  std::span<const Tensor> save_mean_invstd,
+                  const BatchNorm& options) override {
+    Watch(in_flight_of(out), "batch_norm")
+        .writes(out)
+        .reads(x_weight_bias)
+        .writes(running_mean_var)
+        .writes(save_mean_invstd);
+    inner_->batch_norm(out, x_weight_bias, running_mean_var, save_mean_invstd, options);
+  }
+
+  void batch_norm_backward(std::span<const Tensor> grads,
+                           std::span<const Tensor> in,
+                           std::span<const Tensor> save_mean_invstd) override {
+    Watch(in_flight_of(in[0]), "batch_norm_backward")
+        .writes(grads)
+        .reads(in)
+        .reads(save_mean_invstd);
+    inner_->batch_norm_backward(grads, in, save_mean_invstd);
+  }
+
+  void batch_norm_stats(std::span<const Tensor> mean_invstd, const Tensor& x, double eps) override {
+    Watch(in_flight_of(x), "batch_norm_stats").writes(mean_invstd).reads(x);
+    inner_->batch_norm_stats(mean_invstd, x, eps);
+  }
+
+  void batch_norm_merge_stats(std::span<const Tensor> mean_invstd,
+                              std::span<const Tensor> running_mean_var,
+                              const Tensor& rows,
+                              const BatchNorm& options) override {
+    Watch(in_flight_of(rows), "batch_norm_merge_stats")
+        .writes(mean_invstd)
+        .writes(running_mean_var)
+        .reads(rows);
+    inner_->batch_norm_merge_stats(mean_invstd, running_mean_var, rows, options);
+  }
+
+  void batch_norm_apply(const Tensor& out,
+                        std::span<const Tensor> x_weight_bias,
+                        std::span<const Tensor> mean_invstd) override {
+    Watch(in_flight_of(out), "batch_norm_apply")
+        .writes(out)
+        .reads(x_weight_bias)
+        .reads(mean_invstd);
+    inner_->batch_norm_apply(out, x_weight_bias, mean_invstd);
+  }
+
+  void batch_norm_sums(const Tensor& sums,
+                       std::span<const Tensor> weight_bias_grads,
+                       std::span<const Tensor> grad_x,
+                       std::span<const Tensor> mean_invstd) override {
+    Watch(in_flight_of(sums), "batch_norm_sums")
+        .writes(sums)
+        .writes(weight_bias_grads)
+        .reads(grad_x)
+        .reads(mean_invstd);
+    inner_->batch_norm_sums(sums, weight_bias_grads, grad_x, mean_invstd);
+  }
+
+  void batch_norm_spread(const Tensor& out,
+                         std::span<const Tensor> in,
+                         std::span<const Tensor> mean_invstd,
+                         const Tensor& sums,
+                         double count) override {
+    Watch(in_flight_of(out), "batch_norm_spread")
+        .writes(out)
+        .reads(in)
+        .reads(mean_invstd)
+        .reads(sums);
+    inner_->batch_norm_spread(out, in, mean_invstd, sums, count);
+  }
+
+  void softmax(const Tensor& out, const Tensor& in, const Softmax& options) override {
+    Watch(in_flight_of(out), "softmax").writes(out).reads(in);
+    inner_->softmax(out, in, options);
+  }
+
+  void softmax_backward(const Tensor& out,
+                        const Tensor& grad,
+                        const Tensor& y,
+                        const Softmax& options) override {
+    Watch(in_flight_of(out), "softmax_backward").writes(out).reads(grad).reads(y);
+    inner_->softmax_backward(out, grad, y, options);
+  }
+
+  void gelu(const Tensor& out, const Tensor& in, Gelu form) override {
+    Watch(in_flight_of(out), "gelu").writes(out).reads(in);
+    inner_->gelu(out, in, form);
+  }
+
+  void gelu_backward(const Tensor& out, const Tensor& grad, const Tensor& x, Gelu form) override {
+    Watch(in_flight_of(out), "gelu_backward").writes(out).reads(grad).reads(x);
+    inner_->gelu_backward(out, grad, x, form);
+  }
+
+  void layer_norm(const Tensor& out,
+                  std::span<const Tensor> x_weight_bias,
+                  std::span<const Tensor> save_mean_invstd,
+                  double eps) override {
+    Watch(in_flight_of(out), "layer_norm")
+        .writes(out)
+        .reads(x_weight_bias)
+        .writes(save_mean_invstd);
+    inner_->layer_norm(out, x_weight_bias, save_mean_invstd, eps);
+  }
+
+  void layer_norm_backward(std::span<const Tensor> grads,
+                           std::span<const Tensor> in,
+                           std::span<const Tensor> save_mean_invstd) override {
+    Watch(in_flight_of(in[0]), "layer_norm_backward")
+        .writes(grads)
+        .reads(in)
+        .reads(save_mean_invstd);
+    inner_->layer_norm_backward(grads, in, save_mean_invstd);
+  }
+
+  void gather_rows(const Tensor& out, const Tensor& table, const Tensor& indices) override {
+    Watch(in_flight_of(out), "gather_rows").writes(out).reads(table).reads(indices);
+    inner_->gather_rows(out, table, indices);
+  }
+
+  void scatter_add_rows(const Tensor& table,
+                        const Tensor& rows,
+                        const Tensor& indices,
+                        std::int64_t skipped) override {
+    Watch(in_flight_of(table), "scatter_add_rows").writes(table).reads(rows).reads(indices);
+    inner_->scatter_add_rows(table, rows, indices, skipped);
+  }
+
+  void swap_middle(const Tensor& out, const Tensor& in) override {
+    Watch(in_flight_of(out), "swap_middle").writes(out).reads(in);
+    inner_->swap_middle(out, in);
+  }
+
+  void unfold(const Tensor& out, const Tensor& image, const Window& window) override {
+    Watch(in_flight_of(out), "unfold").writes(out).reads(image);
+    inner_->unfold(out, image, window);
+  }
+
+  void fold(const Tensor& image, const Tensor& columns, const Window& window) override {
+    Watch(in_flight_of(image), "fold").writes(image).reads(columns);
+    inner_->fold(image, columns, window);
+  }
+
+  void max_pool(const Tensor& out,
+                const Tensor& positions,
+                const Tensor& in,
+                const Window& window) override {
+    Watch(in_flight_of(out), "max_pool").writes(out).writes(positions).reads(in);
+    inner_->max_pool(out, positions, in, window);
+  }
+
+  void max_pool_backward(const Tensor& out, const Tensor& grad, const Tensor& positions) override {
+    Watch(in_flight_of(out), "max_pool_backward").writes(out).reads(grad).reads(positions);
+    inner_->max_pool_backward(out, grad, positions);
+  }
+
+  void avg_pool(const Tensor& out, const Tensor& in, const Window& window) override {
+    Watch(in_flight_of(out), "avg_pool").writes(out).reads(in);
+    inner_->avg_pool(out, in, window);
+  }
+
+  void avg_pool_backward(const Tensor& out, const Tensor& grad, const Window& window) override {
+    Watch(in_flight_of(out), "avg_pool_backward").writes(out).reads(grad);
+    inner_->avg_pool_backward(out, grad, window);
+  }
+
+  void sgd(const Tensor& param,
+           const Tensor& grad,
+           const Tensor& momentum_buffer,
+           const SgdUpdate& update) override {
+    Watch(in_flight_of(param), "sgd").writes(param).reads(grad).writes(momentum_buffer);
+    inner_->sgd(param, grad, momentum_buffer, update);
+  }
+
+  void adam(const Tensor& param,
+            const Tensor& grad,
+            std::span<const Tensor> moments,
+            const AdamUpdate& update) override {
+    Watch(in_flight_of(param), "adam").writes(param).reads(grad).writes(moments);
+    inner_->adam(param, grad, moments, update);
+  }
+
+  void adagrad(const Tensor& param,
+               const Tensor& grad,
+               const Tensor& sum,
+               const AdagradUpdate& update) override {
+    Watch(in_flight_of(param), "adagrad").writes(param).reads(grad).writes(sum);
+    inner_->adagrad(param, grad, sum, update);
+  }
+
+  void rmsprop(const Tensor& param,
+               const Tensor& grad,
+               std::span<const Tensor> averages,
+               const RmspropUpdate& update) override {
+    Watch(in_flight_of(param), "rmsprop").writes(param).reads(grad).writes(averages);
+    inner_->rmsprop(param, grad, averages, update);
+  }
+
+  bool unscale(const Tensor& grad, double factor) override {
+    Watch(in_flight_of(grad), "unscale").writes(grad);
+    return inner_->unscale(grad, factor);
+  }
+
+  void clamp(const Tensor& out, const Tensor& in, double limit) override {
+    Watch(in_flight_of(out), "clamp").writes(out).reads(in);
+    inner_->clamp(out, in, limit);
+  }
+
+  double norm(const Tensor& in, double p) override {
+    Watch(in_flight_of(in), "norm").reads(in);
+    return inner_->norm(in, p);
+  }
+
+  void average_into_bucket(const Tensor& out, const Tensor& grad, double divisor) override {
+    Watch(in_flight_of(out), "average_into_bucket").writes(out).reads(grad);
+    inner_->average_into_bucket(out, grad, divisor);
+  }
+
+  // Raw memory: what groups and their transfers themselves do.
+  void reduce(std::span<void* const> outputs,
+              std::span<const void* const> inputs,
+              std::int64_t count,
+              DType dtype,
+              ReduceOp op) override {
+    inner_->reduce(outputs, inputs, count, dtype, op);
+  }
+
+  // Observers are not the program.
+  std::uint64_t digest(const Tensor& in, std::uint64_t base) override {
+    return inner_->digest(in, base);
+  }
+
+  Sketch sketch(const Tensor& in) override { return inner_->sketch(in); }
+
+  TensorFingerprint fingerprint(const Tensor& in) override { return inner_->fingerprint(in); }
+
+ private:
+  Kernels* inner_;
+};
+
+}  // namespace
+
+std::unique_ptr<Kernels> make_watching_kernels(Kernels& inner) {
+  return std::make_unique<WatchingKernels>(inner);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,117 @@
+// What went wrong, in a closed list: the likely causes that findings name, each with a sentence, a
+// remedy and the place in the documentation that shows it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+namespace lockstep {
+
+/// The likely cause of a finding, in the order of the ids: files and reports contain these.
+enum class Cause : std::uint8_t {
+  kNone,  ///< The evidence does not tell.
+  kBf16HopRounding,
+  kBnLocalEval,
+  kBranchNoGraph,
+  kBucketOrderDiffers,
+  kBufferReassigned,
+  kBypassWrapper,
+  kCheckpointDecisionDiffers,
+  kCkptDirClock,
+  kClipBeforeSync,
+  kClipBeforeUnscale,
+  kClipOneRank,
+  kCodeSkew,
+  kDoubleAverage,
+  kDtypeRedopRootMismatch,
+  kDuplicateDevice,
+  kEarlyStopOneRank,
+  kElasticWorldChange,
+  kEnvMissingSolo,
+  kFp16SumOverflow,
+  kFrozenDevice,
+  kHookStateMissing,
+  kIgnoredSetDiffers,
+  kInitBroadcastPartial,
+  kInitNoBroadcast,
+  kIterableUnsharded,
+  kLastMicroUnsynced,
+  kLinkFlap,
+  kLivelock,
+  kLoadRank0Only,
+  kLocalMetricLogged,
+  kLocalRankAsRank,
+  kLrPerRank,
+  kLrStepsTimesWorld,
+  kManyWriters,
+  kMissingRecv,
+  kMissingSend,
+  kModelDiffers,
+  kNanSkipOneRank,
+  kNoSetEpoch,
+  kNoSyncOneRank,
+  kOptStateRootOnly,
+  kOrderSwap,
+  kOverlapRace,
+  kPadDuplicatesEval,
+  kParameterNudged,
+  kPartition,
+  kPersistentWorkerEpoch,
+  kPrereducedMetric,
+  kRankCrash,
+  kRank0OnlyCollective,
+  kReadBeforeCommit,
+  kReplicaDrift,
+  kResumeReplays,
+  kResumeReshuffle,
+  kRngNotRestored,
+  kRngNotShared,
+  kRngRank0Restored,
+  kRngSameDropout,
+  kSamplerSeedDiffers,
+  kScalerInfLocal,
+  kScalerSchedMissing,
+  kSdcAfterReduce,
+  kSdcBeforeReduce,
+  kSendSend,
+  kShapeMismatchCompletes,
+  kSignalStopOneRank,
+  kSlowRank0Timeout,
+  kSplitLeak,
+  kSubgroupOnSomeRanks,
+  kSumVsMean,
+  kTagMismatch,
+  kTailDroppedEval,
+  kTokenWeightedMean,
+  kTwoCommCycle,
+  kTwoRankZeros,
+  kUnevenBatches,
+  kUnusedBucketUnfired,
+  kUnusedNoneVsZero,
+  kWeightedNotSharded,
+  kWorkerSeedClones,
+  kWorldFromDevices,
+  kZeroGradForgotten,
+};
+
+/// What a user of PyTorch reads about a cause.
+struct CauseInfo {
+  Cause cause = Cause::kNone;
+  std::string_view id;  ///< "rank0-only-collective": in reports, scenarios and docs/causes.md.
+  std::string_view sentence;  ///< What happened.
+  std::string_view remedy;    ///< What to change.
+  std::string_view page;      ///< "docs/zoo.md#bypass-wrapper": an anchor of a page in docs.
+};
+
+/// Every cause but kNone, sorted by id.
+std::span<const CauseInfo> all_causes();
+/// Requires: not kNone.
+const CauseInfo& describe(Cause cause);
+/// "rank-crash"; empty for kNone.
+std::string_view id_of(Cause cause);
+/// The cause with this id. Nothing for an unknown id and for an empty one.
+std::optional<Cause> parse_cause(std::string_view id);
+
+}  // namespace lockstep

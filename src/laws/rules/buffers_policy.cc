@@ -1,0 +1,146 @@
+// buffers-policy: where buffers are used, they are what their declared policy makes them.
+#include <map>
+#include <set>
+
+#include "lockstep/laws/detail/alignment.h"
+#include "lockstep/laws/detail/open_ballots.h"
+#include "lockstep/laws/rules/checkers.h"
+
+namespace lockstep::laws {
+
+namespace {
+
+class BuffersPolicy final : public Law {
+ public:
+  static constexpr std::string_view kId = "buffers-policy";
+
+  explicit BuffersPolicy(const LawPolicy& policy)
+      : n_ranks_(policy.n_ranks), declared_(policy.buffers) {}
+
+  const LawInfo& info() const override { return *find_law(kId); }
+
+  EventKinds reads() const override { return kinds_of<StateEvent, ForwardEvent, WrapEvent>(); }
+
+  void require(RecordOptions& options) const override { options.states = true; }
+
+  void on_event(const Event& event, const NameTable& names) override {
+    if (const auto* state = std::get_if<StateEvent>(&event.body)) {
+      if (state->kind == StateKind::kBuffer) on_buffers(event, *state, names);
+    } else if (const auto* forward = std::get_if<ForwardEvent>(&event.body)) {
+      went_alone_[rank_wrapper_of(event)] = !forward->synchronizing;
+    } else if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
+      wrappers_.on_wrap(event, *wrap);
+    }
+  }
+
+  void on_cohort(const CohortEvent& event, const NameTable& names) override {
+    const Event& first = *event.first;
+    const auto* state = std::get_if<StateEvent>(&first.body);
+    if (state != nullptr && state->kind != StateKind::kBuffer) return;
+    const auto* forward = std::get_if<ForwardEvent>(&first.body);
+    const RankRange all = all_ranks(event);
+    if (forward != nullptr && event.equal() && went_alone_.shares(wrapper_of(first.at), all)) {
+      went_alone_.at(wrapper_of(first.at), all) = !forward->synchronizing;
+    } else {
+      Law::on_cohort(event, names);
+    }
+  }
+
+  LawResult finish(const NameTable& names) override {
+    open_.finish([&](const AlignmentKey& at, const Ballot& ballot) { judge(at, ballot, names); });
+    return conclude(kId,
+                    findings_.take(),
+                    n_checked_,
+                    "buffer events of two ranks or more, with a policy other than local");
+  }
+
+ private:
+  void on_buffers(const Event& event, const StateEvent& state, const NameTable& names) {
+    const WrapperKey wrapper = wrapper_of(event.at);
+    if (!is_promised(state.point, wrapper, names)) return;
+    // Buffers are broadcast as the forward before this one asked for: not after one under no_sync.
+    const bool* const before = went_alone_.find(rank_wrapper_of(event));
+    const bool alone = before != nullptr && *before;
+    if (alone && state.point == StatePoint::kForward) return;
+    const AlignmentKey alignment =
+        counter_.next(event, static_cast<std::int32_t>(state.point), state.layout);
+    open_.add(alignment,
+              event,
+              state.digests,
+              wrappers_.n_members(wrapper, n_ranks_),
+              [&](const AlignmentKey& at, const Ballot& ballot) { judge(at, ballot, names); });
+  }
+
+  /// What the wrapper does.
+  std::string_view practice(WrapperKey wrapper, const NameTable& names) const {
+    const WrapEvent* wrap = wrappers_.find(wrapper);
+    return wrap == nullptr ? std::string_view() : names.text(wrap->buffer_policy);
+  }
+
+  /// Whether ranks must agree there. Local statistics of training batches are healthy between two
+  /// forwards, and of a broadcast policy rank 0's copy is the truth: only a use of another rank's
+  /// breaks it.
+  bool is_promised(StatePoint point, WrapperKey wrapper, const NameTable& names) const {
+    const std::string_view done = practice(wrapper, names);
+    const std::string_view policy = declared_.empty() ? done : std::string_view(declared_);
+    if (policy == "local" || policy.empty()) return false;
+    if (point == StatePoint::kForward || point == StatePoint::kEval) return true;
+    if (point != StatePoint::kSave && point != StatePoint::kEnd) return false;
+    return policy != "broadcast0" || done != "broadcast0";
+  }
+
+  void judge(const AlignmentKey& alignment, const Ballot& ballot, const NameTable& names) {
+    n_checked_ += ballot.n_comparisons();
+    if (ballot.unanimous()) return;
+    const std::span<const NameId> layout = names.layout(static_cast<LayoutId>(alignment.layout));
+    for (std::size_t i = 0; i < layout.size(); ++i) {
+      std::vector<Rank> ranks = ballot.against_first(i);
+      if (ranks.empty() || wrappers_.ignored(alignment.wrapper, layout[i], names)) continue;
+      const std::string_view name = names.text(layout[i]);
+      if (!findings_.wants(alignment, name)) continue;
+      findings_.add(alignment, name, finding_of(alignment, ballot, std::move(ranks), name, names));
+    }
+  }
+
+  Finding finding_of(const AlignmentKey& alignment,
+                     const Ballot& ballot,
+                     std::vector<Rank> ranks,
+                     std::string_view name,
+                     const NameTable& names) const {
+    const auto point = static_cast<StatePoint>(alignment.what);
+    const std::string_view done = practice(alignment.wrapper, names);
+    const std::string policy = declared_.empty() ? std::string(done) : declared_;
+    Finding finding;
+    finding.attempt = alignment.wrapper.attempt;
+    finding.event = name_of(point);
+    finding.tensor = name;
+    finding.field = policy;
+    finding.ranks = std::move(ranks);
+    finding.step = ballot.majority_opt();
+    finding.message = "the buffer differs from rank 0's";
+    if (point == StatePoint::kEval) finding.message += " in an evaluation";
+    if (point == StatePoint::kSave) finding.message += " in a checkpoint";
+    finding.message += ", against its policy " + policy;
+    if (done == "local") finding.message += "; the wrapper leaves buffers alone";
+    const bool unsynchronized = point != StatePoint::kForward || done == "local";
+    finding.cause = unsynchronized ? Cause::kBnLocalEval : Cause::kBufferReassigned;
+    return finding;
+  }
+
+  std::int32_t n_ranks_;
+  std::string declared_;
+  RankWrapperMap<bool> went_alone_;  ///< The last forward reduces nothing.
+  Wrappers wrappers_;
+  Counter counter_;
+  OpenBallots open_;
+  EarliestFindings findings_;
+  std::int64_t n_checked_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Law> make_buffers_policy(const LawPolicy& policy) {
+  return std::make_unique<BuffersPolicy>(policy);
+}
+
+}  // namespace lockstep::laws

@@ -1,0 +1,262 @@
+// checkpoint-whole: what was published as a checkpoint is all there, and stays there.
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "lockstep/laws/detail/alignment.h"
+#include "lockstep/laws/rules/checkers.h"
+
+namespace lockstep::laws {
+
+namespace {
+
+class CheckpointWhole final : public Law {
+ public:
+  static constexpr std::string_view kId = "checkpoint-whole";
+
+  explicit CheckpointWhole(const LawPolicy& policy) : worlds_(policy.n_ranks) {}
+
+  const LawInfo& info() const override { return *find_law(kId); }
+
+  EventKinds reads() const override { return kinds_of<SnapshotEvent, EnvironmentEvent>(); }
+
+  void require(RecordOptions& /*options*/) const override {}
+
+  void on_event(const Event& event, const NameTable& names) override {
+    worlds_.on_event(event);
+    const auto* snapshot = std::get_if<SnapshotEvent>(&event.body);
+    if (snapshot == nullptr) return;
+    const std::string_view action = names.text(snapshot->action);
+    const std::string detail(names.text(snapshot->detail));
+    const Key key{event.at.attempt, snapshot->step};
+    last_attempt_ = std::max(last_attempt_, event.at.attempt);
+    if (action == "part") {
+      Saving& saving = savings_[key];
+      saving.parts.push_back({to_int(event.rank), detail, snapshot->digest});
+      judge_left(event.rank, key);
+    } else if (action == "save") {
+      Saving& saving = savings_[key];
+      saving.folder = detail;
+      saving.published = true;
+      published_.insert(key);
+    } else if (action == "read") {
+      reads_.push_back(
+          {event.at.attempt, snapshot->step, to_int(event.rank), detail, snapshot->digest});
+    } else if (action == "load") {
+      loads_[event.at.attempt].emplace(to_int(event.rank), snapshot->step);
+    } else if (action == "fresh") {
+      // Training starts over on purpose: what was there before no longer counts.
+      fresh_.insert(event.at.attempt);
+    }
+  }
+
+  LawResult finish(const NameTable& /*names*/) override {
+    for (const auto& [key, saving] : savings_) judge(key, saving);
+    savings_.clear();
+    check_reads();
+    judge_loads();
+    std::vector<Finding> findings;
+    findings.reserve(findings_.size());
+    for (auto& [key, finding] : findings_) findings.push_back(std::move(finding));
+    return conclude(
+        kId, std::move(findings), n_checked_, "snapshot events of the files that were written");
+  }
+
+ private:
+  using Key = std::pair<std::int32_t, std::int64_t>;  // Attempt, step.
+
+  struct Part {
+    std::int32_t rank = 0;
+    std::string path;
+    std::uint64_t digest = 0;
+  };
+
+  /// One checkpoint on its way.
+  struct Saving {
+    std::vector<Part> parts;
+    std::string folder;
+    bool published = false;
+  };
+
+  struct Read {
+    std::int32_t attempt = 0;
+    std::int64_t step = 0;
+    std::int32_t rank = 0;
+    std::string path;
+    std::uint64_t digest = 0;
+  };
+
+  static constexpr std::size_t kMostFiles = 4096;
+
+  static constexpr std::size_t kMaxOpen = 64;  // Checkpoints that some ranks never take part in.
+
+  /// Judges the checkpoints of this attempt that every rank has moved past: until then a rank may
+  /// still write to them, whatever is complete. When all have left an attempt is unknown.
+  void judge_left(Rank rank, const Key& now) {
+    latest_[rank] = now;
+    Key oldest = now;
+    std::int32_t n_ranks = 0;
+    for (const auto& [other, key] : latest_) {
+      if (key.first != now.first) continue;
+      oldest = std::min(oldest, key);
+      ++n_ranks;
+    }
+    if (n_ranks < worlds_.of(now.first)) oldest = Key{};
+    auto at = savings_.lower_bound({now.first, std::numeric_limits<std::int64_t>::min()});
+    while (at != savings_.end() && at->first < oldest) at = judge_and_forget(at);
+    while (savings_.size() > kMaxOpen) judge_and_forget(savings_.begin());
+  }
+
+  std::map<Key, Saving>::iterator judge_and_forget(std::map<Key, Saving>::iterator saving) {
+    judge(saving->first, saving->second);
+    return savings_.erase(saving);
+  }
+
+  void judge(const Key& key, const Saving& saving) {
+    remember(key, saving);
+    judge_writers(key, saving);
+    if (!saving.published || saving.parts.empty()) return;  // Nothing was promised.
+    ++n_checked_;
+    std::set<std::int32_t> writers;
+    std::vector<Rank> elsewhere;
+    for (const Part& part : saving.parts) {
+      writers.insert(part.rank);
+      const std::string folder = part.path.substr(0, part.path.rfind('/'));
+      if (folder != saving.folder) elsewhere.push_back(Rank{part.rank});
+    }
+    if (!elsewhere.empty()) {
+      std::sort(elsewhere.begin(), elsewhere.end());
+      elsewhere.erase(std::unique(elsewhere.begin(), elsewhere.end()), elsewhere.end());
+      report(key,
+             "folder",
+             std::move(elsewhere),
+             "writes its part of the checkpoint to a different folder from " + saving.folder,
+             Cause::kCkptDirClock);
+    }
+    std::vector<Rank> silent;
+    for (std::int32_t rank = 0; rank < worlds_.of(key.first); ++rank) {
+      if (!writers.contains(rank)) silent.push_back(Rank{rank});
+    }
+    if (!silent.empty()) {
+      report(key,
+             "parts",
+             std::move(silent),
+             "has no part in a checkpoint that was published",
+             Cause::kReadBeforeCommit);
+    }
+  }
+
+  void judge_writers(const Key& key, const Saving& saving) {
+    std::map<std::string, std::set<std::int32_t>> writers;
+    for (const Part& part : saving.parts) writers[part.path].insert(part.rank);
+    for (const auto& [path, ranks] : writers) {
+      ++n_checked_;
+      if (ranks.size() < 2) continue;
+      std::vector<Rank> list;
+      list.reserve(ranks.size());
+      for (const std::int32_t rank : ranks) list.push_back(Rank{rank});
+      report(key, "writer", std::move(list), "several ranks write " + path, Cause::kManyWriters);
+      return;
+    }
+  }
+
+  /// Digests of the files as each attempt has written them.
+  void remember(const Key& key, const Saving& saving) {
+    for (const Part& part : saving.parts) written_[part.path][key.first] = part.digest;
+    while (written_.size() > kMostFiles) written_.erase(written_.begin());
+  }
+
+  /// What the attempts before it left.
+  void check_reads() {
+    for (const Read& read : reads_) {
+      const auto known = written_.find(read.path);
+      if (known == written_.end()) continue;
+      const auto later = known->second.lower_bound(read.attempt);
+      if (later == known->second.begin()) continue;
+      ++n_checked_;
+      if (std::prev(later)->second == read.digest) continue;
+      report({read.attempt, read.step},
+             "digest",
+             {Rank{read.rank}},
+             "reads different bytes from " + read.path + " than were written",
+             Cause::kNone);
+    }
+    reads_.clear();
+  }
+
+  /// A restart continues from the newest checkpoint that was published before it.
+  void judge_loads() {
+    std::int64_t newest = -1;
+    for (std::int32_t attempt = 0; attempt <= last_attempt_; ++attempt) {
+      if (fresh_.contains(attempt)) newest = -1;
+      const auto loaded = loads_.find(attempt);
+      if (loaded != loads_.end()) newest = judge_load(attempt, loaded->second, newest);
+      const auto end = published_.lower_bound({attempt + 1, -1});
+      for (auto at = published_.lower_bound({attempt, -1}); at != end; ++at) {
+        newest = std::max(newest, at->second);
+      }
+    }
+  }
+
+  /// Returns where training continued.
+  std::int64_t judge_load(std::int32_t attempt,
+                          const std::map<std::int32_t, std::int64_t>& steps,
+                          std::int64_t newest) {
+    std::vector<Rank> ranks;
+    std::int64_t found = newest;
+    for (const auto& [rank, step] : steps) {
+      if (step >= newest) continue;
+      ranks.push_back(Rank{rank});
+      found = step;
+    }
+    if (newest >= 0) ++n_checked_;
+    if (ranks.empty()) return found;
+    const std::string what =
+        found < 0 ? "no checkpoint at all" : "only the checkpoint of step " + std::to_string(found);
+    report({attempt, newest},
+           "published",
+           std::move(ranks),
+           "finds " + what + " although that of step " + std::to_string(newest) +
+               " had been published",
+           Cause::kReadBeforeCommit);
+    return found;
+  }
+
+  void report(const Key& key,
+              const std::string& field,
+              std::vector<Rank> ranks,
+              std::string message,
+              Cause cause) {
+    const auto [known, is_first] = findings_.try_emplace({key.first, field});
+    Finding& finding = known->second;
+    if (!is_first && finding.step <= key.second) return;
+    finding.attempt = key.first;
+    finding.event = "save";
+    finding.field = field;
+    finding.step = key.second;
+    finding.ranks = std::move(ranks);
+    finding.message = std::move(message);
+    finding.cause = cause;
+  }
+
+  Worlds worlds_;
+  std::map<Rank, Key> latest_;  // The checkpoint that each rank wrote to last.
+  std::map<Key, Saving> savings_;
+  std::set<Key> published_;  // Two numbers a checkpoint.
+  std::set<std::int32_t> fresh_;
+  std::int32_t last_attempt_ = 0;
+  std::map<std::string, std::map<std::int32_t, std::uint64_t>> written_;  // Path, attempt.
+  std::vector<Read> reads_;
+  std::map<std::int32_t, std::map<std::int32_t, std::int64_t>> loads_;  // Attempt, rank -> step.
+  std::map<std::pair<std::int32_t, std::string>, Finding> findings_;
+  std::int64_t n_checked_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Law> make_checkpoint_whole(const LawPolicy& policy) {
+  return std::make_unique<CheckpointWhole>(policy);
+}
+
+}  // namespace lockstep::laws

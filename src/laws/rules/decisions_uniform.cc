@@ -1,0 +1,120 @@
+// decisions-uniform: branches that lead to collectives are taken the same way.
+#include "lockstep/laws/detail/alignment.h"
+#include "lockstep/laws/detail/open_ballots.h"
+#include "lockstep/laws/report.h"
+#include "lockstep/laws/rules/checkers.h"
+
+namespace lockstep::laws {
+
+namespace {
+
+class DecisionsUniform final : public Law {
+ public:
+  static constexpr std::string_view kId = "decisions-uniform";
+
+  explicit DecisionsUniform(const LawPolicy& policy) : worlds_(policy.n_ranks) {}
+
+  const LawInfo& info() const override { return *find_law(kId); }
+
+  EventKinds reads() const override {
+    return kinds_of<DecisionEvent, SnapshotEvent, PhaseEvent, EnvironmentEvent>();
+  }
+
+  void require(RecordOptions& /*options*/) const override {}
+
+  void on_event(const Event& event, const NameTable& names) override {
+    worlds_.on_event(event);
+    if (const auto* decision = std::get_if<DecisionEvent>(&event.body)) {
+      meet(event, static_cast<std::int32_t>(decision->name), decision->value, names);
+    } else if (const auto* snapshot = std::get_if<SnapshotEvent>(&event.body)) {
+      // Which snapshot a rank continues from.
+      if (names.text(snapshot->action) == "load") meet(event, kResume, snapshot->step, names);
+    } else if (const auto* phase = std::get_if<PhaseEvent>(&event.body)) {
+      // Into which phase the loop turns; returning to training is not a branch.
+      if (phase->kind == PhaseKind::kTrain) return;
+      meet(event, kPhase, static_cast<std::int64_t>(phase->kind), names);
+    }
+  }
+
+  LawResult finish(const NameTable& names) override {
+    open_.finish([&](const AlignmentKey& at, const Ballot& ballot) { judge(at, ballot, names); });
+    return conclude(
+        kId, findings_.take(), n_checked_, "decision, phase or load events from two ranks or more");
+  }
+
+ private:
+  static constexpr std::int32_t kResume = -1;
+  static constexpr std::int32_t kPhase = -2;
+
+  void meet(const Event& event, std::int32_t what, std::int64_t value, const NameTable& names) {
+    // The n-th time of one rank is paired with the n-th of another: a rank that decided
+    // differently before is elsewhere in its steps.
+    Event placeless = event;
+    placeless.at = {.attempt = event.at.attempt, .wrapper = -1, .opt = event.at.opt};
+    const AlignmentKey alignment = counter_.next(placeless, what, kNoLayout);
+    const std::uint64_t words[] = {static_cast<std::uint64_t>(value)};
+    const std::int32_t n_ranks = worlds_.full(event.at.attempt);
+    open_.add(alignment, event, words, n_ranks, [&](const AlignmentKey& at, const Ballot& ballot) {
+      judge(at, ballot, names);
+    });
+  }
+
+  void judge(const AlignmentKey& alignment, const Ballot& ballot, const NameTable& names) {
+    n_checked_ += ballot.n_comparisons();
+    if (ballot.unanimous()) return;
+    const std::string subject = subject_of(alignment.what, names);
+    if (!findings_.wants(alignment, subject)) return;
+    Finding finding;
+    finding.attempt = alignment.wrapper.attempt;
+    finding.event = "decision";
+    finding.field = subject;
+    finding.ranks = ballot.minority(0);
+    finding.step = ballot.majority_opt();
+    finding.message =
+        "the ranks decide '" + subject + "' differently: " + values_text(ballot, alignment.what);
+    finding.cause = cause_of(subject);
+    findings_.add(alignment, subject, std::move(finding));
+  }
+
+  static std::string subject_of(std::int32_t what, const NameTable& names) {
+    if (what == kResume) return "resume";
+    if (what == kPhase) return "phase";
+    return std::string(names.text(static_cast<NameId>(what)));
+  }
+
+  static std::string values_text(const Ballot& ballot, std::int32_t what) {
+    std::string text;
+    for (const auto& [value, numbers] : ballot.sides(0)) {
+      std::vector<Rank> ranks;
+      ranks.reserve(numbers.size());
+      for (const std::int32_t rank : numbers) ranks.push_back(Rank{rank});
+      const std::string said = what == kPhase ? std::string(name_of(static_cast<PhaseKind>(value)))
+                                              : std::to_string(static_cast<std::int64_t>(value));
+      text += (text.empty() ? "" : ", ") + said + " on " + ranks_text(ranks);
+    }
+    return text;
+  }
+
+  static Cause cause_of(std::string_view subject) {
+    if (subject == "signal") return Cause::kSignalStopOneRank;
+    if (subject == "stop") return Cause::kEarlyStopOneRank;
+    if (subject == "skip") return Cause::kNanSkipOneRank;
+    return subject == "best" || subject == "save" || subject == "phase"
+               ? Cause::kCheckpointDecisionDiffers
+               : Cause::kNone;
+  }
+
+  Worlds worlds_;
+  Counter counter_;
+  OpenBallots open_;
+  EarliestFindings findings_;
+  std::int64_t n_checked_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Law> make_decisions_uniform(const LawPolicy& policy) {
+  return std::make_unique<DecisionsUniform>(policy);
+}
+
+}  // namespace lockstep::laws

@@ -1,0 +1,173 @@
+// environment-bijective: every rank is unique, and all of them build the same model.
+#include <set>
+
+#include "lockstep/laws/detail/alignment.h"
+#include "lockstep/laws/report.h"
+#include "lockstep/laws/rules/checkers.h"
+
+namespace lockstep::laws {
+
+namespace {
+
+class EnvironmentBijective final : public Law {
+ public:
+  static constexpr std::string_view kId = "environment-bijective";
+
+  const LawInfo& info() const override { return *find_law(kId); }
+
+  EventKinds reads() const override { return kinds_of<WrapEvent, EnvironmentEvent>(); }
+
+  void require(RecordOptions& /*options*/) const override {}
+
+  void on_event(const Event& event, const NameTable& names) override {
+    if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
+      const std::uint64_t words[] = {static_cast<std::uint64_t>(wrap->ignored)};
+      const bool is_first = wrapped_.insert({event.at.attempt, event.rank}).second;
+      if (is_first) ignored_[event.at.attempt].add(event, words);
+      return;
+    }
+    const auto* environment = std::get_if<EnvironmentEvent>(&event.body);
+    if (environment == nullptr) return;
+    Launch& launch = launches_[event.at.attempt];
+    ++launch.n_checked;
+    if (!launch.ranks.insert(to_int(event.rank)).second) {
+      report(event, "rank", "two processes say that they are this rank", Cause::kTwoRankZeros);
+    }
+    const std::uint64_t world[] = {static_cast<std::uint64_t>(environment->world)};
+    launch.worlds.add(event, world);
+    claim(event, *environment, launch, names);
+    if (environment->schema == 0) return;
+    const std::uint64_t words[] = {environment->schema};
+    launch.schemas.add(event, words);
+  }
+
+  LawResult finish(const NameTable& /*names*/) override {
+    std::int64_t n_checked = 0;
+    for (const auto& [attempt, launch] : launches_) {
+      n_checked += launch.n_checked;
+      report_worlds(attempt, launch);
+      if (!launch.schemas.unanimous()) report_schemas(attempt, launch.schemas);
+    }
+    std::vector<Finding> findings;
+    findings.reserve(findings_.size());
+    for (auto& [key, finding] : findings_) {
+      std::sort(finding.ranks.begin(), finding.ranks.end());
+      findings.push_back(std::move(finding));
+    }
+    return conclude(kId, std::move(findings), n_checked, "environment events");
+  }
+
+ private:
+  using NodeSlot = std::pair<std::string, std::string>;  // Node, and local rank or device.
+
+  /// What the ranks of one restart attempt were given.
+  struct Launch {
+    std::set<std::int32_t> ranks;
+    std::map<NodeSlot, std::int32_t> local_ranks;
+    std::map<NodeSlot, std::int32_t> devices;
+    Ballot worlds;
+    Ballot schemas;
+    std::int64_t n_checked = 0;
+  };
+
+  /// No other rank may have the same local rank or device on the same node. Where nodes are not
+  /// known, they might be different ones.
+  void claim(const Event& event,
+             const EnvironmentEvent& environment,
+             Launch& launch,
+             const NameTable& names) {
+    if (environment.node == kNoName) return;
+    const std::string node(names.text(environment.node));
+    if (environment.local_rank >= 0) {
+      const std::string number = std::to_string(environment.local_rank);
+      const auto [owner, is_free] =
+          launch.local_ranks.try_emplace({node, number}, to_int(event.rank));
+      if (!is_free && owner->second != to_int(event.rank)) {
+        report(event,
+               "local_rank",
+               "has local rank " + number + " of node " + node + " together with rank " +
+                   std::to_string(owner->second),
+               Cause::kTwoRankZeros);
+      }
+    }
+    if (environment.device == kNoName) return;
+    const std::string device(names.text(environment.device));
+    const auto [owner, is_free] = launch.devices.try_emplace({node, device}, to_int(event.rank));
+    if (!is_free && owner->second != to_int(event.rank)) {
+      report(event,
+             "device",
+             "uses " + device + " of node " + node + " together with rank " +
+                 std::to_string(owner->second),
+             Cause::kDuplicateDevice);
+    }
+  }
+
+  /// One finding a field and attempt, with all ranks that have it.
+  void report(const Event& event, const std::string& field, std::string message, Cause cause) {
+    const auto [place, is_first] = findings_.try_emplace({event.at.attempt, field});
+    Finding& finding = place->second;
+    if (is_first) {
+      finding.attempt = event.at.attempt;
+      finding.event = "environment";
+      finding.field = field;
+      finding.cause = cause;
+    }
+    // The lowest rank's event counts, whatever the order of arrival.
+    if (is_first || event.rank < *std::min_element(finding.ranks.begin(), finding.ranks.end())) {
+      finding.message = std::move(message);
+    }
+    finding.ranks.push_back(event.rank);
+  }
+
+  /// A restart may have a different world from the previous attempt, but one for all its ranks.
+  void report_worlds(std::int32_t attempt, const Launch& launch) {
+    const auto by_world = launch.worlds.sides(0);
+    const bool differ = by_world.size() > 1;
+    const auto n_ranks = static_cast<std::uint64_t>(launch.ranks.size());
+    if (!differ && by_world.begin()->first >= n_ranks) return;
+    Finding& finding = findings_[{attempt, "world"}];
+    finding.attempt = attempt;
+    finding.event = "environment";
+    finding.field = "world";
+    finding.ranks = launch.worlds.minority(0);
+    finding.cause =
+        by_world.begin()->first == 1 ? Cause::kEnvMissingSolo : Cause::kWorldFromDevices;
+    if (!differ) {
+      for (const std::int32_t rank : launch.ranks) finding.ranks.push_back(Rank{rank});
+    }
+    finding.message = "expects a different world size from the others";
+    if (!differ) {
+      finding.message = "expects a world of " + std::to_string(by_world.begin()->first) +
+                        " ranks, but " + std::to_string(n_ranks) + " were started";
+    }
+  }
+
+  void report_schemas(std::int32_t attempt, const Ballot& ballot) {
+    Finding& finding = findings_[{attempt, "schema"}];
+    finding.attempt = attempt;
+    finding.event = "environment";
+    finding.field = "schema";
+    finding.ranks = ballot.minority(0);
+    finding.cause = Cause::kModelDiffers;
+    finding.message =
+        "builds a different model from the others: different names, shapes, types, trainable or "
+        "ignored parameters";
+    const auto wrapped = ignored_.find(attempt);
+    if (wrapped == ignored_.end() || wrapped->second.unanimous()) return;
+    finding.cause = Cause::kIgnoredSetDiffers;
+    finding.message += "; its wrapper ignores different ones";
+  }
+
+  std::map<std::int32_t, Launch> launches_;  // By attempt.
+  std::map<std::int32_t, Ballot> ignored_;   // The same, of what each rank's first wrapper ignores.
+  std::set<std::pair<std::int32_t, Rank>> wrapped_;
+  std::map<std::pair<std::int32_t, std::string>, Finding> findings_;
+};
+
+}  // namespace
+
+std::unique_ptr<Law> make_environment_bijective(const LawPolicy& /*policy*/) {
+  return std::make_unique<EnvironmentBijective>();
+}
+
+}  // namespace lockstep::laws

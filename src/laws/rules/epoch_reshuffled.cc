@@ -1,0 +1,158 @@
+// epoch-reshuffled: one order for all ranks, a different one each epoch.
+#include <set>
+#include <tuple>
+
+#include "lockstep/laws/detail/alignment.h"
+#include "lockstep/laws/rules/checkers.h"
+
+namespace lockstep::laws {
+
+namespace {
+
+constexpr std::string_view kEpochReshuffled = "epoch-reshuffled";
+
+/// Below this size two honest permutations are equal too often to mean anything: 1 pair in 21! is
+/// rare enough, 1 in 2 is not, and consecutive seeds are worse than chance for tiny sets.
+constexpr std::int64_t kOrdersMeanSomething = 21;
+
+bool is_ours(std::string_view sampler) { return sampler == "distributed" || sampler == "stream"; }
+
+class EpochReshuffled final : public Law {
+ public:
+  explicit EpochReshuffled(const LawPolicy& policy) : worlds_(policy.n_ranks) {}
+
+  const LawInfo& info() const override { return *find_law(kEpochReshuffled); }
+
+  EventKinds reads() const override { return kinds_of<EpochEvent, EnvironmentEvent>(); }
+
+  void require(RecordOptions& options) const override { options.samples = true; }
+
+  void on_event(const Event& event, const NameTable& names) override {
+    worlds_.on_event(event);
+    const auto* epoch = std::get_if<EpochEvent>(&event.body);
+    if (epoch == nullptr || !epoch->shuffle) return;
+    compare_with_last_epoch(event, *epoch, names);
+    if (epoch->n_replicas < 2) return;  // Every rank draws for itself: no order to share.
+    const std::int32_t nth =
+        passes_[{to_int(event.rank), event.at.attempt, epoch->split, event.at.epoch}]++;
+    const Key key{event.at.attempt, epoch->split, event.at.epoch, nth};
+    Ballot& ballot = ballots_[key];
+    const bool keyed = is_ours(names.text(epoch->sampler));
+    const std::uint64_t words[] = {keyed ? epoch->generator_key : 0, epoch->order_digest};
+    ballot.add(event, words);
+    if (ballot.n_ranks() < worlds_.of(event.at.attempt)) return;
+    judge(key, ballot);
+    ballots_.erase(key);
+  }
+
+  LawResult finish(const NameTable& /*names*/) override {
+    for (const auto& [key, ballot] : ballots_) judge(key, ballot);
+    ballots_.clear();
+    for (auto& [key, repeat] : repeats_) findings_.push_back(to_finding(key, repeat));
+    return conclude(kEpochReshuffled,
+                    std::move(findings_),
+                    n_checked_,
+                    "epoch events of a shuffling sampler from two ranks or of two epochs");
+  }
+
+ private:
+  struct Key {
+    std::int32_t attempt = 0;
+    NameId split = kNoName;
+    std::int32_t epoch = 0;
+    std::int32_t nth = 0;
+    friend auto operator<=>(const Key&, const Key&) = default;
+  };
+
+  struct LastEpoch {
+    std::int32_t epoch = 0;
+    std::uint64_t generator_key = 0;
+    std::uint64_t order_digest = 0;
+  };
+
+  struct Repeat {
+    std::int32_t epoch = 0;
+    std::int32_t step = 0;
+    bool key_differs = false;
+    std::vector<Rank> ranks;
+  };
+
+  void compare_with_last_epoch(const Event& event,
+                               const EpochEvent& epoch,
+                               const NameTable& names) {
+    if (names.text(epoch.split) != "train") return;
+    const auto place = std::tuple(to_int(event.rank), event.at.attempt, epoch.split);
+    const LastEpoch now{event.at.epoch, epoch.generator_key, epoch.order_digest};
+    const auto [known, is_first] = last_.try_emplace(place, now);
+    if (is_first) return;
+    const LastEpoch before = known->second;
+    known->second = now;
+    if (before.epoch == now.epoch) return;  // Begun again, not the next one.
+    const bool keyed = is_ours(names.text(epoch.sampler));
+    const bool comparable = epoch.dataset_size >= kOrdersMeanSomething;
+    if (!keyed && !comparable) return;
+    ++n_checked_;
+    const bool same_key = keyed && before.generator_key == now.generator_key;
+    const bool same_order = comparable && before.order_digest == now.order_digest;
+    if (same_key || same_order) note_repeat(event, epoch, keyed && !same_key);
+  }
+
+  void note_repeat(const Event& event, const EpochEvent& epoch, bool key_differs) {
+    Repeat& repeat = repeats_[{event.at.attempt, epoch.split}];
+    if (repeat.ranks.empty() || event.at.epoch < repeat.epoch) {
+      repeat = {event.at.epoch, event.at.opt, key_differs, {event.rank}};
+    } else if (event.at.epoch == repeat.epoch) {
+      repeat.ranks.push_back(event.rank);
+    }
+  }
+
+  static Finding to_finding(const std::pair<std::int32_t, NameId>& key, Repeat& repeat) {
+    std::sort(repeat.ranks.begin(), repeat.ranks.end());
+    Finding finding;
+    finding.attempt = key.first;
+    finding.event = "epoch";
+    finding.epoch = repeat.epoch;
+    finding.step = repeat.step;
+    finding.ranks = repeat.ranks;
+    finding.field = repeat.key_differs ? "order" : "generator_key";
+    finding.cause = repeat.key_differs ? Cause::kPersistentWorkerEpoch : Cause::kNoSetEpoch;
+    finding.message =
+        "epoch " + std::to_string(repeat.epoch) + " repeats the order of the one before";
+    if (!repeat.key_differs) finding.message += ": the sampler's epoch was not advanced";
+    return finding;
+  }
+
+  void judge(const Key& key, const Ballot& ballot) {
+    if (ballot.n_ranks() < 2) return;
+    n_checked_ += ballot.n_ranks() - 1;
+    if (ballot.unanimous() || !reported_.insert({key.attempt, key.split}).second) return;
+    const bool keys_differ = !ballot.minority(0).empty();
+    Finding finding;
+    finding.attempt = key.attempt;
+    finding.event = "epoch";
+    finding.epoch = key.epoch;
+    finding.step = ballot.majority_opt();
+    finding.field = keys_differ ? "generator_key" : "order";
+    finding.ranks = ballot.minority(keys_differ ? 0 : 1);
+    finding.cause = Cause::kSamplerSeedDiffers;
+    finding.message = "the ranks shuffled differently, so their shards overlap and leave holes";
+    findings_.push_back(std::move(finding));
+  }
+
+  Worlds worlds_;
+  std::map<std::tuple<std::int32_t, std::int32_t, NameId, std::int32_t>, std::int32_t> passes_;
+  std::map<Key, Ballot> ballots_;
+  std::map<std::tuple<std::int32_t, std::int32_t, NameId>, LastEpoch> last_;
+  std::map<std::pair<std::int32_t, NameId>, Repeat> repeats_;
+  std::set<std::pair<std::int32_t, NameId>> reported_;
+  std::vector<Finding> findings_;
+  std::int64_t n_checked_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Law> make_epoch_reshuffled(const LawPolicy& policy) {
+  return std::make_unique<EpochReshuffled>(policy);
+}
+
+}  // namespace lockstep::laws

@@ -1,0 +1,438 @@
+// gradient-mean: what a reduction publishes is the declared mean of what went into it.
+#include <optional>
+#include <set>
+
+#include "lockstep/laws/detail/alignment.h"
+#include "lockstep/laws/detail/mean_fit.h"
+#include "lockstep/laws/detail/open_reduction.h"
+#include "lockstep/laws/rules/checkers.h"
+
+namespace lockstep::laws {
+
+namespace {
+
+constexpr std::string_view kGradientMean = "gradient-mean";
+
+/// The weights that were meant; with accumulation also K times them, since both conventions
+/// (dividing the loss by K or not) are in use.
+struct Declared {
+  Weights weights;
+  std::vector<double> accepted_factors = {1.0};
+};
+
+class GradientMean final : public Law {
+ public:
+  explicit GradientMean(const LawPolicy& policy)
+      : n_ranks_(policy.n_ranks), exact_(policy.exact), declared_(policy.declared_mean) {}
+
+  const LawInfo& info() const override { return *find_law(kGradientMean); }
+
+  EventKinds reads() const override {
+    return kinds_of<GradEvent, BatchEvent, PhaseEvent, WrapEvent, CollectiveEvent>();
+  }
+
+  void require(RecordOptions& options) const override {
+    options.grad_local = true;
+    options.grad_post = true;
+    options.sketches = true;
+    options.collectives = true;
+  }
+
+  void on_event(const Event& event, const NameTable& names) override {
+    observe(event, one_rank(event), names);
+  }
+
+  void on_cohort(const CohortEvent& event, const NameTable& names) override {
+    const Event& first = *event.first;
+    const auto* grad = std::get_if<GradEvent>(&first.body);
+    if (grad != nullptr && !is_read(*grad)) return;
+    const bool alike = knows_all(event) && event.similarity <= Similarity::kSameShape;
+    if (alike && grad != nullptr && grad->point == GradPoint::kPre) {
+      on_locals(event, *grad, names);
+    } else if (alike && event.equal()) {
+      observe(first, all_ranks(event), names);
+    } else {
+      Law::on_cohort(event, names);
+    }
+  }
+
+  LawResult finish(const NameTable& /*names*/) override {
+    return conclude(kGradientMean,
+                    std::move(findings_),
+                    n_checked_,
+                    not_checkable_.empty()
+                        ? "grad events at pre and post with sketches, from all ranks"
+                        : not_checkable_);
+  }
+
+ private:
+  void note_width(const Signature& call) {
+    const bool narrow = call.dtype == DType::kF16 || call.dtype == DType::kBF16;
+    if (narrow && call.op == CollectiveOp::kAllReduce) narrow_ = call.dtype;
+  }
+
+  static bool is_read(const GradEvent& grad) {
+    return grad.point == GradPoint::kPre || grad.point == GradPoint::kPost;
+  }
+
+  /// Whether all ranks of a cohort, and no others, reduce together and were equal until now.
+  bool knows_all(const CohortEvent& event) const {
+    const Position& at = event.first->at;
+    const RankRange all = all_ranks(event);
+    return wrappers_.are_replicas(event, n_ranks_) && evaluating_.empty() &&
+           !std::holds_alternative<PhaseEvent>(event.first->body) &&
+           counter_.counts(*event.first, all) && last_reduction_.shares(wrapper_of(at), all) &&
+           batches_.shares(wrapper_of(at), all) && batches_.shares({at.attempt, -1}, all);
+  }
+
+  void observe(const Event& event, RankRange who, const NameTable& names) {
+    if (const auto* grad = std::get_if<GradEvent>(&event.body)) {
+      on_grad(event, *grad, who, names);
+    } else if (const auto* batch = std::get_if<BatchEvent>(&event.body)) {
+      if (evaluating_.contains(event.rank)) return;
+      Batches& batches = batches_.at(wrapper_of(event.at), who);
+      if (batches.reduced) batches = {};
+      batches.add(*batch);
+    } else if (const auto* phase = std::get_if<PhaseEvent>(&event.body)) {
+      if (phase->kind == PhaseKind::kEval) evaluating_.insert(event.rank);
+      if (phase->kind == PhaseKind::kTrain) evaluating_.erase(event.rank);
+    } else if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
+      wrappers_.on_wrap(event, *wrap);
+    } else if (const auto* call = std::get_if<CollectiveEvent>(&event.body)) {
+      note_width(call->signature);
+    }
+  }
+
+  void on_grad(const Event& event, const GradEvent& grad, RankRange who, const NameTable& names) {
+    if (!is_read(grad)) return;
+    const AlignmentKey alignment = meeting_of(event, grad, who);
+    OpenReduction& open = open_at(alignment);
+    if (grad.point == GradPoint::kPre) {
+      Local local = source_of(open, event, grad, who);
+      local.rank = to_int(event.rank);
+      add_local(open, grad, local);
+    } else {
+      publish(open, event, grad, who);
+    }
+    judge_if_complete(alignment, open, names);
+  }
+
+  /// The local gradients of all ranks.
+  void on_locals(const CohortEvent& event, const GradEvent& grad, const NameTable& names) {
+    const Event& first = *event.first;
+    const RankRange all = all_ranks(event);
+    const AlignmentKey alignment = meeting_of(first, grad, all);
+    OpenReduction& open = open_at(alignment);
+    const Local source = source_of(open, first, grad, all);
+    for (Local local = source; local.rank < event.n_ranks(); ++local.rank) {
+      add_local(open, *std::get_if<GradEvent>(&event.body_of(local.rank)), local);
+    }
+    judge_if_complete(alignment, open, names);
+  }
+
+  /// What goes into a reduction and what comes out of it meet.
+  AlignmentKey meeting_of(const Event& event, const GradEvent& grad, RankRange who) {
+    AlignmentKey alignment =
+        counter_.next(event, static_cast<std::int32_t>(grad.point), grad.layout, who);
+    alignment.what = 0;
+    return alignment;
+  }
+
+  void judge_if_complete(const AlignmentKey& alignment,
+                         OpenReduction& open,
+                         const NameTable& names) {
+    const std::int32_t n = wrappers_.n_members(alignment.wrapper, n_ranks_);
+    if (static_cast<std::int32_t>(open.locals.size()) < n || open.n_published < n) return;
+    judge(alignment, open, names);
+    close(alignment);
+  }
+
+  OpenReduction& open_at(const AlignmentKey& alignment) {
+    if (alignment == last_at_ && last_ != nullptr) return *last_;
+    const auto [at, is_new] = open_.try_emplace(alignment);
+    if (is_new) std::swap(at->second, spare_);
+    last_at_ = alignment;
+    last_ = &at->second;
+    return at->second;
+  }
+
+  void close(const AlignmentKey& alignment) {
+    const auto at = open_.find(alignment);
+    std::swap(at->second, spare_);  // Keeps its memory for the next one.
+    spare_.restart();
+    open_.erase(at);
+    last_ = nullptr;
+  }
+
+  /// A local gradient without its rank and place: which batches it came from.
+  Local source_of(OpenReduction& open, const Event& event, const GradEvent& grad, RankRange who) {
+    const WrapperKey wrapper = wrapper_of(event.at);
+    // A batch that was recorded outside any wrapper feeds all of them.
+    const Batches* known = batches_.find(wrapper, who);
+    if (known == nullptr) known = batches_.find({event.at.attempt, -1}, who);
+    const Batches none;
+    const Batches& batches = known == nullptr ? none : *known;
+    if (open.batches.empty() || open.batches.back() != batches) open.batches.push_back(batches);
+    Local source{.batches = open.batches.size() - 1};
+    for (const auto& [layout, opt] : last_reduction_.at(wrapper, who)) {
+      if (layout == grad.layout) source.adds_to_earlier = opt == event.at.opt;
+    }
+    return source;
+  }
+
+  /// `local`: without its place.
+  static void add_local(OpenReduction& open, const GradEvent& grad, const Local& local) {
+    open.locals.push_back(local);
+    open.locals.back().place = open.locals.size() - 1;
+    open.sketched = open.sketched && grad.sketches.size() == grad.digests.size();
+    open.n_tensors = grad.sketches.size();
+    open.n_bytes = grad.undefined.size();
+    open.sketches.insert(open.sketches.end(), grad.sketches.begin(), grad.sketches.end());
+    open.undefined.insert(open.undefined.end(), grad.undefined.begin(), grad.undefined.end());
+    if (open.n_elems.empty()) open.n_elems.assign(grad.n_elems.begin(), grad.n_elems.end());
+    for (std::size_t i = 0; i < grad.n_elems.size() && i < open.n_elems.size(); ++i) {
+      open.n_elems[i] = std::max(open.n_elems[i], grad.n_elems[i]);
+    }
+    open.dtype = grad.dtype;
+  }
+
+  void note_reduction(const Event& event, LayoutId layout, RankRange who) {
+    const WrapperKey wrapper = wrapper_of(event.at);
+    Reductions& last = last_reduction_.at(wrapper, who);
+    const auto known = std::find_if(
+        last.begin(), last.end(), [&](const auto& entry) { return entry.first == layout; });
+    if (known == last.end()) {
+      last.emplace_back(layout, event.at.opt);
+    } else {
+      known->second = event.at.opt;
+    }
+    for (const WrapperKey key : {wrapper, WrapperKey{event.at.attempt, -1}}) {
+      if (Batches* const batches = batches_.find(key, who)) batches->reduced = true;
+    }
+  }
+
+  void publish(OpenReduction& open, const Event& event, const GradEvent& grad, RankRange who) {
+    open.sketched = open.sketched && grad.sketches.size() == grad.digests.size();
+    open.n_published += who.n;
+    if (who.first <= open.opt_of) {
+      open.opt_of = who.first;
+      open.opt = event.at.opt;
+    }
+    note_reduction(event, grad.layout, who);
+    for (Published& published : open.published) {
+      if (std::equal(grad.digests.begin(),
+                     grad.digests.end(),
+                     published.digests.begin(),
+                     published.digests.end())) {
+        append(published.ranks, who);
+        return;
+      }
+    }
+    open.published.push_back({{grad.digests.begin(), grad.digests.end()},
+                              {grad.sketches.begin(), grad.sketches.end()},
+                              {grad.undefined.begin(), grad.undefined.end()},
+                              {}});
+    append(open.published.back().ranks, who);
+  }
+
+  void judge(const AlignmentKey& alignment, OpenReduction& open, const NameTable& names) {
+    if (!open.sketched) return;
+    std::sort(open.locals.begin(), open.locals.end(), [](const Local& a, const Local& b) {
+      return a.rank < b.rank;
+    });
+    for (Published& published : open.published) {
+      std::sort(published.ranks.begin(), published.ranks.end());
+    }
+    std::sort(
+        open.published.begin(), open.published.end(), [](const Published& a, const Published& b) {
+          return a.ranks.front() < b.ranks.front();
+        });
+    const std::optional<Declared> declared = declared_weights(open, names);
+    if (!declared) {
+      not_checkable_ = "batch events whose denominators say how micro-batches are weighted";
+      return;
+    }
+    std::vector<Judged> results;
+    results.reserve(open.published.size());
+    for (const Published& published : open.published) {
+      results.push_back(judge_published(alignment, open, published, *declared, names));
+    }
+    // Members of one reduction get one result: where some of them got the right one, it was lost
+    // after the reduction.
+    const bool was_right = std::any_of(
+        results.begin(), results.end(), [](const Judged& side) { return side.wrong.empty(); });
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      if (results[i].wrong.empty()) continue;
+      report(alignment, open, open.published[i], {*declared, results[i], was_right}, names);
+    }
+  }
+
+  /// What some ranks were given, tensor by tensor.
+  struct Judged {
+    std::vector<OneReduction> wrong;
+    std::vector<NameId> tensors;  ///< Of those.
+    std::vector<OneReduction> right;
+  };
+
+  Judged judge_published(const AlignmentKey& alignment,
+                         const OpenReduction& open,
+                         const Published& published,
+                         const Declared& declared,
+                         const NameTable& names) {
+    const std::span<const NameId> layout = names.layout(static_cast<LayoutId>(alignment.layout));
+    Judged judged;
+    for (std::size_t i = 0; i < layout.size(); ++i) {
+      if (bit(published.undefined, i) || wrappers_.ignored(alignment.wrapper, layout[i], names))
+        continue;
+      OneReduction one{{}, &published.sketches[i], open.n_elems[i], open.dtype};
+      for (const Local& local : open.locals) {
+        one.locals.push_back(open.sketch(local, i));
+      }
+      const bool unused = std::all_of(one.locals.begin(),
+                                      one.locals.end(),
+                                      [](const Sketch* local) { return local == nullptr; });
+      if (unused) continue;  // Whatever .grad holds then did not come from this reduction.
+      ++n_checked_;
+      if (accepted(one, declared)) {
+        judged.right.push_back(std::move(one));
+      } else {
+        judged.wrong.push_back(std::move(one));
+        judged.tensors.push_back(layout[i]);
+      }
+    }
+    return judged;
+  }
+
+  bool accepted(const OneReduction& one, const Declared& declared) const {
+    return std::any_of(
+        declared.accepted_factors.begin(), declared.accepted_factors.end(), [&](double factor) {
+          Weights weights = declared.weights;
+          for (double& numerator : weights.numerators) numerator *= factor;
+          return explains(weights, one, exact_);
+        });
+  }
+
+  struct Broken {
+    const Declared& declared;
+    const Judged& judged;
+    bool was_right = false;  ///< Other ranks were given the declared mean.
+  };
+
+  /// A wrong factor or weight is wrong for all tensors of a reduction. What hit only some of them
+  /// hit values, not the averaging.
+  bool hits_values(const std::optional<Fit>& found, const Judged& judged) const {
+    return std::any_of(judged.right.begin(), judged.right.end(), [&](const OneReduction& one) {
+      if (one.reduced->l1 == 0.0) return false;
+      return !found ||
+             (!found->weights.numerators.empty() && !explains(found->weights, one, exact_));
+    });
+  }
+
+  void report(const AlignmentKey& alignment,
+              const OpenReduction& open,
+              const Published& published,
+              const Broken& broken,
+              const NameTable& names) {
+    const std::optional<Fit> found = fit(broken.judged.wrong, broken.declared.weights, exact_);
+    const bool only_some = hits_values(found, broken.judged);
+    for (const NameId tensor : broken.judged.tensors) {
+      if (!reported_.insert({alignment.wrapper, tensor}).second) continue;
+      Finding finding;
+      finding.attempt = alignment.wrapper.attempt;
+      finding.event = "grad.post";
+      finding.tensor = names.text(tensor);
+      finding.step = open.opt;
+      finding.declared = broken.declared.weights.values();
+      finding.message = "the reduced gradient is not the declared mean of the local ones";
+      if (open.published.size() > 1) finding.ranks = published.ranks;
+      if (found) explain(*found, open, finding);
+      if (broken.was_right) {
+        finding.message += "; other ranks were given the right one";
+        finding.cause = Cause::kSdcAfterReduce;
+      } else if (finding.cause == Cause::kNone && narrow_ != DType::kF32) {
+        finding.message += "; gradients travel as " + std::string(name_of(narrow_));
+        finding.cause = narrow_ == DType::kBF16 ? Cause::kBf16HopRounding : Cause::kFp16SumOverflow;
+      } else if (only_some) {
+        finding.message += "; other tensors of this reduction are right";
+        finding.cause = Cause::kSdcBeforeReduce;
+      }
+      findings_.push_back(std::move(finding));
+    }
+  }
+
+  static void explain(const Fit& found, const OpenReduction& open, Finding& finding) {
+    finding.weights = found.weights.values();
+    finding.cause = found.cause;
+    finding.message += ": " + found.message;
+    if (!found.culprit) return;
+    const std::int32_t rank = open.locals[static_cast<std::size_t>(*found.culprit)].rank;
+    finding.message += " (rank " + std::to_string(rank) + ")";
+    if (finding.ranks.empty()) finding.ranks = {Rank{rank}};
+  }
+
+  /// Local gradients are S_r / d_r with S_r the gradient of the rank's summed loss; the declared
+  /// one is sum(S_r) / total. So rank r's weight is d_r / total.
+  std::optional<Declared> declared_weights(const OpenReduction& open,
+                                           const NameTable& names) const {
+    const std::size_t n = open.locals.size();
+    const Declared mean{Weights::uniform(n, 1.0, static_cast<double>(n))};
+    const Batches& first = open.batches_of(open.locals.front());
+    const std::string_view meant = declared_.empty() ? names.text(first.declared) : declared_;
+    if (meant.empty() || meant == "rank-mean") return mean;
+    const auto any = [&](auto test) {
+      return std::any_of(open.locals.begin(), open.locals.end(), test);
+    };
+    const bool unknown = any([&](const Local& local) {
+      const Batches& batches = open.batches_of(local);
+      return batches.n_batches == 0 || batches.denominator <= 0.0;
+    });
+    if (unknown) return mean;
+    const bool differ =
+        any([&](const Local& local) { return !open.batches_of(local).alike(first); });
+    const bool mixed = any([&](const Local& local) {
+      const Batches& batches = open.batches_of(local);
+      return !batches.same_denominators || local.adds_to_earlier ||
+             batches.n_batches != first.n_batches;
+    });
+    if (mixed) return differ ? std::nullopt : std::optional(mean);
+    Weights weights{{}, 0.0};
+    for (const Local& local : open.locals) {
+      const Batches& batches = open.batches_of(local);
+      weights.numerators.push_back(batches.denominator);
+      const std::int64_t items = meant == "token-mean" ? batches.n_tokens : batches.n_samples;
+      weights.denominator += static_cast<double>(items);
+    }
+    if (meant == "sum") weights.denominator = 1.0;
+    if (weights.denominator <= 0.0) return mean;
+    Declared declared{weights};
+    if (first.n_batches > 1) declared.accepted_factors.push_back(first.n_batches);
+    return declared;
+  }
+
+  std::int32_t n_ranks_;
+  bool exact_;
+  std::string declared_;
+  DType narrow_ = DType::kF32;  // Of all reductions, where gradients travel as halves.
+  Wrappers wrappers_;
+  Counter counter_;
+  RankWrapperMap<Batches> batches_;  // Of the current reduction.
+  using Reductions = std::vector<std::pair<LayoutId, std::int32_t>>;
+  RankWrapperMap<Reductions> last_reduction_;  // The step number of each layout's.
+  std::set<Rank> evaluating_;
+  std::map<AlignmentKey, OpenReduction> open_;
+  OpenReduction spare_;  // Empty, with memory.
+  AlignmentKey last_at_;
+  OpenReduction* last_ = nullptr;  // What open_ holds at last_at_.
+  std::set<std::pair<WrapperKey, NameId>> reported_;
+  std::vector<Finding> findings_;
+  std::int64_t n_checked_ = 0;
+  std::string not_checkable_;
+};
+
+}  // namespace
+
+std::unique_ptr<Law> make_gradient_mean(const LawPolicy& policy) {
+  return std::make_unique<GradientMean>(policy);
+}
+
+}  // namespace lockstep::laws

@@ -1,0 +1,127 @@
+// in-flight-untouched: no rank touches memory while a transfer owns it.
+#include <algorithm>
+#include <map>
+#include <string>
+#include <tuple>
+
+#include "lockstep/laws/detail/alignment.h"
+#include "lockstep/laws/rules/checkers.h"
+
+namespace lockstep::laws {
+
+namespace {
+
+constexpr std::string_view kInFlightUntouched = "in-flight-untouched";
+
+/// Touches that are one mistake: the same access to the same transfer's memory, on any ranks.
+struct Mistake {
+  std::int32_t attempt = 0;
+  std::int32_t group = 0;
+  std::string posted_at;
+  std::string site;
+  std::string operation;
+  bool written = false;
+  friend auto operator<=>(const Mistake&, const Mistake&) = default;
+};
+
+class InFlightUntouched final : public Law {
+ public:
+  explicit InFlightUntouched(const LawPolicy& policy) : watched_(policy.watched) {}
+
+  const LawInfo& info() const override { return *find_law(kInFlightUntouched); }
+
+  EventKinds reads() const override { return kinds_of<CollectiveEvent, TouchEvent>(); }
+
+  void require(RecordOptions& options) const override {
+    options.collectives = options.touches = true;
+  }
+
+  void on_event(const Event& event, const NameTable& names) override {
+    if (const auto* call = std::get_if<CollectiveEvent>(&event.body)) {
+      if (call->phase == CollectivePhase::kPosted) ++n_posted_;
+    } else if (const auto* touch = std::get_if<TouchEvent>(&event.body)) {
+      on_touch(event, *touch, names);
+    }
+  }
+
+  void on_cohort(const CohortEvent& event, const NameTable& names) override {
+    const auto* call = std::get_if<CollectiveEvent>(&event.first->body);
+    if (call == nullptr || !event.equal()) {
+      Law::on_cohort(event, names);
+    } else if (call->phase == CollectivePhase::kPosted) {
+      n_posted_ += event.n_ranks();
+    }
+  }
+
+  LawResult finish(const NameTable& /*names*/) override {
+    std::vector<Finding> findings;
+    findings.reserve(mistakes_.size());
+    for (auto& [mistake, finding] : mistakes_) {
+      std::sort(finding.ranks.begin(), finding.ranks.end());
+      findings.push_back(std::move(finding));
+    }
+    if (watched_ || !findings.empty()) {
+      return conclude(kInFlightUntouched, std::move(findings), n_posted_, "collective events");
+    }
+    return conclude(kInFlightUntouched, {}, 0, "a run in the simulator, which watches memory");
+  }
+
+ private:
+  void on_touch(const Event& event, const TouchEvent& touch, const NameTable& names) {
+    const Mistake mistake = {.attempt = event.at.attempt,
+                             .group = touch.group,
+                             .posted_at = std::string(names.text(touch.posted_at)),
+                             .site = touch.site.text(),
+                             .operation = std::string(names.text(touch.operation)),
+                             .written = touch.written};
+    const auto [known, is_new] = mistakes_.try_emplace(mistake);
+    Finding& finding = known->second;
+    if (is_new || earlier(event, touch, finding)) describe(event, touch, mistake, names, finding);
+    const auto same = std::find(finding.ranks.begin(), finding.ranks.end(), event.rank);
+    if (same == finding.ranks.end()) finding.ranks.push_back(event.rank);
+  }
+
+  /// Ranks interleave arbitrarily: the first place is that of the lowest call.
+  static bool earlier(const Event& event, const TouchEvent& touch, const Finding& finding) {
+    return std::tuple(event.at.opt, touch.seq) < std::tuple(finding.step, finding.seq);
+  }
+
+  static void describe(const Event& event,
+                       const TouchEvent& touch,
+                       const Mistake& mistake,
+                       const NameTable& names,
+                       Finding& finding) {
+    const std::string call(names.text(touch.call));
+    finding.event = "touch";
+    finding.attempt = mistake.attempt;
+    finding.group = mistake.group;
+    finding.step = event.at.opt;
+    finding.seq = touch.seq;
+    finding.field = touch.written ? "write" : "read";
+    finding.site = mistake.site;
+    finding.other_site = mistake.posted_at;
+    // Training has not begun, and what arrives is rank 0's state.
+    const bool of_the_start = call == "broadcast" && touch.written;
+    finding.cause =
+        of_the_start && event.at.opt == 0 ? Cause::kInitBroadcastPartial : Cause::kOverlapRace;
+    finding.message = (touch.written ? "writes" : "reads") +
+                      (" (" + mistake.operation + ") memory that " + call + " #") +
+                      std::to_string(touch.seq) + " of group " + std::to_string(touch.group) +
+                      (touch.receives ? " writes" : " reads") + " until it has been waited for";
+    if (mistake.site.empty() && !mistake.posted_at.empty()) {
+      finding.message += "; posted at " + mistake.posted_at;
+    }
+  }
+
+  bool watched_;
+  std::int64_t n_posted_ = 0;
+  std::map<Mistake, Finding> mistakes_;
+};
+
+}  // namespace
+
+std::unique_ptr<Law> make_in_flight_untouched(const LawPolicy& policy) {
+  return std::make_unique<InFlightUntouched>(policy);
+}
+
+}  // namespace lockstep::laws

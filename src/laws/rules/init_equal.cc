@@ -1,0 +1,196 @@
+// init-equal: the state every rank enters its first synchronising forward with is rank 0's.
+#include <set>
+
+#include "lockstep/laws/detail/alignment.h"
+#include "lockstep/laws/rules/checkers.h"
+
+namespace lockstep::laws {
+
+namespace {
+
+constexpr std::string_view kInitEqual = "init-equal";
+
+class InitEqual final : public Law {
+ public:
+  explicit InitEqual(const LawPolicy& policy)
+      : n_ranks_(policy.n_ranks), buffers_(policy.buffers) {}
+
+  const LawInfo& info() const override { return *find_law(kInitEqual); }
+
+  EventKinds reads() const override {
+    return kinds_of<WrapEvent, ForwardEvent, StateEvent, SnapshotEvent>();
+  }
+
+  void require(RecordOptions& options) const override { options.states = true; }
+
+  void on_event(const Event& event, const NameTable& names) override {
+    if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
+      wrappers_.on_wrap(event, *wrap);
+    } else if (const auto* forward = std::get_if<ForwardEvent>(&event.body)) {
+      if (!forward->synchronizing) places_[rank_wrapper_of(event)].went_alone = true;
+    } else if (const auto* state = std::get_if<StateEvent>(&event.body)) {
+      on_state(event, *state, names);
+    } else if (const auto* snapshot = std::get_if<SnapshotEvent>(&event.body)) {
+      // Parameters that no load shows were each rank's own, as with local SGD.
+      if (names.text(snapshot->action) != "load" || snapshot->step < 0) return;
+      RankPlace& place = places_[rank_wrapper_of(event)];
+      place.keeps_own = !place.loaded_parameters;
+    }
+  }
+
+  void on_cohort(const CohortEvent& event, const NameTable& names) override {
+    const auto* forward = std::get_if<ForwardEvent>(&event.first->body);
+    if (forward != nullptr && event.equal() && forward->synchronizing) return;
+    const auto* state = std::get_if<StateEvent>(&event.first->body);
+    if (state != nullptr && !is_read(*state)) return;
+    Law::on_cohort(event, names);
+  }
+
+  LawResult finish(const NameTable& names) override {
+    for (const auto& [key, ballot] : forwards_) judge(key, ballot, names);
+    forwards_.clear();
+    // A job that never got to a forward is judged by how its wrapper left the construction.
+    for (const auto& [key, ballot] : wraps_) {
+      const WrapEvent* wrap = wrappers_.find(key.wrapper);
+      const bool by_itself = wrap != nullptr && wrap->synchronizes;
+      if (by_itself && !judged_.contains({key.wrapper, key.layout})) judge(key, ballot, names);
+    }
+    return conclude(kInitEqual,
+                    std::move(findings_),
+                    n_checked_,
+                    "param events at the first synchronising forward, from two ranks or more");
+  }
+
+ private:
+  struct Key {
+    WrapperKey wrapper;
+    std::uint32_t layout = 0;
+    StateKind kind = StateKind::kParam;
+    std::int32_t generation = 0;  ///< Loads before it: each load re-arms the law.
+    friend auto operator<=>(const Key&, const Key&) = default;
+  };
+
+  struct RankPlace {
+    std::int32_t generation = 0;
+    bool loaded_parameters = false;
+    bool keeps_own = false;
+    bool went_alone = false;  ///< A forward under no_sync came first: its buffers are its own.
+    std::vector<std::pair<StateKind, LayoutId>> seen;  // In this generation.
+  };
+
+  static bool is_read(const StateEvent& state) {
+    return state.kind != StateKind::kOptimizer &&
+           (state.point == StatePoint::kWrap || state.point == StatePoint::kLoad ||
+            state.point == StatePoint::kForward);
+  }
+
+  void on_state(const Event& event, const StateEvent& state, const NameTable& names) {
+    if (!is_read(state)) return;
+    RankPlace& place = places_[rank_wrapper_of(event)];
+    const Key key{wrapper_of(event.at), static_cast<std::uint32_t>(state.layout), state.kind, 0};
+    if (state.point == StatePoint::kWrap) {
+      wraps_[key].add(event, state.digests);
+    } else if (state.point == StatePoint::kLoad) {
+      place.loaded_parameters = place.loaded_parameters || state.kind == StateKind::kParam;
+      loaded_.insert(key.wrapper);
+      // A load is several events (parameters, frozen, buffers, optimizer) but re-arms once.
+      if (!place.seen.empty()) ++place.generation;
+      place.seen.clear();
+    } else if (state.point == StatePoint::kForward) {
+      on_forward(event, state, place, key, names);
+    }
+  }
+
+  void on_forward(const Event& event,
+                  const StateEvent& state,
+                  RankPlace& place,
+                  Key key,
+                  const NameTable& names) {
+    if (place.keeps_own && state.kind == StateKind::kParam) return;
+    if (place.went_alone && state.kind == StateKind::kBuffer) return;
+    const std::pair<StateKind, LayoutId> entry{state.kind, state.layout};
+    if (std::find(place.seen.begin(), place.seen.end(), entry) != place.seen.end()) return;
+    place.seen.push_back(entry);
+    key.generation = place.generation;
+    Ballot& ballot = forwards_[key];
+    ballot.add(event, state.digests);
+    if (ballot.n_ranks() < wrappers_.n_members(key.wrapper, n_ranks_)) return;
+    judge(key, ballot, names);
+    forwards_.erase(key);
+  }
+
+  void judge(const Key& key, const Ballot& ballot, const NameTable& names) {
+    judged_.insert({key.wrapper, key.layout});
+    const WrapEvent* wrap = wrappers_.find(key.wrapper);
+    if (key.kind == StateKind::kBuffer && !synchronised(wrap, names)) return;
+    n_checked_ += ballot.n_comparisons();
+    if (ballot.unanimous()) return;
+    const std::span<const NameId> layout = names.layout(static_cast<LayoutId>(key.layout));
+    for (std::size_t i = 0; i < layout.size(); ++i) {
+      std::vector<Rank> ranks = ballot.against_first(i);
+      if (ranks.empty() || wrappers_.ignored(key.wrapper, layout[i], names)) continue;
+      if (!reported_.insert({key.wrapper, layout[i]}).second) continue;
+      report(key, ballot.majority_opt(), i, std::move(ranks), names);
+    }
+  }
+
+  void report(const Key& key,
+              std::int32_t opt,
+              std::size_t i,
+              std::vector<Rank> ranks,
+              const NameTable& names) {
+    Key at_wrap = key;
+    at_wrap.generation = 0;
+    const auto wrapped = wraps_.find(at_wrap);
+    const bool known = wrapped != wraps_.end();
+    const bool equal_at_wrap = known && wrapped->second.against_first(i).empty();
+    const WrapEvent* wrap = wrappers_.find(key.wrapper);
+    Finding finding;
+    finding.attempt = key.wrapper.attempt;
+    finding.tensor = names.text(names.layout(static_cast<LayoutId>(key.layout))[i]);
+    finding.ranks = std::move(ranks);
+    finding.step = opt;
+    finding.event = known && !equal_at_wrap ? "wrap" : "forward";
+    const std::string what = key.kind == StateKind::kBuffer ? "the buffer " : "";
+    finding.message = what + "differs from rank 0's when training starts";
+    if (key.generation > 0 || loaded_.contains(key.wrapper)) {
+      finding.event = "forward";
+      finding.cause = Cause::kLoadRank0Only;
+      finding.message = what + "differs from rank 0's after a load";
+    } else if (equal_at_wrap) {
+      finding.message += "; it was equal when the model was wrapped and was written afterwards";
+      finding.cause = Cause::kParameterNudged;
+    } else if (wrap != nullptr && !wrap->synchronizes) {
+      finding.cause = Cause::kInitNoBroadcast;
+      finding.message += "; nothing broadcast rank 0's";
+    } else if (known) {
+      finding.cause = Cause::kInitBroadcastPartial;
+    }
+    findings_.push_back(std::move(finding));
+  }
+
+  bool synchronised(const WrapEvent* wrap, const NameTable& names) const {
+    const bool says = wrap != nullptr && wrap->buffer_policy != kNoName;
+    return (says ? names.text(wrap->buffer_policy) : std::string_view(buffers_)) != "local";
+  }
+
+  std::int32_t n_ranks_;
+  std::string buffers_;
+  Wrappers wrappers_;
+  RankWrapperMap<RankPlace> places_;
+  std::map<Key, Ballot> wraps_;
+  std::map<Key, Ballot> forwards_;
+  std::set<std::pair<WrapperKey, std::uint32_t>> judged_;
+  std::set<WrapperKey> loaded_;
+  std::set<std::pair<WrapperKey, NameId>> reported_;
+  std::vector<Finding> findings_;
+  std::int64_t n_checked_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Law> make_init_equal(const LawPolicy& policy) {
+  return std::make_unique<InitEqual>(policy);
+}
+
+}  // namespace lockstep::laws

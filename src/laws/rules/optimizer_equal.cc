@@ -1,0 +1,236 @@
+// optimizer-equal: every rank's optimizer is in the same state and takes the same steps.
+#include <array>
+#include <bit>
+#include <set>
+
+#include "lockstep/base/text.h"
+#include "lockstep/laws/detail/alignment.h"
+#include "lockstep/laws/detail/forward_kinds.h"
+#include "lockstep/laws/detail/open_ballots.h"
+#include "lockstep/laws/report.h"
+#include "lockstep/laws/rules/checkers.h"
+
+namespace lockstep::laws {
+
+namespace {
+
+/// What a step event says, in the order of the ballot's words. After a skipped step the number and
+/// the scale of later ones differ as well, so the first word that differs is the one to report.
+enum class StepField : std::uint8_t { kStep, kSkipped, kLr, kScale };
+
+constexpr std::array<std::string_view, 4> kStepFields = {"step", "skipped", "lr", "scale"};
+
+std::string step_value_text(StepField field, std::uint64_t word) {
+  if (field == StepField::kStep) return std::to_string(static_cast<std::int64_t>(word));
+  if (field == StepField::kSkipped) return word != 0 ? "skipped" : "taken";
+  return exact(std::bit_cast<double>(word));
+}
+
+class OptimizerEqual final : public Law {
+ public:
+  static constexpr std::string_view kId = "optimizer-equal";
+
+  explicit OptimizerEqual(const LawPolicy& policy) : n_ranks_(policy.n_ranks) {}
+
+  const LawInfo& info() const override { return *find_law(kId); }
+
+  EventKinds reads() const override {
+    return kinds_of<StepEvent, StateEvent, WrapEvent, ForwardEvent, BatchEvent>();
+  }
+
+  void require(RecordOptions& options) const override { options.states = true; }
+
+  void on_event(const Event& event, const NameTable& names) override {
+    forwards_.on_event(event);
+    observe(event, one_rank(event), names);
+  }
+
+  void on_cohort(const CohortEvent& event, const NameTable& names) override {
+    forwards_.on_cohort(event);
+    const auto* state = std::get_if<StateEvent>(&event.first->body);
+    if (state != nullptr && !is_read(*state)) return;
+    const bool together = event.equal() && wrappers_.are_replicas(event, n_ranks_) &&
+                          counter_.counts(*event.first, all_ranks(event));
+    deliver(event, together, [&](const Event& own, RankRange who) { observe(own, who, names); });
+  }
+
+  LawResult finish(const NameTable& names) override {
+    steps_.finish([&](const AlignmentKey& at, const Ballot& ballot) { judge_step(at, ballot); });
+    states_.finish(
+        [&](const AlignmentKey& at, const Ballot& ballot) { judge_state(at, ballot, names); });
+    return conclude(kId, findings_.take(), n_checked_, "step events from two ranks or more");
+  }
+
+ private:
+  static constexpr std::int32_t kStepMeeting = -1;
+
+  static bool is_read(const StateEvent& state) {
+    return state.kind == StateKind::kOptimizer || state.point == StatePoint::kLoad;
+  }
+
+  void observe(const Event& event, RankRange who, const NameTable& names) {
+    if (const auto* step = std::get_if<StepEvent>(&event.body)) {
+      on_step(event, *step, who, names);
+    } else if (const auto* state = std::get_if<StateEvent>(&event.body)) {
+      on_state(event, *state, who, names);
+    } else if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
+      wrappers_.on_wrap(event, *wrap);
+    }
+  }
+
+  void on_step(const Event& event, const StepEvent& step, RankRange who, const NameTable& names) {
+    const std::array<std::uint64_t, kStepFields.size()> words = {
+        static_cast<std::uint64_t>(event.at.opt),
+        step.skipped ? 1U : 0U,
+        std::bit_cast<std::uint64_t>(step.lr),
+        std::bit_cast<std::uint64_t>(step.scale)};
+    const AlignmentKey alignment = counter_.next(event, kStepMeeting, step.layout, who);
+    if (is_ignored(alignment.wrapper, names.layout(step.layout), names)) return;
+    if (step.scale != 1.0) scaled_.insert(alignment.wrapper);
+    steps_.add(alignment,
+               event,
+               {words, who},
+               wrappers_.n_members(alignment.wrapper, n_ranks_),
+               [&](const AlignmentKey& at, const Ballot& ballot) { judge_step(at, ballot); });
+  }
+
+  void on_state(const Event& event,
+                const StateEvent& state,
+                RankRange who,
+                const NameTable& names) {
+    if (state.point == StatePoint::kLoad) loaded_.insert(wrapper_of(event.at));
+    if (state.kind != StateKind::kOptimizer) return;
+    const AlignmentKey alignment =
+        counter_.next(event, static_cast<std::int32_t>(state.point), state.layout, who);
+    states_.add(
+        alignment,
+        event,
+        {state.digests, who},
+        wrappers_.n_members(alignment.wrapper, n_ranks_),
+        [&](const AlignmentKey& at, const Ballot& ballot) { judge_state(at, ballot, names); });
+  }
+
+  /// An optimizer of nothing but local parameters is each rank's own.
+  bool is_ignored(WrapperKey wrapper,
+                  std::span<const NameId> layout,
+                  const NameTable& names) const {
+    const WrapEvent* wrap = wrappers_.find(wrapper);
+    if (wrap == nullptr || wrap->ignored == kNoLayout || layout.empty()) return false;
+    return std::all_of(layout.begin(), layout.end(), [&](NameId name) {
+      return wrappers_.ignored(wrapper, name, names);
+    });
+  }
+
+  void judge_step(const AlignmentKey& alignment, const Ballot& ballot) {
+    n_checked_ += ballot.n_comparisons();
+    if (ballot.unanimous()) return;
+    for (std::size_t i = 0; i < kStepFields.size(); ++i) {
+      std::vector<Rank> ranks = ballot.minority(i);
+      if (ranks.empty()) continue;
+      // One finding a wrapper: the other fields follow from the first that differs.
+      if (findings_.wants(alignment, ""))
+        findings_.add(alignment, "", step_finding(alignment, ballot, i));
+      return;
+    }
+  }
+
+  Finding step_finding(const AlignmentKey& alignment,
+                       const Ballot& ballot,
+                       std::size_t word) const {
+    Finding finding;
+    finding.attempt = alignment.wrapper.attempt;
+    finding.event = "step";
+    const auto field = static_cast<StepField>(word);
+    finding.field = kStepFields[word];
+    finding.ranks = ballot.minority(word);
+    finding.step = ballot.majority_opt();
+    finding.message = std::string(what_of(field)) + ": " + values_text(ballot, word);
+    finding.cause = cause_of(field, alignment.wrapper);
+    return finding;
+  }
+
+  static std::string_view what_of(StepField field) {
+    if (field == StepField::kStep) return "the optimizers have taken different numbers of steps";
+    if (field == StepField::kSkipped) return "only some ranks skipped the step";
+    return field == StepField::kLr ? "the learning rates differ" : "the loss scales differ";
+  }
+
+  /// "0.5 on rank 1, 0.1 on ranks 0, 2": the side with fewer ranks first.
+  static std::string values_text(const Ballot& ballot, std::size_t word) {
+    const std::vector<Rank> minority = ballot.minority(word);
+    std::string first;
+    std::string rest;
+    for (const auto& [value, numbers] : ballot.sides(word)) {
+      std::vector<Rank> ranks;
+      ranks.reserve(numbers.size());
+      for (const std::int32_t rank : numbers) ranks.push_back(Rank{rank});
+      const bool odd = std::find(minority.begin(), minority.end(), ranks.front()) != minority.end();
+      std::string& text = odd ? first : rest;
+      text += (text.empty() ? "" : ", ") + step_value_text(static_cast<StepField>(word), value) +
+              " on " + ranks_text(ranks);
+    }
+    return first + ", " + rest;
+  }
+
+  Cause cause_of(StepField field, WrapperKey wrapper) const {
+    if (field == StepField::kLr)
+      return loaded_.contains(wrapper) ? Cause::kOptStateRootOnly : Cause::kLrPerRank;
+    if (const Cause other_way = forwards_.difference(wrapper); other_way != Cause::kNone)
+      return other_way;
+    if (scaled_.contains(wrapper)) return Cause::kScalerInfLocal;
+    return Cause::kNanSkipOneRank;
+  }
+
+  void judge_state(const AlignmentKey& alignment, const Ballot& ballot, const NameTable& names) {
+    n_checked_ += ballot.n_comparisons();
+    if (ballot.unanimous()) return;
+    const std::span<const NameId> layout = names.layout(static_cast<LayoutId>(alignment.layout));
+    for (std::size_t i = 0; i < layout.size(); ++i) {
+      const std::string_view name = names.text(layout[i]);
+      std::vector<Rank> ranks = ballot.minority(i);
+      if (ranks.empty() || !findings_.wants(alignment, name)) continue;
+      if (is_of_ignored(alignment.wrapper, name, names)) continue;
+      Finding finding;
+      finding.attempt = alignment.wrapper.attempt;
+      finding.event = name_of(static_cast<StatePoint>(alignment.what));
+      finding.tensor = name;
+      finding.field = "state";
+      finding.ranks = std::move(ranks);
+      finding.step = ballot.majority_opt();
+      const bool loaded = loaded_.contains(alignment.wrapper);
+      finding.message = "the optimizer's state differs from the other ranks'";
+      if (loaded) finding.message += "; it was loaded from a checkpoint";
+      finding.cause = loaded ? Cause::kOptStateRootOnly : Cause::kNone;
+      findings_.add(alignment, name, std::move(finding));
+    }
+  }
+
+  /// "weight/momentum_buffer" belongs to "weight".
+  bool is_of_ignored(WrapperKey wrapper, std::string_view state, const NameTable& names) const {
+    const WrapEvent* wrap = wrappers_.find(wrapper);
+    if (wrap == nullptr || wrap->ignored == kNoLayout) return false;
+    const std::string_view parameter = state.substr(0, state.rfind('/'));
+    const std::span<const NameId> ignored = names.layout(wrap->ignored);
+    return std::any_of(
+        ignored.begin(), ignored.end(), [&](NameId name) { return names.text(name) == parameter; });
+  }
+
+  std::int32_t n_ranks_;
+  Wrappers wrappers_;
+  ForwardKinds forwards_;
+  Counter counter_;
+  OpenBallots steps_;
+  OpenBallots states_;
+  std::set<WrapperKey> scaled_;
+  std::set<WrapperKey> loaded_;
+  EarliestFindings findings_;
+  std::int64_t n_checked_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Law> make_optimizer_equal(const LawPolicy& policy) {
+  return std::make_unique<OptimizerEqual>(policy);
+}
+
+}  // namespace lockstep::laws

@@ -1,0 +1,397 @@
+// replicas-equal: at every step, evaluation, snapshot and at the end all replicas hold the same
+// bits.
+#include <bit>
+#include <limits>
+#include <optional>
+#include <set>
+
+#include "lockstep/base/text.h"
+#include "lockstep/laws/detail/alignment.h"
+#include "lockstep/laws/detail/forward_kinds.h"
+#include "lockstep/laws/rules/checkers.h"
+
+namespace lockstep::laws {
+
+namespace {
+
+constexpr std::string_view kReplicasEqual = "replicas-equal";
+
+/// Whether ranks agreed on something, kept small: the first rank's words and which of them were
+/// contradicted.
+class Agreement {
+ public:
+  void add(std::span<const std::uint64_t> words, RankRange who) {
+    n_ranks_ += who.n;
+    if (n_ranks_ == who.n) {
+      first_.assign(words.begin(), words.end());
+      differs_.assign(words.size(), 0);
+    } else if (words.size() == first_.size()) {
+      // Words differ where any bit of this is set.
+      for (std::size_t i = 0; i < words.size(); ++i) differs_[i] |= words[i] ^ first_[i];
+    }
+  }
+
+  bool known() const { return n_ranks_ > 1; }
+
+  bool differs(std::size_t i) const { return i < differs_.size() && differs_[i] != 0; }
+
+  bool differs() const {
+    return std::any_of(
+        differs_.begin(), differs_.end(), [](std::uint64_t bits) { return bits != 0; });
+  }
+
+ private:
+  std::int32_t n_ranks_ = 0;
+  std::vector<std::uint64_t> first_;
+  std::vector<std::uint64_t> differs_;
+};
+
+/// What happened on the ranks before they were compared: the evidence for a cause.
+struct Evidence {
+  Agreement post;
+  Agreement used;
+  Agreement unused;  ///< Which parameters had no gradient to use.
+  LayoutId post_layout = kNoLayout;
+  LayoutId used_layout = kNoLayout;
+  Agreement optimizer;
+  Agreement rates;  ///< lr and skipped of the step.
+  bool rates_differ = false;
+  bool skips_differ = false;
+  bool scaled = false;
+  bool wrapped_forward = false;
+};
+
+class ReplicasEqual final : public Law {
+ public:
+  explicit ReplicasEqual(const LawPolicy& policy) : n_ranks_(policy.n_ranks) {}
+
+  const LawInfo& info() const override { return *find_law(kReplicasEqual); }
+
+  EventKinds reads() const override {
+    return kinds_of<StateEvent, WrapEvent, GradEvent, StepEvent, ForwardEvent, BatchEvent>();
+  }
+
+  void require(RecordOptions& options) const override {
+    options.states = true;
+    options.grad_post = true;
+    options.grad_used = true;
+  }
+
+  void on_event(const Event& event, const NameTable& names) override {
+    forwards_.on_event(event);
+    observe(event, one_rank(event), names);
+  }
+
+  void on_cohort(const CohortEvent& event, const NameTable& names) override {
+    const auto* grad = std::get_if<GradEvent>(&event.first->body);
+    const bool local =
+        grad != nullptr && grad->point != GradPoint::kPost && grad->point != GradPoint::kUsed;
+    if (local) return;
+    forwards_.on_cohort(event);
+    const bool together = event.equal() && wrappers_.are_replicas(event, n_ranks_) &&
+                          counter_.counts(*event.first, all_ranks(event));
+    deliver(event, together, [&](const Event& own, RankRange who) { observe(own, who, names); });
+  }
+
+  LawResult finish(const NameTable& names) override {
+    for (const auto& [alignment, ballot] : pending_) judge(alignment, ballot, names);
+    pending_.clear();
+    std::vector<Finding> findings;
+    for (Unexplained& open : unexplained_) {
+      explain(open, names);
+      findings.push_back(std::move(open.finding));
+    }
+    return conclude(kReplicasEqual,
+                    std::move(findings),
+                    n_checked_,
+                    "param events after steps, from two ranks or more");
+  }
+
+ private:
+  using StepKey = std::tuple<WrapperKey, std::int32_t, std::int32_t>;  // Wrapper, sync and step.
+
+  struct Unexplained {
+    Finding finding;
+    StepKey place;
+    NameId tensor = kNoName;
+    bool opts_differ = false;     ///< Ranks met here with different numbers of steps.
+    bool is_one_of_many = false;  ///< Most tensors of its layout are equal.
+  };
+
+  static bool is_sync_point(StatePoint point) {
+    return point == StatePoint::kStep || point == StatePoint::kEval || point == StatePoint::kSave ||
+           point == StatePoint::kEnd;
+  }
+
+  void observe(const Event& event, RankRange who, const NameTable& names) {
+    if (const auto* state = std::get_if<StateEvent>(&event.body)) {
+      on_state(event, *state, who, names);
+    } else if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
+      wrappers_.on_wrap(event, *wrap);
+    } else {
+      gather(event, who);
+    }
+  }
+
+  void gather(const Event& event, RankRange who) {
+    const StepKey place{wrapper_of(event.at), event.at.sync, event.at.opt};
+    if (const auto* grad = std::get_if<GradEvent>(&event.body)) {
+      gather_gradient(place, *grad, who);
+    } else if (const auto* step = std::get_if<StepEvent>(&event.body)) {
+      Evidence& evidence = evidence_at(place);
+      const std::uint64_t rate[] = {std::bit_cast<std::uint64_t>(step->lr),
+                                    step->skipped ? 1U : 0U};
+      evidence.rates.add(rate, who);
+      evidence.rates_differ = evidence.rates.differs(0);
+      evidence.skips_differ = evidence.rates.differs(1);
+      evidence.scaled = evidence.scaled || step->scale != 1.0;
+    } else if (const auto* forward = std::get_if<ForwardEvent>(&event.body)) {
+      Evidence& evidence = evidence_at(place);
+      evidence.wrapped_forward = evidence.wrapped_forward || forward->through_wrapper;
+    }
+  }
+
+  void gather_gradient(const StepKey& place, const GradEvent& grad, RankRange who) {
+    if (grad.point == GradPoint::kPost) {
+      Evidence& evidence = evidence_at(place);
+      evidence.post_layout = grad.layout;
+      evidence.post.add(grad.digests, who);
+    } else if (grad.point == GradPoint::kUsed) {
+      Evidence& evidence = evidence_at(place);
+      evidence.used_layout = grad.layout;
+      evidence.used.add(grad.digests, who);
+      evidence.unused.add(unused_words(grad), who);
+    }
+  }
+
+  std::span<const std::uint64_t> unused_words(const GradEvent& grad) {
+    words_.resize(grad.digests.size());
+    for (std::size_t i = 0; i < words_.size(); ++i) words_[i] = bit(grad.undefined, i) ? 1U : 0U;
+    return words_;
+  }
+
+  Evidence& evidence_at(const StepKey& place) {
+    if (last_ == nullptr || place != last_place_) {
+      last_place_ = place;
+      last_ = &evidence_[place];
+    }
+    return *last_;
+  }
+
+  void on_state(const Event& event,
+                const StateEvent& state,
+                RankRange who,
+                const NameTable& names) {
+    if (state.kind == StateKind::kOptimizer && state.point == StatePoint::kStep) {
+      evidence_at({wrapper_of(event.at), event.at.sync, event.at.opt})
+          .optimizer.add(state.digests, who);
+    }
+    if (state.kind != StateKind::kParam) return;
+    if (state.point == StatePoint::kLoad) loaded_.insert(wrapper_of(event.at));
+    if (state.point == StatePoint::kForward || state.point == StatePoint::kWrap) {
+      note_start(event, state, who);
+      return;
+    }
+    if (!is_sync_point(state.point)) return;
+    const AlignmentKey alignment =
+        counter_.next(event, static_cast<std::int32_t>(state.point), state.layout, who);
+    Ballot& ballot = pending_[alignment];
+    ballot.add(event, state.digests, who);
+    if (ballot.n_ranks() < wrappers_.n_members(alignment.wrapper, n_ranks_)) return;
+    judge(alignment, ballot, names);
+    const StepKey here{alignment.wrapper, alignment.sync, ballot.majority_opt()};
+    pending_.erase(alignment);
+    forget_before(here);
+  }
+
+  void note_start(const Event& event, const StateEvent& state, RankRange who) {
+    AlignmentKey start{wrapper_of(event.at),
+                       -1,
+                       static_cast<std::int32_t>(state.point),
+                       static_cast<std::uint32_t>(state.layout),
+                       0};
+    for (std::int32_t rank = who.first; rank < who.first + who.n; ++rank) {
+      const RankWrapper place{rank, start.wrapper};
+      if (starts_seen_[{place, start}]++ == 0) starts_[start].add(state.digests, {rank, 1});
+    }
+  }
+
+  // Ranks never come back to an earlier synchronising forward once all have passed it.
+  void forget_before(const StepKey& here) {
+    constexpr std::int32_t kLowest = std::numeric_limits<std::int32_t>::min();
+    last_ = nullptr;
+    auto place = evidence_.lower_bound({std::get<0>(here), kLowest, kLowest});
+    while (place != evidence_.end() && place->first < here) {
+      place = kept_.contains(place->first) ? std::next(place) : evidence_.erase(place);
+    }
+  }
+
+  void judge(const AlignmentKey& alignment, const Ballot& ballot, const NameTable& names) {
+    n_checked_ += ballot.n_comparisons();
+    if (ballot.unanimous()) return;
+    const std::span<const NameId> layout = names.layout(static_cast<LayoutId>(alignment.layout));
+    std::size_t n_differ = 0;
+    for (std::size_t i = 0; i < layout.size(); ++i)
+      n_differ += ballot.minority(i).empty() ? 0U : 1U;
+    for (std::size_t i = 0; i < layout.size(); ++i) {
+      std::vector<Rank> ranks = ballot.minority(i);
+      if (ranks.empty() || wrappers_.ignored(alignment.wrapper, layout[i], names)) continue;
+      if (!reported_.insert({alignment.wrapper, layout[i]}).second) continue;
+      Finding finding;
+      finding.attempt = alignment.wrapper.attempt;
+      finding.event = name_of(static_cast<StatePoint>(alignment.what));
+      finding.tensor = names.text(layout[i]);
+      finding.ranks = std::move(ranks);
+      finding.step = ballot.majority_opt();
+      const StepKey place{alignment.wrapper, alignment.sync, ballot.majority_opt()};
+      kept_.insert(place);
+      unexplained_.push_back(
+          {.finding = std::move(finding),
+           .place = place,
+           .tensor = layout[i],
+           .opts_differ = ballot.opts_differ(),
+           .is_one_of_many = n_differ * 2 <= std::max<std::size_t>(layout.size(), 2)});
+    }
+  }
+
+  // At the end, when the evidence of all ranks is in: some of it is recorded after the parameters.
+  void explain(Unexplained& open, const NameTable& names) const {
+    Finding& finding = open.finding;
+    const WrapperKey wrapper = std::get<0>(open.place);
+    finding.message = "differs from the other replicas";
+    if (differed_at_start(wrapper, open.tensor, names)) {
+      finding.message += "; they already differed before the first step";
+      finding.cause = cause_at_start(wrapper, open.tensor, names);
+      return;
+    }
+    finding.cause = forwards_.difference(wrapper);
+    explain_by_evidence(open, names);
+    // A rank that ran out of inputs has missed updates that the others made.
+    if (finding.cause != Cause::kNone || forwards_.is_even(wrapper)) return;
+    finding.message += "; ranks had different numbers of batches";
+    finding.cause = Cause::kUnevenBatches;
+  }
+
+  void explain_by_evidence(Unexplained& open, const NameTable& names) const {
+    Finding& finding = open.finding;
+    const auto found = evidence_.find(open.place);
+    if (found == evidence_.end()) return;
+    const Evidence& evidence = found->second;
+    const auto post = index_of(evidence.post_layout, open.tensor, names);
+    const auto used = index_of(evidence.used_layout, open.tensor, names);
+    const bool post_differs = tell(finding, evidence.post, post, "reduced gradients");
+    const bool used_differs = tell(finding, evidence.used, used, "the gradients the step used");
+    if (evidence.optimizer.known()) {
+      const bool differs = evidence.optimizer.differs();
+      finding.message += differs ? "; optimizer state differs" : "; optimizer state is equal";
+    }
+    if (finding.cause != Cause::kNone) return;
+    if (used && evidence.unused.differs(*used)) {
+      finding.message += ": some ranks had none";
+      finding.cause = Cause::kUnusedNoneVsZero;
+      return;
+    }
+    finding.cause = cause(evidence, open, post_differs, used_differs);
+  }
+
+  Cause cause_at_start(WrapperKey wrapper, NameId tensor, const NameTable& names) const {
+    if (loaded_.contains(wrapper)) return Cause::kLoadRank0Only;
+    const WrapEvent* wrap = wrappers_.find(wrapper);
+    if (wrap != nullptr && !wrap->synchronizes) return Cause::kInitNoBroadcast;
+    const bool at_wrap = differed_at(StatePoint::kWrap, wrapper, tensor, names).value_or(true);
+    return at_wrap ? Cause::kNone : Cause::kParameterNudged;
+  }
+
+  /// Adds what is known about one kind of gradient; true when it differed.
+  static bool tell(Finding& finding,
+                   const Agreement& agreement,
+                   std::optional<std::size_t> tensor,
+                   const char* what) {
+    if (!tensor || !agreement.known()) return false;
+    const bool differs = agreement.differs(*tensor);
+    finding.message += std::string("; ") + what + (differs ? " differed" : " were equal");
+    return differs;
+  }
+
+  Cause cause(const Evidence& evidence,
+              const Unexplained& open,
+              bool post_differs,
+              bool used_differs) const {
+    const WrapperKey wrapper = std::get<0>(open.place);
+    const bool fell_behind = open.opts_differ && forwards_.is_even(wrapper);
+    if (evidence.skips_differ || fell_behind)
+      return evidence.scaled ? Cause::kScalerInfLocal : Cause::kNanSkipOneRank;
+    if (evidence.rates_differ) return Cause::kLrPerRank;
+    if (post_differs || used_differs) return cause_of_gradients(evidence, open, post_differs);
+    if (!evidence.used.known() || !evidence.rates.known()) return Cause::kNone;
+    if (evidence.optimizer.differs())
+      return wrapper.attempt > 0 ? Cause::kOptStateRootOnly : Cause::kNone;
+    // Everything that goes into the update was equal, what came out of it is not: other arithmetic
+    // has other results everywhere, a flipped bit is in one tensor.
+    return open.is_one_of_many ? Cause::kSdcAfterReduce : Cause::kReplicaDrift;
+  }
+
+  Cause cause_of_gradients(const Evidence& evidence,
+                           const Unexplained& open,
+                           bool post_differs) const {
+    const WrapperKey wrapper = std::get<0>(open.place);
+    const WrapEvent* wrap = wrappers_.find(wrapper);
+    if (wrap == nullptr || !wrap->synchronizes) return Cause::kNone;
+    if (!evidence.wrapped_forward) return Cause::kBypassWrapper;
+    if (!evidence.post.known()) return Cause::kNone;
+    // Members of one reduction are given one result.
+    const bool one_of_many = open.finding.ranks.size() == 1 && wrap->n_ranks > 2;
+    if (post_differs) return one_of_many ? Cause::kSdcAfterReduce : Cause::kNone;
+    return forwards_.any_inside(wrapper) ? Cause::kLastMicroUnsynced : Cause::kClipOneRank;
+  }
+
+  static std::optional<std::size_t> index_of(LayoutId layout, NameId name, const NameTable& names) {
+    const std::span<const NameId> list = names.layout(layout);
+    const auto at = std::find(list.begin(), list.end(), name);
+    if (at == list.end()) return std::nullopt;
+    return static_cast<std::size_t>(at - list.begin());
+  }
+
+  bool differed_at_start(WrapperKey wrapper, NameId tensor, const NameTable& names) const {
+    return differed_at(StatePoint::kForward, wrapper, tensor, names)
+        .value_or(differed_at(StatePoint::kWrap, wrapper, tensor, names).value_or(false));
+  }
+
+  /// Nothing where the tensor was not seen at that point.
+  std::optional<bool> differed_at(StatePoint point,
+                                  WrapperKey wrapper,
+                                  NameId tensor,
+                                  const NameTable& names) const {
+    for (const auto& [start, agreement] : starts_) {
+      if (start.wrapper != wrapper || start.what != static_cast<std::int32_t>(point)) continue;
+      const auto index = index_of(static_cast<LayoutId>(start.layout), tensor, names);
+      if (index) return agreement.differs(*index);
+    }
+    return std::nullopt;
+  }
+
+  std::int32_t n_ranks_;
+  Wrappers wrappers_;
+  ForwardKinds forwards_;
+  Counter counter_;
+  std::map<AlignmentKey, Ballot> pending_;
+  std::map<StepKey, Evidence> evidence_;
+  StepKey last_place_;
+  Evidence* last_ = nullptr;          // What evidence_ holds at last_place_.
+  std::vector<std::uint64_t> words_;  // Scratch.
+  std::map<AlignmentKey, Agreement> starts_;
+  std::map<std::pair<RankWrapper, AlignmentKey>, std::int32_t> starts_seen_;
+  std::set<WrapperKey> loaded_;
+  std::set<StepKey> kept_;  // Evidence that an unexplained finding still needs.
+  std::vector<Unexplained> unexplained_;
+  std::set<std::pair<WrapperKey, NameId>> reported_;
+  std::int64_t n_checked_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Law> make_replicas_equal(const LawPolicy& policy) {
+  return std::make_unique<ReplicasEqual>(policy);
+}
+
+}  // namespace lockstep::laws

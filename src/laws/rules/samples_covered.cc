@@ -1,0 +1,409 @@
+// samples-covered: one epoch's samples are the data set, each as often as declared, and splits are
+// disjoint over all ranks.
+#include <numeric>
+#include <optional>
+#include <set>
+#include <tuple>
+
+#include "lockstep/laws/detail/alignment.h"
+#include "lockstep/laws/rules/checkers.h"
+
+namespace lockstep::laws {
+
+namespace {
+
+constexpr std::string_view kSamplesCovered = "samples-covered";
+
+/// What one forward consumed.
+struct Consumed {
+  std::int32_t attempt = 0;
+  std::int32_t opt = 0;
+  std::int32_t rank = 0;
+  std::vector<std::int64_t> ids;
+};
+
+// No spans inside: safe to keep.
+using DeclaredByRank = std::map<std::int32_t, EpochEvent>;
+
+/// One pass over one split by all ranks, while it lasts.
+struct Pass {
+  std::map<std::int32_t, DeclaredByRank> declared;  // By attempt.
+  std::vector<Consumed> consumed;
+};
+
+/// What a pass amounts to, in the attempts that count.
+struct Tally {
+  std::int32_t n_ranks = 0;
+  std::int32_t attempt = 0;  // The last one.
+  std::int32_t step = std::numeric_limits<std::int32_t>::max();
+  DeclaredByRank declared;
+  std::map<std::int64_t, std::int32_t> counts;
+  std::map<std::int32_t, std::vector<std::int64_t>> by_rank;
+
+  std::int64_t surplus() const {
+    std::int64_t sum = 0;
+    for (const auto& [id, count] : counts) sum += count - 1;
+    return sum;
+  }
+};
+
+class SamplesCovered final : public Law {
+ public:
+  explicit SamplesCovered(const LawPolicy& policy) : worlds_(policy.n_ranks) {}
+
+  const LawInfo& info() const override { return *find_law(kSamplesCovered); }
+
+  EventKinds reads() const override {
+    return kinds_of<EpochEvent, SampleEvent, EnvironmentEvent>();
+  }
+
+  void require(RecordOptions& options) const override { options.samples = true; }
+
+  void on_event(const Event& event, const NameTable& names) override {
+    worlds_.on_event(event);
+    if (const auto* epoch = std::get_if<EpochEvent>(&event.body)) {
+      on_epoch(event, *epoch, names);
+    } else if (const auto* samples = std::get_if<SampleEvent>(&event.body)) {
+      on_samples(event, *samples, names);
+    }
+  }
+
+  LawResult finish(const NameTable& names) override {
+    for (auto& [key, pass] : passes_) judge(key, pass, names, false);
+    passes_.clear();
+    const std::size_t n_before = findings_.size();
+    judge_splits(names);
+    // Ranks that hold out other rows also share out other rows.
+    const bool leaks = findings_.size() > n_before;
+    for (Finding& finding : findings_) {
+      if (leaks && finding.cause == Cause::kNone) finding.cause = Cause::kSplitLeak;
+    }
+    return conclude(kSamplesCovered,
+                    std::move(findings_),
+                    n_checked_,
+                    "epoch and sample events of a sampler without replacement");
+  }
+
+ private:
+  // Training passes continue over restarts; other splits start again in each attempt.
+  struct PassKey {
+    NameId split = kNoName;
+    std::int32_t attempt = -1;
+    std::int32_t epoch = 0;
+    std::int32_t nth = 0;
+    friend auto operator<=>(const PassKey&, const PassKey&) = default;
+  };
+
+  struct RankSplit {
+    std::int32_t rank = 0;
+    std::int32_t attempt = 0;
+    NameId split = kNoName;
+    friend auto operator<=>(const RankSplit&, const RankSplit&) = default;
+  };
+
+  struct Reading {
+    PassKey pass;
+    bool begun = false;
+  };
+
+  static bool is_train(NameId split, const NameTable& names) {
+    return names.text(split) == "train";
+  }
+
+  void on_epoch(const Event& event, const EpochEvent& epoch, const NameTable& names) {
+    Reading& reading = readings_[{to_int(event.rank), event.at.attempt, epoch.split}];
+    const bool again = reading.begun && reading.pass.epoch == event.at.epoch;
+    const PassKey finished = reading.pass;
+    const bool had_one = reading.begun;
+    reading.pass = {epoch.split,
+                    is_train(epoch.split, names) ? -1 : event.at.attempt,
+                    event.at.epoch,
+                    again ? reading.pass.nth + 1 : 0};
+    reading.begun = true;
+    sizes_[epoch.split] = epoch.dataset_size;
+    if (judged_.contains(reading.pass)) return;  // Redone after a restart, from before its end.
+    passes_[reading.pass].declared[event.at.attempt][to_int(event.rank)] = epoch;
+    const std::pair leaving{finished, event.at.attempt};
+    if (had_one && ++n_left_[leaving] == worlds_.of(event.at.attempt)) {
+      const auto pass = passes_.find(finished);
+      if (pass != passes_.end()) judge(finished, pass->second, names, true);
+      if (pass != passes_.end()) passes_.erase(pass);
+      n_left_.erase(leaving);
+      judged_.insert(finished);
+    }
+  }
+
+  void on_samples(const Event& event, const SampleEvent& samples, const NameTable& names) {
+    const std::int32_t rank = to_int(event.rank);
+    for (const std::int64_t id : samples.ids) {
+      const auto [owner, is_new] = owners_[samples.split].try_emplace(id, rank);
+      if (!is_new) owner->second = std::min(owner->second, rank);
+    }
+    if (is_train(samples.split, names)) {
+      const auto [resumed, is_new] = resumed_at_.try_emplace(event.at.attempt, event.at.opt);
+      if (!is_new) resumed->second = std::min(resumed->second, event.at.opt);
+    }
+    const auto reading = readings_.find({rank, event.at.attempt, samples.split});
+    if (reading == readings_.end()) return;
+    const auto pass = passes_.find(reading->second.pass);
+    if (pass == passes_.end()) return;
+    pass->second.consumed.push_back(
+        {event.at.attempt, event.at.opt, rank, {samples.ids.begin(), samples.ids.end()}});
+  }
+
+  /// Steps that a later attempt did again from its snapshot do not count.
+  bool redone(const Consumed& consumed) const {
+    for (auto later = resumed_at_.upper_bound(consumed.attempt); later != resumed_at_.end();
+         ++later) {
+      if (consumed.opt >= later->second) return true;
+    }
+    return false;
+  }
+
+  /// What the attempts did of a pass that still counts. A different number of ranks divides an
+  /// epoch again, so nothing of the attempts before that does.
+  Tally tally_of(const Pass& pass, bool train) const {
+    std::set<std::int32_t> attempts;
+    for (const Consumed& consumed : pass.consumed) {
+      if (!train || !redone(consumed)) attempts.insert(consumed.attempt);
+    }
+    Tally tally;
+    if (attempts.empty()) return tally;
+    tally.attempt = *attempts.rbegin();
+    tally.n_ranks = worlds_.of(tally.attempt);
+    std::int32_t first = tally.attempt;
+    for (auto at = attempts.rbegin(); at != attempts.rend() && alike(pass, *at, first); ++at) {
+      first = *at;
+      if (const auto declared = pass.declared.find(first); declared != pass.declared.end()) {
+        tally.declared.insert(declared->second.begin(), declared->second.end());
+      }
+    }
+    for (const Consumed& consumed : pass.consumed) {
+      if (consumed.attempt < first || (train && redone(consumed))) continue;
+      add(consumed, tally);
+    }
+    return tally;
+  }
+
+  static void add(const Consumed& consumed, Tally& tally) {
+    tally.step = std::min(tally.step, consumed.opt);
+    std::vector<std::int64_t>& of_rank = tally.by_rank[consumed.rank];
+    of_rank.insert(of_rank.end(), consumed.ids.begin(), consumed.ids.end());
+    for (const std::int64_t id : consumed.ids) ++tally.counts[id];
+  }
+
+  /// Whether two attempts divided a pass among equally many ranks.
+  bool alike(const Pass& pass, std::int32_t left, std::int32_t right) const {
+    if (worlds_.of(left) != worlds_.of(right)) return false;
+    const auto a = pass.declared.find(left);
+    const auto b = pass.declared.find(right);
+    if (a == pass.declared.end() || b == pass.declared.end()) return true;
+    return a->second.begin()->second.n_replicas == b->second.begin()->second.n_replicas;
+  }
+
+  /// `finished`: all ranks have gone on to the next one.
+  void judge(const PassKey& key, const Pass& pass, const NameTable& names, bool finished) {
+    const bool train = is_train(key.split, names);
+    const Tally tally = tally_of(pass, train);
+    if (tally.declared.empty() || tally.counts.empty()) return;
+    const EpochEvent& declared = tally.declared.begin()->second;
+    const std::string_view sampler = names.text(declared.sampler);
+    const bool sharded = sampler == "distributed";
+    // Foreign samplers may draw with replacement; outside training every rank may read everything.
+    const bool once = sampler == "random" || sampler == "sequential" || sampler == "stream";
+    if (!sharded && (!train || !once)) return;
+    n_checked_ += static_cast<std::int64_t>(tally.counts.size());
+    std::optional<Finding> finding = judge_shares(tally, sharded);
+    if (!finding) finding = judge_counts(tally, sampler == "random");
+    if (!finding && train && finished && !is_complete(tally)) finding = judge_resized(pass, tally);
+    if (finding) report(key, tally, std::move(*finding), names);
+  }
+
+  static std::optional<Finding> judge_shares(const Tally& tally, bool sharded) {
+    if (!sharded) return std::nullopt;
+    std::map<std::int64_t, std::vector<Rank>> by_share;
+    for (const auto& [rank, declared] : tally.declared)
+      by_share[declared.per_rank].push_back(Rank{rank});
+    if (by_share.size() < 2) return std::nullopt;
+    const auto most =
+        std::max_element(by_share.begin(), by_share.end(), [](const auto& a, const auto& b) {
+          return a.second.size() < b.second.size();
+        });
+    Finding finding;
+    finding.field = "count";
+    finding.cause = Cause::kUnevenBatches;
+    finding.message =
+        "the ranks draw different numbers of samples: " + std::to_string(by_share.begin()->first) +
+        " to " + std::to_string(by_share.rbegin()->first);
+    for (const auto& [share, ranks] : by_share) {
+      if (share != most->first)
+        finding.ranks.insert(finding.ranks.end(), ranks.begin(), ranks.end());
+    }
+    std::sort(finding.ranks.begin(), finding.ranks.end());
+    return finding;
+  }
+
+  static std::optional<Finding> judge_counts(const Tally& tally, bool is_random) {
+    const EpochEvent& declared = tally.declared.begin()->second;
+    const std::int64_t drawn = declared.n_replicas * declared.per_rank;
+    const std::int64_t padding =
+        declared.pads ? std::max<std::int64_t>(0, drawn - declared.dataset_size) : 0;
+    const std::int64_t surplus = tally.surplus();
+    const auto n_seen = static_cast<std::int64_t>(tally.counts.size());
+    Finding finding;
+    if (surplus > padding) {
+      finding.field = "duplicates";
+      finding.message = std::to_string(surplus) +
+                        " samples were consumed more than once where padding allows " +
+                        std::to_string(padding);
+      explain_duplicates(finding, tally, is_random);
+      return finding;
+    }
+    if (!is_complete(tally)) return std::nullopt;  // Stopped on the way: nothing more to claim.
+    const std::int64_t expected = std::min(drawn, declared.dataset_size);
+    if (n_seen == expected) return std::nullopt;
+    finding.field = n_seen < expected ? "missing" : "foreign";
+    finding.message = "a finished epoch saw " + std::to_string(n_seen) + " distinct samples of " +
+                      std::to_string(expected);
+    explain_duplicates(finding, tally, is_random);
+    return finding;
+  }
+
+  /// An epoch that one number of ranks began and a different number ended, not from its
+  /// start.
+  std::optional<Finding> judge_resized(const Pass& pass, const Tally& last) const {
+    Tally whole;
+    std::set<std::int32_t> attempts;
+    for (const Consumed& consumed : pass.consumed) {
+      if (redone(consumed)) continue;
+      attempts.insert(worlds_.of(consumed.attempt));
+      add(consumed, whole);
+    }
+    const std::int64_t size = last.declared.begin()->second.dataset_size;
+    const std::int64_t n_missing = size - std::ssize(whole.counts);
+    const std::int64_t n_again = whole.surplus();
+    if (attempts.size() < 2 || (n_missing <= 0 && n_again <= 0)) return std::nullopt;
+    Finding finding;
+    finding.field = n_again > 0 ? "duplicates" : "missing";
+    finding.cause = Cause::kElasticWorldChange;
+    finding.message = "continued in the middle of an epoch with a different number of ranks: " +
+                      std::to_string(n_again) + " samples were read again, " +
+                      std::to_string(std::max<std::int64_t>(n_missing, 0)) + " never";
+    return finding;
+  }
+
+  static bool is_complete(const Tally& tally) {
+    if (std::ssize(tally.by_rank) < std::max<std::int64_t>(tally.n_ranks, 1)) return false;
+    return std::all_of(tally.by_rank.begin(), tally.by_rank.end(), [&](const auto& entry) {
+      const auto declared = tally.declared.find(entry.first);
+      return declared != tally.declared.end() &&
+             static_cast<std::int64_t>(entry.second.size()) == declared->second.per_rank;
+    });
+  }
+
+  static void explain_duplicates(Finding& finding, const Tally& tally, bool is_random) {
+    std::set<std::uint64_t> orders;
+    for (const auto& [rank, declared] : tally.declared) orders.insert(declared.order_digest);
+    if (orders.size() > 1) {
+      finding.cause = Cause::kSamplerSeedDiffers;
+      finding.message += ": the ranks shuffled differently";
+      return;
+    }
+    const std::vector<Rank> same = ranks_with_equal_shares(tally);
+    if (same.empty()) return;
+    finding.ranks = same;
+    const bool all = same.size() == tally.by_rank.size();
+    const bool sharded = tally.declared.begin()->second.n_replicas > 1;
+    finding.cause = Cause::kLocalRankAsRank;
+    if (all && !sharded)
+      finding.cause = is_random ? Cause::kWeightedNotSharded : Cause::kIterableUnsharded;
+    finding.message +=
+        all && !sharded ? ": every rank reads the whole set" : ": these ranks read the same shard";
+  }
+
+  static std::vector<Rank> ranks_with_equal_shares(const Tally& tally) {
+    std::map<std::vector<std::int64_t>, std::vector<Rank>> by_share;
+    for (const auto& [rank, ids] : tally.by_rank) {
+      std::vector<std::int64_t> sorted = ids;
+      std::sort(sorted.begin(), sorted.end());
+      by_share[std::move(sorted)].push_back(Rank{rank});
+    }
+    std::vector<Rank> same;
+    for (const auto& [share, ranks] : by_share) {
+      if (ranks.size() > 1) same.insert(same.end(), ranks.begin(), ranks.end());
+    }
+    std::sort(same.begin(), same.end());
+    return same;
+  }
+
+  void report(const PassKey& key, const Tally& tally, Finding finding, const NameTable& names) {
+    if (!reported_.insert(key.split).second) return;
+    finding.event = "epoch";
+    finding.epoch = key.epoch;
+    finding.attempt = tally.attempt;
+    finding.message = std::string(names.text(key.split)) + " split: " + finding.message;
+    finding.step = tally.step;
+    findings_.push_back(std::move(finding));
+  }
+
+  /// As declared by its epochs, else as many samples as were seen.
+  std::int64_t size_of(NameId split) const {
+    const auto declared = sizes_.find(split);
+    if (declared != sizes_.end()) return declared->second;
+    return static_cast<std::int64_t>(owners_.at(split).size());
+  }
+
+  void judge_splits(const NameTable& names) {
+    for (const auto& [train, train_owners] : owners_) {
+      if (!is_train(train, names)) continue;
+      for (const auto& [other, owners] : owners_) {
+        // Evaluating on the training set itself, as demos do, is a choice and no leak.
+        if (other == train || size_of(other) == size_of(train)) continue;
+        ++n_checked_;
+        judge_leak(train_owners, other, names);
+      }
+    }
+  }
+
+  using Owners = std::map<std::int64_t, std::int32_t>;  // The lowest rank that consumed an id.
+
+  void judge_leak(const Owners& trained, NameId other, const NameTable& names) {
+    std::int64_t n_shared = 0;
+    std::set<Rank> ranks;
+    for (const auto& [id, rank] : owners_.at(other)) {
+      const auto owner = trained.find(id);
+      if (owner == trained.end()) continue;
+      ++n_shared;
+      ranks.insert(Rank{owner->second});
+    }
+    if (n_shared == 0) return;
+    Finding finding;
+    finding.event = "sample";
+    finding.field = "split";
+    finding.cause = Cause::kSplitLeak;
+    finding.ranks.assign(ranks.begin(), ranks.end());
+    finding.message = std::to_string(n_shared) + " samples of the " +
+                      std::string(names.text(other)) + " split were trained on";
+    findings_.push_back(std::move(finding));
+  }
+
+  Worlds worlds_;
+  std::map<RankSplit, Reading> readings_;
+  std::map<PassKey, Pass> passes_;
+  std::map<std::pair<PassKey, std::int32_t>, std::int32_t> n_left_;  // By pass and attempt.
+  std::set<PassKey> judged_;
+  std::map<std::int32_t, std::int32_t> resumed_at_;  // First step each attempt did.
+  std::map<NameId, Owners> owners_;
+  std::map<NameId, std::int64_t> sizes_;
+  std::set<NameId> reported_;
+  std::vector<Finding> findings_;
+  std::int64_t n_checked_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Law> make_samples_covered(const LawPolicy& policy) {
+  return std::make_unique<SamplesCovered>(policy);
+}
+
+}  // namespace lockstep::laws

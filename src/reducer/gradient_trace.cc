@@ -1,0 +1,178 @@
+#include "lockstep/reducer/gradient_trace.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "lockstep/autograd/sparse_rows.h"
+#include "lockstep/tensor/contents.h"
+#include "lockstep/tensor/kernels.h"
+
+namespace lockstep {
+
+namespace {
+
+// Significant bits, implicit one included.
+int precision(DType dtype) {
+  switch (dtype) {
+    case DType::kF64:
+      return 53;
+    case DType::kF32:
+      return 24;
+    case DType::kF16:
+      return 11;
+    case DType::kBF16:
+      return 8;
+    default:
+      return 64;
+  }
+}
+
+}  // namespace
+
+GradientTrace::GradientTrace(Recorder& recorder,
+                             std::int32_t wrapper,
+                             std::span<const NamedVariable> parameters)
+    : recorder_(&recorder), wrapper_(wrapper) {
+  if (!parameters.empty()) dtype_ = parameters.front().variable.data().dtype();
+  for (const NamedVariable& parameter : parameters) {
+    parameters_.push_back(parameter.variable);
+    names_.push_back(recorder.names().intern(parameter.name));
+    allow_for(parameter.variable.data().dtype());
+  }
+  layout_ = recorder.names().intern_layout(names_);
+  base_ = make_draft(GradPoint::kBase, "grad.base");
+  inc_ = make_draft(GradPoint::kInc, "grad.inc");
+  pre_ = make_draft(GradPoint::kPre, "grad.pre");
+  taken_over_.resize(parameters_.size());
+}
+
+void GradientTrace::allow_for(DType dtype) {
+  if (precision(dtype) < precision(dtype_)) dtype_ = dtype;
+}
+
+GradientTrace::Draft GradientTrace::make_draft(GradPoint point, const char* value_point) const {
+  const RecordOptions& options = recorder_->options();
+  const std::size_t n = parameters_.size();
+  Draft draft;
+  draft.point = point;
+  draft.value_point = recorder_->names().intern(value_point);
+  draft.wanted = point == GradPoint::kBase ? options.grad_base : options.grad_local;
+  draft.sketched = options.sketches && point != GradPoint::kBase;
+  draft.digests.resize(n);
+  draft.sketches.resize(draft.sketched ? n : 0);
+  draft.n_elems.resize(n);
+  draft.undefined.resize((n + 7) / 8);
+  clear(draft);
+  return draft;
+}
+
+void GradientTrace::clear(Draft& draft) {
+  draft.started = false;
+  std::fill(draft.digests.begin(), draft.digests.end(), 0);
+  std::fill(draft.sketches.begin(), draft.sketches.end(), Sketch{});
+  std::fill(draft.n_elems.begin(), draft.n_elems.end(), 0);
+  std::fill(draft.undefined.begin(), draft.undefined.end(), std::uint8_t{0xFF});
+}
+
+void GradientTrace::add(Draft& draft, std::size_t index, const Tensor& grad, const Draft* twin) {
+  if (grad.defined() && recorder_->options().values) {
+    recorder_->record_values(names_[index], draft.value_point, grad, wrapper_);
+  }
+  if (!draft.wanted) return;
+  draft.started = true;
+  if (!grad.defined()) return;
+  Tensor slice;
+  const Tensor& part = recorder_->covered(grad, wrapper_, slice);
+  if (draft.sketched) {
+    // A gradient that was empty before this backward equals its contribution.
+    std::optional<TensorFingerprint> contribution;
+    if (twin != nullptr && twin->n_elems[index] == part.n_elems()) {
+      contribution = {twin->digests[index], twin->sketches[index]};
+    }
+    // A contribution has never been read before. A large one is named, since it may come back as
+    // the gradient before the reduction, or even after it.
+    const bool is_new = draft.point == GradPoint::kInc && grad.n_elems() <= Recorder::kAlwaysWhole;
+    const TensorFingerprint print =
+        is_new ? part.runtime().kernels().fingerprint(part)
+               : known_fingerprint(part, contribution ? &*contribution : nullptr);
+    draft.digests[index] = print.digest;
+    draft.sketches[index] = print.sketch;
+  } else {
+    draft.digests[index] = known_digest(part);
+  }
+  draft.n_elems[index] = part.n_elems();
+  define(draft, index);
+}
+
+void GradientTrace::define(Draft& draft, std::size_t index) {
+  std::uint8_t& bits = draft.undefined[index / 8];
+  bits = static_cast<std::uint8_t>(bits & ~(1U << (index % 8)));
+}
+
+void GradientTrace::on_increment(std::size_t index, const Tensor& increment, const Tensor& base) {
+  if (base_.wanted) add(base_, index, base, nullptr);
+  add(inc_, index, increment, nullptr);
+  taken_over_[index] = base.defined() ? nullptr : increment.address();
+}
+
+bool GradientTrace::is_last_contribution(std::size_t index, const Tensor& grad) const {
+  return inc_.wanted && grad.defined() && grad.address() == taken_over_[index] &&
+         !recorder_->options().values;
+}
+
+void GradientTrace::on_reduce(std::size_t index, const Tensor& grad, bool untouched) {
+  if (!untouched || !is_last_contribution(index, grad)) return add(pre_, index, grad, &inc_);
+  pre_.started = true;
+  pre_.digests[index] = inc_.digests[index];
+  if (pre_.sketched) pre_.sketches[index] = inc_.sketches[index];
+  pre_.n_elems[index] = inc_.n_elems[index];
+  define(pre_, index);
+}
+
+void GradientTrace::flush(Draft& draft) {
+  if (!draft.started) return;
+  // Bits past the last tensor are zero.
+  const std::size_t n = parameters_.size();
+  if (n % 8 != 0) {
+    draft.undefined.back() =
+        static_cast<std::uint8_t>(draft.undefined.back() & ((1U << (n % 8)) - 1U));
+  }
+  recorder_->record(GradEvent{.point = draft.point,
+                              .layout = layout_,
+                              .digests = draft.digests,
+                              .sketches = draft.sketches,
+                              .n_elems = draft.n_elems,
+                              .undefined = draft.undefined,
+                              .dtype = dtype_},
+                    wrapper_);
+  clear(draft);
+}
+
+void GradientTrace::record_local() {
+  flush(base_);
+  flush(inc_);
+  flush(pre_);
+  // The next backward may find this memory with other values and without a new contribution.
+  std::fill(taken_over_.begin(), taken_over_.end(), nullptr);
+}
+
+void GradientTrace::record_outcome(bool reduced) {
+  if (reduced && (recorder_->options().grad_post || recorder_->options().values)) {
+    for (const Variable& parameter : parameters_) grads_.add(parameter);
+    recorder_->record_grads(GradPoint::kPost, layout_, grads_.list(), wrapper_);
+    grads_.clear();
+  }
+  recorder_->record(BackwardEvent{.reduced = reduced}, wrapper_);
+}
+
+void GradientTrace::record_buckets(const std::vector<std::vector<std::int32_t>>& buckets) {
+  indices_.clear();
+  lengths_.clear();
+  for (const std::vector<std::int32_t>& bucket : buckets) {
+    indices_.insert(indices_.end(), bucket.begin(), bucket.end());
+    lengths_.push_back(static_cast<std::int32_t>(bucket.size()));
+  }
+  recorder_->record(BucketEvent{.indices = indices_, .lengths = lengths_}, wrapper_);
+}
+
+}  // namespace lockstep

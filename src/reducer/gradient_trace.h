@@ -1,0 +1,78 @@
+// What a wrapper's backward passes leave in the trace.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "lockstep/autograd/sparse_rows.h"
+#include "lockstep/autograd/variable.h"
+#include "lockstep/trace/recorder.h"
+
+namespace lockstep {
+
+/// Digests gradients as they pass and records one event per backward and point.
+///
+/// Contributions and pre-reduction gradients are digested at once, since their memory is reused
+/// before the backward ends. A warm trace allocates nothing.
+class GradientTrace {
+ public:
+  /// `parameters` in the reducer's index order. Requires: the recorder outlives the trace.
+  GradientTrace(Recorder& recorder,
+                std::int32_t wrapper,
+                std::span<const NamedVariable> parameters);
+
+  /// Gradients are computed or communicated in `dtype`, too: bounds have to allow for it.
+  void allow_for(DType dtype);
+  /// A contribution, just before it is added to `.grad` (`base`, undefined if there is none).
+  void on_increment(std::size_t index, const Tensor& increment, const Tensor& base);
+  /// The whole `.grad` as the reduction takes it; undefined if there is none. `untouched`: it
+  /// cannot have been written to since its last contribution.
+  void on_reduce(std::size_t index, const Tensor& grad, bool untouched);
+  /// After the graph, before the reducer waits: base, inc and pre.
+  void record_local();
+  /// After the reducer has finished, or at once when it did not reduce: post and backward.
+  void record_outcome(bool reduced);
+  void record_buckets(const std::vector<std::vector<std::int32_t>>& buckets);
+
+ private:
+  // One gradient event in the making.
+  struct Draft {
+    GradPoint point = GradPoint::kInc;
+    NameId value_point = kNoName;
+    bool wanted = false;
+    bool sketched = false;
+    bool started = false;
+    std::vector<std::uint64_t> digests;
+    std::vector<Sketch> sketches;
+    std::vector<std::int64_t> n_elems;
+    std::vector<std::uint8_t> undefined;
+  };
+
+  Draft make_draft(GradPoint point, const char* value_point) const;
+  /// `twin`: a draft whose entry may describe the same values; null = none.
+  void add(Draft& draft, std::size_t index, const Tensor& grad, const Draft* twin);
+  static void define(Draft& draft, std::size_t index);
+  void flush(Draft& draft);
+  static void clear(Draft& draft);
+
+  Recorder* recorder_;
+  std::int32_t wrapper_;
+  std::vector<Variable> parameters_;
+  std::vector<NameId> names_;
+  LayoutId layout_ = kNoLayout;
+  /// The coarsest of all parameters: bounds derived from it hold for all.
+  DType dtype_ = DType::kF32;
+  /// A contribution that became the gradient as it was has the same digest: it is not read again.
+  bool is_last_contribution(std::size_t index, const Tensor& grad) const;
+
+  Draft base_;
+  Draft inc_;
+  Draft pre_;
+  std::vector<const void*> taken_over_;  ///< Memory of contributions to empty gradients.
+  WholeGradients grads_;                 ///< Scratch.
+  std::vector<std::int32_t> indices_;    ///< Scratch.
+  std::vector<std::int32_t> lengths_;    ///< Scratch.
+};
+
+}  // namespace lockstep

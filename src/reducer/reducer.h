@@ -1,0 +1,240 @@
+// Averages gradients over ranks while the backward pass still runs.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lockstep/autograd/sparse_rows.h"
+#include "lockstep/autograd/variable.h"
+#include "lockstep/collectives/join.h"
+#include "lockstep/comm/lent_memory.h"
+#include "lockstep/comm/process_group.h"
+#include "lockstep/reducer/comm_hook.h"
+#include "lockstep/reducer/gradient_trace.h"
+
+namespace lockstep {
+
+struct ReducerOptions {
+  bool find_unused_parameters = false;
+  bool gradient_as_bucket_view = false;
+  bool is_compat_113 = false;  ///< What counts as a static graph's first backward, see below.
+  /// Of gradients, where parameters have another dtype when they are computed (mixed_precision.h).
+  std::optional<DType> grad_dtype = std::nullopt;
+  std::vector<std::int64_t> initial_limits_bytes;  ///< Of the buckets before the rebuild.
+  std::vector<std::int64_t> rebuilt_limits_bytes;
+  CallSite site;
+  std::int32_t wrapper = -1;
+  std::vector<std::string> debug_names;  ///< By parameter; empty: their own names.
+};
+
+/// The state machine between gradient hooks and collectives.
+///
+/// A synchronising forward arms it (prepare_for_backward). In the backward that follows, each
+/// parameter that becomes ready is scaled by 1/N into its bucket, and buckets are all-reduced
+/// strictly in the order of their indices, each as soon as it and all before it are full. When the
+/// graph is done, results are waited for in the same order and published to `.grad`. Unarmed, it
+/// listens and does nothing: gradients accumulate locally.
+///
+/// A static graph is one whose backwards are all the same. Its first backward only counts how often
+/// each parameter receives a gradient; everything is reduced after it (delay_all_reduce). From
+/// then on a parameter is ready when it has received that many.
+///
+/// A communication hook takes the place of scaling and all-reduce: it is given full buckets.
+///
+/// A parameter that expects sparse gradients has its own bucket, and its rows are gathered
+/// instead of summed (sparse_all_reduce.h), which waits inside the backward. Communication hooks
+/// take flat buckets alone.
+///
+/// Errors: ReducerError for misuse, CommError when a collective fails.
+/// Deterministic: collectives follow the grammar of docs/contract.md; the arithmetic is the
+///     group's.
+/// Source: c10d reducer.cpp.
+class Reducer final : public GradHook, public BackwardCallback {
+ public:
+  /// Requires: at least one parameter, all requiring grad; group and trace outlive the reducer.
+  ///     `trace` may be null.
+  Reducer(std::vector<NamedVariable> parameters,
+          ProcessGroup& group,
+          ReducerOptions options,
+          GradientTrace* trace);
+  ~Reducer() override;
+  Reducer(const Reducer&) = delete;
+  Reducer& operator=(const Reducer&) = delete;
+  Reducer(Reducer&&) = delete;
+  Reducer& operator=(Reducer&&) = delete;
+
+  /// A forward begins: whatever a failed backward left queued is forgotten.
+  void on_forward(bool synchronizing) {
+    in_backward_ = false;
+    if (synchronizing) ++n_iterations_;
+  }
+
+  /// Once in a lifetime; the hook must outlive the reducer.
+  /// Errors: ReducerError the second time, or if a parameter expects sparse gradients.
+  void register_comm_hook(CommHook& hook);
+  /// Errors: ReducerError after the first synchronising forward.
+  void set_static_graph();
+  /// Listens to each parameter once more, so that it becomes ready twice in one backward.
+  void rearm_hooks();
+
+  Runtime& runtime() const { return *runtime_; }
+
+  bool static_graph() const { return static_graph_; }
+
+  /// Synchronising forwards so far.
+  std::int64_t n_iterations() const { return n_iterations_; }
+
+  bool has_rebuilt_buckets() const { return rebuilt_; }
+
+  /// Indices in the order in which gradients became ready in the last synchronising backward.
+  std::span<const std::int32_t> last_ready_order() const { return last_ready_order_; }
+
+  /// Of the parameters that the last search, or a static graph's first backward, found unused.
+  std::int64_t unused_bytes() const;
+
+  /// Reduces all parameters at once, after the first backward of a static graph: the used map,
+  /// then the buckets.
+  /// Errors: ReducerError when that backward was not a synchronising one.
+  void delay_all_reduce();
+  /// The next finalize waits for these works too.
+  void await_after_backward(std::vector<Work> works);
+
+  /// Errors: ReducerError when the last synchronising backward left parameters without a gradient.
+  void ensure_prior_reduction_finished() const;
+  /// Once in a lifetime, after the first reduced backward: buckets in the order in which gradients
+  /// became ready on rank 0. Collective. Returns whether it happened.
+  bool rebuild_buckets();
+  /// Arms the reducer. `outputs` is where the search for unused parameters starts.
+  void prepare_for_backward(std::span<const Variable> outputs);
+
+  /// Unused parameters are searched again in each iteration.
+  bool is_searching() const { return options_.find_unused_parameters && !static_graph_; }
+
+  /// Under a join context: the next backward divides by the number of active ranks.
+  void divide_by(const JoinNotice& active);
+  /// A rank without inputs takes part in one backward of the others: zeros for each bucket, in the
+  /// order of launches, then the used map.
+  /// Source: _match_all_reduce_for_bwd_pass.
+  void shadow_backward();
+  /// A rank without inputs records the order of registration for the rebuild, unless it recorded
+  /// another before.
+  /// Source: push_rebuilt_params_for_all_indices.
+  void push_all_rebuilt_parameters();
+
+  const std::vector<NamedVariable>& parameters() const { return parameters_; }
+
+  std::vector<std::vector<std::int32_t>> buckets() const;
+
+  /// By parameter: on how many ranks it was used in the last reduced backward (of a static graph:
+  /// in the first one). Empty unless use is tracked.
+  std::span<const std::int32_t> used_map() const { return global_used_; }
+
+  void on_grad_ready(std::size_t index) override;
+  void on_grad_increment(std::size_t index, const Tensor& increment) override;
+  void on_backward_end() override;
+
+ private:
+  struct Bucket {
+    Tensor flat;
+    std::vector<std::int32_t> members;
+    std::size_t n_pending = 0;
+    std::uint64_t layout = 0;
+    Work work;
+    LentMemory lent;
+    std::unique_ptr<PendingBucket> pending;  // With a communication hook.
+    bool is_sparse = false;                  // One table's gradient, which has no flat memory,
+    Ref<SparseRows> rows;                    // and what became of it.
+  };
+
+  // Where a parameter's gradient lives in the buckets.
+  struct Slot {
+    Tensor view;
+    std::size_t bucket = 0;
+  };
+
+  void initialize_buckets(const std::vector<std::vector<std::int32_t>>& assignment);
+  void adopt_gradient(std::size_t index);
+
+  bool should_rebuild() const { return !rebuilt_ && !is_searching(); }
+
+  // The versions count differently: backwards in 2.7, synchronising forwards in 1.13.
+  bool is_first_static() const {
+    return static_graph_ && (options_.is_compat_113 ? n_iterations_ : n_backwards_) == 1;
+  }
+
+  void track_use();
+  bool is_counted_only(std::size_t index);
+  bool is_last_firing(std::size_t index);
+
+  bool is_debugging() const;
+  const std::string& debug_name(std::size_t index) const;
+  OpOptions op_options(const char* scope, std::uint64_t layout) const;
+
+  void enter_backward();
+  void mark_unused();
+  void mark_ready(std::size_t index);
+  void fix_divisor();
+  bool is_use_promised(std::size_t index) const;
+  void fill_slot(std::size_t index);
+  void fill_rows(std::size_t index);
+  void launch_rows(Bucket& bucket);
+  void shadow_rows(const Bucket& bucket);
+  void launch_full_buckets();
+  void launch(Bucket& bucket);
+  void run_hook(Bucket& bucket);
+  std::unique_ptr<PendingBucket> shadow_hook(std::size_t b, const Tensor& zeros);
+  void on_all_launched();
+  void launch_used_map();
+  void finalize();
+  void settle();
+  void push_unused();
+  void take_result(Bucket& bucket);
+  void publish(std::size_t index, const Tensor& result);
+  bool is_globally_unused(std::size_t index);
+
+  std::vector<NamedVariable> parameters_;
+  std::vector<Variable> leaves_;  // The same variables, as the graph search takes them.
+  ProcessGroup* group_;
+  Runtime* runtime_;
+  ReducerOptions options_;
+  GradientTrace* trace_;
+  double divisor_;
+  JoinNotice active_ranks_;  // Valid: what the next backward divides by.
+
+  std::vector<Bucket> buckets_;
+  std::vector<Slot> slots_;  // By parameter.
+  std::size_t next_bucket_ = 0;
+
+  CommHook* hook_ = nullptr;
+  std::vector<Work> extra_works_;  // What finalize waits for besides the buckets.
+  std::int64_t n_iterations_ = 0;
+
+  bool expect_hooks_ = false;
+  bool require_finalize_ = false;
+  bool in_backward_ = false;  // The callback at this backward's end is queued.
+  bool unused_marked_ = false;
+  bool rebuilt_ = false;
+  std::vector<std::uint8_t> ready_;        // By parameter: in this iteration.
+  std::vector<std::int32_t> ready_order_;  // Until the rebuild.
+  std::vector<std::int32_t> last_ready_order_;
+
+  // With a static graph only.
+  bool static_graph_ = false;
+  bool backward_counted_ = false;  // Since the last finalize.
+  std::int64_t n_backwards_ = 0;
+  std::vector<std::int32_t> firings_;       // By parameter: in the first backward.
+  std::vector<std::int32_t> firings_left_;  // In this one.
+
+  // With find_unused_parameters or a static graph only.
+  bool tracks_use_ = false;
+  std::vector<std::uint8_t> reachable_;
+  std::vector<std::int32_t> local_used_;
+  std::vector<std::int32_t> global_used_;
+  Work used_map_work_;
+};
+
+}  // namespace lockstep

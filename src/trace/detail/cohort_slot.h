@@ -1,0 +1,177 @@
+// One place of the streams of a cohort, while its ranks arrive.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "lockstep/trace/cohort.h"
+#include "lockstep/trace/detail/keep_spans.h"
+#include "lockstep/trace/trace_digest.h"
+
+namespace lockstep::detail {
+
+/// Memory for copies that live until the next reset; a warm one allocates nothing.
+class CopyPages {
+ public:
+  void* allocate(std::size_t n_bytes) {
+    const std::size_t rounded = (n_bytes + 15) / 16 * 16;
+    while (page_ < pages_.size() && used_ + rounded > pages_[page_].size) {
+      ++page_;
+      used_ = 0;
+    }
+    if (page_ == pages_.size()) add_page(rounded);
+    void* const block = pages_[page_].bytes.get() + used_;
+    used_ += rounded;
+    return block;
+  }
+
+  void reset() {
+    page_ = 0;
+    used_ = 0;
+  }
+
+ private:
+  struct Page {
+    std::unique_ptr<std::byte[]> bytes;
+    std::size_t size = 0;
+  };
+
+  void add_page(std::size_t least) {
+    constexpr std::size_t kFirstBytes = 1024;
+    const std::size_t size = std::max(least, pages_.empty() ? kFirstBytes : 2 * pages_.back().size);
+    pages_.push_back({std::make_unique_for_overwrite<std::byte[]>(size), size});
+  }
+
+  std::vector<Page> pages_;
+  std::size_t page_ = 0;
+  std::size_t used_ = 0;
+};
+
+/// What reads the events of a cohort as they arrive, in addition to the readers of slots.
+struct ArrivalReader {
+  TraceDigest* digest = nullptr;  ///< Or null.
+  const NameTable* names = nullptr;
+};
+
+/// What the ranks recorded at one place: each an event like the others', or none. Before it, ranks
+/// may have recorded something that no other rank did, in asides.
+class CohortSlot {
+ public:
+  explicit CohortSlot(std::size_t n_ranks) : rounds_(n_ranks), arrivals_(n_ranks) {}
+
+  /// Starts over with the event of the rank that comes first.
+  void open(const Event& event, const ArrivalReader& reader) {
+    copies_.reset();
+    asides_.clear();
+    ++round_;
+    n_arrived_ = 0;
+    n_passed_ = 0;
+    similarity_ = Similarity::kEqual;
+    first_ = event;
+    SpanKeeper(copies_).keep(first_.body);
+    note(event);
+    if (reader.digest == nullptr) return;
+    content_ = reader.digest->content_of(event, *reader.names);
+    reader.digest->add(event, content_);
+  }
+
+  /// False: it does not belong here.
+  bool take(const Event& event, const ArrivalReader& reader) {
+    if (event.at != first_.at) return false;
+    const Similarity similarity = similarity_of(event.body, first_.body);
+    if (similarity == Similarity::kUnrelated) return false;
+    if (reader.digest != nullptr) add(event, similarity, reader);
+    if (similarity != Similarity::kEqual || similarity_ != Similarity::kEqual)
+      keep(event, similarity);
+    note(event);
+    return true;
+  }
+
+  /// A rank has nothing to say here.
+  void pass() { ++n_passed_; }
+
+  /// What a rank says before it comes here.
+  void set_aside(const Event& event, const ArrivalReader& reader) {
+    if (reader.digest != nullptr) reader.digest->on_event(event, *reader.names);
+    asides_.push_back(event);
+    SpanKeeper(copies_).keep(asides_.back().body);
+  }
+
+  std::span<const Event> asides() const { return asides_; }
+
+  std::size_t n_events() const { return n_arrived_ + asides_.size(); }
+
+  /// Every rank has come, or has passed by.
+  bool is_complete() const { return n_arrived_ + n_passed_ == arrivals_.size(); }
+
+  bool has_all() const { return n_arrived_ == arrivals_.size(); }
+
+  bool has(std::size_t rank) const { return rounds_[rank] == round_; }
+
+  /// Of the ranks that it has; of all if has_all().
+  CohortEvent event() const {
+    const bool equal = similarity_ == Similarity::kEqual;
+    return {similarity_, &first_, arrivals_, equal ? std::span<const EventBody>() : own_};
+  }
+
+ private:
+  void note(const Event& event) {
+    const std::size_t rank = to_index(event.rank);
+    arrivals_[rank] = {event.time, event.index};
+    rounds_[rank] = round_;
+    ++n_arrived_;
+  }
+
+  void add(const Event& event, Similarity similarity, const ArrivalReader& reader) const {
+    if (similarity == Similarity::kEqual) {
+      reader.digest->add(event, content_);
+    } else if (similarity == Similarity::kSameShape) {
+      reader.digest->add(event, content_.with_digests_of(event.body));
+    } else {
+      reader.digest->on_event(event, *reader.names);
+    }
+  }
+
+  void keep(const Event& event, Similarity similarity) {
+    if (similarity_ == Similarity::kEqual) give_each_its_own();
+    similarity_ = std::max(similarity_, similarity);
+    EventBody& own = own_[to_index(event.rank)];
+    if (similarity == Similarity::kEqual) {
+      own = first_.body;
+      return;
+    }
+    own = event.body;
+    SpanKeeper keeper(copies_);
+    if (similarity == Similarity::kSameShape) {
+      keeper.keep_measured(own, first_.body);
+    } else {
+      keeper.keep(own);
+    }
+  }
+
+  /// Until now one body stood for all ranks that have arrived.
+  void give_each_its_own() {
+    own_.resize(arrivals_.size());
+    for (std::size_t rank = 0; rank < own_.size(); ++rank) {
+      if (has(rank)) own_[rank] = first_.body;
+    }
+  }
+
+  Event first_;
+  Similarity similarity_ = Similarity::kEqual;
+  std::size_t n_arrived_ = 0;
+  std::size_t n_passed_ = 0;
+  std::uint32_t round_ = 0;            // How often it was opened.
+  std::vector<std::uint32_t> rounds_;  // By rank: in which round it came last.
+  std::vector<CohortEvent::Arrival> arrivals_;
+  std::vector<EventBody> own_;
+  std::vector<Event> asides_;
+  CopyPages copies_;
+  TraceDigest::Content content_;  // Of the first.
+};
+
+}  // namespace lockstep::detail

@@ -1,0 +1,151 @@
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include "lockstep/formats/jsonl.h"
+#include "lockstep/trace/trace_digest.h"
+
+#include "tests/support/event_stream.h"
+#include "tests/support/temp_folder.h"
+
+namespace lockstep {
+namespace {
+
+using testing::EventStream;
+using testing::TempFolder;
+
+std::string any_text() { return *rc::gen::container<std::string>(rc::gen::inRange<char>(1, 126)); }
+
+template <typename T>
+std::vector<T> any_list(std::size_t n) {
+  return *rc::gen::container<std::vector<T>>(n, rc::gen::arbitrary<T>());
+}
+
+NameId any_name(EventStream& stream) { return stream.name(any_text()); }
+
+void add_any_grad(EventStream& stream, std::int32_t rank) {
+  const auto n = *rc::gen::inRange<std::size_t>(0, 12);
+  std::vector<NameId> names;
+  for (std::size_t i = 0; i < n; ++i) names.push_back(any_name(stream));
+  const auto digests = any_list<std::uint64_t>(n);
+  const auto n_elems = any_list<std::int64_t>(n);
+  std::vector<std::uint8_t> undefined((n + 7) / 8, 0);
+  for (std::size_t i = 0; i < n; ++i) {
+    const bool bit = *rc::gen::arbitrary<bool>();
+    if (bit) undefined[i / 8] = static_cast<std::uint8_t>(undefined[i / 8] | (1U << (i % 8)));
+  }
+  std::vector<Sketch> sketches(n);
+  for (Sketch& sketch : sketches) {
+    sketch.l1 = *rc::gen::arbitrary<double>();
+    for (double& sum : sketch.sums) sum = *rc::gen::arbitrary<double>();
+  }
+  stream.add(rank,
+             GradEvent{.point = static_cast<GradPoint>(*rc::gen::inRange(0, 5)),
+                       .layout = stream.names().intern_layout(names),
+                       .digests = digests,
+                       .sketches = sketches,
+                       .n_elems = n_elems,
+                       .undefined = undefined,
+                       .dtype = static_cast<DType>(*rc::gen::inRange(0, 9))});
+}
+
+void add_any_collective(EventStream& stream, std::int32_t rank) {
+  CollectiveEvent event;
+  event.phase = static_cast<CollectivePhase>(*rc::gen::inRange(0, 3));
+  event.seq = *rc::gen::arbitrary<std::int64_t>();
+  event.signature.op = static_cast<CollectiveOp>(*rc::gen::inRange(0, 11));
+  event.signature.reduce = static_cast<ReduceOp>(*rc::gen::inRange(0, 9));
+  event.signature.device = static_cast<Device>(*rc::gen::inRange(0, 2));
+  event.signature.premul = *rc::gen::arbitrary<double>();
+  event.signature.splits = *rc::gen::arbitrary<std::uint64_t>();
+  event.signature.site = stream.site("a:b/" + any_text(), *rc::gen::arbitrary<std::int32_t>());
+  event.digest = *rc::gen::arbitrary<std::uint64_t>();
+  event.status = any_name(stream);
+  stream.add(rank, event);
+}
+
+void add_any_event(EventStream& stream, std::int32_t rank) {
+  Position& at = stream.at(rank);
+  at.sync = *rc::gen::arbitrary<std::int32_t>();
+  at.epoch = *rc::gen::arbitrary<std::int32_t>();
+  switch (*rc::gen::inRange(0, 7)) {
+    case 0:
+      return add_any_grad(stream, rank);
+    case 1:
+      return add_any_collective(stream, rank);
+    case 2: {
+      const auto ids = any_list<std::int64_t>(*rc::gen::inRange<std::size_t>(0, 5));
+      return stream.add(rank, SampleEvent{.split = any_name(stream), .ids = ids});
+    }
+    case 3: {
+      const auto values = any_list<double>(*rc::gen::inRange<std::size_t>(0, 5));
+      return stream.add(rank, ValueEvent{.tensor = any_name(stream), .values = values});
+    }
+    case 4: {
+      const auto indices = any_list<std::int32_t>(3);
+      const std::vector<std::int32_t> lengths = {1, 2};
+      return stream.add(rank, BucketEvent{.indices = indices, .lengths = lengths});
+    }
+    case 5:
+      return stream.add(rank,
+                        StateEvent{.kind = static_cast<StateKind>(*rc::gen::inRange(0, 3)),
+                                   .point = static_cast<StatePoint>(*rc::gen::inRange(0, 7))});
+    default:
+      return stream.add(rank,
+                        EndEvent{.outcome = static_cast<EndOutcome>(*rc::gen::inRange(0, 5)),
+                                 .detail = any_name(stream),
+                                 .reason = static_cast<EndReason>(*rc::gen::inRange(0, 3))});
+  }
+}
+
+std::vector<std::string> lines_of(const MemoryTrace& trace) {
+  std::vector<std::string> lines;
+  for (std::int32_t rank = 0; rank < trace.n_ranks(); ++rank) {
+    for (const Event& event : trace.events(Rank{rank})) {
+      lines.push_back(to_json_line(event, trace.names()));
+    }
+  }
+  return lines;
+}
+
+RC_GTEST_PROP(JsonlProperty, ReadsBackWhatItWrote, ()) {
+  const auto n_ranks = *rc::gen::inRange(1, 4);
+  EventStream stream(n_ranks);
+  const auto n_events = *rc::gen::inRange(0, 20);
+  for (int i = 0; i < n_events; ++i) add_any_event(stream, *rc::gen::inRange(0, n_ranks));
+  const TempFolder folder;
+
+  RC_ASSERT(write_jsonl(stream.trace(), {.run_id = "r", .exact = true}, folder.path()).ok());
+  const Result<LoadedTrace> loaded = read_jsonl(folder.path());
+
+  if (!loaded.ok()) RC_FAIL(loaded.error().text());
+  RC_ASSERT(loaded.value().header.exact);
+  RC_ASSERT(loaded.value().notes.empty());
+  RC_ASSERT(lines_of(*loaded.value().trace) == lines_of(stream.trace()));
+  TraceDigest before;
+  stream.play(before);
+  TraceDigest after;
+  replay(*loaded.value().trace, after);
+  RC_ASSERT(after.trace() == before.trace());
+  RC_ASSERT(after.result() == before.result());
+}
+
+RC_GTEST_PROP(TraceDigestProperty,
+              ResultsDoNotDependOnTheInterleaving,
+              (const std::vector<std::uint32_t>& draws)) {
+  EventStream stream(3);
+  for (int i = 0; i < 12; ++i) add_any_event(stream, i % 3);
+
+  TraceDigest in_order;
+  stream.play(in_order);
+  TraceDigest shuffled;
+  stream.play(shuffled, draws);
+
+  RC_ASSERT(shuffled.result() == in_order.result());
+  RC_ASSERT(shuffled.n_events() == in_order.n_events());
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,210 @@
+#include "lockstep/formats/jsonl.h"
+
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "tests/support/event_stream.h"
+#include "tests/support/temp_folder.h"
+
+namespace lockstep {
+namespace {
+
+using testing::EventStream;
+using testing::TempFolder;
+
+constexpr const char* kHeader =
+    R"({"lockstep_trace":1,"run":"r1","attempt":0,"rank":0,"ranks":2,"backend":"sim"})"
+    "\n";
+
+void write_file(const std::string& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+/// The error of a folder whose rank 0 file is the header and `line`.
+std::string error_of(const std::string& line) {
+  const TempFolder folder;
+  write_file(folder.path() + "/a000.rank-00000.jsonl", kHeader + line + "\n");
+  const Result<LoadedTrace> loaded = read_jsonl(folder.path());
+  if (loaded.ok()) return "no error";
+  return loaded.error().where.substr(folder.path().size() + 1) + ": " + loaded.error().message;
+}
+
+TEST(JsonlTest, WritesACollectiveAsDocumented) {
+  EventStream stream(2);
+  stream.at(1) = {.attempt = 0, .wrapper = 0, .sync = 3, .micro = 0, .opt = 3, .epoch = 1};
+  CollectiveEvent event;
+  event.seq = 7;
+  event.signature.op = CollectiveOp::kAllReduce;
+  event.signature.count = 16;
+  event.signature.async = true;
+  event.signature.layout = 0xabc;
+  event.signature.site = stream.site("train.py", 40);
+  stream.add(1, event);
+
+  EXPECT_EQ(to_json_line(stream.trace().events(Rank{1})[0], stream.names()),
+            R"({"rank":1,"i":0,"t":0,"at":[0,0,3,0,3,1],"kind":"collective","phase":"posted",)"
+            R"("group":0,"seq":7,"op":"all_reduce","reduce":"sum","dtype":"f32","device":"cpu",)"
+            R"("async":true,"root":-1,"peer":-1,"tag":0,"count":16,"premul":1,)"
+            R"("splits":"0000000000000000","layout":"0000000000000abc","site":"train.py:40",)"
+            R"("scope":"","digest":"0000000000000000","status":""})");
+}
+
+TEST(JsonlTest, WritesNumbersThatJsonDoesNotHaveAsStrings) {
+  EventStream stream(1);
+  MetricEvent metric{.name = stream.name("a\"b\\\n\x01\xff")};
+  metric.value = std::numeric_limits<double>::quiet_NaN();
+  metric.numerator = -std::numeric_limits<double>::infinity();
+  metric.denominator = -0.0;
+  const double parts[] = {0.5};
+  metric.parts = parts;
+  stream.add(0, metric);
+
+  EXPECT_EQ(
+      to_json_line(stream.trace().events(Rank{0})[0], stream.names()),
+      R"({"rank":0,"i":0,"t":0,"at":[0,-1,-1,-1,0,0],"kind":"metric",)"
+      R"("name":"a\"b\\\n\u0001\ufffd","value":"nan","numerator":"-inf","denominator":-0.0,"parts":[0.5]})");
+}
+
+/// The only event of rank 0 in a file with this one line, an `end` with these members.
+EndEvent read_end(const std::string& members) {
+  const TempFolder folder;
+  write_file(
+      folder.path() + "/a000.rank-00000.jsonl",
+      kHeader + (R"({"rank":0,"i":0,"t":0,"at":[0,0,0,0,0,0],"kind":"end",)" + members) + "}\n");
+  const Result<LoadedTrace> loaded = read_jsonl(folder.path());
+  if (!loaded.ok()) throw std::runtime_error(loaded.error().text());
+  return std::get<EndEvent>(loaded.value().trace->events(Rank{0}).front().body);
+}
+
+TEST(JsonlTest, SaysWhyARankWasKilledIfThatIsKnown) {
+  EventStream stream(2);
+  stream.add(0, EndEvent{.outcome = EndOutcome::kOk});
+  stream.add(1, EndEvent{.outcome = EndOutcome::kStuck, .reason = EndReason::kLivelock});
+  const auto line = [&](std::int32_t rank) {
+    return to_json_line(stream.trace().events(Rank{rank})[0], stream.names());
+  };
+  EXPECT_EQ(
+      line(0),
+      R"({"rank":0,"i":0,"t":0,"at":[0,-1,-1,-1,0,0],"kind":"end","outcome":"ok","detail":""})");
+  EXPECT_NE(line(1).find(R"("outcome":"stuck","detail":"","reason":"livelock"})"),
+            std::string::npos);
+}
+
+TEST(JsonlTest, ReadsWhyARankWasKilledWhateverItsDetailSays) {
+  const EndEvent end = read_end(R"("outcome":"stuck","detail":"spun","reason":"livelock")");
+  EXPECT_EQ(end.outcome, EndOutcome::kStuck);
+  EXPECT_EQ(end.reason, EndReason::kLivelock);
+  const EndEvent killed =
+      read_end(R"("outcome":"killed","detail":"livelock: reworded","reason":"other-failed")");
+  EXPECT_EQ(killed.reason, EndReason::kOtherFailed);
+}
+
+TEST(JsonlTest, OlderFilesTellWhyByHowTheDetailBegins) {
+  EXPECT_EQ(read_end(R"("outcome":"stuck","detail":"livelock: the budget ran out")").reason,
+            EndReason::kLivelock);
+  EXPECT_EQ(read_end(R"("outcome":"killed","detail":"rank 2 failed: out of memory")").reason,
+            EndReason::kOtherFailed);
+}
+
+TEST(JsonlTest, ARankThatEndedByItselfHasNoReason) {
+  EXPECT_EQ(read_end(R"("outcome":"exception","detail":"rank 2 failed: says the script")").reason,
+            EndReason::kNone);
+  EXPECT_EQ(read_end(R"("outcome":"exception","detail":"livelock in my own loop")").reason,
+            EndReason::kNone);
+  EXPECT_EQ(read_end(R"("outcome":"killed","detail":"SIGKILL")").reason, EndReason::kNone);
+}
+
+TEST(JsonlTest, NamesThePlaceOfEveryKindOfMistake) {
+  const std::string file = "a000.rank-00000.jsonl:2:";
+  const std::string start = R"({"rank":0,"i":0,"t":0,"at":[0,0,0,0,0,0],)";
+  EXPECT_EQ(error_of("{"), file + "2: not valid JSON");
+  EXPECT_EQ(error_of("[1]"), file + "1: a line must be a JSON object");
+  EXPECT_EQ(error_of(start + R"("kind":"lunch"})"), file + "42: unknown kind of event 'lunch'");
+  EXPECT_EQ(error_of(R"({"rank":1,"i":0,"at":[0,0,0,0,0,0],"kind":"log"})"),
+            file + "2: an event of a rank that this file is not about");
+  EXPECT_EQ(error_of(R"({"rank":0,"i":0,"at":[0,0],"kind":"log"})"),
+            file + "17: 'at' is [attempt, wrapper, sync, micro, opt, epoch]");
+  EXPECT_EQ(error_of(start + R"("kind":"backward","reduced":1})"),
+            file + "60: 'reduced' must be true or false");
+  EXPECT_EQ(error_of(start + R"("kind":"param","names":["w"],"digests":[]})"),
+            file + "71: 'digests' must have one entry per name");
+  EXPECT_EQ(error_of(start + R"("kind":"param","names":["w"],"digests":["xyz"]})"),
+            file + "71: 'digests' must hold hex digits in a string");
+  EXPECT_EQ(error_of(start + R"("kind":"collective","op":"all_rduce"})"),
+            file + "62: unknown op 'all_rduce'; did you mean 'all_reduce'?");
+  EXPECT_EQ(error_of(start + R"("kind":"end","outcome":"stuk"})"),
+            file + "55: unknown outcome 'stuk'; did you mean 'stuck'?");
+  EXPECT_EQ(error_of(start + R"("kind":"end","outcome":"stuck","reason":"livelok"})"),
+            file + "73: unknown reason 'livelok'; did you mean 'livelock'?");
+  EXPECT_EQ(error_of(start + R"("kind":"grad","point":""})"), file + "56: unknown point ''");
+  EXPECT_EQ(error_of(start + R"("kind":"decision","value":1.5})"),
+            file + "60: 'value' must be an integer that fits");
+  EXPECT_EQ(error_of(start + R"("kind":"log","text":7})"), file + "55: 'text' must be a string");
+}
+
+TEST(JsonlTest, RefusesFoldersThatAreNotTraces) {
+  const TempFolder folder;
+  EXPECT_EQ(read_jsonl(folder.path() + "/none").error().where, folder.path() + "/none");
+  EXPECT_EQ(read_jsonl(folder.path()).error().message, "no trace files (*.jsonl) in this folder");
+
+  write_file(folder.path() + "/a000.rank-00000.jsonl", kHeader);
+  std::string other = kHeader;
+  other.replace(other.find("r1"), 2, "r2");
+  other.replace(other.find("\"rank\":0"), 8, "\"rank\":1");
+  write_file(folder.path() + "/a000.rank-00001.jsonl", other);
+  EXPECT_EQ(read_jsonl(folder.path()).error().message,
+            "this file is of another run than the first one");
+}
+
+TEST(JsonlTest, LeavesOutALastLineThatAKillCutShort) {
+  const TempFolder folder;
+  const std::string good =
+      R"({"rank":0,"i":0,"t":5,"at":[0,-1,-1,-1,0,0],"kind":"log","text":"x"})";
+  write_file(folder.path() + "/a000.rank-00000.jsonl", kHeader + good + "\n" + good.substr(0, 30));
+
+  const Result<LoadedTrace> loaded = read_jsonl(folder.path());
+
+  ASSERT_TRUE(loaded.ok()) << loaded.error().text();
+  EXPECT_EQ(loaded.value().trace->events(Rank{0}).size(), 1U);
+  EXPECT_EQ(loaded.value().trace->n_ranks(), 2);
+  ASSERT_EQ(loaded.value().notes.size(), 1U);
+  EXPECT_NE(loaded.value().notes[0].find("a000.rank-00000.jsonl:3: cut short"), std::string::npos);
+}
+
+TEST(JsonlTest, WritesOneFilePerRankAndAttemptAndNoTemporaryOnes) {
+  EventStream stream(2);
+  stream.add(0, LogEvent{});
+  stream.at(0).attempt = 1;
+  stream.add(0, LogEvent{});
+  const TempFolder folder;
+
+  ASSERT_TRUE(write_jsonl(stream.trace(), {.run_id = "r"}, folder.path() + "/new").ok());
+
+  std::vector<std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path() + "/new")) {
+    files.push_back(entry.path().filename().string());
+  }
+  std::sort(files.begin(), files.end());
+  EXPECT_EQ(files,
+            (std::vector<std::string>{
+                "a000.rank-00000.jsonl", "a000.rank-00001.jsonl", "a001.rank-00000.jsonl"}));
+}
+
+TEST(JsonlTest, SaysWhereItCannotWrite) {
+  const TempFolder folder;
+  write_file(folder.path() + "/file", "");
+
+  const Outcome outcome = write_jsonl(EventStream(1).trace(), {}, folder.path() + "/file/sub");
+
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_EQ(outcome.error().where, folder.path() + "/file/sub");
+}
+
+}  // namespace
+}  // namespace lockstep

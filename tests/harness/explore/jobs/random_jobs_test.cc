@@ -1,0 +1,139 @@
+#include "lockstep/harness/explore/jobs/random_jobs.h"
+
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "lockstep/harness/format/load.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::uint64_t kSpace = 7;
+
+const Setting kBug = {
+    "bug",
+    R"([{ kind = "scale-gradient", ranks = [1], factor = 3.0, at = { event = "backward" } }])"};
+
+TEST(RandomJobsTest, NoLawComplainsOfACorrectJob) {
+  const RandomJobsResult result = try_random_jobs({.seed = kSpace, .n_jobs = 300});
+
+  EXPECT_EQ(result.n_jobs, 300U);
+  EXPECT_EQ(result.n_thorough, 19U);
+  for (const FalseAlarm& alarm : result.false_alarms) {
+    ADD_FAILURE() << "job " << alarm.index << ": " << alarm.complaint << "\n"
+                  << to_toml(alarm.sketch);
+  }
+}
+
+// The negative twin: the same jobs, one rank of which steps with gradients three times as large.
+// Not with a sharded optimizer, whose ranks all take over what the wrong step made (docs/laws.md),
+// and not where the norm is clipped, which undoes a factor.
+TEST(RandomJobsTest, ABrokenJobIsComplainedOf) {
+  int n_broken = 0;
+  for (std::uint64_t i = 0; i < 100; ++i) {
+    const JobSketch sketch = draw_job(kSpace, i);
+    const bool apart = sketch.hook == "post-local-sgd" || sketch.averager;
+    if (sketch.ranks == 1 || !sketch.wrap || apart || sketch.zero || sketch.clip == "norm")
+      continue;
+    ++n_broken;
+    EXPECT_NE(complaint_about(sketch, {.settings = {kBug}}), "") << i << "\n" << to_toml(sketch);
+  }
+  EXPECT_GT(n_broken, 40);
+}
+
+TEST(RandomJobsTest, AFindingIsMadeSimpleWhateverTheThreads) {
+  RandomJobsOptions options = {.seed = kSpace, .n_jobs = 12, .thorough_every = 0};
+  options.settings = {kBug};
+  options.n_simplified = 2;
+  const RandomJobsResult one = try_random_jobs(options);
+  options.n_threads = 3;
+  const RandomJobsResult three = try_random_jobs(options);
+
+  ASSERT_GE(one.false_alarms.size(), 3U);
+  ASSERT_EQ(three.false_alarms.size(), one.false_alarms.size());
+  for (std::size_t i = 0; i < one.false_alarms.size(); ++i) {
+    const FalseAlarm& alarm = one.false_alarms[i];
+    EXPECT_EQ(three.false_alarms[i].index, alarm.index);
+    EXPECT_EQ(three.false_alarms[i].sketch, alarm.sketch);
+    EXPECT_EQ(alarm.n_tries > 0, i < 2);
+    if (i < 2) {
+      EXPECT_EQ(alarm.sketch.ranks, 2) << alarm.complaint;
+    }
+  }
+}
+
+TEST(RandomJobsTest, JobsDifferAndAreAFunctionOfTheirSeed) {
+  std::set<std::string> texts;
+  for (std::uint64_t i = 0; i < 200; ++i) {
+    texts.insert(to_toml(draw_job(kSpace, i)));
+    EXPECT_EQ(draw_job(kSpace, i), draw_job(kSpace, i));
+  }
+  EXPECT_EQ(texts.size(), 200U);
+}
+
+TEST(RandomJobsTest, EveryFeatureIsDrawn) {
+  std::set<std::string> words;
+  for (std::uint64_t i = 0; i < 2000; ++i) {
+    const JobSketch s = draw_job(kSpace, i);
+    words.insert({s.model,
+                  s.sampler,
+                  s.optimizer,
+                  s.scheduler,
+                  s.hook,
+                  s.fault,
+                  s.order,
+                  s.pairing,
+                  s.fidelity,
+                  s.strategy,
+                  s.checkpoint,
+                  s.clip,
+                  s.dtype});
+    if (s.join) words.insert("join");
+    if (s.zero) words.insert("zero");
+    if (s.averager) words.insert("averager");
+    if (!s.wrap) words.insert("by hand");
+    if (s.static_graph) words.insert("static graph");
+    if (s.per_step) words.insert("per step");
+  }
+  for (const char* word : {"mlp",       "linear",         "scalar",
+                           "bn",        "twohead",        "cnn",
+                           "gpt",       "stream",         "batches_by_rank",
+                           "adam",      "adamw",          "adagrad",
+                           "rmsprop",   "plateau",        "onecycle",
+                           "powersgd",  "post-local-sgd", "quantize-per-channel",
+                           "crash",     "late",           "slow",
+                           "delay",     "clock-skew",     "nccl-tree",
+                           "gloo_like", "message",        "reentrant",
+                           "value",     "join",           "zero",
+                           "averager",  "by hand",        "static graph",
+                           "per step"}) {
+    EXPECT_TRUE(words.contains(word)) << word;
+  }
+}
+
+TEST(SimplestTest, TakesAwayWhatDoesNotMatter) {
+  for (std::uint64_t i = 0; i < 50; ++i) {
+    JobSketch drawn = draw_job(kSpace, i);
+    const JobSketch found = simplest(drawn, [](const JobSketch& s) { return s.epochs >= 2; });
+    if (drawn.epochs < 2) continue;
+    EXPECT_EQ(found.epochs, 2);
+    EXPECT_LE(found.ranks, 2);
+    EXPECT_EQ(found.fault, "none");
+    EXPECT_EQ(found.hook, "none");
+    EXPECT_TRUE(scenario_of(found).ok());
+  }
+}
+
+// What complains is kept: a simplification that loses it is not taken.
+TEST(SimplestTest, KeepsWhatMatters) {
+  for (std::uint64_t i = 0; i < 200; ++i) {
+    const JobSketch drawn = draw_job(kSpace, i);
+    const auto complains = [](const JobSketch& s) { return s.hook == "fp16" && s.ranks == 3; };
+    if (!complains(drawn)) continue;
+    EXPECT_TRUE(complains(simplest(drawn, complains)));
+  }
+}
+
+}  // namespace
+}  // namespace lockstep

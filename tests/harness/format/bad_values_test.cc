@@ -1,0 +1,77 @@
+// Values that only the model or another variant can show to be wrong: errors of the file, with their
+// place, and never a broken contract of the run.
+#include <gmock/gmock.h>
+
+#include "tests/support/scenario_files.h"
+
+namespace lockstep {
+namespace {
+
+class BadValuesTest : public ScenarioFiles {
+ protected:
+  static std::string error_beside(const std::string& text, const std::string& variant) {
+    const Outcome others = check_other_variants(write(text), variant);
+    return others.ok() ? "no error" : others.error().text();
+  }
+};
+
+TEST_F(BadValuesTest, ABugStrikesWithinItsTensor) {
+  const auto with = [](const std::string& bug) { return small_job() + "bug = [ " + bug + " ]\n"; };
+
+  EXPECT_EQ(error_of(with("{ kind = \"write-tensor\", tensor = \"weight\", element = 1 }")),
+            "job.toml:9:9: 'weight' has 1 elements, counted from 0: there is no element 1");
+  EXPECT_EQ(error_of(with("{ kind = \"flip-bit\", tensor = \"weight\", element = 7 }")),
+            "job.toml:9:9: 'weight' has 1 elements, counted from 0: there is no element 7");
+  EXPECT_EQ(error_of(with("{ kind = \"flip-bit\", tensor = \"weight\", bit = 64 }")),
+            "job.toml:9:9: an element of 'weight' has 64 bits, counted from 0: there is no bit 64");
+  EXPECT_EQ(error_of(with("{ kind = \"flip-bit\", tensor = \"weight\", bit = 63 }")), "no error");
+}
+
+TEST_F(BadValuesTest, ASkippedStepIsNotTheWrapping) {
+  const std::string bug = "bug = [ { kind = \"skip-step\", at = { event = \"EVENT\" } } ]\n";
+
+  EXPECT_EQ(error_of(small_job() + replaced(bug, "EVENT", "wrap")),
+            "job.toml:9:9: bug 'skip-step' cannot leave out the wrapping: set ddp.wrap = false");
+  EXPECT_EQ(error_of(small_job() + replaced(bug, "EVENT", "forward")), "no error");
+}
+
+TEST_F(BadValuesTest, InitialValuesAreAsManyAsTheModelHas) {
+  const auto with = [](const std::string& values) {
+    return replaced(small_job(),
+                    "{ kind = \"constant\", value = 1.0 }",
+                    "{ kind = \"values\", values = " + values + " }");
+  };
+
+  EXPECT_EQ(error_of(with("[1.0, 2.0]")),
+            "job.toml:4:35: the model has 1 elements, 'model.init.values' has 2");
+  EXPECT_EQ(error_of(with("[1.0]")), "no error");
+}
+
+TEST_F(BadValuesTest, AGridHasAtMost32BitsOfPoints) {
+  const auto with = [](const std::string& grid) {
+    return replaced(small_job(),
+                    "{ kind = \"constant\", value = 1.0 }",
+                    "{ kind = \"grid\", grid = " + grid + " }");
+  };
+
+  EXPECT_EQ(error_of(with("31")),
+            "job.toml:4:59: 'model.init.grid' is 31; it must be between 0 and 30");
+  EXPECT_EQ(error_of(with("30")), "no error");
+}
+
+TEST_F(BadValuesTest, AMistakeInAVariantThatIsNotSelectedIsFound) {
+  const std::string text = small_job() +
+                           "[variant.fine]\nloop = { steps = 2 }\n"
+                           "[variant.broken]\nloop = { stepps = 2 }\n";
+
+  EXPECT_EQ(error_of(text), "no error");
+  EXPECT_EQ(error_beside(text, ""),
+            "job.toml:12:10: unknown key 'stepps' in 'loop'; did you mean 'steps'?");
+  EXPECT_EQ(error_beside(text, "fine"),
+            "job.toml:12:10: unknown key 'stepps' in 'loop'; did you mean 'steps'?");
+  EXPECT_EQ(error_beside(text, "broken"), "no error");
+  EXPECT_EQ(error_beside(replaced(text, "stepps", "steps"), ""), "no error");
+}
+
+}  // namespace
+}  // namespace lockstep

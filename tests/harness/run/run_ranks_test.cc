@@ -1,0 +1,194 @@
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "lockstep/random/generator.h"
+#include "lockstep/run.h"
+
+namespace lockstep::testing {
+
+namespace {
+
+double summed_over_ranks(RankContext& context, double value) {
+  context.world().all_reduce(Memory::of(std::span<double>(&value, 1))).wait_or_throw();
+  return value;
+}
+
+}  // namespace
+
+TEST(RunRanksTest, ReturnsOneResultPerRank) {
+  const auto run = run_ranks({.ranks = 4}, [](RankContext& context) {
+    return summed_over_ranks(context, context.rank() + 1.0);
+  });
+
+  ASSERT_TRUE(run.ok()) << render_text(run.report, false);
+  EXPECT_EQ(run.results, (std::vector<std::optional<double>>{10.0, 10.0, 10.0, 10.0}));
+}
+
+TEST(RunRanksTest, RethrowsAForeignExceptionOfTheLowestRankAtTheSameTime) {
+  const auto program = [](RankContext& context) {
+    if (context.rank() >= 1) throw std::domain_error("rank " + std::to_string(context.rank()));
+    summed_over_ranks(context, 1.0);
+  };
+
+  try {
+    run_ranks({.ranks = 3}, program);
+    FAIL() << "the exception was swallowed";
+  } catch (const std::domain_error& error) {
+    EXPECT_STREQ(error.what(), "rank 1");
+  }
+}
+
+TEST(RunRanksTest, LetsExceptionsThatAreNotStdExceptionsThrough) {
+  struct Foreign {
+    int value;
+  };
+
+  EXPECT_THROW(run_ranks({.ranks = 2},
+                         [](RankContext& context) {
+                           if (context.rank() == 1) throw Foreign{7};
+                         }),
+               Foreign);
+}
+
+TEST(RunRanksTest, ProvesAHangAndNamesTheMissingRank) {
+  const auto run = run_ranks({.ranks = 3}, [](RankContext& context) {
+    if (context.rank() != 2) summed_over_ranks(context, 1.0);
+  });
+
+  EXPECT_EQ(name_of(run.report.outcome), "hang");
+  EXPECT_NE(run.report.wait_for_graph.find("rank 2"), std::string::npos)
+      << run.report.wait_for_graph;
+  EXPECT_NE(run.report.wait_for_graph.find("run_ranks_test.cc"), std::string::npos)
+      << run.report.wait_for_graph;
+}
+
+TEST(RunRanksTest, ReportsAMismatchAsAFindingNotAnException) {
+  const auto run = run_ranks({.ranks = 2}, [](RankContext& context) {
+    std::vector<float> data(context.rank() == 0 ? 4 : 5, 1.0F);
+    context.world().all_reduce(Memory::of(std::span(data))).wait_or_throw();
+  });
+
+  EXPECT_EQ(name_of(run.report.outcome), "findings");
+  ASSERT_EQ(run.report.n_findings(), 1U) << render_text(run.report, false);
+}
+
+TEST(RunRanksTest, OffersFaultsRestartsLinksAndTime) {
+  RunOptions options{.ranks = 2};
+  options.fidelity = "message";
+  options.net.intra.latency_ns = 500;
+  options.faults = {{.kind = sim::FaultKind::kException, .rank = 1, .at = "all_reduce"}};
+  const auto program = [](RankContext& context) {
+    summed_over_ranks(context, 1.0);
+    return context.host().now().ns;
+  };
+  const auto failed = run_ranks(options, program);
+  EXPECT_FALSE(failed.ok());
+  EXPECT_NE(failed.report.error.find("injected fault"), std::string::npos) << failed.report.error;
+
+  options.agent = sim::AgentOptions{.max_restarts = 1};
+  const auto restarted = run_ranks(options, program);
+  EXPECT_TRUE(restarted.ok()) << render_text(restarted.report, false);
+  EXPECT_EQ(restarted.report.attempts.size(), 1U);
+  EXPECT_EQ(restarted.results[0], 1000);  // There and back.
+
+  options.fidelity = "mesage";
+  EXPECT_THROW(run_ranks(options, program), std::invalid_argument);
+  options.fidelity = "message";
+  options.record = false;
+  EXPECT_THROW(run_ranks(options, program), std::invalid_argument);
+}
+
+// Numbers of parameters are compared without a list of all ranks on each of them.
+TEST(RunRanksTest, ADifferentModelIsSeenAmongManyRanks) {
+  const auto program = [](std::int32_t odd) {
+    return [odd](RankContext& context) {
+      Generator init(1);
+      nn::Sequential model(context.runtime());
+      model.append<nn::Linear>(2, 2, nn::LinearOptions{}, init);
+      if (context.rank() == odd) model.append<nn::Linear>(2, 2, nn::LinearOptions{}, init);
+      const DistributedDataParallel ddp(model, context.world());
+    };
+  };
+  const RunOptions options{.ranks = 4200, .laws = {"progress"}};
+  EXPECT_TRUE(run_ranks(options, program(-1)).ok());
+  try {
+    run_ranks(options, program(4100));
+    FAIL() << "no error";
+  } catch (const std::exception& error) {
+    EXPECT_NE(std::string(error.what()).find("while others have 2 to 4 params"), std::string::npos)
+        << error.what();
+  }
+}
+
+TEST(RunRanksTest, SuggestsTheWordThatWasMeant) {
+  try {
+    run_ranks({.reduction_order = "gloo_ring"}, [](RankContext&) {});
+    FAIL() << "an unknown order was accepted";
+  } catch (const std::invalid_argument& error) {
+    EXPECT_STREQ(error.what(), "unknown reduction order 'gloo_ring'; did you mean 'gloo-ring'?");
+  }
+  EXPECT_THROW(run_ranks({.ranks = 0}, [](RankContext&) {}), std::invalid_argument);
+  EXPECT_THROW(run_ranks({.laws = {"replica-equal"}}, [](RankContext&) {}), std::invalid_argument);
+  EXPECT_THROW(run_ranks({.replay = "?"}, [](RankContext&) {}), std::invalid_argument);
+}
+
+TEST(RunRanksTest, RefusesAScheduleOfAnotherProgram) {
+  const auto chat = [](RankContext& context) { summed_over_ranks(context, 1.0); };
+  const std::string token = "@0-1=3";  // Instead of rank 0's second operation, rank 3.
+
+  EXPECT_EQ(run_ranks({.ranks = 4, .replay = token}, chat).replay_token(), token);
+  EXPECT_THROW(run_ranks({.ranks = 2, .replay = token}, chat), std::invalid_argument);
+}
+
+TEST(RunRanksTest, ExactModeNamesTheOperationThatRounds) {
+  const auto program = [](RankContext& context) {
+    const Tensor third = Tensor::full(context.runtime(), {1}, DType::kF64, 0.1);
+    context.runtime().kernels().mul(third, third, third);
+  };
+
+  try {
+    run_ranks({.ranks = 1, .exact = true}, program);
+    FAIL() << "0.1 * 0.1 rounds";
+  } catch (const std::runtime_error& error) {
+    EXPECT_NE(std::string(error.what()).find("'mul'"), std::string::npos) << error.what();
+  }
+  EXPECT_NO_THROW(run_ranks({.ranks = 1}, program));
+}
+
+// A reduction belongs to no rank's stack; the error still belongs to a rank.
+TEST(RunRanksTest, ExactModeNamesAReductionThatRounds) {
+  const auto program = [](double large) {
+    return [large](RankContext& context) {
+      summed_over_ranks(context, context.rank() == 0 ? large : 1.0);
+    };
+  };
+  EXPECT_TRUE(run_ranks({.ranks = 2, .exact = true}, program(0x1p52)).ok());
+  try {
+    run_ranks({.ranks = 2, .exact = true}, program(0x1p60));
+    FAIL() << "nothing rounded";
+  } catch (const std::runtime_error& error) {
+    EXPECT_NE(std::string(error.what()).find("operation 'reduce' rounded"), std::string::npos)
+        << error.what();
+  }
+}
+
+TEST(RunRanksTest, AWorldInsideARankIsRefused) {
+  EXPECT_THROW(
+      run_ranks({.ranks = 2}, [](RankContext&) { run_ranks({.ranks = 2}, [](RankContext&) {}); }),
+      ContractViolation);
+}
+
+TEST(SimulatorTest, RunsManyWorldsOneAfterTheOther) {
+  Simulator simulator;
+  for (std::int32_t ranks = 1; ranks <= 16; ++ranks) {
+    const auto run = simulator.run(
+        {.ranks = ranks}, [](RankContext& context) { return summed_over_ranks(context, 1.0); });
+    ASSERT_TRUE(run.ok());
+    for (const auto& result : run.results) EXPECT_EQ(result, ranks);
+  }
+}
+
+}  // namespace lockstep::testing

@@ -1,0 +1,141 @@
+#include "lockstep/laws/causes.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "lockstep/base/check.h"
+#include "lockstep/base/text.h"
+#include "lockstep/laws/run_outcome.h"
+
+namespace lockstep {
+namespace {
+
+constexpr const char* kPage = LOCKSTEP_SOURCE_DIR "/docs/causes.md";
+constexpr std::string_view kBegin = "<!-- table: begin -->\n";
+constexpr std::string_view kEnd = "<!-- table: end -->\n";
+
+std::string text_of(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+/// As GitHub names the anchor of a heading.
+std::string slug_of(std::string_view heading) {
+  std::string slug;
+  for (const char letter : heading) slug += letter == ' ' ? '-' : letter;
+  return slug;
+}
+
+/// Whether the page says that it is about `anchor`: in a heading, or in an anchor.
+bool has_anchor(const std::string& page, const std::string& anchor) {
+  if (page.find("<a id=\"" + anchor + "\"></a>") != std::string::npos) return true;
+  const std::vector<std::string_view> lines = split(page, '\n');
+  return std::any_of(lines.begin(), lines.end(), [&](std::string_view line) {
+    return line.starts_with("## ") && slug_of(line.substr(3)) == anchor;
+  });
+}
+
+std::string table() {
+  std::string text =
+      "| cause | what happened | what to change |\n"
+      "|---|---|---|\n";
+  for (const CauseInfo& info : all_causes()) {
+    const std::string page(info.page.substr(info.page.find('/') + 1));
+    text += "| [`" + std::string(info.id) + "`](" + page + ") | " + std::string(info.sentence) +
+            " | " + std::string(info.remedy) + " |\n";
+  }
+  return text;
+}
+
+TEST(CausesTest, StandInTheOrderOfTheirIdsAndOfTheEnum) {
+  ASSERT_FALSE(all_causes().empty());
+  std::string_view before;
+  int number = 0;
+  for (const CauseInfo& info : all_causes()) {
+    EXPECT_LT(before, info.id);
+    EXPECT_EQ(static_cast<int>(info.cause), ++number) << info.id;
+    before = info.id;
+  }
+}
+
+TEST(CausesTest, AreFoundAgainByTheirIds) {
+  for (const CauseInfo& info : all_causes()) {
+    EXPECT_EQ(parse_cause(id_of(info.cause)), info.cause);
+    EXPECT_EQ(&describe(info.cause), &info);
+  }
+}
+
+TEST(CausesTest, NothingElseHasAnIdOrADescription) {
+  EXPECT_EQ(id_of(Cause::kNone), "");
+  EXPECT_EQ(parse_cause(""), std::nullopt);
+  EXPECT_EQ(parse_cause("rank-crsh"), std::nullopt);
+  EXPECT_THROW(describe(Cause::kNone), ContractViolation);
+}
+
+TEST(CausesTest, AreEachExplainedInOneSentenceWithOneRemedy) {
+  std::set<std::string_view> sentences;
+  for (const CauseInfo& info : all_causes()) {
+    for (const std::string_view text : {info.sentence, info.remedy}) {
+      ASSERT_GT(text.size(), 20U) << info.id;
+      EXPECT_TRUE(text.front() >= 'A' && text.front() <= 'Z') << text;
+      EXPECT_EQ(text.back(), '.') << text;
+      EXPECT_EQ(text.find(". "), std::string_view::npos) << text;
+      EXPECT_EQ(text.find_first_of("|\n"), std::string_view::npos) << text;
+      EXPECT_EQ(text.find("  "), std::string_view::npos) << text;
+      EXPECT_TRUE(sentences.insert(text).second) << text;
+    }
+  }
+}
+
+TEST(CausesTest, NameAPlaceThatTheDocumentationHas) {
+  for (const CauseInfo& info : all_causes()) {
+    const std::size_t hash = info.page.find('#');
+    ASSERT_NE(hash, std::string_view::npos) << info.page;
+    const std::string page =
+        text_of(LOCKSTEP_SOURCE_DIR "/" + std::string(info.page.substr(0, hash)));
+    EXPECT_TRUE(has_anchor(page, std::string(info.page.substr(hash + 1)))) << info.page;
+  }
+  const std::string zoo = text_of(LOCKSTEP_SOURCE_DIR "/docs/zoo.md");
+  EXPECT_FALSE(has_anchor(zoo, "no-such-bug"));
+}
+
+TEST(CausesTest, AreListedInTheDocumentationAsTheyAreHere) {
+  const std::string page = text_of(kPage);
+  const std::size_t begin = page.find(kBegin);
+  const std::size_t end = page.find(kEnd);
+  ASSERT_TRUE(begin != std::string::npos && end != std::string::npos);
+  const std::size_t from = begin + kBegin.size();
+  if (std::getenv("LOCKSTEP_UPDATE_GOLDEN") != nullptr) {
+    std::ofstream(kPage, std::ios::binary) << page.substr(0, from) + table() + page.substr(end);
+    return;
+  }
+  EXPECT_EQ(page.substr(from, end - from), table())
+      << "LOCKSTEP_UPDATE_GOLDEN=1 rewrites docs/causes.md";
+}
+
+TEST(RunOutcomeTest, EveryOutcomeIsFoundAgainByItsName) {
+  for (const RunOutcome outcome :
+       {RunOutcome::kOk, RunOutcome::kFindings, RunOutcome::kHang, RunOutcome::kError}) {
+    EXPECT_EQ(parse_run_outcome(name_of(outcome)), outcome);
+  }
+  EXPECT_EQ(name_of(RunOutcome::kHang), "hang");
+  EXPECT_EQ(parse_run_outcome("hangs"), std::nullopt);
+  EXPECT_EQ(parse_run_outcome(""), std::nullopt);
+}
+
+TEST(RunOutcomeTest, RanksFinishedUnlessTheyHungOrFailed) {
+  EXPECT_TRUE(is_complete(RunOutcome::kOk));
+  EXPECT_TRUE(is_complete(RunOutcome::kFindings));
+  EXPECT_FALSE(is_complete(RunOutcome::kHang));
+  EXPECT_FALSE(is_complete(RunOutcome::kError));
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,98 @@
+#include "lockstep/real/host/launch_environment.h"
+
+#include <map>
+
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+using Variables = std::map<std::string, std::string, std::less<>>;
+
+EnvironmentLookup lookup_in(Variables variables) {
+  return [variables = std::move(variables)](std::string_view name) -> std::optional<std::string> {
+    const auto found = variables.find(name);
+    if (found == variables.end()) return std::nullopt;
+    return found->second;
+  };
+}
+
+std::string complaint_about(Variables variables) {
+  const auto read = read_launch_environment(lookup_in(std::move(variables)));
+  return read.ok() ? std::string("none") : read.error().text();
+}
+
+TEST(LaunchEnvironmentTest, ReadsWhatTorchrunSets) {
+  const auto read = read_launch_environment(lookup_in({{"RANK", "5"},
+                                                       {"WORLD_SIZE", "8"},
+                                                       {"LOCAL_RANK", "1"},
+                                                       {"LOCAL_WORLD_SIZE", "4"},
+                                                       {"MASTER_ADDR", "10.0.0.7"},
+                                                       {"MASTER_PORT", "29511"},
+                                                       {"TORCHELASTIC_RUN_ID", "job-1"},
+                                                       {"TORCHELASTIC_RESTART_COUNT", "2"},
+                                                       {"TORCHELASTIC_MAX_RESTARTS", "3"},
+                                                       {"LOCKSTEP_BACKEND", "gloo"}}));
+  ASSERT_TRUE(read.ok());
+  const LaunchEnvironment& place = *read.value();
+  EXPECT_EQ(place.rank, 5);
+  EXPECT_EQ(place.world_size, 8);
+  EXPECT_EQ(place.local_rank, 1);
+  EXPECT_EQ(place.local_world_size, 4);
+  EXPECT_EQ(place.master_addr, "10.0.0.7");
+  EXPECT_EQ(place.master_port, 29511);
+  EXPECT_EQ(place.run_id, "job-1");
+  EXPECT_EQ(place.restart_count, 2);
+  EXPECT_EQ(place.max_restarts, 3);
+  EXPECT_EQ(place.backend, "gloo");
+  EXPECT_EQ(place.source, "torchrun");
+}
+
+TEST(LaunchEnvironmentTest, UnderstandsMpirunAndSrun) {
+  const auto mpi = read_launch_environment(lookup_in({{"OMPI_COMM_WORLD_RANK", "3"},
+                                                      {"OMPI_COMM_WORLD_SIZE", "4"},
+                                                      {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+                                                      {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}}));
+  ASSERT_TRUE(mpi.ok());
+  EXPECT_EQ(mpi.value()->source, "openmpi");
+  EXPECT_EQ(mpi.value()->rank, 3);
+  EXPECT_EQ(mpi.value()->local_rank, 1);
+  const auto slurm = read_launch_environment(
+      lookup_in({{"SLURM_PROCID", "2"}, {"SLURM_NTASKS", "3"}, {"SLURM_LOCALID", "0"}}));
+  ASSERT_TRUE(slurm.ok());
+  EXPECT_EQ(slurm.value()->source, "slurm");
+  EXPECT_EQ(slurm.value()->rank, 2);
+  EXPECT_EQ(slurm.value()->local_rank, 0);
+}
+
+TEST(LaunchEnvironmentTest, WithoutALauncherThereIsNoPlace) {
+  const auto read = read_launch_environment(lookup_in({{"HOME", "/root"}}));
+  ASSERT_TRUE(read.ok());
+  EXPECT_FALSE(read.value().has_value());
+}
+
+TEST(LaunchEnvironmentTest, SaysWhatIsMissingOrWrong) {
+  EXPECT_EQ(complaint_about({{"RANK", "0"}}), "WORLD_SIZE: RANK is set but WORLD_SIZE is not");
+  EXPECT_EQ(complaint_about({{"WORLD_SIZE", "2"}}), "RANK: WORLD_SIZE is set but RANK is not");
+  EXPECT_EQ(complaint_about({{"RANK", "zwei"}, {"WORLD_SIZE", "2"}}),
+            "RANK: 'zwei' is not a count");
+  EXPECT_EQ(complaint_about({{"RANK", "-1"}, {"WORLD_SIZE", "2"}}), "RANK: '-1' is not a count");
+  EXPECT_EQ(complaint_about({{"RANK", "2"}, {"WORLD_SIZE", "2"}}),
+            "RANK: rank 2 in a world of 2; ranks count from 0");
+  EXPECT_EQ(complaint_about({{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"MASTER_PORT", "70000"}}),
+            "MASTER_PORT: a port is below 65536");
+}
+
+TEST(LaunchEnvironmentTest, EveryRestartHasItsOwnRendezvousFolder) {
+  LaunchEnvironment place;
+  place.run_id = "job";
+  const EnvironmentLookup lookup = lookup_in({{"TMPDIR", "/scratch"}});
+  EXPECT_EQ(rendezvous_folder(place, lookup), "/scratch/lockstep-job-127.0.0.1-29500-0");
+  place.restart_count = 1;
+  EXPECT_EQ(rendezvous_folder(place, lookup), "/scratch/lockstep-job-127.0.0.1-29500-1");
+  place.rendezvous = "/shared/meet";
+  EXPECT_EQ(rendezvous_folder(place, lookup), "/shared/meet/attempt-1");
+}
+
+}  // namespace
+}  // namespace lockstep
