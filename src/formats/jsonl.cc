@@ -26,6 +26,8 @@ class FieldWriter {
 
   void real(const char* key, double value) { out_->key(key).real(value); }
 
+  void measure(const char* key, double value) { real(key, value); }
+
   void word(const char* key, std::uint64_t value) { out_->key(key).word(value); }
 
   void name(const char* key, NameId id) { out_->key(key).text(names_->text(id)); }

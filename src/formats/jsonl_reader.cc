@@ -56,6 +56,8 @@ class FieldReader {
     if (member != nullptr) value = to_real(key, *member);
   }
 
+  void measure(const char* key, double& value) { real(key, value); }
+
   void word(const char* key, std::uint64_t& value) {
     const Json* member = find(key);
     if (member != nullptr) value = to_word(key, *member);
@@ -175,6 +177,8 @@ class FieldReader {
       expect_size("sketches", grad->sketches.size(), true);
     } else if (const auto* state = std::get_if<StateEvent>(&body)) {
       expect_size("digests", state->digests.size(), false);
+    } else if (const auto* options = std::get_if<OptimizerEvent>(&body)) {
+      expect_size("values", options->values.size(), false);
     } else if (const auto* bucket = std::get_if<BucketEvent>(&body)) {
       std::int64_t sum = 0;
       for (const std::int32_t length : bucket->lengths) sum += length;
@@ -290,6 +294,7 @@ std::optional<EventBody> body_of_kind(std::string_view kind,
   (consider(EventBody(std::in_place_index<kIndex>)), ...);
   consider(StateEvent{.kind = StateKind::kBuffer});
   consider(StateEvent{.kind = StateKind::kOptimizer});
+  consider(StateEvent{.kind = StateKind::kAuxiliary});
   return body;
 }
 

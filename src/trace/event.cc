@@ -36,6 +36,8 @@ std::string_view name_of(StatePoint point) {
       return "save";
     case StatePoint::kEnd:
       return "end";
+    case StatePoint::kOuter:
+      return "outer";
   }
   return "";
 }
@@ -48,6 +50,30 @@ std::string_view name_of(StateKind kind) {
       return "buffer";
     case StateKind::kOptimizer:
       return "optimizer";
+    case StateKind::kAuxiliary:
+      return "auxiliary";
+  }
+  return "";
+}
+
+std::string_view name_of(LossReduction reduction) {
+  switch (reduction) {
+    case LossReduction::kMean:
+      return "mean";
+    case LossReduction::kSum:
+      return "sum";
+    case LossReduction::kGiven:
+      return "given";
+  }
+  return "";
+}
+
+std::string_view name_of(ClipKind kind) {
+  switch (kind) {
+    case ClipKind::kNorm:
+      return "norm";
+    case ClipKind::kValue:
+      return "value";
   }
   return "";
 }
@@ -178,6 +204,21 @@ struct KindName {
   std::string_view operator()(const RngEvent&) const { return "rng"; }
 
   std::string_view operator()(const SnapshotEvent&) const { return "snapshot"; }
+
+  std::string_view operator()(const LossEvent&) const { return "loss"; }
+
+  std::string_view operator()(const ClipEvent&) const { return "clip"; }
+
+  // "optimizer" is what the events of its state are called.
+  std::string_view operator()(const OptimizerEvent&) const { return "options"; }
+
+  std::string_view operator()(const OuterStepEvent&) const { return "outer_step"; }
+
+  std::string_view operator()(const ZeroGradEvent&) const { return "zero_grad"; }
+
+  std::string_view operator()(const BufferPolicyEvent&) const { return "buffer_policy"; }
+
+  std::string_view operator()(const ConfigurationEvent&) const { return "configuration"; }
 };
 
 }  // namespace

@@ -106,10 +106,16 @@ enum class StatePoint : std::uint8_t {
   kLoad,     ///< After a checkpoint was loaded.
   kSave,     ///< Before a snapshot is written.
   kEnd,      ///< At the end of the run.
+  kOuter,    ///< After an outer step: ranks that trained alone agree again.
 };
 std::string_view name_of(StatePoint point);  ///< "wrap", "forward", "step", ...
-enum class StateKind : std::uint8_t { kParam, kBuffer, kOptimizer };
-std::string_view name_of(StateKind kind);  ///< "param", "buffer", "optimizer".
+enum class StateKind : std::uint8_t {
+  kParam,
+  kBuffer,
+  kOptimizer,
+  kAuxiliary,  ///< What a program keeps equal by itself: moving averages, queues, target networks.
+};
+std::string_view name_of(StateKind kind);  ///< "param", "buffer", "optimizer", "auxiliary".
 
 /// Digests of replicated state, one entry per name of `layout`.
 struct StateEvent {
@@ -260,6 +266,85 @@ struct TouchEvent {
   NameId posted_at = kNoName;  ///< "train.py:40", or empty.
 };
 
+/// How a loss made one number of its terms.
+enum class LossReduction : std::uint8_t {
+  kMean,   ///< Divided by the number of terms.
+  kSum,    ///< Not divided.
+  kGiven,  ///< Divided by a number that the caller gave.
+};
+std::string_view name_of(LossReduction reduction);  ///< "mean", "sum", "given".
+
+/// A loss function was called, on the output of the last forward of this wrapper.
+struct LossEvent {
+  NameId function = kNoName;  ///< "mse_loss", "l1_loss", "cross_entropy".
+  LossReduction reduction = LossReduction::kMean;
+  double value = 0.0;  ///< As returned: after the division, before a loss scaler.
+  /// What the sum of the terms was divided by. The gradients of all ranks have equal weight in
+  /// their mean only if it is the same everywhere.
+  double denominator = 0.0;
+  std::int64_t n_terms = 0;  ///< Elements; predictions that count, for cross entropy.
+  std::int64_t n_rows = 0;   ///< Of the output: its first dimension, as a rule the samples.
+  bool grad = true;          ///< A backward may follow; otherwise it was only looked at.
+};
+
+enum class ClipKind : std::uint8_t { kNorm, kValue };
+std::string_view name_of(ClipKind kind);  ///< "norm", "value".
+
+/// Gradients were clipped in place.
+struct ClipEvent {
+  ClipKind kind = ClipKind::kNorm;
+  double limit = 0.0;
+  double norm_type = 2.0;       ///< kNorm: 1, 2 or infinity.
+  double norm = 0.0;            ///< kNorm: of all these gradients together, before.
+  double factor = 1.0;          ///< kNorm: what each of them was multiplied by.
+  LayoutId layout = kNoLayout;  ///< The parameters that had a gradient.
+  bool whole = true;            ///< False: the norm is also that of another wrapper's gradients.
+};
+
+/// What an optimizer was made with: recorded for each parameter group at its first step, and again
+/// at a step before which something of it changed.
+struct OptimizerEvent {
+  NameId kind = kNoName;                ///< "sgd", "adamw", ...
+  std::int32_t group = 0;               ///< Index of the parameter group.
+  LayoutId layout = kNoLayout;          ///< Its parameters, those that need no gradient included.
+  LayoutId options = kNoLayout;         ///< "lr", "momentum", ...: PyTorch's names.
+  std::span<const double> values = {};  ///< One per option; flags are 0 or 1.
+};
+
+/// Ranks that had trained alone were brought together: parameters averaged, or an outer optimizer
+/// stepped by the mean of how far the ranks had moved.
+struct OuterStepEvent {
+  NameId kind = kNoName;   ///< "average", or the outer optimizer: "sgd", ...
+  std::int32_t group = 0;  ///< Group that was averaged over.
+  std::int32_t n_ranks = 1;
+  std::int64_t step = 0;     ///< Calls of the averager before this one.
+  double denominator = 0.0;  ///< What the sum over the ranks was divided by.
+  /// new = start + lr * (mean - start), with momentum: "average" has 1 and 0. A negative rate moves
+  /// away from where the ranks went.
+  double lr = 1.0;
+  double momentum = 0.0;
+  bool nesterov = false;
+  LayoutId layout = kNoLayout;  ///< The parameters that took part.
+};
+
+/// Gradients were forgotten (to_none) or filled with zeros.
+struct ZeroGradEvent {
+  bool to_none = true;
+  LayoutId layout = kNoLayout;
+};
+
+/// What some buffers are meant to be, whatever the wrapper's policy says.
+struct BufferPolicyEvent {
+  LayoutId layout = kNoLayout;
+  NameId policy = kNoName;  ///< "broadcast0" | "mean" | "synced" | "local".
+};
+
+/// Something this rank was given and that must be the same on all of them.
+struct ConfigurationEvent {
+  NameId name = kNoName;  ///< "data", "vocabulary", "configuration", ...
+  std::uint64_t digest = 0;
+};
+
 // The digest of a trace knows kinds by their place in this list: new ones go to its end.
 using EventBody = std::variant<WrapEvent,
                                ForwardEvent,
@@ -283,7 +368,14 @@ using EventBody = std::variant<WrapEvent,
                                RngEvent,
                                TouchEvent,
                                GroupEvent,
-                               EnvironmentEvent>;
+                               EnvironmentEvent,
+                               LossEvent,
+                               ClipEvent,
+                               OptimizerEvent,
+                               OuterStepEvent,
+                               ZeroGradEvent,
+                               BufferPolicyEvent,
+                               ConfigurationEvent>;
 
 /// One event of one rank.
 struct Event {
@@ -294,8 +386,8 @@ struct Event {
   EventBody body;
 };
 
-/// "wrap", "forward", ...: the kind names used in files. A StateEvent is a "param", "buffer" or
-/// "optimizer" event.
+/// "wrap", "forward", ...: the kind names used in files. A StateEvent is a "param", "buffer",
+/// "optimizer" or "auxiliary" event.
 std::string_view kind_of(const EventBody& body);
 
 }  // namespace lockstep

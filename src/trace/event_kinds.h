@@ -11,7 +11,7 @@
 namespace lockstep {
 
 /// One bit per kind, by its place in EventBody.
-using EventKinds = std::uint32_t;
+using EventKinds = std::uint64_t;
 
 static_assert(std::variant_size_v<EventBody> <= std::numeric_limits<EventKinds>::digits);
 
@@ -34,7 +34,7 @@ constexpr EventKinds kind_bit(const std::variant<Bodies...>* /*list*/) {
 template <typename... Bodies>
 constexpr EventKinds kinds_of() {
   constexpr const EventBody* kList = nullptr;
-  return (detail::kind_bit<Bodies>(kList) | ... | 0U);
+  return (detail::kind_bit<Bodies>(kList) | ... | EventKinds{0});
 }
 
 }  // namespace lockstep

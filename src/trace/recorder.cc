@@ -106,6 +106,13 @@ template void Recorder::record(const RngEvent&, std::int32_t);
 template void Recorder::record(const TouchEvent&, std::int32_t);
 template void Recorder::record(const GroupEvent&, std::int32_t);
 template void Recorder::record(const EnvironmentEvent&, std::int32_t);
+template void Recorder::record(const LossEvent&, std::int32_t);
+template void Recorder::record(const ClipEvent&, std::int32_t);
+template void Recorder::record(const OptimizerEvent&, std::int32_t);
+template void Recorder::record(const OuterStepEvent&, std::int32_t);
+template void Recorder::record(const ZeroGradEvent&, std::int32_t);
+template void Recorder::record(const BufferPolicyEvent&, std::int32_t);
+template void Recorder::record(const ConfigurationEvent&, std::int32_t);
 
 const Tensor& Recorder::covered(const Tensor& tensor, std::int32_t wrapper, Tensor& part) const {
   if (options_.coverage <= 1 || tensor.n_elems() <= kAlwaysWhole) return tensor;

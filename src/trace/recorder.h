@@ -30,8 +30,10 @@ struct RecordOptions {
   bool collectives = true;
   bool collective_digests = false;
   bool samples = true;
-  bool touches = false;  ///< Memory that transfers own is watched, where the backend can.
-  bool values = false;   ///< Every gradient's and parameter's values (large).
+  bool losses = true;
+  bool zero_grads = false;  ///< What was cleared, and when: accumulated-once needs it.
+  bool touches = false;     ///< Memory that transfers own is watched, where the backend can.
+  bool values = false;      ///< Every gradient's and parameter's values (large).
   /// Only what a step starts from, uses and ends with: parameters and used gradients.
   bool step_values = false;
   std::int64_t step_value_bytes = std::int64_t{1} << 62U;  ///< step_values stops after that many.

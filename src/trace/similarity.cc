@@ -40,6 +40,11 @@ class TwinFields {
     compare(value);
   }
 
+  void measure(const char* /*key*/, const double& value) {
+    equal_ =
+        equal_ && std::bit_cast<std::uint64_t>(value) == std::bit_cast<std::uint64_t>(twin(value));
+  }
+
   template <typename T>
   void word(const char* /*key*/, const T& value) {
     compare(value);
@@ -163,6 +168,10 @@ bool same_subject(const StateEvent& left, const StateEvent& right) {
 
 bool same_subject(const CollectiveEvent& left, const CollectiveEvent& right) {
   return left.phase == right.phase;
+}
+
+bool same_subject(const LossEvent& left, const LossEvent& right) {
+  return left.function == right.function;
 }
 
 }  // namespace

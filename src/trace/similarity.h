@@ -9,7 +9,7 @@ namespace lockstep {
 
 enum class Similarity : std::uint8_t {
   kEqual,      ///< In every field, bit for bit.
-  kSameShape,  ///< The same tensors of the same sizes; digests and sketches differ.
+  kSameShape,  ///< The same tensors of the same sizes; digests, sketches and measures differ.
   kSameKind,   ///< Other values, of one kind.
   kUnrelated,  ///< Events of two kinds, points, phases or layouts.
 };

@@ -35,6 +35,11 @@ std::uint64_t hash_words(std::span<const std::uint64_t> words) {
   return hash_of_chains(chains);
 }
 
+std::uint64_t hash_measure(double value) {
+  const std::array<std::uint64_t, 1> words = {std::bit_cast<std::uint64_t>(value)};
+  return hash_words(words);
+}
+
 std::uint64_t hash_text(std::string_view text) {
   std::uint64_t hash = text.size() + 1;
   for (const char letter : text) hash = fold(hash, static_cast<unsigned char>(letter));
@@ -75,6 +80,8 @@ class TraceDigest::Folder {
   void integer(const char* /*key*/, std::int64_t value) { add_signed(value); }
 
   void real(const char* /*key*/, double value) { add(std::bit_cast<std::uint64_t>(value)); }
+
+  void measure(const char* /*key*/, double value) { digests_ = hash_measure(value); }
 
   void word(const char* /*key*/, std::uint64_t value) { add(value); }
 
@@ -211,6 +218,8 @@ TraceDigest::Content TraceDigest::Content::with_digests_of(const EventBody& body
   if (const auto* state = std::get_if<StateEvent>(&body)) {
     content.digests_ = hash_words(state->digests);
   }
+  if (const auto* loss = std::get_if<LossEvent>(&body))
+    content.digests_ = hash_measure(loss->value);
   return content;
 }
 

@@ -33,7 +33,7 @@ class TraceDigest final : public EventSink {
     enum class Part : std::uint8_t { kNone, kProgram, kCompletion };
 
     std::array<std::uint64_t, 4> chains_{};
-    std::uint64_t digests_ = 0;  ///< Of tensors.
+    std::uint64_t digests_ = 0;  ///< Of tensors, or of what was measured of them.
     std::uint64_t sites_ = 0;
     std::uint64_t result_ = 0;  ///< What the result takes of it.
     Part part_ = Part::kNone;   ///< Where the result takes it.

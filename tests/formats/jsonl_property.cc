@@ -66,11 +66,75 @@ void add_any_collective(EventStream& stream, std::int32_t rank) {
   stream.add(rank, event);
 }
 
+double any_number() { return *rc::gen::arbitrary<double>(); }
+
+LayoutId any_layout(EventStream& stream) {
+  std::vector<NameId> names;
+  const auto n = *rc::gen::inRange<std::size_t>(0, 4);
+  for (std::size_t i = 0; i < n; ++i) names.push_back(any_name(stream));
+  return stream.names().intern_layout(names);
+}
+
+void add_any_of_a_job(EventStream& stream, std::int32_t rank) {
+  switch (*rc::gen::inRange(0, 7)) {
+    case 0:
+      return stream.add(rank,
+                        LossEvent{.function = any_name(stream),
+                                  .reduction = static_cast<LossReduction>(*rc::gen::inRange(0, 3)),
+                                  .value = any_number(),
+                                  .denominator = any_number(),
+                                  .n_terms = *rc::gen::arbitrary<std::int64_t>(),
+                                  .n_rows = *rc::gen::arbitrary<std::int64_t>(),
+                                  .grad = *rc::gen::arbitrary<bool>()});
+    case 1:
+      return stream.add(rank,
+                        ClipEvent{.kind = static_cast<ClipKind>(*rc::gen::inRange(0, 2)),
+                                  .limit = any_number(),
+                                  .norm_type = any_number(),
+                                  .norm = any_number(),
+                                  .factor = any_number(),
+                                  .layout = any_layout(stream),
+                                  .whole = *rc::gen::arbitrary<bool>()});
+    case 2: {
+      const LayoutId options = any_layout(stream);
+      const auto values = any_list<double>(stream.names().layout(options).size());
+      return stream.add(rank,
+                        OptimizerEvent{.kind = any_name(stream),
+                                       .group = *rc::gen::arbitrary<std::int32_t>(),
+                                       .layout = any_layout(stream),
+                                       .options = options,
+                                       .values = values});
+    }
+    case 3:
+      return stream.add(rank,
+                        OuterStepEvent{.kind = any_name(stream),
+                                       .group = *rc::gen::arbitrary<std::int32_t>(),
+                                       .n_ranks = *rc::gen::arbitrary<std::int32_t>(),
+                                       .step = *rc::gen::arbitrary<std::int64_t>(),
+                                       .denominator = any_number(),
+                                       .lr = any_number(),
+                                       .momentum = any_number(),
+                                       .nesterov = *rc::gen::arbitrary<bool>(),
+                                       .layout = any_layout(stream)});
+    case 4:
+      return stream.add(
+          rank,
+          ZeroGradEvent{.to_none = *rc::gen::arbitrary<bool>(), .layout = any_layout(stream)});
+    case 5:
+      return stream.add(
+          rank, BufferPolicyEvent{.layout = any_layout(stream), .policy = any_name(stream)});
+    default:
+      return stream.add(rank,
+                        ConfigurationEvent{.name = any_name(stream),
+                                           .digest = *rc::gen::arbitrary<std::uint64_t>()});
+  }
+}
+
 void add_any_event(EventStream& stream, std::int32_t rank) {
   Position& at = stream.at(rank);
   at.sync = *rc::gen::arbitrary<std::int32_t>();
   at.epoch = *rc::gen::arbitrary<std::int32_t>();
-  switch (*rc::gen::inRange(0, 7)) {
+  switch (*rc::gen::inRange(0, 8)) {
     case 0:
       return add_any_grad(stream, rank);
     case 1:
@@ -90,8 +154,10 @@ void add_any_event(EventStream& stream, std::int32_t rank) {
     }
     case 5:
       return stream.add(rank,
-                        StateEvent{.kind = static_cast<StateKind>(*rc::gen::inRange(0, 3)),
-                                   .point = static_cast<StatePoint>(*rc::gen::inRange(0, 7))});
+                        StateEvent{.kind = static_cast<StateKind>(*rc::gen::inRange(0, 4)),
+                                   .point = static_cast<StatePoint>(*rc::gen::inRange(0, 8))});
+    case 6:
+      return add_any_of_a_job(stream, rank);
     default:
       return stream.add(rank,
                         EndEvent{.outcome = static_cast<EndOutcome>(*rc::gen::inRange(0, 5)),

@@ -265,6 +265,16 @@ TEST(SimilarityTest, ComparesBitsAndTheTextsOfSites) {
   EXPECT_EQ(similarity_of(StepEvent{}, ForwardEvent{}), Similarity::kUnrelated);
 }
 
+TEST(SimilarityTest, LossesOfOneShapeMayDifferInTheirValueOnly) {
+  const LossEvent loss{.value = 1.0, .denominator = 4.0, .n_terms = 4};
+  LossEvent other = loss;
+  other.value = 2.0;
+  EXPECT_EQ(similarity_of(loss, loss), Similarity::kEqual);
+  EXPECT_EQ(similarity_of(loss, other), Similarity::kSameShape);
+  other.denominator = 8.0;
+  EXPECT_EQ(similarity_of(loss, other), Similarity::kSameKind);
+}
+
 TEST(SimilarityTest, OnlyWhatWasMeasuredOfTensorsMayDifferInEventsOfOneShape) {
   const std::uint64_t one[] = {1};
   const std::uint64_t two[] = {2};

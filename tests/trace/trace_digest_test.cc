@@ -113,6 +113,47 @@ TEST(TraceDigestTest, OneBitOfOneDigestChangesBoth) {
   EXPECT_NE(run(4).trace, run(5).trace);
 }
 
+TEST(TraceDigestTest, TheValueOfALossChangesBoth) {
+  const auto run = [](double value) {
+    EventStream stream(1);
+    stream.add(0, LossEvent{.value = value, .denominator = 2.0});
+    return digests_of(stream);
+  };
+
+  EXPECT_NE(run(0.25).result, run(0.5).result);
+  EXPECT_NE(run(0.25).trace, run(0.5).trace);
+}
+
+TEST(TraceDigestTest, ALossThatOnlyItsValueTellsApartIsFoldedAsByItself) {
+  EventStream stream(1);
+  stream.add(0, LossEvent{.value = 1.0, .denominator = 2.0});
+  stream.add(0, LossEvent{.value = 3.0, .denominator = 2.0});
+  const std::span<const Event> events = stream.trace().events(Rank{0});
+  TraceDigest whole;
+  whole.add(events[1], whole.content_of(events[1], stream.names()));
+  TraceDigest shared;
+  const TraceDigest::Content first = shared.content_of(events[0], stream.names());
+  shared.add(events[1], first.with_digests_of(events[1].body));
+
+  EXPECT_EQ(shared.trace(), whole.trace());
+  EXPECT_EQ(shared.result(), whole.result());
+}
+
+TEST(TraceDigestTest, EveryOptionOfAnOptimizerIsInTheResult) {
+  const auto run = [](double eps) {
+    EventStream stream(1);
+    const std::vector<double> values = {0.1, eps};
+    stream.add(0,
+               OptimizerEvent{.kind = stream.name("adam"),
+                              .options = stream.layout({"lr", "eps"}),
+                              .values = values});
+    return digests_of(stream);
+  };
+
+  EXPECT_EQ(run(1e-8).result, run(1e-8).result);
+  EXPECT_NE(run(1e-8).result, run(1e-7).result);
+}
+
 TEST(TraceDigestTest, ResultsOfSwappedRanksDiffer) {
   EventStream a(2);
   a.add(0, DecisionEvent{.value = 1});

@@ -2,7 +2,8 @@
 // walk this list, so they cannot disagree about what an event contains.
 //
 // A visitor has flag, integer, real, word, name, layout, choice, site and the list forms integers,
-// words, reals, sketches, bits; `Body` is const for those that only look. An `aside` is a choice
+// words, reals, sketches, bits; `Body` is const for those that only look. A `measure` is a real
+// that follows from tensors, as their digests do: an event has one at most. An `aside` is a choice
 // that files leave out where there is nothing to say, and that is in no digest of a trace.
 #pragma once
 
@@ -140,6 +141,52 @@ void visit_data_fields(Visitor& visit, Body& event) {
 }
 
 template <typename Visitor, typename Body>
+void visit_job_fields(Visitor& visit, Body& event) {
+  if constexpr (Is<Body, LossEvent>) {
+    visit.name("function", event.function);
+    visit.choice("reduction", event.reduction);
+    visit.measure("value", event.value);
+    visit.real("denominator", event.denominator);
+    visit.integer("n_terms", event.n_terms);
+    visit.integer("n_rows", event.n_rows);
+    visit.flag("grad", event.grad);
+  } else if constexpr (Is<Body, ClipEvent>) {
+    visit.choice("clip", event.kind);
+    visit.real("limit", event.limit);
+    visit.real("norm_type", event.norm_type);
+    visit.real("norm", event.norm);
+    visit.real("factor", event.factor);
+    visit.layout("names", event.layout);
+    visit.flag("whole", event.whole);
+  } else if constexpr (Is<Body, OptimizerEvent>) {
+    visit.name("optimizer", event.kind);
+    visit.integer("group", event.group);
+    visit.layout("names", event.layout);
+    visit.layout("options", event.options);
+    visit.reals("values", event.values);
+  } else if constexpr (Is<Body, OuterStepEvent>) {
+    visit.name("outer", event.kind);
+    visit.integer("group", event.group);
+    visit.integer("n_ranks", event.n_ranks);
+    visit.integer("step", event.step);
+    visit.real("denominator", event.denominator);
+    visit.real("lr", event.lr);
+    visit.real("momentum", event.momentum);
+    visit.flag("nesterov", event.nesterov);
+    visit.layout("names", event.layout);
+  } else if constexpr (Is<Body, ZeroGradEvent>) {
+    visit.flag("to_none", event.to_none);
+    visit.layout("names", event.layout);
+  } else if constexpr (Is<Body, BufferPolicyEvent>) {
+    visit.layout("names", event.layout);
+    visit.name("policy", event.policy);
+  } else if constexpr (Is<Body, ConfigurationEvent>) {
+    visit.name("name", event.name);
+    visit.word("digest", event.digest);
+  }
+}
+
+template <typename Visitor, typename Body>
 void visit_run_fields(Visitor& visit, Body& event) {
   if constexpr (Is<Body, EndEvent>) {
     visit.choice("outcome", event.outcome);
@@ -167,6 +214,7 @@ void visit_fields(Visitor& visit, Body& event) {
   } else {
     visit_training_fields(visit, event);
     visit_data_fields(visit, event);
+    visit_job_fields(visit, event);
     visit_run_fields(visit, event);
   }
 }

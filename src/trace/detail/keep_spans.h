@@ -53,6 +53,8 @@ class SpanKeeper {
 
   void operator()(MetricEvent& event) { copy(event.parts); }
 
+  void operator()(OptimizerEvent& event) { copy(event.values); }
+
   template <typename Body>
   void operator()(Body& /*event*/) {}
 
