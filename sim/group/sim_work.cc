@@ -1,11 +1,14 @@
 #include "lockstep/sim/group/detail/sim_work.h"
 
 #include <algorithm>
+#include <exception>
 #include <new>
 
 #include "lockstep/sim/group/detail/group_registry.h"
+#include "lockstep/sim/group/detail/memory_guard.h"
 #include "lockstep/sim/group/detail/sim_process_group.h"
 #include "lockstep/tensor/in_flight.h"
+#include "lockstep/tensor/poison.h"
 
 namespace lockstep::sim {
 
@@ -36,8 +39,14 @@ SimWork::SimWork(SimProcessGroup& group, const CollectiveCall& call, std::int64_
       wrapper_(call.wrapper),
       from_any_source_(call.signature.op == CollectiveOp::kRecv && call.signature.peer < 0) {
   keep(call);
-  if (runtime_->in_flight() != nullptr) lend();
+  if (runtime_->in_flight() == nullptr) return;
+  const bool of_the_program = wrapper_ < 0 && runtime_->accelerator() == nullptr;
+  if (of_the_program) look_for_touches();
+  lend();
+  if (of_the_program) guard();
 }
+
+SimWork::~SimWork() = default;
 
 // The call's lists are the caller's; most operations have one buffer on each side.
 void SimWork::keep(const CollectiveCall& call) {
@@ -82,16 +91,36 @@ void SimWork::flip_result() {
 }
 
 void SimWork::destroy() {
-  give_back();
+  abandon();
   Pool& pool = runtime_->pool();
   if (list_ != nullptr) pool.release(list_, n_list_ * sizeof(Memory));
   this->~SimWork();
   pool.release(this, sizeof(SimWork));
 }
 
+bool SimWork::only_reads() const {
+  return signature().op == CollectiveOp::kBroadcast && signature().root == member_;
+}
+
+// Posting is an access as any other, and what is posted may have been read too early.
+void SimWork::look_for_touches() {
+  InFlight& in_flight = *runtime_->in_flight();
+  const auto look = [&](const Memory& memory, bool written) {
+    const auto* begin = static_cast<const std::byte*>(memory.data);
+    in_flight.access(begin,
+                     begin + memory.count * size_of(memory.dtype),
+                     {name_of(signature().op), written, signature().site});
+  };
+  for (const Memory& input : inputs_) {
+    const auto number = find_poison(input.data, input.count, input.dtype);
+    if (number) in_flight.read_early(*number, {name_of(signature().op), false, signature().site});
+    look(input, false);
+  }
+  for (const Memory& output : outputs_) look(output, !only_reads());
+}
+
 void SimWork::lend() {
   loan_ = registry_->next_loan();
-  const bool only_reads = signature().op == CollectiveOp::kBroadcast && signature().root == member_;
   const auto lend_one = [this](const Memory& memory, bool written) {
     const auto* begin = static_cast<const std::byte*>(memory.data);
     const std::byte* end = begin + memory.count * size_of(memory.dtype);
@@ -108,11 +137,41 @@ void SimWork::lend() {
     }
   };
   for (const Memory& input : inputs_) lend_one(input, false);
-  for (const Memory& output : outputs_) lend_one(output, !only_reads);
+  for (const Memory& output : outputs_) lend_one(output, !only_reads());
+}
+
+void SimWork::guard() {
+  if (inputs_.empty() && outputs_.empty()) return;
+  Memory* const place = list_ != nullptr ? list_ : own_.data();
+  guard_ = std::make_unique<MemoryGuard>(registry_->stand_ins(rank_),
+                                         loan_,
+                                         std::span(place, inputs_.size()),
+                                         std::span(place + inputs_.size(), outputs_.size()),
+                                         only_reads());
 }
 
 void SimWork::give_back() {
   if (loan_ == 0 || runtime_->in_flight() == nullptr) return;
+  InFlight& in_flight = *runtime_->in_flight();
+  if (guard_ != nullptr) {
+    guard_->hand_back();
+    for (const Memory& memory : guard_->written()) {
+      const auto* begin = static_cast<const std::byte*>(memory.data);
+      in_flight.access(
+          begin, begin + memory.count * size_of(memory.dtype), {"raw memory", true, {}});
+    }
+    guard_.reset();
+  }
+  in_flight.give_back(loan_);
+  loan_ = 0;
+}
+
+// The last handle is gone. An exception that passes, or the end of the rank, is no mistake of it.
+void SimWork::abandon() {
+  if (loan_ == 0 || runtime_->in_flight() == nullptr) return;
+  const bool leaving = std::uncaught_exceptions() > 0;
+  if (guard_ != nullptr && !leaving) runtime_->in_flight()->nobody_waited(loan_);
+  guard_.reset();
   runtime_->in_flight()->give_back(loan_);
   loan_ = 0;
 }

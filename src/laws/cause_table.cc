@@ -16,6 +16,12 @@ constexpr CauseInfo in_zoo(Cause cause,
 }
 
 constexpr auto kCauses = std::to_array<CauseInfo>({
+    {Cause::kAsyncNoWait,
+     "async-no-wait",
+     "A value was used that a collective had not delivered yet: nobody had waited for its handle.",
+     "Keep the handle of every call with async_op=True, and call work.wait() before the result is "
+     "used: `work = dist.all_reduce(x, async_op=True); ...; work.wait()`.",
+     "docs/laws.md#15-in-flight-untouched"},
     in_zoo(Cause::kBf16HopRounding,
            "docs/zoo.md#bf16-hop-rounding",
            "Gradients were added up in bfloat16, and the sum was rounded again at every rank it "

@@ -12,6 +12,10 @@ namespace lockstep {
 
 /// The byte ranges that pending works of one rank own, and what is notified of accesses to them.
 ///
+/// Programs also touch memory past any function of the library. What they read too early is found by
+/// its value (tensor/poison.h) and told by `read_early`; a transfer that nobody waited for, by
+/// `nobody_waited`.
+///
 /// `lend` when a work is posted, `give_back` when it has been waited for: whether the transfer has
 /// happened to end in between is up to the schedule, and no excuse. Linear in the number of pending
 /// works, which is small.
@@ -31,11 +35,19 @@ class InFlight {
     bool reported_write = false;
   };
 
+  /// How a loan was violated.
+  enum class Manner : std::uint8_t {
+    kNone,       ///< By an operation on the memory.
+    kValue,      ///< A value was found elsewhere that the memory held while the transfer owned it.
+    kAbandoned,  ///< Nobody waited for the transfer, so that nobody may use what it wrote.
+  };
+
   /// What the rank does to memory.
   struct Access {
-    const char* operation = "";  ///< "element", "add_scaled", ... (a literal).
+    std::string_view operation = "";  ///< "element", "add_scaled", ... (a literal).
     bool writes = false;
     CallSite site = {};
+    Manner manner = Manner::kNone;
   };
 
   /// Notified of each access that violates a loan.
@@ -49,7 +61,10 @@ class InFlight {
 
   bool idle() const { return loans_.empty(); }
 
-  void lend(const Loan& loan) { loans_.push_back(loan); }
+  void lend(const Loan& loan) {
+    loans_.push_back(loan);
+    if (loan.written && loan.wrapper < 0) remember(loan);
+  }
 
   void give_back(std::uint64_t work) {
     std::erase_if(loans_, [work](const Loan& loan) { return loan.work == work; });
@@ -78,8 +93,49 @@ class InFlight {
     }
   }
 
+  /// A value turned up that memory of transfer `number` (of which the lower 16 bits count; 0: not
+  /// known, the last one) held before it had ended. Transfers of long ago are not known any more.
+  void read_early(std::uint16_t number, Access access) {
+    access.manner = Manner::kValue;
+    for (Loan& loan : loans_) {
+      if (loan.written && is_number(loan, number)) return tell(loan, access);
+    }
+    for (Loan& loan : past_) {
+      if (is_number(loan, number)) return tell(loan, access);
+    }
+  }
+
+  /// The last handle of `work` is gone, and it was not waited for.
+  void nobody_waited(std::uint64_t work) {
+    for (Loan& loan : loans_) {
+      if (loan.work == work && loan.written) {
+        return tell(loan, {.manner = Manner::kAbandoned});
+      }
+    }
+  }
+
  private:
   friend class AccessSite;
+
+  static bool is_number(const Loan& loan, std::uint16_t number) {
+    return number == 0 || (loan.work & 0xFFFFU) == number;
+  }
+
+  void remember(const Loan& loan) {
+    if (past_.size() < kRemembered) {
+      past_.push_back(loan);
+    } else {
+      past_[n_remembered_ % kRemembered] = loan;
+    }
+    ++n_remembered_;
+  }
+
+  void tell(Loan& loan, Access access) {
+    if (listener_ == nullptr || loan.reported_read) return;
+    loan.reported_read = true;
+    if (site_.known()) access.site = site_;
+    listener_->on_touch(loan, access);
+  }
 
   static bool violates(const Loan& loan,
                        const std::byte* begin,
@@ -89,6 +145,9 @@ class InFlight {
   }
 
   std::vector<Loan> loans_;
+  static constexpr std::size_t kRemembered = 32;
+  std::vector<Loan> past_;  // The last that the program's own transfers wrote, given back or not.
+  std::size_t n_remembered_ = 0;
   Listener* listener_ = nullptr;
   CallSite site_;
 };

@@ -144,6 +144,18 @@ std::string_view name_of(ReduceOp op) {
   return "";
 }
 
+std::string_view name_of(TouchManner manner) {
+  switch (manner) {
+    case TouchManner::kNone:
+      return "";
+    case TouchManner::kValue:
+      return "value";
+    case TouchManner::kAbandoned:
+      return "abandoned";
+  }
+  return "";
+}
+
 std::string_view name_of(CollectivePhase phase) {
   switch (phase) {
     case CollectivePhase::kPosted:

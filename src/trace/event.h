@@ -254,6 +254,14 @@ struct GroupEvent {
   std::span<const std::int32_t> members = {};  ///< World ranks, by group rank.
 };
 
+/// How memory was touched. In the order of the names.
+enum class TouchManner : std::uint8_t {
+  kNone,   ///< By an operation on it.
+  kValue,  ///< A value was found elsewhere that only that memory held, while a transfer owned it.
+  kAbandoned,  ///< Nobody waited for the transfer, so that nobody may use what it wrote.
+};
+std::string_view name_of(TouchManner manner);  ///< "", "value", "abandoned".
+
 /// The program touched memory that a pending transfer of its own rank owned.
 struct TouchEvent {
   bool written = false;        ///< The program wrote; otherwise it read.
@@ -264,6 +272,7 @@ struct TouchEvent {
   NameId call = kNoName;       ///< "all_reduce", ...
   bool receives = false;       ///< The transfer writes the memory; otherwise it only reads it.
   NameId posted_at = kNoName;  ///< "train.py:40", or empty.
+  TouchManner manner = TouchManner::kNone;
 };
 
 /// How a loss made one number of its terms.

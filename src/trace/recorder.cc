@@ -1,11 +1,14 @@
 #include "lockstep/trace/recorder.h"
 
 #include <algorithm>
+#include <cmath>
 #include <fmt/core.h>
 
 #include "lockstep/base/check.h"
 #include "lockstep/base/host.h"
 #include "lockstep/tensor/contents.h"
+#include "lockstep/tensor/in_flight.h"
+#include "lockstep/tensor/poison.h"
 #include "lockstep/tensor/tensor.h"
 
 namespace lockstep {
@@ -196,6 +199,7 @@ void Recorder::record_grads(GradPoint point,
         const TensorFingerprint print = known_fingerprint(part);
         digests_[i] = print.digest;
         sketches_[i] = print.sketch;
+        if (std::isnan(print.sketch.l1)) look_for_poison(grad, print.sketch.l1);
       } else {
         digests_[i] = known_digest(part);
       }
@@ -205,6 +209,14 @@ void Recorder::record_grads(GradPoint point,
   if (wants_values(point == GradPoint::kUsed)) {
     record_values_of(grads, layout, grad_value_point(point), wrapper);
   }
+}
+
+// A sum of a tensor's elements names the transfer as its elements do.
+void Recorder::look_for_poison(const Tensor& grad, double sum) {
+  InFlight* const in_flight = grad.runtime().in_flight();
+  const auto number = poisoned_by(sum);
+  if (in_flight == nullptr || !number) return;
+  in_flight->read_early(*number, {.operation = "a gradient"});
 }
 
 void Recorder::record_states(

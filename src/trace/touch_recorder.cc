@@ -4,6 +4,22 @@
 
 namespace lockstep {
 
+namespace {
+
+TouchManner manner_of(InFlight::Manner manner) {
+  switch (manner) {
+    case InFlight::Manner::kValue:
+      return TouchManner::kValue;
+    case InFlight::Manner::kAbandoned:
+      return TouchManner::kAbandoned;
+    case InFlight::Manner::kNone:
+      break;
+  }
+  return TouchManner::kNone;
+}
+
+}  // namespace
+
 void TouchRecorder::on_touch(const InFlight::Loan& loan, const InFlight::Access& access) {
   NameTable& names = recorder_->names();
   NameId posted_at = kNoName;
@@ -17,7 +33,8 @@ void TouchRecorder::on_touch(const InFlight::Loan& loan, const InFlight::Access&
                                .seq = loan.seq,
                                .call = names.intern(loan.call),
                                .receives = loan.written,
-                               .posted_at = posted_at},
+                               .posted_at = posted_at,
+                               .manner = manner_of(access.manner)},
                     loan.wrapper);
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "lockstep/sim/group/detail/matching.h"
+#include "lockstep/sim/group/detail/memory_guard.h"
 #include "lockstep/sim/group/detail/transfer.h"
 #include "lockstep/sim/group/sim_group.h"
 
@@ -35,6 +36,9 @@ class GroupRegistry {
   const GroupOptions& options() const { return options_; }
 
   std::uint64_t next_loan() { return ++n_loans_; }
+
+  /// What transfers work on instead of this rank's own memory.
+  StandIns& stand_ins(Rank rank) { return stand_ins_[rank]; }
 
   // -- groups
   GroupState& world_group();
@@ -161,6 +165,7 @@ class GroupRegistry {
   bool watchdog_armed_ = false;
   std::string timeouts_;
   std::uint64_t n_loans_ = 0;
+  std::map<Rank, StandIns> stand_ins_;
   bool has_contribution_faults_ = false;
   std::vector<ContributionFault> contribution_faults_;  // Planned.
   std::vector<SimWork*> lost_;  // Pending works whose contributions never arrive.

@@ -15,6 +15,7 @@
 namespace lockstep::sim {
 
 class GroupRegistry;
+class MemoryGuard;
 class SimProcessGroup;
 
 /// Pooled: made in the memory of its rank's runtime, given back with the last handle. The matching
@@ -86,12 +87,16 @@ class SimWork final : public WorkState, public ActionHandler {
 
  private:
   SimWork(SimProcessGroup& group, const CollectiveCall& call, std::int64_t seq);
-  ~SimWork() override = default;
+  ~SimWork() override;
   void destroy() override;
   void keep(const CollectiveCall& call);
   void flip_result();
   void lend();
+  void look_for_touches();
+  void guard();
+  bool only_reads() const;
   void give_back();
+  void abandon();
 
   GroupRegistry* registry_;
   SimProcessGroup* group_;  // Null once done: the group may be gone before the handle.
@@ -115,7 +120,8 @@ class SimWork final : public WorkState, public ActionHandler {
   std::int32_t corrupt_bit_ = 0;
   std::int64_t corrupt_element_ = 0;
   std::unique_ptr<std::vector<std::byte>> contribution_;  // Instead of the inputs' memory.
-  bool from_any_source_ = false;  // A recv whose sender was open when it was posted.
+  std::unique_ptr<MemoryGuard> guard_;  // Of what the user's program posted, where it is watched.
+  bool from_any_source_ = false;        // A recv whose sender was open when it was posted.
 };
 
 /// Paired with its other half, and about to be delivered.

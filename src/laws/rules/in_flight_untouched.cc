@@ -21,6 +21,7 @@ struct Mistake {
   std::string site;
   std::string operation;
   bool written = false;
+  TouchManner manner = TouchManner::kNone;
   friend auto operator<=>(const Mistake&, const Mistake&) = default;
 };
 
@@ -73,7 +74,8 @@ class InFlightUntouched final : public Law {
                              .posted_at = std::string(names.text(touch.posted_at)),
                              .site = touch.site.text(),
                              .operation = std::string(names.text(touch.operation)),
-                             .written = touch.written};
+                             .written = touch.written,
+                             .manner = touch.manner};
     const auto [known, is_new] = mistakes_.try_emplace(mistake);
     Finding& finding = known->second;
     if (is_new || earlier(event, touch, finding)) describe(event, touch, mistake, names, finding);
@@ -97,20 +99,44 @@ class InFlightUntouched final : public Law {
     finding.group = mistake.group;
     finding.step = event.at.opt;
     finding.seq = touch.seq;
-    finding.field = touch.written ? "write" : "read";
+    finding.field = field_of(touch);
     finding.site = mistake.site;
     finding.other_site = mistake.posted_at;
-    // Training has not begun, and what arrives is rank 0's state.
-    const bool of_the_start = call == "broadcast" && touch.written;
-    finding.cause =
-        of_the_start && event.at.opt == 0 ? Cause::kInitBroadcastPartial : Cause::kOverlapRace;
-    finding.message = (touch.written ? "writes" : "reads") +
-                      (" (" + mistake.operation + ") memory that " + call + " #") +
-                      std::to_string(touch.seq) + " of group " + std::to_string(touch.group) +
-                      (touch.receives ? " writes" : " reads") + " until it has been waited for";
+    finding.cause = cause_of(event, touch, call);
+    finding.message = message_of(touch, mistake, call);
     if (mistake.site.empty() && !mistake.posted_at.empty()) {
       finding.message += "; posted at " + mistake.posted_at;
     }
+  }
+
+  static std::string_view field_of(const TouchEvent& touch) {
+    if (touch.manner == TouchManner::kAbandoned) return "wait";
+    return touch.written ? "write" : "read";
+  }
+
+  static Cause cause_of(const Event& event, const TouchEvent& touch, std::string_view call) {
+    if (touch.manner != TouchManner::kNone) return Cause::kAsyncNoWait;
+    // Training has not begun, and what arrives is rank 0's state.
+    const bool of_the_start = call == "broadcast" && touch.written && event.at.opt == 0;
+    return of_the_start ? Cause::kInitBroadcastPartial : Cause::kOverlapRace;
+  }
+
+  static std::string message_of(const TouchEvent& touch,
+                                const Mistake& mistake,
+                                const std::string& call) {
+    const std::string transfer =
+        call + " #" + std::to_string(touch.seq) + " of group " + std::to_string(touch.group);
+    switch (touch.manner) {
+      case TouchManner::kAbandoned:
+        return "nobody waited for " + transfer + ", so what it writes may be used by nobody";
+      case TouchManner::kValue:
+        return mistake.operation + " holds a value that was read from the memory of " + transfer +
+               " before it had been waited for";
+      case TouchManner::kNone:
+        break;
+    }
+    return (touch.written ? "writes (" : "reads (") + mistake.operation + ") memory that " +
+           transfer + (touch.receives ? " writes" : " reads") + " until it has been waited for";
   }
 
   bool watched_;

@@ -137,6 +137,7 @@ void visit_data_fields(Visitor& visit, Body& event) {
     visit.name("call", event.call);
     visit.flag("receives", event.receives);
     visit.name("posted_at", event.posted_at);
+    visit.aside("manner", event.manner);
   }
 }
 
