@@ -11,7 +11,7 @@
 #include "lockstep/gpu/nccl/detail/staging.h"
 #include "lockstep/gpu/nccl/result_text.h"
 #include "lockstep/real/group/agreement.h"
-#include "lockstep/tensor/half.h"
+#include "lockstep/base/half.h"
 
 namespace lockstep::nccl {
 

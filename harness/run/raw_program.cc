@@ -192,7 +192,14 @@ class Interpreter {
     return *group->second;
   }
 
-  Memory memory_of(const std::string& name) const { return Memory::of(tensors_.at(name)); }
+  // A program of a scenario has no other means to touch memory than operations on tensors.
+  static Memory memory_of(const Tensor& tensor) {
+    Memory memory = Memory::of(tensor);
+    memory.by_operations_only = true;
+    return memory;
+  }
+
+  Memory memory_of(const std::string& name) const { return memory_of(tensors_.at(name)); }
 
   /// One equal slice of `name` a member of the group.
   std::vector<Memory> slices_of(const RawOp& op, const std::string& name, std::int32_t n) const {
@@ -205,7 +212,7 @@ class Interpreter {
     std::vector<Memory> slices;
     slices.reserve(static_cast<std::size_t>(n));
     for (std::int32_t i = 0; i < n; ++i) {
-      slices.push_back(Memory::of(tensor.slice(i * each, Shape{each})));
+      slices.push_back(memory_of(tensor.slice(i * each, Shape{each})));
     }
     return slices;
   }

@@ -141,7 +141,11 @@ void SimWork::lend() {
 }
 
 void SimWork::guard() {
-  if (inputs_.empty() && outputs_.empty()) return;
+  const auto is_seen = [](const Memory& memory) { return memory.by_operations_only; };
+  if (std::all_of(inputs_.begin(), inputs_.end(), is_seen) &&
+      std::all_of(outputs_.begin(), outputs_.end(), is_seen)) {
+    return;
+  }
   Memory* const place = list_ != nullptr ? list_ : own_.data();
   guard_ = std::make_unique<MemoryGuard>(registry_->stand_ins(rank_),
                                          loan_,
@@ -170,7 +174,7 @@ void SimWork::give_back() {
 void SimWork::abandon() {
   if (loan_ == 0 || runtime_->in_flight() == nullptr) return;
   const bool leaving = std::uncaught_exceptions() > 0;
-  if (guard_ != nullptr && !leaving) runtime_->in_flight()->nobody_waited(loan_);
+  if (wrapper_ < 0 && !leaving) runtime_->in_flight()->nobody_waited(loan_);
   guard_.reset();
   runtime_->in_flight()->give_back(loan_);
   loan_ = 0;

@@ -20,10 +20,17 @@ struct Memory {
   std::int64_t count = 0;  ///< Elements.
   DType dtype = DType::kF32;
   Device device = Device::kCpu;
+  /// Nothing but the library's own operations on tensors touches it, and those are watched. Other
+  /// memory is watched by its contents (docs/laws.md, 15).
+  bool by_operations_only = false;
 
   /// `n` elements from element `first` on. Requires: they lie inside.
   Memory slice(std::int64_t first, std::int64_t n) const {
-    return {static_cast<std::byte*>(data) + first * size_of(dtype), n, dtype, device};
+    return {static_cast<std::byte*>(data) + first * size_of(dtype),
+            n,
+            dtype,
+            device,
+            by_operations_only};
   }
 
   static Memory of(const Tensor& tensor) {

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "lockstep/base/check.h"
-#include "lockstep/tensor/half.h"
+#include "lockstep/base/half.h"
 
 namespace lockstep::detail {
 

@@ -44,7 +44,7 @@ class InFlight {
 
   /// What the rank does to memory.
   struct Access {
-    std::string_view operation = "";  ///< "element", "add_scaled", ... (a literal).
+    std::string_view operation = {};  ///< "element", "add_scaled", ... (a literal).
     bool writes = false;
     CallSite site = {};
     Manner manner = Manner::kNone;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <span>
 
-#include "lockstep/tensor/half.h"
+#include "lockstep/base/half.h"
 
 namespace lockstep {
 

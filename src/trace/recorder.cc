@@ -150,6 +150,16 @@ void Recorder::record_states(StateKind kind,
   record_states(kind, point, layout, list_of(tensors), wrapper);
 }
 
+// A sum names the transfer that its terms were read from too early, as they do.
+TensorFingerprint Recorder::sketch(const Tensor& grad) {
+  const TensorFingerprint print = known_fingerprint(grad);
+  if (!std::isnan(print.sketch.l1)) return print;
+  InFlight* const in_flight = grad.runtime().in_flight();
+  const auto number = poisoned_by(print.sketch.l1);
+  if (in_flight != nullptr && number) in_flight->read_early(*number, {.operation = "a gradient"});
+  return print;
+}
+
 bool Recorder::wants(GradPoint point) const {
   switch (point) {
     case GradPoint::kBase:
@@ -196,10 +206,9 @@ void Recorder::record_grads(GradPoint point,
       n_elems_[i] = part.n_elems();
       event.dtype = part.dtype();
       if (sketched) {
-        const TensorFingerprint print = known_fingerprint(part);
+        const TensorFingerprint print = sketch(part);
         digests_[i] = print.digest;
         sketches_[i] = print.sketch;
-        if (std::isnan(print.sketch.l1)) look_for_poison(grad, print.sketch.l1);
       } else {
         digests_[i] = known_digest(part);
       }
@@ -209,14 +218,6 @@ void Recorder::record_grads(GradPoint point,
   if (wants_values(point == GradPoint::kUsed)) {
     record_values_of(grads, layout, grad_value_point(point), wrapper);
   }
-}
-
-// A sum of a tensor's elements names the transfer as its elements do.
-void Recorder::look_for_poison(const Tensor& grad, double sum) {
-  InFlight* const in_flight = grad.runtime().in_flight();
-  const auto number = poisoned_by(sum);
-  if (in_flight == nullptr || !number) return;
-  in_flight->read_early(*number, {.operation = "a gradient"});
 }
 
 void Recorder::record_states(

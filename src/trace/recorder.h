@@ -97,7 +97,7 @@ class Recorder {
  private:
   bool wants(GradPoint point) const;
   bool wants_values(bool of_step) const;
-  static void look_for_poison(const Tensor& grad, double sum);
+  static TensorFingerprint sketch(const Tensor& grad);
   TensorList list_of(std::span<const Tensor> tensors);
   void record_values_of(TensorList tensors,
                         LayoutId layout,

@@ -10,7 +10,7 @@
 
 #include "lockstep/base/check.h"
 #include "lockstep/comm/detail/scaled_sum.h"
-#include "lockstep/tensor/half.h"
+#include "lockstep/base/half.h"
 
 #include "tests/support/test_runtime.h"
 

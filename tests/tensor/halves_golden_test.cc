@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "lockstep/tensor/half.h"
+#include "lockstep/base/half.h"
 
 #include "tests/golden/golden_bits.h"
 #include "tests/support/test_runtime.h"

@@ -26,6 +26,11 @@ class SimWork final : public WorkState, public ActionHandler {
  public:
   static SimWork* make(SimProcessGroup& group, const CollectiveCall& call, std::int64_t seq);
 
+  SimWork(const SimWork&) = delete;
+  SimWork& operator=(const SimWork&) = delete;
+  SimWork(SimWork&&) = delete;
+  SimWork& operator=(SimWork&&) = delete;
+
   bool is_completed() override;
   CommStatus wait() override;
 

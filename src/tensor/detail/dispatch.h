@@ -6,7 +6,7 @@
 
 #include "lockstep/base/check.h"
 #include "lockstep/tensor/dtype.h"
-#include "lockstep/tensor/half.h"
+#include "lockstep/base/half.h"
 
 namespace lockstep::detail {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "lockstep/tensor/half.h"
+#include "lockstep/base/half.h"
 
 #include "tests/gpu/nccl/emulation/machine.h"
 

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <span>
 
-#include "lockstep/tensor/half.h"
+#include "lockstep/base/half.h"
 
 namespace lockstep::testing {
 

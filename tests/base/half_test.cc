@@ -1,4 +1,4 @@
-#include "lockstep/tensor/half.h"
+#include "lockstep/base/half.h"
 
 #include <cmath>
 #include <limits>
