@@ -36,6 +36,13 @@ bool fits(const ExpectedFinding& wanted, const Finding& got) {
          (wanted.cause == Cause::kNone || wanted.cause == got.cause);
 }
 
+std::string list(const std::vector<double>& values) {
+  std::vector<std::string> texts;
+  texts.reserve(values.size());
+  for (const double value : values) texts.push_back(exact(value));
+  return "[" + join(texts) + "]";
+}
+
 std::string words(const ExpectedFinding& wanted) {
   std::string text = "law " + wanted.law;
   if (wanted.step) text += ", step " + std::to_string(*wanted.step);
@@ -46,14 +53,9 @@ std::string words(const ExpectedFinding& wanted) {
   if (!wanted.field.empty()) text += ", field '" + wanted.field + "'";
   if (!wanted.site.empty()) text += ", site " + wanted.site;
   if (wanted.cause != Cause::kNone) text += ", cause " + std::string(id_of(wanted.cause));
+  if (!wanted.weights.empty()) text += ", weights " + list(wanted.weights);
+  if (!wanted.declared.empty()) text += ", declared " + list(wanted.declared);
   return text;
-}
-
-std::string list(const std::vector<double>& values) {
-  std::vector<std::string> texts;
-  texts.reserve(values.size());
-  for (const double value : values) texts.push_back(exact(value));
-  return "[" + join(texts) + "]";
 }
 
 /// The fields of a finding that an expectation can name, for a reader who wants to correct one of

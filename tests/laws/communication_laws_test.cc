@@ -146,6 +146,21 @@ TEST(CollectivesMatchTest, NamesTheFirstDifferingFieldAndTheMinority) {
   EXPECT_EQ(field_of([](Signature& s) { s.async = true; }), "no finding");
 }
 
+TEST(CollectivesMatchTest, FactorsOfAScaledSumMustAgree) {
+  for (const double factor : {0.5, 0.25}) {
+    Calls calls(3);
+    for (std::int32_t rank = 0; rank < 3; ++rank) {
+      CollectiveEvent event = calls.make(CollectiveOp::kAllReduce, 0);
+      event.signature.reduce = ReduceOp::kPremulSum;
+      event.signature.premul = rank == 1 ? factor : 0.5;
+      calls.post(rank, event);
+    }
+    const LawResult result = check("collectives-match", calls.stream);
+    ASSERT_EQ(result.findings.size(), factor == 0.5 ? 0U : 1U);
+    for (const Finding& finding : result.findings) EXPECT_EQ(finding.field, "premul");
+  }
+}
+
 // Two ranks, then three after a restart: the new one must match as well, and is missed if it ends.
 TEST(CollectivesMatchTest, ARestartWithMoreRanksComparesThemAll) {
   for (const bool waits : {false, true}) {
@@ -395,6 +410,17 @@ TEST(StragglersTest, NamesTheRankThatAllOthersWaitFor) {
   EXPECT_EQ(advice->message,
             "rank 1 arrives last at 8 of 8 calls in which ranks wait, 1584 ms in total after the "
             "second to last: the others wait that long for it");
+}
+
+// One of two ranks is the last one at four calls in a row once in eight runs, by chance: eight
+// calls it takes.
+TEST(StragglersTest, AFewCallsAreNoEvidence) {
+  for (const std::int32_t n_late : {7, 8}) {
+    const auto advice = straggler([&](std::int32_t seq, std::int32_t rank) {
+      return seq < n_late && rank == 1 ? 400 : 0;
+    });
+    EXPECT_EQ(advice.has_value(), n_late == 8) << n_late;
+  }
 }
 
 TEST(StragglersTest, IsSilentAboutTurnsAndTriflesAndOneLateCall) {

@@ -159,6 +159,17 @@ TEST(ReplicasEqualTest, NamesASkipThatOneRankDecidedAlone) {
   EXPECT_EQ(id_of(result.findings[0].cause), "nan-skip-one-rank");
 }
 
+TEST(ReplicasEqualTest, ADifferenceThatOnlyASnapshotSeesIsReportedThere) {
+  DdpJob job = healthy_job();
+  for (std::int32_t rank = 0; rank < 2; ++rank) {
+    job.state(rank, StateKind::kParam, StatePoint::kSave, rank == 1 ? 9.0 : job.weight(rank));
+  }
+  const LawResult result = check("replicas-equal", job.stream);
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(result.findings[0].event, "save");
+  EXPECT_EQ(result.findings[0].ranks, kRank1);
+}
+
 TEST(ReplicasEqualTest, IgnoredParametersMayDiffer) {
   DdpJob job(2);
   job.weights = {1.0, 2.0};
@@ -233,6 +244,46 @@ TEST(ReducedOnceTest, NamesTheUnusedParameterThatKeptABucketFromFiring) {
   ASSERT_EQ(result.findings.size(), 1U);
   EXPECT_EQ(result.findings[0].tensor, "weight");
   EXPECT_EQ(id_of(result.findings[0].cause), "unused-bucket-unfired");
+}
+
+/// A step of one rank with a parameter `branch` that the loss reaches only while `used`.
+void step_with_branch(DdpJob& job, std::int32_t rank, bool used) {
+  const LayoutId both = job.stream.layout({"weight", "branch"});
+  const std::uint64_t digests[] = {1, 2};
+  const std::uint8_t undefined[] = {static_cast<std::uint8_t>(used ? 0 : 2)};
+  job.forward(rank);
+  const auto record = [&](GradPoint point) {
+    job.stream.add(
+        rank,
+        GradEvent{.point = point, .layout = both, .digests = digests, .undefined = undefined});
+  };
+  record(GradPoint::kInc);
+  if (used) record(GradPoint::kPost);
+  record(GradPoint::kUsed);
+  job.stream.add(rank, StepEvent{.lr = 1.0, .layout = both});
+  ++job.at(rank).opt;
+}
+
+// A parameter that was trained before is no unused one: the branch to it was not taken this time.
+TEST(ReducedOnceTest, ABranchThatWasTrainedBeforeIsNotCalledUnused) {
+  for (const bool before : {true, false}) {
+    DdpJob job(2);
+    for (std::int32_t rank = 0; rank < 2; ++rank) {
+      job.at(rank);
+      job.stream.add(rank,
+                     WrapEvent{.params = job.stream.layout({"weight", "branch"}), .n_ranks = 2});
+    }
+    for (int step = 0; step < 3; ++step) {
+      for (std::int32_t rank = 0; rank < 2; ++rank) {
+        step_with_branch(job, rank, before && step < 2);
+      }
+    }
+    const LawResult result = check("reduced-once", job.stream);
+    ASSERT_EQ(result.findings.size(), 1U);
+    EXPECT_EQ(result.findings[0].step, before ? 2 : 0);
+    EXPECT_EQ(id_of(result.findings[0].cause),
+              before ? "branch-no-graph" : "unused-bucket-unfired");
+  }
 }
 
 TEST(ReducedOnceTest, AccumulatingWithSeveralReductionsIsAdviceOnly) {

@@ -71,6 +71,18 @@ TEST(InFlightUntouchedTest, ReadsAndWritesAreTwoMistakes) {
   EXPECT_EQ(check_touches(stream).findings.size(), 2U);
 }
 
+TEST(InFlightUntouchedTest, EveryRestartAttemptHasItsOwnFinding) {
+  EventStream stream(1);
+  for (const std::int32_t attempt : {0, 1}) {
+    stream.at(0).attempt = attempt;
+    stream.add(0, touch(stream, true, 0));
+  }
+  const LawResult result = check_touches(stream);
+  ASSERT_EQ(result.findings.size(), 2U);
+  EXPECT_EQ(result.findings[0].attempt, 0);
+  EXPECT_EQ(result.findings[1].attempt, 1);
+}
+
 TEST(InFlightUntouchedTest, AnUnwatchedRunProvesNothing) {
   EventStream stream(2);
   stream.add_all(call(0, 0));

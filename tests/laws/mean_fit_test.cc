@@ -71,5 +71,20 @@ TEST(MeanFitTest, TheBoundGrowsWithTheLocalGradientsAndEndsThere) {
   }
 }
 
+// (N + 1) u L with N = 2 and the unit roundoff u of the type; n 2^-53 L vanishes beside it.
+TEST(MeanFitTest, TheBoundHasTheUnitRoundoffOfTheType) {
+  const std::pair<DType, double> types[] = {
+      {DType::kF32, 0x1p-24}, {DType::kF16, 0x1p-11}, {DType::kBF16, 0x1p-8}};
+  for (const auto& [dtype, unit] : types) {
+    for (const double share : {0.9, 1.5}) {
+      const Sketch reduced{8.5, {2.5 + share * 3 * unit * 8.5, 0.5, 2.5, 2.0}};
+      OneReduction reduction = reduced_to(reduced);
+      reduction.dtype = dtype;
+      EXPECT_EQ(explains(Weights::uniform(2, 1.0, 2.0), reduction, false), share < 1.0)
+          << name_of(dtype);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::laws

@@ -76,6 +76,18 @@ TEST(OptimizerEqualTest, NamesTheStepThatOneRankSkipped) {
   EXPECT_EQ(id_of(result.findings[0].cause), "scaler-inf-local");
 }
 
+TEST(OptimizerEqualTest, NamesALossScaleOfOneRank) {
+  OptimizerJob job(3);
+  for (const std::int32_t rank : {0, 1, 2}) job.step(rank, 0.5, 1.0, rank == 1 ? 512.0 : 1024.0);
+  const LawResult result = job.judged();
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(result.findings[0].field, "scale");
+  EXPECT_EQ(result.findings[0].ranks, kOnlyRank1);
+  EXPECT_NE(result.findings[0].message.find("512 on rank 1, 1024 on ranks 0, 2"),
+            std::string::npos)
+      << result.findings[0].message;
+}
+
 TEST(OptimizerEqualTest, AnUnrecordedStepShowsAtTheNextOne) {
   OptimizerJob job(3);
   job.step_all(0.5, 1.0);

@@ -61,6 +61,60 @@ TEST(MetricTrueTest, RepeatedSamplesMustNotCountTwice) {
   }
 }
 
+// What was looked at for the first evaluation is no part of the second one.
+TEST(MetricTrueTest, EveryEvaluationIsJudgedByItsOwnSamples) {
+  Evaluation evaluation(2);
+  evaluation.add(0, {0, 2, 4}, 10, 5);
+  evaluation.add(1, {1, 3, 0}, 10, 5);
+  evaluation.add(0, {5, 7, 9}, 26, 4);  // 5 + 7 + 9 + 5: sample 5 is counted twice.
+  evaluation.add(1, {5}, 26, 4);
+  const LawResult result = evaluation.judged();
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(id_of(result.findings[0].cause), "pad-duplicates-eval");
+}
+
+// Four parts of 1 are added up with at most (4 + 2) roundings of 2^-24 of their mean.
+TEST(MetricTrueTest, TheValueMayDifferByTheRoundingOfItsAdditionsOnly) {
+  for (const double roundings : {5.0, 8.0}) {
+    EventStream stream(1);
+    const EvalIds ids = {0, 1, 2, 3};
+    const Parts parts = {0.5, 1.25, 1.5, 0.75};
+    stream.add(0, PhaseEvent{PhaseKind::kEval});
+    stream.add(0, SampleEvent{.split = stream.name("eval"), .ids = ids});
+    const double value = 1.0 + roundings * 0x1p-24;
+    stream.add(0,
+               MetricEvent{.name = stream.name("loss"),
+                           .value = value,
+                           .numerator = 4.0 * value,
+                           .denominator = 4.0,
+                           .parts = parts});
+    EXPECT_EQ(check("metric-true", stream).findings.size(), roundings > 6.0 ? 1U : 0U);
+  }
+}
+
+// Whole numbers are added up without rounding: one repeat in a hundred thousand shows.
+TEST(MetricTrueTest, OneRepeatAmongManyCountsShows) {
+  constexpr std::int64_t kN = 100'000;
+  for (const bool repeats : {false, true}) {
+    EventStream stream(1);
+    EvalIds ids(kN);
+    for (std::int64_t i = 0; i < kN; ++i) ids[static_cast<std::size_t>(i)] = i;
+    if (repeats) ids.push_back(0);
+    Parts parts(ids.size());
+    for (std::size_t i = 0; i < ids.size(); ++i) parts[i] = ids[i] % 2 == 0 ? 1.0 : 0.0;
+    const double correct = repeats ? 50'001 : 50'000;
+    stream.add(0, PhaseEvent{PhaseKind::kEval});
+    stream.add(0, SampleEvent{.split = stream.name("eval"), .ids = ids});
+    stream.add(0,
+               MetricEvent{.name = stream.name("accuracy"),
+                           .value = correct / static_cast<double>(ids.size()),
+                           .numerator = correct,
+                           .denominator = static_cast<double>(ids.size()),
+                           .parts = parts});
+    EXPECT_EQ(check("metric-true", stream).findings.size(), repeats ? 1U : 0U);
+  }
+}
+
 TEST(MetricTrueTest, ARanksOwnShareIsNotTheWhole) {
   for (const bool with_parts : {true, false}) {
     Evaluation evaluation(2);
@@ -362,6 +416,15 @@ TEST(CheckpointWholeTest, APublishedCheckpointOutlivesACrash) {
   EXPECT_EQ(job.only_finding().field, "published");
   EXPECT_EQ(job.only_finding().step, 4);
   EXPECT_EQ(job.only_finding().attempt, 1);
+}
+
+TEST(CheckpointWholeTest, TheNewestCheckpointIsLoadedAndNotTheOneBefore) {
+  Checkpoints job;
+  job.save(3);
+  job.save(4);
+  job.restart(3);
+  EXPECT_EQ(job.only_finding().field, "published");
+  EXPECT_EQ(job.only_finding().step, 4);
 }
 
 TEST(CheckpointWholeTest, WhatWasNeverPublishedMayBeLost) {

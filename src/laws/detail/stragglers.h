@@ -24,7 +24,7 @@ class Stragglers {
   /// One call of every rank of the world.
   void on_all_posted(const CohortEvent& event, const CollectiveEvent& call);
   /// "A-straggler", where one rank is the last one at three quarters of the calls in which
-  /// ranks wait (four at least), and the others' waiting for it adds up to a tenth of the run.
+  /// ranks wait (eight at least), and the others' waiting for it adds up to a tenth of the run.
   std::optional<Advice> advice() const;
 
  private:

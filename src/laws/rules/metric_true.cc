@@ -28,8 +28,10 @@ struct Mean {
   double sum = 0.0;
   double total = 0.0;  ///< Of absolute values.
   std::int64_t n = 0;
+  bool whole = true;  ///< All parts are whole numbers.
 
   void add(double part) {
+    whole = whole && part == std::trunc(part);
     sum += part;
     total += std::abs(part);
     ++n;
@@ -38,10 +40,11 @@ struct Mean {
   double value() const { return n == 0 ? 0.0 : sum / static_cast<double>(n); }
 
   /// Whether `other` is this mean but for the rounding of its additions and one division. Parts may
-  /// have been added up in single precision.
+  /// have been added up in single precision, which adds whole numbers below 2^24 exactly.
   bool is(double other) const {
     const double count = static_cast<double>(n);
-    return n > 0 && std::abs(other - value()) <= (count + 2) * 0x1p-24 * total / count;
+    const double n_additions = whole && total <= 0x1p24 ? 0.0 : count;
+    return n > 0 && std::abs(other - value()) <= (n_additions + 2) * 0x1p-24 * total / count;
   }
 };
 

@@ -84,6 +84,16 @@ TEST_F(VariantsTest, OverridesGiveSomeRanksAnotherJob) {
   EXPECT_EQ(jobs[1], jobs[3]);
 }
 
+TEST_F(VariantsTest, AnOverrideWithoutRanksReachesAllOfThem) {
+  for (const std::string ranks : {"", "ranks = \"all\", ", "ranks = [0, 1, 2], "}) {
+    const auto scenario =
+        load(replaced(small_job(), "ranks = 2", "ranks = 3") + "override = [ { " + ranks +
+             "set = { \"model.init.value\" = 200.0 } } ]\nloader = { batch = 1 }\n");
+    ASSERT_TRUE(scenario.ok()) << scenario.error().text();
+    for (const auto& job : scenario.value().jobs) EXPECT_EQ(job->model.init.value, 200.0);
+  }
+}
+
 TEST_F(VariantsTest, OverridesReachOnlyWhatMayDiffer) {
   EXPECT_EQ(
       error_of(small_job() + "override = [ { ranks = [1], set = { \"world.ranks\" = 3 } } ]\n"),

@@ -89,6 +89,48 @@ TEST_F(RunTest, AFindingWithAnotherFieldIsNotTheExpectedOne) {
               ElementsAre(HasSubstr("ranks [0]; found ")));
 }
 
+TEST_F(RunTest, RanksThatDidNotComeAreCompared) {
+  const std::string job =
+      "format = 1\nworld = { ranks = 3 }\ntensor.x = { shape = [2] }\n"
+      "program = [ { ranks = [0, 2], body = [ { op = \"all_reduce\", tensor = \"x\" } ] } ]\n"
+      "expect = { outcome = \"hang\", fires = [ { law = \"progress\", missing = [1] } ] }\n";
+
+  EXPECT_THAT(unmet_of(job), IsEmpty());
+  EXPECT_THAT(unmet_of(replaced(job, "missing = [1]", "missing = [2]")),
+              ElementsAre(HasSubstr("missing [2]; found ")));
+}
+
+// A mean of means: one sample on rank 0, three on rank 1.
+TEST_F(RunTest, WeightsOfAMeanAreCompared) {
+  const std::string job = replaced(
+      replaced(small_job(), "{ kind = \"mse\" }", "{ kind = \"mse\", declared = \"token-mean\" }"),
+      "{ rows = [ { x = [1], y = [0] }, { x = [2], y = [0] } ] }",
+      "{ rows = [ { x = [1], y = [0], tokens = 1 }, { x = [2], y = [0], tokens = 3 } ] }");
+  const std::string expect =
+      "expect = { outcome = \"findings\", fires = [ { law = \"single-process-equal\" }, { law = "
+      "\"gradient-mean\", weights = [0.5, 0.5], declared = [0.25, 0.75] } ] }\n";
+
+  EXPECT_THAT(unmet_of(replaced(job, "declared =", "normalize = \"local-tokens\", declared =") +
+                       expect),
+              IsEmpty());
+  EXPECT_THAT(unmet_of(replaced(job, "declared =", "normalize = \"local-tokens\", declared =") +
+                       replaced(expect, "[0.25, 0.75]", "[0.75, 0.25]")),
+              ElementsAre(HasSubstr("declared [0.75, 0.25]; found ")));
+}
+
+TEST_F(RunTest, WhatAMetricWasTakenOverIsCompared) {
+  const std::string job = replaced(
+      replaced(small_job(),
+               "{ steps = 1 }",
+               "{ epochs = 1, eval = { every_epochs = 1, metric = \"l1\" } }"),
+      "{ x = [2], y = [0] } ] }",
+      "{ x = [2], y = [0] }, { x = [3], y = [0] }, { x = [4], y = [0] } ], holdout = 2 }");
+
+  EXPECT_THAT(unmet_of(job + "expect = { metric = { denominator = 2 } }\n"), IsEmpty());
+  EXPECT_THAT(unmet_of(job + "expect = { metric = { denominator = 3 } }\n"),
+              ElementsAre(HasSubstr("was taken over 2, expected 3")));
+}
+
 // A list names laws that must have looked; it allows nothing else to fire.
 TEST_F(RunTest, AListOfQuietLawsDoesNotExcuseOthers) {
   const std::string fires = "fires = [ { law = \"init-equal\" } ] }\n";
