@@ -28,6 +28,7 @@ struct Fingerprint {
   Signature signature;
   std::int64_t tensor_count = kNoTensor;
   bool coalesced = false;
+  std::int64_t sender = 0;  ///< Whose words these are: block r of a gather came from rank r.
 
   Words words() const {
     return {static_cast<std::int64_t>(signature.op),
@@ -41,7 +42,7 @@ struct Fingerprint {
             std::bit_cast<std::int64_t>(signature.layout),
             tensor_count,
             coalesced ? 1 : 0,
-            0};
+            sender};
   }
 
   static Fingerprint of(std::span<const std::int64_t> words) {
@@ -57,6 +58,7 @@ struct Fingerprint {
     print.signature.layout = std::bit_cast<std::uint64_t>(words[8]);
     print.tensor_count = words[9];
     print.coalesced = words[10] == 1;
+    print.sender = words[11];
     return print;
   }
 };
@@ -201,7 +203,8 @@ class CheckedGroup final : public ProcessGroup {
   void check(const CollectiveCall& call) {
     const Fingerprint mine{call.signature,
                            tensor_count_of(call),
-                           call.signature.op == CollectiveOp::kAllReduce && call.inputs.size() > 1};
+                           call.signature.op == CollectiveOp::kAllReduce && call.inputs.size() > 1,
+                           rank()};
     const OpOptions options{.site = call.signature.site};
     meet(mine, options);
     Fingerprint::Words words = mine.words();
@@ -216,7 +219,22 @@ class CheckedGroup final : public ProcessGroup {
       prints.push_back(Fingerprint::of(std::span(all).subspan(at, words.size())));
       agree = agree && same_signature(prints.front().signature, prints.back().signature);
     }
+    check_order(mine, prints);
     if (!agree) complain(mine, prints, options);
+  }
+
+  // A transport that numbers its ranks in another way exchanges blocks of everything it gathers.
+  static void check_order(const Fingerprint& mine, const std::vector<Fingerprint>& prints) {
+    std::string text;
+    for (std::size_t r = 0; r < prints.size(); ++r) {
+      if (prints[r].sender == static_cast<std::int64_t>(r)) continue;
+      text += (text.empty() ? "block " : ", block ") + std::to_string(r) + " came from rank " +
+              std::to_string(prints[r].sender);
+    }
+    if (text.empty()) return;
+    throw CheckError(
+        mine.signature,
+        "the transport numbers ranks differently from the group: of what is gathered, " + text);
   }
 
   void meet(const Fingerprint& mine, const OpOptions& options) {

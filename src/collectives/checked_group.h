@@ -10,7 +10,8 @@ namespace lockstep {
 /// Wraps `group`: before each collective all members meet, exchange what they are about to run and
 /// compare. Sends and recvs pass unchecked. What TORCH_DISTRIBUTED_DEBUG=DETAIL does, on any
 /// backend, and more: reduce operation, root, factor, splits and layout are compared too, and call
-/// sites are shown.
+/// sites are shown. Each member says who it is, so a transport that exchanges blocks of what it
+/// gathers is found at the first collective.
 ///
 /// Collective over `group`: every member wraps it. Costs per collective: a monitored barrier and an
 /// AG i64[12] in a separate group.

@@ -28,7 +28,7 @@ std::vector<Tensor> gradients_of(std::span<const Variable> parameters) {
   return grads;
 }
 
-double total_norm(std::span<const Tensor> grads, double norm_type) {
+double joint_norm(std::span<const Tensor> grads, double norm_type) {
   std::vector<double> norms;
   norms.reserve(grads.size());
   for (const Tensor& grad : grads) {
@@ -68,21 +68,35 @@ std::string order_text(double norm_type) {
 
 }  // namespace
 
-double clip_grad_norm(std::span<const Variable> parameters, const ClipNorm& options) {
+double total_norm(std::span<const Variable> parameters, const ClipNorm& options) {
   const std::vector<Tensor> grads = gradients_of(parameters);
   if (grads.empty()) return 0.0;
 
-  const double total = total_norm(grads, options.norm_type);
+  const double total = joint_norm(grads, options.norm_type);
   if (options.error_if_nonfinite && !std::isfinite(total)) {
     throw std::runtime_error("The total norm of order " + order_text(options.norm_type) +
                              " for gradients from `parameters` is non-finite, so it cannot be "
                              "clipped. To disable this error and scale the gradients by the "
                              "non-finite norm anyway, set `error_if_nonfinite=False`");
   }
+  return total;
+}
+
+void clip_grads_with_norm(std::span<const Variable> parameters,
+                          const ClipNorm& options,
+                          double norm) {
+  const std::vector<Tensor> grads = gradients_of(parameters);
+  if (grads.empty()) return;
+
   const double factor = grads.front().dtype() == DType::kF32
-                            ? coefficient<float>(total, options.max_norm)
-                            : coefficient<double>(total, options.max_norm);
+                            ? coefficient<float>(norm, options.max_norm)
+                            : coefficient<double>(norm, options.max_norm);
   for (const Variable& parameter : parameters) scale_gradient(parameter, factor);
+}
+
+double clip_grad_norm(std::span<const Variable> parameters, const ClipNorm& options) {
+  const double total = total_norm(parameters, options);
+  clip_grads_with_norm(parameters, options, total);
   return total;
 }
 

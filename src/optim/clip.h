@@ -27,6 +27,30 @@ struct ClipNorm {
 /// Source: torch.nn.utils.clip_grad_norm_.
 double clip_grad_norm(std::span<const Variable> parameters, const ClipNorm& options);
 
+/// The joint norm of all gradients, which are left as they are; undefined ones are ignored.
+///
+/// Replicated gradients have the same norm on every rank: nothing is to be added up over ranks.
+///
+/// Requires: gradients of one dtype, f32 or f64.
+/// Returns: 0 without gradients.
+/// Errors: those of clip_grad_norm.
+/// Deterministic: in clip_grad_norm's order of summation.
+/// Source: torch.nn.utils.get_total_norm.
+double total_norm(std::span<const Variable> parameters, const ClipNorm& options = {});
+
+/// Scales all gradients by max_norm / norm, or by 1 where `norm` is smaller than max_norm: the
+/// second half of clip_grad_norm, for norms that are computed elsewhere.
+///
+///   const double norm = total_norm(parameters);
+///   clip_grads_with_norm(parameters, {.max_norm = 1.0}, norm);
+///
+/// Requires: gradients of one dtype, f32 or f64; norm is the same on all ranks that hold replicas.
+/// Deterministic: clip_grad_norm's bits, given its norm.
+/// Source: torch.nn.utils.clip_grads_with_norm_.
+void clip_grads_with_norm(std::span<const Variable> parameters,
+                          const ClipNorm& options,
+                          double norm);
+
 /// Clamps each element of each gradient to [-clip_value, clip_value].
 ///
 /// Requires: clip_value >= 0.

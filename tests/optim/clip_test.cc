@@ -1,5 +1,6 @@
 #include "lockstep/optim/clip.h"
 
+#include <cmath>
 #include <gmock/gmock.h>
 #include <limits>
 
@@ -46,6 +47,35 @@ TEST_F(ClipTest, TooLargeGradientsShrinkToJustBelowTheBound) {
   clip_grad_norm(p, {.max_norm = 1.0});
 
   EXPECT_THAT(values_of(p[0].grad()), ElementsAre(3 * (1 / (5 + 1e-6)), -4 * (1 / (5 + 1e-6))));
+}
+
+TEST_F(ClipTest, ANormComputedBeforeClipsAsTheOneComputedHere) {
+  const std::vector<Variable> p = {with_grad({3, -4})};
+  const std::vector<Variable> other = {with_grad({3, -4})};
+
+  const double norm = total_norm(p);
+  EXPECT_EQ(norm, 5.0);
+  EXPECT_THAT(values_of(p[0].grad()), ElementsAre(3, -4));
+  clip_grads_with_norm(p, {.max_norm = 1.0}, norm);
+  clip_grad_norm(other, {.max_norm = 1.0});
+  EXPECT_EQ(values_of(p[0].grad()), values_of(other[0].grad()));
+}
+
+// What a norm that was summed over two replicas once more does to a gradient below the limit.
+TEST_F(ClipTest, ANormThatIsTooLargeClipsWhatFits) {
+  const std::vector<Variable> p = {with_grad({0.8})};
+
+  clip_grads_with_norm(p, {.max_norm = 1.0}, 0.8 * std::sqrt(2.0));
+
+  EXPECT_LT(values_of(p[0].grad())[0], 0.8 / std::sqrt(1.28) + 1e-9);
+  EXPECT_GT(values_of(p[0].grad())[0], 0.8 / std::sqrt(1.28) - 1e-5);
+}
+
+TEST_F(ClipTest, WithoutGradientsThereIsNoNormAndNothingToScale) {
+  const std::vector<Variable> p = {Variable(Tensor::zeros(rt_, {2}, DType::kF64), true)};
+  EXPECT_EQ(total_norm(p), 0.0);
+  clip_grads_with_norm(p, {}, 5.0);
+  EXPECT_FALSE(p[0].has_grad());
 }
 
 TEST_F(ClipTest, NothingToClipIsZero) {

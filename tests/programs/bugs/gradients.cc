@@ -1,0 +1,147 @@
+// What happens to gradients between backward and step.
+#include <cmath>
+
+#include "lockstep/comm.h"
+#include "lockstep/ddp.h"
+#include "lockstep/optim.h"
+
+#include "tests/programs/bugs/bug.h"
+#include "tests/programs/training.h"
+
+namespace lockstep::programs {
+
+namespace {
+
+// Ten samples on two ranks are five micro-batches, and a window takes four: the fifth is left in
+// the gradients when the epoch ends, and the next epoch's first step uses it.
+void partial_window(RankContext& rank, Form form) {
+  constexpr std::int64_t kPerEpoch = 5;
+  constexpr std::int64_t kWindow = 4;
+  Generator init(1);
+  Mlp model(rank.runtime(), init);
+  DistributedDataParallel ddp(model, rank.world());
+  optim::Sgd optimizer(model.parameters(), {.lr = 0.125});
+  for (std::int64_t epoch = 0; epoch < 2; ++epoch) {
+    for (std::int64_t i = 0; i < kPerEpoch; ++i) {
+      const bool flush = form.fixed && i + 1 == kPerEpoch;
+      const bool steps = (i + 1) % kWindow == 0 || flush;
+      const double window = flush ? kPerEpoch % kWindow : kWindow;
+      const Batch batch = batch_of(rank, epoch * kPerEpoch + i, 1);
+      const auto backward = [&] {
+        scale(mse_loss(ddp(batch.x), batch.y), 1.0 / window).backward();
+      };
+      if (!steps) {
+        const NoSync no_sync(ddp);
+        backward();
+        continue;
+      }
+      backward();
+      optimizer.step();
+      optimizer.zero_grad();
+    }
+  }
+}
+
+class OneWeight final : public nn::Module {
+ public:
+  explicit OneWeight(Runtime& runtime)
+      : Module(runtime),
+        weight_(register_parameter("weight", Tensor::full(runtime, {1, 1}, DType::kF32, 0.5))) {}
+
+  Variable forward(const Variable& x) override { return linear(x, weight_, Variable()); }
+
+ private:
+  Variable weight_;
+};
+
+// The norm of averaged gradients, summed over ranks once more: with a gradient of 0.8 it comes out
+// as 0.8 times the square root of two, and a limit of 1 clips what it should leave alone.
+void clip_norm_recounted(RankContext& rank, Form form) {
+  OneWeight model(rank.runtime());
+  DistributedDataParallel ddp(model, rank.world());
+  optim::Sgd optimizer(model.parameters(), {.lr = 0.125});
+  const Variable x(Tensor::full(rank.runtime(), {1, 1}, DType::kF32, 0.8));
+
+  optimizer.zero_grad();
+  sum(ddp(x)).backward();
+  double norm = optim::total_norm(optimizer.parameters());
+  if (!form.fixed) norm = std::sqrt(summed(rank.world(), norm * norm));
+  optim::clip_grads_with_norm(optimizer.parameters(), {.max_norm = 1.0}, norm);
+  optimizer.step();
+}
+
+// A plateau schedule that follows each rank's own loss: it falls on rank 0 and rises on rank 1.
+void lr_per_rank(RankContext& rank, Form form) {
+  OneWeight model(rank.runtime());
+  DistributedDataParallel ddp(model, rank.world());
+  optim::Sgd optimizer(model.parameters(), {.lr = 0.125});
+  optim::ReduceLrOnPlateau plateau(optimizer, {.factor = 0.5, .patience = 0});
+  const Batch batch = {
+      Variable(Tensor::full(rank.runtime(), {1, 1}, DType::kF32, 1.0)),
+      Tensor::full(rank.runtime(), {1, 1}, DType::kF32, rank.rank() == 0 ? 4.0 : 0.0)};
+  for (std::int64_t step = 0; step < 3; ++step) {
+    double loss = train_step(ddp, optimizer, batch);
+    if (form.fixed) loss = summed(rank.world(), loss) / rank.world_size();
+    plateau.step(loss);
+  }
+}
+
+// The generator's loss goes through the discriminator and leaves gradients there; nothing clears
+// them before the discriminator's next turn.
+void two_optimizer_leak(RankContext& rank, Form form) {
+  Generator init(1);
+  nn::Linear generator(rank.runtime(), 4, 1, {}, init);
+  nn::Linear discriminator(rank.runtime(), 1, 1, {}, init);
+  DistributedDataParallel ddp_g(generator, rank.world());
+  DistributedDataParallel ddp_d(discriminator, rank.world());
+  optim::Sgd optimizer_g(generator.parameters(), {.lr = 0.125});
+  optim::Sgd optimizer_d(discriminator.parameters(), {.lr = 0.125});
+  const Tensor ones = Tensor::full(rank.runtime(), {4, 1}, DType::kF32, 1.0);
+  const Tensor zeros = Tensor::zeros(rank.runtime(), {4, 1}, DType::kF32);
+  for (std::int64_t step = 0; step < 2; ++step) {
+    const Batch batch = batch_of(rank, step);
+    const Variable fake = ddp_g(batch.x);
+    if (form.fixed) optimizer_d.zero_grad();
+    add(mse_loss(ddp_d(Variable(batch.y)), ones), mse_loss(ddp_d(fake.detach()), zeros)).backward();
+    optimizer_d.step();
+
+    optimizer_g.zero_grad();
+    mse_loss(ddp_d(fake), ones).backward();
+    optimizer_g.step();
+  }
+}
+
+// The loss to report is read while its all-reduce is still on its way.
+void async_no_wait(RankContext& rank, Form form) {
+  const Tensor loss = Tensor::full(rank.runtime(), {1}, DType::kF32, 1.0 + rank.rank());
+  const Work work = rank.world().all_reduce(Memory::of(loss), ReduceOp::kAvg);
+  if (form.fixed) work.wait_or_throw();
+  const double reported = loss.item();
+  if (reported < 0.0) rank.host().log("diverged");
+  if (!form.fixed) work.wait_or_throw();
+}
+
+}  // namespace
+
+std::vector<Bug> gradient_bugs() {
+  return {
+      {.id = "partial-window",
+       .program = partial_window,
+       .expected = {.law = "window-whole", .cause = "partial-window", .step = 1}},
+      {.id = "clip-norm-recounted",
+       .program = clip_norm_recounted,
+       .expected = {.law = "clip-norm-true", .cause = "clip-norm-recounted", .step = 0}},
+      {.id = "lr-per-rank",
+       .program = lr_per_rank,
+       .expected = {.law = "optimizer-equal", .cause = "lr-per-rank", .ranks = {1}, .step = 2}},
+      {.id = "two-optimizer-leak",
+       .program = two_optimizer_leak,
+       .expected =
+           {.law = "window-whole", .cause = "two-optimizer-leak", .step = 1, .tensor = "weight"}},
+      {.id = "async-no-wait",
+       .program = async_no_wait,
+       .expected = {.law = "in-flight-untouched", .cause = "overlap-race", .ranks = {0, 1}}},
+  };
+}
+
+}  // namespace lockstep::programs

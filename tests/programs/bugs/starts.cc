@@ -1,0 +1,127 @@
+// What is wrapped, reduced and updated are not the same tensors.
+#include <memory>
+#include <optional>
+
+#include "lockstep/ddp.h"
+#include "lockstep/optim.h"
+
+#include "tests/programs/bugs/bug.h"
+#include "tests/programs/training.h"
+
+namespace lockstep::programs {
+
+namespace {
+
+// Running statistics come from a file that rank 0 alone can read, and nothing sends them on: with
+// `broadcast_buffers` off the wrapper leaves buffers alone from the start.
+void init_buffers_skipped(RankContext& rank, Form form) {
+  Generator init(1);
+  NormedMlp model(rank.runtime(), init);
+  const std::vector<NamedVariable> buffers = model.named_buffers();
+  if (rank.rank() == 0) rank.runtime().kernels().fill(buffers[0].variable.data(), 0.5);
+  if (form.fixed) {
+    for (const NamedVariable& buffer : buffers) {
+      rank.world().broadcast(Memory::of(buffer.variable.data()), 0).wait_or_throw();
+    }
+  }
+  DistributedDataParallel ddp(model, rank.world(), {.broadcast_buffers = false});
+  optim::Sgd optimizer(model.parameters(), {.lr = 0.125});
+  train_step(ddp, optimizer, batch_of(rank, 0));
+}
+
+class Scalar final : public nn::Module {
+ public:
+  explicit Scalar(Runtime& runtime)
+      : Module(runtime),
+        weight_(register_parameter("weight", Tensor::full(runtime, {1, 4}, DType::kF32, 0.5))) {}
+
+  Variable forward(const Variable& x) override { return linear(x, weight_, Variable()); }
+
+  const Variable& weight() const { return weight_; }
+
+  void to_host_and_back() { weight_ = Variable(weight_.data().clone(), true); }
+
+ private:
+  Variable weight_;
+};
+
+// The model visits the CPU for a snapshot after the first step, and what comes back are new
+// parameters: the wrapper's hooks are on the old ones.
+void param_replaced(RankContext& rank, Form form) {
+  Scalar model(rank.runtime());
+  DistributedDataParallel ddp(model, rank.world());
+  auto optimizer =
+      std::make_unique<optim::Sgd>(std::vector{model.weight()}, optim::SgdOptions{.lr = 0.125});
+  for (std::int64_t step = 0; step < 2; ++step) {
+    if (step == 1 && form.fixed) {
+      const Tensor on_host = model.weight().data().clone();
+      rank.runtime().kernels().copy(model.weight().data(), on_host);
+    } else if (step == 1) {
+      model.to_host_and_back();
+      optimizer =
+          std::make_unique<optim::Sgd>(std::vector{model.weight()}, optim::SgdOptions{.lr = 0.125});
+    }
+    train_step(ddp, *optimizer, batch_of(rank, step));
+  }
+}
+
+// The first layer is frozen while the head warms up, and thawed without wrapping again: the set of
+// reduced parameters was fixed when the model was wrapped.
+void unfreeze_after_wrap(RankContext& rank, Form form) {
+  Generator init(1);
+  Mlp model(rank.runtime(), init);
+  const auto set_trainable = [&model](bool on) {
+    for (const Variable& parameter : model.first().parameters()) parameter.set_requires_grad(on);
+  };
+  set_trainable(false);
+  std::optional<DistributedDataParallel<Mlp>> ddp;
+  ddp.emplace(model, rank.world());
+  optim::Sgd optimizer(model.parameters(), {.lr = 0.125});
+  train_step(*ddp, optimizer, batch_of(rank, 0));
+
+  set_trainable(true);
+  if (form.fixed) {
+    ddp.reset();
+    ddp.emplace(model, rank.world());
+  }
+  train_step(*ddp, optimizer, batch_of(rank, 1));
+}
+
+// The optimizer was given the parameters of the model that was then copied to the device.
+void optimizer_stale(RankContext& rank, Form form) {
+  Scalar loaded(rank.runtime());
+  Scalar on_device(rank.runtime());
+  optim::Sgd optimizer(form.fixed ? on_device.parameters() : loaded.parameters(), {.lr = 0.125});
+  DistributedDataParallel ddp(on_device, rank.world());
+  for (std::int64_t step = 0; step < 2; ++step) train_step(ddp, optimizer, batch_of(rank, step));
+}
+
+}  // namespace
+
+std::vector<Bug> start_bugs() {
+  return {
+      {.id = "init-buffers-skipped",
+       .program = init_buffers_skipped,
+       .expected = {.law = "init-equal",
+                    .cause = "init-buffers-skipped",
+                    .ranks = {1},
+                    .step = 0,
+                    .tensor = "norm.running_mean"}},
+      {.id = "param-replaced",
+       .program = param_replaced,
+       .expected =
+           {.law = "trained-together", .cause = "param-replaced", .step = 1, .tensor = "weight"}},
+      {.id = "unfreeze-after-wrap",
+       .program = unfreeze_after_wrap,
+       .expected = {.law = "trained-together",
+                    .cause = "unfreeze-after-wrap",
+                    .step = 1,
+                    .tensor = "first.weight"}},
+      {.id = "optimizer-stale",
+       .program = optimizer_stale,
+       .expected =
+           {.law = "trained-together", .cause = "optimizer-stale", .step = 0, .tensor = "weight"}},
+  };
+}
+
+}  // namespace lockstep::programs
