@@ -217,7 +217,7 @@ TEST_F(WatchingKernelsTest, AViewOfTheMemoryIsTheMemory) {
   ASSERT_EQ(listener.accesses.size(), 1U);
   (void)bucket.at(4);
   ASSERT_EQ(listener.accesses.size(), 2U);
-  EXPECT_STREQ(listener.accesses[1].operation, "element");
+  EXPECT_EQ(listener.accesses[1].operation, "element");
   EXPECT_NE(std::string(listener.accesses[1].site.file).find("watching_kernels_test.cc"),
             std::string::npos);
   (void)bucket.at(5);
