@@ -170,11 +170,11 @@ void SimWork::give_back() {
   loan_ = 0;
 }
 
-// The last handle is gone. An exception that passes, or the end of the rank, is no mistake of it.
+// The last handle is gone. Where an exception passes, that is not what was meant to happen.
 void SimWork::abandon() {
   if (loan_ == 0 || runtime_->in_flight() == nullptr) return;
   const bool leaving = std::uncaught_exceptions() > 0;
-  if (wrapper_ < 0 && !leaving) runtime_->in_flight()->nobody_waited(loan_);
+  if (wrapper_ < 0 && !leaving) runtime_->in_flight()->abandoned(loan_);
   guard_.reset();
   runtime_->in_flight()->give_back(loan_);
   loan_ = 0;

@@ -18,7 +18,7 @@ constexpr CauseInfo in_zoo(Cause cause,
 constexpr auto kCauses = std::to_array<CauseInfo>({
     {Cause::kAsyncNoWait,
      "async-no-wait",
-     "A value was used that a collective had not delivered yet: nobody had waited for its handle.",
+     "A value was used that a collective had not delivered yet: its handle was not waited for.",
      "Keep the handle of every call with async_op=True, and call work.wait() before the result is "
      "used: `work = dist.all_reduce(x, async_op=True); ...; work.wait()`.",
      "docs/laws.md#15-in-flight-untouched"},

@@ -13,8 +13,8 @@ namespace lockstep {
 /// The byte ranges that pending works of one rank own, and what is notified of accesses to them.
 ///
 /// Programs also touch memory past any function of the library. What they read too early is found by
-/// its value (tensor/poison.h) and told by `read_early`; a transfer that nobody waited for, by
-/// `nobody_waited`.
+/// its value (tensor/poison.h) and told by `read_early`; a handle that was dropped without a
+/// wait, by `abandoned`.
 ///
 /// `lend` when a work is posted, `give_back` when it has been waited for: whether the transfer has
 /// happened to end in between is up to the schedule, and no excuse. Linear in the number of pending
@@ -39,7 +39,7 @@ class InFlight {
   enum class Manner : std::uint8_t {
     kNone,       ///< By an operation on the memory.
     kValue,      ///< A value was found elsewhere that the memory held while the transfer owned it.
-    kAbandoned,  ///< Nobody waited for the transfer, so that nobody may use what it wrote.
+    kAbandoned,  ///< The handle was dropped without a wait: what it wrote must not be used.
   };
 
   /// What the rank does to memory.
@@ -106,7 +106,7 @@ class InFlight {
   }
 
   /// The last handle of `work` is gone, and it was not waited for.
-  void nobody_waited(std::uint64_t work) {
+  void abandoned(std::uint64_t work) {
     for (Loan& loan : loans_) {
       if (loan.work == work && loan.written) {
         return tell(loan, {.manner = Manner::kAbandoned});

@@ -258,7 +258,7 @@ struct GroupEvent {
 enum class TouchManner : std::uint8_t {
   kNone,   ///< By an operation on it.
   kValue,  ///< A value was found elsewhere that only that memory held, while a transfer owned it.
-  kAbandoned,  ///< Nobody waited for the transfer, so that nobody may use what it wrote.
+  kAbandoned,  ///< The handle was dropped without a wait: what it wrote must not be used.
 };
 std::string_view name_of(TouchManner manner);  ///< "", "value", "abandoned".
 

@@ -128,7 +128,8 @@ class InFlightUntouched final : public Law {
         call + " #" + std::to_string(touch.seq) + " of group " + std::to_string(touch.group);
     switch (touch.manner) {
       case TouchManner::kAbandoned:
-        return "nobody waited for " + transfer + ", so what it writes may be used by nobody";
+        return "the handle of " + transfer +
+               " was dropped without a wait, so what it writes must not be used";
       case TouchManner::kValue:
         return mistake.operation + " holds a value that was read from the memory of " + transfer +
                " before it had been waited for";

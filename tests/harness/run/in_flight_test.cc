@@ -168,7 +168,7 @@ TEST(InFlightTest, ARawReadIsFoundInTheGradientThatItSpoils) {
       << law.findings[0].message;
 }
 
-TEST(InFlightTest, AHandleThatNobodyWaitedForIsFound) {
+TEST(InFlightTest, AHandleDroppedWithoutAWaitIsFound) {
   const auto run = run_ranks({.ranks = 2}, [](RankContext& context) {
     std::vector<float> data(4, 1.0F);
     { const Work work = context.world().all_reduce(Memory::of(std::span(data))); }
@@ -223,7 +223,7 @@ TEST(InFlightTest, RawMemoryOfACorrectProgramIsLeftAlone) {
     mine[0] += read_of_what_is_only_read;
     EXPECT_EQ(mine[1], 3.0F);
     if (context.rank() == 0) {
-      (void)context.world().send(whole.slice(0, 2), 1);  // Nothing is written: nobody has to wait.
+      (void)context.world().send(whole.slice(0, 2), 1);  // Nothing is written: it may go.
     } else if (context.rank() == 1) {
       context.world().recv(whole.slice(0, 2), 0).wait_or_throw();
     }
