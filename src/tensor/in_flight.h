@@ -13,7 +13,7 @@ namespace lockstep {
 /// The byte ranges that pending works of one rank own, and what is notified of accesses to them.
 ///
 /// Programs also touch memory past any function of the library. What they read too early is found by
-/// its value (tensor/poison.h) and told by `read_early`; a handle that was dropped without a
+/// its value (tensor/poison.h) and reported by `read_early`; a handle that was dropped without a
 /// wait, by `abandoned`.
 ///
 /// `lend` when a work is posted, `give_back` when it has been waited for: whether the transfer has

@@ -264,7 +264,7 @@ void step_with_branch(DdpJob& job, std::int32_t rank, bool used) {
   ++job.at(rank).opt;
 }
 
-// A parameter that was trained before is no unused one: the branch to it was not taken this time.
+// A parameter that was trained before is not an unused one: the branch to it was not taken this time.
 TEST(ReducedOnceTest, ABranchThatWasTrainedBeforeIsNotCalledUnused) {
   for (const bool before : {true, false}) {
     DdpJob job(2);

@@ -61,7 +61,7 @@ TEST(MetricTrueTest, RepeatedSamplesMustNotCountTwice) {
   }
 }
 
-// What was looked at for the first evaluation is no part of the second one.
+// What was looked at for the first evaluation is not a part of the second one.
 TEST(MetricTrueTest, EveryEvaluationIsJudgedByItsOwnSamples) {
   Evaluation evaluation(2);
   evaluation.add(0, {0, 2, 4}, 10, 5);
