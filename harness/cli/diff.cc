@@ -11,7 +11,7 @@ ExitCode diff(const DiffArguments& arguments, Terminal& terminal) {
   const Result<LoadedTrace> right = read_jsonl(arguments.right);
   if (!right.ok()) return bad_input(terminal, right.error().text());
   const MemoryTrace& trace = *left.value().trace;
-  const auto difference = first_difference(trace, *right.value().trace);
+  const auto difference = first_difference(trace, *right.value().trace, Timing::kIgnored);
   if (difference) {
     terminal.out << "first difference: " << difference->text << "\n";
     return ExitCode::kFindings;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <tuple>
+#include <vector>
 
 #include "lockstep/formats/jsonl.h"
 
@@ -37,11 +38,29 @@ std::string line_of(std::span<const Event> events, std::size_t i, const MemoryTr
   return i < events.size() ? to_json_line(events[i], trace.names()) : "(no more events)";
 }
 
+/// The rank's events as they are compared.
+std::vector<Event> compared(const MemoryTrace& trace, Rank rank, Timing timing) {
+  const std::span<const Event> all = trace.events(rank);
+  std::vector<Event> events(all.begin(), all.end());
+  if (timing == Timing::kCompared) return events;
+  std::erase_if(events, [](const Event& event) {
+    const auto* call = std::get_if<CollectiveEvent>(&event.body);
+    return std::holds_alternative<LogEvent>(event.body) ||
+           (call != nullptr && call->phase == CollectivePhase::kCompleted);
+  });
+  for (std::size_t i = 0; i < events.size(); ++i) {
+    events[i].index = i;
+    events[i].time = {};
+  }
+  return events;
+}
+
 std::optional<Difference> difference_on(Rank rank,
                                         const MemoryTrace& left,
-                                        const MemoryTrace& right) {
-  const std::span<const Event> a = left.events(rank);
-  const std::span<const Event> b = right.events(rank);
+                                        const MemoryTrace& right,
+                                        Timing timing) {
+  const std::vector<Event> a = compared(left, rank, timing);
+  const std::vector<Event> b = compared(right, rank, timing);
   const std::size_t n = std::max(a.size(), b.size());
   for (std::size_t i = 0; i < n; ++i) {
     const std::string left_line = line_of(a, i, left);
@@ -70,11 +89,13 @@ bool earlier(const Difference& a, const Difference& b) {
 
 }  // namespace
 
-std::optional<Difference> first_difference(const MemoryTrace& left, const MemoryTrace& right) {
+std::optional<Difference> first_difference(const MemoryTrace& left,
+                                           const MemoryTrace& right,
+                                           Timing timing) {
   std::optional<Difference> first;
   const std::int32_t n_ranks = std::min(left.n_ranks(), right.n_ranks());
   for (std::int32_t r = 0; r < n_ranks; ++r) {
-    std::optional<Difference> here = difference_on(static_cast<Rank>(r), left, right);
+    std::optional<Difference> here = difference_on(static_cast<Rank>(r), left, right, timing);
     if (here && (!first || earlier(*here, *first))) first = std::move(here);
   }
   if (!first && left.n_ranks() != right.n_ranks()) {

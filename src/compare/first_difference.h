@@ -8,6 +8,12 @@
 
 namespace lockstep::cli {
 
+/// Whether two traces must also agree on when things happened.
+enum class Timing {
+  kCompared,  ///< Times, and where among a rank's own events a collective completed.
+  kIgnored,   ///< Neither, nor what recorders log: what equal runs of real processes agree on.
+};
+
 struct Difference {
   Position at;
   Rank rank{};
@@ -16,6 +22,8 @@ struct Difference {
 
 /// The earliest differing event by (attempt, sync, optimizer step, index, rank); nothing when the
 /// traces say the same. Event by event within a rank, whatever the interleaving was.
-std::optional<Difference> first_difference(const MemoryTrace& left, const MemoryTrace& right);
+std::optional<Difference> first_difference(const MemoryTrace& left,
+                                           const MemoryTrace& right,
+                                           Timing timing = Timing::kCompared);
 
 }  // namespace lockstep::cli

@@ -130,6 +130,7 @@ std::string header_line(const TraceHeader& header, std::int32_t attempt, std::in
   out.key("watched").flag(header.watched);
   if (header.coverage != 1) out.key("coverage").integer(header.coverage);
   out.key("library").text(header.library);
+  if (!header.clock.empty()) out.key("clock").text(header.clock);
   out.close_object();
   return out.str() + "\n";
 }
@@ -151,10 +152,6 @@ bool write_all(int file, std::string_view bytes) {
     bytes.remove_prefix(static_cast<std::size_t>(n));
   }
   return true;
-}
-
-std::string file_name(std::int32_t attempt, std::int32_t rank) {
-  return "/a" + padded(attempt, 3) + ".rank-" + padded(rank, 5) + ".jsonl";
 }
 
 /// Readers see the whole file or none: temporary name, sync, rename.
@@ -203,6 +200,10 @@ std::map<std::int32_t, std::string> attempts_of(const MemoryTrace& trace,
 
 }  // namespace
 
+std::string rank_file_name(std::int32_t attempt, Rank rank) {
+  return "a" + padded(attempt, 3) + ".rank-" + padded(to_int(rank), 5) + ".jsonl";
+}
+
 std::string to_json_line(const Event& event, const NameTable& names) {
   JsonText out;
   write_event(out, event, names);
@@ -218,7 +219,7 @@ Outcome write_jsonl(const MemoryTrace& trace,
   full.n_ranks = std::max(header.n_ranks, trace.n_ranks());
   for (std::int32_t rank = 0; rank < trace.n_ranks(); ++rank) {
     for (const auto& [attempt, text] : attempts_of(trace, full, rank, values)) {
-      const std::string path = folder + file_name(attempt, rank);
+      const std::string path = folder + "/" + rank_file_name(attempt, Rank{rank});
       if (Outcome outcome = publish(path, text); !outcome.ok()) return outcome;
     }
   }
@@ -230,7 +231,7 @@ Result<std::unique_ptr<JsonlStream>> JsonlStream::open(const std::string& folder
                                                        std::int32_t attempt,
                                                        Rank rank) {
   if (Outcome made = make_folder(folder); !made.ok()) return made.error();
-  std::string path = folder + file_name(attempt, to_int(rank));
+  std::string path = folder + "/" + rank_file_name(attempt, rank);
   const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (file < 0) return system_error("cannot create the file", path);
   if (!write_all(file, header_line(header, attempt, to_int(rank)))) {

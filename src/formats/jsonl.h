@@ -22,7 +22,13 @@ struct TraceHeader {
   bool watched = false;       ///< Accesses to memory in flight were recorded.
   std::int32_t coverage = 1;  ///< Digests cover 1/coverage of each large tensor a step, in turn.
   std::string library = "lockstep";
+  /// What the times of this rank count from: ranks that name the same clock can be compared in
+  /// time. Empty: unknown, and outside the simulator each rank may have its own.
+  std::string clock = {};
 };
+
+/// "a000.rank-00003.jsonl"
+std::string rank_file_name(std::int32_t attempt, Rank rank);
 
 /// Writes `trace` to `folder` as aNNN.rank-NNNNN.jsonl (docs/trace_format.md). Every file is
 /// written under a temporary name, synced and renamed; the folder is made when missing.

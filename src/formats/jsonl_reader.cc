@@ -373,6 +373,7 @@ class FolderReader {
     read_text(reader, "scenario", header.scenario);
     read_text(reader, "scenario_digest", header.scenario_digest);
     read_text(reader, "library", header.library);
+    read_text(reader, "clock", header.clock);
     reader.flag("exact", header.exact);
     reader.flag("watched", header.watched);
     reader.integer("coverage", header.coverage);
@@ -391,6 +392,7 @@ class FolderReader {
                header.n_ranks != loaded_->header.n_ranks) {
       reader.fail("run", "this file is of another run than the first one");
     }
+    if (header.clock != loaded_->header.clock) loaded_->header.clock.clear();
     if (reader.error().empty()) loaded_->trace->ensure_ranks(header.n_ranks);
   }
 

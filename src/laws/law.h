@@ -39,6 +39,7 @@ struct LawPolicy {
   std::int32_t n_ranks = 0;  ///< World size.
   bool exact = false;        ///< Arithmetic was proved exact: averages must match exactly.
   bool watched = false;      ///< Accesses to memory in flight were recorded.
+  bool one_clock = true;     ///< Times of different ranks can be compared.
   /// Digests cover 1/coverage of each large tensor per step, in rotation (RecordOptions::coverage).
   std::int32_t coverage = 1;
   std::string declared_mean = {};       ///< Overrides the batch events' declaration, or empty.

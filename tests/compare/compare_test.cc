@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include "lockstep/compare/first_difference.h"
+
 namespace lockstep {
 namespace {
 
@@ -51,6 +53,30 @@ TEST(CompareTest, TimesLogsAndTheOrderOfCompletionsDoNotCount) {
   const Comparison comparison = compare_runs(left.trace(), right.trace());
   EXPECT_FALSE(comparison.first.has_value());
   EXPECT_EQ(comparison.n_events, 3);
+}
+
+TEST(FirstDifferenceTest, TimesCountOnlyWhereTheyAreAskedFor) {
+  Script left;
+  left.add(0, ForwardEvent{}, 0, 5);
+  left.completed(0, 0);
+  left.grad(0, 1, 2);
+  Script right;
+  right.add(0, ForwardEvent{}, 0, 900);
+  right.grad(0, 1, 2);
+  right.completed(0, 0);
+  EXPECT_FALSE(cli::first_difference(left.trace(), right.trace(), cli::Timing::kIgnored));
+  EXPECT_TRUE(cli::first_difference(left.trace(), right.trace(), cli::Timing::kCompared));
+}
+
+TEST(FirstDifferenceTest, ADigestCountsWhateverTheTimes) {
+  Script left;
+  left.grad(0, 1, 2);
+  Script right;
+  right.completed(0, 0);
+  right.grad(0, 1, 3);
+  const auto found = cli::first_difference(left.trace(), right.trace(), cli::Timing::kIgnored);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_NE(found->text.find("tensor `b`"), std::string::npos) << found->text;
 }
 
 TEST(CompareTest, ADigestThatDiffersIsNamedWithItsTensorStepAndRank) {

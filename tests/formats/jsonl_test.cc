@@ -196,6 +196,25 @@ TEST(JsonlTest, WritesOneFilePerRankAndAttemptAndNoTemporaryOnes) {
                 "a000.rank-00000.jsonl", "a000.rank-00001.jsonl", "a001.rank-00000.jsonl"}));
 }
 
+/// The clock of a trace whose two ranks name these.
+std::string clock_of(const std::string& first, const std::string& second) {
+  const TempFolder folder;
+  for (std::int32_t rank = 0; rank < 2; ++rank) {
+    TraceHeader header{.run_id = "r1", .backend = "gloo", .n_ranks = 2};
+    header.clock = rank == 0 ? first : second;
+    auto file = JsonlStream::open(folder.path(), header, 0, Rank{rank});
+    EXPECT_TRUE(file.ok() && file.value()->close().ok());
+  }
+  const Result<LoadedTrace> loaded = read_jsonl(folder.path());
+  return loaded.ok() ? loaded.value().header.clock : loaded.error().text();
+}
+
+TEST(JsonlTest, RanksShareAClockOnlyIfAllNameTheSame) {
+  EXPECT_EQ(clock_of("monotonic a", "monotonic a"), "monotonic a");
+  EXPECT_EQ(clock_of("monotonic a", "monotonic b"), "");
+  EXPECT_EQ(clock_of("monotonic a", ""), "");
+}
+
 TEST(JsonlTest, SaysWhereItCannotWrite) {
   const TempFolder folder;
   write_file(folder.path() + "/file", "");

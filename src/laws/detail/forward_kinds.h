@@ -21,7 +21,8 @@ class ForwardKinds {
 
   void on_cohort(const CohortEvent& event) {
     const auto& body = event.first->body;
-    if (!std::holds_alternative<ForwardEvent>(body) && !std::holds_alternative<BatchEvent>(body)) {
+    if (!std::holds_alternative<ForwardEvent>(body) && !std::holds_alternative<BatchEvent>(body) &&
+        !std::holds_alternative<BackwardEvent>(body)) {
       return;
     }
     const bool together =
@@ -29,14 +30,17 @@ class ForwardKinds {
     deliver(event, together, [this](const Event& own, RankRange who) { observe(own, who); });
   }
 
-  /// What some ranks did and others never: kBypassWrapper, kNoSyncOneRank or kNone.
+  /// What some ranks did and others never: kBypassWrapper, kNoSyncOneRank, kNanSkipOneRank (a
+  /// forward that was to reduce, and no backward of it) or kNone.
   Cause difference(WrapperKey wrapper) const {
     if (some_but_not_all(wrapper, [](const Counts& c) { return c.n_batches > c.n_wrapped; })) {
       return Cause::kBypassWrapper;
     }
-    return some_but_not_all(wrapper, [](const Counts& c) { return c.n_quiet > 0; })
-               ? Cause::kNoSyncOneRank
-               : Cause::kNone;
+    if (some_but_not_all(wrapper, [](const Counts& c) { return c.n_quiet > 0; })) {
+      return Cause::kNoSyncOneRank;
+    }
+    const auto dropped = [](const Counts& c) { return c.n_dropped > 0 && c.n_backwards > 0; };
+    return some_but_not_all(wrapper, dropped) ? Cause::kNanSkipOneRank : Cause::kNone;
   }
 
   /// Whether some batches went around the wrapper.
@@ -83,6 +87,12 @@ class ForwardKinds {
       Counts& counts = counts_.at(wrapper, who);
       ++counts.n_wrapped;
       if (!forward->synchronizing) ++counts.n_quiet;
+      if (counts.awaits_backward) ++counts.n_dropped;
+      counts.awaits_backward = forward->synchronizing;
+    } else if (std::holds_alternative<BackwardEvent>(event.body)) {
+      Counts& counts = counts_.at(wrapper, who);
+      ++counts.n_backwards;
+      counts.awaits_backward = false;
     } else if (std::holds_alternative<BatchEvent>(event.body)) {
       ++counts_.at(wrapper, who).n_batches;
     }
@@ -91,7 +101,10 @@ class ForwardKinds {
   struct Counts {
     std::int64_t n_batches = 0;
     std::int64_t n_wrapped = 0;
-    std::int64_t n_quiet = 0;  ///< Under no_sync.
+    std::int64_t n_quiet = 0;      ///< Under no_sync.
+    std::int64_t n_backwards = 0;  ///< 0 = not recorded.
+    std::int64_t n_dropped = 0;    ///< Meant to be reduced, and followed by the next one instead.
+    bool awaits_backward = false;  ///< The last one was meant to be reduced.
   };
 
   template <typename Test>

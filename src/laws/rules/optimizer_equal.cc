@@ -35,7 +35,7 @@ class OptimizerEqual final : public Law {
   const LawInfo& info() const override { return *find_law(kId); }
 
   EventKinds reads() const override {
-    return kinds_of<StepEvent, StateEvent, WrapEvent, ForwardEvent, BatchEvent>();
+    return kinds_of<StepEvent, StateEvent, WrapEvent, ForwardEvent, BackwardEvent, BatchEvent>();
   }
 
   void require(RecordOptions& options) const override { options.states = true; }

@@ -19,7 +19,8 @@ constexpr std::string_view kProgress = "progress";
 
 class Progress final : public Law {
  public:
-  explicit Progress(const LawPolicy& policy) : worlds_(policy.n_ranks) {}
+  explicit Progress(const LawPolicy& policy)
+      : worlds_(policy.n_ranks), one_clock_(policy.one_clock) {}
 
   const LawInfo& info() const override { return *find_law(kProgress); }
 
@@ -71,7 +72,8 @@ class Progress final : public Law {
         conclude(kProgress, std::move(findings), n_checked_, "collective events or end events");
     if (result.verdict == Verdict::kHolds) {
       result.advice = order_.advice();
-      if (auto late = stragglers_.advice()) result.advice.push_back(std::move(*late));
+      if (auto late = one_clock_ ? stragglers_.advice() : std::nullopt)
+        result.advice.push_back(std::move(*late));
     }
     return result;
   }
@@ -176,7 +178,7 @@ class Progress final : public Law {
   bool is_stuck(const RankLife& life, const OpenCall& call) const {
     if (life.outcome == EndOutcome::kOk) return !missing(call.channel, call.seq).empty();
     if (life.outcome == EndOutcome::kException) return call.failed;
-    return life.outcome != EndOutcome::kKilled;
+    return !has_vanished(life);
   }
 
   std::vector<std::int32_t> members(const Channel& channel) const {
@@ -204,8 +206,8 @@ class Progress final : public Law {
       const auto life = lives_.find(rank);
       const auto posted = life == lives_.end() ? 0 : posted_by(life->second, channel);
       // A rank that died in the call no longer takes part in it.
-      const bool left = posted > seq && life->second.outcome == EndOutcome::kKilled &&
-                        life->second.find(channel, seq);
+      const bool left =
+          posted > seq && has_vanished(life->second) && life->second.find(channel, seq) != nullptr;
       if (posted <= seq || left) ranks.push_back(Rank{rank});
     }
     std::sort(ranks.begin(), ranks.end());
@@ -278,7 +280,12 @@ class Progress final : public Law {
   }
 
   bool is_dead(const RankLife& life) const {
-    if (life.outcome == EndOutcome::kKilled || life.outcome == EndOutcome::kException) return true;
+    return life.outcome == EndOutcome::kException || has_vanished(life);
+  }
+
+  /// Killed, or gone without a word where others have left one.
+  bool has_vanished(const RankLife& life) const {
+    if (life.outcome == EndOutcome::kKilled) return true;
     return life.outcome == EndOutcome::kNone && any_rank_ended();
   }
 
@@ -363,7 +370,8 @@ class Progress final : public Law {
       // A rank that gave up was released by a watchdog: over a late rank, or over a silent link.
       return finding.missing.empty() ? Cause::kSlowRank0Timeout : Cause::kLinkFlap;
     }
-    return channel.source < 0 ? Cause::kPartition : Cause::kNone;
+    // Where no rank says how it ended, ranks may have died in this call.
+    return channel.source < 0 && any_rank_ended() ? Cause::kPartition : Cause::kNone;
   }
 
   /// Every member makes the call that creates a group: one that never did can never arrive.
@@ -453,6 +461,7 @@ class Progress final : public Law {
   }
 
   Worlds worlds_;
+  bool one_clock_;
   std::int32_t attempt_ = 0;
   RankWrapperMap<RankLife> streams_;                          // Of ranks alone, while events come.
   std::map<std::int32_t, RankLife> lives_;                    // By rank, at the end.

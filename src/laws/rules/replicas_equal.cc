@@ -68,7 +68,13 @@ class ReplicasEqual final : public Law {
   const LawInfo& info() const override { return *find_law(kReplicasEqual); }
 
   EventKinds reads() const override {
-    return kinds_of<StateEvent, WrapEvent, GradEvent, StepEvent, ForwardEvent, BatchEvent>();
+    return kinds_of<StateEvent,
+                    WrapEvent,
+                    GradEvent,
+                    StepEvent,
+                    ForwardEvent,
+                    BackwardEvent,
+                    BatchEvent>();
   }
 
   void require(RecordOptions& options) const override {
