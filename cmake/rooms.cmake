@@ -11,12 +11,13 @@
 #
 #   ABOUT       what it holds, in one line
 #   EXECUTABLE  its sources are a program of this name, not a library
+#   MODULE      its sources are a library of this name that a program loads while it runs
 #   FRONT_DOOR  headers of include/lockstep that this room implements
 #   NESTED      folders in it that are rooms themselves
 #
 # A room in LOCKSTEP_LEFT_OUT is declared and not built.
 function(lockstep_room path)
-  cmake_parse_arguments(PARSE_ARGV 1 ROOM "" "ABOUT;EXECUTABLE"
+  cmake_parse_arguments(PARSE_ARGV 1 ROOM "" "ABOUT;EXECUTABLE;MODULE"
                         "SOURCES;DEPS;PRIVATE_DEPS;LINKS;PRIVATE_LINKS;FRONT_DOOR;NESTED")
   if(ROOM_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "lockstep_room(${path}): what is ${ROOM_UNPARSED_ARGUMENTS}?")
@@ -39,9 +40,13 @@ function(lockstep_room path)
   lockstep_room_names(private_deps ${ROOM_PRIVATE_DEPS})
   lockstep_build_only(private_links ${ROOM_PRIVATE_LINKS})
   lockstep_include_root(include_root "${path}")
-  if(ROOM_EXECUTABLE)
-    set(target ${ROOM_EXECUTABLE})
-    add_executable(${target} ${ROOM_SOURCES})
+  if(ROOM_EXECUTABLE OR ROOM_MODULE)
+    set(target ${ROOM_EXECUTABLE}${ROOM_MODULE})
+    if(ROOM_EXECUTABLE)
+      add_executable(${target} ${ROOM_SOURCES})
+    else()
+      add_library(${target} MODULE ${ROOM_SOURCES})
+    endif()
     target_include_directories(${target} PRIVATE "${include_root}")
     target_link_libraries(${target} PRIVATE lockstep_options lockstep_warnings ${deps}
                                             ${private_deps} ${ROOM_LINKS} ${private_links})

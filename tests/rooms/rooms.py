@@ -20,13 +20,14 @@ MOST_CONCEPTS = 12
 FRONT_DOOR = "include/lockstep/"
 
 # What each floor may use besides itself. src is what a rank does; sim, real and gpu are where it runs;
-# harness is what you ask about it.
+# harness is what you ask about it; python is the door for PyTorch jobs.
 FLOORS = {
     "src": (),
     "sim": ("src",),
     "real": ("src",),
     "gpu": ("src", "real"),
     "harness": ("src", "sim", "real", "gpu"),
+    "python": ("src",),
 }
 
 
@@ -170,9 +171,10 @@ def crowded(tree):
 
 
 def unlinted(lint_rules):
-    """Floors whose headers the linter passes by. `lint_rules`: the text of .clang-tidy."""
-    found = re.search(r"^HeaderFilterRegex: '/\((.*)\)/'$", lint_rules, re.MULTILINE)
-    linted = found[1].split("|") if found else []
+    """Floors whose headers the linter passes by. `lint_rules`: the text of .clang-tidy, and of those
+    that floors have of their own."""
+    found = re.findall(r"^HeaderFilterRegex: '/\((.*)\)/'$", lint_rules, re.MULTILINE)
+    linted = [floor for floors in found for floor in floors.split("|")]
     for floor in ("include", *FLOORS):
         if floor not in linted:
             yield f".clang-tidy: HeaderFilterRegex does not name {floor}"
@@ -262,7 +264,10 @@ def main():
     if sys.argv[1] == "update":
         page.write_text(with_parts(page.read_text(), page_parts(tree)))
         return 0
-    found = complaints(tree, page.read_text(), (ROOT / ".clang-tidy").read_text())
+    places = [ROOT, *(ROOT / floor for floor in FLOORS)]
+    rules = "\n".join((place / ".clang-tidy").read_text() for place in places
+                      if (place / ".clang-tidy").is_file())
+    found = complaints(tree, page.read_text(), rules)
     print("\n".join(found) or f"rooms: {len(tree.rooms)} rooms, {len(tree.files)} files, all as declared")
     return 1 if found else 0
 

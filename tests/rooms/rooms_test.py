@@ -15,7 +15,7 @@ def tree(files, **rooms):
     return Tree(made, files)
 
 
-LINT = "HeaderFilterRegex: '/(include|src|sim|real|gpu|harness|tests)/'\n"
+LINT = "HeaderFilterRegex: '/(include|src|sim|real|gpu|harness|python|tests)/'\n"
 USES_A = '#include "lockstep/a/a.h"\n'
 SOUND = {"src/a/a.h": "", "src/b/b.h": USES_A, "src/b/b.cc": '#include "lockstep/b/b.h"\n'}
 

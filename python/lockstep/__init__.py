@@ -1,0 +1,45 @@
+"""Lockstep for PyTorch: record a data-parallel job without editing it, then judge what its ranks did.
+
+    $ lockstep record -- torchrun --nproc-per-node 2 train.py
+    $ lockstep check lockstep-trace
+
+or from Python:
+
+    import lockstep
+    with lockstep.record("trace"):
+        train()
+    lockstep.check("trace").raise_for_findings()
+
+PyTorch is needed for recording alone, and is imported only then.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lockstep._core import sm64
+from lockstep.report import BrokenLaws, Finding, LawResult, Report, check
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+    from os import PathLike
+
+__version__ = "0.1.0"
+__all__ = ["BrokenLaws", "Finding", "LawResult", "Report", "__version__", "check", "record", "sm64"]
+
+
+def record(folder: str | PathLike[str]) -> AbstractContextManager[None]:
+    """Records what this rank does between entering and leaving into `folder`, one file a rank.
+
+    Enter it before the model is wrapped in DistributedDataParallel; what was wrapped earlier is not
+    seen. Every rank of the job does the same, with the same folder. Nothing is recorded in a process
+    that never joins a process group.
+
+    The recorder raises nothing into training: what it cannot record it notes in the trace. It issues
+    no collective and changes no value.
+
+    Raises:
+        RuntimeError: this process is being recorded already.
+    """
+    from lockstep.torch import recording
+
+    return recording(folder)

@@ -1,0 +1,67 @@
+"""The recorder for PyTorch jobs. Each seam to PyTorch is one file, and asks what this PyTorch has,
+never which version it is:
+
+    groups.py     process groups and their collectives
+    wrapping.py   DistributedDataParallel: construction, forward, backward, gradients
+    stepping.py   optimizers and the gradient scaler
+    batches.py    samplers and loaders
+    ending.py     how the process ends: exceptions, signals, waiting forever
+"""
+from __future__ import annotations
+
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING
+
+from lockstep.torch import ending, groups
+from lockstep.torch.patches import Patches
+from lockstep.torch.recorder import Recorder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from os import PathLike
+
+_active: list[Recorder] = []
+
+
+def start(folder: str) -> Recorder:
+    """Starts recording in this process. Its file begins when it joins a process group.
+
+    Raises:
+        RuntimeError: this process is being recorded already.
+    """
+    if _active:
+        raise RuntimeError(f"this process is being recorded already, into {_active[0].folder}")
+    recorder = Recorder(folder, Patches())
+    _active.append(recorder)
+    groups.install(recorder, on_first_group=lambda: _install_the_rest(recorder))
+    return recorder
+
+
+def stop(recorder: Recorder) -> None:
+    """Undoes what start() patched and closes the file."""
+    recorder.patches.undo()
+    ending.finish(recorder)
+    _active.remove(recorder)
+
+
+@contextmanager
+def recording(folder: str | PathLike[str]) -> Iterator[None]:
+    """See lockstep.record."""
+    recorder = start(str(folder))
+    try:
+        yield
+    except BaseException as error:
+        recorder.exception = ending.text_of(error)
+        raise
+    finally:
+        stop(recorder)
+
+
+def _install_the_rest(recorder: Recorder) -> None:
+    """What is needed once there is a group: by now PyTorch has been imported as a whole, while start()
+    may have been called in the middle of that."""
+    from lockstep.torch import batches, stepping, wrapping
+
+    for install in (wrapping.install, stepping.install, batches.install, ending.install):
+        recorder.quietly(install.__module__, partial(install, recorder))

@@ -1,0 +1,116 @@
+"""The seam to data: which samples each rank consumes, and in which order samplers gave them out.
+
+Class patches: DistributedSampler.__iter__ and the loaders' iterators. A loader asks its sampler ahead
+of time; samples count when the batch is handed to the loop, and are recorded by the forward that
+follows. Loaders over iterable data sets have no indices: nothing is recorded for them.
+"""
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils.data import dataloader
+from torch.utils.data.distributed import DistributedSampler
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lockstep.torch.recorder import Recorder
+
+SEAM = "batches"
+
+
+class Batches:
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self.handed: list[int] | None = None  # The batch that no forward has seen yet.
+        self.passes = 0
+
+    def consumed(self, wrapper: int, training: bool) -> None:
+        """A forward begins: it consumes the batch that was handed out last."""
+        pen, ids, self.handed = self.recorder.pen, self.handed, None
+        if pen is None or ids is None:
+            return
+        if training:
+            # Nobody has said what the loss is: judge by what DDP does, the mean over ranks.
+            pen.batch(wrapper, len(ids), len(ids), float(len(ids)), "rank-mean")
+        pen.sample(wrapper, "train" if training else "eval", ids)
+
+    def began(self, sampler: Any) -> None:
+        """A pass over a distributed sampler begins."""
+        recorder = self.recorder
+        if recorder.pen is None:
+            return
+        training = not any(wrapper.evaluates() for wrapper in recorder.wrapping.all)
+        if training:
+            recorder.epoch = self.passes
+            self.passes += 1
+            for place in (recorder.outside, *(w.place for w in recorder.wrapping.all)):
+                recorder.moved(place)
+        size = len(sampler.dataset)
+        key = int(sampler.seed) + int(sampler.epoch)
+        recorder.pen.epoch("train" if training else "eval", _kind_of(sampler), key & (1 << 64) - 1,
+                           _order_of(size, key, bool(sampler.shuffle)), size, sampler.num_replicas,
+                           sampler.num_samples, bool(sampler.shuffle), bool(sampler.drop_last),
+                           not sampler.drop_last)
+
+
+def _kind_of(sampler: Any) -> str:
+    return "distributed" if type(sampler) is DistributedSampler else type(sampler).__name__
+
+
+def _order_of(size: int, key: int, shuffle: bool) -> torch.Tensor:
+    """The order of the whole epoch, as the sampler makes it from its own key."""
+    if not shuffle:
+        return torch.arange(size)
+    generator = torch.Generator()
+    generator.manual_seed(key)
+    return torch.randperm(size, generator=generator)
+
+
+def _ids_of(index: Any) -> list[int]:
+    return [int(one) for one in index] if isinstance(index, (list, tuple)) else [int(index)]
+
+
+def install(recorder: Recorder) -> None:
+    batches = Batches(recorder)
+    recorder.consumed = batches.consumed
+
+    def make_iter(real: Callable[..., Any]) -> Callable[..., Any]:
+        def __iter__(self: Any) -> Any:
+            recorder.quietly(SEAM, lambda: batches.began(self))
+            return real(self)
+        return __iter__
+
+    def make_next_index(real: Callable[..., Any]) -> Callable[..., Any]:
+        def _next_index(self: Any) -> Any:
+            index = real(self)
+            if self._dataset_kind == dataloader._DatasetKind.Map:
+                self.__dict__.setdefault("_lockstep_asked", deque()).append(index)
+            return index
+        return _next_index
+
+    def make_next(real: Callable[..., Any]) -> Callable[..., Any]:
+        def __next__(self: Any) -> Any:
+            data = real(self)
+            asked = self.__dict__.get("_lockstep_asked")
+            if asked:
+                index = asked.popleft()
+                batches.handed = recorder.quietly(SEAM, lambda: _ids_of(index))
+            return data
+        return __next__
+
+    def make_reset(real: Callable[..., Any]) -> Callable[..., Any]:
+        def _reset(self: Any, *args: Any, **kwargs: Any) -> Any:
+            self.__dict__.pop("_lockstep_asked", None)
+            return real(self, *args, **kwargs)
+        return _reset
+
+    base = dataloader._BaseDataLoaderIter
+    recorder.patches.wrap(DistributedSampler, "__iter__", make_iter)
+    recorder.patches.wrap(base, "_next_index", make_next_index)
+    recorder.patches.wrap(base, "__next__", make_next)
+    recorder.patches.wrap(base, "_reset", make_reset)
+    # A for loop calls `next`, which older versions keep beside __next__ under the same function.
+    recorder.patches.wrap(dataloader._MultiProcessingDataLoaderIter, "_reset", make_reset)

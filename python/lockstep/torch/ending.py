@@ -1,0 +1,169 @@
+"""How the process ends, whatever ends it: every trace should have an `end`.
+
+A normal end and an exception are seen at exit. A termination signal reaches a thread of ours even while
+the program waits inside PyTorch and no Python runs in it. The same thread notes when a collective has
+been waited for too long: that note is taken back if the job goes on. Nothing can be written after
+SIGKILL or an abort; `lockstep record` adds the missing line.
+"""
+from __future__ import annotations
+
+import atexit
+import os
+import select
+import signal
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from lockstep._core import die_by
+from lockstep.torch.sites import site
+from lockstep.words import EndOutcome
+
+if TYPE_CHECKING:
+    from types import FrameType, TracebackType
+
+    from lockstep.torch.recorder import Recorder
+
+SEAM = "ending"
+TICK_S = 1.0
+STUCK_AFTER_S = 60.0  # LOCKSTEP_STUCK_AFTER overrides it.
+WAITING_S = 2.0  # A rank that is terminated after waiting that long was stuck, not merely killed.
+GRACE_S = 0.3  # For the main thread to run the handler itself.
+
+
+def text_of(error: BaseException | None) -> str:
+    if error is None:
+        return ""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
+def finish(recorder: Recorder, outcome: EndOutcome | None = None, detail: str = "") -> None:
+    """Writes the rank's `end`, once. Without an outcome: as the process has gone."""
+    pen = recorder.pen
+    if pen is None or os.getpid() != recorder.process:
+        return
+    recorder.quietly(SEAM, recorder.poll)
+    if outcome is None:
+        detail = recorder.exception or _running_exception()
+        outcome = EndOutcome.EXCEPTION if detail else EndOutcome.OK
+    if outcome is EndOutcome.OK:
+        for action in recorder.before_end:
+            recorder.quietly(SEAM, action)
+    recorder.pen = None
+    try:
+        pen.end(outcome, detail)
+    except Exception as error:
+        print(f"lockstep: the end of the trace cannot be written: {error}", file=sys.stderr)
+    recorder.groups.open.clear()
+
+
+def _running_exception() -> str:
+    """A child of multiprocessing ends while its exception, or the exit it became, is under way."""
+    error = sys.exc_info()[1]
+    if isinstance(error, SystemExit):
+        if not error.code:
+            return ""
+        return text_of(error.__context__) or f"exit code {error.code}"
+    return text_of(error)
+
+
+class Watch:
+    """The thread that sees signals and waiting."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self.main = threading.main_thread().ident
+        self.stuck_after = float(os.environ.get("LOCKSTEP_STUCK_AFTER") or STUCK_AFTER_S)
+        self.wake, self.waker = os.pipe()
+        os.set_blocking(self.waker, False)
+        self._waiting: tuple[int, float] | None = None  # A ticket, and since when it is the oldest.
+        self._waited = 0.0  # At the last tick, a second ago at most.
+        self._noted = False
+        self._thread = threading.Thread(target=self._run, name="lockstep", daemon=True)
+
+    def start(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            self._listen()
+        self._thread.start()
+
+    def _listen(self) -> None:
+        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, self._on_term)
+        previous = signal.set_wakeup_fd(self.waker, warn_on_full_buffer=False)
+        if previous != -1:  # An event loop listens already.
+            signal.set_wakeup_fd(previous)
+
+    def _on_term(self, number: int, _frame: FrameType | None) -> None:
+        self._terminate(number)
+
+    def _terminate(self, number: int) -> None:
+        name = signal.Signals(number).name
+        recorder = self.recorder
+        # Peers that were terminated a moment earlier have failed what this rank was waiting for.
+        if max(self._waited, self._waits_for()) >= WAITING_S:
+            finish(recorder, EndOutcome.STUCK, f"{name} while waiting{self._where()}")
+        else:
+            finish(recorder, EndOutcome.KILLED, f"{name}{self._where()}")
+        die_by(number)
+
+    def _where(self) -> str:
+        frame = sys._current_frames().get(self.main or 0)
+        file, line = site(frame)
+        return f" at {file}:{line}" if file else ""
+
+    def _waits_for(self) -> float:
+        """Seconds since the oldest call that has not completed became the oldest."""
+        tickets = self.recorder.groups.open
+        oldest = min(tickets, default=None)
+        if oldest is None:
+            self._waiting = None
+            return 0.0
+        if self._waiting is None or self._waiting[0] != oldest:
+            self._waiting = (oldest, time.monotonic())
+        return time.monotonic() - self._waiting[1]
+
+    def _run(self) -> None:
+        while self.recorder.pen is not None:
+            ready, _, _ = select.select([self.wake], [], [], TICK_S)
+            try:
+                for number in os.read(self.wake, 64) if ready else b"":
+                    self._on_signal(number)
+                self._tick()
+            except Exception as error:
+                self.recorder.trouble(SEAM, error)
+
+    def _on_signal(self, number: int) -> None:
+        if number == signal.SIGTERM and signal.getsignal(number) == self._on_term:
+            time.sleep(GRACE_S)
+            if self.recorder.pen is not None:
+                self._terminate(number)
+
+    def _tick(self) -> None:
+        recorder, pen = self.recorder, self.recorder.pen
+        if pen is None:
+            return
+        recorder.poll()
+        waited = self._waited = self._waits_for()
+        if waited < self.stuck_after:
+            self._noted = False
+        elif not self._noted:
+            self._noted = True
+            pen.end_for_now(EndOutcome.STUCK, f"waiting for {waited:.0f} s{self._where()}")
+
+
+def install(recorder: Recorder) -> None:
+    real = sys.excepthook
+
+    def excepthook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> Any:
+        recorder.exception = text_of(error)
+        return real(kind, error, trace)
+
+    sys.excepthook = excepthook
+    recorder.patches.on_undo(lambda: setattr(sys, "excepthook", real))
+    atexit.register(finish, recorder)
+    from multiprocessing import parent_process, util
+    if parent_process() is not None:  # Such a process skips atexit.
+        util.Finalize(None, finish, (recorder,), exitpriority=100)
+    Watch(recorder).start()

@@ -1,0 +1,228 @@
+"""The seam to process groups: which there are, and every call in them, DDP's own included.
+
+Primary: the hooks of ProcessGroup (register_pre_hook, register_post_hook), which see every call with
+its tensors. They tell neither the reduce operation nor the peer of a message: those are read from the
+frame of c10d's own function. A PyTorch whose groups have no such hooks yields no collectives, and the
+trace says so.
+"""
+from __future__ import annotations
+
+import sys
+import zlib
+from typing import TYPE_CHECKING, Any
+
+import torch.distributed.distributed_c10d as c10d
+
+from lockstep.torch.recorder import DTYPES
+from lockstep.torch.sites import local_of, site
+from lockstep.words import CollectiveOp, DType, ReduceOp
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lockstep.torch.recorder import Recorder
+
+SEAM = "groups"
+HOOK_ID = 0x10C5  # Hooks of others have other numbers.
+C10D = "distributed_c10d.py"
+_CALLERS = frozenset((
+    "all_reduce", "reduce", "reduce_scatter", "reduce_scatter_tensor", "_reduce_scatter_base",
+    "all_reduce_coalesced", "reduce_scatter_single", "send", "isend", "recv", "irecv"))
+_OPS = {
+    "ALLREDUCE": CollectiveOp.ALL_REDUCE, "ALLREDUCE_COALESCED": CollectiveOp.ALL_REDUCE,
+    "BROADCAST": CollectiveOp.BROADCAST, "REDUCE": CollectiveOp.REDUCE,
+    "ALLGATHER": CollectiveOp.ALL_GATHER, "REDUCE_SCATTER": CollectiveOp.REDUCE_SCATTER,
+    "GATHER": CollectiveOp.GATHER, "SCATTER": CollectiveOp.SCATTER,
+    "ALLTOALL": CollectiveOp.ALL_TO_ALL, "BARRIER": CollectiveOp.BARRIER,
+    "SEND": CollectiveOp.SEND, "RECV": CollectiveOp.RECV}
+_VARIANTS = ("_BASE", "_COALESCED", "_SINGLE")
+_REDUCES = {"SUM": ReduceOp.SUM, "AVG": ReduceOp.AVG, "PRODUCT": ReduceOp.PRODUCT,
+            "MIN": ReduceOp.MIN, "MAX": ReduceOp.MAX, "PREMUL_SUM": ReduceOp.PREMUL_SUM,
+            "BAND": ReduceOp.BAND, "BOR": ReduceOp.BOR, "BXOR": ReduceOp.BXOR}
+
+
+def op_of(name: str) -> CollectiveOp | None:
+    """The operation behind a hook's name: "ALLGATHER_BASE" is an all_gather."""
+    name = name.removeprefix("_")
+    for ending in _VARIANTS:
+        name = name.removesuffix(ending)
+    return _OPS.get(name)
+
+
+class _Calls:
+    """The calls of one group: what was posted, and what has completed since."""
+
+    def __init__(self, recorder: Recorder, number: int, open_calls: dict[int, Any]) -> None:
+        self.recorder = recorder
+        self.number = number
+        self.open = open_calls  # Ticket -> work, of all groups.
+        self._posted: dict[int, int] = {}  # PyTorch's number of a call -> ticket.
+
+    def posting(self, call: Any) -> None:
+        recorder = self.recorder
+        try:
+            if recorder.pen is not None:
+                recorder.poll()
+                self._write(call)
+        except Exception as error:
+            recorder.trouble(SEAM, error)
+
+    def _write(self, call: Any) -> None:
+        op = op_of(str(call.name).rpartition(".")[2])
+        recorder = self.recorder
+        if op is None or recorder.pen is None:
+            return
+        frame = sys._getframe(2)
+        given = local_of(_CALLERS, C10D, frame)
+        inputs = list(call.input_tensors)
+        if op is CollectiveOp.SCATTER or not inputs:
+            inputs = list(call.output_tensors)[:1]
+        first = inputs[0] if inputs else None
+        file, line = site(frame)
+        message = op in (CollectiveOp.SEND, CollectiveOp.RECV)
+        ticket = recorder.pen.posted(
+            recorder.current.wrapper, self.number, op, _reduce_of(given),
+            DTYPES.get(first.dtype, DType.U8) if first is not None else DType.U8,
+            first is not None and first.is_cuda, bool(call.async_op),
+            -1 if message else int(call.root), _peer_of(given) if message else -1,
+            int(given.get("tag") or 0) if message else 0,
+            sum(tensor.numel() for tensor in inputs), 0, 0, file, line, recorder.scope)
+        self._posted[int(call.op_id)] = ticket
+
+    def posted(self, call: Any) -> None:
+        try:
+            ticket = self._posted.pop(int(call.op_id), None)
+            if ticket is not None:
+                self.open[ticket] = call.work
+                if call.work is None:
+                    self.recorder.poll()
+        except Exception as error:
+            self.recorder.trouble(SEAM, error)
+
+
+def _reduce_of(given: dict[str, Any]) -> ReduceOp:
+    op = given.get("op")
+    if op is None:
+        op = getattr(given.get("opts"), "reduceOp", None)
+    kind = getattr(op, "op", op)  # Newer versions keep the kind in an object.
+    return _REDUCES.get(str(kind).rpartition(".")[2], ReduceOp.SUM)
+
+
+def _peer_of(given: dict[str, Any]) -> int:
+    for key in ("group_dst", "group_src", "dst", "src"):
+        if given.get(key) is not None:
+            return int(given[key])
+    return -1
+
+
+def _is_over(work: Any) -> tuple[bool, bool]:
+    """Whether a call is over, and went well."""
+    if work is None:
+        return True, True
+    if not work.is_completed():
+        return False, True
+    try:
+        work.get_future().value()  # Raises what the call failed with.
+    except NotImplementedError:
+        pass  # Not every backend has futures.
+    except RuntimeError as error:
+        return True, "getFuture" in str(error)
+    return True, True
+
+
+class Groups:
+    """All groups of this rank."""
+
+    def __init__(self, recorder: Recorder, on_first_group: Callable[[], None]) -> None:
+        self.recorder = recorder
+        self.open: dict[int, Any] = {}
+        self.numbers: dict[str, int] = {}  # By c10d's name.
+        self._on_first_group = on_first_group
+
+    def made(self, result: Any, given: dict[str, Any]) -> None:
+        """c10d has made a group, of which this rank may be no member."""
+        group = result[0] if isinstance(result, tuple) else result
+        if group is None or not hasattr(group, "register_pre_hook"):
+            self._without_hooks(group, given)
+            return
+        ranks = [int(rank) for rank in given["global_ranks_in_group"]]
+        if not ranks:
+            self._first(group, given)
+        recorder = self.recorder
+        if recorder.pen is None:
+            return
+        name = str(given["group_name"])
+        number = 0 if not ranks else _number_of(name)
+        self.numbers[name] = number
+        if ranks:
+            recorder.pen.group(number, ranks)
+        calls = _Calls(recorder, number, self.open)
+        group.register_pre_hook(HOOK_ID, calls.posting)
+        group.register_post_hook(HOOK_ID, calls.posted)
+        recorder.patches.on_undo(lambda: _remove_hooks(group))
+
+    def _without_hooks(self, group: Any, given: dict[str, Any]) -> None:
+        if group is None or not hasattr(group, "size"):
+            return  # This rank is no member.
+        if not given["global_ranks_in_group"]:
+            self._first(group, given)
+        if self.recorder.pen is not None:
+            self.recorder.pen.log("recorder: collectives are not recorded: this PyTorch's process "
+                                  "groups have no hooks for them")
+
+    def _first(self, group: Any, given: dict[str, Any]) -> None:
+        recorder = self.recorder
+        if recorder.pen is not None:
+            return  # The script left its world and joined one again.
+        backend = str(given["backend"]).rpartition(":")[2]
+        recorder.open(int(given["group_rank"]), int(given["group_size"]), backend)
+        recorder.poll = self.poll
+        self._on_first_group()
+
+    def poll(self) -> None:
+        """Records the calls that have completed since."""
+        recorder = self.recorder
+        if not self.open or recorder.pen is None:
+            return
+        for ticket, work in list(self.open.items()):
+            over, ok = _is_over(work)
+            if over and self.open.pop(ticket, self) is not self:
+                recorder.pen.completed(recorder.current.wrapper, ticket, ok)
+
+
+def _remove_hooks(group: Any) -> None:
+    for name in ("unregister_pre_hook", "unregister_post_hook"):
+        try:
+            getattr(group, name)(HOOK_ID)
+        except (AttributeError, RuntimeError):
+            pass  # The group is gone, and its hooks with it.
+
+
+def _number_of(name: str) -> int:
+    """Names of c10d are equal on all members; most are numbers."""
+    if name.isdigit() and 0 < int(name) < 1 << 20:
+        return int(name)
+    return (1 << 20) + zlib.crc32(name.encode()) % (1 << 30)
+
+
+def install(recorder: Recorder, on_first_group: Callable[[], None]) -> None:
+    """Sees every group that is made from now on, and the world if it exists already."""
+    groups = Groups(recorder, on_first_group)
+    recorder.groups = groups
+    names = ("group_size", "group_rank", "global_ranks_in_group", "backend", "store", "group_name")
+
+    def make(real: Callable[..., Any]) -> Callable[..., Any]:
+        def helper(*args: Any, **kwargs: Any) -> Any:
+            result = real(*args, **kwargs)
+            given = dict(zip(names, args)) | kwargs
+            recorder.quietly(SEAM, lambda: groups.made(result, given))
+            return result
+        return helper
+
+    if not recorder.patches.wrap(c10d, "_new_process_group_helper", make):
+        raise RuntimeError("this PyTorch makes process groups in a way that is not known here")
+    if c10d.is_initialized():
+        world = c10d._get_default_group()
+        recorder.quietly(SEAM, lambda: groups.made(
+            world, {"group_size": world.size(), "group_rank": world.rank(), "group_name": "0",
+                    "global_ranks_in_group": [], "backend": c10d.get_backend()}))

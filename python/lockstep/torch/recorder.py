@@ -1,0 +1,127 @@
+"""The state of one rank's recording: its pen, where its events stand, and what went wrong."""
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+
+from lockstep._core import Pen
+from lockstep.words import DType
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lockstep.torch.groups import Groups
+    from lockstep.torch.patches import Patches
+    from lockstep.torch.wrapping import Wrapping
+
+T = TypeVar("T")
+MOST_TROUBLES = 20
+
+DTYPES: dict[torch.dtype, DType] = {
+    torch.float32: DType.F32, torch.float64: DType.F64, torch.float16: DType.F16,
+    torch.bfloat16: DType.BF16, torch.int8: DType.I8, torch.uint8: DType.U8, torch.int32: DType.I32,
+    torch.int64: DType.I64, torch.bool: DType.BOOL}
+
+
+class Place:
+    """Where a wrapper's events stand (docs/trace_format.md, `at`)."""
+
+    def __init__(self, wrapper: int) -> None:
+        self.wrapper = wrapper
+        self.sync = -1
+        self.micro = -1
+        self.opt = 0
+
+
+class Recorder:
+    """Records one rank. Lives from start() to the end of the process or of the `with` block.
+
+    Nothing here may raise into training: seams call quietly(), or catch themselves and call
+    trouble().
+    """
+
+    def __init__(self, folder: str, patches: Patches) -> None:
+        self.folder = folder
+        self.patches = patches
+        self.pen: Pen | None = None
+        self.process = os.getpid()
+        self.rank = -1
+        self.world = 0
+        self.epoch = 0
+        self.outside = Place(-1)
+        self.current = self.outside  # The place of what happens now.
+        self.scope = ""
+        self.exception = ""
+        self.poll: Callable[[], None] = lambda: None  # Notices completed collectives.
+        self.consumed: Callable[[int, bool], None] = lambda _wrapper, _training: None
+        self.groups: Groups
+        self.wrapping: Wrapping
+        self.before_end: list[Callable[[], None]] = []
+        self._troubles: set[str] = set()
+
+    def open(self, rank: int, world: int, backend: str) -> None:
+        """Starts the rank's file. Raises OSError."""
+        self.rank, self.world = rank, world
+        dtypes: list[Any] = [None] * len(DType)
+        for theirs, ours in DTYPES.items():
+            dtypes[ours] = theirs
+        attempt = int(os.environ.get("TORCHELASTIC_RESTART_COUNT") or 0)
+        script = os.path.basename(sys.argv[0]) if sys.argv and sys.argv[0] else "interactive"
+        self.pen = Pen(self.folder, _run_name(), attempt, rank, world, backend, script,
+                       f"torch {torch.__version__}", _clock(), dtypes)
+        os.register_at_fork(after_in_child=self._forget)
+
+    def _forget(self) -> None:
+        """A fork, such as a loader's worker, is not this rank."""
+        self.pen = None
+
+    def moved(self, place: Place) -> None:
+        """Tells the pen that a place has changed."""
+        if self.pen is not None:
+            self.pen.place(place.wrapper, place.sync, place.micro, place.opt, self.epoch)
+
+    def trouble(self, seam: str, error: BaseException) -> None:
+        """Notes once in the trace what a seam could not do."""
+        text = f"recorder: {seam}: {type(error).__name__}: {error}"
+        if text in self._troubles or len(self._troubles) >= MOST_TROUBLES:
+            return
+        self._troubles.add(text)
+        if os.environ.get("LOCKSTEP_DEBUG"):
+            import traceback
+            traceback.print_exception(error)
+        if self.pen is None:
+            print(f"lockstep: nothing is recorded: {error}", file=sys.stderr)
+            return
+        try:
+            self.pen.log(text)
+        except Exception as failure:
+            print(f"lockstep: {text}; and the trace cannot be written: {failure}", file=sys.stderr)
+
+    def quietly(self, seam: str, action: Callable[[], T]) -> T | None:
+        """Runs `action`; what it raises becomes trouble()."""
+        try:
+            return action()
+        except Exception as error:
+            self.trouble(seam, error)
+            return None
+
+
+def _run_name() -> str:
+    """The same on all ranks of a run, and on no other run's."""
+    given = os.environ.get("LOCKSTEP_RUN")
+    if given:
+        return given
+    keys = ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT")
+    return "-".join(os.environ.get(key, "") for key in keys)
+
+
+def _clock() -> str:
+    """Names the clock that times count from: processes on one machine share it until it restarts."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return "monotonic " + file.read().strip()
+    except OSError:
+        return ""

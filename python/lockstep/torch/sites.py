@@ -1,0 +1,58 @@
+"""Where in the user's program a call was made."""
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_names: dict[str, str] = {}  # By file; empty = not the user's.
+
+
+def _name_of(file: str) -> str:
+    known = _names.get(file)
+    if known is None:
+        known = _names[file] = _shown(file)
+    return known
+
+
+def _shown(file: str) -> str:
+    place = f"{os.sep}torch{os.sep}"
+    if file.startswith((_OURS, "<")) or place in file or f"{os.sep}lockstep{os.sep}" in file:
+        return ""
+    if file == os.path.join(os.path.dirname(os.__file__), "contextlib.py"):
+        return ""
+    shown = os.path.relpath(file)
+    return file if shown.startswith("..") else shown
+
+
+def site(frame: FrameType | None) -> tuple[str, int]:
+    """The innermost line of the user's at or above `frame`; ("", 0) where there is none."""
+    while frame is not None:
+        name = _name_of(frame.f_code.co_filename)
+        if name:
+            return name, frame.f_lineno
+        frame = frame.f_back
+    return "", 0
+
+
+def site_here() -> tuple[str, int]:
+    return site(sys._getframe(1))
+
+
+def local_of(functions: frozenset[str], file_ending: str, frame: FrameType | None) -> dict[str, Any]:
+    """The local variables of the nearest of `functions` of a file; empty where there is none.
+
+    PyTorch's own hooks do not tell everything its Python functions were given.
+    """
+    for _ in range(12):
+        if frame is None:
+            break
+        code = frame.f_code
+        if code.co_name in functions and code.co_filename.endswith(file_ending):
+            return frame.f_locals
+        frame = frame.f_back
+    return {}

@@ -1,0 +1,84 @@
+"""Closed sets of words, as numbers that the native part shares. A test compares both sides."""
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class DType(IntEnum):
+    F32 = 0
+    F64 = 1
+    F16 = 2
+    BF16 = 3
+    I8 = 4
+    U8 = 5
+    I32 = 6
+    I64 = 7
+    BOOL = 8
+
+
+class GradPoint(IntEnum):
+    """Where a gradient is looked at (docs/trace_format.md)."""
+
+    BASE = 0
+    INC = 1
+    PRE = 2
+    POST = 3
+    USED = 4
+    REDO = 5
+
+
+class StateKind(IntEnum):
+    PARAM = 0
+    BUFFER = 1
+    OPTIMIZER = 2
+
+
+class StatePoint(IntEnum):
+    WRAP = 0
+    FORWARD = 1
+    STEP = 2
+    EVAL = 3
+    LOAD = 4
+    SAVE = 5
+    END = 6
+
+
+class PhaseKind(IntEnum):
+    TRAIN = 0
+    EVAL = 1
+    SAVE = 2
+    END = 3
+
+
+class EndOutcome(IntEnum):
+    NONE = 0
+    EXCEPTION = 1
+    KILLED = 2
+    OK = 3
+    STUCK = 4
+
+
+class CollectiveOp(IntEnum):
+    ALL_REDUCE = 0
+    BROADCAST = 1
+    REDUCE = 2
+    ALL_GATHER = 3
+    REDUCE_SCATTER = 4
+    GATHER = 5
+    SCATTER = 6
+    ALL_TO_ALL = 7
+    BARRIER = 8
+    SEND = 9
+    RECV = 10
+
+
+class ReduceOp(IntEnum):
+    SUM = 0
+    AVG = 1
+    PRODUCT = 2
+    MIN = 3
+    MAX = 4
+    PREMUL_SUM = 5
+    BAND = 6
+    BOR = 7
+    BXOR = 8

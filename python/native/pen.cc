@@ -1,0 +1,202 @@
+#include "lockstep/python/native/pen.h"
+
+#include <chrono>
+
+#include "lockstep/base/check.h"
+#include "lockstep/tensor/digest.h"
+
+namespace lockstep::python {
+
+namespace {
+
+/// Of the machine's monotonic clock, which its processes share.
+VirtualTime now() {
+  const auto since = std::chrono::steady_clock::now().time_since_epoch();
+  return {std::chrono::duration_cast<std::chrono::nanoseconds>(since).count()};
+}
+
+bool has_sketch(GradPoint point) {
+  return point == GradPoint::kInc || point == GradPoint::kPre || point == GradPoint::kPost;
+}
+
+/// Significant bits: an event of several dtypes names the coarsest.
+int precision(DType dtype) {
+  switch (dtype) {
+    case DType::kF64:
+      return 53;
+    case DType::kF32:
+      return 24;
+    case DType::kF16:
+      return 11;
+    case DType::kBF16:
+      return 8;
+    default:
+      return 64;
+  }
+}
+
+}  // namespace
+
+Pen::Pen(std::unique_ptr<RankFile> file, std::int32_t attempt, Rank rank)
+    : file_(std::move(file)), attempt_(attempt), rank_(rank) {
+  position(-1);
+}
+
+Position& Pen::position(std::int32_t wrapper) {
+  LOCKSTEP_CHECK(wrapper >= -1, "wrappers are numbered from 0; -1 is outside any");
+  const auto place = static_cast<std::size_t>(wrapper + 1);
+  while (positions_.size() <= place) {
+    Position fresh;
+    fresh.attempt = attempt_;
+    fresh.wrapper = static_cast<std::int32_t>(positions_.size()) - 1;
+    positions_.push_back(fresh);
+  }
+  return positions_[place];
+}
+
+void Pen::place(std::int32_t wrapper, const Position& at) {
+  Position& position = this->position(wrapper);
+  position = at;
+  position.attempt = attempt_;
+  position.wrapper = wrapper;
+}
+
+void Pen::write(const EventBody& body, std::int32_t wrapper) {
+  const Event event{rank_, next_index_++, now(), position(wrapper), body};
+  file_->append(to_json_line(event, names_));
+}
+
+void Pen::Draft::clear(std::size_t n, bool sketched) {
+  started = false;
+  dtype = DType::kF32;
+  digests.assign(n, 0);
+  sketches.assign(sketched ? n : 0, Sketch{});
+  n_elems.assign(n, 0);
+  undefined.assign((n + 7) / 8, 0);
+  for (std::size_t i = 0; i < n; ++i) {
+    undefined[i / 8] = static_cast<std::uint8_t>(undefined[i / 8] | (1U << (i % 8)));
+  }
+}
+
+void Pen::Draft::set(std::size_t index, const TensorView& view, SketchSigns& signs) {
+  if (view.data == nullptr && view.n_elems == 0) return;
+  if (!started || precision(view.dtype) < precision(dtype)) dtype = view.dtype;
+  started = true;
+  undefined[index / 8] = static_cast<std::uint8_t>(undefined[index / 8] & ~(1U << (index % 8)));
+  n_elems[index] = view.n_elems;
+  if (sketches.empty() || !is_floating(view.dtype)) {
+    digests[index] = sm64(view.data, view.n_elems, view.dtype);
+    return;
+  }
+  const TensorFingerprint print = fingerprint_of(view.data, view.n_elems, view.dtype, &signs);
+  digests[index] = print.digest;
+  sketches[index] = print.sketch;
+}
+
+GradEvent Pen::Draft::event(GradPoint point, LayoutId layout) const {
+  return {.point = point,
+          .layout = layout,
+          .digests = digests,
+          .sketches = sketches,
+          .n_elems = n_elems,
+          .undefined = undefined,
+          .dtype = dtype};
+}
+
+void Pen::track(std::int32_t wrapper, LayoutId layout) {
+  Tracked& tracked = tracked_[wrapper];
+  tracked.layout = layout;
+  tracked.size = names_.layout(layout).size();
+  for (const GradPoint point : {GradPoint::kBase, GradPoint::kInc, GradPoint::kPre}) {
+    tracked.drafts[static_cast<std::size_t>(point)].clear(tracked.size, has_sketch(point));
+  }
+}
+
+void Pen::note(GradNote where, std::size_t index, const TensorView& grad) {
+  const auto known = tracked_.find(where.wrapper);
+  LOCKSTEP_CHECK(known != tracked_.end() && index < known->second.size, "no such gradient");
+  LOCKSTEP_CHECK(where.point <= GradPoint::kPre, "later points are written as a whole");
+  known->second.drafts[static_cast<std::size_t>(where.point)].set(index, grad, signs_);
+}
+
+void Pen::note_same(GradNote where, GradPoint from, std::size_t index) {
+  const auto known = tracked_.find(where.wrapper);
+  LOCKSTEP_CHECK(known != tracked_.end() && index < known->second.size, "no such gradient");
+  LOCKSTEP_CHECK(has_sketch(where.point) && has_sketch(from), "only sketched points are alike");
+  Draft& to = known->second.drafts[static_cast<std::size_t>(where.point)];
+  const Draft& source = known->second.drafts[static_cast<std::size_t>(from)];
+  to.started = true;
+  to.dtype = source.dtype;
+  to.digests[index] = source.digests[index];
+  to.sketches[index] = source.sketches[index];
+  to.n_elems[index] = source.n_elems[index];
+  to.undefined[index / 8] =
+      static_cast<std::uint8_t>(to.undefined[index / 8] & ~(1U << (index % 8)));
+}
+
+void Pen::write_noted(GradNote where) {
+  const auto known = tracked_.find(where.wrapper);
+  if (known == tracked_.end()) return;
+  Draft& draft = known->second.drafts[static_cast<std::size_t>(where.point)];
+  if (!draft.started) return;
+  write(draft.event(where.point, known->second.layout), where.wrapper);
+  draft.clear(known->second.size, has_sketch(where.point));
+}
+
+void Pen::write_grads(GradNote where, LayoutId layout, std::span<const TensorView> grads) {
+  LOCKSTEP_CHECK(grads.size() == names_.layout(layout).size(), "one gradient for each name");
+  scratch_.clear(grads.size(), has_sketch(where.point));
+  for (std::size_t i = 0; i < grads.size(); ++i) scratch_.set(i, grads[i], signs_);
+  write(scratch_.event(where.point, layout), where.wrapper);
+}
+
+void Pen::write_states(const StateEvent& state,
+                       std::span<const TensorView> tensors,
+                       std::int32_t wrapper) {
+  LOCKSTEP_CHECK(tensors.size() == names_.layout(state.layout).size(), "one tensor for each name");
+  scratch_.digests.assign(tensors.size(), 0);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    scratch_.digests[i] = sm64(tensors[i].data, tensors[i].n_elems, tensors[i].dtype);
+  }
+  StateEvent full = state;
+  full.digests = scratch_.digests;
+  write(full, wrapper);
+}
+
+std::int64_t Pen::next_number(std::int32_t group, const Signature& signature) {
+  const bool is_message =
+      signature.op == CollectiveOp::kSend || signature.op == CollectiveOp::kRecv;
+  if (is_message) return n_posted_[{group, signature.op, signature.peer, signature.tag}]++;
+  return n_posted_[{group, CollectiveOp::kBarrier, -1, 0}]++;
+}
+
+std::int64_t Pen::post(std::int32_t group, const Signature& signature, std::int32_t wrapper) {
+  const OpenCall call{group, next_number(group, signature), signature};
+  write(CollectiveEvent{.phase = CollectivePhase::kPosted,
+                        .group = group,
+                        .seq = call.seq,
+                        .signature = signature},
+        wrapper);
+  open_.emplace(n_tickets_, call);
+  (void)file_->flush();
+  return n_tickets_++;
+}
+
+void Pen::complete(std::int64_t ticket, bool ok, std::int32_t wrapper) {
+  const auto known = open_.find(ticket);
+  if (known == open_.end()) return;
+  write(CollectiveEvent{.phase = ok ? CollectivePhase::kCompleted : CollectivePhase::kFailed,
+                        .group = known->second.group,
+                        .seq = known->second.seq,
+                        .signature = known->second.signature,
+                        .status = names_.intern(ok ? "ok" : "failed")},
+        wrapper);
+  open_.erase(known);
+}
+
+void Pen::end_for_now(const EndEvent& end) {
+  const Event event{rank_, next_index_, now(), position(-1), end};
+  file_->append_for_now(to_json_line(event, names_));
+}
+
+}  // namespace lockstep::python

@@ -1,0 +1,127 @@
+// The pen of one rank of a PyTorch job: events as plain calls, written to the rank's trace file.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/names.h"
+#include "lockstep/formats/jsonl.h"
+#include "lockstep/python/native/rank_file.h"
+#include "lockstep/tensor/sketch.h"
+#include "lockstep/trace/event.h"
+
+namespace lockstep::python {
+
+/// A tensor's elements, contiguous in host memory; no data = no tensor (a gradient that is None).
+struct TensorView {
+  const void* data = nullptr;
+  std::int64_t n_elems = 0;
+  DType dtype = DType::kF32;
+};
+
+/// Which gradients of a wrapper are noted one by one while a backward runs.
+struct GradNote {
+  std::int32_t wrapper = 0;
+  GradPoint point = GradPoint::kInc;
+};
+
+/// Writes one rank's events. Names and lists of names are interned once; positions are kept by
+/// wrapper; digests and sketches are computed here.
+///
+/// Not synchronised: a Python interpreter's lock is enough. Events are written out by flush(), after
+/// every posted collective and every step, so that a killed rank leaves what it did.
+class Pen {
+ public:
+  Pen(std::unique_ptr<RankFile> file, std::int32_t attempt, Rank rank);
+
+  NameId name(std::string_view text) { return names_.intern(text); }
+
+  LayoutId layout(std::span<const NameId> names) { return names_.intern_layout(names); }
+
+  /// Where the wrapper's next events stand; -1 = outside any. Requires: wrapper >= -1.
+  void place(std::int32_t wrapper, const Position& at);
+
+  /// Records one event at the wrapper's position.
+  void write(const EventBody& body, std::int32_t wrapper);
+
+  // -- gradients, one by one as they become ready, then written as one event
+  /// The gradients of `wrapper` will be those of `layout`.
+  void track(std::int32_t wrapper, LayoutId layout);
+  /// Requires: the wrapper is tracked, index within its layout.
+  void note(GradNote where, std::size_t index, const TensorView& grad);
+  /// The same as was noted at `from`: nothing has been added in between.
+  void note_same(GradNote where, GradPoint from, std::size_t index);
+  /// Writes what was noted, if anything, and forgets it.
+  void write_noted(GradNote where);
+  /// Writes the gradients of a layout as they are now. Requires: one view for each name.
+  void write_grads(GradNote where, LayoutId layout, std::span<const TensorView> grads);
+  void write_states(const StateEvent& state,
+                    std::span<const TensorView> tensors,
+                    std::int32_t wrapper);
+
+  // -- collectives
+  /// Records the call and flushes. Returns: a ticket for complete().
+  std::int64_t post(std::int32_t group, const Signature& signature, std::int32_t wrapper);
+  void complete(std::int64_t ticket, bool ok, std::int32_t wrapper);
+
+  /// The text of a call site's file, alive as long as the pen.
+  const char* keep(std::string_view text) { return names_.text(names_.intern(text)).data(); }
+
+  /// Writes an `end` that is taken back if another event follows: the rank seems stuck.
+  void end_for_now(const EndEvent& end);
+
+  Outcome flush() { return file_->flush(); }
+
+  Outcome close() { return file_->close(); }
+
+ private:
+  struct Draft {
+    bool started = false;
+    DType dtype = DType::kF32;
+    std::vector<std::uint64_t> digests;
+    std::vector<Sketch> sketches;
+    std::vector<std::int64_t> n_elems;
+    std::vector<std::uint8_t> undefined;
+
+    void clear(std::size_t n, bool sketched);
+    void set(std::size_t index, const TensorView& view, SketchSigns& signs);
+    GradEvent event(GradPoint point, LayoutId layout) const;
+  };
+
+  struct Tracked {
+    LayoutId layout = kNoLayout;
+    std::size_t size = 0;
+    Draft drafts[3];  // base, inc, pre
+  };
+
+  struct OpenCall {
+    std::int32_t group = 0;
+    std::int64_t seq = 0;
+    Signature signature;
+  };
+
+  Position& position(std::int32_t wrapper);
+  std::int64_t next_number(std::int32_t group, const Signature& signature);
+
+  std::unique_ptr<RankFile> file_;
+  std::int32_t attempt_;
+  Rank rank_;
+  NameTable names_;
+  std::uint64_t next_index_ = 0;
+  std::vector<Position> positions_;
+  std::map<std::int32_t, Tracked> tracked_;
+  std::map<std::tuple<std::int32_t, CollectiveOp, std::int32_t, std::int32_t>, std::int64_t>
+      n_posted_;
+  std::map<std::int64_t, OpenCall> open_;
+  std::int64_t n_tickets_ = 0;
+  SketchSigns signs_;
+  Draft scratch_;
+};
+
+}  // namespace lockstep::python

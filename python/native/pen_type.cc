@@ -1,0 +1,365 @@
+#include "lockstep/python/native/pen_type.h"
+// Python's header comes first.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/end_reason.h"
+#include "lockstep/python/native/pen.h"
+#include "lockstep/python/native/tensor_values.h"
+#include "lockstep/tensor/digest.h"
+
+namespace lockstep::python {
+
+namespace {
+
+/// What a Python object of the type points to.
+struct PenState {
+  Pen pen;
+  TensorReader reader;
+};
+
+struct PenObject {
+  PyObject_HEAD PenState* state;
+};
+
+using Method = PyObject* (*)(PenState&, const Arguments&);
+
+PenState& state_of(PyObject* self) {
+  PenState* state = reinterpret_cast<PenObject*>(self)->state;
+  if (state != nullptr) return *state;
+  PyErr_SetString(PyExc_ValueError, "the pen was never opened");
+  throw PythonError();
+}
+
+/// A method with a fixed number of positional arguments.
+template <Method kMethod, Py_ssize_t kExpected>
+PyObject* entry(PyObject* self, PyObject* const* values, Py_ssize_t n) {
+  return guarded([&] { return kMethod(state_of(self), Arguments(values, n, kExpected)); });
+}
+
+void check(const Outcome& outcome) {
+  if (outcome.ok()) return;
+  PyErr_SetString(PyExc_OSError, outcome.error().text().c_str());
+  throw PythonError();
+}
+
+template <typename Id>
+Id id_at(const Arguments& arguments, std::size_t i) {
+  return static_cast<Id>(arguments.small(i));
+}
+
+GradPoint grad_point(const Arguments& arguments, std::size_t i) {
+  return arguments.choice<GradPoint>(i, static_cast<int>(GradPoint::kRedo) + 1);
+}
+
+// -- names and positions
+
+PyObject* layout(PenState& state, const Arguments& arguments) {
+  std::vector<NameId> names;
+  for (const std::string_view name : arguments.texts(0)) names.push_back(state.pen.name(name));
+  return PyLong_FromLong(static_cast<std::int32_t>(state.pen.layout(names)));
+}
+
+PyObject* place(PenState& state, const Arguments& arguments) {
+  state.pen.place(arguments.small(0),
+                  {.sync = arguments.small(1),
+                   .micro = arguments.small(2),
+                   .opt = arguments.small(3),
+                   .epoch = arguments.small(4)});
+  return none();
+}
+
+// -- what the wrapper does
+
+PyObject* wrap(PenState& state, const Arguments& arguments) {
+  WrapEvent event;
+  event.params = id_at<LayoutId>(arguments, 1);
+  event.frozen = id_at<LayoutId>(arguments, 2);
+  event.buffers = id_at<LayoutId>(arguments, 3);
+  event.ignored = id_at<LayoutId>(arguments, 4);
+  event.buffer_policy = state.pen.name(arguments.text(5));
+  event.bucket_cap_bytes = arguments.integer(6);
+  event.group = arguments.small(7);
+  event.n_ranks = arguments.small(8);
+  state.pen.write(event, arguments.small(0));
+  state.pen.track(arguments.small(0), event.params);
+  return none();
+}
+
+PyObject* bucket(PenState& state, const Arguments& arguments) {
+  const std::vector<std::int32_t> indices = arguments.small_integers(1);
+  const std::vector<std::int32_t> lengths = arguments.small_integers(2);
+  state.pen.write(BucketEvent{.indices = indices, .lengths = lengths}, arguments.small(0));
+  return none();
+}
+
+PyObject* forward(PenState& state, const Arguments& arguments) {
+  state.pen.write(ForwardEvent{.through_wrapper = arguments.flag(1),
+                               .synchronizing = arguments.flag(2),
+                               .training = arguments.flag(3),
+                               .grad = arguments.flag(4)},
+                  arguments.small(0));
+  return none();
+}
+
+PyObject* backward(PenState& state, const Arguments& arguments) {
+  state.pen.write(BackwardEvent{.reduced = arguments.flag(1)}, arguments.small(0));
+  return none();
+}
+
+// -- gradients and states
+
+PyObject* note(PenState& state, const Arguments& arguments) {
+  std::vector<Owned> copies;
+  const TensorView view = state.reader.view(arguments.object(3), copies);
+  state.pen.note({arguments.small(0), grad_point(arguments, 1)},
+                 static_cast<std::size_t>(arguments.integer(2)),
+                 view);
+  return none();
+}
+
+PyObject* note_same(PenState& state, const Arguments& arguments) {
+  state.pen.note_same({arguments.small(0), grad_point(arguments, 1)},
+                      grad_point(arguments, 2),
+                      static_cast<std::size_t>(arguments.integer(3)));
+  return none();
+}
+
+PyObject* write_noted(PenState& state, const Arguments& arguments) {
+  state.pen.write_noted({arguments.small(0), grad_point(arguments, 1)});
+  return none();
+}
+
+PyObject* grads(PenState& state, const Arguments& arguments) {
+  std::vector<Owned> copies;
+  const std::vector<TensorView> views = state.reader.views(arguments.object(3), copies);
+  state.pen.write_grads(
+      {arguments.small(0), grad_point(arguments, 1)}, id_at<LayoutId>(arguments, 2), views);
+  return none();
+}
+
+PyObject* states(PenState& state, const Arguments& arguments) {
+  std::vector<Owned> copies;
+  const std::vector<TensorView> views = state.reader.views(arguments.object(4), copies);
+  StateEvent event;
+  event.kind = arguments.choice<StateKind>(1, static_cast<int>(StateKind::kOptimizer) + 1);
+  event.point = arguments.choice<StatePoint>(2, static_cast<int>(StatePoint::kEnd) + 1);
+  event.layout = id_at<LayoutId>(arguments, 3);
+  state.pen.write_states(event, views, arguments.small(0));
+  return none();
+}
+
+PyObject* step(PenState& state, const Arguments& arguments) {
+  state.pen.write(StepEvent{.lr = arguments.real(1),
+                            .scale = arguments.real(2),
+                            .found_inf = arguments.flag(3),
+                            .skipped = arguments.flag(4),
+                            .layout = id_at<LayoutId>(arguments, 5)},
+                  arguments.small(0));
+  check(state.pen.flush());
+  return none();
+}
+
+// -- data
+
+PyObject* batch(PenState& state, const Arguments& arguments) {
+  state.pen.write(BatchEvent{.n_samples = arguments.integer(1),
+                             .n_tokens = arguments.integer(2),
+                             .denominator = arguments.real(3),
+                             .declared = state.pen.name(arguments.text(4))},
+                  arguments.small(0));
+  return none();
+}
+
+PyObject* sample(PenState& state, const Arguments& arguments) {
+  const std::vector<std::int64_t> ids = arguments.integers(2);
+  state.pen.write(SampleEvent{.split = state.pen.name(arguments.text(1)), .ids = ids},
+                  arguments.small(0));
+  return none();
+}
+
+PyObject* epoch(PenState& state, const Arguments& arguments) {
+  std::vector<Owned> copies;
+  const TensorView order = state.reader.view(arguments.object(3), copies);
+  state.pen.write(EpochEvent{.split = state.pen.name(arguments.text(0)),
+                             .sampler = state.pen.name(arguments.text(1)),
+                             .generator_key = arguments.word(2),
+                             .order_digest = sm64(order.data, order.n_elems, order.dtype),
+                             .dataset_size = arguments.integer(4),
+                             .n_replicas = arguments.integer(5),
+                             .per_rank = arguments.integer(6),
+                             .shuffle = arguments.flag(7),
+                             .drop_last = arguments.flag(8),
+                             .pads = arguments.flag(9)},
+                  -1);
+  return none();
+}
+
+// -- groups and collectives
+
+PyObject* group(PenState& state, const Arguments& arguments) {
+  const std::vector<std::int32_t> members = arguments.small_integers(1);
+  state.pen.write(GroupEvent{.group = arguments.small(0), .members = members}, -1);
+  return none();
+}
+
+PyObject* posted(PenState& state, const Arguments& arguments) {
+  Signature call;
+  call.op = arguments.choice<CollectiveOp>(2, static_cast<int>(CollectiveOp::kRecv) + 1);
+  call.reduce = arguments.choice<ReduceOp>(3, static_cast<int>(ReduceOp::kBxor) + 1);
+  call.dtype = arguments.choice<DType>(4, static_cast<int>(DType::kBool) + 1);
+  call.device = arguments.flag(5) ? Device::kCuda : Device::kCpu;
+  call.async = arguments.flag(6);
+  call.root = arguments.small(7);
+  call.peer = arguments.small(8);
+  call.tag = arguments.small(9);
+  call.count = arguments.integer(10);
+  call.splits = arguments.word(11);
+  call.layout = arguments.word(12);
+  call.site = {
+      state.pen.keep(arguments.text(13)), arguments.small(14), state.pen.keep(arguments.text(15))};
+  return PyLong_FromLongLong(state.pen.post(arguments.small(1), call, arguments.small(0)));
+}
+
+PyObject* completed(PenState& state, const Arguments& arguments) {
+  state.pen.complete(arguments.integer(1), arguments.flag(2), arguments.small(0));
+  return none();
+}
+
+// -- the rank itself
+
+PyObject* environment(PenState& state, const Arguments& arguments) {
+  const std::string_view schema = arguments.text(4);
+  const auto n = static_cast<std::int64_t>(schema.size());
+  state.pen.write(EnvironmentEvent{.world = arguments.small(0),
+                                   .local_rank = arguments.small(1),
+                                   .node = state.pen.name(arguments.text(2)),
+                                   .device = state.pen.name(arguments.text(3)),
+                                   .schema = sm64(schema.data(), n, DType::kU8)},
+                  -1);
+  return none();
+}
+
+PyObject* phase(PenState& state, const Arguments& arguments) {
+  const auto kind = arguments.choice<PhaseKind>(1, static_cast<int>(PhaseKind::kEnd) + 1);
+  state.pen.write(PhaseEvent{kind}, arguments.small(0));
+  return none();
+}
+
+PyObject* log(PenState& state, const Arguments& arguments) {
+  state.pen.write(LogEvent{state.pen.name(arguments.text(0))}, -1);
+  return none();
+}
+
+EndEvent end_event(PenState& state, const Arguments& arguments) {
+  return {.outcome = arguments.choice<EndOutcome>(0, static_cast<int>(EndOutcome::kStuck) + 1),
+          .detail = state.pen.name(arguments.text(1))};
+}
+
+PyObject* end(PenState& state, const Arguments& arguments) {
+  state.pen.write(end_event(state, arguments), -1);
+  check(state.pen.close());
+  return none();
+}
+
+PyObject* end_for_now(PenState& state, const Arguments& arguments) {
+  state.pen.end_for_now(end_event(state, arguments));
+  return none();
+}
+
+PyObject* flush(PenState& state, const Arguments& /*arguments*/) {
+  check(state.pen.flush());
+  return none();
+}
+
+// -- the type
+
+int initialize(PyObject* self, PyObject* arguments, PyObject* /*keywords*/) {
+  PyObject* const done = guarded([&]() -> PyObject* {
+    std::vector<PyObject*> values;
+    for (Py_ssize_t i = 0; i < PyTuple_Size(arguments); ++i) {
+      values.push_back(PyTuple_GetItem(arguments, i));
+    }
+    const Arguments given(values.data(), PyTuple_Size(arguments), 10);
+    TraceHeader header;
+    header.run_id = given.text(1);
+    header.n_ranks = given.small(4);
+    header.backend = given.text(5);
+    header.scenario = given.text(6);
+    header.library = given.text(7);
+    header.clock = given.text(8);
+    const std::int32_t attempt = given.small(2);
+    const Rank rank{given.small(3)};
+    auto file = RankFile::open(std::string(given.text(0)), header, attempt, rank);
+    if (!file.ok()) {
+      PyErr_SetString(PyExc_OSError, file.error().text().c_str());
+      throw PythonError();
+    }
+    auto state = std::make_unique<PenState>(
+        PenState{Pen(std::move(file).value(), attempt, rank), TensorReader()});
+    const std::vector<PyObject*> dtypes = members_of(given.object(9));
+    for (std::size_t i = 0; i < dtypes.size(); ++i) {
+      if (dtypes[i] != Py_None) state->reader.learn(dtypes[i], static_cast<DType>(i));
+    }
+    reinterpret_cast<PenObject*>(self)->state = state.release();
+    return self;
+  });
+  return done == nullptr ? -1 : 0;
+}
+
+void destroy(PyObject* self) {
+  PyTypeObject* const type = Py_TYPE(self);
+  delete reinterpret_cast<PenObject*>(self)->state;
+  reinterpret_cast<freefunc>(PyType_GetSlot(type, Py_tp_free))(self);
+  Py_DECREF(reinterpret_cast<PyObject*>(type));
+}
+
+template <Method kMethod, Py_ssize_t kExpected>
+PyMethodDef method(const char* name) {
+  // Python keeps one type of pointer for all calling conventions and is told which it is.
+  auto* const function = reinterpret_cast<void (*)()>(&entry<kMethod, kExpected>);
+  return {name, reinterpret_cast<PyCFunction>(function), METH_FASTCALL, nullptr};
+}
+
+}  // namespace
+
+PyObject* make_pen_type() {
+  static PyMethodDef methods[] = {
+      method<layout, 1>("layout"),
+      method<place, 5>("place"),
+      method<wrap, 9>("wrap"),
+      method<bucket, 3>("bucket"),
+      method<forward, 5>("forward"),
+      method<backward, 2>("backward"),
+      method<note, 4>("note"),
+      method<note_same, 4>("note_same"),
+      method<write_noted, 2>("write_noted"),
+      method<grads, 4>("grads"),
+      method<states, 5>("states"),
+      method<step, 6>("step"),
+      method<batch, 5>("batch"),
+      method<sample, 3>("sample"),
+      method<epoch, 10>("epoch"),
+      method<group, 2>("group"),
+      method<posted, 16>("posted"),
+      method<completed, 3>("completed"),
+      method<environment, 5>("environment"),
+      method<phase, 2>("phase"),
+      method<log, 1>("log"),
+      method<end, 2>("end"),
+      method<end_for_now, 2>("end_for_now"),
+      method<flush, 0>("flush"),
+      {nullptr, nullptr, 0, nullptr},
+  };
+  static PyType_Slot slots[] = {
+      {Py_tp_init, reinterpret_cast<void*>(&initialize)},
+      {Py_tp_dealloc, reinterpret_cast<void*>(&destroy)},
+      {Py_tp_methods, methods},
+      {0, nullptr},
+  };
+  static PyType_Spec spec = {"lockstep._core.Pen", sizeof(PenObject), 0, Py_TPFLAGS_DEFAULT, slots};
+  return checked(PyType_FromSpec(&spec));
+}
+
+}  // namespace lockstep::python

@@ -1,0 +1,83 @@
+#include "lockstep/python/native/tensor_values.h"
+
+namespace lockstep::python {
+
+namespace {
+
+/// Method and attribute names, interned once.
+struct Words {
+  PyObject* dtype = PyUnicode_InternFromString("dtype");
+  PyObject* is_cpu = PyUnicode_InternFromString("is_cpu");
+  PyObject* is_sparse = PyUnicode_InternFromString("is_sparse");
+  PyObject* is_contiguous = PyUnicode_InternFromString("is_contiguous");
+  PyObject* data_ptr = PyUnicode_InternFromString("data_ptr");
+  PyObject* numel = PyUnicode_InternFromString("numel");
+  PyObject* detach = PyUnicode_InternFromString("detach");
+  PyObject* cpu = PyUnicode_InternFromString("cpu");
+  PyObject* to_dense = PyUnicode_InternFromString("to_dense");
+  PyObject* contiguous = PyUnicode_InternFromString("contiguous");
+};
+
+const Words& words() {
+  static const Words all;
+  return all;
+}
+
+Owned call(PyObject* object, PyObject* method) {
+  return Owned(checked(PyObject_CallMethodObjArgs(object, method, nullptr)));
+}
+
+bool attribute(PyObject* object, PyObject* name) {
+  const Owned value(checked(PyObject_GetAttr(object, name)));
+  return value.get() == Py_True;
+}
+
+bool answer(PyObject* object, PyObject* method) { return call(object, method).get() == Py_True; }
+
+}  // namespace
+
+void TensorReader::learn(PyObject* dtype, DType ours) {
+  Py_INCREF(dtype);
+  dtypes_.emplace_back(dtype, ours);
+}
+
+DType TensorReader::dtype_of(PyObject* tensor) const {
+  const Owned dtype(checked(PyObject_GetAttr(tensor, words().dtype)));
+  for (const auto& [known, ours] : dtypes_) {
+    if (known == dtype.get()) return ours;
+  }
+  PyErr_SetString(PyExc_TypeError, "a tensor of a dtype that traces do not know");
+  throw PythonError();
+}
+
+TensorView TensorReader::view(PyObject* tensor, std::vector<Owned>& copies) const {
+  if (tensor == Py_None) return {};
+  TensorView view{.dtype = dtype_of(tensor)};
+  const bool here = attribute(tensor, words().is_cpu);
+  const bool sparse = attribute(tensor, words().is_sparse);
+  PyObject* dense = tensor;
+  if (!here || sparse || !answer(tensor, words().is_contiguous)) {
+    Owned copy = call(tensor, words().detach);
+    if (sparse) copy = call(copy.get(), words().to_dense);
+    if (!here) copy = call(copy.get(), words().cpu);
+    copy = call(copy.get(), words().contiguous);
+    dense = copy.get();
+    copies.push_back(std::move(copy));
+  }
+  const Owned address = call(dense, words().data_ptr);
+  const Owned n_elems = call(dense, words().numel);
+  view.data = PyLong_AsVoidPtr(address.get());
+  view.n_elems = PyLong_AsLongLong(n_elems.get());
+  if (PyErr_Occurred() != nullptr) throw PythonError();
+  static constexpr char kEmpty = 0;
+  if (view.data == nullptr) view.data = &kEmpty;  // An empty tensor is not a missing one.
+  return view;
+}
+
+std::vector<TensorView> TensorReader::views(PyObject* list, std::vector<Owned>& copies) const {
+  std::vector<TensorView> views;
+  for (PyObject* member : members_of(list)) views.push_back(view(member, copies));
+  return views;
+}
+
+}  // namespace lockstep::python

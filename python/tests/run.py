@@ -1,0 +1,62 @@
+#!/usr/bin/env python3
+"""Runs the tests of the package: run.py BUILD core|torch|types [PYTEST ARGUMENT...]
+
+`torch` needs the environment that python/tools/torch_environment.py makes (`./dev test` calls it); where
+there is none it says why and exits with 77, which ctest counts as skipped.
+"""
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+SKIPPED = 77
+TORCH = "torch-2.15.0"
+
+
+def skip(reason: str) -> int:
+    print(f"NOT RUN: {reason}", file=sys.stderr)
+    return SKIPPED
+
+
+def torch_python(build: Path) -> Path | str:
+    """The interpreter that has PyTorch, or why there is none."""
+    python = build / TORCH / "bin" / "python"
+    if (build / TORCH / "ready.txt").exists():
+        return python
+    why = build / TORCH / "why-not.txt"
+    reason = why.read_text().strip() if why.exists() else "nobody has made it; ./dev test does"
+    return f"{build / TORCH} with a current PyTorch is missing: {reason}"
+
+
+def main(build: Path, what: str, arguments: list[str]) -> int:
+    environment = dict(os.environ, PYTHONPATH=str(build / "python"), OMP_NUM_THREADS="1",
+                       PYTHONDONTWRITEBYTECODE="1", LOCKSTEP_BUILD=str(build))
+    interpreter: Path | str = sys.executable
+    if what == "torch":
+        found = torch_python(build)
+        if isinstance(found, str):
+            return skip(found)
+        interpreter = found
+    pytest = [str(interpreter), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p",
+              "no:faulthandler", "--rootdir", str(HERE)]
+    commands = {
+        "core": [*pytest, str(HERE / "core_test.py")],
+        "torch": [*pytest, str(HERE / "torch_jobs")],
+        "types": [str(interpreter), "-m", "mypy", "--config-file", str(HERE.parent / "pyproject.toml"),
+                  "--cache-dir", str(build / "mypy"), "-p", "lockstep"]}
+    module = "mypy" if what == "types" else "pytest"
+    if subprocess.run([str(interpreter), "-c", f"import {module}"], capture_output=True).returncode:
+        return skip(f"{interpreter} has no {module}")
+    if what == "types":
+        environment["MYPYPATH"] = str(HERE.parent)
+    return subprocess.run([*commands[what], *arguments], env=environment,
+                          cwd=HERE.parent if what == "types" else None).returncode
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 3 or sys.argv[2] not in ("core", "torch", "types"):
+        sys.exit(__doc__)
+    sys.exit(main(Path(sys.argv[1]), sys.argv[2], sys.argv[3:]))

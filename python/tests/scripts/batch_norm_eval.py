@@ -1,0 +1,34 @@
+"""Healthy: batch norm with broadcast buffers, evaluated after every epoch; loaders have workers."""
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
+
+
+def main():
+    dist.init_process_group("gloo")
+    torch.manual_seed(7)
+    inputs = torch.randn(48, 8)
+    data = TensorDataset(inputs, inputs.sum(1, keepdim=True))
+    sampler = DistributedSampler(data)
+    loader = DataLoader(data, batch_size=6, sampler=sampler, num_workers=1)
+    model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.Linear(16, 1)), gradient_as_bucket_view=True)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    for epoch in range(3):
+        sampler.set_epoch(epoch)
+        for x, y in loader:
+            optimizer.zero_grad()
+            nn.functional.mse_loss(model(x), y).backward()
+            optimizer.step()
+        model.eval()
+        with torch.no_grad():
+            error = nn.functional.mse_loss(model(inputs), data.tensors[1])
+        dist.all_reduce(error)
+        model.train()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

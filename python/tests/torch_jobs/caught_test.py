@@ -1,0 +1,101 @@
+"""Broken scripts are caught with law, step, rank and cause; healthy ones are silent. None is edited."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import lockstep
+import pytest
+from forked import SCRIPTS, Ran, run_job
+
+
+@dataclass(frozen=True)
+class Expected:
+    """A finding that must be among those reported. None = not looked at."""
+
+    law: str
+    cause: str | None = None
+    step: int | None = None
+    ranks: tuple[int, ...] | None = None
+    missing: tuple[int, ...] | None = None
+    tensor: str | None = None
+    site: str | None = None
+    field: str | None = None
+
+
+def line_of(script: str, text: str, nth: int = 0) -> str:
+    """"hang.py:28": the place of the nth line that contains the text."""
+    lines = (SCRIPTS / script).read_text().splitlines()
+    found = [number for number, line in enumerate(lines, 1) if text in line]
+    return f"{script}:{found[nth]}"
+
+
+BROKEN = {
+    "no_set_epoch.py": (2, [Expected("epoch-reshuffled", "no-set-epoch", 0, (0, 1))]),
+    "overwritten.py": (2, [Expected("init-equal", "parameter-nudged", 0, (1,), tensor="2.weight")]),
+    "bypass.py": (2, [Expected("reduced-once", "bypass-wrapper", 0, (0, 1), tensor="0.weight"),
+                      Expected("reduced-once", "bypass-wrapper", 0, (0, 1), tensor="2.bias")]),
+    "wrong_lr.py": (2, [Expected("optimizer-equal", "lr-per-rank", 0, (1,)),
+                        Expected("replicas-equal", "lr-per-rank", 0, (1,))]),
+    "hang.py": (3, [Expected("progress", "nan-skip-one-rank", missing=(0,), ranks=(1, 2),
+                             site=line_of("hang.py", "loss.backward()")),
+                    Expected("optimizer-equal", "nan-skip-one-rank", ranks=(0,))]),
+    "mismatch.py": (3, [Expected("collectives-match", "dtype-redop-root-mismatch", 2, (1,),
+                                 site=line_of("mismatch.py", "loss.backward()"))]),
+    "branch_skips_wrapper.py": (2, [Expected("reduced-once", "bypass-wrapper", 1, (1,)),
+                                    Expected("progress", missing=(1,), ranks=(0,))]),
+    "buffers_not_broadcast.py": (2, [Expected("buffers-policy", "bn-local-eval", ranks=(1,))]),
+    "clip_one_rank.py": (2, [Expected("replicas-equal", "clip-one-rank", 0, (1,))]),
+    "no_sync_one_rank.py": (2, [Expected("replicas-equal", "no-sync-one-rank", 0, (1,)),
+                                Expected("progress", "no-sync-one-rank", missing=(1,), ranks=(0,))]),
+    "operation_differs.py": (2, [Expected(
+        "collectives-match", field="op", ranks=(1,), site=line_of("operation_differs.py", "broadcast("))]),
+    "parameter_nudged.py": (2, [Expected("replicas-equal", step=5, ranks=(1,), tensor="0.bias")]),
+    "root_differs.py": (2, [Expected("collectives-match", "dtype-redop-root-mismatch", field="root",
+                                     site=line_of("root_differs.py", "dist.broadcast("))]),
+    "shape_differs.py": (2, [Expected("collectives-match", field="count", ranks=(1,),
+                                      site=line_of("shape_differs.py", "dist.all_reduce("))]),
+    # Step 4 is the one left out: step 5 is the first that both ranks have taken.
+    "step_skipped_once.py": (2, [Expected("replicas-equal", "nan-skip-one-rank", 5, (1,)),
+                                 Expected("optimizer-equal", "nan-skip-one-rank", field="step", ranks=(1,))]),
+    "sum_against_max.py": (2, [Expected("collectives-match", "dtype-redop-root-mismatch", ranks=(1,),
+                                        field="reduce")]),
+}
+# What only the author of a job can say: DDP promises nothing about buffers that it does not broadcast.
+MEANT = {"buffers_not_broadcast.py": "broadcast0"}
+HEALTHY = ("clean.py", "accumulation.py", "find_unused.py", "batch_norm_eval.py", "gan.py")
+
+
+def record(script: str, ranks: int, scratch: Path) -> tuple[Ran, lockstep.Report]:
+    ran = run_job(SCRIPTS / script, ranks, scratch / "trace", scratch)
+    assert ran.troubles == [], "the recorder could not do something"
+    return ran, lockstep.check(scratch / "trace", buffers=MEANT.get(script, ""))
+
+
+def fits(finding: lockstep.Finding, expected: Expected) -> bool:
+    for name in ("law", "cause", "step", "ranks", "missing", "tensor", "field"):
+        wanted = getattr(expected, name)
+        if wanted is not None and getattr(finding, name) != wanted:
+            return False
+    return expected.site is None or finding.site.endswith(expected.site) or \
+        finding.other_site.endswith(expected.site)
+
+
+@pytest.mark.parametrize("script", BROKEN)
+def test_a_broken_script_is_caught(script: str, tmp_path: Path) -> None:
+    ranks, expected = BROKEN[script]
+    _, report = record(script, ranks, tmp_path)
+    assert not report.ok
+    for wanted in expected:
+        assert any(fits(finding, wanted) for finding in report.findings), f"{wanted}\n{report}"
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("script", HEALTHY)
+def test_a_healthy_script_is_silent(script: str, ranks: int, tmp_path: Path) -> None:
+    ran, report = record(script, ranks, tmp_path)
+    assert ran.codes == [0] * ranks, ran.output
+    assert report.ok, str(report)
+    assert sum(law.verdict == "holds" for law in report.laws) >= 7, [law for law in report.laws]
+    advice = [line for law in report.laws for line in law.advice]
+    assert not any(line.startswith("A-coverage") for line in advice)

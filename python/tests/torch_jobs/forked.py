@@ -1,0 +1,129 @@
+"""Runs a script as several ranks on gloo, forked from a process that has PyTorch loaded: the same script
+under torchrun takes ten seconds of imports, this takes half a second."""
+from __future__ import annotations
+
+import os
+import runpy
+import signal
+import socket
+import sys
+import time
+import traceback
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+import torch._dynamo  # noqa: F401  DDP's constructor imports it, once a process.
+import torch.distributed.optim  # noqa: F401
+
+from lockstep.reaping import reap
+
+SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
+LIMIT_S = 60.0
+SILENT_S = 3.5  # Nothing is recorded for so long: the ranks wait for each other.
+
+
+@dataclass
+class Ran:
+    codes: list[int]
+    output: str
+    seconds: float = 0.0
+    troubles: list[str] = field(default_factory=list)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _be_a_rank(script: Path, folder: Path | None, output: Path, environment: dict[str, str]) -> int:
+    os.environ.update(environment)
+    log = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")  # Not those of pytest.
+    sys.argv = [str(script)]
+    recorder = None
+    code = 0
+    if folder is not None:
+        from lockstep.torch import start
+        recorder = start(str(folder))
+    try:
+        runpy.run_path(str(script), run_name="__main__")
+    except BaseException as error:
+        traceback.print_exc()
+        code = 1
+        if recorder is not None:
+            recorder.exception = f"{type(error).__name__}: {error}"
+    if recorder is not None:
+        from lockstep.torch.ending import finish
+        finish(recorder)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    return code
+
+
+def run_job(script: Path, ranks: int, folder: Path | None, scratch: Path) -> Ran:
+    """Runs the script, recorded into `folder` if one is given, until all ranks are gone."""
+    started = time.monotonic()
+    environment = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "LOCKSTEP_RUN": scratch.name,
+                   "MASTER_PORT": str(_free_port()), "GLOO_SOCKET_IFNAME": "lo"}
+    outputs = [scratch / f"{script.stem}.{folder is None}.{rank}" for rank in range(ranks)]
+    children = {}
+    for rank in range(ranks):
+        child = os.fork()
+        if child == 0:
+            mine = environment | {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+            code = 99
+            try:
+                code = _be_a_rank(script, folder, outputs[rank], mine)
+            finally:
+                os._exit(code)
+        children[child] = rank
+    codes = _wait_for(children, folder, started)
+    if folder is not None:
+        reap(folder)
+    text = "".join(path.read_text() for path in outputs if path.exists())
+    return Ran(codes, text, time.monotonic() - started, _troubles(folder))
+
+
+def _wait_for(children: dict[int, int], folder: Path | None, started: float) -> list[int]:
+    codes = [0] * len(children)
+    alive = set(children)
+    told = 0.0
+    while alive:
+        time.sleep(0.05)
+        for child in list(alive):
+            done, status = os.waitpid(child, os.WNOHANG)
+            if done:
+                alive.discard(child)
+                codes[children[child]] = os.waitstatus_to_exitcode(status)
+        failed = any(codes)
+        if alive and not told and (failed or _silent(folder) or time.monotonic() - started > LIMIT_S):
+            time.sleep(1.0 if failed else 0.0)  # What torchrun does: one failed, so all end.
+            told = time.monotonic()
+            _signal(alive, signal.SIGTERM)
+        if alive and told and time.monotonic() - told > 10:
+            _signal(alive, signal.SIGKILL)
+    return codes
+
+
+def _signal(children: set[int], number: int) -> None:
+    for child in children:
+        os.kill(child, number)
+
+
+def _silent(folder: Path | None) -> bool:
+    times = [path.stat().st_mtime for path in folder.glob("*.jsonl")] if folder is not None else []
+    return bool(times) and time.time() - max(times) > SILENT_S
+
+
+def _troubles(folder: Path | None) -> list[str]:
+    """What the recorder could not do."""
+    files = folder.glob("*.jsonl") if folder is not None else []
+    return [line for path in files for line in path.read_text().splitlines()
+            if '"text":"recorder: ' in line]
+
+
+assert torch.distributed.is_gloo_available()

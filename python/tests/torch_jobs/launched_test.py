@@ -1,0 +1,99 @@
+"""The same through the command and a launcher, as people start their jobs."""
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import lockstep
+from forked import SCRIPTS, run_job
+
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
+
+
+def record(folder: Path, *options: str) -> list[str]:
+    return [sys.executable, "-m", "lockstep", "record", "-o", str(folder), *options, "--"]
+
+
+def test_torchrun_is_recorded_without_an_edit(tmp_path: Path) -> None:
+    ran = subprocess.run([*record(tmp_path / "trace"), *TORCHRUN, "2", str(SCRIPTS / "clean.py")],
+                         capture_output=True, text=True)
+    assert "recorded 2 ranks" in ran.stderr, ran.stderr
+    report = lockstep.check(tmp_path / "trace")
+    assert report.ok, str(report)
+    assert report.law("samples-covered").verdict == "holds"
+    # PyTorch 2.15 sometimes aborts a healthy gloo job while it exits, recorded or not.
+    assert ran.returncode == 0 or "without an active exception" in ran.stderr, ran.stderr
+
+
+def test_a_hang_is_ended_and_its_ranks_say_where_they_waited(tmp_path: Path) -> None:
+    # Rank 1 sleeps where the others reduce: nobody ever fails.
+    script = tmp_path / "waits.py"
+    script.write_text('import time\nimport torch\nimport torch.distributed as dist\n'
+                      'dist.init_process_group("gloo")\n'
+                      'if dist.get_rank() == 1:\n    time.sleep(600)\n'
+                      'dist.all_reduce(torch.zeros(3))\n')
+    started = time.monotonic()
+    ran = subprocess.run([*record(tmp_path / "trace", "--stuck-after", "3"), *TORCHRUN, "2", str(script)],
+                         capture_output=True, text=True, timeout=100)
+    assert "ending the job" in ran.stderr and ran.returncode != 0
+    assert time.monotonic() - started < 60
+    report = lockstep.check(tmp_path / "trace")
+    assert report.outcome == "hang", str(report)
+    [finding] = report.law("progress").findings
+    assert (finding.ranks, finding.missing) == ((0,), (1,))
+    assert finding.site.endswith("waits.py:7")
+
+
+def test_a_rank_killed_outright_is_dead_and_no_partition(tmp_path: Path) -> None:
+    script = tmp_path / "dies.py"
+    script.write_text('import os, signal\nimport torch\nimport torch.distributed as dist\n'
+                      'dist.init_process_group("gloo")\n'
+                      'dist.all_reduce(torch.zeros(3))\n'
+                      'if dist.get_rank() == 1:\n    os.kill(os.getpid(), signal.SIGKILL)\n'
+                      'dist.all_reduce(torch.zeros(3))\n')
+    ran = run_job(script, 2, tmp_path / "trace", tmp_path)
+    assert ran.codes[1] == -signal.SIGKILL
+    report = lockstep.check(tmp_path / "trace")
+    [finding] = report.law("progress").findings
+    assert finding.cause == "rank-crash", str(report)
+    assert 1 in (*finding.ranks, *finding.missing)
+
+
+def test_recording_from_inside_a_script_ends_with_the_block(tmp_path: Path) -> None:
+    script = tmp_path / "inside.py"
+    script.write_text(
+        'import lockstep, os, sys, torch, torch.distributed as dist\n'
+        'from torch import nn\n'
+        'from torch.nn.parallel import DistributedDataParallel\n'
+        'dist.init_process_group("gloo", init_method="tcp://127.0.0.1:0", rank=0, world_size=1)\n'
+        'init = DistributedDataParallel.__init__\n'
+        'with lockstep.record(sys.argv[1]):\n'
+        '    assert DistributedDataParallel.__init__ is not init\n'
+        '    model = DistributedDataParallel(nn.Linear(2, 1))\n'
+        '    model(torch.ones(1, 2)).sum().backward()\n'
+        'assert DistributedDataParallel.__init__ is init\n'
+        'model(torch.ones(1, 2)).sum().backward()\n')
+    ran = subprocess.run([sys.executable, str(script), str(tmp_path / "trace")], capture_output=True,
+                         text=True)
+    assert ran.returncode == 0, ran.stderr
+    [path] = (tmp_path / "trace").glob("*.jsonl")
+    lines = path.read_text().splitlines()
+    assert sum('"kind":"backward"' in line for line in lines) == 1
+    assert '"outcome":"ok"' in lines[-1]
+
+
+def test_a_job_goes_on_when_its_trace_cannot_be_written(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("not a folder")
+    environment = dict(os.environ, LOCKSTEP_RECORD=str(blocked / "trace"), RANK="0", WORLD_SIZE="1",
+                       MASTER_ADDR="127.0.0.1", MASTER_PORT="0")
+    start = Path(lockstep.__file__).parent / "start"
+    environment["PYTHONPATH"] = f"{start}{os.pathsep}{environment['PYTHONPATH']}"
+    ran = subprocess.run([sys.executable, str(SCRIPTS / "clean.py")], capture_output=True, text=True,
+                         env=environment)
+    assert "nothing is recorded" in ran.stderr
+    assert ran.returncode == 0 or "without an active exception" in ran.stderr, ran.stderr
