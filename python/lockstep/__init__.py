@@ -28,7 +28,7 @@ __all__ = ["BrokenLaws", "Finding", "LawResult", "Report", "__version__", "check
 
 
 def record(folder: str | PathLike[str]) -> AbstractContextManager[None]:
-    """Records what this rank does between entering and leaving into `folder`, one file a rank.
+    """Records what this rank does between entering and leaving into `folder`, one file per rank.
 
     Enter it before the model is wrapped in DistributedDataParallel; what was wrapped earlier is not
     seen. Every rank of the job does the same, with the same folder. Nothing is recorded in a process

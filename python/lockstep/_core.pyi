@@ -12,7 +12,7 @@ def check(folder: str, allow: list[str], buffers: str, /) -> str:
     """The report on a folder of traces as JSON (docs/report_format.md). Raises ValueError."""
 
 def die_by(signal: int, /) -> None:
-    """Ends the process by this signal, as if nobody had listened to it."""
+    """Ends the process by this signal, as if no handler were installed."""
 
 class Pen:
     """Writes one rank's events. Tensors are torch.Tensor or None."""

@@ -53,7 +53,7 @@ def record(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser("lockstep record", description=RECORD_HELP,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--output", default="lockstep-trace", metavar="DIR",
-                        help="the folder of the trace, one file a rank (%(default)s)")
+                        help="the folder of the trace, one file per rank (%(default)s)")
     parser.add_argument("--stuck-after", type=float, metavar="SECONDS",
                         help="end the job once no rank has recorded anything for so long "
                              "(default: never)")

@@ -85,7 +85,7 @@ PyObject* check(PyObject* /*module*/, PyObject* const* values, Py_ssize_t n) {
   });
 }
 
-/// Ends the process by a signal, as it would have ended without anybody listening.
+/// Ends the process by a signal, as if no handler had been installed.
 PyObject* die_by(PyObject* /*module*/, PyObject* const* values, Py_ssize_t n) {
   return guarded([&] {
     const int number = Arguments(values, n, 1).small(0);
@@ -100,7 +100,7 @@ PyObject* die_by(PyObject* /*module*/, PyObject* const* values, Py_ssize_t n) {
 using FastCall = PyObject* (*)(PyObject*, PyObject* const*, Py_ssize_t);
 
 PyMethodDef function(const char* name, FastCall call) {
-  // Python keeps one type of pointer for all calling conventions and is told which it is.
+  // Python keeps one type of pointer for all calling conventions; the flag says which it is.
   auto* const any = reinterpret_cast<void (*)()>(call);
   return {name, reinterpret_cast<PyCFunction>(any), METH_FASTCALL, nullptr};
 }

@@ -317,7 +317,7 @@ void destroy(PyObject* self) {
 
 template <Method kMethod, Py_ssize_t kExpected>
 PyMethodDef method(const char* name) {
-  // Python keeps one type of pointer for all calling conventions and is told which it is.
+  // Python keeps one type of pointer for all calling conventions; the flag says which it is.
   auto* const function = reinterpret_cast<void (*)()>(&entry<kMethod, kExpected>);
   return {name, reinterpret_cast<PyCFunction>(function), METH_FASTCALL, nullptr};
 }

@@ -23,7 +23,7 @@ class TensorReader {
  private:
   DType dtype_of(PyObject* tensor) const;
 
-  std::vector<std::pair<PyObject*, DType>> dtypes_;  // PyTorch keeps them for ever.
+  std::vector<std::pair<PyObject*, DType>> dtypes_;  // PyTorch keeps them forever.
 };
 
 }  // namespace lockstep::python

@@ -27,7 +27,7 @@ def torch_python(build: Path) -> Path | str:
     if (build / TORCH / "ready.txt").exists():
         return python
     why = build / TORCH / "why-not.txt"
-    reason = why.read_text().strip() if why.exists() else "nobody has made it; ./dev test does"
+    reason = why.read_text().strip() if why.exists() else "./dev test makes it"
     return f"{build / TORCH} with a current PyTorch is missing: {reason}"
 
 

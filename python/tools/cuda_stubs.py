@@ -59,7 +59,7 @@ def system_libraries() -> dict[str, Path]:
 
 
 def missing_from(folder: Path) -> tuple[dict[str, str], list[str]]:
-    """The symbols nobody defines, with their versions, and the libraries nobody has."""
+    """The undefined symbols with their versions, and the missing libraries."""
     own = [path for path in folder.glob("*.so*") if not path.is_symlink() and path.name != STAND_IN]
     symbols = [symbol for path in own for symbol in symbols_of(path)]
     needed = set().union(*(needs_of(path) for path in own)) - {path.name for path in own}

@@ -319,55 +319,6 @@ TEST(ProgressTest, NamesShorterEpochs) {
   EXPECT_EQ(id_of(check("progress", calls.stream).findings.at(0).cause), "uneven-batches");
 }
 
-/// Two ranks whose second forward of three is followed by no backward on rank 0.
-void leave_one_batch_out(Calls& calls, bool records_backwards) {
-  for (std::int32_t rank = 0; rank < 2; ++rank) {
-    for (std::int32_t step = 0; step < 3; ++step) {
-      calls.stream.add(rank, ForwardEvent{});
-      if (rank == 0 && step == 1) continue;
-      calls.post(rank, calls.make(kAllReduce, 40), rank == 0 || step < 2);
-      if (records_backwards) calls.stream.add(rank, BackwardEvent{.reduced = true});
-    }
-  }
-  calls.end(0);
-  calls.end(1, EndOutcome::kStuck);
-}
-
-TEST(ProgressTest, NamesTheBatchThatOneRankLeftOut) {
-  Calls calls(2);
-  leave_one_batch_out(calls, true);
-  const LawResult result = check("progress", calls.stream);
-  ASSERT_EQ(result.findings.size(), 1U);
-  EXPECT_EQ(result.findings[0].missing, (std::vector<Rank>{Rank{0}}));
-  EXPECT_EQ(id_of(result.findings[0].cause), "nan-skip-one-rank");
-}
-
-TEST(ProgressTest, AccusesNobodyOfLeavingOutBackwardsThatNobodyRecords) {
-  Calls calls(2);
-  leave_one_batch_out(calls, false);
-  EXPECT_NE(id_of(check("progress", calls.stream).findings.at(0).cause), "nan-skip-one-rank");
-}
-
-TEST(ProgressTest, ARankWithoutAnEndDiedAndIsNoPartition) {
-  Calls calls(3);
-  for (std::int32_t rank = 0; rank < 3; ++rank) calls.post(rank, calls.make(kAllReduce, 40), false);
-  calls.end(0, EndOutcome::kStuck);
-  calls.end(1, EndOutcome::kStuck);
-  const LawResult result = check("progress", calls.stream);
-  ASSERT_EQ(result.findings.size(), 1U);
-  EXPECT_EQ(result.findings[0].ranks, (std::vector<Rank>{Rank{0}, Rank{1}}));
-  EXPECT_EQ(result.findings[0].missing, (std::vector<Rank>{Rank{2}}));
-  EXPECT_EQ(id_of(result.findings[0].cause), "rank-crash");
-}
-
-TEST(ProgressTest, WhereNoRankSaysHowItEndedNobodyGuessesAPartition) {
-  Calls calls(2);
-  for (std::int32_t rank = 0; rank < 2; ++rank) calls.post(rank, calls.make(kAllReduce, 40), false);
-  const LawResult result = check("progress", calls.stream);
-  ASSERT_EQ(result.findings.size(), 1U);
-  EXPECT_EQ(result.findings[0].cause, Cause::kNone);
-}
-
 TEST(ProgressTest, NamesACycleOverTwoGroups) {
   Calls calls(2);
   for (std::int32_t rank = 0; rank < 2; ++rank) {

@@ -33,7 +33,7 @@ class Batches:
         if pen is None or ids is None:
             return
         if training:
-            # Nobody has said what the loss is: judge by what DDP does, the mean over ranks.
+            # No event says what the loss is meant to be: judge by what DDP does, the mean over ranks.
             pen.batch(wrapper, len(ids), len(ids), float(len(ids)), "rank-mean")
         pen.sample(wrapper, "train" if training else "eval", ids)
 

@@ -1,7 +1,7 @@
 """The seam to process groups: which there are, and every call in them, DDP's own included.
 
 Primary: the hooks of ProcessGroup (register_pre_hook, register_post_hook), which see every call with
-its tensors. They tell neither the reduce operation nor the peer of a message: those are read from the
+its tensors. They name neither the reduce operation nor the peer of a message: those are read from the
 frame of c10d's own function. A PyTorch whose groups have no such hooks yields no collectives, and the
 trace says so.
 """
@@ -42,7 +42,7 @@ _REDUCES = {"SUM": ReduceOp.SUM, "AVG": ReduceOp.AVG, "PRODUCT": ReduceOp.PRODUC
 
 
 def op_of(name: str) -> CollectiveOp | None:
-    """The operation behind a hook's name: "ALLGATHER_BASE" is an all_gather."""
+    """The operation that a hook's name stands for: "ALLGATHER_BASE" is an all_gather."""
     name = name.removeprefix("_")
     for ending in _VARIANTS:
         name = name.removesuffix(ending)
@@ -163,7 +163,7 @@ class Groups:
 
     def _without_hooks(self, group: Any, given: dict[str, Any]) -> None:
         if group is None or not hasattr(group, "size"):
-            return  # This rank is no member.
+            return  # A group of other ranks.
         if not given["global_ranks_in_group"]:
             self._first(group, given)
         if self.recorder.pen is not None:

@@ -79,7 +79,7 @@ class Recorder:
         self.pen = None
 
     def moved(self, place: Place) -> None:
-        """Tells the pen that a place has changed."""
+        """Hands the pen a place that has changed."""
         if self.pen is not None:
             self.pen.place(place.wrapper, place.sync, place.micro, place.opt, self.epoch)
 

@@ -1,4 +1,4 @@
-"""Healthy: one head of two is used in turn, and DDP is told to look for the other."""
+"""Healthy: one head of two is used in turn, and DDP is asked to look for the other."""
 import torch
 import torch.distributed as dist
 from torch import nn

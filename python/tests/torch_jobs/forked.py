@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
-import torch._dynamo  # noqa: F401  DDP's constructor imports it, once a process.
+import torch._dynamo  # noqa: F401  DDP's constructor imports it, once per process.
 import torch.distributed.optim  # noqa: F401
 
 from lockstep.reaping import reap
@@ -91,7 +91,7 @@ def run_job(script: Path, ranks: int, folder: Path | None, scratch: Path) -> Ran
 def _wait_for(children: dict[int, int], folder: Path | None, started: float) -> list[int]:
     codes = [0] * len(children)
     alive = set(children)
-    told = 0.0
+    ended_at = 0.0
     while alive:
         time.sleep(0.05)
         for child in list(alive):
@@ -100,11 +100,11 @@ def _wait_for(children: dict[int, int], folder: Path | None, started: float) -> 
                 alive.discard(child)
                 codes[children[child]] = os.waitstatus_to_exitcode(status)
         failed = any(codes)
-        if alive and not told and (failed or _silent(folder) or time.monotonic() - started > LIMIT_S):
+        if alive and not ended_at and (failed or _silent(folder) or time.monotonic() - started > LIMIT_S):
             time.sleep(1.0 if failed else 0.0)  # What torchrun does: one failed, so all end.
-            told = time.monotonic()
+            ended_at = time.monotonic()
             _signal(alive, signal.SIGTERM)
-        if alive and told and time.monotonic() - told > 10:
+        if alive and ended_at and time.monotonic() - ended_at > 10:
             _signal(alive, signal.SIGKILL)
     return codes
 

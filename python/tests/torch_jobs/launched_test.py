@@ -30,7 +30,7 @@ def test_torchrun_is_recorded_without_an_edit(tmp_path: Path) -> None:
 
 
 def test_a_hang_is_ended_and_its_ranks_say_where_they_waited(tmp_path: Path) -> None:
-    # Rank 1 sleeps where the others reduce: nobody ever fails.
+    # Rank 1 sleeps where the others reduce: no rank ever fails.
     script = tmp_path / "waits.py"
     script.write_text('import time\nimport torch\nimport torch.distributed as dist\n'
                       'dist.init_process_group("gloo")\n'

@@ -1,0 +1,106 @@
+// progress on what recorders of real jobs leave: ranks without an end, batches left out alone.
+#include <gtest/gtest.h>
+
+#include "tests/support/ddp_job.h"
+
+namespace lockstep {
+namespace {
+
+using testing::check;
+using testing::EventStream;
+
+/// A stream of ranks that reduce gradients.
+struct Reductions {
+  explicit Reductions(std::int32_t n_ranks)
+      : stream(n_ranks), next(static_cast<std::size_t>(n_ranks), 0) {}
+
+  void post(std::int32_t rank, bool completes) {
+    CollectiveEvent event;
+    event.signature.op = CollectiveOp::kAllReduce;
+    event.signature.count = 4;
+    event.seq = next[static_cast<std::size_t>(rank)]++;
+    stream.add(rank, event);
+    event.phase = CollectivePhase::kCompleted;
+    event.status = stream.name("ok");
+    if (completes) stream.add(rank, event);
+  }
+
+  void end(std::int32_t rank, EndOutcome outcome) {
+    stream.add(rank, EndEvent{.outcome = outcome});
+  }
+
+  EventStream stream;
+  std::vector<std::int64_t> next;
+};
+
+/// Two ranks, three forwards each; rank 0 makes no backward of its second one.
+LawResult check_a_batch_left_out(bool records_backwards) {
+  Reductions job(2);
+  for (std::int32_t rank = 0; rank < 2; ++rank) {
+    for (std::int32_t step = 0; step < 3; ++step) {
+      job.stream.add(rank, ForwardEvent{});
+      if (rank == 0 && step == 1) continue;
+      job.post(rank, rank == 0 || step < 2);
+      if (records_backwards) job.stream.add(rank, BackwardEvent{.reduced = true});
+    }
+  }
+  job.end(0, EndOutcome::kOk);
+  job.end(1, EndOutcome::kStuck);
+  return check("progress", job.stream);
+}
+
+TEST(RecordedJobsTest, ABatchThatOneRankLeftOutIsNamed) {
+  const LawResult result = check_a_batch_left_out(true);
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(result.findings[0].missing, (std::vector<Rank>{Rank{0}}));
+  EXPECT_EQ(id_of(result.findings[0].cause), "nan-skip-one-rank");
+}
+
+TEST(RecordedJobsTest, WithoutRecordedBackwardsNoBatchCountsAsLeftOut) {
+  const LawResult result = check_a_batch_left_out(false);
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_NE(id_of(result.findings[0].cause), "nan-skip-one-rank");
+}
+
+TEST(RecordedJobsTest, ARankWithoutAnEndDiedAndIsNoPartition) {
+  Reductions job(3);
+  for (std::int32_t rank = 0; rank < 3; ++rank) job.post(rank, false);
+  job.end(0, EndOutcome::kStuck);
+  job.end(1, EndOutcome::kStuck);
+  const LawResult result = check("progress", job.stream);
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(result.findings[0].ranks, (std::vector<Rank>{Rank{0}, Rank{1}}));
+  EXPECT_EQ(result.findings[0].missing, (std::vector<Rank>{Rank{2}}));
+  EXPECT_EQ(id_of(result.findings[0].cause), "rank-crash");
+}
+
+TEST(RecordedJobsTest, NoPartitionIsGuessedWhereNoRankSaysHowItEnded) {
+  Reductions job(2);
+  for (std::int32_t rank = 0; rank < 2; ++rank) job.post(rank, false);
+  const LawResult result = check("progress", job.stream);
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(result.findings[0].cause, Cause::kNone);
+}
+
+/// Whether rank 1, late at every call, is named as the straggler.
+bool names_a_straggler(bool one_clock) {
+  Reductions job(2);
+  for (std::int32_t call = 0; call < 8; ++call) {
+    job.post(0, true);
+    job.stream.add(1, LogEvent{});
+    job.stream.add(1, LogEvent{});
+    job.post(1, true);
+  }
+  for (std::int32_t rank = 0; rank < 2; ++rank) job.end(rank, EndOutcome::kOk);
+  Result<std::unique_ptr<Law>> law = make_law("progress", {.n_ranks = 2, .one_clock = one_clock});
+  job.stream.play(*law.value());
+  return !law.value()->finish(job.stream.names()).advice.empty();
+}
+
+TEST(RecordedJobsTest, OnlyACommonClockNamesAStraggler) {
+  EXPECT_TRUE(names_a_straggler(true));
+  EXPECT_FALSE(names_a_straggler(false));
+}
+
+}  // namespace
+}  // namespace lockstep
