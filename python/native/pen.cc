@@ -44,7 +44,7 @@ Pen::Pen(std::unique_ptr<RankFile> file, std::int32_t attempt, Rank rank)
 
 Position& Pen::position(std::int32_t wrapper) {
   LOCKSTEP_CHECK(wrapper >= -1, "wrappers are numbered from 0; -1 is outside any");
-  const auto place = static_cast<std::size_t>(wrapper + 1);
+  const auto place = static_cast<std::size_t>(wrapper) + 1;
   while (positions_.size() <= place) {
     Position fresh;
     fresh.attempt = attempt_;
