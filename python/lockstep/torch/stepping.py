@@ -6,6 +6,7 @@ patch: GradScaler.step, since a step that it skips reaches no optimizer.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import torch
 
@@ -34,8 +35,17 @@ class Stepping:
         self.n_steps = 0
         self.depth = 0  # A sharding optimizer steps the one inside it.
         self.scale = 1.0
+        self._shares: WeakKeyDictionary[Any, tuple[tuple[int, ...], list[_Share]]] = WeakKeyDictionary()
 
     def shares_of(self, optimizer: Any) -> list[_Share]:
+        """By wrapper. Looked up again only after a wrapper or a parameter has been added."""
+        shape = (len(self.recorder.wrapping.all), *(len(g["params"]) for g in optimizer.param_groups))
+        known = self._shares.get(optimizer)
+        if known is None or known[0] != shape:
+            known = self._shares[optimizer] = (shape, self._look_up(optimizer))
+        return known[1]
+
+    def _look_up(self, optimizer: Any) -> list[_Share]:
         shares: dict[int, _Share] = {}
         owners = {id(p): (wrapper, name) for wrapper in self.recorder.wrapping.all
                   for name, p in wrapper.all.items()}
