@@ -31,6 +31,7 @@ class StateKind(IntEnum):
     PARAM = 0
     BUFFER = 1
     OPTIMIZER = 2
+    AUXILIARY = 3
 
 
 class StatePoint(IntEnum):
@@ -41,6 +42,7 @@ class StatePoint(IntEnum):
     LOAD = 4
     SAVE = 5
     END = 6
+    OUTER = 7
 
 
 class PhaseKind(IntEnum):

@@ -143,8 +143,8 @@ PyObject* states(PenState& state, const Arguments& arguments) {
   std::vector<Owned> copies;
   const std::vector<TensorView> views = state.reader.views(arguments.object(4), copies);
   StateEvent event;
-  event.kind = arguments.choice<StateKind>(1, static_cast<int>(StateKind::kOptimizer) + 1);
-  event.point = arguments.choice<StatePoint>(2, static_cast<int>(StatePoint::kEnd) + 1);
+  event.kind = arguments.choice<StateKind>(1, static_cast<int>(StateKind::kAuxiliary) + 1);
+  event.point = arguments.choice<StatePoint>(2, static_cast<int>(StatePoint::kOuter) + 1);
   event.layout = id_at<LayoutId>(arguments, 3);
   state.pen.write_states(event, views, arguments.small(0));
   return none();

@@ -1,6 +1,7 @@
 #include "lockstep/compare/first_difference.h"
 
 #include <algorithm>
+#include <span>
 #include <tuple>
 #include <vector>
 
@@ -38,44 +39,54 @@ std::string line_of(std::span<const Event> events, std::size_t i, const MemoryTr
   return i < events.size() ? to_json_line(events[i], trace.names()) : "(no more events)";
 }
 
-/// The rank's events as they are compared.
-std::vector<Event> compared(const MemoryTrace& trace, Rank rank, Timing timing) {
-  const std::span<const Event> all = trace.events(rank);
-  std::vector<Event> events(all.begin(), all.end());
-  if (timing == Timing::kCompared) return events;
-  std::erase_if(events, [](const Event& event) {
-    const auto* call = std::get_if<CollectiveEvent>(&event.body);
-    return std::holds_alternative<LogEvent>(event.body) ||
-           (call != nullptr && call->phase == CollectivePhase::kCompleted);
-  });
+/// An event as it is compared, and where it stands in the trace.
+struct Compared {
+  Event plain;
+  std::size_t place = 0;
+};
+
+std::vector<Compared> compared(std::span<const Event> events, Timing timing) {
+  std::vector<Compared> list;
   for (std::size_t i = 0; i < events.size(); ++i) {
-    events[i].index = i;
-    events[i].time = {};
+    Compared one{events[i], i};
+    if (timing == Timing::kIgnored) {
+      const auto* call = std::get_if<CollectiveEvent>(&events[i].body);
+      if (call != nullptr && call->phase == CollectivePhase::kCompleted) continue;
+      if (std::holds_alternative<LogEvent>(events[i].body)) continue;
+      one.plain.index = list.size();
+      one.plain.time = {};
+    }
+    list.push_back(one);
   }
-  return events;
+  return list;
+}
+
+std::string plain_line(const std::vector<Compared>& list, std::size_t i, const MemoryTrace& trace) {
+  return i < list.size() ? to_json_line(list[i].plain, trace.names()) : std::string();
 }
 
 std::optional<Difference> difference_on(Rank rank,
                                         const MemoryTrace& left,
                                         const MemoryTrace& right,
                                         Timing timing) {
-  const std::vector<Event> a = compared(left, rank, timing);
-  const std::vector<Event> b = compared(right, rank, timing);
-  const std::size_t n = std::max(a.size(), b.size());
-  for (std::size_t i = 0; i < n; ++i) {
-    const std::string left_line = line_of(a, i, left);
-    const std::string right_line = line_of(b, i, right);
-    if (left_line == right_line) continue;
-    const Event& event = i < a.size() ? a[i] : b[i];
-    std::string text = "sync " + std::to_string(event.at.sync) + ", event " + std::to_string(i) +
-                       " (" + std::string(kind_of(event.body)) + ")";
+  const std::vector<Compared> a = compared(left.events(rank), timing);
+  const std::vector<Compared> b = compared(right.events(rank), timing);
+  for (std::size_t i = 0; i < std::max(a.size(), b.size()); ++i) {
+    if (plain_line(a, i, left) == plain_line(b, i, right)) continue;
+    const Compared& one = i < a.size() ? a[i] : b[i];
+    std::string text = "sync " + std::to_string(one.plain.at.sync) + ", event " +
+                       std::to_string(one.place) + " (" + std::string(kind_of(one.plain.body)) +
+                       ")";
     if (i < a.size() && i < b.size()) {
-      const std::string tensor = differing_tensor(a[i], left, b[i]);
+      const std::string tensor = differing_tensor(a[i].plain, left, b[i].plain);
       if (!tensor.empty()) text += ", tensor `" + tensor + "`";
     }
+    const std::size_t left_place = i < a.size() ? a[i].place : left.events(rank).size();
+    const std::size_t right_place = i < b.size() ? b[i].place : right.events(rank).size();
     text.append(", rank ").append(std::to_string(to_int(rank)));
-    text.append("\n  < ").append(left_line).append("\n  > ").append(right_line);
-    return Difference{event.at, rank, std::move(text)};
+    text.append("\n  < ").append(line_of(left.events(rank), left_place, left));
+    text.append("\n  > ").append(line_of(right.events(rank), right_place, right));
+    return Difference{one.plain.at, rank, std::move(text)};
   }
   return std::nullopt;
 }
