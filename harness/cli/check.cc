@@ -7,7 +7,7 @@
 #include "lockstep/formats/flight_recorder.h"
 #include "lockstep/harness/cli/commands.h"
 #include "lockstep/harness/cli/outcome.h"
-#include "lockstep/harness/cli/report_file.h"
+#include "lockstep/harness/report/report_file.h"
 #include "lockstep/laws/finish_report.h"
 #include "lockstep/laws/trace_check.h"
 
@@ -75,7 +75,8 @@ ExitCode check(const CheckArguments& arguments, Terminal& terminal) {
   // A misspelt law is reported before any folder is read.
   const Result<LawSet> known = LawSet::make({}, arguments.laws);
   if (!known.ok()) return bad_input(terminal, "lockstep check: " + known.error().text());
-  Result<ReportFile> file = ReportFile::make("check", arguments.report, false);
+  Result<ReportFile> file =
+      ReportFile::make({"--report", "lockstep check"}, arguments.report, false);
   if (!file.ok()) return bad_input(terminal, file.error().text());
   bool all_hold = true;
   for (const Judgeable& part : divide(arguments.folders)) {

@@ -7,6 +7,10 @@
 #include <string>
 #include <vector>
 
+namespace lockstep {
+class ReportFile;
+}  // namespace lockstep
+
 namespace lockstep::cli {
 
 /// Exit codes (docs/commands.md). Stable: scripts depend on it.
@@ -25,8 +29,6 @@ struct Terminal {
   bool color = false;
   bool progress = false;  ///< Stderr is a terminal.
 };
-
-class ReportFile;
 
 struct RunArguments {
   std::string file;

@@ -9,10 +9,10 @@
 #include "lockstep/harness/cli/commands.h"
 #include "lockstep/harness/cli/outcome.h"
 #include "lockstep/harness/cli/progress_line.h"
-#include "lockstep/harness/cli/report_file.h"
 #include "lockstep/harness/cli/settings.h"
 #include "lockstep/harness/format/load.h"
 #include "lockstep/harness/format/replay.h"
+#include "lockstep/harness/report/report_file.h"
 #include "lockstep/harness/run/run_scenario.h"
 #include "lockstep/harness/scenario/scenario.h"
 #include "lockstep/laws/finish_report.h"
@@ -116,7 +116,8 @@ std::string progress_text(const RunProgress& done) {
 }  // namespace
 
 ExitCode run(const RunArguments& arguments, Terminal& terminal) {
-  Result<ReportFile> file = ReportFile::make("run", arguments.report, arguments.backend == "sim");
+  Result<ReportFile> file =
+      ReportFile::make({"--report", "lockstep run"}, arguments.report, arguments.backend == "sim");
   if (!file.ok()) return bad_input(terminal, file.error().text());
   if (arguments.backend != "sim") return run_real(arguments, file.value(), terminal);
   const Result<Scenario> scenario = load(arguments);

@@ -3,7 +3,7 @@
 #include "lockstep/harness/cli/commands.h"
 #include "lockstep/harness/cli/outcome.h"
 #include "lockstep/harness/cli/real_ranks.h"
-#include "lockstep/harness/cli/report_file.h"
+#include "lockstep/harness/report/report_file.h"
 #include "lockstep/harness/run/run_scenario.h"
 #include "lockstep/laws/finish_report.h"
 

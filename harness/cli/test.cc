@@ -2,7 +2,7 @@
 #include "lockstep/harness/cli/commands.h"
 #include "lockstep/harness/cli/judge.h"
 #include "lockstep/harness/cli/outcome.h"
-#include "lockstep/harness/cli/report_file.h"
+#include "lockstep/harness/report/report_file.h"
 #include "lockstep/harness/run/expect.h"
 
 namespace lockstep::cli {
@@ -30,7 +30,8 @@ bool test_variant(const Scenario& scenario, bool all_laws, ReportFile& file, Ter
 }  // namespace
 
 ExitCode test(const TestArguments& arguments, Terminal& terminal) {
-  Result<ReportFile> file = ReportFile::make("test", arguments.report, false);
+  Result<ReportFile> file =
+      ReportFile::make({"--report", "lockstep test"}, arguments.report, false);
   if (!file.ok()) return bad_input(terminal, file.error().text());
   const Result<std::vector<Scenario>> scenarios = load_all_variants(arguments.files);
   if (!scenarios.ok()) return bad_input(terminal, scenarios.error().text());

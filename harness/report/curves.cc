@@ -6,6 +6,7 @@
 
 #include "lockstep/base/text.h"
 #include "lockstep/harness/report/detail/sections.h"
+#include "lockstep/harness/report/recorded_losses.h"
 
 namespace lockstep::page {
 
@@ -243,7 +244,9 @@ void write_metrics(const MemoryTrace& trace, Html& out) {
 
 void write_curves(const RunView& run, const std::string& id, Html& out) {
   out.open_section(id + "-losses", "Loss and metrics");
-  const std::vector<LossPoint> points = loss_points(run.losses, run.first_loss_step);
+  RecordedLosses losses{run.first_loss_step, run.losses};
+  if (run.losses.empty() && run.trace != nullptr) losses = recorded_losses(*run.trace);
+  const std::vector<LossPoint> points = loss_points(losses.by_rank, losses.first_step);
   if (points.empty()) {
     out.element("p", "No losses were recorded.", {{"class", "calm"}});
   } else {

@@ -18,7 +18,7 @@ struct RunView {
   const MemoryTrace* trace = nullptr;           ///< Null: verdict and findings only.
   const sim::WaitForGraph* wait_for = nullptr;  ///< Null: who waits for whom is unknown.
   std::string backend = "sim";
-  std::vector<std::vector<double>> losses = {};  ///< By rank, one per step; empty = unknown.
+  std::vector<std::vector<double>> losses = {};  ///< By rank, one per step; empty = the trace's.
   std::int64_t first_loss_step = 0;  ///< Of their first one: more than 0 after a restart.
   /// The expectations that were not met, as text; absent: there were none to meet.
   std::optional<std::vector<std::string>> unmet = {};

@@ -7,8 +7,10 @@
 #include <unistd.h>
 
 #include "lockstep/base/text.h"
+#include "lockstep/formats/jsonl.h"
 #include "lockstep/harness/backends/backends.h"
 #include "lockstep/harness/run/detail/check_options.h"
+#include "lockstep/harness/run/detail/run_files.h"
 #include "lockstep/real/host/real_host.h"
 #include "lockstep/real/session/rank_session.h"
 #include "lockstep/run.h"
@@ -82,6 +84,19 @@ bool is_the_programs(const std::exception_ptr& exception) {
   }
 }
 
+/// The report file that was asked for, from the traces of all ranks in `folder`.
+void leave_report(const RunOptions& options,
+                  const std::string& backend,
+                  const Report& report,
+                  const std::string& folder) {
+  const detail::RunFiles files = detail::run_files(options, process_environment());
+  if (files.report.empty()) return;
+  const Result<LoadedTrace> loaded = read_jsonl(folder);
+  if (!loaded.ok()) throw std::runtime_error(loaded.error().text());
+  detail::write_report(files,
+                       {.report = report, .trace = *loaded.value().trace, .backend = backend});
+}
+
 /// Real ranks have no schedule to replay: what can be repeated is the launch of this program.
 std::string repeat_command(const LaunchEnvironment& place, const std::string& backend) {
   if (place.local_world_size != place.world_size) return "the same launch on all machines";
@@ -134,6 +149,9 @@ RealRank run_real_rank(const RunOptions& options,
   if (foreign && options.rethrow) std::rethrow_exception(exception);
   if (foreign) real.failure = {place.rank, exception};
   real.report = std::move(run.value().report);
+  if (place.rank == 0 && options.record) {
+    leave_report(options, backend, real.report, run.value().trace);
+  }
   return real;
 }
 

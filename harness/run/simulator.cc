@@ -1,10 +1,15 @@
+#include <algorithm>
 #include <array>
 #include <stdexcept>
 #include <string_view>
 
 #include "lockstep/base/text.h"
+#include "lockstep/compare/bisect.h"
+#include "lockstep/compare/first_difference.h"
 #include "lockstep/harness/run/detail/check_options.h"
+#include "lockstep/harness/run/detail/run_files.h"
 #include "lockstep/laws/finish_report.h"
+#include "lockstep/real/host/launch_environment.h"
 #include "lockstep/run.h"
 #include "lockstep/sim/session/session.h"
 
@@ -83,6 +88,44 @@ std::string repeat_text(const std::string& schedule) {
   return "the same options with RunOptions::replay = \"" + schedule + "\"";
 }
 
+/// Law deterministic: the same schedule at other addresses leaves the same trace.
+LawResult compare_with_repetition(sim::Session& session,
+                                  sim::SessionOptions options,
+                                  const std::function<void(RankContext&)>& body,
+                                  const sim::SessionResult& first) {
+  constexpr std::size_t kElsewhere = 4096 + 576;
+  options.address_shift = kElsewhere;
+  LawResult law;
+  law.law = "deterministic";
+  const Result<sim::SessionResult> again = session.run(options, body);
+  if (!again.ok()) {
+    law.verdict = Verdict::kNotCheckable;
+    law.missing = again.error().text();
+    return law;
+  }
+  ++law.n_checked;
+  if (again.value().report.trace_digest == first.report.trace_digest) return law;
+  const auto place = cli::first_difference(*first.trace, *again.value().trace);
+  Finding finding;
+  finding.law = law.law;
+  finding.event = "end";
+  finding.field = "trace";
+  finding.message = "a second run of the same schedule differs: " +
+                    (place ? place->text : std::string("the same events in another order"));
+  law.findings.push_back(std::move(finding));
+  law.verdict = Verdict::kBroken;
+  return law;
+}
+
+/// Where the contract's numbers have it.
+void insert_law(LawResult law, Report& report) {
+  const auto place =
+      std::find_if(report.laws.begin(), report.laws.end(), [&](const LawResult& other) {
+        return find_law(other.law)->number > find_law(law.law)->number;
+      });
+  report.laws.insert(place, std::move(law));
+}
+
 }  // namespace
 
 class Simulator::Impl {
@@ -96,7 +139,10 @@ Simulator::~Simulator() = default;
 
 Simulator::Untyped Simulator::run_untyped(const RunOptions& options,
                                           const std::function<void(RankContext&)>& body) {
-  Result<sim::SessionResult> run = impl_->session.run(to_session(options), body);
+  const detail::RunFiles files = detail::run_files(options, process_environment());
+  sim::SessionOptions session = to_session(options);
+  session.keep_trace = options.record && (files.any() || options.twice);
+  Result<sim::SessionResult> run = impl_->session.run(session, body);
   if (!run.ok()) throw std::invalid_argument(run.error().text());
   sim::SessionResult& result = run.value();
   Untyped end;
@@ -108,7 +154,19 @@ Simulator::Untyped Simulator::run_untyped(const RunOptions& options,
   }
   end.report = std::move(result.report);
   end.schedule = std::move(result.schedule);
-  finish_report(end.report, {.title = "run_ranks", .replay = repeat_text(end.schedule)});
+  if (options.twice && options.record) {
+    insert_law(compare_with_repetition(impl_->session, session, body, result), end.report);
+  }
+  const MemoryTrace* const trace = result.trace.get();
+  finish_report(end.report,
+                {.title = "run_ranks",
+                 .replay = repeat_text(end.schedule),
+                 .first_divergence = files.any() ? first_divergence_of(trace) : nullptr});
+  if (trace == nullptr) return end;
+  const detail::FinishedRun finished{
+      .report = end.report, .trace = *trace, .wait_for = &result.wait_for};
+  detail::write_trace(files, options, finished);
+  detail::write_report(files, finished);
   return end;
 }
 

@@ -1,6 +1,6 @@
 // Data sets, samplers and loaders.
 //
-//   auto sampler = data::DistributedSampler::make({.size = 100, .replicas = 8, .rank = 3}).value();
+//   data::DistributedSampler sampler(rank, {.size = 100});  // Made for its rank: checked by laws.
 //   sampler.set_epoch(epoch);  // Another order each epoch, the same on every rank.
 //   sampler.indices(my_samples);
 #pragma once

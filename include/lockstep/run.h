@@ -78,9 +78,31 @@ struct RunOptions {
   /// Whether an exception of a rank leaves the run. False: it ends up in RunResult::failure, with
   /// the report of what was recorded until then.
   bool rethrow = true;
-  std::string trace{};  ///< Real ranks: where their traces go; empty: what the launcher says.
+  /// A folder for the trace, which `lockstep check`, `bisect`, `diff` and `export` read. Empty: what
+  /// the environment variable LOCKSTEP_TRACE says, and the launcher. "%n" in it: a new number each
+  /// run.
+  std::string trace{};
+  /// A file for the report: FILE.html (timeline, curves, heat map), FILE.json, FILE.xml (JUnit),
+  /// FILE.perfetto.json, FILE.svg or FILE.dot (who waits for whom). Empty: what LOCKSTEP_REPORT says.
+  /// So a failing test is run again with pictures without an edit.
+  std::string report{};
+  /// Simulates the run again at other memory addresses and compares the digests: law deterministic.
+  /// The program is called twice as often; what it keeps outside of itself it finds as it left it.
+  bool twice = false;
   std::chrono::milliseconds timeout{60'000};  ///< Real ranks: of connecting and of each operation.
 };
+
+namespace detail {
+
+/// Of any attempt: an agent may restart a job with more ranks than it had.
+inline std::size_t most_ranks(const RunOptions& options) {
+  std::int32_t most = std::max(options.ranks, 0);
+  if (!options.agent) return static_cast<std::size_t>(most);
+  for (const std::int32_t n : options.agent->n_ranks_later) most = std::max(most, n);
+  return static_cast<std::size_t>(most);
+}
+
+}  // namespace detail
 
 /// The exception of a rank that ended a run, where RunOptions::rethrow is off.
 struct RankFailure {
@@ -163,7 +185,7 @@ class Simulator {
       result.schedule = std::move(run.schedule);
       result.failure = std::move(run.failure);
     } else {
-      result.results.resize(static_cast<std::size_t>(options.ranks > 0 ? options.ranks : 0));
+      result.results.resize(detail::most_ranks(options));
       Untyped run = run_untyped(options, [&fn, &result](RankContext& context) {
         result.results[static_cast<std::size_t>(context.rank())] = fn(context);
       });

@@ -8,6 +8,7 @@
 
 #include "lockstep/base/check.h"
 #include "lockstep/real/group/detail/runner.h"
+#include "lockstep/trace/recorder.h"
 
 namespace lockstep::peers {
 
@@ -327,6 +328,10 @@ std::unique_ptr<ProcessGroup> ConnectedGroup::split(std::span<const std::int32_t
   }
   family_->last_id = id;
   if (member.rank < 0) return nullptr;
+  if (Recorder* const recorder = runtime_->recorder()) {
+    recorder->record(
+        GroupEvent{.group = static_cast<std::int32_t>(id), .members = member.world_ranks});
+  }
   return std::make_unique<ConnectedGroup>(
       *runtime_, family_, std::move(made), static_cast<std::int32_t>(id), member);
 }

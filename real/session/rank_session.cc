@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "lockstep/base/disk_files.h"
+#include "lockstep/comm/environment_record.h"
 #include "lockstep/compare/bisect.h"
 #include "lockstep/kernels/cpu_kernels.h"
 #include "lockstep/laws/finish_report.h"
@@ -170,6 +171,7 @@ Result<RankSessionResult> run_this_rank(const Backend& backend,
     self.runtime.set_recorder(&*recorder);
   }
   RankContext context(Rank{self.rank}, options.backend.place.world_size, self.runtime, group);
+  record_environment(context);
   const BodyResult ending = run_body(body, context);
   result.exception = ending.exception;
   if (recorder) {

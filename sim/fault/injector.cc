@@ -112,10 +112,15 @@ void FaultInjector::open(Rank rank, Recorder* recorder) {
 }
 
 void FaultInjector::on_event(const Event& event, const NameTable& names) {
-  next_->on_event(event, names);
+  PerRank& rank = ranks_[to_index(event.rank)];
+  if (rank.n_recorded == 0) rank.first_index = event.index;
+  const bool is_end = std::holds_alternative<EndEvent>(event.body);
+  if (rank.killed && !is_end) return;
+  Event seen = event;
+  if (rank.killed) seen.index = rank.first_index + rank.n_recorded;
+  next_->on_event(seen, names);
   // Values share the index of their event: whether they are recorded must move nothing.
   if (std::holds_alternative<ValueEvent>(event.body)) return;
-  PerRank& rank = ranks_[to_index(event.rank)];
   ++rank.n_recorded;
   if (std::holds_alternative<FaultEvent>(event.body)) return;
   const std::uint64_t number = rank.n_events++;
@@ -181,6 +186,7 @@ void FaultInjector::strike_rank(const Fault& fault) {
     case FaultKind::kSigkill:
     case FaultKind::kOutOfMemory:
     case FaultKind::kTornWrite:
+      ranks_[to_index(rank)].killed = true;
       world_->kill(rank, "injected fault: " + describe(fault));
       return;
     case FaultKind::kHang:
@@ -210,6 +216,7 @@ void FaultInjector::strike_rank(const Fault& fault) {
 void FaultInjector::terminate(const Fault& fault) {
   const auto end = [this, fault] {
     if (world_->has_ended(Rank{fault.rank})) return;
+    ranks_[to_index(Rank{fault.rank})].killed = true;
     world_->kill(Rank{fault.rank}, "injected fault: " + describe(fault));
   };
   if (fault.grace.ns == 0) return end();

@@ -65,9 +65,11 @@ class FaultInjector final : public EventSink {
   class Files;
 
   struct PerRank {
+    std::uint64_t first_index = 0;  ///< Of its events in this attempt.
     std::uint64_t n_recorded = 0;
     std::uint64_t n_events = 0;  ///< Of these all but `fault` events.
     std::uint64_t n_file_steps = 0;
+    bool killed = false;  ///< It runs on to its next scheduling point, unrecorded.
   };
 
   /// Lets file faults happen. True: the operation that follows must not.

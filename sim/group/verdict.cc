@@ -6,7 +6,7 @@
 #include "lockstep/sim/group/detail/pairing.h"
 #include "lockstep/sim/group/detail/sim_process_group.h"
 #include "lockstep/sim/group/detail/verdict_words.h"
-#include "lockstep/trace/first_pairing.h"
+#include "lockstep/trace/detail/first_pairing.h"
 
 namespace lockstep::sim {
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "lockstep/base/check.h"
+#include "lockstep/comm/environment_record.h"
 #include "lockstep/kernels/cpu_kernels.h"
 #include "lockstep/laws/finish_report.h"
 #include "lockstep/sim/fault/injector.h"
@@ -38,7 +39,8 @@ struct Readers {
 
   void start(const SessionOptions& options, std::int32_t n_most) {
     if (!options.record) return;
-    cohort->begin(options.n_ranks, laws, &digest);
+    // A later attempt with more ranks has some that this one could only wait for.
+    cohort->begin(n_most > options.n_ranks ? 1 : options.n_ranks, laws, &digest);
     sinks.add(*cohort);
     if (!options.keep_trace) return;
     trace = std::make_shared<MemoryTrace>(names);
@@ -245,6 +247,7 @@ void Session::Impl::run_rank(const AttemptContext& now,
   EndOfRank end(runtime.recorder(), post_mortem_.stuck);
   const std::unique_ptr<ProcessGroup> group = groups.world_group(rank, runtime);
   RankContext context(rank.rank(), options.n_ranks, runtime, *group);
+  record_environment(context);
   run_body(body, context, end, post_mortem_.comm_errors[to_index(rank.rank())]);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "lockstep/comm/process_group.h"
+#include "lockstep/trace/program_record.h"
 
 namespace lockstep {
 
@@ -21,6 +22,9 @@ class RankContext {
   Runtime& runtime() const { return *runtime_; }
 
   Host& host() const { return runtime_->host(); }
+
+  /// What the program says about itself: epochs, metrics, decisions (docs/recording.md).
+  ProgramRecord record() const { return ProgramRecord(runtime_->recorder()); }
 
   /// The default group: all ranks.
   ProcessGroup& world() const { return *world_; }

@@ -5,6 +5,7 @@
 
 #include "lockstep/base/check.h"
 #include "lockstep/data/batch_sampler.h"
+#include "lockstep/data/detail/pass_record.h"
 
 namespace lockstep::data {
 namespace {
@@ -149,9 +150,22 @@ bool DataLoader::fetch(Process& process,
   if (stream_ != nullptr) return fetch_stream(process, batch);
   for (const std::int64_t index : indices) {
     batch.ids.push_back(index);
-    reader_->read(index, process.worker, batch);
+    read(index, process, batch);
   }
   return true;
+}
+
+// Whether a reader draws shows only afterwards, and the event has the state from before.
+void DataLoader::read(std::int64_t index, Process& process, LoadedBatch& batch) {
+  PassRecord* const record = sampler_->record();
+  Generator* const generator = process.worker.generator;
+  if (record == nullptr || !process.stream.is_due(record->recorder())) {
+    return reader_->read(index, process.worker, batch);
+  }
+  const Generator before = *generator;
+  reader_->read(index, process.worker, batch);
+  if (before.state() == generator->state()) return;
+  process.stream.before_draw(&record->recorder(), before, process.worker.id);
 }
 
 bool DataLoader::next(LoadedBatch& batch) {
@@ -166,7 +180,9 @@ bool DataLoader::next(LoadedBatch& batch) {
     const bool more = fetch(process, task.indices, batch);
     process.active = more;
     if (stream_ != nullptr && options_.num_workers > 0) put_task();
-    if (more) return true;
+    if (!more) continue;
+    if (sampler_ != nullptr && sampler_->record() != nullptr) sampler_->record()->read(batch.ids);
+    return true;
   }
   return false;
 }

@@ -15,6 +15,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/data/sampler.h"
 #include "lockstep/random/generator.h"
+#include "lockstep/trace/stream_record.h"
 
 namespace lockstep::data {
 
@@ -82,6 +83,10 @@ struct DataLoaderOptions {
 
 /// Yields batches, pass after pass.
 ///
+/// Over a sampler that was made with a rank's context it records the samples of each batch as that
+/// is yielded, and each generator that a reader draws from, before its first draw of a pass, as the
+/// private stream "loader".
+///
 /// begin() draws a base seed (two draws), with workers and without, unless workers persist from an
 /// earlier pass. Worker i is seeded with base seed + i. Indices are drawn in the main process, by
 /// as many tasks ahead as workers hold; tasks go to the workers in turn, and batches are yielded in
@@ -119,8 +124,9 @@ class DataLoader {
     Worker worker;
     Generator generator{};
     std::unique_ptr<StreamPass> pass{};
-    bool pass_ended = false;  ///< The reader has said so.
-    bool active = true;       ///< The main process still gives it tasks.
+    StreamRecord stream{"loader"};  ///< Of its generator.
+    bool pass_ended = false;        ///< The reader has said so.
+    bool active = true;             ///< The main process still gives it tasks.
   };
 
   struct Task {
@@ -139,6 +145,7 @@ class DataLoader {
   void drop_tasks();
   bool fetch(Process& process, const std::vector<std::int64_t>& indices, LoadedBatch& batch);
   bool fetch_stream(Process& process, LoadedBatch& batch) const;
+  void read(std::int64_t index, Process& process, LoadedBatch& batch);
 
   DataLoaderOptions options_;
   Sampler* sampler_ = nullptr;

@@ -1,10 +1,14 @@
 #include "lockstep/data/distributed_sampler.h"
 
 #include <limits>
+#include <stdexcept>
 #include <string>
 
 #include "lockstep/base/host.h"
+#include "lockstep/comm/rank_context.h"
+#include "lockstep/data/detail/pass_record.h"
 #include "lockstep/random/permutation.h"
+#include "lockstep/tensor/digest.h"
 
 namespace lockstep::data {
 namespace {
@@ -23,7 +27,46 @@ std::shared_ptr<const Permutation> permutation(std::int64_t size, std::uint64_t 
   return std::static_pointer_cast<const Permutation>(memo->get(key, draw));
 }
 
+/// Errors: std::invalid_argument.
+DistributedSampler made_for(const RankContext& context, const RankSamplerOptions& options) {
+  Result<DistributedSampler> made =
+      DistributedSampler::make({.size = options.size,
+                                .replicas = options.replicas.value_or(context.world_size()),
+                                .rank = options.rank.value_or(context.rank()),
+                                .shuffle = options.shuffle,
+                                .seed = options.seed,
+                                .drop_last = options.drop_last});
+  if (!made.ok()) throw std::invalid_argument(made.error().text());
+  return std::move(made).value();
+}
+
+// The digest of the global order costs as much as drawing it; ranks share one through the memo.
+std::uint64_t order_digest(const DistributedSampler& sampler, Memo* memo) {
+  const auto compute = [&]() -> std::shared_ptr<const void> {
+    std::vector<std::int64_t> order;
+    sampler.global_order(order, memo);
+    return std::make_shared<const std::uint64_t>(
+        sm64(order.data(), static_cast<std::int64_t>(order.size()), DType::kI64));
+  };
+  if (memo == nullptr) return *std::static_pointer_cast<const std::uint64_t>(compute());
+  const DistributedSamplerOptions& options = sampler.options();
+  const std::string key =
+      "order-digest:" + std::to_string(options.size) + ":" + std::to_string(options.replicas) +
+      ":" + std::to_string(options.seed) + ":" + std::to_string(sampler.epoch()) +
+      (options.shuffle ? ":shuffle" : ":plain") + (options.drop_last ? ":drop" : ":pad");
+  return *std::static_pointer_cast<const std::uint64_t>(memo->get(key, compute));
+}
+
 }  // namespace
+
+DistributedSampler::DistributedSampler(const RankContext& context,
+                                       const RankSamplerOptions& options)
+    : DistributedSampler(made_for(context, options)) {
+  memo_ = &context.host().memo();
+  if (Recorder* const recorder = context.runtime().recorder()) {
+    record_ = std::make_shared<PassRecord>(*recorder, options.split);
+  }
+}
 
 Result<DistributedSampler> DistributedSampler::make(const DistributedSamplerOptions& options) {
   const std::int64_t replicas = options.replicas;
@@ -47,7 +90,25 @@ Result<DistributedSampler> DistributedSampler::make(const DistributedSamplerOpti
   return DistributedSampler(options, length);
 }
 
+void DistributedSampler::begin_pass() const {
+  if (!record_) return;
+  const std::uint64_t key =
+      static_cast<std::uint64_t>(options_.seed) + static_cast<std::uint64_t>(epoch_);
+  record_->begin({.sampler = record_->recorder().literal("distributed"),
+                  .generator_key = key,
+                  .order_digest = order_digest(*this, memo_),
+                  .dataset_size = options_.size,
+                  .n_replicas = options_.replicas,
+                  .per_rank = length_,
+                  .shuffle = options_.shuffle,
+                  .drop_last = options_.drop_last,
+                  .pads = !options_.drop_last},
+                 epoch_,
+                 std::exchange(*epoch_was_set_, false));
+}
+
 EpochOrder DistributedSampler::order(Memo* memo) const {
+  if (memo == nullptr) memo = memo_;
   if (!options_.shuffle) return {nullptr, options_.size};
   // Unsigned, because wrapping is meant.
   const std::uint64_t seed =
@@ -63,6 +124,8 @@ void DistributedSampler::indices(std::vector<std::int64_t>& out, Memo* memo) con
     index = epoch_order.at(place);
     place += options_.replicas;
   }
+  begin_pass();
+  if (record_) record_->read(out);
 }
 
 void DistributedSampler::global_order(std::vector<std::int64_t>& out, Memo* memo) const {

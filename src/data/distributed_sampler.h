@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -11,6 +13,7 @@
 
 namespace lockstep {
 class Memo;
+class RankContext;
 }  // namespace lockstep
 
 namespace lockstep::data {
@@ -25,6 +28,19 @@ struct DistributedSamplerOptions {
                           ///< 2^63 on are given as the negative number with the same 64 bits.
   bool drop_last = false;  ///< Cut the tail that does not divide evenly, instead of padding it.
 };
+
+/// The same for a sampler that knows its rank.
+struct RankSamplerOptions {
+  std::int64_t size = 0;
+  std::optional<std::int64_t> replicas{};  ///< None: the world.
+  std::optional<std::int64_t> rank{};      ///< None: this rank of the world.
+  bool shuffle = true;
+  std::int64_t seed = 0;
+  bool drop_last = false;
+  std::string split = "train";  ///< What events call its passes.
+};
+
+class PassRecord;
 
 /// The order of one epoch's samples, shared by all ranks, which starts over at its end when padding
 /// is needed. Entry k of a rank is place rank + k * replicas, so a rank need not store its own
@@ -56,8 +72,18 @@ class EpochOrder {
 ///     The sum seed + epoch wraps modulo 2^64 (PyTorch raises an error there); of it the generator
 ///     uses the low 32 bits, so epochs repeat with period 2^32.
 /// Source: PyTorch 1.13, torch/utils/data/distributed.py.
+///
+/// One that was made with a rank's context records its passes: each call of indices(), and each
+/// pass of a RankSampler or a loader over it, begins an epoch.
 class DistributedSampler {
  public:
+  /// This rank's sampler over the whole world, as a program makes it:
+  ///
+  ///   data::DistributedSampler sampler(rank, {.size = dataset.size()});
+  ///
+  /// Errors: std::invalid_argument where make() has an error.
+  DistributedSampler(const RankContext& context, const RankSamplerOptions& options);
+
   /// Errors: a rank outside 0 .. replicas-1, in PyTorch's words; a negative size; a size so large
   ///     that the padded count overflows.
   static Result<DistributedSampler> make(const DistributedSamplerOptions& options);
@@ -65,7 +91,10 @@ class DistributedSampler {
   const DistributedSamplerOptions& options() const { return options_; }
 
   /// Chooses the permutation of the next passes. Without it every epoch repeats the same order.
-  void set_epoch(std::int64_t epoch) { epoch_ = epoch; }
+  void set_epoch(std::int64_t epoch) {
+    epoch_ = epoch;
+    *epoch_was_set_ = true;
+  }
 
   std::int64_t epoch() const { return epoch_; }
 
@@ -78,8 +107,18 @@ class DistributedSampler {
   /// The epoch's order. With a memo the ranks of a world compute and hold one permutation together.
   EpochOrder order(Memo* memo = nullptr) const;
 
-  /// Replaces `out` by this rank's samples, in order. Shapes: (length(),).
+  /// Replaces `out` by this rank's samples, in order; recorded as a pass that reads them all.
+  /// Shapes: (length(),).
   void indices(std::vector<std::int64_t>& out, Memo* memo = nullptr) const;
+  /// A pass begins whose samples another one reads, and may record: PassRecord::read of record().
+  void begin_pass() const;
+
+  /// Null: nothing is recorded.
+  PassRecord* record() const { return record_.get(); }
+
+  /// The memo of the rank's host, or null.
+  Memo* memo() const { return memo_; }
+
   /// Replaces `out` by what all ranks yield, interleaved. Shapes: (total(),).
   void global_order(std::vector<std::int64_t>& out, Memo* memo = nullptr) const;
 
@@ -90,6 +129,10 @@ class DistributedSampler {
   DistributedSamplerOptions options_;
   std::int64_t length_;
   std::int64_t epoch_ = 0;
+  Memo* memo_ = nullptr;
+  // Shared by copies, as the passes of one sampler are.
+  std::shared_ptr<PassRecord> record_;
+  std::shared_ptr<bool> epoch_was_set_ = std::make_shared<bool>(false);
 };
 
 }  // namespace lockstep::data

@@ -129,6 +129,7 @@ std::optional<std::int64_t> WeightedRandomSampler::next() {
 }
 
 void RankSampler::begin() {
+  sampler_.begin_pass();
   order_.emplace(sampler_.order(memo_));
   place_ = 0;
 }

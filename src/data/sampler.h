@@ -29,6 +29,10 @@ class Sampler {
   virtual std::optional<std::int64_t> next() = 0;
   /// Indices of one pass.
   virtual std::int64_t length() const = 0;
+
+  /// Where those who read the samples record that; null: nowhere. A sampler that has one records
+  /// the beginnings of its passes itself.
+  virtual PassRecord* record() const { return nullptr; }
 };
 
 /// 0 .. size-1.
@@ -149,6 +153,8 @@ class RankSampler final : public Sampler {
   std::optional<std::int64_t> next() override;
 
   std::int64_t length() const override { return sampler_.length(); }
+
+  PassRecord* record() const override { return sampler_.record(); }
 
  private:
   const DistributedSampler& sampler_;

@@ -328,7 +328,7 @@ OpOptions Ddp::Impl::op_options(const char* scope) const {
 }
 
 void Ddp::Impl::begin_forward() {
-  if (trace_) trace_->begin_forward(is_synchronizing());
+  if (trace_) trace_->begin_forward(is_synchronizing(), group_->runtime().grad_enabled());
   if (is_synchronizing()) logger_.on_forward(*reducer_);
   reducer_->on_forward(is_synchronizing());
   join_signals_.settle();
@@ -358,11 +358,7 @@ void Ddp::Impl::trace_forward(bool training) {
     trace_->record_state(StatePoint::kForward);
     state_due_ = false;
   }
-  ForwardEvent event;
-  event.synchronizing = synchronizing;
-  event.training = training;
-  event.grad = grad;
-  trace_->record_forward(event);
+  trace_->record_forward({.synchronizing = synchronizing, .training = training, .grad = grad});
 }
 
 void Ddp::Impl::synchronize_buffers(bool joining, bool is_candidate) {
@@ -440,7 +436,10 @@ Variable Ddp::cast_input(const Variable& input) const {
   return cast(input, impl_->mixed_->options().param_dtype);
 }
 
-void Ddp::register_comm_hook(CommHook& hook) { impl_->reducer_->register_comm_hook(hook); }
+void Ddp::register_comm_hook(CommHook& hook) {
+  impl_->reducer_->register_comm_hook(hook);
+  if (impl_->trace_) impl_->trace_->record_hook({.effect = hook.effect()});
+}
 
 void Ddp::register_buffer_comm_hook(BufferHook& hook, BufferHookLocation location) {
   impl_->buffer_hook_ = &hook;

@@ -1,11 +1,45 @@
 #include "lockstep/ddp/wrapper_trace.h"
 
+#include <algorithm>
+#include <exception>
+#include <string>
+
+#include "lockstep/tensor/digest.h"
+
 namespace lockstep {
+
+namespace {
+
+void describe(const NamedVariable& named, std::string_view manner, std::string& text) {
+  const Tensor& data = named.variable.data();
+  text += named.name;
+  for (const std::int64_t size : data.shape().sizes()) text += ' ' + std::to_string(size);
+  text += ' ' + std::string(name_of(data.dtype()));
+  text += named.variable.requires_grad() ? " trained" : " frozen";
+  text += manner;
+  text += '\n';
+}
+
+std::uint64_t schema_of(const WrappedState& state) {
+  std::string text;
+  for (const NamedVariable& named : state.left_alone) {
+    const auto& ignored = state.ignored;
+    const bool is_ignored = std::find(ignored.begin(), ignored.end(), named.name) != ignored.end();
+    describe(named, is_ignored ? " ignored" : "", text);
+  }
+  for (const NamedVariable& named : state.buffers) describe(named, " buffer", text);
+  return sm64(text.data(), static_cast<std::int64_t>(text.size()), DType::kU8);
+}
+
+}  // namespace
 
 WrapperTrace::WrapperTrace(Recorder& recorder, const WrappedState& state)
     : recorder_(&recorder),
       wrapper_(recorder.open_wrapper()),
-      params_layout_(layout_of(state.replicated)) {
+      params_layout_(layout_of(state.replicated)),
+      schema_(schema_of(state)),
+      n_exceptions_(std::uncaught_exceptions()) {
+  recorder.set_source(wrapper_, this);
   std::vector<NamedVariable> frozen;
   for (const NamedVariable& entry : state.replicated) {
     params_.push_back(entry.variable);
@@ -26,6 +60,11 @@ WrapperTrace::WrapperTrace(Recorder& recorder, const WrappedState& state)
   }
 }
 
+WrapperTrace::~WrapperTrace() {
+  recorder_->set_source(wrapper_, nullptr);
+  if (std::uncaught_exceptions() == n_exceptions_) record_state(StatePoint::kEnd);
+}
+
 LayoutId WrapperTrace::layout_of(std::span<const NamedVariable> variables) {
   std::vector<NameId> names;
   for (const NamedVariable& entry : variables) {
@@ -44,19 +83,40 @@ void WrapperTrace::record_wrap(WrapEvent event, std::string_view buffer_policy) 
   event.ignored = layouts_.ignored;
   event.buffer_policy = recorder_->names().intern(buffer_policy);
   recorder_->record(event, wrapper_);
+  if (event.group != 0) return;
+  recorder_->record(
+      ConfigurationEvent{.name = recorder_->names().intern("model"), .digest = schema_}, wrapper_);
 }
 
-void WrapperTrace::begin_forward(bool synchronizing) {
+void WrapperTrace::begin_forward(bool synchronizing, bool grad) {
   Position& position = recorder_->position(wrapper_);
-  ++position.micro;
+  if (grad) ++position.micro;
   if (synchronizing) ++position.sync;
 }
+
+void WrapperTrace::record_hook(const CommHookEvent& event) { recorder_->record(event, wrapper_); }
 
 void WrapperTrace::record_forward(const ForwardEvent& event) { recorder_->record(event, wrapper_); }
 
 void WrapperTrace::record_state(StatePoint point) {
   record_state(StateKind::kParam, point, params_layout_, params_);
   if (!buffers_.empty()) record_state(StateKind::kBuffer, point, layouts_.buffers, buffers_);
+  recorder_->record_auxiliary(point, wrapper_);
+}
+
+void WrapperTrace::record_frozen(StatePoint point) {
+  std::vector<NameId> names;
+  tensors_.clear();
+  for (const Variable& parameter : params_) {
+    if (parameter.requires_grad()) continue;
+    names.push_back(parameter.state().name);
+    tensors_.push_back(&parameter.data());
+  }
+  if (!names.empty()) {
+    recorder_->record_states(
+        StateKind::kParam, point, recorder_->names().intern_layout(names), tensors_, wrapper_);
+  }
+  tensors_.clear();
 }
 
 void WrapperTrace::record_state(StateKind kind,

@@ -21,24 +21,36 @@ struct WrappedState {
   std::span<const NamedVariable> left_alone;
 };
 
-/// Gives the wrapper its place in the trace and its tensors their names.
-class WrapperTrace {
+/// Gives the wrapper its place in the trace and its tensors their names. Its end is recorded, unless
+/// an exception ends it.
+class WrapperTrace final : public StateSource {
  public:
   /// Requires: the recorder outlives the trace.
   WrapperTrace(Recorder& recorder, const WrappedState& state);
+  ~WrapperTrace() override;
+  WrapperTrace(const WrapperTrace&) = delete;
+  WrapperTrace& operator=(const WrapperTrace&) = delete;
+  WrapperTrace(WrapperTrace&&) = delete;
+  WrapperTrace& operator=(WrapperTrace&&) = delete;
 
   std::int32_t wrapper() const { return wrapper_; }
 
-  /// `event` with its layouts filled in.
+  /// `event` with its layouts filled in. Of a model that the whole world shares, a digest of its
+  /// names, shapes and types follows, as configuration "model".
   void record_wrap(WrapEvent event, std::string_view buffer_policy);
-  /// Counts the forward in the position: what it records or communicates belongs to it.
-  void begin_forward(bool synchronizing);
+  /// Counts the forward in the position: what it records or communicates belongs to it. One without
+  /// a graph (`grad` off) never counts as a micro-step.
+  void begin_forward(bool synchronizing, bool grad);
 
   /// A synchronising forward of other ranks, under a join context: positions stay comparable.
   void count_shadowed_forward() { ++recorder_->position(wrapper_).sync; }
 
   void record_forward(const ForwardEvent& event);
-  void record_state(StatePoint point);
+  void record_hook(const CommHookEvent& event);
+  void record_state(StatePoint point) override;
+  void record_frozen(StatePoint point) override;
+
+  std::size_t n_parameters() const override { return params_.size(); }
 
  private:
   LayoutId layout_of(std::span<const NamedVariable> variables);
@@ -53,6 +65,8 @@ class WrapperTrace {
   LayoutId params_layout_;  // Of all replicated parameters.
   std::vector<Variable> params_;
   std::vector<Variable> buffers_;
+  std::uint64_t schema_;
+  int n_exceptions_;                    // In flight when it began.
   std::vector<const Tensor*> tensors_;  // Scratch.
 };
 

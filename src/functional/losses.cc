@@ -3,6 +3,7 @@
 #include "lockstep/autograd/node.h"
 #include "lockstep/autograd/saved_tensor.h"
 #include "lockstep/functional/functions.h"
+#include "lockstep/trace/recorder.h"
 
 namespace lockstep {
 namespace {
@@ -49,9 +50,36 @@ struct LossInputs {
   double denominator;
 };
 
+/// What is in the trace about a loss.
+struct LossTerms {
+  const char* function;
+  std::int64_t n_terms;
+};
+
+LossReduction reduction_of(const LossTerms& terms, double denominator) {
+  if (denominator == static_cast<double>(terms.n_terms)) return LossReduction::kMean;
+  return denominator == 1.0 ? LossReduction::kSum : LossReduction::kGiven;
+}
+
+void note(const Tensor& out, const LossInputs& in, const LossTerms& terms, bool grad) {
+  Recorder* const recorder = in.x.runtime().recorder();
+  if (recorder == nullptr || !recorder->options().losses) return;
+  const Shape& shape = in.x.shape();
+  recorder->record(LossEvent{.function = recorder->literal(terms.function),
+                             .reduction = reduction_of(terms, in.denominator),
+                             .value = out.at(0),
+                             .denominator = in.denominator,
+                             .n_terms = terms.n_terms,
+                             .n_rows = shape.n_dims() == 0 ? 1 : shape[0],
+                             .grad = grad},
+                   recorder->current_wrapper());
+}
+
 template <Backward kBackward>
-Variable record(Tensor&& out, const LossInputs& in) {
-  if (!Node::records({&in.x})) return Node::attach(std::move(out), {});
+Variable record(Tensor&& out, const LossInputs& in, const LossTerms& terms) {
+  const bool grad = Node::records({&in.x});
+  note(out, in, terms, grad);
+  if (!grad) return Node::attach(std::move(out), {});
   const auto node =
       Node::make<LossNode<kBackward>>(in.x.runtime(), in.saved, in.target, in.denominator);
   node->connect(0, in.x);
@@ -59,13 +87,17 @@ Variable record(Tensor&& out, const LossInputs& in) {
 }
 
 template <Forward kForward, Backward kBackward>
-Variable element_loss(const Variable& x, const Tensor& target, double denominator) {
+Variable element_loss(const char* function,
+                      const Variable& x,
+                      const Tensor& target,
+                      double denominator) {
   LOCKSTEP_CHECK(
       x.shape() == target.shape(),
       "the loss compares " + x.shape().text() + " with a target of " + target.shape().text());
   Tensor out = Tensor::empty(x.runtime(), {}, x.data().dtype());
   (x.runtime().kernels().*kForward)(out, x.data(), target, denominator);
-  return record<kBackward>(std::move(out), {x, x.data(), target, denominator});
+  return record<kBackward>(
+      std::move(out), {x, x.data(), target, denominator}, {function, x.data().n_elems()});
 }
 
 double count(std::int64_t n) { return static_cast<double>(n); }
@@ -77,7 +109,7 @@ Variable mse_loss(const Variable& x, const Tensor& target) {
 }
 
 Variable mse_loss(const Variable& x, const Tensor& target, double denominator) {
-  return element_loss<&Kernels::mse, &Kernels::mse_backward>(x, target, denominator);
+  return element_loss<&Kernels::mse, &Kernels::mse_backward>("mse_loss", x, target, denominator);
 }
 
 Variable l1_loss(const Variable& x, const Tensor& target) {
@@ -85,7 +117,7 @@ Variable l1_loss(const Variable& x, const Tensor& target) {
 }
 
 Variable l1_loss(const Variable& x, const Tensor& target, double denominator) {
-  return element_loss<&Kernels::l1, &Kernels::l1_backward>(x, target, denominator);
+  return element_loss<&Kernels::l1, &Kernels::l1_backward>("l1_loss", x, target, denominator);
 }
 
 Variable cross_entropy(const Variable& x, const Tensor& labels) {
@@ -101,8 +133,8 @@ Variable cross_entropy(const Variable& x, const Tensor& labels, double denominat
   Tensor out = Tensor::empty(runtime, {}, x.data().dtype());
   const Tensor log_probs = Tensor::empty(runtime, x.shape(), x.data().dtype());
   runtime.kernels().cross_entropy(out, log_probs, x.data(), labels, denominator);
-  return record<&Kernels::cross_entropy_backward>(std::move(out),
-                                                  {x, log_probs, labels, denominator});
+  return record<&Kernels::cross_entropy_backward>(
+      std::move(out), {x, log_probs, labels, denominator}, {"cross_entropy", labels.n_elems()});
 }
 
 }  // namespace lockstep

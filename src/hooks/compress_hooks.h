@@ -22,6 +22,8 @@ class CompressHook final : public CommHook {
   /// Requires: `group` outlives the hook; `wire` is kF16 or kBF16.
   CompressHook(ProcessGroup& group, DType wire);
 
+  HookEffect effect() const override { return HookEffect::kRounded; }
+
   std::unique_ptr<PendingBucket> run(GradBucket& bucket) override;
 
  private:
@@ -41,6 +43,8 @@ class CompressWrapper final : public CommHook {
  public:
   /// Requires: `wire` is kF16 or kBF16.
   CompressWrapper(std::unique_ptr<CommHook> inner, DType wire);
+
+  HookEffect effect() const override { return HookEffect::kRounded; }
 
   std::unique_ptr<PendingBucket> run(GradBucket& bucket) override;
 

@@ -32,6 +32,8 @@ class AllReduceHook final : public CommHook {
 /// Source: torch ddp_comm_hooks.debugging_hooks.noop_hook.
 class NoopHook final : public CommHook {
  public:
+  HookEffect effect() const override { return HookEffect::kOther; }
+
   std::unique_ptr<PendingBucket> run(GradBucket& bucket) override;
 };
 

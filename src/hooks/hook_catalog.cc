@@ -25,6 +25,8 @@ class DividedLocalSgdHook final : public CommHook {
                .start_iter = spec.start_iter,
                .post_local_gradient_allreduce = spec.gradient_allreduce}) {}
 
+  HookEffect effect() const override { return HookEffect::kOther; }
+
   std::unique_ptr<PendingBucket> run(GradBucket& bucket) override { return hook_.run(bucket); }
 
   HookState save(Runtime& runtime) const override { return hook_.save(runtime); }

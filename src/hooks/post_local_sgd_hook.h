@@ -28,6 +28,8 @@ class PostLocalSgdHook final : public CommHook {
   /// Requires: a subgroup, unless gradients stay local.
   PostLocalSgdHook(ProcessGroup& group, const PostLocalSgdOptions& options);
 
+  HookEffect effect() const override { return HookEffect::kOther; }
+
   std::unique_ptr<PendingBucket> run(GradBucket& bucket) override;
 
   HookState save(Runtime& runtime) const override;

@@ -72,6 +72,8 @@ class PowerSgdHook final : public CommHook {
   ///     start (PyTorch's text otherwise).
   PowerSgdHook(ProcessGroup& group, const PowerSgdOptions& options);
 
+  HookEffect effect() const override { return HookEffect::kRounded; }
+
   std::unique_ptr<PendingBucket> run(GradBucket& bucket) override;
 
   HookState save(Runtime& runtime) const override;

@@ -26,6 +26,8 @@ class QuantizePerTensorHook final : public CommHook {
   /// Requires: `group` outlives the hook.
   explicit QuantizePerTensorHook(ProcessGroup& group) : group_(&group) {}
 
+  HookEffect effect() const override { return HookEffect::kRounded; }
+
   std::unique_ptr<PendingBucket> run(GradBucket& bucket) override;
 
  private:
@@ -42,6 +44,8 @@ class QuantizePerChannelHook final : public CommHook {
  public:
   /// Requires: `group` outlives the hook; channel > 0.
   explicit QuantizePerChannelHook(ProcessGroup& group, std::int64_t channel = 512);
+
+  HookEffect effect() const override { return HookEffect::kRounded; }
 
   std::unique_ptr<PendingBucket> run(GradBucket& bucket) override;
 

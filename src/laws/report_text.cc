@@ -12,7 +12,7 @@
 #include "lockstep/laws/detail/finding_text.h"
 #include "lockstep/laws/law.h"
 #include "lockstep/laws/report.h"
-#include "lockstep/trace/first_pairing.h"
+#include "lockstep/trace/detail/first_pairing.h"
 
 namespace lockstep {
 

@@ -30,6 +30,7 @@ Dropout::Dropout(Runtime& runtime, double p, Generator& generator)
 
 Variable Dropout::forward(const Variable& x) {
   if (!is_training() || p_ == 0.0 || x.data().n_elems() == 0) return x;
+  stream_.before_draw(runtime().recorder(), *generator_);
   return mul(x, Variable(dropout_mask(runtime(), x.shape(), x.data().dtype(), p_, *generator_)));
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lockstep/nn/module.h"
+#include "lockstep/trace/stream_record.h"
 
 namespace lockstep::nn {
 
@@ -12,6 +13,8 @@ Tensor dropout_mask(
 
 /// Zeroes each element with probability `p` while training and divides the others by 1 - p; the
 /// identity in evaluation and for p = 0, which draw nothing.
+///
+/// The generator is recorded before the first mask of an epoch, as the private stream "dropout".
 ///
 /// Requires: 0 <= p <= 1; the generator outlives this module.
 /// Deterministic: masks are bit-equal to PyTorch's on the CPU (random/discrete.h).
@@ -25,6 +28,7 @@ class Dropout final : public Module {
  private:
   double p_;
   Generator* generator_;
+  StreamRecord stream_{"dropout"};
 };
 
 }  // namespace lockstep::nn

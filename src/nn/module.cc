@@ -1,9 +1,11 @@
 #include "lockstep/nn/module.h"
 
 #include <algorithm>
+#include <map>
 
 #include "lockstep/autograd/sparse_rows.h"
 #include "lockstep/tensor/kernels.h"
+#include "lockstep/trace/recorder.h"
 
 namespace lockstep::nn {
 
@@ -56,11 +58,42 @@ std::vector<Variable> Module::parameters() const {
   return variables;
 }
 
+void Module::record_mode(bool training) const {
+  Recorder* const recorder = runtime_->recorder();
+  if (recorder == nullptr) return;
+  const std::vector<NamedVariable> parameters = named_parameters();
+  if (parameters.empty()) return;
+  const std::int32_t wrapper = parameters.front().variable.state().wrapper;
+  StateSource* const source = recorder->source(wrapper);
+  // A part of a model may evaluate for good, as frozen batch norms do.
+  if (source == nullptr || source->n_parameters() > parameters.size()) return;
+  if (training) source->record_state(StatePoint::kEval);
+  const PhaseKind phase = training ? PhaseKind::kTrain : PhaseKind::kEval;
+  recorder->record(PhaseEvent{.kind = phase}, wrapper);
+}
+
 void Module::train(bool on) {
+  if (on != training_) record_mode(on);
   for (const Visit& visit : visits()) visit.module->training_ = on;
 }
 
+void Module::record_cleared(bool to_none) const {
+  Recorder* const recorder = runtime_->recorder();
+  if (recorder == nullptr || !recorder->options().zero_grads) return;
+  std::map<std::int32_t, std::vector<NameId>> by_wrapper;
+  for (const NamedVariable& entry : named_parameters()) {
+    if (!entry.variable.requires_grad()) continue;
+    by_wrapper[entry.variable.state().wrapper].push_back(recorder->names().intern(entry.name));
+  }
+  for (const auto& [wrapper, names] : by_wrapper) {
+    recorder->record(
+        ZeroGradEvent{.to_none = to_none, .layout = recorder->names().intern_layout(names)},
+        wrapper);
+  }
+}
+
 void Module::zero_grad(bool set_to_none) const {
+  record_cleared(set_to_none);
   for (const Visit& visit : visits()) {
     for (const NamedVariable& entry : visit.module->parameters_) {
       const Variable& variable = entry.variable;

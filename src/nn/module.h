@@ -40,6 +40,9 @@ class Module {
   std::vector<Variable> parameters() const;
 
   /// Training or evaluation mode, of this module and everything in it. Modules start in training.
+  ///
+  /// Of a wrapped model the change is recorded as the beginning of a phase; at the end of an
+  /// evaluation so are the parameters and buffers that it used.
   void train(bool on = true);
 
   void eval() { train(false); }
@@ -74,6 +77,10 @@ class Module {
     std::string name;
     Module* module;
   };
+
+  /// Records that a wrapped model changes its mode.
+  void record_mode(bool training) const;
+  void record_cleared(bool to_none) const;
 
   struct Visit {
     std::string prefix;  ///< "trunk." or empty.

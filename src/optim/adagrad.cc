@@ -35,6 +35,14 @@ Adagrad::Adagrad(std::vector<ParamGroup> groups, const AdagradOptions& options)
   }
 }
 
+OptimizerInfo Adagrad::info() const {
+  return {.kind = "adagrad",
+          .options = {{"lr_decay", options_.lr_decay},
+                      {"initial_accumulator_value", options_.initial_accumulator_value},
+                      {"eps", options_.eps},
+                      {"maximize", options_.maximize ? 1.0 : 0.0}}};
+}
+
 void Adagrad::update_rows(std::size_t i, const SparseRows& rows, const Group& group) {
   const double step = advance_count(kAdagradStep, i);
   if (group.weight_decay != 0.0) {

@@ -35,6 +35,7 @@ class Adagrad final : public Optimizer {
   const AdagradOptions& options() const { return options_; }  ///< As constructed; see groups().
 
  private:
+  OptimizerInfo info() const override;
   void update(std::size_t i, const Group& group) override;
   void update_rows(std::size_t i, const SparseRows& rows, const Group& group) override;
 

@@ -39,6 +39,15 @@ Adam::Adam(std::vector<ParamGroup> groups, const AdamOptions& options, bool deco
   if (options.amsgrad) add_state("max_exp_avg_sq");
 }
 
+OptimizerInfo Adam::info() const {
+  return {.kind = decoupled_ ? "adamw" : "adam",
+          .momentum = "beta1",
+          .options = {{"beta2", options_.beta2},
+                      {"eps", options_.eps},
+                      {"amsgrad", options_.amsgrad ? 1.0 : 0.0},
+                      {"maximize", options_.maximize ? 1.0 : 0.0}}};
+}
+
 void Adam::update_rows(std::size_t /*i*/, const SparseRows& /*rows*/, const Group& /*group*/) {
   throw std::runtime_error(
       decoupled_ ? "AdamW does not support sparse gradients"

@@ -41,6 +41,7 @@ class Adam : public Optimizer {
   Adam(std::vector<ParamGroup> groups, const AdamOptions& options, bool decoupled);
 
  private:
+  OptimizerInfo info() const override;
   void update(std::size_t i, const Group& group) override;
   void update_rows(std::size_t i, const SparseRows& rows, const Group& group) override;
 

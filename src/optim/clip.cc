@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <fmt/core.h>
+#include <map>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "lockstep/autograd/sparse_rows.h"
 #include "lockstep/base/text.h"
 #include "lockstep/tensor/kernels.h"
+#include "lockstep/trace/recorder.h"
 
 namespace lockstep::optim {
 namespace {
@@ -61,6 +63,26 @@ void scale_gradient(const Variable& parameter, double factor) {
   }
 }
 
+/// One event for each wrapper that has some of the gradients.
+void record_clip(std::span<const Variable> parameters, ClipEvent event) {
+  if (parameters.empty()) return;
+  Recorder* const recorder = parameters.front().runtime().recorder();
+  if (recorder == nullptr) return;
+  std::map<std::int32_t, std::vector<NameId>> by_wrapper;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (!parameters[i].has_grad()) continue;
+    const VariableState& state = parameters[i].state();
+    by_wrapper[state.wrapper].push_back(
+        state.name != kNoName ? state.name
+                              : recorder->names().intern("parameter." + std::to_string(i)));
+  }
+  event.whole = by_wrapper.size() < 2;
+  for (const auto& [wrapper, names] : by_wrapper) {
+    event.layout = recorder->names().intern_layout(names);
+    recorder->record(event, wrapper);
+  }
+}
+
 std::string order_text(double norm_type) {
   if (std::isinf(norm_type)) return "inf";
   return norm_type == 1.0 ? "1.0" : "2.0";
@@ -92,6 +114,12 @@ void clip_grads_with_norm(std::span<const Variable> parameters,
                             ? coefficient<float>(norm, options.max_norm)
                             : coefficient<double>(norm, options.max_norm);
   for (const Variable& parameter : parameters) scale_gradient(parameter, factor);
+  record_clip(parameters,
+              {.kind = ClipKind::kNorm,
+               .limit = options.max_norm,
+               .norm_type = options.norm_type,
+               .norm = norm,
+               .factor = factor});
 }
 
 double clip_grad_norm(std::span<const Variable> parameters, const ClipNorm& options) {
@@ -113,6 +141,7 @@ void clip_grad_value(std::span<const Variable> parameters, double clip_value) {
     grad.runtime().kernels().clamp(grad, grad, clip_value);
     grad.storage()->bump_version();
   }
+  record_clip(parameters, {.kind = ClipKind::kValue, .limit = clip_value});
 }
 
 }  // namespace lockstep::optim

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "lockstep/autograd/sparse_rows.h"
+#include "lockstep/optim/detail/step_record.h"
 #include "lockstep/tensor/kernels.h"
 #include "lockstep/trace/recorder.h"
 
@@ -33,8 +34,10 @@ void check_distinct(const std::vector<Variable>& parameters, std::span<const Gro
 
 }  // namespace
 
+Optimizer::~Optimizer() = default;
+
 Optimizer::Optimizer(std::vector<ParamGroup> groups, const GroupOptions& defaults)
-    : defaults_(defaults) {
+    : defaults_(defaults), record_(std::make_unique<detail::StepRecord>()) {
   for (ParamGroup& given : groups) append(std::move(given));
   LOCKSTEP_CHECK(!parameters_.empty(), "optimizer got an empty parameter list");
   check_distinct(parameters_, groups_);
@@ -55,7 +58,6 @@ void Optimizer::add_param_group(ParamGroup group) {
   append(std::move(group));
   check_distinct(parameters_, groups_);
   for (StateList& list : state_) list.tensors.resize(parameters_.size());
-  recorded_by_ = nullptr;  // The record's layouts lack the new parameters.
 }
 
 std::vector<ParamGroup> Optimizer::one_group(std::vector<Variable> parameters) {
@@ -118,20 +120,23 @@ void Optimizer::step_scaled(double scale, bool found_inf) {
   take_step({.scale = scale, .found_inf = found_inf});
 }
 
-void Optimizer::take_step(const StepOutcome& outcome) {
-  Recorder* recorder = runtime().recorder();
+detail::OptimizerView Optimizer::view() const { return {parameters_, groups_, state_}; }
+
+void Optimizer::take_step(const detail::StepOutcome& outcome) {
+  Recorder* const recorder = runtime().recorder();
   if (recorder == nullptr) {
     if (!outcome.found_inf) update_all();
     return;
   }
-  prepare_records(*recorder);
+  record_->prepare(*recorder, view());
+  if (record_->has_news(view())) record_->record_options(view(), info());
   if (!outcome.found_inf) {
-    record_used(*recorder);
+    record_->record_used(view());
     update_all();
     // A momentum that a schedule switched on has added a list of state.
-    if (recorded_states_ != state_.size()) prepare_records(*recorder);
+    record_->prepare(*recorder, view());
   }
-  record_step(*recorder, outcome);
+  record_->record_step(view(), outcome);
 }
 
 void Optimizer::update_rows(std::size_t /*i*/, const SparseRows& /*rows*/, const Group& /*group*/) {
@@ -154,13 +159,6 @@ void Optimizer::update_all() {
   if (rounding_) round_all();
 }
 
-double Optimizer::lr_of(std::size_t i) const {
-  for (const Group& group : groups_) {
-    if (i < group.end) return group.lr;
-  }
-  return groups_.back().lr;
-}
-
 void Optimizer::round_all() const {
   Kernels& kernels = runtime().kernels();
   const auto round = [&](const Tensor& tensor) {
@@ -176,6 +174,11 @@ void Optimizer::round_all() const {
 }
 
 void Optimizer::zero_grad(bool set_to_none) const {
+  Recorder* const recorder = runtime().recorder();
+  if (recorder != nullptr && recorder->options().zero_grads) {
+    record_->prepare(*recorder, view());
+    record_->record_cleared(set_to_none);
+  }
   for (const Variable& parameter : parameters_) {
     if (set_to_none) {
       parameter.set_grad(Tensor());
@@ -185,85 +188,6 @@ void Optimizer::zero_grad(bool set_to_none) const {
       runtime().kernels().fill(parameter.grad(), 0.0);
     }
   }
-}
-
-void Optimizer::prepare_records(Recorder& recorder) {
-  if (recorded_by_ == &recorder && recorded_wrappers_ == recorder.n_wrappers() &&
-      recorded_states_ == state_.size()) {
-    return;
-  }
-  records_.clear();
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    if (!parameters_[i].requires_grad()) continue;
-    const std::int32_t wrapper = parameters_[i].state().wrapper;
-    auto group =
-        std::find_if(records_.begin(), records_.end(), [wrapper](const RecordGroup& other) {
-          return other.wrapper == wrapper;
-        });
-    if (group == records_.end()) {
-      records_.push_back({.wrapper = wrapper, .indices = {}, .names = {}, .state_names = {}});
-      group = std::prev(records_.end());
-    }
-    group->indices.push_back(i);
-  }
-  for (RecordGroup& group : records_) name_group(group, recorder.names());
-  recorded_by_ = &recorder;
-  recorded_wrappers_ = recorder.n_wrappers();
-  recorded_states_ = state_.size();
-}
-
-void Optimizer::name_group(RecordGroup& group, NameTable& names) const {
-  std::vector<NameId> parameter_names;
-  for (const std::size_t i : group.indices) {
-    const NameId given = parameters_[i].state().name;
-    const bool named = given != kNoName;
-    parameter_names.push_back(named ? given : names.intern("parameter." + std::to_string(i)));
-  }
-  std::vector<NameId> state_names;
-  for (const StateList& list : state_) {
-    for (const NameId name : parameter_names) {
-      state_names.push_back(names.intern(std::string(names.text(name)) + "/" + list.name));
-    }
-  }
-  group.names = names.intern_layout(parameter_names);
-  group.state_names = names.intern_layout(state_names);
-}
-
-void Optimizer::record_used(Recorder& recorder) {
-  for (const RecordGroup& group : records_) {
-    for (const std::size_t i : group.indices) used_.add(parameters_[i]);
-    recorder.record_grads(GradPoint::kUsed, group.names, used_.list(), group.wrapper);
-    used_.clear();
-  }
-}
-
-void Optimizer::record_step(Recorder& recorder, const StepOutcome& outcome) {
-  for (const RecordGroup& group : records_) {
-    scratch_.clear();
-    for (const std::size_t i : group.indices) scratch_.push_back(&parameters_[i].data());
-    recorder.record_states(
-        StateKind::kParam, StatePoint::kStep, group.names, scratch_, group.wrapper);
-
-    scratch_.clear();
-    for (const StateList& list : state_) {
-      for (const std::size_t i : group.indices) scratch_.push_back(&list.tensors[i]);
-    }
-    if (!scratch_.empty()) {
-      recorder.record_states(
-          StateKind::kOptimizer, StatePoint::kStep, group.state_names, scratch_, group.wrapper);
-    }
-    recorder.record(StepEvent{.lr = lr_of(group.indices.front()),
-                              .scale = outcome.scale,
-                              .found_inf = outcome.found_inf,
-                              .skipped = outcome.found_inf,
-                              .layout = group.names},
-                    group.wrapper);
-
-    Position& position = recorder.position(group.wrapper);
-    if (!outcome.found_inf) position.opt += 1;
-    position.micro = -1;
-  }
-  scratch_.clear();
 }
 
 }  // namespace lockstep::optim

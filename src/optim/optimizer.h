@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -10,7 +11,6 @@
 
 #include "lockstep/autograd/sparse_rows.h"
 #include "lockstep/autograd/variable.h"
-#include "lockstep/base/names.h"
 
 namespace lockstep::optim {
 
@@ -46,6 +46,8 @@ struct GroupOptions {
   double lr = 0.0;
   double weight_decay = 0.0;
   std::optional<double> momentum{};  ///< Adam and AdamW: beta1. None where there is no such thing.
+
+  friend bool operator==(const GroupOptions&, const GroupOptions&) = default;
 };
 
 /// A group as the optimizer keeps it. Schedulers write `lr`, `initial_lr` and `momentum`.
@@ -55,17 +57,36 @@ struct Group : GroupOptions {
   std::optional<double> initial_lr{};  ///< What schedules start from; set by the first scheduler.
 };
 
+struct OptimizerOption {
+  std::string_view name;  ///< PyTorch's.
+  double value = 0.0;     ///< Flags are 0 or 1.
+};
+
+/// What traces say about an optimizer.
+struct OptimizerInfo {
+  std::string_view kind = "optimizer";     ///< "sgd", "adamw", ...
+  std::string_view momentum = "momentum";  ///< What GroupOptions::momentum is called: "beta1".
+  std::vector<OptimizerOption> options{};  ///< Those that all groups share.
+};
+
+namespace detail {
+class StepRecord;
+struct StepOutcome;
+struct OptimizerView;
+}  // namespace detail
+
 /// Updates parameters from their gradients.
 ///
 /// A parameter whose gradient is undefined is skipped whole, as in PyTorch: no decay, no momentum.
 ///
 /// step() records through the runtime's recorder, once for each wrapper that owns some of the
-/// parameters: the gradients used, the new parameters and state ("fc.weight/momentum_buffer"), and
-/// the step itself, with the rate of the first of these parameters; then it moves the wrapper's
-/// position on to the next step.
+/// parameters: the options if they are new, the gradients used, the new parameters and state
+/// ("fc.weight/momentum_buffer"), the wrapper's frozen parameters, and the step itself, with the
+/// rate of the first of these parameters; then it moves the wrapper's position on to the next step.
+/// Parameters that need no gradient at that moment are left out.
 class Optimizer {
  public:
-  virtual ~Optimizer() = default;
+  virtual ~Optimizer();
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
   Optimizer(Optimizer&&) = delete;
@@ -118,6 +139,9 @@ class Optimizer {
 
   const std::optional<GridRounding>& rounding() const { return rounding_; }
 
+  /// For traces. Called seldom.
+  virtual OptimizerInfo info() const { return {}; }
+
   /// Updates parameter `i` of `group`, whose gradient is defined.
   virtual void update(std::size_t i, const Group& group) = 0;
   /// Updates parameter `i` of `group`, whose gradient is sparse.
@@ -139,42 +163,17 @@ class Optimizer {
   Runtime& runtime() const { return parameters_.front().runtime(); }
 
  private:
-  /// The parameters of one wrapper, as events name them.
-  struct RecordGroup {
-    std::int32_t wrapper;
-    std::vector<std::size_t> indices;
-    LayoutId names;
-    LayoutId state_names;
-  };
-
-  /// How a step went, for its record.
-  struct StepOutcome {
-    double scale = 1.0;
-    bool found_inf = false;
-  };
-
   void append(ParamGroup given);
-  void take_step(const StepOutcome& outcome);
+  void take_step(const detail::StepOutcome& outcome);
   void round_all() const;
-  double lr_of(std::size_t i) const;
-  void prepare_records(Recorder& recorder);
-  void name_group(RecordGroup& group, NameTable& names) const;
-  void record_used(Recorder& recorder);
-  void record_step(Recorder& recorder, const StepOutcome& outcome);
+  detail::OptimizerView view() const;
 
   GroupOptions defaults_;
   std::vector<Variable> parameters_;
   std::vector<Group> groups_;
   std::vector<StateList> state_;
   std::optional<GridRounding> rounding_;
-
-  // Valid for this recorder and numbers of wrappers and state lists: wrapping names the parameters.
-  const Recorder* recorded_by_ = nullptr;
-  std::int32_t recorded_wrappers_ = -1;
-  std::size_t recorded_states_ = 0;
-  std::vector<RecordGroup> records_;
-  WholeGradients used_;  // Scratch.
-  std::vector<const Tensor*> scratch_;
+  std::unique_ptr<detail::StepRecord> record_;
 };
 
 }  // namespace lockstep::optim

@@ -34,6 +34,14 @@ Rmsprop::Rmsprop(std::vector<ParamGroup> groups, const RmspropOptions& options)
   if (options.centered) mean_list_ = add_state("grad_avg");
 }
 
+OptimizerInfo Rmsprop::info() const {
+  return {.kind = "rmsprop",
+          .options = {{"alpha", options_.alpha},
+                      {"eps", options_.eps},
+                      {"centered", options_.centered ? 1.0 : 0.0},
+                      {"maximize", options_.maximize ? 1.0 : 0.0}}};
+}
+
 void Rmsprop::update_rows(std::size_t /*i*/, const SparseRows& /*rows*/, const Group& /*group*/) {
   throw std::runtime_error("RMSprop does not support sparse gradients");
 }

@@ -37,6 +37,7 @@ class Rmsprop final : public Optimizer {
   const RmspropOptions& options() const { return options_; }  ///< As constructed; see groups().
 
  private:
+  OptimizerInfo info() const override;
   void update(std::size_t i, const Group& group) override;
   void update_rows(std::size_t i, const SparseRows& rows, const Group& group) override;
 

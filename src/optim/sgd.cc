@@ -36,6 +36,13 @@ Sgd::Sgd(std::vector<ParamGroup> groups, const SgdOptions& options)
   if (any_momentum()) add_state("momentum_buffer");
 }
 
+OptimizerInfo Sgd::info() const {
+  return {.kind = "sgd",
+          .options = {{"dampening", options_.dampening},
+                      {"nesterov", options_.nesterov ? 1.0 : 0.0},
+                      {"maximize", options_.maximize ? 1.0 : 0.0}}};
+}
+
 void Sgd::update_rows(std::size_t i, const SparseRows& rows, const Group& group) {
   if (group.weight_decay != 0.0) {
     throw std::runtime_error(

@@ -33,6 +33,14 @@ SparseAdam::SparseAdam(std::vector<ParamGroup> groups, const SparseAdamOptions& 
   add_state("exp_avg_sq");
 }
 
+OptimizerInfo SparseAdam::info() const {
+  return {.kind = "sparse_adam",
+          .momentum = "beta1",
+          .options = {{"beta2", options_.beta2},
+                      {"eps", options_.eps},
+                      {"maximize", options_.maximize ? 1.0 : 0.0}}};
+}
+
 void SparseAdam::update(std::size_t /*i*/, const Group& /*group*/) {
   throw std::runtime_error(
       "SparseAdam does not support dense gradients, please consider Adam instead");

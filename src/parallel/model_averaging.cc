@@ -1,12 +1,56 @@
 #include "lockstep/parallel/model_averaging.h"
 
+#include <map>
 #include <stdexcept>
+#include <string>
+#include <vector>
 
 #include "lockstep/tensor/kernels.h"
+#include "lockstep/trace/recorder.h"
 
 namespace lockstep {
 
-void average_parameters(std::span<const Variable> parameters, ProcessGroup& group, CallSite site) {
+namespace {
+
+/// One event, and the parameters as they are now, for each wrapper that has some of them.
+void record_average(std::span<const Variable> parameters, ProcessGroup& group, std::int64_t step) {
+  Recorder* const recorder = group.runtime().recorder();
+  if (recorder == nullptr) return;
+  NameTable& names = recorder->names();
+
+  struct Part {
+    std::vector<NameId> names;
+    std::vector<Tensor> tensors;
+  };
+
+  std::map<std::int32_t, Part> by_wrapper;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (!parameters[i].grad().defined()) continue;
+    const VariableState& state = parameters[i].state();
+    Part& part = by_wrapper[state.wrapper];
+    part.names.push_back(state.name != kNoName ? state.name
+                                               : names.intern("parameter." + std::to_string(i)));
+    part.tensors.push_back(parameters[i].data());
+  }
+  for (const auto& [wrapper, part] : by_wrapper) {
+    const LayoutId layout = names.intern_layout(part.names);
+    recorder->record(OuterStepEvent{.kind = recorder->literal("average"),
+                                    .group = group.id(),
+                                    .n_ranks = group.size(),
+                                    .step = step,
+                                    .denominator = static_cast<double>(group.size()),
+                                    .layout = layout},
+                     wrapper);
+    recorder->record_states(StateKind::kParam, StatePoint::kOuter, layout, part.tensors, wrapper);
+  }
+}
+
+}  // namespace
+
+void average_parameters(std::span<const Variable> parameters,
+                        ProcessGroup& group,
+                        CallSite site,
+                        std::int64_t step) {
   std::vector<Tensor> averaged;
   std::int64_t n_elems = 0;
   for (const Variable& parameter : parameters) {
@@ -35,6 +79,7 @@ void average_parameters(std::span<const Variable> parameters, ProcessGroup& grou
     data.storage()->bump_version();
     offset += data.n_elems();
   }
+  record_average(parameters, group, step);
 }
 
 ModelAverager::ModelAverager(std::int64_t warmup_steps) : warmup_steps_(warmup_steps) {
@@ -46,7 +91,7 @@ ModelAverager::ModelAverager(std::int64_t warmup_steps) : warmup_steps_(warmup_s
 void ModelAverager::average(std::span<const Variable> parameters, CallSite site) {
   if (step_ >= warmup_steps_) {
     ProcessGroup* group = group_at(step_);
-    if (group != nullptr) average_parameters(parameters, *group, site);
+    if (group != nullptr) average_parameters(parameters, *group, site, step_);
   }
   ++step_;
 }

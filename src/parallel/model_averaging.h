@@ -13,7 +13,7 @@
 namespace lockstep {
 
 /// parameters := their mean over `group`, those without a gradient left out: one AR of all of them,
-/// flat, each divided by the group's size before the sum.
+/// flat, each divided by the group's size before the sum. Recorded as outer step `step`.
 ///
 /// Requires: one dtype, and gradients on the same parameters everywhere (not checked, as in
 ///     PyTorch: other sizes are a mismatch).
@@ -21,7 +21,8 @@ namespace lockstep {
 /// Source: torch/distributed/algorithms/model_averaging/utils.py.
 void average_parameters(std::span<const Variable> parameters,
                         ProcessGroup& group,
-                        CallSite site = CallSite::here());
+                        CallSite site = CallSite::here(),
+                        std::int64_t step = 0);
 
 /// Decides at which steps parameters are averaged, and over which ranks.
 class ModelAverager {

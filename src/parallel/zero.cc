@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "lockstep/tensor/kernels.h"
+#include "lockstep/trace/detail/not_recorded.h"
 
 namespace lockstep {
 
@@ -12,25 +13,6 @@ namespace {
 
 using optim::GroupOptions;
 using optim::ParamGroup;
-
-/// Turns recording off: the shares are recorded as one optimizer.
-class NotRecorded {
- public:
-  explicit NotRecorded(Runtime& runtime) : runtime_(&runtime), recorder_(runtime.recorder()) {
-    runtime.set_recorder(nullptr);
-  }
-
-  ~NotRecorded() { runtime_->set_recorder(recorder_); }
-
-  NotRecorded(const NotRecorded&) = delete;
-  NotRecorded& operator=(const NotRecorded&) = delete;
-  NotRecorded(NotRecorded&&) = delete;
-  NotRecorded& operator=(NotRecorded&&) = delete;
-
- private:
-  Runtime* runtime_;
-  Recorder* recorder_;
-};
 
 std::string torch_type_name(DType dtype) {
   switch (dtype) {
@@ -204,7 +186,7 @@ void ZeroRedundancyOptimizer::step_share() {
     static_cast<GroupOptions&>(local_->groups()[g]) = groups()[g];
   }
   if (rounding()) local_->round_each_step(*rounding());
-  const NotRecorded guard(runtime());
+  const NotRecorded guard(runtime());  // The shares are recorded as one optimizer.
   local_->step();
 }
 

@@ -80,6 +80,8 @@ class ZeroRedundancyOptimizer final : public optim::Optimizer, public Joinable {
   ProcessGroup& join_process_group() const override { return *group_; }
 
  private:
+  optim::OptimizerInfo info() const override { return {.kind = "zero"}; }
+
   void update_all() override;
 
   void update(std::size_t /*i*/, const optim::Group& /*group*/) override {}

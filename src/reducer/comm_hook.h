@@ -11,6 +11,7 @@
 
 #include "lockstep/autograd/variable.h"
 #include "lockstep/comm/process_group.h"
+#include "lockstep/trace/event.h"
 
 namespace lockstep {
 
@@ -113,6 +114,10 @@ class CommHook {
   CommHook& operator=(CommHook&&) = delete;
 
   virtual std::unique_ptr<PendingBucket> run(GradBucket& bucket) = 0;
+
+  /// What it makes of gradients, for traces: laws hold it to that. A hook of a user's own is meant
+  /// to average unless it says otherwise.
+  virtual HookEffect effect() const { return HookEffect::kMean; }
 
   /// All that a hook of the same options needs to continue in the place of this one, between two
   /// steps. Empty: it remembers nothing. `runtime` is where new tensors come from.

@@ -68,6 +68,18 @@ std::string_view name_of(LossReduction reduction) {
   return "";
 }
 
+std::string_view name_of(HookEffect effect) {
+  switch (effect) {
+    case HookEffect::kMean:
+      return "mean";
+    case HookEffect::kRounded:
+      return "rounded";
+    case HookEffect::kOther:
+      return "other";
+  }
+  return "";
+}
+
 std::string_view name_of(ClipKind kind) {
   switch (kind) {
     case ClipKind::kNorm:
@@ -231,6 +243,8 @@ struct KindName {
   std::string_view operator()(const BufferPolicyEvent&) const { return "buffer_policy"; }
 
   std::string_view operator()(const ConfigurationEvent&) const { return "configuration"; }
+
+  std::string_view operator()(const CommHookEvent&) const { return "comm_hook"; }
 };
 
 }  // namespace

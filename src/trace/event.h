@@ -303,9 +303,9 @@ std::string_view name_of(ClipKind kind);  ///< "norm", "value".
 struct ClipEvent {
   ClipKind kind = ClipKind::kNorm;
   double limit = 0.0;
-  double norm_type = 2.0;       ///< kNorm: 1, 2 or infinity.
-  double norm = 0.0;            ///< kNorm: of all these gradients together, before.
-  double factor = 1.0;          ///< kNorm: what each of them was multiplied by.
+  double norm_type = 2.0;  ///< kNorm: 1, 2 or infinity.
+  double norm = 0.0;       ///< kNorm: of all these gradients together, as it was given or found.
+  double factor = 1.0;     ///< kNorm: what each of them was multiplied by.
   LayoutId layout = kNoLayout;  ///< The parameters that had a gradient.
   bool whole = true;            ///< False: the norm is also that of another wrapper's gradients.
 };
@@ -354,6 +354,19 @@ struct ConfigurationEvent {
   std::uint64_t digest = 0;
 };
 
+/// What a communication hook makes of gradients.
+enum class HookEffect : std::uint8_t {
+  kMean,     ///< What the reducer would: their mean.
+  kRounded,  ///< The mean, with less precision: 16 bits, 8 bits, a low rank.
+  kOther,    ///< Something else on purpose: nothing, the mean of a part of the ranks.
+};
+std::string_view name_of(HookEffect effect);  ///< "mean", "rounded", "other".
+
+/// A communication hook took the place of the wrapper's reduction.
+struct CommHookEvent {
+  HookEffect effect = HookEffect::kMean;
+};
+
 // The digest of a trace knows kinds by their place in this list: new ones go to its end.
 using EventBody = std::variant<WrapEvent,
                                ForwardEvent,
@@ -384,7 +397,8 @@ using EventBody = std::variant<WrapEvent,
                                OuterStepEvent,
                                ZeroGradEvent,
                                BufferPolicyEvent,
-                               ConfigurationEvent>;
+                               ConfigurationEvent,
+                               CommHookEvent>;
 
 /// One event of one rank.
 struct Event {

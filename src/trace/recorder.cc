@@ -58,7 +58,47 @@ std::int32_t Recorder::open_wrapper() {
   fresh.epoch = positions_.front().epoch;
   fresh.wrapper = index;
   positions_.push_back(fresh);
+  sources_.push_back(nullptr);
+  current_wrapper_ = index;
   return index;
+}
+
+void Recorder::set_source(std::int32_t wrapper, StateSource* source) {
+  LOCKSTEP_CHECK(wrapper >= 0 && wrapper < n_wrappers(),
+                 fmt::format("no wrapper {} on this rank: it has {}", wrapper, n_wrappers()));
+  sources_[static_cast<std::size_t>(wrapper)] = source;
+}
+
+StateSource* Recorder::source(std::int32_t wrapper) const {
+  const bool known = wrapper >= 0 && wrapper < n_wrappers();
+  return known ? sources_[static_cast<std::size_t>(wrapper)] : nullptr;
+}
+
+std::int32_t Recorder::open_split(const std::string& name) {
+  for (std::int32_t nth = 1;; ++nth) {
+    const std::string candidate = nth == 1 ? name : name + "/" + std::to_string(nth);
+    const auto known = std::find_if(splits_.begin(), splits_.end(), [&](const Split& split) {
+      return split.name == candidate;
+    });
+    if (known == splits_.end()) {
+      splits_.push_back({candidate, true});
+      return static_cast<std::int32_t>(splits_.size()) - 1;
+    }
+    if (known->is_open) continue;
+    known->is_open = true;
+    return static_cast<std::int32_t>(known - splits_.begin());
+  }
+}
+
+void Recorder::close_split(std::int32_t place) {
+  splits_[static_cast<std::size_t>(place)].is_open = false;
+}
+
+NameId Recorder::literal(const char* text) {
+  for (const auto& [known, id] : literals_) {
+    if (known == text) return id;
+  }
+  return literals_.emplace_back(text, names_->intern(text)).second;
 }
 
 Position& Recorder::position(std::int32_t wrapper) {
@@ -85,6 +125,7 @@ void Recorder::record(const Body& body, std::int32_t wrapper) {
   const Event event{rank_, next_index_++, host_->now(), position(wrapper), EventBody(body)};
   sink_->on_event(event, *names_);
   if constexpr (std::is_same_v<Body, StepEvent>) n_steps_outside_ += event.at.sync < 0 ? 1 : 0;
+  if constexpr (std::is_same_v<Body, ForwardEvent>) current_wrapper_ = wrapper;
 }
 
 template void Recorder::record(const WrapEvent&, std::int32_t);
@@ -116,6 +157,7 @@ template void Recorder::record(const OuterStepEvent&, std::int32_t);
 template void Recorder::record(const ZeroGradEvent&, std::int32_t);
 template void Recorder::record(const BufferPolicyEvent&, std::int32_t);
 template void Recorder::record(const ConfigurationEvent&, std::int32_t);
+template void Recorder::record(const CommHookEvent&, std::int32_t);
 
 const Tensor& Recorder::covered(const Tensor& tensor, std::int32_t wrapper, Tensor& part) const {
   if (options_.coverage <= 1 || tensor.n_elems() <= kAlwaysWhole) return tensor;
@@ -239,6 +281,30 @@ void Recorder::record_states(
   }
   if (wants_values(kind == StateKind::kParam)) {
     record_values_of(tensors, layout, name_of(point), wrapper);
+  }
+}
+
+void Recorder::keep_auxiliary(std::string_view name,
+                              std::span<const Tensor> tensors,
+                              std::int32_t wrapper) {
+  std::vector<NameId> names;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const std::string suffix = tensors.size() == 1 ? "" : "/" + std::to_string(i);
+    names.push_back(names_->intern(std::string(name) + suffix));
+  }
+  std::erase_if(auxiliaries_, [&](const Auxiliary& kept) { return kept.name == name; });
+  auxiliaries_.push_back({.name = std::string(name),
+                          .layout = names_->intern_layout(names),
+                          .wrapper = wrapper,
+                          .tensors = {tensors.begin(), tensors.end()}});
+  record_states(
+      StateKind::kAuxiliary, StatePoint::kWrap, auxiliaries_.back().layout, tensors, wrapper);
+}
+
+void Recorder::record_auxiliary(StatePoint point, std::int32_t wrapper) {
+  for (const Auxiliary& kept : auxiliaries_) {
+    if (kept.wrapper != wrapper) continue;
+    record_states(StateKind::kAuxiliary, point, kept.layout, kept.tensors, wrapper);
   }
 }
 

@@ -1,15 +1,18 @@
 // The pen of one rank: fills in rank, time and position, computes only what is read.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
+#include "lockstep/tensor/tensor.h"
 #include "lockstep/trace/event.h"
 
 namespace lockstep {
-
-class Tensor;
 
 /// Receives events. Laws, files, memory traces and digests are sinks.
 class EventSink {
@@ -42,6 +45,17 @@ struct RecordOptions {
   std::int32_t coverage = 1;
 };
 
+/// What a wrapper keeps equal on its ranks, for those who know when it is worth a look.
+class StateSource {
+ public:
+  virtual ~StateSource() = default;
+  /// Records all of it.
+  virtual void record_state(StatePoint point) = 0;
+  /// Records the parameters that need no gradient at present: an optimizer records the others.
+  virtual void record_frozen(StatePoint point) = 0;
+  virtual std::size_t n_parameters() const = 0;
+};
+
 /// Writes one rank's events to a sink.
 ///
 /// Deterministic: indices count this rank's events; times come from the host.
@@ -67,6 +81,28 @@ class Recorder {
 
   std::int32_t n_wrappers() const { return static_cast<std::int32_t>(positions_.size()) - 1; }
 
+  /// The wrapper that the program is at work with: that of the last forward, before the first one
+  /// the youngest, -1 without any. What belongs to no wrapper by itself, such as a loss or a batch,
+  /// is recorded there.
+  std::int32_t current_wrapper() const { return current_wrapper_; }
+
+  /// Says what knows the state of `wrapper`; null: nothing any more.
+  void set_source(std::int32_t wrapper, StateSource* source);
+  /// Null: nothing.
+  StateSource* source(std::int32_t wrapper) const;
+
+  /// A split of data that this rank reads: its place among them, from 0. While another of this name
+  /// is open it becomes "NAME/2" and so on.
+  std::int32_t open_split(const std::string& name);
+  void close_split(std::int32_t place);
+
+  const std::string& split(std::int32_t place) const {
+    return splits_[static_cast<std::size_t>(place)].name;
+  }
+
+  /// The id of a text that lives as long as the recorder; cheap from the second time on.
+  NameId literal(const char* text);
+
   /// Records `body`, one of EventBody's alternatives, at the wrapper's current position.
   template <typename Body>
   void record(const Body& body, std::int32_t wrapper = -1);
@@ -91,10 +127,27 @@ class Recorder {
   /// take the same part.
   const Tensor& covered(const Tensor& tensor, std::int32_t wrapper, Tensor& part) const;
   static constexpr std::int64_t kAlwaysWhole = 4096;
+  /// Tensors that a program keeps equal by itself: recorded now and by record_auxiliary() from now
+  /// on. The same name again replaces them.
+  void keep_auxiliary(std::string_view name, std::span<const Tensor> tensors, std::int32_t wrapper);
+  /// All of them that belong to `wrapper`.
+  void record_auxiliary(StatePoint point, std::int32_t wrapper);
   /// One tensor's values, for readers that ask for more than the events above carry.
   void record_values(NameId tensor, NameId point, const Tensor& values, std::int32_t wrapper);
 
  private:
+  struct Auxiliary {
+    std::string name;
+    LayoutId layout;
+    std::int32_t wrapper;
+    std::vector<Tensor> tensors;
+  };
+
+  struct Split {
+    std::string name;
+    bool is_open = false;
+  };
+
   bool wants(GradPoint point) const;
   bool wants_values(bool of_step) const;
   static TensorFingerprint sketch(const Tensor& grad);
@@ -119,6 +172,11 @@ class Recorder {
   std::vector<const Tensor*> list_;
   std::vector<double> values_;
   std::int64_t value_bytes_ = 0;
+  std::int32_t current_wrapper_ = -1;
+  std::vector<StateSource*> sources_;  // By wrapper.
+  std::vector<Split> splits_;
+  std::vector<Auxiliary> auxiliaries_;
+  std::vector<std::pair<const char*, NameId>> literals_;  // By address: a handful.
   std::int32_t n_steps_outside_ = 0;  // Optimizer steps that no synchronising forward precedes.
 };
 

@@ -6,8 +6,6 @@
 #include "lockstep/data/data_loader.h"
 #include "lockstep/data/sampler.h"
 #include "lockstep/random/generator.h"
-#include "lockstep/tensor/digest.h"
-#include "lockstep/trace/recorder.h"
 
 namespace lockstep {
 
@@ -32,11 +30,6 @@ class ListSampler final : public data::Sampler {
   std::size_t place_ = 0;
 };
 
-std::uint64_t digest_of(const Generator& generator) {
-  const auto bytes = generator.state();
-  return sm64(bytes.data(), static_cast<std::int64_t>(bytes.size()), DType::kU8);
-}
-
 Augmentation::Streams seeded(const AugmentSpec& spec, std::int32_t rank) {
   const std::uint64_t seed = spec.seed + (spec.seed_by_rank ? static_cast<std::uint64_t>(rank) : 0);
   return {Generator(seed), Generator(seed)};
@@ -48,7 +41,7 @@ class Augmentation::Reader final : public data::SampleReader {
  public:
   Reader(const Job& job, const RankContext& context)
       : inherited_(job.loader.augment.stream == AugmentStream::kInherited),
-        recorder_(context.runtime().recorder()),
+        record_(context.record()),
         streams_(seeded(job.loader.augment, context.rank())),
         at_pass_(streams_),
         loader_(make_loader(job.loader)) {}
@@ -57,8 +50,7 @@ class Augmentation::Reader final : public data::SampleReader {
 
   void resume(const Streams& streams) { streams_ = at_pass_ = streams; }
 
-  std::vector<double> signs(std::span<const std::int64_t> ids, std::int32_t wrapper) {
-    wrapper_ = wrapper;
+  std::vector<double> signs(std::span<const std::int64_t> ids) {
     at_pass_ = streams_;
     seen_.clear();
     sampler_.set(ids);
@@ -91,13 +83,9 @@ class Augmentation::Reader final : public data::SampleReader {
   void note(const data::Worker& worker, const Generator& generator) {
     const auto place = static_cast<std::size_t>(worker.id + 1);
     if (seen_.size() <= place) seen_.resize(place + 1);
-    if (seen_[place] || recorder_ == nullptr) return;
+    if (seen_[place]) return;
     seen_[place] = true;
-    recorder_->record(RngEvent{.stream = recorder_->names().intern("augment"),
-                               .shared = false,
-                               .worker = worker.id,
-                               .state = digest_of(generator)},
-                      wrapper_);
+    record_.stream("augment", generator, StreamScope::kPrivate, worker.id);
   }
 
   data::DataLoader make_loader(const LoaderSpec& spec) {
@@ -112,8 +100,7 @@ class Augmentation::Reader final : public data::SampleReader {
   }
 
   bool inherited_;
-  Recorder* recorder_;
-  std::int32_t wrapper_ = -1;
+  ProgramRecord record_;
   std::vector<bool> seen_{};  ///< By worker + 1: has it drawn in this pass.
   Streams streams_;           ///< Base seeds come from `own`.
   Streams at_pass_;
@@ -131,9 +118,8 @@ const Augmentation::Streams& Augmentation::at_pass() const { return reader_->at_
 
 void Augmentation::resume(const Streams& streams) { reader_->resume(streams); }
 
-std::vector<double> Augmentation::signs(const std::vector<std::int64_t>& ids,
-                                        std::int32_t wrapper) {
-  return reader_->signs(ids, wrapper);
+std::vector<double> Augmentation::signs(const std::vector<std::int64_t>& ids) {
+  return reader_->signs(ids);
 }
 
 }  // namespace lockstep

@@ -45,7 +45,7 @@ class Augmentation {
   void resume(const Streams& streams);
 
   /// 1 or -1 for each of `ids`. Records an rng event ("augment") for each process that draws.
-  std::vector<double> signs(const std::vector<std::int64_t>& ids, std::int32_t wrapper);
+  std::vector<double> signs(const std::vector<std::int64_t>& ids);
 
  private:
   class Reader;

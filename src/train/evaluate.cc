@@ -5,9 +5,7 @@
 #include <cmath>
 
 #include "lockstep/data/distributed_sampler.h"
-#include "lockstep/trace/recorder.h"
 #include "lockstep/train/micro_step.h"
-#include "lockstep/train/state_record.h"
 
 namespace lockstep {
 
@@ -83,30 +81,25 @@ void record_eval(const Job& job,
                  const Share& share,
                  std::span<const double> parts,
                  const EvalResult& result) {
-  Recorder* recorder = context.runtime().recorder();
-  if (recorder == nullptr) return;
-  NameTable& names = recorder->names();
+  const ProgramRecord record = context.record();
+  if (!record.on()) return;
   if (job.loop.eval.drop_last) {
-    recorder->record(EpochEvent{.split = names.intern("eval"),
-                                .sampler = names.intern("distributed"),
-                                .dataset_size = job.holdout->size(),
-                                .n_replicas = context.world_size(),
-                                .per_rank = std::ssize(share.ids),
-                                .drop_last = true,
-                                .pads = false});
+    record.epoch({.split = "eval",
+                  .dataset_size = job.holdout->size(),
+                  .n_replicas = context.world_size(),
+                  .per_rank = std::ssize(share.ids),
+                  .drop_last = true});
   }
-  if (recorder->options().samples) {
-    std::vector<std::int64_t> rows = share.ids;
-    if (!job.holdout_ids.empty()) {
-      for (std::int64_t& id : rows) id = job.holdout_ids[static_cast<std::size_t>(id)];
-    }
-    recorder->record(SampleEvent{.split = names.intern("eval"), .ids = rows});
+  std::vector<std::int64_t> rows = share.ids;
+  if (!job.holdout_ids.empty()) {
+    for (std::int64_t& id : rows) id = job.holdout_ids[static_cast<std::size_t>(id)];
   }
-  recorder->record(MetricEvent{.name = names.intern(job.loop.eval.metric),
-                               .value = result.value,
-                               .numerator = result.numerator,
-                               .denominator = result.denominator,
-                               .parts = parts});
+  record.samples(rows, "eval");
+  record.metric(job.loop.eval.metric,
+                {.value = result.value,
+                 .numerator = result.numerator,
+                 .denominator = result.denominator,
+                 .parts = parts});
 }
 
 /// The model as an evaluation calls it.
@@ -114,20 +107,10 @@ class Evaluated {
  public:
   Evaluated(const Job& job, nn::Module& model, DistributedDataParallel<nn::Module>* ddp)
       : model_(model),
-        ddp_(job.loop.eval.forward == "wrapper" && broadcasts(job, model) ? ddp : nullptr),
-        wrapper_(ddp == nullptr ? -1 : ddp->wrapper()) {}
+        ddp_(job.loop.eval.forward == "wrapper" && broadcasts(job, model) ? ddp : nullptr) {}
 
   Tensor operator()(const Tensor& x) const {
     return (ddp_ != nullptr ? (*ddp_)(Variable(x)) : model_.forward(Variable(x))).data();
-  }
-
-  /// The buffers it was called with, which evaluating does not change.
-  void record(const Job& job, const RankContext& context) const {
-    Recorder* recorder = context.runtime().recorder();
-    if (recorder == nullptr) return;
-    // Forwards of an evaluation belong to no step.
-    if (ddp_ != nullptr) recorder->position(wrapper_).micro = -1;
-    record_buffers(model_, job.ddp.options.ignored, context, StatePoint::kEval, wrapper_);
   }
 
  private:
@@ -137,7 +120,6 @@ class Evaluated {
 
   nn::Module& model_;
   DistributedDataParallel<nn::Module>* ddp_;
-  std::int32_t wrapper_;
 };
 
 /// What every rank reports, from the sum and the number of this rank's rows.
@@ -161,9 +143,6 @@ EvalResult evaluate(const Job& job,
                     std::int64_t epoch,
                     DistributedDataParallel<nn::Module>* ddp) {
   Runtime& runtime = context.runtime();
-  if (Recorder* recorder = runtime.recorder()) {
-    recorder->record(PhaseEvent{.kind = PhaseKind::kEval});
-  }
   const NoGradGuard no_grad(runtime);
   model.eval();
   const Evaluated evaluated(job, model, ddp);
@@ -187,13 +166,8 @@ EvalResult evaluate(const Job& job,
     }
   }
   const EvalResult result = average(job, context, epoch, sums);
-  evaluated.record(job, context);
-  model.train();
-
   record_eval(job, context, share, parts, result);
-  if (Recorder* recorder = runtime.recorder()) {
-    recorder->record(PhaseEvent{.kind = PhaseKind::kTrain});
-  }
+  model.train();
   return result;
 }
 

@@ -1,5 +1,8 @@
 #include "lockstep/train/manual_average.h"
 
+#include <optional>
+
+#include "lockstep/ddp/wrapper_trace.h"
 #include "lockstep/reducer/layout_digest.h"
 #include "lockstep/trace/recorder.h"
 
@@ -36,6 +39,7 @@ class ManualAverage::Impl final : public GradHook {
   RankContext& context_;
   Order order_;
   Recorder* recorder_;
+  std::optional<WrapperTrace> trace_;  // Present if recorder_ is.
   std::int32_t wrapper_ = -1;
   LayoutId layout_ = kNoLayout;
   std::vector<NamedVariable> trained_;
@@ -57,50 +61,31 @@ ManualAverage::Impl::~Impl() {
 }
 
 void ManualAverage::Impl::open_record() {
-  NameTable& names = recorder_->names();
-  wrapper_ = recorder_->open_wrapper();
-  std::vector<NameId> trained;
-  std::vector<NameId> frozen;
-  std::vector<Tensor> tensors;
-  for (const NamedVariable& named : model_.named_parameters()) {
-    const NameId name = names.intern(named.name);
-    named.variable.state().name = name;
-    named.variable.state().wrapper = wrapper_;
-    (named.variable.requires_grad() ? trained : frozen).push_back(name);
-    if (named.variable.requires_grad()) tensors.push_back(named.variable.data());
-  }
-  std::vector<NameId> buffers;
-  for (const NamedVariable& named : model_.named_buffers()) {
-    buffers.push_back(names.intern(named.name));
-  }
-  layout_ = names.intern_layout(trained);
-  recorder_->record(WrapEvent{.params = layout_,
-                              .frozen = names.intern_layout(frozen),
-                              .buffers = names.intern_layout(buffers),
-                              .ignored = kNoLayout,
-                              .buffer_policy = names.intern("local"),
-                              .group = context_.world().id(),
-                              .n_ranks = context_.world_size(),
-                              .synchronizes = false},
-                    wrapper_);
-  recorder_->record_states(StateKind::kParam, StatePoint::kWrap, layout_, tensors, wrapper_);
+  WrappedState state;
+  state.reduced = trained_;
+  state.replicated = model_.named_parameters();
+  state.buffers = model_.named_buffers();
+  state.left_alone = state.replicated;
+  trace_.emplace(*recorder_, state);
+  wrapper_ = trace_->wrapper();
+  std::vector<NameId> names;
+  for (const NamedVariable& named : trained_) names.push_back(named.variable.state().name);
+  layout_ = recorder_->names().intern_layout(names);
+  trace_->record_wrap(
+      {.group = context_.world().id(), .n_ranks = context_.world_size(), .synchronizes = false},
+      "local");
+  trace_->record_state(StatePoint::kWrap);
 }
 
 Variable ManualAverage::Impl::forward(const Variable& x) {
-  if (recorder_ != nullptr) {
-    Position& at = recorder_->position(wrapper_);
-    ++at.sync;
-    ++at.micro;
-    recorder_->record(ForwardEvent{.through_wrapper = true,
-                                   .synchronizing = order_ != Order::kNone,
-                                   .training = model_.is_training(),
-                                   .grad = context_.runtime().grad_enabled()},
-                      wrapper_);
-    if (at.sync == 0) {
-      std::vector<Tensor> tensors;
-      for (const NamedVariable& named : trained_) tensors.push_back(named.variable.data());
-      recorder_->record_states(StateKind::kParam, StatePoint::kForward, layout_, tensors, wrapper_);
-    }
+  if (trace_) {
+    const bool grad = context_.runtime().grad_enabled();
+    trace_->begin_forward(true, grad);
+    trace_->record_forward({.through_wrapper = true,
+                            .synchronizing = order_ != Order::kNone,
+                            .training = model_.is_training(),
+                            .grad = grad});
+    if (recorder_->position(wrapper_).sync == 0) trace_->record_state(StatePoint::kForward);
   }
   return model_.forward(x);
 }

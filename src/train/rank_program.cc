@@ -4,12 +4,10 @@
 #include <optional>
 #include <utility>
 
-#include "lockstep/base/text.h"
 #include "lockstep/collectives/join.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/hooks/hook_catalog.h"
 #include "lockstep/parallel/zero.h"
-#include "lockstep/trace/recorder.h"
 #include "lockstep/train/augmentation.h"
 #include "lockstep/train/evaluate.h"
 #include "lockstep/train/manual_average.h"
@@ -17,7 +15,6 @@
 #include "lockstep/train/rank_epoch.h"
 #include "lockstep/train/redo.h"
 #include "lockstep/train/snapshot.h"
-#include "lockstep/train/state_record.h"
 #include "lockstep/train/stepper.h"
 
 namespace lockstep {
@@ -37,7 +34,6 @@ class Loop {
       : job_(job),
         context_(context),
         hooks_(hooks),
-        recorder_(context.runtime().recorder()),
         loader_(job, context),
         augmentation_(job.loader.augment.stream == AugmentStream::kNone
                           ? nullptr
@@ -78,7 +74,6 @@ class Loop {
   const Job& job_;
   RankContext& context_;
   std::span<LoopHook* const> hooks_;
-  Recorder* recorder_;
   RankLoader loader_;
   std::unique_ptr<Augmentation> augmentation_;
   LoopState state_;
@@ -96,7 +91,6 @@ class Loop {
 void Loop::wrap() {
   model_ = build_model(job_.model, context_.runtime(), context_.rank());
   state_.model = model_.get();
-  record_environment(*model_, job_.ddp.options.ignored, context_);
   hooked(LoopPoint::kWrap, [this] {
     if (job_.ddp.wrap) {
       ddp_ = std::make_unique<DistributedDataParallel<nn::Module>>(
@@ -110,7 +104,7 @@ void Loop::wrap() {
   LOCKSTEP_CHECK(ddp_ || manual_, "a hook may not leave out the wrapping; set ddp.wrap = false");
   stepper_.emplace(job_, *model_, context_.world());
   state_.optimizer = &stepper_->optimizer();
-  if (job_.loop.redo && recorder_ != nullptr) redo_.emplace(job_, context_, *model_, wrapper());
+  if (job_.loop.redo && context_.record().on()) redo_.emplace(job_, context_, *model_, wrapper());
 }
 
 void Loop::register_hook() {
@@ -140,20 +134,17 @@ Variable Loop::forward(const Variable& x, bool last_micro) {
 }
 
 void Loop::record_batch(std::span<const std::int64_t> ids, const Batch& batch, double denominator) {
-  if (recorder_ == nullptr) return;
-  NameTable& names = recorder_->names();
-  recorder_->record(BatchEvent{.n_samples = batch.n_samples,
-                               .n_tokens = batch.n_tokens,
-                               .denominator = denominator,
-                               .declared = names.intern(job_.loss.declared)},
-                    wrapper());
-  if (recorder_->options().samples) {
-    std::vector<std::int64_t> rows(ids.begin(), ids.end());
-    if (!job_.train_ids.empty()) {
-      for (std::int64_t& id : rows) id = job_.train_ids[static_cast<std::size_t>(id)];
-    }
-    recorder_->record(SampleEvent{.split = names.intern("train"), .ids = rows}, wrapper());
+  const ProgramRecord record = context_.record();
+  if (!record.on()) return;
+  record.batch({.n_samples = batch.n_samples,
+                .n_tokens = batch.n_tokens,
+                .denominator = denominator,
+                .declared = job_.loss.declared});
+  std::vector<std::int64_t> rows(ids.begin(), ids.end());
+  if (!job_.train_ids.empty()) {
+    for (std::int64_t& id : rows) id = job_.train_ids[static_cast<std::size_t>(id)];
   }
+  record.samples(rows);
 }
 
 void Loop::micro_step(const RowSpan& rows, bool last_micro) {
@@ -201,20 +192,16 @@ void Loop::optimizer_step(const RankEpoch& order, std::size_t& batch, std::size_
 }
 
 void Loop::record_epoch(const RankEpoch& order) {
-  if (recorder_ == nullptr) return;
-  NameTable& names = recorder_->names();
-  recorder_->set_epoch(static_cast<std::int32_t>(state_.epoch));
-  recorder_->record(EpochEvent{.split = names.intern("train"),
-                               .sampler = names.intern(job_.loader.sampler),
-                               .generator_key = order.generator_key,
-                               .order_digest = order.order_digest,
-                               .dataset_size = order.dataset_size,
-                               .n_replicas = order.n_replicas,
-                               .per_rank = static_cast<std::int64_t>(order.ids.size()),
-                               .shuffle = job_.loader.shuffle,
-                               .drop_last = job_.loader.drop_last,
-                               .pads = order.pads},
-                    wrapper());
+  context_.record().epoch({.epoch = state_.epoch,
+                           .sampler = job_.loader.sampler,
+                           .dataset_size = order.dataset_size,
+                           .n_replicas = order.n_replicas,
+                           .per_rank = static_cast<std::int64_t>(order.ids.size()),
+                           .shuffle = job_.loader.shuffle,
+                           .drop_last = job_.loader.drop_last,
+                           .pads = order.pads,
+                           .generator_key = order.generator_key,
+                           .order_digest = order.order_digest});
 }
 
 // A rank without batches shadows the others until all have none.
@@ -232,7 +219,7 @@ bool Loop::run_epoch(std::int64_t epoch, std::int64_t first_batch) {
   hooked(LoopPoint::kEpoch, [] {});
   RankEpoch order = loader_.plan(state_.sampler_epoch);
   record_epoch(order);
-  if (augmentation_) order.signs = augmentation_->signs(order.ids, wrapper());
+  if (augmentation_) order.signs = augmentation_->signs(order.ids);
   std::size_t batch = 0;
   std::size_t at = 0;
   for (; batch < order.batch_sizes.size() && std::cmp_less(batch, first_batch); ++batch) {
@@ -247,24 +234,7 @@ bool Loop::run_epoch(std::int64_t epoch, std::int64_t first_batch) {
   return join || !order.batch_sizes.empty();
 }
 
-void Loop::record_end() {
-  if (recorder_ == nullptr) return;
-  recorder_->record(PhaseEvent{.kind = PhaseKind::kEnd}, wrapper());
-  std::vector<NameId> names;
-  std::vector<Tensor> tensors;
-  for (const NamedVariable& named : model_->named_parameters()) {
-    const std::vector<std::string>& ignored = job_.ddp.options.ignored;
-    if (std::find(ignored.begin(), ignored.end(), named.name) != ignored.end()) continue;
-    names.push_back(recorder_->names().intern(named.name));
-    tensors.push_back(named.variable.data());
-  }
-  recorder_->record_states(StateKind::kParam,
-                           StatePoint::kEnd,
-                           recorder_->names().intern_layout(names),
-                           tensors,
-                           wrapper());
-  record_buffers(*model_, job_.ddp.options.ignored, context_, StatePoint::kEnd, wrapper());
-}
+void Loop::record_end() { context_.record().phase(PhaseKind::kEnd); }
 
 void Loop::save_if_due(const RankEpoch& order, std::size_t batch) {
   if (!snapshots_ || !snapshots_->due(state_.step)) return;
@@ -280,11 +250,6 @@ void Loop::save_if_due(const RankEpoch& order, std::size_t batch) {
 // Everything up to the first epoch. Returns where to begin: the very start, or where a snapshot was
 // taken.
 LoopPlace Loop::start() {
-  const std::optional<std::string> attempt =
-      context_.host().environment("TORCHELASTIC_RESTART_COUNT");
-  if (recorder_ != nullptr && attempt) {
-    recorder_->set_attempt(static_cast<std::int32_t>(parse_int(*attempt).value_or(0)));
-  }
   wrap();
   if (job_.loop.snapshot.every_steps <= 0) return {};
   const SnapshotSubjects subjects{.model = model_.get(),

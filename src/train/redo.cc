@@ -4,6 +4,7 @@
 
 #include "lockstep/models/gpt.h"
 #include "lockstep/tensor/kernels.h"
+#include "lockstep/trace/detail/not_recorded.h"
 #include "lockstep/trace/recorder.h"
 #include "lockstep/train/rank_program.h"
 
@@ -32,6 +33,7 @@ void Redo::before_forward() {
 }
 
 void Redo::repeat(const Batch& batch, double denominator, double output_factor, Stepper& stepper) {
+  const NotRecorded guard(context_.runtime());
   const std::vector<Variable> now = model_.parameters();
   const std::vector<Variable> then = copy_->parameters();
   Kernels& kernels = context_.runtime().kernels();
@@ -46,7 +48,7 @@ void Redo::repeat(const Batch& batch, double denominator, double output_factor, 
   std::vector<Tensor> grads;
   grads.reserve(trained_.size());
   for (const Variable& variable : trained_) grads.push_back(variable.grad());
-  context_.runtime().recorder()->record_grads(GradPoint::kRedo, layout_, grads, wrapper_);
+  guard.recorder()->record_grads(GradPoint::kRedo, layout_, grads, wrapper_);
 }
 
 }  // namespace lockstep

@@ -11,7 +11,6 @@
 #include "lockstep/hooks/generator_state.h"
 #include "lockstep/models/gpt.h"
 #include "lockstep/trace/recorder.h"
-#include "lockstep/train/state_record.h"
 
 namespace lockstep {
 
@@ -125,10 +124,14 @@ bool Snapshots::writes_common() const {
   return context_.host().environment("LOCAL_RANK").value_or("0") == "0";
 }
 
+bool Snapshots::trains_alone() const {
+  const std::string& hook = job_.ddp.hook.kind;
+  return job_.optimizer.averager || hook == "post-local-sgd" || hook == "noop";
+}
+
 bool Snapshots::is_local(const std::string& parameter) const {
   if (!job_.ddp.wrap) return job_.ddp.average == "none";
-  const std::string& hook = job_.ddp.hook.kind;
-  if (job_.optimizer.averager || hook == "post-local-sgd" || hook == "noop") return true;
+  if (trains_alone()) return true;
   const std::vector<std::string>& ignored = job_.ddp.options.ignored;
   return std::find(ignored.begin(), ignored.end(), parameter) != ignored.end();
 }
@@ -392,10 +395,8 @@ std::optional<std::vector<SnapshotManifest::File>> Snapshots::gather(
 }
 
 void Snapshots::save(const LoopPlace& place) {
-  if (Recorder* recorder = context_.runtime().recorder()) {
-    recorder->record(PhaseEvent{.kind = PhaseKind::kSave}, wrapper_);
-    record_states(StatePoint::kSave);
-  }
+  context_.record().phase(PhaseKind::kSave);
+  record_states(StatePoint::kSave);
   std::vector<SnapshotManifest::File> published;
   Outcome outcome = publish(place.step, rank_part(context_.rank()), own_part(place), published);
   if (outcome.ok() && writes_common()) {
@@ -414,40 +415,22 @@ void Snapshots::save(const LoopPlace& place) {
   } else if (!files) {
     record("fail", place.step, trouble);
   }
-  if (Recorder* recorder = context_.runtime().recorder()) {
-    recorder->record(PhaseEvent{.kind = PhaseKind::kTrain}, wrapper_);
-  }
+  context_.record().phase(PhaseKind::kTrain);
 }
 
 void Snapshots::record_states(StatePoint point) const {
-  Recorder* recorder = context_.runtime().recorder();
-  if (recorder == nullptr) return;
-  std::vector<NameId> names;
-  std::vector<Tensor> tensors;
-  for (const NamedVariable& named : model_.named_parameters()) {
-    if (job_.ddp.wrap && is_local(named.name)) continue;
-    names.push_back(recorder->names().intern(named.name));
-    tensors.push_back(named.variable.data());
-  }
-  if (!names.empty()) {
-    recorder->record_states(
-        StateKind::kParam, point, recorder->names().intern_layout(names), tensors, wrapper_);
-  }
-  record_buffers(model_, job_.ddp.options.ignored, context_, point, wrapper_);
+  Recorder* const recorder = context_.runtime().recorder();
+  StateSource* const source = recorder == nullptr ? nullptr : recorder->source(wrapper_);
+  // Each rank's own parameters are meant to differ.
+  const bool differs = job_.ddp.wrap && trains_alone();
+  if (source != nullptr && !differs) source->record_state(point);
 }
 
 void Snapshots::record(std::string_view action,
                        std::int64_t step,
                        const std::string& detail,
                        std::uint64_t digest) const {
-  Recorder* recorder = context_.runtime().recorder();
-  if (recorder == nullptr) return;
-  NameTable& names = recorder->names();
-  recorder->record(SnapshotEvent{.action = names.intern(action),
-                                 .step = step,
-                                 .detail = names.intern(detail),
-                                 .digest = digest},
-                   wrapper_);
+  context_.record().snapshot(action, step, detail, digest);
 }
 
 }  // namespace lockstep

@@ -83,6 +83,8 @@ class Snapshots {
   bool takes(std::string_view part) const;
   /// Whether this rank writes what all ranks have in common.
   bool writes_common() const;
+  /// Whether ranks are brought together by something else than their gradients, or never.
+  bool trains_alone() const;
   /// Whether each rank has this parameter for itself.
   bool is_local(const std::string& parameter) const;
   SafeTensors common_part() const;

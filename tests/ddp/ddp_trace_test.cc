@@ -59,6 +59,7 @@ TEST(DdpTraceTest, AStepIsRecordedInOrder) {
   ASSERT_TRUE(result.ok()) << result.error(0);
   EXPECT_EQ(kinds_of(*result.trace, 1),
             (Texts{"wrap",
+                   "configuration",
                    "param",
                    "buffer",
                    "bucket",
@@ -68,7 +69,9 @@ TEST(DdpTraceTest, AStepIsRecordedInOrder) {
                    "grad.inc",
                    "grad.pre",
                    "grad.post",
-                   "backward"}));
+                   "backward",
+                   "param",
+                   "buffer"}));
 
   const MemoryTrace& trace = *result.trace;
   const auto& wrap = std::get<WrapEvent>(trace.events(Rank{1})[0].body);
@@ -87,7 +90,8 @@ TEST(DdpTraceTest, AStepIsRecordedInOrder) {
   EXPECT_EQ(last(trace, 1).at.sync, 0);
   EXPECT_EQ(last(trace, 1).at.micro, 0);
   EXPECT_EQ(last(trace, 1).at.wrapper, 0);
-  EXPECT_TRUE(std::get<BackwardEvent>(last(trace, 1).body).reduced);
+  const std::span<const Event> events = trace.events(Rank{1});
+  EXPECT_TRUE(std::get<BackwardEvent>(events[events.size() - 3].body).reduced);
 }
 
 TEST(DdpTraceTest, GradientsAreSeenBeforeAndAfterTheReduction) {
@@ -198,7 +202,23 @@ TEST(DdpTraceTest, ABackwardAroundTheWrapperIsSeenAsAContribution) {
     flat_term(w, 1).backward();
   });
   ASSERT_TRUE(result.ok()) << result.error(0);
-  EXPECT_EQ(kinds_of(*result.trace, 0), (Texts{"wrap", "param", "bucket", "grad.inc", "backward"}));
+  EXPECT_EQ(kinds_of(*result.trace, 0),
+            (Texts{"wrap", "configuration", "param", "bucket", "grad.inc", "backward", "param"}));
+}
+
+TEST(DdpTraceTest, TheEndIsRecordedUnlessAnExceptionEndsTheWrapper) {
+  const auto last_point = [](bool fails) {
+    const MiniResult result = run_mini_world({.n_ranks = 1}, [&](MiniRank& rank) {
+      TinyModel model(rank.runtime);
+      model.parameter("w", {0});
+      const Ddp ddp(model.state(), rank.group, {});
+      if (fails) throw std::runtime_error("on purpose");
+    });
+    const auto* state = std::get_if<StateEvent>(&last(*result.trace, 0).body);
+    return state == nullptr ? std::string_view("none") : name_of(state->point);
+  };
+  EXPECT_EQ(last_point(false), "end");
+  EXPECT_NE(last_point(true), "end");
 }
 
 TEST(DdpTraceTest, StateIsRecordedAgainAfterALoad) {
@@ -213,7 +233,16 @@ TEST(DdpTraceTest, StateIsRecordedAgainAfterALoad) {
   });
   ASSERT_TRUE(result.ok()) << result.error(0);
   EXPECT_EQ(kinds_of(*result.trace, 0),
-            (Texts{"wrap", "param", "bucket", "param", "forward", "forward", "param", "forward"}));
+            (Texts{"wrap",
+                   "configuration",
+                   "param",
+                   "bucket",
+                   "param",
+                   "forward",
+                   "forward",
+                   "param",
+                   "forward",
+                   "param"}));
 }
 
 TEST(DdpTraceTest, BasesAreRecordedOnRequest) {
@@ -246,7 +275,7 @@ TEST(DdpTraceTest, SwitchedOffNothingCostlyIsRecorded) {
     forward_backward(ddp, [&] { return flat_term(w, 1); });
   });
   ASSERT_TRUE(result.ok()) << result.error(0);
-  const Texts expected = {"wrap", "bucket", "forward", "backward"};
+  const Texts expected = {"wrap", "configuration", "bucket", "forward", "backward"};
   EXPECT_EQ(kinds_of(*result.trace, 0), expected);
   EXPECT_EQ(result.trace->events(Rank{0}).size(), expected.size());
 }

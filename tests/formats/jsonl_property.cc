@@ -76,7 +76,7 @@ LayoutId any_layout(EventStream& stream) {
 }
 
 void add_any_of_a_job(EventStream& stream, std::int32_t rank) {
-  switch (*rc::gen::inRange(0, 7)) {
+  switch (*rc::gen::inRange(0, 8)) {
     case 0:
       return stream.add(rank,
                         LossEvent{.function = any_name(stream),
@@ -120,6 +120,9 @@ void add_any_of_a_job(EventStream& stream, std::int32_t rank) {
       return stream.add(
           rank,
           ZeroGradEvent{.to_none = *rc::gen::arbitrary<bool>(), .layout = any_layout(stream)});
+    case 6:
+      return stream.add(rank,
+                        CommHookEvent{.effect = static_cast<HookEffect>(*rc::gen::inRange(0, 3))});
     case 5:
       return stream.add(
           rank, BufferPolicyEvent{.layout = any_layout(stream), .policy = any_name(stream)});

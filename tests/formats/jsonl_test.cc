@@ -148,6 +148,32 @@ TEST(JsonlTest, NamesThePlaceOfEveryKindOfMistake) {
   EXPECT_EQ(error_of(start + R"("kind":"log","text":7})"), file + "55: 'text' must be a string");
 }
 
+TEST(JsonlTest, APositionPastTheLastTensorIsRefused) {
+  const std::string grad =
+      R"({"rank":0,"i":0,"at":[0,0,0,0,0,0],"kind":"grad","names":["a","b","c","d","e","f","g","h"],)";
+  EXPECT_EQ(error_of(grad + R"("undefined":[8]})").substr(0, 24), "a000.rank-00000.jsonl:2:");
+  EXPECT_NE(error_of(grad + R"("undefined":[8]})").find("no tensor 8 in this event"),
+            std::string::npos);
+}
+
+TEST(JsonlTest, TwoEventsOfOneNumberAreRefused) {
+  const std::string line = R"({"rank":0,"i":0,"at":[0,0,0,0,0,0],"kind":"log"})";
+  EXPECT_NE(error_of(line + "\n" + line).find("'i' must grow from line to line"),
+            std::string::npos);
+}
+
+TEST(JsonlTest, FilesOfWorldsOfTwoSizesAreRefused) {
+  const TempFolder folder;
+  write_file(folder.path() + "/a000.rank-00000.jsonl", kHeader);
+  std::string other = kHeader;
+  other.replace(other.find("\"ranks\":2"), 9, "\"ranks\":3");
+  other.replace(other.find("\"rank\":0"), 8, "\"rank\":1");
+  write_file(folder.path() + "/a000.rank-00001.jsonl", other);
+
+  EXPECT_EQ(read_jsonl(folder.path()).error().message,
+            "this file is of another run than the first one");
+}
+
 TEST(JsonlTest, RefusesFoldersThatAreNotTraces) {
   const TempFolder folder;
   EXPECT_EQ(read_jsonl(folder.path() + "/none").error().where, folder.path() + "/none");

@@ -45,12 +45,16 @@ TEST(FrontDoorTest, RanksAddUpATensor) {
 }
 
 TEST(FrontDoorTest, RanksShareTheSamplesOfAnEpoch) {
-  auto sampler = data::DistributedSampler::make({.size = 100, .replicas = 8, .rank = 3}).value();
-  sampler.set_epoch(1);
-  std::vector<std::int64_t> my_samples;
-  sampler.indices(my_samples);
+  const auto run = run_ranks({.ranks = 8}, [](RankContext& rank) {
+    data::DistributedSampler sampler(rank, {.size = 100});
+    sampler.set_epoch(1);
+    std::vector<std::int64_t> my_samples;
+    sampler.indices(my_samples);
+    return my_samples.size();
+  });
 
-  EXPECT_EQ(my_samples.size(), 13U);
+  EXPECT_TRUE(run.ok()) << render_text(run.report, /*color=*/false);
+  EXPECT_EQ(run.results[3], 13U);
 }
 
 TEST(FrontDoorTest, AKilledRankIsInTheReport) {

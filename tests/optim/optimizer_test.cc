@@ -1,14 +1,19 @@
 #include "lockstep/optim/optimizer.h"
 
+#include <algorithm>
 #include <functional>
 #include <gmock/gmock.h>
+#include <map>
 #include <stdexcept>
+#include <string>
 
 #include <gtest/gtest.h>
 
 #include "lockstep/base/check.h"
 #include "lockstep/base/text.h"
 #include "lockstep/functional/functions.h"
+#include "lockstep/optim/adam.h"
+#include "lockstep/optim/clip.h"
 #include "lockstep/optim/sgd.h"
 #include "lockstep/trace/recorder.h"
 
@@ -223,7 +228,9 @@ TEST_F(RecordedStepTest, AStepReportsWhatItUsedWhatItMadeAndMovesOn) {
   sgd.step();
 
   EXPECT_THAT(lines_.lines,
-              ElementsAre("grad w0 opt0 fc.weight",
+              ElementsAre("options w-1 opt0",
+                          "options w0 opt0",
+                          "grad w0 opt0 fc.weight",
                           "param w0 opt0 fc.weight",
                           "optimizer w0 opt0 fc.weight/momentum_buffer",
                           "step w0 opt0 fc.weight",
@@ -247,7 +254,8 @@ TEST_F(RecordedStepTest, AStepThatIsLeftOutIsRecordedAndDoesNotMoveOn) {
   sgd.step_scaled(4.0, false);
 
   EXPECT_THAT(lines_.lines,
-              ElementsAre("param w0 opt0 w",
+              ElementsAre("options w0 opt0",
+                          "param w0 opt0 w",
                           "step w0 opt0 w scale 8 skipped",
                           "grad w0 opt0 w",
                           "param w0 opt0 w",
@@ -264,7 +272,8 @@ TEST_F(RecordedStepTest, ParametersOutsideWrappersAreNumbered) {
   sgd.step();
 
   EXPECT_THAT(lines_.lines,
-              ElementsAre("grad w-1 opt0 parameter.0 parameter.1",
+              ElementsAre("options w-1 opt0",
+                          "grad w-1 opt0 parameter.0 parameter.1",
                           "param w-1 opt0 parameter.0 parameter.1",
                           "step w-1 opt0 parameter.0 parameter.1"));
 }
@@ -279,7 +288,115 @@ TEST_F(RecordedStepTest, WrappingAfterConstructionIsNoticed) {
   p.state().name = names_.intern("w");
   sgd.step();
 
-  EXPECT_THAT(lines_.lines, ElementsAre("grad w0 opt0 w", "param w0 opt0 w", "step w0 opt0 w"));
+  EXPECT_THAT(
+      lines_.lines,
+      ElementsAre("options w0 opt0", "grad w0 opt0 w", "param w0 opt0 w", "step w0 opt0 w"));
+}
+
+TEST_F(RecordedStepTest, AParameterThatIsFrozenOrThawedLeavesOrJoinsTheRecord) {
+  const Variable p = leaf({4});
+  const Variable q = leaf({4});
+  Sgd sgd({p, q}, {.lr = 0.5});
+  sgd.step();
+
+  p.set_requires_grad(false);
+  lines_.lines.clear();
+  sgd.step();
+  EXPECT_THAT(
+      lines_.lines,
+      ElementsAre(
+          "grad w-1 opt1 parameter.1", "param w-1 opt1 parameter.1", "step w-1 opt1 parameter.1"));
+
+  p.set_requires_grad(true);
+  lines_.lines.clear();
+  sgd.step();
+  EXPECT_THAT(lines_.lines.front(), "grad w-1 opt2 parameter.0 parameter.1");
+}
+
+TEST_F(RecordedStepTest, AGroupThatIsAddedAndARateThatChangesAreRecordedOnce) {
+  Sgd sgd({leaf({4})}, {.lr = 0.5});
+  const auto n_told = [&] {
+    lines_.lines.clear();
+    sgd.step();
+    return std::count(lines_.lines.begin(), lines_.lines.end(), lines_.lines.front()) *
+           (lines_.lines.front().starts_with("options") ? 1 : 0);
+  };
+  EXPECT_EQ(n_told(), 1);
+  EXPECT_EQ(n_told(), 0);
+  sgd.set_lr(0.25);
+  EXPECT_EQ(n_told(), 1);
+  EXPECT_EQ(n_told(), 0);
+  sgd.add_param_group({.parameters = {leaf({4})}});
+  EXPECT_EQ(n_told(), 2);
+  EXPECT_EQ(n_told(), 0);
+}
+
+/// Keeps events of one kind.
+template <typename Body>
+class Kept final : public EventSink {
+ public:
+  void on_event(const Event& event, const NameTable& names) override {
+    const auto* body = std::get_if<Body>(&event.body);
+    if (body == nullptr) return;
+    bodies.push_back(*body);
+    if constexpr (std::is_same_v<Body, OptimizerEvent>) {
+      kinds.emplace_back(names.text(body->kind));
+      for (std::size_t i = 0; i < body->values.size(); ++i) {
+        options[std::string(names.text(names.layout(body->options)[i]))] = body->values[i];
+      }
+    }
+  }
+
+  std::vector<Body> bodies;
+  std::vector<std::string> kinds;
+  std::map<std::string, double> options;
+};
+
+class RecordedOptionsTest : public OptimizerTest {};
+
+TEST_F(RecordedOptionsTest, OptionsHaveTheNamesThatTorchGivesThem) {
+  lockstep::testing::TestHost host;
+  NameTable names;
+  Kept<OptimizerEvent> kept;
+  Recorder recorder(Rank{0}, host, names, kept, RecordOptions{});
+  rt_.runtime().set_recorder(&recorder);
+  AdamW({leaf({4})}, {.lr = 0.5, .beta1 = 0.25, .beta2 = 0.75, .weight_decay = 0.125}).step();
+  rt_.runtime().set_recorder(nullptr);
+
+  EXPECT_EQ(kept.kinds, std::vector<std::string>{"adamw"});
+  const std::map<std::string, double> expected = {{"lr", 0.5},
+                                                  {"weight_decay", 0.125},
+                                                  {"beta1", 0.25},
+                                                  {"beta2", 0.75},
+                                                  {"eps", 1e-8},
+                                                  {"amsgrad", 0.0},
+                                                  {"maximize", 0.0}};
+  EXPECT_EQ(kept.options, expected);
+}
+
+TEST_F(RecordedOptionsTest, ClippingTellsTheNormItFound) {
+  lockstep::testing::TestHost host;
+  NameTable names;
+  Kept<ClipEvent> kept;
+  Recorder recorder(Rank{0}, host, names, kept, RecordOptions{});
+  rt_.runtime().set_recorder(&recorder);
+  const Variable p = leaf({0});
+  const Variable q = leaf({0});
+  p.set_grad(vector({3}));
+  q.set_grad(vector({4}));
+  const std::vector<Variable> both = {p, q};
+  clip_grad_norm(both, {.max_norm = 2.5});
+  clip_grad_value(both, 0.5);
+  rt_.runtime().set_recorder(nullptr);
+
+  ASSERT_EQ(kept.bodies.size(), 2U);
+  EXPECT_EQ(kept.bodies[0].kind, ClipKind::kNorm);
+  EXPECT_EQ(kept.bodies[0].norm, 5.0);  // 3-4-5.
+  EXPECT_EQ(kept.bodies[0].limit, 2.5);
+  EXPECT_NEAR(kept.bodies[0].factor, 0.5, 1e-6);
+  EXPECT_EQ(names.layout(kept.bodies[0].layout).size(), 2U);
+  EXPECT_EQ(kept.bodies[1].kind, ClipKind::kValue);
+  EXPECT_EQ(kept.bodies[1].limit, 0.5);
 }
 
 }  // namespace

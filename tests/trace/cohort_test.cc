@@ -265,6 +265,15 @@ TEST(SimilarityTest, ComparesBitsAndTheTextsOfSites) {
   EXPECT_EQ(similarity_of(StepEvent{}, ForwardEvent{}), Similarity::kUnrelated);
 }
 
+TEST(SimilarityTest, CallsOfOneLineInTwoScopesAreNotEqual) {
+  CollectiveEvent forward;
+  forward.signature.site = {"train.py", 7, "ddp.init"};
+  CollectiveEvent backward = forward;
+  backward.signature.site.scope = "ddp.buffers";
+
+  EXPECT_EQ(similarity_of(forward, backward), Similarity::kSameKind);
+}
+
 TEST(SimilarityTest, LossesOfOneShapeMayDifferInTheirValueOnly) {
   const LossEvent loss{.value = 1.0, .denominator = 4.0, .n_terms = 4};
   LossEvent other = loss;

@@ -1,4 +1,5 @@
 // buffers-policy: where buffers are used, they are what their declared policy makes them.
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -19,7 +20,9 @@ class BuffersPolicy final : public Law {
 
   const LawInfo& info() const override { return *find_law(kId); }
 
-  EventKinds reads() const override { return kinds_of<StateEvent, ForwardEvent, WrapEvent>(); }
+  EventKinds reads() const override {
+    return kinds_of<StateEvent, ForwardEvent, WrapEvent, BufferPolicyEvent>();
+  }
 
   void require(RecordOptions& options) const override { options.states = true; }
 
@@ -30,6 +33,10 @@ class BuffersPolicy final : public Law {
       went_alone_[rank_wrapper_of(event)] = !forward->synchronizing;
     } else if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
       wrappers_.on_wrap(event, *wrap);
+    } else if (const auto* own = std::get_if<BufferPolicyEvent>(&event.body)) {
+      for (const NameId buffer : names.layout(own->layout)) {
+        own_policies_[{wrapper_of(event.at), buffer}] = own->policy;
+      }
     }
   }
 
@@ -57,7 +64,7 @@ class BuffersPolicy final : public Law {
  private:
   void on_buffers(const Event& event, const StateEvent& state, const NameTable& names) {
     const WrapperKey wrapper = wrapper_of(event.at);
-    if (!is_promised(state.point, wrapper, names)) return;
+    if (!may_be_promised(state, wrapper, names)) return;
     // Buffers are broadcast as the forward before this one asked for: not after one under no_sync.
     const bool* const before = went_alone_.find(rank_wrapper_of(event));
     const bool alone = before != nullptr && *before;
@@ -77,12 +84,28 @@ class BuffersPolicy final : public Law {
     return wrap == nullptr ? std::string_view() : names.text(wrap->buffer_policy);
   }
 
+  /// What is meant of one buffer: by its name, for the whole job, or as the wrapper does.
+  std::string_view policy_of(WrapperKey wrapper, NameId buffer, const NameTable& names) const {
+    const auto own = own_policies_.find({wrapper, buffer});
+    if (own != own_policies_.end()) return names.text(own->second);
+    return declared_.empty() ? practice(wrapper, names) : std::string_view(declared_);
+  }
+
+  bool may_be_promised(const StateEvent& state, WrapperKey wrapper, const NameTable& names) const {
+    const std::span<const NameId> buffers = names.layout(state.layout);
+    return std::any_of(buffers.begin(), buffers.end(), [&](NameId buffer) {
+      return is_promised(state.point, wrapper, policy_of(wrapper, buffer, names), names);
+    });
+  }
+
   /// Whether ranks must agree there. Local statistics of training batches are healthy between two
   /// forwards, and of a broadcast policy rank 0's copy is the truth: only a use of another rank's
   /// breaks it.
-  bool is_promised(StatePoint point, WrapperKey wrapper, const NameTable& names) const {
+  bool is_promised(StatePoint point,
+                   WrapperKey wrapper,
+                   std::string_view policy,
+                   const NameTable& names) const {
     const std::string_view done = practice(wrapper, names);
-    const std::string_view policy = declared_.empty() ? done : std::string_view(declared_);
     if (policy == "local" || policy.empty()) return false;
     if (point == StatePoint::kForward || point == StatePoint::kEval) return true;
     if (point != StatePoint::kSave && point != StatePoint::kEnd) return false;
@@ -96,24 +119,28 @@ class BuffersPolicy final : public Law {
     for (std::size_t i = 0; i < layout.size(); ++i) {
       std::vector<Rank> ranks = ballot.against_first(i);
       if (ranks.empty() || wrappers_.ignored(alignment.wrapper, layout[i], names)) continue;
+      const auto point = static_cast<StatePoint>(alignment.what);
+      const std::string_view policy = policy_of(alignment.wrapper, layout[i], names);
+      if (!is_promised(point, alignment.wrapper, policy, names)) continue;
       const std::string_view name = names.text(layout[i]);
       if (!findings_.wants(alignment, name)) continue;
-      findings_.add(alignment, name, finding_of(alignment, ballot, std::move(ranks), name, names));
+      findings_.add(
+          alignment, name, finding_of(alignment, ballot, std::move(ranks), layout[i], names));
     }
   }
 
   Finding finding_of(const AlignmentKey& alignment,
                      const Ballot& ballot,
                      std::vector<Rank> ranks,
-                     std::string_view name,
+                     NameId name,
                      const NameTable& names) const {
     const auto point = static_cast<StatePoint>(alignment.what);
     const std::string_view done = practice(alignment.wrapper, names);
-    const std::string policy = declared_.empty() ? std::string(done) : declared_;
+    const std::string policy(policy_of(alignment.wrapper, name, names));
     Finding finding;
     finding.attempt = alignment.wrapper.attempt;
     finding.event = name_of(point);
-    finding.tensor = name;
+    finding.tensor = names.text(name);
     finding.field = policy;
     finding.ranks = std::move(ranks);
     finding.step = ballot.majority_opt();
@@ -129,6 +156,7 @@ class BuffersPolicy final : public Law {
 
   std::int32_t n_ranks_;
   std::string declared_;
+  std::map<std::pair<WrapperKey, NameId>, NameId> own_policies_;  // Of buffers that have one.
   RankWrapperMap<bool> went_alone_;  ///< The last forward reduces nothing.
   Wrappers wrappers_;
   Counter counter_;

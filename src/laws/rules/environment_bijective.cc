@@ -15,7 +15,9 @@ class EnvironmentBijective final : public Law {
 
   const LawInfo& info() const override { return *find_law(kId); }
 
-  EventKinds reads() const override { return kinds_of<WrapEvent, EnvironmentEvent>(); }
+  EventKinds reads() const override {
+    return kinds_of<WrapEvent, EnvironmentEvent, ConfigurationEvent>();
+  }
 
   void require(RecordOptions& /*options*/) const override {}
 
@@ -24,6 +26,12 @@ class EnvironmentBijective final : public Law {
       const std::uint64_t words[] = {static_cast<std::uint64_t>(wrap->ignored)};
       const bool is_first = wrapped_.insert({event.at.attempt, event.rank}).second;
       if (is_first) ignored_[event.at.attempt].add(event, words);
+      return;
+    }
+    if (const auto* given = std::get_if<ConfigurationEvent>(&event.body)) {
+      const std::uint64_t words[] = {given->digest};
+      const std::pair key{std::string(names.text(given->name)), event.at.wrapper};
+      launches_[event.at.attempt].configurations[key].add(event, words);
       return;
     }
     const auto* environment = std::get_if<EnvironmentEvent>(&event.body);
@@ -38,15 +46,18 @@ class EnvironmentBijective final : public Law {
     claim(event, *environment, launch, names);
     if (environment->schema == 0) return;
     const std::uint64_t words[] = {environment->schema};
-    launch.schemas.add(event, words);
+    launch.configurations[{std::string(kModel), -1}].add(event, words);
   }
 
   LawResult finish(const NameTable& /*names*/) override {
     std::int64_t n_checked = 0;
     for (const auto& [attempt, launch] : launches_) {
       n_checked += launch.n_checked;
-      report_worlds(attempt, launch);
-      if (!launch.schemas.unanimous()) report_schemas(attempt, launch.schemas);
+      if (n_checked > 0 && !launch.ranks.empty()) report_worlds(attempt, launch);
+      for (const auto& [key, ballot] : launch.configurations) {
+        n_checked += ballot.n_comparisons();
+        if (!ballot.unanimous()) report_configuration(attempt, key.first, ballot);
+      }
     }
     std::vector<Finding> findings;
     findings.reserve(findings_.size());
@@ -58,7 +69,10 @@ class EnvironmentBijective final : public Law {
   }
 
  private:
-  using NodeSlot = std::pair<std::string, std::string>;  // Node, and local rank or device.
+  static constexpr std::string_view kModel = "model";
+
+  using Configured = std::pair<std::string, std::int32_t>;  // Name, and wrapper.
+  using NodeSlot = std::pair<std::string, std::string>;     // Node, and local rank or device.
 
   /// What the ranks of one restart attempt were given.
   struct Launch {
@@ -66,7 +80,7 @@ class EnvironmentBijective final : public Law {
     std::map<NodeSlot, std::int32_t> local_ranks;
     std::map<NodeSlot, std::int32_t> devices;
     Ballot worlds;
-    Ballot schemas;
+    std::map<Configured, Ballot> configurations;
     std::int64_t n_checked = 0;
   };
 
@@ -140,6 +154,16 @@ class EnvironmentBijective final : public Law {
       finding.message = "expects a world of " + std::to_string(by_world.begin()->first) +
                         " ranks, but " + std::to_string(n_ranks) + " were started";
     }
+  }
+
+  void report_configuration(std::int32_t attempt, const std::string& name, const Ballot& ballot) {
+    if (name == kModel) return report_schemas(attempt, ballot);
+    Finding& finding = findings_[{attempt, name}];
+    finding.attempt = attempt;
+    finding.event = "environment";
+    finding.field = name;
+    finding.ranks = ballot.minority(0);
+    finding.message = "was given a different " + name + " from the others";
   }
 
   void report_schemas(std::int32_t attempt, const Ballot& ballot) {

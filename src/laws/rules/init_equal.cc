@@ -79,7 +79,7 @@ class InitEqual final : public Law {
   };
 
   static bool is_read(const StateEvent& state) {
-    return state.kind != StateKind::kOptimizer &&
+    return (state.kind == StateKind::kParam || state.kind == StateKind::kBuffer) &&
            (state.point == StatePoint::kWrap || state.point == StatePoint::kLoad ||
             state.point == StatePoint::kForward);
   }

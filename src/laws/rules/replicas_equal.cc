@@ -192,7 +192,7 @@ class ReplicasEqual final : public Law {
       evidence_at({wrapper_of(event.at), event.at.sync, event.at.opt})
           .optimizer.add(state.digests, who);
     }
-    if (state.kind != StateKind::kParam) return;
+    if (state.kind != StateKind::kParam && state.kind != StateKind::kAuxiliary) return;
     if (state.point == StatePoint::kLoad) loaded_.insert(wrapper_of(event.at));
     if (state.point == StatePoint::kForward || state.point == StatePoint::kWrap) {
       note_start(event, state, who);

@@ -184,6 +184,8 @@ void visit_job_fields(Visitor& visit, Body& event) {
   } else if constexpr (Is<Body, ConfigurationEvent>) {
     visit.name("name", event.name);
     visit.word("digest", event.digest);
+  } else if constexpr (Is<Body, CommHookEvent>) {
+    visit.choice("effect", event.effect);
   }
 }
 

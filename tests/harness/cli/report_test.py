@@ -286,7 +286,7 @@ def check_several_runs(scratch):
     assert "all_reduce #1 at train.py:40" in table(page, "What each rank did last")[0][1]
 
     wrong = subprocess.run([sys.argv[1], "check", str(trace), "--report", "x.txt"], capture_output=True, text=True)
-    assert wrong.returncode == 2 and "FILE.html, FILE.json or FILE.xml" in wrong.stderr, wrong.stderr
+    assert wrong.returncode == 2 and "FILE.html, FILE.json, FILE.xml or FILE.perfetto.json" in wrong.stderr, wrong.stderr
 
 
 def main():

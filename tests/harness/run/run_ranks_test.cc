@@ -1,11 +1,17 @@
+#include <cstdlib>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "lockstep/formats/jsonl.h"
 #include "lockstep/random/generator.h"
 #include "lockstep/run.h"
+
+#include "tests/support/processes.h"
+#include "tests/support/temp_folder.h"
 
 namespace lockstep::testing {
 
@@ -172,6 +178,124 @@ TEST(RunRanksTest, ExactModeNamesAReductionThatRounds) {
   } catch (const std::runtime_error& error) {
     EXPECT_NE(std::string(error.what()).find("operation 'reduce' rounded"), std::string::npos)
         << error.what();
+  }
+}
+
+TEST(RunRanksTest, AWatchdogEndsACallThatOneRankIsLateFor) {
+  const auto program = [](RankContext& context) {
+    if (context.rank() == 1) context.host().sleep(Duration{10'000'000'000});
+    double value = 1.0;
+    return context.world().all_reduce(Memory::of(std::span<double>(&value, 1))).wait();
+  };
+  const auto watched =
+      run_ranks({.ranks = 2, .watchdog = std::chrono::seconds(1), .rethrow = false}, program);
+  EXPECT_EQ(watched.results[0], CommStatus::kTimedOut);
+
+  const auto patient = run_ranks({.ranks = 2}, program);
+  EXPECT_EQ(patient.results[0], CommStatus::kOk);
+}
+
+TEST(RunRanksTest, ARestartMayHaveALargerWorld) {
+  RunOptions options{.ranks = 2};
+  options.faults = {{.kind = sim::FaultKind::kException, .rank = 1, .at = "all_reduce"}};
+  options.agent = sim::AgentOptions{.max_restarts = 1, .n_ranks_later = {4}};
+  const auto run =
+      run_ranks(options, [](RankContext& context) { return summed_over_ranks(context, 1.0); });
+
+  EXPECT_EQ(run.results, (std::vector<std::optional<double>>{4.0, 4.0, 4.0, 4.0}));
+}
+
+TEST(RunRanksTest, AKilledRankRecordsNothingMore) {
+  const auto n_recorded = [](bool goes_on) {
+    RunOptions options{.ranks = 2, .rethrow = false};
+    options.faults = {{.kind = sim::FaultKind::kSigkill, .rank = 1, .at = "decision"}};
+    return run_ranks(options,
+                     [=](RankContext& context) {
+                       context.record().decision("stop", 1);
+                       for (int i = 0; goes_on && i < 5; ++i) context.record().log("still here");
+                       if (context.rank() == 0) return;
+                       summed_over_ranks(context, 1.0);
+                     })
+        .report.n_events;
+  };
+  // Rank 0 alone leaves its five lines.
+  EXPECT_EQ(n_recorded(true), n_recorded(false) + 5);
+}
+
+/// What a launcher does for a process.
+void become_rank(int rank, const std::string& folder) {
+  const std::string self = std::to_string(rank);
+  const std::pair<const char*, std::string> variables[] = {
+      {"RANK", self},
+      {"LOCAL_RANK", self},
+      {"WORLD_SIZE", "2"},
+      {"LOCAL_WORLD_SIZE", "2"},
+      {"MASTER_ADDR", "127.0.0.1"},
+      {"MASTER_PORT", "29500"},
+      {"LOCKSTEP_BACKEND", "gloo"},
+      {"LOCKSTEP_RENDEZVOUS", folder + "/rendezvous"},
+  };
+  for (const auto& [name, value] : variables) setenv(name, value.c_str(), 1);  // NOLINT
+}
+
+TEST(RunRanksAsProcessesTest, AnExceptionOfTheProgramReachesItsOwnCaller) {
+  const TempFolder folder;
+  const std::vector<int> statuses = run_processes(2, [&](int rank) {
+    become_rank(rank, folder.path());
+    const auto program = [](RankContext& context) {
+      if (context.rank() == 1) throw std::logic_error("on purpose");
+    };
+    if (rank == 1) {
+      EXPECT_THROW(run_ranks({.ranks = 2}, program), std::logic_error);
+    } else {
+      EXPECT_FALSE(run_ranks({.ranks = 2}, program).ok());
+    }
+  });
+  EXPECT_EQ(statuses, (std::vector<int>{0, 0}));
+}
+
+TEST(RunRanksAsProcessesTest, ExactModeRefusesAnOperationThatRounds) {
+  for (const bool exact : {true, false}) {
+    const TempFolder folder;
+    const std::vector<int> statuses = run_processes(2, [&](int rank) {
+      become_rank(rank, folder.path());
+      const auto program = [](RankContext& context) {
+        const Tensor tenth = Tensor::full(context.runtime(), {1}, DType::kF64, 0.1);
+        context.runtime().kernels().mul(tenth, tenth, tenth);
+      };
+      const RunOptions options{.ranks = 2, .exact = exact};
+      if (exact) {
+        EXPECT_THROW(run_ranks(options, program), std::runtime_error);
+      } else {
+        EXPECT_NO_THROW(run_ranks(options, program));
+      }
+    });
+    EXPECT_EQ(statuses, (std::vector<int>{0, 0})) << exact;
+  }
+}
+
+TEST(RunRanksAsProcessesTest, ANewGroupIsRecordedAsInTheSimulator) {
+  const TempFolder folder;
+  const std::vector<int> statuses = run_processes(2, [&](int rank) {
+    become_rank(rank, folder.path());
+    const auto run =
+        run_ranks({.ranks = 2, .trace = folder.path() + "/trace"}, [](RankContext& context) {
+          const std::int32_t both[] = {1, 0};
+          const auto group = context.world().split(both, CallSite::here());
+          group->barrier().wait_or_throw();
+        });
+    EXPECT_TRUE(run.ok()) << run;
+  });
+  EXPECT_EQ(statuses, (std::vector<int>{0, 0}));
+  const Result<LoadedTrace> loaded = read_jsonl(folder.path() + "/trace");
+  ASSERT_TRUE(loaded.ok()) << loaded.error().text();
+  for (const std::int32_t rank : {0, 1}) {
+    std::vector<std::int32_t> members;
+    for (const Event& event : loaded.value().trace->events(Rank{rank})) {
+      const auto* group = std::get_if<GroupEvent>(&event.body);
+      if (group != nullptr) members.assign(group->members.begin(), group->members.end());
+    }
+    EXPECT_EQ(members, (std::vector<std::int32_t>{1, 0}));
   }
 }
 

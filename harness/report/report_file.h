@@ -1,4 +1,4 @@
-// `--report FILE`: what a command writes, as the name of the file asks for it.
+// Reports as files, of the kind that the name of the file asks for.
 #pragma once
 
 #include <memory>
@@ -8,14 +8,21 @@
 #include "lockstep/base/error.h"
 #include "lockstep/harness/report/html_report.h"
 
-namespace lockstep::cli {
+namespace lockstep {
 
 /// Gathers the reports of one or several runs into one file: FILE.html, FILE.json (a run a line) or
-/// FILE.xml (JUnit); of a single simulated run also who waits for whom, as FILE.svg or FILE.dot.
+/// FILE.xml (JUnit); of a run whose trace is there FILE.perfetto.json, a timeline for
+/// ui.perfetto.dev; of a single simulated run also who waits for whom, as FILE.svg or FILE.dot.
 class ReportFile {
  public:
+  /// Who asks for a file, for errors.
+  struct Asker {
+    std::string option;  ///< "--report"
+    std::string where;   ///< "lockstep run"
+  };
+
   /// An empty path writes nothing. `draws` allows the last two. Errors: any other name.
-  static Result<ReportFile> make(const std::string& command, const std::string& path, bool draws);
+  static Result<ReportFile> make(const Asker& asker, const std::string& path, bool draws);
 
   /// Whether what add() is given is read.
   bool wanted() const { return !path_.empty(); }
@@ -33,4 +40,4 @@ class ReportFile {
   std::unique_ptr<HtmlReport> page_;
 };
 
-}  // namespace lockstep::cli
+}  // namespace lockstep

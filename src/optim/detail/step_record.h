@@ -1,0 +1,77 @@
+// What an optimizer leaves in the trace: its options, the gradients it used, what they made of the
+// parameters and its state.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "lockstep/autograd/sparse_rows.h"
+#include "lockstep/optim/optimizer.h"
+#include "lockstep/trace/recorder.h"
+
+namespace lockstep::optim::detail {
+
+/// How a step went.
+struct StepOutcome {
+  double scale = 1.0;
+  bool found_inf = false;
+};
+
+/// What is recorded of an optimizer, as it is now.
+struct OptimizerView {
+  std::span<const Variable> parameters;
+  std::span<const Group> groups;
+  std::span<const StateList> state;
+};
+
+/// Knows which parameters belong to which wrapper and what their events call them. That may change
+/// between two steps: parameters are frozen and thawed, wrapped and added.
+class StepRecord {
+ public:
+  /// Before any of the following, each time. Cheap while nothing has changed.
+  void prepare(Recorder& recorder, const OptimizerView& view);
+  /// Whether some group has options that were not recorded yet.
+  bool has_news(const OptimizerView& view) const;
+  /// The options of those groups.
+  void record_options(const OptimizerView& view, const OptimizerInfo& info);
+  void record_used(const OptimizerView& view);
+  /// Moves the positions of the wrappers on to the next step.
+  void record_step(const OptimizerView& view, const StepOutcome& outcome);
+  void record_cleared(bool to_none);
+
+ private:
+  /// The trained parameters of one wrapper.
+  struct Part {
+    std::int32_t wrapper;
+    std::vector<std::size_t> indices;
+    LayoutId names;
+    LayoutId state_names;
+  };
+
+  /// What the parts and names of one parameter follow from.
+  struct Mark {
+    const VariableState* state;
+    NameId name;
+    std::int32_t wrapper;
+    bool trained;
+
+    friend bool operator==(const Mark&, const Mark&) = default;
+  };
+
+  static Mark mark_of(const Variable& parameter);
+  bool is_current(const Recorder& recorder, const OptimizerView& view) const;
+  NameId name_of(std::size_t i) const;
+  void name_part(Part& part, std::span<const StateList> state);
+  void record_group(const OptimizerView& view, std::size_t g, const OptimizerInfo& info);
+
+  Recorder* recorder_ = nullptr;
+  std::vector<Mark> marks_;  // By parameter.
+  std::size_t n_lists_ = 0;  // Of state.
+  std::vector<Part> parts_;
+  std::vector<GroupOptions> told_;  // By group: the options that were recorded last.
+  WholeGradients used_;             // Scratch.
+  std::vector<const Tensor*> scratch_;
+};
+
+}  // namespace lockstep::optim::detail

@@ -1,0 +1,180 @@
+#include "lockstep/optim/detail/step_record.h"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <string>
+
+namespace lockstep::optim::detail {
+
+namespace {
+
+double lr_of(std::span<const Group> groups, std::size_t i) {
+  for (const Group& group : groups) {
+    if (i < group.end) return group.lr;
+  }
+  return groups.back().lr;
+}
+
+}  // namespace
+
+StepRecord::Mark StepRecord::mark_of(const Variable& parameter) {
+  const VariableState& state = parameter.state();
+  return {&state, state.name, state.wrapper, parameter.requires_grad()};
+}
+
+bool StepRecord::is_current(const Recorder& recorder, const OptimizerView& view) const {
+  if (recorder_ != &recorder || n_lists_ != view.state.size()) return false;
+  return std::equal(
+      view.parameters.begin(),
+      view.parameters.end(),
+      marks_.begin(),
+      marks_.end(),
+      [](const Variable& parameter, const Mark& mark) { return mark_of(parameter) == mark; });
+}
+
+void StepRecord::prepare(Recorder& recorder, const OptimizerView& view) {
+  if (is_current(recorder, view)) return;
+  const bool same = recorder_ == &recorder && marks_.size() == view.parameters.size();
+  recorder_ = &recorder;
+  n_lists_ = view.state.size();
+  bool renamed = !same;
+  std::vector<Mark> marks;
+  for (const Variable& parameter : view.parameters) marks.push_back(mark_of(parameter));
+  for (std::size_t i = 0; same && i < marks.size(); ++i) {
+    renamed = renamed || marks[i].name != marks_[i].name || marks[i].wrapper != marks_[i].wrapper;
+  }
+  marks_ = std::move(marks);
+  if (renamed) told_.clear();
+
+  parts_.clear();
+  for (std::size_t i = 0; i < marks_.size(); ++i) {
+    if (!marks_[i].trained) continue;
+    const std::int32_t wrapper = marks_[i].wrapper;
+    auto part = std::find_if(parts_.begin(), parts_.end(), [wrapper](const Part& other) {
+      return other.wrapper == wrapper;
+    });
+    if (part == parts_.end()) {
+      parts_.push_back({.wrapper = wrapper, .indices = {}, .names = {}, .state_names = {}});
+      part = std::prev(parts_.end());
+    }
+    part->indices.push_back(i);
+  }
+  for (Part& part : parts_) name_part(part, view.state);
+}
+
+NameId StepRecord::name_of(std::size_t i) const {
+  const NameId given = marks_[i].name;
+  return given != kNoName ? given : recorder_->names().intern("parameter." + std::to_string(i));
+}
+
+void StepRecord::name_part(Part& part, std::span<const StateList> state) {
+  NameTable& names = recorder_->names();
+  std::vector<NameId> parameter_names;
+  for (const std::size_t i : part.indices) parameter_names.push_back(name_of(i));
+  std::vector<NameId> state_names;
+  for (const StateList& list : state) {
+    for (const NameId name : parameter_names) {
+      state_names.push_back(names.intern(std::string(names.text(name)) + "/" + list.name));
+    }
+  }
+  part.names = names.intern_layout(parameter_names);
+  part.state_names = names.intern_layout(state_names);
+}
+
+bool StepRecord::has_news(const OptimizerView& view) const {
+  return !std::equal(view.groups.begin(),
+                     view.groups.end(),
+                     told_.begin(),
+                     told_.end(),
+                     [](const GroupOptions& now, const GroupOptions& last) { return now == last; });
+}
+
+void StepRecord::record_options(const OptimizerView& view, const OptimizerInfo& info) {
+  for (std::size_t g = 0; g < view.groups.size(); ++g) {
+    const GroupOptions& now = view.groups[g];
+    if (g < told_.size() && told_[g] == now) continue;
+    if (g < told_.size()) {
+      told_[g] = now;
+    } else {
+      told_.push_back(now);
+    }
+    record_group(view, g, info);
+  }
+}
+
+void StepRecord::record_group(const OptimizerView& view, std::size_t g, const OptimizerInfo& info) {
+  NameTable& names = recorder_->names();
+  const Group& group = view.groups[g];
+  std::vector<NameId> options = {recorder_->literal("lr"), recorder_->literal("weight_decay")};
+  std::vector<double> values = {group.lr, group.weight_decay};
+  if (group.momentum) {
+    options.push_back(names.intern(info.momentum));
+    values.push_back(*group.momentum);
+  }
+  for (const OptimizerOption& option : info.options) {
+    options.push_back(names.intern(option.name));
+    values.push_back(option.value);
+  }
+  std::map<std::int32_t, std::vector<NameId>> by_wrapper;
+  for (std::size_t i = group.first; i < group.end; ++i) {
+    by_wrapper[marks_[i].wrapper].push_back(name_of(i));
+  }
+  for (const auto& [wrapper, parameters] : by_wrapper) {
+    recorder_->record(OptimizerEvent{.kind = names.intern(info.kind),
+                                     .group = static_cast<std::int32_t>(g),
+                                     .layout = names.intern_layout(parameters),
+                                     .options = names.intern_layout(options),
+                                     .values = values},
+                      wrapper);
+  }
+}
+
+void StepRecord::record_used(const OptimizerView& view) {
+  for (const Part& part : parts_) {
+    for (const std::size_t i : part.indices) used_.add(view.parameters[i]);
+    recorder_->record_grads(GradPoint::kUsed, part.names, used_.list(), part.wrapper);
+    used_.clear();
+  }
+}
+
+void StepRecord::record_cleared(bool to_none) {
+  for (const Part& part : parts_) {
+    recorder_->record(ZeroGradEvent{.to_none = to_none, .layout = part.names}, part.wrapper);
+  }
+}
+
+void StepRecord::record_step(const OptimizerView& view, const StepOutcome& outcome) {
+  for (const Part& part : parts_) {
+    scratch_.clear();
+    for (const std::size_t i : part.indices) scratch_.push_back(&view.parameters[i].data());
+    recorder_->record_states(
+        StateKind::kParam, StatePoint::kStep, part.names, scratch_, part.wrapper);
+
+    scratch_.clear();
+    for (const StateList& list : view.state) {
+      for (const std::size_t i : part.indices) scratch_.push_back(&list.tensors[i]);
+    }
+    if (!scratch_.empty()) {
+      recorder_->record_states(
+          StateKind::kOptimizer, StatePoint::kStep, part.state_names, scratch_, part.wrapper);
+    }
+    if (StateSource* source = recorder_->source(part.wrapper)) {
+      source->record_frozen(StatePoint::kStep);
+    }
+    recorder_->record_auxiliary(StatePoint::kStep, part.wrapper);
+    recorder_->record(StepEvent{.lr = lr_of(view.groups, part.indices.front()),
+                                .scale = outcome.scale,
+                                .found_inf = outcome.found_inf,
+                                .skipped = outcome.found_inf,
+                                .layout = part.names},
+                      part.wrapper);
+
+    Position& position = recorder_->position(part.wrapper);
+    if (!outcome.found_inf) position.opt += 1;
+    position.micro = -1;
+  }
+  scratch_.clear();
+}
+
+}  // namespace lockstep::optim::detail
