@@ -42,6 +42,7 @@ class Grammar {
     add("export", export_);
     add("analyze", analyze_);
     add("laws", laws_);
+    add("explain", explain_);
     add("sampler", sampler_);
     add("nccl-log", nccl_log_);
     add("crosscheck", crosscheck_);
@@ -199,6 +200,7 @@ class Grammar {
     if (name == "bisect") return bisect_;
     if (name == "export") return export_;
     if (name == "analyze") return analyze_;
+    if (name == "explain") return explain_;
     if (name == "sampler") return sampler_;
     if (name == "nccl-log") return nccl_log_;
     if (name == "crosscheck") return crosscheck_;
@@ -221,6 +223,7 @@ class Grammar {
   ExportArguments export_;
   AnalyzeArguments analyze_;
   LawsArguments laws_;
+  ExplainArguments explain_;
   SamplerArguments sampler_;
   NcclLogArguments nccl_log_;
   CrosscheckArguments crosscheck_;

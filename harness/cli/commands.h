@@ -191,6 +191,13 @@ struct LawsArguments {
 
 ExitCode laws(const LawsArguments& arguments, Terminal& terminal);
 
+struct ExplainArguments {
+  std::string cause;  ///< Its id; empty: lists all of them.
+};
+
+/// What a cause is, and the lines of a PyTorch script that bring it about and repair it.
+ExitCode explain(const ExplainArguments& arguments, Terminal& terminal);
+
 /// `lockstep help COMMAND`, which the command line answers itself.
 struct HelpArguments {
   std::string command;

@@ -52,6 +52,10 @@ struct Dispatch {
 
   ExitCode operator()(const LawsArguments& arguments) const { return laws(arguments, terminal); }
 
+  ExitCode operator()(const ExplainArguments& arguments) const {
+    return explain(arguments, terminal);
+  }
+
   ExitCode operator()(const SamplerArguments& arguments) const {
     return sampler(arguments, terminal);
   }

@@ -252,6 +252,7 @@ LoopSpec read_loop(TableReader& root, Problem& problem) {
   loop.epochs = table.integer("epochs", 1, 0);
   loop.accumulate = table.integer("accumulate", 1, 1);
   loop.no_sync = table.flag("no_sync", false);
+  loop.rest = table.word("rest", "step", {"step", "drop"});
   loop.zero_grad = table.word("zero_grad", "none", {"none", "zero", "never"});
   loop.forward = table.word("forward", "wrapper", {"wrapper", "inner"});
   loop.redo = table.flag("redo", false);

@@ -277,6 +277,7 @@ ClipSpec read_clip(TableReader& root, Problem& problem) {
   clip.before_sync =
       table.word("when", "after-sync", {"after-sync", "before-sync"}) == "before-sync";
   clip.unscale = table.flag("unscale", true);
+  clip.recount = table.flag("recount", false);
   table.finish();
   const bool known = clip.norm_type == 1.0 || clip.norm_type == 2.0 ||
                      clip.norm_type == std::numeric_limits<double>::infinity();

@@ -78,9 +78,22 @@ Error unknown_law(std::string_view id);
 /// Errors: unknown id; a relation law; a law without a checker.
 Result<std::unique_ptr<Law>> make_law(std::string_view id, const LawPolicy& policy);
 
+namespace laws {
+class Teams;
+}
+
 /// Runs several laws over one stream: a sink for live runs, or replay() a stored trace into it.
+///
+/// Wrappers of one number that reduce over different groups are different ones to all laws: ranks
+/// that never meet do not hold replicas of each other.
 class LawSet final : public CohortSink {
  public:
+  LawSet(LawSet&& other) noexcept;
+  LawSet& operator=(LawSet&& other) noexcept;
+  LawSet(const LawSet&) = delete;
+  LawSet& operator=(const LawSet&) = delete;
+  ~LawSet() override;
+
   /// All trace laws, or the named ones. Errors: unknown id.
   static Result<LawSet> make(const LawPolicy& policy, std::span<const std::string> ids = {});
 
@@ -94,9 +107,12 @@ class LawSet final : public CohortSink {
   RecordOptions required() const;
 
  private:
+  LawSet();
   void sort_readers();
+  void tell(const Event& event, const NameTable& names);
 
   LawPolicy policy_;
+  std::unique_ptr<laws::Teams> teams_;
   std::vector<std::unique_ptr<Law>> laws_;
   std::array<std::vector<Law*>, std::variant_size_v<EventBody>> readers_;  // By kind.
 };

@@ -4,6 +4,7 @@
 
 #include "lockstep/base/text.h"
 #include "lockstep/laws/detail/rank_wrapper_map.h"
+#include "lockstep/laws/detail/teams.h"
 #include "lockstep/laws/rules/checkers.h"
 
 namespace lockstep {
@@ -17,7 +18,7 @@ struct Checker {
   Factory make;
 };
 
-constexpr std::array<Checker, 17> kCheckers = {{
+constexpr std::array<Checker, 21> kCheckers = {{
     {"init-equal", laws::make_init_equal},
     {"replicas-equal", laws::make_replicas_equal},
     {"optimizer-equal", laws::make_optimizer_equal},
@@ -35,6 +36,10 @@ constexpr std::array<Checker, 17> kCheckers = {{
     {"checkpoint-whole", laws::make_checkpoint_whole},
     {"redo-equal", laws::make_redo_equal},
     {"decisions-uniform", laws::make_decisions_uniform},
+    {"accumulated-once", laws::make_accumulated_once},
+    {"norm-true", laws::make_norm_true},
+    {"outer-step", laws::make_outer_step},
+    {"trained-set", laws::make_trained_set},
 }};
 
 /// Names of laws are not case sensitive: reports print them in capitals.
@@ -155,16 +160,33 @@ void LawSet::sort_readers() {
   }
 }
 
-void LawSet::on_event(const Event& event, const NameTable& names) {
+LawSet::LawSet() : teams_(std::make_unique<laws::Teams>()) {}
+
+LawSet::LawSet(LawSet&& other) noexcept = default;
+LawSet& LawSet::operator=(LawSet&& other) noexcept = default;
+LawSet::~LawSet() = default;
+
+void LawSet::tell(const Event& event, const NameTable& names) {
   for (Law* law : readers_[event.body.index()]) law->on_event(event, names);
 }
 
+void LawSet::on_event(const Event& event, const NameTable& names) {
+  teams_->on_event(event, policy_.n_ranks);
+  if (!teams_->any()) return tell(event, names);
+  Event own = event;
+  own.at.wrapper = teams_->wrapper_of(event);
+  tell(own, names);
+}
+
 void LawSet::on_cohort(const CohortEvent& event, const NameTable& names) {
+  if (laws::Teams::reads(event.first->body) || teams_->any()) {
+    return laws::each(event, [&](const Event& own) { on_event(own, names); });
+  }
   for (Law* law : readers_[event.first->body.index()]) law->on_cohort(event, names);
 }
 
 EventKinds LawSet::reads() const {
-  EventKinds kinds = 0;
+  EventKinds kinds = kinds_of<WrapEvent, GroupEvent>();
   for (const std::unique_ptr<Law>& law : laws_) kinds |= law->reads();
   return kinds;
 }

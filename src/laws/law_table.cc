@@ -11,7 +11,7 @@ namespace {
 constexpr LawKind kTrace = LawKind::kTrace;
 constexpr LawKind kRelation = LawKind::kRelation;
 
-constexpr std::array<LawInfo, 20> kLaws = {{
+constexpr std::array<LawInfo, 24> kLaws = {{
     {1,
      "init-equal",
      "I-INIT",
@@ -170,6 +170,39 @@ constexpr std::array<LawInfo, 20> kLaws = {{
      "ranks.",
      "All members must make the same calls.",
      "Decisions that no event records; ranks that decide less often (progress).",
+     kTrace},
+    {21,
+     "accumulated-once",
+     "",
+     "What enters a reduction is what was there plus each contribution of its window, once.",
+     "Backward adds to .grad, and zero_grad clears it after each step.",
+     "What a program does to gradients between two backward passes, unless it is clipping; errors "
+     "of "
+     "rounding size.",
+     kTrace},
+    {22,
+     "norm-true",
+     "",
+     "Between the reduction and the step, clipping scales all gradients by one factor: the smaller "
+     "of 1 and the limit over their true norm, on all ranks alike.",
+     "torch.nn.utils.clip_grad_norm_, on gradients that are averaged and unscaled.",
+     "Norms within the bounds that sketches give; clipping that the program does by itself.",
+     kTrace},
+    {23,
+     "outer-step",
+     "",
+     "An outer step (local SGD, DiLoCo) has one sign, denominator and rate, and leaves the same "
+     "state on all its ranks.",
+     "Ranks that trained alone are brought together by the mean of where they went.",
+     "Whether the mean was taken of the right values; ranks that never take an outer step.",
+     kTrace},
+    {24,
+     "trained-set",
+     "",
+     "What is trainable is what is reduced is what is optimised, and no contribution is left over.",
+     "DDP fixes what it reduces when it wraps; an optimizer, when it is made.",
+     "Parameters whose gradients are not recorded; contributions that a program drops on purpose in "
+     "the middle of epochs.",
      kTrace},
 }};
 

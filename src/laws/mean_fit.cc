@@ -4,35 +4,11 @@
 #include <cmath>
 
 #include "lockstep/base/text.h"
+#include "lockstep/laws/detail/precision.h"
 
 namespace lockstep::laws {
 
 namespace {
-
-/// Unit roundoff and smallest positive number of a type.
-struct Precision {
-  double unit = 0.0;
-  double tiny = 0.0;
-};
-
-Precision precision_of(DType dtype) {
-  switch (dtype) {
-    case DType::kF16:
-      return {0x1p-11, 0x1p-24};
-    case DType::kBF16:
-      return {0x1p-8, 0x1p-133};
-    case DType::kF64:
-      return {0x1p-53, 0x1p-1074};
-    default:
-      return {0x1p-24, 0x1p-149};
-  }
-}
-
-bool is_finite(const Sketch& sketch) {
-  bool finite = std::isfinite(sketch.l1);
-  for (const double sum : sketch.sums) finite = finite && std::isfinite(sum);
-  return finite;
-}
 
 bool locals_finite(const OneReduction& reduction) {
   return std::all_of(reduction.locals.begin(), reduction.locals.end(), [](const Sketch* local) {
@@ -139,8 +115,9 @@ std::optional<Fit> fit_weights(std::span<const OneReduction> reductions, const W
   constexpr std::size_t kMostRanksFitted = 64;
   if (n > kMostRanksFitted) return std::nullopt;
   const std::optional<std::vector<double>> solved = solve(reductions, n);
+  // A rank cannot count less than not at all: such weights fit by chance.
   const bool fits =
-      solved &&
+      solved && std::none_of(solved->begin(), solved->end(), [](double w) { return w < 0.0; }) &&
       std::all_of(reductions.begin(), reductions.end(), [&](const OneReduction& reduction) {
         return roughly_explains(*solved, reduction);
       });
@@ -242,6 +219,7 @@ std::optional<Fit> fit_factor(std::span<const OneReduction> reductions,
   }
   if (squares == 0.0L) return std::nullopt;
   const auto factor = static_cast<double>(products / squares);
+  if (factor <= 0.0) return std::nullopt;
   Weights scaled = declared;
   for (double& numerator : scaled.numerators) numerator *= factor;
   if (!all_explained(reductions, scaled, exact)) return std::nullopt;

@@ -34,7 +34,8 @@ std::string_view grad_value_point(GradPoint point) {
 }
 
 bool has_sketch(GradPoint point) {
-  return point == GradPoint::kInc || point == GradPoint::kPre || point == GradPoint::kPost;
+  return point == GradPoint::kInc || point == GradPoint::kPre || point == GradPoint::kPost ||
+         point == GradPoint::kUsed;
 }
 
 void copy_values(const Tensor& from, std::span<double> to) {

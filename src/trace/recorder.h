@@ -28,7 +28,7 @@ struct RecordOptions {
   bool grad_post = true;
   bool grad_used = true;
   bool grad_base = false;
-  bool sketches = true;  ///< On inc, pre and post: gradient-mean needs them.
+  bool sketches = true;  ///< On inc, pre, post and used: gradient-mean needs them.
   bool states = true;    ///< param/buffer/optimizer digests
   bool collectives = true;
   bool collective_digests = false;

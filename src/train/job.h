@@ -145,6 +145,8 @@ struct ClipSpec {
   std::optional<double> value{};
   bool before_sync = false;  ///< Hand-written loops: each rank clips its own gradients.
   bool unscale = true;       ///< False: a scaler's gradients are clipped while still scaled.
+  /// The norm of averaged gradients is summed up over the ranks once more, as of shards.
+  bool recount = false;
 };
 
 struct EvalSpec {
@@ -186,6 +188,7 @@ struct LoopSpec {
   std::int64_t epochs = 1;            ///< When steps is not given (steps restart epochs as needed).
   std::int64_t accumulate = 1;        ///< Micro-steps an optimizer step.
   bool no_sync = false;               ///< Skip synchronisation on all but the last micro-step.
+  std::string rest = "step";          ///< "step" | "drop": what an epoch leaves of a window.
   std::string zero_grad = "none";     ///< "none" | "zero" | "never"
   std::string forward = "wrapper";    ///< "wrapper" | "inner" (calls the wrapped module directly)
   bool redo = false;                  ///< Compute each micro-step twice, for law redo-equal.

@@ -178,12 +178,15 @@ void Loop::optimizer_step(const RankEpoch& order, std::size_t& batch, std::size_
   });
   state_.micro = 0;
   const auto n_left = order.batch_sizes.size() - batch;
-  const auto n_micro = std::min(static_cast<std::size_t>(job_.loop.accumulate), n_left);
+  const auto n_wanted = static_cast<std::size_t>(job_.loop.accumulate);
+  const auto n_micro = std::min(n_wanted, n_left);
+  const bool drops = job_.loop.rest == "drop" && n_micro < n_wanted;
   for (std::size_t i = 0; i < n_micro; ++i, ++batch) {
     const auto size = static_cast<std::size_t>(order.batch_sizes[batch]);
-    micro_step(order.rows(at, size), i + 1 == n_micro);
+    micro_step(order.rows(at, size), !drops && i + 1 == n_micro);
     at += size;
   }
+  if (drops) return;
   hooked(LoopPoint::kStep, [this] { stepper_->step(); });
   stepper_->end_step(last_loss_);
   outcome_.losses.push_back(last_loss_);

@@ -1,6 +1,7 @@
 #include "lockstep/train/stepper.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "lockstep/optim/adagrad.h"
@@ -172,6 +173,7 @@ void clip_gradients(const ClipSpec& clip, std::span<const Variable> parameters) 
 
 Stepper::Stepper(const Job& job, nn::Module& model, ProcessGroup& group)
     : job_(job),
+      group_(group),
       optimizer_(make_optimizer(job, model, group)),
       schedule_(make_schedule(job.scheduler, *optimizer_)),
       averager_(make_averager(job.optimizer, group)) {
@@ -207,7 +209,15 @@ void Stepper::clip_before_sync() {
   if (job_.clip.before_sync) clip();
 }
 
-void Stepper::clip() { clip_gradients(job_.clip, optimizer_->parameters()); }
+void Stepper::clip() {
+  const std::span<const Variable> parameters = optimizer_->parameters();
+  if (!job_.clip.recount || !job_.clip.norm) return clip_gradients(job_.clip, parameters);
+  const optim::ClipNorm options{.max_norm = *job_.clip.norm, .norm_type = job_.clip.norm_type};
+  const double own = optim::total_norm(parameters, options);
+  double squares = own * own;
+  group_.all_reduce(Memory::of(std::span<double>(&squares, 1))).wait_or_throw();
+  optim::clip_grads_with_norm(parameters, options, std::sqrt(squares));
+}
 
 void Stepper::step() {
   const bool clips = !job_.clip.before_sync && (job_.clip.norm || job_.clip.value);

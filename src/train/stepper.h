@@ -53,6 +53,7 @@ class Stepper {
   void move_rates(double own_loss);
 
   const Job& job_;
+  ProcessGroup& group_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::unique_ptr<optim::LrScheduler> schedule_;
   std::optional<optim::ReduceLrOnPlateau> plateau_;

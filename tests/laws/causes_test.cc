@@ -11,6 +11,7 @@
 
 #include "lockstep/base/check.h"
 #include "lockstep/base/text.h"
+#include "lockstep/laws/cause_examples.h"
 #include "lockstep/laws/run_outcome.h"
 
 namespace lockstep {
@@ -92,6 +93,23 @@ TEST(CausesTest, AreEachExplainedInOneSentenceWithOneRemedy) {
       EXPECT_TRUE(sentences.insert(text).second) << text;
     }
   }
+}
+
+TEST(CausesTest, AreEachShownInLinesThatBreakAndLinesThatRepair) {
+  std::set<std::string_view> broken;
+  for (const CauseInfo& info : all_causes()) {
+    const CauseExample& example = example_of(info.cause);
+    EXPECT_EQ(example.cause, info.cause);
+    EXPECT_TRUE(broken.insert(example.breaks).second) << info.id << ": shown for another cause";
+    EXPECT_NE(example.breaks, example.repairs) << info.id;
+    for (const std::string_view lines : {example.breaks, example.repairs}) {
+      ASSERT_FALSE(lines.empty()) << info.id;
+      EXPECT_NE(lines.back(), '\n') << info.id;
+      EXPECT_EQ(lines.find('\t'), std::string_view::npos) << info.id;
+      for (const std::string_view line : split(lines, '\n')) EXPECT_LT(line.size(), 97U) << line;
+    }
+  }
+  EXPECT_THROW(example_of(Cause::kNone), ContractViolation);
 }
 
 TEST(CausesTest, NameAPlaceThatTheDocumentationHas) {

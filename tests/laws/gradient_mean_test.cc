@@ -1,3 +1,4 @@
+#include <cmath>
 #include <limits>
 
 #include <gtest/gtest.h>
@@ -181,6 +182,52 @@ TEST(GradientMeanTest, WithoutSketchesItSaysWhatToAdd) {
   const LawResult result = check("gradient-mean", DdpJob(2).stream);
   EXPECT_EQ(result.verdict, Verdict::kNotCheckable);
   EXPECT_NE(result.missing.find("sketches"), std::string::npos);
+}
+
+std::vector<std::string> advice_ids(const DdpJob& job) {
+  std::vector<std::string> ids;
+  for (const Advice& advice : check("gradient-mean", job.stream).advice) ids.push_back(advice.id);
+  return ids;
+}
+
+/// Steps of two ranks; from `first_bad` on rank 1's gradient is not finite. `skipped`: a loss scaler
+/// leaves those steps out.
+DdpJob overflowing(int first_bad, bool skipped) {
+  DdpJob job(2);
+  job.wrap();
+  for (int step = 0; step < 3; ++step) {
+    const bool bad = step >= first_bad;
+    for (const std::int32_t rank : {0, 1}) {
+      const double local = rank == 1 && bad ? NAN : 1.0 + rank;
+      job.forward(rank);
+      job.reduce(rank, local, local, bad ? NAN : 1.5);
+    }
+    for (const std::int32_t rank : {0, 1}) job.step(rank, bad ? NAN : 1.5, 1.0, bad && skipped);
+  }
+  return job;
+}
+
+TEST(GradientAdviceTest, TheFirstValueThatIsNoNumberIsNamedWithItsRank) {
+  const LawResult result = check("gradient-mean", overflowing(1, false).stream);
+  EXPECT_NE(result.verdict, Verdict::kBroken);
+  ASSERT_EQ(result.advice.size(), 1U);
+  EXPECT_EQ(result.advice[0].id, "A-non-finite");
+  EXPECT_EQ(result.advice[0].message,
+            "step 1 used a gradient of `weight` that is not finite: it came up on rank 1");
+}
+
+TEST(GradientAdviceTest, WhatIsSkippedOrFiniteIsFine) {
+  EXPECT_TRUE(advice_ids(overflowing(1, true)).empty());
+  EXPECT_TRUE(advice_ids(overflowing(3, false)).empty());
+}
+
+TEST(GradientAdviceTest, RanksThatAlwaysPutInTheSameAreAdvised) {
+  for (const double second : {1.0, 3.0}) {
+    DdpJob job(2);
+    job.wrap();
+    for (int step = 0; step < 4; ++step) job.train_step({1.0, step == 2 ? second : 1.0});
+    EXPECT_EQ(advice_ids(job).size(), second == 1.0 ? 1U : 0U);
+  }
 }
 
 }  // namespace

@@ -63,6 +63,17 @@ TEST(MeanFitTest, SaysNothingWhenNoWeightsExplainWhatCameOut) {
   EXPECT_FALSE(fit(reductions, Weights::uniform(2, 1.0, 2.0), false).has_value());
 }
 
+// 1.5 * first - 0.5 * second explains it, and means nothing.
+TEST(MeanFitTest, NegativeWeightsExplainNothing) {
+  const Sketch reduced{11.5, {-0.5, 3.5, 3.5, 6.0}};
+  const OneReduction reductions[] = {reduced_to(reduced)};
+  EXPECT_FALSE(fit(reductions, Weights::uniform(2, 1.0, 2.0), false).has_value());
+
+  const Sketch turned{8.5, {-2.5, -0.5, -2.5, -2.0}};
+  const OneReduction against[] = {reduced_to(turned)};
+  EXPECT_FALSE(fit(against, Weights::uniform(2, 1.0, 2.0), false).has_value());
+}
+
 TEST(MeanFitTest, TheBoundGrowsWithTheLocalGradientsAndEndsThere) {
   // u = 2^-53, N = 2, n = 4, L = 8.5: (3 + 16) * 2^-53 * 8.5 = 161.5 * 2^-53.
   for (const double ulps : {160.0, 164.0}) {

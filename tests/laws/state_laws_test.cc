@@ -83,9 +83,49 @@ TEST(OptimizerEqualTest, NamesALossScaleOfOneRank) {
   ASSERT_EQ(result.findings.size(), 1U);
   EXPECT_EQ(result.findings[0].field, "scale");
   EXPECT_EQ(result.findings[0].ranks, kOnlyRank1);
-  EXPECT_NE(result.findings[0].message.find("512 on rank 1, 1024 on ranks 0, 2"),
-            std::string::npos)
+  EXPECT_NE(result.findings[0].message.find("512 on rank 1, 1024 on ranks 0, 2"), std::string::npos)
       << result.findings[0].message;
+}
+
+TEST(OptimizerEqualTest, NamesTheOptionThatOneRankMadeItsOptimizerWith) {
+  for (const bool differs : {false, true}) {
+    OptimizerJob job(3);
+    for (const std::int32_t rank : {0, 1, 2}) {
+      const double values[] = {0.5, rank == 1 && differs ? 0.25 : 0.125};
+      job.job.at(rank);
+      job.job.stream.add(rank,
+                         OptimizerEvent{.kind = job.job.stream.name("adamw"),
+                                        .layout = job.job.layout(),
+                                        .options = job.job.stream.layout({"lr", "weight_decay"}),
+                                        .values = values});
+    }
+    job.step_all(0.5, 1.0);
+    const LawResult result = job.judged();
+    ASSERT_EQ(result.findings.size(), differs ? 1U : 0U);
+    if (!differs) continue;
+    EXPECT_EQ(result.findings[0].field, "weight_decay");
+    EXPECT_EQ(result.findings[0].ranks, kOnlyRank1);
+    EXPECT_EQ(id_of(result.findings[0].cause), "optimizer-options-differ");
+    EXPECT_NE(result.findings[0].message.find("0.25 on rank 1, 0.125 on ranks 0, 2"),
+              std::string::npos)
+        << result.findings[0].message;
+  }
+}
+
+// Where the rates differ is said at the step that uses them.
+TEST(OptimizerEqualTest, ARateThatDiffersIsOneFinding) {
+  OptimizerJob job(2);
+  for (const std::int32_t rank : {0, 1}) {
+    const double values[] = {rank == 1 ? 0.25 : 0.5};
+    job.job.at(rank);
+    job.job.stream.add(rank,
+                       OptimizerEvent{.layout = job.job.layout(),
+                                      .options = job.job.stream.layout({"lr"}),
+                                      .values = values});
+    job.step(rank, values[0], 1.0);
+  }
+  ASSERT_EQ(job.judged().findings.size(), 1U);
+  EXPECT_EQ(job.judged().findings[0].event, "step");
 }
 
 TEST(OptimizerEqualTest, AnUnrecordedStepShowsAtTheNextOne) {

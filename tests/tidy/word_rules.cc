@@ -43,7 +43,7 @@ Complaints parsed_messages(const File& file) {
 
 Complaints spelled_out_causes(const File& file, const std::vector<std::string_view>& ids) {
   Complaints complaints;
-  if (file.path.ends_with("/cause_table.cc")) return complaints;
+  if (file.path.find("/cause_rows_") != std::string::npos) return complaints;
   const std::string code = without_comments(file.text);
   for (const std::string_view id : ids) {
     const std::string literal = "\"" + std::string(id) + "\"";

@@ -67,6 +67,14 @@ void add_words(CLI::App& app, HelpPage& page, LawsArguments& to) {
   words.example("Read about one", "lockstep laws gradient-mean");
 }
 
+void add_words(CLI::App& app, HelpPage& page, ExplainArguments& to) {
+  CommandWords words(
+      app, page, "Explains a likely cause: what it is, and the lines that repair it.");
+  words.optional_argument(
+      "CAUSE", to.cause, "Id of a cause, as reports name it [default: lists them]");
+  words.example("Read about one", "lockstep explain clip-before-unscale");
+}
+
 void add_words(CLI::App& app, HelpPage& page, SamplerArguments& to) {
   CommandWords words(app, page, "Prints which samples DistributedSampler gives each rank.");
   words.required("--size", to.size, "N", "Samples in the data set");

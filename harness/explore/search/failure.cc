@@ -71,6 +71,7 @@ std::optional<Failure> failure_of(const Report& report) {
     failure.cause = finding->cause;
     failure.field = finding->field;
     failure.event = finding->event;
+    if (finding->site.find(".toml:") == std::string::npos) failure.site = finding->site;
   }
   return failure;
 }

@@ -21,7 +21,9 @@ struct Failure {
   Cause cause = Cause::kNone;  ///< What the finding names as its likely cause.
   std::string field;           ///< Which field of a signature or state differs, or empty.
   std::string event;           ///< Where in a step.
-  std::string error;           ///< kError: its text, each number replaced by '#'.
+  /// The call's, or empty: also for places in a scenario file, which shrinking moves.
+  std::string site;
+  std::string error;  ///< kError: its text, each number replaced by '#'.
 
   friend bool operator==(const Failure&, const Failure&) = default;
 };

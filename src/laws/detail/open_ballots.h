@@ -76,6 +76,17 @@ class EarliestFindings {
     first_[{alignment.wrapper, std::string(subject)}] = {alignment, std::move(finding)};
   }
 
+  /// Further ranks of a finding, if it is from this very place.
+  void add_ranks(const AlignmentKey& alignment,
+                 std::string_view subject,
+                 const std::vector<Rank>& ranks) {
+    const auto known = first_.find({alignment.wrapper, std::string(subject)});
+    if (known == first_.end() || known->second.alignment != alignment) return;
+    std::vector<Rank>& all = known->second.finding.ranks;
+    all.insert(all.end(), ranks.begin(), ranks.end());
+    std::sort(all.begin(), all.end());
+  }
+
   std::vector<Finding> take() {
     std::vector<Finding> findings;
     findings.reserve(first_.size());

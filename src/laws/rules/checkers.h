@@ -24,5 +24,9 @@ std::unique_ptr<Law> make_environment_bijective(const LawPolicy& policy);
 std::unique_ptr<Law> make_checkpoint_whole(const LawPolicy& policy);
 std::unique_ptr<Law> make_redo_equal(const LawPolicy& policy);
 std::unique_ptr<Law> make_decisions_uniform(const LawPolicy& policy);
+std::unique_ptr<Law> make_accumulated_once(const LawPolicy& policy);
+std::unique_ptr<Law> make_norm_true(const LawPolicy& policy);
+std::unique_ptr<Law> make_outer_step(const LawPolicy& policy);
+std::unique_ptr<Law> make_trained_set(const LawPolicy& policy);
 
 }  // namespace lockstep::laws

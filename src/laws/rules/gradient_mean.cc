@@ -3,6 +3,7 @@
 #include <set>
 
 #include "lockstep/laws/detail/alignment.h"
+#include "lockstep/laws/detail/gradient_advice.h"
 #include "lockstep/laws/detail/mean_fit.h"
 #include "lockstep/laws/detail/open_reduction.h"
 #include "lockstep/laws/rules/checkers.h"
@@ -28,7 +29,7 @@ class GradientMean final : public Law {
   const LawInfo& info() const override { return *find_law(kGradientMean); }
 
   EventKinds reads() const override {
-    return kinds_of<GradEvent, BatchEvent, PhaseEvent, WrapEvent, CollectiveEvent>();
+    return kinds_of<GradEvent, BatchEvent, PhaseEvent, WrapEvent, CollectiveEvent, StepEvent>();
   }
 
   void require(RecordOptions& options) const override {
@@ -46,6 +47,8 @@ class GradientMean final : public Law {
     const Event& first = *event.first;
     const auto* grad = std::get_if<GradEvent>(&first.body);
     if (grad != nullptr && !is_read(*grad)) return;
+    if (const auto* step = std::get_if<StepEvent>(&first.body))
+      return noticed_.on_step(first, *step);
     const bool alike = knows_all(event) && event.similarity <= Similarity::kSameShape;
     if (alike && grad != nullptr && grad->point == GradPoint::kPre) {
       on_locals(event, *grad, names);
@@ -56,13 +59,15 @@ class GradientMean final : public Law {
     }
   }
 
-  LawResult finish(const NameTable& /*names*/) override {
-    return conclude(kGradientMean,
-                    std::move(findings_),
-                    n_checked_,
-                    not_checkable_.empty()
-                        ? "grad events at pre and post with sketches, from all ranks"
-                        : not_checkable_);
+  LawResult finish(const NameTable& names) override {
+    LawResult result = conclude(kGradientMean,
+                                std::move(findings_),
+                                n_checked_,
+                                not_checkable_.empty()
+                                    ? "grad events at pre and post with sketches, from all ranks"
+                                    : not_checkable_);
+    result.advice = noticed_.advice(names);
+    return result;
   }
 
  private:
@@ -100,6 +105,8 @@ class GradientMean final : public Law {
       wrappers_.on_wrap(event, *wrap);
     } else if (const auto* call = std::get_if<CollectiveEvent>(&event.body)) {
       note_width(call->signature);
+    } else if (const auto* step = std::get_if<StepEvent>(&event.body)) {
+      noticed_.on_step(event, *step);
     }
   }
 
@@ -247,6 +254,7 @@ class GradientMean final : public Law {
         open.published.begin(), open.published.end(), [](const Published& a, const Published& b) {
           return a.ranks.front() < b.ranks.front();
         });
+    noticed_.on_reduction(alignment, open, names);
     const std::optional<Declared> declared = declared_weights(open, names);
     if (!declared) {
       not_checkable_ = "batch events whose denominators say how micro-batches are weighted";
@@ -424,6 +432,7 @@ class GradientMean final : public Law {
   AlignmentKey last_at_;
   OpenReduction* last_ = nullptr;  // What open_ holds at last_at_.
   std::set<std::pair<WrapperKey, NameId>> reported_;
+  GradientAdvice noticed_;
   std::vector<Finding> findings_;
   std::int64_t n_checked_ = 0;
   std::string not_checkable_;

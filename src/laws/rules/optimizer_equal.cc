@@ -35,7 +35,13 @@ class OptimizerEqual final : public Law {
   const LawInfo& info() const override { return *find_law(kId); }
 
   EventKinds reads() const override {
-    return kinds_of<StepEvent, StateEvent, WrapEvent, ForwardEvent, BackwardEvent, BatchEvent>();
+    return kinds_of<StepEvent,
+                    StateEvent,
+                    WrapEvent,
+                    ForwardEvent,
+                    BackwardEvent,
+                    BatchEvent,
+                    OptimizerEvent>();
   }
 
   void require(RecordOptions& options) const override { options.states = true; }
@@ -55,6 +61,8 @@ class OptimizerEqual final : public Law {
   }
 
   LawResult finish(const NameTable& names) override {
+    options_.finish(
+        [&](const AlignmentKey& at, const Ballot& ballot) { judge_options(at, ballot, names); });
     steps_.finish([&](const AlignmentKey& at, const Ballot& ballot) { judge_step(at, ballot); });
     states_.finish(
         [&](const AlignmentKey& at, const Ballot& ballot) { judge_state(at, ballot, names); });
@@ -63,6 +71,7 @@ class OptimizerEqual final : public Law {
 
  private:
   static constexpr std::int32_t kStepMeeting = -1;
+  static constexpr std::int32_t kOptionsMeeting = -2;  // Further groups lie below.
 
   static bool is_read(const StateEvent& state) {
     return state.kind == StateKind::kOptimizer || state.point == StatePoint::kLoad;
@@ -73,8 +82,54 @@ class OptimizerEqual final : public Law {
       on_step(event, *step, who, names);
     } else if (const auto* state = std::get_if<StateEvent>(&event.body)) {
       on_state(event, *state, who, names);
+    } else if (const auto* options = std::get_if<OptimizerEvent>(&event.body)) {
+      on_options(event, *options, who, names);
     } else if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
       wrappers_.on_wrap(event, *wrap);
+    }
+  }
+
+  /// The kind, then one word per option. Rates are judged at each step.
+  void on_options(const Event& event,
+                  const OptimizerEvent& options,
+                  RankRange who,
+                  const NameTable& names) {
+    const std::int32_t meeting = kOptionsMeeting - options.group;
+    const AlignmentKey alignment = counter_.next(event, meeting, options.options, who);
+    if (is_ignored(alignment.wrapper, names.layout(options.layout), names)) return;
+    std::vector<std::uint64_t> words = {static_cast<std::uint64_t>(options.kind)};
+    for (const double value : options.values) words.push_back(std::bit_cast<std::uint64_t>(value));
+    options_.add(
+        alignment,
+        event,
+        {words, who},
+        wrappers_.n_members(alignment.wrapper, n_ranks_),
+        [&](const AlignmentKey& at, const Ballot& ballot) { judge_options(at, ballot, names); });
+  }
+
+  void judge_options(const AlignmentKey& alignment, const Ballot& ballot, const NameTable& names) {
+    n_checked_ += ballot.n_comparisons();
+    if (ballot.unanimous()) return;
+    const std::span<const NameId> layout = names.layout(static_cast<LayoutId>(alignment.layout));
+    for (std::size_t word = 0; word < ballot.n_words(); ++word) {
+      std::vector<Rank> ranks = ballot.minority(word);
+      const std::string name(word == 0              ? std::string_view("optimizer")
+                             : word > layout.size() ? std::string_view("option")
+                                                    : names.text(layout[word - 1]));
+      if (ranks.empty() || name == "lr" || !findings_.wants(alignment, name)) continue;
+      Finding finding;
+      finding.attempt = alignment.wrapper.attempt;
+      finding.event = "options";
+      finding.field = name;
+      finding.step = ballot.majority_opt();
+      finding.message = "the ranks made their optimizers with different options: " + name + " is " +
+                        texts_of(ballot, word, [&](std::uint64_t value) {
+                          return word == 0 ? std::string(names.text(static_cast<NameId>(value)))
+                                           : exact(std::bit_cast<double>(value));
+                        });
+      finding.ranks = std::move(ranks);
+      finding.cause = Cause::kOptimizerOptionsDiffer;
+      findings_.add(alignment, name, std::move(finding));
     }
   }
 
@@ -157,6 +212,13 @@ class OptimizerEqual final : public Law {
 
   /// "0.5 on rank 1, 0.1 on ranks 0, 2": the side with fewer ranks first.
   static std::string values_text(const Ballot& ballot, std::size_t word) {
+    return texts_of(ballot, word, [&](std::uint64_t value) {
+      return step_value_text(static_cast<StepField>(word), value);
+    });
+  }
+
+  template <typename Text>
+  static std::string texts_of(const Ballot& ballot, std::size_t word, Text text_of) {
     const std::vector<Rank> minority = ballot.minority(word);
     std::string first;
     std::string rest;
@@ -166,8 +228,7 @@ class OptimizerEqual final : public Law {
       for (const std::int32_t rank : numbers) ranks.push_back(Rank{rank});
       const bool odd = std::find(minority.begin(), minority.end(), ranks.front()) != minority.end();
       std::string& text = odd ? first : rest;
-      text += (text.empty() ? "" : ", ") + step_value_text(static_cast<StepField>(word), value) +
-              " on " + ranks_text(ranks);
+      text += (text.empty() ? "" : ", ") + text_of(value) + " on " + ranks_text(ranks);
     }
     return first + ", " + rest;
   }
@@ -219,6 +280,7 @@ class OptimizerEqual final : public Law {
   Wrappers wrappers_;
   ForwardKinds forwards_;
   Counter counter_;
+  OpenBallots options_;
   OpenBallots steps_;
   OpenBallots states_;
   std::set<WrapperKey> scaled_;

@@ -18,14 +18,15 @@ ROOT = Path(__file__).resolve().parents[3]
 GOLDEN = ROOT / "tests" / "harness" / "cli" / "golden"
 WEIGHTS = "scenarios/lessons/weights_2_and_200.toml"
 
-COMMANDS = ("run test zoo explore replay check diff bisect export analyze laws sampler nccl-log crosscheck launch "
-            "rank help").split()
+COMMANDS = ("run test zoo explore replay check diff bisect export analyze laws explain sampler nccl-log crosscheck "
+            "launch rank help").split()
 
 # Name of the golden file -> commands. SRC/ is the source tree, IN/ the folder of broken inputs.
 CASES = {
     "help": ["--help", *(f"{command} --help" for command in COMMANDS)],
     "laws": ["laws"],
     "laws_of_one": ["laws GRADIENT-MEAN", "laws resume-equal"],
+    "explain": ["explain clip-before-unscale", "explain clip-before-unscal"],
     "run_weights": [f"run SRC/{WEIGHTS}"],
     "run_weights_after_wrapping": [f"run SRC/{WEIGHTS} --variant after_wrapping"],
     "run_laws": [f"run SRC/{WEIGHTS} --variant after_wrapping --laws"],

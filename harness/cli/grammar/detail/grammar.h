@@ -30,6 +30,7 @@ void add_words(CLI::App& app, HelpPage& page, BisectArguments& to);
 void add_words(CLI::App& app, HelpPage& page, ExportArguments& to);
 void add_words(CLI::App& app, HelpPage& page, AnalyzeArguments& to);
 void add_words(CLI::App& app, HelpPage& page, LawsArguments& to);
+void add_words(CLI::App& app, HelpPage& page, ExplainArguments& to);
 void add_words(CLI::App& app, HelpPage& page, SamplerArguments& to);
 void add_words(CLI::App& app, HelpPage& page, NcclLogArguments& to);
 void add_words(CLI::App& app, HelpPage& page, CrosscheckArguments& to);

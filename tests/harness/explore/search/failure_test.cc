@@ -66,6 +66,19 @@ TEST(FailureTest, CausesFieldsAndOutcomesMayNot) {
   EXPECT_NE(failure, failure_of(report_of(RunOutcome::kHang, {plain})));
 }
 
+// Places in a scenario file move when it shrinks; those of a program do not.
+TEST(FailureTest, CallSitesMayNotDifferEither) {
+  const auto at = [](const std::string& site) {
+    Finding one = finding("collectives-match", 1);
+    one.site = site;
+    return failure_of(report_of(RunOutcome::kFindings, {one}));
+  };
+
+  EXPECT_NE(at("save.py:12"), at("train.py:40"));
+  EXPECT_EQ(at("save.py:12"), at("save.py:12"));
+  EXPECT_EQ(at("job.toml:12"), at("job.toml:9"));
+}
+
 TEST(FailureTest, ErrorsAreComparedWithoutTheirNumbers) {
   const auto error = [](const std::string& text) {
     Report report = report_of(RunOutcome::kError, {});

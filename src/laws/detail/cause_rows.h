@@ -1,0 +1,21 @@
+// The rows of the table of causes, in two halves.
+#pragma once
+
+#include <span>
+
+#include "lockstep/laws/causes.h"
+
+namespace lockstep::laws {
+
+/// A cause that the zoo has a row of, under its own id.
+constexpr CauseInfo in_zoo(Cause cause,
+                           std::string_view page,
+                           std::string_view sentence,
+                           std::string_view remedy) {
+  return {cause, page.substr(page.find('#') + 1), sentence, remedy, page};
+}
+
+std::span<const CauseInfo> first_causes();  ///< By id.
+std::span<const CauseInfo> last_causes();
+
+}  // namespace lockstep::laws

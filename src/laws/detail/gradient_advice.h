@@ -1,0 +1,46 @@
+// What gradients show that breaks no law: values that are not finite, ranks that compute the same.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "lockstep/laws/detail/open_reduction.h"
+#include "lockstep/laws/finding.h"
+
+namespace lockstep::laws {
+
+/// Looks at every complete reduction.
+class GradientAdvice {
+ public:
+  void on_reduction(const AlignmentKey& alignment,
+                    const OpenReduction& open,
+                    const NameTable& names);
+  /// A step that is skipped uses nothing: a loss scaler finds overflows on purpose.
+  void on_step(const Event& event, const StepEvent& step);
+  /// "A-non-finite": the first step that used a value that is not finite, and on which rank it came
+  /// up; "A-same-gradients": in each of at least four reductions, every rank put in the same bits.
+  std::vector<Advice> advice(const NameTable& names) const;
+
+ private:
+  struct NonFinite {
+    WrapperKey wrapper;
+    std::int32_t step = 0;
+    std::int32_t rank = -1;  ///< -1: every local gradient is finite, their reduction is not.
+    NameId tensor = kNoName;
+  };
+
+  static constexpr std::int64_t kFewest = 4;
+
+  static std::optional<NonFinite> non_finite(const AlignmentKey& alignment,
+                                             const OpenReduction& open,
+                                             const NameTable& names);
+  static bool are_same(const OpenReduction& open);
+
+  std::optional<NonFinite> suspect_;  // Until a step uses it, or is skipped.
+  std::optional<NonFinite> used_;
+  std::int64_t n_reductions_ = 0;  // That had any gradient.
+  std::int64_t n_same_ = 0;
+};
+
+}  // namespace lockstep::laws

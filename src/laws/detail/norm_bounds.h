@@ -1,0 +1,74 @@
+// What a norm of gradients can be, given their sketches: the arithmetic of norm-true.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/laws/causes.h"
+#include "lockstep/trace/event.h"
+
+namespace lockstep::laws {
+
+/// A gradient event, kept: what a law compares with a later one.
+struct GradientsSeen {
+  LayoutId layout = kNoLayout;
+  DType dtype = DType::kF32;
+  std::vector<std::uint64_t> digests;
+  std::vector<Sketch> sketches;  ///< Empty where none were recorded.
+  std::vector<std::int64_t> n_elems;
+  std::vector<std::uint8_t> undefined;
+
+  void keep(const GradEvent& grad);
+
+  bool any() const { return !digests.empty(); }
+
+  std::uint64_t hash() const;
+  /// Where `name` stands, or nothing: also for a gradient that is undefined.
+  std::optional<std::size_t> find(NameId name, std::size_t hint, const NameTable& names) const;
+};
+
+/// What is wrong with one call that clips.
+struct Complaint {
+  std::string field;
+  std::string tensor;
+  std::string message;
+  Cause cause = Cause::kNone;
+};
+
+/// Between which numbers the norm of some gradients is.
+struct NormBounds {
+  double low = 0.0;
+  double high = 0.0;
+  bool known = false;
+
+  bool admit(double norm) const { return norm >= low && norm <= high; }
+};
+
+/// From the sum of absolute values s and the number of elements n of each tensor: a norm of order 2
+/// is at least s / sqrt(n) (Cauchy and Schwarz) and at most s, one of order 1 is s, the largest
+/// value is at least s / n and at most s. Both sides are widened by the rounding of the norm itself,
+/// (n + 4) u for all elements together. Unknown without sketches.
+NormBounds bounds_of(const GradientsSeen& reduced, const ClipEvent& clip, const NameTable& names);
+
+/// The factor is min(1, limit / norm), PyTorch's 1e-6 under the fraction or not, within 4 u.
+std::optional<Complaint> wrong_factor(const ClipEvent& clip, DType dtype);
+
+/// The norm is within its bounds, divided by the loss scale. `n_members`: ranks of the reduction.
+std::optional<Complaint> wrong_norm(const ClipEvent& clip,
+                                    const NormBounds& bounds,
+                                    double scale,
+                                    std::int32_t n_members);
+
+/// Every tensor of the call was scaled alike: by factor / scale, times one number for all of them
+/// that the program may have put on top. Within 3 u l1 + 8 n 2^-53 l1 of each projection, and half a
+/// unit of the smallest number per element and operation. A factor that was not applied to any of
+/// them is wrong.
+std::optional<Complaint> wrong_scaling(const ClipEvent& clip,
+                                       const GradientsSeen& reduced,
+                                       const GradientsSeen& used,
+                                       double scale,
+                                       const NameTable& names);
+
+}  // namespace lockstep::laws

@@ -1,0 +1,82 @@
+#include "lockstep/laws/detail/gradient_advice.h"
+
+#include <algorithm>
+#include <string>
+
+#include "lockstep/laws/detail/precision.h"
+
+namespace lockstep::laws {
+
+std::optional<GradientAdvice::NonFinite> GradientAdvice::non_finite(const AlignmentKey& alignment,
+                                                                    const OpenReduction& open,
+                                                                    const NameTable& names) {
+  const std::span<const NameId> layout = names.layout(static_cast<LayoutId>(alignment.layout));
+  for (const Local& local : open.locals) {
+    for (std::size_t i = 0; i < layout.size(); ++i) {
+      const Sketch* const sketch = open.sketch(local, i);
+      if (sketch == nullptr || is_finite(*sketch)) continue;
+      return NonFinite{alignment.wrapper, open.opt, local.rank, layout[i]};
+    }
+  }
+  for (const Published& published : open.published) {
+    for (std::size_t i = 0; i < layout.size(); ++i) {
+      if (bit(published.undefined, i) || is_finite(published.sketches[i])) continue;
+      return NonFinite{alignment.wrapper, open.opt, -1, layout[i]};
+    }
+  }
+  return std::nullopt;
+}
+
+/// Whether all ranks put in the same, and not nothing.
+bool GradientAdvice::are_same(const OpenReduction& open) {
+  for (const Local& local : open.locals) {
+    for (std::size_t i = 0; i < open.n_tensors; ++i) {
+      const Sketch* const first = open.sketch(open.locals.front(), i);
+      const Sketch* const own = open.sketch(local, i);
+      if ((first == nullptr) != (own == nullptr)) return false;
+      if (first != nullptr && !(*first == *own)) return false;
+    }
+  }
+  return true;
+}
+
+void GradientAdvice::on_reduction(const AlignmentKey& alignment,
+                                  const OpenReduction& open,
+                                  const NameTable& names) {
+  if (!used_ && !suspect_) suspect_ = non_finite(alignment, open, names);
+  if (open.locals.size() < 2) return;
+  const bool any = std::any_of(
+      open.sketches.begin(), open.sketches.end(), [](const Sketch& s) { return s.l1 > 0.0; });
+  if (!any) return;
+  ++n_reductions_;
+  if (are_same(open)) ++n_same_;
+}
+
+void GradientAdvice::on_step(const Event& event, const StepEvent& step) {
+  if (!suspect_ || wrapper_of(event.at) != suspect_->wrapper || event.at.opt < suspect_->step)
+    return;
+  if (!step.skipped && !used_) used_ = suspect_;
+  suspect_.reset();
+}
+
+std::vector<Advice> GradientAdvice::advice(const NameTable& names) const {
+  std::vector<Advice> advice;
+  if (used_) {
+    const std::string where = used_->rank < 0
+                                  ? "the ranks' gradients are finite, but their reduction is not"
+                                  : "it came up on rank " + std::to_string(used_->rank);
+    advice.push_back({"A-non-finite",
+                      "step " + std::to_string(used_->step) + " used a gradient of `" +
+                          std::string(names.text(used_->tensor)) +
+                          "` that is not finite: " + where});
+  }
+  if (n_reductions_ >= kFewest && n_same_ == n_reductions_) {
+    advice.push_back({"A-same-gradients",
+                      "in all " + std::to_string(n_reductions_) +
+                          " reductions every rank put in the same gradient: the ranks train on the "
+                          "same samples, with the same masks"});
+  }
+  return advice;
+}
+
+}  // namespace lockstep::laws

@@ -1,0 +1,219 @@
+#include "lockstep/laws/detail/norm_bounds.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "lockstep/base/text.h"
+#include "lockstep/laws/detail/alignment.h"
+#include "lockstep/laws/detail/precision.h"
+
+namespace lockstep::laws {
+
+namespace {
+
+/// A tensor that a call clipped, in what was reduced and in what the step used.
+struct Clipped {
+  NameId name = kNoName;
+  std::size_t reduced = 0;
+  std::size_t used = 0;
+};
+
+std::vector<Clipped> clipped_tensors(const ClipEvent& clip,
+                                     const GradientsSeen& reduced,
+                                     const GradientsSeen& used,
+                                     const NameTable& names) {
+  std::vector<Clipped> result;
+  std::size_t hint = 0;
+  for (const NameId name : names.layout(clip.layout)) {
+    const auto before = reduced.find(name, hint, names);
+    const auto after = used.find(name, hint, names);
+    ++hint;
+    if (before && after) result.push_back({name, *before, *after});
+  }
+  return result;
+}
+
+double projected(const Sketch& sketch, const Sketch& onto) {
+  double product = 0.0;
+  for (std::size_t j = 0; j < sketch.sums.size(); ++j) product += sketch.sums[j] * onto.sums[j];
+  return product;
+}
+
+bool is_scaled_by(
+    double factor, const Sketch& before, const Sketch& after, std::int64_t n_elems, DType dtype) {
+  const Precision precision = precision_of(dtype);
+  const auto n = static_cast<double>(n_elems);
+  const double l1 = std::abs(factor) * before.l1;
+  const double bound = 3 * precision.unit * l1 + 8 * n * 0x1p-53 * l1 + 1.5 * n * precision.tiny;
+  for (std::size_t j = 0; j < before.sums.size(); ++j) {
+    if (!(std::abs(after.sums[j] - factor * before.sums[j]) <= bound)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+void GradientsSeen::keep(const GradEvent& grad) {
+  layout = grad.layout;
+  dtype = grad.dtype;
+  digests.assign(grad.digests.begin(), grad.digests.end());
+  sketches.assign(grad.sketches.begin(), grad.sketches.end());
+  n_elems.assign(grad.n_elems.begin(), grad.n_elems.end());
+  undefined.assign(grad.undefined.begin(), grad.undefined.end());
+}
+
+std::uint64_t GradientsSeen::hash() const {
+  std::uint64_t hash = digests.size();
+  for (const std::uint64_t digest : digests) hash = (hash ^ digest) * 0x9E3779B97F4A7C15U;
+  return hash;
+}
+
+std::optional<std::size_t> GradientsSeen::find(NameId name,
+                                               std::size_t hint,
+                                               const NameTable& names) const {
+  const std::span<const NameId> list = names.layout(layout);
+  std::size_t at = hint;
+  if (at >= list.size() || list[at] != name) {
+    at = static_cast<std::size_t>(std::find(list.begin(), list.end(), name) - list.begin());
+  }
+  if (at >= digests.size() || bit(undefined, at)) return std::nullopt;
+  return at;
+}
+
+NormBounds bounds_of(const GradientsSeen& reduced, const ClipEvent& clip, const NameTable& names) {
+  NormBounds bounds;
+  if (reduced.sketches.size() != reduced.digests.size()) return bounds;
+  double low = 0.0;
+  double high = 0.0;
+  double n_elems = 0.0;
+  std::size_t hint = 0;
+  for (const NameId name : names.layout(clip.layout)) {
+    const auto at = reduced.find(name, hint++, names);
+    if (!at || !is_finite(reduced.sketches[*at])) return bounds;
+    const double l1 = reduced.sketches[*at].l1;
+    const auto n = static_cast<double>(std::max<std::int64_t>(reduced.n_elems[*at], 1));
+    n_elems += n;
+    if (clip.norm_type == 2.0) {
+      low += l1 * l1 / n;
+      high += l1 * l1;
+    } else if (clip.norm_type == 1.0) {
+      low += l1;
+      high += l1;
+    } else {
+      low = std::max(low, l1 / n);
+      high = std::max(high, l1);
+    }
+  }
+  if (clip.norm_type == 2.0) {
+    low = std::sqrt(low);
+    high = std::sqrt(high);
+  }
+  const double slack = (n_elems + 4) * precision_of(reduced.dtype).unit;
+  bounds.low = low * (1 - slack);
+  // The norm of another wrapper's gradients may be part of it.
+  bounds.high = clip.whole ? high * (1 + slack) : HUGE_VAL;
+  bounds.known = n_elems > 0;
+  return bounds;
+}
+
+std::optional<Complaint> wrong_factor(const ClipEvent& clip, DType dtype) {
+  if (!std::isfinite(clip.norm)) return std::nullopt;
+  const double slack = 4 * precision_of(dtype).unit;
+  const double most = std::min(1.0, clip.norm > 0.0 ? clip.limit / clip.norm : 1.0);
+  const double least = std::min(1.0, clip.limit / (clip.norm + 1e-6));
+  if (clip.factor >= least * (1 - slack) && clip.factor <= most * (1 + slack)) return std::nullopt;
+  return Complaint{"factor",
+                   "",
+                   "gradients of norm " + exact(clip.norm) + " were scaled by " +
+                       exact(clip.factor) + " where the limit " + exact(clip.limit) + " asks for " +
+                       exact(least),
+                   clip.factor == 1.0 ? Cause::kClipNotApplied : Cause::kNone};
+}
+
+std::optional<Complaint> wrong_norm(const ClipEvent& clip,
+                                    const NormBounds& bounds,
+                                    double scale,
+                                    std::int32_t n_members) {
+  if (!bounds.known || !std::isfinite(clip.norm)) return std::nullopt;
+  const NormBounds unscaled{bounds.low / scale, bounds.high / scale, true};
+  if (unscaled.admit(clip.norm)) return std::nullopt;
+  std::string message = "gradients were clipped by a norm of " + exact(clip.norm) + "; theirs is " +
+                        (unscaled.low == unscaled.high
+                             ? exact(unscaled.low)
+                             : "between " + exact(unscaled.low) + " and " + exact(unscaled.high));
+  if (bounds.admit(clip.norm)) {
+    return Complaint{"norm",
+                     "",
+                     message + ": it is that of gradients that still carry the loss scale",
+                     Cause::kClipBeforeUnscale};
+  }
+  const double members = n_members;
+  const double recounted = clip.norm_type == 2.0   ? std::sqrt(members)
+                           : clip.norm_type == 1.0 ? members
+                                                   : 1.0;
+  if (unscaled.admit(clip.norm / recounted)) {
+    return Complaint{"norm",
+                     "",
+                     message + ": it counts the averaged gradients once per rank",
+                     Cause::kClipNormRecounted};
+  }
+  return Complaint{"norm", "", std::move(message), Cause::kNone};
+}
+
+std::optional<Complaint> wrong_scaling(const ClipEvent& clip,
+                                       const GradientsSeen& reduced,
+                                       const GradientsSeen& used,
+                                       double scale,
+                                       const NameTable& names) {
+  if (reduced.sketches.size() != reduced.digests.size() ||
+      used.sketches.size() != used.digests.size()) {
+    return std::nullopt;
+  }
+  const std::vector<Clipped> tensors = clipped_tensors(clip, reduced, used, names);
+  double products = 0.0;
+  double squares = 0.0;
+  bool untouched = true;
+  for (const Clipped& one : tensors) {
+    const Sketch& before = reduced.sketches[one.reduced];
+    const Sketch& after = used.sketches[one.used];
+    if (!is_finite(before) || !is_finite(after)) return std::nullopt;
+    if (reduced.n_elems[one.reduced] != used.n_elems[one.used]) return std::nullopt;
+    products += projected(before, after);
+    squares += projected(before, before);
+    untouched = untouched && reduced.digests[one.reduced] == used.digests[one.used];
+  }
+  if (tensors.empty() || squares == 0.0) return std::nullopt;
+  if (untouched && scale == 1.0 && clip.factor != 1.0) {
+    return Complaint{"scaled",
+                     "",
+                     "the step used the gradients as they were reduced, although clipping was to "
+                     "scale them by " +
+                         exact(clip.factor),
+                     Cause::kClipNotApplied};
+  }
+  const double common = products / squares;
+  for (const double factor : {clip.factor / scale, common}) {
+    const bool all = std::all_of(tensors.begin(), tensors.end(), [&](const Clipped& one) {
+      return is_scaled_by(factor,
+                          reduced.sketches[one.reduced],
+                          used.sketches[one.used],
+                          reduced.n_elems[one.reduced],
+                          used.dtype);
+    });
+    if (all) return std::nullopt;
+  }
+  for (const Clipped& one : tensors) {
+    const Sketch& before = reduced.sketches[one.reduced];
+    const Sketch& after = used.sketches[one.used];
+    const std::int64_t n = reduced.n_elems[one.reduced];
+    if (is_scaled_by(clip.factor / scale, before, after, n, used.dtype)) continue;
+    return Complaint{"scaled",
+                     std::string(names.text(one.name)),
+                     "between the reduction and the step, clipping scaled gradients by " +
+                         exact(clip.factor / scale) + ", but not all of them",
+                     Cause::kNone};
+  }
+  return std::nullopt;
+}
+
+}  // namespace lockstep::laws

@@ -1,0 +1,219 @@
+// accumulated-once: what enters a reduction is what was there plus this window's contributions.
+#include <map>
+#include <set>
+#include <vector>
+
+#include "lockstep/laws/detail/accumulation.h"
+#include "lockstep/laws/detail/alignment.h"
+#include "lockstep/laws/rules/checkers.h"
+
+namespace lockstep::laws {
+
+namespace {
+
+constexpr std::string_view kAccumulatedOnce = "accumulated-once";
+
+class AccumulatedOnce final : public Law {
+ public:
+  explicit AccumulatedOnce(const LawPolicy& policy)
+      : exact_(policy.exact), whole_(policy.coverage <= 1) {}
+
+  const LawInfo& info() const override { return *find_law(kAccumulatedOnce); }
+
+  EventKinds reads() const override {
+    return kinds_of<WrapEvent, GradEvent, ZeroGradEvent, ClipEvent, StepEvent>();
+  }
+
+  void require(RecordOptions& options) const override {
+    options.grad_local = options.grad_post = options.grad_used = options.sketches = true;
+    options.zero_grads = true;
+  }
+
+  void on_event(const Event& event, const NameTable& names) override {
+    const RankWrapper place = rank_wrapper_of(event);
+    if (const auto* grad = std::get_if<GradEvent>(&event.body)) {
+      on_grad(event, *grad, windows_[place], names);
+    } else if (const auto* step = std::get_if<StepEvent>(&event.body)) {
+      on_step(windows_[place], *step, names);
+    } else if (const auto* clear = std::get_if<ZeroGradEvent>(&event.body)) {
+      Window& window = windows_[place];
+      window.strict = true;
+      each_named(window, names.layout(clear->layout), names, [](Tensor& t) { t.has.clear(); });
+    } else if (const auto* clip = std::get_if<ClipEvent>(&event.body)) {
+      on_clip(windows_[place], *clip, names);
+    } else if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
+      wrappers_.on_wrap(event, *wrap);
+    }
+  }
+
+  LawResult finish(const NameTable& names) override {
+    std::vector<Finding> findings;
+    for (auto& [key, broken] : broken_) findings.push_back(to_finding(key, broken, names));
+    return conclude(kAccumulatedOnce,
+                    std::move(findings),
+                    n_checked_,
+                    "grad events at inc and pre with sketches");
+  }
+
+ private:
+  struct Tensor {
+    NameId name = kNoName;
+    Accumulation has;
+    std::uint64_t used = 0;  ///< Digest of what the next step uses.
+    bool is_used = false;
+  };
+
+  /// One rank's gradients of one wrapper.
+  struct Window {
+    std::vector<Tensor> tensors;  // In layout order: the layout seldom changes.
+    bool strict = false;          // Clearing is recorded.
+
+    Tensor& tensor(NameId name, std::size_t hint) {
+      if (hint < tensors.size() && tensors[hint].name == name) return tensors[hint];
+      for (Tensor& tensor : tensors) {
+        if (tensor.name == name) return tensor;
+      }
+      tensors.push_back({.name = name, .has = {}});
+      return tensors.back();
+    }
+  };
+
+  struct Broken {
+    std::int32_t step = 0;
+    std::vector<Rank> ranks;
+  };
+
+  struct BrokenKey {
+    WrapperKey wrapper;
+    NameId tensor = kNoName;
+    Miscount how = Miscount::kLost;
+    friend auto operator<=>(const BrokenKey&, const BrokenKey&) = default;
+  };
+
+  template <typename Change>
+  static void each_named(Window& window,
+                         std::span<const NameId> layout,
+                         const NameTable& /*names*/,
+                         Change change) {
+    for (std::size_t i = 0; i < layout.size(); ++i) {
+      const bool known = i < window.tensors.size() && window.tensors[i].name == layout[i];
+      if (known) {
+        change(window.tensors[i]);
+        continue;
+      }
+      for (Tensor& tensor : window.tensors) {
+        if (tensor.name == layout[i]) change(tensor);
+      }
+    }
+  }
+
+  void on_grad(const Event& event, const GradEvent& grad, Window& window, const NameTable& names) {
+    const bool sketched = grad.sketches.size() == grad.digests.size();
+    const std::span<const NameId> layout = names.layout(grad.layout);
+    for (std::size_t i = 0; i < grad.digests.size(); ++i) {
+      const bool undefined = bit(grad.undefined, i);
+      if (grad.point == GradPoint::kUsed) {
+        Tensor& tensor = window.tensor(layout[i], i);
+        tensor.is_used = !undefined;
+        tensor.used = grad.digests[i];
+      } else if (!sketched) {
+        window.tensor(layout[i], i).has.known = false;
+      } else if (grad.point == GradPoint::kInc && !undefined) {
+        window.tensor(layout[i], i).has.contribute(grad.sketches[i], grad.digests[i]);
+      } else if (grad.point == GradPoint::kPre) {
+        if (!undefined)
+          before_reduction(event, grad, i, window.tensor(layout[i], i), window.strict);
+      } else if (grad.point == GradPoint::kPost) {
+        Tensor& tensor = window.tensor(layout[i], i);
+        undefined ? tensor.has.clear() : tensor.has.become(grad.sketches[i], grad.digests[i]);
+      }
+    }
+  }
+
+  void before_reduction(
+      const Event& event, const GradEvent& grad, std::size_t i, Tensor& tensor, bool strict) {
+    const Found found{&grad.sketches[i], grad.digests[i], grad.n_elems[i], grad.dtype};
+    ++n_checked_;
+    // Steps look at different parts of a tensor where coverage rotates.
+    if (!whole_ && tensor.has.base_is_old) tensor.has.base.clear();
+    const WrapEvent* const wrap = wrappers_.find(wrapper_of(event.at));
+    const bool immediate = wrap == nullptr || wrap->synchronizes;
+    const std::optional<Miscount> how =
+        tensor.has.check(found, {.exact = exact_, .strict = strict, .immediate = immediate});
+    if (how) note(event, tensor.name, *how);
+    tensor.has.become(grad.sketches[i], grad.digests[i]);
+  }
+
+  static void on_clip(Window& window, const ClipEvent& clip, const NameTable& names) {
+    each_named(window, names.layout(clip.layout), names, [&](Tensor& tensor) {
+      if (clip.kind == ClipKind::kNorm) return tensor.has.scale(clip.factor);
+      tensor.has.known = false;
+    });
+  }
+
+  static void on_step(Window& window, const StepEvent& step, const NameTable& names) {
+    each_named(window, names.layout(step.layout), names, [&](Tensor& tensor) {
+      Accumulation& has = tensor.has;
+      has.step();
+      if (!tensor.is_used) return has.clear();
+      if (has.base.digest == tensor.used) return;
+      // A loss scaler took its factor off; anything else but clipping is not known.
+      if (step.scale != 1.0) return has.base.scale(1.0 / step.scale);
+      if (has.base.n_terms == 1) has.known = false;
+    });
+  }
+
+  void note(const Event& event, NameId tensor, Miscount how) {
+    const BrokenKey key{wrapper_of(event.at), tensor, how};
+    const auto [at, is_new] = broken_.try_emplace(key);
+    Broken& broken = at->second;
+    if (is_new || event.at.opt < broken.step) {
+      broken = {event.at.opt, {event.rank}};
+    } else if (event.at.opt == broken.step) {
+      broken.ranks.push_back(event.rank);
+    }
+  }
+
+  static Finding to_finding(const BrokenKey& key, Broken& broken, const NameTable& names) {
+    std::sort(broken.ranks.begin(), broken.ranks.end());
+    Finding finding;
+    finding.attempt = key.wrapper.attempt;
+    finding.event = "grad.pre";
+    finding.tensor = names.text(key.tensor);
+    finding.step = broken.step;
+    finding.ranks = broken.ranks;
+    switch (key.how) {
+      case Miscount::kNotCleared:
+        finding.message = "the gradient of the step before is still in what is reduced";
+        finding.field = "kept";
+        finding.cause = Cause::kZeroGradForgotten;
+        break;
+      case Miscount::kTwice:
+        finding.message = "a contribution is in what is reduced twice";
+        finding.field = "twice";
+        finding.cause = Cause::kAccumulatedTwice;
+        break;
+      case Miscount::kLost:
+        finding.message = "a contribution is not in what is reduced";
+        finding.field = "lost";
+        finding.cause = Cause::kContributionLost;
+        break;
+    }
+    return finding;
+  }
+
+  bool exact_;
+  bool whole_;
+  Wrappers wrappers_;
+  RankWrapperMap<Window> windows_;
+  std::map<BrokenKey, Broken> broken_;
+  std::int64_t n_checked_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Law> make_accumulated_once(const LawPolicy& policy) {
+  return std::make_unique<AccumulatedOnce>(policy);
+}
+
+}  // namespace lockstep::laws

@@ -1,0 +1,251 @@
+// norm-true: between the reduction and the step, clipping scales all gradients by one factor, which
+// follows from the limit and the true norm.
+#include <array>
+#include <bit>
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include "lockstep/base/text.h"
+#include "lockstep/laws/detail/alignment.h"
+#include "lockstep/laws/detail/norm_bounds.h"
+#include "lockstep/laws/detail/open_ballots.h"
+#include "lockstep/laws/report.h"
+#include "lockstep/laws/rules/checkers.h"
+
+namespace lockstep::laws {
+
+namespace {
+
+constexpr std::string_view kNormTrue = "norm-true";
+
+/// What ranks are compared by, in the order of the ballot's words.
+enum class ClipField : std::uint8_t { kCalls, kLimit, kType, kGradients, kNorm };
+
+constexpr std::array<std::string_view, 5> kClipFields = {
+    "calls", "limit", "norm_type", "gradients", "norm"};
+
+/// One rank's gradients since their last reduction.
+struct ClipWindow {
+  GradientsSeen reduced;
+  GradientsSeen used;
+  std::vector<ClipEvent> clips;  // No spans inside: safe to keep.
+};
+
+class NormTrue final : public Law {
+ public:
+  explicit NormTrue(const LawPolicy& policy)
+      : n_ranks_(policy.n_ranks), whole_(policy.coverage <= 1) {}
+
+  const LawInfo& info() const override { return *find_law(kNormTrue); }
+
+  EventKinds reads() const override {
+    return kinds_of<WrapEvent, GradEvent, ClipEvent, StepEvent>();
+  }
+
+  void require(RecordOptions& options) const override {
+    options.grad_local = options.grad_post = options.grad_used = options.sketches = true;
+  }
+
+  void on_event(const Event& event, const NameTable& names) override {
+    observe(event, one_rank(event), names);
+  }
+
+  void on_cohort(const CohortEvent& event, const NameTable& names) override {
+    const auto* grad = std::get_if<GradEvent>(&event.first->body);
+    if (grad != nullptr && !is_read(*grad)) return;
+    // Contributions are only counted.
+    const bool counted = grad != nullptr && grad->point == GradPoint::kInc;
+    const bool alike = counted ? event.similarity <= Similarity::kSameShape : event.equal();
+    const bool together = alike && wrappers_.are_replicas(event, n_ranks_) &&
+                          counter_.counts(*event.first, all_ranks(event)) &&
+                          windows_.shares(wrapper_of(event.first->at), all_ranks(event));
+    deliver(event, together, [&](const Event& own, RankRange who) { observe(own, who, names); });
+  }
+
+  LawResult finish(const NameTable& /*names*/) override {
+    ballots_.finish([&](const AlignmentKey& at, const Ballot& ballot) { compare(at, ballot); });
+    return conclude(kNormTrue,
+                    findings_.take(),
+                    n_checked_,
+                    "clip events of norms, after a reduction and before a step");
+  }
+
+ private:
+  static bool is_read(const GradEvent& grad) {
+    return grad.point == GradPoint::kPost || grad.point == GradPoint::kUsed ||
+           grad.point == GradPoint::kInc;
+  }
+
+  void observe(const Event& event, RankRange who, const NameTable& names) {
+    const WrapperKey wrapper = wrapper_of(event.at);
+    if (const auto* grad = std::get_if<GradEvent>(&event.body)) {
+      if (!is_read(*grad)) return;
+      ClipWindow& window = windows_.at(wrapper, who);
+      // What is added after a reduction is not part of it.
+      if (grad->point == GradPoint::kInc) return window.reduced.digests.clear();
+      if (grad->point == GradPoint::kUsed) return window.used.keep(*grad);
+      window.reduced.keep(*grad);
+      window.clips.clear();  // What came before is part of what was reduced.
+    } else if (const auto* clip = std::get_if<ClipEvent>(&event.body)) {
+      windows_.at(wrapper, who).clips.push_back(*clip);
+    } else if (const auto* step = std::get_if<StepEvent>(&event.body)) {
+      on_step(event, *step, who, names);
+    } else if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
+      wrappers_.on_wrap(event, *wrap);
+    }
+  }
+
+  void on_step(const Event& event, const StepEvent& step, RankRange who, const NameTable& names) {
+    const WrapperKey wrapper = wrapper_of(event.at);
+    ClipWindow* const window = windows_.find(wrapper, who);
+    if (window == nullptr || !window->reduced.any()) return;
+    const AlignmentKey alignment = counter_.next(event, 0, kNoLayout, who);
+    if (!step.skipped) {
+      for (const ClipEvent& clip : window->clips) {
+        if (clip.kind == ClipKind::kNorm)
+          judge(event, {alignment, who, step, *window}, clip, names);
+      }
+      vote(event, alignment, *window, who);
+    }
+    window->clips.clear();
+  }
+
+  // -- one rank's own arithmetic
+
+  struct Place {
+    const AlignmentKey& alignment;
+    RankRange who;
+    const StepEvent& step;
+    const ClipWindow& window;
+  };
+
+  void judge(const Event& event,
+             const Place& place,
+             const ClipEvent& clip,
+             const NameTable& names) {
+    ++n_checked_;
+    const GradientsSeen& reduced = place.window.reduced;
+    std::optional<Complaint> complaint = wrong_factor(clip, reduced.dtype);
+    const bool alone = place.window.clips.size() == 1;
+    if (!complaint && alone && whole_) {
+      complaint = wrong_norm(clip,
+                             bounds_of(reduced, clip, names),
+                             place.step.scale,
+                             wrappers_.n_members(wrapper_of(event.at), n_ranks_));
+    }
+    if (!complaint && alone) {
+      complaint = wrong_scaling(clip, reduced, place.window.used, place.step.scale, names);
+    }
+    if (!complaint) return;
+    // Of ranks with the same mistake, the first place; a rank that comes later adds itself.
+    if (!findings_.wants(place.alignment, complaint->field)) {
+      findings_.add_ranks(place.alignment, complaint->field, ranks_of(place.who));
+      return;
+    }
+    Finding finding;
+    finding.attempt = place.alignment.wrapper.attempt;
+    finding.event = "clip";
+    finding.field = complaint->field;
+    finding.tensor = complaint->tensor;
+    finding.step = event.at.opt;
+    finding.message = complaint->message;
+    finding.cause = complaint->cause;
+    finding.ranks = ranks_of(place.who);
+    findings_.add(place.alignment, complaint->field, std::move(finding));
+  }
+
+  static std::vector<Rank> ranks_of(RankRange who) {
+    std::vector<Rank> ranks;
+    append(ranks, who);
+    return ranks;
+  }
+
+  // -- all ranks clip alike
+
+  void vote(const Event& event,
+            const AlignmentKey& alignment,
+            const ClipWindow& window,
+            RankRange who) {
+    std::uint64_t limits = 0;
+    std::uint64_t types = 0;
+    std::uint64_t norms = 0;
+    const auto fold = [](std::uint64_t hash, double value) {
+      return (hash ^ std::bit_cast<std::uint64_t>(value)) * 0x9E3779B97F4A7C15U;
+    };
+    for (const ClipEvent& clip : window.clips) {
+      limits = fold(limits, clip.limit);
+      types = fold(types, clip.kind == ClipKind::kNorm ? clip.norm_type : -1.0);
+      if (clip.kind == ClipKind::kNorm) norms = fold(norms, clip.norm);
+    }
+    const std::array<std::uint64_t, kClipFields.size()> words = {
+        window.clips.size(), limits, types, window.reduced.hash(), norms};
+    limits_of_[limits] = window.clips.empty() ? 0.0 : window.clips.front().limit;
+    ballots_.add(alignment,
+                 event,
+                 {words, who},
+                 wrappers_.n_members(alignment.wrapper, n_ranks_),
+                 [&](const AlignmentKey& at, const Ballot& ballot) { compare(at, ballot); });
+  }
+
+  void compare(const AlignmentKey& alignment, const Ballot& ballot) {
+    // Where gradients differ, as a lossy or local reduction leaves them, so do their norms.
+    if (ballot.unanimous()) return;
+    for (const ClipField field :
+         {ClipField::kCalls, ClipField::kLimit, ClipField::kType, ClipField::kNorm}) {
+      if (field == ClipField::kNorm &&
+          !ballot.minority(static_cast<std::size_t>(ClipField::kGradients)).empty()) {
+        return;
+      }
+      const auto word = static_cast<std::size_t>(field);
+      std::vector<Rank> ranks = ballot.minority(word);
+      if (ranks.empty()) continue;
+      const std::string name(kClipFields[word]);
+      if (!findings_.wants(alignment, name)) return;
+      Finding finding;
+      finding.attempt = alignment.wrapper.attempt;
+      finding.event = "clip";
+      finding.field = name;
+      finding.ranks = std::move(ranks);
+      finding.step = ballot.majority_opt();
+      finding.message = message_of(field, ballot);
+      if (field != ClipField::kNorm) finding.cause = Cause::kClipOneRank;
+      findings_.add(alignment, name, std::move(finding));
+      return;
+    }
+  }
+
+  std::string message_of(ClipField field, const Ballot& ballot) const {
+    if (field == ClipField::kCalls)
+      return "the ranks clip their gradients different numbers of times";
+    if (field == ClipField::kType) return "the ranks clip by norms of different orders";
+    if (field == ClipField::kNorm) return "the ranks take different norms of equal gradients";
+    std::string text = "the ranks clip to different limits:";
+    for (const auto& [value, numbers] : ballot.sides(static_cast<std::size_t>(field))) {
+      std::vector<Rank> ranks;
+      for (const std::int32_t number : numbers) ranks.push_back(Rank{number});
+      const auto limit = limits_of_.find(value);
+      text += (text.ends_with(':') ? " " : ", ") +
+              exact(limit == limits_of_.end() ? 0.0 : limit->second) + " on " + ranks_text(ranks);
+    }
+    return text;
+  }
+
+  std::int32_t n_ranks_;
+  bool whole_;  ///< Sketches are of whole tensors.
+  Wrappers wrappers_;
+  Counter counter_;
+  RankWrapperMap<ClipWindow> windows_;
+  OpenBallots ballots_;
+  std::map<std::uint64_t, double> limits_of_;  // By their ballot word: a handful.
+  EarliestFindings findings_;
+  std::int64_t n_checked_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Law> make_norm_true(const LawPolicy& policy) {
+  return std::make_unique<NormTrue>(policy);
+}
+
+}  // namespace lockstep::laws

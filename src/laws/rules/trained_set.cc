@@ -1,0 +1,321 @@
+// trained-set: what is trainable is what is reduced is what is optimised, and nothing is left over.
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "lockstep/laws/detail/alignment.h"
+#include "lockstep/laws/detail/micro_windows.h"
+#include "lockstep/laws/rules/checkers.h"
+
+namespace lockstep::laws {
+
+namespace {
+
+constexpr std::string_view kTrainedSet = "trained-set";
+
+class TrainedSet final : public Law {
+ public:
+  explicit TrainedSet(const LawPolicy& policy) : n_ranks_(policy.n_ranks) {}
+
+  const LawInfo& info() const override { return *find_law(kTrainedSet); }
+
+  EventKinds reads() const override {
+    return kinds_of<WrapEvent, GradEvent, StepEvent, ZeroGradEvent, EndEvent>();
+  }
+
+  void require(RecordOptions& options) const override {
+    options.grad_local = options.grad_post = options.grad_used = options.zero_grads = true;
+  }
+
+  void on_event(const Event& event, const NameTable& names) override {
+    observe(event, one_rank(event), names);
+  }
+
+  void on_cohort(const CohortEvent& event, const NameTable& names) override {
+    const auto* grad = std::get_if<GradEvent>(&event.first->body);
+    if (grad != nullptr && !is_read(*grad)) return;
+    const bool together = event.similarity <= Similarity::kSameShape &&
+                          sets_.shares(wrapper_of(event.first->at), all_ranks(event)) &&
+                          !std::holds_alternative<EndEvent>(event.first->body) &&
+                          !(grad != nullptr && trains_frozen(*event.first, *grad, names));
+    deliver(event, together, [&](const Event& own, RankRange who) { observe(own, who, names); });
+  }
+
+  LawResult finish(const NameTable& names) override {
+    report_unreduced(names);
+    report_stale(names);
+    report_windows();
+    LawResult result = conclude(kTrainedSet,
+                                std::move(findings_),
+                                n_checked_,
+                                "grad events at inc and used, and the optimizers' steps");
+    result.advice = std::move(advice_);
+    return result;
+  }
+
+ private:
+  /// A frozen parameter that got a gradient, as one rank saw it first.
+  struct Unreduced {
+    NameId tensor = kNoName;
+    std::int32_t step = 0;
+    std::uint64_t digest = 0;
+  };
+
+  /// What one rank did with the parameters of one wrapper; wrapper -1: of those that no wrapper has.
+  struct Sets {
+    LayoutId reduced = kNoLayout;
+    std::vector<std::uint8_t> contributed;  ///< Bits: got a gradient in some backward.
+    std::vector<LayoutId> optimized;
+    std::vector<Unreduced> unreduced;
+    MicroWindows windows;
+    std::int64_t n_steps = 0;
+    std::int64_t n_with_gradient = 0;  ///< Steps that had one for any parameter.
+    std::int32_t last_step = 0;
+    bool has_gradient = false;  ///< In what the next step uses.
+  };
+
+  static bool is_read(const GradEvent& grad) {
+    return grad.point == GradPoint::kInc || grad.point == GradPoint::kUsed;
+  }
+
+  void observe(const Event& event, RankRange who, const NameTable& names) {
+    const WrapperKey wrapper = wrapper_of(event.at);
+    if (const auto* grad = std::get_if<GradEvent>(&event.body)) {
+      on_grad(event, *grad, sets_.at(wrapper, who), names);
+    } else if (const auto* step = std::get_if<StepEvent>(&event.body)) {
+      on_step(event, *step, who);
+    } else if (std::holds_alternative<ZeroGradEvent>(event.body)) {
+      if (Sets* const sets = sets_.find(wrapper, who)) sets->windows.on_cleared(event.at.epoch);
+    } else if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
+      wrappers_.on_wrap(event, *wrap);
+    } else if (const auto* end = std::get_if<EndEvent>(&event.body)) {
+      if (end->outcome == EndOutcome::kOk) ended_.insert({event.rank, event.at.attempt});
+    }
+  }
+
+  void on_grad(const Event& event, const GradEvent& grad, Sets& sets, const NameTable& names) {
+    if (grad.point == GradPoint::kInc) {
+      sets.reduced = grad.layout;
+      sets.contributed.resize(std::max(sets.contributed.size(), grad.undefined.size()));
+      for (std::size_t i = 0; i < grad.undefined.size(); ++i) {
+        sets.contributed[i] = static_cast<std::uint8_t>(sets.contributed[i] | ~grad.undefined[i]);
+      }
+      sets.windows.on_contribution(event.at.epoch);
+    } else if (grad.point == GradPoint::kUsed) {
+      sets.has_gradient = false;
+      for (std::size_t i = 0; i < grad.digests.size() && !sets.has_gradient; ++i) {
+        sets.has_gradient = !bit(grad.undefined, i);
+      }
+      note_unreduced(event, grad, sets, names);
+    }
+  }
+
+  const WrapEvent* with_frozen(WrapperKey wrapper) const {
+    const WrapEvent* const wrap = wrappers_.find(wrapper);
+    const bool some = wrap != nullptr && wrap->frozen != kNoLayout && wrap->n_ranks > 1;
+    return some ? wrap : nullptr;
+  }
+
+  /// Whether a step uses a gradient of a parameter that was frozen when it was wrapped.
+  bool trains_frozen(const Event& event, const GradEvent& grad, const NameTable& names) const {
+    if (grad.point != GradPoint::kUsed) return false;
+    const WrapEvent* const wrap = with_frozen(wrapper_of(event.at));
+    if (wrap == nullptr) return false;
+    const std::span<const NameId> layout = names.layout(grad.layout);
+    const std::span<const NameId> frozen = names.layout(wrap->frozen);
+    for (std::size_t i = 0; i < layout.size() && !frozen.empty(); ++i) {
+      if (!bit(grad.undefined, i) && Wrappers::contains(frozen, layout[i])) return true;
+    }
+    return false;
+  }
+
+  void note_unreduced(const Event& event,
+                      const GradEvent& grad,
+                      Sets& sets,
+                      const NameTable& names) const {
+    if (!trains_frozen(event, grad, names)) return;
+    const std::span<const NameId> frozen = names.layout(with_frozen(wrapper_of(event.at))->frozen);
+    const std::span<const NameId> layout = names.layout(grad.layout);
+    for (std::size_t i = 0; i < layout.size(); ++i) {
+      const bool known = std::any_of(sets.unreduced.begin(),
+                                     sets.unreduced.end(),
+                                     [&](const Unreduced& one) { return one.tensor == layout[i]; });
+      if (known || bit(grad.undefined, i) || !Wrappers::contains(frozen, layout[i])) continue;
+      sets.unreduced.push_back({layout[i], event.at.opt, grad.digests[i]});
+    }
+  }
+
+  void on_step(const Event& event, const StepEvent& step, RankRange who) {
+    Sets& sets = sets_.at(wrapper_of(event.at), who);
+    if (std::find(sets.optimized.begin(), sets.optimized.end(), step.layout) ==
+        sets.optimized.end()) {
+      sets.optimized.push_back(step.layout);
+    }
+    ++sets.n_steps;
+    n_checked_ += who.n;
+    // A step that is skipped for an overflow had gradients.
+    if (sets.has_gradient || step.skipped) ++sets.n_with_gradient;
+    sets.last_step = event.at.opt;
+    sets.windows.on_step();
+  }
+
+  // -- what follows from it
+
+  /// Ranks that broke the law in one way, and the first of their places.
+  struct Broken {
+    std::vector<Rank> ranks;
+    std::int32_t step = 0;
+  };
+
+  void report(WrapperKey wrapper, const Broken& broken, Cause cause, Finding finding) {
+    finding.attempt = wrapper.attempt;
+    finding.event = "step";
+    finding.step = broken.step;
+    finding.ranks = broken.ranks;
+    finding.cause = cause;
+    findings_.push_back(std::move(finding));
+  }
+
+  /// Frozen parameters that a step trained: nothing reduced their gradients. Where all ranks had the
+  /// same one, the program reduced it by itself.
+  void report_unreduced(const NameTable& names) {
+    struct Seen {
+      Broken broken;
+      std::set<std::uint64_t> digests;
+    };
+
+    std::map<std::pair<WrapperKey, NameId>, Seen> seen;
+    for (const auto& [place, sets] : sets_.all()) {
+      for (const Unreduced& one : sets.unreduced) {
+        Seen& entry = seen[{place.key, one.tensor}];
+        if (entry.broken.ranks.empty()) entry.broken.step = one.step;
+        entry.broken.ranks.push_back(Rank{place.rank});
+        entry.digests.insert(one.digest);
+      }
+    }
+    for (const auto& [key, entry] : seen) {
+      const std::int32_t n_members = wrappers_.n_members(key.first, n_ranks_);
+      const bool on_all = std::ssize(entry.broken.ranks) >= n_members;
+      if (on_all && entry.digests.size() == 1) continue;
+      Finding finding;
+      finding.tensor = names.text(key.second);
+      finding.field = "reduced";
+      finding.message =
+          "the parameter was frozen when it was wrapped and is trained now: its gradient is in no "
+          "reduction";
+      report(key.first, entry.broken, Cause::kUnfreezeAfterWrap, std::move(finding));
+    }
+  }
+
+  bool is_optimized(const RankWrapper& first, NameId name, const NameTable& names) const {
+    const auto& all = sets_.all();
+    for (auto at = all.lower_bound({first.rank, {first.key.attempt, -1}}); at != all.end(); ++at) {
+      if (at->first.rank != first.rank || at->first.key.attempt != first.key.attempt) break;
+      for (const LayoutId layout : at->second.optimized) {
+        if (Wrappers::contains(names.layout(layout), name)) return true;
+      }
+    }
+    return false;
+  }
+
+  /// An optimizer that never had a gradient, beside gradients that no optimizer ever used.
+  bool has_dead_optimizer(const RankWrapper& place) const {
+    const auto& all = sets_.all();
+    for (auto at = all.lower_bound({place.rank, {place.key.attempt, -1}}); at != all.end(); ++at) {
+      if (at->first.rank != place.rank || at->first.key.attempt != place.key.attempt) break;
+      if (at->second.n_steps > 0 && at->second.n_with_gradient == 0) return true;
+    }
+    return false;
+  }
+
+  bool steps_anywhere(const RankWrapper& place) const {
+    const auto& all = sets_.all();
+    for (auto at = all.lower_bound({place.rank, {place.key.attempt, -1}}); at != all.end(); ++at) {
+      if (at->first.rank != place.rank || at->first.key.attempt != place.key.attempt) break;
+      if (at->second.n_steps > 0) return true;
+    }
+    return false;
+  }
+
+  /// Parameters of a wrapper that got gradients and are in no optimizer.
+  std::vector<NameId> left_over(const RankWrapper& place,
+                                const Sets& sets,
+                                const NameTable& names) const {
+    std::vector<NameId> left;
+    const std::span<const NameId> layout = names.layout(sets.reduced);
+    for (std::size_t i = 0; i < layout.size(); ++i) {
+      const bool counts = bit(sets.contributed, i) && !is_optimized(place, layout[i], names) &&
+                          !wrappers_.ignored(place.key, layout[i], names);
+      if (counts) left.push_back(layout[i]);
+    }
+    return left;
+  }
+
+  void report_stale(const NameTable& names) {
+    std::map<std::pair<WrapperKey, NameId>, Broken> stale;
+    std::map<std::pair<WrapperKey, NameId>, std::size_t> n_tensors;
+    for (const auto& [place, sets] : sets_.all()) {
+      if (sets.reduced == kNoLayout || !steps_anywhere(place)) continue;
+      const std::vector<NameId> left = left_over(place, sets, names);
+      if (left.empty()) continue;
+      const std::pair<WrapperKey, NameId> key{place.key, left.front()};
+      if (has_dead_optimizer(place)) {
+        stale[key].ranks.push_back(Rank{place.rank});
+        n_tensors[key] = left.size();
+      } else if (place.rank == 0) {
+        advice_.push_back({"A-not-optimised",
+                           std::to_string(left.size()) + " parameters, the first of them `" +
+                               std::string(names.text(left.front())) +
+                               "`, get gradients and are in no optimizer: freeze them "
+                               "(requires_grad = false) to save the work"});
+      }
+    }
+    for (const auto& [key, broken] : stale) {
+      Finding finding;
+      finding.tensor = names.text(key.second);
+      finding.field = "optimised";
+      finding.message = "the optimizer's steps never had a gradient, and the gradients of " +
+                        std::to_string(n_tensors[key]) +
+                        " parameters of the wrapper are in no optimizer";
+      report(key.first, broken, Cause::kOptimizerStale, std::move(finding));
+    }
+  }
+
+  void report_windows() {
+    std::map<WrapperKey, Broken> broken;
+    std::map<WrapperKey, std::string> messages;
+    for (auto& [place, sets] : sets_.all()) {
+      if (ended_.contains({Rank{place.rank}, place.key.attempt})) sets.windows.on_end();
+      const std::string message = sets.windows.complaint();
+      if (message.empty()) continue;
+      if (broken[place.key].ranks.empty()) {
+        broken[place.key].step = sets.last_step;
+        messages[place.key] = message;
+      }
+      broken[place.key].ranks.push_back(Rank{place.rank});
+    }
+    for (const auto& [wrapper, one] : broken) {
+      Finding finding;
+      finding.field = "window";
+      finding.message = messages[wrapper];
+      report(wrapper, one, Cause::kPartialWindow, std::move(finding));
+    }
+  }
+
+  std::int32_t n_ranks_;
+  Wrappers wrappers_;
+  RankWrapperMap<Sets> sets_;
+  std::set<std::pair<Rank, std::int32_t>> ended_;  // With the attempt: those that ended well.
+  std::vector<Finding> findings_;
+  std::vector<Advice> advice_;
+  std::int64_t n_checked_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Law> make_trained_set(const LawPolicy& policy) {
+  return std::make_unique<TrainedSet>(policy);
+}
+
+}  // namespace lockstep::laws

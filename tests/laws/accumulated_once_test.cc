@@ -1,0 +1,173 @@
+// accumulated-once on streams written by hand, and its bound.
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "lockstep/laws/detail/accumulation.h"
+
+#include "tests/support/ddp_job.h"
+
+namespace lockstep {
+namespace {
+
+using testing::check;
+using testing::DdpJob;
+
+LawResult accumulated(const DdpJob& job) { return check("accumulated-once", job.stream); }
+
+Finding only_miscount(const DdpJob& job) {
+  const LawResult result = accumulated(job);
+  EXPECT_EQ(result.findings.size(), 1U);
+  return result.findings.empty() ? Finding() : result.findings[0];
+}
+
+void forget(DdpJob& job, std::int32_t rank) {
+  job.at(rank);
+  job.stream.add(rank, ZeroGradEvent{.to_none = true, .layout = job.layout()});
+}
+
+/// Steps of two ranks. Rank 1 reduces `found`, given what it contributes in each micro-step; rank 0
+/// does what is right.
+struct Windows {
+  Windows() { job.wrap(); }
+
+  void step(const std::vector<double>& contributions, double found, bool clears = true) {
+    double right = 0.0;
+    for (const double one : contributions) right += one;
+    for (const std::int32_t rank : {0, 1}) {
+      if (clears || rank == 0) forget(job, rank);
+      for (const double one : contributions) {
+        job.forward(rank, &one == &contributions.back());
+        job.grad(rank, GradPoint::kInc, one);
+      }
+      job.grad(rank, GradPoint::kPre, rank == 1 ? found : right);
+      job.grad(rank, GradPoint::kPost, 8.0);
+      job.step(rank, 8.0);
+    }
+  }
+
+  DdpJob job{2};
+};
+
+TEST(AccumulatedOnceTest, HoldsForTheSumOfAllContributions) {
+  Windows windows;
+  windows.step({1.0}, 1.0);
+  windows.step({1.0, 2.0, 4.0}, 7.0);
+  const LawResult result = accumulated(windows.job);
+  EXPECT_EQ(result.verdict, Verdict::kHolds);
+  EXPECT_EQ(result.n_checked, 4);
+}
+
+TEST(AccumulatedOnceTest, WithoutGradientsItSaysWhatToAdd) {
+  const LawResult result = accumulated(DdpJob(2));
+  EXPECT_EQ(result.verdict, Verdict::kNotCheckable);
+  EXPECT_NE(result.missing.find("inc and pre"), std::string::npos);
+}
+
+TEST(AccumulatedOnceTest, NamesAGradientThatWasNotCleared) {
+  Windows windows;
+  windows.step({1.0}, 1.0);
+  windows.step({2.0}, 8.0 + 2.0, false);  // The step before used 8.
+  const Finding finding = only_miscount(windows.job);
+  EXPECT_EQ(finding.field, "kept");
+  EXPECT_EQ(finding.step, 1);
+  EXPECT_EQ(finding.ranks, std::vector<Rank>{Rank{1}});
+  EXPECT_EQ(id_of(finding.cause), "zero-grad-forgotten");
+}
+
+TEST(AccumulatedOnceTest, NamesAContributionThatCountsTwice) {
+  Windows windows;
+  windows.step({2.0, 3.0}, 2.0 + 3.0 + 3.0);
+  const Finding finding = only_miscount(windows.job);
+  EXPECT_EQ(finding.field, "twice");
+  EXPECT_EQ(id_of(finding.cause), "accumulated-twice");
+}
+
+TEST(AccumulatedOnceTest, NamesAContributionThatIsMissing) {
+  for (const double found : {2.0, 3.0}) {
+    Windows windows;
+    windows.step({2.0, 3.0}, found);
+    const Finding finding = only_miscount(windows.job);
+    EXPECT_EQ(finding.field, "lost");
+    EXPECT_EQ(id_of(finding.cause), "contribution-lost");
+  }
+}
+
+// A program may scale gradients, replace them, or let them overflow.
+TEST(AccumulatedOnceTest, WhatNoMiscountExplainsIsThePrograms) {
+  for (const double found : {5.5, 10.0, -5.0, HUGE_VAL}) {
+    Windows windows;
+    windows.step({2.0, 3.0}, found);
+    EXPECT_EQ(accumulated(windows.job).verdict, Verdict::kHolds) << found;
+  }
+}
+
+// A loop that averages by itself may divide by the number of micro-steps first.
+TEST(AccumulatedOnceTest, HandWrittenLoopsMayScaleBeforeTheyReduce) {
+  DdpJob job(1);
+  job.wrap(false);
+  forget(job, 0);
+  for (int micro = 0; micro < 2; ++micro) {
+    job.forward(0);
+    job.grad(0, GradPoint::kInc, 2.0);
+  }
+  job.grad(0, GradPoint::kPre, 2.0);
+  EXPECT_EQ(accumulated(job).verdict, Verdict::kHolds);
+}
+
+// Where no event shows when gradients are cleared, forgetting the first ones may be the program's
+// intention; missing the last one is not.
+TEST(AccumulatedOnceTest, ContributionsMayBeForgottenWhereClearingIsNotRecorded) {
+  for (const double found : {3.0, 2.0}) {
+    DdpJob job(1);
+    job.wrap();
+    job.forward(0);
+    job.grad(0, GradPoint::kInc, 2.0);
+    job.forward(0);
+    job.reduce(0, 3.0, found, found);
+    EXPECT_EQ(accumulated(job).findings.size(), found == 3.0 ? 0U : 1U);
+  }
+}
+
+TEST(AccumulatedOnceTest, AnEarlierReductionOfTheSameStepIsPartOfTheNext) {
+  DdpJob job(2);
+  job.wrap();
+  for (const std::int32_t rank : {0, 1}) {
+    forget(job, rank);
+    job.forward(rank);
+    job.reduce(rank, 1.0 + rank, 1.0 + rank, 1.5);
+    job.forward(rank);
+    job.reduce(rank, 4.0, 5.5, 5.5);
+    job.step(rank, 5.5);
+  }
+  EXPECT_EQ(accumulated(job).verdict, Verdict::kHolds);
+}
+
+// Each micro-step's gradient is clipped on its own rank, on purpose.
+TEST(AccumulatedOnceTest, ClippingInBetweenIsKnown) {
+  DdpJob job(1);
+  job.wrap();
+  forget(job, 0);
+  job.forward(0, false);
+  job.grad(0, GradPoint::kInc, 4.0);
+  job.stream.add(0, ClipEvent{.limit = 1.0, .norm = 4.0, .factor = 0.25, .layout = job.layout()});
+  job.forward(0);
+  job.reduce(0, 2.0, 3.0, 3.0);
+  EXPECT_EQ(accumulated(job).verdict, Verdict::kHolds);
+}
+
+// Two additions of f32 with u = 2^-24: 3 u L at most, with L = 6; 4 n 2^-53 vanishes beside it.
+TEST(AccumulatedOnceTest, TheBoundGrowsWithTheNumberOfAdditions) {
+  laws::SketchSum sum;
+  for (const double one : {1.0, 2.0, 3.0}) sum.add(Sketch{one, {one, one, one, one}}, 0);
+  for (const double roundings : {17.0, 19.0}) {
+    const double value = 6.0 + roundings * 0x1p-24;
+    const Sketch sketch{value, {value, value, value, value}};
+    const laws::Found found{&sketch, 1, 1, DType::kF32};
+    EXPECT_EQ(laws::is_sum(found, sum, false), roundings < 18.0);
+    EXPECT_FALSE(laws::is_sum(found, sum, true));
+  }
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,210 @@
+// norm-true on streams written by hand.
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "lockstep/laws/detail/norm_bounds.h"
+
+#include "tests/support/ddp_job.h"
+
+namespace lockstep {
+namespace {
+
+using testing::check;
+using testing::DdpJob;
+
+/// Each rank's call between reduction and step, on a gradient of one element.
+struct Clipping {
+  double limit = 1.0;
+  double norm = 0.0;
+  double factor = 1.0;
+  double norm_type = 2.0;
+  bool clips = true;
+};
+
+/// One step of every rank: the reduced gradient, the one that the step used, the call in between.
+DdpJob stepped(const std::vector<Clipping>& calls,
+               double reduced,
+               double used,
+               double scale = 1.0) {
+  DdpJob job(static_cast<std::int32_t>(calls.size()));
+  job.wrap();
+  for (std::int32_t rank = 0; rank < job.n_ranks(); ++rank) {
+    const Clipping& call = calls[static_cast<std::size_t>(rank)];
+    job.forward(rank);
+    job.reduce(rank, reduced, reduced, reduced);
+    if (call.clips) {
+      job.stream.add(rank,
+                     ClipEvent{.kind = ClipKind::kNorm,
+                               .limit = call.limit,
+                               .norm_type = call.norm_type,
+                               .norm = call.norm,
+                               .factor = call.factor,
+                               .layout = job.layout()});
+    }
+    job.grad(rank, GradPoint::kUsed, used);
+    job.stream.add(rank, StepEvent{.lr = 1.0, .scale = scale, .layout = job.layout()});
+    ++job.at(rank).opt;
+  }
+  return job;
+}
+
+LawResult norm_true(const DdpJob& job) { return check("norm-true", job.stream); }
+
+Finding only_clip(const DdpJob& job) {
+  const LawResult result = norm_true(job);
+  EXPECT_EQ(result.findings.size(), 1U);
+  return result.findings.empty() ? Finding() : result.findings[0];
+}
+
+const std::vector<Rank> kBoth = {Rank{0}, Rank{1}};
+
+TEST(NormTrueTest, HoldsForGradientsScaledToTheLimit) {
+  const Clipping call{.limit = 1.0, .norm = 4.0, .factor = 0.25};
+  EXPECT_EQ(norm_true(stepped({call, call}, -4.0, -1.0)).verdict, Verdict::kHolds);
+  const Clipping below{.limit = 8.0, .norm = 4.0, .factor = 1.0};
+  EXPECT_EQ(norm_true(stepped({below, below}, -4.0, -4.0)).verdict, Verdict::kHolds);
+}
+
+TEST(NormTrueTest, WithoutClippingItSaysWhatToAdd) {
+  const LawResult result = norm_true(stepped({{.clips = false}, {.clips = false}}, 4.0, 4.0));
+  EXPECT_EQ(result.verdict, Verdict::kNotCheckable);
+  EXPECT_NE(result.missing.find("clip"), std::string::npos);
+}
+
+// 0.8 needs no clipping; sqrt(2) * 0.8 = 1.131 does.
+TEST(NormTrueTest, NamesANormThatCountsAveragedGradientsPerRank) {
+  const double norm = std::sqrt(2.0) * 0.8;
+  const Clipping call{.limit = 1.0, .norm = norm, .factor = 1.0 / (norm + 1e-6)};
+  const Finding finding = only_clip(stepped({call, call}, 0.8, 0.8 / (norm + 1e-6)));
+  EXPECT_EQ(id_of(finding.cause), "clip-norm-recounted");
+  EXPECT_EQ(finding.field, "norm");
+  EXPECT_EQ(finding.ranks, kBoth);
+}
+
+TEST(NormTrueTest, NamesANormOfGradientsThatStillCarryTheScale) {
+  const Clipping call{.limit = 1.0, .norm = 2048.0, .factor = 1.0 / 2048.0};
+  const Finding finding = only_clip(stepped({call, call}, 2048.0, 1.0 / 1024.0, 1024.0));
+  EXPECT_EQ(id_of(finding.cause), "clip-before-unscale");
+  const Clipping right{.limit = 1.0, .norm = 2.0, .factor = 0.5};
+  EXPECT_EQ(norm_true(stepped({right, right}, 2048.0, 1.0, 1024.0)).verdict, Verdict::kHolds);
+}
+
+TEST(NormTrueTest, NamesAFactorThatDoesNotFollowFromTheNorm) {
+  const Clipping call{.limit = 1.0, .norm = 4.0, .factor = 1.0};
+  const Finding finding = only_clip(stepped({call, call}, 4.0, 4.0));
+  EXPECT_EQ(finding.field, "factor");
+  EXPECT_EQ(id_of(finding.cause), "clip-not-applied");
+}
+
+TEST(NormTrueTest, NamesAFactorThatWasNotApplied) {
+  const Clipping call{.limit = 1.0, .norm = 4.0, .factor = 0.25};
+  const Finding finding = only_clip(stepped({call, call}, 4.0, 4.0));
+  EXPECT_EQ(finding.field, "scaled");
+  EXPECT_EQ(id_of(finding.cause), "clip-not-applied");
+}
+
+// A program may put a factor of its own on top, for all of them.
+TEST(NormTrueTest, OneMoreFactorForAllGradientsIsThePrograms) {
+  const Clipping call{.limit = 1.0, .norm = 4.0, .factor = 0.25};
+  EXPECT_EQ(norm_true(stepped({call, call}, 4.0, 2.0)).verdict, Verdict::kHolds);
+}
+
+TEST(NormTrueTest, NamesTheRankWithALimitOfItsOwn) {
+  const Clipping wide{.limit = 8.0, .norm = 4.0, .factor = 1.0};
+  const Clipping narrow{.limit = 4.0, .norm = 4.0, .factor = 1.0};
+  const Finding finding = only_clip(stepped({wide, narrow, wide}, 4.0, 4.0));
+  EXPECT_EQ(finding.field, "limit");
+  EXPECT_EQ(finding.ranks, std::vector<Rank>{Rank{1}});
+  EXPECT_NE(finding.message.find("4 on rank 1"), std::string::npos) << finding.message;
+}
+
+TEST(NormTrueTest, NamesTheRankThatClipsAlone) {
+  const Clipping none{.clips = false};
+  const Clipping call{.limit = 8.0, .norm = 4.0, .factor = 1.0};
+  const Finding finding = only_clip(stepped({none, none, call}, 4.0, 4.0));
+  EXPECT_EQ(finding.field, "calls");
+  EXPECT_EQ(finding.ranks, std::vector<Rank>{Rank{2}});
+  EXPECT_EQ(id_of(finding.cause), "clip-one-rank");
+}
+
+// What each rank clips by itself, before the reduction, concerns other laws.
+TEST(NormTrueTest, ClippingBeforeTheReductionIsNotJudged) {
+  DdpJob job(2);
+  job.wrap();
+  for (const std::int32_t rank : {0, 1}) {
+    job.forward(rank);
+    job.grad(rank, GradPoint::kInc, 4.0 * rank);
+    job.stream.add(rank, ClipEvent{.limit = 1.0, .norm = 7.0, .layout = job.layout()});
+    job.grad(rank, GradPoint::kPre, 1.0);
+    job.grad(rank, GradPoint::kPost, 1.0);
+    job.step(rank, 1.0);
+  }
+  EXPECT_EQ(norm_true(job).verdict, Verdict::kNotCheckable);
+}
+
+// Sums of absolute values 6 and 8 over 4 elements each: at least sqrt(36 / 4 + 64 / 4) = 5, at most
+// sqrt(36 + 64) = 10; order 1: 14; largest value: at least 8 / 4, at most 8.
+TEST(NormTrueTest, SketchesBoundANorm) {
+  testing::EventStream stream(1);
+  const LayoutId layout = stream.layout({"a", "b"});
+  const std::uint64_t digests[] = {1, 2};
+  const Sketch sketches[] = {{6.0, {}}, {8.0, {}}};
+  const std::int64_t n_elems[] = {4, 4};
+  laws::GradientsSeen seen;
+  seen.keep({.layout = layout,
+             .digests = digests,
+             .sketches = sketches,
+             .n_elems = n_elems,
+             .dtype = DType::kF64});
+  const auto bounds = [&](double order) {
+    return laws::bounds_of(seen, {.norm_type = order, .layout = layout}, stream.names());
+  };
+  EXPECT_NEAR(bounds(2.0).low, 5.0, 1e-13);
+  EXPECT_NEAR(bounds(2.0).high, 10.0, 1e-13);
+  EXPECT_NEAR(bounds(1.0).low, 14.0, 1e-13);
+  EXPECT_NEAR(bounds(1.0).high, 14.0, 1e-13);
+  EXPECT_NEAR(bounds(HUGE_VAL).low, 2.0, 1e-13);
+  EXPECT_NEAR(bounds(HUGE_VAL).high, 8.0, 1e-13);
+  EXPECT_TRUE(bounds(2.0).admit(7.0));
+  EXPECT_FALSE(bounds(2.0).admit(4.9));
+  EXPECT_FALSE(bounds(2.0).admit(10.1));
+}
+
+/// Two tensors; the second one's gradient is scaled by `second` between reduction and step.
+DdpJob two_tensors(double second) {
+  DdpJob job(2);
+  job.wrap();
+  const LayoutId both = job.stream.layout({"weight", "bias"});
+  const auto record = [&](std::int32_t rank, GradPoint point, double a, double b) {
+    const std::uint64_t digests[] = {std::bit_cast<std::uint64_t>(a),
+                                     std::bit_cast<std::uint64_t>(b)};
+    const Sketch sketches[] = {{a, {a, a, a, a}}, {b, {b, b, b, b}}};
+    const std::int64_t n_elems[] = {1, 1};
+    job.stream.add(rank,
+                   GradEvent{.point = point,
+                             .layout = both,
+                             .digests = digests,
+                             .sketches = sketches,
+                             .n_elems = n_elems,
+                             .dtype = DType::kF64});
+  };
+  for (const std::int32_t rank : {0, 1}) {
+    job.forward(rank);
+    record(rank, GradPoint::kPost, 3.0, 4.0);
+    job.stream.add(rank, ClipEvent{.limit = 2.5, .norm = 5.0, .factor = 0.5, .layout = both});
+    record(rank, GradPoint::kUsed, 1.5, 4.0 * second);
+    job.stream.add(rank, StepEvent{.lr = 1.0, .layout = both});
+  }
+  return job;
+}
+
+TEST(NormTrueTest, NamesATensorThatClippingMissed) {
+  EXPECT_EQ(norm_true(two_tensors(0.5)).verdict, Verdict::kHolds);
+  const Finding finding = only_clip(two_tensors(1.0));
+  EXPECT_EQ(finding.field, "scaled");
+  EXPECT_EQ(finding.tensor, "bias");
+}
+
+}  // namespace
+}  // namespace lockstep

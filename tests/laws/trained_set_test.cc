@@ -1,0 +1,201 @@
+// trained-set on streams written by hand.
+#include <gtest/gtest.h>
+
+#include "tests/support/ddp_job.h"
+
+namespace lockstep {
+namespace {
+
+using testing::check;
+using testing::DdpJob;
+
+LawResult trained_set(const DdpJob& job) { return check("trained-set", job.stream); }
+
+/// What a rank's optimizer uses: a gradient of `name`, or none.
+void use(DdpJob& job, std::int32_t rank, const char* name, bool defined, double value = 1.0) {
+  const std::uint64_t digests[] = {defined ? std::bit_cast<std::uint64_t>(value) : 0};
+  const std::uint8_t undefined[] = {static_cast<std::uint8_t>(defined ? 0 : 1)};
+  const LayoutId layout = job.stream.layout({name});
+  job.stream.add(
+      rank,
+      GradEvent{
+          .point = GradPoint::kUsed, .layout = layout, .digests = digests, .undefined = undefined});
+  job.stream.add(rank, StepEvent{.lr = 0.5, .layout = layout});
+  ++job.stream.at(rank).opt;
+}
+
+DdpJob healthy() {
+  DdpJob job(2);
+  job.wrap();
+  for (int step = 0; step < 3; ++step) job.train_step({1.0, 2.0});
+  for (const std::int32_t rank : {0, 1}) job.end(rank);
+  return job;
+}
+
+TEST(TrainedSetTest, HoldsWhereTheOptimizerHasWhatTheWrapperReduces) {
+  const LawResult result = trained_set(healthy());
+  EXPECT_EQ(result.verdict, Verdict::kHolds);
+  EXPECT_EQ(result.n_checked, 6);
+  EXPECT_TRUE(result.advice.empty());
+}
+
+TEST(TrainedSetTest, WithoutStepsItSaysWhatToAdd) {
+  DdpJob job(2);
+  job.wrap();
+  const LawResult result = trained_set(job);
+  EXPECT_EQ(result.verdict, Verdict::kNotCheckable);
+  EXPECT_NE(result.missing.find("steps"), std::string::npos);
+}
+
+/// The wrapper reduces; `alive`: the optimizer of other parameters has gradients of its own.
+DdpJob with_foreign_optimizer(bool alive) {
+  DdpJob job(2);
+  job.wrap();
+  for (int step = 0; step < 3; ++step) {
+    for (const std::int32_t rank : {0, 1}) {
+      job.wrapper = 0;
+      job.forward(rank);
+      job.reduce(rank, 1.0, 1.0, 1.0);
+      job.stream.at(rank).wrapper = -1;
+      use(job, rank, "parameter.0", alive);
+    }
+  }
+  return job;
+}
+
+TEST(TrainedSetTest, NamesAnOptimizerOfOtherParameters) {
+  const LawResult result = trained_set(with_foreign_optimizer(false));
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(id_of(result.findings[0].cause), "optimizer-stale");
+  EXPECT_EQ(result.findings[0].tensor, "weight");
+  EXPECT_EQ(result.findings[0].ranks.size(), 2U);
+}
+
+// A network that is not trained on purpose, beside one that is.
+TEST(TrainedSetTest, GradientsThatNoOptimizerWantsAreAdviceOnly) {
+  const LawResult result = trained_set(with_foreign_optimizer(true));
+  EXPECT_EQ(result.verdict, Verdict::kHolds);
+  ASSERT_EQ(result.advice.size(), 1U);
+  EXPECT_EQ(result.advice[0].id, "A-not-optimised");
+}
+
+/// `weight` is reduced, `late` was frozen when it was wrapped. Rank 1 uses `factor` times rank 0's
+/// gradient of it.
+DdpJob with_frozen(bool trained, double factor) {
+  DdpJob job(2);
+  for (const std::int32_t rank : {0, 1}) {
+    job.at(rank);
+    job.stream.add(
+        rank,
+        WrapEvent{.params = job.layout(), .frozen = job.stream.layout({"late"}), .n_ranks = 2});
+  }
+  for (int step = 0; step < 2; ++step) {
+    for (const std::int32_t rank : {0, 1}) {
+      job.forward(rank);
+      job.reduce(rank, 1.0, 1.0, 1.0);
+      use(job, rank, "weight", true);
+      use(job, rank, "late", trained && step == 1, rank == 1 ? factor : 1.0);
+    }
+  }
+  return job;
+}
+
+TEST(TrainedSetTest, NamesAParameterThatWasUnfrozenAfterWrapping) {
+  const LawResult result = trained_set(with_frozen(true, 3.0));
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(id_of(result.findings[0].cause), "unfreeze-after-wrap");
+  EXPECT_EQ(result.findings[0].tensor, "late");
+}
+
+TEST(TrainedSetTest, FrozenParametersMayBeInTheOptimizer) {
+  EXPECT_EQ(trained_set(with_frozen(false, 1.0)).verdict, Verdict::kHolds);
+}
+
+// The program may reduce them by itself.
+TEST(TrainedSetTest, UnfrozenParametersWithEqualGradientsAreFine) {
+  EXPECT_EQ(trained_set(with_frozen(true, 1.0)).verdict, Verdict::kHolds);
+}
+
+/// Windows of four contributions; each epoch has `per_epoch` of them.
+struct Accumulating {
+  explicit Accumulating(std::int64_t n) : per_epoch(n) { job.wrap(); }
+
+  void clear(std::int32_t rank) {
+    job.at(rank);
+    job.stream.add(rank, ZeroGradEvent{.to_none = true, .layout = job.layout()});
+  }
+
+  enum class Rest : std::uint8_t { kStepped, kDropped, kCarried };
+
+  DdpJob run(Rest rest) {
+    for (const std::int32_t rank : {0, 1}) {
+      std::int64_t n_open = 0;
+      for (std::int32_t epoch = 0; epoch < 3; ++epoch) {
+        job.at(rank).epoch = epoch;
+        if (rest != Rest::kCarried || epoch == 0) clear(rank);
+        if (rest != Rest::kCarried) n_open = 0;
+        for (std::int64_t i = 0; i < per_epoch; ++i) {
+          job.forward(rank, n_open == 3);
+          job.grad(rank, GradPoint::kInc, 1.0);
+          ++n_open;
+          const bool last = i + 1 == per_epoch && rest == Rest::kStepped;
+          if ((i + 1) % 4 != 0 && !last) continue;
+          job.step(rank, 4.0);
+          clear(rank);
+          n_open = 0;
+        }
+      }
+      job.end(rank);
+    }
+    return std::move(job);
+  }
+
+  DdpJob job{2};
+  std::int64_t per_epoch;
+};
+
+TEST(TrainedSetTest, NamesTheRestOfAnEpochThatEntersNoStep) {
+  const LawResult result = trained_set(Accumulating(5).run(Accumulating::Rest::kDropped));
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(id_of(result.findings[0].cause), "partial-window");
+  EXPECT_NE(result.findings[0].message.find("1 contribution at the end of an epoch"),
+            std::string::npos)
+      << result.findings[0].message;
+}
+
+TEST(TrainedSetTest, NamesTheRestOfAnEpochThatLeaksIntoTheNext) {
+  const LawResult result = trained_set(Accumulating(6).run(Accumulating::Rest::kCarried));
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(id_of(result.findings[0].cause), "partial-window");
+}
+
+TEST(TrainedSetTest, AShorterLastWindowIsFine) {
+  for (const std::int64_t per_epoch : {4, 5, 8}) {
+    const LawResult result = trained_set(Accumulating(per_epoch).run(Accumulating::Rest::kStepped));
+    EXPECT_EQ(result.verdict, Verdict::kHolds) << per_epoch;
+  }
+}
+
+// A generator's step reaches the discriminator too, which forgets that before its own step.
+TEST(TrainedSetTest, GradientsDroppedInEveryStepAreDroppedOnPurpose) {
+  DdpJob job(2);
+  job.wrap();
+  for (const std::int32_t rank : {0, 1}) {
+    for (int step = 0; step < 4; ++step) {
+      job.at(rank);
+      job.stream.add(rank, ZeroGradEvent{.to_none = true, .layout = job.layout()});
+      for (int part = 0; part < 2; ++part) {  // Real, then generated samples.
+        job.forward(rank);
+        job.reduce(rank, 1.0, 1.0, 1.0);
+      }
+      job.step(rank, 2.0);
+      job.forward(rank);
+      job.reduce(rank, 1.0, 1.0, 1.0);  // The generator's loss.
+    }
+    job.end(rank);
+  }
+  EXPECT_EQ(trained_set(job).verdict, Verdict::kHolds);
+}
+
+}  // namespace
+}  // namespace lockstep
