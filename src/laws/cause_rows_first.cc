@@ -45,6 +45,13 @@ constexpr auto kFirstCauses = std::to_array<CauseInfo>({
            "different parameters were added up.",
            "Register parameters in the same order on every rank, and let DDP build its buckets "
            "instead of reducing gradients as they arrive."),
+    {Cause::kBufferOverwrittenBy0,
+     "buffer-overwritten-by-0",
+     "Each rank wrote its own values into a buffer that all ranks are to share, and the "
+     "broadcast of rank 0's copy loses those of the others.",
+     "Gather or average the values over all ranks before they are written, or leave the "
+     "buffer out of the broadcast.",
+     "docs/laws.md#8-buffers-policy"},
     {Cause::kBufferReassigned,
      "buffer-reassigned",
      "A buffer was replaced by a new tensor (`self.b = self.b + 1`), so DDP kept "
@@ -105,6 +112,13 @@ constexpr auto kFirstCauses = std::to_array<CauseInfo>({
            "different version of the script.",
            "Run the same commit and the same configuration on every node, and look at the call "
            "that only these ranks make."),
+    {Cause::kConfigurationDiffers,
+     "configuration-differs",
+     "The ranks were given different inputs by one name, such as a vocabulary or a list of "
+     "files in another order.",
+     "Sort what comes out of a set, a glob or a directory listing on every rank, or build "
+     "it on rank 0 and broadcast it (broadcast_object_list).",
+     "docs/laws.md#17-environment-bijective"},
     {Cause::kContributionLost,
      "contribution-lost",
      "Gradients were accumulated over several backward passes, and what one of them "
@@ -139,6 +153,13 @@ constexpr auto kFirstCauses = std::to_array<CauseInfo>({
            "samples were divided again: some are lost or read twice.",
            "Save the position as a global number of samples, and resume the sampler from it, "
            "whatever the new world size."),
+    {Cause::kEmaDrift,
+     "ema-drift",
+     "State that the program keeps equal by itself, such as a moving average, was updated "
+     "from values that differ between the ranks.",
+     "Update it from values that all ranks share, buffers included, or keep it on one rank "
+     "and broadcast it before it is used.",
+     "docs/laws.md#2-replicas-equal"},
     in_zoo(Cause::kEnvMissingSolo,
            "docs/zoo.md#env-missing-solo",
            "The process saw no launcher variables and took itself for a world of one, so each "
@@ -173,6 +194,12 @@ constexpr auto kFirstCauses = std::to_array<CauseInfo>({
            "the initial broadcast was under way.",
            "Do not touch parameters and buffers until the DDP constructor, or your own "
            "broadcast's wait(), has returned."),
+    {Cause::kInitBuffersSkipped,
+     "init-buffers-skipped",
+     "Buffers differed when the model was wrapped, and broadcast_buffers=False turned the "
+     "initial broadcast off, too.",
+     "Broadcast the buffers from rank 0 before wrapping, or load them on every rank.",
+     "docs/zoo.md#init-buffers-skipped"},
     in_zoo(Cause::kInitNoBroadcast,
            "docs/zoo.md#init-no-broadcast",
            "Each rank started from its own initial values, and nothing broadcast rank 0's.",
@@ -263,6 +290,13 @@ constexpr auto kFirstCauses = std::to_array<CauseInfo>({
            "Some ranks ran a backward under no_sync that the others did not, so the others' "
            "reductions had no partner.",
            "Enter no_sync for the same micro-batches on every rank."),
+    {Cause::kNongradParamDrift,
+     "nongrad-param-drift",
+     "A parameter without a gradient, such as a target network's, was changed by each rank "
+     "in its own way: DDP averages gradients alone.",
+     "Reduce the statistic that the parameter follows, or broadcast the parameter after "
+     "each change.",
+     "docs/laws.md#2-replicas-equal"},
     in_zoo(Cause::kOptStateRootOnly,
            "docs/zoo.md#opt-state-root-only",
            "Only some ranks loaded the optimizer's state from the checkpoint, so momentum, step "

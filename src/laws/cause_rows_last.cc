@@ -95,6 +95,12 @@ constexpr auto kLastCauses = std::to_array<CauseInfo>({
            "arithmetic is not the same.",
            "Use the same hardware, libraries and deterministic kernels on every rank, or "
            "broadcast the parameters from time to time."),
+    {Cause::kResumePathDisagrees,
+     "resume-path-disagrees",
+     "Some ranks found a checkpoint and resumed from it, and the others started anew.",
+     "Look for the checkpoint on rank 0 alone and broadcast what it has found, before any "
+     "rank acts on it.",
+     "docs/zoo.md#resume-path-disagrees"},
     in_zoo(Cause::kResumeReplays,
            "docs/zoo.md#resume-replays",
            "The resumed run began with the first epoch again.",

@@ -14,15 +14,28 @@ constexpr auto kStateExamples = std::to_array<CauseExample>({
 evaluate(ddp.module))",
      R"(ddp = DDP(nn.SyncBatchNorm.convert_sync_batchnorm(model))
 evaluate(ddp.module))"},
+    {Cause::kBufferOverwrittenBy0,
+     R"(self.queue[place] = key  # this rank's own; the next forward broadcasts rank 0's)",
+     R"(keys = [torch.empty_like(key) for _ in range(dist.get_world_size())]
+dist.all_gather(keys, key)
+self.queue[place:place + len(keys)] = torch.stack(keys))"},
     {Cause::kBufferReassigned, R"(self.count = self.count + 1)", R"(self.count += 1)"},
     {Cause::kCkptDirClock,
      R"(folder = time.strftime("run-%H%M")  # each rank looks at its own clock)",
      R"(folder = [time.strftime("run-%H%M")]
 dist.broadcast_object_list(folder, src=0))"},
+    {Cause::kConfigurationDiffers,
+     R"(vocabulary = list(set(words))  # in the order of a hash of this process)",
+     R"(vocabulary = sorted(set(words)))"},
     {Cause::kElasticWorldChange,
      R"(sampler = DistributedSampler(data, num_replicas=8, rank=rank)  # the restart has 6 ranks)",
      R"(sampler = DistributedSampler(data)  # asks the group
 sampler.set_epoch(epoch)  # and begins the epoch again)"},
+    {Cause::kEmaDrift,
+     R"(ema.update(model.state_dict())  # running statistics are this rank's own)",
+     R"(for b in model.buffers():
+    dist.broadcast(b, src=0)
+ema.update(model.state_dict()))"},
     {Cause::kHookStateMissing,
      R"(torch.save({"model": ddp.state_dict(), "optimizer": optimizer.state_dict()}, path))",
      R"(torch.save({"model": ddp.state_dict(), "optimizer": optimizer.state_dict(),
@@ -32,6 +45,12 @@ sampler.set_epoch(epoch)  # and begins the epoch again)"},
 p.data.mul_(2)  # before it has arrived)",
      R"(dist.broadcast(p.data, src=0)
 p.data.mul_(2))"},
+    {Cause::kInitBuffersSkipped,
+     R"(if rank == 0:
+    model.load_state_dict(torch.load(path))
+ddp = DDP(model, broadcast_buffers=False))",
+     R"(model.load_state_dict(torch.load(path))  # on every rank
+ddp = DDP(model, broadcast_buffers=False))"},
     {Cause::kInitNoBroadcast,
      R"(model = Net()  # another seed on each rank, and a loop that averages gradients only)",
      R"(model = Net()
@@ -106,6 +125,18 @@ state = torch.load(path))"},
      R"(torch.use_deterministic_algorithms(True)
 for t in ddp.module.state_dict().values():
     dist.broadcast(t, src=0)  # every few hundred steps)"},
+    {Cause::kNongradParamDrift,
+     R"(target.weight.data.lerp_(x.mean(0), 0.1)  # of this rank's batch)",
+     R"(centre = x.mean(0)
+dist.all_reduce(centre, op=dist.ReduceOp.AVG)
+target.weight.data.lerp_(centre, 0.1))"},
+    {Cause::kResumePathDisagrees,
+     R"(if os.path.exists(path):  # on this rank's own disk
+    resume(path))",
+     R"(found = [os.path.exists(path)]
+dist.broadcast_object_list(found, src=0)
+if found[0]:
+    resume(path))"},
     {Cause::kResumeReplays,
      R"(start_batch = 0  # of the epoch in progress)",
      R"(start_batch = state["batch"]

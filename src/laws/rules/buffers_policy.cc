@@ -151,6 +151,7 @@ class BuffersPolicy final : public Law {
     if (done == "local") finding.message += "; the wrapper leaves buffers alone";
     const bool unsynchronized = point != StatePoint::kForward || done == "local";
     finding.cause = unsynchronized ? Cause::kBnLocalEval : Cause::kBufferReassigned;
+    if (policy != done && done == "broadcast0") finding.cause = Cause::kBufferOverwrittenBy0;
     return finding;
   }
 

@@ -98,6 +98,7 @@ class DecisionsUniform final : public Law {
   static Cause cause_of(std::string_view subject) {
     if (subject == "signal") return Cause::kSignalStopOneRank;
     if (subject == "stop") return Cause::kEarlyStopOneRank;
+    if (subject == "resume") return Cause::kResumePathDisagrees;
     if (subject == "skip") return Cause::kNanSkipOneRank;
     return subject == "best" || subject == "save" || subject == "phase"
                ? Cause::kCheckpointDecisionDiffers

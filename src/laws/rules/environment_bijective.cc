@@ -163,7 +163,8 @@ class EnvironmentBijective final : public Law {
     finding.event = "environment";
     finding.field = name;
     finding.ranks = ballot.minority(0);
-    finding.message = "was given a different " + name + " from the others";
+    finding.cause = Cause::kConfigurationDiffers;
+    finding.message = "was given other values than the others as '" + name + "'";
   }
 
   void report_schemas(std::int32_t attempt, const Ballot& ballot) {

@@ -122,7 +122,8 @@ class InitEqual final : public Law {
   void judge(const Key& key, const Ballot& ballot, const NameTable& names) {
     judged_.insert({key.wrapper, key.layout});
     const WrapEvent* wrap = wrappers_.find(key.wrapper);
-    if (key.kind == StateKind::kBuffer && !synchronised(wrap, names)) return;
+    const bool shared = synchronised(wrap, names) || starts_equal(key, wrap);
+    if (key.kind == StateKind::kBuffer && !shared) return;
     n_checked_ += ballot.n_comparisons();
     if (ballot.unanimous()) return;
     const std::span<const NameId> layout = names.layout(static_cast<LayoutId>(key.layout));
@@ -163,10 +164,19 @@ class InitEqual final : public Law {
     } else if (wrap != nullptr && !wrap->synchronizes) {
       finding.cause = Cause::kInitNoBroadcast;
       finding.message += "; nothing broadcast rank 0's";
+    } else if (known && key.kind == StateKind::kBuffer && !synchronised(wrap, names)) {
+      finding.cause = Cause::kInitBuffersSkipped;
     } else if (known) {
       finding.cause = Cause::kInitBroadcastPartial;
     }
     findings_.push_back(std::move(finding));
+  }
+
+  /// Buffers that a wrapper leaves alone are each rank's own from the first batch on, and equal
+  /// before it: unless the job says otherwise, or an earlier wrapper has trained them.
+  bool starts_equal(const Key& key, const WrapEvent* wrap) const {
+    return wrap != nullptr && wrap->synchronizes && buffers_ != "local" &&
+           key.wrapper.wrapper == 0 && key.generation == 0;
   }
 
   bool synchronised(const WrapEvent* wrap, const NameTable& names) const {

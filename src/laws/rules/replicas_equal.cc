@@ -122,6 +122,7 @@ class ReplicasEqual final : public Law {
     NameId tensor = kNoName;
     bool opts_differ = false;     ///< Ranks met here with different numbers of steps.
     bool is_one_of_many = false;  ///< Most tensors of its layout are equal.
+    bool auxiliary = false;       ///< The program keeps it equal by itself.
   };
 
   static bool is_sync_point(StatePoint point) {
@@ -193,6 +194,9 @@ class ReplicasEqual final : public Law {
           .optimizer.add(state.digests, who);
     }
     if (state.kind != StateKind::kParam && state.kind != StateKind::kAuxiliary) return;
+    if (state.kind == StateKind::kAuxiliary) {
+      auxiliary_.insert(static_cast<std::uint32_t>(state.layout));
+    }
     if (state.point == StatePoint::kLoad) loaded_.insert(wrapper_of(event.at));
     if (state.point == StatePoint::kForward || state.point == StatePoint::kWrap) {
       note_start(event, state, who);
@@ -256,7 +260,8 @@ class ReplicasEqual final : public Law {
            .place = place,
            .tensor = layout[i],
            .opts_differ = ballot.opts_differ(),
-           .is_one_of_many = n_differ * 2 <= std::max<std::size_t>(layout.size(), 2)});
+           .is_one_of_many = n_differ * 2 <= std::max<std::size_t>(layout.size(), 2),
+           .auxiliary = auxiliary_.contains(alignment.layout)});
     }
   }
 
@@ -268,6 +273,10 @@ class ReplicasEqual final : public Law {
     if (differed_at_start(wrapper, open.tensor, names)) {
       finding.message += "; they already differed before the first step";
       finding.cause = cause_at_start(wrapper, open.tensor, names);
+      return;
+    }
+    if (open.auxiliary || is_frozen(wrapper, open.tensor, names)) {
+      finding.cause = open.auxiliary ? Cause::kEmaDrift : cause_of_frozen(open, names);
       return;
     }
     finding.cause = forwards_.difference(wrapper);
@@ -298,6 +307,21 @@ class ReplicasEqual final : public Law {
       return;
     }
     finding.cause = cause(evidence, open, post_differs, used_differs);
+  }
+
+  /// Whether it needed no gradient when it was wrapped.
+  bool is_frozen(WrapperKey wrapper, NameId tensor, const NameTable& names) const {
+    const WrapEvent* wrap = wrappers_.find(wrapper);
+    if (wrap == nullptr || wrap->frozen == kNoLayout) return false;
+    const std::span<const NameId> frozen = names.layout(wrap->frozen);
+    return std::find(frozen.begin(), frozen.end(), tensor) != frozen.end();
+  }
+
+  Cause cause_of_frozen(const Unexplained& open, const NameTable& names) const {
+    const auto found = evidence_.find(open.place);
+    const bool trained = found != evidence_.end() &&
+                         index_of(found->second.used_layout, open.tensor, names).has_value();
+    return trained ? Cause::kUnfreezeAfterWrap : Cause::kNongradParamDrift;
   }
 
   Cause cause_at_start(WrapperKey wrapper, NameId tensor, const NameTable& names) const {
@@ -388,7 +412,8 @@ class ReplicasEqual final : public Law {
   std::map<AlignmentKey, Agreement> starts_;
   std::map<std::pair<RankWrapper, AlignmentKey>, std::int32_t> starts_seen_;
   std::set<WrapperKey> loaded_;
-  std::set<StepKey> kept_;  // Evidence that an unexplained finding still needs.
+  std::set<std::uint32_t> auxiliary_;  // Layouts.
+  std::set<StepKey> kept_;             // Evidence that an unexplained finding still needs.
   std::vector<Unexplained> unexplained_;
   std::set<std::pair<WrapperKey, NameId>> reported_;
   std::int64_t n_checked_ = 0;

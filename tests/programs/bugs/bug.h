@@ -18,7 +18,7 @@ struct Form {
 
 /// Where a checker must point, from reasoning about the bug.
 struct Expected {
-  std::string_view law;                   ///< Or "contract": the program throws.
+  std::string_view law = {};              ///< Or "contract": the program throws.
   std::string_view cause = {};            ///< Of a law.
   std::string_view says = {};             ///< Of a contract: words that name the place.
   std::vector<std::int32_t> ranks = {};   ///< Empty: all alike, or none to blame.
@@ -33,6 +33,7 @@ struct Bug {
   void (*program)(RankContext&, Form) = nullptr;
   Expected expected = {};
   bool has_words = false;
+  Expected in_words = {};  ///< Of the form with words, where it tells more: else no law.
 };
 
 // By what they break; bugs_test.cc runs them all.

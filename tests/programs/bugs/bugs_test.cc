@@ -76,12 +76,13 @@ Seen judge(const Report& report, const Expected& expected) {
 
 std::string row_of(const Bug& bug, Form form) {
   const auto yes = [](bool holds) { return std::string(holds ? "yes" : "no"); };
-  const Seen seen = judge(simulated(program_of(bug, form), bug.ranks), bug.expected);
+  const Expected& expected = form.words && !bug.in_words.law.empty() ? bug.in_words : bug.expected;
+  const Seen seen = judge(simulated(program_of(bug, form), bug.ranks), expected);
   std::string by;
   for (const std::string& one : seen.by) by += (by.empty() ? "" : ", ") + one;
   const std::string start = "| `" + std::string(bug.id) + "` | " +
                             (form.words ? "with words" : "no words") + " | " +
-                            std::string(bug.expected.law) + " | ";
+                            std::string(expected.law) + " | ";
   if (by.empty()) return start + "**nothing** | | |\n";
   return start + by + " | " + yes(seen.right_place) + " | " + yes(seen.right_cause) + " |\n";
 }

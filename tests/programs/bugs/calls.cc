@@ -114,6 +114,7 @@ void resume_path_disagrees(RankContext& rank, Form form) {
     rank.world().broadcast(Memory::of(std::span<double>(&decision, 1)), 0).wait_or_throw();
     found = decision > 0.0;
   }
+  if (form.words) rank.record().decision("resume", found ? 1 : 0);
   if (found) {
     const Tensor weights = Tensor::full(rank.runtime(), {8}, DType::kF32, 2.5);
     rank.world().broadcast(Memory::of(weights), 0).wait_or_throw();
@@ -238,7 +239,9 @@ std::vector<Bug> call_bugs() {
        .expected = {.law = "progress", .cause = "uneven-batches", .ranks = {1}, .step = 2}},
       {.id = "resume-path-disagrees",
        .program = resume_path_disagrees,
-       .expected = {.law = "collectives-match", .cause = "resume-path-disagrees"}},
+       .expected = {.law = "collectives-match", .cause = "resume-path-disagrees"},
+       .has_words = true,
+       .in_words = {.law = "decisions-uniform", .cause = "resume-path-disagrees", .ranks = {1}}},
       {.id = "clip-collective-set-differs",
        .program = clip_collective_set_differs,
        .expected = {.law = "collectives-match", .cause = "clip-collective-set-differs", .step = 0}},

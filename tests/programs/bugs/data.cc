@@ -2,6 +2,7 @@
 #include "lockstep/data.h"
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 
 #include "lockstep/comm.h"
@@ -27,6 +28,7 @@ void rng_shared_skewed(RankContext& rank, Form form) {
   Generator choices(7);
   Generator own(100 + static_cast<std::uint64_t>(rank.rank()));
   for (std::int64_t step = 0; step < 4; ++step) {
+    if (form.words) rank.record().stream("heads", choices, StreamScope::kShared);
     model.use(choices.random() % 2 == 0 ? nn::Heads::kA : nn::Heads::kB);
     const Batch batch = batch_of(rank, step);
     const bool damaged = rank.rank() == 1 && step == 1;
@@ -37,6 +39,12 @@ void rng_shared_skewed(RankContext& rank, Form form) {
     }
     train_step(ddp, optimizer, batch);
   }
+}
+
+std::string joined(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += line + "\n";
+  return text;
 }
 
 // A set of words in the order of a hash that each process salts for itself.
@@ -55,6 +63,7 @@ void hash_order_ids(RankContext& rank, Form form) {
   std::vector<std::string> vocabulary =
       words_of_the_set(1 + static_cast<std::uint64_t>(rank.rank()));
   if (form.fixed) std::sort(vocabulary.begin(), vocabulary.end());
+  if (form.words) rank.record().configuration("vocabulary", joined(vocabulary));
   const auto id_of = [&vocabulary](const std::string& word) {
     return static_cast<double>(std::find(vocabulary.begin(), vocabulary.end(), word) -
                                vocabulary.begin());
@@ -81,15 +90,13 @@ std::vector<std::string> listed_shards(std::int32_t rank) {
 void file_order_differs(RankContext& rank, Form form) {
   std::vector<std::string> files = listed_shards(rank.rank());
   if (form.fixed) std::sort(files.begin(), files.end());
+  if (form.words) rank.record().configuration("files", joined(files));
 
   Generator init(1);
   Mlp model(rank.runtime(), init);
   DistributedDataParallel ddp(model, rank.world());
   optim::Sgd optimizer(model.parameters(), {.lr = 0.125});
-  const auto sampler =
-      data::DistributedSampler::make(
-          {.size = 4, .replicas = rank.world_size(), .rank = rank.rank(), .shuffle = false})
-          .value();
+  const data::DistributedSampler sampler(rank, {.size = 4, .shuffle = false});
   std::vector<std::int64_t> mine;
   sampler.indices(mine);
   for (const std::int64_t index : mine) {
@@ -125,9 +132,7 @@ void worker_seed_clones_ranks(RankContext& rank, Form form) {
   Mlp model(rank.runtime(), init);
   DistributedDataParallel ddp(model, rank.world());
   optim::Sgd optimizer(model.parameters(), {.lr = 0.125});
-  const auto order = data::DistributedSampler::make(
-                         {.size = 8, .replicas = rank.world_size(), .rank = rank.rank()})
-                         .value();
+  const data::DistributedSampler order(rank, {.size = 8});
   data::RankSampler sampler(order);
   MaskedRows reader(rank, form.fixed);
   Generator global(3);
@@ -151,12 +156,24 @@ void avg_of_avgs(RankContext& rank, Form form) {
   const DistributedDataParallel ddp(model, rank.world());
   model.eval();
   const NoGradGuard no_grad(rank.runtime());
-  const Batch batch = rows_of(
-      rank, rank.rank() == 0 ? std::vector<std::int64_t>{0, 1} : std::vector<std::int64_t>{2});
-  const double n = static_cast<double>(batch.y.n_elems());
-  const double mean = mse_loss(ddp.module().forward(batch.x), batch.y).item();
-  const double reported = form.fixed ? summed(rank.world(), mean * n) / summed(rank.world(), n)
-                                     : summed(rank.world(), mean) / rank.world_size();
+  const std::vector<std::int64_t> share =
+      rank.rank() == 0 ? std::vector<std::int64_t>{0, 1} : std::vector<std::int64_t>{2};
+  std::vector<double> losses;
+  for (const std::int64_t sample : share) {
+    const Batch batch = rows_of(rank, {sample});
+    losses.push_back(mse_loss(ddp.module().forward(batch.x), batch.y).item());
+  }
+  const auto n = static_cast<double>(losses.size());
+  const double sum = std::accumulate(losses.begin(), losses.end(), 0.0);
+  const double numerator = summed(rank.world(), form.fixed ? sum : sum / n);
+  const double denominator = form.fixed ? summed(rank.world(), n) : rank.world_size();
+  const double reported = numerator / denominator;
+  if (form.words) {
+    rank.record().samples(share, "eval");
+    rank.record().metric(
+        "loss",
+        {.value = reported, .numerator = numerator, .denominator = denominator, .parts = losses});
+  }
   rank.host().log("epoch loss " + std::to_string(reported));
 }
 
@@ -170,11 +187,11 @@ std::vector<Bug> data_bugs() {
        .has_words = true},
       {.id = "hash-order-ids",
        .program = hash_order_ids,
-       .expected = {.law = "inputs-agree", .cause = "hash-order-ids", .ranks = {1}},
+       .expected = {.law = "environment-bijective", .cause = "configuration-differs", .ranks = {1}},
        .has_words = true},
       {.id = "file-order-differs",
        .program = file_order_differs,
-       .expected = {.law = "inputs-agree", .cause = "file-order-differs", .ranks = {1}},
+       .expected = {.law = "environment-bijective", .cause = "configuration-differs", .ranks = {1}},
        .has_words = true},
       {.id = "worker-seed-clones-ranks",
        .program = worker_seed_clones_ranks,

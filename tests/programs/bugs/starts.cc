@@ -110,17 +110,17 @@ std::vector<Bug> start_bugs() {
       {.id = "param-replaced",
        .program = param_replaced,
        .expected =
-           {.law = "trained-together", .cause = "param-replaced", .step = 1, .tensor = "weight"}},
+           {.law = "trained-set", .cause = "param-replaced", .step = 1, .tensor = "weight"}},
       {.id = "unfreeze-after-wrap",
        .program = unfreeze_after_wrap,
-       .expected = {.law = "trained-together",
+       .expected = {.law = "trained-set",
                     .cause = "unfreeze-after-wrap",
                     .step = 1,
                     .tensor = "first.weight"}},
       {.id = "optimizer-stale",
        .program = optimizer_stale,
        .expected =
-           {.law = "trained-together", .cause = "optimizer-stale", .step = 0, .tensor = "weight"}},
+           {.law = "trained-set", .cause = "optimizer-stale", .step = 0, .tensor = "weight"}},
   };
 }
 

@@ -62,6 +62,7 @@ void buffer_overwritten_by_0(RankContext& rank, Form form) {
   Generator init(1);
   QueuedEncoder model(rank, init, form.fixed);
   DistributedDataParallel ddp(model, rank.world());
+  if (form.words) rank.record().buffers({"queue"}, "synced");
   optim::Sgd optimizer(model.parameters(), {.lr = 0.125});
   for (std::int64_t step = 0; step < 3; ++step) train_step(ddp, optimizer, batch_of(rank, step));
 }
@@ -102,6 +103,7 @@ void ema_drift(RankContext& rank, Form form) {
   DistributedDataParallel ddp(model, rank.world());
   optim::Sgd optimizer(model.parameters(), {.lr = 0.125});
   const AveragedModel ema(model);
+  if (form.words) rank.record().replicated("ema", ema.averages());
   for (std::int64_t step = 0; step < 2; ++step) {
     train_step(ddp, optimizer, batch_of(rank, step));
     if (form.fixed) {
@@ -223,7 +225,7 @@ void corrupt_replica_ckpt(RankContext& rank, Form form) {
   Generator init(1);
   Mlp model(rank.runtime(), init);
   DistributedDataParallel ddp(model, rank.world());
-  optim::Sgd optimizer(model.last().parameters(), {.lr = 0.125, .momentum = 0.5});
+  optim::Sgd optimizer(model.parameters(), {.lr = 0.125, .momentum = 0.5});
   train_step(ddp, optimizer, batch_of(rank, 0));
   const Tensor momentum = optimizer.state()[0].tensors[0];
   const std::string fallback = copy_of(momentum);
@@ -256,7 +258,7 @@ std::vector<Bug> state_bugs() {
        .has_words = true},
       {.id = "ema-drift",
        .program = ema_drift,
-       .expected = {.law = "state-equal", .cause = "ema-drift", .ranks = {1}, .step = 0},
+       .expected = {.law = "replicas-equal", .cause = "ema-drift", .ranks = {1}, .step = 1},
        .has_words = true},
       {.id = "nongrad-param-drift",
        .program = nongrad_param_drift,
@@ -267,7 +269,7 @@ std::vector<Bug> state_bugs() {
       {.id = "grow-rng-clone",
        .ranks = 4,
        .program = grow_rng_clone,
-       .expected = {.law = "rng-scopes", .cause = "grow-rng-clone", .ranks = {2, 3}}},
+       .expected = {.law = "rng-scopes", .cause = "rng-same-dropout", .ranks = {2, 3}}},
       {.id = "corrupt-replica-ckpt",
        .ranks = 3,
        .program = corrupt_replica_ckpt,

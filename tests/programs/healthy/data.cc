@@ -20,19 +20,13 @@ class Rows final : public data::SampleReader {
   void read(std::int64_t, data::Worker&, data::LoadedBatch&) override {}
 };
 
-data::DistributedSampler sampler_of(RankContext& rank, std::int64_t size, bool shuffle = true) {
-  return data::DistributedSampler::make(
-             {.size = size, .replicas = rank.world_size(), .rank = rank.rank(), .shuffle = shuffle})
-      .value();
-}
-
 // Two epochs over a shuffled set that the ranks share, one row short of even: it is padded.
 void epochs_of_a_shared_order(RankContext& rank) {
   Generator init(1);
   Mlp model(rank.runtime(), init);
   DistributedDataParallel ddp(model, rank.world());
   optim::Sgd optimizer(model.parameters(), kSgd);
-  data::DistributedSampler order = sampler_of(rank, 47);
+  data::DistributedSampler order(rank, {.size = 47});
   data::RankSampler sampler(order);
   Rows reader;
   Generator global(3);
@@ -63,7 +57,7 @@ void augmentation_in_workers(RankContext& rank) {
   Mlp model(rank.runtime(), init);
   DistributedDataParallel ddp(model, rank.world());
   optim::Sgd optimizer(model.parameters(), kSgd);
-  data::DistributedSampler order = sampler_of(rank, 16);
+  data::DistributedSampler order(rank, {.size = 16});
   data::RankSampler sampler(order);
   FlippedRows reader;
   Generator global(500 + static_cast<std::uint64_t>(rank.rank()));
@@ -157,7 +151,9 @@ void holdout_split_and_exact_metric(RankContext& rank) {
   optim::Sgd optimizer(model.parameters(), kSgd);
   const data::Split split = data::holdout_split(12, 5, 3).value();
   std::vector<std::int64_t> share;
-  sampler_of(rank, static_cast<std::int64_t>(split.train.size())).indices(share);
+  const data::DistributedSampler sampler(rank,
+                                         {.size = static_cast<std::int64_t>(split.train.size())});
+  sampler.indices(share);
   for (const std::int64_t index : share) {
     train_step(ddp, optimizer, rows_of(rank, {split.train[static_cast<std::size_t>(index)]}));
   }
