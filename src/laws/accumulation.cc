@@ -1,9 +1,9 @@
-#include "lockstep/laws/detail/accumulation.h"
+#include "lockstep/laws/rules/detail/accumulation.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "lockstep/laws/detail/precision.h"
+#include "lockstep/laws/rules/detail/precision.h"
 
 namespace lockstep::laws {
 

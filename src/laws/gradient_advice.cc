@@ -1,9 +1,9 @@
-#include "lockstep/laws/detail/gradient_advice.h"
+#include "lockstep/laws/rules/detail/gradient_advice.h"
 
 #include <algorithm>
 #include <string>
 
-#include "lockstep/laws/detail/precision.h"
+#include "lockstep/laws/rules/detail/precision.h"
 
 namespace lockstep::laws {
 

@@ -4,7 +4,7 @@
 
 #include "lockstep/base/text.h"
 #include "lockstep/laws/detail/rank_wrapper_map.h"
-#include "lockstep/laws/detail/teams.h"
+#include "lockstep/laws/rules/detail/teams.h"
 #include "lockstep/laws/rules/checkers.h"
 
 namespace lockstep {

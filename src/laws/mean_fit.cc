@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "lockstep/base/text.h"
-#include "lockstep/laws/detail/precision.h"
+#include "lockstep/laws/rules/detail/precision.h"
 
 namespace lockstep::laws {
 

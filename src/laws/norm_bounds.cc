@@ -1,11 +1,11 @@
-#include "lockstep/laws/detail/norm_bounds.h"
+#include "lockstep/laws/rules/detail/norm_bounds.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "lockstep/base/text.h"
 #include "lockstep/laws/detail/alignment.h"
-#include "lockstep/laws/detail/precision.h"
+#include "lockstep/laws/rules/detail/precision.h"
 
 namespace lockstep::laws {
 

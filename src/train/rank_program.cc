@@ -234,7 +234,10 @@ bool Loop::run_epoch(std::int64_t epoch, std::int64_t first_batch) {
     save_if_due(order, batch);
   }
   if (join) join->finish();
-  return join || !order.batch_sizes.empty();
+  // Where no epoch fills a window and rests are dropped, no epoch will ever bring a step.
+  const bool starved =
+      job_.loop.rest == "drop" && std::cmp_less(order.batch_sizes.size(), job_.loop.accumulate);
+  return join || (!order.batch_sizes.empty() && !starved);
 }
 
 void Loop::record_end() { context_.record().phase(PhaseKind::kEnd); }

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "lockstep/laws/detail/accumulation.h"
+#include "lockstep/laws/rules/detail/accumulation.h"
 
 #include "tests/support/ddp_job.h"
 

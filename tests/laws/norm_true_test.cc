@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "lockstep/laws/detail/norm_bounds.h"
+#include "lockstep/laws/rules/detail/norm_bounds.h"
 
 #include "tests/support/ddp_job.h"
 

@@ -3,7 +3,7 @@
 #include <set>
 #include <vector>
 
-#include "lockstep/laws/detail/accumulation.h"
+#include "lockstep/laws/rules/detail/accumulation.h"
 #include "lockstep/laws/detail/alignment.h"
 #include "lockstep/laws/rules/checkers.h"
 

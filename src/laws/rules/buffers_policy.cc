@@ -4,7 +4,7 @@
 #include <set>
 
 #include "lockstep/laws/detail/alignment.h"
-#include "lockstep/laws/detail/open_ballots.h"
+#include "lockstep/laws/rules/detail/open_ballots.h"
 #include "lockstep/laws/rules/checkers.h"
 
 namespace lockstep::laws {

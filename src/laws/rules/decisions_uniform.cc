@@ -1,6 +1,6 @@
 // decisions-uniform: branches that lead to collectives are taken the same way.
 #include "lockstep/laws/detail/alignment.h"
-#include "lockstep/laws/detail/open_ballots.h"
+#include "lockstep/laws/rules/detail/open_ballots.h"
 #include "lockstep/laws/report.h"
 #include "lockstep/laws/rules/checkers.h"
 

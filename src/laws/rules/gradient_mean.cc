@@ -3,9 +3,9 @@
 #include <set>
 
 #include "lockstep/laws/detail/alignment.h"
-#include "lockstep/laws/detail/gradient_advice.h"
+#include "lockstep/laws/rules/detail/gradient_advice.h"
 #include "lockstep/laws/detail/mean_fit.h"
-#include "lockstep/laws/detail/open_reduction.h"
+#include "lockstep/laws/rules/detail/open_reduction.h"
 #include "lockstep/laws/rules/checkers.h"
 
 namespace lockstep::laws {

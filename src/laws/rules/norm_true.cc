@@ -8,8 +8,8 @@
 
 #include "lockstep/base/text.h"
 #include "lockstep/laws/detail/alignment.h"
-#include "lockstep/laws/detail/norm_bounds.h"
-#include "lockstep/laws/detail/open_ballots.h"
+#include "lockstep/laws/rules/detail/norm_bounds.h"
+#include "lockstep/laws/rules/detail/open_ballots.h"
 #include "lockstep/laws/report.h"
 #include "lockstep/laws/rules/checkers.h"
 
@@ -124,7 +124,7 @@ class NormTrue final : public Law {
              const Place& place,
              const ClipEvent& clip,
              const NameTable& names) {
-    ++n_checked_;
+    n_checked_ += place.who.n;
     const GradientsSeen& reduced = place.window.reduced;
     std::optional<Complaint> complaint = wrong_factor(clip, reduced.dtype);
     const bool alone = place.window.clips.size() == 1;

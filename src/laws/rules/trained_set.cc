@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "lockstep/laws/detail/alignment.h"
-#include "lockstep/laws/detail/micro_windows.h"
+#include "lockstep/laws/rules/detail/micro_windows.h"
 #include "lockstep/laws/rules/checkers.h"
 
 namespace lockstep::laws {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "lockstep/laws/detail/open_reduction.h"
+#include "lockstep/laws/rules/detail/open_reduction.h"
 #include "lockstep/laws/finding.h"
 
 namespace lockstep::laws {
