@@ -49,6 +49,36 @@ struct Windows {
   DdpJob job{2};
 };
 
+/// Another model's loss goes through this one and leaves its gradient on top of the last one.
+void reduce_on_top(DdpJob& job) {
+  for (const std::int32_t rank : {0, 1}) {
+    job.forward(rank, true);
+    job.grad(rank, GradPoint::kInc, 2.0);
+    job.grad(rank, GradPoint::kPre, 10.0);
+    job.grad(rank, GradPoint::kPost, 10.0);
+  }
+}
+
+// As a generator's step does to the discriminator, which forgets its gradients before its own turn.
+TEST(AccumulatedOnceTest, HoldsForAKeptGradientThatNoStepUses) {
+  Windows windows;
+  windows.step({1.0}, 1.0);
+  reduce_on_top(windows.job);
+  windows.step({1.0}, 1.0);
+  EXPECT_EQ(accumulated(windows.job).verdict, Verdict::kHolds);
+}
+
+TEST(AccumulatedOnceTest, NamesTheStepThatUsesAKeptGradient) {
+  Windows windows;
+  windows.step({1.0}, 1.0);
+  reduce_on_top(windows.job);
+  windows.step({1.0}, 11.0, /*clears=*/false);
+  const Finding finding = only_miscount(windows.job);
+  EXPECT_EQ(finding.cause, Cause::kZeroGradForgotten);
+  EXPECT_EQ(finding.step, 1);
+  EXPECT_EQ(finding.ranks, std::vector<Rank>{Rank{1}});
+}
+
 TEST(AccumulatedOnceTest, HoldsForTheSumOfAllContributions) {
   Windows windows;
   windows.step({1.0}, 1.0);
@@ -125,6 +155,7 @@ TEST(AccumulatedOnceTest, ContributionsMayBeForgottenWhereClearingIsNotRecorded)
     job.grad(0, GradPoint::kInc, 2.0);
     job.forward(0);
     job.reduce(0, 3.0, found, found);
+    job.step(0, found);
     EXPECT_EQ(accumulated(job).findings.size(), found == 3.0 ? 0U : 1U);
   }
 }

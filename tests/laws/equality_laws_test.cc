@@ -89,6 +89,23 @@ TEST(InitEqualTest, LocalBatchNormMayDiffer) {
   EXPECT_EQ(check("init-equal", job.stream).verdict, Verdict::kHolds);
 }
 
+TEST(InitEqualTest, LocalBuffersThatDifferWhenTheModelIsWrappedAreNamed) {
+  DdpJob job(2);
+  for (std::int32_t rank = 0; rank < 2; ++rank) {
+    job.at(rank);
+    job.stream.add(
+        rank,
+        WrapEvent{
+            .buffers = job.layout(), .buffer_policy = job.stream.name("local"), .n_ranks = 2});
+    job.state(rank, StateKind::kBuffer, StatePoint::kWrap, rank);
+    job.state(rank, StateKind::kBuffer, StatePoint::kForward, rank);
+  }
+  const LawResult result = check("init-equal", job.stream);
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(result.findings[0].cause, Cause::kInitBuffersSkipped);
+  EXPECT_EQ(result.findings[0].ranks, std::vector<Rank>{Rank{1}});
+}
+
 TEST(InitEqualTest, SaysWhatToAddWhenNothingWasRecorded) {
   const LawResult result = check("init-equal", DdpJob(2).stream);
   EXPECT_EQ(result.verdict, Verdict::kNotCheckable);

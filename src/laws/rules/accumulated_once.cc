@@ -1,5 +1,6 @@
 // accumulated-once: what enters a reduction is what was there plus this window's contributions.
 #include <map>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -34,11 +35,14 @@ class AccumulatedOnce final : public Law {
     if (const auto* grad = std::get_if<GradEvent>(&event.body)) {
       on_grad(event, *grad, windows_[place], names);
     } else if (const auto* step = std::get_if<StepEvent>(&event.body)) {
-      on_step(windows_[place], *step, names);
+      on_step(event, windows_[place], *step, names);
     } else if (const auto* clear = std::get_if<ZeroGradEvent>(&event.body)) {
       Window& window = windows_[place];
       window.strict = true;
-      each_named(window, names.layout(clear->layout), names, [](Tensor& t) { t.has.clear(); });
+      each_named(window, names.layout(clear->layout), names, [](Tensor& t) {
+        t.has.clear();
+        t.miscount.reset();
+      });
     } else if (const auto* clip = std::get_if<ClipEvent>(&event.body)) {
       on_clip(windows_[place], *clip, names);
     } else if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
@@ -61,6 +65,7 @@ class AccumulatedOnce final : public Law {
     Accumulation has;
     std::uint64_t used = 0;  ///< Digest of what the next step uses.
     bool is_used = false;
+    std::optional<Miscount> miscount{};  ///< Of a reduction since: no harm unless a step uses it.
   };
 
   /// One rank's gradients of one wrapper.
@@ -140,7 +145,7 @@ class AccumulatedOnce final : public Law {
     const bool immediate = wrap == nullptr || wrap->synchronizes;
     const std::optional<Miscount> how =
         tensor.has.check(found, {.exact = exact_, .strict = strict, .immediate = immediate});
-    if (how) note(event, tensor.name, *how);
+    if (how && !tensor.miscount) tensor.miscount = how;
     tensor.has.become(grad.sketches[i], grad.digests[i]);
   }
 
@@ -151,8 +156,10 @@ class AccumulatedOnce final : public Law {
     });
   }
 
-  static void on_step(Window& window, const StepEvent& step, const NameTable& names) {
+  void on_step(const Event& event, Window& window, const StepEvent& step, const NameTable& names) {
     each_named(window, names.layout(step.layout), names, [&](Tensor& tensor) {
+      if (tensor.miscount) note(event, tensor.name, *tensor.miscount);
+      tensor.miscount.reset();
       Accumulation& has = tensor.has;
       has.step();
       if (!tensor.is_used) return has.clear();

@@ -122,14 +122,16 @@ class InitEqual final : public Law {
   void judge(const Key& key, const Ballot& ballot, const NameTable& names) {
     judged_.insert({key.wrapper, key.layout});
     const WrapEvent* wrap = wrappers_.find(key.wrapper);
-    const bool shared = synchronised(wrap, names) || starts_equal(key, wrap);
-    if (key.kind == StateKind::kBuffer && !shared) return;
+    const bool local = key.kind == StateKind::kBuffer && !synchronised(wrap, names);
+    const Ballot* const at_wrap = local ? unequal_at_wrap(key, wrap) : nullptr;
+    if (local && at_wrap == nullptr) return;
     n_checked_ += ballot.n_comparisons();
     if (ballot.unanimous()) return;
     const std::span<const NameId> layout = names.layout(static_cast<LayoutId>(key.layout));
     for (std::size_t i = 0; i < layout.size(); ++i) {
       std::vector<Rank> ranks = ballot.against_first(i);
       if (ranks.empty() || wrappers_.ignored(key.wrapper, layout[i], names)) continue;
+      if (local && at_wrap->against_first(i).empty()) continue;
       if (!reported_.insert({key.wrapper, layout[i]}).second) continue;
       report(key, ballot.majority_opt(), i, std::move(ranks), names);
     }
@@ -173,10 +175,14 @@ class InitEqual final : public Law {
   }
 
   /// Buffers that a wrapper leaves alone are each rank's own from the first batch on, and equal
-  /// before it: unless the job says otherwise, or an earlier wrapper has trained them.
-  bool starts_equal(const Key& key, const WrapEvent* wrap) const {
-    return wrap != nullptr && wrap->synchronizes && buffers_ != "local" &&
-           key.wrapper.wrapper == 0 && key.generation == 0;
+  /// when it is made: unless the job says otherwise, or an earlier wrapper has trained them. Returns:
+  /// where they differed then.
+  const Ballot* unequal_at_wrap(const Key& key, const WrapEvent* wrap) const {
+    if (wrap == nullptr || !wrap->synchronizes || buffers_ == "local") return nullptr;
+    if (key.wrapper.wrapper != 0 || key.generation != 0) return nullptr;
+    const auto wrapped = wraps_.find(key);
+    const bool differ = wrapped != wraps_.end() && !wrapped->second.unanimous();
+    return differ ? &wrapped->second : nullptr;
   }
 
   bool synchronised(const WrapEvent* wrap, const NameTable& names) const {

@@ -33,7 +33,7 @@ struct Bug {
   void (*program)(RankContext&, Form) = nullptr;
   Expected expected = {};
   bool has_words = false;
-  Expected in_words = {};  ///< Of the form with words, where it tells more: else no law.
+  Expected in_words = {};  ///< Of the form with words, where it says more: else no law.
 };
 
 // By what they break; bugs_test.cc runs them all.

@@ -121,7 +121,7 @@ class BugProgramTest : public ::testing::TestWithParam<Bug> {};
 
 }  // namespace
 
-void PrintTo(const Bug& bug, std::ostream* out) { *out << bug.id; }
+std::ostream& operator<<(std::ostream& out, const Bug& bug) { return out << bug.id; }
 
 TEST(BugProgramTest, ThePageSaysWhatIsNoticedToday) {
   const std::string page = text_of(kPage);

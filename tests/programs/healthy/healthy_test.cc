@@ -39,7 +39,6 @@ constexpr std::string_view kAccused[] = {
     "PostLocalSgd",
     "PowerSgdHook",
     "QuantizingHook",
-    "WrapperOverHalfTheWorld",
 };
 
 bool is_accused(const HealthyProgram& healthy) {
@@ -50,7 +49,7 @@ class HealthyProgramTest : public ::testing::TestWithParam<HealthyProgram> {};
 
 }  // namespace
 
-void PrintTo(const HealthyProgram& one, std::ostream* out) { *out << one.name; }
+std::ostream& operator<<(std::ostream& out, const HealthyProgram& one) { return out << one.name; }
 
 TEST_P(HealthyProgramTest, IsQuietUnderTwentySchedules) {
   const HealthyProgram& healthy = GetParam();
