@@ -16,6 +16,13 @@ std::int32_t last_attempt(const MemoryTrace& trace) {
   return last;
 }
 
+/// The loss that a step of the first wrapper trained on, or null.
+const LossEvent* trained_loss(const Event& event, std::int32_t attempt) {
+  const auto* loss = std::get_if<LossEvent>(&event.body);
+  const bool counts = loss != nullptr && loss->grad && event.at.attempt == attempt;
+  return counts && event.at.wrapper <= 0 ? loss : nullptr;
+}
+
 }  // namespace
 
 RecordedLosses recorded_losses(const MemoryTrace& trace) {
@@ -25,9 +32,8 @@ RecordedLosses recorded_losses(const MemoryTrace& trace) {
   std::int64_t first = std::numeric_limits<std::int64_t>::max();
   for (std::size_t rank = 0; rank < n_ranks; ++rank) {
     for (const Event& event : trace.events(Rank{static_cast<std::int32_t>(rank)})) {
-      const auto* loss = std::get_if<LossEvent>(&event.body);
-      if (loss == nullptr || !loss->grad || event.at.attempt != attempt) continue;
-      if (event.at.wrapper > 0) continue;
+      const LossEvent* const loss = trained_loss(event, attempt);
+      if (loss == nullptr) continue;
       by_step[rank][event.at.opt] = loss->value;
       first = std::min<std::int64_t>(first, event.at.opt);
     }

@@ -62,7 +62,7 @@ std::uint64_t order_digest(const DistributedSampler& sampler, Memo* memo) {
 DistributedSampler::DistributedSampler(const RankContext& context,
                                        const RankSamplerOptions& options)
     : DistributedSampler(made_for(context, options)) {
-  memo_ = &context.host().memo();
+  memo_ = &context.host().memo();  // NOLINT(cppcoreguidelines-prefer-member-initializer): delegates
   if (Recorder* const recorder = context.runtime().recorder()) {
     record_ = std::make_shared<PassRecord>(*recorder, options.split);
   }

@@ -88,6 +88,16 @@ void Accumulation::scale(double factor) {
   before_last.scale(factor);
 }
 
+template <typename Is>
+std::optional<Miscount> Accumulation::miscounted_from(const std::array<SketchSum, 2>& starts,
+                                                      const Is& is) const {
+  for (const SketchSum& start : starts) {
+    if (is(sum_of(sum_of(start, added), last))) return Miscount::kTwice;
+    if (is(sum_of(start, last)) || is(sum_of(start, before_last))) return Miscount::kLost;
+  }
+  return std::nullopt;
+}
+
 std::optional<Miscount> Accumulation::check(const Found& found, const Rules& rules) const {
   // What overflowed says nothing.
   if (!known || found.sketch == nullptr || !is_finite(*found.sketch)) return std::nullopt;
@@ -100,11 +110,7 @@ std::optional<Miscount> Accumulation::check(const Found& found, const Rules& rul
   }
   if (!rules.immediate || added.n_terms < 2) return std::nullopt;
   if (!rules.strict && is(last)) return std::nullopt;
-  for (const SketchSum& start : {base, SketchSum()}) {
-    if (is(sum_of(sum_of(start, added), last))) return Miscount::kTwice;
-    if (is(sum_of(start, last)) || is(sum_of(start, before_last))) return Miscount::kLost;
-  }
-  return std::nullopt;
+  return miscounted_from({base, SketchSum()}, is);
 }
 
 }  // namespace lockstep::laws

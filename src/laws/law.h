@@ -80,7 +80,7 @@ Result<std::unique_ptr<Law>> make_law(std::string_view id, const LawPolicy& poli
 
 namespace laws {
 class Teams;
-}
+}  // namespace laws
 
 /// Runs several laws over one stream: a sink for live runs, or replay() a stored trace into it.
 ///

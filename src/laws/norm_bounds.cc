@@ -160,6 +160,37 @@ std::optional<Complaint> wrong_norm(const ClipEvent& clip,
   return Complaint{"norm", "", std::move(message), Cause::kNone};
 }
 
+namespace {
+
+/// How gradients changed between their reduction and the step, all together.
+struct Scaling {
+  double common = 0.0;  ///< The factor that fits best.
+  bool untouched = true;
+};
+
+/// Nothing: they cannot be compared.
+std::optional<Scaling> scaling_of(const std::vector<Clipped>& tensors,
+                                  const GradientsSeen& reduced,
+                                  const GradientsSeen& used) {
+  Scaling scaling;
+  double products = 0.0;
+  double squares = 0.0;
+  for (const Clipped& one : tensors) {
+    const Sketch& before = reduced.sketches[one.reduced];
+    const Sketch& after = used.sketches[one.used];
+    if (!is_finite(before) || !is_finite(after)) return std::nullopt;
+    if (reduced.n_elems[one.reduced] != used.n_elems[one.used]) return std::nullopt;
+    products += projected(before, after);
+    squares += projected(before, before);
+    if (reduced.digests[one.reduced] != used.digests[one.used]) scaling.untouched = false;
+  }
+  if (tensors.empty() || squares == 0.0) return std::nullopt;
+  scaling.common = products / squares;
+  return scaling;
+}
+
+}  // namespace
+
 std::optional<Complaint> wrong_scaling(const ClipEvent& clip,
                                        const GradientsSeen& reduced,
                                        const GradientsSeen& used,
@@ -170,20 +201,9 @@ std::optional<Complaint> wrong_scaling(const ClipEvent& clip,
     return std::nullopt;
   }
   const std::vector<Clipped> tensors = clipped_tensors(clip, reduced, used, names);
-  double products = 0.0;
-  double squares = 0.0;
-  bool untouched = true;
-  for (const Clipped& one : tensors) {
-    const Sketch& before = reduced.sketches[one.reduced];
-    const Sketch& after = used.sketches[one.used];
-    if (!is_finite(before) || !is_finite(after)) return std::nullopt;
-    if (reduced.n_elems[one.reduced] != used.n_elems[one.used]) return std::nullopt;
-    products += projected(before, after);
-    squares += projected(before, before);
-    untouched = untouched && reduced.digests[one.reduced] == used.digests[one.used];
-  }
-  if (tensors.empty() || squares == 0.0) return std::nullopt;
-  if (untouched && scale == 1.0 && clip.factor != 1.0) {
+  const std::optional<Scaling> scaling = scaling_of(tensors, reduced, used);
+  if (!scaling) return std::nullopt;
+  if (scaling->untouched && scale == 1.0 && clip.factor != 1.0) {
     return Complaint{"scaled",
                      "",
                      "the step used the gradients as they were reduced, although clipping was to "
@@ -191,8 +211,7 @@ std::optional<Complaint> wrong_scaling(const ClipEvent& clip,
                          exact(clip.factor),
                      Cause::kClipNotApplied};
   }
-  const double common = products / squares;
-  for (const double factor : {clip.factor / scale, common}) {
+  for (const double factor : {clip.factor / scale, scaling->common}) {
     const bool all = std::all_of(tensors.begin(), tensors.end(), [&](const Clipped& one) {
       return is_scaled_by(factor,
                           reduced.sketches[one.reduced],

@@ -99,9 +99,9 @@ class ProgramRecord {
 
   /// Something that all ranks must have been given alike: the text of a configuration, a vocabulary,
   /// a list of files. Law environment-bijective.
-  void configuration(std::string_view name, std::string_view bytes) const;
+  void configuration(std::string_view subject, std::string_view bytes) const;
   /// The same by its digest, for what is too large to pass.
-  void configuration_digest(std::string_view name, std::uint64_t digest) const;
+  void configuration_digest(std::string_view subject, std::uint64_t digest) const;
 
   /// What became of a snapshot that the program writes by itself; fields as in SnapshotEvent. Law
   /// checkpoint-whole.

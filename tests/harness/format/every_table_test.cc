@@ -19,8 +19,8 @@ constexpr const char* kMisspelt = "misspelt_key";
 
 /// Keys below which the names are the file's own.
 bool has_free_names(const Way& way) {
-  static const std::set<std::string> kFree = {"variant", "set", "groups", "tensor"};
-  return way.size() == 1 ? kFree.contains(way[0])
+  static const std::set<std::string> free_names = {"variant", "set", "groups", "tensor"};
+  return way.size() == 1 ? free_names.contains(way[0])
                          : !way.empty() && (way.back() == "set" || way.back() == "groups");
 }
 

@@ -1,6 +1,7 @@
 // What one gradient should hold, given its contributions: the arithmetic of accumulated-once.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 
@@ -76,6 +77,12 @@ struct Accumulation {
   /// Nothing when `found` is what was there and each contribution, once, or something that no
   /// miscount explains: that is the program's own doing.
   std::optional<Miscount> check(const Found& found, const Rules& rules) const;
+
+ private:
+  /// `is`: whether a sum is what was found; `starts`: what may have been there before.
+  template <typename Is>
+  std::optional<Miscount> miscounted_from(const std::array<SketchSum, 2>& starts,
+                                          const Is& is) const;
 };
 
 }  // namespace lockstep::laws
