@@ -5,13 +5,13 @@
 #include <mutex>
 #include <utility>
 
+#include "lockstep/base/half.h"
 #include "lockstep/comm/detail/scaled_sum.h"
 #include "lockstep/gpu/nccl/detail/lane.h"
 #include "lockstep/gpu/nccl/detail/schedule.h"
 #include "lockstep/gpu/nccl/detail/staging.h"
 #include "lockstep/gpu/nccl/result_text.h"
 #include "lockstep/real/group/agreement.h"
-#include "lockstep/base/half.h"
 
 namespace lockstep::nccl {
 

@@ -190,23 +190,26 @@ class Grammar {
   }
 
   Command chosen(const std::string& name) const {
-    if (name == "run") return run_;
-    if (name == "test") return test_;
-    if (name == "zoo") return zoo_;
-    if (name == "explore") return explore_;
-    if (name == "replay") return replay_;
-    if (name == "check") return check_;
-    if (name == "diff") return diff_;
-    if (name == "bisect") return bisect_;
-    if (name == "export") return export_;
-    if (name == "analyze") return analyze_;
-    if (name == "explain") return explain_;
-    if (name == "sampler") return sampler_;
-    if (name == "nccl-log") return nccl_log_;
-    if (name == "crosscheck") return crosscheck_;
-    if (name == "launch") return launch_;
-    if (name == "rank") return rank_;
-    return laws_;
+    const std::map<std::string, Command> all = {
+        {"run", run_},
+        {"test", test_},
+        {"zoo", zoo_},
+        {"explore", explore_},
+        {"replay", replay_},
+        {"check", check_},
+        {"diff", diff_},
+        {"bisect", bisect_},
+        {"export", export_},
+        {"analyze", analyze_},
+        {"explain", explain_},
+        {"sampler", sampler_},
+        {"nccl-log", nccl_log_},
+        {"crosscheck", crosscheck_},
+        {"launch", launch_},
+        {"rank", rank_},
+    };
+    const auto found = all.find(name);
+    return found == all.end() ? Command(laws_) : found->second;
   }
 
   CLI::App app_;

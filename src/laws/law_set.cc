@@ -4,8 +4,8 @@
 
 #include "lockstep/base/text.h"
 #include "lockstep/laws/detail/rank_wrapper_map.h"
-#include "lockstep/laws/rules/detail/teams.h"
 #include "lockstep/laws/rules/checkers.h"
+#include "lockstep/laws/rules/detail/teams.h"
 
 namespace lockstep {
 

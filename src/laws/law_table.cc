@@ -201,7 +201,8 @@ constexpr std::array<LawInfo, 24> kLaws = {{
      "",
      "What is trainable is what is reduced is what is optimised, and no contribution is left over.",
      "DDP fixes what it reduces when it wraps; an optimizer, when it is made.",
-     "Parameters whose gradients are not recorded; contributions that a program drops on purpose in "
+     "Parameters whose gradients are not recorded; contributions that a program drops on purpose "
+     "in "
      "the middle of epochs.",
      kTrace},
 }};

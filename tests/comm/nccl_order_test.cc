@@ -9,8 +9,8 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/base/check.h"
-#include "lockstep/comm/detail/scaled_sum.h"
 #include "lockstep/base/half.h"
+#include "lockstep/comm/detail/scaled_sum.h"
 
 #include "tests/support/test_runtime.h"
 

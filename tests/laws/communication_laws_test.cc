@@ -416,9 +416,8 @@ TEST(StragglersTest, NamesTheRankThatAllOthersWaitFor) {
 // calls it takes.
 TEST(StragglersTest, AFewCallsAreNoEvidence) {
   for (const std::int32_t n_late : {7, 8}) {
-    const auto advice = straggler([&](std::int32_t seq, std::int32_t rank) {
-      return seq < n_late && rank == 1 ? 400 : 0;
-    });
+    const auto advice = straggler(
+        [&](std::int32_t seq, std::int32_t rank) { return seq < n_late && rank == 1 ? 400 : 0; });
     EXPECT_EQ(advice.has_value(), n_late == 8) << n_late;
   }
 }

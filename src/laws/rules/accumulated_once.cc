@@ -4,9 +4,9 @@
 #include <set>
 #include <vector>
 
-#include "lockstep/laws/rules/detail/accumulation.h"
 #include "lockstep/laws/detail/alignment.h"
 #include "lockstep/laws/rules/checkers.h"
+#include "lockstep/laws/rules/detail/accumulation.h"
 
 namespace lockstep::laws {
 

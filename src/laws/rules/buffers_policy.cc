@@ -4,8 +4,8 @@
 #include <set>
 
 #include "lockstep/laws/detail/alignment.h"
-#include "lockstep/laws/rules/detail/open_ballots.h"
 #include "lockstep/laws/rules/checkers.h"
+#include "lockstep/laws/rules/detail/open_ballots.h"
 
 namespace lockstep::laws {
 

@@ -1,8 +1,8 @@
 // decisions-uniform: branches that lead to collectives are taken the same way.
 #include "lockstep/laws/detail/alignment.h"
-#include "lockstep/laws/rules/detail/open_ballots.h"
 #include "lockstep/laws/report.h"
 #include "lockstep/laws/rules/checkers.h"
+#include "lockstep/laws/rules/detail/open_ballots.h"
 
 namespace lockstep::laws {
 

@@ -3,10 +3,10 @@
 #include <set>
 
 #include "lockstep/laws/detail/alignment.h"
-#include "lockstep/laws/rules/detail/gradient_advice.h"
 #include "lockstep/laws/detail/mean_fit.h"
-#include "lockstep/laws/rules/detail/open_reduction.h"
 #include "lockstep/laws/rules/checkers.h"
+#include "lockstep/laws/rules/detail/gradient_advice.h"
+#include "lockstep/laws/rules/detail/open_reduction.h"
 
 namespace lockstep::laws {
 

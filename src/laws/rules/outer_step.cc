@@ -7,9 +7,9 @@
 
 #include "lockstep/base/text.h"
 #include "lockstep/laws/detail/alignment.h"
-#include "lockstep/laws/rules/detail/open_ballots.h"
 #include "lockstep/laws/report.h"
 #include "lockstep/laws/rules/checkers.h"
+#include "lockstep/laws/rules/detail/open_ballots.h"
 
 namespace lockstep::laws {
 

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "lockstep/laws/detail/alignment.h"
-#include "lockstep/laws/rules/detail/micro_windows.h"
 #include "lockstep/laws/rules/checkers.h"
+#include "lockstep/laws/rules/detail/micro_windows.h"
 
 namespace lockstep::laws {
 

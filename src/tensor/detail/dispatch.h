@@ -5,8 +5,8 @@
 #include <type_traits>
 
 #include "lockstep/base/check.h"
-#include "lockstep/tensor/dtype.h"
 #include "lockstep/base/half.h"
+#include "lockstep/tensor/dtype.h"
 
 namespace lockstep::detail {
 

@@ -1,10 +1,9 @@
 // Every table of the format, as the scenarios of the tree show them, with one key too many.
 #include <filesystem>
+#include <gmock/gmock.h>
 #include <set>
 #include <string>
 #include <vector>
-
-#include <gmock/gmock.h>
 
 #include "lockstep/harness/format/document.h"
 #include "lockstep/harness/format/load.h"

@@ -110,21 +110,21 @@ TEST_F(RunTest, WeightsOfAMeanAreCompared) {
       "expect = { outcome = \"findings\", fires = [ { law = \"single-process-equal\" }, { law = "
       "\"gradient-mean\", weights = [0.5, 0.5], declared = [0.25, 0.75] } ] }\n";
 
-  EXPECT_THAT(unmet_of(replaced(job, "declared =", "normalize = \"local-tokens\", declared =") +
-                       expect),
-              IsEmpty());
+  EXPECT_THAT(
+      unmet_of(replaced(job, "declared =", "normalize = \"local-tokens\", declared =") + expect),
+      IsEmpty());
   EXPECT_THAT(unmet_of(replaced(job, "declared =", "normalize = \"local-tokens\", declared =") +
                        replaced(expect, "[0.25, 0.75]", "[0.75, 0.25]")),
               ElementsAre(HasSubstr("declared [0.75, 0.25]; found ")));
 }
 
 TEST_F(RunTest, WhatAMetricWasTakenOverIsCompared) {
-  const std::string job = replaced(
-      replaced(small_job(),
-               "{ steps = 1 }",
-               "{ epochs = 1, eval = { every_epochs = 1, metric = \"l1\" } }"),
-      "{ x = [2], y = [0] } ] }",
-      "{ x = [2], y = [0] }, { x = [3], y = [0] }, { x = [4], y = [0] } ], holdout = 2 }");
+  const std::string job =
+      replaced(replaced(small_job(),
+                        "{ steps = 1 }",
+                        "{ epochs = 1, eval = { every_epochs = 1, metric = \"l1\" } }"),
+               "{ x = [2], y = [0] } ] }",
+               "{ x = [2], y = [0] }, { x = [3], y = [0] }, { x = [4], y = [0] } ], holdout = 2 }");
 
   EXPECT_THAT(unmet_of(job + "expect = { metric = { denominator = 2 } }\n"), IsEmpty());
   EXPECT_THAT(unmet_of(job + "expect = { metric = { denominator = 3 } }\n"),

@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
-#include "lockstep/laws/rules/detail/open_reduction.h"
 #include "lockstep/laws/finding.h"
+#include "lockstep/laws/rules/detail/open_reduction.h"
 
 namespace lockstep::laws {
 
