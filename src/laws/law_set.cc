@@ -179,7 +179,10 @@ void LawSet::on_event(const Event& event, const NameTable& names) {
 }
 
 void LawSet::on_cohort(const CohortEvent& event, const NameTable& names) {
-  if (laws::Teams::reads(event.first->body) || teams_->any()) {
+  if (laws::Teams::reads(event.first->body)) {
+    laws::each(event, [&](const Event& own) { teams_->on_event(own, policy_.n_ranks); });
+  }
+  if (teams_->any()) {
     return laws::each(event, [&](const Event& own) { on_event(own, names); });
   }
   for (Law* law : readers_[event.first->body.index()]) law->on_cohort(event, names);

@@ -7,6 +7,7 @@
 #include "lockstep/laws/detail/alignment.h"
 #include "lockstep/laws/rules/checkers.h"
 #include "lockstep/laws/rules/detail/accumulation.h"
+#include "lockstep/laws/rules/detail/single_contributions.h"
 
 namespace lockstep::laws {
 
@@ -31,6 +32,66 @@ class AccumulatedOnce final : public Law {
   }
 
   void on_event(const Event& event, const NameTable& names) override {
+    if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
+      return wrappers_.on_wrap(event, *wrap);
+    }
+    if (is_read(event.body)) {
+      part(wrapper_of(event.at), names);
+      observe(event, names);
+    }
+  }
+
+  void on_cohort(const CohortEvent& event, const NameTable& names) override {
+    const Event& first = *event.first;
+    if (std::holds_alternative<WrapEvent>(first.body)) return Law::on_cohort(event, names);
+    if (!is_read(first.body)) return;
+    const WrapperKey wrapper = wrapper_of(first.at);
+    if (SingleContributions* const together = in_step(wrapper)) {
+      if (together->take(event)) return;
+      part(wrapper, names);
+    }
+    each(event, [&](const Event& own) { observe(own, names); });
+  }
+
+  LawResult finish(const NameTable& names) override {
+    std::vector<Finding> findings;
+    for (auto& [key, broken] : broken_) findings.push_back(to_finding(key, broken, names));
+    for (const auto& [wrapper, together] : together_) n_checked_ += together.n_checked();
+    return conclude(kAccumulatedOnce,
+                    std::move(findings),
+                    n_checked_,
+                    "grad events at inc and pre with sketches");
+  }
+
+ private:
+  static bool is_read(const EventBody& body) {
+    const auto* grad = std::get_if<GradEvent>(&body);
+    return grad == nullptr || grad->point != GradPoint::kBase;
+  }
+
+  // -- ranks in step
+
+  /// Null where the ranks of this wrapper have parted.
+  SingleContributions* in_step(WrapperKey wrapper) {
+    if (apart_.contains(wrapper)) return nullptr;
+    return &together_[wrapper];
+  }
+
+  /// From here on, each of this wrapper's ranks is judged by itself.
+  void part(WrapperKey wrapper, const NameTable& names) {
+    if (!apart_.insert(wrapper).second) return;
+    const auto known = together_.find(wrapper);
+    if (known == together_.end()) return;
+    const std::int64_t n_checked = n_checked_;
+    const SingleContributions together = std::move(known->second);
+    together_.erase(known);
+    together.replay([&](const Event& event) { observe(event, names); });
+    n_checked_ = n_checked + together.n_checked();  // What is replayed was counted before.
+  }
+
+  // -- one rank
+
+  void observe(const Event& event, const NameTable& names) {
     const RankWrapper place = rank_wrapper_of(event);
     if (const auto* grad = std::get_if<GradEvent>(&event.body)) {
       on_grad(event, *grad, windows_[place], names);
@@ -45,21 +106,9 @@ class AccumulatedOnce final : public Law {
       });
     } else if (const auto* clip = std::get_if<ClipEvent>(&event.body)) {
       on_clip(windows_[place], *clip, names);
-    } else if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
-      wrappers_.on_wrap(event, *wrap);
     }
   }
 
-  LawResult finish(const NameTable& names) override {
-    std::vector<Finding> findings;
-    for (auto& [key, broken] : broken_) findings.push_back(to_finding(key, broken, names));
-    return conclude(kAccumulatedOnce,
-                    std::move(findings),
-                    n_checked_,
-                    "grad events at inc and pre with sketches");
-  }
-
- private:
   struct Tensor {
     NameId name = kNoName;
     Accumulation has;
@@ -212,7 +261,9 @@ class AccumulatedOnce final : public Law {
   bool exact_;
   bool whole_;
   Wrappers wrappers_;
-  RankWrapperMap<Window> windows_;
+  std::map<WrapperKey, SingleContributions> together_;  // Of ranks in step.
+  std::set<WrapperKey> apart_;
+  RankWrapperMap<Window> windows_;  // Of the others.
   std::map<BrokenKey, Broken> broken_;
   std::int64_t n_checked_ = 0;
 };
