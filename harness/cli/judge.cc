@@ -1,18 +1,18 @@
 #include "lockstep/harness/cli/judge.h"
 
-#include "lockstep/harness/format/load.h"
 #include "lockstep/harness/run/expect.h"
 #include "lockstep/harness/run/run_scenario.h"
 
 namespace lockstep::cli {
 
-Result<std::vector<Scenario>> load_all_variants(const std::vector<std::string>& files) {
+Result<std::vector<Scenario>> load_all_variants(const std::vector<std::string>& files,
+                                                const std::vector<Setting>& settings) {
   std::vector<Scenario> scenarios;
   for (const std::string& file : files) {
     const Result<std::vector<std::string>> variants = list_variants(file);
     if (!variants.ok()) return variants.error();
     for (const std::string& variant : variants.value()) {
-      Result<Scenario> scenario = load_scenario(file, variant, {});
+      Result<Scenario> scenario = load_scenario(file, variant, settings);
       if (!scenario.ok()) return scenario.error();
       scenarios.push_back(std::move(scenario).value());
     }

@@ -2,6 +2,7 @@
 #include "lockstep/harness/cli/commands.h"
 #include "lockstep/harness/cli/judge.h"
 #include "lockstep/harness/cli/outcome.h"
+#include "lockstep/harness/cli/settings.h"
 #include "lockstep/harness/report/report_file.h"
 #include "lockstep/harness/run/expect.h"
 
@@ -33,7 +34,10 @@ ExitCode test(const TestArguments& arguments, Terminal& terminal) {
   Result<ReportFile> file =
       ReportFile::make({"--report", "lockstep test"}, arguments.report, false);
   if (!file.ok()) return bad_input(terminal, file.error().text());
-  const Result<std::vector<Scenario>> scenarios = load_all_variants(arguments.files);
+  const Result<std::vector<Setting>> settings = parse_settings(arguments.settings);
+  if (!settings.ok()) return bad_input(terminal, settings.error().text());
+  const Result<std::vector<Scenario>> scenarios =
+      load_all_variants(arguments.files, settings.value());
   if (!scenarios.ok()) return bad_input(terminal, scenarios.error().text());
   bool all_met = true;
   for (const Scenario& scenario : scenarios.value()) {

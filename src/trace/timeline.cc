@@ -258,12 +258,16 @@ void Drawing::draw_note(const TimelineNote& note, std::span<const std::int64_t> 
   const std::span<const Event> events = trace_.events(note.rank);
   rank_ = to_int(note.rank);
   now_ = times.empty() ? 0 : times.back();
+  // What belongs to no wrapper counts no steps: all of it is at step 0.
+  const bool of_wrapper =
+      std::ranges::any_of(events, [](const Event& event) { return event.at.wrapper >= 0; });
   for (std::size_t i = 0; i < events.size(); ++i) {
     if (events[i].at.attempt != note.attempt) continue;
     const auto* call = std::get_if<CollectiveEvent>(&events[i].body);
     const bool is_call = call != nullptr && note.seq && call->seq == *note.seq &&
                          call->group == note.group.value_or(0);
-    const bool is_step = note.step && !note.seq && events[i].at.opt == *note.step;
+    const bool is_step = note.step && !note.seq && events[i].at.opt == *note.step &&
+                         (!of_wrapper || events[i].at.wrapper >= 0);
     if (is_call || is_step) now_ = times[i];
     if (is_call) break;
   }

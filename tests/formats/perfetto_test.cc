@@ -101,5 +101,20 @@ TEST(PerfettoTest, NotesArePinnedToTheCallOrStepTheyAreAbout) {
   EXPECT_EQ(time_of(timeline.json, "finding: progress"), 0.040);
 }
 
+TEST(PerfettoTest, ANoteOfTheFirstStepIsNotPinnedToWhatComesAfterAllSteps) {
+  EventStream stream(1);
+  for (const std::int32_t step : {0, 1}) {
+    stream.at(0) = {.wrapper = 0, .opt = step};
+    stream.add(0, ForwardEvent{});
+    stream.add(0, StepEvent{});
+  }
+  stream.at(0) = {};  // Of no wrapper, so step 0 as far as it is known.
+  stream.add(0, EndEvent{});
+  const std::vector<TimelineNote> notes = {
+      {.rank = Rank{0}, .title = "init-equal", .text = "", .step = 0}};
+  const Timeline timeline = render_perfetto(stream.trace(), notes);
+  EXPECT_EQ(time_of(timeline.json, "finding: init-equal"), 0.010);
+}
+
 }  // namespace
 }  // namespace lockstep

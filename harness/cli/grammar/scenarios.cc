@@ -98,11 +98,18 @@ void add_words(CLI::App& app, HelpPage& page, TestArguments& to) {
   CommandWords words(
       app, page, "Runs every variant of scenarios and compares each with what it expects.");
   words.argument("SCENARIO", to.files, "Scenario files (TOML)");
+  words.list("--set",
+             to.settings,
+             "KEY=VALUE",
+             "Changes a value in every variant of every file, such as sim.strategy=random",
+             "as the files say");
   words.option("--report", to.report, "FILE", kReportText, "none");
   words.flag("--laws", to.laws, kLawsText);
   words.example("Test one file", "lockstep test scenarios/lessons/weights_2_and_200.toml");
   words.example("Test all files of a folder, for a build server",
                 "lockstep test scenarios/lessons/*.toml --report results.xml");
+  words.example("See whether what a file expects holds in a random schedule, too",
+                "lockstep test scenarios/zoo/bypass_wrapper.toml --set sim.strategy=random");
 }
 
 void add_words(CLI::App& app, HelpPage& page, ZooArguments& to) {

@@ -35,6 +35,10 @@ CASES = {
     "test": [
         "test SRC/scenarios/zoo/token_weighted_mean.toml SRC/scenarios/lessons/set_epoch.toml",
         "test IN/wrong_expectation.toml",
+        # The same files with a setting that keeps what they expect, and one that does not.
+        "test SRC/scenarios/zoo/token_weighted_mean.toml --set sim.strategy=random",
+        "test SRC/scenarios/lessons/set_epoch.toml --set loop.epochs=1",
+        "test SRC/scenarios/lessons/set_epoch.toml --set loop.epoch=1",
     ],
     "analyze": ["analyze IN/three_contributions.toml", "analyze IN/three_contributions.toml --json"],
     "sampler": [
