@@ -72,6 +72,36 @@ TEST(NormTrueTest, WithoutClippingItSaysWhatToAdd) {
   EXPECT_NE(result.missing.find("clip"), std::string::npos);
 }
 
+/// A second step, in which rank 0 does not clip.
+DdpJob second_step(bool rank_zero_has_joined) {
+  const Clipping call{.limit = 1.0, .norm = 4.0, .factor = 0.25};
+  DdpJob job = stepped({call, call}, 4.0, 1.0);
+  for (const std::int32_t rank : {0, 1}) {
+    job.at(rank).micro = -1;
+    if (rank == 0 && rank_zero_has_joined) {
+      ++job.at(rank).sync;  // It shadows the others' forward.
+    } else {
+      job.forward(rank);
+    }
+    job.reduce(rank, 4.0, 4.0, 4.0);
+    if (rank == 1) {
+      job.stream.add(rank,
+                     ClipEvent{.limit = 1.0, .norm = 4.0, .factor = 0.25, .layout = job.layout()});
+    }
+    job.grad(rank, GradPoint::kUsed, rank == 1 ? 1.0 : 4.0);
+    job.stream.add(rank, StepEvent{.lr = 1.0, .layout = job.layout()});
+  }
+  return job;
+}
+
+// Under Join, a rank out of data goes on stepping its shard of a sharded optimizer.
+TEST(NormTrueTest, ARankThatHasJoinedNeedNotClip) {
+  EXPECT_EQ(norm_true(second_step(/*rank_zero_has_joined=*/true)).verdict, Verdict::kHolds);
+  const Finding finding = only_clip(second_step(/*rank_zero_has_joined=*/false));
+  EXPECT_EQ(finding.field, "calls");
+  EXPECT_EQ(finding.step, 1);
+}
+
 // 0.8 needs no clipping; sqrt(2) * 0.8 = 1.131 does.
 TEST(NormTrueTest, NamesANormThatCountsAveragedGradientsPerRank) {
   const double norm = std::sqrt(2.0) * 0.8;

@@ -106,7 +106,9 @@ class NormTrue final : public Law {
         if (clip.kind == ClipKind::kNorm)
           judge(event, {alignment, who, step, *window}, clip, names);
       }
-      vote(event, alignment, *window, who);
+      // A rank that has joined takes its sharded optimizer's steps, but no turns of the loop.
+      const bool has_joined = event.at.micro < 0;
+      if (!has_joined) vote(event, alignment, *window, who);
     }
     window->clips.clear();
   }
