@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = "docs/architecture.md"
 CODE = (".h", ".cc", ".cu", ".cuh", ".in")
 HEADERS = (".h", ".cuh")
+UMBRELLA = "include/lockstep/lockstep.h"
 MOST_CONCEPTS = 12
 FRONT_DOOR = "include/lockstep/"
 
@@ -159,10 +160,11 @@ def cycles(tree):
 
 
 def crowded(tree):
-    """Folders with more concepts than a reader keeps in mind: a concept is what has a header."""
+    """Folders with more concepts than a reader keeps in mind: a concept is what has a header. UMBRELLA has none of its
+    own: it includes another."""
     n_headers = {}
     for path in tree.files:
-        if path.endswith(HEADERS):
+        if path.endswith(HEADERS) and path != UMBRELLA:
             folder = path.rsplit("/", 1)[0]
             n_headers[folder] = n_headers.get(folder, 0) + 1
     for folder, n in n_headers.items():
