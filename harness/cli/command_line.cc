@@ -41,6 +41,7 @@ class Grammar {
     add("bisect", bisect_);
     add("export", export_);
     add("analyze", analyze_);
+    add("certify", certify_);
     add("laws", laws_);
     add("explain", explain_);
     add("sampler", sampler_);
@@ -201,6 +202,7 @@ class Grammar {
         {"bisect", bisect_},
         {"export", export_},
         {"analyze", analyze_},
+        {"certify", certify_},
         {"explain", explain_},
         {"sampler", sampler_},
         {"nccl-log", nccl_log_},
@@ -225,6 +227,7 @@ class Grammar {
   BisectArguments bisect_;
   ExportArguments export_;
   AnalyzeArguments analyze_;
+  CertifyArguments certify_;
   LawsArguments laws_;
   ExplainArguments explain_;
   SamplerArguments sampler_;

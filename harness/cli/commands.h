@@ -179,6 +179,16 @@ struct AnalyzeArguments {
 
 ExitCode analyze(const AnalyzeArguments& arguments, Terminal& terminal);
 
+struct CertifyArguments {
+  std::string file;
+  std::string variant;
+  std::vector<std::string> settings;
+  std::string objective;  ///< Empty: what the scenario declares.
+};
+
+/// Exit codes: 0 certified, 1 not.
+ExitCode certify(const CertifyArguments& arguments, Terminal& terminal);
+
 struct ExportArguments {
   std::string folder;
   std::string perfetto;  ///< FILE.json

@@ -50,6 +50,10 @@ struct Dispatch {
     return analyze(arguments, terminal);
   }
 
+  ExitCode operator()(const CertifyArguments& arguments) const {
+    return certify(arguments, terminal);
+  }
+
   ExitCode operator()(const LawsArguments& arguments) const { return laws(arguments, terminal); }
 
   ExitCode operator()(const ExplainArguments& arguments) const {

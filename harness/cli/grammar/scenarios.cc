@@ -188,4 +188,23 @@ void add_words(CLI::App& app, HelpPage& page, AnalyzeArguments& to) {
                 "lockstep analyze scenarios/zoo/token_weighted_mean.toml --variant fixed");
 }
 
+void add_words(CLI::App& app, HelpPage& page, CertifyArguments& to) {
+  CommandWords words(
+      app,
+      page,
+      "Says whether each step uses the gradient that one process would use, or which "
+      "factor is wrong.");
+  words.argument("SCENARIO", to.file, "Scenario file (TOML) with a job");
+  add_scenario(words, to);
+  words.option("--objective",
+               to.objective,
+               "OBJECTIVE",
+               "sample-mean, token-mean, sum, rank-mean, or one weight per rank: 1/4,3/4",
+               "the scenario's loss.declared");
+  words.example("Certify a job", "lockstep certify scenarios/averages/tokens_per_rank.toml");
+  words.example("Certify its repair, and by another objective",
+                "lockstep certify scenarios/averages/tokens_per_rank.toml --variant fixed "
+                "--objective token-mean");
+}
+
 }  // namespace lockstep::cli

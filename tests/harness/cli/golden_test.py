@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[3]
 GOLDEN = ROOT / "tests" / "harness" / "cli" / "golden"
 WEIGHTS = "scenarios/lessons/weights_2_and_200.toml"
 
-COMMANDS = ("run test zoo explore replay check diff bisect export analyze laws explain sampler nccl-log crosscheck "
+COMMANDS = ("run test zoo explore replay check diff bisect export analyze certify laws explain sampler nccl-log crosscheck "
             "launch rank help").split()
 
 # Name of the golden file -> commands. SRC/ is the source tree, IN/ the folder of broken inputs.
@@ -39,6 +39,11 @@ CASES = {
         "test SRC/scenarios/zoo/token_weighted_mean.toml --set sim.strategy=random",
         "test SRC/scenarios/lessons/set_epoch.toml --set loop.epochs=1",
         "test SRC/scenarios/lessons/set_epoch.toml --set loop.epoch=1",
+    ],
+    "certify": [
+        "certify SRC/scenarios/averages/reduced_in_each_micro_step.toml",
+        "certify SRC/scenarios/averages/reduced_in_each_micro_step.toml --variant fixed",
+        "certify SRC/scenarios/averages/tokens_per_rank.toml --objective 1/4,3/4",
     ],
     "analyze": ["analyze IN/three_contributions.toml", "analyze IN/three_contributions.toml --json"],
     "sampler": [
@@ -89,6 +94,13 @@ BAD = [
     f'run SRC/{WEIGHTS} --set sim.also=["random","rnadom"]',
     "analyze dump.json",
     "analyze nowhere.toml",
+    "certify nowhere.toml",
+    "certify SRC/scenarios/averages/tokens_per_rank.toml --objective token-meen",
+    "certify SRC/scenarios/averages/tokens_per_rank.toml --objective 1/4,1/4,1/2",
+    "certify SRC/scenarios/lessons/other_collectives.toml",
+    "certify SRC/scenarios/healthy/local_sgd.toml",
+    "certify SRC/scenarios/healthy/comm_hook_fp16.toml",
+    "certify SRC/scenarios/zoo/uneven_batches.toml",
     f"run SRC/{WEIGHTS} --backend mpi --trace out",
     f"run SRC/{WEIGHTS} --backend simm",
     f"run SRC/{WEIGHTS} --nproc 0",
