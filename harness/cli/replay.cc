@@ -25,6 +25,7 @@ Result<Prepared> prepare(const std::string& file, const Replay& replay) {
   Prepared prepared;
   prepared.choices.schedule_seed = replay.schedule_seed;
   prepared.choices.schedule = replay.schedule;
+  prepared.choices.explain = true;
   Result<Scenario> scenario = load_scenario(file, replay.variant, settings.value());
   if (!scenario.ok()) return scenario.error();
   prepared.scenario = std::move(scenario).value();

@@ -95,6 +95,7 @@ Outcome write_files(const RunArguments& arguments,
 /// The second run, elsewhere in memory. Returns what differs, or empty.
 std::string difference(const Scenario& scenario, RunChoices choices, const ScenarioResult& first) {
   choices.address_shift = kShiftBytes;
+  choices.explain = false;
   const Result<ScenarioResult> second = run_scenario(scenario, choices);
   if (!second.ok()) return second.error().text();
   const Report& again = second.value().report;
@@ -126,6 +127,7 @@ ExitCode run(const RunArguments& arguments, Terminal& terminal) {
   RunChoices choices;
   choices.schedule_seed = arguments.schedule_seed;
   choices.values = arguments.values;
+  choices.explain = !arguments.quiet;
   ProgressLine progress(terminal);
   if (progress.is_on() && !arguments.quiet) {
     choices.progress = [&](const RunProgress& done) { progress.show(progress_text(done)); };

@@ -5,6 +5,7 @@
 
 #include "lockstep/harness/bugs/bug.h"
 #include "lockstep/harness/companion/relation_laws.h"
+#include "lockstep/harness/run/place_values.h"
 #include "lockstep/harness/run/raw_program.h"
 #include "lockstep/harness/run/repeat_laws.h"
 #include "lockstep/harness/scenario/scenario.h"
@@ -181,6 +182,16 @@ Result<ScenarioResult> run_scenario(const Scenario& scenario, const RunChoices& 
   result.session = std::move(session).value();
   result.report = result.session.report;
   add_repeat_laws(scenario, result);
+  if (choices.explain && choices.strategy == nullptr) {
+    const auto with_values = [&]() -> std::shared_ptr<const MemoryTrace> {
+      sim::SessionOptions again = options;
+      again.values = true;
+      std::vector<RankOutcomeValues> outcomes;
+      const auto run = run_world(scenario, again, choices, outcomes);
+      return run.ok() ? run.value().trace : nullptr;
+    };
+    add_values(with_values, *result.session.trace, result.report);
+  }
   complete_report(scenario, compares, repeat_command(scenario, choices), result);
   return result;
 }

@@ -41,6 +41,9 @@ struct RunChoices {
   /// Not 0: no more scheduling points without an event than these, if the scenario allows more.
   std::uint64_t livelock_points = 0;
   bool values = false;
+  /// Where ranks differ, runs once more to say in which element, and by how much (place_values.h).
+  /// Not with a strategy of the caller's, which may not pick the same again.
+  bool explain = false;
   std::size_t address_shift = 0;
   /// Called after each of rank 0's steps, where the scenario has a job. Does not change the run.
   std::function<void(const RunProgress&)> progress;

@@ -24,7 +24,7 @@ BUILD = TREE / "build"
 # Cheap suites first: the first failing test names the catcher.
 PROGRAMS = ["ddp_test", "comm_test", "reducer_test", "reducer_property", "data_test",
             "harness_run_test", "harness_run_property"]
-COPIED = ["CMakeLists.txt", "CMakePresets.json", "cmake", "include", "src", "sim", "real", "gpu", "harness",
+COPIED = ["CMakeLists.txt", "CMakePresets.json", "cmake", "include", "src", "sim", "real", "gpu", "harness", "python",
           "tests", "scenarios", "examples", "bench", "docs", "README.md", ".clang-tidy"]
 
 
