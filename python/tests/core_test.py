@@ -154,16 +154,12 @@ def test_a_folder_with_a_trace_is_not_written_over(tmp_path: Path) -> None:
     assert ran.returncode == 2 and "holds a trace already" in ran.stderr
 
 
-def test_importing_costs_less_than_50_ms_and_no_torch() -> None:
-    code = ("import time, sys; a = time.perf_counter(); import lockstep; "
-            "print(time.perf_counter() - a, 'torch' in sys.modules)")
-    times = []
-    for _ in range(5):
-        seconds, torch_too = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
-                                            check=True).stdout.split()
-        assert torch_too == "False"
-        times.append(float(seconds))
-    assert min(times) < 0.05
+def test_importing_is_cheap_because_it_loads_nothing_large() -> None:
+    code = "import sys, lockstep; print(*sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(ran.stdout.split())
+    assert "lockstep._core" in loaded
+    assert not loaded & {"torch", "numpy", "asyncio", "lockstep.torch"}
 
 
 def test_nothing_is_armed_without_being_asked(monkeypatch: pytest.MonkeyPatch) -> None:
