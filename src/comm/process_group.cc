@@ -1,6 +1,8 @@
 #include "lockstep/comm/process_group.h"
 
 #include <fmt/core.h>
+#include <string>
+#include <string_view>
 
 #include "lockstep/base/check.h"
 #include "lockstep/base/text.h"
@@ -16,59 +18,85 @@ std::string kind_of(const Memory& memory) {
       "{} on {}", name_of(memory.dtype), memory.device == Device::kCpu ? "cpu" : "cuda");
 }
 
-void check_memory(CollectiveOp op, const Memory& memory) {
-  LOCKSTEP_CHECK(memory.count >= 0,
-                 fmt::format("{} got a buffer of {} elements", name_of(op), memory.count));
-  LOCKSTEP_CHECK(
-      memory.data != nullptr || memory.count == 0,
-      fmt::format(
-          "{} got a null buffer of {} {}", name_of(op), memory.count, name_of(memory.dtype)));
+/// Who calls what, from where.
+struct Call {
+  CollectiveOp op = CollectiveOp::kBarrier;
+  const CallSite& site;
+  std::int32_t rank = 0;
+  std::int32_t n_ranks = 1;
+  std::int32_t group = 0;
+};
+
+/// "train.cc:30: rank 2: root 7 of broadcast: the group has 4 ranks"
+[[noreturn]] void refuse(const Call& call, std::string_view message) {
+  const std::string site = call.site.known() ? call.site.text() + ": " : "";
+  const std::string group = call.group == 0 ? "" : fmt::format(" of group {}", call.group);
+  throw ContractViolation(fmt::format("{}rank {}{}: {}", site, call.rank, group, message));
 }
 
-/// That all are memories and of the kind of `first`.
-void check_memories(CollectiveOp op, const Memory& first, std::span<const Memory> memories) {
-  for (const Memory& memory : memories) {
-    check_memory(op, memory);
-    LOCKSTEP_CHECK(memory.dtype == first.dtype && memory.device == first.device,
-                   fmt::format("{} got buffers of {} and of {}: they share dtype and device",
-                               name_of(op),
-                               kind_of(first),
-                               kind_of(memory)));
+void check_memory(const Call& call, const Memory& memory) {
+  if (memory.count < 0) {
+    refuse(call, fmt::format("{} got a buffer of {} elements", name_of(call.op), memory.count));
+  }
+  if (memory.data == nullptr && memory.count != 0) {
+    refuse(call,
+           fmt::format("{} got a null buffer of {} {}",
+                       name_of(call.op),
+                       memory.count,
+                       name_of(memory.dtype)));
   }
 }
 
-void check_one_per_rank(CollectiveOp op, std::span<const Memory> memories, std::int32_t n_ranks) {
-  LOCKSTEP_CHECK(memories.size() == static_cast<std::size_t>(n_ranks),
-                 fmt::format("{} got {} buffers: it takes one for each rank of the group, which "
-                             "has {}",
-                             name_of(op),
-                             memories.size(),
-                             n_ranks));
+/// That all are memories and of the kind of `first`.
+void check_memories(const Call& call, const Memory& first, std::span<const Memory> memories) {
+  for (const Memory& memory : memories) {
+    check_memory(call, memory);
+    if (memory.dtype == first.dtype && memory.device == first.device) continue;
+    refuse(call,
+           fmt::format("{} got buffers of {} and of {}: they share dtype and device",
+                       name_of(call.op),
+                       kind_of(first),
+                       kind_of(memory)));
+  }
+}
+
+void check_one_per_rank(const Call& call, std::span<const Memory> memories) {
+  if (memories.size() == static_cast<std::size_t>(call.n_ranks)) return;
+  refuse(call,
+         fmt::format("{} got {} buffers: it takes one for each rank of the group, which has {}",
+                     name_of(call.op),
+                     memories.size(),
+                     call.n_ranks));
 }
 
 /// `what`: "root" or "peer".
-void check_rank(CollectiveOp op, std::string_view what, std::int32_t rank, std::int32_t n_ranks) {
-  LOCKSTEP_CHECK(
-      rank >= 0 && rank < n_ranks,
-      fmt::format("{} {} of {}: the group has {} ranks", what, rank, name_of(op), n_ranks));
+void check_rank(const Call& call, std::string_view what, std::int32_t rank) {
+  if (rank >= 0 && rank < call.n_ranks) return;
+  refuse(call,
+         fmt::format(
+             "{} {} of {}: the group has {} ranks", what, rank, name_of(call.op), call.n_ranks));
 }
 
 /// That both sides of what a rank keeps, or of what it gives and gets, agree.
-void check_count(CollectiveOp op, std::string_view what, std::int64_t count, std::int64_t wanted) {
-  LOCKSTEP_CHECK(count == wanted,
-                 fmt::format("{} of {} has {} elements, not {}", what, name_of(op), count, wanted));
+void check_count(const Call& call, std::string_view what, std::int64_t count, std::int64_t wanted) {
+  if (count == wanted) return;
+  refuse(call,
+         fmt::format("{} of {} has {} elements, not {}", what, name_of(call.op), count, wanted));
 }
 
-void check_reduce_op(ReduceOp op, DType dtype) {
+void check_reduce_op(const Call& call, ReduceOp op, DType dtype) {
   const bool bitwise = op == ReduceOp::kBand || op == ReduceOp::kBor || op == ReduceOp::kBxor;
-  LOCKSTEP_CHECK(
-      !bitwise || !is_floating(dtype),
-      fmt::format("cannot use {} with non-integral dtype {}", name_of(op), name_of(dtype)));
-  LOCKSTEP_CHECK(op != ReduceOp::kAvg || dtype != DType::kBool,
-                 "cannot use avg with boolean inputs");
-  LOCKSTEP_CHECK(
-      op != ReduceOp::kPremulSum || is_floating(dtype),
-      fmt::format("cannot use premul_sum with {}: only floats are scaled", name_of(dtype)));
+  if (bitwise && is_floating(dtype)) {
+    refuse(call,
+           fmt::format("cannot use {} with non-integral dtype {}", name_of(op), name_of(dtype)));
+  }
+  if (op == ReduceOp::kAvg && dtype == DType::kBool) {
+    refuse(call, "cannot use avg with boolean inputs");
+  }
+  if (op == ReduceOp::kPremulSum && !is_floating(dtype)) {
+    refuse(call,
+           fmt::format("cannot use premul_sum with {}: only floats are scaled", name_of(dtype)));
+  }
 }
 
 std::int64_t total(std::span<const Memory> memories) {
@@ -98,10 +126,10 @@ std::uint64_t splits_of(std::span<const Memory> memories) {
   return digest | 1U;
 }
 
-Signature signature_of(CollectiveOp op, const Memory& memory, const OpOptions& options) {
-  check_memory(op, memory);
+Signature signature_of(const Call& call, const Memory& memory, const OpOptions& options) {
+  check_memory(call, memory);
   Signature signature;
-  signature.op = op;
+  signature.op = call.op;
   signature.dtype = memory.dtype;
   signature.device = memory.device;
   signature.async = options.async;
@@ -111,8 +139,8 @@ Signature signature_of(CollectiveOp op, const Memory& memory, const OpOptions& o
   return signature;
 }
 
-void set_reduce(Signature& signature, ReduceOp op, const OpOptions& options) {
-  check_reduce_op(op, signature.dtype);
+void set_reduce(Signature& signature, const Call& call, ReduceOp op, const OpOptions& options) {
+  check_reduce_op(call, op, signature.dtype);
   signature.reduce = op;
   if (op == ReduceOp::kPremulSum) signature.premul = options.premul;
 }
@@ -124,32 +152,35 @@ std::string wrong_splits(std::span<const std::int64_t> splits, const Memory& mem
 }
 
 // Source: c10d Utils.hpp, checkSplitSizes.
-std::vector<Memory> cut(const Memory& memory,
-                        std::span<const std::int64_t> splits,
-                        std::int32_t n_ranks) {
+std::vector<Memory> cut(const Call& call,
+                        const Memory& memory,
+                        std::span<const std::int64_t> splits) {
   std::vector<Memory> parts;
   std::int64_t first = 0;
   if (splits.empty()) {
-    LOCKSTEP_CHECK(
-        memory.count % n_ranks == 0,
-        fmt::format(
-            "Tensor's dim 0 does not divide equally across group size: {} elements, {} ranks",
-            memory.count,
-            n_ranks));
-    const std::int64_t n = memory.count / n_ranks;
-    for (std::int32_t r = 0; r < n_ranks; ++r) parts.push_back(memory.slice(r * n, n));
+    if (memory.count % call.n_ranks != 0) {
+      refuse(call,
+             fmt::format("Tensor's dim 0 does not divide equally across group size: {} elements, "
+                         "{} ranks",
+                         memory.count,
+                         call.n_ranks));
+    }
+    const std::int64_t n = memory.count / call.n_ranks;
+    for (std::int32_t r = 0; r < call.n_ranks; ++r) parts.push_back(memory.slice(r * n, n));
     return parts;
   }
-  LOCKSTEP_CHECK(splits.size() == static_cast<std::size_t>(n_ranks),
-                 fmt::format("Number of tensor splits not equal to group size: {} splits, {} ranks",
-                             splits.size(),
-                             n_ranks));
+  if (splits.size() != static_cast<std::size_t>(call.n_ranks)) {
+    refuse(call,
+           fmt::format("Number of tensor splits not equal to group size: {} splits, {} ranks",
+                       splits.size(),
+                       call.n_ranks));
+  }
   for (const std::int64_t n : splits) {
-    LOCKSTEP_CHECK(n >= 0 && n <= memory.count - first, wrong_splits(splits, memory));
+    if (n < 0 || n > memory.count - first) refuse(call, wrong_splits(splits, memory));
     parts.push_back(memory.slice(first, n));
     first += n;
   }
-  LOCKSTEP_CHECK(first == memory.count, wrong_splits(splits, memory));
+  if (first != memory.count) refuse(call, wrong_splits(splits, memory));
   return parts;
 }
 
@@ -176,8 +207,9 @@ Work ProcessGroup::issue(const Signature& signature,
 }
 
 Work ProcessGroup::all_reduce(const Memory& data, ReduceOp op, const OpOptions& options) {
-  Signature signature = signature_of(CollectiveOp::kAllReduce, data, options);
-  set_reduce(signature, op, options);
+  const Call call{CollectiveOp::kAllReduce, options.site, rank(), size(), id()};
+  Signature signature = signature_of(call, data, options);
+  set_reduce(signature, call, op, options);
   const std::span<const Memory> buffer(&data, 1);
   return issue(signature, buffer, buffer, options);
 }
@@ -185,10 +217,11 @@ Work ProcessGroup::all_reduce(const Memory& data, ReduceOp op, const OpOptions& 
 Work ProcessGroup::all_reduce_coalesced(std::span<const Memory> data,
                                         ReduceOp op,
                                         const OpOptions& options) {
-  LOCKSTEP_CHECK(!data.empty(), "a coalesced all_reduce got no buffers: it has at least one");
-  Signature signature = signature_of(CollectiveOp::kAllReduce, data.front(), options);
-  check_memories(signature.op, data.front(), data);
-  set_reduce(signature, op, options);
+  const Call call{CollectiveOp::kAllReduce, options.site, rank(), size(), id()};
+  if (data.empty()) refuse(call, "a coalesced all_reduce got no buffers: it has at least one");
+  Signature signature = signature_of(call, data.front(), options);
+  check_memories(call, data.front(), data);
+  set_reduce(signature, call, op, options);
   signature.count = total(data);
   if (data.size() > 1) {
     fold(signature.splits, data);
@@ -198,8 +231,9 @@ Work ProcessGroup::all_reduce_coalesced(std::span<const Memory> data,
 }
 
 Work ProcessGroup::broadcast(const Memory& data, std::int32_t root, const OpOptions& options) {
-  Signature signature = signature_of(CollectiveOp::kBroadcast, data, options);
-  check_rank(signature.op, "root", root, size());
+  const Call call{CollectiveOp::kBroadcast, options.site, rank(), size(), id()};
+  Signature signature = signature_of(call, data, options);
+  check_rank(call, "root", root);
   signature.root = root;
   const std::span<const Memory> buffer(&data, 1);
   return issue(signature, buffer, buffer, options);
@@ -209,10 +243,11 @@ Work ProcessGroup::reduce(const Memory& data,
                           std::int32_t root,
                           ReduceOp op,
                           const OpOptions& options) {
-  Signature signature = signature_of(CollectiveOp::kReduce, data, options);
-  check_rank(signature.op, "root", root, size());
+  const Call call{CollectiveOp::kReduce, options.site, rank(), size(), id()};
+  Signature signature = signature_of(call, data, options);
+  check_rank(call, "root", root);
   signature.root = root;
-  set_reduce(signature, op, options);
+  set_reduce(signature, call, op, options);
   const std::span<const Memory> buffer(&data, 1);
   return issue(signature, buffer, buffer, options);
 }
@@ -220,13 +255,12 @@ Work ProcessGroup::reduce(const Memory& data,
 Work ProcessGroup::all_gather(std::span<const Memory> outputs,
                               const Memory& input,
                               const OpOptions& options) {
-  Signature signature = signature_of(CollectiveOp::kAllGather, input, options);
-  check_one_per_rank(signature.op, outputs, size());
-  check_memories(signature.op, input, outputs);
-  check_count(signature.op,
-              "this rank's own output",
-              outputs[static_cast<std::size_t>(rank())].count,
-              input.count);
+  const Call call{CollectiveOp::kAllGather, options.site, rank(), size(), id()};
+  Signature signature = signature_of(call, input, options);
+  check_one_per_rank(call, outputs);
+  check_memories(call, input, outputs);
+  check_count(
+      call, "this rank's own output", outputs[static_cast<std::size_t>(rank())].count, input.count);
   signature.splits = splits_of(outputs);
   if (signature.splits != 0) signature.count = total(outputs);
   return issue(signature, std::span<const Memory>(&input, 1), outputs, options);
@@ -235,9 +269,10 @@ Work ProcessGroup::all_gather(std::span<const Memory> outputs,
 Work ProcessGroup::all_gather_into_tensor(const Memory& output,
                                           const Memory& input,
                                           const OpOptions& options) {
-  const Signature signature = signature_of(CollectiveOp::kAllGather, input, options);
-  check_memories(signature.op, input, std::span<const Memory>(&output, 1));
-  check_count(signature.op, "the output for all ranks", output.count, size() * input.count);
+  const Call call{CollectiveOp::kAllGather, options.site, rank(), size(), id()};
+  const Signature signature = signature_of(call, input, options);
+  check_memories(call, input, std::span<const Memory>(&output, 1));
+  check_count(call, "the output for all ranks", output.count, size() * input.count);
   return issue(
       signature, std::span<const Memory>(&input, 1), std::span<const Memory>(&output, 1), options);
 }
@@ -246,14 +281,15 @@ Work ProcessGroup::reduce_scatter(const Memory& output,
                                   std::span<const Memory> inputs,
                                   ReduceOp op,
                                   const OpOptions& options) {
-  Signature signature = signature_of(CollectiveOp::kReduceScatter, output, options);
-  check_one_per_rank(signature.op, inputs, size());
-  check_memories(signature.op, output, inputs);
-  check_count(signature.op,
+  const Call call{CollectiveOp::kReduceScatter, options.site, rank(), size(), id()};
+  Signature signature = signature_of(call, output, options);
+  check_one_per_rank(call, inputs);
+  check_memories(call, output, inputs);
+  check_count(call,
               "the input for this rank's own output",
               inputs[static_cast<std::size_t>(rank())].count,
               output.count);
-  set_reduce(signature, op, options);
+  set_reduce(signature, call, op, options);
   signature.splits = splits_of(inputs);
   signature.count = total(inputs);
   return issue(signature, inputs, std::span<const Memory>(&output, 1), options);
@@ -263,10 +299,11 @@ Work ProcessGroup::reduce_scatter_tensor(const Memory& output,
                                          const Memory& input,
                                          ReduceOp op,
                                          const OpOptions& options) {
-  Signature signature = signature_of(CollectiveOp::kReduceScatter, input, options);
-  check_memories(signature.op, input, std::span<const Memory>(&output, 1));
-  set_reduce(signature, op, options);
-  check_count(signature.op, "the input for all ranks", input.count, size() * output.count);
+  const Call call{CollectiveOp::kReduceScatter, options.site, rank(), size(), id()};
+  Signature signature = signature_of(call, input, options);
+  check_memories(call, input, std::span<const Memory>(&output, 1));
+  set_reduce(signature, call, op, options);
+  check_count(call, "the input for all ranks", input.count, size() * output.count);
   return issue(
       signature, std::span<const Memory>(&input, 1), std::span<const Memory>(&output, 1), options);
 }
@@ -275,17 +312,20 @@ Work ProcessGroup::gather(std::span<const Memory> outputs,
                           const Memory& input,
                           std::int32_t root,
                           const OpOptions& options) {
-  Signature signature = signature_of(CollectiveOp::kGather, input, options);
-  check_rank(signature.op, "root", root, size());
-  if (rank() == root) check_one_per_rank(signature.op, outputs, size());
-  LOCKSTEP_CHECK(rank() == root || outputs.empty(),
-                 fmt::format("gather got {} outputs on rank {}: only the root, rank {}, receives",
-                             outputs.size(),
-                             rank(),
-                             root));
-  check_memories(signature.op, input, outputs);
+  const Call call{CollectiveOp::kGather, options.site, rank(), size(), id()};
+  Signature signature = signature_of(call, input, options);
+  check_rank(call, "root", root);
+  if (rank() == root) check_one_per_rank(call, outputs);
+  if (rank() != root && !outputs.empty()) {
+    refuse(call,
+           fmt::format("gather got {} outputs on rank {}: only the root, rank {}, receives",
+                       outputs.size(),
+                       rank(),
+                       root));
+  }
+  check_memories(call, input, outputs);
   for (const Memory& output : outputs) {
-    check_count(signature.op, "an output", output.count, input.count);
+    check_count(call, "an output", output.count, input.count);
   }
   signature.root = root;
   return issue(signature, std::span<const Memory>(&input, 1), outputs, options);
@@ -295,17 +335,20 @@ Work ProcessGroup::scatter(const Memory& output,
                            std::span<const Memory> inputs,
                            std::int32_t root,
                            const OpOptions& options) {
-  Signature signature = signature_of(CollectiveOp::kScatter, output, options);
-  check_rank(signature.op, "root", root, size());
-  if (rank() == root) check_one_per_rank(signature.op, inputs, size());
-  LOCKSTEP_CHECK(rank() == root || inputs.empty(),
-                 fmt::format("scatter got {} inputs on rank {}: only the root, rank {}, sends",
-                             inputs.size(),
-                             rank(),
-                             root));
-  check_memories(signature.op, output, inputs);
+  const Call call{CollectiveOp::kScatter, options.site, rank(), size(), id()};
+  Signature signature = signature_of(call, output, options);
+  check_rank(call, "root", root);
+  if (rank() == root) check_one_per_rank(call, inputs);
+  if (rank() != root && !inputs.empty()) {
+    refuse(call,
+           fmt::format("scatter got {} inputs on rank {}: only the root, rank {}, sends",
+                       inputs.size(),
+                       rank(),
+                       root));
+  }
+  check_memories(call, output, inputs);
   for (const Memory& input : inputs) {
-    check_count(signature.op, "an input", input.count, output.count);
+    check_count(call, "an input", input.count, output.count);
   }
   signature.root = root;
   return issue(signature, inputs, std::span<const Memory>(&output, 1), options);
@@ -314,15 +357,15 @@ Work ProcessGroup::scatter(const Memory& output,
 Work ProcessGroup::all_to_all(std::span<const Memory> outputs,
                               std::span<const Memory> inputs,
                               const OpOptions& options) {
-  check_one_per_rank(CollectiveOp::kAllToAll, outputs, size());
-  check_one_per_rank(CollectiveOp::kAllToAll, inputs, size());
+  const Call call{CollectiveOp::kAllToAll, options.site, rank(), size(), id()};
+  check_one_per_rank(call, outputs);
+  check_one_per_rank(call, inputs);
   const Memory& first = inputs.front();
-  Signature signature = signature_of(CollectiveOp::kAllToAll, first, options);
-  check_memories(signature.op, first, inputs);
-  check_memories(signature.op, first, outputs);
+  Signature signature = signature_of(call, first, options);
+  check_memories(call, first, inputs);
+  check_memories(call, first, outputs);
   const auto self = static_cast<std::size_t>(rank());
-  check_count(
-      signature.op, "this rank's output for itself", outputs[self].count, inputs[self].count);
+  check_count(call, "this rank's output for itself", outputs[self].count, inputs[self].count);
   const bool even = is_even(inputs) && is_even(outputs);
   if (!even) {
     fold(signature.splits, inputs);
@@ -338,21 +381,24 @@ Work ProcessGroup::all_to_all_single(const Memory& output,
                                      std::span<const std::int64_t> output_splits,
                                      std::span<const std::int64_t> input_splits,
                                      const OpOptions& options) {
-  return all_to_all(cut(output, output_splits, size()), cut(input, input_splits, size()), options);
+  const Call call{CollectiveOp::kAllToAll, options.site, rank(), size(), id()};
+  return all_to_all(cut(call, output, output_splits), cut(call, input, input_splits), options);
 }
 
 Work ProcessGroup::barrier(const OpOptions& options) {
   const Memory nothing;
-  return issue(signature_of(CollectiveOp::kBarrier, nothing, options), {}, {}, options);
+  const Call call{CollectiveOp::kBarrier, options.site, rank(), size(), id()};
+  return issue(signature_of(call, nothing, options), {}, {}, options);
 }
 
 Work ProcessGroup::send(const Memory& data,
                         std::int32_t to,
                         std::int32_t tag,
                         const OpOptions& options) {
-  Signature signature = signature_of(CollectiveOp::kSend, data, options);
-  check_rank(signature.op, "peer", to, size());
-  LOCKSTEP_CHECK(to != rank(), fmt::format("rank {} sends to itself", to));
+  const Call call{CollectiveOp::kSend, options.site, rank(), size(), id()};
+  Signature signature = signature_of(call, data, options);
+  check_rank(call, "peer", to);
+  if (to == rank()) refuse(call, "it is itself the peer of a send");
   signature.peer = to;
   signature.tag = tag;
   return issue(signature, std::span<const Memory>(&data, 1), {}, options);
@@ -362,17 +408,19 @@ Work ProcessGroup::recv(const Memory& data,
                         std::int32_t from,
                         std::int32_t tag,
                         const OpOptions& options) {
-  Signature signature = signature_of(CollectiveOp::kRecv, data, options);
-  check_rank(signature.op, "peer", from, size());
-  LOCKSTEP_CHECK(from != rank(), fmt::format("rank {} receives from itself", from));
+  const Call call{CollectiveOp::kRecv, options.site, rank(), size(), id()};
+  Signature signature = signature_of(call, data, options);
+  check_rank(call, "peer", from);
+  if (from == rank()) refuse(call, "it is itself the peer of a recv");
   signature.peer = from;
   signature.tag = tag;
   return issue(signature, {}, std::span<const Memory>(&data, 1), options);
 }
 
 Work ProcessGroup::recv_any_source(const Memory& data, std::int32_t tag, const OpOptions& options) {
-  Signature signature = signature_of(CollectiveOp::kRecv, data, options);
-  LOCKSTEP_CHECK(size() > 1, "recv from any rank in a group of one rank: there is no sender");
+  const Call call{CollectiveOp::kRecv, options.site, rank(), size(), id()};
+  Signature signature = signature_of(call, data, options);
+  if (size() == 1) refuse(call, "recv from any rank in a group of one rank: there is no sender");
   signature.tag = tag;
   return issue(signature, {}, std::span<const Memory>(&data, 1), options);
 }

@@ -1,5 +1,8 @@
 #include "lockstep/comm/process_group.h"
 
+#include <functional>
+#include <string>
+
 #include <gtest/gtest.h>
 
 #include "lockstep/comm/loopback_group.h"
@@ -84,6 +87,34 @@ TEST(ProcessGroupTest, RefusesBrokenContracts) {
   EXPECT_THROW((void)group->gather({}, memory, 0), ContractViolation);
   EXPECT_THROW((void)group->send(memory, 0), ContractViolation);
   EXPECT_THROW((void)group->recv(memory, 0), ContractViolation);
+}
+
+std::string refusal_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const ContractViolation& broken) {
+    return broken.what();
+  }
+  return "nothing was refused";
+}
+
+TEST(ProcessGroupTest, ABrokenContractNamesTheCallersLineAndTheRank) {
+  TestRuntime test;
+  const std::unique_ptr<ProcessGroup> group = make_loopback_group(test.runtime);
+  const std::vector<std::int32_t> self = {0};
+  const std::unique_ptr<ProcessGroup> part = group->split(self);
+  std::vector<float> values(2);
+  const Memory memory = Memory::of(std::span(values));
+  const std::int32_t line = CallSite::here().line + 1;
+  const std::string text = refusal_of([&] { (void)group->broadcast(memory, 7); });
+  EXPECT_EQ(text,
+            __FILE__ + (":" + std::to_string(line)) +
+                ": rank 0: root 7 of broadcast: the group has 1 ranks");
+  const std::string of_part = refusal_of([&] { (void)part->broadcast(memory, 7); });
+  EXPECT_NE(of_part.find("rank 0 of group 1: root 7"), std::string::npos) << of_part;
+  const OpOptions nowhere = {.site = {}};
+  EXPECT_EQ(refusal_of([&] { (void)group->send(memory, 0, 0, nowhere); }),
+            "rank 0: it is itself the peer of a send");
 }
 
 TEST(ProcessGroupTest, SignsAndRecordsWhatWasPosted) {
