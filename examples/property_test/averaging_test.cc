@@ -54,7 +54,7 @@ void mean_of_tokens(RankContext& rank, Probe& probe) {
 TEST(AveragingTest, TellsAMeanOfMeansFromAMeanOfTokens) {
   const auto objective = Objective::token_mean();
   const Certificate means = lockstep::certify({.ranks = 2, .objective = objective}, mean_of_means);
-  EXPECT_EQ(means.deviation, Deviation::kMeanOfBatches) << means;
+  EXPECT_EQ(means.fault().deviation, Deviation::kMeanOfBatches) << means;
 
   const Certificate tokens =
       lockstep::certify({.ranks = 2, .objective = objective}, mean_of_tokens);

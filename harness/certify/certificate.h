@@ -22,6 +22,7 @@ enum class Deviation : std::uint8_t {
   kLeftOver,       ///< Samples of an earlier window are still in the gradient.
   kMissing,        ///< Samples of the window are not in the gradient.
   kShortWindow,    ///< A window of fewer micro-steps is divided by the number of a full one.
+  kIdleRanks,      ///< Divided by all ranks, also by those that have no samples in the window.
   kRanksAdded,     ///< Times the number of ranks.
   kRanksDivided,   ///< Divided by the number of ranks once more.
   kMicrosAdded,    ///< Times the number of micro-steps.
@@ -60,7 +61,9 @@ struct WeightRow {
   /// Where this micro-step's reduction was posted, as "train.cc:40"; empty where not known.
   std::string site{};
 
-  bool is_right() const { return weight == asked; }
+  bool is_fraction = true;  ///< False: the weight is none, and `weight` and `asked` mean nothing.
+
+  bool is_right() const { return is_fraction && weight == asked; }
 
   friend bool operator==(const WeightRow&, const WeightRow&) = default;
 };
@@ -68,8 +71,9 @@ struct WeightRow {
 /// What one optimizer step used, or micro-steps that none used.
 struct WindowWeights {
   std::int64_t epoch = 0;
-  std::int64_t step = 0;  ///< The optimizer step; kNeverUsed: the one that came next.
+  std::int64_t step = 0;  ///< The optimizer step; not stepped: the last one before, -1 = none.
   bool stepped = true;    ///< False: no step used it.
+  std::vector<std::int32_t> unused_ranks{};  ///< Ranks that computed micro-steps and did not step.
   /// Ranks that stepped with another gradient than the first one's.
   std::vector<std::int32_t> other_ranks{};
   bool left_over = false;         ///< Samples of earlier windows have weights, too.
@@ -81,12 +85,26 @@ struct WindowWeights {
 
   bool is_right() const;
   std::int64_t n_micros() const;  ///< Of the rank with the most.
+  std::int64_t n_ranks() const;   ///< That have samples in it.
 };
 
 /// Where weights first differ.
 struct DeviationPlace {
   std::size_t window = 0;  ///< Index in Certificate::windows.
   std::size_t row = 0;     ///< Index in its rows.
+};
+
+/// One way in which weights are wrong, where it is first seen.
+struct Fault {
+  Deviation deviation = Deviation::kNone;
+  /// The first wrong row; where weights differ among samples, the first with the largest.
+  DeviationPlace place{};
+  /// Weight over asked weight where that is the same for all samples of the window; otherwise the
+  /// largest of these over the smallest.
+  Fraction factor{1};
+  DeviationPlace smallest{};  ///< The row with the smallest, where they are not the same.
+  /// Sum of all weights over the sum of the asked ones, where they are not the same.
+  Fraction total{1};
 };
 
 /// The answer to: is each step's gradient that of the objective over all samples of its window?
@@ -97,19 +115,14 @@ struct Certificate {
   std::int32_t n_ranks = 0;
   Objective objective{};
   std::vector<WindowWeights> windows{};
-  Deviation deviation = Deviation::kNone;
-  /// The first wrong row; where weights differ among samples, the first with the largest.
-  DeviationPlace place{};
-  /// Weight over asked weight where that is the same for all samples of the window; otherwise the
-  /// largest of these over the smallest.
-  Fraction factor{1};
-  DeviationPlace smallest{};  ///< The row with the smallest, where they are not the same.
-  /// Sum of all weights over the sum of the asked ones, where they are not the same.
-  Fraction total{1};
+  std::vector<Fault> faults{};           ///< One per deviation, in the order of their windows.
   std::vector<std::string> set_aside{};  ///< What of the job does not act on the probe.
 
   /// Every weight of every window is the objective's, as exact fractions.
-  bool certified() const { return deviation == Deviation::kNone; }
+  bool certified() const { return faults.empty(); }
+
+  /// The first fault; Deviation::kNone and a factor of 1 where there is none.
+  Fault fault() const { return faults.empty() ? Fault{} : faults.front(); }
 };
 
 /// The certificate for a terminal: verdict, factor, place, then every weight beside the asked one.

@@ -58,6 +58,7 @@ std::vector<AlikeRanks> by_likeness(const std::vector<WeightRow>& rows) {
 }
 
 std::string factor_of(const WeightRow& row) {
+  if (!row.is_fraction) return "?";
   if (row.asked.is_zero()) return row.weight.is_zero() ? "1" : "-";
   return (row.weight / row.asked).text();
 }
@@ -71,8 +72,8 @@ std::vector<Cells> cells_of(const WindowWeights& window) {
                        std::to_string(row.micro),
                        std::to_string(row.n_samples),
                        std::to_string(row.n_tokens),
-                       row.weight.text(),
-                       row.asked.text(),
+                       row.is_fraction ? row.weight.text() : "?",
+                       row.is_fraction ? row.asked.text() : "?",
                        factor_of(row)});
     }
   }
@@ -98,8 +99,8 @@ std::string table_text(const WindowWeights& window) {
 }
 
 bool same_weights(const WindowWeights& a, const WindowWeights& b) {
-  return a.stepped == b.stepped && a.other_ranks == b.other_ranks && a.left_over == b.left_over &&
-         a.rows == b.rows;
+  return a.unused_ranks == b.unused_ranks && a.other_ranks == b.other_ranks &&
+         a.left_over == b.left_over && a.rows == b.rows;
 }
 
 /// Windows that share a table: the first wrong one's first, then in the order of their first ones.
@@ -117,7 +118,8 @@ std::vector<std::vector<std::size_t>> tables_of(const Certificate& certificate) 
   }
   if (certificate.certified()) return tables;
   const auto wrong = std::find_if(tables.begin(), tables.end(), [&](const auto& table) {
-    return std::find(table.begin(), table.end(), certificate.place.window) != table.end();
+    return std::find(table.begin(), table.end(), certificate.faults.front().place.window) !=
+           table.end();
   });
   std::rotate(tables.begin(), wrong, std::next(wrong));
   return tables;
@@ -130,18 +132,14 @@ std::string table_title(const Certificate& certificate, const std::vector<std::s
   const bool one = steps.size() == 1;
   std::string numbers = (one ? "step " : "steps ") + ranges(steps);
   if (certificate.windows[table.front()].stepped) return numbers;
-  return "no step, before " + numbers;
+  return steps.front() < 0 ? "in no step" : "in no step, after " + numbers;
 }
 
-/// "a sample of rank 0, micro-step 2"
+/// "sample of rank 0, micro-step 2", and where that was reduced.
 std::string holder(const Certificate& certificate, const WeightRow& row) {
-  const std::string unit = certificate.objective.counts_tokens() ? "a token" : "a sample";
+  const std::string unit = certificate.objective.counts_tokens() ? "token" : "sample";
   return unit + " of rank " + std::to_string(row.rank) + ", micro-step " +
-         std::to_string(row.micro);
-}
-
-std::string site_of(const WeightRow& row) {
-  return row.site.empty() ? "" : " (reduced at " + row.site + ")";
+         std::to_string(row.micro) + (row.site.empty() ? "" : " (reduced at " + row.site + ")");
 }
 
 /// "1/8 x (8 times too small)", "9 x"
@@ -151,41 +149,55 @@ std::string factor_text(const Fraction& factor) {
   return text + " (" + std::to_string(factor.denominator()) + " times too small)";
 }
 
+/// Samples that count unequally: the largest weight and the smallest.
+std::string uneven_line(const Certificate& certificate, const Fault& fault) {
+  const WindowWeights& window = certificate.windows[fault.place.window];
+  const WeightRow& most = window.rows[fault.place.row];
+  const WeightRow& least = window.rows[fault.smallest.row];
+  const std::string asked = most.asked == least.asked
+                                ? "both " + most.asked.text()
+                                : "them " + most.asked.text() + " and " + least.asked.text();
+  return "Factor: " + fault.factor.text() + " x. A " + holder(certificate, most) + " weighs " +
+         most.weight.text() + ", and a " + holder(certificate, least) + " weighs " +
+         least.weight.text() + "; the objective gives " + asked + ".";
+}
+
+/// "rank 1", "ranks 0-3"
+std::string ranks_of(const std::vector<std::int32_t>& ranks) {
+  return (ranks.size() == 1 ? "rank " : "ranks ") + ranges({ranks.begin(), ranks.end()});
+}
+
 /// Where the weights are wrong, and by how much.
-std::string factor_line(const Certificate& certificate) {
-  const WindowWeights& window = certificate.windows[certificate.place.window];
+std::string factor_line(const Certificate& certificate, const Fault& fault) {
+  const WindowWeights& window = certificate.windows[fault.place.window];
   if (window.rows.empty()) return {};
-  const WeightRow& row = window.rows[certificate.place.row];
-  const std::string first = holder(certificate, row) + site_of(row);
-  const std::string asked = ", where the objective gives it " + row.asked.text();
-  switch (certificate.deviation) {
+  const WeightRow& row = window.rows[fault.place.row];
+  const std::string weighs = "A " + holder(certificate, row) + " weighs " + row.weight.text() +
+                             ", where the objective gives it " + row.asked.text() + ".";
+  switch (fault.deviation) {
     case Deviation::kNone:
     case Deviation::kNotAFraction:
-      return "Place: " + first + ".";
-    case Deviation::kRanksDiffer: {
-      const std::vector<std::int64_t> others(window.other_ranks.begin(), window.other_ranks.end());
-      return "Place: rank " + ranges(others) +
-             " has another gradient than the first rank, whose "
-             "weights are below.";
-    }
+      return "Place: a " + holder(certificate, row) + ".";
+    case Deviation::kRanksDiffer:
+      return "Place: the gradient on " + ranks_of(window.other_ranks) +
+             " is not the first rank's, whose weights are below.";
     case Deviation::kNeverUsed:
+      return "Place: " + ranks_of(window.unused_ranks) + ", of " +
+             std::to_string(certificate.n_ranks) + " in the world.";
     case Deviation::kLeftOver:
+      return "Place: not only the samples below have weights in it.";
     case Deviation::kMissing:
     case Deviation::kUneven:
-      return "Place: " + first + " weighs " + row.weight.text() + asked + ".";
+      return "Place: " + weighs;
     case Deviation::kMeanOfRanks:
     case Deviation::kMeanOfMicros:
     case Deviation::kMeanOfBatches:
     case Deviation::kCountsSamples:
     case Deviation::kCountsTokens:
-    case Deviation::kGrowsPerMicro: {
-      const WeightRow& least = window.rows[certificate.smallest.row];
-      return "Factor: " + certificate.factor.text() + " x. " + "A" + first.substr(1) + " weighs " +
-             row.weight.text() + ", " + holder(certificate, least) + site_of(least) + " " +
-             least.weight.text() + "; the objective gives them " + row.asked.text() +
-             (row.asked == least.asked ? "" : " and " + least.asked.text()) + ".";
-    }
+    case Deviation::kGrowsPerMicro:
+      return uneven_line(certificate, fault);
     case Deviation::kShortWindow:
+    case Deviation::kIdleRanks:
     case Deviation::kRanksAdded:
     case Deviation::kRanksDivided:
     case Deviation::kMicrosAdded:
@@ -196,23 +208,41 @@ std::string factor_line(const Certificate& certificate) {
     case Deviation::kScaled:
       break;
   }
-  return "Factor: " + factor_text(certificate.factor) + ". A" + first.substr(1) + " weighs " +
-         row.weight.text() + asked + "; so it is for every sample of the window.";
+  return "Factor: " + factor_text(fault.factor) + ", for every sample of the window. " + weighs;
+}
+
+/// "step 3", or "after step 3" of micro-steps that no step uses.
+std::string time_of(const WindowWeights& window) {
+  if (window.step < 0) return "before the first step";
+  return (window.stepped ? "step " : "after step ") + std::to_string(window.step);
+}
+
+/// The other ways in which weights are wrong, and where they begin.
+std::string other_faults(const Certificate& certificate) {
+  std::string text;
+  for (std::size_t i = 1; i < certificate.faults.size(); ++i) {
+    const Fault& fault = certificate.faults[i];
+    const DeviationInfo& info = describe(fault.deviation);
+    text += "  Also, " + time_of(certificate.windows[fault.place.window]) + ": " +
+            std::string(info.id) + ". " + std::string(info.sentence) + "\n";
+  }
+  return text;
 }
 
 std::string refusal(const Certificate& certificate) {
-  const WindowWeights& window = certificate.windows[certificate.place.window];
-  const DeviationInfo& info = describe(certificate.deviation);
-  const std::string when = window.stepped
-                               ? "step " + std::to_string(window.step) + " does not use"
-                               : "before step " + std::to_string(window.step) + " no step uses";
-  std::string text = "Not certified: " + when + " the gradient that one process would use (" +
-                     certificate.objective.text() + ").\n";
-  const std::string line = factor_line(certificate);
+  const Fault& fault = certificate.faults.front();
+  const WindowWeights& window = certificate.windows[fault.place.window];
+  const DeviationInfo& info = describe(fault.deviation);
+  const std::string what =
+      window.stepped ? time_of(window) + " does not use the gradient that one process would use"
+                     : "micro-steps " + time_of(window) +
+                           " are in no gradient that a step uses, and one process would use them";
+  std::string text = "Not certified: " + what + " (" + certificate.objective.text() + ").\n";
+  const std::string line = factor_line(certificate, fault);
   if (!line.empty()) text += "  " + line + "\n";
   text += "  Why: " + std::string(info.id) + ". " + std::string(info.sentence) + "\n";
-  if (certificate.total != Fraction(1)) {
-    text += "  Together: all weights add up to " + certificate.total.text() +
+  if (fault.total != Fraction(1)) {
+    text += "  Together: all weights add up to " + fault.total.text() +
             " of what the objective asks for.\n";
   }
   text += "  Remedy: " + std::string(info.remedy) + "\n";
@@ -220,7 +250,7 @@ std::string refusal(const Certificate& certificate) {
     text += "  In numbers: if the n-th sample below had the gradient n, the step would use " +
             window.used->text() + ", and one process " + window.one_process->text() + ".\n";
   }
-  return text;
+  return text + other_faults(certificate);
 }
 
 std::string summary(const Certificate& certificate) {

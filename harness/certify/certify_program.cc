@@ -44,12 +44,8 @@ std::shared_ptr<MemoryTrace> run_loop(const CertifyOptions& options,
     tokens[r] = probe.tokens();
   });
   if (!run.ok()) throw std::runtime_error("certify: " + run.error().text());
-  const Report& report = run.value().report;
-  if (!is_complete(report.outcome)) {
-    throw std::runtime_error("certify: the loop does not finish (" +
-                             std::string(name_of(report.outcome)) + ")" +
-                             (report.error.empty() ? "" : ": " + report.error));
-  }
+  const std::string why = why_unfinished(run.value());
+  if (!why.empty()) throw std::runtime_error("certify: the loop does not finish (" + why + ")");
   return run.value().trace;
 }
 
@@ -79,7 +75,7 @@ Certificate certify(const CertifyOptions& options, const Loop& loop) {
     return ProbedSample{plan.first[r] + id, tokens[r][static_cast<std::size_t>(id)]};
   };
   Certificate certificate = weigh(run, options.objective);
-  name_deviation(certificate);
+  name_faults(certificate);
   return certificate;
 }
 

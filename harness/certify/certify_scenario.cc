@@ -135,11 +135,10 @@ Result<std::vector<std::vector<RankWindow>>> run_probe(const Scenario& scenario,
   const auto run =
       session.run(options, [&](RankContext& context) { run_rank(probe, context, nullptr); });
   if (!run.ok()) return run.error();
-  const Report& report = run.value().report;
-  if (!is_complete(report.outcome)) {
-    return Error{"the job does not finish (" + std::string(name_of(report.outcome)) +
-                     (report.error.empty() ? "" : ": " + report.error) +
-                     "), so not all of its weights are known; `lockstep run` says why",
+  const std::string why = why_unfinished(run.value());
+  if (!why.empty()) {
+    return Error{"the job does not finish (" + why +
+                     "), so not all of its weights are known; `lockstep run` says more",
                  scenario.path};
   }
   return windows_of(*run.value().trace, scenario.n_ranks);
@@ -173,7 +172,7 @@ Result<Certificate> certify_scenario(const Scenario& scenario,
         return ProbedSample{columns.of.at({rank, id}), rows.tokens(id)};
       }};
   Certificate certificate = weigh(run, wanted.value());
-  name_deviation(certificate);
+  name_faults(certificate);
   const std::string variant = scenario.variant.empty() ? "" : " (variant " + scenario.variant + ")";
   certificate.title = scenario.title + variant;
   certificate.set_aside = set_aside(scenario);

@@ -104,13 +104,18 @@ std::int64_t full_window(const Certificate& certificate) {
 }
 
 /// All weights are off by `factor`.
-Deviation name_uniform(const Certificate& certificate, const WindowWeights& window) {
-  const Fraction& factor = certificate.factor;
+Deviation name_uniform(const Certificate& certificate,
+                       const WindowWeights& window,
+                       const Fraction& factor) {
   const Fraction ranks(certificate.n_ranks);
   const Fraction micros(window.n_micros());
   const std::int64_t full = full_window(certificate);
   if (window.n_micros() < full && factor == Fraction(window.n_micros(), full)) {
     return Deviation::kShortWindow;
+  }
+  if (window.n_ranks() < certificate.n_ranks &&
+      factor == Fraction(window.n_ranks(), certificate.n_ranks)) {
+    return Deviation::kIdleRanks;
   }
   const bool by_ranks = factor == ranks;
   const bool by_micros = factor == micros;
@@ -124,7 +129,8 @@ Deviation name_uniform(const Certificate& certificate, const WindowWeights& wind
   if (over_micros) return Deviation::kMicrosDivided;
   const Fraction units(WeightPattern(window, certificate.objective.counts_tokens()).units());
   const bool is_sum = certificate.objective.kind == ObjectiveKind::kSum;
-  if (!is_sum && (factor == units || factor * ranks == units)) return Deviation::kLossSummed;
+  if (!is_sum && factor > Fraction(1) && (factor == units || factor * ranks == units))
+    return Deviation::kLossSummed;
   return Deviation::kScaled;
 }
 
@@ -159,7 +165,7 @@ Deviation name_absent(const WindowWeights& window) {
 }
 
 /// Compares weights that are all there.
-void name_weights(Certificate& certificate, const WindowWeights& window) {
+void name_weights(const Certificate& certificate, const WindowWeights& window, Fault& fault) {
   // Samples that should not count and do not say nothing.
   WindowWeights counted = window;
   std::erase_if(counted.rows, [](const WeightRow& row) { return row.asked.is_zero(); });
@@ -168,29 +174,41 @@ void name_weights(Certificate& certificate, const WindowWeights& window) {
         return row.asked.is_zero() && !row.weight.is_zero();
       });
   if (counts_others || counted.rows.empty()) {
-    certificate.deviation = Deviation::kUneven;
+    fault.deviation = Deviation::kUneven;
     return;
   }
   const WeightPattern pattern(counted, certificate.objective.counts_tokens());
   if (pattern.is_uniform()) {
-    certificate.factor = ratio(counted.rows.front());
-    certificate.deviation = name_uniform(certificate, counted);
+    fault.factor = ratio(counted.rows.front());
+    fault.deviation = name_uniform(certificate, counted, fault.factor);
     return;
   }
   const auto less = [](const WeightRow& a, const WeightRow& b) { return ratio(a) < ratio(b); };
   const WeightRow& least = *std::min_element(counted.rows.begin(), counted.rows.end(), less);
   // The first of the largest: max_element keeps the first one.
   const WeightRow& most = *std::max_element(counted.rows.begin(), counted.rows.end(), less);
-  certificate.place.row = first_row(window, [&](const WeightRow& row) { return row == most; });
-  certificate.smallest = {certificate.place.window,
-                          first_row(window, [&](const WeightRow& row) { return row == least; })};
-  if (least.weight > Fraction()) certificate.factor = ratio(most) / ratio(least);
-  certificate.total = pattern.total().value_or(Fraction(1));
-  certificate.deviation = name_uneven(certificate, pattern);
+  fault.place.row = first_row(window, [&](const WeightRow& row) { return row == most; });
+  fault.smallest = {fault.place.window,
+                    first_row(window, [&](const WeightRow& row) { return row == least; })};
+  if (least.weight > Fraction()) fault.factor = ratio(most) / ratio(least);
+  fault.total = pattern.total().value_or(Fraction(1));
+  fault.deviation = name_uneven(certificate, pattern);
+}
+
+/// Requires: the window is wrong.
+Fault fault_of(const Certificate& certificate, std::size_t index) {
+  const WindowWeights& window = certificate.windows[index];
+  Fault fault{.deviation = name_absent(window), .place = {index, 0}};
+  const bool missing = fault.deviation == Deviation::kMissing;
+  if (missing) fault.factor = Fraction();
+  fault.place.row = first_row(
+      window, [&](const WeightRow& row) { return missing ? is_missing(row) : !row.is_right(); });
+  if (fault.deviation == Deviation::kNone) name_weights(certificate, window, fault);
+  return fault;
 }
 
 /// By enumerator.
-constexpr std::array<DeviationInfo, 21> kInfos = {{
+constexpr std::array<DeviationInfo, 22> kInfos = {{
     {"none", "The weights are the objective's.", ""},
     {"ranks-differ",
      "The ranks step with different gradients.",
@@ -208,6 +226,10 @@ constexpr std::array<DeviationInfo, 21> kInfos = {{
     {"short-window",
      "Every window is divided by the number of micro-steps of a full one; this one has fewer.",
      "Divide by the micro-steps (samples, tokens) that the window has."},
+    {"idle-ranks",
+     "The sum over the ranks is divided by all of them, also by those without samples here.",
+     "Divide by the ranks that still have inputs: a join context with "
+     "divide_by_initial_world_size off."},
     {"ranks-added",
      "The ranks' gradients are added, or multiplied by their number after the mean.",
      "Divide by the number of ranks once: DDP's mean does, an all-reduce that adds does not."},
@@ -268,19 +290,17 @@ const DeviationInfo& describe(Deviation deviation) {
   return kInfos[static_cast<std::size_t>(deviation)];
 }
 
-void name_deviation(Certificate& certificate) {
-  if (certificate.deviation != Deviation::kNone) return;
-  const auto wrong = std::find_if(certificate.windows.begin(),
-                                  certificate.windows.end(),
-                                  [](const WindowWeights& window) { return !window.is_right(); });
-  if (wrong == certificate.windows.end()) return;
-  certificate.place.window = static_cast<std::size_t>(wrong - certificate.windows.begin());
-  certificate.deviation = name_absent(*wrong);
-  const bool missing = certificate.deviation == Deviation::kMissing;
-  if (missing) certificate.factor = Fraction();
-  certificate.place.row = first_row(
-      *wrong, [&](const WeightRow& row) { return missing ? is_missing(row) : !row.is_right(); });
-  if (certificate.deviation == Deviation::kNone) name_weights(certificate, *wrong);
+void name_faults(Certificate& certificate) {
+  if (!certificate.faults.empty()) return;
+  for (std::size_t i = 0; i < certificate.windows.size(); ++i) {
+    if (certificate.windows[i].is_right()) continue;
+    const Fault fault = fault_of(certificate, i);
+    const bool known =
+        std::any_of(certificate.faults.begin(), certificate.faults.end(), [&](const Fault& other) {
+          return other.deviation == fault.deviation;
+        });
+    if (!known) certificate.faults.push_back(fault);
+  }
 }
 
 }  // namespace lockstep

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <set>
 #include <utility>
 
 namespace lockstep {
@@ -117,16 +118,14 @@ class WindowScale {
     const RankWindow& first = first_part();
     result.epoch = first.epoch;
     result.step = first.step;
-    result.stepped = std::all_of(window_.parts.begin(), window_.parts.end(), [](const auto* part) {
-      return part == nullptr || part->stepped || part->micros.empty();
-    });
     for (std::size_t r = 0; r < window_.parts.size(); ++r) {
       const RankWindow* part = window_.parts[r];
-      const bool compares = part != nullptr && part->stepped;
-      if (compares && part->used != first.used) {
-        result.other_ranks.push_back(static_cast<std::int32_t>(r));
-      }
+      if (part == nullptr) continue;
+      const auto rank = static_cast<std::int32_t>(r);
+      if (!part->stepped && !part->micros.empty()) result.unused_ranks.push_back(rank);
+      if (part->stepped && part->used != first.used) result.other_ranks.push_back(rank);
     }
+    result.stepped = result.unused_ranks.empty();
     result.left_over = has_left_over(first);
     return add_rows(first, result);
   }
@@ -161,6 +160,7 @@ class WindowScale {
     if (!part.stepped || column >= part.used.size()) return Fraction();
     const double value = part.used[column];
     if (value == 0.0) return Fraction();
+    if (!std::isfinite(value)) return std::nullopt;
     const auto whole = nearest_fraction(value, std::abs(value) * relative_error_);
     if (!whole) return std::nullopt;
     return *whole / Fraction(use.n_uses);
@@ -174,7 +174,12 @@ class WindowScale {
       ++number;
       const auto weight = weight_of(part, use);
       if (!weight) {
-        result.rows.push_back({.rank = use.rank, .micro = use.micro, .n_samples = 1});
+        result.rows.push_back({.rank = use.rank,
+                               .micro = use.micro,
+                               .n_samples = 1,
+                               .n_tokens = use.sample.n_tokens,
+                               .site = use.site,
+                               .is_fraction = false});
         return false;
       }
       const std::int64_t n_tokens = use.sample.n_tokens;
@@ -232,6 +237,12 @@ std::int64_t WindowWeights::n_micros() const {
   return most;
 }
 
+std::int64_t WindowWeights::n_ranks() const {
+  std::set<std::int32_t> ranks;
+  for (const WeightRow& row : rows) ranks.insert(row.rank);
+  return static_cast<std::int64_t>(ranks.size());
+}
+
 Certificate weigh(const ProbedRun& run, const Objective& objective) {
   Certificate certificate;
   certificate.n_ranks = static_cast<std::int32_t>(run.ranks.size());
@@ -246,8 +257,8 @@ Certificate weigh(const ProbedRun& run, const Objective& objective) {
     const bool exact = WindowScale(window, objective).weigh(weights);
     certificate.windows.push_back(std::move(weights));
     if (exact) continue;
-    certificate.deviation = Deviation::kNotAFraction;
-    certificate.place = {i, certificate.windows.back().rows.size() - 1};
+    certificate.faults.push_back({.deviation = Deviation::kNotAFraction,
+                                  .place = {i, certificate.windows.back().rows.size() - 1}});
     return certificate;
   }
   return certificate;

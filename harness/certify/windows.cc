@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <utility>
 
+#include "lockstep/sim/session/session.h"
+
 namespace lockstep {
 namespace {
 
@@ -62,7 +64,8 @@ class WindowFolder {
   void close(bool stepped) {
     open_.stepped = stepped;
     if (open_.micros.empty()) open_.epoch = at_.epoch;
-    open_.step = at_.opt;
+    if (stepped) last_step_ = at_.opt;
+    open_.step = last_step_;
     windows_.push_back(std::move(open_));
     open_ = {};
     reached_ = 0;
@@ -71,6 +74,7 @@ class WindowFolder {
   const NameTable& names_;
   Position at_;
   RankWindow open_;
+  std::int64_t last_step_ = -1;
   std::size_t reached_ = 0;  ///< Micro-steps of the open window that have seen a backward.
   std::vector<RankWindow> windows_;
 };
@@ -111,6 +115,14 @@ std::vector<RankWindow> windows_of(const MemoryTrace& trace, Rank rank) {
   WindowFolder folder(trace.names());
   for (const Event& event : trace.events(rank)) folder.on(event);
   return folder.take();
+}
+
+std::string why_unfinished(const sim::SessionResult& run) {
+  const Report& report = run.report;
+  if (!is_complete(report.outcome)) {
+    return std::string(name_of(report.outcome)) + (report.error.empty() ? "" : ": " + report.error);
+  }
+  return run.attempts.back().finished ? "" : "a rank failed in a collective";
 }
 
 }  // namespace lockstep

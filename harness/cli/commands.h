@@ -104,8 +104,8 @@ ExitCode launch(const LaunchArguments& arguments, Terminal& terminal);
 struct TestArguments {
   std::vector<std::string> files;
   std::vector<std::string> settings;  ///< "key=value", for every variant of every file.
-  std::string report;  ///< FILE, or empty.
-  bool laws = false;   ///< Prints every law below its variant.
+  std::string report;                 ///< FILE, or empty.
+  bool laws = false;                  ///< Prints every law below its variant.
 };
 
 ExitCode test(const TestArguments& arguments, Terminal& terminal);

@@ -17,6 +17,25 @@ void print_lines(std::string_view title, std::string_view lines, Terminal& termi
   }
 }
 
+/// A job of which `lockstep certify` shows what this cause makes of the weights; empty: it concerns
+/// no weights.
+std::string_view shown_by_certificate(Cause cause) {
+  switch (cause) {
+    case Cause::kDoubleAverage:
+      return "scenarios/averages/sum_averaged_again.toml";
+    case Cause::kLastMicroUnsynced:
+      return "scenarios/zoo/last_micro_unsynced.toml";
+    case Cause::kPartialWindow:
+      return "scenarios/zoo/partial_window.toml";
+    case Cause::kSumVsMean:
+      return "scenarios/zoo/sum_vs_mean.toml";
+    case Cause::kTokenWeightedMean:
+      return "scenarios/averages/tokens_per_rank.toml";
+    default:
+      return {};
+  }
+}
+
 }  // namespace
 
 ExitCode explain(const ExplainArguments& arguments, Terminal& terminal) {
@@ -37,6 +56,11 @@ ExitCode explain(const ExplainArguments& arguments, Terminal& terminal) {
   terminal.out << info.id << "\n\n" << info.sentence << "\n\nRemedy:   " << info.remedy << "\n";
   print_lines("Lines that cause it:", example.breaks, terminal);
   print_lines("Lines that repair it:", example.repairs, terminal);
+  const std::string_view job = shown_by_certificate(*cause);
+  if (!job.empty()) {
+    terminal.out << "\nWeights:  `lockstep certify " << job
+                 << "` shows what it makes of them (docs/certify.md)\n";
+  }
   terminal.out << "\nRead on:  " << info.page << "\n";
   return ExitCode::kOk;
 }

@@ -30,11 +30,11 @@ struct ProbedRun {
 /// N additions and a division in the reduction; and as often after the last one. nearest_fraction
 /// gets that bound.
 ///
-/// Returns: a certificate without title and deviation; Deviation::kNotAFraction at the first weight
-///     that no fraction explains.
+/// Returns: a certificate without title and faults, or with the one that a weight is not a
+///     fraction; windows then end with that one.
 Certificate weigh(const ProbedRun& run, const Objective& objective);
 
-/// Says in which way the weights differ.
-void name_deviation(Certificate& certificate);
+/// Adds the ways in which the weights of a certificate are wrong.
+void name_faults(Certificate& certificate);
 
 }  // namespace lockstep

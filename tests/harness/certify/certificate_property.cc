@@ -114,7 +114,7 @@ RC_GTEST_PROP(CertificateProperty, IsRefusedForOneWrongWeightAndSaysWhere, ()) {
   wrong.weight = Fraction(1, total_tokens(run[window]) + *rc::gen::element(1, 100));
   const Certificate certificate = certificate_of(run, n_ranks);
   RC_ASSERT(!certificate.certified());
-  RC_ASSERT(certificate.place.window == window);
+  RC_ASSERT(certificate.fault().place.window == window);
   std::size_t n_wrong = 0;
   for (const WeightRow& row : certificate.windows[window].rows) {
     if (row.is_right()) continue;

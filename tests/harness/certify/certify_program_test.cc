@@ -152,8 +152,8 @@ const std::vector<LoopCase>& loop_cases() {
 TEST(CertifyProgramTest, NamesEveryPublishedFactor) {
   for (const LoopCase& one : loop_cases()) {
     const Certificate certificate = certificate_of(one, false);
-    EXPECT_EQ(certificate.deviation, one.deviation) << one.name << "\n" << certificate;
-    EXPECT_EQ(certificate.factor, one.factor) << one.name << "\n" << certificate;
+    EXPECT_EQ(certificate.fault().deviation, one.deviation) << one.name << "\n" << certificate;
+    EXPECT_EQ(certificate.fault().factor, one.factor) << one.name << "\n" << certificate;
   }
 }
 
@@ -180,7 +180,7 @@ TEST(CertifyProgramTest, SaysThatRanksStepWithTheirOwnGradients) {
     mse_loss(probe.model()(batch.x), batch.y).backward();
     optimizer.step();
   });
-  EXPECT_EQ(certificate.deviation, Deviation::kRanksDiffer);
+  EXPECT_EQ(certificate.fault().deviation, Deviation::kRanksDiffer);
   EXPECT_THAT(certificate.windows.front().other_ranks, ElementsAre(1, 2));
 }
 
@@ -193,8 +193,8 @@ TEST(CertifyProgramTest, SaysThatASampleIsMissing) {
     EXPECT_EQ(unused.n_samples, 1);
     training.optimizer.step();
   });
-  EXPECT_EQ(certificate.deviation, Deviation::kMissing) << certificate;
-  EXPECT_EQ(certificate.place.row, 1U);
+  EXPECT_EQ(certificate.fault().deviation, Deviation::kMissing) << certificate;
+  EXPECT_EQ(certificate.fault().place.row, 1U);
 }
 
 TEST(CertifyProgramTest, SaysThatGradientsWereNotCleared) {
@@ -206,8 +206,8 @@ TEST(CertifyProgramTest, SaysThatGradientsWereNotCleared) {
       training.optimizer.step();
     }
   });
-  EXPECT_EQ(certificate.deviation, Deviation::kLeftOver) << certificate;
-  EXPECT_EQ(certificate.place.window, 1U);
+  EXPECT_EQ(certificate.fault().deviation, Deviation::kLeftOver) << certificate;
+  EXPECT_EQ(certificate.fault().place.window, 1U);
 }
 
 // Cleared between forward and backward, as many scripts do: nothing is lost.
@@ -233,7 +233,7 @@ TEST(CertifyProgramTest, SaysThatAWeightIsNotAFraction) {
     scale(mse_loss(training.ddp(batch.x), batch.y), 0.70710678118654752).backward();
     training.optimizer.step();
   });
-  EXPECT_EQ(certificate.deviation, Deviation::kNotAFraction);
+  EXPECT_EQ(certificate.fault().deviation, Deviation::kNotAFraction);
 }
 
 TEST(CertifyProgramTest, RefusesLoopsThatItCannotFollow) {

@@ -49,7 +49,7 @@ std::vector<Fraction> weights_of(const WindowWeights& window) {
 }
 
 const WeightRow& wrong_row(const Certificate& certificate) {
-  return certificate.windows[certificate.place.window].rows[certificate.place.row];
+  return certificate.windows[certificate.fault().place.window].rows[certificate.fault().place.row];
 }
 
 /// A published factor, as arithmetic on paper gives it.
@@ -71,9 +71,9 @@ class PublishedFactor : public testing::TestWithParam<Published> {};
 TEST_P(PublishedFactor, IsNamedWithItsPlaceAndValue) {
   const Published& expected = GetParam();
   const Certificate certificate = certificate_of(load(expected.file));
-  EXPECT_EQ(certificate.deviation, expected.deviation) << certificate;
-  EXPECT_EQ(certificate.factor, expected.factor) << certificate;
-  EXPECT_EQ(certificate.windows[certificate.place.window].step, expected.step);
+  EXPECT_EQ(certificate.fault().deviation, expected.deviation) << certificate;
+  EXPECT_EQ(certificate.fault().factor, expected.factor) << certificate;
+  EXPECT_EQ(certificate.windows[certificate.fault().place.window].step, expected.step);
   EXPECT_EQ(wrong_row(certificate).rank, expected.rank);
   EXPECT_EQ(wrong_row(certificate).micro, expected.micro);
 }
@@ -133,20 +133,20 @@ TEST(CertifyScenarioTest, AsksForWhatTheScenarioDeclaresUnlessAskedOtherwise) {
 
 TEST(CertifyScenarioTest, SaysThatASummedReductionIsTimesTheRanks) {
   const Certificate certificate = certificate_of(load("zoo/sum_vs_mean.toml"));
-  EXPECT_EQ(certificate.deviation, Deviation::kRanksAdded);
-  EXPECT_EQ(certificate.factor, Fraction(4));
+  EXPECT_EQ(certificate.fault().deviation, Deviation::kRanksAdded);
+  EXPECT_EQ(certificate.fault().factor, Fraction(4));
 }
 
 TEST(CertifyScenarioTest, SaysThatALossDividedByTheRanksIsAveragedTwice) {
   const Certificate certificate = certificate_of(load("zoo/double_average.toml"));
-  EXPECT_EQ(certificate.deviation, Deviation::kRanksDivided);
-  EXPECT_EQ(certificate.factor, Fraction(1, 4));
+  EXPECT_EQ(certificate.fault().deviation, Deviation::kRanksDivided);
+  EXPECT_EQ(certificate.fault().factor, Fraction(1, 4));
   EXPECT_TRUE(certificate_of(load("zoo/double_average.toml", "alike")).certified());
 }
 
 TEST(CertifyScenarioTest, SaysWhichMicroStepStayedLocal) {
   const Certificate certificate = certificate_of(load("zoo/last_micro_unsynced.toml"));
-  EXPECT_EQ(certificate.deviation, Deviation::kRanksDiffer);
+  EXPECT_EQ(certificate.fault().deviation, Deviation::kRanksDiffer);
   EXPECT_THAT(certificate.windows.front().other_ranks, ElementsAre(1));
   // Rank 0's own last micro-step is whole in its gradient, rank 1's is not in it.
   EXPECT_THAT(weights_of(certificate.windows.front()),
@@ -159,8 +159,10 @@ TEST(CertifyScenarioTest, SaysThatAnEpochsLastMicroStepsAreNeverUsed) {
       "",
       {{"bug",
         R"([{ kind = "scale-gradient", factor = 0.25, at = { event = "step", when = "before" } }])"}}));
-  EXPECT_EQ(certificate.deviation, Deviation::kNeverUsed) << certificate;
-  EXPECT_EQ(certificate.place.window, 1U);
+  EXPECT_EQ(certificate.fault().deviation, Deviation::kNeverUsed) << certificate;
+  EXPECT_EQ(certificate.fault().place.window, 1U);
+  EXPECT_EQ(certificate.windows[1].step, 0);  // After it.
+  EXPECT_EQ(certificate.windows.back().step, 2);
   // Without a step that uses it, the micro-step of either rank has no weight.
   EXPECT_THAT(weights_of(certificate.windows[1]), ElementsAre(Fraction(), Fraction()));
 }
@@ -170,7 +172,7 @@ TEST(CertifyScenarioTest, SaysThatGradientsOfAnEarlierWindowAreLeft) {
       load("averages/sum_averaged_again.toml",
            "fixed",
            {{"loop.zero_grad", "never"}, {"loop.steps", "2"}, {"loader.shuffle", "true"}}));
-  EXPECT_EQ(certificate.deviation, Deviation::kLeftOver) << certificate;
+  EXPECT_EQ(certificate.fault().deviation, Deviation::kLeftOver) << certificate;
   EXPECT_TRUE(certificate.windows.front().is_right());
 }
 
@@ -178,8 +180,32 @@ TEST(CertifyScenarioTest, SaysThatGradientsOfAnEarlierWindowAreLeft) {
 TEST(CertifyScenarioTest, SaysThatAJoinDividesByRanksThatHaveNoInput) {
   const Certificate certificate = certificate_of(load("healthy/uneven_inputs_joined.toml"));
   EXPECT_TRUE(certificate.windows.front().is_right()) << certificate;
-  EXPECT_EQ(certificate.factor, Fraction(1, 2)) << certificate;
+  EXPECT_EQ(certificate.fault().deviation, Deviation::kIdleRanks) << certificate;
+  EXPECT_EQ(certificate.fault().factor, Fraction(1, 2)) << certificate;
   EXPECT_EQ(wrong_row(certificate).rank, 1);
+}
+
+// Without the division by the window, a job has two faults: each is named once, at its first window.
+TEST(CertifyScenarioTest, NamesEveryFaultOnce) {
+  const Certificate certificate = certificate_of(load("zoo/partial_window.toml"));
+  ASSERT_EQ(certificate.faults.size(), 2U) << certificate;
+  EXPECT_EQ(certificate.faults[0].deviation, Deviation::kMicrosAdded);
+  EXPECT_EQ(certificate.faults[0].factor, Fraction(4));
+  EXPECT_EQ(certificate.faults[1].deviation, Deviation::kNeverUsed);
+  EXPECT_EQ(certificate.faults[1].place.window, 1U);
+  EXPECT_THAT(render_text(certificate), HasSubstr("Also, after step 0: never-used."));
+}
+
+TEST(CertifyScenarioTest, SaysWhichRankLeavesAStepOut) {
+  const Certificate certificate = certificate_of(load("kill_matrix/step_skipped_once.toml"));
+  ASSERT_EQ(certificate.fault().deviation, Deviation::kNeverUsed) << certificate;
+  const WindowWeights& window = certificate.windows[certificate.fault().place.window];
+  EXPECT_THAT(window.unused_ranks, ElementsAre(1));
+}
+
+TEST(CertifyScenarioTest, SaysThatAGradientIsNotANumber) {
+  const Certificate certificate = certificate_of(load("zoo/scaler_inf_local.toml"));
+  EXPECT_EQ(certificate.fault().deviation, Deviation::kNotAFraction) << certificate;
 }
 
 TEST(CertifyScenarioTest, SetsAsideWhatIsNoAverage) {
@@ -194,6 +220,9 @@ TEST(CertifyScenarioTest, RefusesWhatHasNoAverageOfGradients) {
   EXPECT_THAT(refusal_of(load("healthy/local_sgd.toml")), HasSubstr("average parameters"));
   EXPECT_THAT(refusal_of(load("healthy/comm_hook_fp16.toml")), HasSubstr("ddp.hook=none"));
   EXPECT_THAT(refusal_of(load("zoo/uneven_batches.toml")), HasSubstr("does not finish"));
+  // Ranks that fail together, and a law that says why: still not all of their windows.
+  EXPECT_THAT(refusal_of(load("zoo/rank0_only_collective.toml", "strict")),
+              HasSubstr("does not finish"));
 }
 
 TEST(CertifyScenarioTest, GivesTheSameCertificateEachTime) {

@@ -35,7 +35,7 @@ ProbedRun made_run(std::size_t n_micros, const std::vector<double>& used) {
 
 Certificate judged(const ProbedRun& run, const Objective& objective = Objective::sample_mean()) {
   Certificate certificate = weigh(run, objective);
-  name_deviation(certificate);
+  name_faults(certificate);
   return certificate;
 }
 
@@ -57,7 +57,7 @@ TEST(WeighTest, NoticesOneWeightThatIsOffByABillionth) {
 
 TEST(WeighTest, NoticesAnElementOfNoSample) {
   std::vector<double> used(7, 1.0 / 6.0);
-  EXPECT_EQ(judged(made_run(3, used)).deviation, Deviation::kLeftOver);
+  EXPECT_EQ(judged(made_run(3, used)).fault().deviation, Deviation::kLeftOver);
   used[6] = 0.0;
   EXPECT_TRUE(judged(made_run(3, used)).certified());
 }
@@ -66,14 +66,14 @@ TEST(WeighTest, NoticesARankWhoseGradientDiffersInTheLastBit) {
   ProbedRun run = made_run(1, {0.5, 0.5});
   run.ranks[1].front().used[0] += std::numeric_limits<double>::epsilon() / 2;
   const Certificate certificate = judged(run);
-  EXPECT_EQ(certificate.deviation, Deviation::kRanksDiffer);
+  EXPECT_EQ(certificate.fault().deviation, Deviation::kRanksDiffer);
   EXPECT_EQ(certificate.windows.front().other_ranks, std::vector<std::int32_t>{1});
 }
 
 TEST(WeighTest, NoticesAStepThatOneRankLeavesOut) {
   ProbedRun run = made_run(1, {0.5, 0.5});
   run.ranks[1].front().stepped = false;
-  EXPECT_EQ(judged(run).deviation, Deviation::kNeverUsed);
+  EXPECT_EQ(judged(run).fault().deviation, Deviation::kNeverUsed);
 }
 
 TEST(WeighTest, SharesTheWeightOfARowThatIsReadTwice) {
@@ -84,7 +84,7 @@ TEST(WeighTest, SharesTheWeightOfARowThatIsReadTwice) {
 
 TEST(WeighTest, NamesConstantFactors) {
   const auto factor = [](double value, const Objective& objective = Objective::sample_mean()) {
-    return judged(made_run(3, std::vector<double>(6, value)), objective).deviation;
+    return judged(made_run(3, std::vector<double>(6, value)), objective).fault().deviation;
   };
   EXPECT_EQ(factor(2.0 / 6.0), Deviation::kRanksAdded);
   EXPECT_EQ(factor(0.5 / 6.0), Deviation::kRanksDivided);
@@ -97,15 +97,16 @@ TEST(WeighTest, NamesConstantFactors) {
 }
 
 TEST(WeighTest, SaysThatRanksAndMicroStepsCannotBeToldApartWhereThereAreAsMany) {
-  EXPECT_EQ(judged(made_run(2, std::vector<double>(4, 0.5))).deviation, Deviation::kEitherAdded);
-  EXPECT_EQ(judged(made_run(2, std::vector<double>(4, 0.125))).deviation,
+  EXPECT_EQ(judged(made_run(2, std::vector<double>(4, 0.5))).fault().deviation,
+            Deviation::kEitherAdded);
+  EXPECT_EQ(judged(made_run(2, std::vector<double>(4, 0.125))).fault().deviation,
             Deviation::kEitherDivided);
 }
 
 TEST(WeighTest, NamesNoPatternWhereThereIsNone) {
   const Certificate certificate = judged(made_run(2, {0.1, 0.2, 0.3, 0.4}));
-  EXPECT_EQ(certificate.deviation, Deviation::kUneven);
-  EXPECT_EQ(certificate.factor, Fraction(4));
+  EXPECT_EQ(certificate.fault().deviation, Deviation::kUneven);
+  EXPECT_EQ(certificate.fault().factor, Fraction(4));
 }
 
 TEST(WeighTest, TellsTokensFromSamples) {
@@ -117,7 +118,7 @@ TEST(WeighTest, TellsTokensFromSamples) {
   EXPECT_FALSE(judged(run, Objective::token_mean()).certified());
   for (auto& rank : run.ranks) rank.front().used = {0.25, 0.75};
   EXPECT_TRUE(judged(run, Objective::token_mean()).certified());
-  EXPECT_EQ(judged(run).deviation, Deviation::kCountsTokens);
+  EXPECT_EQ(judged(run).fault().deviation, Deviation::kCountsTokens);
   EXPECT_TRUE(judged(run, Objective::rank_weights({Fraction(1, 4), Fraction(3, 4)})).certified());
 }
 

@@ -26,7 +26,7 @@ CASES = {
     "help": ["--help", *(f"{command} --help" for command in COMMANDS)],
     "laws": ["laws"],
     "laws_of_one": ["laws GRADIENT-MEAN", "laws resume-equal"],
-    "explain": ["explain clip-before-unscale", "explain clip-before-unscal"],
+    "explain": ["explain clip-before-unscale", "explain clip-before-unscal", "explain token-weighted-mean"],
     "run_weights": [f"run SRC/{WEIGHTS}"],
     "run_weights_after_wrapping": [f"run SRC/{WEIGHTS} --variant after_wrapping"],
     "run_laws": [f"run SRC/{WEIGHTS} --variant after_wrapping --laws"],
@@ -44,6 +44,9 @@ CASES = {
         "certify SRC/scenarios/averages/reduced_in_each_micro_step.toml",
         "certify SRC/scenarios/averages/reduced_in_each_micro_step.toml --variant fixed",
         "certify SRC/scenarios/averages/tokens_per_rank.toml --objective 1/4,3/4",
+        "certify SRC/scenarios/zoo/partial_window.toml",
+        "certify SRC/scenarios/zoo/last_micro_unsynced.toml",
+        "certify SRC/scenarios/zoo/sum_vs_mean.toml",
     ],
     "analyze": ["analyze IN/three_contributions.toml", "analyze IN/three_contributions.toml --json"],
     "sampler": [
