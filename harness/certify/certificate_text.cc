@@ -43,7 +43,7 @@ bool same_but_rank(const std::vector<WeightRow>& left, const std::vector<WeightR
       });
 }
 
-std::vector<AlikeRanks> by_likeness(const std::vector<WeightRow>& rows) {
+std::vector<AlikeRanks> by_equal_rows(const std::vector<WeightRow>& rows) {
   std::vector<AlikeRanks> groups;
   for (std::size_t i = 0; i < rows.size();) {
     AlikeRanks own{{rows[i].rank}, {}};
@@ -66,7 +66,7 @@ std::string factor_of(const WeightRow& row) {
 std::vector<Cells> cells_of(const WindowWeights& window) {
   std::vector<Cells> table = {
       {"rank", "micro-step", "samples", "tokens", "weight", "asked", "factor"}};
-  for (const AlikeRanks& alike : by_likeness(window.rows)) {
+  for (const AlikeRanks& alike : by_equal_rows(window.rows)) {
     for (const WeightRow& row : alike.rows) {
       table.push_back({ranges(alike.ranks),
                        std::to_string(row.micro),

@@ -96,7 +96,7 @@ TEST(WeighTest, NamesConstantFactors) {
   EXPECT_EQ(factor(1.0, Objective::sum()), Deviation::kNone);
 }
 
-TEST(WeighTest, SaysThatRanksAndMicroStepsCannotBeToldApartWhereThereAreAsMany) {
+TEST(WeighTest, NamesBothWhereThereAreAsManyRanksAsMicroSteps) {
   EXPECT_EQ(judged(made_run(2, std::vector<double>(4, 0.5))).fault().deviation,
             Deviation::kEitherAdded);
   EXPECT_EQ(judged(made_run(2, std::vector<double>(4, 0.125))).fault().deviation,
