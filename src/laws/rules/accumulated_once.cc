@@ -162,6 +162,8 @@ class AccumulatedOnce final : public Law {
   }
 
   void on_grad(const Event& event, const GradEvent& grad, Window& window, const NameTable& names) {
+    // What the window itself knows; recorders of other programs give it no sketches.
+    if (grad.point == GradPoint::kBase || grad.point == GradPoint::kRedo) return;
     const bool sketched = grad.sketches.size() == grad.digests.size();
     const std::span<const NameId> layout = names.layout(grad.layout);
     for (std::size_t i = 0; i < grad.digests.size(); ++i) {
