@@ -4,11 +4,15 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <map>
+#include <string>
 #include <variant>
+#include <vector>
 
 #include "lockstep/laws/causes.h"
 #include "lockstep/laws/detail/alignment.h"
+#include "lockstep/laws/report.h"
 #include "lockstep/trace/event.h"
 
 namespace lockstep::laws {
@@ -39,7 +43,6 @@ class ForwardKinds {
     if (some_but_not_all(wrapper, [](const Counts& c) { return c.n_quiet > 0; })) {
       return Cause::kNoSyncOneRank;
     }
-    const auto dropped = [](const Counts& c) { return c.n_dropped > 0 && c.n_backwards > 0; };
     return some_but_not_all(wrapper, dropped) ? Cause::kNanSkipOneRank : Cause::kNone;
   }
 
@@ -59,6 +62,25 @@ class ForwardKinds {
       first = &counts;
     }
     return true;
+  }
+
+  /// Ranks that ran a synchronising forward and never its backward, where others always ran both:
+  /// "a synchronising forward without its backward on rank 0 (step 2)", or nothing.
+  std::string dropped_text(std::int32_t attempt) const {
+    for (const auto& [first, ignored] : counts_.all()) {
+      if (first.key.attempt != attempt || !some_but_not_all(first.key, dropped)) continue;
+      std::vector<Rank> ranks;
+      std::int32_t step = std::numeric_limits<std::int32_t>::max();
+      for (const auto& [at, counts] : counts_.all()) {
+        if (at.key != first.key || !dropped(counts)) continue;
+        ranks.push_back(Rank{at.rank});
+        step = std::min(step, counts.first_dropped);
+      }
+      std::sort(ranks.begin(), ranks.end());
+      return "a synchronising forward without its backward on " + ranks_text(ranks) + " (step " +
+             std::to_string(step) + ")";
+    }
+    return {};
   }
 
   /// Of any wrapper of the attempt.
@@ -87,7 +109,8 @@ class ForwardKinds {
       Counts& counts = counts_.at(wrapper, who);
       ++counts.n_wrapped;
       if (!forward->synchronizing) ++counts.n_quiet;
-      if (counts.awaits_backward) ++counts.n_dropped;
+      if (counts.awaits_backward && counts.n_dropped++ == 0) counts.first_dropped = counts.opt;
+      counts.opt = event.at.opt;
       counts.awaits_backward = forward->synchronizing;
     } else if (std::holds_alternative<BackwardEvent>(event.body)) {
       Counts& counts = counts_.at(wrapper, who);
@@ -104,8 +127,12 @@ class ForwardKinds {
     std::int64_t n_quiet = 0;      ///< Under no_sync.
     std::int64_t n_backwards = 0;  ///< 0 = not recorded.
     std::int64_t n_dropped = 0;    ///< Meant to be reduced, and followed by the next one instead.
+    std::int32_t first_dropped = 0;  ///< In which step.
+    std::int32_t opt = 0;            ///< Of the last one.
     bool awaits_backward = false;  ///< The last one was meant to be reduced.
   };
+
+  static bool dropped(const Counts& c) { return c.n_dropped > 0 && c.n_backwards > 0; }
 
   template <typename Test>
   bool some_but_not_all(WrapperKey wrapper, Test test) const {

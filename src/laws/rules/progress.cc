@@ -244,6 +244,9 @@ class Progress final : public Law {
     for (std::size_t i = 0; i < std::min(kMaxListed, finding.missing.size()); ++i) {
       finding.message += (i == 0 ? ": " : "; ") + absence(finding.missing[i]);
     }
+    if (const std::string dropped = forwards_.dropped_text(attempt_); !dropped.empty()) {
+      finding.message += "; " + dropped;
+    }
     finding.cause = cause(finding, channel);
     return finding;
   }
