@@ -80,7 +80,8 @@ PyObject* check(PyObject* /*module*/, PyObject* const* values, Py_ssize_t n) {
       PyErr_SetString(PyExc_ValueError, report.error().text().c_str());
       throw PythonError();
     }
-    report.value().notes = loaded.value().notes;
+    const std::vector<std::string>& notes = loaded.value().notes;
+    report.value().notes.insert(report.value().notes.begin(), notes.begin(), notes.end());
     return text(render_json(report.value()));
   });
 }

@@ -129,6 +129,7 @@ std::string header_line(const TraceHeader& header, std::int32_t attempt, std::in
   out.key("exact").flag(header.exact);
   out.key("watched").flag(header.watched);
   if (header.coverage != 1) out.key("coverage").integer(header.coverage);
+  if (header.sampled) out.key("sampled").flag(true);
   out.key("library").text(header.library);
   if (!header.clock.empty()) out.key("clock").text(header.clock);
   out.close_object();

@@ -21,6 +21,8 @@ struct TraceHeader {
   bool exact = false;         ///< Exact mode was on and proved.
   bool watched = false;       ///< Accesses to memory in flight were recorded.
   std::int32_t coverage = 1;  ///< Digests cover 1/coverage of each large tensor a step, in turn.
+  /// Gradients and states were recorded in some steps only, as a budget allowed.
+  bool sampled = false;
   std::string library = "lockstep";
   /// What the times of this rank count from: ranks that name the same clock can be compared in
   /// time. Empty: unknown, and outside the simulator each rank may have its own.

@@ -376,6 +376,7 @@ class FolderReader {
     read_text(reader, "clock", header.clock);
     reader.flag("exact", header.exact);
     reader.flag("watched", header.watched);
+    reader.flag("sampled", header.sampled);
     reader.integer("coverage", header.coverage);
     if (header.coverage < 1) reader.fail("coverage", "'coverage' must be 1 or more");
     reader.integer("ranks", header.n_ranks);

@@ -1,7 +1,10 @@
 #include "lockstep/laws/trace_check.h"
 
 #include <algorithm>
+#include <limits>
+#include <set>
 #include <span>
+#include <utility>
 
 #include "lockstep/base/text.h"
 #include "lockstep/laws/detail/alignment.h"
@@ -81,6 +84,38 @@ Endings endings_of(const MemoryTrace& trace, std::int32_t n_ranks) {
   return endings;
 }
 
+/// In how many steps a recorder with a budget looked at gradients and states, or nothing: of the rank
+/// that looked most seldom.
+std::string looked_note(const MemoryTrace& trace) {
+  std::size_t n_looked = std::numeric_limits<std::size_t>::max();
+  std::size_t n_steps = 0;
+  std::int32_t longest = 0;
+  for (std::int32_t r = 0; r < trace.n_ranks(); ++r) {
+    std::set<std::pair<std::int32_t, std::int32_t>> steps;  // By wrapper.
+    std::set<std::pair<std::int32_t, std::int32_t>> looked;
+    for (const Event& event : trace.events(Rank{r})) {
+      const std::pair place{event.at.wrapper, event.at.opt};
+      if (std::holds_alternative<StepEvent>(event.body)) steps.insert(place);
+      const auto* grad = std::get_if<GradEvent>(&event.body);
+      if (grad != nullptr && grad->point == GradPoint::kUsed) looked.insert(place);
+    }
+    for (auto at = looked.begin(); at != looked.end() && std::next(at) != looked.end(); ++at) {
+      const auto next = std::next(at);
+      if (next->first == at->first) longest = std::max(longest, next->second - at->second);
+    }
+    if (steps.empty() || looked.size() >= n_looked) continue;
+    n_looked = looked.size();
+    n_steps = steps.size();
+  }
+  if (n_steps == 0) return "";
+  return "gradients and states were looked at in " + std::to_string(n_looked) + " of " +
+         std::to_string(n_steps) + " steps" +
+         (longest > 1 ? ", every " + std::to_string(longest) + "th at least" : std::string()) +
+         ", and one small parameter in each: what lasted shorter may have been missed, and what is "
+         "found may have begun up to " +
+         std::to_string(std::max(0, longest - 1)) + " steps earlier";
+}
+
 }  // namespace
 
 Result<Report> check_trace(const LoadedTrace& loaded,
@@ -115,6 +150,11 @@ Result<Report> check_trace(const LoadedTrace& loaded,
   report.error = endings.error;
   report.stuck = endings.stuck;
   report.own_failure = endings.own_failure;
+  if (loaded.header.sampled) {
+    if (std::string note = looked_note(trace); !note.empty()) {
+      report.notes.push_back(std::move(note));
+    }
+  }
   finish_report(report);
   return report;
 }
