@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lockstep._core import sm64
+from lockstep.program import ProgramRecord
 from lockstep.report import BrokenLaws, Finding, LawResult, Report, check
 
 if TYPE_CHECKING:
@@ -24,10 +25,22 @@ if TYPE_CHECKING:
     from os import PathLike
 
 __version__ = "0.1.0"
-__all__ = ["BrokenLaws", "Finding", "LawResult", "Report", "__version__", "check", "record", "sm64"]
+__all__ = ["BrokenLaws", "Finding", "LawResult", "ProgramRecord", "Report", "__version__", "check",
+           "program_record", "record", "sm64"]
 
 
-def record(folder: str | PathLike[str]) -> AbstractContextManager[None]:
+def program_record() -> ProgramRecord:
+    """Words for what only your program knows, such as what a batch counts or what must stay equal.
+
+    They do nothing where nothing is recorded, and need no PyTorch: leave them in.
+
+        say = lockstep.program_record()
+        say.decision("stop", patience == 0)
+    """
+    return ProgramRecord()
+
+
+def record(folder: str | PathLike[str], *, budget: float = 0.0) -> AbstractContextManager[None]:
     """Records what this rank does between entering and leaving into `folder`, one file per rank.
 
     Enter it before the model is wrapped in DistributedDataParallel; what was wrapped earlier is not
@@ -37,9 +50,16 @@ def record(folder: str | PathLike[str]) -> AbstractContextManager[None]:
     The recorder raises nothing into training: what it cannot record it notes in the trace. It issues
     no collective and changes no value.
 
+    Args:
+        budget: the share of the job's time that recording may take, such as 0.05: gradients and
+            states are then looked at in every k-th step only. 0 = look at everything.
+
     Raises:
         RuntimeError: this process is being recorded already.
+        ValueError: the budget is not a share.
     """
+    if not 0.0 <= budget < 1.0:
+        raise ValueError(f"budget={budget}: must be a share of the time, such as 0.05, or 0")
     from lockstep.torch import recording
 
-    return recording(folder)
+    return recording(folder, budget)

@@ -84,3 +84,16 @@ class ReduceOp(IntEnum):
     BAND = 6
     BOR = 7
     BXOR = 8
+
+
+class ClipKind(IntEnum):
+    NORM = 0
+    VALUE = 1
+
+
+class HookEffect(IntEnum):
+    """What a communication hook makes of gradients."""
+
+    MEAN = 0
+    ROUNDED = 1
+    OTHER = 2

@@ -5,53 +5,12 @@
 #include <vector>
 
 #include "lockstep/base/end_reason.h"
-#include "lockstep/python/native/pen.h"
-#include "lockstep/python/native/tensor_values.h"
+#include "lockstep/python/native/pen_methods.h"
 #include "lockstep/tensor/digest.h"
 
 namespace lockstep::python {
 
 namespace {
-
-/// What a Python object of the type points to.
-struct PenState {
-  Pen pen;
-  TensorReader reader;
-};
-
-struct PenObject {
-  PyObject_HEAD PenState* state;
-};
-
-using Method = PyObject* (*)(PenState&, const Arguments&);
-
-PenState& state_of(PyObject* self) {
-  PenState* state = reinterpret_cast<PenObject*>(self)->state;
-  if (state != nullptr) return *state;
-  PyErr_SetString(PyExc_ValueError, "the pen was never opened");
-  throw PythonError();
-}
-
-/// A method with a fixed number of positional arguments.
-template <Method kMethod, Py_ssize_t kExpected>
-PyObject* entry(PyObject* self, PyObject* const* values, Py_ssize_t n) {
-  return guarded([&] { return kMethod(state_of(self), Arguments(values, n, kExpected)); });
-}
-
-void check(const Outcome& outcome) {
-  if (outcome.ok()) return;
-  PyErr_SetString(PyExc_OSError, outcome.error().text().c_str());
-  throw PythonError();
-}
-
-template <typename Id>
-Id id_at(const Arguments& arguments, std::size_t i) {
-  return static_cast<Id>(arguments.small(i));
-}
-
-GradPoint grad_point(const Arguments& arguments, std::size_t i) {
-  return arguments.choice<GradPoint>(i, static_cast<int>(GradPoint::kRedo) + 1);
-}
 
 // -- names and positions
 
@@ -157,7 +116,7 @@ PyObject* step(PenState& state, const Arguments& arguments) {
                             .skipped = arguments.flag(4),
                             .layout = id_at<LayoutId>(arguments, 5)},
                   arguments.small(0));
-  check(state.pen.flush());
+  throw_unless_ok(state.pen.flush());
   return none();
 }
 
@@ -259,7 +218,7 @@ EndEvent end_event(PenState& state, const Arguments& arguments) {
 
 PyObject* end(PenState& state, const Arguments& arguments) {
   state.pen.write(end_event(state, arguments), -1);
-  check(state.pen.close());
+  throw_unless_ok(state.pen.close());
   return none();
 }
 
@@ -269,7 +228,7 @@ PyObject* end_for_now(PenState& state, const Arguments& arguments) {
 }
 
 PyObject* flush(PenState& state, const Arguments& /*arguments*/) {
-  check(state.pen.flush());
+  throw_unless_ok(state.pen.flush());
   return none();
 }
 
@@ -281,7 +240,7 @@ int initialize(PyObject* self, PyObject* arguments, PyObject* /*keywords*/) {
     for (Py_ssize_t i = 0; i < PyTuple_Size(arguments); ++i) {
       values.push_back(PyTuple_GetItem(arguments, i));
     }
-    const Arguments given(values.data(), PyTuple_Size(arguments), 10);
+    const Arguments given(values.data(), PyTuple_Size(arguments), 11);
     TraceHeader header;
     header.run_id = given.text(1);
     header.n_ranks = given.small(4);
@@ -289,6 +248,7 @@ int initialize(PyObject* self, PyObject* arguments, PyObject* /*keywords*/) {
     header.scenario = given.text(6);
     header.library = given.text(7);
     header.clock = given.text(8);
+    header.sampled = given.flag(10);
     const std::int32_t attempt = given.small(2);
     const Rank rank{given.small(3)};
     auto file = RankFile::open(std::string(given.text(0)), header, attempt, rank);
@@ -315,17 +275,8 @@ void destroy(PyObject* self) {
   Py_DECREF(reinterpret_cast<PyObject*>(type));
 }
 
-template <Method kMethod, Py_ssize_t kExpected>
-PyMethodDef method(const char* name) {
-  // Python keeps one type of pointer for all calling conventions; the flag says which it is.
-  auto* const function = reinterpret_cast<void (*)()>(&entry<kMethod, kExpected>);
-  return {name, reinterpret_cast<PyCFunction>(function), METH_FASTCALL, nullptr};
-}
-
-}  // namespace
-
-PyObject* make_pen_type() {
-  static PyMethodDef methods[] = {
+std::vector<PyMethodDef> all_methods() {
+  std::vector<PyMethodDef> methods = {
       method<layout, 1>("layout"),
       method<place, 5>("place"),
       method<wrap, 9>("wrap"),
@@ -350,12 +301,21 @@ PyObject* make_pen_type() {
       method<end, 2>("end"),
       method<end_for_now, 2>("end_for_now"),
       method<flush, 0>("flush"),
-      {nullptr, nullptr, 0, nullptr},
   };
+  const std::vector<PyMethodDef> words = word_methods();
+  methods.insert(methods.end(), words.begin(), words.end());
+  methods.push_back({nullptr, nullptr, 0, nullptr});
+  return methods;
+}
+
+}  // namespace
+
+PyObject* make_pen_type() {
+  static std::vector<PyMethodDef> methods = all_methods();  // Python keeps the rows.
   static PyType_Slot slots[] = {
       {Py_tp_init, reinterpret_cast<void*>(&initialize)},
       {Py_tp_dealloc, reinterpret_cast<void*>(&destroy)},
-      {Py_tp_methods, methods},
+      {Py_tp_methods, methods.data()},
       {0, nullptr},
   };
   static PyType_Spec spec = {"lockstep._core.Pen", sizeof(PenObject), 0, Py_TPFLAGS_DEFAULT, slots};

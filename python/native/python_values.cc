@@ -103,6 +103,15 @@ std::vector<std::int32_t> Arguments::small_integers(std::size_t i) const {
   return values;
 }
 
+std::vector<double> Arguments::reals(std::size_t i) const {
+  std::vector<double> values;
+  for (PyObject* member : members_of(values_[i])) {
+    values.push_back(PyFloat_AsDouble(member));
+    if (values.back() == -1.0) throw_if_error();
+  }
+  return values;
+}
+
 std::vector<std::string_view> Arguments::texts(std::size_t i) const {
   std::vector<std::string_view> values;
   for (PyObject* member : members_of(values_[i])) values.push_back(text_of(member));

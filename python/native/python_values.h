@@ -61,6 +61,7 @@ class Arguments {
   std::string_view text(std::size_t i) const;  ///< Valid while the argument lives.
   std::vector<std::int64_t> integers(std::size_t i) const;
   std::vector<std::int32_t> small_integers(std::size_t i) const;
+  std::vector<double> reals(std::size_t i) const;
   std::vector<std::string_view> texts(std::size_t i) const;
 
   /// A value of an enum that begins at 0 and has `n` members.

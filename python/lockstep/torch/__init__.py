@@ -2,9 +2,12 @@
 never which version it is:
 
     groups.py     process groups and their collectives
-    wrapping.py   DistributedDataParallel: construction, forward, backward, gradients
+    wrapping.py   DistributedDataParallel: construction, buckets, communication hooks, forwards
+    gradients.py  backwards: gradients and losses
     stepping.py   optimizers and the gradient scaler
+    clipping.py   gradients that are clipped
     batches.py    samplers and loaders
+    files.py      torch.save and torch.load
     ending.py     how the process ends: exceptions, signals, waiting forever
 """
 from __future__ import annotations
@@ -21,10 +24,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from os import PathLike
 
+    from lockstep.torch.program import Program
+
 _active: list[Recorder] = []
 
 
-def start(folder: str) -> Recorder:
+def start(folder: str, budget: float = 0.0) -> Recorder:
     """Starts recording in this process. Its file begins when it joins a process group.
 
     Raises:
@@ -32,7 +37,7 @@ def start(folder: str) -> Recorder:
     """
     if _active:
         raise RuntimeError(f"this process is being recorded already, into {_active[0].folder}")
-    recorder = Recorder(folder, Patches())
+    recorder = Recorder(folder, Patches(), budget)
     _active.append(recorder)
     groups.install(recorder, on_first_group=lambda: _install_the_rest(recorder))
     return recorder
@@ -45,10 +50,15 @@ def stop(recorder: Recorder) -> None:
     _active.remove(recorder)
 
 
+def active_program() -> Program | None:
+    """Where the words of a program go, once there is a trace."""
+    return _active[0].program if _active and _active[0].pen is not None else None
+
+
 @contextmanager
-def recording(folder: str | PathLike[str]) -> Iterator[None]:
+def recording(folder: str | PathLike[str], budget: float = 0.0) -> Iterator[None]:
     """See lockstep.record."""
-    recorder = start(str(folder))
+    recorder = start(str(folder), budget)
     try:
         yield
     except BaseException as error:
@@ -61,7 +71,8 @@ def recording(folder: str | PathLike[str]) -> Iterator[None]:
 def _install_the_rest(recorder: Recorder) -> None:
     """What is needed once there is a group: by now PyTorch has been imported as a whole, while start()
     may have been called in the middle of that."""
-    from lockstep.torch import batches, stepping, wrapping
+    from lockstep.torch import batches, clipping, files, gradients, stepping, wrapping
 
-    for install in (wrapping.install, stepping.install, batches.install, ending.install):
-        recorder.quietly(install.__module__, partial(install, recorder))
+    for seam in (wrapping, gradients, stepping, clipping, batches, files, ending):
+        recorder.quietly(seam.__name__, partial(seam.install, recorder))
+    recorder.before_end.append(recorder.program.write_end)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lockstep.torch.recorder import Recorder
+    from lockstep.torch.wrapping import Wrapper
 
 SEAM = "batches"
 
@@ -26,28 +27,42 @@ class Batches:
         self.recorder = recorder
         self.handed: list[int] | None = None  # The batch that no forward has seen yet.
         self.passes = 0
+        self._size: tuple[int, int] | None = None  # Wrapper and samples of the last forward.
 
-    def consumed(self, wrapper: int, training: bool) -> None:
+    def consumed(self, wrapper: Wrapper, training: bool) -> None:
         """A forward begins: it consumes the batch that was handed out last."""
         pen, ids, self.handed = self.recorder.pen, self.handed, None
+        program = self.recorder.program
         if pen is None or ids is None:
             return
-        if training:
-            # No event says what the loss is meant to be: judge by what DDP does, the mean over ranks.
-            pen.batch(wrapper, len(ids), len(ids), float(len(ids)), "rank-mean")
-        pen.sample(wrapper, "train" if training else "eval", ids)
+        self.write_size()
+        if training and wrapper.looks and not program.batch_given:
+            self._size = (wrapper.index, len(ids))
+        if not program.gives_samples:
+            pen.sample(wrapper.index, "train" if training else "eval", ids)
+
+    def forget_size(self) -> None:
+        """The program says by itself what the batch counts."""
+        self._size = None
+
+    def write_size(self) -> None:
+        """No event says what the loss is meant to be: judge by what DDP does, the mean over ranks.
+
+        Before the backward of that forward, so that the program may say something else until then.
+        """
+        size, self._size = self._size, None
+        if size is not None and self.recorder.pen is not None:
+            self.recorder.pen.batch(size[0], size[1], size[1], float(size[1]), "rank-mean")
 
     def began(self, sampler: Any) -> None:
         """A pass over a distributed sampler begins."""
         recorder = self.recorder
-        if recorder.pen is None:
+        if recorder.pen is None or recorder.program.gives_epochs:
             return
         training = not any(wrapper.evaluates() for wrapper in recorder.wrapping.all)
         if training:
-            recorder.epoch = self.passes
+            recorder.in_epoch(self.passes)
             self.passes += 1
-            for place in (recorder.outside, *(w.place for w in recorder.wrapping.all)):
-                recorder.moved(place)
         size = len(sampler.dataset)
         key = int(sampler.seed) + int(sampler.epoch)
         recorder.pen.epoch("train" if training else "eval", _kind_of(sampler), key & (1 << 64) - 1,
@@ -74,8 +89,7 @@ def _ids_of(index: Any) -> list[int]:
 
 
 def install(recorder: Recorder) -> None:
-    batches = Batches(recorder)
-    recorder.consumed = batches.consumed
+    batches = recorder.batches = Batches(recorder)
 
     def make_iter(real: Callable[..., Any]) -> Callable[..., Any]:
         def __iter__(self: Any) -> Any:

@@ -87,6 +87,7 @@ class _Calls:
             -1 if message else int(call.root), _peer_of(given) if message else -1,
             int(given.get("tag") or 0) if message else 0,
             sum(tensor.numel() for tensor in inputs), 0, 0, file, line, recorder.scope)
+        recorder.reduced = recorder.reduced or recorder.scope == "ddp.backward"
         self._posted[int(call.op_id)] = ticket
 
     def posted(self, call: Any) -> None:

@@ -24,6 +24,12 @@ class Patches:
         self._undo.append(lambda: setattr(owner, name, real))
         return True
 
+    def replace(self, owner: Any, name: str, value: Any) -> None:
+        """For what is known under several names."""
+        real = getattr(owner, name)
+        setattr(owner, name, value)
+        self._undo.append(lambda: setattr(owner, name, real))
+
     def on_undo(self, action: Callable[[], None]) -> None:
         """For hooks, which have their own way of being removed."""
         self._undo.append(action)

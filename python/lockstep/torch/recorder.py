@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 
 from lockstep._core import Pen
+from lockstep.torch.looking import Looking
+from lockstep.torch.program import Program
 from lockstep.words import DType
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from lockstep.torch.batches import Batches
     from lockstep.torch.groups import Groups
     from lockstep.torch.patches import Patches
     from lockstep.torch.wrapping import Wrapping
@@ -43,7 +46,7 @@ class Recorder:
     trouble().
     """
 
-    def __init__(self, folder: str, patches: Patches) -> None:
+    def __init__(self, folder: str, patches: Patches, budget: float = 0.0) -> None:
         self.folder = folder
         self.patches = patches
         self.pen: Pen | None = None
@@ -54,9 +57,12 @@ class Recorder:
         self.outside = Place(-1)
         self.current = self.outside  # The place of what happens now.
         self.scope = ""
+        self.reduced = False  # The wrapper has posted a reduction in this backward.
         self.exception = ""
         self.poll: Callable[[], None] = lambda: None  # Notices completed collectives.
-        self.consumed: Callable[[int, bool], None] = lambda _wrapper, _training: None
+        self.looking = Looking(budget)
+        self.program = Program(self)
+        self.batches: Batches
         self.groups: Groups
         self.wrapping: Wrapping
         self.before_end: list[Callable[[], None]] = []
@@ -71,7 +77,7 @@ class Recorder:
         attempt = int(os.environ.get("TORCHELASTIC_RESTART_COUNT") or 0)
         script = os.path.basename(sys.argv[0]) if sys.argv and sys.argv[0] else "interactive"
         self.pen = Pen(self.folder, _run_name(), attempt, rank, world, backend, script,
-                       f"torch {torch.__version__}", _clock(), dtypes)
+                       f"torch {torch.__version__}", _clock(), dtypes, self.looking.budget > 0)
         os.register_at_fork(after_in_child=self._forget)
 
     def _forget(self) -> None:
@@ -82,6 +88,12 @@ class Recorder:
         """Hands the pen a place that has changed."""
         if self.pen is not None:
             self.pen.place(place.wrapper, place.sync, place.micro, place.opt, self.epoch)
+
+    def in_epoch(self, epoch: int) -> None:
+        """What is recorded from now on belongs to this epoch."""
+        self.epoch = epoch
+        for place in (self.outside, *(wrapper.place for wrapper in self.wrapping.all)):
+            self.moved(place)
 
     def trouble(self, seam: str, error: BaseException) -> None:
         """Notes once in the trace what a seam could not do."""

@@ -1,7 +1,8 @@
 """The seam to optimizers: what a step consumes and what it leaves behind.
 
 Public hooks of all optimizers of the process (register_optimizer_step_pre_hook and its twin). Class
-patch: GradScaler.step, since a step that it skips reaches no optimizer.
+patches: GradScaler.step, since a step that it skips reaches no optimizer; zero_grad of optimizers and
+modules.
 """
 from __future__ import annotations
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from lockstep.torch.wrapping import Wrapper
 
 SEAM = "stepping"
+MOST_WIRED = 4096  # Elements of a parameter that is looked at in every window.
+_NOT_OPTIONS = frozenset(("params", "foreach", "fused", "capturable", "differentiable"))
 
 
 class _Share:
@@ -27,6 +30,20 @@ class _Share:
     def __init__(self, wrapper: Wrapper) -> None:
         self.wrapper = wrapper
         self.named: dict[str, torch.Tensor] = {}
+        self.groups: dict[int, list[str]] = {}  # Names by parameter group.
+        self._wires: list[str] | None = None
+
+    @property
+    def wires(self) -> list[str]:
+        """Trained parameters that are small enough to be looked at in every window, in turn."""
+        if self._wires is None:
+            self._wires = [name for name, p in self.named.items()
+                           if p.requires_grad and p.numel() <= MOST_WIRED]
+        return self._wires
+
+    @property
+    def layout(self) -> int:
+        return self.wrapper.layout(list(self.named))
 
 
 class Stepping:
@@ -36,6 +53,7 @@ class Stepping:
         self.depth = 0  # A sharding optimizer steps the one inside it.
         self.scale = 1.0
         self._shares: WeakKeyDictionary[Any, tuple[tuple[int, ...], list[_Share]]] = WeakKeyDictionary()
+        self._told: WeakKeyDictionary[Any, dict[tuple[int, int], Any]] = WeakKeyDictionary()
 
     def shares_of(self, optimizer: Any) -> list[_Share]:
         """By wrapper. Looked up again only after a wrapper or a parameter has been added."""
@@ -47,14 +65,20 @@ class Stepping:
 
     def _look_up(self, optimizer: Any) -> list[_Share]:
         shares: dict[int, _Share] = {}
-        owners = {id(p): (wrapper, name) for wrapper in self.recorder.wrapping.all
-                  for name, p in wrapper.all.items()}
-        for group in optimizer.param_groups:
+        owners = self.recorder.wrapping.owners()
+        for index, group in enumerate(optimizer.param_groups):
             for parameter in group["params"]:
                 if id(parameter) in owners:
                     wrapper, name = owners[id(parameter)]
-                    shares.setdefault(wrapper.index, _Share(wrapper)).named[name] = parameter
+                    share = shares.setdefault(wrapper.index, _Share(wrapper))
+                    share.named[name] = parameter
+                    share.groups.setdefault(index, []).append(name)
         return list(shares.values())
+
+    def zeroed(self, optimizer: Any, to_none: bool) -> None:
+        for share in self.shares_of(optimizer):
+            if share.wrapper.looks:
+                share.wrapper.gradients.zeroed(share.named, to_none)
 
     def before(self, optimizer: Any) -> None:
         pen = self.recorder.pen
@@ -64,8 +88,21 @@ class Stepping:
         for share in self.shares_of(optimizer):
             wrapper = share.wrapper
             self.recorder.current = wrapper.place
-            pen.grads(wrapper.index, GradPoint.USED, wrapper.layout(list(share.named)),
-                      [p.grad for p in share.named.values()])
+            if wrapper.looks:
+                self._write_options(optimizer, share)
+                pen.grads(wrapper.index, GradPoint.USED, share.layout,
+                          [p.grad for p in share.named.values()])
+
+    def _write_options(self, optimizer: Any, share: _Share) -> None:
+        """What the optimizer was made with, and again when something of it has changed."""
+        told = self._told.setdefault(optimizer, {})
+        pen, wrapper = self.recorder.pen, share.wrapper
+        for index, names in share.groups.items():
+            options = options_of(optimizer.param_groups[index])
+            if pen is not None and told.get((wrapper.index, index)) != options:
+                told[wrapper.index, index] = options
+                pen.options(wrapper.index, type(optimizer).__name__.lower(), index,
+                            wrapper.layout(names), pen.layout(list(options)), list(options.values()))
 
     def after(self, optimizer: Any, skipped: bool = False) -> None:
         recorder, pen = self.recorder, self.recorder.pen
@@ -75,9 +112,7 @@ class Stepping:
         shares = self.shares_of(optimizer)
         rate = float(optimizer.param_groups[0].get("lr", 0.0)) if optimizer.param_groups else 0.0
         for share in shares:
-            wrapper = share.wrapper
-            wrapper.write_states(StateKind.PARAM, StatePoint.STEP, share.named)
-            wrapper.write_states(StateKind.OPTIMIZER, StatePoint.STEP, _state_of(optimizer, share))
+            self._write_states(optimizer, share)
         names = [name for share in shares for name in share.named]
         if not shares:
             return
@@ -87,6 +122,39 @@ class Stepping:
             moved.opt += not skipped
             moved.micro = -1
             recorder.moved(moved)
+        for share in shares:
+            share.wrapper.step_over()
+
+    def _write_states(self, optimizer: Any, share: _Share) -> None:
+        wrapper = share.wrapper
+        if wrapper.looks:
+            wrapper.write_states(StateKind.PARAM, StatePoint.STEP, share.named)
+            wrapper.write_states(StateKind.OPTIMIZER, StatePoint.STEP, _state_of(optimizer, share))
+            self.recorder.program.write_replicated(wrapper.index, StatePoint.STEP)
+            return
+        # One small parameter, another one each time.
+        watched = share.wires
+        if watched:
+            name = watched[wrapper.place.opt % len(watched)]
+            wrapper.write_states(StateKind.PARAM, StatePoint.STEP, {name: share.named[name]})
+
+
+def options_of(group: dict[str, Any]) -> dict[str, float]:
+    """The numbers and flags of a parameter group, by PyTorch's names; pairs are numbered from 1."""
+    options: dict[str, float] = {}
+    for name, value in group.items():
+        if name in _NOT_OPTIONS or value is None or isinstance(value, str):
+            continue
+        if isinstance(value, (tuple, list)):
+            options.update((f"{name.removesuffix('s')}{i}", float(one))
+                           for i, one in enumerate(value, 1) if _is_number(one))
+        elif _is_number(value):
+            options[name] = float(value)
+    return options
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (bool, int, float)) or torch.is_tensor(value) and value.numel() == 1
 
 
 def _state_of(optimizer: Any, share: _Share) -> dict[str, torch.Tensor]:
@@ -125,9 +193,32 @@ def install(recorder: Recorder) -> None:
             return result
         return step
 
+    def make_zero(real: Callable[..., Any]) -> Callable[..., Any]:
+        def zero_grad(self: Any, set_to_none: bool = True) -> Any:
+            result = real(self, set_to_none)
+            recorder.quietly(SEAM, lambda: stepping.zeroed(self, set_to_none))
+            return result
+        return zero_grad
+
+    def make_zero_of_module(real: Callable[..., Any]) -> Callable[..., Any]:
+        def zero_grad(self: Any, set_to_none: bool = True) -> Any:
+            result = real(self, set_to_none)
+            recorder.quietly(SEAM, lambda: _zeroed_by_module(recorder, self, set_to_none))
+            return result
+        return zero_grad
+
     for name, hook in (("register_optimizer_step_pre_hook", before),
                        ("register_optimizer_step_post_hook", after)):
         recorder.patches.on_undo(getattr(module, name)(hook).remove)
+    recorder.patches.wrap(module.Optimizer, "zero_grad", make_zero)
+    recorder.patches.wrap(torch.nn.Module, "zero_grad", make_zero_of_module)
     for owner in (getattr(torch.amp, "GradScaler", None), torch.cuda.amp.GradScaler):
         if owner is not None and "step" in vars(owner):
             recorder.patches.wrap(owner, "step", make_scaled)
+
+
+def _zeroed_by_module(recorder: Recorder, module: Any, to_none: bool) -> None:
+    if any(wrapper.looks for wrapper in recorder.wrapping.all):
+        for wrapper, names in recorder.wrapping.names_of(module.parameters()):
+            if wrapper.looks:
+                wrapper.gradients.zeroed(names, to_none)

@@ -1,9 +1,9 @@
-"""The seam to DistributedDataParallel: construction, forward, backward and every gradient between.
+"""The seam to DistributedDataParallel: construction, buckets, communication hooks and forwards.
 
-Class patches: __init__ (hooks must be in place before DDP's own) and forward (which forward went
-through the wrapper), and torch.autograd.backward (when it returns, DDP has published its averages).
-Public hooks: a forward pre-hook on the inner module, which also sees forwards that bypass the wrapper,
-and two hooks on each parameter.
+Class patches: __init__ (hooks on gradients must be in place before DDP's own), forward (which forward
+went through the wrapper), register_comm_hook and its built-in twin. Public hook: a forward pre-hook on
+the inner module, which also sees forwards that bypass the wrapper. The plan of buckets is what
+torch.distributed._compute_bucket_assignment_by_size returned while the wrapper was made.
 """
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
+from lockstep.torch.comm_hooks import effect_of
+from lockstep.torch.gradients import Gradients
 from lockstep.torch.recorder import Place
-from lockstep.words import GradPoint, PhaseKind, StateKind, StatePoint
+from lockstep.words import PhaseKind, StateKind, StatePoint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from lockstep.torch.recorder import Recorder
 
@@ -42,9 +44,11 @@ class Wrapper:
         self.through = False  # A forward of the wrapper is running.
         self.reduces = False  # The last forward armed a reduction.
         self.training: bool | None = None
+        self.awaits = False  # No backward has followed the last synchronising forward.
         self.armed = False  # The states at a forward have been recorded.
-        self.touched = False  # A backward has added to its gradients.
-        self.based = [False] * len(self.trained)  # There was a gradient before this backward.
+        self.looks = True  # This window is looked at.
+        self.began = 0  # The synchronising forward that this window began with.
+        self.gradients = Gradients(self)
 
     @property
     def index(self) -> int:
@@ -62,44 +66,24 @@ class Wrapper:
         module = self.module()
         return module is not None and not module.training
 
+    def step_over(self) -> None:
+        """An optimizer has stepped: the next window begins."""
+        looking, begins = self.recorder.looking, self.place.sync + 1
+        if self.index == 0:
+            looking.over(self.looks)
+        looks = looking.wants(self.began, begins)
+        self.began = begins
+        if looks:
+            self.gradients.watch()
+        elif self.looks:
+            self.gradients.unwatch()
+        self.looks = looks
+
     def forget(self) -> None:
         """The wrapper is gone: keep nothing of it alive."""
+        self.gradients.remove()
         self.all, self.buffers = {}, {}
         self.trained = []
-
-    # -- while a backward runs
-
-    def incoming(self, index: int, parameter: torch.Tensor, grad: torch.Tensor) -> None:
-        """A contribution is about to be added to the parameter's gradient."""
-        pen = self.recorder.pen
-        if pen is None or parameter.grad is None:
-            self.based[index] = False
-            return
-        self.based[index] = True
-        pen.note(self.index, GradPoint.BASE, index, parameter.grad)
-        pen.note(self.index, GradPoint.INC, index, grad)
-
-    def accumulated(self, index: int, parameter: torch.Tensor) -> None:
-        """The contribution has been added, and the reducer has not seen it yet."""
-        pen = self.recorder.pen
-        if pen is None:
-            return
-        self.touched = True
-        pen.note(self.index, GradPoint.PRE, index, parameter.grad)
-        if not self.based[index]:
-            pen.note_same(self.index, GradPoint.INC, GradPoint.PRE, index)
-
-    def after_backward(self) -> None:
-        pen = self.recorder.pen
-        if pen is None or not self.touched:
-            return
-        self.touched = False
-        for point in (GradPoint.BASE, GradPoint.INC, GradPoint.PRE):
-            pen.write_noted(self.index, point)
-        if self.reduces:
-            names = [name for name, _ in self.trained]
-            pen.grads(self.index, GradPoint.POST, self.layout(names), [p.grad for _, p in self.trained])
-        pen.backward(self.index, self.reduces)
 
     # -- forwards and states
 
@@ -111,7 +95,9 @@ class Wrapper:
         recorder.current = place
         grad = torch.is_grad_enabled()
         syncs = self.through and grad and self.synchronizes()
-        place.sync += syncs
+        # One without its backward reduces nothing: the next one meets the other ranks' reduction.
+        place.sync += syncs and not self.awaits
+        self.awaits = self.awaits or syncs
         place.micro += grad
         recorder.moved(place)
         if module.training is not self.training:
@@ -119,12 +105,12 @@ class Wrapper:
         if syncs and not self.armed:
             self.armed = True
             self.write_states(StateKind.PARAM, StatePoint.FORWARD, self.all)
-        if module.training:
+        if module.training and self.looks:
             self.write_states(StateKind.BUFFER, StatePoint.FORWARD, self.buffers)
         pen.forward(self.index, self.through, syncs, module.training, grad)
         if grad:
             self.reduces = syncs
-        recorder.consumed(self.index, grad and module.training)
+        recorder.batches.consumed(self, grad and module.training)
 
     def _change_phase(self, training: bool) -> None:
         pen = self.recorder.pen
@@ -136,6 +122,7 @@ class Wrapper:
         if not training:
             self.write_states(StateKind.PARAM, StatePoint.EVAL, self.all)
             self.write_states(StateKind.BUFFER, StatePoint.EVAL, self.buffers)
+            self.recorder.program.write_replicated(self.index, StatePoint.EVAL)
 
     def write_states(self, kind: StateKind, point: StatePoint, named: dict[str, Any]) -> None:
         if named and self.recorder.pen is not None:
@@ -170,36 +157,6 @@ class _Entry:
         return getattr, ({}, "get")
 
 
-def _watch_gradient(wrapper: Wrapper, index: int, parameter: torch.nn.Parameter) -> list[Any]:
-    """Installs the hooks of one parameter. Returns: their handles."""
-    recorder = wrapper.recorder
-    place = weakref.ref(parameter)
-
-    def incoming(grad: torch.Tensor) -> None:
-        try:
-            owner = place()
-            if owner is not None:
-                wrapper.incoming(index, owner, grad)
-        except Exception as error:
-            recorder.trouble(SEAM, error)
-
-    def accumulated(*_: Any) -> None:
-        try:
-            owner = place()
-            if owner is not None:
-                wrapper.accumulated(index, owner)
-        except Exception as error:
-            recorder.trouble(SEAM, error)
-
-    handles = [parameter.register_hook(incoming)]
-    if hasattr(parameter, "register_post_accumulate_grad_hook"):
-        handles.append(parameter.register_post_accumulate_grad_hook(accumulated))
-    else:
-        node = parameter.expand_as(parameter).grad_fn.next_functions[0][0]  # type: ignore[union-attr]
-        handles += [node.register_hook(accumulated), node]
-    return handles
-
-
 class Wrapping:
     """All wrappers of this rank."""
 
@@ -207,6 +164,9 @@ class Wrapping:
         self.recorder = recorder
         self.all: list[Wrapper] = []
         self.of: weakref.WeakKeyDictionary[Any, Wrapper] = weakref.WeakKeyDictionary()
+        self._plan: list[list[int]] | None = None  # Buckets of the wrapper being made.
+        self._owners: dict[int, tuple[Wrapper, str]] = {}
+        self._owners_of = 0
 
     def begin(self, module: torch.nn.Module) -> Wrapper:
         """Before DDP's constructor."""
@@ -219,11 +179,32 @@ class Wrapping:
             recorder.pen.environment(recorder.world, int(os.environ.get("LOCAL_RANK", -1)),
                                      os.environ.get("GROUP_RANK", ""), _device_of(module),
                                      _schema_of(wrapper))
-        for index, (_, parameter) in enumerate(wrapper.trained):
-            for handle in _watch_gradient(wrapper, index, parameter):
-                if hasattr(handle, "remove"):
-                    recorder.patches.on_undo(handle.remove)
+        wrapper.gradients.watch()
+        recorder.patches.on_undo(wrapper.gradients.remove)
+        self._plan = None
         return wrapper
+
+    def planned(self, buckets: list[list[int]]) -> None:
+        """DDP has divided its parameters, in reverse order of their buckets."""
+        self._plan = buckets[::-1]
+
+    def owners(self) -> dict[int, tuple[Wrapper, str]]:
+        """Wrapper and name of each parameter, by its id. Made again after a wrapper has been added."""
+        if self._owners_of != len(self.all):
+            self._owners_of = len(self.all)
+            self._owners = {id(p): (wrapper, name) for wrapper in self.all
+                            for name, p in wrapper.all.items()}
+        return self._owners
+
+    def names_of(self, parameters: Iterable[Any]) -> list[tuple[Wrapper, list[str]]]:
+        """The names of these parameters, by wrapper."""
+        owners = self.owners()
+        found: dict[int, tuple[Wrapper, list[str]]] = {}
+        for parameter in parameters:
+            if id(parameter) in owners:
+                wrapper, name = owners[id(parameter)]
+                found.setdefault(wrapper.index, (wrapper, []))[1].append(name)
+        return list(found.values())
 
     def finish(self, ddp: Any, wrapper: Wrapper | None) -> None:
         """After DDP's constructor."""
@@ -245,11 +226,20 @@ class Wrapping:
             wrapper.layout(list(wrapper.buffers)), wrapper.layout(wrapper.ignored),
             "broadcast0" if ddp.broadcast_buffers else "local",
             int(getattr(ddp, "bucket_bytes_cap", 0)), number, group.size())
+        if self._plan:
+            recorder.pen.bucket(wrapper.index, [i for bucket in self._plan for i in bucket],
+                                [len(bucket) for bucket in self._plan])
         recorder.pen.log(_options_of(ddp))
         wrapper.write_states(StateKind.PARAM, StatePoint.WRAP, wrapper.all)
         wrapper.write_states(StateKind.BUFFER, StatePoint.WRAP, wrapper.buffers)
         handle = ddp.module.register_forward_pre_hook(_Entry(wrapper))
         recorder.patches.on_undo(handle.remove)
+
+    def hooked(self, ddp: Any, hook: Any) -> None:
+        """A communication hook takes the place of the reduction."""
+        wrapper = self.of.get(ddp)
+        if wrapper is not None and self.recorder.pen is not None:
+            self.recorder.pen.comm_hook(wrapper.index, effect_of(hook))
 
     def write_end(self) -> None:
         for wrapper in self.all:
@@ -299,29 +289,23 @@ def install(recorder: Recorder) -> None:
                 wrapper.through, recorder.scope = False, ""
         return forward
 
-    depth = 0  # Checkpointing runs a backward inside a backward.
-
-    def make_backward(real: Callable[..., Any]) -> Callable[..., Any]:
-        def backward(*args: Any, **kwargs: Any) -> Any:
-            nonlocal depth
-            depth += 1
-            recorder.scope = "ddp.backward"
-            try:
-                result = real(*args, **kwargs)
-            finally:
-                depth -= 1
-                if depth == 0:
-                    recorder.scope = ""
-            if depth == 0:
-                recorder.quietly(SEAM, _after_backward)
+    def make_plan(real: Callable[..., Any]) -> Callable[..., Any]:
+        def _compute_bucket_assignment_by_size(*args: Any, **kwargs: Any) -> Any:
+            result = real(*args, **kwargs)
+            recorder.quietly(SEAM, lambda: wrapping.planned(
+                result[0] if isinstance(result, tuple) else result))
             return result
-        return backward
+        return _compute_bucket_assignment_by_size
 
-    def _after_backward() -> None:
-        recorder.poll()
-        for wrapper in wrapping.all:
-            wrapper.after_backward()
+    def make_register(real: Callable[..., Any]) -> Callable[..., Any]:
+        def register(self: Any, *args: Any, **kwargs: Any) -> Any:
+            result = real(self, *args, **kwargs)
+            recorder.quietly(SEAM, lambda: wrapping.hooked(self, [*args, *kwargs.values()][-1]))
+            return result
+        return register
 
+    recorder.patches.wrap(torch.distributed, "_compute_bucket_assignment_by_size", make_plan)
+    for name in ("register_comm_hook", "_register_builtin_comm_hook"):
+        recorder.patches.wrap(DistributedDataParallel, name, make_register)
     recorder.patches.wrap(DistributedDataParallel, "__init__", make_init)
     recorder.patches.wrap(DistributedDataParallel, "forward", make_forward)
-    recorder.patches.wrap(torch.autograd, "backward", make_backward)

@@ -15,7 +15,7 @@ def main():
     inputs = torch.randn(48, 8)
     data = TensorDataset(inputs, inputs.sum(1, keepdim=True))
     sampler = DistributedSampler(data)
-    loader = DataLoader(data, batch_size=6, sampler=sampler)
+    loader = DataLoader(data, batch_size=4, sampler=sampler)
     model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1)))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     for epoch in range(3):

@@ -1,0 +1,112 @@
+"""The seam to clipping: limit, norm and factor of each call.
+
+Patches: the two functions that clip_grad_norm_ is made of, under the names by which it calls them (so
+that a script that imported it earlier is seen too) and under their public names; clip_grad_value_. A
+PyTorch that does not divide clip_grad_norm_ has that one patched instead.
+"""
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from lockstep.words import ClipKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lockstep.torch.recorder import Recorder
+
+SEAM = "clipping"
+
+
+class Clipping:
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self._norm: Any = lambda: None  # The last norm that was taken, and of which order.
+        self._order = 2.0
+
+    def took(self, norm: Any, order: float) -> None:
+        self._norm, self._order = weakref.ref(norm), float(order)
+
+    def looks(self) -> bool:
+        return self.recorder.pen is not None and any(
+            wrapper.looks for wrapper in self.recorder.wrapping.all)
+
+    def by_norm(self, parameters: list[Any], limit: float, norm: Any, order: float | None = None) -> None:
+        """Before the gradients are scaled."""
+        own = self._norm() is not norm and order is None  # A norm of the program's own.
+        given = self._order if order is None else float(order)
+        total = torch.as_tensor(norm)
+        factor = float(torch.clamp(float(limit) / (total + 1e-6), max=1.0))
+        self._write(ClipKind.NORM, parameters, float(limit), given, float(total), factor, not own)
+
+    def by_value(self, parameters: list[Any], limit: float) -> None:
+        self._write(ClipKind.VALUE, parameters, float(limit), 2.0, 0.0, 1.0, True)
+
+    def _write(self, kind: ClipKind, parameters: list[Any], limit: float, order: float, norm: float,
+               factor: float, whole: bool) -> None:
+        have = [p for p in parameters if p.grad is not None]
+        shares = self.recorder.wrapping.names_of(have)
+        alone = len(shares) == 1 and len(shares[0][1]) == len(have)
+        for wrapper, names in shares:
+            if wrapper.looks and self.recorder.pen is not None:
+                self.recorder.pen.clip(wrapper.index, kind, limit, order, norm, factor,
+                                       wrapper.layout(names), whole and alone)
+
+
+def _listed(parameters: Any) -> list[Any]:
+    return [parameters] if torch.is_tensor(parameters) else list(parameters)
+
+
+def install(recorder: Recorder) -> None:
+    from torch.nn import utils
+    from torch.nn.utils import clip_grad as module
+
+    clipping = Clipping(recorder)
+
+    def make_norm(real: Callable[..., Any]) -> Callable[..., Any]:
+        def get_total_norm(tensors: Any, norm_type: float = 2.0, *args: Any, **kwargs: Any) -> Any:
+            norm = real(tensors, norm_type, *args, **kwargs)
+            recorder.quietly(SEAM, lambda: clipping.took(norm, norm_type))
+            return norm
+        return get_total_norm
+
+    def make_clip(real: Callable[..., Any]) -> Callable[..., Any]:
+        def clip_grads_with_norm_(parameters: Any, max_norm: float, total_norm: Any, *args: Any,
+                                  **kwargs: Any) -> Any:
+            if clipping.looks():
+                parameters = _listed(parameters)  # It may be a generator.
+                recorder.quietly(SEAM, lambda: clipping.by_norm(parameters, max_norm, total_norm))
+            return real(parameters, max_norm, total_norm, *args, **kwargs)
+        return clip_grads_with_norm_
+
+    def make_whole(real: Callable[..., Any]) -> Callable[..., Any]:
+        def clip_grad_norm_(parameters: Any, max_norm: float, norm_type: float = 2.0, *args: Any,
+                            **kwargs: Any) -> Any:
+            parameters = _listed(parameters)
+            norm = real(parameters, max_norm, norm_type, *args, **kwargs)
+            if clipping.looks():
+                recorder.quietly(SEAM, lambda: clipping.by_norm(parameters, max_norm, norm, norm_type))
+            return norm
+        return clip_grad_norm_
+
+    def make_value(real: Callable[..., Any]) -> Callable[..., Any]:
+        def clip_grad_value_(parameters: Any, clip_value: float, *args: Any, **kwargs: Any) -> Any:
+            if clipping.looks():
+                parameters = _listed(parameters)
+                recorder.quietly(SEAM, lambda: clipping.by_value(parameters, clip_value))
+            return real(parameters, clip_value, *args, **kwargs)
+        return clip_grad_value_
+
+    divided = hasattr(module, "_clip_grads_with_norm_") and hasattr(module, "_get_total_norm")
+    if divided:
+        patched = (("_get_total_norm", "get_total_norm", make_norm),
+                   ("_clip_grads_with_norm_", "clip_grads_with_norm_", make_clip))
+    else:
+        patched = (("clip_grad_norm_", "clip_grad_norm_", make_whole),)
+    for inner, outer, make in (*patched, ("clip_grad_value_", "clip_grad_value_", make_value)):
+        recorder.patches.wrap(module, inner, make)
+        if hasattr(utils, outer):
+            recorder.patches.replace(utils, outer, getattr(module, inner))

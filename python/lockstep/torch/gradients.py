@@ -1,0 +1,212 @@
+"""The seam to backwards: every gradient of a wrapper, from what is there before to what is reduced.
+
+Public hooks on each parameter (register_hook, register_post_accumulate_grad_hook). Patches:
+torch.autograd.backward (when it returns, DDP has published its averages; what it starts from is the
+loss) and GradScaler.scale (which makes the loss another number).
+"""
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from lockstep.words import GradPoint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from lockstep.torch.recorder import Recorder
+    from lockstep.torch.wrapping import Wrapper
+
+SEAM = "gradients"
+SCALED_BY = "_lockstep_scale"  # On a loss that a scaler returned.
+_LOSSES = {"MseLossBackward0": "mse_loss", "L1LossBackward0": "l1_loss",
+           "NllLossBackward0": "cross_entropy", "NllLoss2DBackward0": "cross_entropy"}
+
+
+class Gradients:
+    """The gradients of one wrapper, between two steps."""
+
+    def __init__(self, wrapper: Wrapper) -> None:
+        self.wrapper = wrapper
+        self.recorder = wrapper.recorder
+        n = len(wrapper.trained)
+        self._based = [False] * n  # There was a gradient before this backward.
+        self._held = [False] * n  # There is one, as far as was seen.
+        self._cleared: list[int] = []  # Gone without a word since.
+        self._touched = False  # A backward has added to them.
+        self._handles: list[Any] = []
+
+    # -- whether they are watched
+
+    def watch(self) -> None:
+        self._held = [parameter.grad is not None for _, parameter in self.wrapper.trained]
+        if not self._handles:
+            for index, (_, parameter) in enumerate(self.wrapper.trained):
+                self._handles += _watch(self, index, parameter)
+
+    def unwatch(self) -> None:
+        """Of several wrappers all are watched: a backward does not say which of them it reached. A
+        PyTorch without hooks of its own after an accumulation keeps the first ones: later ones would
+        come after DDP's."""
+        if len(self.recorder.wrapping.all) == 1 and hasattr(
+                torch.Tensor, "register_post_accumulate_grad_hook"):
+            self.remove()
+
+    def remove(self) -> None:
+        for handle in self._handles:
+            if hasattr(handle, "remove"):
+                handle.remove()
+        self._handles.clear()
+
+    # -- while a backward runs
+
+    def incoming(self, index: int, parameter: torch.Tensor, grad: torch.Tensor) -> None:
+        """A contribution is about to be added to the parameter's gradient."""
+        pen = self.recorder.pen
+        if pen is None or not self.wrapper.looks:
+            return
+        if parameter.grad is None:
+            self._based[index] = False
+            if self._held[index]:
+                self._cleared.append(index)
+            return
+        self._based[index] = True
+        pen.note(self.wrapper.index, GradPoint.BASE, index, parameter.grad)
+        pen.note(self.wrapper.index, GradPoint.INC, index, grad)
+
+    def accumulated(self, index: int, parameter: torch.Tensor) -> None:
+        """The contribution has been added, and the reducer has not seen it yet."""
+        pen = self.recorder.pen
+        self._touched = self._held[index] = True
+        if pen is None or not self.wrapper.looks:
+            return
+        pen.note(self.wrapper.index, GradPoint.PRE, index, parameter.grad)
+        if not self._based[index]:
+            pen.note_same(self.wrapper.index, GradPoint.INC, GradPoint.PRE, index)
+
+    def after_backward(self) -> None:
+        wrapper, pen = self.wrapper, self.recorder.pen
+        if pen is None:
+            return
+        touched = self._touched if self._handles else wrapper.reduces and self.recorder.reduced
+        if not touched:
+            return
+        self._touched = False
+        wrapper.awaits = wrapper.awaits and not wrapper.reduces
+        if not wrapper.looks:
+            return pen.backward(wrapper.index, wrapper.reduces)
+        self.recorder.batches.write_size()
+        self._write_cleared()
+        for point in (GradPoint.BASE, GradPoint.INC, GradPoint.PRE):
+            pen.write_noted(wrapper.index, point)
+        if wrapper.reduces:
+            names = [name for name, _ in wrapper.trained]
+            pen.grads(wrapper.index, GradPoint.POST, wrapper.layout(names),
+                      [p.grad for _, p in wrapper.trained])
+        pen.backward(wrapper.index, wrapper.reduces)
+
+    def _write_cleared(self) -> None:
+        """Gradients that are gone were forgotten in a way that no seam shows, such as p.grad = None."""
+        if self._cleared:
+            names = [self.wrapper.trained[index][0] for index in self._cleared]
+            self._cleared.clear()
+            self.write_zero(names, True)
+
+    # -- between backwards
+
+    def zeroed(self, names: Iterable[str], to_none: bool) -> None:
+        """Gradients of these parameters, by name, were forgotten or filled with zeros."""
+        given = set(names)
+        mine = [index for index, (name, _) in enumerate(self.wrapper.trained) if name in given]
+        if to_none:
+            for index in mine:
+                self._held[index] = False
+        self.write_zero([self.wrapper.trained[index][0] for index in mine], to_none)
+
+    def write_zero(self, names: list[str], to_none: bool) -> None:
+        if names and self.recorder.pen is not None:
+            self.recorder.pen.zero_grad(self.wrapper.index, to_none, self.wrapper.layout(names))
+
+
+def _watch(gradients: Gradients, index: int, parameter: torch.nn.Parameter) -> list[Any]:
+    """Installs the hooks of one parameter. Returns: their handles."""
+    recorder = gradients.recorder
+    place = weakref.ref(parameter)
+
+    def incoming(grad: torch.Tensor) -> None:
+        try:
+            owner = place()
+            if owner is not None:
+                gradients.incoming(index, owner, grad)
+        except Exception as error:
+            recorder.trouble(SEAM, error)
+
+    def accumulated(*_: Any) -> None:
+        try:
+            owner = place()
+            if owner is not None:
+                gradients.accumulated(index, owner)
+        except Exception as error:
+            recorder.trouble(SEAM, error)
+
+    handles = [parameter.register_hook(incoming)]
+    if hasattr(parameter, "register_post_accumulate_grad_hook"):
+        handles.append(parameter.register_post_accumulate_grad_hook(accumulated))
+    else:
+        node = parameter.expand_as(parameter).grad_fn.next_functions[0][0]  # type: ignore[union-attr]
+        handles += [node.register_hook(accumulated), node]
+    return handles
+
+
+def _write_loss(recorder: Recorder, roots: Any) -> None:
+    """What a backward starts from, where that is one number."""
+    root = roots if torch.is_tensor(roots) else roots[0] if len(roots) == 1 else None
+    if recorder.pen is None or root is None or root.numel() != 1:
+        return
+    value = float(root.detach()) / getattr(root, SCALED_BY, 1.0)
+    name = _LOSSES.get(type(root.grad_fn).__name__, "loss")
+    recorder.pen.loss(recorder.current.wrapper, name, value, 0.0, 0, 0)
+
+
+def install(recorder: Recorder) -> None:
+    depth = 0  # Checkpointing runs a backward inside a backward.
+
+    def make_backward(real: Callable[..., Any]) -> Callable[..., Any]:
+        def backward(*args: Any, **kwargs: Any) -> Any:
+            nonlocal depth
+            if depth == 0:
+                roots = args[0] if args else kwargs.get("tensors", ())
+                recorder.quietly(SEAM, lambda: _write_loss(recorder, roots))
+            depth += 1
+            recorder.scope = "ddp.backward"
+            try:
+                result = real(*args, **kwargs)
+            finally:
+                depth -= 1
+                if depth == 0:
+                    recorder.scope = ""
+            if depth == 0:
+                recorder.quietly(SEAM, after_backward)
+            return result
+        return backward
+
+    def after_backward() -> None:
+        recorder.poll()
+        for wrapper in recorder.wrapping.all:
+            wrapper.gradients.after_backward()
+        recorder.program.batch_given = recorder.reduced = False
+
+    def make_scale(real: Callable[..., Any]) -> Callable[..., Any]:
+        def scale(self: Any, outputs: Any) -> Any:
+            result = real(self, outputs)
+            if torch.is_tensor(result) and result is not outputs:
+                recorder.quietly(SEAM, lambda: setattr(result, SCALED_BY, float(self.get_scale())))
+            return result
+        return scale
+
+    recorder.patches.wrap(torch.autograd, "backward", make_backward)
+    for owner in (getattr(torch.amp, "GradScaler", None), torch.cuda.amp.GradScaler):
+        if owner is not None and "scale" in vars(owner):
+            recorder.patches.wrap(owner, "scale", make_scale)

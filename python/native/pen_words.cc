@@ -1,0 +1,168 @@
+// Methods of the pen for what optimizers, losses and hooks do, and for a program's own words.
+#include "lockstep/base/read_file.h"
+#include "lockstep/python/native/pen_methods.h"
+#include "lockstep/tensor/digest.h"
+
+namespace lockstep::python {
+
+namespace {
+
+std::uint64_t digest_of(std::string_view bytes) {
+  return sm64(bytes.data(), static_cast<std::int64_t>(bytes.size()), DType::kU8);
+}
+
+// -- what a step is made of
+
+PyObject* loss(PenState& state, const Arguments& arguments) {
+  state.pen.write(LossEvent{.function = state.pen.name(arguments.text(1)),
+                            .reduction = LossReduction::kGiven,
+                            .value = arguments.real(2),
+                            .denominator = arguments.real(3),
+                            .n_terms = arguments.integer(4),
+                            .n_rows = arguments.integer(5)},
+                  arguments.small(0));
+  return none();
+}
+
+PyObject* clip(PenState& state, const Arguments& arguments) {
+  state.pen.write(
+      ClipEvent{.kind = arguments.choice<ClipKind>(1, static_cast<int>(ClipKind::kValue) + 1),
+                .limit = arguments.real(2),
+                .norm_type = arguments.real(3),
+                .norm = arguments.real(4),
+                .factor = arguments.real(5),
+                .layout = id_at<LayoutId>(arguments, 6),
+                .whole = arguments.flag(7)},
+      arguments.small(0));
+  return none();
+}
+
+PyObject* options(PenState& state, const Arguments& arguments) {
+  const std::vector<double> values = arguments.reals(5);
+  state.pen.write(OptimizerEvent{.kind = state.pen.name(arguments.text(1)),
+                                 .group = arguments.small(2),
+                                 .layout = id_at<LayoutId>(arguments, 3),
+                                 .options = id_at<LayoutId>(arguments, 4),
+                                 .values = values},
+                  arguments.small(0));
+  return none();
+}
+
+PyObject* zero_grad(PenState& state, const Arguments& arguments) {
+  state.pen.write(
+      ZeroGradEvent{.to_none = arguments.flag(1), .layout = id_at<LayoutId>(arguments, 2)},
+      arguments.small(0));
+  return none();
+}
+
+PyObject* comm_hook(PenState& state, const Arguments& arguments) {
+  state.pen.write(
+      CommHookEvent{arguments.choice<HookEffect>(1, static_cast<int>(HookEffect::kOther) + 1)},
+      arguments.small(0));
+  return none();
+}
+
+/// The state of a generator is a tensor of bytes.
+PyObject* rng(PenState& state, const Arguments& arguments) {
+  std::vector<Owned> copies;
+  const TensorView bytes = state.reader.view(arguments.object(4), copies);
+  state.pen.write(RngEvent{.stream = state.pen.name(arguments.text(1)),
+                           .shared = arguments.flag(2),
+                           .worker = arguments.integer(3),
+                           .state = sm64(bytes.data, bytes.n_elems, bytes.dtype)},
+                  arguments.small(0));
+  return none();
+}
+
+// -- what a program says
+
+PyObject* words_of_epoch(PenState& state, const Arguments& arguments) {
+  std::vector<Owned> copies;
+  const TensorView order = state.reader.view(arguments.object(4), copies);
+  state.pen.write(
+      EpochEvent{.split = state.pen.name(arguments.text(1)),
+                 .sampler = state.pen.name(arguments.text(2)),
+                 .generator_key = arguments.word(3),
+                 .order_digest =
+                     order.data == nullptr ? 0 : sm64(order.data, order.n_elems, order.dtype),
+                 .dataset_size = arguments.integer(5),
+                 .n_replicas = arguments.integer(6),
+                 .per_rank = arguments.integer(7),
+                 .shuffle = arguments.flag(8),
+                 .drop_last = arguments.flag(9),
+                 .pads = arguments.flag(10)},
+      arguments.small(0));
+  return none();
+}
+
+PyObject* metric(PenState& state, const Arguments& arguments) {
+  const std::vector<double> parts = arguments.reals(5);
+  state.pen.write(MetricEvent{.name = state.pen.name(arguments.text(1)),
+                              .value = arguments.real(2),
+                              .numerator = arguments.real(3),
+                              .denominator = arguments.real(4),
+                              .parts = parts},
+                  arguments.small(0));
+  return none();
+}
+
+PyObject* decision(PenState& state, const Arguments& arguments) {
+  state.pen.write(
+      DecisionEvent{.name = state.pen.name(arguments.text(1)), .value = arguments.integer(2)},
+      arguments.small(0));
+  return none();
+}
+
+PyObject* configuration(PenState& state, const Arguments& arguments) {
+  state.pen.write(ConfigurationEvent{.name = state.pen.name(arguments.text(1)),
+                                     .digest = digest_of(arguments.text(2))},
+                  arguments.small(0));
+  return none();
+}
+
+PyObject* buffer_policy(PenState& state, const Arguments& arguments) {
+  state.pen.write(BufferPolicyEvent{.layout = id_at<LayoutId>(arguments, 1),
+                                    .policy = state.pen.name(arguments.text(2))},
+                  arguments.small(0));
+  return none();
+}
+
+/// With a path, the digest is that of the file's bytes.
+PyObject* snapshot(PenState& state, const Arguments& arguments) {
+  SnapshotEvent event{.action = state.pen.name(arguments.text(1)),
+                      .step = arguments.integer(2),
+                      .detail = state.pen.name(arguments.text(3)),
+                      .digest = arguments.word(5)};
+  const std::string path(arguments.text(4));
+  if (!path.empty()) {
+    const Result<std::string> bytes = read_file(path);
+    if (!bytes.ok()) {
+      PyErr_SetString(PyExc_OSError, bytes.error().text().c_str());
+      throw PythonError();
+    }
+    event.digest = digest_of(bytes.value());
+  }
+  state.pen.write(event, arguments.small(0));
+  return none();
+}
+
+}  // namespace
+
+std::vector<PyMethodDef> word_methods() {
+  return {
+      method<loss, 6>("loss"),
+      method<clip, 8>("clip"),
+      method<options, 6>("options"),
+      method<zero_grad, 3>("zero_grad"),
+      method<comm_hook, 2>("comm_hook"),
+      method<rng, 5>("rng"),
+      method<words_of_epoch, 11>("words_of_epoch"),
+      method<metric, 6>("metric"),
+      method<decision, 3>("decision"),
+      method<configuration, 3>("configuration"),
+      method<buffer_policy, 3>("buffer_policy"),
+      method<snapshot, 6>("snapshot"),
+  };
+}
+
+}  // namespace lockstep::python
