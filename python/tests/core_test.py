@@ -167,3 +167,21 @@ def test_nothing_is_armed_without_being_asked(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.delenv("LOCKSTEP_RECORD", raising=False)
     arm()
     assert not any(type(finder).__module__ == "lockstep.arming" for finder in sys.meta_path)
+
+
+def test_words_cost_nothing_where_nothing_is_recorded() -> None:
+    say = lockstep.program_record()
+    assert not say.on
+    say.decision("stop", True)
+    say.batch(4)
+    say.replicated("average", [])
+
+
+def test_words_that_are_not_known_are_refused() -> None:
+    say = lockstep.program_record()
+    with pytest.raises(ValueError, match="unknown meaning 'samples'.*sample-mean"):
+        say.batch(4, declared="samples")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="policy of buffers"):
+        say.buffers(["mean"], "local0")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="budget=5.0"):
+        lockstep.record("trace", budget=5.0)

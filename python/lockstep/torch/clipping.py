@@ -100,13 +100,13 @@ def install(recorder: Recorder) -> None:
             return real(parameters, clip_value, *args, **kwargs)
         return clip_grad_value_
 
-    divided = hasattr(module, "_clip_grads_with_norm_") and hasattr(module, "_get_total_norm")
-    if divided:
-        patched = (("_get_total_norm", "get_total_norm", make_norm),
-                   ("_clip_grads_with_norm_", "clip_grads_with_norm_", make_clip))
+    patched = [("clip_grad_value_", "clip_grad_value_", make_value)]
+    if hasattr(module, "_clip_grads_with_norm_") and hasattr(module, "_get_total_norm"):
+        patched += [("_get_total_norm", "get_total_norm", make_norm),
+                    ("_clip_grads_with_norm_", "clip_grads_with_norm_", make_clip)]
     else:
-        patched = (("clip_grad_norm_", "clip_grad_norm_", make_whole),)
-    for inner, outer, make in (*patched, ("clip_grad_value_", "clip_grad_value_", make_value)):
+        patched += [("clip_grad_norm_", "clip_grad_norm_", make_whole)]
+    for inner, outer, make in patched:
         recorder.patches.wrap(module, inner, make)
         if hasattr(utils, outer):
             recorder.patches.replace(utils, outer, getattr(module, inner))

@@ -105,10 +105,12 @@ class Program:
             self.write_replicated(wrapper, StatePoint.END)
 
     def buffers(self, names: Iterable[str], policy: str) -> None:
-        pen = self.recorder.pen
-        if pen is not None:
-            self.recorder.quietly(
-                SEAM, lambda: pen.buffer_policy(self._wrapper, pen.layout(list(names)), policy))
+        def write() -> None:
+            if self.recorder.pen is not None:
+                layout = self.recorder.pen.layout(list(names))
+                self.recorder.pen.buffer_policy(self._wrapper, layout, policy)
+
+        self.recorder.quietly(SEAM, write)
 
     def configuration(self, subject: str, data: str) -> None:
         self._write("configuration", lambda: (subject, data))
@@ -117,11 +119,15 @@ class Program:
         self._write("snapshot", lambda: (action, int(step), detail, "", digest))
 
     def log(self, text: str) -> None:
-        pen = self.recorder.pen
-        if pen is not None:
-            self.recorder.quietly(SEAM, lambda: pen.log(text))
+        def write() -> None:
+            if self.recorder.pen is not None:
+                self.recorder.pen.log(text)
+
+        self.recorder.quietly(SEAM, write)
 
     def _write(self, method: str, given: Callable[[], tuple[Any, ...]]) -> None:
-        pen = self.recorder.pen
-        if pen is not None:
-            self.recorder.quietly(SEAM, lambda: getattr(pen, method)(self._wrapper, *given()))
+        def write() -> None:
+            if self.recorder.pen is not None:
+                getattr(self.recorder.pen, method)(self._wrapper, *given())
+
+        self.recorder.quietly(SEAM, write)

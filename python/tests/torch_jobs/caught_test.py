@@ -67,7 +67,13 @@ BROKEN = {
 }
 # What only the author of a job can say: DDP promises nothing about buffers that it does not broadcast.
 MEANT = {"buffers_not_broadcast.py": "broadcast0"}
-HEALTHY = ("clean.py", "accumulation.py", "find_unused.py", "batch_norm_eval.py", "gan.py")
+HEALTHY = (
+    "accumulation.py", "accumulation_reduced.py", "average.py", "batch_norm_eval.py", "bucket_view.py",
+    "checkpointing.py", "clean.py", "cleared_by_hand.py", "clipping.py", "compiled.py", "early_stop.py",
+    "find_unused.py", "frozen.py", "gan.py", "iterable.py", "join.py", "local_dropout.py",
+    "mixed_precision.py", "rank0_saves.py", "static_graph.py", "sub_groups.py",
+    "two_models_one_optimizer.py", "workers.py", "zero_optimizer.py")
+LOSSY = ("hook_bf16.py", "hook_power_sgd.py")
 
 
 def record(script: str, ranks: int, scratch: Path) -> tuple[Ran, lockstep.Report]:
@@ -104,4 +110,20 @@ def test_a_healthy_script_is_silent(script: str, ranks: int, tmp_path: Path) -> 
     assert report.ok, str(report)
     assert sum(law.verdict == "holds" for law in report.laws) >= 7, [law for law in report.laws]
     advice = [line for law in report.laws for line in law.advice]
-    assert not any(line.startswith("A-coverage") for line in advice)
+    assert not any(line.startswith(("A-coverage", "A-same-gradients")) for line in advice)
+
+
+@pytest.mark.parametrize("script", LOSSY)
+def test_a_lossy_hook_is_recorded_and_its_replicas_are_equal(script: str, tmp_path: Path) -> None:
+    ran, report = record(script, 2, tmp_path)
+    assert ran.codes == [0, 0], ran.output
+    assert all('"effect":"rounded"' in path.read_text() for path in (tmp_path / "trace").glob("*.jsonl"))
+    # The mean itself is rounded on purpose.
+    assert {finding.law for finding in report.findings} <= {"gradient-mean"}, str(report)
+
+
+def test_scripts_are_as_many_as_the_page_says() -> None:
+    page = (SCRIPTS.parents[2] / "docs" / "pytorch.md").read_text()
+    assert f"{len(BROKEN)} broken scripts" in page
+    assert f"{len(HEALTHY)} healthy ones" in page
+    assert {path.name for path in SCRIPTS.glob("*.py")} == {*BROKEN, *HEALTHY, *LOSSY}

@@ -1,0 +1,39 @@
+"""Healthy: activations are computed again in the backward."""
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.checkpoint import checkpoint
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(8, 16), nn.Linear(16, 1)
+
+    def forward(self, x):
+        return self.second(checkpoint(lambda y: torch.tanh(self.first(y)), x, use_reentrant=False))
+
+
+def main():
+    dist.init_process_group("gloo")
+    torch.manual_seed(7)
+    inputs = torch.randn(48, 8)
+    data = TensorDataset(inputs, inputs.sum(1, keepdim=True))
+    sampler = DistributedSampler(data)
+    loader = DataLoader(data, batch_size=4, sampler=sampler)
+    model = DistributedDataParallel(Net())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    for epoch in range(3):
+        sampler.set_epoch(epoch)
+        for x, y in loader:
+            optimizer.zero_grad()
+            nn.functional.mse_loss(model(x), y).backward()
+            optimizer.step()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

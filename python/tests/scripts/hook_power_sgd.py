@@ -1,0 +1,33 @@
+"""Healthy: gradients travel as matrices of low rank, after a few steps."""
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as power_sgd
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
+
+
+def main():
+    dist.init_process_group("gloo")
+    torch.manual_seed(7)
+    inputs = torch.randn(48, 8)
+    data = TensorDataset(inputs, inputs.sum(1, keepdim=True))
+    sampler = DistributedSampler(data)
+    loader = DataLoader(data, batch_size=4, sampler=sampler)
+    model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1)))
+    state = power_sgd.PowerSGDState(None, matrix_approximation_rank=1, start_powerSGD_iter=3,
+                                    min_compression_rate=0.5)
+    model.register_comm_hook(state, power_sgd.powerSGD_hook)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    for epoch in range(3):
+        sampler.set_epoch(epoch)
+        for x, y in loader:
+            optimizer.zero_grad()
+            nn.functional.mse_loss(model(x), y).backward()
+            optimizer.step()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
