@@ -111,6 +111,7 @@ class NormTrue final : public Law {
       if (!has_joined) vote(event, alignment, *window, who);
     }
     window->clips.clear();
+    window->reduced.digests.clear();  // A step may come that no recorder looked at.
   }
 
   // -- one rank's own arithmetic
