@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 FOLDER = "LOCKSTEP_RECORD"
+BUDGET = "LOCKSTEP_BUDGET"  # A share of the time, such as 0.05; absent: everything is looked at.
 WATCHED = "torch.distributed.distributed_c10d"
 
 
@@ -35,7 +36,7 @@ class _Loader(importlib.abc.Loader):
         self._real.exec_module(module)
         try:
             from lockstep.torch import start
-            start(self._folder)
+            start(self._folder, float(os.environ.get(BUDGET) or 0.0))
         except Exception as error:  # A job never fails for its recorder.
             print(f"lockstep: nothing is recorded: {error}", file=sys.stderr)
 

@@ -11,7 +11,7 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lockstep.arming import FOLDER
+from lockstep.arming import BUDGET, FOLDER
 from lockstep.reaping import reap
 
 if TYPE_CHECKING:
@@ -54,6 +54,9 @@ def record(arguments: list[str]) -> int:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--output", default="lockstep-trace", metavar="DIR",
                         help="the folder of the trace, one file per rank (%(default)s)")
+    parser.add_argument("--budget", type=float, default=0.0, metavar="SHARE",
+                        help="the share of the time that recording may take, such as 0.05: gradients "
+                             "and states are looked at in every k-th step (default: in each)")
     parser.add_argument("--stuck-after", type=float, metavar="SECONDS",
                         help="end the job once no rank has recorded anything for so long "
                              "(default: never)")
@@ -64,15 +67,20 @@ def record(arguments: list[str]) -> int:
         parser.error("name what is to be recorded: lockstep record -- torchrun ... train.py")
     if given.stuck_after is not None and given.stuck_after <= 0:
         parser.error(f"--stuck-after {given.stuck_after}: must be above 0")
+    if not 0.0 <= given.budget < 1.0:
+        parser.error(f"--budget {given.budget}: must be a share of the time, such as 0.05")
     folder = Path(given.output).absolute()
     if any(folder.glob("*.jsonl")):
         parser.error(f"{given.output}: holds a trace already; choose another folder with -o")
-    return _run(command, folder, given.output, given.stuck_after)
+    environment = _environment(folder, given.budget, given.stuck_after)
+    return _run(command, environment, folder, given.output, given.stuck_after)
 
 
-def _environment(folder: Path, stuck_after: float | None) -> dict[str, str]:
+def _environment(folder: Path, budget: float, stuck_after: float | None) -> dict[str, str]:
     environment = dict(os.environ)
     environment[FOLDER] = str(folder)
+    if budget:
+        environment[BUDGET] = str(budget)
     environment["LOCKSTEP_RUN"] = uuid.uuid4().hex[:12] + "-run"
     paths = [str(START), environment.get("PYTHONPATH", "")]
     environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
@@ -81,10 +89,11 @@ def _environment(folder: Path, stuck_after: float | None) -> dict[str, str]:
     return environment
 
 
-def _run(command: list[str], folder: Path, shown: str, stuck_after: float | None) -> int:
+def _run(command: list[str], environment: dict[str, str], folder: Path, shown: str,
+         stuck_after: float | None) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        job = subprocess.Popen(command, env=_environment(folder, stuck_after))
+        job = subprocess.Popen(command, env=environment)
     except OSError as error:
         print(f"lockstep: {command[0]}: {error.strerror}", file=sys.stderr)
         return 127

@@ -38,7 +38,8 @@ struct GradNote {
 /// every posted collective and every step, so that a killed rank leaves what it did.
 class Pen {
  public:
-  Pen(std::unique_ptr<RankFile> file, std::int32_t attempt, Rank rank);
+  /// `lazy`: steps are written out with the next posted collective.
+  Pen(std::unique_ptr<RankFile> file, std::int32_t attempt, Rank rank, bool lazy = false);
 
   NameId name(std::string_view text) { return names_.intern(text); }
 
@@ -78,6 +79,9 @@ class Pen {
 
   Outcome flush() { return file_->flush(); }
 
+  /// After a step.
+  Outcome step_over() { return lazy_ ? success() : flush(); }
+
   Outcome close() { return file_->close(); }
 
  private:
@@ -112,6 +116,7 @@ class Pen {
   std::unique_ptr<RankFile> file_;
   std::int32_t attempt_;
   Rank rank_;
+  bool lazy_;
   NameTable names_;
   std::uint64_t next_index_ = 0;
   std::vector<Position> positions_;

@@ -116,7 +116,7 @@ PyObject* step(PenState& state, const Arguments& arguments) {
                             .skipped = arguments.flag(4),
                             .layout = id_at<LayoutId>(arguments, 5)},
                   arguments.small(0));
-  throw_unless_ok(state.pen.flush());
+  throw_unless_ok(state.pen.step_over());
   return none();
 }
 
@@ -257,7 +257,7 @@ int initialize(PyObject* self, PyObject* arguments, PyObject* /*keywords*/) {
       throw PythonError();
     }
     auto state = std::make_unique<PenState>(
-        PenState{Pen(std::move(file).value(), attempt, rank), TensorReader()});
+        PenState{Pen(std::move(file).value(), attempt, rank, header.sampled), TensorReader()});
     const std::vector<PyObject*> dtypes = members_of(given.object(9));
     for (std::size_t i = 0; i < dtypes.size(); ++i) {
       if (dtypes[i] != Py_None) state->reader.learn(dtypes[i], static_cast<DType>(i));

@@ -1,6 +1,8 @@
 #include "lockstep/python/native/rank_file.h"
 
+#include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <fcntl.h>
 #include <system_error>
 #include <unistd.h>
@@ -26,6 +28,33 @@ RankFile::RankFile(int file, std::string path)
     : file_(file), path_(std::move(path)), owner_(::getpid()) {}
 
 RankFile::~RankFile() { (void)close(); }
+
+namespace {
+
+std::atomic<RankFile*> aborting_file = nullptr;
+struct sigaction action_before = {};
+
+}  // namespace
+
+void RankFile::flush_on_abort() {
+  aborting_file = this;
+  [[maybe_unused]] static const bool installed = [] {
+    struct sigaction action = {};
+    action.sa_handler = &RankFile::on_abort;
+    return ::sigaction(SIGABRT, &action, &action_before) == 0;
+  }();
+}
+
+/// Calls nothing but write() and what raises the signal again. No line is being added meanwhile: the
+/// thread that adds them is not inside this library when a backend gives up.
+void RankFile::on_abort(int signal) {
+  const RankFile* const file = aborting_file.exchange(nullptr);
+  if (file != nullptr && file->is_writable()) {
+    (void)!::write(file->file_, file->waiting_.data(), file->waiting_.size());
+  }
+  ::sigaction(signal, &action_before, nullptr);
+  ::raise(signal);
+}
 
 bool RankFile::is_writable() const {
   return file_ >= 0 && failure_.empty() && owner_ == ::getpid();
@@ -77,6 +106,8 @@ Outcome RankFile::flush() {
 
 Outcome RankFile::close() {
   if (file_ < 0) return success();
+  RankFile* self = this;
+  aborting_file.compare_exchange_strong(self, nullptr);
   Outcome flushed = flush();
   if (owner_ == ::getpid() && failure_.empty() && ::fsync(file_) != 0) {
     fail("cannot sync the file");

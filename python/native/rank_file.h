@@ -35,11 +35,16 @@ class RankFile {
   void append_for_now(std::string_view line);
   /// Errors: a write failed, now or earlier (where = the path); nothing is written after that.
   Outcome flush();
+  /// From now on what waits is written out when this process aborts, as backends do over calls that
+  /// do not match. The last file that asks for it has it.
+  void flush_on_abort();
   /// Flushes, syncs and closes.
   Outcome close();
 
  private:
   RankFile(int file, std::string path);
+
+  static void on_abort(int signal);
 
   void take_back();
   void fail(const char* what);

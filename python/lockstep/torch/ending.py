@@ -48,6 +48,8 @@ def finish(recorder: Recorder, outcome: EndOutcome | None = None, detail: str = 
     if outcome is None:
         detail = recorder.exception or _running_exception()
         outcome = EndOutcome.EXCEPTION if detail else EndOutcome.OK
+    if outcome is EndOutcome.EXCEPTION:
+        recorder.quietly(SEAM, recorder.groups.give_up)
     if outcome is EndOutcome.OK:
         for action in recorder.before_end:
             recorder.quietly(SEAM, action)
@@ -145,6 +147,7 @@ class Watch:
         if pen is None:
             return
         recorder.poll()
+        pen.flush()  # With a budget, steps are not written out by themselves.
         waited = self._waited = self._waits_for()
         if waited < self.stuck_after:
             self._noted = False

@@ -50,8 +50,8 @@ class Gradients:
         """Of several wrappers all are watched: a backward does not say which of them it reached. A
         PyTorch without hooks of its own after an accumulation keeps the first ones: later ones would
         come after DDP's."""
-        if len(self.recorder.wrapping.all) == 1 and hasattr(
-                torch.Tensor, "register_post_accumulate_grad_hook"):
+        alone = sum(not wrapper.gone for wrapper in self.recorder.wrapping.all) == 1
+        if alone and hasattr(torch.Tensor, "register_post_accumulate_grad_hook"):
             self.remove()
 
     def remove(self) -> None:
@@ -165,7 +165,7 @@ def _write_loss(recorder: Recorder, roots: Any) -> None:
     root = roots if torch.is_tensor(roots) else roots[0] if len(roots) == 1 else None
     if recorder.pen is None or root is None or root.numel() != 1:
         return
-    value = float(root.detach()) / getattr(root, SCALED_BY, 1.0)
+    value = root.item() / getattr(root, SCALED_BY, 1.0)
     name = _LOSSES.get(type(root.grad_fn).__name__, "loss")
     recorder.pen.loss(recorder.current.wrapper, name, value, 0.0, 0, 0)
 

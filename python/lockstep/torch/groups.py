@@ -36,6 +36,8 @@ _OPS = {
     "ALLTOALL": CollectiveOp.ALL_TO_ALL, "BARRIER": CollectiveOp.BARRIER,
     "SEND": CollectiveOp.SEND, "RECV": CollectiveOp.RECV}
 _VARIANTS = ("_BASE", "_COALESCED", "_SINGLE")
+_known: dict[Any, CollectiveOp | None] = {}
+ENGINE = "_engine_run_backward"  # The last function of Python's in a backward.
 _REDUCES = {"SUM": ReduceOp.SUM, "AVG": ReduceOp.AVG, "PRODUCT": ReduceOp.PRODUCT,
             "MIN": ReduceOp.MIN, "MAX": ReduceOp.MAX, "PREMUL_SUM": ReduceOp.PREMUL_SUM,
             "BAND": ReduceOp.BAND, "BOR": ReduceOp.BOR, "BXOR": ReduceOp.BXOR}
@@ -47,6 +49,13 @@ def op_of(name: str) -> CollectiveOp | None:
     for ending in _VARIANTS:
         name = name.removesuffix(ending)
     return _OPS.get(name)
+
+
+def _op_named(name: Any) -> CollectiveOp | None:
+    """The same, remembered by what the hook calls it."""
+    if name not in _known:
+        _known[name] = op_of(str(name).rpartition(".")[2])
+    return _known[name]
 
 
 class _Calls:
@@ -68,27 +77,35 @@ class _Calls:
             recorder.trouble(SEAM, error)
 
     def _write(self, call: Any) -> None:
-        op = op_of(str(call.name).rpartition(".")[2])
+        op = _op_named(call.name)
         recorder = self.recorder
         if op is None or recorder.pen is None:
             return
         frame = sys._getframe(2)
-        given = local_of(_CALLERS, C10D, frame)
-        inputs = list(call.input_tensors)
+        # Between DDP's own reductions and the engine there is no function of c10d's.
+        own = frame.f_code.co_name == ENGINE
+        given = {} if own else local_of(_CALLERS, C10D, frame)
+        inputs = call.input_tensors
         if op is CollectiveOp.SCATTER or not inputs:
             inputs = list(call.output_tensors)[:1]
         first = inputs[0] if inputs else None
         file, line = site(frame)
         message = op in (CollectiveOp.SEND, CollectiveOp.RECV)
         ticket = recorder.pen.posted(
-            recorder.current.wrapper, self.number, op, _reduce_of(given),
+            recorder.current.wrapper, self.number, op, _reduce_of(given) if given else ReduceOp.SUM,
             DTYPES.get(first.dtype, DType.U8) if first is not None else DType.U8,
             first is not None and first.is_cuda, bool(call.async_op),
             -1 if message else int(call.root), _peer_of(given) if message else -1,
             int(given.get("tag") or 0) if message else 0,
-            sum(tensor.numel() for tensor in inputs), 0, 0, file, line, recorder.scope)
+            sum([tensor.numel() for tensor in inputs]), 0, 0, file, line, recorder.scope)
         recorder.reduced = recorder.reduced or recorder.scope == "ddp.backward"
         self._posted[int(call.op_id)] = ticket
+
+    def take_refused(self) -> list[int]:
+        """Tickets of calls that the backend never took."""
+        tickets = list(self._posted.values())
+        self._posted.clear()
+        return tickets
 
     def posted(self, call: Any) -> None:
         try:
@@ -138,6 +155,7 @@ class Groups:
         self.recorder = recorder
         self.open: dict[int, Any] = {}
         self.numbers: dict[str, int] = {}  # By c10d's name.
+        self._calls: list[_Calls] = []
         self._on_first_group = on_first_group
 
     def made(self, result: Any, given: dict[str, Any]) -> None:
@@ -158,6 +176,7 @@ class Groups:
         if ranks:
             recorder.pen.group(number, ranks)
         calls = _Calls(recorder, number, self.open)
+        self._calls.append(calls)
         group.register_pre_hook(HOOK_ID, calls.posting)
         group.register_post_hook(HOOK_ID, calls.posted)
         recorder.patches.on_undo(lambda: _remove_hooks(group))
@@ -179,6 +198,14 @@ class Groups:
         recorder.open(int(given["group_rank"]), int(given["group_size"]), backend)
         recorder.poll = self.poll
         self._on_first_group()
+
+    def give_up(self) -> None:
+        """The rank ends by an exception: calls that raised it while they were posted have failed."""
+        pen = self.recorder.pen
+        for calls in self._calls if pen is not None else ():
+            for ticket in calls.take_refused():
+                if pen is not None:
+                    pen.completed(self.recorder.current.wrapper, ticket, False)
 
     def poll(self) -> None:
         """Records the calls that have completed since."""

@@ -18,7 +18,7 @@ from statistics import median
 ALWAYS = 2  # The first windows: most mistakes show at once.
 FIRST = 16
 MOST = 4096
-SHARE = 0.5  # Of the budget: the rest is for what every window costs.
+SHARE = 0.3  # Of the budget: the rest is for what every window costs.
 ENOUGH = 8  # Windows that were not looked at, to know how long they take.
 
 

@@ -31,19 +31,22 @@ class _Share:
         self.wrapper = wrapper
         self.named: dict[str, torch.Tensor] = {}
         self.groups: dict[int, list[str]] = {}  # Names by parameter group.
-        self._wires: list[str] | None = None
+        self._wires: list[tuple[int, list[torch.Tensor]]] | None = None
+        self._layout: int | None = None
 
     @property
-    def wires(self) -> list[str]:
+    def wires(self) -> list[tuple[int, list[torch.Tensor]]]:
         """Trained parameters that are small enough to be looked at in every window, in turn."""
         if self._wires is None:
-            self._wires = [name for name, p in self.named.items()
+            self._wires = [(self.wrapper.layout([name]), [p]) for name, p in self.named.items()
                            if p.requires_grad and p.numel() <= MOST_WIRED]
         return self._wires
 
     @property
     def layout(self) -> int:
-        return self.wrapper.layout(list(self.named))
+        if self._layout is None:
+            self._layout = self.wrapper.layout(list(self.named))
+        return self._layout
 
 
 class Stepping:
@@ -52,6 +55,7 @@ class Stepping:
         self.n_steps = 0
         self.depth = 0  # A sharding optimizer steps the one inside it.
         self.scale = 1.0
+        self._stepped: tuple[Any, list[_Share]] = (None, [])  # Of the step that is being taken.
         self._shares: WeakKeyDictionary[Any, tuple[tuple[int, ...], list[_Share]]] = WeakKeyDictionary()
         self._told: WeakKeyDictionary[Any, dict[tuple[int, int], Any]] = WeakKeyDictionary()
 
@@ -76,6 +80,8 @@ class Stepping:
         return list(shares.values())
 
     def zeroed(self, optimizer: Any, to_none: bool) -> None:
+        if not any([wrapper.looks for wrapper in self.recorder.wrapping.all]):
+            return
         for share in self.shares_of(optimizer):
             if share.wrapper.looks:
                 share.wrapper.gradients.zeroed(share.named, to_none)
@@ -85,7 +91,8 @@ class Stepping:
         if pen is None:
             return
         self.recorder.poll()
-        for share in self.shares_of(optimizer):
+        self._stepped = (optimizer, self.shares_of(optimizer))
+        for share in self._stepped[1]:
             wrapper = share.wrapper
             self.recorder.current = wrapper.place
             if wrapper.looks:
@@ -109,16 +116,22 @@ class Stepping:
         if pen is None:
             return
         self.n_steps += 1
-        shares = self.shares_of(optimizer)
+        before, shares = self._stepped
+        if before is not optimizer:
+            shares = self.shares_of(optimizer)
+        self._stepped = (None, [])
         rate = float(optimizer.param_groups[0].get("lr", 0.0)) if optimizer.param_groups else 0.0
         for share in shares:
             self._write_states(optimizer, share)
-        names = [name for share in shares for name in share.named]
         if not shares:
             return
-        place = shares[0].wrapper.place if len(shares) == 1 else recorder.outside
-        pen.step(place.wrapper, rate, self.scale, skipped, skipped, shares[0].wrapper.layout(names))
-        for moved in {id(p): p for p in (place, *(s.wrapper.place for s in shares))}.values():
+        alone = len(shares) == 1
+        place = shares[0].wrapper.place if alone else recorder.outside
+        layout = shares[0].layout if alone else shares[0].wrapper.layout(
+            [name for share in shares for name in share.named])
+        pen.step(place.wrapper, rate, self.scale, skipped, skipped, layout)
+        places = [share.wrapper.place for share in shares]
+        for moved in places if alone else [place, *places]:
             moved.opt += not skipped
             moved.micro = -1
             recorder.moved(moved)
@@ -133,10 +146,10 @@ class Stepping:
             self.recorder.program.write_replicated(wrapper.index, StatePoint.STEP)
             return
         # One small parameter, another one each time.
-        watched = share.wires
-        if watched:
-            name = watched[wrapper.place.opt % len(watched)]
-            wrapper.write_states(StateKind.PARAM, StatePoint.STEP, {name: share.named[name]})
+        wires, pen = share.wires, self.recorder.pen
+        if wires and pen is not None:
+            layout, tensors = wires[wrapper.place.opt % len(wires)]
+            pen.states(wrapper.index, StateKind.PARAM, StatePoint.STEP, layout, tensors)
 
 
 def options_of(group: dict[str, Any]) -> dict[str, float]:

@@ -46,6 +46,8 @@ class Wrapper:
         self.training: bool | None = None
         self.awaits = False  # No backward has followed the last synchronising forward.
         self.armed = False  # The states at a forward have been recorded.
+        self._entry: Any = None  # The hook on the module inside.
+        self.gone = False
         self.looks = True  # This window is looked at.
         self.began = 0  # The synchronising forward that this window began with.
         self.gradients = Gradients(self)
@@ -75,12 +77,38 @@ class Wrapper:
         self.began = begins
         if looks:
             self.gradients.watch()
-        elif self.looks:
+            self.watch_entry()
+        else:
             self.gradients.unwatch()
+            self.unwatch_entry()
         self.looks = looks
+
+    def watch_entry(self) -> None:
+        """Sees forwards of the module inside, which may have gone past the wrapper."""
+        module = self.module()
+        if self._entry is None and module is not None:
+            self._entry = module.register_forward_pre_hook(_Entry(self))
+
+    def unwatch_entry(self) -> None:
+        """A module with a hook is called in a slower way: the wrapper's own forward is seen anyway."""
+        if self._entry is not None:
+            self._entry.remove()
+            self._entry = None
+
+    def forwards(self) -> None:
+        """A forward of the wrapper begins, which no hook inside will tell of."""
+        module = self.module()
+        if self._entry is not None or module is None:
+            return
+        if module.training is self.training:
+            self.entering(module)
+        else:
+            self.watch_entry()  # What an evaluation uses is there once buffers have been broadcast.
 
     def forget(self) -> None:
         """The wrapper is gone: keep nothing of it alive."""
+        self.gone = True
+        self.unwatch_entry()
         self.gradients.remove()
         self.all, self.buffers = {}, {}
         self.trained = []
@@ -232,8 +260,8 @@ class Wrapping:
         recorder.pen.log(_options_of(ddp))
         wrapper.write_states(StateKind.PARAM, StatePoint.WRAP, wrapper.all)
         wrapper.write_states(StateKind.BUFFER, StatePoint.WRAP, wrapper.buffers)
-        handle = ddp.module.register_forward_pre_hook(_Entry(wrapper))
-        recorder.patches.on_undo(handle.remove)
+        wrapper.watch_entry()
+        recorder.patches.on_undo(wrapper.unwatch_entry)
 
     def hooked(self, ddp: Any, hook: Any) -> None:
         """A communication hook takes the place of the reduction."""
@@ -283,6 +311,7 @@ def install(recorder: Recorder) -> None:
                 return real(self, *args, **kwargs)
             wrapper.through, recorder.scope = True, "ddp.forward"
             recorder.current = wrapper.place
+            recorder.quietly(SEAM, wrapper.forwards)
             try:
                 return real(self, *args, **kwargs)
             finally:

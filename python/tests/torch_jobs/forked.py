@@ -48,7 +48,7 @@ def _be_a_rank(script: Path, folder: Path | None, output: Path, environment: dic
     code = 0
     if folder is not None:
         from lockstep.torch import start
-        recorder = start(str(folder))
+        recorder = start(str(folder), float(environment["LOCKSTEP_BUDGET"]))
     try:
         runpy.run_path(str(script), run_name="__main__")
     except BaseException as error:
@@ -64,10 +64,10 @@ def _be_a_rank(script: Path, folder: Path | None, output: Path, environment: dic
     return code
 
 
-def run_job(script: Path, ranks: int, folder: Path | None, scratch: Path) -> Ran:
+def run_job(script: Path, ranks: int, folder: Path | None, scratch: Path, budget: float = 0.0) -> Ran:
     """Runs the script, recorded into `folder` if one is given, until all ranks are gone."""
     started = time.monotonic()
-    environment = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "LOCKSTEP_RUN": scratch.name,
+    environment = {"WORLD_SIZE": str(ranks), "LOCKSTEP_BUDGET": str(budget), "MASTER_ADDR": "127.0.0.1", "LOCKSTEP_RUN": scratch.name,
                    "MASTER_PORT": str(_free_port()), "GLOO_SOCKET_IFNAME": "lo"}
     outputs = [scratch / f"{script.stem}.{folder is None}.{rank}" for rank in range(ranks)]
     children = {}

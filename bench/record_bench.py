@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+"""What recording a PyTorch job costs: recorded and unrecorded steps, in turns, in one run.
+
+  record_bench.py [--ranks 2] [--budget 0.05 | --full] [--seconds 20] [--model tiny|small|large]...
+
+Two ranks over gloo train the same model. Rounds of steps are recorded and unrecorded in turns: each
+recorded round writes a trace of its own, and what the recorder patches is undone after it. A row is the
+median time of a round's step, the median and quartiles of the ratios of neighbouring rounds, and what
+recording adds to a step in processor time of its thread, which other programs disturb less. Run it through
+`./dev bench record`, or with PYTHONPATH=build/python and a Python that has PyTorch.
+"""
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import shutil
+import socket
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch._dynamo  # noqa: F401  DDP's constructor imports it.
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+WIDTHS = {"tiny": (64, 64, 64, 1), "small": (512, 1024, 512, 64, 1), "large": (1024, 4096, 3600, 256, 1)}
+BATCH = 16
+WARM_STEPS = 80  # Of each round: the recorder learns what a step costs.
+
+
+class Job:
+    """One rank's model, wrapped anew for each round."""
+
+    def __init__(self, widths: tuple[int, ...]) -> None:
+        torch.manual_seed(1)
+        layers: list[nn.Module] = []
+        for inputs, outputs in zip(widths, widths[1:]):
+            layers += [nn.Linear(inputs, outputs), nn.Tanh()]
+        self.net = nn.Sequential(*layers[:-1])
+        self.data = torch.utils.data.TensorDataset(torch.randn(4096, widths[0]), torch.randn(4096, 1))
+        self.n_parameters = sum(p.numel() for p in self.net.parameters())
+
+    def round(self, warm: int, steps: int) -> tuple[float, float]:
+        """Seconds of a step: by the clock, and of this thread's processor."""
+        model = DistributedDataParallel(self.net)
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9)
+        sampler = torch.utils.data.distributed.DistributedSampler(self.data)
+        loader = torch.utils.data.DataLoader(self.data, batch_size=BATCH, sampler=sampler)
+        batches = (batch for epoch in itertools.count() for batch in _pass(sampler, loader, epoch))
+        for number in range(warm + steps):
+            if number == warm:
+                wall, own = time.perf_counter(), time.thread_time()
+            x, y = next(batches)
+            optimizer.zero_grad()
+            nn.functional.mse_loss(model(x), y).backward()
+            optimizer.step()
+        return (time.perf_counter() - wall) / steps, (time.thread_time() - own) / steps
+
+
+def _pass(sampler: Any, loader: Any, epoch: int) -> Any:
+    sampler.set_epoch(epoch)
+    return loader
+
+
+def rank(folder: Path, name: str, budget: float, rounds: int, steps: int, warm: int) -> None:
+    import lockstep
+
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    job = Job(WIDTHS[name])
+    plain: list[float] = []
+    ratios: list[float] = []
+    added: list[float] = []
+    looked = 0
+    for number in range(rounds):
+        dist.barrier()
+        unrecorded, own = job.round(min(10, warm), steps)
+        trace = folder / f"{name}-{number}"
+        dist.barrier()
+        with lockstep.record(trace, budget=budget):
+            recorded, own_recorded = job.round(warm, steps)
+        added.append(own_recorded - own)
+        plain.append(unrecorded)
+        ratios.append(recorded / unrecorded)
+        if dist.get_rank() == 0:
+            looked = sum('"point":"used"' in line for file in trace.glob("*00000.jsonl")
+                         for line in file.open(encoding="utf-8"))
+        dist.barrier()
+        shutil.rmtree(trace, ignore_errors=True)
+    if dist.get_rank() == 0:
+        ordered = sorted(ratios)
+        print(f"{name:6} {job.n_parameters:>11,} {'full' if not budget else f'{budget:.0%}':>6} "
+              f"{statistics.median(plain) * 1e3:8.2f} ms {statistics.median(ratios):7.3f} "
+              f"[{ordered[len(ordered) // 4]:.3f}, {ordered[-1 - len(ordered) // 4]:.3f}] "
+              f"{statistics.median(added) * 1e6:+6.0f} us of its thread  "
+              f"{looked:5} of {warm + steps} steps looked at, {rounds} rounds", flush=True)
+    dist.destroy_process_group()
+
+
+def run(name: str, given: argparse.Namespace) -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    budget = 0.0 if given.full else given.budget
+    warm, steps = (5, given.steps) if given.full else (WARM_STEPS, given.steps)
+    children = []
+    with tempfile.TemporaryDirectory() as scratch:
+        for number in range(given.ranks):
+            child = os.fork()
+            if child == 0:
+                os.environ.update({"RANK": str(number), "WORLD_SIZE": str(given.ranks),
+                                   "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port,
+                                   "GLOO_SOCKET_IFNAME": "lo", "LOCKSTEP_RUN": "bench"})
+                try:
+                    rank(Path(scratch), name, budget, given.rounds, steps, warm)
+                    os._exit(0)
+                except BaseException as error:
+                    print(f"rank {number}: {error!r}", file=sys.stderr, flush=True)
+                    os._exit(1)
+            children.append(child)
+        return max(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--budget", type=float, default=0.05)
+    parser.add_argument("--full", action="store_true", help="look at every step")
+    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--steps", type=int, default=200, help="measured steps of a round")
+    parser.add_argument("--model", action="append", choices=sorted(WIDTHS))
+    given = parser.parse_args()
+    print("model   parameters budget  unrecorded   ratio [quartiles]")
+    return max(run(name, given) for name in given.model or list(WIDTHS))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
