@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What recording a PyTorch job costs: recorded and unrecorded steps, in turns, in one run.
+"""What recording a PyTorch job costs: recorded and unrecorded steps,, alternating in one run.
 
   record_bench.py [--ranks 2] [--budget 0.05 | --full] [--seconds 20] [--model tiny|small|large]...
 
-Two ranks over gloo train the same model. Rounds of steps are recorded and unrecorded in turns: each
+Two ranks over gloo train the same model. Rounds of steps are recorded and unrecorded alternately: each
 recorded round writes a trace of its own, and what the recorder patches is undone after it. A row is the
 median time of a round's step, the median and quartiles of the ratios of neighbouring rounds, and what
 recording adds to a step in processor time of its thread, which other programs disturb less. Run it through

@@ -80,17 +80,17 @@ PyObject* words_of_epoch(PenState& state, const Arguments& arguments) {
   std::vector<Owned> copies;
   const TensorView order = state.reader.view(arguments.object(4), copies);
   state.pen.write(
-      EpochEvent{.split = state.pen.name(arguments.text(1)),
-                 .sampler = state.pen.name(arguments.text(2)),
-                 .generator_key = arguments.word(3),
-                 .order_digest =
-                     order.data == nullptr ? 0 : sm64(order.data, order.n_elems, order.dtype),
-                 .dataset_size = arguments.integer(5),
-                 .n_replicas = arguments.integer(6),
-                 .per_rank = arguments.integer(7),
-                 .shuffle = arguments.flag(8),
-                 .drop_last = arguments.flag(9),
-                 .pads = arguments.flag(10)},
+      EpochEvent{
+          .split = state.pen.name(arguments.text(1)),
+          .sampler = state.pen.name(arguments.text(2)),
+          .generator_key = arguments.word(3),
+          .order_digest = order.data == nullptr ? 0 : sm64(order.data, order.n_elems, order.dtype),
+          .dataset_size = arguments.integer(5),
+          .n_replicas = arguments.integer(6),
+          .per_rank = arguments.integer(7),
+          .shuffle = arguments.flag(8),
+          .drop_last = arguments.flag(9),
+          .pads = arguments.flag(10)},
       arguments.small(0));
   return none();
 }

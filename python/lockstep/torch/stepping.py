@@ -57,7 +57,7 @@ class Stepping:
         self.scale = 1.0
         self._stepped: tuple[Any, list[_Share]] = (None, [])  # Of the step that is being taken.
         self._shares: WeakKeyDictionary[Any, tuple[tuple[int, ...], list[_Share]]] = WeakKeyDictionary()
-        self._told: WeakKeyDictionary[Any, dict[tuple[int, int], Any]] = WeakKeyDictionary()
+        self._known: WeakKeyDictionary[Any, dict[tuple[int, int], Any]] = WeakKeyDictionary()
 
     def shares_of(self, optimizer: Any) -> list[_Share]:
         """By wrapper. Looked up again only after a wrapper or a parameter has been added."""
@@ -102,12 +102,12 @@ class Stepping:
 
     def _write_options(self, optimizer: Any, share: _Share) -> None:
         """What the optimizer was made with, and again when something of it has changed."""
-        told = self._told.setdefault(optimizer, {})
+        known = self._known.setdefault(optimizer, {})
         pen, wrapper = self.recorder.pen, share.wrapper
         for index, names in share.groups.items():
             options = options_of(optimizer.param_groups[index])
-            if pen is not None and told.get((wrapper.index, index)) != options:
-                told[wrapper.index, index] = options
+            if pen is not None and known.get((wrapper.index, index)) != options:
+                known[wrapper.index, index] = options
                 pen.options(wrapper.index, type(optimizer).__name__.lower(), index,
                             wrapper.layout(names), pen.layout(list(options)), list(options.values()))
 

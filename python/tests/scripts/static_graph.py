@@ -1,4 +1,4 @@
-"""Healthy: DDP is told that the graph never changes."""
+"""Healthy: DDP may assume that the graph never changes."""
 import torch
 import torch.distributed as dist
 from torch import nn

@@ -124,12 +124,12 @@ class ForwardKinds {
   struct Counts {
     std::int64_t n_batches = 0;
     std::int64_t n_wrapped = 0;
-    std::int64_t n_quiet = 0;      ///< Under no_sync.
-    std::int64_t n_backwards = 0;  ///< 0 = not recorded.
-    std::int64_t n_dropped = 0;    ///< Meant to be reduced, and followed by the next one instead.
+    std::int64_t n_quiet = 0;        ///< Under no_sync.
+    std::int64_t n_backwards = 0;    ///< 0 = not recorded.
+    std::int64_t n_dropped = 0;      ///< Meant to be reduced, and followed by the next one instead.
     std::int32_t first_dropped = 0;  ///< In which step.
     std::int32_t opt = 0;            ///< Of the last one.
-    bool awaits_backward = false;  ///< The last one was meant to be reduced.
+    bool awaits_backward = false;    ///< The last one was meant to be reduced.
   };
 
   static bool dropped(const Counts& c) { return c.n_dropped > 0 && c.n_backwards > 0; }
