@@ -6,7 +6,9 @@ never which version it is:
     gradients.py  backwards: gradients and losses
     stepping.py   optimizers and the gradient scaler
     clipping.py   gradients that are clipped
-    batches.py    samplers and loaders
+    delayed.py    the reduction that a static graph puts off
+    batches.py    DistributedSampler and loaders
+    samplers.py   samplers of other classes that something divides among the ranks
     files.py      torch.save and torch.load
     ending.py     how the process ends: exceptions, signals, waiting forever
 """
@@ -71,8 +73,9 @@ def recording(folder: str | PathLike[str], budget: float = 0.0) -> Iterator[None
 def _install_the_rest(recorder: Recorder) -> None:
     """What is needed once there is a group: by now PyTorch has been imported as a whole, while start()
     may have been called in the middle of that."""
-    from lockstep.torch import batches, clipping, files, gradients, stepping, wrapping
+    from lockstep.torch import (batches, clipping, delayed, files, gradients, samplers, stepping,
+                                wrapping)
 
-    for seam in (wrapping, gradients, stepping, clipping, batches, files, ending):
+    for seam in (wrapping, gradients, delayed, stepping, clipping, batches, samplers, files, ending):
         recorder.quietly(seam.__name__, partial(seam.install, recorder))
     recorder.before_end.append(recorder.program.write_end)

@@ -13,6 +13,8 @@ import torch
 from torch.utils.data import dataloader
 from torch.utils.data.distributed import DistributedSampler
 
+from lockstep.torch.samplers import held_by
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -26,7 +28,6 @@ class Batches:
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self.handed: list[int] | None = None  # The batch that no forward has seen yet.
-        self.passes = 0
         self._size: tuple[int, int] | None = None  # Wrapper and samples of the last forward.
 
     def consumed(self, wrapper: Wrapper, training: bool) -> None:
@@ -59,13 +60,12 @@ class Batches:
         recorder = self.recorder
         if recorder.pen is None or recorder.program.gives_epochs:
             return
-        training = not any(wrapper.evaluates() for wrapper in recorder.wrapping.all)
-        if training:
-            recorder.in_epoch(self.passes)
-            self.passes += 1
+        if held_by(sampler) is not None:
+            return  # It has a sampler for its data set, whose order counts.
+        split = recorder.next_pass()
         size = len(sampler.dataset)
         key = int(sampler.seed) + int(sampler.epoch)
-        recorder.pen.epoch("train" if training else "eval", _kind_of(sampler), key & (1 << 64) - 1,
+        recorder.pen.epoch(split, _kind_of(sampler), key & (1 << 64) - 1,
                            _order_of(size, key, bool(sampler.shuffle)), size, sampler.num_replicas,
                            sampler.num_samples, bool(sampler.shuffle), bool(sampler.drop_last),
                            not sampler.drop_last)

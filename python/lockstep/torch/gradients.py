@@ -95,17 +95,24 @@ class Gradients:
             return
         self._touched = False
         wrapper.awaits = wrapper.awaits and not wrapper.reduces
+        reduced = wrapper.reduces and not wrapper.delayed
         if not wrapper.looks:
-            return pen.backward(wrapper.index, wrapper.reduces)
+            return pen.backward(wrapper.index, reduced)
         self.recorder.batches.write_size()
         self._write_cleared()
         for point in (GradPoint.BASE, GradPoint.INC, GradPoint.PRE):
             pen.write_noted(wrapper.index, point)
-        if wrapper.reduces:
+        if reduced:
+            self.write_reduced()
+        pen.backward(wrapper.index, reduced)
+
+    def write_reduced(self) -> None:
+        """The averages have been published."""
+        wrapper, pen = self.wrapper, self.recorder.pen
+        if pen is not None and wrapper.looks:
             names = [name for name, _ in wrapper.trained]
             pen.grads(wrapper.index, GradPoint.POST, wrapper.layout(names),
                       [p.grad for _, p in wrapper.trained])
-        pen.backward(wrapper.index, wrapper.reduces)
 
     def _write_cleared(self) -> None:
         """Gradients that are gone were forgotten in a way that no seam shows, such as p.grad = None."""

@@ -54,6 +54,7 @@ class Recorder:
         self.rank = -1
         self.world = 0
         self.epoch = 0
+        self.passes = 0  # Over the training data.
         self.outside = Place(-1)
         self.current = self.outside  # The place of what happens now.
         self.scope = ""
@@ -94,6 +95,14 @@ class Recorder:
         self.epoch = epoch
         for place in (self.outside, *(wrapper.place for wrapper in self.wrapping.all)):
             self.moved(place)
+
+    def next_pass(self) -> str:
+        """A pass over data begins. Returns: the name of its split."""
+        if any(wrapper.evaluates() for wrapper in self.wrapping.all):
+            return "eval"
+        self.in_epoch(self.passes)
+        self.passes += 1
+        return "train"
 
     def trouble(self, seam: str, error: BaseException) -> None:
         """Notes once in the trace what a seam could not do."""

@@ -43,6 +43,7 @@ class Wrapper:
         self.synchronizes: Callable[[], bool] = lambda: False  # Whether a forward now would.
         self.through = False  # A forward of the wrapper is running.
         self.reduces = False  # The last forward armed a reduction.
+        self.delayed = False  # The first one comes after the backward (delayed.py).
         self.training: bool | None = None
         self.awaits = False  # No backward has followed the last synchronising forward.
         self.armed = False  # The states at a forward have been recorded.
@@ -241,6 +242,7 @@ class Wrapping:
         recorder = self.recorder
         recorder.scope = ""
         self.of[ddp] = wrapper
+        wrapper.delayed = bool(getattr(ddp, "static_graph", False))
         weakref.finalize(ddp, wrapper.forget)
         weak = weakref.ref(ddp)
         wrapper.synchronizes = lambda: bool(getattr(weak(), "require_backward_grad_sync", True))
