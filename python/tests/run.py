@@ -43,7 +43,7 @@ def main(build: Path, what: str, arguments: list[str]) -> int:
     pytest = [str(interpreter), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p",
               "no:faulthandler", "--rootdir", str(HERE)]
     commands = {
-        "core": [*pytest, str(HERE / "core_test.py")],
+        "core": [*pytest, str(HERE / "core_test.py"), str(HERE / "museum_test.py")],
         "torch": [*pytest, str(HERE / "torch_jobs")],
         "types": [str(interpreter), "-m", "mypy", "--config-file", str(HERE.parent / "pyproject.toml"),
                   "--cache-dir", str(build / "mypy"), "-p", "lockstep"]}
