@@ -1,4 +1,4 @@
-// The values behind a finding: digests say that two ranks differ, these say by how much.
+// The values of a finding: digests say that two ranks differ, these say by how much.
 #pragma once
 
 #include <cstdint>

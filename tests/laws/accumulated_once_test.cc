@@ -19,8 +19,8 @@ using testing::check;
 using testing::DdpJob;
 using testing::EventStream;
 
-/// What the law says to ranks in step, which it hears all at once.
-LawResult heard_together(const EventStream& stream) {
+/// What the law says of ranks in step, whose events it gets all at once.
+LawResult judged_together(const EventStream& stream) {
   const std::unique_ptr<Law> law =
       std::move(make_law("accumulated-once", testing::policy_of(stream.n_ranks())).value());
   Cohort cohort;
@@ -32,7 +32,7 @@ LawResult heard_together(const EventStream& stream) {
 
 LawResult accumulated(const DdpJob& job) {
   LawResult result = check("accumulated-once", job.stream);
-  const LawResult together = heard_together(job.stream);
+  const LawResult together = judged_together(job.stream);
   EXPECT_EQ(together.verdict, result.verdict);
   EXPECT_EQ(together.n_checked, result.n_checked);
   EXPECT_EQ(together.findings.size(), result.findings.size());

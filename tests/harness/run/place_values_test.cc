@@ -1,4 +1,4 @@
-// The values behind a finding.
+// The values of a finding.
 #include "lockstep/harness/run/place_values.h"
 
 #include <cmath>
