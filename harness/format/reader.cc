@@ -260,6 +260,8 @@ Scenario read_scenario(const TomlNode& document, const std::string& path, Proble
     scenario.bugs = read_bugs(root, scenario.n_ranks, problem);
     if (!problem.found()) read_swarm(root, scenario, problem);
     if (!problem.found()) check_bug_tensors(scenario, problem);
+    // A scenario tolerates what its hooks lose, or asks what it is.
+    scenario.session.policy.hooks_may_lose = false;
     if (!section(root, "policy", problem).has("allow")) {
       scenario.session.policy.allow = tolerated_laws(scenario.jobs);
     }

@@ -64,6 +64,13 @@ constexpr auto kFirstCauses = std::to_array<CauseInfo>({
            "so nothing averaged the gradients.",
            "Call the wrapper itself for every forward that is trained on: `ddp(x)`, not "
            "`ddp.module(x)` or a reference from before the wrapping."),
+    {Cause::kCallSetDiffers,
+     "call-set-differs",
+     "The ranks went through the same loop of calls a different number of times: the keys, "
+     "gradients or items that it goes over are not the same on all of them.",
+     "Make one call per entry of a list that is the same on all ranks, with zeros for what a "
+     "rank does not have, or put everything into one tensor.",
+     "docs/laws.md#6-collectives-match"},
     in_zoo(Cause::kCheckpointDecisionDiffers,
            "docs/zoo.md#checkpoint-decision-differs",
            "The ranks disagreed on whether to save, evaluate or keep this checkpoint, so only "

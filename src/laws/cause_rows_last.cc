@@ -49,6 +49,13 @@ constexpr auto kLastCauses = std::to_array<CauseInfo>({
            "Samples that the sampler repeated as padding were counted again in the metric.",
            "Drop the repeats (truncate gathered results to len(dataset)), or evaluate with a "
            "sampler that does not pad."),
+    {Cause::kParamReplaced,
+     "param-replaced",
+     "The model got new parameters after it was wrapped, and the optimizer trains those: what the "
+     "wrapper reduces is not in the model any more.",
+     "Move, convert and copy the model before wrapping it, or change its parameters in place "
+     "(param.data.copy_), and wrap it again otherwise.",
+     "docs/laws.md#24-trained-set"},
     in_zoo(Cause::kParameterNudged,
            "docs/zoo.md#parameter-nudged",
            "A parameter was equal on all ranks after wrapping, and was written afterwards on "

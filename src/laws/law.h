@@ -42,6 +42,9 @@ struct LawPolicy {
   bool one_clock = true;     ///< Times of different ranks can be compared.
   /// Digests cover 1/coverage of each large tensor per step, in rotation (RecordOptions::coverage).
   std::int32_t coverage = 1;
+  /// Communication hooks that say they round may do so, within the bound of their precision, and
+  /// those that do something else than averaging are not judged.
+  bool hooks_may_lose = true;
   std::string declared_mean = {};       ///< Overrides the batch events' declaration, or empty.
   std::vector<std::string> allow = {};  ///< "LAW@TENSOR" or "LAW": exempted on purpose.
   /// "broadcast0" | "mean" | "synced" | "local": what buffers are meant to be, or empty: what the

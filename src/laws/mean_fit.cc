@@ -250,9 +250,12 @@ bool explains(const Weights& weights, const OneReduction& reduction, bool exact)
   const Precision precision = precision_of(reduction.dtype);
   const auto n_ranks = static_cast<double>(reduction.locals.size());
   const auto n_elems = static_cast<double>(reduction.n_elems);
+  const double rounded =
+      (n_ranks + 1 + static_cast<double>(reduction.n_added_before)) * precision.unit;
+  if (!exact && rounded >= 1.0) return true;  // There is no bound.
   const double bound =
       exact ? 0.0
-            : (n_ranks + 1) * precision.unit * total + 4 * n_elems * 0x1p-53 * total +
+            : rounded / (1.0 - rounded) * total + 4 * n_elems * 0x1p-53 * total +
                   weights.denominator * n_elems * (n_ranks + 1) * 0.5 * precision.tiny;
   for (std::size_t j = 0; j < reduction.reduced->sums.size(); ++j) {
     double expected = 0.0;

@@ -3,46 +3,15 @@
 
 #include "lockstep/laws/detail/stragglers.h"
 
+#include "tests/support/calls.h"
 #include "tests/support/ddp_job.h"
 
 namespace lockstep {
 namespace {
 
+using testing::Calls;
 using testing::check;
 using testing::EventStream;
-
-/// Calls of a few ranks; each rank numbers its own.
-struct Calls {
-  explicit Calls(std::int32_t n_ranks)
-      : stream(n_ranks), next(static_cast<std::size_t>(n_ranks), 0) {}
-
-  CollectiveEvent make(CollectiveOp op, std::int32_t line, std::string_view file = "train.py") {
-    CollectiveEvent event;
-    event.signature.op = op;
-    event.signature.count = 4;
-    if (line > 0) event.signature.site = stream.site(file, line);
-    return event;
-  }
-
-  void post(std::int32_t rank, CollectiveEvent event, bool completes = true) {
-    event.seq = next[static_cast<std::size_t>(rank)]++;
-    stream.add(rank, event);
-    event.phase = CollectivePhase::kCompleted;
-    event.status = stream.name("ok");
-    if (completes) stream.add(rank, event);
-  }
-
-  void end(std::int32_t rank, EndOutcome outcome = EndOutcome::kOk) {
-    stream.add(rank, EndEvent{.outcome = outcome});
-  }
-
-  void end_all() {
-    for (std::int32_t rank = 0; rank < stream.n_ranks(); ++rank) end(rank);
-  }
-
-  EventStream stream;
-  std::vector<std::int64_t> next;
-};
 
 constexpr CollectiveOp kAllReduce = CollectiveOp::kAllReduce;
 constexpr CollectiveOp kBroadcast = CollectiveOp::kBroadcast;
@@ -468,6 +437,20 @@ TEST(ProgressTest, CallsThatAllPostedAndThatNeverArriveTellOfTheNetwork) {
   };
   EXPECT_EQ(judged(kAllReduce), "partition");
   EXPECT_EQ(judged(kBarrier), "");  // They did not match: the business of collectives-match.
+}
+
+TEST(CollectivesMatchTest, ALoopThatGoesFurtherOnOneRankIsNoOtherScript) {
+  for (const bool steps : {false, true}) {
+    Calls calls(2);
+    for (const std::int32_t rank : {0, 1}) calls.post(rank, calls.make(kAllReduce, 40));
+    if (steps) calls.stream.add(0, StepEvent{});  // A longer epoch, not a longer list.
+    calls.post(0, calls.make(kAllReduce, 40));
+    for (const std::int32_t rank : {0, 1}) calls.post(rank, calls.make(kBarrier, 12, "save.py"));
+    calls.end_all();
+    const std::string_view cause =
+        id_of(check("collectives-match", calls.stream).findings.at(0).cause);
+    EXPECT_EQ(cause == "call-set-differs", !steps) << cause;
+  }
 }
 
 TEST(CollectivesMatchTest, AnExtraCallAmongDecisionsIsNotBlamedOnTheProgram) {

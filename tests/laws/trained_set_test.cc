@@ -71,6 +71,37 @@ TEST(TrainedSetTest, NamesAnOptimizerOfOtherParameters) {
   EXPECT_EQ(result.findings[0].ranks.size(), 2U);
 }
 
+/// The wrapper's forward goes on, but its backward reaches `n_new` parameters that no wrapper has.
+DdpJob with_new_parameters(double own_of_rank_1, bool comes_back) {
+  DdpJob job(2);
+  job.wrap();
+  job.train_step({1.0, 3.0});
+  for (const std::int32_t rank : {0, 1}) {
+    job.wrapper = 0;
+    job.forward(rank);
+    job.stream.at(rank).wrapper = -1;
+    use(job, rank, "parameter.0", true, rank == 1 ? own_of_rank_1 : 1.0);
+  }
+  job.wrapper = 0;
+  if (comes_back) job.train_step({1.0, 3.0});
+  return job;
+}
+
+TEST(TrainedSetTest, NamesTheFirstStepThatTrainsOtherParameters) {
+  const LawResult result = trained_set(with_new_parameters(3.0, false));
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(id_of(result.findings[0].cause), "param-replaced");
+  EXPECT_EQ(result.findings[0].tensor, "weight");
+  EXPECT_EQ(result.findings[0].step, 1);
+  EXPECT_EQ(result.findings[0].ranks.size(), 2U);
+}
+
+// A head that is trained in turn with the wrapper, and one whose gradients the program averages.
+TEST(TrainedSetTest, OtherParametersMayHaveTheirTurn) {
+  EXPECT_TRUE(trained_set(with_new_parameters(3.0, true)).findings.empty());
+  EXPECT_TRUE(trained_set(with_new_parameters(1.0, false)).findings.empty());
+}
+
 // A network that is not trained on purpose, beside one that is.
 TEST(TrainedSetTest, GradientsThatNoOptimizerWantsAreAdviceOnly) {
   const LawResult result = trained_set(with_foreign_optimizer(true));

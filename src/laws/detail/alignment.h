@@ -134,6 +134,8 @@ class Wrappers {
 
   bool empty() const { return wraps_.empty(); }
 
+  const std::map<WrapperKey, WrapEvent>& all() const { return wraps_; }
+
   static bool contains(std::span<const NameId> layout, NameId name) {
     return std::find(layout.begin(), layout.end(), name) != layout.end();
   }

@@ -19,6 +19,7 @@ struct OneReduction {
   const Sketch* reduced = nullptr;
   std::int64_t n_elems = 0;
   DType dtype = DType::kF32;
+  std::int64_t n_added_before = 0;  ///< Additions that made each local gradient, at most.
 };
 
 /// Weights as fractions: weight r = numerators[r] / denominator, so that exact arithmetic stays
@@ -32,8 +33,9 @@ struct Weights {
 };
 
 /// Whether `reduced` is the weighted sum of the locals: bit-equal sums when `exact`, else within
-/// (N+1) u L + 4 n 2^-53 L with L = sum of |weight| * l1, plus one half unit of the smallest number
-/// per element and operation. Sketches that are not finite decide nothing and pass.
+/// k u / (1 - k u) L + 4 n 2^-53 L with k = N + 1 roundings (each local one, N - 1 additions, the
+/// division) and those before, L = sum of |weight| * l1, plus one half unit of the smallest number per
+/// element and operation. Sketches that are not finite decide nothing and pass.
 bool explains(const Weights& weights, const OneReduction& reduction, bool exact);
 
 /// What a broken mean looks like.

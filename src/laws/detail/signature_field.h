@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "lockstep/trace/event.h"
@@ -66,6 +67,19 @@ inline SignatureField first_difference(const Signature& a, const Signature& b) {
 
 inline bool matches(const Signature& a, const Signature& b) {
   return first_difference(a, b) == SignatureField::kNone;
+}
+
+/// "all_reduce(f32[4], sum) at train.py:40".
+inline std::string signature_text(const Signature& call) {
+  std::string text(name_of(call.op));
+  if (call.op != CollectiveOp::kBarrier) {
+    text += "(" + std::string(name_of(call.dtype)) + "[" + std::to_string(call.count) + "]";
+    if (reduces(call.op)) text += ", " + std::string(name_of(call.reduce));
+    if (has_root(call.op)) text += ", root " + std::to_string(call.root);
+    text += ")";
+  }
+  if (call.site.known()) text += " at " + call.site.text();
+  return text;
 }
 
 }  // namespace lockstep::laws

@@ -15,6 +15,11 @@ print(loss.item())  # not reduced yet)",
      R"(work = dist.all_reduce(loss, async_op=True)
 work.wait()
 print(loss.item()))"},
+    {Cause::kCallSetDiffers,
+     R"(for value in metrics.values():  # some ranks have a metric more
+    dist.all_reduce(value))",
+     R"(for name in ("loss", "accuracy"):
+    dist.all_reduce(metrics.setdefault(name, torch.zeros(1, device=device))))"},
     {Cause::kCheckpointDecisionDiffers,
      R"(if loss.item() < best:  # each rank's own loss
     save(ddp)  # enters collectives)",

@@ -107,6 +107,10 @@ delta /= dist.get_world_size(workers))"},
 outer_optimizer.step()  # subtracts)",
      R"(p.grad = start - mean
 outer_optimizer.step())"},
+    {Cause::kParamReplaced,
+     R"(ddp = DDP(model)
+model.weight = nn.Parameter(model.weight.detach().cpu().cuda())  # the wrapper has the old one)",
+     R"(model.weight.data.copy_(model.weight.detach().cpu())  # in place)"},
     {Cause::kParameterNudged,
      R"(ddp = DDP(model)
 nn.init.normal_(model.head.weight)  # each rank draws its own)",

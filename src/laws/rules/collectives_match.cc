@@ -4,6 +4,7 @@
 #include <optional>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "lockstep/laws/detail/alignment.h"
 #include "lockstep/laws/detail/signature_field.h"
@@ -40,6 +41,7 @@ struct Variant {
   Signature signature;
   std::int32_t step = 0;
   std::vector<Rank> ranks;
+  std::int64_t n_steps = 0;  ///< Of all optimizers of the lowest rank, until then.
 };
 
 /// One sequence number, while its members arrive.
@@ -50,9 +52,16 @@ struct Slot {
   bool sites_differ = false;
 };
 
+/// A call that all members made alike.
+struct CommonCall {
+  CallSite site = {};
+  std::int64_t n_steps = 0;
+};
+
 struct Disagreement {
   std::int64_t seq = 0;
   Slot slot;
+  CommonCall before;  ///< The call before, if it was alike.
 };
 
 /// What one rank called in one group so far.
@@ -90,6 +99,7 @@ struct Caller {
 struct GroupState {
   std::int64_t first_seq = 0;  ///< Of the oldest open slot.
   std::deque<Slot> slots;
+  CommonCall last;                             ///< The call before the oldest open slot.
   RankWrapperMap<Caller> callers;              ///< Of ranks alone: wrappers do not matter here.
   std::optional<Disagreement> mismatch;        ///< The first one; what follows it is a consequence.
   std::vector<Disagreement> site_differences;  ///< The first of each pair of sites.
@@ -112,7 +122,12 @@ class CollectivesMatch final : public Law {
   const LawInfo& info() const override { return *find_law(kCollectivesMatch); }
 
   EventKinds reads() const override {
-    return kinds_of<CollectiveEvent, DecisionEvent, WrapEvent, EndEvent, EnvironmentEvent>();
+    return kinds_of<CollectiveEvent,
+                    DecisionEvent,
+                    WrapEvent,
+                    EndEvent,
+                    EnvironmentEvent,
+                    StepEvent>();
   }
 
   void require(RecordOptions& options) const override { options.collectives = true; }
@@ -127,6 +142,8 @@ class CollectivesMatch final : public Law {
       } else {
         on_call(event, *collective, one_rank(event));
       }
+    } else if (std::holds_alternative<StepEvent>(event.body)) {
+      ++steps_.at({}, one_rank(event));
     } else if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
       sizes_[{event.at.attempt, wrap->group}] = wrap->n_ranks;
     } else if (const auto* end = std::get_if<EndEvent>(&event.body)) {
@@ -139,8 +156,11 @@ class CollectivesMatch final : public Law {
   void on_cohort(const CohortEvent& event, const NameTable& names) override {
     const auto* call = std::get_if<CollectiveEvent>(&event.first->body);
     if (call != nullptr && call->phase != CollectivePhase::kPosted) return;
-    if (call != nullptr && event.equal() && !is_pairwise(call->signature.op) &&
-        is_whole_group(event, *call)) {
+    const RankRange all = all_ranks(event);
+    if (std::holds_alternative<StepEvent>(event.first->body) && steps_.shares({}, all)) {
+      ++steps_.at({}, all);
+    } else if (call != nullptr && event.equal() && !is_pairwise(call->signature.op) &&
+               is_whole_group(event, *call)) {
       on_call(*event.first, *call, all_ranks(event));
     } else {
       Law::on_cohort(event, names);
@@ -171,7 +191,9 @@ class CollectivesMatch final : public Law {
   /// Whether a cohort is the group that the call is made in, and its calls were equal until now.
   bool is_whole_group(const CohortEvent& event, const CollectiveEvent& call) {
     const GroupKey group{event.first->at.attempt, call.group};
-    return members(group) == event.n_ranks() && groups_[group].callers.shares({}, all_ranks(event));
+    const RankRange all = all_ranks(event);
+    return members(group) == event.n_ranks() && groups_[group].callers.shares({}, all) &&
+           steps_.shares({}, all);
   }
 
   void on_call(const Event& event, const CollectiveEvent& call, RankRange who) {
@@ -190,8 +212,9 @@ class CollectivesMatch final : public Law {
     }
   }
 
-  static void arrive(Slot& slot, const Event& event, const Signature& signature, RankRange who) {
+  void arrive(Slot& slot, const Event& event, const Signature& signature, RankRange who) {
     slot.n_arrived += who.n;
+    const std::int64_t n_steps = steps_.at({}, who);
     for (Variant& variant : slot.variants) {
       if (!same_site(variant.signature.site, signature.site)) continue;
       if (!matches(variant.signature, signature)) continue;
@@ -201,6 +224,7 @@ class CollectivesMatch final : public Law {
       if (variant.ranks[n_before] < variant.ranks.front()) {
         std::swap(variant.ranks.front(), variant.ranks[n_before]);
         variant.step = event.at.opt;
+        variant.n_steps = n_steps;
       }
       return;
     }
@@ -209,7 +233,7 @@ class CollectivesMatch final : public Law {
       slot.sites_differ = slot.sites_differ || !same_site(first.site, signature.site);
       slot.mismatch = slot.mismatch || !matches(first, signature);
     }
-    slot.variants.push_back({signature, event.at.opt, {}});
+    slot.variants.push_back({signature, event.at.opt, {}, n_steps});
     append(slot.variants.back().ranks, who);
   }
 
@@ -221,13 +245,19 @@ class CollectivesMatch final : public Law {
 
   void close(GroupState& group, std::int64_t seq, Slot& slot) {
     if (slot.n_arrived > 1) n_checked_ += slot.n_arrived - 1;
-    if (!slot.mismatch && !slot.sites_differ) return;
+    if (!slot.mismatch && !slot.sites_differ) {
+      group.last = {};
+      if (slot.variants.empty()) return;
+      group.last = {slot.variants.front().signature.site, slot.variants.front().n_steps};
+      return;
+    }
+    const CommonCall before = std::exchange(group.last, {});
     for (Variant& variant : slot.variants) std::sort(variant.ranks.begin(), variant.ranks.end());
     std::sort(slot.variants.begin(), slot.variants.end(), [](const Variant& a, const Variant& b) {
       return a.ranks.front() < b.ranks.front();
     });
     if (slot.mismatch && !group.mismatch) {
-      group.mismatch = Disagreement{seq, std::move(slot)};
+      group.mismatch = Disagreement{seq, std::move(slot), before};
     } else if (slot.sites_differ && !group.mismatch) {
       const bool known =
           std::any_of(group.site_differences.begin(),
@@ -244,7 +274,7 @@ class CollectivesMatch final : public Law {
                       });
       constexpr std::size_t kEnough = 64;
       if (!known && group.site_differences.size() < kEnough) {
-        group.site_differences.push_back({seq, std::move(slot)});
+        group.site_differences.push_back({seq, std::move(slot), before});
       }
     }
   }
@@ -296,7 +326,8 @@ class CollectivesMatch final : public Law {
     std::sort(finding.ranks.begin(), finding.ranks.end());
     finding.message = "mismatched collectives: " + calls_text(odd, *norm) + "; field '" +
                       finding.field + "' differs";
-    finding.cause = cause(group, found.slot, odd, field);
+    finding.cause = !decides_ && went_further(found) ? Cause::kCallSetDiffers
+                                                     : cause(group, found.slot, odd, field);
     return finding;
   }
 
@@ -320,6 +351,20 @@ class CollectivesMatch final : public Law {
     if (odd_is_zero || (!decides_ && is_aside(other))) return Cause::kRank0OnlyCollective;
     // A call of these ranks alone. Where ranks decide things, a decision may be the cause (law 20).
     return decides_ ? Cause::kNone : Cause::kCodeSkew;
+  }
+
+  /// Whether all ranks had just made one call, and some of them make it again, without a step of an
+  /// optimizer in between, while others went on: a loop that goes over different things.
+  static bool went_further(const Disagreement& found) {
+    if (!found.before.site.known()) return false;
+    bool again = false;
+    bool elsewhere = false;
+    for (const Variant& variant : found.slot.variants) {
+      const bool same = same_site(variant.signature.site, found.before.site);
+      again = again || (same && variant.n_steps == found.before.n_steps);
+      elsewhere = elsewhere || !same;
+    }
+    return again && elsewhere;
   }
 
   /// Rank 0 alone in what a save or a log does, while the others train.
@@ -351,21 +396,8 @@ class CollectivesMatch final : public Law {
 
   /// "rank 0 called barrier at save.py:12 where ranks 1-3 called all_reduce(f32[4], sum)".
   static std::string calls_text(const Variant& odd, const Variant& norm) {
-    return ranks_text(odd.ranks) + " called " + text_of(odd.signature) + " where " +
-           ranks_text(norm.ranks) + " called " + text_of(norm.signature);
-  }
-
-  static std::string text_of(const Signature& signature) {
-    std::string text(name_of(signature.op));
-    if (signature.op != CollectiveOp::kBarrier) {
-      text +=
-          "(" + std::string(name_of(signature.dtype)) + "[" + std::to_string(signature.count) + "]";
-      if (reduces(signature.op)) text += ", " + std::string(name_of(signature.reduce));
-      if (has_root(signature.op)) text += ", root " + std::to_string(signature.root);
-      text += ")";
-    }
-    if (signature.site.known()) text += " at " + signature.site.text();
-    return text;
+    return ranks_text(odd.ranks) + " called " + signature_text(odd.signature) + " where " +
+           ranks_text(norm.ranks) + " called " + signature_text(norm.signature);
   }
 
   /// Two sites of one collective are a usual idiom. They mean an extra call only if one side
@@ -435,8 +467,8 @@ class CollectivesMatch final : public Law {
       finding.site = received.site.text();
       finding.other_site = sent.site.text();
       finding.message = "mismatched message: rank " + std::to_string(std::get<1>(key)) +
-                        " called " + text_of(sent) + " where rank " +
-                        std::to_string(std::get<2>(key)) + " called " + text_of(received);
+                        " called " + signature_text(sent) + " where rank " +
+                        std::to_string(std::get<2>(key)) + " called " + signature_text(received);
       message_findings_.push_back(std::move(finding));
     }
     messages_.erase(other);
@@ -449,8 +481,9 @@ class CollectivesMatch final : public Law {
   std::map<GroupKey, std::int32_t> sizes_;  // Members of a group, as far as wrappers say.
   std::map<GroupKey, GroupState> groups_;
   std::map<MessageKey, Signature> messages_;
-  bool decides_ = false;         // There are decision events.
-  std::set<std::int32_t> died_;  // Attempts in which a rank died.
+  RankWrapperMap<std::int64_t> steps_;  // Of each rank's optimizers: wrappers do not matter.
+  bool decides_ = false;                // There are decision events.
+  std::set<std::int32_t> died_;         // Attempts in which a rank died.
   std::vector<Finding> message_findings_;
   std::int64_t n_checked_ = 0;
 };

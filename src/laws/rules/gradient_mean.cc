@@ -4,7 +4,10 @@
 
 #include "lockstep/laws/detail/alignment.h"
 #include "lockstep/laws/detail/mean_fit.h"
+#include "lockstep/laws/detail/wrong_mean.h"
 #include "lockstep/laws/rules/checkers.h"
+#include "lockstep/laws/rules/detail/contributions.h"
+#include "lockstep/laws/rules/detail/declared_mean.h"
 #include "lockstep/laws/rules/detail/gradient_advice.h"
 #include "lockstep/laws/rules/detail/open_reduction.h"
 
@@ -14,39 +17,47 @@ namespace {
 
 constexpr std::string_view kGradientMean = "gradient-mean";
 
-/// The weights that were meant; with accumulation also K times them, since both conventions
-/// (dividing the loss by K or not) are in use.
-struct Declared {
-  Weights weights;
-  std::vector<double> accepted_factors = {1.0};
-};
-
 class GradientMean final : public Law {
  public:
   explicit GradientMean(const LawPolicy& policy)
-      : n_ranks_(policy.n_ranks), exact_(policy.exact), declared_(policy.declared_mean) {}
+      : n_ranks_(policy.n_ranks),
+        exact_(policy.exact),
+        hooks_may_lose_(policy.hooks_may_lose),
+        declared_(policy.declared_mean),
+        own_means_(policy.exact) {}
 
   const LawInfo& info() const override { return *find_law(kGradientMean); }
 
   EventKinds reads() const override {
-    return kinds_of<GradEvent, BatchEvent, PhaseEvent, WrapEvent, CollectiveEvent, StepEvent>();
+    return kinds_of<GradEvent,
+                    BatchEvent,
+                    PhaseEvent,
+                    WrapEvent,
+                    CollectiveEvent,
+                    StepEvent,
+                    ForwardEvent,
+                    ZeroGradEvent,
+                    CommHookEvent>();
   }
 
   void require(RecordOptions& options) const override {
     options.grad_local = true;
     options.grad_post = true;
+    options.grad_used = true;
     options.sketches = true;
     options.collectives = true;
+    options.zero_grads = true;
   }
 
   void on_event(const Event& event, const NameTable& names) override {
     observe(event, one_rank(event), names);
+    follow(event, names);
   }
 
   void on_cohort(const CohortEvent& event, const NameTable& names) override {
     const Event& first = *event.first;
     const auto* grad = std::get_if<GradEvent>(&first.body);
-    if (grad != nullptr && !is_read(*grad)) return;
+    if (grad != nullptr && !is_read(*grad)) return follow(event, names);
     if (const auto* step = std::get_if<StepEvent>(&first.body))
       return noticed_.on_step(first, *step);
     const bool alike = knows_all(event) && event.similarity <= Similarity::kSameShape;
@@ -55,18 +66,21 @@ class GradientMean final : public Law {
     } else if (alike && event.equal()) {
       observe(first, all_ranks(event), names);
     } else {
-      Law::on_cohort(event, names);
+      return Law::on_cohort(event, names);
     }
+    follow(event, names);
   }
 
   LawResult finish(const NameTable& names) override {
+    for (Finding& finding : own_means_.take_findings()) findings_.push_back(std::move(finding));
     LawResult result = conclude(kGradientMean,
                                 std::move(findings_),
-                                n_checked_,
+                                n_checked_ + own_means_.n_checked(),
                                 not_checkable_.empty()
                                     ? "grad events at pre and post with sketches, from all ranks"
                                     : not_checkable_);
     result.advice = noticed_.advice(names);
+    for (Advice& advice : own_means_.advice()) result.advice.push_back(std::move(advice));
     return result;
   }
 
@@ -74,6 +88,23 @@ class GradientMean final : public Law {
   void note_width(const Signature& call) {
     const bool narrow = call.dtype == DType::kF16 || call.dtype == DType::kBF16;
     if (narrow && call.op == CollectiveOp::kAllReduce) narrow_ = call.dtype;
+    sends_bytes_ = sends_bytes_ || call.dtype == DType::kU8;
+  }
+
+  /// What backward passes add while none of them reduces.
+  void follow(const Event& event, const NameTable& names) {
+    added_.on_event(event, names, wrappers_.n_members(wrapper_of(event.at), n_ranks_));
+    judge_own(names);
+  }
+
+  void follow(const CohortEvent& event, const NameTable& names) {
+    added_.on_cohort(event, names, wrappers_.n_members(wrapper_of(event.first->at), n_ranks_));
+    judge_own(names);
+  }
+
+  void judge_own(const NameTable& names) {
+    if (!added_.any()) return;
+    for (const OwnReduction& own : added_.take()) own_means_.judge(own, wrappers_, names);
   }
 
   static bool is_read(const GradEvent& grad) {
@@ -103,6 +134,8 @@ class GradientMean final : public Law {
       if (phase->kind == PhaseKind::kTrain) evaluating_.erase(event.rank);
     } else if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
       wrappers_.on_wrap(event, *wrap);
+    } else if (const auto* hook = std::get_if<CommHookEvent>(&event.body)) {
+      hooks_[wrapper_of(event.at)] = hook->effect;
     } else if (const auto* call = std::get_if<CollectiveEvent>(&event.body)) {
       note_width(call->signature);
     } else if (const auto* step = std::get_if<StepEvent>(&event.body)) {
@@ -118,6 +151,7 @@ class GradientMean final : public Law {
       Local local = source_of(open, event, grad, who);
       local.rank = to_int(event.rank);
       add_local(open, grad, local);
+      keep_micro_steps(open, {local.rank, alignment.wrapper});
     } else {
       publish(open, event, grad, who);
     }
@@ -133,8 +167,18 @@ class GradientMean final : public Law {
     const Local source = source_of(open, first, grad, all);
     for (Local local = source; local.rank < event.n_ranks(); ++local.rank) {
       add_local(open, *std::get_if<GradEvent>(&event.body_of(local.rank)), local);
+      keep_micro_steps(open, {local.rank, alignment.wrapper});
     }
     judge_if_complete(alignment, open, names);
+  }
+
+  /// They count one by one where their denominators differ.
+  void keep_micro_steps(OpenReduction& open, const RankWrapper& place) {
+    if (!added_.any()) return;
+    Contributions::Window* const window = added_.find(place);
+    if (window == nullptr || window->added.size() < 2) return;
+    open.micro.push_back({place.rank, std::move(window->added)});
+    window->added.clear();
   }
 
   /// What goes into a reduction and what comes out of it meet.
@@ -255,15 +299,14 @@ class GradientMean final : public Law {
           return a.ranks.front() < b.ranks.front();
         });
     noticed_.on_reduction(alignment, open, names);
-    const std::optional<Declared> declared = declared_weights(open, names);
-    if (!declared) {
-      not_checkable_ = "batch events whose denominators say how micro-batches are weighted";
-      return;
-    }
+    const std::optional<Declared> declared = declared_of(open, meant_by(open, names));
+    if (!declared) return judge_micro_steps(alignment, open, names);
+    const Manner manner = manner_of(alignment.wrapper);
+    const Expected expected{*declared, manner};
     std::vector<Judged> results;
     results.reserve(open.published.size());
     for (const Published& published : open.published) {
-      results.push_back(judge_published(alignment, open, published, *declared, names));
+      results.push_back(judge_published(alignment, open, published, expected, names));
     }
     // Members of one reduction get one result: where some of them got the right one, it was lost
     // after the reduction.
@@ -271,37 +314,79 @@ class GradientMean final : public Law {
         results.begin(), results.end(), [](const Judged& side) { return side.wrong.empty(); });
     for (std::size_t i = 0; i < results.size(); ++i) {
       if (results[i].wrong.empty()) continue;
-      report(alignment, open, open.published[i], {*declared, results[i], was_right}, names);
+      report(alignment, open, open.published[i], {expected, results[i], was_right}, names);
     }
   }
 
-  /// What some ranks were given, tensor by tensor.
-  struct Judged {
-    std::vector<OneReduction> wrong;
-    std::vector<NameId> tensors;  ///< Of those.
-    std::vector<OneReduction> right;
+  /// How a wrapper's gradients travel, as far as its hook says.
+  struct Manner {
+    HookEffect effect = HookEffect::kMean;
+    std::optional<DType> wire = {};  ///< Less precise than the gradients: their bound is its own.
+  };
+
+  Manner manner_of(WrapperKey wrapper) const {
+    const auto hook = hooks_.find(wrapper);
+    if (hook == hooks_.end() || !hooks_may_lose_) return {};
+    const bool narrow = narrow_ != DType::kF32 && !sends_bytes_;
+    if (hook->second != HookEffect::kRounded || !narrow) return {.effect = hook->second};
+    return {.effect = hook->second, .wire = narrow_};
+  }
+
+  /// Nothing that a hook does on purpose is held against it.
+  void spare(const Manner& manner, const Declared& declared, Judged& judged) {
+    if (judged.wrong.empty() || manner.effect == HookEffect::kMean || manner.wire) return;
+    const bool rounds = manner.effect == HookEffect::kRounded;
+    if (rounds && is_certain(judged, declared.weights, exact_)) return;
+    n_checked_ -= std::ssize(judged.wrong);
+    judged.wrong.clear();
+    judged.tensors.clear();
+    not_checkable_ = rounds ? "reductions without a hook that compresses gradients"
+                            : "reductions without a hook that does something else than averaging";
+  }
+
+  struct Expected {
+    const Declared& declared;
+    const Manner& manner;
   };
 
   Judged judge_published(const AlignmentKey& alignment,
                          const OpenReduction& open,
                          const Published& published,
-                         const Declared& declared,
+                         const Expected& expected,
                          const NameTable& names) {
+    const auto build = [&](std::size_t i) {
+      const DType dtype = expected.manner.wire.value_or(open.dtype);
+      OneReduction one{{}, &published.sketches[i], open.n_elems[i], dtype};
+      for (const Local& local : open.locals) one.locals.push_back(open.sketch(local, i));
+      return one;
+    };
+    const bool exact = exact_ && !expected.manner.wire;
+    const auto accepts = [&](const OneReduction& one) {
+      return expected.declared.accepts(one, exact);
+    };
+    Judged judged = judge_tensors(alignment, published, names, build, accepts);
+    spare(expected.manner, expected.declared, judged);
+    return judged;
+  }
+
+  template <typename Build, typename Accepts>
+  Judged judge_tensors(const AlignmentKey& alignment,
+                       const Published& published,
+                       const NameTable& names,
+                       Build build,
+                       Accepts accepts) {
     const std::span<const NameId> layout = names.layout(static_cast<LayoutId>(alignment.layout));
     Judged judged;
     for (std::size_t i = 0; i < layout.size(); ++i) {
       if (bit(published.undefined, i) || wrappers_.ignored(alignment.wrapper, layout[i], names))
         continue;
-      OneReduction one{{}, &published.sketches[i], open.n_elems[i], open.dtype};
-      for (const Local& local : open.locals) {
-        one.locals.push_back(open.sketch(local, i));
-      }
+      OneReduction one = build(i);
       const bool unused = std::all_of(one.locals.begin(),
                                       one.locals.end(),
                                       [](const Sketch* local) { return local == nullptr; });
       if (unused) continue;  // Whatever .grad holds then did not come from this reduction.
       ++n_checked_;
-      if (accepted(one, declared)) {
+      if (accepts(one)) {
         judged.right.push_back(std::move(one));
       } else {
         judged.wrong.push_back(std::move(one));
@@ -311,53 +396,59 @@ class GradientMean final : public Law {
     return judged;
   }
 
-  bool accepted(const OneReduction& one, const Declared& declared) const {
-    return std::any_of(
-        declared.accepted_factors.begin(), declared.accepted_factors.end(), [&](double factor) {
-          Weights weights = declared.weights;
-          for (double& numerator : weights.numerators) numerator *= factor;
-          return explains(weights, one, exact_);
-        });
+  /// Micro-steps with different denominators: each of them has a weight of its own.
+  void judge_micro_steps(const AlignmentKey& alignment,
+                         const OpenReduction& open,
+                         const NameTable& names) {
+    const std::optional<MicroMean> mean = MicroMean::of(open, meant_by(open, names));
+    if (!mean || manner_of(alignment.wrapper).effect != HookEffect::kMean) {
+      not_checkable_ = "batch events whose denominators say how micro-batches are weighted";
+      return;
+    }
+    for (const Published& published : open.published) {
+      const Judged judged = judge_tensors(
+          alignment,
+          published,
+          names,
+          [&](std::size_t i) { return mean->reduction(i, published.sketches[i]); },
+          [&](const OneReduction& one) { return mean->accepts(one, exact_); });
+      if (judged.wrong.empty()) continue;
+      const std::optional<Fit> found = mean->explain(judged.wrong, exact_);
+      for (const NameId tensor : judged.tensors) {
+        if (!reported_.insert({alignment.wrapper, tensor}).second) continue;
+        Finding finding = wrong_mean(alignment, open, published, tensor, names);
+        finding.declared = mean->declared().values();
+        if (found) explain_mean(*found, mean->culprit(*found), finding);
+        findings_.push_back(std::move(finding));
+      }
+    }
   }
 
   struct Broken {
-    const Declared& declared;
+    const Expected& expected;
     const Judged& judged;
     bool was_right = false;  ///< Other ranks were given the declared mean.
   };
-
-  /// A wrong factor or weight is wrong for all tensors of a reduction. What hit only some of them
-  /// hit values, not the averaging.
-  bool hits_values(const std::optional<Fit>& found, const Judged& judged) const {
-    return std::any_of(judged.right.begin(), judged.right.end(), [&](const OneReduction& one) {
-      if (one.reduced->l1 == 0.0) return false;
-      return !found ||
-             (!found->weights.numerators.empty() && !explains(found->weights, one, exact_));
-    });
-  }
 
   void report(const AlignmentKey& alignment,
               const OpenReduction& open,
               const Published& published,
               const Broken& broken,
               const NameTable& names) {
-    const std::optional<Fit> found = fit(broken.judged.wrong, broken.declared.weights, exact_);
-    const bool only_some = hits_values(found, broken.judged);
+    const Weights& declared = broken.expected.declared.weights;
+    const bool bounded = broken.expected.manner.wire.has_value();
+    const bool exact = exact_ && !bounded;
+    const std::optional<Fit> found = fit(broken.judged.wrong, declared, exact);
+    const bool only_some = hits_values(found, broken.judged, exact);
     for (const NameId tensor : broken.judged.tensors) {
       if (!reported_.insert({alignment.wrapper, tensor}).second) continue;
-      Finding finding;
-      finding.attempt = alignment.wrapper.attempt;
-      finding.event = "grad.post";
-      finding.tensor = names.text(tensor);
-      finding.step = open.opt;
-      finding.declared = broken.declared.weights.values();
-      finding.message = "the reduced gradient is not the declared mean of the local ones";
-      if (open.published.size() > 1) finding.ranks = published.ranks;
-      if (found) explain(*found, open, finding);
+      Finding finding = wrong_mean(alignment, open, published, tensor, names);
+      finding.declared = declared.values();
+      if (found) explain_mean(*found, culprit_of(*found, open), finding);
       if (broken.was_right) {
         finding.message += "; other ranks were given the right one";
         finding.cause = Cause::kSdcAfterReduce;
-      } else if (finding.cause == Cause::kNone && narrow_ != DType::kF32) {
+      } else if (finding.cause == Cause::kNone && narrow_ != DType::kF32 && !bounded) {
         finding.message += "; gradients travel as " + std::string(name_of(narrow_));
         finding.cause = narrow_ == DType::kBF16 ? Cause::kBf16HopRounding : Cause::kFp16SumOverflow;
       } else if (only_some) {
@@ -368,60 +459,21 @@ class GradientMean final : public Law {
     }
   }
 
-  static void explain(const Fit& found, const OpenReduction& open, Finding& finding) {
-    finding.weights = found.weights.values();
-    finding.cause = found.cause;
-    finding.message += ": " + found.message;
-    if (!found.culprit) return;
-    const std::int32_t rank = open.locals[static_cast<std::size_t>(*found.culprit)].rank;
-    finding.message += " (rank " + std::to_string(rank) + ")";
-    if (finding.ranks.empty()) finding.ranks = {Rank{rank}};
-  }
-
-  /// Local gradients are S_r / d_r with S_r the gradient of the rank's summed loss; the declared
-  /// one is sum(S_r) / total. So rank r's weight is d_r / total.
-  std::optional<Declared> declared_weights(const OpenReduction& open,
-                                           const NameTable& names) const {
-    const std::size_t n = open.locals.size();
-    const Declared mean{Weights::uniform(n, 1.0, static_cast<double>(n))};
-    const Batches& first = open.batches_of(open.locals.front());
-    const std::string_view meant = declared_.empty() ? names.text(first.declared) : declared_;
-    if (meant.empty() || meant == "rank-mean") return mean;
-    const auto any = [&](auto test) {
-      return std::any_of(open.locals.begin(), open.locals.end(), test);
-    };
-    const bool unknown = any([&](const Local& local) {
-      const Batches& batches = open.batches_of(local);
-      return batches.n_batches == 0 || batches.denominator <= 0.0;
-    });
-    if (unknown) return mean;
-    const bool differ =
-        any([&](const Local& local) { return !open.batches_of(local).alike(first); });
-    const bool mixed = any([&](const Local& local) {
-      const Batches& batches = open.batches_of(local);
-      return !batches.same_denominators || local.adds_to_earlier ||
-             batches.n_batches != first.n_batches;
-    });
-    if (mixed) return differ ? std::nullopt : std::optional(mean);
-    Weights weights{{}, 0.0};
-    for (const Local& local : open.locals) {
-      const Batches& batches = open.batches_of(local);
-      weights.numerators.push_back(batches.denominator);
-      const std::int64_t items = meant == "token-mean" ? batches.n_tokens : batches.n_samples;
-      weights.denominator += static_cast<double>(items);
-    }
-    if (meant == "sum") weights.denominator = 1.0;
-    if (weights.denominator <= 0.0) return mean;
-    Declared declared{weights};
-    if (first.n_batches > 1) declared.accepted_factors.push_back(first.n_batches);
-    return declared;
+  std::string_view meant_by(const OpenReduction& open, const NameTable& names) const {
+    if (!declared_.empty()) return declared_;
+    return names.text(open.batches_of(open.locals.front()).declared);
   }
 
   std::int32_t n_ranks_;
   bool exact_;
+  bool hooks_may_lose_;
   std::string declared_;
   DType narrow_ = DType::kF32;  // Of all reductions, where gradients travel as halves.
+  bool sends_bytes_ = false;    // Some call's numbers are bytes.
+  std::map<WrapperKey, HookEffect> hooks_;
   Wrappers wrappers_;
+  Contributions added_;
+  OwnMeans own_means_;
   Counter counter_;
   RankWrapperMap<Batches> batches_;  // Of the current reduction.
   using Reductions = std::vector<std::pair<LayoutId, std::int32_t>>;

@@ -3,6 +3,8 @@
 
 #include "lockstep/laws/detail/alignment.h"
 #include "lockstep/laws/rules/checkers.h"
+#include "lockstep/laws/rules/detail/contributions.h"
+#include "lockstep/laws/rules/detail/parameter_averages.h"
 
 namespace lockstep::laws {
 
@@ -17,31 +19,42 @@ class ReducedOnce final : public Law {
   const LawInfo& info() const override { return *find_law(kReducedOnce); }
 
   EventKinds reads() const override {
-    return kinds_of<GradEvent, StepEvent, ForwardEvent, WrapEvent>();
+    return kinds_of<GradEvent, StepEvent, ForwardEvent, WrapEvent, ZeroGradEvent, OuterStepEvent>();
   }
 
   void require(RecordOptions& options) const override {
     options.grad_local = true;
     options.grad_post = true;
     options.grad_used = true;
+    options.zero_grads = true;
   }
 
   void on_event(const Event& event, const NameTable& names) override {
+    const auto* grad = std::get_if<GradEvent>(&event.body);
+    if (grad != nullptr && !is_read(*grad)) return;
+    added_.on_event(event, names, n_members(event));
+    take_own(names);
     observe(event, one_rank(event), names);
   }
 
   void on_cohort(const CohortEvent& event, const NameTable& names) override {
     const auto* grad = std::get_if<GradEvent>(&event.first->body);
     if (grad != nullptr && !is_read(*grad)) return;
+    added_.on_cohort(event, names, n_members(*event.first));
+    take_own(names);
     deliver(event, can_hear_all(event), [&](const Event& own, RankRange who) {
       observe(own, who, names);
     });
   }
 
   LawResult finish(const NameTable& names) override {
+    while (!lone_steps_.empty()) settle(lone_steps_.begin());
     std::vector<Finding> findings;
+    std::set<std::pair<WrapperKey, NameId>> reported;
     for (auto& [key, broken] : broken_) {
-      if (broken.unused != kNoName && is_used_somewhere(key.first, broken.unused)) {
+      if (is_meant_at_end(key, broken, names)) continue;
+      if (!reported.insert({key.wrapper, key.tensor}).second) continue;
+      if (broken.unused != kNoName && is_used_somewhere(key.wrapper, broken.unused)) {
         broken.cause = Cause::kBranchNoGraph;
       }
       findings.push_back(to_finding(key, broken, names));
@@ -73,6 +86,9 @@ class ReducedOnce final : public Law {
   struct Window {
     std::vector<TensorState> tensors;  // In layout order: the layout seldom changes.
     std::int32_t n_reductions = 0;
+    std::int32_t n_in_a_row = 0;  ///< Reductions with nothing between them that parts them.
+    bool parted = false;          ///< Gradients were cleared, or another optimizer stepped, since.
+    std::int64_t n_steps = 0;     ///< Of all optimizers of the rank, at the last reduction.
     bool wrapped_forward = false;
     bool last_synchronizing = true;
 
@@ -88,6 +104,8 @@ class ReducedOnce final : public Law {
     void restart() {
       for (TensorState& tensor : tensors) tensor = {.name = tensor.name, .ever = tensor.ever};
       n_reductions = 0;
+      n_in_a_row = 0;
+      parted = false;
       wrapped_forward = false;
       last_synchronizing = true;
     }
@@ -107,7 +125,33 @@ class ReducedOnce final : public Law {
     NameId unused = kNoName;
   };
 
-  using TensorKey = std::pair<WrapperKey, NameId>;
+  /// A tensor of a wrapper between two averages of its parameters.
+  struct TensorKey {
+    WrapperKey wrapper;
+    NameId tensor = kNoName;
+    std::int32_t interval = 0;
+    friend auto operator<=>(const TensorKey&, const TensorKey&) = default;
+  };
+
+  /// A tensor whose gradient the wrapper had not reduced, in one rank's step.
+  struct Suspect {
+    TensorKey key;
+    Rank rank{};
+    std::int32_t step = 0;
+    std::int32_t sync = -1;
+    Evidence evidence;
+  };
+
+  /// One step of all ranks of a wrapper, of which some used such gradients.
+  struct LoneStep {
+    std::vector<Suspect> suspects;
+    std::int32_t n_stepped = 0;
+    std::vector<NameId> reduced;  ///< By the program itself.
+  };
+
+  using LoneSteps = std::map<std::pair<WrapperKey, std::int32_t>, LoneStep>;
+
+  static constexpr std::size_t kMaxLoneSteps = 4096;
 
   static bool is_read(const GradEvent& grad) {
     return grad.point == GradPoint::kInc || grad.point == GradPoint::kPost ||
@@ -120,6 +164,8 @@ class ReducedOnce final : public Law {
     const RankRange all = all_ranks(event);
     // Digests are not read.
     if (event.similarity > Similarity::kSameShape || !windows_.shares(wrapper, all)) return false;
+    if (!steps_.shares({wrapper.attempt, -1}, all) || !averages_.shares(wrapper, all)) return false;
+    if (std::holds_alternative<OuterStepEvent>(event.first->body)) return event.equal();
     if (!std::holds_alternative<StepEvent>(event.first->body)) return true;
     if (wrapper.wrapper < 0) return false;
     const Window* const window = windows_.find(wrapper, all);
@@ -132,9 +178,21 @@ class ReducedOnce final : public Law {
   void observe(const Event& event, RankRange who, const NameTable& names) {
     const WrapperKey wrapper = wrapper_of(event.at);
     if (const auto* grad = std::get_if<GradEvent>(&event.body)) {
-      if (is_read(*grad)) on_grad(windows_.at(wrapper, who), *grad, names);
+      Window& window = windows_.at(wrapper, who);
+      if (grad->point == GradPoint::kPost) {
+        count_reduction(window, steps_.at({wrapper.attempt, -1}, who));
+      }
+      on_grad(window, *grad, names);
     } else if (const auto* step = std::get_if<StepEvent>(&event.body)) {
       on_step(event, *step, who, names);
+      ++steps_.at({wrapper.attempt, -1}, who);
+      averages_.on_step(event);
+    } else if (std::holds_alternative<ZeroGradEvent>(event.body)) {
+      windows_.at(wrapper, who).parted = true;
+    } else if (const auto* outer = std::get_if<OuterStepEvent>(&event.body)) {
+      const auto ended =
+          averages_.on_outer(event, *outer, who, wrappers_.n_members(wrapper, n_ranks_));
+      if (ended) forgive(*ended, names);
     } else if (const auto* forward = std::get_if<ForwardEvent>(&event.body)) {
       if (!forward->grad) return;
       Window& window = windows_.at(wrapper, who);
@@ -145,8 +203,17 @@ class ReducedOnce final : public Law {
     }
   }
 
+  /// no_sync can join reductions only where nothing comes between them: gradients that are cleared,
+  /// or that another optimizer's step had a share in, were reduced for another reason.
+  static void count_reduction(Window& window, std::int64_t n_steps) {
+    ++window.n_reductions;
+    const bool joins = !window.parted && window.n_steps == n_steps;
+    window.n_in_a_row = joins ? window.n_in_a_row + 1 : 1;
+    window.n_steps = n_steps;
+    window.parted = false;
+  }
+
   static void on_grad(Window& window, const GradEvent& grad, const NameTable& names) {
-    if (grad.point == GradPoint::kPost) ++window.n_reductions;
     const std::span<const NameId> layout = names.layout(grad.layout);
     for (std::size_t i = 0; i < layout.size(); ++i) {
       TensorState& tensor = window.tensor(layout[i], i);
@@ -204,11 +271,70 @@ class ReducedOnce final : public Law {
       for (const TensorState& tensor : window.tensors) {
         if (!is_used(tensor, where, names)) continue;
         n_checked_ += where.who.n;
-        if (tensor.unreduced) note(event, key, tensor.name, evidence_of(window, *wrap, names));
+        if (tensor.unreduced) suspect(event, where, tensor.name, evidence_of(window, *wrap, names));
       }
-      if (where.who.first == 0 && window.n_reductions > 1) ++extra_reductions_;
+      const auto lone = lone_steps_.find({key, event.at.opt});
+      if (lone != lone_steps_.end()) {
+        lone->second.n_stepped += where.who.n;
+        if (lone->second.n_stepped >= wrappers_.n_members(key, n_ranks_)) settle(lone);
+      }
+      if (where.who.first == 0 && window.n_in_a_row > 1) ++extra_reductions_;
     }
     window.restart();
+  }
+
+  std::int32_t n_members(const Event& event) const {
+    return wrappers_.n_members(wrapper_of(event.at), n_ranks_);
+  }
+
+  /// What all ranks' steps show the program to have reduced by itself. The last rank's step comes
+  /// after what it uses.
+  void take_own(const NameTable& names) {
+    if (!added_.any()) return;
+    for (const OwnReduction& own : added_.take()) {
+      std::vector<NameId> reduced = own.reduced(names);
+      if (!reduced.empty()) lone_steps_[{own.wrapper, own.step}].reduced = std::move(reduced);
+    }
+  }
+
+  void suspect(const Event& event, const Where& where, NameId tensor, Evidence evidence) {
+    const std::int32_t interval = averages_.interval_of(where.wrapper, where.who);
+    LoneStep& lone = lone_steps_[{where.wrapper, event.at.opt}];
+    lone.suspects.push_back({.key = {where.wrapper, tensor, interval},
+                             .rank = event.rank,
+                             .step = event.at.opt,
+                             .sync = event.at.sync,
+                             .evidence = evidence});
+    if (lone_steps_.size() > kMaxLoneSteps) settle(lone_steps_.begin());
+  }
+
+  void settle(LoneSteps::iterator at) {
+    const LoneStep lone = std::move(at->second);
+    lone_steps_.erase(at);
+    for (const Suspect& one : lone.suspects) {
+      if (!Wrappers::contains(lone.reduced, one.key.tensor)) note(one);
+    }
+  }
+
+  /// Whether every rank of the wrapper did it: a rank that trains alone by mistake has others that
+  /// do not.
+  bool is_on_all(const TensorKey& key, const Broken& broken) const {
+    return std::ssize(broken.ranks) >= wrappers_.n_members(key.wrapper, n_ranks_);
+  }
+
+  /// Ranks trained alone on purpose: their parameters were averaged afterwards.
+  void forgive(const ParameterAverages::Ended& ended, const NameTable& names) {
+    const std::span<const NameId> averaged = names.layout(ended.layout);
+    std::erase_if(broken_, [&](const auto& entry) {
+      return entry.first.wrapper == ended.wrapper && entry.first.interval == ended.interval &&
+             Wrappers::contains(averaged, entry.first.tensor) &&
+             is_on_all(entry.first, entry.second);
+    });
+  }
+
+  bool is_meant_at_end(const TensorKey& key, const Broken& broken, const NameTable& names) const {
+    return is_on_all(key, broken) &&
+           averages_.may_end_in(key.wrapper, key.interval, key.tensor, names);
   }
 
   static Evidence evidence_of(const Window& window, const WrapEvent& wrap, const NameTable& names) {
@@ -236,19 +362,18 @@ class ReducedOnce final : public Law {
     });
   }
 
-  void note(const Event& event, WrapperKey wrapper, NameId tensor, Evidence evidence) {
-    const TensorKey key{wrapper, tensor};
-    const auto [at, is_new] = broken_.try_emplace(key);
+  void note(const Suspect& one) {
+    const auto [at, is_new] = broken_.try_emplace(one.key);
     Broken& broken = at->second;
     // Ranks arrive in any order: keep the earliest step and all ranks that broke the law there.
-    if (is_new || event.at.opt < broken.step) {
-      broken = {event.at.opt, event.at.sync, {event.rank}, evidence.cause, evidence.unused};
-    } else if (event.at.opt == broken.step && broken.ranks.back() != event.rank) {
-      broken.ranks.push_back(event.rank);
-      if (event.rank < broken.ranks.front()) {
+    if (is_new || one.step < broken.step) {
+      broken = {one.step, one.sync, {one.rank}, one.evidence.cause, one.evidence.unused};
+    } else if (one.step == broken.step && broken.ranks.back() != one.rank) {
+      broken.ranks.push_back(one.rank);
+      if (one.rank < broken.ranks.front()) {
         std::swap(broken.ranks.front(), broken.ranks.back());
-        broken.cause = evidence.cause;
-        broken.unused = evidence.unused;
+        broken.cause = one.evidence.cause;
+        broken.unused = one.evidence.unused;
       }
     }
   }
@@ -256,9 +381,9 @@ class ReducedOnce final : public Law {
   static Finding to_finding(const TensorKey& key, Broken& broken, const NameTable& names) {
     std::sort(broken.ranks.begin(), broken.ranks.end());
     Finding finding;
-    finding.attempt = key.first.attempt;
+    finding.attempt = key.wrapper.attempt;
     finding.event = "step";
-    finding.tensor = names.text(key.second);
+    finding.tensor = names.text(key.tensor);
     finding.step = broken.step;
     finding.ranks = broken.ranks;
     finding.cause = broken.cause;
@@ -279,6 +404,10 @@ class ReducedOnce final : public Law {
   std::int32_t n_ranks_;
   Wrappers wrappers_;
   RankWrapperMap<Window> windows_;
+  RankWrapperMap<std::int64_t> steps_;  // Of all optimizers; wrappers do not matter.
+  Contributions added_;
+  ParameterAverages averages_;
+  LoneSteps lone_steps_;
   std::map<TensorKey, Broken> broken_;
   std::int64_t n_checked_ = 0;
   std::int64_t extra_reductions_ = 0;

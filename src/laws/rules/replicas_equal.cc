@@ -9,6 +9,7 @@
 #include "lockstep/laws/detail/alignment.h"
 #include "lockstep/laws/detail/forward_kinds.h"
 #include "lockstep/laws/rules/checkers.h"
+#include "lockstep/laws/rules/detail/parameter_averages.h"
 
 namespace lockstep::laws {
 
@@ -74,7 +75,9 @@ class ReplicasEqual final : public Law {
                     StepEvent,
                     ForwardEvent,
                     BackwardEvent,
-                    BatchEvent>();
+                    BatchEvent,
+                    CommHookEvent,
+                    OuterStepEvent>();
   }
 
   void require(RecordOptions& options) const override {
@@ -94,8 +97,10 @@ class ReplicasEqual final : public Law {
         grad != nullptr && grad->point != GradPoint::kPost && grad->point != GradPoint::kUsed;
     if (local) return;
     forwards_.on_cohort(event);
+    const RankRange all = all_ranks(event);
     const bool together = event.equal() && wrappers_.are_replicas(event, n_ranks_) &&
-                          counter_.counts(*event.first, all_ranks(event));
+                          counter_.counts(*event.first, all) &&
+                          averages_.shares(wrapper_of(event.first->at), all);
     deliver(event, together, [&](const Event& own, RankRange who) { observe(own, who, names); });
   }
 
@@ -104,6 +109,9 @@ class ReplicasEqual final : public Law {
     pending_.clear();
     std::vector<Finding> findings;
     for (Unexplained& open : unexplained_) {
+      const WrapperKey wrapper = std::get<0>(open.place);
+      const bool stopped = averages_.may_end_in(wrapper, open.interval, open.tensor, names);
+      if (stopped && trained_alone(open, names)) continue;
       explain(open, names);
       findings.push_back(std::move(open.finding));
     }
@@ -123,6 +131,7 @@ class ReplicasEqual final : public Law {
     bool opts_differ = false;     ///< Ranks met here with different numbers of steps.
     bool is_one_of_many = false;  ///< Most tensors of its layout are equal.
     bool auxiliary = false;       ///< The program keeps it equal by itself.
+    std::int32_t interval = 0;    ///< Between two averages of the parameters.
   };
 
   static bool is_sync_point(StatePoint point) {
@@ -135,7 +144,14 @@ class ReplicasEqual final : public Law {
       on_state(event, *state, who, names);
     } else if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
       wrappers_.on_wrap(event, *wrap);
+    } else if (const auto* hook = std::get_if<CommHookEvent>(&event.body)) {
+      if (hook->effect == HookEffect::kOther) hooked_.insert(wrapper_of(event.at));
+    } else if (const auto* outer = std::get_if<OuterStepEvent>(&event.body)) {
+      const std::int32_t n_members = wrappers_.n_members(wrapper_of(event.at), n_ranks_);
+      const auto ended = averages_.on_outer(event, *outer, who, n_members);
+      if (ended) forgive(*ended, names);
     } else {
+      if (std::holds_alternative<StepEvent>(event.body)) averages_.on_step(event);
       gather(event, who);
     }
   }
@@ -261,8 +277,35 @@ class ReplicasEqual final : public Law {
            .tensor = layout[i],
            .opts_differ = ballot.opts_differ(),
            .is_one_of_many = n_differ * 2 <= std::max<std::size_t>(layout.size(), 2),
-           .auxiliary = auxiliary_.contains(alignment.layout)});
+           .auxiliary = auxiliary_.contains(alignment.layout),
+           .interval = averages_.common_interval(alignment.wrapper)});
     }
+  }
+
+  /// Whether the ranks parted because nothing was meant to keep them together: the step used
+  /// gradients that were not reduced, or that a hook had left different on purpose.
+  bool trained_alone(const Unexplained& open, const NameTable& names) const {
+    const WrapperKey wrapper = std::get<0>(open.place);
+    const auto found = evidence_.find(open.place);
+    if (open.auxiliary || found == evidence_.end() || !found->second.used.known()) return false;
+    if (differed_at_start(wrapper, open.tensor, names)) return false;
+    const Evidence& evidence = found->second;
+    if (!evidence.post.known()) return true;
+    return hooked_.contains(wrapper) && evidence.post.differs();
+  }
+
+  /// The parameters of ranks that trained alone were averaged: what differed before was meant.
+  void forgive(const ParameterAverages::Ended& ended, const NameTable& names) {
+    const std::span<const NameId> averaged = names.layout(ended.layout);
+    std::erase_if(unexplained_, [&](const Unexplained& open) {
+      const bool meant = std::get<0>(open.place) == ended.wrapper &&
+                         open.interval == ended.interval &&
+                         Wrappers::contains(averaged, open.tensor) && trained_alone(open, names);
+      if (meant) reported_.erase({ended.wrapper, open.tensor});
+      return meant;
+    });
+    kept_.clear();
+    for (const Unexplained& open : unexplained_) kept_.insert(open.place);
   }
 
   // At the end, when the evidence of all ranks is in: some of it is recorded after the parameters.
@@ -404,6 +447,8 @@ class ReplicasEqual final : public Law {
   Wrappers wrappers_;
   ForwardKinds forwards_;
   Counter counter_;
+  ParameterAverages averages_;
+  std::set<WrapperKey> hooked_;  // By a hook that does something else than averaging.
   std::map<AlignmentKey, Ballot> pending_;
   std::map<StepKey, Evidence> evidence_;
   StepKey last_place_;

@@ -1,5 +1,6 @@
 // trained-set: what is trainable is what is reduced is what is optimised, and nothing is left over.
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -7,6 +8,7 @@
 #include "lockstep/laws/detail/alignment.h"
 #include "lockstep/laws/rules/checkers.h"
 #include "lockstep/laws/rules/detail/micro_windows.h"
+#include "lockstep/tensor/digest.h"
 
 namespace lockstep::laws {
 
@@ -21,7 +23,7 @@ class TrainedSet final : public Law {
   const LawInfo& info() const override { return *find_law(kTrainedSet); }
 
   EventKinds reads() const override {
-    return kinds_of<WrapEvent, GradEvent, StepEvent, ZeroGradEvent, EndEvent>();
+    return kinds_of<WrapEvent, ForwardEvent, GradEvent, StepEvent, ZeroGradEvent, EndEvent>();
   }
 
   void require(RecordOptions& options) const override {
@@ -38,12 +40,14 @@ class TrainedSet final : public Law {
     const bool together = event.similarity <= Similarity::kSameShape &&
                           sets_.shares(wrapper_of(event.first->at), all_ranks(event)) &&
                           !std::holds_alternative<EndEvent>(event.first->body) &&
+                          !(event.first->at.wrapper < 0 && is_training(*event.first)) &&
                           !(grad != nullptr && trains_frozen(*event.first, *grad, names));
     deliver(event, together, [&](const Event& own, RankRange who) { observe(own, who, names); });
   }
 
   LawResult finish(const NameTable& names) override {
     report_unreduced(names);
+    report_replaced(names);
     report_stale(names);
     report_windows();
     LawResult result = conclude(kTrainedSet,
@@ -62,6 +66,13 @@ class TrainedSet final : public Law {
     std::uint64_t digest = 0;
   };
 
+  /// A step that trained parameters of no wrapper instead of a wrapper's own, as one rank saw it.
+  struct Replaced {
+    std::int32_t step = 0;         ///< Of the wrapper.
+    std::uint64_t used = 0;        ///< Digest of what the step used.
+    std::size_t n_parameters = 0;  ///< That it trained.
+  };
+
   /// What one rank did with the parameters of one wrapper; wrapper -1: of those that no wrapper has.
   struct Sets {
     LayoutId reduced = kNoLayout;
@@ -73,10 +84,19 @@ class TrainedSet final : public Law {
     std::int64_t n_with_gradient = 0;  ///< Steps that had one for any parameter.
     std::int32_t last_step = 0;
     bool has_gradient = false;  ///< In what the next step uses.
+    std::uint64_t used = 0;     ///< Digest of that.
+    /// The last forward was to reduce, and its backward has not come by; at this step.
+    std::optional<std::int32_t> awaited{};
+    std::optional<Replaced> replaced{};  ///< Unless gradients come by again.
   };
 
   static bool is_read(const GradEvent& grad) {
     return grad.point == GradPoint::kInc || grad.point == GradPoint::kUsed;
+  }
+
+  static bool is_training(const Event& event) {
+    return std::holds_alternative<GradEvent>(event.body) ||
+           std::holds_alternative<StepEvent>(event.body);
   }
 
   void observe(const Event& event, RankRange who, const NameTable& names) {
@@ -84,7 +104,12 @@ class TrainedSet final : public Law {
     if (const auto* grad = std::get_if<GradEvent>(&event.body)) {
       on_grad(event, *grad, sets_.at(wrapper, who), names);
     } else if (const auto* step = std::get_if<StepEvent>(&event.body)) {
+      if (event.at.wrapper < 0) note_replaced(event, *step, names);
       on_step(event, *step, who);
+    } else if (const auto* forward = std::get_if<ForwardEvent>(&event.body)) {
+      if (forward->grad && forward->through_wrapper && forward->synchronizing) {
+        sets_.at(wrapper, who).awaited = event.at.opt;
+      }
     } else if (std::holds_alternative<ZeroGradEvent>(event.body)) {
       if (Sets* const sets = sets_.find(wrapper, who)) sets->windows.on_cleared(event.at.epoch);
     } else if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
@@ -97,6 +122,8 @@ class TrainedSet final : public Law {
   void on_grad(const Event& event, const GradEvent& grad, Sets& sets, const NameTable& names) {
     if (grad.point == GradPoint::kInc) {
       sets.reduced = grad.layout;
+      sets.awaited.reset();
+      sets.replaced.reset();
       sets.contributed.resize(std::max(sets.contributed.size(), grad.undefined.size()));
       for (std::size_t i = 0; i < grad.undefined.size(); ++i) {
         sets.contributed[i] = static_cast<std::uint8_t>(sets.contributed[i] | ~grad.undefined[i]);
@@ -107,6 +134,8 @@ class TrainedSet final : public Law {
       for (std::size_t i = 0; i < grad.digests.size() && !sets.has_gradient; ++i) {
         sets.has_gradient = !bit(grad.undefined, i);
       }
+      sets.used = 0;
+      for (const std::uint64_t digest : grad.digests) sets.used = mix64(sets.used ^ digest);
       note_unreduced(event, grad, sets, names);
     }
   }
@@ -143,6 +172,23 @@ class TrainedSet final : public Law {
                                      [&](const Unreduced& one) { return one.tensor == layout[i]; });
       if (known || bit(grad.undefined, i) || !Wrappers::contains(frozen, layout[i])) continue;
       sets.unreduced.push_back({layout[i], event.at.opt, grad.digests[i]});
+    }
+  }
+
+  /// A wrapper whose forward was to reduce, and whose backward passed all of its parameters by, while
+  /// a step trained parameters that no wrapper has.
+  void note_replaced(const Event& event, const StepEvent& step, const NameTable& names) {
+    const WrapperKey none = wrapper_of(event.at);
+    const Sets* const outside = sets_.find(none, one_rank(event));
+    if (outside == nullptr || !outside->has_gradient || step.skipped) return;
+    const Replaced seen{0, outside->used, names.layout(step.layout).size()};
+    for (const auto& [wrapper, wrap] : wrappers_.all()) {
+      if (wrapper.attempt != none.attempt || wrap.n_ranks < 2) continue;
+      Sets* const sets = sets_.find(wrapper, one_rank(event));
+      if (sets == nullptr || !sets->awaited || sets->replaced || sets->n_with_gradient == 0)
+        continue;
+      sets->replaced = seen;
+      sets->replaced->step = *sets->awaited;
     }
   }
 
@@ -205,6 +251,39 @@ class TrainedSet final : public Law {
           "the parameter was frozen when it was wrapped and is trained now: its gradient is in no "
           "reduction";
       report(key.first, entry.broken, Cause::kUnfreezeAfterWrap, std::move(finding));
+    }
+  }
+
+  /// New parameters stand in for a wrapper's: as many of them, with other gradients on each rank, and
+  /// the wrapper's own never got one again. Equal gradients were reduced by the program.
+  void report_replaced(const NameTable& names) {
+    struct Seen {
+      Broken broken;
+      std::set<std::uint64_t> used;
+      NameId tensor = kNoName;
+    };
+
+    std::map<WrapperKey, Seen> seen;
+    for (const auto& [place, sets] : sets_.all()) {
+      if (!sets.replaced || sets.reduced == kNoLayout) continue;
+      const std::span<const NameId> layout = names.layout(sets.reduced);
+      if (layout.size() != sets.replaced->n_parameters) continue;
+      Seen& entry = seen[place.key];
+      if (entry.broken.ranks.empty()) entry.broken.step = sets.replaced->step;
+      entry.broken.ranks.push_back(Rank{place.rank});
+      entry.used.insert(sets.replaced->used);
+      entry.tensor = layout.front();
+    }
+    for (const auto& [wrapper, entry] : seen) {
+      if (entry.used.size() < 2) continue;
+      Finding finding;
+      finding.tensor = names.text(entry.tensor);
+      finding.field = "reduced";
+      finding.message =
+          "from here on the wrapper's parameters get no gradients, and the optimizer trains as "
+          "many "
+          "others, which no wrapper reduces";
+      report(wrapper, entry.broken, Cause::kParamReplaced, std::move(finding));
     }
   }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lockstep/laws/detail/alignment.h"
+#include "lockstep/laws/rules/detail/contributions.h"
 #include "lockstep/trace/event.h"
 
 namespace lockstep::laws {
@@ -48,6 +49,12 @@ struct Local {
   std::size_t place = 0;         ///< Among those of its reduction, in order of arrival.
 };
 
+/// What one rank's gradient was added up from, where that took more than one backward.
+struct MicroSteps {
+  std::int32_t rank = 0;
+  std::vector<KeptGradients> added;
+};
+
 struct Published {
   std::vector<std::uint64_t> digests;
   std::vector<Sketch> sketches;
@@ -58,7 +65,8 @@ struct Published {
 /// One reduction, while its ranks arrive.
 struct OpenReduction {
   std::vector<Local> locals;
-  std::vector<Batches> batches;  // Equal neighbours only once.
+  std::vector<MicroSteps> micro;  // Of some of them.
+  std::vector<Batches> batches;   // Equal neighbours only once.
   // Of all locals, one after the other: a warm reduction allocates nothing.
   std::vector<Sketch> sketches;
   std::vector<std::uint8_t> undefined;
@@ -82,6 +90,7 @@ struct OpenReduction {
 
   void restart() {
     locals.clear();
+    micro.clear();
     batches.clear();
     sketches.clear();
     undefined.clear();

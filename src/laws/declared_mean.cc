@@ -1,0 +1,187 @@
+#include "lockstep/laws/rules/detail/declared_mean.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "lockstep/base/text.h"
+
+namespace lockstep::laws {
+
+namespace {
+
+std::string rounded(double weight) { return exact(std::round(weight * 1e6) / 1e6); }
+
+}  // namespace
+
+bool Declared::accepts(const OneReduction& one, bool exact) const {
+  return std::any_of(accepted_factors.begin(), accepted_factors.end(), [&](double factor) {
+    Weights scaled = weights;
+    for (double& numerator : scaled.numerators) numerator *= factor;
+    return explains(scaled, one, exact);
+  });
+}
+
+std::optional<Declared> declared_of(const OpenReduction& open, std::string_view meant) {
+  const std::size_t n = open.locals.size();
+  const Declared mean{Weights::uniform(n, 1.0, static_cast<double>(n))};
+  const Batches& first = open.batches_of(open.locals.front());
+  if (meant.empty() || meant == "rank-mean") return mean;
+  const auto any = [&](auto test) {
+    return std::any_of(open.locals.begin(), open.locals.end(), test);
+  };
+  const bool unknown = any([&](const Local& local) {
+    const Batches& batches = open.batches_of(local);
+    return batches.n_batches == 0 || batches.denominator <= 0.0;
+  });
+  if (unknown) return mean;
+  const bool differ = any([&](const Local& local) { return !open.batches_of(local).alike(first); });
+  const bool mixed = any([&](const Local& local) {
+    const Batches& batches = open.batches_of(local);
+    return !batches.same_denominators || local.adds_to_earlier ||
+           batches.n_batches != first.n_batches;
+  });
+  if (mixed) return differ ? std::nullopt : std::optional(mean);
+  Weights weights{{}, 0.0};
+  for (const Local& local : open.locals) {
+    const Batches& batches = open.batches_of(local);
+    weights.numerators.push_back(batches.denominator);
+    const std::int64_t items = meant == "token-mean" ? batches.n_tokens : batches.n_samples;
+    weights.denominator += static_cast<double>(items);
+  }
+  if (meant == "sum") weights.denominator = 1.0;
+  if (weights.denominator <= 0.0) return mean;
+  Declared declared{weights};
+  if (first.n_batches > 1) declared.accepted_factors.push_back(first.n_batches);
+  return declared;
+}
+
+std::optional<MicroMean> MicroMean::of(const OpenReduction& open, std::string_view meant) {
+  MicroMean mean;
+  mean.open_ = &open;
+  mean.n_ranks_ = static_cast<double>(open.locals.size());
+  mean.declared_.denominator = 0.0;
+  const std::int32_t n_first = open.batches_of(open.locals.front()).n_batches;
+  for (const Local& local : open.locals) {
+    const Batches& batches = open.batches_of(local);
+    const bool known = !local.adds_to_earlier && batches.n_batches == n_first &&
+                       std::all_of(batches.denominators.begin(),
+                                   batches.denominators.end(),
+                                   [](double d) { return d > 0.0; });
+    if (!known) return std::nullopt;
+    const auto micro = std::find_if(open.micro.begin(), open.micro.end(), [&](const auto& one) {
+      return one.rank == local.rank;
+    });
+    if (micro == open.micro.end() || std::ssize(micro->added) != batches.n_batches ||
+        !mean.adds_up(local, *micro)) {
+      return std::nullopt;
+    }
+    for (const KeptGradients& added : micro->added) {
+      const auto number = static_cast<std::int32_t>(&added - micro->added.data());
+      mean.steps_.push_back({local.rank, number, &added});
+    }
+    mean.declared_.numerators.insert(
+        mean.declared_.numerators.end(), batches.denominators.begin(), batches.denominators.end());
+    const std::int64_t items = meant == "token-mean" ? batches.n_tokens : batches.n_samples;
+    mean.declared_.denominator += static_cast<double>(items);
+  }
+  if (meant == "sum") mean.declared_.denominator = 1.0;
+  if (mean.declared_.denominator <= 0.0) return std::nullopt;
+  mean.per_rank_ = n_first;
+  return mean;
+}
+
+const Sketch* MicroMean::sketch(const KeptGradients& added, std::size_t i) {
+  const bool none = i >= added.sketches.size() || bit(added.undefined, i);
+  return none ? nullptr : &added.sketches[i];
+}
+
+/// Whether a rank's gradient before the reduction is the sum of its contributions, and nothing else.
+bool MicroMean::adds_up(const Local& local, const MicroSteps& micro) const {
+  const Weights sum = Weights::uniform(micro.added.size(), 1.0, 1.0);
+  for (std::size_t i = 0; i < open_->n_tensors; ++i) {
+    const Sketch* const whole = open_->sketch(local, i);
+    OneReduction one{{}, whole, open_->n_elems[i], open_->dtype};
+    for (const KeptGradients& added : micro.added) {
+      one.locals.push_back(sketch(added, i));
+    }
+    const bool any = std::any_of(
+        one.locals.begin(), one.locals.end(), [](const Sketch* s) { return s != nullptr; });
+    if (any != (whole != nullptr)) return false;
+    if (any && !explains(sum, one, false)) return false;
+  }
+  return true;
+}
+
+OneReduction MicroMean::reduction(std::size_t i, const Sketch& reduced) const {
+  OneReduction one{{}, &reduced, open_->n_elems[i], open_->dtype};
+  for (const Step& step : steps_) one.locals.push_back(sketch(*step.added, i));
+  return one;
+}
+
+bool MicroMean::accepts(const OneReduction& one, bool exact) const {
+  if (explains(declared_, one, exact)) return true;
+  Weights weights = declared_;
+  for (double& numerator : weights.numerators) numerator *= per_rank_;
+  return per_rank_ > 1.0 && explains(weights, one, exact);
+}
+
+std::optional<Fit> MicroMean::explain(const std::vector<OneReduction>& wrong, bool exact) const {
+  const std::size_t n = steps_.size();
+  const auto explained = [&](const Weights& weights) {
+    return std::all_of(wrong.begin(), wrong.end(), [&](const OneReduction& one) {
+      return explains(weights, one, exact);
+    });
+  };
+  for (const double divisor : {n_ranks_, n_ranks_ * per_rank_}) {
+    const Weights alike = Weights::uniform(n, 1.0, divisor);
+    if (!explained(alike)) continue;
+    return Fit{alike,
+               "every micro-step counts the same, " + rounded(1.0 / divisor) +
+                   ": this is a mean of the micro-steps' means, their weights are " +
+                   declared_text(),
+               Cause::kTokenWeightedMean,
+               std::nullopt};
+  }
+  const Weights sum = Weights::uniform(n, 1.0, 1.0);
+  if (explained(sum)) {
+    return Fit{sum,
+               "it is the sum of the micro-steps' means over all ranks, their weights are " +
+                   declared_text(),
+               Cause::kSumVsMean,
+               std::nullopt};
+  }
+  for (const double factor : {1.0, per_rank_}) {
+    for (std::size_t lost = 0; lost < n; ++lost) {
+      Weights weights = declared_;
+      for (double& numerator : weights.numerators) numerator *= factor;
+      weights.numerators[lost] = 0.0;
+      if (!explained(weights)) continue;
+      return Fit{weights,
+                 "the contribution of micro-step " + std::to_string(steps_[lost].number) +
+                     " of one rank is lost",
+                 Cause::kNone,
+                 static_cast<std::int32_t>(lost)};
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<Rank> MicroMean::culprit(const Fit& found) const {
+  if (!found.culprit) return std::nullopt;
+  return Rank{steps_[static_cast<std::size_t>(*found.culprit)].rank};
+}
+
+std::string MicroMean::declared_text() const {
+  constexpr std::size_t kMostShown = 16;
+  std::string text;
+  const std::vector<double> weights = declared_.values();
+  for (std::size_t i = 0; i < steps_.size() && i < kMostShown; ++i) {
+    const bool next = i == 0 || steps_[i].rank != steps_[i - 1].rank;
+    if (next) text += (i == 0 ? "rank " : "; rank ") + std::to_string(steps_[i].rank) + ": ";
+    text += (next ? "" : ", ") + rounded(weights[i]);
+  }
+  return text + (steps_.size() > kMostShown ? ", ..." : "");
+}
+
+}  // namespace lockstep::laws

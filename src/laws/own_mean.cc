@@ -1,0 +1,107 @@
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "lockstep/laws/rules/detail/declared_mean.h"
+
+namespace lockstep::laws {
+
+namespace {
+
+bool is_known(const OwnReduction& own) {
+  return std::all_of(own.shares.begin(), own.shares.end(), [](const OwnReduction::Share& share) {
+    return share.from_nothing && share.used.sketches.size() == share.used.digests.size() &&
+           std::all_of(share.added.begin(), share.added.end(), [](const KeptGradients& one) {
+             return one.sketches.size() == one.digests.size();
+           });
+  });
+}
+
+}  // namespace
+
+OwnMeans::Judged OwnMeans::compare(const OwnReduction& own,
+                                   const Wrappers& wrappers,
+                                   const NameTable& names) const {
+  const std::size_t n = own.shares.size();
+  const Weights mean = Weights::uniform(n, 1.0, static_cast<double>(n));
+  const std::span<const NameId> tensors = names.layout(own.layout);
+  const std::vector<NameId> reduced = own.reduced(names);
+  Judged judged;
+  judged.sums.reserve(tensors.size() * n);  // Reductions point into it.
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (!Wrappers::contains(reduced, tensors[i])) continue;
+    if (wrappers.ignored(own.wrapper, tensors[i], names)) continue;
+    const Sketch& used = own.shares.front().used.sketches[*own.used_place(i, names)];
+    OneReduction one{{}, &used, own.n_elems[i], own.dtype};
+    for (const OwnReduction::Share& share : own.shares) {
+      const SketchSum sum = OwnReduction::sum_of(share, i);
+      one.n_added_before = std::max<std::int64_t>(one.n_added_before, sum.n_terms);
+      judged.sums.push_back(sum.sum);
+      one.locals.push_back(sum.n_terms == 0 ? nullptr : &judged.sums.back());
+    }
+    const bool right = explains(mean, one, exact_);
+    if (!right) judged.tensors.push_back(tensors[i]);
+    (right ? judged.right : judged.wrong).push_back(std::move(one));
+  }
+  return judged;
+}
+
+void OwnMeans::judge(const OwnReduction& own, const Wrappers& wrappers, const NameTable& names) {
+  if (!is_known(own) || own.shares.size() < 2) return;
+  const Judged judged = compare(own, wrappers, names);
+  n_checked_ += std::ssize(judged.right);
+  if (judged.wrong.empty()) return;
+  const std::size_t n = own.shares.size();
+  const std::optional<Fit> found =
+      fit(judged.wrong, Weights::uniform(n, 1.0, static_cast<double>(n)), exact_);
+  if (!found) return;
+  const bool any_right = std::any_of(judged.right.begin(),
+                                     judged.right.end(),
+                                     [](const OneReduction& one) { return one.reduced->l1 > 0.0; });
+  const bool summed = found->cause == Cause::kSumVsMean;
+  if (summed && !any_right) {
+    ++n_summed_;
+  } else if (summed || found->culprit) {
+    report(own, judged, *found, names);
+  }
+}
+
+void OwnMeans::report(const OwnReduction& own,
+                      const Judged& judged,
+                      const Fit& found,
+                      const NameTable& names) {
+  const std::size_t n = own.shares.size();
+  for (const NameId tensor : judged.tensors) {
+    if (!reported_.insert({own.wrapper, tensor}).second) continue;
+    Finding finding;
+    finding.attempt = own.wrapper.attempt;
+    finding.event = "grad.used";
+    finding.tensor = names.text(tensor);
+    finding.step = own.step;
+    finding.weights = found.weights.values();
+    finding.declared = Weights::uniform(n, 1.0, static_cast<double>(n)).values();
+    finding.cause = found.cause;
+    finding.message =
+        "the gradient that the program has reduced by itself is not the mean of the "
+        "ranks': " +
+        found.message;
+    if (found.culprit) {
+      const Rank rank{own.shares[static_cast<std::size_t>(*found.culprit)].rank};
+      finding.message += " (rank " + std::to_string(to_int(rank)) + ")";
+      finding.ranks = {rank};
+    } else {
+      finding.message += "; other tensors of this step are means";
+    }
+    findings_.push_back(std::move(finding));
+  }
+}
+
+std::vector<Advice> OwnMeans::advice() const {
+  if (n_summed_ == 0) return {};
+  return {{"A-summed-gradients",
+           std::to_string(n_summed_) +
+               " steps used the sum of the ranks' gradients where the wrapper would have taken "
+               "their mean: right only if each loss was divided by the number of ranks"}};
+}
+
+}  // namespace lockstep::laws

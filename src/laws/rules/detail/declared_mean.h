@@ -1,0 +1,120 @@
+// What a reduction is meant to be: a weight for each rank, or for each micro-step of each rank; and
+// what one that the program makes by itself must be in any case.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lockstep/laws/detail/alignment.h"
+#include "lockstep/laws/detail/mean_fit.h"
+#include "lockstep/laws/finding.h"
+#include "lockstep/laws/rules/detail/contributions.h"
+#include "lockstep/laws/rules/detail/open_reduction.h"
+
+namespace lockstep::laws {
+
+/// The weights that were meant; with accumulation also K times them, since both conventions
+/// (dividing the loss by K or not) are in use.
+struct Declared {
+  Weights weights;
+  std::vector<double> accepted_factors = {1.0};
+
+  bool accepts(const OneReduction& one, bool exact) const;
+};
+
+/// Local gradients are S_r / d_r with S_r the gradient of the rank's summed loss; the declared one is
+/// sum(S_r) / total. So rank r's weight is d_r / total. `meant`: "sample-mean", "token-mean", "sum";
+/// anything else, and batches that do not say what they divided by, ask for the plain mean. Nothing
+/// where one weight per rank does not do: micro-steps have different denominators.
+std::optional<Declared> declared_of(const OpenReduction& open, std::string_view meant);
+
+/// The backward passes that one reduction is made of, rank after rank, and what each is to count.
+///
+/// A micro-step contributes the gradient of its summed loss divided by its own denominator d, so the
+/// declared mean over T items gives it the weight d / T; with K micro-steps on every rank also K
+/// times that, since some programs divide each loss by K, too.
+class MicroMean {
+ public:
+  /// Nothing where contributions are not known one by one, or do not add up to what was reduced, and
+  /// where ranks have different numbers of them: then it is the loops that differ.
+  /// `meant`: "sample-mean", "token-mean" or "sum".
+  static std::optional<MicroMean> of(const OpenReduction& open, std::string_view meant);
+
+  /// Tensor i, with `reduced` as what came out.
+  OneReduction reduction(std::size_t i, const Sketch& reduced) const;
+  bool accepts(const OneReduction& one, bool exact) const;
+  /// What explains all of `wrong`: every micro-step counts the same; sums; one of them is lost.
+  std::optional<Fit> explain(const std::vector<OneReduction>& wrong, bool exact) const;
+
+  const Weights& declared() const { return declared_; }
+
+  /// The rank whose micro-step it says is lost.
+  std::optional<Rank> culprit(const Fit& found) const;
+
+ private:
+  struct Step {
+    std::int32_t rank = 0;
+    std::int32_t number = 0;
+    const KeptGradients* added = nullptr;
+  };
+
+  static const Sketch* sketch(const KeptGradients& added, std::size_t i);
+  bool adds_up(const Local& local, const MicroSteps& micro) const;
+  /// "rank 0: 0.2, 0.3; rank 1: 0.1, 0.4": at most sixteen.
+  std::string declared_text() const;
+
+  const OpenReduction* open_ = nullptr;
+  std::vector<Step> steps_;
+  Weights declared_;
+  double n_ranks_ = 1.0;
+  double per_rank_ = 1.0;  // Micro-steps.
+};
+
+/// The ranks' gradients went into a step as the program itself had reduced them (no_sync, and calls
+/// of its own).
+///
+/// What it meant is its own affair: it may weigh ranks, scale, clip. Three things are certain: the
+/// mean is right; a mean in which one rank is missing, twice or alone is wrong; and so is a step in
+/// which some tensors are means and others sums. A sum of all tensors is right if every loss was
+/// divided by the number of ranks, which no event shows: it gets advice.
+class OwnMeans {
+ public:
+  explicit OwnMeans(bool exact) : exact_(exact) {}
+
+  void judge(const OwnReduction& own, const Wrappers& wrappers, const NameTable& names);
+
+  std::int64_t n_checked() const { return n_checked_; }
+
+  std::vector<Finding> take_findings() { return std::move(findings_); }
+
+  /// "A-summed-gradients".
+  std::vector<Advice> advice() const;
+
+ private:
+  /// Its tensors, as reductions of the sums of what each rank added.
+  struct Judged {
+    std::vector<Sketch> sums;  ///< Of all ranks, tensor after tensor.
+    std::vector<OneReduction> right;
+    std::vector<OneReduction> wrong;
+    std::vector<NameId> tensors;  ///< Of the wrong ones.
+  };
+
+  Judged compare(const OwnReduction& own, const Wrappers& wrappers, const NameTable& names) const;
+  void report(const OwnReduction& own,
+              const Judged& judged,
+              const Fit& found,
+              const NameTable& names);
+
+  bool exact_;
+  std::int64_t n_checked_ = 0;
+  std::int64_t n_summed_ = 0;  // Steps.
+  std::vector<Finding> findings_;
+  std::set<std::pair<WrapperKey, NameId>> reported_;
+};
+
+}  // namespace lockstep::laws

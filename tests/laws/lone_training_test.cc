@@ -1,0 +1,194 @@
+// Laws about jobs whose wrappers do not reduce on purpose: ranks train alone between two averages of
+// their parameters, or the program reduces gradients by itself.
+#include <gtest/gtest.h>
+
+#include "tests/support/lone_job.h"
+
+namespace lockstep {
+namespace {
+
+using testing::check;
+using testing::DdpJob;
+using testing::LoneJob;
+
+std::vector<std::int64_t> broken_steps(const char* law, const DdpJob& job) {
+  std::vector<std::int64_t> steps;
+  for (const Finding& finding : check(law, job.stream).findings) {
+    steps.push_back(finding.step.value_or(-1));
+  }
+  return steps;
+}
+
+using Steps = std::vector<std::int64_t>;
+
+constexpr const char* kLaws[] = {"replicas-equal", "reduced-once"};
+
+TEST(LoneTrainingTest, RanksMayPartBetweenTwoAverages) {
+  for (const char* law : kLaws) {
+    LoneJob lone(2);
+    for (int round = 0; round < 3; ++round) {
+      lone.lone_step();
+      lone.lone_step();
+      lone.average(2);
+    }
+    EXPECT_EQ(check(law, lone.job.stream).verdict, Verdict::kHolds) << law;
+    lone.lone_step();  // The run stops before the next average is due.
+    EXPECT_EQ(broken_steps(law, lone.job), Steps{}) << law;
+  }
+}
+
+TEST(LoneTrainingTest, RanksThatNeverAverageHaveParted) {
+  for (const char* law : kLaws) {
+    LoneJob lone(2);
+    for (int step = 0; step < 3; ++step) lone.lone_step();
+    EXPECT_EQ(broken_steps(law, lone.job), Steps{0}) << law;
+  }
+}
+
+TEST(LoneTrainingTest, RanksThatStopAveragingHaveParted) {
+  for (const char* law : kLaws) {
+    LoneJob lone(2);
+    for (int round = 0; round < 2; ++round) {
+      lone.lone_step();
+      lone.lone_step();
+      lone.average(2);
+    }
+    for (int step = 0; step < 3; ++step) lone.lone_step();
+    EXPECT_EQ(broken_steps(law, lone.job), Steps{4}) << law;
+  }
+}
+
+TEST(LoneTrainingTest, AveragesOfPairsBringNoWorldTogether) {
+  for (const char* law : kLaws) {
+    LoneJob lone(4);
+    for (int step = 0; step < 3; ++step) {
+      lone.lone_step();
+      lone.average(2);
+    }
+    EXPECT_EQ(broken_steps(law, lone.job), Steps{0}) << law;
+  }
+}
+
+TEST(LoneTrainingTest, AveragesExcuseNoDriftOfRanksThatReduce) {
+  LoneJob lone(2);
+  for (int step = 0; step < 3; ++step) {
+    if (step == 1) lone.job.weight(1) += 1.0;
+    lone.job.train_step({1.0, 3.0});
+    lone.average(2);
+  }
+  EXPECT_EQ(broken_steps("replicas-equal", lone.job), Steps{1});
+}
+
+TEST(LoneTrainingTest, OneRankAloneIsNotExcusedByAnAverage) {
+  LoneJob lone(2);
+  for (const std::int32_t rank : {0, 1}) {
+    lone.job.forward(rank, rank == 0);
+    lone.job.grad(rank, GradPoint::kInc, 1.0);
+    if (rank == 0) lone.job.grad(rank, GradPoint::kPost, 1.0);
+    lone.job.step(rank, 1.0);
+  }
+  lone.average(2);
+  const LawResult result = check("reduced-once", lone.job.stream);
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(result.findings[0].ranks, (std::vector<Rank>{Rank{1}}));
+}
+
+TEST(OwnReductionTest, AMeanThatTheProgramTakesIsAReduction) {
+  LoneJob lone(3);
+  for (int step = 0; step < 2; ++step) {
+    lone.step([&](std::int32_t) { return lone.mean(); });
+  }
+  EXPECT_EQ(check("reduced-once", lone.job.stream).verdict, Verdict::kHolds);
+  const LawResult mean = check("gradient-mean", lone.job.stream);
+  EXPECT_EQ(mean.verdict, Verdict::kHolds);
+  EXPECT_EQ(mean.n_checked, 2);
+  EXPECT_TRUE(mean.advice.empty());
+}
+
+TEST(OwnReductionTest, WhatDiffersInTheStepWasNotReduced) {
+  LoneJob lone(3);
+  lone.step([&](std::int32_t rank) { return lone.mean() + (rank == 2 ? 1.0 : 0.0); });
+  const LawResult result = check("reduced-once", lone.job.stream);
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(result.findings[0].tensor, "weight");
+}
+
+// Ranks that compute the same have communicated nothing.
+TEST(OwnReductionTest, EqualGradientsOnTheirOwnAreNoReduction) {
+  DdpJob job(2);
+  job.wrap();
+  for (const std::int32_t rank : {0, 1}) {
+    job.forward(rank, false);
+    job.grad(rank, GradPoint::kInc, 1.0);
+    job.step(rank, 1.0);
+  }
+  EXPECT_EQ(check("reduced-once", job.stream).verdict, Verdict::kBroken);
+}
+
+TEST(OwnReductionTest, ASumIsRightOnlyIfLossesWereDivided) {
+  LoneJob lone(3);
+  lone.step([&](std::int32_t) { return 3 * lone.mean(); });
+  const LawResult result = check("gradient-mean", lone.job.stream);
+  EXPECT_TRUE(result.findings.empty());
+  ASSERT_EQ(result.advice.size(), 1U);
+  EXPECT_EQ(result.advice[0].id, "A-summed-gradients");
+}
+
+TEST(OwnReductionTest, ALostRankIsNamed) {
+  LoneJob lone(3);
+  lone.step([](std::int32_t) { return (1.0 + 3.0) / 3.0; });
+  const LawResult result = check("gradient-mean", lone.job.stream);
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(result.findings[0].ranks, (std::vector<Rank>{Rank{1}}));
+  EXPECT_EQ(result.findings[0].event, "grad.used");
+}
+
+TEST(OwnReductionTest, WeightsAndFactorsAreThePrograms) {
+  for (const double used : {0.75, 2.5, 17.0}) {
+    LoneJob lone(3);
+    lone.step([&](std::int32_t) { return used; });
+    EXPECT_EQ(check("gradient-mean", lone.job.stream).verdict, Verdict::kNotCheckable) << used;
+  }
+}
+
+TEST(ExtraReductionsTest, OnlyReductionsInARowAreAdvisedAgainst) {
+  const auto advised = [](bool cleared) {
+    DdpJob job(2);
+    job.wrap();
+    for (const std::int32_t rank : {0, 1}) {
+      job.forward(rank);
+      job.reduce(rank, 1.0, 1.0, 1.0);
+      if (cleared) job.stream.add(rank, ZeroGradEvent{.layout = job.layout()});
+      job.forward(rank);
+      job.reduce(rank, 1.0, 1.0, 1.0);
+      job.step(rank, 1.0);
+    }
+    return !check("reduced-once", job.stream).advice.empty();
+  };
+  EXPECT_TRUE(advised(false));
+  EXPECT_FALSE(advised(true));
+}
+
+TEST(ExtraReductionsTest, AStepOfAnotherOptimizerParts) {
+  for (const bool other : {false, true}) {
+    DdpJob job(2);
+    job.wrap();
+    job.wrapper = 1;
+    job.wrap();
+    for (const std::int32_t rank : {0, 1}) {
+      job.wrapper = 0;
+      job.forward(rank);
+      job.reduce(rank, 1.0, 1.0, 1.0);
+      job.wrapper = 1;
+      if (other) job.step(rank, 1.0);
+      job.wrapper = 0;
+      job.forward(rank);
+      job.reduce(rank, 1.0, 1.0, 1.0);
+      job.step(rank, 1.0);
+    }
+    EXPECT_EQ(check("reduced-once", job.stream).advice.empty(), other);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,102 @@
+// gradient-mean where the micro-steps of a window have different denominators.
+#include <gtest/gtest.h>
+
+#include "tests/support/window_job.h"
+
+namespace lockstep {
+namespace {
+
+using testing::check;
+using testing::DdpJob;
+using testing::mean_of_contributions;
+using testing::Micro;
+using testing::policy_of;
+using testing::reduced_to;
+using testing::Windows;
+
+LawResult micro_mean(const DdpJob& job, bool exact = true) {
+  LawPolicy policy = policy_of(job.n_ranks());
+  policy.exact = exact;
+  return check("gradient-mean", job.stream, policy);
+}
+
+/// 1 and 3 tokens on rank 0, 2 and 2 on rank 1, each micro-step divided by its own.
+Windows uneven() { return {{{4.0, 1, 1.0}, {24.0, 3, 3.0}}, {{4.0, 2, 2.0}, {16.0, 2, 2.0}}}; }
+
+TEST(MicroMeanTest, AMeanOfMicroStepsMeansIsNamedWithAWeightForEachOfThem) {
+  // PyTorch's own loop: (4/1 + 24/3 + 4/2 + 16/2) / 2 ranks = 11, where 48 / 8 tokens = 6 was meant.
+  const Windows windows = uneven();
+  const LawResult result =
+      micro_mean(reduced_to(mean_of_contributions(windows), windows, "token-mean"));
+  ASSERT_EQ(result.findings.size(), 1U);
+  const Finding& finding = result.findings[0];
+  EXPECT_EQ(id_of(finding.cause), "token-weighted-mean");
+  EXPECT_EQ(finding.weights, (std::vector<double>{0.5, 0.5, 0.5, 0.5}));
+  EXPECT_EQ(finding.declared, (std::vector<double>{0.125, 0.375, 0.25, 0.25}));
+  EXPECT_NE(finding.message.find("rank 0: 0.125, 0.375; rank 1: 0.25, 0.25"), std::string::npos)
+      << finding.message;
+}
+
+TEST(MicroMeanTest, DividingByTheNumberOfMicroStepsIsNoRepair) {
+  const Windows windows = uneven();
+  const LawResult result =
+      micro_mean(reduced_to(mean_of_contributions(windows) / 2, windows, "token-mean"));
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(result.findings[0].weights, (std::vector<double>{0.25, 0.25, 0.25, 0.25}));
+}
+
+TEST(MicroMeanTest, OneDenominatorForTheWholeWindowIsRight) {
+  // Every summed loss divided by 8 tokens / 2 ranks.
+  Windows windows = uneven();
+  for (std::vector<Micro>& window : windows) {
+    for (Micro& micro : window) micro.denominator = 4.0;
+  }
+  const LawResult result = micro_mean(reduced_to(6.0, windows, "token-mean"));
+  EXPECT_EQ(mean_of_contributions(windows), 6.0);
+  EXPECT_EQ(result.verdict, Verdict::kHolds);
+  EXPECT_EQ(result.n_checked, 1);
+}
+
+TEST(MicroMeanTest, WhatAWeighingHookPublishesIsRight) {
+  EXPECT_EQ(micro_mean(reduced_to(6.0, uneven(), "token-mean")).verdict, Verdict::kHolds);
+  // Twice as much, where each loss is meant to count in full.
+  EXPECT_EQ(micro_mean(reduced_to(12.0, uneven(), "token-mean")).verdict, Verdict::kHolds);
+}
+
+TEST(MicroMeanTest, ALostMicroStepIsNamedWithItsRank) {
+  const LawResult result = micro_mean(reduced_to((48.0 - 16.0) / 8, uneven(), "token-mean"));
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_NE(result.findings[0].message.find("micro-step 1 of one rank is lost (rank 1)"),
+            std::string::npos)
+      << result.findings[0].message;
+  EXPECT_EQ(result.findings[0].ranks, (std::vector<Rank>{Rank{1}}));
+}
+
+TEST(MicroMeanTest, ASumOfAllMeansIsNamed) {
+  const LawResult result = micro_mean(reduced_to(22.0, uneven(), "token-mean"));
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(id_of(result.findings[0].cause), "sum-vs-mean");
+}
+
+TEST(MicroMeanTest, AMeanOfTheRanksMeansMayBeWhatIsMeant) {
+  EXPECT_EQ(micro_mean(reduced_to(11.0, uneven(), "rank-mean")).verdict, Verdict::kHolds);
+  EXPECT_EQ(micro_mean(reduced_to(11.0, uneven(), "")).verdict, Verdict::kHolds);
+}
+
+// Something else was in the gradient: not one weight for each micro-step.
+TEST(MicroMeanTest, WhatDoesNotAddUpIsNotCheckable) {
+  DdpJob job(2);
+  job.wrap();
+  for (const std::int32_t rank : {0, 1}) {
+    job.forward(rank, false);
+    job.batch(rank, 1, 1, 1.0, "token-mean");
+    job.grad(rank, GradPoint::kInc, 4.0);
+    job.forward(rank);
+    job.batch(rank, 3 + rank, 3 + rank, 3.0 + rank, "token-mean");
+    job.reduce(rank, 8.0, 100.0, 100.0);
+  }
+  EXPECT_EQ(micro_mean(job).verdict, Verdict::kNotCheckable);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,63 @@
+// A job whose wrapper does not reduce on purpose, written call by call.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "tests/support/ddp_job.h"
+
+namespace lockstep::testing {
+
+/// Ranks under no_sync, each with gradients of its own.
+struct LoneJob {
+  explicit LoneJob(std::int32_t n_ranks) : job(n_ranks) {
+    job.wrap();
+    job.begin();
+  }
+
+  double local(std::int32_t rank) const { return 1.0 + rank; }
+
+  double mean() const { return 0.5 * (1.0 + job.n_ranks()); }
+
+  /// A step of every rank, with what `used` makes of the rank.
+  void step(const std::function<double(std::int32_t)>& used) {
+    for (std::int32_t rank = 0; rank < job.n_ranks(); ++rank) {
+      job.at(rank);
+      job.stream.add(rank, ZeroGradEvent{.layout = job.layout()});
+      job.forward(rank, false);
+      job.grad(rank, GradPoint::kInc, local(rank));
+      job.stream.add(rank, BackwardEvent{.reduced = false});
+      job.step(rank, used(rank), 0.125);
+    }
+  }
+
+  void lone_step() {
+    step([this](std::int32_t rank) { return local(rank); });
+  }
+
+  /// Over pairs (n = 2), or over all ranks.
+  void average(std::int32_t n) {
+    for (std::int32_t first = 0; first < job.n_ranks(); first += n) {
+      double sum = 0.0;
+      for (std::int32_t rank = first; rank < first + n; ++rank) sum += job.weight(rank);
+      for (std::int32_t rank = first; rank < first + n; ++rank) {
+        job.weight(rank) = sum / n;
+        job.at(rank);
+        const std::int32_t pair[] = {first, first + 1};
+        const std::int32_t group = n < job.n_ranks() ? 1 : 0;
+        if (group != 0) job.stream.add(rank, GroupEvent{.group = group, .members = pair});
+        job.stream.add(rank,
+                       OuterStepEvent{.kind = job.stream.name("average"),
+                                      .group = group,
+                                      .n_ranks = n,
+                                      .denominator = static_cast<double>(n),
+                                      .layout = job.layout()});
+        job.state(rank, StatePoint::kOuter);
+      }
+    }
+  }
+
+  DdpJob job;
+};
+
+}  // namespace lockstep::testing
