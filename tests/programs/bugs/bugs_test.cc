@@ -112,11 +112,6 @@ std::vector<Form> repaired_forms(const Bug& bug) {
   return forms;
 }
 
-/// Wrong advice that is known and not mended yet.
-std::string_view known_advice(const Bug& bug) {
-  return bug.id == "two-optimizer-leak" ? "A-extra-reductions" : "";
-}
-
 class BugProgramTest : public ::testing::TestWithParam<Bug> {};
 
 }  // namespace
@@ -145,10 +140,10 @@ TEST_P(BugProgramTest, TheRepairedTwinIsQuietUnderTwentySchedules) {
   const Bug& bug = GetParam();
   for (const Form& form : repaired_forms(bug)) {
     const Program fixed = program_of(bug, form);
-    EXPECT_EQ(accusations(simulated(fixed, bug.ranks), known_advice(bug)), "");
+    EXPECT_EQ(accusations(simulated(fixed, bug.ranks)), "");
     for (std::uint64_t seed = 0; seed < 20; ++seed) {
       const Report report = simulated(fixed, bug.ranks, "random", seed);
-      EXPECT_EQ(accusations(report, known_advice(bug)), "") << "seed " << seed;
+      EXPECT_EQ(accusations(report), "") << "seed " << seed;
     }
   }
 }
@@ -156,7 +151,7 @@ TEST_P(BugProgramTest, TheRepairedTwinIsQuietUnderTwentySchedules) {
 TEST_P(BugProgramTest, TheRepairedTwinIsQuietAsProcesses) {
   const Bug& bug = GetParam();
   for (const Form& form : repaired_forms(bug)) {
-    EXPECT_EQ(complaint_on_gloo(program_of(bug, form), bug.ranks, known_advice(bug)), "");
+    EXPECT_EQ(complaint_on_gloo(program_of(bug, form), bug.ranks), "");
   }
 }
 

@@ -229,7 +229,7 @@ std::vector<Bug> call_bugs() {
   return {
       {.id = "key-set-differs",
        .program = key_set_differs,
-       .expected = {.law = "collectives-match", .cause = "key-set-differs"}},
+       .expected = {.law = "collectives-match", .cause = "call-set-differs"}},
       {.id = "subgroup-asymmetric",
        .ranks = 4,
        .program = subgroup_asymmetric,
@@ -244,7 +244,7 @@ std::vector<Bug> call_bugs() {
        .in_words = {.law = "decisions-uniform", .cause = "resume-path-disagrees", .ranks = {1}}},
       {.id = "clip-collective-set-differs",
        .program = clip_collective_set_differs,
-       .expected = {.law = "collectives-match", .cause = "clip-collective-set-differs", .step = 0}},
+       .expected = {.law = "collectives-match", .cause = "call-set-differs", .step = 0}},
       {.id = "wrong-rank-order",
        .ranks = 4,
        .program = wrong_rank_order,

@@ -272,7 +272,8 @@ void evaluation_through_the_wrapper(RankContext& rank) {
 
 std::vector<HealthyProgram> wrapper_programs() {
   return {
-      {.name = "Adversaries", .program = adversaries},
+      // The discriminator is reduced for the real rows and again for the false ones.
+      {.name = "Adversaries", .program = adversaries, .advice = "A-extra-reductions"},
       {.name = "CriticTrainedMoreOften", .program = critic_trained_more_often},
       {.name = "TwoOptimizersAndOneLoss", .program = two_optimizers_and_one_loss},
       {.name = "HeadsUsedInTurn", .program = heads_used_in_turn},
