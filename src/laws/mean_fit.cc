@@ -226,6 +226,24 @@ std::optional<Fit> fit_factor(std::span<const OneReduction> reductions,
   return Fit{scaled, "it is the declared one " + factor_text(factor), Cause::kNone, std::nullopt};
 }
 
+/// How far denominator * sums may lie apart; nothing where rounding has no bound.
+std::optional<double> bound_of(const Weights& weights, const OneReduction& reduction) {
+  double total = 0.0;  // denominator * L
+  for (std::size_t r = 0; r < reduction.locals.size(); ++r) {
+    if (reduction.locals[r] != nullptr) {
+      total += std::abs(weights.numerators[r]) * reduction.locals[r]->l1;
+    }
+  }
+  const Precision precision = precision_of(reduction.dtype);
+  const auto n_operations = static_cast<double>(reduction.locals.size()) + 1;
+  const auto n_elems = static_cast<double>(reduction.n_elems);
+  const double rounded =
+      (n_operations + static_cast<double>(reduction.n_added_before)) * precision.unit;
+  if (rounded >= 1.0) return std::nullopt;
+  return rounded / (1.0 - rounded) * total + 4 * n_elems * 0x1p-53 * total +
+         weights.denominator * n_elems * n_operations * 0.5 * precision.tiny;
+}
+
 }  // namespace
 
 std::vector<double> Weights::values() const {
@@ -241,22 +259,8 @@ Weights Weights::uniform(std::size_t n, double numerator, double denominator) {
 bool explains(const Weights& weights, const OneReduction& reduction, bool exact) {
   if (!locals_finite(reduction)) return true;
   if (!is_finite(*reduction.reduced)) return false;
-  double total = 0.0;  // denominator * L
-  for (std::size_t r = 0; r < reduction.locals.size(); ++r) {
-    if (reduction.locals[r] != nullptr) {
-      total += std::abs(weights.numerators[r]) * reduction.locals[r]->l1;
-    }
-  }
-  const Precision precision = precision_of(reduction.dtype);
-  const auto n_ranks = static_cast<double>(reduction.locals.size());
-  const auto n_elems = static_cast<double>(reduction.n_elems);
-  const double rounded =
-      (n_ranks + 1 + static_cast<double>(reduction.n_added_before)) * precision.unit;
-  if (!exact && rounded >= 1.0) return true;  // There is no bound.
-  const double bound =
-      exact ? 0.0
-            : rounded / (1.0 - rounded) * total + 4 * n_elems * 0x1p-53 * total +
-                  weights.denominator * n_elems * (n_ranks + 1) * 0.5 * precision.tiny;
+  const std::optional<double> bound = exact ? 0.0 : bound_of(weights, reduction);
+  if (!bound) return true;
   for (std::size_t j = 0; j < reduction.reduced->sums.size(); ++j) {
     double expected = 0.0;
     for (std::size_t r = 0; r < reduction.locals.size(); ++r) {
@@ -264,7 +268,8 @@ bool explains(const Weights& weights, const OneReduction& reduction, bool exact)
         expected += weights.numerators[r] * reduction.locals[r]->sums[j];
       }
     }
-    if (std::abs(weights.denominator * reduction.reduced->sums[j] - expected) > bound) return false;
+    if (std::abs(weights.denominator * reduction.reduced->sums[j] - expected) > *bound)
+      return false;
   }
   return true;
 }

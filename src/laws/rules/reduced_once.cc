@@ -273,14 +273,18 @@ class ReducedOnce final : public Law {
         n_checked_ += where.who.n;
         if (tensor.unreduced) suspect(event, where, tensor.name, evidence_of(window, *wrap, names));
       }
-      const auto lone = lone_steps_.find({key, event.at.opt});
-      if (lone != lone_steps_.end()) {
-        lone->second.n_stepped += where.who.n;
-        if (lone->second.n_stepped >= wrappers_.n_members(key, n_ranks_)) settle(lone);
-      }
+      count_step({key, event.at.opt}, where.who);
       if (where.who.first == 0 && window.n_in_a_row > 1) ++extra_reductions_;
     }
     window.restart();
+  }
+
+  /// The last rank's step settles what all of them used.
+  void count_step(const LoneSteps::key_type& place, RankRange who) {
+    const auto lone = lone_steps_.find(place);
+    if (lone == lone_steps_.end()) return;
+    lone->second.n_stepped += who.n;
+    if (lone->second.n_stepped >= wrappers_.n_members(place.first, n_ranks_)) settle(lone);
   }
 
   std::int32_t n_members(const Event& event) const {
