@@ -22,6 +22,12 @@ std::span<const T> nth_part(const std::vector<T>& all, std::size_t nth, std::siz
 
 bool is_sketched(const GradEvent& grad) { return grad.sketches.size() == grad.digests.size(); }
 
+std::int64_t n_defined(const GradEvent& grad) {
+  std::int64_t n = 0;
+  for (std::size_t i = 0; i < grad.digests.size(); ++i) n += bit(grad.undefined, i) ? 0 : 1;
+  return n;
+}
+
 bool have_same_shape(const CohortEvent& event) {
   return event.similarity <= Similarity::kSameShape;
 }
@@ -71,27 +77,28 @@ bool SingleContributions::contributed_alike(const CohortEvent& event) const {
   return true;
 }
 
+bool SingleContributions::take_contribution(const CohortEvent& event, const GradEvent& grad) {
+  if (phase_ != Phase::kCleared || !have_same_shape(event) || !is_sketched(grad)) return false;
+  contribution_ = n_kept_;
+  keep_tensors(event, keep(event));
+  phase_ = Phase::kContributed;
+  return true;
+}
+
+bool SingleContributions::take_before_reduction(const CohortEvent& event) {
+  const bool is_next = phase_ == Phase::kContributed && have_same_shape(event);
+  if (!is_next || !contributed_alike(event)) return false;
+  keep(event);  // The tensors are those of the contribution.
+  for (std::int32_t rank = 0; rank < event.n_ranks(); ++rank) {
+    n_checked_ += n_defined(std::get<GradEvent>(event.body_of(rank)));
+  }
+  phase_ = Phase::kReduced;
+  return true;
+}
+
 bool SingleContributions::take_grad(const CohortEvent& event, const GradEvent& grad) {
-  if (grad.point == GradPoint::kInc) {
-    if (phase_ != Phase::kCleared || !have_same_shape(event) || !is_sketched(grad)) return false;
-    contribution_ = n_kept_;
-    keep_tensors(event, keep(event));
-    phase_ = Phase::kContributed;
-    return true;
-  }
-  if (grad.point == GradPoint::kPre) {
-    const bool next = phase_ == Phase::kContributed && have_same_shape(event);
-    if (!next || !contributed_alike(event)) return false;
-    keep(event);  // The tensors are those of the contribution.
-    for (std::int32_t rank = 0; rank < event.n_ranks(); ++rank) {
-      const auto& own = std::get<GradEvent>(event.body_of(rank));
-      for (std::size_t i = 0; i < own.digests.size(); ++i) {
-        n_checked_ += bit(own.undefined, i) ? 0 : 1;
-      }
-    }
-    phase_ = Phase::kReduced;
-    return true;
-  }
+  if (grad.point == GradPoint::kInc) return take_contribution(event, grad);
+  if (grad.point == GradPoint::kPre) return take_before_reduction(event);
   if (phase_ != Phase::kReduced || !event.equal()) return false;
   keep_tensors(event, keep(event));
   return true;

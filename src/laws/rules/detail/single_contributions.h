@@ -49,6 +49,8 @@ class SingleContributions {
   };
 
   bool take_grad(const CohortEvent& event, const GradEvent& grad);
+  bool take_contribution(const CohortEvent& event, const GradEvent& grad);
+  bool take_before_reduction(const CohortEvent& event);
   bool take_clearing(const CohortEvent& event, const ZeroGradEvent& clearing);
   bool contributed_alike(const CohortEvent& event) const;
   Kept& keep(const CohortEvent& event);
