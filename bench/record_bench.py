@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What recording a PyTorch job costs: recorded and unrecorded steps,, alternating in one run.
+"""What recording a PyTorch job costs: recorded and unrecorded steps, alternating in one run.
 
   record_bench.py [--ranks 2] [--budget 0.05 | --full] [--seconds 20] [--model tiny|small|large]...
 
