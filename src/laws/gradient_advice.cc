@@ -7,15 +7,23 @@
 
 namespace lockstep::laws {
 
+namespace {
+
+/// One value that is not finite leaves none of its average finite.
+bool is_average_finite(const OpenReduction& open) {
+  return !open.published.empty() &&
+         std::ranges::all_of(open.published, [](const Published& published) {
+           return std::ranges::all_of(published.sketches, is_finite);
+         });
+}
+
+}  // namespace
+
 std::optional<GradientAdvice::NonFinite> GradientAdvice::non_finite(const AlignmentKey& alignment,
                                                                     const OpenReduction& open,
                                                                     const NameTable& names) {
   const std::span<const NameId> layout = names.layout(static_cast<LayoutId>(alignment.layout));
-  // One value that is not finite leaves none of its average finite.
-  const bool finite = std::ranges::all_of(open.published, [](const Published& published) {
-    return std::ranges::all_of(published.sketches, is_finite);
-  });
-  if (finite && !open.published.empty()) return std::nullopt;
+  if (is_average_finite(open)) return std::nullopt;
   for (const Local& local : open.locals) {
     for (std::size_t i = 0; i < layout.size(); ++i) {
       const Sketch* const sketch = open.sketch(local, i);

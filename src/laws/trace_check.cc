@@ -84,6 +84,34 @@ Endings endings_of(const MemoryTrace& trace, std::int32_t n_ranks) {
   return endings;
 }
 
+/// What a recorder with a budget looked at on one rank.
+struct Looked {
+  using Steps = std::set<std::pair<std::int32_t, std::int32_t>>;  // By wrapper.
+
+  explicit Looked(std::span<const Event> events) {
+    for (const Event& event : events) {
+      const std::pair place{event.at.wrapper, event.at.opt};
+      if (std::holds_alternative<StepEvent>(event.body)) all.insert(place);
+      const auto* grad = std::get_if<GradEvent>(&event.body);
+      if (grad != nullptr && grad->point == GradPoint::kUsed) looked.insert(place);
+    }
+  }
+
+  /// The largest number of steps from one that was looked at to the next.
+  std::int32_t longest_way() const {
+    std::int32_t longest = 0;
+    for (auto at = looked.begin(); at != looked.end(); ++at) {
+      const auto next = std::next(at);
+      const bool follows = next != looked.end() && next->first == at->first;
+      if (follows) longest = std::max(longest, next->second - at->second);
+    }
+    return longest;
+  }
+
+  Steps all;
+  Steps looked;
+};
+
 /// In how many steps a recorder with a budget looked at gradients and states, or nothing: of the rank
 /// that looked most seldom.
 std::string looked_note(const MemoryTrace& trace) {
@@ -91,26 +119,17 @@ std::string looked_note(const MemoryTrace& trace) {
   std::size_t n_steps = 0;
   std::int32_t longest = 0;
   for (std::int32_t r = 0; r < trace.n_ranks(); ++r) {
-    std::set<std::pair<std::int32_t, std::int32_t>> steps;  // By wrapper.
-    std::set<std::pair<std::int32_t, std::int32_t>> looked;
-    for (const Event& event : trace.events(Rank{r})) {
-      const std::pair place{event.at.wrapper, event.at.opt};
-      if (std::holds_alternative<StepEvent>(event.body)) steps.insert(place);
-      const auto* grad = std::get_if<GradEvent>(&event.body);
-      if (grad != nullptr && grad->point == GradPoint::kUsed) looked.insert(place);
-    }
-    for (auto at = looked.begin(); at != looked.end() && std::next(at) != looked.end(); ++at) {
-      const auto next = std::next(at);
-      if (next->first == at->first) longest = std::max(longest, next->second - at->second);
-    }
-    if (steps.empty() || looked.size() >= n_looked) continue;
-    n_looked = looked.size();
-    n_steps = steps.size();
+    const Looked rank(trace.events(Rank{r}));
+    longest = std::max(longest, rank.longest_way());
+    if (rank.all.empty() || rank.looked.size() >= n_looked) continue;
+    n_looked = rank.looked.size();
+    n_steps = rank.all.size();
   }
   if (n_steps == 0) return "";
+  const std::string every =
+      longest > 1 ? ", every " + std::to_string(longest) + "th at least" : std::string();
   return "gradients and states were looked at in " + std::to_string(n_looked) + " of " +
-         std::to_string(n_steps) + " steps" +
-         (longest > 1 ? ", every " + std::to_string(longest) + "th at least" : std::string()) +
+         std::to_string(n_steps) + " steps" + every +
          ", and one small parameter in each: what lasted shorter may have been missed, and what is "
          "found may have begun up to " +
          std::to_string(std::max(0, longest - 1)) + " steps earlier";

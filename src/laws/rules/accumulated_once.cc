@@ -66,7 +66,8 @@ class AccumulatedOnce final : public Law {
  private:
   static bool is_read(const EventBody& body) {
     const auto* grad = std::get_if<GradEvent>(&body);
-    return grad == nullptr || grad->point != GradPoint::kBase;
+    // The base is what the window itself knows; recorders of other programs give it no sketches.
+    return grad == nullptr || (grad->point != GradPoint::kBase && grad->point != GradPoint::kRedo);
   }
 
   // -- ranks in step
@@ -162,8 +163,6 @@ class AccumulatedOnce final : public Law {
   }
 
   void on_grad(const Event& event, const GradEvent& grad, Window& window, const NameTable& names) {
-    // What the window itself knows; recorders of other programs give it no sketches.
-    if (grad.point == GradPoint::kBase || grad.point == GradPoint::kRedo) return;
     const bool sketched = grad.sketches.size() == grad.digests.size();
     const std::span<const NameId> layout = names.layout(grad.layout);
     for (std::size_t i = 0; i < grad.digests.size(); ++i) {
