@@ -8,6 +8,7 @@
 #include "lockstep/compare/first_difference.h"
 #include "lockstep/harness/run/detail/check_options.h"
 #include "lockstep/harness/run/detail/run_files.h"
+#include "lockstep/harness/run/place_values.h"
 #include "lockstep/laws/finish_report.h"
 #include "lockstep/real/host/launch_environment.h"
 #include "lockstep/run.h"
@@ -158,6 +159,14 @@ Simulator::Untyped Simulator::run_untyped(const RunOptions& options,
     insert_law(compare_with_repetition(impl_->session, session, body, result), end.report);
   }
   const MemoryTrace* const trace = result.trace.get();
+  if (options.twice && trace != nullptr) {
+    const auto with_values = [&]() -> std::shared_ptr<const MemoryTrace> {
+      session.values = true;
+      const Result<sim::SessionResult> again = impl_->session.run(session, body);
+      return again.ok() ? again.value().trace : nullptr;
+    };
+    add_values(with_values, *trace, end.report);
+  }
   finish_report(end.report,
                 {.title = "run_ranks",
                  .replay = repeat_text(end.schedule),

@@ -87,7 +87,8 @@ struct RunOptions {
   /// So a failing test is run again with pictures without an edit.
   std::string report{};
   /// Simulates the run again at other memory addresses and compares the digests: law deterministic.
-  /// The program is called twice as often; what it keeps outside of itself it finds as it left it.
+  /// Where ranks differ, once more to say in which element and by how much. The program is called
+  /// twice as often, or three times; what it keeps outside of itself it finds as it left it.
   bool twice = false;
   std::chrono::milliseconds timeout{60'000};  ///< Real ranks: of connecting and of each operation.
 };

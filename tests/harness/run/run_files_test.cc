@@ -142,6 +142,16 @@ TEST(RunTwiceTest, AProgramThatReadsItsAddressesIsNoticed) {
   EXPECT_NE(law.findings[0].message.find("decision"), std::string::npos) << law.findings[0].message;
 }
 
+TEST(RunTwiceTest, SaysInWhichElementRanksDifferAndByHowMuch) {
+  for (const bool twice : {false, true}) {
+    const auto run = run_ranks({.ranks = 2, .backend = "sim", .twice = twice}, training(true));
+    ASSERT_FALSE(run.ok());
+    const std::string text = render_text(run.report, false);
+    EXPECT_EQ(text.find("that element is") != std::string::npos, twice) << text;
+    EXPECT_EQ(deterministic(run.report).verdict, Verdict::kHolds);
+  }
+}
+
 }  // namespace
 
 }  // namespace lockstep::testing
