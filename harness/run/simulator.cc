@@ -118,6 +118,16 @@ LawResult compare_with_repetition(sim::Session& session,
   return law;
 }
 
+/// Of one more run of the same schedule; null where it cannot be had.
+std::shared_ptr<const MemoryTrace> trace_with_values(
+    sim::Session& session,
+    sim::SessionOptions options,
+    const std::function<void(RankContext&)>& body) {
+  options.values = true;
+  const Result<sim::SessionResult> again = session.run(options, body);
+  return again.ok() ? again.value().trace : nullptr;
+}
+
 /// Where the contract's numbers have it.
 void insert_law(LawResult law, Report& report) {
   const auto place =
@@ -160,12 +170,8 @@ Simulator::Untyped Simulator::run_untyped(const RunOptions& options,
   }
   const MemoryTrace* const trace = result.trace.get();
   if (options.twice && trace != nullptr) {
-    const auto with_values = [&]() -> std::shared_ptr<const MemoryTrace> {
-      session.values = true;
-      const Result<sim::SessionResult> again = impl_->session.run(session, body);
-      return again.ok() ? again.value().trace : nullptr;
-    };
-    add_values(with_values, *trace, end.report);
+    add_values(
+        [&] { return trace_with_values(impl_->session, session, body); }, *trace, end.report);
   }
   finish_report(end.report,
                 {.title = "run_ranks",

@@ -1,0 +1,112 @@
+// Dumps of PyTorch's Flight Recorder, as its sources of version 2.15 describe them, written by hand.
+#include "lockstep/formats/flight_recorder.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "tests/support/temp_folder.h"
+
+namespace lockstep {
+namespace {
+
+using testing::TempFolder;
+
+/// One rank's dump of a world of two: its last call ended, as the backend says of the group.
+struct Dump {
+  std::string rank;
+  std::vector<std::string> calls;  ///< "gloo:all_reduce", "nccl:send 0->1".
+  std::int64_t n_overwritten = 0;
+  std::int64_t last_completed = -1;
+};
+
+std::string entry(const Dump& dump, std::size_t i) {
+  const std::string& call = dump.calls[i];
+  const bool is_message = call.find("send") != std::string::npos ||  //
+                          call.find("recv") != std::string::npos;
+  return fmt::format(
+      R"({{"record_id": {}, "pg_id": 0, "process_group": ["0", "default_pg"],
+          "collective_seq_id": {}, "profiling_name": "{}", "time_created_ns": {},
+          "input_sizes": [[4]], "input_dtypes": ["Float"],
+          "output_sizes": [[4]], "output_dtypes": ["Float"],
+          "state": "scheduled", "retired": false, "is_p2p": {}}})",
+      dump.n_overwritten + static_cast<std::int64_t>(i),
+      i + 1,
+      call,
+      1000 * (i + 1),
+      is_message);
+}
+
+std::string json(const Dump& dump) {
+  std::string entries;
+  for (std::size_t i = 0; i < dump.calls.size(); ++i) {
+    entries += (i == 0 ? "" : ",\n") + entry(dump, i);
+  }
+  return fmt::format(
+      R"({{"version": "2.15", "comm_lib_version": "2.28.9",
+          "pg_config": {{"0": {{"name": "0", "desc": "default_pg", "ranks": "[0, 1]"}}}},
+          "pg_status": {{"0": {{"last_completed_collective": {}}}}},
+          "entries": [{}]}})",
+      dump.last_completed,
+      entries);
+}
+
+LoadedTrace loaded(const std::vector<Dump>& dumps) {
+  const TempFolder folder;
+  std::vector<std::string> files;
+  for (const Dump& dump : dumps) {
+    files.push_back(folder.path() + "/dump_" + dump.rank);
+    std::ofstream(files.back()) << json(dump);
+  }
+  Result<LoadedTrace> trace = read_flight_recorder(files);
+  EXPECT_TRUE(trace.ok()) << trace.error().text();
+  return std::move(trace).value();
+}
+
+EndOutcome end_of(const LoadedTrace& loaded, std::int32_t rank) {
+  return std::get<EndEvent>(loaded.trace->events(Rank{rank}).back().body).outcome;
+}
+
+std::size_t n_messages(const LoadedTrace& loaded) {
+  std::size_t n = 0;
+  for (const std::int32_t rank : {0, 1}) {
+    for (const Event& event : loaded.trace->events(Rank{rank})) {
+      const auto* call = std::get_if<CollectiveEvent>(&event.body);
+      n += call != nullptr && (call->signature.op == CollectiveOp::kSend ||
+                               call->signature.op == CollectiveOp::kRecv)
+               ? 1U
+               : 0U;
+    }
+  }
+  return n;
+}
+
+// Gloo times no call: all of them stay "scheduled", and only the group's status says what ended.
+TEST(FlightRecorderTest, CallsUpToTheLastCompletedOneHaveEnded) {
+  const std::vector<std::string> two = {"gloo:all_reduce", "gloo:all_reduce"};
+  for (const std::int64_t last : {1, 2}) {
+    const LoadedTrace trace = loaded({{"0", two, 0, last}, {"1", two, 0, last}});
+    const EndOutcome expected = last == 2 ? EndOutcome::kOk : EndOutcome::kStuck;
+    EXPECT_EQ(end_of(trace, 0), expected) << last;
+    EXPECT_EQ(end_of(trace, 1), expected) << last;
+  }
+}
+
+TEST(FlightRecorderTest, MessagesAreLeftOutWhereOlderCallsWereOverwritten) {
+  for (const std::int64_t n_overwritten : {0, 3}) {
+    const LoadedTrace trace =
+        loaded({{"0", {"nccl:send 0->1"}, n_overwritten, -1}, {"1", {"nccl:recv 1<-0"}, 0, -1}});
+    EXPECT_EQ(n_messages(trace) > 0, n_overwritten == 0);
+    const bool is_noted = std::ranges::any_of(trace.notes, [](const std::string& note) {
+      return note.find("messages are left out") != std::string::npos;
+    });
+    EXPECT_EQ(is_noted, n_overwritten > 0);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
