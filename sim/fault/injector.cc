@@ -72,18 +72,14 @@ class FaultInjector::Files final : public FileSystem {
  private:
   static Error gone(std::string_view path) { return {"the rank was killed", std::string(path)}; }
 
-  VirtualDisk& disk() const { return *injector_->disk_; }
+  VirtualDisk& disk() const { return *injector_->ranks_[to_index(rank_)].disk; }
 
   FaultInjector* injector_;
   Rank rank_;
 };
 
-FaultInjector::FaultInjector(World& world,
-                             VirtualDisk& disk,
-                             std::vector<Fault> faults,
-                             EventSink& next)
+FaultInjector::FaultInjector(World& world, std::vector<Fault> faults, EventSink& next)
     : world_(&world),
-      disk_(&disk),
       faults_(std::move(faults)),
       done_(faults_.size(), 0),
       n_places_(faults_.size(), 0),
@@ -97,9 +93,12 @@ std::vector<FileSystem*> FaultInjector::files() {
   return views;
 }
 
-void FaultInjector::prepare(std::int32_t n_ranks) {
-  ranks_.resize(static_cast<std::size_t>(n_ranks));
-  for (std::int32_t rank = 0; rank < n_ranks; ++rank) files_.emplace_back(*this, Rank{rank});
+void FaultInjector::prepare(std::span<VirtualDisk* const> disks) {
+  ranks_.resize(disks.size());
+  for (std::size_t rank = 0; rank < disks.size(); ++rank) {
+    ranks_[rank].disk = disks[rank];
+    files_.emplace_back(*this, Rank{static_cast<std::int32_t>(rank)});
+  }
 }
 
 void FaultInjector::open(Rank rank, Recorder* recorder) {
@@ -206,9 +205,11 @@ void FaultInjector::strike_rank(const Fault& fault) {
       return tamper(fault);
     case FaultKind::kSlow:
       return slow_down(fault);
-    case FaultKind::kDiskFull:
-      disk_->set_capacity(disk_->n_bytes());
+    case FaultKind::kDiskFull: {
+      VirtualDisk& disk = *ranks_[to_index(rank)].disk;
+      disk.set_capacity(disk.n_bytes());
       return;
+    }
   }
 }
 

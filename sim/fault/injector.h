@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <span>
 #include <vector>
 
 #include "lockstep/sim/fault/fault.h"
@@ -24,15 +25,15 @@ class FaultTargets {
 };
 
 /// Stands between the ranks and what they do: it reads their events on the way to `next`, and does
-/// their file operations on `disk`. What it does is recorded as `fault` events.
+/// their file operations on their disks. What it does is recorded as `fault` events.
 ///
 /// Requires: one attempt; everything given outlives it.
 class FaultInjector final : public EventSink {
  public:
-  FaultInjector(World& world, VirtualDisk& disk, std::vector<Fault> faults, EventSink& next);
+  FaultInjector(World& world, std::vector<Fault> faults, EventSink& next);
 
-  /// Before the attempt. Requires: faults name ranks of it, or do not happen.
-  void prepare(std::int32_t n_ranks);
+  /// Before the attempt: the disk of each rank. Requires: faults name ranks of it, or do not happen.
+  void prepare(std::span<VirtualDisk* const> disks);
 
   void set_targets(FaultTargets* targets) { targets_ = targets; }
 
@@ -69,6 +70,7 @@ class FaultInjector final : public EventSink {
     std::uint64_t n_recorded = 0;
     std::uint64_t n_events = 0;  ///< Of these all but `fault` events.
     std::uint64_t n_file_steps = 0;
+    VirtualDisk* disk = nullptr;
     bool killed = false;  ///< It runs on to its next scheduling point, unrecorded.
   };
 
@@ -82,7 +84,6 @@ class FaultInjector final : public EventSink {
   void tamper(const Fault& fault);
 
   World* world_;
-  VirtualDisk* disk_;
   std::vector<Fault> faults_;
   std::vector<std::uint8_t> done_;      ///< By fault.
   std::vector<std::int64_t> n_places_;  ///< By fault: events so far at which it might have struck.

@@ -31,6 +31,7 @@ Result<std::string> VirtualDisk::read(std::string_view path) {
 Outcome VirtualDisk::write(std::string_view path, std::string_view bytes) {
   auto found = names_.find(path);
   if (found == names_.end()) {
+    if (Outcome place = folders_.check(path); !place.ok()) return place;
     const auto file = std::make_shared<File>();
     found = names_.emplace(std::string(path), file).first;
     changes_.push_back({std::string(folder_of(path)), {}, std::string(path), file});
@@ -66,6 +67,7 @@ Outcome VirtualDisk::sync(std::string_view path) {
 Outcome VirtualDisk::rename(std::string_view from, std::string_view to) {
   const auto found = names_.find(from);
   if (found == names_.end()) return missing(from);
+  if (Outcome place = folders_.check(to); !place.ok()) return place;
   Change change{std::string(folder_of(to)), std::string(from), std::string(to), found->second};
   apply(change, names_);
   changes_.push_back(std::move(change));
@@ -88,7 +90,10 @@ Result<std::vector<std::string>> VirtualDisk::list(std::string_view folder) {
   return names;
 }
 
-Outcome VirtualDisk::make_folder(std::string_view /*folder*/) { return success(); }
+Outcome VirtualDisk::make_folder(std::string_view folder) {
+  folders_.make(folder);
+  return success();
+}
 
 std::int64_t VirtualDisk::n_bytes() const {
   std::int64_t n = 0;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lockstep/base/host.h"
+#include "lockstep/sim/fiber/folders.h"
 
 namespace lockstep::sim {
 
@@ -23,11 +24,12 @@ enum class CrashFate : std::uint8_t {
 };
 std::optional<CrashFate> parse_crash_fate(std::string_view name);  ///< "kept", "lost", ...
 
-/// Files that several ranks share, as file systems promise them and no better: what was written is
-/// seen at once, but survives a crash only if it was synced; a new, renamed or removed name only if
-/// its folder was. Renaming is one step: a crash leaves the old name or the new one.
+/// Files that the ranks of a node share, or all ranks (disks.h), as file systems promise them and no
+/// better: what was written is seen at once, but survives a crash only if it was synced; a new,
+/// renamed or removed name only if its folder was. Renaming is one step: a crash leaves the old name
+/// or the new one.
 ///
-/// Folders exist as soon as they are named.
+/// A file can be made only in a folder that was made before. A folder survives every crash.
 ///
 /// Deterministic: a crash is a function of the operations before it, the fate and the seed.
 class VirtualDisk final : public FileSystem {
@@ -73,6 +75,7 @@ class VirtualDisk final : public FileSystem {
   Names names_;
   Names durable_names_;
   std::vector<Change> changes_;
+  Folders folders_;
   std::int64_t capacity_;
 };
 

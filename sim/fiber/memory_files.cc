@@ -11,6 +11,7 @@ Result<std::string> MemoryFiles::read(std::string_view path) {
 }
 
 Outcome MemoryFiles::write(std::string_view path, std::string_view bytes) {
+  if (Outcome place = folders_.check(path); !place.ok()) return place;
   files_.insert_or_assign(std::string(path), std::string(bytes));
   return success();
 }
@@ -20,6 +21,7 @@ Outcome MemoryFiles::sync(std::string_view /*path*/) { return success(); }
 Outcome MemoryFiles::rename(std::string_view from, std::string_view to) {
   const auto found = files_.find(from);
   if (found == files_.end()) return Error{"no such file", std::string(from)};
+  if (Outcome place = folders_.check(to); !place.ok()) return place;
   std::string bytes = std::move(found->second);
   files_.erase(found);
   files_.insert_or_assign(std::string(to), std::move(bytes));
@@ -41,7 +43,10 @@ Result<std::vector<std::string>> MemoryFiles::list(std::string_view folder) {
   return names;
 }
 
-Outcome MemoryFiles::make_folder(std::string_view /*folder*/) { return success(); }
+Outcome MemoryFiles::make_folder(std::string_view folder) {
+  folders_.make(folder);
+  return success();
+}
 
 std::shared_ptr<const void> MemoryMemo::get(
     std::string_view key, const std::function<std::shared_ptr<const void>()>& make) {

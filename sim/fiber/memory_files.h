@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lockstep/base/host.h"
+#include "lockstep/sim/fiber/folders.h"
 
 namespace lockstep::sim {
 
@@ -26,10 +27,14 @@ class MemoryFiles final : public FileSystem {
 
   const std::map<std::string, std::string, std::less<>>& files() const { return files_; }
 
-  void clear() { files_.clear(); }
+  void clear() {
+    files_.clear();
+    folders_.clear();
+  }
 
  private:
   std::map<std::string, std::string, std::less<>> files_;
+  Folders folders_;
 };
 
 /// Values by key, made on first use.

@@ -29,6 +29,7 @@ WorldResult Scheduler::run(const WorldOptions& options,
   loop();
   end_listeners_.clear();
   dying_listeners_.clear();
+  idle_listeners_.clear();
   stuck_listeners_.clear();
   engine_->destroy();
   if (broken_) std::rethrow_exception(std::exchange(broken_, nullptr));
@@ -77,7 +78,10 @@ void Scheduler::start(const WorldOptions& options, Strategy& strategy) {
 void Scheduler::loop() {
   while (n_ended_ < n_ranks()) {
     if (action_picked_) act();
-    if (n_enabled_ == 0 && !advance(false) && !resolve_stuck()) continue;
+    if (n_enabled_ == 0 && !ask_outside(false) && !advance(false) && !ask_outside(true) &&
+        !resolve_stuck()) {
+      continue;
+    }
     if (RankSlot* next = choose(); next != nullptr) resume(*next);
   }
 }

@@ -68,6 +68,17 @@ void Scheduler::fire(const Timers::Timer& timer) {
   strategy_->on_enabled(action);
 }
 
+// No rank can run. True: one can again, because of something outside the world.
+bool Scheduler::ask_outside(bool at_end) {
+  if (idle_listeners_.empty() || tearing_down_) return false;
+  note_quiet();
+  for (const auto& listener : idle_listeners_) {
+    listener(at_end);
+    if (n_enabled_ > 0) return true;
+  }
+  return false;
+}
+
 StuckVerdict Scheduler::make_verdict() const {
   StuckVerdict verdict;
   verdict.time = now_;

@@ -18,6 +18,14 @@ VirtualTime World::now() const { return scheduler_->now(); }
 
 std::int32_t World::n_ranks() const { return scheduler_->n_ranks(); }
 
+RankHandle& World::handle(Rank rank) { return scheduler_->slot(rank); }
+
+void World::end_as_livelock() { scheduler_->note_livelock(); }
+
+void World::on_idle(std::function<void(bool)> listener) {
+  scheduler_->on_idle(std::move(listener));
+}
+
 void World::wake(Rank rank) { scheduler_->wake(rank); }
 
 bool World::is_blocked(Rank rank) const {

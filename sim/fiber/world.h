@@ -133,6 +133,8 @@ class World {
   // -- for the rooms that build on fibers (groups, links, faults); called from ranks or handlers
   VirtualTime now() const;
   std::int32_t n_ranks() const;
+  /// A rank's side of the world, for those that are given another side of it. Requires: it runs.
+  RankHandle& handle(Rank rank);
   /// Makes a blocked rank runnable again. Requires: it is blocked.
   void wake(Rank rank);
   bool is_blocked(Rank rank) const;
@@ -156,12 +158,19 @@ class World {
   /// Runs `handler` at the rank's next point, on the rank's own stack, where it may throw (the rank
   /// fails there), block (it hangs) or sleep (it is late). A blocked rank gets it once it resumes.
   void interrupt(Rank rank, std::function<void(RankHandle&)> handler);
+  /// Those that run make no progress, and a room above knows: the run ends as a livelock.
+  void end_as_livelock();
   // -- listeners serve one run: register before it or inside it, they are dropped at its end
   /// Called on the rank's own stack when an exception from outside is about to unwind it: what
   /// others may still read of its memory must be read now.
   void on_rank_dying(std::function<void(Rank)> listener);
   /// Called when a rank has ended: groups turn it into verdicts and lost peers.
   void on_rank_end(std::function<void(Rank)> listener);
+  /// Called on the main stack whenever no rank can run, in the order of registration, until one
+  /// wakes a rank or enables an action: ranks may wait for something outside the world, which the
+  /// listener waits for. First before time passes; again, with `at_end`, where no time is left that
+  /// could pass, before a verdict.
+  void on_idle(std::function<void(bool at_end)> listener);
   /// Called when no rank can run, before ranks are taken down, in the order of registration, until
   /// one wakes a rank or enables an action: then the run continues and no verdict is kept. Also
   /// called for a livelock, which no answer averts.

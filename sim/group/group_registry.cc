@@ -18,14 +18,6 @@ namespace {
 // group g is g * 4096 + k + 1, so that the world (0) has the children 1, 2, ...
 constexpr std::int64_t kMaxSplits = 4096;
 
-std::unique_ptr<GroupState> make_group(std::int32_t id, std::vector<std::int32_t> members) {
-  auto group = std::make_unique<GroupState>();
-  group->id = id;
-  group->members = std::move(members);
-  group->handles.resize(group->members.size());
-  return group;
-}
-
 enum class Touched : std::uint64_t { kMeeting, kChannel, kSplit };
 
 std::uint64_t object_of(Touched kind, const GroupState& group, std::int64_t a, std::int64_t b) {
@@ -37,6 +29,14 @@ std::uint64_t object_of(Touched kind, const GroupState& group, std::int64_t a, s
 }
 
 }  // namespace
+
+std::unique_ptr<GroupState> make_group(std::int32_t id, std::vector<std::int32_t> members) {
+  auto group = std::make_unique<GroupState>();
+  group->id = id;
+  group->members = std::move(members);
+  group->handles.resize(group->members.size());
+  return group;
+}
 
 std::uint64_t slot_object(const GroupState& group, std::int64_t seq) {
   return object_of(Touched::kMeeting, group, seq, 0);

@@ -1,8 +1,11 @@
 #include "lockstep/sim/group/sim_group.h"
 
+#include <algorithm>
+
 #include "lockstep/sim/group/detail/group_registry.h"
 #include "lockstep/sim/group/detail/message_network.h"
 #include "lockstep/sim/group/detail/sim_process_group.h"
+#include "lockstep/trace/recorder.h"
 
 namespace lockstep::sim {
 
@@ -44,6 +47,22 @@ std::unique_ptr<ProcessGroup> SimGroups::world_group(RankHandle& rank, Runtime& 
   GroupRegistry& registry = *impl_->registry;
   return std::make_unique<SimProcessGroup>(
       registry, registry.world_group(), rank, runtime, to_int(rank.rank()));
+}
+
+Result<std::unique_ptr<ProcessGroup>> SimGroups::open(RankHandle& rank,
+                                                      Runtime& runtime,
+                                                      std::string_view name,
+                                                      std::span<const std::int32_t> members) {
+  GroupRegistry& registry = *impl_->registry;
+  const Result<GroupState*> opened = registry.open(rank.rank(), name, members);
+  if (!opened.ok()) return opened.error();
+  GroupState& state = *opened.value();
+  if (Recorder* recorder = runtime.recorder()) {
+    recorder->record(GroupEvent{.group = state.id, .members = state.members});
+  }
+  const auto self = std::find(members.begin(), members.end(), to_int(rank.rank()));
+  return std::unique_ptr<ProcessGroup>(std::make_unique<SimProcessGroup>(
+      registry, state, rank, runtime, static_cast<std::int32_t>(self - members.begin())));
 }
 
 void SimGroups::plan(const ContributionFault& fault) { impl_->registry->plan(fault); }

@@ -4,9 +4,12 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "lockstep/base/error.h"
 #include "lockstep/comm/process_group.h"
 #include "lockstep/comm/reduction_order.h"
 #include "lockstep/laws/wait_for.h"
@@ -77,6 +80,18 @@ class SimGroups {
 
   /// The world group as `rank` sees it. Requires: called from the rank; runtime outlives the group.
   std::unique_ptr<ProcessGroup> world_group(RankHandle& rank, Runtime& runtime);
+
+  /// The group called `name` as `rank` sees it: world ranks in the group's order. Unlike a split,
+  /// it concerns its members only, and none waits for another. The n-th opening of a name by a rank
+  /// meets the n-th by the others. Its id is `name` where that is a small number that is not in
+  /// use, else a large number: both follow from name and n, not from the schedule.
+  /// Requires: called from the rank; runtime outlives the group.
+  /// Errors: members that differ from those of the rank that opened it first, with both lists;
+  ///     ranks that are listed twice or are not of this world; a list without this rank.
+  Result<std::unique_ptr<ProcessGroup>> open(RankHandle& rank,
+                                             Runtime& runtime,
+                                             std::string_view name,
+                                             std::span<const std::int32_t> members);
 
   /// Requires: before the rank posts that call.
   void plan(const ContributionFault& fault);

@@ -32,7 +32,9 @@ bool is_message(const SimWork& work) {
 std::string describe_call(const SimWork& work) {
   const Signature& signature = work.signature();
   std::string text(name_of(signature.op));
-  text += " #" + std::to_string(work.seq()) + " of group " + std::to_string(work.group().id());
+  const GroupState& group = work.group().state();
+  text += " #" + std::to_string(work.seq()) + " of group " +
+          (group.name.empty() ? std::to_string(group.id) : "'" + group.name + "'");
   if (signature.op != CollectiveOp::kBarrier) {
     text += " (" + std::to_string(signature.count) + " x " + std::string(name_of(signature.dtype)) +
             ")";

@@ -56,6 +56,10 @@ MemoryWatch::MemoryWatch(Runtime& runtime, Recorder* recorder, Contents& content
   in_flight_.listen(&*pen_);
   runtime.set_in_flight(&in_flight_);
   runtime.set_contents(&contents);
+  if (!recorder->options().exchanges) return;
+  exchange_pen_.emplace(*recorder);
+  exchanges_.listen(&*exchange_pen_);
+  runtime.set_exchanges(&exchanges_);
 }
 
 }  // namespace lockstep::sim

@@ -4,6 +4,7 @@
 #include <deque>
 #include <exception>
 #include <limits>
+#include <span>
 #include <utility>
 
 #include "lockstep/base/check.h"
@@ -114,13 +115,45 @@ SessionOptions options_of(const SessionOptions& options, std::int32_t attempt) {
   return own;
 }
 
+/// The node whose disk a rank's files are on.
+std::int32_t disk_of(const SessionOptions& options, std::int32_t rank) {
+  const NetOptions& net = options.group.net;
+  if (options.disk_scope == DiskScope::kShared || net.ranks_per_node <= 0) return 0;
+  const std::int32_t place = net.places.empty() ? rank : net.places[static_cast<std::size_t>(rank)];
+  return place / net.ranks_per_node;
+}
+
+/// Otherwise one that never crashes does.
+bool has_virtual_disks(const SessionOptions& options) {
+  return options.agent || !options.faults.empty() || options.disks != nullptr ||
+         options.disk_scope == DiskScope::kNode;
+}
+
+/// What a launcher says to each rank: the caller's words, then what follows from its node.
+std::vector<RankVariable> environment_of(const SessionOptions& options) {
+  const std::int32_t per_node = options.group.net.ranks_per_node;
+  if (per_node <= 0) return options.environment;
+  std::vector<RankVariable> environment;
+  auto given = options.environment.begin();
+  for (std::int32_t rank = 0; rank < options.n_ranks; ++rank) {
+    for (; given != options.environment.end() && given->rank == rank; ++given) {
+      environment.push_back(*given);
+    }
+    environment.push_back({rank, "LOCAL_RANK", std::to_string(rank % per_node)});
+    environment.push_back({rank, "GROUP_RANK", std::to_string(rank / per_node)});
+    if (options.disk_scope == DiskScope::kShared) continue;
+    environment.push_back({rank, "LOCKSTEP_DISK", "node" + std::to_string(disk_of(options, rank))});
+  }
+  return environment;
+}
+
 /// What outlives an attempt.
 struct PersistentState {
   explicit PersistentState(const SessionOptions& options)
-      : disk(options.disk ? *options.disk : own_disk) {}
+      : disks(options.disks != nullptr ? *options.disks : own_disks) {}
 
-  VirtualDisk own_disk;
-  VirtualDisk& disk;
+  Disks own_disks;
+  Disks& disks;
   std::vector<std::uint64_t> n_recorded{};  // By rank.
 };
 
@@ -129,6 +162,7 @@ struct AttemptContext {
   const SessionOptions& options;
   std::int32_t number = 0;
   FaultInjector* injector = nullptr;
+  std::span<VirtualDisk* const> disks;  // By rank.
   const std::vector<std::uint64_t>& n_recorded;
 };
 
@@ -269,14 +303,18 @@ WorldResult Session::Impl::run_world(const AttemptContext& now,
   post_mortem_ = {};
   post_mortem_.comm_errors.assign(static_cast<std::size_t>(std::max(options.n_ranks, 0)), 0);
   listen_for_hangs(groups);
+  if (options.on_world) options.on_world(world_, groups);
   WorldOptions world{.n_ranks = options.n_ranks,
                      .timed = options.timed,
                      .keep_going = options.keep_going || now.injector != nullptr,
                      .livelock_points = options.livelock_points,
-                     .rank_environment = options.environment,
+                     .rank_environment = environment_of(options),
                      .clock_skews = options.clock_skews};
-  if (now.injector != nullptr) world.files_by_rank = now.injector->files();
-  if (options.disk != nullptr) world.files = options.disk;
+  if (now.injector != nullptr) {
+    world.files_by_rank = now.injector->files();
+  } else {
+    world.files_by_rank.assign(now.disks.begin(), now.disks.end());
+  }
   if (options.agent) {
     watch_ranks(*options.agent);
     world.environment = {
@@ -296,18 +334,25 @@ void Session::Impl::attempt(const SessionOptions& options,
                             Strategy& strategy,
                             const Body& body) {
   const auto number = static_cast<std::int32_t>(attempts_.size());
+  std::vector<VirtualDisk*> disks;
+  if (has_virtual_disks(options)) {
+    for (std::int32_t rank = 0; rank < options.n_ranks; ++rank) {
+      disks.push_back(&persistent.disks.of_node(disk_of(options, rank)));
+    }
+  }
   std::optional<FaultInjector> injector;
   if (options.agent || !options.faults.empty()) {
-    injector.emplace(world_, persistent.disk, faults_of(options, number), readers.sink());
-    injector->prepare(options.n_ranks);
+    injector.emplace(world_, faults_of(options, number), readers.sink());
+    injector->prepare(disks);
     injector->set_targets(this);
   }
   persistent.n_recorded.resize(
       std::max(persistent.n_recorded.size(), static_cast<std::size_t>(options.n_ranks)));
-  last_ = run_world({options, number, injector ? &*injector : nullptr, persistent.n_recorded},
-                    body,
-                    readers,
-                    strategy);
+  last_ =
+      run_world({options, number, injector ? &*injector : nullptr, disks, persistent.n_recorded},
+                body,
+                readers,
+                strategy);
   Attempt& attempt = attempts_.emplace_back();
   attempt.n_ranks = options.n_ranks;
   attempt.stuck = last_.stuck.has_value();
@@ -320,9 +365,12 @@ void Session::Impl::attempt(const SessionOptions& options,
     attempt.n_file_steps.push_back(injector->n_file_steps(Rank{rank}));
     persistent.n_recorded[static_cast<std::size_t>(rank)] += injector->n_recorded(Rank{rank});
   }
-  persistent.disk.set_capacity(std::numeric_limits<std::int64_t>::max());
+  for (auto& [node, disk] : persistent.disks.by_node()) {
+    disk.set_capacity(std::numeric_limits<std::int64_t>::max());
+  }
   for (const Fault& fault : attempt.struck) {
-    persistent.disk.crash(fault.fate, options.disk_seed + static_cast<std::uint64_t>(number));
+    disks[static_cast<std::size_t>(fault.rank)]->crash(
+        fault.fate, options.disk_seed + static_cast<std::uint64_t>(number));
   }
 }
 

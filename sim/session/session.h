@@ -13,8 +13,8 @@
 #include "lockstep/laws/law.h"
 #include "lockstep/laws/report.h"
 #include "lockstep/sim/fault/agent.h"
+#include "lockstep/sim/fault/disks.h"
 #include "lockstep/sim/fault/fault.h"
-#include "lockstep/sim/fault/virtual_disk.h"
 #include "lockstep/sim/group/sim_group.h"
 #include "lockstep/sim/strategy/strategies.h"
 #include "lockstep/trace/memory_trace.h"
@@ -32,11 +32,14 @@ struct SessionOptions {
   bool keep_going = false;
   std::uint64_t livelock_points = 50'000'000;  ///< Scheduling points without an event: a hang.
   GroupOptions group;
-  std::vector<Fault> faults{};          ///< What goes wrong, and when. Requires: `record`.
-  std::optional<AgentOptions> agent{};  ///< Restarts failed jobs; without one, nothing does.
-  VirtualDisk* disk = nullptr;  ///< The ranks' files, over all attempts; null: one of the run.
+  std::vector<Fault> faults{};                ///< What goes wrong, and when. Requires: `record`.
+  std::optional<AgentOptions> agent{};        ///< Restarts failed jobs; without one, nothing does.
+  DiskScope disk_scope = DiskScope::kShared;  ///< Nodes: GroupOptions::net.
+  Disks* disks = nullptr;       ///< The ranks' files, over all attempts; null: those of the run.
   std::uint64_t disk_seed = 0;  ///< Of what crashes leave on the disk.
-  std::vector<RankVariable> environment{};  ///< What a launcher set, sorted by rank.
+  /// What a launcher set, sorted by rank. Where there are nodes (GroupOptions::net), LOCAL_RANK and
+  /// GROUP_RANK follow, and LOCKSTEP_DISK where each has its own.
+  std::vector<RankVariable> environment{};
   std::vector<Duration> clock_skews{};  ///< By rank: how far its clock is ahead; empty: all agree.
   bool exact = false;                   ///< Kernels prove that nothing rounds.
   bool record = true;                   ///< False: no events, no laws (bare speed).
@@ -46,6 +49,9 @@ struct SessionOptions {
   std::vector<std::string> laws;      ///< Empty: all trace laws.
   LawPolicy policy;                   ///< n_ranks and exact are filled in.
   std::size_t address_shift = 0;  ///< Shifts heap and stack addresses (promise 1 of determinism).
+  /// Called before the ranks of each attempt start, with its world and groups: for bodies that serve
+  /// something outside the world (sim/process).
+  std::function<void(World&, SimGroups&)> on_world{};
 };
 
 struct SessionResult {

@@ -26,6 +26,8 @@ std::string_view name_of(EndReason reason) {
       return "livelock";
     case EndReason::kOtherFailed:
       return "other-failed";
+    case EndReason::kLawBroken:
+      return "law-broken";
   }
   return "";
 }

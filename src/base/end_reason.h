@@ -20,11 +20,12 @@ enum class EndReason : std::uint8_t {
   kNone,         ///< Nothing to add.
   kLivelock,     ///< It and others ran without end.
   kOtherFailed,  ///< Another rank had failed, and the whole world was ended.
+  kLawBroken,    ///< Who watched the job ended it, since a law was broken.
 };
 
 /// "", "exception", "killed", "ok", "stuck": the words of trace files.
 std::string_view name_of(EndOutcome outcome);
-/// "", "livelock", "other-failed".
+/// "", "livelock", "other-failed", "law-broken".
 std::string_view name_of(EndReason reason);
 
 }  // namespace lockstep

@@ -61,6 +61,12 @@ class Scheduler {
     dying_listeners_.push_back(std::move(listener));
   }
 
+  void on_idle(std::function<void(bool)> listener) {
+    idle_listeners_.push_back(std::move(listener));
+  }
+
+  void note_livelock();
+
   void on_stuck(std::function<void(const StuckVerdict&)> listener) {
     stuck_listeners_.push_back(std::move(listener));
   }
@@ -115,7 +121,7 @@ class Scheduler {
   void kill_all(RankOutcome outcome, const std::string& reason, EndReason why = EndReason::kNone);
   bool resolve_stuck();
   StuckVerdict make_verdict() const;
-  void note_livelock();
+  bool ask_outside(bool at_end);
 
   World* world_;
   std::unique_ptr<Engine> engine_;
@@ -151,6 +157,7 @@ class Scheduler {
 
   std::vector<std::function<void(Rank)>> end_listeners_;
   std::vector<std::function<void(Rank)>> dying_listeners_;
+  std::vector<std::function<void(bool)>> idle_listeners_;
   std::vector<std::function<void(const StuckVerdict&)>> stuck_listeners_;
   MemoryFiles own_files_;
   MemoryMemo own_memo_;

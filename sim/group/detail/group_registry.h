@@ -45,6 +45,8 @@ class GroupRegistry {
   /// The k-th split of `parent`.
   /// Errors: a different list from the first caller's = ContractViolation.
   GroupState& split(const GroupState& parent, std::int64_t k, std::vector<std::int32_t> members);
+  /// The group that `rank` opens by name (named_groups.cc). See SimGroups::open.
+  Result<GroupState*> open(Rank rank, std::string_view name, std::span<const std::int32_t> members);
   /// A rank drops its side of a group: what can still complete does, the rest is lost to the
   /// others.
   void leave(SimProcessGroup& group);
@@ -147,12 +149,15 @@ class GroupRegistry {
   std::string missing_text(const SimWork& work) const;
   std::string cycle_text(const StuckVerdict& verdict) const;
   GroupState* group_of(std::int32_t id) const;
+  std::int32_t free_id(std::string_view name, std::int64_t instance) const;
 
   World* world_;
   GroupOptions options_;
   Transfer transfer_;
   std::unique_ptr<MessageNetwork> message_network_;  // Null where operations meet and take no time.
   std::map<std::int32_t, std::unique_ptr<GroupState>> groups_;
+  std::map<std::pair<std::string, std::int64_t>, std::vector<GroupState*>> named_;  // By opening.
+  std::map<std::pair<std::string, Rank>, std::int64_t> n_openings_;
   std::deque<MatchSlot> slots_;  // Stable addresses.
   std::vector<MatchSlot*> free_slots_;
   std::deque<std::string> details_;              // Works point into it.

@@ -54,6 +54,8 @@ struct MatchSlot final : ActionHandler, FlightClient {
   const std::string* detail = nullptr;
 };
 
+std::unique_ptr<GroupState> make_group(std::int32_t id, std::vector<std::int32_t> members);
+
 /// What posts touch: posts at one sequence number conflict, and so do messages of one receiver and
 /// tag from any sender (a recv may take any sender); all else commutes.
 std::uint64_t slot_object(const GroupState& group, std::int64_t seq);
@@ -80,6 +82,7 @@ using AnyKey = std::pair<std::int32_t, std::int32_t>;                     // rec
 /// What all members of one group share.
 struct GroupState {
   std::int32_t id = 0;
+  std::string name;                       ///< Where the id says less: shown instead.
   std::vector<std::int32_t> members;      ///< World ranks by group rank.
   std::vector<SimProcessGroup*> handles;  ///< By group rank; null: not made yet, or gone.
   std::vector<MatchSlot*> window;         ///< Ring by sequence number, a power of two.

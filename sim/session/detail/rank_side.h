@@ -56,7 +56,9 @@ class MemoryWatch {
 
  private:
   InFlight in_flight_;
+  ExchangeWatch exchanges_;
   std::optional<TouchRecorder> pen_;
+  std::optional<ExchangeRecorder> exchange_pen_;
 };
 
 }  // namespace lockstep::sim

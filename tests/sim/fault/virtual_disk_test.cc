@@ -18,6 +18,7 @@ void must(const Outcome& outcome) { ASSERT_TRUE(outcome.ok()); }
 
 TEST(VirtualDisk, ShowsWhatWasWrittenBeforeItIsSafe) {
   VirtualDisk disk;
+  must(disk.make_folder("a"));
   must(disk.write("a/x", "one"));
   must(disk.rename("a/x", "a/y"));
   EXPECT_EQ(contents(disk, "a/y"), "one");
@@ -29,8 +30,25 @@ TEST(VirtualDisk, ShowsWhatWasWrittenBeforeItIsSafe) {
   EXPECT_FALSE(disk.rename("a/y", "a/z").ok());
 }
 
+TEST(VirtualDisk, HasNoFolderThatWasNotMade) {
+  VirtualDisk disk;
+  EXPECT_FALSE(disk.write("a/x", "one").ok());
+  EXPECT_FALSE(disk.publish("a/x", "one").ok());
+  EXPECT_EQ(contents(disk, "a/x"), "(missing)");
+  must(disk.write("x", "one"));
+  EXPECT_FALSE(disk.rename("x", "a/x").ok());
+  EXPECT_EQ(contents(disk, "x"), "one");
+
+  must(disk.make_folder("a/b"));  // And "a".
+  must(disk.write("a/x", "one"));
+  must(disk.write("./a/b/y", "two"));
+  disk.crash(CrashFate::kLost, 0);
+  must(disk.write("a/b/y", "three"));
+}
+
 TEST(VirtualDisk, KeepsBytesOnlyWithTheirFileAndItsFolderSynced) {
   VirtualDisk disk;
+  must(disk.make_folder("a"));
   must(disk.write("a/name-only", "one"));
   must(disk.sync("a"));
   must(disk.write("a/bytes-only", "two"));
@@ -48,6 +66,7 @@ TEST(VirtualDisk, KeepsBytesOnlyWithTheirFileAndItsFolderSynced) {
 
 TEST(VirtualDisk, TearsWhatWasNotSynced) {
   VirtualDisk disk;
+  must(disk.make_folder("a"));
   must(disk.write("a/x", "12345678"));
   disk.crash(CrashFate::kTorn, 0);
   EXPECT_EQ(contents(disk, "a/x"), "1234");
@@ -59,6 +78,7 @@ TEST(VirtualDisk, TearsWhatWasNotSynced) {
 TEST(VirtualDisk, RenamesInOneStepWhateverSurvives) {
   for (std::uint64_t seed = 0; seed < 64; ++seed) {
     VirtualDisk disk;
+    must(disk.make_folder("a"));
     must(disk.publish("a/x", "old"));
     must(disk.write("a/x.part", "new"));
     must(disk.sync("a/x.part"));
@@ -71,6 +91,7 @@ TEST(VirtualDisk, RenamesInOneStepWhateverSurvives) {
 TEST(VirtualDisk, LetsAPublishedFileSurviveEverything) {
   for (const CrashFate fate : {CrashFate::kLost, CrashFate::kTorn, CrashFate::kReordered}) {
     VirtualDisk disk;
+    must(disk.make_folder("a"));
     must(disk.publish("a/x", "whole"));
     disk.crash(fate, 7);
     EXPECT_EQ(contents(disk, "a/x"), "whole");
@@ -79,6 +100,7 @@ TEST(VirtualDisk, LetsAPublishedFileSurviveEverything) {
 
 TEST(VirtualDisk, RunsFull) {
   VirtualDisk disk(10);
+  must(disk.make_folder("a"));
   must(disk.write("a/x", "1234567"));
   EXPECT_FALSE(disk.write("a/y", "1234567").ok());
   EXPECT_EQ(contents(disk, "a/y"), "123");

@@ -68,8 +68,9 @@ class Jobs {
  public:
   JobRun run(const Job& job, SessionOptions options) {
     JobRun run;
-    VirtualDisk disk;
-    options.disk = &disk;
+    Disks disks;
+    options.disks = &disks;
+    VirtualDisk& disk = disks.of_node(0);
     auto result = session_.run(options, [&](RankContext& context) {
       run.digests.resize(static_cast<std::size_t>(context.world_size()));
       if (context.rank() == 0 && !run.resumed.empty()) look(disk, run.damaged);

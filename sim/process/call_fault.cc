@@ -1,0 +1,125 @@
+#include "lockstep/sim/process/call_fault.h"
+
+#include <algorithm>
+#include <array>
+#include <fmt/core.h>
+#include <limits>
+#include <optional>
+
+#include "lockstep/base/text.h"
+
+namespace lockstep::sim {
+
+namespace {
+
+constexpr std::int64_t kNsPerMs = 1'000'000;
+constexpr std::int64_t kDefaultMs = 1000;
+constexpr std::int64_t kMostBits = 64;
+
+struct Word {
+  std::string_view word;
+  FaultKind kind;
+};
+
+constexpr std::array kWords = {Word{"lose", FaultKind::kLost},
+                               Word{"drop", FaultKind::kLost},
+                               Word{"duplicate", FaultKind::kDuplicated},
+                               Word{"double", FaultKind::kDuplicated},
+                               Word{"delay", FaultKind::kDelayed},
+                               Word{"late", FaultKind::kLate},
+                               Word{"slow", FaultKind::kSlow},
+                               Word{"corrupt", FaultKind::kCorrupted},
+                               Word{"stale", FaultKind::kStale},
+                               Word{"exception", FaultKind::kException},
+                               Word{"sigkill", FaultKind::kSigkill},
+                               Word{"kill", FaultKind::kSigkill},
+                               Word{"hang", FaultKind::kHang}};
+
+Error wrong(std::string_view fault, const std::string& what) {
+  return {fmt::format("fault '{}': {}", fault, what), {}};
+}
+
+std::optional<FaultKind> kind_of(std::string_view word) {
+  const auto* const found = std::find_if(
+      kWords.begin(), kWords.end(), [word](const Word& known) { return known.word == word; });
+  if (found == kWords.end()) return std::nullopt;
+  return found->kind;
+}
+
+std::string known_words(std::string_view word) {
+  std::array<std::string_view, kWords.size()> words;
+  std::transform(
+      kWords.begin(), kWords.end(), words.begin(), [](const Word& known) { return known.word; });
+  return alternatives(word, words, "kinds are");
+}
+
+/// A number of 0 to `most`.
+std::optional<std::int64_t> number_of(std::string_view text, std::int64_t most) {
+  const std::optional<std::int64_t> number = parse_int(text);
+  return number && *number >= 0 && *number <= most ? number : std::nullopt;
+}
+
+/// What an amount counts, if it is left out, and at most.
+struct Amount {
+  std::int64_t usual;
+  std::int64_t most;
+};
+
+Amount amount_of(FaultKind kind) {
+  if (kind == FaultKind::kCorrupted) return {0, kMostBits - 1};
+  return {kDefaultMs, std::numeric_limits<std::int64_t>::max() / kNsPerMs};
+}
+
+void set_amount(Fault& fault, std::int64_t amount) {
+  if (fault.kind == FaultKind::kCorrupted) {
+    fault.bit = static_cast<std::int32_t>(amount);
+  } else {
+    fault.delay = Duration{amount * kNsPerMs};
+  }
+}
+
+Result<Fault> parse(std::string_view text, std::int32_t n_ranks) {
+  const std::vector<std::string_view> parts = split(text, ':');
+  const std::optional<FaultKind> kind = kind_of(parts.front());
+  if (!kind) {
+    return wrong(text, fmt::format("unknown kind '{}'{}", parts.front(), known_words(parts[0])));
+  }
+  if (parts.size() != 3 && parts.size() != 4)
+    return wrong(text, "it reads KIND:RANK:CALL or KIND:RANK:CALL:AMOUNT");
+  const auto rank = number_of(parts[1], n_ranks - 1);
+  if (!rank) return wrong(text, fmt::format("'{}' is not one of the {} ranks", parts[1], n_ranks));
+  const auto call = number_of(parts[2], std::numeric_limits<std::int64_t>::max());
+  if (!call) return wrong(text, fmt::format("'{}' is not a call's number", parts[2]));
+  const Amount known = amount_of(*kind);
+  const auto amount = parts.size() == 4 ? number_of(parts[3], known.most) : known.usual;
+  if (!amount)
+    return wrong(text, fmt::format("'{}' is not an amount of 0 to {}", parts[3], known.most));
+  Fault fault;
+  fault.kind = *kind;
+  fault.rank = static_cast<std::int32_t>(*rank);
+  fault.at = "collective";
+  fault.nth = *call;
+  set_amount(fault, *amount);
+  return fault;
+}
+
+}  // namespace
+
+Result<CallFaults> parse_call_faults(const std::vector<std::string_view>& words,
+                                     std::int32_t n_ranks) {
+  CallFaults all;
+  for (const std::string_view word : words) {
+    const Result<Fault> fault = parse(word, n_ranks);
+    if (!fault.ok()) return fault.error();
+    if (fault.value().kind == FaultKind::kSlow) {
+      all.slow.push_back({.rank = fault.value().rank,
+                          .first_call = fault.value().nth,
+                          .delay = fault.value().delay});
+    } else {
+      all.faults.push_back(fault.value());
+    }
+  }
+  return all;
+}
+
+}  // namespace lockstep::sim
