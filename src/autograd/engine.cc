@@ -2,6 +2,9 @@
 
 #include <fmt/core.h>
 
+#include "lockstep/tensor/contents.h"
+#include "lockstep/tensor/in_flight.h"
+
 namespace lockstep {
 
 // Passes are numbered in the sequence of nodes: unique on this rank, and never the 0 of a new node.
@@ -90,6 +93,11 @@ void GraphTask::deliver(Node& node) {
 }
 
 void GraphTask::evaluate(Node& node) {
+  ExchangeWatch* const exchanges = runtime_->exchanges();
+  if (exchanges != nullptr && !exchanges->idle() && exchanges->wants(node)) {
+    const bool dense = node.collected_.defined();
+    exchanges->on_arrival(node, dense ? known_digest(node.collected_) : 0);
+  }
   deliver(node);
   if (!retain_graph_) node.release_saved();
   for (Node* next : node.edges_) {

@@ -1,5 +1,6 @@
 #include "lockstep/autograd/node.h"
 
+#include "lockstep/tensor/in_flight.h"
 #include "lockstep/tensor/kernels.h"
 
 namespace lockstep {
@@ -11,7 +12,23 @@ bool Node::records(std::initializer_list<const Variable*> inputs) {
   return false;
 }
 
+namespace {
+
+/// A graph computed these values.
+void mark_computed(Storage& storage) {
+  const std::uint32_t origin = storage.origin();
+  if ((origin & Origin::kLeaf) != 0) return;
+  storage.add_origin(Origin::kGraph);
+  const bool is_new = Origin::direct(origin) != 0 && (origin & Origin::kGraph) == 0;
+  if (is_new && storage.runtime().exchanges() != nullptr) {
+    storage.runtime().exchanges()->on_function(origin);
+  }
+}
+
+}  // namespace
+
 Variable Node::attach(Tensor&& out, Ref<Node> node) {
+  if (node) mark_computed(*out.storage());
   Ref<VariableState> state = VariableState::make(std::move(out));
   if (node) {
     node->sequence_number_ = node->runtime_->next_sequence_number();
@@ -24,7 +41,12 @@ Variable Node::attach(Tensor&& out, Ref<Node> node) {
 void Node::connect(std::size_t i, const Variable& input) {
   if (!input.defined()) return;
   edges_[i] = input.gradient_edge();
-  if (edges_[i] != nullptr) edges_[i]->retain();
+  if (edges_[i] == nullptr) return;
+  edges_[i]->retain();
+  Storage& storage = *input.data().storage();
+  if (edges_[i]->is_accumulator()) storage.add_origin(Origin::kLeaf);
+  ExchangeWatch* const exchanges = runtime_->exchanges();
+  if (exchanges != nullptr && !exchanges->idle()) exchanges->on_edge(storage, *edges_[i]);
 }
 
 void Node::connect(std::size_t i, Node& target) {

@@ -6,6 +6,7 @@
 #include "lockstep/autograd/accumulator.h"
 #include "lockstep/autograd/engine.h"
 #include "lockstep/autograd/sparse_rows.h"
+#include "lockstep/tensor/in_flight.h"
 
 namespace lockstep {
 namespace {
@@ -16,6 +17,30 @@ Accumulator& accumulator_of(VariableState& state) {
   }
   return static_cast<Accumulator&>(*state.accumulator);
 }
+
+/// A backward that nothing surrounds, for those who watch what it asks of exchanges.
+class WatchedBackward {
+ public:
+  explicit WatchedBackward(const Tensor& loss) {
+    const Runtime& runtime = loss.runtime();
+    ExchangeWatch* const exchanges = runtime.exchanges();
+    if (exchanges == nullptr || exchanges->idle() || runtime.graph_task() != nullptr) return;
+    exchanges_ = exchanges;
+    exchanges_->begin_backward(loss.storage()->origin());
+  }
+
+  ~WatchedBackward() {
+    if (exchanges_ != nullptr) exchanges_->end_backward();
+  }
+
+  WatchedBackward(const WatchedBackward&) = delete;
+  WatchedBackward& operator=(const WatchedBackward&) = delete;
+  WatchedBackward(WatchedBackward&&) = delete;
+  WatchedBackward& operator=(WatchedBackward&&) = delete;
+
+ private:
+  ExchangeWatch* exchanges_ = nullptr;
+};
 
 }  // namespace
 
@@ -57,7 +82,7 @@ void Variable::set_grad(Tensor grad) const {
   state_->sparse_grad = {};
 }
 
-Variable Variable::detach() const { return Variable(state_->data); }
+Variable Variable::detach() const { return Variable(state_->data.detached()); }
 
 Node* Variable::gradient_edge() const {
   if (!state_->requires_grad) return nullptr;
@@ -72,6 +97,7 @@ void Variable::backward(bool retain_graph) const {
       requires_grad(),
       "this variable does not require grad and has no grad_fn: nothing to differentiate");
   Runtime& rt = runtime();
+  const WatchedBackward watched(data());
   GraphTask task(rt, retain_graph);
   task.run(Ref<Node>(gradient_edge()), Tensor::full(rt, shape(), state_->data.dtype(), 1.0));
 }

@@ -203,7 +203,9 @@ Work ProcessGroup::issue(const Signature& signature,
                          const OpOptions& options) {
   const bool message = signature.op == CollectiveOp::kSend || signature.op == CollectiveOp::kRecv;
   ++(message ? n_messages_ : n_collectives_);
-  return post({signature, inputs, outputs, options.wrapper, options.timeout});
+  const CollectiveCall call{signature, inputs, outputs, options.wrapper, options.timeout};
+  if (options.wrapper < 0 && runtime().exchanges() != nullptr) watch_exchange(call);
+  return post(call);
 }
 
 Work ProcessGroup::all_reduce(const Memory& data, ReduceOp op, const OpOptions& options) {

@@ -23,6 +23,8 @@ struct Memory {
   /// Nothing but the library's own operations on tensors touches it, and those are watched. Other
   /// memory is watched by its contents (docs/laws.md, 15).
   bool by_operations_only = false;
+  /// Of a tensor that may belong to the program's graph; else null.
+  Storage* storage = nullptr;
 
   /// `n` elements from element `first` on. Requires: they lie inside.
   Memory slice(std::int64_t first, std::int64_t n) const {
@@ -30,11 +32,14 @@ struct Memory {
             n,
             dtype,
             device,
-            by_operations_only};
+            by_operations_only,
+            storage};
   }
 
   static Memory of(const Tensor& tensor) {
-    return {tensor.raw(), tensor.n_elems(), tensor.dtype(), tensor.device()};
+    Storage* const storage =
+        tensor.defined() && !tensor.is_detached() ? tensor.storage().get() : nullptr;
+    return {tensor.raw(), tensor.n_elems(), tensor.dtype(), tensor.device(), false, storage};
   }
 
   template <typename T>
@@ -204,6 +209,8 @@ class ProcessGroup {
              std::span<const Memory> inputs,
              std::span<const Memory> outputs,
              const OpOptions& options);
+  /// For those who watch what losses are made of.
+  void watch_exchange(const CollectiveCall& call);
 
   std::array<NameId, 6> status_names_{};  // By CommStatus, interned on first use.
   std::int64_t n_collectives_ = 0;

@@ -24,7 +24,7 @@ class RankContext {
   Host& host() const { return runtime_->host(); }
 
   /// What the program says about itself: epochs, metrics, decisions (docs/recording.md).
-  ProgramRecord record() const { return ProgramRecord(runtime_->recorder()); }
+  ProgramRecord record() const { return ProgramRecord(runtime_->recorder(), &host()); }
 
   /// The default group: all ranks.
   ProcessGroup& world() const { return *world_; }

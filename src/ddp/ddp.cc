@@ -261,11 +261,10 @@ void Ddp::Impl::lower_precision() const {
 void Ddp::Impl::start_trace(const ReplicatedState& whole,
                             const std::vector<NamedVariable>& reduced) {
   Recorder& recorder = *group_->runtime().recorder();
-  const std::span<const NamedVariable> buffers = buffers_.variables();
   WrappedState state;
   state.reduced = reduced;
   state.replicated = parameters_;
-  state.buffers.assign(buffers.begin(), buffers.end());
+  state.buffers = buffers_.variables();
   state.ignored = options_.ignored;
   state.left_alone = whole.parameters;
   trace_.emplace(recorder, state);
@@ -354,6 +353,7 @@ void Ddp::Impl::trace_forward(bool training) {
   if (!trace_) return;
   const bool grad = group_->runtime().grad_enabled();
   const bool synchronizing = is_synchronizing();
+  trace_->record_lone(LonePoint::kFound);
   if (synchronizing && state_due_) {
     trace_->record_state(StatePoint::kForward);
     state_due_ = false;

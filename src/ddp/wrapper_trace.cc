@@ -1,6 +1,8 @@
 #include "lockstep/ddp/wrapper_trace.h"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <exception>
 #include <string>
 
@@ -13,15 +15,23 @@ namespace {
 void describe(const NamedVariable& named, std::string_view manner, std::string& text) {
   const Tensor& data = named.variable.data();
   text += named.name;
-  for (const std::int64_t size : data.shape().sizes()) text += ' ' + std::to_string(size);
-  text += ' ' + std::string(name_of(data.dtype()));
+  for (const std::int64_t size : data.shape().sizes()) {
+    std::array<char, 20> digits{};
+    const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), size);
+    text += ' ';
+    text.append(digits.data(), end.ptr);
+  }
+  text += ' ';
+  text += name_of(data.dtype());
   text += named.variable.requires_grad() ? " trained" : " frozen";
   text += manner;
   text += '\n';
 }
 
 std::uint64_t schema_of(const WrappedState& state) {
+  constexpr std::size_t kUsualLine = 40;
   std::string text;
+  text.reserve(kUsualLine * (state.left_alone.size() + state.buffers.size()));
   for (const NamedVariable& named : state.left_alone) {
     const auto& ignored = state.ignored;
     const bool is_ignored = std::find(ignored.begin(), ignored.end(), named.name) != ignored.end();
@@ -41,6 +51,7 @@ WrapperTrace::WrapperTrace(Recorder& recorder, const WrappedState& state)
       n_exceptions_(std::uncaught_exceptions()) {
   recorder.set_source(wrapper_, this);
   std::vector<NamedVariable> frozen;
+  params_.reserve(state.replicated.size());
   for (const NamedVariable& entry : state.replicated) {
     params_.push_back(entry.variable);
     if (!entry.variable.requires_grad()) frozen.push_back(entry);
@@ -67,6 +78,7 @@ WrapperTrace::~WrapperTrace() {
 
 LayoutId WrapperTrace::layout_of(std::span<const NamedVariable> variables) {
   std::vector<NameId> names;
+  names.reserve(variables.size());
   for (const NamedVariable& entry : variables) {
     const NameId name = recorder_->names().intern(entry.name);
     names.push_back(name);
@@ -98,7 +110,18 @@ void WrapperTrace::record_hook(const CommHookEvent& event) { recorder_->record(e
 
 void WrapperTrace::record_forward(const ForwardEvent& event) { recorder_->record(event, wrapper_); }
 
+void WrapperTrace::record_lone(LonePoint point) {
+  const bool found = point == LonePoint::kFound;
+  if (found && !alone_) return;
+  alone_ = !found;
+  tensors_.clear();
+  for (const Variable& parameter : params_) tensors_.push_back(&parameter.data());
+  recorder_->record_lone(point, params_layout_, tensors_, wrapper_);
+  tensors_.clear();
+}
+
 void WrapperTrace::record_state(StatePoint point) {
+  record_lone(LonePoint::kFound);
   record_state(StateKind::kParam, point, params_layout_, params_);
   if (!buffers_.empty()) record_state(StateKind::kBuffer, point, layouts_.buffers, buffers_);
   recorder_->record_auxiliary(point, wrapper_);

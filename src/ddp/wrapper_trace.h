@@ -12,9 +12,9 @@ namespace lockstep {
 
 /// The tensors of a wrapped model as traces describe them.
 struct WrappedState {
-  std::vector<NamedVariable> reduced;     ///< Reducer parameters, in index order.
-  std::vector<NamedVariable> replicated;  ///< All parameters that are kept equal, frozen included.
-  std::vector<NamedVariable> buffers;     ///< Those that are not ignored.
+  std::span<const NamedVariable> reduced;     ///< Reducer parameters, in index order.
+  std::span<const NamedVariable> replicated;  ///< All parameters kept equal, frozen included.
+  std::span<const NamedVariable> buffers;     ///< Those that are not ignored.
   std::span<const std::string> ignored;
   /// Ignored parameters; others may stand here too. They get names, or laws could not tell an
   /// optimizer's steps on them from steps on replicated ones.
@@ -49,6 +49,7 @@ class WrapperTrace final : public StateSource {
   void record_hook(const CommHookEvent& event);
   void record_state(StatePoint point) override;
   void record_frozen(StatePoint point) override;
+  void record_lone(LonePoint point) override;
 
   std::size_t n_parameters() const override { return params_.size(); }
 
@@ -67,6 +68,7 @@ class WrapperTrace final : public StateSource {
   std::vector<Variable> buffers_;
   std::uint64_t schema_;
   int n_exceptions_;                    // In flight when it began.
+  bool alone_ = false;                  // A step was taken that no reduction precedes.
   std::vector<const Tensor*> tensors_;  // Scratch.
 };
 

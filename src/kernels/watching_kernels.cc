@@ -1,4 +1,6 @@
-// Reports which operations touch memory that a transfer owns.
+// Reports which operations touch memory that a transfer owns, and passes on what came out of one.
+#include <array>
+
 #include "lockstep/kernels/cpu_kernels.h"
 #include "lockstep/tensor/in_flight.h"
 #include "lockstep/tensor/tensor.h"
@@ -7,32 +9,43 @@ namespace lockstep {
 
 namespace {
 
-/// The memory of the rank that `tensor` belongs to, if some of it is in flight.
-InFlight* in_flight_of(const Tensor& tensor) {
-  if (!tensor.defined()) return nullptr;
-  InFlight* const in_flight = tensor.runtime().in_flight();
-  return in_flight == nullptr || in_flight->idle() ? nullptr : in_flight;
-}
-
 /// The operands of one operation.
 class Watch {
  public:
-  Watch(InFlight* in_flight, const char* operation)
-      : in_flight_(in_flight), operation_(operation) {}
+  Watch(const Tensor& operand, const char* operation) : operation_(operation) {
+    if (!operand.defined()) return;
+    InFlight* const in_flight = operand.runtime().in_flight();
+    if (in_flight != nullptr && !in_flight->idle()) in_flight_ = in_flight;
+    ExchangeWatch* const exchanges = operand.runtime().exchanges();
+    if (exchanges != nullptr && !exchanges->idle()) exchanges_ = exchanges;
+  }
+
+  ~Watch() {
+    if (exchanges_ != nullptr) pass_on();
+  }
+
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+  Watch(Watch&&) = delete;
+  Watch& operator=(Watch&&) = delete;
 
   template <typename Operand>
   Watch& writes(const Operand& operand) {
     if (in_flight_ != nullptr) look(operand, true);
+    if (exchanges_ != nullptr) note(operand, true);
     return *this;
   }
 
   template <typename Operand>
   Watch& reads(const Operand& operand) {
     if (in_flight_ != nullptr) look(operand, false);
+    if (exchanges_ != nullptr) note(operand, false);
     return *this;
   }
 
  private:
+  static constexpr std::size_t kMostWritten = 6;
+
   void look(const Tensor& tensor, bool writes) {
     if (!tensor.defined()) return;
     const std::byte* const begin = tensor.address();
@@ -43,8 +56,36 @@ class Watch {
     for (const Tensor& tensor : tensors) look(tensor, writes);
   }
 
-  InFlight* in_flight_;
+  void note(const Tensor& tensor, bool writes) {
+    if (!tensor.defined()) return;
+    if (!writes) {
+      const std::uint32_t origin = tensor.storage()->origin();
+      exchanges_->on_read(origin);
+      carried_ |= exchanges_->carried(origin);
+    } else if (n_written_ < kMostWritten) {
+      written_[n_written_++] = &tensor;
+    }
+  }
+
+  void note(std::span<const Tensor> tensors, bool writes) {
+    for (const Tensor& tensor : tensors) note(tensor, writes);
+  }
+
+  /// What was computed from an exchange's result carries its bit.
+  void pass_on() {
+    for (std::size_t i = 0; i < n_written_; ++i) {
+      Storage& storage = *written_[i]->storage();
+      const bool whole = written_[i]->n_bytes() == storage.n_bytes();
+      storage.set_origin(exchanges_->written(storage.origin(), carried_, whole));
+    }
+  }
+
+  InFlight* in_flight_ = nullptr;
+  ExchangeWatch* exchanges_ = nullptr;
   const char* operation_;
+  std::array<const Tensor*, kMostWritten> written_{};
+  std::size_t n_written_ = 0;
+  std::uint32_t carried_ = 0;
 };
 
 class WatchingKernels final : public Kernels {
@@ -52,117 +93,117 @@ class WatchingKernels final : public Kernels {
   explicit WatchingKernels(Kernels& inner) : inner_(&inner) {}
 
   void fill(const Tensor& out, double value) override {
-    Watch(in_flight_of(out), "fill").writes(out);
+    Watch(out, "fill").writes(out);
     inner_->fill(out, value);
   }
 
   void copy(const Tensor& out, const Tensor& in) override {
-    Watch(in_flight_of(out), "copy").writes(out).reads(in);
+    Watch(out, "copy").writes(out).reads(in);
     inner_->copy(out, in);
   }
 
   void add(const Tensor& out, const Tensor& a, const Tensor& b) override {
-    Watch(in_flight_of(out), "add").writes(out).reads(a).reads(b);
+    Watch(out, "add").writes(out).reads(a).reads(b);
     inner_->add(out, a, b);
   }
 
   void sub(const Tensor& out, const Tensor& a, const Tensor& b) override {
-    Watch(in_flight_of(out), "sub").writes(out).reads(a).reads(b);
+    Watch(out, "sub").writes(out).reads(a).reads(b);
     inner_->sub(out, a, b);
   }
 
   void mul(const Tensor& out, const Tensor& a, const Tensor& b) override {
-    Watch(in_flight_of(out), "mul").writes(out).reads(a).reads(b);
+    Watch(out, "mul").writes(out).reads(a).reads(b);
     inner_->mul(out, a, b);
   }
 
   void div(const Tensor& out, const Tensor& a, const Tensor& b) override {
-    Watch(in_flight_of(out), "div").writes(out).reads(a).reads(b);
+    Watch(out, "div").writes(out).reads(a).reads(b);
     inner_->div(out, a, b);
   }
 
   void scale(const Tensor& out, const Tensor& in, double factor) override {
-    Watch(in_flight_of(out), "scale").writes(out).reads(in);
+    Watch(out, "scale").writes(out).reads(in);
     inner_->scale(out, in, factor);
   }
 
   void div_scalar(const Tensor& out, const Tensor& in, double divisor) override {
-    Watch(in_flight_of(out), "div_scalar").writes(out).reads(in);
+    Watch(out, "div_scalar").writes(out).reads(in);
     inner_->div_scalar(out, in, divisor);
   }
 
   void add_scaled(const Tensor& out, const Tensor& a, const Tensor& b, double alpha) override {
-    Watch(in_flight_of(out), "add_scaled").writes(out).reads(a).reads(b);
+    Watch(out, "add_scaled").writes(out).reads(a).reads(b);
     inner_->add_scaled(out, a, b, alpha);
   }
 
   void add_row(const Tensor& out, const Tensor& a, const Tensor& row) override {
-    Watch(in_flight_of(out), "add_row").writes(out).reads(a).reads(row);
+    Watch(out, "add_row").writes(out).reads(a).reads(row);
     inner_->add_row(out, a, row);
   }
 
   void add_channels(const Tensor& out, const Tensor& a, const Tensor& channels) override {
-    Watch(in_flight_of(out), "add_channels").writes(out).reads(a).reads(channels);
+    Watch(out, "add_channels").writes(out).reads(a).reads(channels);
     inner_->add_channels(out, a, channels);
   }
 
   void relu(const Tensor& out, const Tensor& in) override {
-    Watch(in_flight_of(out), "relu").writes(out).reads(in);
+    Watch(out, "relu").writes(out).reads(in);
     inner_->relu(out, in);
   }
 
   void relu_backward(const Tensor& out, const Tensor& grad, const Tensor& y) override {
-    Watch(in_flight_of(out), "relu_backward").writes(out).reads(grad).reads(y);
+    Watch(out, "relu_backward").writes(out).reads(grad).reads(y);
     inner_->relu_backward(out, grad, y);
   }
 
   void tanh(const Tensor& out, const Tensor& in) override {
-    Watch(in_flight_of(out), "tanh").writes(out).reads(in);
+    Watch(out, "tanh").writes(out).reads(in);
     inner_->tanh(out, in);
   }
 
   void tanh_backward(const Tensor& out, const Tensor& grad, const Tensor& y) override {
-    Watch(in_flight_of(out), "tanh_backward").writes(out).reads(grad).reads(y);
+    Watch(out, "tanh_backward").writes(out).reads(grad).reads(y);
     inner_->tanh_backward(out, grad, y);
   }
 
   void sigmoid(const Tensor& out, const Tensor& in) override {
-    Watch(in_flight_of(out), "sigmoid").writes(out).reads(in);
+    Watch(out, "sigmoid").writes(out).reads(in);
     inner_->sigmoid(out, in);
   }
 
   void sigmoid_backward(const Tensor& out, const Tensor& grad, const Tensor& y) override {
-    Watch(in_flight_of(out), "sigmoid_backward").writes(out).reads(grad).reads(y);
+    Watch(out, "sigmoid_backward").writes(out).reads(grad).reads(y);
     inner_->sigmoid_backward(out, grad, y);
   }
 
   void round_to_grid(const Tensor& out, const Tensor& in, int k, double limit) override {
-    Watch(in_flight_of(out), "round_to_grid").writes(out).reads(in);
+    Watch(out, "round_to_grid").writes(out).reads(in);
     inner_->round_to_grid(out, in, k, limit);
   }
 
   void gemm(const Tensor& out, const Tensor& a, const Tensor& b, const Gemm& options) override {
-    Watch(in_flight_of(out), "gemm").writes(out).reads(a).reads(b);
+    Watch(out, "gemm").writes(out).reads(a).reads(b);
     inner_->gemm(out, a, b, options);
   }
 
   void sum_rows(const Tensor& out, const Tensor& in) override {
-    Watch(in_flight_of(out), "sum_rows").writes(out).reads(in);
+    Watch(out, "sum_rows").writes(out).reads(in);
     inner_->sum_rows(out, in);
   }
 
   void sum_channels(const Tensor& out, const Tensor& in) override {
-    Watch(in_flight_of(out), "sum_channels").writes(out).reads(in);
+    Watch(out, "sum_channels").writes(out).reads(in);
     inner_->sum_channels(out, in);
   }
 
   void sum_all(const Tensor& out, const Tensor& in) override {
-    Watch(in_flight_of(out), "sum_all").writes(out).reads(in);
+    Watch(out, "sum_all").writes(out).reads(in);
     inner_->sum_all(out, in);
   }
 
   void mse(const Tensor& out, const Tensor& x, const Tensor& target, double denominator) override {
-    Watch(in_flight_of(out), "mse").writes(out).reads(x).reads(target);
+    Watch(out, "mse").writes(out).reads(x).reads(target);
     inner_->mse(out, x, target, denominator);
   }
 
@@ -171,12 +212,12 @@ class WatchingKernels final : public Kernels {
                     const Tensor& x,
                     const Tensor& target,
                     double denominator) override {
-    Watch(in_flight_of(out), "mse_backward").writes(out).reads(grad_out).reads(x).reads(target);
+    Watch(out, "mse_backward").writes(out).reads(grad_out).reads(x).reads(target);
     inner_->mse_backward(out, grad_out, x, target, denominator);
   }
 
   void l1(const Tensor& out, const Tensor& x, const Tensor& target, double denominator) override {
-    Watch(in_flight_of(out), "l1").writes(out).reads(x).reads(target);
+    Watch(out, "l1").writes(out).reads(x).reads(target);
     inner_->l1(out, x, target, denominator);
   }
 
@@ -185,7 +226,7 @@ class WatchingKernels final : public Kernels {
                    const Tensor& x,
                    const Tensor& target,
                    double denominator) override {
-    Watch(in_flight_of(out), "l1_backward").writes(out).reads(grad_out).reads(x).reads(target);
+    Watch(out, "l1_backward").writes(out).reads(grad_out).reads(x).reads(target);
     inner_->l1_backward(out, grad_out, x, target, denominator);
   }
 
@@ -194,7 +235,7 @@ class WatchingKernels final : public Kernels {
                      const Tensor& x,
                      const Tensor& labels,
                      double denominator) override {
-    Watch(in_flight_of(out), "cross_entropy").writes(out).writes(log_probs).reads(x).reads(labels);
+    Watch(out, "cross_entropy").writes(out).writes(log_probs).reads(x).reads(labels);
     inner_->cross_entropy(out, log_probs, x, labels, denominator);
   }
 
@@ -203,11 +244,7 @@ class WatchingKernels final : public Kernels {
                               const Tensor& log_probs,
                               const Tensor& labels,
                               double denominator) override {
-    Watch(in_flight_of(out), "cross_entropy_backward")
-        .writes(out)
-        .reads(grad_out)
-        .reads(log_probs)
-        .reads(labels);
+    Watch(out, "cross_entropy_backward").writes(out).reads(grad_out).reads(log_probs).reads(labels);
     inner_->cross_entropy_backward(out, grad_out, log_probs, labels, denominator);
   }
 
@@ -216,7 +253,7 @@ class WatchingKernels final : public Kernels {
                   std::span<const Tensor> running_mean_var,
                   std::span<const Tensor> save_mean_invstd,
                   const BatchNorm& options) override {
-    Watch(in_flight_of(out), "batch_norm")
+    Watch(out, "batch_norm")
         .writes(out)
         .reads(x_weight_bias)
         .writes(running_mean_var)
@@ -227,15 +264,12 @@ class WatchingKernels final : public Kernels {
   void batch_norm_backward(std::span<const Tensor> grads,
                            std::span<const Tensor> in,
                            std::span<const Tensor> save_mean_invstd) override {
-    Watch(in_flight_of(in[0]), "batch_norm_backward")
-        .writes(grads)
-        .reads(in)
-        .reads(save_mean_invstd);
+    Watch(in[0], "batch_norm_backward").writes(grads).reads(in).reads(save_mean_invstd);
     inner_->batch_norm_backward(grads, in, save_mean_invstd);
   }
 
   void batch_norm_stats(std::span<const Tensor> mean_invstd, const Tensor& x, double eps) override {
-    Watch(in_flight_of(x), "batch_norm_stats").writes(mean_invstd).reads(x);
+    Watch(x, "batch_norm_stats").writes(mean_invstd).reads(x);
     inner_->batch_norm_stats(mean_invstd, x, eps);
   }
 
@@ -243,20 +277,14 @@ class WatchingKernels final : public Kernels {
                               std::span<const Tensor> running_mean_var,
                               const Tensor& rows,
                               const BatchNorm& options) override {
-    Watch(in_flight_of(rows), "batch_norm_merge_stats")
-        .writes(mean_invstd)
-        .writes(running_mean_var)
-        .reads(rows);
+    Watch(rows, "batch_norm_merge_stats").writes(mean_invstd).writes(running_mean_var).reads(rows);
     inner_->batch_norm_merge_stats(mean_invstd, running_mean_var, rows, options);
   }
 
   void batch_norm_apply(const Tensor& out,
                         std::span<const Tensor> x_weight_bias,
                         std::span<const Tensor> mean_invstd) override {
-    Watch(in_flight_of(out), "batch_norm_apply")
-        .writes(out)
-        .reads(x_weight_bias)
-        .reads(mean_invstd);
+    Watch(out, "batch_norm_apply").writes(out).reads(x_weight_bias).reads(mean_invstd);
     inner_->batch_norm_apply(out, x_weight_bias, mean_invstd);
   }
 
@@ -264,7 +292,7 @@ class WatchingKernels final : public Kernels {
                        std::span<const Tensor> weight_bias_grads,
                        std::span<const Tensor> grad_x,
                        std::span<const Tensor> mean_invstd) override {
-    Watch(in_flight_of(sums), "batch_norm_sums")
+    Watch(sums, "batch_norm_sums")
         .writes(sums)
         .writes(weight_bias_grads)
         .reads(grad_x)
@@ -277,16 +305,12 @@ class WatchingKernels final : public Kernels {
                          std::span<const Tensor> mean_invstd,
                          const Tensor& sums,
                          double count) override {
-    Watch(in_flight_of(out), "batch_norm_spread")
-        .writes(out)
-        .reads(in)
-        .reads(mean_invstd)
-        .reads(sums);
+    Watch(out, "batch_norm_spread").writes(out).reads(in).reads(mean_invstd).reads(sums);
     inner_->batch_norm_spread(out, in, mean_invstd, sums, count);
   }
 
   void softmax(const Tensor& out, const Tensor& in, const Softmax& options) override {
-    Watch(in_flight_of(out), "softmax").writes(out).reads(in);
+    Watch(out, "softmax").writes(out).reads(in);
     inner_->softmax(out, in, options);
   }
 
@@ -294,17 +318,17 @@ class WatchingKernels final : public Kernels {
                         const Tensor& grad,
                         const Tensor& y,
                         const Softmax& options) override {
-    Watch(in_flight_of(out), "softmax_backward").writes(out).reads(grad).reads(y);
+    Watch(out, "softmax_backward").writes(out).reads(grad).reads(y);
     inner_->softmax_backward(out, grad, y, options);
   }
 
   void gelu(const Tensor& out, const Tensor& in, Gelu form) override {
-    Watch(in_flight_of(out), "gelu").writes(out).reads(in);
+    Watch(out, "gelu").writes(out).reads(in);
     inner_->gelu(out, in, form);
   }
 
   void gelu_backward(const Tensor& out, const Tensor& grad, const Tensor& x, Gelu form) override {
-    Watch(in_flight_of(out), "gelu_backward").writes(out).reads(grad).reads(x);
+    Watch(out, "gelu_backward").writes(out).reads(grad).reads(x);
     inner_->gelu_backward(out, grad, x, form);
   }
 
@@ -312,25 +336,19 @@ class WatchingKernels final : public Kernels {
                   std::span<const Tensor> x_weight_bias,
                   std::span<const Tensor> save_mean_invstd,
                   double eps) override {
-    Watch(in_flight_of(out), "layer_norm")
-        .writes(out)
-        .reads(x_weight_bias)
-        .writes(save_mean_invstd);
+    Watch(out, "layer_norm").writes(out).reads(x_weight_bias).writes(save_mean_invstd);
     inner_->layer_norm(out, x_weight_bias, save_mean_invstd, eps);
   }
 
   void layer_norm_backward(std::span<const Tensor> grads,
                            std::span<const Tensor> in,
                            std::span<const Tensor> save_mean_invstd) override {
-    Watch(in_flight_of(in[0]), "layer_norm_backward")
-        .writes(grads)
-        .reads(in)
-        .reads(save_mean_invstd);
+    Watch(in[0], "layer_norm_backward").writes(grads).reads(in).reads(save_mean_invstd);
     inner_->layer_norm_backward(grads, in, save_mean_invstd);
   }
 
   void gather_rows(const Tensor& out, const Tensor& table, const Tensor& indices) override {
-    Watch(in_flight_of(out), "gather_rows").writes(out).reads(table).reads(indices);
+    Watch(out, "gather_rows").writes(out).reads(table).reads(indices);
     inner_->gather_rows(out, table, indices);
   }
 
@@ -338,22 +356,22 @@ class WatchingKernels final : public Kernels {
                         const Tensor& rows,
                         const Tensor& indices,
                         std::int64_t skipped) override {
-    Watch(in_flight_of(table), "scatter_add_rows").writes(table).reads(rows).reads(indices);
+    Watch(table, "scatter_add_rows").writes(table).reads(rows).reads(indices);
     inner_->scatter_add_rows(table, rows, indices, skipped);
   }
 
   void swap_middle(const Tensor& out, const Tensor& in) override {
-    Watch(in_flight_of(out), "swap_middle").writes(out).reads(in);
+    Watch(out, "swap_middle").writes(out).reads(in);
     inner_->swap_middle(out, in);
   }
 
   void unfold(const Tensor& out, const Tensor& image, const Window& window) override {
-    Watch(in_flight_of(out), "unfold").writes(out).reads(image);
+    Watch(out, "unfold").writes(out).reads(image);
     inner_->unfold(out, image, window);
   }
 
   void fold(const Tensor& image, const Tensor& columns, const Window& window) override {
-    Watch(in_flight_of(image), "fold").writes(image).reads(columns);
+    Watch(image, "fold").writes(image).reads(columns);
     inner_->fold(image, columns, window);
   }
 
@@ -361,22 +379,22 @@ class WatchingKernels final : public Kernels {
                 const Tensor& positions,
                 const Tensor& in,
                 const Window& window) override {
-    Watch(in_flight_of(out), "max_pool").writes(out).writes(positions).reads(in);
+    Watch(out, "max_pool").writes(out).writes(positions).reads(in);
     inner_->max_pool(out, positions, in, window);
   }
 
   void max_pool_backward(const Tensor& out, const Tensor& grad, const Tensor& positions) override {
-    Watch(in_flight_of(out), "max_pool_backward").writes(out).reads(grad).reads(positions);
+    Watch(out, "max_pool_backward").writes(out).reads(grad).reads(positions);
     inner_->max_pool_backward(out, grad, positions);
   }
 
   void avg_pool(const Tensor& out, const Tensor& in, const Window& window) override {
-    Watch(in_flight_of(out), "avg_pool").writes(out).reads(in);
+    Watch(out, "avg_pool").writes(out).reads(in);
     inner_->avg_pool(out, in, window);
   }
 
   void avg_pool_backward(const Tensor& out, const Tensor& grad, const Window& window) override {
-    Watch(in_flight_of(out), "avg_pool_backward").writes(out).reads(grad);
+    Watch(out, "avg_pool_backward").writes(out).reads(grad);
     inner_->avg_pool_backward(out, grad, window);
   }
 
@@ -384,7 +402,7 @@ class WatchingKernels final : public Kernels {
            const Tensor& grad,
            const Tensor& momentum_buffer,
            const SgdUpdate& update) override {
-    Watch(in_flight_of(param), "sgd").writes(param).reads(grad).writes(momentum_buffer);
+    Watch(param, "sgd").writes(param).reads(grad).writes(momentum_buffer);
     inner_->sgd(param, grad, momentum_buffer, update);
   }
 
@@ -392,7 +410,7 @@ class WatchingKernels final : public Kernels {
             const Tensor& grad,
             std::span<const Tensor> moments,
             const AdamUpdate& update) override {
-    Watch(in_flight_of(param), "adam").writes(param).reads(grad).writes(moments);
+    Watch(param, "adam").writes(param).reads(grad).writes(moments);
     inner_->adam(param, grad, moments, update);
   }
 
@@ -400,7 +418,7 @@ class WatchingKernels final : public Kernels {
                const Tensor& grad,
                const Tensor& sum,
                const AdagradUpdate& update) override {
-    Watch(in_flight_of(param), "adagrad").writes(param).reads(grad).writes(sum);
+    Watch(param, "adagrad").writes(param).reads(grad).writes(sum);
     inner_->adagrad(param, grad, sum, update);
   }
 
@@ -408,27 +426,27 @@ class WatchingKernels final : public Kernels {
                const Tensor& grad,
                std::span<const Tensor> averages,
                const RmspropUpdate& update) override {
-    Watch(in_flight_of(param), "rmsprop").writes(param).reads(grad).writes(averages);
+    Watch(param, "rmsprop").writes(param).reads(grad).writes(averages);
     inner_->rmsprop(param, grad, averages, update);
   }
 
   bool unscale(const Tensor& grad, double factor) override {
-    Watch(in_flight_of(grad), "unscale").writes(grad);
+    Watch(grad, "unscale").writes(grad);
     return inner_->unscale(grad, factor);
   }
 
   void clamp(const Tensor& out, const Tensor& in, double limit) override {
-    Watch(in_flight_of(out), "clamp").writes(out).reads(in);
+    Watch(out, "clamp").writes(out).reads(in);
     inner_->clamp(out, in, limit);
   }
 
   double norm(const Tensor& in, double p) override {
-    Watch(in_flight_of(in), "norm").reads(in);
+    Watch(in, "norm").reads(in);
     return inner_->norm(in, p);
   }
 
   void average_into_bucket(const Tensor& out, const Tensor& grad, double divisor) override {
-    Watch(in_flight_of(out), "average_into_bucket").writes(out).reads(grad);
+    Watch(out, "average_into_bucket").writes(out).reads(grad);
     inner_->average_into_bucket(out, grad, divisor);
   }
 

@@ -1,14 +1,20 @@
-// Which memory a pending transfer owns, so that any other access to it can be reported.
+// What a program does with memory that it has handed to collectives: while a transfer owns it
+// (InFlight), and with what a loss gets back from it (ExchangeWatch).
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
 #include <vector>
 
 #include "lockstep/base/call_site.h"
+#include "lockstep/tensor/kernels.h"
+#include "lockstep/tensor/tensor.h"
 
 namespace lockstep {
+
+class Node;  // autograd/node.h
 
 /// The byte ranges that pending works of one rank own, and what is notified of accesses to them.
 ///
@@ -175,6 +181,108 @@ class AccessSite {
  private:
   InFlight* in_flight_;
   CallSite before_;
+};
+
+/// Collectives that send what a graph has computed, and whether what they return takes part in the
+/// backward that follows.
+///
+/// The mean over ranks of the gradients is the gradient of the mean loss only if the gradient of
+/// each rank's result reaches what every other rank sent: the backward has to make a collective, too.
+/// Storages carry one bit for each exchange that is watched (Origin), operations pass them on.
+class ExchangeWatch {
+ public:
+  /// How the result joined the graph, as in ExchangeJoin (trace/event.h).
+  enum class Join : std::uint8_t { kConstant, kInPlace, kFunction };
+
+  struct Exchange {
+    std::string_view call = {};  ///< "all_reduce", ... (a literal).
+    ReduceOp reduce = ReduceOp::kSum;
+    std::int32_t group = 0;
+    std::int64_t seq = 0;
+    std::int32_t n_ranks = 1;
+    CallSite site = {};
+    std::int32_t step = 0;  ///< Filled in by the listener.
+    bool grad = true;
+    Join join = Join::kConstant;
+    bool dropped = false;
+    bool answered = false;
+    std::uint64_t arrived = 0;
+  };
+
+  class Listener {
+   public:
+    virtual ~Listener() = default;
+    virtual void on_call(Exchange& exchange) = 0;
+    /// It entered the loss of a backward that has ended, or it was dropped.
+    virtual void on_exchange(const Exchange& exchange) = 0;
+  };
+
+  void listen(Listener* listener) { listener_ = listener; }
+
+  /// Whether nothing has to be passed on.
+  bool idle() const { return n_open_ == 0; }
+
+  /// A collective begins that returns into `results`. `place`: the graph's own storage, if that is
+  /// overwritten.
+  void begin(const Exchange& exchange, std::span<Storage* const> results, const Storage* place);
+  /// A call was made during a backward: it answers the last exchange of its group that none has
+  /// answered yet.
+  void answer(std::int32_t group);
+  /// Values of this origin were looked at.
+  void on_read(std::uint32_t origin);
+  /// A result's storage ends.
+  void on_gone(const Storage& storage);
+  /// A differentiable function returned values of this origin.
+  void on_function(std::uint32_t origin);
+  /// `producer` takes the gradient of `storage`, which carries exchanges.
+  void on_edge(const Storage& storage, const Node& producer);
+
+  /// A backward begins that nothing surrounds, from a loss of this origin.
+  void begin_backward(std::uint32_t origin);
+  void end_backward();
+
+  /// The exchanges that values of this origin were computed from, or are: what an operation passes on
+  /// from what it reads.
+  std::uint32_t carried(std::uint32_t origin) const {
+    return direct(origin) | (is_current(origin) ? Origin::derived(origin) : 0U);
+  }
+
+  /// The origin of what an operation has written: `carried` is what it has read. `whole`: all of the
+  /// storage.
+  std::uint32_t written(std::uint32_t origin, std::uint32_t carried, bool whole) const;
+
+  /// Whether the gradient that arrives at `node` is asked for.
+  bool wants(const Node& node) const;
+  void on_arrival(const Node& node, std::uint64_t digest);
+
+ private:
+  struct Slot {
+    Exchange exchange;
+    const Storage* result = nullptr;
+    const Storage* place = nullptr;
+    const Node* producer = nullptr;  // Lives as long as the graph.
+    std::int32_t n_backwards = 0;    // That it took no part in.
+    bool open = false;
+    bool read = false;
+    bool in_loss = false;
+  };
+
+  /// Bits of other windows say nothing: their exchanges are closed.
+  bool is_current(std::uint32_t origin) const { return Origin::window(origin) == window_; }
+
+  std::uint32_t direct(std::uint32_t origin) const {
+    return is_current(origin) ? Origin::direct(origin) : 0U;
+  }
+
+  void close(Slot& slot);
+  void report(Slot& slot);
+
+  std::array<Slot, Origin::kSlots> slots_{};
+  std::uint32_t window_ = 1;  // Ends when no exchange is open; 0 is that of new storages.
+  std::uint32_t next_ = 0;    // Slots are not used again within one window.
+  std::uint32_t n_open_ = 0;
+  bool in_backward_ = false;
+  Listener* listener_ = nullptr;
 };
 
 }  // namespace lockstep

@@ -13,6 +13,7 @@ namespace lockstep {
 class Kernels;
 class Recorder;          // trace/recorder.h
 class InFlight;          // tensor/in_flight.h
+class ExchangeWatch;     // tensor/in_flight.h
 class Contents;          // tensor/contents.h
 class GraphTask;         // autograd/engine.h
 class SavedTensorHooks;  // autograd/saved_tensor.h
@@ -50,6 +51,11 @@ class Runtime {
 
   void set_in_flight(InFlight* in_flight) { in_flight_ = in_flight; }
 
+  /// Collectives that send what graphs computed, or null when they are not watched.
+  ExchangeWatch* exchanges() const { return exchanges_; }
+
+  void set_exchanges(ExchangeWatch* exchanges) { exchanges_ = exchanges; }
+
   /// What tensors have been found to contain, or null: then they are looked at each time.
   /// Requires: pending works' memory is watched (in_flight); no accelerator.
   Contents* contents() const { return contents_; }
@@ -83,6 +89,7 @@ class Runtime {
   Accelerator* accelerator_;
   Recorder* recorder_ = nullptr;
   InFlight* in_flight_ = nullptr;
+  ExchangeWatch* exchanges_ = nullptr;
   Contents* contents_ = nullptr;
   GraphTask* graph_task_ = nullptr;
   SavedTensorHooks* saved_tensor_hooks_ = nullptr;

@@ -47,6 +47,9 @@ void Storage::end_unknown() const {
 
 void Storage::destroy() {
   if (!is_named(content_)) end_unknown();
+  if (Origin::direct(origin_) != 0 && runtime_->exchanges() != nullptr) {
+    runtime_->exchanges()->on_gone(*this);
+  }
   Pool& pool = runtime_->pool();
   const bool beside = runtime_->accelerator() != nullptr && n_bytes_ > 0;
   if (beside) runtime_->accelerator()->release(data_, static_cast<std::size_t>(n_bytes_));
@@ -142,6 +145,8 @@ Tensor Tensor::rows(std::int64_t first, std::int64_t n) const {
 Tensor Tensor::clone() const {
   Tensor copy = empty(runtime(), shape_, dtype_);
   runtime().kernels().copy(copy, *this);
+  const bool from_graph = (storage_->origin() & Origin::kFromGraph) != 0 && !detached_;
+  if (from_graph) copy.storage()->add_origin(Origin::kCopied);
   return copy;
 }
 
@@ -158,6 +163,10 @@ double Tensor::at(std::int64_t flat_index, const CallSite& site) const {
   if (InFlight* const in_flight = runtime().in_flight()) {
     const std::byte* const element = address() + flat_index * size_of(dtype_);
     in_flight->access(element, element + size_of(dtype_), {"element", false, site});
+  }
+  const std::uint32_t origin = storage_->origin();
+  if (Origin::direct(origin) != 0 && runtime().exchanges() != nullptr) {
+    runtime().exchanges()->on_read(origin);
   }
   return detail::for_any(dtype_, [&](auto tag) {
     return static_cast<double>(

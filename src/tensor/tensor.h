@@ -13,6 +13,30 @@
 
 namespace lockstep {
 
+/// Where the values of a storage come from, as far as ExchangeWatch (in_flight.h) asks.
+struct Origin {
+  static constexpr std::uint32_t kGraph = 1;  ///< An operation that a graph records computed it.
+  static constexpr std::uint32_t kLeaf = 2;  ///< A parameter's: never a graph's, whatever views it.
+  static constexpr std::uint32_t kCopied = 4;  ///< A clone of what a graph computed.
+  static constexpr std::uint32_t kTaken = 8;   ///< A pointer to it may have been kept.
+  static constexpr std::uint32_t kFromGraph = kGraph | kCopied;
+  static constexpr std::uint32_t kOwn = 15;  ///< All of these.
+  // The rest is ExchangeWatch's: the window that these bits are of, and one bit per exchange of it for
+  // what it returned, and for what was computed from that.
+  static constexpr std::uint32_t kFirstWindow = 4;
+  static constexpr std::uint32_t kWindowMask = 4095;
+  static constexpr std::uint32_t kSlots = 8;
+  static constexpr std::uint32_t kSlotMask = (1U << kSlots) - 1U;
+  static constexpr std::uint32_t kFirstDirect = 16;
+  static constexpr std::uint32_t kFirstDerived = kFirstDirect + kSlots;
+
+  static std::uint32_t window(std::uint32_t origin) { return origin >> kFirstWindow & kWindowMask; }
+
+  static std::uint32_t direct(std::uint32_t origin) { return origin >> kFirstDirect & kSlotMask; }
+
+  static std::uint32_t derived(std::uint32_t origin) { return origin >> kFirstDerived; }
+};
+
 /// A block of pooled bytes that tensors view. Header and data are one pooled block, unless the
 /// runtime has an accelerator, which then keeps the data.
 class Storage final : public Counted {  // NOLINT(cppcoreguidelines-virtual-class-destructor)
@@ -24,6 +48,7 @@ class Storage final : public Counted {  // NOLINT(cppcoreguidelines-virtual-clas
   /// For callers that may keep the pointer: from now on the bytes change unseen.
   std::byte* data() {
     content_ = kEscaped;
+    origin_ |= Origin::kTaken;
     return data_;
   }
 
@@ -77,6 +102,13 @@ class Storage final : public Counted {  // NOLINT(cppcoreguidelines-virtual-clas
 
   void bump_version() { ++version_; }
 
+  /// Bits of Origin.
+  std::uint32_t origin() const { return origin_; }
+
+  void set_origin(std::uint32_t bits) { origin_ = bits; }
+
+  void add_origin(std::uint32_t bits) { origin_ |= bits; }
+
  private:
   Storage(Runtime& runtime, std::byte* data, std::int64_t n_bytes)
       : runtime_(&runtime), data_(data), n_bytes_(n_bytes) {}
@@ -92,6 +124,7 @@ class Storage final : public Counted {  // NOLINT(cppcoreguidelines-virtual-clas
   std::uint64_t content_ = 0;
   std::int64_t content_offset_ = 0;
   std::uint32_t version_ = 0;
+  std::uint32_t origin_ = 0;
 };
 
 /// A contiguous row-major view of a storage: the value type of all numeric code. Copies share
@@ -124,6 +157,16 @@ class Tensor {
   Runtime& runtime() const { return storage_->runtime(); }
 
   const Ref<Storage>& storage() const { return storage_; }
+
+  /// This tensor, taken out of the graph on purpose: what becomes of the values is not the graph's
+  /// affair.
+  Tensor detached() const {
+    Tensor same = *this;
+    same.detached_ = true;
+    return same;
+  }
+
+  bool is_detached() const { return detached_; }
 
   const Shape& shape() const { return shape_; }
 
@@ -231,6 +274,7 @@ class Tensor {
   std::int64_t n_elems_ = 0;
   Shape shape_;
   DType dtype_ = DType::kF32;
+  bool detached_ = false;
 };
 
 }  // namespace lockstep
