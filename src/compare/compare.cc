@@ -10,9 +10,11 @@ namespace lockstep {
 
 namespace {
 
+/// What differs between runs, or what not every recorder can see, for no reason that matters.
 bool is_left_out(const EventBody& body) {
   return std::holds_alternative<ValueEvent>(body) || std::holds_alternative<FaultEvent>(body) ||
-         std::holds_alternative<LogEvent>(body) || std::holds_alternative<EnvironmentEvent>(body);
+         std::holds_alternative<LogEvent>(body) || std::holds_alternative<EnvironmentEvent>(body) ||
+         std::holds_alternative<ExchangeEvent>(body) || std::holds_alternative<LoneEvent>(body);
 }
 
 bool is_completion(const EventBody& body) {

@@ -8,6 +8,12 @@ namespace lockstep::laws {
 namespace {
 
 constexpr auto kFirstCauses = std::to_array<CauseInfo>({
+    {Cause::kAccumulateDiffers,
+     "accumulate-differs",
+     "The ranks accumulate gradients over different numbers of backward passes for one step.",
+     "Read the number of accumulation steps from one configuration on all ranks, and count windows "
+     "by a step counter that all of them share.",
+     "docs/laws.md#3-optimizer-equal"},
     {Cause::kAccumulatedTwice,
      "accumulated-twice",
      "A backward pass added its contribution to the gradient twice, so the step counts some "
@@ -119,6 +125,20 @@ constexpr auto kFirstCauses = std::to_array<CauseInfo>({
            "different version of the script.",
            "Run the same commit and the same configuration on every node, and look at the call "
            "that only these ranks make."),
+    {Cause::kCollectiveOutsideAutograd,
+     "collective-outside-autograd",
+     "The loss contains values that were summed or averaged over the ranks by a call that autograd "
+     "knows nothing of, so the gradients of the other ranks' losses do not come back.",
+     "Use a differentiable call inside losses, such as torch.distributed.nn.functional.all_reduce, "
+     "and use its result; dist.all_reduce is for numbers that nothing is differentiated through.",
+     "docs/laws.md#12-single-process-equal"},
+    {Cause::kCollectiveResultDropped,
+     "collective-result-dropped",
+     "A collective that returns its result was called for its side effect, which it does not have: "
+     "each rank went on with its own values.",
+     "Use what the call returns, as in x = all_reduce(x): functional collectives leave their input "
+     "as it is.",
+     "docs/laws.md#12-single-process-equal"},
     {Cause::kConfigurationDiffers,
      "configuration-differs",
      "The ranks were given different inputs by one name, such as a vocabulary or a list of "
@@ -173,6 +193,19 @@ constexpr auto kFirstCauses = std::to_array<CauseInfo>({
            "process trained alone.",
            "Start with torchrun, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, and fail "
            "instead of falling back to one process."),
+    {Cause::kEvalModeOneRank,
+     "eval-mode-one-rank",
+     "Some ranks trained in evaluation mode while the others did not: without dropout, and with "
+     "batch norm's running statistics in place of the batch's.",
+     "Call model.train() on every rank before each epoch, also where only rank 0 evaluates.",
+     "docs/laws.md#20-decisions-uniform"},
+    {Cause::kEvaluationTouchesGradients,
+     "evaluation-touches-gradients",
+     "An evaluation between two micro-steps of one window cleared the gradients that were being "
+     "accumulated, or added its own to them.",
+     "Evaluate between windows, after the optimizer's step, under torch.no_grad(), and leave "
+     "zero_grad() to the training loop.",
+     "docs/laws.md#21-accumulated-once"},
     in_zoo(Cause::kFp16SumOverflow,
            "docs/zoo.md#fp16-sum-overflow",
            "The sum of finite gradients overflowed in float16 before it was divided.",
@@ -183,6 +216,14 @@ constexpr auto kFirstCauses = std::to_array<CauseInfo>({
            "call, and the others waited for it.",
            "Look at that rank's GPU and its stack (py-spy dump, nvidia-smi, Xid messages), and "
            "set a timeout in init_process_group so that the job fails."),
+    {Cause::kGatherOwnShare,
+     "gather-own-share",
+     "The loss contains what the ranks have gathered from each other, and the gather's backward "
+     "keeps each rank's own share of the gradient: what the other ranks' losses have to say of its "
+     "values is lost.",
+     "Use torch.distributed.nn.functional.all_gather, whose backward adds up the gradients of all "
+     "ranks, or write that reduce_scatter into the backward of your own function.",
+     "docs/laws.md#12-single-process-equal"},
     in_zoo(Cause::kHookStateMissing,
            "docs/zoo.md#hook-state-missing",
            "The checkpoint lacked the communication hook's state, so the resumed run restarted "

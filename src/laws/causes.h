@@ -12,6 +12,7 @@ namespace lockstep {
 /// The likely cause of a finding, in the order of the ids: files and reports contain these.
 enum class Cause : std::uint8_t {
   kNone,  ///< The evidence does not tell.
+  kAccumulateDiffers,
   kAccumulatedTwice,
   kAsyncNoWait,
   kBf16HopRounding,
@@ -30,6 +31,8 @@ enum class Cause : std::uint8_t {
   kClipNotApplied,
   kClipOneRank,
   kCodeSkew,
+  kCollectiveOutsideAutograd,
+  kCollectiveResultDropped,
   kConfigurationDiffers,
   kContributionLost,
   kDoubleAverage,
@@ -39,8 +42,11 @@ enum class Cause : std::uint8_t {
   kElasticWorldChange,
   kEmaDrift,
   kEnvMissingSolo,
+  kEvalModeOneRank,
+  kEvaluationTouchesGradients,
   kFp16SumOverflow,
   kFrozenDevice,
+  kGatherOwnShare,
   kHookStateMissing,
   kIgnoredSetDiffers,
   kInitBroadcastPartial,

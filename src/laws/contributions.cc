@@ -76,7 +76,7 @@ void Contributions::on_cohort(const CohortEvent& event,
   if (together && std::holds_alternative<GradEvent>(first.body)) {
     // As long as every backward reduces there is nothing to keep.
     const Window* const window = windows_.find(wrapper, all);
-    together = window == nullptr || (!window->quiet && window->added.empty());
+    together = window == nullptr || (!window->quiet && !window->inside && window->added.empty());
   }
   deliver(event, together, [&](const Event& own, RankRange who) {
     observe(own, who, names, n_members);
@@ -91,8 +91,14 @@ void Contributions::observe(const Event& event,
   if (wrapper.wrapper < 0) return;
   if (const auto* forward = std::get_if<ForwardEvent>(&event.body)) {
     if (!forward->grad || !forward->through_wrapper) return;
-    windows_.at(wrapper, who).quiet = !forward->synchronizing;
+    Window& window = windows_.at(wrapper, who);
+    window.quiet = !forward->synchronizing;
+    window.inside = false;
     any_ = any_ || !forward->synchronizing;
+  } else if (const auto* backward = std::get_if<BackwardEvent>(&event.body)) {
+    Window& window = windows_.at(wrapper, who);
+    window.inside = !window.quiet && !backward->reduced;
+    any_ = any_ || window.inside;
   } else if (const auto* grad = std::get_if<GradEvent>(&event.body)) {
     on_grad(event, *grad, windows_.at(wrapper, who), n_members);
   } else if (const auto* clear = std::get_if<ZeroGradEvent>(&event.body)) {
@@ -105,7 +111,7 @@ void Contributions::on_grad(const Event& event,
                             Window& window,
                             std::int32_t n_members) {
   if (grad.point == GradPoint::kInc) {
-    if (!window.quiet && window.added.empty()) return;
+    if (!window.quiet && !window.inside && window.added.empty()) return;
     if (window.added.empty()) {
       window.started = window.cleared;
       window.layout = grad.layout;
@@ -119,6 +125,7 @@ void Contributions::on_grad(const Event& event,
     }
     window.added.emplace_back().keep(grad);
   } else if (grad.point == GradPoint::kPost) {
+    window.inside = false;
     window.added.clear();
     window.cleared = false;
   } else if (grad.point == GradPoint::kUsed) {

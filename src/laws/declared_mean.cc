@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "lockstep/base/text.h"
@@ -56,30 +57,60 @@ std::optional<Declared> declared_of(const OpenReduction& open, std::string_view 
   return declared;
 }
 
+void MicroMean::add_steps(std::int32_t rank, std::span<const KeptGradients> added) {
+  for (const KeptGradients& one : added) {
+    const auto number = static_cast<std::int32_t>(&one - added.data());
+    steps_.push_back({rank, number, &one, static_cast<double>(added.size())});
+  }
+}
+
+/// The only contribution of a rank is what it hands to the reduction.
+KeptGradients MicroMean::whole_of(const Local& local) const {
+  KeptGradients whole;
+  whole.sketches.resize(open_->n_tensors);
+  whole.undefined.assign((open_->n_tensors + 7) / 8, 0);
+  for (std::size_t i = 0; i < open_->n_tensors; ++i) {
+    if (const Sketch* const sketch = open_->sketch(local, i)) {
+      whole.sketches[i] = *sketch;
+    } else {
+      whole.undefined[i / 8] = static_cast<std::uint8_t>(whole.undefined[i / 8] | 1U << (i % 8));
+    }
+  }
+  return whole;
+}
+
+bool MicroMean::add_rank(const Local& local, std::int64_t n_batches) {
+  const auto micro = std::find_if(open_->micro.begin(), open_->micro.end(), [&](const auto& one) {
+    return one.rank == local.rank;
+  });
+  if (micro != open_->micro.end()) {
+    const bool complete = std::ssize(micro->added) == n_batches;
+    if (!complete || !adds_up(local, *micro)) return false;
+    add_steps(local.rank, micro->added);
+    return true;
+  }
+  if (n_batches != 1) return false;
+  whole_.push_back(whole_of(local));
+  add_steps(local.rank, std::span(&whole_.back(), 1));
+  return true;
+}
+
 std::optional<MicroMean> MicroMean::of(const OpenReduction& open, std::string_view meant) {
   MicroMean mean;
   mean.open_ = &open;
   mean.n_ranks_ = static_cast<double>(open.locals.size());
   mean.declared_.denominator = 0.0;
   const std::int32_t n_first = open.batches_of(open.locals.front()).n_batches;
+  mean.per_rank_ = n_first;
   for (const Local& local : open.locals) {
     const Batches& batches = open.batches_of(local);
-    const bool known = !local.adds_to_earlier && batches.n_batches == n_first &&
+    const bool known = !local.adds_to_earlier && batches.n_batches > 0 &&
                        std::all_of(batches.denominators.begin(),
                                    batches.denominators.end(),
                                    [](double d) { return d > 0.0; });
     if (!known) return std::nullopt;
-    const auto micro = std::find_if(open.micro.begin(), open.micro.end(), [&](const auto& one) {
-      return one.rank == local.rank;
-    });
-    if (micro == open.micro.end() || std::ssize(micro->added) != batches.n_batches ||
-        !mean.adds_up(local, *micro)) {
-      return std::nullopt;
-    }
-    for (const KeptGradients& added : micro->added) {
-      const auto number = static_cast<std::int32_t>(&added - micro->added.data());
-      mean.steps_.push_back({local.rank, number, &added});
-    }
+    if (batches.n_batches != n_first) mean.per_rank_ = 0.0;
+    if (!mean.add_rank(local, batches.n_batches)) return std::nullopt;
     mean.declared_.numerators.insert(
         mean.declared_.numerators.end(), batches.denominators.begin(), batches.denominators.end());
     const std::int64_t items = meant == "token-mean" ? batches.n_tokens : batches.n_samples;
@@ -87,7 +118,6 @@ std::optional<MicroMean> MicroMean::of(const OpenReduction& open, std::string_vi
   }
   if (meant == "sum") mean.declared_.denominator = 1.0;
   if (mean.declared_.denominator <= 0.0) return std::nullopt;
-  mean.per_rank_ = n_first;
   return mean;
 }
 
@@ -126,6 +156,21 @@ bool MicroMean::accepts(const OneReduction& one, bool exact) const {
   return per_rank_ > 1.0 && explains(weights, one, exact);
 }
 
+/// Each rank's micro-steps share one part in all ranks: losses that are divided by the rank's own
+/// number of them.
+Weights MicroMean::of_ranks() const {
+  std::int64_t common = 1;  // So that exact sums stay exact.
+  for (const Step& step : steps_) {
+    common = std::lcm(common, static_cast<std::int64_t>(step.n_of_rank));
+  }
+  Weights weights;
+  for (const Step& step : steps_) {
+    weights.numerators.push_back(static_cast<double>(common) / step.n_of_rank);
+  }
+  weights.denominator = n_ranks_ * static_cast<double>(common);
+  return weights;
+}
+
 std::optional<Fit> MicroMean::explain(const std::vector<OneReduction>& wrong, bool exact) const {
   const std::size_t n = steps_.size();
   const auto explained = [&](const Weights& weights) {
@@ -133,12 +178,22 @@ std::optional<Fit> MicroMean::explain(const std::vector<OneReduction>& wrong, bo
       return explains(weights, one, exact);
     });
   };
-  for (const double divisor : {n_ranks_, n_ranks_ * per_rank_}) {
+  const bool even = is_even();
+  const auto n_steps = static_cast<double>(n);
+  for (const double divisor : {n_ranks_, even ? n_ranks_ * per_rank_ : n_steps}) {
     const Weights alike = Weights::uniform(n, 1.0, divisor);
     if (!explained(alike)) continue;
     return Fit{alike,
                "every micro-step counts the same, " + rounded(1.0 / divisor) +
                    ": this is a mean of the micro-steps' means, their weights are " +
+                   declared_text(),
+               Cause::kTokenWeightedMean,
+               std::nullopt};
+  }
+  if (const Weights own = of_ranks(); !even && explained(own)) {
+    return Fit{own,
+               "every rank counts the same, however many micro-steps it has: this is a mean of the "
+               "ranks' means, their weights are " +
                    declared_text(),
                Cause::kTokenWeightedMean,
                std::nullopt};
@@ -151,12 +206,19 @@ std::optional<Fit> MicroMean::explain(const std::vector<OneReduction>& wrong, bo
                Cause::kSumVsMean,
                std::nullopt};
   }
-  for (const double factor : {1.0, per_rank_}) {
-    for (std::size_t lost = 0; lost < n; ++lost) {
+  return lost_step(wrong, exact);
+}
+
+std::optional<Fit> MicroMean::lost_step(const std::vector<OneReduction>& wrong, bool exact) const {
+  for (const double factor : {1.0, is_even() ? per_rank_ : 1.0}) {
+    for (std::size_t lost = 0; lost < steps_.size(); ++lost) {
       Weights weights = declared_;
       for (double& numerator : weights.numerators) numerator *= factor;
       weights.numerators[lost] = 0.0;
-      if (!explained(weights)) continue;
+      const bool explained = std::all_of(wrong.begin(), wrong.end(), [&](const OneReduction& one) {
+        return explains(weights, one, exact);
+      });
+      if (!explained) continue;
       return Fit{weights,
                  "the contribution of micro-step " + std::to_string(steps_[lost].number) +
                      " of one rank is lost",

@@ -20,6 +20,7 @@ namespace lockstep {
 /// What a law is checked from.
 enum class LawKind : std::uint8_t {
   kTrace,     ///< One trace, while it streams.
+  kBoth,      ///< One trace shows a part of it; the rest takes companion runs.
   kRelation,  ///< Companion runs: single process, resumed, repeated. Checked above the simulator.
 };
 
@@ -70,7 +71,7 @@ class Law : public CohortSink {
   virtual void require(RecordOptions& options) const = 0;
 };
 
-/// The trace laws that have a checker, in the order of their numbers.
+/// The laws that can be checked on one trace, if only in part, in the order of their numbers.
 std::span<const LawInfo> trace_laws();
 /// Every law of the contract, relation laws (checked from companion runs) included.
 std::span<const LawInfo> all_laws();
@@ -112,12 +113,17 @@ class LawSet final : public CohortSink {
  private:
   LawSet();
   void sort_readers();
+  std::span<Law* const> readers_of(const EventBody& body) const;
   void tell(const Event& event, const NameTable& names);
 
   LawPolicy policy_;
   std::unique_ptr<laws::Teams> teams_;
   std::vector<std::unique_ptr<Law>> laws_;
-  std::array<std::vector<Law*>, std::variant_size_v<EventBody>> readers_;  // By kind.
+  bool chosen_ = false;  // The laws were named.
+  // Those of the first kind of event, then those of the second, ...: one list, since a set serves
+  // small worlds by the thousand.
+  std::vector<Law*> readers_;
+  std::array<std::uint32_t, std::variant_size_v<EventBody> + 1> first_readers_{};  // By kind.
 };
 
 }  // namespace lockstep

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <vector>
 
 #include "lockstep/base/text.h"
@@ -18,7 +19,8 @@ struct Checker {
   Factory make;
 };
 
-constexpr std::array<Checker, 21> kCheckers = {{
+/// In the order of the laws' numbers.
+constexpr std::array<Checker, 22> kCheckers = {{
     {"init-equal", laws::make_init_equal},
     {"replicas-equal", laws::make_replicas_equal},
     {"optimizer-equal", laws::make_optimizer_equal},
@@ -30,6 +32,7 @@ constexpr std::array<Checker, 21> kCheckers = {{
     {"samples-covered", laws::make_samples_covered},
     {"epoch-reshuffled", laws::make_epoch_reshuffled},
     {"rng-scopes", laws::make_rng_scopes},
+    {"single-process-equal", laws::make_single_process_equal},
     {"metric-true", laws::make_metric_true},
     {"in-flight-untouched", laws::make_in_flight_untouched},
     {"environment-bijective", laws::make_environment_bijective},
@@ -108,7 +111,7 @@ std::span<const LawInfo> trace_laws() {
   static const std::vector<LawInfo> selected_laws = [] {
     std::vector<LawInfo> selected;
     for (const LawInfo& law : all_laws()) {
-      if (law.kind == LawKind::kTrace) selected.push_back(law);
+      if (law.kind != LawKind::kRelation) selected.push_back(law);
     }
     return selected;
   }();
@@ -136,28 +139,44 @@ Result<LawSet> LawSet::make(const LawPolicy& policy, std::span<const std::string
     const std::string_view id = std::string_view(rule).substr(0, rule.find('@'));
     if (find_law(lower(id)) == nullptr) return unknown_law(id);
   }
+  set.chosen_ = !ids.empty();
   std::vector<std::string> wanted;
   for (const std::string& id : ids) wanted.push_back(lower(id));
   for (const std::string& id : wanted) {
     // For its error: unknown, without a checker, or about several runs.
     if (Result<std::unique_ptr<Law>> law = make_law(id, policy); !law.ok()) return law.error();
   }
-  for (const LawInfo& info : trace_laws()) {
+  set.laws_.reserve(kCheckers.size());
+  for (const Checker& checker : kCheckers) {
     const bool chosen =
-        wanted.empty() || std::find(wanted.begin(), wanted.end(), info.id) != wanted.end();
-    if (chosen) set.laws_.push_back(std::move(make_law(info.id, policy).value()));
+        wanted.empty() || std::find(wanted.begin(), wanted.end(), checker.id) != wanted.end();
+    if (chosen) set.laws_.push_back(checker.make(policy));
   }
   set.sort_readers();
   return set;
 }
 
 void LawSet::sort_readers() {
-  for (const std::unique_ptr<Law>& law : laws_) {
-    const EventKinds kinds = law->reads();
-    for (std::size_t kind = 0; kind < readers_.size(); ++kind) {
-      if (((kinds >> kind) & 1U) != 0) readers_[kind].push_back(law.get());
+  std::array<EventKinds, kCheckers.size()> kinds{};
+  std::size_t n_readers = 0;
+  for (std::size_t i = 0; i < laws_.size(); ++i) {
+    kinds[i] = laws_[i]->reads();
+    n_readers += static_cast<std::size_t>(std::popcount(kinds[i]));
+  }
+  readers_.reserve(n_readers);
+  for (std::size_t kind = 0; kind + 1 < first_readers_.size(); ++kind) {
+    first_readers_[kind] = static_cast<std::uint32_t>(readers_.size());
+    for (std::size_t i = 0; i < laws_.size(); ++i) {
+      if (((kinds[i] >> kind) & 1U) != 0) readers_.push_back(laws_[i].get());
     }
   }
+  first_readers_.back() = static_cast<std::uint32_t>(readers_.size());
+}
+
+std::span<Law* const> LawSet::readers_of(const EventBody& body) const {
+  const std::size_t kind = body.index();
+  return std::span(readers_).subspan(first_readers_[kind],
+                                     first_readers_[kind + 1] - first_readers_[kind]);
 }
 
 LawSet::LawSet() : teams_(std::make_unique<laws::Teams>()) {}
@@ -167,7 +186,7 @@ LawSet& LawSet::operator=(LawSet&& other) noexcept = default;
 LawSet::~LawSet() = default;
 
 void LawSet::tell(const Event& event, const NameTable& names) {
-  for (Law* law : readers_[event.body.index()]) law->on_event(event, names);
+  for (Law* law : readers_of(event.body)) law->on_event(event, names);
 }
 
 void LawSet::on_event(const Event& event, const NameTable& names) {
@@ -185,7 +204,7 @@ void LawSet::on_cohort(const CohortEvent& event, const NameTable& names) {
   if (teams_->any()) {
     return laws::each(event, [&](const Event& own) { on_event(own, names); });
   }
-  for (Law* law : readers_[event.first->body.index()]) law->on_cohort(event, names);
+  for (Law* law : readers_of(event.first->body)) law->on_cohort(event, names);
 }
 
 EventKinds LawSet::reads() const {
@@ -197,7 +216,11 @@ EventKinds LawSet::reads() const {
 std::vector<LawResult> LawSet::finish(const NameTable& names) {
   std::vector<LawResult> results;
   for (const std::unique_ptr<Law>& law : laws_) {
-    results.push_back(law->finish(names));
+    LawResult own = law->finish(names);
+    // What such a law sees in a trace is an extra: most traces have nothing of it.
+    const bool silent = own.verdict == Verdict::kNotCheckable && !chosen_;
+    if (law->info().kind == LawKind::kBoth && silent) continue;
+    results.push_back(std::move(own));
     if (policy_.coverage > 1 && reads_steps(*law)) tell_coverage(results.back(), policy_.coverage);
     apply_exemptions(results.back(), policy_);
   }
@@ -211,7 +234,8 @@ RecordOptions LawSet::required() const {
                         .sketches = false,
                         .states = false,
                         .collectives = false,
-                        .samples = false};
+                        .samples = false,
+                        .lone_steps = false};
   for (const std::unique_ptr<Law>& law : laws_) law->require(options);
   return options;
 }

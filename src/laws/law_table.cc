@@ -9,6 +9,7 @@ namespace lockstep {
 namespace {
 
 constexpr LawKind kTrace = LawKind::kTrace;
+constexpr LawKind kBoth = LawKind::kBoth;
 constexpr LawKind kRelation = LawKind::kRelation;
 
 constexpr std::array<LawInfo, 24> kLaws = {{
@@ -107,7 +108,7 @@ constexpr std::array<LawInfo, 24> kLaws = {{
      "within a derived bound.",
      "Data parallelism is an implementation of large-batch training.",
      "Objectives that depend on the split of the batch by design, such as local batch norm.",
-     kRelation},
+     kBoth},
     {13,
      "resume-equal",
      "I-RESUME",

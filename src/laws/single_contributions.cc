@@ -78,7 +78,8 @@ bool SingleContributions::contributed_alike(const CohortEvent& event) const {
 }
 
 bool SingleContributions::take_contribution(const CohortEvent& event, const GradEvent& grad) {
-  if (phase_ != Phase::kCleared || !have_same_shape(event) || !is_sketched(grad)) return false;
+  if (evaluating_ || phase_ != Phase::kCleared || !have_same_shape(event) || !is_sketched(grad))
+    return false;
   contribution_ = n_kept_;
   keep_tensors(event, keep(event));
   phase_ = Phase::kContributed;
@@ -111,6 +112,7 @@ bool SingleContributions::take_clearing(const CohortEvent& event, const ZeroGrad
   if (!all || phase_ == Phase::kContributed) return false;
   n_kept_ = 0;
   keep(event);
+  if (evaluating_) keep(event).body = PhaseEvent{.kind = PhaseKind::kEval};
   phase_ = Phase::kCleared;
   return true;
 }
@@ -119,6 +121,11 @@ bool SingleContributions::take(const CohortEvent& event) {
   const EventBody& body = event.first->body;
   if (const auto* grad = std::get_if<GradEvent>(&body)) return take_grad(event, *grad);
   if (!event.equal()) return false;
+  if (const auto* turn = std::get_if<PhaseEvent>(&body)) {
+    evaluating_ = turn->kind == PhaseKind::kEval;
+    keep(event);
+    return true;
+  }
   if (const auto* clearing = std::get_if<ZeroGradEvent>(&body))
     return take_clearing(event, *clearing);
   if (phase_ != Phase::kReduced) return false;

@@ -25,6 +25,7 @@ struct Endings {
 /// How one rank's events end.
 struct RankEnding {
   EndOutcome outcome = EndOutcome::kNone;  // kNone: they stop before the program's end.
+  EndReason reason = EndReason::kNone;
   std::string_view detail;
   bool collective_failed = false;
 };
@@ -34,6 +35,7 @@ RankEnding ending_of(const MemoryTrace& trace, Rank rank) {
   for (const Event& event : trace.events(rank)) {
     if (const auto* end = std::get_if<EndEvent>(&event.body)) {
       ending.outcome = end->outcome;
+      ending.reason = end->reason;
       ending.detail = trace.names().text(end->detail);
     }
     const auto* collective = std::get_if<CollectiveEvent>(&event.body);
@@ -74,6 +76,7 @@ Endings endings_of(const MemoryTrace& trace, std::int32_t n_ranks) {
     const RankEnding ending = ending_of(trace, Rank{r});
     endings.stuck = endings.stuck || ending.outcome == EndOutcome::kStuck;
     if (ending.outcome == EndOutcome::kOk || ending.outcome == EndOutcome::kStuck) continue;
+    if (ending.reason == EndReason::kLawBroken) continue;  // Not of its own doing.
     if (!ending.collective_failed) endings.own_failure = true;
     if (!endings.error.empty()) continue;
     endings.error = "rank " + std::to_string(r) + ": ";

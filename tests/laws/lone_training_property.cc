@@ -19,6 +19,7 @@ using testing::policy_of;
 /// Lone steps, reduced ones, averages of pairs or of all, and now and then a rank with its own way.
 DdpJob any_lone_job() {
   LoneJob lone(2 * *rc::gen::inRange(1, 3));
+  lone.looks = *rc::gen::arbitrary<bool>();
   const auto n_steps = *rc::gen::inRange(1, 7);
   for (int step = 0; step < n_steps; ++step) {
     const auto kind = *rc::gen::inRange(0, 4);
@@ -33,6 +34,7 @@ DdpJob any_lone_job() {
     if (victim < lone.job.n_ranks()) lone.job.weight(victim) += 1.0;
     const auto n = *rc::gen::element(0, 2, lone.job.n_ranks());
     if (n > 0) lone.average(n);
+    if (*rc::gen::inRange(0, 3) == 0) lone.average_by_hand(lone.job.n_ranks());
   }
   for (std::int32_t rank = 0; rank < lone.job.n_ranks(); ++rank) lone.job.end(rank);
   return std::move(lone.job);

@@ -37,6 +37,65 @@ TEST(LoneTrainingTest, RanksMayPartBetweenTwoAverages) {
   }
 }
 
+TEST(LoneTrainingTest, AveragesByHandShowInTheParameters) {
+  for (const char* law : kLaws) {
+    LoneJob lone(3);
+    lone.looks = true;
+    for (int round = 0; round < 3; ++round) {
+      lone.lone_step();
+      lone.lone_step();
+      lone.average_by_hand(3.0);
+    }
+    lone.lone_step();
+    EXPECT_EQ(check(law, lone.job.stream).verdict, Verdict::kHolds) << law;
+    EXPECT_EQ(check("outer-step", lone.job.stream).verdict, Verdict::kHolds);
+    lone.lone_step();
+    lone.lone_step();  // One more than between any two averages.
+    EXPECT_EQ(broken_steps(law, lone.job), Steps{6}) << law;
+  }
+}
+
+TEST(LoneTrainingTest, AnAverageByHandThatARankMissesIsNone) {
+  for (const char* law : kLaws) {
+    LoneJob lone(3);
+    lone.looks = true;
+    for (int round = 0; round < 2; ++round) {
+      lone.lone_step();
+      const double missed = lone.job.weight(2);
+      lone.average_by_hand(3.0);
+      lone.job.weight(2) = missed;
+    }
+    lone.lone_step();
+    EXPECT_EQ(broken_steps(law, lone.job), Steps{0}) << law;
+  }
+}
+
+TEST(LoneTrainingTest, TheFactorOfAnAverageByHandIsNamed) {
+  // The sum, and the mean that was divided by four instead of by three.
+  for (const double divisor : {1.0, 4.0}) {
+    LoneJob lone(3);
+    lone.looks = true;
+    lone.lone_step();
+    lone.average_by_hand(divisor);
+    lone.lone_step();
+    const LawResult result = check("outer-step", lone.job.stream);
+    ASSERT_EQ(result.findings.size(), 1U) << divisor;
+    EXPECT_EQ(id_of(result.findings[0].cause), "outer-step-denominator");
+    EXPECT_EQ(result.findings[0].step, 0);
+    EXPECT_EQ(result.findings[0].weights.size(), 3U);
+    EXPECT_DOUBLE_EQ(result.findings[0].weights[0], 1.0 / divisor);
+  }
+}
+
+TEST(LoneTrainingTest, TakingOverOneRanksParametersIsNoMean) {
+  LoneJob lone(3);
+  lone.looks = true;
+  lone.lone_step();
+  for (double& weight : lone.job.weights) weight = lone.job.weight(1);
+  lone.lone_step();
+  EXPECT_EQ(check("outer-step", lone.job.stream).verdict, Verdict::kHolds);
+}
+
 TEST(LoneTrainingTest, RanksThatNeverAverageHaveParted) {
   for (const char* law : kLaws) {
     LoneJob lone(2);

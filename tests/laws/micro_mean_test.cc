@@ -78,6 +78,41 @@ TEST(MicroMeanTest, ASumOfAllMeansIsNamed) {
   EXPECT_EQ(id_of(result.findings[0].cause), "sum-vs-mean");
 }
 
+/// 1 and 3 tokens on rank 0, all 4 of rank 1 at once.
+Windows of_two_lengths() { return {{{4.0, 1, 1.0}, {24.0, 3, 3.0}}, {{16.0, 4, 4.0}}}; }
+
+TEST(MicroMeanTest, RanksMayHaveDifferentNumbersOfMicroSteps) {
+  // 44 / 8 tokens.
+  EXPECT_EQ(micro_mean(reduced_to(5.5, of_two_lengths(), "token-mean")).verdict, Verdict::kHolds);
+}
+
+TEST(MicroMeanTest, AMeanOfMeansIsNamedWhereRanksHaveDifferentNumbersOfMicroSteps) {
+  // PyTorch's own loop: (4/1 + 24/3 + 16/4) / 2 ranks.
+  const Windows windows = of_two_lengths();
+  const LawResult result =
+      micro_mean(reduced_to(mean_of_contributions(windows), windows, "token-mean"));
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(id_of(result.findings[0].cause), "token-weighted-mean");
+  EXPECT_EQ(result.findings[0].weights, (std::vector<double>{0.5, 0.5, 0.5}));
+  EXPECT_EQ(result.findings[0].declared, (std::vector<double>{0.125, 0.375, 0.5}));
+}
+
+TEST(MicroMeanTest, DividingByTheRanksOwnNumberOfMicroStepsIsAMeanOfTheRanksMeans) {
+  // ((4/1 + 24/3) / 2 + 16/4) / 2 ranks.
+  const LawResult result = micro_mean(reduced_to(5.0, of_two_lengths(), "token-mean"));
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(id_of(result.findings[0].cause), "token-weighted-mean");
+  EXPECT_EQ(result.findings[0].weights, (std::vector<double>{0.25, 0.25, 0.5}));
+  EXPECT_NE(result.findings[0].message.find("mean of the ranks' means"), std::string::npos);
+}
+
+TEST(MicroMeanTest, ALostMicroStepIsNamedWhereRanksHaveDifferentNumbersOfThem) {
+  const LawResult result =
+      micro_mean(reduced_to((44.0 - 24.0) / 8, of_two_lengths(), "token-mean"));
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(result.findings[0].ranks, (std::vector<Rank>{Rank{0}}));
+}
+
 TEST(MicroMeanTest, AMeanOfTheRanksMeansMayBeWhatIsMeant) {
   EXPECT_EQ(micro_mean(reduced_to(11.0, uneven(), "rank-mean")).verdict, Verdict::kHolds);
   EXPECT_EQ(micro_mean(reduced_to(11.0, uneven(), "")).verdict, Verdict::kHolds);

@@ -1,6 +1,7 @@
 // norm-true on streams written by hand.
 #include <cmath>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "lockstep/laws/rules/detail/norm_bounds.h"
@@ -159,18 +160,38 @@ TEST(NormTrueTest, NamesTheRankThatClipsAlone) {
 }
 
 // What each rank clips by itself, before the reduction, concerns other laws.
-TEST(NormTrueTest, ClippingBeforeTheReductionIsNotJudged) {
-  DdpJob job(2);
+/// A step whose contributions are clipped before they are reduced, by a factor of each rank's own.
+DdpJob clipped_early(const std::vector<double>& factors) {
+  DdpJob job(static_cast<std::int32_t>(factors.size()));
   job.wrap();
-  for (const std::int32_t rank : {0, 1}) {
+  for (std::int32_t rank = 0; rank < job.n_ranks(); ++rank) {
     job.forward(rank);
-    job.grad(rank, GradPoint::kInc, 4.0 * rank);
-    job.stream.add(rank, ClipEvent{.limit = 1.0, .norm = 7.0, .layout = job.layout()});
+    job.grad(rank, GradPoint::kInc, 4.0);
+    job.stream.add(rank,
+                   ClipEvent{.limit = 1.0,
+                             .norm = 1.0 / factors[static_cast<std::size_t>(rank)],
+                             .factor = factors[static_cast<std::size_t>(rank)],
+                             .layout = job.layout()});
     job.grad(rank, GradPoint::kPre, 1.0);
     job.grad(rank, GradPoint::kPost, 1.0);
     job.step(rank, 1.0);
   }
-  EXPECT_EQ(norm_true(job).verdict, Verdict::kNotCheckable);
+  return job;
+}
+
+TEST(NormTrueTest, ContributionsClippedByOtherFactorsBeforeTheReductionAreReported) {
+  const Finding finding = only_clip(clipped_early({0.5, 1.0, 0.25}));
+  EXPECT_EQ(finding.field, "order");
+  EXPECT_EQ(id_of(finding.cause), "clip-before-sync");
+  EXPECT_EQ(finding.ranks, (std::vector<Rank>{Rank{0}, Rank{2}}));
+  EXPECT_EQ(finding.step, 0);
+  EXPECT_THAT(finding.message, ::testing::HasSubstr("0.25 on rank 2"));
+}
+
+// The mean of gradients that were all halved is half the mean.
+TEST(NormTrueTest, OneFactorOnAllRanksBeforeTheReductionIsAsGoodAsAfterIt) {
+  EXPECT_TRUE(norm_true(clipped_early({0.5, 0.5})).findings.empty());
+  EXPECT_TRUE(norm_true(clipped_early({1.0, 1.0})).findings.empty());
 }
 
 // Sums of absolute values 6 and 8 over 4 elements each: at least sqrt(36 / 4 + 64 / 4) = 5, at most

@@ -337,6 +337,36 @@ TEST(DecisionsUniformTest, RanksInDifferentPhasesDiffer) {
   EXPECT_EQ(result.findings[0].ranks, kOnlyRank1);
 }
 
+/// A forward of each of three ranks, the second of them in evaluation mode.
+LawResult in_modes(const ForwardEvent& forward) {
+  DdpJob job(3);
+  job.wrap();
+  for (const std::int32_t rank : {0, 1, 2}) {
+    ++job.at(rank).sync;
+    ForwardEvent own = forward;
+    own.training = rank != 1;
+    job.stream.add(rank, own);
+  }
+  return check("decisions-uniform", job.stream);
+}
+
+TEST(DecisionsUniformTest, AForwardThatIsReducedRunsInOneMode) {
+  const LawResult result = in_modes({});
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(result.findings[0].field, "mode");
+  EXPECT_EQ(result.findings[0].ranks, kOnlyRank1);
+  EXPECT_EQ(id_of(result.findings[0].cause), "eval-mode-one-rank");
+  EXPECT_NE(result.findings[0].message.find("eval() on rank 1, train() on ranks 0, 2"),
+            std::string::npos)
+      << result.findings[0].message;
+}
+
+TEST(DecisionsUniformTest, ForwardsThatNoGradientFollowsMayRunInAnyMode) {
+  EXPECT_TRUE(in_modes({.grad = false}).findings.empty());
+  EXPECT_TRUE(in_modes({.synchronizing = false}).findings.empty());
+  EXPECT_TRUE(in_modes({.through_wrapper = false}).findings.empty());
+}
+
 TEST(DecisionsUniformTest, DifferentDecisionsAreDifferentQuestions) {
   testing::EventStream stream(2);
   stream.add(0, DecisionEvent{stream.name("log"), 1});

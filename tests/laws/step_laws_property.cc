@@ -71,6 +71,62 @@ RC_GTEST_PROP(AccumulatedOnceProperty, OneMiscountOfAnyRankAndStepIsNamedAndNoth
   RC_ASSERT(result.findings[0].ranks == std::vector<Rank>{Rank{guilty}});
 }
 
+/// What an evaluation between two micro-steps does to the gradients.
+enum class Evaluation : std::uint8_t { kLooks, kClears, kAdds };
+
+RC_GTEST_PROP(AccumulatedOnceProperty, AnEvaluationInsideAWindowMayOnlyLook, ()) {
+  const auto n_ranks = *rc::gen::inRange<std::int32_t>(1, 4);
+  const auto n_micro = *rc::gen::inRange<std::int64_t>(2, 5);
+  const auto after = *rc::gen::inRange<std::int64_t>(0, n_micro - 1);
+  const auto guilty = *rc::gen::inRange<std::int32_t>(0, n_ranks);
+  const auto kind = *rc::gen::element(Evaluation::kLooks, Evaluation::kClears, Evaluation::kAdds);
+  // Between windows it may do as it likes, as long as the next one starts from nothing.
+  const auto between = *rc::gen::arbitrary<bool>();
+
+  DdpJob job(n_ranks);
+  job.wrap();
+  const auto evaluates = [&](std::int32_t rank, double& found) {
+    job.at(rank);
+    job.stream.add(rank, PhaseEvent{PhaseKind::kEval});
+    if (rank == guilty && kind == Evaluation::kClears) {
+      clear(job, rank);
+      found = 0.0;
+    } else if (rank == guilty && kind == Evaluation::kAdds) {
+      job.grad(rank, GradPoint::kInc, 4096.0);
+      found += 4096.0;
+    }
+    job.stream.add(rank, PhaseEvent{PhaseKind::kTrain});
+  };
+  for (std::int32_t step = 0; step < 3; ++step) {
+    for (std::int32_t rank = 0; rank < n_ranks; ++rank) {
+      double found = 0.0;
+      if (between) evaluates(rank, found);
+      clear(job, rank);
+      found = 0.0;
+      for (std::int64_t micro = 0; micro < n_micro; ++micro) {
+        job.forward(rank, micro + 1 == n_micro);
+        job.grad(rank, GradPoint::kInc, contribution(micro));
+        found += contribution(micro);
+        if (!between && step == 1 && micro == after) evaluates(rank, found);
+      }
+      job.grad(rank, GradPoint::kPre, found);
+      job.grad(rank, GradPoint::kPost, 1024.0);
+      job.step(rank, 1024.0);
+    }
+  }
+
+  const LawResult result = check("accumulated-once", job.stream);
+  if (between || kind == Evaluation::kLooks) {
+    RC_ASSERT(result.verdict == Verdict::kHolds);
+    return;
+  }
+  RC_ASSERT(result.findings.size() == 1U);
+  RC_ASSERT(id_of(result.findings[0].cause) == "evaluation-touches-gradients");
+  RC_ASSERT(result.findings[0].field == (kind == Evaluation::kClears ? "cleared" : "added"));
+  RC_ASSERT(result.findings[0].step == std::int64_t{1});
+  RC_ASSERT(result.findings[0].ranks == std::vector<Rank>{Rank{guilty}});
+}
+
 /// All ranks clip one gradient to `limit`, given its `norm`. `applies`: before they step with it.
 LawResult clipped(
     std::int32_t n_ranks, double gradient, double limit, double norm, bool applies = true) {

@@ -26,7 +26,7 @@ class ForwardKinds {
   void on_cohort(const CohortEvent& event) {
     const auto& body = event.first->body;
     if (!std::holds_alternative<ForwardEvent>(body) && !std::holds_alternative<BatchEvent>(body) &&
-        !std::holds_alternative<BackwardEvent>(body)) {
+        !std::holds_alternative<BackwardEvent>(body) && !std::holds_alternative<StepEvent>(body)) {
       return;
     }
     const bool together =
@@ -34,9 +34,38 @@ class ForwardKinds {
     deliver(event, together, [this](const Event& own, RankRange who) { observe(own, who); });
   }
 
-  /// What some ranks did and others never: kBypassWrapper, kNoSyncOneRank, kNanSkipOneRank (a
+  /// "2 micro-steps per step on ranks 0, 2; 4 on rank 1", where each rank has windows of one size and
+  /// these differ between the ranks; or nothing. The last window of a rank may be shorter.
+  std::string window_text(WrapperKey wrapper) const {
+    std::map<std::int32_t, std::vector<Rank>> by_size;
+    for (const auto& [at, counts] : counts_.all()) {
+      if (at.key != wrapper || counts.n_windows == 0) continue;
+      if (counts.n_windows < 2 || counts.sizes_differ) return {};
+      by_size[counts.window].push_back(Rank{at.rank});
+    }
+    if (by_size.size() < 2) return {};
+    std::string text;
+    for (auto& [size, ranks] : by_size) {
+      std::sort(ranks.begin(), ranks.end());
+      text += (text.empty() ? "" : "; ") + std::to_string(size) +
+              (text.empty() ? " micro-steps per step on " : " on ") + ranks_text(ranks);
+    }
+    return text;
+  }
+
+  /// The same of any wrapper of the attempt.
+  std::string window_text(std::int32_t attempt) const {
+    for (const auto& [at, counts] : counts_.all()) {
+      if (at.key.attempt != attempt) continue;
+      if (std::string text = window_text(at.key); !text.empty()) return text;
+    }
+    return {};
+  }
+
+  /// What some ranks did and others never: kAccumulateDiffers, kBypassWrapper, kNoSyncOneRank, kNanSkipOneRank (a
   /// forward that was to reduce, and no backward of it) or kNone.
   Cause difference(WrapperKey wrapper) const {
+    if (!window_text(wrapper).empty()) return Cause::kAccumulateDiffers;
     if (some_but_not_all(wrapper, [](const Counts& c) { return c.n_batches > c.n_wrapped; })) {
       return Cause::kBypassWrapper;
     }
@@ -118,10 +147,16 @@ class ForwardKinds {
       counts.awaits_backward = false;
     } else if (std::holds_alternative<BatchEvent>(event.body)) {
       ++counts_.at(wrapper, who).n_batches;
+    } else if (std::holds_alternative<StepEvent>(event.body) && event.at.micro >= 0) {
+      count_window(counts_.at(wrapper, who), event.at.micro + 1);
     }
   }
 
   struct Counts {
+    std::int32_t n_windows = 0;  ///< Steps that backward passes precede,
+    std::int32_t window = 0;     ///< how many of them the first one had,
+    std::int32_t last = 0;       ///< and the last one.
+    bool sizes_differ = false;   ///< In those before the last one.
     std::int64_t n_batches = 0;
     std::int64_t n_wrapped = 0;
     std::int64_t n_quiet = 0;        ///< Under no_sync.
@@ -131,6 +166,14 @@ class ForwardKinds {
     std::int32_t opt = 0;            ///< Of the last one.
     bool awaits_backward = false;    ///< The last one was meant to be reduced.
   };
+
+  /// A window ends. What differs in the last one only is what an epoch had left.
+  static void count_window(Counts& counts, std::int32_t size) {
+    if (counts.n_windows > 0 && counts.last != counts.window) counts.sizes_differ = true;
+    if (counts.n_windows == 0) counts.window = size;
+    counts.last = size;
+    ++counts.n_windows;
+  }
 
   static bool dropped(const Counts& c) { return c.n_dropped > 0 && c.n_backwards > 0; }
 

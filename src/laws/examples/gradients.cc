@@ -9,6 +9,9 @@ namespace lockstep::laws {
 namespace {
 
 constexpr auto kGradientsExamples = std::to_array<CauseExample>({
+    {Cause::kAccumulateDiffers,
+     R"(accumulate = 64 // len(batch)  # of this rank's batch)",
+     R"(accumulate = config.accumulate  # one number for all ranks)"},
     {Cause::kAccumulatedTwice,
      R"(loss.backward()
 for p in model.parameters():
@@ -29,6 +32,36 @@ ddp = DDP(model))"},
     {Cause::kBypassWrapper,
      R"(loss = criterion(ddp.module(x), y))",
      R"(loss = criterion(ddp(x), y))"},
+    {Cause::kCollectiveOutsideAutograd,
+     R"(mean = z.mean(0)
+dist.all_reduce(mean)  # autograd does not see it
+loss = criterion(mean / world_size))",
+     R"(mean = torch.distributed.nn.functional.all_reduce(z.mean(0))
+loss = criterion(mean / world_size))"},
+    {Cause::kCollectiveResultDropped,
+     R"(torch.distributed.nn.functional.all_reduce(mean)
+loss = criterion(mean / world_size))",
+     R"(mean = torch.distributed.nn.functional.all_reduce(mean)
+loss = criterion(mean / world_size))"},
+    {Cause::kEvaluationTouchesGradients,
+     R"(for i, (x, y) in enumerate(loader):
+    criterion(ddp(x), y).backward()
+    if i % 3 == 0:
+        evaluate(ddp)  # calls optimizer.zero_grad()
+    if i % 4 == 3:
+        optimizer.step(); optimizer.zero_grad())",
+     R"(for i, (x, y) in enumerate(loader):
+    criterion(ddp(x), y).backward()
+    if i % 4 == 3:
+        optimizer.step(); optimizer.zero_grad()
+        evaluate(ddp)  # under torch.no_grad())"},
+    {Cause::kGatherOwnShare,
+     R"(everyone = [torch.zeros_like(z) for _ in range(world_size)]
+dist.all_gather(everyone, z)
+everyone[rank] = z
+loss = contrast(torch.cat(everyone)))",
+     R"(everyone = torch.distributed.nn.functional.all_gather(z)
+loss = contrast(torch.cat(everyone)))"},
     {Cause::kClipBeforeSync,
      R"(loss.backward()  # not through DDP
 clip_grad_norm_(model.parameters(), 1.0)

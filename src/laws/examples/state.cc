@@ -31,6 +31,14 @@ dist.broadcast_object_list(folder, src=0))"},
      R"(sampler = DistributedSampler(data, num_replicas=8, rank=rank)  # the restart has 6 ranks)",
      R"(sampler = DistributedSampler(data)  # asks the group
 sampler.set_epoch(epoch)  # and begins the epoch again)"},
+    {Cause::kEvalModeOneRank,
+     R"(if rank == 0:
+    ddp.eval()
+    validate(ddp.module)  # and rank 0 goes on in evaluation mode)",
+     R"(if rank == 0:
+    ddp.eval()
+    validate(ddp.module)
+ddp.train())"},
     {Cause::kEmaDrift,
      R"(ema.update(model.state_dict())  # running statistics are this rank's own)",
      R"(for b in model.buffers():

@@ -23,7 +23,7 @@ class AccumulatedOnce final : public Law {
   const LawInfo& info() const override { return *find_law(kAccumulatedOnce); }
 
   EventKinds reads() const override {
-    return kinds_of<WrapEvent, GradEvent, ZeroGradEvent, ClipEvent, StepEvent>();
+    return kinds_of<WrapEvent, GradEvent, ZeroGradEvent, ClipEvent, StepEvent, PhaseEvent>();
   }
 
   void require(RecordOptions& options) const override {
@@ -101,10 +101,16 @@ class AccumulatedOnce final : public Law {
     } else if (const auto* clear = std::get_if<ZeroGradEvent>(&event.body)) {
       Window& window = windows_[place];
       window.strict = true;
-      each_named(window, names.layout(clear->layout), names, [](Tensor& t) {
+      each_named(window, names.layout(clear->layout), names, [&](Tensor& t) {
         t.has.clear();
         t.miscount.reset();
+        t.cleared = window.evaluating && (t.trained || t.cleared);
+        t.trained = t.added = false;
       });
+    } else if (const auto* phase = std::get_if<PhaseEvent>(&event.body)) {
+      if (phase->kind == PhaseKind::kTrain || phase->kind == PhaseKind::kEval) {
+        windows_[place].evaluating = phase->kind == PhaseKind::kEval;
+      }
     } else if (const auto* clip = std::get_if<ClipEvent>(&event.body)) {
       on_clip(windows_[place], *clip, names);
     }
@@ -116,12 +122,17 @@ class AccumulatedOnce final : public Law {
     std::uint64_t used = 0;  ///< Digest of what the next step uses.
     bool is_used = false;
     std::optional<Miscount> miscount{};  ///< Of a reduction since: no harm unless a step uses it.
+    // In this window:
+    bool trained = false;  ///< A micro-step has contributed,
+    bool added = false;    ///< an evaluation has,
+    bool cleared = false;  ///< or has cleared what micro-steps had contributed.
   };
 
   /// One rank's gradients of one wrapper.
   struct Window {
     std::vector<Tensor> tensors;  // In layout order: the layout seldom changes.
     bool strict = false;          // Clearing is recorded.
+    bool evaluating = false;
 
     Tensor& tensor(NameId name, std::size_t hint) {
       if (hint < tensors.size() && tensors[hint].name == name) return tensors[hint];
@@ -133,6 +144,20 @@ class AccumulatedOnce final : public Law {
     }
   };
 
+  /// What became of a window's contributions.
+  enum class Flaw : std::uint8_t {
+    kNotCleared,
+    kTwice,
+    kLost,
+    kEvaluationAdded,
+    kEvaluationCleared
+  };
+
+  static Flaw flaw_of(Miscount how) {
+    if (how == Miscount::kNotCleared) return Flaw::kNotCleared;
+    return how == Miscount::kTwice ? Flaw::kTwice : Flaw::kLost;
+  }
+
   struct Broken {
     std::int32_t step = 0;
     std::vector<Rank> ranks;
@@ -141,7 +166,7 @@ class AccumulatedOnce final : public Law {
   struct BrokenKey {
     WrapperKey wrapper;
     NameId tensor = kNoName;
-    Miscount how = Miscount::kLost;
+    Flaw how = Flaw::kLost;
     friend auto operator<=>(const BrokenKey&, const BrokenKey&) = default;
   };
 
@@ -163,25 +188,30 @@ class AccumulatedOnce final : public Law {
   }
 
   void on_grad(const Event& event, const GradEvent& grad, Window& window, const NameTable& names) {
-    const bool sketched = grad.sketches.size() == grad.digests.size();
     const std::span<const NameId> layout = names.layout(grad.layout);
     for (std::size_t i = 0; i < grad.digests.size(); ++i) {
-      const bool undefined = bit(grad.undefined, i);
-      if (grad.point == GradPoint::kUsed) {
-        Tensor& tensor = window.tensor(layout[i], i);
-        tensor.is_used = !undefined;
-        tensor.used = grad.digests[i];
-      } else if (!sketched) {
-        window.tensor(layout[i], i).has.known = false;
-      } else if (grad.point == GradPoint::kInc && !undefined) {
-        window.tensor(layout[i], i).has.contribute(grad.sketches[i], grad.digests[i]);
-      } else if (grad.point == GradPoint::kPre) {
-        if (!undefined)
-          before_reduction(event, grad, i, window.tensor(layout[i], i), window.strict);
-      } else if (grad.point == GradPoint::kPost) {
-        Tensor& tensor = window.tensor(layout[i], i);
-        undefined ? tensor.has.clear() : tensor.has.become(grad.sketches[i], grad.digests[i]);
-      }
+      take(event, grad, i, window, layout[i]);
+    }
+  }
+
+  /// What the event says of its tensor i.
+  void take(const Event& event, const GradEvent& grad, std::size_t i, Window& window, NameId name) {
+    const bool undefined = bit(grad.undefined, i);
+    if (grad.point == GradPoint::kUsed) {
+      Tensor& tensor = window.tensor(name, i);
+      tensor.is_used = !undefined;
+      tensor.used = grad.digests[i];
+    } else if (grad.sketches.size() != grad.digests.size()) {
+      window.tensor(name, i).has.known = false;
+    } else if (grad.point == GradPoint::kInc && !undefined) {
+      Tensor& tensor = window.tensor(name, i);
+      tensor.has.contribute(grad.sketches[i], grad.digests[i]);
+      (window.evaluating ? tensor.added : tensor.trained) = true;
+    } else if (grad.point == GradPoint::kPre && !undefined) {
+      before_reduction(event, grad, i, window.tensor(name, i), window.strict);
+    } else if (grad.point == GradPoint::kPost) {
+      Tensor& tensor = window.tensor(name, i);
+      undefined ? tensor.has.clear() : tensor.has.become(grad.sketches[i], grad.digests[i]);
     }
   }
 
@@ -208,8 +238,7 @@ class AccumulatedOnce final : public Law {
 
   void on_step(const Event& event, Window& window, const StepEvent& step, const NameTable& names) {
     each_named(window, names.layout(step.layout), names, [&](Tensor& tensor) {
-      if (tensor.miscount) note(event, tensor.name, *tensor.miscount);
-      tensor.miscount.reset();
+      note_flaws(event, window, tensor);
       Accumulation& has = tensor.has;
       has.step();
       if (!tensor.is_used) return has.clear();
@@ -220,7 +249,18 @@ class AccumulatedOnce final : public Law {
     });
   }
 
-  void note(const Event& event, NameId tensor, Miscount how) {
+  void note_flaws(const Event& event, const Window& window, Tensor& tensor) {
+    // A model may be trained in evaluation mode for good, with frozen statistics.
+    const bool touched = !window.evaluating && tensor.is_used;
+    if (touched && tensor.cleared) note(event, tensor.name, Flaw::kEvaluationCleared);
+    if (touched && tensor.added) note(event, tensor.name, Flaw::kEvaluationAdded);
+    const bool explained = touched && (tensor.cleared || tensor.added);
+    if (tensor.miscount && !explained) note(event, tensor.name, flaw_of(*tensor.miscount));
+    tensor.miscount.reset();
+    tensor.trained = tensor.added = tensor.cleared = false;
+  }
+
+  void note(const Event& event, NameId tensor, Flaw how) {
     const BrokenKey key{wrapper_of(event.at), tensor, how};
     const auto [at, is_new] = broken_.try_emplace(key);
     Broken& broken = at->second;
@@ -240,20 +280,32 @@ class AccumulatedOnce final : public Law {
     finding.step = broken.step;
     finding.ranks = broken.ranks;
     switch (key.how) {
-      case Miscount::kNotCleared:
+      case Flaw::kNotCleared:
         finding.message = "the gradient of the step before is still in what is reduced";
         finding.field = "kept";
         finding.cause = Cause::kZeroGradForgotten;
         break;
-      case Miscount::kTwice:
+      case Flaw::kTwice:
         finding.message = "a contribution is in what is reduced twice";
         finding.field = "twice";
         finding.cause = Cause::kAccumulatedTwice;
         break;
-      case Miscount::kLost:
+      case Flaw::kLost:
         finding.message = "a contribution is not in what is reduced";
         finding.field = "lost";
         finding.cause = Cause::kContributionLost;
+        break;
+      case Flaw::kEvaluationAdded:
+        finding.message = "an evaluation added its own gradient to what the step uses";
+        finding.field = "added";
+        finding.cause = Cause::kEvaluationTouchesGradients;
+        break;
+      case Flaw::kEvaluationCleared:
+        finding.message =
+            "an evaluation between two micro-steps cleared what the first had "
+            "contributed";
+        finding.field = "cleared";
+        finding.cause = Cause::kEvaluationTouchesGradients;
         break;
     }
     return finding;

@@ -18,6 +18,7 @@ std::unique_ptr<Law> make_buffers_policy(const LawPolicy& policy);
 std::unique_ptr<Law> make_samples_covered(const LawPolicy& policy);
 std::unique_ptr<Law> make_epoch_reshuffled(const LawPolicy& policy);
 std::unique_ptr<Law> make_rng_scopes(const LawPolicy& policy);
+std::unique_ptr<Law> make_single_process_equal(const LawPolicy& policy);
 std::unique_ptr<Law> make_metric_true(const LawPolicy& policy);
 std::unique_ptr<Law> make_in_flight_untouched(const LawPolicy& policy);
 std::unique_ptr<Law> make_environment_bijective(const LawPolicy& policy);

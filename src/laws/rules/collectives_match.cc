@@ -1,6 +1,4 @@
 // collectives-match: the members of a group issue matching calls in the same order.
-#include <cstring>
-#include <deque>
 #include <optional>
 #include <set>
 #include <tuple>
@@ -9,6 +7,7 @@
 #include "lockstep/laws/detail/alignment.h"
 #include "lockstep/laws/detail/signature_field.h"
 #include "lockstep/laws/report.h"
+#include "lockstep/laws/rules/call_slots.h"
 #include "lockstep/laws/rules/checkers.h"
 
 namespace lockstep::laws {
@@ -18,102 +17,6 @@ namespace {
 constexpr std::string_view kCollectivesMatch = "collectives-match";
 
 bool is_pairwise(CollectiveOp op) { return op == CollectiveOp::kSend || op == CollectiveOp::kRecv; }
-
-/// A call site, or the operation where no site is known: what is counted to distinguish an extra
-/// call from a missing one.
-struct CallKey {
-  std::string site;
-  CollectiveOp op = CollectiveOp::kBarrier;
-  friend auto operator<=>(const CallKey&, const CallKey&) = default;
-};
-
-bool same_site(const CallSite& a, const CallSite& b) {
-  return a.line == b.line && (a.file == b.file || std::strcmp(a.file, b.file) == 0);
-}
-
-CallKey call_key(const Signature& signature) {
-  if (signature.site.known()) return {signature.site.text(), CollectiveOp::kBarrier};
-  return {"", signature.op};
-}
-
-/// Calls that look the same at one sequence number, and the ranks that made them.
-struct Variant {
-  Signature signature;
-  std::int32_t step = 0;
-  std::vector<Rank> ranks;
-  std::int64_t n_steps = 0;  ///< Of all optimizers of the lowest rank, until then.
-};
-
-/// One sequence number, while its members arrive.
-struct Slot {
-  std::vector<Variant> variants;
-  std::int32_t n_arrived = 0;
-  bool mismatch = false;  ///< Some field differs.
-  bool sites_differ = false;
-};
-
-/// A call that all members made alike.
-struct CommonCall {
-  CallSite site = {};
-  std::int64_t n_steps = 0;
-};
-
-struct Disagreement {
-  std::int64_t seq = 0;
-  Slot slot;
-  CommonCall before;  ///< The call before, if it was alike.
-};
-
-/// What one rank called in one group so far.
-struct Caller {
-  std::int64_t n_calls = 0;
-  std::vector<std::pair<CallSite, std::int64_t>> by_site;
-  std::map<CallKey, std::int64_t> by_key;  // Calls without a site.
-
-  void count(const Signature& signature) {
-    ++n_calls;
-    if (!signature.site.known()) {
-      ++by_key[call_key(signature)];
-      return;
-    }
-    for (auto& [site, n] : by_site) {
-      if (!same_site(site, signature.site)) continue;
-      ++n;
-      return;
-    }
-    by_site.emplace_back(signature.site, 1);
-  }
-
-  std::int64_t n_of(const Signature& signature) const {
-    if (!signature.site.known()) {
-      const auto known = by_key.find(call_key(signature));
-      return known == by_key.end() ? 0 : known->second;
-    }
-    for (const auto& [site, n] : by_site) {
-      if (same_site(site, signature.site)) return n;
-    }
-    return 0;
-  }
-};
-
-struct GroupState {
-  std::int64_t first_seq = 0;  ///< Of the oldest open slot.
-  std::deque<Slot> slots;
-  CommonCall last;                             ///< The call before the oldest open slot.
-  RankWrapperMap<Caller> callers;              ///< Of ranks alone: wrappers do not matter here.
-  std::optional<Disagreement> mismatch;        ///< The first one; what follows it is a consequence.
-  std::vector<Disagreement> site_differences;  ///< The first of each pair of sites.
-
-  const Caller* find(Rank rank) const {
-    const auto caller = callers.all().find({to_int(rank), {}});
-    return caller == callers.all().end() ? nullptr : &caller->second;
-  }
-
-  std::int64_t n_of(Rank rank, const Signature& signature) const {
-    const Caller* const caller = find(rank);
-    return caller == nullptr ? 0 : caller->n_of(signature);
-  }
-};
 
 class CollectivesMatch final : public Law {
  public:
@@ -173,11 +76,10 @@ class CollectivesMatch final : public Law {
       for (std::size_t i = 0; i < group.slots.size(); ++i) {
         close(group, group.first_seq + static_cast<std::int64_t>(i), group.slots[i]);
       }
-      if (group.mismatch) {
-        findings.push_back(judge(key, group, *group.mismatch));
-      } else if (auto finding = shifted_sites(key, group)) {
-        findings.push_back(std::move(*finding));
-      }
+      std::optional<Finding> finding = extra_before_mismatch(key, group);
+      if (!finding && group.mismatch) finding = judge(key, group, *group.mismatch);
+      if (!finding) finding = shifted_sites(key, group);
+      if (finding) findings.push_back(std::move(*finding));
     }
     return conclude(kCollectivesMatch,
                     std::move(findings),
@@ -186,6 +88,11 @@ class CollectivesMatch final : public Law {
   }
 
  private:
+  using CommonCall = calls::CommonCall;
+  using Disagreement = calls::Disagreement;
+  using GroupState = calls::GroupState;
+  using Slot = calls::Slot;
+  using Variant = calls::Variant;
   using GroupKey = std::pair<std::int32_t, std::int32_t>;  // Attempt and group.
 
   /// Whether a cohort is the group that the call is made in, and its calls were equal until now.
@@ -216,7 +123,7 @@ class CollectivesMatch final : public Law {
     slot.n_arrived += who.n;
     const std::int64_t n_steps = steps_.at({}, who);
     for (Variant& variant : slot.variants) {
-      if (!same_site(variant.signature.site, signature.site)) continue;
+      if (!calls::same_site(variant.signature.site, signature.site)) continue;
       if (!matches(variant.signature, signature)) continue;
       const std::size_t n_before = variant.ranks.size();
       append(variant.ranks, who);
@@ -230,7 +137,7 @@ class CollectivesMatch final : public Law {
     }
     if (!slot.variants.empty()) {
       const Signature& first = slot.variants.front().signature;
-      slot.sites_differ = slot.sites_differ || !same_site(first.site, signature.site);
+      slot.sites_differ = slot.sites_differ || !calls::same_site(first.site, signature.site);
       slot.mismatch = slot.mismatch || !matches(first, signature);
     }
     slot.variants.push_back({signature, event.at.opt, {}, n_steps});
@@ -245,6 +152,7 @@ class CollectivesMatch final : public Law {
 
   void close(GroupState& group, std::int64_t seq, Slot& slot) {
     if (slot.n_arrived > 1) n_checked_ += slot.n_arrived - 1;
+    if (group.mismatch) calls::follow(*group.mismatch, slot);
     if (!slot.mismatch && !slot.sites_differ) {
       group.last = {};
       if (slot.variants.empty()) return;
@@ -259,19 +167,19 @@ class CollectivesMatch final : public Law {
     if (slot.mismatch && !group.mismatch) {
       group.mismatch = Disagreement{seq, std::move(slot), before};
     } else if (slot.sites_differ && !group.mismatch) {
-      const bool known =
-          std::any_of(group.site_differences.begin(),
-                      group.site_differences.end(),
-                      [&](const Disagreement& earlier) {
-                        return std::equal(slot.variants.begin(),
-                                          slot.variants.end(),
-                                          earlier.slot.variants.begin(),
-                                          earlier.slot.variants.end(),
-                                          [](const Variant& a, const Variant& b) {
-                                            return same_site(a.signature.site, b.signature.site) &&
-                                                   a.ranks == b.ranks;
-                                          });
-                      });
+      const bool known = std::any_of(
+          group.site_differences.begin(),
+          group.site_differences.end(),
+          [&](const Disagreement& earlier) {
+            return std::equal(slot.variants.begin(),
+                              slot.variants.end(),
+                              earlier.slot.variants.begin(),
+                              earlier.slot.variants.end(),
+                              [](const Variant& a, const Variant& b) {
+                                return calls::same_site(a.signature.site, b.signature.site) &&
+                                       a.ranks == b.ranks;
+                              });
+          });
       constexpr std::size_t kEnough = 64;
       if (!known && group.site_differences.size() < kEnough) {
         group.site_differences.push_back({seq, std::move(slot), before});
@@ -279,32 +187,8 @@ class CollectivesMatch final : public Law {
     }
   }
 
-  /// How much more often the ranks of `variant` made its call than the ranks of other variants did.
-  static std::int64_t surplus(const GroupState& group, const Slot& slot, const Variant& variant) {
-    const auto count_on = [&](Rank rank) { return group.n_of(rank, variant.signature); };
-    std::int64_t elsewhere = 0;
-    for (const Variant& other : slot.variants) {
-      if (&other != &variant) elsewhere = std::max(elsewhere, count_on(other.ranks.front()));
-    }
-    return count_on(variant.ranks.front()) - elsewhere;
-  }
-
-  /// The side that is out of step: the smaller one; among equals the one whose call the others make
-  /// less often (an extra call); and without that evidence the one that differs from the lowest
-  /// rank.
-  static const Variant& offender(const GroupState& group, const Slot& slot) {
-    const Variant* best = &slot.variants.front();
-    for (const Variant& variant : slot.variants) {
-      const auto rank_of = [&](const Variant& v) {
-        return std::tuple(v.ranks.size(), -surplus(group, slot, v), -to_int(v.ranks.front()));
-      };
-      if (rank_of(variant) < rank_of(*best)) best = &variant;
-    }
-    return *best;
-  }
-
-  Finding judge(const GroupKey& key, const GroupState& group, const Disagreement& found) {
-    const Variant& odd = offender(group, found.slot);
+  /// What most ranks called instead of the odd call.
+  static const Variant* norm_of(const Disagreement& found, const Variant& odd) {
     const Variant* norm = nullptr;
     for (const Variant& variant : found.slot.variants) {
       if (&variant == &odd) continue;
@@ -314,7 +198,12 @@ class CollectivesMatch final : public Law {
     }
     // The smallest side may differ by its site alone: then its peers of equal signature are odd
     // too.
-    if (norm == nullptr) norm = &found.slot.variants.front();
+    return norm == nullptr ? &found.slot.variants.front() : norm;
+  }
+
+  Finding judge(const GroupKey& key, const GroupState& group, const Disagreement& found) {
+    const Variant& odd = calls::offender(group, found.slot);
+    const Variant* const norm = norm_of(found, odd);
     Finding finding = describe(key, found, odd, *norm);
     const SignatureField field = first_difference(odd.signature, norm->signature);
     finding.field = name_of(field);
@@ -326,9 +215,53 @@ class CollectivesMatch final : public Law {
     std::sort(finding.ranks.begin(), finding.ranks.end());
     finding.message = "mismatched collectives: " + calls_text(odd, *norm) + "; field '" +
                       finding.field + "' differs";
-    finding.cause = !decides_ && went_further(found) ? Cause::kCallSetDiffers
-                                                     : cause(group, found.slot, odd, field);
+    if (calls::permutes(found, odd.ranks.front(), norm->ranks.front())) {
+      finding.message += "; both make the same " + std::to_string(1 + found.loop.size()) +
+                         " calls in that loop, in another order: it goes over a dictionary or set "
+                         "whose order is not the same on all ranks";
+      finding.cause = Cause::kOrderSwap;
+      return finding;
+    }
+    if (field != SignatureField::kOp && calls::is_extra(group, odd, *norm)) {
+      finding.message = extra_text(odd) + ": " + finding.message;
+    }
+    finding.cause = !decides_ && calls::went_further(found) ? Cause::kCallSetDiffers
+                                                            : cause(group, found.slot, odd, field);
     return finding;
+  }
+
+  /// "rank 2 calls all_reduce once more than the others at train.cc:12".
+  static std::string extra_text(const Variant& odd) {
+    return ranks_text(odd.ranks) + (odd.ranks.size() == 1 ? " calls " : " call ") +
+           std::string(name_of(odd.signature.op)) + " once more than the others at " +
+           odd.signature.site.text();
+  }
+
+  /// A call too many fits the others' signature by chance and shifts all that follow, until one does
+  /// not fit: the place of that one says little.
+  std::optional<Finding> extra_before_mismatch(const GroupKey& key, const GroupState& group) const {
+    if (!group.mismatch) return std::nullopt;
+    for (const Disagreement& found : group.site_differences) {
+      const Variant& odd = calls::offender(group, found.slot);
+      for (const Variant& norm : found.slot.variants) {
+        if (&norm == &odd || !calls::is_extra(group, odd, norm)) continue;
+        Finding finding = describe(key, found, odd, norm);
+        finding.field = "site";
+        finding.message = extra_text(odd) +
+                          ", which shifts all later ones: " + calls_text(odd, norm) + "; call " +
+                          std::to_string(group.mismatch->seq) + " is the first that does not match";
+        finding.cause = cause_of_extra(odd, norm);
+        return finding;
+      }
+    }
+    return std::nullopt;
+  }
+
+  Cause cause_of_extra(const Variant& odd, const Variant& other) const {
+    const bool odd_is_zero = odd.ranks.size() == 1 && odd.ranks.front() == Rank{0};
+    if (odd_is_zero || (!decides_ && is_aside(other))) return Cause::kRank0OnlyCollective;
+    // A call of these ranks alone. Where ranks decide things, a decision may be the cause (law 20).
+    return decides_ ? Cause::kNone : Cause::kCodeSkew;
   }
 
   Cause cause(const GroupState& group,
@@ -342,40 +275,18 @@ class CollectivesMatch final : public Law {
     if (field != SignatureField::kOp) return Cause::kDtypeRedopRootMismatch;
     const Variant& other =
         &odd == &slot.variants.front() ? slot.variants.back() : slot.variants.front();
-    const bool extra = surplus(group, slot, odd) > 0;
-    if (!extra && makes(group, odd, other.signature) && makes(group, other, odd.signature)) {
+    const bool extra = calls::surplus(group, slot, odd) > 0;
+    if (!extra && calls::makes(group, odd, other.signature) &&
+        calls::makes(group, other, odd.signature)) {
       return Cause::kOrderSwap;
     }
-    if (!extra) return Cause::kNone;
-    const bool odd_is_zero = odd.ranks.size() == 1 && odd.ranks.front() == Rank{0};
-    if (odd_is_zero || (!decides_ && is_aside(other))) return Cause::kRank0OnlyCollective;
-    // A call of these ranks alone. Where ranks decide things, a decision may be the cause (law 20).
-    return decides_ ? Cause::kNone : Cause::kCodeSkew;
-  }
-
-  /// Whether all ranks had just made one call, and some of them make it again, without a step of an
-  /// optimizer in between, while others went on: a loop that goes over different things.
-  static bool went_further(const Disagreement& found) {
-    if (!found.before.site.known()) return false;
-    bool again = false;
-    bool elsewhere = false;
-    for (const Variant& variant : found.slot.variants) {
-      const bool same = same_site(variant.signature.site, found.before.site);
-      again = again || (same && variant.n_steps == found.before.n_steps);
-      elsewhere = elsewhere || !same;
-    }
-    return again && elsewhere;
+    return extra ? cause_of_extra(odd, other) : Cause::kNone;
   }
 
   /// Rank 0 alone in what a save or a log does, while the others train.
   static bool is_aside(const Variant& variant) {
     return variant.ranks.size() == 1 && variant.ranks.front() == Rank{0} &&
            variant.signature.op != CollectiveOp::kAllReduce && variant.signature.site.known();
-  }
-
-  /// Whether the ranks of `variant` make this call too, sooner or later.
-  static bool makes(const GroupState& group, const Variant& variant, const Signature& call) {
-    return group.n_of(variant.ranks.front(), call) > 0;
   }
 
   static Finding describe(const GroupKey& key,
@@ -407,7 +318,7 @@ class CollectivesMatch final : public Law {
     if (died_.contains(key.first)) return std::nullopt;  // A death explains unequal counts.
     for (const Disagreement& found : group.site_differences) {
       for (const Variant& odd : found.slot.variants) {
-        if (const Variant* norm = shifted_against(group, found.slot, odd)) {
+        if (const Variant* norm = calls::shifted_against(group, found.slot, odd)) {
           Finding finding = describe(key, found, odd, *norm);
           finding.field = "site";
           finding.message = "an extra call shifts all later ones: " + calls_text(odd, *norm);
@@ -417,22 +328,6 @@ class CollectivesMatch final : public Law {
       }
     }
     return std::nullopt;
-  }
-
-  /// The side whose calls come one later on the ranks of `odd`, or null.
-  static const Variant* shifted_against(const GroupState& group,
-                                        const Slot& slot,
-                                        const Variant& odd) {
-    const Caller& odd_calls = *group.find(odd.ranks.front());
-    for (const Variant& norm : slot.variants) {
-      if (!odd.signature.site.known() || !norm.signature.site.known()) continue;
-      const Caller& norm_calls = *group.find(norm.ranks.front());
-      const bool more_calls = odd_calls.n_calls > norm_calls.n_calls;
-      const bool more_here = odd_calls.n_of(odd.signature) > norm_calls.n_of(odd.signature);
-      const bool comes_too = odd_calls.n_of(norm.signature) >= norm_calls.n_of(norm.signature);
-      if (more_calls && more_here && comes_too) return &norm;
-    }
-    return nullptr;
   }
 
   // Messages pair by (source, target, tag), each pair with its own numbers.

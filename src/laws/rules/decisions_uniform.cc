@@ -12,19 +12,29 @@ class DecisionsUniform final : public Law {
  public:
   static constexpr std::string_view kId = "decisions-uniform";
 
-  explicit DecisionsUniform(const LawPolicy& policy) : worlds_(policy.n_ranks) {}
+  explicit DecisionsUniform(const LawPolicy& policy)
+      : n_ranks_(policy.n_ranks), worlds_(policy.n_ranks) {}
 
   const LawInfo& info() const override { return *find_law(kId); }
 
   EventKinds reads() const override {
-    return kinds_of<DecisionEvent, SnapshotEvent, PhaseEvent, EnvironmentEvent>();
+    return kinds_of<DecisionEvent,
+                    SnapshotEvent,
+                    PhaseEvent,
+                    EnvironmentEvent,
+                    WrapEvent,
+                    ForwardEvent>();
   }
 
   void require(RecordOptions& /*options*/) const override {}
 
   void on_event(const Event& event, const NameTable& names) override {
     worlds_.on_event(event);
-    if (const auto* decision = std::get_if<DecisionEvent>(&event.body)) {
+    if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
+      wrappers_.on_wrap(event, *wrap);
+    } else if (const auto* forward = std::get_if<ForwardEvent>(&event.body)) {
+      meet_in_mode(event, *forward, names);
+    } else if (const auto* decision = std::get_if<DecisionEvent>(&event.body)) {
       meet(event, static_cast<std::int32_t>(decision->name), decision->value, names);
     } else if (const auto* snapshot = std::get_if<SnapshotEvent>(&event.body)) {
       // Which snapshot a rank continues from.
@@ -36,6 +46,16 @@ class DecisionsUniform final : public Law {
     }
   }
 
+  void on_cohort(const CohortEvent& event, const NameTable& names) override {
+    const auto* forward = std::get_if<ForwardEvent>(&event.first->body);
+    // Forwards are many: those in which ranks agree take part in no vote.
+    if (forward != nullptr && event.equal() && wrappers_.are_replicas(event, n_ranks_)) {
+      if (is_trained_on(*forward)) n_checked_ += event.n_ranks() - 1;
+      return;
+    }
+    Law::on_cohort(event, names);
+  }
+
   LawResult finish(const NameTable& names) override {
     open_.finish([&](const AlignmentKey& at, const Ballot& ballot) { judge(at, ballot, names); });
     return conclude(
@@ -45,6 +65,23 @@ class DecisionsUniform final : public Law {
  private:
   static constexpr std::int32_t kResume = -1;
   static constexpr std::int32_t kPhase = -2;
+  static constexpr std::int32_t kMode = -3;
+
+  static bool is_trained_on(const ForwardEvent& forward) {
+    return forward.through_wrapper && forward.synchronizing && forward.grad;
+  }
+
+  // The mode in which a wrapper's forwards run whose gradients are averaged.
+  void meet_in_mode(const Event& event, const ForwardEvent& forward, const NameTable& names) {
+    if (!is_trained_on(forward)) return;
+    const AlignmentKey alignment{wrapper_of(event.at), event.at.sync, kMode, 0, 0};
+    const std::uint64_t words[] = {forward.training ? 1U : 0U};
+    const std::int32_t n_members = wrappers_.n_members(alignment.wrapper, n_ranks_);
+    open_.add(
+        alignment, event, words, n_members, [&](const AlignmentKey& at, const Ballot& ballot) {
+          judge(at, ballot, names);
+        });
+  }
 
   void meet(const Event& event, std::int32_t what, std::int64_t value, const NameTable& names) {
     // The n-th time of one rank is paired with the n-th of another: a rank that decided
@@ -68,17 +105,29 @@ class DecisionsUniform final : public Law {
     finding.attempt = alignment.wrapper.attempt;
     finding.event = "decision";
     finding.field = subject;
-    finding.ranks = ballot.minority(0);
+    finding.ranks = alignment.what == kMode ? evaluating(ballot) : ballot.minority(0);
     finding.step = ballot.majority_opt();
-    finding.message =
-        "the ranks decide '" + subject + "' differently: " + values_text(ballot, alignment.what);
+    finding.message = alignment.what == kMode
+                          ? "the ranks run a forward that they train on in different modes: "
+                          : "the ranks decide '" + subject + "' differently: ";
+    finding.message += values_text(ballot, alignment.what);
     finding.cause = cause_of(subject);
     findings_.add(alignment, subject, std::move(finding));
+  }
+
+  static std::vector<Rank> evaluating(const Ballot& ballot) {
+    std::vector<Rank> ranks;
+    for (const auto& [value, numbers] : ballot.sides(0)) {
+      if (value != 0) continue;
+      for (const std::int32_t number : numbers) ranks.push_back(Rank{number});
+    }
+    return ranks;
   }
 
   static std::string subject_of(std::int32_t what, const NameTable& names) {
     if (what == kResume) return "resume";
     if (what == kPhase) return "phase";
+    if (what == kMode) return "mode";
     return std::string(names.text(static_cast<NameId>(what)));
   }
 
@@ -88,24 +137,31 @@ class DecisionsUniform final : public Law {
       std::vector<Rank> ranks;
       ranks.reserve(numbers.size());
       for (const std::int32_t rank : numbers) ranks.push_back(Rank{rank});
-      const std::string said = what == kPhase ? std::string(name_of(static_cast<PhaseKind>(value)))
-                                              : std::to_string(static_cast<std::int64_t>(value));
-      text += (text.empty() ? "" : ", ") + said + " on " + ranks_text(ranks);
+      text += (text.empty() ? "" : ", ") + value_text(what, value) + " on " + ranks_text(ranks);
     }
     return text;
+  }
+
+  static std::string value_text(std::int32_t what, std::uint64_t value) {
+    if (what == kPhase) return std::string(name_of(static_cast<PhaseKind>(value)));
+    if (what == kMode) return value != 0 ? "train()" : "eval()";
+    return std::to_string(static_cast<std::int64_t>(value));
   }
 
   static Cause cause_of(std::string_view subject) {
     if (subject == "signal") return Cause::kSignalStopOneRank;
     if (subject == "stop") return Cause::kEarlyStopOneRank;
     if (subject == "resume") return Cause::kResumePathDisagrees;
+    if (subject == "mode") return Cause::kEvalModeOneRank;
     if (subject == "skip") return Cause::kNanSkipOneRank;
     return subject == "best" || subject == "save" || subject == "phase"
                ? Cause::kCheckpointDecisionDiffers
                : Cause::kNone;
   }
 
+  std::int32_t n_ranks_;
   Worlds worlds_;
+  Wrappers wrappers_;
   Counter counter_;
   OpenBallots open_;
   EarliestFindings findings_;

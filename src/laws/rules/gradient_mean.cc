@@ -36,6 +36,7 @@ class GradientMean final : public Law {
                     CollectiveEvent,
                     StepEvent,
                     ForwardEvent,
+                    BackwardEvent,
                     ZeroGradEvent,
                     CommHookEvent>();
   }
@@ -73,6 +74,7 @@ class GradientMean final : public Law {
 
   LawResult finish(const NameTable& names) override {
     for (Finding& finding : own_means_.take_findings()) findings_.push_back(std::move(finding));
+    for (Finding& finding : uneven_.take()) findings_.push_back(std::move(finding));
     LawResult result = conclude(kGradientMean,
                                 std::move(findings_),
                                 n_checked_ + own_means_.n_checked(),
@@ -150,7 +152,7 @@ class GradientMean final : public Law {
     if (grad.point == GradPoint::kPre) {
       Local local = source_of(open, event, grad, who);
       local.rank = to_int(event.rank);
-      add_local(open, grad, local);
+      open.add(grad, local);
       keep_micro_steps(open, {local.rank, alignment.wrapper});
     } else {
       publish(open, event, grad, who);
@@ -166,7 +168,7 @@ class GradientMean final : public Law {
     OpenReduction& open = open_at(alignment);
     const Local source = source_of(open, first, grad, all);
     for (Local local = source; local.rank < event.n_ranks(); ++local.rank) {
-      add_local(open, *std::get_if<GradEvent>(&event.body_of(local.rank)), local);
+      open.add(*std::get_if<GradEvent>(&event.body_of(local.rank)), local);
       keep_micro_steps(open, {local.rank, alignment.wrapper});
     }
     judge_if_complete(alignment, open, names);
@@ -231,22 +233,6 @@ class GradientMean final : public Law {
     return source;
   }
 
-  /// `local`: without its place.
-  static void add_local(OpenReduction& open, const GradEvent& grad, const Local& local) {
-    open.locals.push_back(local);
-    open.locals.back().place = open.locals.size() - 1;
-    open.sketched = open.sketched && grad.sketches.size() == grad.digests.size();
-    open.n_tensors = grad.sketches.size();
-    open.n_bytes = grad.undefined.size();
-    open.sketches.insert(open.sketches.end(), grad.sketches.begin(), grad.sketches.end());
-    open.undefined.insert(open.undefined.end(), grad.undefined.begin(), grad.undefined.end());
-    if (open.n_elems.empty()) open.n_elems.assign(grad.n_elems.begin(), grad.n_elems.end());
-    for (std::size_t i = 0; i < grad.n_elems.size() && i < open.n_elems.size(); ++i) {
-      open.n_elems[i] = std::max(open.n_elems[i], grad.n_elems[i]);
-    }
-    open.dtype = grad.dtype;
-  }
-
   void note_reduction(const Event& event, LayoutId layout, RankRange who) {
     const WrapperKey wrapper = wrapper_of(event.at);
     Reductions& last = last_reduction_.at(wrapper, who);
@@ -287,6 +273,7 @@ class GradientMean final : public Law {
   }
 
   void judge(const AlignmentKey& alignment, OpenReduction& open, const NameTable& names) {
+    uneven_.on_reduction(alignment, open.locals);
     if (!open.sketched) return;
     std::sort(open.locals.begin(), open.locals.end(), [](const Local& a, const Local& b) {
       return a.rank < b.rank;
@@ -415,13 +402,21 @@ class GradientMean final : public Law {
       if (judged.wrong.empty()) continue;
       const std::optional<Fit> found = mean->explain(judged.wrong, exact_);
       for (const NameId tensor : judged.tensors) {
-        if (!reported_.insert({alignment.wrapper, tensor}).second) continue;
+        if (reported_.contains({alignment.wrapper, tensor})) continue;
         Finding finding = wrong_mean(alignment, open, published, tensor, names);
         finding.declared = mean->declared().values();
         if (found) explain_mean(*found, mean->culprit(*found), finding);
-        findings_.push_back(std::move(finding));
+        keep(alignment, tensor, mean->is_even(), std::move(finding));
       }
     }
+  }
+
+  void keep(const AlignmentKey& alignment, NameId tensor, bool is_even, Finding finding) {
+    if (!is_even) {
+      return uneven_.suspect({alignment.wrapper, tensor}, alignment.sync, std::move(finding));
+    }
+    reported_.insert({alignment.wrapper, tensor});
+    findings_.push_back(std::move(finding));
   }
 
   struct Broken {
@@ -485,6 +480,7 @@ class GradientMean final : public Law {
   OpenReduction* last_ = nullptr;  // What open_ holds at last_at_.
   std::set<std::pair<WrapperKey, NameId>> reported_;
   GradientAdvice noticed_;
+  UnevenWindows uneven_;
   std::vector<Finding> findings_;
   std::int64_t n_checked_ = 0;
   std::string not_checkable_;

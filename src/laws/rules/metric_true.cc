@@ -3,10 +3,12 @@
 #include <cmath>
 #include <optional>
 #include <set>
+#include <span>
 
 #include "lockstep/base/text.h"
 #include "lockstep/laws/detail/alignment.h"
 #include "lockstep/laws/rules/checkers.h"
+#include "lockstep/laws/rules/metric_formula.h"
 
 namespace lockstep::laws {
 
@@ -20,6 +22,7 @@ struct MetricReport {
   double value = 0.0;
   double denominator = 0.0;
   bool is_mean = false;  ///< value = numerator / denominator.
+  MetricFormula formula = MetricFormula::kNone;
   std::vector<std::int64_t> ids;
   std::vector<double> parts;
 };
@@ -115,6 +118,7 @@ class MetricTrue final : public Law {
     report.is_mean = metric.denominator > 0.0 &&
                      std::abs(metric.value - metric.numerator / metric.denominator) <=
                          0x1p-20 * std::abs(metric.value);
+    report.formula = metric.formula;
     // Several metrics may be taken over the same samples.
     report.ids = evaluated_[report.rank];
     report.parts.assign(metric.parts.begin(), metric.parts.end());
@@ -166,16 +170,80 @@ class MetricTrue final : public Law {
     if (own_once.n > 0) whole.of_means_once.add(own_once.value());
   }
 
+  struct Complaint {
+    std::string message;
+    Cause cause = Cause::kNone;
+  };
+
+  static bool has_rows(const Reports& reports) {
+    const MetricFormula formula = reports.front().formula;
+    return formula != MetricFormula::kNone &&
+           std::all_of(reports.begin(), reports.end(), [&](const MetricReport& report) {
+             return report.formula == formula && !report.ids.empty() &&
+                    report.parts.size() == columns_of(formula) * report.ids.size();
+           });
+  }
+
+  /// What one process, and several that go wrong, make of a formula over all samples.
+  struct Formula {
+    std::optional<MetricValue> once;
+    std::optional<MetricValue> repeated;
+    std::int64_t n = 0;
+    Mean of_own;         ///< Mean of the ranks' own values.
+    double bound = 0.0;  ///< Of that mean.
+  };
+
+  static Formula formula_of(const Reports& reports) {
+    const MetricFormula formula = reports.front().formula;
+    const std::size_t columns = columns_of(formula);
+    Formula whole;
+    std::set<std::int64_t> seen;
+    std::vector<double> once;
+    std::vector<double> repeated;
+    for (const MetricReport& report : reports) {
+      for (std::size_t i = 0; i < report.ids.size(); ++i) {
+        const auto row = std::span(report.parts).subspan(i * columns, columns);
+        repeated.insert(repeated.end(), row.begin(), row.end());
+        if (seen.insert(report.ids[i]).second) once.insert(once.end(), row.begin(), row.end());
+      }
+      if (const auto own = value_of(formula, report.parts)) {
+        whole.of_own.add(own->value);
+        whole.bound = std::max(whole.bound, own->bound);
+      }
+    }
+    whole.once = value_of(formula, once);
+    whole.repeated = value_of(formula, repeated);
+    whole.n = std::ssize(seen);
+    return whole;
+  }
+
+  /// What is wrong with one rank's report of such a metric; nothing when it is true.
+  static std::optional<Complaint> by_formula(const MetricReport& report, const Formula& whole) {
+    if (!whole.once || whole.once->is(report.value)) return std::nullopt;
+    std::string message = "is " + exact(report.value) + " where one process has " +
+                          exact(whole.once->value) + " over " + std::to_string(whole.n) +
+                          " samples";
+    const auto own = value_of(report.formula, report.parts);
+    if (own && own->is(report.value)) {
+      return Complaint{message + ": it is the rank's own share", Cause::kLocalMetricLogged};
+    }
+    if (whole.repeated && whole.repeated->is(report.value)) {
+      return Complaint{message + ": repeated samples count as often as they were drawn",
+                       Cause::kPadDuplicatesEval};
+    }
+    const MetricValue mean{whole.of_own.value(), whole.bound};
+    if (whole.of_own.n > 1 && mean.is(report.value)) {
+      return Complaint{message + ": it is the mean of the ranks' own values",
+                       Cause::kPrereducedMetric};
+    }
+    return Complaint{message, Cause::kNone};
+  }
+
   static Mean own_mean(const MetricReport& report) {
     Mean mean;
     for (const double part : report.parts) mean.add(part);
     return mean;
   }
-
-  struct Complaint {
-    std::string message;
-    Cause cause = Cause::kNone;
-  };
 
   /// What is wrong with one rank's report, by its parts; nothing when it is true.
   static std::optional<Complaint> by_parts(const MetricReport& report, const Whole& whole) {
@@ -221,19 +289,31 @@ class MetricTrue final : public Law {
     const Whole whole = whole_of(reports);
     std::optional<Complaint> complaint;
     std::vector<Rank> ranks;
-    for (const MetricReport& report : reports) {
-      if (!complete || whole.ids.empty()) break;
-      ++n_checked_;
-      const auto found = whole.has_parts ? by_parts(report, whole) : by_counts(report, whole);
-      if (!found) continue;
-      if (!complaint) complaint = found;
-      ranks.push_back(Rank{report.rank});
-    }
+    if (complete && !whole.ids.empty()) complaint = compare_with(whole, reports, ranks);
     if (!complaint && complete) complaint = dropped_tail(whole, reports, ranks);
     if (!complaint) complaint = compare_values(reports, ranks);
     if (!complaint) return;
     std::sort(ranks.begin(), ranks.end());
     report(alignment, reports, std::move(ranks), *complaint, names);
+  }
+
+  /// The ranks whose value is not that of all samples, and what is wrong with the first's.
+  std::optional<Complaint> compare_with(const Whole& whole,
+                                        const Reports& reports,
+                                        std::vector<Rank>& ranks) {
+    std::optional<Formula> formula;
+    if (has_rows(reports)) formula = formula_of(reports);
+    std::optional<Complaint> complaint;
+    for (const MetricReport& report : reports) {
+      ++n_checked_;
+      const auto found = formula           ? by_formula(report, *formula)
+                         : whole.has_parts ? by_parts(report, whole)
+                                           : by_counts(report, whole);
+      if (!found) continue;
+      if (!complaint) complaint = found;
+      ranks.push_back(Rank{report.rank});
+    }
+    return complaint;
   }
 
   /// Samples that no rank evaluated, if a sampler recorded how many there are.

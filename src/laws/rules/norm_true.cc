@@ -1,9 +1,11 @@
 // norm-true: between the reduction and the step, clipping scales all gradients by one factor, which
 // follows from the limit and the true norm.
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "lockstep/base/text.h"
@@ -30,6 +32,9 @@ struct ClipWindow {
   GradientsSeen reduced;
   GradientsSeen used;
   std::vector<ClipEvent> clips;  // No spans inside: safe to keep.
+  bool contributed = false;      ///< Since the last reduction or step.
+  /// By what calls have scaled contributions that no reduction has averaged.
+  std::optional<double> early_factor{};
 };
 
 class NormTrue final : public Law {
@@ -65,6 +70,7 @@ class NormTrue final : public Law {
 
   LawResult finish(const NameTable& /*names*/) override {
     ballots_.finish([&](const AlignmentKey& at, const Ballot& ballot) { compare(at, ballot); });
+    early_.finish([&](const AlignmentKey& at, const Ballot& ballot) { judge_early(at, ballot); });
     return conclude(kNormTrue,
                     findings_.take(),
                     n_checked_,
@@ -81,14 +87,9 @@ class NormTrue final : public Law {
     const WrapperKey wrapper = wrapper_of(event.at);
     if (const auto* grad = std::get_if<GradEvent>(&event.body)) {
       if (!is_read(*grad)) return;
-      ClipWindow& window = windows_.at(wrapper, who);
-      // What is added after a reduction is not part of it.
-      if (grad->point == GradPoint::kInc) return window.reduced.digests.clear();
-      if (grad->point == GradPoint::kUsed) return window.used.keep(*grad);
-      window.reduced.keep(*grad);
-      window.clips.clear();  // What came before is part of what was reduced.
+      on_grad(event, *grad, who);
     } else if (const auto* clip = std::get_if<ClipEvent>(&event.body)) {
-      windows_.at(wrapper, who).clips.push_back(*clip);
+      on_clip(windows_.at(wrapper, who), *clip);
     } else if (const auto* step = std::get_if<StepEvent>(&event.body)) {
       on_step(event, *step, who, names);
     } else if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
@@ -96,9 +97,69 @@ class NormTrue final : public Law {
     }
   }
 
+  void on_grad(const Event& event, const GradEvent& grad, RankRange who) {
+    ClipWindow& window = windows_.at(wrapper_of(event.at), who);
+    if (grad.point == GradPoint::kUsed) return window.used.keep(grad);
+    if (grad.point == GradPoint::kInc) {
+      window.contributed = true;
+      return window.reduced.digests.clear();  // What is added after a reduction is not part of it.
+    }
+    window.reduced.keep(grad);
+    window.clips.clear();  // What came before is part of what was reduced.
+    window.contributed = false;
+    if (window.early_factor) vote_early(event, *std::exchange(window.early_factor, {}), who);
+  }
+
+  static void on_clip(ClipWindow& window, const ClipEvent& clip) {
+    window.clips.push_back(clip);
+    if (clip.kind != ClipKind::kNorm || !window.contributed) return;
+    window.early_factor = window.early_factor.value_or(1.0) * clip.factor;
+  }
+
+  // -- contributions that were clipped before a reduction averaged them
+
+  void vote_early(const Event& event, double factor, RankRange who) {
+    const AlignmentKey alignment{wrapper_of(event.at), event.at.sync, 1, 0, 0};
+    const std::array<std::uint64_t, 1> words = {std::bit_cast<std::uint64_t>(factor)};
+    early_.add(alignment,
+               event,
+               {words, who},
+               wrappers_.n_members(alignment.wrapper, n_ranks_),
+               [&](const AlignmentKey& at, const Ballot& ballot) { judge_early(at, ballot); });
+  }
+
+  // The mean of gradients that were all scaled by one factor is the scaled mean.
+  void judge_early(const AlignmentKey& alignment, const Ballot& ballot) {
+    constexpr std::string_view kField = "order";
+    n_checked_ += ballot.n_comparisons();
+    if (ballot.unanimous() || !findings_.wants(alignment, kField)) return;
+    Finding finding;
+    finding.attempt = alignment.wrapper.attempt;
+    finding.event = "clip";
+    finding.field = kField;
+    finding.step = ballot.majority_opt();
+    finding.message =
+        "each rank clipped its own gradients before the reduction averaged them, by other factors:";
+    for (const auto& [value, numbers] : ballot.sides(0)) {
+      std::vector<Rank> ranks;
+      for (const std::int32_t number : numbers) ranks.push_back(Rank{number});
+      const double factor = std::bit_cast<double>(value);
+      finding.message += (finding.message.ends_with(':') ? " " : ", ") + exact(factor) + " on " +
+                         ranks_text(ranks);
+      if (factor != 1.0) finding.ranks.insert(finding.ranks.end(), ranks.begin(), ranks.end());
+    }
+    std::sort(finding.ranks.begin(), finding.ranks.end());
+    finding.cause = Cause::kClipBeforeSync;
+    findings_.add(alignment, kField, std::move(finding));
+  }
+
   void on_step(const Event& event, const StepEvent& step, RankRange who, const NameTable& names) {
     const WrapperKey wrapper = wrapper_of(event.at);
     ClipWindow* const window = windows_.find(wrapper, who);
+    if (window != nullptr) {
+      window->contributed = false;
+      window->early_factor.reset();
+    }
     if (window == nullptr || !window->reduced.any()) return;
     const AlignmentKey alignment = counter_.next(event, 0, kNoLayout, who);
     if (!step.skipped) {
@@ -240,6 +301,7 @@ class NormTrue final : public Law {
   Counter counter_;
   RankWrapperMap<ClipWindow> windows_;
   OpenBallots ballots_;
+  OpenBallots early_;
   std::map<std::uint64_t, double> limits_of_;  // By their ballot word: a handful.
   EarliestFindings findings_;
   std::int64_t n_checked_ = 0;

@@ -66,15 +66,28 @@ class OptimizerEqual final : public Law {
     steps_.finish([&](const AlignmentKey& at, const Ballot& ballot) { judge_step(at, ballot); });
     states_.finish(
         [&](const AlignmentKey& at, const Ballot& ballot) { judge_state(at, ballot, names); });
-    return conclude(kId, findings_.take(), n_checked_, "step events from two ranks or more");
+    std::vector<Finding> findings = findings_.take();
+    for (Finding& finding : findings) explain_by_windows(finding);
+    return conclude(kId, std::move(findings), n_checked_, "step events from two ranks or more");
   }
 
  private:
   static constexpr std::int32_t kStepMeeting = -1;
-  static constexpr std::int32_t kOptionsMeeting = -2;  // Further groups lie below.
+  // Two per group; further groups lie below. Optimizers of two kinds have different options.
+  static constexpr std::int32_t kOptionsMeeting = -2;
+  static constexpr std::int32_t kKindMeeting = -3;
 
   static bool is_read(const StateEvent& state) {
     return state.kind == StateKind::kOptimizer || state.point == StatePoint::kLoad;
+  }
+
+  /// At the end, when the sizes of all windows are known.
+  void explain_by_windows(Finding& finding) const {
+    if (finding.event != "step" || finding.field != kStepFields.front()) return;
+    const std::string windows = forwards_.window_text(finding.attempt);
+    if (windows.empty()) return;
+    finding.message += "; they accumulate over " + windows;
+    finding.cause = Cause::kAccumulateDiffers;
   }
 
   void observe(const Event& event, RankRange who, const NameTable& names) {
@@ -94,7 +107,8 @@ class OptimizerEqual final : public Law {
                   const OptimizerEvent& options,
                   RankRange who,
                   const NameTable& names) {
-    const std::int32_t meeting = kOptionsMeeting - options.group;
+    const std::int32_t meeting = kOptionsMeeting - 2 * options.group;
+    on_kind(event, options, who, names);
     const AlignmentKey alignment = counter_.next(event, meeting, options.options, who);
     if (is_ignored(alignment.wrapper, names.layout(options.layout), names)) return;
     std::vector<std::uint64_t> words = {static_cast<std::uint64_t>(options.kind)};
@@ -103,6 +117,22 @@ class OptimizerEqual final : public Law {
         alignment,
         event,
         {words, who},
+        wrappers_.n_members(alignment.wrapper, n_ranks_),
+        [&](const AlignmentKey& at, const Ballot& ballot) { judge_options(at, ballot, names); });
+  }
+
+  void on_kind(const Event& event,
+               const OptimizerEvent& options,
+               RankRange who,
+               const NameTable& names) {
+    const std::int32_t meeting = kKindMeeting - 2 * options.group;
+    const AlignmentKey alignment = counter_.next(event, meeting, kNoLayout, who);
+    if (is_ignored(alignment.wrapper, names.layout(options.layout), names)) return;
+    const std::uint64_t kind[] = {static_cast<std::uint64_t>(options.kind)};
+    options_.add(
+        alignment,
+        event,
+        {kind, who},
         wrappers_.n_members(alignment.wrapper, n_ranks_),
         [&](const AlignmentKey& at, const Ballot& ballot) { judge_options(at, ballot, names); });
   }

@@ -3,10 +3,14 @@
 #include <array>
 #include <bit>
 #include <map>
+#include <optional>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "lockstep/base/text.h"
 #include "lockstep/laws/detail/alignment.h"
+#include "lockstep/laws/detail/mean_fit.h"
 #include "lockstep/laws/report.h"
 #include "lockstep/laws/rules/checkers.h"
 #include "lockstep/laws/rules/detail/open_ballots.h"
@@ -31,15 +35,136 @@ enum class OuterField : std::uint8_t {
 constexpr std::array<std::string_view, 7> kOuterFields = {
     "outer", "step", "denominator", "lr", "momentum", "nesterov", "names"};
 
+/// Parameters that a program averages by itself: what ranks had apart after a step that none of them
+/// reduced gradients for, and equal as they went on.
+///
+/// Whether that is their mean is judged only where a factor explains all of it: a program may also
+/// copy one rank's parameters, or step an outer optimizer of its own.
+class OwnAverages {
+ public:
+  explicit OwnAverages(const LawPolicy& policy) : n_ranks_(policy.n_ranks), exact_(policy.exact) {}
+
+  void on_wrap(const Event& event, const WrapEvent& wrap) { wrappers_.on_wrap(event, wrap); }
+
+  void on_lone(const Event& event, const LoneEvent& lone, const NameTable& names) {
+    const WrapperKey wrapper = wrapper_of(event.at);
+    const auto place = open_.try_emplace({wrapper, event.at.opt}).first;
+    Step& step = place->second;
+    Side& side = lone.point == LonePoint::kStepped ? step.stepped : step.found;
+    side[to_int(event.rank)] = {{lone.digests.begin(), lone.digests.end()},
+                                {lone.sketches.begin(), lone.sketches.end()}};
+    step.layout = lone.layout;
+    step.n_elems.assign(lone.n_elems.begin(), lone.n_elems.end());
+    step.dtype = lone.dtype;
+    const auto n = static_cast<std::size_t>(wrappers_.n_members(wrapper, n_ranks_));
+    if (step.found.size() >= n && step.stepped.size() >= n) {
+      judge(wrapper, event.at.opt, step, names);
+      open_.erase(place);
+    } else if (open_.size() > kMostOpen) {
+      open_.erase(open_.begin());
+    }
+  }
+
+  std::int64_t n_checked() const { return n_checked_; }
+
+  std::vector<Finding> take_findings() { return std::move(findings_); }
+
+ private:
+  static constexpr std::size_t kMostOpen = 64;
+
+  struct Look {
+    std::vector<std::uint64_t> digests;
+    std::vector<Sketch> sketches;
+  };
+
+  using Side = std::map<std::int32_t, Look>;  // By rank.
+
+  struct Step {
+    Side stepped;
+    Side found;
+    LayoutId layout = kNoLayout;
+    std::vector<std::int64_t> n_elems;
+    DType dtype = DType::kF32;
+  };
+
+  static bool is_equal(const Side& side, std::size_t i) {
+    const std::uint64_t first = side.begin()->second.digests[i];
+    return std::all_of(side.begin(), side.end(), [&](const auto& entry) {
+      return entry.second.digests[i] == first;
+    });
+  }
+
+  void judge(WrapperKey wrapper, std::int32_t opt, const Step& step, const NameTable& names) {
+    const std::size_t n = step.stepped.size();
+    const Weights mean = Weights::uniform(n, 1.0, static_cast<double>(n));
+    std::vector<OneReduction> wrong;
+    std::vector<NameId> tensors;
+    for (std::size_t i = 0; i < step.n_elems.size(); ++i) {
+      if (is_equal(step.stepped, i) || !is_equal(step.found, i)) continue;
+      OneReduction one{{}, &step.found.begin()->second.sketches[i], step.n_elems[i], step.dtype};
+      for (const auto& [rank, look] : step.stepped) one.locals.push_back(&look.sketches[i]);
+      ++n_checked_;
+      if (explains(mean, one, exact_)) continue;
+      wrong.push_back(std::move(one));
+      tensors.push_back(names.layout(step.layout)[i]);
+    }
+    if (wrong.empty()) return;
+    const std::optional<Fit> found = fit(wrong, mean, exact_);
+    if (!found || found->weights.numerators.empty()) return;
+    const std::vector<double> weights = found->weights.values();
+    const bool scaled = std::all_of(
+        weights.begin(), weights.end(), [&](double weight) { return weight == weights.front(); });
+    if (scaled && reported_.insert(wrapper).second) {
+      report(wrapper, opt, tensors.front(), *found, names);
+    }
+  }
+
+  void report(WrapperKey wrapper,
+              std::int32_t opt,
+              NameId tensor,
+              const Fit& found,
+              const NameTable& names) {
+    const std::vector<double> weights = found.weights.values();
+    const double n = static_cast<double>(weights.size());
+    Finding finding;
+    finding.attempt = wrapper.attempt;
+    finding.event = "lone";
+    finding.tensor = names.text(tensor);
+    finding.field = "denominator";
+    finding.step = opt - 1;
+    finding.weights = weights;
+    finding.declared = Weights::uniform(weights.size(), 1.0, n).values();
+    finding.message =
+        "the program averages parameters by itself, and what it leaves is not the mean of the "
+        "ranks': " +
+        found.message;
+    finding.cause = Cause::kOuterStepDenominator;
+    findings_.push_back(std::move(finding));
+  }
+
+  std::int32_t n_ranks_;
+  bool exact_;
+  Wrappers wrappers_;
+  std::map<std::pair<WrapperKey, std::int32_t>, Step> open_;
+  std::set<WrapperKey> reported_;
+  std::vector<Finding> findings_;
+  std::int64_t n_checked_ = 0;
+};
+
 class OuterStep final : public Law {
  public:
-  explicit OuterStep(const LawPolicy& /*policy*/) {}
+  explicit OuterStep(const LawPolicy& policy) : own_(policy) {}
 
   const LawInfo& info() const override { return *find_law(kOuterStep); }
 
-  EventKinds reads() const override { return kinds_of<OuterStepEvent, StateEvent, GroupEvent>(); }
+  EventKinds reads() const override {
+    return kinds_of<OuterStepEvent, StateEvent, GroupEvent, WrapEvent, LoneEvent>();
+  }
 
-  void require(RecordOptions& options) const override { options.states = true; }
+  void require(RecordOptions& options) const override {
+    options.states = true;
+    options.lone_steps = true;
+  }
 
   void on_event(const Event& event, const NameTable& names) override {
     if (const auto* outer = std::get_if<OuterStepEvent>(&event.body)) {
@@ -49,6 +174,10 @@ class OuterStep final : public Law {
     } else if (const auto* group = std::get_if<GroupEvent>(&event.body)) {
       const bool any = !group->members.empty();
       teams_[{to_int(event.rank), event.at.attempt, group->group}] = any ? group->members[0] : 0;
+    } else if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
+      own_.on_wrap(event, *wrap);
+    } else if (const auto* lone = std::get_if<LoneEvent>(&event.body)) {
+      own_.on_lone(event, *lone, names);
     }
   }
 
@@ -63,8 +192,12 @@ class OuterStep final : public Law {
         [&](const AlignmentKey& at, const Ballot& ballot) { judge_step(at, ballot, names); });
     states_.finish(
         [&](const AlignmentKey& at, const Ballot& ballot) { judge_state(at, ballot, names); });
-    return conclude(
-        kOuterStep, findings_.take(), n_checked_, "outer_step events of ranks that trained alone");
+    std::vector<Finding> findings = findings_.take();
+    for (Finding& finding : own_.take_findings()) findings.push_back(std::move(finding));
+    return conclude(kOuterStep,
+                    std::move(findings),
+                    n_checked_ + own_.n_checked(),
+                    "outer_step events of ranks that trained alone");
   }
 
  private:
@@ -214,6 +347,7 @@ class OuterStep final : public Law {
 
   std::map<TeamKey, std::int32_t> teams_;  // Their lowest members.
   std::map<std::int32_t, Team> last_;      // By rank: of its last outer step.
+  OwnAverages own_;
   Counter counter_;
   OpenBallots steps_;
   OpenBallots states_;

@@ -59,7 +59,8 @@ class Progress final : public Law {
 
   LawResult finish(const NameTable& /*names*/) override {
     for (auto& [place, life] : streams_.all()) lives_[place.rank] = std::move(life);
-    std::vector<Finding> findings = judge_calls();
+    const bool on_purpose = was_stopped();
+    std::vector<Finding> findings = on_purpose ? std::vector<Finding>() : judge_calls();
     n_checked_ += std::count_if(lives_.begin(), lives_.end(), [](const auto& entry) {
       return entry.second.outcome != EndOutcome::kNone;
     });
@@ -67,7 +68,7 @@ class Progress final : public Law {
       const Cause cause = cause_of_cycle();
       for (Finding& finding : findings) finding.cause = cause;
     }
-    if (findings.empty()) judge_ends(findings);
+    if (findings.empty() && !on_purpose) judge_ends(findings);
     LawResult result =
         conclude(kProgress, std::move(findings), n_checked_, "collective events or end events");
     if (result.verdict == Verdict::kHolds) {
@@ -82,6 +83,13 @@ class Progress final : public Law {
   /// Kinds of which more is read than that there was one.
   static constexpr EventKinds kinds_of_words() {
     return kinds_of<EndEvent, CollectiveEvent, GroupEvent>();
+  }
+
+  /// Who watched the job ended it in the middle: what was under way says nothing.
+  bool was_stopped() const {
+    return std::any_of(lives_.begin(), lives_.end(), [](const auto& entry) {
+      return entry.second.reason == EndReason::kLawBroken;
+    });
   }
 
   static bool is_of_group(const CollectiveEvent& call) {
@@ -246,6 +254,9 @@ class Progress final : public Law {
     }
     if (const std::string dropped = forwards_.dropped_text(attempt_); !dropped.empty()) {
       finding.message += "; " + dropped;
+    }
+    if (const std::string windows = forwards_.window_text(attempt_); !windows.empty()) {
+      finding.message += "; they accumulate over " + windows;
     }
     finding.cause = cause(finding, channel);
     return finding;

@@ -19,7 +19,14 @@ class ReducedOnce final : public Law {
   const LawInfo& info() const override { return *find_law(kReducedOnce); }
 
   EventKinds reads() const override {
-    return kinds_of<GradEvent, StepEvent, ForwardEvent, WrapEvent, ZeroGradEvent, OuterStepEvent>();
+    return kinds_of<GradEvent,
+                    StepEvent,
+                    ForwardEvent,
+                    BackwardEvent,
+                    WrapEvent,
+                    ZeroGradEvent,
+                    OuterStepEvent,
+                    LoneEvent>();
   }
 
   void require(RecordOptions& options) const override {
@@ -27,6 +34,7 @@ class ReducedOnce final : public Law {
     options.grad_post = true;
     options.grad_used = true;
     options.zero_grads = true;
+    options.lone_steps = true;
   }
 
   void on_event(const Event& event, const NameTable& names) override {
@@ -52,7 +60,7 @@ class ReducedOnce final : public Law {
     std::vector<Finding> findings;
     std::set<std::pair<WrapperKey, NameId>> reported;
     for (auto& [key, broken] : broken_) {
-      if (is_meant_at_end(key, broken, names)) continue;
+      if (is_meant_at_end(key, broken)) continue;
       if (!reported.insert({key.wrapper, key.tensor}).second) continue;
       if (broken.unused != kNoName && is_used_somewhere(key.wrapper, broken.unused)) {
         broken.cause = Cause::kBranchNoGraph;
@@ -99,6 +107,11 @@ class ReducedOnce final : public Law {
       }
       tensors.push_back({.name = name});
       return tensors.back();
+    }
+
+    void on_forward(const ForwardEvent& forward) {
+      wrapped_forward = wrapped_forward || forward.through_wrapper;
+      last_synchronizing = forward.synchronizing;
     }
 
     void restart() {
@@ -162,6 +175,7 @@ class ReducedOnce final : public Law {
   bool can_hear_all(const CohortEvent& event) {
     const WrapperKey wrapper = wrapper_of(event.first->at);
     const RankRange all = all_ranks(event);
+    if (std::holds_alternative<LoneEvent>(event.first->body)) return false;
     // Digests are not read.
     if (event.similarity > Similarity::kSameShape || !windows_.shares(wrapper, all)) return false;
     if (!steps_.shares({wrapper.attempt, -1}, all) || !averages_.shares(wrapper, all)) return false;
@@ -191,13 +205,14 @@ class ReducedOnce final : public Law {
       windows_.at(wrapper, who).parted = true;
     } else if (const auto* outer = std::get_if<OuterStepEvent>(&event.body)) {
       const auto ended =
-          averages_.on_outer(event, *outer, who, wrappers_.n_members(wrapper, n_ranks_));
-      if (ended) forgive(*ended, names);
+          averages_.on_outer(event, *outer, who, wrappers_.n_members(wrapper, n_ranks_), names);
+      if (ended) forgive(*ended);
+    } else if (const auto* lone = std::get_if<LoneEvent>(&event.body)) {
+      const auto ended =
+          averages_.on_lone(event, *lone, wrappers_.n_members(wrapper, n_ranks_), names);
+      if (ended) forgive(*ended);
     } else if (const auto* forward = std::get_if<ForwardEvent>(&event.body)) {
-      if (!forward->grad) return;
-      Window& window = windows_.at(wrapper, who);
-      window.wrapped_forward = window.wrapped_forward || forward->through_wrapper;
-      window.last_synchronizing = forward->synchronizing;
+      if (forward->grad) windows_.at(wrapper, who).on_forward(*forward);
     } else if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
       wrappers_.on_wrap(event, *wrap);
     }
@@ -302,9 +317,8 @@ class ReducedOnce final : public Law {
   }
 
   void suspect(const Event& event, const Where& where, NameId tensor, Evidence evidence) {
-    const std::int32_t interval = averages_.interval_of(where.wrapper, where.who);
     LoneStep& lone = lone_steps_[{where.wrapper, event.at.opt}];
-    lone.suspects.push_back({.key = {where.wrapper, tensor, interval},
+    lone.suspects.push_back({.key = {where.wrapper, tensor},
                              .rank = event.rank,
                              .step = event.at.opt,
                              .sync = event.at.sync,
@@ -313,9 +327,10 @@ class ReducedOnce final : public Law {
   }
 
   void settle(LoneSteps::iterator at) {
-    const LoneStep lone = std::move(at->second);
+    LoneStep lone = std::move(at->second);
     lone_steps_.erase(at);
-    for (const Suspect& one : lone.suspects) {
+    for (Suspect& one : lone.suspects) {
+      one.key.interval = averages_.common_interval(one.key.wrapper);
       if (!Wrappers::contains(lone.reduced, one.key.tensor)) note(one);
     }
   }
@@ -327,18 +342,16 @@ class ReducedOnce final : public Law {
   }
 
   /// Ranks trained alone on purpose: their parameters were averaged afterwards.
-  void forgive(const ParameterAverages::Ended& ended, const NameTable& names) {
-    const std::span<const NameId> averaged = names.layout(ended.layout);
+  void forgive(const ParameterAverages::Ended& ended) {
     std::erase_if(broken_, [&](const auto& entry) {
       return entry.first.wrapper == ended.wrapper && entry.first.interval == ended.interval &&
-             Wrappers::contains(averaged, entry.first.tensor) &&
+             Wrappers::contains(ended.tensors, entry.first.tensor) &&
              is_on_all(entry.first, entry.second);
     });
   }
 
-  bool is_meant_at_end(const TensorKey& key, const Broken& broken, const NameTable& names) const {
-    return is_on_all(key, broken) &&
-           averages_.may_end_in(key.wrapper, key.interval, key.tensor, names);
+  bool is_meant_at_end(const TensorKey& key, const Broken& broken) const {
+    return is_on_all(key, broken) && averages_.may_end_in(key.wrapper, key.interval, key.tensor);
   }
 
   static Evidence evidence_of(const Window& window, const WrapEvent& wrap, const NameTable& names) {

@@ -77,13 +77,15 @@ class ReplicasEqual final : public Law {
                     BackwardEvent,
                     BatchEvent,
                     CommHookEvent,
-                    OuterStepEvent>();
+                    OuterStepEvent,
+                    LoneEvent>();
   }
 
   void require(RecordOptions& options) const override {
     options.states = true;
     options.grad_post = true;
     options.grad_used = true;
+    options.lone_steps = true;
   }
 
   void on_event(const Event& event, const NameTable& names) override {
@@ -98,7 +100,8 @@ class ReplicasEqual final : public Law {
     if (local) return;
     forwards_.on_cohort(event);
     const RankRange all = all_ranks(event);
-    const bool together = event.equal() && wrappers_.are_replicas(event, n_ranks_) &&
+    const bool is_lone = std::holds_alternative<LoneEvent>(event.first->body);
+    const bool together = !is_lone && event.equal() && wrappers_.are_replicas(event, n_ranks_) &&
                           counter_.counts(*event.first, all) &&
                           averages_.shares(wrapper_of(event.first->at), all);
     deliver(event, together, [&](const Event& own, RankRange who) { observe(own, who, names); });
@@ -110,7 +113,7 @@ class ReplicasEqual final : public Law {
     std::vector<Finding> findings;
     for (Unexplained& open : unexplained_) {
       const WrapperKey wrapper = std::get<0>(open.place);
-      const bool stopped = averages_.may_end_in(wrapper, open.interval, open.tensor, names);
+      const bool stopped = averages_.may_end_in(wrapper, open.interval, open.tensor);
       if (stopped && trained_alone(open, names)) continue;
       explain(open, names);
       findings.push_back(std::move(open.finding));
@@ -148,7 +151,11 @@ class ReplicasEqual final : public Law {
       if (hook->effect == HookEffect::kOther) hooked_.insert(wrapper_of(event.at));
     } else if (const auto* outer = std::get_if<OuterStepEvent>(&event.body)) {
       const std::int32_t n_members = wrappers_.n_members(wrapper_of(event.at), n_ranks_);
-      const auto ended = averages_.on_outer(event, *outer, who, n_members);
+      const auto ended = averages_.on_outer(event, *outer, who, n_members, names);
+      if (ended) forgive(*ended, names);
+    } else if (const auto* lone = std::get_if<LoneEvent>(&event.body)) {
+      const std::int32_t n_members = wrappers_.n_members(wrapper_of(event.at), n_ranks_);
+      const auto ended = averages_.on_lone(event, *lone, n_members, names);
       if (ended) forgive(*ended, names);
     } else {
       if (std::holds_alternative<StepEvent>(event.body)) averages_.on_step(event);
@@ -296,11 +303,10 @@ class ReplicasEqual final : public Law {
 
   /// The parameters of ranks that trained alone were averaged: what differed before was meant.
   void forgive(const ParameterAverages::Ended& ended, const NameTable& names) {
-    const std::span<const NameId> averaged = names.layout(ended.layout);
     std::erase_if(unexplained_, [&](const Unexplained& open) {
-      const bool meant = std::get<0>(open.place) == ended.wrapper &&
-                         open.interval == ended.interval &&
-                         Wrappers::contains(averaged, open.tensor) && trained_alone(open, names);
+      const bool meant =
+          std::get<0>(open.place) == ended.wrapper && open.interval == ended.interval &&
+          Wrappers::contains(ended.tensors, open.tensor) && trained_alone(open, names);
       if (meant) reported_.erase({ended.wrapper, open.tensor});
       return meant;
     });

@@ -62,7 +62,9 @@ class Contributions {
   /// What a rank has added since its gradients were cleared or reduced: nothing where every backward
   /// reduces.
   struct Window {
-    bool quiet = false;    ///< The backward of the last forward does not reduce.
+    bool quiet = false;  ///< The backward of the last forward does not reduce.
+    /// What follows comes from a backward inside a forward, which reduces nothing.
+    bool inside = false;
     bool cleared = true;   ///< There was no gradient before the first contribution.
     bool started = false;  ///< Contributions of this window started from cleared gradients.
     LayoutId layout = kNoLayout;

@@ -2,9 +2,13 @@
 // what one that the program makes by itself must be in any case.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <deque>
+#include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -37,11 +41,11 @@ std::optional<Declared> declared_of(const OpenReduction& open, std::string_view 
 ///
 /// A micro-step contributes the gradient of its summed loss divided by its own denominator d, so the
 /// declared mean over T items gives it the weight d / T; with K micro-steps on every rank also K
-/// times that, since some programs divide each loss by K, too.
+/// times that, since some programs divide each loss by K, too. Ranks may have different numbers of
+/// micro-steps: a micro-step's weight does not depend on its rank.
 class MicroMean {
  public:
-  /// Nothing where contributions are not known one by one, or do not add up to what was reduced, and
-  /// where ranks have different numbers of them: then it is the loops that differ.
+  /// Nothing where contributions are not known one by one, or do not add up to what was reduced.
   /// `meant`: "sample-mean", "token-mean" or "sum".
   static std::optional<MicroMean> of(const OpenReduction& open, std::string_view meant);
 
@@ -53,6 +57,9 @@ class MicroMean {
 
   const Weights& declared() const { return declared_; }
 
+  /// Every rank has the same number of micro-steps.
+  bool is_even() const { return per_rank_ > 0.0; }
+
   /// The rank whose micro-step it says is lost.
   std::optional<Rank> culprit(const Fit& found) const;
 
@@ -61,9 +68,16 @@ class MicroMean {
     std::int32_t rank = 0;
     std::int32_t number = 0;
     const KeptGradients* added = nullptr;
+    double n_of_rank = 1.0;  ///< Micro-steps of its rank.
   };
 
   static const Sketch* sketch(const KeptGradients& added, std::size_t i);
+  void add_steps(std::int32_t rank, std::span<const KeptGradients> added);
+  /// False: its contributions are not known one by one.
+  bool add_rank(const Local& local, std::int64_t n_batches);
+  std::optional<Fit> lost_step(const std::vector<OneReduction>& wrong, bool exact) const;
+  KeptGradients whole_of(const Local& local) const;
+  Weights of_ranks() const;
   bool adds_up(const Local& local, const MicroSteps& micro) const;
   /// "rank 0: 0.2, 0.3; rank 1: 0.1, 0.4": at most sixteen.
   std::string declared_text() const;
@@ -72,7 +86,45 @@ class MicroMean {
   std::vector<Step> steps_;
   Weights declared_;
   double n_ranks_ = 1.0;
-  double per_rank_ = 1.0;  // Micro-steps.
+  double per_rank_ = 1.0;            // Micro-steps; 0: ranks have different numbers of them.
+  std::deque<KeptGradients> whole_;  // Of ranks with a single one.
+};
+
+/// Keeps the wrong mean of a window in which ranks had different numbers of micro-steps as a
+/// suspicion until the next reduction. It is wrong if the window ended there on every rank: where one
+/// adds to what was reduced, the ranks' reductions have lost their partners, which other laws report.
+class UnevenWindows {
+ public:
+  using Place = std::pair<WrapperKey, NameId>;  ///< A wrapper's tensor.
+
+  /// Requires: before suspect() of the same reduction.
+  void on_reduction(const AlignmentKey& at, std::span<const Local> locals) {
+    if (suspicions_.empty() || std::none_of(locals.begin(), locals.end(), adds_to_earlier)) return;
+    std::erase_if(suspicions_, [&](const auto& entry) {
+      return entry.first.first == at.wrapper && entry.second.sync == at.sync - 1;
+    });
+  }
+
+  void suspect(const Place& place, std::int32_t sync, Finding finding) {
+    suspicions_.try_emplace(place, Suspicion{sync, std::move(finding)});
+  }
+
+  std::vector<Finding> take() {
+    std::vector<Finding> findings;
+    for (auto& [place, suspicion] : suspicions_) findings.push_back(std::move(suspicion.finding));
+    suspicions_.clear();
+    return findings;
+  }
+
+ private:
+  struct Suspicion {
+    std::int32_t sync = -1;
+    Finding finding{};
+  };
+
+  static bool adds_to_earlier(const Local& local) { return local.adds_to_earlier; }
+
+  std::map<Place, Suspicion> suspicions_;
 };
 
 /// The ranks' gradients went into a step as the program itself had reduced them (no_sync, and calls

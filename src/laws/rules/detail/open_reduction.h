@@ -1,6 +1,7 @@
 // What goes into a reduction of gradients and what comes out of it, until all its ranks have come.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <span>
@@ -79,6 +80,22 @@ struct OpenReduction {
   std::int32_t opt = 0;  ///< On the lowest rank.
   std::int32_t opt_of = std::numeric_limits<std::int32_t>::max();
   bool sketched = true;
+
+  /// `local`: without its place.
+  void add(const GradEvent& grad, const Local& local) {
+    locals.push_back(local);
+    locals.back().place = locals.size() - 1;
+    sketched = sketched && grad.sketches.size() == grad.digests.size();
+    n_tensors = grad.sketches.size();
+    n_bytes = grad.undefined.size();
+    sketches.insert(sketches.end(), grad.sketches.begin(), grad.sketches.end());
+    undefined.insert(undefined.end(), grad.undefined.begin(), grad.undefined.end());
+    if (n_elems.empty()) n_elems.assign(grad.n_elems.begin(), grad.n_elems.end());
+    for (std::size_t i = 0; i < grad.n_elems.size() && i < n_elems.size(); ++i) {
+      n_elems[i] = std::max(n_elems[i], grad.n_elems[i]);
+    }
+    dtype = grad.dtype;
+  }
 
   /// What a rank put in for tensor i; null: nothing.
   const Sketch* sketch(const Local& local, std::size_t i) const {

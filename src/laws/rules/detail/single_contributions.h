@@ -18,6 +18,8 @@ namespace lockstep::laws {
 ///        ^            with inc's bits, on every rank                               |
 ///        +-------------------------------- zero_grad -----------------------------+
 ///
+/// Evaluations may begin and end anywhere, as long as they contribute nothing.
+///
 /// Events in this order break nothing and need no sums. Any other is refused; the events since the
 /// last clearing can then be had again, rank by rank, to be judged with it the long way.
 class SingleContributions {
@@ -63,6 +65,7 @@ class SingleContributions {
   Phase phase_ = Phase::kCleared;
   std::vector<Kept> kept_;  // The first n_kept_ of them count; the others are warm memory.
   std::size_t n_kept_ = 0;
+  bool evaluating_ = false;
   std::size_t contribution_ = 0;  // Where in kept_, from kContributed on.
   std::int64_t n_checked_ = 0;
 };

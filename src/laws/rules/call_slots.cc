@@ -1,0 +1,160 @@
+#include "lockstep/laws/rules/call_slots.h"
+
+#include <algorithm>
+#include <cstring>
+#include <tuple>
+
+#include "lockstep/laws/detail/signature_field.h"
+
+namespace lockstep::laws::calls {
+
+namespace {
+
+CallKey call_key(const Signature& signature) {
+  if (signature.site.known()) return {signature.site.text(), CollectiveOp::kBarrier};
+  return {"", signature.op};
+}
+
+const Signature* call_of(const Slot& slot, Rank rank) {
+  for (const Variant& variant : slot.variants) {
+    if (std::find(variant.ranks.begin(), variant.ranks.end(), rank) != variant.ranks.end()) {
+      return &variant.signature;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+bool same_site(const CallSite& a, const CallSite& b) {
+  return a.line == b.line && (a.file == b.file || std::strcmp(a.file, b.file) == 0);
+}
+
+CallSite common_site(const Slot& slot) {
+  if (slot.variants.empty() || slot.sites_differ) return {};
+  return slot.variants.front().signature.site;
+}
+
+void follow(Disagreement& found, const Slot& slot) {
+  constexpr std::size_t kLongest = 256;
+  const CallSite site = common_site(found.slot);
+  found.loop_ended = found.loop_ended || !site.known() || found.loop.size() == kLongest ||
+                     slot.sites_differ || !same_site(site, common_site(slot));
+  if (!found.loop_ended) found.loop.push_back(slot);
+}
+
+void Caller::count(const Signature& signature) {
+  ++n_calls;
+  if (!signature.site.known()) {
+    ++by_key[call_key(signature)];
+    return;
+  }
+  for (auto& [site, n] : by_site) {
+    if (!same_site(site, signature.site)) continue;
+    ++n;
+    return;
+  }
+  by_site.emplace_back(signature.site, 1);
+}
+
+std::int64_t Caller::n_of(const Signature& signature) const {
+  if (!signature.site.known()) {
+    const auto known = by_key.find(call_key(signature));
+    return known == by_key.end() ? 0 : known->second;
+  }
+  for (const auto& [site, n] : by_site) {
+    if (same_site(site, signature.site)) return n;
+  }
+  return 0;
+}
+
+const Caller* GroupState::find(Rank rank) const {
+  const auto caller = callers.all().find({to_int(rank), {}});
+  return caller == callers.all().end() ? nullptr : &caller->second;
+}
+
+std::int64_t GroupState::n_of(Rank rank, const Signature& signature) const {
+  const Caller* const caller = find(rank);
+  return caller == nullptr ? 0 : caller->n_of(signature);
+}
+
+std::int64_t surplus(const GroupState& group, const Slot& slot, const Variant& variant) {
+  const auto count_on = [&](Rank rank) { return group.n_of(rank, variant.signature); };
+  std::int64_t elsewhere = 0;
+  for (const Variant& other : slot.variants) {
+    if (&other != &variant) elsewhere = std::max(elsewhere, count_on(other.ranks.front()));
+  }
+  return count_on(variant.ranks.front()) - elsewhere;
+}
+
+const Variant& offender(const GroupState& group, const Slot& slot) {
+  const Variant* best = &slot.variants.front();
+  for (const Variant& variant : slot.variants) {
+    const auto rank_of = [&](const Variant& v) {
+      return std::tuple(v.ranks.size(), -surplus(group, slot, v), -to_int(v.ranks.front()));
+    };
+    if (rank_of(variant) < rank_of(*best)) best = &variant;
+  }
+  return *best;
+}
+
+bool is_extra(const GroupState& group, const Variant& odd, const Variant& norm) {
+  const Signature& own = odd.signature;
+  const Signature& usual = norm.signature;
+  if (!own.site.known() || !usual.site.known() || same_site(own.site, usual.site)) return false;
+  const auto n_of = [&](const Variant& side, const Signature& call) {
+    return group.n_of(side.ranks.front(), call);
+  };
+  const std::int64_t n_more = n_of(odd, own) - n_of(norm, own);
+  const std::int64_t n_fewer = n_of(norm, usual) - n_of(odd, usual);
+  return n_more > 0 && n_of(odd, usual) > 0 && n_fewer <= n_more;
+}
+
+bool went_further(const Disagreement& found) {
+  if (!found.before.site.known()) return false;
+  bool again = false;
+  bool elsewhere = false;
+  for (const Variant& variant : found.slot.variants) {
+    const bool same = same_site(variant.signature.site, found.before.site);
+    again = again || (same && variant.n_steps == found.before.n_steps);
+    elsewhere = elsewhere || !same;
+  }
+  return again && elsewhere;
+}
+
+bool makes(const GroupState& group, const Variant& variant, const Signature& call) {
+  return group.n_of(variant.ranks.front(), call) > 0;
+}
+
+const Variant* shifted_against(const GroupState& group, const Slot& slot, const Variant& odd) {
+  const Caller& odd_calls = *group.find(odd.ranks.front());
+  for (const Variant& norm : slot.variants) {
+    if (!odd.signature.site.known() || !norm.signature.site.known()) continue;
+    const Caller& norm_calls = *group.find(norm.ranks.front());
+    const bool more_calls = odd_calls.n_calls > norm_calls.n_calls;
+    const bool more_here = odd_calls.n_of(odd.signature) > norm_calls.n_of(odd.signature);
+    const bool comes_too = odd_calls.n_of(norm.signature) >= norm_calls.n_of(norm.signature);
+    if (more_calls && more_here && comes_too) return &norm;
+  }
+  return nullptr;
+}
+
+bool permutes(const Disagreement& found, Rank one, Rank other) {
+  std::vector<const Signature*> left;
+  std::vector<const Signature*> right;
+  const auto add = [&](const Slot& slot) {
+    left.push_back(call_of(slot, one));
+    right.push_back(call_of(slot, other));
+  };
+  add(found.slot);
+  for (const Slot& slot : found.loop) add(slot);
+  const auto missing = [](const Signature* call) { return call == nullptr; };
+  return left.size() > 1 && std::none_of(left.begin(), left.end(), missing) &&
+         std::none_of(right.begin(), right.end(), missing) &&
+         std::is_permutation(
+             left.begin(), left.end(), right.begin(), [](const Signature* a, const Signature* b) {
+               return matches(*a, *b);
+             });
+}
+
+}  // namespace lockstep::laws::calls

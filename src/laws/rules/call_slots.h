@@ -1,0 +1,108 @@
+// What the ranks of a group called under each sequence number, and what differences say.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/laws/detail/rank_wrapper_map.h"
+#include "lockstep/trace/event.h"
+
+namespace lockstep::laws::calls {
+
+/// A call site, or the operation where no site is known: what is counted to distinguish an extra
+/// call from a missing one.
+struct CallKey {
+  std::string site;
+  CollectiveOp op = CollectiveOp::kBarrier;
+  friend auto operator<=>(const CallKey&, const CallKey&) = default;
+};
+
+/// Calls that look the same at one sequence number, and the ranks that made them.
+struct Variant {
+  Signature signature;
+  std::int32_t step = 0;
+  std::vector<Rank> ranks;
+  std::int64_t n_steps = 0;  ///< Of all optimizers of the lowest rank, until then.
+};
+
+/// One sequence number, while its members arrive.
+struct Slot {
+  std::vector<Variant> variants;
+  std::int32_t n_arrived = 0;
+  bool mismatch = false;  ///< Some field differs.
+  bool sites_differ = false;
+};
+
+/// A call that all members made alike.
+struct CommonCall {
+  CallSite site = {};
+  std::int64_t n_steps = 0;
+};
+
+/// Where the calls of a group differ.
+struct Disagreement {
+  std::int64_t seq = 0;
+  Slot slot;
+  CommonCall before;  ///< The call before, if it was alike.
+  /// The calls after it, as long as all ranks make them at the very line of this one: a loop.
+  std::vector<Slot> loop = {};
+  bool loop_ended = false;
+};
+
+/// What one rank called in one group so far.
+struct Caller {
+  std::int64_t n_calls = 0;
+  std::vector<std::pair<CallSite, std::int64_t>> by_site;
+  std::map<CallKey, std::int64_t> by_key;  // Calls without a site.
+
+  void count(const Signature& signature);
+  std::int64_t n_of(const Signature& signature) const;
+};
+
+/// What the members of one group called.
+struct GroupState {
+  std::int64_t first_seq = 0;  ///< Of the oldest open slot.
+  std::deque<Slot> slots;
+  CommonCall last;                             ///< The call before the oldest open slot.
+  RankWrapperMap<Caller> callers;              ///< Of ranks alone: wrappers do not matter here.
+  std::optional<Disagreement> mismatch;        ///< The first one; what follows it is a consequence.
+  std::vector<Disagreement> site_differences;  ///< The first of each pair of sites.
+
+  const Caller* find(Rank rank) const;  ///< Null: it has called nothing.
+  std::int64_t n_of(Rank rank, const Signature& signature) const;
+};
+
+bool same_site(const CallSite& a, const CallSite& b);
+/// The line that all calls of a slot were made at, or an unknown one.
+CallSite common_site(const Slot& slot);
+/// Keeps what follows a mismatch, while it is the same loop.
+void follow(Disagreement& found, const Slot& slot);
+
+/// How much more often the ranks of `variant` made its call than the ranks of other variants did.
+std::int64_t surplus(const GroupState& group, const Slot& slot, const Variant& variant);
+/// The side that is out of step: the smaller one; among equals the one whose call the others make
+/// less often (an extra call); and without that evidence the one that differs from the lowest
+/// rank.
+const Variant& offender(const GroupState& group, const Slot& slot);
+/// Whether the ranks of `variant` make this call too, sooner or later.
+bool makes(const GroupState& group, const Variant& variant, const Signature& call);
+/// Whether all ranks had just made one call, and some of them make it again, without a step of an
+/// optimizer in between, while others went on: a loop that goes over different things.
+bool went_further(const Disagreement& found);
+/// Whether two ranks make the same calls in the loop that `found` is in, one in another order than
+/// the other.
+bool permutes(const Disagreement& found, Rank one, Rank other);
+/// Whether the call of `odd` looks like one too many: the others make none at its line, or fewer,
+/// and its own ranks make the call of the others as usual, only later.
+bool is_extra(const GroupState& group, const Variant& odd, const Variant& norm);
+/// The side whose calls come one later on the ranks of `odd`, or null. Two sites of one collective
+/// are a usual idiom. They mean an extra call only if one side made more calls than the other, its
+/// site more often, and the other side's site comes on it too, later.
+const Variant* shifted_against(const GroupState& group, const Slot& slot, const Variant& odd);
+
+}  // namespace lockstep::laws::calls

@@ -1,0 +1,191 @@
+// single-process-equal, as far as one trace shows it: collectives inside losses. (Comparing with one
+// process takes companion runs.)
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "lockstep/laws/detail/alignment.h"
+#include "lockstep/laws/report.h"
+#include "lockstep/laws/rules/checkers.h"
+
+namespace lockstep::laws {
+
+namespace {
+
+constexpr std::string_view kSingleProcessEqual = "single-process-equal";
+
+/// What one rank's loss made of one call.
+struct Share {
+  std::int32_t rank = 0;
+  ExchangeEvent event;
+};
+
+bool adds(ReduceOp op) { return op == ReduceOp::kSum || op == ReduceOp::kAvg; }
+
+/// What a rank's backward does with a result that it needs a call for.
+enum class Flaw : std::uint8_t { kNone, kDropped, kNotAnswered };
+
+Flaw flaw_of(const ExchangeEvent& exchange, bool gathers) {
+  if (exchange.dropped) return Flaw::kDropped;
+  if (exchange.answered) return Flaw::kNone;
+  // The largest of all ranks' values, taken for its size, is a constant on purpose.
+  if (!gathers && !adds(exchange.reduce)) return Flaw::kNone;
+  if (exchange.join == ExchangeJoin::kConstant && !exchange.grad) return Flaw::kNone;
+  return Flaw::kNotAnswered;
+}
+
+class SingleProcessEqual final : public Law {
+ public:
+  explicit SingleProcessEqual(const LawPolicy& /*policy*/) {}
+
+  const LawInfo& info() const override { return *find_law(kSingleProcessEqual); }
+
+  EventKinds reads() const override { return kinds_of<ExchangeEvent, WrapEvent>(); }
+
+  void require(RecordOptions& options) const override {
+    options.touches = options.exchanges = true;
+  }
+
+  void on_event(const Event& event, const NameTable& names) override {
+    if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
+      return wrappers_.on_wrap(event, *wrap);
+    }
+    const auto* exchange = std::get_if<ExchangeEvent>(&event.body);
+    if (exchange == nullptr || !is_averaged(event, *exchange)) return;
+    const Key key{event.at.attempt, exchange->group, exchange->seq};
+    std::vector<Share>& shares = open_[key];
+    shares.push_back({to_int(event.rank), *exchange});
+    if (std::ssize(shares) >= exchange->n_ranks) {
+      judge(key, shares, names);
+      open_.erase(key);
+    }
+  }
+
+  LawResult finish(const NameTable& names) override {
+    for (auto& [key, shares] : open_) judge(key, shares, names);
+    open_.clear();
+    return conclude(kSingleProcessEqual,
+                    std::move(findings_),
+                    n_checked_,
+                    "a companion run of one process (a scenario), or a collective inside a loss");
+  }
+
+ private:
+  using Key = std::tuple<std::int32_t, std::int32_t, std::int64_t>;  // Attempt, group, call.
+
+  /// Whether the gradients of all ranks that exchange values are averaged. Ranks that share out one
+  /// model among them compute one loss together: there each has its own share of the gradient.
+  bool is_averaged(const Event& event, const ExchangeEvent& exchange) const {
+    const WrapEvent* const wrap = wrappers_.find(wrapper_of(event.at));
+    return wrap != nullptr && (wrap->group == 0 || wrap->group == exchange.group);
+  }
+
+  /// Every rank has the same gradient for an average that was taken in place: the mean of theirs is
+  /// what each of them has.
+  static bool is_right_by_symmetry(const std::vector<Share>& shares) {
+    const ExchangeEvent& first = shares.front().event;
+    if (std::ssize(shares) < first.n_ranks || first.digest == 0) return false;
+    return std::all_of(shares.begin(), shares.end(), [&](const Share& share) {
+      return share.event.join == ExchangeJoin::kInPlace && share.event.reduce == ReduceOp::kAvg &&
+             share.event.digest == first.digest;
+    });
+  }
+
+  static bool same_gradients(const std::vector<Share>& shares) {
+    const std::uint64_t digest = shares.front().event.digest;
+    return digest != 0 && std::all_of(shares.begin(), shares.end(), [&](const Share& share) {
+             return share.event.digest == digest;
+           });
+  }
+
+  void judge(const Key& key, std::vector<Share>& shares, const NameTable& names) {
+    std::sort(shares.begin(), shares.end(), [](const Share& a, const Share& b) {
+      return a.rank < b.rank;
+    });
+    n_checked_ += std::ssize(shares);
+    const bool gathers = names.text(shares.front().event.call) != "all_reduce" &&
+                         names.text(shares.front().event.call) != "reduce_scatter";
+    for (const Flaw flaw : {Flaw::kDropped, Flaw::kNotAnswered}) {
+      judge_flaw(flaw, key, shares, gathers, names);
+    }
+  }
+
+  void judge_flaw(Flaw flaw,
+                  const Key& key,
+                  const std::vector<Share>& shares,
+                  bool gathers,
+                  const NameTable& names) {
+    std::vector<const Share*> flawed;
+    for (const Share& share : shares) {
+      if (flaw_of(share.event, gathers) == flaw) flawed.push_back(&share);
+    }
+    if (flawed.empty()) return;
+    const ExchangeEvent& first = flawed.front()->event;
+    if (flaw == Flaw::kNotAnswered && is_right_by_symmetry(shares)) return;
+    if (!reported_.insert({std::get<0>(key), first.called_at, flaw}).second) return;
+    Finding finding = finding_at(std::get<0>(key), flawed, names);
+    if (flaw == Flaw::kDropped) {
+      explain_dropped(finding);
+    } else {
+      explain_unanswered(first, gathers, same_gradients(shares), finding);
+    }
+    findings_.push_back(std::move(finding));
+  }
+
+  static Finding finding_at(std::int32_t attempt,
+                            const std::vector<const Share*>& flawed,
+                            const NameTable& names) {
+    const ExchangeEvent& first = flawed.front()->event;
+    Finding finding;
+    finding.attempt = attempt;
+    finding.event = "exchange";
+    finding.field = names.text(first.call);
+    finding.site = names.text(first.called_at);
+    for (const Share* const share : flawed) finding.ranks.push_back(Rank{share->rank});
+    finding.step = first.step;
+    finding.seq = first.seq;
+    finding.group = first.group;
+    return finding;
+  }
+
+  static void explain_dropped(Finding& finding) {
+    finding.message = "the result of the differentiable " + finding.field +
+                      " was dropped unread, and what it was given keeps this rank's own values";
+    finding.cause = Cause::kCollectiveResultDropped;
+  }
+
+  static void explain_unanswered(const ExchangeEvent& exchange,
+                                 bool gathers,
+                                 bool same,
+                                 Finding& finding) {
+    finding.message = "the loss contains what " + finding.field +
+                      " returned, and its backward makes no call: the gradients that the other "
+                      "ranks have for this rank's values are lost";
+    finding.cause = gathers ? Cause::kGatherOwnShare : Cause::kCollectiveOutsideAutograd;
+    if (gathers || exchange.join != ExchangeJoin::kInPlace) return;
+    if (same && exchange.reduce == ReduceOp::kSum) {
+      finding.message +=
+          "; all ranks have the same gradient, so theirs is too small by the number "
+          "of ranks, " +
+          std::to_string(exchange.n_ranks);
+    }
+  }
+
+  Wrappers wrappers_;
+  std::map<Key, std::vector<Share>> open_;
+  std::set<std::tuple<std::int32_t, NameId, Flaw>> reported_;
+  std::vector<Finding> findings_;
+  std::int64_t n_checked_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Law> make_single_process_equal(const LawPolicy& policy) {
+  return std::make_unique<SingleProcessEqual>(policy);
+}
+
+}  // namespace lockstep::laws

@@ -1,0 +1,132 @@
+// collectives-match on calls that are shifted by one too many, or made in another order.
+#include <cstdint>
+#include <gmock/gmock.h>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "tests/support/calls.h"
+#include "tests/support/ddp_job.h"
+
+namespace lockstep {
+namespace {
+
+using testing::Calls;
+using testing::check;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr CollectiveOp kReduced = CollectiveOp::kAllReduce;
+
+/// A gradient's reduction in each step, then the largest loss of the epoch by another operation.
+struct EpochCalls : Calls {
+  explicit EpochCalls(std::int32_t n_ranks) : Calls(n_ranks) {}
+
+  void train(std::int32_t rank, int n_steps = 2) {
+    for (int i = 0; i < n_steps; ++i) post(rank, make(kReduced, 40));
+  }
+
+  void largest_loss(std::int32_t rank) {
+    CollectiveEvent event = make(kReduced, 50);
+    event.signature.reduce = ReduceOp::kMax;
+    post(rank, event);
+  }
+
+  LawResult result() {
+    end_all();
+    return check("collectives-match", stream);
+  }
+};
+
+// Rank 2's logging all-reduce fits the gradient's; only much later a maximum meets a sum.
+TEST(CallOrderTest, AnExtraCallIsNamedBeforeTheReductionThatNoLongerFits) {
+  EpochCalls calls(3);
+  for (const std::int32_t rank : {0, 1, 2}) {
+    calls.train(rank);
+    if (rank == 2) calls.post(rank, calls.make(kReduced, 7, "log.py"));
+    calls.train(rank);
+    calls.largest_loss(rank);
+  }
+  const LawResult result = calls.result();
+  ASSERT_EQ(result.findings.size(), 1U);
+  const Finding& finding = result.findings[0];
+  EXPECT_EQ(finding.field, "site");
+  EXPECT_EQ(finding.seq, 2);
+  EXPECT_THAT(finding.ranks, ElementsAre(Rank{2}));
+  EXPECT_EQ(finding.site, "log.py:7");
+  EXPECT_EQ(finding.other_site, "train.py:40");
+  EXPECT_THAT(finding.message,
+              HasSubstr("rank 2 calls all_reduce once more than the others at log.py:7"));
+  EXPECT_THAT(finding.message, HasSubstr("call 4 is the first that does not match"));
+  EXPECT_EQ(id_of(finding.cause), "code-skew");
+}
+
+// Where the extra call itself does not fit, the place was right; now the message says what it is.
+TEST(CallOrderTest, AnExtraCallThatDoesNotFitIsCalledOne) {
+  EpochCalls calls(3);
+  for (const std::int32_t rank : {0, 1, 2}) {
+    calls.train(rank);
+    if (rank == 2) calls.largest_loss(rank);
+    calls.train(rank);
+  }
+  const Finding finding = calls.result().findings.at(0);
+  EXPECT_EQ(finding.field, "reduce");
+  EXPECT_EQ(finding.seq, 2);
+  EXPECT_THAT(finding.message,
+              HasSubstr("rank 2 calls all_reduce once more than the others at train.py:50"));
+}
+
+// Two lines for one purpose, and an operation that really differs: nothing is shifted.
+TEST(CallOrderTest, AnotherLineForTheSameCallIsNoExtraCall) {
+  Calls calls(3);
+  for (const std::int32_t rank : {0, 1, 2}) {
+    for (int i = 0; i < 3; ++i) calls.post(rank, calls.make(kReduced, rank == 2 ? 41 : 40));
+    CollectiveEvent last = calls.make(kReduced, 60);
+    if (rank == 2) last.signature.reduce = ReduceOp::kMax;
+    calls.post(rank, last);
+  }
+  calls.end_all();
+  const Finding finding = check("collectives-match", calls.stream).findings.at(0);
+  EXPECT_EQ(finding.field, "reduce");
+  EXPECT_EQ(finding.seq, 3);
+  EXPECT_THAT(finding.message, Not(HasSubstr("once more")));
+}
+
+/// A loop over the metrics of a dictionary: each has its own size.
+LawResult reduce_each(const std::vector<std::vector<std::int64_t>>& sizes_by_rank) {
+  Calls calls(static_cast<std::int32_t>(sizes_by_rank.size()));
+  for (std::int32_t rank = 0; rank < calls.stream.n_ranks(); ++rank) {
+    for (const std::int64_t size : sizes_by_rank[static_cast<std::size_t>(rank)]) {
+      CollectiveEvent event = calls.make(kReduced, 12, "metrics.py");
+      event.signature.count = size;
+      calls.post(rank, event);
+    }
+    calls.post(rank, calls.make(CollectiveOp::kBarrier, 20));
+  }
+  calls.end_all();
+  return check("collectives-match", calls.stream);
+}
+
+TEST(CallOrderTest, TheSameKeysInAnotherOrderAreNamed) {
+  const LawResult result = reduce_each({{1, 3, 2, 4}, {1, 3, 2, 4}, {1, 4, 3, 2}});
+  const Finding& finding = result.findings.at(0);
+  EXPECT_THAT(finding.ranks, ElementsAre(Rank{2}));
+  EXPECT_EQ(finding.seq, 1);
+  EXPECT_EQ(finding.field, "count");
+  EXPECT_THAT(finding.message, HasSubstr("the same 3 calls in that loop, in another order"));
+  EXPECT_EQ(id_of(finding.cause), "order-swap");
+}
+
+TEST(CallOrderTest, OtherKeysAreNotAnotherOrder) {
+  const Finding finding = reduce_each({{1, 3, 2}, {1, 3, 2}, {1, 5, 2}}).findings.at(0);
+  EXPECT_THAT(finding.message, Not(HasSubstr("order")));
+  EXPECT_EQ(id_of(finding.cause), "shape-mismatch-completes");
+}
+
+TEST(CallOrderTest, OneOrderOnAllRanksIsHealthy) {
+  EXPECT_EQ(reduce_each({{1, 3, 2}, {1, 3, 2}, {1, 3, 2}}).verdict, Verdict::kHolds);
+}
+
+}  // namespace
+}  // namespace lockstep

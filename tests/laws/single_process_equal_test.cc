@@ -1,0 +1,148 @@
+// single-process-equal on exchanges written by hand.
+#include <gtest/gtest.h>
+
+#include "lockstep/laws/law.h"
+
+#include "tests/support/ddp_job.h"
+
+namespace lockstep {
+namespace {
+
+using testing::check;
+using testing::EventStream;
+
+/// A sum in place, with the same gradient on all ranks: what it needs to be right is an answer.
+ExchangeEvent sum_in_place(EventStream& stream, std::int32_t n_ranks) {
+  return {.call = stream.name("all_reduce"),
+          .n_ranks = n_ranks,
+          .step = 4,
+          .called_at = stream.name("train.py:40"),
+          .join = ExchangeJoin::kInPlace,
+          .digest = 7};
+}
+
+void wrap(EventStream& stream, std::int32_t group = 0) {
+  for (std::int32_t rank = 0; rank < stream.n_ranks(); ++rank) {
+    stream.at(rank).wrapper = 0;
+    stream.add(rank, WrapEvent{.group = group, .n_ranks = stream.n_ranks()});
+  }
+}
+
+template <typename Change>
+LawResult judged(Change change, std::int32_t n_ranks = 3, std::int32_t group = 0) {
+  EventStream stream(n_ranks);
+  wrap(stream, group);
+  for (std::int32_t rank = 0; rank < n_ranks; ++rank) {
+    ExchangeEvent event = sum_in_place(stream, n_ranks);
+    change(stream, rank, event);
+    stream.add(rank, event);
+  }
+  return check("single-process-equal", stream);
+}
+
+const std::vector<Rank> kAll = {Rank{0}, Rank{1}, Rank{2}};
+
+TEST(SingleProcessEqualTest, AnAnsweredExchangeIsRight) {
+  const LawResult result = judged([](auto&, auto, ExchangeEvent& e) { e.answered = true; });
+  EXPECT_EQ(result.verdict, Verdict::kHolds);
+  EXPECT_EQ(result.n_checked, 3);
+}
+
+TEST(SingleProcessEqualTest, ASumOutsideAutogradIsTooSmallByTheNumberOfRanks) {
+  const LawResult result = judged([](auto&, auto, ExchangeEvent&) {});
+  ASSERT_EQ(result.findings.size(), 1U);
+  const Finding& finding = result.findings[0];
+  EXPECT_EQ(id_of(finding.cause), "collective-outside-autograd");
+  EXPECT_EQ(finding.ranks, kAll);
+  EXPECT_EQ(finding.step, 4);
+  EXPECT_EQ(finding.site, "train.py:40");
+  EXPECT_NE(finding.message.find("too small by the number of ranks, 3"), std::string::npos);
+}
+
+TEST(SingleProcessEqualTest, RanksWithGradientsOfTheirOwnLackTheOthersShares) {
+  const LawResult result = judged([](auto&, std::int32_t rank, ExchangeEvent& e) {
+    e.digest = 7 + static_cast<std::uint64_t>(rank);
+  });
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(result.findings[0].message.find("too small"), std::string::npos);
+}
+
+// The mean of equal gradients is what each rank has.
+TEST(SingleProcessEqualTest, AnAverageInPlaceIsRightIfAllRanksHaveTheSameGradient) {
+  const auto average = [](std::uint64_t apart) {
+    return judged([apart](auto&, std::int32_t rank, ExchangeEvent& e) {
+      e.reduce = ReduceOp::kAvg;
+      e.digest = 7 + apart * static_cast<std::uint64_t>(rank);
+    });
+  };
+  EXPECT_EQ(average(0).verdict, Verdict::kHolds);
+  EXPECT_EQ(average(1).verdict, Verdict::kBroken);
+}
+
+TEST(SingleProcessEqualTest, AGatherWithoutAnAnswerKeepsTheOwnShare) {
+  for (const ExchangeJoin join : {ExchangeJoin::kConstant, ExchangeJoin::kFunction}) {
+    const LawResult result = judged([&](EventStream& stream, auto, ExchangeEvent& e) {
+      e.call = stream.name("all_gather");
+      e.join = join;
+    });
+    ASSERT_EQ(result.findings.size(), 1U);
+    EXPECT_EQ(id_of(result.findings[0].cause), "gather-own-share");
+  }
+}
+
+TEST(SingleProcessEqualTest, AFunctionsResultThatIsDroppedIsNamed) {
+  const LawResult result = judged([](auto&, std::int32_t rank, ExchangeEvent& e) {
+    e.join = ExchangeJoin::kFunction;
+    e.dropped = rank == 1;
+    e.answered = rank != 1;
+  });
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(id_of(result.findings[0].cause), "collective-result-dropped");
+  EXPECT_EQ(result.findings[0].ranks, std::vector<Rank>{Rank{1}});
+}
+
+TEST(SingleProcessEqualTest, ConstantsThatWereAskedForAreRight) {
+  EXPECT_EQ(judged([](auto&, auto, ExchangeEvent& e) { e.reduce = ReduceOp::kMax; }).verdict,
+            Verdict::kHolds);
+  EXPECT_EQ(judged([](auto&, auto, ExchangeEvent& e) {
+              e.join = ExchangeJoin::kConstant;
+              e.grad = false;
+            }).verdict,
+            Verdict::kHolds);
+}
+
+// Ranks that hold parts of one model have one loss, and each of them its own share of the gradient.
+TEST(SingleProcessEqualTest, GroupsThatNoWrapperAveragesOverAreLeftAlone) {
+  const auto of_group = [](std::int32_t group) {
+    return judged([group](auto&, auto, ExchangeEvent& e) { e.group = group; }, 3, 2).verdict;
+  };
+  EXPECT_EQ(of_group(1), Verdict::kNotCheckable);
+  EXPECT_EQ(of_group(2), Verdict::kBroken);
+}
+
+TEST(SingleProcessEqualTest, EveryCallIsNamedOnce) {
+  EventStream stream(2);
+  wrap(stream);
+  for (std::int64_t seq = 0; seq < 6; ++seq) {
+    for (std::int32_t rank = 0; rank < 2; ++rank) {
+      ExchangeEvent event = sum_in_place(stream, 2);
+      event.seq = seq;
+      event.called_at = stream.name(seq % 2 == 0 ? "train.py:40" : "train.py:50");
+      stream.add(rank, event);
+    }
+  }
+  EXPECT_EQ(check("single-process-equal", stream).findings.size(), 2U);
+}
+
+// Most traces have no exchange, and companion runs say the rest.
+TEST(SingleProcessEqualTest, WithoutExchangesItIsLeftOutUnlessItIsAskedFor) {
+  const EventStream stream(2);
+  EXPECT_EQ(check("single-process-equal", stream).verdict, Verdict::kNotCheckable);
+  LawSet all = std::move(LawSet::make(testing::policy_of(2)).value());
+  for (const LawResult& result : all.finish(stream.trace().names())) {
+    EXPECT_NE(result.law, "single-process-equal");
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
