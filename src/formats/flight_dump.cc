@@ -116,6 +116,8 @@ std::string line_and_column(std::string_view text, std::size_t at) {
   return std::to_string(line) + ":" + std::to_string(before.size() - start + 1);
 }
 
+constexpr std::int32_t kMostRanks = 1 << 20;
+
 /// The last number in a file's name.
 std::optional<std::int32_t> rank_in_name(const std::string& path) {
   const std::string name = std::filesystem::path(path).stem().string();
@@ -125,7 +127,6 @@ std::optional<std::int32_t> rank_in_name(const std::string& path) {
   while (first > 0 && name[first - 1] >= '0' && name[first - 1] <= '9') --first;
   std::int32_t rank = -1;
   const auto read = std::from_chars(name.data() + first, name.data() + last + 1, rank);
-  constexpr std::int32_t kMostRanks = 1 << 24;
   if (read.ec != std::errc() || rank >= kMostRanks) return std::nullopt;
   return rank;
 }
@@ -152,6 +153,13 @@ class Members {
     if (member != nullptr && member->is_number_integer()) return member->get<std::int64_t>();
     if (member != nullptr || required) fail(key, "'" + std::string(key) + "' must be a number");
     return 0;
+  }
+
+  /// Nanoseconds since some beginning: differences of two of them fit.
+  std::int64_t time(const char* key, bool required = true) {
+    const std::int64_t ns = integer(key, required);
+    if (ns < 0) fail(key, "'" + std::string(key) + "' must be 0 or more");
+    return ns;
   }
 
   std::string text(const char* key) {
@@ -185,7 +193,10 @@ class Members {
           return 0;
         }
       }
-      sum += product;
+      if (product < 0 || __builtin_add_overflow(sum, product, &sum)) {
+        fail(key, "sizes must be numbers from 0 that fit");
+        return 0;
+      }
     }
     return sum;
   }
@@ -241,9 +252,11 @@ class DumpReader {
     FlightJson json;
     try {
       json = FlightJson::parse(text_.begin(), text_.end());
-    } catch (const FlightJson::parse_error& error) {
+    } catch (const FlightJson::exception& error) {  // Numbers may overflow, too.
+      const auto* const syntax = dynamic_cast<const FlightJson::parse_error*>(&error);
+      const std::size_t byte = syntax == nullptr ? 1 : std::max<std::size_t>(syntax->byte, 1);
       return Error{"neither valid JSON nor a pickle",
-                   path_ + ":" + line_and_column(text_, std::max<std::size_t>(error.byte, 1) - 1)};
+                   path_ + ":" + line_and_column(text_, byte - 1)};
     }
     if (!json.is_object()) return Error{"a dump is one object", path_ + ":1:1"};
     read_header(json);
@@ -279,6 +292,21 @@ class DumpReader {
     }
   }
 
+  /// The numbers of "[0, 1]".
+  static void read_ranks(const std::string& list,
+                         Members& members,
+                         std::vector<std::int32_t>& ranks) {
+    const char* next = list.data();
+    const char* const end = next + list.size();
+    while (next != end) {
+      std::int32_t rank = -1;
+      const auto read = std::from_chars(next, end, rank);
+      next = read.ec == std::errc() ? read.ptr : next + 1;
+      if (rank >= kMostRanks) return members.fail("ranks", "more ranks than a world can have");
+      if (rank >= 0) ranks.push_back(rank);
+    }
+  }
+
   /// "pg_config": {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1]"}}
   void read_groups(const FlightJson& json) {
     const auto groups = json.find("pg_config");
@@ -288,14 +316,7 @@ class DumpReader {
       Members members(group, wrong_, wrong_key_);
       const std::string list = members.find("ranks") == nullptr ? "" : members.text("ranks");
       std::vector<std::int32_t>& ranks = dump_.groups[name];
-      const char* next = list.data();
-      const char* const end = next + list.size();
-      while (next != end) {
-        std::int32_t rank = -1;
-        const auto read = std::from_chars(next, end, rank);
-        next = read.ec == std::errc() ? read.ptr : next + 1;
-        if (rank >= 0) ranks.push_back(rank);
-      }
+      read_ranks(list, members, ranks);
     }
   }
 
@@ -333,8 +354,8 @@ class DumpReader {
     entry.count = members.elements(receives ? "output_sizes" : "input_sizes");
     entry.dtype = members.first_type("output_dtypes", entry.dtype);
     entry.dtype = members.first_type("input_dtypes", entry.dtype);
-    entry.created_ns = members.integer("time_created_ns");
-    entry.completed_ns = members.integer("time_discovered_completed_ns", false);
+    entry.created_ns = members.time("time_created_ns");
+    entry.completed_ns = members.time("time_discovered_completed_ns", false);
     read_state(members, json, entry);
     read_frames(members.find("frames"), entry);
     return entry;

@@ -3,6 +3,7 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "lockstep/formats/jsonl.h"
 
@@ -23,5 +24,17 @@ namespace lockstep {
 /// Errors: no files, a file that cannot be read, two files of one rank, a dump of another format
 ///     (where = "file:line:column").
 Result<LoadedTrace> read_flight_recorder(std::span<const std::string> files);
+
+struct FlightFile {
+  std::string name;  ///< "trace_rank_3"
+  std::string bytes;
+};
+
+/// The calls of a trace as the dumps that PyTorch's watchdog would have written: a pickle of format 2
+/// for each rank, which PyTorch's own viewer opens (torch.distributed.flight_recorder.fr_trace).
+///
+/// Dumps know calls alone. Of these, roots, reduce operations and tags are lost; every buffer has one
+/// dimension; each site is a stack of one frame.
+std::vector<FlightFile> render_flight_recorder(const MemoryTrace& trace, const TraceHeader& header);
 
 }  // namespace lockstep

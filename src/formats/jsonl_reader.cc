@@ -1,461 +1,48 @@
-#include <algorithm>
 #include <filesystem>
-#include <limits>
-#include <nlohmann/json.hpp>
-#include <optional>
 #include <set>
 #include <system_error>
 
 #include "lockstep/base/read_file.h"
-#include "lockstep/base/text.h"
+#include "lockstep/formats/detail/jsonl_lines.h"
 #include "lockstep/formats/jsonl.h"
-#include "lockstep/trace/detail/event_fields.h"
 
 namespace lockstep {
 
 namespace {
 
-using Json = nlohmann::json;
-
-constexpr std::int64_t kMaxRanks = std::int64_t{1} << 24U;
-
-/// Reads members of one line's object. The first wrong one is remembered; later calls do nothing,
-/// so that callers check once. Members that are missing keep their defaults.
-class FieldReader {
- public:
-  FieldReader(const Json& object, std::string_view line, NameTable& names)
-      : object_(&object), line_(line), names_(&names) {}
-
-  const std::string& error() const { return error_; }
-
-  /// Where the member named by the error starts in the line, from 1.
-  std::size_t column() const { return column_; }
-
-  void fail(std::string_view key, const std::string& what) {
-    if (!error_.empty()) return;
-    error_ = what;
-    const std::size_t at = line_.find("\"" + std::string(key) + "\"");
-    column_ = at == std::string_view::npos ? 1 : at + 1;
-  }
-
-  void flag(const char* key, bool& value) {
-    const Json* member = find(key);
-    if (member == nullptr) return;
-    if (!member->is_boolean()) return fail(key, quoted(key) + " must be true or false");
-    value = member->get<bool>();
-  }
-
-  template <typename Number>
-  void integer(const char* key, Number& value) {
-    const Json* member = find(key);
-    if (member != nullptr) value = to_integer<Number>(key, *member);
-  }
-
-  void real(const char* key, double& value) {
-    const Json* member = find(key);
-    if (member != nullptr) value = to_real(key, *member);
-  }
-
-  void measure(const char* key, double& value) { real(key, value); }
-
-  void word(const char* key, std::uint64_t& value) {
-    const Json* member = find(key);
-    if (member != nullptr) value = to_word(key, *member);
-  }
-
-  void name(const char* key, NameId& id) {
-    const Json* member = find(key);
-    if (member != nullptr) id = names_->intern(to_text(key, *member));
-  }
-
-  void layout(const char* key, LayoutId& id) {
-    const Json* list = find_list(key);
-    if (list == nullptr) return;
-    std::vector<NameId> names;
-    for (const Json& entry : *list) names.push_back(names_->intern(to_text(key, entry)));
-    id = names_->intern_layout(names);
-    layout_size_ = names.size();
-  }
-
-  template <typename Choice>
-  void choice(const char* key, Choice& value) {
-    const Json* member = find(key);
-    if (member == nullptr) return;
-    const std::string text = to_text(key, *member);
-    std::vector<std::string_view> names;
-    constexpr unsigned kMoreThanAny = 32;
-    for (unsigned i = 0; i < kMoreThanAny; ++i) {
-      const auto candidate = static_cast<Choice>(i);
-      const std::string_view name = name_of(candidate);
-      if (i > 0 && name.empty()) break;  // Past the last one.
-      if (name == text) {
-        value = candidate;
-        return;
-      }
-      names.push_back(name);
+/// Reads the lines of one file. A last line that is cut short is left out and noted.
+Outcome read_rank_file(const std::string& path, detail::JsonlLines& lines, LoadedTrace& loaded) {
+  const Result<std::string> read = read_file(path);
+  if (!read.ok()) return read.error();
+  const std::string& text = read.value();
+  if (text.empty()) return Error{"no header line", path + ":1:1"};
+  std::int32_t file_rank = -1;
+  std::size_t line_number = 0;
+  for (std::size_t start = 0; start < text.size();) {
+    const std::size_t end = text.find('\n', start);
+    const bool whole = end != std::string::npos;
+    const std::string_view line = std::string_view(text).substr(start, end - start);
+    start = whole ? end + 1 : text.size();
+    const std::string where = path + ":" + std::to_string(++line_number);
+    if (line_number == 1) {
+      const Result<std::int32_t> header = lines.header(line, where);
+      if (!header.ok()) return header.error();
+      file_rank = header.value();
+      loaded.trace->ensure_ranks(lines.header()->n_ranks);
+      continue;
     }
-    fail(key, "unknown " + std::string(key) + " '" + text + "'" + did_you_mean(text, names));
-  }
-
-  template <typename Choice>
-  void aside(const char* key, Choice& value) {
-    choice(key, value);
-  }
-
-  void choice(const char* key, DType& value) {
-    const Json* member = find(key);
-    if (member == nullptr) return;
-    const std::optional<DType> dtype = parse_dtype(to_text(key, *member));
-    if (!dtype) return fail(key, "unknown dtype " + member->dump());
-    value = *dtype;
-  }
-
-  void choice(const char* key, Device& value) {
-    const Json* member = find(key);
-    if (member == nullptr) return;
-    const std::string text = to_text(key, *member);
-    if (text != "cpu" && text != "cuda") return fail(key, "unknown device '" + text + "'");
-    value = text == "cpu" ? Device::kCpu : Device::kCuda;
-  }
-
-  void integers(const char* key, std::span<const std::int64_t>& values) {
-    values = read_list(key, int64s_, &FieldReader::to_integer<std::int64_t>);
-  }
-
-  void integers(const char* key, std::span<const std::int32_t>& values) {
-    values = read_list(key, int32s_[n_int32s_ % 2], &FieldReader::to_integer<std::int32_t>);
-    ++n_int32s_;
-  }
-
-  void words(const char* key, std::span<const std::uint64_t>& values) {
-    values = read_list(key, words_, &FieldReader::to_word);
-  }
-
-  void reals(const char* key, std::span<const double>& values) {
-    values = read_list(key, reals_, &FieldReader::to_real);
-  }
-
-  void sketches(const char* key, std::span<const Sketch>& values) {
-    values = read_list(key, sketches_, &FieldReader::to_sketch);
-  }
-
-  void bits(const char* key, std::span<const std::uint8_t>& values) {
-    std::vector<std::int64_t> positions;
-    read_list(key, positions, &FieldReader::to_integer<std::int64_t>);
-    bits_.assign((layout_size_ + 7) / 8, 0);
-    for (const std::int64_t position : positions) {
-      const auto i = static_cast<std::size_t>(position);
-      if (position < 0 || i >= layout_size_) {
-        return fail(key, "no tensor " + std::to_string(position) + " in this event");
-      }
-      bits_[i / 8] = static_cast<std::uint8_t>(bits_[i / 8] | (1U << (i % 8)));
-    }
-    values = bits_;
-  }
-
-  void site(const char* key, CallSite& site) {
-    const Json* member = find(key);
-    const std::string text = member == nullptr ? "" : to_text(key, *member);
-    const std::size_t colon = text.rfind(':');
-    if (!text.empty()) {
-      const auto line = colon == std::string::npos
-                            ? std::nullopt
-                            : parse_int(std::string_view(text).substr(colon + 1));
-      if (!line) return fail(key, "a site reads 'file:line'");
-      site.line = static_cast<std::int32_t>(*line);
-    }
-    site.file = keep(std::string_view(text).substr(0, text.empty() ? 0 : colon));
-    const Json* scope = find("scope");
-    site.scope = keep(scope == nullptr ? "" : to_text("scope", *scope));
-  }
-
-  /// One entry per tensor where the list is there at all, as readers of events rely on.
-  void check_sizes(const EventBody& body) {
-    if (const auto* grad = std::get_if<GradEvent>(&body)) {
-      expect_size("digests", grad->digests.size(), false);
-      expect_size("n_elems", grad->n_elems.size(), false);
-      expect_size("sketches", grad->sketches.size(), true);
-    } else if (const auto* state = std::get_if<StateEvent>(&body)) {
-      expect_size("digests", state->digests.size(), false);
-    } else if (const auto* options = std::get_if<OptimizerEvent>(&body)) {
-      expect_size("values", options->values.size(), false);
-    } else if (const auto* bucket = std::get_if<BucketEvent>(&body)) {
-      std::int64_t sum = 0;
-      for (const std::int32_t length : bucket->lengths) sum += length;
-      if (sum != static_cast<std::int64_t>(bucket->indices.size())) {
-        fail("lengths", "the lengths must add up to the number of indices");
-      }
-    }
-  }
-
-  template <typename Number>
-  Number to_integer(std::string_view key, const Json& value) {
-    constexpr auto kLow = static_cast<std::int64_t>(std::numeric_limits<Number>::min());
-    constexpr auto kHigh = static_cast<std::int64_t>(std::numeric_limits<Number>::max());
-    const bool fits = value.is_number_integer() &&
-                      (!value.is_number_unsigned() || value.get<std::uint64_t>() <= INT64_MAX);
-    const std::int64_t number = fits ? value.get<std::int64_t>() : 0;
-    if (!fits || number < kLow || number > kHigh) {
-      fail(key, quoted(key) + " must be an integer that fits");
-      return 0;
-    }
-    return static_cast<Number>(number);
-  }
-
-  std::string to_text(std::string_view key, const Json& value) {
-    if (value.is_string()) return value.get<std::string>();
-    fail(key, quoted(key) + " must be a string");
-    return {};
-  }
-
-  const Json* find(const char* key) const {
-    const auto member = object_->find(key);
-    return member == object_->end() ? nullptr : &*member;
-  }
-
-  const Json* find_list(const char* key) {
-    const Json* member = find(key);
-    if (member != nullptr && member->is_array()) return member;
-    if (member != nullptr) fail(key, quoted(key) + " must be a list");
-    return nullptr;
-  }
-
- private:
-  static std::string quoted(std::string_view key) { return "'" + std::string(key) + "'"; }
-
-  const char* keep(std::string_view text) { return names_->text(names_->intern(text)).data(); }
-
-  double to_real(std::string_view key, const Json& value) {
-    if (value.is_number()) return value.get<double>();
-    if (value == "nan") return std::numeric_limits<double>::quiet_NaN();
-    if (value == "inf") return std::numeric_limits<double>::infinity();
-    if (value == "-inf") return -std::numeric_limits<double>::infinity();
-    fail(key, quoted(key) + " must be a number, \"nan\", \"inf\" or \"-inf\"");
-    return 0.0;
-  }
-
-  std::uint64_t to_word(std::string_view key, const Json& value) {
-    const auto word =
-        value.is_string() ? parse_hex64(value.get_ref<const std::string&>()) : std::nullopt;
-    if (!word) fail(key, quoted(key) + " must hold hex digits in a string");
-    return word.value_or(0);
-  }
-
-  Sketch to_sketch(std::string_view key, const Json& value) {
-    Sketch sketch;
-    if (!value.is_array() || value.size() != sketch.sums.size() + 1) {
-      fail(key, "a sketch is a list of five numbers");
-      return sketch;
-    }
-    sketch.l1 = to_real(key, value[0]);
-    for (std::size_t i = 0; i < sketch.sums.size(); ++i)
-      sketch.sums[i] = to_real(key, value[i + 1]);
-    return sketch;
-  }
-
-  template <typename T>
-  std::span<const T> read_list(const char* key,
-                               std::vector<T>& into,
-                               T (FieldReader::*read)(std::string_view, const Json&)) {
-    into.clear();
-    const Json* list = find_list(key);
-    if (list == nullptr) return {};
-    for (const Json& entry : *list) into.push_back((this->*read)(key, entry));
-    return into;
-  }
-
-  void expect_size(std::string_view key, std::size_t size, bool may_be_empty) {
-    if (size == layout_size_ || (may_be_empty && size == 0)) return;
-    fail(key, quoted(key) + " must have one entry per name");
-  }
-
-  const Json* object_;
-  std::string_view line_;
-  NameTable* names_;
-  std::string error_;
-  std::size_t column_ = 1;
-  std::size_t layout_size_ = 0;
-  std::size_t n_int32s_ = 0;
-  std::vector<std::int64_t> int64s_;
-  std::vector<std::int32_t> int32s_[2];  // A bucket event has two such lists at once.
-  std::vector<std::uint64_t> words_;
-  std::vector<double> reals_;
-  std::vector<Sketch> sketches_;
-  std::vector<std::uint8_t> bits_;
-};
-
-template <std::size_t... kIndex>
-std::optional<EventBody> body_of_kind(std::string_view kind,
-                                      std::index_sequence<kIndex...> /*all*/) {
-  std::optional<EventBody> body;
-  const auto consider = [&](EventBody candidate) {
-    if (!body && kind_of(candidate) == kind) body = std::move(candidate);
-  };
-  (consider(EventBody(std::in_place_index<kIndex>)), ...);
-  consider(StateEvent{.kind = StateKind::kBuffer});
-  consider(StateEvent{.kind = StateKind::kOptimizer});
-  consider(StateEvent{.kind = StateKind::kAuxiliary});
-  return body;
-}
-
-/// Ends of files that are older than `reason` tell it by how their detail begins.
-EndReason reason_told_by(std::string_view detail) {
-  if (detail.starts_with("livelock")) return EndReason::kLivelock;
-  const bool of_another =
-      detail.starts_with("rank ") && detail.find(" failed: ") != std::string_view::npos;
-  return of_another ? EndReason::kOtherFailed : EndReason::kNone;
-}
-
-/// Values carry the index of the event that they belong to, which follows them.
-bool follows(std::uint64_t index, const Event& earlier) {
-  return index > earlier.index ||
-         (index == earlier.index && std::holds_alternative<ValueEvent>(earlier.body));
-}
-
-/// Reads rank files into one trace.
-class FolderReader {
- public:
-  explicit FolderReader(LoadedTrace& loaded) : loaded_(&loaded) {}
-
-  Outcome read_file(const std::filesystem::path& path) {
-    const Result<std::string> read = ::lockstep::read_file(path.string());
-    if (!read.ok()) return read.error();
-    const std::string& text = read.value();
-    file_rank_ = -1;
-    std::size_t line_number = 0;
-    for (std::size_t start = 0; start < text.size();) {
-      const std::size_t end = text.find('\n', start);
-      const bool whole = end != std::string::npos;
-      const std::string_view line = std::string_view(text).substr(start, end - start);
-      start = whole ? end + 1 : text.size();
-      where_ = path.string() + ":" + std::to_string(++line_number);
-      if (const auto error = read_line(line, line_number == 1)) {
-        if (whole || line_number == 1) return *error;
-        loaded_->notes.push_back(where_ + ": cut short, left out");
-      }
-    }
-    if (line_number == 0) return Error{"no header line", path.string() + ":1:1"};
-    return success();
-  }
-
- private:
-  std::optional<Error> error_at(std::size_t column, const std::string& what) const {
-    return Error{what, where_ + ":" + std::to_string(column)};
-  }
-
-  std::optional<Error> read_line(std::string_view line, bool is_header) {
-    Json object;
-    try {
-      object = Json::parse(line);
-    } catch (const Json::exception& error) {
-      const auto* syntax = dynamic_cast<const Json::parse_error*>(&error);
-      return error_at(syntax == nullptr ? 1 : std::max<std::size_t>(syntax->byte, 1),
-                      "not valid JSON");
-    }
-    if (!object.is_object()) return error_at(1, "a line must be a JSON object");
-    FieldReader reader(object, line, *loaded_->trace->shared_names());
-    if (is_header) {
-      read_header(reader);
+    const Result<Event> event = lines.event(line, where, file_rank);
+    if (event.ok()) {
+      lines.accept(event.value());
+      loaded.trace->on_event(event.value(), loaded.trace->names());
+    } else if (whole) {
+      return event.error();
     } else {
-      read_event(reader);
-    }
-    if (reader.error().empty()) return std::nullopt;
-    return error_at(reader.column(), reader.error());
-  }
-
-  void read_header(FieldReader& reader) {
-    std::int32_t format = 0;
-    reader.integer("lockstep_trace", format);
-    if (format != 1) reader.fail("lockstep_trace", "not a trace header of format 1");
-    TraceHeader header;
-    read_text(reader, "run", header.run_id);
-    read_text(reader, "backend", header.backend);
-    read_text(reader, "scenario", header.scenario);
-    read_text(reader, "scenario_digest", header.scenario_digest);
-    read_text(reader, "library", header.library);
-    read_text(reader, "clock", header.clock);
-    reader.flag("exact", header.exact);
-    reader.flag("watched", header.watched);
-    reader.flag("sampled", header.sampled);
-    reader.integer("coverage", header.coverage);
-    if (header.coverage < 1) reader.fail("coverage", "'coverage' must be 1 or more");
-    reader.integer("ranks", header.n_ranks);
-    reader.integer("rank", file_rank_);
-    if (header.n_ranks < 1 || header.n_ranks > kMaxRanks) {
-      reader.fail("ranks", "'ranks' must be the size of the world");
-    } else if (file_rank_ >= header.n_ranks) {
-      reader.fail("rank", "the rank is outside the world");
-    }
-    if (!has_header_) {
-      loaded_->header = header;
-      has_header_ = true;
-    } else if (header.run_id != loaded_->header.run_id ||
-               header.n_ranks != loaded_->header.n_ranks) {
-      reader.fail("run", "this file is of another run than the first one");
-    }
-    if (header.clock != loaded_->header.clock) loaded_->header.clock.clear();
-    if (reader.error().empty()) loaded_->trace->ensure_ranks(header.n_ranks);
-  }
-
-  static void read_text(FieldReader& reader, const char* key, std::string& value) {
-    const Json* member = reader.find(key);
-    if (member != nullptr) value = reader.to_text(key, *member);
-  }
-
-  void read_event(FieldReader& reader) {
-    Event event;
-    std::int32_t rank = file_rank_;
-    std::int64_t index = -1;
-    reader.integer("rank", rank);
-    reader.integer("i", index);
-    reader.integer("t", event.time.ns);
-    if (rank < 0 || rank >= loaded_->header.n_ranks || (file_rank_ >= 0 && rank != file_rank_)) {
-      reader.fail("rank", "an event of a rank that this file is not about");
-    }
-    if (index < 0) reader.fail("i", "'i' must number the rank's events from 0");
-    read_position(reader, event.at);
-    std::string kind;
-    read_text(reader, "kind", kind);
-    std::optional<EventBody> body =
-        body_of_kind(kind, std::make_index_sequence<std::variant_size_v<EventBody>>());
-    if (!body) return reader.fail("kind", "unknown kind of event '" + kind + "'");
-    event.body = std::move(*body);
-    std::visit([&](auto& fields) { detail::visit_fields(reader, fields); }, event.body);
-    reader.check_sizes(event.body);
-    if (auto* end = std::get_if<EndEvent>(&event.body)) complete(reader, *end);
-    if (!reader.error().empty()) return;
-    event.rank = Rank{rank};
-    event.index = static_cast<std::uint64_t>(index);
-    const std::span<const Event> earlier = loaded_->trace->events(event.rank);
-    if (!earlier.empty() && !follows(event.index, earlier.back())) {
-      return reader.fail("i", "'i' must grow from line to line");
-    }
-    loaded_->trace->on_event(event, loaded_->trace->names());
-  }
-
-  void complete(const FieldReader& reader, EndEvent& end) const {
-    const bool taken_down = end.outcome == EndOutcome::kKilled || end.outcome == EndOutcome::kStuck;
-    if (!taken_down || reader.find("reason") != nullptr) return;
-    end.reason = reason_told_by(loaded_->trace->names().text(end.detail));
-  }
-
-  static void read_position(FieldReader& reader, Position& at) {
-    const Json* list = reader.find_list("at");
-    std::int32_t* const fields[] = {
-        &at.attempt, &at.wrapper, &at.sync, &at.micro, &at.opt, &at.epoch};
-    if (list == nullptr || list->size() != std::size(fields)) {
-      return reader.fail("at", "'at' is [attempt, wrapper, sync, micro, opt, epoch]");
-    }
-    for (std::size_t i = 0; i < std::size(fields); ++i) {
-      *fields[i] = reader.to_integer<std::int32_t>("at", (*list)[i]);
+      loaded.notes.push_back(where + ": cut short, left out");
     }
   }
-
-  LoadedTrace* loaded_;
-  std::string where_;
-  std::int32_t file_rank_ = -1;
-  bool has_header_ = false;
-};
+  return success();
+}
 
 }  // namespace
 
@@ -469,10 +56,13 @@ Result<LoadedTrace> read_jsonl(const std::string& folder) {
   }
   if (files.empty()) return Error{"no trace files (*.jsonl) in this folder", folder};
   LoadedTrace loaded{{}, std::make_shared<MemoryTrace>(std::make_shared<NameTable>()), {}};
-  FolderReader reader(loaded);
+  detail::JsonlLines lines(loaded.trace->shared_names());
   for (const std::filesystem::path& file : files) {
-    if (Outcome outcome = reader.read_file(file); !outcome.ok()) return outcome.error();
+    if (Outcome outcome = read_rank_file(file.string(), lines, loaded); !outcome.ok()) {
+      return outcome.error();
+    }
   }
+  loaded.header = *lines.header();
   return loaded;
 }
 

@@ -273,7 +273,7 @@ class PickleMachine {
     if (kind == Kind::kDict && !are_pairs(parts)) return fail("keys must be text");
     PickleValue& container = stack_.back();
     container.parts.insert(container.parts.end(), parts.begin(), parts.end());
-    if (container.memo) memo_[*container.memo] = container.json();
+    if (container.memo) keep(*container.memo, container.json());
   }
 
   static bool are_pairs(const std::vector<std::string>& parts) {
@@ -287,7 +287,7 @@ class PickleMachine {
   void note(std::uint32_t key) {
     if (stack_.empty() || stack_.back().kind == Kind::kMark) return fail("nothing to note");
     PickleValue& value = stack_.back();
-    memo_[key] = value.json();
+    keep(key, value.json());
     // A later note of the same container stands for it as well; it is filled by then.
     if (value.kind != Kind::kScalar && !value.memo) value.memo = key;
   }
@@ -295,16 +295,25 @@ class PickleMachine {
   void recall(std::uint32_t key) {
     const auto known = memo_.find(key);
     if (known == memo_.end()) return fail("nothing was noted here");
-    n_recalled_ += known->second.size();
-    if (n_recalled_ > kMostRecalled) return fail("too much data");
-    push(known->second);
+    spend(known->second.size());
+    if (error_.empty()) push(known->second);
   }
 
-  // Values that contain each other many times over can be a small file and a large text.
-  static constexpr std::size_t kMostRecalled = std::size_t{1} << 30U;
+  void keep(std::uint32_t key, std::string json) {
+    spend(json.size());
+    if (error_.empty()) memo_[key] = std::move(json);
+  }
+
+  /// Values that contain each other many times over can be a small file and a large text.
+  void spend(std::size_t n_bytes) {
+    n_spent_ += n_bytes;
+    if (n_spent_ > kMostSpent) fail("too much data");
+  }
+
+  static constexpr std::size_t kMostSpent = std::size_t{1} << 28U;
 
   std::string_view bytes_;
-  std::size_t n_recalled_ = 0;
+  std::size_t n_spent_ = 0;
   std::size_t next_ = 0;
   std::size_t at_ = 0;
   bool stopped_ = false;

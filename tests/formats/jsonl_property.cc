@@ -76,7 +76,35 @@ LayoutId any_layout(EventStream& stream) {
 }
 
 void add_any_of_a_job(EventStream& stream, std::int32_t rank) {
-  switch (*rc::gen::inRange(0, 8)) {
+  switch (*rc::gen::inRange(0, 10)) {
+    case 8:
+      return stream.add(rank,
+                        ExchangeEvent{.call = any_name(stream),
+                                      .reduce = static_cast<ReduceOp>(*rc::gen::inRange(0, 9)),
+                                      .group = *rc::gen::arbitrary<std::int32_t>(),
+                                      .seq = *rc::gen::arbitrary<std::int64_t>(),
+                                      .n_ranks = *rc::gen::arbitrary<std::int32_t>(),
+                                      .step = *rc::gen::arbitrary<std::int32_t>(),
+                                      .called_at = any_name(stream),
+                                      .join = static_cast<ExchangeJoin>(*rc::gen::inRange(0, 3)),
+                                      .grad = *rc::gen::arbitrary<bool>(),
+                                      .dropped = *rc::gen::arbitrary<bool>(),
+                                      .answered = *rc::gen::arbitrary<bool>(),
+                                      .digest = *rc::gen::arbitrary<std::uint64_t>()});
+    case 9: {
+      const LayoutId tensors = any_layout(stream);
+      const std::size_t n = stream.names().layout(tensors).size();
+      const auto digests = any_list<std::uint64_t>(n);
+      const auto n_elems = any_list<std::int64_t>(n);
+      const std::vector<Sketch> sketches(n, Sketch{1.5, {-1.0, 0.5, 0.25, 1.5}});
+      return stream.add(rank,
+                        LoneEvent{.point = static_cast<LonePoint>(*rc::gen::inRange(0, 2)),
+                                  .layout = tensors,
+                                  .digests = digests,
+                                  .sketches = sketches,
+                                  .n_elems = n_elems,
+                                  .dtype = DType::kF64});
+    }
     case 0:
       return stream.add(rank,
                         LossEvent{.function = any_name(stream),
