@@ -189,9 +189,13 @@ struct CertifyArguments {
 /// Exit codes: 0 certified, 1 not.
 ExitCode certify(const CertifyArguments& arguments, Terminal& terminal);
 
+/// Exactly one of the forms to write is given.
 struct ExportArguments {
-  std::string folder;
-  std::string perfetto;  ///< FILE.json
+  std::string from;             ///< A trace folder, or a file of tensors.
+  std::string perfetto;         ///< FILE.json
+  std::string flight_recorder;  ///< Folder.
+  std::string safetensors;      ///< FILE
+  std::string torch;            ///< FILE
 };
 
 ExitCode export_trace(const ExportArguments& arguments, Terminal& terminal);

@@ -6,6 +6,7 @@
 #include "lockstep/harness/cli/progress_line.h"
 #include "lockstep/harness/cli/regressions.h"
 #include "lockstep/harness/cli/settings.h"
+#include "lockstep/harness/explore/search/critical_step.h"
 #include "lockstep/harness/explore/search/regressions.h"
 #include "lockstep/harness/explore/search/search.h"
 #include "lockstep/harness/explore/shrink/reproduction.h"
@@ -154,8 +155,11 @@ Outcome report_failure(const ExploreArguments& arguments,
       explore::shrink(runner, document.value(), found.attempt.schedule, {});
   if (!shrunk.ok()) return shrunk.error();
   explore::Reproduction words = about(arguments, document.value());
-  words.remarks = explore::sentences(
-      explore::vary(runner, shrunk.value().document, *shrunk.value().after.failure));
+  const explore::Failure& failure = *shrunk.value().after.failure;
+  words.remarks = explore::sentences(explore::vary(runner, shrunk.value().document, failure));
+  if (const auto step = explore::critical_step(runner, shrunk.value().document, failure)) {
+    words.remarks.push_back(explore::sentence(*step));
+  }
   print_shrunk(shrunk.value(), words, terminal);
   const auto written = explore::write_reproduction(arguments.out, shrunk.value(), words);
   if (!written.ok()) return written.error();

@@ -16,7 +16,9 @@ namespace fs = std::filesystem;
 
 std::string how(std::string_view id) {
   for (const LawInfo& law : trace_laws()) {
-    if (law.id == id) return "on one trace";
+    if (law.id != id) continue;
+    return law.kind == LawKind::kBoth ? "with companion runs of a scenario, in part on one trace"
+                                      : "on one trace";
   }
   for (const std::string_view law : kRelationLaws) {
     if (law == id) return "with companion runs of a scenario";

@@ -13,6 +13,9 @@ GptSpec read_gpt(TableReader& model, Problem& problem) {
   gpt.heads = model.integer("heads", gpt.heads, 1);
   gpt.width = model.integer("width", gpt.width, 1);
   gpt.dropout = model.number_from("dropout", 0.0, 0.0);
+  if (model.has("dropout_seed")) {
+    gpt.dropout_seed = static_cast<std::uint64_t>(model.integer("dropout_seed", 0, 0));
+  }
   gpt.tied = model.flag("tied", true);
   if (gpt.width % gpt.heads != 0) {
     problem.report("'model.width' must be a multiple of 'model.heads'", model.where("width"));

@@ -226,6 +226,7 @@ SnapshotSpec read_snapshot(TableReader& loop, Problem& problem) {
   snapshot.rng = table.word("rng", "own", {"own", "rank0"});
   snapshot.writer = table.word("writer", "rank0", {"rank0", "local-rank0"});
   snapshot.epoch = table.word("epoch", "saved", {"saved", "first"});
+  snapshot.batches = table.word("batches", "epoch", {"epoch", "resume"});
   snapshot.resize = table.word("resize", "restart-epoch", {"restart-epoch", "keep-batches"});
   table.finish();
   return snapshot;

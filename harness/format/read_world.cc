@@ -47,7 +47,7 @@ void read_variables(const TomlNode& node, Scenario& scenario, Problem& problem) 
   }
 }
 
-/// What a launcher sets for each rank if there are nodes, preceded by what the scenario says.
+/// What a launcher sets for each rank, in addition to what nodes say.
 void read_environment(TableReader& world, Scenario& scenario, Problem& problem) {
   if (const TomlNode* list = world.array("environment")) {
     for (const TomlNode& node : list->items) {
@@ -59,13 +59,7 @@ void read_environment(TableReader& world, Scenario& scenario, Problem& problem) 
       }
     }
   }
-  const std::int32_t per_node = scenario.session.group.net.ranks_per_node;
-  for (std::int32_t rank = 0; per_node > 0 && rank < scenario.n_ranks; ++rank) {
-    std::vector<sim::RankVariable>& environment = scenario.session.environment;
-    environment.push_back({rank, "LOCAL_RANK", std::to_string(rank % per_node)});
-    environment.push_back({rank, "GROUP_RANK", std::to_string(rank / per_node)});
-  }
-  // Stable: what the scenario says stays ahead of what its nodes would.
+  // Stable: a rank's first variable of a name counts.
   std::stable_sort(
       scenario.session.environment.begin(),
       scenario.session.environment.end(),
@@ -163,6 +157,8 @@ void read_world(TableReader& root, Scenario& scenario, Problem& problem) {
     scenario.seed = static_cast<std::uint64_t>(world.integer("seed", 0));
     read_groups(world, scenario, problem);
     read_environment(world, scenario, problem);
+    const std::string disks = world.word("disks", "shared", {"shared", "node"});
+    scenario.session.disk_scope = sim::parse_disk_scope(disks).value_or(sim::DiskScope::kShared);
     read_restarts(world, scenario, problem);
     world.finish();
   }

@@ -42,25 +42,31 @@ StepStates states_after_steps(const MemoryTrace& trace, Rank rank) {
 
 using Jobs = std::vector<std::shared_ptr<const Job>>;
 
+/// Where a run is stopped, once or more, before it is resumed for the last time.
+struct Stops {
+  std::vector<std::int64_t> steps;  ///< Finished at each stop, ascending.
+  /// Take a snapshot at the stop, which is none of the job's own. Requires: one stop.
+  bool snaps = false;
+};
+
 /// Each rank's job, ended after `n_steps`.
-Jobs cut_after(const Jobs& jobs, std::int64_t n_steps) {
+Jobs cut_after(const Jobs& jobs, std::int64_t n_steps, bool snaps) {
   Jobs cut;
   cut.reserve(jobs.size());
   for (const std::shared_ptr<const Job>& job : jobs) {
     Job shorter = *job;
     shorter.loop.steps = n_steps;
+    if (snaps) shorter.loop.snapshot.every_steps = n_steps;
     cut.push_back(std::make_shared<const Job>(std::move(shorter)));
   }
   return cut;
 }
 
-/// The scenario's bugs in these jobs, on this disk.
-Result<sim::SessionResult> run_on(const Scenario& scenario,
-                                  const Jobs& jobs,
-                                  sim::VirtualDisk* disk) {
+/// The scenario's bugs in these jobs, on these disks.
+Result<sim::SessionResult> run_on(const Scenario& scenario, const Jobs& jobs, sim::Disks* disks) {
   sim::SessionOptions options = scenario.session;
   options.laws = {"progress"};
-  options.disk = disk;
+  options.disks = disks;
   sim::Session session;
   return session.run(options, [&](RankContext& context) {
     const auto bugs = make_bugs(scenario.bugs, context.rank());
@@ -95,7 +101,8 @@ Cause missing_part(const Job& job, bool reads_other_rows) {
   const bool draws = job.model.kind == "gpt" && job.model.gpt.dropout > 0.0;
   const bool schedules = !job.scheduler.rules.empty() || job.scheduler.plateau;
   const bool remembers = job.ddp.hook.kind == "powersgd" || job.ddp.hook.kind == "post-local-sgd";
-  if (job.loop.snapshot.epoch == "first") return Cause::kResumeReplays;
+  const SnapshotSpec& snapshot = job.loop.snapshot;
+  if (snapshot.epoch == "first" || snapshot.batches == "resume") return Cause::kResumeReplays;
   const std::array<Omission, 6> omissions = {
       {{"sampler", reads_other_rows, Cause::kResumeReshuffle},
        {"hook", remembers, Cause::kHookStateMissing},
@@ -103,7 +110,7 @@ Cause missing_part(const Job& job, bool reads_other_rows) {
        {"optimizer", true, Cause::kScalerSchedMissing},
        {"scheduler", schedules, Cause::kScalerSchedMissing},
        {"scaler", job.scaler.has_value(), Cause::kScalerSchedMissing}}};
-  const std::vector<std::string>& include = job.loop.snapshot.include;
+  const std::vector<std::string>& include = snapshot.include;
   for (const Omission& omission : omissions) {
     const bool there = std::find(include.begin(), include.end(), omission.part) != include.end();
     if (omission.is_used && !there) return omission.cause;
@@ -167,22 +174,58 @@ std::vector<std::int64_t> cuts_of(const Job& job, std::int64_t n_steps) {
   return cuts;
 }
 
-/// Compares the run that is stopped after `cut` steps and resumed. False: it could not be made.
+/// Steps of the first epoch, if another one follows.
+std::optional<std::int64_t> end_of_first_epoch(const MemoryTrace& trace) {
+  std::int64_t n_steps = 0;
+  for (const Event& event : trace.events(Rank{0})) {
+    if (!std::holds_alternative<StepEvent>(event.body)) continue;
+    if (event.at.epoch > 0) return n_steps;
+    n_steps = event.at.opt + 1;
+  }
+  return std::nullopt;
+}
+
+/// Once at each snapshot and at the end of the first epoch, where loaders and schedulers turn over;
+/// and one run that is stopped twice: what it saves the second time it has loaded itself.
+std::vector<Stops> stops_of(const Job& job, std::int64_t n_steps, const MemoryTrace& whole) {
+  const std::vector<std::int64_t> cuts = cuts_of(job, n_steps);
+  std::vector<Stops> all;
+  for (const std::int64_t cut : cuts) all.push_back({{cut}});
+  const std::optional<std::int64_t> end = end_of_first_epoch(whole);
+  const bool is_new = end && std::find(cuts.begin(), cuts.end(), *end) == cuts.end();
+  if (is_new && *end < n_steps && !cuts.empty()) all.push_back({{*end}, true});
+  if (cuts.size() > 1) all.push_back({{cuts[0], cuts[1]}});
+  return all;
+}
+
+/// "2 steps", "2 and again after 4 steps".
+std::string text_of(const Stops& stops) {
+  std::string text;
+  for (const std::int64_t step : stops.steps) {
+    text += (text.empty() ? "" : " and again after ") + std::to_string(step);
+  }
+  return text + " steps";
+}
+
+/// Compares the run that is stopped and resumed. False: it could not be made.
 bool compare_resumed(const Scenario& scenario,
                      const MemoryTrace& whole,
-                     std::int64_t cut,
+                     const Stops& stops,
                      LawResult& result) {
-  sim::VirtualDisk disk;
-  const auto stopped = run_on(scenario, cut_after(scenario.jobs, cut), &disk);
-  if (!stopped.ok() || !is_complete(stopped.value().report.outcome)) return false;
-  const auto resumed = run_on(scenario, scenario.jobs, &disk);
+  const std::int64_t cut = stops.steps.back();
+  sim::Disks disks;
+  for (const std::int64_t step : stops.steps) {
+    const auto stopped = run_on(scenario, cut_after(scenario.jobs, step, stops.snaps), &disks);
+    if (!stopped.ok() || !is_complete(stopped.value().report.outcome)) return false;
+  }
+  const auto resumed = run_on(scenario, scenario.jobs, &disks);
   if (!resumed.ok() || !is_complete(resumed.value().report.outcome)) return false;
   std::optional<Finding> finding =
       first_state_difference(whole, *resumed.value().trace, cut, result.n_checked);
   if (!finding) return true;
   finding->law = kResumeEqual;
   finding->message = "differs from the uninterrupted run when training is stopped after " +
-                     std::to_string(cut) + " steps and resumed";
+                     text_of(stops) + " and resumed";
   const bool other_rows =
       rows_from(whole, Rank{0}, cut) != rows_from(*resumed.value().trace, Rank{0}, cut);
   finding->cause = missing_part(*scenario.jobs.front(), other_rows);
@@ -254,10 +297,10 @@ LawResult check_resume_equal(const Scenario& scenario, const ScenarioResult& run
   }
   LawResult result;
   result.law = kResumeEqual;
-  for (const std::int64_t cut : cuts_of(*scenario.jobs.front(), run.ranks.front().n_steps)) {
-    if (!compare_resumed(scenario, *run.session.trace, cut, result)) {
-      return not_checkable(kResumeEqual,
-                           "runs that finish when stopped after " + std::to_string(cut) + " steps");
+  const MemoryTrace& whole = *run.session.trace;
+  for (const Stops& stops : stops_of(*scenario.jobs.front(), run.ranks.front().n_steps, whole)) {
+    if (!compare_resumed(scenario, whole, stops, result)) {
+      return not_checkable(kResumeEqual, "runs that finish when stopped after " + text_of(stops));
     }
     if (!result.findings.empty()) break;  // Later cuts differ by the same omission.
   }

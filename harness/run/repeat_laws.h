@@ -12,7 +12,9 @@ namespace lockstep {
 /// Law resume-equal: stopped after k steps, saved, loaded by new processes and run to its end, a
 /// job has the state the uninterrupted run has, bit for bit, after every step behind k.
 ///
-/// Checks each k at which the job takes a snapshot, at most eight of them.
+/// Checks each k at which the job takes a snapshot, at most eight of them; the end of the first
+/// epoch, wherever snapshots fall; and a run that is stopped twice, since a resumed run's snapshots
+/// need not be as good as the first one's.
 ///
 /// Requires: `run` is a result of the scenario with its trace.
 LawResult check_resume_equal(const Scenario& scenario, const ScenarioResult& run);

@@ -84,8 +84,19 @@ LawResult relation_law(const Scenario& scenario, const ScenarioResult& run) {
   return result;
 }
 
+/// What the trace itself showed of the law, beside what companion runs say.
+void merge_into(LawResult& shown, LawResult result) {
+  shown.n_checked += result.n_checked;
+  for (Finding& finding : result.findings) shown.findings.push_back(std::move(finding));
+  for (Advice& advice : result.advice) shown.advice.push_back(std::move(advice));
+  if (!shown.findings.empty()) shown.verdict = Verdict::kBroken;
+}
+
 /// Puts the result where the contract's numbers have it.
 void insert_in_order(LawResult result, Report& report) {
+  for (LawResult& shown : report.laws) {
+    if (shown.law == result.law) return merge_into(shown, std::move(result));
+  }
   const auto number = [](std::string_view id) {
     for (const LawInfo& law : all_laws()) {
       if (law.id == id) return law.number;

@@ -33,6 +33,7 @@ sim::SessionOptions to_session(const RunOptions& options) {
       "rank", "gloo-ring", "pairwise", "nccl-ring", "nccl-tree"};
   constexpr std::array<std::string_view, 3> kPairings = {"strict", "nccl_like", "gloo_like"};
   constexpr std::array<std::string_view, 2> kFidelities = {"rendezvous", "message"};
+  constexpr std::array<std::string_view, 2> kScopes = {"shared", "node"};
   detail::check_options(options);
   sim::SessionOptions session;
   session.n_ranks = options.ranks;
@@ -58,6 +59,8 @@ sim::SessionOptions to_session(const RunOptions& options) {
   session.timed = !options.net.is_free() || !options.compute.is_free();
   session.faults = options.faults;
   session.agent = options.agent;
+  session.disk_scope =
+      parse_or_throw("disks", options.disks, sim::parse_disk_scope(options.disks), kScopes);
   session.exact = options.exact;
   session.record = options.record;
   session.keep_trace = false;

@@ -14,6 +14,7 @@
 #include "lockstep/hooks/power_sgd_hook.h"
 #include "lockstep/hooks/quantization_hooks.h"
 #include "lockstep/hooks/step_hooks.h"
+#include "lockstep/parallel/exchange_functions.h"
 #include "lockstep/parallel/model_averaging.h"
 #include "lockstep/parallel/sync_batch_norm.h"
 #include "lockstep/parallel/zero.h"

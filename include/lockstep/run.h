@@ -66,8 +66,11 @@ struct RunOptions {
   std::chrono::nanoseconds watchdog{
       0};                            ///< Virtual: an operation that takes longer fails; 0: none.
   std::vector<sim::Fault> faults{};  ///< What goes wrong in the simulator. Requires: `record`.
-  std::optional<sim::AgentOptions> agent{};  ///< Restarts a failed job on the same virtual disk.
-  bool exact = false;                        ///< Any rounding is an error naming the operation.
+  std::optional<sim::AgentOptions> agent{};  ///< Restarts a failed job on the same virtual disks.
+  /// Who sees the files that a simulated rank writes through Host::files(): "shared": all ranks |
+  /// "node": those of its node (net.ranks_per_node). A file needs a folder that was made before.
+  std::string disks = "shared";
+  bool exact = false;                ///< Any rounding is an error naming the operation.
   bool record = true;                ///< False: no events, no laws; only what the program checks.
   std::vector<std::string> laws{};   ///< Empty: all trace laws.
   std::vector<std::string> allow{};  ///< "LAW" or "LAW@TENSOR" exempted on purpose.

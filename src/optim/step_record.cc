@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <map>
 #include <string>
 
 namespace lockstep::optim::detail {
@@ -106,27 +105,38 @@ void StepRecord::record_options(const OptimizerView& view, const OptimizerInfo& 
 void StepRecord::record_group(const OptimizerView& view, std::size_t g, const OptimizerInfo& info) {
   NameTable& names = recorder_->names();
   const Group& group = view.groups[g];
-  std::vector<NameId> options = {recorder_->literal("lr"), recorder_->literal("weight_decay")};
-  std::vector<double> values = {group.lr, group.weight_decay};
-  if (group.momentum) {
-    options.push_back(names.intern(info.momentum));
-    values.push_back(*group.momentum);
-  }
-  for (const OptimizerOption& option : info.options) {
-    options.push_back(names.intern(option.name));
-    values.push_back(option.value);
-  }
-  std::map<std::int32_t, std::vector<NameId>> by_wrapper;
+  const std::size_t n_most = 3 + info.options.size();
+  std::vector<NameId> options;
+  std::vector<double> values;
+  options.reserve(n_most);
+  values.reserve(n_most);
+  const auto add = [&](NameId name, double value) {
+    options.push_back(name);
+    values.push_back(value);
+  };
+  add(recorder_->literal("lr"), group.lr);
+  add(recorder_->literal("weight_decay"), group.weight_decay);
+  if (group.momentum) add(names.intern(info.momentum), *group.momentum);
+  for (const OptimizerOption& option : info.options) add(names.intern(option.name), option.value);
+  OptimizerEvent event{.kind = names.intern(info.kind),
+                       .group = static_cast<std::int32_t>(g),
+                       .options = names.intern_layout(options),
+                       .values = values};
+  std::vector<std::int32_t> wrappers;  // Ascending; nearly always one.
   for (std::size_t i = group.first; i < group.end; ++i) {
-    by_wrapper[marks_[i].wrapper].push_back(name_of(i));
+    const std::int32_t wrapper = marks_[i].wrapper;
+    const auto place = std::lower_bound(wrappers.begin(), wrappers.end(), wrapper);
+    if (place == wrappers.end() || *place != wrapper) wrappers.insert(place, wrapper);
   }
-  for (const auto& [wrapper, parameters] : by_wrapper) {
-    recorder_->record(OptimizerEvent{.kind = names.intern(info.kind),
-                                     .group = static_cast<std::int32_t>(g),
-                                     .layout = names.intern_layout(parameters),
-                                     .options = names.intern_layout(options),
-                                     .values = values},
-                      wrapper);
+  std::vector<NameId> parameters;
+  parameters.reserve(group.end - group.first);
+  for (const std::int32_t wrapper : wrappers) {
+    parameters.clear();
+    for (std::size_t i = group.first; i < group.end; ++i) {
+      if (marks_[i].wrapper == wrapper) parameters.push_back(name_of(i));
+    }
+    event.layout = names.intern_layout(parameters);
+    recorder_->record(event, wrapper);
   }
 }
 
@@ -162,6 +172,7 @@ void StepRecord::record_step(const OptimizerView& view, const StepOutcome& outco
     if (StateSource* source = recorder_->source(part.wrapper)) {
       source->record_frozen(StatePoint::kStep);
     }
+    const bool alone = !recorder_->take_reduced(part.wrapper) && !outcome.found_inf;
     recorder_->record_auxiliary(StatePoint::kStep, part.wrapper);
     recorder_->record(StepEvent{.lr = lr_of(view.groups, part.indices.front()),
                                 .scale = outcome.scale,
@@ -173,6 +184,8 @@ void StepRecord::record_step(const OptimizerView& view, const StepOutcome& outco
     Position& position = recorder_->position(part.wrapper);
     if (!outcome.found_inf) position.opt += 1;
     position.micro = -1;
+    StateSource* const source = recorder_->source(part.wrapper);
+    if (alone && source != nullptr) source->record_lone(LonePoint::kStepped);
   }
   scratch_.clear();
 }

@@ -34,6 +34,8 @@ GradientTrace::GradientTrace(Recorder& recorder,
                              std::span<const NamedVariable> parameters)
     : recorder_(&recorder), wrapper_(wrapper) {
   if (!parameters.empty()) dtype_ = parameters.front().variable.data().dtype();
+  parameters_.reserve(parameters.size());
+  names_.reserve(parameters.size());
   for (const NamedVariable& parameter : parameters) {
     parameters_.push_back(parameter.variable);
     names_.push_back(recorder.names().intern(parameter.name));

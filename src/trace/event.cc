@@ -56,6 +56,46 @@ std::string_view name_of(StateKind kind) {
   return "";
 }
 
+std::string_view name_of(MetricFormula formula) {
+  switch (formula) {
+    case MetricFormula::kNone:
+      return "";
+    case MetricFormula::kPearson:
+      return "pearson";
+    case MetricFormula::kSpearman:
+      return "spearman";
+    case MetricFormula::kR2:
+      return "r2";
+    case MetricFormula::kRmse:
+      return "rmse";
+    case MetricFormula::kAuc:
+      return "auc";
+  }
+  return "";
+}
+
+std::string_view name_of(ExchangeJoin join) {
+  switch (join) {
+    case ExchangeJoin::kConstant:
+      return "constant";
+    case ExchangeJoin::kInPlace:
+      return "in-place";
+    case ExchangeJoin::kFunction:
+      return "function";
+  }
+  return "";
+}
+
+std::string_view name_of(LonePoint point) {
+  switch (point) {
+    case LonePoint::kStepped:
+      return "stepped";
+    case LonePoint::kFound:
+      return "found";
+  }
+  return "";
+}
+
 std::string_view name_of(LossReduction reduction) {
   switch (reduction) {
     case LossReduction::kMean:
@@ -245,6 +285,10 @@ struct KindName {
   std::string_view operator()(const ConfigurationEvent&) const { return "configuration"; }
 
   std::string_view operator()(const CommHookEvent&) const { return "comm_hook"; }
+
+  std::string_view operator()(const ExchangeEvent&) const { return "exchange"; }
+
+  std::string_view operator()(const LoneEvent&) const { return "lone"; }
 };
 
 }  // namespace

@@ -180,15 +180,28 @@ struct PhaseEvent {
   PhaseKind kind = PhaseKind::kTrain;
 };
 
-/// A metric was reported: value = numerator / denominator.
+/// How a metric follows from what its samples are worth, taken together.
+enum class MetricFormula : std::uint8_t {
+  kNone,      ///< The mean over samples of one number each.
+  kPearson,   ///< The correlation of a prediction and a target per sample,
+  kSpearman,  ///< that of their ranks (ties share the mean of theirs),
+  kR2,        ///< the share of the target's variance that predictions explain,
+  kRmse,      ///< the root of their mean squared difference,
+  kAuc,       ///< the area under the curve of a score per sample and a label of 0 or 1.
+};
+std::string_view name_of(MetricFormula formula);  ///< "", "pearson", "spearman", "r2", ...
+
+/// A metric was reported: value = numerator / denominator, if it is a mean.
 struct MetricEvent {
   NameId name = kNoName;
   double value = 0.0;
   double numerator = 0.0;
   double denominator = 0.0;
   /// What each sample of this rank's last sample event is worth on its own, in the same order,
-  /// repeats included; empty = not recorded.
+  /// repeats included; empty = not recorded. One number per sample, or two where the formula takes
+  /// two: prediction and target.
   std::span<const double> parts = {};
+  MetricFormula formula = MetricFormula::kNone;
 };
 
 /// A branch that may lead to collectives was taken.
@@ -367,6 +380,49 @@ struct CommHookEvent {
   HookEffect effect = HookEffect::kMean;
 };
 
+/// How the result of a collective joined the graph of a loss.
+enum class ExchangeJoin : std::uint8_t {
+  kConstant,  ///< As plain numbers: no gradient reaches it.
+  kInPlace,   ///< The graph's own tensor was overwritten: its gradient passes on as if it were not.
+  kFunction,  ///< As the result of a differentiable function.
+};
+std::string_view name_of(ExchangeJoin join);  ///< "constant", "in-place", "function".
+
+/// A collective sent what a graph had computed, and its result entered the loss of a backward or, if
+/// it is a differentiable function's, was dropped unread.
+struct ExchangeEvent {
+  NameId call = kNoName;  ///< "all_reduce", "all_gather", ...
+  ReduceOp reduce = ReduceOp::kSum;
+  std::int32_t group = 0;
+  std::int64_t seq = 0;  ///< The call's, as in its collective events.
+  std::int32_t n_ranks = 1;
+  std::int32_t step = 0;       ///< Optimizer steps that were finished as it was called.
+  NameId called_at = kNoName;  ///< "train.py:40", or empty.
+  ExchangeJoin join = ExchangeJoin::kConstant;
+  bool grad = true;       ///< Grad mode was on: constants were not asked for.
+  bool dropped = false;   ///< Nothing read the result.
+  bool answered = false;  ///< The backward made a collective for it, which carries gradients back.
+  std::uint64_t digest = 0;  ///< kInPlace: of the gradient that arrived at it; 0 = not known.
+};
+
+/// When a rank's parameters are looked at although no reduction keeps them equal.
+enum class LonePoint : std::uint8_t {
+  kStepped,  ///< A step that used gradients no reduction had made has left them so.
+  kFound,    ///< What comes next (a forward, an evaluation, the end) found them so.
+};
+std::string_view name_of(LonePoint point);  ///< "stepped", "found".
+
+/// Parameters of a rank that trains alone, as one step left them and the next forward found them:
+/// if a program averages them in between, it shows here.
+struct LoneEvent {
+  LonePoint point = LonePoint::kStepped;
+  LayoutId layout = kNoLayout;
+  std::span<const std::uint64_t> digests = {};
+  std::span<const Sketch> sketches = {};  ///< One per tensor.
+  std::span<const std::int64_t> n_elems = {};
+  DType dtype = DType::kF32;
+};
+
 // The digest of a trace knows kinds by their place in this list: new ones go to its end.
 using EventBody = std::variant<WrapEvent,
                                ForwardEvent,
@@ -398,7 +454,9 @@ using EventBody = std::variant<WrapEvent,
                                ZeroGradEvent,
                                BufferPolicyEvent,
                                ConfigurationEvent,
-                               CommHookEvent>;
+                               CommHookEvent,
+                               ExchangeEvent,
+                               LoneEvent>;
 
 /// One event of one rank.
 struct Event {

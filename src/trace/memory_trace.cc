@@ -66,6 +66,7 @@ void MemoryTrace::on_event(const Event& event, const NameTable& names) {
   ensure_ranks(to_int(event.rank) + 1);
   std::vector<Event>& events = ranks_[to_index(event.rank)];
   events.push_back(event);
+  order_.push_back(event.rank);
   detail::SpanKeeper(*arena_).keep(events.back().body);
 }
 

@@ -31,6 +31,10 @@ class MemoryTrace final : public EventSink {
     return ranks_[to_index(rank)];
   }
 
+  /// The rank of each event, in the order in which they were recorded: one order of all ranks, in
+  /// a simulated run that of its schedule.
+  std::span<const Rank> order() const { return order_; }
+
   const NameTable& names() const { return *names_; }
 
   const std::shared_ptr<NameTable>& shared_names() const { return names_; }
@@ -40,6 +44,7 @@ class MemoryTrace final : public EventSink {
   std::shared_ptr<NameTable> names_;
   std::unique_ptr<Arena> arena_;
   std::vector<std::vector<Event>> ranks_;
+  std::vector<Rank> order_;
 };
 
 /// Feeds one event to several sinks, in order.

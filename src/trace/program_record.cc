@@ -45,7 +45,8 @@ void ProgramRecord::metric(std::string_view metric_name, const MetricWords& word
                      .value = words.value,
                      .numerator = words.numerator,
                      .denominator = words.denominator,
-                     .parts = words.parts});
+                     .parts = words.parts,
+                     .formula = words.formula});
 }
 
 void ProgramRecord::decision(std::string_view decision_name, std::int64_t value) const {
@@ -102,8 +103,12 @@ void ProgramRecord::snapshot(std::string_view action,
                              std::string_view detail,
                              std::uint64_t digest) const {
   if (!on()) return;
-  record(SnapshotEvent{
-      .action = name(action), .step = step, .detail = name(detail), .digest = digest});
+  const bool is_path = action == "part" || action == "save" || action == "read";
+  const auto disk =
+      is_path && host_ != nullptr ? host_->environment("LOCKSTEP_DISK") : std::nullopt;
+  const std::string place = disk ? *disk + ":" + std::string(detail) : std::string(detail);
+  record(
+      SnapshotEvent{.action = name(action), .step = step, .detail = name(place), .digest = digest});
 }
 
 void ProgramRecord::phase(PhaseKind kind) const {

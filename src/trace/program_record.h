@@ -46,6 +46,9 @@ struct MetricWords {
   double denominator = 0.0;  ///< both over all ranks; 0: not known.
   /// What each sample of the evaluation on this rank is worth on its own, repeats included.
   std::span<const double> parts = {};
+  /// How it follows from all samples together, unless it is a mean: `parts` then has a prediction and a
+  /// target for each sample, one after the other.
+  MetricFormula formula = MetricFormula::kNone;
 };
 
 /// Everything a program can say about itself. Where nothing is recorded, nothing happens.
@@ -59,7 +62,9 @@ struct MetricWords {
 /// Requires: outlives neither rank nor run. Copies are as cheap as a pointer's.
 class ProgramRecord {
  public:
-  explicit ProgramRecord(Recorder* recorder) : recorder_(recorder) {}
+  /// `host` knows which disk the rank's files are on; null: one that all ranks share.
+  explicit ProgramRecord(Recorder* recorder, const Host* host = nullptr)
+      : recorder_(recorder), host_(host) {}
 
   bool on() const { return recorder_ != nullptr; }
 
@@ -103,8 +108,9 @@ class ProgramRecord {
   /// The same by its digest, for what is too large to pass.
   void configuration_digest(std::string_view subject, std::uint64_t digest) const;
 
-  /// What became of a snapshot that the program writes by itself; fields as in SnapshotEvent. Law
-  /// checkpoint-whole.
+  /// What became of a snapshot that the program writes by itself; fields as in SnapshotEvent. Paths
+  /// on a disk that not all ranks share (environment variable LOCKSTEP_DISK) are preceded by its
+  /// name. Law checkpoint-whole.
   void snapshot(std::string_view action,
                 std::int64_t step,
                 std::string_view detail,
@@ -126,6 +132,7 @@ class ProgramRecord {
   }
 
   Recorder* recorder_;
+  const Host* host_;
 };
 
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fmt/core.h>
+#include <utility>
 
 #include "lockstep/base/check.h"
 #include "lockstep/base/host.h"
@@ -60,6 +61,7 @@ std::int32_t Recorder::open_wrapper() {
   fresh.wrapper = index;
   positions_.push_back(fresh);
   sources_.push_back(nullptr);
+  reduced_.push_back(0);
   current_wrapper_ = index;
   return index;
 }
@@ -159,6 +161,8 @@ template void Recorder::record(const ZeroGradEvent&, std::int32_t);
 template void Recorder::record(const BufferPolicyEvent&, std::int32_t);
 template void Recorder::record(const ConfigurationEvent&, std::int32_t);
 template void Recorder::record(const CommHookEvent&, std::int32_t);
+template void Recorder::record(const ExchangeEvent&, std::int32_t);
+template void Recorder::record(const LoneEvent&, std::int32_t);
 
 const Tensor& Recorder::covered(const Tensor& tensor, std::int32_t wrapper, Tensor& part) const {
   if (options_.coverage <= 1 || tensor.n_elems() <= kAlwaysWhole) return tensor;
@@ -226,6 +230,8 @@ void Recorder::record_grads(GradPoint point,
   LOCKSTEP_CHECK(
       names_->layout(layout).size() == grads.size(),
       fmt::format("{} names for {} gradients", names_->layout(layout).size(), grads.size()));
+  const bool of_a_wrapper = wrapper >= 0 && wrapper < n_wrappers();
+  if (point == GradPoint::kPost && of_a_wrapper) reduced_[static_cast<std::size_t>(wrapper)] = 1;
   if (wants(point)) {
     const bool sketched = options_.sketches && has_sketch(point);
     digests_.assign(grads.size(), 0);
@@ -283,6 +289,34 @@ void Recorder::record_states(
   if (wants_values(kind == StateKind::kParam)) {
     record_values_of(tensors, layout, name_of(point), wrapper);
   }
+}
+
+bool Recorder::take_reduced(std::int32_t wrapper) {
+  if (wrapper < 0 || wrapper >= n_wrappers()) return true;
+  return std::exchange(reduced_[static_cast<std::size_t>(wrapper)], std::uint8_t{0}) != 0;
+}
+
+void Recorder::record_lone(LonePoint point,
+                           LayoutId layout,
+                           TensorList tensors,
+                           std::int32_t wrapper) {
+  if (!options_.lone_steps) return;
+  digests_.assign(tensors.size(), 0);
+  sketches_.assign(tensors.size(), Sketch{});
+  n_elems_.assign(tensors.size(), 0);
+  LoneEvent event{.point = point,
+                  .layout = layout,
+                  .digests = digests_,
+                  .sketches = sketches_,
+                  .n_elems = n_elems_};
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const TensorFingerprint print = known_fingerprint(*tensors[i]);
+    digests_[i] = print.digest;
+    sketches_[i] = print.sketch;
+    n_elems_[i] = tensors[i]->n_elems();
+    event.dtype = tensors[i]->dtype();
+  }
+  record(event, wrapper);
 }
 
 void Recorder::keep_auxiliary(std::string_view name,

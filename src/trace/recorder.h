@@ -34,8 +34,10 @@ struct RecordOptions {
   bool collective_digests = false;
   bool samples = true;
   bool losses = true;
+  bool lone_steps = true;   ///< Parameters around steps that no reduction precedes.
   bool zero_grads = false;  ///< What was cleared, and when: accumulated-once needs it.
-  bool touches = false;     ///< Memory that transfers own is watched, where the backend can.
+  bool touches = false;     ///< Memory that transfers own is watched, where the backend can,
+  bool exchanges = false;   ///< and so are collectives inside losses.
   bool values = false;      ///< Every gradient's and parameter's values (large).
   /// Only what a step starts from, uses and ends with: parameters and used gradients.
   bool step_values = false;
@@ -53,6 +55,8 @@ class StateSource {
   virtual void record_state(StatePoint point) = 0;
   /// Records the parameters that need no gradient at present: an optimizer records the others.
   virtual void record_frozen(StatePoint point) = 0;
+  /// Records the parameters: those that a step without a reduction has left, or what became of them.
+  virtual void record_lone(LonePoint point) = 0;
   virtual std::size_t n_parameters() const = 0;
 };
 
@@ -122,6 +126,9 @@ class Recorder {
                      LayoutId layout,
                      std::span<const Tensor> tensors,
                      std::int32_t wrapper);
+  void record_lone(LonePoint point, LayoutId layout, TensorList tensors, std::int32_t wrapper);
+  /// Whether gradients of `wrapper` were reduced since this was last asked.
+  bool take_reduced(std::int32_t wrapper);
   /// What this step's digests cover of a tensor: all of it, or the part whose turn it is, which is
   /// put into `part`. Tensors of up to kAlwaysWhole elements are covered whole. Ranks at one place
   /// take the same part.
@@ -174,6 +181,7 @@ class Recorder {
   std::int64_t value_bytes_ = 0;
   std::int32_t current_wrapper_ = -1;
   std::vector<StateSource*> sources_;  // By wrapper.
+  std::vector<std::uint8_t> reduced_;  // By wrapper: since take_reduced().
   std::vector<Split> splits_;
   std::vector<Auxiliary> auxiliaries_;
   std::vector<std::pair<const char*, NameId>> literals_;  // By address: a handful.

@@ -166,6 +166,10 @@ bool same_subject(const StateEvent& left, const StateEvent& right) {
   return left.kind == right.kind && left.point == right.point && left.layout == right.layout;
 }
 
+bool same_subject(const LoneEvent& left, const LoneEvent& right) {
+  return left.point == right.point && left.layout == right.layout;
+}
+
 bool same_subject(const CollectiveEvent& left, const CollectiveEvent& right) {
   return left.phase == right.phase;
 }

@@ -218,6 +218,8 @@ TraceDigest::Content TraceDigest::Content::with_digests_of(const EventBody& body
   if (const auto* state = std::get_if<StateEvent>(&body)) {
     content.digests_ = hash_words(state->digests);
   }
+  if (const auto* lone = std::get_if<LoneEvent>(&body))
+    content.digests_ = hash_words(lone->digests);
   if (const auto* loss = std::get_if<LossEvent>(&body))
     content.digests_ = hash_measure(loss->value);
   return content;

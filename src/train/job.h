@@ -35,8 +35,11 @@ struct GptSpec {
   std::int64_t layers = 1;
   std::int64_t heads = 1;
   std::int64_t width = 16;
-  double dropout = 0.0;  ///< Masks come from the stream of the initial values, where it ended.
-  bool tied = true;      ///< The head's weight is the token table.
+  double dropout = 0.0;
+  /// Masks come from a stream of their own, which rank r starts at this seed plus r. Absent: from
+  /// the stream of the initial values, where it ended.
+  std::optional<std::uint64_t> dropout_seed{};
+  bool tied = true;  ///< The head's weight is the token table.
 };
 
 struct ModelSpec {
@@ -179,6 +182,8 @@ struct SnapshotSpec {
   /// the count of batches continues, though they have a different size now.
   std::string resize = "restart-epoch";
   std::string epoch = "saved";  ///< "saved" | "first": the epoch a resumed rank continues with.
+  /// "epoch" | "resume": since when the batches of an epoch in progress are counted.
+  std::string batches = "epoch";
   /// "atomic" | "unsynced" (renamed, but not synced) | "in-place" (neither).
   std::string publish = "atomic";
 };

@@ -61,11 +61,13 @@ ManualAverage::Impl::~Impl() {
 }
 
 void ManualAverage::Impl::open_record() {
+  const std::vector<NamedVariable> parameters = model_.named_parameters();
+  const std::vector<NamedVariable> buffers = model_.named_buffers();
   WrappedState state;
   state.reduced = trained_;
-  state.replicated = model_.named_parameters();
-  state.buffers = model_.named_buffers();
-  state.left_alone = state.replicated;
+  state.replicated = parameters;
+  state.buffers = buffers;
+  state.left_alone = parameters;
   trace_.emplace(*recorder_, state);
   wrapper_ = trace_->wrapper();
   std::vector<NameId> names;

@@ -154,8 +154,11 @@ std::unique_ptr<nn::Module> build_model(const ModelSpec& spec,
     model = make_mlp(spec, runtime);
   }
   const Generator drawn = initialize(*model, spec.init, rank);
-  // As in a script: one seed, then the model, then the masks.
-  if (gpt != nullptr) gpt->dropout_generator() = drawn;
+  // As in a script: one seed, then the model, then the masks, unless they have a seed of their own.
+  if (gpt != nullptr) {
+    const std::optional<std::uint64_t>& seed = spec.gpt.dropout_seed;
+    gpt->dropout_generator() = seed ? Generator(*seed + static_cast<std::uint64_t>(rank)) : drawn;
+  }
   for (const NamedVariable& named : model->named_parameters()) {
     const bool frozen =
         std::find(spec.freeze.begin(), spec.freeze.end(), named.name) != spec.freeze.end();

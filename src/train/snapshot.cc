@@ -340,15 +340,27 @@ std::int64_t Snapshots::agree_on_newest() {
 }
 
 std::optional<LoopPlace> Snapshots::resume() {
+  // Each rank may have a folder of its own, or one on another disk. Without it its part cannot be
+  // written, and that is recorded.
+  if (context_.rank() != 0) (void)files_.make_folder();
   const std::int64_t step = agree_on_newest();
   std::optional<LoopPlace> place;
-  if (step >= 0) place = load(step);
+  if (step >= 0) resumed_ = place.emplace(load(step));
   Recorder* recorder = context_.runtime().recorder();
   if (recorder != nullptr && place) {
     recorder->position(wrapper_).opt = static_cast<std::int32_t>(place->step);
     record_states(StatePoint::kLoad);
   }
   record(job_.loop.snapshot.resume ? "load" : "fresh", step, job_.loop.snapshot.path);
+  return place;
+}
+
+LoopPlace Snapshots::as_saved(LoopPlace place) const {
+  const bool ended = place.batch == LoopPlace::kEndOfEpoch;
+  const bool since_resume = job_.loop.snapshot.batches == "resume";
+  if (since_resume && !ended && place.epoch == resumed_.epoch && resumed_.batch > 0) {
+    place.batch -= resumed_.batch;
+  }
   return place;
 }
 
@@ -398,7 +410,8 @@ void Snapshots::save(const LoopPlace& place) {
   context_.record().phase(PhaseKind::kSave);
   record_states(StatePoint::kSave);
   std::vector<SnapshotManifest::File> published;
-  Outcome outcome = publish(place.step, rank_part(context_.rank()), own_part(place), published);
+  Outcome outcome =
+      publish(place.step, rank_part(context_.rank()), own_part(as_saved(place)), published);
   if (outcome.ok() && writes_common()) {
     outcome = publish(place.step, "model", common_part(), published);
   }

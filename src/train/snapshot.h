@@ -100,6 +100,8 @@ class Snapshots {
   void load_generators(const SafeTensors& part, bool of_this_rank);
   LoopPlace load(std::int64_t step);
   SafeTensors read_part(const SnapshotManifest& manifest, const std::string& part);
+  /// The place as this job's snapshots tell it.
+  LoopPlace as_saved(LoopPlace place) const;
   /// What rank 0 finds in the folder, broadcast to all: a step, or -1.
   std::int64_t agree_on_newest();
   Result<std::int64_t> find_newest();
@@ -123,6 +125,7 @@ class Snapshots {
   Stepper& stepper_;
   CommHook* hook_;
   Augmentation* augmentation_;
+  LoopPlace resumed_;  // Where this process began.
   std::int32_t wrapper_;
   SnapshotFiles files_;
   std::vector<std::string> names_;  ///< Of the optimizer's parameters.

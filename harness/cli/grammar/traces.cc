@@ -27,10 +27,12 @@ void add_words(CLI::App& app, HelpPage& page, CheckArguments& to) {
 }
 
 void add_words(CLI::App& app, HelpPage& page, DiffArguments& to) {
-  CommandWords words(app, page, "Prints the first difference of two traces.");
-  words.argument("LEFT", to.left, "Trace folder");
-  words.argument("RIGHT", to.right, "Another trace folder");
+  CommandWords words(
+      app, page, "Prints the first difference of two traces, or of two files of tensors.");
+  words.argument("LEFT", to.left, "Trace folder; or file of tensors, safetensors or of torch.save");
+  words.argument("RIGHT", to.right, "Another one");
   words.example("Compare two runs", "lockstep diff before after");
+  words.example("Compare two state dicts", "lockstep diff model.safetensors checkpoint.pt");
 }
 
 void add_words(CLI::App& app, HelpPage& page, BisectArguments& to) {
@@ -45,10 +47,26 @@ void add_words(CLI::App& app, HelpPage& page, BisectArguments& to) {
 }
 
 void add_words(CLI::App& app, HelpPage& page, ExportArguments& to) {
-  CommandWords words(app, page, "Writes a trace as a timeline for ui.perfetto.dev.");
-  words.argument("TRACE", to.folder, "Trace folder");
-  words.required("--perfetto", to.perfetto, "FILE", "File to write (JSON)");
+  CommandWords words(
+      app, page, "Writes a trace, or a file of tensors, in a form that other tools read.");
+  words.argument("FROM", to.from, "Trace folder; or file of tensors, safetensors or of torch.save");
+  words.option("--perfetto",
+               to.perfetto,
+               "FILE",
+               "Writes a trace as a timeline for ui.perfetto.dev (JSON)",
+               "none");
+  words.option("--flight-recorder",
+               to.flight_recorder,
+               "DIR",
+               "Writes a trace's calls as dumps of PyTorch's Flight Recorder, one for each rank",
+               "none");
+  words.option("--safetensors", to.safetensors, "FILE", "Writes tensors as safetensors", "none");
+  words.option(
+      "--torch", to.torch, "FILE", "Writes tensors as a state dict that torch.load reads", "none");
   words.example("Write a timeline", "lockstep export trace --perfetto timeline.json");
+  words.example("Open calls in PyTorch's viewer", "lockstep export trace --flight-recorder dumps");
+  words.example("Convert a state dict",
+                "lockstep export checkpoint.pt --safetensors model.safetensors");
 }
 
 void add_words(CLI::App& app, HelpPage& page, NcclLogArguments& to) {

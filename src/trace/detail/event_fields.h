@@ -113,6 +113,7 @@ void visit_data_fields(Visitor& visit, Body& event) {
     visit.real("numerator", event.numerator);
     visit.real("denominator", event.denominator);
     visit.reals("parts", event.parts);
+    visit.aside("formula", event.formula);
   } else if constexpr (Is<Body, DecisionEvent>) {
     visit.name("name", event.name);
     visit.integer("value", event.value);
@@ -186,6 +187,26 @@ void visit_job_fields(Visitor& visit, Body& event) {
     visit.word("digest", event.digest);
   } else if constexpr (Is<Body, CommHookEvent>) {
     visit.choice("effect", event.effect);
+  } else if constexpr (Is<Body, ExchangeEvent>) {
+    visit.name("call", event.call);
+    visit.choice("reduce", event.reduce);
+    visit.integer("group", event.group);
+    visit.integer("seq", event.seq);
+    visit.integer("n_ranks", event.n_ranks);
+    visit.integer("step", event.step);
+    visit.name("called_at", event.called_at);
+    visit.choice("join", event.join);
+    visit.flag("grad", event.grad);
+    visit.flag("dropped", event.dropped);
+    visit.flag("answered", event.answered);
+    visit.word("digest", event.digest);
+  } else if constexpr (Is<Body, LoneEvent>) {
+    visit.choice("point", event.point);
+    visit.layout("names", event.layout);
+    visit.words("digests", event.digests);
+    visit.sketches("sketches", event.sketches);
+    visit.integers("n_elems", event.n_elems);
+    visit.choice("dtype", event.dtype);
   }
 }
 

@@ -55,6 +55,12 @@ class SpanKeeper {
 
   void operator()(OptimizerEvent& event) { copy(event.values); }
 
+  void operator()(LoneEvent& event) {
+    copy(event.digests);
+    copy(event.sketches);
+    copy(event.n_elems);
+  }
+
   template <typename Body>
   void operator()(Body& /*event*/) {}
 

@@ -113,6 +113,9 @@ class Command:
         (folder / "program").chmod(0o755)
         log = ROOT / "tests" / "harness" / "cli" / "input"
         (folder / "nccl.log").write_text((log / "nccl_rank0.log").read_text(encoding="utf-8"), encoding="utf-8")
+        states = ROOT / "tests" / "fuzz" / "corpus" / "state"
+        for name, source in (("checkpoint.pt", "checkpoint.pt"), ("model.safetensors", "two.safetensors")):
+            (folder / name).write_bytes((states / source).read_bytes())
         for name in ("trace", "before", "after"):
             self.run("run", "scenarios/zoo/bypass_wrapper.toml", "--quiet", "--trace", name)
         self.run("run", "scenarios/zoo/bypass_wrapper.toml", "--quiet", "--repro", "repro.toml")

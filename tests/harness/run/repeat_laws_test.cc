@@ -42,9 +42,42 @@ TEST_F(RepeatLawsTest, ACompleteSnapshotContinuesAsIfNothingHadHappened) {
   const LawResult law = law_of("resume-equal", saved_job(3, 1));
 
   EXPECT_EQ(law.verdict, Verdict::kHolds) << law.missing;
-  // Stopped after one step two are compared, after two steps one: on two ranks, the weight and its
-  // momentum.
-  EXPECT_EQ(law.n_checked, (2 + 1) * 2 * 2);
+  // Stopped after one step two are compared, after two steps one, and one again after both: on two
+  // ranks, the weight and its momentum.
+  EXPECT_EQ(law.n_checked, (2 + 1 + 1) * 2 * 2);
+}
+
+/// Ten steps, four of which are an epoch, with the given settings of snapshots.
+std::string shuffled_job(const std::string& snapshot) {
+  return "format = 1\nworld = { ranks = 2 }\n"
+         "model = { kind = \"mlp\", widths = [3, 2, 1], init = { kind = \"pytorch\", seed = 2 } }\n"
+         "data = { kind = \"synthetic\", size = 16, features = 3 }\n"
+         "loader = { batch = 2, shuffle = true }\nloss = { kind = \"mse\" }\n"
+         "optimizer = { kind = \"sgd\", lr = 0.0625 }\n"
+         "loop = { steps = 10, snapshot = { " +
+         snapshot + " } }\n";
+}
+
+// The second snapshot says how many batches there were since the first resume: both lie in one
+// epoch, and a single resume finds nothing.
+TEST_F(RepeatLawsTest, AJobIsResumedTwice) {
+  const LawResult law =
+      law_of("resume-equal", shuffled_job("every_steps = 1, batches = \"resume\""));
+
+  ASSERT_EQ(law.findings.size(), 1U);
+  EXPECT_EQ(law.findings[0].step, 2);
+  EXPECT_EQ(id_of(law.findings[0].cause), "resume-replays");
+  EXPECT_THAT(law.findings[0].message, HasSubstr("stopped after 1 and again after 2 steps"));
+  EXPECT_EQ(law_of("resume-equal", shuffled_job("every_steps = 1")).verdict, Verdict::kHolds);
+}
+
+// Snapshots after three, six and nine steps; the epoch ends after four.
+TEST_F(RepeatLawsTest, AJobIsResumedAtTheEndOfAnEpoch) {
+  const LawResult law = law_of("resume-equal", shuffled_job("every_steps = 3"));
+
+  EXPECT_EQ(law.verdict, Verdict::kHolds) << law.missing;
+  // Two ranks and four tensors; 7 + 4 + 1 steps follow the cuts, 6 the epoch, 4 the second resume.
+  EXPECT_EQ(law.n_checked, (7 + 4 + 1 + 6 + 4) * 2 * 4);
 }
 
 TEST_F(RepeatLawsTest, ForgottenMomentaShowInTheNextStep) {
