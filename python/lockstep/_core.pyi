@@ -1,6 +1,6 @@
 """The native part. Numbers of closed sets are those of lockstep.words."""
 
-from typing import Any
+from typing import Any, TypedDict
 
 def sm64(pointer: int, count: int, dtype: int, base: int, /) -> int:
     """The digest of `count` elements at an address (docs/trace_format.md)."""
@@ -11,8 +11,75 @@ def fingerprint(pointer: int, count: int, dtype: int, /) -> tuple[int, float, fl
 def check(folder: str, allow: list[str], buffers: str, /) -> str:
     """The report on a folder of traces as JSON (docs/report_format.md). Raises ValueError."""
 
+def known_law(name: str, /) -> str:
+    """The id of a law that a trace can be held to. Raises ValueError, with a guess."""
+
+def trace_of_dumps(files: list[str], folder: str, /) -> None:
+    """Writes dumps of PyTorch's Flight Recorder as a folder of traces. Raises ValueError."""
+
+def watch_open(folder: str, allow: list[str], buffers: str, /) -> object:
+    """Starts to judge a folder that ranks are still writing to."""
+
+def watch_poll(watch: object, in_silence: bool, /) -> str:
+    """Reads on. Returns: a report as JSON with what is certain by now, "" where that has not changed.
+    In silence calls are judged, too, while ranks are not level. Raises ValueError for damaged files."""
+
 def die_by(signal: int, /) -> None:
     """Ends the process by this signal, as if no handler were installed."""
+
+class RankEnding(TypedDict):
+    """How a rank ended. `outcome`: finished, threw, killed or stuck."""
+
+    outcome: str
+    exit_code: int | None  # Of its process; None: a signal ended it, or it is not known.
+    signal: int | None  # Not that of the coordinator itself: see stopped.
+    stopped: bool  # The coordinator ended it: after a verdict, a fault or an interrupt.
+    text: str  # Of its exception, or why it was killed, or what it waited for.
+    now_ns: int  # Virtual time.
+
+class Coordination(TypedDict):
+    """What coordinate() found."""
+
+    outcome: str  # ok | failed | deadlock | livelock | interrupted
+    ends: list[RankEnding]
+    first_failure: int | None  # The rank that failed first by itself, not because another had.
+    signal: int | None  # interrupted: by which signal.
+    error: str  # failed: "rank 1: ...".
+    wait_for: str  # deadlock, livelock: who waits for whom, a line a rank, with both sites.
+    wait_for_dot: str  # The same for Graphviz.
+    missing: list[int]  # Ranks that never came to what others wait for.
+    stacks: list[str]  # By rank; empty where it had ended or could not be asked.
+    schedule: str  # A strategy that makes the same schedule again.
+    store: list[bytes]  # Key, value, key, value, ... by key.
+    struck: list[str]  # Faults that happened.
+    notes: list[str]  # What people should know: that an order depended on the machine, and why.
+    report: str  # Laws on the calls, as JSON (docs/report_format.md).
+    log: list[tuple[int, int, str]]  # What ranks sent with LOG: rank, virtual ns, text.
+    now_ns: int  # Virtual time at the end.
+    n_requests: int
+
+def coordinate(
+    sockets: list[int], pids: list[int], arenas: list[int], arena_bytes: int, mode: str, strategy: str,
+    seed: int, order: str, pairing: str, expire: bool, faults: list[str], limits: list[int],
+    store: list[bytes], /,
+) -> Coordination:
+    """Serves processes as virtual ranks until all have ended, and says how (sim/process/protocol.h).
+
+    By rank: the coordinator's end of each process's socket (SOCK_SEQPACKET; it is closed), the process
+    (a child of this one; it is reaped; 0: there is none), the address of the arena that both share.
+    mode: parallel | serial. strategy, seed: lockstep's (docs/strategies), a schedule token included; ""
+    is the default. order: rank | gloo-ring | nccl-ring:... | ... . pairing: strict | gloo_like |
+    nccl_like. expire: timeouts of calls pass in virtual time; otherwise a verdict comes in their place.
+    faults: "KIND:RANK:CALL[:AMOUNT]" (sim/process/call_fault.h). limits: naps and polls in a row without
+    progress before it is a livelock (0: 20000), milliseconds a process may sleep outside Lockstep's calls
+    before the others go on (0: 250), milliseconds it may sleep there before a verdict although something
+    might wake it (0: for ever), milliseconds a stopped process has until SIGKILL (0: 2000).
+    store: contents at the start, as Coordination.store.
+
+    Runs without the interpreter lock, on the thread that calls. SIGINT and SIGTERM end it: the ranks are
+    stopped, then the signal is raised again in this process, and where that raises nothing the outcome is
+    "interrupted". Ranks should not share the terminal's SIGINT. Raises ValueError for a wrong argument.
+    """
 
 class Pen:
     """Writes one rank's events. Tensors are torch.Tensor or None."""
@@ -85,6 +152,6 @@ class Pen:
         self, wrapper: int, action: str, step: int, detail: str, path: str, digest: int, /,
     ) -> None: ...
     def log(self, text: str, /) -> None: ...
-    def end(self, outcome: int, detail: str, /) -> None: ...
+    def end(self, outcome: int, detail: str, reason: int, /) -> None: ...
     def end_for_now(self, outcome: int, detail: str, /) -> None: ...
     def flush(self) -> None: ...

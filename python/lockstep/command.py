@@ -11,13 +11,18 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lockstep import stopping
 from lockstep.arming import BUDGET, FOLDER
+from lockstep.live import Judge, law_to_stop_on
+from lockstep.native import command
 from lockstep.reaping import reap
+from lockstep.report import check
 
 if TYPE_CHECKING:
     from types import FrameType
 
-NATIVE = Path(__file__).parent / "bin" / "lockstep"
+    from lockstep.report import Finding
+
 START = Path(__file__).parent / "start"
 POLL_S = 0.2
 TERMINATE_S = 40.0  # torchrun gives its workers 30 s.
@@ -29,7 +34,10 @@ Records every rank that COMMAND starts, without an edit of its script:
   lockstep check lockstep-trace
 
 COMMAND may be any launcher: what is recorded is each Python process below it that joins a process
-group of torch.distributed. The exit code is COMMAND's."""
+group of torch.distributed.
+
+The exit code is COMMAND's. With --live it is 1 where COMMAND ended well and a law was broken, and
+where COMMAND was ended for a broken law; 2 for what cannot be understood."""
 
 
 def entry() -> None:
@@ -41,12 +49,19 @@ def main(arguments: list[str]) -> int:
     """Runs the command. Returns: its exit code; 2 for what cannot be understood."""
     if arguments[:1] == ["record"]:
         return record(arguments[1:])
-    if not NATIVE.exists():
-        print(f"lockstep: {NATIVE} is missing: only `lockstep record` works", file=sys.stderr)
+    if arguments[:1] == ["torchrun"]:
+        from lockstep.virtual.launch import main as torchrun
+        return torchrun(arguments[1:])
+    if arguments[:1] == ["reproduce"]:
+        from lockstep.reproduce import main as reproduce
+
+        return reproduce(arguments[1:])
+    try:
+        native = command()
+    except FileNotFoundError as error:
+        print(f"lockstep: {error}", file=sys.stderr)
         return 2
-    if not os.access(NATIVE, os.X_OK):
-        NATIVE.chmod(0o755)  # Wheels of old installers lose the mark.
-    os.execv(NATIVE, [str(NATIVE), *arguments])
+    os.execv(native, [native, *arguments])
 
 
 def record(arguments: list[str]) -> int:
@@ -60,20 +75,30 @@ def record(arguments: list[str]) -> int:
     parser.add_argument("--stuck-after", type=float, metavar="SECONDS",
                         help="end the job once no rank has recorded anything for so long "
                              "(default: never)")
+    parser.add_argument("--live", action="store_true",
+                        help="judge while the job runs: a broken law is named as soon as it is certain")
+    parser.add_argument("--stop-on", action="append", default=[], metavar="LAW",
+                        help="end the job once this law is broken; 'any': once any is (includes --live; "
+                             "may be repeated)")
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND...")
     given = parser.parse_args(arguments)
-    command = given.command[1:] if given.command[:1] == ["--"] else given.command
-    if not command:
+    words = given.command[1:] if given.command[:1] == ["--"] else given.command
+    if not words:
         parser.error("name what is to be recorded: lockstep record -- torchrun ... train.py")
     if given.stuck_after is not None and given.stuck_after <= 0:
         parser.error(f"--stuck-after {given.stuck_after}: must be above 0")
     if not 0.0 <= given.budget < 1.0:
         parser.error(f"--budget {given.budget}: must be a share of the time, such as 0.05")
+    try:
+        stop_on = [law_to_stop_on(name) for name in given.stop_on]
+    except ValueError as error:
+        parser.error(f"--stop-on: {error}")
     folder = Path(given.output).absolute()
     if any(folder.glob("*.jsonl")):
         parser.error(f"{given.output}: holds a trace already; choose another folder with -o")
     environment = _environment(folder, given.budget, given.stuck_after)
-    return _run(command, environment, folder, given.output, given.stuck_after)
+    judge = Judge(folder, stop_on, _say) if given.live or stop_on else None
+    return Recording(folder, given.output, given.stuck_after, judge).run(words, environment)
 
 
 def _environment(folder: Path, budget: float, stuck_after: float | None) -> dict[str, str]:
@@ -89,43 +114,79 @@ def _environment(folder: Path, budget: float, stuck_after: float | None) -> dict
     return environment
 
 
-def _run(command: list[str], environment: dict[str, str], folder: Path, shown: str,
-         stuck_after: float | None) -> int:
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        job = subprocess.Popen(command, env=environment)
-    except OSError as error:
-        print(f"lockstep: {command[0]}: {error.strerror}", file=sys.stderr)
-        return 127
-
-    def pass_on(number: int, _frame: FrameType | None) -> None:
-        job.send_signal(number)
-
-    signal.signal(signal.SIGTERM, pass_on)
-    signal.signal(signal.SIGINT, lambda *_: None)  # A terminal sends it to the job as well.
-    code = _wait(job, folder, stuck_after)
-    ranks = reap(folder)
-    if not ranks:
-        print("lockstep: nothing was recorded: no Python process of the job joined a process group",
-              file=sys.stderr)
-    else:
-        print(f"lockstep: recorded {ranks} rank{'s' * (ranks != 1)} into {shown}; "
-              f"judge: lockstep check {shown}", file=sys.stderr)
-    return 128 - code if code < 0 else code
+def _say(finding: Finding) -> None:
+    cause = f" Likely cause: {finding.cause}." if finding.cause else ""
+    print(f"lockstep: {finding.sentence}{cause}", file=sys.stderr, flush=True)
 
 
-def _wait(job: subprocess.Popen[bytes], folder: Path, stuck_after: float | None) -> int:
-    if stuck_after is None:
-        return job.wait()
-    while True:
+class Recording:
+    """One job, from its start to the verdict."""
+
+    def __init__(self, folder: Path, shown: str, stuck_after: float | None, judge: Judge | None) -> None:
+        self.folder = folder
+        self.shown = shown  # The folder as the user wrote it.
+        self.stuck_after = stuck_after
+        self.judge = judge
+        self.stopped_for = ""  # A law.
+
+    def run(self, command: list[str], environment: dict[str, str]) -> int:
+        """Returns: the exit code."""
+        self.folder.mkdir(parents=True, exist_ok=True)
         try:
-            return job.wait(POLL_S)
-        except subprocess.TimeoutExpired:
-            silent = _silent_for(folder)
-        if silent > stuck_after + 2 * POLL_S:
-            print(f"lockstep: no rank has recorded anything for {silent:.0f} s: ending the job",
+            job = subprocess.Popen(command, env=environment)
+        except OSError as error:
+            print(f"lockstep: {command[0]}: {error.strerror}", file=sys.stderr)
+            return 127
+
+        def pass_on(number: int, _frame: FrameType | None) -> None:
+            job.send_signal(number)
+
+        signal.signal(signal.SIGTERM, pass_on)
+        signal.signal(signal.SIGINT, lambda *_: None)  # A terminal sends it to the job as well.
+        code = self._wait(job)
+        ranks = reap(self.folder)
+        if not ranks:
+            print("lockstep: nothing was recorded: no Python process of the job joined a process group",
                   file=sys.stderr)
-            return _end(job)
+        else:
+            print(f"lockstep: recorded {ranks} rank{'s' * (ranks != 1)} into {self.shown}; "
+                  f"judge: lockstep check {self.shown}", file=sys.stderr)
+        code = 128 - code if code < 0 else code
+        return self._verdict(code) if self.judge is not None and ranks else code
+
+    def _verdict(self, code: int) -> int:
+        """Says what is known at the end only. Returns: the exit code."""
+        assert self.judge is not None
+        try:
+            report = check(self.folder)
+        except ValueError as error:
+            print(f"lockstep: the trace cannot be judged: {error}", file=sys.stderr)
+            return code or 2
+        self.judge.take(report)
+        if self.stopped_for:
+            return 1
+        if not report.findings:
+            print("lockstep: no law is broken", file=sys.stderr)
+        return code or int(bool(report.findings))
+
+    def _wait(self, job: subprocess.Popen[bytes]) -> int:
+        if self.stuck_after is None and self.judge is None:
+            return job.wait()
+        while True:
+            try:
+                return job.wait(POLL_S)
+            except subprocess.TimeoutExpired:
+                silent_s = _silent_for(self.folder)
+            if self.stuck_after is not None and silent_s > self.stuck_after + 2 * POLL_S:
+                print(f"lockstep: no rank has recorded anything for {silent_s:.0f} s: ending the job",
+                      file=sys.stderr)
+                return _end(job)
+            if self.judge is not None:
+                self.stopped_for = self.judge.look(silent_s)
+                if self.stopped_for:
+                    print(f"lockstep: law {self.stopped_for} is broken: ending the job", file=sys.stderr)
+                    stopping.write(self.folder, self.stopped_for)
+                    return _end(job)
 
 
 def _silent_for(folder: Path) -> float:

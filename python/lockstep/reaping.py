@@ -2,35 +2,53 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lockstep import stopping
+
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 TAIL_BYTES = 1 << 16
 
 
-def reap(folder: Path) -> int:
+@dataclass(frozen=True)
+class End:
+    """How a rank ended that did not say so itself."""
+
+    outcome: str = "killed"  # As an `end` event has it (docs/trace_format.md).
+    detail: str = "the process was gone before it could say how it ended"
+
+
+def reap(folder: Path, ends: Mapping[int, End] | None = None) -> int:
     """Appends an `end` to each file of a rank that is gone and has none.
 
     Requires: no rank of the job is running any more.
+    Args:
+        ends: how ranks ended, where it is known.
     Returns: the number of files.
     """
     files = sorted(folder.glob("*.jsonl"))
     for path in files:
-        _complete(path)
+        _complete(path, ends or {})
     return len(files)
 
 
-def _complete(path: Path) -> None:
+def _complete(path: Path, ends: Mapping[int, End]) -> None:
     whole = _drop_cut_line(path)
     last = _last_line(path)
     if not whole or last is None or last.get("kind") == "end":
         return
+    known = ends.get(last["rank"], End())
     at = last.get("at", [last.get("attempt", 0), -1, -1, -1, 0, 0])
     end = {"rank": last["rank"], "i": last.get("i", -1) + 1, "t": last.get("t", 0),
-           "at": [at[0], -1, -1, -1, at[4], at[5]], "kind": "end", "outcome": "killed",
-           "detail": "the process was gone before it could say how it ended"}
+           "at": [at[0], -1, -1, -1, at[4], at[5]], "kind": "end", "outcome": known.outcome,
+           "detail": known.detail}
+    law = stopping.read(path.parent)
+    if law:
+        end.update(detail=stopping.detail(law), reason="law-broken")
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps(end, separators=(",", ":")) + "\n")
 

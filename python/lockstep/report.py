@@ -124,7 +124,7 @@ def check(folder: str | PathLike[str], *, allow: Sequence[str] = (), buffers: st
     """
     if buffers not in ("", *BUFFER_POLICIES):
         raise ValueError(f"buffers={buffers!r}: must be one of {', '.join(BUFFER_POLICIES)}")
-    return _report_of(json.loads(_core.check(str(folder), list(allow), buffers)))
+    return report_of(json.loads(_core.check(str(folder), list(allow), buffers)))
 
 
 def _finding_of(row: dict[str, Any]) -> Finding:
@@ -140,7 +140,8 @@ def _law_of(row: dict[str, Any]) -> LawResult:
                      advice=tuple(f"{advice['id']}: {advice['message']}" for advice in row["advice"]))
 
 
-def _report_of(row: dict[str, Any]) -> Report:
+def report_of(row: dict[str, Any]) -> Report:
+    """The object of a report that was written as JSON."""
     return Report(outcome=row["outcome"], error=row["error"], ranks=row["ranks"],
                   events=row["events"], laws=tuple(map(_law_of, row["laws"])),
                   notes=tuple(row["notes"]))

@@ -60,6 +60,15 @@ class EndOutcome(IntEnum):
     STUCK = 4
 
 
+class EndReason(IntEnum):
+    """Why a rank that was killed or stuck was taken down, where more is known."""
+
+    NONE = 0
+    LIVELOCK = 1
+    OTHER_FAILED = 2
+    LAW_BROKEN = 3
+
+
 class CollectiveOp(IntEnum):
     ALL_REDUCE = 0
     BROADCAST = 1

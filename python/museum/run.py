@@ -25,7 +25,6 @@ from museum import exhibits, judging, releases  # noqa: E402
 if TYPE_CHECKING:
     from museum.exhibits import Exhibit
 
-STUCK_AFTER_S = 8
 LIMIT_S = 240
 
 
@@ -49,7 +48,7 @@ def record(build: Path, exhibit: Exhibit, version: str) -> Path:
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
     launcher = [str(python), "-m", "torch.distributed.run", "--nproc-per-node", str(exhibit.ranks)]
-    command = [str(python), "-m", "lockstep", "record", "--stuck-after", str(STUCK_AFTER_S), "-o",
+    command = [str(python), "-m", "lockstep", "record", "--stuck-after", str(exhibit.stuck_after), "-o",
                str(scratch / "trace"), "--", *launcher, str(exhibit.script)]
     try:
         ran = subprocess.run(command, env=environment(build, folders, exhibit), cwd=scratch,

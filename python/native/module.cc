@@ -6,9 +6,12 @@
 #include <string>
 #include <unistd.h>
 
+#include "lockstep/formats/flight_recorder.h"
 #include "lockstep/formats/jsonl.h"
 #include "lockstep/laws/trace_check.h"
+#include "lockstep/python/native/coordinate.h"
 #include "lockstep/python/native/pen_type.h"
+#include "lockstep/python/native/watch.h"
 #include "lockstep/tensor/digest.h"
 #include "lockstep/tensor/sketch.h"
 
@@ -86,6 +89,33 @@ PyObject* check(PyObject* /*module*/, PyObject* const* values, Py_ssize_t n) {
   });
 }
 
+/// Writes the dumps of PyTorch's Flight Recorder of one run as a folder of traces.
+PyObject* trace_of_dumps(PyObject* /*module*/, PyObject* const* values, Py_ssize_t n) {
+  return guarded([&]() -> PyObject* {
+    const Arguments arguments(values, n, 2);
+    std::vector<std::string> files;
+    for (const std::string_view file : arguments.texts(0)) files.emplace_back(file);
+    const Result<LoadedTrace> loaded = read_flight_recorder(files);
+    const Outcome written = loaded.ok() ? write_jsonl(*loaded.value().trace,
+                                                      loaded.value().header,
+                                                      std::string(arguments.text(1)))
+                                        : Outcome(loaded.error());
+    if (written.ok()) return none();
+    PyErr_SetString(PyExc_ValueError, written.error().text().c_str());
+    throw PythonError();
+  });
+}
+
+/// The id of a law that a trace can be held to. Raises ValueError, with a guess.
+PyObject* known_law(PyObject* /*module*/, PyObject* const* values, Py_ssize_t n) {
+  return guarded([&]() -> PyObject* {
+    const Result<std::unique_ptr<Law>> law = make_law(Arguments(values, n, 1).text(0), {});
+    if (law.ok()) return text(law.value()->info().id);
+    PyErr_SetString(PyExc_ValueError, law.error().text().c_str());
+    throw PythonError();
+  });
+}
+
 /// Ends the process by a signal, as if no handler had been installed.
 PyObject* die_by(PyObject* /*module*/, PyObject* const* values, Py_ssize_t n) {
   return guarded([&] {
@@ -111,7 +141,12 @@ PyObject* make_module() {
       function("sm64", digest),
       function("fingerprint", fingerprint),
       function("check", check),
+      function("known_law", known_law),
+      function("trace_of_dumps", trace_of_dumps),
+      function("watch_open", watch_open),
+      function("watch_poll", watch_poll),
       function("die_by", die_by),
+      function("coordinate", coordinate),
       {nullptr, nullptr, 0, nullptr},
   };
   static PyModuleDef definition = {

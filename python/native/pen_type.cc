@@ -217,7 +217,9 @@ EndEvent end_event(PenState& state, const Arguments& arguments) {
 }
 
 PyObject* end(PenState& state, const Arguments& arguments) {
-  state.pen.write(end_event(state, arguments), -1);
+  EndEvent event = end_event(state, arguments);
+  event.reason = arguments.choice<EndReason>(2, static_cast<int>(EndReason::kLawBroken) + 1);
+  state.pen.write(event, -1);
   throw_unless_ok(state.pen.close());
   return none();
 }
@@ -298,7 +300,7 @@ std::vector<PyMethodDef> all_methods() {
       method<environment, 5>("environment"),
       method<phase, 2>("phase"),
       method<log, 1>("log"),
-      method<end, 2>("end"),
+      method<end, 3>("end"),
       method<end_for_now, 2>("end_for_now"),
       method<flush, 0>("flush"),
   };

@@ -4,10 +4,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE / "torch_jobs"), str(HERE / "virtual")]
 
 collect_ignore = []
 try:
     import torch  # noqa: F401
 except ImportError:
-    collect_ignore = ["torch_jobs"]  # run.py says why, and ctest counts them as skipped.
+    collect_ignore = ["torch_jobs", "virtual"]  # run.py says why, and ctest counts them as skipped.

@@ -4,6 +4,7 @@ from __future__ import annotations
 import array
 import json
 import re
+import signal
 import subprocess
 import sys
 
@@ -185,3 +186,35 @@ def test_words_that_are_not_known_are_refused() -> None:
         say.buffers(["mean"], "local0")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="budget=5.0"):
         lockstep.record("trace", budget=5.0)
+
+
+LAZY_RANK = """
+import os, signal, sys
+from lockstep import _core, words
+pen = _core.Pen(sys.argv[1], "r", 0, 0, 1, "gloo", "job", "torch", "", [None] * len(words.DType), True)
+for i in range(3):
+    pen.place(-1, -1, -1, i, 0)
+    pen.step(-1, 0.1, 1.0, False, False, pen.layout(["a"]))
+os.kill(os.getpid(), int(sys.argv[2])) if sys.argv[2] != "0" else os.abort()
+"""
+
+
+@pytest.mark.parametrize("number, written", [(0, 3), (int(signal.SIGABRT), 3), (int(signal.SIGKILL), 0)])
+def test_what_waits_to_be_written_outlives_an_abort(tmp_path: Path, number: int, written: int) -> None:
+    # With a budget, steps wait in memory for the next call. Backends abort over calls that do not match.
+    ran = subprocess.run([sys.executable, "-c", LAZY_RANK, str(tmp_path), str(number)], check=False)
+    assert ran.returncode == -(number or signal.SIGABRT)
+    [path] = tmp_path.glob("*.jsonl")
+    lines = path.read_text().splitlines()
+    assert sum('"kind":"step"' in line for line in lines) == written
+    for line in lines:
+        json.loads(line)
+
+
+def test_a_child_of_a_rank_writes_nothing_when_it_aborts(tmp_path: Path) -> None:
+    script = LAZY_RANK[:LAZY_RANK.index("os.kill")] + \
+        "child = os.fork()\nif child == 0:\n    os.abort()\nos.waitpid(child, 0)\nos._exit(0)\n"
+    ran = subprocess.run([sys.executable, "-c", script, str(tmp_path), "0"], check=False)
+    assert ran.returncode == 0
+    [path] = tmp_path.glob("*.jsonl")
+    assert '"kind":"step"' not in path.read_text()

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from torch.distributed import Reducer
 
+from lockstep.torch.recorder import BACKWARD
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -24,7 +26,7 @@ def reduced(recorder: Recorder, reducer: Any) -> None:
     for ddp, wrapper in recorder.wrapping.of.items():
         if getattr(ddp, "reducer", None) is reducer:
             wrapper.delayed = False
-            if recorder.scope != "ddp.backward":  # Else it is recorded at the end of the backward.
+            if recorder.scope != BACKWARD:  # Else it is recorded at the end of the backward.
                 wrapper.gradients.write_reduced()
 
 

@@ -16,9 +16,10 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from lockstep import stopping
 from lockstep._core import die_by
 from lockstep.torch.sites import site
-from lockstep.words import EndOutcome
+from lockstep.words import EndOutcome, EndReason
 
 if TYPE_CHECKING:
     from types import FrameType, TracebackType
@@ -39,7 +40,8 @@ def text_of(error: BaseException | None) -> str:
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
-def finish(recorder: Recorder, outcome: EndOutcome | None = None, detail: str = "") -> None:
+def finish(recorder: Recorder, outcome: EndOutcome | None = None, detail: str = "",
+           reason: EndReason = EndReason.NONE) -> None:
     """Writes the rank's `end`, once. Without an outcome: as the process has gone."""
     pen = recorder.pen
     if pen is None or os.getpid() != recorder.process:
@@ -55,7 +57,7 @@ def finish(recorder: Recorder, outcome: EndOutcome | None = None, detail: str = 
             recorder.quietly(SEAM, action)
     recorder.pen = None
     try:
-        pen.end(outcome, detail)
+        pen.end(outcome, detail, reason)
     except Exception as error:
         print(f"lockstep: the end of the trace cannot be written: {error}", file=sys.stderr)
     recorder.groups.open.clear()
@@ -103,6 +105,10 @@ class Watch:
     def _terminate(self, number: int) -> None:
         name = signal.Signals(number).name
         recorder = self.recorder
+        law = stopping.read(recorder.folder)
+        if law:
+            finish(recorder, EndOutcome.KILLED, stopping.detail(law), EndReason.LAW_BROKEN)
+            die_by(number)
         # Peers that were terminated a moment earlier have failed what this rank was waiting for.
         if max(self._waited, self._waits_for()) >= WAITING_S:
             finish(recorder, EndOutcome.STUCK, f"{name} while waiting{self._where()}")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from lockstep.torch.recorder import BACKWARD, FORWARD
 from lockstep.words import GradPoint
 
 if TYPE_CHECKING:
@@ -82,6 +83,10 @@ class Gradients:
         self._touched = self._held[index] = True
         if pen is None or not self.wrapper.looks:
             return
+        if self.wrapper.is_inside():  # No reducer will see it.
+            if not self._based[index]:
+                pen.note(self.wrapper.index, GradPoint.INC, index, parameter.grad)
+            return
         pen.note(self.wrapper.index, GradPoint.PRE, index, parameter.grad)
         if not self._based[index]:
             pen.note_same(self.wrapper.index, GradPoint.INC, GradPoint.PRE, index)
@@ -94,6 +99,8 @@ class Gradients:
         if not touched:
             return
         self._touched = False
+        if wrapper.is_inside():
+            return self._inside_forward()
         wrapper.awaits = wrapper.awaits and not wrapper.reduces
         reduced = wrapper.reduces and not wrapper.delayed
         if not wrapper.looks:
@@ -105,6 +112,18 @@ class Gradients:
         if reduced:
             self.write_reduced()
         pen.backward(wrapper.index, reduced)
+
+    def _inside_forward(self) -> None:
+        """The reducer is armed when the forward ends: whatever this backward has left is the program's
+        to reduce. Its event comes first, to say so of what follows."""
+        wrapper, pen = self.wrapper, self.recorder.pen
+        if pen is None:
+            return
+        pen.backward(wrapper.index, False)
+        if wrapper.looks:
+            self._write_cleared()
+            for point in (GradPoint.BASE, GradPoint.INC):
+                pen.write_noted(wrapper.index, point)
 
     def write_reduced(self) -> None:
         """The averages have been published."""
@@ -183,17 +202,17 @@ def install(recorder: Recorder) -> None:
     def make_backward(real: Callable[..., Any]) -> Callable[..., Any]:
         def backward(*args: Any, **kwargs: Any) -> Any:
             nonlocal depth
-            if depth == 0:
+            scope = recorder.scope
+            if depth == 0 and scope != FORWARD:
                 roots = args[0] if args else kwargs.get("tensors", ())
                 recorder.quietly(SEAM, lambda: _write_loss(recorder, roots))
             depth += 1
-            recorder.scope = "ddp.backward"
+            recorder.scope = BACKWARD
             try:
                 result = real(*args, **kwargs)
             finally:
                 depth -= 1
-                if depth == 0:
-                    recorder.scope = ""
+                recorder.scope = scope
             if depth == 0:
                 recorder.quietly(SEAM, after_backward)
             return result
@@ -203,7 +222,9 @@ def install(recorder: Recorder) -> None:
         recorder.poll()
         for wrapper in recorder.wrapping.all:
             wrapper.gradients.after_backward()
-        recorder.program.batch_given = recorder.reduced = False
+        recorder.reduced = False
+        if recorder.scope != FORWARD:
+            recorder.program.batch_given = False
 
     def make_scale(real: Callable[..., Any]) -> Callable[..., Any]:
         def scale(self: Any, outputs: Any) -> Any:

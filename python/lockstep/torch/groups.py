@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch.distributed.distributed_c10d as c10d
 
-from lockstep.torch.recorder import DTYPES
+from lockstep.torch.recorder import BACKWARD, DTYPES
 from lockstep.torch.sites import local_of, site
 from lockstep.words import CollectiveOp, DType, ReduceOp
 
@@ -98,7 +98,7 @@ class _Calls:
             -1 if message else int(call.root), _peer_of(given) if message else -1,
             int(given.get("tag") or 0) if message else 0,
             sum([tensor.numel() for tensor in inputs]), 0, 0, file, line, recorder.scope)
-        recorder.reduced = recorder.reduced or recorder.scope == "ddp.backward"
+        recorder.reduced = recorder.reduced or recorder.scope == BACKWARD
         self._posted[int(call.op_id)] = ticket
 
     def take_refused(self) -> list[int]:
@@ -137,6 +137,10 @@ def _is_over(work: Any) -> tuple[bool, bool]:
     """Whether a call is over, and went well."""
     if work is None:
         return True, True
+    known = getattr(work, "known_end", None)
+    if known is not None:  # A virtual rank's: asking the work itself would be an event of the program.
+        over, ok = known()
+        return bool(over), bool(ok)
     if not work.is_completed():
         return False, True
     try:

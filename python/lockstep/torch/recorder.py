@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MOST_TROUBLES = 20
+INIT, FORWARD, BACKWARD = "ddp.init", "ddp.forward", "ddp.backward"
+"""Scopes: what of a wrapper is running."""
 
 DTYPES: dict[torch.dtype, DType] = {
     torch.float32: DType.F32, torch.float64: DType.F64, torch.float16: DType.F16,

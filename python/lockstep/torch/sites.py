@@ -29,6 +29,11 @@ def _shown(file: str) -> str:
     return file if shown.startswith("..") else shown
 
 
+def shown(file: str) -> str:
+    """The name of a file of the user's; "" where it is not the user's."""
+    return _name_of(file)
+
+
 def site(frame: FrameType | None) -> tuple[str, int]:
     """The innermost line of the user's at or above `frame`; ("", 0) where there is none."""
     while frame is not None:

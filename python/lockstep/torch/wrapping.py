@@ -16,7 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from lockstep.torch.comm_hooks import effect_of
 from lockstep.torch.gradients import Gradients
-from lockstep.torch.recorder import Place
+from lockstep.torch.recorder import FORWARD, INIT, Place
 from lockstep.words import PhaseKind, StateKind, StatePoint
 
 if TYPE_CHECKING:
@@ -41,7 +41,8 @@ class Wrapper:
         self.ignored = sorted(ignored)
         self.layouts: dict[tuple[str, ...], int] = {}
         self.synchronizes: Callable[[], bool] = lambda: False  # Whether a forward now would.
-        self.through = False  # A forward of the wrapper is running.
+        self.through = False  # A forward of the wrapper is running ...
+        self.prepared = False  # ... and has made its reducer expect a backward.
         self.reduces = False  # The last forward armed a reduction.
         self.delayed = False  # The first one comes after the backward (delayed.py).
         self.training: bool | None = None
@@ -68,6 +69,10 @@ class Wrapper:
         """The module is in evaluation mode now."""
         module = self.module()
         return module is not None and not module.training
+
+    def is_inside(self) -> bool:
+        """A backward that runs now lies inside a forward, and the reducer takes no part in it."""
+        return self.through and not self.prepared
 
     def step_over(self) -> None:
         """An optimizer has stepped: the next window begins."""
@@ -202,7 +207,7 @@ class Wrapping:
         recorder = self.recorder
         wrapper = Wrapper(recorder, len(self.all), module)
         self.all.append(wrapper)
-        recorder.current, recorder.scope = wrapper.place, "ddp.init"
+        recorder.current, recorder.scope = wrapper.place, INIT
         recorder.moved(wrapper.place)
         if recorder.pen is not None and wrapper.index == 0:
             recorder.pen.environment(recorder.world, int(os.environ.get("LOCAL_RANK", -1)),
@@ -212,6 +217,13 @@ class Wrapping:
         recorder.patches.on_undo(wrapper.gradients.remove)
         self._plan = None
         return wrapper
+
+    def prepared(self, reducer: Any) -> None:
+        """A reducer expects a backward from now on: DDP says so as its forward ends, frameworks that run
+        the backward inside a forward say so themselves."""
+        for ddp, wrapper in self.of.items():
+            if wrapper.through and ddp.reducer is reducer:
+                wrapper.prepared = True
 
     def planned(self, buckets: list[list[int]]) -> None:
         """DDP has divided its parameters, in reverse order of their buckets."""
@@ -311,7 +323,7 @@ def install(recorder: Recorder) -> None:
             wrapper = wrapping.of.get(self)
             if wrapper is None:
                 return real(self, *args, **kwargs)
-            wrapper.through, recorder.scope = True, "ddp.forward"
+            wrapper.through, wrapper.prepared, recorder.scope = True, False, FORWARD
             recorder.current = wrapper.place
             recorder.quietly(SEAM, wrapper.forwards)
             try:
@@ -319,6 +331,12 @@ def install(recorder: Recorder) -> None:
             finally:
                 wrapper.through, recorder.scope = False, ""
         return forward
+
+    def make_prepare(real: Callable[..., Any]) -> Callable[..., Any]:
+        def prepare_for_backward(self: Any, *args: Any, **kwargs: Any) -> Any:
+            recorder.quietly(SEAM, lambda: wrapping.prepared(self))
+            return real(self, *args, **kwargs)
+        return prepare_for_backward
 
     def make_plan(real: Callable[..., Any]) -> Callable[..., Any]:
         def _compute_bucket_assignment_by_size(*args: Any, **kwargs: Any) -> Any:
@@ -336,6 +354,7 @@ def install(recorder: Recorder) -> None:
         return register
 
     recorder.patches.wrap(torch.distributed, "_compute_bucket_assignment_by_size", make_plan)
+    recorder.patches.wrap(torch.distributed.Reducer, "prepare_for_backward", make_prepare)
     for name in ("register_comm_hook", "_register_builtin_comm_hook"):
         recorder.patches.wrap(DistributedDataParallel, name, make_register)
     recorder.patches.wrap(DistributedDataParallel, "__init__", make_init)

@@ -1,0 +1,238 @@
+"""`lockstep torchrun`: runs a script as virtual ranks, says what came of it, and judges what it did."""
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lockstep import report
+from lockstep.reaping import End, reap
+from lockstep.virtual import options as command_line
+from lockstep.virtual.options import Options, Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+EXIT_OK = 0
+EXIT_FINDINGS = 1
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
+FIRST_WORDS = {
+    "ok": "", "failed": "FAILED", "deadlock": "DEADLOCK: no rank can go on",
+    "livelock": "LIVELOCK: ranks only sleep and poll", "interrupted": "INTERRUPTED"}
+
+
+@dataclass
+class Outcome:
+    """What one run came to."""
+
+    found: Any  # lockstep._core.Coordination
+    attempts: int
+    report: report.Report | None = None
+    lines: list[tuple[int, str]] = field(default_factory=list)  # Rank and line that was printed.
+
+    @property
+    def ok(self) -> bool:
+        return self.found["outcome"] == "ok" and (self.report is None or self.report.ok)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Returns: the exit code, as that of `lockstep run`."""
+    try:
+        given = command_line.parse(arguments)
+    except Usage as error:
+        print(f"lockstep torchrun: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    from lockstep.virtual import zygote
+    from lockstep.virtual.connection import Refused
+
+    try:
+        zygote.prepare(given.preload)
+        return _run_all(given)
+    except (Refused, Usage, ValueError) as error:
+        print(f"lockstep torchrun: {error}", file=sys.stderr)
+        return EXIT_USAGE
+
+
+def _run_all(given: Options) -> int:
+    if given.explore:
+        return _explore(given)
+    outcome = run(given, given.seed, given.trace)
+    say(outcome, given)
+    if given.twice and outcome.found["outcome"] != "interrupted":
+        return max(_code(outcome), _compare_again(given))
+    return _code(outcome)
+
+
+def _code(outcome: Outcome) -> int:
+    if outcome.found["outcome"] == "interrupted":
+        return EXIT_INTERRUPTED
+    return EXIT_OK if outcome.ok else EXIT_FINDINGS
+
+
+def run(given: Options, seed: int, trace: str, quiet: bool = False) -> Outcome:
+    """One job: its attempts, and the laws on what the last of them recorded.
+
+    Args:
+        trace: the folder to keep the trace in; "" = it is removed.
+    """
+    if not given.record:
+        return _attempts(given, seed, "", quiet)
+    folder = Path(trace or tempfile.mkdtemp(prefix="lockstep-")).absolute()
+    if trace and any(folder.glob("*.jsonl")):
+        raise Usage(f"{trace}: holds a trace already; choose another folder with --trace")
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        outcome = _attempts(given, seed, str(folder), quiet)
+        ends = {rank: _end_of(end) for rank, end in enumerate(outcome.found["ends"])}
+        if reap(folder, ends):
+            outcome.report = report.check(folder, allow=given.allow, buffers=given.buffers)
+        return outcome
+    finally:
+        if not trace:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _end_of(end: Any) -> End:
+    """The end of a rank that did not write its own."""
+    if end["outcome"] == "stuck":
+        return End("stuck", end["text"] or "no rank could go on")
+    if end["outcome"] == "threw":
+        return End("exception", end["text"])
+    return End("killed", end["text"] or "the process was gone before it could say how it ended")
+
+
+def _attempts(given: Options, seed: int, trace: str, quiet: bool) -> Outcome:
+    """Starts the job, and again while ranks fail and restarts are left. The store is kept."""
+    from lockstep.virtual import rank, zygote
+    from lockstep.virtual.output import Printer
+
+    program = (rank.module if given.is_module else rank.script)(given.program)
+    how = zygote.Coordinated(
+        mode="serial" if given.serial else "parallel", strategy=given.strategy, seed=seed,
+        order=given.order, pairing=given.pairing, expire=given.expire, faults=given.faults,
+        limits=(0, 0, given.wall_limit_ms, 0), arena_mb=given.arena_mb)
+    settings = rank.Settings(seed=seed, clock=given.clock, trace=trace)
+    printer = Printer(given.prefix, given.log_folder, quiet)
+    run_name = uuid.uuid4().hex[:12] + "-run"
+    store: Sequence[bytes] = ()
+    for attempt in range(given.max_restarts + 1):
+        places = [_place(given, number, attempt, run_name) for number in range(given.ranks)]
+        found = zygote.run_attempt(places, settings, how, (given.program, *given.arguments), program,
+                                   printer, store)
+        if found["outcome"] != "failed" or attempt == given.max_restarts:
+            return Outcome(found, attempt + 1, lines=printer.lines)
+        print(f"lockstep: attempt {attempt} failed: {found['error']}: starting again", file=sys.stderr)
+        store = found["store"]
+    raise AssertionError("there is at least one attempt")
+
+
+def _place(given: Options, number: int, attempt: int, run_name: str) -> Any:
+    from lockstep.virtual.rank import Place
+
+    return Place(rank=number, world=given.ranks, local_rank=number % given.per_node,
+                 local_world=given.per_node, node=number // given.per_node, nodes=given.nodes,
+                 attempt=attempt, environment={
+                     "MASTER_ADDR": given.master[0], "MASTER_PORT": given.master[1],
+                     "TORCHELASTIC_RUN_ID": given.run_id, "ROLE_NAME": "default",
+                     "TORCHELASTIC_MAX_RESTARTS": str(given.max_restarts),
+                     "TORCHELASTIC_USE_AGENT_STORE": "True", "LOCKSTEP_RUN": run_name})
+
+
+# -- what is said
+def say(outcome: Outcome, given: Options) -> None:
+    """The verdict on the run, then what the laws say."""
+    for line in verdict_lines(outcome.found):
+        print(f"lockstep: {line}" if not line.startswith(" ") else line, file=sys.stderr)
+    where = f"{given.ranks} virtual ranks, simulated on the CPU, sums in the order {given.order}"
+    if outcome.report is not None:
+        print(f"lockstep: {where}\n{outcome.report}")
+        for note in outcome.report.notes:
+            print(f"  note: {note}")
+    else:
+        print(f"lockstep: {outcome.found['outcome']}: {where}, not recorded")
+
+
+def verdict_lines(found: Any) -> list[str]:
+    """What the coordinator found; empty for a run in which all went well."""
+    lines = [f"note: {note}" for note in (*found["notes"], *found["struck"])]
+    if found["outcome"] == "ok":
+        return lines
+    first = FIRST_WORDS[found["outcome"]]
+    lines.append(f"{first}: {found['error']}" if found["error"] else first)
+    lines += [f"  {line}" for line in found["wait_for"].splitlines()]
+    for number, end in enumerate(found["ends"]):
+        lines.append(f"  rank {number}: {_how_it_ended(end)}")
+        lines += [f"      {line}" for line in found["stacks"][number].splitlines()]
+    if found["missing"]:
+        lines.append(f"  never came: rank{'s' * (len(found['missing']) > 1)} "
+                     f"{', '.join(map(str, found['missing']))}")
+    if found["schedule"]:
+        lines.append(f"  again: --strategy {found['schedule']}")
+    return lines
+
+
+def _how_it_ended(end: Any) -> str:
+    text = str(end["outcome"])
+    if end["text"]:
+        text = end["text"] if end["text"].startswith(text) else f"{text}: {end['text']}"
+    if end["signal"] is not None and not end["stopped"]:
+        text += f" (signal {end['signal']})"
+    return text
+
+
+# -- more than one run
+def _explore(given: Options) -> int:
+    """Serial schedules of consecutive seeds. Says the first that fails, and how to run it again."""
+    kinds: dict[str, int] = {}
+    first: tuple[int, Outcome] | None = None
+    for seed in range(given.seed, given.seed + given.explore):
+        outcome = run(given, seed, "", quiet=True)
+        if outcome.found["outcome"] == "interrupted":
+            return EXIT_INTERRUPTED
+        kind = "ok" if outcome.ok else outcome.found["outcome"]
+        kind = "findings" if kind == "ok" and not outcome.ok else kind
+        kinds[kind] = kinds.get(kind, 0) + 1
+        if first is None and not outcome.ok:
+            first = seed, outcome
+    counts = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+    print(f"lockstep: {given.explore} schedules: {counts}")
+    if first is None:
+        return EXIT_OK
+    print(f"lockstep: the first that failed: --serial --seed {first[0]}")
+    say(first[1], given)
+    return EXIT_FINDINGS
+
+
+def _compare_again(given: Options) -> int:
+    """Runs the job twice more and compares every event but its time."""
+    with tempfile.TemporaryDirectory(prefix="lockstep-") as scratch:
+        events = []
+        for name in ("first", "second"):
+            folder = Path(scratch) / name
+            run(given, given.seed, str(folder), quiet=True)
+            events.append(_events_of(folder))
+    differing = [file for file in sorted(events[0].keys() | events[1].keys())
+                 if events[0].get(file) != events[1].get(file)]
+    if not differing:
+        total = sum(len(lines) for lines in events[0].values())
+        print(f"lockstep: twice: equal: {total} events on {len(events[0])} ranks")
+        return EXIT_OK
+    print(f"lockstep: twice: the runs differ in {', '.join(differing)}")
+    return EXIT_FINDINGS
+
+
+def _events_of(folder: Path) -> dict[str, list[str]]:
+    import json
+
+    events = {}
+    for path in sorted(folder.glob("*.jsonl")):
+        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        for row in rows:
+            row.pop("t", None)
+        events[path.name] = [json.dumps(row, sort_keys=True) for row in rows[1:]]
+    return events

@@ -1,0 +1,169 @@
+"""The command line of `lockstep torchrun`: torchrun's options, and Lockstep's own."""
+from __future__ import annotations
+
+import argparse
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lockstep.virtual.clock import ClockMode
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+ABOUT = """\
+Runs an unmodified PyTorch script as virtual ranks on this machine, simulated on the CPU:
+
+  lockstep torchrun --nproc-per-node 4 train.py --epochs 2
+
+Every call of torch.distributed goes to one coordinator, which sees at once that no rank can go on, and
+says where each of them waits. What the ranks did is recorded, and judged by the laws afterwards."""
+
+# Options of torchrun that choose real machines, processes or files: accepted, and without an effect.
+_WITHOUT_EFFECT = ("--rdzv-backend", "--rdzv-endpoint", "--rdzv-conf", "--monitor-interval",
+                   "--start-method", "--role", "--local-addr", "--redirects", "-r", "--tee", "-t",
+                   "--local-ranks-filter", "--node-rank", "--event-log-handler", "--numa-binding",
+                   "--signals-to-handle")
+_FLAGS_WITHOUT_EFFECT = ("--standalone", "--no-rdzv")
+
+
+class Usage(Exception):
+    """A command line that cannot be understood or simulated; the message says why."""
+
+
+@dataclass(frozen=True)
+class Options:
+    ranks: int
+    per_node: int
+    nodes: int
+    program: str
+    arguments: tuple[str, ...]
+    is_module: bool
+    run_id: str
+    master: tuple[str, str]
+    max_restarts: int
+    log_folder: str
+    serial: bool
+    seed: int
+    strategy: str
+    order: str
+    pairing: str
+    faults: tuple[str, ...]
+    expire: bool
+    clock: ClockMode
+    trace: str
+    record: bool
+    explore: int
+    twice: bool
+    preload: tuple[str, ...]
+    arena_mb: int
+    wall_limit_ms: int
+    prefix: bool
+    allow: tuple[str, ...]
+    buffers: str
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> None:  # type: ignore[override]
+        raise Usage(message)
+
+
+def _both(name: str) -> tuple[str, str]:
+    """torchrun takes hyphens and underscores."""
+    return f"--{name}", f"--{name.replace('-', '_')}"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser("lockstep torchrun", description=ABOUT, allow_abbrev=False,
+                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    theirs = parser.add_argument_group("torchrun's options")
+    theirs.add_argument(*_both("nproc-per-node"), default="1", metavar="N", help="ranks of a node (%(default)s)")
+    theirs.add_argument("--nnodes", default="1", metavar="N", help="nodes, all simulated here (%(default)s)")
+    theirs.add_argument("-m", "--module", action="store_true", help="SCRIPT is a module, as with python -m")
+    theirs.add_argument(*_both("rdzv-id"), default="none", metavar="ID", help="TORCHELASTIC_RUN_ID")
+    theirs.add_argument(*_both("master-addr"), default="127.0.0.1", metavar="HOST", help="MASTER_ADDR")
+    theirs.add_argument(*_both("master-port"), default="29500", metavar="PORT", help="MASTER_PORT")
+    theirs.add_argument(*_both("max-restarts"), type=int, default=0, metavar="N",
+                        help="starts all ranks again so often after one failed (%(default)s)")
+    theirs.add_argument(*_both("log-dir"), default="", metavar="DIR", help="what ranks print goes there as well")
+    for name in _WITHOUT_EFFECT:
+        names = _both(name[2:]) if name.startswith("--") else (name,)
+        theirs.add_argument(*dict.fromkeys(names), metavar="X", help=argparse.SUPPRESS)
+    for name in _FLAGS_WITHOUT_EFFECT:
+        theirs.add_argument(name, action="store_true", help=argparse.SUPPRESS)
+    for name in ("--no-python", "--run-path"):
+        theirs.add_argument(*_both(name[2:]), action="store_true", help=argparse.SUPPRESS)
+    _add_own(parser.add_argument_group("Lockstep's options"))
+    parser.add_argument("program", metavar="SCRIPT")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGS")
+    return parser
+
+
+def _add_own(own: argparse._ArgumentGroup) -> None:
+    own.add_argument("--serial", action="store_true",
+                     help="one rank computes at a time, and the strategy decides which")
+    own.add_argument("--seed", type=int, default=0, metavar="S",
+                     help="of the schedule, of generators that a script does not seed, and of transfers (%(default)s)")
+    own.add_argument("--strategy", default="", metavar="NAME",
+                     help="how a schedule is chosen, or a schedule's token (docs/schedules.md)")
+    own.add_argument("--order", default="gloo-ring", metavar="ORDER",
+                     help="in which order sums are taken: gloo-ring (%(default)s), rank, nccl-ring:...")
+    own.add_argument("--pairing", default="strict", choices=("strict", "gloo_like", "nccl_like"),
+                     help="what calls that do not match lead to (%(default)s)")
+    own.add_argument("--fault", action="append", default=[], metavar="KIND:RANK:CALL[:AMOUNT]",
+                     help="a planned fault, such as drop:2:6; may be repeated")
+    own.add_argument("--expire", action="store_true",
+                     help="PyTorch's timeouts pass in virtual time; otherwise a verdict comes in their place")
+    own.add_argument("--clock", default="real", choices=[mode.value for mode in ClockMode],
+                     help="what time.time() shows: real (%(default)s) or virtual")
+    own.add_argument("--device", default="cpu", metavar="DEVICE", help="cpu, the only one there is")
+    own.add_argument("--trace", default="", metavar="DIR", help="keeps the trace in DIR")
+    own.add_argument("--no-record", action="store_true", help="records nothing: only the verdict is given")
+    own.add_argument("--explore", type=int, default=0, metavar="N", help="runs N serial schedules")
+    own.add_argument("--twice", action="store_true", help="runs twice and compares what was recorded")
+    own.add_argument("--preload", default="", metavar="A,B", help="modules to import once, before the ranks start")
+    own.add_argument("--arena-mb", type=int, default=4096, metavar="MIB",
+                     help="address space for each rank's calls under way (%(default)s)")
+    own.add_argument("--wall-limit", type=float, default=0.0, metavar="SECONDS",
+                     help="a rank that sleeps outside Lockstep's calls for so long is stuck (default: never)")
+    own.add_argument("--no-prefix", action="store_true", help="prints what ranks print as it is")
+    own.add_argument("--allow", action="append", default=[], metavar="LAW[@TENSOR]", help="exempts it")
+    own.add_argument("--buffers", default="", metavar="POLICY", help="what buffers were meant to be")
+
+
+def parse(arguments: Sequence[str]) -> Options:
+    """Raises Usage, and SystemExit for --help."""
+    given = _parser().parse_args(list(arguments))
+    for name in ("no_python", "run_path"):
+        if getattr(given, name):
+            raise Usage(f"--{name.replace('_', '-')}: not simulated: ranks are forked from a process that has PyTorch "
+                        "imported")
+    if given.device != "cpu":
+        raise Usage(f"--device {given.device}: not simulated: scripts run on the CPU, and must be able to")
+    nodes = _count("--nnodes", given.nnodes)
+    per_node = _count("--nproc-per-node", given.nproc_per_node)
+    if given.explore < 0 or given.max_restarts < 0 or given.arena_mb < 1 or given.wall_limit < 0:
+        raise Usage("--explore, --max-restarts and --wall-limit must not be below 0, --arena-mb not below 1")
+    if not given.module and not os.path.isfile(given.program):
+        raise Usage(f"{given.program}: no such file")
+    if given.no_record and (given.trace or given.twice):
+        raise Usage("--no-record: --trace and --twice need what is recorded")
+    return Options(
+        ranks=nodes * per_node, per_node=per_node, nodes=nodes, program=given.program,
+        arguments=tuple(given.arguments), is_module=given.module, run_id=given.rdzv_id,
+        master=(given.master_addr, given.master_port), max_restarts=given.max_restarts,
+        log_folder=given.log_dir, serial=given.serial or given.explore > 0, seed=given.seed,
+        strategy=given.strategy, order=given.order, pairing=given.pairing, faults=tuple(given.fault),
+        expire=given.expire, clock=ClockMode(given.clock), trace=given.trace,
+        record=not given.no_record, explore=given.explore, twice=given.twice,
+        preload=tuple(name for name in given.preload.split(",") if name), arena_mb=given.arena_mb,
+        wall_limit_ms=int(given.wall_limit * 1000), prefix=not given.no_prefix,
+        allow=tuple(given.allow), buffers=given.buffers)
+
+
+def _count(name: str, text: str) -> int:
+    if text == "cpu" and name == "--nproc-per-node":
+        return os.cpu_count() or 1
+    if not text.isdigit() or int(text) < 1:
+        raise Usage(f"{name} {text}: must be a number of 1 or more; ranges, 'auto' and 'gpu' are not simulated")
+    return int(text)

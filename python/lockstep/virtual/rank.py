@@ -1,0 +1,211 @@
+"""What a process forked from the zygote does to be one rank: from the fork to its last line."""
+from __future__ import annotations
+
+import atexit
+import ctypes
+import logging
+import os
+import runpy
+import signal
+import socket
+import sys
+import threading
+from dataclasses import dataclass
+from multiprocessing import util
+from typing import TYPE_CHECKING, Any
+
+from lockstep.virtual import clock, random_state, wire
+from lockstep.virtual.arena import Arena
+from lockstep.virtual.connection import Connection, Stopped
+from lockstep.virtual.wire import PointKind
+from lockstep.virtual.works import Calls
+
+if TYPE_CHECKING:
+    import mmap
+    from collections.abc import Callable, Sequence
+    from types import TracebackType
+
+    from lockstep.torch.recorder import Recorder
+
+_PR_SET_PDEATHSIG = 1
+EXIT_STOPPED = 3
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which rank a process is, as torchrun's environment variables have it."""
+
+    rank: int
+    world: int
+    local_rank: int
+    local_world: int
+    node: int
+    nodes: int
+    attempt: int
+    environment: dict[str, str]  # Variables of the whole job.
+
+    def variables(self) -> dict[str, str]:
+        own = {"RANK": self.rank, "WORLD_SIZE": self.world, "LOCAL_RANK": self.local_rank,
+               "LOCAL_WORLD_SIZE": self.local_world, "GROUP_RANK": self.node,
+               "GROUP_WORLD_SIZE": self.nodes, "ROLE_RANK": self.rank, "ROLE_WORLD_SIZE": self.world,
+               "TORCHELASTIC_RESTART_COUNT": self.attempt}
+        return {**self.environment, **{name: str(value) for name, value in own.items()}}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What all ranks of a job are started with."""
+
+    seed: int = 0
+    clock: clock.ClockMode = clock.ClockMode.REAL
+    trace: str = ""  # The folder that is recorded into; "": none.
+    budget: float = 0.0
+
+
+class Rank:
+    """This process as a virtual rank."""
+
+    def __init__(self, place: Place, end: socket.socket, memory: mmap.mmap) -> None:
+        self.place = place
+        self.connection = Connection(end, place.rank, place.world)
+        self.calls = Calls(self.connection, Arena(memory))
+        self.recorder: Recorder | None = None
+
+    def scope(self) -> int:
+        """The number of the name of what is going on, such as DDP's backward."""
+        name = self.recorder.scope if self.recorder is not None else ""
+        return self.connection.name(name) if name else wire.NO_NAME
+
+
+def die_with_parent(parent: int) -> None:
+    """However the coordinator ends, no rank is left."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(EXIT_STOPPED)
+
+
+def become(place: Place, end: socket.socket, memory: mmap.mmap, settings: Settings) -> Rank:
+    """Makes this process the rank: from now on torch.distributed goes to the coordinator."""
+    from lockstep.virtual import redirect, spawning
+
+    os.environ.update(place.variables())
+    rank = Rank(place, end, memory)
+    redirect.install(rank)
+    spawning.install(rank)
+    random_state.seed_rank(settings.seed, place.rank, place.attempt)
+    if settings.trace:
+        _record(rank, settings)
+    rank.connection.on_stop = lambda text: _flush(rank)
+    rank.connection.point(PointKind.YIELD)
+    clock.install(rank.connection, settings.clock)
+    return rank
+
+
+def _record(rank: Rank, settings: Settings) -> None:
+    from lockstep.torch import start
+
+    rank.recorder = start(settings.trace, settings.budget)
+
+
+def _flush(rank: Rank) -> None:
+    """The rank is stopped: what it recorded is kept. Its end is written by who knows why."""
+    recorder = rank.recorder
+    if recorder is not None and recorder.pen is not None:
+        pen, recorder.pen = recorder.pen, None
+        pen.flush()
+
+
+def run_program_as(place: Place, end: socket.socket, memory: mmap.mmap, settings: Settings,
+                   program: Callable[[], Any]) -> int:
+    """Becomes the rank and runs the program. Returns: the exit code."""
+    try:
+        rank = become(place, end, memory, settings)
+    except Stopped:
+        return EXIT_STOPPED
+    return run_program(rank, program)
+
+
+def run_program(rank: Rank, program: Callable[[], Any]) -> int:
+    """Runs the program as an interpreter would, to its end. Returns: the exit code."""
+    code, text = 0, ""
+    try:
+        try:
+            program()
+        except SystemExit as error:
+            code, text = _code_of(error)
+        except Stopped:
+            raise
+        except BaseException as error:
+            code, text = 1, f"{type(error).__name__}: {error}"
+            error = error.with_traceback(_of_program(error.__traceback__))
+            sys.excepthook(type(error), error, error.__traceback__)
+        threading._shutdown()  # type: ignore[attr-defined]
+        _finish_recording(rank, text)
+        atexit._run_exitfuncs()
+        rank.connection.end(code, text)
+    except Stopped:
+        code = EXIT_STOPPED
+    sys.stdout.flush()
+    sys.stderr.flush()
+    return code
+
+
+def _code_of(error: SystemExit) -> tuple[int, str]:
+    if error.code is None or isinstance(error.code, int):
+        code = error.code or 0
+        return code, f"exit code {code}" if code else ""
+    print(error.code, file=sys.stderr)
+    return 1, str(error.code)
+
+
+def _of_program(trace: TracebackType | None) -> TracebackType | None:
+    """Without the frames that started the program."""
+    ours = (os.path.dirname(__file__), runpy.__file__, "<frozen runpy>")
+    while trace is not None and trace.tb_next is not None and \
+            trace.tb_frame.f_code.co_filename.startswith(ours):
+        trace = trace.tb_next
+    return trace
+
+
+def _finish_recording(rank: Rank, exception: str) -> None:
+    if rank.recorder is not None:
+        from lockstep.torch.ending import finish
+
+        rank.recorder.exception = exception
+        finish(rank.recorder)
+
+
+def as_new_interpreter(arguments: Sequence[str], outputs: tuple[int, int] | None) -> None:
+    """Leaves what the zygote registered for its own end, and takes the program's arguments and output."""
+    atexit._clear()
+    util._finalizer_registry.clear()  # type: ignore[attr-defined]
+    util._run_after_forkers()  # type: ignore[attr-defined]
+    atexit.register(logging.shutdown)
+    atexit.register(util._exit_function)  # type: ignore[attr-defined]
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.setpgrp()  # The terminal's interrupts go to the coordinator, which ends the ranks.
+    sys.argv = list(arguments)
+    if outputs is not None:
+        for number, end in zip((1, 2), outputs):
+            os.dup2(end, number)
+            os.close(end)
+        # As under a launcher whose output is a terminal: lines appear when they are written.
+        sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False)
+        sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
+
+
+def script(path: str) -> Callable[[], Any]:
+    """The program that is a file."""
+    def run() -> None:
+        sys.path[0] = os.path.dirname(os.path.abspath(path))
+        runpy.run_path(path, run_name="__main__")
+    return run
+
+
+def module(name: str) -> Callable[[], Any]:
+    """The program that is a module (-m)."""
+    def run() -> None:
+        sys.path[0] = os.getcwd()
+        runpy.run_module(name, run_name="__main__", alter_sys=True)
+    return run

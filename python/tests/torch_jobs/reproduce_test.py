@@ -1,0 +1,121 @@
+"""From a recorded incident to a scenario and a test that show it."""
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import lockstep
+import pytest
+from caught_test import BROKEN, MEANT, fits
+from forked import SCRIPTS, run_job
+from lockstep.reproduce import CannotReproduce, is_same, main, reproduce
+
+LOCKSTEP = Path(os.environ["LOCKSTEP_BUILD"]) / "bin" / "lockstep"
+
+# Of these a trace has the calls and not what was computed between them: no step is shown, and that is said.
+CALLS_ALONE = ("hang.py", "operation_differs.py", "root_differs.py", "shape_differs.py", "sum_against_max.py")
+
+# The recorder looks at buffers when a forward begins, the simulator at the end.
+SEEN_LATER = {"buffers_not_broadcast.py": 3}
+
+
+def simulated(scenario: Path, folder: Path, buffers: str) -> lockstep.Report:
+    subprocess.run([LOCKSTEP, "run", scenario, "--quiet", "--trace", folder], check=False)
+    return lockstep.check(folder, buffers=buffers)
+
+
+# No recipe plays what these did, or shows the finding in another place than the first.
+NOT_PLAYED = ("clip_before_sync.py", "eval_mode_one_rank.py")
+PLAYED_IN_PART = ("inner_optimizer_alone.py",)
+
+
+@pytest.mark.parametrize("script", NOT_PLAYED)
+def test_what_no_recipe_plays_is_refused_in_a_sentence(script: str, tmp_path: Path) -> None:
+    ranks, _ = BROKEN[script]
+    run_job(SCRIPTS / script, ranks, tmp_path / "trace", tmp_path)
+    with pytest.raises(CannotReproduce, match="no small job is known that shows this"):
+        reproduce([tmp_path / "trace"], str(tmp_path / "again"))
+    assert not list(tmp_path.glob("again*"))
+
+
+@pytest.mark.parametrize("script", [name for name in BROKEN if name not in NOT_PLAYED])
+def test_the_scenario_shows_what_the_script_did(script: str, tmp_path: Path) -> None:
+    ranks, expected = BROKEN[script]
+    run_job(SCRIPTS / script, ranks, tmp_path / "trace", tmp_path)
+    made = reproduce([tmp_path / "trace"], str(tmp_path / "again"), MEANT.get(script, ""))
+    assert [path.name for path in made.files] == ["again.toml", "again_ranks.py", "test_again.py"]
+    report = simulated(tmp_path / "again.toml", tmp_path / "simulated", MEANT.get(script, ""))
+    for shown in made.shown:
+        assert any(is_same(shown, finding) for finding in report.findings), str(shown)
+    said = " ".join(made.missing)
+    if script in CALLS_ALONE:
+        assert "so there are no steps" in said
+        laws = {(finding.law, finding.ranks) for finding in report.findings}
+        assert any((wanted.law, wanted.ranks or made.finding.ranks) in laws for wanted in expected), str(report)
+        return
+    if script in SEEN_LATER:
+        assert f"seen in step {SEEN_LATER[script]} there instead of in step {made.finding.step}" in said
+        return
+    if script in PLAYED_IN_PART:
+        assert "not shown: " in said
+        return
+    # The first thing that was expected of the script is there, with its step and ranks.
+    recorded = lockstep.check(tmp_path / "trace", buffers=MEANT.get(script, ""))
+    [wanted, *_] = [finding for finding in recorded.findings if fits(finding, expected[0])]
+    assert wanted in made.shown, f"{wanted}\n{report}\n{said}"
+
+
+@pytest.mark.parametrize("script", ["wrong_lr.py", "bypass.py", "shape_differs.py"])
+def test_the_pytest_file_passes_with_ranks_of_pytorch(script: str, tmp_path: Path) -> None:
+    run_job(SCRIPTS / script, BROKEN[script][0], tmp_path / "trace", tmp_path)
+    reproduce([tmp_path / "trace"], str(tmp_path / "again"))
+    ran = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider",
+                          str(tmp_path / "test_again.py")], capture_output=True, text=True, cwd=tmp_path)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "2 passed" in ran.stdout
+    if script == "shape_differs.py":
+        return  # Its mistake has no line of its own.
+    # Without the mistake the same file fails: it tests something.
+    scenario = tmp_path / "again.toml"
+    lines = [line for line in scenario.read_text().splitlines() if not line.startswith(("bug", "override"))]
+    scenario.write_text("\n".join(lines))
+    ran = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider",
+                          f"{tmp_path / 'test_again.py'}::test_simulated_ranks_show_it"],
+                         capture_output=True, text=True, cwd=tmp_path)
+    assert ran.returncode == 1, ran.stdout
+
+
+def test_a_healthy_job_has_nothing_to_reproduce(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_job(SCRIPTS / "clean.py", 2, tmp_path / "trace", tmp_path)
+    with pytest.raises(CannotReproduce, match="no law is broken"):
+        reproduce([tmp_path / "trace"], str(tmp_path / "again"))
+    assert main([str(tmp_path / "trace"), "-o", str(tmp_path / "again")]) == 1
+    assert "no law is broken" in capsys.readouterr().err
+    assert not list(tmp_path.glob("again*"))
+
+
+def test_dumps_of_the_flight_recorder_become_a_program(tmp_path: Path) -> None:
+    golden = SCRIPTS.parents[2] / "tests" / "golden" / "flight_recorder"
+    made = reproduce(sorted(golden.glob("*.json")), str(tmp_path / "dumped"))
+    assert made.finding.law in ("progress", "collectives-match")
+    assert "program = [" in (tmp_path / "dumped.toml").read_text()
+    assert made.shown or made.elsewhere, made.missing
+
+
+def test_traces_of_the_simulator_are_taken_too(tmp_path: Path) -> None:
+    scenario = SCRIPTS.parents[2] / "scenarios" / "kill_matrix" / "learning_rate_per_rank.toml"
+    subprocess.run([LOCKSTEP, "run", scenario, "--quiet", "--trace", tmp_path / "trace"], check=False)
+    made = reproduce([tmp_path / "trace"], str(tmp_path / "again"))
+    assert {finding.law for finding in made.shown} >= {"optimizer-equal", "replicas-equal"}
+
+
+def test_bad_input_is_refused_in_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "dump_0").write_text("{")
+    assert main([str(tmp_path / "dump_0")]) == 2
+    assert "dump_0:1:2: neither valid JSON nor a pickle" in capsys.readouterr().err
+    for arguments in (["-o", "not-a-name", str(tmp_path)], [str(tmp_path), str(tmp_path)]):
+        with pytest.raises(SystemExit) as end:
+            main(arguments)
+        assert end.value.code == 2

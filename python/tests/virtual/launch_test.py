@@ -1,0 +1,307 @@
+"""`lockstep torchrun` as a command: what it accepts, how ranks start and end, and what it refuses."""
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from lockstep.virtual import launch, options
+from lockstep.virtual.options import Usage
+from virtual_job import SCRIPTS, lines_of, printed, run_virtual
+
+HEAD = '''
+import os, sys, time
+import torch
+import torch.distributed as dist
+'''
+JOIN = HEAD + '''
+dist.init_process_group("gloo")
+rank, world = dist.get_rank(), dist.get_world_size()
+'''
+
+
+def write(folder: Path, text: str) -> Path:
+    script = folder / "job.py"
+    script.write_text(text)
+    return script
+
+
+# -- starting
+def test_ranks_have_the_environment_of_torchrun(tmp_path: Path) -> None:
+    script = write(tmp_path, HEAD + '''
+names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "TORCHELASTIC_RUN_ID",
+         "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT")
+print("is", [os.environ[name] for name in names], __name__, sys.argv[1:])
+''')
+    outcome = run_virtual(script, 2, "--nnodes", "2", "--rdzv-id", "seven", "--master_port", "4711", "--standalone",
+                          "--no-record", arguments=("--epochs", "3"))
+    assert lines_of(outcome, "is") == [
+        f"is ['{rank}', '{rank % 2}', '4', '2', '{rank // 2}', 'seven', '4711', '0'] __main__ ['--epochs', '3']"
+        for rank in range(4)]
+
+
+def test_a_module_is_run_as_python_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "trainer").mkdir()
+    (tmp_path / "trainer" / "__init__.py").touch()
+    (tmp_path / "trainer" / "__main__.py").write_text("from . import __name__ as name\nprint('module', name)\n")
+    monkeypatch.chdir(tmp_path)
+    outcome = run_virtual(Path("trainer"), 2, "--no-record", "-m")
+    assert lines_of(outcome, "module") == ["module trainer"] * 2
+
+
+def test_spawned_functions_are_the_ranks(tmp_path: Path) -> None:
+    script = write(tmp_path, HEAD + '''
+import torch.multiprocessing as mp
+
+def train(rank, world, word):
+    dist.init_process_group("gloo", init_method="tcp://127.0.0.1:23456", rank=rank, world_size=world)
+    x = torch.ones(1)
+    dist.all_reduce(x)
+    print("sum", rank, x.item(), word)
+
+if __name__ == "__main__":
+    mp.spawn(train, args=(3, "hello"), nprocs=3)
+''')
+    outcome = run_virtual(script, 3, "--no-record")
+    assert outcome.ok, printed(outcome)
+    assert lines_of(outcome, "sum") == [f"sum {rank} 3.0 hello" for rank in range(3)]
+    refused = run_virtual(script, 2, "--no-record")
+    assert refused.found["outcome"] == "failed"
+    assert "spawn of 3 processes in a job of 2 virtual ranks" in printed(refused)
+
+
+def test_random_states_are_those_of_fresh_interpreters(tmp_path: Path) -> None:
+    script = write(tmp_path, HEAD + '''
+import random, numpy
+print("drawn", os.environ["RANK"], random.random(), numpy.random.rand(), torch.rand(1).item())
+''')
+    first, again, other = (lines_of(run_virtual(script, 2, "--no-record", "--seed", seed), "drawn")
+                           for seed in ("1", "1", "2"))
+    assert first == again
+    values = [line.split() for line in first + other]
+    assert len({value[2] for value in values}) == len({value[3] for value in values}) == 4
+    alike = len({_fresh_torch_number() for _ in range(2)}) == 1
+    assert len({value[4] for value in values}) == (1 if alike else 4)
+
+
+def _fresh_torch_number() -> str:
+    """What PyTorch draws first in an interpreter of its own."""
+    done = subprocess.run([sys.executable, "-c", "import torch; print(torch.rand(1).item())"], text=True,
+                          capture_output=True, check=True)
+    return done.stdout
+
+
+# -- ending
+def test_a_failure_is_named_with_its_rank(tmp_path: Path) -> None:
+    script = write(tmp_path, JOIN + "if rank == 1:\n    raise ValueError('bad luck')\ndist.barrier()\n")
+    outcome = run_virtual(script, 3, "--no-record")
+    assert outcome.found["outcome"] == "failed"
+    assert outcome.found["first_failure"] == 1
+    assert "bad luck" in outcome.found["error"]
+    assert "ValueError: bad luck" in printed(outcome)
+    assert "run_program" not in printed(outcome), "the traceback begins in the script"
+
+
+def test_an_exit_code_is_kept(tmp_path: Path) -> None:
+    script = write(tmp_path, JOIN + "sys.exit(7 if rank == 2 else 0)\n")
+    outcome = run_virtual(script, 3, "--no-record")
+    assert outcome.found["outcome"] == "failed"
+    assert [end["exit_code"] for end in outcome.found["ends"]] == [0, 0, 7]
+
+
+def test_what_is_registered_for_the_exit_runs(tmp_path: Path) -> None:
+    script = write(tmp_path, JOIN + '''
+import atexit, threading
+atexit.register(lambda: print("at exit", rank))
+threading.Timer(0.05, lambda: print("thread", rank)).start()
+''')
+    outcome = run_virtual(script, 2, "--no-record")
+    assert lines_of(outcome, "at exit") == ["at exit 0", "at exit 1"]
+    assert lines_of(outcome, "thread") == ["thread 0", "thread 1"]
+
+
+def test_restarts_keep_the_store(tmp_path: Path) -> None:
+    script = write(tmp_path, JOIN + '''
+store = dist.distributed_c10d._get_default_store()
+attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+print("attempt", attempt, "of", rank, store.add(f"starts of {rank}", 1))
+if attempt == 0 and rank == 1:
+    os.kill(os.getpid(), 9)
+dist.barrier()
+''')
+    outcome = run_virtual(script, 2, "--no-record", "--max-restarts", "1")
+    assert outcome.ok, printed(outcome)
+    assert outcome.attempts == 2
+    assert {"attempt 1 of 0 2", "attempt 1 of 1 2"} <= set(lines_of(outcome, "attempt"))
+    assert run_virtual(script, 2, "--no-record").found["outcome"] != "ok"
+
+
+# -- what a rank is not
+def test_a_fork_of_a_rank_is_refused(tmp_path: Path) -> None:
+    script = write(tmp_path, JOIN + '''
+child = os.fork()
+if child == 0:
+    try:
+        dist.all_reduce(torch.ones(1))
+    except RuntimeError as error:
+        print("refused", str(error).split(":")[0][-40:], flush=True)
+        os._exit(0)
+    os._exit(1)
+assert os.waitpid(child, 0)[1] == 0
+x = torch.ones(1)
+dist.all_reduce(x)
+assert x.item() == world
+''')
+    outcome = run_virtual(script, 2, "--no-record")
+    assert outcome.ok, printed(outcome)
+    assert len(lines_of(outcome, "refused")) == 2
+
+
+@pytest.mark.parametrize(("body", "says"), [
+    ("import torch.distributed.rpc as rpc\nrpc.init_rpc('w', rank=0, world_size=1)\n", "rpc is not simulated"),
+    ("dist.init_process_group('gloo', init_method='tcp://127.0.0.1:1', rank=0, world_size=1)\n",
+     "start as many ranks as the script opens"),
+])
+def test_what_cannot_be_simulated_is_refused_by_name(body: str, says: str, tmp_path: Path) -> None:
+    outcome = run_virtual(write(tmp_path, HEAD + body), 2, "--no-record")
+    assert outcome.found["outcome"] == "failed"
+    assert says in printed(outcome)
+
+
+# -- time
+def test_sleeping_takes_virtual_time_only(tmp_path: Path) -> None:
+    script = write(tmp_path, JOIN + '''
+begin = time.time(), time.monotonic(), time.perf_counter()
+time.sleep(1000 * (rank + 1))
+passed = [now - then for now, then in zip((time.time(), time.monotonic(), time.perf_counter()), begin)]
+assert all(1000 * (rank + 1) <= value < 1000 * (rank + 2) for value in passed), passed
+dist.barrier()
+''')
+    begin = time.monotonic()
+    outcome = run_virtual(script, 2, "--no-record")
+    assert outcome.ok, printed(outcome)
+    assert outcome.found["now_ns"] >= 2000 * 10**9 > (time.monotonic() - begin) * 1e9
+
+
+def test_a_virtual_clock_shows_the_same_in_every_run(tmp_path: Path) -> None:
+    script = write(tmp_path, JOIN + '''
+dist.barrier()
+deadline = time.time() + 0.01
+looks = 0
+while time.time() < deadline:
+    looks += 1
+print("looks", rank, looks, time.time(), time.monotonic())
+''')
+    runs = [lines_of(run_virtual(script, 2, "--no-record", "--clock", "virtual"), "looks") for _ in range(2)]
+    assert len(runs[0]) == 2
+    assert runs[0] == runs[1]
+
+
+# -- schedules and faults
+def test_seeds_and_the_parallel_mode_give_the_same_events(tmp_path: Path) -> None:
+    """Ranks that exchange collectives alone compute the same in every schedule."""
+    events = []
+    for number, mode in enumerate([(), (), *(("--serial", "--seed", str(seed)) for seed in range(5))]):
+        trace = tmp_path / str(number)
+        outcome = run_virtual(SCRIPTS / "clean.py", 2, *mode, trace=trace)
+        assert outcome.ok, printed(outcome)
+        events.append(launch._events_of(trace))
+    assert sum(len(lines) for lines in events[0].values()) > 100
+    assert all(others == events[0] for others in events)
+
+
+RACE = JOIN + '''
+path = sys.argv[1] + "/winner"
+dist.barrier()
+if not os.path.exists(path):
+    dist.distributed_c10d._get_default_store().check(["nothing"])
+    open(path, "w").write(str(rank))
+    print("won", rank)
+'''
+
+
+def test_seeds_choose_who_runs_and_a_seed_chooses_the_same_again(tmp_path: Path) -> None:
+    script = write(tmp_path, RACE)
+
+    def winners(seed: int, name: str) -> list[str]:
+        folder = tmp_path / f"{seed}{name}"
+        folder.mkdir()
+        outcome = run_virtual(script, 3, "--no-record", "--serial", "--strategy", "random", "--seed", str(seed),
+                              arguments=(str(folder),))
+        return lines_of(outcome, "won")
+
+    found = {seed: winners(seed, "a") for seed in range(8)}
+    assert len({tuple(each) for each in found.values()}) > 1, found
+    assert all(winners(seed, "b") == found[seed] for seed in list(found)[:4])
+
+
+@pytest.mark.parametrize(("fault", "outcome", "says"), [
+    ("kill:1:4", "failed", "rank 1"), ("exception:0:4", "failed", "rank 0"), ("hang:1:4", "deadlock", "1")])
+def test_a_fault_is_named_with_its_rank(fault: str, outcome: str, says: str) -> None:
+    ran = run_virtual(SCRIPTS / "clean.py", 2, "--fault", fault)
+    assert ran.found["outcome"] == outcome, (ran.found["error"], ran.found["wait_for"])
+    assert not ran.ok
+    assert says in ran.found["error"] + ran.found["wait_for"] + " ".join(ran.found["struck"])
+
+
+def test_a_contribution_that_counts_twice_is_found_by_the_laws() -> None:
+    ran = run_virtual(SCRIPTS / "clean.py", 4, "--fault", "double:1:6")
+    assert ran.report is not None
+    assert any(finding.law == "gradient-mean" and 1 in finding.ranks for finding in ran.report.findings), \
+        str(ran.report)
+
+
+# -- the command line
+@pytest.mark.parametrize(("given", "says"), [
+    (["absent.py"], "absent.py: no such file"),
+    (["--nproc-per-node", "gpu", __file__], "must be a number"),
+    (["--nproc-per-node", "0", __file__], "must be a number"),
+    (["--no-python", __file__], "--no-python: not simulated"),
+    (["--device", "cpu-as-cuda", __file__], "--device cpu-as-cuda: not simulated"),
+    (["--unknown", __file__], "unrecognized arguments|required"),
+    (["--no-record", "--twice", __file__], "need what is recorded"),
+])
+def test_a_wrong_command_line_is_refused(given: list[str], says: str) -> None:
+    with pytest.raises(Usage, match=says):
+        options.parse(given)
+
+
+def test_options_after_the_script_are_the_scripts() -> None:
+    given = options.parse(["--nproc-per-node=2", __file__, "--seed", "9", "-m"])
+    assert given.arguments == ("--seed", "9", "-m")
+    assert given.seed == 0 and not given.is_module
+
+
+def command(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "lockstep", "torchrun", *arguments], text=True, cwd=cwd,
+                          capture_output=True, env=dict(os.environ, OMP_NUM_THREADS="1"))
+
+
+def test_the_command_prints_ranks_verdict_and_findings(tmp_path: Path) -> None:
+    done = command("--nproc-per-node", "3", "--trace", str(tmp_path / "trace"), str(SCRIPTS / "hang.py"))
+    assert done.returncode == 1
+    assert "DEADLOCK" in done.stderr
+    assert "in main: loss.backward()" in done.stderr
+    assert "law PROGRESS" in done.stdout
+    files = sorted((tmp_path / "trace").glob("*.jsonl"))
+    assert len(files) == 3
+    ends = [json.loads(file.read_text().splitlines()[-1]) for file in files]
+    assert [end["outcome"] for end in ends] == ["ok", "stuck", "stuck"]
+
+
+def test_the_command_says_ok_and_compares_runs(tmp_path: Path) -> None:
+    script = write(tmp_path, JOIN + "dist.barrier()\nprint('here')\n")
+    done = command("--nproc-per-node", "2", "--twice", str(script))
+    assert done.returncode == 0, done.stderr
+    assert sorted(line for line in done.stdout.splitlines() if "here" in line) == ["[rank 0] here", "[rank 1] here"]
+    assert "twice: equal" in done.stdout
+
+
+def test_bad_usage_has_exit_code_2() -> None:
+    done = command("--nproc-per-node", "2", "absent.py")
+    assert done.returncode == 2
+    assert "absent.py: no such file" in done.stderr
