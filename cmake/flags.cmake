@@ -19,6 +19,13 @@ target_compile_options(lockstep_warnings INTERFACE
   "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>"  # Takes a unity build's files for headers.
   "$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${LOCKSTEP_WERROR}>>:-Werror>")
 
+# libFuzzer is clang's (tests/fuzz).
+option(LOCKSTEP_FUZZ "Build tests/fuzz for libFuzzer" OFF)
+if(LOCKSTEP_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=address,undefined)
+endif()
+
 # Boost.Fiber moves exceptions between stacks that AddressSanitizer takes for one; without its stack
 # part there is no false report, and the heap is still watched.
 option(LOCKSTEP_SANITIZE "Build with AddressSanitizer (heap) and UndefinedBehaviorSanitizer" OFF)

@@ -8,59 +8,17 @@ mutations.py is applied to the copy, the suite is built and run, and the defect 
 caught; the table of who caught what is written to tests/mutation/RESULTS.md with --record.
 """
 import argparse
-import pathlib
 import re
 import shutil
 import subprocess
 import sys
 
+from copied_tree import BUILD, ROOT, TREE, files_of, run, sync
 from mutations import MUTATIONS
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-WORK = ROOT / "build-mutation"
-TREE = WORK / "tree"
-# Inside the tree: relative to it paths are those of any other build, for compiler caches.
-BUILD = TREE / "build"
 # Cheap suites first: the first failing test names the catcher.
 PROGRAMS = ["ddp_test", "comm_test", "reducer_test", "reducer_property", "data_test",
             "harness_run_test", "harness_run_property"]
-COPIED = ["CMakeLists.txt", "CMakePresets.json", "cmake", "include", "src", "sim", "real", "gpu", "harness", "python",
-          "tests", "scenarios", "examples", "bench", "docs", "README.md", ".clang-tidy"]
-
-
-def run(command, **options):
-    return subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False,
-                          **options)
-
-
-def files_of(revision):
-    """A commit's files, for a working tree in the middle of a change."""
-    shutil.rmtree(WORK / "commit", ignore_errors=True)
-    (WORK / "commit").mkdir(parents=True)
-    archive = subprocess.Popen(["git", "-C", str(ROOT), "archive", revision], stdout=subprocess.PIPE)
-    subprocess.run(["tar", "-x", "-C", str(WORK / "commit")], stdin=archive.stdout, check=True)
-    if archive.wait() != 0:
-        sys.exit("git archive failed")
-    return WORK / "commit"
-
-
-def sync(source):
-    """Makes the copy equal to `source`; unchanged files keep their times, so builds stay small."""
-    wanted = set()
-    for name in COPIED:
-        top = source / name
-        for path in [top] if top.is_file() else top.rglob("*"):
-            if path.is_dir() or "__pycache__" in path.parts:
-                continue
-            target = TREE / path.relative_to(source)
-            wanted.add(target)
-            if target.exists() and target.read_bytes() == path.read_bytes():
-                continue
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(path, target)
-    for path in list(TREE.rglob("*")):
-        if path.is_file() and path not in wanted and BUILD not in path.parents:
-            path.unlink()
 
 
 def build(programs):

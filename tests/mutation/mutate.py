@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+"""Draws small defects over the sources and says which of them no test notices.
+
+usage: mutate.py [ROOM...] [--sample N] [--seed S] [--commit REVISION] [--record]
+
+ROOM is a folder such as src/laws or sim; none = all. Sites come from the syntax tree (sites.py). All
+drawn defects are compiled into one build, each with a switch of its own; one run of the suite shows
+which tests reach which; each defect is then switched on alone under the tests that reach it.
+Exit code 0: at least 90 in 100 were noticed, and each survivor is judged in survivors.toml.
+"""
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import re
+import sys
+import tomllib
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from copied_tree import BUILD, HERE, ROOT, TREE, WORK, BuildFailed, build, configure, files_of, sources, sync
+from sites import Flags, Operator, Site, sites_of
+from trials import Reach, measure, noticed_by, tests_of
+
+WANTED_SHARE = 0.9
+# They compile, or judge sources that are not as people wrote them.
+LEFT_OUT = re.compile(r"^(tidy|rooms|readme|install|contraction|lint|live|python\.(torch|types))|wheel")
+CACHE = WORK / "sites.json"
+SURVIVORS = HERE / "survivors.toml"
+
+
+def all_sites(rooms: list[str]) -> list[Site]:
+    """Every site of the rooms, in the order of files. Files are parsed once, until they change."""
+    known = json.loads(CACHE.read_text()) if CACHE.exists() else {}
+    flags = Flags(BUILD)
+    files = [file for file in sources() if not rooms or any(file.startswith(room + "/") for room in rooms)]
+
+    def one(file: str) -> list[Site]:
+        key = f"{file} {hash_of(TREE / file)}"
+        if key not in known:
+            own = flags.of(TREE, file)
+            found = sites_of(TREE, file, own) if own is not None else []
+            known[key] = [[s.line, s.begin, s.end, s.operator.value, s.before, s.after, s.is_statement]
+                          for s in found]
+        return [Site(file, line, begin, end, Operator(operator), before, after, statement)
+                for line, begin, end, operator, before, after, statement in known[key]]
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        found = [site for sites in pool.map(one, files) for site in sites]
+    CACHE.write_text(json.dumps(known))
+    return found
+
+
+def hash_of(path: Path) -> str:
+    import hashlib
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+
+
+def drawn(sites: list[Site], n: int, seed: int) -> dict[int, Site]:
+    """n of them, no two in one place: switches cannot be nested."""
+    order = list(sites)
+    random.Random(seed).shuffle(order)
+    taken: dict[str, list[tuple[int, int]]] = {}
+    chosen: list[Site] = []
+    for site in order:
+        if len(chosen) == n:
+            break
+        places = taken.setdefault(site.file, [])
+        if all(site.end <= begin or end <= site.begin for begin, end in places):
+            places.append((site.begin, site.end))
+            chosen.append(site)
+    return dict(enumerate(sorted(chosen, key=lambda site: (site.file, site.begin))))
+
+
+def judged() -> dict[str, str]:
+    """Survivors that were looked at: site -> why no test can, or need, notice it."""
+    if not SURVIVORS.exists():
+        return {}
+    return {row["site"]: row["why"] for row in tomllib.loads(SURVIVORS.read_text())["survivor"]}
+
+
+def room_of(file: str) -> str:
+    return str(Path(file).parent)
+
+
+def campaign(sites: dict[int, Site], reach: Reach) -> dict[int, str | None]:
+    results: dict[int, str | None] = {}
+
+    def one(number: int) -> None:
+        results[number] = noticed_by(number, reach)
+        verdict = results[number] or ("SURVIVES" if reach.tests_of(number) else "SURVIVES, unreached")
+        print(f"{number:4d} {sites[number].file}:{sites[number].line}: {verdict}", flush=True)
+
+    with ThreadPoolExecutor(max(1, (os.cpu_count() or 2) - 1)) as pool:
+        list(pool.map(one, sites))
+    return results
+
+
+def report(sites: dict[int, Site], results: dict[int, str | None], dropped: int, seed: int) -> str:
+    """What RESULTS of this campaign say, as a page."""
+    known = judged()
+    rooms: dict[str, Counter[str]] = {}
+    survivors = []
+    for number, by in sorted(results.items()):
+        site = sites[number]
+        kind = "noticed" if by else ("judged" if site.name() in known else "survives")
+        rooms.setdefault(room_of(site.file), Counter())[kind] += 1
+        if not by:
+            survivors.append(f"| `{site.file}:{site.line}` | {site.operator.value} | "
+                             f"`{cell(site.before)}` | `{cell(site.after)}` | "
+                             f"{known.get(site.name(), '**not judged**')} |")
+    n_noticed = sum(counts["noticed"] for counts in rooms.values())
+    lines = ["# Drawn defects, and those that no test noticed", "",
+             f"Made by `./dev mutate --sample {len(results) + dropped} --seed {seed} --record`: {len(results)} defects "
+             f"that compile ({dropped} do not), {n_noticed} noticed.", "",
+             "| room | noticed | survives |", "|---|---|---|"]
+    lines += [f"| `{room}` | {counts['noticed']} | {counts['judged'] + counts['survives']} |"
+              for room, counts in sorted(rooms.items())]
+    lines += ["", "| place | operator | before | after | judged |", "|---|---|---|---|---|", *survivors]
+    return "\n".join(lines) + "\n"
+
+
+def cell(text: str) -> str:
+    words = " ".join(text.split()).replace("|", "\\|")
+    return (words if len(words) <= 90 else words[:87] + "...") or "(nothing)"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="./dev mutate", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("rooms", nargs="*", metavar="ROOM")
+    parser.add_argument("--sample", type=int, default=100, help="how many defects (%(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="of the draw (%(default)s)")
+    parser.add_argument("--commit", help="break this commit, not the working tree")
+    parser.add_argument("--record", action="store_true", help="write tests/mutation/DRAWN.md")
+    args = parser.parse_args()
+    for room in args.rooms:
+        if not (ROOT / room).is_dir():
+            parser.error(f"{room}: no such folder; rooms are folders such as src/laws")
+    source = files_of(args.commit) if args.commit else ROOT
+    jobs = int(os.environ.get("JOBS") or os.cpu_count() or 2)
+    try:
+        sync(source)
+        configure()
+        wanted = drawn(all_sites([room.rstrip("/") for room in args.rooms]), args.sample, args.seed)
+        print(f"building {len(wanted)} defects", flush=True)
+        sites = build(wanted, source, jobs)
+    except (BuildFailed, ValueError) as error:
+        print(f"mutate: {error}", file=sys.stderr)
+        return 2
+    print(f"{len(wanted) - len(sites)} do not compile; running the suite with none switched on", flush=True)
+    reach = measure(tests_of(BUILD, LEFT_OUT), jobs)
+    for name in reach.failed:
+        print(f"not asked, it fails without a defect: {name}", flush=True)
+    results = campaign(sites, reach)
+    page = report(sites, results, len(wanted) - len(sites), args.seed)
+    print(page)
+    if args.record:
+        (HERE / "DRAWN.md").write_text(page)
+    open_ = [n for n, by in results.items() if not by and sites[n].name() not in judged()]
+    share = sum(1 for by in results.values() if by) / max(1, len(results))
+    print(f"{share:.0%} noticed; {len(open_)} survivors are not judged")
+    return 0 if share >= WANTED_SHARE and not open_ else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

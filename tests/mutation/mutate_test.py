@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+"""Sites are found where code runs and nowhere else; a switched file does what it says. Needs libclang."""
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+try:
+    import clang.cindex  # noqa: F401
+except ImportError:
+    print("NOT RUN: python3-clang is not installed", file=sys.stderr)
+    sys.exit(77)
+
+from copied_tree import switched, without_broken
+from mutate import drawn
+from sites import Operator, Site, sites_of
+from trials import Reach, Test, calls_of, measure, noticed_by
+
+SAMPLE = """\
+#define CHECK(condition) if (!(condition)) throw 1
+struct Point { int x = 7; int y = 8; };
+constexpr int kBound = 3 + 4;
+static_assert(kBound < 8);
+template <int N> int sized() { return N; }
+int minus(int a, int b) { return a - b; }
+int classify(int n, bool& seen) {
+  CHECK(n < 100);
+  seen = true;
+  if (n < 10) {
+    return minus(n, kBound) + sized<4>();
+  }
+  const Point point{.x = n, .y = 2};
+  return point.x + point.y;
+}
+"""
+
+
+def found(text: str) -> list[Site]:
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "sample.cc").write_text(text)
+        return sites_of(Path(folder), "sample.cc", ["-std=c++20"])
+
+
+class Sites(unittest.TestCase):
+    def setUp(self) -> None:
+        self.sites = found(SAMPLE)
+
+    def one(self, operator: Operator, before: str) -> Site:
+        (site,) = [s for s in self.sites if s.operator is operator and s.before == before]
+        return site
+
+    def test_every_operator_finds_its_site(self) -> None:
+        self.assertEqual(self.one(Operator.COMPARISON, "n < 10").after, "n <= 10")
+        self.assertEqual(self.one(Operator.CONDITION, "n < 10").after, "!(n < 10)")
+        self.assertEqual(self.one(Operator.ARITHMETIC, "a - b").after, "a + b")
+        self.assertEqual(self.one(Operator.NUMBER, "10").after, "11")
+        self.assertEqual(self.one(Operator.TRUTH, "true").after, "false")
+        self.assertTrue(self.one(Operator.REMOVAL, "seen = true").is_statement)
+        self.assertEqual(self.one(Operator.FIELD, "n").after, "std::remove_cvref_t<decltype(n)>{}")
+        self.assertEqual(self.one(Operator.SWAP, "minus(n, kBound)").after, "minus(kBound, n)")
+
+    def test_macros_and_constant_expressions_have_none(self) -> None:
+        for text in ("n < 100", "3 + 4", "kBound < 8", "100", "3", "7"):
+            self.assertEqual([s.name() for s in self.sites if s.before == text], [])
+
+    def test_a_file_that_is_not_understood_is_an_error(self) -> None:
+        with self.assertRaisesRegex(ValueError, "sample.cc"):
+            found("int broken( {")
+
+
+class Draws(unittest.TestCase):
+    def test_no_two_overlap_and_a_seed_draws_the_same(self) -> None:
+        sites = found(SAMPLE)
+        chosen = list(drawn(sites, 100, 3).values())
+        for first, second in zip(chosen, chosen[1:]):
+            self.assertLessEqual(first.end, second.begin)
+        self.assertEqual(drawn(sites, 4, 3), drawn(sites, 4, 3))
+        self.assertNotEqual(drawn(sites, 4, 3), drawn(sites, 4, 4))
+        self.assertEqual(len(drawn(sites, 4, 3)), 4)
+
+    def test_what_does_not_compile_is_dropped_by_its_line(self) -> None:
+        sites = {0: Site("src/a.cc", 3, 0, 1, Operator.NUMBER, "1", "2"),
+                 1: Site("src/a.cc", 9, 5, 6, Operator.NUMBER, "1", "2"),
+                 2: Site("src/b.cc", 3, 0, 1, Operator.NUMBER, "1", "2")}
+        self.assertEqual(set(without_broken(sites, "/t/src/a.cc:9:5: error: no\n")), {0, 2})
+        self.assertEqual(set(without_broken(sites, "/t/src/a.cc:70:5: error: no\n")), {2})
+        self.assertEqual(set(without_broken(sites, "ld: error\n")), {0, 1, 2})
+
+
+MAIN = """
+#include <cstdlib>
+int classify(int n, bool& seen);
+int main(int, char** words) {
+  bool seen = false;
+  const int value = classify(std::atoi(words[1]), seen);
+  return value == std::atoi(words[2]) && seen ? 0 : 1;
+}
+"""
+
+
+class Trials(unittest.TestCase):
+    """The sample as a program, its tests as ctest would list them."""
+
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        here = Path(__file__).parent
+        place = Path(folder.name, "lockstep/base")
+        place.mkdir(parents=True)
+        for name in ("mutant_switch.h", "mutant_switch.cc"):
+            Path(place, name).write_text(Path(here, f"{name}.in").read_text())
+        self.sites = drawn(found(SAMPLE), 100, 3)
+        source = Path(folder.name, "sample.cc")
+        source.write_bytes(b'#include "lockstep/base/mutant_switch.h"\n' +
+                           switched(SAMPLE.encode(), self.sites))
+        Path(folder.name, "main.cc").write_text(MAIN)
+        self.program = str(Path(folder.name, "sample"))
+        subprocess.run(["g++", "-std=c++20", "-w", "-I", folder.name, str(source),
+                        str(Path(folder.name, "main.cc")), str(Path(place, "mutant_switch.cc")), "-o",
+                        self.program], check=True)
+        self.small = Test("small", (self.program, "5", "2"), folder.name, ())
+        self.large = Test("large", (self.program, "20", "22"), folder.name, ())
+
+    def number_of(self, before: str, operator: Operator | None = None) -> int:
+        (number,) = [n for n, site in self.sites.items()
+                     if site.before == before and operator in (None, site.operator)]
+        return number
+
+    def test_a_defect_is_reached_by_the_tests_that_run_it_and_noticed_by_those_that_look(self) -> None:
+        reach = measure([self.small, self.large], 1)
+        self.assertEqual(reach.failed, [])
+        number = self.number_of("a - b")
+        self.assertEqual(reach.tests_of(number), [self.small])
+        self.assertIn("small", str(noticed_by(number, reach)))
+
+    def test_a_defect_that_no_test_looks_at_survives(self) -> None:
+        reach = measure([self.large], 1)
+        self.assertIsNone(noticed_by(self.number_of("a - b"), reach))
+
+    def test_a_test_that_fails_without_a_defect_is_not_asked(self) -> None:
+        wrong = Test("wrong", (self.program, "5", "3"), "/", ())
+        self.assertEqual(measure([wrong, self.large], 1).failed, ["wrong"])
+
+    def test_tests_of_one_program_share_a_process_and_the_quickest_comes_first(self) -> None:
+        tests = [Test("a", ("p", "--gtest_filter=A.a"), "/", ()), Test("b", ("p", "--gtest_filter=B.b"), "/", ()),
+                 Test("c", ("script",), "/", ())]
+        calls = calls_of(tests, dict(zip(tests, (3.0, 2.0, 1.0))))
+        self.assertEqual([call[1][:2] for call in calls],
+                         [("script",), ("p", "--gtest_filter=B.b:A.a")])
+
+
+if __name__ == "__main__":
+    unittest.main()
