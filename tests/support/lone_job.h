@@ -1,6 +1,8 @@
 // A job whose wrapper does not reduce on purpose, written call by call.
 #pragma once
 
+#include <bit>
+#include <cmath>
 #include <cstdint>
 #include <functional>
 
@@ -24,15 +26,42 @@ struct LoneJob {
     for (std::int32_t rank = 0; rank < job.n_ranks(); ++rank) {
       job.at(rank);
       job.stream.add(rank, ZeroGradEvent{.layout = job.layout()});
+      look(rank, LonePoint::kFound);
       job.forward(rank, false);
       job.grad(rank, GradPoint::kInc, local(rank));
       job.stream.add(rank, BackwardEvent{.reduced = false});
       job.step(rank, used(rank), 0.125);
+      look(rank, LonePoint::kStepped);
     }
+    stepped = true;
   }
 
   void lone_step() {
     step([this](std::int32_t rank) { return local(rank); });
+  }
+
+  /// The parameter as a recorder looks at it around steps without a reduction.
+  void look(std::int32_t rank, LonePoint point) {
+    if (!looks || (point == LonePoint::kFound && !stepped)) return;
+    const double value = job.weight(rank);
+    const std::uint64_t digests[] = {std::bit_cast<std::uint64_t>(value)};
+    const Sketch sketches[] = {{std::abs(value), {value, value, value, value}}};
+    const std::int64_t n_elems[] = {1};
+    job.at(rank);
+    job.stream.add(rank,
+                   LoneEvent{.point = point,
+                             .layout = job.layout(),
+                             .digests = digests,
+                             .sketches = sketches,
+                             .n_elems = n_elems,
+                             .dtype = DType::kF64});
+  }
+
+  /// The program's own calls, which leave no event.
+  void average_by_hand(double divisor) {
+    double sum = 0.0;
+    for (const double weight : job.weights) sum += weight;
+    for (double& weight : job.weights) weight = sum / divisor;
   }
 
   /// Over pairs (n = 2), or over all ranks.
@@ -58,6 +87,8 @@ struct LoneJob {
   }
 
   DdpJob job;
+  bool looks = false;    ///< Record what is around steps.
+  bool stepped = false;  ///< There was one.
 };
 
 }  // namespace lockstep::testing

@@ -127,6 +127,43 @@ class MiniRegistry {
     }
   }
 
+  /// Into a buffer per rank, or into one that holds all of them one after another.
+  void gather(Arrival& arrival, const Slot& slot) const {
+    for (std::size_t s = 0; s < n_ranks_; ++s) {
+      const Memory& from = slot.arrivals[s].inputs[0];
+      const bool one = arrival.outputs.size() == 1;
+      copy(one ? arrival.outputs[0].slice(static_cast<std::int64_t>(s) * from.count, from.count)
+               : arrival.outputs[s],
+           from);
+    }
+  }
+
+  /// Of inputs that hold all ranks' parts one after another.
+  void scatter_sums(Slot& slot, Kernels& kernels) const {
+    const Memory& whole = slot.arrivals[0].inputs[0];
+    std::vector<std::vector<std::byte>> sums(
+        n_ranks_,
+        std::vector<std::byte>(static_cast<std::size_t>(whole.count * size_of(whole.dtype))));
+    std::vector<void*> outputs;
+    std::vector<const void*> inputs;
+    for (std::size_t r = 0; r < n_ranks_; ++r) {
+      inputs.push_back(slot.arrivals[r].inputs[0].data);
+      outputs.push_back(sums[r].data());
+    }
+    reduce_in_order(kernels,
+                    {.outputs = outputs,
+                     .inputs = inputs,
+                     .count = whole.count,
+                     .dtype = whole.dtype,
+                     .op = slot.arrivals[0].signature.reduce},
+                    order_);
+    for (std::size_t r = 0; r < n_ranks_; ++r) {
+      const Memory& out = slot.arrivals[r].outputs[0];
+      const Memory all{sums[r].data(), whole.count, whole.dtype};
+      copy(out, all.slice(static_cast<std::int64_t>(r) * out.count, out.count));
+    }
+  }
+
   void execute(Slot& slot, Kernels& kernels) {
     slot.done = true;
     progressed = true;
@@ -141,11 +178,10 @@ class MiniRegistry {
       if (first.op == CollectiveOp::kBroadcast && r != root) {
         copy(arrival.outputs[0], slot.arrivals[root].inputs[0]);
       } else if (first.op == CollectiveOp::kAllGather) {
-        for (std::size_t s = 0; s < n_ranks_; ++s) {
-          copy(arrival.outputs[s], slot.arrivals[s].inputs[0]);
-        }
+        gather(arrival, slot);
       }
     }
+    if (first.op == CollectiveOp::kReduceScatter) scatter_sums(slot, kernels);
     if (first.op == CollectiveOp::kAllReduce) {
       std::vector<void*> outputs;
       std::vector<const void*> inputs;
@@ -169,7 +205,8 @@ class MiniRegistry {
   std::vector<std::unique_ptr<Slot>> slots_;
 };
 
-/// One rank's view of the registry. Offers all_reduce, broadcast, all_gather and barrier.
+/// One rank's view of the registry. Offers all_reduce, broadcast, all_gather, barrier
+/// and reduce_scatter_tensor.
 class MiniGroup final : public ProcessGroup {
  public:
   MiniGroup(MiniRegistry& registry, std::int32_t rank, Runtime& runtime)

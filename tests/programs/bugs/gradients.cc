@@ -121,10 +121,35 @@ void async_no_wait(RankContext& rank, Form form) {
   if (!form.fixed) work.wait_or_throw();
 }
 
+// A window of two micro-batches: what the first left, which nothing has averaged yet, is clipped by
+// each rank's own norm.
+void clip_before_sync(RankContext& rank, Form form) {
+  Generator init(1);
+  Mlp model(rank.runtime(), init);
+  DistributedDataParallel ddp(model, rank.world());
+  optim::Sgd optimizer(model.parameters(), {.lr = 0.125});
+  for (std::int64_t step = 0; step < 2; ++step) {
+    optimizer.zero_grad();
+    const Batch first = batch_of(rank, 2 * step, 1);
+    {
+      const NoSync no_sync(ddp);
+      mse_loss(ddp(first.x), first.y).backward();
+    }
+    if (!form.fixed) (void)optim::clip_grad_norm(optimizer.parameters(), {.max_norm = 0.125});
+    const Batch second = batch_of(rank, 2 * step + 1, 1);
+    mse_loss(ddp(second.x), second.y).backward();
+    if (form.fixed) (void)optim::clip_grad_norm(optimizer.parameters(), {.max_norm = 0.125});
+    optimizer.step();
+  }
+}
+
 }  // namespace
 
 std::vector<Bug> gradient_bugs() {
   return {
+      {.id = "clip-before-sync",
+       .program = clip_before_sync,
+       .expected = {.law = "norm-true", .cause = "clip-before-sync", .ranks = {0, 1}, .step = 0}},
       {.id = "partial-window",
        .program = partial_window,
        .expected = {.law = "trained-set", .cause = "partial-window", .step = 1}},

@@ -245,10 +245,31 @@ void corrupt_replica_ckpt(RankContext& rank, Form form) {
   train_step(ddp, optimizer, batch_of(rank, 2));
 }
 
+// Rank 0 looks at its model after the first step, and forgets to turn back to training: its batch
+// norm uses running statistics from then on.
+void eval_mode_one_rank(RankContext& rank, Form form) {
+  Generator init(1);
+  NormedMlp model(rank.runtime(), init);
+  DistributedDataParallel ddp(model, rank.world());
+  optim::Sgd optimizer(model.parameters(), {.lr = 0.125});
+  for (std::int64_t step = 0; step < 3; ++step) {
+    if (form.fixed) model.train();
+    train_step(ddp, optimizer, batch_of(rank, step));
+    if (step > 0 || rank.rank() != 0) continue;
+    model.eval();
+    const NoGradGuard no_grad(rank.runtime());
+    (void)model(batch_of(rank, step).x);
+  }
+}
+
 }  // namespace
 
 std::vector<Bug> state_bugs() {
   return {
+      {.id = "eval-mode-one-rank",
+       .program = eval_mode_one_rank,
+       .expected =
+           {.law = "decisions-uniform", .cause = "eval-mode-one-rank", .ranks = {0}, .step = 1}},
       {.id = "buffer-overwritten-by-0",
        .program = buffer_overwritten_by_0,
        .expected = {.law = "buffers-policy",

@@ -22,7 +22,10 @@ std::vector<HealthyProgram> all_programs() {
                            wrapper_programs,
                            group_programs,
                            data_programs,
-                           state_programs}) {
+                           state_programs,
+                           exchange_programs,
+                           window_programs,
+                           worded_programs}) {
     const std::vector<HealthyProgram> some = list();
     all.insert(all.end(), some.begin(), some.end());
   }
@@ -31,7 +34,9 @@ std::vector<HealthyProgram> all_programs() {
 
 std::vector<BrokenTwin> all_twins() {
   std::vector<BrokenTwin> all = averaging_twins();
-  for (const BrokenTwin& one : reduction_twins()) all.push_back(one);
+  for (const auto& list : {reduction_twins, exchange_twins, window_twins, worded_twins}) {
+    for (const BrokenTwin& one : list()) all.push_back(one);
+  }
   return all;
 }
 
