@@ -75,7 +75,7 @@ Outcome VirtualDisk::rename(std::string_view from, std::string_view to) {
 }
 
 Outcome VirtualDisk::remove(std::string_view path) {
-  if (names_.find(path) == names_.end()) return missing(path);
+  if (!names_.contains(path)) return missing(path);
   Change change{std::string(folder_of(path)), std::string(path), {}, nullptr};
   apply(change, names_);
   changes_.push_back(std::move(change));

@@ -25,7 +25,7 @@ void Folders::make(std::string_view folder) {
 
 bool Folders::has(std::string_view folder) const {
   folder = plain(folder);
-  return is_root(folder) || made_.find(folder) != made_.end();
+  return is_root(folder) || made_.contains(folder);
 }
 
 Outcome Folders::check(std::string_view path) const {

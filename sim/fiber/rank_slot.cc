@@ -78,7 +78,7 @@ bool RankSlot::throw_if_killed() {
   if (n_kill_notices_ == 0) scheduler_->notify_dying(*this);
   if (++n_kill_notices_ > kMaxNotices) scheduler_->abandon(*this);
   // Not a std::exception on purpose: user code must not swallow its own death.
-  throw RankKilled(scheduler_->kill_reason_of(rank_),  // NOLINT(hicpp-exception-baseclass)
+  throw RankKilled(scheduler_->kill_reason_of(rank_),  // NOLINT(bugprone-std-exception-baseclass)
                    scheduler_->why_of(rank_));
 }
 

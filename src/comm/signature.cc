@@ -25,7 +25,7 @@ bool same_signature(const Signature& left, const Signature& right) {
 
 std::optional<Difference> first_difference(const Signature& left, const Signature& right) {
   if (same_signature(left, right)) return std::nullopt;
-  const auto text = [](std::string_view field, auto a, auto b) {
+  const auto text = [](std::string_view field, const auto& a, const auto& b) {
     return Difference{field, std::string(a), std::string(b)};
   };
   if (left.op != right.op) return text("op", name_of(left.op), name_of(right.op));

@@ -25,7 +25,7 @@ bool Declared::accepts(const OneReduction& one, bool exact) const {
 
 std::optional<Declared> declared_of(const OpenReduction& open, std::string_view meant) {
   const std::size_t n = open.locals.size();
-  const Declared mean{Weights::uniform(n, 1.0, static_cast<double>(n))};
+  Declared mean{Weights::uniform(n, 1.0, static_cast<double>(n))};
   const Batches& first = open.batches_of(open.locals.front());
   if (meant.empty() || meant == "rank-mean") return mean;
   const auto any = [&](auto test) {

@@ -76,9 +76,7 @@ void apply_exemptions(LawResult& result, const LawPolicy& policy) {
 }
 
 /// Whether the law compares what each step's digests cover.
-bool reads_steps(const Law& law) {
-  return (law.reads() & (kinds_of<GradEvent, StateEvent>())) != 0;
-}
+bool reads_steps(const Law& law) { return (law.reads() & kinds_of<GradEvent, StateEvent>()) != 0; }
 
 void tell_coverage(LawResult& result, std::int32_t coverage) {
   const std::string part = "1/" + std::to_string(coverage) + " of each large tensor";

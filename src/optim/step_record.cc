@@ -154,21 +154,24 @@ void StepRecord::record_cleared(bool to_none) {
   }
 }
 
+void StepRecord::record_tensors(const OptimizerView& view, const Part& part) {
+  scratch_.clear();
+  for (const std::size_t i : part.indices) scratch_.push_back(&view.parameters[i].data());
+  recorder_->record_states(
+      StateKind::kParam, StatePoint::kStep, part.names, scratch_, part.wrapper);
+
+  scratch_.clear();
+  for (const StateList& list : view.state) {
+    for (const std::size_t i : part.indices) scratch_.push_back(&list.tensors[i]);
+  }
+  if (scratch_.empty()) return;
+  recorder_->record_states(
+      StateKind::kOptimizer, StatePoint::kStep, part.state_names, scratch_, part.wrapper);
+}
+
 void StepRecord::record_step(const OptimizerView& view, const StepOutcome& outcome) {
   for (const Part& part : parts_) {
-    scratch_.clear();
-    for (const std::size_t i : part.indices) scratch_.push_back(&view.parameters[i].data());
-    recorder_->record_states(
-        StateKind::kParam, StatePoint::kStep, part.names, scratch_, part.wrapper);
-
-    scratch_.clear();
-    for (const StateList& list : view.state) {
-      for (const std::size_t i : part.indices) scratch_.push_back(&list.tensors[i]);
-    }
-    if (!scratch_.empty()) {
-      recorder_->record_states(
-          StateKind::kOptimizer, StatePoint::kStep, part.state_names, scratch_, part.wrapper);
-    }
+    record_tensors(view, part);
     if (StateSource* source = recorder_->source(part.wrapper)) {
       source->record_frozen(StatePoint::kStep);
     }

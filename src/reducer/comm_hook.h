@@ -20,7 +20,7 @@ namespace lockstep {
 /// Source: c10d GradBucket (index, buffer, gradients, parameters, is_last, set_buffer).
 class GradBucket {
  public:
-  GradBucket(std::size_t index,
+  GradBucket(std::size_t index,  // NOLINT(readability-function-size): what c10d's holds.
              bool is_last,
              Tensor buffer,
              std::vector<Variable> parameters,

@@ -182,6 +182,42 @@ Recorder::TensorList Recorder::list_of(std::span<const Tensor> tensors) {
   return list_;
 }
 
+void Recorder::record_prints(GradPoint point,
+                             LayoutId layout,
+                             TensorList grads,
+                             std::int32_t wrapper) {
+  const bool sketched = options_.sketches && has_sketch(point);
+  digests_.assign(grads.size(), 0);
+  n_elems_.assign(grads.size(), 0);
+  undefined_.assign((grads.size() + 7) / 8, 0);
+  sketches_.assign(sketched ? grads.size() : 0, Sketch{});
+  GradEvent event{.point = point,
+                  .layout = layout,
+                  .digests = digests_,
+                  .sketches = sketches_,
+                  .n_elems = n_elems_,
+                  .undefined = undefined_};
+  Tensor slice;
+  for (std::size_t i = grads.size(); i-- > 0;) {
+    const Tensor& grad = *grads[i];
+    if (!grad.defined()) {
+      undefined_[i / 8] = static_cast<std::uint8_t>(undefined_[i / 8] | (1U << (i % 8)));
+      continue;
+    }
+    const Tensor& part = covered(grad, wrapper, slice);
+    n_elems_[i] = part.n_elems();
+    event.dtype = part.dtype();
+    if (sketched) {
+      const TensorFingerprint print = sketch(part);
+      digests_[i] = print.digest;
+      sketches_[i] = print.sketch;
+    } else {
+      digests_[i] = known_digest(part);
+    }
+  }
+  record(event, wrapper);
+}
+
 void Recorder::record_grads(GradPoint point,
                             LayoutId layout,
                             std::span<const Tensor> grads,
@@ -232,38 +268,7 @@ void Recorder::record_grads(GradPoint point,
       fmt::format("{} names for {} gradients", names_->layout(layout).size(), grads.size()));
   const bool of_a_wrapper = wrapper >= 0 && wrapper < n_wrappers();
   if (point == GradPoint::kPost && of_a_wrapper) reduced_[static_cast<std::size_t>(wrapper)] = 1;
-  if (wants(point)) {
-    const bool sketched = options_.sketches && has_sketch(point);
-    digests_.assign(grads.size(), 0);
-    n_elems_.assign(grads.size(), 0);
-    undefined_.assign((grads.size() + 7) / 8, 0);
-    sketches_.assign(sketched ? grads.size() : 0, Sketch{});
-    GradEvent event{.point = point,
-                    .layout = layout,
-                    .digests = digests_,
-                    .sketches = sketches_,
-                    .n_elems = n_elems_,
-                    .undefined = undefined_};
-    Tensor slice;
-    for (std::size_t i = grads.size(); i-- > 0;) {
-      const Tensor& grad = *grads[i];
-      if (!grad.defined()) {
-        undefined_[i / 8] = static_cast<std::uint8_t>(undefined_[i / 8] | (1U << (i % 8)));
-        continue;
-      }
-      const Tensor& part = covered(grad, wrapper, slice);
-      n_elems_[i] = part.n_elems();
-      event.dtype = part.dtype();
-      if (sketched) {
-        const TensorFingerprint print = sketch(part);
-        digests_[i] = print.digest;
-        sketches_[i] = print.sketch;
-      } else {
-        digests_[i] = known_digest(part);
-      }
-    }
-    record(event, wrapper);
-  }
+  if (wants(point)) record_prints(point, layout, grads, wrapper);
   if (wants_values(point == GradPoint::kUsed)) {
     record_values_of(grads, layout, grad_value_point(point), wrapper);
   }

@@ -159,6 +159,7 @@ class Recorder {
   bool wants_values(bool of_step) const;
   static TensorFingerprint sketch(const Tensor& grad);
   TensorList list_of(std::span<const Tensor> tensors);
+  void record_prints(GradPoint point, LayoutId layout, TensorList grads, std::int32_t wrapper);
   void record_values_of(TensorList tensors,
                         LayoutId layout,
                         std::string_view point,

@@ -35,6 +35,7 @@ void expect_a_sentence(const Error& error) {
 
 }  // namespace lockstep::fuzz
 
+// NOLINTNEXTLINE(readability-identifier-naming): libFuzzer's name.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t n) {
   lockstep::fuzz::read_one({reinterpret_cast<const char*>(data), n});
   return 0;

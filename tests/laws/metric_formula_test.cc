@@ -58,7 +58,11 @@ TEST(MetricFormulaTest, ACorrelationInSinglePrecisionLiesWithinTheBound) {
     x.push_back(std::sin(i) + 3.0);
     y.push_back(std::sin(i + 0.5) + 2.0);
   }
-  float sx = 0, sy = 0, sxx = 0, syy = 0, sxy = 0;
+  float sx = 0;
+  float sy = 0;
+  float sxx = 0;
+  float syy = 0;
+  float sxy = 0;
   for (std::size_t i = 0; i < x.size(); ++i) {
     const auto a = static_cast<float>(x[i]);
     const auto b = static_cast<float>(y[i]);

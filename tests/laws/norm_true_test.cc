@@ -1,7 +1,7 @@
 // norm-true on streams written by hand.
 #include <cmath>
-
 #include <gmock/gmock.h>
+
 #include <gtest/gtest.h>
 
 #include "lockstep/laws/rules/detail/norm_bounds.h"

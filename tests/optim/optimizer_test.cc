@@ -164,7 +164,7 @@ TEST_F(OptimizerTest, GroupsHaveTheirOwnRatesAndDecay) {
 
 TEST_F(OptimizerTest, AParameterGivenTwiceIsRefused) {
   const Variable p = leaf({4});
-  const Variable tied = p;
+  const Variable& tied = p;
   using Groups = std::vector<ParamGroup>;
 
   EXPECT_THAT(

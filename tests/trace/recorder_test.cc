@@ -130,7 +130,8 @@ TEST(RecorderTest, PartsOfLargeTensorsTakeTurns) {
   for (const std::int32_t sync : {0, 1, 2, 3}) {
     pen.recorder.position(wrapper).sync = sync;
     pen.recorder.record_grads(GradPoint::kPost, layout, tensors, wrapper);
-    const auto& event = std::get<GradEvent>(pen.events().back().body);
+    const std::span<const Event> events = pen.events();
+    const auto& event = std::get<GradEvent>(events.back().body);
     const std::int64_t most = (n + 2) / 3;
     const std::int64_t first = most * (sync % 3);
     const std::int64_t size = std::min(most, n - first);

@@ -62,6 +62,7 @@ class StepRecord {
   static Mark mark_of(const Variable& parameter);
   bool is_current(const Recorder& recorder, const OptimizerView& view) const;
   NameId name_of(std::size_t i) const;
+  void record_tensors(const OptimizerView& view, const Part& part);
   void name_part(Part& part, std::span<const StateList> state);
   void record_group(const OptimizerView& view, std::size_t g, const OptimizerInfo& info);
 
