@@ -10,7 +10,11 @@ std::string Shape::text() const { return fmt::format("[{}]", join(sizes())); }
 
 std::string Shape::complaint_about(std::span<const std::int64_t> sizes) {
   return fmt::format(
-      "[{}] is not a shape: it has at most {} sizes, none of them negative", join(sizes), kMaxDims);
+      "[{}] is not a shape: it has at most {} sizes, none of them negative, and at most {} "
+      "elements",
+      join(sizes),
+      kMaxDims,
+      kMaxElems);
 }
 
 }  // namespace lockstep

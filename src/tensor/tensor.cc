@@ -114,7 +114,7 @@ Tensor Tensor::reshape(const Shape& shape) const {
 
 Tensor Tensor::slice(std::int64_t first, const Shape& shape) const {
   LOCKSTEP_CHECK(
-      first >= 0 && first + shape.n_elems() <= n_elems_,
+      first >= 0 && first <= n_elems_ && shape.n_elems() <= n_elems_ - first,
       fmt::format(
           "a slice of {} elements from element {} on reaches over the end of {}, which has {}",
           shape.n_elems(),
@@ -128,10 +128,10 @@ Tensor Tensor::rows(std::int64_t first, std::int64_t n) const {
   LOCKSTEP_CHECK(
       shape_.n_dims() > 0,
       fmt::format(
-          "rows {} to {} of a scalar: only tensors with a dimension have rows", first, first + n));
+          "{} rows from row {} on of a scalar: only tensors with a dimension have rows", n, first));
   LOCKSTEP_CHECK(
-      first >= 0 && n >= 0 && first + n <= shape_[0],
-      fmt::format("rows {} to {} of {}, which has {}", first, first + n, text(), shape_[0]));
+      first >= 0 && n >= 0 && first <= shape_[0] && n <= shape_[0] - first,
+      fmt::format("{} rows from row {} on of {}, which has {}", n, first, text(), shape_[0]));
   std::array<std::int64_t, Shape::kMaxDims> sizes{};
   std::int64_t row_elems = 1;
   for (std::size_t i = 0; i < shape_.n_dims(); ++i) {

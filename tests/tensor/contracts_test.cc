@@ -16,6 +16,10 @@ using testing::complaint_of;
 using testing::expect_complaints;
 using testing::PlainRuntime;
 
+const std::string kNoShape =
+    " is not a shape: it has at most 4 sizes, none of them negative, and at most 1125899906842624 "
+    "elements";
+
 TEST(TensorContractsTest, SayWhichShapeOrElementWasAskedFor) {
   PlainRuntime rt;
   const Tensor six = rt.tensor({2, 3}, {1, 2, 3, 4, 5, 6}, DType::kF32);
@@ -27,7 +31,7 @@ TEST(TensorContractsTest, SayWhichShapeOrElementWasAskedFor) {
        "cannot reshape f32 [2, 3], which has 6 elements, to [4, 2], which has 8"},
       {[&] { six.slice(5, {2}); },
        "a slice of 2 elements from element 5 on reaches over the end of f32 [2, 3], which has 6"},
-      {[&] { six.rows(1, 2); }, "rows 1 to 3 of f32 [2, 3], which has 2"},
+      {[&] { six.rows(1, 2); }, "2 rows from row 1 on of f32 [2, 3], which has 2"},
       {[&] { six.at(6); }, "element 6 of f32 [2, 3], which has 6"},
       {[&] { six.item(); }, "item() of f32 [2, 3]: it is for tensors of one element"},
       {[&] { six.read<double>(); }, "the elements of f32 [2, 3] cannot be read as f64"},
@@ -38,12 +42,46 @@ TEST(TensorContractsTest, SayWhichShapeOrElementWasAskedFor) {
       {[&] {
          Shape({2, -3});
        },
-       "[2, -3] is not a shape: it has at most 4 sizes, none of them negative"},
+       "[2, -3]" + kNoShape},
       {[&] {
          Shape({1, 2, 3, 4, 5});
        },
-       "[1, 2, 3, 4, 5] is not a shape: it has at most 4 sizes, none of them negative"},
+       "[1, 2, 3, 4, 5]" + kNoShape},
   });
+}
+
+// Sizes whose product, bytes or strides fit no number.
+TEST(TensorContractsTest, RefuseSizesThatOverflow) {
+  PlainRuntime rt;
+  const Tensor six = rt.tensor({2, 3}, {1, 2, 3, 4, 5, 6}, DType::kF32);
+  const auto asked = [](std::initializer_list<std::int64_t> sizes) {
+    static_cast<void>(Shape(sizes));
+  };
+  constexpr std::int64_t kTera = std::int64_t{1} << 40;
+
+  expect_complaints({
+      {[&] { asked({std::int64_t{1} << 62}); }, "[4611686018427387904]" + kNoShape},
+      {[&] {
+         asked({std::int64_t{1} << 32, std::int64_t{1} << 32});
+       },
+       "[4294967296, 4294967296]" + kNoShape},
+      {[&] {
+         asked({0, kTera, kTera});
+       },
+       "[0, 1099511627776, 1099511627776]" + kNoShape},
+      {[&] {
+         asked({Shape::kMaxElems, 2});
+       },
+       "[1125899906842624, 2]" + kNoShape},
+      {[&] { six.slice(INT64_MAX, {2}); },
+       "a slice of 2 elements from element 9223372036854775807 on reaches over the end of f32 [2, "
+       "3], "
+       "which has 6"},
+      {[&] { six.rows(1, INT64_MAX); },
+       "9223372036854775807 rows from row 1 on of f32 [2, 3], which has 2"},
+  });
+  EXPECT_EQ(Shape({Shape::kMaxElems}).n_elems(), Shape::kMaxElems);
+  EXPECT_EQ(Shape({kTera, 0}).n_elems(), 0);
 }
 
 TEST(TensorContractsTest, SayWhichOperandsDoNotFit) {
