@@ -11,6 +11,10 @@ namespace lockstep {
 
 class DiskFiles final : public FileSystem {
  public:
+  /// The temporary name is new each time ("model.bin.part-" and 12 hex digits), never that of
+  /// another's file or link. A link stays a link, and what it leads to is published. What is not a
+  /// regular file (a device, a pipe) is written to as it is.
+  Outcome publish(std::string_view path, std::string_view bytes) override;
   Result<std::string> read(std::string_view path) override;
   Outcome write(std::string_view path, std::string_view bytes) override;
   Outcome sync(std::string_view path) override;
@@ -18,6 +22,30 @@ class DiskFiles final : public FileSystem {
   Outcome remove(std::string_view path) override;
   Result<std::vector<std::string>> list(std::string_view folder) override;
   Outcome make_folder(std::string_view folder) override;
+};
+
+/// Files that are published together: the bytes of all are safe on the disk, under names of their
+/// own, before the first takes its place. Whatever was not committed is removed again.
+class StagedFiles {
+ public:
+  StagedFiles() = default;
+  ~StagedFiles();
+  StagedFiles(const StagedFiles&) = delete;
+  StagedFiles& operator=(const StagedFiles&) = delete;
+  StagedFiles(StagedFiles&&) = delete;
+  StagedFiles& operator=(StagedFiles&&) = delete;
+
+  /// Requires: `path` is that of a regular file, or of none.
+  Outcome add(const std::string& path, std::string_view bytes);
+  Outcome commit();
+
+ private:
+  struct Staged {
+    std::string temporary;
+    std::string path;
+  };
+
+  std::vector<Staged> staged_;
 };
 
 }  // namespace lockstep

@@ -53,9 +53,9 @@ class FileSystem {
   virtual Outcome make_folder(std::string_view folder) = 0;
 
   /// Publishes atomically: temporary name, sync, rename, sync of the folder. Readers see all of it
-  /// or nothing, whenever a crash comes; after success it is there for good.
-  /// Requires: one writer a path.
-  Outcome publish(std::string_view path, std::string_view bytes);
+  /// or nothing, whenever a crash comes; after success it is there for good. The temporary name here
+  /// is the path with ".part", which takes one writer for each path.
+  virtual Outcome publish(std::string_view path, std::string_view bytes);
 };
 
 /// "ckpt" of "ckpt/model.bin", "." of a name alone.
