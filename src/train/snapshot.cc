@@ -20,8 +20,9 @@ constexpr std::string_view kHook = "hook/";
 constexpr std::string_view kDropout = "rng/dropout";
 constexpr std::string_view kOwnStream = "rng/augment.own";
 constexpr std::string_view kLibraryStream = "rng/augment.library";
-constexpr std::int64_t kUnreadable = -2;  ///< Rank 0 cannot even look into the folder.
-constexpr std::size_t kWords = 6;         ///< What gather() says of a rank: two files, three each.
+constexpr std::int64_t kUnreadable =
+    -2;                            ///< Rank 0 cannot look into the folder, or may not use it.
+constexpr std::size_t kWords = 6;  ///< What gather() says of a rank: two files, three each.
 
 void wait_for(const Work& work) {
   const CommStatus status = work.wait();
@@ -81,11 +82,6 @@ void copy_into(const Tensor& to, const Tensor& from, std::string_view name) {
 std::string_view owner_of(std::string_view numbers) {
   if (numbers == "groups" || numbers == "averager") return "optimizer";
   return numbers == "plateau" ? "scheduler" : numbers;
-}
-
-std::string rank_part(std::int32_t rank) {
-  const std::string digits = std::to_string(rank);
-  return "rank-" + std::string(digits.size() < 5 ? 5 - digits.size() : 0, '0') + digits;
 }
 
 }  // namespace
@@ -296,13 +292,14 @@ LoopPlace Snapshots::load(std::int64_t step) {
   load_parameters(read_part(manifest.value(), "model"));
   const bool had_own = context_.rank() < n_ranks;
   const std::int32_t owner = had_own ? context_.rank() : 0;
-  const SafeTensors own = read_part(manifest.value(), rank_part(owner));
+  const SafeTensors own = read_part(manifest.value(), SnapshotFiles::rank_part(owner));
   load_parameters(own);
   load_own(own);
   load_hook(own);
   if (takes("rng")) {
     const bool shares = job_.loop.snapshot.rng == "rank0";
-    load_generators(shares ? read_part(manifest.value(), rank_part(0)) : own, shares || had_own);
+    load_generators(shares ? read_part(manifest.value(), SnapshotFiles::rank_part(0)) : own,
+                    shares || had_own);
   }
   const auto text = own.metadata.find("place");
   LoopPlace place = parse_place(text == own.metadata.end() ? std::string_view() : text->second);
@@ -321,6 +318,8 @@ Result<std::int64_t> Snapshots::find_newest() {
     const Result<std::optional<SnapshotManifest>> newest = files_.newest_whole();
     if (!newest.ok()) return newest.error();
     if (newest.value()) step = newest.value()->step;
+  } else if (context_.host().environment("TORCHELASTIC_RESTART_COUNT").value_or("0") == "0") {
+    if (Outcome outcome = files_.check_unused(); !outcome.ok()) return outcome.error();
   }
   if (Outcome outcome = files_.drop_after(step); !outcome.ok()) return outcome.error();
   return step;
@@ -328,7 +327,7 @@ Result<std::int64_t> Snapshots::find_newest() {
 
 std::int64_t Snapshots::agree_on_newest() {
   std::int64_t step = -1;
-  std::string trouble = "rank 0 cannot read the folder of snapshots";
+  std::string trouble = "rank 0 cannot begin with the folder of snapshots";
   if (context_.rank() == 0) {
     const Result<std::int64_t> found = find_newest();
     step = found.ok() ? found.value() : kUnreadable;
@@ -398,7 +397,8 @@ std::optional<std::vector<SnapshotManifest::File>> Snapshots::gather(
     for (std::size_t i = 0; i < n_files; ++i) {
       const std::int64_t* at = &words[r * kWords + 3 * i];
       if (at[0] == 0) return std::nullopt;
-      const std::string part = i == 0 ? rank_part(static_cast<std::int32_t>(r)) : "model";
+      const std::string part =
+          i == 0 ? SnapshotFiles::rank_part(static_cast<std::int32_t>(r)) : "model";
       files.push_back(
           {SnapshotFiles::name_of(step, part), at[1], static_cast<std::uint64_t>(at[2])});
     }
@@ -410,8 +410,8 @@ void Snapshots::save(const LoopPlace& place) {
   context_.record().phase(PhaseKind::kSave);
   record_states(StatePoint::kSave);
   std::vector<SnapshotManifest::File> published;
-  Outcome outcome =
-      publish(place.step, rank_part(context_.rank()), own_part(as_saved(place)), published);
+  Outcome outcome = publish(
+      place.step, SnapshotFiles::rank_part(context_.rank()), own_part(as_saved(place)), published);
   if (outcome.ok() && writes_common()) {
     outcome = publish(place.step, "model", common_part(), published);
   }

@@ -13,26 +13,56 @@ namespace {
 constexpr std::string_view kTitle = "lockstep-snapshot 1";
 constexpr std::string_view kPrefix = "step-";
 constexpr std::string_view kManifest = ".manifest";
+constexpr std::string_view kRank = "rank-";
+constexpr std::string_view kTensors = ".safetensors";
 constexpr std::size_t kDigits = 8;
+constexpr std::size_t kRankDigits = 5;
 
 std::uint64_t digest_of(std::string_view bytes) {
   return sm64(bytes.data(), static_cast<std::int64_t>(bytes.size()), DType::kU8);
 }
 
-std::string stem_of(std::int64_t step) {
-  const std::string digits = std::to_string(step);
-  const std::size_t n_zeros = digits.size() < kDigits ? kDigits - digits.size() : 0;
-  return std::string(kPrefix) + std::string(n_zeros, '0') + digits;
+std::string numbered(std::string_view prefix, std::int64_t number, std::size_t n_digits) {
+  const std::string digits = std::to_string(number);
+  const std::size_t n_zeros = digits.size() < n_digits ? n_digits - digits.size() : 0;
+  return std::string(prefix) + std::string(n_zeros, '0') + digits;
 }
 
-/// The step in a file's name; nothing for names that are none of ours.
+std::string stem_of(std::int64_t step) { return numbered(kPrefix, step, kDigits); }
+
+std::string rank_stem(std::int64_t rank) { return numbered(kRank, rank, kRankDigits); }
+
+/// The number that `render` makes `word` of, if it is one from 0 on and written in exactly that way.
+template <typename Render>
+std::optional<std::int64_t> number_named(std::string_view word,
+                                         std::string_view prefix,
+                                         const Render& render) {
+  if (!word.starts_with(prefix)) return std::nullopt;
+  const std::optional<std::int64_t> number = parse_int(word.substr(prefix.size()));
+  if (!number || *number < 0 || render(*number) != word) return std::nullopt;
+  return number;
+}
+
+/// What is left of a file's name without the mark of one that was not finished: ".part" alone, or
+/// with the twelve hex digits of a file on the disk.
+std::string_view finished_name(std::string_view name) {
+  constexpr std::string_view kPart = ".part";
+  const std::size_t at = name.rfind(kPart);
+  if (at == std::string_view::npos) return name;
+  const std::string_view mark = name.substr(at + kPart.size());
+  const bool marked = mark.empty() || (mark.size() == 13 && mark[0] == '-' &&
+                                       mark.find_first_not_of("0123456789abcdef", 1) == mark.npos);
+  return marked ? name.substr(0, at) : name;
+}
+
+/// The step of a file's name; nothing for a name that SnapshotFiles would not have given.
 std::optional<std::int64_t> step_in(std::string_view name) {
-  if (name.substr(0, kPrefix.size()) != kPrefix) return std::nullopt;
-  return parse_int(name.substr(kPrefix.size(), name.find('.') - kPrefix.size()));
-}
-
-bool is_manifest(std::string_view name) {
-  return name.size() > kManifest.size() && name.substr(name.size() - kManifest.size()) == kManifest;
+  const std::vector<std::string_view> parts = split(finished_name(name), '.');
+  const std::optional<std::int64_t> step = number_named(parts[0], kPrefix, stem_of);
+  if (!step || parts.size() < 2) return std::nullopt;
+  if (parts.size() == 2) return parts[1] == kManifest.substr(1) ? step : std::nullopt;
+  const bool known = parts[1] == "model" || number_named(parts[1], kRank, rank_stem);
+  return parts.size() == 3 && known && parts[2] == kTensors.substr(1) ? step : std::nullopt;
 }
 
 Error damaged_manifest() { return {"this is not a complete manifest of a snapshot", {}}; }
@@ -91,8 +121,10 @@ Result<SnapshotManifest> parse_manifest(std::string_view text) {
 SnapshotFiles::SnapshotFiles(FileSystem& files, std::string folder, std::string publish)
     : files_(&files), folder_(std::move(folder)), publish_(std::move(publish)) {}
 
+std::string SnapshotFiles::rank_part(std::int32_t rank) { return rank_stem(rank); }
+
 std::string SnapshotFiles::name_of(std::int64_t step, const std::string& part) {
-  return stem_of(step) + "." + part + ".safetensors";
+  return stem_of(step) + "." + part + std::string(kTensors);
 }
 
 std::string SnapshotFiles::manifest_name(std::int64_t step) {
@@ -177,6 +209,17 @@ Result<std::vector<std::string>> SnapshotFiles::damaged() {
   return names;
 }
 
+Outcome SnapshotFiles::check_unused() {
+  const Result<std::vector<std::int64_t>> steps = manifests_newest_first();
+  if (!steps.ok()) return steps.error();
+  if (steps.value().empty()) return success();
+  return Error{"this folder has snapshots of another run, up to step " +
+                   std::to_string(steps.value().front()) +
+                   ", which a run that does not resume would write over; name another folder, or "
+                   "move them away",
+               folder_};
+}
+
 Outcome SnapshotFiles::drop_after(std::int64_t step) {
   const Result<std::vector<std::int64_t>> steps = manifests_newest_first();
   if (!steps.ok()) return steps.error();
@@ -214,7 +257,7 @@ Outcome SnapshotFiles::remove_orphans(std::int64_t step, const std::vector<std::
   if (!names.ok()) return names.error();
   for (const std::string& name : names.value()) {
     const std::optional<std::int64_t> owner = step_in(name);
-    if (!owner || *owner > step || is_manifest(name)) continue;
+    if (!owner || *owner > step || name == manifest_name(*owner)) continue;
     if (std::find(kept.begin(), kept.end(), *owner) != kept.end()) continue;
     if (Outcome outcome = files_->remove(path_of(name)); !outcome.ok()) return outcome;
   }

@@ -36,12 +36,15 @@ SnapshotManifest::File describe_file(std::string name, std::string_view bytes);
 ///
 /// A snapshot is a file for what all ranks have in common, one per rank for what it has alone, and
 /// a manifest. The manifest is published last and removed first, so it never names a file that is
-/// not there and whole.
+/// not there and whole. Other files may share the folder: only names that are exactly those of a
+/// snapshot's files, finished or not, are ever removed.
 class SnapshotFiles {
  public:
   /// `publish`: as SnapshotSpec's. Requires: `files` outlives it.
   SnapshotFiles(FileSystem& files, std::string folder, std::string publish);
 
+  /// "rank-00003", the part of what rank 3 has alone.
+  static std::string rank_part(std::int32_t rank);
   /// "step-00000010.model.safetensors" of step 10 and part "model".
   static std::string name_of(std::int64_t step, const std::string& part);
   static std::string manifest_name(std::int64_t step);
@@ -60,7 +63,9 @@ class SnapshotFiles {
   Result<std::string> read(const SnapshotManifest& manifest, const std::string& name);
   /// Removes all but the newest `keep` snapshots up to `step`, and files that no manifest names.
   Outcome prune(std::int64_t step, std::int64_t keep);
-  /// Removes the manifests of later steps: they are damaged, or about to be written over.
+  /// Errors: there are snapshots, which a run that begins anew would destroy step by step.
+  Outcome check_unused();
+  /// Removes the manifests of later steps: they are damaged, or an earlier attempt's of this run.
   Outcome drop_after(std::int64_t step);
   /// Names of manifests whose text or files are damaged: none, as long as publication is atomic.
   Result<std::vector<std::string>> damaged();

@@ -18,6 +18,8 @@ class OneRank {
 
   Runtime& runtime() { return test_.runtime; }
 
+  TestHost& host() { return test_.host; }
+
   /// The same runtime under another number: what rank `rank` of `world_size` would plan.
   RankContext as(std::int32_t rank, std::int32_t world_size) {
     return {Rank{rank}, world_size, test_.runtime, *group_};

@@ -251,11 +251,70 @@ TEST(Snapshot, FallsBackToAnOlderOneWhenTheNewestIsDamaged) {
   EXPECT_THAT(folder.damaged().value(), IsEmpty());
 }
 
-TEST(Snapshot, StartsFromScratchOnRequest) {
+// Names that people give to checkpoints, and near misses of this project's own.
+constexpr std::string_view kForeignNames[] = {"step-0.notes.md",
+                                              "step-00000001.manifest.bak",
+                                              "step-00000001.model.pt",
+                                              "step-00000001.rank-0.safetensors",
+                                              "step-00000001.rank-00000.safetensors.old",
+                                              "step-00000001.model.safetensors.part-zz",
+                                              "step-0000001.model.safetensors",
+                                              "step-1.model.safetensors",
+                                              "step-1.pt",
+                                              "step-2",
+                                              "step--0000001.model.safetensors"};
+
+TEST(Snapshot, PruningLeavesTheFilesOfOthersAlone) {
+  OneRank one;
+  FileSystem& files = one.context().host().files();
+  ASSERT_TRUE(files.make_folder("ckpt").ok());
+  for (const std::string_view name : kForeignNames) {
+    ASSERT_TRUE(files.write("ckpt/" + std::string(name), "foreign").ok());
+  }
+  run(one, job_with("sgd"));
+  for (const std::string_view name : kForeignNames) {
+    EXPECT_EQ(files.read("ckpt/" + std::string(name)).value(), "foreign") << name;
+  }
+}
+
+TEST(Snapshot, PruningRemovesWhatAnInterruptedSaveLeft) {
+  OneRank one;
+  FileSystem& files = one.context().host().files();
+  ASSERT_TRUE(files.make_folder("ckpt").ok());
+  for (const char* name : {"step-00000001.model.safetensors.part",
+                           "step-00000001.rank-00004.safetensors",
+                           "step-00000002.rank-123456.safetensors.part-0123456789ab",
+                           "step-00000002.manifest.part-0123456789ab"}) {
+    ASSERT_TRUE(files.write("ckpt/" + std::string(name), "left").ok());
+  }
+  run(one, job_with("sgd"));
+  EXPECT_THAT(files.list("ckpt").value(), SizeIs(6));
+}
+
+TEST(Snapshot, ARunThatDoesNotResumeRefusesAFolderInUse) {
+  OneRank one;
+  Job job = job_with("adam");
+  run(one, job);
+  FileSystem& files = one.context().host().files();
+  const auto before = files.list("ckpt").value();
+  job.loop.snapshot.resume = false;
+  job.loop.steps = 2;
+  try {
+    run(one, job);
+    FAIL() << "the snapshots of another run were written over";
+  } catch (const std::runtime_error& error) {
+    EXPECT_THAT(error.what(),
+                HasSubstr("ckpt: this folder has snapshots of another run, up to step 7"));
+  }
+  EXPECT_EQ(files.list("ckpt").value(), before);
+}
+
+TEST(Snapshot, ARestartThatDoesNotResumeStartsFromScratch) {
   OneRank one;
   Job job = job_with("adam");
   const auto whole = run(one, job);
   job.loop.snapshot.resume = false;
+  one.host().variables["TORCHELASTIC_RESTART_COUNT"] = "1";
   EXPECT_EQ(run(one, job), whole);
 }
 
