@@ -62,11 +62,6 @@ void write_report(const RunFiles& files, const FinishedRun& run) {
 
 void write_trace(const RunFiles& files, const RunOptions& options, const FinishedRun& run) {
   if (files.trace.empty()) return;
-  // Attempts and ranks of an earlier run would be read with this one's.
-  std::error_code ignored;
-  for (const fs::directory_entry& entry : fs::directory_iterator(files.trace, ignored)) {
-    if (entry.path().extension() == ".jsonl") fs::remove(entry.path(), ignored);
-  }
   const TraceHeader header = {.run_id = hex64(run.report.trace_digest),
                               .backend = run.backend,
                               .scenario = "run_ranks",

@@ -7,6 +7,7 @@
 #include <system_error>
 #include <unistd.h>
 
+#include "lockstep/base/disk_files.h"
 #include "lockstep/base/text.h"
 #include "lockstep/formats/json_text.h"
 #include "lockstep/trace/detail/event_fields.h"
@@ -155,28 +156,31 @@ bool write_all(int file, std::string_view bytes) {
   return true;
 }
 
-/// Readers see the whole file or none: temporary name, sync, rename.
-Outcome publish(const std::string& path, std::string_view bytes) {
-  const std::string temporary = path + ".tmp";
-  const int file = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (file < 0) return system_error("cannot create the file", temporary);
-  const bool written = write_all(file, bytes) && ::fsync(file) == 0;
-  const Error failure = written ? Error{} : system_error("cannot write the file", temporary);
-  if (::close(file) != 0 || !written) {
-    ::unlink(temporary.c_str());
-    return written ? system_error("cannot write the file", temporary) : failure;
-  }
-  if (::rename(temporary.c_str(), path.c_str()) != 0) {
-    return system_error("cannot rename the file", path);
-  }
-  return success();
-}
-
 Outcome make_folder(const std::string& folder) {
   std::error_code failure;
   std::filesystem::create_directories(folder, failure);
   if (failure) return Error{"cannot make the folder: " + failure.message(), folder};
   return success();
+}
+
+/// Whether rank_file_name() gives this name for some attempt and rank.
+bool is_rank_file(std::string_view name) {
+  constexpr std::string_view kRank = ".rank-";
+  constexpr std::string_view kEnd = ".jsonl";
+  const std::size_t middle = name.find(kRank);
+  if (!name.starts_with('a') || middle == std::string_view::npos || !name.ends_with(kEnd)) {
+    return false;
+  }
+  const std::size_t from = middle + kRank.size();
+  if (from + kEnd.size() > name.size()) return false;
+  const auto attempt = parse_int(name.substr(1, middle - 1));
+  const auto rank = parse_int(name.substr(from, name.size() - from - kEnd.size()));
+  const auto fits = [](const std::optional<std::int64_t>& number) {
+    return number && *number >= 0 && *number <= INT32_MAX;
+  };
+  return fits(attempt) && fits(rank) &&
+         name == rank_file_name(static_cast<std::int32_t>(*attempt),
+                                Rank{static_cast<std::int32_t>(*rank)});
 }
 
 /// The text of a rank's files, one per attempt.
@@ -218,11 +222,24 @@ Outcome write_jsonl(const MemoryTrace& trace,
   if (Outcome made = make_folder(folder); !made.ok()) return made;
   TraceHeader full = header;
   full.n_ranks = std::max(header.n_ranks, trace.n_ranks());
+  StagedFiles files;
   for (std::int32_t rank = 0; rank < trace.n_ranks(); ++rank) {
     for (const auto& [attempt, text] : attempts_of(trace, full, rank, values)) {
       const std::string path = folder + "/" + rank_file_name(attempt, Rank{rank});
-      if (Outcome outcome = publish(path, text); !outcome.ok()) return outcome;
+      if (Outcome outcome = files.add(path, text); !outcome.ok()) return outcome;
     }
+  }
+  if (Outcome removed = remove_trace(folder); !removed.ok()) return removed;
+  return files.commit();
+}
+
+Outcome remove_trace(const std::string& folder) {
+  DiskFiles files;
+  const Result<std::vector<std::string>> names = files.list(folder);
+  if (!names.ok()) return names.error();
+  for (const std::string& name : names.value()) {
+    if (!is_rank_file(name)) continue;
+    if (Outcome removed = files.remove(folder + "/" + name); !removed.ok()) return removed;
   }
   return success();
 }

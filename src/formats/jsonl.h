@@ -32,14 +32,18 @@ struct TraceHeader {
 /// "a000.rank-00003.jsonl"
 std::string rank_file_name(std::int32_t attempt, Rank rank);
 
-/// Writes `trace` to `folder` as aNNN.rank-NNNNN.jsonl (docs/trace_format.md). Every file is
-/// written under a temporary name, synced and renamed; the folder is made when missing.
+/// Writes `trace` to `folder` as aNNN.rank-NNNNN.jsonl (docs/trace_format.md), in the place of a
+/// trace that is there: once the bytes of all files are on the disk under temporary names, the old
+/// ones go and these are renamed. The folder is made when missing.
 /// `values` false leaves ValueEvents out, which are most of a large trace.
 /// Errors: the folder cannot be made or written; where = the path.
 Outcome write_jsonl(const MemoryTrace& trace,
                     const TraceHeader& header,
                     const std::string& folder,
                     bool values = true);
+
+/// Removes the files that a trace has in `folder`, and no others. Errors: one cannot be removed.
+Outcome remove_trace(const std::string& folder);
 
 /// Writes one rank's events as they happen, so that a killed rank loses at most its last line: what
 /// real processes use.

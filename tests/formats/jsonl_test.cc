@@ -1,11 +1,13 @@
 #include "lockstep/formats/jsonl.h"
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <limits>
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <sys/resource.h>
 
 #include <gtest/gtest.h>
 
@@ -220,6 +222,56 @@ TEST(JsonlTest, WritesOneFilePerRankAndAttemptAndNoTemporaryOnes) {
   EXPECT_EQ(files,
             (std::vector<std::string>{
                 "a000.rank-00000.jsonl", "a000.rank-00001.jsonl", "a001.rank-00000.jsonl"}));
+}
+
+std::vector<std::string> names_in(const std::string& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    names.push_back(entry.path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+TEST(JsonlTest, ATraceTakesThePlaceOfALargerOneAndLeavesOtherFilesAlone) {
+  const TempFolder folder;
+  const std::vector<std::string> others = {
+      "a000.rank-0.jsonl", "a1.rank-00001.jsonl.bak", "data.jsonl", "rank-00000.jsonl"};
+  for (const std::string& name : others) write_file(folder.path() + "/" + name, "foreign");
+  ASSERT_TRUE(write_jsonl(EventStream(3).trace(), {.run_id = "old"}, folder.path()).ok());
+  ASSERT_TRUE(write_jsonl(EventStream(1).trace(), {.run_id = "new"}, folder.path()).ok());
+
+  std::vector<std::string> expected = others;
+  expected.emplace_back("a000.rank-00000.jsonl");
+  std::sort(expected.begin(), expected.end());
+  EXPECT_EQ(names_in(folder.path()), expected);
+}
+
+TEST(JsonlTest, ATraceThatCannotBeWrittenLeavesTheOldOneWhole) {
+  EventStream small(2);
+  small.add(0, LogEvent{});
+  EventStream large(2);
+  for (int i = 0; i < 100; ++i) large.add(1, LogEvent{});
+  const TempFolder folder;
+  ASSERT_TRUE(write_jsonl(small.trace(), {.run_id = "old"}, folder.path()).ok());
+  const std::vector<std::string> before = names_in(folder.path());
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &limit), 0);
+  const rlimit little{.rlim_cur = 2000, .rlim_max = limit.rlim_max};
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &little), 0);
+
+  const Outcome failed = write_jsonl(large.trace(), {.run_id = "new"}, folder.path());
+
+  ::setrlimit(RLIMIT_FSIZE, &limit);
+  static_cast<void>(std::signal(SIGXFSZ, handler));
+  ASSERT_FALSE(failed.ok());
+  EXPECT_EQ(failed.error().text(),
+            folder.path() + "/a000.rank-00001.jsonl: cannot write this file: File too large");
+  EXPECT_EQ(names_in(folder.path()), before);
+  const Result<LoadedTrace> kept = read_jsonl(folder.path());
+  ASSERT_TRUE(kept.ok()) << kept.error().text();
+  EXPECT_EQ(kept.value().header.run_id, "old");
 }
 
 /// The clock of a trace whose two ranks name these.
