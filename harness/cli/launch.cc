@@ -1,7 +1,10 @@
 // `lockstep launch`: programs as ranks, one process each.
+#include <array>
 #include <cmath>
 #include <filesystem>
 
+#include "lockstep/base/text.h"
+#include "lockstep/formats/jsonl.h"
 #include "lockstep/harness/cli/commands.h"
 #include "lockstep/harness/cli/real_ranks.h"
 #include "lockstep/real/launch/supervisor.h"
@@ -15,7 +18,24 @@ std::chrono::milliseconds milliseconds(double seconds) {
   return std::chrono::milliseconds(std::llround(seconds * kMillisecondsPerSecond));
 }
 
+/// Seconds as people write them; "nan" and "-1" parse, too.
+Outcome check_seconds(const LaunchArguments& arguments) {
+  constexpr double kMost = 1e9;
+  const std::array<std::pair<const char*, double>, 3> given = {
+      {{"--grace", arguments.grace_s},
+       {"--monitor-interval", arguments.monitor_interval_s},
+       {"--join-timeout", arguments.join_timeout_s}}};
+  for (const auto& [option, seconds] : given) {
+    if (seconds >= 0.0 && seconds <= kMost) continue;
+    return Error{std::string(option) + " is " + exact(seconds) +
+                     "; it is a number of seconds, 0 to 1000000000",
+                 {}};
+  }
+  return success();
+}
+
 Result<launch::LaunchOptions> options_of(const LaunchArguments& arguments) {
+  if (Outcome checked = check_seconds(arguments); !checked.ok()) return checked.error();
   launch::LaunchOptions options;
   options.n_per_node = arguments.nproc_per_node;
   options.n_nodes = arguments.nnodes;
@@ -46,6 +66,18 @@ Result<launch::LaunchOptions> options_of(const LaunchArguments& arguments) {
   return options;
 }
 
+/// Those of an earlier run, of its restarts too: ranks write into the folder as they go.
+Outcome remove_traces(const launch::LaunchOptions& options) {
+  if (options.trace.empty()) return success();
+  Outcome removed = remove_trace(options.trace);
+  for (std::int32_t n = 1; n <= options.max_restarts && removed.ok(); ++n) {
+    const std::string folder = options.trace + "/restart-" + std::to_string(n);
+    if (!std::filesystem::exists(folder)) break;
+    removed = remove_trace(folder);
+  }
+  return removed;
+}
+
 }  // namespace
 
 ExitCode launch(const LaunchArguments& arguments, Terminal& terminal) {
@@ -56,6 +88,9 @@ ExitCode launch(const LaunchArguments& arguments, Terminal& terminal) {
   if (!arguments.backend.empty()) {
     const auto refused = refuse_backend("launch", arguments.backend, terminal);
     if (refused) return *refused;
+  }
+  if (const Outcome removed = remove_traces(options.value()); !removed.ok()) {
+    return bad_input(terminal, "lockstep launch: " + removed.error().text());
   }
   const Result<launch::LaunchResult> launched =
       launch::launch(options.value(), terminal.out, terminal.err);

@@ -94,10 +94,24 @@ RealRun run_on_processes(const RealRequest& request, const Scenario& scenario, T
   options.backend = request.backend;
   options.trace = request.trace.empty() ? temporary.path() : fs::absolute(request.trace).string();
   options.command = rank_command(request);
+  // A rank's own operations end after the timeout; then it says so, and its trace grows.
+  options.silence = std::chrono::seconds(request.timeout_s) + options.grace;
+  options.scratch.push_back(temporary.path());
   RealRun run;
+  if (Outcome removed = remove_trace(options.trace); !removed.ok()) {
+    terminal.err << "lockstep " << request.command << ": " << removed.error().text() << "\n";
+    run.failed = ExitCode::kBadInput;
+    return run;
+  }
   const Result<launch::LaunchResult> launched = launch::launch(options, terminal.err, terminal.err);
   if (!launched.ok()) {
     terminal.err << "lockstep " << request.command << ": " << launched.error().text() << "\n";
+    run.failed = ExitCode::kRunFailed;
+    return run;
+  }
+  if (const int signal = launched.value().signal; signal != 0) {
+    terminal.err << "lockstep " << request.command << ": stopped by "
+                 << launch::status_text(-signal) << "; no report is written\n";
     run.failed = ExitCode::kRunFailed;
     return run;
   }

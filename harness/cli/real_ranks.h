@@ -34,7 +34,7 @@ std::optional<ExitCode> refuse_backend(const std::string& command,
 Result<Scenario> load_request(RealRequest& request, std::int32_t nproc);
 
 /// Starts the processes and reads what they wrote. The exit code: some process died or could not
-/// connect (stderr says which), kRunFailed.
+/// connect (stderr says which), kRunFailed. A run that a signal stopped has nothing to judge.
 struct RealRun {
   std::optional<ExitCode> failed;
   std::optional<LoadedTrace> loaded;  ///< Also of a failed run, when anything can be read.

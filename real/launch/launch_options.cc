@@ -1,5 +1,7 @@
 #include "lockstep/real/launch/launch_options.h"
 
+#include <algorithm>
+
 #include "lockstep/base/text.h"
 
 namespace lockstep::launch {
@@ -44,6 +46,19 @@ Result<StreamChoice> parse_streams(std::string_view text) {
   return choice;
 }
 
+namespace {
+
+// The run id names a folder among the logs, and stands in lines of text.
+bool names_one_folder(std::string_view id) {
+  const bool plain = std::all_of(id.begin(), id.end(), [](char letter) {
+    const auto code = static_cast<unsigned char>(letter);
+    return code > 0x20U && code < 0x7FU && letter != '/';
+  });
+  return plain && !id.empty() && id != "." && id != ".." && id.size() <= 200;
+}
+
+}  // namespace
+
 std::int32_t launcher_port(const LaunchOptions& options) {
   return options.launcher_port > 0 ? options.launcher_port : options.master_port + 1;
 }
@@ -61,6 +76,10 @@ std::string complaint(const LaunchOptions& options) {
            " machines; they count from 0";
   }
   if (options.max_restarts < 0) return "--max-restarts is below 0";
+  if (!names_one_folder(options.run_id)) {
+    return "--rdzv-id '" + options.run_id +
+           "' cannot name a folder; use letters, digits and signs other than '/'";
+  }
   if (options.monitor_interval.count() <= 0) return "--monitor-interval is not above 0 seconds";
   if (options.master_port < 0 || options.master_port > 65535) {
     return "--master-port " + number(options.master_port) + "; a port is between 0 and 65535";

@@ -37,6 +37,9 @@ struct LaunchOptions {
   std::int32_t max_restarts = 0;                    ///< Of all ranks together.
   std::chrono::milliseconds monitor_interval{100};
   std::chrono::milliseconds grace{30'000};  ///< Between SIGTERM and SIGKILL.
+  /// Ranks that give no sign for this long after one has ended, or ten times as long before, are
+  /// ended: neither an event in `trace` nor an end. 0: no bound.
+  std::chrono::milliseconds silence{0};
   std::string run_id = "none";
   std::string log_dir;     ///< Of redirected streams and error files; empty: a fresh folder.
   StreamChoice redirects;  ///< Into files instead of the terminal.
@@ -44,6 +47,8 @@ struct LaunchOptions {
   std::string backend;     ///< Becomes LOCKSTEP_BACKEND; empty: what the environment says.
   std::string trace;       ///< Becomes LOCKSTEP_TRACE.
   bool notices = true;     ///< Say what is decided for the ranks.
+  /// Folders of this run alone, which are removed if the launcher is killed.
+  std::vector<std::string> scratch;
   std::vector<std::string> command;
 };
 

@@ -1,5 +1,6 @@
 #include "lockstep/real/launch/supervisor.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -10,8 +11,10 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "lockstep/real/launch/keeper.h"
 #include "lockstep/real/launch/node_group.h"
 #include "lockstep/real/launch/port.h"
+#include "lockstep/real/launch/silence.h"
 #include "lockstep/real/launch/worker.h"
 #include "lockstep/real/launch/worker_output.h"
 
@@ -99,14 +102,22 @@ class FreshFolder {
 struct RankWorker {
   Worker worker;
   std::array<WorkerOutput, 2> outputs;
-  bool seen = false;  // Its end has been handled.
+  bool seen = false;    // Its end has been handled.
+  std::string stuck{};  // Why it is ended although it did not fail, or empty.
 };
 
 /// All ranks of one attempt.
 class Attempt {
  public:
-  Attempt(const LaunchOptions& options, const RunFolders& folders, std::int32_t number)
-      : options_(options), folders_(folders), number_(number) {}
+  Attempt(const LaunchOptions& options,
+          const RunFolders& folders,
+          const Keeper& keeper,
+          std::int32_t number)
+      : options_(options),
+        folders_(folders),
+        keeper_(keeper),
+        number_(number),
+        silence_(options.silence, options.trace) {}
 
   ~Attempt() {
     for (RankWorker& seat : workers_) {
@@ -136,12 +147,15 @@ class Attempt {
   void wait_for_news(const SignalInbox& inbox, const NodeGroup& group) const;
   void read_pipes();
   void look(NodeGroup& group);
+  void end_the_silent();
   void begin_to_stop(int signal);
   void end_by_force();
 
   const LaunchOptions& options_;
   const RunFolders& folders_;
+  const Keeper& keeper_;
   std::int32_t number_;
+  Silence silence_;
   std::vector<RankWorker> workers_;
   std::vector<WorkerFailure> failures_;
   std::optional<Clock::time_point> deadline_;  // Of a stop under way.
@@ -164,7 +178,8 @@ Outcome Attempt::start(const sigset_t& mask, std::ostream& out, std::ostream& er
         .command = options_.command,
         .variables = worker_environment(options_, folders_, local, number_, inherited),
         .files = log_files(local, options_.redirects),
-        .mask = mask};
+        .mask = mask,
+        .keeper = keeper_.handle()};
     Result<Worker> worker = Worker::start(spec);
     if (!worker.ok()) return worker.error();
     const std::array<std::string, 2> copies = log_files(local, options_.tee);
@@ -172,8 +187,7 @@ Outcome Attempt::start(const sigset_t& mask, std::ostream& out, std::ostream& er
     const std::string prefix = "[rank " + std::to_string(rank) + "] ";
     workers_.push_back(
         {worker.value(),
-         {WorkerOutput(prefix, out, copies[0]), WorkerOutput(prefix, err, copies[1])},
-         false});
+         {WorkerOutput(prefix, out, copies[0]), WorkerOutput(prefix, err, copies[1])}});
   }
   return success();
 }
@@ -218,16 +232,36 @@ void Attempt::look(NodeGroup& group) {
     seat.worker.look();
     if (seat.seen || seat.worker.is_running()) continue;
     seat.seen = true;
-    if (seat.worker.status() == 0 || deadline_) continue;
+    keeper_.forget(seat.worker.pid());
+    const bool stuck = !seat.stuck.empty();
+    if (!stuck && (seat.worker.status() == 0 || deadline_)) continue;
     const auto local = static_cast<std::int32_t>(i);
-    failures_.push_back(
-        {.rank = options_.node_rank * options_.n_per_node + local,
-         .local_rank = local,
-         .attempt = number_,
-         .pid = seat.worker.pid(),
-         .status = seat.worker.status(),
-         .message = read_error_file(rank_folder(folders_, number_, local) + "/error.json")});
+    failures_.push_back({.rank = options_.node_rank * options_.n_per_node + local,
+                         .local_rank = local,
+                         .attempt = number_,
+                         .pid = seat.worker.pid(),
+                         .status = seat.worker.status(),
+                         .message = stuck ? seat.stuck
+                                          : read_error_file(rank_folder(folders_, number_, local) +
+                                                            "/error.json")});
     group.report_failure(failures_.back());
+  }
+}
+
+// Ranks that neither end nor continue. One that is stopped cannot make use of a grace.
+void Attempt::end_the_silent() {
+  const auto n_ended = std::count_if(
+      workers_.begin(), workers_.end(), [](const RankWorker& seat) { return seat.seen; });
+  const auto silent = silence_.look(static_cast<std::int32_t>(n_ended));
+  if (!silent || deadline_) return;
+  for (RankWorker& seat : workers_) {
+    if (!seat.worker.is_running()) continue;
+    const std::string doing = doing_text(seat.worker.pid());
+    seat.stuck = "gave no sign for " + std::to_string(silent->count()) + " seconds (" + doing + ")";
+  }
+  begin_to_stop(SIGTERM);
+  for (const RankWorker& seat : workers_) {
+    if (seat.stuck.find("stopped") != std::string::npos) seat.worker.send(SIGKILL);
   }
 }
 
@@ -256,6 +290,7 @@ void Attempt::watch(const SignalInbox& inbox, NodeGroup& group, int& stop) {
     look(group);
     group.serve();
     if (group.must_stop() && !deadline_) begin_to_stop(SIGTERM);
+    end_the_silent();
     if (deadline_ && Clock::now() >= *deadline_) end_by_force();
   }
   read_pipes();
@@ -340,6 +375,10 @@ Result<LaunchResult> launch(LaunchOptions options, std::ostream& out, std::ostre
     return Error{"cannot create a rendezvous folder for the ranks", "TMPDIR"};
   }
   const RunFolders folders = folders_of(options, fresh);
+  std::vector<std::string> scratch = options.scratch;
+  scratch.push_back(fresh.path());
+  const Result<std::unique_ptr<Keeper>> keeper = Keeper::start(scratch);
+  if (!keeper.ok()) return keeper.error();
   if (options.notices && limits_threads(options, inherited)) {
     err << "lockstep launch: OMP_NUM_THREADS is not set; every rank gets 1 thread, so that "
         << options.n_per_node << " ranks do not crowd one machine\n";
@@ -353,7 +392,7 @@ Result<LaunchResult> launch(LaunchOptions options, std::ostream& out, std::ostre
   while (group.next() == NextMove::kStart && result.signal == 0) {
     tell_restart(options, group, err);
     group.begin();
-    Attempt attempt(options, folders, group.attempt());
+    Attempt attempt(options, folders, *keeper.value(), group.attempt());
     ++result.attempts;
     if (Outcome started = attempt.start(inbox.before(), out, err); !started.ok()) {
       return started.error();

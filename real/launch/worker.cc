@@ -9,6 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "lockstep/real/launch/keeper.h"
+
 namespace lockstep::launch {
 
 namespace {
@@ -78,7 +80,7 @@ int open_output(const std::string& file, int pipe) {
                          const std::array<Pipe, 2>& streams,
                          int report) {
   setpgid(0, 0);
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (spec.keeper >= 0) Keeper::announce(spec.keeper);
   const int input = open("/dev/null", O_RDONLY | O_CLOEXEC);
   if (input < 0 || dup2(input, STDIN_FILENO) < 0) fail(report);
   for (std::size_t i = 0; i < streams.size(); ++i) {
@@ -121,7 +123,8 @@ Result<Worker> Worker::start(const WorkerSpec& spec) {
   const pid_t launcher = getpid();
   const pid_t pid = fork();
   if (pid == 0) {
-    // Between fork and here the launcher may have died; then this process would never be killed.
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    // Before that the launcher may have died; then this process would never be killed.
     if (getppid() != launcher) _exit(kCannotRun);
     become(spec, arguments, environment, streams, report.write);
   }

@@ -19,6 +19,7 @@ struct WorkerSpec {
   /// Files of stdout and stderr instead of pipes; empty: a pipe.
   std::array<std::string, 2> files;
   sigset_t mask{};  ///< Signals blocked in the process.
+  int keeper = -1;  ///< Keeper::handle(); -1: none.
 };
 
 /// How a process ended: exit code, or minus the number of the signal.

@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -200,6 +201,95 @@ class LaunchTest(unittest.TestCase):
             self.assertTrue(poll.poll(60_000))
             os.close(handle)
 
+    def wait_for(self, condition, what, seconds=60):
+        """Until `condition` gives something true, which is returned."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            found = condition()
+            if found:
+                return found
+            time.sleep(0.05)
+        return self.fail(f"{what} within {seconds} seconds")
+
+    def test_a_killed_launcher_takes_along_what_its_ranks_started(self):
+        program = self.script(
+            "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(300)', FOLDER])\n"
+            "open(f'{FOLDER}/{RANK}.started', 'w').close()\ntime.sleep(300)\n")
+        temporary = self.folder / "tmp"
+        temporary.mkdir()
+        with subprocess.Popen([LOCKSTEP, "launch", "--nproc-per-node", "2", "--standalone", "--",
+                               *program], env={**CLEAN, "TMPDIR": str(temporary)},
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as launcher:
+            self.wait_for(lambda: len(list(self.folder.glob("*.started"))) == 2, "both ranks start")
+            self.assertEqual(len(list(temporary.iterdir())), 1)
+            launcher.kill()
+        self.wait_for(lambda: not processes_of(str(self.folder)), "no process is left")
+        self.wait_for(lambda: not list(temporary.iterdir()), "no folder is left")
+
+    def ranks_of(self, launcher):
+        """The processes of a scenario's ranks, once all write their traces."""
+        children = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text().split()
+        return [int(pid) for pid in children
+                if b"\0rank\0" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+    def long_job(self, *options, **more):
+        """`lockstep run --backend gloo` of a job that takes long, with its trace in the folder."""
+        job = self.folder / "long.toml"
+        job.write_text(MLP.read_text(encoding="utf-8").replace("steps = 50", "steps = 100000"),
+                       encoding="utf-8")
+        return subprocess.Popen(
+            [LOCKSTEP, "run", str(job), "--backend", "gloo", "--set", "world.ranks=2", "--trace",
+             str(self.folder / "trace"),
+             *options], env={**CLEAN, **more}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def running(self, launcher):
+        """The ranks, once they train."""
+        def grown():
+            files = list((self.folder / "trace").glob("*.jsonl"))
+            return len(files) == 2 and all(file.stat().st_size > 20_000 for file in files)
+        self.wait_for(grown, "the ranks train")
+        return sorted(self.ranks_of(launcher))
+
+    def test_a_stopped_rank_ends_a_run_within_its_timeout(self):
+        with self.long_job("--timeout", "3") as launcher:
+            stopped = self.running(launcher)[1]
+            os.kill(stopped, signal.SIGSTOP)
+            begin = time.monotonic()
+            try:
+                _, text = launcher.communicate(timeout=60)
+            finally:
+                for pid in processes_of(str(self.folder)):
+                    os.kill(pid, signal.SIGKILL)
+            # Its peers end after 3 seconds; 3 and a grace of 5 more make it silent for too long.
+            self.assertLess(time.monotonic() - begin, 3 + 3 + 5 + 10)
+        self.assertEqual(launcher.returncode, 3, text)
+        self.assertRegex(text, rf"pid {stopped}, .*SIGKILL.*gave no sign for \d+ seconds .it is stopped")
+        self.assertEqual(processes_of(str(self.folder)), [])
+
+    def test_an_interrupted_run_keeps_the_report_that_is_there(self):
+        report = self.folder / "r.html"
+        report.write_text("good", encoding="utf-8")
+        temporary = self.folder / "tmp"
+        temporary.mkdir()
+        with self.long_job("--report", str(report), TMPDIR=str(temporary)) as launcher:
+            self.running(launcher)
+            launcher.send_signal(signal.SIGINT)
+            out, text = launcher.communicate(timeout=60)
+        self.assertEqual((launcher.returncode, out), (3, ""), text)
+        self.assertIn("lockstep run: stopped by signal 2 (SIGINT); no report is written\n", text)
+        self.assertEqual(report.read_text(encoding="utf-8"), "good")
+        self.assertEqual(list(temporary.iterdir()), [])
+
+    def test_a_killed_run_leaves_no_temporary_folder(self):
+        temporary = self.folder / "tmp"
+        temporary.mkdir()
+        with self.long_job(TMPDIR=str(temporary)) as launcher:
+            self.running(launcher)
+            launcher.kill()
+            launcher.communicate(timeout=60)
+        self.wait_for(lambda: not processes_of(str(self.folder)), "no process is left")
+        self.wait_for(lambda: not list(temporary.iterdir()), "no folder is left")
+
     def test_bad_input_is_one_sentence(self):
         with socket.create_server(("0.0.0.0", 0)) as server:
             port = server.getsockname()[1]
@@ -212,6 +302,11 @@ class LaunchTest(unittest.TestCase):
                 (["--nproc-per-node", "0"], ["true"], "--nproc-per-node is 0"),
                 (["--nnodes", "2", "--launcher-port", "70000"], ["true"], "--launcher-port 70000"),
                 (["--redirects", "7"], ["true"], "names no streams"),
+                (["--rdzv-id", "../../x"], ["true"], "--rdzv-id '../../x' cannot name a folder"),
+                (["--rdzv-id", ".."], ["true"], "--rdzv-id '..' cannot name a folder"),
+                (["--grace", "-1"], ["true"], "--grace is -1"),
+                (["--grace", "nan"], ["true"], "--grace is nan"),
+                (["--monitor-interval", "inf"], ["true"], "--monitor-interval is inf"),
                 (["--backend", "mpi"], ["true"], "unknown backend 'mpi'")):
             done = self.launch(options, program, OMP_NUM_THREADS="1")
             self.assertEqual(done.returncode, 2, done.stderr)
