@@ -27,7 +27,8 @@ struct Terminal {
   std::ostream& out;
   std::ostream& err;
   bool color = false;
-  bool progress = false;  ///< Stderr is a terminal.
+  bool progress = false;         ///< Stderr is a terminal.
+  std::ostream* line = nullptr;  ///< Stderr for a line that is written over; null: `err`.
 };
 
 struct RunArguments {

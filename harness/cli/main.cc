@@ -1,10 +1,13 @@
 // The `lockstep` command.
 #include <cstdlib>
 #include <exception>
-#include <iostream>
+#include <new>
+#include <ostream>
+#include <system_error>
 #include <unistd.h>
 
 #include "lockstep/harness/cli/command_line.h"
+#include "lockstep/harness/cli/shown_text.h"
 
 namespace lockstep::cli {
 namespace {
@@ -93,18 +96,57 @@ ExitCode bad_input(Terminal& terminal, const std::string& text) {
 
 }  // namespace lockstep::cli
 
-int main(int argc, char** argv) {
-  using lockstep::cli::ExitCode;
-  lockstep::cli::Terminal terminal{
-      std::cout, std::cerr, lockstep::cli::wants_color(), isatty(STDERR_FILENO) == 1};
+namespace lockstep::cli {
+namespace {
+
+/// Ends whatever the command said: half a report must not look like a whole one.
+ExitCode finish(std::ostream& out, const ShownText& text, std::ostream& err, ExitCode code) {
+  out.flush();
+  if (text.failure() == 0) return code;
+  err << "lockstep: cannot write to the standard output: "
+      << std::generic_category().message(text.failure()) << "\n";
+  return ExitCode::kRunFailed;
+}
+
+ExitCode run_command(int argc, char** argv, std::ostream& err) {
+  const Command command = parse_command_line(argc, argv);
+  const bool color = wants_color();
+  // What `launch` prints are the lines of the user's program.
+  const bool foreign = std::holds_alternative<LaunchArguments>(command);
+  const auto escapes = foreign ? ShownText::Escapes::kRaw
+                       : color ? ShownText::Escapes::kColors
+                               : ShownText::Escapes::kShown;
+  ShownText out_text(STDOUT_FILENO, escapes);
+  ShownText err_text(STDERR_FILENO,
+                     foreign ? ShownText::Escapes::kRaw : ShownText::Escapes::kShown);
+  ShownText line_text(STDERR_FILENO, ShownText::Escapes::kRaw);
+  std::ostream out(&out_text);
+  std::ostream shown_err(&err_text);
+  std::ostream line(&line_text);
+  shown_err << std::unitbuf;
+  Terminal terminal{out, shown_err, color, isatty(STDERR_FILENO) == 1, &line};
+  const ExitCode code = std::visit(Dispatch{terminal}, command);
+  return finish(out, out_text, err, code);
+}
+
+/// In main, where nothing may be left to handle.
+ExitCode run_guarded(int argc, char** argv) {
+  ShownText text(STDERR_FILENO, ShownText::Escapes::kShown);
+  std::ostream err(&text);
   try {
-    const auto command = lockstep::cli::parse_command_line(argc, argv);
-    const ExitCode code = std::visit(lockstep::cli::Dispatch{terminal}, command);
-    std::cout.flush();
-    return static_cast<int>(code);
+    return run_command(argc, argv, err);
+  } catch (const std::bad_alloc&) {
+    err << "lockstep: this machine does not have the memory for it; use fewer ranks, steps or "
+           "elements\n";
+    return ExitCode::kRunFailed;
   } catch (const std::exception& error) {
-    std::cerr << "lockstep: internal error: " << error.what()
-              << " (a bug in Lockstep; please report it with the command you typed)\n";
-    return static_cast<int>(ExitCode::kInternal);
+    err << "lockstep: internal error: " << error.what()
+        << " (a bug in Lockstep; please report it with the command you typed)\n";
+    return ExitCode::kInternal;
   }
 }
+
+}  // namespace
+}  // namespace lockstep::cli
+
+int main(int argc, char** argv) { return static_cast<int>(lockstep::cli::run_guarded(argc, argv)); }

@@ -68,6 +68,12 @@ void print_result(const Scenario& scenario,
   print_metrics(result, terminal);
 }
 
+void print_error(const Report& report, Terminal& terminal) {
+  if (report.outcome != RunOutcome::kError) return;
+  terminal.err << "lockstep run: " << report.title << ": " << name_of(report.outcome) << ": "
+               << report.error << "\n";
+}
+
 RunView view_of(const ScenarioResult& result) {
   RunView view;
   view.report = &result.report;

@@ -18,6 +18,9 @@ void print_result(const Scenario& scenario,
                   bool all_laws,
                   Terminal& terminal);
 
+/// What --quiet leaves: why a run ended with an error, if it did.
+void print_error(const Report& report, Terminal& terminal);
+
 /// The result as a report's file shows it. Valid as long as the result.
 RunView view_of(const ScenarioResult& result);
 

@@ -13,13 +13,17 @@ constexpr std::chrono::milliseconds kBetween{100};
 ProgressLine::ProgressLine(Terminal& terminal)
     : terminal_(&terminal), next_(Clock::now() + kBeforeFirst) {}
 
+std::ostream& ProgressLine::line() const {
+  return terminal_->line == nullptr ? terminal_->err : *terminal_->line;
+}
+
 void ProgressLine::show(const std::string& text) {
   if (!terminal_->progress) return;
   const Clock::time_point now = Clock::now();
   if (now < next_) return;
   next_ = now + kBetween;
   const std::size_t rest = width_ > text.size() ? width_ - text.size() : 0;
-  terminal_->err << "\r" << text << std::string(rest, ' ') << std::flush;
+  line() << "\r" << text << std::string(rest, ' ') << std::flush;
   width_ = std::max(width_, text.size());
 }
 
@@ -29,7 +33,7 @@ void ProgressLine::count(std::uint64_t done, std::uint64_t total, const std::str
 
 void ProgressLine::clear() {
   if (width_ == 0) return;
-  terminal_->err << "\r" << std::string(width_, ' ') << "\r" << std::flush;
+  line() << "\r" << std::string(width_, ' ') << "\r" << std::flush;
   width_ = 0;
 }
 

@@ -35,6 +35,8 @@ class ProgressLine {
  private:
   using Clock = std::chrono::steady_clock;
 
+  std::ostream& line() const;
+
   Terminal* terminal_;
   Clock::time_point next_;
   std::size_t width_ = 0;  ///< Of what is there.

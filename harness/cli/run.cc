@@ -141,6 +141,7 @@ ExitCode run(const RunArguments& arguments, Terminal& terminal) {
   const Outcome written = write_files(arguments, scenario.value(), result, file.value());
   if (!written.ok()) return bad_input(terminal, written.error().text());
   if (!arguments.quiet) print_result(scenario.value(), result, arguments.laws, terminal);
+  if (arguments.quiet) print_error(result.report, terminal);
   if (arguments.twice) {
     const std::string differs = difference(scenario.value(), choices, result);
     if (!differs.empty()) {

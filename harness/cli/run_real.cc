@@ -52,6 +52,7 @@ ExitCode run_real(const RunArguments& arguments, ReportFile& file, Terminal& ter
   const Outcome written = file.write();
   if (!written.ok()) return bad_input(terminal, written.error().text());
   if (!arguments.quiet) print_result(scenario.value(), result, arguments.laws, terminal);
+  if (arguments.quiet) print_error(result.report, terminal);
   return run.failed.value_or(exit_code(result.report));
 }
 

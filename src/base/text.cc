@@ -41,7 +41,65 @@ std::string join_any(std::span<const T> values, std::string_view separator) {
   return text;
 }
 
+// The code point at `i` and its length; a length of 1 with a value from 0x80 on is not UTF-8.
+struct CodePoint {
+  std::uint32_t value = 0;
+  std::size_t length = 1;
+};
+
+CodePoint code_point_at(std::string_view text, std::size_t i) {
+  const auto byte = [&](std::size_t k) { return static_cast<unsigned char>(text[k]); };
+  const std::uint32_t first = byte(i);
+  const std::size_t length = first < 0xC2U ? 1 : first < 0xE0U ? 2 : first < 0xF0U ? 3 : 4;
+  if (length == 1 || first > 0xF4U || length > text.size() - i) return {first, 1};
+  std::uint32_t value = first & (0x7FU >> length);
+  for (std::size_t k = 1; k < length; ++k) {
+    if ((byte(i + k) & 0xC0U) != 0x80U) return {first, 1};
+    value = value << 6U | (byte(i + k) & 0x3FU);
+  }
+  const bool too_long = (length == 3 && value < 0x800U) || (length == 4 && value < 0x10000U);
+  const bool surrogate = value >= 0xD800U && value < 0xE000U;
+  if (too_long || surrogate || value > 0x10FFFFU) return {first, 1};
+  return {value, length};
+}
+
+/// What a terminal acts upon instead of showing it.
+bool is_control(std::uint32_t value) {
+  const bool turns = (value >= 0x202AU && value <= 0x202EU) || value == 0x200EU ||
+                     value == 0x200FU || (value >= 0x2066U && value <= 0x2069U);
+  return value < 0x20U || (value >= 0x7FU && value < 0xA0U) || value == 0x2028U ||
+         value == 0x2029U || turns;
+}
+
+void append_escape(std::string& out, CodePoint point) {
+  constexpr std::string_view kHex = "0123456789abcdef";
+  if (point.value == '\n') {
+    out += "\\n";
+    return;
+  }
+  const std::size_t n_digits = point.length == 1 ? 2 : 4;
+  out += point.length == 1 ? "\\x" : "\\u";
+  for (std::size_t k = n_digits; k-- > 0;) out += kHex[point.value >> (4 * k) & 15U];
+}
+
 }  // namespace
+
+std::string printable(std::string_view text, std::string_view kept) {
+  std::string out;
+  out.reserve(text.size());
+  for (std::size_t i = 0; i < text.size();) {
+    const CodePoint point = code_point_at(text, i);
+    const bool stays = point.length == 1 && kept.find(text[i]) != std::string_view::npos;
+    const bool foreign = point.length == 1 && point.value >= 0x80U;
+    if (!stays && (foreign || is_control(point.value))) {
+      append_escape(out, point);
+    } else {
+      out += text.substr(i, point.length);
+    }
+    i += point.length;
+  }
+  return out;
+}
 
 std::string closest(std::string_view word, std::span<const std::string_view> candidates) {
   std::string_view best;

@@ -34,6 +34,11 @@ std::string exact(double value);
 std::optional<double> parse_double(std::string_view text);
 std::optional<std::int64_t> parse_int(std::string_view text);
 
+/// Text from outside as a terminal may have it: control bytes, marks that turn the direction of
+/// writing and bytes that are not UTF-8 as escapes ("\\x1b", "\\u202e"), so that it cannot move the
+/// cursor, set a title or pass for another line. `kept`: control bytes that stay ("\n\t").
+std::string printable(std::string_view text, std::string_view kept = {});
+
 std::string_view trim(std::string_view text);
 std::vector<std::string_view> split(std::string_view text, char separator);
 /// "1, 2, 3": the numbers joined by ", ".

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <compare>
+#include <cstddef>
 #include <cstdint>
+#include <limits>
 
 namespace lockstep {
 
@@ -29,10 +31,22 @@ struct Duration {
   friend constexpr auto operator<=>(const Duration&, const Duration&) = default;
 };
 
-constexpr VirtualTime operator+(VirtualTime time, Duration span) { return {time.ns + span.ns}; }
+// Both stop at the ends of the range, 292 years from the start, instead of overflowing.
+constexpr VirtualTime operator+(VirtualTime time, Duration span) {
+  constexpr auto kRange = std::numeric_limits<std::int64_t>();
+  std::int64_t sum = 0;
+  if (__builtin_add_overflow(time.ns, span.ns, &sum))
+    return {span.ns > 0 ? kRange.max() : kRange.min()};
+  return {sum};
+}
 
 constexpr Duration operator-(VirtualTime later, VirtualTime earlier) {
-  return {later.ns - earlier.ns};
+  constexpr auto kRange = std::numeric_limits<std::int64_t>();
+  std::int64_t span = 0;
+  if (__builtin_sub_overflow(later.ns, earlier.ns, &span)) {
+    return {later.ns > earlier.ns ? kRange.max() : kRange.min()};
+  }
+  return {span};
 }
 
 }  // namespace lockstep

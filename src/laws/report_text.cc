@@ -42,6 +42,35 @@ std::size_t screen_lines(std::string_view text) {
   return n;
 }
 
+constexpr std::string_view kLines = "\n";  // Kept in text that may have several lines.
+
+/// The findings of a law without anything that a terminal would act upon.
+void make_printable(LawResult& law) {
+  for (Finding& finding : law.findings) {
+    finding.message = printable(finding.message, kLines);
+    for (std::string* name :
+         {&finding.event, &finding.tensor, &finding.field, &finding.site, &finding.other_site}) {
+      *name = printable(*name);
+    }
+  }
+  for (Advice& advice : law.advice) advice.message = printable(advice.message, kLines);
+}
+
+/// Titles, names, sites and messages come from files that others wrote.
+Report printable_report(Report report) {
+  for (std::string* text : {&report.error, &report.wait_for_graph, &report.timeouts}) {
+    *text = printable(*text, kLines);
+  }
+  for (std::string* text : {&report.title, &report.first_divergence, &report.replay}) {
+    *text = printable(*text);
+  }
+  for (std::vector<std::string>* texts : {&report.attempts, &report.notes}) {
+    for (std::string& text : *texts) text = printable(text);
+  }
+  for (LawResult& law : report.laws) make_printable(law);
+  return report;
+}
+
 std::string counted(std::size_t n, const std::string& one, const std::string& many) {
   return std::to_string(n) + " " + (n == 1 ? one : many);
 }
@@ -271,7 +300,8 @@ std::string render_laws(const Report& report, bool color) {
   return out;
 }
 
-std::string render_text(const Report& report, const TextOptions& options) {
+std::string render_text(const Report& given, const TextOptions& options) {
+  const Report report = printable_report(given);
   const Head head(report, options.color);
   const std::string details = details_text(report, head.rest());
   std::string out = head.text();

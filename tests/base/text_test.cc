@@ -17,6 +17,22 @@ TEST(TextTest, SuggestsTheClosestWord) {
   EXPECT_EQ(did_you_mean("modle", kKeys), "; did you mean 'model'?");
 }
 
+TEST(TextTest, PrintableTextCannotSteerATerminal) {
+  EXPECT_EQ(printable("a\x1b]0;title\x07z"), "a\\x1b]0;title\\x07z");
+  EXPECT_EQ(printable("one\ntwo\r\t"), "one\\ntwo\\x0d\\x09");
+  EXPECT_EQ(printable("one\ntwo\t", "\n\t"), "one\ntwo\t");
+  EXPECT_EQ(printable("\x9b\x31m"), "\\x9b\x31m");  // A bare byte: an old escape.
+  EXPECT_EQ(printable("\xc2\x9b"), "\\u009b");      // The same in UTF-8.
+  EXPECT_EQ(printable("\xe2\x80\xae"
+                      "txt"),
+            "\\u202etxt");  // Turns what follows round.
+  EXPECT_EQ(printable("\xc0\x9b \xed\xa0\x80"), "\\xc0\\x9b \\xed\\xa0\\x80");
+  EXPECT_EQ(printable("\xe2\x82"), "\\xe2\\x82");
+  const std::string plain = "gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80 ~";
+  EXPECT_EQ(printable(plain), plain);
+  EXPECT_EQ(printable(printable("\x1b[31m")), printable("\x1b[31m"));
+}
+
 TEST(TextTest, SuggestsNothingWhenNothingIsNear) {
   EXPECT_EQ(closest("optimizer", kKeys), "");
   EXPECT_EQ(did_you_mean("optimizer", kKeys), "");
