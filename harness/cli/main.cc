@@ -108,6 +108,23 @@ ExitCode finish(std::ostream& out, const ShownText& text, std::ostream& err, Exi
   return ExitCode::kRunFailed;
 }
 
+constexpr std::string_view kNoMemory =
+    "lockstep: this machine does not have the memory for it; use fewer ranks, steps or elements\n";
+
+/// Exceptions that may not go further, such as those of a rank's last moment, end here.
+[[noreturn]] void end_at_once() {
+  try {
+    if (const std::exception_ptr reason = std::current_exception()) std::rethrow_exception(reason);
+  } catch (const std::bad_alloc&) {
+    if (write(STDERR_FILENO, kNoMemory.data(), kNoMemory.size()) >= 0) {
+      _exit(static_cast<int>(ExitCode::kRunFailed));
+    }
+  } catch (...) {  // Its type and text are all that the default handler would print.
+    __gnu_cxx::__verbose_terminate_handler();
+  }
+  std::abort();
+}
+
 ExitCode run_command(int argc, char** argv, std::ostream& err) {
   const Command command = parse_command_line(argc, argv);
   const bool color = wants_color();
@@ -131,13 +148,13 @@ ExitCode run_command(int argc, char** argv, std::ostream& err) {
 
 /// In main, where nothing may be left to handle.
 ExitCode run_guarded(int argc, char** argv) {
+  std::set_terminate(end_at_once);
   ShownText text(STDERR_FILENO, ShownText::Escapes::kShown);
   std::ostream err(&text);
   try {
     return run_command(argc, argv, err);
   } catch (const std::bad_alloc&) {
-    err << "lockstep: this machine does not have the memory for it; use fewer ranks, steps or "
-           "elements\n";
+    err << kNoMemory;
     return ExitCode::kRunFailed;
   } catch (const std::exception& error) {
     err << "lockstep: internal error: " << error.what()

@@ -55,7 +55,7 @@ ExitCode replay(const ReplayArguments& arguments, Terminal& terminal) {
                  << hex64(replay.value().trace_digest)
                  << (same_result ? " (the results are equal)" : "")
                  << "; the file or the version of lockstep has changed\n";
-    return ExitCode::kInternal;
+    return ExitCode::kBadInput;
   }
   if (!arguments.quiet) terminal.out << "reproduced: the same trace, event for event\n";
   return exit_code(report);

@@ -1,5 +1,7 @@
 // `lockstep run`: one scenario, once or twice.
+#include <exception>
 #include <filesystem>
+#include <new>
 
 #include "lockstep/base/disk_files.h"
 #include "lockstep/base/text.h"
@@ -106,6 +108,18 @@ std::string difference(const Scenario& scenario, RunChoices choices, const Scena
   return place ? place->text : "the same events in another order";
 }
 
+/// Whether a rank ended because there was no more memory: not what the scenario is about.
+bool lacked_memory(const sim::WorldResult& world) {
+  if (!world.first_failure) return false;
+  try {
+    std::rethrow_exception(world.ends[static_cast<std::size_t>(*world.first_failure)].exception);
+  } catch (const std::bad_alloc&) {
+    return true;
+  } catch (...) {  // A program may throw anything.
+    return false;
+  }
+}
+
 /// "120 of 4000 steps", or "120 steps, epoch 2 of 10" of a job that counts epochs.
 std::string progress_text(const RunProgress& done) {
   const std::string steps = std::to_string(done.steps);
@@ -151,6 +165,7 @@ ExitCode run(const RunArguments& arguments, Terminal& terminal) {
     }
     if (!arguments.quiet) terminal.out << "second run: the same digests at other addresses\n";
   }
+  if (lacked_memory(result.session.world)) return ExitCode::kRunFailed;
   return exit_code(result.report);
 }
 

@@ -116,7 +116,7 @@ Rows synthetic_rows(TableReader& table, Problem& problem) {
   const std::int64_t n_features = n_weights > 0 ? n_weights : options.features;
   options.features = table.integer("features", task == "ramp" ? 1 : n_features, 1);
   options.outputs = table.integer("outputs", options.outputs, 1);
-  options.seed = static_cast<std::uint64_t>(table.integer("seed", 0));
+  options.seed = table.seed("seed");
   options.noise = table.number_from("noise", 0.0, 0.0);
   return {keep(data::make_synthetic(options), table.where(), problem), {}};
 }
@@ -271,7 +271,7 @@ void check_lists(const LoaderSpec& loader,
                  Problem& problem) {
   std::int64_t total = 0;
   for (const std::vector<std::int64_t>& sizes : loader.batches_by_rank) {
-    total = std::accumulate(sizes.begin(), sizes.end(), total);
+    for (const std::int64_t size : sizes) total = std::min(total + size, TableReader::kMost);
     if (std::any_of(sizes.begin(), sizes.end(), [](auto size) { return size < 1; })) {
       problem.report("a batch holds at least one sample", where);
     }

@@ -112,7 +112,7 @@ void read_fault_numbers(TableReader& table, const FaultWord& word, sim::Fault& f
 }
 
 void skew_clocks(TableReader& table, const RankSet& ranks, Scenario& scenario) {
-  const Duration skew{table.integer("skew_ns", 0, -TableReader::kMaxInteger)};
+  const Duration skew{table.integer("skew_ns", 0, -TableReader::kMost)};
   std::vector<Duration>& skews = scenario.session.clock_skews;
   skews.resize(static_cast<std::size_t>(scenario.n_ranks));
   for (std::int32_t rank = 0; rank < scenario.n_ranks; ++rank) {

@@ -1,5 +1,6 @@
 // The gpt model and the text it reads.
 #include <algorithm>
+#include <array>
 
 #include "lockstep/harness/format/sections.h"
 
@@ -9,14 +10,19 @@ GptSpec read_gpt(TableReader& model, Problem& problem) {
   GptSpec gpt;
   gpt.vocab = model.integer("vocab", 0, 1);
   gpt.context = model.integer("context", 0, 1);
-  gpt.layers = model.integer("layers", gpt.layers, 1);
+  gpt.layers = model.small("layers", static_cast<std::int32_t>(gpt.layers), 1, 10'000);
   gpt.heads = model.integer("heads", gpt.heads, 1);
   gpt.width = model.integer("width", gpt.width, 1);
   gpt.dropout = model.number_from("dropout", 0.0, 0.0);
   if (model.has("dropout_seed")) {
-    gpt.dropout_seed = static_cast<std::uint64_t>(model.integer("dropout_seed", 0, 0));
+    gpt.dropout_seed = model.seed("dropout_seed");
   }
   gpt.tied = model.flag("tied", true);
+  for (const std::int64_t rows : {gpt.vocab, gpt.context, 4 * gpt.width}) {
+    const std::array<std::int64_t, 2> sizes = {rows, gpt.width};
+    if (is_affordable(sizes)) continue;
+    problem.report("this gpt has a layer of more than 2^31 weights", model.where());
+  }
   if (gpt.width % gpt.heads != 0) {
     problem.report("'model.width' must be a multiple of 'model.heads'", model.where("width"));
   }

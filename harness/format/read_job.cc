@@ -21,7 +21,7 @@ InitSpec read_init(TableReader& model, Problem& problem) {
   init.kind = table.word("kind", "pytorch", {"pytorch", "constant", "grid", "values"}, {"file"});
   init.value = table.number("value", 0.0);
   init.values = table.numbers("values");
-  init.seed = static_cast<std::uint64_t>(table.integer("seed", 0));
+  init.seed = table.seed("seed");
   init.seed_by_rank = table.flag("seed_by_rank", false);
   init.grid = table.small("grid", init.grid, 0, 30);
   table.finish();
@@ -40,7 +40,16 @@ std::vector<std::int64_t> checked_widths(std::vector<std::int64_t> widths,
   const bool positive = std::all_of(widths.begin(), widths.end(), [](auto w) { return w > 0; });
   const std::size_t n = widths.size();
   const bool fits = one_layer ? n == 2 : two_heads ? n == 3 : n >= 2;
-  if (fits && positive) return widths;
+  bool affordable = true;
+  for (std::size_t i = 0; i + 1 < n; ++i) {
+    affordable = affordable && is_affordable(std::span(widths).subspan(i, 2));
+  }
+  if (fits && positive && affordable) return widths;
+  if (fits && positive) {
+    model.problem().report("'model.widths' ask for a layer of more than 2^31 weights",
+                           model.where("widths"));
+    return {1, 1, 1};
+  }
   const char* number = one_layer ? "two" : two_heads ? "three" : "two or more";
   model.problem().report(
       "'model.widths' of kind \"" + kind + "\" must be " + number + " positive integers",
@@ -82,7 +91,11 @@ void read_images(TableReader& table, ModelSpec& model, Problem& problem) {
   const auto n_stages = static_cast<std::int64_t>(model.widths.size()) - 1;
   const std::int64_t least = n_stages < 20 ? std::int64_t{1} << n_stages : INT64_MAX;
   const std::vector<std::int64_t>& image = model.image;
-  if (image.size() == 3 && image[0] > 0 && image[1] >= least && image[2] >= least) return;
+  if (image.size() == 3 && !is_affordable(image)) {
+    problem.report("'model.image' has more than 2^31 values", table.where("image"));
+  } else if (image.size() == 3 && image[0] > 0 && image[1] >= least && image[2] >= least) {
+    return;
+  }
   problem.report("a cnn of " + std::to_string(n_stages) +
                      " stages needs 'model.image = [channels, height, width]' of at least " +
                      std::to_string(least) + " by " + std::to_string(least),
@@ -127,7 +140,7 @@ AugmentSpec read_augment(TableReader& loader, Problem& problem) {
   TableReader table(*node, "loader.augment", problem);
   const std::string stream = table.word("stream", "worker", {"worker", "inherited"});
   augment.stream = stream == "worker" ? AugmentStream::kWorker : AugmentStream::kInherited;
-  augment.seed = static_cast<std::uint64_t>(table.integer("seed", 0));
+  augment.seed = table.seed("seed");
   augment.seed_by_rank = table.flag("seed_by_rank", true);
   table.finish();
   return augment;
@@ -143,7 +156,7 @@ LoaderSpec read_loader(TableReader& root, Problem& problem) {
                               {"weighted"});
   loader.rank = table.integer("rank", -1, -1);
   loader.shuffle = table.flag("shuffle", loader.shuffle);
-  loader.seed = static_cast<std::uint64_t>(table.integer("seed", 0));
+  loader.seed = table.seed("seed");
   loader.set_epoch = table.flag("set_epoch", loader.set_epoch);
   loader.drop_last = table.flag("drop_last", loader.drop_last);
   if (const TomlNode* lists = table.array("batches_by_rank")) {
@@ -151,7 +164,7 @@ LoaderSpec read_loader(TableReader& root, Problem& problem) {
       loader.batches_by_rank.push_back(integers_of(list, "loader.batches_by_rank", problem));
     }
   }
-  loader.workers = table.integer("workers", 0, 0);
+  loader.workers = table.small("workers", 0, 0, 10'000);
   loader.persistent = table.flag("persistent", false);
   if (loader.persistent && loader.workers == 0) {
     problem.report("persistent_workers option needs num_workers > 0", table.where("persistent"));
@@ -218,6 +231,9 @@ SnapshotSpec read_snapshot(TableReader& loop, Problem& problem) {
   TableReader table(*node, "loop.snapshot", problem);
   snapshot.every_steps = table.integer("every_steps", 1, 1);
   snapshot.path = table.text("path", snapshot.path);
+  if (snapshot.path.empty()) {
+    problem.report("'loop.snapshot.path' names no folder", table.where("path"));
+  }
   snapshot.keep = table.integer("keep", snapshot.keep, 0);
   snapshot.resume = table.flag("resume", true);
   snapshot.publish = table.word("publish", snapshot.publish, {"atomic", "unsynced", "in-place"});

@@ -228,8 +228,8 @@ SchedulerSpec read_scheduler(TableReader& root, Problem& problem) {
                                        "sequential",
                                        "chained"});
   scheduler.per = table.word("per", "epoch", {"epoch", "step"});
-  scheduler.times = table.integer("times", 1, 1);
-  scheduler.declared_times = table.integer("declared_times", 1, 1);
+  scheduler.times = table.small("times", 1, 1);
+  scheduler.declared_times = table.small("declared_times", 1, 1);
   if (kind == "plateau") {
     scheduler.plateau = read_plateau(table);
     scheduler.metric = table.word("metric", "loss", {"loss", "eval"});

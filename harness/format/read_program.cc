@@ -84,20 +84,40 @@ class ProgramReader {
   /// Reads nested bodies with a list of open ones instead of recursion.
   std::vector<RawOp> read(const TomlNode& body) {
     std::vector<RawOp> program;
-    std::vector<std::pair<const TomlNode*, std::vector<RawOp>*>> open = {{&body, &program}};
+    std::vector<OpenBody> open = {{&body, &program, 1}};
     while (!open.empty()) {
-      const auto [from, to] = open.back();
+      const OpenBody at = open.back();
       open.pop_back();
-      to->resize(from->items.size());
-      for (std::size_t i = 0; i < from->items.size(); ++i) {
-        const TomlNode* inner = read_op(from->items[i], (*to)[i]);
-        if (inner != nullptr) open.emplace_back(inner, &(*to)[i].body);
+      at.to->resize(at.from->items.size());
+      for (std::size_t i = 0; i < at.from->items.size(); ++i) {
+        RawOp& op = (*at.to)[i];
+        const TomlNode* inner = read_op(at.from->items[i], op);
+        if (inner != nullptr) open.push_back({inner, &op.body, times_of(op, at, *inner)});
       }
     }
     return program;
   }
 
  private:
+  /// A body that is not read yet, and how often a rank goes through it.
+  struct OpenBody {
+    const TomlNode* from = nullptr;
+    std::vector<RawOp>* to = nullptr;
+    std::int64_t times = 1;
+  };
+
+  /// How often the body of `op` is repeated in all. A loop that never ends looks like a hang without
+  /// a place: not even the budget of scheduling points ends one whose body has none.
+  std::int64_t times_of(const RawOp& op, const OpenBody& around, const TomlNode& body) {
+    constexpr std::int64_t kMostTimes = 1'000'000'000;
+    if (op.times <= kMostTimes / std::max<std::int64_t>(around.times, 1)) {
+      return op.times * around.times;
+    }
+    problem_.report("this body is repeated more than 1000000000 times, with the loops around it",
+                    body.where);
+    return 1;
+  }
+
   /// Returns the body of a `repeat`, to be read next.
   const TomlNode* read_op(const TomlNode& node, RawOp& op) {
     op.where = file_ + line_and_column(node.where);
@@ -249,6 +269,9 @@ RawTensor read_tensor(const TomlField& field, std::int32_t n_ranks, Problem& pro
   if (!positive || tensor.shape.size() > 4) {
     problem.report("a shape is one to four positive sizes", table.where("shape"));
     tensor.shape = {1};
+  } else if (!is_affordable(tensor.shape)) {
+    problem.report("a tensor has at most 2^31 elements", table.where("shape"));
+    tensor.shape = {1};
   }
   if (const TomlNode* fill = table.node("fill")) {
     if (fill->is_number()) {
@@ -272,7 +295,7 @@ void check_view(const TomlField& field, const Scenario& scenario, Problem& probl
   if (view.view.empty()) return;
   const auto base = scenario.tensors.find(view.view);
   const bool sized =
-      view.shape.size() <= 4 &&
+      view.shape.size() <= 4 && is_affordable(view.shape) &&
       std::all_of(view.shape.begin(), view.shape.end(), [](auto size) { return size > 0; });
   if (base == scenario.tensors.end() || !base->second.view.empty()) {
     problem.report("a view is of a declared tensor that is not a view itself", field.value.where);

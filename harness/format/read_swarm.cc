@@ -79,8 +79,7 @@ void read_swarm(TableReader& root, Scenario& scenario, Problem& problem) {
   sim::SwarmOptions options;
   options.n_ranks = scenario.n_ranks;
   options.n_faults = swarm.small("faults", options.n_faults, 1, 1000);
-  options.seed =
-      static_cast<std::uint64_t>(swarm.integer("seed", static_cast<std::int64_t>(scenario.seed)));
+  options.seed = swarm.seed("seed", scenario.seed);
   options.by_attempt = scenario.session.agent.has_value();
   options.n_steps = swarm.integer("steps", loop.steps.value_or(0), 1);
   if (!loop.steps && !swarm.has("steps")) {

@@ -107,7 +107,7 @@ void read_simulation(TableReader& root, Scenario& scenario, Problem& problem) {
   TableReader sim(*node, "sim", problem);
   sim::SessionOptions& session = scenario.session;
   session.strategy = sim.text("strategy", "run-to-block");
-  session.schedule_seed = static_cast<std::uint64_t>(sim.integer("schedule_seed", 0));
+  session.schedule_seed = sim.seed("schedule_seed");
   if (const auto made = sim::make_strategy(session.strategy, 0); !made.ok()) {
     problem.report("'sim.strategy': " + made.error().text(), sim.where("strategy"));
   }
@@ -154,7 +154,7 @@ void read_world(TableReader& root, Scenario& scenario, Problem& problem) {
   } else {
     TableReader world(*node, "world", problem);
     scenario.n_ranks = read_size(world, scenario, problem);
-    scenario.seed = static_cast<std::uint64_t>(world.integer("seed", 0));
+    scenario.seed = world.seed("seed");
     read_groups(world, scenario, problem);
     read_environment(world, scenario, problem);
     const std::string disks = world.word("disks", "shared", {"shared", "node"});

@@ -256,6 +256,10 @@ Scenario read_scenario(const TomlNode& document, const std::string& path, Proble
   read_programs(root, scenario, problem);
   scenario.expect = read_expectation(root, scenario.n_ranks, problem);
   if (scenario.programs.empty()) {
+    if (root.has("tensor")) {
+      problem.report("'tensor' belongs to a 'program'; the tensors of a job are its model's",
+                     root.where("tensor"));
+    }
     read_jobs(root, document, around, scenario, problem);
     scenario.bugs = read_bugs(root, scenario.n_ranks, problem);
     if (!problem.found()) read_swarm(root, scenario, problem);

@@ -43,7 +43,7 @@ Result<Replay> load_replay(const std::string& path) {
   Replay replay;
   replay.variant = table.text("variant", "");
   if (table.has("schedule_seed")) {
-    replay.schedule_seed = static_cast<std::uint64_t>(table.integer("schedule_seed", 0));
+    replay.schedule_seed = table.seed("schedule_seed");
   }
   replay.schedule = table.text("schedule", "");
   replay.folder = table.text("folder", "");

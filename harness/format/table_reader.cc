@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "lockstep/base/text.h"
+#include "lockstep/tensor/shape.h"
 
 namespace lockstep {
 
@@ -57,14 +58,20 @@ std::int64_t TableReader::integer(std::string_view key,
   if (value == nullptr) return fallback;
   if (value->integer < min || value->integer > max) {
     const std::string range =
-        max == kMaxInteger ? "at least " + std::to_string(min)
-                           : "between " + std::to_string(min) + " and " + std::to_string(max);
+        max >= kMost && value->integer < min
+            ? "at least " + std::to_string(min)
+            : "between " + std::to_string(min) + " and " + std::to_string(max);
     problem_->report(
         "'" + path(key) + "' is " + std::to_string(value->integer) + "; it must be " + range,
         value->where);
     return fallback;
   }
   return value->integer;
+}
+
+std::uint64_t TableReader::seed(std::string_view key, std::uint64_t fallback) {
+  return static_cast<std::uint64_t>(
+      integer(key, static_cast<std::int64_t>(fallback), 0, kMaxInteger));
 }
 
 std::int32_t TableReader::small(std::string_view key,
@@ -214,9 +221,22 @@ std::vector<std::int64_t> integers_of(const TomlNode& array,
           "'" + std::string(name) + "' must hold integers, not " + std::string(describe(item.kind)),
           item.where);
     }
+    if (item.integer < -TableReader::kMost || item.integer > TableReader::kMost) {
+      problem.report("'" + std::string(name) + "' holds " + std::to_string(item.integer) +
+                         "; at most " + std::to_string(TableReader::kMost) + " is possible",
+                     item.where);
+    }
     result.push_back(item.integer);
   }
   return result;
+}
+
+bool is_affordable(std::span<const std::int64_t> sizes) {
+  constexpr std::int64_t kMostElements = std::int64_t{1} << 31;
+  if (!Shape::fits(sizes)) return false;
+  std::int64_t product = 1;
+  for (const std::int64_t size : sizes) product *= std::max<std::int64_t>(size, 1);
+  return product <= kMostElements;
 }
 
 std::vector<std::int32_t> ranks_of(const TomlNode& array, std::int32_t n_ranks, Problem& problem) {

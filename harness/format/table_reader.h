@@ -34,6 +34,9 @@ class Problem {
 class TableReader {
  public:
   static constexpr std::int64_t kMaxInteger = std::numeric_limits<std::int64_t>::max();
+  /// The bound of every integer that is not a seed: more steps, samples or nanoseconds (11 days)
+  /// than a simulation has, and sums of thousands of them still fit.
+  static constexpr std::int64_t kMost = 1'000'000'000'000'000;
 
   /// `name` is the table's path for messages ("loop.eval"), empty for the file's top level.
   TableReader(const TomlNode& table, std::string name, Problem& problem);
@@ -47,7 +50,8 @@ class TableReader {
   std::int64_t integer(std::string_view key,
                        std::int64_t fallback,
                        std::int64_t min = 0,
-                       std::int64_t max = kMaxInteger);
+                       std::int64_t max = kMost);
+  std::uint64_t seed(std::string_view key, std::uint64_t fallback = 0);
   std::int32_t small(std::string_view key,
                      std::int32_t fallback,
                      std::int32_t min = 0,
@@ -99,6 +103,10 @@ class TableReader {
   Problem* problem_;
   std::vector<std::string_view> asked_;
 };
+
+/// Whether a tensor with these sizes is one that a scenario may ask for: 2^31 elements. Their product
+/// may be anything.
+bool is_affordable(std::span<const std::int64_t> sizes);
 
 /// Elements of an array node as numbers; reports anything else.
 std::vector<double> numbers_of(const TomlNode& array, std::string_view name, Problem& problem);

@@ -1,5 +1,7 @@
 // Where a rank's program begins and ends: no exception crosses it. The only place that catches
 // everything, because an exception that leaves a fiber ends the process.
+#include <new>
+
 #include <boost/context/detail/exception.hpp>
 
 #include "lockstep/sim/fiber/detail/scheduler.h"
@@ -20,6 +22,10 @@ RankEnd Scheduler::run_program(RankSlot& slot) {
     end.detail = killed.reason();
   } catch (const boost::context::detail::forced_unwind&) {
     throw;  // Boost takes a context down; it must reach the bottom of the stack.
+  } catch (const std::bad_alloc&) {  // Its own text names a type.
+    end.outcome = RankOutcome::kThrew;
+    end.detail = "this machine does not have the memory for it";
+    end.exception = std::current_exception();
   } catch (const std::exception& error) {
     end.outcome = RankOutcome::kThrew;
     end.detail = error.what();

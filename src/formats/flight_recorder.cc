@@ -9,6 +9,7 @@
 #include "lockstep/base/read_file.h"
 #include "lockstep/base/text.h"
 #include "lockstep/formats/detail/flight_dump.h"
+#include "lockstep/formats/detail/jsonl_lines.h"
 
 namespace lockstep {
 
@@ -45,9 +46,16 @@ class FlightTrace {
   explicit FlightTrace(std::vector<FlightDump> dumps)
       : dumps_(std::move(dumps)), names_(std::make_shared<NameTable>()) {}
 
-  LoadedTrace make() {
+  Result<LoadedTrace> make() {
     LoadedTrace loaded{{}, std::make_shared<MemoryTrace>(names_), {}};
     survey();
+    const std::int64_t most = detail::most_ranks(dumps_.size());
+    if (n_ranks_ > most) {
+      return Error{"these dumps name rank " + std::to_string(n_ranks_ - 1) + "; " +
+                       std::to_string(dumps_.size()) + " of them can be of a world of " +
+                       std::to_string(most) + " ranks at most",
+                   ""};
+    }
     number_groups();
     loaded.header.n_ranks = n_ranks_;
     loaded.header.run_id = "flight-recorder";
@@ -238,7 +246,9 @@ Result<LoadedTrace> read_flight_recorder(std::span<const std::string> files) {
   std::sort(dumps.begin(), dumps.end(), [](const FlightDump& a, const FlightDump& b) {
     return a.rank < b.rank;
   });
-  return FlightTrace(std::move(dumps)).make();
+  Result<LoadedTrace> made = FlightTrace(std::move(dumps)).make();
+  if (!made.ok()) return Error{made.error().message, files.front()};
+  return made;
 }
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 #include "lockstep/formats/detail/jsonl_lines.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "lockstep/formats/detail/field_reader.h"
@@ -9,7 +10,8 @@ namespace lockstep::detail {
 
 namespace {
 
-constexpr std::int64_t kMaxRanks = std::int64_t{1} << 24U;
+// Half the range, so that the time between any two events fits.
+constexpr std::int64_t kMostTime = std::numeric_limits<std::int64_t>::max() / 2;
 
 template <std::size_t... kIndex>
 std::optional<EventBody> body_of_kind(std::string_view kind,
@@ -87,8 +89,14 @@ struct JsonlLines::Line {
   }
 };
 
-JsonlLines::JsonlLines(std::shared_ptr<NameTable> names)
-    : names_(std::move(names)), line_(std::make_unique<Line>()) {}
+std::int64_t most_ranks(std::size_t n_files) {
+  constexpr std::int64_t kOfFewFiles = 100'000;
+  constexpr std::int64_t kOfAny = 1'000'000;
+  return std::clamp(100 * static_cast<std::int64_t>(n_files), kOfFewFiles, kOfAny);
+}
+
+JsonlLines::JsonlLines(std::shared_ptr<NameTable> names, std::int64_t n_ranks_most)
+    : names_(std::move(names)), n_ranks_most_(n_ranks_most), line_(std::make_unique<Line>()) {}
 
 JsonlLines::~JsonlLines() = default;
 
@@ -134,8 +142,10 @@ void JsonlLines::read_header(FieldReader& reader, std::int32_t& file_rank) {
   if (header.coverage < 1) reader.fail("coverage", "'coverage' must be 1 or more");
   reader.integer("ranks", header.n_ranks);
   reader.integer("rank", file_rank);
-  if (header.n_ranks < 1 || header.n_ranks > kMaxRanks) {
-    reader.fail("ranks", "'ranks' must be the size of the world");
+  if (header.n_ranks < 1 || header.n_ranks > n_ranks_most_) {
+    reader.fail("ranks",
+                "'ranks' must be the size of the world, 1 to " + std::to_string(n_ranks_most_) +
+                    " with this many files");
   } else if (file_rank >= header.n_ranks) {
     reader.fail("rank", "the rank is outside the world");
   }
@@ -154,6 +164,9 @@ void JsonlLines::read_event(FieldReader& reader, std::int32_t file_rank, Event& 
   reader.integer("rank", rank);
   reader.integer("i", index);
   reader.integer("t", event.time.ns);
+  if (event.time.ns < -kMostTime || event.time.ns > kMostTime) {
+    reader.fail("t", "'t' is a time within 146 years of the start, in nanoseconds");
+  }
   if (rank < 0 || rank >= header_->n_ranks || (file_rank >= 0 && rank != file_rank)) {
     reader.fail("rank", "an event of a rank that this file is not about");
   }
@@ -167,6 +180,9 @@ void JsonlLines::read_event(FieldReader& reader, std::int32_t file_rank, Event& 
   event.body = std::move(*body);
   std::visit([&](auto& fields) { visit_fields(reader, fields); }, event.body);
   reader.check_sizes(event.body);
+  if (const auto* call = std::get_if<CollectiveEvent>(&event.body); call && (call->seq < 0 || call->seq > kMostTime)) {
+    reader.fail("seq", "'seq' numbers the calls of a group from 0");
+  }
   if (auto* end = std::get_if<EndEvent>(&event.body)) complete(reader, *names_, *end);
   if (!reader.error().empty()) return;
   event.rank = Rank{rank};

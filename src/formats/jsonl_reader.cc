@@ -56,7 +56,7 @@ Result<LoadedTrace> read_jsonl(const std::string& folder) {
   }
   if (files.empty()) return Error{"no trace files (*.jsonl) in this folder", folder};
   LoadedTrace loaded{{}, std::make_shared<MemoryTrace>(std::make_shared<NameTable>()), {}};
-  detail::JsonlLines lines(loaded.trace->shared_names());
+  detail::JsonlLines lines(loaded.trace->shared_names(), detail::most_ranks(files.size()));
   for (const std::filesystem::path& file : files) {
     if (Outcome outcome = read_rank_file(file.string(), lines, loaded); !outcome.ok()) {
       return outcome.error();

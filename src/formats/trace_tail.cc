@@ -35,11 +35,15 @@ std::string bytes_from(const std::string& path, std::int64_t at, std::int64_t mo
   return text;
 }
 
+// Files appear while the job runs: how many will come is unknown.
+constexpr std::size_t kAnyNumber = 1'000'000;
+
 }  // namespace
 
 TraceTail::TraceTail(std::string folder)
     : folder_(std::move(folder)),
-      lines_(std::make_unique<detail::JsonlLines>(std::make_shared<NameTable>())) {}
+      lines_(std::make_unique<detail::JsonlLines>(std::make_shared<NameTable>(),
+                                                  detail::most_ranks(kAnyNumber))) {}
 
 TraceTail::~TraceTail() = default;
 TraceTail::TraceTail(TraceTail&&) noexcept = default;

@@ -184,7 +184,13 @@ class FieldReader {
       expect_size("values", options->values.size(), false);
     } else if (const auto* bucket = std::get_if<BucketEvent>(&body)) {
       std::int64_t sum = 0;
-      for (const std::int32_t length : bucket->lengths) sum += length;
+      for (const std::int32_t length : bucket->lengths) {
+        if (length < 0) return fail("lengths", "'lengths' must be 0 or more");
+        sum += length;
+      }
+      for (const std::int32_t index : bucket->indices) {
+        if (index < 0) return fail("indices", "'indices' must be 0 or more");
+      }
       if (sum != static_cast<std::int64_t>(bucket->indices.size())) {
         fail("lengths", "the lengths must add up to the number of indices");
       }

@@ -16,10 +16,14 @@ namespace lockstep::detail {
 
 class FieldReader;
 
+/// The largest world that so many files may speak of. Each rank takes memory, also one without a
+/// file, so a few hundred bytes must not ask for gigabytes.
+std::int64_t most_ranks(std::size_t n_files);
+
 /// Reads lines of the files of one folder, and holds what must be alike in all of them.
 class JsonlLines {
  public:
-  explicit JsonlLines(std::shared_ptr<NameTable> names);
+  JsonlLines(std::shared_ptr<NameTable> names, std::int64_t n_ranks_most);
   ~JsonlLines();
   JsonlLines(const JsonlLines&) = delete;
   JsonlLines& operator=(const JsonlLines&) = delete;
@@ -55,6 +59,7 @@ class JsonlLines {
   void read_event(FieldReader& reader, std::int32_t file_rank, Event& event);
 
   std::shared_ptr<NameTable> names_;
+  std::int64_t n_ranks_most_;
   std::optional<TraceHeader> header_;
   std::vector<Last> last_;      // By rank.
   std::unique_ptr<Line> line_;  // Owns what the last event points into.

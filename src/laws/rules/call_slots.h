@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <optional>
 #include <string>
@@ -66,8 +65,9 @@ struct Caller {
 
 /// What the members of one group called.
 struct GroupState {
-  std::int64_t first_seq = 0;  ///< Of the oldest open slot.
-  std::deque<Slot> slots;
+  std::int64_t first_seq = 0;  ///< All calls before it are closed.
+  /// Open ones, by sequence number: that of a damaged trace may be any.
+  std::map<std::int64_t, Slot> slots;
   CommonCall last;                             ///< The call before the oldest open slot.
   RankWrapperMap<Caller> callers;              ///< Of ranks alone: wrappers do not matter here.
   std::optional<Disagreement> mismatch;        ///< The first one; what follows it is a consequence.

@@ -73,8 +73,11 @@ class CollectivesMatch final : public Law {
   LawResult finish(const NameTable& /*names*/) override {
     std::vector<Finding> findings = std::move(message_findings_);
     for (auto& [key, group] : groups_) {
-      for (std::size_t i = 0; i < group.slots.size(); ++i) {
-        close(group, group.first_seq + static_cast<std::int64_t>(i), group.slots[i]);
+      for (auto& [seq, slot] : group.slots) {
+        Slot gap;  // However many calls nobody made, they end what was common before.
+        if (seq > group.first_seq) close(group, group.first_seq, gap);
+        close(group, seq, slot);
+        group.first_seq = seq + 1;
       }
       std::optional<Finding> finding = extra_before_mismatch(key, group);
       if (!finding && group.mismatch) finding = judge(key, group, *group.mismatch);
@@ -106,16 +109,14 @@ class CollectivesMatch final : public Law {
   void on_call(const Event& event, const CollectiveEvent& call, RankRange who) {
     GroupState& group = groups_[{event.at.attempt, call.group}];
     group.callers.at({}, who).count(call.signature);
-    const std::int64_t place = call.seq - group.first_seq;
-    if (place < 0) return;  // A slot that was complete: a second post under one number.
-    if (place >= static_cast<std::int64_t>(group.slots.size())) {
-      group.slots.resize(static_cast<std::size_t>(place) + 1);
-    }
-    arrive(group.slots[static_cast<std::size_t>(place)], event, call.signature, who);
+    if (call.seq < group.first_seq) return;  // A slot that was complete: a second post of it.
+    arrive(group.slots[call.seq], event, call.signature, who);
     const std::int32_t n_members = members({event.at.attempt, call.group});
-    while (!group.slots.empty() && n_members > 0 && group.slots.front().n_arrived >= n_members) {
-      close(group, group.first_seq++, group.slots.front());
-      group.slots.pop_front();
+    while (!group.slots.empty() && n_members > 0) {
+      const auto next = group.slots.begin();
+      if (next->first != group.first_seq || next->second.n_arrived < n_members) break;
+      close(group, group.first_seq++, next->second);
+      group.slots.erase(next);
     }
   }
 
