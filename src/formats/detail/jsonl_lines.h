@@ -16,7 +16,7 @@ namespace lockstep::detail {
 
 class FieldReader;
 
-/// The largest world that so many files may speak of. Each rank takes memory, also one without a
+/// The largest world that this many files may speak of. Each rank takes memory, also one without a
 /// file, so a few hundred bytes must not ask for gigabytes.
 std::int64_t most_ranks(std::size_t n_files);
 

@@ -74,7 +74,7 @@ class CollectivesMatch final : public Law {
     std::vector<Finding> findings = std::move(message_findings_);
     for (auto& [key, group] : groups_) {
       for (auto& [seq, slot] : group.slots) {
-        Slot gap;  // However many calls nobody made, they end what was common before.
+        Slot gap;  // Calls that no rank made end what was common before, however many.
         if (seq > group.first_seq) close(group, group.first_seq, gap);
         close(group, seq, slot);
         group.first_seq = seq + 1;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Where the command writes: streams that fail, terminals that obey, files that are no files.
+"""Where the command writes: streams that fail, terminals that obey, pipes, devices and links.
 
 usage: streams_test.py LOCKSTEP [TESTS]
 """
