@@ -37,6 +37,7 @@ sim::SessionOptions to_session(const RunOptions& options) {
   detail::check_options(options);
   sim::SessionOptions session;
   session.n_ranks = options.ranks;
+  session.stack_bytes = options.stack_bytes;
   session.strategy = options.strategy;
   session.schedule_seed = options.schedule_seed;
   session.group.order = parse_or_throw("reduction order",

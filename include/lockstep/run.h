@@ -15,6 +15,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -93,6 +94,9 @@ struct RunOptions {
   /// Where ranks differ, once more to say in which element and by how much. The program is called
   /// twice as often, or three times; what it keeps outside of itself it finds as it left it.
   bool twice = false;
+  /// Of each simulated rank, in bytes; 0: what the library takes (docs/traps.md). A rank that needs
+  /// more ends the process, with a line that says so.
+  std::size_t stack_bytes = 0;
   std::chrono::milliseconds timeout{60'000};  ///< Real ranks: of connecting and of each operation.
 };
 
@@ -105,6 +109,26 @@ inline std::size_t most_ranks(const RunOptions& options) {
   for (const std::int32_t n : options.agent->n_ranks_later) most = std::max(most, n);
   return static_cast<std::size_t>(most);
 }
+
+}  // namespace detail
+
+namespace detail {
+
+/// Whether values of this type hold memory of their rank's world, which ends with the run.
+template <typename T>
+struct HoldsTensors : std::bool_constant<std::is_base_of_v<nn::Module, T>> {};
+
+template <>
+struct HoldsTensors<Tensor> : std::true_type {};
+
+template <>
+struct HoldsTensors<Variable> : std::true_type {};
+
+template <template <typename...> typename Holder, typename... Parts>
+struct HoldsTensors<Holder<Parts...>> : std::disjunction<HoldsTensors<Parts>...> {};
+
+template <typename T, std::size_t kCount>
+struct HoldsTensors<std::array<T, kCount>> : HoldsTensors<T> {};
 
 }  // namespace detail
 
@@ -182,6 +206,8 @@ class Simulator {
   template <typename F>
   auto run(const RunOptions& options, F fn) {
     using R = std::invoke_result_t<F&, RankContext&>;
+    static_assert(!detail::HoldsTensors<R>::value,
+                  "a rank's tensors end with the run: return their values");
     RunResult<R> result;
     if constexpr (std::is_void_v<R>) {
       Untyped run = run_untyped(options, [&fn](RankContext& context) { fn(context); });

@@ -4,6 +4,7 @@
 // a dispatcher.
 #include <cstring>
 #include <cxxabi.h>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include <boost/fiber/properties.hpp>
 
 #include "lockstep/base/check.h"
+#include "lockstep/sim/fiber/detail/stack_overflow.h"
 #include "lockstep/sim/fiber/detail/stack_watch.h"
 #include "lockstep/sim/fiber/detail/stacks.h"
 #include "lockstep/sim/fiber/engine.h"
@@ -52,7 +54,7 @@ class StackSource {
   std::size_t bytes_;
 };
 
-class BoostFiberEngine final : public Engine {
+class BoostFiberEngine final : public Engine, private StackOverflow::Owners {
  public:
   explicit BoostFiberEngine(const StackOptions& options)
       : stacks_(options.bytes, options.n_guarded) {}
@@ -66,8 +68,11 @@ class BoostFiberEngine final : public Engine {
     if (context == nullptr) context = make_context(fiber);
     record.body = std::move(body);
     record.finished = false;
+    record.rank = fiber;
     return fiber;
   }
+
+  void name(Fiber fiber, std::int32_t rank) override { record_of(fiber).rank = rank; }
 
   void resume(Fiber fiber) override {
     if (current_ == kMain) {
@@ -97,7 +102,12 @@ class BoostFiberEngine final : public Engine {
   struct Record {
     std::function<void(Fiber)> body;
     bool finished = true;
+    std::int32_t rank = 0;
   };
+
+  std::int32_t rank_of(std::int32_t stack) const override {
+    return records_[static_cast<std::size_t>(stack)].rank;
+  }
 
   Record& record_of(Fiber fiber) { return records_[static_cast<std::size_t>(fiber)]; }
 
@@ -162,11 +172,27 @@ class BoostFiberEngine final : public Engine {
   void check_stack(Fiber self) const {
     if (self == kMain) return;
     const auto* here = static_cast<const std::byte*>(__builtin_frame_address(0));
-    LOCKSTEP_CHECK(here > stacks_.bottom(self) + 2 * kStackPage,
-                   "a rank has used up its stack: raise stack_bytes");
+    if (!stacks_.is_guarded(self) && stacks_.is_overrun(self)) {
+      StackOverflow::end(rank_of(self), stacks_.bytes());
+    }
+    if (here >= stacks_.top(self) || here <= stacks_.bottom(self)) complain(self, kElsewhere);
+    if (here <= stacks_.bottom(self) + kLeastPages * kStackPage) complain(self, kUsedUp);
+  }
+
+  /// What it takes to throw an exception.
+  static constexpr std::size_t kLeastPages = 2;
+  static constexpr const char* kElsewhere =
+      " is used on another thread or stack than its own: what it is given serves its own function "
+      "only";
+  static constexpr const char* kUsedUp =
+      " has used up its stack: raise RunOptions::stack_bytes, or keep less in its frames";
+
+  [[noreturn, gnu::noinline, gnu::cold]] void complain(Fiber self, const char* what) const {
+    throw ContractViolation("rank " + std::to_string(rank_of(self)) + what);
   }
 
   Stacks stacks_;
+  StackOverflow overflow_{stacks_, *this};
   [[no_unique_address]] StackWatch watch_;
   RankMark mark_;
   std::vector<fibers::context*>

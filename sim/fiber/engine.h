@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 
 namespace lockstep::sim {
@@ -15,7 +16,9 @@ namespace lockstep::sim {
 /// engine saves and restores it around every switch, or two fibers that yield inside a `catch`
 /// would rethrow each other's.
 ///
-/// Errors: a fiber that switches with less than a page of stack left gets a ContractViolation.
+/// Errors: a fiber that switches with less than a page of stack left, and one that is used on another
+///     thread, get a ContractViolation. One that reaches the end of its stack ends the process, with
+///     a line that names its rank (stack_overflow.h).
 class Engine {
  public:
   using Fiber = std::int32_t;  ///< Dense numbers from 0.
@@ -26,6 +29,8 @@ class Engine {
   /// stack and all, the last one first.
   /// Requires: body does not throw.
   virtual Fiber create(std::function<void(Fiber)> body) = 0;
+  /// What messages about the fiber call it: rank `rank`. It is its own number otherwise.
+  virtual void name(Fiber fiber, std::int32_t rank) = 0;
   /// Continues `fiber`. From the main context: returns when a fiber switches back to it. From
   /// another fiber: a direct switch, one instead of two; returns when the caller is resumed itself.
   virtual void resume(Fiber fiber) = 0;
@@ -39,7 +44,8 @@ class Engine {
 
 struct StackOptions {
   std::size_t bytes = std::size_t{64} * 1024;
-  std::int32_t n_guarded = 16'384;  ///< Fibers above this number have no guard page (kernel limit).
+  /// Fibers above this number have no guard page. Older kernels allow 16,384 at most.
+  std::int32_t n_guarded = std::numeric_limits<std::int32_t>::max();
 };
 
 std::unique_ptr<Engine> make_boost_fiber_engine(const StackOptions& options);

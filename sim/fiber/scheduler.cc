@@ -149,6 +149,7 @@ void Scheduler::resume(RankSlot& slot) {
     RankSlot* target = &slot;
     slot.fiber_ =
         engine_->create([target](Engine::Fiber) { target->scheduler_->run_rank(*target); });
+    engine_->name(slot.fiber_, to_int(slot.rank_));
   }
   engine_->resume(slot.fiber_);
 }

@@ -1,11 +1,19 @@
 #include "lockstep/sim/fiber/detail/stacks.h"
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <sys/mman.h>
 
 #include "lockstep/base/check.h"
 
 namespace lockstep::sim {
+
+namespace {
+
+constexpr std::int32_t kMostMappings = 16'384;  // Half of what Linux allows a process, two each.
+
+}  // namespace
 
 Stacks::Stacks(std::size_t bytes, std::int32_t n_guarded)
     : pitch_((std::max(bytes, 4 * kStackPage) + kStackPage - 1) / kStackPage * kStackPage),
@@ -29,9 +37,29 @@ void Stacks::add() {
     chunks_.push_back(static_cast<std::byte*>(chunk));
   }
   const std::int32_t index = n_stacks_++;
-  if (index >= n_guarded_) return;
+  if (!is_guarded(index)) return;
+  constexpr int kGuardInstall = 102;  // MADV_GUARD_INSTALL, which takes no mapping of its own.
+  if (madvise(bottom(index), kStackPage, kGuardInstall) == 0) return;
   // The kernel limits the number of mappings; beyond it the engine's own check must do.
-  if (mprotect(bottom(index), kStackPage, PROT_NONE) != 0) n_guarded_ = index;
+  const bool allowed = index < kMostMappings;
+  if (!allowed || mprotect(bottom(index), kStackPage, PROT_NONE) != 0) n_guarded_ = index;
+}
+
+std::int32_t Stacks::guarded_by(const void* address) const {
+  const auto at = reinterpret_cast<std::uintptr_t>(address);
+  for (std::size_t i = 0; i < chunks_.size(); ++i) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(chunks_[i]);
+    if (at < begin || at >= begin + kStacksPerChunk * pitch_) continue;
+    const auto index = static_cast<std::int32_t>(i * kStacksPerChunk + (at - begin) / pitch_);
+    return (at - begin) % pitch_ < kStackPage && is_guarded(index) ? index : -1;
+  }
+  return -1;
+}
+
+bool Stacks::is_overrun(std::int32_t index) const {
+  // Throwing on what is left of a stack reaches into this page, but not to its end.
+  static constexpr std::array<std::byte, kStackPage / 4> kZeros{};
+  return std::memcmp(bottom(index), kZeros.data(), kZeros.size()) != 0;
 }
 
 }  // namespace lockstep::sim

@@ -12,6 +12,7 @@
 #include "lockstep/kernels/cpu_kernels.h"
 #include "lockstep/laws/finish_report.h"
 #include "lockstep/sim/fault/injector.h"
+#include "lockstep/sim/fiber/engine.h"
 #include "lockstep/sim/net/compute_model.h"
 #include "lockstep/sim/session/detail/rank_side.h"
 #include "lockstep/tensor/contents.h"
@@ -310,6 +311,7 @@ WorldResult Session::Impl::run_world(const AttemptContext& now,
                      .livelock_points = options.livelock_points,
                      .rank_environment = environment_of(options),
                      .clock_skews = options.clock_skews};
+  if (options.stack_bytes > 0) world.stack_bytes = options.stack_bytes;
   if (now.injector != nullptr) {
     world.files_by_rank = now.injector->files();
   } else {
@@ -458,15 +460,40 @@ Session::Session() : impl_(std::make_unique<Impl>()) {}
 
 Session::~Session() = default;
 
+namespace {
+
+/// Lets others run again, however this run ends.
+class Idle {
+ public:
+  explicit Idle(std::atomic<bool>& busy) : busy_(&busy) {}
+
+  ~Idle() { busy_->store(false); }
+
+  Idle(const Idle&) = delete;
+  Idle& operator=(const Idle&) = delete;
+  Idle(Idle&&) = delete;
+  Idle& operator=(Idle&&) = delete;
+
+ private:
+  std::atomic<bool>* busy_;
+};
+
+}  // namespace
+
 Result<SessionResult> Session::run(const SessionOptions& options, const Body& body) {
   auto strategy = make_strategy(options.strategy, options.schedule_seed);
   if (!strategy.ok()) return strategy.error();
-  return impl_->run(options, *strategy.value(), body);
+  return run(options, *strategy.value(), body);
 }
 
 Result<SessionResult> Session::run(const SessionOptions& options,
                                    Strategy& strategy,
                                    const Body& body) {
+  LOCKSTEP_CHECK(!inside_fiber(),
+                 "a simulation inside a rank: it runs after the other, or next to it");
+  LOCKSTEP_CHECK(!busy_.exchange(true),
+                 "this simulator runs already, on another thread: each thread takes its own");
+  const Idle idle(busy_);
   return impl_->run(options, strategy, body);
 }
 

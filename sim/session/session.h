@@ -2,6 +2,7 @@
 // scenarios and the front door.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -30,6 +31,7 @@ struct SessionOptions {
   /// After an exception in a rank the others continue, as processes do; always so where faults
   /// are planned or an agent looks after them.
   bool keep_going = false;
+  std::size_t stack_bytes = 0;                 ///< Of each rank; 0: the world's default.
   std::uint64_t livelock_points = 50'000'000;  ///< Scheduling points without an event: a hang.
   GroupOptions group;
   std::vector<Fault> faults{};                ///< What goes wrong, and when. Requires: `record`.
@@ -65,7 +67,7 @@ struct SessionResult {
 
 /// Runs worlds one after another; stacks, pools and name tables are reused.
 ///
-/// Requires: one thread; not inside a rank.
+/// Requires: one thread at a time; not inside a rank. Anything else is a ContractViolation.
 class Session {
  public:
   Session();
@@ -85,6 +87,7 @@ class Session {
  private:
   class Impl;
   std::unique_ptr<Impl> impl_;
+  std::atomic<bool> busy_{false};
 };
 
 }  // namespace lockstep::sim

@@ -7,7 +7,8 @@
 
 namespace lockstep::sim {
 
-/// Stacks of one size, numbered from 0, each with a guard page below while the kernel allows it.
+/// Stacks of one size, numbered from 0, each with a guard page below: all of them where the kernel
+/// knows pages that only guard (Linux 6.13), else as many as it allows.
 ///
 /// Reserving costs nothing until touched, so a million stacks are a matter of address space. Huge
 /// pages are refused: one would make 32 stacks resident at once.
@@ -31,6 +32,15 @@ class Stacks {
   }
 
   std::byte* top(std::int32_t index) const { return bottom(index) + pitch_; }
+
+  std::size_t bytes() const { return pitch_; }
+
+  bool is_guarded(std::int32_t index) const { return index < n_guarded_; }
+
+  /// The stack that has `address` in its guard page, or -1.
+  std::int32_t guarded_by(const void* address) const;
+  /// Whether something wrote to the end of a stack without a guard page: fresh pages hold zeros.
+  bool is_overrun(std::int32_t index) const;
 
  private:
   static constexpr std::size_t kStacksPerChunk = 1024;

@@ -1,7 +1,10 @@
 #include "lockstep/sim/fiber/engine.h"
 
+#include <csignal>
+#include <cstdlib>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -117,6 +120,74 @@ TEST(EngineTest, ReportsAStackThatIsNearlyUsedUp) {
     deep[1] = deep[0];
   }));
   EXPECT_NE(what.find("stack_bytes"), std::string::npos) << what;
+}
+
+/// Frames of more than half a kilobyte; returns something that needs all of them.
+[[gnu::noinline]] int recurse(int depth) {
+  volatile char frame[560];
+  frame[0] = static_cast<char>(depth);
+  return depth == 0 ? frame[0] : recurse(depth - 1) + frame[0];
+}
+
+/// A fiber named rank 7 that recurses and then lets the others run.
+void run_out_of_stack(const StackOptions& options) {
+  const auto engine = make_boost_fiber_engine(options);
+  const Engine::Fiber other = engine->create([&](Engine::Fiber) { engine->suspend(); });
+  const Engine::Fiber deep = engine->create([&](Engine::Fiber) {
+    volatile const int used = recurse(150);
+    static_cast<void>(used);
+    engine->suspend();
+  });
+  engine->name(deep, 7);
+  engine->resume(other);
+  engine->resume(deep);
+}
+
+constexpr const char* kUsedUp =
+    "rank 7 has used up its stack of 65536 bytes: .*RunOptions::stack_bytes";
+
+TEST(EngineDeathTest, ARankThatRunsOutOfStackIsNamed) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "the sanitizer says it in its own words";
+#endif
+  EXPECT_EXIT(run_out_of_stack({.bytes = 64 * 1024}), ::testing::KilledBySignal(SIGSEGV), kUsedUp);
+}
+
+TEST(EngineDeathTest, WithoutGuardPagesTheOverrunIsFoundBeforeItsNeighbourRuns) {
+  EXPECT_EXIT(run_out_of_stack({.bytes = 64 * 1024, .n_guarded = 0}),
+              ::testing::KilledBySignal(SIGABRT),
+              kUsedUp);
+}
+
+TEST(EngineDeathTest, ALargerStackHoldsTheSameRecursion) {
+  run_out_of_stack({.bytes = 256 * 1024});
+  run_out_of_stack({.bytes = 256 * 1024, .n_guarded = 0});
+}
+
+TEST(EngineDeathTest, ARankThatCallsExitIsAskedToReturn) {
+  const auto leave = [] {
+    const auto engine = make_boost_fiber_engine({});
+    engine->resume(engine->create([](Engine::Fiber) { std::exit(7); }));
+  };
+  EXPECT_EXIT(leave(), ::testing::ExitedWithCode(1), "a rank called exit");
+}
+
+TEST(EngineTest, AnotherThreadCannotActForAFiber) {
+  const auto engine = make_boost_fiber_engine({});
+  std::string what;
+  const Engine::Fiber fiber = engine->create([&](Engine::Fiber) {
+    std::thread([&] {
+      try {
+        engine->suspend();
+      } catch (const ContractViolation& error) {
+        what = error.what();
+      }
+    }).join();
+  });
+  engine->name(fiber, 3);
+  engine->resume(fiber);
+  EXPECT_NE(what.find("rank 3 is used on another thread"), std::string::npos) << what;
+  EXPECT_TRUE(engine->finished(fiber));
 }
 
 }  // namespace

@@ -1,0 +1,157 @@
+#include "lockstep/sim/fiber/detail/stack_overflow.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "lockstep/sim/fiber/engine.h"
+
+namespace lockstep::sim {
+
+namespace {
+
+constexpr std::size_t kAlternateBytes = std::size_t{64} << 10U;
+
+/// A line that is put together without a heap.
+class SignalLine {
+ public:
+  SignalLine& add(std::string_view text) {
+    const std::size_t n = std::min(text.size(), letters_.size() - n_);
+    std::memcpy(letters_.data() + n_, text.data(), n);
+    n_ += n;
+    return *this;
+  }
+
+  SignalLine& add(std::uint64_t number) {
+    std::array<char, 24> digits{};
+    const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), number).ptr;
+    return add({digits.data(), static_cast<std::size_t>(end - digits.data())});
+  }
+
+  void print() const {
+    const char* next = letters_.data();
+    for (std::size_t left = n_; left > 0;) {
+      const ssize_t n = write(STDERR_FILENO, next, left);
+      if (n <= 0) return;
+      next += n;
+      left -= static_cast<std::size_t>(n);
+    }
+  }
+
+ private:
+  std::array<char, 400> letters_{};
+  std::size_t n_ = 0;
+};
+
+void print_overflow(std::int32_t rank, std::size_t bytes) {
+  SignalLine()
+      .add("lockstep: rank ")
+      .add(static_cast<std::uint64_t>(rank))
+      .add(" has used up its stack of ")
+      .add(bytes)
+      .add(
+          " bytes: it recurses deeply, or keeps large arrays in its frames; raise "
+          "RunOptions::stack_bytes\n")
+      .print();
+}
+
+}  // namespace
+
+/// The stacks of this thread's engines, where a signal handler finds them.
+class OverflowHandler {
+ public:
+  OverflowHandler() {
+    stack_t present{};
+    sigaltstack(nullptr, &present);
+    if ((present.ss_flags & SS_DISABLE) == 0) return;
+    memory_ =
+        mmap(nullptr, kAlternateBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory_ == MAP_FAILED) return;
+    const stack_t own{.ss_sp = memory_, .ss_flags = 0, .ss_size = kAlternateBytes};
+    sigaltstack(&own, nullptr);
+  }
+
+  // Also when a rank calls exit(), on that rank's stack: everything after this would free memory
+  // that is in use.
+  ~OverflowHandler() {
+    if (inside_fiber()) {
+      std::fflush(nullptr);
+      SignalLine()
+          .add("lockstep: a rank called exit(): a rank ends by returning, or by an exception\n")
+          .print();
+      _exit(EXIT_FAILURE);
+    }
+    if (memory_ == MAP_FAILED) return;
+    const stack_t none{.ss_sp = nullptr, .ss_flags = SS_DISABLE, .ss_size = 0};
+    sigaltstack(&none, nullptr);
+    munmap(memory_, kAlternateBytes);
+  }
+
+  OverflowHandler(const OverflowHandler&) = delete;
+  OverflowHandler& operator=(const OverflowHandler&) = delete;
+  OverflowHandler(OverflowHandler&&) = delete;
+  OverflowHandler& operator=(OverflowHandler&&) = delete;
+
+  /// Made after what Boost keeps for the thread, so that it goes first.
+  static OverflowHandler& of_this_thread() {
+    static_cast<void>(inside_fiber());
+    thread_local OverflowHandler handler;
+    return handler;
+  }
+
+  void install() const {
+    if (memory_ == MAP_FAILED) return;
+
+    struct sigaction present {};
+
+    sigaction(SIGSEGV, nullptr, &present);
+    const bool free = (present.sa_flags & SA_SIGINFO) == 0 && present.sa_handler == SIG_DFL;
+    if (!free) return;
+
+    struct sigaction own {};
+
+    own.sa_sigaction = &OverflowHandler::on_fault;
+    own.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    sigaction(SIGSEGV, &own, nullptr);
+  }
+
+  StackOverflow* first = nullptr;
+
+ private:
+  // Once this returns, the access faults again and ends the process.
+  static void on_fault(int /*signal*/, siginfo_t* info, void* /*context*/) {
+    for (const StackOverflow* one = of_this_thread().first; one != nullptr; one = one->next_) {
+      const std::int32_t stack = one->stacks_->guarded_by(info->si_addr);
+      if (stack >= 0) print_overflow(one->owners_->rank_of(stack), one->stacks_->bytes());
+    }
+    static_cast<void>(std::signal(SIGSEGV, SIG_DFL));
+  }
+
+  void* memory_ = MAP_FAILED;
+};
+
+StackOverflow::StackOverflow(const Stacks& stacks, const Owners& owners)
+    : stacks_(&stacks), owners_(&owners), next_(OverflowHandler::of_this_thread().first) {
+  OverflowHandler::of_this_thread().first = this;
+  OverflowHandler::of_this_thread().install();
+}
+
+StackOverflow::~StackOverflow() {
+  StackOverflow** link = &OverflowHandler::of_this_thread().first;
+  while (*link != nullptr && *link != this) link = &(*link)->next_;
+  if (*link == this) *link = next_;
+}
+
+void StackOverflow::end(std::int32_t rank, std::size_t bytes) {
+  print_overflow(rank, bytes);
+  std::abort();
+}
+
+}  // namespace lockstep::sim
