@@ -315,8 +315,12 @@ Result<std::int64_t> Snapshots::find_newest() {
   if (Outcome outcome = files_.make_folder(); !outcome.ok()) return outcome.error();
   std::int64_t step = -1;
   if (job_.loop.snapshot.resume) {
-    const Result<std::optional<SnapshotManifest>> newest = files_.newest_whole();
+    std::vector<SnapshotFiles::Damage> skipped;
+    const Result<std::optional<SnapshotManifest>> newest = files_.newest_whole(&skipped);
     if (!newest.ok()) return newest.error();
+    for (const SnapshotFiles::Damage& damage : skipped) {
+      record("fail", damage.step, damage.reason.text());
+    }
     if (newest.value()) step = newest.value()->step;
   } else if (context_.host().environment("TORCHELASTIC_RESTART_COUNT").value_or("0") == "0") {
     if (Outcome outcome = files_.check_unused(); !outcome.ok()) return outcome.error();

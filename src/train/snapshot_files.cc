@@ -188,12 +188,14 @@ Result<std::vector<std::int64_t>> SnapshotFiles::manifests_newest_first() {
   return steps;
 }
 
-Result<std::optional<SnapshotManifest>> SnapshotFiles::newest_whole() {
+Result<std::optional<SnapshotManifest>> SnapshotFiles::newest_whole(std::vector<Damage>* skipped) {
   const Result<std::vector<std::int64_t>> steps = manifests_newest_first();
   if (!steps.ok()) return steps.error();
   for (const std::int64_t step : steps.value()) {
     Result<SnapshotManifest> found = manifest(step);
-    if (found.ok() && check(found.value()).ok()) return std::optional(std::move(found).value());
+    const Outcome whole = found.ok() ? check(found.value()) : Outcome(found.error());
+    if (whole.ok()) return std::optional(std::move(found).value());
+    if (skipped != nullptr) skipped->push_back({step, whole.error()});
   }
   return std::optional<SnapshotManifest>();
 }

@@ -56,8 +56,16 @@ class SnapshotFiles {
   /// Publishes one file of the folder in the declared way.
   Outcome publish(const std::string& name, std::string_view bytes);
   Outcome publish(const SnapshotManifest& manifest);
+
+  /// A snapshot that is not whole, and why.
+  struct Damage {
+    std::int64_t step = 0;
+    Error reason;
+  };
+
   /// The newest snapshot whose manifest and files are whole. Errors: the folder cannot be listed.
-  Result<std::optional<SnapshotManifest>> newest_whole();
+  /// `skipped` is given the newer ones, which are not.
+  Result<std::optional<SnapshotManifest>> newest_whole(std::vector<Damage>* skipped = nullptr);
   Result<SnapshotManifest> manifest(std::int64_t step);
   /// A file's bytes. Errors: it cannot be read, or is not what the manifest says.
   Result<std::string> read(const SnapshotManifest& manifest, const std::string& name);

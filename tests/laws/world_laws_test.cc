@@ -381,6 +381,24 @@ TEST(CheckpointWholeTest, ALargerWorldHasMoreParts) {
   }
 }
 
+TEST(CheckpointWholeTest, CheckpointsThatFailAreReportedWithTheirReason) {
+  Checkpoints job;
+  job.save(2);
+  EXPECT_EQ(job.judged().advice.size(), 0U);
+  for (const std::int64_t step : {4, 6}) {
+    job.event(0, "fail", step, "another rank could not write");
+    job.event(1, "fail", step, "ckpt/" + std::to_string(step) + ".1: No space left on device");
+  }
+  const LawResult result = job.judged();
+  EXPECT_EQ(result.verdict, Verdict::kHolds);
+  ASSERT_EQ(result.advice.size(), 1U);
+  EXPECT_EQ(result.advice[0].id, "A-checkpoint-failed");
+  EXPECT_EQ(result.advice[0].message,
+            "2 checkpoints could not be written, or not be read again; the first holds step 4, on "
+            "rank 1: ckpt/4.1: No space left on device. A restart continues from an older one, or "
+            "from the start.");
+}
+
 TEST(CheckpointWholeTest, OneFileHasOneWriter) {
   Checkpoints job;
   for (const std::int32_t rank : {0, 1}) job.event(rank, "part", 2, "ckpt/2.model", 5);

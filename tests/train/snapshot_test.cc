@@ -246,7 +246,12 @@ TEST(Snapshot, FallsBackToAnOlderOneWhenTheNewestIsDamaged) {
   ASSERT_TRUE(files.write("ckpt/step-00000007.model.safetensors", "half").ok());
   SnapshotFiles folder(files, "ckpt", "atomic");
   EXPECT_THAT(folder.damaged().value(), ElementsAre("step-00000007.manifest"));
-  EXPECT_EQ(folder.newest_whole().value()->step, 6);
+  std::vector<SnapshotFiles::Damage> skipped;
+  EXPECT_EQ(folder.newest_whole(&skipped).value()->step, 6);
+  ASSERT_THAT(skipped, SizeIs(1));
+  EXPECT_EQ(skipped[0].step, 7);
+  EXPECT_EQ(skipped[0].reason.text(),
+            "ckpt/step-00000007.model.safetensors: not what the snapshot's manifest says");
   EXPECT_EQ(run(one, job), whole);
   EXPECT_THAT(folder.damaged().value(), IsEmpty());
 }

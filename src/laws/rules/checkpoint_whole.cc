@@ -48,6 +48,8 @@ class CheckpointWhole final : public Law {
     } else if (action == "fresh") {
       // Training starts over on purpose: what was there before no longer counts.
       fresh_.insert(event.at.attempt);
+    } else if (action == "fail") {
+      on_fail(key, event.rank, detail);
     }
   }
 
@@ -59,12 +61,41 @@ class CheckpointWhole final : public Law {
     std::vector<Finding> findings;
     findings.reserve(findings_.size());
     for (auto& [key, finding] : findings_) findings.push_back(std::move(finding));
-    return conclude(
+    LawResult result = conclude(
         kId, std::move(findings), n_checked_, "snapshot events of the files that were written");
+    if (!failures_.empty()) result.advice.push_back(advice_on_failures());
+    return result;
   }
 
  private:
   using Key = std::pair<std::int32_t, std::int64_t>;  // Attempt, step.
+
+  struct Failure {
+    Rank rank{};
+    std::string reason;
+  };
+
+  /// Of each checkpoint the rank that knows the reason: the others say that another one could not.
+  void on_fail(const Key& key, Rank rank, const std::string& reason) {
+    const bool own = !reason.starts_with("another rank");
+    const auto [known, is_first] = failures_.try_emplace(key, Failure{rank, reason});
+    if (!is_first && own && known->second.reason.starts_with("another rank")) {
+      known->second = {rank, reason};
+    }
+    while (failures_.size() > kMostFiles) failures_.erase(std::prev(failures_.end()));
+  }
+
+  /// No law is broken by it: training goes on, and a restart finds an older checkpoint, or none.
+  Advice advice_on_failures() const {
+    const auto& [key, first] = *failures_.begin();
+    const std::size_t n = failures_.size();
+    return {"A-checkpoint-failed",
+            std::to_string(n) + (n == 1 ? " checkpoint" : " checkpoints") +
+                " could not be written, or not be read again; the first holds step " +
+                std::to_string(key.second) + ", on rank " + std::to_string(to_int(first.rank)) +
+                ": " + first.reason +
+                ". A restart continues from an older one, or from the start."};
+  }
 
   struct Part {
     std::int32_t rank = 0;
@@ -241,6 +272,7 @@ class CheckpointWhole final : public Law {
   }
 
   Worlds worlds_;
+  std::map<Key, Failure> failures_;
   std::map<Rank, Key> latest_;  // The checkpoint that each rank wrote to last.
   std::map<Key, Saving> savings_;
   std::set<Key> published_;  // Two numbers a checkpoint.

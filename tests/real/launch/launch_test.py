@@ -280,6 +280,37 @@ class LaunchTest(unittest.TestCase):
         self.assertEqual(report.read_text(encoding="utf-8"), "good")
         self.assertEqual(list(temporary.iterdir()), [])
 
+    def snapshot_job(self, *options):
+        """Two steps on two processes, each followed by a snapshot in ckpt."""
+        job = self.folder / "snapshots.toml"
+        job.write_text(MLP.read_text(encoding="utf-8").replace(
+            "loop   = { steps = 50 }", "loop = { steps = 2, snapshot = { every_steps = 1, "
+            f'path = "{self.folder}/ckpt" }} }}').replace('quiet = "all"', 'quiet = "rest"'),
+                       encoding="utf-8")
+        done = subprocess.run([LOCKSTEP, "run", str(job), "--backend", "gloo", "--set", "world.ranks=2",
+                               *options], capture_output=True, text=True, timeout=60, check=False,
+                              env=CLEAN)
+        return done.returncode, done.stdout
+
+    def test_snapshots_that_cannot_be_written_or_would_destroy_others_are_reported(self):
+        # A folder where a file belongs: writing fails whoever writes.
+        obstacle = self.folder / "ckpt" / "step-00000001.model.safetensors"
+        obstacle.mkdir(parents=True)
+        foreign = self.folder / "ckpt" / "step-1.pt"
+        foreign.write_text("mine", encoding="utf-8")
+        code, text = self.snapshot_job()
+        self.assertEqual(code, 0, text)
+        self.assertIn("advice A-checkpoint-failed: 1 checkpoint could not be written", text)
+        self.assertIn(f"on rank 0: {obstacle}: this is a folder, not a file", text)
+        self.assertTrue((self.folder / "ckpt" / "step-00000002.manifest").exists())
+
+        files = sorted(path.name for path in (self.folder / "ckpt").iterdir())
+        code, text = self.snapshot_job("--set", "loop.snapshot.resume=false")
+        self.assertEqual(code, 1, text)
+        self.assertIn("this folder has snapshots of another run, up to step 2", text)
+        self.assertEqual(sorted(path.name for path in (self.folder / "ckpt").iterdir()), files)
+        self.assertEqual(foreign.read_text(encoding="utf-8"), "mine")
+
     def test_a_killed_run_leaves_no_temporary_folder(self):
         temporary = self.folder / "tmp"
         temporary.mkdir()
