@@ -150,7 +150,8 @@ class LaneDrawing {
 
   void draw_axis(double y) {
     for (int i = 0; i <= 4; ++i) {
-      const std::int64_t time = excerpt_.from + (excerpt_.to - excerpt_.from) * i / 4;
+      const std::int64_t span = excerpt_.to - excerpt_.from;
+      const std::int64_t time = excerpt_.from + span / 4 * i + span % 4 * i / 4;
       out_.element("text",
                    timed_ ? duration_text(time, true) : std::to_string(time / 1000),
                    {{"class", i == 4 ? "tick end" : (i == 0 ? "tick" : "tick middle")},

@@ -10,7 +10,7 @@ namespace lockstep::detail {
 
 namespace {
 
-// Half the range, so that the time between any two events fits.
+// Half the range, so that the time between any two events fits; the same for other large numbers.
 constexpr std::int64_t kMostTime = std::numeric_limits<std::int64_t>::max() / 2;
 
 template <std::size_t... kIndex>

@@ -1,6 +1,7 @@
 #include "lockstep/laws/detail/stragglers.h"
 
 #include <algorithm>
+#include <limits>
 #include <string>
 
 #include "lockstep/base/text.h"
@@ -52,7 +53,9 @@ void Stragglers::close(const Call& call) {
   ++n_calls_;
   Lateness& late = late_[call.last_rank];
   ++late.n_last;
-  late.waited_ns += waited;
+  // A tenth of the longest run there is, so that neither the sum nor ten times it overflows.
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max() / 10;
+  late.waited_ns = std::min(kMost, late.waited_ns + std::min(kMost, waited));
 }
 
 std::optional<Advice> Stragglers::advice() const {

@@ -383,6 +383,14 @@ TEST(StragglersTest, NamesTheRankThatAllOthersWaitFor) {
 
 // One of two ranks is the last one at four calls in a row once in eight runs, by chance: eight
 // calls it takes.
+TEST(StragglersTest, LatenessOfCenturiesAddsUpWithoutOverflow) {
+  constexpr std::int64_t kLate = std::numeric_limits<std::int64_t>::max() / 2'000'000 - 10'000;
+  const auto advice =
+      straggler([](std::int32_t, std::int32_t rank) { return rank == 1 ? kLate : rank; });
+  ASSERT_TRUE(advice.has_value());
+  EXPECT_NE(advice->message.find("rank 1 arrives last"), std::string::npos) << advice->message;
+}
+
 TEST(StragglersTest, AFewCallsAreNoEvidence) {
   for (const std::int32_t n_late : {7, 8}) {
     const auto advice = straggler(
