@@ -8,6 +8,7 @@
 // simulator adds as the processes do and both print the same lines.
 #include <cstdint>
 #include <cstdio>
+#include <exception>
 #include <lockstep/lockstep.h>
 #include <vector>
 
@@ -70,9 +71,8 @@ Result train(RankContext& context) {
   return result;
 }
 
-}  // namespace
-
-int main() {
+/// Runs and prints. Returns the exit code.
+int run_and_print() {
   const auto run = lockstep::run_ranks({.ranks = kRanks, .reduction_order = "gloo-ring"}, train);
   // Under a launcher every rank has the whole result; each prints it.
   for (std::size_t rank = 0; rank < run.results.size(); ++rank) {
@@ -84,4 +84,15 @@ int main() {
   }
   std::printf("laws: %s\n", run.ok() ? "hold" : lockstep::name_of(run.report.outcome).data());
   return run.ok() ? 0 : 1;
+}
+
+}  // namespace
+
+int main() {
+  try {
+    return run_and_print();
+  } catch (const std::exception& error) {  // A launcher's environment that makes no sense, say.
+    std::fprintf(stderr, "same_source: %s\n", error.what());
+    return 2;
+  }
 }

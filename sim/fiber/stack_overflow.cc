@@ -102,7 +102,7 @@ class OverflowHandler {
   /// Made after what Boost keeps for the thread, so that it goes first.
   static OverflowHandler& of_this_thread() {
     static_cast<void>(inside_fiber());
-    thread_local OverflowHandler handler;
+    thread_local OverflowHandler handler;  // Below the rank boundary: a signal knows its thread.
     return handler;
   }
 
@@ -151,7 +151,7 @@ StackOverflow::~StackOverflow() {
 
 void StackOverflow::end(std::int32_t rank, std::size_t bytes) {
   print_overflow(rank, bytes);
-  std::abort();
+  std::abort();  // Below the rank boundary: another rank's stack is damaged already.
 }
 
 }  // namespace lockstep::sim

@@ -63,8 +63,9 @@ class SnapshotFiles {
     Error reason;
   };
 
-  /// The newest snapshot whose manifest and files are whole. Errors: the folder cannot be listed.
-  /// `skipped` is given the newer ones, which are not.
+  /// The newest snapshot whose manifest and files are whole. `skipped` is given the newer ones,
+  /// which are not.
+  /// Errors: the folder cannot be listed.
   Result<std::optional<SnapshotManifest>> newest_whole(std::vector<Damage>* skipped = nullptr);
   Result<SnapshotManifest> manifest(std::int64_t step);
   /// A file's bytes. Errors: it cannot be read, or is not what the manifest says.

@@ -393,10 +393,11 @@ TEST(CheckpointWholeTest, CheckpointsThatFailAreReportedWithTheirReason) {
   EXPECT_EQ(result.verdict, Verdict::kHolds);
   ASSERT_EQ(result.advice.size(), 1U);
   EXPECT_EQ(result.advice[0].id, "A-checkpoint-failed");
-  EXPECT_EQ(result.advice[0].message,
-            "2 checkpoints could not be written, or not be read again; the first holds step 4, on "
-            "rank 1: ckpt/4.1: No space left on device. A restart continues from an older one, or "
-            "from the start.");
+  EXPECT_EQ(
+      result.advice[0].message,
+      "2 checkpoints could not be written, or not be read again; the first, of step 4: rank 0: "
+      "another rank could not write; rank 1: ckpt/4.1: No space left on device. A restart "
+      "continues from an older one, or from the start.");
 }
 
 TEST(CheckpointWholeTest, OneFileHasOneWriter) {

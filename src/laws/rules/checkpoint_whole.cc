@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "lockstep/base/text.h"
 #include "lockstep/laws/detail/alignment.h"
 #include "lockstep/laws/rules/checkers.h"
 
@@ -70,30 +71,29 @@ class CheckpointWhole final : public Law {
  private:
   using Key = std::pair<std::int32_t, std::int64_t>;  // Attempt, step.
 
-  struct Failure {
-    Rank rank{};
-    std::string reason;
-  };
+  /// What ranks say of a checkpoint that failed: each reason, with the first rank that gives it.
+  using Failure = std::map<std::string, Rank>;
 
-  /// Of each checkpoint the rank that knows the reason: the others say that another one could not.
   void on_fail(const Key& key, Rank rank, const std::string& reason) {
-    const bool own = !reason.starts_with("another rank");
-    const auto [known, is_first] = failures_.try_emplace(key, Failure{rank, reason});
-    if (!is_first && own && known->second.reason.starts_with("another rank")) {
-      known->second = {rank, reason};
-    }
+    failures_[key].try_emplace(reason, rank);
     while (failures_.size() > kMostFiles) failures_.erase(std::prev(failures_.end()));
   }
 
   /// No law is broken by it: training goes on, and a restart finds an older checkpoint, or none.
   Advice advice_on_failures() const {
-    const auto& [key, first] = *failures_.begin();
+    constexpr std::size_t kShown = 3;
+    const auto& [key, reasons] = *failures_.begin();
+    std::vector<std::string> texts;
+    for (const auto& [reason, rank] : reasons) {
+      if (texts.size() < kShown) {
+        texts.push_back("rank " + std::to_string(to_int(rank)) + ": " + reason);
+      }
+    }
     const std::size_t n = failures_.size();
     return {"A-checkpoint-failed",
             std::to_string(n) + (n == 1 ? " checkpoint" : " checkpoints") +
-                " could not be written, or not be read again; the first holds step " +
-                std::to_string(key.second) + ", on rank " + std::to_string(to_int(first.rank)) +
-                ": " + first.reason +
+                " could not be written, or not be read again; the first, of step " +
+                std::to_string(key.second) + ": " + join(texts, "; ") +
                 ". A restart continues from an older one, or from the start."};
   }
 

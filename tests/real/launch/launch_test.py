@@ -293,7 +293,7 @@ class LaunchTest(unittest.TestCase):
         return done.returncode, done.stdout
 
     def test_snapshots_that_cannot_be_written_or_would_destroy_others_are_reported(self):
-        # A folder where a file belongs: writing fails whoever writes.
+        # A folder where a file belongs: writing fails, also for root.
         obstacle = self.folder / "ckpt" / "step-00000001.model.safetensors"
         obstacle.mkdir(parents=True)
         foreign = self.folder / "ckpt" / "step-1.pt"
@@ -301,7 +301,7 @@ class LaunchTest(unittest.TestCase):
         code, text = self.snapshot_job()
         self.assertEqual(code, 0, text)
         self.assertIn("advice A-checkpoint-failed: 1 checkpoint could not be written", text)
-        self.assertIn(f"on rank 0: {obstacle}: this is a folder, not a file", text)
+        self.assertIn(f"rank 0: {obstacle}: this is a folder, not a file", text)
         self.assertTrue((self.folder / "ckpt" / "step-00000002.manifest").exists())
 
         files = sorted(path.name for path in (self.folder / "ckpt").iterdir())

@@ -23,6 +23,10 @@ def main():
     simulated = output_of([program]).splitlines()
     if not (len(simulated) == 3 and simulated[0].startswith("rank 0: loss 0x")):
         sys.exit(f"unexpected output: {simulated}")
+    done = subprocess.run([program], capture_output=True, text=True, timeout=60, check=False,
+                          env={**os.environ, "LOCKSTEP_BACKEND": "gloo", "RANK": "x"})
+    if done.returncode != 2 or not done.stderr.startswith("same_source: ") or "RANK" not in done.stderr:
+        sys.exit(f"with RANK=x it ended with {done.returncode}: {done.stderr}")
     real = output_of([lockstep, "launch", "--standalone", "--nproc-per-node", "2", "--backend", "gloo",
                       "--", program]).splitlines()
     for rank in range(2):
