@@ -190,9 +190,8 @@ class LaunchTest(unittest.TestCase):
 
     def test_a_killed_launcher_takes_its_ranks_along(self):
         launcher = self.start_waiting()
-        ranks = [pid for pid in processes_of(str(self.folder)) if pid != launcher.pid]
-        self.assertEqual(len(ranks), 2)
-        handles = [os.pidfd_open(pid) for pid in ranks]
+        others = [pid for pid in processes_of(str(self.folder)) if pid != launcher.pid]
+        handles = [os.pidfd_open(pid) for pid in others]
         launcher.kill()
         launcher.communicate(timeout=60)
         for handle in handles:  # Readable when the process has ended.
@@ -200,6 +199,7 @@ class LaunchTest(unittest.TestCase):
             poll.register(handle)
             self.assertTrue(poll.poll(60_000))
             os.close(handle)
+        self.assertEqual(len(others), 3, "two ranks, and the process that looks after them")
 
     def wait_for(self, condition, what, seconds=60):
         """Until `condition` gives something true, which is returned."""
