@@ -45,8 +45,9 @@ void remove_for_good(const std::string& folder) {
   constexpr int kTries = 50;
   constexpr auto kPause = std::chrono::milliseconds(20);
   std::error_code failed;
-  for (int i = 0; i < kTries && fs::exists(folder, failed); ++i) {
+  for (int i = 0; i < kTries; ++i) {
     fs::remove_all(folder, failed);
+    if (!fs::exists(folder, failed)) return;
     std::this_thread::sleep_for(kPause);
   }
 }

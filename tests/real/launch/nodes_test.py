@@ -79,6 +79,10 @@ class NodesTest(unittest.TestCase):
         for process in processes:
             out, err = process.communicate(timeout=timeout)
             ended.append((process.returncode, out, err))
+        # The keeper of a launcher that was killed has its folder to remove first.
+        end = time.monotonic() + 10
+        while processes_of(str(self.folder)) and time.monotonic() < end:
+            time.sleep(0.02)
         self.assertEqual(processes_of(str(self.folder)), [], "left behind")
         return ended
 
