@@ -54,7 +54,22 @@ std::unique_ptr<ProcessGroup> SimProcessGroup::split(std::span<const std::int32_
   return std::make_unique<SimProcessGroup>(*registry_, state, *handle_, *runtime_, place);
 }
 
+// Tensors of several ranks lie in one process. One that a rank got from another would be read when
+// its owner has changed or freed it.
+void SimProcessGroup::check_owner(const CollectiveCall& call) const {
+  for (const std::span<const Memory> buffers : {call.inputs, call.outputs}) {
+    for (const Memory& memory : buffers) {
+      LOCKSTEP_CHECK(
+          memory.storage == nullptr || &memory.storage->runtime() == runtime_,
+          fmt::format("{} on rank {} of a tensor of another rank: each rank makes its own",
+                      name_of(call.signature.op),
+                      to_int(handle_->rank())));
+    }
+  }
+}
+
 Work SimProcessGroup::post(const CollectiveCall& call) {
+  check_owner(call);
   const Signature& signature = call.signature;
   const bool message = signature.op == CollectiveOp::kSend || signature.op == CollectiveOp::kRecv;
   handle_->point(

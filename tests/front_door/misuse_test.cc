@@ -58,6 +58,40 @@ TEST(MisuseTest, ASimulatorServesOneThreadAtATime) {
   EXPECT_NE(what.find("runs already, on another thread"), std::string::npos) << what;
 }
 
+TEST(MisuseTest, ARankDoesNotReduceTheTensorOfAnother) {
+  std::string what;
+  run_ranks({.ranks = 2}, [&](RankContext& rank) {
+    static const Tensor* of_rank_0 = nullptr;
+    const Tensor own = Tensor::full(rank.runtime(), {2}, DType::kF32, 1.0);
+    if (rank.rank() == 0) of_rank_0 = &own;
+    EXPECT_EQ(rank.world().barrier().wait(), CommStatus::kOk);
+    if (rank.rank() == 1) {
+      what = violation_of([&] { (void)rank.world().all_reduce(Memory::of(*of_rank_0)).wait(); });
+    }
+    EXPECT_EQ(rank.world().barrier().wait(), CommStatus::kOk);
+  });
+  EXPECT_NE(what.find("all_reduce on rank 1 of a tensor of another rank"), std::string::npos)
+      << what;
+}
+
+TEST(MisuseTest, AModuleIsNotSharedBetweenRanks) {
+  std::string what;
+  run_ranks({.ranks = 2}, [&](RankContext& rank) {
+    static nn::Linear* of_rank_0 = nullptr;
+    Generator seed(0);
+    nn::Linear own(rank.runtime(), 2, 1, {}, seed);
+    if (rank.rank() == 0) of_rank_0 = &own;
+    EXPECT_EQ(rank.world().barrier().wait(), CommStatus::kOk);
+    if (rank.rank() == 1) {
+      what = violation_of([&] {
+        (void)rank.world().broadcast(Memory::of(of_rank_0->parameters()[0].data()), 0).wait();
+      });
+    }
+    EXPECT_EQ(rank.world().barrier().wait(), CommStatus::kOk);
+  });
+  EXPECT_NE(what.find("on rank 1 of a tensor of another rank"), std::string::npos) << what;
+}
+
 TEST(MisuseTest, AThreadOfARankCannotActForIt) {
   std::string what;
   run_ranks({.ranks = 2}, [&](RankContext& rank) {

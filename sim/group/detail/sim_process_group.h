@@ -58,6 +58,8 @@ class SimProcessGroup final : public ProcessGroup {
   Work post(const CollectiveCall& call) override;
 
  private:
+  void check_owner(const CollectiveCall& call) const;
+
   GroupRegistry* registry_;
   GroupState* state_;
   RankHandle* handle_;
