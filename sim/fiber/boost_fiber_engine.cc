@@ -188,7 +188,7 @@ class BoostFiberEngine final : public Engine, private StackOverflow::Owners {
       " has used up its stack: raise RunOptions::stack_bytes, or keep less in its frames";
 
   [[noreturn, gnu::noinline, gnu::cold]] void complain(Fiber self, const char* what) const {
-    throw ContractViolation("rank " + std::to_string(rank_of(self)) + what);
+    fail_check("its own stack", __FILE__, __LINE__, "rank " + std::to_string(rank_of(self)) + what);
   }
 
   Stacks stacks_;

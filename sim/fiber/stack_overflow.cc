@@ -31,7 +31,7 @@ class SignalLine {
 
   SignalLine& add(std::uint64_t number) {
     std::array<char, 24> digits{};
-    const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), number).ptr;
+    auto* const end = std::to_chars(digits.data(), digits.data() + digits.size(), number).ptr;
     return add({digits.data(), static_cast<std::size_t>(end - digits.data())});
   }
 

@@ -465,9 +465,9 @@ namespace {
 /// Lets others run again, however this run ends.
 class Idle {
  public:
-  explicit Idle(std::atomic<bool>& busy) : busy_(&busy) {}
+  explicit Idle(bool& busy) : busy_(&busy) {}
 
-  ~Idle() { busy_->store(false); }
+  ~Idle() { __atomic_store_n(busy_, false, __ATOMIC_RELEASE); }
 
   Idle(const Idle&) = delete;
   Idle& operator=(const Idle&) = delete;
@@ -475,7 +475,7 @@ class Idle {
   Idle& operator=(Idle&&) = delete;
 
  private:
-  std::atomic<bool>* busy_;
+  bool* busy_;
 };
 
 }  // namespace
@@ -491,7 +491,7 @@ Result<SessionResult> Session::run(const SessionOptions& options,
                                    const Body& body) {
   LOCKSTEP_CHECK(!inside_fiber(),
                  "a simulation inside a rank: it runs after the other, or next to it");
-  LOCKSTEP_CHECK(!busy_.exchange(true),
+  LOCKSTEP_CHECK(!__atomic_exchange_n(&busy_, true, __ATOMIC_ACQUIRE),
                  "this simulator runs already, on another thread: each thread takes its own");
   const Idle idle(busy_);
   return impl_->run(options, strategy, body);

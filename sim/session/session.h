@@ -2,7 +2,6 @@
 // scenarios and the front door.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -87,7 +86,7 @@ class Session {
  private:
   class Impl;
   std::unique_ptr<Impl> impl_;
-  std::atomic<bool> busy_{false};
+  bool busy_ = false;  ///< Read and written in one step, since another thread may ask.
 };
 
 }  // namespace lockstep::sim

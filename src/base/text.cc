@@ -47,6 +47,13 @@ struct CodePoint {
   std::size_t length = 1;
 };
 
+/// Whether `value` is a code point that takes `length` bytes: no shorter ones do, and no surrogate is
+/// one.
+bool is_written_right(std::uint32_t value, std::size_t length) {
+  if (length == 3) return value >= 0x800U && (value < 0xD800U || value >= 0xE000U);
+  return length == 2 || (value >= 0x10000U && value <= 0x10FFFFU);
+}
+
 CodePoint code_point_at(std::string_view text, std::size_t i) {
   const auto byte = [&](std::size_t k) { return static_cast<unsigned char>(text[k]); };
   const std::uint32_t first = byte(i);
@@ -57,10 +64,7 @@ CodePoint code_point_at(std::string_view text, std::size_t i) {
     if ((byte(i + k) & 0xC0U) != 0x80U) return {first, 1};
     value = value << 6U | (byte(i + k) & 0x3FU);
   }
-  const bool too_long = (length == 3 && value < 0x800U) || (length == 4 && value < 0x10000U);
-  const bool surrogate = value >= 0xD800U && value < 0xE000U;
-  if (too_long || surrogate || value > 0x10FFFFU) return {first, 1};
-  return {value, length};
+  return is_written_right(value, length) ? CodePoint{value, length} : CodePoint{first, 1};
 }
 
 /// What a terminal acts upon instead of showing it.

@@ -33,18 +33,18 @@ struct Duration {
 
 // Both stop at the ends of the range, 292 years from the start, instead of overflowing.
 constexpr VirtualTime operator+(VirtualTime time, Duration span) {
-  constexpr auto kRange = std::numeric_limits<std::int64_t>();
+  using Range = std::numeric_limits<std::int64_t>;
   std::int64_t sum = 0;
   if (__builtin_add_overflow(time.ns, span.ns, &sum))
-    return {span.ns > 0 ? kRange.max() : kRange.min()};
+    return {span.ns > 0 ? Range::max() : Range::min()};
   return {sum};
 }
 
 constexpr Duration operator-(VirtualTime later, VirtualTime earlier) {
-  constexpr auto kRange = std::numeric_limits<std::int64_t>();
+  using Range = std::numeric_limits<std::int64_t>;
   std::int64_t span = 0;
   if (__builtin_sub_overflow(later.ns, earlier.ns, &span)) {
-    return {later.ns > earlier.ns ? kRange.max() : kRange.min()};
+    return {later.ns > earlier.ns ? Range::max() : Range::min()};
   }
   return {span};
 }

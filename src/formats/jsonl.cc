@@ -239,7 +239,10 @@ Outcome remove_trace(const std::string& folder) {
   if (!names.ok()) return names.error();
   for (const std::string& name : names.value()) {
     if (!is_rank_file(name)) continue;
-    if (Outcome removed = files.remove(folder + "/" + name); !removed.ok()) return removed;
+    std::string path = folder;
+    path += '/';
+    path += name;
+    if (Outcome removed = files.remove(path); !removed.ok()) return removed;
   }
   return success();
 }

@@ -180,7 +180,8 @@ void JsonlLines::read_event(FieldReader& reader, std::int32_t file_rank, Event& 
   event.body = std::move(*body);
   std::visit([&](auto& fields) { visit_fields(reader, fields); }, event.body);
   reader.check_sizes(event.body);
-  if (const auto* call = std::get_if<CollectiveEvent>(&event.body); call && (call->seq < 0 || call->seq > kMostTime)) {
+  if (const auto* call = std::get_if<CollectiveEvent>(&event.body);
+      call && (call->seq < 0 || call->seq > kMostTime)) {
     reader.fail("seq", "'seq' numbers the calls of a group from 0");
   }
   if (auto* end = std::get_if<EndEvent>(&event.body)) complete(reader, *names_, *end);

@@ -300,15 +300,15 @@ std::string render_laws(const Report& report, bool color) {
   return out;
 }
 
-std::string render_text(const Report& given, const TextOptions& options) {
-  const Report report = printable_report(given);
-  const Head head(report, options.color);
-  const std::string details = details_text(report, head.rest());
+std::string render_text(const Report& report, const TextOptions& options) {
+  const Report shown = printable_report(report);
+  const Head head(shown, options.color);
+  const std::string details = details_text(shown, head.rest());
   std::string out = head.text();
   if (!details.empty()) out += "\n" + details;
-  if (!details.empty() || !report.ok()) out += "\n";
-  out += options.laws ? render_laws(report, options.color) : laws_line(report, options.laws_option);
-  return out + digests_line(report);
+  if (!details.empty() || !shown.ok()) out += "\n";
+  out += options.laws ? render_laws(shown, options.color) : laws_line(shown, options.laws_option);
+  return out + digests_line(shown);
 }
 
 std::string render_text(const Report& report, bool color) {

@@ -50,8 +50,9 @@ std::string_view finished_name(std::string_view name) {
   const std::size_t at = name.rfind(kPart);
   if (at == std::string_view::npos) return name;
   const std::string_view mark = name.substr(at + kPart.size());
-  const bool marked = mark.empty() || (mark.size() == 13 && mark[0] == '-' &&
-                                       mark.find_first_not_of("0123456789abcdef", 1) == mark.npos);
+  const bool marked =
+      mark.empty() || (mark.size() == 13 && mark[0] == '-' &&
+                       mark.find_first_not_of("0123456789abcdef", 1) == std::string_view::npos);
   return marked ? name.substr(0, at) : name;
 }
 

@@ -183,17 +183,7 @@ class FieldReader {
     } else if (const auto* options = std::get_if<OptimizerEvent>(&body)) {
       expect_size("values", options->values.size(), false);
     } else if (const auto* bucket = std::get_if<BucketEvent>(&body)) {
-      std::int64_t sum = 0;
-      for (const std::int32_t length : bucket->lengths) {
-        if (length < 0) return fail("lengths", "'lengths' must be 0 or more");
-        sum += length;
-      }
-      for (const std::int32_t index : bucket->indices) {
-        if (index < 0) return fail("indices", "'indices' must be 0 or more");
-      }
-      if (sum != static_cast<std::int64_t>(bucket->indices.size())) {
-        fail("lengths", "the lengths must add up to the number of indices");
-      }
+      check_bucket(*bucket);
     }
   }
 
@@ -271,6 +261,20 @@ class FieldReader {
     if (list == nullptr) return {};
     for (const Json& entry : *list) into.push_back((this->*read)(key, entry));
     return into;
+  }
+
+  void check_bucket(const BucketEvent& bucket) {
+    std::int64_t sum = 0;
+    for (const std::int32_t length : bucket.lengths) {
+      if (length < 0) return fail("lengths", "'lengths' must be 0 or more");
+      sum += length;
+    }
+    for (const std::int32_t index : bucket.indices) {
+      if (index < 0) return fail("indices", "'indices' must be 0 or more");
+    }
+    if (sum != static_cast<std::int64_t>(bucket.indices.size())) {
+      fail("lengths", "the lengths must add up to the number of indices");
+    }
   }
 
   void expect_size(std::string_view key, std::size_t size, bool may_be_empty) {
