@@ -7,6 +7,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE / "torch_jobs"), str(HERE / "virtual")]
 
+pytest_plugins = ["pytester"]
 collect_ignore = []
 try:
     import torch  # noqa: F401

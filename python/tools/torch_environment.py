@@ -17,7 +17,7 @@ from pathlib import Path
 
 VERSION = "2.15.0"
 PURE = ("filelock", "typing_extensions", "sympy", "networkx", "jinja2", "fsspec", "mpmath", "numpy",
-        "setuptools", "expecttest", "pytest", "safetensors")
+        "setuptools", "expecttest", "pytest", "pytest-xdist", "hypothesis", "safetensors")
 STUBS = Path(__file__).with_name("cuda_stubs.py")
 
 

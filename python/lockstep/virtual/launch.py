@@ -15,7 +15,7 @@ from lockstep.virtual import options as command_line
 from lockstep.virtual.options import Options, Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 EXIT_OK = 0
 EXIT_FINDINGS = 1
@@ -74,20 +74,25 @@ def _code(outcome: Outcome) -> int:
     return EXIT_OK if outcome.ok else EXIT_FINDINGS
 
 
-def run(given: Options, seed: int, trace: str, quiet: bool = False) -> Outcome:
+def run(given: Options, seed: int, trace: str, quiet: bool = False,
+        program: Callable[[], Any] | None = None) -> Outcome:
     """One job: its attempts, and the laws on what the last of them recorded.
 
     Args:
         trace: the folder to keep the trace in; "" = it is removed.
+        program: what ranks do in place of the script that is `given`.
     """
+    from lockstep.virtual import rank
+
+    program = program or (rank.module if given.is_module else rank.script)(given.program)
     if not given.record:
-        return _attempts(given, seed, "", quiet)
+        return _attempts(given, seed, "", quiet, program)
     folder = Path(trace or tempfile.mkdtemp(prefix="lockstep-")).absolute()
     if trace and any(folder.glob("*.jsonl")):
         raise Usage(f"{trace}: holds a trace already; choose another folder with --trace")
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        outcome = _attempts(given, seed, str(folder), quiet)
+        outcome = _attempts(given, seed, str(folder), quiet, program)
         ends = {rank: _end_of(end) for rank, end in enumerate(outcome.found["ends"])}
         if reap(folder, ends):
             outcome.report = report.check(folder, allow=given.allow, buffers=given.buffers)
@@ -106,12 +111,11 @@ def _end_of(end: Any) -> End:
     return End("killed", end["text"] or "the process was gone before it could say how it ended")
 
 
-def _attempts(given: Options, seed: int, trace: str, quiet: bool) -> Outcome:
+def _attempts(given: Options, seed: int, trace: str, quiet: bool, program: Callable[[], Any]) -> Outcome:
     """Starts the job, and again while ranks fail and restarts are left. The store is kept."""
     from lockstep.virtual import rank, zygote
     from lockstep.virtual.output import Printer
 
-    program = (rank.module if given.is_module else rank.script)(given.program)
     how = zygote.Coordinated(
         mode="serial" if given.serial else "parallel", strategy=given.strategy, seed=seed,
         order=given.order, pairing=given.pairing, expire=given.expire, faults=given.faults,
@@ -157,8 +161,12 @@ def say(outcome: Outcome, given: Options) -> None:
         print(f"lockstep: {outcome.found['outcome']}: {where}, not recorded")
 
 
-def verdict_lines(found: Any) -> list[str]:
-    """What the coordinator found; empty for a run in which all went well."""
+def verdict_lines(found: Any, again: bool = True) -> list[str]:
+    """What the coordinator found; empty for a run in which all went well.
+
+    Args:
+        again: the option that repeats the schedule is named.
+    """
     lines = [f"note: {note}" for note in (*found["notes"], *found["struck"])]
     if found["outcome"] == "ok":
         return lines
@@ -171,7 +179,7 @@ def verdict_lines(found: Any) -> list[str]:
     if found["missing"]:
         lines.append(f"  never came: rank{'s' * (len(found['missing']) > 1)} "
                      f"{', '.join(map(str, found['missing']))}")
-    if found["schedule"]:
+    if found["schedule"] and again:
         lines.append(f"  again: --strategy {found['schedule']}")
     return lines
 

@@ -105,7 +105,8 @@ def _add_own(own: argparse._ArgumentGroup) -> None:
     own.add_argument("--seed", type=int, default=0, metavar="S",
                      help="of the schedule, of generators that a script does not seed, and of transfers (%(default)s)")
     own.add_argument("--strategy", default="", metavar="NAME",
-                     help="how a schedule is chosen, or a schedule's token (docs/schedules.md)")
+                     help="how a schedule is chosen, or a schedule's token (docs/schedules.md); random with --serial "
+                          "and --explore")
     own.add_argument("--order", default="gloo-ring", metavar="ORDER",
                      help="in which order sums are taken: gloo-ring (%(default)s), rank, nccl-ring:...")
     own.add_argument("--pairing", default="strict", choices=("strict", "gloo_like", "nccl_like"),
@@ -153,7 +154,7 @@ def parse(arguments: Sequence[str]) -> Options:
         arguments=tuple(given.arguments), is_module=given.module, run_id=given.rdzv_id,
         master=(given.master_addr, given.master_port), max_restarts=given.max_restarts,
         log_folder=given.log_dir, serial=given.serial or given.explore > 0, seed=given.seed,
-        strategy=given.strategy, order=given.order, pairing=given.pairing, faults=tuple(given.fault),
+        strategy=given.strategy or ("random" if given.serial or given.explore else ""), order=given.order, pairing=given.pairing, faults=tuple(given.fault),
         expire=given.expire, clock=ClockMode(given.clock), trace=given.trace,
         record=not given.no_record, explore=given.explore, twice=given.twice,
         preload=tuple(name for name in given.preload.split(",") if name), arena_mb=given.arena_mb,

@@ -299,6 +299,7 @@ class VirtualWork(dist.Work):  # type: ignore[misc]
         elif not self.call.settle_within(seconds):
             raise timed_out(seconds, self.call.what)
         if self.call.error is not None:
+            __tracebackhide__ = True  # pytest shows the line that waits.
             raise self.call.error
         return True
 
