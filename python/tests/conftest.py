@@ -12,4 +12,4 @@ collect_ignore = []
 try:
     import torch  # noqa: F401
 except ImportError:
-    collect_ignore = ["torch_jobs", "virtual"]  # run.py says why, and ctest counts them as skipped.
+    collect_ignore = ["torch_jobs", "virtual", "soak"]  # run.py says why, and ctest counts them as skipped.

@@ -60,7 +60,9 @@ def main(arguments: Sequence[str]) -> int:
 
 def _run_all(given: Options) -> int:
     if given.explore:
-        return _explore(given)
+        from lockstep.virtual.exploring import explore
+
+        return explore(given)
     outcome = run(given, given.seed, given.trace)
     say(outcome, given)
     if given.twice and outcome.found["outcome"] != "interrupted":
@@ -148,9 +150,9 @@ def _place(given: Options, number: int, attempt: int, run_name: str) -> Any:
 
 
 # -- what is said
-def say(outcome: Outcome, given: Options) -> None:
+def say(outcome: Outcome, given: Options, again: bool = True) -> None:
     """The verdict on the run, then what the laws say."""
-    for line in verdict_lines(outcome.found):
+    for line in verdict_lines(outcome.found, again):
         print(f"lockstep: {line}" if not line.startswith(" ") else line, file=sys.stderr)
     where = f"{given.ranks} virtual ranks, simulated on the CPU, sums in the order {given.order}"
     if outcome.report is not None:
@@ -194,28 +196,6 @@ def _how_it_ended(end: Any) -> str:
 
 
 # -- more than one run
-def _explore(given: Options) -> int:
-    """Serial schedules of consecutive seeds. Says the first that fails, and how to run it again."""
-    kinds: dict[str, int] = {}
-    first: tuple[int, Outcome] | None = None
-    for seed in range(given.seed, given.seed + given.explore):
-        outcome = run(given, seed, "", quiet=True)
-        if outcome.found["outcome"] == "interrupted":
-            return EXIT_INTERRUPTED
-        kind = "ok" if outcome.ok else outcome.found["outcome"]
-        kind = "findings" if kind == "ok" and not outcome.ok else kind
-        kinds[kind] = kinds.get(kind, 0) + 1
-        if first is None and not outcome.ok:
-            first = seed, outcome
-    counts = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
-    print(f"lockstep: {given.explore} schedules: {counts}")
-    if first is None:
-        return EXIT_OK
-    print(f"lockstep: the first that failed: --serial --seed {first[0]}")
-    say(first[1], given)
-    return EXIT_FINDINGS
-
-
 def _compare_again(given: Options) -> int:
     """Runs the job twice more and compares every event but its time."""
     with tempfile.TemporaryDirectory(prefix="lockstep-") as scratch:
@@ -223,7 +203,7 @@ def _compare_again(given: Options) -> int:
         for name in ("first", "second"):
             folder = Path(scratch) / name
             run(given, given.seed, str(folder), quiet=True)
-            events.append(_events_of(folder))
+            events.append(events_of(folder))
     differing = [file for file in sorted(events[0].keys() | events[1].keys())
                  if events[0].get(file) != events[1].get(file)]
     if not differing:
@@ -234,7 +214,7 @@ def _compare_again(given: Options) -> int:
     return EXIT_FINDINGS
 
 
-def _events_of(folder: Path) -> dict[str, list[str]]:
+def events_of(folder: Path) -> dict[str, list[str]]:
     import json
 
     events = {}
