@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import sys
 import tempfile
 import uuid
@@ -21,6 +22,7 @@ EXIT_OK = 0
 EXIT_FINDINGS = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
+EXIT_TERMINATED = 143
 FIRST_WORDS = {
     "ok": "", "failed": "FAILED", "deadlock": "DEADLOCK: no rank can go on",
     "livelock": "LIVELOCK: ranks only sleep and poll", "interrupted": "INTERRUPTED"}
@@ -40,8 +42,17 @@ class Outcome:
         return self.found["outcome"] == "ok" and (self.report is None or self.report.ok)
 
 
+class _Terminated(BaseException):
+    """SIGTERM has come."""
+
+
+def _terminate(*_: object) -> None:
+    raise _Terminated
+
+
 def main(arguments: Sequence[str]) -> int:
     """Returns: the exit code, as that of `lockstep run`."""
+    signal.signal(signal.SIGTERM, _terminate)  # So that what is temporary is removed.
     try:
         given = command_line.parse(arguments)
     except Usage as error:
@@ -56,6 +67,9 @@ def main(arguments: Sequence[str]) -> int:
     except (Refused, Usage, ValueError) as error:
         print(f"lockstep torchrun: {error}", file=sys.stderr)
         return EXIT_USAGE
+    except (KeyboardInterrupt, _Terminated) as stopped:
+        print(f"lockstep: {FIRST_WORDS['interrupted']}: the ranks were ended", file=sys.stderr)
+        return EXIT_INTERRUPTED if isinstance(stopped, KeyboardInterrupt) else EXIT_TERMINATED
 
 
 def _run_all(given: Options) -> int:
