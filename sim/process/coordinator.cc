@@ -189,6 +189,7 @@ Coordination Coordinator::assemble(SessionResult result) {
   found.missing = missing_;
   found.store = serving_.store.contents();
   for (const Fault& fault : result.attempts.front().struck) found.struck.push_back(describe(fault));
+  found.struck.insert(found.struck.end(), serving_.slowed.begin(), serving_.slowed.end());
   found.notes = outside_.take_notes();
   found.report = std::move(result.report);
   found.log = std::move(serving_.log);
