@@ -44,6 +44,7 @@ class Settings:
     faults: tuple[str, ...] = ()
     expire: bool = False
     clock: str = "real"
+    device: str = "cpu"
     wall_limit: float = 0.0  # Seconds.
     arena_mb: int = 1024
 
@@ -52,6 +53,8 @@ class Settings:
             if getattr(self, name) < least:
                 raise ValueError(f"{name}={getattr(self, name)!r}: must be {least} or more")
         ClockMode(self.clock)
+        if self.device not in options.DEVICES:
+            raise ValueError(f"device={self.device!r}: there are {', '.join(options.DEVICES)}")
 
     def as_options(self) -> Options:
         """The same on the command line."""
@@ -59,7 +62,7 @@ class Settings:
         return dataclasses.replace(
             given, program=sys.argv[0], arguments=tuple(sys.argv[1:]), record=self.laws, allow=self.allow,
             buffers=self.buffers, order=self.order, pairing=self.pairing, faults=self.faults, expire=self.expire,
-            clock=ClockMode(self.clock), arena_mb=self.arena_mb, wall_limit_ms=int(self.wall_limit * 1000))
+            clock=ClockMode(self.clock), device=self.device, arena_mb=self.arena_mb, wall_limit_ms=int(self.wall_limit * 1000))
 
 
 class Ending(Enum):

@@ -136,7 +136,7 @@ def _attempts(given: Options, seed: int, trace: str, quiet: bool, program: Calla
         mode="serial" if given.serial else "parallel", strategy=given.strategy, seed=seed,
         order=given.order, pairing=given.pairing, expire=given.expire, faults=given.faults,
         limits=(0, 0, given.wall_limit_ms, 0), arena_mb=given.arena_mb)
-    settings = rank.Settings(seed=seed, clock=given.clock, trace=trace)
+    settings = rank.Settings(seed=seed, clock=given.clock, trace=trace, device=given.device)
     printer = Printer(given.prefix, given.log_folder, quiet)
     run_name = uuid.uuid4().hex[:12] + "-run"
     store: Sequence[bytes] = ()
@@ -168,7 +168,8 @@ def say(outcome: Outcome, given: Options, again: bool = True) -> None:
     """The verdict on the run, then what the laws say."""
     for line in verdict_lines(outcome.found, again):
         print(f"lockstep: {line}" if not line.startswith(" ") else line, file=sys.stderr)
-    where = f"{given.ranks} virtual ranks, simulated on the CPU, sums in the order {given.order}"
+    device = "the CPU" if given.device == "cpu" else "the CPU, which pretends to be CUDA"
+    where = f"{given.ranks} virtual ranks, simulated on {device}, sums in the order {given.order}"
     if outcome.report is not None:
         print(f"lockstep: {where}\n{outcome.report}")
         for note in outcome.report.notes:

@@ -61,6 +61,7 @@ class Settings:
     clock: clock.ClockMode = clock.ClockMode.REAL
     trace: str = ""  # The folder that is recorded into; "": none.
     budget: float = 0.0
+    device: str = "cpu"  # "cpu-as-cuda": what asks for a GPU is given the CPU.
 
 
 class Failed(Exception):
@@ -103,6 +104,10 @@ def become(place: Place, end: socket.socket, memory: mmap.mmap, settings: Settin
     _current.append(rank)
     redirect.install(rank)
     spawning.install(rank)
+    if settings.device == "cpu-as-cuda":
+        from lockstep.virtual import pretended
+
+        pretended.install(place.local_rank, place.local_world)
     random_state.seed_rank(settings.seed, place.rank, place.attempt)
     if settings.trace:
         _record(rank, settings)

@@ -39,3 +39,21 @@ def test_they_pass_under_seeds_and_a_seed_makes_its_schedule_again() -> None:
     again = _under(SEEDS[0])
     assert again["schedules"] == found[0]["schedules"]
     assert all(len({result["schedules"][name] for result in found}) > 1 for name in _few())
+
+
+# What pretended GPUs cannot do, by what the test wants of them.
+NEED_A_GPU = {
+    "test_ddp_compile_static_graph": "the compiler's view of CUDA",
+    "test_ddp_device": "tensors that say which GPU they are on",
+    "test_ddp_logging_data_gpu": "device_ids in DDP's own report",
+    "test_ddp_profiling_torch_profiler": "events of the profiler"}
+
+
+def test_tests_for_gpus_pass_on_the_cpu() -> None:
+    plain = pytorch_suite.run("virtual", 4)["ends"]
+    ends = pytorch_suite.run("virtual", 4, "--device", "cpu-as-cuda")["ends"]
+    assert pytorch_suite.passed(plain) <= pytorch_suite.passed(ends)
+    failed = {name: end[1] for name, end in ends.items() if end[0] == "failed"}
+    others = {name for name, text in failed.items() if "SyncBatchNorm layers only work with GPU modules" not in text}
+    assert others == NEED_A_GPU.keys()
+    assert len(pytorch_suite.passed(ends) - pytorch_suite.passed(plain)) >= 80

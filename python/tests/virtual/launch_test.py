@@ -224,7 +224,7 @@ def test_a_contribution_that_counts_twice_is_found_by_the_laws() -> None:
     (["--nproc-per-node", "gpu", __file__], "must be a number"),
     (["--nproc-per-node", "0", __file__], "must be a number"),
     (["--no-python", __file__], "--no-python: not simulated"),
-    (["--device", "cpu-as-cuda", __file__], "--device cpu-as-cuda: not simulated"),
+    (["--device", "cuda", __file__], "--device cuda: not simulated: cpu and cpu-as-cuda are"),
     (["--unknown", __file__], "unrecognized arguments|required"),
     (["--no-record", "--twice", __file__], "need what is recorded"),
 ])

@@ -1,6 +1,6 @@
 """Runs PyTorch's own tests of torch.distributed, unedited, and writes how each of them ended.
 
-  pytorch_suite.py gloo|virtual RANKS RESULT.json [--seed S] [--fault FAULT] [TEST...]
+  pytorch_suite.py gloo|virtual RANKS RESULT.json [--seed S] [--fault FAULT] [--device D] [TEST...]
   pytorch_suite.py list         writes passes_on_gloo.txt again: what passes on real Gloo, at every size
 
 The tests are DistributedTest._DistTestBase as PyTorch's wheel has it: on real Gloo processes, or on
@@ -43,7 +43,7 @@ def set_environment(ranks: int) -> str:
     return folder
 
 
-def test_class(how: dict[str, Any] | None) -> type[unittest.TestCase]:
+def test_class(how: dict[str, Any] | None, device: str = "cpu") -> type[unittest.TestCase]:
     """The tests, with the one thing that PyTorch leaves to who runs them: how ranks are started.
 
     Args:
@@ -53,11 +53,16 @@ def test_class(how: dict[str, Any] | None) -> type[unittest.TestCase]:
 
     for name in LAZY:
         importlib.import_module(name)
+    if device != "cpu":
+        from lockstep.virtual import pretended
+
+        pretended.show(int(os.environ["WORLD_SIZE"]))
     import torch.testing._internal.distributed.distributed_test as tests
     from torch.testing._internal.distributed.distributed_test import DistributedTest, TestDistBackend
 
     tests.PROFILING_SUPPORTED_BACKENDS.clear()
     tests.SEND_RECV_PROFILING_SUPPORTED_BACKENDS.clear()
+    tests.CUDA_PROFILING_SUPPORTED_BACKENDS.clear()
 
     class OnGloo(TestDistBackend, DistributedTest._DistTestBase):  # type: ignore[misc]
         def setUp(self) -> None:
@@ -69,7 +74,7 @@ def test_class(how: dict[str, Any] | None) -> type[unittest.TestCase]:
     class OnVirtualRanks(TestDistBackend, DistributedTest._DistTestBase):  # type: ignore[misc]
         def setUp(self) -> None:
             super().setUp()
-            self.job = Job(int(self.world_size), how or {})
+            self.job = Job(int(self.world_size), how or {}, device)
             self._start_processes(self.job.process)
             self.job.close()
 
@@ -88,10 +93,11 @@ SCHEDULES: dict[str, str] = {}  # By test.
 class Job:
     """The world of one test: a process that coordinates, and ranks that PyTorch's harness starts."""
 
-    def __init__(self, ranks: int, how: dict[str, Any]) -> None:
+    def __init__(self, ranks: int, how: dict[str, Any], device: str) -> None:
         from lockstep.virtual import zygote
 
         self.ranks = ranks
+        self.device = device
         self.world = zygote.World(ranks, 1 << 30)
         self.answer, answers = os.pipe()
         self.coordinator = os.fork()
@@ -115,7 +121,7 @@ class Job:
             place = rank.Place(rank=args[0], world=self.ranks, local_rank=args[0], local_world=self.ranks,
                                node=0, nodes=1, attempt=0, environment={})
             end, memory = self.world.take(args[0])
-            rank.become(place, end, memory, rank.Settings())
+            rank.become(place, end, memory, rank.Settings(device=self.device))
             target(*args, **kwargs)
 
         return torch.multiprocessing.get_context("fork").Process(target=enter, name=name)
@@ -172,7 +178,7 @@ def main(given: argparse.Namespace) -> int:
         how = {"faults": given.fault}
         if given.seed is not None:
             how.update(mode="serial", strategy="random", seed=given.seed)
-    tests = test_class(how)
+    tests = test_class(how, given.device)
     names = given.tests or unittest.TestLoader().getTestCaseNames(tests)
     runner = unittest.TextTestRunner(resultclass=Result, verbosity=2)  # type: ignore[arg-type]
     result = runner.run(unittest.TestSuite(map(tests, names)))
@@ -225,6 +231,7 @@ if __name__ == "__main__":
     parser.add_argument("result", nargs="?")
     parser.add_argument("--seed", type=int)
     parser.add_argument("--fault", action="append", default=[])
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("tests", nargs="*")
     arguments = parser.parse_intermixed_args()
     if arguments.backend == "list":
