@@ -165,6 +165,8 @@ assert x.item() == world
     ("import torch.distributed.rpc as rpc\nrpc.init_rpc('w', rank=0, world_size=1)\n", "rpc is not simulated"),
     ("dist.init_process_group('gloo', init_method='tcp://127.0.0.1:1', rank=0, world_size=1)\n",
      "start as many ranks as the script opens"),
+    ("import torch.multiprocessing as mp\nmp.start_processes(print, (mp.get_context().SimpleQueue(),), 2, join=False)\n",
+     "with a queue that the caller reads meanwhile is not simulated"),
 ])
 def test_what_cannot_be_simulated_is_refused_by_name(body: str, says: str, tmp_path: Path) -> None:
     outcome = run_virtual(write(tmp_path, HEAD + body), 2, "--no-record")
