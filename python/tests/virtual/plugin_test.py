@@ -158,7 +158,7 @@ def test_a_race_is_found_made_smaller_and_replayed_in_a_new_process(
     again = run_tests(RACE % "pass", f"--lockstep-schedule={token}", new_process=True)
     again.assert_outcomes(failed=1)
     assert "rank 1 of 2: AssertionError: assert not True" in said(again)
-    run_tests(RACE % "dist.barrier()", "--lockstep-schedules", "12").assert_outcomes(passed=1)
+    run_tests(RACE % "dist.barrier()", "--lockstep-schedules", "6").assert_outcomes(passed=1)
 
 
 def test_a_test_that_every_rank_skips_is_skipped(run_tests) -> None:  # type: ignore[no-untyped-def]

@@ -23,14 +23,12 @@ dist.init_process_group("gloo")
 rank, world = dist.get_rank(), dist.get_world_size()
 store = dist.distributed_c10d._get_default_store()
 '''
-MODES = ((), (), ("--serial", "--strategy", "run-to-block"), ("--serial", "--strategy", "pct:depth=3"),
-         *(("--serial", "--seed", str(seed)) for seed in range(20)))
+MODES = ((), (), ("--serial", "--strategy", "run-to-block"), ("--serial", "--strategy", "pct:depth=3"))
 
 
-def test_parallel_serial_and_seeds_give_one_digest(tmp_path: Path) -> None:
-    """Ranks that exchange collectives alone compute the same in every schedule."""
+def require_one_digest(tmp_path: Path, n_seeds: int) -> None:
     digests, schedules = set(), set()
-    for number, mode in enumerate(MODES):
+    for number, mode in enumerate([*MODES, *(("--serial", "--seed", str(seed)) for seed in range(n_seeds))]):
         trace = tmp_path / str(number)
         outcome = run_virtual(SCRIPTS / "clean.py", 2, *mode, trace=trace)
         assert outcome.ok, printed(outcome)
@@ -39,7 +37,12 @@ def test_parallel_serial_and_seeds_give_one_digest(tmp_path: Path) -> None:
         digests.add(hashlib.sha256(repr(sorted(events.items())).encode()).hexdigest())
         schedules.add(outcome.found["token"])
     assert len(digests) == 1
-    assert len(schedules) > 10, "the seeds chose different schedules"
+    assert len(schedules) > n_seeds // 2, "the seeds chose different schedules"
+
+
+def test_parallel_serial_and_seeds_give_one_digest(tmp_path: Path) -> None:
+    """Ranks that exchange collectives alone compute the same in every schedule."""
+    require_one_digest(tmp_path, 4)
 
 
 # Each fails under some schedules alone. The first rank of two to come is the one that counts.
