@@ -50,6 +50,7 @@ class Coordination(TypedDict):
     missing: list[int]  # Ranks that never came to what others wait for.
     stacks: list[str]  # By rank; empty where it had ended or could not be asked.
     schedule: str  # A strategy that makes the same schedule again.
+    token: str  # The same as deviations from the default schedule, however long.
     store: list[bytes]  # Key, value, key, value, ... by key.
     struck: list[str]  # Faults that happened.
     notes: list[str]  # What people should know: that an order depended on the machine, and why.

@@ -212,6 +212,7 @@ PyObject* result_of(const Coordination& found) {
   result.set("stacks",
              list_of(found.ends, [](const sim::RankEnding& end) { return any_text(end.stack); }));
   result.set("schedule", text(found.schedule));
+  result.set("token", text(found.token));
   std::vector<std::string> store;
   for (const auto& [key, value] : found.store) {
     store.push_back(key);

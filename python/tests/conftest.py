@@ -7,8 +7,9 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE / "torch_jobs"), str(HERE / "virtual")]
 
+pytest_plugins = ["pytester"]
 collect_ignore = []
 try:
     import torch  # noqa: F401
 except ImportError:
-    collect_ignore = ["torch_jobs", "virtual"]  # run.py says why, and ctest counts them as skipped.
+    collect_ignore = ["torch_jobs", "virtual", "soak"]  # run.py says why, and ctest counts them as skipped.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Runs the tests of the package: run.py BUILD core|torch|virtual|types [PYTEST ARGUMENT...]
+"""Runs the tests of the package: run.py BUILD core|torch|virtual|types|soak [PYTEST ARGUMENT...]
 
-`torch` and `virtual` need the environment that python/tools/torch_environment.py makes (`./dev test` calls it); where
+`torch`, `virtual` and `soak` (minutes) need the environment that python/tools/torch_environment.py makes (`./dev test` calls it); where
 there is none it says why and exits with 77, which ctest counts as skipped.
 """
 from __future__ import annotations
@@ -35,7 +35,7 @@ def main(build: Path, what: str, arguments: list[str]) -> int:
     environment = dict(os.environ, PYTHONPATH=str(build / "python"), OMP_NUM_THREADS="1",
                        PYTHONDONTWRITEBYTECODE="1", LOCKSTEP_BUILD=str(build))
     interpreter: Path | str = sys.executable
-    if what in ("torch", "virtual"):
+    if what in ("torch", "virtual", "soak"):
         found = torch_python(build)
         if isinstance(found, str):
             return skip(found)
@@ -46,6 +46,7 @@ def main(build: Path, what: str, arguments: list[str]) -> int:
         "core": [*pytest, *(str(HERE / f"{name}_test.py") for name in ("core", "museum", "live"))],
         "torch": [*pytest, str(HERE / "torch_jobs")],
         "virtual": [*pytest, str(HERE / "virtual")],
+        "soak": [*pytest, str(HERE / "soak")],
         "types": [str(interpreter), "-m", "mypy", "--config-file", str(HERE.parent / "pyproject.toml"),
                   "--cache-dir", str(build / "mypy"), "-p", "lockstep"]}
     module = "mypy" if what == "types" else "pytest"
@@ -58,6 +59,6 @@ def main(build: Path, what: str, arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 3 or sys.argv[2] not in ("core", "torch", "virtual", "types"):
+    if len(sys.argv) < 3 or sys.argv[2] not in ("core", "torch", "virtual", "types", "soak"):
         sys.exit(__doc__)
     sys.exit(main(Path(sys.argv[1]), sys.argv[2], sys.argv[3:]))

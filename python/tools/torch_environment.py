@@ -2,11 +2,13 @@
 """Makes the virtual environment with a current PyTorch that tests use, once a build folder.
 
   torch_environment.py FOLDER [VERSION]
+  torch_environment.py FOLDER --libraries
 
 FOLDER/bin/python can then `import torch`. What has been made is kept. When it cannot be made, for want
 of a network or a disk, FOLDER/why-not.txt says why, the exit code is 1, and the tests that need it
 repeat the reason. About 540 MB are downloaded and 1.5 GB stored; CUDA's libraries are left out
-(cuda_stubs.py).
+(cuda_stubs.py). With --libraries, FOLDER/libraries gets what people train with on top of PyTorch, for the long tests:
+180 MB.
 """
 from __future__ import annotations
 
@@ -17,7 +19,11 @@ from pathlib import Path
 
 VERSION = "2.15.0"
 PURE = ("filelock", "typing_extensions", "sympy", "networkx", "jinja2", "fsspec", "mpmath", "numpy",
-        "setuptools", "expecttest", "pytest", "safetensors")
+        "setuptools", "expecttest", "pytest", "pytest-xdist", "hypothesis", "safetensors")
+# Without their own wish for PyTorch.
+LIBRARIES = ("accelerate==1.15.0", "lightning==2.6.6", "transformers==5.23.0", "huggingface_hub", "lightning-utilities",
+             "torchmetrics", "tokenizers", "regex", "httpx2", "httpcore2", "anyio", "h11", "certifi", "idna", "sniffio",
+             "truststore", "pyyaml", "tqdm", "psutil", "requests")
 STUBS = Path(__file__).with_name("cuda_stubs.py")
 
 
@@ -44,8 +50,16 @@ def marker_of(version: str) -> str:
     return f"torch {version}\n{' '.join(PURE)}\n{STUBS.read_text()}"
 
 
+def made_by_another(folder: Path) -> bool:
+    settings = folder / "pyvenv.cfg"
+    home = f"home = {Path(sys.base_prefix) / 'bin'}"
+    return settings.exists() and home not in settings.read_text().splitlines()
+
+
 def make(folder: Path, version: str) -> None:
     python = folder / "bin" / "python"
+    if made_by_another(folder):
+        shutil.rmtree(folder)  # Otherwise its interpreter would run with the library of this one.
     run(sys.executable, "-m", "venv", str(folder))
     pip = (str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
     run(*pip, "--upgrade", *PURE)
@@ -59,7 +73,23 @@ def make(folder: Path, version: str) -> None:
     (folder / "ready.txt").write_text(marker_of(version))
 
 
+def add_libraries(folder: Path) -> int:
+    ready = folder / "libraries" / "ready.txt"
+    if ready.exists() and ready.read_text() == " ".join(LIBRARIES):
+        return 0
+    try:
+        run(str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps",
+            "--upgrade", "--target", str(folder / "libraries"), *LIBRARIES)
+    except Failed as failure:
+        print(f"no libraries: {failure}", file=sys.stderr)
+        return 1
+    ready.write_text(" ".join(LIBRARIES))
+    return 0
+
+
 def main(folder: Path, version: str = VERSION) -> int:
+    if version == "--libraries":
+        return add_libraries(folder)
     if is_ready(folder / "bin" / "python", version):
         return 0
     print(f"making {folder} with PyTorch {version}", file=sys.stderr)

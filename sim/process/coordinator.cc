@@ -9,6 +9,8 @@
 #include "lockstep/sim/process/detail/serving.h"
 #include "lockstep/sim/process/rank_server.h"
 #include "lockstep/sim/session/session.h"
+#include "lockstep/sim/strategy/schedule.h"
+#include "lockstep/sim/strategy/strategies.h"
 
 namespace lockstep::sim {
 
@@ -48,8 +50,6 @@ class Coordinator {
   Result<Coordination> run() {
     SessionOptions session;
     session.n_ranks = static_cast<std::int32_t>(processes_.size());
-    session.strategy = options_.strategy;
-    session.schedule_seed = options_.seed;
     session.keep_going = true;
     session.group = options_.group;
     session.laws = {"collectives-match", "progress"};
@@ -60,13 +60,23 @@ class Coordinator {
     session.faults = std::move(planned.value().faults);
     serving_.slow = std::move(planned.value().slow);
     session.on_world = [this](World& world, SimGroups& groups) { join(world, groups); };
+    Result<std::unique_ptr<Strategy>> strategy = make_strategy(options_.strategy, options_.seed);
+    if (!strategy.ok()) return strategy.error();
+    // A replay is strict, which the session sees to; it is its own recording.
+    const bool replays = dynamic_cast<ReplayStrategy*>(strategy.value().get()) != nullptr;
+    const std::unique_ptr<RecordingStrategy> recording =
+        replays ? nullptr : make_recording(*strategy.value());
+    Strategy& decides = recording ? *recording : *strategy.value();
     Session runs;
-    Result<SessionResult> result = runs.run(session, [this](RankContext& context) {
+    Result<SessionResult> result = runs.run(session, decides, [this](RankContext& context) {
       RankServer(serving_, context, *processes_[to_index(context.world_rank())]).run();
     });
     outside_.see_off(serving_.stopped);
     if (!result.ok()) return result.error();
-    return assemble(std::move(result).value());
+    Coordination found = assemble(std::move(result).value());
+    found.schedule = strategy.value()->describe();
+    found.token = recording ? encode_schedule(recording->schedule()) : found.schedule;
+    return found;
   }
 
  private:
@@ -177,9 +187,9 @@ Coordination Coordinator::assemble(SessionResult result) {
   found.wait_for = result.report.wait_for_graph;
   found.wait_for_graph = std::move(result.wait_for);
   found.missing = missing_;
-  found.schedule = std::move(result.schedule);
   found.store = serving_.store.contents();
   for (const Fault& fault : result.attempts.front().struck) found.struck.push_back(describe(fault));
+  found.struck.insert(found.struck.end(), serving_.slowed.begin(), serving_.slowed.end());
   found.notes = outside_.take_notes();
   found.report = std::move(result.report);
   found.log = std::move(serving_.log);

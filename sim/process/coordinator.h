@@ -65,6 +65,7 @@ struct Coordination {
   WaitForGraph wait_for_graph;
   std::vector<Rank> missing;
   std::string schedule;  ///< For `strategy`: makes the same schedule again.
+  std::string token;     ///< The same as deviations from the default, however long.
   StoreTable::Contents store;
   std::vector<std::string> struck;  ///< Faults that happened.
   std::vector<std::string> notes;

@@ -180,8 +180,12 @@ void RankServer::post(const Request& request) {
   const Result<PostRequest> decoded = decode_post(request.body);
   const PostRequest& asked = well_formed(decoded);
   for (const SlowCalls& slow : serving_->slow) {
-    const bool meant = Rank{slow.rank} == handle_->rank() && n_posts_ >= slow.first_call;
-    if (meant) handle_->sleep(slow.delay);
+    if (Rank{slow.rank} != handle_->rank() || n_posts_ < slow.first_call) continue;
+    if (n_posts_ == slow.first_call) {
+      serving_->slowed.push_back(
+          fmt::format("rank {}: slow from collective {} on", slow.rank, slow.first_call));
+    }
+    handle_->sleep(slow.delay);
   }
   ++n_posts_;
   serving_->note_progress();

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import sys
 import tempfile
 import uuid
@@ -15,12 +16,13 @@ from lockstep.virtual import options as command_line
 from lockstep.virtual.options import Options, Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 EXIT_OK = 0
 EXIT_FINDINGS = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
+EXIT_TERMINATED = 143
 FIRST_WORDS = {
     "ok": "", "failed": "FAILED", "deadlock": "DEADLOCK: no rank can go on",
     "livelock": "LIVELOCK: ranks only sleep and poll", "interrupted": "INTERRUPTED"}
@@ -40,8 +42,17 @@ class Outcome:
         return self.found["outcome"] == "ok" and (self.report is None or self.report.ok)
 
 
+class _Terminated(BaseException):
+    """SIGTERM has come."""
+
+
+def _terminate(*_: object) -> None:
+    raise _Terminated
+
+
 def main(arguments: Sequence[str]) -> int:
     """Returns: the exit code, as that of `lockstep run`."""
+    signal.signal(signal.SIGTERM, _terminate)  # So that what is temporary is removed.
     try:
         given = command_line.parse(arguments)
     except Usage as error:
@@ -56,11 +67,16 @@ def main(arguments: Sequence[str]) -> int:
     except (Refused, Usage, ValueError) as error:
         print(f"lockstep torchrun: {error}", file=sys.stderr)
         return EXIT_USAGE
+    except (KeyboardInterrupt, _Terminated) as stopped:
+        print(f"lockstep: {FIRST_WORDS['interrupted']}: the ranks were ended", file=sys.stderr)
+        return EXIT_INTERRUPTED if isinstance(stopped, KeyboardInterrupt) else EXIT_TERMINATED
 
 
 def _run_all(given: Options) -> int:
     if given.explore:
-        return _explore(given)
+        from lockstep.virtual.exploring import explore
+
+        return explore(given)
     outcome = run(given, given.seed, given.trace)
     say(outcome, given)
     if given.twice and outcome.found["outcome"] != "interrupted":
@@ -74,20 +90,25 @@ def _code(outcome: Outcome) -> int:
     return EXIT_OK if outcome.ok else EXIT_FINDINGS
 
 
-def run(given: Options, seed: int, trace: str, quiet: bool = False) -> Outcome:
+def run(given: Options, seed: int, trace: str, quiet: bool = False,
+        program: Callable[[], Any] | None = None) -> Outcome:
     """One job: its attempts, and the laws on what the last of them recorded.
 
     Args:
         trace: the folder to keep the trace in; "" = it is removed.
+        program: what ranks do in place of the script that is `given`.
     """
+    from lockstep.virtual import rank
+
+    program = program or (rank.module if given.is_module else rank.script)(given.program)
     if not given.record:
-        return _attempts(given, seed, "", quiet)
+        return _attempts(given, seed, "", quiet, program)
     folder = Path(trace or tempfile.mkdtemp(prefix="lockstep-")).absolute()
     if trace and any(folder.glob("*.jsonl")):
         raise Usage(f"{trace}: holds a trace already; choose another folder with --trace")
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        outcome = _attempts(given, seed, str(folder), quiet)
+        outcome = _attempts(given, seed, str(folder), quiet, program)
         ends = {rank: _end_of(end) for rank, end in enumerate(outcome.found["ends"])}
         if reap(folder, ends):
             outcome.report = report.check(folder, allow=given.allow, buffers=given.buffers)
@@ -106,17 +127,16 @@ def _end_of(end: Any) -> End:
     return End("killed", end["text"] or "the process was gone before it could say how it ended")
 
 
-def _attempts(given: Options, seed: int, trace: str, quiet: bool) -> Outcome:
+def _attempts(given: Options, seed: int, trace: str, quiet: bool, program: Callable[[], Any]) -> Outcome:
     """Starts the job, and again while ranks fail and restarts are left. The store is kept."""
     from lockstep.virtual import rank, zygote
     from lockstep.virtual.output import Printer
 
-    program = (rank.module if given.is_module else rank.script)(given.program)
     how = zygote.Coordinated(
         mode="serial" if given.serial else "parallel", strategy=given.strategy, seed=seed,
         order=given.order, pairing=given.pairing, expire=given.expire, faults=given.faults,
         limits=(0, 0, given.wall_limit_ms, 0), arena_mb=given.arena_mb)
-    settings = rank.Settings(seed=seed, clock=given.clock, trace=trace)
+    settings = rank.Settings(seed=seed, clock=given.clock, trace=trace, device=given.device)
     printer = Printer(given.prefix, given.log_folder, quiet)
     run_name = uuid.uuid4().hex[:12] + "-run"
     store: Sequence[bytes] = ()
@@ -144,11 +164,12 @@ def _place(given: Options, number: int, attempt: int, run_name: str) -> Any:
 
 
 # -- what is said
-def say(outcome: Outcome, given: Options) -> None:
+def say(outcome: Outcome, given: Options, again: bool = True) -> None:
     """The verdict on the run, then what the laws say."""
-    for line in verdict_lines(outcome.found):
+    for line in verdict_lines(outcome.found, again):
         print(f"lockstep: {line}" if not line.startswith(" ") else line, file=sys.stderr)
-    where = f"{given.ranks} virtual ranks, simulated on the CPU, sums in the order {given.order}"
+    device = "the CPU" if given.device == "cpu" else "the CPU, which pretends to be CUDA"
+    where = f"{given.ranks} virtual ranks, simulated on {device}, sums in the order {given.order}"
     if outcome.report is not None:
         print(f"lockstep: {where}\n{outcome.report}")
         for note in outcome.report.notes:
@@ -157,8 +178,12 @@ def say(outcome: Outcome, given: Options) -> None:
         print(f"lockstep: {outcome.found['outcome']}: {where}, not recorded")
 
 
-def verdict_lines(found: Any) -> list[str]:
-    """What the coordinator found; empty for a run in which all went well."""
+def verdict_lines(found: Any, again: bool = True) -> list[str]:
+    """What the coordinator found; empty for a run in which all went well.
+
+    Args:
+        again: the option that repeats the schedule is named.
+    """
     lines = [f"note: {note}" for note in (*found["notes"], *found["struck"])]
     if found["outcome"] == "ok":
         return lines
@@ -171,7 +196,7 @@ def verdict_lines(found: Any) -> list[str]:
     if found["missing"]:
         lines.append(f"  never came: rank{'s' * (len(found['missing']) > 1)} "
                      f"{', '.join(map(str, found['missing']))}")
-    if found["schedule"]:
+    if found["schedule"] and again:
         lines.append(f"  again: --strategy {found['schedule']}")
     return lines
 
@@ -186,28 +211,6 @@ def _how_it_ended(end: Any) -> str:
 
 
 # -- more than one run
-def _explore(given: Options) -> int:
-    """Serial schedules of consecutive seeds. Says the first that fails, and how to run it again."""
-    kinds: dict[str, int] = {}
-    first: tuple[int, Outcome] | None = None
-    for seed in range(given.seed, given.seed + given.explore):
-        outcome = run(given, seed, "", quiet=True)
-        if outcome.found["outcome"] == "interrupted":
-            return EXIT_INTERRUPTED
-        kind = "ok" if outcome.ok else outcome.found["outcome"]
-        kind = "findings" if kind == "ok" and not outcome.ok else kind
-        kinds[kind] = kinds.get(kind, 0) + 1
-        if first is None and not outcome.ok:
-            first = seed, outcome
-    counts = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
-    print(f"lockstep: {given.explore} schedules: {counts}")
-    if first is None:
-        return EXIT_OK
-    print(f"lockstep: the first that failed: --serial --seed {first[0]}")
-    say(first[1], given)
-    return EXIT_FINDINGS
-
-
 def _compare_again(given: Options) -> int:
     """Runs the job twice more and compares every event but its time."""
     with tempfile.TemporaryDirectory(prefix="lockstep-") as scratch:
@@ -215,7 +218,7 @@ def _compare_again(given: Options) -> int:
         for name in ("first", "second"):
             folder = Path(scratch) / name
             run(given, given.seed, str(folder), quiet=True)
-            events.append(_events_of(folder))
+            events.append(events_of(folder))
     differing = [file for file in sorted(events[0].keys() | events[1].keys())
                  if events[0].get(file) != events[1].get(file)]
     if not differing:
@@ -226,7 +229,7 @@ def _compare_again(given: Options) -> int:
     return EXIT_FINDINGS
 
 
-def _events_of(folder: Path) -> dict[str, list[str]]:
+def events_of(folder: Path) -> dict[str, list[str]]:
     import json
 
     events = {}

@@ -27,6 +27,9 @@ _WITHOUT_EFFECT = ("--rdzv-backend", "--rdzv-endpoint", "--rdzv-conf", "--monito
 _FLAGS_WITHOUT_EFFECT = ("--standalone", "--no-rdzv")
 
 
+DEVICES = ("cpu", "cpu-as-cuda")
+
+
 class Usage(Exception):
     """A command line that cannot be understood or simulated; the message says why."""
 
@@ -51,6 +54,7 @@ class Options:
     faults: tuple[str, ...]
     expire: bool
     clock: ClockMode
+    device: str
     trace: str
     record: bool
     explore: int
@@ -105,7 +109,8 @@ def _add_own(own: argparse._ArgumentGroup) -> None:
     own.add_argument("--seed", type=int, default=0, metavar="S",
                      help="of the schedule, of generators that a script does not seed, and of transfers (%(default)s)")
     own.add_argument("--strategy", default="", metavar="NAME",
-                     help="how a schedule is chosen, or a schedule's token (docs/schedules.md)")
+                     help="how a schedule is chosen, or a schedule's token (docs/schedules.md); random with --serial "
+                          "and --explore")
     own.add_argument("--order", default="gloo-ring", metavar="ORDER",
                      help="in which order sums are taken: gloo-ring (%(default)s), rank, nccl-ring:...")
     own.add_argument("--pairing", default="strict", choices=("strict", "gloo_like", "nccl_like"),
@@ -116,7 +121,8 @@ def _add_own(own: argparse._ArgumentGroup) -> None:
                      help="PyTorch's timeouts pass in virtual time; otherwise a verdict comes in their place")
     own.add_argument("--clock", default="real", choices=[mode.value for mode in ClockMode],
                      help="what time.time() shows: real (%(default)s) or virtual")
-    own.add_argument("--device", default="cpu", metavar="DEVICE", help="cpu, the only one there is")
+    own.add_argument("--device", default="cpu", metavar="DEVICE",
+                     help="cpu (%(default)s), or cpu-as-cuda: scripts for GPUs run on the CPU")
     own.add_argument("--trace", default="", metavar="DIR", help="keeps the trace in DIR")
     own.add_argument("--no-record", action="store_true", help="records nothing: only the verdict is given")
     own.add_argument("--explore", type=int, default=0, metavar="N", help="runs N serial schedules")
@@ -138,8 +144,8 @@ def parse(arguments: Sequence[str]) -> Options:
         if getattr(given, name):
             raise Usage(f"--{name.replace('_', '-')}: not simulated: ranks are forked from a process that has PyTorch "
                         "imported")
-    if given.device != "cpu":
-        raise Usage(f"--device {given.device}: not simulated: scripts run on the CPU, and must be able to")
+    if given.device not in DEVICES:
+        raise Usage(f"--device {given.device}: not simulated: {' and '.join(DEVICES)} are")
     nodes = _count("--nnodes", given.nnodes)
     per_node = _count("--nproc-per-node", given.nproc_per_node)
     if given.explore < 0 or given.max_restarts < 0 or given.arena_mb < 1 or given.wall_limit < 0:
@@ -153,8 +159,8 @@ def parse(arguments: Sequence[str]) -> Options:
         arguments=tuple(given.arguments), is_module=given.module, run_id=given.rdzv_id,
         master=(given.master_addr, given.master_port), max_restarts=given.max_restarts,
         log_folder=given.log_dir, serial=given.serial or given.explore > 0, seed=given.seed,
-        strategy=given.strategy, order=given.order, pairing=given.pairing, faults=tuple(given.fault),
-        expire=given.expire, clock=ClockMode(given.clock), trace=given.trace,
+        strategy=given.strategy or ("random" if given.serial or given.explore else ""), order=given.order, pairing=given.pairing, faults=tuple(given.fault),
+        expire=given.expire, clock=ClockMode(given.clock), device=given.device, trace=given.trace,
         record=not given.no_record, explore=given.explore, twice=given.twice,
         preload=tuple(name for name in given.preload.split(",") if name), arena_mb=given.arena_mb,
         wall_limit_ms=int(given.wall_limit * 1000), prefix=not given.no_prefix,

@@ -219,7 +219,7 @@ class VirtualGroup(dist.ProcessGroup):  # type: ignore[misc]
             input_splits=[split * units for split in asked.input_splits],
             output_splits=[split * units for split in asked.output_splits])
         what = f"{asked.op.name.lower()} of {sum(t.numel() for t in asked.inputs or asked.outputs)} {dtype}"
-        call = Call(rank.calls, ticket, what, placed.block, placed.results, timeout_s)
+        call = Call(rank.calls, ticket, what, placed.block, placed.results, timeout_s, self.asked_for)
         connection.send(RequestKind.POST, flags=RequestFlag.EXPIRES if asked.expires else 0, ticket=ticket,
                         body=post.encode())
         rank.calls.posted(call)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _PR_SET_PDEATHSIG = 1
 EXIT_STOPPED = 3
+_current: list[Rank] = []
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,11 @@ class Settings:
     clock: clock.ClockMode = clock.ClockMode.REAL
     trace: str = ""  # The folder that is recorded into; "": none.
     budget: float = 0.0
+    device: str = "cpu"  # "cpu-as-cuda": what asks for a GPU is given the CPU.
+
+
+class Failed(Exception):
+    """Raised by a program that has already said what went wrong: nothing is printed."""
 
 
 class Rank:
@@ -84,14 +90,24 @@ def die_with_parent(parent: int) -> None:
         os._exit(EXIT_STOPPED)
 
 
+def current() -> Rank | None:
+    """The rank that this process is."""
+    return _current[0] if _current and _current[0].connection.is_mine else None
+
+
 def become(place: Place, end: socket.socket, memory: mmap.mmap, settings: Settings) -> Rank:
     """Makes this process the rank: from now on torch.distributed goes to the coordinator."""
     from lockstep.virtual import redirect, spawning
 
     os.environ.update(place.variables())
     rank = Rank(place, end, memory)
+    _current.append(rank)
     redirect.install(rank)
     spawning.install(rank)
+    if settings.device == "cpu-as-cuda":
+        from lockstep.virtual import pretended
+
+        pretended.install(place.local_rank, place.local_world)
     random_state.seed_rank(settings.seed, place.rank, place.attempt)
     if settings.trace:
         _record(rank, settings)
@@ -135,6 +151,8 @@ def run_program(rank: Rank, program: Callable[[], Any]) -> int:
             code, text = _code_of(error)
         except Stopped:
             raise
+        except Failed as error:
+            code, text = 1, str(error)
         except BaseException as error:
             code, text = 1, f"{type(error).__name__}: {error}"
             error = error.with_traceback(_of_program(error.__traceback__))

@@ -35,6 +35,10 @@ def install(rank: Rank) -> None:
         if nprocs != connection.world:
             raise Refused(f"torch.multiprocessing.{name} of {nprocs} processes in a job of {connection.world} virtual "
                           f"ranks: start with --nproc-per-node {nprocs}, so that each of them is a rank")
+        if not join and any("Queue" in type(each).__name__ for each in args):
+            raise Refused(f"torch.multiprocessing.{name} with a queue that the caller reads meanwhile is not simulated: "
+                          "here the function is called in each rank, one of which fills the queue; let the script start no "
+                          "processes of its own (Lightning: strategy='ddp')")
         fn(connection.rank, *args)
         return None if join else _Ended()
 

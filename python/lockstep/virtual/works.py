@@ -55,8 +55,11 @@ class CallFailed(RuntimeError):
     """A call did not end well. A RuntimeError, as c10d's own backends raise it."""
 
 
-def timed_out(seconds: float, what: str, detail: str = "") -> CallFailed:
-    """In Gloo's words, which programs look for."""
+def timed_out(seconds: float, what: str, detail: str = "", backend: str = "gloo") -> CallFailed:
+    """In the words of the backend that the script asked for, which programs look for."""
+    if backend == "nccl":
+        return CallFailed(f"[lockstep] Watchdog caught collective operation timeout: {what} ran for {seconds * 1000:.0f} "
+                          f"milliseconds before timing out{'. ' * bool(detail)}{detail}")
     return CallFailed(f"[lockstep] Timed out waiting {seconds * 1000:.0f}ms for {what} operation to complete"
                       f"{'. ' * bool(detail)}{detail}")
 
@@ -65,7 +68,8 @@ class Call:
     """One call of a group, from its post to its end."""
 
     def __init__(self, calls: Calls, ticket: int, what: str, block: tuple[int, int],
-                 results: list[tuple[torch.Tensor, int]], timeout_s: float) -> None:
+                 results: list[tuple[torch.Tensor, int]], timeout_s: float, backend: str) -> None:
+        self.backend = backend  # That the script asked for.
         self.ticket = ticket
         self.what = what  # "all_reduce of 12 f32"
         self.over = False
@@ -97,7 +101,7 @@ class Call:
 
     def _error_of(self, status: int, text: str) -> Exception:
         if status == CommStatus.TIMED_OUT:
-            return timed_out(self._timeout_s, self.what, text)
+            return timed_out(self._timeout_s, self.what, text, self.backend)
         if status == CallProblem.CONTRACT:
             return Refused(text)
         if status == CallProblem.INJECTED:
@@ -245,8 +249,18 @@ class Backwards:
             _settle_or_raise(call)
 
     def install(self) -> None:
-        """The first reduction of a static graph is put off into a callback."""
+        """The first reduction of a static graph is put off into a callback. Under join(), the reducer waits for how many
+        ranks are left: by C++ alone, and forever, unless the Python half of the work is kept."""
         reducer: Any = torch._C._distributed_c10d.Reducer
+        handed: Any = getattr(reducer, "_set_forward_pass_work_handle", None)
+        if handed is not None:
+            kept: dict[int, Any] = {}  # By reducer: its last.
+
+            def keep(this: Any, work: Any, use_static_world_size: bool) -> Any:
+                kept[id(this)] = work
+                return handed(this, work, use_static_world_size)
+
+            reducer._set_forward_pass_work_handle = keep
         real: Any = getattr(reducer, "_delay_all_reduce", None)
         if real is None:
             return
@@ -297,8 +311,9 @@ class VirtualWork(dist.Work):  # type: ignore[misc]
         if seconds is None:
             self.call.settle()
         elif not self.call.settle_within(seconds):
-            raise timed_out(seconds, self.call.what)
+            raise timed_out(seconds, self.call.what, backend=self.call.backend)
         if self.call.error is not None:
+            __tracebackhide__ = True  # pytest shows the line that waits.
             raise self.call.error
         return True
 

@@ -259,6 +259,14 @@ sharded(torch.randn(2, 6)).sum().backward()
 log = model._get_ddp_logging_data()
 assert log["backend_name"] == "gloo" and "bucket_sizes" in log
 ''',
+    "a join that divides by the ranks that are left": '''
+model = DDP(nn.Linear(5, 5, bias=False))
+with model.join(divide_by_initial_world_size=False):
+    for _ in range(3 + 2 * (rank > 0)):
+        model(torch.full((1, 5), 50.0)).sum().backward()
+        assert abs(model.module.weight.grad.sum().item() - 1250) <= 1250 * 2.0 ** -20  # Divided by 3 and multiplied.
+        model.zero_grad()
+''',
     "communication hooks": '''
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 model = DDP(nn.Linear(64, 64))

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import itertools
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,11 @@ for step in range(3):
 
 
 def job_of(name: str) -> str:
-    job = JOB
+    """The job, which says the digest of its whole state after every batch."""
+    training, _, saying = JOB.partition("state = [")
+    assert saying
+    job = training + textwrap.indent("state = [" + saying, "    ")
+    job = job.replace("dist.get_rank(), digest", "dist.get_rank(), batch, digest")
     for key, value in (PLAIN | CONFIGURATIONS[name]).items():
         job = job.replace("{" + key + "}", repr(value))
     return job
@@ -53,6 +58,7 @@ def results(text: str, ranks: int, scratch: Path, *given: str) -> tuple[list[str
 @pytest.mark.parametrize(("name", "ranks"), list(itertools.product(CONFIGURATIONS, (2, 3, 4))))
 def test_a_job_ends_with_the_bits_of_gloo(name: str, ranks: int, tmp_path: Path) -> None:
     virtual, real = results(job_of(name), ranks, tmp_path)
+    assert len(virtual) == ranks * 6
     assert virtual == real
 
 

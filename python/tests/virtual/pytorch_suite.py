@@ -1,17 +1,21 @@
 """Runs PyTorch's own tests of torch.distributed, unedited, and writes how each of them ended.
 
-  pytorch_suite.py gloo|virtual RANKS RESULT.json [TEST...]
+  pytorch_suite.py gloo|virtual RANKS RESULT.json [--seed S] [--fault FAULT] [--device D] [TEST...]
+  pytorch_suite.py list         writes passes_on_gloo.txt again: what passes on real Gloo, at every size
 
 The tests are DistributedTest._DistTestBase as PyTorch's wheel has it: on real Gloo processes, or on
-virtual ranks. Both fork the ranks of a test from this process, which imports PyTorch once.
+virtual ranks. Both fork the ranks of a test from this process, which imports PyTorch once. With a seed,
+virtual ranks run one at a time, and the schedule of each test is written as well.
 
 PyTorch's two lists of backends whose calls the profiler knows are emptied for both: events named
 "gloo:all_reduce" that are asynchronous can only be made in C++. What tests assert besides stands.
 """
 from __future__ import annotations
 
+import argparse
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -22,6 +26,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+LIST = Path(__file__).with_name("passes_on_gloo.txt")
+SIZES = (3, 4, 8)  # PyTorch skips tests by the size of the world.
 LAZY = ("torch._dynamo", "torch._dynamo.utils", "torch.distributed.optim", "torch.multiprocessing")
 
 
@@ -37,17 +43,26 @@ def set_environment(ranks: int) -> str:
     return folder
 
 
-def test_class(virtual: bool) -> type[unittest.TestCase]:
-    """The tests, with the one thing that PyTorch leaves to who runs them: how ranks are started."""
+def test_class(how: dict[str, Any] | None, device: str = "cpu") -> type[unittest.TestCase]:
+    """The tests, with the one thing that PyTorch leaves to who runs them: how ranks are started.
+
+    Args:
+        how: for zygote.Coordinated; None: on real Gloo.
+    """
     import importlib
 
     for name in LAZY:
         importlib.import_module(name)
+    if device != "cpu":
+        from lockstep.virtual import pretended
+
+        pretended.show(int(os.environ["WORLD_SIZE"]))
     import torch.testing._internal.distributed.distributed_test as tests
     from torch.testing._internal.distributed.distributed_test import DistributedTest, TestDistBackend
 
     tests.PROFILING_SUPPORTED_BACKENDS.clear()
     tests.SEND_RECV_PROFILING_SUPPORTED_BACKENDS.clear()
+    tests.CUDA_PROFILING_SUPPORTED_BACKENDS.clear()
 
     class OnGloo(TestDistBackend, DistributedTest._DistTestBase):  # type: ignore[misc]
         def setUp(self) -> None:
@@ -59,7 +74,7 @@ def test_class(virtual: bool) -> type[unittest.TestCase]:
     class OnVirtualRanks(TestDistBackend, DistributedTest._DistTestBase):  # type: ignore[misc]
         def setUp(self) -> None:
             super().setUp()
-            self.job = Job(int(self.world_size))
+            self.job = Job(int(self.world_size), how or {}, device)
             self._start_processes(self.job.process)
             self.job.close()
 
@@ -67,28 +82,34 @@ def test_class(virtual: bool) -> type[unittest.TestCase]:
             super().tearDown()
             for process in self.processes:
                 process.join()
-            self.job.reap()
+            SCHEDULES[self.id().rpartition(".")[2]] = self.job.reap()
 
-    return OnVirtualRanks if virtual else OnGloo
+    return OnVirtualRanks if how is not None else OnGloo
+
+
+SCHEDULES: dict[str, str] = {}  # By test.
 
 
 class Job:
     """The world of one test: a process that coordinates, and ranks that PyTorch's harness starts."""
 
-    def __init__(self, ranks: int) -> None:
+    def __init__(self, ranks: int, how: dict[str, Any], device: str) -> None:
         from lockstep.virtual import zygote
 
         self.ranks = ranks
+        self.device = device
         self.world = zygote.World(ranks, 1 << 30)
-        how = zygote.Coordinated(expire=True)
+        self.answer, answers = os.pipe()
         self.coordinator = os.fork()
         if self.coordinator == 0:
-            code = 1
             try:
-                found = self.world.coordinate([0] * ranks, how)
-                code = 0 if found["outcome"] != "livelock" else 1
+                os.close(self.answer)
+                found = self.world.coordinate([0] * ranks, zygote.Coordinated(expire=True, **how))
+                with os.fdopen(answers, "w") as out:
+                    out.write(found["token"])
             finally:
-                os._exit(code)
+                os._exit(0)
+        os.close(answers)
 
     def process(self, target: Callable[..., None], name: str, args: tuple[Any, ...],
                 kwargs: dict[str, Any]) -> Any:
@@ -100,7 +121,7 @@ class Job:
             place = rank.Place(rank=args[0], world=self.ranks, local_rank=args[0], local_world=self.ranks,
                                node=0, nodes=1, attempt=0, environment={})
             end, memory = self.world.take(args[0])
-            rank.become(place, end, memory, rank.Settings())
+            rank.become(place, end, memory, rank.Settings(device=self.device))
             target(*args, **kwargs)
 
         return torch.multiprocessing.get_context("fork").Process(target=enter, name=name)
@@ -110,8 +131,12 @@ class Job:
             for end in pair:
                 end.close()
 
-    def reap(self) -> None:
+    def reap(self) -> str:
+        """Returns: the schedule that was."""
+        with os.fdopen(self.answer) as answer:
+            schedule = answer.read()
         os.waitpid(self.coordinator, 0)
+        return schedule
 
 
 class Result(unittest.TextTestResult):
@@ -146,19 +171,70 @@ class Result(unittest.TextTestResult):
         self._note(test, "failed", str(err[1]))
 
 
-def main(backend: str, ranks: int, result_file: str, chosen: list[str]) -> int:
-    set_environment(ranks)
-    tests = test_class(backend == "virtual")
-    loader = unittest.TestLoader()
-    names = chosen or loader.getTestCaseNames(tests)
+def main(given: argparse.Namespace) -> int:
+    set_environment(given.ranks)
+    how: dict[str, Any] | None = None
+    if given.backend == "virtual":
+        how = {"faults": given.fault}
+        if given.seed is not None:
+            how.update(mode="serial", strategy="random", seed=given.seed)
+    tests = test_class(how, given.device)
+    names = given.tests or unittest.TestLoader().getTestCaseNames(tests)
     runner = unittest.TextTestRunner(resultclass=Result, verbosity=2)  # type: ignore[arg-type]
     result = runner.run(unittest.TestSuite(map(tests, names)))
     assert isinstance(result, Result)
-    Path(result_file).write_text(json.dumps(result.ends, indent=1))
+    Path(given.result).write_text(json.dumps({"ends": result.ends, "schedules": SCHEDULES}, indent=1))
     return 0
 
 
+def run(backend: str, ranks: int, *given: str) -> dict[str, Any]:
+    """What this program writes, run in a process of its own: "ends" and "schedules", by test."""
+    with tempfile.TemporaryDirectory() as folder:
+        result = Path(folder) / "result.json"
+        done = subprocess.run([sys.executable, __file__, backend, str(ranks), str(result), *given], text=True,
+                              capture_output=True)
+        if not result.exists():
+            raise RuntimeError(f"{done.stdout}\n{done.stderr}")
+        answer: dict[str, Any] = json.loads(result.read_text())
+        return answer
+
+
+def passed(ends: dict[str, Any]) -> set[str]:
+    return {name for name, end in ends.items() if end[0] == "passed"}
+
+
+def listed() -> tuple[str, dict[int, set[str]]]:
+    """The version of PyTorch that passes_on_gloo.txt was made with, and by size of the world what passes."""
+    head, *lines = LIST.read_text().splitlines()
+    names: dict[int, set[str]] = {size: set() for size in SIZES}
+    for line in lines:
+        name, *sizes = line.split()
+        for size in sizes:
+            names[int(size)].add(name)
+    return head.split()[2], names
+
+
+def write_list(found: dict[int, set[str]]) -> None:
+    import torch
+
+    lines = [f"# PyTorch {torch.__version__.partition('+')[0]} on real Gloo: tests of DistributedTest._DistTestBase that "
+             "pass, and at which sizes of the world. Written by pytorch_suite.py list"]
+    for name in sorted(set().union(*found.values())):
+        lines.append(" ".join([name, *(str(size) for size in SIZES if name in found[size])]))
+    LIST.write_text("\n".join(lines) + "\n")
+
+
 if __name__ == "__main__":
-    if len(sys.argv) < 4 or sys.argv[1] not in ("gloo", "virtual"):
-        sys.exit(__doc__)
-    sys.exit(main(sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4:]))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("backend", choices=("gloo", "virtual", "list"))
+    parser.add_argument("ranks", type=int, nargs="?")
+    parser.add_argument("result", nargs="?")
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("--fault", action="append", default=[])
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("tests", nargs="*")
+    arguments = parser.parse_intermixed_args()
+    if arguments.backend == "list":
+        write_list({size: passed(run("gloo", size)["ends"]) for size in SIZES})
+    else:
+        sys.exit(main(arguments))

@@ -39,6 +39,7 @@ class Serving {
   std::int64_t n_naps = 0;
   std::uint64_t n_requests = 0;
   std::vector<SlowCalls> slow;
+  std::vector<std::string> slowed;     ///< Those that have begun.
   std::vector<std::string> waits_for;  ///< By rank: what it waits for at the store, for verdicts.
   std::vector<LogLine> log;
   std::vector<std::int32_t>

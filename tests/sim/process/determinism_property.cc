@@ -270,10 +270,12 @@ RC_GTEST_PROP(ProcessDeterminismProperty, TheOrderOfArrivalChangesNothing, ()) {
 }
 
 // The first of all senders, whichever it is: what a program can see of the schedule.
-std::vector<float> senders_in_order(const CoordinatorOptions& options, std::uint64_t delays) {
+std::vector<float> senders_in_order(const CoordinatorOptions& options,
+                                    std::uint64_t delays,
+                                    std::string* token = nullptr) {
   constexpr int kSenders = 4;
   std::vector<float> order;
-  coordinate_threads(kSenders + 1, options, [&](RankClient& client) {
+  const Coordination found = coordinate_threads(kSenders + 1, options, [&](RankClient& client) {
     if (delays != 0 && client.rank() > 0) {
       const auto turn = (static_cast<std::uint64_t>(client.rank()) * 3 + delays) % kSenders;
       client.before_send = [turn] { ::usleep(static_cast<useconds_t>(turn * 500)); };
@@ -290,6 +292,7 @@ std::vector<float> senders_in_order(const CoordinatorOptions& options, std::uint
       order.push_back(static_cast<float>(client.call(any).peer));
     }
   });
+  if (token != nullptr) *token = found.token;
   return order;
 }
 
@@ -305,6 +308,25 @@ TEST(ProcessDeterminismTest, AReceiveFromAnySourceDependsOnTheScheduleAndNotOnTh
     }
   }
   EXPECT_GT(orders.size(), 1U) << "the schedule is one that a seed chooses";
+}
+
+TEST(ProcessDeterminismTest, TheTokenOfARandomScheduleMakesItAgain) {
+  std::set<std::string> tokens;
+  for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+    CoordinatorOptions options;
+    options.serial = true;
+    options.strategy = "random";
+    options.seed = seed;
+    std::string token;
+    const std::vector<float> order = senders_in_order(options, 0, &token);
+    ASSERT_TRUE(token.starts_with('@')) << token;
+    tokens.insert(token);
+    options.strategy = token;
+    std::string again;
+    EXPECT_EQ(senders_in_order(options, 2, &again), order) << token;
+    EXPECT_EQ(again, token);
+  }
+  EXPECT_GT(tokens.size(), 1U);
 }
 
 }  // namespace
