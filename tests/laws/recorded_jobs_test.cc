@@ -1,4 +1,5 @@
 // progress on what recorders of real jobs leave: ranks without an end, batches left out alone.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/support/ddp_job.h"
@@ -54,6 +55,42 @@ TEST(RecordedJobsTest, ABatchThatOneRankLeftOutIsNamed) {
   ASSERT_EQ(result.findings.size(), 1U);
   EXPECT_EQ(result.findings[0].missing, (std::vector<Rank>{Rank{0}}));
   EXPECT_EQ(id_of(result.findings[0].cause), "nan-skip-one-rank");
+}
+
+constexpr std::int32_t kNever = -1;
+
+/// The same, and rank 0 calls a barrier where rank 1 makes its last reduction.
+LawResult check_a_barrier_after_a_batch_left_out(std::int32_t left_out) {
+  Reductions job(2);
+  for (std::int32_t rank = 0; rank < 2; ++rank) {
+    for (std::int32_t step = 0; step < 3; ++step) {
+      job.stream.at(rank).opt = step;
+      job.stream.add(rank, ForwardEvent{});
+      if (rank == 0 && step == left_out) continue;
+      if (rank == 0 && step == 2 && left_out == kNever) continue;  // Not followed by another forward.
+      job.post(rank, step < 2);
+      job.stream.add(rank, BackwardEvent{.reduced = true});
+    }
+  }
+  CollectiveEvent barrier;
+  barrier.signature.op = CollectiveOp::kBarrier;
+  barrier.seq = job.next[0]++;
+  job.stream.add(0, barrier);
+  return check("collectives-match", job.stream);
+}
+
+TEST(RecordedJobsTest, AMismatchAfterABatchThatOneRankLeftOutIsBlamedOnThat) {
+  const LawResult result = check_a_barrier_after_a_batch_left_out(1);
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(id_of(result.findings[0].cause), "nan-skip-one-rank");
+  EXPECT_THAT(result.findings[0].message,
+              ::testing::EndsWith("; a synchronising forward without its backward on rank 0 (step 1)"));
+}
+
+TEST(RecordedJobsTest, AMismatchWithoutABatchLeftOutBeforeItIsNot) {
+  const LawResult result = check_a_barrier_after_a_batch_left_out(kNever);
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_NE(id_of(result.findings[0].cause), "nan-skip-one-rank");
 }
 
 TEST(RecordedJobsTest, WithoutRecordedBackwardsNoBatchCountsAsLeftOut) {

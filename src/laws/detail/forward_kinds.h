@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -96,20 +97,16 @@ class ForwardKinds {
   /// Ranks that ran a synchronising forward and never its backward, where others always ran both:
   /// "a synchronising forward without its backward on rank 0 (step 2)", or nothing.
   std::string dropped_text(std::int32_t attempt) const {
-    for (const auto& [first, ignored] : counts_.all()) {
-      if (first.key.attempt != attempt || !some_but_not_all(first.key, dropped)) continue;
-      std::vector<Rank> ranks;
-      std::int32_t step = std::numeric_limits<std::int32_t>::max();
-      for (const auto& [at, counts] : counts_.all()) {
-        if (at.key != first.key || !dropped(counts)) continue;
-        ranks.push_back(Rank{at.rank});
-        step = std::min(step, counts.first_dropped);
-      }
-      std::sort(ranks.begin(), ranks.end());
-      return "a synchronising forward without its backward on " + ranks_text(ranks) + " (step " +
-             std::to_string(step) + ")";
-    }
-    return {};
+    const auto [ranks, step] = dropped_by(attempt);
+    if (ranks.empty()) return {};
+    return "a synchronising forward without its backward on " + ranks_text(ranks) + " (step " +
+           std::to_string(step) + ")";
+  }
+
+  /// The step of the first such forward.
+  std::optional<std::int32_t> first_dropped(std::int32_t attempt) const {
+    const auto [ranks, step] = dropped_by(attempt);
+    return ranks.empty() ? std::nullopt : std::optional(step);
   }
 
   /// Of any wrapper of the attempt.
@@ -173,6 +170,26 @@ class ForwardKinds {
     if (counts.n_windows == 0) counts.window = size;
     counts.last = size;
     ++counts.n_windows;
+  }
+
+  struct Dropped {
+    std::vector<Rank> ranks;
+    std::int32_t step = std::numeric_limits<std::int32_t>::max();
+  };
+
+  Dropped dropped_by(std::int32_t attempt) const {
+    Dropped found;
+    for (const auto& [first, ignored] : counts_.all()) {
+      if (first.key.attempt != attempt || !some_but_not_all(first.key, dropped)) continue;
+      for (const auto& [at, counts] : counts_.all()) {
+        if (at.key != first.key || !dropped(counts)) continue;
+        found.ranks.push_back(Rank{at.rank});
+        found.step = std::min(found.step, counts.first_dropped);
+      }
+      std::sort(found.ranks.begin(), found.ranks.end());
+      break;
+    }
+    return found;
   }
 
   static bool dropped(const Counts& c) { return c.n_dropped > 0 && c.n_backwards > 0; }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "lockstep/laws/detail/alignment.h"
+#include "lockstep/laws/detail/forward_kinds.h"
 #include "lockstep/laws/detail/signature_field.h"
 #include "lockstep/laws/report.h"
 #include "lockstep/laws/rules/call_slots.h"
@@ -30,12 +31,59 @@ class CollectivesMatch final : public Law {
                     WrapEvent,
                     EndEvent,
                     EnvironmentEvent,
-                    StepEvent>();
+                    StepEvent,
+                    ForwardEvent,
+                    BackwardEvent,
+                    BatchEvent>();
   }
 
   void require(RecordOptions& options) const override { options.collectives = true; }
 
   void on_event(const Event& event, const NameTable& /*names*/) override {
+    forwards_.on_event(event);
+    observe(event);
+  }
+
+  void on_cohort(const CohortEvent& event, const NameTable& /*names*/) override {
+    const auto* call = std::get_if<CollectiveEvent>(&event.first->body);
+    if (call != nullptr && call->phase != CollectivePhase::kPosted) return;
+    const RankRange all = all_ranks(event);
+    forwards_.on_cohort(event);
+    if (is_of_forwards(*event.first)) return;
+    if (std::holds_alternative<StepEvent>(event.first->body) && steps_.shares({}, all)) {
+      ++steps_.at({}, all);
+    } else if (call != nullptr && event.equal() && !is_pairwise(call->signature.op) &&
+               is_whole_group(event, *call)) {
+      on_call(*event.first, *call, all_ranks(event));
+    } else {
+      deliver(event, false, [this](const Event& own, RankRange /*who*/) { observe(own); });
+    }
+  }
+
+  LawResult finish(const NameTable& /*names*/) override {
+    std::vector<Finding> findings = std::move(message_findings_);
+    for (auto& [key, group] : groups_) {
+      for (auto& [seq, slot] : group.slots) {
+        Slot gap;  // Calls that no rank made end what was common before, however many.
+        if (seq > group.first_seq) close(group, group.first_seq, gap);
+        close(group, seq, slot);
+        group.first_seq = seq + 1;
+      }
+      std::optional<Finding> finding = extra_before_mismatch(key, group);
+      if (!finding && group.mismatch) finding = judge(key, group, *group.mismatch);
+      if (!finding) finding = shifted_sites(key, group);
+      if (!finding) continue;
+      blame_dropped_forward(*finding);
+      findings.push_back(std::move(*finding));
+    }
+    return conclude(kCollectivesMatch,
+                    std::move(findings),
+                    n_checked_,
+                    "collective events from two ranks or more");
+  }
+
+ private:
+  void observe(const Event& event) {
     worlds_.on_event(event);
     decides_ = decides_ || std::holds_alternative<DecisionEvent>(event.body);
     if (const auto* collective = std::get_if<CollectiveEvent>(&event.body)) {
@@ -56,41 +104,10 @@ class CollectivesMatch final : public Law {
     }
   }
 
-  void on_cohort(const CohortEvent& event, const NameTable& names) override {
-    const auto* call = std::get_if<CollectiveEvent>(&event.first->body);
-    if (call != nullptr && call->phase != CollectivePhase::kPosted) return;
-    const RankRange all = all_ranks(event);
-    if (std::holds_alternative<StepEvent>(event.first->body) && steps_.shares({}, all)) {
-      ++steps_.at({}, all);
-    } else if (call != nullptr && event.equal() && !is_pairwise(call->signature.op) &&
-               is_whole_group(event, *call)) {
-      on_call(*event.first, *call, all_ranks(event));
-    } else {
-      Law::on_cohort(event, names);
-    }
+  static bool is_of_forwards(const Event& event) {
+    return (kinds_of<ForwardEvent, BackwardEvent, BatchEvent>() >> event.body.index() & 1U) != 0;
   }
 
-  LawResult finish(const NameTable& /*names*/) override {
-    std::vector<Finding> findings = std::move(message_findings_);
-    for (auto& [key, group] : groups_) {
-      for (auto& [seq, slot] : group.slots) {
-        Slot gap;  // Calls that no rank made end what was common before, however many.
-        if (seq > group.first_seq) close(group, group.first_seq, gap);
-        close(group, seq, slot);
-        group.first_seq = seq + 1;
-      }
-      std::optional<Finding> finding = extra_before_mismatch(key, group);
-      if (!finding && group.mismatch) finding = judge(key, group, *group.mismatch);
-      if (!finding) finding = shifted_sites(key, group);
-      if (finding) findings.push_back(std::move(*finding));
-    }
-    return conclude(kCollectivesMatch,
-                    std::move(findings),
-                    n_checked_,
-                    "collective events from two ranks or more");
-  }
-
- private:
   using CommonCall = calls::CommonCall;
   using Disagreement = calls::Disagreement;
   using GroupState = calls::GroupState;
@@ -229,6 +246,14 @@ class CollectivesMatch final : public Law {
     finding.cause = !decides_ && calls::went_further(found) ? Cause::kCallSetDiffers
                                                             : cause(group, found.slot, odd, field);
     return finding;
+  }
+
+  /// A rank that left a backward out meets the others' reduction with whatever it calls next.
+  void blame_dropped_forward(Finding& finding) const {
+    const std::optional<std::int32_t> step = forwards_.first_dropped(finding.attempt);
+    if (!step || (finding.step && *step > *finding.step)) return;
+    finding.cause = Cause::kNanSkipOneRank;
+    finding.message += "; " + forwards_.dropped_text(finding.attempt);
   }
 
   /// "rank 2 calls all_reduce once more than the others at train.cc:12".
@@ -374,6 +399,7 @@ class CollectivesMatch final : public Law {
       std::tuple<std::int32_t, std::int32_t, std::int32_t, std::int32_t, std::int64_t>;
 
   Worlds worlds_;
+  ForwardKinds forwards_;
   std::map<GroupKey, std::int32_t> sizes_;  // Members of a group, as far as wrappers say.
   std::map<GroupKey, GroupState> groups_;
   std::map<MessageKey, Signature> messages_;
