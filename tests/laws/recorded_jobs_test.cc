@@ -1,5 +1,6 @@
 // progress on what recorders of real jobs leave: ranks without an end, batches left out alone.
 #include <gmock/gmock.h>
+
 #include <gtest/gtest.h>
 
 #include "tests/support/ddp_job.h"
@@ -67,7 +68,8 @@ LawResult check_a_barrier_after_a_batch_left_out(std::int32_t left_out) {
       job.stream.at(rank).opt = step;
       job.stream.add(rank, ForwardEvent{});
       if (rank == 0 && step == left_out) continue;
-      if (rank == 0 && step == 2 && left_out == kNever) continue;  // Not followed by another forward.
+      if (rank == 0 && step == 2 && left_out == kNever)
+        continue;  // Not followed by another forward.
       job.post(rank, step < 2);
       job.stream.add(rank, BackwardEvent{.reduced = true});
     }
@@ -83,8 +85,9 @@ TEST(RecordedJobsTest, AMismatchAfterABatchThatOneRankLeftOutIsBlamedOnThat) {
   const LawResult result = check_a_barrier_after_a_batch_left_out(1);
   ASSERT_EQ(result.findings.size(), 1U);
   EXPECT_EQ(id_of(result.findings[0].cause), "nan-skip-one-rank");
-  EXPECT_THAT(result.findings[0].message,
-              ::testing::EndsWith("; a synchronising forward without its backward on rank 0 (step 1)"));
+  EXPECT_THAT(
+      result.findings[0].message,
+      ::testing::EndsWith("; a synchronising forward without its backward on rank 0 (step 1)"));
 }
 
 TEST(RecordedJobsTest, AMismatchWithoutABatchLeftOutBeforeItIsNot) {
