@@ -54,7 +54,7 @@ void add_any_grad(EventStream& stream, std::int32_t rank) {
 void add_any_collective(EventStream& stream, std::int32_t rank) {
   CollectiveEvent event;
   event.phase = static_cast<CollectivePhase>(*rc::gen::inRange(0, 3));
-  event.seq = *rc::gen::arbitrary<std::int64_t>();
+  event.seq = *rc::gen::inRange<std::int64_t>(0, std::int64_t{1} << 50);  // Numbers from 0.
   event.signature.op = static_cast<CollectiveOp>(*rc::gen::inRange(0, 11));
   event.signature.reduce = static_cast<ReduceOp>(*rc::gen::inRange(0, 9));
   event.signature.device = static_cast<Device>(*rc::gen::inRange(0, 2));
