@@ -179,7 +179,8 @@ void add_any_event(EventStream& stream, std::int32_t rank) {
       return stream.add(rank, ValueEvent{.tensor = any_name(stream), .values = values});
     }
     case 4: {
-      const auto indices = any_list<std::int32_t>(3);
+      std::vector<std::int32_t> indices;
+      for (int i = 0; i < 3; ++i) indices.push_back(*rc::gen::inRange(0, 1 << 30));
       const std::vector<std::int32_t> lengths = {1, 2};
       return stream.add(rank, BucketEvent{.indices = indices, .lengths = lengths});
     }
