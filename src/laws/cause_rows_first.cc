@@ -89,6 +89,13 @@ constexpr auto kFirstCauses = std::to_array<CauseInfo>({
            "different folders.",
            "Choose the folder's name on rank 0 and broadcast it (broadcast_object_list) before any "
            "rank writes."),
+    {Cause::kClearedBeforeStep,
+     "cleared-before-step",
+     "Gradients were cleared after the backward pass and before the optimizer's step, so no step had "
+     "any to use.",
+     "Clear first, then call backward, then step: zero_grad() belongs before the backward pass or "
+     "after step().",
+     "docs/laws.md#24-trained-set"},
     in_zoo(Cause::kClipBeforeSync,
            "docs/zoo.md#clip-before-sync",
            "Each rank clipped its own gradients before they were averaged, which is not the same "
@@ -329,6 +336,13 @@ constexpr auto kFirstCauses = std::to_array<CauseInfo>({
            "docs/zoo.md#nan-skip-one-rank",
            "Some ranks skipped a step that the others took, as `if loss.isnan(): continue` does.",
            "Decide together: all_reduce the flag with MAX, and skip on all ranks or on none."),
+    {Cause::kNoDistributedSampler,
+     "no-distributed-sampler",
+     "Every rank read the whole data set in the same order, so that all of them trained on the same "
+     "samples and the ranks but one did nothing.",
+     "Give the loader a DistributedSampler (and no shuffle of its own), and call set_epoch on it "
+     "before each epoch.",
+     "docs/laws.md#9-samples-covered"},
     in_zoo(Cause::kNoSetEpoch,
            "docs/zoo.md#no-set-epoch",
            "The sampler's epoch was never advanced, so every epoch had the same order.",

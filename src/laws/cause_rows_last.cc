@@ -96,6 +96,12 @@ constexpr auto kLastCauses = std::to_array<CauseInfo>({
            "A checkpoint was announced or read before all of its parts were safely on disk.",
            "Write to a temporary name, fsync, wait for all ranks (dist.barrier), and only then "
            "rename; read after the rename."),
+    {Cause::kReducedAgain,
+     "reduced-again",
+     "Gradients that the wrapper had averaged were summed over the ranks once more, so each step was "
+     "too large by the number of ranks.",
+     "Leave the reduction to DDP: no all_reduce of .grad after a backward pass through the wrapper.",
+     "docs/laws.md#22-norm-true"},
     in_zoo(Cause::kReplicaDrift,
            "docs/zoo.md#replica-drift",
            "Equal gradients and equal optimizer state gave different parameters: the ranks' "

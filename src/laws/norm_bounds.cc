@@ -11,20 +11,20 @@ namespace lockstep::laws {
 
 namespace {
 
-/// A tensor that a call clipped, in what was reduced and in what the step used.
-struct Clipped {
+/// A tensor, in what was reduced and in what the step used.
+struct Followed {
   NameId name = kNoName;
   std::size_t reduced = 0;
   std::size_t used = 0;
 };
 
-std::vector<Clipped> clipped_tensors(const ClipEvent& clip,
-                                     const GradientsSeen& reduced,
-                                     const GradientsSeen& used,
-                                     const NameTable& names) {
-  std::vector<Clipped> result;
+std::vector<Followed> tensors_of(LayoutId layout,
+                                const GradientsSeen& reduced,
+                                const GradientsSeen& used,
+                                const NameTable& names) {
+  std::vector<Followed> result;
   std::size_t hint = 0;
-  for (const NameId name : names.layout(clip.layout)) {
+  for (const NameId name : names.layout(layout)) {
     const auto before = reduced.find(name, hint, names);
     const auto after = used.find(name, hint, names);
     ++hint;
@@ -39,12 +39,17 @@ double projected(const Sketch& sketch, const Sketch& onto) {
   return product;
 }
 
-bool is_scaled_by(
-    double factor, const Sketch& before, const Sketch& after, std::int64_t n_elems, DType dtype) {
+/// By multiplications, and additions of equal numbers: `roundings` of them, of at most a unit each.
+bool is_scaled_by(double factor,
+                  const Sketch& before,
+                  const Sketch& after,
+                  std::int64_t n_elems,
+                  DType dtype,
+                  double roundings = 3) {
   const Precision precision = precision_of(dtype);
   const auto n = static_cast<double>(n_elems);
   const double l1 = std::abs(factor) * before.l1;
-  const double bound = 3 * precision.unit * l1 + 8 * n * 0x1p-53 * l1 + 1.5 * n * precision.tiny;
+  const double bound = roundings * precision.unit * l1 + 8 * n * 0x1p-53 * l1 + 1.5 * n * precision.tiny;
   for (std::size_t j = 0; j < before.sums.size(); ++j) {
     if (!(std::abs(after.sums[j] - factor * before.sums[j]) <= bound)) return false;
   }
@@ -169,13 +174,13 @@ struct Scaling {
 };
 
 /// Nothing: they cannot be compared.
-std::optional<Scaling> scaling_of(const std::vector<Clipped>& tensors,
+std::optional<Scaling> scaling_of(const std::vector<Followed>& tensors,
                                   const GradientsSeen& reduced,
                                   const GradientsSeen& used) {
   Scaling scaling;
   double products = 0.0;
   double squares = 0.0;
-  for (const Clipped& one : tensors) {
+  for (const Followed& one : tensors) {
     const Sketch& before = reduced.sketches[one.reduced];
     const Sketch& after = used.sketches[one.used];
     if (!is_finite(before) || !is_finite(after)) return std::nullopt;
@@ -200,7 +205,7 @@ std::optional<Complaint> wrong_scaling(const ClipEvent& clip,
       used.sketches.size() != used.digests.size()) {
     return std::nullopt;
   }
-  const std::vector<Clipped> tensors = clipped_tensors(clip, reduced, used, names);
+  const std::vector<Followed> tensors = tensors_of(clip.layout, reduced, used, names);
   const std::optional<Scaling> scaling = scaling_of(tensors, reduced, used);
   if (!scaling) return std::nullopt;
   if (scaling->untouched && scale == 1.0 && clip.factor != 1.0) {
@@ -212,7 +217,7 @@ std::optional<Complaint> wrong_scaling(const ClipEvent& clip,
                      Cause::kClipNotApplied};
   }
   for (const double factor : {clip.factor / scale, scaling->common}) {
-    const bool all = std::all_of(tensors.begin(), tensors.end(), [&](const Clipped& one) {
+    const bool all = std::all_of(tensors.begin(), tensors.end(), [&](const Followed& one) {
       return is_scaled_by(factor,
                           reduced.sketches[one.reduced],
                           used.sketches[one.used],
@@ -221,7 +226,7 @@ std::optional<Complaint> wrong_scaling(const ClipEvent& clip,
     });
     if (all) return std::nullopt;
   }
-  for (const Clipped& one : tensors) {
+  for (const Followed& one : tensors) {
     const Sketch& before = reduced.sketches[one.reduced];
     const Sketch& after = used.sketches[one.used];
     const std::int64_t n = reduced.n_elems[one.reduced];
@@ -233,6 +238,53 @@ std::optional<Complaint> wrong_scaling(const ClipEvent& clip,
                      Cause::kNone};
   }
   return std::nullopt;
+}
+
+namespace {
+
+/// Whether calls over so many elements each can have been calls over these gradients.
+bool are_all_of(const std::vector<Followed>& tensors,
+                const GradientsSeen& reduced,
+                std::vector<std::int64_t> counts) {
+  std::int64_t total = 0;
+  for (const Followed& one : tensors) total += reduced.n_elems[one.reduced];
+  if (std::ranges::find(counts, total) != counts.end()) return true;
+  for (const Followed& one : tensors) {
+    const auto own = std::ranges::find(counts, reduced.n_elems[one.reduced]);
+    if (own == counts.end()) return false;
+    counts.erase(own);
+  }
+  return true;
+}
+
+}  // namespace
+
+std::optional<Complaint> summed_again(const GradientsSeen& reduced,
+                                      const GradientsSeen& used,
+                                      const std::vector<std::int64_t>& own_sums,
+                                      std::int32_t n_members,
+                                      const NameTable& names) {
+  const bool sketched = reduced.sketches.size() == reduced.digests.size() &&
+                        used.sketches.size() == used.digests.size();
+  if (!sketched || own_sums.empty() || n_members < 2) return std::nullopt;
+  const std::vector<Followed> tensors = tensors_of(used.layout, reduced, used, names);
+  const std::optional<Scaling> scaling = scaling_of(tensors, reduced, used);
+  if (!scaling || scaling->untouched || !are_all_of(tensors, reduced, own_sums))
+    return std::nullopt;
+  const bool all = std::ranges::all_of(tensors, [&](const Followed& one) {
+    return is_scaled_by(n_members,
+                        reduced.sketches[one.reduced],
+                        used.sketches[one.used],
+                        reduced.n_elems[one.reduced],
+                        used.dtype,
+                        std::max(3.0, static_cast<double>(n_members)));
+  });
+  if (!all) return std::nullopt;
+  return Complaint{"scaled",
+                   "",
+                   "the step used " + std::to_string(n_members) +
+                       " times the averaged gradients: the program summed them over the ranks again",
+                   Cause::kReducedAgain};
 }
 
 }  // namespace lockstep::laws

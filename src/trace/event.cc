@@ -108,6 +108,16 @@ std::string_view name_of(LossReduction reduction) {
   return "";
 }
 
+std::string_view name_of(DataPart part) {
+  switch (part) {
+    case DataPart::kRows:
+      return "rows";
+    case DataPart::kBatch:
+      return "batch";
+  }
+  return "";
+}
+
 std::string_view name_of(HookEffect effect) {
   switch (effect) {
     case HookEffect::kMean:
@@ -289,6 +299,8 @@ struct KindName {
   std::string_view operator()(const ExchangeEvent&) const { return "exchange"; }
 
   std::string_view operator()(const LoneEvent&) const { return "lone"; }
+
+  std::string_view operator()(const DataEvent&) const { return "data"; }
 };
 
 }  // namespace

@@ -367,6 +367,22 @@ struct ConfigurationEvent {
   std::uint64_t digest = 0;
 };
 
+/// Of what the data that a rank reads leaves a digest.
+enum class DataPart : std::uint8_t {
+  kRows,   ///< Which rows of its data set a pass divides among the ranks, in order.
+  kBatch,  ///< The values of the batch that the next forward consumes.
+};
+std::string_view name_of(DataPart part);  ///< "rows", "batch".
+
+/// What a rank reads, where the ids of samples cannot say it: they count the rows of a subset, and a
+/// loader that divides nothing may read another file on each rank.
+struct DataEvent {
+  DataPart part = DataPart::kRows;
+  NameId split = kNoName;   ///< "train" | "eval" | ...
+  NameId source = kNoName;  ///< The sampler: "random", "sequential", a class; "stream": none.
+  std::uint64_t digest = 0;
+};
+
 /// What a communication hook makes of gradients.
 enum class HookEffect : std::uint8_t {
   kMean,     ///< What the reducer would: their mean.
@@ -456,7 +472,8 @@ using EventBody = std::variant<WrapEvent,
                                ConfigurationEvent,
                                CommHookEvent,
                                ExchangeEvent,
-                               LoneEvent>;
+                               LoneEvent,
+                               DataEvent>;
 
 /// One event of one rank.
 struct Event {

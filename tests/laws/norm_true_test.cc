@@ -257,5 +257,67 @@ TEST(NormTrueTest, NamesATensorThatClippingMissed) {
   EXPECT_EQ(finding.tensor, "bias");
 }
 
+/// One step of both ranks, between whose reduction and step the program makes calls of its own.
+DdpJob with_calls(double used, const std::vector<CollectiveEvent>& calls) {
+  DdpJob job(2);
+  job.wrap();
+  for (const std::int32_t rank : {0, 1}) {
+    job.forward(rank);
+    job.reduce(rank, 3.0, 3.0, 3.0);
+    for (const CollectiveEvent& call : calls) job.stream.add(rank, call);
+    job.step(rank, used);
+  }
+  return job;
+}
+
+CollectiveEvent sum_of(std::int64_t count) {
+  return {.signature = {.op = CollectiveOp::kAllReduce, .count = count}};
+}
+
+TEST(NormTrueTest, NamesAveragesThatTheProgramSumsOnceMore) {
+  const Finding finding = only_clip(with_calls(6.0, {sum_of(1)}));
+  EXPECT_EQ(id_of(finding.cause), "reduced-again");
+  EXPECT_EQ(finding.field, "scaled");
+  EXPECT_EQ(finding.event, "step");
+  EXPECT_EQ(finding.step, 0);
+  EXPECT_EQ(finding.ranks, kBoth);
+}
+
+// Divided again, or scaled by the program alone (a loss that all ranks have divided by a total).
+TEST(NormTrueTest, WhatAProgramMakesOfAveragesByItselfIsItsOwn) {
+  EXPECT_TRUE(norm_true(with_calls(3.0, {sum_of(1)})).findings.empty());
+  EXPECT_TRUE(norm_true(with_calls(6.0, {})).findings.empty());
+  EXPECT_TRUE(norm_true(with_calls(9.0, {sum_of(1)})).findings.empty());
+}
+
+TEST(NormTrueTest, OnlySumsOfAllGradientsInTheWrappersGroupCount) {
+  EXPECT_TRUE(norm_true(with_calls(6.0, {sum_of(7)})).findings.empty());
+  CollectiveEvent elsewhere = sum_of(1);
+  elsewhere.group = 1;
+  EXPECT_TRUE(norm_true(with_calls(6.0, {elsewhere})).findings.empty());
+  CollectiveEvent average = sum_of(1);
+  average.signature.reduce = ReduceOp::kAvg;
+  EXPECT_TRUE(norm_true(with_calls(6.0, {average})).findings.empty());
+  CollectiveEvent reducers = sum_of(1);
+  reducers.signature.site.scope = "ddp.backward";
+  EXPECT_TRUE(norm_true(with_calls(6.0, {reducers})).findings.empty());
+  CollectiveEvent completed = sum_of(1);
+  completed.phase = CollectivePhase::kCompleted;
+  EXPECT_TRUE(norm_true(with_calls(6.0, {completed})).findings.empty());
+}
+
+// A sum before the reduction, such as that of the numbers of tokens, is none of its result.
+TEST(NormTrueTest, SumsBeforeTheReductionDoNotCount) {
+  DdpJob job(2);
+  job.wrap();
+  for (const std::int32_t rank : {0, 1}) {
+    job.forward(rank);
+    job.stream.add(rank, sum_of(1));
+    job.reduce(rank, 3.0, 3.0, 3.0);
+    job.step(rank, 6.0);
+  }
+  EXPECT_TRUE(norm_true(job).findings.empty());
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -228,5 +228,57 @@ TEST(TrainedSetTest, GradientsDroppedInEveryStepAreDroppedOnPurpose) {
   EXPECT_EQ(trained_set(job).verdict, Verdict::kHolds);
 }
 
+/// Steps whose gradients are cleared before they are used: to nothing, or to zeros.
+DdpJob cleared(bool to_none, int n_healthy) {
+  DdpJob job(2);
+  job.wrap();
+  for (int step = 0; step < n_healthy; ++step) job.train_step({1.0, 3.0});
+  for (int step = 0; step < 3; ++step) {
+    for (const std::int32_t rank : {0, 1}) {
+      job.forward(rank);
+      job.reduce(rank, rank == 0 ? 1.0 : 3.0, rank == 0 ? 1.0 : 3.0, 2.0);
+      job.stream.add(rank, ZeroGradEvent{.to_none = to_none, .layout = job.layout()});
+      job.grad(rank, GradPoint::kUsed, 0.0, to_none);
+      job.stream.add(rank, StepEvent{.lr = 1.0, .layout = job.layout()});
+      ++job.at(rank).opt;
+    }
+  }
+  return job;
+}
+
+TEST(TrainedSetTest, NamesGradientsThatAreClearedBeforeEveryStep) {
+  for (const bool to_none : {true, false}) {
+    const LawResult result = trained_set(cleared(to_none, 0));
+    ASSERT_EQ(result.findings.size(), 1U) << to_none;
+    EXPECT_EQ(id_of(result.findings[0].cause), "cleared-before-step");
+    EXPECT_EQ(result.findings[0].field, "used");
+    EXPECT_EQ(result.findings[0].step, 0);
+    EXPECT_EQ(result.findings[0].ranks.size(), 2U);
+  }
+}
+
+// A step that warms the optimizer up, or one whose gradients a program drops on purpose.
+TEST(TrainedSetTest, SomeStepsMayHaveNothingToUse) {
+  for (const bool to_none : {true, false}) {
+    EXPECT_EQ(trained_set(cleared(to_none, 1)).verdict, Verdict::kHolds) << to_none;
+  }
+}
+
+// What is cleared before the backward pass is last step's.
+TEST(TrainedSetTest, ClearingBeforeTheBackwardPassIsTheRule) {
+  DdpJob job(2);
+  job.wrap();
+  for (int step = 0; step < 3; ++step) {
+    for (const std::int32_t rank : {0, 1}) {
+      job.at(rank);
+      job.stream.add(rank, ZeroGradEvent{.layout = job.layout()});
+      job.forward(rank);
+      job.reduce(rank, 0.0, 0.0, 0.0);  // The loss is flat here.
+      job.step(rank, 0.0);
+    }
+  }
+  EXPECT_EQ(trained_set(job).verdict, Verdict::kHolds);
+}
+
 }  // namespace
 }  // namespace lockstep

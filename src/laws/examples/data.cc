@@ -39,6 +39,10 @@ if rank == 0:
     {Cause::kModelDiffers,
      R"(model = Net(n_classes=len(set(labels)))  # of this rank's shard)",
      R"(model = Net(n_classes=config.n_classes))"},
+    {Cause::kNoDistributedSampler,
+     R"(loader = DataLoader(data, batch_size=8, shuffle=True))",
+     R"(sampler = DistributedSampler(data)
+loader = DataLoader(data, batch_size=8, sampler=sampler))"},
     {Cause::kNoSetEpoch,
      R"(for epoch in range(epochs):
     for x, y in loader:

@@ -32,6 +32,13 @@ ddp = DDP(model))"},
     {Cause::kBypassWrapper,
      R"(loss = criterion(ddp.module(x), y))",
      R"(loss = criterion(ddp(x), y))"},
+    {Cause::kClearedBeforeStep,
+     R"(loss.backward()
+optimizer.zero_grad()
+optimizer.step())",
+     R"(optimizer.zero_grad()
+loss.backward()
+optimizer.step())"},
     {Cause::kCollectiveOutsideAutograd,
      R"(mean = z.mean(0)
 dist.all_reduce(mean)  # autograd does not see it
@@ -138,6 +145,11 @@ optimizer.step())"},
     if (i + 1) % k == 0 or i + 1 == len(loader):
         optimizer.step()
         optimizer.zero_grad())"},
+    {Cause::kReducedAgain,
+     R"(loss.backward()  # through DDP, which averages
+for p in ddp.parameters():
+    dist.all_reduce(p.grad))",
+     R"(loss.backward()  # through DDP: gradients are averages now)"},
     {Cause::kSdcAfterReduce,
      R"(optimizer.step()  # on a GPU whose memory flipped a bit of an averaged gradient)",
      R"(# take the node out of the pool; then test it: dcgmi diag -r 3)"},

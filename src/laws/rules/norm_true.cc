@@ -37,6 +37,12 @@ struct ClipWindow {
   std::optional<double> early_factor{};
 };
 
+/// What one rank has summed over the ranks by itself since its last reduction.
+struct OwnSums {
+  std::int32_t group = -1;
+  std::vector<std::int64_t> counts;  ///< Elements of each call.
+};
+
 class NormTrue final : public Law {
  public:
   explicit NormTrue(const LawPolicy& policy)
@@ -45,7 +51,7 @@ class NormTrue final : public Law {
   const LawInfo& info() const override { return *find_law(kNormTrue); }
 
   EventKinds reads() const override {
-    return kinds_of<WrapEvent, GradEvent, ClipEvent, StepEvent>();
+    return kinds_of<WrapEvent, GradEvent, ClipEvent, StepEvent, CollectiveEvent>();
   }
 
   void require(RecordOptions& options) const override {
@@ -59,12 +65,15 @@ class NormTrue final : public Law {
   void on_cohort(const CohortEvent& event, const NameTable& names) override {
     const auto* grad = std::get_if<GradEvent>(&event.first->body);
     if (grad != nullptr && !is_read(*grad)) return;
+    const auto* call = std::get_if<CollectiveEvent>(&event.first->body);
+    if (call != nullptr && !is_own_sum(*call)) return;
     // Contributions are only counted.
     const bool counted = grad != nullptr && grad->point == GradPoint::kInc;
     const bool alike = counted ? event.similarity <= Similarity::kSameShape : event.equal();
     const bool together = alike && wrappers_.are_replicas(event, n_ranks_) &&
                           counter_.counts(*event.first, all_ranks(event)) &&
-                          windows_.shares(wrapper_of(event.first->at), all_ranks(event));
+                          windows_.shares(wrapper_of(event.first->at), all_ranks(event)) &&
+                          sums_.shares(outside(*event.first), all_ranks(event));
     deliver(event, together, [&](const Event& own, RankRange who) { observe(own, who, names); });
   }
 
@@ -83,6 +92,20 @@ class NormTrue final : public Law {
            grad.point == GradPoint::kInc;
   }
 
+  /// A sum over ranks that the program asked for, and no wrapper.
+  static bool is_own_sum(const CollectiveEvent& call) {
+    const Signature& signature = call.signature;
+    const bool own = signature.site.scope == nullptr || *signature.site.scope == '\0';
+    return own && call.phase == CollectivePhase::kPosted &&
+           signature.op == CollectiveOp::kAllReduce && signature.reduce == ReduceOp::kSum;
+  }
+
+  static WrapperKey outside(const Event& event) {
+    WrapperKey key = wrapper_of(event.at);
+    key.wrapper = -1;
+    return key;
+  }
+
   void observe(const Event& event, RankRange who, const NameTable& names) {
     const WrapperKey wrapper = wrapper_of(event.at);
     if (const auto* grad = std::get_if<GradEvent>(&event.body)) {
@@ -92,9 +115,18 @@ class NormTrue final : public Law {
       on_clip(windows_.at(wrapper, who), *clip);
     } else if (const auto* step = std::get_if<StepEvent>(&event.body)) {
       on_step(event, *step, who, names);
+      if (OwnSums* const sums = sums_.find(outside(event), who)) sums->counts.clear();
+    } else if (const auto* call = std::get_if<CollectiveEvent>(&event.body)) {
+      if (is_own_sum(*call)) on_sum(sums_.at(outside(event), who), *call);
     } else if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
       wrappers_.on_wrap(event, *wrap);
     }
+  }
+
+  static void on_sum(OwnSums& sums, const CollectiveEvent& call) {
+    if (sums.group != call.group) sums.counts.clear();
+    sums.group = call.group;
+    sums.counts.push_back(call.signature.count);
   }
 
   void on_grad(const Event& event, const GradEvent& grad, RankRange who) {
@@ -107,6 +139,7 @@ class NormTrue final : public Law {
     window.reduced.keep(grad);
     window.clips.clear();  // What came before is part of what was reduced.
     window.contributed = false;
+    if (OwnSums* const sums = sums_.find(outside(event), who)) sums->counts.clear();
     if (window.early_factor) vote_early(event, *std::exchange(window.early_factor, {}), who);
   }
 
@@ -163,6 +196,7 @@ class NormTrue final : public Law {
     if (window == nullptr || !window->reduced.any()) return;
     const AlignmentKey alignment = counter_.next(event, 0, kNoLayout, who);
     if (!step.skipped) {
+      if (window->clips.empty()) judge_sums(event, {alignment, who, step, *window}, names);
       for (const ClipEvent& clip : window->clips) {
         if (clip.kind == ClipKind::kNorm)
           judge(event, {alignment, who, step, *window}, clip, names);
@@ -201,6 +235,31 @@ class NormTrue final : public Law {
     if (!complaint && alone) {
       complaint = wrong_scaling(clip, reduced, place.window.used, place.step.scale, names);
     }
+    report(event, place, complaint, "clip");
+  }
+
+  /// Averages that the program has summed over the ranks once more.
+  void judge_sums(const Event& event, const Place& place, const NameTable& names) {
+    const WrapperKey wrapper = wrapper_of(event.at);
+    const OwnSums* const sums = sums_.find(outside(event), place.who);
+    if (sums == nullptr || sums->counts.empty()) return;
+    const WrapEvent* const wrap = wrappers_.find(wrapper);
+    if (wrap == nullptr || wrap->group != sums->group) return;
+    n_checked_ += place.who.n;
+    report(event,
+           place,
+           summed_again(place.window.reduced,
+                        place.window.used,
+                        sums->counts,
+                        wrappers_.n_members(wrapper, n_ranks_),
+                        names),
+           "step");
+  }
+
+  void report(const Event& event,
+              const Place& place,
+              const std::optional<Complaint>& complaint,
+              std::string_view kind) {
     if (!complaint) return;
     // Of ranks with the same mistake, the first place; a rank that comes later adds itself.
     if (!findings_.wants(place.alignment, complaint->field)) {
@@ -209,7 +268,7 @@ class NormTrue final : public Law {
     }
     Finding finding;
     finding.attempt = place.alignment.wrapper.attempt;
-    finding.event = "clip";
+    finding.event = kind;
     finding.field = complaint->field;
     finding.tensor = complaint->tensor;
     finding.step = event.at.opt;
@@ -300,6 +359,7 @@ class NormTrue final : public Law {
   Wrappers wrappers_;
   Counter counter_;
   RankWrapperMap<ClipWindow> windows_;
+  RankWrapperMap<OwnSums> sums_;  // Under wrapper -1: calls belong to none.
   OpenBallots ballots_;
   OpenBallots early_;
   std::map<std::uint64_t, double> limits_of_;  // By their ballot word: a handful.

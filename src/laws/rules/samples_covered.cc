@@ -7,6 +7,7 @@
 
 #include "lockstep/laws/detail/alignment.h"
 #include "lockstep/laws/rules/checkers.h"
+#include "lockstep/laws/rules/detail/data_read.h"
 
 namespace lockstep::laws {
 
@@ -54,13 +55,14 @@ class SamplesCovered final : public Law {
   const LawInfo& info() const override { return *find_law(kSamplesCovered); }
 
   EventKinds reads() const override {
-    return kinds_of<EpochEvent, SampleEvent, EnvironmentEvent>();
+    return kinds_of<EpochEvent, SampleEvent, EnvironmentEvent, DataEvent, WrapEvent>();
   }
 
   void require(RecordOptions& options) const override { options.samples = true; }
 
   void on_event(const Event& event, const NameTable& names) override {
     worlds_.on_event(event);
+    data_.on_event(event);
     if (const auto* epoch = std::get_if<EpochEvent>(&event.body)) {
       on_epoch(event, *epoch, names);
     } else if (const auto* samples = std::get_if<SampleEvent>(&event.body)) {
@@ -78,9 +80,10 @@ class SamplesCovered final : public Law {
     for (Finding& finding : findings_) {
       if (leaks && finding.cause == Cause::kNone) finding.cause = Cause::kSplitLeak;
     }
+    for (Finding& finding : data_.findings(worlds_, names)) findings_.push_back(std::move(finding));
     return conclude(kSamplesCovered,
                     std::move(findings_),
-                    n_checked_,
+                    n_checked_ + data_.n_checked(),
                     "epoch and sample events of a sampler without replacement");
   }
 
@@ -388,6 +391,7 @@ class SamplesCovered final : public Law {
   }
 
   Worlds worlds_;
+  DataRead data_;
   std::map<RankSplit, Reading> readings_;
   std::map<PassKey, Pass> passes_;
   std::map<std::pair<PassKey, std::int32_t>, std::int32_t> n_left_;  // By pass and attempt.

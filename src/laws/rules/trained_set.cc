@@ -50,6 +50,7 @@ class TrainedSet final : public Law {
     report_replaced(names);
     report_stale(names);
     report_windows();
+    report_cleared();
     LawResult result = conclude(kTrainedSet,
                                 std::move(findings_),
                                 n_checked_,
@@ -84,6 +85,11 @@ class TrainedSet final : public Law {
     std::int64_t n_with_gradient = 0;  ///< Steps that had one for any parameter.
     std::int32_t last_step = 0;
     bool has_gradient = false;  ///< In what the next step uses.
+    bool is_zero = false;       ///< All of that, as far as sketches say.
+    bool is_open = false;       ///< A contribution came since the last step, and was not cleared.
+    bool emptied = false;       ///< Contributions came since the last step, and were cleared.
+    std::int64_t n_used = 0;    ///< Steps that had a gradient with anything in it.
+    std::optional<std::int32_t> emptied_at{};  ///< The first step of which nothing was left.
     std::uint64_t used = 0;     ///< Digest of that.
     /// The last forward was to reduce, and its backward has not come by; at this step.
     std::optional<std::int32_t> awaited{};
@@ -111,7 +117,7 @@ class TrainedSet final : public Law {
         sets_.at(wrapper, who).awaited = event.at.opt;
       }
     } else if (std::holds_alternative<ZeroGradEvent>(event.body)) {
-      if (Sets* const sets = sets_.find(wrapper, who)) sets->windows.on_cleared(event.at.epoch);
+      if (Sets* const sets = sets_.find(wrapper, who)) on_cleared(event, *sets);
     } else if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
       wrappers_.on_wrap(event, *wrap);
     } else if (const auto* end = std::get_if<EndEvent>(&event.body)) {
@@ -119,8 +125,22 @@ class TrainedSet final : public Law {
     }
   }
 
+  static void on_cleared(const Event& event, Sets& sets) {
+    sets.windows.on_cleared(event.at.epoch);
+    sets.emptied = sets.emptied || sets.is_open;
+    sets.is_open = false;
+  }
+
+  /// Values that are all zero, where sketches were taken.
+  static bool is_all_zero(const GradEvent& grad) {
+    return !grad.sketches.empty() &&
+           std::ranges::all_of(grad.sketches, [](const Sketch& one) { return one.l1 == 0.0; });
+  }
+
   void on_grad(const Event& event, const GradEvent& grad, Sets& sets, const NameTable& names) {
     if (grad.point == GradPoint::kInc) {
+      sets.is_open = true;
+      sets.emptied = false;
       sets.reduced = grad.layout;
       sets.awaited.reset();
       sets.replaced.reset();
@@ -134,6 +154,7 @@ class TrainedSet final : public Law {
       for (std::size_t i = 0; i < grad.digests.size() && !sets.has_gradient; ++i) {
         sets.has_gradient = !bit(grad.undefined, i);
       }
+      sets.is_zero = is_all_zero(grad);
       sets.used = 0;
       for (const std::uint64_t digest : grad.digests) sets.used = mix64(sets.used ^ digest);
       note_unreduced(event, grad, sets, names);
@@ -202,6 +223,10 @@ class TrainedSet final : public Law {
     n_checked_ += who.n;
     // A step that is skipped for an overflow had gradients.
     if (sets.has_gradient || step.skipped) ++sets.n_with_gradient;
+    const bool uses = step.skipped || (sets.has_gradient && !sets.is_zero);
+    if (uses) ++sets.n_used;
+    if (!uses && sets.emptied && !sets.emptied_at) sets.emptied_at = event.at.opt;
+    sets.emptied = sets.is_open = false;
     sets.last_step = event.at.opt;
     sets.windows.on_step();
   }
@@ -379,6 +404,24 @@ class TrainedSet final : public Law {
       finding.field = "window";
       finding.message = messages[wrapper];
       report(wrapper, one, Cause::kPartialWindow, std::move(finding));
+    }
+  }
+
+  /// Every step came after its gradients had been cleared, and none ever had one.
+  void report_cleared() {
+    std::map<WrapperKey, Broken> cleared;
+    for (const auto& [place, sets] : sets_.all()) {
+      if (!sets.emptied_at || sets.n_used > 0) continue;
+      Broken& broken = cleared[place.key];
+      if (broken.ranks.empty()) broken.step = *sets.emptied_at;
+      broken.ranks.push_back(Rank{place.rank});
+    }
+    for (const auto& [wrapper, broken] : cleared) {
+      Finding finding;
+      finding.field = "used";
+      finding.message =
+          "gradients were cleared between the backward pass and the step: no step had any to use";
+      report(wrapper, broken, Cause::kClearedBeforeStep, std::move(finding));
     }
   }
 

@@ -100,6 +100,11 @@ void visit_data_fields(Visitor& visit, Body& event) {
     visit.flag("shuffle", event.shuffle);
     visit.flag("drop_last", event.drop_last);
     visit.flag("pads", event.pads);
+  } else if constexpr (Is<Body, DataEvent>) {
+    visit.choice("part", event.part);
+    visit.name("split", event.split);
+    visit.name("source", event.source);
+    visit.word("digest", event.digest);
   } else if constexpr (Is<Body, RngEvent>) {
     visit.name("stream", event.stream);
     visit.flag("shared", event.shared);

@@ -240,6 +240,42 @@ void zeroing_in_place(RankContext& rank) {
   }
 }
 
+// The mean over ranks of what all ranks have is that: superfluous, and right.
+void averages_averaged_again(RankContext& rank) {
+  Generator init(1);
+  Mlp model(rank.runtime(), init);
+  DistributedDataParallel ddp(model, rank.world());
+  optim::Sgd optimizer(model.parameters(), kSgd);
+  for (std::int64_t step = 0; step < 3; ++step) {
+    optimizer.zero_grad();
+    const Batch batch = batch_of(rank, step);
+    mse_loss(ddp(batch.x), batch.y).backward();
+    for (const Variable& parameter : optimizer.parameters()) {
+      rank.world().all_reduce(Memory::of(parameter.grad())).wait_or_throw();
+      rank.runtime().kernels().div_scalar(parameter.grad(), parameter.grad(), rank.world_size());
+    }
+    optimizer.step();
+  }
+}
+
+// A loss that every rank has divided by a number of all ranks: DDP's division is taken back.
+void sums_instead_of_averages(RankContext& rank) {
+  Generator init(1);
+  Mlp model(rank.runtime(), init);
+  DistributedDataParallel ddp(model, rank.world());
+  optim::Sgd optimizer(model.parameters(), kSgd);
+  for (std::int64_t step = 0; step < 3; ++step) {
+    optimizer.zero_grad();
+    const Batch batch = batch_of(rank, step);
+    const double rows = summed(rank.world(), static_cast<double>(batch.x.data().shape()[0]));
+    mse_loss(ddp(batch.x), batch.y, rows).backward();
+    for (const Variable& parameter : optimizer.parameters()) {
+      rank.runtime().kernels().scale(parameter.grad(), parameter.grad(), rank.world_size());
+    }
+    optimizer.step();
+  }
+}
+
 }  // namespace
 
 std::vector<HealthyProgram> gradient_programs() {
@@ -259,6 +295,8 @@ std::vector<HealthyProgram> gradient_programs() {
       {.name = "WeightPenaltyInTheLoss", .program = weight_penalty_in_the_loss},
       {.name = "UnevenBatchesWeightedByRows", .program = uneven_batches_weighted_by_rows},
       {.name = "ZeroingInPlace", .program = zeroing_in_place},
+      {.name = "AveragesAveragedAgain", .program = averages_averaged_again},
+      {.name = "SumsInsteadOfAverages", .ranks = 4, .program = sums_instead_of_averages},
   };
 }
 

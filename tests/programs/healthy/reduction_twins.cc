@@ -67,6 +67,23 @@ void takes_those_of_rank_0(RankContext& rank) {
   });
 }
 
+// The wrapper has averaged them already.
+void sums_averages_again(RankContext& rank) {
+  Generator init(1);
+  Mlp model(rank.runtime(), init);
+  DistributedDataParallel ddp(model, rank.world());
+  optim::Sgd optimizer(model.parameters(), kSgd);
+  for (std::int64_t step = 0; step < 3; ++step) {
+    optimizer.zero_grad();
+    const Batch batch = batch_of(rank, step);
+    mse_loss(ddp(batch.x), batch.y).backward();
+    for (const Variable& parameter : optimizer.parameters()) {
+      rank.world().all_reduce(Memory::of(parameter.grad())).wait_or_throw();
+    }
+    optimizer.step();
+  }
+}
+
 /// What a call leaves in `narrow`, widened into `wide`.
 class Widened final : public PendingBucket {
  public:
@@ -156,6 +173,11 @@ std::vector<BrokenTwin> reduction_twins() {
        .program = takes_those_of_rank_0,
        .law = "gradient-mean",
        .says = "rank 0"},
+      {.name = "AveragesSummedAgain",
+       .ranks = 3,
+       .program = sums_averages_again,
+       .law = "norm-true",
+       .says = "3 times the averaged gradients"},
       {.name = "RoundingHookThatLosesARank",
        .ranks = 4,
        .program = rounding_hook_loses_a_rank,

@@ -129,10 +129,45 @@ void average_that_is_a_sum(RankContext& rank) {
   });
 }
 
+// The classic three lines, two of them swapped.
+void clears_before_the_step(RankContext& rank) {
+  Generator init(1);
+  Mlp model(rank.runtime(), init);
+  DistributedDataParallel ddp(model, rank.world());
+  optim::Sgd optimizer(model.parameters(), kSgd);
+  for (std::int64_t step = 0; step < 3; ++step) {
+    const Batch batch = batch_of(rank, step);
+    mse_loss(ddp(batch.x), batch.y).backward();
+    optimizer.zero_grad();
+    optimizer.step();
+  }
+}
+
+void zeroes_before_the_step(RankContext& rank) {
+  Generator init(1);
+  Mlp model(rank.runtime(), init);
+  DistributedDataParallel ddp(model, rank.world());
+  optim::Sgd optimizer(model.parameters(), kSgd);
+  for (std::int64_t step = 0; step < 3; ++step) {
+    const Batch batch = batch_of(rank, step);
+    mse_loss(ddp(batch.x), batch.y).backward();
+    optimizer.zero_grad(false);
+    optimizer.step();
+  }
+}
+
 }  // namespace
 
 std::vector<BrokenTwin> window_twins() {
   return {
+      {.name = "ClearingBeforeTheStep",
+       .program = clears_before_the_step,
+       .law = "trained-set",
+       .says = "cleared between the backward pass and the step"},
+      {.name = "ZeroingBeforeTheStep",
+       .program = zeroes_before_the_step,
+       .law = "trained-set",
+       .says = "cleared-before-step"},
       {.name = "EvaluationThatClears",
        .program = evaluation_that_clears,
        .law = "accumulated-once",

@@ -71,4 +71,13 @@ std::optional<Complaint> wrong_scaling(const ClipEvent& clip,
                                        double scale,
                                        const NameTable& names);
 
+/// The step used n_members times what the reduction left, to the place: reduced and used as in
+/// wrong_scaling. `own_sums`: elements of each all-reduce with a sum that the program made in between
+/// by itself; without one for every gradient, or one for all, nothing is wrong.
+std::optional<Complaint> summed_again(const GradientsSeen& reduced,
+                                      const GradientsSeen& used,
+                                      const std::vector<std::int64_t>& own_sums,
+                                      std::int32_t n_members,
+                                      const NameTable& names);
+
 }  // namespace lockstep::laws

@@ -1,0 +1,58 @@
+// What ranks read where no id of a sample says it: subsets that they drew for themselves, and data
+// that nothing divides among them.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "lockstep/laws/detail/alignment.h"
+#include "lockstep/laws/finding.h"
+#include "lockstep/trace/event.h"
+
+namespace lockstep::laws {
+
+/// Compares the data events of all ranks.
+///
+/// Ranks that divide a pass among themselves have to divide the same rows. Ranks whose gradients are
+/// averaged have to read different batches: where the values of all batches that were looked at are
+/// equal on all ranks, and are not all one value, the ranks did the same work.
+class DataRead {
+ public:
+  void on_event(const Event& event);
+
+  /// At most one per way of reading and split. `worlds`: how many ranks there are.
+  std::vector<Finding> findings(const Worlds& worlds, const NameTable& names) const;
+
+  std::int64_t n_checked() const { return n_checked_; }
+
+ private:
+  struct Place {
+    std::int32_t attempt = 0;
+    NameId split = kNoName;
+    friend auto operator<=>(const Place&, const Place&) = default;
+  };
+
+  /// The batches that one rank has consumed.
+  struct Batches {
+    NameId source = kNoName;
+    std::int32_t step = 0;  ///< Of the first one.
+    std::vector<std::uint64_t> digests;
+  };
+
+  using BatchesByRank = std::map<std::int32_t, Batches>;
+
+  static bool are_same(const BatchesByRank& by_rank);
+  static Finding same_batches(const Place& place,
+                              const BatchesByRank& by_rank,
+                              const NameTable& names);
+
+  Wrappers wrappers_;
+  std::map<Place, BatchesByRank> batches_;
+  std::map<std::pair<Place, std::int32_t>, std::int32_t> n_divided_;  // Passes, by place and rank.
+  std::map<std::pair<Place, std::int32_t>, Ballot> rows_;             // By place and pass.
+  std::int64_t n_checked_ = 0;
+};
+
+}  // namespace lockstep::laws
