@@ -106,3 +106,10 @@ class HookEffect(IntEnum):
     MEAN = 0
     ROUNDED = 1
     OTHER = 2
+
+
+class DataPart(IntEnum):
+    """Of what the data that a rank reads leaves a digest."""
+
+    ROWS = 0
+    BATCH = 1

@@ -1,5 +1,6 @@
 #include "lockstep/python/native/pen.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "lockstep/base/check.h"
@@ -146,9 +147,38 @@ void Pen::write_noted(GradNote where) {
 
 void Pen::write_grads(GradNote where, LayoutId layout, std::span<const TensorView> grads) {
   LOCKSTEP_CHECK(grads.size() == names_.layout(layout).size(), "one gradient for each name");
-  scratch_.clear(grads.size(), has_sketch(where.point));
-  for (std::size_t i = 0; i < grads.size(); ++i) scratch_.set(i, grads[i], signs_);
+  const auto draw_up = [&](bool sketched) {
+    scratch_.clear(grads.size(), sketched);
+    for (std::size_t i = 0; i < grads.size(); ++i) scratch_.set(i, grads[i], signs_);
+  };
+  draw_up(has_sketch(where.point));
+  if (where.point == GradPoint::kPost) reduced_[where.wrapper] = {layout, scratch_.digests};
+  if (where.point == GradPoint::kUsed) {
+    const auto reduced = reduced_.extract(where.wrapper);
+    if (!reduced.empty() && !are_as(reduced.mapped(), layout)) draw_up(true);
+  }
   write(scratch_.event(where.point, layout), where.wrapper);
+}
+
+bool Pen::are_as(const Reduced& reduced, LayoutId layout) const {
+  const std::span<const NameId> before = names_.layout(reduced.layout);
+  const std::span<const NameId> now = names_.layout(layout);
+  for (std::size_t i = 0; i < now.size(); ++i) {
+    std::size_t at = i;
+    if (at >= before.size() || before[at] != now[i]) {
+      at = static_cast<std::size_t>(std::ranges::find(before, now[i]) - before.begin());
+    }
+    if (at < before.size() && reduced.digests[at] != scratch_.digests[i]) return false;
+  }
+  return true;
+}
+
+void Pen::write_data(DataEvent data, std::span<const TensorView> tensors, std::int32_t wrapper) {
+  for (const TensorView& tensor : tensors) {
+    const std::uint64_t own = sm64(tensor.data, tensor.n_elems, tensor.dtype);
+    data.digest = mix64(data.digest ^ mix64(own ^ static_cast<std::uint64_t>(tensor.n_elems)));
+  }
+  write(data, wrapper);
 }
 
 void Pen::write_states(const StateEvent& state,

@@ -60,11 +60,15 @@ class Pen {
   void note_same(GradNote where, GradPoint from, std::size_t index);
   /// Writes what was noted, if anything, and forgets it.
   void write_noted(GradNote where);
-  /// Writes the gradients of a layout as they are now. Requires: one view for each name.
+  /// Writes the gradients of a layout as they are now; used ones with sketches if they are not those
+  /// that were reduced, bit by bit. Requires: one view for each name.
   void write_grads(GradNote where, LayoutId layout, std::span<const TensorView> grads);
   void write_states(const StateEvent& state,
                     std::span<const TensorView> tensors,
                     std::int32_t wrapper);
+
+  /// What a rank reads: these tensors together. `source`: as in DataEvent.
+  void write_data(DataEvent data, std::span<const TensorView> tensors, std::int32_t wrapper);
 
   // -- collectives
   /// Records the call and flushes. Returns: a ticket for complete().
@@ -104,6 +108,12 @@ class Pen {
     Draft drafts[3];  // base, inc, pre
   };
 
+  /// What a wrapper's last reduction left.
+  struct Reduced {
+    LayoutId layout = kNoLayout;
+    std::vector<std::uint64_t> digests;
+  };
+
   struct OpenCall {
     std::int32_t group = 0;
     std::int64_t seq = 0;
@@ -111,6 +121,8 @@ class Pen {
   };
 
   Position& position(std::int32_t wrapper);
+  /// Whether the draft's gradients are what `reduced` holds of them.
+  bool are_as(const Reduced& reduced, LayoutId layout) const;
   std::int64_t next_number(std::int32_t group, const Signature& signature);
 
   std::unique_ptr<RankFile> file_;
@@ -121,6 +133,7 @@ class Pen {
   std::uint64_t next_index_ = 0;
   std::vector<Position> positions_;
   std::map<std::int32_t, Tracked> tracked_;
+  std::map<std::int32_t, Reduced> reduced_;  // By wrapper, until a step has used it.
   std::map<std::tuple<std::int32_t, CollectiveOp, std::int32_t, std::int32_t>, std::int64_t>
       n_posted_;
   std::map<std::int64_t, OpenCall> open_;

@@ -138,6 +138,17 @@ PyObject* sample(PenState& state, const Arguments& arguments) {
   return none();
 }
 
+PyObject* data(PenState& state, const Arguments& arguments) {
+  std::vector<Owned> copies;
+  const std::vector<TensorView> tensors = state.reader.views(arguments.object(4), copies);
+  state.pen.write_data({.part = arguments.choice<DataPart>(1, static_cast<int>(DataPart::kBatch) + 1),
+                        .split = state.pen.name(arguments.text(2)),
+                        .source = state.pen.name(arguments.text(3))},
+                       tensors,
+                       arguments.small(0));
+  return none();
+}
+
 PyObject* epoch(PenState& state, const Arguments& arguments) {
   std::vector<Owned> copies;
   const TensorView order = state.reader.view(arguments.object(3), copies);
@@ -293,6 +304,7 @@ std::vector<PyMethodDef> all_methods() {
       method<step, 6>("step"),
       method<batch, 5>("batch"),
       method<sample, 3>("sample"),
+      method<data, 5>("data"),
       method<epoch, 10>("epoch"),
       method<group, 2>("group"),
       method<posted, 16>("posted"),

@@ -71,6 +71,7 @@ def test_impossible_memory_is_refused(arguments: tuple[int, ...]) -> None:
     ("src/trace/event.h", "StatePoint", words.StatePoint),
     ("src/trace/event.h", "PhaseKind", words.PhaseKind),
     ("src/base/end_reason.h", "EndOutcome", words.EndOutcome),
+    ("src/trace/event.h", "DataPart", words.DataPart),
     ("src/trace/signature.h", "CollectiveOp", words.CollectiveOp),
     ("src/tensor/kernels.h", "ReduceOp", words.ReduceOp)])
 def test_both_languages_number_words_alike(header: str, enum: str, ours: type) -> None:

@@ -2,7 +2,8 @@
 
 Class patches: DistributedSampler.__iter__ and the loaders' iterators. A loader asks its sampler ahead
 of time; samples count when the batch is handed to the loop, and are recorded by the forward that
-follows. Loaders over iterable data sets have no indices: nothing is recorded for them.
+follows. Loaders over iterable data sets have no indices: of these, and of others that nothing divides
+among the ranks, the values of the first batches are looked at.
 """
 from __future__ import annotations
 
@@ -13,7 +14,9 @@ import torch
 from torch.utils.data import dataloader
 from torch.utils.data.distributed import DistributedSampler
 
+from lockstep.torch.data_read import MOST_BATCHES, DataSets, Handed, source_of, tensors_of
 from lockstep.torch.samplers import held_by
+from lockstep.words import DataPart
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,20 +30,31 @@ SEAM = "batches"
 class Batches:
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
-        self.handed: list[int] | None = None  # The batch that no forward has seen yet.
+        self.sets = DataSets()
+        self.handed: Handed | None = None  # The batch that no forward has seen yet.
+        self.n_looked_at = 0  # Batches of which the values were.
         self._size: tuple[int, int] | None = None  # Wrapper and samples of the last forward.
 
     def consumed(self, wrapper: Wrapper, training: bool) -> None:
         """A forward begins: it consumes the batch that was handed out last."""
-        pen, ids, self.handed = self.recorder.pen, self.handed, None
+        pen, handed, self.handed = self.recorder.pen, self.handed, None
         program = self.recorder.program
-        if pen is None or ids is None:
+        if pen is None or handed is None:
             return
         self.write_size()
+        split = "train" if training else "eval"
+        if training and handed.tensors:
+            self.n_looked_at += 1
+            pen.data(wrapper.index, DataPart.BATCH, split, handed.source, handed.tensors)
+        ids = handed.ids
+        if ids is None:
+            return
         if training and wrapper.looks and not program.batch_given:
             self._size = (wrapper.index, len(ids))
         if not program.gives_samples:
-            pen.sample(wrapper.index, "train" if training else "eval", ids)
+            first = self.sets.first_id(split, handed.dataset)
+            pen.sample(wrapper.index, self.sets.name(split, handed.dataset),
+                       [first + one for one in ids] if first else ids)
 
     def forget_size(self) -> None:
         """The program says by itself what the batch counts."""
@@ -62,13 +76,26 @@ class Batches:
             return
         if held_by(sampler) is not None:
             return  # It has a sampler for its data set, whose order counts.
-        split = recorder.next_pass()
+        split = self.sets.name(recorder.next_pass(), sampler.dataset)
         size = len(sampler.dataset)
         key = int(sampler.seed) + int(sampler.epoch)
         recorder.pen.epoch(split, _kind_of(sampler), key & (1 << 64) - 1,
                            _order_of(size, key, bool(sampler.shuffle)), size, sampler.num_replicas,
                            sampler.num_samples, bool(sampler.shuffle), bool(sampler.drop_last),
                            not sampler.drop_last)
+        rows = self.sets.rows(sampler.dataset)
+        if rows is not None and sampler.num_replicas > 1:
+            recorder.pen.data(-1, DataPart.ROWS, split, _kind_of(sampler), [rows])
+
+    def hand(self, iterator: Any, index: Any, data: Any) -> None:
+        """A loader hands out a batch; `index` None: of a stream."""
+        self.handed, source = None, ""
+        if self.n_looked_at < MOST_BATCHES:
+            if "_lockstep_source" not in iterator.__dict__:
+                iterator.__dict__["_lockstep_source"] = source_of(iterator)
+            source = iterator.__dict__["_lockstep_source"]
+        self.handed = Handed(iterator._dataset, None if index is None else _ids_of(index), source,
+                             tensors_of(data) if source else [])
 
 
 def _kind_of(sampler: Any) -> str:
@@ -109,9 +136,9 @@ def install(recorder: Recorder) -> None:
         def __next__(self: Any) -> Any:
             data = real(self)
             asked = self.__dict__.get("_lockstep_asked")
-            if asked:
-                index = asked.popleft()
-                batches.handed = recorder.quietly(SEAM, lambda: _ids_of(index))
+            if asked or self._dataset_kind != dataloader._DatasetKind.Map:
+                index = asked.popleft() if asked else None
+                recorder.quietly(SEAM, lambda: batches.hand(self, index, data))
             return data
         return __next__
 

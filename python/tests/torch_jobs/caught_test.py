@@ -48,16 +48,21 @@ BROKEN = {
     "buffers_not_broadcast.py": (2, [Expected("buffers-policy", "bn-local-eval", ranks=(1,))]),
     "clip_before_sync.py": (2, [Expected("norm-true", "clip-before-sync", 0, (0, 1))]),
     "clip_one_rank.py": (2, [Expected("replicas-equal", "clip-one-rank", 0, (1,))]),
+    "cleared_before_step.py": (2, [Expected("trained-set", "cleared-before-step", 0, (0, 1))]),
     # An epoch has four steps.
     "eval_mode_one_rank.py": (2, [Expected("decisions-uniform", "eval-mode-one-rank", 4, (0,))]),
     "inner_optimizer_alone.py": (2, [
         Expected("reduced-once", step=0, ranks=(0, 1), tensor="1.codes"),
         Expected("replicas-equal", step=0, tensor="1.codes")]),
+    "no_sampler.py": (2, [Expected("samples-covered", "no-distributed-sampler", 0, (0, 1))]),
     "no_sync_one_rank.py": (2, [Expected("replicas-equal", "no-sync-one-rank", 0, (1,)),
                                 Expected("progress", "no-sync-one-rank", missing=(1,), ranks=(0,))]),
     "operation_differs.py": (2, [Expected(
         "collectives-match", field="op", ranks=(1,), site=line_of("operation_differs.py", "broadcast("))]),
     "parameter_nudged.py": (2, [Expected("replicas-equal", step=5, ranks=(1,), tensor="0.bias")]),
+    # The first rank's split counts as the right one.
+    "random_split_per_rank.py": (3, [Expected("samples-covered", "split-leak", 0, field="rows")]),
+    "reduced_again.py": (2, [Expected("norm-true", "reduced-again", 0, (0, 1))]),
     "root_differs.py": (2, [Expected("collectives-match", "dtype-redop-root-mismatch", field="root",
                                      site=line_of("root_differs.py", "dist.broadcast("))]),
     "shape_differs.py": (2, [Expected("collectives-match", field="count", ranks=(1,),
@@ -65,20 +70,23 @@ BROKEN = {
     # Step 4 is the one left out: step 5 is the first that both ranks have taken.
     "step_skipped_once.py": (2, [Expected("replicas-equal", "nan-skip-one-rank", 5, (1,)),
                                  Expected("optimizer-equal", "nan-skip-one-rank", field="step", ranks=(1,))]),
+    "stream_not_divided.py": (2, [Expected("samples-covered", "iterable-unsharded", 0, (0, 1))]),
     "sum_against_max.py": (2, [Expected("collectives-match", "dtype-redop-root-mismatch", ranks=(1,),
                                         field="reduce")]),
     # A declared mean over samples: weights 0.8 and 0.2 on two ranks.
     "uneven_batch.py": (2, [Expected("gradient-mean", "token-weighted-mean", 0)]),
+    "weighted_not_divided.py": (2, [Expected("samples-covered", "weighted-not-sharded", 0, (0, 1))]),
     "zero_grad_forgotten.py": (2, [Expected("accumulated-once", "zero-grad-forgotten", 1, (1,))]),
 }
 # What only the author of a job can say: DDP promises nothing about buffers that it does not broadcast.
 MEANT = {"buffers_not_broadcast.py": "broadcast0"}
 HEALTHY = (
-    "accumulation.py", "accumulation_reduced.py", "average.py", "batch_norm_eval.py", "bucket_view.py",
-    "checkpointing.py", "clean.py", "cleared_by_hand.py", "clipping.py", "compiled.py", "early_stop.py",
+    "accumulation.py", "accumulation_reduced.py", "average.py", "averages_averaged.py", "batch_norm_eval.py",
+    "bucket_view.py", "checkpointing.py", "clean.py", "cleared_by_hand.py", "clipping.py", "compiled.py", "early_stop.py",
     "find_unused.py", "frozen.py", "gan.py", "inner_optimizer.py", "iterable.py", "join.py", "local_dropout.py",
-    "mixed_precision.py", "rank0_saves.py", "static_graph.py", "sub_groups.py",
-    "two_models_one_optimizer.py", "workers.py", "zero_optimizer.py")
+    "mixed_precision.py", "own_shards.py", "random_split.py", "rank0_saves.py", "static_graph.py",
+    "sub_groups.py", "two_models_one_optimizer.py", "validation.py", "weighted_divided.py", "workers.py",
+    "zero_optimizer.py")
 LOSSY = ("hook_bf16.py", "hook_power_sgd.py")
 
 
