@@ -289,6 +289,8 @@ struct KindName {
   std::string_view operator()(const ExchangeEvent&) const { return "exchange"; }
 
   std::string_view operator()(const LoneEvent&) const { return "lone"; }
+
+  std::string_view operator()(const TrainingEvent&) const { return "training"; }
 };
 
 }  // namespace

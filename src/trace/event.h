@@ -423,6 +423,12 @@ struct LoneEvent {
   DType dtype = DType::kF32;
 };
 
+/// What a rank records from here on belongs to this training: a program may train several models,
+/// one after another, with passes over data, epochs and random streams of their own.
+struct TrainingEvent {
+  std::int32_t number = 0;  ///< 0 = the first, which needs no event.
+};
+
 // The digest of a trace knows kinds by their place in this list: new ones go to its end.
 using EventBody = std::variant<WrapEvent,
                                ForwardEvent,
@@ -456,7 +462,8 @@ using EventBody = std::variant<WrapEvent,
                                ConfigurationEvent,
                                CommHookEvent,
                                ExchangeEvent,
-                               LoneEvent>;
+                               LoneEvent,
+                               TrainingEvent>;
 
 /// One event of one rank.
 struct Event {
