@@ -7,28 +7,78 @@ follows. Loaders over iterable data sets have no indices: nothing is recorded fo
 from __future__ import annotations
 
 from collections import deque
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils.data import dataloader
 from torch.utils.data.distributed import DistributedSampler
 
+from lockstep.torch.data_sets import TRAIN, DataSets
 from lockstep.torch.samplers import held_by
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from lockstep.torch.recorder import Recorder
     from lockstep.torch.wrapping import Wrapper
 
+    Pass = Callable[[str], None]  # Writes the event of a pass, given the name of its split.
+
 SEAM = "batches"
+_PASS = "_lockstep_pass"  # On an iterator: the pass that no forward has seen yet.
 
 
 class Batches:
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
-        self.handed: list[int] | None = None  # The batch that no forward has seen yet.
+        self.handed: list[int] | None = None  # The batch that no forward has seen yet ...
+        self._loader: Any = None  # ... and the iterator that gave it.
+        self.asking: Any = None  # The iterator that asks its sampler now.
+        self.data_sets = DataSets()
+        self._begun: Pass | None = None  # A pass that no loader has asked for.
         self._size: tuple[int, int] | None = None  # Wrapper and samples of the last forward.
+        self._split = ""  # Of the last batch.
+
+    @contextmanager
+    def asked_by(self, iterator: Any) -> Iterator[None]:
+        """A pass that a sampler begins in here is this iterator's."""
+        before, self.asking = self.asking, iterator
+        try:
+            yield
+        finally:
+            self.asking = before
+
+    def hand(self, iterator: Any, index: Any) -> None:
+        """A loader gives its next batch to the loop."""
+        self.handed = self.data_sets.ids_of(iterator._dataset, _ids_of(index))
+        self._loader = iterator
+
+    def pass_began(self, write: Pass) -> None:
+        """A sampler has been asked for its first draw. Loaders may be looked through, or begun and left:
+        a pass counts, and is written, once a forward consumes something of it."""
+        if self.asking is None:
+            self._begun = write
+        else:
+            self.asking.__dict__[_PASS] = write
+
+    def begin_pass(self, training: bool) -> None:
+        """A forward begins: what it consumes may be the first of a pass."""
+        loader = self._loader if self.handed is not None else None
+        begun = None if loader is None else loader.__dict__.pop(_PASS, None)
+        if begun is None:
+            begun, self._begun = self._begun, None
+        if self.handed is None and begun is None:
+            return
+        self._split = "eval"
+        if training:
+            recorder = self.recorder
+            data = None if loader is None else loader._dataset
+            self._split = self.data_sets.split_of(data, recorder.trainings.now)
+            if begun is not None and self._split == TRAIN:
+                recorder.in_epoch(recorder.trainings.next_epoch())
+        if begun is not None:
+            begun(self._split)
 
     def consumed(self, wrapper: Wrapper, training: bool) -> None:
         """A forward begins: it consumes the batch that was handed out last."""
@@ -40,7 +90,7 @@ class Batches:
         if training and wrapper.looks and not program.batch_given:
             self._size = (wrapper.index, len(ids))
         if not program.gives_samples:
-            pen.sample(wrapper.index, "train" if training else "eval", ids)
+            pen.sample(wrapper.index, self._split, ids)
 
     def forget_size(self) -> None:
         """The program says by itself what the batch counts."""
@@ -62,13 +112,19 @@ class Batches:
             return
         if held_by(sampler) is not None:
             return  # It has a sampler for its data set, whose order counts.
-        split = recorder.next_pass()
+        if not recorder.samplers.is_first():
+            return
         size = len(sampler.dataset)
         key = int(sampler.seed) + int(sampler.epoch)
-        recorder.pen.epoch(split, _kind_of(sampler), key & (1 << 64) - 1,
-                           _order_of(size, key, bool(sampler.shuffle)), size, sampler.num_replicas,
-                           sampler.num_samples, bool(sampler.shuffle), bool(sampler.drop_last),
-                           not sampler.drop_last)
+        order = _order_of(size, key, bool(sampler.shuffle))
+        shape = (size, sampler.num_replicas, sampler.num_samples, bool(sampler.shuffle),
+                 bool(sampler.drop_last), not sampler.drop_last)
+
+        def write(split: str) -> None:
+            if recorder.pen is not None:
+                recorder.pen.epoch(split, _kind_of(sampler), key & (1 << 64) - 1, order, *shape)
+
+        self.pass_began(write)
 
 
 def _kind_of(sampler: Any) -> str:
@@ -99,7 +155,8 @@ def install(recorder: Recorder) -> None:
 
     def make_next_index(real: Callable[..., Any]) -> Callable[..., Any]:
         def _next_index(self: Any) -> Any:
-            index = real(self)
+            with batches.asked_by(self):
+                index = real(self)
             if self._dataset_kind == dataloader._DatasetKind.Map:
                 self.__dict__.setdefault("_lockstep_asked", deque()).append(index)
             return index
@@ -111,14 +168,15 @@ def install(recorder: Recorder) -> None:
             asked = self.__dict__.get("_lockstep_asked")
             if asked:
                 index = asked.popleft()
-                batches.handed = recorder.quietly(SEAM, lambda: _ids_of(index))
+                recorder.quietly(SEAM, lambda: batches.hand(self, index))
             return data
         return __next__
 
     def make_reset(real: Callable[..., Any]) -> Callable[..., Any]:
         def _reset(self: Any, *args: Any, **kwargs: Any) -> Any:
             self.__dict__.pop("_lockstep_asked", None)
-            return real(self, *args, **kwargs)
+            with batches.asked_by(self):
+                return real(self, *args, **kwargs)
         return _reset
 
     base = dataloader._BaseDataLoaderIter
