@@ -106,6 +106,11 @@ PyObject* metric(PenState& state, const Arguments& arguments) {
   return none();
 }
 
+PyObject* training(PenState& state, const Arguments& arguments) {
+  state.pen.write(TrainingEvent{.number = arguments.small(0)}, -1);
+  return none();
+}
+
 PyObject* decision(PenState& state, const Arguments& arguments) {
   state.pen.write(
       DecisionEvent{.name = state.pen.name(arguments.text(1)), .value = arguments.integer(2)},
@@ -158,6 +163,7 @@ std::vector<PyMethodDef> word_methods() {
       method<rng, 5>("rng"),
       method<words_of_epoch, 11>("words_of_epoch"),
       method<metric, 6>("metric"),
+      method<training, 1>("training"),
       method<decision, 3>("decision"),
       method<configuration, 3>("configuration"),
       method<buffer_policy, 3>("buffer_policy"),

@@ -7,6 +7,7 @@
 #include "lockstep/laws/detail/rank_wrapper_map.h"
 #include "lockstep/laws/rules/checkers.h"
 #include "lockstep/laws/rules/detail/teams.h"
+#include "lockstep/laws/rules/per_training.h"
 
 namespace lockstep {
 
@@ -14,9 +15,20 @@ namespace {
 
 using Factory = std::unique_ptr<Law> (*)(const LawPolicy&);
 
+enum class Scope : std::uint8_t {
+  kRun,       ///< Compares states and calls, or what one wrapper did.
+  kTraining,  ///< Compares what a second training of the program does again.
+};
+
 struct Checker {
   std::string_view id;
-  Factory make;
+  Factory make_checker;
+  Scope scope = Scope::kRun;
+
+  std::unique_ptr<Law> make(const LawPolicy& policy) const {
+    return scope == Scope::kTraining ? laws::make_per_training(make_checker, policy)
+                                     : make_checker(policy);
+  }
 };
 
 /// In the order of the laws' numbers.
@@ -29,16 +41,16 @@ constexpr std::array<Checker, 22> kCheckers = {{
     {"collectives-match", laws::make_collectives_match},
     {"progress", laws::make_progress},
     {"buffers-policy", laws::make_buffers_policy},
-    {"samples-covered", laws::make_samples_covered},
-    {"epoch-reshuffled", laws::make_epoch_reshuffled},
-    {"rng-scopes", laws::make_rng_scopes},
+    {"samples-covered", laws::make_samples_covered, Scope::kTraining},
+    {"epoch-reshuffled", laws::make_epoch_reshuffled, Scope::kTraining},
+    {"rng-scopes", laws::make_rng_scopes, Scope::kTraining},
     {"single-process-equal", laws::make_single_process_equal},
-    {"metric-true", laws::make_metric_true},
+    {"metric-true", laws::make_metric_true, Scope::kTraining},
     {"in-flight-untouched", laws::make_in_flight_untouched},
     {"environment-bijective", laws::make_environment_bijective},
     {"checkpoint-whole", laws::make_checkpoint_whole},
     {"redo-equal", laws::make_redo_equal},
-    {"decisions-uniform", laws::make_decisions_uniform},
+    {"decisions-uniform", laws::make_decisions_uniform, Scope::kTraining},
     {"accumulated-once", laws::make_accumulated_once},
     {"norm-true", laws::make_norm_true},
     {"outer-step", laws::make_outer_step},

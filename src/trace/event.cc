@@ -301,6 +301,8 @@ struct KindName {
   std::string_view operator()(const LoneEvent&) const { return "lone"; }
 
   std::string_view operator()(const DataEvent&) const { return "data"; }
+
+  std::string_view operator()(const TrainingEvent&) const { return "training"; }
 };
 
 }  // namespace

@@ -439,6 +439,12 @@ struct LoneEvent {
   DType dtype = DType::kF32;
 };
 
+/// What a rank records from here on belongs to this training: a program may train several models,
+/// one after another, with passes over data, epochs and random streams of their own.
+struct TrainingEvent {
+  std::int32_t number = 0;  ///< 0 = the first, which needs no event.
+};
+
 // The digest of a trace knows kinds by their place in this list: new ones go to its end.
 using EventBody = std::variant<WrapEvent,
                                ForwardEvent,
@@ -473,6 +479,7 @@ using EventBody = std::variant<WrapEvent,
                                CommHookEvent,
                                ExchangeEvent,
                                LoneEvent,
+                               TrainingEvent,
                                DataEvent>;
 
 /// One event of one rank.

@@ -164,6 +164,7 @@ template void Recorder::record(const CommHookEvent&, std::int32_t);
 template void Recorder::record(const ExchangeEvent&, std::int32_t);
 template void Recorder::record(const LoneEvent&, std::int32_t);
 template void Recorder::record(const DataEvent&, std::int32_t);
+template void Recorder::record(const TrainingEvent&, std::int32_t);
 
 const Tensor& Recorder::covered(const Tensor& tensor, std::int32_t wrapper, Tensor& part) const {
   if (options_.coverage <= 1 || tensor.n_elems() <= kAlwaysWhole) return tensor;

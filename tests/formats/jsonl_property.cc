@@ -76,7 +76,9 @@ LayoutId any_layout(EventStream& stream) {
 }
 
 void add_any_of_a_job(EventStream& stream, std::int32_t rank) {
-  switch (*rc::gen::inRange(0, 10)) {
+  switch (*rc::gen::inRange(0, 11)) {
+    case 10:
+      return stream.add(rank, TrainingEvent{.number = *rc::gen::arbitrary<std::int32_t>()});
     case 8:
       return stream.add(rank,
                         ExchangeEvent{.call = any_name(stream),

@@ -8,32 +8,89 @@ among the ranks, the values of the first batches are looked at.
 from __future__ import annotations
 
 from collections import deque
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils.data import dataloader
 from torch.utils.data.distributed import DistributedSampler
 
-from lockstep.torch.data_read import MOST_BATCHES, DataSets, Handed, source_of, tensors_of
+from lockstep.torch.data_read import MOST_BATCHES, Handed, source_of, tensors_of
+from lockstep.torch.data_sets import TRAIN, DataSets
 from lockstep.torch.samplers import held_by
 from lockstep.words import DataPart
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from lockstep.torch.recorder import Recorder
     from lockstep.torch.wrapping import Wrapper
 
+    Pass = Callable[[str], None]  # Writes the event of a pass, given the name of its split.
+
 SEAM = "batches"
+_PASS = "_lockstep_pass"  # On an iterator: the pass that no forward has seen yet.
+_SOURCE = "_lockstep_source"  # On an iterator: what it draws from, as in data events.
 
 
 class Batches:
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
-        self.sets = DataSets()
-        self.handed: Handed | None = None  # The batch that no forward has seen yet.
+        self.handed: Handed | None = None  # The batch that no forward has seen yet ...
+        self._loader: Any = None  # ... and the iterator that gave it.
         self.n_looked_at = 0  # Batches of which the values were.
+        self.asking: Any = None  # The iterator that asks its sampler now.
+        self.data_sets = DataSets()
+        self._begun: Pass | None = None  # A pass that no loader has asked for.
         self._size: tuple[int, int] | None = None  # Wrapper and samples of the last forward.
+        self._split = ""  # Of the last batch.
+
+    @contextmanager
+    def asked_by(self, iterator: Any) -> Iterator[None]:
+        """A pass that a sampler begins in here is this iterator's."""
+        before, self.asking = self.asking, iterator
+        try:
+            yield
+        finally:
+            self.asking = before
+
+    def hand(self, iterator: Any, index: Any, data: Any) -> None:
+        """A loader gives its next batch to the loop; `index` None: of a stream."""
+        self.handed, self._loader = None, iterator
+        ids = None if index is None else self.data_sets.ids_of(iterator._dataset, _ids_of(index))
+        source = ""
+        if self.n_looked_at < MOST_BATCHES:
+            if _SOURCE not in iterator.__dict__:
+                iterator.__dict__[_SOURCE] = source_of(iterator)
+            source = iterator.__dict__[_SOURCE]
+        self.handed = Handed(ids, source, tensors_of(data) if source else [])
+
+    def pass_began(self, write: Pass) -> None:
+        """A sampler has been asked for its first draw. Loaders may be looked through, or begun and left:
+        a pass counts, and is written, once a forward consumes something of it."""
+        if self.asking is None:
+            self._begun = write
+        else:
+            self.asking.__dict__[_PASS] = write
+
+    def begin_pass(self, training: bool) -> None:
+        """A forward begins: what it consumes may be the first of a pass."""
+        loader = self._loader if self.handed is not None else None
+        begun = None if loader is None else loader.__dict__.pop(_PASS, None)
+        if begun is None:
+            begun, self._begun = self._begun, None
+        if self.handed is None and begun is None:
+            return
+        data = None if loader is None else loader._dataset
+        if not training:
+            self._split = self.data_sets.evaluated(data)
+        else:
+            recorder = self.recorder
+            self._split = self.data_sets.split_of(data, recorder.trainings.now)
+            if begun is not None and self._split == TRAIN:
+                recorder.in_epoch(recorder.trainings.next_epoch())
+        if begun is not None:
+            begun(self._split)
 
     def consumed(self, wrapper: Wrapper, training: bool) -> None:
         """A forward begins: it consumes the batch that was handed out last."""
@@ -42,19 +99,16 @@ class Batches:
         if pen is None or handed is None:
             return
         self.write_size()
-        split = "train" if training else "eval"
         if training and handed.tensors:
             self.n_looked_at += 1
-            pen.data(wrapper.index, DataPart.BATCH, split, handed.source, handed.tensors)
+            pen.data(wrapper.index, DataPart.BATCH, self._split, handed.source, handed.tensors)
         ids = handed.ids
         if ids is None:
             return
         if training and wrapper.looks and not program.batch_given:
             self._size = (wrapper.index, len(ids))
         if not program.gives_samples:
-            first = self.sets.first_id(split, handed.dataset)
-            pen.sample(wrapper.index, self.sets.name(split, handed.dataset),
-                       [first + one for one in ids] if first else ids)
+            pen.sample(wrapper.index, self._split, ids)
 
     def forget_size(self) -> None:
         """The program says by itself what the batch counts."""
@@ -76,26 +130,22 @@ class Batches:
             return
         if held_by(sampler) is not None:
             return  # It has a sampler for its data set, whose order counts.
-        split = self.sets.name(recorder.next_pass(), sampler.dataset)
+        if not recorder.samplers.is_first():
+            return
         size = len(sampler.dataset)
         key = int(sampler.seed) + int(sampler.epoch)
-        recorder.pen.epoch(split, _kind_of(sampler), key & (1 << 64) - 1,
-                           _order_of(size, key, bool(sampler.shuffle)), size, sampler.num_replicas,
-                           sampler.num_samples, bool(sampler.shuffle), bool(sampler.drop_last),
-                           not sampler.drop_last)
-        rows = self.sets.rows(sampler.dataset)
-        if rows is not None and sampler.num_replicas > 1:
-            recorder.pen.data(-1, DataPart.ROWS, split, _kind_of(sampler), [rows])
+        rows = self.data_sets.rows(sampler.dataset)
+        order = _order_of(size, key, bool(sampler.shuffle))
+        shape = (size, sampler.num_replicas, sampler.num_samples, bool(sampler.shuffle),
+                 bool(sampler.drop_last), not sampler.drop_last)
 
-    def hand(self, iterator: Any, index: Any, data: Any) -> None:
-        """A loader hands out a batch; `index` None: of a stream."""
-        self.handed, source = None, ""
-        if self.n_looked_at < MOST_BATCHES:
-            if "_lockstep_source" not in iterator.__dict__:
-                iterator.__dict__["_lockstep_source"] = source_of(iterator)
-            source = iterator.__dict__["_lockstep_source"]
-        self.handed = Handed(iterator._dataset, None if index is None else _ids_of(index), source,
-                             tensors_of(data) if source else [])
+        def write(split: str) -> None:
+            if recorder.pen is not None:
+                recorder.pen.epoch(split, _kind_of(sampler), key & (1 << 64) - 1, order, *shape)
+                if rows is not None and sampler.num_replicas > 1:
+                    recorder.pen.data(-1, DataPart.ROWS, split, _kind_of(sampler), [rows])
+
+        self.pass_began(write)
 
 
 def _kind_of(sampler: Any) -> str:
@@ -126,7 +176,8 @@ def install(recorder: Recorder) -> None:
 
     def make_next_index(real: Callable[..., Any]) -> Callable[..., Any]:
         def _next_index(self: Any) -> Any:
-            index = real(self)
+            with batches.asked_by(self):
+                index = real(self)
             if self._dataset_kind == dataloader._DatasetKind.Map:
                 self.__dict__.setdefault("_lockstep_asked", deque()).append(index)
             return index
@@ -145,7 +196,8 @@ def install(recorder: Recorder) -> None:
     def make_reset(real: Callable[..., Any]) -> Callable[..., Any]:
         def _reset(self: Any, *args: Any, **kwargs: Any) -> Any:
             self.__dict__.pop("_lockstep_asked", None)
-            return real(self, *args, **kwargs)
+            with batches.asked_by(self):
+                return real(self, *args, **kwargs)
         return _reset
 
     base = dataloader._BaseDataLoaderIter

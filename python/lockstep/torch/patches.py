@@ -20,8 +20,9 @@ class Patches:
         real = getattr(owner, name, None)
         if real is None:
             return False
+        inherited = name not in vars(owner)
         setattr(owner, name, functools.wraps(real)(make(real)))
-        self._undo.append(lambda: setattr(owner, name, real))
+        self._undo.append(lambda: delattr(owner, name) if inherited else setattr(owner, name, real))
         return True
 
     def replace(self, owner: Any, name: str, value: Any) -> None:

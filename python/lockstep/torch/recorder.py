@@ -10,6 +10,7 @@ import torch
 from lockstep._core import Pen
 from lockstep.torch.looking import Looking
 from lockstep.torch.program import Program
+from lockstep.torch.trainings import Trainings
 from lockstep.words import DType
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from lockstep.torch.batches import Batches
     from lockstep.torch.groups import Groups
     from lockstep.torch.patches import Patches
+    from lockstep.torch.samplers import Samplers
     from lockstep.torch.wrapping import Wrapping
 
 T = TypeVar("T")
@@ -56,7 +58,6 @@ class Recorder:
         self.rank = -1
         self.world = 0
         self.epoch = 0
-        self.passes = 0  # Over the training data.
         self.outside = Place(-1)
         self.current = self.outside  # The place of what happens now.
         self.scope = ""
@@ -65,7 +66,9 @@ class Recorder:
         self.poll: Callable[[], None] = lambda: None  # Notices completed collectives.
         self.looking = Looking(budget)
         self.program = Program(self)
+        self.trainings = Trainings(self)
         self.batches: Batches
+        self.samplers: Samplers
         self.groups: Groups
         self.wrapping: Wrapping
         self.before_end: list[Callable[[], None]] = []
@@ -97,14 +100,6 @@ class Recorder:
         self.epoch = epoch
         for place in (self.outside, *(wrapper.place for wrapper in self.wrapping.all)):
             self.moved(place)
-
-    def next_pass(self) -> str:
-        """A pass over data begins. Returns: the name of its split."""
-        if any(wrapper.evaluates() for wrapper in self.wrapping.all):
-            return "eval"
-        self.in_epoch(self.passes)
-        self.passes += 1
-        return "train"
 
     def trouble(self, seam: str, error: BaseException) -> None:
         """Notes once in the trace what a seam could not do."""

@@ -1,6 +1,9 @@
 """The seam to samplers of any class whose draws something divides among the ranks: a sampler under a
 wrapper that is a DistributedSampler, or under a batch sampler with a number of processes.
 
+A sampler's __iter__ may ask its base class's, once or several times, or other samplers: all of that is
+one pass, and the outermost is the one that is recorded.
+
 Patched for as long as it is recorded: __iter__ of the classes of samplers that are met at the bottom of
 such loaders. The order is what that sampler draws. It is known where the sampler returns an iterator
 over a list, or is a generator that yields from one, and is looked at without drawing anything; for
@@ -59,8 +62,8 @@ def held_by(sampler: Any) -> Any:
     return None
 
 
-def division_of(sampler: Any, size: int) -> tuple[Any, Division] | None:
-    """The sampler at the bottom and who divides its draws; None where nothing does, or for PyTorch's own
+def division_of(sampler: Any, size: int) -> tuple[Any, Division | None]:
+    """The sampler at the bottom and who divides its draws; None where nothing does, or for a
     DistributedSampler, which is its own bottom."""
     division = None
     for _ in range(MOST_LAYERS):
@@ -76,7 +79,7 @@ def division_of(sampler: Any, size: int) -> tuple[Any, Division] | None:
             break
         sampler = inner
     if division is None or division.n_replicas < 2 or isinstance(sampler, DistributedSampler):
-        return None
+        return sampler, None
     return sampler, division
 
 
@@ -95,12 +98,14 @@ def rest_of(iterator: Any) -> list[Any] | None:
 class _Watched(Iterator[Any]):
     """Gives what another iterator gives, and looks at the rest once the first draw has been made."""
 
-    def __init__(self, real: Any, drawn: Callable[[list[Any]], None]) -> None:
+    def __init__(self, real: Any, draws: _Draws, drawn: Callable[[list[Any]], None] | None) -> None:
         self.real = real
-        self._drawn: Callable[[list[Any]], None] | None = drawn
+        self._draws = draws
+        self._drawn = drawn
 
     def __next__(self) -> Any:
-        value = next(self.real)
+        with self._draws:
+            value = next(self.real)
         drawn, self._drawn = self._drawn, None
         if drawn is not None:
             rest = rest_of(self.real)
@@ -109,10 +114,27 @@ class _Watched(Iterator[Any]):
         return value
 
 
+class _Draws:
+    """The draws of one pass; while one of them is made, what it asks of other samplers belongs to it."""
+
+    def __init__(self, samplers: Samplers, noted: bool) -> None:
+        self._samplers = samplers
+        self._around: _Draws | None = None
+        self.noted = noted  # What the pass draws from is written anyway, or has been.
+
+    def __enter__(self) -> None:
+        self._around, self._samplers.draws = self._samplers.draws, self
+
+    def __exit__(self, *_: object) -> None:
+        self._samplers.draws = self._around
+
+
 class Samplers:
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
-        self._divided: WeakKeyDictionary[Any, Division] = WeakKeyDictionary()
+        self.draws: _Draws | None = None  # Of the outermost pass, while its sampler draws.
+        # None for a class of DistributedSampler's with an __iter__ of its own.
+        self._divided: WeakKeyDictionary[Any, Division | None] = WeakKeyDictionary()
         self._patched: set[type] = set()
 
     def met(self, loader: Any) -> None:
@@ -122,26 +144,39 @@ class Samplers:
             return
         if loader._dataset_kind != dataloader._DatasetKind.Map:
             return
-        found = division_of(loader._index_sampler, len(loader.dataset))
-        if found is None:
+        sampler, division = division_of(loader._index_sampler, len(loader.dataset))
+        if isinstance(sampler, DistributedSampler):
+            if type(sampler).__iter__ is DistributedSampler.__iter__:
+                return  # Nothing lies around it.
+        elif division is None:
             return
-        sampler, division = found
         self._divided[sampler] = division
         if type(sampler) not in self._patched:
             self._patched.add(type(sampler))
             self.recorder.patches.wrap(type(sampler), "__iter__", self._make_iter)
 
+    def is_first(self) -> bool:
+        """A DistributedSampler is asked. Returns: whether it begins a pass that nothing has written."""
+        if self.draws is None:
+            return True
+        first, self.draws.noted = not self.draws.noted, True
+        return first
+
     def _make_iter(self, real: Callable[..., Any]) -> Callable[..., Any]:
         def __iter__(sampler: Any) -> Any:
-            iterator: Any = real(sampler)
-            watched: Any = self.recorder.quietly(SEAM, lambda: self._watch(sampler, iterator))
+            if self.draws is not None or sampler not in self._divided:
+                return real(sampler)
+            draws = _Draws(self, self._divided[sampler] is not None)
+            with draws:
+                iterator: Any = real(sampler)
+            watched: Any = self.recorder.quietly(SEAM, lambda: self._watch(sampler, iterator, draws))
             return iterator if watched is None else watched
         return __iter__
 
-    def _watch(self, sampler: Any, iterator: Any) -> Any:
-        found = self._divided.get(sampler)
-        if found is None:
-            return None
+    def _watch(self, sampler: Any, iterator: Any, draws: _Draws) -> Any:
+        found = self._divided[sampler]
+        if found is None:  # A DistributedSampler inside knows the order.
+            return _Watched(iterator, draws, None) if isinstance(iterator, GeneratorType) else None
         division: Division = found
 
         def drawn(order: list[Any]) -> None:
@@ -150,7 +185,7 @@ class Samplers:
         if isinstance(iterator, _LISTS):
             drawn(list(copy.copy(iterator)))
             return None
-        return _Watched(iterator, drawn) if isinstance(iterator, GeneratorType) else None
+        return _Watched(iterator, draws, drawn) if isinstance(iterator, GeneratorType) else None
 
     def _write(self, sampler: Any, division: Division, drawn: list[Any]) -> None:
         pen = self.recorder.pen
@@ -159,21 +194,27 @@ class Samplers:
         order = [int(one) for draw in drawn for one in (draw if isinstance(draw, list) else [draw])]
         whole = sorted(order) == list(range(division.size))
         by_epoch = callable(getattr(sampler, "set_epoch", None)) and order != sorted(order)
-        split = self.recorder.next_pass()
+        shuffles = by_epoch or isinstance(sampler, RandomSampler)
         # Only shares of one whole order have to come from equal orders.
-        pen.epoch(split, "random" if whole else type(sampler).__name__, 0, torch.tensor(order),
-                  division.size, division.n_replicas if whole else 1, division.per_rank,
-                  by_epoch or isinstance(sampler, RandomSampler), division.drop_last,
-                  not division.drop_last)
+        kind, n_replicas = ("random", division.n_replicas) if whole else (type(sampler).__name__, 1)
+
+        def write(split: str) -> None:
+            if self.recorder.pen is not None:
+                self.recorder.pen.epoch(split, kind, 0, torch.tensor(order), division.size, n_replicas,
+                                        division.per_rank, shuffles, division.drop_last,
+                                        not division.drop_last)
+
+        self.recorder.batches.pass_began(write)
 
 
 def install(recorder: Recorder) -> None:
-    samplers = Samplers(recorder)
+    samplers = recorder.samplers = Samplers(recorder)
 
     def make_init(real: Callable[..., Any]) -> Callable[..., Any]:
         def __init__(self: Any, loader: Any, *args: Any, **kwargs: Any) -> None:
             recorder.quietly(SEAM, lambda: samplers.met(loader))
-            real(self, loader, *args, **kwargs)
+            with recorder.batches.asked_by(self):
+                real(self, loader, *args, **kwargs)
         return __init__
 
     def make_reset(real: Callable[..., Any]) -> Callable[..., Any]:

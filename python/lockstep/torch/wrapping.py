@@ -128,6 +128,10 @@ class Wrapper:
             return
         recorder.current = place
         grad = torch.is_grad_enabled()
+        trains = grad and module.training
+        if trains:
+            recorder.trainings.trained_on(self)
+        recorder.batches.begin_pass(trains)
         syncs = self.through and grad and self.synchronizes()
         # One without its backward reduces nothing: the next one meets the other ranks' reduction.
         place.sync += syncs and not self.awaits
@@ -144,7 +148,7 @@ class Wrapper:
         pen.forward(self.index, self.through, syncs, module.training, grad)
         if grad:
             self.reduces = syncs
-        recorder.batches.consumed(self, grad and module.training)
+        recorder.batches.consumed(self, trains)
 
     def _change_phase(self, training: bool) -> None:
         pen = self.recorder.pen
@@ -207,6 +211,7 @@ class Wrapping:
         recorder = self.recorder
         wrapper = Wrapper(recorder, len(self.all), module)
         self.all.append(wrapper)
+        recorder.trainings.made(wrapper)
         recorder.current, recorder.scope = wrapper.place, INIT
         recorder.moved(wrapper.place)
         if recorder.pen is not None and wrapper.index == 0:

@@ -360,7 +360,7 @@ class SamplesCovered final : public Law {
     for (const auto& [train, train_owners] : owners_) {
       if (!is_train(train, names)) continue;
       for (const auto& [other, owners] : owners_) {
-        // Evaluating on the training set itself, as demos do, is a choice and no leak.
+        // Evaluating on the training set itself, as demos do, or on a part of it, is a choice.
         if (other == train || size_of(other) == size_of(train)) continue;
         ++n_checked_;
         judge_leak(train_owners, other, names);
@@ -379,7 +379,7 @@ class SamplesCovered final : public Law {
       ++n_shared;
       ranks.insert(Rank{owner->second});
     }
-    if (n_shared == 0) return;
+    if (n_shared == 0 || n_shared == std::ssize(owners_.at(other))) return;
     Finding finding;
     finding.event = "sample";
     finding.field = "split";

@@ -212,6 +212,8 @@ void visit_job_fields(Visitor& visit, Body& event) {
     visit.sketches("sketches", event.sketches);
     visit.integers("n_elems", event.n_elems);
     visit.choice("dtype", event.dtype);
+  } else if constexpr (Is<Body, TrainingEvent>) {
+    visit.integer("number", event.number);
   }
 }
 

@@ -1,0 +1,70 @@
+"""Which training of the program a wrapper belongs to. A test suite or a sweep trains one model after
+another; the adversaries of one training are wrapped together, or take turns.
+"""
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lockstep.torch.recorder import Recorder
+    from lockstep.torch.wrapping import Wrapper
+
+
+class Trainings:
+    """A wrapper begins another training when it is first trained on, if it holds none of the
+    parameters that were trained before, and no other wrapper of the present training has been trained
+    on since it was made. One that takes over again after that was wrapped late: both are one."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self.now = 0
+        self._epochs: dict[int, int] = {}  # Passes over the training data, by training.
+        self._of: dict[int, int] = {}  # A training by each wrapper's index.
+        self._trained: dict[int, weakref.ref[Any]] = {}  # Parameters, by id.
+        self._n_forwards = 0
+        self._made: dict[int, int] = {}  # Training forwards before each wrapper was made.
+
+    def made(self, wrapper: Wrapper) -> None:
+        self._made[wrapper.index] = self._n_forwards
+
+    def trained_on(self, wrapper: Wrapper) -> None:
+        """A forward begins whose module is in training mode."""
+        known = self._of.get(wrapper.index)
+        if known is None:
+            known = self._of[wrapper.index] = self._training_of(wrapper)
+            self._trained.update((id(p), weakref.ref(p)) for p in wrapper.all.values())
+            self._go_on(known)
+        elif known != self.now:
+            for index, number in self._of.items():
+                if number == self.now:
+                    self._of[index] = known
+            self._go_on(known)
+        self._n_forwards += 1
+
+    def next_epoch(self) -> int:
+        """A pass over the training data begins. Returns: its number in this training."""
+        epoch = self._epochs.get(self.now, 0)
+        self._epochs[self.now] = epoch + 1
+        return epoch
+
+    def _training_of(self, wrapper: Wrapper) -> int:
+        peers = [other for other in self.recorder.wrapping.all
+                 if self._of.get(other.index) == self.now]
+        ended = any(other.place.opt > 0 for other in peers)
+        if not ended or self._n_forwards > self._made.get(wrapper.index, 0) or self._shares(wrapper):
+            return self.now
+        return max(self._of.values()) + 1
+
+    def _shares(self, wrapper: Wrapper) -> bool:
+        """Whether some of its parameters have been trained before."""
+        known = ((self._trained.get(id(p)), p) for p in wrapper.all.values())
+        return any(place is not None and place() is p for place, p in known)
+
+    def _go_on(self, number: int) -> None:
+        if number == self.now:
+            return
+        recorder, self.now = self.recorder, number
+        if recorder.pen is not None:
+            recorder.pen.training(number)
+        recorder.in_epoch(max(0, self._epochs.get(number, 0) - 1))

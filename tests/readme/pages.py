@@ -1,0 +1,175 @@
+#!/usr/bin/env python3
+"""A page is true: its files are written, its commands run, and what they print is what the page shows.
+
+    pages.py PAGE... --prefix PREFIX [--python FOLDER] [--torch FOLDER]   checks each page
+    pages.py PAGE... --prefix PREFIX ... --update                         rewrites what commands print
+    pages.py --self-test                                                  shows each rule a lie
+
+A page says above a block what it is, in a comment that readers do not see:
+
+    <!-- file: NAME -->      the block is that file
+    <!-- console -->         the block holds commands (`$ COMMAND`), each with what it prints
+    <!-- console: exits 1 -->            the last of them exits with that code
+    <!-- silently: COMMAND -->           runs here, where showing it would only be noise
+    <!-- needs: torch -->                anywhere: the page is skipped where PyTorch's folder is missing
+
+All of a page happens in one empty folder, in order. PREFIX is where Lockstep was installed: its command is the
+one that runs, and programs are built against it. FOLDER of --python holds the Python package, that of
+--torch a virtual environment with PyTorch.
+"""
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+SKIPPED = 77
+PART = re.compile(
+    r"<!-- (?P<kind>file|console|silently)(?:: (?P<what>[^\n]*?))? -->\n(?:```\w*\n(?P<body>.*?)```\n)?", re.DOTALL)
+MASKS = (
+    (re.compile(r"trace digest [0-9a-f]{16}"), "trace digest (16 digits)"),  # Covers lines of the library.
+    (re.compile(r"\b\d+(\.\d+)? ?(ms|s)\b"), "(time)"),
+    (re.compile(r"in \d+(\.\d+)?s\b"), "in (time)"),
+)
+
+
+@dataclass
+class Part:
+    """A marked block of a page."""
+
+    kind: str
+    what: str
+    body: str
+    start: int  # Of the body, in the page.
+
+
+def parts_of(text: str) -> list[Part]:
+    """All marked blocks, in order."""
+    return [Part(found["kind"], found["what"] or "", found["body"] or "", found.start("body"))
+            for found in PART.finditer(text)]
+
+
+def masked(text: str) -> str:
+    """Without what differs from run to run."""
+    for pattern, instead in MASKS:
+        text = pattern.sub(instead, text)
+    return text
+
+
+def commands_of(body: str) -> list[str]:
+    """The commands of a console, without what they print."""
+    return [line[2:] for line in body.splitlines() if line.startswith("$ ")]
+
+
+def run(command: str, folder: Path, environment: dict[str, str], expected: int) -> str:
+    """What a command prints, errors included. Stops if it exits with another code."""
+    done = subprocess.run(["bash", "-c", command], cwd=folder, env=environment, text=True, timeout=280, check=False,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if done.returncode != expected:
+        raise SystemExit(f"{command}: exit code {done.returncode}, not {expected}\n{done.stdout}")
+    return done.stdout
+
+
+def console(part: Part, folder: Path, environment: dict[str, str]) -> str:
+    """The body as it is when its commands have run."""
+    commands = commands_of(part.body)
+    code = int(part.what.removeprefix("exits ") or 0)
+    printed = [f"$ {command}\n" + run(command, folder, environment, code if i == len(commands) - 1 else 0)
+               for i, command in enumerate(commands)]
+    return "\n".join(one.rstrip("\n") for one in printed) + "\n"
+
+
+def play(text: str, environment: dict[str, str]) -> tuple[str, list[str]]:
+    """Runs a page. Returns: the page as it should be, and what was wrong with it."""
+    wrong = []
+    corrected = text
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        for part in parts_of(text):
+            if part.kind == "file":
+                (folder / part.what).write_text(part.body, encoding="utf-8")
+            elif part.kind == "silently":
+                run(part.what, folder, environment, 0)
+            else:
+                now = console(part, folder, environment).replace(str(folder), ".")
+                if masked(now) != masked(part.body):
+                    wrong.append(now)
+                    corrected = corrected.replace(part.body, now, 1)
+    return corrected, wrong
+
+
+def environment_of(arguments: argparse.Namespace) -> dict[str, str]:
+    """Where commands find Lockstep and PyTorch."""
+    paths = [arguments.prefix.resolve() / "bin"]
+    environment = {**os.environ, "NO_COLOR": "1", "OMP_NUM_THREADS": "1",
+                   "CMAKE_GENERATOR": arguments.generator,
+                   "CMAKE_PREFIX_PATH": ":".join([str(arguments.prefix.resolve()),
+                                                  arguments.prefix_path.replace(";", ":")])}
+    if arguments.torch:
+        paths.insert(0, arguments.torch.resolve() / "bin")
+    if arguments.python:
+        environment["PYTHONPATH"] = str(arguments.python.resolve())
+    environment["PATH"] = ":".join([*map(str, paths), environment["PATH"]])
+    return environment
+
+
+def self_test() -> int:
+    """Each rule is shown a page that breaks it."""
+    page = "a\n<!-- file: x.txt -->\n```\nold\n```\n<!-- console -->\n```\n$ cat x.txt\nold\n$ echo 1\n1\n```\n"
+    assert [part.kind for part in parts_of(page)] == ["file", "console"]
+    assert play(page, dict(os.environ))[1] == []
+    lie = page.replace("$ cat x.txt\nold", "$ cat x.txt\nnew")
+    corrected, wrong = play(lie, dict(os.environ))
+    assert len(wrong) == 1 and corrected == page
+    fails = "<!-- console{} -->\n```\n$ true\n$ exit 3\n```\n"
+    assert play(fails.format(": exits 3"), dict(os.environ))[1] == []
+    for code in ("", ": exits 1"):
+        try:
+            play(fails.format(code), dict(os.environ))
+        except SystemExit:
+            continue
+        raise AssertionError("an exit code was not compared")
+    quiet = "<!-- silently: echo 5 > n -->\n<!-- console -->\n```\n$ cat n\n5\n```\n"
+    assert play(quiet, dict(os.environ))[1] == []
+    assert masked("took 12.5 ms, trace digest 0123456789abcdef") == "took (time), trace digest (16 digits)"
+    return 0
+
+
+def main() -> int:
+    """Checks, or rewrites."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pages", nargs="*", type=Path)
+    parser.add_argument("--prefix", type=Path, default=Path("/usr/local"))
+    parser.add_argument("--prefix-path", default="")
+    parser.add_argument("--python", type=Path)
+    parser.add_argument("--torch", type=Path)
+    parser.add_argument("--generator", default="Ninja")
+    parser.add_argument("--update", action="store_true")
+    parser.add_argument("--self-test", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.self_test:
+        return self_test()
+    code = 0
+    for page in arguments.pages:
+        text = page.read_text(encoding="utf-8")
+        if "<!-- needs: torch -->" in text and not (arguments.torch and (arguments.torch / "bin").is_dir()):
+            print(f"{page}: not run: there is no PyTorch at {arguments.torch}")
+            code = code or SKIPPED
+            continue
+        corrected, wrong = play(text, environment_of(arguments))
+        if arguments.update:
+            page.write_text(corrected, encoding="utf-8")
+        elif wrong:
+            code = 1
+            print(f"{page}: what its commands print is now (--update rewrites it):")
+            print("\n".join(wrong))
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
