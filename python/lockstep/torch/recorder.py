@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lockstep.torch.batches import Batches
+    from lockstep.torch.exchanges import Exchanges
     from lockstep.torch.groups import Groups
     from lockstep.torch.patches import Patches
     from lockstep.torch.wrapping import Wrapping
@@ -67,6 +68,7 @@ class Recorder:
         self.program = Program(self)
         self.batches: Batches
         self.groups: Groups
+        self.exchanges: Exchanges
         self.wrapping: Wrapping
         self.before_end: list[Callable[[], None]] = []
         self._troubles: set[str] = set()
