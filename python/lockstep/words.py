@@ -95,6 +95,14 @@ class ReduceOp(IntEnum):
     BXOR = 8
 
 
+class ExchangeJoin(IntEnum):
+    """How the result of a collective joined a graph (docs/trace_format.md)."""
+
+    CONSTANT = 0
+    IN_PLACE = 1
+    FUNCTION = 2
+
+
 class ClipKind(IntEnum):
     NORM = 0
     VALUE = 1

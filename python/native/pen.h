@@ -75,6 +75,9 @@ class Pen {
   std::int64_t post(std::int32_t group, const Signature& signature, std::int32_t wrapper);
   void complete(std::int64_t ticket, bool ok, std::int32_t wrapper);
 
+  /// The call's number among its group's. Requires: it has not been completed.
+  std::int64_t seq_of(std::int64_t ticket) const { return open_.at(ticket).seq; }
+
   /// The text of a call site's file, alive as long as the pen.
   const char* keep(std::string_view text) { return names_.text(names_.intern(text)).data(); }
 

@@ -192,6 +192,10 @@ PyObject* posted(PenState& state, const Arguments& arguments) {
   return PyLong_FromLongLong(state.pen.post(arguments.small(1), call, arguments.small(0)));
 }
 
+PyObject* seq_of(PenState& state, const Arguments& arguments) {
+  return checked(PyLong_FromLongLong(state.pen.seq_of(arguments.integer(0))));
+}
+
 PyObject* completed(PenState& state, const Arguments& arguments) {
   state.pen.complete(arguments.integer(1), arguments.flag(2), arguments.small(0));
   return none();
@@ -309,6 +313,7 @@ std::vector<PyMethodDef> all_methods() {
       method<group, 2>("group"),
       method<posted, 16>("posted"),
       method<completed, 3>("completed"),
+      method<seq_of, 1>("seq_of"),
       method<environment, 5>("environment"),
       method<phase, 2>("phase"),
       method<log, 1>("log"),

@@ -111,6 +111,31 @@ PyObject* training(PenState& state, const Arguments& arguments) {
   return none();
 }
 
+/// The digest of a tensor as events have it.
+PyObject* digest(PenState& state, const Arguments& arguments) {
+  std::vector<Owned> copies;
+  const TensorView view = state.reader.view(arguments.object(0), copies);
+  return checked(PyLong_FromUnsignedLongLong(sm64(view.data, view.n_elems, view.dtype)));
+}
+
+PyObject* exchange(PenState& state, const Arguments& arguments) {
+  state.pen.write(
+      ExchangeEvent{
+          .call = state.pen.name(arguments.text(1)),
+          .reduce = arguments.choice<ReduceOp>(2, static_cast<int>(ReduceOp::kBxor) + 1),
+          .group = arguments.small(3),
+          .seq = arguments.integer(4),
+          .n_ranks = arguments.small(5),
+          .step = arguments.small(6),
+          .called_at = state.pen.name(arguments.text(7)),
+          .join = arguments.choice<ExchangeJoin>(8, static_cast<int>(ExchangeJoin::kFunction) + 1),
+          .answered = arguments.flag(9),
+          .scaled = arguments.flag(10),
+          .digest = arguments.word(11)},
+      arguments.small(0));
+  return none();
+}
+
 PyObject* decision(PenState& state, const Arguments& arguments) {
   state.pen.write(
       DecisionEvent{.name = state.pen.name(arguments.text(1)), .value = arguments.integer(2)},
@@ -164,6 +189,8 @@ std::vector<PyMethodDef> word_methods() {
       method<words_of_epoch, 11>("words_of_epoch"),
       method<metric, 6>("metric"),
       method<training, 1>("training"),
+      method<digest, 1>("digest"),
+      method<exchange, 12>("exchange"),
       method<decision, 3>("decision"),
       method<configuration, 3>("configuration"),
       method<buffer_policy, 3>("buffer_policy"),

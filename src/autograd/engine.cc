@@ -94,9 +94,14 @@ void GraphTask::deliver(Node& node) {
 
 void GraphTask::evaluate(Node& node) {
   ExchangeWatch* const exchanges = runtime_->exchanges();
-  if (exchanges != nullptr && !exchanges->idle() && exchanges->wants(node)) {
+  if (exchanges != nullptr && exchanges->in_loss()) {
     const bool dense = node.collected_.defined();
-    exchanges->on_arrival(node, dense ? known_digest(node.collected_) : 0);
+    if (exchanges->wants(node)) {
+      exchanges->on_arrival(node, dense ? known_digest(node.collected_) : 0);
+    }
+    if (dense && outer_ == nullptr && node.collected_.n_elems() == 1) {
+      exchanges->on_slope({.node = &node, .value = node.collected_.item()});
+    }
   }
   deliver(node);
   if (!retain_graph_) node.release_saved();

@@ -1,5 +1,8 @@
 #include "lockstep/autograd/node.h"
 
+#include <algorithm>
+
+#include "lockstep/tensor/contents.h"
 #include "lockstep/tensor/in_flight.h"
 #include "lockstep/tensor/kernels.h"
 
@@ -14,21 +17,24 @@ bool Node::records(std::initializer_list<const Variable*> inputs) {
 
 namespace {
 
-/// A graph computed these values.
-void mark_computed(Storage& storage) {
+/// A graph's node computed these values.
+void mark_computed(Storage& storage, const Node& node) {
   const std::uint32_t origin = storage.origin();
   if ((origin & Origin::kLeaf) != 0) return;
   storage.add_origin(Origin::kGraph);
   const bool is_new = Origin::direct(origin) != 0 && (origin & Origin::kGraph) == 0;
   if (is_new && storage.runtime().exchanges() != nullptr) {
-    storage.runtime().exchanges()->on_function(origin);
+    storage.runtime().exchanges()->on_function(origin, node);
   }
 }
 
 }  // namespace
 
 Variable Node::attach(Tensor&& out, Ref<Node> node) {
-  if (node) mark_computed(*out.storage());
+  if (node) {
+    mark_computed(*out.storage(), *node);
+    node->watch_meeting(out);
+  }
   Ref<VariableState> state = VariableState::make(std::move(out));
   if (node) {
     node->sequence_number_ = node->runtime_->next_sequence_number();
@@ -36,6 +42,18 @@ Variable Node::attach(Tensor&& out, Ref<Node> node) {
     state->requires_grad = true;
   }
   return Variable(std::move(state));
+}
+
+void Node::watch_meeting(const Tensor& out) const {
+  ExchangeWatch* const exchanges = runtime_->exchanges();
+  if (exchanges == nullptr || exchanges->idle()) return;
+  const std::uint32_t origin = out.storage()->origin();
+  if (!exchanges->may_meet(origin)) return;
+  for (std::uint32_t slot = 0; slot < Origin::kSlots; ++slot) {
+    const Node* const sender = exchanges->sender(slot, origin);
+    if (sender == nullptr || std::find(edges_.begin(), edges_.end(), sender) == edges_.end()) continue;
+    exchanges->on_meeting(slot, *this, known_digest(out));
+  }
 }
 
 void Node::connect(std::size_t i, const Variable& input) {

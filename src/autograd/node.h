@@ -97,6 +97,10 @@ class Node : public Counted {
   friend class GraphTask;
   friend class GraphSearch;
 
+  /// Tells who watches exchanges if this node computed `out` from the constant that a collective
+  /// returned and from what was sent.
+  void watch_meeting(const Tensor& out) const;
+
   /// Adds the sparse sum into the dense one, if there is a dense one.
   void fold_sparse();
 

@@ -5,6 +5,7 @@
 
 #include "lockstep/autograd/accumulator.h"
 #include "lockstep/autograd/engine.h"
+#include "lockstep/autograd/graph.h"
 #include "lockstep/autograd/sparse_rows.h"
 #include "lockstep/tensor/in_flight.h"
 
@@ -31,6 +32,14 @@ class WatchedBackward {
 
   ~WatchedBackward() {
     if (exchanges_ != nullptr) exchanges_->end_backward();
+  }
+
+  /// After the backward, which began at `root`.
+  void look_for_factors(Node& root) const {
+    if (exchanges_ == nullptr || !exchanges_->in_loss()) return;
+    exchanges_->note_scaled([&](const Node& node, double factor) {
+      return is_scaled(root, node, factor, exchanges_->slopes());
+    });
   }
 
   WatchedBackward(const WatchedBackward&) = delete;
@@ -98,8 +107,11 @@ void Variable::backward(bool retain_graph) const {
       "this variable does not require grad and has no grad_fn: nothing to differentiate");
   Runtime& rt = runtime();
   const WatchedBackward watched(data());
-  GraphTask task(rt, retain_graph);
-  task.run(Ref<Node>(gradient_edge()), Tensor::full(rt, shape(), state_->data.dtype(), 1.0));
+  {
+    GraphTask task(rt, retain_graph);
+    task.run(Ref<Node>(gradient_edge()), Tensor::full(rt, shape(), state_->data.dtype(), 1.0));
+  }
+  watched.look_for_factors(*gradient_edge());
 }
 
 void Variable::add_hook(GradHook& hook, std::size_t index) const {

@@ -20,9 +20,9 @@ bool is_of_a_graph(const Memory& memory) {
   return memory.storage != nullptr && (memory.storage->origin() & Origin::kFromGraph) != 0;
 }
 
-/// The graph's own storage that a call overwrites, or null.
-const Storage* overwritten(std::span<const Memory> outputs) {
-  for (const Memory& memory : outputs) {
+/// The graph's own storage among what a call reads or overwrites, or null.
+const Storage* of_the_graph(std::span<const Memory> memories) {
+  for (const Memory& memory : memories) {
     if (memory.storage != nullptr && (memory.storage->origin() & Origin::kGraph) != 0) {
       return memory.storage;
     }
@@ -51,8 +51,9 @@ void ProcessGroup::watch_exchange(const CollectiveCall& call) {
                .n_ranks = size(),
                .site = call.signature.site,
                .grad = runtime().grad_enabled()},
-              results,
-              overwritten(call.outputs));
+              {.results = results,
+               .place = of_the_graph(call.outputs),
+               .sent = of_the_graph(call.inputs)});
 }
 
 }  // namespace lockstep

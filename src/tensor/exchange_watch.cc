@@ -2,17 +2,21 @@
 
 namespace lockstep {
 
-void ExchangeWatch::begin(const Exchange& exchange,
-                          std::span<Storage* const> results,
-                          const Storage* place) {
+namespace {
+
+constexpr std::uint64_t kOdd = 0x9e3779b97f4a7c15;  // Keeps a pair of digests from cancelling.
+
+}  // namespace
+
+void ExchangeWatch::begin(const Exchange& exchange, const Ends& ends) {
   if (next_ == Origin::kSlots) return;  // Too many at once: the others are watched.
   Slot& slot = slots_[next_];
-  slot = Slot{.exchange = exchange, .place = place, .open = true};
-  if (!results.empty()) slot.result = results.front();
-  if (place != nullptr) slot.exchange.join = Join::kInPlace;
+  slot = Slot{.exchange = exchange, .place = ends.place, .sent = ends.sent, .open = true};
+  if (!ends.results.empty()) slot.result = ends.results.front();
+  if (ends.place != nullptr) slot.exchange.join = Join::kInPlace;
   if (listener_ != nullptr) listener_->on_call(slot.exchange);
   const std::uint32_t bit = 1U << (Origin::kFirstDirect + next_);
-  for (Storage* const result : results) {
+  for (Storage* const result : ends.results) {
     result->set_origin((written(result->origin(), 0, true) & ~Origin::kTaken) | bit);
   }
   ++next_;
@@ -48,18 +52,40 @@ void ExchangeWatch::on_gone(const Storage& storage) {
   }
 }
 
-void ExchangeWatch::on_function(std::uint32_t origin) {
+void ExchangeWatch::on_function(std::uint32_t origin, const Node& node) {
   const std::uint32_t slots = direct(origin);
   for (std::uint32_t i = 0; i < Origin::kSlots; ++i) {
-    Exchange& exchange = slots_[i].exchange;
-    if ((slots >> i & 1U) != 0 && exchange.join == Join::kConstant) exchange.join = Join::kFunction;
+    Slot& slot = slots_[i];
+    if ((slots >> i & 1U) == 0 || slot.exchange.join != Join::kConstant) continue;
+    slot.exchange.join = Join::kFunction;
+    slot.producer = &node;
   }
 }
 
 void ExchangeWatch::on_edge(const Storage& storage, const Node& producer) {
   for (Slot& slot : slots_) {
-    if (slot.open && slot.place == &storage) slot.producer = &producer;
+    if (!slot.open) continue;
+    if (slot.place == &storage) slot.producer = &producer;
+    if (slot.sent == &storage && slot.sender == nullptr) slot.sender = &producer;
   }
+}
+
+bool ExchangeWatch::may_meet(std::uint32_t origin) const {
+  for (std::uint32_t i = 0; i < Origin::kSlots; ++i) {
+    if (sender(i, origin) != nullptr) return true;
+  }
+  return false;
+}
+
+const Node* ExchangeWatch::sender(std::uint32_t slot, std::uint32_t origin) const {
+  const Slot& asked = slots_[slot];
+  if ((carried(origin) >> slot & 1U) == 0 || !asked.open || asked.producer != nullptr) return nullptr;
+  return asked.exchange.join == Join::kConstant ? asked.sender : nullptr;
+}
+
+void ExchangeWatch::on_meeting(std::uint32_t slot, const Node& node, std::uint64_t digest) {
+  slots_[slot].producer = &node;
+  slots_[slot].met = digest;
 }
 
 void ExchangeWatch::begin_backward(std::uint32_t origin) {
@@ -71,6 +97,7 @@ void ExchangeWatch::begin_backward(std::uint32_t origin) {
     Slot& slot = slots_[i];
     const bool is_root = (returned >> i & 1U) != 0 && slot.exchange.join == Join::kFunction;
     slot.in_loss = slot.open && (is_root || (derived >> i & 1U) != 0);
+    if (slot.in_loss) ++n_in_loss_;
   }
 }
 
@@ -80,6 +107,8 @@ void ExchangeWatch::end_backward() {
   constexpr std::int32_t kForgotten = 2;
   constexpr std::int32_t kForgottenUnread = 8;
   in_backward_ = false;
+  n_in_loss_ = 0;
+  slopes_.clear();
   for (Slot& slot : slots_) {
     if (!slot.open) continue;
     if (slot.in_loss) {
@@ -107,7 +136,9 @@ bool ExchangeWatch::wants(const Node& node) const {
 
 void ExchangeWatch::on_arrival(const Node& node, std::uint64_t digest) {
   for (Slot& slot : slots_) {
-    if (slot.open && slot.in_loss && slot.producer == &node) slot.exchange.arrived = digest;
+    if (!slot.open || !slot.in_loss || slot.producer != &node) continue;
+    // Of a constant's meeting both must be equal on all ranks: what it computed and its gradient.
+    slot.exchange.arrived = digest == 0 ? 0 : digest ^ slot.met * kOdd;
   }
 }
 

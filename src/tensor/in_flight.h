@@ -206,6 +206,7 @@ class ExchangeWatch {
     Join join = Join::kConstant;
     bool dropped = false;
     bool answered = false;
+    bool scaled = false;
     std::uint64_t arrived = 0;
   };
 
@@ -222,9 +223,15 @@ class ExchangeWatch {
   /// Whether nothing has to be passed on.
   bool idle() const { return n_open_ == 0; }
 
-  /// A collective begins that returns into `results`. `place`: the graph's own storage, if that is
-  /// overwritten.
-  void begin(const Exchange& exchange, std::span<Storage* const> results, const Storage* place);
+  /// The memory of a call.
+  struct Ends {
+    std::span<Storage* const> results;
+    const Storage* place = nullptr;  ///< The graph's own storage, if that is overwritten.
+    const Storage* sent = nullptr;   ///< The graph's own storage that was sent, or null.
+  };
+
+  /// A collective begins.
+  void begin(const Exchange& exchange, const Ends& ends);
   /// A call was made during a backward: it answers the last exchange of its group that none has
   /// answered yet.
   void answer(std::int32_t group);
@@ -232,10 +239,17 @@ class ExchangeWatch {
   void on_read(std::uint32_t origin);
   /// A result's storage ends.
   void on_gone(const Storage& storage);
-  /// A differentiable function returned values of this origin.
-  void on_function(std::uint32_t origin);
-  /// `producer` takes the gradient of `storage`, which carries exchanges.
+  /// `node`, a differentiable function, returned values of this origin, which are new to the graph.
+  void on_function(std::uint32_t origin, const Node& node);
+  /// `producer` takes the gradient of `storage`, which carries exchanges or was sent.
   void on_edge(const Storage& storage, const Node& producer);
+
+  /// Whether `origin` carries an exchange whose constant has met what was sent in no operation yet.
+  bool may_meet(std::uint32_t origin) const;
+  /// Who takes the gradient of what exchange `slot` has sent; null: not known, or not asked for.
+  const Node* sender(std::uint32_t slot, std::uint32_t origin) const;
+  /// `node` computed values of this `digest` from the constant of exchange `slot` and from what was sent.
+  void on_meeting(std::uint32_t slot, const Node& node, std::uint64_t digest);
 
   /// A backward begins that nothing surrounds, from a loss of this origin.
   void begin_backward(std::uint32_t origin);
@@ -251,16 +265,42 @@ class ExchangeWatch {
   /// storage.
   std::uint32_t written(std::uint32_t origin, std::uint32_t carried, bool whole) const;
 
+  /// Whether gradients of the backward that runs are asked for.
+  bool in_loss() const { return n_in_loss_ > 0; }
+
   /// Whether the gradient that arrives at `node` is asked for.
   bool wants(const Node& node) const;
   void on_arrival(const Node& node, std::uint64_t digest);
+
+  /// A gradient of one element.
+  struct Slope {
+    const Node* node = nullptr;
+    double value = 0.0;
+  };
+
+  void on_slope(const Slope& slope) { slopes_.push_back(slope); }
+
+  std::span<const Slope> slopes() const { return slopes_; }
+
+  /// After a backward and before its end: sets `scaled` of the exchanges in its loss that it has not
+  /// answered to is_scaled(node that takes the result's gradient, number of ranks).
+  template <typename IsScaled>
+  void note_scaled(const IsScaled& is_scaled) {
+    for (Slot& slot : slots_) {
+      if (!slot.open || !slot.in_loss || slot.exchange.answered || slot.producer == nullptr) continue;
+      slot.exchange.scaled = is_scaled(*slot.producer, slot.exchange.n_ranks);
+    }
+  }
 
  private:
   struct Slot {
     Exchange exchange;
     const Storage* result = nullptr;
     const Storage* place = nullptr;
+    const Storage* sent = nullptr;
     const Node* producer = nullptr;  // Lives as long as the graph.
+    const Node* sender = nullptr;
+    std::uint64_t met = 0;  // Of what `producer` computed from a constant.
     std::int32_t n_backwards = 0;    // That it took no part in.
     bool open = false;
     bool read = false;
@@ -281,6 +321,8 @@ class ExchangeWatch {
   std::uint32_t window_ = 1;  // Ends when no exchange is open; 0 is that of new storages.
   std::uint32_t next_ = 0;    // Slots are not used again within one window.
   std::uint32_t n_open_ = 0;
+  std::uint32_t n_in_loss_ = 0;
+  std::vector<Slope> slopes_;  // Of the backward that runs.
   bool in_backward_ = false;
   Listener* listener_ = nullptr;
 };

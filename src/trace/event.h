@@ -418,7 +418,11 @@ struct ExchangeEvent {
   bool grad = true;       ///< Grad mode was on: constants were not asked for.
   bool dropped = false;   ///< Nothing read the result.
   bool answered = false;  ///< The backward made a collective for it, which carries gradients back.
-  std::uint64_t digest = 0;  ///< kInPlace: of the gradient that arrived at it; 0 = not known.
+  /// All that the loss says of the result is multiplied by the number of ranks.
+  bool scaled = false;
+  /// Of the gradient that arrived where the result joined the graph, and of the values there if it
+  /// joined as a constant; 0 = not known.
+  std::uint64_t digest = 0;
 };
 
 /// When a rank's parameters are looked at although no reduction keeps them equal.

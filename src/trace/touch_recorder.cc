@@ -68,6 +68,7 @@ void ExchangeRecorder::on_exchange(const ExchangeWatch::Exchange& exchange) {
                                   .grad = exchange.grad,
                                   .dropped = exchange.dropped,
                                   .answered = exchange.answered,
+                                  .scaled = exchange.scaled,
                                   .digest = exchange.arrived},
                     recorder_->current_wrapper());
 }

@@ -92,6 +92,7 @@ void add_any_of_a_job(EventStream& stream, std::int32_t rank) {
                                       .grad = *rc::gen::arbitrary<bool>(),
                                       .dropped = *rc::gen::arbitrary<bool>(),
                                       .answered = *rc::gen::arbitrary<bool>(),
+                                      .scaled = *rc::gen::arbitrary<bool>(),
                                       .digest = *rc::gen::arbitrary<std::uint64_t>()});
     case 9: {
       const LayoutId tensors = any_layout(stream);

@@ -79,6 +79,44 @@ TEST(SingleProcessEqualTest, AnAverageInPlaceIsRightIfAllRanksHaveTheSameGradien
   EXPECT_EQ(average(1).verdict, Verdict::kBroken);
 }
 
+// The mean of N times each rank's own share of one gradient is that gradient.
+TEST(SingleProcessEqualTest, AFactorOfTheNumberOfRanksMakesUpForEqualGradients) {
+  for (const std::string_view call : {"all_reduce", "all_gather"}) {
+    const auto of = [&](std::uint64_t apart, std::int32_t not_scaled) {
+      return judged([&](EventStream& stream, std::int32_t rank, ExchangeEvent& e) {
+               e.call = stream.name(std::string(call));
+               e.join = ExchangeJoin::kFunction;
+               e.digest = 7 + apart * static_cast<std::uint64_t>(rank);
+               e.scaled = rank != not_scaled;
+             })
+          .verdict;
+    };
+    EXPECT_EQ(of(0, -1), Verdict::kHolds) << call;
+    EXPECT_EQ(of(1, -1), Verdict::kBroken) << call;
+    EXPECT_EQ(of(0, 2), Verdict::kBroken) << call;
+  }
+}
+
+// Ranks whose results differ have nothing in common that equal gradients could be of.
+TEST(SingleProcessEqualTest, AFactorMakesUpForNothingWhereRanksGetDifferentResults) {
+  const LawResult result = judged([](EventStream& stream, auto, ExchangeEvent& e) {
+    e.call = stream.name("reduce_scatter");
+    e.scaled = true;
+  });
+  EXPECT_EQ(result.verdict, Verdict::kBroken);
+}
+
+TEST(SingleProcessEqualTest, AFactorIsBelievedOnlyOfAllRanks) {
+  EventStream stream(3);
+  wrap(stream);
+  for (std::int32_t rank = 0; rank < 2; ++rank) {
+    ExchangeEvent event = sum_in_place(stream, 3);
+    event.scaled = true;
+    stream.add(rank, event);
+  }
+  EXPECT_EQ(check("single-process-equal", stream).verdict, Verdict::kBroken);
+}
+
 TEST(SingleProcessEqualTest, AGatherWithoutAnAnswerKeepsTheOwnShare) {
   for (const ExchangeJoin join : {ExchangeJoin::kConstant, ExchangeJoin::kFunction}) {
     const LawResult result = judged([&](EventStream& stream, auto, ExchangeEvent& e) {

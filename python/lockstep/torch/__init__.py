@@ -4,6 +4,7 @@ never which version it is:
     groups.py     process groups and their collectives
     wrapping.py   DistributedDataParallel: construction, buckets, communication hooks, forwards
     gradients.py  backwards: gradients and losses
+    exchanges.py  collectives inside a loss
     stepping.py   optimizers and the gradient scaler
     clipping.py   gradients that are clipped
     delayed.py    the reduction that a static graph puts off

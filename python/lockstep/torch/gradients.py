@@ -206,6 +206,9 @@ def install(recorder: Recorder) -> None:
             if depth == 0 and scope != FORWARD:
                 roots = args[0] if args else kwargs.get("tensors", ())
                 recorder.quietly(SEAM, lambda: _write_loss(recorder, roots))
+            if depth == 0 and recorder.exchanges.open:
+                recorder.quietly(SEAM, lambda: recorder.exchanges.begin_backward(
+                    args[0] if args else kwargs.get("tensors", ())))
             depth += 1
             recorder.scope = BACKWARD
             try:
@@ -213,6 +216,8 @@ def install(recorder: Recorder) -> None:
             finally:
                 depth -= 1
                 recorder.scope = scope
+                if depth == 0 and recorder.exchanges.open:
+                    recorder.quietly(SEAM, recorder.exchanges.end_backward)
             if depth == 0:
                 recorder.quietly(SEAM, after_backward)
             return result

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch.distributed.distributed_c10d as c10d
 
+from lockstep.torch.exchanges import Call, Exchanges
 from lockstep.torch.recorder import BACKWARD, DTYPES
 from lockstep.torch.sites import local_of, site
 from lockstep.words import CollectiveOp, DType, ReduceOp
@@ -61,9 +62,10 @@ def _op_named(name: Any) -> CollectiveOp | None:
 class _Calls:
     """The calls of one group: what was posted, and what has completed since."""
 
-    def __init__(self, recorder: Recorder, number: int, open_calls: dict[int, Any]) -> None:
+    def __init__(self, recorder: Recorder, number: int, group: Any, open_calls: dict[int, Any]) -> None:
         self.recorder = recorder
         self.number = number
+        self.size, self.rank = int(group.size()), int(group.rank())
         self.open = open_calls  # Ticket -> work, of all groups.
         self._posted: dict[int, int] = {}  # PyTorch's number of a call -> ticket.
 
@@ -79,6 +81,7 @@ class _Calls:
     def _write(self, call: Any) -> None:
         op = _op_named(call.name)
         recorder = self.recorder
+        reduce = ReduceOp.SUM
         if op is None or recorder.pen is None:
             return
         frame = sys._getframe(2)
@@ -90,9 +93,11 @@ class _Calls:
             inputs = list(call.output_tensors)[:1]
         first = inputs[0] if inputs else None
         file, line = site(frame)
+        if given:
+            reduce = _reduce_of(given)
         message = op in (CollectiveOp.SEND, CollectiveOp.RECV)
         ticket = recorder.pen.posted(
-            recorder.current.wrapper, self.number, op, _reduce_of(given) if given else ReduceOp.SUM,
+            recorder.current.wrapper, self.number, op, reduce,
             DTYPES.get(first.dtype, DType.U8) if first is not None else DType.U8,
             first is not None and first.is_cuda, bool(call.async_op),
             -1 if message else int(call.root), _peer_of(given) if message else -1,
@@ -100,6 +105,9 @@ class _Calls:
             sum([tensor.numel() for tensor in inputs]), 0, 0, file, line, recorder.scope)
         recorder.reduced = recorder.reduced or recorder.scope == BACKWARD
         self._posted[int(call.op_id)] = ticket
+        if not own and self.size > 1:
+            recorder.exchanges.posted(Call(op, reduce, self, recorder.pen.seq_of(ticket), inputs,
+                                           call.output_tensors, f"{file}:{line}" if file else "", frame))
 
     def take_refused(self) -> list[int]:
         """Tickets of calls that the backend never took."""
@@ -179,7 +187,7 @@ class Groups:
         self.numbers[name] = number
         if ranks:
             recorder.pen.group(number, ranks)
-        calls = _Calls(recorder, number, self.open)
+        calls = _Calls(recorder, number, group, self.open)
         self._calls.append(calls)
         group.register_pre_hook(HOOK_ID, calls.posting)
         group.register_post_hook(HOOK_ID, calls.posted)
@@ -241,6 +249,7 @@ def install(recorder: Recorder, on_first_group: Callable[[], None]) -> None:
     """Sees every group that is made from now on, and the world if it exists already."""
     groups = Groups(recorder, on_first_group)
     recorder.groups = groups
+    recorder.exchanges = Exchanges(recorder)
     names = ("group_size", "group_rank", "global_ranks_in_group", "backend", "store", "group_name")
 
     def make(real: Callable[..., Any]) -> Callable[..., Any]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lockstep.torch.batches import Batches
+    from lockstep.torch.exchanges import Exchanges
     from lockstep.torch.groups import Groups
     from lockstep.torch.patches import Patches
     from lockstep.torch.samplers import Samplers
@@ -70,6 +71,7 @@ class Recorder:
         self.batches: Batches
         self.samplers: Samplers
         self.groups: Groups
+        self.exchanges: Exchanges
         self.wrapping: Wrapping
         self.before_end: list[Callable[[], None]] = []
         self._troubles: set[str] = set()

@@ -52,6 +52,13 @@ BROKEN = {
     "cleared_before_step.py": (2, [Expected("trained-set", "cleared-before-step", 0, (0, 1))]),
     # An epoch has four steps.
     "eval_mode_one_rank.py": (2, [Expected("decisions-uniform", "eval-mode-one-rank", 4, (0,))]),
+    "gather_function.py": (2, [Expected("single-process-equal", "gather-own-share", 0, (0, 1),
+                                        site=line_of("gather_function.py", "dist.all_gather("))]),
+    "gather_into_buffer.py": (3, [Expected("single-process-equal", "gather-own-share", 0, (0, 1, 2),
+                                           site=line_of("gather_into_buffer.py", "dist.all_gather_into"))]),
+    "gather_own_anchors.py": (3, [Expected("single-process-equal", "gather-own-share", 0, (0, 1, 2))]),
+    "gather_own_share.py": (2, [Expected("single-process-equal", "gather-own-share", 0, (0, 1),
+                                         site=line_of("gather_own_share.py", "dist.all_gather("))]),
     "inner_optimizer_alone.py": (2, [
         Expected("reduced-once", step=0, ranks=(0, 1), tensor="1.codes"),
         Expected("replicas-equal", step=0, tensor="1.codes")]),
@@ -75,6 +82,9 @@ BROKEN = {
     "step_skipped_once.py": (2, [Expected("replicas-equal", "nan-skip-one-rank", 5, (1,)),
                                  Expected("optimizer-equal", "nan-skip-one-rank", field="step", ranks=(1,))]),
     "stream_not_divided.py": (2, [Expected("samples-covered", "iterable-unsharded", 0, (0, 1))]),
+    "sum_outside_autograd.py": (3, [Expected(
+        "single-process-equal", "collective-outside-autograd", 0, (0, 1, 2),
+        site=line_of("sum_outside_autograd.py", "dist.all_reduce("), says="by the number of ranks, 3")]),
     "sum_against_max.py": (2, [Expected("collectives-match", "dtype-redop-root-mismatch", ranks=(1,),
                                         field="reduce")]),
     # A declared mean over samples: weights 0.8 and 0.2 on two ranks.
@@ -85,12 +95,14 @@ BROKEN = {
 # What only the author of a job can say: DDP promises nothing about buffers that it does not broadcast.
 MEANT = {"buffers_not_broadcast.py": "broadcast0"}
 HEALTHY = (
-    "accumulation.py", "accumulation_reduced.py", "average.py", "averages_averaged.py", "batch_norm_eval.py",
-    "bucket_view.py", "checkpointing.py", "clean.py", "cleared_by_hand.py", "clipping.py", "compiled.py", "early_stop.py",
-    "find_unused.py", "frozen.py", "gan.py", "inner_optimizer.py", "iterable.py", "join.py", "local_dropout.py",
-    "mixed_precision.py", "own_shards.py", "random_split.py", "rank0_saves.py", "static_graph.py",
-    "sub_groups.py", "two_models_one_optimizer.py", "two_trainings.py", "validation.py", "weighted_divided.py", "workers.py",
-    "zero_optimizer.py")
+    "accumulation.py", "accumulation_reduced.py", "average.py", "averages_averaged.py",
+    "batch_norm_eval.py", "bucket_view.py", "checkpointing.py", "clean.py", "cleared_by_hand.py",
+    "clipping.py", "compiled.py", "early_stop.py", "find_unused.py", "frozen.py", "gan.py",
+    "gather_times_ranks.py", "gather_with_grad.py", "inner_optimizer.py", "iterable.py", "join.py",
+    "local_dropout.py", "logged.py", "mixed_precision.py", "norm_of_all.py", "own_shards.py",
+    "random_split.py", "rank0_saves.py", "static_graph.py", "sub_groups.py", "sum_in_autograd.py",
+    "sum_times_ranks.py", "two_models_one_optimizer.py", "two_trainings.py", "validation.py",
+    "weighted_divided.py", "workers.py", "zero_optimizer.py")
 LOSSY = ("hook_bf16.py", "hook_power_sgd.py")
 
 

@@ -102,16 +102,34 @@ class SingleProcessEqual final : public Law {
            });
   }
 
+  /// Every rank has the same gradient for what all of them have, so that what each rank lacks of its
+  /// own values' gradient is the same as often as there are other ranks; and its loss is multiplied by
+  /// the number of ranks, which gives it just that.
+  static bool is_made_up_for(const std::vector<Share>& shares) {
+    if (std::ssize(shares) < shares.front().event.n_ranks || !same_gradients(shares)) return false;
+    return std::all_of(
+        shares.begin(), shares.end(), [](const Share& share) { return share.event.scaled; });
+  }
+
+  /// Whether the gradient of the mean loss is what the ranks have times their number.
+  static bool lacks_a_factor(const std::vector<Share>& shares) {
+    const ExchangeEvent& first = shares.front().event;
+    return same_gradients(shares) && !first.scaled && first.join == ExchangeJoin::kInPlace &&
+           first.reduce == ReduceOp::kSum;
+  }
+
   void judge(const Key& key, std::vector<Share>& shares, const NameTable& names) {
     std::sort(shares.begin(), shares.end(), [](const Share& a, const Share& b) {
       return a.rank < b.rank;
     });
     n_checked_ += std::ssize(shares);
-    const bool gathers = names.text(shares.front().event.call) != "all_reduce" &&
-                         names.text(shares.front().event.call) != "reduce_scatter";
-    for (const Flaw flaw : {Flaw::kDropped, Flaw::kNotAnswered}) {
-      judge_flaw(flaw, key, shares, gathers, names);
-    }
+    const std::string_view call = names.text(shares.front().event.call);
+    const bool gathers = call != "all_reduce" && call != "reduce_scatter";
+    judge_flaw(Flaw::kDropped, key, shares, gathers, names);
+    // These two return the same to all ranks.
+    const bool is_common = call == "all_reduce" || call == "all_gather";
+    if (is_right_by_symmetry(shares) || (is_common && is_made_up_for(shares))) return;
+    judge_flaw(Flaw::kNotAnswered, key, shares, gathers, names);
   }
 
   void judge_flaw(Flaw flaw,
@@ -125,13 +143,12 @@ class SingleProcessEqual final : public Law {
     }
     if (flawed.empty()) return;
     const ExchangeEvent& first = flawed.front()->event;
-    if (flaw == Flaw::kNotAnswered && is_right_by_symmetry(shares)) return;
     if (!reported_.insert({std::get<0>(key), first.called_at, flaw}).second) return;
     Finding finding = finding_at(std::get<0>(key), flawed, names);
     if (flaw == Flaw::kDropped) {
       explain_dropped(finding);
     } else {
-      explain_unanswered(first, gathers, same_gradients(shares), finding);
+      explain_unanswered(first, gathers, lacks_a_factor(shares), finding);
     }
     findings_.push_back(std::move(finding));
   }
@@ -160,19 +177,17 @@ class SingleProcessEqual final : public Law {
 
   static void explain_unanswered(const ExchangeEvent& exchange,
                                  bool gathers,
-                                 bool same,
+                                 bool factor,
                                  Finding& finding) {
     finding.message = "the loss contains what " + finding.field +
                       " returned, and its backward makes no call: the gradients that the other "
                       "ranks have for this rank's values are lost";
     finding.cause = gathers ? Cause::kGatherOwnShare : Cause::kCollectiveOutsideAutograd;
-    if (gathers || exchange.join != ExchangeJoin::kInPlace) return;
-    if (same && exchange.reduce == ReduceOp::kSum) {
-      finding.message +=
-          "; all ranks have the same gradient, so theirs is too small by the number "
-          "of ranks, " +
-          std::to_string(exchange.n_ranks);
-    }
+    if (!factor) return;
+    finding.message +=
+        "; all ranks have the same gradient, so theirs is too small by the number "
+        "of ranks, " +
+        std::to_string(exchange.n_ranks);
   }
 
   Wrappers wrappers_;

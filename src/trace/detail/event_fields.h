@@ -204,6 +204,7 @@ void visit_job_fields(Visitor& visit, Body& event) {
     visit.flag("grad", event.grad);
     visit.flag("dropped", event.dropped);
     visit.flag("answered", event.answered);
+    visit.flag("scaled", event.scaled);
     visit.word("digest", event.digest);
   } else if constexpr (Is<Body, LoneEvent>) {
     visit.choice("point", event.point);

@@ -1,13 +1,11 @@
 // Losses that contain what other ranks computed, and whose backward does not tell them.
-#include <utility>
-
-#include "lockstep/autograd/node.h"
 #include "lockstep/comm.h"
 #include "lockstep/ddp.h"
 #include "lockstep/nn.h"
 #include "lockstep/optim.h"
 
 #include "tests/programs/healthy/broken_twins.h"
+#include "tests/programs/healthy/own_gathers.h"
 #include "tests/programs/training.h"
 
 namespace lockstep::programs {
@@ -65,30 +63,66 @@ void sums_a_copy(RankContext& rank) {
   });
 }
 
-/// Its backward takes this rank's rows of its own gradient.
-class ShareOfGather final : public Node {
- public:
-  ShareOfGather(ProcessGroup& group, const Shape& rows) : group_(&group), rows_(rows) {}
-
-  void run(Tensor&& grad) override {
-    send(0, grad.slice(group_->rank() * rows_.n_elems(), rows_).clone());
-  }
-
- private:
-  ProcessGroup* group_;
-  Shape rows_;
-};
-
 void keeps_its_share(RankContext& rank) {
   trains(rank, [&](auto& ddp, const Batch& batch) {
-    const Variable z = ddp(batch.x);
-    const Shape all = {rank.world().size() * z.shape()[0], 1};
-    Tensor rows = Tensor::empty(rank.runtime(), all, DType::kF32);
-    rank.world().all_gather_into_tensor(Memory::of(rows), Memory::of(z.data())).wait_or_throw();
-    Ref<Node> node = Node::make<ShareOfGather>(rank.runtime(), rank.world(), z.shape());
-    node->connect(0, z);
-    const Variable everyone = Node::attach(std::move(rows), std::move(node));
-    return mse_loss(everyone, Tensor::full(rank.runtime(), all, DType::kF32, 0.25));
+    const Variable everyone = gather_of_own_share(rank, ddp(batch.x));
+    return mse_loss(everyone, Tensor::full(rank.runtime(), everyone.shape(), DType::kF32, 0.25));
+  });
+}
+
+// Every rank has the same loss, and nothing makes up for the others' shares.
+void replaces_its_rows(RankContext& rank) {
+  trains(rank, [&](auto& ddp, const Batch& batch) {
+    const Variable everyone = gather_with_own_rows_replaced(rank, ddp(batch.x));
+    return mse_loss(everyone, Tensor::full(rank.runtime(), everyone.shape(), DType::kF32, 0.25));
+  });
+}
+
+// Each rank has a loss of its own on all rows: no factor makes up for what the others would say.
+void own_loss_times_ranks(RankContext& rank) {
+  trains(rank, [&](auto& ddp, const Batch& batch) {
+    const Variable everyone = gather_of_own_share(rank, ddp(batch.x));
+    const double own = 0.25 * (1 + rank.rank());
+    const Tensor targets = Tensor::full(rank.runtime(), everyone.shape(), DType::kF32, own);
+    return times_ranks(rank, mse_loss(everyone, targets));
+  });
+}
+
+// The same with rows that are replaced.
+void own_loss_of_replaced_rows_times_ranks(RankContext& rank) {
+  trains(rank, [&](auto& ddp, const Batch& batch) {
+    const Variable everyone = gather_with_own_rows_replaced(rank, ddp(batch.x));
+    const double own = 0.25 * (1 + rank.rank());
+    const Tensor targets = Tensor::full(rank.runtime(), everyone.shape(), DType::kF32, own);
+    return times_ranks(rank, mse_loss(everyone, targets));
+  });
+}
+
+// One of two terms is multiplied by the number of ranks.
+void one_term_times_ranks(RankContext& rank) {
+  trains(rank, [&](auto& ddp, const Batch& batch) {
+    const Variable everyone = gather_of_own_share(rank, ddp(batch.x));
+    const Tensor targets = Tensor::full(rank.runtime(), everyone.shape(), DType::kF32, 0.25);
+    return add(times_ranks(rank, mse_loss(everyone, targets)), l1_loss(everyone, targets));
+  });
+}
+
+// Two ranks have become three, and the factor has not.
+void sum_times_another_number(RankContext& rank) {
+  trains(rank, [&](auto& ddp, const Batch& batch) {
+    const Variable total = mean_of(ddp(batch.x));
+    rank.world().all_reduce(Memory::of(total.data())).wait_or_throw();
+    return scale(mul(total, total), 2.0);
+  });
+}
+
+// The sum of a copy is not what this rank's own value is a share of.
+void copy_times_ranks(RankContext& rank) {
+  trains(rank, [&](auto& ddp, const Batch& batch) {
+    const Variable mean = mean_of(ddp(batch.x));
+    const Tensor total = Tensor::empty(rank.runtime(), {rank.world().size()}, DType::kF32);
+    rank.world().all_gather_into_tensor(Memory::of(total), Memory::of(mean.data())).wait_or_throw();
+    return times_ranks(rank, mul(mean, Variable(total.slice(0, {}))));
   });
 }
 
@@ -135,6 +169,36 @@ std::vector<BrokenTwin> exchange_twins() {
        .program = keeps_its_share,
        .law = "single-process-equal",
        .says = "gather-own-share"},
+      {.name = "RowsThatAreReplaced",
+       .ranks = 3,
+       .program = replaces_its_rows,
+       .law = "single-process-equal",
+       .says = "gather-own-share"},
+      {.name = "OwnLossTimesRanks",
+       .ranks = 3,
+       .program = own_loss_times_ranks,
+       .law = "single-process-equal",
+       .says = "gather-own-share"},
+      {.name = "OwnLossOfReplacedRowsTimesRanks",
+       .ranks = 2,
+       .program = own_loss_of_replaced_rows_times_ranks,
+       .law = "single-process-equal",
+       .says = "gather-own-share"},
+      {.name = "OneTermTimesRanks",
+       .ranks = 3,
+       .program = one_term_times_ranks,
+       .law = "single-process-equal",
+       .says = "gather-own-share"},
+      {.name = "CopyTimesRanks",
+       .ranks = 2,
+       .program = copy_times_ranks,
+       .law = "single-process-equal",
+       .says = "gather-own-share"},
+      {.name = "SumTimesAnotherNumber",
+       .ranks = 3,
+       .program = sum_times_another_number,
+       .law = "single-process-equal",
+       .says = "too small by the number of ranks, 3"},
       {.name = "GatherOfPlainNumbers",
        .program = gathers_plain_numbers,
        .law = "single-process-equal",

@@ -9,6 +9,7 @@
 #include "lockstep/optim.h"
 
 #include "tests/programs/healthy/healthy.h"
+#include "tests/programs/healthy/own_gathers.h"
 #include "tests/programs/training.h"
 
 namespace lockstep::programs {
@@ -171,6 +172,35 @@ void average_that_all_ranks_share(RankContext& rank) {
   });
 }
 
+// Every rank has the same loss of all rows, and multiplies it by the number of ranks, since of the
+// gradient only its own share reaches its own rows.
+void own_share_times_ranks(RankContext& rank) {
+  trains(rank, [&](auto& ddp, const Batch& batch) {
+    const Variable everyone = gather_of_own_share(rank, ddp(batch.x));
+    const Tensor targets = Tensor::full(rank.runtime(), everyone.shape(), DType::kF32, 0.25);
+    return times_ranks(rank, mse_loss(everyone, targets));
+  });
+}
+
+void replaced_rows_times_ranks(RankContext& rank) {
+  trains(rank, [&](auto& ddp, const Batch& batch) {
+    const Variable everyone = gather_with_own_rows_replaced(rank, ddp(batch.x));
+    const Tensor targets = Tensor::full(rank.runtime(), everyone.shape(), DType::kF32, 0.25);
+    return times_ranks(rank, mse_loss(everyone, targets));
+  });
+}
+
+// Beside a loss of its own, and divided as windows of two micro-steps divide theirs.
+void sum_times_ranks_beside_a_loss(RankContext& rank) {
+  trains(rank, [&](auto& ddp, const Batch& batch) {
+    const Variable z = ddp(batch.x);
+    const Variable total = mean_of(z);
+    rank.world().all_reduce(Memory::of(total.data())).wait_or_throw();
+    const Variable common = times_ranks(rank, mul(total, total));
+    return scale(add(common, mse_loss(tanh(z), batch.y)), 0.5);
+  });
+}
+
 }  // namespace
 
 std::vector<HealthyProgram> exchange_programs() {
@@ -179,6 +209,9 @@ std::vector<HealthyProgram> exchange_programs() {
       {.name = "MeanInTheLoss", .program = mean_in_the_loss},
       {.name = "GatherInTheLoss", .ranks = 3, .program = gather_in_the_loss},
       {.name = "OwnGatherInTheLoss", .program = own_gather_in_the_loss},
+      {.name = "OwnShareTimesRanks", .ranks = 3, .program = own_share_times_ranks},
+      {.name = "ReplacedRowsTimesRanks", .ranks = 3, .program = replaced_rows_times_ranks},
+      {.name = "SumTimesRanksBesideALoss", .ranks = 3, .program = sum_times_ranks_beside_a_loss},
       {.name = "MeanLossLogged", .program = mean_loss_logged},
       {.name = "SumOfLossesLogged", .program = sum_of_losses_logged},
       {.name = "MeanLossLoggedByAFunction", .program = mean_loss_logged_by_a_function},

@@ -1,0 +1,249 @@
+"""Collectives inside a loss: what of a graph a call has sent, whether its result is part of the loss of
+the next backward, and whether that backward makes a call for it.
+
+No patch of its own: groups.py hands over every call, gradients.py says when a backward begins and ends.
+A call is looked at more closely only where it sends what autograd computed, and only the backwards that
+follow such a call search their graph, from the loss down to it. Nothing of a graph is kept meanwhile:
+nodes are known by their sequence numbers.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.autograd.function import BackwardCFunction
+
+from lockstep.torch.recorder import BACKWARD
+from lockstep.torch.sloped import Slopes
+from lockstep.words import CollectiveOp, ExchangeJoin, ReduceOp
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
+    from lockstep.torch.groups import _Calls
+    from lockstep.torch.recorder import Recorder
+
+SEAM = "exchanges"
+MOST_OPEN = 64
+MOST_FRAMES = 24
+FORGOTTEN = 2  # Backwards that a call took no part in.
+_EXCHANGES = frozenset((CollectiveOp.ALL_REDUCE, CollectiveOp.ALL_GATHER, CollectiveOp.REDUCE_SCATTER,
+                        CollectiveOp.ALL_TO_ALL))
+_JOINERS = ("CatBackward0", "StackBackward0")
+# Functions of PyTorch's own: what their forwards exchange, their backwards do; or, it is the program's
+# code that runs inside them.
+_OWN = ("/torch/nn/", "/torch/utils/", "/torch/_functorch/", "/torch/_dynamo/")
+
+
+@dataclass
+class Call:
+    """A collective as it is posted."""
+
+    op: CollectiveOp
+    reduce: ReduceOp
+    calls: _Calls
+    seq: int
+    inputs: list[Any]
+    outputs: list[Any]
+    site: str
+    frame: FrameType
+
+
+@dataclass
+class _Exchange:
+    call: str
+    reduce: ReduceOp
+    group: int
+    size: int
+    rank: int  # In the group.
+    seq: int
+    step: int
+    site: str
+    join: ExchangeJoin
+    place: int  # Of the node that takes the gradient of the result; of a constant: of what was sent.
+    since: int  # Nodes from this number on were made after the call.
+    count: int  # Elements of the result.
+    in_loss: bool = False
+    answered: bool = False
+    passed: int = 0  # Backwards without it.
+    node: Any = None  # While a backward runs.
+    digest: int = 0
+
+
+def _contexts(frame: FrameType | None, function: str) -> Iterator[Any]:
+    """The contexts of the autograd functions whose `function` runs, the innermost first."""
+    for _ in range(MOST_FRAMES):
+        if frame is None:
+            return
+        code = frame.f_code
+        # Other locals are left alone: a frame that is asked for them keeps what it had.
+        if code.co_name == function and code.co_argcount and code.co_varnames[0].startswith(("ctx", "context")):
+            context = frame.f_locals.get(code.co_varnames[0])
+            if isinstance(context, BackwardCFunction):
+                yield context if not any(place in code.co_filename for place in _OWN) else None
+        frame = frame.f_back
+
+
+def _number(node: Any) -> int:
+    return int(node._sequence_nr())
+
+
+class Exchanges:
+    """The open exchanges of this rank, and the backward that runs."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self.open: list[_Exchange] = []
+        self._slopes = Slopes()
+        self._handles: list[Any] = []
+        self._next_number = getattr(getattr(torch._C, "_autograd", None), "_get_sequence_nr", None)
+
+    # -- calls
+
+    def posted(self, call: Call) -> None:
+        if self._next_number is None:
+            return
+        if self.recorder.scope == BACKWARD:
+            if self.open:
+                self._answer(call)
+            return
+        if call.op not in _EXCHANGES or len(self.open) >= MOST_OPEN or not call.inputs:
+            return
+        join, place = self._joined(call)
+        if place < 0:
+            return
+        self.open.append(_Exchange(
+            call.op.name.lower(), call.reduce, call.calls.number, call.calls.size, call.calls.rank, call.seq,
+            self.recorder.current.opt, call.site, join, place, self._next_number(),
+            sum(tensor.numel() for tensor in call.outputs)))
+
+    def _joined(self, call: Call) -> tuple[ExchangeJoin, int]:
+        """How the result will join a graph, and the number of the node that says where; -1 = it will not."""
+        if not torch.is_grad_enabled():
+            context = next(_contexts(call.frame, "forward"), None)
+            sends = any(tensor.is_floating_point() for tensor in call.inputs)
+            if context is None or not sends or not any(context.needs_input_grad):
+                return ExchangeJoin.FUNCTION, -1
+            return ExchangeJoin.FUNCTION, _number(context)
+        for tensor in call.inputs:
+            if tensor.grad_fn is not None:
+                in_place = call.op is CollectiveOp.ALL_REDUCE
+                return ExchangeJoin.IN_PLACE if in_place else ExchangeJoin.CONSTANT, _number(tensor.grad_fn)
+        return ExchangeJoin.CONSTANT, -1
+
+    def _answer(self, call: Call) -> None:
+        """A call in a backward: it belongs to the function that makes it, else to the last open exchange."""
+        group = call.calls.number
+        inside = {_number(context) for context in _contexts(call.frame, "backward") if context is not None}
+        for exchange in reversed(self.open):
+            if not exchange.in_loss or exchange.group != group:
+                continue
+            if exchange.join is ExchangeJoin.FUNCTION:
+                exchange.answered = exchange.answered or exchange.place in inside
+            elif not exchange.answered:
+                exchange.answered = True
+                return
+
+    # -- backwards
+
+    def begin_backward(self, roots: Any) -> None:
+        nodes = [root.grad_fn for root in ([roots] if torch.is_tensor(roots) else roots)
+                 if getattr(root, "grad_fn", None) is not None]
+        for exchange in self.open:
+            exchange.in_loss, exchange.node = False, None
+        self._slopes.begin(nodes)
+        lowest = min(exchange.place for exchange in self.open)
+        seen = set(nodes)
+        while nodes:
+            node = nodes.pop()
+            self._look_at(node)
+            self._slopes.watch(node)
+            for child, _ in node.next_functions:
+                if child is not None and child not in seen and _number(child) >= lowest:
+                    seen.add(child)
+                    nodes.append(child)
+        for exchange in self.open:
+            if exchange.in_loss and exchange.node is not None:
+                self._handles.append(exchange.node.register_prehook(_Arrival(self.recorder, exchange)))
+
+    def _look_at(self, node: Any) -> None:
+        """Finds the exchanges whose results this node of the loss's graph takes in."""
+        number = _number(node)
+        for exchange in self.open:
+            if exchange.join is ExchangeJoin.FUNCTION:
+                if number == exchange.place and isinstance(node, BackwardCFunction):
+                    exchange.in_loss, exchange.node = True, node
+            elif number >= exchange.since:
+                self._look_for(exchange, node)
+
+    def _look_for(self, exchange: _Exchange, node: Any) -> None:
+        edges = [child for child, _ in node.next_functions]
+        at = [i for i, child in enumerate(edges) if child is not None and _number(child) == exchange.place]
+        if not at:
+            return
+        if exchange.join is ExchangeJoin.IN_PLACE:
+            exchange.in_loss, exchange.node = True, edges[at[0]]
+        elif _puts_own_rows(exchange, node, edges, at):
+            exchange.in_loss, exchange.node = True, node
+
+    def end_backward(self) -> None:
+        """Writes what was part of the loss."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+        kept = []
+        for exchange in self.open:
+            if exchange.in_loss:
+                self._write(exchange)
+                continue
+            exchange.passed += 1
+            if exchange.passed < FORGOTTEN:
+                kept.append(exchange)
+        self.open = kept
+        self._slopes.end()
+
+    def _write(self, exchange: _Exchange) -> None:
+        pen = self.recorder.pen
+        if pen is None:
+            return
+        scaled = not exchange.answered and exchange.node is not None and \
+            self._slopes.is_scaled(exchange.node, exchange.size)
+        pen.exchange(self.recorder.current.wrapper, exchange.call, exchange.reduce, exchange.group, exchange.seq,
+                     exchange.size, exchange.step, exchange.site, exchange.join, exchange.answered, scaled,
+                     exchange.digest)
+
+
+def _puts_own_rows(exchange: _Exchange, node: Any, edges: list[Any], at: list[int]) -> bool:
+    """Whether this node makes one tensor of what a gather returned, with the rank's own part, as the graph
+    has it, in its place."""
+    name = node.name()
+    if name in _JOINERS:
+        others = [child for i, child in enumerate(edges) if i != exchange.rank]
+        return at == [exchange.rank] and len(edges) == exchange.size and not any(others)
+    if name != "CopySlices" or edges[0] is not None:
+        return False
+    shapes = getattr(node, "_input_metadata", ())
+    return bool(shapes) and torch.Size(shapes[0].shape).numel() == exchange.count
+
+
+class _Arrival:
+    """Reads the gradient that arrives where a result joined the graph."""
+
+    def __init__(self, recorder: Recorder, exchange: _Exchange) -> None:
+        self._recorder = recorder
+        self._exchange = exchange
+
+    def __call__(self, grads: tuple[Any, ...]) -> None:
+        self._recorder.quietly(SEAM, lambda: self._read(grads))
+
+    def _read(self, grads: tuple[Any, ...]) -> None:
+        pen = self._recorder.pen
+        if pen is None or self._exchange.answered:
+            return
+        digest = 0
+        for grad in grads:
+            own = pen.digest(grad) if grad is not None else 1
+            digest = (digest * 0x9E3779B97F4A7C15 + own) % (1 << 64)
+        self._exchange.digest = digest
