@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lockstep.torch.recorder import Recorder
+    from lockstep.torch.streams import Draw
     from lockstep.torch.wrapping import Wrapper
 
 SEAM = "batches"
@@ -28,6 +29,7 @@ class Batches:
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self.handed: list[int] | None = None  # The batch that no forward has seen yet.
+        self.drawn: list[Draw] = []  # Streams that it, or one before it, drew from first.
         self._size: tuple[int, int] | None = None  # Wrapper and samples of the last forward.
 
     def consumed(self, wrapper: Wrapper, training: bool) -> None:
@@ -36,6 +38,9 @@ class Batches:
         program = self.recorder.program
         if pen is None or ids is None:
             return
+        drawn, self.drawn = self.drawn, []
+        for draw in drawn if training else ():
+            self.recorder.streams.write(wrapper, draw)
         self.write_size()
         if training and wrapper.looks and not program.batch_given:
             self._size = (wrapper.index, len(ids))
@@ -112,6 +117,7 @@ def install(recorder: Recorder) -> None:
             if asked:
                 index = asked.popleft()
                 batches.handed = recorder.quietly(SEAM, lambda: _ids_of(index))
+                batches.drawn += recorder.quietly(SEAM, lambda: recorder.streams.handed(self)) or []
             return data
         return __next__
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from lockstep.torch.batches import Batches
     from lockstep.torch.groups import Groups
     from lockstep.torch.patches import Patches
+    from lockstep.torch.streams import Streams
     from lockstep.torch.wrapping import Wrapping
 
 T = TypeVar("T")
@@ -67,6 +68,7 @@ class Recorder:
         self.program = Program(self)
         self.batches: Batches
         self.groups: Groups
+        self.streams: Streams
         self.wrapping: Wrapping
         self.before_end: list[Callable[[], None]] = []
         self._troubles: set[str] = set()

@@ -60,6 +60,11 @@ BROKEN = {
     "parameter_nudged.py": (2, [Expected("replicas-equal", step=5, ranks=(1,), tensor="0.bias")]),
     "root_differs.py": (2, [Expected("collectives-match", "dtype-redop-root-mismatch", field="root",
                                      site=line_of("root_differs.py", "dist.broadcast("))]),
+    "same_dropout.py": (2, [Expected("rng-scopes", "rng-same-dropout", 0, (0, 1), tensor="dropout")]),
+    "same_numpy_seed.py": (2, [Expected("rng-scopes", "worker-seed-clones", 1, (0,), tensor="data set, numpy.random",
+                                        says="worker 1, epoch 0 draws what rank 0, worker 0, epoch 0 drew")]),
+    "same_worker_seeds.py": (2, [Expected("rng-scopes", "rng-same-dropout", 0, (0, 1),
+                                          tensor="data set, numpy.random")]),
     "shape_differs.py": (2, [Expected("collectives-match", field="count", ranks=(1,),
                                       site=line_of("shape_differs.py", "dist.all_reduce("))]),
     # Step 4 is the one left out: step 5 is the first that both ranks have taken.
@@ -77,7 +82,8 @@ HEALTHY = (
     "accumulation.py", "accumulation_reduced.py", "average.py", "batch_norm_eval.py", "bucket_view.py",
     "checkpointing.py", "clean.py", "cleared_by_hand.py", "clipping.py", "compiled.py", "early_stop.py",
     "find_unused.py", "frozen.py", "gan.py", "inner_optimizer.py", "iterable.py", "join.py", "local_dropout.py",
-    "mixed_precision.py", "rank0_saves.py", "static_graph.py", "sub_groups.py",
+    "mixed_precision.py", "noise_by_sample.py", "rank0_saves.py", "seeded_workers.py", "static_graph.py",
+    "sub_groups.py",
     "two_models_one_optimizer.py", "workers.py", "zero_optimizer.py")
 LOSSY = ("hook_bf16.py", "hook_power_sgd.py")
 
