@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Runs the tests of the package: run.py BUILD core|torch|virtual|types|soak [PYTEST ARGUMENT...]
+"""Runs the tests of the package: run.py BUILD core|torch|virtual|types|wheel|soak [PYTEST ARGUMENT...]
 
-`torch`, `virtual` and `soak` (minutes) need the environment that python/tools/torch_environment.py makes (`./dev test` calls it); where
-there is none it says why and exits with 77, which ctest counts as skipped.
+`torch`, `virtual` and `soak` (minutes) need the environment that python/tools/torch_environment.py makes (`./dev test` calls it); `wheel` needs
+what builds wheels. Where that is missing it says why and exits with 77, which ctest counts as skipped.
 """
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 SKIPPED = 77
 TORCH = "torch-2.15.0"
+SUITES = ("core", "torch", "virtual", "types", "wheel", "soak")
 
 
 def skip(reason: str) -> int:
@@ -40,12 +41,15 @@ def main(build: Path, what: str, arguments: list[str]) -> int:
         if isinstance(found, str):
             return skip(found)
         interpreter = found
+    if what == "wheel" and not (build / "wheel-tools" / "bin" / "scikit-build").exists():
+        return skip(f"{build / 'wheel-tools'} with scikit-build-core is missing: ./dev test makes it")
     pytest = [str(interpreter), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p",
               "no:faulthandler", "--rootdir", str(HERE)]
     commands = {
         "core": [*pytest, *(str(HERE / f"{name}_test.py") for name in ("core", "museum", "live"))],
         "torch": [*pytest, str(HERE / "torch_jobs")],
         "virtual": [*pytest, str(HERE / "virtual")],
+        "wheel": [*pytest, str(HERE / "wheel")],
         "soak": [*pytest, str(HERE / "soak")],
         "types": [str(interpreter), "-m", "mypy", "--config-file", str(HERE.parent / "pyproject.toml"),
                   "--cache-dir", str(build / "mypy"), "-p", "lockstep"]}
@@ -59,6 +63,6 @@ def main(build: Path, what: str, arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 3 or sys.argv[2] not in ("core", "torch", "virtual", "types", "soak"):
+    if len(sys.argv) < 3 or sys.argv[2] not in SUITES:
         sys.exit(__doc__)
     sys.exit(main(Path(sys.argv[1]), sys.argv[2], sys.argv[3:]))

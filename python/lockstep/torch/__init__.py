@@ -10,6 +10,8 @@ never which version it is:
     delayed.py    the reduction that a static graph puts off
     batches.py    DistributedSampler and loaders
     samplers.py   samplers of other classes that something divides among the ranks
+    streams.py    random numbers that dropout and data sets draw
+    buckets.py    buckets that are made anew
     files.py      torch.save and torch.load
     ending.py     how the process ends: exceptions, signals, waiting forever
 """
@@ -74,9 +76,10 @@ def recording(folder: str | PathLike[str], budget: float = 0.0) -> Iterator[None
 def _install_the_rest(recorder: Recorder) -> None:
     """What is needed once there is a group: by now PyTorch has been imported as a whole, while start()
     may have been called in the middle of that."""
-    from lockstep.torch import (batches, clipping, delayed, files, gradients, samplers, stepping,
-                                wrapping)
+    from lockstep.torch import (batches, buckets, clipping, delayed, files, gradients, samplers, stepping,
+                                streams, wrapping)
 
-    for seam in (wrapping, gradients, delayed, stepping, clipping, batches, samplers, files, ending):
+    for seam in (wrapping, buckets, gradients, delayed, stepping, clipping, streams, batches, samplers, files,
+                 ending):
         recorder.quietly(seam.__name__, partial(seam.install, recorder))
     recorder.before_end.append(recorder.program.write_end)

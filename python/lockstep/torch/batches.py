@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from lockstep.torch.recorder import Recorder
+    from lockstep.torch.streams import Draw
     from lockstep.torch.wrapping import Wrapper
 
     Pass = Callable[[str], None]  # Writes the event of a pass, given the name of its split.
@@ -42,6 +43,7 @@ class Batches:
         self.asking: Any = None  # The iterator that asks its sampler now.
         self.data_sets = DataSets()
         self._begun: Pass | None = None  # A pass that no loader has asked for.
+        self.drawn: list[Draw] = []  # Streams that a batch drew from first.
         self._size: tuple[int, int] | None = None  # Wrapper and samples of the last forward.
         self._split = ""  # Of the last batch.
 
@@ -98,6 +100,9 @@ class Batches:
         program = self.recorder.program
         if pen is None or handed is None:
             return
+        drawn, self.drawn = self.drawn, []
+        for draw in drawn if training else ():
+            self.recorder.streams.write(wrapper, draw)
         self.write_size()
         if training and handed.tensors:
             self.n_looked_at += 1
@@ -190,6 +195,7 @@ def install(recorder: Recorder) -> None:
             if asked or self._dataset_kind != dataloader._DatasetKind.Map:
                 index = asked.popleft() if asked else None
                 recorder.quietly(SEAM, lambda: batches.hand(self, index, data))
+                batches.drawn += recorder.quietly(SEAM, lambda: recorder.streams.handed(self)) or []
             return data
         return __next__
 

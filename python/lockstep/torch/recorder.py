@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lockstep.torch.groups import Groups
     from lockstep.torch.patches import Patches
     from lockstep.torch.samplers import Samplers
+    from lockstep.torch.streams import Streams
     from lockstep.torch.wrapping import Wrapping
 
 T = TypeVar("T")
@@ -72,6 +73,7 @@ class Recorder:
         self.samplers: Samplers
         self.groups: Groups
         self.exchanges: Exchanges
+        self.streams: Streams
         self.wrapping: Wrapping
         self.before_end: list[Callable[[], None]] = []
         self._troubles: set[str] = set()

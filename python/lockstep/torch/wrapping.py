@@ -51,6 +51,7 @@ class Wrapper:
         self._entry: Any = None  # The hook on the module inside.
         self.gone = False
         self.looks = True  # This window is looked at.
+        self.group = 0  # The number of its group, 0 = the world.
         self.began = 0  # The synchronising forward that this window began with.
         self.gradients = Gradients(self)
 
@@ -264,7 +265,7 @@ class Wrapping:
         weak = weakref.ref(ddp)
         wrapper.synchronizes = lambda: bool(getattr(weak(), "require_backward_grad_sync", True))
         group = ddp.process_group
-        number = recorder.groups.numbers.get(getattr(group, "group_name", ""), 0)
+        wrapper.group = recorder.groups.numbers.get(getattr(group, "group_name", ""), 0)
         if recorder.pen is None:
             return
         recorder.pen.wrap(
@@ -272,7 +273,7 @@ class Wrapping:
             wrapper.layout([name for name, p in wrapper.all.items() if not p.requires_grad]),
             wrapper.layout(list(wrapper.buffers)), wrapper.layout(wrapper.ignored),
             "broadcast0" if ddp.broadcast_buffers else "local",
-            int(getattr(ddp, "bucket_bytes_cap", 0)), number, group.size())
+            int(getattr(ddp, "bucket_bytes_cap", 0)), wrapper.group, group.size())
         if self._plan:
             recorder.pen.bucket(wrapper.index, [i for bucket in self._plan for i in bucket],
                                 [len(bucket) for bucket in self._plan])

@@ -76,6 +76,11 @@ BROKEN = {
     # Steps and epochs are those of the second training.
     "second_training.py": (2, [Expected("epoch-reshuffled", "no-set-epoch", epoch=1, ranks=(0, 1)),
                                Expected("replicas-equal", step=5, ranks=(1,), tensor="0.bias")]),
+    "same_dropout.py": (2, [Expected("rng-scopes", "rng-same-dropout", 0, (0, 1), tensor="dropout")]),
+    "same_numpy_seed.py": (2, [Expected("rng-scopes", "worker-seed-clones", 1, (0,), tensor="data set, numpy.random",
+                                        says="worker 1, epoch 0 draws what rank 0, worker 0, epoch 0 drew")]),
+    "same_worker_seeds.py": (2, [Expected("rng-scopes", "rng-same-dropout", 0, (0, 1),
+                                          tensor="data set, numpy.random")]),
     "shape_differs.py": (2, [Expected("collectives-match", field="count", ranks=(1,),
                                       site=line_of("shape_differs.py", "dist.all_reduce("))]),
     # Step 4 is the one left out: step 5 is the first that both ranks have taken.
@@ -99,10 +104,10 @@ HEALTHY = (
     "batch_norm_eval.py", "bucket_view.py", "checkpointing.py", "clean.py", "cleared_by_hand.py",
     "clipping.py", "compiled.py", "early_stop.py", "find_unused.py", "frozen.py", "gan.py",
     "gather_times_ranks.py", "gather_with_grad.py", "inner_optimizer.py", "iterable.py", "join.py",
-    "local_dropout.py", "logged.py", "mixed_precision.py", "norm_of_all.py", "own_shards.py",
-    "random_split.py", "rank0_saves.py", "static_graph.py", "sub_groups.py", "sum_in_autograd.py",
-    "sum_times_ranks.py", "two_models_one_optimizer.py", "two_trainings.py", "validation.py",
-    "weighted_divided.py", "workers.py", "zero_optimizer.py")
+    "local_dropout.py", "logged.py", "mixed_precision.py", "noise_by_sample.py", "norm_of_all.py",
+    "own_shards.py", "random_split.py", "rank0_saves.py", "seeded_workers.py", "static_graph.py",
+    "sub_groups.py", "sum_in_autograd.py", "sum_times_ranks.py", "two_models_one_optimizer.py",
+    "two_trainings.py", "validation.py", "weighted_divided.py", "workers.py", "zero_optimizer.py")
 LOSSY = ("hook_bf16.py", "hook_power_sgd.py")
 
 

@@ -93,8 +93,57 @@ def test_options_are_told_once_by_their_names(job: Any) -> None:
 
 def test_cleared_gradients_and_buckets_are_told(job: Any) -> None:
     assert len(kinds(job, "zero_grad")) == 3
-    [bucket] = kinds(job, "bucket")
-    assert sorted(bucket["indices"]) == [0, 1, 2, 3] and sum(bucket["lengths"]) == 4
+    planned, rebuilt = kinds(job, "bucket")
+    for bucket in (planned, rebuilt):
+        assert sorted(bucket["indices"]) == [0, 1, 2, 3] and sum(bucket["lengths"]) == 4
+    # Known from DDP's log, which has it one step after they were made.
+    assert [bucket["at"][4] for bucket in (planned, rebuilt)] == [0, 2]
+
+
+BUCKETS_JOB = '''
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+class Net(nn.Module):
+    """Uses its layers in another order than it makes them."""
+    def __init__(self):
+        super().__init__()
+        self.last, self.first, self.middle = nn.Linear(70, 5), nn.Linear(3, 40), nn.Linear(40, 70)
+    def forward(self, x):
+        return self.last(torch.tanh(self.middle(torch.tanh(self.first(x)))))
+
+dist.init_process_group("gloo")
+torch.manual_seed(3)
+model = DistributedDataParallel(Net(), bucket_cap_mb=0.002)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.125)
+for step in range(4):
+    optimizer.zero_grad()
+    model(torch.randn(2, 3)).sum().backward()
+    optimizer.step()
+'''
+SIZES = [5 * 70, 5, 40 * 3, 40, 70 * 40, 70]  # Of its parameters: weight and bias of last, first, middle.
+
+
+def test_buckets_made_anew_are_those_that_are_reduced(tmp_path: Path) -> None:
+    script = tmp_path / "job.py"
+    script.write_text(BUCKETS_JOB)
+    ran = run_job(script, 2, tmp_path / "trace", tmp_path)
+    assert ran.codes == [0, 0] and ran.troubles == [], ran.output
+    for path in sorted((tmp_path / "trace").glob("*.jsonl")):
+        events = [json.loads(line) for line in path.read_text().splitlines()[1:]]
+        planned, rebuilt = (event for event in events if event["kind"] == "bucket")
+        reduced = [[event["count"] for event in events if event["kind"] == "collective" and event["phase"] == "posted"
+                    and event["op"] == "all_reduce" and event["at"][4] == step] for step in range(4)]
+        assert reduced[0] == sizes_of(planned)
+        assert reduced[1] == reduced[2] == reduced[3] == sizes_of(rebuilt)
+        assert reduced[0] != reduced[1], "the two plans differ, so that each is told by its sizes"
+
+
+def sizes_of(bucket: dict[str, Any]) -> list[int]:
+    indices = iter(bucket["indices"])
+    return [sum(SIZES[next(indices)] for _ in range(length)) for length in bucket["lengths"]]
 
 
 def test_files_are_told_with_what_was_in_them(job: Any) -> None:
