@@ -100,7 +100,7 @@ def _serve(job: _Job, end: socket.socket, script: int) -> int:
     try:
         while True:
             ready, _, _ = select.select([end, ended], [], [])
-            message, descriptors = b"", []
+            message, descriptors = b"", list[int]()
             if end in ready:
                 message, descriptors, _, _ = socket.recv_fds(end, _MESSAGE_BYTES, spawned.MOST_DESCRIPTORS)
             if message:

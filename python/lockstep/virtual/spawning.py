@@ -12,7 +12,7 @@ import socket
 import sys
 import time
 from multiprocessing import spawn as multiprocessing_spawn
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch.multiprocessing as mp
 from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException
@@ -179,17 +179,17 @@ class Context:
         first = found["first_failure"]
         failed = [index for index, end in enumerate(found["ends"]) if _code(end)]
         index = first if first is not None and first in failed else failed[0]
-        raise self._error_of(index, _code(found["ends"][index]))
+        self._raise(index, _code(found["ends"][index]))
 
-    def _error_of(self, index: int, code: int) -> Exception:
+    def _raise(self, index: int, code: int) -> NoReturn:
         path = self._files.error(self._request.number, index)
         if path.exists():
-            return ProcessRaisedException(
+            raise ProcessRaisedException(
                 f"\n\n-- Process {index} terminated with the following error:\n{path.read_text()}", index, self.pid(index))
         if code < 0:
             name = signal.Signals(-code).name
-            return ProcessExitedException(f"process {index} terminated with signal {name}", index, self.pid(index), code, name)
-        return ProcessExitedException(f"process {index} terminated with exit code {code}", index, self.pid(index), code)
+            raise ProcessExitedException(f"process {index} terminated with signal {name}", index, self.pid(index), code, name)
+        raise ProcessExitedException(f"process {index} terminated with exit code {code}", index, self.pid(index), code)
 
 
 def _code(end: Any) -> int:
@@ -199,7 +199,7 @@ def _code(end: Any) -> int:
     return int(end["exit_code"] or 0)
 
 
-def _stop_here() -> None:
+def _stop_here() -> NoReturn:
     """No rank could go on: the script waits for them, and would forever."""
     sys.stdout.flush()
     sys.stderr.flush()
