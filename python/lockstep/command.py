@@ -52,6 +52,9 @@ def main(arguments: list[str]) -> int:
     if arguments[:1] == ["torchrun"]:
         from lockstep.virtual.launch import main as torchrun
         return torchrun(arguments[1:])
+    if arguments[:1] == ["run"] and any(word == "-m" or word.endswith(".py") for word in arguments[1:]):
+        from lockstep.virtual.launch import main as run_script
+        return run_script(arguments[1:], alone=True)
     if arguments[:1] == ["reproduce"]:
         from lockstep.reproduce import main as reproduce
 

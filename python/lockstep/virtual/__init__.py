@@ -11,7 +11,9 @@
     process_group.py  c10d's process group; elements.py, monitored.py and sparse.py belong to it
     store.py          c10d's stores
     redirect.py       puts all this where a script asks for gloo or nccl
-    spawning.py       torch.multiprocessing.spawn
+    alone.py          scripts that start their ranks themselves: `lockstep run SCRIPT`
+    spawning.py       torch.multiprocessing.spawn in such a script
+    spawned.py        what the processes do that it starts
     clock.py          virtual time
     random_state.py   random states as ranks of a launcher have them
 """

@@ -275,7 +275,7 @@ class _Runner:
             program = _Program(folder, self._function, self._settings.backend, self._describe)
             torch.set_num_threads(1)  # As torchrun has it. Threads would not survive a fork.
             try:
-                outcome = launch.run(given, seed, "", quiet, program)
+                outcome = launch.run_ranks(given, seed, "", quiet, program)
             finally:
                 torch.set_num_threads(threads)
             result = tuple(_result(Path(folder), rank) for rank in range(given.ranks))

@@ -36,10 +36,22 @@ class Outcome:
     attempts: int
     report: report.Report | None = None
     lines: list[tuple[int, str]] = field(default_factory=list)  # Rank and line that was printed.
+    # Of a script that starts its ranks itself:
+    called: str = ""  # Its line that started them.
+    others: list[Outcome] = field(default_factory=list)  # Its further jobs.
+    script_code: int = 0  # Its exit code, where no rank is to blame.
 
     @property
     def ok(self) -> bool:
-        return self.found["outcome"] == "ok" and (self.report is None or self.report.ok)
+        well = self.found["outcome"] == "ok" and (self.report is None or self.report.ok)
+        return well and not self.script_code and all(each.ok for each in self.others)
+
+
+class ScriptFailed(Exception):
+    """A script that starts its ranks itself failed before it had started any."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(f"the script ended with exit code {code} before it had started ranks")
 
 
 class _Terminated(BaseException):
@@ -50,13 +62,17 @@ def _terminate(*_: object) -> None:
     raise _Terminated
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Returns: the exit code, as that of `lockstep run`."""
+def main(arguments: Sequence[str], alone: bool = False) -> int:
+    """`lockstep torchrun`, and `lockstep run` of a script that starts its ranks itself.
+
+    Returns: the exit code, as that of `lockstep run` of a scenario.
+    """
+    name = "run" if alone else "torchrun"
     signal.signal(signal.SIGTERM, _terminate)  # So that what is temporary is removed.
     try:
-        given = command_line.parse(arguments)
+        given = command_line.parse(arguments, alone)
     except Usage as error:
-        print(f"lockstep torchrun: {error}", file=sys.stderr)
+        print(f"lockstep {name}: {error}", file=sys.stderr)
         return EXIT_USAGE
     from lockstep.virtual import zygote
     from lockstep.virtual.connection import Refused
@@ -65,8 +81,11 @@ def main(arguments: Sequence[str]) -> int:
         zygote.prepare(given.preload)
         return _run_all(given)
     except (Refused, Usage, ValueError) as error:
-        print(f"lockstep torchrun: {error}", file=sys.stderr)
+        print(f"lockstep {name}: {error}", file=sys.stderr)
         return EXIT_USAGE
+    except ScriptFailed as error:
+        print(f"lockstep: {FIRST_WORDS['failed']}: {error}", file=sys.stderr)
+        return EXIT_FINDINGS
     except (KeyboardInterrupt, _Terminated) as stopped:
         print(f"lockstep: {FIRST_WORDS['interrupted']}: the ranks were ended", file=sys.stderr)
         return EXIT_INTERRUPTED if isinstance(stopped, KeyboardInterrupt) else EXIT_TERMINATED
@@ -90,17 +109,21 @@ def _code(outcome: Outcome) -> int:
     return EXIT_OK if outcome.ok else EXIT_FINDINGS
 
 
-def run(given: Options, seed: int, trace: str, quiet: bool = False,
-        program: Callable[[], Any] | None = None) -> Outcome:
-    """One job: its attempts, and the laws on what the last of them recorded.
+def run(given: Options, seed: int, trace: str, quiet: bool = False) -> Outcome:
+    """Runs the script that is given.
 
     Args:
         trace: the folder to keep the trace in; "" = it is removed.
-        program: what ranks do in place of the script that is `given`.
     """
-    from lockstep.virtual import rank
+    from lockstep.virtual import alone, rank
 
-    program = program or (rank.module if given.is_module else rank.script)(given.program)
+    if given.alone:
+        return alone.run(given, seed, trace, quiet)
+    return run_ranks(given, seed, trace, quiet, (rank.module if given.is_module else rank.script)(given.program))
+
+
+def run_ranks(given: Options, seed: int, trace: str, quiet: bool, program: Callable[[], Any]) -> Outcome:
+    """One job in which every rank runs the program: its attempts, and the laws on what the last of them recorded."""
     if not given.record:
         return _attempts(given, seed, "", quiet, program)
     folder = Path(trace or tempfile.mkdtemp(prefix="lockstep-")).absolute()
@@ -136,7 +159,8 @@ def _attempts(given: Options, seed: int, trace: str, quiet: bool, program: Calla
         mode="serial" if given.serial else "parallel", strategy=given.strategy, seed=seed,
         order=given.order, pairing=given.pairing, expire=given.expire, faults=given.faults,
         limits=(0, 0, given.wall_limit_ms, 0), arena_mb=given.arena_mb)
-    settings = rank.Settings(seed=seed, clock=given.clock, trace=trace, device=given.device)
+    settings = rank.Settings(seed=seed, clock=given.clock, trace=trace, device=given.device,
+                             inherits_random=given.inherits_random)
     printer = Printer(given.prefix, given.log_folder, quiet)
     run_name = uuid.uuid4().hex[:12] + "-run"
     store: Sequence[bytes] = ()
@@ -154,6 +178,9 @@ def _attempts(given: Options, seed: int, trace: str, quiet: bool, program: Calla
 def _place(given: Options, number: int, attempt: int, run_name: str) -> Any:
     from lockstep.virtual.rank import Place
 
+    if given.spawned:
+        return Place(rank=number, world=given.ranks, local_rank=number, local_world=given.ranks, node=0, nodes=1,
+                     attempt=attempt, launched=False, environment={"LOCKSTEP_RUN": run_name})
     return Place(rank=number, world=given.ranks, local_rank=number % given.per_node,
                  local_world=given.per_node, node=number // given.per_node, nodes=given.nodes,
                  attempt=attempt, environment={
@@ -166,16 +193,22 @@ def _place(given: Options, number: int, attempt: int, run_name: str) -> Any:
 # -- what is said
 def say(outcome: Outcome, given: Options, again: bool = True) -> None:
     """The verdict on the run, then what the laws say."""
+    for each in outcome.others:
+        say(each, given, again)
     for line in verdict_lines(outcome.found, again):
         print(f"lockstep: {line}" if not line.startswith(" ") else line, file=sys.stderr)
     device = "the CPU" if given.device == "cpu" else "the CPU, which pretends to be CUDA"
-    where = f"{given.ranks} virtual ranks, simulated on {device}, sums in the order {given.order}"
+    called = f" that {outcome.called} started" if outcome.called else ""
+    where = f"{len(outcome.found['ends'])} virtual ranks{called}, simulated on {device}, sums in the order {given.order}"
     if outcome.report is not None:
         print(f"lockstep: {where}\n{outcome.report}")
         for note in outcome.report.notes:
             print(f"  note: {note}")
     else:
         print(f"lockstep: {outcome.found['outcome']}: {where}, not recorded")
+    if outcome.script_code:
+        print(f"lockstep: {FIRST_WORDS['failed']}: the script that started them ended with exit code "
+              f"{outcome.script_code}", file=sys.stderr)
 
 
 def verdict_lines(found: Any, again: bool = True) -> list[str]:
@@ -233,9 +266,9 @@ def events_of(folder: Path) -> dict[str, list[str]]:
     import json
 
     events = {}
-    for path in sorted(folder.glob("*.jsonl")):
+    for path in sorted(folder.rglob("*.jsonl")):
         rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
         for row in rows:
             row.pop("t", None)
-        events[path.name] = [json.dumps(row, sort_keys=True) for row in rows[1:]]
+        events[str(path.relative_to(folder))] = [json.dumps(row, sort_keys=True) for row in rows[1:]]
     return events

@@ -19,6 +19,14 @@ Runs an unmodified PyTorch script as virtual ranks on this machine, simulated on
 Every call of torch.distributed goes to one coordinator, which sees at once that no rank can go on, and
 says where each of them waits. What the ranks did is recorded, and judged by the laws afterwards."""
 
+ABOUT_ALONE = """\
+Runs an unmodified PyTorch script that starts its ranks itself, as `python train.py` would:
+
+  lockstep run train.py --epochs 2
+
+The processes that torch.multiprocessing.spawn or start_processes starts are virtual ranks, as those of
+`lockstep torchrun` are; the script itself is an ordinary process."""
+
 # Options of torchrun that choose real machines, processes or files: accepted, and without an effect.
 _WITHOUT_EFFECT = ("--rdzv-backend", "--rdzv-endpoint", "--rdzv-conf", "--monitor-interval",
                    "--start-method", "--role", "--local-addr", "--redirects", "-r", "--tee", "-t",
@@ -65,6 +73,10 @@ class Options:
     prefix: bool
     allow: tuple[str, ...]
     buffers: str
+    alone: bool = False  # The script starts its ranks itself.
+    # Of the ranks that it starts:
+    spawned: bool = False
+    inherits_random: bool = False  # Forked from the script's process.
 
 
 class _Parser(argparse.ArgumentParser):
@@ -75,6 +87,18 @@ class _Parser(argparse.ArgumentParser):
 def _both(name: str) -> tuple[str, str]:
     """torchrun takes hyphens and underscores."""
     return f"--{name}", f"--{name.replace('-', '_')}"
+
+
+def _parser_alone() -> argparse.ArgumentParser:
+    parser = _Parser("lockstep run", description=ABOUT_ALONE, allow_abbrev=False,
+                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    pythons = parser.add_argument_group("Python's options")
+    pythons.add_argument("-m", "--module", action="store_true", help="SCRIPT is a module, as with python -m")
+    pythons.add_argument(*_both("log-dir"), default="", metavar="DIR", help="what ranks print goes there as well")
+    parser.set_defaults(nproc_per_node="1", nnodes="1", rdzv_id="none", master_addr="", master_port="", max_restarts=0,
+                        no_python=False, run_path=False)
+    _add_rest(parser)
+    return parser
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -97,10 +121,14 @@ def _parser() -> argparse.ArgumentParser:
         theirs.add_argument(name, action="store_true", help=argparse.SUPPRESS)
     for name in ("--no-python", "--run-path"):
         theirs.add_argument(*_both(name[2:]), action="store_true", help=argparse.SUPPRESS)
+    _add_rest(parser)
+    return parser
+
+
+def _add_rest(parser: argparse.ArgumentParser) -> None:
     _add_own(parser.add_argument_group("Lockstep's options"))
     parser.add_argument("program", metavar="SCRIPT")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGS")
-    return parser
 
 
 def _add_own(own: argparse._ArgumentGroup) -> None:
@@ -137,9 +165,13 @@ def _add_own(own: argparse._ArgumentGroup) -> None:
     own.add_argument("--buffers", default="", metavar="POLICY", help="what buffers were meant to be")
 
 
-def parse(arguments: Sequence[str]) -> Options:
-    """Raises Usage, and SystemExit for --help."""
-    given = _parser().parse_args(list(arguments))
+def parse(arguments: Sequence[str], alone: bool = False) -> Options:
+    """Raises Usage, and SystemExit for --help.
+
+    Args:
+        alone: of `lockstep run`: the script starts its ranks itself.
+    """
+    given = (_parser_alone() if alone else _parser()).parse_args(list(arguments))
     for name in ("no_python", "run_path"):
         if getattr(given, name):
             raise Usage(f"--{name.replace('_', '-')}: not simulated: ranks are forked from a process that has PyTorch "
@@ -164,7 +196,7 @@ def parse(arguments: Sequence[str]) -> Options:
         record=not given.no_record, explore=given.explore, twice=given.twice,
         preload=tuple(name for name in given.preload.split(",") if name), arena_mb=given.arena_mb,
         wall_limit_ms=int(given.wall_limit * 1000), prefix=not given.no_prefix,
-        allow=tuple(given.allow), buffers=given.buffers)
+        allow=tuple(given.allow), buffers=given.buffers, alone=alone)
 
 
 def _count(name: str, text: str) -> int:

@@ -27,11 +27,17 @@ class Saved:
             sys.modules["numpy"].random.set_state(self._numpy)
 
 
-def seed_rank(seed: int, rank: int, attempt: int) -> None:
+def seed_rank(seed: int, rank: int, attempt: int, forked: bool = False) -> None:
     """What an interpreter draws from the system at its start: other numbers in each rank, the same ones
-    in each run."""
+    in each run.
+
+    Args:
+        forked: as in the child of a fork, in which Python seeds its own generator alone.
+    """
     text = f"lockstep {seed} {attempt} {rank}"
     random.seed(text)
+    if forked:
+        return
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         numpy.random.seed(random.Random(text + " numpy").getrandbits(32))

@@ -44,8 +44,11 @@ class Place:
     nodes: int
     attempt: int
     environment: dict[str, str]  # Variables of the whole job.
+    launched: bool = True  # By a launcher; otherwise by the script itself, and variables tell it nothing.
 
     def variables(self) -> dict[str, str]:
+        if not self.launched:
+            return self.environment
         own = {"RANK": self.rank, "WORLD_SIZE": self.world, "LOCAL_RANK": self.local_rank,
                "LOCAL_WORLD_SIZE": self.local_world, "GROUP_RANK": self.node,
                "GROUP_WORLD_SIZE": self.nodes, "ROLE_RANK": self.rank, "ROLE_WORLD_SIZE": self.world,
@@ -62,6 +65,7 @@ class Settings:
     trace: str = ""  # The folder that is recorded into; "": none.
     budget: float = 0.0
     device: str = "cpu"  # "cpu-as-cuda": what asks for a GPU is given the CPU.
+    inherits_random: bool = False  # Random states are those of the process that was forked.
 
 
 class Failed(Exception):
@@ -103,12 +107,12 @@ def become(place: Place, end: socket.socket, memory: mmap.mmap, settings: Settin
     rank = Rank(place, end, memory)
     _current.append(rank)
     redirect.install(rank)
-    spawning.install(rank)
+    spawning.refuse(rank)
     if settings.device == "cpu-as-cuda":
         from lockstep.virtual import pretended
 
         pretended.install(place.local_rank, place.local_world)
-    random_state.seed_rank(settings.seed, place.rank, place.attempt)
+    random_state.seed_rank(settings.seed, place.rank, place.attempt, settings.inherits_random)
     if settings.trace:
         _record(rank, settings)
     rank.connection.on_stop = lambda text: _flush(rank)
@@ -143,21 +147,8 @@ def run_program_as(place: Place, end: socket.socket, memory: mmap.mmap, settings
 
 def run_program(rank: Rank, program: Callable[[], Any]) -> int:
     """Runs the program as an interpreter would, to its end. Returns: the exit code."""
-    code, text = 0, ""
     try:
-        try:
-            program()
-        except SystemExit as error:
-            code, text = _code_of(error)
-        except Stopped:
-            raise
-        except Failed as error:
-            code, text = 1, str(error)
-        except BaseException as error:
-            code, text = 1, f"{type(error).__name__}: {error}"
-            error = error.with_traceback(_of_program(error.__traceback__))
-            sys.excepthook(type(error), error, error.__traceback__)
-        threading._shutdown()  # type: ignore[attr-defined]
+        code, text = _call(program)
         _finish_recording(rank, text)
         atexit._run_exitfuncs()
         rank.connection.end(code, text)
@@ -166,6 +157,34 @@ def run_program(rank: Rank, program: Callable[[], Any]) -> int:
     sys.stdout.flush()
     sys.stderr.flush()
     return code
+
+
+def run_alone(program: Callable[[], Any]) -> int:
+    """The same in a process that is no rank."""
+    code, _ = _call(program)
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    return code
+
+
+def _call(program: Callable[[], Any]) -> tuple[int, str]:
+    """Returns: the exit code and what to say of it. Raises Stopped."""
+    code, text = 0, ""
+    try:
+        program()
+    except SystemExit as error:
+        code, text = _code_of(error)
+    except Stopped:
+        raise
+    except Failed as error:
+        code, text = 1, str(error)
+    except BaseException as error:
+        code, text = 1, f"{type(error).__name__}: {error}"
+        error = error.with_traceback(_of_program(error.__traceback__))
+        sys.excepthook(type(error), error, error.__traceback__)
+    threading._shutdown()  # type: ignore[attr-defined]
+    return code, text
 
 
 def _code_of(error: SystemExit) -> tuple[int, str]:

@@ -61,18 +61,37 @@ def _install_rendezvous(rank: Rank) -> None:
     def rendezvous(url: str, timeout: Any = None, **_: Any) -> Iterator[tuple[Any, int, int]]:
         parts = urlparse(url)
         query = {key: values[0] for key, values in parse_qs(parts.query).items()}
+        if not rank.place.launched:
+            _require_what_is_needed(parts.scheme, query)
         given = [int(query.get(key, os.environ.get(variable, own)))
                  for key, variable, own in (("rank", "RANK", rank.connection.rank),
                                             ("world_size", "WORLD_SIZE", rank.connection.world))]
         if given != [rank.connection.rank, rank.connection.world]:
-            raise Refused(
-                f"init_process_group of rank {given[0]} of {given[1]} in virtual rank {rank.connection.rank} of "
-                f"{rank.connection.world}: start as many ranks as the script opens (--nproc-per-node)")
+            this = f"init_process_group of rank {given[0]} of {given[1]} in"
+            if not rank.place.launched:
+                raise Refused(f"{this} process {rank.connection.rank} of the {rank.connection.world} that "
+                              "torch.multiprocessing.spawn started: those are the ranks; others, on other machines or "
+                              "in another order, are not simulated")
+            raise Refused(f"{this} virtual rank {rank.connection.rank} of "
+                          f"{rank.connection.world}: start as many ranks as the script opens (--nproc-per-node)")
         yield _store_at(parts, timeout), rank.connection.rank, rank.connection.world
 
     handlers = sys.modules["torch.distributed.rendezvous"]
     for scheme in SCHEMES:
         handlers._rendezvous_handlers[scheme] = rendezvous  # type: ignore[attr-defined]
+
+
+def _require_what_is_needed(scheme: str, query: dict[str, str]) -> None:
+    """Raises what PyTorch does where neither the script nor the environment says which rank this is, or where to meet."""
+    for key, variable in (("rank", "RANK"), ("world_size", "WORLD_SIZE")):
+        if key not in query and not (scheme == "env" and variable in os.environ):
+            raise ValueError(f"Error initializing torch.distributed using {scheme}:// rendezvous: "
+                             + (f"environment variable {variable} expected, but not set" if scheme == "env"
+                                else f"{key.replace('_', ' ')} parameter missing"))
+    for variable in ("MASTER_ADDR", "MASTER_PORT") if scheme == "env" else ():
+        if variable not in os.environ:
+            raise ValueError(f"Error initializing torch.distributed using env:// rendezvous: environment variable {variable} "
+                             "expected, but not set")
 
 
 def _store_at(parts: Any, timeout: Any) -> store.VirtualStore:

@@ -16,16 +16,19 @@ GLOO = ("torch.distributed.run", "--standalone")
 pytestmark = pytest.mark.skipif(not (LIBRARIES / "ready.txt").exists(), reason="torch_environment.py FOLDER --libraries")
 
 
-def run(launcher: tuple[str, ...], script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def python(given: tuple[str, ...], *command: str) -> subprocess.CompletedProcess[str]:
     paths = os.pathsep.join([str(Path(lockstep.__file__).parents[1]), str(LIBRARIES)])
-    return subprocess.run(
-        [sys.executable, "-m", *launcher, "--nproc-per-node", "2", str(SCRIPTS / script), *arguments], text=True,
-        capture_output=True, env=dict(os.environ, OMP_NUM_THREADS="1", PYTHONPATH=paths))
+    return subprocess.run([sys.executable, *given, *command], text=True, capture_output=True,
+                          env=dict(os.environ, OMP_NUM_THREADS="1", PYTHONPATH=paths))
 
 
-def digests(done: subprocess.CompletedProcess[str]) -> list[str]:
+def run(launcher: tuple[str, ...], script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return python(("-m", *launcher), "--nproc-per-node", "2", str(SCRIPTS / script), *arguments)
+
+
+def digests(done: subprocess.CompletedProcess[str], n: int = 2) -> list[str]:
     lines = [line.partition("digest ")[2] for line in done.stdout.splitlines() if "digest " in line]
-    assert len(lines) == 2, done.stdout + done.stderr
+    assert len(lines) == n, done.stdout + done.stderr
     return sorted(lines)
 
 
@@ -52,7 +55,8 @@ def test_a_trainer_ends_with_the_bits_of_gloo(script: str, tmp_path: Path) -> No
     assert virtual[0].split()[1] == virtual[1].split()[1], "ranks end with the same parameters"
 
 
-def test_a_trainer_that_starts_processes_of_its_own_is_refused_by_name() -> None:
-    done = run(VIRTUAL, "lightning_job.py", "ddp_spawn")
-    assert done.returncode == 1
-    assert "a queue that the caller reads meanwhile is not simulated" in done.stderr, done.stdout + done.stderr
+@pytest.mark.parametrize("strategy", ["ddp_spawn", "ddp_fork"])
+def test_a_trainer_that_starts_its_ranks_itself_ends_with_the_bits_of_gloo(strategy: str) -> None:
+    command = [str(SCRIPTS / "lightning_job.py"), strategy]
+    found = [digests(python(given, *command), 1) for given in (("-m", "lockstep", "run", "--no-record"), ())]
+    assert found[0] == found[1]

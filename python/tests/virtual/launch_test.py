@@ -53,27 +53,6 @@ def test_a_module_is_run_as_python_does(tmp_path: Path, monkeypatch: pytest.Monk
     assert lines_of(outcome, "module") == ["module trainer"] * 2
 
 
-def test_spawned_functions_are_the_ranks(tmp_path: Path) -> None:
-    script = write(tmp_path, HEAD + '''
-import torch.multiprocessing as mp
-
-def train(rank, world, word):
-    dist.init_process_group("gloo", init_method="tcp://127.0.0.1:23456", rank=rank, world_size=world)
-    x = torch.ones(1)
-    dist.all_reduce(x)
-    print("sum", rank, x.item(), word)
-
-if __name__ == "__main__":
-    mp.spawn(train, args=(3, "hello"), nprocs=3)
-''')
-    outcome = run_virtual(script, 3, "--no-record")
-    assert outcome.ok, printed(outcome)
-    assert lines_of(outcome, "sum") == [f"sum {rank} 3.0 hello" for rank in range(3)]
-    refused = run_virtual(script, 2, "--no-record")
-    assert refused.found["outcome"] == "failed"
-    assert "spawn of 3 processes in a job of 2 virtual ranks" in printed(refused)
-
-
 def test_random_states_are_those_of_fresh_interpreters(tmp_path: Path) -> None:
     script = write(tmp_path, HEAD + '''
 import random, numpy
@@ -165,8 +144,6 @@ assert x.item() == world
     ("import torch.distributed.rpc as rpc\nrpc.init_rpc('w', rank=0, world_size=1)\n", "rpc is not simulated"),
     ("dist.init_process_group('gloo', init_method='tcp://127.0.0.1:1', rank=0, world_size=1)\n",
      "start as many ranks as the script opens"),
-    ("import torch.multiprocessing as mp\nmp.start_processes(print, (mp.get_context().SimpleQueue(),), 2, join=False)\n",
-     "with a queue that the caller reads meanwhile is not simulated"),
 ])
 def test_what_cannot_be_simulated_is_refused_by_name(body: str, says: str, tmp_path: Path) -> None:
     outcome = run_virtual(write(tmp_path, HEAD + body), 2, "--no-record")

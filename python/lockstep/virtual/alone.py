@@ -1,0 +1,164 @@
+"""`lockstep run SCRIPT`: a script that starts its ranks itself, with torch.multiprocessing.spawn, as one process.
+
+    the command ──forks──> the script ──asks──> the command ──forks──> the ranks        (spawn, forkserver)
+                           the script ──forks──> a coordinator ──forks──> the ranks     (fork)
+
+A rank that is spawned knows nothing of the script but what it is passed, hence the first of the two ways."""
+from __future__ import annotations
+
+import dataclasses
+import os
+import pickle
+import select
+import signal
+import socket
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lockstep.virtual import launch, rank, spawned
+from lockstep.virtual.options import Options, Usage
+from lockstep.virtual.spawned import Files, Request, Start
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lockstep.virtual.launch import Outcome
+
+_MESSAGE_BYTES = 64
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What all calls of spawn in one run of the script have in common."""
+
+    given: Options
+    seed: int
+    trace: str
+    quiet: bool
+    folder: str  # Where requests and outcomes lie.
+
+    def run(self, request: Request, load: Callable[[], Any], inherits_random: bool) -> None:
+        """Runs the ranks of a request to their end, and leaves the outcome."""
+        given = dataclasses.replace(self.given, ranks=request.count, per_node=request.count,
+                                    spawned=True, inherits_random=inherits_random)
+        trace = self.trace and (self.trace if request.number == 0 else str(Path(self.trace) / f"spawn-{request.number + 1}"))
+        outcome = launch.run_ranks(given, self.seed, trace, self.quiet, spawned.Program(request, self.folder, load))
+        outcome.called = request.called
+        Files(self.folder).outcome(request.number).write_bytes(pickle.dumps(outcome))
+
+
+def run(given: Options, seed: int, trace: str, quiet: bool) -> Outcome:
+    """Runs the script once. Returns: the outcome of the first of its jobs that did not end well, or of its last.
+
+    Raises:
+        Usage: it started no ranks.
+    """
+    with tempfile.TemporaryDirectory(prefix="lockstep-") as folder:
+        code, lines = _run_script(_Job(given, seed, trace, quiet, folder))
+        outcomes = Files(folder).outcomes()
+    if not outcomes:
+        if code:
+            raise launch.ScriptFailed(code)
+        raise Usage(f"{given.program}: called neither spawn nor start_processes of torch.multiprocessing: nothing was "
+                    "simulated; where a launcher starts its ranks: lockstep torchrun --nproc-per-node N")
+    decisive = next((each for each in outcomes if not each.ok), outcomes[-1])
+    decisive.others = [each for each in outcomes if each is not decisive]
+    decisive.script_code = code if decisive.found["outcome"] == "ok" else 0
+    decisive.lines = [*((-1, line) for line in lines), *(line for each in outcomes for line in each.lines)]
+    return decisive
+
+
+def _run_script(job: _Job) -> tuple[int, list[str]]:
+    """Returns: the script's exit code, and what it printed where that is not shown."""
+    mine, scripts = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    printed = Path(job.folder) / "printed"
+    parent = os.getpid()
+    script = os.fork()
+    if script == 0:
+        mine.close()
+        _be_script(parent, job, scripts, printed)
+    scripts.close()
+    try:
+        code = _serve(job, mine, script)
+    except BaseException:
+        os.kill(script, signal.SIGKILL)
+        os.waitpid(script, 0)
+        raise
+    finally:
+        mine.close()
+    return code, printed.read_text(errors="replace").splitlines() if job.quiet else []
+
+
+def _serve(job: _Job, end: socket.socket, script: int) -> int:
+    """Runs what the script asks for until it has ended. Returns: its exit code."""
+    ended = os.pidfd_open(script)
+    try:
+        while True:
+            ready, _, _ = select.select([end, ended], [], [])
+            message, descriptors = b"", list[int]()
+            if end in ready:
+                message, descriptors, _, _ = socket.recv_fds(end, _MESSAGE_BYTES, spawned.MOST_DESCRIPTORS)
+            if message:
+                request = pickle.loads(Files(job.folder).request(int(message)).read_bytes())
+                done, *passed = descriptors
+                job.run(request, spawned.loader(request, passed), inherits_random=False)
+                os.write(done, b".")
+                for descriptor in descriptors:
+                    os.close(descriptor)
+            elif ended in ready:
+                return os.waitstatus_to_exitcode(os.waitpid(script, 0)[1])
+            else:  # The script has closed its end, and goes on.
+                os.waitid(os.P_PID, script, os.WEXITED | os.WNOWAIT)
+    finally:
+        os.close(ended)
+
+
+def _be_script(parent: int, job: _Job, end: socket.socket, printed: Path) -> None:
+    """The process of the script. Does not return."""
+    code = 1
+    try:
+        rank.die_with_parent(parent)
+        outputs = None
+        if job.quiet:
+            file = os.open(printed, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            outputs = file, os.dup(file)
+        rank.as_new_interpreter((job.given.program, *job.given.arguments), outputs)
+        _install(job, end)
+        program = (rank.module if job.given.is_module else rank.script)(job.given.program)
+        code = rank.run_alone(program)
+    except BaseException:
+        import traceback
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def _install(job: _Job, end: socket.socket) -> None:
+    from lockstep.virtual import spawning
+
+    def start(request: Request, how: Start, fn: Callable[..., Any], args: tuple[Any, ...], descriptors: list[int],
+              done: int) -> None:
+        if how is Start.SPAWN:
+            spawning.send(end, request, job.folder, [done, *descriptors])
+            return
+        sys.stdout.flush()
+        sys.stderr.flush()
+        parent = os.getpid()
+        if os.fork() == 0:
+            try:
+                rank.die_with_parent(parent)
+                end.close()
+                job.run(request, lambda: (fn, args), inherits_random=True)
+                os.write(done, b".")
+            except BaseException:
+                import traceback
+                traceback.print_exc()
+            finally:
+                os._exit(0)
+
+    spawning.install(start, job.folder)
