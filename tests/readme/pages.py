@@ -103,8 +103,8 @@ def play(text: str, environment: dict[str, str]) -> tuple[str, list[str]]:
     return corrected, wrong
 
 
-def environment_of(arguments: argparse.Namespace) -> dict[str, str]:
-    """Where commands find Lockstep and PyTorch."""
+def environment_of(arguments: argparse.Namespace, scratch: Path) -> dict[str, str]:
+    """Where commands find Lockstep and PyTorch. With the Python package, `lockstep` is its command."""
     paths = [arguments.prefix.resolve() / "bin"]
     environment = {**os.environ, "NO_COLOR": "1", "OMP_NUM_THREADS": "1",
                    "CMAKE_GENERATOR": arguments.generator,
@@ -114,6 +114,10 @@ def environment_of(arguments: argparse.Namespace) -> dict[str, str]:
         paths.insert(0, arguments.torch.resolve() / "bin")
     if arguments.python:
         environment["PYTHONPATH"] = str(arguments.python.resolve())
+        command = scratch / "lockstep"
+        command.write_text('#!/bin/sh\nexec python -m lockstep "$@"\n', encoding="utf-8")
+        command.chmod(0o755)
+        paths.insert(0, scratch)
     environment["PATH"] = ":".join([*map(str, paths), environment["PATH"]])
     return environment
 
@@ -161,7 +165,8 @@ def main() -> int:
             print(f"{page}: not run: there is no PyTorch at {arguments.torch}")
             code = code or SKIPPED
             continue
-        corrected, wrong = play(text, environment_of(arguments))
+        with tempfile.TemporaryDirectory() as scratch:
+            corrected, wrong = play(text, environment_of(arguments, Path(scratch)))
         if arguments.update:
             page.write_text(corrected, encoding="utf-8")
         elif wrong:

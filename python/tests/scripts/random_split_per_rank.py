@@ -17,6 +17,7 @@ def evaluate(model, loader):
 
 def main():
     dist.init_process_group("gloo")
+    torch.manual_seed(dist.get_rank())  # For masks that differ.
     data = TensorDataset(torch.arange(400.0).reshape(50, 8) / 400, torch.arange(50.0)[:, None] / 50)
     train, held_out = random_split(data, [40, 10])
     sampler = DistributedSampler(train, seed=3)
