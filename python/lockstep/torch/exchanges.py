@@ -222,7 +222,7 @@ def _puts_own_rows(exchange: _Exchange, node: Any, edges: list[Any], at: list[in
     if name in _JOINERS:
         others = [child for i, child in enumerate(edges) if i != exchange.rank]
         return at == [exchange.rank] and len(edges) == exchange.size and not any(others)
-    if name != "CopySlices" or edges[0] is not None:
+    if name.rpartition("::")[2] != "CopySlices" or edges[0] is not None:
         return False
     shapes = getattr(node, "_input_metadata", ())
     return bool(shapes) and torch.Size(shapes[0].shape).numel() == exchange.count
