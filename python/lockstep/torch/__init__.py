@@ -74,9 +74,9 @@ def recording(folder: str | PathLike[str], budget: float = 0.0) -> Iterator[None
 def _install_the_rest(recorder: Recorder) -> None:
     """What is needed once there is a group: by now PyTorch has been imported as a whole, while start()
     may have been called in the middle of that."""
-    from lockstep.torch import (batches, clipping, delayed, files, gradients, samplers, stepping,
-                                wrapping)
+    from lockstep.torch import (batches, clipping, delayed, exchanges, files, gradients, samplers,
+                                stepping, wrapping)
 
-    for seam in (wrapping, gradients, delayed, stepping, clipping, batches, samplers, files, ending):
+    for seam in (wrapping, exchanges, gradients, delayed, stepping, clipping, batches, samplers, files, ending):
         recorder.quietly(seam.__name__, partial(seam.install, recorder))
     recorder.before_end.append(recorder.program.write_end)

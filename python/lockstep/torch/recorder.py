@@ -68,7 +68,7 @@ class Recorder:
         self.program = Program(self)
         self.batches: Batches
         self.groups: Groups
-        self.exchanges: Exchanges
+        self.exchanges: Exchanges | None = None
         self.wrapping: Wrapping
         self.before_end: list[Callable[[], None]] = []
         self._troubles: set[str] = set()
