@@ -8,6 +8,7 @@
 #include "lockstep/kernels/cpu_kernels.h"
 #include "lockstep/laws/finish_report.h"
 #include "lockstep/real/host/real_host.h"
+#include "lockstep/trace/touch_recorder.h"
 
 namespace lockstep {
 
@@ -47,18 +48,35 @@ RecordOptions record_options(const RankSessionOptions& options, const LawSet& la
 
 /// Everything one rank of a process runs on.
 struct RankOfProcess {
-  /// `opened`: the backend's device, or null.
-  RankOfProcess(const RankSessionOptions& options, std::unique_ptr<Accelerator> opened)
+  /// `opened`: the backend's device, or null. `watches`: what losses are made of is followed.
+  RankOfProcess(const RankSessionOptions& options,
+                std::unique_ptr<Accelerator> opened,
+                bool watches)
       : rank(options.backend.place.rank),
         host(Rank{rank}, files),
         device(std::move(opened)),
-        runtime(pool, kernels(options.exact), host, device.get()) {}
+        watching(watches ? make_watching_kernels(kernels(options.exact)) : nullptr),
+        runtime(pool, watches ? *watching : kernels(options.exact), host, device.get()) {}
 
   /// Only the processor can say that nothing rounded, so exact jobs compute there, in the device's
   /// memory if there is one.
   Kernels& kernels(bool proven) const {
     if (proven) return *exact;
     return device != nullptr ? device->kernels() : *cpu;
+  }
+
+  /// Records from now on what the rank does.
+  void record_with(Recorder& recorder) {
+    runtime.set_recorder(&recorder);
+    if (watching == nullptr) return;
+    exchange_pen.emplace(recorder);
+    exchanges.listen(&*exchange_pen);
+    runtime.set_exchanges(&exchanges);
+  }
+
+  void stop_recording() {
+    runtime.set_recorder(nullptr);
+    runtime.set_exchanges(nullptr);
   }
 
   std::int32_t rank;
@@ -68,6 +86,9 @@ struct RankOfProcess {
   std::unique_ptr<Accelerator> device;
   std::unique_ptr<Kernels> cpu = make_cpu_kernels();
   std::unique_ptr<Kernels> exact = make_exact_kernels(*cpu);
+  std::unique_ptr<Kernels> watching;
+  ExchangeWatch exchanges;
+  std::optional<ExchangeRecorder> exchange_pen;
   Runtime runtime;
   NameTable names;
 };
@@ -149,7 +170,8 @@ Result<RankSessionResult> run_this_rank(const Backend& backend,
   Result<std::unique_ptr<Accelerator>> device = std::unique_ptr<Accelerator>();
   if (backend.open_device != nullptr) device = backend.open_device(options.backend);
   if (!device.ok()) return device.error();
-  RankOfProcess self(options, std::move(device).value());
+  const bool watches = options.record && laws.value().required().exchanges;
+  RankOfProcess self(options, std::move(device).value(), watches);
   forget_earlier_trace(options);
   Result<std::unique_ptr<ProcessGroup>> connected = backend.connect(options.backend, self.runtime);
   if (!connected.ok()) return connected.error();
@@ -168,7 +190,7 @@ Result<RankSessionResult> run_this_rank(const Backend& backend,
     recorder.emplace(
         Rank{self.rank}, self.host, self.names, *file, record_options(options, laws.value()));
     recorder->set_attempt(attempt);
-    self.runtime.set_recorder(&*recorder);
+    self.record_with(*recorder);
   }
   RankContext context(Rank{self.rank}, options.backend.place.world_size, self.runtime, group);
   record_environment(context);
@@ -177,7 +199,7 @@ Result<RankSessionResult> run_this_rank(const Backend& backend,
   if (recorder) {
     recorder->record(
         EndEvent{.outcome = ending.outcome, .detail = self.names.intern(ending.detail)});
-    self.runtime.set_recorder(nullptr);
+    self.stop_recording();
     if (Outcome closed = file->close(); !closed.ok()) return closed.error();
   }
   return finish(options, context, std::move(result));

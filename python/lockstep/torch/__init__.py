@@ -76,10 +76,10 @@ def recording(folder: str | PathLike[str], budget: float = 0.0) -> Iterator[None
 def _install_the_rest(recorder: Recorder) -> None:
     """What is needed once there is a group: by now PyTorch has been imported as a whole, while start()
     may have been called in the middle of that."""
-    from lockstep.torch import (batches, buckets, clipping, delayed, files, gradients, samplers, stepping,
-                                streams, wrapping)
+    from lockstep.torch import (batches, buckets, clipping, delayed, exchanges, files, gradients, samplers,
+                                stepping, streams, wrapping)
 
-    for seam in (wrapping, buckets, gradients, delayed, stepping, clipping, streams, batches, samplers, files,
-                 ending):
+    for seam in (wrapping, exchanges, buckets, gradients, delayed, stepping, clipping, streams, batches, samplers,
+                 files, ending):
         recorder.quietly(seam.__name__, partial(seam.install, recorder))
     recorder.before_end.append(recorder.program.write_end)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.autograd.function import BackwardCFunction
 
+from lockstep.torch.groups import ENGINE
 from lockstep.torch.recorder import BACKWARD
 from lockstep.torch.sloped import Slopes
 from lockstep.words import CollectiveOp, ExchangeJoin, ReduceOp
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
-    from lockstep.torch.groups import _Calls
+    from lockstep.torch.groups import Call
     from lockstep.torch.recorder import Recorder
 
 SEAM = "exchanges"
@@ -34,21 +35,8 @@ _EXCHANGES = frozenset((CollectiveOp.ALL_REDUCE, CollectiveOp.ALL_GATHER, Collec
 _JOINERS = ("CatBackward0", "StackBackward0")
 # Functions of PyTorch's own: what their forwards exchange, their backwards do; or, it is the program's
 # code that runs inside them.
+_MAKERS = ("distributed_c10d.py", "_functional_collectives.py")
 _OWN = ("/torch/nn/", "/torch/utils/", "/torch/_functorch/", "/torch/_dynamo/")
-
-
-@dataclass
-class Call:
-    """A collective as it is posted."""
-
-    op: CollectiveOp
-    reduce: ReduceOp
-    calls: _Calls
-    seq: int
-    inputs: list[Any]
-    outputs: list[Any]
-    site: str
-    frame: FrameType
 
 
 @dataclass
@@ -84,6 +72,21 @@ def _contexts(frame: FrameType | None, function: str) -> Iterator[Any]:
             if isinstance(context, BackwardCFunction):
                 yield context if not any(place in code.co_filename for place in _OWN) else None
         frame = frame.f_back
+
+
+def _is_of_program(frame: FrameType | None) -> bool:
+    """Whether code of the program, or of a function of autograd, makes a call in a backward: the reducer
+    and its hooks make others."""
+    found = False
+    for _ in range(MOST_FRAMES):
+        if frame is None or frame.f_code.co_name == ENGINE:
+            break
+        file = frame.f_code.co_filename
+        if "ddp_comm_hooks" in file:
+            return False
+        found = found or file.endswith(_MAKERS)
+        frame = frame.f_back
+    return found
 
 
 def _number(node: Any) -> int:
@@ -135,6 +138,8 @@ class Exchanges:
 
     def _answer(self, call: Call) -> None:
         """A call in a backward: it belongs to the function that makes it, else to the last open exchange."""
+        if not _is_of_program(call.frame):
+            return
         group = call.calls.number
         inside = {_number(context) for context in _contexts(call.frame, "backward") if context is not None}
         for exchange in reversed(self.open):
@@ -222,7 +227,7 @@ def _puts_own_rows(exchange: _Exchange, node: Any, edges: list[Any], at: list[in
     if name in _JOINERS:
         others = [child for i, child in enumerate(edges) if i != exchange.rank]
         return at == [exchange.rank] and len(edges) == exchange.size and not any(others)
-    if name != "CopySlices" or edges[0] is not None:
+    if name.rpartition("::")[2] != "CopySlices" or edges[0] is not None:
         return False
     shapes = getattr(node, "_input_metadata", ())
     return bool(shapes) and torch.Size(shapes[0].shape).numel() == exchange.count
@@ -247,3 +252,7 @@ class _Arrival:
             own = pen.digest(grad) if grad is not None else 1
             digest = (digest * 0x9E3779B97F4A7C15 + own) % (1 << 64)
         self._exchange.digest = digest
+
+
+def install(recorder: Recorder) -> None:
+    recorder.exchanges = Exchanges(recorder)

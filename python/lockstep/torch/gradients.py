@@ -206,9 +206,11 @@ def install(recorder: Recorder) -> None:
             if depth == 0 and scope != FORWARD:
                 roots = args[0] if args else kwargs.get("tensors", ())
                 recorder.quietly(SEAM, lambda: _write_loss(recorder, roots))
-            if depth == 0 and recorder.exchanges.open:
-                recorder.quietly(SEAM, lambda: recorder.exchanges.begin_backward(
-                    args[0] if args else kwargs.get("tensors", ())))
+            exchanges = recorder.exchanges
+            watched = depth == 0 and exchanges is not None and bool(exchanges.open)
+            if watched and exchanges is not None:
+                roots = args[0] if args else kwargs.get("tensors", ())
+                recorder.quietly(SEAM, lambda: exchanges.begin_backward(roots))
             depth += 1
             recorder.scope = BACKWARD
             try:
@@ -216,8 +218,8 @@ def install(recorder: Recorder) -> None:
             finally:
                 depth -= 1
                 recorder.scope = scope
-                if depth == 0 and recorder.exchanges.open:
-                    recorder.quietly(SEAM, recorder.exchanges.end_backward)
+                if watched and exchanges is not None:
+                    recorder.quietly(SEAM, exchanges.end_backward)
             if depth == 0:
                 recorder.quietly(SEAM, after_backward)
             return result

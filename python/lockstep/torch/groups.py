@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import sys
 import zlib
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch.distributed.distributed_c10d as c10d
 
-from lockstep.torch.exchanges import Call, Exchanges
 from lockstep.torch.recorder import BACKWARD, DTYPES
 from lockstep.torch.sites import local_of, site
 from lockstep.words import CollectiveOp, DType, ReduceOp
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import FrameType
 
     from lockstep.torch.recorder import Recorder
 
@@ -59,6 +60,20 @@ def _op_named(name: Any) -> CollectiveOp | None:
     return _known[name]
 
 
+@dataclass
+class Call:
+    """A collective of the program as it is posted."""
+
+    op: CollectiveOp
+    reduce: ReduceOp
+    calls: _Calls
+    seq: int
+    inputs: list[Any]
+    outputs: list[Any]
+    site: str
+    frame: FrameType | None
+
+
 class _Calls:
     """The calls of one group: what was posted, and what has completed since."""
 
@@ -84,9 +99,9 @@ class _Calls:
         reduce = ReduceOp.SUM
         if op is None or recorder.pen is None:
             return
-        frame = sys._getframe(2)
+        frame = sys._getframe(1).f_back  # None: the engine's own thread, as GPUs have it.
         # Between DDP's own reductions and the engine there is no function of c10d's.
-        own = frame.f_code.co_name == ENGINE
+        own = frame is None or frame.f_code.co_name == ENGINE
         given = {} if own else local_of(_CALLERS, C10D, frame)
         inputs = call.input_tensors
         if op is CollectiveOp.SCATTER or not inputs:
@@ -105,7 +120,7 @@ class _Calls:
             sum([tensor.numel() for tensor in inputs]), 0, 0, file, line, recorder.scope)
         recorder.reduced = recorder.reduced or recorder.scope == BACKWARD
         self._posted[int(call.op_id)] = ticket
-        if not own and self.size > 1:
+        if not own and self.size > 1 and recorder.exchanges is not None:
             recorder.exchanges.posted(Call(op, reduce, self, recorder.pen.seq_of(ticket), inputs,
                                            call.output_tensors, f"{file}:{line}" if file else "", frame))
 
@@ -249,7 +264,6 @@ def install(recorder: Recorder, on_first_group: Callable[[], None]) -> None:
     """Sees every group that is made from now on, and the world if it exists already."""
     groups = Groups(recorder, on_first_group)
     recorder.groups = groups
-    recorder.exchanges = Exchanges(recorder)
     names = ("group_size", "group_rank", "global_ranks_in_group", "backend", "store", "group_name")
 
     def make(real: Callable[..., Any]) -> Callable[..., Any]:

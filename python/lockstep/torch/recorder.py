@@ -72,8 +72,8 @@ class Recorder:
         self.batches: Batches
         self.samplers: Samplers
         self.groups: Groups
-        self.exchanges: Exchanges
         self.streams: Streams
+        self.exchanges: Exchanges | None = None
         self.wrapping: Wrapping
         self.before_end: list[Callable[[], None]] = []
         self._troubles: set[str] = set()

@@ -8,10 +8,11 @@ from torch.utils.data.distributed import DistributedSampler
 
 
 def gathered(z):
-    rows = torch.empty(dist.get_world_size(), *z.shape)
+    n = len(z)
+    rows = torch.empty(dist.get_world_size() * n, z.shape[1])
     dist.all_gather_into_tensor(rows, z.contiguous())
-    rows[dist.get_rank()] = z
-    return rows.flatten(0, 1)
+    rows[dist.get_rank() * n:(dist.get_rank() + 1) * n] = z
+    return rows
 
 
 def contrast(a, b):

@@ -60,6 +60,8 @@ class HealthyProgramTest : public ::testing::TestWithParam<HealthyProgram> {};
 
 class BrokenTwinTest : public ::testing::TestWithParam<BrokenTwin> {};
 
+class LossTwinTest : public ::testing::TestWithParam<BrokenTwin> {};
+
 }  // namespace
 
 std::ostream& operator<<(std::ostream& out, const HealthyProgram& one) { return out << one.name; }
@@ -90,6 +92,18 @@ TEST_P(BrokenTwinTest, IsNoticedUnderFiveSchedules) {
     EXPECT_TRUE(says(report, twin)) << "seed " << seed << "\n" << accusations(report);
   }
 }
+
+// Of what a real rank does its memory is not watched, and what its losses are made of is.
+TEST_P(LossTwinTest, IsNoticedAsProcesses) {
+  const BrokenTwin& twin = GetParam();
+  const std::string said = complaint_on_gloo(twin.program, twin.ranks);
+  EXPECT_NE(said.find(twin.says), std::string::npos) << said;
+}
+
+INSTANTIATE_TEST_SUITE_P(Twins,
+                         LossTwinTest,
+                         ::testing::ValuesIn(exchange_twins()),
+                         [](const auto& named) { return std::string(named.param.name); });
 
 INSTANTIATE_TEST_SUITE_P(Programs,
                          HealthyProgramTest,

@@ -44,10 +44,8 @@ inline Variable gather_of_own_share(RankContext& rank, const Variable& z) {
 /// The rows that came are constants; they are copied, and the graph's own put in their place.
 inline Variable gather_with_own_rows_replaced(RankContext& rank, const Variable& z) {
   const Tensor all = rows_of_all(rank, z).clone();
-  const std::int64_t n = z.shape()[0];
-  for (std::int64_t i = 0; i < n; ++i) {
-    all.as<float>()[rank.rank() * n + i] = z.data().as<float>()[i];
-  }
+  const Tensor own = all.slice(rank.rank() * z.data().n_elems(), z.shape());
+  rank.runtime().kernels().copy(own, z.data());
   return with_own_rows(rank, z, all);
 }
 
