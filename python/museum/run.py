@@ -86,17 +86,17 @@ def show(build: Path, chosen: list[Exhibit]) -> int:
 
 
 def show_shipped(build: Path, chosen: list[shipping.Job]) -> int:
-    outcomes, complaints = [], []
+    outcomes = []
     for job in chosen:
         print(f"== {job.package}: {job.name}", file=sys.stderr, flush=True)
         try:
             outcomes.append(shipping.visit(build, job))
         except releases.NotInstalled as failure:
             outcomes.append(shipping.Outcome(job, 0, "NO RESULT", (str(failure),)))
-        complaints += outcomes[-1].complaints
+        for complaint in outcomes[-1].complaints:
+            print(f"museum: {complaint}", file=sys.stderr, flush=True)
+    complaints = [complaint for outcome in outcomes for complaint in outcome.complaints]
     print(shipping.table(outcomes))
-    for complaint in complaints:
-        print(f"museum: {complaint}", file=sys.stderr)
     return 1 if complaints else 0
 
 
