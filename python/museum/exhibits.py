@@ -60,7 +60,7 @@ class Exhibit:
     word: str = ""  # What had to be said to Lockstep, and why.
     not_caught: str = ""  # Why Lockstep does not notice it yet.
     torch: str = "2.15.0"
-    stuck_after: int = 8  # Seconds without an event, after which the job is ended.
+    stuck_after: int = 30  # Seconds without an event, after which the job is ended.
     environment: dict[str, str] = field(default_factory=dict)
 
     @property

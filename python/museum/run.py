@@ -3,6 +3,7 @@
 
   run.py BUILD [EXHIBIT...]      all of them, or these; needs the network the first time
   run.py BUILD --list            what there is
+  run.py BUILD --shipped [NAME..]  scripts and tests that packages ship, recorded and not (shipping.py)
 
 Each exhibit is a plain script of at most sixty lines that is run on two ranks under torchrun: once with
 the buggy release, which Lockstep must name, and once with the fixed one, where it must be silent. The
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-from museum import exhibits, judging, releases  # noqa: E402
+from museum import exhibits, judging, releases, shipping  # noqa: E402
 
 if TYPE_CHECKING:
     from museum.exhibits import Exhibit
@@ -84,6 +85,21 @@ def show(build: Path, chosen: list[Exhibit]) -> int:
     return 1 if complaints else 0
 
 
+def show_shipped(build: Path, chosen: list[shipping.Job]) -> int:
+    outcomes = []
+    for job in chosen:
+        print(f"== {job.package}: {job.name}", file=sys.stderr, flush=True)
+        try:
+            outcomes.append(shipping.visit(build, job))
+        except releases.NotInstalled as failure:
+            outcomes.append(shipping.Outcome(job, 0, "NO RESULT", (str(failure),)))
+        for complaint in outcomes[-1].complaints:
+            print(f"museum: {complaint}", file=sys.stderr, flush=True)
+    complaints = [complaint for outcome in outcomes for complaint in outcome.complaints]
+    print(shipping.table(outcomes))
+    return 1 if complaints else 0
+
+
 def main(arguments: list[str]) -> int:
     if not arguments or arguments[0].startswith("-"):
         print(__doc__, file=sys.stderr)
@@ -94,12 +110,13 @@ def main(arguments: list[str]) -> int:
             for exhibit in exhibits.chosen([]):
                 print(f"{exhibit.name}: {exhibit.package} {exhibit.buggy}. {exhibit.wrong}")
             return 0
-        chosen = exhibits.chosen(asked)
+        shipped = shipping.chosen(asked[1:]) if asked[:1] == ["--shipped"] else None
+        chosen = exhibits.chosen(asked) if shipped is None else []
     except exhibits.Refused as refusal:
         print(f"museum: {refusal}", file=sys.stderr)
         return 2
     sys.path.insert(0, str(build / "python"))
-    return show(build, chosen)
+    return show(build, chosen) if shipped is None else show_shipped(build, shipped)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import pytest
 PYTHON = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PYTHON))
 
-from museum import exhibits, judging, releases  # noqa: E402
+from museum import exhibits, judging, releases, shipping  # noqa: E402
 
 
 @dataclass(frozen=True)
@@ -126,3 +126,44 @@ def test_an_exhibit_is_a_short_plain_script_with_its_record(name: str) -> None:
     assert all("==" in release for release in exhibit.releases(exhibit.buggy))
     said = any("lockstep" in line.lower() for line in lines)
     assert bool(exhibit.word) == (said or bool(exhibit.buffers)), "a word to Lockstep is explained"
+
+
+PLAIN = shipping.Ran(0, ("rank 0 done", "rank 1 done"))
+SCRIPT = shipping.Job("package", "script", "script.py")
+
+
+def test_a_shipped_script_that_is_not_accused_and_not_changed_is_well() -> None:
+    outcome = shipping.judge(SCRIPT, PLAIN, PLAIN, Reported(), 9)
+    assert outcome.complaints == () and outcome.says == "ok"
+
+
+@pytest.mark.parametrize(("plain", "recorded", "report", "events", "complaint"), [
+    (PLAIN, PLAIN, Reported((BUG,)), 9, "is accused"),
+    (PLAIN, PLAIN, Reported(error="rank 1 died"), 9, "is accused: rank 1 died"),
+    (PLAIN, PLAIN, None, 0, "nothing was recorded"),
+    (PLAIN, PLAIN, Reported(), 0, "nothing was recorded"),
+    (PLAIN, shipping.Ran(1, PLAIN.lines), Reported(), 9, "exit code 0 became 1"),
+    (PLAIN, shipping.Ran(0, PLAIN.lines[:1]), Reported(), 9, "it no longer prints: rank 1 done"),
+    (PLAIN, shipping.Ran(0, (*PLAIN.lines, "rank 1 done")), Reported(), 9, "it also prints: rank 1 done"),
+    (shipping.Ran(1, ()), shipping.Ran(1, ()), Reported(), 9, "fails without the recorder")])
+def test_what_is_wrong_with_a_shipped_script_is_noticed(
+        plain: shipping.Ran, recorded: shipping.Ran, report: Reported | None, events: int, complaint: str) -> None:
+    outcome = shipping.judge(SCRIPT, plain, recorded, report, events)
+    assert len(outcome.complaints) == 1 and complaint in outcome.complaints[0]
+    assert outcome.says == "COMPLAINT"
+
+
+def test_outputs_are_compared_without_times_addresses_and_ports() -> None:
+    first = "rank 1 at 0x7f01\nloss 0.25 in 1.32s\nat 127.0.0.1:51234\nlockstep: recorded 2 ranks\n"
+    again = "loss 0.25 in 0.9s\nat 127.0.0.1:40001\nrank 1 at 0x8802\n"
+    assert shipping.normalised(first) == shipping.normalised(again) != ()
+    assert shipping.normalised(first) != shipping.normalised(again.replace("0.25", "0.26"))
+
+
+def test_shipped_scripts_are_chosen_by_name_or_package() -> None:
+    every = shipping.chosen([])
+    assert len({job.name for job in every}) == len(every)
+    assert all((shipping.HERE / job.script).exists() for job in every)
+    assert {job.package for job in shipping.chosen(["pytorch", "test_ops"])} == {"pytorch", "accelerate"}
+    with pytest.raises(exhibits.Refused, match="nothing shipped is called 'test_opps'"):
+        shipping.chosen(["test_opps"])

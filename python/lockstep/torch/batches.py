@@ -78,9 +78,9 @@ class Batches:
     def begin_pass(self, training: bool) -> None:
         """A forward begins: what it consumes may be the first of a pass."""
         loader = self._loader if self.handed is not None else None
-        begun = None if loader is None else loader.__dict__.pop(_PASS, None)
-        if begun is None:
-            begun, self._begun = self._begun, None
+        begun, self._begun = self._begun, None
+        if loader is not None and _PASS in loader.__dict__:  # Its own, or None once that is written.
+            begun, loader.__dict__[_PASS] = loader.__dict__[_PASS], None
         if self.handed is None and begun is None:
             return
         data = None if loader is None else loader._dataset

@@ -81,6 +81,7 @@ class Recorder:
     def open(self, rank: int, world: int, backend: str) -> None:
         """Starts the rank's file. Raises OSError."""
         self.rank, self.world = rank, world
+        self.process = os.getpid()  # It may be a fork of the one that was armed.
         dtypes: list[Any] = [None] * len(DType)
         for theirs, ours in DTYPES.items():
             dtypes[ours] = theirs

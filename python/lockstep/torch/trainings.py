@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 class Trainings:
     """A wrapper begins another training when it is first trained on, if it holds none of the
     parameters that were trained before, and no other wrapper of the present training has been trained
-    on since it was made. One that takes over again after that was wrapped late: both are one."""
+    on since it was made. One that is trained on again after that takes part in the new training."""
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self.now = 0
-        self._epochs: dict[int, int] = {}  # Passes over the training data, by training.
+        self._n_epochs = 0  # Passes over the data of this training.
         self._of: dict[int, int] = {}  # A training by each wrapper's index.
         self._trained: dict[int, weakref.ref[Any]] = {}  # Parameters, by id.
         self._n_forwards = 0
@@ -36,17 +36,13 @@ class Trainings:
             self._trained.update((id(p), weakref.ref(p)) for p in wrapper.all.values())
             self._go_on(known)
         elif known != self.now:
-            for index, number in self._of.items():
-                if number == self.now:
-                    self._of[index] = known
-            self._go_on(known)
+            self._of[wrapper.index] = self.now
         self._n_forwards += 1
 
     def next_epoch(self) -> int:
         """A pass over the training data begins. Returns: its number in this training."""
-        epoch = self._epochs.get(self.now, 0)
-        self._epochs[self.now] = epoch + 1
-        return epoch
+        self._n_epochs += 1
+        return self._n_epochs - 1
 
     def _training_of(self, wrapper: Wrapper) -> int:
         peers = [other for other in self.recorder.wrapping.all
@@ -64,7 +60,7 @@ class Trainings:
     def _go_on(self, number: int) -> None:
         if number == self.now:
             return
-        recorder, self.now = self.recorder, number
+        recorder, self.now, self._n_epochs = self.recorder, number, 0
         if recorder.pen is not None:
             recorder.pen.training(number)
-        recorder.in_epoch(max(0, self._epochs.get(number, 0) - 1))
+        recorder.in_epoch(0)

@@ -31,7 +31,7 @@ class Ran:
     troubles: list[str] = field(default_factory=list)
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -68,7 +68,7 @@ def run_job(script: Path, ranks: int, folder: Path | None, scratch: Path, budget
     """Runs the script, recorded into `folder` if one is given, until all ranks are gone."""
     started = time.monotonic()
     environment = {"WORLD_SIZE": str(ranks), "LOCKSTEP_BUDGET": str(budget), "MASTER_ADDR": "127.0.0.1", "LOCKSTEP_RUN": scratch.name,
-                   "MASTER_PORT": str(_free_port()), "GLOO_SOCKET_IFNAME": "lo"}
+                   "MASTER_PORT": str(free_port()), "GLOO_SOCKET_IFNAME": "lo"}
     outputs = [scratch / f"{script.stem}.{folder is None}.{rank}" for rank in range(ranks)]
     children = {}
     for rank in range(ranks):

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import lockstep
-from forked import SCRIPTS, run_job
+from forked import SCRIPTS, free_port, run_job
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
 
@@ -97,3 +97,23 @@ def test_a_job_goes_on_when_its_trace_cannot_be_written(tmp_path: Path) -> None:
                          env=environment)
     assert "nothing is recorded" in ran.stderr
     assert ran.returncode == 0 or "without an active exception" in ran.stderr, ran.stderr
+
+
+def test_ranks_that_are_forked_after_pytorch_was_imported_end_in_their_traces(tmp_path: Path) -> None:
+    script = tmp_path / "forks.py"
+    script.write_text(
+        'import os, torch, torch.distributed as dist, torch.multiprocessing as mp\n'
+        'def rank(index):\n'
+        '    dist.init_process_group("gloo", init_method="tcp://127.0.0.1:29517", rank=index, world_size=2)\n'
+        '    dist.all_reduce(torch.zeros(3))\n'
+        'if __name__ == "__main__":\n'
+        '    ranks = [mp.get_context("fork").Process(target=rank, args=(index,)) for index in range(2)]\n'
+        '    [one.start() for one in ranks]\n'
+        '    [one.join() for one in ranks]\n')
+    script.write_text(script.read_text().replace("29517", str(free_port())))
+    ran = subprocess.run([*record(tmp_path / "trace"), sys.executable, str(script)], capture_output=True,
+                         text=True, timeout=100)
+    assert "recorded 2 ranks" in ran.stderr, ran.stderr
+    for path in (tmp_path / "trace").glob("*.jsonl"):
+        assert '"kind":"end","outcome":"ok"' in path.read_text().splitlines()[-1]
+    assert lockstep.check(tmp_path / "trace").ok

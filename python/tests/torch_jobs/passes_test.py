@@ -172,7 +172,12 @@ sampler = DistributedSampler(data)
 loader = DataLoader(data, batch_size=6, sampler=sampler)
 mean = torch.cat([x for x, in loader]).mean()
 assert torch.equal(batch_of(loader)[0], batch_of(loader)[0])
-train(DistributedDataParallel(nn.Linear(1, 1)), loader, sampler, 2)
+model = DistributedDataParallel(nn.Linear(1, 1))
+for epoch in range(2):
+    sampler.set_epoch(epoch)
+    for x, in loader:
+        assert len(list(sampler)) == 24
+        model(x).pow(2).mean().backward()
 '''
 
 
@@ -180,6 +185,51 @@ def test_a_loader_that_is_looked_through_makes_no_epoch(tmp_path: Path) -> None:
     report, passes = run(LOOKED_THROUGH, tmp_path)
     assert report.ok, str(report)
     assert [epochs_of(rank) for rank in passes] == [[("train", 0), ("train", 1)]] * 2
+
+
+TRAININGS = HEAD + '''
+data = data_of(48)
+sampler = DistributedSampler(data)
+loader = DataLoader(data, batch_size=6, sampler=sampler)
+model = DistributedDataParallel(nn.Linear(1, 1))
+train(model, loader, sampler, 1)
+{then}
+for epoch in range({first}, {first} + 2):
+    sampler.set_epoch(epoch if {sets} else 0)
+    for x, in loader:
+        {uses}.pow(2).mean().backward()
+'''
+# Beside the first, wrapped late; the same module wrapped anew; its parts in another module.
+ONE_TRAINING = {
+    "beside": ("other = DistributedDataParallel(nn.Linear(1, 1))", "other(model(x))"),
+    "in turn": ("other = DistributedDataParallel(nn.Linear(1, 1))", "(other(x) + model(x))"),
+    "wrapped anew": ("model = DistributedDataParallel(model.module)", "model(x)"),
+    "grown": ("model = DistributedDataParallel(nn.Sequential(model.module, nn.Linear(1, 1)))", "model(x)")}
+ANOTHER = ("other = DistributedDataParallel(nn.Linear(1, 1))", "other(x)")
+
+
+@pytest.mark.parametrize("name", ONE_TRAINING)
+def test_what_is_wrapped_late_goes_on_with_the_epochs_of_its_training(name: str, tmp_path: Path) -> None:
+    then, uses = ONE_TRAINING[name]
+    report, passes = run(filled(TRAININGS, then=then, uses=uses, first=1, sets=True), tmp_path)
+    assert report.ok, str(report)
+    assert epochs_of(passes[0])[-1] == ("train", 2 if name != "in turn" else 1)
+
+
+# Where the one that was wrapped late is the first to be trained on, it looks like another training.
+@pytest.mark.parametrize("name", ["beside", "wrapped anew", "grown"])
+def test_an_epoch_that_repeats_one_from_before_the_late_wrapping_is_named(name: str, tmp_path: Path) -> None:
+    then, uses = ONE_TRAINING[name]
+    report, _ = run(filled(TRAININGS, then=then, uses=uses, first=1, sets=False), tmp_path)
+    [finding] = report.findings
+    assert (finding.law, finding.cause, finding.epoch) == ("epoch-reshuffled", "no-set-epoch", 1)
+
+
+def test_another_model_begins_again_with_its_first_epoch(tmp_path: Path) -> None:
+    then, uses = ANOTHER
+    report, passes = run(filled(TRAININGS, then=then, uses=uses, first=0, sets=True), tmp_path)
+    assert report.ok, str(report)
+    assert epochs_of(passes[1]) == [("train", 0), ("train", 0), ("train", 1)]
 
 
 HELD_OUT = HEAD + '''

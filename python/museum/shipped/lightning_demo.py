@@ -1,0 +1,40 @@
+"""One of the demonstration models that Lightning ships, trained with DDP on the CPU.
+
+  lightning_demo.py NAME
+"""
+import sys
+
+import lightning
+import torch
+from lightning.pytorch.demos import boring_classes
+from torch.utils.data import DataLoader
+
+torch.manual_seed(7)
+lightning.seed_everything(7)
+name = sys.argv[1]
+if name == "LightningLSTM":
+    from lightning.pytorch.demos import lstm
+
+    class Words(torch.utils.data.Dataset):
+        """Instead of a text from the network."""
+
+        block_size = 8
+
+        def __len__(self):
+            return 64
+
+        def __getitem__(self, index):
+            tokens = torch.randint(0, 32, (9,), generator=torch.Generator().manual_seed(index))
+            return tokens[:-1], tokens[1:]
+
+    model, data = lstm.LightningLSTM(vocab_size=32), Words()
+    given = {"train_dataloaders": DataLoader(data, batch_sampler=lstm.SequenceSampler(data, batch_size=8))}
+elif name.endswith("DataModule"):
+    model, given = boring_classes.BoringModel(), {"datamodule": getattr(boring_classes, name)()}
+else:
+    model, given = getattr(boring_classes, name)(), {}
+trainer = lightning.Trainer(accelerator="cpu", devices=2, strategy="ddp", max_epochs=3, limit_val_batches=4,
+                            logger=False, enable_checkpointing=False, enable_progress_bar=False)
+trainer.fit(model, **given)
+sums = [f"{name} {parameter.double().sum().item()!r}" for name, parameter in model.named_parameters()]
+print("rank", trainer.global_rank, *sums, flush=True)
