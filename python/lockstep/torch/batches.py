@@ -140,7 +140,7 @@ class Batches:
         size = len(sampler.dataset)
         key = int(sampler.seed) + int(sampler.epoch)
         rows = self.data_sets.rows(sampler.dataset)
-        order = _order_of(size, key, bool(sampler.shuffle))
+        order = _order_of(sampler, key)
         shape = (size, sampler.num_replicas, sampler.num_samples, bool(sampler.shuffle),
                  bool(sampler.drop_last), not sampler.drop_last)
 
@@ -157,13 +157,17 @@ def _kind_of(sampler: Any) -> str:
     return "distributed" if type(sampler) is DistributedSampler else type(sampler).__name__
 
 
-def _order_of(size: int, key: int, shuffle: bool) -> torch.Tensor:
-    """The order of the whole epoch, as the sampler makes it from its own key."""
-    if not shuffle:
-        return torch.arange(size)
-    generator = torch.Generator()
-    generator.manual_seed(key)
-    return torch.randperm(size, generator=generator)
+def _order_of(sampler: Any, key: int) -> torch.Tensor:
+    """The order of the whole epoch, as the sampler makes it from its own key: cut, or filled up with its
+    beginning, to what all ranks take together."""
+    size = len(sampler.dataset)
+    order = torch.arange(size)
+    if sampler.shuffle:
+        generator = torch.Generator()
+        generator.manual_seed(key)
+        order = torch.randperm(size, generator=generator)
+    whole = sampler.num_samples * sampler.num_replicas
+    return order if whole == size or not size else order.repeat(-(-whole // size))[:whole]
 
 
 def _ids_of(index: Any) -> list[int]:

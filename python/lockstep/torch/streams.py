@@ -16,6 +16,7 @@ import os
 import random
 import sys
 from array import array
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -281,7 +282,7 @@ def _drops(module: torch.nn.Module) -> bool:
     if not module.training:
         return False
     if isinstance(module, _DropoutNd):
-        return 0.0 < module.p < 1.0
+        return bool(0.0 < module.p < 1.0)
     own = getattr(module, "dropout", 0.0)  # Of attention and recurrent layers.
     return isinstance(own, float) and 0.0 < own < 1.0
 
@@ -325,10 +326,12 @@ def install(recorder: Recorder) -> None:
     def make_forward(real: Callable[..., Any]) -> Callable[..., Any]:
         def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
             wrapper = recorder.wrapping.of.get(self)
-            entered = None if wrapper is None else recorder.quietly(SEAM, lambda: streams.entering(wrapper))
+            if wrapper is None:
+                return real(self, *args, **kwargs)
+            entered = recorder.quietly(SEAM, partial(streams.entering, wrapper))
             result = real(self, *args, **kwargs)
-            if wrapper is not None and entered is not None:
-                recorder.quietly(SEAM, lambda: streams.left(wrapper, entered))
+            if entered is not None:
+                recorder.quietly(SEAM, partial(streams.left, wrapper, entered))
             return result
         return forward
 
