@@ -53,6 +53,9 @@ BROKEN = {
     "inner_optimizer_alone.py": (2, [
         Expected("reduced-once", step=0, ranks=(0, 1), tensor="1.codes"),
         Expected("replicas-equal", step=0, tensor="1.codes")]),
+    # An epoch has five steps, of which rank 0 takes four.
+    "join_momentum.py": (2, [Expected("optimizer-equal", step=5, ranks=(1,), tensor="0.weight.momentum_buffer"),
+                             Expected("replicas-equal", step=5, ranks=(1,), tensor="0.weight")]),
     "no_sync_one_rank.py": (2, [Expected("replicas-equal", "no-sync-one-rank", 0, (1,)),
                                 Expected("progress", "no-sync-one-rank", missing=(1,), ranks=(0,))]),
     "operation_differs.py": (2, [Expected(
@@ -76,8 +79,8 @@ MEANT = {"buffers_not_broadcast.py": "broadcast0"}
 HEALTHY = (
     "accumulation.py", "accumulation_reduced.py", "average.py", "batch_norm_eval.py", "bucket_view.py",
     "checkpointing.py", "clean.py", "cleared_by_hand.py", "clipping.py", "compiled.py", "early_stop.py",
-    "find_unused.py", "frozen.py", "gan.py", "inner_optimizer.py", "iterable.py", "join.py", "local_dropout.py",
-    "mixed_precision.py", "rank0_saves.py", "static_graph.py", "sub_groups.py",
+    "find_unused.py", "frozen.py", "gan.py", "inner_optimizer.py", "iterable.py", "join.py", "join_epochs.py", "local_dropout.py",
+    "mixed_precision.py", "monitored.py", "rank0_saves.py", "static_graph.py", "sub_groups.py",
     "two_models_one_optimizer.py", "workers.py", "zero_optimizer.py")
 LOSSY = ("hook_bf16.py", "hook_power_sgd.py")
 
