@@ -115,7 +115,8 @@ class _Script:
         self.epochs = self.rng.choice((2, 2, 3))
         self.find_unused = False
         self.buffers = False
-        self.accumulate = self.maybe("accumulation with no_sync", 0.3, Plant.NO_SYNC_OF_ONE)
+        self.accumulate = plant in (None, Plant.NO_SYNC_OF_ONE) and \
+            self.maybe("accumulation with no_sync", 0.3, Plant.NO_SYNC_OF_ONE)
         self.join = not self.accumulate and plant is None and self.maybe("uneven inputs under join", 0.12)
         self.gan = not (self.accumulate or self.join) and plant is None and self.maybe("GAN", 0.12)
         self.sharded = False
@@ -225,7 +226,9 @@ loader = DataLoader(dataset, batch_size={self.batch}, sampler=sampler{workers}{l
         text = f"optimizer = torch.optim.{kind}({parameters}, {given})"
         if self.maybe("a scheduler", 0.35):
             self.scheduler = self.one_of("StepLR(optimizer, 1, 0.5)", "CosineAnnealingLR(optimizer, 5)", "ExponentialLR(optimizer, 0.9)",
-                                         "LambdaLR(optimizer, lambda epoch: 1 / (1 + epoch))", "OneCycleLR(optimizer, 0.1, 200)")
+                                         "LambdaLR(optimizer, lambda epoch: 1 / (1 + epoch))",
+                                         # A rate of its own, which would hide the optimizers'.
+                                         *(() if self.has(Plant.LR_PER_RANK) else ("OneCycleLR(optimizer, 0.1, 200)",)))
             text += f"\nscheduler = torch.optim.lr_scheduler.{self.scheduler}"
         return text
 
