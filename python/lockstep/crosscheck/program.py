@@ -41,7 +41,7 @@ def initialise(model):
 
 def main():
     dist.init_process_group("gloo")
-    model = nn.Sequential({layers}).to(DTYPE)
+    model = {model}.to(DTYPE)
     initialise(model)
     model = DistributedDataParallel(model{ddp})
     optimizer = OnGrid(model.parameters(), {sgd})
@@ -83,13 +83,14 @@ def script(job: Job) -> str:
         layers.append(f"nn.Linear({n_in}, {n_out}, bias={job.bias})")
         if job.activation == "relu" and number + 2 < len(job.widths):
             layers.append("nn.ReLU()")
+    model = layers[0] if job.kind != "mlp" else f"nn.Sequential({', '.join(layers)})"
     init = {"value": 0.0, "seed": 0, "grid": 3, **job.init}
     sampler = "None" if job.sampler == "sequential" else \
         f"DistributedSampler(data, shuffle={job.shuffle}, seed={job.seed}, drop_last={job.drop_last})"
     return SCRIPT.format(
         dtype={"f64": "float64", "f32": "float32"}[job.exact.dtype], rows=[[list(x), list(y)] for x, y in job.rows],
         steps=job.steps, epochs=job.epochs, accumulate=job.accumulate, grid=job.exact.grid, clamp=job.exact.clamp,
-        init=_INITS[init["kind"]].format(**init), layers=", ".join(layers),
+        init=_INITS[init["kind"]].format(**init), model=model,
         ddp="".join(f", {key}={value!r}" for key, value in job.ddp.items()),
         sgd=", ".join(f"{key}={value!r}" for key, value in job.sgd.items()), sampler=sampler, batch=job.batch,
         set_epoch="sampler.set_epoch(epoch)" if job.set_epoch and job.sampler == "distributed" else "pass",

@@ -32,6 +32,7 @@ class Job:
 
     ranks: int
     exact: Exact
+    kind: str  # "scalar", "linear", "mlp"
     widths: tuple[int, ...]
     activation: str
     bias: bool
@@ -176,7 +177,7 @@ def _complete(table: Table, model: Table, init: Table, rows: Any, loop: Table) -
     return Job(
         ranks=ranks, exact=Exact(int(exact.get("grid", 4)), float(exact.get("clamp", 8)),
                                  model.get("dtype", exact.get("dtype", "f64"))),
-        widths=tuple(map(int, widths)), activation=model.get("activation", "relu"), bias=model.get("bias", kind != "scalar"),
+        kind=kind, widths=tuple(map(int, widths)), activation=model.get("activation", "relu"), bias=model.get("bias", kind != "scalar"),
         init=init, rows=rows, batch=batch, sampler=sampler, shuffle=loader.get("shuffle", False),
         seed=int(loader.get("seed", 0)), set_epoch=loader.get("set_epoch", True), drop_last=drop_last,
         loss=table.get("loss", {}).get("kind", "mse"),

@@ -9,10 +9,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _POINTS = {"param": ("forward", "step"), "grad": ("inc", "pre", "post", "used"), "optimizer": ("step",)}
-_WORDS = {("param", "forward"): "parameters ahead of the first step", ("param", "step"): "parameters after the step",
+# In the order in which a step computes them.
+_WORDS = {("sample", ""): "samples", ("param", "forward"): "parameters ahead of the first step",
           ("grad", "inc"): "a micro-step's own gradients", ("grad", "pre"): "gradients ahead of the reduction",
           ("grad", "post"): "reduced gradients", ("grad", "used"): "the gradients that the step used",
-          ("optimizer", "step"): "the optimizer's state after the step", ("sample", ""): "samples"}
+          ("optimizer", "step"): "the optimizer's state after the step", ("param", "step"): "parameters after the step"}
 
 
 @dataclass(frozen=True)
@@ -45,10 +46,17 @@ def read(folder: Path) -> dict[int, list[Entry]]:
     """By rank, in the order in which a job computes."""
     entries: dict[int, list[Entry]] = {}
     for path in sorted(folder.glob("*.jsonl")):
-        for line in path.read_text(encoding="utf-8").splitlines()[1:]:
-            event = json.loads(line)
-            entries.setdefault(event["rank"], []).extend(_of(event))
+        events = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()[1:]]
+        reduced = {_place(event) for event in events if event.get("point") == "post"}
+        for event in events:
+            # A backward under no_sync has gradients, which are ahead of no reduction.
+            if event.get("point") != "pre" or _place(event) in reduced:
+                entries.setdefault(event["rank"], []).extend(_of(event))
     return entries
+
+
+def _place(event: dict[str, Any]) -> tuple[int, ...]:
+    return tuple(event["at"])
 
 
 def _of(event: dict[str, Any]) -> list[Entry]:

@@ -140,6 +140,7 @@ class _Script:
         simple = self.join or self.gan or self.accumulate
         kind = self.one_of("mlp", "mlp", "cnn", "recurrent", *(() if simple else ("unused",)))
         self.holds.append(kind)
+        self.kind = kind
         values = {"width": self.width, "classes": self.classes, "features": self.features}
         if kind == "cnn":
             norm = self.one_of("nn.Identity()", "nn.BatchNorm2d({width})", "nn.GroupNorm(1, {width})")
@@ -228,7 +229,7 @@ loader = DataLoader(dataset, batch_size={self.batch}, sampler=sampler{workers}{l
             self.scheduler = self.one_of("StepLR(optimizer, 1, 0.5)", "CosineAnnealingLR(optimizer, 5)", "ExponentialLR(optimizer, 0.9)",
                                          "LambdaLR(optimizer, lambda epoch: 1 / (1 + epoch))",
                                          # A rate of its own, which would hide the optimizers'.
-                                         *(() if self.has(Plant.LR_PER_RANK) else ("OneCycleLR(optimizer, 0.1, 200)",)))
+                                         *(() if self.has(Plant.LR_PER_RANK) else ("OneCycleLR(optimizer, 0.1, 200, cycle_momentum=False)",)))
             text += f"\nscheduler = torch.optim.lr_scheduler.{self.scheduler}"
         return text
 
@@ -236,7 +237,8 @@ loader = DataLoader(dataset, batch_size={self.batch}, sampler=sampler{workers}{l
         """One batch: x and y are there, and `n`, its number."""
         call = "model.module" if self.has(Plant.BYPASS) else "model"
         forward = f"loss = F.cross_entropy({call}(x), y)"
-        if self.maybe("autocast to bfloat16", 0.12):
+        # PyTorch has no LSTM in bfloat16 for every CPU.
+        if self.maybe("autocast to bfloat16", 0.0 if self.kind == "recurrent" else 0.12):
             forward = f'with torch.autocast("cpu", dtype=torch.bfloat16):\n    out = {call}(x)\nloss = F.cross_entropy(out.float(), y)'
         clip = f"torch.nn.utils.clip_grad_norm_(model.parameters(), {self.one_of('0.5', '1.0')})\n" \
             if self.maybe("clipping", 0.3) else ""
