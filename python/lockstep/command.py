@@ -55,6 +55,11 @@ def main(arguments: list[str]) -> int:
     if arguments[:1] == ["run"] and any(word == "-m" or word.endswith(".py") for word in arguments[1:]):
         from lockstep.virtual.launch import main as run_script
         return run_script(arguments[1:], alone=True)
+    if arguments[:1] == ["crosscheck"]:
+        from lockstep import crosscheck
+
+        if crosscheck.is_meant(arguments[1:]):
+            return crosscheck.main(arguments[1:])
     if arguments[:1] == ["reproduce"]:
         from lockstep.reproduce import main as reproduce
 

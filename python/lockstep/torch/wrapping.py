@@ -7,6 +7,7 @@ torch.distributed._compute_bucket_assignment_by_size returned while the wrapper 
 """
 from __future__ import annotations
 
+import functools
 import os
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -365,3 +366,22 @@ def install(recorder: Recorder) -> None:
         recorder.patches.wrap(DistributedDataParallel, name, make_register)
     recorder.patches.wrap(DistributedDataParallel, "__init__", make_init)
     recorder.patches.wrap(DistributedDataParallel, "forward", make_forward)
+    # A rank whose inputs are used up, under join, takes part in the others' steps: its places go on as theirs do.
+    if hasattr(DistributedDataParallel, "_match_all_reduce_for_bwd_pass"):
+        recorder.patches.wrap(DistributedDataParallel, "_match_all_reduce_for_bwd_pass",
+                              functools.partial(_shadowing, recorder, wrapping))
+
+
+def _shadowing(recorder: Recorder, wrapping: Wrapping, real: Callable[..., Any]) -> Callable[..., Any]:
+    def match(self: Any, *args: Any, **kwargs: Any) -> Any:
+        wrapper = wrapping.of.get(self)
+        if wrapper is None:
+            return real(self, *args, **kwargs)
+        wrapper.place.sync += 1
+        recorder.moved(wrapper.place)
+        try:
+            return real(self, *args, **kwargs)
+        finally:
+            wrapper.place.opt += 1  # The others' step. Where states show its lack, laws see them differ.
+            recorder.moved(wrapper.place)
+    return match

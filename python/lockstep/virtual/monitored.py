@@ -34,8 +34,9 @@ def _message(group: VirtualGroup, op: CollectiveOp, value: torch.Tensor, peer: i
              seconds: float = 0.0) -> VirtualWork:
     from lockstep.virtual.process_group import Asked
 
+    # Gloo's are messages of its own as well, which no hook sees.
     sends = op is CollectiveOp.SEND
-    return group.post(Asked(op, op.name, [value] if sends else [], [] if sends else [value], [value],
+    return group.post(Asked(op, "", [value] if sends else [], [] if sends else [value], [value],
                             root_or_peer=peer, tag=tag, timeout=seconds or None, expires=seconds > 0))
 
 

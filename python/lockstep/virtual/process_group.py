@@ -54,7 +54,7 @@ class Asked:
     """One call as c10d asks for it."""
 
     op: CollectiveOp
-    hook: str  # As PyTorch's hooks name it.
+    hook: str  # As PyTorch's hooks name it; "": they see nothing of it.
     inputs: list[torch.Tensor]
     outputs: list[torch.Tensor]
     value: Any  # Of the work's future.
@@ -185,6 +185,8 @@ class VirtualGroup(dist.ProcessGroup):  # type: ignore[misc]
         """Posts a call. Returns: its work, which is not waited for yet."""
         if not self._open:
             raise RuntimeError(f"the process group {self._name!r} was destroyed")
+        if not asked.hook:
+            return self._send(asked)
         self._n_ops += 1
         hooked = Hooked(asked.hook, self._n_ops, asked.inputs, asked.outputs, asked.root_or_peer,
                         asked.is_async)

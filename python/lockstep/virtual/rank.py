@@ -160,7 +160,7 @@ def run_program(rank: Rank, program: Callable[[], Any]) -> int:
 
 
 def run_alone(program: Callable[[], Any]) -> int:
-    """The same in a process that is no rank."""
+    """The same in a process of its own, which belongs to no job."""
     code, _ = _call(program)
     atexit._run_exitfuncs()
     sys.stdout.flush()

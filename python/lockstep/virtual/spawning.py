@@ -76,7 +76,7 @@ def install(start: Callable[[Request, Start, Callable[..., Any], tuple[Any, ...]
         return None
 
     _put(start_processes)
-    atexit.register(lambda: [context.wait(None) for context in contexts])  # Python joins what is no daemon.
+    atexit.register(lambda: [context.wait(None) for context in contexts])  # As Python waits for processes at its end.
 
 
 def _put(start_processes: Callable[..., Any]) -> None:

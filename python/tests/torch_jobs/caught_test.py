@@ -63,6 +63,9 @@ BROKEN = {
         Expected("reduced-once", step=0, ranks=(0, 1), tensor="1.codes"),
         Expected("replicas-equal", step=0, tensor="1.codes")]),
     "no_sampler.py": (2, [Expected("samples-covered", "no-distributed-sampler", 0, (0, 1))]),
+    # An epoch has five steps, of which rank 0 takes four.
+    "join_momentum.py": (2, [Expected("optimizer-equal", step=5, ranks=(1,), tensor="0.weight.momentum_buffer"),
+                             Expected("replicas-equal", step=5, ranks=(1,), tensor="0.weight")]),
     "no_sync_one_rank.py": (2, [Expected("replicas-equal", "no-sync-one-rank", 0, (1,)),
                                 Expected("progress", "no-sync-one-rank", missing=(1,), ranks=(0,))]),
     "operation_differs.py": (2, [Expected(
@@ -104,10 +107,11 @@ HEALTHY = (
     "batch_norm_eval.py", "bucket_view.py", "checkpointing.py", "clean.py", "cleared_by_hand.py",
     "clipping.py", "compiled.py", "early_stop.py", "find_unused.py", "frozen.py", "gan.py",
     "gather_times_ranks.py", "gather_with_grad.py", "inner_optimizer.py", "iterable.py", "join.py",
-    "local_dropout.py", "logged.py", "mixed_precision.py", "noise_by_sample.py", "norm_of_all.py",
-    "own_shards.py", "random_split.py", "rank0_saves.py", "seeded_workers.py", "static_graph.py",
-    "sub_groups.py", "sum_in_autograd.py", "sum_times_ranks.py", "two_models_one_optimizer.py",
-    "two_trainings.py", "validation.py", "weighted_divided.py", "workers.py", "zero_optimizer.py")
+    "join_epochs.py", "local_dropout.py", "logged.py", "mixed_precision.py", "monitored.py",
+    "noise_by_sample.py", "norm_of_all.py", "own_shards.py", "random_split.py", "rank0_saves.py",
+    "seeded_workers.py", "static_graph.py", "sub_groups.py", "sum_in_autograd.py", "sum_times_ranks.py",
+    "two_models_one_optimizer.py", "two_trainings.py", "validation.py", "weighted_divided.py", "workers.py",
+    "zero_optimizer.py")
 LOSSY = ("hook_bf16.py", "hook_power_sgd.py")
 
 
