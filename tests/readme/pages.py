@@ -68,7 +68,7 @@ def commands_of(body: str) -> list[str]:
 
 def run(command: str, folder: Path, environment: dict[str, str], expected: int) -> str:
     """What a command prints, errors included. Stops if it exits with another code."""
-    done = subprocess.run(["bash", "-c", command], cwd=folder, env=environment, text=True, timeout=280, check=False,
+    done = subprocess.run(["bash", "-c", command], cwd=folder, env=environment, text=True, timeout=600, check=False,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     if done.returncode != expected:
         raise SystemExit(f"{command}: exit code {done.returncode}, not {expected}\n{done.stdout}")
