@@ -75,12 +75,15 @@ class SamplesCovered final : public Law {
     passes_.clear();
     const std::size_t n_before = findings_.size();
     judge_splits(names);
+    for (Finding& finding : data_.findings(worlds_, names)) findings_.push_back(std::move(finding));
     // Ranks that hold out other rows also share out other rows.
-    const bool leaks = findings_.size() > n_before;
+    const bool leaks =
+        std::any_of(findings_.begin() + static_cast<std::ptrdiff_t>(n_before),
+                    findings_.end(),
+                    [](const Finding& found) { return found.cause == Cause::kSplitLeak; });
     for (Finding& finding : findings_) {
       if (leaks && finding.cause == Cause::kNone) finding.cause = Cause::kSplitLeak;
     }
-    for (Finding& finding : data_.findings(worlds_, names)) findings_.push_back(std::move(finding));
     return conclude(kSamplesCovered,
                     std::move(findings_),
                     n_checked_ + data_.n_checked(),
