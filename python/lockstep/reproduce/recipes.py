@@ -190,6 +190,16 @@ def additional_call(finding: Finding, facts: Facts) -> Recipe | None:
     return recipe
 
 
+def same_randomness(finding: Finding, facts: Facts) -> Recipe:
+    recipe = Recipe(values={"loader": f"batch = {facts.batch()}, shuffle = true, "
+                                      'augment = { stream = "worker", seed_by_rank = false }'},
+                    python={"dropout": ""}, steps=(finding.step or 0) + 1)
+    recipe.differs.append("on simulated ranks, an augmentation draws instead")
+    if finding.tensor != "dropout":
+        recipe.differs.append(f"on ranks of PyTorch, a dropout draws instead of: {finding.tensor}")
+    return recipe
+
+
 BY_CAUSE: dict[str, Callable[[Finding, Facts], Recipe | None]] = {
     "lr-per-rank": lr_per_rank,
     "bypass-wrapper": bypass_wrapper,
@@ -199,6 +209,7 @@ BY_CAUSE: dict[str, Callable[[Finding, Facts], Recipe | None]] = {
     "zero-grad-forgotten": zero_grad_forgotten,
     "token-weighted-mean": mean_of_means,
     "bn-local-eval": local_buffers,
+    "rng-same-dropout": same_randomness,
 }
 
 

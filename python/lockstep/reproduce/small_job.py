@@ -100,6 +100,7 @@ def script(facts: Facts, recipe: Recipe) -> str:
         if i + 2 < len(widths):
             layers += [f"nn.BatchNorm1d({n_out})"] if "batch_norm" in recipe.python else []
             layers.append("nn.ReLU()")
+            layers += ["nn.Dropout(0.25)"] if "dropout" in recipe.python else []
     python = recipe.python
     def at(indent: int, name: str, healthy: str) -> str:
         return textwrap.indent(python.get(name, healthy), " " * indent).lstrip()

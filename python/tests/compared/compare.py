@@ -20,7 +20,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 JOBS = {"cnn": 3, "gpt": 2, "unused": 4}  # And their ranks.
-OF_A_CALL = ("group", "seq", "op", "reduce", "dtype", "count", "root")
+SIGNATURE = ("group", "seq", "op", "reduce", "dtype", "count", "root")
 
 
 @dataclass
@@ -61,7 +61,7 @@ def states(events: list[dict[str, Any]], kind: str, point: str, step: int | None
 
 
 def calls(events: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    return [tuple(event[name] for name in OF_A_CALL) for event in events
+    return [tuple(event[name] for name in SIGNATURE) for event in events
             if event["kind"] == "collective" and event["phase"] == "posted"]
 
 

@@ -138,7 +138,7 @@ def test_buckets_made_anew_are_those_that_are_reduced(tmp_path: Path) -> None:
                     and event["op"] == "all_reduce" and event["at"][4] == step] for step in range(4)]
         assert reduced[0] == sizes_of(planned)
         assert reduced[1] == reduced[2] == reduced[3] == sizes_of(rebuilt)
-        assert reduced[0] != reduced[1], "the two plans differ, so that each is told by its sizes"
+        assert reduced[0] != reduced[1], "the two plans differ, so that sizes tell which was used"
 
 
 def sizes_of(bucket: dict[str, Any]) -> list[int]:
