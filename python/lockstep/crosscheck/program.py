@@ -43,6 +43,8 @@ def main():
     dist.init_process_group("gloo")
     model = {model}.to(DTYPE)
     initialise(model)
+    for p in model.parameters():  # Products of the simulator add to 0, those of one row here may be -0.
+        p.register_hook(lambda grad: grad + 0.0)
     model = DistributedDataParallel(model{ddp})
     optimizer = OnGrid(model.parameters(), {sgd})
     data = TensorDataset(*(torch.tensor([row[i] for row in ROWS], dtype=DTYPE) for i in (0, 1)))
@@ -90,7 +92,7 @@ def script(job: Job) -> str:
     return SCRIPT.format(
         dtype={"f64": "float64", "f32": "float32"}[job.exact.dtype], rows=[[list(x), list(y)] for x, y in job.rows],
         steps=job.steps, epochs=job.epochs, accumulate=job.accumulate, grid=job.exact.grid, clamp=job.exact.clamp,
-        init=_INITS[init["kind"]].format(**init), model=model,
+        init=_INITS[job.init["kind"]].format(**init), model=model,
         ddp="".join(f", {key}={value!r}" for key, value in job.ddp.items()),
         sgd=", ".join(f"{key}={value!r}" for key, value in job.sgd.items()), sampler=sampler, batch=job.batch,
         set_epoch="sampler.set_epoch(epoch)" if job.set_epoch and job.sampler == "distributed" else "pass",

@@ -82,7 +82,7 @@ def compare(simulated: Path, torch: Path) -> Compared:
     ours, theirs = read(simulated), read(torch)
     if ours.keys() != theirs.keys():
         return Compared(0, 0, f"ranks {sorted(ours)} and {sorted(theirs)} were recorded")
-    n_compared, steps = 0, set()
+    n_compared, steps = 0, set[int]()
     for rank in sorted(ours):
         left, right = _ordered(ours[rank]), _ordered(theirs[rank])
         for one, other in zip(left, right):
