@@ -11,6 +11,7 @@ def gathered(z):
     n = len(z)
     rows = torch.empty(dist.get_world_size() * n, z.shape[1])
     dist.all_gather_into_tensor(rows, z.contiguous())
+    rows = rows.clone()
     rows[dist.get_rank() * n:(dist.get_rank() + 1) * n] = z
     return rows
 
