@@ -51,7 +51,8 @@ void Node::watch_meeting(const Tensor& out) const {
   if (!exchanges->may_meet(origin)) return;
   for (std::uint32_t slot = 0; slot < Origin::kSlots; ++slot) {
     const Node* const sender = exchanges->sender(slot, origin);
-    if (sender == nullptr || std::find(edges_.begin(), edges_.end(), sender) == edges_.end()) continue;
+    if (sender == nullptr || std::find(edges_.begin(), edges_.end(), sender) == edges_.end())
+      continue;
     exchanges->on_meeting(slot, *this, known_digest(out));
   }
 }

@@ -44,16 +44,15 @@ void ProcessGroup::watch_exchange(const CollectiveCall& call) {
   for (const Memory& memory : call.outputs) {
     if (memory.storage != nullptr) results.push_back(memory.storage);
   }
-  watch.begin({.call = name_of(call.signature.op),
-               .reduce = call.signature.reduce,
-               .group = id(),
-               .seq = n_collectives_ - 1,
-               .n_ranks = size(),
-               .site = call.signature.site,
-               .grad = runtime().grad_enabled()},
-              {.results = results,
-               .place = of_the_graph(call.outputs),
-               .sent = of_the_graph(call.inputs)});
+  watch.begin(
+      {.call = name_of(call.signature.op),
+       .reduce = call.signature.reduce,
+       .group = id(),
+       .seq = n_collectives_ - 1,
+       .n_ranks = size(),
+       .site = call.signature.site,
+       .grad = runtime().grad_enabled()},
+      {.results = results, .place = of_the_graph(call.outputs), .sent = of_the_graph(call.inputs)});
 }
 
 }  // namespace lockstep

@@ -79,7 +79,8 @@ bool ExchangeWatch::may_meet(std::uint32_t origin) const {
 
 const Node* ExchangeWatch::sender(std::uint32_t slot, std::uint32_t origin) const {
   const Slot& asked = slots_[slot];
-  if ((carried(origin) >> slot & 1U) == 0 || !asked.open || asked.producer != nullptr) return nullptr;
+  if ((carried(origin) >> slot & 1U) == 0 || !asked.open || asked.producer != nullptr)
+    return nullptr;
   return asked.exchange.join == Join::kConstant ? asked.sender : nullptr;
 }
 

@@ -287,7 +287,8 @@ class ExchangeWatch {
   template <typename IsScaled>
   void note_scaled(const IsScaled& is_scaled) {
     for (Slot& slot : slots_) {
-      if (!slot.open || !slot.in_loss || slot.exchange.answered || slot.producer == nullptr) continue;
+      if (!slot.open || !slot.in_loss || slot.exchange.answered || slot.producer == nullptr)
+        continue;
       slot.exchange.scaled = is_scaled(*slot.producer, slot.exchange.n_ranks);
     }
   }
@@ -300,8 +301,8 @@ class ExchangeWatch {
     const Storage* sent = nullptr;
     const Node* producer = nullptr;  // Lives as long as the graph.
     const Node* sender = nullptr;
-    std::uint64_t met = 0;  // Of what `producer` computed from a constant.
-    std::int32_t n_backwards = 0;    // That it took no part in.
+    std::uint64_t met = 0;         // Of what `producer` computed from a constant.
+    std::int32_t n_backwards = 0;  // That it took no part in.
     bool open = false;
     bool read = false;
     bool in_loss = false;

@@ -52,7 +52,6 @@ class _Exchange:
     join: ExchangeJoin
     place: int  # Of the node that takes the gradient of the result; of a constant: of what was sent.
     since: int  # Nodes from this number on were made after the call.
-    count: int  # Elements of the result.
     in_loss: bool = False
     answered: bool = False
     passed: int = 0  # Backwards without it.
@@ -119,8 +118,7 @@ class Exchanges:
             return
         self.open.append(_Exchange(
             call.op.name.lower(), call.reduce, call.calls.number, call.calls.size, call.calls.rank, call.seq,
-            self.recorder.current.opt, call.site, join, place, self._next_number(),
-            sum(tensor.numel() for tensor in call.outputs)))
+            self.recorder.current.opt, call.site, join, place, self._next_number()))
 
     def _joined(self, call: Call) -> tuple[ExchangeJoin, int]:
         """How the result will join a graph, and the number of the node that says where; -1 = it will not."""
@@ -223,14 +221,8 @@ class Exchanges:
 def _puts_own_rows(exchange: _Exchange, node: Any, edges: list[Any], at: list[int]) -> bool:
     """Whether this node makes one tensor of what a gather returned, with the rank's own part, as the graph
     has it, in its place."""
-    name = node.name()
-    if name in _JOINERS:
-        others = [child for i, child in enumerate(edges) if i != exchange.rank]
-        return at == [exchange.rank] and len(edges) == exchange.size and not any(others)
-    if name.rpartition("::")[2] != "CopySlices" or edges[0] is not None:
-        return False
-    shapes = getattr(node, "_input_metadata", ())
-    return bool(shapes) and torch.Size(shapes[0].shape).numel() == exchange.count
+    others = [child for i, child in enumerate(edges) if i != exchange.rank]
+    return node.name() in _JOINERS and at == [exchange.rank] and len(edges) == exchange.size and not any(others)
 
 
 class _Arrival:

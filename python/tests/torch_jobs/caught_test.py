@@ -54,8 +54,6 @@ BROKEN = {
     "eval_mode_one_rank.py": (2, [Expected("decisions-uniform", "eval-mode-one-rank", 4, (0,))]),
     "gather_function.py": (2, [Expected("single-process-equal", "gather-own-share", 0, (0, 1),
                                         site=line_of("gather_function.py", "dist.all_gather("))]),
-    "gather_into_buffer.py": (3, [Expected("single-process-equal", "gather-own-share", 0, (0, 1, 2),
-                                           site=line_of("gather_into_buffer.py", "dist.all_gather_into"))]),
     "gather_own_anchors.py": (3, [Expected("single-process-equal", "gather-own-share", 0, (0, 1, 2))]),
     "gather_own_share.py": (2, [Expected("single-process-equal", "gather-own-share", 0, (0, 1),
                                          site=line_of("gather_own_share.py", "dist.all_gather("))]),
