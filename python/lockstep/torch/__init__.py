@@ -9,6 +9,8 @@ never which version it is:
     delayed.py    the reduction that a static graph puts off
     batches.py    DistributedSampler and loaders
     samplers.py   samplers of other classes that something divides among the ranks
+    data_sets.py  which data set a sample belongs to
+    trainings.py  which training a wrapper belongs to
     files.py      torch.save and torch.load
     ending.py     how the process ends: exceptions, signals, waiting forever
 """

@@ -13,7 +13,7 @@ TRAIN = "train"
 IDS_OF_A_SET = 1 << 40  # The samples of the n-th set have numbers from n times this on.
 
 
-def _place_of(data: Any) -> Callable[[], Any]:
+def place_of(data: Any) -> Callable[[], Any]:
     """Gives the data set for as long as it lives; one that cannot be watched lives on."""
     try:
         return weakref.ref(data)
@@ -34,7 +34,7 @@ class DataSets:
             ids, data = [int(data.indices[index]) for index in ids], data.dataset
         known = self._places.get(id(data))
         if known is None or known[0]() is not data:
-            known = self._places[id(data)] = (_place_of(data), self._n_sets)
+            known = self._places[id(data)] = (place_of(data), self._n_sets)
             self._n_sets += 1
         first = known[1] * IDS_OF_A_SET
         return ids if first == 0 else [first + index for index in ids]
@@ -51,5 +51,5 @@ class DataSets:
         nth = next((n for n, one in enumerate(held) if one is data), None)
         if nth is None:
             nth = next((n for n, one in enumerate(held) if one is None), len(held))
-            self._trained_on[nth:nth + 1] = [_place_of(data)]
+            self._trained_on[nth:nth + 1] = [place_of(data)]
         return TRAIN if nth == 0 else f"{TRAIN}/{nth + 1}"
