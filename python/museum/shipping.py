@@ -120,14 +120,14 @@ def execute(build: Path, job: Job, folder: Path | None) -> Ran:
     found = [releases.install(build / "museum", Path(python), release)
              for release in releases.expanded(job.releases)]
     command = [python, str(HERE / job.script), job.name]
-    if job.launched:
-        command = [python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
-                   *command[1:]]
-    if folder is not None:
-        command = [python, "-m", "lockstep", "record", "-o", str(folder), "--", *command]
     scratch = build / "museum" / "shipped" / f"{job.name}{'' if folder is None else '-recorded'}"
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
+    if job.launched:
+        command = [python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
+                   "--redirects", "3", "--log-dir", str(scratch / "ranks"), *command[1:]]
+    if folder is not None:
+        command = [python, "-m", "lockstep", "record", "-o", str(folder), "--", *command]
     environment = {
         **os.environ, "PYTHONPATH": os.pathsep.join(map(str, [build / "python", *found])),
         "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONWARNINGS": "ignore",
@@ -138,7 +138,11 @@ def execute(build: Path, job: Job, folder: Path | None) -> Ran:
     except subprocess.TimeoutExpired:
         return Ran(124, (f"no end after {LIMIT_S} s",))
     (scratch / "output.txt").write_text(ran.stdout + ran.stderr)
-    return Ran(ran.returncode, normalised(ran.stdout + "\n" + ran.stderr))
+    lines = normalised(ran.stdout + "\n" + ran.stderr)
+    for path in sorted((scratch / "ranks").rglob("*.log")):  # Otherwise ranks print into each other's lines.
+        rank = f"rank {path.parent.name}: "
+        lines += tuple(rank + line for line in normalised(path.read_text()))
+    return Ran(ran.returncode, lines)
 
 
 def visit(build: Path, job: Job) -> Outcome:

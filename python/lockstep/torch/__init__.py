@@ -10,6 +10,9 @@ never which version it is:
     delayed.py    the reduction that a static graph puts off
     batches.py    DistributedSampler and loaders
     samplers.py   samplers of other classes that something divides among the ranks
+    data_sets.py  which data set a sample belongs to
+    data_read.py  the values of batches that nothing divides among the ranks
+    trainings.py  which training a wrapper belongs to
     streams.py    random numbers that dropout and data sets draw
     buckets.py    buckets that are made anew
     files.py      torch.save and torch.load

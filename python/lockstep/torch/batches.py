@@ -16,7 +16,7 @@ from torch.utils.data import dataloader
 from torch.utils.data.distributed import DistributedSampler
 
 from lockstep.torch.data_read import MOST_BATCHES, Handed, source_of, tensors_of
-from lockstep.torch.data_sets import TRAIN, DataSets
+from lockstep.torch.data_sets import TRAIN, DataSets, place_of
 from lockstep.torch.samplers import held_by
 from lockstep.words import DataPart
 
@@ -27,22 +27,29 @@ if TYPE_CHECKING:
     from lockstep.torch.streams import Draw
     from lockstep.torch.wrapping import Wrapper
 
-    Pass = Callable[[str], None]  # Writes the event of a pass, given the name of its split.
-
 SEAM = "batches"
-_PASS = "_lockstep_pass"  # On an iterator: the pass that no forward has seen yet.
+_PASS = "_lockstep_pass"  # On an iterator: its pass.
 _SOURCE = "_lockstep_source"  # On an iterator: what it draws from, as in data events.
+
+
+class _Pass:
+    """A pass over a sampler, from its first draw on. Keeps no iterator alive: that would keep its workers."""
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self.write = write  # Its event, given the name of its split.
+        self.written = False
 
 
 class Batches:
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self.handed: Handed | None = None  # The batch that no forward has seen yet ...
-        self._loader: Any = None  # ... and the iterator that gave it.
+        self._from: _Pass | None = None  # ... the pass that it is of, if that is known ...
+        self._data: Callable[[], Any] = lambda: None  # ... and its data set.
         self.n_looked_at = 0  # Batches of which the values were.
         self.asking: Any = None  # The iterator that asks its sampler now.
         self.data_sets = DataSets()
-        self._begun: Pass | None = None  # A pass that no loader has asked for.
+        self._begun: _Pass | None = None  # A pass that no loader has asked for.
         self.drawn: list[Draw] = []  # Streams that a batch drew from first.
         self._size: tuple[int, int] | None = None  # Wrapper and samples of the last forward.
         self._split = ""  # Of the last batch.
@@ -58,7 +65,9 @@ class Batches:
 
     def hand(self, iterator: Any, index: Any, data: Any) -> None:
         """A loader gives its next batch to the loop; `index` None: of a stream."""
-        self.handed, self._loader = None, iterator
+        self.handed = None
+        self._from = iterator.__dict__.get(_PASS)
+        self._data = place_of(iterator._dataset)
         ids = None if index is None else self.data_sets.ids_of(iterator._dataset, _ids_of(index))
         source = ""
         if self.n_looked_at < MOST_BATCHES:
@@ -67,32 +76,33 @@ class Batches:
             source = iterator.__dict__[_SOURCE]
         self.handed = Handed(ids, source, tensors_of(data) if source else [])
 
-    def pass_began(self, write: Pass) -> None:
+    def pass_began(self, write: Callable[[str], None]) -> None:
         """A sampler has been asked for its first draw. Loaders may be looked through, or begun and left:
         a pass counts, and is written, once a forward consumes something of it."""
         if self.asking is None:
-            self._begun = write
+            self._begun = _Pass(write)
         else:
-            self.asking.__dict__[_PASS] = write
+            self.asking.__dict__[_PASS] = _Pass(write)
 
     def begin_pass(self, training: bool) -> None:
         """A forward begins: what it consumes may be the first of a pass."""
-        loader = self._loader if self.handed is not None else None
         begun, self._begun = self._begun, None
-        if loader is not None and _PASS in loader.__dict__:  # Its own, or None once that is written.
-            begun, loader.__dict__[_PASS] = loader.__dict__[_PASS], None
+        if self.handed is not None and self._from is not None:
+            begun = self._from
         if self.handed is None and begun is None:
             return
-        data = None if loader is None else loader._dataset
+        first = begun is not None and not begun.written
+        data = None if self.handed is None else self._data()
         if not training:
             self._split = self.data_sets.evaluated(data)
         else:
             recorder = self.recorder
             self._split = self.data_sets.split_of(data, recorder.trainings.now)
-            if begun is not None and self._split == TRAIN:
+            if first and self._split == TRAIN:
                 recorder.in_epoch(recorder.trainings.next_epoch())
-        if begun is not None:
-            begun(self._split)
+        if begun is not None and first:
+            begun.written = True
+            begun.write(self._split)
 
     def consumed(self, wrapper: Wrapper, training: bool) -> None:
         """A forward begins: it consumes the batch that was handed out last."""

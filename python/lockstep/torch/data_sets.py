@@ -14,7 +14,7 @@ TRAIN, EVAL = "train", "eval"
 IDS_OF_A_SET = 1 << 40  # The samples of the n-th set have numbers from n times this on.
 
 
-def _place_of(data: Any) -> Callable[[], Any]:
+def place_of(data: Any) -> Callable[[], Any]:
     """Gives the data set for as long as it lives; one that cannot be watched lives on."""
     try:
         return weakref.ref(data)
@@ -37,7 +37,7 @@ class DataSets:
             ids, data = [int(data.indices[index]) for index in ids], data.dataset
         known = self._places.get(id(data))
         if known is None or known[0]() is not data:
-            known = self._places[id(data)] = (_place_of(data), self._n_sets)
+            known = self._places[id(data)] = (place_of(data), self._n_sets)
             self._n_sets += 1
         first = known[1] * IDS_OF_A_SET
         return ids if first == 0 else [first + index for index in ids]
@@ -54,7 +54,7 @@ class DataSets:
         nth = next((n for n, one in enumerate(held) if one is data), None)
         if nth is None:
             nth = next((n for n, one in enumerate(held) if one is None), len(held))
-            self._trained_on[nth:nth + 1] = [_place_of(data)]
+            self._trained_on[nth:nth + 1] = [place_of(data)]
         return TRAIN if nth == 0 else f"{TRAIN}/{nth + 1}"
 
     def evaluated(self, data: Any) -> str:
@@ -62,9 +62,10 @@ class DataSets:
         if data is None:
             return EVAL
         held = [place() for place in self._evaluated]
-        nth = next((n for n, one in enumerate(held) if one is data), len(held))
-        if nth == len(held):
-            self._evaluated.append(_place_of(data))
+        nth = next((n for n, one in enumerate(held) if one is data), None)
+        if nth is None:
+            nth = next((n for n, one in enumerate(held) if one is None), len(held))
+            self._evaluated[nth:nth + 1] = [place_of(data)]
         return EVAL if nth == 0 else f"{EVAL}/{nth + 1}"
 
     def rows(self, data: Any) -> torch.Tensor | None:
@@ -73,7 +74,7 @@ class DataSets:
             return None
         known = self._rows.get(id(data))
         if known is None or known[0]() is not data:
-            known = self._rows[id(data)] = (_place_of(data), _rows_of(data))
+            known = self._rows[id(data)] = (place_of(data), _rows_of(data))
         return known[1]
 
 
