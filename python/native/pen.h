@@ -61,7 +61,8 @@ class Pen {
   /// Writes what was noted, if anything, and forgets it.
   void write_noted(GradNote where);
   /// Writes the gradients of a layout as they are now; used ones with sketches if they are not those
-  /// that were reduced, bit by bit. Requires: one view for each name.
+  /// that were reduced, bit by bit.
+  /// Requires: one view for each name.
   void write_grads(GradNote where, LayoutId layout, std::span<const TensorView> grads);
   void write_states(const StateEvent& state,
                     std::span<const TensorView> tensors,

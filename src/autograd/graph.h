@@ -22,8 +22,8 @@ void find_reachable(std::span<const Variable> roots,
 /// lies a value of one element, possibly its own, whose gradient is `factor` times the loss's, or the
 /// gradient of the value of one element before it.
 ///
-/// `slopes`: gradients that a backward from `root` had for values of one element. Requires: no
-/// backward runs on this rank, and the graph is still there.
+/// `slopes`: gradients that a backward from `root` had for values of one element.
+/// Requires: no backward runs on this rank, and the graph is still there.
 bool is_scaled(Node& root,
                const Node& node,
                double factor,

@@ -97,7 +97,7 @@ class Node : public Counted {
   friend class GraphTask;
   friend class GraphSearch;
 
-  /// Tells who watches exchanges if this node computed `out` from the constant that a collective
+  /// Notifies what watches exchanges if this node computed `out` from the constant that a collective
   /// returned and from what was sent.
   void watch_meeting(const Tensor& out) const;
 

@@ -91,7 +91,8 @@ constexpr auto kFirstCauses = std::to_array<CauseInfo>({
            "rank writes."),
     {Cause::kClearedBeforeStep,
      "cleared-before-step",
-     "Gradients were cleared after the backward pass and before the optimizer's step, so no step had "
+     "Gradients were cleared after the backward pass and before the optimizer's step, so no step "
+     "had "
      "any to use.",
      "Clear first, then call backward, then step: zero_grad() belongs before the backward pass or "
      "after step().",
@@ -338,7 +339,8 @@ constexpr auto kFirstCauses = std::to_array<CauseInfo>({
            "Decide together: all_reduce the flag with MAX, and skip on all ranks or on none."),
     {Cause::kNoDistributedSampler,
      "no-distributed-sampler",
-     "Every rank read the whole data set in the same order, so that all of them trained on the same "
+     "Every rank read the whole data set in the same order, so that all of them trained on the "
+     "same "
      "samples and the ranks but one did nothing.",
      "Give the loader a DistributedSampler (and no shuffle of its own), and call set_epoch on it "
      "before each epoch.",

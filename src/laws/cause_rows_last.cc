@@ -98,9 +98,11 @@ constexpr auto kLastCauses = std::to_array<CauseInfo>({
            "rename; read after the rename."),
     {Cause::kReducedAgain,
      "reduced-again",
-     "Gradients that the wrapper had averaged were summed over the ranks once more, so each step was "
+     "Gradients that the wrapper had averaged were summed over the ranks once more, so each step "
+     "was "
      "too large by the number of ranks.",
-     "Leave the reduction to DDP: no all_reduce of .grad after a backward pass through the wrapper.",
+     "Leave the reduction to DDP: no all_reduce of .grad after a backward pass through the "
+     "wrapper.",
      "docs/laws.md#22-norm-true"},
     in_zoo(Cause::kReplicaDrift,
            "docs/zoo.md#replica-drift",

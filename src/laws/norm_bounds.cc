@@ -19,9 +19,9 @@ struct Followed {
 };
 
 std::vector<Followed> tensors_of(LayoutId layout,
-                                const GradientsSeen& reduced,
-                                const GradientsSeen& used,
-                                const NameTable& names) {
+                                 const GradientsSeen& reduced,
+                                 const GradientsSeen& used,
+                                 const NameTable& names) {
   std::vector<Followed> result;
   std::size_t hint = 0;
   for (const NameId name : names.layout(layout)) {
@@ -49,7 +49,8 @@ bool is_scaled_by(double factor,
   const Precision precision = precision_of(dtype);
   const auto n = static_cast<double>(n_elems);
   const double l1 = std::abs(factor) * before.l1;
-  const double bound = roundings * precision.unit * l1 + 8 * n * 0x1p-53 * l1 + 1.5 * n * precision.tiny;
+  const double bound =
+      roundings * precision.unit * l1 + 8 * n * 0x1p-53 * l1 + 1.5 * n * precision.tiny;
   for (std::size_t j = 0; j < before.sums.size(); ++j) {
     if (!(std::abs(after.sums[j] - factor * before.sums[j]) <= bound)) return false;
   }
@@ -242,7 +243,7 @@ std::optional<Complaint> wrong_scaling(const ClipEvent& clip,
 
 namespace {
 
-/// Whether calls over so many elements each can have been calls over these gradients.
+/// Whether calls over `counts` elements can have been calls over these gradients.
 bool are_all_of(const std::vector<Followed>& tensors,
                 const GradientsSeen& reduced,
                 std::vector<std::int64_t> counts) {
@@ -280,11 +281,12 @@ std::optional<Complaint> summed_again(const GradientsSeen& reduced,
                         std::max(3.0, static_cast<double>(n_members)));
   });
   if (!all) return std::nullopt;
-  return Complaint{"scaled",
-                   "",
-                   "the step used " + std::to_string(n_members) +
-                       " times the averaged gradients: the program summed them over the ranks again",
-                   Cause::kReducedAgain};
+  return Complaint{
+      "scaled",
+      "",
+      "the step used " + std::to_string(n_members) +
+          " times the averaged gradients: the program summed them over the ranks again",
+      Cause::kReducedAgain};
 }
 
 }  // namespace lockstep::laws

@@ -367,18 +367,16 @@ struct ConfigurationEvent {
   std::uint64_t digest = 0;
 };
 
-/// Of what the data that a rank reads leaves a digest.
 enum class DataPart : std::uint8_t {
   kRows,   ///< Which rows of its data set a pass divides among the ranks, in order.
   kBatch,  ///< The values of the batch that the next forward consumes.
 };
 std::string_view name_of(DataPart part);  ///< "rows", "batch".
 
-/// What a rank reads, where the ids of samples cannot say it: they count the rows of a subset, and a
-/// loader that divides nothing may read another file on each rank.
+/// What a rank reads, where ids of samples cannot say it: ids count, and do not compare, rows.
 struct DataEvent {
   DataPart part = DataPart::kRows;
-  NameId split = kNoName;   ///< "train" | "eval" | ...
+  NameId split = kNoName;
   NameId source = kNoName;  ///< The sampler: "random", "sequential", a class; "stream": none.
   std::uint64_t digest = 0;
 };

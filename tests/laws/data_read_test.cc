@@ -70,7 +70,7 @@ TEST(DataReadTest, RanksWithBatchesOfTheirOwnAreFine) {
   EXPECT_EQ(read({.of_rank = {{5, 6}, {5, 6}, {5, 7}}}).verdict, Verdict::kHolds);
 }
 
-// One batch for ever is a test of the model, on purpose; so is data that is all alike.
+// One batch in all steps is a test of the model, on purpose; so is data that is all alike.
 TEST(DataReadTest, OneBatchThatIsRepeatedProvesNothing) {
   EXPECT_EQ(read({.of_rank = {{5, 5, 5}, {5, 5, 5}}}).verdict, Verdict::kHolds);
 }

@@ -69,7 +69,7 @@ class DataSets:
         return EVAL if nth == 0 else f"{EVAL}/{nth + 1}"
 
     def rows(self, data: Any) -> torch.Tensor | None:
-        """Which rows of the whole set a subset has, in order; None where it is no subset."""
+        """Which rows of the whole set a subset has, in order; None for a whole set."""
         if not isinstance(data, Subset):
             return None
         known = self._rows.get(id(data))

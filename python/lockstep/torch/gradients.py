@@ -206,11 +206,12 @@ def install(recorder: Recorder) -> None:
             if depth == 0 and scope != FORWARD:
                 roots = args[0] if args else kwargs.get("tensors", ())
                 recorder.quietly(SEAM, lambda: _write_loss(recorder, roots))
-            exchanges = recorder.exchanges
-            watched = depth == 0 and exchanges is not None and bool(exchanges.open)
-            if watched and exchanges is not None:
+            exchanges = recorder.exchanges if depth == 0 else None
+            watched = exchanges if exchanges is not None and exchanges.open else None
+            if watched is not None:
+                begin = watched.begin_backward
                 roots = args[0] if args else kwargs.get("tensors", ())
-                recorder.quietly(SEAM, lambda: exchanges.begin_backward(roots))
+                recorder.quietly(SEAM, lambda: begin(roots))
             depth += 1
             recorder.scope = BACKWARD
             try:
@@ -218,8 +219,8 @@ def install(recorder: Recorder) -> None:
             finally:
                 depth -= 1
                 recorder.scope = scope
-                if watched and exchanges is not None:
-                    recorder.quietly(SEAM, exchanges.end_backward)
+                if watched is not None:
+                    recorder.quietly(SEAM, watched.end_backward)
             if depth == 0:
                 recorder.quietly(SEAM, after_backward)
             return result

@@ -5,9 +5,12 @@ the slope of the loss in it.
 """
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 MOST = 64
 ROUNDINGS = 1e-5  # Of a product or two in single precision.
@@ -27,7 +30,7 @@ class Slopes:
 
     def watch(self, node: Any) -> None:
         """Notes the slope at a node of the graph, if its result is one number."""
-        results = getattr(node, "_input_metadata", ())
+        results: Sequence[Any] = getattr(node, "_input_metadata", ())
         if len(self._handles) >= MOST or len(results) != 1 or torch.Size(results[0].shape).numel() != 1:
             return
 

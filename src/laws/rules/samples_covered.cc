@@ -7,7 +7,7 @@
 
 #include "lockstep/laws/detail/alignment.h"
 #include "lockstep/laws/rules/checkers.h"
-#include "lockstep/laws/rules/detail/data_read.h"
+#include "lockstep/laws/rules/data_read.h"
 
 namespace lockstep::laws {
 

@@ -90,7 +90,7 @@ class TrainedSet final : public Law {
     bool emptied = false;       ///< Contributions came since the last step, and were cleared.
     std::int64_t n_used = 0;    ///< Steps that had a gradient with anything in it.
     std::optional<std::int32_t> emptied_at{};  ///< The first step of which nothing was left.
-    std::uint64_t used = 0;     ///< Digest of that.
+    std::uint64_t used = 0;                    ///< Digest of that.
     /// The last forward was to reduce, and its backward has not come by; at this step.
     std::optional<std::int32_t> awaited{};
     std::optional<Replaced> replaced{};  ///< Unless gradients come by again.

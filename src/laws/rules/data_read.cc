@@ -1,4 +1,4 @@
-#include "lockstep/laws/rules/detail/data_read.h"
+#include "lockstep/laws/rules/data_read.h"
 
 #include <algorithm>
 #include <array>
@@ -22,7 +22,8 @@ std::string with_split(NameId split, const NameTable& names, std::string text) {
 }  // namespace
 
 void DataRead::on_event(const Event& event) {
-  if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) return wrappers_.on_wrap(event, *wrap);
+  if (const auto* wrap = std::get_if<WrapEvent>(&event.body))
+    return wrappers_.on_wrap(event, *wrap);
   const auto* data = std::get_if<DataEvent>(&event.body);
   if (data == nullptr || data->digest == 0) return;
   const Place place{event.at.attempt, data->split};
