@@ -92,16 +92,23 @@ void GraphTask::deliver(Node& node) {
   grad = Tensor();
 }
 
+namespace {
+
+/// `grad`: what has arrived at the node; undefined where nothing dense did.
+void watch_arrival(ExchangeWatch& exchanges, const Node& node, const Tensor& grad, bool outermost) {
+  const bool dense = grad.defined();
+  if (exchanges.wants(node)) exchanges.on_arrival(node, dense ? known_digest(grad) : 0);
+  if (dense && outermost && grad.n_elems() == 1) {
+    exchanges.on_slope({.node = &node, .value = grad.item()});
+  }
+}
+
+}  // namespace
+
 void GraphTask::evaluate(Node& node) {
   ExchangeWatch* const exchanges = runtime_->exchanges();
   if (exchanges != nullptr && exchanges->in_loss()) {
-    const bool dense = node.collected_.defined();
-    if (exchanges->wants(node)) {
-      exchanges->on_arrival(node, dense ? known_digest(node.collected_) : 0);
-    }
-    if (dense && outer_ == nullptr && node.collected_.n_elems() == 1) {
-      exchanges->on_slope({.node = &node, .value = node.collected_.item()});
-    }
+    watch_arrival(*exchanges, node, node.collected_, outer_ == nullptr);
   }
   deliver(node);
   if (!retain_graph_) node.release_saved();

@@ -41,13 +41,14 @@ double projected(const Sketch& sketch, const Sketch& onto) {
 
 /// By multiplications, and additions of equal numbers: `roundings` of them, of at most a unit each.
 bool is_scaled_by(double factor,
-                  const Sketch& before,
-                  const Sketch& after,
-                  std::int64_t n_elems,
-                  DType dtype,
+                  const Followed& one,
+                  const GradientsSeen& reduced,
+                  const GradientsSeen& used,
                   double roundings = 3) {
-  const Precision precision = precision_of(dtype);
-  const auto n = static_cast<double>(n_elems);
+  const Sketch& before = reduced.sketches[one.reduced];
+  const Sketch& after = used.sketches[one.used];
+  const Precision precision = precision_of(used.dtype);
+  const auto n = static_cast<double>(reduced.n_elems[one.reduced]);
   const double l1 = std::abs(factor) * before.l1;
   const double bound =
       roundings * precision.unit * l1 + 8 * n * 0x1p-53 * l1 + 1.5 * n * precision.tiny;
@@ -219,19 +220,12 @@ std::optional<Complaint> wrong_scaling(const ClipEvent& clip,
   }
   for (const double factor : {clip.factor / scale, scaling->common}) {
     const bool all = std::all_of(tensors.begin(), tensors.end(), [&](const Followed& one) {
-      return is_scaled_by(factor,
-                          reduced.sketches[one.reduced],
-                          used.sketches[one.used],
-                          reduced.n_elems[one.reduced],
-                          used.dtype);
+      return is_scaled_by(factor, one, reduced, used);
     });
     if (all) return std::nullopt;
   }
   for (const Followed& one : tensors) {
-    const Sketch& before = reduced.sketches[one.reduced];
-    const Sketch& after = used.sketches[one.used];
-    const std::int64_t n = reduced.n_elems[one.reduced];
-    if (is_scaled_by(clip.factor / scale, before, after, n, used.dtype)) continue;
+    if (is_scaled_by(clip.factor / scale, one, reduced, used)) continue;
     return Complaint{"scaled",
                      std::string(names.text(one.name)),
                      "between the reduction and the step, clipping scaled gradients by " +
@@ -273,12 +267,8 @@ std::optional<Complaint> summed_again(const GradientsSeen& reduced,
   if (!scaling || scaling->untouched || !are_all_of(tensors, reduced, own_sums))
     return std::nullopt;
   const bool all = std::ranges::all_of(tensors, [&](const Followed& one) {
-    return is_scaled_by(n_members,
-                        reduced.sketches[one.reduced],
-                        used.sketches[one.used],
-                        reduced.n_elems[one.reduced],
-                        used.dtype,
-                        std::max(3.0, static_cast<double>(n_members)));
+    const double roundings = std::max(3.0, static_cast<double>(n_members));
+    return is_scaled_by(n_members, one, reduced, used, roundings);
   });
   if (!all) return std::nullopt;
   return Complaint{
