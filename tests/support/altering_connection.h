@@ -18,7 +18,8 @@ struct Alteration {
   Where where = Where::kNowhere;
   std::int32_t rank = 0;    ///< Of the group.
   std::size_t buffer = 0;   ///< Among the inputs or outputs.
-  std::int64_t element = 0;  ///< Its lowest bit is flipped.
+  std::int64_t element = 0;
+  std::uint32_t bit = 0;  ///< From the lowest.
 };
 
 /// How often connections were made and used.
@@ -99,8 +100,9 @@ class AlteringConnection final : public peers::Connection {
     if (alteration_.buffer >= memories.size()) return;
     const Memory& memory = memories[alteration_.buffer];
     if (alteration_.element >= memory.count) return;
-    static_cast<std::byte*>(memory.data)[alteration_.element * size_of(memory.dtype)] ^=
-        std::byte{1};
+    auto* const first =
+        static_cast<std::byte*>(memory.data) + alteration_.element * size_of(memory.dtype);
+    first[alteration_.bit / 8] ^= std::byte{1} << (alteration_.bit % 8);
   }
 
   std::shared_ptr<peers::Connection> inner_;

@@ -43,7 +43,7 @@ inline void run_gloo_world(gloo::GlooOptions options,
 inline void run_gloo_ranks(std::int32_t n_ranks,
                            const std::function<void(ProcessGroup&)>& program,
                            std::chrono::milliseconds timeout = std::chrono::seconds(20)) {
-  run_gloo_world({.size = n_ranks, .timeout = timeout}, program);
+  run_gloo_world({.size = n_ranks, .rendezvous = {}, .timeout = timeout}, program);
 }
 
 }  // namespace lockstep::testing

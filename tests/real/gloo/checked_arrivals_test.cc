@@ -145,7 +145,7 @@ class CheckedArrivalsTest : public ::testing::TestWithParam<Kind> {};
 INSTANTIATE_TEST_SUITE_P(Kinds,
                          CheckedArrivalsTest,
                          ::testing::ValuesIn(kinds()),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& kind) { return kind.param.name; });
 
 bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
@@ -189,7 +189,8 @@ TEST_P(CheckedArrivalsTest, ABitThatFlipsOnTheWayOutIsNoticed) {
   const Alteration flipped = {.where = Where::kSent,
                               .rank = sender,
                               .buffer = parts ? std::size_t{1} : std::size_t{0},
-                              .element = 3};
+                              .element = 3,
+                              .bit = 12};  // A sum would round the lowest away.
   run_altering_ranks({.alteration = flipped}, [](ProcessGroup& group, const Traffic&) {
     auto buffers = buffers_for(group);
     const Work work = GetParam().post(group, buffers);

@@ -15,6 +15,7 @@ Backend gloo_of(std::int32_t n_ranks) {
 Backend checked_gloo_of(std::int32_t n_ranks) {
   return {"Ranks" + std::to_string(n_ranks), n_ranks, [n_ranks](const Program& program) {
             testing::run_gloo_world({.size = n_ranks,
+                                     .rendezvous = {},
                                      .timeout = std::chrono::seconds(20),
                                      .check_arrivals = true},
                                     program);
