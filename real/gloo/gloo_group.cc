@@ -35,10 +35,10 @@ Result<std::unique_ptr<ProcessGroup>> connect(const GlooOptions& options, Runtim
   Result<std::shared_ptr<peers::Connection>> connection = open_connection(world, options.host_name);
   if (!connection.ok()) return connection.error();
   if (options.check_arrivals) {
-    connection = peers::check_arrivals(std::move(connection).value(),
-                                       world,
-                                       {.order = ReductionOrder::kGlooRing,
-                                        .make_kernels = [] { return make_cpu_kernels(); }});
+    connection = peers::check_arrivals(
+        std::move(connection).value(),
+        world,
+        {.order = ReductionOrder::kGlooRing, .make_kernels = [] { return make_cpu_kernels(); }});
     if (!connection.ok()) return connection.error();
   }
   return peers::make_connected_group(

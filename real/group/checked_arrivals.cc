@@ -119,6 +119,25 @@ bool is_nan(std::uint64_t bits, DType dtype) {
   }
 }
 
+/// Whether an operation that only copies brings something from `sender` to `receiver`.
+bool moves(const Signature& signature, std::size_t sender, std::size_t receiver) {
+  const auto root = static_cast<std::size_t>(std::max(signature.root, 0));
+  switch (signature.op) {
+    case CollectiveOp::kBroadcast:
+    case CollectiveOp::kScatter:
+      return sender == root;
+    case CollectiveOp::kGather:
+      return receiver == root;
+    default:
+      return true;
+  }
+}
+
+/// That of `rank`, or the one that serves all.
+const Memory& buffer_of(const std::vector<Memory>& buffers, std::size_t rank) {
+  return buffers.size() == 1 ? buffers.front() : buffers[rank];
+}
+
 /// The first element in which `got` is not `sent`.
 Verdict look(const Memory& sent, const Memory& got, bool reduced) {
   Verdict verdict;
@@ -184,8 +203,8 @@ class CheckedArrivals final : public Connection {
     second.check_signatures = false;  // What is compared follows from the operation alone.
     Result<std::shared_ptr<Connection>> line = parent.split(second);
     if (!line.ok() || line.value() == nullptr) return line;
-    return std::shared_ptr<Connection>(std::make_shared<CheckedArrivals>(
-        std::move(part), std::move(line).value(), member, check));
+    return std::shared_ptr<Connection>(
+        std::make_shared<CheckedArrivals>(std::move(part), std::move(line).value(), member, check));
   }
 
  private:
@@ -283,20 +302,10 @@ Completion CheckedArrivals::compare_arrivals(const Operation& operation,
 }
 
 Completion CheckedArrivals::compare_copies(const Operation& operation, const Contributions& kept) {
-  const CollectiveOp op = operation.signature.op;
-  const auto root = static_cast<std::size_t>(std::max(operation.signature.root, 0));
-  const bool one_sends = op == CollectiveOp::kBroadcast || op == CollectiveOp::kScatter;
-  const bool one_gets = op == CollectiveOp::kGather;
-  const std::vector<Memory>& given = kept.parts();
   Pieces pieces(n_ranks(), operation.signature.dtype);
   for (std::size_t r = 0; r < n_ranks(); ++r) {
-    const bool sends = (!one_sends || self() == root) && (!one_gets || r == root);
-    const bool gets = (!one_sends || r == root) && (!one_gets || self() == root);
-    if (sends) pieces.sent[r] = given.size() == 1 ? given.front() : given[r];
-    if (gets) {
-      pieces.got[r] = operation.outputs.size() == 1 ? operation.outputs.front()
-                                                    : operation.outputs[r];
-    }
+    if (moves(operation.signature, self(), r)) pieces.sent[r] = buffer_of(kept.parts(), r);
+    if (moves(operation.signature, r, self())) pieces.got[r] = buffer_of(operation.outputs, r);
   }
   return compare_pieces(operation, pieces);
 }

@@ -16,8 +16,10 @@ namespace {
 class CheckedMessage final : public Connection::Message {
  public:
   CheckedMessage(Connection& connection, const Operation& operation, const Membership& member)
-      : operation_(operation), member_(member), sends_(sends(operation)) {
-    memory_ = sends_ ? operation.inputs.front() : operation.outputs.front();
+      : operation_(operation),
+        member_(member),
+        sends_(sends(operation)),
+        memory_(sends_ ? operation.inputs.front() : operation.outputs.front()) {
     framed_.resize(bytes_of(memory_) + sizeof(std::uint64_t));
     if (sends_) {
       const std::uint64_t digest = digest_of(memory_);
@@ -40,8 +42,7 @@ class CheckedMessage final : public Connection::Message {
     std::memcpy(&sent, framed_.data() + bytes_of(memory_), sizeof sent);
     const std::uint64_t got = digest_of(memory_);
     if (sent == got) return completion;
-    const std::int32_t sender =
-        completion.peer >= 0 ? completion.peer : operation_.signature.peer;
+    const std::int32_t sender = completion.peer >= 0 ? completion.peer : operation_.signature.peer;
     completion.status = CommStatus::kMismatch;
     completion.detail = fmt::format(
         "what arrived is not what was sent in {}: {} got {} {} with the digest {} from {}, which "

@@ -30,7 +30,7 @@ struct LaunchEnvironment {
   std::string rendezvous;  ///< LOCKSTEP_RENDEZVOUS: a folder all ranks share, empty = not said.
   std::string trace;       ///< LOCKSTEP_TRACE: where traces go, empty = nowhere.
   bool check_arrivals = false;  ///< LOCKSTEP_CHECK_ARRIVALS=1: compare what arrives.
-  std::string source;      ///< Which launcher spoke: "torchrun", "openmpi", "pmi", "slurm".
+  std::string source;           ///< Which launcher spoke: "torchrun", "openmpi", "pmi", "slurm".
 };
 
 /// Looks a variable up, as Host::environment or getenv do.

@@ -16,8 +16,8 @@ struct Alteration {
   enum class Where : std::uint8_t { kNowhere, kSent, kReceived };
 
   Where where = Where::kNowhere;
-  std::int32_t rank = 0;    ///< Of the group.
-  std::size_t buffer = 0;   ///< Among the inputs or outputs.
+  std::int32_t rank = 0;   ///< Of the group.
+  std::size_t buffer = 0;  ///< Among the inputs or outputs.
   std::int64_t element = 0;
   std::uint32_t bit = 0;  ///< From the lowest.
 };

@@ -48,9 +48,9 @@ void run_altering_ranks(const AlteringWorld& world,
         std::move(opened).value(), rank, world.alteration, &traffic);
     if (world.checked) {
       auto checked = peers::check_arrivals(
-          connection,
-          member,
-          {.order = ReductionOrder::kGlooRing, .make_kernels = [] { return make_cpu_kernels(); }});
+          connection, member, {.order = ReductionOrder::kGlooRing, .make_kernels = [] {
+                                 return make_cpu_kernels();
+                               }});
       ASSERT_TRUE(checked.ok()) << checked.error().text();
       connection = std::move(checked).value();
     }
@@ -251,23 +251,25 @@ TEST(CheckedArrivals, AGroupOfSomeRanksIsComparedAndNamesTheWorldsRanks) {
 
 TEST(CheckedArrivals, AnAlteredMessageIsNoticedByItsReceiver) {
   const Alteration flipped = {.where = Where::kReceived, .rank = 1, .element = 9};
-  run_altering_ranks({.n_ranks = 2, .alteration = flipped}, [](ProcessGroup& group, const Traffic&) {
-    std::vector<float> data(kCount, number_of(group.rank()));
-    const Memory memory = Memory::of(std::span(data));
-    if (group.rank() == 0) {
-      EXPECT_EQ(group.send(memory, 1).wait(), CommStatus::kOk);
-      EXPECT_EQ(group.send(memory, 1).wait(), CommStatus::kOk);
-      return;
-    }
-    const Work known = group.recv(memory, 0);
-    EXPECT_EQ(known.wait(), CommStatus::kMismatch);
-    EXPECT_TRUE(contains(known.detail(), "in recv 0 of group 0 (")) << known.detail();
-    EXPECT_TRUE(contains(known.detail(), "rank 1 got 8 f32 with the digest ")) << known.detail();
-    EXPECT_TRUE(contains(known.detail(), "from rank 0, which sent them")) << known.detail();
-    const Work any = group.recv_any_source(memory);
-    EXPECT_EQ(any.wait(), CommStatus::kMismatch);
-    EXPECT_TRUE(contains(any.detail(), "from rank 0, which sent them")) << any.detail();
-  });
+  run_altering_ranks(
+      {.n_ranks = 2, .alteration = flipped}, [](ProcessGroup& group, const Traffic&) {
+        std::vector<float> data(kCount, number_of(group.rank()));
+        const Memory memory = Memory::of(std::span(data));
+        if (group.rank() == 0) {
+          EXPECT_EQ(group.send(memory, 1).wait(), CommStatus::kOk);
+          EXPECT_EQ(group.send(memory, 1).wait(), CommStatus::kOk);
+          return;
+        }
+        const Work known = group.recv(memory, 0);
+        EXPECT_EQ(known.wait(), CommStatus::kMismatch);
+        EXPECT_TRUE(contains(known.detail(), "in recv 0 of group 0 (")) << known.detail();
+        EXPECT_TRUE(contains(known.detail(), "rank 1 got 8 f32 with the digest "))
+            << known.detail();
+        EXPECT_TRUE(contains(known.detail(), "from rank 0, which sent them")) << known.detail();
+        const Work any = group.recv_any_source(memory);
+        EXPECT_EQ(any.wait(), CommStatus::kMismatch);
+        EXPECT_TRUE(contains(any.detail(), "from rank 0, which sent them")) << any.detail();
+      });
 }
 
 // Sums of NaN and of opposite infinities, and of both zeros: no two orders of the same hardware
@@ -290,13 +292,14 @@ TEST(CheckedArrivals, NotANumberIsNoDifference) {
 // A number where a NaN should be is one, though: rank 1's NaN leaves it as infinity.
 TEST(CheckedArrivals, ANumberInPlaceOfNotANumberIsADifference) {
   const Alteration flipped = {.where = Where::kSent, .rank = 1, .element = 0};
-  run_altering_ranks({.n_ranks = 2, .alteration = flipped}, [](ProcessGroup& group, const Traffic&) {
-    std::vector<std::uint16_t> bits = {std::uint16_t(group.rank() == 1 ? 0x7F81 : 0)};
-    const Work work = group.all_reduce({bits.data(), 1, DType::kBF16});
-    EXPECT_EQ(work.wait(), CommStatus::kMismatch);
-    EXPECT_TRUE(contains(work.detail(), "has inf (0x7f80) as element 0")) << work.detail();
-    EXPECT_TRUE(contains(work.detail(), "give nan (0x7f")) << work.detail();
-  });
+  run_altering_ranks(
+      {.n_ranks = 2, .alteration = flipped}, [](ProcessGroup& group, const Traffic&) {
+        std::vector<std::uint16_t> bits = {std::uint16_t(group.rank() == 1 ? 0x7F81 : 0)};
+        const Work work = group.all_reduce({bits.data(), 1, DType::kBF16});
+        EXPECT_EQ(work.wait(), CommStatus::kMismatch);
+        EXPECT_TRUE(contains(work.detail(), "has inf (0x7f80) as element 0")) << work.detail();
+        EXPECT_TRUE(contains(work.detail(), "give nan (0x7f")) << work.detail();
+      });
 }
 
 // Several slices, the last one short, and a change in the last element of each.

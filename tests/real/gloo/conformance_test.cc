@@ -22,13 +22,13 @@ Backend checked_gloo_of(std::int32_t n_ranks) {
           }};
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    CheckedGloo,
-    ProcessGroupConformance,
-    ::testing::Combine(
-        ::testing::Values(checked_gloo_of(2), checked_gloo_of(3), checked_gloo_of(4)),
-        ::testing::ValuesIn(process_group_cases())),
-    conformance_name);
+INSTANTIATE_TEST_SUITE_P(CheckedGloo,
+                         ProcessGroupConformance,
+                         ::testing::Combine(::testing::Values(checked_gloo_of(2),
+                                                              checked_gloo_of(3),
+                                                              checked_gloo_of(4)),
+                                            ::testing::ValuesIn(process_group_cases())),
+                         conformance_name);
 
 INSTANTIATE_TEST_SUITE_P(
     Gloo,

@@ -58,9 +58,9 @@ TEST(LaunchEnvironmentTest, ComparingWhatArrivesIsOnOnlyWhenAskedFor) {
   EXPECT_TRUE(checks("1"));
   EXPECT_FALSE(checks("0"));
   EXPECT_FALSE(checks(""));
-  EXPECT_EQ(complaint_about(
-                {{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"LOCKSTEP_CHECK_ARRIVALS", "yes"}}),
-            "LOCKSTEP_CHECK_ARRIVALS: 'yes' is neither 0 nor 1");
+  EXPECT_EQ(
+      complaint_about({{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"LOCKSTEP_CHECK_ARRIVALS", "yes"}}),
+      "LOCKSTEP_CHECK_ARRIVALS: 'yes' is neither 0 nor 1");
 }
 
 TEST(LaunchEnvironmentTest, UnderstandsMpirunAndSrun) {

@@ -11,8 +11,7 @@ int main(int argc, char** argv) {
   options.check_arrivals = argc > 1 && std::string_view(argv[1]) == "check";
   const auto run = lockstep::run_ranks(options, [](lockstep::RankContext& context) {
     std::vector<float> data(4, context.rank() == 0 ? 12345.0F : 0.0F);
-    const lockstep::Work work =
-        context.world().broadcast(lockstep::Memory::of(std::span(data)), 0);
+    const lockstep::Work work = context.world().broadcast(lockstep::Memory::of(std::span(data)), 0);
     const bool well = work.wait() == lockstep::CommStatus::kOk;
     std::printf("%s\n", well ? "the broadcast succeeded" : work.detail().c_str());
     return static_cast<double>(data[0]);
