@@ -9,7 +9,8 @@ Result<std::unique_ptr<ProcessGroup>> connect_gloo(const BackendOptions& options
                         .size = options.place.world_size,
                         .rendezvous = options.rendezvous,
                         .timeout = options.timeout,
-                        .check_signatures = options.check_signatures},
+                        .check_signatures = options.check_signatures,
+                        .check_arrivals = options.check_arrivals},
                        runtime);
 }
 

@@ -37,6 +37,10 @@ std::string obstacle_to_nccl() {
 
 Result<std::unique_ptr<ProcessGroup>> connect_nccl(const BackendOptions& options,
                                                    Runtime& runtime) {
+  if (options.check_arrivals) {
+    return Error{"what arrives is compared over gloo only: NCCL promises no order of additions",
+                 "check_arrivals"};
+  }
   if (const std::string obstacle = obstacle_to_nccl(); !obstacle.empty()) {
     return Error{obstacle, {}};
   }

@@ -46,6 +46,7 @@ struct RunArguments {
   bool laws = false;            ///< Prints every law, not only how many hold.
   std::int32_t nproc = 0;       ///< Ranks instead of the scenario's, 0 = as it says.
   std::int32_t timeout_s = 60;  ///< Real ranks: of connecting and of each operation.
+  bool check_arrivals = false;  ///< Real ranks: compare what arrives with what was sent.
 };
 
 ExitCode run(const RunArguments& arguments, Terminal& terminal);
@@ -97,6 +98,7 @@ struct LaunchArguments {
   std::string tee = "0";
   std::string backend;
   std::string trace;
+  bool check_arrivals = false;
   std::vector<std::string> command;  ///< After "--".
 };
 

@@ -51,6 +51,7 @@ Result<launch::LaunchOptions> options_of(const LaunchArguments& arguments) {
   options.run_id = arguments.run_id;
   options.log_dir = arguments.log_dir;
   options.backend = arguments.backend;
+  options.check_arrivals = arguments.check_arrivals;
   if (!arguments.trace.empty()) {
     options.trace = std::filesystem::absolute(arguments.trace).string();
   }

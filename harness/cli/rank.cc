@@ -33,7 +33,8 @@ RankSessionOptions session_options(const RankArguments& arguments,
   RankSessionOptions session;
   session.backend = {.place = place,
                      .rendezvous = rendezvous_folder(place, process_environment()),
-                     .timeout = std::chrono::seconds(arguments.timeout_s)};
+                     .timeout = std::chrono::seconds(arguments.timeout_s),
+                     .check_arrivals = place.check_arrivals};
   session.exact = scenario.session.exact;
   if (!arguments.digests_only) {
     session.values = arguments.values || !scenario.expect.values.empty();

@@ -92,6 +92,7 @@ RealRun run_on_processes(const RealRequest& request, const Scenario& scenario, T
   options.notices = false;
   options.grace = std::chrono::seconds(5);
   options.backend = request.backend;
+  options.check_arrivals = request.check_arrivals;
   options.trace = request.trace.empty() ? temporary.path() : fs::absolute(request.trace).string();
   options.command = rank_command(request);
   // A rank's own operations end after the timeout; then it says so, and its trace grows.

@@ -22,6 +22,7 @@ struct RealRequest {
   bool digests_only = false;  ///< No values for laws that need them.
   std::string trace;          ///< Folder for the ranks' traces, or empty.
   std::string flip_bit;
+  bool check_arrivals = false;  ///< Compare what arrives with what was sent.
 };
 
 /// The exit code with which the command ends at once because `backend` cannot be had; nothing when

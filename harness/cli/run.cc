@@ -135,6 +135,10 @@ ExitCode run(const RunArguments& arguments, Terminal& terminal) {
       ReportFile::make({"--report", "lockstep run"}, arguments.report, arguments.backend == "sim");
   if (!file.ok()) return bad_input(terminal, file.error().text());
   if (arguments.backend != "sim") return run_real(arguments, file.value(), terminal);
+  if (arguments.check_arrivals) {
+    return bad_input(terminal,
+                     "lockstep run: --check-arrivals is for real ranks; add --backend gloo");
+  }
   const Result<Scenario> scenario = load(arguments);
   if (!scenario.ok()) return bad_input(terminal, scenario.error().text());
 

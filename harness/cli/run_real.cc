@@ -33,7 +33,8 @@ ExitCode run_real(const RunArguments& arguments, ReportFile& file, Terminal& ter
                          .timeout_s = arguments.timeout_s,
                          .values = arguments.values,
                          .trace = arguments.trace,
-                         .flip_bit = {}};
+                         .flip_bit = {},
+                         .check_arrivals = arguments.check_arrivals};
   const Result<Scenario> scenario = load_request(request, arguments.nproc);
   if (!scenario.ok()) return bad_input(terminal, scenario.error().text());
   const RealRun run = run_on_processes(request, scenario.value(), terminal);

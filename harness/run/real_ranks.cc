@@ -128,7 +128,10 @@ RealRank run_real_rank(const RunOptions& options,
   RealRank real;
   real.rank = place.rank;
   RankSessionOptions session;
-  session.backend = {.place = place, .rendezvous = folder.value(), .timeout = options.timeout};
+  session.backend = {.place = place,
+                     .rendezvous = folder.value(),
+                     .timeout = options.timeout,
+                     .check_arrivals = options.check_arrivals || place.check_arrivals};
   session.exact = options.exact;
   session.record = options.record;
   session.trace = options.trace.empty() ? place.trace : options.trace;

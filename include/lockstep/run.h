@@ -98,6 +98,10 @@ struct RunOptions {
   /// more ends the process, with a line that says so.
   std::size_t stack_bytes = 0;
   std::chrono::milliseconds timeout{60'000};  ///< Real ranks: of connecting and of each operation.
+  /// Real ranks: after each operation compare what arrived with what was sent, also where the
+  /// launcher or LOCKSTEP_CHECK_ARRIVALS=1 asks for it. Twice the connections and more than twice
+  /// the traffic (docs/real_ranks.md). The simulator's watchers see memory and need no such thing.
+  bool check_arrivals = false;
 };
 
 namespace detail {

@@ -6,7 +6,10 @@
 #include <vector>
 
 #include "lockstep/base/check.h"
+#include "lockstep/comm/reduction_order.h"
+#include "lockstep/kernels/cpu_kernels.h"
 #include "lockstep/real/gloo/detail/connection.h"
+#include "lockstep/real/group/checked_arrivals.h"
 #include "lockstep/real/group/connected_group.h"
 #include "lockstep/real/group/rendezvous.h"
 
@@ -31,6 +34,13 @@ Result<std::unique_ptr<ProcessGroup>> connect(const GlooOptions& options, Runtim
                                    .world_ranks = std::move(ranks)};
   Result<std::shared_ptr<peers::Connection>> connection = open_connection(world, options.host_name);
   if (!connection.ok()) return connection.error();
+  if (options.check_arrivals) {
+    connection = peers::check_arrivals(
+        std::move(connection).value(),
+        world,
+        {.order = ReductionOrder::kGlooRing, .make_kernels = [] { return make_cpu_kernels(); }});
+    if (!connection.ok()) return connection.error();
+  }
   return peers::make_connected_group(
       runtime, {"gloo", "gloo-ring"}, world, std::move(connection).value());
 }

@@ -18,6 +18,9 @@ struct GlooOptions {
   std::string host_name = "127.0.0.1";        ///< The address other ranks reach this one at.
   std::chrono::milliseconds timeout{60'000};  ///< Of the rendezvous and of every operation.
   bool check_signatures = true;               ///< Compare what ranks issue before each collective.
+  /// After each operation compare what arrived with what was sent (checked_arrivals.h), over
+  /// connections of its own. The same on all ranks.
+  bool check_arrivals = false;
 };
 
 /// The world group of this process. Every operation runs on a thread of the group, in the order of
@@ -27,7 +30,7 @@ struct GlooOptions {
 ///     other world uses at the same time; the runtime outlives the group and its works.
 /// Errors: here: the rendezvous failed (a rank is missing or there twice, worlds of different
 ///     sizes, an entry of a process that is gone). Later: a Work's status is kTimedOut, kPeerLost
-///     or kMismatch with Gloo's own text as detail; after the first failure all later operations of
+///     or kMismatch (of signatures, or of what arrived) with Gloo's own text as detail; after the first failure all later operations of
 ///     the group fail at once, since its connections are closed. So that this can be reported, the
 ///     process ignores SIGPIPE from here on, unless it has its own handler.
 /// Deterministic: all-reduce adds in the order `gloo-ring` (ReductionOrder::kGlooRing).

@@ -317,6 +317,7 @@ std::unique_ptr<ProcessGroup> ConnectedGroup::split(std::span<const std::int32_t
     if (!all_reduce_max.ok()) return {CommStatus::kPeerLost, all_reduce_max.error().text()};
     id = all_reduce_max.value() + 1;
     member.name = "group-" + std::to_string(id) + suffix;
+    member.id = static_cast<std::int32_t>(id);
     Result<std::shared_ptr<Connection>> part = connection_->split(member);
     if (!part.ok()) return {CommStatus::kPeerLost, part.error().text()};
     made = std::move(part).value();

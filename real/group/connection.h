@@ -38,8 +38,9 @@ struct Operation {
 struct Membership {
   std::int32_t rank = 0;  ///< In the group; -1: not a member.
   std::int32_t size = 1;
-  std::string folder;  ///< Of the session.
-  std::string name;    ///< Of the group within the session.
+  std::string folder;   ///< Of the session.
+  std::string name;     ///< Of the group within the session.
+  std::int32_t id = 0;  ///< Of the group, for texts.
   std::chrono::milliseconds timeout{60'000};
   bool check_signatures = true;
   std::vector<std::int32_t> world_ranks;  ///< By group rank, for texts.

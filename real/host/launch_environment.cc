@@ -50,6 +50,17 @@ void read_text(const EnvironmentLookup& lookup, std::string_view name, std::stri
   if (std::optional<std::string> text = lookup(name)) out = std::move(*text);
 }
 
+// 1 is on; 0 and nothing are off.
+Outcome read_switch(const EnvironmentLookup& lookup, std::string_view name, bool& out) {
+  std::string text;
+  read_text(lookup, name, text);
+  if (text.empty() || text == "0" || text == "1") {
+    out = text == "1";
+    return success();
+  }
+  return Error{"'" + text + "' is neither 0 nor 1", std::string(name)};
+}
+
 Outcome read_place(const EnvironmentLookup& lookup,
                    const Dialect& dialect,
                    LaunchEnvironment& place) {
@@ -113,6 +124,10 @@ Result<std::optional<LaunchEnvironment>> read_launch_environment(const Environme
     read_text(lookup, "LOCKSTEP_BACKEND", place.backend);
     read_text(lookup, "LOCKSTEP_RENDEZVOUS", place.rendezvous);
     read_text(lookup, "LOCKSTEP_TRACE", place.trace);
+    if (Outcome read = read_switch(lookup, "LOCKSTEP_CHECK_ARRIVALS", place.check_arrivals);
+        !read.ok()) {
+      return read.error();
+    }
     return std::optional<LaunchEnvironment>(std::move(place));
   }
   return std::optional<LaunchEnvironment>();

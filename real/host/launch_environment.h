@@ -29,7 +29,8 @@ struct LaunchEnvironment {
   std::string backend;     ///< LOCKSTEP_BACKEND: "gloo" | "nccl", empty = not said.
   std::string rendezvous;  ///< LOCKSTEP_RENDEZVOUS: a folder all ranks share, empty = not said.
   std::string trace;       ///< LOCKSTEP_TRACE: where traces go, empty = nowhere.
-  std::string source;      ///< Which launcher spoke: "torchrun", "openmpi", "pmi", "slurm".
+  bool check_arrivals = false;  ///< LOCKSTEP_CHECK_ARRIVALS=1: compare what arrives.
+  std::string source;           ///< Which launcher spoke: "torchrun", "openmpi", "pmi", "slurm".
 };
 
 /// Looks a variable up, as Host::environment or getenv do.

@@ -45,6 +45,7 @@ Variables worker_environment(const LaunchOptions& options,
   if (!folders.rendezvous.empty())
     variables.emplace_back("LOCKSTEP_RENDEZVOUS", folders.rendezvous);
   if (!options.backend.empty()) variables.emplace_back("LOCKSTEP_BACKEND", options.backend);
+  if (options.check_arrivals) variables.emplace_back("LOCKSTEP_CHECK_ARRIVALS", "1");
   if (!options.trace.empty()) {
     // A restarted run is a new run: its events do not continue those of the first.
     const std::string again = attempt == 0 ? "" : "/restart-" + number(attempt);

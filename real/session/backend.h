@@ -18,6 +18,7 @@ struct BackendOptions {
   std::string rendezvous;                     ///< The folder in which ranks find each other.
   std::chrono::milliseconds timeout{60'000};  ///< Of the rendezvous and of every operation.
   bool check_signatures = true;               ///< Compare what ranks issue before each collective.
+  bool check_arrivals = false;  ///< Compare what arrived with what was sent, after each operation.
 };
 
 /// One way to connect processes.

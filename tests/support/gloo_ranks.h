@@ -25,18 +25,25 @@ inline void with_gloo_group(const gloo::GlooOptions& options,
   program(*group.value());
 }
 
-/// Calls `program` once on every rank, each in its own process. Assertions of all ranks count.
-inline void run_gloo_ranks(std::int32_t n_ranks,
-                           const std::function<void(ProcessGroup&)>& program,
-                           std::chrono::milliseconds timeout = std::chrono::seconds(20)) {
+/// Calls `program` once on every rank, each in its own process, connected as `options` say but for
+/// rank and folder. Assertions of all ranks count.
+inline void run_gloo_world(gloo::GlooOptions options,
+                           const std::function<void(ProcessGroup&)>& program) {
   const TempFolder folder;
-  const std::vector<int> statuses = run_processes(n_ranks, [&](int rank) {
-    with_gloo_group(
-        {.rank = rank, .size = n_ranks, .rendezvous = folder.path(), .timeout = timeout}, program);
+  options.rendezvous = folder.path();
+  const std::vector<int> statuses = run_processes(options.size, [&](int rank) {
+    options.rank = rank;
+    with_gloo_group(options, program);
   });
   for (std::size_t rank = 0; rank < statuses.size(); ++rank) {
     EXPECT_EQ(statuses[rank], 0) << "of rank " << rank;
   }
+}
+
+inline void run_gloo_ranks(std::int32_t n_ranks,
+                           const std::function<void(ProcessGroup&)>& program,
+                           std::chrono::milliseconds timeout = std::chrono::seconds(20)) {
+  run_gloo_world({.size = n_ranks, .rendezvous = {}, .timeout = timeout}, program);
 }
 
 }  // namespace lockstep::testing

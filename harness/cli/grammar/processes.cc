@@ -81,6 +81,9 @@ void add_words(CLI::App& app, HelpPage& page, LaunchArguments& to) {
                "What run_ranks uses in PROGRAM: gloo or nccl",
                "what LOCKSTEP_BACKEND says");
   words.option("--trace", to.trace, "DIR", "Folder where run_ranks writes its traces", "none");
+  words.flag("--check-arrivals",
+             to.check_arrivals,
+             "Compares what arrives with what was sent, in every operation of run_ranks");
   words.example("Start two ranks on this machine",
                 "lockstep launch --nproc-per-node 2 -- ./program");
   words.example(

@@ -71,6 +71,9 @@ void add_words(CLI::App& app, HelpPage& page, RunArguments& to) {
               "SECONDS",
               "Real ranks: deadline for connecting and for each operation")
       .check(from_one_to(kMany));
+  words.flag("--check-arrivals",
+             to.check_arrivals,
+             "Real ranks: compares what arrives with what was sent, in every operation");
   words.option("--schedule-seed",
                to.schedule_seed,
                "SEED",

@@ -11,6 +11,25 @@ Backend gloo_of(std::int32_t n_ranks) {
           }};
 }
 
+// With every result compared: no operation, type or number of ranks gives a false alarm.
+Backend checked_gloo_of(std::int32_t n_ranks) {
+  return {"Ranks" + std::to_string(n_ranks), n_ranks, [n_ranks](const Program& program) {
+            testing::run_gloo_world({.size = n_ranks,
+                                     .rendezvous = {},
+                                     .timeout = std::chrono::seconds(20),
+                                     .check_arrivals = true},
+                                    program);
+          }};
+}
+
+INSTANTIATE_TEST_SUITE_P(CheckedGloo,
+                         ProcessGroupConformance,
+                         ::testing::Combine(::testing::Values(checked_gloo_of(2),
+                                                              checked_gloo_of(3),
+                                                              checked_gloo_of(4)),
+                                            ::testing::ValuesIn(process_group_cases())),
+                         conformance_name);
+
 INSTANTIATE_TEST_SUITE_P(
     Gloo,
     ProcessGroupConformance,

@@ -48,6 +48,21 @@ TEST(LaunchEnvironmentTest, ReadsWhatTorchrunSets) {
   EXPECT_EQ(place.source, "torchrun");
 }
 
+TEST(LaunchEnvironmentTest, ComparingWhatArrivesIsOnOnlyWhenAskedFor) {
+  const auto checks = [](const std::string& value) {
+    Variables variables = {{"RANK", "0"}, {"WORLD_SIZE", "1"}};
+    if (!value.empty()) variables["LOCKSTEP_CHECK_ARRIVALS"] = value;
+    const auto read = read_launch_environment(lookup_in(std::move(variables)));
+    return read.ok() && read.value()->check_arrivals;
+  };
+  EXPECT_TRUE(checks("1"));
+  EXPECT_FALSE(checks("0"));
+  EXPECT_FALSE(checks(""));
+  EXPECT_EQ(
+      complaint_about({{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"LOCKSTEP_CHECK_ARRIVALS", "yes"}}),
+      "LOCKSTEP_CHECK_ARRIVALS: 'yes' is neither 0 nor 1");
+}
+
 TEST(LaunchEnvironmentTest, UnderstandsMpirunAndSrun) {
   const auto mpi = read_launch_environment(lookup_in({{"OMPI_COMM_WORLD_RANK", "3"},
                                                       {"OMPI_COMM_WORLD_SIZE", "4"},

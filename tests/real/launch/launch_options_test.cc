@@ -29,6 +29,13 @@ std::map<std::string, std::string> variables_of(const LaunchOptions& options,
   return variables;
 }
 
+TEST(LaunchOptionsTest, RanksCompareWhatArrivesWhenAskedTo) {
+  LaunchOptions options;
+  EXPECT_EQ(variables_of(options, 0).count("LOCKSTEP_CHECK_ARRIVALS"), 0U) << "as inherited";
+  options.check_arrivals = true;
+  EXPECT_EQ(variables_of(options, 0).at("LOCKSTEP_CHECK_ARRIVALS"), "1");
+}
+
 TEST(LaunchOptionsTest, RanksCountOverMachines) {
   LaunchOptions options;
   options.n_per_node = 4;
