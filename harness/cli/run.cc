@@ -28,6 +28,9 @@ namespace fs = std::filesystem;
 constexpr std::size_t kShiftBytes = 4096 + 576;
 
 Result<Scenario> load(const RunArguments& arguments) {
+  if (arguments.check_arrivals) {
+    return Error{"lockstep run: --check-arrivals is for real ranks; add --backend gloo", {}};
+  }
   std::vector<std::string> texts = arguments.settings;
   if (arguments.nproc > 0) {
     texts.insert(texts.begin(), "world.ranks=" + std::to_string(arguments.nproc));
@@ -135,10 +138,6 @@ ExitCode run(const RunArguments& arguments, Terminal& terminal) {
       ReportFile::make({"--report", "lockstep run"}, arguments.report, arguments.backend == "sim");
   if (!file.ok()) return bad_input(terminal, file.error().text());
   if (arguments.backend != "sim") return run_real(arguments, file.value(), terminal);
-  if (arguments.check_arrivals) {
-    return bad_input(terminal,
-                     "lockstep run: --check-arrivals is for real ranks; add --backend gloo");
-  }
   const Result<Scenario> scenario = load(arguments);
   if (!scenario.ok()) return bad_input(terminal, scenario.error().text());
 

@@ -180,7 +180,7 @@ TEST_P(CheckedArrivalsTest, ABitThatFlipsOnArrivalIsNamedOnEveryRank) {
   });
 }
 
-// What rank 2 gives is altered before it goes out: everybody else gets the same wrong number.
+// What rank 2 gives is altered before it goes out: all other ranks get the same wrong number.
 TEST_P(CheckedArrivalsTest, ABitThatFlipsOnTheWayOutIsNoticed) {
   const std::int32_t sender =
       GetParam().name == "Broadcast" || GetParam().name == "Scatter" ? kRoot : 2;

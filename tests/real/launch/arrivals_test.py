@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A network that flips one bit of what rank 1 receives: noticed where the comparison is asked for.
 
-Every way to ask for it is tried, and each without it, where nobody notices.
+Every way to ask for it is tried, and each without it, where no rank notices.
 """
 import subprocess
 import sys
