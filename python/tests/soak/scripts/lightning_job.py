@@ -24,12 +24,18 @@ class Module(L.LightningModule):
     def configure_optimizers(self):
         return torch.optim.AdamW(self.parameters(), lr=0.01)
 
-L.seed_everything(3, verbose=False)
-x = torch.randn(64, 8)
-loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, x.sum(1, keepdim=True)), batch_size=4, shuffle=True)
-module = Module()
-trainer = L.Trainer(accelerator="cpu", devices=2, strategy=sys.argv[1], max_steps=8, logger=False, enable_checkpointing=False,
-                    enable_progress_bar=False, enable_model_summary=False)
-trainer.fit(module, loader)
-digest = hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in module.parameters())).hexdigest()
-print("digest", trainer.global_rank, digest, flush=True)
+
+def main():
+    L.seed_everything(3, verbose=False)
+    x = torch.randn(64, 8)
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, x.sum(1, keepdim=True)), batch_size=4, shuffle=True)
+    module = Module()
+    trainer = L.Trainer(accelerator="cpu", devices=2, strategy=sys.argv[1], max_steps=8, logger=False, enable_checkpointing=False,
+                        enable_progress_bar=False, enable_model_summary=False)
+    trainer.fit(module, loader)
+    digest = hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in module.parameters())).hexdigest()
+    print("digest", trainer.global_rank, digest, flush=True)
+
+
+if __name__ == "__main__":
+    main()
