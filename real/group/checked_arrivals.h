@@ -11,8 +11,8 @@ namespace lockstep::peers {
 /// How the library reduces, so that its results can be computed again.
 struct ArrivalCheck {
   ReductionOrder order;  ///< Its bits are exactly those of this order.
-  std::unique_ptr<Kernels> (*make_kernels)() =
-      nullptr;  ///< Of the arithmetic that the library uses.
+  /// Of the arithmetic that the library uses.
+  std::unique_ptr<Kernels> (*make_kernels)() = nullptr;
 };
 
 /// `connection`, and a second one between the same members over which they compare what each of

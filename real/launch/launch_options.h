@@ -46,8 +46,8 @@ struct LaunchOptions {
   StreamChoice tee;        ///< Into files as well.
   std::string backend;     ///< Becomes LOCKSTEP_BACKEND; empty: what the environment says.
   std::string trace;       ///< Becomes LOCKSTEP_TRACE.
-  bool check_arrivals =
-      false;            ///< Becomes LOCKSTEP_CHECK_ARRIVALS=1; off: what the environment says.
+  /// Becomes LOCKSTEP_CHECK_ARRIVALS=1; off: what the environment says.
+  bool check_arrivals = false;
   bool notices = true;  ///< Say what is decided for the ranks.
   /// Folders of this run alone, which are removed if the launcher is killed.
   std::vector<std::string> scratch;
