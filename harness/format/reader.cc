@@ -174,7 +174,7 @@ void check_bug_place(const BugSpec& bug, std::span<const TensorInfo> tensors, Pr
   const std::int64_t n_bits = 8 * size_of(tensor->dtype);
   if (bug.bit >= n_bits) {
     problem.report("an element of '" + bug.tensor + "' has " + std::to_string(n_bits) +
-                       " bits, counted from 0: there is no bit " + std::to_string(bug.bit),
+                       " bits, counted from 0: bit " + std::to_string(bug.bit) + " is out of range",
                    bug.where);
   }
 }

@@ -158,7 +158,7 @@ class HostileTest(unittest.TestCase):
                 ("data.size=1000000000000", ""),
                 ("data.features=1000000000000", ""),
                 ('loop.snapshot={every_steps=1,path=""}', "'loop.snapshot.path' names no folder"),
-                ('bug=[{kind="flip-bit",tensor="weight",bit=100}]', "there is no bit 100"),
+                ('bug=[{kind="flip-bit",tensor="weight",bit=100}]', "bit 100 is out of range"),
                 ('bug=[{kind="flip-bit",tensor="weight",element=-5}]', "must be at least 0"),
                 ('loader={sampler="batches_by_rank",batches_by_rank=[[9223372036854775807],[1]]}', "holds 9"),
                 ('scheduler={kind="step",times=9223372036854775807}', "'scheduler.times' is 9223372036854"),
