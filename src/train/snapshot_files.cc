@@ -254,14 +254,16 @@ Outcome SnapshotFiles::prune(std::int64_t step, std::int64_t keep) {
   return remove_orphans(step, kept);
 }
 
-// What belongs to steps up to this one whose manifests are gone.
+// What belongs to steps up to this one whose manifests are gone, and what nobody will finish: this
+// step's manifest is published, so a writer of an earlier attempt left it when it was killed.
 Outcome SnapshotFiles::remove_orphans(std::int64_t step, const std::vector<std::int64_t>& kept) {
   const Result<std::vector<std::string>> names = files_->list(folder_);
   if (!names.ok()) return names.error();
   for (const std::string& name : names.value()) {
     const std::optional<std::int64_t> owner = step_in(name);
     if (!owner || *owner > step || name == manifest_name(*owner)) continue;
-    if (std::find(kept.begin(), kept.end(), *owner) != kept.end()) continue;
+    const bool finished = finished_name(name) == name;
+    if (finished && std::find(kept.begin(), kept.end(), *owner) != kept.end()) continue;
     if (Outcome outcome = files_->remove(path_of(name)); !outcome.ok()) return outcome;
   }
   return success();

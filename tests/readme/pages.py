@@ -33,8 +33,7 @@ PART = re.compile(
     r"<!-- (?P<kind>file|console|silently)(?:: (?P<what>[^\n]*?))? -->\n(?:```\w*\n(?P<body>.*?)```\n)?", re.DOTALL)
 MASKS = (
     (re.compile(r"trace digest [0-9a-f]{16}"), "trace digest (16 digits)"),  # Covers lines of the library.
-    (re.compile(r"\b\d+(\.\d+)? ?(ms|s)\b"), "(time)"),
-    (re.compile(r"in \d+(\.\d+)?s\b"), "in (time)"),
+    (re.compile(r"\b\d+(\.\d+)? ?(ms|s)\b( \(\d+:\d\d:\d\d\))?"), "(time)"),  # pytest: "75.10s (0:01:15)".
 )
 
 
@@ -140,6 +139,7 @@ def self_test() -> int:
         raise AssertionError("an exit code was not compared")
     quiet = "<!-- silently: echo 5 > n -->\n<!-- console -->\n```\n$ cat n\n5\n```\n"
     assert play(quiet, dict(os.environ))[1] == []
+    assert masked("1 passed in 75.10s (0:01:15)") == masked("1 passed in 8.88s")
     assert masked("took 12.5 ms, trace digest 0123456789abcdef") == "took (time), trace digest (16 digits)"
     return 0
 

@@ -289,7 +289,9 @@ TEST(Snapshot, PruningRemovesWhatAnInterruptedSaveLeft) {
   for (const char* name : {"step-00000001.model.safetensors.part",
                            "step-00000001.rank-00004.safetensors",
                            "step-00000002.rank-123456.safetensors.part-0123456789ab",
-                           "step-00000002.manifest.part-0123456789ab"}) {
+                           "step-00000002.manifest.part-0123456789ab",
+                           // Of a step that is kept: a rank was killed while it wrote.
+                           "step-00000007.rank-00000.safetensors.part-0123456789ab"}) {
     ASSERT_TRUE(files.write("ckpt/" + std::string(name), "left").ok());
   }
   run(one, job_with("sgd"));
