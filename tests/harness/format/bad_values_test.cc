@@ -22,8 +22,9 @@ TEST_F(BadValuesTest, ABugStrikesWithinItsTensor) {
             "job.toml:9:9: 'weight' has 1 elements, counted from 0: there is no element 1");
   EXPECT_EQ(error_of(with("{ kind = \"flip-bit\", tensor = \"weight\", element = 7 }")),
             "job.toml:9:9: 'weight' has 1 elements, counted from 0: there is no element 7");
-  EXPECT_EQ(error_of(with("{ kind = \"flip-bit\", tensor = \"weight\", bit = 64 }")),
-            "job.toml:9:9: an element of 'weight' has 64 bits, counted from 0: bit 64 is out of range");
+  EXPECT_EQ(
+      error_of(with("{ kind = \"flip-bit\", tensor = \"weight\", bit = 64 }")),
+      "job.toml:9:9: an element of 'weight' has 64 bits, counted from 0: bit 64 is out of range");
   EXPECT_EQ(error_of(with("{ kind = \"flip-bit\", tensor = \"weight\", bit = 63 }")), "no error");
 }
 
