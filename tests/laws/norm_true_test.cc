@@ -183,9 +183,9 @@ TEST(NormTrueTest, ContributionsClippedByOtherFactorsBeforeTheReductionAreReport
   const Finding finding = only_clip(clipped_early({0.5, 1.0, 0.25}));
   EXPECT_EQ(finding.field, "order");
   EXPECT_EQ(id_of(finding.cause), "clip-before-sync");
-  EXPECT_EQ(finding.ranks, (std::vector<Rank>{Rank{0}, Rank{2}}));
+  EXPECT_EQ(finding.ranks, (std::vector<Rank>{Rank{0}, Rank{1}, Rank{2}}));
   EXPECT_EQ(finding.step, 0);
-  EXPECT_THAT(finding.message, ::testing::HasSubstr("0.25 on rank 2"));
+  EXPECT_THAT(finding.message, ::testing::HasSubstr("0.25 on rank 2, 0.5 on rank 0, 1 on rank 1"));
 }
 
 // The mean of gradients that were all halved is half the mean.

@@ -179,7 +179,8 @@ class NormTrue final : public Law {
       const double factor = std::bit_cast<double>(value);
       finding.message += (finding.message.ends_with(':') ? " " : ", ") + exact(factor) + " on " +
                          ranks_text(ranks);
-      if (factor != 1.0) finding.ranks.insert(finding.ranks.end(), ranks.begin(), ranks.end());
+      // Where the limit was not reached, too: it was measured by a norm that nothing had averaged.
+      finding.ranks.insert(finding.ranks.end(), ranks.begin(), ranks.end());
     }
     std::sort(finding.ranks.begin(), finding.ranks.end());
     finding.cause = Cause::kClipBeforeSync;
