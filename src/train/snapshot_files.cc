@@ -254,8 +254,8 @@ Outcome SnapshotFiles::prune(std::int64_t step, std::int64_t keep) {
   return remove_orphans(step, kept);
 }
 
-// What belongs to steps up to this one whose manifests are gone, and what nobody will finish: this
-// step's manifest is published, so a writer of an earlier attempt left it when it was killed.
+// What belongs to steps up to this one whose manifests are gone, and unfinished files: this
+// step's manifest is published, so only a writer that was killed can have left them.
 Outcome SnapshotFiles::remove_orphans(std::int64_t step, const std::vector<std::int64_t>& kept) {
   const Result<std::vector<std::string>> names = files_->list(folder_);
   if (!names.ok()) return names.error();

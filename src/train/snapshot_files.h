@@ -71,7 +71,8 @@ class SnapshotFiles {
   /// A file's bytes. Errors: it cannot be read, or is not what the manifest says.
   Result<std::string> read(const SnapshotManifest& manifest, const std::string& name);
   /// Removes all but the newest `keep` snapshots up to `step`, and files that no manifest names,
-  /// unfinished ones of the snapshots it keeps included. Requires: the manifest of `step` is published.
+  /// unfinished ones of the snapshots it keeps included.
+  /// Requires: the manifest of `step` is published.
   Outcome prune(std::int64_t step, std::int64_t keep);
   /// Errors: there are snapshots, which a run that begins anew would destroy step by step.
   Outcome check_unused();
