@@ -103,6 +103,14 @@ class ExchangeJoin(IntEnum):
     FUNCTION = 2
 
 
+class LossReduction(IntEnum):
+    """What became of a loss's terms."""
+
+    MEAN = 0
+    SUM = 1
+    GIVEN = 2
+
+
 class ClipKind(IntEnum):
     NORM = 0
     VALUE = 1

@@ -142,6 +142,7 @@ void Pen::write_noted(GradNote where) {
   Draft& draft = known->second.drafts[static_cast<std::size_t>(where.point)];
   if (!draft.started) return;
   write(draft.event(where.point, known->second.layout), where.wrapper);
+  if (where.point == GradPoint::kInc) unreduced_.insert(where.wrapper);
   draft.clear(known->second.size, has_sketch(where.point));
 }
 
@@ -152,10 +153,14 @@ void Pen::write_grads(GradNote where, LayoutId layout, std::span<const TensorVie
     for (std::size_t i = 0; i < grads.size(); ++i) scratch_.set(i, grads[i], signs_);
   };
   draw_up(has_sketch(where.point));
-  if (where.point == GradPoint::kPost) reduced_[where.wrapper] = {layout, scratch_.digests};
+  if (where.point == GradPoint::kPost) {
+    reduced_[where.wrapper] = {layout, scratch_.digests};
+    unreduced_.erase(where.wrapper);
+  }
   if (where.point == GradPoint::kUsed) {
     const auto reduced = reduced_.extract(where.wrapper);
-    if (!reduced.empty() && !are_as(reduced.mapped(), layout)) draw_up(true);
+    const bool unreduced = unreduced_.erase(where.wrapper) > 0;
+    if (reduced.empty() ? unreduced : !are_as(reduced.mapped(), layout)) draw_up(true);
   }
   write(scratch_.event(where.point, layout), where.wrapper);
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <tuple>
@@ -138,6 +139,7 @@ class Pen {
   std::vector<Position> positions_;
   std::map<std::int32_t, Tracked> tracked_;
   std::map<std::int32_t, Reduced> reduced_;  // By wrapper, until a step has used it.
+  std::set<std::int32_t> unreduced_;  // Wrappers that no reduction has followed a backward of.
   std::map<std::tuple<std::int32_t, CollectiveOp, std::int32_t, std::int32_t>, std::int64_t>
       n_posted_;
   std::map<std::int64_t, OpenCall> open_;

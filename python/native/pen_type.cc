@@ -41,6 +41,7 @@ PyObject* wrap(PenState& state, const Arguments& arguments) {
   event.bucket_cap_bytes = arguments.integer(6);
   event.group = arguments.small(7);
   event.n_ranks = arguments.small(8);
+  event.synchronizes = arguments.flag(9);
   state.pen.write(event, arguments.small(0));
   state.pen.track(arguments.small(0), event.params);
   return none();
@@ -297,7 +298,7 @@ std::vector<PyMethodDef> all_methods() {
   std::vector<PyMethodDef> methods = {
       method<layout, 1>("layout"),
       method<place, 5>("place"),
-      method<wrap, 9>("wrap"),
+      method<wrap, 10>("wrap"),
       method<bucket, 3>("bucket"),
       method<forward, 5>("forward"),
       method<backward, 2>("backward"),

@@ -15,11 +15,12 @@ std::uint64_t digest_of(std::string_view bytes) {
 
 PyObject* loss(PenState& state, const Arguments& arguments) {
   state.pen.write(LossEvent{.function = state.pen.name(arguments.text(1)),
-                            .reduction = LossReduction::kGiven,
-                            .value = arguments.real(2),
-                            .denominator = arguments.real(3),
-                            .n_terms = arguments.integer(4),
-                            .n_rows = arguments.integer(5)},
+                            .reduction = arguments.choice<LossReduction>(
+                                2, static_cast<int>(LossReduction::kGiven) + 1),
+                            .value = arguments.real(3),
+                            .denominator = arguments.real(4),
+                            .n_terms = arguments.integer(5),
+                            .n_rows = arguments.integer(6)},
                   arguments.small(0));
   return none();
 }
@@ -180,7 +181,7 @@ PyObject* snapshot(PenState& state, const Arguments& arguments) {
 
 std::vector<PyMethodDef> word_methods() {
   return {
-      method<loss, 6>("loss"),
+      method<loss, 7>("loss"),
       method<clip, 8>("clip"),
       method<options, 6>("options"),
       method<zero_grad, 3>("zero_grad"),

@@ -71,6 +71,7 @@ def test_impossible_memory_is_refused(arguments: tuple[int, ...]) -> None:
     ("src/trace/event.h", "StatePoint", words.StatePoint),
     ("src/trace/event.h", "PhaseKind", words.PhaseKind),
     ("src/trace/event.h", "ExchangeJoin", words.ExchangeJoin),
+    ("src/trace/event.h", "LossReduction", words.LossReduction),
     ("src/base/end_reason.h", "EndOutcome", words.EndOutcome),
     ("src/trace/event.h", "DataPart", words.DataPart),
     ("src/trace/signature.h", "CollectiveOp", words.CollectiveOp),

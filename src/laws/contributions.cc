@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 #include <variant>
 
 namespace lockstep::laws {
@@ -65,10 +66,16 @@ std::vector<NameId> OwnReduction::reduced(const NameTable& names) const {
   return alike;
 }
 
+bool Contributions::starts_from_mean(const LossEvent& loss) {
+  return loss.reduction == LossReduction::kMean && loss.n_terms == 0;
+}
+
 void Contributions::on_cohort(const CohortEvent& event,
                               const NameTable& names,
                               std::int32_t n_members) {
   const Event& first = *event.first;
+  const auto* loss = std::get_if<LossEvent>(&first.body);
+  if (loss != nullptr && !starts_from_mean(*loss)) return;
   const WrapperKey wrapper = wrapper_of(first.at);
   const RankRange all = all_ranks(event);
   bool together = windows_.shares(wrapper, all) &&
@@ -89,7 +96,9 @@ void Contributions::observe(const Event& event,
                             std::int32_t n_members) {
   const WrapperKey wrapper = wrapper_of(event.at);
   if (wrapper.wrapper < 0) return;
-  if (const auto* forward = std::get_if<ForwardEvent>(&event.body)) {
+  if (const auto* loss = std::get_if<LossEvent>(&event.body)) {
+    if (starts_from_mean(*loss)) windows_.at(wrapper, who).from_mean = true;
+  } else if (const auto* forward = std::get_if<ForwardEvent>(&event.body)) {
     if (!forward->grad || !forward->through_wrapper) return;
     Window& window = windows_.at(wrapper, who);
     window.quiet = !forward->synchronizing;
@@ -124,6 +133,7 @@ void Contributions::on_grad(const Event& event,
       window.n_elems[i] = std::max(window.n_elems[i], grad.n_elems[i]);
     }
     window.added.emplace_back().keep(grad);
+    window.of_mean = std::exchange(window.from_mean, false);
   } else if (grad.point == GradPoint::kPost) {
     window.inside = false;
     window.added.clear();
@@ -156,6 +166,7 @@ void Contributions::on_used(const Event& event,
     share.rank = to_int(event.rank);
     share.added = std::move(window.added);
     share.from_nothing = window.started;
+    share.of_mean = window.of_mean && share.added.size() == 1;
     share.used.keep(grad);
   }
   if (std::ssize(own.shares) >= n_members) {

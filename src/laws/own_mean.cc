@@ -17,6 +17,13 @@ bool is_known(const OwnReduction& own) {
   });
 }
 
+/// Each rank's gradient is that of a mean: no divisor is left that the program may have put off.
+bool are_means(const OwnReduction& own) {
+  return std::all_of(own.shares.begin(), own.shares.end(), [](const OwnReduction::Share& share) {
+    return share.of_mean;
+  });
+}
+
 }  // namespace
 
 OwnMeans::Judged OwnMeans::compare(const OwnReduction& own,
@@ -59,9 +66,10 @@ void OwnMeans::judge(const OwnReduction& own, const Wrappers& wrappers, const Na
                                      judged.right.end(),
                                      [](const OneReduction& one) { return one.reduced->l1 > 0.0; });
   const bool summed = found->cause == Cause::kSumVsMean;
+  const bool twice = found->cause == Cause::kDoubleAverage && !any_right && are_means(own);
   if (summed && !any_right) {
     ++n_summed_;
-  } else if (summed || found->culprit) {
+  } else if (summed || twice || found->culprit) {
     report(own, judged, *found, names);
   }
 }
@@ -89,6 +97,8 @@ void OwnMeans::report(const OwnReduction& own,
       const Rank rank{own.shares[static_cast<std::size_t>(*found.culprit)].rank};
       finding.message += " (rank " + std::to_string(to_int(rank)) + ")";
       finding.ranks = {rank};
+    } else if (found.cause == Cause::kDoubleAverage) {
+      finding.message += "; the loss of each rank is a mean";
     } else {
       finding.message += "; other tensors of this step are means";
     }

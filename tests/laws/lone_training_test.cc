@@ -202,6 +202,51 @@ TEST(OwnReductionTest, ALostRankIsNamed) {
   EXPECT_EQ(result.findings[0].event, "grad.used");
 }
 
+constexpr LossEvent kMeanLoss = {.reduction = LossReduction::kMean};
+
+LawResult divided_twice(LoneJob lone) {
+  lone.step([&](std::int32_t) { return lone.mean() / lone.job.n_ranks(); });
+  return check("gradient-mean", lone.job.stream);
+}
+
+TEST(OwnReductionTest, AMeanOfMeansThatIsDividedOnceMoreIsWrong) {
+  LoneJob lone(3);
+  lone.loss = kMeanLoss;
+  const LawResult result = divided_twice(std::move(lone));
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(result.findings[0].cause, Cause::kDoubleAverage);
+  EXPECT_EQ(result.findings[0].weights, std::vector<double>(3, 1.0 / 9.0));
+}
+
+TEST(OwnReductionTest, OfOtherLossesADivisorMayBeLeft) {
+  LossEvent sum = kMeanLoss;
+  sum.reduction = LossReduction::kSum;
+  LossEvent only_called = kMeanLoss;
+  only_called.n_terms = 4;
+  for (const std::optional<LossEvent>& loss : {std::optional<LossEvent>(), {sum}, {only_called}}) {
+    LoneJob lone(3);
+    lone.loss = loss;
+    EXPECT_TRUE(divided_twice(std::move(lone)).findings.empty());
+  }
+}
+
+// As many as there are ranks: dividing by both is right.
+TEST(OwnReductionTest, MicroStepsLeaveADivisor) {
+  LoneJob lone(3);
+  lone.loss = kMeanLoss;
+  lone.n_micro = 3;
+  EXPECT_TRUE(divided_twice(std::move(lone)).findings.empty());
+}
+
+TEST(OwnReductionTest, AMeanLossOfAnEarlierBackwardProvesNothing) {
+  LoneJob lone(2);
+  lone.loss = kMeanLoss;
+  lone.step([&](std::int32_t) { return lone.mean(); });
+  lone.loss.reset();
+  lone.step([&](std::int32_t) { return lone.mean() / 2; });
+  EXPECT_TRUE(check("gradient-mean", lone.job.stream).findings.empty());
+}
+
 TEST(OwnReductionTest, WeightsAndFactorsAreThePrograms) {
   for (const double used : {0.75, 2.5, 17.0}) {
     LoneJob lone(3);

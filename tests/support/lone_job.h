@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <optional>
 
 #include "tests/support/ddp_job.h"
 
@@ -27,8 +28,11 @@ struct LoneJob {
       job.at(rank);
       job.stream.add(rank, ZeroGradEvent{.layout = job.layout()});
       look(rank, LonePoint::kFound);
-      job.forward(rank, false);
-      job.grad(rank, GradPoint::kInc, local(rank));
+      for (int micro = 0; micro < n_micro; ++micro) {
+        job.forward(rank, false);
+        if (loss) job.stream.add(rank, *loss);
+        job.grad(rank, GradPoint::kInc, local(rank) / n_micro);
+      }
       job.stream.add(rank, BackwardEvent{.reduced = false});
       job.step(rank, used(rank), 0.125);
       look(rank, LonePoint::kStepped);
@@ -87,8 +91,10 @@ struct LoneJob {
   }
 
   DdpJob job;
-  bool looks = false;    ///< Record what is around steps.
-  bool stepped = false;  ///< There was one.
+  int n_micro = 1;                     ///< Backwards of a step, which share its gradient.
+  std::optional<LossEvent> loss = {};  ///< Each of them starts from it.
+  bool looks = false;                  ///< Record what is around steps.
+  bool stepped = false;                ///< There was one.
 };
 
 }  // namespace lockstep::testing

@@ -5,6 +5,7 @@ never which version it is:
     wrapping.py   DistributedDataParallel: construction, buckets, communication hooks, forwards
     gradients.py  backwards: gradients and losses
     exchanges.py  collectives inside a loss
+    averaging.py  gradients that the program reduces by itself
     stepping.py   optimizers and the gradient scaler
     clipping.py   gradients that are clipped
     delayed.py    the reduction that a static graph puts off
@@ -79,10 +80,10 @@ def recording(folder: str | PathLike[str], budget: float = 0.0) -> Iterator[None
 def _install_the_rest(recorder: Recorder) -> None:
     """What is needed once there is a group: by now PyTorch has been imported as a whole, while start()
     may have been called in the middle of that."""
-    from lockstep.torch import (batches, buckets, clipping, delayed, exchanges, files, gradients, samplers,
-                                stepping, streams, wrapping)
+    from lockstep.torch import (averaging, batches, buckets, clipping, delayed, exchanges, files, gradients,
+                                samplers, stepping, streams, wrapping)
 
-    for seam in (wrapping, exchanges, buckets, gradients, delayed, stepping, clipping, streams, batches, samplers,
+    for seam in (wrapping, exchanges, averaging, buckets, gradients, delayed, stepping, clipping, streams, batches, samplers,
                  files, ending):
         recorder.quietly(seam.__name__, partial(seam.install, recorder))
     recorder.before_end.append(recorder.program.write_end)

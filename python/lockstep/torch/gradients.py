@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from lockstep.torch.recorder import BACKWARD, FORWARD
-from lockstep.words import GradPoint
+from lockstep.words import GradPoint, LossReduction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -24,6 +24,7 @@ SEAM = "gradients"
 SCALED_BY = "_lockstep_scale"  # On a loss that a scaler returned.
 _LOSSES = {"MseLossBackward0": "mse_loss", "L1LossBackward0": "l1_loss",
            "NllLossBackward0": "cross_entropy", "NllLoss2DBackward0": "cross_entropy"}
+_REDUCTIONS = {1: LossReduction.MEAN, 2: LossReduction.SUM}  # As nodes of PyTorch's own losses have them.
 
 
 class Gradients:
@@ -186,14 +187,17 @@ def _watch(gradients: Gradients, index: int, parameter: torch.nn.Parameter) -> l
     return handles
 
 
-def _write_loss(recorder: Recorder, roots: Any) -> None:
-    """What a backward starts from, where that is one number."""
+def _write_loss(recorder: Recorder, roots: Any, seeded: bool) -> None:
+    """What a backward starts from, where that is one number. `seeded`: the program says by what it is
+    multiplied."""
     root = roots if torch.is_tensor(roots) else roots[0] if len(roots) == 1 else None
     if recorder.pen is None or root is None or root.numel() != 1:
         return
     value = root.item() / getattr(root, SCALED_BY, 1.0)
     name = _LOSSES.get(type(root.grad_fn).__name__, "loss")
-    recorder.pen.loss(recorder.current.wrapper, name, value, 0.0, 0, 0)
+    reduction = LossReduction.GIVEN if seeded else \
+        _REDUCTIONS.get(getattr(root.grad_fn, "_saved_reduction", None), LossReduction.GIVEN)
+    recorder.pen.loss(recorder.current.wrapper, name, reduction, value, 0.0, 0, 0)
 
 
 def install(recorder: Recorder) -> None:
@@ -205,7 +209,8 @@ def install(recorder: Recorder) -> None:
             scope = recorder.scope
             if depth == 0 and scope != FORWARD:
                 roots = args[0] if args else kwargs.get("tensors", ())
-                recorder.quietly(SEAM, lambda: _write_loss(recorder, roots))
+                seeds = args[1] if len(args) > 1 else kwargs.get("grad_tensors")
+                recorder.quietly(SEAM, lambda: _write_loss(recorder, roots, seeds is not None))
             exchanges = recorder.exchanges if depth == 0 else None
             watched = exchanges if exchanges is not None and exchanges.open else None
             if watched is not None:
@@ -231,6 +236,8 @@ def install(recorder: Recorder) -> None:
         for wrapper in recorder.wrapping.all:
             wrapper.gradients.after_backward()
         recorder.reduced = False
+        if recorder.averaging is not None:
+            recorder.averaging.n_backwards += 1
         if recorder.scope != FORWARD:
             recorder.program.batch_given = False
 

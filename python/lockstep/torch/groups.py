@@ -121,8 +121,11 @@ class _Calls:
         recorder.reduced = recorder.reduced or recorder.scope == BACKWARD
         self._posted[int(call.op_id)] = ticket
         if not own and self.size > 1 and recorder.exchanges is not None:
-            recorder.exchanges.posted(Call(op, reduce, self, recorder.pen.seq_of(ticket), inputs,
-                                           call.output_tensors, f"{file}:{line}" if file else "", frame))
+            posted = Call(op, reduce, self, recorder.pen.seq_of(ticket), inputs, call.output_tensors,
+                          f"{file}:{line}" if file else "", frame)
+            recorder.exchanges.posted(posted)
+            if recorder.averaging is not None:
+                recorder.averaging.posted(posted)
 
     def take_refused(self) -> list[int]:
         """Tickets of calls that the backend never took."""

@@ -16,6 +16,7 @@ from lockstep.words import DType
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from lockstep.torch.averaging import Averaging
     from lockstep.torch.batches import Batches
     from lockstep.torch.exchanges import Exchanges
     from lockstep.torch.groups import Groups
@@ -74,6 +75,7 @@ class Recorder:
         self.groups: Groups
         self.streams: Streams
         self.exchanges: Exchanges | None = None
+        self.averaging: Averaging | None = None
         self.wrapping: Wrapping
         self.before_end: list[Callable[[], None]] = []
         self._troubles: set[str] = set()

@@ -192,6 +192,9 @@ def install(recorder: Recorder) -> None:
         stepping.depth = max(0, stepping.depth - 1)
         if stepping.depth == 0:
             recorder.quietly(SEAM, lambda: stepping.after(optimizer))
+            averaging = recorder.averaging
+            if averaging is not None:
+                recorder.quietly(SEAM, lambda: averaging.stepped(optimizer))
 
     def make_scaled(real: Callable[..., Any]) -> Callable[..., Any]:
         def step(self: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:

@@ -274,7 +274,7 @@ class Wrapping:
             wrapper.layout([name for name, p in wrapper.all.items() if not p.requires_grad]),
             wrapper.layout(list(wrapper.buffers)), wrapper.layout(wrapper.ignored),
             "broadcast0" if ddp.broadcast_buffers else "local",
-            int(getattr(ddp, "bucket_bytes_cap", 0)), wrapper.group, group.size())
+            int(getattr(ddp, "bucket_bytes_cap", 0)), wrapper.group, group.size(), True)
         if self._plan:
             recorder.pen.bucket(wrapper.index, [i for bucket in self._plan for i in bucket],
                                 [len(bucket) for bucket in self._plan])

@@ -35,6 +35,10 @@ def line_of(script: str, text: str, nth: int = 0) -> str:
 BROKEN = {
     "no_set_epoch.py": (2, [Expected("epoch-reshuffled", "no-set-epoch", 0, (0, 1))]),
     "overwritten.py": (2, [Expected("init-equal", "parameter-nudged", 0, (1,), tensor="2.weight")]),
+    # What the first step reduces shows what the program reduces by itself: it is looked at from the second on.
+    "averaged_flat_twice.py": (2, [Expected("gradient-mean", "double-average", 1, tensor="2.bias")]),
+    "averaged_twice.py": (3, [Expected("gradient-mean", "double-average", 1, tensor="0.weight",
+                                       says="twice (/ 3); the loss of each rank is a mean")]),
     "bypass.py": (2, [Expected("reduced-once", "bypass-wrapper", 0, (0, 1), tensor="0.weight"),
                       Expected("reduced-once", "bypass-wrapper", 0, (0, 1), tensor="2.bias")]),
     "wrong_lr.py": (2, [Expected("optimizer-equal", "lr-per-rank", 0, (1,)),
@@ -110,6 +114,12 @@ HEALTHY = (
     "seeded_workers.py", "static_graph.py", "sub_groups.py", "sum_in_autograd.py", "sum_times_ranks.py",
     "two_models_one_optimizer.py", "two_trainings.py", "validation.py", "weighted_divided.py", "workers.py",
     "zero_optimizer.py")
+# Healthy without DistributedDataParallel, and a law that holds: sums of four squares on two ranks are divided by
+# four, as a mean would be that was divided twice.
+UNWRAPPED = {
+    "averaged_accumulated.py": "reduced-once", "averaged_by_hand.py": "gradient-mean",
+    "averaged_flat.py": "gradient-mean", "averaged_sums.py": "reduced-once",
+    "outer_optimizer.py": "collectives-match", "sharded_by_hand.py": "collectives-match"}
 LOSSY = ("hook_bf16.py", "hook_power_sgd.py")
 
 
@@ -150,6 +160,15 @@ def test_a_healthy_script_is_silent(script: str, ranks: int, tmp_path: Path) -> 
     assert not any(line.startswith(("A-coverage", "A-same-gradients")) for line in advice)
 
 
+@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("script", UNWRAPPED)
+def test_a_healthy_script_without_a_wrapper_is_silent(script: str, ranks: int, tmp_path: Path) -> None:
+    ran, report = record(script, ranks, tmp_path)
+    assert ran.codes == [0] * ranks, ran.output
+    assert report.ok, str(report)
+    assert [law.verdict for law in report.laws if law.law == UNWRAPPED[script]] == ["holds"], str(report)
+
+
 @pytest.mark.parametrize("script", LOSSY)
 def test_a_lossy_hook_is_recorded_and_its_replicas_are_equal(script: str, tmp_path: Path) -> None:
     ran, report = record(script, 2, tmp_path)
@@ -162,5 +181,5 @@ def test_a_lossy_hook_is_recorded_and_its_replicas_are_equal(script: str, tmp_pa
 def test_scripts_are_as_many_as_the_page_says() -> None:
     page = (SCRIPTS.parents[2] / "docs" / "pytorch.md").read_text()
     assert f"{len(BROKEN)} broken scripts" in page
-    assert f"{len(HEALTHY)} healthy ones" in page
-    assert {path.name for path in SCRIPTS.glob("*.py")} == {*BROKEN, *HEALTHY, *LOSSY}
+    assert f"{len(HEALTHY) + len(UNWRAPPED)} healthy ones" in page
+    assert {path.name for path in SCRIPTS.glob("*.py")} == {*BROKEN, *HEALTHY, *UNWRAPPED, *LOSSY}

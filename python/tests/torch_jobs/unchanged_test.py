@@ -26,16 +26,20 @@ class Net(nn.Module):
 
 dist.init_process_group("gloo")
 torch.manual_seed(dist.get_rank())
-model = DistributedDataParallel(Net(), **{options})
+model = DistributedDataParallel(Net(), **{options}) if {wrapped} else Net()
 if {hook}:
     from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
     model.register_comm_hook(None, fp16_compress_hook)
 optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
 for batch in range(6):
     last = batch % {accumulate} == {accumulate} - 1
-    with contextlib.nullcontext() if last else model.no_sync():
+    with contextlib.nullcontext() if last or not {wrapped} else model.no_sync():
         model(torch.randn(4, 8), {both}).pow(2).mean().backward()
     if last:
+        for parameter in () if {wrapped} else model.parameters():
+            if parameter.grad is not None:
+                dist.all_reduce(parameter.grad)
+                parameter.grad /= dist.get_world_size()
         optimizer.step()
         optimizer.zero_grad(set_to_none={to_none})
 state = [*model.state_dict().values(),
@@ -45,7 +49,7 @@ digest = hashlib.sha256(b"".join(t.detach().numpy().tobytes() for t in state)).h
 print("rank", dist.get_rank(), digest, flush=True)
 '''
 
-PLAIN = {"both": True, "accumulate": 1, "to_none": True, "options": {}, "hook": False}
+PLAIN = {"both": True, "accumulate": 1, "to_none": True, "options": {}, "hook": False, "wrapped": True}
 CONFIGURATIONS = {
     "plain": {},
     "accumulation": {"accumulate": 2},
@@ -61,6 +65,8 @@ CONFIGURATIONS = {
         "options": {"static_graph": True, "gradient_as_bucket_view": True}},
     "buffers kept": {"options": {"broadcast_buffers": False}},
     "fp16 hook": {"hook": True},
+    "averaged by hand": {"wrapped": False},
+    "averaged by hand, accumulation into zeros": {"wrapped": False, "accumulate": 3, "to_none": False},
 }
 
 
@@ -75,6 +81,7 @@ def test_recorded_and_unrecorded_runs_are_equal_in_every_bit(name: str, ranks: i
     plain = run_job(script, ranks, None, tmp_path)
     assert recorded.codes == plain.codes == [0] * ranks, recorded.output + plain.output
     assert recorded.troubles == []
+    assert all('"kind":"wrap"' in path.read_text() for path in (tmp_path / "trace").glob("*.jsonl"))
     results = [sorted(line for line in ran.output.splitlines() if line.startswith("rank "))
                for ran in (recorded, plain)]
     assert len(results[0]) == ranks

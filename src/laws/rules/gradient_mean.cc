@@ -38,7 +38,8 @@ class GradientMean final : public Law {
                     ForwardEvent,
                     BackwardEvent,
                     ZeroGradEvent,
-                    CommHookEvent>();
+                    CommHookEvent,
+                    LossEvent>();
   }
 
   void require(RecordOptions& options) const override {
@@ -61,6 +62,7 @@ class GradientMean final : public Law {
     if (grad != nullptr && !is_read(*grad)) return follow(event, names);
     if (const auto* step = std::get_if<StepEvent>(&first.body))
       return noticed_.on_step(first, *step);
+    if (std::holds_alternative<LossEvent>(first.body)) return follow(event, names);
     const bool alike = knows_all(event) && event.similarity <= Similarity::kSameShape;
     if (alike && grad != nullptr && grad->point == GradPoint::kPre) {
       on_locals(event, *grad, names);

@@ -31,6 +31,7 @@ struct OwnReduction {
     std::int32_t rank = 0;
     std::vector<KeptGradients> added;  ///< By backward.
     bool from_nothing = false;         ///< Gradients were cleared before the first of them.
+    bool of_mean = false;              ///< It is one, and of a loss that is the mean of its terms.
     KeptGradients used;
   };
 
@@ -71,6 +72,8 @@ class Contributions {
     std::vector<std::int64_t> n_elems;
     DType dtype = DType::kF32;
     std::vector<KeptGradients> added;
+    bool from_mean = false;  ///< The next backward starts from the mean of a loss's terms ...
+    bool of_mean = false;    ///< ... as the last one did.
   };
 
   void on_event(const Event& event, const NameTable& names, std::int32_t n_members) {
@@ -83,6 +86,10 @@ class Contributions {
 
   /// Whether any backward was not to reduce.
   bool any() const { return any_; }
+
+  /// Whether a backward that follows starts from this loss itself, which is the mean of its terms. A
+  /// loss function that was only called says how many terms there were.
+  static bool starts_from_mean(const LossEvent& loss);
 
   /// Steps that all ranks have taken with gradients that were not reduced, since the last call.
   std::vector<OwnReduction> take() { return std::exchange(complete_, {}); }

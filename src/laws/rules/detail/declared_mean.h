@@ -130,10 +130,12 @@ class UnevenWindows {
 /// The ranks' gradients went into a step as the program itself had reduced them (no_sync, and calls
 /// of its own).
 ///
-/// What it meant is its own affair: it may weigh ranks, scale, clip. Three things are certain: the
+/// What it meant is its own affair: it may weigh ranks, scale, clip. Some things are certain: the
 /// mean is right; a mean in which one rank is missing, twice or alone is wrong; and so is a step in
-/// which some tensors are means and others sums. A sum of all tensors is right if every loss was
-/// divided by the number of ranks, which no event shows: it gets advice.
+/// which some tensors are means and others sums. Where every rank's only backward starts from the mean
+/// of a loss's terms, a mean that is divided by the number of ranks once more is wrong: a sum of
+/// terms might have been divided by their number, which may be any. A sum of all tensors is right if
+/// every loss was divided by the number of ranks, which no event shows: it gets advice.
 class OwnMeans {
  public:
   explicit OwnMeans(bool exact) : exact_(exact) {}

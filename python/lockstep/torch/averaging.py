@@ -1,0 +1,192 @@
+"""The seam to gradients that a program reduces by itself, without a DistributedDataParallel.
+
+No patch of its own: groups.py hands over sums and means over all ranks, and stepping.py's hooks say what
+a step used. A program that reduces, before its very first step, the gradients of all the parameters that
+some module trains has said what its replicas are: from the next step on that module is recorded as a
+wrapper that reduces nothing. The first step itself is not, since nothing watched its backward.
+"""
+from __future__ import annotations
+
+import gc
+import math
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from lockstep.torch.recorder import BACKWARD
+from lockstep.torch.wrapping import Wrapper
+from lockstep.words import CollectiveOp, ReduceOp, StateKind, StatePoint
+
+if TYPE_CHECKING:
+    from lockstep.torch.groups import Call
+    from lockstep.torch.recorder import Recorder
+
+SEAM = "averaging"
+ROUNDINGS = 1e-4  # Of sixteen bits.
+MOST_LOOKS = 8  # For modules, each at twice as many backwards as the one before.
+
+
+class Averaged(Wrapper):
+    """A module whose gradients the program reduces. Its data are not followed: what the first step
+    consumed has passed by."""
+
+    def __init__(self, recorder: Recorder, index: int, module: torch.nn.Module) -> None:
+        super().__init__(recorder, index, module)
+        self.buffers = {}  # Nothing says what they are meant to be.
+        self.through = self.prepared = True  # No forward can miss a reduction, no backward lies inside one.
+        self.place.sync = 0
+
+    def entering(self, module: torch.nn.Module) -> None:
+        recorder, place, pen = self.recorder, self.place, self.recorder.pen
+        if pen is None:
+            return
+        recorder.current = place
+        grad = torch.is_grad_enabled()
+        place.micro += grad
+        recorder.moved(place)
+        pen.forward(self.index, True, False, module.training, grad)
+
+    def unwatch_entry(self) -> None:
+        """No forward of a wrapper is seen in its place: only forget() removes it."""
+        if self.gone:
+            super().unwatch_entry()
+
+    def step_over(self) -> None:
+        super().step_over()
+        self.place.sync += 1  # Each step ends with a reduction.
+        self.recorder.moved(self.place)
+
+
+class Averaging:
+    """What is reduced before the first step, and of which module."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self.n_backwards = 0
+        self._next_look = 1
+        self._modules: list[weakref.ref[torch.nn.Module]] = []
+        self._by_shape: dict[torch.Size, list[weakref.ref[Any]]] = {}
+        self._stepped: dict[int, weakref.ref[Any]] = {}  # Parameters that have been, by id.
+        self._reduced: set[int] = set()  # Parameters whose gradients have been sent since the last step.
+        self._copied: dict[int, int] = {}  # As a copy, and the digest of what was copied.
+
+    def posted(self, call: Call) -> None:
+        """A collective of the program's own. One in the middle of a backward comes too early: hooks of the
+        program's run before ours, and leave no gradient of a single rank to look at."""
+        adds = call.op is CollectiveOp.ALL_REDUCE and call.reduce in (ReduceOp.SUM, ReduceOp.AVG)
+        if not adds or call.calls.number != 0 or self.recorder.scope == BACKWARD or not self._may_begin():
+            return
+        for tensor in call.inputs:
+            if tensor.is_floating_point() and tensor.grad_fn is None:
+                self._find(tensor)
+
+    def _may_begin(self) -> bool:
+        return self.n_backwards > 0 and not self.recorder.wrapping.of and self.recorder.pen is not None
+
+    def _find(self, tensor: torch.Tensor) -> None:
+        if self.n_backwards >= self._next_look and self._next_look < 1 << MOST_LOOKS:
+            self._next_look = 2 * self.n_backwards
+            self._look()
+        for place in self._by_shape.get(tensor.shape, ()):
+            parameter = place()
+            grad = None if parameter is None else parameter.grad
+            if grad is not None and grad.data_ptr() == tensor.data_ptr():
+                self._reduced.add(id(parameter))
+                return
+        if tensor.dim() == 1:
+            self._find_copies(tensor)
+
+    def _find_copies(self, tensor: torch.Tensor) -> None:
+        """Whether a buffer is the gradients of a module, one after the other."""
+        pen = self.recorder.pen
+        for place in self._modules:
+            module = place()
+            trained = [] if module is None else [p for p in module.parameters() if p.requires_grad]
+            if pen is not None and _is_made_of(tensor, [p.grad for p in trained]):
+                self._copied = {id(p): pen.digest(p.grad) for p in trained}
+                return
+
+    def _look(self) -> None:
+        """Finds the modules of the program, and what they train."""
+        owned = self.recorder.wrapping.owners()
+        modules = [one for one in gc.get_objects() if issubclass(type(one), torch.nn.Module)]
+        found: dict[int, Any] = {}
+        for module in modules:
+            for parameter in module._parameters.values():
+                if type(parameter) is torch.nn.Parameter and parameter.requires_grad and id(parameter) not in owned:
+                    found[id(parameter)] = parameter
+        self._modules = [weakref.ref(module) for module in modules]
+        self._by_shape = {}
+        for parameter in found.values():
+            self._by_shape.setdefault(parameter.shape, []).append(weakref.ref(parameter))
+
+    def stepped(self, optimizer: Any) -> None:
+        """A step is over."""
+        if not self._may_begin():
+            return
+        pen, owned = self.recorder.pen, self.recorder.wrapping.owners()
+        used = {id(p): p for group in optimizer.param_groups for p in group["params"] if id(p) not in owned}
+        # A copy counts if its sums have come back.
+        reduced = self._reduced | {number for number, digest in self._copied.items() if pen is not None
+                                   and number in used and pen.digest(used[number].grad) != digest}
+        self._reduced, self._copied = set(), {}
+        # Of steps that were taken before, nothing was reduced; of one that takes some of what was reduced,
+        # the others are taken by other ranks.
+        begins = bool(reduced) and reduced <= set(used) and \
+            not any(self._has_stepped(used[number]) for number in reduced)
+        self._stepped.update((number, weakref.ref(p)) for number, p in used.items())
+        module = self._module_of(reduced) if begins else None
+        if module is not None:
+            self._begin(module)
+
+    def _has_stepped(self, parameter: Any) -> bool:
+        known = self._stepped.get(id(parameter))
+        return known is not None and known() is parameter
+
+    def _module_of(self, trained: set[int]) -> torch.nn.Module | None:
+        """The innermost module that trains just these parameters."""
+        found: list[tuple[int, torch.nn.Module]] = []
+        for place in self._modules:
+            module = place()
+            if module is not None and {id(p) for p in module.parameters() if p.requires_grad} == trained:
+                found.append((sum(1 for _ in module.modules()), module))
+        return min(found, key=lambda one: one[0])[1] if found else None
+
+    def _begin(self, module: torch.nn.Module) -> None:
+        recorder, pen = self.recorder, self.recorder.pen
+        wrapping = recorder.wrapping
+        wrapper = Averaged(recorder, len(wrapping.all), module)
+        if pen is None:
+            return
+        wrapping.all.append(wrapper)
+        wrapper.place.opt = 1
+        recorder.moved(wrapper.place)
+        pen.wrap(
+            wrapper.index, wrapper.layout([name for name, _ in wrapper.trained]),
+            wrapper.layout([name for name, p in wrapper.all.items() if not p.requires_grad]),
+            wrapper.layout([]), wrapper.layout(wrapper.ignored), "local", 0, 0, recorder.world, False)
+        wrapper.write_states(StateKind.PARAM, StatePoint.WRAP, wrapper.all)
+        wrapper.gradients.watch()
+        wrapper.watch_entry()
+        recorder.patches.on_undo(wrapper.forget)
+        weakref.finalize(module, wrapper.forget)
+
+
+def _is_made_of(tensor: torch.Tensor, grads: list[Any]) -> bool:
+    """Whether a buffer is these gradients, one after the other, but for a factor and its precision."""
+    if not grads or any(grad is None for grad in grads):
+        return False
+    if sum(grad.numel() for grad in grads) != tensor.numel():
+        return False
+    products = squares = others = 0.0
+    for part, grad in zip(tensor.split([grad.numel() for grad in grads]), grads):
+        one, other = part.double(), grad.reshape(-1).double()
+        products += float(one @ other)
+        squares += float(one @ one)
+        others += float(other @ other)
+    return 0.0 < products < math.inf and products * products > (1.0 - ROUNDINGS) * squares * others
+
+
+def install(recorder: Recorder) -> None:
+    recorder.averaging = Averaging(recorder)
