@@ -1,0 +1,26 @@
+"""Contrastive training in which the rows of all ranks are negatives of each other."""
+import torch
+import torch.distributed as dist
+from lightly.loss.ntx_ent_loss import NTXentLoss
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+
+def main():
+    dist.init_process_group("gloo")
+    torch.manual_seed(7)
+    model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 4)))
+    criterion = NTXentLoss(gather_distributed=True)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    torch.manual_seed(11 + dist.get_rank())  # Each rank has data of its own.
+    for _ in range(4):
+        x = torch.randn(12, 8)
+        views = model(torch.cat([x + 0.1 * torch.randn(12, 8), x + 0.1 * torch.randn(12, 8)]))
+        optimizer.zero_grad()
+        criterion(*views.chunk(2)).backward()
+        optimizer.step()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
