@@ -128,6 +128,21 @@ TEST(SingleProcessEqualTest, AGatherWithoutAnAnswerKeepsTheOwnShare) {
   }
 }
 
+// As where each rank's own rows come first: they are in the place of rank 0.
+TEST(SingleProcessEqualTest, OwnRowsInTheirPlaceAreSoOnEveryRank) {
+  const auto of_one = [](ExchangeJoin join) {
+    EventStream stream(2);
+    wrap(stream);
+    ExchangeEvent event = sum_in_place(stream, 2);
+    event.call = stream.name("all_gather");
+    event.join = join;
+    stream.add(0, event);
+    return check("single-process-equal", stream).verdict;
+  };
+  EXPECT_NE(of_one(ExchangeJoin::kConstant), Verdict::kBroken);
+  EXPECT_EQ(of_one(ExchangeJoin::kFunction), Verdict::kBroken);
+}
+
 TEST(SingleProcessEqualTest, AFunctionsResultThatIsDroppedIsNamed) {
   const LawResult result = judged([](auto&, std::int32_t rank, ExchangeEvent& e) {
     e.join = ExchangeJoin::kFunction;

@@ -108,7 +108,7 @@ HEALTHY = (
     "accumulation.py", "accumulation_reduced.py", "average.py", "averages_averaged.py",
     "batch_norm_eval.py", "bucket_view.py", "checkpointing.py", "clean.py", "cleared_by_hand.py",
     "clipping.py", "compiled.py", "early_stop.py", "find_unused.py", "frozen.py", "gan.py",
-    "gather_times_ranks.py", "gather_with_grad.py", "inner_optimizer.py", "iterable.py", "join.py",
+    "gather_own_first.py", "gather_times_ranks.py", "gather_with_grad.py", "inner_optimizer.py", "iterable.py", "join.py",
     "join_epochs.py", "local_dropout.py", "logged.py", "mixed_precision.py", "monitored.py",
     "noise_by_sample.py", "norm_of_all.py", "own_shards.py", "random_split.py", "rank0_saves.py",
     "seeded_workers.py", "static_graph.py", "sub_groups.py", "sum_in_autograd.py", "sum_times_ranks.py",

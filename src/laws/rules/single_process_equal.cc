@@ -84,6 +84,13 @@ class SingleProcessEqual final : public Law {
     return wrap != nullptr && (wrap->group == 0 || wrap->group == exchange.group);
   }
 
+  /// Rows of the graph's own that lie in their rank's place do so on every rank. Where they come first,
+  /// they are in the place of one rank, and what the others make of the rest was not looked at.
+  static bool is_of_some_ranks(const std::vector<Share>& shares) {
+    const ExchangeEvent& first = shares.front().event;
+    return first.join == ExchangeJoin::kConstant && std::ssize(shares) < first.n_ranks;
+  }
+
   /// Every rank has the same gradient for an average that was taken in place: the mean of theirs is
   /// what each of them has.
   static bool is_right_by_symmetry(const std::vector<Share>& shares) {
@@ -128,6 +135,7 @@ class SingleProcessEqual final : public Law {
     judge_flaw(Flaw::kDropped, key, shares, gathers, names);
     // These two return the same to all ranks.
     const bool is_common = call == "all_reduce" || call == "all_gather";
+    if (gathers && is_of_some_ranks(shares)) return;
     if (is_right_by_symmetry(shares) || (is_common && is_made_up_for(shares))) return;
     judge_flaw(Flaw::kNotAnswered, key, shares, gathers, names);
   }
