@@ -17,10 +17,10 @@ from museum.exhibits import Refused
 HERE = Path(__file__).resolve().parent / "shipped"
 LIMIT_S = 600
 TORCH = "torch-2.15.0"
-# Times, addresses, ports and processes; what torchrun and the recorder say of themselves.
+# Times, addresses, ports and processes; what torchrun and the recorder say of themselves, and PyTorch's profiler.
 _VARIES = re.compile(r"0x[0-9a-f]+|\b\d+(\.\d+)?\s?(ms|s|it/s)\b|\b\d{4}-\d\d-\d\d[ T][\d:.,]+|\b\d\d:\d\d:\d\d[.,]?\d*"
                      r"|\bpid[ =:]\d+|:\d{4,5}\b|/tmp/\S+|\bpytorch-errorfile\S*")
-_LEFT_OUT = re.compile(r"^(lockstep: |[WEI]\d{4} )|torch/distributed/run\.py")
+_LEFT_OUT = re.compile(r"^(lockstep: |[WEI]\d{4} |[A-Z]+#-\d\d-\d\d [#\d ]+\w+\.cpp:\d+\] )|torch/distributed/run\.py")
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ import sys
 import tempfile
 import unittest
 
-NAME, RANKS = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else "3"
+NAME = sys.argv[1]
+RANKS = sys.argv[2] if len(sys.argv) > 2 else "8" if "_group_" in NAME else "3"  # Tests of groups want eight.
 FOLDER = tempfile.mkdtemp()
 for part in ("barrier", "test_dir", "init_dir"):
     os.mkdir(os.path.join(FOLDER, part))
