@@ -172,6 +172,21 @@ TEST(OwnReductionTest, WhatDiffersInTheStepWasNotReduced) {
   EXPECT_EQ(result.findings[0].tensor, "weight");
 }
 
+// Nothing shows what the others used, as where no call told that they reduce by themselves.
+TEST(OwnReductionTest, AWrapperOfSomeRanksThatReducesNothingProvesNothing) {
+  for (const std::int32_t n_wrapped : {1, 2}) {
+    DdpJob job(2);
+    for (std::int32_t rank = 0; rank < 2; ++rank) {
+      job.at(rank).wrapper = 0;
+      if (rank < n_wrapped) job.stream.add(rank, WrapEvent{.n_ranks = 2, .synchronizes = false});
+    }
+    job.forward(0, false);
+    job.grad(0, GradPoint::kInc, 1.0);
+    job.step(0, 1.0);
+    EXPECT_EQ(!check("reduced-once", job.stream).findings.empty(), n_wrapped == 2);
+  }
+}
+
 // Ranks that compute the same have communicated nothing.
 TEST(OwnReductionTest, EqualGradientsOnTheirOwnAreNoReduction) {
   DdpJob job(2);

@@ -3,7 +3,8 @@
 No patch of its own: groups.py hands over sums and means over all ranks, and stepping.py's hooks say what
 a step used. A program that reduces, before its very first step, the gradients of all the parameters that
 some module trains has said what its replicas are: from the next step on that module is recorded as a
-wrapper that reduces nothing. The first step itself is not, since nothing watched its backward.
+wrapper that reduces nothing. The first step itself is not, since nothing watched its backward. Before a
+step that fewer elements were summed up for, recording ends: the ranks may train alone from there on.
 """
 from __future__ import annotations
 
@@ -36,6 +37,7 @@ class Averaged(Wrapper):
         self.buffers = {}  # Nothing says what they are meant to be.
         self.through = self.prepared = True  # No forward can miss a reduction, no backward lies inside one.
         self.place.sync = 0
+        self.n_elements = sum(parameter.numel() for _, parameter in self.trained)
 
     def entering(self, module: torch.nn.Module) -> None:
         recorder, place, pen = self.recorder, self.place, self.recorder.pen
@@ -69,13 +71,20 @@ class Averaging:
         self._by_shape: dict[torch.Size, list[weakref.ref[Any]]] = {}
         self._stepped: dict[int, weakref.ref[Any]] = {}  # Parameters that have been, by id.
         self._reduced: set[int] = set()  # Parameters whose gradients have been sent since the last step.
+        self._absent: set[int] = set()  # Those that had none, where something of their shape has been sent.
         self._copied: dict[int, int] = {}  # As a copy, and the digest of what was copied.
+        self._averaged: list[Averaged] = []
+        self._n_summed = 0  # Elements since the last step.
 
     def posted(self, call: Call) -> None:
         """A collective of the program's own. One in the middle of a backward comes too early: hooks of the
         program's run before ours, and leave no gradient of a single rank to look at."""
         adds = call.op is CollectiveOp.ALL_REDUCE and call.reduce in (ReduceOp.SUM, ReduceOp.AVG)
-        if not adds or call.calls.number != 0 or self.recorder.scope == BACKWARD or not self._may_begin():
+        if not adds or call.calls.number != 0:
+            return
+        if self._averaged:
+            self._n_summed += sum(tensor.numel() for tensor in call.inputs if tensor.is_floating_point())
+        if self.recorder.scope == BACKWARD or not self._may_begin():
             return
         for tensor in call.inputs:
             if tensor.is_floating_point() and tensor.grad_fn is None:
@@ -88,12 +97,15 @@ class Averaging:
         if self.n_backwards >= self._next_look and self._next_look < 1 << MOST_LOOKS:
             self._next_look = 2 * self.n_backwards
             self._look()
-        for place in self._by_shape.get(tensor.shape, ()):
-            parameter = place()
-            grad = None if parameter is None else parameter.grad
-            if grad is not None and grad.data_ptr() == tensor.data_ptr():
+        alike = [p for p in (place() for place in self._by_shape.get(tensor.shape, ())) if p is not None]
+        for parameter in alike:
+            if parameter.grad is not None and parameter.grad.data_ptr() == tensor.data_ptr():
                 self._reduced.add(id(parameter))
                 return
+        absent = next((id(p) for p in alike if p.grad is None and id(p) not in self._absent), None)
+        if absent is not None:
+            self._absent.add(absent)
+            return
         if tensor.dim() == 1:
             self._find_copies(tensor)
 
@@ -121,20 +133,34 @@ class Averaging:
         for parameter in found.values():
             self._by_shape.setdefault(parameter.shape, []).append(weakref.ref(parameter))
 
+    def stepping(self, optimizer: Any) -> None:
+        """A step begins."""
+        if not self._averaged:
+            return
+        used = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        for wrapper in list(self._averaged):
+            if self._n_summed < wrapper.n_elements and any(id(p) in used for _, p in wrapper.trained):
+                self._averaged.remove(wrapper)
+                wrapper.forget()
+                self.recorder.wrapping.version += 1
+
     def stepped(self, optimizer: Any) -> None:
         """A step is over."""
+        self._n_summed = 0
         if not self._may_begin():
             return
         pen, owned = self.recorder.pen, self.recorder.wrapping.owners()
-        used = {id(p): p for group in optimizer.param_groups for p in group["params"] if id(p) not in owned}
-        # A copy counts if its sums have come back.
+        used = {id(p): p for group in optimizer.param_groups for p in group["params"]
+                if p.requires_grad and id(p) not in owned}
+        # What was not the gradient itself counts if sums have come back.
         reduced = self._reduced | {number for number, digest in self._copied.items() if pen is not None
                                    and number in used and pen.digest(used[number].grad) != digest}
-        self._reduced, self._copied = set(), {}
-        # Of steps that were taken before, nothing was reduced; of one that takes some of what was reduced,
-        # the others are taken by other ranks.
-        begins = bool(reduced) and reduced <= set(used) and \
-            not any(self._has_stepped(used[number]) for number in reduced)
+        reduced |= {number for number in self._absent if number in used and used[number].grad is not None}
+        self._reduced, self._absent, self._copied = set(), set(), {}
+        # Of steps that were taken before, nothing was reduced; where a step takes some of what was reduced,
+        # other ranks may take the rest; what it takes besides is no other rank's affair.
+        begins = bool(reduced) and reduced == set(used) and \
+            not any(self._has_stepped(parameter) for parameter in used.values())
         self._stepped.update((number, weakref.ref(p)) for number, p in used.items())
         module = self._module_of(reduced) if begins else None
         if module is not None:
@@ -159,7 +185,8 @@ class Averaging:
         wrapper = Averaged(recorder, len(wrapping.all), module)
         if pen is None:
             return
-        wrapping.all.append(wrapper)
+        wrapping.add(wrapper)
+        self._averaged.append(wrapper)
         wrapper.place.opt = 1
         recorder.moved(wrapper.place)
         pen.wrap(

@@ -6,6 +6,7 @@ modules.
 """
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -61,7 +62,7 @@ class Stepping:
 
     def shares_of(self, optimizer: Any) -> list[_Share]:
         """By wrapper. Looked up again only after a wrapper or a parameter has been added."""
-        shape = (len(self.recorder.wrapping.all), *(len(g["params"]) for g in optimizer.param_groups))
+        shape = (self.recorder.wrapping.version, *(len(g["params"]) for g in optimizer.param_groups))
         known = self._shares.get(optimizer)
         if known is None or known[0] != shape:
             known = self._shares[optimizer] = (shape, self._look_up(optimizer))
@@ -186,15 +187,16 @@ def install(recorder: Recorder) -> None:
     def before(optimizer: Any, _args: Any, _kwargs: Any) -> None:
         stepping.depth += 1
         if stepping.depth == 1:
+            if recorder.averaging is not None:
+                recorder.quietly(SEAM, partial(recorder.averaging.stepping, optimizer))
             recorder.quietly(SEAM, lambda: stepping.before(optimizer))
 
     def after(optimizer: Any, _args: Any, _kwargs: Any) -> None:
         stepping.depth = max(0, stepping.depth - 1)
         if stepping.depth == 0:
             recorder.quietly(SEAM, lambda: stepping.after(optimizer))
-            averaging = recorder.averaging
-            if averaging is not None:
-                recorder.quietly(SEAM, lambda: averaging.stepped(optimizer))
+            if recorder.averaging is not None:
+                recorder.quietly(SEAM, partial(recorder.averaging.stepped, optimizer))
 
     def make_scaled(real: Callable[..., Any]) -> Callable[..., Any]:
         def step(self: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:

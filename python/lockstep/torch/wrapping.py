@@ -205,6 +205,7 @@ class Wrapping:
         self.all: list[Wrapper] = []
         self.of: weakref.WeakKeyDictionary[Any, Wrapper] = weakref.WeakKeyDictionary()
         self._plan: list[list[int]] | None = None  # Buckets of the wrapper being made.
+        self.version = 0  # Counts the changes of who owns which parameters.
         self._owners: dict[int, tuple[Wrapper, str]] = {}
         self._owners_of = 0
 
@@ -212,7 +213,7 @@ class Wrapping:
         """Before DDP's constructor."""
         recorder = self.recorder
         wrapper = Wrapper(recorder, len(self.all), module)
-        self.all.append(wrapper)
+        self.add(wrapper)
         recorder.trainings.made(wrapper)
         recorder.current, recorder.scope = wrapper.place, INIT
         recorder.moved(wrapper.place)
@@ -224,6 +225,10 @@ class Wrapping:
         recorder.patches.on_undo(wrapper.gradients.remove)
         self._plan = None
         return wrapper
+
+    def add(self, wrapper: Wrapper) -> None:
+        self.all.append(wrapper)
+        self.version += 1
 
     def prepared(self, reducer: Any) -> None:
         """A reducer expects a backward from now on: DDP says so as its forward ends, frameworks that run
@@ -238,8 +243,8 @@ class Wrapping:
 
     def owners(self) -> dict[int, tuple[Wrapper, str]]:
         """Wrapper and name of each parameter, by its id. Made again after a wrapper has been added."""
-        if self._owners_of != len(self.all):
-            self._owners_of = len(self.all)
+        if self._owners_of != self.version:
+            self._owners_of = self.version
             self._owners = {id(p): (wrapper, name) for wrapper in self.all
                             for name, p in wrapper.all.items()}
         return self._owners

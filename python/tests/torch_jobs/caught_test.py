@@ -118,7 +118,8 @@ HEALTHY = (
 # four, as a mean would be that was divided twice.
 UNWRAPPED = {
     "averaged_accumulated.py": "reduced-once", "averaged_by_hand.py": "gradient-mean",
-    "averaged_flat.py": "gradient-mean", "averaged_sums.py": "reduced-once",
+    "averaged_flat.py": "gradient-mean", "averaged_for_a_while.py": "gradient-mean",
+    "averaged_sums.py": "reduced-once", "averaged_unused.py": "collectives-match",
     "outer_optimizer.py": "collectives-match", "sharded_by_hand.py": "collectives-match"}
 LOSSY = ("hook_bf16.py", "hook_power_sgd.py")
 

@@ -60,7 +60,7 @@ class ReducedOnce final : public Law {
     std::vector<Finding> findings;
     std::set<std::pair<WrapperKey, NameId>> reported;
     for (auto& [key, broken] : broken_) {
-      if (is_meant_at_end(key, broken)) continue;
+      if (is_meant_at_end(key, broken) || !is_known_on_all(key.wrapper)) continue;
       if (!reported.insert({key.wrapper, key.tensor}).second) continue;
       if (broken.unused != kNoName && is_used_somewhere(key.wrapper, broken.unused)) {
         broken.cause = Cause::kBranchNoGraph;
@@ -215,6 +215,7 @@ class ReducedOnce final : public Law {
       if (forward->grad) windows_.at(wrapper, who).on_forward(*forward);
     } else if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
       wrappers_.on_wrap(event, *wrap);
+      n_wrapped_[wrapper] += who.n;
     }
   }
 
@@ -350,6 +351,16 @@ class ReducedOnce final : public Law {
     });
   }
 
+  /// A recorder tells from calls what reduces its gradients by itself: where it did not on some ranks,
+  /// nothing is known of what these use.
+  bool is_known_on_all(WrapperKey key) const {
+    const WrapEvent* const wrap = wrappers_.find(key);
+    const auto n_wrapped = n_wrapped_.find(key);
+    return wrap == nullptr || wrap->synchronizes ||
+           (n_wrapped != n_wrapped_.end() &&
+            n_wrapped->second >= wrappers_.n_members(key, n_ranks_));
+  }
+
   bool is_meant_at_end(const TensorKey& key, const Broken& broken) const {
     return is_on_all(key, broken) && averages_.may_end_in(key.wrapper, key.interval, key.tensor);
   }
@@ -420,6 +431,7 @@ class ReducedOnce final : public Law {
 
   std::int32_t n_ranks_;
   Wrappers wrappers_;
+  std::map<WrapperKey, std::int32_t> n_wrapped_;  // Ranks.
   RankWrapperMap<Window> windows_;
   RankWrapperMap<std::int64_t> steps_;  // Of all optimizers; wrappers do not matter.
   Contributions added_;
