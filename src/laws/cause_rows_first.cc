@@ -164,7 +164,8 @@ constexpr auto kFirstCauses = std::to_array<CauseInfo>({
     in_zoo(Cause::kDoubleAverage,
            "docs/zoo.md#double-average",
            "Gradients were divided by the number of ranks twice.",
-           "Remove your own division by the world size: DDP averages gradients already."),
+           "Divide by the number of ranks once: DDP averages gradients already, and so may an "
+           "optimizer."),
     in_zoo(Cause::kDtypeRedopRootMismatch,
            "docs/zoo.md#dtype-redop-root-mismatch",
            "The ranks made the same call with a different dtype, reduction operator, root or "

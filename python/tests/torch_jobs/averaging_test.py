@@ -1,0 +1,95 @@
+"""A program that sums gradients up by itself is recorded from its second step on, as what it did."""
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from forked import SCRIPTS, run_job
+
+JOB = '''
+import torch
+import torch.distributed as dist
+from torch import nn
+
+dist.init_process_group("gloo")
+torch.manual_seed(3)
+model = nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+torch.manual_seed(5 + dist.get_rank())
+
+def sizes():
+    return " ".join(str(parameter.grad.double().abs().sum().item()) for parameter in model.parameters())
+
+def backward(step, x):
+    out, target = model(x), x.sum(1, keepdim=True)
+    if step == 2:
+        return nn.functional.mse_loss(out, target, reduction="sum").backward()
+    if step == 3:
+        return (nn.functional.l1_loss(out, target) / 2).backward()
+    loss = nn.functional.mse_loss(out, target)
+    loss.backward(torch.tensor(2.0)) if step == 4 else loss.backward()
+
+for step in range(5):
+    optimizer.zero_grad()
+    backward(step, torch.randn(4, 4))
+    added = sizes()
+    for parameter in model.parameters():
+        {sum}
+    if dist.get_rank() == 0:
+        print("added", added, flush=True)
+        print("used", sizes(), flush=True)
+    optimizer.step()
+dist.destroy_process_group()
+'''
+
+
+def events_of(script: Path, scratch: Path) -> tuple[str, list[dict[str, Any]]]:
+    ran = run_job(script, 2, scratch / "trace", scratch)
+    assert ran.codes == [0, 0] and ran.troubles == [], ran.output
+    lines = (scratch / "trace" / "a000.rank-00000.jsonl").read_text().splitlines()
+    return ran.output, [json.loads(line) for line in lines[1:]]
+
+
+def job(scratch: Path, how: str) -> tuple[str, list[dict[str, Any]]]:
+    script = scratch / "job.py"
+    script.write_text(JOB.replace("{sum}", how))
+    return events_of(script, scratch)
+
+
+def test_what_is_added_and_used_is_what_the_program_has(tmp_path: Path) -> None:
+    output, events = job(tmp_path, "dist.all_reduce(parameter.grad)")
+    [wrap] = [event for event in events if event["kind"] == "wrap"]
+    assert wrap["synchronizes"] is False
+    assert wrap["params"] == ["0.weight", "0.bias", "2.weight", "2.bias"]
+    for word, point in (("added", "inc"), ("used", "used")):
+        printed = [[float(one) for one in line.split()[1:]] for line in output.splitlines() if line.startswith(word)]
+        told = [event for event in events if event["kind"] == "grad" and event["point"] == point]
+        assert [event["at"][4] for event in told] == [1, 2, 3, 4]
+        for event, sizes in zip(told, printed[1:]):
+            assert [sketch[0] for sketch in event["sketches"]] == pytest.approx(sizes, rel=1e-12)
+
+
+def test_losses_say_whether_the_backward_starts_from_a_mean(tmp_path: Path) -> None:
+    _, events = job(tmp_path, "dist.all_reduce(parameter.grad)")
+    losses = [event["reduction"] for event in events if event["kind"] == "loss"]
+    assert losses == ["mean", "mean", "sum", "given", "given"]
+
+
+@pytest.mark.parametrize("how", [
+    "dist.all_reduce(parameter.grad.clone())",
+    "dist.all_reduce(parameter.data)",
+    "dist.all_reduce(parameter.grad, op=dist.ReduceOp.MAX)",
+    "dist.all_reduce(parameter.grad) if parameter.dim() == 2 else None"])
+def test_sums_of_something_else_make_no_replicas(how: str, tmp_path: Path) -> None:
+    _, events = job(tmp_path, how)
+    assert [event for event in events if event["kind"] in ("wrap", "grad")] == []
+
+
+@pytest.mark.parametrize(("script", "steps"), [
+    ("averaged_for_a_while.py", {1, 2, 3, 4, 5}), ("outer_optimizer.py", set()), ("sharded_by_hand.py", set())])
+def test_steps_that_ranks_take_apart_are_left_out(script: str, steps: set[int], tmp_path: Path) -> None:
+    _, events = events_of(SCRIPTS / script, tmp_path)
+    assert {event["at"][4] for event in events if event["kind"] == "step"} == steps
+    assert any(event["kind"] == "wrap" for event in events) == bool(steps)
