@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.autograd.function import BackwardCFunction
 
+from lockstep.torch.gradients import SCALED_BY
 from lockstep.torch.groups import ENGINE
 from lockstep.torch.recorder import BACKWARD
 from lockstep.torch.sloped import Slopes
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 SEAM = "exchanges"
 MOST_OPEN = 64
+MOST_HELD = 1024
 MOST_FRAMES = 24
 FORGOTTEN = 2  # Backwards that a call took no part in.
 _EXCHANGES = frozenset((CollectiveOp.ALL_REDUCE, CollectiveOp.ALL_GATHER, CollectiveOp.REDUCE_SCATTER,
@@ -57,6 +59,9 @@ class _Exchange:
     passed: int = 0  # Backwards without it.
     node: Any = None  # While a backward runs.
     digest: int = 0
+    wrapper: int = -1
+    # Windows of so many micro-steps whose mean its loss takes, with a factor for the ranks.
+    windows: frozenset[int] = frozenset()
 
 
 def _contexts(frame: FrameType | None, function: str) -> Iterator[Any]:
@@ -98,6 +103,8 @@ class Exchanges:
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self.open: list[_Exchange] = []
+        self._held: list[_Exchange] = []  # Until a step says how many micro-steps its window had.
+        self._micros: dict[int, int] = {}  # Backwards with exchanges in a wrapper's window.
         self._slopes = Slopes()
         self._handles: list[Any] = []
         self._next_number = getattr(getattr(torch._C, "_autograd", None), "_get_sequence_nr", None)
@@ -156,7 +163,8 @@ class Exchanges:
                  if getattr(root, "grad_fn", None) is not None]
         for exchange in self.open:
             exchange.in_loss, exchange.node = False, None
-        self._slopes.begin(nodes)
+        only = roots if torch.is_tensor(roots) else roots[0] if len(roots) == 1 else None
+        self._slopes.begin(nodes, getattr(only, SCALED_BY, 1.0))
         lowest = min(exchange.place for exchange in self.open)
         seen = set(nodes)
         while nodes:
@@ -192,14 +200,17 @@ class Exchanges:
             exchange.in_loss, exchange.node = True, node
 
     def end_backward(self) -> None:
-        """Writes what was part of the loss."""
+        """Writes what was part of the loss, or holds it until the step."""
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
+        if any(exchange.in_loss for exchange in self.open):
+            wrapper = self.recorder.current.wrapper
+            self._micros[wrapper] = self._micros.get(wrapper, 0) + 1
         kept = []
         for exchange in self.open:
             if exchange.in_loss:
-                self._write(exchange)
+                self._judge(exchange)
                 continue
             exchange.passed += 1
             if exchange.passed < FORGOTTEN:
@@ -207,15 +218,31 @@ class Exchanges:
         self.open = kept
         self._slopes.end()
 
-    def _write(self, exchange: _Exchange) -> None:
-        pen = self.recorder.pen
-        if pen is None:
-            return
-        scaled = not exchange.answered and exchange.node is not None and \
-            self._slopes.is_scaled(exchange.node, exchange.size)
-        pen.exchange(self.recorder.current.wrapper, exchange.call, exchange.reduce, exchange.group, exchange.seq,
-                     exchange.size, exchange.step, exchange.site, exchange.join, exchange.answered, scaled,
-                     exchange.digest)
+    def _judge(self, exchange: _Exchange) -> None:
+        exchange.wrapper = self.recorder.current.wrapper
+        scaled = False
+        if not exchange.answered and exchange.node is not None:
+            scaled = self._slopes.is_scaled(exchange.node, exchange.size)
+            if not scaled:
+                exchange.windows = self._slopes.windows(exchange.node, exchange.size)
+        exchange.node = None
+        if scaled or not exchange.windows:
+            self._write(exchange, scaled)
+        elif len(self._held) < MOST_HELD:
+            self._held.append(exchange)
+
+    def stepped(self) -> None:
+        """An optimizer has stepped or left it out: its window is over."""
+        for exchange in self._held:
+            self._write(exchange, self._micros[exchange.wrapper] in exchange.windows)
+        self._held.clear()
+        self._micros.clear()
+
+    def _write(self, exchange: _Exchange, scaled: bool) -> None:
+        if self.recorder.pen is not None:
+            self.recorder.pen.exchange(
+                exchange.wrapper, exchange.call, exchange.reduce, exchange.group, exchange.seq, exchange.size,
+                exchange.step, exchange.site, exchange.join, exchange.answered, scaled, exchange.digest)
 
 
 def _puts_own_rows(exchange: _Exchange, node: Any, edges: list[Any], at: list[int]) -> bool:

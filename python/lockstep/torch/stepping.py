@@ -117,6 +117,8 @@ class Stepping:
         if pen is None:
             return
         self.n_steps += 1
+        if recorder.exchanges is not None:
+            recorder.exchanges.stepped()
         before, shares = self._stepped
         if before is not optimizer:
             shares = self.shares_of(optimizer)
