@@ -124,6 +124,16 @@ def no_sync_one_rank(finding: Finding, facts: Facts) -> Recipe:
                   python={"accumulate": str(n), "no_sync": condition(quiet, facts)}, steps=2)
 
 
+def last_micro_unsynced(finding: Finding, facts: Facts) -> Recipe:
+    n = max(2, *(rank.accumulate for rank in facts.ranks))
+    recipe = Recipe([f'bug = [ {{ kind = "bypass-wrapper", at = {{ micro = {n - 1}, event = "forward" }} }} ]'],
+                    values={"loop": f"steps = {(finding.step or 0) + 1}, accumulate = {n}"},
+                    python={"accumulate": str(n), "forward": "(model if micro + 1 == ACCUMULATE else wrapper)(x)"},
+                    steps=(finding.step or 0) + 1)
+    recipe.differs.append("the last micro-step goes around the wrapper, and its gradients stay as local as in no_sync")
+    return recipe
+
+
 def step_left_out(finding: Finding, facts: Facts) -> Recipe:
     """The first step that the ranks do not share is the one before it is seen."""
     step = max(0, (finding.step or 1) - 1)
@@ -205,6 +215,7 @@ BY_CAUSE: dict[str, Callable[[Finding, Facts], Recipe | None]] = {
     "bypass-wrapper": bypass_wrapper,
     "no-set-epoch": no_set_epoch,
     "clip-one-rank": clip_one_rank,
+    "last-micro-unsynced": last_micro_unsynced,
     "no-sync-one-rank": no_sync_one_rank,
     "zero-grad-forgotten": zero_grad_forgotten,
     "token-weighted-mean": mean_of_means,

@@ -64,6 +64,9 @@ BROKEN = {
     "inner_optimizer_alone.py": (2, [
         Expected("reduced-once", step=0, ranks=(0, 1), tensor="1.codes"),
         Expected("replicas-equal", step=0, tensor="1.codes")]),
+    # Clipping by a norm of its own comes after what each rank has kept to itself.
+    "last_micro_clipped.py": (2, [Expected("reduced-once", "last-micro-unsynced", 0, (0, 1)),
+                                  Expected("replicas-equal", "last-micro-unsynced", 0, (1,))]),
     "no_sampler.py": (2, [Expected("samples-covered", "no-distributed-sampler", 0, (0, 1))]),
     # An epoch has five steps, of which rank 0 takes four.
     "join_momentum.py": (2, [Expected("optimizer-equal", step=5, ranks=(1,), tensor="0.weight.momentum_buffer"),

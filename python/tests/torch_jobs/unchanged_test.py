@@ -31,10 +31,26 @@ if {hook}:
     from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
     model.register_comm_hook(None, fp16_compress_hook)
 optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+
+def loss_of(out):
+    plain, mean, n = out.pow(2).mean(), out.mean(0), dist.get_world_size()
+    if {exchange} == "sum in place":
+        dist.all_reduce(mean)
+        return plain + (mean / n - 1.0).square().sum() * (n / {accumulate})
+    if {exchange} == "gather":
+        rows = [torch.empty_like(out) for _ in range(n)]
+        dist.all_gather(rows, out.contiguous())
+        rows[dist.get_rank()] = out
+        return plain + torch.cat(rows).sigmoid().mean() * n
+    if {exchange} == "function":
+        return plain + sum(part.sigmoid().mean() for part in gather(out.contiguous()))
+    return plain
+
+from torch.distributed.nn.functional import all_gather as gather
 for batch in range(6):
     last = batch % {accumulate} == {accumulate} - 1
     with contextlib.nullcontext() if last or not {wrapped} else model.no_sync():
-        model(torch.randn(4, 8), {both}).pow(2).mean().backward()
+        loss_of(model(torch.randn(4, 8), {both})).backward()
     if last:
         for parameter in () if {wrapped} else model.parameters():
             if parameter.grad is not None:
@@ -49,7 +65,8 @@ digest = hashlib.sha256(b"".join(t.detach().numpy().tobytes() for t in state)).h
 print("rank", dist.get_rank(), digest, flush=True)
 '''
 
-PLAIN = {"both": True, "accumulate": 1, "to_none": True, "options": {}, "hook": False, "wrapped": True}
+PLAIN = {"both": True, "accumulate": 1, "to_none": True, "options": {}, "hook": False, "wrapped": True,
+         "exchange": ""}
 CONFIGURATIONS = {
     "plain": {},
     "accumulation": {"accumulate": 2},
@@ -67,6 +84,10 @@ CONFIGURATIONS = {
     "fp16 hook": {"hook": True},
     "averaged by hand": {"wrapped": False},
     "averaged by hand, accumulation into zeros": {"wrapped": False, "accumulate": 3, "to_none": False},
+    "sum inside the loss": {"exchange": "sum in place"},
+    "sum inside the loss, accumulation": {"exchange": "sum in place", "accumulate": 3},
+    "gather inside the loss": {"exchange": "gather"},
+    "gather of autograd's inside the loss, accumulation": {"exchange": "function", "accumulate": 2},
 }
 
 
@@ -82,6 +103,8 @@ def test_recorded_and_unrecorded_runs_are_equal_in_every_bit(name: str, ranks: i
     assert recorded.codes == plain.codes == [0] * ranks, recorded.output + plain.output
     assert recorded.troubles == []
     assert all('"kind":"wrap"' in path.read_text() for path in (tmp_path / "trace").glob("*.jsonl"))
+    exchanged = any('"kind":"exchange"' in path.read_text() for path in (tmp_path / "trace").glob("*.jsonl"))
+    assert exchanged == bool((PLAIN | CONFIGURATIONS[name])["exchange"])
     results = [sorted(line for line in ran.output.splitlines() if line.startswith("rank "))
                for ran in (recorded, plain)]
     assert len(results[0]) == ranks

@@ -60,6 +60,8 @@ struct Evidence {
   bool skips_differ = false;
   bool scaled = false;
   bool wrapped_forward = false;
+  std::int32_t reduced_micro = -1;  ///< The last micro-step whose backward reduced, on any rank.
+  std::int32_t local_micro = -1;    ///< The last one whose backward did not.
 };
 
 class ReplicasEqual final : public Law {
@@ -178,6 +180,10 @@ class ReplicasEqual final : public Law {
     } else if (const auto* forward = std::get_if<ForwardEvent>(&event.body)) {
       Evidence& evidence = evidence_at(place);
       evidence.wrapped_forward = evidence.wrapped_forward || forward->through_wrapper;
+    } else if (const auto* backward = std::get_if<BackwardEvent>(&event.body)) {
+      Evidence& evidence = evidence_at(place);
+      std::int32_t& last = backward->reduced ? evidence.reduced_micro : evidence.local_micro;
+      last = std::max(last, event.at.micro);
     }
   }
 
@@ -421,7 +427,11 @@ class ReplicasEqual final : public Law {
     // Members of one reduction are given one result.
     const bool one_of_many = open.finding.ranks.size() == 1 && wrap->n_ranks > 2;
     if (post_differs) return one_of_many ? Cause::kSdcAfterReduce : Cause::kNone;
-    return forwards_.any_inside(wrapper) ? Cause::kLastMicroUnsynced : Cause::kClipOneRank;
+    // Whatever came after it, clipping included, such a contribution is what the ranks differ in first.
+    const bool is_late =
+        evidence.reduced_micro >= 0 && evidence.local_micro > evidence.reduced_micro;
+    return is_late || forwards_.any_inside(wrapper) ? Cause::kLastMicroUnsynced
+                                                    : Cause::kClipOneRank;
   }
 
   static std::optional<std::size_t> index_of(LayoutId layout, NameId name, const NameTable& names) {
