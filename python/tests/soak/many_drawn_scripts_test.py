@@ -1,4 +1,4 @@
-"""A thousand random healthy scripts and a hundred and twenty broken ones: no false alarm, and no bug that goes unnoticed."""
+"""A thousand random healthy scripts and a hundred and thirty broken ones: no false alarm, and no bug that goes unnoticed."""
 from __future__ import annotations
 
 import os

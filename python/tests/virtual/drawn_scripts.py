@@ -27,6 +27,7 @@ class Plant(Enum):
     STEP_OF_ONE = "rank 1 steps once more"
     LOADED_BY_ONE = "rank 0 alone loads the checkpoint"
     NO_SYNC_OF_ONE = "rank 1 never synchronises"
+    SAME_DROPOUT = "one seed on all ranks, so that all drop the same units"
 
 
 @dataclass(frozen=True)
@@ -115,6 +116,8 @@ class _Script:
         self.epochs = self.rng.choice((2, 2, 3))
         self.find_unused = False
         self.buffers = False
+        self.drops = False
+        self.common_seed: int | None = None  # Of all ranks.
         self.accumulate = plant in (None, Plant.NO_SYNC_OF_ONE) and \
             self.maybe("accumulation with no_sync", 0.3, Plant.NO_SYNC_OF_ONE)
         self.join = not self.accumulate and plant is None and self.maybe("uneven inputs under join", 0.12)
@@ -139,6 +142,8 @@ class _Script:
     def model(self) -> str:
         simple = self.join or self.gan or self.accumulate
         kind = self.one_of("mlp", "mlp", "cnn", "recurrent", *(() if simple else ("unused",)))
+        if self.has(Plant.SAME_DROPOUT):
+            kind = "mlp"
         self.holds.append(kind)
         self.kind = kind
         values = {"width": self.width, "classes": self.classes, "features": self.features}
@@ -155,7 +160,10 @@ class _Script:
         for _ in range(self.rng.randrange(1, 3)):
             layers.append(self.one_of("nn.ReLU()", "nn.Tanh()", "nn.GELU()"))
             extra = self.one_of("", "", "nn.Dropout(0.1)", "nn.LayerNorm({w})", "nn.BatchNorm1d({w})").format(w=self.width)
+            if self.has(Plant.SAME_DROPOUT):
+                extra = "nn.Dropout(0.1)"
             self.buffers |= "Batch" in extra
+            self.drops |= "Dropout" in extra
             layers += [extra] if extra else []
             layers.append(f"nn.Linear({self.width}, {self.width})")
         return MLP.format(layers=", ".join(layers), **values)
@@ -166,6 +174,9 @@ class _Script:
                  "rank, world = dist.get_rank(), dist.get_world_size()"]
         seed = self.rng.randrange(1000)
         lines.append(self.one_of(f"torch.manual_seed({seed})", f"torch.manual_seed({seed} + rank)"))
+        if self.has(Plant.SAME_DROPOUT):
+            lines[-1] = f"torch.manual_seed({seed})"
+        self.common_seed = None if "rank" in lines[-1] else seed
         return "\n".join(lines)
 
     def data(self) -> str:
@@ -200,6 +211,9 @@ loader = DataLoader(dataset, batch_size={self.batch}, sampler=sampler{workers}{l
         freeze = "for p in list(model.parameters())[:1]:\n    p.requires_grad_(False)\n" \
             if not (self.find_unused or static) and self.maybe("a frozen tensor", 0.1) else ""
         text = f"model = Net()\n{freeze}model = DDP({', '.join(['model', *options])})"
+        if self.drops and self.common_seed is not None and not self.has(Plant.SAME_DROPOUT):
+            text += f"\ntorch.manual_seed({self.common_seed} + rank)"
+            self.holds.append("seeded by rank after wrapping")
         if self.has(Plant.OVERWRITTEN):
             text += "\nif rank == 1:\n    model.module.head.bias.data.add_(0.5)"
         if not self.join and self.maybe("a communication hook", 0.15):
