@@ -73,7 +73,8 @@ Result train(RankContext& context) {
 
 /// Runs and prints. Returns the exit code.
 int run_and_print() {
-  const auto run = lockstep::run_ranks({.ranks = kRanks, .reduction_order = "gloo-ring"}, train);
+  const auto run = lockstep::run_ranks(
+      {.ranks = kRanks, .reduction_order = lockstep::ReductionOrder::kGlooRing}, train);
   // Under a launcher every rank has the whole result; each prints it.
   for (std::size_t rank = 0; rank < run.results.size(); ++rank) {
     if (!run.results[rank]) continue;

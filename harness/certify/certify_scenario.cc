@@ -23,12 +23,12 @@ std::string obstacle(const Scenario& scenario) {
   }
   for (const auto& job : scenario.jobs) {
     const HookSpec& hook = job->ddp.hook;
-    if (job->optimizer.averager || hook.kind == "post-local-sgd") {
+    if (job->optimizer.averager || hook.kind == HookKind::kPostLocalSgd) {
       return "its ranks average parameters, not gradients, so no step has the objective's gradient "
              "by itself; certify it without the averager";
     }
-    if (hook.kind == "noop" || hook.loses()) {
-      return "the communication hook '" + hook.kind +
+    if (hook.kind == HookKind::kNoop || hook.loses()) {
+      return "the communication hook '" + std::string(name_of(hook.kind)) +
              "' does not keep the mean of gradients exactly; certify the loop without it: --set "
              "ddp.hook=none";
     }
@@ -66,13 +66,13 @@ std::shared_ptr<const Job> probed(const Job& job, const Columns& columns, std::i
   probe->holdout = nullptr;
   probe->holdout_ids.clear();
   probe->model = {};
-  probe->model.kind = "linear";
+  probe->model.kind = ModelKind::kLinear;
   probe->model.widths = {columns.n, 1};
   probe->model.bias = false;
   probe->model.dtype = DType::kF64;
-  probe->model.init.kind = "constant";
+  probe->model.init.kind = InitKind::kConstant;
   probe->loader.augment = {};
-  probe->loss.kind = "mse";
+  probe->loss.kind = LossKind::kMse;
   probe->optimizer = {};
   probe->optimizer.lr = 0.0;  // The probe stays where its loss has derivative 1.
   probe->scheduler = {};
@@ -155,7 +155,8 @@ Result<Certificate> certify_scenario(const Scenario& scenario,
   if (!why_not.empty()) return Error{"cannot be certified: " + why_not, scenario.path};
   Result<Objective> wanted =
       objective ? Result<Objective>(*objective)
-                : parse_objective(scenario.jobs.front()->loss.declared, scenario.n_ranks);
+                : parse_objective(std::string(name_of(scenario.jobs.front()->loss.declared)),
+                                  scenario.n_ranks);
   if (!wanted.ok()) return wanted.error();
 
   const auto plan = run_probe(scenario, shared_column());

@@ -1,16 +1,15 @@
 #include "lockstep/harness/certify/objective.h"
 
-#include <array>
 #include <string_view>
 
 #include "lockstep/base/text.h"
+#include "lockstep/train/job_words.h"
 
 namespace lockstep {
 namespace {
 
 /// In the order of the enumerators that have a word.
-constexpr std::array<std::string_view, 4> kObjectiveWords = {
-    "sample-mean", "token-mean", "sum", "rank-mean"};
+constexpr const auto& kObjectiveWords = kWords<DeclaredLoss>;
 
 Error wrong_weights(const std::string& text, std::int32_t n_ranks) {
   return {"the objective '" + text + "' is not one weight per rank; this job has " +

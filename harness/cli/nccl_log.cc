@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "lockstep/base/read_file.h"
+#include "lockstep/base/disk_files.h"
 #include "lockstep/harness/cli/commands.h"
 
 namespace lockstep::cli {

@@ -9,7 +9,7 @@ namespace {
 ModelSpec without_draws(const ModelSpec& spec) {
   ModelSpec plain = spec;
   plain.init = {};
-  plain.init.kind = "constant";
+  plain.init.kind = InitKind::kConstant;
   return plain;
 }
 

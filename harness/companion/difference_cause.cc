@@ -92,7 +92,7 @@ class Contributions {
 std::optional<laws::Weights> declared_weights(const Job& job,
                                               const std::vector<std::vector<RankStep>>& ranks,
                                               std::size_t k) {
-  if (job.loss.declared == "rank-mean") {
+  if (job.loss.declared == DeclaredLoss::kRankMean) {
     return laws::Weights::uniform(ranks.size(), 1.0, static_cast<double>(ranks.size()));
   }
   laws::Weights weights{{}, declared_denominator(job.loss, ranks, k, 0)};

@@ -241,7 +241,7 @@ bool trains_foreign_rows(const Job& job, const StepsByRank& ranks) {
 
 /// What the job has that one process would draw or keep differently; empty if nothing.
 std::string incomparable(const Job& job, const StepsByRank& ranks, const MemoryTrace& trace) {
-  if (job.model.kind == "gpt" && job.model.gpt.dropout > 0.0) {
+  if (job.model.kind == ModelKind::kGpt && job.model.gpt.dropout > 0.0) {
     return "a model without dropout (one process would draw different masks)";
   }
   if (job.loader.augment.stream != AugmentStream::kNone) {

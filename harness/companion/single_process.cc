@@ -44,9 +44,9 @@ class RowPositions {
 /// The same job with its loss normalised as declared, over whatever one process sees.
 LossSpec as_declared(const LossSpec& loss) {
   LossSpec declared = loss;
-  declared.normalize = "local-samples";
-  if (loss.declared == "token-mean") declared.normalize = "local-tokens";
-  if (loss.declared == "sum") declared.normalize = "sum";
+  declared.normalize = LossDivisor::kLocalSamples;
+  if (loss.declared == DeclaredLoss::kTokenMean) declared.normalize = LossDivisor::kLocalTokens;
+  if (loss.declared == DeclaredLoss::kSum) declared.normalize = LossDivisor::kSum;
   return declared;
 }
 
@@ -100,10 +100,10 @@ class ExactRun final : public SingleProcess {
     alone.train_ids.clear();
     alone.loss = as_declared(job.loss);
     alone.loader = LoaderSpec();
-    alone.loader.sampler = "batches_by_rank";
+    alone.loader.sampler = SamplerKind::kBatchesByRank;
     alone.loader.batches_by_rank = {batches.sizes};
     alone.loop.steps = static_cast<std::int64_t>(n_steps);
-    alone.loop.forward = "wrapper";
+    alone.loop.forward = ForwardThrough::kWrapper;
     alone.loop.eval = {};
     alone.loop.snapshot = {};
     alone.loop.join.reset();
@@ -111,7 +111,7 @@ class ExactRun final : public SingleProcess {
     alone.clip.before_sync = false;
     alone.clip.unscale = true;
     alone.ddp.wrap = true;
-    alone.ddp.average = "ddp";
+    alone.ddp.average = AverageBy::kDdp;
     run(alone, static_cast<std::int32_t>(ranks.size()));
   }
 
@@ -264,7 +264,7 @@ class TeacherForced final : public SingleProcess {
   /// Adds w_r * g_r of every rank. A rank's weight is the share of the declared denominator that it
   /// divided by: g_r is its summed loss over D_r, the declared gradient the sum over ranks over D.
   void add_micro(std::size_t k, std::size_t micro, std::map<std::string, ReferenceValues>& sums) {
-    const bool rank_mean = job_.loss.declared == "rank-mean";
+    const bool rank_mean = job_.loss.declared == DeclaredLoss::kRankMean;
     const double declared = declared_denominator(job_.loss, ranks_, k, micro);
     for (const auto& steps : ranks_) {
       const MicroData& data = steps[k].micros[micro];
@@ -336,9 +336,10 @@ double declared_denominator(const LossSpec& loss,
   double total = 0.0;
   for (const auto& steps : ranks) {
     const MicroData& data = steps[k].micros[micro];
-    total += static_cast<double>(loss.declared == "token-mean" ? data.n_tokens : data.n_samples);
+    const bool by_tokens = loss.declared == DeclaredLoss::kTokenMean;
+    total += static_cast<double>(by_tokens ? data.n_tokens : data.n_samples);
   }
-  return loss.declared == "sum" ? 1.0 : total;
+  return loss.declared == DeclaredLoss::kSum ? 1.0 : total;
 }
 
 std::map<std::string, std::vector<std::vector<double>>> local_gradients(const Job& job,
@@ -350,7 +351,7 @@ std::map<std::string, std::vector<std::vector<double>>> local_gradients(const Jo
 std::unique_ptr<SingleProcess> make_single_process(const Job& job,
                                                    const std::vector<std::vector<RankStep>>& ranks,
                                                    std::size_t n_steps) {
-  const bool rank_mean = job.loss.declared == "rank-mean";
+  const bool rank_mean = job.loss.declared == DeclaredLoss::kRankMean;
   if (job.exact.on && !rank_mean) return std::make_unique<ExactRun>(job, ranks, n_steps);
   return std::make_unique<TeacherForced>(job, ranks);
 }

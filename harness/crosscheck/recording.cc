@@ -8,7 +8,6 @@
 
 #include "lockstep/base/disk_files.h"
 #include "lockstep/base/host.h"
-#include "lockstep/base/read_file.h"
 #include "lockstep/harness/crosscheck/order_search.h"
 #include "lockstep/kernels/cpu_kernels.h"
 #include "lockstep/real/host/real_host.h"

@@ -105,16 +105,13 @@ Rows inline_rows(TableReader& table, Problem& problem) {
 
 Rows synthetic_rows(TableReader& table, Problem& problem) {
   data::SyntheticOptions options;
-  const std::string task =
-      table.word("task", "regression", {"regression", "classification", "dyadic", "ramp"});
-  if (task == "classification") options.kind = data::SyntheticKind::kClassification;
-  if (task == "dyadic") options.kind = data::SyntheticKind::kDyadic;
-  if (task == "ramp") options.kind = data::SyntheticKind::kRamp;
+  options.kind = table.word("task", options.kind);
   options.size = table.integer("size", options.size, 1);
   options.weights = table.numbers("weights");
   const auto n_weights = static_cast<std::int64_t>(options.weights.size());
   const std::int64_t n_features = n_weights > 0 ? n_weights : options.features;
-  options.features = table.integer("features", task == "ramp" ? 1 : n_features, 1);
+  options.features =
+      table.integer("features", options.kind == data::SyntheticKind::kRamp ? 1 : n_features, 1);
   options.outputs = table.integer("outputs", options.outputs, 1);
   options.seed = table.seed("seed");
   options.noise = table.number_from("noise", 0.0, 0.0);
@@ -128,9 +125,7 @@ Rows csv_rows(TableReader& table, const std::string& scenario, Problem& problem)
   options.label_column = table.text("label", "");
   options.target_columns = table.texts("targets");
   options.token_column = table.text("tokens", "");
-  const std::string header = table.word("header", "detect", {"detect", "present", "absent"});
-  if (header == "present") options.header = data::CsvHeader::kPresent;
-  if (header == "absent") options.header = data::CsvHeader::kAbsent;
+  options.header = table.word("header", options.header);
   const std::string separator = table.text("separator", ",");
   if (separator.size() != 1) {
     problem.report("'data.separator' is one character", table.where("separator"));
@@ -218,14 +213,14 @@ void hold_out(TableReader& table, const Rows& rows, Job& job, Problem& problem) 
 void check_widths(const Job& job, const std::string& where, Problem& problem) {
   const data::Dataset& rows = *job.train;
   const std::vector<std::int64_t>& widths = job.model.widths;
-  std::int64_t n_inputs = job.model.kind == "cnn" ? 1 : widths.front();
+  std::int64_t n_inputs = job.model.kind == ModelKind::kCnn ? 1 : widths.front();
   for (const std::int64_t size : job.model.image) n_inputs *= size;
   if (n_inputs != rows.feature_columns()) {
     problem.report("the model takes " + std::to_string(n_inputs) + " features, the data have " +
                        std::to_string(rows.feature_columns()),
                    where);
   }
-  if (job.loss.kind == "cross-entropy") {
+  if (job.loss.kind == LossKind::kCrossEntropy) {
     if (!rows.has_labels()) problem.report("cross entropy needs class labels", where);
     if (rows.classes() > widths.back()) {
       problem.report("the model has " + std::to_string(widths.back()) + " outputs, the data have " +
@@ -242,24 +237,28 @@ void check_widths(const Job& job, const std::string& where, Problem& problem) {
 /// Widths and losses must fit the rows, before any rank runs.
 void check_model(Job& job, const std::string& where, Problem& problem) {
   const data::Dataset& rows = *job.train;
-  if (job.model.kind == "gpt") {
+  if (job.model.kind == ModelKind::kGpt) {
     fit_gpt(job, where, problem);
   } else {
     check_widths(job, where, problem);
   }
+  const LossDivisor divisor = job.loss.normalize;
   const bool by_tokens =
-      job.loss.normalize == "local-tokens" || job.loss.normalize == "global-tokens";
-  if (by_tokens && job.loss.kind != "mse") {
-    problem.report("'loss.normalize = \"" + job.loss.normalize + "\"' is supported for mse only",
-                   where);
+      divisor == LossDivisor::kLocalTokens || divisor == LossDivisor::kGlobalTokens;
+  if (by_tokens && job.loss.kind != LossKind::kMse) {
+    problem.report(
+        "'loss.normalize = \"" + std::string(name_of(divisor)) + "\"' is supported for mse only",
+        where);
   }
   if (job.loop.eval.every_epochs > 0 && job.holdout == nullptr) {
     problem.report("'loop.eval' needs rows to evaluate on: set 'data.holdout'", where);
   }
-  if (job.loop.eval.every_epochs > 0 && job.loop.eval.metric == "accuracy" && !rows.has_labels()) {
+  if (job.loop.eval.every_epochs > 0 && job.loop.eval.metric == EvalMetric::kAccuracy &&
+      !rows.has_labels()) {
     problem.report("accuracy needs class labels", where);
   }
-  if (job.loop.eval.metric == "cross-entropy" && job.loss.kind != "cross-entropy") {
+  if (job.loop.eval.metric == EvalMetric::kCrossEntropy &&
+      job.loss.kind != LossKind::kCrossEntropy) {
     problem.report("the metric cross-entropy needs 'loss.kind = \"cross-entropy\"'", where);
   }
 }
@@ -289,9 +288,11 @@ void check_lists(const LoaderSpec& loader,
 
 /// Readers that divide the rows among themselves. A stream's batches never mix two workers' rows.
 std::int64_t n_shares(const LoaderSpec& loader, std::int64_t n_ranks) {
-  if (loader.sampler == "distributed") return n_ranks;
-  if (loader.shard == "rank") return n_ranks;
-  if (loader.shard == "rank*worker") return n_ranks * std::max<std::int64_t>(1, loader.workers);
+  if (loader.sampler == SamplerKind::kDistributed) return n_ranks;
+  if (loader.shard == StreamShard::kRank) return n_ranks;
+  if (loader.shard == StreamShard::kRankAndWorker) {
+    return n_ranks * std::max<std::int64_t>(1, loader.workers);
+  }
   return 1;
 }
 
@@ -301,12 +302,13 @@ void check_batches(const std::string& where,
                    Problem& problem) {
   LoaderSpec& loader = job.loader;
   const std::int64_t n = job.train->size();
-  if (loader.rank >= 0 && (loader.sampler != "distributed" || loader.rank >= around.n_ranks)) {
+  if (loader.rank >= 0 &&
+      (loader.sampler != SamplerKind::kDistributed || loader.rank >= around.n_ranks)) {
     problem.report("'loader.rank' is one of the " + std::to_string(around.n_ranks) +
                        " that a distributed sampler divides rows among",
                    where);
   }
-  if (loader.sampler == "batches_by_rank") {
+  if (loader.sampler == SamplerKind::kBatchesByRank) {
     check_lists(loader, n, around.n_ranks, where, problem);
     return;
   }
@@ -319,11 +321,29 @@ void check_batches(const std::string& where,
     problem.report("a batch of " + std::to_string(loader.batch) +
                        " is larger than a rank's share of " + std::to_string(per_rank) + " (" +
                        std::to_string(n) + " rows, " + std::to_string(replicas) +
-                       (loader.sampler == "stream" ? " readers)"
-                        : replicas == 1            ? " rank)"
-                                                   : " ranks)"),
+                       (loader.sampler == SamplerKind::kStream ? " readers)"
+                        : replicas == 1                        ? " rank)"
+                                                               : " ranks)"),
                    where);
   }
+}
+
+Rows read_rows(TableReader& table, const std::string& scenario, Problem& problem) {
+  switch (table.word("kind", DataKind::kInline, {"stream"})) {
+    case DataKind::kInline:
+      return inline_rows(table, problem);
+    case DataKind::kSynthetic:
+      return synthetic_rows(table, problem);
+    case DataKind::kCsv:
+      return csv_rows(table, scenario, problem);
+    case DataKind::kNpy:
+      return npy_rows(table, scenario, problem);
+    case DataKind::kDigits:
+      return digits_rows(table, scenario, problem);
+    case DataKind::kText:
+      return text_rows(table, scenario, problem);
+  }
+  return {};
 }
 
 }  // namespace
@@ -335,17 +355,9 @@ void read_data(TableReader& root, const JobSurroundings& around, Job& job, Probl
     return;
   }
   TableReader table(*node, "data", problem);
-  const std::string kind = table.word(
-      "kind", "inline", {"inline", "synthetic", "csv", "npy", "digits", "text"}, {"stream"});
-  Rows rows;
-  if (kind == "inline") rows = inline_rows(table, problem);
-  if (kind == "synthetic") rows = synthetic_rows(table, problem);
-  if (kind == "csv") rows = csv_rows(table, around.path, problem);
-  if (kind == "npy") rows = npy_rows(table, around.path, problem);
-  if (kind == "digits") rows = digits_rows(table, around.path, problem);
-  if (kind == "text") rows = text_rows(table, around.path, problem);
-  job.loader.shard = table.word("shard", "none", {"none", "rank", "rank*worker"});
-  if (job.loader.shard != "none" && job.loader.sampler != "stream") {
+  const Rows rows = read_rows(table, around.path, problem);
+  job.loader.shard = table.word("shard", job.loader.shard);
+  if (job.loader.shard != StreamShard::kNone && job.loader.sampler != SamplerKind::kStream) {
     problem.report("'data.shard' divides a stream: set 'loader.sampler = \"stream\"'",
                    table.where("shard"));
   }

@@ -147,8 +147,7 @@ Expectation read_expectation(TableReader& root, std::int32_t n_ranks, Problem& p
   const TomlNode* node = root.table("expect");
   if (node == nullptr) return expectation;
   TableReader expect(*node, "expect", problem);
-  expectation.outcome =
-      parse_run_outcome(expect.word("outcome", "ok", kRunOutcomeNames)).value_or(RunOutcome::kOk);
+  expectation.outcome = expect.word("outcome", RunOutcome::kOk);
   expectation.error = expect.text("error", "");
   if (expect.has("advice")) expectation.advice = expect.texts("advice");
   if (const TomlNode* fires = expect.array("fires")) {

@@ -43,7 +43,7 @@ const FaultWord* find_fault(std::string_view kind) {
 
 sim::FaultKind crash_kind(const std::string& how) {
   if (how == "oom") return sim::FaultKind::kOutOfMemory;
-  return sim::parse_fault_kind(how).value_or(sim::FaultKind::kSigkill);
+  return parse_word<sim::FaultKind>(how).value_or(sim::FaultKind::kSigkill);
 }
 
 void read_event_place(const TomlNode& node, sim::Fault& fault, Problem& problem) {
@@ -62,7 +62,8 @@ void read_event_place(const TomlNode& node, sim::Fault& fault, Problem& problem)
                                    "all_gather", "reduce_scatter", "gather",   "scatter",
                                    "barrier",    "all_to_all",     "send",     "recv"});
   if (!counted) fault.at = event;
-  fault.when = at.word("when", "posted", {"posted", "completed"});
+  const std::string when = at.word("when", "posted", {"posted", "completed"});
+  fault.when = parse_word<CollectivePhase>(when).value_or(fault.when);
   fault.nth = at.integer("nth", 0);
   at.finish();
   if (counted && (at.has("step") || at.has("event") || (fault.event && fault.file_step))) {
@@ -106,8 +107,7 @@ void read_fault_numbers(TableReader& table, const FaultWord& word, sim::Fault& f
     fault.result = table.word("side", "before", {"before", "after"}) == "after";
   }
   if (takes("fate")) {
-    const std::string fate = table.word("fate", "kept", {"kept", "lost", "torn", "reordered"});
-    fault.fate = sim::parse_crash_fate(fate).value_or(sim::CrashFate::kKept);
+    fault.fate = table.word("fate", fault.fate);
   }
 }
 
@@ -151,7 +151,7 @@ bool is_collective_place(const sim::Fault& fault) {
   const bool known =
       fault.at == "barrier" ||
       std::find(kCollectives.begin(), kCollectives.end(), fault.at) != kCollectives.end();
-  return known && fault.when == "posted";
+  return known && fault.when == CollectivePhase::kPosted;
 }
 
 // What a fault of this kind needs besides its own keys.
@@ -198,7 +198,7 @@ void read_fault(const TomlNode& node, Scenario& scenario, Problem& problem) {
     return table.finish();
   }
   sim::Fault fault;
-  fault.kind = sim::parse_fault_kind(kind).value_or(sim::FaultKind::kSigkill);
+  fault.kind = parse_word<sim::FaultKind>(kind).value_or(sim::FaultKind::kSigkill);
   read_fault_numbers(table, *word, fault);
   read_fault_place(table, fault, problem);
   fault.attempt = table.small("attempt", 0);

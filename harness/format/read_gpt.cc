@@ -60,7 +60,7 @@ std::int64_t largest_token(const data::Dataset& rows) {
 void fit_gpt(Job& job, const std::string& where, Problem& problem) {
   const data::Dataset& rows = *job.train;
   GptSpec& gpt = job.model.gpt;
-  if (job.loss.kind != "cross-entropy" || rows.target_columns() != rows.feature_columns()) {
+  if (job.loss.kind != LossKind::kCrossEntropy || rows.target_columns() != rows.feature_columns()) {
     problem.report(
         "a gpt predicts the next token: it needs loss.kind = \"cross-entropy\" and a target for "
         "each column, as data.kind = \"text\" has them",
@@ -87,7 +87,7 @@ void fit_gpt(Job& job, const std::string& where, Problem& problem) {
                        " columns",
                    where);
   }
-  if (job.loop.eval.every_epochs > 0 && job.loop.eval.metric != "cross-entropy") {
+  if (job.loop.eval.every_epochs > 0 && job.loop.eval.metric != EvalMetric::kCrossEntropy) {
     problem.report("a gpt is evaluated by 'loop.eval.metric = \"cross-entropy\"'", where);
   }
 }

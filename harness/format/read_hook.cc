@@ -6,21 +6,6 @@
 namespace lockstep {
 namespace {
 
-std::string read_hook_kind(TableReader& table, std::string_view key) {
-  return table.word(key,
-                    "none",
-                    {"none",
-                     "allreduce",
-                     "fp16",
-                     "bf16",
-                     "noop",
-                     "quantize-per-tensor",
-                     "quantize-per-channel",
-                     "powersgd",
-                     "batched-powersgd",
-                     "post-local-sgd"});
-}
-
 PowerSgdOptions read_power_sgd(TableReader& table) {
   PowerSgdOptions options;
   options.rank = table.integer("matrix_approximation_rank", options.rank, 1);
@@ -46,11 +31,13 @@ LocalSgdSpec read_local_sgd(TableReader& table, const JobSurroundings& around) {
 /// The hook as a table: { kind = "powersgd", matrix_approximation_rank = 2 }.
 HookSpec read_hook_table(TableReader& table, const JobSurroundings& around) {
   HookSpec spec;
-  spec.kind = read_hook_kind(table, "kind");
-  if (spec.kind == "powersgd") spec.power_sgd = read_power_sgd(table);
-  if (spec.kind == "post-local-sgd") spec.local_sgd = read_local_sgd(table, around);
-  if (spec.kind == "quantize-per-channel") spec.channel = table.integer("bucket_size", 512, 1);
-  spec.wrapper = table.word("wrapper", "none", {"none", "fp16", "bf16"});
+  spec.kind = table.word("kind", spec.kind);
+  if (spec.kind == HookKind::kPowerSgd) spec.power_sgd = read_power_sgd(table);
+  if (spec.kind == HookKind::kPostLocalSgd) spec.local_sgd = read_local_sgd(table, around);
+  if (spec.kind == HookKind::kQuantizePerChannel) {
+    spec.channel = table.integer("bucket_size", 512, 1);
+  }
+  spec.wrapper = table.word("wrapper", spec.wrapper);
   table.finish();
   return spec;
 }
@@ -64,10 +51,10 @@ HookSpec read_hook(TableReader& ddp, const JobSurroundings& around, Problem& pro
     TableReader table(*node, "ddp.hook", problem);
     spec = read_hook_table(table, around);
   } else {
-    spec.kind = read_hook_kind(ddp, "hook");
+    spec.kind = ddp.word("hook", spec.kind);
     spec.local_sgd.subgroup = around.ranks_per_node;
   }
-  if (spec.kind == "none") return spec;
+  if (spec.kind == HookKind::kNone) return spec;
   const Outcome outcome = check_hook(spec, around.n_ranks);
   if (!outcome.ok()) problem.report(outcome.error().message, ddp.where("hook"));
   return spec;
@@ -82,7 +69,7 @@ std::vector<std::string> tolerated_laws(std::span<const std::shared_ptr<const Jo
     laws = {"gradient-mean", "single-process-equal"};
   }
   const bool local = any([](const Job& job) {
-    return job.ddp.hook.kind == "post-local-sgd" || job.optimizer.averager;
+    return job.ddp.hook.kind == HookKind::kPostLocalSgd || job.optimizer.averager;
   });
   if (local) laws.emplace_back("replicas-equal");
   // The mean of N equal parameters may be their neighbour, from which no recorded step began.

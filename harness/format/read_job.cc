@@ -10,7 +10,7 @@ namespace {
 
 DType read_dtype(TableReader& table, DType fallback) {
   const std::string name = table.word("dtype", name_of(fallback), {"f32", "f64"}, {"f16", "bf16"});
-  return parse_dtype(name).value_or(fallback);
+  return parse_word<DType>(name).value_or(fallback);
 }
 
 InitSpec read_init(TableReader& model, Problem& problem) {
@@ -18,14 +18,14 @@ InitSpec read_init(TableReader& model, Problem& problem) {
   const TomlNode* node = model.table("init");
   if (node == nullptr) return init;
   TableReader table(*node, "model.init", problem);
-  init.kind = table.word("kind", "pytorch", {"pytorch", "constant", "grid", "values"}, {"file"});
+  init.kind = table.word("kind", init.kind, {"file"});
   init.value = table.number("value", 0.0);
   init.values = table.numbers("values");
   init.seed = table.seed("seed");
   init.seed_by_rank = table.flag("seed_by_rank", false);
   init.grid = table.small("grid", init.grid, 0, 30);
   table.finish();
-  if (init.kind == "values" && init.values.empty()) {
+  if (init.kind == InitKind::kValues && init.values.empty()) {
     problem.report("model.init.kind = \"values\" needs 'values'", table.where());
   }
   return init;
@@ -33,10 +33,10 @@ InitSpec read_init(TableReader& model, Problem& problem) {
 
 /// The widths if a model of this kind can have them.
 std::vector<std::int64_t> checked_widths(std::vector<std::int64_t> widths,
-                                         const std::string& kind,
+                                         ModelKind kind,
                                          TableReader& model) {
-  const bool one_layer = kind == "scalar" || kind == "linear";
-  const bool two_heads = kind == "twohead";
+  const bool one_layer = kind == ModelKind::kScalar || kind == ModelKind::kLinear;
+  const bool two_heads = kind == ModelKind::kTwoHead;
   const bool positive = std::all_of(widths.begin(), widths.end(), [](auto w) { return w > 0; });
   const std::size_t n = widths.size();
   const bool fits = one_layer ? n == 2 : two_heads ? n == 3 : n >= 2;
@@ -51,34 +51,32 @@ std::vector<std::int64_t> checked_widths(std::vector<std::int64_t> widths,
     return {1, 1, 1};
   }
   const char* number = one_layer ? "two" : two_heads ? "three" : "two or more";
-  model.problem().report(
-      "'model.widths' of kind \"" + kind + "\" must be " + number + " positive integers",
-      model.where("widths"));
+  model.problem().report("'model.widths' of kind \"" + std::string(name_of(kind)) + "\" must be " +
+                             number + " positive integers",
+                         model.where("widths"));
   return {1, 1, 1};
 }
 
 /// Widths as layers see them: `in` and `out` are the short form of models with one layer.
-std::vector<std::int64_t> read_widths(TableReader& model,
-                                      const std::string& kind,
-                                      Problem& problem) {
+std::vector<std::int64_t> read_widths(TableReader& model, ModelKind kind, Problem& problem) {
   std::vector<std::int64_t> widths = model.integers("widths");
   const bool short_form = model.has("in") || model.has("out");
   const std::int64_t in = model.integer("in", 1, 1);
   const std::int64_t out = model.integer("out", 1, 1);
-  if (short_form && kind != "linear") {
-    problem.report(
-        "'model.in' and 'model.out' belong to kind = \"linear\"; '" + kind + "' takes 'widths'",
-        model.where());
+  if (short_form && kind != ModelKind::kLinear) {
+    problem.report("'model.in' and 'model.out' belong to kind = \"linear\"; '" +
+                       std::string(name_of(kind)) + "' takes 'widths'",
+                   model.where());
   }
-  if (kind == "scalar" && widths.empty()) widths = {1, 1};
-  if (kind == "linear" && widths.empty()) widths = {in, out};
+  if (kind == ModelKind::kScalar && widths.empty()) widths = {1, 1};
+  if (kind == ModelKind::kLinear && widths.empty()) widths = {in, out};
   if (widths.empty()) widths = ModelSpec().widths;
   return checked_widths(std::move(widths), kind, model);
 }
 
 /// Images, filters and batch norm of a cnn. Each stage halves the image, which has to last.
 void read_images(TableReader& table, ModelSpec& model, Problem& problem) {
-  const bool cnn = model.kind == "cnn";
+  const bool cnn = model.kind == ModelKind::kCnn;
   for (const char* key : {"image", "kernel", "batch_norm"}) {
     if (cnn || !table.has(key)) continue;
     problem.report("'model." + std::string(key) + "' belongs to kind = \"cnn\"", table.where(key));
@@ -106,19 +104,17 @@ void read_images(TableReader& table, ModelSpec& model, Problem& problem) {
 ModelSpec read_model(TableReader& root, const ExactSpec& exact, Problem& problem) {
   TableReader table = section(root, "model", problem);
   ModelSpec model;
-  model.kind = table.word("kind",
-                          model.kind,
-                          {"scalar", "linear", "mlp", "twohead", "bn", "cnn", "gpt"},
-                          {"dropout", "tied", "embedding", "layers"});
+  model.kind = table.word("kind", model.kind, {"dropout", "tied", "embedding", "layers"});
   model.widths = read_widths(table, model.kind, problem);
   read_images(table, model, problem);
-  if (model.kind == "gpt") model.gpt = read_gpt(table, problem);
-  model.activation = table.word("activation", model.activation, {"relu", "tanh", "none"}, {"gelu"});
-  model.checkpoint = table.word("checkpoint", "none", {"none", "reentrant", "non-reentrant"});
-  if (model.checkpoint != "none" && model.kind != "mlp" && model.kind != "bn") {
+  if (model.kind == ModelKind::kGpt) model.gpt = read_gpt(table, problem);
+  model.activation = table.word("activation", model.activation, {"gelu"});
+  model.checkpoint = table.word("checkpoint", model.checkpoint);
+  if (model.checkpoint != CheckpointKind::kNone && model.kind != ModelKind::kMlp &&
+      model.kind != ModelKind::kBn) {
     problem.report("'model.checkpoint' is for the layers of an mlp", table.where("checkpoint"));
   }
-  model.bias = table.flag("bias", model.kind != "scalar");
+  model.bias = table.flag("bias", model.kind != ModelKind::kScalar);
   // Single precision runs out of bits after one exact step; double lasts for hundreds.
   DType fallback = exact.on ? DType::kF64 : DType::kF32;
   if (const TomlNode* node = root.table("exact")) {
@@ -126,7 +122,7 @@ ModelSpec read_model(TableReader& root, const ExactSpec& exact, Problem& problem
     fallback = read_dtype(exact_table, fallback);
   }
   model.dtype = read_dtype(table, fallback);
-  model.head = table.word("head", model.head, {"a", "b", "both"});
+  model.head = table.word("head", model.head);
   model.freeze = table.texts("freeze");
   model.init = read_init(table, problem);
   table.finish();
@@ -138,8 +134,7 @@ AugmentSpec read_augment(TableReader& loader, Problem& problem) {
   const TomlNode* node = loader.table("augment");
   if (node == nullptr) return augment;
   TableReader table(*node, "loader.augment", problem);
-  const std::string stream = table.word("stream", "worker", {"worker", "inherited"});
-  augment.stream = stream == "worker" ? AugmentStream::kWorker : AugmentStream::kInherited;
+  augment.stream = table.word("stream", AugmentStream::kWorker);
   augment.seed = table.seed("seed");
   augment.seed_by_rank = table.flag("seed_by_rank", true);
   table.finish();
@@ -150,10 +145,7 @@ LoaderSpec read_loader(TableReader& root, Problem& problem) {
   TableReader table = section(root, "loader", problem);
   LoaderSpec loader;
   loader.batch = table.integer("batch", 0, 1);  // 0 = not given: read_job knows the default.
-  loader.sampler = table.word("sampler",
-                              loader.sampler,
-                              {"distributed", "random", "sequential", "batches_by_rank", "stream"},
-                              {"weighted"});
+  loader.sampler = table.word("sampler", loader.sampler, {"weighted"});
   loader.rank = table.integer("rank", -1, -1);
   loader.shuffle = table.flag("shuffle", loader.shuffle);
   loader.seed = table.seed("seed");
@@ -170,13 +162,14 @@ LoaderSpec read_loader(TableReader& root, Problem& problem) {
     problem.report("persistent_workers option needs num_workers > 0", table.where("persistent"));
   }
   loader.augment = read_augment(table, problem);
-  const bool even = loader.sampler != "stream" && loader.sampler != "batches_by_rank";
+  const bool even =
+      loader.sampler != SamplerKind::kStream && loader.sampler != SamplerKind::kBatchesByRank;
   if (loader.augment.stream != AugmentStream::kNone && !even) {
     problem.report("'loader.augment' needs a sampler whose batches have one size",
                    table.where("augment"));
   }
   table.finish();
-  if (loader.sampler == "batches_by_rank" && loader.batches_by_rank.empty()) {
+  if (loader.sampler == SamplerKind::kBatchesByRank && loader.batches_by_rank.empty()) {
     problem.report("sampler = \"batches_by_rank\" needs 'batches_by_rank': [[2, 2], [1]]",
                    table.where());
   }
@@ -186,11 +179,9 @@ LoaderSpec read_loader(TableReader& root, Problem& problem) {
 LossSpec read_loss(TableReader& root, Problem& problem) {
   TableReader table = section(root, "loss", problem);
   LossSpec loss;
-  loss.kind = table.word("kind", loss.kind, {"mse", "l1", "cross-entropy"}, {"smooth-l1", "hinge"});
-  loss.normalize = table.word(
-      "normalize", loss.normalize, {"local-samples", "local-tokens", "global-tokens", "sum"});
-  loss.declared =
-      table.word("declared", loss.declared, {"sample-mean", "token-mean", "sum", "rank-mean"});
+  loss.kind = table.word("kind", loss.kind, {"smooth-l1", "hinge"});
+  loss.normalize = table.word("normalize", loss.normalize);
+  loss.declared = table.word("declared", loss.declared);
   table.finish();
   return loss;
 }
@@ -201,25 +192,28 @@ EvalSpec read_eval(TableReader& loop, Problem& problem) {
   if (node == nullptr) return eval;
   TableReader table(*node, "loop.eval", problem);
   eval.every_epochs = table.integer("every_epochs", 1, 1);
-  eval.metric = table.word("metric", eval.metric, {"accuracy", "mse", "l1", "cross-entropy"});
+  eval.metric = table.word("metric", eval.metric);
   eval.dedup = table.flag("dedup", true);
-  eval.forward = table.word("forward", "wrapper", {"wrapper", "inner"});
+  eval.forward = table.word("forward", eval.forward);
   eval.drop_last = table.flag("drop_last", false);
-  eval.average = table.word("average", "samples", {"samples", "ranks", "none"});
+  eval.average = table.word("average", eval.average);
   table.finish();
   return eval;
 }
 
 /// A list of parts of snapshots, out of all there are.
-std::vector<std::string> read_parts_of_snapshot(TableReader& table,
-                                                std::string_view key,
-                                                std::vector<std::string> all,
-                                                Problem& problem) {
-  if (!table.has(key)) return all;
-  std::vector<std::string> parts = table.texts(key);
-  for (const std::string& part : parts) {
-    if (std::find(all.begin(), all.end(), part) != all.end()) continue;
-    problem.report("a snapshot has no part '" + part + "'", table.where(key));
+std::vector<SnapshotPart> read_parts_of_snapshot(TableReader& table,
+                                                 std::string_view key,
+                                                 Problem& problem) {
+  if (!table.has(key)) return SnapshotSpec().include;
+  std::vector<SnapshotPart> parts;
+  for (const std::string& word : table.texts(key)) {
+    const std::optional<SnapshotPart> part = parse_word<SnapshotPart>(word);
+    if (part) {
+      parts.push_back(*part);
+    } else {
+      problem.report("a snapshot has no part '" + word + "'", table.where(key));
+    }
   }
   return parts;
 }
@@ -236,14 +230,14 @@ SnapshotSpec read_snapshot(TableReader& loop, Problem& problem) {
   }
   snapshot.keep = table.integer("keep", snapshot.keep, 0);
   snapshot.resume = table.flag("resume", true);
-  snapshot.publish = table.word("publish", snapshot.publish, {"atomic", "unsynced", "in-place"});
-  snapshot.include = read_parts_of_snapshot(table, "include", snapshot.include, problem);
-  snapshot.load = read_parts_of_snapshot(table, "load", snapshot.load, problem);
-  snapshot.rng = table.word("rng", "own", {"own", "rank0"});
-  snapshot.writer = table.word("writer", "rank0", {"rank0", "local-rank0"});
-  snapshot.epoch = table.word("epoch", "saved", {"saved", "first"});
-  snapshot.batches = table.word("batches", "epoch", {"epoch", "resume"});
-  snapshot.resize = table.word("resize", "restart-epoch", {"restart-epoch", "keep-batches"});
+  snapshot.publish = table.word("publish", snapshot.publish);
+  snapshot.include = read_parts_of_snapshot(table, "include", problem);
+  snapshot.load = read_parts_of_snapshot(table, "load", problem);
+  snapshot.rng = table.word("rng", snapshot.rng);
+  snapshot.writer = table.word("writer", snapshot.writer);
+  snapshot.epoch = table.word("epoch", snapshot.epoch);
+  snapshot.batches = table.word("batches", snapshot.batches);
+  snapshot.resize = table.word("resize", snapshot.resize);
   table.finish();
   return snapshot;
 }
@@ -269,9 +263,9 @@ LoopSpec read_loop(TableReader& root, Problem& problem) {
   loop.epochs = table.integer("epochs", 1, 0);
   loop.accumulate = table.integer("accumulate", 1, 1);
   loop.no_sync = table.flag("no_sync", false);
-  loop.rest = table.word("rest", "step", {"step", "drop"});
-  loop.zero_grad = table.word("zero_grad", "none", {"none", "zero", "never"});
-  loop.forward = table.word("forward", "wrapper", {"wrapper", "inner"});
+  loop.rest = table.word("rest", loop.rest);
+  loop.zero_grad = table.word("zero_grad", loop.zero_grad);
+  loop.forward = table.word("forward", loop.forward);
   loop.redo = table.flag("redo", false);
   loop.eval = read_eval(table, problem);
   loop.snapshot = read_snapshot(table, problem);
@@ -301,18 +295,18 @@ DdpSpec read_ddp(TableReader& root, const JobSurroundings& around, Problem& prob
     options.output_device = static_cast<std::int32_t>(table.integer("output_device", 0, 0));
   }
   ddp.wrap = table.flag("wrap", true);
-  ddp.average = table.word("average", "ddp", {"ddp", "manual", "none"});
-  ddp.average_order = table.word("average_order", "model", {"model", "arrival"});
+  ddp.average = table.word("average", ddp.average);
+  ddp.average_order = table.word("average_order", ddp.average_order);
   ddp.hook = read_hook(table, around, problem);
   if (table.flag("sync_bn", false)) table.not_yet({"sync_bn"});
   table.not_yet({"mixed_precision", "delay_all_reduce_named_params"});
   table.finish();
-  if (ddp.wrap && ddp.average != "ddp") {
-    problem.report(
-        "'ddp.average = \"" + ddp.average + "\"' is for hand-written loops: set wrap = false",
-        table.where("average"));
+  if (ddp.wrap && ddp.average != AverageBy::kDdp) {
+    problem.report("'ddp.average = \"" + std::string(name_of(ddp.average)) +
+                       "\"' is for hand-written loops: set wrap = false",
+                   table.where("average"));
   }
-  if (!ddp.wrap && ddp.hook.kind != "none") {
+  if (!ddp.wrap && ddp.hook.kind != HookKind::kNone) {
     problem.report("'ddp.hook' takes the place of the wrapper's all-reduce: set wrap = true",
                    table.where("hook"));
   }
@@ -336,14 +330,17 @@ void check_join(const Job& job, TableReader& root, Problem& problem) {
 
 /// Quantization is for single precision alone.
 void check_hook_dtype(const Job& job, TableReader& root, Problem& problem) {
-  const std::string& kind = job.ddp.hook.kind;
-  if (kind.rfind("quantize", 0) != 0 || job.model.dtype == DType::kF32) return;
-  problem.report("the hook '" + kind + "' takes f32 gradients: set model.dtype = \"f32\"",
+  const HookKind kind = job.ddp.hook.kind;
+  const bool quantizes =
+      kind == HookKind::kQuantizePerTensor || kind == HookKind::kQuantizePerChannel;
+  if (!quantizes || job.model.dtype == DType::kF32) return;
+  problem.report("the hook '" + std::string(name_of(kind)) +
+                     "' takes f32 gradients: set model.dtype = \"f32\"",
                  section(root, "ddp", problem).where("hook"));
 }
 
 void check_initial_values(const Job& job, TableReader& root, Problem& problem) {
-  if (job.model.init.kind != "values") return;
+  if (job.model.init.kind != InitKind::kValues) return;
   const std::int64_t n = n_parameters(job.model);
   const auto n_given = static_cast<std::int64_t>(job.model.init.values.size());
   if (n == n_given) return;

@@ -48,8 +48,7 @@ void read_compute(TableReader& sim, Scenario& scenario, Problem& problem) {
 
 void read_network(TableReader& sim, Scenario& scenario, Problem& problem) {
   sim::GroupOptions& group = scenario.session.group;
-  const std::string fidelity = sim.word("fidelity", "rendezvous", {"rendezvous", "message"});
-  group.fidelity = sim::parse_fidelity(fidelity).value_or(sim::Fidelity::kRendezvous);
+  group.fidelity = sim.word("fidelity", group.fidelity);
   group.net.chunk_bytes = sim.integer("chunk_bytes", 0);
   group.net.seed = scenario.seed;
   if (const TomlNode* node = sim.table("link"); node != nullptr) {

@@ -21,11 +21,11 @@ void read_betas(TableReader& table, OptimizerSpec& optimizer) {
 
 /// What each kind has besides the rate and the decay. PyTorch's defaults.
 void read_kind(TableReader& table, OptimizerSpec& optimizer) {
-  const std::string& kind = optimizer.kind;
-  if (kind == "sgd" || kind == "rmsprop") {
+  const OptimizerKind kind = optimizer.kind;
+  if (kind == OptimizerKind::kSgd || kind == OptimizerKind::kRmsprop) {
     optimizer.momentum = table.number_from("momentum", 0.0, 0.0);
   }
-  if (kind == "sgd") {
+  if (kind == OptimizerKind::kSgd) {
     optimizer.dampening = table.number("dampening", 0.0);
     optimizer.nesterov = table.flag("nesterov", false);
     if (optimizer.nesterov && (optimizer.momentum <= 0.0 || optimizer.dampening != 0.0)) {
@@ -34,11 +34,11 @@ void read_kind(TableReader& table, OptimizerSpec& optimizer) {
     }
     return;
   }
-  optimizer.eps = table.number_from("eps", kind == "adagrad" ? 1e-10 : 1e-8, 0.0);
-  if (kind == "adagrad") {
+  optimizer.eps = table.number_from("eps", kind == OptimizerKind::kAdagrad ? 1e-10 : 1e-8, 0.0);
+  if (kind == OptimizerKind::kAdagrad) {
     optimizer.lr_decay = table.number_from("lr_decay", 0.0, 0.0);
     optimizer.initial_accumulator_value = table.number_from("initial_accumulator_value", 0.0, 0.0);
-  } else if (kind == "rmsprop") {
+  } else if (kind == OptimizerKind::kRmsprop) {
     optimizer.alpha = table.number_from("alpha", optimizer.alpha, 0.0);
     optimizer.centered = table.flag("centered", false);
   } else {
@@ -47,9 +47,9 @@ void read_kind(TableReader& table, OptimizerSpec& optimizer) {
   }
 }
 
-double default_lr(const std::string& kind) {
-  if (kind == "sgd") return 0.1;
-  return kind == "adam" || kind == "adamw" ? 1e-3 : 1e-2;
+double default_lr(OptimizerKind kind) {
+  if (kind == OptimizerKind::kSgd) return 0.1;
+  return kind == OptimizerKind::kAdam || kind == OptimizerKind::kAdamW ? 1e-3 : 1e-2;
 }
 
 std::optional<double> number_if_given(TableReader& table, std::string_view key) {
@@ -81,9 +81,9 @@ void read_groups(TableReader& table, OptimizerSpec& optimizer) {
 OptimizerSpec read_optimizer(TableReader& root, Problem& problem) {
   TableReader table = section(root, "optimizer", problem);
   OptimizerSpec optimizer;
-  optimizer.kind = table.word("kind", "sgd", {"sgd", "adam", "adamw", "adagrad", "rmsprop"});
+  optimizer.kind = table.word("kind", optimizer.kind);
   optimizer.lr = table.number_from("lr", default_lr(optimizer.kind), 0.0);
-  const double decay = optimizer.kind == "adamw" ? 1e-2 : 0.0;
+  const double decay = optimizer.kind == OptimizerKind::kAdamW ? 1e-2 : 0.0;
   optimizer.weight_decay = table.number_from("weight_decay", decay, 0.0);
   optimizer.maximize = table.flag("maximize", false);
   read_kind(table, optimizer);
@@ -98,8 +98,7 @@ optim::OneCycleLr read_one_cycle(TableReader& table) {
   rule.max_lr = {table.number_from("max_lr", 0.1, 0.0)};
   rule.total_steps = table.integer("total_steps", 1, 1);
   rule.pct_start = table.number_from("pct_start", rule.pct_start, 0.0);
-  rule.anneal = table.word("anneal", "cos", {"cos", "linear"}) == "cos" ? optim::Anneal::kCos
-                                                                        : optim::Anneal::kLinear;
+  rule.anneal = table.word("anneal", rule.anneal);
   rule.cycle_momentum = table.flag("cycle_momentum", true);
   rule.base_momentum = {table.number("base_momentum", rule.base_momentum.front())};
   rule.max_momentum = {table.number("max_momentum", rule.max_momentum.front())};
@@ -121,13 +120,13 @@ optim::LambdaLr read_table_rule(TableReader& table) {
   }}};
 }
 
-optim::LrRule read_ramp(TableReader& table, const std::string& kind) {
+optim::LrRule read_ramp(TableReader& table, ScheduleKind kind) {
   const optim::LinearLr linear;
-  if (kind == "constant") {
+  if (kind == ScheduleKind::kConstant) {
     return optim::ConstantLr{.factor = table.number_from("factor", linear.start_factor, 0.0),
                              .total_iters = table.integer("total_iters", 5, 1)};
   }
-  if (kind == "polynomial") {
+  if (kind == ScheduleKind::kPolynomial) {
     return optim::PolynomialLr{.total_iters = table.integer("total_iters", 5, 1),
                                .power = table.number("power", 1.0)};
   }
@@ -137,27 +136,28 @@ optim::LrRule read_ramp(TableReader& table, const std::string& kind) {
       .total_iters = table.integer("total_iters", 5, 1)};
 }
 
-optim::LrRule read_rule(TableReader& table, const std::string& kind) {
-  if (kind == "step") {
+optim::LrRule read_rule(TableReader& table, ScheduleKind kind) {
+  if (kind == ScheduleKind::kStep) {
     return optim::StepLr{.step_size = table.integer("step_size", 1, 1),
                          .gamma = table.number("gamma", 0.1)};
   }
-  if (kind == "multistep") {
+  if (kind == ScheduleKind::kMultistep) {
     return optim::MultiStepLr{.milestones = table.integers("milestones"),
                               .gamma = table.number("gamma", 0.1)};
   }
-  if (kind == "exponential") return optim::ExponentialLr{.gamma = table.number("gamma", 0.9)};
-  if (kind == "cosine") {
+  if (kind == ScheduleKind::kExponential)
+    return optim::ExponentialLr{.gamma = table.number("gamma", 0.9)};
+  if (kind == ScheduleKind::kCosine) {
     return optim::CosineAnnealingLr{.t_max = table.integer("t_max", 1, 1),
                                     .eta_min = table.number_from("eta_min", 0.0, 0.0)};
   }
-  if (kind == "restarts") {
+  if (kind == ScheduleKind::kRestarts) {
     return optim::CosineAnnealingWarmRestarts{.t_0 = table.integer("t_0", 1, 1),
                                               .t_mult = table.integer("t_mult", 1, 1),
                                               .eta_min = table.number_from("eta_min", 0.0, 0.0)};
   }
-  if (kind == "onecycle") return read_one_cycle(table);
-  if (kind == "table") return read_table_rule(table);
+  if (kind == ScheduleKind::kOnecycle) return read_one_cycle(table);
+  if (kind == ScheduleKind::kTable) return read_table_rule(table);
   return read_ramp(table, kind);
 }
 
@@ -187,18 +187,11 @@ std::vector<optim::LrRule> read_parts(TableReader& table) {
       continue;
     }
     TableReader part(node, "scheduler.parts", table.problem());
-    const std::string kind = part.word("kind",
-                                       "cosine",
-                                       {"step",
-                                        "multistep",
-                                        "constant",
-                                        "linear",
-                                        "exponential",
-                                        "polynomial",
-                                        "cosine",
-                                        "restarts",
-                                        "onecycle",
-                                        "table"});
+    // A part has no parts, and no metric.
+    const auto plain =
+        std::span(kWords<ScheduleKind>).first(static_cast<std::size_t>(ScheduleKind::kPlateau));
+    const std::string word = part.word("kind", name_of(ScheduleKind::kCosine), plain);
+    const ScheduleKind kind = parse_word<ScheduleKind>(word).value_or(ScheduleKind::kCosine);
     rules.push_back(read_rule(part, kind));
     part.finish();
   }
@@ -212,30 +205,16 @@ SchedulerSpec read_scheduler(TableReader& root, Problem& problem) {
   SchedulerSpec scheduler;
   if (!root.has("scheduler")) return scheduler;
   TableReader table = section(root, "scheduler", problem);
-  const std::string kind = table.word("kind",
-                                      "cosine",
-                                      {"step",
-                                       "multistep",
-                                       "constant",
-                                       "linear",
-                                       "exponential",
-                                       "polynomial",
-                                       "cosine",
-                                       "restarts",
-                                       "onecycle",
-                                       "table",
-                                       "plateau",
-                                       "sequential",
-                                       "chained"});
-  scheduler.per = table.word("per", "epoch", {"epoch", "step"});
+  const auto kind = table.word("kind", ScheduleKind::kCosine);
+  scheduler.per = table.word("per", scheduler.per);
   scheduler.times = table.small("times", 1, 1);
   scheduler.declared_times = table.small("declared_times", 1, 1);
-  if (kind == "plateau") {
+  if (kind == ScheduleKind::kPlateau) {
     scheduler.plateau = read_plateau(table);
-    scheduler.metric = table.word("metric", "loss", {"loss", "eval"});
-  } else if (kind == "sequential" || kind == "chained") {
+    scheduler.metric = table.word("metric", scheduler.metric);
+  } else if (kind == ScheduleKind::kSequential || kind == ScheduleKind::kChained) {
     scheduler.rules = read_parts(table);
-    scheduler.chained = kind == "chained";
+    scheduler.chained = kind == ScheduleKind::kChained;
     if (!scheduler.chained) scheduler.milestones = table.integers("milestones");
     if (!scheduler.chained && scheduler.milestones.size() + 1 != scheduler.rules.size()) {
       problem.report("'scheduler.milestones' are one fewer than its parts",

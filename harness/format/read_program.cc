@@ -13,50 +13,36 @@ namespace {
 /// What an operation of a program takes. Letters of `keys`: t tensor, o outputs, r root, e reduce,
 /// g group, a async, s site, p peer, T tag, n ns, N name, v value, w work, q equals, k ranks, b
 /// body.
-struct OpKind {
-  std::string_view name;
+struct OpKeys {
   std::string_view keys;
   std::string_view required;
 };
 
-constexpr std::array<OpKind, 22> kOps = {{
-    {"all_reduce", "tegas", "t"},
-    {"broadcast", "trgas", "t"},
-    {"reduce", "tregas", "t"},
-    {"all_gather", "togas", "to"},
-    {"gather", "torgas", "to"},
-    {"scatter", "torgas", "to"},
-    {"reduce_scatter", "toegas", "to"},
-    {"all_to_all", "togas", "to"},
-    {"barrier", "gas", ""},
-    {"send", "tpTgas", "tp"},
-    {"recv", "tpTgas", "tp"},
-    {"wait", "w", "w"},
-    {"read", "ts", "t"},
-    {"write", "tvs", "tv"},
-    {"compute", "n", "n"},
-    {"decision", "Nv", "Nv"},
-    {"group", "Nk", "Nk"},
-    {"repeat", "Rb", "Rb"},
-    {"expect", "tq", "tq"},
-    {"throw", "m", ""},
-    {"exit", "", ""},
-    {"log", "m", "m"},
+/// By RawOpKind.
+constexpr std::array<OpKeys, kWords<RawOpKind>.size()> kKeysOf = {{
+    {"tegas", "t"},    // all_reduce
+    {"trgas", "t"},    // broadcast
+    {"tregas", "t"},   // reduce
+    {"togas", "to"},   // all_gather
+    {"torgas", "to"},  // gather
+    {"torgas", "to"},  // scatter
+    {"toegas", "to"},  // reduce_scatter
+    {"togas", "to"},   // all_to_all
+    {"gas", ""},       // barrier
+    {"tpTgas", "tp"},  // send
+    {"tpTgas", "tp"},  // recv
+    {"w", "w"},        // wait
+    {"ts", "t"},       // read
+    {"tvs", "tv"},     // write
+    {"n", "n"},        // compute
+    {"Nv", "Nv"},      // decision
+    {"Nk", "Nk"},      // group
+    {"Rb", "Rb"},      // repeat
+    {"tq", "tq"},      // expect
+    {"m", ""},         // throw
+    {"", ""},          // exit
+    {"m", "m"},        // log
 }};
-
-const OpKind* find_op(std::string_view name) {
-  for (const OpKind& kind : kOps) {
-    if (kind.name == name) return &kind;
-  }
-  return nullptr;
-}
-
-std::string suggest_op(std::string_view name) {
-  std::vector<std::string_view> names;
-  names.reserve(kOps.size());
-  for (const OpKind& kind : kOps) names.push_back(kind.name);
-  return did_you_mean(name, names);
-}
 
 /// ":12:5" of "folder/job.toml:12:5".
 std::string line_and_column(const std::string& where) {
@@ -126,18 +112,21 @@ class ProgramReader {
       return nullptr;
     }
     TableReader table(node, "op", problem_);
-    op.op = table.text("op", "");
-    const OpKind* kind = find_op(op.op);
-    if (kind == nullptr) {
-      problem_.report("unknown operation '" + op.op + "'" + suggest_op(op.op), table.where("op"));
+    const std::string word = table.text("op", "");
+    const std::optional<RawOpKind> kind = parse_word<RawOpKind>(word);
+    if (!kind) {
+      problem_.report("unknown operation '" + word + "'" + did_you_mean(word, kWords<RawOpKind>),
+                      table.where("op"));
       return nullptr;
     }
+    op.op = *kind;
+    const OpKeys& keys = kKeysOf[static_cast<std::size_t>(op.op)];
     const auto takes = [&](char letter) {
-      return kind->keys.find(letter) != std::string_view::npos;
+      return keys.keys.find(letter) != std::string_view::npos;
     };
     read_communication(table, takes, op);
     const TomlNode* body = read_rest(table, takes, op);
-    check_required(table, *kind, op);
+    check_required(table, keys, op);
     table.finish();
     return body;
   }
@@ -147,10 +136,11 @@ class ProgramReader {
     if (takes('t')) op.tensor = tensor_name(table, "tensor");
     if (takes('o')) op.name = tensor_name(table, "output");
     if (takes('e')) {
-      op.reduce = table.word("reduce",
-                             "sum",
-                             {"sum", "avg", "product", "min", "max"},
-                             {"premul_sum", "band", "bor", "bxor"});
+      const std::string reduce = table.word("reduce",
+                                            "sum",
+                                            {"sum", "avg", "product", "min", "max"},
+                                            {"premul_sum", "band", "bor", "bxor"});
+      op.reduce = parse_word<ReduceOp>(reduce).value_or(op.reduce);
     }
     if (takes('g')) op.group = table.text("group", "");
     if (takes('r')) op.root = table.small("root", 0, 0, scenario_.n_ranks - 1);
@@ -166,8 +156,9 @@ class ProgramReader {
     if (takes('n')) op.number = table.integer("ns", 0);
     if (takes('N')) op.name = table.text("name", "");
     if (takes('m')) op.name = table.text("message", "thrown by the scenario");
-    if (takes('v') && op.op == "decision") op.number = table.integer("value", 0, INT64_MIN);
-    if (takes('v') && op.op == "write") op.value = table.number("value", 0.0);
+    if (takes('v') && op.op == RawOpKind::kDecision)
+      op.number = table.integer("value", 0, INT64_MIN);
+    if (takes('v') && op.op == RawOpKind::kWrite) op.value = table.number("value", 0.0);
     if (takes('q')) op.equals = table.numbers("equals");
     if (takes('R')) op.times = table.integer("times", 1, 0);
     if (takes('k')) {
@@ -178,7 +169,7 @@ class ProgramReader {
     return takes('b') ? table.array("body") : nullptr;
   }
 
-  void check_required(TableReader& table, const OpKind& kind, const RawOp& op) {
+  void check_required(TableReader& table, const OpKeys& keys, const RawOp& op) {
     struct Need {
       char letter;
       std::string_view key;
@@ -197,10 +188,11 @@ class ProgramReader {
                                               {'q', "equals"},
                                               {'m', "message"}}};
     for (const Need& need : kNeeds) {
-      if (kind.required.find(need.letter) == std::string_view::npos || table.has(need.key))
+      if (keys.required.find(need.letter) == std::string_view::npos || table.has(need.key))
         continue;
-      problem_.report("operation '" + op.op + "' needs '" + std::string(need.key) + "'",
-                      table.where());
+      problem_.report(
+          "operation '" + std::string(name_of(op.op)) + "' needs '" + std::string(need.key) + "'",
+          table.where());
     }
   }
 
@@ -262,7 +254,7 @@ RawTensor read_tensor(const TomlField& field, std::int32_t n_ranks, Problem& pro
   }
   const std::string dtype =
       table.word("dtype", "f32", {"f32", "f64", "f16", "bf16", "i8", "u8", "i32", "i64", "bool"});
-  tensor.dtype = parse_dtype(dtype).value_or(DType::kF32);
+  tensor.dtype = parse_word<DType>(dtype).value_or(DType::kF32);
   tensor.shape = table.has("shape") ? table.integers("shape") : std::vector<std::int64_t>{1};
   const bool positive =
       std::all_of(tensor.shape.begin(), tensor.shape.end(), [](auto size) { return size > 0; });

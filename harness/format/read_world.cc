@@ -119,8 +119,7 @@ void read_simulation(TableReader& root, Scenario& scenario, Problem& problem) {
   }
   read_network(sim, scenario, problem);
   session.group.order = read_order(sim, scenario.n_ranks, problem);
-  const std::string pairing = sim.word("pairing", "strict", {"strict", "nccl_like", "gloo_like"});
-  session.group.pairing = sim::parse_pairing(pairing).value_or(sim::Pairing::kStrict);
+  session.group.pairing = sim.word("pairing", session.group.pairing);
   session.keep_going = sim.flag("keep_going", false);
   session.livelock_points =
       static_cast<std::uint64_t>(sim.integer("livelock_points", 50'000'000, 1));
@@ -157,8 +156,7 @@ void read_world(TableReader& root, Scenario& scenario, Problem& problem) {
     scenario.seed = world.seed("seed");
     read_groups(world, scenario, problem);
     read_environment(world, scenario, problem);
-    const std::string disks = world.word("disks", "shared", {"shared", "node"});
-    scenario.session.disk_scope = sim::parse_disk_scope(disks).value_or(sim::DiskScope::kShared);
+    scenario.session.disk_scope = world.word("disks", scenario.session.disk_scope);
     read_restarts(world, scenario, problem);
     world.finish();
   }

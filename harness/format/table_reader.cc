@@ -111,20 +111,21 @@ std::string TableReader::text(std::string_view key, std::string_view fallback) {
 
 std::string TableReader::word(std::string_view key,
                               std::string_view fallback,
-                              std::initializer_list<std::string_view> words,
+                              std::span<const std::string_view> words,
                               std::initializer_list<std::string_view> later) {
   std::string value = text(key, fallback);
   if (std::find(later.begin(), later.end(), value) != later.end()) {
     problem_->report("'" + path(key) + " = \"" + value + "\"' is not supported yet", where(key));
     return std::string(fallback);
   }
-  return one_of(key, std::move(value), fallback, std::span(words.begin(), words.size()));
+  return one_of(key, std::move(value), fallback, words);
 }
 
 std::string TableReader::word(std::string_view key,
                               std::string_view fallback,
-                              std::span<const std::string_view> words) {
-  return one_of(key, text(key, fallback), fallback, words);
+                              std::initializer_list<std::string_view> words,
+                              std::initializer_list<std::string_view> later) {
+  return word(key, fallback, std::span(words.begin(), words.size()), later);
 }
 
 std::string TableReader::one_of(std::string_view key,

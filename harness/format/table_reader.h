@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/base/words.h"
 #include "lockstep/harness/format/toml_document.h"
 
 namespace lockstep {
@@ -64,12 +65,20 @@ class TableReader {
   /// One of `words`.
   std::string word(std::string_view key,
                    std::string_view fallback,
-                   std::span<const std::string_view> words);
+                   std::span<const std::string_view> words,
+                   std::initializer_list<std::string_view> later = {});
   /// The same. A word of `later` belongs to the schema but is not supported yet.
   std::string word(std::string_view key,
                    std::string_view fallback,
                    std::initializer_list<std::string_view> words,
                    std::initializer_list<std::string_view> later = {});
+
+  /// The value of E with the word that was written.
+  template <Worded E>
+  E word(std::string_view key, E fallback, std::initializer_list<std::string_view> later = {}) {
+    return parse_word<E>(word(key, name_of(fallback), kWords<E>, later)).value_or(fallback);
+  }
+
   std::vector<double> numbers(std::string_view key);
   std::vector<std::int64_t> integers(std::string_view key);
   std::vector<std::string> texts(std::string_view key);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <toml++/toml.h>
 
-#include "lockstep/base/read_file.h"
+#include "lockstep/base/disk_files.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep {

@@ -65,8 +65,8 @@ void check_fault(const sim::Fault& fault, std::int32_t n_ranks) {
   check_not_negative("faults.element", fault.element);
   check_not_negative("faults.bit", fault.bit);
   check_not_negative("faults.permille", fault.permille);
-  if (fault.when != "posted" && fault.when != "completed") {
-    refuse(fmt::format("faults.when is '{}'; it is 'posted' or 'completed'", fault.when));
+  if (fault.when == CollectivePhase::kFailed) {
+    refuse("faults.when is kFailed; it is kPosted or kCompleted: as a call ends, well or not");
   }
   if (!fault.event && !fault.file_step && !fault.time && fault.at.empty()) {
     refuse(

@@ -35,13 +35,6 @@ std::string values_text(const Tensor& tensor) {
   return "[" + join(values) + "]";
 }
 
-ReduceOp reduce_named(const std::string& name) {
-  for (const ReduceOp op : {ReduceOp::kAvg, ReduceOp::kProduct, ReduceOp::kMin, ReduceOp::kMax}) {
-    if (name_of(op) == name) return op;
-  }
-  return ReduceOp::kSum;
-}
-
 /// One rank's interpreter. Bodies of `repeat` are frames of a list, not recursion.
 class Interpreter {
  public:
@@ -69,8 +62,8 @@ class Interpreter {
         continue;
       }
       const RawOp& op = (*frame.body)[frame.next++];
-      if (op.op == "exit") return false;
-      if (op.op == "repeat") {
+      if (op.op == RawOpKind::kExit) return false;
+      if (op.op == RawOpKind::kRepeat) {
         if (op.times > 0 && !op.body.empty()) frames.push_back({&op.body, 0, op.times});
       } else {
         execute(op);
@@ -87,46 +80,46 @@ class Interpreter {
   };
 
   void execute(const RawOp& op) {
-    if (op.op == "wait") {
-      wait(op);
-    } else if (op.op == "group") {
-      join_group(op.name, op.ranks, intern_site(context_.runtime(), op.site));
-    } else if (op.op == "expect") {
-      expect(op);
-    } else if (op.op == "throw") {
-      throw std::runtime_error(op.name);
-    } else if (!execute_local(op)) {
-      communicate(op);
+    switch (op.op) {
+      case RawOpKind::kWait:
+        return wait(op);
+      case RawOpKind::kGroup:
+        return join_group(op.name, op.ranks, intern_site(context_.runtime(), op.site));
+      case RawOpKind::kExpect:
+        return expect(op);
+      case RawOpKind::kThrow:
+        throw std::runtime_error(op.name);
+      case RawOpKind::kCompute:
+        context_.host().spend({op.number});
+        return context_.host().point({});
+      case RawOpKind::kDecision:
+        context_.host().point({.kind = PointKind::kDecision});
+        return record(op);
+      case RawOpKind::kLog:
+        return record(op);
+      case RawOpKind::kWrite:
+      case RawOpKind::kRead:
+        return touch(op);
+      default:
+        return communicate(op);
     }
   }
 
-  bool execute_local(const RawOp& op) {
-    Recorder* recorder = context_.runtime().recorder();
-    if (op.op == "compute") {
-      context_.host().spend({op.number});
-      context_.host().point({});
-    } else if (op.op == "decision") {
-      context_.host().point({.kind = PointKind::kDecision});
-      if (recorder != nullptr) {
-        recorder->record(
-            DecisionEvent{.name = recorder->names().intern(op.name), .value = op.number});
-      }
-    } else if (op.op == "log") {
-      if (recorder != nullptr) {
-        recorder->record(LogEvent{.text = recorder->names().intern(op.name)});
-      }
-    } else if (op.op == "write" || op.op == "read") {
-      touch(op);
+  void record(const RawOp& op) {
+    Recorder* const recorder = context_.runtime().recorder();
+    if (recorder == nullptr) return;
+    const NameId name = recorder->names().intern(op.name);
+    if (op.op == RawOpKind::kDecision) {
+      recorder->record(DecisionEvent{.name = name, .value = op.number});
     } else {
-      return false;
+      recorder->record(LogEvent{.text = name});
     }
-    return true;
   }
 
   void touch(const RawOp& op) {
     const AccessSite site(context_.runtime().in_flight(), site_of(op));
     const Tensor& tensor = tensors_.at(op.tensor);
-    if (op.op == "read") return read(op.tensor, tensor);
+    if (op.op == RawOpKind::kRead) return read(op.tensor, tensor);
     context_.runtime().kernels().fill(tensor, op.value);
     tensor.storage()->bump_version();
   }
@@ -228,37 +221,40 @@ class Interpreter {
     }
   }
 
+  /// Of those with one buffer per rank on one side, `tensor` goes in and `output` comes out.
   Work post(const RawOp& op, ProcessGroup& group, const OpOptions& options) {
-    const ReduceOp reduce = reduce_named(op.reduce);
-    if (op.op == "barrier") return group.barrier(options);
-    if (op.op == "all_reduce") return group.all_reduce(memory_of(op.tensor), reduce, options);
-    if (op.op == "broadcast") return group.broadcast(memory_of(op.tensor), op.root, options);
-    if (op.op == "reduce") return group.reduce(memory_of(op.tensor), op.root, reduce, options);
-    if (op.op == "send") return group.send(memory_of(op.tensor), op.peer, op.tag, options);
-    if (op.op == "recv") return group.recv(memory_of(op.tensor), op.peer, op.tag, options);
-    return post_many(op, group, options);
-  }
-
-  /// Operations with one buffer per rank on one side: `tensor` goes in, `output` comes out.
-  Work post_many(const RawOp& op, ProcessGroup& group, const OpOptions& options) {
-    const std::int32_t n = group.size();
-    const bool root = group.rank() == op.root;
-    if (op.op == "all_gather") {
-      return group.all_gather(slices_of(op, op.name, n), memory_of(op.tensor), options);
+    const auto tensor = [&] { return memory_of(op.tensor); };
+    const auto output = [&] { return memory_of(op.name); };
+    const auto parts_of = [&](const std::string& name) {
+      return slices_of(op, name, group.size());
+    };
+    const auto at_root = [&](const std::string& name) {
+      return group.rank() == op.root ? parts_of(name) : std::vector<Memory>();
+    };
+    switch (op.op) {
+      case RawOpKind::kAllReduce:
+        return group.all_reduce(tensor(), op.reduce, options);
+      case RawOpKind::kBroadcast:
+        return group.broadcast(tensor(), op.root, options);
+      case RawOpKind::kReduce:
+        return group.reduce(tensor(), op.root, op.reduce, options);
+      case RawOpKind::kSend:
+        return group.send(tensor(), op.peer, op.tag, options);
+      case RawOpKind::kRecv:
+        return group.recv(tensor(), op.peer, op.tag, options);
+      case RawOpKind::kAllGather:
+        return group.all_gather(parts_of(op.name), tensor(), options);
+      case RawOpKind::kReduceScatter:
+        return group.reduce_scatter(output(), parts_of(op.tensor), op.reduce, options);
+      case RawOpKind::kAllToAll:
+        return group.all_to_all(parts_of(op.name), parts_of(op.tensor), options);
+      case RawOpKind::kGather:
+        return group.gather(at_root(op.name), tensor(), op.root, options);
+      case RawOpKind::kScatter:
+        return group.scatter(output(), at_root(op.tensor), op.root, options);
+      default:
+        return group.barrier(options);
     }
-    if (op.op == "reduce_scatter") {
-      return group.reduce_scatter(
-          memory_of(op.name), slices_of(op, op.tensor, n), reduce_named(op.reduce), options);
-    }
-    if (op.op == "all_to_all") {
-      return group.all_to_all(slices_of(op, op.name, n), slices_of(op, op.tensor, n), options);
-    }
-    if (op.op == "gather") {
-      const auto outputs = root ? slices_of(op, op.name, n) : std::vector<Memory>();
-      return group.gather(outputs, memory_of(op.tensor), op.root, options);
-    }
-    const auto inputs = root ? slices_of(op, op.tensor, n) : std::vector<Memory>();
-    return group.scatter(memory_of(op.name), inputs, op.root, options);
   }
 
   RankContext& context_;

@@ -93,24 +93,27 @@ std::vector<std::int64_t> rows_from(const MemoryTrace& trace, Rank rank, std::in
 /// resumed run does.
 Cause missing_part(const Job& job, bool reads_other_rows) {
   struct Omission {
-    std::string_view part;
+    SnapshotPart part;
     bool is_used;
     Cause cause;
   };
 
-  const bool draws = job.model.kind == "gpt" && job.model.gpt.dropout > 0.0;
+  const bool draws = job.model.kind == ModelKind::kGpt && job.model.gpt.dropout > 0.0;
   const bool schedules = !job.scheduler.rules.empty() || job.scheduler.plateau;
-  const bool remembers = job.ddp.hook.kind == "powersgd" || job.ddp.hook.kind == "post-local-sgd";
+  const HookKind hook = job.ddp.hook.kind;
+  const bool remembers = hook == HookKind::kPowerSgd || hook == HookKind::kPostLocalSgd;
   const SnapshotSpec& snapshot = job.loop.snapshot;
-  if (snapshot.epoch == "first" || snapshot.batches == "resume") return Cause::kResumeReplays;
+  if (snapshot.epoch == SnapshotEpoch::kFirst || snapshot.batches == BatchCount::kSinceResume) {
+    return Cause::kResumeReplays;
+  }
   const std::array<Omission, 6> omissions = {
-      {{"sampler", reads_other_rows, Cause::kResumeReshuffle},
-       {"hook", remembers, Cause::kHookStateMissing},
-       {"rng", draws, Cause::kRngNotRestored},
-       {"optimizer", true, Cause::kScalerSchedMissing},
-       {"scheduler", schedules, Cause::kScalerSchedMissing},
-       {"scaler", job.scaler.has_value(), Cause::kScalerSchedMissing}}};
-  const std::vector<std::string>& include = snapshot.include;
+      {{SnapshotPart::kSampler, reads_other_rows, Cause::kResumeReshuffle},
+       {SnapshotPart::kHook, remembers, Cause::kHookStateMissing},
+       {SnapshotPart::kRng, draws, Cause::kRngNotRestored},
+       {SnapshotPart::kOptimizer, true, Cause::kScalerSchedMissing},
+       {SnapshotPart::kScheduler, schedules, Cause::kScalerSchedMissing},
+       {SnapshotPart::kScaler, job.scaler.has_value(), Cause::kScalerSchedMissing}}};
+  const std::vector<SnapshotPart>& include = snapshot.include;
   for (const Omission& omission : omissions) {
     const bool there = std::find(include.begin(), include.end(), omission.part) != include.end();
     if (omission.is_used && !there) return omission.cause;

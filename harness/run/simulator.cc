@@ -18,50 +18,29 @@ namespace lockstep {
 
 namespace {
 
-template <typename T, std::size_t kCount>
-T parse_or_throw(std::string_view what,
-                 std::string_view word,
-                 const std::optional<T>& parsed,
-                 const std::array<std::string_view, kCount>& known) {
-  if (parsed) return *parsed;
-  throw std::invalid_argument("unknown " + std::string(what) + " '" + std::string(word) + "'" +
-                              did_you_mean(word, known));
-}
-
 sim::SessionOptions to_session(const RunOptions& options) {
-  constexpr std::array<std::string_view, 5> kOrders = {
-      "rank", "gloo-ring", "pairwise", "nccl-ring", "nccl-tree"};
-  constexpr std::array<std::string_view, 3> kPairings = {"strict", "nccl_like", "gloo_like"};
-  constexpr std::array<std::string_view, 2> kFidelities = {"rendezvous", "message"};
-  constexpr std::array<std::string_view, 2> kScopes = {"shared", "node"};
   detail::check_options(options);
   sim::SessionOptions session;
   session.n_ranks = options.ranks;
   session.stack_bytes = options.stack_bytes;
   session.strategy = options.strategy;
   session.schedule_seed = options.schedule_seed;
-  session.group.order = parse_or_throw("reduction order",
-                                       options.reduction_order,
-                                       parse_reduction_order(options.reduction_order),
-                                       kOrders);
+  session.group.order = options.reduction_order;
   if (!session.group.order.fits(options.ranks)) {
-    throw std::invalid_argument("the rings of reduction order '" + options.reduction_order +
-                                "' do not name the world's ranks 0 to " +
-                                std::to_string(options.ranks - 1) +
-                                "; each ring names all of them");
+    throw std::invalid_argument(
+        "the rings of reduction order '" + std::string(options.reduction_order.name()) +
+        "' do not name the world's ranks 0 to " + std::to_string(options.ranks - 1) +
+        "; each ring names all of them");
   }
-  session.group.pairing =
-      parse_or_throw("pairing", options.pairing, sim::parse_pairing(options.pairing), kPairings);
-  session.group.fidelity = parse_or_throw(
-      "fidelity", options.fidelity, sim::parse_fidelity(options.fidelity), kFidelities);
+  session.group.pairing = options.pairing;
+  session.group.fidelity = options.fidelity;
   session.group.net = options.net;
   session.group.watchdog = Duration{options.watchdog.count()};
   session.compute = options.compute;
   session.timed = !options.net.is_free() || !options.compute.is_free();
   session.faults = options.faults;
   session.agent = options.agent;
-  session.disk_scope =
-      parse_or_throw("disks", options.disks, sim::parse_disk_scope(options.disks), kScopes);
+  session.disk_scope = options.disks;
   session.exact = options.exact;
   session.record = options.record;
   session.keep_trace = false;

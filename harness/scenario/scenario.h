@@ -49,11 +49,43 @@ struct BugSpec {
   std::string where;  ///< file:line:column of the declaration.
 };
 
+/// What an operation of a raw program does.
+enum class RawOpKind : std::uint8_t {
+  kAllReduce,
+  kBroadcast,
+  kReduce,
+  kAllGather,
+  kGather,
+  kScatter,
+  kReduceScatter,
+  kAllToAll,
+  kBarrier,
+  kSend,
+  kRecv,
+  kWait,
+  kRead,
+  kWrite,
+  kCompute,
+  kDecision,
+  kGroup,
+  kRepeat,
+  kExpect,
+  kThrow,
+  kExit,
+  kLog,
+};
+template <>
+inline constexpr WordTable<22> kWords<RawOpKind> = {
+    "all_reduce",     "broadcast",  "reduce",  "all_gather", "gather", "scatter",
+    "reduce_scatter", "all_to_all", "barrier", "send",       "recv",   "wait",
+    "read",           "write",      "compute", "decision",   "group",  "repeat",
+    "expect",         "throw",      "exit",    "log"};
+
 /// One operation of a raw program (docs/scenario_format.md, "Programs").
 struct RawOp {
-  std::string op;
+  RawOpKind op = RawOpKind::kBarrier;
   std::string tensor;
-  std::string reduce = "sum";
+  ReduceOp reduce = ReduceOp::kSum;
   std::string group;
   std::string work;  ///< `async = "w"` names the work, `wait` refers to it.
   std::string name;

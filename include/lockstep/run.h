@@ -32,6 +32,7 @@
 
 #include "lockstep/autograd/variable.h"
 #include "lockstep/comm/rank_context.h"
+#include "lockstep/comm/reduction_order.h"
 #include "lockstep/data/distributed_sampler.h"
 #include "lockstep/ddp/ddp.h"
 #include "lockstep/functional/functions.h"
@@ -42,7 +43,9 @@
 #include "lockstep/nn/sequential.h"
 #include "lockstep/optim/sgd.h"
 #include "lockstep/sim/fault/agent.h"
+#include "lockstep/sim/fault/disks.h"
 #include "lockstep/sim/fault/fault.h"
+#include "lockstep/sim/group/fidelity.h"
 #include "lockstep/sim/net/net_options.h"
 
 namespace lockstep {
@@ -56,21 +59,21 @@ struct RunOptions {
   std::uint64_t schedule_seed = 0;  ///< With strategies "random" and "pct".
   /// "run-to-block" | "round-robin" | "random" | "pct:depth=3" | a schedule: docs/schedules.md.
   std::string strategy = "run-to-block";
-  /// "rank" | "gloo-ring" | "pairwise" | "nccl-ring" | "nccl-tree", with NCCL's channels and rings:
-  /// docs/determinism.md.
-  std::string reduction_order = "rank";
-  std::string pairing = "strict";  ///< "strict" | "nccl_like" | "gloo_like"
-  /// How much of a simulated operation is played: "rendezvous" | "message" (every hop).
-  std::string fidelity = "rendezvous";
+  /// In which order the simulator adds up: docs/determinism.md.
+  ReductionOrder reduction_order = ReductionOrder::kRank;
+  /// What it does where ranks call different operations.
+  sim::Pairing pairing = sim::Pairing::kStrict;
+  /// How much of an operation it plays.
+  sim::Fidelity fidelity = sim::Fidelity::kRendezvous;
   sim::NetOptions net{};       ///< Links of the simulator, and when they are down; default: free.
   sim::ComputeSpec compute{};  ///< How long its ranks compute; default: no time.
   std::chrono::nanoseconds watchdog{
       0};                            ///< Virtual: an operation that takes longer fails; 0: none.
   std::vector<sim::Fault> faults{};  ///< What goes wrong in the simulator. Requires: `record`.
   std::optional<sim::AgentOptions> agent{};  ///< Restarts a failed job on the same virtual disks.
-  /// Who sees the files that a simulated rank writes through Host::files(): "shared": all ranks |
-  /// "node": those of its node (net.ranks_per_node). A file needs a folder that was made before.
-  std::string disks = "shared";
+  /// Who sees the files that a simulated rank writes through Host::files(): all ranks, or those of
+  /// its node (net.ranks_per_node). A file needs a folder that was made before.
+  sim::DiskScope disks = sim::DiskScope::kShared;
   bool exact = false;                ///< Any rounding is an error naming the operation.
   bool record = true;                ///< False: no events, no laws; only what the program checks.
   std::vector<std::string> laws{};   ///< Empty: all trace laws.

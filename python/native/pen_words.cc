@@ -1,5 +1,5 @@
 // Methods of the pen for what optimizers, losses and hooks do, and for a program's own words.
-#include "lockstep/base/read_file.h"
+#include "lockstep/base/disk_files.h"
 #include "lockstep/python/native/pen_methods.h"
 #include "lockstep/tensor/digest.h"
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string_view>
 
+#include "lockstep/base/words.h"
 #include "lockstep/sim/fault/virtual_disk.h"
 
 namespace lockstep::sim {
@@ -15,7 +16,6 @@ enum class DiskScope : std::uint8_t {
   kShared,  ///< All ranks: a network file system.
   kNode,    ///< The ranks of its node: a disk of the machine.
 };
-std::optional<DiskScope> parse_disk_scope(std::string_view name);  ///< "shared", "node".
 
 /// What the nodes of a job keep over all its attempts. A node that joins later finds its disk empty.
 class Disks {
@@ -31,3 +31,10 @@ class Disks {
 };
 
 }  // namespace lockstep::sim
+
+namespace lockstep {
+
+template <>
+inline constexpr WordTable<2> kWords<sim::DiskScope> = {"shared", "node"};
+
+}  // namespace lockstep

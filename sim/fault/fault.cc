@@ -12,21 +12,6 @@ namespace lockstep::sim {
 
 namespace {
 
-constexpr std::array<std::string_view, 15> kKinds = {"exception",
-                                                     "exit",
-                                                     "sigkill",
-                                                     "sigterm",
-                                                     "out-of-memory",
-                                                     "hang",
-                                                     "late",
-                                                     "slow",
-                                                     "lose",
-                                                     "delay",
-                                                     "duplicate",
-                                                     "corrupt",
-                                                     "stale",
-                                                     "disk-full",
-                                                     "torn-write"};
 constexpr std::array kAnywhere = {FaultKind::kException,
                                   FaultKind::kExit,
                                   FaultKind::kSigkill,
@@ -70,14 +55,6 @@ void draw_harm(Generator& draw, Fault& fault) {
 
 bool is_contribution(FaultKind kind) {
   return kind >= FaultKind::kLost && kind <= FaultKind::kStale;
-}
-
-std::string_view name_of(FaultKind kind) { return kKinds.at(static_cast<std::size_t>(kind)); }
-
-std::optional<FaultKind> parse_fault_kind(std::string_view name) {
-  const auto* const found = std::find(kKinds.begin(), kKinds.end(), name);
-  if (found == kKinds.end()) return std::nullopt;
-  return static_cast<FaultKind>(found - kKinds.begin());
 }
 
 std::string describe(const Fault& fault) {

@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "lockstep/base/types.h"
+#include "lockstep/base/words.h"
 #include "lockstep/sim/fault/virtual_disk.h"
+#include "lockstep/trace/event_words.h"
 
 namespace lockstep::sim {
 
@@ -30,8 +32,6 @@ enum class FaultKind : std::uint8_t {
   kDiskFull,     ///< From now on the disk takes no byte more, until the next attempt.
   kTornWrite,    ///< Killed in the middle of a write: half of the bytes are in the file.
 };
-std::string_view name_of(FaultKind kind);  ///< "exception", "exit", "sigkill", ...
-std::optional<FaultKind> parse_fault_kind(std::string_view name);
 /// Whether it is injected into a rank's contribution to a collective.
 bool is_contribution(FaultKind kind);
 
@@ -50,8 +50,9 @@ struct Fault {
   /// ... at an event of this kind ("forward", "collective", "step", ...), or at a collective with
   /// this operation ("all_reduce", ...); empty: nowhere ...
   std::string at{};
-  std::string when = "posted";  ///< ... collectives: as it is "posted" or has "completed" ...
-  std::int64_t nth = 0;         ///< ... of this number among those.
+  CollectivePhase when =
+      CollectivePhase::kPosted;  ///< ... collectives: or kCompleted: as it ends ...
+  std::int64_t nth = 0;          ///< ... of this number among those.
 
   Duration delay{};                   ///< kLate
   Duration grace{};                   ///< kSigterm: how long it continues before it is killed.
@@ -92,3 +93,24 @@ struct SwarmOptions {
 std::vector<Fault> swarm(const SwarmOptions& options);
 
 }  // namespace lockstep::sim
+
+namespace lockstep {
+
+template <>
+inline constexpr WordTable<15> kWords<sim::FaultKind> = {"exception",
+                                                         "exit",
+                                                         "sigkill",
+                                                         "sigterm",
+                                                         "out-of-memory",
+                                                         "hang",
+                                                         "late",
+                                                         "slow",
+                                                         "lose",
+                                                         "delay",
+                                                         "duplicate",
+                                                         "corrupt",
+                                                         "stale",
+                                                         "disk-full",
+                                                         "torn-write"};
+
+}  // namespace lockstep

@@ -20,7 +20,7 @@ bool is_place_of(const Fault& fault, const Event& event) {
   const auto* call = std::get_if<CollectiveEvent>(&event.body);
   if (call == nullptr) return fault.at == kind_of(event.body);
   if (fault.at != "collective" && fault.at != name_of(call->signature.op)) return false;
-  return (fault.when == "posted") == (call->phase == CollectivePhase::kPosted);
+  return (fault.when == CollectivePhase::kPosted) == (call->phase == CollectivePhase::kPosted);
 }
 
 }  // namespace

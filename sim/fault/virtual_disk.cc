@@ -10,17 +10,9 @@ namespace lockstep::sim {
 
 namespace {
 
-constexpr std::array<std::string_view, 4> kFates = {"kept", "lost", "torn", "reordered"};
-
 Error missing(std::string_view path) { return {"no such file", std::string(path)}; }
 
 }  // namespace
-
-std::optional<CrashFate> parse_crash_fate(std::string_view name) {
-  const auto* const found = std::find(kFates.begin(), kFates.end(), name);
-  if (found == kFates.end()) return std::nullopt;
-  return static_cast<CrashFate>(found - kFates.begin());
-}
 
 Result<std::string> VirtualDisk::read(std::string_view path) {
   const auto found = names_.find(path);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lockstep/base/host.h"
+#include "lockstep/base/words.h"
 #include "lockstep/sim/fiber/folders.h"
 
 namespace lockstep::sim {
@@ -22,7 +23,6 @@ enum class CrashFate : std::uint8_t {
   kTorn,       ///< Names had, bytes had not, or half of them.
   kReordered,  ///< Any part of it, in any order.
 };
-std::optional<CrashFate> parse_crash_fate(std::string_view name);  ///< "kept", "lost", ...
 
 /// Files that the ranks of a node share, or all ranks (disks.h), as file systems promise them and no
 /// better: what was written is seen at once, but survives a crash only if it was synced; a new,
@@ -80,3 +80,10 @@ class VirtualDisk final : public FileSystem {
 };
 
 }  // namespace lockstep::sim
+
+namespace lockstep {
+
+template <>
+inline constexpr WordTable<4> kWords<sim::CrashFate> = {"kept", "lost", "torn", "reordered"};
+
+}  // namespace lockstep

@@ -9,19 +9,6 @@
 
 namespace lockstep::sim {
 
-std::optional<Pairing> parse_pairing(std::string_view name) {
-  if (name == "strict") return Pairing::kStrict;
-  if (name == "nccl_like") return Pairing::kNcclLike;
-  if (name == "gloo_like") return Pairing::kGlooLike;
-  return std::nullopt;
-}
-
-std::optional<Fidelity> parse_fidelity(std::string_view name) {
-  if (name == "rendezvous") return Fidelity::kRendezvous;
-  if (name == "message") return Fidelity::kMessage;
-  return std::nullopt;
-}
-
 // The world may outlive the registry: its listener holds only a weak reference.
 class SimGroups::Impl {
  public:

@@ -14,25 +14,10 @@
 #include "lockstep/comm/reduction_order.h"
 #include "lockstep/laws/wait_for.h"
 #include "lockstep/sim/fiber/world.h"
+#include "lockstep/sim/group/fidelity.h"
 #include "lockstep/sim/net/net_options.h"
 
 namespace lockstep::sim {
-
-/// What happens when members of a group issue different operations at one sequence number.
-enum class Pairing : std::uint8_t {
-  kStrict,    ///< Any signature mismatch fails on every member at once (CommStatus::kMismatch).
-  kNcclLike,  ///< Pairs by sequence number only: may hang or finish with garbage.
-  kGlooLike,  ///< Checks sizes: a different byte count fails, anything else pairs.
-};
-std::optional<Pairing> parse_pairing(std::string_view name);
-
-/// How much of an operation is played.
-enum class Fidelity : std::uint8_t {
-  kRendezvous,  ///< The last member to arrive computes for all.
-  kMessage,     ///< Every hop of the order's algorithm is an event (sim/net/flight.h says which
-                ///< operations have one; the others meet).
-};
-std::optional<Fidelity> parse_fidelity(std::string_view name);
 
 struct GroupOptions {
   ReductionOrder order = ReductionOrder::kRank;

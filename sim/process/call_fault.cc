@@ -16,40 +16,43 @@ constexpr std::int64_t kNsPerMs = 1'000'000;
 constexpr std::int64_t kDefaultMs = 1000;
 constexpr std::int64_t kMostBits = 64;
 
-struct Word {
+struct Spelling {
   std::string_view word;
   FaultKind kind;
 };
 
-constexpr std::array kWords = {Word{"lose", FaultKind::kLost},
-                               Word{"drop", FaultKind::kLost},
-                               Word{"duplicate", FaultKind::kDuplicated},
-                               Word{"double", FaultKind::kDuplicated},
-                               Word{"delay", FaultKind::kDelayed},
-                               Word{"late", FaultKind::kLate},
-                               Word{"slow", FaultKind::kSlow},
-                               Word{"corrupt", FaultKind::kCorrupted},
-                               Word{"stale", FaultKind::kStale},
-                               Word{"exception", FaultKind::kException},
-                               Word{"sigkill", FaultKind::kSigkill},
-                               Word{"kill", FaultKind::kSigkill},
-                               Word{"hang", FaultKind::kHang}};
+constexpr std::array kSpellings = {Spelling{"lose", FaultKind::kLost},
+                                   Spelling{"drop", FaultKind::kLost},
+                                   Spelling{"duplicate", FaultKind::kDuplicated},
+                                   Spelling{"double", FaultKind::kDuplicated},
+                                   Spelling{"delay", FaultKind::kDelayed},
+                                   Spelling{"late", FaultKind::kLate},
+                                   Spelling{"slow", FaultKind::kSlow},
+                                   Spelling{"corrupt", FaultKind::kCorrupted},
+                                   Spelling{"stale", FaultKind::kStale},
+                                   Spelling{"exception", FaultKind::kException},
+                                   Spelling{"sigkill", FaultKind::kSigkill},
+                                   Spelling{"kill", FaultKind::kSigkill},
+                                   Spelling{"hang", FaultKind::kHang}};
 
 Error wrong(std::string_view fault, const std::string& what) {
   return {fmt::format("fault '{}': {}", fault, what), {}};
 }
 
 std::optional<FaultKind> kind_of(std::string_view word) {
-  const auto* const found = std::find_if(
-      kWords.begin(), kWords.end(), [word](const Word& known) { return known.word == word; });
-  if (found == kWords.end()) return std::nullopt;
+  const auto* const found =
+      std::find_if(kSpellings.begin(), kSpellings.end(), [word](const Spelling& known) {
+        return known.word == word;
+      });
+  if (found == kSpellings.end()) return std::nullopt;
   return found->kind;
 }
 
 std::string known_words(std::string_view word) {
-  std::array<std::string_view, kWords.size()> words;
-  std::transform(
-      kWords.begin(), kWords.end(), words.begin(), [](const Word& known) { return known.word; });
+  std::array<std::string_view, kSpellings.size()> words;
+  std::transform(kSpellings.begin(), kSpellings.end(), words.begin(), [](const Spelling& known) {
+    return known.word;
+  });
   return alternatives(word, words, "kinds are");
 }
 

@@ -16,9 +16,6 @@ namespace lockstep::sim {
 
 namespace {
 
-constexpr std::array<std::string_view, 5> kOutcomes = {
-    "ok", "failed", "deadlock", "livelock", "interrupted"};
-
 std::vector<std::unique_ptr<RankProcess>> take_over(const std::vector<ProcessHandles>& handles) {
   std::vector<std::unique_ptr<RankProcess>> processes;
   processes.reserve(handles.size());
@@ -27,10 +24,6 @@ std::vector<std::unique_ptr<RankProcess>> take_over(const std::vector<ProcessHan
 }
 
 }  // namespace
-
-std::string_view name_of(CoordinationOutcome outcome) {
-  return kOutcomes.at(static_cast<std::size_t>(outcome));
-}
 
 /// One run.
 class Coordinator {

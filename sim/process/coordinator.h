@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/words.h"
 #include "lockstep/laws/report.h"
 #include "lockstep/sim/group/sim_group.h"
 #include "lockstep/sim/process/outside.h"
@@ -44,7 +45,6 @@ enum class CoordinationOutcome : std::uint8_t {
   kLivelock,     ///< They only slept and asked, forever.
   kInterrupted,  ///< By a signal to the coordinator.
 };
-std::string_view name_of(CoordinationOutcome outcome);  ///< "ok", "failed", ...
 
 struct RankEnding {
   RankOutcome outcome = RankOutcome::kFinished;
@@ -85,3 +85,11 @@ struct Coordination {
 Result<Coordination> coordinate(CoordinatorOptions options);
 
 }  // namespace lockstep::sim
+
+namespace lockstep {
+
+template <>
+inline constexpr WordTable<5> kWords<sim::CoordinationOutcome> = {
+    "ok", "failed", "deadlock", "livelock", "interrupted"};
+
+}  // namespace lockstep

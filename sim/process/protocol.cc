@@ -15,23 +15,6 @@ constexpr int kReduceOps = static_cast<int>(ReduceOp::kBxor) + 1;
 constexpr int kPointKinds = static_cast<int>(PointKind::kDecision) + 1;
 constexpr std::size_t kSliceBytes = 16;
 
-constexpr std::array<std::string_view, 14> kRequestNames = {"",
-                                                            "NAME",
-                                                            "POST",
-                                                            "WAIT",
-                                                            "TEST",
-                                                            "OPEN_GROUP",
-                                                            "CLOSE_GROUP",
-                                                            "STORE",
-                                                            "SLEEP",
-                                                            "POINT",
-                                                            "END",
-                                                            "STACK",
-                                                            "LOG",
-                                                            "FORGET"};
-constexpr std::array<std::string_view, kStoreOps> kStoreNames = {
-    "set", "get", "wait", "add", "compare_set", "check", "delete", "num_keys", "append"};
-
 Error misshapen(std::string_view what) {
   return {"the body of " + std::string(what) + " is cut off, has a rest or an unknown number", {}};
 }
@@ -67,12 +50,6 @@ std::vector<T> get_numbers(Unpacker& body, std::uint32_t n) {
 }
 
 }  // namespace
-
-std::string_view name_of(RequestKind kind) {
-  return kRequestNames.at(static_cast<std::size_t>(kind));
-}
-
-std::string_view name_of(StoreOp op) { return kStoreNames.at(static_cast<std::size_t>(op)); }
 
 bool expects_reply(const Request& request) {
   switch (request.kind) {

@@ -23,6 +23,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/host.h"
+#include "lockstep/base/words.h"
 #include "lockstep/comm/comm_status.h"
 #include "lockstep/comm/process_group.h"
 
@@ -210,8 +211,6 @@ struct Reply {
 
 /// Whether the process waits for a reply to it.
 bool expects_reply(const Request& request);
-std::string_view name_of(RequestKind kind);  ///< "NAME", "POST", ...
-std::string_view name_of(StoreOp op);        ///< "set", "get", ...
 
 // -- bodies. One that is cut off, has a rest or a number of no enumerator is an error.
 std::string encode(const PostRequest& request);
@@ -257,3 +256,27 @@ class ReplyAssembly {
 };
 
 }  // namespace lockstep::sim
+
+namespace lockstep {
+
+template <>
+inline constexpr WordTable<14> kWords<sim::RequestKind> = {"",
+                                                           "NAME",
+                                                           "POST",
+                                                           "WAIT",
+                                                           "TEST",
+                                                           "OPEN_GROUP",
+                                                           "CLOSE_GROUP",
+                                                           "STORE",
+                                                           "SLEEP",
+                                                           "POINT",
+                                                           "END",
+                                                           "STACK",
+                                                           "LOG",
+                                                           "FORGET"};
+
+template <>
+inline constexpr WordTable<9> kWords<sim::StoreOp> = {
+    "set", "get", "wait", "add", "compare_set", "check", "delete", "num_keys", "append"};
+
+}  // namespace lockstep

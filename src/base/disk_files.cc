@@ -3,15 +3,15 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <fcntl.h>
 #include <filesystem>
+#include <memory>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <system_error>
 #include <unistd.h>
 #include <utility>
-
-#include "lockstep/base/read_file.h"
 
 namespace lockstep {
 
@@ -22,6 +22,11 @@ Error failure(const char* what, std::string_view path, const std::error_code& co
 }
 
 std::error_code last_error() { return {errno, std::generic_category()}; }
+
+Error unreadable(int code, const std::string& path) {
+  if (code == EISDIR) return Error{"this is a folder, not a file", path};
+  return Error{"cannot read this file: " + std::generic_category().message(code), path};
+}
 
 constexpr const char* kCannotWrite = "cannot write this file";
 
@@ -115,6 +120,21 @@ std::string end_of_links(const std::string& path) {
 }
 
 }  // namespace
+
+Result<std::string> read_file(const std::string& path) {
+  const auto close = [](std::FILE* file) { static_cast<void>(std::fclose(file)); };
+  const std::unique_ptr<std::FILE, decltype(close)> file(std::fopen(path.c_str(), "rbe"), close);
+  if (file == nullptr) return unreadable(errno, path);
+  std::string text;
+  std::array<char, 65536> part{};
+  for (;;) {
+    const std::size_t n_read = std::fread(part.data(), 1, part.size(), file.get());
+    text.append(part.data(), n_read);
+    if (n_read == part.size()) continue;
+    if (std::ferror(file.get()) != 0) return unreadable(errno, path);
+    return text;
+  }
+}
 
 StagedFiles::~StagedFiles() {
   for (const Staged& file : staged_) ::unlink(file.temporary.c_str());

@@ -9,6 +9,10 @@
 
 namespace lockstep {
 
+/// The bytes of the file at `path`.
+/// Errors: "cannot read this file" with the system's reason; a folder. The place is `path`.
+Result<std::string> read_file(const std::string& path);
+
 class DiskFiles final : public FileSystem {
  public:
   /// The temporary name is new each time ("model.bin.part-" and 12 hex digits), never that of

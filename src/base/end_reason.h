@@ -2,7 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
+
+#include "lockstep/base/words.h"
 
 namespace lockstep {
 
@@ -14,6 +15,8 @@ enum class EndOutcome : std::uint8_t {
   kOk,         ///< By itself.
   kStuck,      ///< It was torn down because no rank could continue.
 };
+template <>
+inline constexpr WordTable<5> kWords<EndOutcome> = {"", "exception", "killed", "ok", "stuck"};
 
 /// Why a rank was torn down, where its outcome leaves that open.
 enum class EndReason : std::uint8_t {
@@ -22,10 +25,7 @@ enum class EndReason : std::uint8_t {
   kOtherFailed,  ///< Another rank had failed, and the whole world was ended.
   kLawBroken,    ///< Who watched the job ended it, since a law was broken.
 };
-
-/// "", "exception", "killed", "ok", "stuck": the words of trace files.
-std::string_view name_of(EndOutcome outcome);
-/// "", "livelock", "other-failed", "law-broken".
-std::string_view name_of(EndReason reason);
+template <>
+inline constexpr WordTable<4> kWords<EndReason> = {"", "livelock", "other-failed", "law-broken"};
 
 }  // namespace lockstep

@@ -18,24 +18,6 @@ std::string describe(CommStatus status, const Signature& signature, const std::s
 
 }  // namespace
 
-std::string_view name_of(CommStatus status) {
-  switch (status) {
-    case CommStatus::kOk:
-      return "ok";
-    case CommStatus::kTimedOut:
-      return "timed_out";
-    case CommStatus::kPeerLost:
-      return "peer_lost";
-    case CommStatus::kMismatch:
-      return "mismatch";
-    case CommStatus::kAborted:
-      return "aborted";
-    case CommStatus::kStuck:
-      return "stuck";
-  }
-  return "unknown";
-}
-
 CommError::CommError(CommStatus status, const Signature& signature, const std::string& detail)
     : std::runtime_error(describe(status, signature, detail)),
       status_(status),

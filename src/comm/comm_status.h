@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "lockstep/base/words.h"
 #include "lockstep/trace/event.h"
 
 namespace lockstep {
@@ -20,7 +21,9 @@ enum class CommStatus : std::uint8_t {
   kAborted,   ///< This rank called abort(), or the run is being torn down.
   kStuck,     ///< Proved: the other side will never post (simulator).
 };
-std::string_view name_of(CommStatus status);
+template <>
+inline constexpr WordTable<6> kWords<CommStatus> = {
+    "ok", "timed_out", "peer_lost", "mismatch", "aborted", "stuck"};
 
 /// Thrown by DDP, optimizers and the front door: a status cannot travel through `loss.backward()`.
 class CommError : public std::runtime_error {

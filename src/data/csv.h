@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/words.h"
 #include "lockstep/data/dataset.h"
 
 namespace lockstep {
@@ -44,3 +45,10 @@ Result<Dataset> parse_csv(std::string_view text, std::string_view file, const Cs
 Result<Dataset> load_csv(FileSystem& files, std::string_view path, const CsvOptions& options);
 
 }  // namespace lockstep::data
+
+namespace lockstep {
+
+template <>
+inline constexpr WordTable<3> kWords<data::CsvHeader> = {"detect", "present", "absent"};
+
+}  // namespace lockstep

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/words.h"
 #include "lockstep/data/dataset.h"
 
 namespace lockstep::data {
@@ -43,3 +44,11 @@ struct SyntheticOptions {
 Result<Dataset> make_synthetic(const SyntheticOptions& options);
 
 }  // namespace lockstep::data
+
+namespace lockstep {
+
+template <>
+inline constexpr WordTable<4> kWords<data::SyntheticKind> = {
+    "regression", "classification", "dyadic", "ramp"};
+
+}  // namespace lockstep

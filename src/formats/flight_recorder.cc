@@ -6,7 +6,7 @@
 #include <set>
 #include <tuple>
 
-#include "lockstep/base/read_file.h"
+#include "lockstep/base/disk_files.h"
 #include "lockstep/base/text.h"
 #include "lockstep/formats/detail/flight_dump.h"
 #include "lockstep/formats/detail/jsonl_lines.h"

@@ -2,7 +2,7 @@
 #include <set>
 #include <system_error>
 
-#include "lockstep/base/read_file.h"
+#include "lockstep/base/disk_files.h"
 #include "lockstep/formats/detail/jsonl_lines.h"
 #include "lockstep/formats/jsonl.h"
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "lockstep/base/read_file.h"
+#include "lockstep/base/disk_files.h"
 #include "lockstep/formats/detail/safetensors_layout.h"
 #include "lockstep/formats/detail/state_pickle.h"
 #include "lockstep/formats/detail/stored_zip.h"

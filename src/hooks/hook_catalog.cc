@@ -41,7 +41,7 @@ class DividedLocalSgdHook final : public CommHook {
 using HookMaker = std::unique_ptr<CommHook> (*)(const HookSpec& spec, ProcessGroup& group);
 
 struct KnownHook {
-  std::string_view kind;
+  HookKind kind;
   HookMaker make;
 };
 
@@ -51,36 +51,36 @@ std::unique_ptr<CommHook> make_compress(const HookSpec& /*spec*/, ProcessGroup& 
 }
 
 constexpr KnownHook kKnownHooks[] = {
-    {"allreduce",
+    {HookKind::kAllReduce,
      [](const HookSpec& /*spec*/, ProcessGroup& group) -> std::unique_ptr<CommHook> {
        return std::make_unique<AllReduceHook>(group);
      }},
-    {"fp16", make_compress<DType::kF16>},
-    {"bf16", make_compress<DType::kBF16>},
-    {"noop",
+    {HookKind::kFp16, make_compress<DType::kF16>},
+    {HookKind::kBf16, make_compress<DType::kBF16>},
+    {HookKind::kNoop,
      [](const HookSpec& /*spec*/, ProcessGroup& /*group*/) -> std::unique_ptr<CommHook> {
        return std::make_unique<NoopHook>();
      }},
-    {"quantize-per-tensor",
+    {HookKind::kQuantizePerTensor,
      [](const HookSpec& /*spec*/, ProcessGroup& group) -> std::unique_ptr<CommHook> {
        return std::make_unique<QuantizePerTensorHook>(group);
      }},
-    {"quantize-per-channel",
+    {HookKind::kQuantizePerChannel,
      [](const HookSpec& spec, ProcessGroup& group) -> std::unique_ptr<CommHook> {
        return std::make_unique<QuantizePerChannelHook>(group, spec.channel);
      }},
-    {"powersgd",
+    {HookKind::kPowerSgd,
      [](const HookSpec& spec, ProcessGroup& group) -> std::unique_ptr<CommHook> {
        return std::make_unique<PowerSgdHook>(group, spec.power_sgd);
      }},
-    {"post-local-sgd",
+    {HookKind::kPostLocalSgd,
      [](const HookSpec& spec, ProcessGroup& group) -> std::unique_ptr<CommHook> {
        return std::make_unique<DividedLocalSgdHook>(group, spec.local_sgd);
      }},
 };
 
-/// Null for an unknown kind.
-const KnownHook* find_hook(std::string_view kind) {
+/// Null for a kind that cannot be made.
+const KnownHook* find_hook(HookKind kind) {
   const auto* const known = std::find_if(std::begin(kKnownHooks),
                                          std::end(kKnownHooks),
                                          [&](const KnownHook& hook) { return hook.kind == kind; });
@@ -88,14 +88,11 @@ const KnownHook* find_hook(std::string_view kind) {
 }
 
 Outcome check_wrapper(const HookSpec& spec) {
-  if (spec.wrapper == "none") return success();
-  if (spec.wrapper != "fp16" && spec.wrapper != "bf16") {
-    return Error{"unknown wrapper '" + spec.wrapper + "' of a communication hook", ""};
-  }
-  if (spec.kind == "allreduce" || spec.kind == "noop" || spec.kind == "post-local-sgd") {
+  if (spec.wrapper == HookWrapper::kNone || spec.kind == HookKind::kAllReduce ||
+      spec.kind == HookKind::kNoop || spec.kind == HookKind::kPostLocalSgd) {
     return success();
   }
-  return Error{"no 16-bit wrapper goes around the hook '" + spec.kind +
+  return Error{"no 16-bit wrapper goes around the hook '" + std::string(name_of(spec.kind)) +
                    "', which takes no 16-bit gradients: it is for 'allreduce', 'noop' and "
                    "'post-local-sgd'",
                ""};
@@ -120,25 +117,23 @@ Outcome check_local_sgd(const LocalSgdSpec& spec, std::int32_t n_ranks) {
 }  // namespace
 
 bool HookSpec::loses() const {
-  if (kind == "none" || kind == "noop") return false;
-  return kind != "allreduce" || wrapper != "none";
+  if (kind == HookKind::kNone || kind == HookKind::kNoop) return false;
+  return kind != HookKind::kAllReduce || wrapper != HookWrapper::kNone;
 }
 
 Outcome check_hook(const HookSpec& spec, std::int32_t n_ranks) {
-  if (spec.kind == "batched-powersgd") {
+  if (spec.kind == HookKind::kBatchedPowerSgd) {
     return Error{
         "the batched PowerSGD hook fails in PyTorch at its first compressed iteration "
         "(it orthogonalizes a matrix with a routine for stacks of matrices): use 'powersgd'",
         ""};
   }
-  if (find_hook(spec.kind) == nullptr)
-    return Error{"unknown communication hook '" + spec.kind + "'", ""};
   Outcome outcome = check_wrapper(spec);
-  if (outcome.ok() && spec.kind == "powersgd") outcome = check_power_sgd(spec.power_sgd);
-  if (outcome.ok() && spec.kind == "quantize-per-channel" && spec.channel < 1) {
+  if (outcome.ok() && spec.kind == HookKind::kPowerSgd) outcome = check_power_sgd(spec.power_sgd);
+  if (outcome.ok() && spec.kind == HookKind::kQuantizePerChannel && spec.channel < 1) {
     return Error{"a channel has at least one element", ""};
   }
-  if (outcome.ok() && spec.kind == "post-local-sgd") {
+  if (outcome.ok() && spec.kind == HookKind::kPostLocalSgd) {
     outcome = check_local_sgd(spec.local_sgd, n_ranks);
   }
   return outcome;
@@ -148,8 +143,8 @@ Result<std::unique_ptr<CommHook>> make_comm_hook(const HookSpec& spec, ProcessGr
   const Outcome outcome = check_hook(spec, group.size());
   if (!outcome.ok()) return outcome.error();
   std::unique_ptr<CommHook> hook = find_hook(spec.kind)->make(spec, group);
-  if (spec.wrapper == "none") return hook;
-  const DType wire = spec.wrapper == "fp16" ? DType::kF16 : DType::kBF16;
+  if (spec.wrapper == HookWrapper::kNone) return hook;
+  const DType wire = spec.wrapper == HookWrapper::kFp16 ? DType::kF16 : DType::kBF16;
   return std::unique_ptr<CommHook>(std::make_unique<CompressWrapper>(std::move(hook), wire));
 }
 

@@ -6,6 +6,8 @@
 #include <variant>
 #include <vector>
 
+#include "lockstep/base/words.h"
+
 namespace lockstep::optim {
 
 /// Multiplies the rate by `gamma` every `step_size` epochs.
@@ -103,3 +105,10 @@ using LrRule = std::variant<StepLr,
                             MultiplicativeLr>;
 
 }  // namespace lockstep::optim
+
+namespace lockstep {
+
+template <>
+inline constexpr WordTable<2> kWords<optim::Anneal> = {"cos", "linear"};
+
+}  // namespace lockstep

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
-#include <string_view>
+
+#include "lockstep/base/words.h"
 
 namespace lockstep {
 
@@ -18,6 +18,9 @@ enum class DType : std::uint8_t {
   kI64,
   kBool,  ///< One byte, 0 or 1.
 };
+template <>
+inline constexpr WordTable<9> kWords<DType> = {
+    "f32", "f64", "f16", "bf16", "i8", "u8", "i32", "i64", "bool"};
 
 constexpr std::int64_t size_of(DType dtype) {
   switch (dtype) {
@@ -42,10 +45,6 @@ constexpr bool is_floating(DType dtype) {
   return dtype == DType::kF32 || dtype == DType::kF64 || dtype == DType::kF16 ||
          dtype == DType::kBF16;
 }
-
-/// "f32", "f64", "f16", "bf16", "i8", "u8", "i32", "i64", "bool".
-std::string_view name_of(DType dtype);
-std::optional<DType> parse_dtype(std::string_view name);
 
 template <typename T>
 struct DTypeOf;
@@ -82,5 +81,7 @@ struct DTypeOf<std::int64_t> {
 
 /// Where a tensor's bytes live.
 enum class Device : std::uint8_t { kCpu, kCuda };
+template <>
+inline constexpr WordTable<2> kWords<Device> = {"cpu", "cuda"};
 
 }  // namespace lockstep

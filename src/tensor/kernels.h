@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include "lockstep/base/words.h"
 #include "lockstep/tensor/sketch.h"
 #include "lockstep/tensor/tensor.h"
 
@@ -22,6 +23,9 @@ enum class ReduceOp : std::uint8_t {
   kBor,
   kBxor
 };
+template <>
+inline constexpr WordTable<9> kWords<ReduceOp> = {
+    "sum", "avg", "product", "min", "max", "premul_sum", "band", "bor", "bxor"};
 
 /// What to do with the per-sample values of a loss.
 enum class Reduction : std::uint8_t { kMean, kSum };

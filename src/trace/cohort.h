@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "lockstep/trace/event_kinds.h"
+#include "lockstep/trace/event.h"
 #include "lockstep/trace/recorder.h"
 #include "lockstep/trace/similarity.h"
 

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string_view>
+#include <type_traits>
 #include <variant>
 
 #include "lockstep/base/call_site.h"
@@ -12,6 +14,7 @@
 #include "lockstep/base/types.h"
 #include "lockstep/tensor/dtype.h"
 #include "lockstep/tensor/sketch.h"
+#include "lockstep/trace/event_words.h"
 #include "lockstep/trace/signature.h"
 
 namespace lockstep {
@@ -72,19 +75,6 @@ struct BatchEvent {
   NameId declared = kNoName;
 };
 
-/// Where a gradient was looked at. In one backward kInc is recorded before kPre and kPost: what
-/// comes after kPost counts as not reduced.
-enum class GradPoint : std::uint8_t {
-  kBase,  ///< Found in .grad before the backward.
-  kInc,   ///< This backward's own contribution.
-  kPre,   ///< The whole .grad, just before the reduction takes it.
-  kPost,  ///< Just after the reduction published it.
-  kUsed,  ///< What the optimizer step consumes.
-  kRedo,  ///< The contribution once more: what computing the micro-step again gives.
-};
-
-std::string_view name_of(GradPoint point);  ///< "base", "inc", "pre", "post", "used", "redo".
-
 /// Digests (and sketches, when asked for) of gradients, one entry per name of `layout`.
 struct GradEvent {
   GradPoint point = GradPoint::kPost;
@@ -96,26 +86,6 @@ struct GradEvent {
   std::span<const std::uint8_t> undefined = {};
   DType dtype = DType::kF32;
 };
-
-/// When replicated state was looked at.
-enum class StatePoint : std::uint8_t {
-  kWrap,     ///< After construction of the wrapper.
-  kForward,  ///< As the first synchronising forward begins.
-  kStep,     ///< After an optimizer step, at that step's own number (as its StepEvent).
-  kEval,     ///< Entering evaluation.
-  kLoad,     ///< After a checkpoint was loaded.
-  kSave,     ///< Before a snapshot is written.
-  kEnd,      ///< At the end of the run.
-  kOuter,    ///< After an outer step: ranks that trained alone agree again.
-};
-std::string_view name_of(StatePoint point);  ///< "wrap", "forward", "step", ...
-enum class StateKind : std::uint8_t {
-  kParam,
-  kBuffer,
-  kOptimizer,
-  kAuxiliary,  ///< What a program keeps equal by itself: moving averages, queues, target networks.
-};
-std::string_view name_of(StateKind kind);  ///< "param", "buffer", "optimizer", "auxiliary".
 
 /// Digests of replicated state, one entry per name of `layout`.
 struct StateEvent {
@@ -133,9 +103,6 @@ struct StepEvent {
   bool skipped = false;
   LayoutId layout = kNoLayout;  ///< Parameters this optimizer updates.
 };
-
-enum class CollectivePhase : std::uint8_t { kPosted, kCompleted, kFailed };
-std::string_view name_of(CollectivePhase phase);
 
 struct CollectiveEvent {
   CollectivePhase phase = CollectivePhase::kPosted;
@@ -173,23 +140,9 @@ struct EpochEvent {
   bool pads = true;  ///< The sampler repeats samples to make ranks even.
 };
 
-enum class PhaseKind : std::uint8_t { kTrain, kEval, kSave, kEnd };
-std::string_view name_of(PhaseKind kind);
-
 struct PhaseEvent {
   PhaseKind kind = PhaseKind::kTrain;
 };
-
-/// How a metric follows from what its samples are worth, taken together.
-enum class MetricFormula : std::uint8_t {
-  kNone,      ///< The mean over samples of one number each.
-  kPearson,   ///< The correlation of a prediction and a target per sample,
-  kSpearman,  ///< that of their ranks (ties share the mean of theirs),
-  kR2,        ///< the share of the target's variance that predictions explain,
-  kRmse,      ///< the root of their mean squared difference,
-  kAuc,       ///< the area under the curve of a score per sample and a label of 0 or 1.
-};
-std::string_view name_of(MetricFormula formula);  ///< "", "pearson", "spearman", "r2", ...
 
 /// A metric was reported: value = numerator / denominator, if it is a mean.
 struct MetricEvent {
@@ -267,14 +220,6 @@ struct GroupEvent {
   std::span<const std::int32_t> members = {};  ///< World ranks, by group rank.
 };
 
-/// How memory was touched. In the order of the names.
-enum class TouchManner : std::uint8_t {
-  kNone,   ///< By an operation on it.
-  kValue,  ///< A value was found elsewhere that only that memory held, while a transfer owned it.
-  kAbandoned,  ///< The handle was dropped without a wait: what it wrote must not be used.
-};
-std::string_view name_of(TouchManner manner);  ///< "", "value", "abandoned".
-
 /// The program touched memory that a pending transfer of its own rank owned.
 struct TouchEvent {
   bool written = false;        ///< The program wrote; otherwise it read.
@@ -288,14 +233,6 @@ struct TouchEvent {
   TouchManner manner = TouchManner::kNone;
 };
 
-/// How a loss made one number of its terms.
-enum class LossReduction : std::uint8_t {
-  kMean,   ///< Divided by the number of terms.
-  kSum,    ///< Not divided.
-  kGiven,  ///< Divided by a number that the caller gave.
-};
-std::string_view name_of(LossReduction reduction);  ///< "mean", "sum", "given".
-
 /// A loss function was called, on the output of the last forward of this wrapper.
 struct LossEvent {
   NameId function = kNoName;  ///< "mse_loss", "l1_loss", "cross_entropy".
@@ -308,9 +245,6 @@ struct LossEvent {
   std::int64_t n_rows = 0;   ///< Of the output: its first dimension, as a rule the samples.
   bool grad = true;          ///< A backward may follow; otherwise it was only looked at.
 };
-
-enum class ClipKind : std::uint8_t { kNorm, kValue };
-std::string_view name_of(ClipKind kind);  ///< "norm", "value".
 
 /// Gradients were clipped in place.
 struct ClipEvent {
@@ -367,12 +301,6 @@ struct ConfigurationEvent {
   std::uint64_t digest = 0;
 };
 
-enum class DataPart : std::uint8_t {
-  kRows,   ///< Which rows of its data set a pass divides among the ranks, in order.
-  kBatch,  ///< The values of the batch that the next forward consumes.
-};
-std::string_view name_of(DataPart part);  ///< "rows", "batch".
-
 /// What a rank reads, where ids of samples cannot say it: ids count, and do not compare, rows.
 struct DataEvent {
   DataPart part = DataPart::kRows;
@@ -381,26 +309,10 @@ struct DataEvent {
   std::uint64_t digest = 0;
 };
 
-/// What a communication hook makes of gradients.
-enum class HookEffect : std::uint8_t {
-  kMean,     ///< What the reducer would: their mean.
-  kRounded,  ///< The mean, with less precision: 16 bits, 8 bits, a low rank.
-  kOther,    ///< Something else on purpose: nothing, the mean of a part of the ranks.
-};
-std::string_view name_of(HookEffect effect);  ///< "mean", "rounded", "other".
-
 /// A communication hook took the place of the wrapper's reduction.
 struct CommHookEvent {
   HookEffect effect = HookEffect::kMean;
 };
-
-/// How the result of a collective joined the graph of a loss.
-enum class ExchangeJoin : std::uint8_t {
-  kConstant,  ///< As plain numbers: no gradient reaches it.
-  kInPlace,   ///< The graph's own tensor was overwritten: its gradient passes on as if it were not.
-  kFunction,  ///< As the result of a differentiable function.
-};
-std::string_view name_of(ExchangeJoin join);  ///< "constant", "in-place", "function".
 
 /// A collective sent what a graph had computed, and its result entered the loss of a backward or, if
 /// it is a differentiable function's, was dropped unread.
@@ -422,13 +334,6 @@ struct ExchangeEvent {
   /// joined as a constant; 0 = not known.
   std::uint64_t digest = 0;
 };
-
-/// When a rank's parameters are looked at although no reduction keeps them equal.
-enum class LonePoint : std::uint8_t {
-  kStepped,  ///< A step that used gradients no reduction had made has left them so.
-  kFound,    ///< What comes next (a forward, an evaluation, the end) found them so.
-};
-std::string_view name_of(LonePoint point);  ///< "stepped", "found".
 
 /// Parameters of a rank that trains alone, as one step left them and the next forward found them:
 /// if a program averages them in between, it shows here.
@@ -496,5 +401,32 @@ struct Event {
 /// "wrap", "forward", ...: the kind names used in files. A StateEvent is a "param", "buffer",
 /// "optimizer" or "auxiliary" event.
 std::string_view kind_of(const EventBody& body);
+
+/// One bit per kind, by its place in EventBody.
+using EventKinds = std::uint64_t;
+
+static_assert(std::variant_size_v<EventBody> <= std::numeric_limits<EventKinds>::digits);
+
+constexpr EventKinds kAllEventKinds = std::numeric_limits<EventKinds>::max();
+
+namespace detail {
+
+template <typename Body, typename... Bodies>
+constexpr EventKinds kind_bit(const std::variant<Bodies...>* /*list*/) {
+  EventKinds bit = 1;
+  // Counts the places before Body: the fold ends at its first match.
+  [[maybe_unused]] const bool found =
+      ((std::is_same_v<Body, Bodies> || ((bit <<= 1U), false)) || ...);
+  return bit;
+}
+
+}  // namespace detail
+
+/// The set of the named kinds: kinds_of<GradEvent, StepEvent>().
+template <typename... Bodies>
+constexpr EventKinds kinds_of() {
+  constexpr const EventBody* kList = nullptr;
+  return (detail::kind_bit<Bodies>(kList) | ... | EventKinds{0});
+}
 
 }  // namespace lockstep

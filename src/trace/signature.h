@@ -2,9 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
 
 #include "lockstep/base/call_site.h"
+#include "lockstep/base/words.h"
 #include "lockstep/tensor/dtype.h"
 #include "lockstep/tensor/kernels.h"
 
@@ -24,8 +24,18 @@ enum class CollectiveOp : std::uint8_t {
   kSend,
   kRecv,
 };
-std::string_view name_of(CollectiveOp op);
-std::string_view name_of(ReduceOp op);
+template <>
+inline constexpr WordTable<11> kWords<CollectiveOp> = {"all_reduce",
+                                                       "broadcast",
+                                                       "reduce",
+                                                       "all_gather",
+                                                       "reduce_scatter",
+                                                       "gather",
+                                                       "scatter",
+                                                       "all_to_all",
+                                                       "barrier",
+                                                       "send",
+                                                       "recv"};
 
 /// What must agree between the members of a group at one sequence number. `site` is evidence only.
 struct Signature {

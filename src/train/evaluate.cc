@@ -36,9 +36,10 @@ double cross_entropy_of(const Tensor& output, const Batch& batch, std::int64_t r
 // How much one row adds to the metric's sum: 1 or 0 for accuracy, the loss for losses.
 double row_value(const Job& job, const Tensor& output, const Batch& batch, std::int64_t row) {
   const std::int64_t columns = output.size(1);
-  if (job.loop.eval.metric == "cross-entropy") return cross_entropy_of(output, batch, row);
+  if (job.loop.eval.metric == EvalMetric::kCrossEntropy)
+    return cross_entropy_of(output, batch, row);
   const std::int64_t first = row * columns;
-  if (job.loop.eval.metric == "accuracy") {
+  if (job.loop.eval.metric == EvalMetric::kAccuracy) {
     std::int64_t best = 0;
     for (std::int64_t c = 1; c < columns; ++c) {
       if (output.at(first + c) > output.at(first + best)) best = c;
@@ -48,7 +49,7 @@ double row_value(const Job& job, const Tensor& output, const Batch& batch, std::
   double sum = 0.0;
   for (std::int64_t c = 0; c < columns; ++c) {
     const double miss = output.at(first + c) - batch.target.at(first + c);
-    sum += job.loop.eval.metric == "l1" ? (miss < 0 ? -miss : miss) : miss * miss;
+    sum += job.loop.eval.metric == EvalMetric::kL1 ? (miss < 0 ? -miss : miss) : miss * miss;
   }
   return sum / static_cast<double>(columns);
 }
@@ -95,7 +96,7 @@ void record_eval(const Job& job,
     for (std::int64_t& id : rows) id = job.holdout_ids[static_cast<std::size_t>(id)];
   }
   record.samples(rows, "eval");
-  record.metric(job.loop.eval.metric,
+  record.metric(name_of(job.loop.eval.metric),
                 {.value = result.value,
                  .numerator = result.numerator,
                  .denominator = result.denominator,
@@ -107,7 +108,9 @@ class Evaluated {
  public:
   Evaluated(const Job& job, nn::Module& model, DistributedDataParallel<nn::Module>* ddp)
       : model_(model),
-        ddp_(job.loop.eval.forward == "wrapper" && broadcasts(job, model) ? ddp : nullptr) {}
+        ddp_(job.loop.eval.forward == ForwardThrough::kWrapper && broadcasts(job, model)
+                 ? ddp
+                 : nullptr) {}
 
   Tensor operator()(const Tensor& x) const {
     return (ddp_ != nullptr ? (*ddp_)(Variable(x)) : model_.forward(Variable(x))).data();
@@ -128,8 +131,8 @@ EvalResult average(const Job& job,
                    std::int64_t epoch,
                    std::array<double, 2> sums) {
   const auto mean = [&] { return sums[1] > 0.0 ? sums[0] / sums[1] : 0.0; };
-  if (job.loop.eval.average == "ranks") sums = {mean(), 1.0};
-  if (job.loop.eval.average != "none") {
+  if (job.loop.eval.average == EvalAverage::kRanks) sums = {mean(), 1.0};
+  if (job.loop.eval.average != EvalAverage::kNone) {
     context.world().all_reduce(Memory::of(std::span<double>(sums))).wait_or_throw();
   }
   return {.epoch = epoch, .value = mean(), .numerator = sums[0], .denominator = sums[1]};

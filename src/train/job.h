@@ -15,12 +15,13 @@
 #include "lockstep/optim/reduce_lr_on_plateau.h"
 #include "lockstep/parallel/model_averaging.h"
 #include "lockstep/tensor/dtype.h"
+#include "lockstep/train/job_words.h"
 
 namespace lockstep {
 
 /// How parameters get their first values.
 struct InitSpec {
-  std::string kind = "pytorch";  ///< "pytorch" | "constant" | "grid" | "values"
+  InitKind kind = InitKind::kPytorch;
   double value = 0.0;            ///< constant
   std::vector<double> values{};  ///< values: all parameters' elements in order
   std::uint64_t seed = 0;        ///< pytorch, grid: torch.manual_seed before construction
@@ -43,23 +44,20 @@ struct GptSpec {
 };
 
 struct ModelSpec {
-  std::string kind = "mlp";  ///< "scalar" | "linear" | "mlp" | "twohead" | "bn" | "cnn" | "gpt"
+  ModelKind kind = ModelKind::kMlp;
   std::vector<std::int64_t> widths = {4, 4, 1};
   std::vector<std::int64_t> image{};  ///< cnn: channels, height, width of what a row of x holds.
   std::int64_t kernel = 3;            ///< cnn: height and width of the filters, odd.
   bool batch_norm = false;            ///< cnn: a batch norm after each convolution.
-  std::string activation = "relu";    ///< "relu" | "tanh" | "none"
-  std::string checkpoint = "none";    ///< mlp, bn: "none" | "reentrant" | "non-reentrant"
+  ActivationKind activation = ActivationKind::kRelu;
+  CheckpointKind checkpoint = CheckpointKind::kNone;  ///< mlp, bn
   bool bias = true;
   DType dtype = DType::kF32;
-  std::string head = "a";             ///< twohead: which heads the forward uses: "a" | "b" | "both"
+  HeadChoice head = HeadChoice::kA;   ///< twohead
   std::vector<std::string> freeze{};  ///< Names of parameters without gradient.
   GptSpec gpt{};
   InitSpec init{};
 };
-
-/// Where random augmentation draws from: see Augmentation.
-enum class AugmentStream : std::uint8_t { kNone, kWorker, kInherited };
 
 /// Random augmentation: each row's features change sign or not, drawn where the row is read.
 struct AugmentSpec {
@@ -70,16 +68,15 @@ struct AugmentSpec {
 
 struct LoaderSpec {
   std::int64_t batch = 1;  ///< Samples per rank and micro-step.
-  /// "distributed" | "random" | "sequential" | "batches_by_rank" | "stream"
-  std::string sampler = "distributed";
+  SamplerKind sampler = SamplerKind::kDistributed;
   std::int64_t rank = -1;  ///< distributed: the number it is given, -1 = the rank's own.
   bool shuffle = false;
   std::uint64_t seed = 0;
   bool set_epoch = true;
   bool drop_last = false;
-  std::int64_t workers = 0;    ///< Only a stream's order depends on them.
-  bool persistent = false;     ///< Workers, and their copies of a stream, last over epochs.
-  std::string shard = "none";  ///< stream: who divides it: "none" | "rank" | "rank*worker"
+  std::int64_t workers = 0;  ///< Only a stream's order depends on them.
+  bool persistent = false;   ///< Workers, and their copies of a stream, last over epochs.
+  StreamShard shard = StreamShard::kNone;  ///< stream
   AugmentSpec augment{};
   /// batches_by_rank: sizes of each rank's consecutive batches; rank r reads the rows after rank
   /// r-1's.
@@ -87,10 +84,9 @@ struct LoaderSpec {
 };
 
 struct LossSpec {
-  std::string kind = "mse";  ///< "mse" | "l1" | "cross-entropy"
-  /// What it does: "local-samples" | "local-tokens" | "global-tokens" | "sum"
-  std::string normalize = "local-samples";
-  std::string declared = "sample-mean";  ///< What was meant: | "token-mean" | "sum"
+  LossKind kind = LossKind::kMse;
+  LossDivisor normalize = LossDivisor::kLocalSamples;  ///< What it does.
+  DeclaredLoss declared = DeclaredLoss::kSampleMean;   ///< What was meant.
 };
 
 /// Parameters with their own optimizer options.
@@ -109,7 +105,7 @@ struct AveragerSpec {
 };
 
 struct OptimizerSpec {
-  std::string kind = "sgd";  ///< "sgd" | "adam" | "adamw" | "adagrad" | "rmsprop"
+  OptimizerKind kind = OptimizerKind::kSgd;
   double lr = 0.1;
   double momentum = 0.0;   ///< sgd, rmsprop
   double dampening = 0.0;  ///< sgd
@@ -131,12 +127,12 @@ struct OptimizerSpec {
 };
 
 struct SchedulerSpec {
-  std::string per = "epoch";           ///< "epoch" | "step": when the rates move on
+  RatePace per = RatePace::kEpoch;
   std::vector<optim::LrRule> rules{};  ///< None: constant rates. Several: sequential or chained.
   std::vector<std::int64_t> milestones{};  ///< Sequential: one less than rules.
   bool chained = false;
   std::optional<optim::PlateauOptions> plateau{};  ///< Instead of rules.
-  std::string metric = "loss";  ///< plateau: "loss" (each rank's own) | "eval" (of all ranks)
+  PlateauMetric metric = PlateauMetric::kLoss;     ///< plateau
   /// How often the rates move each time they do: wrappers that step a schedule once per process.
   std::int64_t times = 1;
   std::int64_t declared_times = 1;  ///< How often they are meant to: what one process does.
@@ -153,16 +149,12 @@ struct ClipSpec {
 };
 
 struct EvalSpec {
-  std::int64_t every_epochs = 0;    ///< 0 = never
-  std::string metric = "accuracy";  ///< "accuracy" | "mse" | "l1" | "cross-entropy"
-  bool dedup = true;                ///< Count padded repeats once.
-  /// "wrapper" (which broadcasts buffers first, if it keeps them equal) | "inner": the module that
-  /// is wrapped, with the buffers each rank has.
-  std::string forward = "wrapper";
+  std::int64_t every_epochs = 0;  ///< 0 = never
+  EvalMetric metric = EvalMetric::kAccuracy;
+  bool dedup = true;  ///< Count padded repeats once.
+  ForwardThrough forward = ForwardThrough::kWrapper;
   bool drop_last = false;  ///< Leave out the rows that do not divide evenly, instead of padding.
-  /// What is reported: "samples": the mean over all ranks' rows | "ranks": the mean of the ranks'
-  /// means | "none": each rank's own mean.
-  std::string average = "samples";
+  EvalAverage average = EvalAverage::kSamples;
 };
 
 /// Snapshots: all that a restarted job needs to continue as if nothing had happened (snapshot.h).
@@ -172,20 +164,21 @@ struct SnapshotSpec {
   std::int64_t keep = 2;           ///< Older ones are removed; 0 = keep all.
   bool resume = true;              ///< Start from the newest whole one, if there is one.
   /// What they hold. Leaving something out is how many scripts come to resume differently.
-  std::vector<std::string> include = {
-      "model", "optimizer", "scheduler", "scaler", "sampler", "rng", "hook"};
+  std::vector<SnapshotPart> include = {SnapshotPart::kModel,
+                                       SnapshotPart::kOptimizer,
+                                       SnapshotPart::kScheduler,
+                                       SnapshotPart::kScaler,
+                                       SnapshotPart::kSampler,
+                                       SnapshotPart::kRng,
+                                       SnapshotPart::kHook};
   /// What this rank takes over from one, where it is there.
-  std::vector<std::string> load = include;
-  std::string rng = "own";       ///< "own" | "rank0": whose generators each rank continues with.
-  std::string writer = "rank0";  ///< "rank0" | "local-rank0": who writes what ranks have in common.
-  /// With a different number of ranks "restart-epoch" (its division differs) | "keep-batches":
-  /// the count of batches continues, though they have a different size now.
-  std::string resize = "restart-epoch";
-  std::string epoch = "saved";  ///< "saved" | "first": the epoch a resumed rank continues with.
-  /// "epoch" | "resume": since when the batches of an epoch in progress are counted.
-  std::string batches = "epoch";
-  /// "atomic" | "unsynced" (renamed, but not synced) | "in-place" (neither).
-  std::string publish = "atomic";
+  std::vector<SnapshotPart> load = include;
+  SnapshotRng rng = SnapshotRng::kOwn;
+  SnapshotWriter writer = SnapshotWriter::kRank0;
+  SnapshotResize resize = SnapshotResize::kRestartEpoch;
+  SnapshotEpoch epoch = SnapshotEpoch::kSaved;
+  BatchCount batches = BatchCount::kSinceEpoch;
+  PublishManner publish = PublishManner::kAtomic;
 };
 
 struct LoopSpec {
@@ -193,10 +186,10 @@ struct LoopSpec {
   std::int64_t epochs = 1;            ///< When steps is not given (steps restart epochs as needed).
   std::int64_t accumulate = 1;        ///< Micro-steps an optimizer step.
   bool no_sync = false;               ///< Skip synchronisation on all but the last micro-step.
-  std::string rest = "step";          ///< "step" | "drop": what an epoch leaves of a window.
-  std::string zero_grad = "none";     ///< "none" | "zero" | "never"
-  std::string forward = "wrapper";    ///< "wrapper" | "inner" (calls the wrapped module directly)
-  bool redo = false;                  ///< Compute each micro-step twice, for law redo-equal.
+  WindowRest rest = WindowRest::kStep;
+  ZeroGrad zero_grad = ZeroGrad::kNone;
+  ForwardThrough forward = ForwardThrough::kWrapper;
+  bool redo = false;  ///< Compute each micro-step twice, for law redo-equal.
   EvalSpec eval{};
   SnapshotSpec snapshot{};
   /// Uneven inputs: each epoch's batches run in a join context. Needs a wrapper, and epochs.
@@ -214,10 +207,9 @@ struct ExactSpec {
 
 struct DdpSpec {
   DdpOptions options{};
-  bool wrap = true;             ///< False: a hand-written loop.
-  std::string average = "ddp";  ///< wrap = false: "manual" (all-reduce each gradient) | "none"
-  /// "manual": gradients in the order of the "model" | "arrival", last layer first.
-  std::string average_order = "model";
+  bool wrap = true;                                   ///< False: a hand-written loop.
+  AverageBy average = AverageBy::kDdp;                ///< wrap = false: kManual or kNone.
+  AverageOrder average_order = AverageOrder::kModel;  ///< kManual
   HookSpec hook{};
 };
 

@@ -22,7 +22,8 @@ Tensor gather_floats(Runtime& runtime, const Shape& shape, DType dtype, F gather
 }
 
 bool weighs_tokens(const LossSpec& loss) {
-  return loss.normalize == "local-tokens" || loss.normalize == "global-tokens";
+  return loss.normalize == LossDivisor::kLocalTokens ||
+         loss.normalize == LossDivisor::kGlobalTokens;
 }
 
 // Each row counts as often as it has tokens, over the denominator: row i's weight, once an output.
@@ -45,8 +46,8 @@ Variable unscaled_loss(const Job& job,
                        const Variable& output,
                        const Batch& batch,
                        double denominator) {
-  const std::string& kind = job.loss.kind;
-  if (kind == "cross-entropy") {
+  const LossKind kind = job.loss.kind;
+  if (kind == LossKind::kCrossEntropy) {
     // PyTorch's mean counts predictions, of which a row of tokens asks for several.
     const std::int64_t n_predictions = batch.target.n_elems() / batch.n_samples;
     return cross_entropy(output, batch.target, denominator * static_cast<double>(n_predictions));
@@ -54,13 +55,13 @@ Variable unscaled_loss(const Job& job,
   const std::int64_t n_columns = output.data().n_elems() / batch.n_samples;
   const auto columns = static_cast<double>(n_columns);
   if (batch.row_weight.defined()) {
-    LOCKSTEP_CHECK(kind == "mse",
-                   fmt::format("token weights belong to the mse loss, not to '{}'", kind));
+    LOCKSTEP_CHECK(kind == LossKind::kMse,
+                   fmt::format("token weights belong to the mse loss, not to '{}'", name_of(kind)));
     const Variable miss = sub(output, Variable(batch.target));
     return sum(mul(mul(miss, miss), Variable(batch.row_weight)));
   }
   // PyTorch's mean counts elements, not rows.
-  if (kind == "l1") return l1_loss(output, batch.target, denominator * columns);
+  if (kind == LossKind::kL1) return l1_loss(output, batch.target, denominator * columns);
   return mse_loss(output, batch.target, denominator * columns);
 }
 
@@ -76,7 +77,7 @@ Batch make_batch(const Job& job,
   const DType dtype = job.model.dtype;
   batch.x =
       gather_floats(runtime, x_shape, dtype, [&](auto out) { dataset.gather_features(ids, out); });
-  const bool is_class = job.loss.kind == "cross-entropy";
+  const bool is_class = job.loss.kind == LossKind::kCrossEntropy;
   if (is_class && dataset.has_labels()) {
     batch.target = Tensor::empty(runtime, {batch.n_samples}, DType::kI64);
     dataset.gather_labels(ids, batch.target.span<std::int64_t>());
@@ -99,10 +100,10 @@ void change_signs(const Batch& batch, std::span<const double> signs) {
 }
 
 double loss_denominator(const Job& job, const Batch& batch, RankContext& context) {
-  const std::string& normalize = job.loss.normalize;
-  if (normalize == "sum") return 1.0;
-  if (normalize == "local-tokens") return static_cast<double>(batch.n_tokens);
-  if (normalize != "global-tokens") return static_cast<double>(batch.n_samples);
+  const LossDivisor divisor = job.loss.normalize;
+  if (divisor == LossDivisor::kSum) return 1.0;
+  if (divisor == LossDivisor::kLocalTokens) return static_cast<double>(batch.n_tokens);
+  if (divisor == LossDivisor::kLocalSamples) return static_cast<double>(batch.n_samples);
   auto tokens = static_cast<double>(batch.n_tokens);
   context.world().all_reduce(Memory::of(std::span<double>(&tokens, 1))).wait_or_throw();
   return tokens / context.world_size();

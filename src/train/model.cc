@@ -28,9 +28,9 @@ std::unique_ptr<nn::Module> make_linear(const ModelSpec& spec, Runtime& runtime)
                                       nn::LinearOptions{.bias = spec.bias, .dtype = spec.dtype});
 }
 
-void append_activation(nn::Sequential& model, const std::string& name) {
-  if (name == "relu") model.append<nn::ReLU>();
-  if (name == "tanh") model.append<nn::Tanh>();
+void append_activation(nn::Sequential& model, ActivationKind kind) {
+  if (kind == ActivationKind::kRelu) model.append<nn::ReLU>();
+  if (kind == ActivationKind::kTanh) model.append<nn::Tanh>();
 }
 
 // Linear layers with activations between them; `bn` adds batch norm before each activation.
@@ -42,12 +42,14 @@ std::unique_ptr<nn::Module> make_mlp(const ModelSpec& spec, Runtime& runtime) {
                               nn::LinearOptions{.bias = spec.bias, .dtype = spec.dtype});
     const bool last = i + 2 == spec.widths.size();
     if (last) break;
-    if (spec.kind == "bn") {
+    if (spec.kind == ModelKind::kBn) {
       model->append<nn::BatchNorm1d>(spec.widths[i + 1], nn::BatchNormOptions{.dtype = spec.dtype});
     }
     append_activation(*model, spec.activation);
   }
-  if (spec.checkpoint != "none") model->checkpoint_modules(spec.checkpoint == "reentrant");
+  if (spec.checkpoint != CheckpointKind::kNone) {
+    model->checkpoint_modules(spec.checkpoint == CheckpointKind::kReentrant);
+  }
   return model;
 }
 
@@ -59,8 +61,9 @@ std::unique_ptr<nn::Module> make_two_head(const ModelSpec& spec, Runtime& runtim
       runtime,
       nn::TwoHeadSizes{.in = spec.widths[0], .hidden = spec.widths[1], .out = spec.widths[2]},
       nn::LinearOptions{.bias = spec.bias, .dtype = spec.dtype});
-  model->use(spec.head == "both" ? nn::Heads::kBoth
-                                 : (spec.head == "b" ? nn::Heads::kB : nn::Heads::kA));
+  model->use(spec.head == HeadChoice::kBoth ? nn::Heads::kBoth
+             : spec.head == HeadChoice::kB  ? nn::Heads::kB
+                                            : nn::Heads::kA);
   return model;
 }
 
@@ -119,14 +122,19 @@ Generator initialize(nn::Module& model, const InitSpec& init, std::int32_t rank)
   const std::uint64_t seed =
       init.seed + (init.seed_by_rank ? static_cast<std::uint64_t>(rank) : 0U);
   Generator generator(seed);
-  if (init.kind == "constant") {
-    nn::init::constant(model, init.value);
-  } else if (init.kind == "values") {
-    nn::init::values(model, init.values);
-  } else if (init.kind == "grid") {
-    nn::init::grid(model, generator, {.bits = init.grid});
-  } else {
-    model.reset_parameters(generator);
+  switch (init.kind) {
+    case InitKind::kConstant:
+      nn::init::constant(model, init.value);
+      break;
+    case InitKind::kValues:
+      nn::init::values(model, init.values);
+      break;
+    case InitKind::kGrid:
+      nn::init::grid(model, generator, {.bits = init.grid});
+      break;
+    case InitKind::kPytorch:
+      model.reset_parameters(generator);
+      break;
   }
   return generator;
 }
@@ -138,20 +146,27 @@ std::unique_ptr<nn::Module> build_model(const ModelSpec& spec,
                                         std::int32_t rank) {
   std::unique_ptr<nn::Module> model;
   nn::Gpt* gpt = nullptr;
-  if (spec.kind == "scalar" || spec.kind == "linear") {
-    model = make_linear(spec, runtime);
-  } else if (spec.kind == "twohead") {
-    model = make_two_head(spec, runtime);
-  } else if (spec.kind == "gpt") {
-    auto made = make_gpt(spec, runtime);
-    gpt = made.get();
-    model = std::move(made);
-  } else if (spec.kind == "cnn") {
-    model = make_cnn(spec, runtime);
-  } else {
-    LOCKSTEP_CHECK(spec.kind == "mlp" || spec.kind == "bn",
-                   fmt::format("unknown model kind '{}'", spec.kind));
-    model = make_mlp(spec, runtime);
+  switch (spec.kind) {
+    case ModelKind::kScalar:
+    case ModelKind::kLinear:
+      model = make_linear(spec, runtime);
+      break;
+    case ModelKind::kTwoHead:
+      model = make_two_head(spec, runtime);
+      break;
+    case ModelKind::kMlp:
+    case ModelKind::kBn:
+      model = make_mlp(spec, runtime);
+      break;
+    case ModelKind::kCnn:
+      model = make_cnn(spec, runtime);
+      break;
+    case ModelKind::kGpt: {
+      auto made = make_gpt(spec, runtime);
+      gpt = made.get();
+      model = std::move(made);
+      break;
+    }
   }
   const Generator drawn = initialize(*model, spec.init, rank);
   // As in a script: one seed, then the model, then the masks, unless they have a seed of their own.

@@ -66,7 +66,7 @@ RankEpoch distributed(const Job& job, const RankContext& context, std::int64_t s
 RankEpoch without_ranks(const Job& job, std::int64_t sampler_epoch) {
   RankEpoch epoch;
   epoch.generator_key = job.loader.seed + static_cast<std::uint64_t>(sampler_epoch);
-  if (job.loader.sampler == "random" || job.loader.shuffle) {
+  if (job.loader.sampler == SamplerKind::kRandom || job.loader.shuffle) {
     Generator outer(epoch.generator_key);
     Result<std::vector<std::int64_t>> order =
         data::random_order(outer, {.size = job.train->size(), .count = job.train->size()});
@@ -104,9 +104,9 @@ RankEpoch batches_by_rank(const Job& job, const RankContext& context) {
 
 RankEpoch plan_epoch(const Job& job, const RankContext& context, std::int64_t sampler_epoch) {
   RankEpoch epoch;
-  if (job.loader.sampler == "distributed") {
+  if (job.loader.sampler == SamplerKind::kDistributed) {
     epoch = distributed(job, context, sampler_epoch);
-  } else if (job.loader.sampler == "batches_by_rank") {
+  } else if (job.loader.sampler == SamplerKind::kBatchesByRank) {
     epoch = batches_by_rank(job, context);
   } else {
     epoch = without_ranks(job, sampler_epoch);
@@ -125,7 +125,7 @@ class RankLoader::Stream final : public data::StreamReader {
   RankEpoch plan(std::int64_t sampler_epoch) {
     epoch_ = sampler_epoch;
     RankEpoch epoch;
-    epoch.n_replicas = job_.loader.shard == "none" ? 1 : context_.world_size();
+    epoch.n_replicas = job_.loader.shard == StreamShard::kNone ? 1 : context_.world_size();
     epoch.dataset_size = job_.train->size();
     epoch.generator_key = job_.loader.seed + static_cast<std::uint64_t>(sampler_epoch);
     data::LoadedBatch batch;
@@ -148,10 +148,10 @@ class RankLoader::Stream final : public data::StreamReader {
     const std::int64_t count = main ? 1 : worker.count;
     std::int64_t first = 0;
     std::int64_t stride = 1;
-    if (job_.loader.shard == "rank") {
+    if (job_.loader.shard == StreamShard::kRank) {
       first = context_.rank();
       stride = context_.world_size();
-    } else if (job_.loader.shard == "rank*worker") {
+    } else if (job_.loader.shard == StreamShard::kRankAndWorker) {
       first = context_.rank() * count + (main ? 0 : worker.id);
       stride = context_.world_size() * count;
     }
@@ -208,7 +208,8 @@ class RankLoader::Stream final : public data::StreamReader {
 RankLoader::RankLoader(const Job& job, const RankContext& context)
     : job_(job),
       context_(context),
-      stream_(job.loader.sampler == "stream" ? std::make_unique<Stream>(job, context) : nullptr) {}
+      stream_(job.loader.sampler == SamplerKind::kStream ? std::make_unique<Stream>(job, context)
+                                                         : nullptr) {}
 
 RankLoader::~RankLoader() = default;
 

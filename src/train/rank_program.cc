@@ -22,8 +22,8 @@ namespace lockstep {
 namespace {
 
 ManualAverage::Order order_of(const DdpSpec& spec) {
-  if (spec.average != "manual") return ManualAverage::Order::kNone;
-  const bool by_model = spec.average_order == "model";
+  if (spec.average != AverageBy::kManual) return ManualAverage::Order::kNone;
+  const bool by_model = spec.average_order == AverageOrder::kModel;
   return by_model ? ManualAverage::Order::kModel : ManualAverage::Order::kArrival;
 }
 
@@ -108,7 +108,7 @@ void Loop::wrap() {
 }
 
 void Loop::register_hook() {
-  if (job_.ddp.hook.kind == "none") return;
+  if (job_.ddp.hook.kind == HookKind::kNone) return;
   Result<std::unique_ptr<CommHook>> hook = make_comm_hook(job_.ddp.hook, context_.world());
   LOCKSTEP_CHECK(hook.ok(), hook.error().message);
   comm_hook_ = std::move(hook).value();
@@ -117,7 +117,7 @@ void Loop::register_hook() {
 
 Variable Loop::forward(const Variable& x, bool last_micro) {
   Variable output;
-  state_.through_wrapper = job_.loop.forward != "inner";
+  state_.through_wrapper = job_.loop.forward != ForwardThrough::kInner;
   hooked(LoopPoint::kForward, [&] {
     if (!ddp_) {
       output = manual_->forward(x);
@@ -139,7 +139,7 @@ void Loop::record_batch(std::span<const std::int64_t> ids, const Batch& batch, d
   record.batch({.n_samples = batch.n_samples,
                 .n_tokens = batch.n_tokens,
                 .denominator = denominator,
-                .declared = job_.loss.declared});
+                .declared = std::string(name_of(job_.loss.declared))});
   std::vector<std::int64_t> rows(ids.begin(), ids.end());
   if (!job_.train_ids.empty()) {
     for (std::int64_t& id : rows) id = job_.train_ids[static_cast<std::size_t>(id)];
@@ -173,14 +173,14 @@ void Loop::micro_step(const RowSpan& rows, bool last_micro) {
 
 void Loop::optimizer_step(const RankEpoch& order, std::size_t& batch, std::size_t& at) {
   hooked(LoopPoint::kZeroGrad, [this] {
-    if (job_.loop.zero_grad != "never")
-      stepper_->optimizer().zero_grad(job_.loop.zero_grad == "none");
+    if (job_.loop.zero_grad != ZeroGrad::kNever)
+      stepper_->optimizer().zero_grad(job_.loop.zero_grad == ZeroGrad::kNone);
   });
   state_.micro = 0;
   const auto n_left = order.batch_sizes.size() - batch;
   const auto n_wanted = static_cast<std::size_t>(job_.loop.accumulate);
   const auto n_micro = std::min(n_wanted, n_left);
-  const bool drops = job_.loop.rest == "drop" && n_micro < n_wanted;
+  const bool drops = job_.loop.rest == WindowRest::kDrop && n_micro < n_wanted;
   for (std::size_t i = 0; i < n_micro; ++i, ++batch) {
     const auto size = static_cast<std::size_t>(order.batch_sizes[batch]);
     micro_step(order.rows(at, size), !drops && i + 1 == n_micro);
@@ -196,7 +196,7 @@ void Loop::optimizer_step(const RankEpoch& order, std::size_t& batch, std::size_
 
 void Loop::record_epoch(const RankEpoch& order) {
   context_.record().epoch({.epoch = state_.epoch,
-                           .sampler = job_.loader.sampler,
+                           .sampler = std::string(name_of(job_.loader.sampler)),
                            .dataset_size = order.dataset_size,
                            .n_replicas = order.n_replicas,
                            .per_rank = static_cast<std::int64_t>(order.ids.size()),
@@ -235,8 +235,8 @@ bool Loop::run_epoch(std::int64_t epoch, std::int64_t first_batch) {
   }
   if (join) join->finish();
   // Where no epoch fills a window and rests are dropped, no epoch will ever bring a step.
-  const bool starved =
-      job_.loop.rest == "drop" && std::cmp_less(order.batch_sizes.size(), job_.loop.accumulate);
+  const bool starved = job_.loop.rest == WindowRest::kDrop &&
+                       std::cmp_less(order.batch_sizes.size(), job_.loop.accumulate);
   return join || (!order.batch_sizes.empty() && !starved);
 }
 

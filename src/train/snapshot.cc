@@ -21,8 +21,9 @@ constexpr std::string_view kDropout = "rng/dropout";
 constexpr std::string_view kOwnStream = "rng/augment.own";
 constexpr std::string_view kLibraryStream = "rng/augment.library";
 constexpr std::int64_t kUnreadable =
-    -2;                            ///< Rank 0 cannot look into the folder, or may not use it.
-constexpr std::size_t kWords = 6;  ///< What gather() says of a rank: two files, three each.
+    -2;  ///< Rank 0 cannot look into the folder, or may not use it.
+constexpr std::size_t kNumbersPerRank =
+    6;  ///< What gather() says of a rank: two files, three each.
 
 void wait_for(const Work& work) {
   const CommStatus status = work.wait();
@@ -79,9 +80,18 @@ void copy_into(const Tensor& to, const Tensor& from, std::string_view name) {
 }
 
 /// The part of a snapshot that these numbers belong to.
-std::string_view owner_of(std::string_view numbers) {
-  if (numbers == "groups" || numbers == "averager") return "optimizer";
-  return numbers == "plateau" ? "scheduler" : numbers;
+SnapshotPart owner_of(StepperPart numbers) {
+  switch (numbers) {
+    case StepperPart::kGroups:
+    case StepperPart::kAverager:
+      return SnapshotPart::kOptimizer;
+    case StepperPart::kScheduler:
+    case StepperPart::kPlateau:
+      return SnapshotPart::kScheduler;
+    case StepperPart::kScaler:
+      break;
+  }
+  return SnapshotPart::kScaler;
 }
 
 }  // namespace
@@ -105,41 +115,41 @@ Snapshots::Snapshots(const Job& job,
   }
 }
 
-bool Snapshots::includes(std::string_view part) const {
-  const std::vector<std::string>& include = job_.loop.snapshot.include;
+bool Snapshots::includes(SnapshotPart part) const {
+  const std::vector<SnapshotPart>& include = job_.loop.snapshot.include;
   return std::find(include.begin(), include.end(), part) != include.end();
 }
 
-bool Snapshots::takes(std::string_view part) const {
-  const std::vector<std::string>& load = job_.loop.snapshot.load;
+bool Snapshots::takes(SnapshotPart part) const {
+  const std::vector<SnapshotPart>& load = job_.loop.snapshot.load;
   return std::find(load.begin(), load.end(), part) != load.end();
 }
 
 bool Snapshots::writes_common() const {
-  if (job_.loop.snapshot.writer == "rank0") return context_.rank() == 0;
+  if (job_.loop.snapshot.writer == SnapshotWriter::kRank0) return context_.rank() == 0;
   return context_.host().environment("LOCAL_RANK").value_or("0") == "0";
 }
 
 bool Snapshots::trains_alone() const {
-  const std::string& hook = job_.ddp.hook.kind;
-  return job_.optimizer.averager || hook == "post-local-sgd" || hook == "noop";
+  const HookKind hook = job_.ddp.hook.kind;
+  return job_.optimizer.averager || hook == HookKind::kPostLocalSgd || hook == HookKind::kNoop;
 }
 
 bool Snapshots::is_local(const std::string& parameter) const {
-  if (!job_.ddp.wrap) return job_.ddp.average == "none";
+  if (!job_.ddp.wrap) return job_.ddp.average == AverageBy::kNone;
   if (trains_alone()) return true;
   const std::vector<std::string>& ignored = job_.ddp.options.ignored;
   return std::find(ignored.begin(), ignored.end(), parameter) != ignored.end();
 }
 
 void Snapshots::add_parameters(SafeTensors& part, bool local) const {
-  if (includes("model")) {
+  if (includes(SnapshotPart::kModel)) {
     for (const NamedVariable& named : model_.named_parameters()) {
       if (is_local(named.name) != local) continue;
       part.tensors.emplace_back("model/" + named.name, named.variable.data());
     }
   }
-  if (!includes("optimizer")) return;
+  if (!includes(SnapshotPart::kOptimizer)) return;
   for (const optim::StateList& list : stepper_.optimizer().state()) {
     for (std::size_t i = 0; i < names_.size(); ++i) {
       if (is_local(names_[i]) != local || !list.tensors[i].defined()) continue;
@@ -156,14 +166,14 @@ SafeTensors Snapshots::common_part() const {
 
 void Snapshots::add_numbers(SafeTensors& part) const {
   for (const Stepper::Numbers& numbers : stepper_.numbers()) {
-    if (includes(owner_of(numbers.part)))
-      part.metadata[numbers.part] = render_numbers(numbers.numbers);
+    if (!includes(owner_of(numbers.part))) continue;
+    part.metadata[std::string(name_of(numbers.part))] = render_numbers(numbers.numbers);
   }
 }
 
 // Those that the next step would still see.
 void Snapshots::add_gradients(SafeTensors& part) const {
-  if (job_.loop.zero_grad == "none") return;
+  if (job_.loop.zero_grad == ZeroGrad::kNone) return;
   for (const NamedVariable& named : model_.named_parameters()) {
     if (!named.variable.grad().defined()) continue;
     part.tensors.emplace_back("grad/" + named.name, named.variable.grad());
@@ -171,7 +181,7 @@ void Snapshots::add_gradients(SafeTensors& part) const {
 }
 
 void Snapshots::add_hook(SafeTensors& part) const {
-  if (hook_ == nullptr || !includes("hook")) return;
+  if (hook_ == nullptr || !includes(SnapshotPart::kHook)) return;
   const HookState state = hook_->save(context_.runtime());
   if (state.empty()) return;
   std::vector<optim::StateNumber> counts;
@@ -186,7 +196,7 @@ void Snapshots::add_hook(SafeTensors& part) const {
 }
 
 void Snapshots::add_generators(SafeTensors& part) const {
-  if (!includes("rng")) return;
+  if (!includes(SnapshotPart::kRng)) return;
   Runtime& runtime = context_.runtime();
   if (auto* gpt = dynamic_cast<nn::Gpt*>(&model_)) {
     part.tensors.emplace_back(kDropout, state_of(gpt->dropout_generator(), runtime));
@@ -203,7 +213,7 @@ SafeTensors Snapshots::own_part(const LoopPlace& place) const {
   part.metadata["place"] = render_place(place);
   add_numbers(part);
   add_parameters(part, true);
-  if (includes("model")) {
+  if (includes(SnapshotPart::kModel)) {
     for (const NamedVariable& named : model_.named_buffers()) {
       part.tensors.emplace_back("buffer/" + named.name, named.variable.data());
     }
@@ -216,10 +226,10 @@ SafeTensors Snapshots::own_part(const LoopPlace& place) const {
 
 void Snapshots::load_parameters(const SafeTensors& part) {
   for (const NamedVariable& named : model_.named_parameters()) {
-    const Tensor* saved = takes("model") ? part.find("model/" + named.name) : nullptr;
+    const Tensor* saved = takes(SnapshotPart::kModel) ? part.find("model/" + named.name) : nullptr;
     if (saved != nullptr) copy_into(named.variable.data(), *saved, named.name);
   }
-  if (!takes("optimizer")) return;
+  if (!takes(SnapshotPart::kOptimizer)) return;
   constexpr std::string_view kState = "optimizer/";
   for (const auto& [name, tensor] : part.tensors) {
     if (name.substr(0, kState.size()) != kState) continue;
@@ -233,13 +243,13 @@ void Snapshots::load_parameters(const SafeTensors& part) {
 }
 
 void Snapshots::load_own(const SafeTensors& part) {
-  for (const char* kind : {"groups", "averager", "scheduler", "plateau", "scaler"}) {
-    const auto found = part.metadata.find(kind);
-    if (found != part.metadata.end() && takes(owner_of(kind)))
-      stepper_.load_numbers({kind, parse_numbers(found->second)});
+  for (const StepperPart numbers : every<StepperPart>()) {
+    const auto found = part.metadata.find(std::string(name_of(numbers)));
+    if (found == part.metadata.end() || !takes(owner_of(numbers))) continue;
+    stepper_.load_numbers({numbers, parse_numbers(found->second)});
   }
   for (const NamedVariable& named : model_.named_buffers()) {
-    const Tensor* saved = takes("model") ? part.find("buffer/" + named.name) : nullptr;
+    const Tensor* saved = takes(SnapshotPart::kModel) ? part.find("buffer/" + named.name) : nullptr;
     if (saved != nullptr) copy_into(named.variable.data(), *saved, named.name);
   }
   for (const NamedVariable& named : model_.named_parameters()) {
@@ -250,7 +260,7 @@ void Snapshots::load_own(const SafeTensors& part) {
 
 void Snapshots::load_hook(const SafeTensors& part) {
   const auto counts = part.metadata.find("hook");
-  if (hook_ == nullptr || counts == part.metadata.end() || !takes("hook")) return;
+  if (hook_ == nullptr || counts == part.metadata.end() || !takes(SnapshotPart::kHook)) return;
   HookState state;
   for (const optim::StateNumber& number : parse_numbers(counts->second)) {
     state.counts.emplace_back(number.name, static_cast<std::int64_t>(number.value));
@@ -296,17 +306,17 @@ LoopPlace Snapshots::load(std::int64_t step) {
   load_parameters(own);
   load_own(own);
   load_hook(own);
-  if (takes("rng")) {
-    const bool shares = job_.loop.snapshot.rng == "rank0";
+  if (takes(SnapshotPart::kRng)) {
+    const bool shares = job_.loop.snapshot.rng == SnapshotRng::kRank0;
     load_generators(shares ? read_part(manifest.value(), SnapshotFiles::rank_part(0)) : own,
                     shares || had_own);
   }
   const auto text = own.metadata.find("place");
   LoopPlace place = parse_place(text == own.metadata.end() ? std::string_view() : text->second);
-  if (job_.loop.snapshot.epoch == "first") place.epoch = place.batch = 0;
-  const bool keeps_count = job_.loop.snapshot.resize == "keep-batches";
-  const bool same_share =
-      (n_ranks == context_.world_size() || keeps_count) && includes("sampler") && takes("sampler");
+  if (job_.loop.snapshot.epoch == SnapshotEpoch::kFirst) place.epoch = place.batch = 0;
+  const bool keeps_count = job_.loop.snapshot.resize == SnapshotResize::kKeepBatches;
+  const bool same_share = (n_ranks == context_.world_size() || keeps_count) &&
+                          includes(SnapshotPart::kSampler) && takes(SnapshotPart::kSampler);
   if (!same_share && place.batch != LoopPlace::kEndOfEpoch) place.batch = 0;
   return place;
 }
@@ -360,7 +370,7 @@ std::optional<LoopPlace> Snapshots::resume() {
 
 LoopPlace Snapshots::as_saved(LoopPlace place) const {
   const bool ended = place.batch == LoopPlace::kEndOfEpoch;
-  const bool since_resume = job_.loop.snapshot.batches == "resume";
+  const bool since_resume = job_.loop.snapshot.batches == BatchCount::kSinceResume;
   if (since_resume && !ended && place.epoch == resumed_.epoch && resumed_.batch > 0) {
     place.batch -= resumed_.batch;
   }
@@ -383,23 +393,23 @@ Outcome Snapshots::publish(std::int64_t step,
 std::optional<std::vector<SnapshotManifest::File>> Snapshots::gather(
     std::int64_t step, std::span<const SnapshotManifest::File> published) {
   const auto n_ranks = static_cast<std::size_t>(context_.world_size());
-  std::array<std::int64_t, kWords> own{};
+  std::array<std::int64_t, kNumbersPerRank> own{};
   for (std::size_t i = 0; i < published.size(); ++i) {
     own[3 * i] = 1;
     own[3 * i + 1] = published[i].n_bytes;
     own[3 * i + 2] = static_cast<std::int64_t>(published[i].digest);
   }
-  std::vector<std::int64_t> words(n_ranks * kWords);
+  std::vector<std::int64_t> words(n_ranks * kNumbersPerRank);
   std::vector<Memory> outputs;
   for (std::size_t r = 0; r < n_ranks; ++r) {
-    outputs.push_back({&words[r * kWords], kWords, DType::kI64});
+    outputs.push_back({&words[r * kNumbersPerRank], kNumbersPerRank, DType::kI64});
   }
-  wait_for(context_.world().all_gather(outputs, {own.data(), kWords, DType::kI64}));
+  wait_for(context_.world().all_gather(outputs, {own.data(), kNumbersPerRank, DType::kI64}));
   std::vector<SnapshotManifest::File> files;
   for (std::size_t r = 0; r < n_ranks; ++r) {
     const std::size_t n_files = r == 0 ? 2 : 1;
     for (std::size_t i = 0; i < n_files; ++i) {
-      const std::int64_t* at = &words[r * kWords + 3 * i];
+      const std::int64_t* at = &words[r * kNumbersPerRank + 3 * i];
       if (at[0] == 0) return std::nullopt;
       const std::string part =
           i == 0 ? SnapshotFiles::rank_part(static_cast<std::int32_t>(r)) : "model";

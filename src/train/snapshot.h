@@ -79,8 +79,8 @@ class Snapshots {
   void save(const LoopPlace& place);
 
  private:
-  bool includes(std::string_view part) const;
-  bool takes(std::string_view part) const;
+  bool includes(SnapshotPart part) const;
+  bool takes(SnapshotPart part) const;
   /// Whether this rank writes what all ranks have in common.
   bool writes_common() const;
   /// Whether ranks are brought together by something else than their gradients, or never.

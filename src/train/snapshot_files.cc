@@ -119,8 +119,8 @@ Result<SnapshotManifest> parse_manifest(std::string_view text) {
   return manifest;
 }
 
-SnapshotFiles::SnapshotFiles(FileSystem& files, std::string folder, std::string publish)
-    : files_(&files), folder_(std::move(folder)), publish_(std::move(publish)) {}
+SnapshotFiles::SnapshotFiles(FileSystem& files, std::string folder, PublishManner publish)
+    : files_(&files), folder_(std::move(folder)), publish_(publish) {}
 
 std::string SnapshotFiles::rank_part(std::int32_t rank) { return rank_stem(rank); }
 
@@ -134,8 +134,8 @@ std::string SnapshotFiles::manifest_name(std::int64_t step) {
 
 Outcome SnapshotFiles::publish(const std::string& name, std::string_view bytes) {
   const std::string path = path_of(name);
-  if (publish_ == "in-place") return files_->write(path, bytes);
-  if (publish_ != "unsynced") return files_->publish(path, bytes);
+  if (publish_ == PublishManner::kInPlace) return files_->write(path, bytes);
+  if (publish_ != PublishManner::kUnsynced) return files_->publish(path, bytes);
   Outcome outcome = files_->write(path + ".part", bytes);
   return outcome.ok() ? files_->rename(path + ".part", path) : outcome;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lockstep/base/host.h"
+#include "lockstep/train/job_words.h"
 
 namespace lockstep {
 
@@ -40,8 +41,8 @@ SnapshotManifest::File describe_file(std::string name, std::string_view bytes);
 /// snapshot's files, finished or not, are ever removed.
 class SnapshotFiles {
  public:
-  /// `publish`: as SnapshotSpec's. Requires: `files` outlives it.
-  SnapshotFiles(FileSystem& files, std::string folder, std::string publish);
+  /// Requires: `files` outlives it.
+  SnapshotFiles(FileSystem& files, std::string folder, PublishManner publish);
 
   /// "rank-00003", the part of what rank 3 has alone.
   static std::string rank_part(std::int32_t rank);
@@ -88,7 +89,7 @@ class SnapshotFiles {
 
   FileSystem* files_;
   std::string folder_;
-  std::string publish_;
+  PublishManner publish_;
 };
 
 }  // namespace lockstep

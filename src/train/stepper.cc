@@ -49,7 +49,8 @@ std::unique_ptr<optim::Optimizer> make_adam(const Job& job, std::vector<optim::P
                                    .amsgrad = spec.amsgrad,
                                    .maximize = spec.maximize,
                                    .compat = compat_of(job)};
-  if (spec.kind == "adamw") return std::make_unique<optim::AdamW>(std::move(groups), options);
+  if (spec.kind == OptimizerKind::kAdamW)
+    return std::make_unique<optim::AdamW>(std::move(groups), options);
   return std::make_unique<optim::Adam>(std::move(groups), options);
 }
 
@@ -91,9 +92,17 @@ std::unique_ptr<optim::Optimizer> make_rmsprop(const Job& job,
 
 std::unique_ptr<optim::Optimizer> make_of_kind(const Job& job,
                                                std::vector<optim::ParamGroup> groups) {
-  if (job.optimizer.kind == "sgd") return make_sgd(job.optimizer, std::move(groups));
-  if (job.optimizer.kind == "adagrad") return make_adagrad(job.optimizer, std::move(groups));
-  if (job.optimizer.kind == "rmsprop") return make_rmsprop(job, std::move(groups));
+  switch (job.optimizer.kind) {
+    case OptimizerKind::kSgd:
+      return make_sgd(job.optimizer, std::move(groups));
+    case OptimizerKind::kAdagrad:
+      return make_adagrad(job.optimizer, std::move(groups));
+    case OptimizerKind::kRmsprop:
+      return make_rmsprop(job, std::move(groups));
+    case OptimizerKind::kAdam:
+    case OptimizerKind::kAdamW:
+      break;
+  }
   return make_adam(job, std::move(groups));
 }
 
@@ -183,23 +192,33 @@ Stepper::Stepper(const Job& job, nn::Module& model, ProcessGroup& group)
 
 std::vector<Stepper::Numbers> Stepper::numbers() const {
   std::vector<Numbers> parts;
-  parts.push_back({"groups", group_numbers(std::as_const(*optimizer_).groups())});
-  if (schedule_) parts.push_back({"scheduler", schedule_->state()});
-  if (plateau_) parts.push_back({"plateau", plateau_->state()});
-  if (scaler_) parts.push_back({"scaler", scaler_->state()});
+  parts.push_back({StepperPart::kGroups, group_numbers(std::as_const(*optimizer_).groups())});
+  if (schedule_) parts.push_back({StepperPart::kScheduler, schedule_->state()});
+  if (plateau_) parts.push_back({StepperPart::kPlateau, plateau_->state()});
+  if (scaler_) parts.push_back({StepperPart::kScaler, scaler_->state()});
   if (averager_) {
-    parts.push_back({"averager", {{"step", static_cast<double>(averager_->step())}}});
+    parts.push_back({StepperPart::kAverager, {{"step", static_cast<double>(averager_->step())}}});
   }
   return parts;
 }
 
 void Stepper::load_numbers(const Numbers& numbers) {
-  if (numbers.part == "groups") load_groups(optimizer_->groups(), numbers.numbers);
-  if (numbers.part == "scheduler" && schedule_) schedule_->load_state(numbers.numbers);
-  if (numbers.part == "plateau" && plateau_) plateau_->load_state(numbers.numbers);
-  if (numbers.part == "scaler" && scaler_) scaler_->load_state(numbers.numbers);
-  if (numbers.part == "averager" && averager_) {
-    averager_->set_step(static_cast<std::int64_t>(numbers.numbers.at(0).value));
+  switch (numbers.part) {
+    case StepperPart::kGroups:
+      load_groups(optimizer_->groups(), numbers.numbers);
+      break;
+    case StepperPart::kScheduler:
+      if (schedule_) schedule_->load_state(numbers.numbers);
+      break;
+    case StepperPart::kPlateau:
+      if (plateau_) plateau_->load_state(numbers.numbers);
+      break;
+    case StepperPart::kScaler:
+      if (scaler_) scaler_->load_state(numbers.numbers);
+      break;
+    case StepperPart::kAverager:
+      if (averager_) averager_->set_step(static_cast<std::int64_t>(numbers.numbers.at(0).value));
+      break;
   }
 }
 
@@ -234,16 +253,16 @@ void Stepper::step() {
 
 void Stepper::move_rates(double own_loss) {
   for (std::int64_t i = 0; schedule_ && i < job_.scheduler.times; ++i) schedule_->step();
-  if (plateau_ && job_.scheduler.metric == "loss") plateau_->step(own_loss);
+  if (plateau_ && job_.scheduler.metric == PlateauMetric::kLoss) plateau_->step(own_loss);
 }
 
 void Stepper::end_step(double own_loss) {
-  if (job_.scheduler.per == "step") move_rates(own_loss);
+  if (job_.scheduler.per == RatePace::kStep) move_rates(own_loss);
 }
 
 void Stepper::end_epoch(double own_loss, std::optional<double> metric) {
-  if (job_.scheduler.per == "epoch") move_rates(own_loss);
-  if (plateau_ && job_.scheduler.metric == "eval" && metric) plateau_->step(*metric);
+  if (job_.scheduler.per == RatePace::kEpoch) move_rates(own_loss);
+  if (plateau_ && job_.scheduler.metric == PlateauMetric::kEval && metric) plateau_->step(*metric);
 }
 
 }  // namespace lockstep

@@ -15,15 +15,21 @@
 
 namespace lockstep {
 
+/// What has numbers of its own besides the optimizer's tensors.
+enum class StepperPart : std::uint8_t { kGroups, kAverager, kScheduler, kPlateau, kScaler };
+template <>
+inline constexpr WordTable<5> kWords<StepperPart> = {
+    "groups", "averager", "scheduler", "plateau", "scaler"};
+
 /// A job's optimizer with its gradient scaler, clipping and schedule, in the order in which a
 /// correct script calls them: unscale, clip, step, update; then the schedule.
 ///
 /// Requires: the job, the model and the group outlive it.
 class Stepper {
  public:
-  /// Numbers of one of its parts: "groups", "averager", "scheduler", "plateau" or "scaler".
+  /// Numbers of one of its parts.
   struct Numbers {
-    std::string part;
+    StepperPart part = StepperPart::kGroups;
     std::vector<optim::StateNumber> numbers;
   };
 

@@ -1,8 +1,8 @@
-#include "lockstep/base/read_file.h"
-
 #include <fstream>
 
 #include <gtest/gtest.h>
+
+#include "lockstep/base/disk_files.h"
 
 #include "tests/support/temp_folder.h"
 

@@ -108,7 +108,7 @@ void descend(const Variable& parameter) {
 }
 
 std::optional<DType> dtype_or_none(const std::string& text) {
-  return text == "-" ? std::nullopt : std::optional<DType>(parse_dtype(text).value());
+  return text == "-" ? std::nullopt : std::optional<DType>(parse_word<DType>(text).value());
 }
 
 std::string torch_name(DType dtype) {

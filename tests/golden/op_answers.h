@@ -80,7 +80,7 @@ inline OpCase parse_op(Runtime& runtime, const std::string& line) {
   std::string dtype;
   std::string parameters;
   head >> one.name >> dtype >> parameters;
-  one.dtype = parse_dtype(dtype).value();
+  one.dtype = parse_word<DType>(dtype).value();
   for (const std::string_view number : split(parameters, ',')) {
     if (number != "-") one.parameters.push_back(parse_double(number).value());
   }

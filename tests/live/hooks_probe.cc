@@ -47,8 +47,8 @@ class HookJob {
 
   HookSpec hook() const {
     HookSpec spec;
-    spec.kind = values_.at("hook");
-    spec.wrapper = values_.at("wrapper");
+    spec.kind = parse_word<HookKind>(values_.at("hook")).value();
+    spec.wrapper = parse_word<HookWrapper>(values_.at("wrapper")).value();
     spec.power_sgd = {.rank = number("rank"),
                       .start_iter = number("start"),
                       .min_compression_rate = static_cast<double>(number("rate")) / 4,
@@ -88,10 +88,10 @@ HookSpec with_mistake(HookSpec spec, const std::string& mistake) {
   if (mistake == "other-seed") ++spec.power_sgd.seed;
   if (mistake == "forgets-errors") spec.power_sgd.error_feedback = false;
   if (mistake == "other-width") {
-    if (spec.kind == "fp16") spec.kind = "bf16";
-    if (spec.wrapper == "fp16") spec.wrapper = "bf16";
+    if (spec.kind == HookKind::kFp16) spec.kind = HookKind::kBf16;
+    if (spec.wrapper == HookWrapper::kFp16) spec.wrapper = HookWrapper::kBf16;
   }
-  if (mistake == "without-wrapper") spec.wrapper = "none";
+  if (mistake == "without-wrapper") spec.wrapper = HookWrapper::kNone;
   if (mistake == "late-start") ++spec.local_sgd.start_iter;
   if (mistake == "other-channel") spec.channel += 1;
   return spec;

@@ -13,11 +13,11 @@ using testing::OneRank;
 
 using Ids = std::vector<std::int64_t>;
 
-Job stream_job(std::int64_t size, const std::string& shard, std::int64_t n_workers) {
+Job stream_job(std::int64_t size, StreamShard shard, std::int64_t n_workers) {
   Job job;
   const auto n = static_cast<std::size_t>(size);
   job.train = column_data(std::vector<double>(n), std::vector<double>(n));
-  job.loader = {.batch = 2, .sampler = "stream", .workers = n_workers, .shard = shard};
+  job.loader = {.batch = 2, .sampler = SamplerKind::kStream, .workers = n_workers, .shard = shard};
   return job;
 }
 
@@ -27,20 +27,21 @@ Ids ids_of(const Job& job, const RankContext& context) {
 
 TEST(RankLoaderTest, AnUndividedStreamIsReadOnceByEachWorker) {
   OneRank one;
-  EXPECT_EQ(ids_of(stream_job(4, "none", 0), one.as(1, 2)), (Ids{0, 1, 2, 3}));
-  EXPECT_EQ(ids_of(stream_job(4, "none", 2), one.as(1, 2)), (Ids{0, 1, 0, 1, 2, 3, 2, 3}));
+  EXPECT_EQ(ids_of(stream_job(4, StreamShard::kNone, 0), one.as(1, 2)), (Ids{0, 1, 2, 3}));
+  EXPECT_EQ(ids_of(stream_job(4, StreamShard::kNone, 2), one.as(1, 2)),
+            (Ids{0, 1, 0, 1, 2, 3, 2, 3}));
 }
 
 TEST(RankLoaderTest, ReadersDivideByRankOrByRankAndWorker) {
   OneRank one;
-  EXPECT_EQ(ids_of(stream_job(8, "rank", 0), one.as(1, 2)), (Ids{1, 3, 5, 7}));
-  EXPECT_EQ(ids_of(stream_job(8, "rank*worker", 2), one.as(0, 2)), (Ids{0, 4, 1, 5}));
-  EXPECT_EQ(ids_of(stream_job(8, "rank*worker", 2), one.as(1, 2)), (Ids{2, 6, 3, 7}));
+  EXPECT_EQ(ids_of(stream_job(8, StreamShard::kRank, 0), one.as(1, 2)), (Ids{1, 3, 5, 7}));
+  EXPECT_EQ(ids_of(stream_job(8, StreamShard::kRankAndWorker, 2), one.as(0, 2)), (Ids{0, 4, 1, 5}));
+  EXPECT_EQ(ids_of(stream_job(8, StreamShard::kRankAndWorker, 2), one.as(1, 2)), (Ids{2, 6, 3, 7}));
 }
 
 TEST(RankLoaderTest, WorkersThatEndEarlyAreFollowedByTheOthers) {
   OneRank one;
-  const Job job = stream_job(5, "rank*worker", 2);
+  const Job job = stream_job(5, StreamShard::kRankAndWorker, 2);
 
   const RankEpoch epoch = RankLoader(job, one.as(0, 1)).plan(0);
 
@@ -51,7 +52,7 @@ TEST(RankLoaderTest, WorkersThatEndEarlyAreFollowedByTheOthers) {
 // Whether the second epoch's order, and what is recorded of it, repeat the first one's.
 std::pair<bool, bool> repeats(std::int64_t n_workers, bool persistent) {
   OneRank one;
-  Job job = stream_job(30, "rank*worker", n_workers);
+  Job job = stream_job(30, StreamShard::kRankAndWorker, n_workers);
   job.loader.shuffle = true;
   job.loader.persistent = persistent;
   const RankContext& context = one.as(0, 1);
@@ -70,8 +71,8 @@ TEST(RankLoaderTest, OnlyPersistentWorkersKeepTheEpochTheyWereStartedWith) {
 
 TEST(RankLoaderTest, SamplersDoNotDependOnWorkers) {
   OneRank one;
-  Job job = stream_job(9, "none", 0);
-  job.loader.sampler = "distributed";
+  Job job = stream_job(9, StreamShard::kNone, 0);
+  job.loader.sampler = SamplerKind::kDistributed;
   job.loader.shuffle = true;
   const Ids alone = ids_of(job, one.as(1, 2));
   job.loader.workers = 3;

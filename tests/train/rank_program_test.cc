@@ -17,8 +17,8 @@ namespace {
 // y = w x with w = 2 on x = 1, y = 1: gradients 2, -2, 2, ... and weights 2, 0, 2, ... at lr 1.
 Job swinging_job() {
   Job job;
-  job.model = {.kind = "linear", .widths = {1, 1}, .bias = false};
-  job.model.init = {.kind = "constant", .value = 2.0};
+  job.model = {.kind = ModelKind::kLinear, .widths = {1, 1}, .bias = false};
+  job.model.init = {.kind = InitKind::kConstant, .value = 2.0};
   job.train = column_data({1.0}, {1.0});
   job.optimizer.lr = 1.0;
   job.loop.steps = 3;
@@ -77,7 +77,7 @@ TEST(RankProgramTest, AccumulatesGradientsOverMicroSteps) {
 
 TEST(RankProgramTest, KeepsGradientsThatAreNotZeroed) {
   Job job = swinging_job();
-  job.loop.zero_grad = "never";
+  job.loop.zero_grad = ZeroGrad::kNever;
   KeepsWeights kept;
 
   run(job, {&kept});
@@ -111,7 +111,7 @@ TEST(RankProgramTest, RoundsToTheGridAfterEachStepOfAnExactJob) {
 TEST(RankProgramTest, TrainsWithAdam) {
   Job job = swinging_job();
   job.model.dtype = DType::kF64;
-  job.optimizer = {.kind = "adam", .lr = 0.5, .eps = 0.0};
+  job.optimizer = {.kind = OptimizerKind::kAdam, .lr = 0.5, .eps = 0.0};
   job.loop.steps = 1;
   KeepsWeights kept;
 
@@ -140,7 +140,7 @@ TEST(RankProgramTest, AdvancesTheRateOncePerEpoch) {
 TEST(RankProgramTest, LowersTheRateOnAPlateau) {
   Job job = swinging_job();
   job.scheduler.plateau = optim::PlateauOptions{.factor = 0.5, .patience = 0};
-  job.scheduler.per = "step";
+  job.scheduler.per = RatePace::kStep;
   job.loop.steps = 3;
   KeepsWeights kept;
 
@@ -183,8 +183,8 @@ TEST(RankProgramTest, TrainsGroupsWithTheirOwnRates) {
 TEST(MicroStepTest, WeighsRowsByTheirTokens) {
   OneRank one;
   Job job;
-  job.model = {.kind = "linear", .widths = {1, 1}, .bias = false, .dtype = DType::kF64};
-  job.loss = {.kind = "mse", .normalize = "local-tokens"};
+  job.model = {.kind = ModelKind::kLinear, .widths = {1, 1}, .bias = false, .dtype = DType::kF64};
+  job.loss = {.kind = LossKind::kMse, .normalize = LossDivisor::kLocalTokens};
   job.train = column_data({1.0, 2.0}, {0.0, 0.0}, {1, 3});
   const std::vector<std::int64_t> ids = {0, 1};
   Batch batch = make_batch(job, *job.train, one.runtime(), ids);
@@ -201,7 +201,7 @@ TEST(MicroStepTest, DividesByRowsTimesColumnsAsPyTorchDoes) {
   OneRank one;
   Job job;
   job.model.dtype = DType::kF64;
-  job.loss = {.kind = "l1"};
+  job.loss = {.kind = LossKind::kL1};
   job.train = column_data({3.0, 5.0}, {1.0, 1.0});
   const std::vector<std::int64_t> ids = {0, 1};
   const Batch batch = make_batch(job, *job.train, one.runtime(), ids);
@@ -243,7 +243,7 @@ TEST(RankEpochTest, BatchesByRankReadConsecutiveRows) {
   OneRank one;
   Job job;
   job.train = column_data(std::vector<double>(10), std::vector<double>(10));
-  job.loader = {.sampler = "batches_by_rank", .batches_by_rank = {{4, 4}, {2}}};
+  job.loader = {.sampler = SamplerKind::kBatchesByRank, .batches_by_rank = {{4, 4}, {2}}};
 
   const RankEpoch epoch = plan_epoch(job, one.as(1, 2), 0);
 
@@ -261,17 +261,17 @@ TEST(ModelTest, NamesParametersAsAScriptWould) {
     return names;
   };
 
-  EXPECT_EQ(names_of({.kind = "scalar", .widths = {1, 1}, .bias = false}),
+  EXPECT_EQ(names_of({.kind = ModelKind::kScalar, .widths = {1, 1}, .bias = false}),
             (std::vector<std::string>{"weight"}));
-  EXPECT_EQ(names_of({.kind = "mlp", .widths = {2, 3, 1}}),
+  EXPECT_EQ(names_of({.kind = ModelKind::kMlp, .widths = {2, 3, 1}}),
             (std::vector<std::string>{"0.weight", "0.bias", "2.weight", "2.bias"}));
-  EXPECT_EQ(names_of({.kind = "twohead", .widths = {2, 3, 1}, .bias = false}),
+  EXPECT_EQ(names_of({.kind = ModelKind::kTwoHead, .widths = {2, 3, 1}, .bias = false}),
             (std::vector<std::string>{"trunk.weight", "head_a.weight", "head_b.weight"}));
 }
 
 TEST(ModelTest, SeedsByRankOnlyWhenAsked) {
   OneRank one;
-  ModelSpec spec{.kind = "linear", .widths = {4, 4}};
+  ModelSpec spec{.kind = ModelKind::kLinear, .widths = {4, 4}};
   const auto first_weight = [&](std::int32_t rank) {
     return build_model(spec, one.runtime(), rank)->parameters()[0].data().at(0);
   };
@@ -284,8 +284,8 @@ TEST(ModelTest, SeedsByRankOnlyWhenAsked) {
 TEST(ModelTest, FrozenParametersNeedNoGradient) {
   OneRank one;
 
-  const auto model =
-      build_model({.kind = "mlp", .widths = {2, 2, 1}, .freeze = {"0.weight"}}, one.runtime(), 0);
+  const auto model = build_model(
+      {.kind = ModelKind::kMlp, .widths = {2, 2, 1}, .freeze = {"0.weight"}}, one.runtime(), 0);
 
   EXPECT_FALSE(model->named_parameters()[0].variable.requires_grad());
   EXPECT_TRUE(model->named_parameters()[1].variable.requires_grad());
@@ -295,7 +295,7 @@ TEST(EvaluateTest, CountsEachHeldOutRowOnce) {
   OneRank one;
   Job job = swinging_job();
   job.holdout = column_data({1.0, 2.0, 3.0}, {2.0, 4.0, 7.0});
-  job.loop.eval = {.every_epochs = 1, .metric = "mse"};
+  job.loop.eval = {.every_epochs = 1, .metric = EvalMetric::kMse};
   const auto model = build_model(job.model, one.runtime(), 0);
 
   const EvalResult result = evaluate(job, *model, one.context(), 0);

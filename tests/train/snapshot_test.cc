@@ -113,15 +113,16 @@ class KeepBits final : public LoopHook {
   std::vector<std::uint64_t> bits;
 };
 
-Job job_with(const std::string& optimizer) {
+Job job_with(OptimizerKind optimizer) {
   Job job;
-  job.model.kind = "mlp";
+  job.model.kind = ModelKind::kMlp;
   job.model.widths = {1, 3, 1};
   job.train = column_data({1, 2, 3, 4, 5, 6, 7}, {2, 1, 4, 3, 6, 5, 8});
   job.loader = {.batch = 2, .shuffle = true};
   job.optimizer.kind = optimizer;
   job.optimizer.lr = 0.01;
-  job.optimizer.momentum = optimizer == "sgd" || optimizer == "rmsprop" ? 0.9 : 0.0;
+  const bool moves = optimizer == OptimizerKind::kSgd || optimizer == OptimizerKind::kRmsprop;
+  job.optimizer.momentum = moves ? 0.9 : 0.0;
   job.loop.steps = 7;
   job.loop.snapshot = {.every_steps = 1, .path = "ckpt"};
   return job;
@@ -152,24 +153,24 @@ void expect_same_after_each_stop(const Job& job) {
 }
 
 TEST(Snapshot, ResumesEveryOptimizerAfterEveryStep) {
-  for (const char* kind : {"sgd", "adam", "adamw", "adagrad", "rmsprop"}) {
-    SCOPED_TRACE(kind);
+  for (const OptimizerKind kind : every<OptimizerKind>()) {
+    SCOPED_TRACE(name_of(kind));
     expect_same_after_each_stop(job_with(kind));
   }
 }
 
 TEST(Snapshot, ResumesAmsgradAndCenteredMeans) {
-  Job adam = job_with("adam");
+  Job adam = job_with(OptimizerKind::kAdam);
   adam.optimizer.amsgrad = true;
   expect_same_after_each_stop(adam);
-  Job rmsprop = job_with("rmsprop");
+  Job rmsprop = job_with(OptimizerKind::kRmsprop);
   rmsprop.optimizer.centered = true;
   expect_same_after_each_stop(rmsprop);
 }
 
 TEST(Snapshot, ResumesSchedules) {
-  Job job = job_with("sgd");
-  for (const char* per : {"step", "epoch"}) {
+  Job job = job_with(OptimizerKind::kSgd);
+  for (const RatePace per : every<RatePace>()) {
     job.scheduler.per = per;
     job.scheduler.rules = {optim::StepLr{.step_size = 2}};
     expect_same_after_each_stop(job);
@@ -184,17 +185,17 @@ TEST(Snapshot, ResumesSchedules) {
 }
 
 TEST(Snapshot, ResumesScalerGroupsAndLeftoverGradients) {
-  Job job = job_with("adam");
+  Job job = job_with(OptimizerKind::kAdam);
   job.scaler = optim::GradScalerOptions{.init_scale = 1024.0, .growth_interval = 2};
   job.optimizer.groups = {{.tensors = {"0.bias"}, .lr = 0.5}};
-  job.loop.zero_grad = "never";
+  job.loop.zero_grad = ZeroGrad::kNever;
   expect_same_after_each_stop(job);
 }
 
 TEST(Snapshot, ResumesBatchNormAndWorkersOfAStream) {
-  Job job = job_with("sgd");
-  job.model.kind = "bn";
-  job.loader.sampler = "stream";
+  Job job = job_with(OptimizerKind::kSgd);
+  job.model.kind = ModelKind::kBn;
+  job.loader.sampler = SamplerKind::kStream;
   job.loader.drop_last = true;
   job.loader.workers = 2;
   for (const bool persistent : {false, true}) {
@@ -204,23 +205,26 @@ TEST(Snapshot, ResumesBatchNormAndWorkersOfAStream) {
 }
 
 TEST(Snapshot, ResumesDropout) {
-  Job job = job_with("sgd");
-  job.model = {.kind = "gpt", .gpt = {.vocab = 16, .context = 1, .dropout = 0.5}};
-  job.loss.kind = "cross-entropy";
+  Job job = job_with(OptimizerKind::kSgd);
+  job.model = {.kind = ModelKind::kGpt, .gpt = {.vocab = 16, .context = 1, .dropout = 0.5}};
+  job.loss.kind = LossKind::kCrossEntropy;
   expect_same_after_each_stop(job);
-  std::erase(job.loop.snapshot.include, "rng");
+  std::erase(job.loop.snapshot.include, SnapshotPart::kRng);
   OneRank one;
   EXPECT_NE(stopped_and_resumed(job, 3), run(one, job));
 }
 
 TEST(Snapshot, DiffersWhenAPartIsLeftOut) {
-  for (const char* part : {"model", "optimizer", "scheduler", "sampler"}) {
-    Job job = job_with("adam");
-    job.scheduler = {.per = "step", .rules = {optim::CosineAnnealingLr{.t_max = 7}}};
+  for (const SnapshotPart part : {SnapshotPart::kModel,
+                                  SnapshotPart::kOptimizer,
+                                  SnapshotPart::kScheduler,
+                                  SnapshotPart::kSampler}) {
+    Job job = job_with(OptimizerKind::kAdam);
+    job.scheduler = {.per = RatePace::kStep, .rules = {optim::CosineAnnealingLr{.t_max = 7}}};
     OneRank one;
     const auto whole = run(one, job);
     std::erase(job.loop.snapshot.include, part);
-    EXPECT_NE(stopped_and_resumed(job, 3), whole) << part;
+    EXPECT_NE(stopped_and_resumed(job, 3), whole) << name_of(part);
   }
 }
 
@@ -228,7 +232,7 @@ TEST(Snapshot, DiffersWhenAPartIsLeftOut) {
 
 TEST(Snapshot, KeepsTheNewestAndNothingElse) {
   OneRank one;
-  run(one, job_with("sgd"));
+  run(one, job_with(OptimizerKind::kSgd));
   EXPECT_THAT(one.context().host().files().list("ckpt").value(),
               ElementsAre("step-00000006.manifest",
                           "step-00000006.model.safetensors",
@@ -240,11 +244,11 @@ TEST(Snapshot, KeepsTheNewestAndNothingElse) {
 
 TEST(Snapshot, FallsBackToAnOlderOneWhenTheNewestIsDamaged) {
   OneRank one;
-  const Job job = job_with("adam");
+  const Job job = job_with(OptimizerKind::kAdam);
   const auto whole = run(one, job);
   FileSystem& files = one.context().host().files();
   ASSERT_TRUE(files.write("ckpt/step-00000007.model.safetensors", "half").ok());
-  SnapshotFiles folder(files, "ckpt", "atomic");
+  SnapshotFiles folder(files, "ckpt", PublishManner::kAtomic);
   EXPECT_THAT(folder.damaged().value(), ElementsAre("step-00000007.manifest"));
   std::vector<SnapshotFiles::Damage> skipped;
   EXPECT_EQ(folder.newest_whole(&skipped).value()->step, 6);
@@ -276,7 +280,7 @@ TEST(Snapshot, PruningLeavesTheFilesOfOthersAlone) {
   for (const std::string_view name : kForeignNames) {
     ASSERT_TRUE(files.write("ckpt/" + std::string(name), "foreign").ok());
   }
-  run(one, job_with("sgd"));
+  run(one, job_with(OptimizerKind::kSgd));
   for (const std::string_view name : kForeignNames) {
     EXPECT_EQ(files.read("ckpt/" + std::string(name)).value(), "foreign") << name;
   }
@@ -294,13 +298,13 @@ TEST(Snapshot, PruningRemovesWhatAnInterruptedSaveLeft) {
                            "step-00000007.rank-00000.safetensors.part-0123456789ab"}) {
     ASSERT_TRUE(files.write("ckpt/" + std::string(name), "left").ok());
   }
-  run(one, job_with("sgd"));
+  run(one, job_with(OptimizerKind::kSgd));
   EXPECT_THAT(files.list("ckpt").value(), SizeIs(6));
 }
 
 TEST(Snapshot, ARunThatDoesNotResumeRefusesAFolderInUse) {
   OneRank one;
-  Job job = job_with("adam");
+  Job job = job_with(OptimizerKind::kAdam);
   run(one, job);
   FileSystem& files = one.context().host().files();
   const auto before = files.list("ckpt").value();
@@ -318,7 +322,7 @@ TEST(Snapshot, ARunThatDoesNotResumeRefusesAFolderInUse) {
 
 TEST(Snapshot, ARestartThatDoesNotResumeStartsFromScratch) {
   OneRank one;
-  Job job = job_with("adam");
+  Job job = job_with(OptimizerKind::kAdam);
   const auto whole = run(one, job);
   job.loop.snapshot.resume = false;
   one.host().variables["TORCHELASTIC_RESTART_COUNT"] = "1";
@@ -327,8 +331,8 @@ TEST(Snapshot, ARestartThatDoesNotResumeStartsFromScratch) {
 
 TEST(Snapshot, SaysWhatDoesNotFit) {
   OneRank one;
-  run(one, job_with("sgd"));
-  Job other = job_with("sgd");
+  run(one, job_with(OptimizerKind::kSgd));
+  Job other = job_with(OptimizerKind::kSgd);
   other.model.widths = {1, 4, 1};
   try {
     run(one, other);

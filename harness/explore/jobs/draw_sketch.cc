@@ -15,23 +15,38 @@ void draw_world(RandomDraws& draws, JobSketch& s) {
   s.nodes = draws.chance(20) ? 2 : 1;
   s.strategy = draws.one_of({"run-to-block", "round-robin", "random", "random", "pct:depth=3"});
   s.schedule_seed = static_cast<std::uint64_t>(draws.below(1'000'000));
-  s.order = draws.one_of({"rank", "gloo-ring", "pairwise", "nccl-ring", "nccl-tree"});
-  if (draws.chance(30)) s.pairing = draws.one_of({"nccl_like", "gloo_like"});
-  if (draws.chance(30)) s.fidelity = "message";
+  s.order = draws.one_of({ReductionOrder::kRank,
+                          ReductionOrder::kGlooRing,
+                          ReductionOrder::kPairwise,
+                          ReductionOrder::kNcclRing,
+                          ReductionOrder::kNcclTree});
+  if (draws.chance(30))
+    s.pairing = draws.one_of({sim::Pairing::kNcclLike, sim::Pairing::kGlooLike});
+  if (draws.chance(30)) s.fidelity = sim::Fidelity::kMessage;
   s.timed = draws.chance(30);
 }
 
 void draw_model(RandomDraws& draws, JobSketch& s) {
-  s.model =
-      draws.one_of({"mlp", "mlp", "mlp", "mlp", "linear", "scalar", "bn", "twohead", "cnn", "gpt"});
+  s.model = draws.one_of({ModelKind::kMlp,
+                          ModelKind::kMlp,
+                          ModelKind::kMlp,
+                          ModelKind::kMlp,
+                          ModelKind::kLinear,
+                          ModelKind::kScalar,
+                          ModelKind::kBn,
+                          ModelKind::kTwoHead,
+                          ModelKind::kCnn,
+                          ModelKind::kGpt});
   s.features = draws.between(1, 6);
   const std::int64_t n_hidden = draws.between(1, 3);
   for (std::int64_t i = 0; i < n_hidden; ++i) s.hidden.push_back(draws.between(1, 6));
   s.outputs = draws.between(1, 3);
-  s.activation = draws.one_of({"relu", "tanh", "none"});
-  if (draws.chance(20)) s.checkpoint = draws.one_of({"reentrant", "non-reentrant"});
-  s.head = draws.one_of({"a", "b", "both"});
-  if (draws.chance(30)) s.dtype = "f64";
+  s.activation =
+      draws.one_of({ActivationKind::kRelu, ActivationKind::kTanh, ActivationKind::kNone});
+  if (draws.chance(20))
+    s.checkpoint = draws.one_of({CheckpointKind::kReentrant, CheckpointKind::kNonReentrant});
+  s.head = draws.one_of({HeadChoice::kA, HeadChoice::kB, HeadChoice::kBoth});
+  if (draws.chance(30)) s.dtype = DType::kF64;
   s.bias = draws.chance(80);
   s.freeze = draws.chance(10);
   s.seed_by_rank = draws.chance(40);
@@ -43,45 +58,54 @@ void draw_data(RandomDraws& draws, JobSketch& s) {
   s.batches = draws.between(1, 4);
   s.batch = draws.between(1, 4);
   if (draws.chance(40)) s.extra = draws.between(1, 5);
-  s.sampler =
-      draws.one_of({"distributed", "distributed", "distributed", "batches_by_rank", "stream"});
+  s.sampler = draws.one_of({SamplerKind::kDistributed,
+                            SamplerKind::kDistributed,
+                            SamplerKind::kDistributed,
+                            SamplerKind::kBatchesByRank,
+                            SamplerKind::kStream});
   s.shuffle = draws.chance(60);
   s.drop_last = draws.chance(30);
   if (draws.chance(30)) s.workers = draws.between(1, 3);
   s.persistent = draws.chance(30);
   s.augment = draws.chance(15);
-  if (draws.chance(25)) s.loss = "l1";
+  if (draws.chance(25)) s.loss = LossKind::kL1;
   s.eval = draws.chance(30);
 }
 
 void draw_optimization(RandomDraws& draws, JobSketch& s) {
-  s.optimizer = draws.one_of({"sgd", "sgd", "sgd", "adam", "adamw", "adagrad", "rmsprop"});
+  s.optimizer = draws.one_of({OptimizerKind::kSgd,
+                              OptimizerKind::kSgd,
+                              OptimizerKind::kSgd,
+                              OptimizerKind::kAdam,
+                              OptimizerKind::kAdamW,
+                              OptimizerKind::kAdagrad,
+                              OptimizerKind::kRmsprop});
   s.momentum = draws.chance(40);
   s.weight_decay = draws.chance(30);
   s.variant = draws.chance(30);
   s.zero = draws.chance(10);
   s.averager = draws.chance(8);
   if (draws.chance(40)) {
-    s.scheduler = draws.one_of({"step",
-                                "multistep",
-                                "exponential",
-                                "linear",
-                                "polynomial",
-                                "cosine",
-                                "restarts",
-                                "onecycle",
-                                "plateau",
-                                "sequential"});
+    s.scheduler = draws.one_of({ScheduleKind::kStep,
+                                ScheduleKind::kMultistep,
+                                ScheduleKind::kExponential,
+                                ScheduleKind::kLinear,
+                                ScheduleKind::kPolynomial,
+                                ScheduleKind::kCosine,
+                                ScheduleKind::kRestarts,
+                                ScheduleKind::kOnecycle,
+                                ScheduleKind::kPlateau,
+                                ScheduleKind::kSequential});
   }
   s.scaler = draws.chance(15);
-  if (draws.chance(25)) s.clip = draws.one_of({"norm", "value"});
+  if (draws.chance(25)) s.clip = draws.one_of({ClipKind::kNorm, ClipKind::kValue});
 }
 
 void draw_loop(RandomDraws& draws, JobSketch& s) {
   s.epochs = draws.between(1, 3);
   if (draws.chance(30)) s.accumulate = draws.between(2, 3);
   s.no_sync = draws.chance(60);
-  if (draws.chance(40)) s.zero_grad = "zero";
+  if (draws.chance(40)) s.zero_grad = ZeroGrad::kZero;
   s.join = draws.chance(12);
   s.divide_by_initial = draws.chance(60);
   if (draws.chance(20)) s.snapshot_every = draws.between(1, 2);
@@ -95,18 +119,23 @@ void draw_wrapper(RandomDraws& draws, JobSketch& s) {
   s.view = draws.chance(40);
   s.static_graph = draws.chance(15);
   if (draws.chance(25)) {
-    s.hook = draws.one_of({"allreduce",
-                           "fp16",
-                           "bf16",
-                           "quantize-per-tensor",
-                           "quantize-per-channel",
-                           "powersgd",
-                           "post-local-sgd"});
+    s.hook = draws.one_of({HookKind::kAllReduce,
+                           HookKind::kFp16,
+                           HookKind::kBf16,
+                           HookKind::kQuantizePerTensor,
+                           HookKind::kQuantizePerChannel,
+                           HookKind::kPowerSgd,
+                           HookKind::kPostLocalSgd});
   }
 }
 
 void draw_fault(RandomDraws& draws, JobSketch& s) {
-  if (draws.chance(40)) s.fault = draws.one_of({"late", "slow", "delay", "clock-skew", "crash"});
+  if (draws.chance(40))
+    s.fault = draws.one_of({SketchFault::kLate,
+                            SketchFault::kSlow,
+                            SketchFault::kDelay,
+                            SketchFault::kClockSkew,
+                            SketchFault::kCrash});
   s.fault_rank = static_cast<std::int32_t>(draws.below(s.ranks));
   s.fault_step = draws.below(3);
   s.redo = draws.chance(25);

@@ -54,8 +54,14 @@ RunOptions draw_world(const WorldScope& scope, std::uint64_t seed) {
   const std::int32_t most = draws.chance(75) ? few : scope.most;
   world.ranks = static_cast<std::int32_t>(draws.between(scope.least, most));
   world.strategy = draw_schedule(draws);
-  world.reduction_order = draws.one_of({"rank", "gloo-ring", "pairwise", "nccl-ring", "nccl-tree"});
-  if (draws.chance(30)) world.fidelity = "message";
+  constexpr std::array<ReductionOrder::Kind, 5> kOrders = {ReductionOrder::kRank,
+                                                           ReductionOrder::kGlooRing,
+                                                           ReductionOrder::kPairwise,
+                                                           ReductionOrder::kNcclRing,
+                                                           ReductionOrder::kNcclTree};
+  world.reduction_order =
+      kOrders[static_cast<std::size_t>(draws.below(static_cast<std::int64_t>(kOrders.size())))];
+  if (draws.chance(30)) world.fidelity = sim::Fidelity::kMessage;
   return world;
 }
 
@@ -69,11 +75,13 @@ std::vector<RunOptions> simpler_worlds(const RunOptions& world, const WorldScope
     worlds.push_back(world);
     worlds.back().strategy = schedule;
   }
-  const RunOptions simplest;
-  for (std::string RunOptions::*part : {&RunOptions::reduction_order, &RunOptions::fidelity}) {
-    if (world.*part == simplest.*part) continue;
+  if (world.reduction_order != ReductionOrder::kRank) {
     worlds.push_back(world);
-    worlds.back().*part = simplest.*part;
+    worlds.back().reduction_order = ReductionOrder::kRank;
+  }
+  if (world.fidelity != sim::Fidelity::kRendezvous) {
+    worlds.push_back(world);
+    worlds.back().fidelity = sim::Fidelity::kRendezvous;
   }
   return worlds;
 }
@@ -98,8 +106,8 @@ std::vector<std::vector<sim::Fault>> simpler_faults(const std::vector<sim::Fault
 }
 
 std::string describe(const RunOptions& world) {
-  return std::to_string(world.ranks) + " ranks, " + world.strategy + ", " + world.reduction_order +
-         ", " + world.fidelity;
+  return std::to_string(world.ranks) + " ranks, " + world.strategy + ", " +
+         std::string(world.reduction_order.name()) + ", " + std::string(name_of(world.fidelity));
 }
 
 }  // namespace lockstep

@@ -7,37 +7,42 @@ namespace lockstep::detail {
 
 namespace {
 
-bool has_batch_norm(const JobSketch& s) { return s.model == "bn"; }
+bool quantizes(HookKind hook) {
+  return hook == HookKind::kQuantizePerTensor || hook == HookKind::kQuantizePerChannel;
+}
+
+bool has_batch_norm(const JobSketch& s) { return s.model == ModelKind::kBn; }
 
 void mend_layers(JobSketch& s) {
-  if (s.model == "scalar" || s.model == "linear") s.hidden.clear();
-  if (s.model == "scalar") {
+  if (s.model == ModelKind::kScalar || s.model == ModelKind::kLinear) s.hidden.clear();
+  if (s.model == ModelKind::kScalar) {
     s.features = 1;
     s.outputs = 1;
     s.classes = false;
   }
-  if (s.model == "mlp" && s.hidden.empty()) s.model = "linear";
-  if ((s.model == "bn" || s.model == "twohead") && s.hidden.empty()) s.hidden = {2};
-  if (s.model == "twohead") s.hidden.resize(1);
-  if (s.model == "cnn") {
+  if (s.model == ModelKind::kMlp && s.hidden.empty()) s.model = ModelKind::kLinear;
+  if ((s.model == ModelKind::kBn || s.model == ModelKind::kTwoHead) && s.hidden.empty())
+    s.hidden = {2};
+  if (s.model == ModelKind::kTwoHead) s.hidden.resize(1);
+  if (s.model == ModelKind::kCnn) {
     s.features = 16;  // 1 x 4 x 4
     s.hidden = {2};
   }
-  if (s.model == "gpt") {
+  if (s.model == ModelKind::kGpt) {
     s.classes = true;
     s.hidden.clear();
-    s.dtype = "f32";
+    s.dtype = DType::kF32;
     s.augment = false;
   }
 }
 
 void mend_model(JobSketch& s) {
   mend_layers(s);
-  if (s.model != "mlp" && s.model != "bn") s.checkpoint = "none";
-  if (s.model != "twohead") s.head = "both";
-  if (s.model != "mlp" && s.model != "linear") s.freeze = false;
+  if (s.model != ModelKind::kMlp && s.model != ModelKind::kBn) s.checkpoint = CheckpointKind::kNone;
+  if (s.model != ModelKind::kTwoHead) s.head = HeadChoice::kBoth;
+  if (s.model != ModelKind::kMlp && s.model != ModelKind::kLinear) s.freeze = false;
   if (s.classes) s.outputs = std::max<std::int64_t>(s.outputs, 2);
-  if (!s.classes && s.loss != "l1") s.loss = "mse";
+  if (!s.classes && s.loss != LossKind::kL1) s.loss = LossKind::kMse;
 }
 
 void mend_data(JobSketch& s) {
@@ -49,38 +54,39 @@ void mend_data(JobSketch& s) {
     if (!s.broadcast_buffers) s.eval = false;
   }
   if (s.join) {
-    if (s.sampler == "distributed") s.sampler = "batches_by_rank";
-  } else if (s.sampler == "batches_by_rank") {
+    if (s.sampler == SamplerKind::kDistributed) s.sampler = SamplerKind::kBatchesByRank;
+  } else if (s.sampler == SamplerKind::kBatchesByRank) {
     s.extra = 0;
   }
-  if (s.sampler != "distributed") {
+  if (s.sampler != SamplerKind::kDistributed) {
     s.drop_last = false;
     s.augment = false;
   }
-  if (s.sampler == "batches_by_rank") {
+  if (s.sampler == SamplerKind::kBatchesByRank) {
     s.shuffle = false;
     s.workers = 0;
     s.extra = 0;
   }
-  if (s.sampler == "stream") s.extra = 0;
+  if (s.sampler == SamplerKind::kStream) s.extra = 0;
   if (s.workers == 0) s.persistent = false;
   // Persistent workers of a stream keep the epoch they were started with.
-  if (s.sampler == "stream" && s.shuffle) s.persistent = false;
+  if (s.sampler == SamplerKind::kStream && s.shuffle) s.persistent = false;
 }
 
 void mend_optimizer(JobSketch& s) {
-  const bool sgd = s.optimizer == "sgd";
-  if (!sgd && s.optimizer != "rmsprop") s.momentum = false;
+  const bool sgd = s.optimizer == OptimizerKind::kSgd;
+  if (!sgd && s.optimizer != OptimizerKind::kRmsprop) s.momentum = false;
   if (sgd && !s.momentum) s.variant = false;
-  if (s.optimizer == "adagrad") s.variant = false;
+  if (s.optimizer == OptimizerKind::kAdagrad) s.variant = false;
 }
 
 void mend_scheduler(JobSketch& s) {
-  if (s.scheduler == "plateau" && !s.eval) s.scheduler = "none";
-  if (s.scheduler == "onecycle" && s.optimizer != "sgd") s.scheduler = "none";
+  if (s.scheduler == ScheduleKind::kPlateau && !s.eval) s.scheduler.reset();
+  if (s.scheduler == ScheduleKind::kOnecycle && s.optimizer != OptimizerKind::kSgd)
+    s.scheduler.reset();
   // A cycle is as long as it says, and a metric comes with an epoch.
-  const bool by_epoch =
-      s.scheduler == "none" || s.scheduler == "onecycle" || s.scheduler == "plateau";
+  const bool by_epoch = !s.scheduler || s.scheduler == ScheduleKind::kOnecycle ||
+                        s.scheduler == ScheduleKind::kPlateau;
   if (by_epoch) s.per_step = false;
 }
 
@@ -89,7 +95,7 @@ void mend_averaging(JobSketch& s) {
   if (s.zero) s.snapshot_every = 0;
   if (s.ranks == 1) s.averager = false;
   // Each rank would evaluate its own model.
-  if (s.hook == "post-local-sgd" || s.averager) s.eval = false;
+  if (s.hook == HookKind::kPostLocalSgd || s.averager) s.eval = false;
 }
 
 void mend_wrapper(JobSketch& s) {
@@ -99,18 +105,20 @@ void mend_wrapper(JobSketch& s) {
     s.broadcast_buffers = true;
     s.bucket_bytes = 0;
     s.find_unused = s.view = s.static_graph = s.no_sync = false;
-    s.hook = "none";
+    s.hook = HookKind::kNone;
     s.zero = s.averager = false;
-    if (s.model == "bn" || s.model == "twohead") s.model = "mlp";
+    if (s.model == ModelKind::kBn || s.model == ModelKind::kTwoHead) s.model = ModelKind::kMlp;
   }
-  if (s.model == "twohead" && s.head != "both" && !s.static_graph) s.find_unused = true;
+  if (s.model == ModelKind::kTwoHead && s.head != HeadChoice::kBoth && !s.static_graph)
+    s.find_unused = true;
   // A reentrant checkpoint makes parameters ready twice if unused ones are searched for.
-  if (s.find_unused && s.checkpoint == "reentrant") s.checkpoint = "non-reentrant";
-  if (s.hook.starts_with("quantize")) s.dtype = "f32";
+  if (s.find_unused && s.checkpoint == CheckpointKind::kReentrant)
+    s.checkpoint = CheckpointKind::kNonReentrant;
+  if (quantizes(s.hook)) s.dtype = DType::kF32;
   if (s.accumulate == 1) s.no_sync = false;
   // A static graph may not begin with a backward that is not reduced.
   if (s.static_graph) s.no_sync = false;
-  if (s.hook != "none") s.join = s.join && s.hook == "allreduce";
+  if (s.hook != HookKind::kNone) s.join = s.join && s.hook == HookKind::kAllReduce;
 }
 
 void mend_loop(JobSketch& s) {
@@ -122,20 +130,20 @@ void mend_loop(JobSketch& s) {
     s.no_sync = false;
     s.per_step = false;  // Its scheduler would move less often.
     // A rank without inputs takes no steps: what others' steps leave in an optimizer it misses.
-    s.optimizer = "sgd";
+    s.optimizer = OptimizerKind::kSgd;
     s.momentum = s.variant = false;
   }
   // What these hooks do depends on the buckets, which a resumed job builds again.
-  if (s.hook == "powersgd" || s.hook.starts_with("quantize")) s.snapshot_every = 0;
+  if (s.hook == HookKind::kPowerSgd || quantizes(s.hook)) s.snapshot_every = 0;
   // No snapshot has the generators that persistent workers draw from.
   if (s.augment && s.snapshot_every > 0) s.persistent = false;
-  if (s.fault == "crash" && s.snapshot_every == 0) s.fault = "none";
-  if (s.fault == "crash") {
+  if (s.fault == SketchFault::kCrash && s.snapshot_every == 0) s.fault = SketchFault::kNone;
+  if (s.fault == SketchFault::kCrash) {
     s.zero = s.averager = false;
-    s.hook = "none";
+    s.hook = HookKind::kNone;
   }
   s.fault_rank %= s.ranks;
-  if (s.fault == "slow") s.timed = true;
+  if (s.fault == SketchFault::kSlow) s.timed = true;
 }
 
 }  // namespace

@@ -56,7 +56,8 @@ constexpr Part one_of() {
 
 /// Plain models are one matrix after the other.
 std::int64_t kind_of_model(const JobSketch& s) {
-  const bool plain = s.model == "mlp" || s.model == "linear" || s.model == "scalar";
+  const bool plain =
+      s.model == ModelKind::kMlp || s.model == ModelKind::kLinear || s.model == ModelKind::kScalar;
   return plain ? 0 : 2 * kFeature;
 }
 

@@ -38,7 +38,14 @@ class Table {
     return *this;
   }
 
-  Table& word(const std::string& key, const std::string& value) { return put(key, quoted(value)); }
+  Table& word(const std::string& key, std::string_view value) {
+    return put(key, quoted(std::string(value)));
+  }
+
+  template <Worded E>
+  Table& word(const std::string& key, E value) {
+    return word(key, name_of(value));
+  }
 
   Table& number(const std::string& key, std::int64_t value) {
     return put(key, std::to_string(value));
@@ -58,7 +65,7 @@ class Table {
 };
 
 std::int64_t copies(const JobSketch& s) {
-  return s.sampler == "stream" ? std::max<std::int64_t>(s.workers, 1) : 1;
+  return s.sampler == SamplerKind::kStream ? std::max<std::int64_t>(s.workers, 1) : 1;
 }
 
 /// How many batches rank `rank` has: uneven in a join context.
@@ -68,7 +75,7 @@ std::int64_t n_batches(const JobSketch& s, std::int32_t rank) {
 }
 
 std::int64_t n_rows(const JobSketch& s) {
-  if (s.sampler != "batches_by_rank") {
+  if (s.sampler != SamplerKind::kBatchesByRank) {
     return s.ranks * copies(s) * s.batch * s.batches + s.extra;
   }
   std::int64_t n = 0;
@@ -84,7 +91,7 @@ std::string world(const JobSketch& s) {
     table.number("ranks", s.ranks);
   }
   table.number("seed", static_cast<std::int64_t>(s.seed));
-  if (s.fault == "crash") table.number("max_restarts", 1);
+  if (s.fault == SketchFault::kCrash) table.number("max_restarts", 1);
   return table.line();
 }
 
@@ -92,7 +99,9 @@ std::string sim_table(const JobSketch& s) {
   Table table("sim");
   table.word("strategy", s.strategy);
   table.number("schedule_seed", static_cast<std::int64_t>(s.schedule_seed));
-  table.word("order", s.order).word("pairing", s.pairing).word("fidelity", s.fidelity);
+  table.word("order", ReductionOrder(s.order).name())
+      .word("pairing", s.pairing)
+      .word("fidelity", s.fidelity);
   if (s.timed) {
     const std::string link = "{ latency_ns = 2000, gb_per_s = 10, jitter_ns = 100 }";
     table.put("link", "{ intra = " + link + ", inter = " + link + " }");
@@ -104,18 +113,18 @@ std::string sim_table(const JobSketch& s) {
 std::string model(const JobSketch& s) {
   Table table("model");
   table.word("kind", s.model);
-  if (s.model == "gpt") {
+  if (s.model == ModelKind::kGpt) {
     table.number("layers", 1).number("heads", 2).number("width", 4);
   } else {
     std::vector<std::int64_t> widths = s.hidden;
-    if (s.model != "cnn") widths.insert(widths.begin(), s.features);
+    if (s.model != ModelKind::kCnn) widths.insert(widths.begin(), s.features);
     widths.push_back(s.outputs);
     table.put("widths", list(widths));
-    table.word("activation", s.activation).off("bias", !s.bias && s.model != "scalar");
+    table.word("activation", s.activation).off("bias", !s.bias && s.model != ModelKind::kScalar);
   }
-  if (s.model == "cnn") table.put("image", "[1, 4, 4]");
-  if (s.model == "twohead") table.word("head", s.head);
-  if (s.checkpoint != "none") table.word("checkpoint", s.checkpoint);
+  if (s.model == ModelKind::kCnn) table.put("image", "[1, 4, 4]");
+  if (s.model == ModelKind::kTwoHead) table.word("head", s.head);
+  if (s.checkpoint != CheckpointKind::kNone) table.word("checkpoint", s.checkpoint);
   table.word("dtype", s.dtype);
   if (s.freeze) table.put("freeze", "[\"0.weight\"]");
   Table init("init");
@@ -127,7 +136,7 @@ std::string data_table(const JobSketch& s) {
   Table table("data");
   const std::int64_t holdout = s.eval ? 5 : 0;
   const std::int64_t n = n_rows(s) + holdout;
-  if (s.model == "gpt") {
+  if (s.model == ModelKind::kGpt) {
     std::string text;
     for (std::int64_t i = 0; i < n + kBlock; ++i) {
       text += static_cast<char>('a' + (i * i + static_cast<std::int64_t>(s.seed) + i / 3) % 5);
@@ -139,13 +148,14 @@ std::string data_table(const JobSketch& s) {
     table.number("seed", static_cast<std::int64_t>(s.seed));
   }
   if (holdout > 0) table.number("holdout", holdout);
-  if (s.sampler == "stream") table.word("shard", s.workers > 0 ? "rank*worker" : "rank");
+  if (s.sampler == SamplerKind::kStream)
+    table.word("shard", s.workers > 0 ? "rank*worker" : "rank");
   return table.line();
 }
 
 std::string loader(const JobSketch& s) {
   Table table("loader");
-  if (s.sampler == "batches_by_rank") {
+  if (s.sampler == SamplerKind::kBatchesByRank) {
     std::string lists;
     for (std::int32_t rank = 0; rank < s.ranks; ++rank) {
       const std::vector<std::int64_t> sizes(static_cast<std::size_t>(n_batches(s, rank)), s.batch);
@@ -164,11 +174,11 @@ std::string loader(const JobSketch& s) {
 
 std::string optimizer(const JobSketch& s) {
   Table table("optimizer");
-  table.word("kind", s.optimizer).put("lr", s.optimizer == "sgd" ? "0.05" : "0.01");
+  table.word("kind", s.optimizer).put("lr", s.optimizer == OptimizerKind::kSgd ? "0.05" : "0.01");
   if (s.momentum) table.put("momentum", "0.9");
   if (s.weight_decay) table.put("weight_decay", "0.01");
-  const bool adam = s.optimizer == "adam" || s.optimizer == "adamw";
-  const char* key = s.optimizer == "sgd" ? "nesterov" : adam ? "amsgrad" : "centered";
+  const bool adam = s.optimizer == OptimizerKind::kAdam || s.optimizer == OptimizerKind::kAdamW;
+  const char* key = s.optimizer == OptimizerKind::kSgd ? "nesterov" : adam ? "amsgrad" : "centered";
   table.flag(key, s.variant);
   if (s.zero) table.number("zero", 1);
   if (s.averager) table.put("averager", "{ period = 2 }");
@@ -176,18 +186,18 @@ std::string optimizer(const JobSketch& s) {
 }
 
 std::string scheduler(const JobSketch& s) {
-  if (s.scheduler == "none") return {};
+  if (!s.scheduler) return {};
   Table table("scheduler");
-  table.word("kind", s.scheduler);
+  table.word("kind", *s.scheduler);
   if (s.per_step) table.word("per", "step");
-  if (s.scheduler == "multistep") table.put("milestones", "[1, 2]");
-  if (s.scheduler == "cosine") table.number("t_max", 4);
-  if (s.scheduler == "restarts") table.number("t_0", 2);
-  if (s.scheduler == "onecycle") {
+  if (s.scheduler == ScheduleKind::kMultistep) table.put("milestones", "[1, 2]");
+  if (s.scheduler == ScheduleKind::kCosine) table.number("t_max", 4);
+  if (s.scheduler == ScheduleKind::kRestarts) table.number("t_0", 2);
+  if (s.scheduler == ScheduleKind::kOnecycle) {
     table.number("total_steps", 10).off("cycle_momentum", !s.momentum);
   }
-  if (s.scheduler == "plateau") table.word("metric", "eval").number("patience", 0);
-  if (s.scheduler == "sequential") {
+  if (s.scheduler == ScheduleKind::kPlateau) table.word("metric", "eval").number("patience", 0);
+  if (s.scheduler == ScheduleKind::kSequential) {
     table.put("parts", "[{ kind = \"linear\" }, { kind = \"exponential\" }]");
     table.put("milestones", "[1]");
   }
@@ -201,7 +211,9 @@ std::string loop(const JobSketch& s) {
       .flag("no_sync", s.no_sync)
       .flag("redo", s.redo);
   table.word("zero_grad", s.zero_grad);
-  const std::string metric = s.model == "gpt" ? "cross-entropy" : s.classes ? "accuracy" : "mse";
+  const std::string metric = s.model == ModelKind::kGpt ? "cross-entropy"
+                             : s.classes                ? "accuracy"
+                                                        : "mse";
   if (s.eval) table.put("eval", "{ metric = " + quoted(metric) + " }");
   if (s.snapshot_every > 0) {
     table.put("snapshot", "{ every_steps = " + std::to_string(s.snapshot_every) + " }");
@@ -224,9 +236,9 @@ std::string ddp(const JobSketch& s) {
   }
   table.flag("find_unused_parameters", s.find_unused).flag("gradient_as_bucket_view", s.view);
   table.flag("static_graph", s.static_graph);
-  if (s.hook == "powersgd") {
+  if (s.hook == HookKind::kPowerSgd) {
     table.put("hook", "{ kind = \"powersgd\", start_powerSGD_iter = 2 }");
-  } else if (s.hook == "post-local-sgd") {
+  } else if (s.hook == HookKind::kPostLocalSgd) {
     table.put("hook", "{ kind = \"post-local-sgd\", start_localSGD_iter = 1 }");
   } else {
     table.word("hook", s.hook);
@@ -235,14 +247,15 @@ std::string ddp(const JobSketch& s) {
 }
 
 std::string fault(const JobSketch& s) {
-  if (s.fault == "none") return {};
+  if (s.fault == SketchFault::kNone) return {};
   Table table("fault");
   table.word("kind", s.fault).put("ranks", "[" + std::to_string(s.fault_rank) + "]");
   const std::string step = "{ step = " + std::to_string(s.fault_step);
-  if (s.fault == "late" || s.fault == "crash") table.put("at", step + ", event = \"forward\" }");
-  if (s.fault == "delay") table.put("at", step + ", event = \"all_reduce\" }");
-  if (s.fault == "slow") table.put("factor", "3.0");
-  if (s.fault == "clock-skew") table.number("skew_ns", 1'000'000);
+  if (s.fault == SketchFault::kLate || s.fault == SketchFault::kCrash)
+    table.put("at", step + ", event = \"forward\" }");
+  if (s.fault == SketchFault::kDelay) table.put("at", step + ", event = \"all_reduce\" }");
+  if (s.fault == SketchFault::kSlow) table.put("factor", "3.0");
+  if (s.fault == SketchFault::kClockSkew) table.number("skew_ns", 1'000'000);
   return "fault = [" + table.inlined() + "]\n";
 }
 
@@ -250,8 +263,9 @@ std::string repeated_laws(const JobSketch& s) {
   std::string laws = quoted("deterministic");
   // Other orders add up what their buckets, which a resumed job builds again, put together; and a
   // first reduction multiplies where later ones divide views.
-  const bool by_element = !s.view && (s.order == "rank" || s.order == "pairwise");
-  if (s.snapshot_every > 0 && s.fault != "crash" && by_element) {
+  const bool by_element =
+      !s.view && (s.order == ReductionOrder::kRank || s.order == ReductionOrder::kPairwise);
+  if (s.snapshot_every > 0 && s.fault != SketchFault::kCrash && by_element) {
     laws += ", " + quoted("resume-equal");
   }
   return "expect = { quiet = [" + laws + "] }\n";
@@ -263,10 +277,10 @@ std::string to_toml(const JobSketch& s, bool thorough) {
   std::string text = "format = 1\ntitle = \"A random correct job\"\n";
   text += world(s) + sim_table(s) + model(s) + data_table(s) + loader(s);
   Table loss("loss");
-  text += loss.word("kind", s.classes ? "cross-entropy" : s.loss).line();
+  text += loss.word("kind", s.classes ? LossKind::kCrossEntropy : s.loss).line();
   text += optimizer(s) + scheduler(s);
   if (s.scaler) text += "scaler = { init = 1024.0 }\n";
-  if (s.clip != "none") text += "clip = { " + s.clip + " = 0.5 }\n";
+  if (s.clip) text += "clip = { " + std::string(name_of(*s.clip)) + " = 0.5 }\n";
   return text + loop(s) + ddp(s) + fault(s) + (thorough ? repeated_laws(s) : "");
 }
 

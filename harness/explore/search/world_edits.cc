@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "lockstep/harness/explore/search/paths.h"
+#include "lockstep/harness/scenario/scenario.h"
 #include "lockstep/sim/strategy/schedule.h"
 
 namespace lockstep::explore {
@@ -108,9 +109,10 @@ std::set<std::string> parted_tensors(const TomlNode& document) {
     const TomlNode& node = node_at(document, place.path);
     const TomlNode* op = node.is_table() ? node.find("op") : nullptr;
     if (op == nullptr) continue;
-    const bool gathers = op->text == "all_gather" || op->text == "gather";
-    const bool scatters = op->text == "scatter" || op->text == "reduce_scatter";
-    const bool both = op->text == "all_to_all";
+    const std::optional<RawOpKind> kind = parse_word<RawOpKind>(op->text);
+    const bool gathers = kind == RawOpKind::kAllGather || kind == RawOpKind::kGather;
+    const bool scatters = kind == RawOpKind::kScatter || kind == RawOpKind::kReduceScatter;
+    const bool both = kind == RawOpKind::kAllToAll;
     const TomlNode* output = node.find("output");
     const TomlNode* tensor = node.find("tensor");
     if ((gathers || both) && output != nullptr) names.insert(output->text);

@@ -81,40 +81,18 @@ class FieldReader {
     const Json* member = find(key);
     if (member == nullptr) return;
     const std::string text = to_text(key, *member);
-    std::vector<std::string_view> names;
-    constexpr unsigned kMoreThanAny = 32;
-    for (unsigned i = 0; i < kMoreThanAny; ++i) {
-      const auto candidate = static_cast<Choice>(i);
-      const std::string_view name = name_of(candidate);
-      if (i > 0 && name.empty()) break;  // Past the last one.
-      if (name == text) {
-        value = candidate;
-        return;
-      }
-      names.push_back(name);
+    const std::optional<Choice> known = parse_word<Choice>(text);
+    if (known) {
+      value = *known;
+    } else {
+      fail(key,
+           "unknown " + std::string(key) + " '" + text + "'" + did_you_mean(text, kWords<Choice>));
     }
-    fail(key, "unknown " + std::string(key) + " '" + text + "'" + did_you_mean(text, names));
   }
 
   template <typename Choice>
   void aside(const char* key, Choice& value) {
     choice(key, value);
-  }
-
-  void choice(const char* key, DType& value) {
-    const Json* member = find(key);
-    if (member == nullptr) return;
-    const std::optional<DType> dtype = parse_dtype(to_text(key, *member));
-    if (!dtype) return fail(key, "unknown dtype " + member->dump());
-    value = *dtype;
-  }
-
-  void choice(const char* key, Device& value) {
-    const Json* member = find(key);
-    if (member == nullptr) return;
-    const std::string text = to_text(key, *member);
-    if (text != "cpu" && text != "cuda") return fail(key, "unknown device '" + text + "'");
-    value = text == "cpu" ? Device::kCpu : Device::kCuda;
   }
 
   void integers(const char* key, std::span<const std::int64_t>& values) {

@@ -81,59 +81,64 @@ std::shared_ptr<const data::Dataset> rows(std::int64_t size,
   return std::make_shared<const data::Dataset>(data::Dataset::make(std::move(parts)).value());
 }
 
-Job job_of(ModelSpec model, std::shared_ptr<const data::Dataset> dataset, std::string loss) {
+Job job_of(ModelSpec model, std::shared_ptr<const data::Dataset> dataset, LossKind loss) {
   Job job;
   job.model = std::move(model);
   job.train = std::move(dataset);
   job.loader = {.batch = 4, .shuffle = true};
-  job.loss.kind = std::move(loss);
+  job.loss.kind = loss;
   job.optimizer = {.lr = 0.05, .momentum = 0.9};
   job.loop.steps = 4;
-  job.loop.eval = {.every_epochs = 1, .metric = job.loss.kind};
+  job.loop.eval = {.every_epochs = 1, .metric = parse_word<EvalMetric>(name_of(loss)).value()};
   job.holdout = job.train;
   return job;
 }
 
 /// Nothing but sums, products and square roots: the device's bits are the processor's.
 std::vector<Job> strict_jobs() {
-  Job mlp = job_of({.kind = "mlp", .widths = {6, 16, 5, 1}}, rows(24, 6, 0, 1), "mse");
-  Job bn = job_of({.kind = "bn", .widths = {6, 8, 1}}, rows(24, 6, 0, 1), "l1");
-  bn.optimizer = {.kind = "adamw", .lr = 0.01, .weight_decay = 0.1};
+  Job mlp =
+      job_of({.kind = ModelKind::kMlp, .widths = {6, 16, 5, 1}}, rows(24, 6, 0, 1), LossKind::kMse);
+  Job bn = job_of({.kind = ModelKind::kBn, .widths = {6, 8, 1}}, rows(24, 6, 0, 1), LossKind::kL1);
+  bn.optimizer = {.kind = OptimizerKind::kAdamW, .lr = 0.01, .weight_decay = 0.1};
   bn.clip.norm = 0.1;
   Job clipped = mlp;
-  clipped.optimizer = {.kind = "rmsprop", .lr = 0.01, .momentum = 0.9, .centered = true};
+  clipped.optimizer = {
+      .kind = OptimizerKind::kRmsprop, .lr = 0.01, .momentum = 0.9, .centered = true};
   clipped.clip.value = 0.01;
   clipped.scaler = optim::GradScalerOptions{.init_scale = 8.0};
   clipped.loop.accumulate = 2;
   Job hooked = mlp;
-  hooked.ddp.hook.kind = "fp16";
-  hooked.optimizer = {.kind = "adagrad", .lr = 0.01};
+  hooked.ddp.hook.kind = HookKind::kFp16;
+  hooked.optimizer = {.kind = OptimizerKind::kAdagrad, .lr = 0.01};
   Job low_rank = mlp;
-  low_rank.ddp.hook = {.kind = "powersgd",
+  low_rank.ddp.hook = {.kind = HookKind::kPowerSgd,
                        .power_sgd = {.rank = 1, .start_iter = 2, .min_compression_rate = 0.5}};
   Job alone = mlp;
   alone.ddp.wrap = false;
-  alone.ddp.average = "none";
+  alone.ddp.average = AverageBy::kNone;
   // Products from 64^3 multiplications on: strict ones add as the processor does.
-  Job wide = job_of({.kind = "mlp", .widths = {64, 97, 80, 1}}, rows(160, 64, 0, 1), "mse");
+  Job wide = job_of(
+      {.kind = ModelKind::kMlp, .widths = {64, 97, 80, 1}}, rows(160, 64, 0, 1), LossKind::kMse);
   wide.loader.batch = 70;
   return {mlp, bn, clipped, hooked, low_rank, alone, wide};
 }
 
 /// With functions of the C library, which differ between the device and the processor.
 std::vector<Job> library_jobs() {
-  Job cnn = job_of({.kind = "cnn", .widths = {3, 4, 5}, .image = {1, 8, 8}, .batch_norm = true},
-                   rows(16, 64, 5, 0),
-                   "cross-entropy");
+  Job cnn =
+      job_of({.kind = ModelKind::kCnn, .widths = {3, 4, 5}, .image = {1, 8, 8}, .batch_norm = true},
+             rows(16, 64, 5, 0),
+             LossKind::kCrossEntropy);
   Job gpt = job_of(
-      {.kind = "gpt",
+      {.kind = ModelKind::kGpt,
        .gpt = {.vocab = 7, .context = 6, .layers = 2, .heads = 2, .width = 8, .dropout = 0.1}},
       rows(16, 6, 7, 6),
-      "cross-entropy");
-  gpt.optimizer = {.kind = "adam", .lr = 0.01};
-  Job bent = job_of({.kind = "mlp", .widths = {6, 16, 3}, .activation = "tanh"},
-                    rows(24, 6, 3, 0),
-                    "cross-entropy");
+      LossKind::kCrossEntropy);
+  gpt.optimizer = {.kind = OptimizerKind::kAdam, .lr = 0.01};
+  Job bent =
+      job_of({.kind = ModelKind::kMlp, .widths = {6, 16, 3}, .activation = ActivationKind::kTanh},
+             rows(24, 6, 3, 0),
+             LossKind::kCrossEntropy);
   bent.loop.snapshot = {.every_steps = 2};
   return {cnn, gpt, bent};
 }
@@ -215,7 +220,7 @@ class Hasty final : public Accelerator {
 TEST(HastyTest, HostCodeThatDoesNotWaitIsNoticed) {
   Job job = strict_jobs()[0];
   job.ddp.wrap = false;  // Reductions wait by themselves.
-  job.ddp.average = "none";
+  job.ddp.average = AverageBy::kNone;
   Machine cpu;
   const Trained wanted = train(job, cpu, Watched::kNo);
   std::int64_t n_noticed = 0;

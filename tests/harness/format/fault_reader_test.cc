@@ -46,7 +46,7 @@ TEST_F(FaultReader, ReadsRankFaults) {
   EXPECT_EQ(last.step, 1);
   EXPECT_EQ(last.at, "all_reduce");
   EXPECT_EQ(last.nth, 2);
-  EXPECT_EQ(last.when, "completed");
+  EXPECT_EQ(last.when, CollectivePhase::kCompleted);
   EXPECT_EQ(session.faults[2].time->ns, 9);
   EXPECT_EQ(session.agent->max_restarts, 2);
   EXPECT_EQ(session.agent->n_ranks_of(1, 3), 2);

@@ -25,9 +25,9 @@ class HookReaderTest : public ScenarioFiles {
 };
 
 TEST_F(HookReaderTest, AWordIsAHookWithDefaults) {
-  EXPECT_EQ(hook_of(small_job()).kind, "none");
+  EXPECT_EQ(hook_of(small_job()).kind, HookKind::kNone);
   const HookSpec hook = hook_of(hooked("\"powersgd\""));
-  EXPECT_EQ(hook.kind, "powersgd");
+  EXPECT_EQ(hook.kind, HookKind::kPowerSgd);
   EXPECT_EQ(hook.power_sgd.rank, 1);
   EXPECT_EQ(hook.power_sgd.start_iter, 1000);
 }
@@ -53,7 +53,7 @@ TEST_F(HookReaderTest, OptionsHaveTheirNamesInPyTorch) {
   EXPECT_EQ(local.local_sgd.start_iter, 3);
   EXPECT_EQ(local.local_sgd.subgroup, 1);
   EXPECT_FALSE(local.local_sgd.gradient_allreduce);
-  EXPECT_EQ(local.wrapper, "fp16");
+  EXPECT_EQ(local.wrapper, HookWrapper::kFp16);
 }
 
 TEST_F(HookReaderTest, SubgroupsAreNodesUnlessTheFileSaysOtherwise) {

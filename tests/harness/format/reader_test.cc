@@ -19,7 +19,7 @@ TEST_F(ReaderTest, ASmallJobHasTheDocumentedDefaults) {
   const Job& job = *scenario.value().jobs[0];
   EXPECT_EQ(job.model.dtype, DType::kF64);  // Exact mode's default.
   EXPECT_EQ(job.loader.batch, 1);           // Two rows, two ranks.
-  EXPECT_EQ(job.loss.normalize, "local-samples");
+  EXPECT_EQ(job.loss.normalize, LossDivisor::kLocalSamples);
   EXPECT_TRUE(job.ddp.wrap);
   EXPECT_EQ(scenario.value().jobs[0], scenario.value().jobs[1]);
 }
@@ -34,8 +34,8 @@ TEST_F(ReaderTest, ASnapshotSaysHowOftenWhereAndOfWhat) {
   const SnapshotSpec& snapshot = scenario.value().jobs[0]->loop.snapshot;
   EXPECT_EQ(snapshot.every_steps, 2);
   EXPECT_EQ(snapshot.keep, 2);
-  EXPECT_EQ(snapshot.include, std::vector<std::string>{"model"});
-  EXPECT_EQ(snapshot.publish, "in-place");
+  EXPECT_EQ(snapshot.include, std::vector{SnapshotPart::kModel});
+  EXPECT_EQ(snapshot.publish, PublishManner::kInPlace);
   EXPECT_EQ(load(small_job()).value().jobs[0]->loop.snapshot.every_steps, 0);
   EXPECT_THAT(error_of(with("include = [\"weather\"]")),
               ::testing::HasSubstr("a snapshot has no part 'weather'"));
@@ -121,7 +121,7 @@ TEST_F(ReaderTest, SchedulesScalersAndClippingAreRead) {
 
 TEST_F(ReaderTest, ACommunicationHookBelongsToTheWrapper) {
   EXPECT_EQ(load(small_job() + "ddp = { hook = \"fp16\" }\n").value().jobs[0]->ddp.hook.kind,
-            "fp16");
+            HookKind::kFp16);
   EXPECT_THAT(
       error_of(small_job() + "ddp = { wrap = false, average = \"none\", hook = \"fp16\" }\n"),
       HasSubstr("'ddp.hook' takes the place of the wrapper's all-reduce: set wrap = true"));
@@ -148,7 +148,8 @@ TEST_F(ReaderTest, LayersOfAnMlpMayBeCheckpointed) {
   EXPECT_THAT(error_of(replaced(small_job(), "init", key)),
               HasSubstr("'model.checkpoint' is for the layers of an mlp"));
   const std::string mlp = replaced(small_job(), "\"scalar\"", "\"mlp\", widths = [1, 1]");
-  EXPECT_EQ(load(replaced(mlp, "init", key)).value().jobs[0]->model.checkpoint, "reentrant");
+  EXPECT_EQ(load(replaced(mlp, "init", key)).value().jobs[0]->model.checkpoint,
+            CheckpointKind::kReentrant);
 }
 
 TEST_F(ReaderTest, StrategiesAreNamesOrSchedules) {
@@ -274,11 +275,11 @@ TEST_F(ReaderTest, WhatRanksTakeFromSnapshotsAndLaunchersIsRead) {
   const Result<Scenario> scenario = load(job);
   ASSERT_TRUE(scenario.ok()) << scenario.error().text();
   const SnapshotSpec& first = scenario.value().jobs[0]->loop.snapshot;
-  EXPECT_EQ(first.rng, "rank0");
-  EXPECT_EQ(first.writer, "local-rank0");
-  EXPECT_EQ(first.resize, "keep-batches");
+  EXPECT_EQ(first.rng, SnapshotRng::kRank0);
+  EXPECT_EQ(first.writer, SnapshotWriter::kLocalRank0);
+  EXPECT_EQ(first.resize, SnapshotResize::kKeepBatches);
   EXPECT_EQ(first.load, first.include);
-  EXPECT_EQ(scenario.value().jobs[1]->loop.snapshot.load, (std::vector<std::string>{"model"}));
+  EXPECT_EQ(scenario.value().jobs[1]->loop.snapshot.load, std::vector{SnapshotPart::kModel});
   std::vector<std::string> variables;  // Those of its nodes are the session's (launcher_test.cc).
   for (const sim::RankVariable& variable : scenario.value().session.environment) {
     variables.push_back(std::to_string(variable.rank) + " " + variable.name + "=" + variable.value);
@@ -318,7 +319,7 @@ TEST_F(ReaderTest, BodiesOfRepeatAreReadToAnyDepth) {
   const RawOp& outer = scenario.value().programs[0].body[0];
   EXPECT_EQ(outer.times, 2);
   EXPECT_EQ(outer.body[0].times, 3);
-  EXPECT_EQ(outer.body[0].body[0].op, "barrier");
+  EXPECT_EQ(outer.body[0].body[0].op, RawOpKind::kBarrier);
 }
 
 TEST_F(ReaderTest, ACnnHasImagesThatLastForItsStages) {

@@ -31,7 +31,7 @@ TEST_F(VariantsTest, MergeIntoTheBase) {
   ASSERT_TRUE(base.ok() && fast.ok());
   EXPECT_EQ(base.value().jobs[0]->optimizer.lr, 0.25);
   EXPECT_EQ(fast.value().jobs[0]->optimizer.lr, 0.5);
-  EXPECT_EQ(fast.value().jobs[0]->optimizer.kind, "sgd");
+  EXPECT_EQ(fast.value().jobs[0]->optimizer.kind, OptimizerKind::kSgd);
 }
 
 TEST_F(VariantsTest, CanUnsetABeforeTheyMerge) {
@@ -65,7 +65,7 @@ TEST_F(VariantsTest, SettingsComeLastAndNameThemselvesInErrors) {
 
   ASSERT_TRUE(set.ok()) << set.error().text();
   EXPECT_EQ(set.value().jobs[0]->optimizer.lr, 2.0);
-  EXPECT_EQ(set.value().jobs[0]->loss.kind, "l1");
+  EXPECT_EQ(set.value().jobs[0]->loss.kind, LossKind::kL1);
   EXPECT_EQ(error_of(small_job(), "", {{"optimizer.rl", "2"}}),
             "--set optimizer.rl: unknown key 'rl' in 'optimizer'; did you mean 'lr'?");
 }

@@ -109,7 +109,9 @@ TEST(ContentsOfARunTest, HealthyJobsLeaveTheSameTrace) {
     expect_same("unused" + on, plain, {.ddp = {.find_unused_parameters = true}});
     expect_same("covered" + on, {.ranks = ranks, .coverage = 4}, {});
     expect_same("messages" + on,
-                {.ranks = ranks, .reduction_order = "gloo-ring", .fidelity = "message"},
+                {.ranks = ranks,
+                 .reduction_order = ReductionOrder::kGlooRing,
+                 .fidelity = sim::Fidelity::kMessage},
                 {});
     expect_same("random" + on, {.ranks = ranks, .schedule_seed = 7, .strategy = "random"}, {});
   }

@@ -29,7 +29,8 @@ TrainingCase any_case(bool exact) {
   c.cap_bytes = *rc::gen::element<std::int64_t>(1, 16, 64, 256, 1 << 20);
   c.seed = *rc::gen::inRange<std::uint64_t>(0, 1'000'000);
   c.schedule_seed = *rc::gen::inRange<std::uint64_t>(0, 1'000);
-  c.order = *rc::gen::element<std::string>("rank", "gloo-ring", "pairwise");
+  c.order = *rc::gen::element<ReductionOrder>(
+      ReductionOrder::kRank, ReductionOrder::kGlooRing, ReductionOrder::kPairwise);
   return c;
 }
 

@@ -230,7 +230,7 @@ TEST(InFlightTest, RawMemoryOfACorrectProgramIsLeftAlone) {
     context.world().barrier().wait_or_throw();
   };
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
-    for (const char* fidelity : {"rendezvous", "message"}) {
+    for (const sim::Fidelity fidelity : every<sim::Fidelity>()) {
       const auto run = run_ranks(
           {.ranks = 3, .schedule_seed = seed, .strategy = "random", .fidelity = fidelity}, body);
       EXPECT_TRUE(run.ok()) << run;

@@ -39,7 +39,7 @@ sim::Fault nowhere() {
 
 sim::Fault at_no_time() {
   sim::Fault fault = crash(0);
-  fault.when = "post";
+  fault.when = CollectivePhase::kFailed;
   return fault;
 }
 
@@ -48,13 +48,9 @@ std::vector<BadOptions> bad_options() {
       {{.ranks = 0}, "ranks is 0; a world has at least one"},
       {{.ranks = -3}, "ranks is -3; a world has at least one"},
       {{.strategy = "randon"}, "unknown strategy 'randon'; did you mean 'random'?"},
-      {{.reduction_order = "nccl-rin"},
-       "unknown reduction order 'nccl-rin'; did you mean 'nccl-ring'?"},
-      {{.reduction_order = "nccl-ring:0,1,2"},
+      {{.reduction_order = ReductionOrder(std::vector<std::vector<std::int32_t>>{{0, 1, 2}})},
        "the rings of reduction order 'nccl-ring:0,1,2' do not name the world's ranks 0 to 1; each "
        "ring names all of them"},
-      {{.pairing = "nccl-like"}, "unknown pairing 'nccl-like'; did you mean 'nccl_like'?"},
-      {{.fidelity = "massage"}, "unknown fidelity 'massage'; did you mean 'message'?"},
       {{.net = {.intra = {.latency_ns = -1}}}, "net.intra.latency_ns is -1; it is not negative"},
       {{.net = {.inter = {.gb_per_s = -2.5}}}, "net.inter.gb_per_s is -2.5; 0 means no limit"},
       {{.net = {.ranks_per_node = -1}}, "net.ranks_per_node is -1; it is not negative"},
@@ -69,7 +65,8 @@ std::vector<BadOptions> bad_options() {
       {{.faults = {crash(2)}}, "faults names rank 2; the world has ranks 0 to 1"},
       {{.faults = {nowhere()}},
        "the fault 'sigkill' of rank 0 has no place; set one of event, file_step, time and at"},
-      {{.faults = {at_no_time()}}, "faults.when is 'post'; it is 'posted' or 'completed'"},
+      {{.faults = {at_no_time()}},
+       "faults.when is kFailed; it is kPosted or kCompleted: as a call ends, well or not"},
       {{.faults = {crash(0)}, .record = false}, "faults strike at recorded events: set record"},
       {{.agent = sim::AgentOptions{.max_restarts = -1}},
        "agent.max_restarts is -1; it is not negative"},
@@ -98,7 +95,10 @@ TEST(RunOptionsTest, ThatMakeNoSenseAreRefusedWithTheirValues) {
 
 TEST(RunOptionsTest, ThatMakeSenseAreAccepted) {
   EXPECT_EQ(refusal_of({}), "(accepted)");
-  EXPECT_EQ(refusal_of({.ranks = 1, .reduction_order = "nccl-ring:0"}), "(accepted)");
+  EXPECT_EQ(
+      refusal_of({.ranks = 1,
+                  .reduction_order = ReductionOrder(std::vector<std::vector<std::int32_t>>{{0}})}),
+      "(accepted)");
   EXPECT_EQ(refusal_of({.compute = {.mflops = 1, .slow = {{.rank = 1}}}, .coverage = 3}),
             "(accepted)");
 }

@@ -26,7 +26,7 @@ struct TrainingCase {
   std::int64_t cap_bytes = 1 << 20;
   std::uint64_t seed = 0;
   std::uint64_t schedule_seed = 0;
-  std::string order = "rank";
+  ReductionOrder order = ReductionOrder::kRank;
   bool exact = false;  ///< f64 on a grid, power-of-two ranks: no operation may round.
 };
 
@@ -38,7 +38,7 @@ inline void showValue(  // NOLINT(readability-identifier-naming)
   for (const std::int64_t width : c.widths) os << ' ' << width;
   os << ", batch " << c.batch << ", steps " << c.steps << ", accumulate " << c.accumulate
      << (c.no_sync ? " (no_sync)" : "") << (c.view ? ", views" : "") << ", cap " << c.cap_bytes
-     << ", seed " << c.seed << ", schedule " << c.schedule_seed << ", order " << c.order;
+     << ", seed " << c.seed << ", schedule " << c.schedule_seed << ", order " << c.order.name();
 }
 
 /// What one rank saw: flat parameters before each step, the gradient the step used.

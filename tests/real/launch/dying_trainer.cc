@@ -64,11 +64,12 @@ int train(const std::string& file,
   const auto place = read_launch_environment(process_environment());
   const bool launched = place.ok() && place.value().has_value();
   Death death(launched ? own_death(deaths, *place.value()) : -1);
-  const auto run = run_ranks({.ranks = scenario.n_ranks, .reduction_order = "gloo-ring"},
-                             [&](RankContext& context) {
-                               const auto done = run_rank(scenario, context, &death);
-                               return static_cast<double>(done.n_steps);
-                             });
+  const auto run =
+      run_ranks({.ranks = scenario.n_ranks, .reduction_order = ReductionOrder::kGlooRing},
+                [&](RankContext& context) {
+                  const auto done = run_rank(scenario, context, &death);
+                  return static_cast<double>(done.n_steps);
+                });
   std::printf("outcome %s\n", lockstep::name_of(run.report.outcome).data());
   if (!run.report.error.empty()) std::printf("%s\n", run.report.error.c_str());
   return run.ok() ? 0 : 1;

@@ -45,10 +45,10 @@ Outcomes outcomes(std::int32_t n_ranks,
 }
 
 TEST(PairingTest, NamesParse) {
-  EXPECT_EQ(parse_pairing("strict"), Pairing::kStrict);
-  EXPECT_EQ(parse_pairing("nccl_like"), Pairing::kNcclLike);
-  EXPECT_EQ(parse_pairing("gloo_like"), Pairing::kGlooLike);
-  EXPECT_EQ(parse_pairing("mpi"), std::nullopt);
+  EXPECT_EQ(parse_word<Pairing>("strict"), Pairing::kStrict);
+  EXPECT_EQ(parse_word<Pairing>("nccl_like"), Pairing::kNcclLike);
+  EXPECT_EQ(parse_word<Pairing>("gloo_like"), Pairing::kGlooLike);
+  EXPECT_EQ(parse_word<Pairing>("mpi"), std::nullopt);
 }
 
 TEST(PairingTest, AMismatchFailsOnEveryMemberAndNamesTheField) {

@@ -18,14 +18,14 @@ using ::testing::IsEmpty;
 // Two ranks, three epochs of three steps, so that snapshots fall into and between epochs.
 Job small_job() {
   Job job;
-  job.model.kind = "mlp";
+  job.model.kind = ModelKind::kMlp;
   job.model.widths = {1, 3, 1};
   job.train = lockstep::testing::column_data({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12},
                                              {2, 1, 4, 3, 6, 5, 8, 7, 10, 9, 12, 11});
   job.loader = {.batch = 2, .shuffle = true, .seed = 3};
-  job.optimizer.kind = "adam";
+  job.optimizer.kind = OptimizerKind::kAdam;
   job.optimizer.lr = 0.05;
-  job.scheduler = {.per = "step", .rules = {optim::StepLr{.step_size = 3}}};
+  job.scheduler = {.per = RatePace::kStep, .rules = {optim::StepLr{.step_size = 3}}};
   job.loop.steps = 5;
   job.loop.snapshot = {.every_steps = 2, .path = "ckpt", .keep = 2};
   return job;
@@ -88,7 +88,7 @@ class Jobs {
 
  private:
   static void look(VirtualDisk& disk, std::vector<std::string>& damaged) {
-    const auto found = SnapshotFiles(disk, "ckpt", "atomic").damaged();
+    const auto found = SnapshotFiles(disk, "ckpt", PublishManner::kAtomic).damaged();
     ASSERT_TRUE(found.ok());
     damaged.insert(damaged.end(), found.value().begin(), found.value().end());
   }
@@ -262,7 +262,7 @@ Job compressing_job() {
   job.loop.steps = 7;
   job.loop.snapshot.every_steps = 4;
   job.ddp.options.find_unused_parameters = true;
-  job.ddp.hook.kind = "powersgd";
+  job.ddp.hook.kind = HookKind::kPowerSgd;
   job.ddp.hook.power_sgd = {.start_iter = 2, .min_compression_rate = 0.5};
   return job;
 }
@@ -281,7 +281,7 @@ Job local_sgd_job() {
   Job job = small_job();
   job.loop.steps = 7;
   job.loop.snapshot.every_steps = 1;
-  job.ddp.hook.kind = "post-local-sgd";
+  job.ddp.hook.kind = HookKind::kPostLocalSgd;
   job.ddp.hook.local_sgd = {.subgroup = 1, .start_iter = 2};
   job.optimizer.averager = AveragerSpec{.period = 3};
   return job;
@@ -321,7 +321,7 @@ TEST(CrashesWithHooks, PowerSgdContinuesWithWhatItRemembers) {
   EXPECT_EQ(different_ends(job), std::pair(0, 14));
   job.ddp.hook.power_sgd.warm_start = false;  // Each step's Q is drawn: the stream moves on.
   EXPECT_EQ(different_ends(job), std::pair(0, 14));
-  std::erase(job.loop.snapshot.include, "hook");
+  std::erase(job.loop.snapshot.include, SnapshotPart::kHook);
   EXPECT_EQ(different_ends(job), std::pair(6, 14));  // Steps 4, 5 and 6 of both ranks.
 }
 
@@ -336,7 +336,7 @@ TEST(CrashesWithHooks, PowerSgdCannotContinueWhereBucketsAreRebuilt) {
 TEST(CrashesWithHooks, LocalSgdKeepsEachRanksOwnStateAndItsCounts) {
   Job job = local_sgd_job();
   EXPECT_EQ(different_ends(job), std::pair(0, 14));
-  std::erase(job.loop.snapshot.include, "hook");
+  std::erase(job.loop.snapshot.include, SnapshotPart::kHook);
   EXPECT_GT(different_ends(job).first, 0);
 }
 
@@ -345,7 +345,7 @@ TEST(CrashesWithHooks, AugmentationContinuesInItsStreams) {
     for (const AugmentStream stream : {AugmentStream::kWorker, AugmentStream::kInherited}) {
       Job job = augmented_job(stream, n_workers);
       EXPECT_EQ(different_ends(job), std::pair(0, 16));
-      std::erase(job.loop.snapshot.include, "rng");
+      std::erase(job.loop.snapshot.include, SnapshotPart::kRng);
       // An inherited copy never moves on, so there is nothing to restore.
       const bool moves = n_workers == 0 || stream == AugmentStream::kWorker;
       EXPECT_EQ(different_ends(job).first > 0, moves) << n_workers;
@@ -390,7 +390,7 @@ Noticed crash_at_file_steps(const Job& job, CrashFate fate) {
 TEST(CrashTwins, AnUnsyncedSnapshotIsLost) {
   Job job = small_job();
   EXPECT_FALSE(crash_at_file_steps(job, CrashFate::kLost).lost_progress);
-  job.loop.snapshot.publish = "unsynced";
+  job.loop.snapshot.publish = PublishManner::kUnsynced;
   const Noticed noticed = crash_at_file_steps(job, CrashFate::kLost);
   EXPECT_TRUE(noticed.lost_progress);
   EXPECT_TRUE(crash_at_file_steps(job, CrashFate::kTorn).damage);
@@ -398,15 +398,18 @@ TEST(CrashTwins, AnUnsyncedSnapshotIsLost) {
 
 TEST(CrashTwins, ASnapshotWrittenInPlaceIsTorn) {
   Job job = small_job();
-  job.loop.snapshot.publish = "in-place";
+  job.loop.snapshot.publish = PublishManner::kInPlace;
   EXPECT_TRUE(crash_at_file_steps(job, CrashFate::kTorn).damage);
 }
 
 TEST(CrashTwins, EveryPartOfASnapshotIsNeeded) {
-  for (const std::string part : {"model", "optimizer", "scheduler", "sampler"}) {
+  for (const SnapshotPart part : {SnapshotPart::kModel,
+                                  SnapshotPart::kOptimizer,
+                                  SnapshotPart::kScheduler,
+                                  SnapshotPart::kSampler}) {
     Job job = small_job();
     std::erase(job.loop.snapshot.include, part);
-    EXPECT_TRUE(crash_at_file_steps(job, CrashFate::kKept).different) << part;
+    EXPECT_TRUE(crash_at_file_steps(job, CrashFate::kKept).different) << name_of(part);
   }
 }
 

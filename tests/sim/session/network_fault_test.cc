@@ -218,10 +218,10 @@ TEST(LinkFaults, MessagesWaitForTheirLink) {
 
 Report train(const Fault& fault, bool exact) {
   Job job;
-  job.model.kind = "scalar";
+  job.model.kind = ModelKind::kScalar;
   job.model.widths = {1, 1};
   job.model.dtype = DType::kF64;
-  job.model.init = {.kind = "constant", .value = 1.0};
+  job.model.init = {.kind = InitKind::kConstant, .value = 1.0};
   job.train = lockstep::testing::column_data({1, 2, 3, 4}, {0, 0, 0, 0});
   job.optimizer.lr = 0.25;
   job.loop.steps = 2;

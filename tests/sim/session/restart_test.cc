@@ -28,7 +28,7 @@ SessionOptions agent_of(std::int32_t n_ranks, std::vector<Fault> faults) {
 
 Job job_of(std::int64_t rows) {
   Job job;
-  job.model.kind = "mlp";
+  job.model.kind = ModelKind::kMlp;
   job.model.widths = {1, 3, 1};
   std::vector<double> x;
   std::vector<double> y;

@@ -25,8 +25,9 @@ class RandomDraws {
 
   bool chance(std::int64_t percent) { return below(100) < percent; }
 
-  std::string one_of(const std::vector<std::string>& words) {
-    return words[static_cast<std::size_t>(below(static_cast<std::int64_t>(words.size())))];
+  template <typename T>
+  T one_of(std::initializer_list<T> choices) {
+    return choices.begin()[below(static_cast<std::int64_t>(choices.size()))];
   }
 
  private:

@@ -74,8 +74,8 @@ TEST(GeneratorsTest, APlantedBugIsFoundAndShrunkToFewRanks) {
   EXPECT_FALSE(holds);
   EXPECT_LE(last.ranks, 3);
   EXPECT_EQ(last.epochs, 1);
-  EXPECT_EQ(last.hook, "none");
-  EXPECT_EQ(last.fault, "none");
+  EXPECT_EQ(last.hook, HookKind::kNone);
+  EXPECT_EQ(last.fault, SketchFault::kNone);
 }
 
 TEST(GeneratorsTest, AWorldThatIsTooLargeIsShrunkToTheSmallestThatIs) {

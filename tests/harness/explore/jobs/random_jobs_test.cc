@@ -33,8 +33,8 @@ TEST(RandomJobsTest, ABrokenJobIsComplainedOf) {
   int n_broken = 0;
   for (std::uint64_t i = 0; i < 100; ++i) {
     const JobSketch sketch = draw_job(kSpace, i);
-    const bool apart = sketch.hook == "post-local-sgd" || sketch.averager;
-    if (sketch.ranks == 1 || !sketch.wrap || apart || sketch.zero || sketch.clip == "norm")
+    const bool apart = sketch.hook == HookKind::kPostLocalSgd || sketch.averager;
+    if (sketch.ranks == 1 || !sketch.wrap || apart || sketch.zero || sketch.clip == ClipKind::kNorm)
       continue;
     ++n_broken;
     EXPECT_NE(complaint_about(sketch, {.settings = {kBug}}), "") << i << "\n" << to_toml(sketch);
@@ -73,22 +73,21 @@ TEST(RandomJobsTest, JobsDifferAndAreAFunctionOfTheirSeed) {
 }
 
 TEST(RandomJobsTest, EveryFeatureIsDrawn) {
-  std::set<std::string> words;
+  std::set<std::string_view> words;
   for (std::uint64_t i = 0; i < 2000; ++i) {
     const JobSketch s = draw_job(kSpace, i);
-    words.insert({s.model,
-                  s.sampler,
-                  s.optimizer,
-                  s.scheduler,
-                  s.hook,
-                  s.fault,
-                  s.order,
-                  s.pairing,
-                  s.fidelity,
-                  s.strategy,
-                  s.checkpoint,
-                  s.clip,
-                  s.dtype});
+    words.insert({name_of(s.model),
+                  name_of(s.sampler),
+                  name_of(s.optimizer),
+                  name_of(s.hook),
+                  name_of(s.fault),
+                  name_of(s.pairing),
+                  name_of(s.fidelity),
+                  name_of(s.checkpoint),
+                  name_of(s.dtype)});
+    if (s.scheduler) words.insert(name_of(*s.scheduler));
+    if (s.clip) words.insert(name_of(*s.clip));
+    if (s.order == ReductionOrder::kNcclTree) words.insert("nccl-tree");
     if (s.join) words.insert("join");
     if (s.zero) words.insert("zero");
     if (s.averager) words.insert("averager");
@@ -119,8 +118,8 @@ TEST(SimplestTest, TakesAwayWhatDoesNotMatter) {
     if (drawn.epochs < 2) continue;
     EXPECT_EQ(found.epochs, 2);
     EXPECT_LE(found.ranks, 2);
-    EXPECT_EQ(found.fault, "none");
-    EXPECT_EQ(found.hook, "none");
+    EXPECT_EQ(found.fault, SketchFault::kNone);
+    EXPECT_EQ(found.hook, HookKind::kNone);
     EXPECT_TRUE(scenario_of(found).ok());
   }
 }
@@ -129,7 +128,9 @@ TEST(SimplestTest, TakesAwayWhatDoesNotMatter) {
 TEST(SimplestTest, KeepsWhatMatters) {
   for (std::uint64_t i = 0; i < 200; ++i) {
     const JobSketch drawn = draw_job(kSpace, i);
-    const auto complains = [](const JobSketch& s) { return s.hook == "fp16" && s.ranks == 3; };
+    const auto complains = [](const JobSketch& s) {
+      return s.hook == HookKind::kFp16 && s.ranks == 3;
+    };
     if (!complains(drawn)) continue;
     EXPECT_TRUE(complains(simplest(drawn, complains)));
   }

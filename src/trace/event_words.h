@@ -1,0 +1,123 @@
+// The closed sets in events, with the words that trace files have for them.
+#pragma once
+
+#include <cstdint>
+
+#include "lockstep/base/words.h"
+
+namespace lockstep {
+
+/// Where a gradient was looked at. In one backward kInc is recorded before kPre and kPost: what
+/// comes after kPost counts as not reduced.
+enum class GradPoint : std::uint8_t {
+  kBase,  ///< Found in .grad before the backward.
+  kInc,   ///< This backward's own contribution.
+  kPre,   ///< The whole .grad, just before the reduction takes it.
+  kPost,  ///< Just after the reduction published it.
+  kUsed,  ///< What the optimizer step consumes.
+  kRedo,  ///< The contribution once more: what computing the micro-step again gives.
+};
+template <>
+inline constexpr WordTable<6> kWords<GradPoint> = {"base", "inc", "pre", "post", "used", "redo"};
+
+/// When replicated state was looked at.
+enum class StatePoint : std::uint8_t {
+  kWrap,     ///< After construction of the wrapper.
+  kForward,  ///< As the first synchronising forward begins.
+  kStep,     ///< After an optimizer step, at that step's own number (as its StepEvent).
+  kEval,     ///< Entering evaluation.
+  kLoad,     ///< After a checkpoint was loaded.
+  kSave,     ///< Before a snapshot is written.
+  kEnd,      ///< At the end of the run.
+  kOuter,    ///< After an outer step: ranks that trained alone agree again.
+};
+template <>
+inline constexpr WordTable<8> kWords<StatePoint> = {
+    "wrap", "forward", "step", "eval", "load", "save", "end", "outer"};
+
+enum class StateKind : std::uint8_t {
+  kParam,
+  kBuffer,
+  kOptimizer,
+  kAuxiliary,  ///< What a program keeps equal by itself: moving averages, queues, target networks.
+};
+template <>
+inline constexpr WordTable<4> kWords<StateKind> = {"param", "buffer", "optimizer", "auxiliary"};
+
+enum class CollectivePhase : std::uint8_t { kPosted, kCompleted, kFailed };
+template <>
+inline constexpr WordTable<3> kWords<CollectivePhase> = {"posted", "completed", "failed"};
+
+enum class PhaseKind : std::uint8_t { kTrain, kEval, kSave, kEnd };
+template <>
+inline constexpr WordTable<4> kWords<PhaseKind> = {"train", "eval", "save", "end"};
+
+/// How a metric follows from what its samples are worth, taken together.
+enum class MetricFormula : std::uint8_t {
+  kNone,      ///< The mean over samples of one number each.
+  kPearson,   ///< The correlation of a prediction and a target per sample,
+  kSpearman,  ///< that of their ranks (ties share the mean of theirs),
+  kR2,        ///< the share of the target's variance that predictions explain,
+  kRmse,      ///< the root of their mean squared difference,
+  kAuc,       ///< the area under the curve of a score per sample and a label of 0 or 1.
+};
+template <>
+inline constexpr WordTable<6> kWords<MetricFormula> = {
+    "", "pearson", "spearman", "r2", "rmse", "auc"};
+
+/// How memory was touched. In the order of the names.
+enum class TouchManner : std::uint8_t {
+  kNone,   ///< By an operation on it.
+  kValue,  ///< A value was found elsewhere that only that memory held, while a transfer owned it.
+  kAbandoned,  ///< The handle was dropped without a wait: what it wrote must not be used.
+};
+template <>
+inline constexpr WordTable<3> kWords<TouchManner> = {"", "value", "abandoned"};
+
+/// How a loss made one number of its terms.
+enum class LossReduction : std::uint8_t {
+  kMean,   ///< Divided by the number of terms.
+  kSum,    ///< Not divided.
+  kGiven,  ///< Divided by a number that the caller gave.
+};
+template <>
+inline constexpr WordTable<3> kWords<LossReduction> = {"mean", "sum", "given"};
+
+enum class ClipKind : std::uint8_t { kNorm, kValue };
+template <>
+inline constexpr WordTable<2> kWords<ClipKind> = {"norm", "value"};
+
+enum class DataPart : std::uint8_t {
+  kRows,   ///< Which rows of its data set a pass divides among the ranks, in order.
+  kBatch,  ///< The values of the batch that the next forward consumes.
+};
+template <>
+inline constexpr WordTable<2> kWords<DataPart> = {"rows", "batch"};
+
+/// What a communication hook makes of gradients.
+enum class HookEffect : std::uint8_t {
+  kMean,     ///< What the reducer would: their mean.
+  kRounded,  ///< The mean, with less precision: 16 bits, 8 bits, a low rank.
+  kOther,    ///< Something else on purpose: nothing, the mean of a part of the ranks.
+};
+template <>
+inline constexpr WordTable<3> kWords<HookEffect> = {"mean", "rounded", "other"};
+
+/// How the result of a collective joined the graph of a loss.
+enum class ExchangeJoin : std::uint8_t {
+  kConstant,  ///< As plain numbers: no gradient reaches it.
+  kInPlace,   ///< The graph's own tensor was overwritten: its gradient passes on as if it were not.
+  kFunction,  ///< As the result of a differentiable function.
+};
+template <>
+inline constexpr WordTable<3> kWords<ExchangeJoin> = {"constant", "in-place", "function"};
+
+/// When a rank's parameters are looked at although no reduction keeps them equal.
+enum class LonePoint : std::uint8_t {
+  kStepped,  ///< A step that used gradients no reduction had made has left them so.
+  kFound,    ///< What comes next (a forward, an evaluation, the end) found them so.
+};
+template <>
+inline constexpr WordTable<2> kWords<LonePoint> = {"stepped", "found"};
+
+}  // namespace lockstep

@@ -1,0 +1,235 @@
+// The closed sets of a job's description, with the words that scenarios write for them.
+#pragma once
+
+#include <cstdint>
+
+#include "lockstep/base/words.h"
+
+namespace lockstep {
+
+// -- the model
+
+enum class InitKind : std::uint8_t { kPytorch, kConstant, kGrid, kValues };
+template <>
+inline constexpr WordTable<4> kWords<InitKind> = {"pytorch", "constant", "grid", "values"};
+
+/// kBn: an mlp with batch norm before each activation.
+enum class ModelKind : std::uint8_t { kScalar, kLinear, kMlp, kTwoHead, kBn, kCnn, kGpt };
+template <>
+inline constexpr WordTable<7> kWords<ModelKind> = {
+    "scalar", "linear", "mlp", "twohead", "bn", "cnn", "gpt"};
+
+enum class ActivationKind : std::uint8_t { kRelu, kTanh, kNone };
+template <>
+inline constexpr WordTable<3> kWords<ActivationKind> = {"relu", "tanh", "none"};
+
+/// Which of PyTorch's two ways computes a layer again in the backward pass.
+enum class CheckpointKind : std::uint8_t { kNone, kReentrant, kNonReentrant };
+template <>
+inline constexpr WordTable<3> kWords<CheckpointKind> = {"none", "reentrant", "non-reentrant"};
+
+/// The heads of a two-headed model that its forward uses.
+enum class HeadChoice : std::uint8_t { kA, kB, kBoth };
+template <>
+inline constexpr WordTable<3> kWords<HeadChoice> = {"a", "b", "both"};
+
+// -- the data
+
+/// Where rows come from.
+enum class DataKind : std::uint8_t {
+  kInline,     ///< The scenario itself.
+  kSynthetic,  ///< A seed.
+  kCsv,
+  kNpy,
+  kDigits,  ///< The handwritten digits that come with the project.
+  kText,
+};
+template <>
+inline constexpr WordTable<6> kWords<DataKind> = {
+    "inline", "synthetic", "csv", "npy", "digits", "text"};
+
+enum class SamplerKind : std::uint8_t {
+  kDistributed,
+  kRandom,         ///< Knows nothing of ranks: each sees all rows, in an order of its process.
+  kSequential,     ///< The same, in their order.
+  kBatchesByRank,  ///< As LoaderSpec::batches_by_rank says.
+  kStream,         ///< A data set that is iterated over.
+};
+template <>
+inline constexpr WordTable<5> kWords<SamplerKind> = {
+    "distributed", "random", "sequential", "batches_by_rank", "stream"};
+
+/// By what the readers of a stream divide it.
+enum class StreamShard : std::uint8_t { kNone, kRank, kRankAndWorker };
+template <>
+inline constexpr WordTable<3> kWords<StreamShard> = {"none", "rank", "rank*worker"};
+
+/// Where random augmentation draws from: see Augmentation.
+enum class AugmentStream : std::uint8_t { kNone, kWorker, kInherited };
+template <>
+inline constexpr WordTable<3> kWords<AugmentStream> = {"none", "worker", "inherited"};
+
+// -- the loss
+
+enum class LossKind : std::uint8_t { kMse, kL1, kCrossEntropy };
+template <>
+inline constexpr WordTable<3> kWords<LossKind> = {"mse", "l1", "cross-entropy"};
+
+/// What a loss is divided by.
+enum class LossDivisor : std::uint8_t { kLocalSamples, kLocalTokens, kGlobalTokens, kSum };
+template <>
+inline constexpr WordTable<4> kWords<LossDivisor> = {
+    "local-samples", "local-tokens", "global-tokens", "sum"};
+
+/// What a step's gradient is meant to be the gradient of.
+enum class DeclaredLoss : std::uint8_t {
+  kSampleMean,
+  kTokenMean,
+  kSum,
+  kRankMean,  ///< Each rank's mean counts the same.
+};
+template <>
+inline constexpr WordTable<4> kWords<DeclaredLoss> = {
+    "sample-mean", "token-mean", "sum", "rank-mean"};
+
+// -- the optimizer
+
+enum class OptimizerKind : std::uint8_t { kSgd, kAdam, kAdamW, kAdagrad, kRmsprop };
+template <>
+inline constexpr WordTable<5> kWords<OptimizerKind> = {
+    "sgd", "adam", "adamw", "adagrad", "rmsprop"};
+
+/// How learning rates move.
+enum class ScheduleKind : std::uint8_t {
+  kStep,
+  kMultistep,
+  kConstant,
+  kLinear,
+  kExponential,
+  kPolynomial,
+  kCosine,
+  kRestarts,  ///< Cosines again and again.
+  kOnecycle,
+  kTable,  ///< Factors that are written out.
+  kPlateau,
+  kSequential,  ///< One after the other, at milestones.
+  kChained,     ///< All at once.
+};
+template <>
+inline constexpr WordTable<13> kWords<ScheduleKind> = {"step",
+                                                       "multistep",
+                                                       "constant",
+                                                       "linear",
+                                                       "exponential",
+                                                       "polynomial",
+                                                       "cosine",
+                                                       "restarts",
+                                                       "onecycle",
+                                                       "table",
+                                                       "plateau",
+                                                       "sequential",
+                                                       "chained"};
+
+/// When learning rates move on.
+enum class RatePace : std::uint8_t { kEpoch, kStep };
+template <>
+inline constexpr WordTable<2> kWords<RatePace> = {"epoch", "step"};
+
+/// What a plateau is judged by: each rank's own loss, or the evaluation of all ranks.
+enum class PlateauMetric : std::uint8_t { kLoss, kEval };
+template <>
+inline constexpr WordTable<2> kWords<PlateauMetric> = {"loss", "eval"};
+
+// -- the loop
+
+/// What a forward goes through: the wrapper, which broadcasts buffers first if it keeps them equal,
+/// or the module inside it.
+enum class ForwardThrough : std::uint8_t { kWrapper, kInner };
+template <>
+inline constexpr WordTable<2> kWords<ForwardThrough> = {"wrapper", "inner"};
+
+enum class EvalMetric : std::uint8_t { kAccuracy, kMse, kL1, kCrossEntropy };
+template <>
+inline constexpr WordTable<4> kWords<EvalMetric> = {"accuracy", "mse", "l1", "cross-entropy"};
+
+/// What an evaluation reports.
+enum class EvalAverage : std::uint8_t {
+  kSamples,  ///< The mean over all ranks' rows.
+  kRanks,    ///< The mean of the ranks' means.
+  kNone,     ///< Each rank's own mean.
+};
+template <>
+inline constexpr WordTable<3> kWords<EvalAverage> = {"samples", "ranks", "none"};
+
+/// What happens to the micro-steps that an epoch leaves of a window.
+enum class WindowRest : std::uint8_t { kStep, kDrop };
+template <>
+inline constexpr WordTable<2> kWords<WindowRest> = {"step", "drop"};
+
+/// What clearing leaves of gradients: no tensor, zeros, or all of them.
+enum class ZeroGrad : std::uint8_t { kNone, kZero, kNever };
+template <>
+inline constexpr WordTable<3> kWords<ZeroGrad> = {"none", "zero", "never"};
+
+/// Who averages gradients: the wrapper; a loop over them; none.
+enum class AverageBy : std::uint8_t { kDdp, kManual, kNone };
+template <>
+inline constexpr WordTable<3> kWords<AverageBy> = {"ddp", "manual", "none"};
+
+/// The order of a hand-written loop: the model's, or that of arrival, last layer first.
+enum class AverageOrder : std::uint8_t { kModel, kArrival };
+template <>
+inline constexpr WordTable<2> kWords<AverageOrder> = {"model", "arrival"};
+
+// -- snapshots
+
+/// What a snapshot may hold.
+enum class SnapshotPart : std::uint8_t {
+  kModel,
+  kOptimizer,
+  kScheduler,
+  kScaler,
+  kSampler,
+  kRng,
+  kHook,
+};
+template <>
+inline constexpr WordTable<7> kWords<SnapshotPart> = {
+    "model", "optimizer", "scheduler", "scaler", "sampler", "rng", "hook"};
+
+/// Whose generators each rank continues with.
+enum class SnapshotRng : std::uint8_t { kOwn, kRank0 };
+template <>
+inline constexpr WordTable<2> kWords<SnapshotRng> = {"own", "rank0"};
+
+/// Who writes what all ranks have in common.
+enum class SnapshotWriter : std::uint8_t { kRank0, kLocalRank0 };
+template <>
+inline constexpr WordTable<2> kWords<SnapshotWriter> = {"rank0", "local-rank0"};
+
+/// What becomes of the epoch in progress if the number of ranks changes: it begins again, since its
+/// division differs, or the count of batches continues, though they have another size.
+enum class SnapshotResize : std::uint8_t { kRestartEpoch, kKeepBatches };
+template <>
+inline constexpr WordTable<2> kWords<SnapshotResize> = {"restart-epoch", "keep-batches"};
+
+/// The epoch that a resumed rank continues with.
+enum class SnapshotEpoch : std::uint8_t { kSaved, kFirst };
+template <>
+inline constexpr WordTable<2> kWords<SnapshotEpoch> = {"saved", "first"};
+
+/// Since when the batches of an epoch in progress are counted.
+enum class BatchCount : std::uint8_t { kSinceEpoch, kSinceResume };
+template <>
+inline constexpr WordTable<2> kWords<BatchCount> = {"epoch", "resume"};
+
+/// How a file takes its name. Only kAtomic survives a crash at any time.
+enum class PublishManner : std::uint8_t {
+  kAtomic,
+  kUnsynced,  ///< Renamed, but not synced.
+  kInPlace,   ///< Neither.
+};
+template <>
+inline constexpr WordTable<3> kWords<PublishManner> = {"atomic", "unsynced", "in-place"};
+
+}  // namespace lockstep
