@@ -133,7 +133,7 @@ void read_policy(TableReader& root, Scenario& scenario, Problem& problem) {
   TableReader policy(*node, "policy", problem);
   LawPolicy& laws = scenario.session.policy;
   if (policy.has("buffers")) {
-    laws.buffers = policy.word("buffers", "local", {"broadcast0", "mean", "synced", "local"});
+    laws.buffers = policy.word("buffers", BufferPolicy::kLocal);
   }
   laws.allow = policy.texts("allow");
   laws.coverage = policy.small("coverage", 1, 1, 1 << 16);

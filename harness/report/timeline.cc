@@ -42,7 +42,7 @@ std::string duration_text(std::int64_t ns, bool timed) {
 const TimelineEntry* first_finding(const std::vector<TimelineEntry>& entries) {
   const TimelineEntry* first = nullptr;
   for (const TimelineEntry& entry : entries) {
-    if (entry.kind != Kind::kMark || entry.category != "finding") continue;
+    if (entry.kind != Kind::kMark || entry.category != TimelineCategory::kFinding) continue;
     if (first == nullptr || entry.start < first->start) first = &entry;
   }
   return first;
@@ -233,20 +233,21 @@ class LaneDrawing {
     std::size_t row = 0;
     while (row + 1 < kCallRows && free_[row] > entry.start) ++row;
     free_[row] = entry.end;
-    std::string look = entry.category == "bucket" ? "t-bucket" : "t-call";
+    std::string look = entry.category == TimelineCategory::kBucket ? "t-bucket" : "t-call";
     if (entry.blocks) look += " blocks";
-    if (entry.status != "ok") look += " failed";
+    if (entry.failed) look += " failed";
     bar(entry, top_ + 31 + static_cast<double>(row) * 5, 4, look);
   }
 
   void draw_mark(const TimelineEntry& entry) {
-    const bool ended = entry.category == "end";
-    if (ended && entry.name == "end: ok") return;
-    const bool loud = entry.category == "finding" || entry.category == "fault" ||
-                      entry.category == "touch" || ended;
+    const bool ended = entry.category == TimelineCategory::kEnd;
+    if (ended && !entry.failed) return;
+    const bool loud = entry.category == TimelineCategory::kFinding ||
+                      entry.category == TimelineCategory::kFault ||
+                      entry.category == TimelineCategory::kTouch || ended;
     const double at = x(entry.start);
     std::string look = "m-quiet";
-    if (loud) look = entry.category == "finding" ? "m-finding" : "m-fault";
+    if (loud) look = entry.category == TimelineCategory::kFinding ? "m-finding" : "m-fault";
     const double up = top_ + (loud ? 12 : 24);
     // A finding is a triangle, whatever else went wrong a diamond, the rest a small one.
     const double size = loud ? 7 : 3;
@@ -319,10 +320,11 @@ struct LaneTotals {
     if (entry.kind == Kind::kPart) add_part(entry.name, span);
     if (entry.kind == Kind::kCall) {
       ++n_calls;
-      n_incomplete += entry.status == "ok" ? 0 : 1;
+      n_incomplete += entry.failed ? 1 : 0;
     }
-    const bool loud = entry.category == "fault" || entry.category == "touch" ||
-                      (entry.category == "end" && entry.name != "end: ok");
+    const bool loud = entry.category == TimelineCategory::kFault ||
+                      entry.category == TimelineCategory::kTouch ||
+                      (entry.category == TimelineCategory::kEnd && entry.failed);
     if (entry.kind == Kind::kMark && loud && marks.size() < 200) {
       marks += (marks.empty() ? "" : "; ") + entry.name;
     }

@@ -87,9 +87,9 @@ std::map<std::int32_t, LastOfRank> last_of_ranks(const MemoryTrace& trace) {
   for (std::int32_t r = 0; r < trace.n_ranks(); ++r) ranks[r];
   for (const TimelineEntry& entry : timeline_entries(trace).entries) {
     LastOfRank& last = ranks[entry.rank];
-    if (entry.kind == TimelineEntry::Kind::kCall && entry.status != "ok") {
+    if (entry.kind == TimelineEntry::Kind::kCall && entry.failed) {
       last.open_calls += (last.open_calls.empty() ? "" : "; ") + open_call(entry);
-    } else if (entry.category == "end") {
+    } else if (entry.category == TimelineCategory::kEnd) {
       last.ending = ending_of(entry);
     }
   }

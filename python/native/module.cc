@@ -71,7 +71,7 @@ PyObject* check(PyObject* /*module*/, PyObject* const* values, Py_ssize_t n) {
   return guarded([&]() -> PyObject* {
     const Arguments arguments(values, n, 3);
     LawPolicy policy;
-    policy.buffers = arguments.text(2);
+    policy.buffers = arguments.named<BufferPolicy>(2);
     for (const std::string_view allowed : arguments.texts(1)) policy.allow.emplace_back(allowed);
     const Result<LoadedTrace> loaded = read_jsonl(std::string(arguments.text(0)));
     if (!loaded.ok()) {

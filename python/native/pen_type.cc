@@ -37,7 +37,7 @@ PyObject* wrap(PenState& state, const Arguments& arguments) {
   event.frozen = id_at<LayoutId>(arguments, 2);
   event.buffers = id_at<LayoutId>(arguments, 3);
   event.ignored = id_at<LayoutId>(arguments, 4);
-  event.buffer_policy = state.pen.name(arguments.text(5));
+  event.buffer_policy = arguments.named<BufferPolicy>(5);
   event.bucket_cap_bytes = arguments.integer(6);
   event.group = arguments.small(7);
   event.n_ranks = arguments.small(8);

@@ -153,14 +153,14 @@ PyObject* configuration(PenState& state, const Arguments& arguments) {
 
 PyObject* buffer_policy(PenState& state, const Arguments& arguments) {
   state.pen.write(BufferPolicyEvent{.layout = id_at<LayoutId>(arguments, 1),
-                                    .policy = state.pen.name(arguments.text(2))},
+                                    .policy = arguments.named<BufferPolicy>(2)},
                   arguments.small(0));
   return none();
 }
 
 /// With a path, the digest is that of the file's bytes.
 PyObject* snapshot(PenState& state, const Arguments& arguments) {
-  SnapshotEvent event{.action = state.pen.name(arguments.text(1)),
+  SnapshotEvent event{.action = arguments.named<SnapshotAction>(1),
                       .step = arguments.integer(2),
                       .detail = state.pen.name(arguments.text(3)),
                       .digest = arguments.word(5)};

@@ -2,6 +2,8 @@
 
 #include <limits>
 
+#include "lockstep/base/text.h"
+
 namespace lockstep::python {
 
 namespace {
@@ -38,6 +40,13 @@ Arguments::Arguments(PyObject* const* values, Py_ssize_t n, Py_ssize_t expected)
   const std::string message = "takes " + std::to_string(expected) +
                               " positional arguments, and was given " + std::to_string(n);
   PyErr_SetString(PyExc_TypeError, message.c_str());
+  throw PythonError();
+}
+
+void Arguments::unknown(std::string_view word, std::span<const std::string_view> known) {
+  const std::string message =
+      "unknown word '" + std::string(word) + "'" + did_you_mean(word, known);
+  PyErr_SetString(PyExc_ValueError, message.c_str());
   throw PythonError();
 }
 

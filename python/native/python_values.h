@@ -5,10 +5,14 @@
 #include <Python.h>
 #include <cstdint>
 #include <exception>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "lockstep/base/words.h"
 
 namespace lockstep::python {
 
@@ -70,8 +74,18 @@ class Arguments {
     return static_cast<Choice>(in_range(i, n));
   }
 
+  /// A value of an enum by its word.
+  template <Worded Choice>
+  Choice named(std::size_t i) const {
+    const std::string_view word = text(i);
+    const std::optional<Choice> known = parse_word<Choice>(word);
+    if (!known) unknown(word, kWords<Choice>);
+    return *known;
+  }
+
  private:
   std::int64_t in_range(std::size_t i, int n) const;
+  [[noreturn]] static void unknown(std::string_view word, std::span<const std::string_view> known);
 
   PyObject* const* values_;
 };

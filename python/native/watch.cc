@@ -146,7 +146,7 @@ PyObject* watch_open(PyObject* /*module*/, PyObject* const* values, Py_ssize_t n
   return guarded([&]() -> PyObject* {
     const Arguments arguments(values, n, 3);
     LawPolicy policy;
-    policy.buffers = arguments.text(2);
+    policy.buffers = arguments.named<BufferPolicy>(2);
     for (const std::string_view allowed : arguments.texts(1)) policy.allow.emplace_back(allowed);
     auto watch = std::make_unique<FolderWatch>(std::string(arguments.text(0)), std::move(policy));
     Owned capsule(checked(PyCapsule_New(watch.get(), kCapsule, release_watch)));

@@ -66,14 +66,14 @@ def test_impossible_memory_is_refused(arguments: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize(("header", "enum", "ours"), [
     ("src/tensor/dtype.h", "DType", words.DType),
-    ("src/trace/event.h", "GradPoint", words.GradPoint),
-    ("src/trace/event.h", "StateKind", words.StateKind),
-    ("src/trace/event.h", "StatePoint", words.StatePoint),
-    ("src/trace/event.h", "PhaseKind", words.PhaseKind),
-    ("src/trace/event.h", "ExchangeJoin", words.ExchangeJoin),
-    ("src/trace/event.h", "LossReduction", words.LossReduction),
+    ("src/trace/event_words.h", "GradPoint", words.GradPoint),
+    ("src/trace/event_words.h", "StateKind", words.StateKind),
+    ("src/trace/event_words.h", "StatePoint", words.StatePoint),
+    ("src/trace/event_words.h", "PhaseKind", words.PhaseKind),
+    ("src/trace/event_words.h", "ExchangeJoin", words.ExchangeJoin),
+    ("src/trace/event_words.h", "LossReduction", words.LossReduction),
     ("src/base/end_reason.h", "EndOutcome", words.EndOutcome),
-    ("src/trace/event.h", "DataPart", words.DataPart),
+    ("src/trace/event_words.h", "DataPart", words.DataPart),
     ("src/trace/signature.h", "CollectiveOp", words.CollectiveOp),
     ("src/tensor/kernels.h", "ReduceOp", words.ReduceOp)])
 def test_both_languages_number_words_alike(header: str, enum: str, ours: type) -> None:

@@ -50,9 +50,9 @@ struct Fault {
   /// ... at an event of this kind ("forward", "collective", "step", ...), or at a collective with
   /// this operation ("all_reduce", ...); empty: nowhere ...
   std::string at{};
-  CollectivePhase when =
-      CollectivePhase::kPosted;  ///< ... collectives: or kCompleted: as it ends ...
-  std::int64_t nth = 0;          ///< ... of this number among those.
+  /// ... collectives: as it is posted, or kCompleted: as it ends ...
+  CollectivePhase when = CollectivePhase::kPosted;
+  std::int64_t nth = 0;  ///< ... of this number among those.
 
   Duration delay{};                   ///< kLate
   Duration grace{};                   ///< kSigterm: how long it continues before it is killed.

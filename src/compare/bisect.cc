@@ -161,7 +161,7 @@ class SharedState final : public Selection {
     // Buffers are broadcast as forwards begin and may differ everywhere else.
     const WrapEvent* const wrap = wrappers_.find(laws::wrapper_of(event.at));
     return state.point == StatePoint::kForward && wrap != nullptr &&
-           names_->text(wrap->buffer_policy) != "local";
+           wrap->buffer_policy != BufferPolicy::kLocal;
   }
 
   const NameTable* names_;

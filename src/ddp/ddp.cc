@@ -273,7 +273,8 @@ void Ddp::Impl::start_trace(const ReplicatedState& whole,
   event.bucket_cap_bytes = cap_bytes();
   event.group = group_->id();
   event.n_ranks = group_->size();
-  trace_->record_wrap(event, options_.broadcast_buffers ? "broadcast0" : "local");
+  trace_->record_wrap(
+      event, options_.broadcast_buffers ? BufferPolicy::kBroadcast0 : BufferPolicy::kLocal);
 }
 
 void Ddp::Impl::synchronize_state(std::span<const NamedVariable> reduced) {

@@ -88,12 +88,12 @@ LayoutId WrapperTrace::layout_of(std::span<const NamedVariable> variables) {
   return recorder_->names().intern_layout(names);
 }
 
-void WrapperTrace::record_wrap(WrapEvent event, std::string_view buffer_policy) {
+void WrapperTrace::record_wrap(WrapEvent event, BufferPolicy buffer_policy) {
   event.params = layouts_.params;
   event.frozen = layouts_.frozen;
   event.buffers = layouts_.buffers;
   event.ignored = layouts_.ignored;
-  event.buffer_policy = recorder_->names().intern(buffer_policy);
+  event.buffer_policy = buffer_policy;
   recorder_->record(event, wrapper_);
   if (event.group != 0) return;
   recorder_->record(

@@ -37,7 +37,7 @@ class WrapperTrace final : public StateSource {
 
   /// `event` with its layouts filled in. Of a model that the whole world shares, a digest of its
   /// names, shapes and types follows, as configuration "model".
-  void record_wrap(WrapEvent event, std::string_view buffer_policy);
+  void record_wrap(WrapEvent event, BufferPolicy buffer_policy);
   /// Counts the forward in the position: what it records or communicates belongs to it. One without
   /// a graph (`grad` off) never counts as a micro-step.
   void begin_forward(bool synchronizing, bool grad);

@@ -53,7 +53,7 @@ std::string facts_json(const Line& line) {
 
 std::string_view category_of(const TimelineEntry& entry) {
   if (entry.kind == TimelineEntry::Kind::kWait) return "wait";
-  return entry.category.empty() ? std::string_view("compute") : entry.category;
+  return name_of(entry.category);
 }
 
 std::string json_of(const Line& line) {

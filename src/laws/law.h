@@ -48,9 +48,8 @@ struct LawPolicy {
   bool hooks_may_lose = true;
   std::string declared_mean = {};       ///< Overrides the batch events' declaration, or empty.
   std::vector<std::string> allow = {};  ///< "LAW@TENSOR" or "LAW": exempted on purpose.
-  /// "broadcast0" | "mean" | "synced" | "local": what buffers are meant to be, or empty: what the
-  /// wrap event says.
-  std::string buffers = {};
+  /// What buffers are meant to be; kNone: what the wrap event says.
+  BufferPolicy buffers = BufferPolicy::kNone;
 };
 
 /// Checks one promise over a stream of events.

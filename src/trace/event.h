@@ -37,11 +37,11 @@ struct Position {
 
 /// A model was wrapped: the tensors that are replicated from now on.
 struct WrapEvent {
-  LayoutId params = kNoLayout;     ///< Reducer parameters, in index order.
-  LayoutId frozen = kNoLayout;     ///< Parameters that need no gradient: replicated, never reduced.
-  LayoutId buffers = kNoLayout;    ///< Buffers, in order.
-  LayoutId ignored = kNoLayout;    ///< Names declared local.
-  NameId buffer_policy = kNoName;  ///< "broadcast0" | "mean" | "synced" | "local".
+  LayoutId params = kNoLayout;   ///< Reducer parameters, in index order.
+  LayoutId frozen = kNoLayout;   ///< Parameters that need no gradient: replicated, never reduced.
+  LayoutId buffers = kNoLayout;  ///< Buffers, in order.
+  LayoutId ignored = kNoLayout;  ///< Names declared local.
+  BufferPolicy buffer_policy = BufferPolicy::kNone;
   std::int64_t bucket_cap_bytes = 0;
   std::int32_t group = 0;    ///< Group the wrapper reduces over.
   std::int32_t n_ranks = 1;  ///< Size of that group.
@@ -188,7 +188,7 @@ struct EndEvent {
 
 /// A snapshot was published, found and loaded, or could not be written; or one of its files was.
 struct SnapshotEvent {
-  NameId action = kNoName;   ///< "part" | "save" | "read" | "load" | "fresh" | "fail".
+  SnapshotAction action = SnapshotAction::kPart;
   std::int64_t step = -1;    ///< Optimizer steps it holds; load: -1 = none found, training is new.
   NameId detail = kNoName;   ///< save, load, fresh: its folder; part, read: the file; fail: why.
   std::uint64_t digest = 0;  ///< part, read: of the file's bytes.
@@ -292,7 +292,7 @@ struct ZeroGradEvent {
 /// What some buffers are meant to be, whatever the wrapper's policy says.
 struct BufferPolicyEvent {
   LayoutId layout = kNoLayout;
-  NameId policy = kNoName;  ///< "broadcast0" | "mean" | "synced" | "local".
+  BufferPolicy policy = BufferPolicy::kNone;
 };
 
 /// Something this rank was given and that must be the same on all of them.

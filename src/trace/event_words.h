@@ -120,4 +120,28 @@ enum class LonePoint : std::uint8_t {
 template <>
 inline constexpr WordTable<2> kWords<LonePoint> = {"stepped", "found"};
 
+/// What buffers of a model are meant to be, or what a wrapper makes of them.
+enum class BufferPolicy : std::uint8_t {
+  kNone,        ///< Not said.
+  kBroadcast0,  ///< Rank 0's, from the next synchronising forward on.
+  kMean,        ///< Averaged over the ranks.
+  kSynced,      ///< Equal, however that is done.
+  kLocal,       ///< Each rank's own.
+};
+template <>
+inline constexpr WordTable<5> kWords<BufferPolicy> = {"", "broadcast0", "mean", "synced", "local"};
+
+/// What became of a snapshot.
+enum class SnapshotAction : std::uint8_t {
+  kPart,   ///< A rank wrote its file.
+  kSave,   ///< The snapshot was published: it is whole.
+  kRead,   ///< A rank read a file of it.
+  kLoad,   ///< A rank continues from it, or has found none.
+  kFresh,  ///< Training begins anew on purpose: what was there no longer counts.
+  kFail,   ///< Writing or loading it failed.
+};
+template <>
+inline constexpr WordTable<6> kWords<SnapshotAction> = {
+    "part", "save", "read", "load", "fresh", "fail"};
+
 }  // namespace lockstep

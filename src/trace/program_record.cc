@@ -76,17 +76,11 @@ void ProgramRecord::replicated(std::string_view set_name,
 }
 
 void ProgramRecord::buffers(std::initializer_list<std::string_view> names,
-                            std::string_view policy) const {
-  constexpr std::array<std::string_view, 4> kPolicies = {"broadcast0", "mean", "synced", "local"};
-  if (std::find(kPolicies.begin(), kPolicies.end(), policy) == kPolicies.end()) {
-    throw std::invalid_argument("unknown policy of buffers '" + std::string(policy) + "'" +
-                                did_you_mean(policy, kPolicies));
-  }
+                            BufferPolicy policy) const {
   if (!on()) return;
   std::vector<NameId> list;
   for (const std::string_view buffer : names) list.push_back(name(buffer));
-  record(
-      BufferPolicyEvent{.layout = recorder_->names().intern_layout(list), .policy = name(policy)});
+  record(BufferPolicyEvent{.layout = recorder_->names().intern_layout(list), .policy = policy});
 }
 
 void ProgramRecord::configuration(std::string_view subject, std::string_view bytes) const {
@@ -98,17 +92,17 @@ void ProgramRecord::configuration_digest(std::string_view subject, std::uint64_t
   if (on()) record(ConfigurationEvent{.name = name(subject), .digest = digest});
 }
 
-void ProgramRecord::snapshot(std::string_view action,
+void ProgramRecord::snapshot(SnapshotAction action,
                              std::int64_t step,
                              std::string_view detail,
                              std::uint64_t digest) const {
   if (!on()) return;
-  const bool is_path = action == "part" || action == "save" || action == "read";
+  const bool is_path = action == SnapshotAction::kPart || action == SnapshotAction::kSave ||
+                       action == SnapshotAction::kRead;
   const auto disk =
       is_path && host_ != nullptr ? host_->environment("LOCKSTEP_DISK") : std::nullopt;
   const std::string place = disk ? *disk + ":" + std::string(detail) : std::string(detail);
-  record(
-      SnapshotEvent{.action = name(action), .step = step, .detail = name(place), .digest = digest});
+  record(SnapshotEvent{.action = action, .step = step, .detail = name(place), .digest = digest});
 }
 
 void ProgramRecord::phase(PhaseKind kind) const {

@@ -97,10 +97,9 @@ class ProgramRecord {
   void replicated(std::string_view name, std::span<const Tensor> tensors) const;
   void replicated(std::string_view name, std::initializer_list<Tensor> tensors) const;
 
-  /// Which policy some buffers obey, whatever the wrapper does with them by default:
-  /// "broadcast0" | "mean" | "synced" | "local". Law buffers-policy.
-  /// Errors: std::invalid_argument for another word.
-  void buffers(std::initializer_list<std::string_view> names, std::string_view policy) const;
+  /// Which policy some buffers obey, whatever the wrapper does with them by default. Law
+  /// buffers-policy.
+  void buffers(std::initializer_list<std::string_view> names, BufferPolicy policy) const;
 
   /// Something that all ranks must have been given alike: the text of a configuration, a vocabulary,
   /// a list of files. Law environment-bijective.
@@ -111,7 +110,7 @@ class ProgramRecord {
   /// What became of a snapshot that the program writes by itself; fields as in SnapshotEvent. Paths
   /// on a disk that not all ranks share (environment variable LOCKSTEP_DISK) are preceded by its
   /// name. Law checkpoint-whole.
-  void snapshot(std::string_view action,
+  void snapshot(SnapshotAction action,
                 std::int64_t step,
                 std::string_view detail,
                 std::uint64_t digest = 0) const;

@@ -45,7 +45,7 @@ class Drawing {
   void close_all();
   void end_calls();
   void slice(Kind kind, std::int64_t start, std::string name, Facts facts = {});
-  void mark(std::string category, std::string name, Facts facts = {});
+  void mark(TimelineCategory category, std::string name, Facts facts = {});
 
   /// What is open on the training thread: a phase, in it a step, in it a part.
   struct Open {
@@ -76,15 +76,14 @@ void Drawing::slice(Kind kind, std::int64_t start, std::string name, Facts facts
                       .rank = rank_,
                       .start = start,
                       .end = now_,
-                      .category = {},
                       .name = std::move(name),
                       .status = {},
                       .facts = std::move(facts)});
 }
 
-void Drawing::mark(std::string category, std::string name, Facts facts) {
+void Drawing::mark(TimelineCategory category, std::string name, Facts facts) {
   slice(Kind::kMark, now_, std::move(name), std::move(facts));
-  entries_.back().category = std::move(category);
+  entries_.back().category = category;
 }
 
 void Drawing::open_part(std::string name) {
@@ -156,7 +155,8 @@ void Drawing::on_call(const CollectiveEvent& call) {
         .rank = rank_,
         .start = now_,
         .end = now_,
-        .category = signature.layout != 0 ? "bucket" : "collective",
+        .category =
+            signature.layout != 0 ? TimelineCategory::kBucket : TimelineCategory::kCollective,
         .name = std::string(name_of(signature.op)) + " #" + std::to_string(call.seq),
         .status = {},
         .facts = {number_fact("group", std::to_string(call.group)),
@@ -171,6 +171,7 @@ void Drawing::on_call(const CollectiveEvent& call) {
   calls_.erase(open);
   ended.end = now_;
   ended.status = names_.text(call.status);
+  ended.failed = call.phase == CollectivePhase::kFailed;
   if (ended.blocks) slice(Kind::kWait, ended.start, "wait: " + ended.name);
   entries_.push_back(std::move(ended));
 }
@@ -179,6 +180,7 @@ void Drawing::end_calls() {
   for (auto& [key, open] : calls_) {
     open.end = now_;
     open.status = "never completed";
+    open.failed = true;
     entries_.push_back(std::move(open));
   }
   calls_.clear();
@@ -186,30 +188,31 @@ void Drawing::end_calls() {
 
 void Drawing::on_mark(const Event& event) {
   if (const auto* buckets = std::get_if<BucketEvent>(&event.body)) {
-    mark("bucket",
+    mark(TimelineCategory::kBucket,
          "buckets",
          {number_fact("buckets", std::to_string(buckets->lengths.size())),
           number_fact("parameters", std::to_string(buckets->indices.size()))});
   } else if (const auto* fault = std::get_if<FaultEvent>(&event.body)) {
-    mark("fault",
+    mark(TimelineCategory::kFault,
          "fault: " + std::string(names_.text(fault->kind)),
          {text_fact("detail", names_.text(fault->detail))});
   } else if (const auto* touch = std::get_if<TouchEvent>(&event.body)) {
-    mark("touch",
+    mark(TimelineCategory::kTouch,
          touch->written ? "writes memory in flight" : "reads memory in flight",
          {text_fact("call", names_.text(touch->call)),
           text_fact("operation", names_.text(touch->operation)),
           text_fact("site", touch->site.text())});
   } else if (const auto* decision = std::get_if<DecisionEvent>(&event.body)) {
-    mark("decision",
+    mark(TimelineCategory::kDecision,
          "decision: " + std::string(names_.text(decision->name)),
          {number_fact("value", std::to_string(decision->value))});
   } else if (const auto* log = std::get_if<LogEvent>(&event.body)) {
-    mark("log", std::string(names_.text(log->text)));
+    mark(TimelineCategory::kLog, std::string(names_.text(log->text)));
   } else if (const auto* end = std::get_if<EndEvent>(&event.body)) {
-    mark("end",
+    mark(TimelineCategory::kEnd,
          "end: " + std::string(name_of(end->outcome)),
          {text_fact("detail", names_.text(end->detail))});
+    entries_.back().failed = end->outcome != EndOutcome::kOk;
   }
 }
 
@@ -271,7 +274,7 @@ void Drawing::draw_note(const TimelineNote& note, std::span<const std::int64_t> 
     if (is_call || is_step) now_ = times[i];
     if (is_call) break;
   }
-  mark("finding", "finding: " + note.title, {text_fact("text", note.text)});
+  mark(TimelineCategory::kFinding, "finding: " + note.title, {text_fact("text", note.text)});
 }
 
 }  // namespace

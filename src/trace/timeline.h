@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/words.h"
 #include "lockstep/trace/memory_trace.h"
 
 namespace lockstep {
@@ -29,6 +30,22 @@ struct TimelineFact {
   bool is_text = false;  ///< Otherwise a number.
 };
 
+/// What an entry is about: viewers show and filter by its word.
+enum class TimelineCategory : std::uint8_t {
+  kCompute,
+  kBucket,      ///< kCall: the reduction of a bucket; kMark: a layout of buckets.
+  kCollective,  ///< kCall: any other.
+  kFault,
+  kTouch,
+  kDecision,
+  kLog,
+  kEnd,
+  kFinding,
+};
+template <>
+inline constexpr WordTable<9> kWords<TimelineCategory> = {
+    "compute", "bucket", "collective", "fault", "touch", "decision", "log", "end", "finding"};
+
 /// One thing on a rank's track.
 struct TimelineEntry {
   enum class Kind : std::uint8_t {
@@ -46,9 +63,10 @@ struct TimelineEntry {
   std::int32_t rank = 0;
   std::int64_t start = 0;  ///< Nanoseconds.
   std::int64_t end = 0;
-  std::string category;  ///< kCall: "bucket" or "collective"; kMark: "fault", "finding", ...
-  std::string name;      ///< "backward", "all_reduce #7", "fault: slow"
-  std::string status;    ///< kCall: "ok", "peer_lost", "never completed", ...
+  TimelineCategory category = TimelineCategory::kCompute;
+  bool failed = false;  ///< kCall: it did not complete; kEnd: badly.
+  std::string name;     ///< "backward", "all_reduce #7", "fault: slow"
+  std::string status;   ///< kCall: "ok", "peer_lost", "never completed", ...
   std::vector<TimelineFact> facts;
 };
 

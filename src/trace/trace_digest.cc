@@ -97,6 +97,10 @@ class TraceDigest::Folder {
   /// As the text that files have, which it was when digests were first written down.
   void choice(const char* /*key*/, EndOutcome value) { add(hash_text(name_of(value))); }
 
+  void choice(const char* /*key*/, BufferPolicy value) { add(hash_text(name_of(value))); }
+
+  void choice(const char* /*key*/, SnapshotAction value) { add(hash_text(name_of(value))); }
+
   template <typename Choice>
   void aside(const char* /*key*/, Choice /*value*/) {}
 

@@ -75,7 +75,7 @@ void ManualAverage::Impl::open_record() {
   layout_ = recorder_->names().intern_layout(names);
   trace_->record_wrap(
       {.group = context_.world().id(), .n_ranks = context_.world_size(), .synchronizes = false},
-      "local");
+      BufferPolicy::kLocal);
   trace_->record_state(StatePoint::kWrap);
 }
 

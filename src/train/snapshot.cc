@@ -289,7 +289,10 @@ SafeTensors Snapshots::read_part(const SnapshotManifest& manifest, const std::st
   const std::string name = SnapshotFiles::name_of(manifest.step, part);
   const Result<std::string> bytes = files_.read(manifest, name);
   if (!bytes.ok()) throw std::runtime_error(bytes.error().text());
-  record("read", manifest.step, files_.path_of(name), describe_file(name, bytes.value()).digest);
+  record(SnapshotAction::kRead,
+         manifest.step,
+         files_.path_of(name),
+         describe_file(name, bytes.value()).digest);
   Result<SafeTensors> contents = parse_safetensors(context_.runtime(), bytes.value());
   if (!contents.ok()) throw std::runtime_error(name + ": " + contents.error().text());
   return std::move(contents).value();
@@ -329,7 +332,7 @@ Result<std::int64_t> Snapshots::find_newest() {
     const Result<std::optional<SnapshotManifest>> newest = files_.newest_whole(&skipped);
     if (!newest.ok()) return newest.error();
     for (const SnapshotFiles::Damage& damage : skipped) {
-      record("fail", damage.step, damage.reason.text());
+      record(SnapshotAction::kFail, damage.step, damage.reason.text());
     }
     if (newest.value()) step = newest.value()->step;
   } else if (context_.host().environment("TORCHELASTIC_RESTART_COUNT").value_or("0") == "0") {
@@ -364,7 +367,8 @@ std::optional<LoopPlace> Snapshots::resume() {
     recorder->position(wrapper_).opt = static_cast<std::int32_t>(place->step);
     record_states(StatePoint::kLoad);
   }
-  record(job_.loop.snapshot.resume ? "load" : "fresh", step, job_.loop.snapshot.path);
+  const bool resumes = job_.loop.snapshot.resume;
+  record(resumes ? SnapshotAction::kLoad : SnapshotAction::kFresh, step, job_.loop.snapshot.path);
   return place;
 }
 
@@ -386,7 +390,7 @@ Outcome Snapshots::publish(std::int64_t step,
   Outcome outcome = files_.publish(name, bytes);
   if (!outcome.ok()) return outcome;
   published.push_back(describe_file(name, bytes));
-  record("part", step, files_.path_of(name), published.back().digest);
+  record(SnapshotAction::kPart, step, files_.path_of(name), published.back().digest);
   return outcome;
 }
 
@@ -435,12 +439,12 @@ void Snapshots::save(const LoopPlace& place) {
     outcome = files_.publish(
         {.step = place.step, .n_ranks = context_.world_size(), .files = std::move(*files)});
     if (outcome.ok()) {
-      record("save", place.step, job_.loop.snapshot.path);
+      record(SnapshotAction::kSave, place.step, job_.loop.snapshot.path);
       outcome = files_.prune(place.step, job_.loop.snapshot.keep);
     }
-    if (!outcome.ok()) record("fail", place.step, outcome.error().text());
+    if (!outcome.ok()) record(SnapshotAction::kFail, place.step, outcome.error().text());
   } else if (!files) {
-    record("fail", place.step, trouble);
+    record(SnapshotAction::kFail, place.step, trouble);
   }
   context_.record().phase(PhaseKind::kTrain);
 }
@@ -453,7 +457,7 @@ void Snapshots::record_states(StatePoint point) const {
   if (source != nullptr && !differs) source->record_state(point);
 }
 
-void Snapshots::record(std::string_view action,
+void Snapshots::record(SnapshotAction action,
                        std::int64_t step,
                        const std::string& detail,
                        std::uint64_t digest) const {

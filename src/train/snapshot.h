@@ -114,7 +114,7 @@ class Snapshots {
   std::optional<std::vector<SnapshotManifest::File>> gather(
       std::int64_t step, std::span<const SnapshotManifest::File> published);
   void record_states(StatePoint point) const;
-  void record(std::string_view action,
+  void record(SnapshotAction action,
               std::int64_t step,
               const std::string& detail,
               std::uint64_t digest = 0) const;

@@ -84,7 +84,7 @@ TEST(DdpTraceTest, AStepIsRecordedInOrder) {
   EXPECT_EQ(names(wrap.params), (Texts{"fc.w"}));
   EXPECT_EQ(names(wrap.frozen), (Texts{"fc.frozen"}));
   EXPECT_EQ(names(wrap.buffers), (Texts{"bn.mean"}));
-  EXPECT_EQ(trace.names().text(wrap.buffer_policy), "broadcast0");
+  EXPECT_EQ(wrap.buffer_policy, BufferPolicy::kBroadcast0);
   EXPECT_EQ(wrap.bucket_cap_bytes, 26'214'400);
   EXPECT_EQ(wrap.n_ranks, 2);
   EXPECT_EQ(last(trace, 1).at.sync, 0);

@@ -156,7 +156,9 @@ void add_any_of_a_job(EventStream& stream, std::int32_t rank) {
                         CommHookEvent{.effect = static_cast<HookEffect>(*rc::gen::inRange(0, 3))});
     case 5:
       return stream.add(
-          rank, BufferPolicyEvent{.layout = any_layout(stream), .policy = any_name(stream)});
+          rank,
+          BufferPolicyEvent{.layout = any_layout(stream),
+                            .policy = static_cast<BufferPolicy>(*rc::gen::inRange(0, 5))});
     default:
       return stream.add(rank,
                         ConfigurationEvent{.name = any_name(stream),

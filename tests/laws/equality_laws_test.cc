@@ -81,8 +81,7 @@ TEST(InitEqualTest, LocalBatchNormMayDiffer) {
     job.at(rank);
     job.stream.add(
         rank,
-        WrapEvent{
-            .buffers = job.layout(), .buffer_policy = job.stream.name("local"), .n_ranks = 2});
+        WrapEvent{.buffers = job.layout(), .buffer_policy = BufferPolicy::kLocal, .n_ranks = 2});
     job.state(rank, StateKind::kBuffer, StatePoint::kForward, rank);
     job.state(rank, StateKind::kParam, StatePoint::kForward, 1.0);
   }
@@ -95,8 +94,7 @@ TEST(InitEqualTest, LocalBuffersThatDifferWhenTheModelIsWrappedAreNamed) {
     job.at(rank);
     job.stream.add(
         rank,
-        WrapEvent{
-            .buffers = job.layout(), .buffer_policy = job.stream.name("local"), .n_ranks = 2});
+        WrapEvent{.buffers = job.layout(), .buffer_policy = BufferPolicy::kLocal, .n_ranks = 2});
     job.state(rank, StateKind::kBuffer, StatePoint::kWrap, rank);
     job.state(rank, StateKind::kBuffer, StatePoint::kForward, rank);
   }

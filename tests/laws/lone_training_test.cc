@@ -172,7 +172,7 @@ TEST(OwnReductionTest, WhatDiffersInTheStepWasNotReduced) {
   EXPECT_EQ(result.findings[0].tensor, "weight");
 }
 
-// Nothing shows what the others used, as where no call told that they reduce by themselves.
+// Nothing shows what the others used, as where no call showed that they reduce by themselves.
 TEST(OwnReductionTest, AWrapperOfSomeRanksThatReducesNothingProvesNothing) {
   for (const std::int32_t n_wrapped : {1, 2}) {
     DdpJob job(2);

@@ -202,13 +202,11 @@ TEST(OptimizerEqualTest, KeepsABoundedNumberOfPlacesOpen) {
 
 /// Buffers of two ranks, seen at one point after the other.
 struct BufferJob {
-  explicit BufferJob(std::string_view practice) : job(2) {
+  explicit BufferJob(BufferPolicy practice) : job(2) {
     for (const std::int32_t rank : {0, 1}) {
       job.at(rank);
-      job.stream.add(
-          rank,
-          WrapEvent{
-              .buffers = job.layout(), .buffer_policy = job.stream.name(practice), .n_ranks = 2});
+      job.stream.add(rank,
+                     WrapEvent{.buffers = job.layout(), .buffer_policy = practice, .n_ranks = 2});
     }
   }
 
@@ -222,7 +220,7 @@ struct BufferJob {
     return *this;
   }
 
-  LawResult judged(const std::string& declared = {}) const {
+  LawResult judged(BufferPolicy declared = BufferPolicy::kNone) const {
     LawPolicy policy = policy_of(2);
     policy.buffers = declared;
     return check("buffers-policy", job.stream, policy);
@@ -232,14 +230,14 @@ struct BufferJob {
 };
 
 TEST(BuffersPolicyTest, HoldsWhereBroadcastBuffersAgreeWhenTheyAreUsed) {
-  BufferJob job("broadcast0");
+  BufferJob job(BufferPolicy::kBroadcast0);
   job.agree_at(StatePoint::kForward).agree_at(StatePoint::kEval);
   EXPECT_EQ(job.judged().verdict, Verdict::kHolds);
   EXPECT_EQ(job.judged().n_checked, 2);
 }
 
 TEST(BuffersPolicyTest, AnEvaluationWithLocalStatisticsBreaksABroadcastPolicy) {
-  BufferJob job("broadcast0");
+  BufferJob job(BufferPolicy::kBroadcast0);
   job.agree_at(StatePoint::kForward).differ_at(StatePoint::kEval).differ_at(StatePoint::kEval);
   const LawResult result = job.judged();
   ASSERT_EQ(result.findings.size(), 1U);
@@ -250,35 +248,35 @@ TEST(BuffersPolicyTest, AnEvaluationWithLocalStatisticsBreaksABroadcastPolicy) {
 }
 
 TEST(BuffersPolicyTest, ABroadcastThatMissesTheLiveBufferShowsInTheForward) {
-  BufferJob job("broadcast0");
+  BufferJob job(BufferPolicy::kBroadcast0);
   job.differ_at(StatePoint::kForward);
   ASSERT_EQ(job.judged().findings.size(), 1U);
   EXPECT_EQ(id_of(job.judged().findings[0].cause), "buffer-reassigned");
 }
 
 TEST(BuffersPolicyTest, RankZeroSpeaksForBroadcastBuffersAtTheEnd) {
-  BufferJob job("broadcast0");
+  BufferJob job(BufferPolicy::kBroadcast0);
   job.agree_at(StatePoint::kForward).differ_at(StatePoint::kSave).differ_at(StatePoint::kEnd);
   EXPECT_EQ(job.judged().verdict, Verdict::kHolds);
 }
 
 TEST(BuffersPolicyTest, SynchronisedBuffersAgreeEverywhere) {
   for (const StatePoint point : {StatePoint::kForward, StatePoint::kSave, StatePoint::kEnd}) {
-    EXPECT_EQ(BufferJob("synced").differ_at(point).judged().verdict, Verdict::kBroken);
-    EXPECT_EQ(BufferJob("mean").differ_at(point).judged().verdict, Verdict::kBroken);
+    EXPECT_EQ(BufferJob(BufferPolicy::kSynced).differ_at(point).judged().verdict, Verdict::kBroken);
+    EXPECT_EQ(BufferJob(BufferPolicy::kMean).differ_at(point).judged().verdict, Verdict::kBroken);
   }
 }
 
 TEST(BuffersPolicyTest, AWrapperThatLeavesBuffersAloneBreaksADeclaredPolicy) {
-  BufferJob job("local");
+  BufferJob job(BufferPolicy::kLocal);
   job.differ_at(StatePoint::kEnd);
-  EXPECT_EQ(job.judged("broadcast0").verdict, Verdict::kBroken);
-  EXPECT_EQ(job.judged("local").verdict, Verdict::kNotCheckable);
+  EXPECT_EQ(job.judged(BufferPolicy::kBroadcast0).verdict, Verdict::kBroken);
+  EXPECT_EQ(job.judged(BufferPolicy::kLocal).verdict, Verdict::kNotCheckable);
   EXPECT_EQ(job.judged().verdict, Verdict::kNotCheckable);
 }
 
 TEST(BuffersPolicyTest, LocalStatisticsOfTrainingAreHealthy) {
-  BufferJob job("broadcast0");
+  BufferJob job(BufferPolicy::kBroadcast0);
   job.agree_at(StatePoint::kForward).differ_at(StatePoint::kStep).differ_at(StatePoint::kWrap);
   EXPECT_EQ(job.judged().verdict, Verdict::kHolds);
 }
@@ -318,7 +316,7 @@ TEST(DecisionsUniformTest, ARankThatDecidesLessOftenIsLeftToProgress) {
 TEST(DecisionsUniformTest, RanksThatResumeFromDifferentSnapshotsDiffer) {
   testing::EventStream stream(2);
   for (const std::int32_t rank : {0, 1}) {
-    stream.add(rank, SnapshotEvent{.action = stream.name("load"), .step = rank == 0 ? 4 : 6});
+    stream.add(rank, SnapshotEvent{.action = SnapshotAction::kLoad, .step = rank == 0 ? 4 : 6});
   }
   const LawResult result = check("decisions-uniform", stream);
   ASSERT_EQ(result.findings.size(), 1U);

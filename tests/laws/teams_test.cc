@@ -23,7 +23,7 @@ DdpJob pairs(double odd) {
     job.at(rank);
     job.stream.add(rank,
                    WrapEvent{.params = job.layout(),
-                             .buffer_policy = job.stream.name("broadcast0"),
+                             .buffer_policy = BufferPolicy::kBroadcast0,
                              .group = 1 + first,
                              .n_ranks = 2});
     job.state(rank, StatePoint::kForward);

@@ -279,20 +279,19 @@ struct Checkpoints {
   EventStream stream{2};
 
   void event(std::int32_t rank,
-             std::string_view action,
+             SnapshotAction action,
              std::int64_t step,
              std::string_view detail,
              std::uint64_t digest = 0) {
-    stream.add(rank,
-               SnapshotEvent{.action = stream.name(action),
-                             .step = step,
-                             .detail = stream.name(detail),
-                             .digest = digest});
+    stream.add(
+        rank,
+        SnapshotEvent{
+            .action = action, .step = step, .detail = stream.name(detail), .digest = digest});
   }
 
   void part(std::int32_t rank, std::int64_t step, const std::string& folder = "ckpt") {
     event(rank,
-          "part",
+          SnapshotAction::kPart,
           step,
           folder + "/" + std::to_string(step) + "." + std::to_string(rank),
           static_cast<std::uint64_t>(100 * step + rank));
@@ -301,14 +300,14 @@ struct Checkpoints {
   void save(std::int64_t step) {
     part(0, step);
     part(1, step);
-    event(0, "part", step, "ckpt/" + std::to_string(step) + ".model", 5);
-    event(0, "save", step, "ckpt");
+    event(0, SnapshotAction::kPart, step, "ckpt/" + std::to_string(step) + ".model", 5);
+    event(0, SnapshotAction::kSave, step, "ckpt");
   }
 
   void restart(std::int64_t found) {
     for (const std::int32_t rank : {0, 1}) {
       ++stream.at(rank).attempt;
-      event(rank, "load", found, "ckpt");
+      event(rank, SnapshotAction::kLoad, found, "ckpt");
     }
   }
 
@@ -326,7 +325,7 @@ TEST(CheckpointWholeTest, HoldsForWholeCheckpointsThatAreFoundAgain) {
   job.save(2);
   job.save(4);
   job.restart(4);
-  job.event(1, "read", 4, "ckpt/4.1", 401);
+  job.event(1, SnapshotAction::kRead, 4, "ckpt/4.1", 401);
   job.save(6);
   job.restart(6);
   EXPECT_EQ(job.judged().verdict, Verdict::kHolds);
@@ -336,8 +335,8 @@ TEST(CheckpointWholeTest, APartInAnotherFolderIsMissing) {
   Checkpoints job;
   job.part(0, 2);
   job.part(1, 2, "ckpt-12:01");
-  job.event(0, "part", 2, "ckpt/2.model", 5);
-  job.event(0, "save", 2, "ckpt");
+  job.event(0, SnapshotAction::kPart, 2, "ckpt/2.model", 5);
+  job.event(0, SnapshotAction::kSave, 2, "ckpt");
   EXPECT_EQ(job.only_finding().field, "folder");
   EXPECT_EQ(id_of(job.only_finding().cause), "ckpt-dir-clock");
   EXPECT_EQ(job.only_finding().ranks, std::vector<Rank>{Rank{1}});
@@ -346,7 +345,7 @@ TEST(CheckpointWholeTest, APartInAnotherFolderIsMissing) {
 TEST(CheckpointWholeTest, APublishedCheckpointHasAPartOfEveryRank) {
   Checkpoints job;
   job.part(0, 2);
-  job.event(0, "save", 2, "ckpt");
+  job.event(0, SnapshotAction::kSave, 2, "ckpt");
   EXPECT_EQ(job.only_finding().field, "parts");
   EXPECT_EQ(job.only_finding().ranks, std::vector<Rank>{Rank{1}});
 }
@@ -356,10 +355,10 @@ TEST(CheckpointWholeTest, ASmallerWorldHasFewerParts) {
   job.save(2);
   job.stream.at(0).attempt = 1;
   job.stream.add(0, EnvironmentEvent{.world = 1});
-  job.event(0, "load", 2, "ckpt");
+  job.event(0, SnapshotAction::kLoad, 2, "ckpt");
   job.part(0, 4);
-  job.event(0, "part", 4, "ckpt/4.model", 5);
-  job.event(0, "save", 4, "ckpt");
+  job.event(0, SnapshotAction::kPart, 4, "ckpt/4.model", 5);
+  job.event(0, SnapshotAction::kSave, 4, "ckpt");
   EXPECT_EQ(job.judged().verdict, Verdict::kHolds);
 }
 
@@ -386,8 +385,11 @@ TEST(CheckpointWholeTest, CheckpointsThatFailAreReportedWithTheirReason) {
   job.save(2);
   EXPECT_EQ(job.judged().advice.size(), 0U);
   for (const std::int64_t step : {4, 6}) {
-    job.event(0, "fail", step, "another rank could not write");
-    job.event(1, "fail", step, "ckpt/" + std::to_string(step) + ".1: No space left on device");
+    job.event(0, SnapshotAction::kFail, step, "another rank could not write");
+    job.event(1,
+              SnapshotAction::kFail,
+              step,
+              "ckpt/" + std::to_string(step) + ".1: No space left on device");
   }
   const LawResult result = job.judged();
   EXPECT_EQ(result.verdict, Verdict::kHolds);
@@ -402,7 +404,8 @@ TEST(CheckpointWholeTest, CheckpointsThatFailAreReportedWithTheirReason) {
 
 TEST(CheckpointWholeTest, OneFileHasOneWriter) {
   Checkpoints job;
-  for (const std::int32_t rank : {0, 1}) job.event(rank, "part", 2, "ckpt/2.model", 5);
+  for (const std::int32_t rank : {0, 1})
+    job.event(rank, SnapshotAction::kPart, 2, "ckpt/2.model", 5);
   EXPECT_EQ(job.only_finding().field, "writer");
   EXPECT_EQ(id_of(job.only_finding().cause), "many-writers");
 }
@@ -411,8 +414,8 @@ TEST(CheckpointWholeTest, ASecondWriterIsDetectedAfterACompleteCheckpointToo) {
   Checkpoints job;
   for (const std::int32_t rank : {0, 1}) {
     job.part(rank, 2);
-    job.event(rank, "part", 2, "ckpt/2.model", 5);
-    job.event(rank, "save", 2, "ckpt");
+    job.event(rank, SnapshotAction::kPart, 2, "ckpt/2.model", 5);
+    job.event(rank, SnapshotAction::kSave, 2, "ckpt");
   }
   EXPECT_EQ(id_of(job.only_finding().cause), "many-writers");
 }
@@ -421,7 +424,7 @@ TEST(CheckpointWholeTest, WhatIsReadIsWhatWasWritten) {
   Checkpoints job;
   job.save(2);
   job.restart(2);
-  job.event(1, "read", 2, "ckpt/2.1", 202);
+  job.event(1, SnapshotAction::kRead, 2, "ckpt/2.1", 202);
   EXPECT_EQ(job.only_finding().field, "digest");
 }
 
@@ -459,7 +462,7 @@ TEST(CheckpointWholeTest, TrainingMayStartFromScratchOnPurpose) {
   job.save(2);
   for (const std::int32_t rank : {0, 1}) {
     ++job.stream.at(rank).attempt;
-    job.event(rank, "fresh", -1, "ckpt");
+    job.event(rank, SnapshotAction::kFresh, -1, "ckpt");
   }
   job.save(1);
   job.restart(1);

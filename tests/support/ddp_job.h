@@ -41,7 +41,7 @@ class DdpJob {
       at(rank);
       stream.add(rank,
                  WrapEvent{.params = layout(),
-                           .buffer_policy = stream.name("broadcast0"),
+                           .buffer_policy = BufferPolicy::kBroadcast0,
                            .n_ranks = n_ranks(),
                            .synchronizes = synchronizes});
       state(rank, StatePoint::kWrap);

@@ -158,7 +158,7 @@ class Averaging:
         reduced |= {number for number in self._absent if number in used and used[number].grad is not None}
         self._reduced, self._absent, self._copied = set(), set(), {}
         # Of steps that were taken before, nothing was reduced; where a step takes some of what was reduced,
-        # other ranks may take the rest; what it takes besides is no other rank's affair.
+        # other ranks may take the rest, and need not know what else it takes.
         begins = bool(reduced) and reduced == set(used) and \
             not any(self._has_stepped(parameter) for parameter in used.values())
         self._stepped.update((number, weakref.ref(p)) for number, p in used.items())

@@ -60,7 +60,7 @@ class _Exchange:
     node: Any = None  # While a backward runs.
     digest: int = 0
     wrapper: int = -1
-    # Windows of so many micro-steps whose mean its loss takes, with a factor for the ranks.
+    # Windows of this many micro-steps whose mean its loss takes, with a factor for the ranks.
     windows: frozenset[int] = frozenset()
 
 

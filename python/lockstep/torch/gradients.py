@@ -196,7 +196,7 @@ def _write_loss(recorder: Recorder, roots: Any, seeded: bool) -> None:
     value = root.item() / getattr(root, SCALED_BY, 1.0)
     name = _LOSSES.get(type(root.grad_fn).__name__, "loss")
     reduction = LossReduction.GIVEN if seeded else \
-        _REDUCTIONS.get(getattr(root.grad_fn, "_saved_reduction", None), LossReduction.GIVEN)
+        _REDUCTIONS.get(getattr(root.grad_fn, "_saved_reduction", -1), LossReduction.GIVEN)
     recorder.pen.loss(recorder.current.wrapper, name, reduction, value, 0.0, 0, 0)
 
 

@@ -34,7 +34,7 @@ class _Way(NamedTuple):
 
 
 def allowance(roundings: int, unit: float) -> float:
-    """By how much of itself a number may be off after so many roundings, each by at most `unit` of it:
+    """By how much of itself a number may be off after this many roundings, each by at most `unit` of it:
     (1 + unit) ** n - 1 <= n unit / (1 - n unit)."""
     return roundings * unit / (1.0 - roundings * unit)
 
@@ -127,7 +127,7 @@ class Slopes:
             return True
         if way is None:
             return False
-        # Every number of the loss is once itself: that is no factor of 1.
+        # Every number of the loss is once itself, which says nothing of a factor of 1.
         if factor == 1.0 and before.name() not in _FACTORS:
             return False
         seed = self._of[root].value * (1.0 if by_one else self._scale)

@@ -65,9 +65,9 @@ def test_what_is_added_and_used_is_what_the_program_has(tmp_path: Path) -> None:
     assert wrap["params"] == ["0.weight", "0.bias", "2.weight", "2.bias"]
     for word, point in (("added", "inc"), ("used", "used")):
         printed = [[float(one) for one in line.split()[1:]] for line in output.splitlines() if line.startswith(word)]
-        told = [event for event in events if event["kind"] == "grad" and event["point"] == point]
-        assert [event["at"][4] for event in told] == [1, 2, 3, 4]
-        for event, sizes in zip(told, printed[1:]):
+        recorded = [event for event in events if event["kind"] == "grad" and event["point"] == point]
+        assert [event["at"][4] for event in recorded] == [1, 2, 3, 4]
+        for event, sizes in zip(recorded, printed[1:]):
             assert [sketch[0] for sketch in event["sketches"]] == pytest.approx(sizes, rel=1e-12)
 
 

@@ -79,37 +79,33 @@ class BuffersPolicy final : public Law {
   }
 
   /// What the wrapper does.
-  std::string_view practice(WrapperKey wrapper, const NameTable& names) const {
+  BufferPolicy practice(WrapperKey wrapper) const {
     const WrapEvent* wrap = wrappers_.find(wrapper);
-    return wrap == nullptr ? std::string_view() : names.text(wrap->buffer_policy);
+    return wrap == nullptr ? BufferPolicy::kNone : wrap->buffer_policy;
   }
 
   /// What is meant of one buffer: by its name, for the whole job, or as the wrapper does.
-  std::string_view policy_of(WrapperKey wrapper, NameId buffer, const NameTable& names) const {
+  BufferPolicy policy_of(WrapperKey wrapper, NameId buffer) const {
     const auto own = own_policies_.find({wrapper, buffer});
-    if (own != own_policies_.end()) return names.text(own->second);
-    return declared_.empty() ? practice(wrapper, names) : std::string_view(declared_);
+    if (own != own_policies_.end()) return own->second;
+    return declared_ == BufferPolicy::kNone ? practice(wrapper) : declared_;
   }
 
   bool may_be_promised(const StateEvent& state, WrapperKey wrapper, const NameTable& names) const {
     const std::span<const NameId> buffers = names.layout(state.layout);
     return std::any_of(buffers.begin(), buffers.end(), [&](NameId buffer) {
-      return is_promised(state.point, wrapper, policy_of(wrapper, buffer, names), names);
+      return is_promised(state.point, wrapper, policy_of(wrapper, buffer));
     });
   }
 
   /// Whether ranks must agree there. Local statistics of training batches are healthy between two
   /// forwards, and of a broadcast policy rank 0's copy is the truth: only a use of another rank's
   /// breaks it.
-  bool is_promised(StatePoint point,
-                   WrapperKey wrapper,
-                   std::string_view policy,
-                   const NameTable& names) const {
-    const std::string_view done = practice(wrapper, names);
-    if (policy == "local" || policy.empty()) return false;
+  bool is_promised(StatePoint point, WrapperKey wrapper, BufferPolicy policy) const {
+    if (policy == BufferPolicy::kLocal || policy == BufferPolicy::kNone) return false;
     if (point == StatePoint::kForward || point == StatePoint::kEval) return true;
     if (point != StatePoint::kSave && point != StatePoint::kEnd) return false;
-    return policy != "broadcast0" || done != "broadcast0";
+    return policy != BufferPolicy::kBroadcast0 || practice(wrapper) != BufferPolicy::kBroadcast0;
   }
 
   void judge(const AlignmentKey& alignment, const Ballot& ballot, const NameTable& names) {
@@ -120,8 +116,8 @@ class BuffersPolicy final : public Law {
       std::vector<Rank> ranks = ballot.against_first(i);
       if (ranks.empty() || wrappers_.ignored(alignment.wrapper, layout[i], names)) continue;
       const auto point = static_cast<StatePoint>(alignment.what);
-      const std::string_view policy = policy_of(alignment.wrapper, layout[i], names);
-      if (!is_promised(point, alignment.wrapper, policy, names)) continue;
+      const BufferPolicy policy = policy_of(alignment.wrapper, layout[i]);
+      if (!is_promised(point, alignment.wrapper, policy)) continue;
       const std::string_view name = names.text(layout[i]);
       if (!findings_.wants(alignment, name)) continue;
       findings_.add(
@@ -135,29 +131,30 @@ class BuffersPolicy final : public Law {
                      NameId name,
                      const NameTable& names) const {
     const auto point = static_cast<StatePoint>(alignment.what);
-    const std::string_view done = practice(alignment.wrapper, names);
-    const std::string policy(policy_of(alignment.wrapper, name, names));
+    const BufferPolicy done = practice(alignment.wrapper);
+    const BufferPolicy policy = policy_of(alignment.wrapper, name);
     Finding finding;
     finding.attempt = alignment.wrapper.attempt;
     finding.event = name_of(point);
     finding.tensor = names.text(name);
-    finding.field = policy;
+    finding.field = name_of(policy);
     finding.ranks = std::move(ranks);
     finding.step = ballot.majority_opt();
     finding.message = "the buffer differs from rank 0's";
     if (point == StatePoint::kEval) finding.message += " in an evaluation";
     if (point == StatePoint::kSave) finding.message += " in a checkpoint";
-    finding.message += ", against its policy " + policy;
-    if (done == "local") finding.message += "; the wrapper leaves buffers alone";
-    const bool unsynchronized = point != StatePoint::kForward || done == "local";
+    finding.message += ", against its policy " + std::string(name_of(policy));
+    if (done == BufferPolicy::kLocal) finding.message += "; the wrapper leaves buffers alone";
+    const bool unsynchronized = point != StatePoint::kForward || done == BufferPolicy::kLocal;
     finding.cause = unsynchronized ? Cause::kBnLocalEval : Cause::kBufferReassigned;
-    if (policy != done && done == "broadcast0") finding.cause = Cause::kBufferOverwrittenBy0;
+    if (policy != done && done == BufferPolicy::kBroadcast0)
+      finding.cause = Cause::kBufferOverwrittenBy0;
     return finding;
   }
 
   std::int32_t n_ranks_;
-  std::string declared_;
-  std::map<std::pair<WrapperKey, NameId>, NameId> own_policies_;  // Of buffers that have one.
+  BufferPolicy declared_;
+  std::map<std::pair<WrapperKey, NameId>, BufferPolicy> own_policies_;  // Of buffers that have one.
   RankWrapperMap<bool> went_alone_;  ///< The last forward reduces nothing.
   Wrappers wrappers_;
   Counter counter_;

@@ -28,29 +28,30 @@ class CheckpointWhole final : public Law {
     worlds_.on_event(event);
     const auto* snapshot = std::get_if<SnapshotEvent>(&event.body);
     if (snapshot == nullptr) return;
-    const std::string_view action = names.text(snapshot->action);
     const std::string detail(names.text(snapshot->detail));
     const Key key{event.at.attempt, snapshot->step};
     last_attempt_ = std::max(last_attempt_, event.at.attempt);
-    if (action == "part") {
-      Saving& saving = savings_[key];
-      saving.parts.push_back({to_int(event.rank), detail, snapshot->digest});
-      judge_left(event.rank, key);
-    } else if (action == "save") {
-      Saving& saving = savings_[key];
-      saving.folder = detail;
-      saving.published = true;
-      published_.insert(key);
-    } else if (action == "read") {
-      reads_.push_back(
-          {event.at.attempt, snapshot->step, to_int(event.rank), detail, snapshot->digest});
-    } else if (action == "load") {
-      loads_[event.at.attempt].emplace(to_int(event.rank), snapshot->step);
-    } else if (action == "fresh") {
-      // Training starts over on purpose: what was there before no longer counts.
-      fresh_.insert(event.at.attempt);
-    } else if (action == "fail") {
-      on_fail(key, event.rank, detail);
+    switch (snapshot->action) {
+      case SnapshotAction::kPart:
+        savings_[key].parts.push_back({to_int(event.rank), detail, snapshot->digest});
+        return judge_left(event.rank, key);
+      case SnapshotAction::kSave:
+        savings_[key].folder = detail;
+        savings_[key].published = true;
+        published_.insert(key);
+        return;
+      case SnapshotAction::kRead:
+        reads_.push_back(
+            {event.at.attempt, snapshot->step, to_int(event.rank), detail, snapshot->digest});
+        return;
+      case SnapshotAction::kLoad:
+        loads_[event.at.attempt].emplace(to_int(event.rank), snapshot->step);
+        return;
+      case SnapshotAction::kFresh:
+        fresh_.insert(event.at.attempt);
+        return;
+      case SnapshotAction::kFail:
+        return on_fail(key, event.rank, detail);
     }
   }
 

@@ -38,7 +38,7 @@ class DecisionsUniform final : public Law {
       meet(event, static_cast<std::int32_t>(decision->name), decision->value, names);
     } else if (const auto* snapshot = std::get_if<SnapshotEvent>(&event.body)) {
       // Which snapshot a rank continues from.
-      if (names.text(snapshot->action) == "load") meet(event, kResume, snapshot->step, names);
+      if (snapshot->action == SnapshotAction::kLoad) meet(event, kResume, snapshot->step, names);
     } else if (const auto* phase = std::get_if<PhaseEvent>(&event.body)) {
       // Into which phase the loop turns; returning to training is not a branch.
       if (phase->kind == PhaseKind::kTrain) return;

@@ -32,7 +32,7 @@ class InitEqual final : public Law {
       on_state(event, *state, names);
     } else if (const auto* snapshot = std::get_if<SnapshotEvent>(&event.body)) {
       // Parameters that no load shows were each rank's own, as with local SGD.
-      if (names.text(snapshot->action) != "load" || snapshot->step < 0) return;
+      if (snapshot->action != SnapshotAction::kLoad || snapshot->step < 0) return;
       RankPlace& place = places_[rank_wrapper_of(event)];
       place.keeps_own = !place.loaded_parameters;
     }
@@ -122,7 +122,7 @@ class InitEqual final : public Law {
   void judge(const Key& key, const Ballot& ballot, const NameTable& names) {
     judged_.insert({key.wrapper, key.layout});
     const WrapEvent* wrap = wrappers_.find(key.wrapper);
-    const bool local = key.kind == StateKind::kBuffer && !synchronised(wrap, names);
+    const bool local = key.kind == StateKind::kBuffer && !synchronised(wrap);
     const Ballot* const at_wrap = local ? unequal_at_wrap(key, wrap) : nullptr;
     if (local && at_wrap == nullptr) return;
     n_checked_ += ballot.n_comparisons();
@@ -166,7 +166,7 @@ class InitEqual final : public Law {
     } else if (wrap != nullptr && !wrap->synchronizes) {
       finding.cause = Cause::kInitNoBroadcast;
       finding.message += "; nothing broadcast rank 0's";
-    } else if (known && key.kind == StateKind::kBuffer && !synchronised(wrap, names)) {
+    } else if (known && key.kind == StateKind::kBuffer && !synchronised(wrap)) {
       finding.cause = Cause::kInitBuffersSkipped;
     } else if (known) {
       finding.cause = Cause::kInitBroadcastPartial;
@@ -178,20 +178,20 @@ class InitEqual final : public Law {
   /// when it is made: unless the job says otherwise, or an earlier wrapper has trained them. Returns:
   /// where they differed then.
   const Ballot* unequal_at_wrap(const Key& key, const WrapEvent* wrap) const {
-    if (wrap == nullptr || !wrap->synchronizes || buffers_ == "local") return nullptr;
+    if (wrap == nullptr || !wrap->synchronizes || buffers_ == BufferPolicy::kLocal) return nullptr;
     if (key.wrapper.wrapper != 0 || key.generation != 0) return nullptr;
     const auto wrapped = wraps_.find(key);
     const bool differ = wrapped != wraps_.end() && !wrapped->second.unanimous();
     return differ ? &wrapped->second : nullptr;
   }
 
-  bool synchronised(const WrapEvent* wrap, const NameTable& names) const {
-    const bool says = wrap != nullptr && wrap->buffer_policy != kNoName;
-    return (says ? names.text(wrap->buffer_policy) : std::string_view(buffers_)) != "local";
+  bool synchronised(const WrapEvent* wrap) const {
+    const bool says = wrap != nullptr && wrap->buffer_policy != BufferPolicy::kNone;
+    return (says ? wrap->buffer_policy : buffers_) != BufferPolicy::kLocal;
   }
 
   std::int32_t n_ranks_;
-  std::string buffers_;
+  BufferPolicy buffers_;
   Wrappers wrappers_;
   RankWrapperMap<RankPlace> places_;
   std::map<Key, Ballot> wraps_;

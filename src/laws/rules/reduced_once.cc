@@ -351,7 +351,7 @@ class ReducedOnce final : public Law {
     });
   }
 
-  /// A recorder tells from calls what reduces its gradients by itself: where it did not on some ranks,
+  /// A recorder knows from calls what reduces its gradients by itself: where it did not on some ranks,
   /// nothing is known of what these use.
   bool is_known_on_all(WrapperKey key) const {
     const WrapEvent* const wrap = wrappers_.find(key);

@@ -21,7 +21,7 @@ void visit_training_fields(Visitor& visit, Body& event) {
     visit.layout("frozen", event.frozen);
     visit.layout("buffers", event.buffers);
     visit.layout("ignored", event.ignored);
-    visit.name("buffer_policy", event.buffer_policy);
+    visit.choice("buffer_policy", event.buffer_policy);
     visit.integer("bucket_cap_bytes", event.bucket_cap_bytes);
     visit.integer("group", event.group);
     visit.integer("n_ranks", event.n_ranks);
@@ -186,7 +186,7 @@ void visit_job_fields(Visitor& visit, Body& event) {
     visit.layout("names", event.layout);
   } else if constexpr (Is<Body, BufferPolicyEvent>) {
     visit.layout("names", event.layout);
-    visit.name("policy", event.policy);
+    visit.choice("policy", event.policy);
   } else if constexpr (Is<Body, ConfigurationEvent>) {
     visit.name("name", event.name);
     visit.word("digest", event.digest);
@@ -225,7 +225,7 @@ void visit_run_fields(Visitor& visit, Body& event) {
     visit.name("detail", event.detail);
     visit.aside("reason", event.reason);
   } else if constexpr (Is<Body, SnapshotEvent>) {
-    visit.name("action", event.action);
+    visit.choice("action", event.action);
     visit.integer("step", event.step);
     visit.name("detail", event.detail);
     visit.word("digest", event.digest);

@@ -156,7 +156,7 @@ TEST(NodeDisksTest, WritersOfTwoNodesWriteTwoFiles) {
   const auto program = [](RankContext& rank) {
     if (number_in(rank, "LOCAL_RANK") != 0) return;
     must(rank.host().files().publish("model", "weights"));
-    rank.record().snapshot("part", 1, "model", 7);
+    rank.record().snapshot(SnapshotAction::kPart, 1, "model", 7);
   };
   EXPECT_TRUE(run_ranks(two_nodes_of_two(), program).ok());
 

@@ -62,7 +62,7 @@ void buffer_overwritten_by_0(RankContext& rank, Form form) {
   Generator init(1);
   QueuedEncoder model(rank, init, form.fixed);
   DistributedDataParallel ddp(model, rank.world());
-  if (form.words) rank.record().buffers({"queue"}, "synced");
+  if (form.words) rank.record().buffers({"queue"}, BufferPolicy::kSynced);
   optim::Sgd optimizer(model.parameters(), {.lr = 0.125});
   for (std::int64_t step = 0; step < 3; ++step) train_step(ddp, optimizer, batch_of(rank, step));
 }
