@@ -11,18 +11,16 @@
 
 namespace lockstep {
 
-/// One kind of bug: its name, its parameters, and how to make it.
-struct BugKind {
-  std::string_view name;                   ///< "write-tensor"
+/// What a kind of bug takes, where it strikes, and how to make it.
+struct BugTraits {
   std::span<const std::string_view> keys;  ///< What it takes besides kind, ranks and at.
-  std::string_view event;                  ///< Where it strikes by default...
+  LoopPoint event = LoopPoint::kStep;      ///< Where it strikes by default...
   bool after = false;                      ///< ...and on which side.
   bool needs_tensor = false;
   std::unique_ptr<LoopHook> (*make)(const BugSpec& spec) = nullptr;
 };
 
-const BugKind* find_bug(std::string_view name);  ///< Null when there is none.
-std::vector<std::string_view> bug_names();
+const BugTraits& traits_of(BugKind kind);
 
 /// Hooks of the bugs that strike on `rank`.
 std::vector<std::unique_ptr<LoopHook>> make_bugs(const std::vector<BugSpec>& bugs,

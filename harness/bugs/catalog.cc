@@ -1,7 +1,6 @@
 // The table of bug kinds, and the part all of them share: waiting for their place in the loop.
 #include <array>
 
-#include "lockstep/base/check.h"
 #include "lockstep/harness/bugs/bug.h"
 
 namespace lockstep {
@@ -15,67 +14,33 @@ constexpr std::array<std::string_view, 1> kTensorKeys = {"tensor"};
 constexpr std::array<std::string_view, 1> kThrowKeys = {"message"};
 constexpr std::array<std::string_view, 4> kWriteKeys = {"tensor", "part", "element", "value"};
 
-// In alphabetical order. An explicit table: a linker drops objects that register themselves.
-constexpr std::array<BugKind, 9> kKinds = {{
-    {"bypass-wrapper", kNoKeys, "forward", false, false, make_bypass_wrapper},
-    {"extra-collective", kCollectiveKeys, "step", true, false, make_extra_collective},
-    {"flip-bit", kFlipKeys, "backward", false, true, make_flip_bit},
-    {"no-set-epoch", kNoKeys, "epoch", false, false, make_no_set_epoch},
-    {"scale-gradient", kScaleKeys, "backward", true, false, make_scale_gradient},
-    {"skip-step", kNoKeys, "step", false, false, make_skip_step},
-    {"throw", kThrowKeys, "step", false, false, make_throw},
-    {"write-tensor", kWriteKeys, "step", true, true, make_write_tensor},
-    {"zero-missing-gradients", kTensorKeys, "step", false, false, make_zero_missing_gradients},
+// By BugKind. An explicit table: a linker drops objects that register themselves.
+constexpr std::array<BugTraits, kWords<BugKind>.size()> kTraits = {{
+    {kNoKeys, LoopPoint::kForward, false, false, make_bypass_wrapper},
+    {kCollectiveKeys, LoopPoint::kStep, true, false, make_extra_collective},
+    {kFlipKeys, LoopPoint::kBackward, false, true, make_flip_bit},
+    {kNoKeys, LoopPoint::kEpoch, false, false, make_no_set_epoch},
+    {kScaleKeys, LoopPoint::kBackward, true, false, make_scale_gradient},
+    {kNoKeys, LoopPoint::kStep, false, false, make_skip_step},
+    {kThrowKeys, LoopPoint::kStep, false, false, make_throw},
+    {kWriteKeys, LoopPoint::kStep, true, true, make_write_tensor},
+    {kTensorKeys, LoopPoint::kStep, false, false, make_zero_missing_gradients},
 }};
-
-struct PlaceName {
-  std::string_view name;
-  LoopPoint point;
-};
-
-constexpr std::array<PlaceName, 8> kPlaces = {{{"wrap", LoopPoint::kWrap},
-                                               {"epoch", LoopPoint::kEpoch},
-                                               {"forward", LoopPoint::kForward},
-                                               {"backward", LoopPoint::kBackward},
-                                               {"step", LoopPoint::kStep},
-                                               {"zero-grad", LoopPoint::kZeroGrad},
-                                               {"eval", LoopPoint::kEval},
-                                               {"end", LoopPoint::kEnd}}};
-
-LoopPoint point_named(std::string_view name) {
-  for (const PlaceName& place : kPlaces) {
-    if (place.name == name) return place.point;
-  }
-  LOCKSTEP_CHECK(false, "no place '" + std::string(name) + "' in the loop");
-  return LoopPoint::kStep;
-}
 
 }  // namespace
 
-const BugKind* find_bug(std::string_view name) {
-  for (const BugKind& kind : kKinds) {
-    if (kind.name == name) return &kind;
-  }
-  return nullptr;
-}
-
-std::vector<std::string_view> bug_names() {
-  std::vector<std::string_view> names;
-  names.reserve(kKinds.size());
-  for (const BugKind& kind : kKinds) names.push_back(kind.name);
-  return names;
-}
+const BugTraits& traits_of(BugKind kind) { return kTraits[static_cast<std::size_t>(kind)]; }
 
 std::vector<std::unique_ptr<LoopHook>> make_bugs(const std::vector<BugSpec>& bugs,
                                                  std::int32_t rank) {
   std::vector<std::unique_ptr<LoopHook>> hooks;
   for (const BugSpec& bug : bugs) {
-    if (bug.ranks.contains(rank)) hooks.push_back(find_bug(bug.kind)->make(bug));
+    if (bug.ranks.contains(rank)) hooks.push_back(traits_of(bug.kind).make(bug));
   }
   return hooks;
 }
 
-PlacedBug::PlacedBug(const BugSpec& spec) : spec_(spec), point_(point_named(spec.at.event)) {}
+PlacedBug::PlacedBug(const BugSpec& spec) : spec_(spec), point_(spec.at.event) {}
 
 bool PlacedBug::is_here(LoopPoint point, bool after, const LoopState& state) const {
   return point == point_ && after == spec_.at.after &&

@@ -14,7 +14,7 @@ class ExtraCollective final : public PlacedBug {
     ProcessGroup& world = state.context->world();
     const OpOptions options = {.async = false,
                                .site = intern_site(state.context->runtime(), spec().site)};
-    if (spec().op == "all_reduce") {
+    if (spec().op == CollectiveOp::kAllReduce) {
       std::array<float, 1> one = {1.0F};
       world.all_reduce(Memory::of(std::span<float>(one)), ReduceOp::kSum, options).wait_or_throw();
     } else {

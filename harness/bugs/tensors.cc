@@ -23,7 +23,7 @@ class WriteTensor final : public PlacedBug {
 
   void strike(LoopState& state) override {
     for (const Variable& variable : tensors_named(*state.model, spec().tensor)) {
-      const Tensor& all = spec().part == "grad" ? variable.grad() : variable.data();
+      const Tensor& all = spec().part == TensorSide::kGrad ? variable.grad() : variable.data();
       if (!all.defined()) continue;  // A gradient that does not exist cannot be overwritten.
       if (spec().element)
         LOCKSTEP_CHECK(*spec().element < all.n_elems(),
@@ -40,7 +40,7 @@ class WriteTensor final : public PlacedBug {
 class ScaleGradient final : public LoopHook, private GradHook {
  public:
   explicit ScaleGradient(const BugSpec& spec)
-      : spec_(spec), local_(spec.at.event == "backward" && !spec.at.after) {}
+      : spec_(spec), local_(spec.at.event == LoopPoint::kBackward && !spec.at.after) {}
 
   ScaleGradient(const ScaleGradient&) = delete;
   ScaleGradient& operator=(const ScaleGradient&) = delete;
@@ -58,13 +58,14 @@ class ScaleGradient final : public LoopHook, private GradHook {
       }
     }
     if (local_ && point == LoopPoint::kBackward) active_ = here(state);
-    if (!local_ && point == LoopPoint::kStep && spec_.at.event == "step") scale_all(state);
+    if (!local_ && point == LoopPoint::kStep && spec_.at.event == LoopPoint::kStep)
+      scale_all(state);
   }
 
   void after(LoopPoint point, LoopState& state) override {
     if (point != LoopPoint::kBackward) return;
     active_ = false;
-    if (!local_ && spec_.at.event == "backward") scale_all(state);
+    if (!local_ && spec_.at.event == LoopPoint::kBackward) scale_all(state);
   }
 
  private:

@@ -91,7 +91,7 @@ std::shared_ptr<const Job> probed(const Job& job, const Columns& columns, std::i
 std::vector<BugSpec> probed_bugs(const std::vector<BugSpec>& bugs) {
   std::vector<BugSpec> kept;
   for (BugSpec bug : bugs) {
-    if (bug.kind == "write-tensor" && bug.part == "value") continue;
+    if (bug.kind == BugKind::kWriteTensor && bug.part == TensorSide::kValue) continue;
     if (!bug.tensor.empty()) bug.tensor = kProbeTensor;
     kept.push_back(std::move(bug));
   }

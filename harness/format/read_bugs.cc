@@ -9,23 +9,22 @@
 namespace lockstep {
 namespace {
 
-BugPlace read_place(TableReader& bug, const BugKind& kind, Problem& problem) {
+BugPlace read_place(TableReader& bug, const BugTraits& traits, Problem& problem) {
   BugPlace place;
-  place.event = kind.event;
-  place.after = kind.after;
+  place.event = traits.event;
+  place.after = traits.after;
   const TomlNode* node = bug.table("at");
   if (node == nullptr) return place;
   TableReader at(*node, "bug.at", problem);
   if (at.has("step")) place.step = at.integer("step", 0);
-  place.event =
-      at.word("event",
-              kind.event,
-              {"wrap", "epoch", "forward", "backward", "step", "zero-grad", "eval", "end"},
-              {"save", "load"});
-  place.after = at.word("when", kind.after ? "after" : "before", {"before", "after"}) == "after";
+  const auto points =
+      std::span(kWords<LoopPoint>).first(static_cast<std::size_t>(LoopPoint::kSave));
+  const std::string event = at.word("event", name_of(traits.event), points, {"save", "load"});
+  place.event = parse_word<LoopPoint>(event).value_or(traits.event);
+  place.after = at.word("when", traits.after ? "after" : "before", {"before", "after"}) == "after";
   if (at.has("micro")) {
     place.micro = at.integer("micro", 0, 0);
-    if (place.event != "forward" && place.event != "backward") {
+    if (place.event != LoopPoint::kForward && place.event != LoopPoint::kBackward) {
       problem.report("only 'forward' and 'backward' have micro-steps", at.where("micro"));
     }
   }
@@ -34,17 +33,20 @@ BugPlace read_place(TableReader& bug, const BugKind& kind, Problem& problem) {
 }
 
 /// What a bug of this kind may say of what it does.
-void read_effect(TableReader& table, const BugKind& kind, BugSpec& bug, Problem& problem) {
+void read_effect(TableReader& table, const BugTraits& traits, BugSpec& bug, Problem& problem) {
   const auto takes = [&](std::string_view key) {
-    return std::find(kind.keys.begin(), kind.keys.end(), key) != kind.keys.end();
+    return std::find(traits.keys.begin(), traits.keys.end(), key) != traits.keys.end();
   };
   if (takes("tensor")) bug.tensor = table.text("tensor", "");
-  if (takes("part")) bug.part = table.word("part", "value", {"value", "grad"});
+  if (takes("part")) bug.part = table.word("part", bug.part);
   if (takes("element") && table.has("element")) bug.element = table.integer("element", 0);
   if (takes("bit")) bug.bit = table.integer("bit", 0, 0);
   if (takes("value")) bug.value = table.number("value", 0.0);
   if (takes("factor")) bug.factor = table.number("factor", 1.0);
-  if (takes("op")) bug.op = table.word("op", "barrier", {"barrier", "all_reduce"});
+  if (takes("op")) {
+    const std::string op = table.word("op", "barrier", {"barrier", "all_reduce"});
+    bug.op = parse_word<CollectiveOp>(op).value_or(bug.op);
+  }
   if (takes("site")) bug.site = read_site(table, problem);
   if (takes("message")) bug.message = table.text("message", "thrown by the scenario");
 }
@@ -57,24 +59,25 @@ BugSpec read_bug(const TomlNode& node, std::int32_t n_ranks, Problem& problem) {
     return bug;
   }
   TableReader table(node, "bug", problem);
-  bug.kind = table.text("kind", "");
-  const BugKind* kind = find_bug(bug.kind);
-  if (kind == nullptr) {
-    const std::vector<std::string_view> known = bug_names();
-    problem.report("unknown bug '" + bug.kind + "'" + did_you_mean(bug.kind, known),
+  const std::string word = table.text("kind", "");
+  const std::optional<BugKind> kind = parse_word<BugKind>(word);
+  if (!kind) {
+    problem.report("unknown bug '" + word + "'" + did_you_mean(word, kWords<BugKind>),
                    table.where("kind"));
     return bug;
   }
+  bug.kind = *kind;
+  const BugTraits& traits = traits_of(*kind);
   bug.ranks = read_ranks(table, n_ranks, problem);
-  bug.at = read_place(table, *kind, problem);
-  if (bug.kind == "skip-step" && bug.at.event == "wrap") {
+  bug.at = read_place(table, traits, problem);
+  if (bug.kind == BugKind::kSkipStep && bug.at.event == LoopPoint::kWrap) {
     problem.report("bug 'skip-step' cannot leave out the wrapping: set ddp.wrap = false",
                    bug.where);
   }
-  read_effect(table, *kind, bug, problem);
+  read_effect(table, traits, bug, problem);
   table.finish();
-  if (kind->needs_tensor && bug.tensor.empty()) {
-    problem.report("bug '" + bug.kind + "' needs a 'tensor'", bug.where);
+  if (traits.needs_tensor && bug.tensor.empty()) {
+    problem.report("bug '" + word + "' needs a 'tensor'", bug.where);
   }
   return bug;
 }

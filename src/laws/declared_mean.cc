@@ -27,7 +27,8 @@ std::optional<Declared> declared_of(const OpenReduction& open, std::string_view 
   const std::size_t n = open.locals.size();
   Declared mean{Weights::uniform(n, 1.0, static_cast<double>(n))};
   const Batches& first = open.batches_of(open.locals.front());
-  if (meant.empty() || meant == "rank-mean") return mean;
+  const std::optional<DeclaredLoss> loss = parse_word<DeclaredLoss>(meant);
+  if (meant.empty() || loss == DeclaredLoss::kRankMean) return mean;
   const auto any = [&](auto test) {
     return std::any_of(open.locals.begin(), open.locals.end(), test);
   };
@@ -47,10 +48,11 @@ std::optional<Declared> declared_of(const OpenReduction& open, std::string_view 
   for (const Local& local : open.locals) {
     const Batches& batches = open.batches_of(local);
     weights.numerators.push_back(batches.denominator);
-    const std::int64_t items = meant == "token-mean" ? batches.n_tokens : batches.n_samples;
+    const std::int64_t items =
+        loss == DeclaredLoss::kTokenMean ? batches.n_tokens : batches.n_samples;
     weights.denominator += static_cast<double>(items);
   }
-  if (meant == "sum") weights.denominator = 1.0;
+  if (loss == DeclaredLoss::kSum) weights.denominator = 1.0;
   if (weights.denominator <= 0.0) return mean;
   Declared declared{weights};
   if (first.n_batches > 1) declared.accepted_factors.push_back(first.n_batches);
@@ -96,6 +98,7 @@ bool MicroMean::add_rank(const Local& local, std::int64_t n_batches) {
 }
 
 std::optional<MicroMean> MicroMean::of(const OpenReduction& open, std::string_view meant) {
+  const std::optional<DeclaredLoss> loss = parse_word<DeclaredLoss>(meant);
   MicroMean mean;
   mean.open_ = &open;
   mean.n_ranks_ = static_cast<double>(open.locals.size());
@@ -113,10 +116,11 @@ std::optional<MicroMean> MicroMean::of(const OpenReduction& open, std::string_vi
     if (!mean.add_rank(local, batches.n_batches)) return std::nullopt;
     mean.declared_.numerators.insert(
         mean.declared_.numerators.end(), batches.denominators.begin(), batches.denominators.end());
-    const std::int64_t items = meant == "token-mean" ? batches.n_tokens : batches.n_samples;
+    const std::int64_t items =
+        loss == DeclaredLoss::kTokenMean ? batches.n_tokens : batches.n_samples;
     mean.declared_.denominator += static_cast<double>(items);
   }
-  if (meant == "sum") mean.declared_.denominator = 1.0;
+  if (loss == DeclaredLoss::kSum) mean.declared_.denominator = 1.0;
   if (mean.declared_.denominator <= 0.0) return std::nullopt;
   return mean;
 }

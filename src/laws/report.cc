@@ -1,6 +1,7 @@
 #include "lockstep/laws/report.h"
 
 #include <algorithm>
+#include <array>
 
 #include "lockstep/base/text.h"
 #include "lockstep/formats/json_text.h"
@@ -13,17 +14,20 @@ namespace {
 
 /// Where in a step an event lies, for people.
 std::string place_of(const std::string& event) {
-  if (event == "step") return "after optimizer.step";
-  if (event == "grad.post") return "after the reduction";
-  if (event == "grad.redo") return "when the micro-step was computed again";
-  if (event == "wrap") return "after wrapping";
-  if (event == "forward") return "as the first synchronising forward begins";
-  if (event == "eval") return "entering evaluation";
-  if (event == "save") return "before a snapshot";
-  if (event == "end") return "at the end";
-  if (event == "epoch") return "in the epoch";
-  if (event == "touch") return "with a transfer in flight";
-  return event;
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kPlaces = {
+      {{"step", "after optimizer.step"},
+       {"grad.post", "after the reduction"},
+       {"grad.redo", "when the micro-step was computed again"},
+       {"wrap", "after wrapping"},
+       {"forward", "as the first synchronising forward begins"},
+       {"eval", "entering evaluation"},
+       {"save", "before a snapshot"},
+       {"end", "at the end"},
+       {"epoch", "in the epoch"},
+       {"touch", "with a transfer in flight"}}};
+  const auto* const known = std::find_if(
+      kPlaces.begin(), kPlaces.end(), [&](const auto& place) { return place.first == event; });
+  return known == kPlaces.end() ? event : std::string(known->second);
 }
 
 std::string list(const std::vector<double>& values) {

@@ -120,6 +120,17 @@ enum class LonePoint : std::uint8_t {
 template <>
 inline constexpr WordTable<2> kWords<LonePoint> = {"stepped", "found"};
 
+/// What a step's gradient is meant to be the gradient of.
+enum class DeclaredLoss : std::uint8_t {
+  kSampleMean,
+  kTokenMean,
+  kSum,
+  kRankMean,  ///< Each rank's mean counts the same.
+};
+template <>
+inline constexpr WordTable<4> kWords<DeclaredLoss> = {
+    "sample-mean", "token-mean", "sum", "rank-mean"};
+
 /// What buffers of a model are meant to be, or what a wrapper makes of them.
 enum class BufferPolicy : std::uint8_t {
   kNone,        ///< Not said.

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "lockstep/base/words.h"
+#include "lockstep/trace/event_words.h"
 
 namespace lockstep {
 
@@ -80,17 +81,6 @@ enum class LossDivisor : std::uint8_t { kLocalSamples, kLocalTokens, kGlobalToke
 template <>
 inline constexpr WordTable<4> kWords<LossDivisor> = {
     "local-samples", "local-tokens", "global-tokens", "sum"};
-
-/// What a step's gradient is meant to be the gradient of.
-enum class DeclaredLoss : std::uint8_t {
-  kSampleMean,
-  kTokenMean,
-  kSum,
-  kRankMean,  ///< Each rank's mean counts the same.
-};
-template <>
-inline constexpr WordTable<4> kWords<DeclaredLoss> = {
-    "sample-mean", "token-mean", "sum", "rank-mean"};
 
 // -- the optimizer
 

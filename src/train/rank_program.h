@@ -25,6 +25,9 @@ enum class LoopPoint : std::uint8_t {
   kEnd,
   kSave,  ///< A snapshot is due.
 };
+template <>
+inline constexpr WordTable<9> kWords<LoopPoint> = {
+    "wrap", "epoch", "forward", "backward", "step", "zero-grad", "eval", "end", "save"};
 
 /// What a hook may look at and change.
 struct LoopState {

@@ -149,14 +149,18 @@ class DecisionsUniform final : public Law {
   }
 
   static Cause cause_of(std::string_view subject) {
-    if (subject == "signal") return Cause::kSignalStopOneRank;
-    if (subject == "stop") return Cause::kEarlyStopOneRank;
-    if (subject == "resume") return Cause::kResumePathDisagrees;
-    if (subject == "mode") return Cause::kEvalModeOneRank;
-    if (subject == "skip") return Cause::kNanSkipOneRank;
-    return subject == "best" || subject == "save" || subject == "phase"
-               ? Cause::kCheckpointDecisionDiffers
-               : Cause::kNone;
+    constexpr std::array<std::pair<std::string_view, Cause>, 8> kCauses = {
+        {{"signal", Cause::kSignalStopOneRank},
+         {"stop", Cause::kEarlyStopOneRank},
+         {"resume", Cause::kResumePathDisagrees},
+         {"mode", Cause::kEvalModeOneRank},
+         {"skip", Cause::kNanSkipOneRank},
+         {"best", Cause::kCheckpointDecisionDiffers},
+         {"save", Cause::kCheckpointDecisionDiffers},
+         {"phase", Cause::kCheckpointDecisionDiffers}}};
+    const auto* const known = std::find_if(
+        kCauses.begin(), kCauses.end(), [&](const auto& entry) { return entry.first == subject; });
+    return known == kCauses.end() ? Cause::kNone : known->second;
   }
 
   std::int32_t n_ranks_;
