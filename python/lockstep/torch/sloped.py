@@ -74,13 +74,17 @@ class Slopes:
     def windows(self, node: Any, factor: int) -> frozenset[int]:
         """The numbers k of micro-steps for which on each way from the loss to `node` lies a number whose
         slope is `factor / k` times the loss's own: one factor that makes up for the ranks and takes the
-        mean of the micro-steps."""
+        mean of the micro-steps. Where the result of `node` is one number, such as the sum of the ranks'
+        losses, the factor may also take the mean over some of the ranks, those that have data:
+        `factor / (k n)` for n of them."""
         if len(self._roots) != 1 or self._roots[0] not in self._of:
             return frozenset()
         seed = self._of[self._roots[0]].value * self._scale
         ratios = [factor * seed / slope.value for slope in self._of.values() if slope.value]
         sizes = {round(ratio) for ratio in ratios if 1.5 < ratio < 2.0 ** 24}
-        return frozenset(size for size in sizes if self._is_cut(node, factor / size, False))
+        cuts = {size for size in sizes if self._is_cut(node, factor / size, False)}
+        most = factor if node in self._of else 1
+        return frozenset(size // n for size in cuts for n in range(1, most + 1) if size % n == 0)
 
     def _is_cut(self, node: Any, factor: float, by_one: bool) -> bool:
         """Whether each way from the loss to `node` passes the factor. `by_one`: one operation may be it,

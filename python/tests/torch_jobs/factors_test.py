@@ -76,6 +76,70 @@ def test_factors_that_make_up_for_nothing_are_named(k: int, loss: str, ranks: in
     assert finding.ranks == tuple(range(ranks))
 
 
+SHARED_JOB = '''
+import contextlib
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+dist.init_process_group("gloo")
+torch.manual_seed(7 + dist.get_rank())
+rank, ranks = dist.get_rank(), dist.get_world_size()
+model = DistributedDataParallel(nn.Linear(8, 4))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+k = {k}
+for step in range(4):
+    optimizer.zero_grad()
+    for micro in range(k):
+        with contextlib.nullcontext() if micro == k - 1 else model.no_sync():
+            # Every other step, rank 0 has no data.
+            mask = torch.full((6,), float(rank > 0 or step % 2 == 0))
+            n = (mask.sum() > 0).float()
+            dist.all_reduce(n)
+            n = n.item()
+            errors = (model(torch.randn(6, 8)) - 2.0).square().sum(1)
+            total = (errors * mask).sum() / mask.sum().clamp(min=1)
+            dist.all_reduce(total)
+            ({loss}).backward()
+    optimizer.step()
+dist.destroy_process_group()
+'''
+
+
+def judged_shared(k: int, loss: str, ranks: int, scratch: Path) -> lockstep.Report:
+    script = scratch / "shared.py"
+    script.write_text(SHARED_JOB.replace("{k}", str(k)).replace("{loss}", loss))
+    ran = run_job(script, ranks, scratch / "trace", scratch)
+    assert ran.codes == [0] * ranks, ran.output
+    assert ran.troubles == []
+    return lockstep.check(scratch / "trace")
+
+
+@pytest.mark.parametrize(("k", "loss", "ranks"), [
+    (1, "total * (ranks / n)", 2),
+    (1, "total * (ranks / n)", 3),
+    (1, "total / n * ranks", 4),
+    (3, "total * (ranks / n) / k", 2),
+    (2, "total * (ranks / (n * k))", 3),
+])
+def test_the_mean_over_the_ranks_that_have_data_is_silent(
+        k: int, loss: str, ranks: int, tmp_path: Path) -> None:
+    report = judged_shared(k, loss, ranks, tmp_path)
+    assert report.ok, str(report)
+
+
+@pytest.mark.parametrize(("k", "loss", "ranks"), [
+    (1, "total / n", 3),
+    (1, "total * ((ranks + 0.5) / n)", 3),
+    (2, "total * (ranks / (5 * k))", 3),  # Five of three ranks.
+])
+def test_other_shares_of_the_ranks_are_named(k: int, loss: str, ranks: int, tmp_path: Path) -> None:
+    report = judged_shared(k, loss, ranks, tmp_path)
+    [finding] = report.findings
+    assert (finding.law, finding.cause) == ("single-process-equal", "collective-outside-autograd")
+
+
 def recognised(factor: float, dtype: torch.dtype, wanted: int = 3) -> bool:
     value = torch.ones(4, dtype=dtype, requires_grad=True)
     inner = value.sum()
