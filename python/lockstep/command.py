@@ -188,6 +188,7 @@ class Recording:
             if self.stuck_after is not None and silent_s > self.stuck_after + 2 * POLL_S:
                 print(f"lockstep: no rank has recorded anything for {silent_s:.0f} s: ending the job",
                       file=sys.stderr)
+                stopping.write(self.folder, stopping.STANDSTILL)
                 return _end(job)
             if self.judge is not None:
                 self.stopped_for = self.judge.look(silent_s)

@@ -46,7 +46,7 @@ def _complete(path: Path, ends: Mapping[int, End]) -> None:
     end = {"rank": last["rank"], "i": last.get("i", -1) + 1, "t": last.get("t", 0),
            "at": [at[0], -1, -1, -1, at[4], at[5]], "kind": "end", "outcome": known.outcome,
            "detail": known.detail}
-    law = stopping.read(path.parent)
+    law = stopping.law(path.parent)
     if law:
         end.update(detail=stopping.detail(law), reason="law-broken")
     with path.open("a", encoding="utf-8") as file:

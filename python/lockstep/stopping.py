@@ -1,18 +1,30 @@
-"""A note in the folder of a trace: who records the job is ending it, and which law that is for."""
+"""A note in the folder of a trace: who records the job is ending it, and what for."""
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
 NAME = "stopped-for"
+STANDSTILL = "standstill"  # In place of a law: no rank has recorded anything for too long.
 
 
-def write(folder: str | Path, law: str) -> None:
-    Path(folder, NAME).write_text(law, encoding="utf-8")
+def write(folder: str | Path, what: str) -> None:
+    """`what`: the law that was broken, or STANDSTILL."""
+    Path(folder, NAME).write_text(what, encoding="utf-8")
 
 
-def read(folder: str | Path) -> str:
-    """The law, or "" where the job runs on."""
+def law(folder: str | Path) -> str:
+    """The law that was broken, or "" where the job was not ended for one."""
+    what = _read(folder)
+    return "" if what == STANDSTILL else what
+
+
+def stood_still(folder: str | Path) -> bool:
+    """Whether the job was ended since no rank recorded anything."""
+    return _read(folder) == STANDSTILL
+
+
+def _read(folder: str | Path) -> str:
     try:
         with open(os.path.join(folder, NAME), encoding="utf-8") as file:
             return file.read().strip()

@@ -105,13 +105,15 @@ class Watch:
     def _terminate(self, number: int) -> None:
         name = signal.Signals(number).name
         recorder = self.recorder
-        law = stopping.read(recorder.folder)
+        law = stopping.law(recorder.folder)
         if law:
             finish(recorder, EndOutcome.KILLED, stopping.detail(law), EndReason.LAW_BROKEN)
             die_by(number)
         # Peers that were terminated a moment earlier have failed what this rank was waiting for.
         if max(self._waited, self._waits_for()) >= WAITING_S:
             finish(recorder, EndOutcome.STUCK, f"{name} while waiting{self._where()}")
+        elif stopping.stood_still(recorder.folder):
+            finish(recorder, EndOutcome.STUCK, f"{name}{self._where()}, when no rank recorded anything any more")
         else:
             finish(recorder, EndOutcome.KILLED, f"{name}{self._where()}")
         die_by(number)

@@ -46,6 +46,29 @@ def test_a_hang_is_ended_and_its_ranks_say_where_they_waited(tmp_path: Path) -> 
     [finding] = report.law("progress").findings
     assert (finding.ranks, finding.missing) == ((0,), (1,))
     assert finding.site.endswith("waits.py:7")
+    assert finding.cause != "rank-crash", "it was ended from outside, when nothing moved any more"
+    assert "waits.py:6, when no rank recorded anything any more" in finding.message
+
+
+def test_a_rank_that_only_computes_while_the_others_wait_did_not_crash(tmp_path: Path) -> None:
+    script = tmp_path / "computes.py"
+    script.write_text(
+        'import torch, torch.distributed as dist\n'
+        'from torch import nn\n'
+        'from torch.nn.parallel import DistributedDataParallel\n'
+        'dist.init_process_group("gloo")\n'
+        'model = DistributedDataParallel(nn.Linear(2, 1))\n'
+        'optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n'
+        'for step in range(3):\n'
+        '    while step == 2 and dist.get_rank() == 1: torch.ones(10).sum()\n'
+        '    model(torch.ones(3, 2)).sum().backward()\n'
+        '    optimizer.step()\n')
+    ran = subprocess.run([*record(tmp_path / "trace", "--stuck-after", "3"), *TORCHRUN, "2", str(script)],
+                         capture_output=True, text=True, timeout=100)
+    assert "ending the job" in ran.stderr and ran.returncode != 0
+    [finding] = lockstep.check(tmp_path / "trace").law("progress").findings
+    assert (finding.cause, finding.ranks, finding.missing) == ("frozen-device", (0,), (1,))
+    assert "computes.py:8, when no rank recorded anything any more" in finding.message
 
 
 def test_a_rank_killed_outright_is_dead_and_no_partition(tmp_path: Path) -> None:

@@ -276,7 +276,8 @@ class Progress final : public Law {
       return who + how + (life.detail.empty() ? "" : " (" + life.detail + ")") + last;
     }
     if (!life.open.empty()) return who + "is blocked in " + call_text(life.open.front().signature);
-    return who + "never made this call" + last;
+    const bool says_more = !life.detail.empty() && life.detail != name_of(life.outcome);
+    return who + "never made this call" + (says_more ? " (" + life.detail + ")" : "") + last;
   }
 
   static std::string last_seen(const RankLife& life) {
