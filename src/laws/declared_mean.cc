@@ -13,6 +13,11 @@ namespace {
 
 std::string rounded(double weight) { return exact(std::round(weight * 1e6) / 1e6); }
 
+Declared plain_mean_of(const OpenReduction& open) {
+  const std::size_t n = open.locals.size();
+  return {Weights::uniform(n, 1.0, static_cast<double>(n))};
+}
+
 }  // namespace
 
 bool Declared::accepts(const OneReduction& one, bool exact) const {
@@ -23,12 +28,18 @@ bool Declared::accepts(const OneReduction& one, bool exact) const {
   });
 }
 
+std::optional<Declared> plain_mean_if_alike(const OpenReduction& open) {
+  const Batches& first = open.batches_of(open.locals.front());
+  const bool alike = std::all_of(open.locals.begin(), open.locals.end(), [&](const Local& local) {
+    return open.batches_of(local).alike(first);
+  });
+  return alike ? std::optional(plain_mean_of(open)) : std::nullopt;
+}
+
 std::optional<Declared> declared_of(const OpenReduction& open, std::string_view meant) {
-  const std::size_t n = open.locals.size();
-  Declared mean{Weights::uniform(n, 1.0, static_cast<double>(n))};
   const Batches& first = open.batches_of(open.locals.front());
   const std::optional<DeclaredLoss> loss = parse_word<DeclaredLoss>(meant);
-  if (meant.empty() || loss == DeclaredLoss::kRankMean) return mean;
+  if (meant.empty() || loss == DeclaredLoss::kRankMean) return plain_mean_of(open);
   const auto any = [&](auto test) {
     return std::any_of(open.locals.begin(), open.locals.end(), test);
   };
@@ -36,14 +47,14 @@ std::optional<Declared> declared_of(const OpenReduction& open, std::string_view 
     const Batches& batches = open.batches_of(local);
     return batches.n_batches == 0 || batches.denominator <= 0.0;
   });
-  if (unknown) return mean;
-  const bool differ = any([&](const Local& local) { return !open.batches_of(local).alike(first); });
+  if (unknown) return plain_mean_of(open);
   const bool mixed = any([&](const Local& local) {
     const Batches& batches = open.batches_of(local);
     return !batches.same_denominators || local.adds_to_earlier ||
            batches.n_batches != first.n_batches;
   });
-  if (mixed) return differ ? std::nullopt : std::optional(mean);
+  // Of samples, the last batch of an epoch is often a smaller one, on all ranks.
+  if (mixed) return meant == "token-mean" ? std::nullopt : plain_mean_if_alike(open);
   Weights weights{{}, 0.0};
   for (const Local& local : open.locals) {
     const Batches& batches = open.batches_of(local);
@@ -53,7 +64,7 @@ std::optional<Declared> declared_of(const OpenReduction& open, std::string_view 
     weights.denominator += static_cast<double>(items);
   }
   if (loss == DeclaredLoss::kSum) weights.denominator = 1.0;
-  if (weights.denominator <= 0.0) return mean;
+  if (weights.denominator <= 0.0) return plain_mean_of(open);
   Declared declared{weights};
   if (first.n_batches > 1) declared.accepted_factors.push_back(first.n_batches);
   return declared;

@@ -118,6 +118,46 @@ TEST(MicroMeanTest, AMeanOfTheRanksMeansMayBeWhatIsMeant) {
   EXPECT_EQ(micro_mean(reduced_to(11.0, uneven(), "")).verdict, Verdict::kHolds);
 }
 
+/// 1 and 3 tokens on both ranks: no rank counts more than the other, and still the micro-steps do.
+Windows uneven_alike() {
+  return {{{4.0, 1, 1.0}, {24.0, 3, 3.0}}, {{6.0, 1, 1.0}, {18.0, 3, 3.0}}};
+}
+
+TEST(MicroMeanTest, AMeanOfMicroStepsMeansIsNamedWhereAllRanksDivideAlike) {
+  // (4/1 + 24/3 + 6/1 + 18/3) / 2 ranks = 12, where 52 / 8 tokens = 6.5 was meant.
+  const Windows windows = uneven_alike();
+  const LawResult result =
+      micro_mean(reduced_to(mean_of_contributions(windows), windows, "token-mean"));
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(id_of(result.findings[0].cause), "token-weighted-mean");
+  EXPECT_EQ(result.findings[0].declared, (std::vector<double>{0.125, 0.375, 0.125, 0.375}));
+  EXPECT_EQ(micro_mean(reduced_to(6.5, windows, "token-mean")).verdict, Verdict::kHolds);
+  EXPECT_EQ(micro_mean(reduced_to(13.0, windows, "token-mean")).verdict, Verdict::kHolds);
+  EXPECT_EQ(micro_mean(reduced_to(12.0, windows, "rank-mean")).verdict, Verdict::kHolds);
+}
+
+// A smaller last batch on all ranks.
+TEST(MicroMeanTest, SamplesNeedNotCountTheSameInAllMicroStepsWhereAllRanksDivideAlike) {
+  const Windows windows = uneven_alike();
+  EXPECT_EQ(micro_mean(reduced_to(12.0, windows, "sample-mean")).verdict, Verdict::kHolds);
+  EXPECT_EQ(micro_mean(reduced_to(11.0, windows, "sample-mean")).verdict, Verdict::kBroken);
+}
+
+// Whatever the micro-steps were to count, the ranks count the same.
+TEST(MicroMeanTest, RanksThatDivideAlikeAreAveragedAlsoWhereTheirMicroStepsAreUnknown) {
+  for (const double reduced : {8.0, 7.0}) {
+    DdpJob job(2);
+    job.wrap();
+    for (const std::int32_t rank : {0, 1}) {
+      job.forward(rank);
+      job.batch(rank, 1, 1, 1.0, "token-mean");
+      job.batch(rank, 3, 3, 3.0, "token-mean");
+      job.reduce(rank, 7.0 + 2 * rank, 7.0 + 2 * rank, reduced);
+    }
+    EXPECT_EQ(micro_mean(job).verdict, reduced == 8.0 ? Verdict::kHolds : Verdict::kBroken);
+  }
+}
+
 // Something else was in the gradient: not one weight for each micro-step.
 TEST(MicroMeanTest, WhatDoesNotAddUpIsNotCheckable) {
   DdpJob job(2);

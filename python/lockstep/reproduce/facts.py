@@ -86,6 +86,16 @@ class Facts:
         declared = [int(event["n_samples"]) for event in rank.batches if event["n_samples"] > 0]
         return declared or rank.samples
 
+    def window_of(self, rank: RankFacts, step: int, of_tokens: bool) -> list[int]:
+        """How many samples, or tokens, each micro-step of a step had; one number where the ranks have
+        different numbers of micro-steps."""
+        counts = [int(event["n_tokens"]) for event in rank.batches] if of_tokens else self.batches_of(rank)
+        n = rank.accumulate
+        own = counts[step * n:(step + 1) * n]
+        if len(own) == n and all(other.accumulate == n for other in self.ranks):
+            return own
+        return [counts[min(step, len(counts) - 1)] if counts else 1]
+
     def dataset_size(self) -> int:
         sizes = [int(event["dataset_size"]) for rank in self.ranks for event in rank.epochs]
         return max(sizes, default=0) or self.batch() * self.n * max(1, self.n_steps())

@@ -21,6 +21,7 @@ class Recipe:
     values: dict[str, str] = field(default_factory=dict)  # Of the scenario, instead of the facts'.
     python: dict[str, str] = field(default_factory=dict)  # Places of the script, and what goes there.
     steps: int = 0  # At least this many.
+    batch: int = 0  # Rows that a batch of the script has at least.
     differs: list[str] = field(default_factory=list)  # What is not as it was in the trace.
 
 
@@ -152,19 +153,27 @@ def zero_grad_forgotten(finding: Finding, facts: Facts) -> Recipe:
 
 def mean_of_means(finding: Finding, facts: Facts) -> Recipe:
     step = finding.step or 0
-    counts = [facts.batches_of(rank) for rank in facts.ranks]
-    own = [n[min(step, len(n) - 1)] if n else 1 for n in counts]
     declared = next((event["declared"] for rank in facts.ranks for event in rank.batches
                      if event["declared"] != "rank-mean"), "sample-mean")
-    rows = ", ".join(f"[{', '.join([str(n)] * (step + 1))}]" for n in own)
+    windows = [facts.window_of(rank, step, declared == "token-mean") for rank in facts.ranks]
+    n = len(windows[0])
+    if n > 1 and all(window == windows[0] for window in windows):
+        # Of samples that all ranks divide alike, nothing more than the plain mean is asked.
+        windows = [window[::-1] if rank % 2 else window for rank, window in enumerate(windows)]
+    rows = ", ".join(f"[{', '.join(map(str, window * (step + 1)))}]" for window in windows)
     recipe = Recipe(values={"loader": f'sampler = "batches_by_rank", batches_by_rank = [{rows}]',
                             "loss": f'kind = "mse", declared = "{declared}"',
-                            "size": str(sum(own) * (step + 1)), "loop": f"steps = {step + 1}"},
-                    python={"batch": f"{own!r}[rank]", "declared": declared, "shared": ""})
+                            "size": str(sum(map(sum, windows)) * (step + 1)), "loop": f"steps = {step + 1}"},
+                    python={"batch": f"{windows!r}[rank][micro]", "declared": declared, "shared": ""},
+                    batch=max(map(max, windows)))
+    if n > 1:
+        recipe.values["loop"] += f", accumulate = {n}, no_sync = true"
+        recipe.python |= {"accumulate": str(n), "no_sync": "True"}
     if declared == "token-mean":
         recipe.values["loss"] = 'kind = "mse"'
         recipe.python["declared"] = "sample-mean"
-        recipe.differs.append("samples play the part of tokens")
+        recipe.differs.append("samples play the part of tokens" +
+                              (", in reverse on every other rank" if n > 1 else ""))
     return recipe
 
 

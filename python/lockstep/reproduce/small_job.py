@@ -109,10 +109,11 @@ def script(facts: Facts, recipe: Recipe) -> str:
     if "batch" in python:
         n = python["batch"]
         declare = f"x, y = x[:{n}], y[:{n}]\n            {declare}"
+    batch = max([recipe.batch, facts.batch(), *(n for r in facts.ranks for n in facts.batches_of(r))])
     return SCRIPT.format(
         steps=n_steps(facts, recipe), accumulate=python.get("accumulate", "1"),
-        size=max(facts.dataset_size(), 2 * facts.n * facts.batch()), features=widths[0], outputs=widths[-1],
-        shuffle="True", batch=max([facts.batch(), *(n for r in facts.ranks for n in facts.batches_of(r))]),
+        size=max(facts.dataset_size(), 2 * facts.n * max(recipe.batch, facts.batch())), features=widths[0], outputs=widths[-1],
+        shuffle="True", batch=batch,
         set_epoch=at(8, "set_epoch", "sampler.set_epoch(epoch)"), layers=", ".join(layers),
         ddp=python.get("ddp", ""), after_wrap=at(4, "after_wrap", "pass"),
         lr=python.get("lr", repr(rates[0] if rates else 0.125)),

@@ -280,16 +280,20 @@ class GradientMean final : public Law {
     std::sort(open.locals.begin(), open.locals.end(), [](const Local& a, const Local& b) {
       return a.rank < b.rank;
     });
-    for (Published& published : open.published) {
+    for (Published& published : open.published)
       std::sort(published.ranks.begin(), published.ranks.end());
-    }
     std::sort(
         open.published.begin(), open.published.end(), [](const Published& a, const Published& b) {
           return a.ranks.front() < b.ranks.front();
         });
     noticed_.on_reduction(alignment, open, names);
-    const std::optional<Declared> declared = declared_of(open, meant_by(open, names));
-    if (!declared) return judge_micro_steps(alignment, open, names);
+    std::optional<Declared> declared = declared_of(open, meant_by(open, names));
+    if (!declared && judge_micro_steps(alignment, open, names)) return;
+    if (!declared) declared = plain_mean_if_alike(open);
+    if (!declared) {
+      not_checkable_ = "batch events whose denominators say how micro-batches are weighted";
+      return;
+    }
     const Manner manner = manner_of(alignment.wrapper);
     const Expected expected{*declared, manner};
     std::vector<Judged> results;
@@ -385,15 +389,13 @@ class GradientMean final : public Law {
     return judged;
   }
 
-  /// Micro-steps with different denominators: each of them has a weight of its own.
-  void judge_micro_steps(const AlignmentKey& alignment,
+  /// Micro-steps with different denominators: each of them has a weight of its own. Returns: whether
+  /// they are known one by one.
+  bool judge_micro_steps(const AlignmentKey& alignment,
                          const OpenReduction& open,
                          const NameTable& names) {
     const std::optional<MicroMean> mean = MicroMean::of(open, meant_by(open, names));
-    if (!mean || manner_of(alignment.wrapper).effect != HookEffect::kMean) {
-      not_checkable_ = "batch events whose denominators say how micro-batches are weighted";
-      return;
-    }
+    if (!mean || manner_of(alignment.wrapper).effect != HookEffect::kMean) return false;
     for (const Published& published : open.published) {
       const Judged judged = judge_tensors(
           alignment,
@@ -411,6 +413,7 @@ class GradientMean final : public Law {
         keep(alignment, tensor, mean->is_even(), std::move(finding));
       }
     }
+    return true;
   }
 
   void keep(const AlignmentKey& alignment, NameId tensor, bool is_even, Finding finding) {

@@ -34,8 +34,13 @@ struct Declared {
 /// Local gradients are S_r / d_r with S_r the gradient of the rank's summed loss; the declared one is
 /// sum(S_r) / total. So rank r's weight is d_r / total. `meant`: "sample-mean", "token-mean", "sum";
 /// anything else, and batches that do not say what they divided by, ask for the plain mean. Nothing
-/// where one weight per rank does not do: micro-steps have different denominators.
+/// where one weight per rank may not do: micro-steps have different denominators. Where they have the
+/// same ones on all ranks, only tokens are counted so closely.
 std::optional<Declared> declared_of(const OpenReduction& open, std::string_view meant);
+
+/// The plain mean, where all ranks have divided by the same numbers, micro-step by micro-step: whatever
+/// each of these is to count, no rank counts more than another.
+std::optional<Declared> plain_mean_if_alike(const OpenReduction& open);
 
 /// The backward passes that one reduction is made of, rank after rank, and what each is to count.
 ///
