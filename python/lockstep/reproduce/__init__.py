@@ -101,7 +101,7 @@ def is_same(recorded: Finding, simulated: Finding) -> bool:
         return False
     if recorded.law in OF_CALLS and recorded.seq is not None:
         return (recorded.group, recorded.seq) == (simulated.group, simulated.seq)
-    if recorded.law in OF_EPOCHS:
+    if recorded.law in OF_EPOCHS and recorded.epoch >= 0:
         return recorded.epoch == simulated.epoch
     return recorded.step in (None, simulated.step)
 
@@ -172,8 +172,6 @@ def _try(finding: Finding, facts: Facts, report: Report, base: Path, buffers: st
     ranks = base.with_name(base.name + "_ranks.py")
     ranks.write_text(_script(finding, facts, recipe, calls), encoding="utf-8")
     test = base.with_name(f"test_{base.name}.py")
-    test.write_text(_test(finding, facts, base.name, buffers or recipe.python.get("buffers", "")),
-                    encoding="utf-8")
     made = Reproduction([scenario, ranks, test], finding, [])
     for found in report.findings:
         if any(is_same(found, other) for other in simulated.findings):
@@ -181,6 +179,7 @@ def _try(finding: Finding, facts: Facts, report: Report, base: Path, buffers: st
         elif any(is_alike(found, other) for other in simulated.findings):
             made.elsewhere.append(found)
     made.missing = _missing(report, simulated, made, recipe, calls)
+    test.write_text(_test(made, facts, base.name, buffers or recipe.python.get("buffers", "")), encoding="utf-8")
     return made
 
 
@@ -229,9 +228,11 @@ def _script(finding: Finding, facts: Facts, recipe: Recipe, calls: Calls | None)
     return head + small_job.script(facts, recipe)
 
 
-def _test(finding: Finding, facts: Facts, name: str, buffers: str) -> str:
+def _test(made: Reproduction, facts: Facts, name: str, buffers: str) -> str:
+    finding = made.finding
     wanted: dict[str, Any] = {"law": finding.law, "ranks": list(finding.ranks)}
-    if finding.step is not None and finding.law not in (*OF_CALLS, *OF_EPOCHS):
+    # Simulated ranks may show it at another place.
+    if finding in made.shown and finding.step is not None and finding.law not in (*OF_CALLS, *OF_EPOCHS):
         wanted["step"] = finding.step
     return TEST.format(what=finding.sentence, wanted=repr(wanted), name=name, ranks=facts.n,
                        buffers=f', buffers="{buffers}"' if buffers else "",

@@ -163,9 +163,10 @@ def mean_of_means(finding: Finding, facts: Facts) -> Recipe:
     rows = ", ".join(f"[{', '.join(map(str, window * (step + 1)))}]" for window in windows)
     recipe = Recipe(values={"loader": f'sampler = "batches_by_rank", batches_by_rank = [{rows}]',
                             "loss": f'kind = "mse", declared = "{declared}"',
-                            "size": str(sum(map(sum, windows)) * (step + 1)), "loop": f"steps = {step + 1}"},
+                            "size": str(sum(sum(window) for window in windows) * (step + 1)),
+                            "loop": f"steps = {step + 1}"},
                     python={"batch": f"{windows!r}[rank][micro]", "declared": declared, "shared": ""},
-                    batch=max(map(max, windows)))
+                    batch=max(max(window) for window in windows))
     if n > 1:
         recipe.values["loop"] += f", accumulate = {n}, no_sync = true"
         recipe.python |= {"accumulate": str(n), "no_sync": "True"}
@@ -219,6 +220,60 @@ def same_randomness(finding: Finding, facts: Facts) -> Recipe:
     return recipe
 
 
+def not_divided(_finding: Finding, facts: Facts) -> Recipe:
+    """A sampler that knows nothing of ranks, and draws alike on all of them."""
+    recipe = Recipe(values={"loader": f'batch = {facts.batch()}, sampler = "random"'},
+                    python={"sampler": "sampler = RandomSampler(data, generator=torch.Generator().manual_seed(3))",
+                            "data_imports": "RandomSampler", "set_epoch": "pass"})
+    recipe.differs.append("the sampler draws each sample once")
+    return recipe
+
+
+STREAM = '''
+
+class Stream(IterableDataset):
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __iter__(self):
+        return iter(self.rows)
+'''
+
+
+def stream_not_divided(_finding: Finding, facts: Facts) -> Recipe:
+    return Recipe(values={"loader": f'batch = {facts.batch()}, sampler = "stream"', "data": ', shard = "none"'},
+                  python={"definitions": STREAM, "sampler": "data = Stream(data)", "loading": "",
+                          "data_imports": "IterableDataset", "set_epoch": "pass"})
+
+
+CLONES = '''
+
+class Noisy(Dataset):
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, index):
+        x, y = self.rows[index]
+        return x + random.gauss(0, 0.1), y
+
+
+def seed_worker(_worker):
+    random.seed(42)
+'''
+
+
+def clones_of_workers(_finding: Finding, facts: Facts) -> Recipe:
+    recipe = Recipe(values={"loader": f'batch = {facts.batch()}, workers = 2, augment = {{ stream = "inherited" }}'},
+                    python={"imports": "import random\n", "data_imports": "Dataset", "definitions": CLONES,
+                            "sampler": "sampler = DistributedSampler(data := Noisy(data))",
+                            "loading": ", sampler=sampler, num_workers=2, worker_init_fn=seed_worker"}, steps=2)
+    recipe.differs.append("each loader has two workers, and noise is drawn from Python's generator")
+    return recipe
+
+
 BY_CAUSE: dict[str, Callable[[Finding, Facts], Recipe | None]] = {
     "lr-per-rank": lr_per_rank,
     "bypass-wrapper": bypass_wrapper,
@@ -230,6 +285,10 @@ BY_CAUSE: dict[str, Callable[[Finding, Facts], Recipe | None]] = {
     "token-weighted-mean": mean_of_means,
     "bn-local-eval": local_buffers,
     "rng-same-dropout": same_randomness,
+    "no-distributed-sampler": not_divided,
+    "weighted-not-sharded": not_divided,
+    "iterable-unsharded": stream_not_divided,
+    "worker-seed-clones": clones_of_workers,
 }
 
 

@@ -12,23 +12,23 @@ MOST_STEPS = 200
 
 SCRIPT = '''\
 import contextlib
-
+{imports}
 import lockstep
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import {data_imports}
 from torch.utils.data.distributed import DistributedSampler
 
 STEPS, ACCUMULATE = {steps}, {accumulate}
-
+{definitions}
 
 def batches(rank):
     inputs = torch.randn({size}, {features})
     data = TensorDataset(inputs, inputs.sum(1, keepdim=True).expand(-1, {outputs}))
-    sampler = DistributedSampler(data, shuffle={shuffle})
-    loader = DataLoader(data, batch_size={batch}, sampler=sampler)
+    {sampler}
+    loader = DataLoader(data, batch_size={batch}{loading})
     for epoch in range(STEPS * ACCUMULATE + 2):
         {set_epoch}
         yield from loader
@@ -77,13 +77,14 @@ def toml(facts: Facts, recipe: Recipe) -> list[str]:
         "model": f'kind = "mlp", widths = [{", ".join(map(str, widths))}], '
                  'init = { kind = "pytorch", seed = 3 }',
         "size": str(facts.dataset_size()),
+        "data": "",
         "loader": f"batch = {facts.batch()}, shuffle = true",
         "loss": 'kind = "mse"',
         "loop": f"steps = {n_steps(facts, recipe)}"} | recipe.values
     return [f"world = {{ ranks = {facts.n} }}",
             f"model = {{ {values['model']} }}",
             f'data = {{ kind = "synthetic", size = {values["size"]}, features = {widths[0]}, '
-            f"outputs = {widths[-1]} }}",
+            f"outputs = {widths[-1]}{values['data']} }}",
             f"loader = {{ {values['loader']} }}",
             f"loss = {{ {values['loss']} }}",
             f'optimizer = {{ kind = "sgd", lr = {rates[0] if rates else 0.125!r}, momentum = {momentum!r} }}',
@@ -109,11 +110,15 @@ def script(facts: Facts, recipe: Recipe) -> str:
     if "batch" in python:
         n = python["batch"]
         declare = f"x, y = x[:{n}], y[:{n}]\n            {declare}"
+    loads = {"DataLoader", "TensorDataset", *python.get("data_imports", "").split()}
     batch = max([recipe.batch, facts.batch(), *(n for r in facts.ranks for n in facts.batches_of(r))])
     return SCRIPT.format(
         steps=n_steps(facts, recipe), accumulate=python.get("accumulate", "1"),
         size=max(facts.dataset_size(), 2 * facts.n * max(recipe.batch, facts.batch())), features=widths[0], outputs=widths[-1],
-        shuffle="True", batch=batch,
+        imports=python.get("imports", ""), data_imports=", ".join(sorted(loads)),
+        batch=batch, definitions=python.get("definitions", ""),
+        loading=python.get("loading", ", sampler=sampler"),
+        sampler=at(4, "sampler", "sampler = DistributedSampler(data, shuffle=True)"),
         set_epoch=at(8, "set_epoch", "sampler.set_epoch(epoch)"), layers=", ".join(layers),
         ddp=python.get("ddp", ""), after_wrap=at(4, "after_wrap", "pass"),
         lr=python.get("lr", repr(rates[0] if rates else 0.125)),
