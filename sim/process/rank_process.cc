@@ -157,7 +157,10 @@ const std::optional<ProcessExit>& RankProcess::poll_exit() {
   int status = 0;
   const pid_t ended = ::waitpid(pid_, &status, WNOHANG);
   if (ended == 0) return exit_;
-  if (ended != pid_ && ::kill(pid_, 0) == 0) return exit_;  // Not a child of this process.
+  if (ended != pid_) {  // Not a child of this process, which will not hear how it ended.
+    pollfd end{.fd = pidfd_, .events = POLLIN, .revents = 0};  // Its process may be left a zombie.
+    if (pidfd_ >= 0 ? ::poll(&end, 1, 0) == 0 : ::kill(pid_, 0) == 0) return exit_;
+  }
   exit_ = ProcessExit{};
   if (ended != pid_) return exit_;
   if (WIFEXITED(status)) exit_->code = WEXITSTATUS(status);

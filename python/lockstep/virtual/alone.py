@@ -1,9 +1,14 @@
-"""`lockstep run SCRIPT`: a script that starts its ranks itself, with torch.multiprocessing.spawn, as one process.
+"""`lockstep run SCRIPT`: a script that starts its ranks itself, as one process.
+
+With torch.multiprocessing.spawn or start_processes:
 
     the command ──forks──> the script ──asks──> the command ──forks──> the ranks        (spawn, forkserver)
                            the script ──forks──> a coordinator ──forks──> the ranks     (fork)
 
-A rank that is spawned knows nothing of the script but what it is passed, hence the first of the two ways."""
+A rank that is spawned knows nothing of the script but what it is passed, hence the first of the two ways.
+With multiprocessing.Process:
+
+    the command ──forks──> the script ──starts──> processes ──open a group──> the command, of which they become ranks"""
 from __future__ import annotations
 
 import dataclasses
@@ -19,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lockstep.virtual import launch, rank, spawned
+from lockstep.virtual.meeting import Meeting, attempt
 from lockstep.virtual.options import Options, Usage
 from lockstep.virtual.spawned import Files, Request, Start
 
@@ -27,7 +33,7 @@ if TYPE_CHECKING:
 
     from lockstep.virtual.launch import Outcome
 
-_MESSAGE_BYTES = 64
+_MESSAGE_BYTES = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -42,12 +48,31 @@ class _Job:
 
     def run(self, request: Request, load: Callable[[], Any], inherits_random: bool) -> None:
         """Runs the ranks of a request to their end, and leaves the outcome."""
-        given = dataclasses.replace(self.given, ranks=request.count, per_node=request.count,
-                                    spawned=True, inherits_random=inherits_random)
-        trace = self.trace and (self.trace if request.number == 0 else str(Path(self.trace) / f"spawn-{request.number + 1}"))
-        outcome = launch.run_ranks(given, self.seed, trace, self.quiet, spawned.Program(request, self.folder, load))
+        given = self._given(request.count, inherits_random)
+        outcome = launch.run_ranks(given, self.seed, self._trace(request.number), self.quiet,
+                                   spawned.Program(request, self.folder, load))
         outcome.called = request.called
-        Files(self.folder).outcome(request.number).write_bytes(pickle.dumps(outcome))
+        Files(self.folder).leave_outcome(request.number, outcome)
+
+    def run_joined(self, meeting: Meeting) -> None:
+        """Runs those who have come as ranks to their end, and leaves the outcome."""
+        files = Files(self.folder)
+        number = files.new_number()
+        world, members = meeting.take()
+        outcome = launch.run_ranks(self._given(world, False), self.seed, self._trace(number), self.quiet, _nothing,
+                                   attempt(members, files, number))
+        outcome.called = meeting.called
+        files.leave_outcome(number, outcome)
+
+    def _given(self, count: int, inherits_random: bool) -> Options:
+        return dataclasses.replace(self.given, ranks=count, per_node=count, spawned=True, inherits_random=inherits_random)
+
+    def _trace(self, number: int) -> str:
+        return self.trace and (self.trace if number == 0 else str(Path(self.trace) / f"spawn-{number + 1}"))
+
+
+def _nothing() -> None:
+    """What a process runs that is a rank already."""
 
 
 def run(given: Options, seed: int, trace: str, quiet: bool) -> Outcome:
@@ -62,8 +87,9 @@ def run(given: Options, seed: int, trace: str, quiet: bool) -> Outcome:
     if not outcomes:
         if code:
             raise launch.ScriptFailed(code)
-        raise Usage(f"{given.program}: called neither spawn nor start_processes of torch.multiprocessing: nothing was "
-                    "simulated; where a launcher starts its ranks: lockstep torchrun --nproc-per-node N")
+        raise Usage(f"{given.program}: called neither spawn nor start_processes of torch.multiprocessing, and no "
+                    "multiprocessing.Process opened a process group: nothing was simulated; where a launcher starts its ranks: "
+                    "lockstep torchrun --nproc-per-node N")
     decisive = next((each for each in outcomes if not each.ok), outcomes[-1])
     decisive.others = [each for each in outcomes if each is not decisive]
     decisive.script_code = code if decisive.found["outcome"] == "ok" else 0
@@ -83,39 +109,55 @@ def _run_script(job: _Job) -> tuple[int, list[str]]:
         mine.close()
         _be_script(parent, job, scripts, printed)
     scripts.close()
+    meeting = Meeting(Files(job.folder), job.given.device)
     try:
-        code = _serve(job, mine, script)
+        code = _serve(job, mine, script, meeting)
     except BaseException:
         os.kill(script, signal.SIGKILL)
         os.waitpid(script, 0)
+        meeting.kill()
         raise
     finally:
         mine.close()
+        meeting.close()
     return code, printed.read_text(errors="replace").splitlines() if job.quiet else []
 
 
-def _serve(job: _Job, end: socket.socket, script: int) -> int:
+def _serve(job: _Job, end: socket.socket, script: int, meeting: Meeting) -> int:
     """Runs what the script asks for until it has ended. Returns: its exit code."""
     ended = os.pidfd_open(script)
     try:
         while True:
-            ready, _, _ = select.select([end, ended], [], [])
-            message, descriptors = b"", list[int]()
+            # A script that closes its end goes on without it.
+            wakers = [ended, meeting.listener, *meeting.ends, *([end] if end.fileno() >= 0 else [])]
+            ready, _, _ = select.select(wakers, [], [])
             if end in ready:
-                message, descriptors, _, _ = socket.recv_fds(end, _MESSAGE_BYTES, spawned.MOST_DESCRIPTORS)
-            if message:
-                request = pickle.loads(Files(job.folder).request(int(message)).read_bytes())
-                done, *passed = descriptors
-                job.run(request, spawned.loader(request, passed), inherits_random=False)
-                os.write(done, b".")
-                for descriptor in descriptors:
-                    os.close(descriptor)
+                _answer(job, end, meeting)
+            if meeting.listener in ready:
+                meeting.accept()
+            meeting.drop_ended()
+            if meeting.is_complete() or meeting.is_in_vain(ended in ready):
+                job.run_joined(meeting)
             elif ended in ready:
                 return os.waitstatus_to_exitcode(os.waitpid(script, 0)[1])
-            else:  # The script has closed its end, and goes on.
-                os.waitid(os.P_PID, script, os.WEXITED | os.WNOWAIT)
     finally:
         os.close(ended)
+
+
+def _answer(job: _Job, end: socket.socket, meeting: Meeting) -> None:
+    """Does what the script asks for, or notes what it reports."""
+    message, descriptors, _, _ = socket.recv_fds(end, _MESSAGE_BYTES, spawned.MOST_DESCRIPTORS)
+    if not message:
+        end.close()
+    elif not descriptors:
+        meeting.note(pickle.loads(message))
+    else:
+        request = pickle.loads(Files(job.folder).request(int(message)).read_bytes())
+        done, *passed = descriptors
+        job.run(request, spawned.loader(request, passed), inherits_random=False)
+        os.write(done, b".")
+        for descriptor in descriptors:
+            os.close(descriptor)
 
 
 def _be_script(parent: int, job: _Job, end: socket.socket, printed: Path) -> None:
@@ -139,7 +181,7 @@ def _be_script(parent: int, job: _Job, end: socket.socket, printed: Path) -> Non
 
 
 def _install(job: _Job, end: socket.socket) -> None:
-    from lockstep.virtual import spawning
+    from lockstep.virtual import joining, spawning
 
     def start(request: Request, how: Start, fn: Callable[..., Any], args: tuple[Any, ...], descriptors: list[int],
               done: int) -> None:
@@ -162,3 +204,4 @@ def _install(job: _Job, end: socket.socket) -> None:
                 os._exit(0)
 
     spawning.install(start, job.folder)
+    joining.install(end, job.folder, job.seed)

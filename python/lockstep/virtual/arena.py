@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import os
 from bisect import insort
 
 ALIGNMENT = 64
@@ -17,6 +18,20 @@ def make_shared(n_bytes: int) -> mmap.mmap:
     """Anonymous memory that forks share: only pages that are touched cost anything, and nothing is
     left behind however the processes end."""
     return mmap.mmap(-1, n_bytes, mmap.MAP_SHARED | mmap.MAP_ANONYMOUS | _NORESERVE)
+
+
+def make_passed(n_bytes: int) -> tuple[int, mmap.mmap]:
+    """The same for a process that was not forked from this one. Returns: a descriptor to pass to it, too."""
+    descriptor = os.memfd_create("lockstep")
+    os.ftruncate(descriptor, n_bytes)
+    return descriptor, mmap.mmap(descriptor, n_bytes)
+
+
+def map_passed(descriptor: int, n_bytes: int) -> mmap.mmap:
+    """What was made there, in the process that it was passed to."""
+    memory = mmap.mmap(descriptor, n_bytes)
+    os.close(descriptor)
+    return memory
 
 
 def address_of(memory: mmap.mmap) -> int:

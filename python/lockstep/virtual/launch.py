@@ -122,16 +122,21 @@ def run(given: Options, seed: int, trace: str, quiet: bool = False) -> Outcome:
     return run_ranks(given, seed, trace, quiet, (rank.module if given.is_module else rank.script)(given.program))
 
 
-def run_ranks(given: Options, seed: int, trace: str, quiet: bool, program: Callable[[], Any]) -> Outcome:
-    """One job in which every rank runs the program: its attempts, and the laws on what the last of them recorded."""
+def run_ranks(given: Options, seed: int, trace: str, quiet: bool, program: Callable[[], Any],
+              attempt: Callable[..., Any] | None = None) -> Outcome:
+    """One job in which every rank runs the program: its attempts, and the laws on what the last of them recorded.
+
+    Args:
+        attempt: runs the ranks as zygote.run_attempt does, which is taken if there is none.
+    """
     if not given.record:
-        return _attempts(given, seed, "", quiet, program)
+        return _attempts(given, seed, "", quiet, program, attempt)
     folder = Path(trace or tempfile.mkdtemp(prefix="lockstep-")).absolute()
     if trace and any(folder.glob("*.jsonl")):
         raise Usage(f"{trace}: holds a trace already; choose another folder with --trace")
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        outcome = _attempts(given, seed, str(folder), quiet, program)
+        outcome = _attempts(given, seed, str(folder), quiet, program, attempt)
         ends = {rank: _end_of(end) for rank, end in enumerate(outcome.found["ends"])}
         if reap(folder, ends):
             outcome.report = report.check(folder, allow=given.allow, buffers=given.buffers)
@@ -150,7 +155,8 @@ def _end_of(end: Any) -> End:
     return End("killed", end["text"] or "the process was gone before it could say how it ended")
 
 
-def _attempts(given: Options, seed: int, trace: str, quiet: bool, program: Callable[[], Any]) -> Outcome:
+def _attempts(given: Options, seed: int, trace: str, quiet: bool, program: Callable[[], Any],
+              run_attempt: Callable[..., Any] | None) -> Outcome:
     """Starts the job, and again while ranks fail and restarts are left. The store is kept."""
     from lockstep.virtual import rank, zygote
     from lockstep.virtual.output import Printer
@@ -166,8 +172,8 @@ def _attempts(given: Options, seed: int, trace: str, quiet: bool, program: Calla
     store: Sequence[bytes] = ()
     for attempt in range(given.max_restarts + 1):
         places = [_place(given, number, attempt, run_name) for number in range(given.ranks)]
-        found = zygote.run_attempt(places, settings, how, (given.program, *given.arguments), program,
-                                   printer, store)
+        found = (run_attempt or zygote.run_attempt)(places, settings, how, (given.program, *given.arguments), program,
+                                                    printer, store)
         if found["outcome"] != "failed" or attempt == given.max_restarts:
             return Outcome(found, attempt + 1, lines=printer.lines)
         print(f"lockstep: attempt {attempt} failed: {found['error']}: starting again", file=sys.stderr)

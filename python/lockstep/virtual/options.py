@@ -25,7 +25,8 @@ Runs an unmodified PyTorch script that starts its ranks itself, as `python train
   lockstep run train.py --epochs 2
 
 The processes that torch.multiprocessing.spawn or start_processes starts are virtual ranks, as those of
-`lockstep torchrun` are; the script itself is an ordinary process."""
+`lockstep torchrun` are, and so are processes of multiprocessing.Process that open a process group; the script itself is
+an ordinary process."""
 
 # Options of torchrun that choose real machines, processes or files: accepted, and without an effect.
 _WITHOUT_EFFECT = ("--rdzv-backend", "--rdzv-endpoint", "--rdzv-conf", "--monitor-interval",

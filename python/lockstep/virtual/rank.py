@@ -66,6 +66,7 @@ class Settings:
     budget: float = 0.0
     device: str = "cpu"  # "cpu-as-cuda": what asks for a GPU is given the CPU.
     inherits_random: bool = False  # Random states are those of the process that was forked.
+    seeds: bool = True  # False: the process has been running and seeds nothing any more.
 
 
 class Failed(Exception):
@@ -112,7 +113,8 @@ def become(place: Place, end: socket.socket, memory: mmap.mmap, settings: Settin
         from lockstep.virtual import pretended
 
         pretended.install(place.local_rank, place.local_world)
-    random_state.seed_rank(settings.seed, place.rank, place.attempt, settings.inherits_random)
+    if settings.seeds:
+        random_state.seed_rank(settings.seed, place.rank, place.attempt, settings.inherits_random)
     if settings.trace:
         _record(rank, settings)
     rank.connection.on_stop = lambda text: _flush(rank)
@@ -157,6 +159,12 @@ def run_program(rank: Rank, program: Callable[[], Any]) -> int:
     sys.stdout.flush()
     sys.stderr.flush()
     return code
+
+
+def end_with(rank: Rank, code: int, text: str) -> None:
+    """A rank that is not run by run_program says how it ended. Raises Stopped."""
+    _finish_recording(rank, text)
+    rank.connection.end(code, text)
 
 
 def run_alone(program: Callable[[], Any]) -> int:

@@ -62,6 +62,35 @@ class Files:
     def pid(self, number: int, index: int) -> Path:
         return self._folder / f"{number}.pid.{index}"
 
+    def meeting(self) -> Path:
+        """The socket at which processes meet that become ranks."""
+        return self._folder / "meeting"
+
+    def taken(self, pid: int) -> Path:
+        """Holds the number of the job that a process is a rank of."""
+        return self._folder / f"{pid}.taken"
+
+    def new_number(self) -> int:
+        """Of a job that has none."""
+        number = 0
+        while True:
+            try:
+                (self._folder / f"{number}.number").touch(exist_ok=False)
+                return number
+            except FileExistsError:
+                number += 1
+
+    def leave_outcome(self, number: int, outcome: Outcome) -> None:
+        """It is there as a whole or not at all."""
+        whole = self._folder / f"{number}.whole"
+        whole.write_bytes(pickle.dumps(outcome))
+        whole.rename(self.outcome(number))
+
+    def outcome_of(self, number: int) -> Outcome | None:
+        """None while the job runs."""
+        path = self.outcome(number)
+        return pickle.loads(path.read_bytes()) if path.exists() else None
+
     def outcomes(self) -> list[Outcome]:
         """Of all jobs that have ended, in the order of the calls."""
         paths = sorted(self._folder.glob("*.outcome"), key=lambda path: int(path.name.partition(".")[0]))

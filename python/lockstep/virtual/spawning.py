@@ -61,7 +61,7 @@ def install(start: Callable[[Request, Start, Callable[..., Any], tuple[Any, ...]
             raise Refused(f"torch.multiprocessing.spawn: {len(descriptors)} shared tensors and queues among the arguments; "
                           f"{MOST_DESCRIPTORS - 1} at most are passed to virtual ranks")
         file, line = site(sys._getframe(1))
-        request = Request(len(contexts), nprocs, f"{file}:{line}", dict(os.environ), preparation, body)
+        request = Request(Files(folder).new_number(), nprocs, f"{file}:{line}", dict(os.environ), preparation, body)
         reading, writing = os.pipe()
         context = Context(request, Files(folder), reading)
         contexts.append(context)

@@ -51,13 +51,21 @@ class World:
 
     n: int
     arena_bytes: int
+    passed: bool = False  # To processes that were not forked from this one.
     pairs: list[tuple[socket.socket, socket.socket]] = field(default_factory=list)
     memories: list[mmap.mmap] = field(default_factory=list)
+    passed_descriptors: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         kind = socket.SOCK_SEQPACKET
         self.pairs = [socket.socketpair(socket.AF_UNIX, kind) for _ in range(self.n)]
-        self.memories = [arena.make_shared(self.arena_bytes) for _ in range(self.n)]
+        if not self.passed:
+            self.memories = [arena.make_shared(self.arena_bytes) for _ in range(self.n)]
+            return
+        for _ in range(self.n):
+            descriptor, memory = arena.make_passed(self.arena_bytes)
+            self.passed_descriptors.append(descriptor)
+            self.memories.append(memory)
 
     def take(self, rank: int) -> tuple[socket.socket, mmap.mmap]:
         """In the process of a rank: its own end and memory; all others are closed."""
@@ -68,8 +76,10 @@ class World:
         return self.pairs[rank][1], self.memories[rank]
 
     def coordinate(self, pids: Sequence[int], how: Coordinated, store: Sequence[bytes] = ()) -> Any:
-        """Serves the ranks until all have ended. In the process that forked them, once."""
+        """Serves the ranks until all have ended. In the process that made this, once."""
         ends = []
+        for descriptor in self.passed_descriptors:
+            os.close(descriptor)
         for coordinators, own in self.pairs:
             own.close()
             ends.append(coordinators.detach())
