@@ -32,6 +32,7 @@ from lockstep.torch.recorder import Recorder
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from os import PathLike
+    from types import ModuleType
 
     from lockstep.torch.program import Program
 
@@ -77,13 +78,17 @@ def recording(folder: str | PathLike[str], budget: float = 0.0) -> Iterator[None
         stop(recorder)
 
 
-def _install_the_rest(recorder: Recorder) -> None:
-    """What is needed once there is a group: by now PyTorch has been imported as a whole, while start()
-    may have been called in the middle of that."""
+def import_seams() -> tuple[ModuleType, ...]:
+    """The seams that are put in once there is a group: by now PyTorch has been imported as a whole, while start() may have
+    been called in the middle of that."""
     from lockstep.torch import (averaging, batches, buckets, clipping, delayed, exchanges, files, gradients,
                                 samplers, stepping, streams, wrapping)
 
-    for seam in (wrapping, exchanges, averaging, buckets, gradients, delayed, stepping, clipping, streams, batches, samplers,
-                 files, ending):
+    return (wrapping, exchanges, averaging, buckets, gradients, delayed, stepping, clipping, streams, batches, samplers, files,
+            ending)
+
+
+def _install_the_rest(recorder: Recorder) -> None:
+    for seam in import_seams():
         recorder.quietly(seam.__name__, partial(seam.install, recorder))
     recorder.before_end.append(recorder.program.write_end)

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 # What DDP's constructor and a first step import: every fork would import it again.
 _LAZY = ("torch._dynamo", "torch._dynamo.utils", "torch.distributed.optim", "torch.nn.parallel",
          "torch.utils.data.distributed", "torch.distributed.rpc", "numpy")
+# Of ours, what turns a fork into a rank.
+_OWN = ("lockstep.virtual.rank", "lockstep.virtual.redirect", "lockstep.virtual.spawning", "lockstep.torch")
 _ERRORS = 99
 
 
@@ -101,6 +103,9 @@ def prepare(preload: Sequence[str] = ()) -> float:
         except ImportError as error:
             if name in preload:
                 raise Refused(f"--preload {name}: {error}") from None
+    for name in _OWN:
+        importlib.import_module(name)
+    sys.modules["lockstep.torch"].import_seams()
     _warm_up()
     return time.perf_counter() - begin
 

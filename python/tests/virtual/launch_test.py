@@ -5,13 +5,15 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
-from lockstep.virtual import options
+from lockstep.virtual import options, zygote
+from lockstep.virtual.connection import Refused
 from lockstep.virtual.options import Usage
-from virtual_job import SCRIPTS, lines_of, printed, run_virtual
+from virtual_job import SCRIPTS, lines_of, prepare, printed, run_virtual
 
 HEAD = '''
 import os, sys, time
@@ -247,3 +249,32 @@ def test_bad_usage_has_exit_code_2() -> None:
     done = command("--nproc-per-node", "2", "absent.py")
     assert done.returncode == 2
     assert "absent.py: no such file" in done.stderr
+
+
+def test_what_is_preloaded_is_imported_once_and_a_rank_imports_nothing_of_ours(tmp_path: Path) -> None:
+    (tmp_path / "ahead.py").write_text(
+        "import os, sys\nprint('imported')\nbefore = set()\nos.register_at_fork(before=lambda: before.update(sys.modules))\n")
+    script = write(tmp_path, JOIN + "import sys, ahead\nmodel = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2))\n"
+                   "model(torch.ones(1, 2)).sum().backward()\n"
+                   "print('later:', [name for name in sys.modules if name.startswith('lockstep') and name not in ahead.before])\n")
+    done = command("--nproc-per-node", "2", "--preload", "ahead", script.name, cwd=tmp_path)
+    assert sorted(line for line in done.stdout.splitlines() if "imported" in line or "later" in line) == [
+        "[rank 0] later: []", "[rank 1] later: []", "imported"], done.stdout + done.stderr
+
+
+def test_a_module_that_is_not_there_cannot_be_preloaded(tmp_path: Path) -> None:
+    prepare()
+    with pytest.raises(Refused, match="--preload absent: No module named 'absent'"):
+        zygote.prepare(("absent",))
+
+
+def test_a_thread_that_a_fork_would_lose_is_named(tmp_path: Path) -> None:
+    over = threading.Event()
+    thread = threading.Thread(target=over.wait, name="of-a-preloaded-module")
+    thread.start()
+    try:
+        with pytest.raises(Refused, match="has threads, which no fork would have: of-a-preloaded-module"):
+            run_virtual(write(tmp_path, "print('never')\n"), 2)
+    finally:
+        over.set()
+        thread.join()
