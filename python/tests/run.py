@@ -3,12 +3,16 @@
 
 `torch`, `virtual` and `soak` (minutes) need the environment that python/tools/torch_environment.py makes (`./dev test` calls it); `wheel` needs
 what builds wheels. Where that is missing it says why and exits with 77, which ctest counts as skipped.
+
+What tests and the programs that they run leave among temporary files is removed at the end. What Lockstep leaves there
+fails the suite.
 """
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -58,8 +62,14 @@ def main(build: Path, what: str, arguments: list[str]) -> int:
         return skip(f"{interpreter} has no {module}")
     if what == "types":
         environment["MYPYPATH"] = str(HERE.parent)
-    return subprocess.run([*commands[what], *arguments], env=environment,
-                          cwd=HERE.parent if what == "types" else None).returncode
+    with tempfile.TemporaryDirectory(prefix="lockstep-tests-", ignore_cleanup_errors=True) as scratch:
+        environment["TMPDIR"] = scratch  # PyTorch's launcher, compilers and killed processes leave much.
+        code = subprocess.run([*commands[what], *arguments], env=environment,
+                              cwd=HERE.parent if what == "types" else None).returncode
+        left = sorted(str(path) for path in Path(scratch).glob("lockstep*"))
+    if left:
+        print("Lockstep left:", *left, file=sys.stderr)
+    return code or bool(left)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,8 @@ SEAM = "gradients"
 SCALED_BY = "_lockstep_scale"  # On a loss that a scaler returned.
 _LOSSES = {"MseLossBackward0": "mse_loss", "L1LossBackward0": "l1_loss",
            "NllLossBackward0": "cross_entropy", "NllLoss2DBackward0": "cross_entropy"}
-_REDUCTIONS = {1: LossReduction.MEAN, 2: LossReduction.SUM}  # As nodes of PyTorch's own losses have them.
+# As nodes of PyTorch's own losses have them.
+_REDUCTIONS: dict[Any, LossReduction] = {1: LossReduction.MEAN, 2: LossReduction.SUM}
 
 
 class Gradients:

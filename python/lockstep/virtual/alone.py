@@ -12,6 +12,7 @@ With multiprocessing.Process:
 from __future__ import annotations
 
 import dataclasses
+import multiprocessing
 import os
 import pickle
 import select
@@ -170,6 +171,9 @@ def _be_script(parent: int, job: _Job, end: socket.socket, printed: Path) -> Non
             file = os.open(printed, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             outputs = file, os.dup(file)
         rank.as_new_interpreter((job.given.program, *job.given.arguments), outputs)
+        # What processes that are ended leave of their own is removed with what the job leaves.
+        configuration = multiprocessing.current_process()._config  # type: ignore[attr-defined]
+        configuration["tempdir"] = str(Files(job.folder).of_multiprocessing())
         _install(job, end)
         program = (rank.module if job.given.is_module else rank.script)(job.given.program)
         code = rank.run_alone(program)

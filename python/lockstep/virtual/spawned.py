@@ -66,6 +66,12 @@ class Files:
         """The socket at which processes meet that become ranks."""
         return self._folder / "meeting"
 
+    def of_multiprocessing(self) -> Path:
+        """The folder for sockets of multiprocessing's own."""
+        folder = self._folder / "p"
+        folder.mkdir(exist_ok=True)
+        return folder
+
     def taken(self, pid: int) -> Path:
         """Holds the number of the job that a process is a rank of."""
         return self._folder / f"{pid}.taken"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -124,12 +125,16 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_hang_is_a_verdict_and_ends_the_script(method: str, tmp_path: Path) -> None:
+def test_a_hang_is_a_verdict_and_ends_the_script(
+        method: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    temporary = tmp_path_factory.mktemp("t")  # Short: names of sockets are.
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     outcome = run_alone(write(tmp_path, HANG.replace("METHOD", method)), "--no-record")
     assert outcome.found["outcome"] == "deadlock", printed(outcome)
     assert "missing: rank 1, which ended normally" in outcome.found["wait_for"]
     assert "job.py:16 in train: dist.all_reduce" in outcome.found["stacks"][0]
     assert own_lines(outcome) == []
+    assert list(temporary.iterdir()) == [], "the script was ended, and could not remove what it left"
 
 
 # What the script prints under Python with real Gloo is what it must print here.

@@ -192,7 +192,7 @@ def run(backend: str, ranks: int, *given: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "result.json"
         done = subprocess.run([sys.executable, __file__, backend, str(ranks), str(result), *given], text=True,
-                              capture_output=True)
+                              capture_output=True, env=dict(os.environ, TMPDIR=folder))
         if not result.exists():
             raise RuntimeError(f"{done.stdout}\n{done.stderr}")
         answer: dict[str, Any] = json.loads(result.read_text())
