@@ -57,6 +57,8 @@ bool names_one_folder(std::string_view id) {
   return plain && !id.empty() && id != "." && id != ".." && id.size() <= 200;
 }
 
+constexpr std::int32_t kMostProcesses = 1 << 22;  // Linux's PID_MAX_LIMIT.
+
 }  // namespace
 
 std::int32_t launcher_port(const LaunchOptions& options) {
@@ -69,6 +71,9 @@ std::string complaint(const LaunchOptions& options) {
   if (options.n_per_node < 1)
     return "--nproc-per-node is " + number(options.n_per_node) +
            "; a machine runs at least one rank";
+  if (options.n_per_node > kMostProcesses)
+    return "--nproc-per-node is " + number(options.n_per_node) + "; Linux runs at most " +
+           number(kMostProcesses) + " processes on a machine";
   if (options.n_nodes < 1)
     return "--nnodes is " + number(options.n_nodes) + "; there is at least one machine";
   if (options.node_rank < 0 || options.node_rank >= options.n_nodes) {

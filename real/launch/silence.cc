@@ -35,14 +35,26 @@ std::optional<std::chrono::seconds> Silence::look(std::int32_t n_ended) {
   return std::chrono::duration_cast<std::chrono::seconds>(silent);
 }
 
-std::string doing_text(pid_t pid) {
+Doing doing_of(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string text;
   std::getline(file, text);
   const std::size_t name_end = text.rfind(") ");
   const char state = name_end == std::string::npos ? '?' : text[name_end + 2];
-  if (state == 'T' || state == 't') return "it is stopped";
-  return state == 'R' ? "it computes" : "it waits";
+  if (state == 'T' || state == 't') return Doing::kStopped;
+  return state == 'R' ? Doing::kComputing : Doing::kWaiting;
+}
+
+std::string_view text_of(Doing doing) {
+  switch (doing) {
+    case Doing::kStopped:
+      return "it is stopped";
+    case Doing::kComputing:
+      return "it computes";
+    case Doing::kWaiting:
+      break;
+  }
+  return "it waits";
 }
 
 }  // namespace lockstep::launch

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <sys/types.h>
 
 namespace lockstep::launch {
@@ -36,7 +37,11 @@ class Silence {
   Clock::time_point next_look_ = Clock::now();
 };
 
-/// What a process does at this moment: "it is stopped", "it computes", "it waits".
-std::string doing_text(pid_t pid);
+/// What a process does at this moment.
+enum class Doing : std::uint8_t { kStopped, kComputing, kWaiting };
+
+Doing doing_of(pid_t pid);
+/// "it is stopped", "it computes", "it waits".
+std::string_view text_of(Doing doing);
 
 }  // namespace lockstep::launch

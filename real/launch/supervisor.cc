@@ -104,6 +104,7 @@ struct RankWorker {
   std::array<WorkerOutput, 2> outputs;
   bool seen = false;    // Its end has been handled.
   std::string stuck{};  // Why it is ended although it did not fail, or empty.
+  std::optional<Clock::time_point> stopped_since{};  // Seen while others had ended.
 };
 
 /// All ranks of one attempt.
@@ -148,6 +149,8 @@ class Attempt {
   void read_pipes();
   void look(NodeGroup& group);
   void end_the_silent();
+  void end_the_stopped();
+  bool any_ended() const;
   void begin_to_stop(int signal);
   void end_by_force();
 
@@ -248,7 +251,7 @@ void Attempt::look(NodeGroup& group) {
   }
 }
 
-// Ranks that neither end nor continue. One that is stopped cannot make use of a grace.
+// Ranks that neither end nor continue.
 void Attempt::end_the_silent() {
   const auto n_ended = std::count_if(
       workers_.begin(), workers_.end(), [](const RankWorker& seat) { return seat.seen; });
@@ -256,19 +259,43 @@ void Attempt::end_the_silent() {
   if (!silent || deadline_) return;
   for (RankWorker& seat : workers_) {
     if (!seat.worker.is_running()) continue;
-    const std::string doing = doing_text(seat.worker.pid());
-    seat.stuck = "gave no sign for " + std::to_string(silent->count()) + " seconds (" + doing + ")";
+    seat.stuck = "gave no sign for " + std::to_string(silent->count()) + " seconds (" +
+                 std::string(text_of(doing_of(seat.worker.pid()))) + ")";
   }
   begin_to_stop(SIGTERM);
-  for (const RankWorker& seat : workers_) {
-    if (seat.stuck.find("stopped") != std::string::npos) seat.worker.send(SIGKILL);
-  }
 }
 
+bool Attempt::any_ended() const {
+  return std::any_of(
+      workers_.begin(), workers_.end(), [](const RankWorker& seat) { return seat.seen; });
+}
+
+// Whatever the program: where others have come to their end, well or not, a rank that was stopped from
+// outside would be waited for until it is continued.
+void Attempt::end_the_stopped() {
+  if (deadline_ || !any_ended()) return;
+  const Clock::time_point now = Clock::now();
+  bool any = false;
+  for (RankWorker& seat : workers_) {
+    if (!seat.worker.is_running()) continue;
+    if (doing_of(seat.worker.pid()) != Doing::kStopped) {
+      seat.stopped_since.reset();
+      continue;
+    }
+    if (!seat.stopped_since) seat.stopped_since = now;
+    any = any || now - *seat.stopped_since >= options_.grace;
+  }
+  if (any) begin_to_stop(SIGTERM);
+}
+
+// One that is stopped cannot make use of a grace, and may well be what the others have waited for.
 void Attempt::begin_to_stop(int signal) {
   if (!deadline_) deadline_ = Clock::now() + options_.grace;
-  for (const RankWorker& seat : workers_) {
-    if (seat.worker.is_running()) seat.worker.send(signal);
+  for (RankWorker& seat : workers_) {
+    if (!seat.worker.is_running()) continue;
+    const bool stopped = doing_of(seat.worker.pid()) == Doing::kStopped;
+    if (stopped && seat.stuck.empty()) seat.stuck = text_of(Doing::kStopped);
+    seat.worker.send(stopped ? SIGKILL : signal);
   }
 }
 
@@ -291,6 +318,7 @@ void Attempt::watch(const SignalInbox& inbox, NodeGroup& group, int& stop) {
     group.serve();
     if (group.must_stop() && !deadline_) begin_to_stop(SIGTERM);
     end_the_silent();
+    end_the_stopped();
     if (deadline_ && Clock::now() >= *deadline_) end_by_force();
   }
   read_pipes();

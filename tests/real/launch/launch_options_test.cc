@@ -89,6 +89,8 @@ TEST(LaunchOptionsTest, OptionsThatMakeNoSenseAreNamed) {
   };
   EXPECT_NE(with([](auto& o) { o.command.clear(); }).find("no program"), std::string::npos);
   EXPECT_NE(with([](auto& o) { o.n_per_node = 0; }).find("--nproc-per-node"), std::string::npos);
+  EXPECT_EQ(with([](auto& o) { o.n_per_node = 100'000'000; }),
+            "--nproc-per-node is 100000000; Linux runs at most 4194304 processes on a machine");
   EXPECT_NE(with([](auto& o) { o.node_rank = 1; }).find("--node-rank 1"), std::string::npos);
   EXPECT_NE(with([](auto& o) { o.master_port = 65536; }).find("65536"), std::string::npos);
   EXPECT_NE(with([](auto& o) { o.max_restarts = -1; }).find("--max-restarts"), std::string::npos);

@@ -266,6 +266,20 @@ class LaunchTest(unittest.TestCase):
         self.assertRegex(text, rf"pid {stopped}, .*SIGKILL.*gave no sign for \d+ seconds .it is stopped")
         self.assertEqual(processes_of(str(self.folder)), [])
 
+    def test_a_stopped_rank_ends_a_launch_once_others_have_ended(self):
+        program = self.script("if RANK == 1:\n    os.kill(os.getpid(), signal.SIGSTOP)\n")
+        done = self.launch(["--nproc-per-node", "2", "--standalone", "--grace", "1"], program)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertRegex(done.stderr, r"first failure: rank 1 .*SIGKILL.*it is stopped")
+
+    def test_a_stopped_rank_that_continues_within_the_grace_is_left_alone(self):
+        program = self.script(
+            "if RANK == 1:\n"
+            "    subprocess.Popen(['sh', '-c', f'sleep 1; kill -CONT {os.getpid()}; exec true', FOLDER])\n"
+            "    os.kill(os.getpid(), signal.SIGSTOP)\n")
+        done = self.launch(["--nproc-per-node", "2", "--standalone", "--grace", "20"], program)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_an_interrupted_run_keeps_the_report_that_is_there(self):
         report = self.folder / "r.html"
         report.write_text("good", encoding="utf-8")
