@@ -74,6 +74,11 @@ class LogReader {
     }
     for (const std::vector<std::int32_t>& ring : log_.rings) {
       if (ring.empty()) return Error{"the ring of a channel is missing", place};
+      if (ring.size() == log_.rings.front().size()) continue;
+      return Error{"one channel's ring has " + std::to_string(log_.rings.front().size()) +
+                       " ranks and another's " + std::to_string(ring.size()) +
+                       ": give the log of one communicator",
+                   place};
     }
     return std::move(log_);
   }

@@ -54,10 +54,11 @@ Outcome apply_variant(Document& document, const std::string& path, const std::st
     std::vector<std::string_view> known;
     for (const TomlField& field : document.variants.fields) known.push_back(field.key);
     if (known.empty()) {
-      return Error{"unknown variant '" + name + "'; this file has no variants", path};
+      return Error{"unknown variant '" + printable(name) + "'; this file has no variants", path};
     }
-    return Error{"unknown variant '" + name + "'" + alternatives(name, known, "this file has:"),
-                 path};
+    return Error{
+        printable("unknown variant '" + name + "'" + alternatives(name, known, "this file has:")),
+        path};
   }
   TomlNode changes = copy_of(*variant);
   if (const TomlNode* unset = changes.find("unset")) {

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/base/text.h"
 #include "lockstep/base/words.h"
 #include "lockstep/harness/format/toml_document.h"
 
@@ -19,8 +20,9 @@ namespace lockstep {
 /// a table is a list of assignments without branches.
 class Problem {
  public:
-  void report(std::string message, const std::string& where) {
-    if (!first_) first_ = Error{std::move(message), where};
+  /// A message quotes what the file says, and stays one line.
+  void report(std::string_view message, const std::string& where) {
+    if (!first_) first_ = Error{printable(message), where};
   }
 
   bool found() const { return first_.has_value(); }

@@ -159,7 +159,7 @@ Result<TomlNode> parse_toml(const std::string& text, const std::string& path) {
   } catch (const toml::parse_error& error) {
     std::string message(error.description());
     if (!message.empty() && message.back() == '.') message.pop_back();
-    return Error{"malformed TOML: " + message, place(path, error.source().begin)};
+    return Error{"malformed TOML: " + printable(message), place(path, error.source().begin)};
   }
 }
 
@@ -195,9 +195,9 @@ Outcome remove_at(TomlNode& base, std::string_view path, const std::string& wher
   const std::vector<std::string_view> keys = split(path, '.');
   for (std::size_t i = 0; i < keys.size(); ++i) {
     if (child(*node, keys[i]) == nullptr) {
-      return Error{
-          "nothing to unset at '" + std::string(path) + "'" + suggestion_among(*node, keys[i]),
-          where};
+      return Error{printable("nothing to unset at '" + std::string(path) + "'" +
+                             suggestion_among(*node, keys[i])),
+                   where};
     }
     if (i + 1 < keys.size()) node = child(*node, keys[i]);
   }

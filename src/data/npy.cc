@@ -184,7 +184,8 @@ class NpyReader {
       if (candidate.name == header.type) type = &candidate;
     }
     if (type == nullptr) {
-      return unread("type '" + header.type + "' is not read; save as <f4, <f8, <i4, <i8 or |u1");
+      return unread("type '" + printable(header.type) +
+                    "' is not read; save as <f4, <f8, <i4, <i8 or |u1");
     }
     if (header.fortran) return unread("Fortran order is not read; save a C-ordered array");
     if (header.shape.empty() || header.shape.size() > 2) {

@@ -30,7 +30,8 @@ void Folder::write(const std::string& name, std::string_view bytes) const {
 
 void expect_a_sentence(const Error& error) {
   LOCKSTEP_CHECK(!error.message.empty(), "a refusal says why");
-  LOCKSTEP_CHECK(error.text().find('\n') == std::string::npos, "a refusal is one line");
+  LOCKSTEP_CHECK(error.text().find('\n') == std::string::npos,
+                 "a refusal is one line: " + error.text());
 }
 
 }  // namespace lockstep::fuzz

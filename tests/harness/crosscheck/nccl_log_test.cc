@@ -106,6 +106,8 @@ TEST(NcclLogTest, DamagedLogsAreRefusedWithTheirPlace) {
   EXPECT_THAT(complaint({"Channel 00/02 : 0 1 2"}), HasSubstr("the ring of a channel is missing"));
   EXPECT_THAT(complaint({"Channel 00/01 : 0 1 2", "Channel 00/01 : 0 2 1"}),
               HasSubstr("nccl.log:4: another communicator's rings"));
+  EXPECT_THAT(complaint({"Channel 00/02 : 0 1 2", "Channel 01/02 : 0 1"}),
+              HasSubstr("one channel's ring has 3 ranks and another's 2"));
   EXPECT_THAT(complaint({"Channel 07/02 : 0 1 2"}), HasSubstr("nccl.log:3: channel 7 of 2"));
   EXPECT_EQ(complaint({"Channel 00/01 : 0", "Trees [0] x", "Channel", "Trees [", "AllReduce: "}),
             "");

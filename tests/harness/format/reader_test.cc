@@ -12,6 +12,17 @@ using ::testing::HasSubstr;
 
 class ReaderTest : public ScenarioFiles {};
 
+TEST_F(ReaderTest, WhatAMistakeQuotesStaysOneLine) {
+  for (const std::string& text : {replaced(small_job(), "world", "\"wor\\nld\""),
+                                  replaced(small_job(),
+                                           "loop = { steps = 1 }",
+                                           "loop = { zero_grad = \"no\\nne\", steps = 1 }")}) {
+    const std::string complaint = error_of(text);
+    EXPECT_EQ(complaint.find('\n'), std::string::npos) << complaint;
+    EXPECT_NE(complaint.find("\\n"), std::string::npos) << complaint;
+  }
+}
+
 TEST_F(ReaderTest, ASmallJobHasTheDocumentedDefaults) {
   const Result<Scenario> scenario = load(small_job());
 
