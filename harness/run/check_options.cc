@@ -9,6 +9,10 @@ namespace lockstep::detail {
 
 namespace {
 
+constexpr std::int32_t kMostRanks = 1'000'000;
+constexpr std::size_t kLeastStack = std::size_t{16} << 10U;
+constexpr std::size_t kMostStack = std::size_t{1} << 32U;
+
 [[noreturn]] void refuse(const std::string& text) { throw std::invalid_argument(text); }
 
 void check_not_negative(std::string_view option, std::int64_t value) {
@@ -91,6 +95,16 @@ void check_agent(const sim::AgentOptions& agent) {
 void check_options(const RunOptions& options) {
   if (options.ranks < 1) {
     refuse(fmt::format("ranks is {}; a world has at least one", options.ranks));
+  }
+  if (options.ranks > kMostRanks) {
+    refuse(fmt::format("ranks is {}; a world has at most {}", options.ranks, kMostRanks));
+  }
+  if (options.stack_bytes != 0 &&
+      (options.stack_bytes < kLeastStack || options.stack_bytes > kMostStack)) {
+    refuse(fmt::format("stack_bytes is {}; it is {} to {}, or 0 for the default",
+                       options.stack_bytes,
+                       kLeastStack,
+                       kMostStack));
   }
   if (options.coverage < 1) {
     refuse(fmt::format("coverage is {}; digests cover 1/coverage of a tensor, 1 is all of it",

@@ -329,7 +329,8 @@ Completion CheckedArrivals::compare_slice(const Operation& operation,
   const DType dtype = buffer.input.dtype;
   const std::int64_t share = (slice.count() + member_.size - 1) / member_.size;
   const auto part_of = [&](std::size_t rank) {
-    const std::int64_t begin = slice.begin + share * static_cast<std::int64_t>(rank);
+    const std::int64_t begin =
+        std::min(slice.begin + share * static_cast<std::int64_t>(rank), slice.end);
     return Range{begin, begin + share} & slice;
   };
   const Range own = part_of(self());

@@ -87,6 +87,11 @@ class BoostFiberEngine final : public Engine, private StackOverflow::Owners {
     return records_[static_cast<std::size_t>(fiber)].finished;
   }
 
+  bool is_here() const override {
+    const auto* here = static_cast<const std::byte*>(__builtin_frame_address(0));
+    return current_ != kMain && here < stacks_.top(current_) && here > stacks_.bottom(current_);
+  }
+
   void destroy() override {
     free_.clear();
     for (std::size_t i = records_.size(); i-- > 0;) {
@@ -108,6 +113,8 @@ class BoostFiberEngine final : public Engine, private StackOverflow::Owners {
   std::int32_t rank_of(std::int32_t stack) const override {
     return records_[static_cast<std::size_t>(stack)].rank;
   }
+
+  std::int32_t running() const override { return current_; }
 
   Record& record_of(Fiber fiber) { return records_[static_cast<std::size_t>(fiber)]; }
 
@@ -183,7 +190,7 @@ class BoostFiberEngine final : public Engine, private StackOverflow::Owners {
   static constexpr std::size_t kLeastPages = 2;
   static constexpr const char* kElsewhere =
       " is used on another thread or stack than its own: what it is given serves its own function "
-      "only";
+      "only, whose frames fit into RunOptions::stack_bytes";
   static constexpr const char* kUsedUp =
       " has used up its stack: raise RunOptions::stack_bytes, or keep less in its frames";
 

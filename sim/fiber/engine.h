@@ -37,6 +37,8 @@ class Engine {
   /// Switches back to the main context. Requires: called from a fiber.
   virtual void suspend() = 0;
   virtual bool finished(Fiber fiber) const = 0;
+  /// Whether the caller stands on the stack of the fiber that runs: false on another thread.
+  virtual bool is_here() const = 0;
   /// Ends this set of fibers, keeps their stacks for the next. Fibers that have not finished are
   /// abandoned: nothing on their stacks is destroyed.
   virtual void destroy() = 0;

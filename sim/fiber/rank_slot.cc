@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <exception>
 
+#include "lockstep/base/check.h"
 #include "lockstep/sim/fiber/detail/scheduler.h"
 
 namespace lockstep::sim {
@@ -82,7 +83,25 @@ bool RankSlot::throw_if_killed() {
                    scheduler_->why_of(rank_));
 }
 
+// What is given to one rank is within the reach of all: they share a process.
+void RankSlot::check_caller() const {
+  if (state_ != RankState::kRunning || !scheduler_->runs_here()) refuse_caller();
+}
+
+void RankSlot::refuse_caller() const {
+  const std::optional<Rank> caller = scheduler_->running();
+  const bool by_rank = state_ != RankState::kRunning && caller.has_value();
+  fail_check("its own function",
+             __FILE__,
+             __LINE__,
+             "rank " + std::to_string(to_int(rank_)) + " is used " +
+                 (by_rank ? "by rank " + std::to_string(to_int(*caller)) + ": each rank waits"
+                          : std::string("on another thread or stack than its own: a rank waits")) +
+                 ", sends and sleeps by what it was given itself");
+}
+
 bool RankSlot::block(const WaitReason& reason) {
+  check_caller();
   if (interrupt_pending_) return throw_if_killed();
   scheduler_->block(*this, reason);
   dying();
@@ -97,12 +116,16 @@ VirtualTime RankSlot::local_time() const {
 
 void RankSlot::sleep(Duration span) {
   if (dying()) return;
+  check_caller();
+  LOCKSTEP_CHECK(span.ns >= 0,
+                 "a rank cannot sleep " + std::to_string(span.ns) + " ns: time does not go back");
   scheduler_->sleep_until(*this, local_time() + span);
   dying();
 }
 
 void RankSlot::point(const Point& next) {
   if (dying()) return;
+  check_caller();
   if (clock_ns_ > scheduler_->now().ns) {
     scheduler_->sleep_until(*this, VirtualTime{clock_ns_});
   } else {

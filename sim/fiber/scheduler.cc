@@ -154,6 +154,13 @@ void Scheduler::resume(RankSlot& slot) {
   engine_->resume(slot.fiber_);
 }
 
+std::optional<Rank> Scheduler::running() const {
+  const auto found = std::find_if(slots_.begin(), slots_.end(), [](const RankSlot& slot) {
+    return slot.state_ == RankState::kRunning;
+  });
+  return found == slots_.end() ? std::nullopt : std::optional(found->rank_);
+}
+
 // `self` is ready, blocked or sleeping: another rank's turn, perhaps its own again.
 void Scheduler::leave(RankSlot& self) {
   RankSlot* next = choose();

@@ -4,11 +4,13 @@
 #include <array>
 #include <charconv>
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
 #include <sys/mman.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include "lockstep/sim/fiber/engine.h"
@@ -18,6 +20,7 @@ namespace lockstep::sim {
 namespace {
 
 constexpr std::size_t kAlternateBytes = std::size_t{64} << 10U;
+constexpr std::uintptr_t kFirstPage = 4096;  // Members of what a null pointer points to.
 
 /// A line that is put together without a heap.
 class SignalLine {
@@ -50,7 +53,7 @@ class SignalLine {
   std::size_t n_ = 0;
 };
 
-void print_overflow(std::int32_t rank, std::size_t bytes) {
+[[noreturn]] void end_overflow(std::int32_t rank, std::size_t bytes) {
   SignalLine()
       .add("lockstep: rank ")
       .add(static_cast<std::uint64_t>(rank))
@@ -60,6 +63,32 @@ void print_overflow(std::int32_t rank, std::size_t bytes) {
           " bytes: it recurses deeply, or keeps large arrays in its frames; raise "
           "RunOptions::stack_bytes\n")
       .print();
+  _exit(EXIT_FAILURE);  // Below the rank boundary: nothing can be unwound on such a stack.
+}
+
+void print_fault(std::int32_t rank, const void* address) {
+  SignalLine()
+      .add("lockstep: rank ")
+      .add(static_cast<std::uint64_t>(rank))
+      .add(" accessed memory that is not there, at address ")
+      .add(reinterpret_cast<std::uintptr_t>(address))
+      .add(reinterpret_cast<std::uintptr_t>(address) < kFirstPage
+               ? ": a null pointer, such as the group that split() and new_group() return to ranks "
+                 "outside of it\n"
+               : "\n")
+      .print();
+}
+
+/// Where the stack ended at the fault; null where that is not known.
+const void* stack_pointer([[maybe_unused]] const void* context) {
+#if defined(__x86_64__)
+  const auto* at = static_cast<const ucontext_t*>(context);
+  return reinterpret_cast<const void*>(at->uc_mcontext.gregs[REG_RSP]);
+#elif defined(__aarch64__)
+  return reinterpret_cast<const void*>(static_cast<const ucontext_t*>(context)->uc_mcontext.sp);
+#else
+  return nullptr;
+#endif
 }
 
 }  // namespace
@@ -126,10 +155,9 @@ class OverflowHandler {
 
  private:
   // Once this returns, the access faults again and ends the process.
-  static void on_fault(int /*signal*/, siginfo_t* info, void* /*context*/) {
+  static void on_fault(int /*signal*/, siginfo_t* info, void* context) {
     for (const StackOverflow* one = of_this_thread().first; one != nullptr; one = one->next_) {
-      const std::int32_t stack = one->stacks_->guarded_by(info->si_addr);
-      if (stack >= 0) print_overflow(one->owners_->rank_of(stack), one->stacks_->bytes());
+      if (one->explain(info->si_addr, stack_pointer(context))) break;
     }
     static_cast<void>(std::signal(SIGSEGV, SIG_DFL));
   }
@@ -149,9 +177,18 @@ StackOverflow::~StackOverflow() {
   if (*link == this) *link = next_;
 }
 
-void StackOverflow::end(std::int32_t rank, std::size_t bytes) {
-  print_overflow(rank, bytes);
-  std::abort();  // Below the rank boundary: another rank's stack is damaged already.
+// A frame larger than the stack faults far from it, perhaps in the guard page of another.
+bool StackOverflow::explain(const void* address, const void* top) const {
+  const std::int32_t stack = owners_->running();
+  if (stack < 0) return false;
+  const bool outside =
+      top != nullptr && (top < stacks_->bottom(stack) || top > stacks_->top(stack));
+  const std::int32_t rank = owners_->rank_of(stack);
+  if (outside || stacks_->guarded_by(address) == stack) end_overflow(rank, stacks_->bytes());
+  print_fault(rank, address);
+  return true;
 }
+
+void StackOverflow::end(std::int32_t rank, std::size_t bytes) { end_overflow(rank, bytes); }
 
 }  // namespace lockstep::sim

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <string>
 #include <sys/mman.h>
 
 #include "lockstep/base/check.h"
@@ -32,7 +33,9 @@ void Stacks::add() {
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK,
                        -1,
                        0);
-    LOCKSTEP_CHECK(chunk != MAP_FAILED, "no address space left for the stacks of this many ranks");
+    LOCKSTEP_CHECK(chunk != MAP_FAILED,
+                   "no address space for the stacks of " + std::to_string(n_stacks_ + 1) +
+                       " ranks or more, of " + std::to_string(pitch_) + " bytes each");
     madvise(chunk, bytes, MADV_NOHUGEPAGE);
     chunks_.push_back(static_cast<std::byte*>(chunk));
   }

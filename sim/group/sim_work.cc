@@ -22,6 +22,7 @@ void flip_bit(void* data, const Memory& like, std::int64_t element, std::int32_t
 SimWork* SimWork::make(SimProcessGroup& group, const CollectiveCall& call, std::int64_t seq) {
   void* block = group.runtime().pool().allocate(sizeof(SimWork));
   auto* work = new (block) SimWork(group, call, seq);
+  group.runtime().note_made();
   group.add_pending(*work);
   return work;
 }
@@ -93,6 +94,7 @@ void SimWork::flip_result() {
 void SimWork::destroy() {
   abandon();
   Pool& pool = runtime_->pool();
+  runtime_->note_gone();
   if (list_ != nullptr) pool.release(list_, n_list_ * sizeof(Memory));
   this->~SimWork();
   pool.release(this, sizeof(SimWork));

@@ -1,8 +1,10 @@
 #include "lockstep/sim/session/detail/rank_side.h"
 
 #include <exception>
+#include <string>
 #include <utility>
 
+#include "lockstep/base/check.h"
 #include "lockstep/kernels/cpu_kernels.h"
 
 namespace lockstep::sim {
@@ -48,6 +50,29 @@ void run_body(const std::function<void(RankContext&)>& body,
     end.note(EndOutcome::kException, error.what());
     throw;
   }
+}
+
+void RunPool::renew_if_kept() {
+  if (!kept_) return;
+  static_cast<void>(pool_.release());
+  pool_ = std::make_unique<Pool>();
+  kept_ = false;
+}
+
+KeptRuntime::~KeptRuntime() {
+  if (runtime_->n_alive() == 0) return;
+  pool_->note_kept();
+  runtime_->stop_watching();
+  static_cast<void>(runtime_.release());
+}
+
+void KeptRuntime::expect_all_gone() const {
+  const std::int64_t n = runtime_->n_alive();
+  LOCKSTEP_CHECK(n == 0,
+                 "the program of rank " + std::to_string(to_int(rank_)) + " has ended, but " +
+                     std::to_string(n) +
+                     " of its tensors or works are still held by others: keep values, and let "
+                     "tensors, modules and optimizers end with the program");
 }
 
 MemoryWatch::MemoryWatch(Runtime& runtime, Recorder* recorder, Contents& contents) {

@@ -14,6 +14,7 @@
 #include "lockstep/sim/fault/injector.h"
 #include "lockstep/sim/fiber/engine.h"
 #include "lockstep/sim/net/compute_model.h"
+#include "lockstep/sim/session/detail/node_places.h"
 #include "lockstep/sim/session/detail/rank_side.h"
 #include "lockstep/tensor/contents.h"
 #include "lockstep/trace/cohort.h"
@@ -116,36 +117,10 @@ SessionOptions options_of(const SessionOptions& options, std::int32_t attempt) {
   return own;
 }
 
-/// The node whose disk a rank's files are on.
-std::int32_t disk_of(const SessionOptions& options, std::int32_t rank) {
-  const NetOptions& net = options.group.net;
-  if (options.disk_scope == DiskScope::kShared || net.ranks_per_node <= 0) return 0;
-  const std::int32_t place = net.places.empty() ? rank : net.places[static_cast<std::size_t>(rank)];
-  return place / net.ranks_per_node;
-}
-
 /// Otherwise one that never crashes does.
 bool has_virtual_disks(const SessionOptions& options) {
   return options.agent || !options.faults.empty() || options.disks != nullptr ||
          options.disk_scope == DiskScope::kNode;
-}
-
-/// What a launcher says to each rank: the caller's words, then what follows from its node.
-std::vector<RankVariable> environment_of(const SessionOptions& options) {
-  const std::int32_t per_node = options.group.net.ranks_per_node;
-  if (per_node <= 0) return options.environment;
-  std::vector<RankVariable> environment;
-  auto given = options.environment.begin();
-  for (std::int32_t rank = 0; rank < options.n_ranks; ++rank) {
-    for (; given != options.environment.end() && given->rank == rank; ++given) {
-      environment.push_back(*given);
-    }
-    environment.push_back({rank, "LOCAL_RANK", std::to_string(rank % per_node)});
-    environment.push_back({rank, "GROUP_RANK", std::to_string(rank / per_node)});
-    if (options.disk_scope == DiskScope::kShared) continue;
-    environment.push_back({rank, "LOCKSTEP_DISK", "node" + std::to_string(disk_of(options, rank))});
-  }
-  return environment;
 }
 
 /// What outlives an attempt.
@@ -188,6 +163,11 @@ class Session::Impl final : private FaultTargets {
                 Readers& readers,
                 SimGroups& groups,
                 RankHandle& rank);
+  void run_program(const AttemptContext& now,
+                   const Body& body,
+                   Readers& readers,
+                   SimGroups& groups,
+                   const RunningRank& running);
   void watch_ranks(const AgentOptions& agent);
   void listen_for_hangs(SimGroups& groups);
   void fill_report(const SessionOptions& options, Readers& readers, SessionResult& result) const;
@@ -202,7 +182,7 @@ class Session::Impl final : private FaultTargets {
 
   Kernels& timed_kernels(const SessionOptions& options, bool watches, Rank rank);
 
-  Pool pool_;
+  RunPool pool_;
   std::unique_ptr<Kernels> cpu_ = make_cpu_kernels();
   std::unique_ptr<Kernels> exact_ = make_exact_kernels(*cpu_);
   std::unique_ptr<Kernels> watching_ = make_watching_kernels(*cpu_);
@@ -264,7 +244,19 @@ void Session::Impl::run_rank(const AttemptContext& now,
   Kernels& kernels = compute_
                          ? timed_kernels(options, options.record && record_.touches, rank.rank())
                          : kernels_for(options, record_);
-  Runtime runtime(pool_, kernels, rank);
+  const KeptRuntime kept(pool_, kernels, rank);
+  run_program(now, body, readers, groups, {rank, kept.get()});
+  kept.expect_all_gone();
+}
+
+// Whatever surrounds the program ends before the runtime is looked at.
+void Session::Impl::run_program(const AttemptContext& now,
+                                const Body& body,
+                                Readers& readers,
+                                SimGroups& groups,
+                                const RunningRank& running) {
+  const auto& [rank, runtime] = running;
+  const SessionOptions& options = now.options;
   std::optional<Recorder> recorder;
   if (options.record) {
     RecordOptions own = record_;
@@ -423,7 +415,7 @@ Result<SessionResult> Session::Impl::run(const SessionOptions& options,
   Readers readers(std::move(laws).value(), cohort_);
   readers.start(options, most_ranks(options));
   record_ = record_options(options, readers.laws);
-  if (options.address_shift > 0) pool_.shift_addresses(options.address_shift);
+  if (options.address_shift > 0) pool_.get().shift_addresses(options.address_shift);
   attempts_.clear();
   PersistentState persistent(options);
   const std::int32_t n_attempts = options.agent ? options.agent->max_restarts + 1 : 1;
@@ -437,6 +429,7 @@ Result<SessionResult> Session::Impl::run(const SessionOptions& options,
     const bool hangs = last.stuck && options.group.watchdog.ns == 0;
     if (last.finished || hangs) break;
   }
+  pool_.renew_if_kept();
   const auto* replay = dynamic_cast<const ReplayStrategy*>(&strategy);
   if (replay != nullptr && attempts_.size() == 1) {
     Schedule skipped;

@@ -1,6 +1,7 @@
 #include "lockstep/autograd/node.h"
 
 #include <algorithm>
+#include <fmt/core.h>
 
 #include "lockstep/tensor/contents.h"
 #include "lockstep/tensor/in_flight.h"
@@ -59,9 +60,14 @@ void Node::watch_meeting(const Tensor& out) const {
 
 void Node::connect(std::size_t i, const Variable& input) {
   if (!input.defined()) return;
-  edges_[i] = input.gradient_edge();
-  if (edges_[i] == nullptr) return;
-  edges_[i]->retain();
+  Node* const edge = input.gradient_edge();
+  if (edge == nullptr) return;
+  LOCKSTEP_CHECK(&input.runtime() == runtime_,
+                 fmt::format("an operation mixes {} with a tensor of another rank: each rank "
+                             "computes with its own",
+                             input.data().text()));
+  edges_[i] = edge;
+  edge->retain();
   Storage& storage = *input.data().storage();
   if (edges_[i]->is_accumulator()) storage.add_origin(Origin::kLeaf);
   ExchangeWatch* const exchanges = runtime_->exchanges();

@@ -87,14 +87,14 @@ void Variable::set_requires_grad(bool on) const {
 }
 
 void Variable::set_grad(Tensor grad) const {
-  state_->grad = std::move(grad);
-  state_->sparse_grad = {};
+  state().grad = std::move(grad);
+  state().sparse_grad = {};
 }
 
-Variable Variable::detach() const { return Variable(state_->data.detached()); }
+Variable Variable::detach() const { return Variable(data().detached()); }
 
 Node* Variable::gradient_edge() const {
-  if (!state_->requires_grad) return nullptr;
+  if (!state().requires_grad) return nullptr;
   return state_->grad_fn ? state_->grad_fn.get() : &accumulator_of(*state_);
 }
 
@@ -106,6 +106,7 @@ void Variable::backward(bool retain_graph) const {
       requires_grad(),
       "this variable does not require grad and has no grad_fn: nothing to differentiate");
   Runtime& rt = runtime();
+  rt.host().check_caller();
   const WatchedBackward watched(data());
   {
     GraphTask task(rt, retain_graph);

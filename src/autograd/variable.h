@@ -68,30 +68,36 @@ class Variable {
 
   bool defined() const { return static_cast<bool>(state_); }
 
-  VariableState& state() const { return *state_; }
+  /// Requires: defined(), as all that follows does.
+  VariableState& state() const {
+    LOCKSTEP_CHECK(state_,
+                   "an undefined variable has no values: it was never assigned, like the bias of a "
+                   "layer without one");
+    return *state_;
+  }
 
-  const Tensor& data() const { return state_->data; }
+  const Tensor& data() const { return state().data; }
 
-  const Tensor& grad() const { return state_->grad; }
+  const Tensor& grad() const { return state().grad; }
 
   /// Whether there is a gradient, dense or sparse. One leaf never has both.
-  bool has_grad() const { return state_->grad.defined() || state_->sparse_grad; }
+  bool has_grad() const { return state().grad.defined() || state().sparse_grad; }
 
   /// Replaces the gradient; an undefined tensor is PyTorch's `p.grad = None`.
   void set_grad(Tensor grad) const;
 
-  bool requires_grad() const { return state_->requires_grad; }
+  bool requires_grad() const { return state().requires_grad; }
 
   /// Freezes or unfreezes this leaf. Requires: a leaf, of floating type if `on`.
   void set_requires_grad(bool on) const;
 
-  bool is_leaf() const { return !state_->grad_fn; }
+  bool is_leaf() const { return !state().grad_fn; }
 
-  Runtime& runtime() const { return state_->data.runtime(); }
+  Runtime& runtime() const { return state().data.runtime(); }
 
-  const Shape& shape() const { return state_->data.shape(); }
+  const Shape& shape() const { return state().data.shape(); }
 
-  double item() const { return state_->data.item(); }
+  double item() const { return state().data.item(); }
 
   /// The same values outside the graph.
   Variable detach() const;

@@ -1,5 +1,7 @@
 #include "lockstep/base/check.h"
 
+#include "lockstep/base/error.h"
+
 namespace lockstep {
 
 void fail_check(const char* condition, const char* file, int line, std::string_view message) {
@@ -12,6 +14,10 @@ void fail_check(const char* condition, const char* file, int line, std::string_v
   text += condition;
   text += ')';
   throw ContractViolation(text);
+}
+
+void fail_value(const Error& error) {
+  throw ContractViolation(error.text() + " (value() of a Result that is an error: ask ok() first)");
 }
 
 }  // namespace lockstep

@@ -20,6 +20,9 @@ struct Error {
   std::string text() const { return where.empty() ? message : where + ": " + message; }
 };
 
+/// Throws the ContractViolation of one who takes a value that is not there.
+[[noreturn]] void fail_value(const Error& error);
+
 /// Either a T or the reason there is none.
 template <typename T>
 class [[nodiscard]] Result {
@@ -30,15 +33,29 @@ class [[nodiscard]] Result {
 
   bool ok() const { return std::holds_alternative<T>(state_); }
 
-  const T& value() const& { return std::get<T>(state_); }  ///< Requires: ok().
+  /// Requires: ok(), else ContractViolation with the reason's text.
+  const T& value() const& {
+    check();
+    return *std::get_if<T>(&state_);
+  }
 
-  T& value() & { return std::get<T>(state_); }  ///< Requires: ok().
+  T& value() & {
+    check();
+    return *std::get_if<T>(&state_);
+  }
 
-  T&& value() && { return std::get<T>(std::move(state_)); }  ///< Requires: ok().
+  T&& value() && {
+    check();
+    return std::move(*std::get_if<T>(&state_));
+  }
 
   const Error& error() const { return std::get<Error>(state_); }  ///< Requires: !ok().
 
  private:
+  void check() const {
+    if (const Error* const error = std::get_if<Error>(&state_)) fail_value(*error);
+  }
+
   std::variant<T, Error> state_;
 };
 

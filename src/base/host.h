@@ -90,6 +90,10 @@ class Host {
   virtual Memo& memo() = 0;
   virtual std::optional<std::string> environment(std::string_view name) const = 0;
   virtual void log(std::string_view line) = 0;
+
+  /// Errors: ContractViolation where something else than this rank's own function acts for it, as
+  ///     far as the host can tell.
+  virtual void check_caller() const {}
 };
 
 /// Thrown at a rank's next scheduling point after it was killed. Not a std::exception, so that user

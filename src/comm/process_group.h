@@ -5,10 +5,12 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "lockstep/base/call_site.h"
+#include "lockstep/base/check.h"
 #include "lockstep/comm/work.h"
 #include "lockstep/tensor/tensor.h"
 
@@ -28,6 +30,9 @@ struct Memory {
 
   /// `n` elements from element `first` on. Requires: they lie inside.
   Memory slice(std::int64_t first, std::int64_t n) const {
+    LOCKSTEP_CHECK(first >= 0 && n >= 0 && first <= count && n <= count - first,
+                   "elements " + std::to_string(first) + " to " + std::to_string(first + n) +
+                       " of a buffer that has " + std::to_string(count));
     return {static_cast<std::byte*>(data) + first * size_of(dtype),
             n,
             dtype,

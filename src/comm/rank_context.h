@@ -1,6 +1,10 @@
 // What one rank's program is given, on every backend.
 #pragma once
 
+#include <string>
+
+#include "lockstep/base/check.h"
+#include "lockstep/base/intrusive.h"
 #include "lockstep/comm/process_group.h"
 #include "lockstep/trace/program_record.h"
 
@@ -8,10 +12,34 @@ namespace lockstep {
 
 /// A rank's place, world group and runtime. Programs take it as their only argument, so the same
 /// source runs on virtual ranks, on Gloo processes and on GPUs.
+///
+/// Copies serve the same rank, as long as its program runs: what needs more than the rank's number
+/// throws ContractViolation later.
 class RankContext {
  public:
   RankContext(Rank rank, std::int32_t world_size, Runtime& runtime, ProcessGroup& world)
-      : rank_(rank), world_size_(world_size), runtime_(&runtime), world_(&world) {}
+      : life_(new Life),
+        rank_(rank),
+        world_size_(world_size),
+        is_copy_(false),
+        runtime_(&runtime),
+        world_(&world) {}
+
+  ~RankContext() {
+    if (!is_copy_) life_->ended = true;
+  }
+
+  RankContext(const RankContext& other)
+      : life_(other.life_),
+        rank_(other.rank_),
+        world_size_(other.world_size_),
+        is_copy_(true),
+        runtime_(other.runtime_),
+        world_(other.world_) {}
+
+  RankContext& operator=(const RankContext& other) = delete;
+  RankContext(RankContext&&) = delete;
+  RankContext& operator=(RankContext&&) = delete;
 
   std::int32_t rank() const { return to_int(rank_); }
 
@@ -19,19 +47,37 @@ class RankContext {
 
   std::int32_t world_size() const { return world_size_; }
 
-  Runtime& runtime() const { return *runtime_; }
+  Runtime& runtime() const {
+    check_life();
+    return *runtime_;
+  }
 
-  Host& host() const { return runtime_->host(); }
+  Host& host() const { return runtime().host(); }
 
   /// What the program says about itself: epochs, metrics, decisions (docs/recording.md).
-  ProgramRecord record() const { return ProgramRecord(runtime_->recorder(), &host()); }
+  ProgramRecord record() const { return ProgramRecord(runtime().recorder(), &host()); }
 
   /// The default group: all ranks.
-  ProcessGroup& world() const { return *world_; }
+  ProcessGroup& world() const {
+    check_life();
+    return *world_;
+  }
 
  private:
+  struct Life final : Counted {
+    bool ended = false;
+  };
+
+  void check_life() const {
+    LOCKSTEP_CHECK(!life_->ended,
+                   "the context of rank " + std::to_string(rank()) +
+                       " is used after its program has ended: what it was given ended with it");
+  }
+
+  Ref<Life> life_;
   Rank rank_;
   std::int32_t world_size_;
+  bool is_copy_;
   Runtime* runtime_;
   ProcessGroup* world_;
 };

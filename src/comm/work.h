@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "lockstep/base/check.h"
 #include "lockstep/base/intrusive.h"
 #include "lockstep/comm/comm_status.h"
 
@@ -45,20 +46,26 @@ class [[nodiscard]] Work {
 
   bool valid() const { return static_cast<bool>(state_); }
 
-  bool is_completed() const { return state_->is_completed(); }
+  bool is_completed() const { return state().is_completed(); }
 
-  [[nodiscard]] CommStatus wait() const { return state_->wait(); }
+  [[nodiscard]] CommStatus wait() const { return state().wait(); }
 
   /// Waits and throws CommError unless the operation succeeded.
   void wait_or_throw() const;
 
-  const Signature& signature() const { return state_->signature(); }
+  const Signature& signature() const { return state().signature(); }
 
-  std::uint64_t result_content() const { return state_->result_content(); }
+  std::uint64_t result_content() const { return state().result_content(); }
 
-  std::string detail() const { return state_->detail(); }
+  std::string detail() const { return state().detail(); }
 
  private:
+  WorkState& state() const {
+    LOCKSTEP_CHECK(state_,
+                   "an empty Work has no operation: only what was posted can be waited for");
+    return *state_;
+  }
+
   Ref<WorkState> state_;
 };
 

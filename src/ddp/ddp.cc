@@ -196,6 +196,7 @@ Ddp::Impl::Impl(ReplicatedState state, ProcessGroup& group, DdpOptions options)
   LOCKSTEP_CHECK(options_.compat == "2.7" || is_compat_113(),
                  "compat is '2.7' or '1.13', not '" + options_.compat + "'");
   check_ddp_arguments(parameters_, options_);
+  check_one_rank(parameters_, group);
   std::vector<NamedVariable> reduced = reducer_parameters(state, options_.ignored);
   if (group.runtime().recorder() != nullptr) start_trace(state, reduced);
   if (!options_.delay_all_reduce_named_params.empty()) start_delayed(reduced);

@@ -1,9 +1,11 @@
 #include "lockstep/ddp/ddp_arguments.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <string>
 
+#include "lockstep/base/check.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep {
@@ -25,7 +27,16 @@ std::set<std::string> device_types(std::span<const NamedVariable> parameters) {
 
 }  // namespace
 
+void check_one_rank(std::span<const NamedVariable> parameters, ProcessGroup& group) {
+  for (const NamedVariable& parameter : parameters) {
+    LOCKSTEP_CHECK(&parameter.variable.runtime() == &group.runtime(),
+                   "parameter '" + parameter.name +
+                       "' belongs to another rank than the group: each rank wraps its own model");
+  }
+}
+
 void check_ddp_arguments(std::span<const NamedVariable> parameters, const DdpOptions& options) {
+  LOCKSTEP_CHECK(!std::isnan(options.bucket_cap_mb), "bucket_cap_mb is not a number");
   const bool delays = !options.delay_all_reduce_named_params.empty();
   if (delays != options.param_to_hook_all_reduce.defined()) {
     throw ReducerError(

@@ -12,5 +12,7 @@ namespace lockstep {
 ///
 /// Source: torch DistributedDataParallel.__init__.
 void check_ddp_arguments(std::span<const NamedVariable> parameters, const DdpOptions& options);
+/// Throws ContractViolation unless the parameters belong to the group's own rank.
+void check_one_rank(std::span<const NamedVariable> parameters, ProcessGroup& group);
 
 }  // namespace lockstep

@@ -4,10 +4,13 @@
 #include <string>
 
 #include "lockstep/autograd/checkpoint.h"
+#include "lockstep/base/check.h"
 
 namespace lockstep::nn {
 
 void Sequential::push(std::unique_ptr<Module> module) {
+  LOCKSTEP_CHECK(module != nullptr,
+                 "module " + std::to_string(modules_.size()) + " of a Sequential is null");
   register_module(std::to_string(modules_.size()), *module);
   modules_.push_back(std::move(module));
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <fmt/core.h>
 #include <stdexcept>
+#include <string>
 
 #include "lockstep/base/text.h"
 #include "lockstep/optim/detail/lr_formulas.h"
@@ -39,6 +40,15 @@ void load_parts(const std::vector<std::unique_ptr<RuleLr>>& parts,
   }
 }
 
+std::string names_of(std::span<const StateNumber> numbers) {
+  std::string names;
+  for (const StateNumber& number : numbers) {
+    if (!names.empty()) names += ", ";
+    names += number.name;
+  }
+  return names.empty() ? "nothing" : names;
+}
+
 }  // namespace
 
 void check_state_names(std::span<const StateNumber> wanted, std::span<const StateNumber> given) {
@@ -46,7 +56,9 @@ void check_state_names(std::span<const StateNumber> wanted, std::span<const Stat
       wanted.begin(), wanted.end(), given.begin(), given.end(), [](const auto& a, const auto& b) {
         return a.name == b.name;
       });
-  if (!equal) throw std::invalid_argument("this state was saved by something else");
+  if (equal) return;
+  throw std::invalid_argument("this state was saved by something else: it has " + names_of(given) +
+                              ", where " + names_of(wanted) + " is expected");
 }
 
 RuleLr::RuleLr(Optimizer& optimizer, LrRule rule) : optimizer_(&optimizer), rule_(std::move(rule)) {
@@ -188,7 +200,11 @@ void SequentialLr::load_state(std::span<const StateNumber> numbers) {
 }
 
 ChainedLr::ChainedLr(Optimizer& optimizer, std::vector<LrRule> rules)
-    : parts_(started(optimizer, std::move(rules))) {}
+    : parts_(started(optimizer, std::move(rules))) {
+  if (!parts_.empty()) return;
+  throw std::invalid_argument(
+      "ChainedScheduler expects at least one scheduler to be chained, but got no scheduler.");
+}
 
 void ChainedLr::step() {
   for (const auto& part : parts_) part->step();

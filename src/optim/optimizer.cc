@@ -32,6 +32,13 @@ void check_distinct(const std::vector<Variable>& parameters, std::span<const Gro
   }
 }
 
+void check_one_rank(const std::vector<Variable>& parameters) {
+  for (const Variable& parameter : parameters) {
+    LOCKSTEP_CHECK(&parameter.runtime() == &parameters.front().runtime(),
+                   "an optimizer's parameters belong to one rank, and these to several");
+  }
+}
+
 }  // namespace
 
 Optimizer::~Optimizer() = default;
@@ -41,6 +48,7 @@ Optimizer::Optimizer(std::vector<ParamGroup> groups, const GroupOptions& default
   for (ParamGroup& given : groups) append(std::move(given));
   LOCKSTEP_CHECK(!parameters_.empty(), "optimizer got an empty parameter list");
   check_distinct(parameters_, groups_);
+  check_one_rank(parameters_);
 }
 
 void Optimizer::append(ParamGroup given) {
@@ -49,6 +57,14 @@ void Optimizer::append(ParamGroup given) {
   group.weight_decay = given.weight_decay.value_or(defaults_.weight_decay);
   group.momentum = given.momentum && defaults_.momentum ? given.momentum : defaults_.momentum;
   group.first = parameters_.size();
+  for (std::size_t i = 0; i < given.parameters.size(); ++i) {
+    LOCKSTEP_CHECK(
+        given.parameters[i].defined(),
+        fmt::format("parameter {} of the {} that an optimizer was given is undefined, like "
+                    "the bias of a layer without one",
+                    i,
+                    given.parameters.size()));
+  }
   std::move(given.parameters.begin(), given.parameters.end(), std::back_inserter(parameters_));
   group.end = parameters_.size();
   groups_.push_back(group);
@@ -123,6 +139,7 @@ void Optimizer::step_scaled(double scale, bool found_inf) {
 detail::OptimizerView Optimizer::view() const { return {parameters_, groups_, state_}; }
 
 void Optimizer::take_step(const detail::StepOutcome& outcome) {
+  runtime().host().check_caller();
   Recorder* const recorder = runtime().recorder();
   if (recorder == nullptr) {
     if (!outcome.found_inf) update_all();

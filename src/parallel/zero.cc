@@ -1,6 +1,7 @@
 #include "lockstep/parallel/zero.h"
 
 #include <algorithm>
+#include <memory>
 #include <stdexcept>
 #include <utility>
 
@@ -52,6 +53,13 @@ const std::vector<ParamGroup>& checked(const std::vector<ParamGroup>& groups) {
   return groups;
 }
 
+std::unique_ptr<optim::Optimizer> made(const ZeroRedundancyOptimizer::Make& make,
+                                       std::vector<ParamGroup> groups) {
+  std::unique_ptr<optim::Optimizer> optimizer = make(std::move(groups));
+  if (optimizer != nullptr) return optimizer;
+  throw std::invalid_argument("ZeroRedundancyOptimizer: `make` returned no optimizer");
+}
+
 /// What a group gets that leaves everything out.
 GroupOptions defaults_of(const std::vector<ParamGroup>& groups,
                          const ZeroRedundancyOptimizer::Make& make) {
@@ -59,7 +67,7 @@ GroupOptions defaults_of(const std::vector<ParamGroup>& groups,
   plain.parameters = all_of(checked(groups));
   std::vector<ParamGroup> one;
   one.push_back(std::move(plain));
-  return make(std::move(one))->groups().front();
+  return made(make, std::move(one))->groups().front();
 }
 
 }  // namespace
@@ -73,7 +81,7 @@ ZeroRedundancyOptimizer::ZeroRedundancyOptimizer(const std::vector<ParamGroup>& 
       group_(&group),
       options_(options) {
   divide();
-  if (!share_of(group_->rank()).empty()) local_ = make_(share_of_groups());
+  if (!share_of(group_->rank()).empty()) local_ = made(make_, share_of_groups());
   build_buckets();
 }
 
@@ -127,7 +135,7 @@ void ZeroRedundancyOptimizer::add_param_group(ParamGroup group) {
   if (local_) {
     local_->add_param_group(share_of_groups().back());
   } else if (!share_of(group_->rank()).empty()) {
-    local_ = make_(share_of_groups());
+    local_ = made(make_, share_of_groups());
   }
   build_buckets();
 }

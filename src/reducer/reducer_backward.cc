@@ -145,7 +145,8 @@ void Reducer::run_hook(Bucket& bucket) {
                    std::move(gradients),
                    op_options("ddp.hook", bucket.layout));
   bucket.pending = hook_->run(shown);
-  if (bucket.pending == nullptr) throw ReducerError("a communication hook returned no future");
+  if (bucket.pending == nullptr)
+    throw ReducerError("a communication hook returned no future: run() returned null");
 }
 
 void Reducer::on_all_launched() {

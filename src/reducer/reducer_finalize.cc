@@ -1,5 +1,6 @@
 // The reducer after the graph: waiting for buckets and publishing their contents.
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "lockstep/autograd/engine.h"
@@ -94,8 +95,9 @@ void Reducer::take_result(Bucket& bucket) {
   }
   const Tensor result = std::exchange(bucket.pending, nullptr)->wait();
   if (!result.defined() || result.n_elems() != bucket.flat.n_elems()) {
-    throw ReducerError(
-        "a communication hook's result does not have as many elements as its bucket");
+    throw ReducerError("a communication hook's result has " +
+                       (result.defined() ? std::to_string(result.n_elems()) : std::string("no")) +
+                       " elements, and its bucket " + std::to_string(bucket.flat.n_elems()));
   }
   std::int64_t offset = 0;
   for (const std::int32_t member : bucket.members) {

@@ -79,6 +79,23 @@ class Runtime {
   /// Leaf variables get their ids here, so ids depend on the order of construction alone.
   std::uint32_t next_variable_id() { return n_variables_++; }
 
+  /// Storages and works that were made with it and are alive: none may outlive its rank.
+  std::int64_t n_alive() const { return n_alive_; }
+
+  void note_made() { ++n_alive_; }
+
+  void note_gone() { --n_alive_; }
+
+  /// The rank has ended, though something of it is alive: nothing watches that any more.
+  void stop_watching() {
+    recorder_ = nullptr;
+    in_flight_ = nullptr;
+    exchanges_ = nullptr;
+    contents_ = nullptr;
+    graph_task_ = nullptr;
+    saved_tensor_hooks_ = nullptr;
+  }
+
   /// Autograd nodes carry their creation order, as PyTorch's sequence numbers do.
   std::uint64_t next_sequence_number() { return n_nodes_++; }
 
@@ -93,6 +110,7 @@ class Runtime {
   Contents* contents_ = nullptr;
   GraphTask* graph_task_ = nullptr;
   SavedTensorHooks* saved_tensor_hooks_ = nullptr;
+  std::int64_t n_alive_ = 0;
   std::uint64_t n_nodes_ = 0;
   std::uint32_t n_variables_ = 0;
   bool grad_enabled_ = true;

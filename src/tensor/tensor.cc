@@ -28,12 +28,14 @@ Ref<Storage> Storage::make(Runtime& runtime, std::int64_t n_bytes) {
                  fmt::format("a storage of {} bytes: a size is never negative", n_bytes));
   if (runtime.accelerator() != nullptr && n_bytes > 0) return make_beside(runtime, n_bytes);
   auto* const block = static_cast<std::byte*>(runtime.pool().allocate(block_bytes(n_bytes)));
+  runtime.note_made();
   return Ref<Storage>(::new (block) Storage(runtime, block + kHeaderBytes, n_bytes));
 }
 
 Ref<Storage> Storage::make_beside(Runtime& runtime, std::int64_t n_bytes) {
   void* const data = runtime.accelerator()->allocate(static_cast<std::size_t>(n_bytes));
   void* const header = runtime.pool().allocate(kHeaderBytes);
+  runtime.note_made();
   return Ref<Storage>(::new (header) Storage(runtime, static_cast<std::byte*>(data), n_bytes));
 }
 
@@ -51,6 +53,7 @@ void Storage::destroy() {
     runtime_->exchanges()->on_gone(*this);
   }
   Pool& pool = runtime_->pool();
+  runtime_->note_gone();
   const bool beside = runtime_->accelerator() != nullptr && n_bytes_ > 0;
   if (beside) runtime_->accelerator()->release(data_, static_cast<std::size_t>(n_bytes_));
   const std::size_t bytes = beside ? kHeaderBytes : block_bytes(n_bytes_);

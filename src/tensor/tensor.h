@@ -154,7 +154,13 @@ class Tensor {
 
   bool defined() const { return static_cast<bool>(storage_); }
 
-  Runtime& runtime() const { return storage_->runtime(); }
+  /// Requires: defined(), as all operations do.
+  Runtime& runtime() const {
+    LOCKSTEP_CHECK(
+        storage_,
+        "an undefined tensor has no elements: a gradient is undefined before the first backward");
+    return storage_->runtime();
+  }
 
   const Ref<Storage>& storage() const { return storage_; }
 

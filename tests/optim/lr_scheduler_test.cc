@@ -104,8 +104,12 @@ TEST_F(LrSchedulerTest, StateOfAnotherKindOfSchedulerIsRefused) {
   RuleLr step(sgd_, StepLr{});
   const SequentialLr sequence(sgd_, {StepLr{}, StepLr{}}, {3});
 
-  EXPECT_THAT([&] { step.load_state(sequence.state()); },
-              ThrowsMessage<Invalid>("this state was saved by something else"));
+  EXPECT_THAT(
+      [&] { step.load_state(sequence.state()); },
+      ThrowsMessage<Invalid>(
+          "this state was saved by something else: it has last_epoch, 0/last_epoch, 0/T_cur, "
+          "0/T_i, 0/base_lrs.0, 1/last_epoch, 1/T_cur, 1/T_i, 1/base_lrs.0, where last_epoch, "
+          "T_cur, T_i, base_lrs.0 is expected"));
 }
 
 }  // namespace

@@ -61,6 +61,7 @@ class alignas(64) RankSlot final : public RankHandle {
   Memo& memo() override;
   std::optional<std::string> environment(std::string_view name) const override;
   void log(std::string_view line) override;
+  void check_caller() const override;
 
  private:
   friend class Scheduler;
@@ -71,6 +72,7 @@ class alignas(64) RankSlot final : public RankHandle {
   bool dying() { return interrupt_pending_ && throw_if_killed(); }
 
   bool throw_if_killed();
+  [[noreturn]] void refuse_caller() const;
   VirtualTime local_time() const;
 
   Scheduler* scheduler_ = nullptr;

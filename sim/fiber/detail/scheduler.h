@@ -79,6 +79,12 @@ class Scheduler {
   const std::string& kill_reason_of(Rank rank) const;
   EndReason why_of(Rank rank) const;
 
+  /// Whether the caller stands on the stack of the rank that runs.
+  bool runs_here() const { return engine_->is_here(); }
+
+  /// The rank that runs; for messages, since it takes a search.
+  std::optional<Rank> running() const;
+
   const WorldOptions& options() const { return options_; }
 
   FileSystem& files_of(Rank rank);

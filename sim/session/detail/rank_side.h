@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "lockstep/comm/rank_context.h"
+#include "lockstep/sim/fiber/world.h"
 #include "lockstep/tensor/in_flight.h"
 #include "lockstep/trace/recorder.h"
 #include "lockstep/trace/touch_recorder.h"
@@ -47,6 +49,55 @@ void run_body(const std::function<void(RankContext&)>& body,
               RankContext& context,
               EndOfRank& end,
               std::uint8_t& comm_error);
+
+/// The memory of one run's ranks after another. Where a program has kept some of it beyond a run, it
+/// lives on, and later runs have their own.
+class RunPool {
+ public:
+  Pool& get() const { return *pool_; }
+
+  void note_kept() { kept_ = true; }
+
+  /// Between two runs.
+  void renew_if_kept();
+
+ private:
+  std::unique_ptr<Pool> pool_ = std::make_unique<Pool>();
+  bool kept_ = false;
+};
+
+/// A rank's runtime, which lives on where the program has kept something that was made with it: that
+/// something then still finds its memory when it goes.
+class KeptRuntime {
+ public:
+  KeptRuntime(RunPool& pool, Kernels& kernels, RankHandle& rank)
+      : pool_(&pool),
+        runtime_(std::make_unique<Runtime>(pool.get(), kernels, rank)),
+        rank_(rank.rank()) {}
+
+  ~KeptRuntime();
+  KeptRuntime(const KeptRuntime&) = delete;
+  KeptRuntime& operator=(const KeptRuntime&) = delete;
+  KeptRuntime(KeptRuntime&&) = delete;
+  KeptRuntime& operator=(KeptRuntime&&) = delete;
+
+  Runtime& get() const { return *runtime_; }
+
+  /// The program has ended well, and nothing else uses the runtime.
+  /// Errors: ContractViolation where something of it is alive.
+  void expect_all_gone() const;
+
+ private:
+  RunPool* pool_;
+  std::unique_ptr<Runtime> runtime_;
+  Rank rank_;
+};
+
+/// A rank while its program runs.
+struct RunningRank {
+  RankHandle& rank;
+  Runtime& runtime;
+};
 
 /// Records accesses to memory in flight if anything reads those records. Then `contents` can be
 /// trusted, too.
