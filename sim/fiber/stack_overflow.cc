@@ -79,15 +79,15 @@ void print_fault(std::int32_t rank, const void* address) {
       .print();
 }
 
-/// Where the stack ended at the fault; null where that is not known.
-const void* stack_pointer([[maybe_unused]] const void* context) {
+/// Where the stack ended at the fault; 0 where that is not known.
+std::uintptr_t stack_pointer([[maybe_unused]] const void* context) {
 #if defined(__x86_64__)
   const auto* at = static_cast<const ucontext_t*>(context);
-  return reinterpret_cast<const void*>(at->uc_mcontext.gregs[REG_RSP]);
+  return static_cast<std::uintptr_t>(at->uc_mcontext.gregs[REG_RSP]);
 #elif defined(__aarch64__)
-  return reinterpret_cast<const void*>(static_cast<const ucontext_t*>(context)->uc_mcontext.sp);
+  return static_cast<std::uintptr_t>(static_cast<const ucontext_t*>(context)->uc_mcontext.sp);
 #else
-  return nullptr;
+  return 0;
 #endif
 }
 
@@ -178,11 +178,12 @@ StackOverflow::~StackOverflow() {
 }
 
 // A frame larger than the stack faults far from it, perhaps in the guard page of another.
-bool StackOverflow::explain(const void* address, const void* top) const {
+bool StackOverflow::explain(const void* address, std::uintptr_t top) const {
   const std::int32_t stack = owners_->running();
   if (stack < 0) return false;
   const bool outside =
-      top != nullptr && (top < stacks_->bottom(stack) || top > stacks_->top(stack));
+      top != 0 && (top < reinterpret_cast<std::uintptr_t>(stacks_->bottom(stack)) ||
+                   top > reinterpret_cast<std::uintptr_t>(stacks_->top(stack)));
   const std::int32_t rank = owners_->rank_of(stack);
   if (outside || stacks_->guarded_by(address) == stack) end_overflow(rank, stacks_->bytes());
   print_fault(rank, address);

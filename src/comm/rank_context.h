@@ -18,12 +18,7 @@ namespace lockstep {
 class RankContext {
  public:
   RankContext(Rank rank, std::int32_t world_size, Runtime& runtime, ProcessGroup& world)
-      : life_(new Life),
-        rank_(rank),
-        world_size_(world_size),
-        is_copy_(false),
-        runtime_(&runtime),
-        world_(&world) {}
+      : life_(new Life), rank_(rank), world_size_(world_size), runtime_(&runtime), world_(&world) {}
 
   ~RankContext() {
     if (!is_copy_) life_->ended = true;
@@ -77,7 +72,7 @@ class RankContext {
   Ref<Life> life_;
   Rank rank_;
   std::int32_t world_size_;
-  bool is_copy_;
+  bool is_copy_ = false;
   Runtime* runtime_;
   ProcessGroup* world_;
 };

@@ -38,9 +38,10 @@ class StackOverflow {
  private:
   friend class OverflowHandler;
 
-  /// Says what the fault of a rank at `address` means, the rank's stack pointer being `top`.
+  /// Says what the fault of a rank at `address` means, the rank's stack pointer being `top` (0: not
+  /// known).
   /// Returns: whether it was one.
-  bool explain(const void* address, const void* top) const;
+  bool explain(const void* address, std::uintptr_t top) const;
 
   const Stacks* stacks_;
   const Owners* owners_;

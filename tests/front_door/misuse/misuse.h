@@ -17,10 +17,8 @@ struct Misuse {
 };
 
 /// For the names of failed tests.
-inline void PrintTo(const Misuse& misuse,
-                    std::ostream* out) {  // NOLINT(readability-identifier-naming)
-  *out << misuse.name;
-}
+// NOLINTNEXTLINE(readability-identifier-naming): GoogleTest's name.
+inline void PrintTo(const Misuse& misuse, std::ostream* out) { *out << misuse.name; }
 
 /// The code of a program that prints what a run has found.
 template <typename R>
