@@ -54,7 +54,7 @@ std::optional<Declared> declared_of(const OpenReduction& open, std::string_view 
            batches.n_batches != first.n_batches;
   });
   // Of samples, the last batch of an epoch is often a smaller one, on all ranks.
-  if (mixed) return meant == "token-mean" ? std::nullopt : plain_mean_if_alike(open);
+  if (mixed) return loss == DeclaredLoss::kTokenMean ? std::nullopt : plain_mean_if_alike(open);
   Weights weights{{}, 0.0};
   for (const Local& local : open.locals) {
     const Batches& batches = open.batches_of(local);
