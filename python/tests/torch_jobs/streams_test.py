@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from collections import Counter
 from pathlib import Path
@@ -150,3 +151,25 @@ def test_a_state_that_was_drawn_to_is_told_from_one_that_was_set(source: Any) ->
         seed(8)
         draw(count)
         assert source.changed(before, source.state()) and not source.drew(before, source.state())
+
+
+def test_what_a_worker_drew_is_written_with_its_batch_however_early_it_says_so() -> None:
+    class Iterator:
+        def __init__(self) -> None:
+            self._num_workers, self._num_yielded, self._lockstep_loader = 2, 0, 1
+
+    class Recorder:
+        pass
+
+    told = streams.Streams(Recorder())  # type: ignore[arg-type]
+    try:
+        # Batches 0 and 2 are worker 0's, 1 and 3 worker 1's. Both are far ahead.
+        for nth, worker in ((1, 1), (0, 1), (1, 0), (0, 0)):
+            os.write(told._writer, f"1\t{nth}\t{worker}\tnoise\t{'0' * 31}{nth}\n".encode())
+        handed, loader = [], Iterator()
+        for _ in range(4):
+            loader._num_yielded += 1
+            handed.append([(draw.nth, draw.worker) for draw in told.handed(loader)])
+        assert handed == [[(0, 0)], [(0, 1)], [(1, 0)], [(1, 1)]]
+    finally:
+        told.close()
