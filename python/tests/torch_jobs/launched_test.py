@@ -63,7 +63,7 @@ def test_a_rank_that_only_computes_while_the_others_wait_did_not_crash(tmp_path:
         '    while step == 2 and dist.get_rank() == 1: torch.ones(10).sum()\n'
         '    model(torch.ones(3, 2)).sum().backward()\n'
         '    optimizer.step()\n')
-    ran = subprocess.run([*record(tmp_path / "trace", "--stuck-after", "3"), *TORCHRUN, "2", str(script)],
+    ran = subprocess.run([*record(tmp_path / "trace", "--stuck-after", "10"), *TORCHRUN, "2", str(script)],
                          capture_output=True, text=True, timeout=100)
     assert "ending the job" in ran.stderr and ran.returncode != 0
     [finding] = lockstep.check(tmp_path / "trace").law("progress").findings
