@@ -19,9 +19,12 @@ class Net(nn.Module):
         super().__init__()
         self.trunk, self.norm = nn.Linear(8, 16), nn.BatchNorm1d(16)
         self.first, self.second = nn.Linear(16, 3), nn.Linear(16, 3)
+        self.dropout = nn.Dropout(0.3)
 
     def forward(self, x, both):
         hidden = torch.relu(self.norm(self.trunk(x)))
+        if {dropout}:
+            hidden = self.dropout(hidden)
         return self.first(hidden) + self.second(hidden) if both else self.first(hidden)
 
 dist.init_process_group("gloo")
@@ -30,7 +33,13 @@ model = DistributedDataParallel(Net(), **{options}) if {wrapped} else Net()
 if {hook}:
     from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
     model.register_comm_hook(None, fp16_compress_hook)
-optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+if {optimizer} == "AdamW":
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+elif {optimizer} == "Nesterov":
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=0.1, nesterov=True)
+else:
+    from torch.distributed.optim import ZeroRedundancyOptimizer
+    optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.Adam, lr=0.01)
 
 def loss_of(out):
     plain, mean, n = out.pow(2).mean(), out.mean(0), dist.get_world_size()
@@ -50,12 +59,16 @@ from torch.distributed.nn.functional import all_gather as gather
 for batch in range(6):
     last = batch % {accumulate} == {accumulate} - 1
     with contextlib.nullcontext() if last or not {wrapped} else model.no_sync():
-        loss_of(model(torch.randn(4, 8), {both})).backward()
+        with torch.autocast("cpu", torch.bfloat16, enabled={autocast}):
+            loss = loss_of(model(torch.randn(4, 8), {both}))
+        loss.backward()
     if last:
         for parameter in () if {wrapped} else model.parameters():
             if parameter.grad is not None:
                 dist.all_reduce(parameter.grad)
                 parameter.grad /= dist.get_world_size()
+        if {clipped}:
+            nn.utils.clip_grad_norm_(model.parameters(), 0.1)
         optimizer.step()
         optimizer.zero_grad(set_to_none={to_none})
 state = [*model.state_dict().values(),
@@ -66,7 +79,7 @@ print("rank", dist.get_rank(), digest, flush=True)
 '''
 
 PLAIN = {"both": True, "accumulate": 1, "to_none": True, "options": {}, "hook": False, "wrapped": True,
-         "exchange": ""}
+         "exchange": "", "optimizer": "AdamW", "dropout": False, "autocast": False, "clipped": False}
 CONFIGURATIONS = {
     "plain": {},
     "accumulation": {"accumulate": 2},
@@ -82,6 +95,13 @@ CONFIGURATIONS = {
         "options": {"static_graph": True, "gradient_as_bucket_view": True}},
     "buffers kept": {"options": {"broadcast_buffers": False}},
     "fp16 hook": {"hook": True},
+    "Nesterov": {"optimizer": "Nesterov"},
+    "sharded optimizer": {"optimizer": "ZeRO"},
+    "clipping, accumulation": {"clipped": True, "accumulate": 2},
+    "autocast": {"autocast": True},
+    "dropout": {"dropout": True},
+    "find_unused, bucket view": {
+        "both": False, "options": {"find_unused_parameters": True, "gradient_as_bucket_view": True}},
     "averaged by hand": {"wrapped": False},
     "averaged by hand, accumulation into zeros": {"wrapped": False, "accumulate": 3, "to_none": False},
     "sum inside the loss": {"exchange": "sum in place"},
