@@ -11,7 +11,7 @@ from torch.utils.data import (
     BatchSampler, DataLoader, IterableDataset, SequentialSampler, TensorDataset, WeightedRandomSampler)
 from torch.utils.data.distributed import DistributedSampler
 
-ROWS = TensorDataset(torch.zeros(12, 2))  # As all of them are equal, values tell nothing of who reads what.
+ROWS = TensorDataset(torch.zeros(12, 2))  # As all of them are equal, values say nothing of who reads what.
 
 
 class Stream(IterableDataset[torch.Tensor]):
@@ -53,5 +53,16 @@ def test_values_of_all_tensors_of_a_batch_are_read_and_of_nothing_else() -> None
     x, y, z = torch.ones(2, 3), torch.zeros(4), torch.full((1,), 2.0)
     batch = {"x": x, "pair": [y, ("text", z)], "n": 3, "none": torch.zeros(0), "sparse": x.to_sparse()}
     assert [list(one) for one in data_read.tensors_of(batch)] == [[1.0] * 6, [0.0] * 4, [2.0]]
-    [first] = data_read.tensors_of(torch.arange(2 * data_read.MOST_ELEMENTS))
-    assert len(first) == data_read.MOST_ELEMENTS
+
+
+def test_of_a_large_batch_the_first_values_are_looked_at() -> None:
+    many = [torch.full((data_read.MOST_ELEMENTS + 1,), float(i)) for i in range(data_read.MOST_TENSORS + 1)]
+    found = data_read.tensors_of(many)
+    assert len(found) == data_read.MOST_TENSORS
+    assert all(one.numel() == data_read.MOST_ELEMENTS for one in found)
+    assert [float(one[-1]) for one in found] == [float(i) for i in range(data_read.MOST_TENSORS)]
+
+
+def test_looking_makes_no_part_of_a_graph() -> None:
+    [found] = data_read.tensors_of(torch.ones(3, requires_grad=True) * 2)
+    assert not found.requires_grad
