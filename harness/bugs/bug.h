@@ -13,6 +13,7 @@ namespace lockstep {
 
 /// What a kind of bug takes, where it strikes, and how to make it.
 struct BugTraits {
+  BugKind kind = BugKind::kThrow;
   std::span<const std::string_view> keys;  ///< What it takes besides kind, ranks and at.
   LoopPoint event = LoopPoint::kStep;      ///< Where it strikes by default...
   bool after = false;                      ///< ...and on which side.

@@ -16,16 +16,25 @@ constexpr std::array<std::string_view, 4> kWriteKeys = {"tensor", "part", "eleme
 
 // By BugKind. An explicit table: a linker drops objects that register themselves.
 constexpr std::array<BugTraits, kWords<BugKind>.size()> kTraits = {{
-    {kNoKeys, LoopPoint::kForward, false, false, make_bypass_wrapper},
-    {kCollectiveKeys, LoopPoint::kStep, true, false, make_extra_collective},
-    {kFlipKeys, LoopPoint::kBackward, false, true, make_flip_bit},
-    {kNoKeys, LoopPoint::kEpoch, false, false, make_no_set_epoch},
-    {kScaleKeys, LoopPoint::kBackward, true, false, make_scale_gradient},
-    {kNoKeys, LoopPoint::kStep, false, false, make_skip_step},
-    {kThrowKeys, LoopPoint::kStep, false, false, make_throw},
-    {kWriteKeys, LoopPoint::kStep, true, true, make_write_tensor},
-    {kTensorKeys, LoopPoint::kStep, false, false, make_zero_missing_gradients},
+    {BugKind::kBypassWrapper, kNoKeys, LoopPoint::kForward, false, false, make_bypass_wrapper},
+    {BugKind::kExtraCollective, kCollectiveKeys, LoopPoint::kStep, true, false, make_extra_collective},
+    {BugKind::kFlipBit, kFlipKeys, LoopPoint::kBackward, false, true, make_flip_bit},
+    {BugKind::kNoSetEpoch, kNoKeys, LoopPoint::kEpoch, false, false, make_no_set_epoch},
+    {BugKind::kScaleGradient, kScaleKeys, LoopPoint::kBackward, true, false, make_scale_gradient},
+    {BugKind::kSkipStep, kNoKeys, LoopPoint::kStep, false, false, make_skip_step},
+    {BugKind::kThrow, kThrowKeys, LoopPoint::kStep, false, false, make_throw},
+    {BugKind::kWriteTensor, kWriteKeys, LoopPoint::kStep, true, true, make_write_tensor},
+    {BugKind::kZeroMissingGradients, kTensorKeys, LoopPoint::kStep, false, false, make_zero_missing_gradients},
 }};
+
+constexpr bool is_in_order() {
+  for (const BugKind kind : every<BugKind>()) {
+    if (kTraits[static_cast<std::size_t>(kind)].kind != kind) return false;
+  }
+  return true;
+}
+
+static_assert(is_in_order());
 
 }  // namespace
 

@@ -51,9 +51,10 @@ constexpr auto kLastCauses = std::to_array<CauseInfo>({
            "sampler that does not pad."),
     {Cause::kParamReplaced,
      "param-replaced",
-     "The model got new parameters after it was wrapped, and the optimizer trains those: what the "
-     "wrapper reduces is not in the model any more.",
-     "Move, convert and copy the model before wrapping it, or change its parameters in place "
+     "The model got new parameters after it was wrapped, such as another head, and the optimizer "
+     "trains those: the wrapper does not know of them.",
+     "Move, convert, copy and change the model before wrapping it, or change its parameters in "
+     "place "
      "(param.data.copy_), and wrap it again otherwise.",
      "docs/laws.md#24-trained-set"},
     in_zoo(Cause::kParameterNudged,

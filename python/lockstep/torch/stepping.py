@@ -71,6 +71,9 @@ class Stepping:
     def _look_up(self, optimizer: Any) -> list[_Share]:
         shares: dict[int, _Share] = {}
         owners = self.recorder.wrapping.owners()
+        known = all(id(p) in owners for group in optimizer.param_groups for p in group["params"])
+        if not known:
+            owners = owners | self.recorder.wrapping.since_wrapping()
         for index, group in enumerate(optimizer.param_groups):
             for parameter in group["params"]:
                 if id(parameter) in owners:

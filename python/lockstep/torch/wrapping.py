@@ -249,6 +249,14 @@ class Wrapping:
                             for name, p in wrapper.all.items()}
         return self._owners
 
+    def since_wrapping(self) -> dict[int, tuple[Wrapper, str]]:
+        """Wrapper and name of each parameter that a model has got since it was wrapped, by its id. DDP does
+        not know of them."""
+        owners = self.owners()
+        return {id(p): (wrapper, name + " (new)") for ddp, wrapper in self.of.items()
+                for name, p in ddp.module.named_parameters()
+                if id(p) not in owners and name not in wrapper.ignored}
+
     def names_of(self, parameters: Iterable[Any]) -> list[tuple[Wrapper, list[str]]]:
         """The names of these parameters, by wrapper."""
         owners = self.owners()

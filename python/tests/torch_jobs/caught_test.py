@@ -43,6 +43,8 @@ BROKEN = {
                       Expected("reduced-once", "bypass-wrapper", 0, (0, 1), tensor="2.bias")]),
     "wrong_lr.py": (2, [Expected("optimizer-equal", "lr-per-rank", 0, (1,)),
                         Expected("replicas-equal", "lr-per-rank", 0, (1,))]),
+    "head_replaced.py": (2, [Expected("trained-set", "param-replaced", 0, (0, 1), tensor="head.weight (new)"),
+                             Expected("replicas-equal", "param-replaced", 0, (1,), tensor="head.bias (new)")]),
     "hang.py": (3, [Expected("progress", "nan-skip-one-rank", missing=(0,), ranks=(1, 2),
                              site=line_of("hang.py", "loss.backward()"),
                              says="a synchronising forward without its backward on rank 0 (step 2)")]),
@@ -113,7 +115,7 @@ MEANT = {"buffers_not_broadcast.py": "broadcast0"}
 HEALTHY = (
     "accumulation.py", "accumulation_reduced.py", "average.py", "averages_averaged.py",
     "batch_norm_eval.py", "bucket_view.py", "checkpointing.py", "clean.py", "cleared_by_hand.py",
-    "clipping.py", "compiled.py", "early_stop.py", "find_unused.py", "frozen.py", "gan.py",
+    "clipping.py", "compiled.py", "early_stop.py", "find_unused.py", "frozen.py", "gan.py", "head_averaged.py",
     "gather_own_first.py", "gather_times_ranks.py", "gather_with_grad.py", "inner_optimizer.py", "iterable.py", "join.py",
     "join_epochs.py", "local_dropout.py", "logged.py", "micro_weighted.py", "mixed_precision.py", "monitored.py",
     "noise_by_sample.py", "norm_of_all.py", "own_shards.py", "random_split.py", "rank0_saves.py",

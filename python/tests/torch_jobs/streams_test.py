@@ -161,15 +161,15 @@ def test_what_a_worker_drew_is_written_with_its_batch_however_early_it_says_so()
     class Recorder:
         pass
 
-    told = streams.Streams(Recorder())  # type: ignore[arg-type]
+    drawn = streams.Streams(Recorder())  # type: ignore[arg-type]
     try:
         # Batches 0 and 2 are worker 0's, 1 and 3 worker 1's. Both are far ahead.
         for nth, worker in ((1, 1), (0, 1), (1, 0), (0, 0)):
-            os.write(told._writer, f"1\t{nth}\t{worker}\tnoise\t{'0' * 31}{nth}\n".encode())
+            os.write(drawn._writer, f"1\t{nth}\t{worker}\tnoise\t{'0' * 31}{nth}\n".encode())
         handed, loader = [], Iterator()
         for _ in range(4):
             loader._num_yielded += 1
-            handed.append([(draw.nth, draw.worker) for draw in told.handed(loader)])
+            handed.append([(draw.nth, draw.worker) for draw in drawn.handed(loader)])
         assert handed == [[(0, 0)], [(0, 1)], [(1, 0)], [(1, 1)]]
     finally:
-        told.close()
+        drawn.close()

@@ -276,8 +276,9 @@ class Progress final : public Law {
       return who + how + (life.detail.empty() ? "" : " (" + life.detail + ")") + last;
     }
     if (!life.open.empty()) return who + "is blocked in " + call_text(life.open.front().signature);
-    const bool says_more = !life.detail.empty() && life.detail != name_of(life.outcome);
-    return who + "never made this call" + (says_more ? " (" + life.detail + ")" : "") + last;
+    std::string note = life.detail;
+    if (note == name_of(life.outcome)) note.clear();
+    return who + "never made this call" + (note.empty() ? "" : " (" + note + ")") + last;
   }
 
   static std::string last_seen(const RankLife& life) {

@@ -334,6 +334,11 @@ class ReplicasEqual final : public Law {
       finding.cause = open.auxiliary ? Cause::kEmaDrift : cause_of_frozen(open, names);
       return;
     }
+    if (is_new(wrapper, open.tensor, names)) {
+      finding.message += "; the model has got this parameter since it was wrapped";
+      finding.cause = Cause::kParamReplaced;
+      return;
+    }
     finding.cause = forwards_.difference(wrapper);
     explain_by_evidence(open, names);
     // A rank that ran out of inputs has missed updates that the others made.
@@ -364,12 +369,19 @@ class ReplicasEqual final : public Law {
     finding.cause = cause(evidence, open, post_differs, used_differs);
   }
 
-  /// Whether it needed no gradient when it was wrapped.
+  static bool has(LayoutId layout, NameId tensor, const NameTable& names) {
+    return layout != kNoLayout && std::ranges::count(names.layout(layout), tensor) > 0;
+  }
+
+  // Whether it needed no gradient when it was wrapped; whether the wrapper has never seen it.
   bool is_frozen(WrapperKey wrapper, NameId tensor, const NameTable& names) const {
     const WrapEvent* wrap = wrappers_.find(wrapper);
-    if (wrap == nullptr || wrap->frozen == kNoLayout) return false;
-    const std::span<const NameId> frozen = names.layout(wrap->frozen);
-    return std::find(frozen.begin(), frozen.end(), tensor) != frozen.end();
+    return wrap != nullptr && has(wrap->frozen, tensor, names);
+  }
+
+  bool is_new(WrapperKey wrapper, NameId tensor, const NameTable& names) const {
+    const WrapEvent* wrap = wrappers_.find(wrapper);
+    return wrap != nullptr && wrap->params != kNoLayout && !has(wrap->params, tensor, names);
   }
 
   Cause cause_of_frozen(const Unexplained& open, const NameTable& names) const {

@@ -41,7 +41,7 @@ class TrainedSet final : public Law {
                           sets_.shares(wrapper_of(event.first->at), all_ranks(event)) &&
                           !std::holds_alternative<EndEvent>(event.first->body) &&
                           !(event.first->at.wrapper < 0 && is_training(*event.first)) &&
-                          !(grad != nullptr && trains_frozen(*event.first, *grad, names));
+                          !(grad != nullptr && trains_left_out(*event.first, *grad, names));
     deliver(event, together, [&](const Event& own, RankRange who) { observe(own, who, names); });
   }
 
@@ -60,7 +60,7 @@ class TrainedSet final : public Law {
   }
 
  private:
-  /// A frozen parameter that got a gradient, as one rank saw it first.
+  /// A parameter that no reduction has, and that got a gradient, as one rank saw it first.
   struct Unreduced {
     NameId tensor = kNoName;
     std::int32_t step = 0;
@@ -161,37 +161,50 @@ class TrainedSet final : public Law {
     }
   }
 
-  const WrapEvent* with_frozen(WrapperKey wrapper) const {
+  /// Which parameters of a step the wrapper does not reduce: those that were frozen when it was made,
+  /// and those that the model has got since.
+  const std::vector<std::size_t>& left_out_of(WrapperKey wrapper,
+                                              LayoutId layout,
+                                              const NameTable& names) {
+    static const std::vector<std::size_t> kNone;
     const WrapEvent* const wrap = wrappers_.find(wrapper);
-    const bool some = wrap != nullptr && wrap->frozen != kNoLayout && wrap->n_ranks > 1;
-    return some ? wrap : nullptr;
+    if (wrap == nullptr || wrap->n_ranks < 2 || wrap->params == kNoLayout) return kNone;
+    const auto [entry, is_new] = left_out_.try_emplace({wrapper, layout});
+    if (!is_new) return entry->second;
+    const std::span<const NameId> reduced = names.layout(wrap->params);
+    const std::span<const NameId> used = names.layout(layout);
+    for (std::size_t i = 0; i < used.size(); ++i) {
+      const bool known = (i < reduced.size() && reduced[i] == used[i]) ||
+                         Wrappers::contains(reduced, used[i]) ||
+                         wrappers_.ignored(wrapper, used[i], names);
+      if (!known) entry->second.push_back(i);
+    }
+    return entry->second;
   }
 
-  /// Whether a step uses a gradient of a parameter that was frozen when it was wrapped.
-  bool trains_frozen(const Event& event, const GradEvent& grad, const NameTable& names) const {
+  /// Whether a step uses a gradient of such a parameter.
+  bool trains_left_out(const Event& event, const GradEvent& grad, const NameTable& names) {
     if (grad.point != GradPoint::kUsed) return false;
-    const WrapEvent* const wrap = with_frozen(wrapper_of(event.at));
-    if (wrap == nullptr) return false;
-    const std::span<const NameId> layout = names.layout(grad.layout);
-    const std::span<const NameId> frozen = names.layout(wrap->frozen);
-    for (std::size_t i = 0; i < layout.size() && !frozen.empty(); ++i) {
-      if (!bit(grad.undefined, i) && Wrappers::contains(frozen, layout[i])) return true;
-    }
-    return false;
+    return std::ranges::any_of(left_out_of(wrapper_of(event.at), grad.layout, names),
+                               [&](std::size_t i) { return !bit(grad.undefined, i); });
+  }
+
+  bool was_frozen(WrapperKey wrapper, NameId tensor, const NameTable& names) const {
+    const WrapEvent* const wrap = wrappers_.find(wrapper);
+    return wrap != nullptr && wrap->frozen != kNoLayout &&
+           Wrappers::contains(names.layout(wrap->frozen), tensor);
   }
 
   void note_unreduced(const Event& event,
                       const GradEvent& grad,
                       Sets& sets,
-                      const NameTable& names) const {
-    if (!trains_frozen(event, grad, names)) return;
-    const std::span<const NameId> frozen = names.layout(with_frozen(wrapper_of(event.at))->frozen);
+                      const NameTable& names) {
     const std::span<const NameId> layout = names.layout(grad.layout);
-    for (std::size_t i = 0; i < layout.size(); ++i) {
+    for (const std::size_t i : left_out_of(wrapper_of(event.at), grad.layout, names)) {
       const bool known = std::any_of(sets.unreduced.begin(),
                                      sets.unreduced.end(),
                                      [&](const Unreduced& one) { return one.tensor == layout[i]; });
-      if (known || bit(grad.undefined, i) || !Wrappers::contains(frozen, layout[i])) continue;
+      if (known || bit(grad.undefined, i)) continue;
       sets.unreduced.push_back({layout[i], event.at.opt, grad.digests[i]});
     }
   }
@@ -248,8 +261,8 @@ class TrainedSet final : public Law {
     findings_.push_back(std::move(finding));
   }
 
-  /// Frozen parameters that a step trained: nothing reduced their gradients. Where all ranks had the
-  /// same one, the program reduced it by itself.
+  /// Frozen and new parameters that a step trained: nothing reduced their gradients. Where all ranks
+  /// had the same one, the program reduced it by itself.
   void report_unreduced(const NameTable& names) {
     struct Seen {
       Broken broken;
@@ -272,10 +285,15 @@ class TrainedSet final : public Law {
       Finding finding;
       finding.tensor = names.text(key.second);
       finding.field = "reduced";
-      finding.message =
-          "the parameter was frozen when it was wrapped and is trained now: its gradient is in no "
-          "reduction";
-      report(key.first, entry.broken, Cause::kUnfreezeAfterWrap, std::move(finding));
+      const bool frozen = was_frozen(key.first, key.second, names);
+      finding.message = frozen ? "the parameter was frozen when it was wrapped and is trained now: "
+                                 "its gradient is in no reduction"
+                               : "the model has got this parameter since it was wrapped: its "
+                                 "gradient is in no reduction";
+      report(key.first,
+             entry.broken,
+             frozen ? Cause::kUnfreezeAfterWrap : Cause::kParamReplaced,
+             std::move(finding));
     }
   }
 
@@ -427,6 +445,7 @@ class TrainedSet final : public Law {
 
   std::int32_t n_ranks_;
   Wrappers wrappers_;
+  std::map<std::pair<WrapperKey, LayoutId>, std::vector<std::size_t>> left_out_;
   RankWrapperMap<Sets> sets_;
   std::set<std::pair<Rank, std::int32_t>> ended_;  // With the attempt: those that ended well.
   std::vector<Finding> findings_;

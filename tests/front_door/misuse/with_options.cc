@@ -6,6 +6,7 @@
 #include <lockstep/explore.h>
 #include <lockstep/scenario.h>
 #include <stdexcept>
+#include <vector>
 
 #include "tests/front_door/misuse/misuse.h"
 
@@ -24,7 +25,10 @@ int runs_more_ranks_than_fit() { return runs({.ranks = std::numeric_limits<std::
 
 int takes_an_unknown_strategy() { return runs({.strategy = "randon"}); }
 
-int takes_an_unknown_order() { return runs({.reduction_order = "gloo-rign"}); }
+int takes_rings_of_another_world() {
+  const std::vector<std::vector<std::int32_t>> rings = {{0, 1, 2}};
+  return runs({.reduction_order = ReductionOrder(rings)});
+}
 
 int takes_an_unknown_backend() { return runs({.backend = "glooo"}); }
 
@@ -85,11 +89,6 @@ int writes_a_file_into_no_folder() {
   }));
 }
 
-int buffers_an_unknown_policy() {
-  return tell(run_ranks({.ranks = 1},
-                        [](RankContext& rank) { rank.record().buffers({"mean"}, "boradcast0"); }));
-}
-
 constexpr Misuse kOptionMisuses[] = {
     {"RunsNoRanks", "ranks is 0; a world has at least one", runs_no_ranks},
     {"RunsNegativeRanks", "ranks is -2; a world has at least one", runs_negative_ranks},
@@ -99,9 +98,9 @@ constexpr Misuse kOptionMisuses[] = {
     {"TakesAnUnknownStrategy",
      "unknown strategy 'randon'; did you mean 'random'",
      takes_an_unknown_strategy},
-    {"TakesAnUnknownOrder",
-     "unknown reduction order 'gloo-rign'; did you mean 'gloo-ring'",
-     takes_an_unknown_order},
+    {"TakesRingsOfAnotherWorld",
+     "the rings of reduction order .nccl-ring:0,1,2. do not name the world.s ranks 0 to 1",
+     takes_rings_of_another_world},
     {"TakesAnUnknownBackend",
      "unknown backend 'glooo'; did you mean 'gloo'",
      takes_an_unknown_backend},
@@ -141,9 +140,6 @@ constexpr Misuse kOptionMisuses[] = {
     {"WritesAFileIntoNoFolder",
      "no/such/folder/file: no such folder 'no/such/folder'",
      writes_a_file_into_no_folder},
-    {"SetsAnUnknownPolicy",
-     "unknown policy of buffers 'boradcast0'; did you mean 'broadcast0'",
-     buffers_an_unknown_policy},
 };
 
 }  // namespace
