@@ -17,14 +17,24 @@ constexpr std::array<std::string_view, 4> kWriteKeys = {"tensor", "part", "eleme
 // By BugKind. An explicit table: a linker drops objects that register themselves.
 constexpr std::array<BugTraits, kWords<BugKind>.size()> kTraits = {{
     {BugKind::kBypassWrapper, kNoKeys, LoopPoint::kForward, false, false, make_bypass_wrapper},
-    {BugKind::kExtraCollective, kCollectiveKeys, LoopPoint::kStep, true, false, make_extra_collective},
+    {BugKind::kExtraCollective,
+     kCollectiveKeys,
+     LoopPoint::kStep,
+     true,
+     false,
+     make_extra_collective},
     {BugKind::kFlipBit, kFlipKeys, LoopPoint::kBackward, false, true, make_flip_bit},
     {BugKind::kNoSetEpoch, kNoKeys, LoopPoint::kEpoch, false, false, make_no_set_epoch},
     {BugKind::kScaleGradient, kScaleKeys, LoopPoint::kBackward, true, false, make_scale_gradient},
     {BugKind::kSkipStep, kNoKeys, LoopPoint::kStep, false, false, make_skip_step},
     {BugKind::kThrow, kThrowKeys, LoopPoint::kStep, false, false, make_throw},
     {BugKind::kWriteTensor, kWriteKeys, LoopPoint::kStep, true, true, make_write_tensor},
-    {BugKind::kZeroMissingGradients, kTensorKeys, LoopPoint::kStep, false, false, make_zero_missing_gradients},
+    {BugKind::kZeroMissingGradients,
+     kTensorKeys,
+     LoopPoint::kStep,
+     false,
+     false,
+     make_zero_missing_gradients},
 }};
 
 constexpr bool is_in_order() {

@@ -369,19 +369,17 @@ class ReplicasEqual final : public Law {
     finding.cause = cause(evidence, open, post_differs, used_differs);
   }
 
-  static bool has(LayoutId layout, NameId tensor, const NameTable& names) {
-    return layout != kNoLayout && std::ranges::count(names.layout(layout), tensor) > 0;
-  }
-
-  // Whether it needed no gradient when it was wrapped; whether the wrapper has never seen it.
+  // Whether it needed no gradient at wrapping; whether the wrapper has never seen it.
   bool is_frozen(WrapperKey wrapper, NameId tensor, const NameTable& names) const {
     const WrapEvent* wrap = wrappers_.find(wrapper);
-    return wrap != nullptr && has(wrap->frozen, tensor, names);
+    return wrap != nullptr && wrap->frozen != kNoLayout &&
+           Wrappers::contains(names.layout(wrap->frozen), tensor);
   }
 
   bool is_new(WrapperKey wrapper, NameId tensor, const NameTable& names) const {
     const WrapEvent* wrap = wrappers_.find(wrapper);
-    return wrap != nullptr && wrap->params != kNoLayout && !has(wrap->params, tensor, names);
+    return wrap != nullptr && wrap->params != kNoLayout &&
+           !Wrappers::contains(names.layout(wrap->params), tensor);
   }
 
   Cause cause_of_frozen(const Unexplained& open, const NameTable& names) const {
@@ -395,8 +393,9 @@ class ReplicasEqual final : public Law {
     if (loaded_.contains(wrapper)) return Cause::kLoadRank0Only;
     const WrapEvent* wrap = wrappers_.find(wrapper);
     if (wrap != nullptr && !wrap->synchronizes) return Cause::kInitNoBroadcast;
-    const bool at_wrap = differed_at(StatePoint::kWrap, wrapper, tensor, names).value_or(true);
-    return at_wrap ? Cause::kNone : Cause::kParameterNudged;
+    return differed_at(StatePoint::kWrap, wrapper, tensor, names).value_or(true)
+               ? Cause::kNone
+               : Cause::kParameterNudged;
   }
 
   /// Adds what is known about one kind of gradient; true when it differed.
