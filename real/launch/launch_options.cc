@@ -59,15 +59,9 @@ bool names_one_folder(std::string_view id) {
 
 constexpr std::int32_t kMostProcesses = 1 << 22;  // Linux's PID_MAX_LIMIT.
 
-}  // namespace
-
-std::int32_t launcher_port(const LaunchOptions& options) {
-  return options.launcher_port > 0 ? options.launcher_port : options.master_port + 1;
-}
-
-std::string complaint(const LaunchOptions& options) {
+/// Of ranks and machines.
+std::string complaint_about_size(const LaunchOptions& options) {
   const auto number = [](auto value) { return std::to_string(value); };
-  if (options.command.empty()) return "no program to launch; put it after --";
   if (options.n_per_node < 1)
     return "--nproc-per-node is " + number(options.n_per_node) +
            "; a machine runs at least one rank";
@@ -80,6 +74,19 @@ std::string complaint(const LaunchOptions& options) {
     return "--node-rank " + number(options.node_rank) + " of " + number(options.n_nodes) +
            " machines; they count from 0";
   }
+  return {};
+}
+
+}  // namespace
+
+std::int32_t launcher_port(const LaunchOptions& options) {
+  return options.launcher_port > 0 ? options.launcher_port : options.master_port + 1;
+}
+
+std::string complaint(const LaunchOptions& options) {
+  const auto number = [](auto value) { return std::to_string(value); };
+  if (options.command.empty()) return "no program to launch; put it after --";
+  if (std::string size = complaint_about_size(options); !size.empty()) return size;
   if (options.max_restarts < 0) return "--max-restarts is below 0";
   if (!names_one_folder(options.run_id)) {
     return "--rdzv-id '" + options.run_id +

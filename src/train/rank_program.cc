@@ -139,7 +139,7 @@ void Loop::record_batch(std::span<const std::int64_t> ids, const Batch& batch, d
   record.batch({.n_samples = batch.n_samples,
                 .n_tokens = batch.n_tokens,
                 .denominator = denominator,
-                .declared = std::string(name_of(job_.loss.declared))});
+                .declared = name_of(job_.loss.declared)});
   std::vector<std::int64_t> rows(ids.begin(), ids.end());
   if (!job_.train_ids.empty()) {
     for (std::int64_t& id : rows) id = job_.train_ids[static_cast<std::size_t>(id)];
@@ -196,7 +196,7 @@ void Loop::optimizer_step(const RankEpoch& order, std::size_t& batch, std::size_
 
 void Loop::record_epoch(const RankEpoch& order) {
   context_.record().epoch({.epoch = state_.epoch,
-                           .sampler = std::string(name_of(job_.loader.sampler)),
+                           .sampler = name_of(job_.loader.sampler),
                            .dataset_size = order.dataset_size,
                            .n_replicas = order.n_replicas,
                            .per_rank = static_cast<std::int64_t>(order.ids.size()),

@@ -166,9 +166,9 @@ class TrainedSet final : public Law {
   const std::vector<std::size_t>& left_out_of(WrapperKey wrapper,
                                               LayoutId layout,
                                               const NameTable& names) {
-    static const std::vector<std::size_t> kNone;
+    static const std::vector<std::size_t> none;
     const WrapEvent* const wrap = wrappers_.find(wrapper);
-    if (wrap == nullptr || wrap->n_ranks < 2 || wrap->params == kNoLayout) return kNone;
+    if (wrap == nullptr || wrap->n_ranks < 2 || wrap->params == kNoLayout) return none;
     const auto [entry, is_new] = left_out_.try_emplace({wrapper, layout});
     if (!is_new) return entry->second;
     const std::span<const NameId> reduced = names.layout(wrap->params);
