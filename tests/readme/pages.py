@@ -13,7 +13,7 @@ A page says above a block what it is, in a comment that readers do not see:
     <!-- silently: COMMAND -->           runs here, where showing it would only be noise
     <!-- needs: torch -->                anywhere: the page is skipped where PyTorch's folder is missing
 
-All of a page happens in one empty folder, in order. PREFIX is where Lockstep was installed: its command is the
+All of a page happens in one folder, in order, in which each file is at first as the page first shows it. PREFIX is where Lockstep was installed: its command is the
 one that runs, and programs are built against it. FOLDER of --python holds the Python package, that of
 --torch a virtual environment with PyTorch.
 """
@@ -45,6 +45,10 @@ class Part:
     what: str
     body: str
     start: int  # Of the body, in the page.
+
+    def replaced_in(self, text: str, now: str) -> str:
+        """The page with another body. Parts before this one stay where they are."""
+        return text[:self.start] + now + text[self.start + len(self.body):]
 
 
 def parts_of(text: str) -> list[Part]:
@@ -85,11 +89,14 @@ def console(part: Part, folder: Path, environment: dict[str, str]) -> str:
 
 def play(text: str, environment: dict[str, str]) -> tuple[str, list[str]]:
     """Runs a page. Returns: the page as it should be, and what was wrong with it."""
-    wrong = []
-    corrected = text
+    changed = []
+    parts = parts_of(text)
+    files = [part for part in parts if part.kind == "file"]
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        for part in parts_of(text):
+        for part in reversed(files):
+            (folder / part.what).write_text(part.body, encoding="utf-8")
+        for part in parts:
             if part.kind == "file":
                 (folder / part.what).write_text(part.body, encoding="utf-8")
             elif part.kind == "silently":
@@ -97,9 +104,11 @@ def play(text: str, environment: dict[str, str]) -> tuple[str, list[str]]:
             else:
                 now = console(part, folder, environment).replace(str(folder), ".")
                 if masked(now) != masked(part.body):
-                    wrong.append(now)
-                    corrected = corrected.replace(part.body, now, 1)
-    return corrected, wrong
+                    changed.append((part, now))
+    corrected = text
+    for part, now in reversed(changed):
+        corrected = part.replaced_in(corrected, now)
+    return corrected, [now for _, now in changed]
 
 
 def environment_of(arguments: argparse.Namespace, scratch: Path) -> dict[str, str]:
@@ -129,6 +138,11 @@ def self_test() -> int:
     lie = page.replace("$ cat x.txt\nold", "$ cat x.txt\nnew")
     corrected, wrong = play(lie, dict(os.environ))
     assert len(wrong) == 1 and corrected == page
+    first_and_last = "<!-- console -->\n```\n$ cat x\n{}\n```\n<!-- file: x -->\n```\n1\n```\n"
+    again = first_and_last + "<!-- file: x -->\n```\n2\n```\n<!-- console -->\n```\n$ cat x\n{}\n```\n"
+    assert play(again.format(1, 2), dict(os.environ))[1] == []
+    for lie in (again.format(2, 2), again.format(1, 1), again.format(3, 3)):
+        assert play(lie, dict(os.environ))[0] == again.format(1, 2)
     fails = "<!-- console{} -->\n```\n$ true\n$ exit 3\n```\n"
     assert play(fails.format(": exits 3"), dict(os.environ))[1] == []
     for code in ("", ": exits 1"):
