@@ -48,6 +48,22 @@ def missing_paths(pages, exists):
     return wrong
 
 
+def missing_examples(pages, read):
+    """Rows `| \`FILE\` | what | \`WORD\`, ... |` of walks through the sources whose file is not there or lacks a word. `read`
+    takes a path in the tree, and returns the text or nothing."""
+    wrong = []
+    for name, text in pages.items():
+        for file, rest in re.findall(r"^\| `([\w./-]+/[\w.-]+)` \|(.*)\|$", text, re.MULTILINE):
+            source = read(file)
+            if source is None:
+                wrong.append(f"{name}: {file} does not exist")
+                continue
+            cells = rest.split(" | ")
+            words = re.findall(r"`([^`]+)`", cells[1]) if len(cells) == 2 else []
+            wrong += [f"{name}: {file} has no {word}" for word in words if word not in source]
+    return wrong
+
+
 def quoted_rows(readme, speed):
     """Rows of README's table of speeds that docs/speed.md does not have."""
     section = readme.split("\n## Speed\n", 1)[1].split("\n## ", 1)[0]
@@ -72,11 +88,21 @@ def installed_differently(pages, prefix, lockstep):
     return wrong
 
 
+def text_of(path):
+    """What a file of the tree says, or nothing."""
+    file = ROOT / path
+    return file.read_text(encoding="utf-8") if file.is_file() else None
+
+
 def self_test():
     """Each rule is shown a page that breaks it."""
     lies = {"docs/a.md": "see `scenarios/zoo/gone.toml` and [b](b.md)"}
     assert len(missing_paths(lies, lambda path: False)) == 2
     assert not missing_paths(lies, {"scenarios/zoo/gone.toml", "docs/b.md"}.__contains__)
+    walk = {"docs/b.md": "| `src/a.h` | the class | `Law`, `reads` |\n| `src/b.h` | what is in `Law` |\n"}
+    sources = {"src/a.h": "class Law {", "src/b.h": ""}
+    assert missing_examples(walk, sources.get) == ["docs/b.md: src/a.h has no reads"]
+    assert missing_examples(walk, {"src/b.h": ""}.get) == ["docs/b.md: src/a.h does not exist"]
     speed = "| a | 1 |\n"
     assert not quoted_rows("\n## Speed\n\n| a | 1 |\n", speed)
     assert quoted_rows("\n## Speed\n\n| a | 2 |\n", speed)
@@ -95,6 +121,8 @@ def main():
     pages = {str(page.relative_to(ROOT)): page.read_text(encoding="utf-8")
              for page in [README, *(ROOT / "docs").rglob("*.md")]}
     wrong = missing_paths(pages, lambda path: (ROOT / path).exists())
+    wrong += missing_examples({name: text for name, text in pages.items() if name.startswith("docs/how_to/")},
+                              text_of)
     wrong += quoted_rows(pages["README.md"], pages["docs/speed.md"])
     wrong += installed_differently(pages, arguments.prefix.resolve(), arguments.lockstep.resolve())
     for complaint in wrong:

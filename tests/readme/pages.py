@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SKIPPED = 77
+INSTALLED = "/usr/local"  # Where pages say that Lockstep is.
 PART = re.compile(
     r"<!-- (?P<kind>file|console|silently)(?:: (?P<what>[^\n]*?))? -->\n(?:```\w*\n(?P<body>.*?)```\n)?", re.DOTALL)
 MASKS = (
@@ -87,8 +88,9 @@ def console(part: Part, folder: Path, environment: dict[str, str]) -> str:
     return "\n".join(one.rstrip("\n") for one in printed) + "\n"
 
 
-def play(text: str, environment: dict[str, str]) -> tuple[str, list[str]]:
-    """Runs a page. Returns: the page as it should be, and what was wrong with it."""
+def play(text: str, environment: dict[str, str], prefix: Path | None = None) -> tuple[str, list[str]]:
+    """Runs a page. Returns: the page as it should be, and what was wrong with it. Paths of the folder and of `prefix` are
+    printed as a reader has them."""
     changed = []
     parts = parts_of(text)
     files = [part for part in parts if part.kind == "file"]
@@ -103,6 +105,8 @@ def play(text: str, environment: dict[str, str]) -> tuple[str, list[str]]:
                 run(part.what, folder, environment, 0)
             else:
                 now = console(part, folder, environment).replace(str(folder), ".")
+                if prefix:
+                    now = now.replace(str(prefix), INSTALLED)
                 if masked(now) != masked(part.body):
                     changed.append((part, now))
     corrected = text
@@ -153,6 +157,8 @@ def self_test() -> int:
         raise AssertionError("an exit code was not compared")
     quiet = "<!-- silently: echo 5 > n -->\n<!-- console -->\n```\n$ cat n\n5\n```\n"
     assert play(quiet, dict(os.environ))[1] == []
+    there = "<!-- console -->\n```\n$ echo /opt/'x'/bin\n/usr/local/bin\n```\n"
+    assert play(there, dict(os.environ), Path("/opt/x"))[1] == [] and play(there, dict(os.environ))[1] != []
     assert masked("1 passed in 75.10s (0:01:15)") == masked("1 passed in 8.88s")
     assert masked("took 12.5 ms, trace digest 0123456789abcdef") == "took (time), trace digest (16 digits)"
     return 0
@@ -180,7 +186,8 @@ def main() -> int:
             code = code or SKIPPED
             continue
         with tempfile.TemporaryDirectory() as scratch:
-            corrected, wrong = play(text, environment_of(arguments, Path(scratch)))
+            corrected, wrong = play(text, environment_of(arguments, Path(scratch)),
+                                    arguments.prefix.resolve())
         if arguments.update:
             page.write_text(corrected, encoding="utf-8")
         elif wrong:
