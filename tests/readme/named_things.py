@@ -17,6 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
+LESSONS = "scenarios/lessons/README.md"
 SCENARIO_PATH = re.compile(r"\bscenarios/[\w./-]+\.toml\b")
 INSTALLED = "/usr/local/"  # Where README says that Lockstep is, without another --prefix.
 
@@ -49,11 +50,11 @@ def missing_paths(pages, exists):
 
 
 def missing_examples(pages, read):
-    """Rows `| \`FILE\` | what | \`WORD\`, ... |` of walks through the sources whose file is not there or lacks a word. `read`
-    takes a path in the tree, and returns the text or nothing."""
+    """Rows of walks through the sources, `| FILE | what | WORD, ... |`, whose file is not there or lacks a word. `read` takes
+    a path in the tree, and returns the text or nothing."""
     wrong = []
     for name, text in pages.items():
-        for file, rest in re.findall(r"^\| `([\w./-]+/[\w.-]+)` \|(.*)\|$", text, re.MULTILINE):
+        for file, rest in re.findall(r"^\| `([\w./-]+/\w+\.\w+)` \|(.*)\|$", text, re.MULTILINE):
             source = read(file)
             if source is None:
                 wrong.append(f"{name}: {file} does not exist")
@@ -62,6 +63,22 @@ def missing_examples(pages, read):
             words = re.findall(r"`([^`]+)`", cells[1]) if len(cells) == 2 else []
             wrong += [f"{name}: {file} has no {word}" for word in words if word not in source]
     return wrong
+
+
+def rooms_entered_twice(name, text):
+    """Walks of a page, one for each of its tables of files, that come back to a room they have left."""
+    wrong = []
+    for table in re.findall(r"^\| file \|[^\n]*\n\|[-|]+\n((?:\|[^\n]*\n)+)", text, re.MULTILINE):
+        rooms = [str(Path(file).parent) for file in re.findall(r"^\| `([^`]+)`", table, re.MULTILINE)]
+        visits = [room for i, room in enumerate(rooms) if i == 0 or room != rooms[i - 1]]
+        wrong += [f"{name}: a walk enters {room} again" for room in sorted({r for r in visits if visits.count(r) > 1})]
+    return wrong
+
+
+def unlisted(page, text, files):
+    """Files of a folder that its page does not link in its reading order."""
+    order = text.split("\n## In which order to read\n", 1)[-1].split("\n## ", 1)[0]
+    return [f"{page}: has no place for {file}" for file in sorted(files) if f"]({file})" not in order]
 
 
 def quoted_rows(readme, speed):
@@ -76,7 +93,8 @@ def installed_differently(pages, prefix, lockstep):
     share = prefix / "share"
     wrong = [f"{name}: {file} is not installed" for name, files in named_scenarios(pages).items()
              for file in files if not (share / "lockstep" / file).is_file()]
-    wrong += [f"{name} is not installed" for name in pages if not (share / "doc" / "lockstep" / name).is_file()]
+    places = {name: share / ("lockstep" if name.startswith("scenarios/") else "doc/lockstep") for name in pages}
+    wrong += [f"{name} is not installed" for name, place in places.items() if not (place / name).is_file()]
     commands = re.findall(rf"`lockstep run ({INSTALLED}\S+)`", pages["README.md"])
     if not commands:
         wrong.append("README.md: runs no installed scenario")
@@ -103,6 +121,11 @@ def self_test():
     sources = {"src/a.h": "class Law {", "src/b.h": ""}
     assert missing_examples(walk, sources.get) == ["docs/b.md: src/a.h has no reads"]
     assert missing_examples(walk, {"src/b.h": ""}.get) == ["docs/b.md: src/a.h does not exist"]
+    table = "| file | what |\n|---|---|\n| `src/a/x.h` | 1 |\n| `src/a/y.h` | 1 |\n| `src/b/z.h` | 1 |\n"
+    assert not rooms_entered_twice("p", table)
+    assert rooms_entered_twice("p", table + "| `src/a/y.h` | 2 |\n") == ["p: a walk enters src/a again"]
+    order = "\n## In which order to read\n[x](x.toml)\n## Rest\n[y](y.toml)\n"
+    assert unlisted("p", order, ["x.toml", "y.toml"]) == ["p: has no place for y.toml"]
     speed = "| a | 1 |\n"
     assert not quoted_rows("\n## Speed\n\n| a | 1 |\n", speed)
     assert quoted_rows("\n## Speed\n\n| a | 2 |\n", speed)
@@ -119,10 +142,13 @@ def main():
         return self_test()
 
     pages = {str(page.relative_to(ROOT)): page.read_text(encoding="utf-8")
-             for page in [README, *(ROOT / "docs").rglob("*.md")]}
+             for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / LESSONS]}
     wrong = missing_paths(pages, lambda path: (ROOT / path).exists())
-    wrong += missing_examples({name: text for name, text in pages.items() if name.startswith("docs/how_to/")},
-                              text_of)
+    walks = {name: text for name, text in pages.items() if name.startswith(("docs/how_to/", "docs/architecture"))}
+    wrong += missing_examples(walks, text_of)
+    wrong += rooms_entered_twice("docs/architecture.md", pages["docs/architecture.md"])
+    lessons = ROOT / "scenarios" / "lessons"
+    wrong += unlisted(LESSONS, pages[LESSONS], [file.name for file in lessons.glob("*.toml")])
     wrong += quoted_rows(pages["README.md"], pages["docs/speed.md"])
     wrong += installed_differently(pages, arguments.prefix.resolve(), arguments.lockstep.resolve())
     for complaint in wrong:
