@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What the documentation names is there: scenarios, linked files, rows of tables; in the tree and where it is installed.
+"""What the documentation names is there: scenarios, linked files, rows of tables; in the tree and installed.
 
     named_things.py LOCKSTEP --prefix PREFIX    checks everything
     named_things.py --self-test                 shows each rule a lie
 
-PREFIX is where Lockstep was installed: scenarios and pages that the documentation names must be there too. What the pages
-show and print is tested by pages.py.
+PREFIX is where Lockstep was installed: scenarios and pages that the documentation names must be there too.
+What the pages show and print is tested by pages.py.
 """
 
 import argparse
@@ -50,8 +50,8 @@ def missing_paths(pages, exists):
 
 
 def missing_examples(pages, read):
-    """Rows of walks through the sources, `| FILE | what | WORD, ... |`, whose file is not there or lacks a word. `read` takes
-    a path in the tree, and returns the text or nothing."""
+    """Rows of walks through the sources, `| FILE | what | WORD, ... |`, whose file is not there or lacks a word.
+    `read` takes a path in the tree, and returns the text or nothing."""
     wrong = []
     for name, text in pages.items():
         for file, rest in re.findall(r"^\| `([\w./-]+/\w+\.\w+)` \|(.*)\|$", text, re.MULTILINE):

@@ -13,9 +13,9 @@ A page says above a block what it is, in a comment that readers do not see:
     <!-- silently: COMMAND -->           runs here, where showing it would only be noise
     <!-- needs: torch -->                anywhere: the page is skipped where PyTorch's folder is missing
 
-All of a page happens in one folder, in order, in which each file is at first as the page first shows it. PREFIX is where Lockstep was installed: its command is the
-one that runs, and programs are built against it. FOLDER of --python holds the Python package, that of
---torch a virtual environment with PyTorch.
+All of a page happens in one folder, in order, in which each file is at first as the page first shows it. PREFIX is
+where Lockstep was installed: its command is the one that runs, and programs are built against it. FOLDER of --python
+holds the Python package, that of --torch a virtual environment with PyTorch.
 """
 from __future__ import annotations
 
@@ -89,8 +89,8 @@ def console(part: Part, folder: Path, environment: dict[str, str]) -> str:
 
 
 def play(text: str, environment: dict[str, str], prefix: Path | None = None) -> tuple[str, list[str]]:
-    """Runs a page. Returns: the page as it should be, and what was wrong with it. Paths of the folder and of `prefix` are
-    printed as a reader has them."""
+    """Runs a page. Returns: the page as it should be, and what was wrong with it. Paths of the folder and of `prefix`
+    are printed as a reader has them."""
     changed = []
     parts = parts_of(text)
     files = [part for part in parts if part.kind == "file"]
