@@ -81,6 +81,14 @@ def unlisted(page, text, files):
     return [f"{page}: has no place for {file}" for file in sorted(files) if f"]({file})" not in order]
 
 
+def other_headers(text, headers):
+    """Headers that the API page shows and that users cannot include, and the other way round."""
+    shown = re.findall(r"^## `(\w+\.h)`$", text, re.MULTILINE)
+    wrong = [f"docs/api.md: does not show {header}" for header in sorted(set(headers) - set(shown))]
+    wrong += [f"docs/api.md: {header} is not in include/lockstep" for header in sorted(set(shown) - set(headers))]
+    return wrong + [f"docs/api.md: shows {header} twice" for header in sorted(set(shown)) if shown.count(header) > 1]
+
+
 def quoted_rows(readme, speed):
     """Rows of README's table of speeds that docs/speed.md does not have."""
     section = readme.split("\n## Speed\n", 1)[1].split("\n## ", 1)[0]
@@ -126,6 +134,9 @@ def self_test():
     assert rooms_entered_twice("p", table + "| `src/a/y.h` | 2 |\n") == ["p: a walk enters src/a again"]
     order = "\n## In which order to read\n[x](x.toml)\n## Rest\n[y](y.toml)\n"
     assert unlisted("p", order, ["x.toml", "y.toml"]) == ["p: has no place for y.toml"]
+    shown = "## `a.h`\n## `b.h`\n## `b.h`\n"
+    assert other_headers(shown, ["a.h", "c.h"]) == [
+        "docs/api.md: does not show c.h", "docs/api.md: b.h is not in include/lockstep", "docs/api.md: shows b.h twice"]
     speed = "| a | 1 |\n"
     assert not quoted_rows("\n## Speed\n\n| a | 1 |\n", speed)
     assert quoted_rows("\n## Speed\n\n| a | 2 |\n", speed)
@@ -149,6 +160,7 @@ def main():
     wrong += rooms_entered_twice("docs/architecture.md", pages["docs/architecture.md"])
     lessons = ROOT / "scenarios" / "lessons"
     wrong += unlisted(LESSONS, pages[LESSONS], [file.name for file in lessons.glob("*.toml")])
+    wrong += other_headers(pages["docs/api.md"], [path.name for path in (ROOT / "include" / "lockstep").glob("*.h")])
     wrong += quoted_rows(pages["README.md"], pages["docs/speed.md"])
     wrong += installed_differently(pages, arguments.prefix.resolve(), arguments.lockstep.resolve())
     for complaint in wrong:
