@@ -26,14 +26,19 @@ struct Objective {
   ObjectiveKind kind = ObjectiveKind::kSampleMean;
   std::vector<Fraction> by_rank{};  ///< kRankWeights: one per rank.
 
+  /// The mean over the samples of a window.
   static Objective sample_mean() { return {ObjectiveKind::kSampleMean, {}}; }
 
+  /// The mean over its tokens.
   static Objective token_mean() { return {ObjectiveKind::kTokenMean, {}}; }
 
+  /// The sum over its samples.
   static Objective sum() { return {ObjectiveKind::kSum, {}}; }
 
+  /// The mean of the ranks' means.
   static Objective rank_mean() { return {ObjectiveKind::kRankMean, {}}; }
 
+  /// A weight for each rank, shared by its samples. Requires: one per rank.
   static Objective rank_weights(std::vector<Fraction> by_rank) {
     return {ObjectiveKind::kRankWeights, std::move(by_rank)};
   }

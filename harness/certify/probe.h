@@ -45,6 +45,7 @@ class Probe {
   /// The next micro-batch: a sample per number, with that many tokens.
   /// Requires: one or more, none negative, not all zero.
   ProbeBatch sequences(std::span<const std::int64_t> tokens);
+  /// The same for numbers written in place.
   ProbeBatch sequences(std::initializer_list<std::int64_t> tokens);
 
   /// Tokens of every sample so far, in order.

@@ -34,6 +34,7 @@ struct RunProgress {
   std::int64_t of_epochs = 1;
 };
 
+/// What the caller of one run decides, beside what the scenario says.
 struct RunChoices {
   std::optional<std::uint64_t> schedule_seed;  ///< Also selects the random strategy.
   std::string schedule;               ///< Not empty: this strategy, whatever the scenario says.

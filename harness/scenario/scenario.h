@@ -20,6 +20,7 @@ namespace lockstep {
 struct RankSet {
   bool all = true;
   std::vector<std::int32_t> ranks;
+  /// Whether `rank` is one of them.
   bool contains(std::int32_t rank) const;
 };
 
@@ -128,6 +129,7 @@ struct RawOp {
   std::string where;
 };
 
+/// Memory that a raw program names.
 struct RawTensor {
   std::string view;         ///< A part of this tensor's memory, or empty: its own memory.
   std::int64_t offset = 0;  ///< Of a view, in elements.
@@ -138,6 +140,7 @@ struct RawTensor {
   std::vector<std::vector<double>> by_rank;
 };
 
+/// What some ranks of a raw scenario do, operation by operation.
 struct RawProgram {
   RankSet ranks;
   std::vector<RawOp> body;
@@ -154,6 +157,7 @@ struct ExpectedFinding {
   std::vector<double> weights, declared;
 };
 
+/// Numbers that a tensor has at a place of the trace. Absent fields match anything.
 struct ExpectedValue {
   std::optional<std::int64_t> step;
   std::string event;  ///< "grad.post", "step", "wrap", ...
@@ -171,6 +175,7 @@ struct ExpectedSamples {
   std::string where;
 };
 
+/// What a run of the scenario must come to.
 struct Expectation {
   RunOutcome outcome = RunOutcome::kOk;
   std::vector<ExpectedFinding> fires;
@@ -183,6 +188,7 @@ struct Expectation {
   std::vector<ExpectedSamples> samples;
   std::string error;  ///< Substring of the error.
 
+  /// A reported number, and what it may be.
   struct Metric {
     std::string name;
     std::optional<double> min, max, equals, denominator;

@@ -26,9 +26,10 @@
 
 namespace lockstep {
 
+/// How many ranks, and what is meant.
 struct CertifyOptions {
-  std::int32_t ranks = 2;
-  Objective objective{};  ///< Default: the mean over the samples of a window.
+  std::int32_t ranks = 2;  ///< Of the simulated world. Requires: one or more.
+  Objective objective{};   ///< Default: the mean over the samples of a window.
 };
 
 /// Runs `loop` on every rank, twice: first to count its samples, then with one element of the

@@ -52,7 +52,7 @@ namespace lockstep {
 
 /// How to run a world. Everything that varies is here; the program draws nothing else.
 struct RunOptions {
-  std::int32_t ranks = 2;
+  std::int32_t ranks = 2;  ///< Of the world. Under a launcher: as many as it has started.
   /// Where run_ranks runs them: "sim", "gloo", "nccl", or "auto": what the launcher of this process
   /// says (LOCKSTEP_BACKEND), and the simulator without one. A Simulator always simulates.
   std::string backend = "auto";
@@ -141,7 +141,7 @@ struct HoldsTensors<std::array<T, kCount>> : HoldsTensors<T> {};
 
 /// The exception of a rank that ended a run, where RunOptions::rethrow is off.
 struct RankFailure {
-  std::int32_t rank = 0;
+  std::int32_t rank = 0;         ///< The first by (time, rank) that failed by itself.
   std::exception_ptr exception;  ///< The object that left the program, whatever its type.
 };
 
@@ -153,24 +153,28 @@ struct RankFailure {
 template <typename R>
 struct RunResult {
   std::vector<std::optional<R>> results;  ///< By rank; empty for a rank that did not finish.
-  Report report;
-  std::string schedule;
-  std::optional<RankFailure> failure;  ///< Only with RunOptions::rethrow off.
+  Report report;                          ///< Verdict per law, findings, digests.
+  std::string schedule;                   ///< Which rank went on when: replay_token().
+  std::optional<RankFailure> failure;     ///< Only with RunOptions::rethrow off.
 
+  /// Every rank finished, and every law that could be checked holds.
   bool ok() const { return report.ok(); }
 
   /// Put it in RunOptions::replay to repeat the run, in this process or another.
   const std::string& replay_token() const { return schedule; }
 };
 
+/// The same for a program that returns nothing.
 template <>
 struct RunResult<void> {
-  Report report;
-  std::string schedule;
-  std::optional<RankFailure> failure;
+  Report report;                       ///< Verdict per law, findings, digests.
+  std::string schedule;                ///< Which rank went on when: replay_token().
+  std::optional<RankFailure> failure;  ///< Only with RunOptions::rethrow off.
 
+  /// Every rank finished, and every law that could be checked holds.
   bool ok() const { return report.ok(); }
 
+  /// Put it in RunOptions::replay to repeat the run, in this process or another.
   const std::string& replay_token() const { return schedule; }
 };
 
@@ -202,14 +206,22 @@ class Simulator {
   Simulator(Simulator&&) = delete;
   Simulator& operator=(Simulator&&) = delete;
 
+  /// What a run ends with, beside what the program returned.
   struct Untyped {
-    Report report;
-    std::string schedule;
-    std::optional<RankFailure> failure;
+    Report report;                       ///< As of RunResult.
+    std::string schedule;                ///< As of RunResult.
+    std::optional<RankFailure> failure;  ///< As of RunResult.
   };
 
+  /// As run(), for a program that returns nothing.
   Untyped run_untyped(const RunOptions& options, const std::function<void(RankContext&)>& body);
 
+  /// Calls `fn(context)` once on every rank, as a fiber of this thread, and checks the laws.
+  ///
+  /// Requires: what `fn` returns holds no tensors of the rank, which end with the run.
+  /// Returns: RunResult of what `fn` returns.
+  /// Errors: those of the class.
+  /// Deterministic: equal options and an equal program give an equal run, bit for bit.
   template <typename F>
   auto run(const RunOptions& options, F fn) {
     using R = std::invoke_result_t<F&, RankContext&>;
@@ -240,8 +252,8 @@ class Simulator {
 
 /// One rank of a world of processes, in this process.
 struct RealRank {
-  std::int32_t rank = 0;
-  Report report;
+  std::int32_t rank = 0;           ///< This process's.
+  Report report;                   ///< About all ranks, and the same on each.
   std::vector<std::byte> results;  ///< Of all ranks, one after the other, when they were gathered.
   std::optional<RankFailure> failure;  ///< Of this rank; only with RunOptions::rethrow off.
 };

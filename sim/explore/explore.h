@@ -12,6 +12,7 @@
 
 namespace lockstep::sim {
 
+/// Which schedules to try, of which world.
 struct ExploreOptions {
   SessionOptions session;            ///< Its strategy and seed are ignored.
   std::string strategy = "random";   ///< "random" | "pct[:depth=3]" | "exhaustive"
@@ -37,12 +38,14 @@ struct EndState {
   std::string schedule;  ///< The first that ended so, for make_strategy.
 };
 
+/// The schedule that failed, and how.
 struct FailedSchedule {
   std::uint64_t number = 0;  ///< 1-based index of the schedule.
   std::string what;
   std::string schedule;  ///< For make_strategy: fails again, also in another process.
 };
 
+/// What all schedules have come to.
 struct Exploration {
   std::uint64_t n_schedules = 0;          ///< Runs made, redundant ones included.
   ExhaustiveCounts exhaustive;            ///< Of strategy "exhaustive".

@@ -28,6 +28,7 @@ struct AgentOptions {
   /// links, its processor's pace) is (r + a) mod n. Otherwise ranks keep their places.
   bool reassign = false;
 
+  /// Ranks of an attempt, 0 = the first, which has `first`.
   std::int32_t n_ranks_of(std::int32_t attempt, std::int32_t first) const;
   /// Places by rank; empty: each rank's own.
   std::vector<std::int32_t> places_of(std::int32_t attempt, std::int32_t n_ranks) const;

@@ -36,6 +36,7 @@ struct NetOptions {
 
 /// How long computing takes. Matrix products cost their operations (2 M N K), the rest is free.
 struct ComputeSpec {
+  /// A rank whose processor is slower, or faster.
   struct Slow {
     std::int32_t rank = 0;
     std::int64_t permille = 1000;  ///< 3000: three times as long.

@@ -20,6 +20,7 @@ std::unique_ptr<Strategy> make_run_to_block();
 /// Each enabled action with the same probability, from a seeded stream.
 std::unique_ptr<Strategy> make_random(std::uint64_t seed);
 
+/// What the stated probability of PCT depends on.
 struct PctOptions {
   std::int32_t depth = 3;      ///< Order constraints a bug needs: depth - 1 priorities change.
   std::uint64_t steps = 1000;  ///< Picks of a run, estimated: the changes fall among them.
@@ -34,7 +35,7 @@ struct PctOptions {
 ///     Guarantees of Finding Bugs", ASPLOS 2010.
 class PctStrategy : public Strategy {
  public:
-  virtual const PctOptions& options() const = 0;
+  virtual const PctOptions& options() const = 0;  ///< As it was made.
   virtual std::uint64_t n_processes() const = 0;  ///< Of the last run.
   virtual std::uint64_t n_steps() const = 0;      ///< Of the last run.
 };

@@ -15,6 +15,7 @@ using Segment = std::function<Variable(std::span<const Variable>)>;
 /// Copies some state, a random generator's say, and returns what puts the copy back.
 using StateKeeper = std::function<std::function<void()>()>;
 
+/// PyTorch's arguments of torch.utils.checkpoint, by their names.
 struct CheckpointOptions {
   bool use_reentrant = true;
   /// PyTorch's preserve_rng_state, for generators that are the caller's: the state of the forward

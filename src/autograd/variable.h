@@ -115,6 +115,7 @@ class Variable {
   /// order.
   /// Requires: a leaf that requires grad. The hook must outlive it or be removed.
   void add_hook(GradHook& hook, std::size_t index) const;
+  /// Undoes add_hook. A hook that is not registered is ignored.
   void remove_hook(const GradHook& hook) const;
   /// Whether `hook` is the only one notified of this leaf's gradients.
   bool only_hook_is(const GradHook& hook) const;
@@ -142,6 +143,7 @@ struct NamedVariable {
 class BackwardCallback {
  public:
   virtual ~BackwardCallback() = default;
+  /// Called once, outside of the graph, before backward() returns.
   virtual void on_backward_end() = 0;
 };
 

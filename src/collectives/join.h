@@ -85,6 +85,7 @@ class Joinable {
 
   /// The hook must not outlive the joinable.
   virtual std::unique_ptr<JoinHook> join_hook(const JoinOptions& options) = 0;
+  /// Whose members announce their iterations. Requires: the same of all joinables.
   virtual ProcessGroup& join_process_group() const = 0;
 
   const JoinConfig& join_config() const { return join_config_; }
@@ -125,6 +126,7 @@ class Join {
   /// From here on the joinables announce their iterations, also after the context has ended.
   explicit Join(std::vector<Joinable*> joinables, JoinOptions options = {});
 
+  /// Calls `body`, this rank's loop; then shadows the others' until the last of them has ended.
   template <typename Body>
   void run(Body&& body) {
     std::forward<Body>(body)();

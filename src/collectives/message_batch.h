@@ -11,6 +11,7 @@ namespace lockstep {
 
 /// One message of a batch.
 struct Message {
+  /// In which direction.
   enum class Kind : std::uint8_t { kSend, kRecv };
 
   Kind kind = Kind::kSend;

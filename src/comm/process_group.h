@@ -41,12 +41,14 @@ struct Memory {
             storage};
   }
 
+  /// All of a tensor. Requires: it is contiguous, and outlives what is posted.
   static Memory of(const Tensor& tensor) {
     Storage* const storage =
         tensor.defined() && !tensor.is_detached() ? tensor.storage().get() : nullptr;
     return {tensor.raw(), tensor.n_elems(), tensor.dtype(), tensor.device(), false, storage};
   }
 
+  /// Numbers of the program's own, on the host. Requires: they outlive what is posted.
   template <typename T>
   static Memory of(std::span<T> values) {
     return {values.data(),
@@ -101,12 +103,12 @@ class ProcessGroup {
   virtual ~ProcessGroup() = default;
 
   virtual std::int32_t rank() const = 0;  ///< This rank's place in the group.
-  virtual std::int32_t size() const = 0;
-  virtual std::int32_t id() const = 0;  ///< 0 = the world; equal on all members.
-  virtual Rank world_rank(std::int32_t group_rank) const = 0;
+  virtual std::int32_t size() const = 0;  ///< Its members.
+  virtual std::int32_t id() const = 0;    ///< 0 = the world; equal on all members.
+  virtual Rank world_rank(std::int32_t group_rank) const = 0;  ///< Of a member.
   virtual std::string_view backend() const = 0;          ///< "sim", "loopback", "gloo", "nccl"
   virtual std::string_view reduction_order() const = 0;  ///< "rank", "gloo-ring", ...
-  virtual Runtime& runtime() = 0;
+  virtual Runtime& runtime() = 0;                        ///< This rank's.
 
   /// Operations alone write to the memory they were given, before they have been waited for, and
   /// their works name what they have left there (lent_memory.h).
@@ -171,10 +173,14 @@ class ProcessGroup {
                          const OpOptions& options = {.site = CallSite::here()});
   /// Completes when every member has entered.
   Work barrier(const OpOptions& options = {.site = CallSite::here()});
+  /// To group rank `to`, for its recv from this rank with this tag.
+  /// Requires: another rank of the group than this one.
   Work send(const Memory& data,
             std::int32_t to,
             std::int32_t tag = 0,
             const OpOptions& options = {.site = CallSite::here()});
+  /// From group rank `from`, by its send to this rank with this tag.
+  /// Requires: another rank of the group than this one.
   Work recv(const Memory& data,
             std::int32_t from,
             std::int32_t tag = 0,
@@ -204,7 +210,9 @@ class ProcessGroup {
   /// the completed event through `record_posted` / `record_completed`.
   virtual Work post(const CollectiveCall& call) = 0;
 
+  /// The event of a call that was posted with this number of the group.
   void record_posted(const CollectiveCall& call, std::int64_t seq);
+  /// The event of its end.
   void record_completed(const CollectiveCall& call, std::int64_t seq, CommStatus status);
 
  private:

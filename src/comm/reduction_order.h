@@ -20,6 +20,7 @@ namespace lockstep {
 /// `nccl-ring:0,1,2;0,2,1` (one ring per channel).
 class ReductionOrder {
  public:
+  /// The orders that have a name.
   enum Kind : std::uint8_t {
     kRank,      ///< ((x0 + x1) + x2) + ...
     kGlooRing,  ///< Chunk c of N: x[c] + (x[c+1] + (... + x[c+N-1])), Gloo's ring (segments of 1

@@ -29,6 +29,7 @@ class WorkState : public Counted {
 
   void set_peer(std::int32_t peer) { signature_.peer = peer; }  ///< Of a recv from any rank.
 
+  /// Says what result_content() answers.
   void name_result(std::uint64_t content) { result_content_ = content; }
 
  private:

@@ -61,6 +61,7 @@ class StreamReader {
  public:
   virtual ~StreamReader() = default;
 
+  /// Called in each worker when it starts, before it reads. Default: nothing.
   virtual void init(Worker& /*worker*/) {}
 
   /// `iter(dataset)`: once a pass and process.

@@ -48,17 +48,22 @@ class Dataset {
   std::span<const double> features(std::int64_t sample) const;
   std::span<const double> targets(std::int64_t sample) const;  ///< Empty without real targets.
   std::int64_t label(std::int64_t sample) const;               ///< Requires: has_labels().
-  std::int64_t tokens(std::int64_t sample) const;
+  std::int64_t tokens(std::int64_t sample) const;              ///< 1 unless it was given.
 
   /// Writes the rows of a batch one after another, in the order of `samples`.
   ///
   /// Shapes: samples (B,); out (B, feature_columns), (B, target_columns) or (B,).
   /// Requires: ids below size(); out of exactly that shape.
   void gather_features(std::span<const std::int64_t> samples, std::span<float> out) const;
+  /// The same in f64, as the rows are kept.
   void gather_features(std::span<const std::int64_t> samples, std::span<double> out) const;
+  /// Real targets; without some, rows of no columns.
   void gather_targets(std::span<const std::int64_t> samples, std::span<float> out) const;
+  /// The same in f64.
   void gather_targets(std::span<const std::int64_t> samples, std::span<double> out) const;
+  /// Class numbers. Requires: has_labels().
   void gather_labels(std::span<const std::int64_t> samples, std::span<std::int64_t> out) const;
+  /// How many tokens each sample has.
   void gather_tokens(std::span<const std::int64_t> samples, std::span<std::int64_t> out) const;
 
  private:

@@ -9,6 +9,7 @@
 
 namespace lockstep::data {
 
+/// PyTorch's arguments of RandomSampler.
 struct RandomSamplerOptions {
   std::int64_t size = 0;   ///< Samples in the data set.
   std::int64_t count = 0;  ///< Samples to yield an epoch; PyTorch's default is `size`.

@@ -26,6 +26,7 @@ class Sampler {
   virtual ~Sampler() = default;
   /// Starts a pass over; an unfinished one is dropped.
   virtual void begin() = 0;
+  /// The next index, or nothing at the end of the pass.
   virtual std::optional<std::int64_t> next() = 0;
   /// Indices of one pass.
   virtual std::int64_t length() const = 0;
@@ -110,6 +111,7 @@ class SubsetRandomSampler final : public Sampler {
   bool begun_ = false;
 };
 
+/// PyTorch's arguments of WeightedRandomSampler.
 struct WeightedSamplerOptions {
   std::vector<double> weights = {};  ///< One per sample, any finite sum.
   std::int64_t count = 0;            ///< Samples of a pass.

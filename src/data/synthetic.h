@@ -17,6 +17,7 @@ enum class SyntheticKind : std::uint8_t {
   kRamp,            ///< Feature of sample i is 10 i, no targets: shows which samples a rank saw.
 };
 
+/// What rows to make up.
 struct SyntheticOptions {
   SyntheticKind kind = SyntheticKind::kRegression;
   std::int64_t size = 64;

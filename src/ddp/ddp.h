@@ -101,7 +101,7 @@ class Ddp : public Joinable {
 
   /// PyTorch's require_backward_grad_sync: false inside no_sync. Read at forward time.
   bool require_sync() const;
-  void set_require_sync(bool sync);
+  void set_require_sync(bool sync);  ///< Counts from the next forward on.
 
   /// Shadows forwards and backwards of a rank without inputs; at the end every rank takes the
   /// parameters and buffers of the last one to run out.

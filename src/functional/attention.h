@@ -7,6 +7,7 @@
 
 namespace lockstep {
 
+/// What a position may see of the others.
 struct AttentionOptions {
   bool causal = true;     ///< Position t sees positions 0 to t alone.
   Tensor dropout_mask{};  ///< (N, T, S), multiplies the weights; undefined: no dropout.

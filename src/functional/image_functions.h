@@ -8,6 +8,7 @@
 
 namespace lockstep {
 
+/// How filters move over an image.
 struct Convolution {
   std::int64_t stride = 1;
   std::int64_t padding = 0;  ///< Zeros on each side.

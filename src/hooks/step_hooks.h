@@ -20,6 +20,7 @@ class ParameterStep {
   ParameterStep(ParameterStep&&) = delete;
   ParameterStep& operator=(ParameterStep&&) = delete;
 
+  /// Updates one parameter from its reduced gradient.
   virtual void step(const Variable& parameter, const Tensor& gradient) = 0;
 };
 

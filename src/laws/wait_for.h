@@ -11,6 +11,7 @@ namespace lockstep::sim {
 
 /// Ranks that do the same thing, and what it is.
 struct WaitForNode {
+  /// What a rank does at the moment of the verdict.
   enum class State : std::uint8_t {
     kWaits,    ///< In a collective, for a message, or outside its groups.
     kEnded,    ///< Its program ended normally.

@@ -13,6 +13,7 @@
 
 namespace lockstep::nn {
 
+/// Sizes of the network.
 struct GptOptions {
   std::int64_t vocab = 1;    ///< Tokens 0 .. vocab - 1.
   std::int64_t context = 1;  ///< The longest sequence; positions have their own weights.
@@ -36,8 +37,10 @@ class CausalSelfAttention final : public Module {
 
   Variable forward(const Variable& x) override;
 
+  /// A submodule, for hooks and for tests of its weights.
   Linear& c_attn() { return c_attn_; }
 
+  /// A submodule, for hooks and for tests of its weights.
   Linear& c_proj() { return c_proj_; }
 
  private:
@@ -58,8 +61,10 @@ class GptMlp final : public Module {
 
   Variable forward(const Variable& x) override;
 
+  /// A submodule, for hooks and for tests of its weights.
   Linear& c_fc() { return c_fc_; }
 
+  /// A submodule, for hooks and for tests of its weights.
   Linear& c_proj() { return c_proj_; }
 
  private:
@@ -75,8 +80,10 @@ class GptBlock final : public Module {
 
   Variable forward(const Variable& x) override;
 
+  /// A submodule, for hooks and for tests of its weights.
   CausalSelfAttention& attention() { return attn_; }
 
+  /// A submodule, for hooks and for tests of its weights.
   GptMlp& mlp() { return mlp_; }
 
  private:

@@ -10,6 +10,7 @@ namespace lockstep::nn {
 /// Which heads a forward pass uses.
 enum class Heads : std::uint8_t { kA, kB, kBoth };
 
+/// Widths of the features, the trunk and each head.
 struct TwoHeadSizes {
   std::int64_t in = 1;
   std::int64_t hidden = 1;

@@ -14,6 +14,7 @@ class ReLU final : public Module {
   Variable forward(const Variable& x) override { return relu(x); }
 };
 
+/// The hyperbolic tangent of each element.
 class Tanh final : public Module {
  public:
   using Module::Module;
@@ -21,6 +22,7 @@ class Tanh final : public Module {
   Variable forward(const Variable& x) override { return tanh(x); }
 };
 
+/// 1 / (1 + exp(-x)) of each element.
 class Sigmoid final : public Module {
  public:
   using Module::Module;

@@ -7,6 +7,7 @@
 
 namespace lockstep::nn {
 
+/// PyTorch's arguments, by their names.
 struct BatchNormOptions {
   double eps = 1e-5;
   /// Weight of the newest batch in the running statistics; none: the average over all batches.

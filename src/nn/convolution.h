@@ -6,6 +6,7 @@
 
 namespace lockstep::nn {
 
+/// PyTorch's arguments, by their names.
 struct Conv2dOptions {
   std::int64_t kernel = 3;        ///< Height of the filters.
   std::int64_t kernel_width = 0;  ///< 0: as wide as high.

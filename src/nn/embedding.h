@@ -6,6 +6,7 @@
 
 namespace lockstep::nn {
 
+/// What a table of rows may do besides looking up.
 struct EmbeddingOptions {
   std::int64_t padding = -1;  ///< A row that starts at zero and gets no gradient; -1: none.
   DType dtype = DType::kF32;

@@ -55,6 +55,7 @@ double leaky_relu_gain(double slope);  ///< sqrt(2 / (1 + slope^2)); slope 0 is 
 
 enum class FanMode : std::uint8_t { kIn, kOut };
 
+/// Which variance Kaiming initialization keeps.
 struct Kaiming {
   double gain = 1.4142135623730951;  ///< ReLU's.
   FanMode mode = FanMode::kIn;
@@ -71,6 +72,7 @@ void kaiming_normal(const Tensor& tensor, Generator& generator, Kaiming options 
 void xavier_uniform(const Tensor& tensor, Generator& generator, double gain = 1.0);
 void xavier_normal(const Tensor& tensor, Generator& generator, double gain = 1.0);
 
+/// A normal distribution, and where it is cut off.
 struct TruncatedNormal {
   double mean = 0.0;
   double std = 1.0;

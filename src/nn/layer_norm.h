@@ -6,6 +6,7 @@
 
 namespace lockstep::nn {
 
+/// PyTorch's arguments, by their names.
 struct LayerNormOptions {
   double eps = 1e-5;
   DType dtype = DType::kF32;

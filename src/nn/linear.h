@@ -6,6 +6,7 @@
 
 namespace lockstep::nn {
 
+/// PyTorch's arguments, by their names.
 struct LinearOptions {
   bool bias = true;
   DType dtype = DType::kF32;

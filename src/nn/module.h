@@ -27,6 +27,7 @@ class Module {
   Module(Module&&) = delete;
   Module& operator=(Module&&) = delete;
 
+  /// What the module computes of x. Shapes: what the class says.
   virtual Variable forward(const Variable& x) = 0;
 
   Variable operator()(const Variable& x) { return forward(x); }
@@ -45,6 +46,7 @@ class Module {
   /// evaluation so are the parameters and buffers that it used.
   void train(bool on = true);
 
+  /// Evaluation mode: train(false).
   void eval() { train(false); }
 
   bool is_training() const { return training_; }
@@ -60,7 +62,9 @@ class Module {
  protected:
   /// A new leaf that requires grad, or one that another module has registered too (tied weights).
   Variable register_parameter(std::string name, Tensor values);
+  /// The second of these: `shared` is listed under the name that was first.
   Variable register_parameter(std::string name, const Variable& shared);
+  /// State that is not trained, such as running statistics.
   Variable register_buffer(std::string name, Tensor values);
   /// Requires: `module` lives as long as this one.
   void register_module(std::string name, Module& module);

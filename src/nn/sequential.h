@@ -29,6 +29,7 @@ class Sequential final : public Module {
     return added;
   }
 
+  /// Appends a module that is made already.
   void push(std::unique_ptr<Module> module);
 
   std::size_t size() const { return modules_.size(); }

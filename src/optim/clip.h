@@ -7,6 +7,7 @@
 
 namespace lockstep::optim {
 
+/// PyTorch's arguments of clip_grad_norm_, by their names.
 struct ClipNorm {
   double max_norm = 1.0;
   double norm_type = 2.0;  ///< 1, 2 or infinity.

@@ -39,6 +39,7 @@ class LrScheduler {
   LrScheduler(LrScheduler&&) = delete;
   LrScheduler& operator=(LrScheduler&&) = delete;
 
+  /// Moves on by one step of the schedule, and sets the rates of all groups.
   virtual void step() = 0;
   /// For snapshots. The rates themselves are the optimizer's: groups().
   virtual std::vector<StateNumber> state() const = 0;

@@ -57,6 +57,7 @@ struct Group : GroupOptions {
   std::optional<double> initial_lr{};  ///< What schedules start from; set by the first scheduler.
 };
 
+/// An option that all groups of an optimizer share.
 struct OptimizerOption {
   std::string_view name;  ///< PyTorch's.
   double value = 0.0;     ///< Flags are 0 or 1.
@@ -92,6 +93,7 @@ class Optimizer {
   Optimizer(Optimizer&&) = delete;
   Optimizer& operator=(Optimizer&&) = delete;
 
+  /// Updates every parameter that has a gradient.
   void step();
   /// A step as GradScaler takes it: recorded with its loss scale, and left out if `found_inf`. A
   /// step that was left out records the untouched parameters and does not count as a step.
@@ -101,6 +103,7 @@ class Optimizer {
 
   std::span<const Variable> parameters() const { return parameters_; }
 
+  /// To change options between steps.
   std::span<Group> groups() { return groups_; }
 
   std::span<const Group> groups() const { return groups_; }
@@ -132,6 +135,7 @@ class Optimizer {
   ///     tied weights are when both names are listed. (PyTorch only warns within a group.)
   Optimizer(std::vector<ParamGroup> groups, const GroupOptions& defaults);
 
+  /// All of them as one group, with no options of its own.
   static std::vector<ParamGroup> one_group(std::vector<Variable> parameters);
 
   /// Everything of a step but its record: update() of each parameter with a gradient, rounding.

@@ -34,8 +34,10 @@ class ReduceLrOnPlateau {
  public:
   ReduceLrOnPlateau(Optimizer& optimizer, PlateauOptions options);
 
+  /// Looks at a metric, and lowers the rates if it has not become better for long enough.
   void step(double metric);
   std::vector<StateNumber> state() const;
+  /// Continues from what state() returned.
   void load_state(std::span<const StateNumber> numbers);
 
  private:

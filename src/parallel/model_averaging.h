@@ -111,11 +111,13 @@ class PostLocalSgdOptimizer {
   PostLocalSgdOptimizer(optim::Optimizer& optimizer, ModelAverager& averager)
       : optimizer_(&optimizer), averager_(&averager) {}
 
+  /// Steps, then averages if it is time to. `site` is where the collectives are called from.
   void step(CallSite site = CallSite::here()) {
     optimizer_->step();
     averager_->average(optimizer_->parameters(), site);
   }
 
+  /// As Optimizer::zero_grad.
   void zero_grad(bool set_to_none = true) const { optimizer_->zero_grad(set_to_none); }
 
   optim::Optimizer& optimizer() const { return *optimizer_; }

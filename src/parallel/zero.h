@@ -13,6 +13,7 @@
 
 namespace lockstep {
 
+/// PyTorch's arguments, by their names.
 struct ZeroOptions {
   /// Parameters become views of one flat tensor a rank, which is broadcast whole; otherwise each
   /// parameter is broadcast alone.

@@ -50,6 +50,7 @@ class Generator {
   /// The second half of a Box-Muller pair, kept for the next scalar normal draw. Part of the state.
   std::optional<double> take_cached_normal() { return std::exchange(cached_normal_, std::nullopt); }
 
+  /// Keeps the second half, in the place of one that is kept already.
   void cache_normal(double sample) { cached_normal_ = sample; }
 
   static constexpr std::size_t kStateBytes = 5056;

@@ -113,6 +113,7 @@ class CommHook {
   CommHook(CommHook&&) = delete;
   CommHook& operator=(CommHook&&) = delete;
 
+  /// Starts what is to become of a bucket. Returns: what the reducer waits for, never null.
   virtual std::unique_ptr<PendingBucket> run(GradBucket& bucket) = 0;
 
   /// What it makes of gradients, for traces: laws hold it to that. A hook of a user's own is meant

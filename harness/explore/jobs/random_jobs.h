@@ -36,6 +36,7 @@ std::string complaint_about(const JobSketch& sketch, const Inspection& how = {})
 /// The same of the scenario in a file; a file that cannot be read is a complaint.
 std::string complaint_about_file(const std::string& path);
 
+/// Which jobs to draw, and how hard to look at them.
 struct RandomJobsOptions {
   std::uint64_t seed = 0;
   std::uint64_t first = 0;  ///< Jobs first, first + 1, ... of the space.
@@ -48,6 +49,7 @@ struct RandomJobsOptions {
   std::function<void(std::uint64_t done, std::uint64_t most)> progress{};
 };
 
+/// A law that complained of a job that is correct.
 struct FalseAlarm {
   std::uint64_t index = 0;
   Inspection how;
@@ -56,6 +58,7 @@ struct FalseAlarm {
   std::uint64_t n_tries = 0;  ///< Simpler ones that were tried.
 };
 
+/// What drawing jobs has come to.
 struct RandomJobsResult {
   std::uint64_t n_jobs = 0;
   std::uint64_t n_thorough = 0;
