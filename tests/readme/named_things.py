@@ -77,7 +77,7 @@ def rooms_entered_twice(name, text):
 
 def unlisted(page, text, files):
     """Files of a folder that its page does not link in its reading order."""
-    order = text.split("\n## In which order to read\n", 1)[-1].split("\n## ", 1)[0]
+    order = text.split("\n## Reading order\n", 1)[-1].split("\n## ", 1)[0]
     return [f"{page}: has no place for {file}" for file in sorted(files) if f"]({file})" not in order]
 
 
@@ -132,7 +132,7 @@ def self_test():
     table = "| file | what |\n|---|---|\n| `src/a/x.h` | 1 |\n| `src/a/y.h` | 1 |\n| `src/b/z.h` | 1 |\n"
     assert not rooms_entered_twice("p", table)
     assert rooms_entered_twice("p", table + "| `src/a/y.h` | 2 |\n") == ["p: a walk enters src/a again"]
-    order = "\n## In which order to read\n[x](x.toml)\n## Rest\n[y](y.toml)\n"
+    order = "\n## Reading order\n[x](x.toml)\n## Rest\n[y](y.toml)\n"
     assert unlisted("p", order, ["x.toml", "y.toml"]) == ["p: has no place for y.toml"]
     shown = "## `a.h`\n## `b.h`\n## `b.h`\n"
     assert other_headers(shown, ["a.h", "c.h"]) == [
