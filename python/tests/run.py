@@ -62,8 +62,11 @@ def main(build: Path, what: str, arguments: list[str]) -> int:
         return skip(f"{interpreter} has no {module}")
     if what == "types":
         environment["MYPYPATH"] = str(HERE.parent)
-    with tempfile.TemporaryDirectory(prefix="lockstep-tests-", ignore_cleanup_errors=True) as scratch:
+    # Short paths: sockets of multiprocessing lie below, and the path of a socket has at most 107 bytes.
+    with tempfile.TemporaryDirectory(prefix="tests-", ignore_cleanup_errors=True) as scratch:
         environment["TMPDIR"] = scratch  # PyTorch's launcher, compilers and killed processes leave much.
+        if module == "pytest":
+            commands[what].append(f"--basetemp={scratch}/t")
         code = subprocess.run([*commands[what], *arguments], env=environment,
                               cwd=HERE.parent if what == "types" else None).returncode
         left = sorted(str(path) for path in Path(scratch).glob("lockstep*"))

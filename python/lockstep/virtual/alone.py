@@ -172,8 +172,10 @@ def _be_script(parent: int, job: _Job, end: socket.socket, printed: Path) -> Non
             outputs = file, os.dup(file)
         rank.as_new_interpreter((job.given.program, *job.given.arguments), outputs)
         # What processes that are ended leave of their own is removed with what the job leaves.
-        configuration = multiprocessing.current_process()._config  # type: ignore[attr-defined]
-        configuration["tempdir"] = str(Files(job.folder).of_multiprocessing())
+        sockets = Files(job.folder).of_multiprocessing()
+        if sockets is not None:
+            configuration = multiprocessing.current_process()._config  # type: ignore[attr-defined]
+            configuration["tempdir"] = str(sockets)
         _install(job, end)
         program = (rank.module if job.given.is_module else rank.script)(job.given.program)
         code = rank.run_alone(program)

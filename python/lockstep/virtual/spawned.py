@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lockstep.virtual.launch import Outcome
 
 MOST_DESCRIPTORS = 250  # That one message of a socket can carry.
+_LONGEST_SOCKET = 107  # Bytes of its path: sun_path of unix(7), without the zero at its end.
 _received: list[int] = []
 
 
@@ -66,9 +67,11 @@ class Files:
         """The socket at which processes meet that become ranks."""
         return self._folder / "meeting"
 
-    def of_multiprocessing(self) -> Path:
-        """The folder for sockets of multiprocessing's own."""
+    def of_multiprocessing(self) -> Path | None:
+        """The folder for sockets of multiprocessing's own. None where their paths would be too long for a socket."""
         folder = self._folder / "p"
+        if len(os.fsencode(folder / "listener-12345678")) > _LONGEST_SOCKET:
+            return None
         folder.mkdir(exist_ok=True)
         return folder
 

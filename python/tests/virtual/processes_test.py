@@ -6,11 +6,13 @@ import os
 import subprocess
 import sys
 import tempfile
+from multiprocessing.connection import Listener
 from pathlib import Path
 
 import pytest
 from lockstep.virtual import launch, options
 from lockstep.virtual.options import Usage
+from lockstep.virtual.spawned import Files
 from spawning_test import HEAD, own_lines, run_alone, write
 from virtual_job import ARENA, prepare, printed
 
@@ -268,3 +270,22 @@ if __name__ == "__main__":
         said = str(error)
     said += capfd.readouterr().err
     assert says in said, said
+
+
+def test_a_folder_is_used_for_sockets_as_long_as_their_paths_fit() -> None:
+    """As Linux itself has it: from which length on can no socket be bound?"""
+    fits: list[bool] = []
+    with tempfile.TemporaryDirectory(dir="/tmp") as scratch:
+        for length in range(60, 110):
+            folder = Path(scratch) / ("x" * (length - len(scratch) - 1))
+            folder.mkdir()
+            sockets = Files(str(folder)).of_multiprocessing()
+            fits.append(sockets is not None)
+            path = (sockets or folder / "p") / "listener-12345678"
+            path.parent.mkdir(exist_ok=True)
+            try:
+                Listener(str(path)).close()
+                assert fits[-1], f"{len(str(path))} bytes can be bound"
+            except OSError:
+                assert not fits[-1], f"{len(str(path))} bytes cannot be bound"
+    assert {True, False} == set(fits)
