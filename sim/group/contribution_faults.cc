@@ -1,11 +1,11 @@
-// Faults injected into contributions on their way.
+#include "lockstep/sim/group/detail/contribution_faults.h"
+
 #include <algorithm>
 #include <array>
 #include <utility>
 
 #include "lockstep/sim/group/detail/group_registry.h"
 #include "lockstep/sim/group/detail/sim_process_group.h"
-#include "lockstep/sim/group/detail/verdict_words.h"
 
 namespace lockstep::sim {
 
@@ -37,43 +37,44 @@ void count_twice(SimWork& work) {
 
 }  // namespace
 
-void GroupRegistry::plan(const ContributionFault& fault) {
-  has_contribution_faults_ = true;
-  contribution_faults_.push_back(fault);
+void ContributionFaults::plan(const ContributionFault& fault) {
+  any_ = true;
+  planned_.push_back(fault);
 }
 
-void GroupRegistry::remember(Rank rank) {
-  has_contribution_faults_ = true;
+void ContributionFaults::remember(Rank rank) {
+  any_ = true;
   remembered_.push_back(rank);
 }
 
 // True: it does not arrive now.
-bool GroupRegistry::apply_faults(MatchSlot& slot, SimWork& work) {
+bool ContributionFaults::apply(SimWork& work) {
   bool away = false;
   const bool keeps =
       std::find(remembered_.begin(), remembered_.end(), work.rank()) != remembered_.end();
   std::vector<std::byte> own;
   if (keeps) own = work.input_bytes();
-  for (std::size_t i = 0; i < contribution_faults_.size(); ++i) {
-    const ContributionFault fault = contribution_faults_[i];
+  for (std::size_t i = 0; i < planned_.size(); ++i) {
+    const ContributionFault fault = planned_[i];
     const bool meant =
-        fault.rank == work.rank() && fault.group == slot.group->id && fault.seq == slot.seq;
+        fault.rank == work.rank() && fault.group == work.group().id() && fault.seq == work.seq();
     if (!meant) continue;
-    contribution_faults_.erase(contribution_faults_.begin() + static_cast<std::ptrdiff_t>(i--));
+    planned_.erase(planned_.begin() + static_cast<std::ptrdiff_t>(i--));
     const bool takes_away = fault.kind == ContributionFault::Kind::kLost ||
                             fault.kind == ContributionFault::Kind::kDelayed;
     if (away && takes_away) continue;  // It is on no way any more.
-    if (apply_fault(fault, work)) away = true;
+    if (apply(fault, work)) away = true;
   }
-  const Signature& signature = work.signature();
-  if (keeps) {
-    contributions_[{work.rank(), slot.group->id, signature.op, signature.count, signature.dtype}] =
-        std::move(own);
-  }
+  if (keeps) contributions_[kind_of(work)] = std::move(own);
   return away;
 }
 
-bool GroupRegistry::apply_fault(const ContributionFault& fault, SimWork& work) {
+ContributionFaults::Kind ContributionFaults::kind_of(const SimWork& work) {
+  const Signature& signature = work.signature();
+  return {work.rank(), work.group().id(), signature.op, signature.count, signature.dtype};
+}
+
+bool ContributionFaults::apply(const ContributionFault& fault, SimWork& work) {
   switch (fault.kind) {
     case ContributionFault::Kind::kLost:
       work.lost = true;
@@ -87,30 +88,29 @@ bool GroupRegistry::apply_fault(const ContributionFault& fault, SimWork& work) {
       return false;
     case ContributionFault::Kind::kCorrupted:
     case ContributionFault::Kind::kStale:
-      replace_contribution(fault, work);
+      replace(fault, work);
       return false;
   }
   return false;
 }
 
-void GroupRegistry::delay(SimWork& work, Duration span) {
+void ContributionFaults::delay(SimWork& work, Duration span) {
   work.delay = ++n_delayed_;
   delayed_.emplace(work.delay, &work);
-  world_->at(world_->now() + span, [this, number = work.delay] {
+  World& world = registry_->world();
+  world.at(world.now() + span, [this, number = work.delay] {
     const auto found = delayed_.find(number);
     if (found == delayed_.end()) return;
     SimWork& arrived = *found->second;
     delayed_.erase(found);
     arrived.delay = 0;
-    admit(*find_slot(arrived.group().state(), arrived.seq()), arrived);
+    registry_->matcher().arrive_late(arrived);
   });
 }
 
-void GroupRegistry::replace_contribution(const ContributionFault& fault, SimWork& work) {
-  const Signature& signature = work.signature();
+void ContributionFaults::replace(const ContributionFault& fault, SimWork& work) {
   if (fault.kind == ContributionFault::Kind::kStale) {
-    const auto known = contributions_.find(
-        {work.rank(), work.group().id(), signature.op, signature.count, signature.dtype});
+    const auto known = contributions_.find(kind_of(work));
     if (known != contributions_.end()) work.contribute(known->second);
     return;
   }
@@ -121,31 +121,12 @@ void GroupRegistry::replace_contribution(const ContributionFault& fault, SimWork
   work.contribute(std::move(bytes));
 }
 
-// The calls whose contributions were lost fail with the others'.
-void GroupRegistry::fail_lost(const MatchSlot& slot) {
+void ContributionFaults::fail_lost(const MatchSlot& slot) {
   const std::vector<SimWork*> lost = lost_;
   for (SimWork* work : lost) {
     if (&work->group().state() != slot.group || work->seq() != slot.seq) continue;
     work->complete(slot.status, slot.detail);
   }
-}
-
-std::string GroupRegistry::losses_text() const {
-  std::string text;
-  for (const SimWork* work : lost_) {
-    text += "lost: the contribution of rank " + std::to_string(to_int(work->rank())) + " to " +
-            describe_call(*work) + "\n";
-  }
-  for (const Outage& outage : options_.net.outages) {
-    std::vector<Rank> ranks;
-    std::vector<Rank> peers;
-    for (const std::int32_t rank : outage.ranks) ranks.push_back(Rank{rank});
-    for (const std::int32_t rank : outage.peers) peers.push_back(Rank{rank});
-    if (outage.next_up(world_->now().ns)) continue;
-    text += "down: nothing passes between " + name_ranks(ranks) + " and " +
-            (peers.empty() ? "the others" : name_ranks(peers)) + " any more\n";
-  }
-  return text;
 }
 
 }  // namespace lockstep::sim

@@ -1,4 +1,4 @@
-#include "lockstep/sim/group/detail/memory_guard.h"
+#include "lockstep/sim/group/detail/memory/memory_guard.h"
 
 #include <algorithm>
 #include <cstring>

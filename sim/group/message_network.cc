@@ -79,7 +79,7 @@ void MessageNetwork::post(MatchSlot& slot, SimWork& work) {
   try {
     slot.flight->post(work.member(), work.inputs(), work.outputs());
   } catch (const InexactOperation&) {
-    return registry_->fail_inexact(slot, std::current_exception());
+    return registry_->matcher().fail_inexact(slot, std::current_exception());
   }
   arm();
 }
@@ -98,7 +98,7 @@ bool MessageNetwork::defer(MatchSlot& slot) {
   world_->at(end, [this, &slot, number = n_deferred_] {
     if (slot.transfer_timer != number) return;
     slot.transfer_timer = 0;
-    registry_->make_ready(slot);
+    registry_->matcher().make_ready(slot);
   });
   return true;
 }
@@ -118,7 +118,7 @@ bool MessageNetwork::defer(SimWork& send, const SimWork& recv) {
     SimWork& arrived = *found->second;
     sends_.erase(found);
     arrived.transfer_timer = 0;
-    registry_->make_ready(arrived);
+    registry_->mailbox().make_ready(arrived);
   });
   return true;
 }

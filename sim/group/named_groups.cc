@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "lockstep/base/text.h"
-#include "lockstep/sim/group/detail/group_registry.h"
+#include "lockstep/sim/group/detail/group_table.h"
 #include "lockstep/tensor/digest.h"
 
 namespace lockstep::sim {
@@ -38,7 +38,7 @@ std::string shown(std::string_view name, std::int64_t instance) {
 
 }  // namespace
 
-std::int32_t GroupRegistry::free_id(std::string_view name, std::int64_t instance) const {
+std::int32_t GroupTable::free_id(std::string_view name, std::int64_t instance) const {
   const std::int32_t number = number_of(name);
   if (number >= 0 && instance == 0 && !groups_.contains(number)) return number;
   std::uint64_t id = digest_of(name, instance) % kLargeIds;
@@ -46,9 +46,9 @@ std::int32_t GroupRegistry::free_id(std::string_view name, std::int64_t instance
   return static_cast<std::int32_t>(kLargeIds + id);
 }
 
-Result<GroupState*> GroupRegistry::open(Rank rank,
-                                        std::string_view name,
-                                        std::span<const std::int32_t> members) {
+Result<GroupState*> GroupTable::open(Rank rank,
+                                     std::string_view name,
+                                     std::span<const std::int32_t> members) {
   std::vector<std::int32_t> list(members.begin(), members.end());
   std::vector<std::int32_t> sorted = list;
   std::sort(sorted.begin(), sorted.end());

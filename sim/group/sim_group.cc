@@ -18,7 +18,7 @@ class SimGroups::Impl {
       if (const auto alive = weak.lock()) alive->abandon(rank);
     });
     world.on_stuck([weak = std::weak_ptr<GroupRegistry>(registry)](const StuckVerdict& verdict) {
-      if (const auto alive = weak.lock()) alive->on_stuck(verdict);
+      if (const auto alive = weak.lock()) alive->hang_report().on_stuck(verdict);
     });
   }
 
@@ -41,7 +41,7 @@ Result<std::unique_ptr<ProcessGroup>> SimGroups::open(RankHandle& rank,
                                                       std::string_view name,
                                                       std::span<const std::int32_t> members) {
   GroupRegistry& registry = *impl_->registry;
-  const Result<GroupState*> opened = registry.open(rank.rank(), name, members);
+  const Result<GroupState*> opened = registry.groups().open(rank.rank(), name, members);
   if (!opened.ok()) return opened.error();
   GroupState& state = *opened.value();
   if (Recorder* recorder = runtime.recorder()) {
@@ -52,20 +52,24 @@ Result<std::unique_ptr<ProcessGroup>> SimGroups::open(RankHandle& rank,
       registry, state, rank, runtime, static_cast<std::int32_t>(self - members.begin())));
 }
 
-void SimGroups::plan(const ContributionFault& fault) { impl_->registry->plan(fault); }
+void SimGroups::plan(const ContributionFault& fault) { impl_->registry->faults().plan(fault); }
 
-void SimGroups::remember(Rank rank) { impl_->registry->remember(rank); }
+void SimGroups::remember(Rank rank) { impl_->registry->faults().remember(rank); }
 
 std::string SimGroups::explain(const StuckVerdict& /*verdict*/) const {
-  return impl_->registry->explanation();
+  return impl_->registry->hang_report().explanation();
 }
 
-const WaitForGraph& SimGroups::wait_for() const { return impl_->registry->wait_for(); }
+const WaitForGraph& SimGroups::wait_for() const {
+  return impl_->registry->hang_report().wait_for();
+}
 
-const std::string& SimGroups::timeouts() const { return impl_->registry->timeouts(); }
+const std::string& SimGroups::timeouts() const { return impl_->registry->watchdog().reports(); }
 
-bool SimGroups::awaits_timeout() const { return impl_->registry->awaits_timeout(); }
+bool SimGroups::awaits_timeout() const { return impl_->registry->watchdog().is_watching(); }
 
-std::vector<Rank> SimGroups::missing_ranks() const { return impl_->registry->missing(); }
+std::vector<Rank> SimGroups::missing_ranks() const {
+  return impl_->registry->hang_report().missing();
+}
 
 }  // namespace lockstep::sim

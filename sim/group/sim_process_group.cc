@@ -46,7 +46,7 @@ std::unique_ptr<ProcessGroup> SimProcessGroup::split(std::span<const std::int32_
   std::sort(sorted.begin(), sorted.end());
   LOCKSTEP_CHECK(std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end(),
                  fmt::format("a new group of ranks {} lists a rank twice", join(members)));
-  GroupState& state = registry_->split(*state_, n_splits_++, std::move(members));
+  GroupState& state = registry_->groups().split(*state_, n_splits_++, std::move(members));
   if (place < 0) return nullptr;
   if (Recorder* recorder = runtime_->recorder()) {
     recorder->record(GroupEvent{.group = state.id, .members = state.members});
@@ -78,19 +78,19 @@ Work SimProcessGroup::post(const CollectiveCall& call) {
   // A recv from any rank gets its number, and its place in the trace, with its sender.
   const bool open = signature.op == CollectiveOp::kRecv && signature.peer < 0;
   std::int64_t seq = 0;
-  if (!open) seq = message ? registry_->next_message(*state_, signature, member_) : next_seq_++;
+  if (!open) seq = message ? Mailbox::next_number(*state_, signature, member_) : next_seq_++;
   if (!open) record_posted(call, seq);
   SimWork* work = SimWork::make(*this, call, seq);
   Work handle{Ref<WorkState>(work)};
   if (call.timeout.ns > 0) {
-    registry_->set_deadline(*work, call.timeout);
+    registry_->deadlines().set(*work, call.timeout);
   } else {
-    registry_->watch(*work);
+    registry_->watchdog().watch(*work);
   }
   if (message) {
-    registry_->arrive_message(*state_, *work);
+    registry_->mailbox().arrive(*state_, *work);
   } else {
-    registry_->arrive(*state_, *work);
+    registry_->matcher().arrive(*state_, *work);
   }
   // An addition of this very call rounded in exact mode: that is the error, not the status.
   if (work->done() && work->status() == CommStatus::kAborted) handle_->point({});

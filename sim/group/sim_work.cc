@@ -5,7 +5,6 @@
 #include <new>
 
 #include "lockstep/sim/group/detail/group_registry.h"
-#include "lockstep/sim/group/detail/memory_guard.h"
 #include "lockstep/sim/group/detail/sim_process_group.h"
 #include "lockstep/tensor/in_flight.h"
 #include "lockstep/tensor/poison.h"
@@ -196,11 +195,11 @@ bool SimWork::is_completed() {
 
 CommStatus SimWork::wait() {
   if (!done_) {
-    registry_->set_waiting(rank_, this);
+    registry_->ranks().set_waiting(rank_, this);
     const WaitReason reason{
         .what = name_of(signature().op), .group = group_id_, .seq = seq_, .site = signature().site};
     while (!done_ && !handle_->block(reason)) continue;
-    registry_->set_waiting(rank_, nullptr);
+    registry_->ranks().set_waiting(rank_, nullptr);
     // Only a rank that is unwinding already comes back without an answer.
     if (!done_) return CommStatus::kAborted;
   }
@@ -213,19 +212,23 @@ void SimWork::complete(CommStatus status, const std::string* detail) {
   status_ = status;
   detail_ = detail;
   done_ = true;
-  if (deadline != 0) registry_->forget_deadline(*this);
-  if (watch != 0) registry_->forget_watch(*this);
-  if (delay != 0) registry_->forget_delay(*this);
-  if (lost) registry_->forget_lost(*this);
+  if (deadline != 0) registry_->deadlines().forget(*this);
+  if (watch != 0) registry_->watchdog().forget(*this);
+  if (delay != 0) registry_->faults().forget_delay(*this);
+  if (lost) registry_->faults().forget_lost(*this);
   if (corrupt_ && status == CommStatus::kOk) flip_result();
   // An operation that its own rank gave up has no end in the trace: that is what happened to it.
   const bool unknown_sender = from_any_source_ && signature().peer < 0;
   if (status != CommStatus::kAborted && !unknown_sender) group_->record(*this);
   group_->remove_pending(*this);
   group_ = nullptr;
-  registry_->wake_waiter(*this);
+  registry_->ranks().wake_waiter(*this);
 }
 
-void SimWork::on_action(const Action& /*action*/) { registry_->deliver(*this); }
+bool is_message(const SimWork& work) {
+  return work.signature().op == CollectiveOp::kSend || work.signature().op == CollectiveOp::kRecv;
+}
+
+void SimWork::on_action(const Action& /*action*/) { Mailbox::deliver(*this); }
 
 }  // namespace lockstep::sim

@@ -1,4 +1,4 @@
-#include "lockstep/sim/group/detail/transfer.h"
+#include "lockstep/sim/group/detail/memory/transfer.h"
 
 #include <algorithm>
 #include <array>

@@ -16,7 +16,9 @@
 
 namespace lockstep::sim {
 
-class GroupRegistry;
+class GroupRegistry;  // group_registry.h
+class Matcher;
+class SimProcessGroup;
 struct GroupState;
 
 /// The meeting of all members at one sequence number; reused for later numbers.
@@ -34,7 +36,7 @@ struct MatchSlot final : ActionHandler, FlightClient {
 
   std::int32_t n_members() const { return static_cast<std::int32_t>(works.size()); }
 
-  GroupRegistry* registry = nullptr;
+  Matcher* matcher = nullptr;
   GroupState* group = nullptr;
   std::int64_t seq = 0;
   std::vector<SimWork*> works;  ///< By group rank; null: not posted, or given up by an ended rank.

@@ -129,6 +129,9 @@ class SimWork final : public WorkState, public ActionHandler {
   bool from_any_source_ = false;        // A recv whose sender was open when it was posted.
 };
 
+/// A send or a recv.
+bool is_message(const SimWork& work);
+
 /// Paired with its other half, and about to be delivered.
 bool has_arrived(const SimWork& work);
 

@@ -1,4 +1,5 @@
-// send and recv: pairs of one (sender, receiver, tag), in order.
+#include "lockstep/sim/group/detail/mailbox.h"
+
 #include <utility>
 
 #include "lockstep/sim/group/detail/group_registry.h"
@@ -71,23 +72,8 @@ std::optional<Difference> message_difference(const SimWork& send,
   return Difference{"count", std::to_string(sent.count), std::to_string(wanted.count)};
 }
 
-}  // namespace
-
-// Paired, and about to be delivered.
-bool has_arrived(const SimWork& work) {
-  if (work.partner == nullptr) return false;
-  return (is_send(work.signature()) ? work : *work.partner).transfer_timer == 0;
-}
-
-std::int64_t GroupRegistry::next_message(GroupState& group,
-                                         const Signature& signature,
-                                         std::int32_t self) {
-  Channel& channel = group.channels[key_of(signature, self)];
-  return (is_send(signature) ? channel.sends : channel.recvs).n_posted++;
-}
-
 // The oldest message of the lowest sender that no recv has taken.
-SimWork* GroupRegistry::take_send(GroupState& group, SimWork& recv) {
+SimWork* take_send(GroupState& group, SimWork& recv) {
   const Signature& wanted = recv.signature();
   const ChannelKey lowest{recv.member(), wanted.tag, 0};
   for (auto at = group.channels.lower_bound(lowest); at != group.channels.end(); ++at) {
@@ -101,7 +87,7 @@ SimWork* GroupRegistry::take_send(GroupState& group, SimWork& recv) {
   return nullptr;
 }
 
-SimWork* GroupRegistry::take_recv(GroupState& group, const SimWork& send, Channel& channel) {
+SimWork* take_recv(GroupState& group, const SimWork& send, Channel& channel) {
   if (channel.recvs.head != nullptr) return &pop(channel.recvs);
   const auto found = group.from_any_source.find({send.signature().peer, send.signature().tag});
   if (found == group.from_any_source.end() || found->second.head == nullptr) return nullptr;
@@ -110,7 +96,22 @@ SimWork* GroupRegistry::take_recv(GroupState& group, const SimWork& send, Channe
   return &recv;
 }
 
-void GroupRegistry::arrive_message(GroupState& group, SimWork& work) {
+}  // namespace
+
+// Paired, and about to be delivered.
+bool has_arrived(const SimWork& work) {
+  if (work.partner == nullptr) return false;
+  return (is_send(work.signature()) ? work : *work.partner).transfer_timer == 0;
+}
+
+std::int64_t Mailbox::next_number(GroupState& group,
+                                  const Signature& signature,
+                                  std::int32_t self) {
+  Channel& channel = group.channels[key_of(signature, self)];
+  return (is_send(signature) ? channel.sends : channel.recvs).n_posted++;
+}
+
+void Mailbox::arrive(GroupState& group, SimWork& work) {
   work.retain();
   if (work.from_any_source()) {
     if (SimWork* send = take_send(group, work)) return pair(*send, work);
@@ -125,9 +126,9 @@ void GroupRegistry::arrive_message(GroupState& group, SimWork& work) {
   push(channel.recvs, work);
 }
 
-void GroupRegistry::pair(SimWork& send, SimWork& recv) {
-  if (const auto difference = message_difference(send, recv, options_.pairing)) {
-    const std::string* detail = keep(describe(*difference, send, recv));
+void Mailbox::pair(SimWork& send, SimWork& recv) {
+  if (const auto difference = message_difference(send, recv, registry_->options().pairing)) {
+    const std::string* detail = registry_->keep(describe(*difference, send, recv));
     for (SimWork* work : {&send, &recv}) {
       work->complete(CommStatus::kMismatch, detail);
       work->release();
@@ -136,19 +137,20 @@ void GroupRegistry::pair(SimWork& send, SimWork& recv) {
   }
   send.partner = &recv;
   recv.partner = &send;
-  if (message_network_ == nullptr || !message_network_->defer(send, recv)) make_ready(send);
+  MessageNetwork* network = registry_->network();
+  if (network == nullptr || !network->defer(send, recv)) make_ready(send);
 }
 
-void GroupRegistry::make_ready(SimWork& send) {
+void Mailbox::make_ready(SimWork& send) {
   const GroupState& group = send.group().state();
-  world_->enable({.id = delivery_id(send),
-                  .kind = ActionKind::kDeliver,
-                  .rank = send.rank(),
-                  .footprint = channel_object(group, send.signature(), send.member())},
-                 send);
+  registry_->world().enable({.id = delivery_id(send),
+                             .kind = ActionKind::kDeliver,
+                             .rank = send.rank(),
+                             .footprint = channel_object(group, send.signature(), send.member())},
+                            send);
 }
 
-void GroupRegistry::deliver(SimWork& send) {
+void Mailbox::deliver(SimWork& send) {
   SimWork& recv = *send.partner;
   Transfer::deliver(send, recv);
   for (SimWork* work : {&send, &recv}) {
@@ -158,22 +160,23 @@ void GroupRegistry::deliver(SimWork& send) {
   }
 }
 
-void GroupRegistry::give_up_message(SimWork& work) {
+void Mailbox::give_up(SimWork& work) {
   if (work.partner != nullptr) {
     SimWork& send = is_send(work.signature()) ? work : *work.partner;
-    if (message_network_ == nullptr || !message_network_->cancel_deferral(send))
-      world_->disable(delivery_id(send));
+    MessageNetwork* network = registry_->network();
+    if (network == nullptr || !network->cancel_deferral(send)) {
+      registry_->world().disable(delivery_id(send));
+    }
     return deliver(send);
   }
-  fail_message(work, CommStatus::kAborted, nullptr);
+  fail(work, CommStatus::kAborted, nullptr);
 }
 
-// Requires: still in its channel, or its message still under way.
-void GroupRegistry::fail_message(SimWork& work, CommStatus status, const std::string* detail) {
+void Mailbox::fail(SimWork& work, CommStatus status, const std::string* detail) {
   GroupState& group = work.group().state();
-  world_->touch(channel_object(group, work.signature(), work.member()));
+  registry_->world().touch(channel_object(group, work.signature(), work.member()));
   if (SimWork* other = work.partner; other != nullptr) {
-    message_network_->cancel_deferral(is_send(work.signature()) ? work : *other);
+    registry_->network()->cancel_deferral(is_send(work.signature()) ? work : *other);
     for (SimWork* half : {&work, other}) {
       half->partner = nullptr;
       half->complete(status, detail);

@@ -1,4 +1,5 @@
-// Members meet at a sequence number; the last to arrive makes the transfer possible.
+#include "lockstep/sim/group/detail/matcher.h"
+
 #include <algorithm>
 #include <exception>
 #include <utility>
@@ -30,25 +31,27 @@ std::int64_t bytes_of(const Signature& signature) {
 
 }  // namespace
 
-void MatchSlot::on_action(const Action& /*action*/) { registry->transfer(*this); }
+void MatchSlot::on_action(const Action& /*action*/) { matcher->transfer(*this); }
 
-void MatchSlot::on_member_done(std::int32_t member) { registry->on_member_done(*this, member); }
+void MatchSlot::on_member_done(std::int32_t member) { matcher->on_member_done(*this, member); }
 
 void MatchSlot::on_inexact(std::exception_ptr problem) {
-  registry->on_inexact(*this, std::move(problem));
+  matcher->on_inexact(*this, std::move(problem));
 }
 
-MatchSlot* GroupRegistry::find_slot(const GroupState& group, std::int64_t seq) const {
+MatchSlot* Meetings::find(const GroupState& group, std::int64_t seq) {
   if (seq < group.first_open || seq >= group.n_opened) return nullptr;
   return group.window[static_cast<std::size_t>(seq) & (group.window.size() - 1)];
 }
 
-MatchSlot& GroupRegistry::slot_of(GroupState& group, std::int64_t seq) {
-  MatchSlot* slot = find_slot(group, seq);
-  return slot != nullptr ? *slot : open_slot(group, seq);
+MatchSlot& Meetings::at(Matcher& matcher, GroupState& group, std::int64_t seq) {
+  if (MatchSlot* slot = find(group, seq)) return *slot;
+  MatchSlot& slot = open(group, seq);
+  slot.matcher = &matcher;
+  return slot;
 }
 
-MatchSlot& GroupRegistry::open_slot(GroupState& group, std::int64_t seq) {
+MatchSlot& Meetings::open(GroupState& group, std::int64_t seq) {
   LOCKSTEP_CHECK(seq == group.n_opened, "members reach sequence numbers one after another");
   while (seq - group.first_open >= static_cast<std::int64_t>(group.window.size())) {
     std::vector<MatchSlot*> wider(std::max<std::size_t>(8, group.window.size() * 2));
@@ -58,10 +61,9 @@ MatchSlot& GroupRegistry::open_slot(GroupState& group, std::int64_t seq) {
     }
     group.window = std::move(wider);
   }
-  if (free_slots_.empty()) free_slots_.push_back(&slots_.emplace_back());
-  MatchSlot& slot = *free_slots_.back();
-  free_slots_.pop_back();
-  slot.registry = this;
+  if (free_.empty()) free_.push_back(&slots_.emplace_back());
+  MatchSlot& slot = *free_.back();
+  free_.pop_back();
   slot.group = &group;
   slot.seq = seq;
   slot.works.assign(group.members.size(), nullptr);
@@ -79,7 +81,7 @@ MatchSlot& GroupRegistry::open_slot(GroupState& group, std::int64_t seq) {
   return slot;
 }
 
-void GroupRegistry::close(MatchSlot& slot) {
+void Meetings::close(MatchSlot& slot) {
   GroupState& group = *slot.group;
   slot.flight.reset();
   const std::size_t mask = group.window.size() - 1;
@@ -88,16 +90,22 @@ void GroupRegistry::close(MatchSlot& slot) {
          group.window[static_cast<std::size_t>(group.first_open) & mask] == nullptr) {
     ++group.first_open;
   }
-  free_slots_.push_back(&slot);
+  free_.push_back(&slot);
 }
 
-void GroupRegistry::arrive(GroupState& group, SimWork& work) {
-  MatchSlot& slot = slot_of(group, work.seq());
-  if (has_contribution_faults_ && apply_faults(slot, work)) return;
+Matcher::Matcher(GroupRegistry& registry)
+    : registry_(&registry), options_(&registry.options()), transfer_(options_->order) {}
+
+void Matcher::arrive(GroupState& group, SimWork& work) {
+  MatchSlot& slot = meetings_.at(*this, group, work.seq());
+  ContributionFaults& faults = registry_->faults();
+  if (faults.any() && faults.apply(work)) return;
   admit(slot, work);
 }
 
-void GroupRegistry::admit(MatchSlot& slot, SimWork& work) {
+void Matcher::arrive_late(SimWork& work) { admit(*slot_of(work), work); }
+
+void Matcher::admit(MatchSlot& slot, SimWork& work) {
   const GroupState& group = *slot.group;
   ++slot.n_arrived;
   if (slot.failed) {
@@ -106,19 +114,20 @@ void GroupRegistry::admit(MatchSlot& slot, SimWork& work) {
     work.retain();
     slot.works[static_cast<std::size_t>(work.member())] = &work;
     compare(slot, work);
-    const bool agrees = options_.pairing == Pairing::kStrict && !slot.failed && slot.n_lost == 0;
-    if (message_network_ != nullptr && agrees) message_network_->post(slot, work);
+    const bool agrees = options_->pairing == Pairing::kStrict && !slot.failed && slot.n_lost == 0;
+    MessageNetwork* network = registry_->network();
+    if (network != nullptr && agrees) network->post(slot, work);
   }
   if (slot.n_arrived < group.size()) return;
   if (slot.failed) {
-    close(slot);
+    meetings_.close(slot);
   } else if (slot.n_lost == 0) {
     fill(slot);
   }
 }
 
 // Early, so that a mismatch is reported at once and not when the last rank arrives.
-void GroupRegistry::compare(MatchSlot& slot, SimWork& work) {
+void Matcher::compare(MatchSlot& slot, SimWork& work) {
   if (slot.first == nullptr) {
     slot.first = &work;
     return;
@@ -126,9 +135,9 @@ void GroupRegistry::compare(MatchSlot& slot, SimWork& work) {
   const Signature& expected = slot.first->signature();
   const Signature& actual = work.signature();
   std::optional<Difference> difference;
-  if (options_.pairing == Pairing::kStrict && !same_signature(expected, actual)) {
+  if (options_->pairing == Pairing::kStrict && !same_signature(expected, actual)) {
     difference = first_difference(expected, actual);
-  } else if (options_.pairing == Pairing::kGlooLike && bytes_of(expected) != bytes_of(actual)) {
+  } else if (options_->pairing == Pairing::kGlooLike && bytes_of(expected) != bytes_of(actual)) {
     const bool uneven =
         expected.op == CollectiveOp::kAllToAll && actual.op == CollectiveOp::kAllToAll;
     if (!uneven) {
@@ -142,11 +151,11 @@ void GroupRegistry::compare(MatchSlot& slot, SimWork& work) {
   if (swapped) std::swap(difference->left, difference->right);
   const SimWork& left = swapped ? work : *slot.first;
   const SimWork& right = swapped ? *slot.first : work;
-  fail(slot, CommStatus::kMismatch, keep(describe(*difference, left, right)));
+  fail(slot, CommStatus::kMismatch, registry_->keep(describe(*difference, left, right)));
 }
 
 // Pairs calls by their place alone, and keeps the first difference for the verdict.
-bool GroupRegistry::hangs_when_paired(MatchSlot& slot) const {
+bool Matcher::hangs_when_paired(MatchSlot& slot) const {
   slot.hung = pair_by_sequence(slot.works) == PairingResult::kHang;
   for (std::size_t i = 1; i < slot.works.size() && slot.group->mispaired.empty(); ++i) {
     const SimWork& left = *slot.works.front();
@@ -158,53 +167,54 @@ bool GroupRegistry::hangs_when_paired(MatchSlot& slot) const {
 }
 
 // All members are here.
-void GroupRegistry::fill(MatchSlot& slot) {
+void Matcher::fill(MatchSlot& slot) {
   const CollectiveOp op = slot.works.front()->signature().op;
-  if (op == CollectiveOp::kAllToAll && options_.pairing != Pairing::kNcclLike) {
+  if (op == CollectiveOp::kAllToAll && options_->pairing != Pairing::kNcclLike) {
     if (const auto difference = differing_splits(slot.works)) {
       fail(slot,
            CommStatus::kMismatch,
-           keep(describe(*difference, *slot.works.front(), *slot.works.back())));
-      return close(slot);
+           registry_->keep(describe(*difference, *slot.works.front(), *slot.works.back())));
+      return meetings_.close(slot);
     }
   }
-  if (options_.pairing != Pairing::kStrict && hangs_when_paired(slot)) return;
+  if (options_->pairing != Pairing::kStrict && hangs_when_paired(slot)) return;
   if (slot.flight != nullptr) {
     for (const std::int32_t member : std::exchange(slot.early, {})) finish_member(slot, member);
     return;
   }
-  if (message_network_ == nullptr || !message_network_->defer(slot)) make_ready(slot);
+  MessageNetwork* network = registry_->network();
+  if (network == nullptr || !network->defer(slot)) make_ready(slot);
 }
 
-void GroupRegistry::make_ready(MatchSlot& slot) {
+void Matcher::make_ready(MatchSlot& slot) {
   slot.ready = true;
-  world_->enable({.id = transfer_id(slot),
-                  .kind = ActionKind::kTransfer,
-                  .rank = slot.works.back()->rank(),
-                  .footprint = slot_object(*slot.group, slot.seq)},
-                 slot);
+  registry_->world().enable({.id = transfer_id(slot),
+                             .kind = ActionKind::kTransfer,
+                             .rank = slot.works.back()->rank(),
+                             .footprint = slot_object(*slot.group, slot.seq)},
+                            slot);
 }
 
 // Exact mode's proof may fail here as in any operation of a rank: then the first member throws that
 // still waits.
-void GroupRegistry::fail_inexact(MatchSlot& slot, std::exception_ptr problem) {
+void Matcher::fail_inexact(MatchSlot& slot, std::exception_ptr problem) {
   const auto waits = [](const SimWork* work) { return work != nullptr; };
   const auto first = std::find_if(slot.works.begin(), slot.works.end(), waits);
-  world_->interrupt((*first)->rank(), [problem = std::move(problem)](RankHandle& /*rank*/) {
-    std::rethrow_exception(problem);
-  });
+  registry_->world().interrupt(
+      (*first)->rank(),
+      [problem = std::move(problem)](RankHandle& /*rank*/) { std::rethrow_exception(problem); });
   fail(slot, CommStatus::kAborted, nullptr);
 }
 
-void GroupRegistry::on_inexact(MatchSlot& slot, std::exception_ptr problem) {
+void Matcher::on_inexact(MatchSlot& slot, std::exception_ptr problem) {
   const bool all_called = slot.under_way();
   fail_inexact(slot, std::move(problem));
-  if (all_called) close(slot);
+  if (all_called) meetings_.close(slot);
 }
 
-bool GroupRegistry::move_data(MatchSlot& slot) {
+bool Matcher::move_data(MatchSlot& slot) {
   try {
-    if (options_.pairing != Pairing::kStrict &&
+    if (options_->pairing != Pairing::kStrict &&
         pair_by_sequence(slot.works) == PairingResult::kGarbage) {
       transfer_.run_garbage(slot.works);
     } else {
@@ -217,19 +227,19 @@ bool GroupRegistry::move_data(MatchSlot& slot) {
   }
 }
 
-void GroupRegistry::transfer(MatchSlot& slot) {
+void Matcher::transfer(MatchSlot& slot) {
   slot.transfer_timer = 0;
   slot.ready = false;
-  if (!move_data(slot)) return close(slot);
+  if (!move_data(slot)) return meetings_.close(slot);
   for (SimWork* work : slot.works) {
     work->complete(CommStatus::kOk, nullptr);
     work->release();
   }
-  close(slot);
+  meetings_.close(slot);
 }
 
 // Members that need not wait complete when all have called: then the calls have been compared.
-void GroupRegistry::on_member_done(MatchSlot& slot, std::int32_t member) {
+void Matcher::on_member_done(MatchSlot& slot, std::int32_t member) {
   if (slot.n_arrived < slot.n_members()) {
     slot.early.push_back(member);
   } else {
@@ -237,18 +247,18 @@ void GroupRegistry::on_member_done(MatchSlot& slot, std::int32_t member) {
   }
 }
 
-void GroupRegistry::finish_member(MatchSlot& slot, std::int32_t member) {
+void Matcher::finish_member(MatchSlot& slot, std::int32_t member) {
   const auto place = static_cast<std::size_t>(member);
   slot.done.resize(slot.works.size());
   slot.done[place] = 1;
   SimWork* work = std::exchange(slot.works[place], nullptr);
   work->complete(CommStatus::kOk, nullptr);
   work->release();
-  if (++slot.n_done == slot.n_members()) close(slot);
+  if (++slot.n_done == slot.n_members()) meetings_.close(slot);
 }
 
 // A transfer under way ends now. False: there is none, or a message was lost.
-bool GroupRegistry::finish_now(MatchSlot& slot) {
+bool Matcher::finish_now(MatchSlot& slot) {
   if (!slot.under_way()) return false;
   if (slot.flight == nullptr) {
     transfer(slot);
@@ -256,12 +266,12 @@ bool GroupRegistry::finish_now(MatchSlot& slot) {
   }
   const std::int64_t seq = slot.seq;
   GroupState& group = *slot.group;
-  message_network_->deliver_now(slot);
-  return find_slot(group, seq) == nullptr;
+  registry_->network()->deliver_now(slot);
+  return Meetings::find(group, seq) == nullptr;
 }
 
-void GroupRegistry::fail(MatchSlot& slot, CommStatus status, const std::string* detail) {
-  if (slot.flight != nullptr) message_network_->drop(slot);
+void Matcher::fail(MatchSlot& slot, CommStatus status, const std::string* detail) {
+  if (slot.flight != nullptr) registry_->network()->drop(slot);
   slot.transfer_timer = 0;
   slot.failed = true;
   slot.status = status;
@@ -271,51 +281,30 @@ void GroupRegistry::fail(MatchSlot& slot, CommStatus status, const std::string* 
     work->complete(status, detail);
     std::exchange(work, nullptr)->release();
   }
-  fail_lost(slot);
+  registry_->faults().fail_lost(slot);
 }
 
-void GroupRegistry::leave(SimProcessGroup& group) {
-  set_waiting(group.handle().rank(), nullptr);
-  give_up_all(group);
-  group.state().handles[static_cast<std::size_t>(group.rank())] = nullptr;
-}
-
-void GroupRegistry::abandon(Rank rank) {
-  for (const auto& [id, group] : groups_) {
-    const auto member = std::find(group->members.begin(), group->members.end(), to_int(rank));
-    if (member == group->members.end()) continue;
-    SimProcessGroup* handle =
-        group->handles[static_cast<std::size_t>(member - group->members.begin())];
-    if (handle != nullptr) give_up_all(*handle);
-  }
-}
-
-void GroupRegistry::give_up_all(SimProcessGroup& group) {
-  while (SimWork* work = group.first_pending()) {
-    if (work->signature().op == CollectiveOp::kSend ||
-        work->signature().op == CollectiveOp::kRecv) {
-      give_up_message(*work);
-    } else {
-      give_up(*work);
-    }
-  }
+void Matcher::time_out(MatchSlot& slot, const std::string* detail) {
+  const bool all_called = slot.under_way();
+  fail(slot, CommStatus::kTimedOut, detail);
+  if (all_called) meetings_.close(slot);
 }
 
 // The memory of this work is about to go: a transfer that could have happened happens now, anything
 // else will never complete for the others.
-void GroupRegistry::give_up(SimWork& work) {
-  MatchSlot* slot = find_slot(work.group().state(), work.seq());
+void Matcher::give_up(SimWork& work) {
+  MatchSlot* slot = slot_of(work);
   if (slot == nullptr || slot->works[static_cast<std::size_t>(work.member())] != &work) {
     return work.complete(CommStatus::kAborted, nullptr);
   }
   if (slot->ready) {
-    world_->disable(transfer_id(*slot));
+    registry_->world().disable(transfer_id(*slot));
     return transfer(*slot);
   }
-  world_->touch(slot_object(*slot->group, slot->seq));
+  registry_->world().touch(slot_object(*slot->group, slot->seq));
   const auto member = static_cast<std::size_t>(work.member());
   if (finish_now(*slot)) return;
-  if (slot->flight != nullptr) message_network_->drop(*slot);
+  if (slot->flight != nullptr) registry_->network()->drop(*slot);
   if (slot->has_result(member)) return;
   if (slot->first == &work) slot->first = nullptr;
   slot->works[static_cast<std::size_t>(work.member())] = nullptr;
@@ -325,6 +314,10 @@ void GroupRegistry::give_up(SimWork& work) {
   }
   work.complete(CommStatus::kAborted, nullptr);
   work.release();
+}
+
+MatchSlot* slot_of(const SimWork& work) {
+  return is_message(work) ? nullptr : Meetings::find(work.group().state(), work.seq());
 }
 
 }  // namespace lockstep::sim

@@ -1,0 +1,84 @@
+#include "lockstep/sim/group/detail/group_table.h"
+
+#include <fmt/core.h>
+#include <numeric>
+#include <utility>
+
+#include "lockstep/base/check.h"
+#include "lockstep/base/text.h"
+#include "lockstep/tensor/digest.h"
+
+namespace lockstep::sim {
+
+namespace {
+
+// Ids of groups follow from which group was split how often, never from the schedule: child k of
+// group g is g * 4096 + k + 1, so that the world (0) has the children 1, 2, ...
+constexpr std::int64_t kMaxSplits = 4096;
+
+enum class Touched : std::uint64_t { kMeeting, kChannel, kSplit };
+
+std::uint64_t object_of(Touched kind, const GroupState& group, std::int64_t a, std::int64_t b) {
+  std::uint64_t word = static_cast<std::uint64_t>(kind);
+  for (const std::int64_t part : {std::int64_t{group.id}, a, b}) {
+    word = mix64(word + kGolden64 + static_cast<std::uint64_t>(part));
+  }
+  return word | 1U;
+}
+
+}  // namespace
+
+std::unique_ptr<GroupState> make_group(std::int32_t id, std::vector<std::int32_t> members) {
+  auto group = std::make_unique<GroupState>();
+  group->id = id;
+  group->members = std::move(members);
+  group->handles.resize(group->members.size());
+  return group;
+}
+
+std::uint64_t slot_object(const GroupState& group, std::int64_t seq) {
+  return object_of(Touched::kMeeting, group, seq, 0);
+}
+
+std::uint64_t channel_object(const GroupState& group,
+                             const Signature& signature,
+                             std::int32_t self) {
+  const std::int32_t receiver = signature.op == CollectiveOp::kSend ? signature.peer : self;
+  return object_of(Touched::kChannel, group, receiver, signature.tag);
+}
+
+std::uint64_t split_object(const GroupState& group, std::int64_t k) {
+  return object_of(Touched::kSplit, group, k, 0);
+}
+
+GroupState& GroupTable::world_group() {
+  std::unique_ptr<GroupState>& group = groups_[0];
+  if (group == nullptr) {
+    std::vector<std::int32_t> members(static_cast<std::size_t>(world_->n_ranks()));
+    std::iota(members.begin(), members.end(), 0);
+    group = make_group(0, std::move(members));
+  }
+  return *group;
+}
+
+GroupState& GroupTable::split(const GroupState& parent,
+                              std::int64_t k,
+                              std::vector<std::int32_t> members) {
+  const std::int64_t id = parent.id * kMaxSplits + k + 1;
+  LOCKSTEP_CHECK(
+      k + 1 < kMaxSplits && id < (std::int64_t{1} << 31U),
+      fmt::format(
+          "split {} of group {}: a group can be split {} times, and splits nest at most twice",
+          k + 1,
+          parent.id,
+          kMaxSplits - 1));
+  std::unique_ptr<GroupState>& group = groups_[static_cast<std::int32_t>(id)];
+  if (group == nullptr) group = make_group(static_cast<std::int32_t>(id), members);
+  LOCKSTEP_CHECK(group->members == members,
+                 "all members must split a group by the same list: one passed " +
+                     join(std::span<const std::int32_t>(group->members)) + ", another " +
+                     join(std::span<const std::int32_t>(members)));
+  return *group;
+}
+
+}  // namespace lockstep::sim
