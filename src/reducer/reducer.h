@@ -2,36 +2,22 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "lockstep/autograd/sparse_rows.h"
 #include "lockstep/autograd/variable.h"
 #include "lockstep/collectives/join.h"
-#include "lockstep/comm/lent_memory.h"
 #include "lockstep/comm/process_group.h"
+#include "lockstep/reducer/buckets.h"
 #include "lockstep/reducer/comm_hook.h"
 #include "lockstep/reducer/gradient_trace.h"
+#include "lockstep/reducer/use_tracker.h"
 
 namespace lockstep {
 
-struct ReducerOptions {
-  bool find_unused_parameters = false;
-  bool gradient_as_bucket_view = false;
-  bool is_compat_113 = false;  ///< What counts as a static graph's first backward, see below.
-  /// Of gradients, where parameters have another dtype when they are computed (mixed_precision.h).
-  std::optional<DType> grad_dtype = std::nullopt;
-  std::vector<std::int64_t> initial_limits_bytes;  ///< Of the buckets before the rebuild.
-  std::vector<std::int64_t> rebuilt_limits_bytes;
-  CallSite site;
-  std::int32_t wrapper = -1;
-  std::vector<std::string> debug_names;  ///< By parameter; empty: their own names.
-};
-
-/// The state machine between gradient hooks and collectives.
+/// The state machine between gradient hooks and collectives. What moves gradients is in Buckets; what
+/// knows which of them to expect, in UseTracker.
 ///
 /// A synchronising forward arms it (prepare_for_backward). In the backward that follows, each
 /// parameter that becomes ready is scaled by 1/N into its bucket, and buckets are all-reduced
@@ -83,7 +69,7 @@ class Reducer final : public GradHook, public BackwardCallback {
 
   Runtime& runtime() const { return *runtime_; }
 
-  bool static_graph() const { return static_graph_; }
+  bool static_graph() const { return use_.is_static(); }
 
   /// Synchronising forwards so far.
   std::int64_t n_iterations() const { return n_iterations_; }
@@ -94,7 +80,7 @@ class Reducer final : public GradHook, public BackwardCallback {
   std::span<const std::int32_t> last_ready_order() const { return last_ready_order_; }
 
   /// Of the parameters that the last search, or a static graph's first backward, found unused.
-  std::int64_t unused_bytes() const;
+  std::int64_t unused_bytes() const { return use_.unused_bytes(); }
 
   /// Reduces all parameters at once, after the first backward of a static graph: the used map,
   /// then the buckets.
@@ -112,10 +98,11 @@ class Reducer final : public GradHook, public BackwardCallback {
   void prepare_for_backward(std::span<const Variable> outputs);
 
   /// Unused parameters are searched again in each iteration.
-  bool is_searching() const { return options_.find_unused_parameters && !static_graph_; }
+  bool is_searching() const { return use_.is_searching(); }
 
   /// Under a join context: the next backward divides by the number of active ranks.
-  void divide_by(const JoinNotice& active);
+  void divide_by(const JoinNotice& active) { active_ranks_ = active; }
+
   /// A rank without inputs takes part in one backward of the others: zeros for each bucket, in the
   /// order of launches, then the used map.
   /// Source: _match_all_reduce_for_bwd_pass.
@@ -127,89 +114,42 @@ class Reducer final : public GradHook, public BackwardCallback {
 
   const std::vector<NamedVariable>& parameters() const { return parameters_; }
 
-  std::vector<std::vector<std::int32_t>> buckets() const;
+  std::vector<std::vector<std::int32_t>> buckets() const { return buckets_.members(); }
 
   /// By parameter: on how many ranks it was used in the last reduced backward (of a static graph:
   /// in the first one). Empty unless use is tracked.
-  std::span<const std::int32_t> used_map() const { return global_used_; }
+  std::span<const std::int32_t> used_map() const { return use_.used_map(); }
 
   void on_grad_ready(std::size_t index) override;
   void on_grad_increment(std::size_t index, const Tensor& increment) override;
   void on_backward_end() override;
 
  private:
-  struct Bucket {
-    Tensor flat;
-    std::vector<std::int32_t> members;
-    std::size_t n_pending = 0;
-    std::uint64_t layout = 0;
-    Work work;
-    LentMemory lent;
-    std::unique_ptr<PendingBucket> pending;  // With a communication hook.
-    bool is_sparse = false;                  // One table's gradient, which has no flat memory,
-    Ref<SparseRows> rows;                    // and what became of it.
-  };
-
-  // Where a parameter's gradient lives in the buckets.
-  struct Slot {
-    Tensor view;
-    std::size_t bucket = 0;
-  };
-
-  void initialize_buckets(const std::vector<std::vector<std::int32_t>>& assignment);
-  void adopt_gradient(std::size_t index);
+  void assign_buckets(const std::vector<std::vector<std::int32_t>>& assignment);
 
   bool should_rebuild() const { return !rebuilt_ && !is_searching(); }
 
-  // The versions count differently: backwards in 2.7, synchronising forwards in 1.13.
-  bool is_first_static() const {
-    return static_graph_ && (options_.is_compat_113 ? n_iterations_ : n_backwards_) == 1;
-  }
-
-  void track_use();
-  bool is_counted_only(std::size_t index);
-  bool is_last_firing(std::size_t index);
-
   bool is_debugging() const;
   const std::string& debug_name(std::size_t index) const;
-  OpOptions op_options(const char* scope, std::uint64_t layout) const;
 
   void enter_backward();
   void mark_unused();
   void mark_ready(std::size_t index);
   void fix_divisor();
-  bool is_use_promised(std::size_t index) const;
-  void fill_slot(std::size_t index);
-  void fill_rows(std::size_t index);
-  void launch_rows(Bucket& bucket);
-  void shadow_rows(const Bucket& bucket);
-  void launch_full_buckets();
-  void launch(Bucket& bucket);
-  void run_hook(Bucket& bucket);
-  std::unique_ptr<PendingBucket> shadow_hook(std::size_t b, const Tensor& zeros);
+  void fill(std::size_t index);
   void on_all_launched();
-  void launch_used_map();
   void finalize();
-  void settle();
   void push_unused();
-  void take_result(Bucket& bucket);
-  void publish(std::size_t index, const Tensor& result);
-  bool is_globally_unused(std::size_t index);
 
   std::vector<NamedVariable> parameters_;
-  std::vector<Variable> leaves_;  // The same variables, as the graph search takes them.
   ProcessGroup* group_;
   Runtime* runtime_;
   ReducerOptions options_;
   GradientTrace* trace_;
+  UseTracker use_;
+  Buckets buckets_;
   double divisor_;
-  JoinNotice active_ranks_;  // Valid: what the next backward divides by.
-
-  std::vector<Bucket> buckets_;
-  std::vector<Slot> slots_;  // By parameter.
-  std::size_t next_bucket_ = 0;
-
-  CommHook* hook_ = nullptr;
+  JoinNotice active_ranks_;        // Valid: what the next backward divides by.
   std::vector<Work> extra_works_;  // What finalize waits for besides the buckets.
   std::int64_t n_iterations_ = 0;
 
@@ -221,20 +161,6 @@ class Reducer final : public GradHook, public BackwardCallback {
   std::vector<std::uint8_t> ready_;        // By parameter: in this iteration.
   std::vector<std::int32_t> ready_order_;  // Until the rebuild.
   std::vector<std::int32_t> last_ready_order_;
-
-  // With a static graph only.
-  bool static_graph_ = false;
-  bool backward_counted_ = false;  // Since the last finalize.
-  std::int64_t n_backwards_ = 0;
-  std::vector<std::int32_t> firings_;       // By parameter: in the first backward.
-  std::vector<std::int32_t> firings_left_;  // In this one.
-
-  // With find_unused_parameters or a static graph only.
-  bool tracks_use_ = false;
-  std::vector<std::uint8_t> reachable_;
-  std::vector<std::int32_t> local_used_;
-  std::vector<std::int32_t> global_used_;
-  Work used_map_work_;
 };
 
 }  // namespace lockstep
