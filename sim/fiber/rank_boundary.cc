@@ -17,7 +17,7 @@ RankEnd Scheduler::run_program(RankSlot& slot) {
     (*program_)(slot);
     if (slot.fenced_) slot.dying();  // It was killed after its last point.
   } catch (const RankKilled& killed) {
-    end.outcome = slot.fenced_ ? RankOutcome::kKilled : teardown_outcome_;
+    end.outcome = slot.fenced_ ? RankOutcome::kKilled : deaths_.outcome();
     end.why = killed.why();
     end.detail = killed.reason();
   } catch (const boost::context::detail::forced_unwind&) {

@@ -28,7 +28,7 @@ bool RankFiles::gone(std::string_view path) {
   return slot_->fenced_;
 }
 
-FileSystem& RankFiles::files() { return slot_->scheduler_->files_of(slot_->rank_); }
+FileSystem& RankFiles::files() { return slot_->scheduler_->services().files_of(slot_->rank_); }
 
 Result<std::string> RankFiles::read(std::string_view path) {
   if (gone(path)) return killed(path);
@@ -78,9 +78,10 @@ bool RankSlot::throw_if_killed() {
   if (std::uncaught_exceptions() > 0) return true;
   if (n_kill_notices_ == 0) scheduler_->notify_dying(*this);
   if (++n_kill_notices_ > kMaxNotices) scheduler_->abandon(*this);
+  const Deaths& deaths = scheduler_->deaths();
   // Not a std::exception on purpose: user code must not swallow its own death.
-  throw RankKilled(scheduler_->kill_reason_of(rank_),  // NOLINT(bugprone-std-exception-baseclass)
-                   scheduler_->why_of(rank_));
+  // NOLINTNEXTLINE(bugprone-std-exception-baseclass)
+  throw RankKilled(deaths.reason_of(rank_), deaths.why_of(rank_));
 }
 
 // What is given to one rank is within the reach of all: they share a process.
@@ -108,7 +109,9 @@ bool RankSlot::block(const WaitReason& reason) {
   return true;
 }
 
-VirtualTime RankSlot::now() const { return local_time() + scheduler_->clock_skew_of(rank_); }
+VirtualTime RankSlot::now() const {
+  return local_time() + scheduler_->services().clock_skew_of(rank_);
+}
 
 VirtualTime RankSlot::local_time() const {
   return std::max(scheduler_->now(), VirtualTime{clock_ns_});
@@ -140,7 +143,7 @@ void RankSlot::spend(Duration compute) {
   if (scheduler_->options().timed) clock_ns_ = (local_time() + compute).ns;
 }
 
-Memo& RankSlot::memo() { return scheduler_->memo(); }
+Memo& RankSlot::memo() { return scheduler_->services().memo(); }
 
 std::optional<std::string> RankSlot::environment(std::string_view name) const {
   const std::vector<RankVariable>& variables = scheduler_->options().rank_environment;

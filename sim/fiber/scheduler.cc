@@ -12,10 +12,6 @@ namespace {
 constexpr const char* kLivelock =
     "livelock: the budget of scheduling points without an event ran out";
 
-// While ranks only poll, time may pass: this many polls a runnable rank, then the next timer fires.
-constexpr std::uint64_t kPollsPerRank = 4;
-constexpr std::uint64_t kMinPolls = 64;
-
 }  // namespace
 
 WorldResult Scheduler::run(const WorldOptions& options,
@@ -27,10 +23,7 @@ WorldResult Scheduler::run(const WorldOptions& options,
   program_ = &program;
   start(options, strategy);
   loop();
-  end_listeners_.clear();
-  dying_listeners_.clear();
-  idle_listeners_.clear();
-  stuck_listeners_.clear();
+  listeners_ = {};
   engine_->destroy();
   if (broken_) std::rethrow_exception(std::exchange(broken_, nullptr));
   return std::move(result_);
@@ -44,31 +37,18 @@ void Scheduler::start(const WorldOptions& options, Strategy& strategy) {
     engine_stack_bytes_ = options.stack_bytes;
   }
   options_ = options;
-  strategy_ = &strategy;
   const auto n = static_cast<std::size_t>(options.n_ranks);
   slots_ = std::vector<RankSlot>(n);
   result_ = WorldResult{};
   result_.ends.resize(n);
   now_ = {};
-  timers_.clear();
-  actions_.clear();
-  handlers_.clear();
-  free_handlers_.clear();
-  n_enabled_ = 0;
   n_ended_ = 0;
-  action_picked_ = false;
-  strategy_broken_ = false;
-  n_idle_daemons_ = 0;
-  tearing_down_ = false;
-  teardown_outcome_ = RankOutcome::kKilled;
-  teardown_why_ = EndReason::kNone;
-  kill_reasons_.clear();
+  timers_.clear();
+  deaths_ = {};
   interrupts_.clear();
-  own_files_.clear();
-  own_memo_.clear();
-  note_progress();
-  strategy.start(options.n_ranks);
-  watched_ = strategy.watches();
+  progress_ = {};
+  services_.start(options_);
+  choices_.start(strategy, options.n_ranks);
   for (std::size_t i = 0; i < n; ++i) {
     slots_[i].open(*this, static_cast<Rank>(i));
     make_ready(slots_[i], {});
@@ -77,8 +57,8 @@ void Scheduler::start(const WorldOptions& options, Strategy& strategy) {
 
 void Scheduler::loop() {
   while (n_ended_ < n_ranks()) {
-    if (action_picked_) act();
-    if (n_enabled_ == 0 && !ask_outside(false) && !advance(false) && !ask_outside(true) &&
+    if (choices_.has_taken()) act();
+    if (!choices_.any() && !ask_outside(false) && !advance(false) && !ask_outside(true) &&
         !resolve_stuck()) {
       continue;
     }
@@ -87,18 +67,14 @@ void Scheduler::loop() {
 }
 
 void Scheduler::act() {
-  action_picked_ = false;
-  note_progress();
-  const ActionTable::Entry entry = actions_.take(picked_);
+  progress_.note();
+  const ActionTable::Entry entry = choices_.take_out();
   try {
     if (entry.handler != nullptr) {
       entry.handler->on_action(entry.action);
       return;
     }
-    const std::function<void()> handler =
-        std::move(handlers_[static_cast<std::size_t>(entry.timer)]);
-    free_handlers_.push_back(entry.timer);
-    handler();
+    timers_.handlers().take(entry.timer)();
   } catch (const std::exception& error) {
     if (!broken_) broken_ = std::current_exception();
     kill_all(RankOutcome::kKilled, error.what());
@@ -107,25 +83,21 @@ void Scheduler::act() {
 
 // The strategy's next action: a rank to switch to, or null when the main context must act.
 RankSlot* Scheduler::choose() {
-  if (n_enabled_ == 0 || action_picked_) return nullptr;
-  if (strategy_broken_) return any_ready();
-  const ActionId id = strategy_->pick();
+  if (!choices_.any() || choices_.has_taken()) return nullptr;
+  if (choices_.is_dismissed()) return any_ready();
+  const ActionId id = choices_.ask();
   const auto number = static_cast<std::uint64_t>(id);
   if (number < slots_.size() && slots_[number].state_ == RankState::kReady) {
     ++result_.n_choices;
-    --n_enabled_;
+    choices_.take_resumption();
     return &slots_[number];
   }
-  if (actions_.contains(id)) {
+  if (choices_.take(id)) {
     ++result_.n_choices;
-    --n_enabled_;
-    picked_ = id;
-    action_picked_ = true;
     return nullptr;
   }
-  strategy_broken_ = true;
-  watched_ = false;
-  broken_ = std::make_exception_ptr(ContractViolation("strategy " + strategy_->describe() +
+  choices_.dismiss();
+  broken_ = std::make_exception_ptr(ContractViolation("strategy " + choices_.describe_strategy() +
                                                       " picked action " + std::to_string(number) +
                                                       ", which is not enabled"));
   kill_all(RankOutcome::kKilled, "the strategy broke its contract");
@@ -136,7 +108,7 @@ RankSlot* Scheduler::choose() {
 RankSlot* Scheduler::any_ready() {
   for (RankSlot& slot : slots_) {
     if (slot.state_ == RankState::kReady) {
-      --n_enabled_;
+      choices_.take_resumption();
       return &slot;
     }
   }
@@ -175,8 +147,7 @@ void Scheduler::leave(RankSlot& self) {
 
 void Scheduler::make_ready(RankSlot& slot, const Point& next) {
   slot.state_ = RankState::kReady;
-  ++n_enabled_;
-  strategy_->on_enabled({.id = resume_id(slot.rank_),
+  choices_.enable(Action{.id = resume_id(slot.rank_),
                          .kind = ActionKind::kResume,
                          .rank = slot.rank_,
                          .footprint = next.object,
@@ -184,39 +155,28 @@ void Scheduler::make_ready(RankSlot& slot, const Point& next) {
 }
 
 void Scheduler::yield(RankSlot& self, const Point& next) {
-  if (++n_points_ > options_.livelock_points) return note_livelock();
-  n_polls_ = next.kind == PointKind::kWait ? n_polls_ + 1 : 0;
-  if (n_polls_ > kMinPolls + kPollsPerRank * n_enabled_ && advance(true)) note_progress();
-  if (n_enabled_ == 0) return;
+  if (!progress_.spend_point(options_.livelock_points)) return note_livelock();
+  const bool is_poll = next.kind == PointKind::kWait;
+  if (progress_.only_polls(is_poll, choices_.n_enabled()) && advance(true)) progress_.note();
+  if (!choices_.any()) return;
   make_ready(self, next);
   leave(self);
 }
 
 void Scheduler::block(RankSlot& self, const WaitReason& reason) {
-  note_progress();
+  progress_.note();
   self.reason_ = reason;
   self.state_ = RankState::kBlocked;
   leave(self);
 }
 
 void Scheduler::sleep_until(RankSlot& self, VirtualTime time) {
-  note_progress();
+  progress_.note();
   ++self.generation_;
   self.reason_ = {.what = "sleep"};
   self.state_ = RankState::kSleeping;
   timers_.push({.time = time, .rank = to_int(self.rank_), .generation = self.generation_});
   leave(self);
-}
-
-FileSystem& Scheduler::files_of(Rank rank) {
-  const std::size_t index = to_index(rank);
-  if (index < options_.files_by_rank.size()) return *options_.files_by_rank[index];
-  return options_.files != nullptr ? *options_.files : own_files_;
-}
-
-Duration Scheduler::clock_skew_of(Rank rank) const {
-  const std::size_t index = to_index(rank);
-  return index < options_.clock_skews.size() ? options_.clock_skews[index] : Duration{};
 }
 
 RankSlot& Scheduler::slot(Rank rank) {
@@ -238,7 +198,7 @@ void Scheduler::wake(Rank rank) {
   LOCKSTEP_CHECK(
       sleeper.state_ == RankState::kBlocked,
       fmt::format("only a blocked rank can be woken, which rank {} is not", to_int(rank)));
-  note_progress();
+  progress_.note();
   touch(rank_object(rank));
   make_ready(sleeper, {});
 }
@@ -246,16 +206,7 @@ void Scheduler::wake(Rank rank) {
 void Scheduler::enable(const Action& action, ActionHandler& handler) {
   LOCKSTEP_CHECK(static_cast<std::uint64_t>(action.id) >= slots_.size(),
                  "the ids below the world size are those of resumptions");
-  actions_.insert({.action = action, .handler = &handler});
-  ++n_enabled_;
-  strategy_->on_enabled(action);
-}
-
-void Scheduler::disable(ActionId id) {
-  LOCKSTEP_CHECK(actions_.contains(id), "only an enabled action can be disabled");
-  actions_.take(id);
-  --n_enabled_;
-  strategy_->on_disabled(id);
+  choices_.enable(ActionTable::Entry{.action = action, .handler = &handler});
 }
 
 void Scheduler::note_livelock() {
@@ -263,7 +214,7 @@ void Scheduler::note_livelock() {
   StuckVerdict verdict = make_verdict();
   verdict.livelock = true;
   if (!result_.stuck) {
-    for (const auto& listener : stuck_listeners_) listener(verdict);
+    for (const auto& listener : listeners_.stuck) listener(verdict);
   }
   result_.stuck = std::move(verdict);
   kill_all(RankOutcome::kStuck, kLivelock, EndReason::kLivelock);

@@ -53,8 +53,8 @@ const RankEnd& Scheduler::end_of(Rank rank) const {
 }
 
 void Scheduler::finish(RankSlot& slot, RankEnd end) {
-  note_progress();
-  n_idle_daemons_ = 0;
+  progress_.note();
+  progress_.note_end();
   slot.state_ = RankState::kEnded;
   ++n_ended_;
   const bool threw = end.outcome == RankOutcome::kThrew;
@@ -70,8 +70,8 @@ void Scheduler::finish(RankSlot& slot, RankEnd end) {
                       std::pair(result_.ends[static_cast<std::size_t>(*first)].time, *first);
     if (earlier) result_.first_failure = rank;
   }
-  for (const auto& listener : end_listeners_) listener(slot.rank_);
-  if (threw && !options_.keep_going && !tearing_down_) {
+  for (const auto& listener : listeners_.end) listener(slot.rank_);
+  if (threw && !options_.keep_going && !deaths_.is_taking_down()) {
     kill_all(RankOutcome::kKilled,
              "rank " + std::to_string(to_int(slot.rank_)) + " failed: " + kept.detail,
              EndReason::kOtherFailed);
@@ -79,12 +79,9 @@ void Scheduler::finish(RankSlot& slot, RankEnd end) {
 }
 
 void Scheduler::kill_all(RankOutcome outcome, const std::string& reason, EndReason why) {
-  if (tearing_down_) return;
+  if (deaths_.is_taking_down()) return;
   touch(kEverything);
-  tearing_down_ = true;
-  teardown_outcome_ = outcome;
-  teardown_reason_ = reason;
-  teardown_why_ = why;
+  deaths_.take_down(outcome, reason, why);
   for (RankSlot& slot : slots_) {
     if (slot.state_ == RankState::kEnded) continue;
     slot.kill_pending_ = slot.interrupt_pending_ = true;
@@ -99,14 +96,14 @@ void Scheduler::kill(Rank rank, const std::string& reason) {
   touch(rank_object(rank));
   victim.kill_pending_ = victim.interrupt_pending_ = true;
   victim.fenced_ = true;
-  kill_reasons_[rank] = reason;
+  deaths_.kill(rank, reason);
   if (victim.state_ == RankState::kBlocked || victim.state_ == RankState::kSleeping) {
     make_ready(victim, {});
   }
 }
 
 void Scheduler::notify_dying(const RankSlot& self) {
-  for (const auto& listener : dying_listeners_) listener(self.rank_);
+  for (const auto& listener : listeners_.dying) listener(self.rank_);
 }
 
 void Scheduler::interrupt(Rank rank, std::function<void(RankHandle&)> handler) {
@@ -124,22 +121,12 @@ void Scheduler::run_interrupts(RankSlot& self) {
   for (const auto& handler : handlers) handler(self);
 }
 
-const std::string& Scheduler::kill_reason_of(Rank rank) const {
-  const auto killed = kill_reasons_.find(rank);
-  return killed != kill_reasons_.end() ? killed->second : teardown_reason_;
-}
-
-// A rank that was killed by name did not end because of the teardown.
-EndReason Scheduler::why_of(Rank rank) const {
-  return kill_reasons_.contains(rank) ? EndReason::kNone : teardown_why_;
-}
-
 // The program swallows every RankKilled: its stack is abandoned as it is.
 void Scheduler::abandon(RankSlot& self) {
   RankEnd end;
-  end.outcome = self.fenced_ ? RankOutcome::kKilled : teardown_outcome_;
-  end.why = why_of(self.rank_);
-  end.detail = kill_reason_of(self.rank_) + " (it kept catching RankKilled)";
+  end.outcome = self.fenced_ ? RankOutcome::kKilled : deaths_.outcome();
+  end.why = deaths_.why_of(self.rank_);
+  end.detail = deaths_.reason_of(self.rank_) + " (it kept catching RankKilled)";
   end.time = self.local_time();
   finish(self, std::move(end));
   for (;;) engine_->suspend();

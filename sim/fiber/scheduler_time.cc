@@ -7,29 +7,11 @@
 
 namespace lockstep::sim {
 
-namespace {
-
-// After the verdict, watchdogs may still restart something; a heartbeat that re-arms itself must
-// not keep a dead world alive.
-constexpr std::int32_t kMaxIdleDaemons = 1000;
-
-}  // namespace
-
 void Scheduler::at(VirtualTime time, std::function<void()> handler, bool daemon) {
   LOCKSTEP_CHECK(time >= now_,
                  fmt::format("a timer at {} ns lies in the past: it is {} ns", time.ns, now_.ns));
-  timers_.push({.time = time, .handler = keep_handler(std::move(handler)), .daemon = daemon});
-}
-
-std::int32_t Scheduler::keep_handler(std::function<void()> handler) {
-  if (free_handlers_.empty()) {
-    handlers_.push_back(std::move(handler));
-    return static_cast<std::int32_t>(handlers_.size()) - 1;
-  }
-  const std::int32_t index = free_handlers_.back();
-  free_handlers_.pop_back();
-  handlers_[static_cast<std::size_t>(index)] = std::move(handler);
-  return index;
+  timers_.push(
+      {.time = time, .handler = timers_.handlers().keep(std::move(handler)), .daemon = daemon});
 }
 
 bool Scheduler::is_stale(const Timers::Timer& timer) const {
@@ -47,7 +29,7 @@ void Scheduler::drop_stale_timers() {
 bool Scheduler::advance(bool daemons_too) {
   drop_stale_timers();
   if (timers_.empty() || (timers_.only_daemons() && !daemons_too)) return false;
-  note_quiet();
+  choices_.note_quiet();
   now_ = timers_.next().time;
   while (!timers_.empty() && timers_.next().time == now_) {
     const Timers::Timer timer = timers_.pop();
@@ -61,20 +43,18 @@ void Scheduler::fire(const Timers::Timer& timer) {
     make_ready(slots_[static_cast<std::size_t>(timer.rank)], {});
     return;
   }
-  const Action action{.id = action_id(ActionKind::kTimer, timer.number),
-                      .kind = ActionKind::kTimer};
-  actions_.insert({.action = action, .timer = timer.handler});
-  ++n_enabled_;
-  strategy_->on_enabled(action);
+  choices_.enable(ActionTable::Entry{
+      .action = {.id = action_id(ActionKind::kTimer, timer.number), .kind = ActionKind::kTimer},
+      .timer = timer.handler});
 }
 
 // No rank can run. True: one can again, because of something outside the world.
 bool Scheduler::ask_outside(bool at_end) {
-  if (idle_listeners_.empty() || tearing_down_) return false;
-  note_quiet();
-  for (const auto& listener : idle_listeners_) {
+  if (listeners_.idle.empty() || deaths_.is_taking_down()) return false;
+  choices_.note_quiet();
+  for (const auto& listener : listeners_.idle) {
     listener(at_end);
-    if (n_enabled_ > 0) return true;
+    if (choices_.any()) return true;
   }
   return false;
 }
@@ -90,21 +70,21 @@ StuckVerdict Scheduler::make_verdict() const {
 
 // No rank can run. True: one can again (a listener helped, or a watchdog's time has come).
 bool Scheduler::resolve_stuck() {
-  note_quiet();
+  choices_.note_quiet();
   StuckVerdict verdict = make_verdict();
   if (!result_.stuck) {
-    for (const auto& listener : stuck_listeners_) {
+    for (const auto& listener : listeners_.stuck) {
       listener(verdict);
-      if (n_enabled_ > 0) return true;
+      if (choices_.any()) return true;
     }
     result_.stuck = std::move(verdict);
   }
-  if (n_idle_daemons_ < kMaxIdleDaemons && advance(true)) {
-    ++n_idle_daemons_;
+  if (progress_.may_wait_for_daemons() && advance(true)) {
+    progress_.note_daemons();
     return true;
   }
   kill_all(RankOutcome::kStuck, "stuck");
-  return n_enabled_ > 0;
+  return choices_.any();
 }
 
 }  // namespace lockstep::sim

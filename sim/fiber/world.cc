@@ -23,7 +23,7 @@ RankHandle& World::handle(Rank rank) { return scheduler_->slot(rank); }
 void World::end_as_livelock() { scheduler_->note_livelock(); }
 
 void World::on_idle(std::function<void(bool)> listener) {
-  scheduler_->on_idle(std::move(listener));
+  scheduler_->listeners().idle.push_back(std::move(listener));
 }
 
 void World::wake(Rank rank) { scheduler_->wake(rank); }
@@ -55,15 +55,15 @@ void World::interrupt(Rank rank, std::function<void(RankHandle&)> handler) {
 }
 
 void World::on_rank_end(std::function<void(Rank)> listener) {
-  scheduler_->on_rank_end(std::move(listener));
+  scheduler_->listeners().end.push_back(std::move(listener));
 }
 
 void World::on_rank_dying(std::function<void(Rank)> listener) {
-  scheduler_->on_rank_dying(std::move(listener));
+  scheduler_->listeners().dying.push_back(std::move(listener));
 }
 
 void World::on_stuck(std::function<void(const StuckVerdict&)> listener) {
-  scheduler_->on_stuck(std::move(listener));
+  scheduler_->listeners().stuck.push_back(std::move(listener));
 }
 
 }  // namespace lockstep::sim

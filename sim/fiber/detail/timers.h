@@ -2,11 +2,24 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "lockstep/base/types.h"
 
 namespace lockstep::sim {
+
+/// What timers call, by number; numbers are used again.
+class TimerHandlers {
+ public:
+  std::int32_t keep(std::function<void()> handler);
+  std::function<void()> take(std::int32_t number);
+  void clear();
+
+ private:
+  std::vector<std::function<void()>> handlers_;
+  std::vector<std::int32_t> free_;
+};
 
 /// A heap of timers; equal times come out in the order they went in.
 class Timers {
@@ -32,10 +45,13 @@ class Timers {
 
   Timer pop();
 
+  TimerHandlers& handlers() { return handlers_; }
+
  private:
   std::vector<Timer> heap_;
   std::size_t n_daemons_ = 0;
   std::uint64_t n_made_ = 0;
+  TimerHandlers handlers_;
 };
 
 }  // namespace lockstep::sim
