@@ -48,7 +48,7 @@ void Scheduler::start(const WorldOptions& options, Strategy& strategy) {
   interrupts_.clear();
   progress_ = {};
   services_.start(options_);
-  choices_.start(strategy, options.n_ranks);
+  actions_.start(strategy, options.n_ranks);
   for (std::size_t i = 0; i < n; ++i) {
     slots_[i].open(*this, static_cast<Rank>(i));
     make_ready(slots_[i], {});
@@ -57,8 +57,8 @@ void Scheduler::start(const WorldOptions& options, Strategy& strategy) {
 
 void Scheduler::loop() {
   while (n_ended_ < n_ranks()) {
-    if (choices_.has_taken()) act();
-    if (!choices_.any() && !ask_outside(false) && !advance(false) && !ask_outside(true) &&
+    if (actions_.has_taken()) act();
+    if (!actions_.any() && !ask_outside(false) && !advance(false) && !ask_outside(true) &&
         !resolve_stuck()) {
       continue;
     }
@@ -68,7 +68,7 @@ void Scheduler::loop() {
 
 void Scheduler::act() {
   progress_.note();
-  const ActionTable::Entry entry = choices_.take_out();
+  const ActionTable::Entry entry = actions_.take_out();
   try {
     if (entry.handler != nullptr) {
       entry.handler->on_action(entry.action);
@@ -83,21 +83,21 @@ void Scheduler::act() {
 
 // The strategy's next action: a rank to switch to, or null when the main context must act.
 RankSlot* Scheduler::choose() {
-  if (!choices_.any() || choices_.has_taken()) return nullptr;
-  if (choices_.is_dismissed()) return any_ready();
-  const ActionId id = choices_.ask();
+  if (!actions_.any() || actions_.has_taken()) return nullptr;
+  if (actions_.is_dismissed()) return any_ready();
+  const ActionId id = actions_.ask();
   const auto number = static_cast<std::uint64_t>(id);
   if (number < slots_.size() && slots_[number].state_ == RankState::kReady) {
     ++result_.n_choices;
-    choices_.take_resumption();
+    actions_.take_resumption();
     return &slots_[number];
   }
-  if (choices_.take(id)) {
+  if (actions_.take(id)) {
     ++result_.n_choices;
     return nullptr;
   }
-  choices_.dismiss();
-  broken_ = std::make_exception_ptr(ContractViolation("strategy " + choices_.describe_strategy() +
+  actions_.dismiss();
+  broken_ = std::make_exception_ptr(ContractViolation("strategy " + actions_.describe_strategy() +
                                                       " picked action " + std::to_string(number) +
                                                       ", which is not enabled"));
   kill_all(RankOutcome::kKilled, "the strategy broke its contract");
@@ -108,7 +108,7 @@ RankSlot* Scheduler::choose() {
 RankSlot* Scheduler::any_ready() {
   for (RankSlot& slot : slots_) {
     if (slot.state_ == RankState::kReady) {
-      choices_.take_resumption();
+      actions_.take_resumption();
       return &slot;
     }
   }
@@ -147,7 +147,7 @@ void Scheduler::leave(RankSlot& self) {
 
 void Scheduler::make_ready(RankSlot& slot, const Point& next) {
   slot.state_ = RankState::kReady;
-  choices_.enable(Action{.id = resume_id(slot.rank_),
+  actions_.enable(Action{.id = resume_id(slot.rank_),
                          .kind = ActionKind::kResume,
                          .rank = slot.rank_,
                          .footprint = next.object,
@@ -157,8 +157,8 @@ void Scheduler::make_ready(RankSlot& slot, const Point& next) {
 void Scheduler::yield(RankSlot& self, const Point& next) {
   if (!progress_.spend_point(options_.livelock_points)) return note_livelock();
   const bool is_poll = next.kind == PointKind::kWait;
-  if (progress_.only_polls(is_poll, choices_.n_enabled()) && advance(true)) progress_.note();
-  if (!choices_.any()) return;
+  if (progress_.only_polls(is_poll, actions_.n_enabled()) && advance(true)) progress_.note();
+  if (!actions_.any()) return;
   make_ready(self, next);
   leave(self);
 }
@@ -206,7 +206,7 @@ void Scheduler::wake(Rank rank) {
 void Scheduler::enable(const Action& action, ActionHandler& handler) {
   LOCKSTEP_CHECK(static_cast<std::uint64_t>(action.id) >= slots_.size(),
                  "the ids below the world size are those of resumptions");
-  choices_.enable(ActionTable::Entry{.action = action, .handler = &handler});
+  actions_.enable(ActionTable::Entry{.action = action, .handler = &handler});
 }
 
 void Scheduler::note_livelock() {

@@ -71,7 +71,7 @@ void Scheduler::finish(RankSlot& slot, RankEnd end) {
     if (earlier) result_.first_failure = rank;
   }
   for (const auto& listener : listeners_.end) listener(slot.rank_);
-  if (threw && !options_.keep_going && !deaths_.is_taking_down()) {
+  if (threw && !options_.keep_going && !deaths_.is_tearing_down()) {
     kill_all(RankOutcome::kKilled,
              "rank " + std::to_string(to_int(slot.rank_)) + " failed: " + kept.detail,
              EndReason::kOtherFailed);
@@ -79,9 +79,9 @@ void Scheduler::finish(RankSlot& slot, RankEnd end) {
 }
 
 void Scheduler::kill_all(RankOutcome outcome, const std::string& reason, EndReason why) {
-  if (deaths_.is_taking_down()) return;
+  if (deaths_.is_tearing_down()) return;
   touch(kEverything);
-  deaths_.take_down(outcome, reason, why);
+  deaths_.tear_down(outcome, reason, why);
   for (RankSlot& slot : slots_) {
     if (slot.state_ == RankState::kEnded) continue;
     slot.kill_pending_ = slot.interrupt_pending_ = true;

@@ -29,7 +29,7 @@ void Scheduler::drop_stale_timers() {
 bool Scheduler::advance(bool daemons_too) {
   drop_stale_timers();
   if (timers_.empty() || (timers_.only_daemons() && !daemons_too)) return false;
-  choices_.note_quiet();
+  actions_.note_quiet();
   now_ = timers_.next().time;
   while (!timers_.empty() && timers_.next().time == now_) {
     const Timers::Timer timer = timers_.pop();
@@ -43,18 +43,18 @@ void Scheduler::fire(const Timers::Timer& timer) {
     make_ready(slots_[static_cast<std::size_t>(timer.rank)], {});
     return;
   }
-  choices_.enable(ActionTable::Entry{
+  actions_.enable(ActionTable::Entry{
       .action = {.id = action_id(ActionKind::kTimer, timer.number), .kind = ActionKind::kTimer},
       .timer = timer.handler});
 }
 
 // No rank can run. True: one can again, because of something outside the world.
 bool Scheduler::ask_outside(bool at_end) {
-  if (listeners_.idle.empty() || deaths_.is_taking_down()) return false;
-  choices_.note_quiet();
+  if (listeners_.idle.empty() || deaths_.is_tearing_down()) return false;
+  actions_.note_quiet();
   for (const auto& listener : listeners_.idle) {
     listener(at_end);
-    if (choices_.any()) return true;
+    if (actions_.any()) return true;
   }
   return false;
 }
@@ -70,12 +70,12 @@ StuckVerdict Scheduler::make_verdict() const {
 
 // No rank can run. True: one can again (a listener helped, or a watchdog's time has come).
 bool Scheduler::resolve_stuck() {
-  choices_.note_quiet();
+  actions_.note_quiet();
   StuckVerdict verdict = make_verdict();
   if (!result_.stuck) {
     for (const auto& listener : listeners_.stuck) {
       listener(verdict);
-      if (choices_.any()) return true;
+      if (actions_.any()) return true;
     }
     result_.stuck = std::move(verdict);
   }
@@ -84,7 +84,7 @@ bool Scheduler::resolve_stuck() {
     return true;
   }
   kill_all(RankOutcome::kStuck, "stuck");
-  return choices_.any();
+  return actions_.any();
 }
 
 }  // namespace lockstep::sim

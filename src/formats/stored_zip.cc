@@ -55,6 +55,7 @@ std::uint64_t number_at(std::string_view bytes, std::uint64_t at, std::size_t n)
   return value;
 }
 
+/// Little endian. Requires: n <= 8.
 void append(std::string& to, std::uint64_t value, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) to.push_back(static_cast<char>((value >> (8 * i)) & 0xFFU));
 }
@@ -220,7 +221,7 @@ void StoredZip::append_entry(const Place& place) {
   append(bytes_, is_long ? kLong : place.size, 4);
   append(bytes_, place.name.size(), 2);
   append(bytes_, is_long ? 28 : 0, 2);
-  append(bytes_, 0, 2 + 2 + 2 + 4);  // No comment; first disk; attributes.
+  bytes_.append(2 + 2 + 2 + 4, '\0');  // No comment; first disk; attributes.
   append(bytes_, is_long ? kLong : place.at, 4);
   bytes_ += place.name;
   if (!is_long) return;

@@ -13,14 +13,14 @@ namespace lockstep::sim {
 class Deaths {
  public:
   /// All that are left end now. Only the first teardown counts.
-  void take_down(RankOutcome outcome, const std::string& reason, EndReason why) {
-    taking_down_ = true;
+  void tear_down(RankOutcome outcome, const std::string& reason, EndReason why) {
+    tearing_down_ = true;
     outcome_ = outcome;
     reason_ = reason;
     why_ = why;
   }
 
-  bool is_taking_down() const { return taking_down_; }
+  bool is_tearing_down() const { return tearing_down_; }
 
   RankOutcome outcome() const { return outcome_; }
 
@@ -36,7 +36,7 @@ class Deaths {
 
  private:
   std::map<Rank, std::string> killed_;  // Why.
-  bool taking_down_ = false;
+  bool tearing_down_ = false;
   RankOutcome outcome_ = RankOutcome::kKilled;
   std::string reason_;
   EndReason why_ = EndReason::kNone;

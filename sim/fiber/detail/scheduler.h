@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/sim/fiber/detail/choices.h"
 #include "lockstep/sim/fiber/detail/deaths.h"
+#include "lockstep/sim/fiber/detail/enabled_actions.h"
 #include "lockstep/sim/fiber/detail/progress.h"
 #include "lockstep/sim/fiber/detail/rank_services.h"
 #include "lockstep/sim/fiber/detail/rank_slot.h"
@@ -57,9 +57,9 @@ class Scheduler {
   void interrupt(Rank rank, std::function<void(RankHandle&)> handler);
   void enable(const Action& action, ActionHandler& handler);
 
-  void disable(ActionId id) { choices_.disable(id); }
+  void disable(ActionId id) { actions_.disable(id); }
 
-  void touch(std::uint64_t object) { choices_.touch(object); }
+  void touch(std::uint64_t object) { actions_.touch(object); }
 
   Listeners& listeners() { return listeners_; }
 
@@ -122,7 +122,7 @@ class Scheduler {
   WorldOptions options_;
   const World::Program* program_ = nullptr;
   std::vector<RankSlot> slots_;
-  Choices choices_;
+  EnabledActions actions_;
   VirtualTime now_;
   Timers timers_;
   Progress progress_;

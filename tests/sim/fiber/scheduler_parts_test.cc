@@ -4,22 +4,22 @@
 
 #include <gtest/gtest.h>
 
-#include "lockstep/sim/fiber/detail/choices.h"
 #include "lockstep/sim/fiber/detail/deaths.h"
+#include "lockstep/sim/fiber/detail/enabled_actions.h"
 #include "lockstep/sim/fiber/detail/progress.h"
 #include "lockstep/sim/fiber/detail/timers.h"
 
 namespace lockstep::sim {
 namespace {
 
-using Heard = std::vector<std::string>;
+using Calls = std::vector<std::string>;
 
-/// Picks what it is given, and writes down what it is told.
+/// Picks what it is given, and keeps a list of the calls it got.
 class Scripted final : public Strategy {
  public:
   explicit Scripted(bool watches) : watches_(watches) {}
 
-  void start(std::int32_t n_ranks) override { heard = {"start " + std::to_string(n_ranks)}; }
+  void start(std::int32_t n_ranks) override { calls = {"start " + std::to_string(n_ranks)}; }
 
   void on_enabled(const Action& action) override { say("enabled", action.id); }
 
@@ -32,17 +32,17 @@ class Scripted final : public Strategy {
   bool watches() const override { return watches_; }
 
   void on_touch(std::uint64_t object) override {
-    heard.push_back("touch " + std::to_string(object));
+    calls.push_back("touch " + std::to_string(object));
   }
 
-  void on_quiet() override { heard.emplace_back("quiet"); }
+  void on_quiet() override { calls.emplace_back("quiet"); }
 
-  Heard heard;
+  Calls calls;
   ActionId next{};
 
  private:
   void say(const std::string& what, ActionId id) {
-    heard.push_back(what + " " + std::to_string(static_cast<std::uint64_t>(id)));
+    calls.push_back(what + " " + std::to_string(static_cast<std::uint64_t>(id)));
   }
 
   bool watches_;
@@ -54,59 +54,59 @@ ActionTable::Entry transfer() {
   return {.action = {.id = kTransfer, .kind = ActionKind::kTransfer}, .timer = 3};
 }
 
-TEST(ChoicesTest, AnActionWaitsForTheMainContextOnceItWasChosen) {
+TEST(EnabledActionsTest, AnActionWaitsForTheMainContextOnceItWasChosen) {
   Scripted strategy(false);
-  Choices choices;
-  choices.start(strategy, 2);
-  EXPECT_FALSE(choices.any());
-  choices.enable(Action{.id = resume_id(Rank{1})});
-  choices.enable(transfer());
-  EXPECT_EQ(choices.n_enabled(), 2U);
+  EnabledActions actions;
+  actions.start(strategy, 2);
+  EXPECT_FALSE(actions.any());
+  actions.enable(Action{.id = resume_id(Rank{1})});
+  actions.enable(transfer());
+  EXPECT_EQ(actions.n_enabled(), 2U);
   strategy.next = kTransfer;
-  EXPECT_TRUE(choices.take(choices.ask()));
-  EXPECT_TRUE(choices.has_taken());
-  EXPECT_EQ(choices.n_enabled(), 1U);
-  EXPECT_EQ(choices.take_out().timer, 3);
-  EXPECT_FALSE(choices.has_taken());
-  choices.take_resumption();
-  EXPECT_FALSE(choices.any());
-  EXPECT_EQ(strategy.heard, (Heard{"start 2", "enabled 1", "enabled 7"}));
+  EXPECT_TRUE(actions.take(actions.ask()));
+  EXPECT_TRUE(actions.has_taken());
+  EXPECT_EQ(actions.n_enabled(), 1U);
+  EXPECT_EQ(actions.take_out().timer, 3);
+  EXPECT_FALSE(actions.has_taken());
+  actions.take_resumption();
+  EXPECT_FALSE(actions.any());
+  EXPECT_EQ(strategy.calls, (Calls{"start 2", "enabled 1", "enabled 7"}));
 }
 
-TEST(ChoicesTest, WhatIsNotEnabledCanBeNeitherTakenNorDisabled) {
+TEST(EnabledActionsTest, WhatIsNotEnabledCanBeNeitherTakenNorDisabled) {
   Scripted strategy(false);
-  Choices choices;
-  choices.start(strategy, 2);
-  EXPECT_FALSE(choices.take(kTransfer));
-  EXPECT_THROW(choices.disable(kTransfer), ContractViolation);
-  choices.enable(transfer());
-  choices.disable(kTransfer);
-  EXPECT_FALSE(choices.any());
-  EXPECT_FALSE(choices.take(kTransfer));
-  EXPECT_EQ(strategy.heard.back(), "disabled 7");
+  EnabledActions actions;
+  actions.start(strategy, 2);
+  EXPECT_FALSE(actions.take(kTransfer));
+  EXPECT_THROW(actions.disable(kTransfer), ContractViolation);
+  actions.enable(transfer());
+  actions.disable(kTransfer);
+  EXPECT_FALSE(actions.any());
+  EXPECT_FALSE(actions.take(kTransfer));
+  EXPECT_EQ(strategy.calls.back(), "disabled 7");
 }
 
-TEST(ChoicesTest, OnlyAStrategyThatWatchesHearsOfObjectsAndUntilItIsDismissed) {
+TEST(EnabledActionsTest, OnlyAStrategyThatWatchesLearnsOfObjectsAndUntilItIsDismissed) {
   for (const bool watches : {false, true}) {
     Scripted strategy(watches);
-    Choices choices;
-    choices.start(strategy, 1);
-    choices.touch(5);
-    choices.note_quiet();
-    choices.dismiss();
-    choices.touch(6);
-    EXPECT_TRUE(choices.is_dismissed());
-    EXPECT_EQ(strategy.heard, watches ? (Heard{"start 1", "touch 5", "quiet"}) : Heard{"start 1"});
-    choices.start(strategy, 1);
-    EXPECT_FALSE(choices.is_dismissed()) << "of another run";
+    EnabledActions actions;
+    actions.start(strategy, 1);
+    actions.touch(5);
+    actions.note_quiet();
+    actions.dismiss();
+    actions.touch(6);
+    EXPECT_TRUE(actions.is_dismissed());
+    EXPECT_EQ(strategy.calls, watches ? (Calls{"start 1", "touch 5", "quiet"}) : Calls{"start 1"});
+    actions.start(strategy, 1);
+    EXPECT_FALSE(actions.is_dismissed()) << "of another run";
   }
 }
 
 TEST(DeathsTest, ARankThatWasKilledByNameKeepsItsReasonInATeardown) {
   Deaths deaths;
   deaths.kill(Rank{1}, "out of memory");
-  deaths.take_down(RankOutcome::kStuck, "stuck", EndReason::kLivelock);
-  EXPECT_TRUE(deaths.is_taking_down());
+  deaths.tear_down(RankOutcome::kStuck, "stuck", EndReason::kLivelock);
+  EXPECT_TRUE(deaths.is_tearing_down());
   EXPECT_EQ(deaths.outcome(), RankOutcome::kStuck);
   EXPECT_EQ(deaths.reason_of(Rank{1}), "out of memory");
   EXPECT_EQ(deaths.why_of(Rank{1}), EndReason::kNone);

@@ -1,10 +1,10 @@
-#include "lockstep/sim/fiber/detail/choices.h"
+#include "lockstep/sim/fiber/detail/enabled_actions.h"
 
 #include "lockstep/base/check.h"
 
 namespace lockstep::sim {
 
-void Choices::start(Strategy& strategy, std::int32_t n_ranks) {
+void EnabledActions::start(Strategy& strategy, std::int32_t n_ranks) {
   strategy_ = &strategy;
   table_.clear();
   n_enabled_ = 0;
@@ -13,14 +13,14 @@ void Choices::start(Strategy& strategy, std::int32_t n_ranks) {
   watches_ = strategy.watches();
 }
 
-void Choices::disable(ActionId id) {
+void EnabledActions::disable(ActionId id) {
   LOCKSTEP_CHECK(table_.contains(id), "only an enabled action can be disabled");
   table_.take(id);
   --n_enabled_;
   strategy_->on_disabled(id);
 }
 
-bool Choices::take(ActionId id) {
+bool EnabledActions::take(ActionId id) {
   if (!table_.contains(id)) return false;
   --n_enabled_;
   taken_ = id;
@@ -28,7 +28,7 @@ bool Choices::take(ActionId id) {
   return true;
 }
 
-ActionTable::Entry Choices::take_out() {
+ActionTable::Entry EnabledActions::take_out() {
   has_taken_ = false;
   return table_.take(taken_);
 }

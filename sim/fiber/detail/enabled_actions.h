@@ -11,7 +11,7 @@ namespace lockstep::sim {
 
 /// Enabled actions. Resumptions of ranks are counted here and found by the ranks' states; all others
 /// are in a table.
-class Choices {
+class EnabledActions {
  public:
   void start(Strategy& strategy, std::int32_t n_ranks);
 
@@ -48,12 +48,12 @@ class Choices {
   /// The one that waits. Requires: has_taken().
   ActionTable::Entry take_out();
 
-  /// An action reads or writes this object; nothing follows from what went before. Only told to
-  /// strategies that watch.
+  /// What is going on reads or writes this object. Strategies that do not watch never learn of it.
   void touch(std::uint64_t object) {
     if (watches_) strategy_->on_touch(object);
   }
 
+  /// What happens from now on comes after everything before.
   void note_quiet() {
     if (watches_) strategy_->on_quiet();
   }
