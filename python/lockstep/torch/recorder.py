@@ -109,21 +109,22 @@ class Recorder:
             self.moved(place)
 
     def trouble(self, seam: str, error: BaseException) -> None:
-        """Notes once in the trace what a seam could not do."""
-        text = f"recorder: {seam}: {type(error).__name__}: {error}"
-        if text in self._troubles or len(self._troubles) >= MOST_TROUBLES:
+        """Says once, at once and in the trace, what a seam could not do. The job goes on."""
+        what = f"{seam}: {type(error).__name__}: {error}"
+        if what in self._troubles or len(self._troubles) >= MOST_TROUBLES:
             return
-        self._troubles.add(text)
+        self._troubles.add(what)
         if os.environ.get("LOCKSTEP_DEBUG"):
             import traceback
             traceback.print_exception(error)
         if self.pen is None:
-            print(f"lockstep: nothing is recorded: {error}", file=sys.stderr)
+            say(f"nothing is recorded: {error}")
             return
         try:
-            self.pen.log(text)
+            self.pen.log(f"recorder: {what}")
+            say(f"rank {self.rank}: the recorder missed something, and the job goes on: {what}")
         except Exception as failure:
-            print(f"lockstep: {text}; and the trace cannot be written: {failure}", file=sys.stderr)
+            say(f"rank {self.rank}: the recorder missed something, and the trace cannot be written: {what}; {failure}")
 
     def quietly(self, seam: str, action: Callable[[], T]) -> T | None:
         """Runs `action`; what it raises becomes trouble()."""
@@ -132,6 +133,14 @@ class Recorder:
         except Exception as error:
             self.trouble(seam, error)
             return None
+
+
+def say(text: str) -> None:
+    """To the user, wherever there still is a place for it."""
+    try:
+        print(f"lockstep: {text}", file=sys.stderr, flush=True)
+    except (AttributeError, OSError, ValueError):
+        pass  # The program has closed its stderr.
 
 
 def _run_name() -> str:

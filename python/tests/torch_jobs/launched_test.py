@@ -122,6 +122,43 @@ def test_a_job_goes_on_when_its_trace_cannot_be_written(tmp_path: Path) -> None:
     assert ran.returncode == 0 or "without an active exception" in ran.stderr, ran.stderr
 
 
+RATE = """
+class Rate(float):
+    def __float__(self):
+        raise ValueError("a rate is no number here")
+"""
+
+
+def test_what_the_recorder_misses_is_said_once_and_changes_nothing(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    printed = {}
+    for name, rate in (("plain", "0.1"), ("odd", "Rate(0.1)")):
+        script.write_text(
+            'import hashlib, torch, torch.distributed as dist\n'
+            'from torch.nn.parallel import DistributedDataParallel\n' + RATE +
+            'dist.init_process_group("gloo")\n'
+            'torch.manual_seed(1)\n'
+            'model = DistributedDataParallel(torch.nn.Linear(3, 2))\n'
+            f'optimizer = torch.optim.SGD(model.parameters(), lr={rate})\n'
+            'generator = torch.Generator().manual_seed(dist.get_rank())\n'
+            'for _ in range(4):\n'
+            '    optimizer.zero_grad()\n'
+            '    model(torch.randn(4, 3, generator=generator)).square().mean().backward()\n'
+            '    optimizer.step()\n'
+            'print("weights", hashlib.sha256(model.module.weight.detach().numpy().tobytes()).hexdigest())\n')
+        ran = subprocess.run([*record(tmp_path / name), *TORCHRUN, "2", str(script)], capture_output=True,
+                             text=True, timeout=100)
+        assert ran.returncode == 0 or "without an active exception" in ran.stderr, ran.stderr
+        printed[name] = sorted(line for line in ran.stdout.splitlines() if line.startswith("weights"))
+        said = sorted(line for line in ran.stderr.splitlines() if "the recorder missed" in line)
+        expected = [f"lockstep: rank {rank}: the recorder missed something, and the job goes on: stepping: "
+                    "ValueError: a rate is no number here" for rank in range(2)]
+        assert said == (expected if name == "odd" else []), ran.stderr
+        report = lockstep.check(tmp_path / name)
+        assert report.ok, f"{report}: what is missing in a trace accuses nobody"
+    assert printed["odd"] == printed["plain"] and len(printed["odd"]) == 2
+
+
 def test_ranks_that_are_forked_after_pytorch_was_imported_end_in_their_traces(tmp_path: Path) -> None:
     script = tmp_path / "forks.py"
     script.write_text(
