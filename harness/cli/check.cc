@@ -14,35 +14,33 @@
 namespace lockstep::cli {
 namespace {
 
-/// What is judged at once: a folder with a trace, or the dumps of one run.
+/// What is judged at once: the folders of one job, or the dumps of one run.
 struct Judgeable {
-  std::string title;
-  std::vector<std::string> dumps;  ///< Empty: `title` is a folder.
+  std::vector<std::string> folders;
+  std::vector<std::string> dumps;  ///< Where there are no folders.
+
+  std::string paths() const { return join(folders.empty() ? dumps : folders, " "); }
 };
 
-/// Folders one by one; files are dumps of PyTorch's Flight Recorder, all of one run.
+/// Folders job by job; files are dumps of PyTorch's Flight Recorder, all of one run.
 std::vector<Judgeable> divide(const std::vector<std::string>& paths) {
-  std::vector<Judgeable> parts;
-  Judgeable dumps;
+  std::vector<std::string> folders;
+  std::vector<std::string> dumps;
   for (const std::string& path : paths) {
-    if (std::filesystem::is_regular_file(path)) {
-      dumps.dumps.push_back(path);
-    } else {
-      parts.push_back({path, {}});
-    }
+    (std::filesystem::is_regular_file(path) ? dumps : folders).push_back(path);
   }
-  if (dumps.dumps.empty()) return parts;
-  dumps.title = join(dumps.dumps, " ");
-  parts.push_back(std::move(dumps));
+  std::vector<Judgeable> parts;
+  for (std::vector<std::string>& job : folders_by_job(folders))
+    parts.push_back({std::move(job), {}});
+  if (!dumps.empty()) parts.push_back({{}, std::move(dumps)});
   return parts;
 }
 
 Result<Report> check_part(const Judgeable& part,
                           const CheckArguments& arguments,
                           ReportFile& file) {
-  const std::string& folder = part.title;
   const Result<LoadedTrace> loaded =
-      part.dumps.empty() ? read_jsonl(folder) : read_flight_recorder(part.dumps);
+      part.dumps.empty() ? read_jsonl(part.folders) : read_flight_recorder(part.dumps);
   if (!loaded.ok()) return loaded.error();
   LawPolicy policy;
   policy.allow = arguments.allow;
@@ -52,14 +50,14 @@ Result<Report> check_part(const Judgeable& part,
   Result<Report> report = check_trace(loaded.value(), policy, ids);
   if (!report.ok()) return report;
   const std::string& scenario = loaded.value().header.scenario;
-  std::string title = folder + (scenario.empty() ? "" : ": " + scenario);
+  std::string title = part.paths() + (scenario.empty() ? "" : ": " + scenario);
   if (!part.dumps.empty()) {
     title = "Flight Recorder, " + std::to_string(part.dumps.size()) + " dumps";
     report.value().notes = loaded.value().notes;
   }
   finish_report(report.value(),
                 {.title = title,
-                 .replay = "lockstep check " + folder,
+                 .replay = "lockstep check " + part.paths(),
                  .first_divergence = first_divergence_of(loaded.value().trace.get())});
   RunView view;
   view.report = &report.value();

@@ -8,8 +8,8 @@ def sm64(pointer: int, count: int, dtype: int, base: int, /) -> int:
 def fingerprint(pointer: int, count: int, dtype: int, /) -> tuple[int, float, float, float, float, float]:
     """Digest, sum of magnitudes and four signed sums of floating-point elements."""
 
-def check(folder: str, allow: list[str], buffers: str, /) -> str:
-    """The report on a folder of traces as JSON (docs/report_format.md). Raises ValueError."""
+def check(folders: list[str], allow: list[str], buffers: str, /) -> str:
+    """The report on the folders of one job as JSON (docs/report_format.md). Raises ValueError."""
 
 def known_law(name: str, /) -> str:
     """The id of a law that a trace can be held to. Raises ValueError, with a guess."""

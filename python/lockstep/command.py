@@ -114,7 +114,7 @@ def _environment(folder: Path, budget: float, stuck_after: float | None) -> dict
     environment[FOLDER] = str(folder)
     if budget:
         environment[BUDGET] = str(budget)
-    environment["LOCKSTEP_RUN"] = uuid.uuid4().hex[:12] + "-run"
+    environment["LOCKSTEP_STARTED"] = uuid.uuid4().hex[:12] + "-run"
     paths = [str(START), environment.get("PYTHONPATH", "")]
     environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
     if stuck_after is not None:

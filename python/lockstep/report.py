@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -105,11 +106,11 @@ class BrokenLaws(AssertionError):
         self.report = report
 
 
-def check(folder: str | PathLike[str], *, allow: Sequence[str] = (), buffers: str = "") -> Report:
+def check(folder: str | PathLike[str] | Sequence[str | PathLike[str]], *, allow: Sequence[str] = (), buffers: str = "") -> Report:
     """Judges the traces of one job, as `lockstep check` does.
 
     Args:
-        folder: what `lockstep record` or `lockstep.record` wrote.
+        folder: what `lockstep record` or `lockstep.record` wrote; of a job on several nodes, the folders of all nodes.
         allow: "LAW" or "LAW@TENSOR", exempted on purpose.
         buffers: what buffers were meant to be, where that is not what the wrapper does:
             "broadcast0", "mean", "synced" or "local".
@@ -124,7 +125,8 @@ def check(folder: str | PathLike[str], *, allow: Sequence[str] = (), buffers: st
     """
     if buffers not in ("", *BUFFER_POLICIES):
         raise ValueError(f"buffers={buffers!r}: must be one of {', '.join(BUFFER_POLICIES)}")
-    return report_of(json.loads(_core.check(str(folder), list(allow), buffers)))
+    folders = [folder] if isinstance(folder, (str, os.PathLike)) else folder
+    return report_of(json.loads(_core.check([str(one) for one in folders], list(allow), buffers)))
 
 
 def _finding_of(row: dict[str, Any]) -> Finding:

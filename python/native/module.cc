@@ -66,14 +66,16 @@ PyObject* fingerprint(PyObject* /*module*/, PyObject* const* values, Py_ssize_t 
   });
 }
 
-/// The report on a folder of traces, as a JSON object (docs/report_format.md).
+/// The report on the folders of one job, as a JSON object (docs/report_format.md).
 PyObject* check(PyObject* /*module*/, PyObject* const* values, Py_ssize_t n) {
   return guarded([&]() -> PyObject* {
     const Arguments arguments(values, n, 3);
     LawPolicy policy;
     policy.buffers = arguments.named<BufferPolicy>(2);
     for (const std::string_view allowed : arguments.texts(1)) policy.allow.emplace_back(allowed);
-    const Result<LoadedTrace> loaded = read_jsonl(std::string(arguments.text(0)));
+    std::vector<std::string> folders;
+    for (const std::string_view folder : arguments.texts(0)) folders.emplace_back(folder);
+    const Result<LoadedTrace> loaded = read_jsonl(folders);
     if (!loaded.ok()) {
       PyErr_SetString(PyExc_ValueError, loaded.error().text().c_str());
       throw PythonError();

@@ -324,12 +324,14 @@ class Search {
 };
 
 /// The ranks that have something else than most at a place, or nothing where others have something.
-std::vector<Rank> minority_at(std::span<const Side> sides, laws::TreePlace place) {
+std::vector<Rank> minority_at(std::span<const Side> sides,
+                              std::span<const Rank> ranks,
+                              laws::TreePlace place) {
   laws::Ballot ballot;
-  for (std::size_t r = 0; r < sides.size(); ++r) {
+  for (std::size_t i = 0; i < sides.size(); ++i) {
     Event voter;
-    voter.rank = Rank{static_cast<std::int32_t>(r)};
-    const std::uint64_t word = sides[r].tree().node(place.step, 0, place.leaf);
+    voter.rank = ranks[i];
+    const std::uint64_t word = sides[i].tree().node(place.step, 0, place.leaf);
     ballot.add(voter, std::span<const std::uint64_t>(&word, 1));
   }
   return ballot.minority(0);
@@ -372,9 +374,13 @@ Bisection bisect_runs(const MemoryTrace& left, const MemoryTrace& right) {
 
 Bisection bisect_ranks(const MemoryTrace& trace) {
   const SharedState selection(trace);
+  std::vector<Rank>
+      ranks;  // By side. A rank that left nothing, such as one of another node, says nothing.
   std::vector<Side> sides;
   sides.reserve(static_cast<std::size_t>(trace.n_ranks()));
   for (std::int32_t r = 0; r < trace.n_ranks(); ++r) {
+    if (trace.events(Rank{r}).empty()) continue;
+    ranks.push_back(Rank{r});
     sides.emplace_back(trace, selection).make(r, r + 1);
   }
   if (sides.empty()) return {};
@@ -383,20 +389,17 @@ Bisection bisect_ranks(const MemoryTrace& trace) {
   if (!result.first) return result;
   std::vector<Rank> having;
   const auto [step, leaf] = search.place();
-  for (std::size_t r = 0; r < sides.size(); ++r) {
-    if (sides[r].entry(step, leaf) != nullptr) having.push_back(Rank{static_cast<std::int32_t>(r)});
+  for (std::size_t i = 0; i < sides.size(); ++i) {
+    if (sides[i].entry(step, leaf) != nullptr) having.push_back(ranks[i]);
   }
   if (having.size() < sides.size()) result.first->only_on = ranks_text(having);
-  const std::vector<Rank> minority = minority_at(sides, search.place());
-  const auto is_minor = [&](std::size_t r) {
-    return std::find(minority.begin(), minority.end(), Rank{static_cast<std::int32_t>(r)}) !=
-           minority.end();
-  };
+  const std::vector<Rank> minority = minority_at(sides, ranks, search.place());
   const Entry* odd = nullptr;
   const Entry* usual = nullptr;
-  for (std::size_t r = 0; r < sides.size(); ++r) {
-    const Entry*& entry = is_minor(r) ? odd : usual;
-    if (entry == nullptr) entry = sides[r].entry(step, leaf);
+  for (std::size_t i = 0; i < sides.size(); ++i) {
+    const bool is_odd = std::find(minority.begin(), minority.end(), ranks[i]) != minority.end();
+    const Entry*& entry = is_odd ? odd : usual;
+    if (entry == nullptr) entry = sides[i].entry(step, leaf);
   }
   result.first->ranks = minority;
   if (odd != nullptr && usual != nullptr) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -84,6 +85,14 @@ struct LoadedTrace {
 ///     of different runs mixed. A missing end line is not an error: the rank died, and the trace
 ///     says so by lacking an EndEvent. A last line cut short by a kill is left out and noted.
 Result<LoadedTrace> read_jsonl(const std::string& folder);
+
+/// The same of one job whose nodes have left a folder each.
+/// Errors: also where two folders hold the same file: one rank's events twice.
+Result<LoadedTrace> read_jsonl(std::span<const std::string> folders);
+
+/// Which folders hold parts of one job: those whose files name the same run, and none the same rank.
+/// The others, and those that cannot be read, stand alone. Keeps the order of the first ones.
+std::vector<std::vector<std::string>> folders_by_job(std::span<const std::string> folders);
 
 /// One event as its JSON line, without newline: the grammar of docs/trace_format.md.
 std::string to_json_line(const Event& event, const NameTable& names);

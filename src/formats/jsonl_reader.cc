@@ -1,4 +1,7 @@
+#include <algorithm>
 #include <filesystem>
+#include <fstream>
+#include <map>
 #include <set>
 #include <system_error>
 
@@ -44,20 +47,90 @@ Outcome read_rank_file(const std::string& path, detail::JsonlLines& lines, Loade
   return success();
 }
 
-}  // namespace
+using Paths = std::set<std::filesystem::path>;
 
-Result<LoadedTrace> read_jsonl(const std::string& folder) {
+/// Sorted: attempt after attempt.
+Result<Paths> files_in(const std::string& folder) {
   std::error_code failure;
   std::filesystem::directory_iterator entries(folder, failure);
   if (failure) return Error{"cannot open the folder: " + failure.message(), folder};
-  std::set<std::filesystem::path> files;  // Sorted: attempt after attempt.
+  Paths files;
   for (const auto& entry : entries) {
     if (entry.path().extension() == ".jsonl") files.insert(entry.path());
   }
   if (files.empty()) return Error{"no trace files (*.jsonl) in this folder", folder};
+  return files;
+}
+
+/// What tells whether folders belong together.
+struct Part {
+  std::string run_id;  ///< Empty: unknown.
+  std::set<std::string> names;
+};
+
+Part part_in(const std::string& folder) {
+  const Result<Paths> files = files_in(folder);
+  if (!files.ok()) return {};
+  Part part;
+  for (const std::filesystem::path& file : files.value()) {
+    part.names.insert(file.filename().string());
+  }
+  std::ifstream first(*files.value().begin());
+  std::string line;
+  std::getline(first, line);
+  detail::JsonlLines lines(std::make_shared<NameTable>(), detail::most_ranks(part.names.size()));
+  if (lines.header(line, folder).ok()) part.run_id = lines.header()->run_id;
+  return part;
+}
+
+/// Adds what another folder has. False: it is of another run, or has a file of the same name.
+bool add(Part& job, const Part& part) {
+  if (job.run_id.empty() || job.run_id != part.run_id) return false;
+  const auto is_known = [&](const std::string& name) { return job.names.contains(name); };
+  if (std::any_of(part.names.begin(), part.names.end(), is_known)) return false;
+  job.names.insert(part.names.begin(), part.names.end());
+  return true;
+}
+
+}  // namespace
+
+std::vector<std::vector<std::string>> folders_by_job(std::span<const std::string> folders) {
+  std::vector<std::vector<std::string>> by_job;
+  std::vector<Part> jobs;
+  for (const std::string& folder : folders) {
+    const Part part = part_in(folder);
+    const auto job =
+        std::find_if(jobs.begin(), jobs.end(), [&](Part& one) { return add(one, part); });
+    if (job == jobs.end()) {
+      jobs.push_back(part);
+      by_job.push_back({folder});
+    } else {
+      by_job[static_cast<std::size_t>(job - jobs.begin())].push_back(folder);
+    }
+  }
+  return by_job;
+}
+
+Result<LoadedTrace> read_jsonl(const std::string& folder) {
+  return read_jsonl(std::span(&folder, 1));
+}
+
+Result<LoadedTrace> read_jsonl(std::span<const std::string> folders) {
+  std::map<std::filesystem::path, std::filesystem::path> files;  // By name: attempt after attempt.
+  for (const std::string& folder : folders) {
+    const Result<Paths> found = files_in(folder);
+    if (!found.ok()) return found.error();
+    for (const std::filesystem::path& file : found.value()) {
+      const auto [known, is_new] = files.try_emplace(file.filename(), file);
+      if (!is_new) {
+        return Error{"holds the events that " + known->second.string() + " holds too",
+                     file.string()};
+      }
+    }
+  }
   LoadedTrace loaded{{}, std::make_shared<MemoryTrace>(std::make_shared<NameTable>()), {}};
   detail::JsonlLines lines(loaded.trace->shared_names(), detail::most_ranks(files.size()));
-  for (const std::filesystem::path& file : files) {
+  for (const auto& [name, file] : files) {
     if (Outcome outcome = read_rank_file(file.string(), lines, loaded); !outcome.ok()) {
       return outcome.error();
     }

@@ -70,9 +70,33 @@ Attempts attempts_of(const LoadedTrace& loaded) {
   return {n_first, worlds.of(last)};
 }
 
-Endings endings_of(const MemoryTrace& trace, std::int32_t n_ranks) {
+/// Ranks without a trace, where all others ended as they should: nothing is known against them.
+std::vector<Rank> unseen_ranks(const MemoryTrace& trace, std::int32_t n_ranks) {
+  std::vector<Rank> unseen;
+  std::int32_t n_seen = 0;
+  for (std::int32_t r = 0; r < std::min(n_ranks, trace.n_ranks()); ++r) {
+    if (trace.events(Rank{r}).empty()) {
+      unseen.push_back(Rank{r});
+    } else if (ending_of(trace, Rank{r}).outcome == EndOutcome::kOk) {
+      ++n_seen;
+    } else {
+      return {};
+    }
+  }
+  return n_seen > 0 ? unseen : std::vector<Rank>();
+}
+
+std::string unseen_note(const std::vector<Rank>& ranks) {
+  return ranks_text(ranks) + (ranks.size() == 1 ? " has" : " have") +
+         " left no trace here, and the others did not wait for " +
+         (ranks.size() == 1 ? "it" : "them") +
+         ": what only they show was not looked at; name the folders of all nodes";
+}
+
+Endings endings_of(const MemoryTrace& trace, std::int32_t n_ranks, bool some_unseen) {
   Endings endings;
   for (std::int32_t r = 0; r < std::min(n_ranks, trace.n_ranks()); ++r) {
+    if (some_unseen && trace.events(Rank{r}).empty()) continue;
     const RankEnding ending = ending_of(trace, Rank{r});
     endings.stuck = endings.stuck || ending.outcome == EndOutcome::kStuck;
     if (ending.outcome == EndOutcome::kOk || ending.outcome == EndOutcome::kStuck) continue;
@@ -168,10 +192,12 @@ Result<Report> check_trace(const LoadedTrace& loaded,
   report.trace_digest = parse_hex64(loaded.header.run_id).value_or(0);
   report.result_digest = digest.result();
   report.n_events = digest.n_events();
-  const Endings endings = endings_of(trace, attempts.n_last);
+  const std::vector<Rank> unseen = unseen_ranks(trace, attempts.n_last);
+  const Endings endings = endings_of(trace, attempts.n_last, !unseen.empty());
   report.error = endings.error;
   report.stuck = endings.stuck;
   report.own_failure = endings.own_failure;
+  if (!unseen.empty()) report.notes.push_back(unseen_note(unseen));
   if (loaded.header.sampled) {
     if (std::string note = looked_note(trace); !note.empty()) {
       report.notes.push_back(std::move(note));

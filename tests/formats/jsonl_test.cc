@@ -293,6 +293,70 @@ TEST(JsonlTest, RanksShareAClockOnlyIfAllNameTheSame) {
   EXPECT_EQ(clock_of("monotonic a", ""), "");
 }
 
+/// A rank's file with its header and its end.
+void write_rank(const std::string& folder, const std::string& run, int rank, int attempt = 0) {
+  const std::string number = std::to_string(rank);
+  const std::string tries = std::to_string(attempt);
+  std::filesystem::create_directories(folder);
+  write_file(folder + "/a00" + tries + ".rank-0000" + number + ".jsonl",
+             R"({"lockstep_trace":1,"run":")" + run + R"(","attempt":)" + tries + R"(,"rank":)" +
+                 number + R"(,"ranks":4,"backend":"gloo"})" + "\n" + R"({"rank":)" + number +
+                 R"(,"i":)" + tries + R"(,"t":0,"at":[)" + tries +
+                 R"(,-1,-1,-1,-1,0],"kind":"end","outcome":"ok","detail":""})" + "\n");
+}
+
+TEST(JsonlTest, FoldersOfOneRunWithDifferentRanksAreOneJob) {
+  const TempFolder scratch;
+  const std::string root = scratch.path();
+  for (const int rank : {0, 1}) write_rank(root + "/a", "r1", rank);
+  for (const int rank : {2, 3}) write_rank(root + "/b", "r1", rank);
+  write_rank(root + "/other_run", "r2", 2);
+  write_rank(root + "/again", "r1", 1);
+  write_rank(root + "/no_name", "", 0);
+  write_rank(root + "/no_name_either", "", 1);
+  std::vector<std::string> folders;
+  for (const char* name :
+       {"a", "other_run", "b", "again", "missing", "no_name", "no_name_either"}) {
+    folders.push_back(root + "/" + name);
+  }
+  using Jobs = std::vector<std::vector<std::string>>;
+  EXPECT_EQ(folders_by_job(folders),
+            (Jobs{{folders[0], folders[2]},
+                  {folders[1]},
+                  {folders[3]},
+                  {folders[4]},
+                  {folders[5]},
+                  {folders[6]}}));
+}
+
+TEST(JsonlTest, FoldersOfOneJobAreReadAttemptAfterAttempt) {
+  const TempFolder scratch;
+  const std::vector<std::string> folders = {scratch.path() + "/a", scratch.path() + "/b"};
+  for (const int attempt : {0, 1}) {
+    write_rank(folders[0], "r1", 3, attempt);
+    write_rank(folders[1], "r1", 1, attempt);
+  }
+  const Result<LoadedTrace> loaded = read_jsonl(folders);
+  ASSERT_TRUE(loaded.ok()) << loaded.error().text();
+  const MemoryTrace& trace = *loaded.value().trace;
+  EXPECT_EQ(trace.n_ranks(), 4);
+  for (const int rank : {0, 1, 2, 3}) {
+    EXPECT_EQ(trace.events(Rank{rank}).size(), rank % 2 == 1 ? 2U : 0U) << rank;
+  }
+  EXPECT_EQ(trace.events(Rank{3})[1].at.attempt, 1);
+}
+
+TEST(JsonlTest, OneRanksEventsTwiceAreRefusedWithBothPaths) {
+  const TempFolder scratch;
+  const std::vector<std::string> folders = {scratch.path() + "/a", scratch.path() + "/b"};
+  for (const std::string& folder : folders) write_rank(folder, "r1", 1);
+  const Result<LoadedTrace> loaded = read_jsonl(folders);
+  ASSERT_FALSE(loaded.ok());
+  EXPECT_EQ(loaded.error().where, folders[1] + "/a000.rank-00001.jsonl");
+  EXPECT_EQ(loaded.error().message,
+            "holds the events that " + folders[0] + "/a000.rank-00001.jsonl holds too");
+}
+
 TEST(JsonlTest, SaysWhereItCannotWrite) {
   const TempFolder folder;
   write_file(folder.path() + "/file", "");

@@ -1,7 +1,10 @@
 // progress on what recorders of real jobs leave: ranks without an end, batches left out alone.
 #include <gmock/gmock.h>
+#include <memory>
 
 #include <gtest/gtest.h>
+
+#include "lockstep/laws/trace_check.h"
 
 #include "tests/support/ddp_job.h"
 
@@ -9,7 +12,9 @@ namespace lockstep {
 namespace {
 
 using testing::check;
+using ::testing::ElementsAre;
 using testing::EventStream;
+using ::testing::StartsWith;
 
 /// A stream of ranks that reduce gradients.
 struct Reductions {
@@ -140,6 +145,38 @@ bool names_a_straggler(bool one_clock) {
 TEST(RecordedJobsTest, OnlyACommonClockNamesAStraggler) {
   EXPECT_TRUE(names_a_straggler(true));
   EXPECT_FALSE(names_a_straggler(false));
+}
+
+/// What a folder of one of two nodes holds: ranks 0 and 1 of four.
+Report check_one_node(EndOutcome end_of_rank_1) {
+  Reductions job(4);
+  for (std::int32_t rank = 0; rank < 2; ++rank) {
+    job.post(rank, true);
+    job.end(rank, rank == 0 ? EndOutcome::kOk : end_of_rank_1);
+  }
+  LoadedTrace loaded;
+  loaded.header.n_ranks = 4;
+  loaded.header.backend = "gloo";
+  loaded.trace = std::make_shared<MemoryTrace>(job.stream.shared_names());
+  loaded.trace->ensure_ranks(4);
+  job.stream.play(*loaded.trace);
+  Result<Report> report = check_trace(loaded, {}, {});
+  EXPECT_TRUE(report.ok());
+  return std::move(report.value());
+}
+
+TEST(RecordedJobsTest, RanksOfAnotherNodeAreNotBlamedWhereTheOthersEndedWell) {
+  const Report report = check_one_node(EndOutcome::kOk);
+  EXPECT_TRUE(report.ok());
+  EXPECT_EQ(report.error, "");
+  EXPECT_THAT(report.notes, ElementsAre(StartsWith("ranks 2, 3 have left no trace here")));
+}
+
+TEST(RecordedJobsTest, RanksWithoutATraceAreNamedWhereOneOfTheOthersDidNotEndWell) {
+  const Report report = check_one_node(EndOutcome::kNone);
+  EXPECT_FALSE(report.ok());
+  EXPECT_NE(report.error, "");
+  EXPECT_TRUE(report.notes.empty());
 }
 
 }  // namespace

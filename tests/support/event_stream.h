@@ -27,6 +27,8 @@ class EventStream {
 
   NameTable& names() { return *names_; }
 
+  const std::shared_ptr<NameTable>& shared_names() const { return names_; }
+
   const MemoryTrace& trace() const { return trace_; }
 
   NameId name(std::string_view text) { return names_->intern(text); }

@@ -144,12 +144,17 @@ def say(text: str) -> None:
 
 
 def _run_name() -> str:
-    """The same on all ranks of a run, and on no other run's."""
-    given = os.environ.get("LOCKSTEP_RUN")
+    """The same on all ranks of a run, and on no other run's. Where torchrun spans several nodes, each has its own `lockstep
+    record`: the name is what their rendezvous has in common."""
+    environment = os.environ
+    given = environment.get("LOCKSTEP_RUN")
     if given:
         return given
-    keys = ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT")
-    return "-".join(os.environ.get(key, "") for key in keys)
+    master = f"{environment.get('MASTER_ADDR', '')}-{environment.get('MASTER_PORT', '')}"
+    job = environment.get("TORCHELASTIC_RUN_ID", "")
+    if environment.get("GROUP_WORLD_SIZE", "1") != "1":
+        return f"nodes-{master if job in ('', 'none') else job}"
+    return environment.get("LOCKSTEP_STARTED") or f"{job}-{master}"
 
 
 def _clock() -> str:

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import lockstep
+import pytest
 from forked import SCRIPTS, free_port, run_job
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
@@ -131,10 +132,10 @@ class Rate(float):
 
 def test_what_the_recorder_misses_is_said_once_and_changes_nothing(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
-    printed = {}
+    weights = {}
     for name, rate in (("plain", "0.1"), ("odd", "Rate(0.1)")):
         script.write_text(
-            'import hashlib, torch, torch.distributed as dist\n'
+            'import torch, torch.distributed as dist\n'
             'from torch.nn.parallel import DistributedDataParallel\n' + RATE +
             'dist.init_process_group("gloo")\n'
             'torch.manual_seed(1)\n'
@@ -145,18 +146,19 @@ def test_what_the_recorder_misses_is_said_once_and_changes_nothing(tmp_path: Pat
             '    optimizer.zero_grad()\n'
             '    model(torch.randn(4, 3, generator=generator)).square().mean().backward()\n'
             '    optimizer.step()\n'
-            'print("weights", hashlib.sha256(model.module.weight.detach().numpy().tobytes()).hexdigest())\n')
+            f'path = "{tmp_path}/{name}.weights" + str(dist.get_rank())\n'
+            'open(path, "wb").write(model.module.weight.detach().numpy().tobytes())\n')
         ran = subprocess.run([*record(tmp_path / name), *TORCHRUN, "2", str(script)], capture_output=True,
                              text=True, timeout=100)
         assert ran.returncode == 0 or "without an active exception" in ran.stderr, ran.stderr
-        printed[name] = sorted(line for line in ran.stdout.splitlines() if line.startswith("weights"))
+        weights[name] = [(tmp_path / f"{name}.weights{rank}").read_bytes() for rank in range(2)]
         said = sorted(line for line in ran.stderr.splitlines() if "the recorder missed" in line)
         expected = [f"lockstep: rank {rank}: the recorder missed something, and the job goes on: stepping: "
                     "ValueError: a rate is no number here" for rank in range(2)]
         assert said == (expected if name == "odd" else []), ran.stderr
         report = lockstep.check(tmp_path / name)
         assert report.ok, f"{report}: what is missing in a trace accuses nobody"
-    assert printed["odd"] == printed["plain"] and len(printed["odd"]) == 2
+    assert weights["odd"] == weights["plain"] and weights["odd"][0]
 
 
 def test_ranks_that_are_forked_after_pytorch_was_imported_end_in_their_traces(tmp_path: Path) -> None:
@@ -177,3 +179,48 @@ def test_ranks_that_are_forked_after_pytorch_was_imported_end_in_their_traces(tm
     for path in (tmp_path / "trace").glob("*.jsonl"):
         assert '"kind":"end","outcome":"ok"' in path.read_text().splitlines()[-1]
     assert lockstep.check(tmp_path / "trace").ok
+
+
+def record_on_two_nodes(script: Path, folders: tuple[Path, Path]) -> None:
+    """Two launchers of two ranks each, which share no folder."""
+    port = str(free_port())
+    nodes = [subprocess.Popen(
+        [*record(folder), sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--node-rank", str(node),
+         "--nproc-per-node", "2", "--master-addr", "127.0.0.1", "--master-port", port, str(script)],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for node, folder in enumerate(folders)]
+    for node in nodes:
+        output, _ = node.communicate(timeout=200)
+        assert node.returncode == 0 or "without an active exception" in output, output
+
+
+def test_the_folders_of_two_nodes_are_one_job(tmp_path: Path) -> None:
+    here, there = folders = (tmp_path / "here", tmp_path / "there")
+    record_on_two_nodes(SCRIPTS / "clean.py", folders)
+    report = lockstep.check(folders)
+    assert report.ok and report.ranks == 4, str(report)
+    assert report.law("samples-covered").verdict == "holds"
+    assert not report.notes, report.notes
+    command = [sys.executable, "-m", "lockstep", "check", str(here), str(there)]
+    said = subprocess.run(command, capture_output=True, text=True)
+    assert said.returncode == 0 and said.stdout.count("(4 ranks)") == 1, said.stdout
+
+
+def test_a_bug_is_named_across_nodes_and_what_one_node_alone_cannot_show_is_said(tmp_path: Path) -> None:
+    here, there = folders = (tmp_path / "here", tmp_path / "there")
+    record_on_two_nodes(SCRIPTS / "bypass.py", folders)
+    findings = {finding.law: finding for finding in lockstep.check(folders).findings}
+    assert findings["reduced-once"].ranks == (0, 1, 2, 3)
+    assert findings["reduced-once"].cause == "bypass-wrapper"
+    assert findings["replicas-equal"].ranks == (1, 2, 3), "all that differ from rank 0"
+    for folder, ranks in ((here, "ranks 2, 3"), (there, "ranks 0, 1")):
+        report = lockstep.check(folder)
+        assert "progress" not in {finding.law for finding in report.findings}, "nobody crashed"
+        [note] = report.notes
+        assert note.startswith(f"{ranks} have left no trace here"), note
+
+
+def test_one_folder_given_twice_is_refused(tmp_path: Path) -> None:
+    trace = tmp_path / "trace"
+    run_job(SCRIPTS / "clean.py", 2, trace, tmp_path)
+    with pytest.raises(ValueError, match="holds the events that .* holds too"):
+        lockstep.check([trace, trace])

@@ -442,7 +442,8 @@ class Progress final : public Law {
     const std::int32_t n_ranks = worlds_.of(attempt_);
     for (std::int32_t rank = 0; rank < n_ranks; ++rank) {
       const auto known = lives_.find(rank);
-      if (known == lives_.end() && !worlds_.known(attempt_)) continue;
+      const bool unknown = known == lives_.end() && !worlds_.known(attempt_);
+      if (unknown || is_unseen(rank)) continue;
       const bool ended = known != lives_.end() && known->second.outcome != EndOutcome::kNone;
       by_outcome[ended ? known->second.outcome : EndOutcome::kKilled].push_back(Rank{rank});
     }
@@ -454,6 +455,15 @@ class Progress final : public Law {
     for (const auto& [outcome, ranks] : by_outcome) {
       if (outcome != EndOutcome::kOk) findings.push_back(bad_end(outcome, ranks));
     }
+  }
+
+  /// It has left no trace, and all that have ended as they should: it made its calls, or they would
+  /// have waited for it.
+  bool is_unseen(std::int32_t rank) const {
+    return !lives_.contains(rank) &&
+           std::all_of(lives_.begin(), lives_.end(), [](const auto& entry) {
+             return entry.second.outcome == EndOutcome::kOk;
+           });
   }
 
   Finding bad_end(EndOutcome outcome, const std::vector<Rank>& ranks) const {
