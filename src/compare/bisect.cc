@@ -337,6 +337,15 @@ std::vector<Rank> minority_at(std::span<const Side> sides,
   return ballot.minority(0);
 }
 
+/// Those that left something: one of another node, whose files are not here, says nothing.
+std::vector<Rank> ranks_in(const MemoryTrace& trace) {
+  std::vector<Rank> ranks;
+  for (std::int32_t r = 0; r < trace.n_ranks(); ++r) {
+    if (!trace.events(Rank{r}).empty()) ranks.push_back(Rank{r});
+  }
+  return ranks;
+}
+
 /// The name of `usual` when the two are not even of one kind.
 std::string other_event(const Entry& odd, const Entry& usual) {
   std::string name = event_name(*usual.event);
@@ -374,14 +383,11 @@ Bisection bisect_runs(const MemoryTrace& left, const MemoryTrace& right) {
 
 Bisection bisect_ranks(const MemoryTrace& trace) {
   const SharedState selection(trace);
-  std::vector<Rank>
-      ranks;  // By side. A rank that left nothing, such as one of another node, says nothing.
+  const std::vector<Rank> ranks = ranks_in(trace);
   std::vector<Side> sides;
-  sides.reserve(static_cast<std::size_t>(trace.n_ranks()));
-  for (std::int32_t r = 0; r < trace.n_ranks(); ++r) {
-    if (trace.events(Rank{r}).empty()) continue;
-    ranks.push_back(Rank{r});
-    sides.emplace_back(trace, selection).make(r, r + 1);
+  sides.reserve(ranks.size());
+  for (const Rank rank : ranks) {
+    sides.emplace_back(trace, selection).make(to_int(rank), to_int(rank) + 1);
   }
   if (sides.empty()) return {};
   Search search(sides);

@@ -93,10 +93,12 @@ std::string unseen_note(const std::vector<Rank>& ranks) {
          ": what only they show was not looked at; name the folders of all nodes";
 }
 
-Endings endings_of(const MemoryTrace& trace, std::int32_t n_ranks, bool some_unseen) {
+Endings endings_of(const MemoryTrace& trace,
+                   std::int32_t n_ranks,
+                   const std::vector<Rank>& unseen) {
   Endings endings;
+  if (!unseen.empty()) return endings;  // All others ended as they should.
   for (std::int32_t r = 0; r < std::min(n_ranks, trace.n_ranks()); ++r) {
-    if (some_unseen && trace.events(Rank{r}).empty()) continue;
     const RankEnding ending = ending_of(trace, Rank{r});
     endings.stuck = endings.stuck || ending.outcome == EndOutcome::kStuck;
     if (ending.outcome == EndOutcome::kOk || ending.outcome == EndOutcome::kStuck) continue;
@@ -193,7 +195,7 @@ Result<Report> check_trace(const LoadedTrace& loaded,
   report.result_digest = digest.result();
   report.n_events = digest.n_events();
   const std::vector<Rank> unseen = unseen_ranks(trace, attempts.n_last);
-  const Endings endings = endings_of(trace, attempts.n_last, !unseen.empty());
+  const Endings endings = endings_of(trace, attempts.n_last, unseen);
   report.error = endings.error;
   report.stuck = endings.stuck;
   report.own_failure = endings.own_failure;

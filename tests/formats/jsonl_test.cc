@@ -307,7 +307,7 @@ void write_rank(const std::string& folder, const std::string& run, int rank, int
 
 TEST(JsonlTest, FoldersOfOneRunWithDifferentRanksAreOneJob) {
   const TempFolder scratch;
-  const std::string root = scratch.path();
+  const std::string& root = scratch.path();
   for (const int rank : {0, 1}) write_rank(root + "/a", "r1", rank);
   for (const int rank : {2, 3}) write_rank(root + "/b", "r1", rank);
   write_rank(root + "/other_run", "r2", 2);

@@ -1,6 +1,7 @@
 // What one rank did in one attempt, as far as its calls and its end show.
 #pragma once
 
+#include <algorithm>
 #include <compare>
 #include <cstdint>
 #include <map>
@@ -55,6 +56,30 @@ struct RankLife {
     std::erase_if(open,
                   [&](const OpenCall& call) { return call.seq == seq && call.channel == channel; });
   }
+
+  /// It was stopped because it and others ran without end, and waits in no call.
+  bool is_spinning() const {
+    return outcome == EndOutcome::kStuck && open.empty() && reason == EndReason::kLivelock;
+  }
+
+  /// By an agent or a world that ends all ranks because another one failed.
+  bool was_ended() const { return reason == EndReason::kOtherFailed; }
 };
+
+using RankLives = std::map<std::int32_t, RankLife>;
+
+inline bool any_ended(const RankLives& lives) {
+  return std::any_of(lives.begin(), lives.end(), [](const auto& entry) {
+    return entry.second.outcome != EndOutcome::kNone;
+  });
+}
+
+/// A rank has left no trace, and all that have ended as they should: it made its calls, or they
+/// would have waited for it.
+inline bool is_unseen(const RankLives& lives, std::int32_t rank) {
+  return !lives.contains(rank) && std::all_of(lives.begin(), lives.end(), [](const auto& entry) {
+    return entry.second.outcome == EndOutcome::kOk;
+  });
+}
 
 }  // namespace lockstep::laws

@@ -268,7 +268,7 @@ class Progress final : public Law {
     if (known == lives_.end()) return who + "recorded nothing";
     const RankLife& life = known->second;
     const std::string last = last_seen(life);
-    if (is_spinning(life)) return who + "is spinning without making progress" + last;
+    if (life.is_spinning()) return who + "is spinning without making progress" + last;
     if (life.outcome == EndOutcome::kOk) return who + "exited before making this call" + last;
     if (is_dead(life)) {
       const std::string how =
@@ -289,12 +289,6 @@ class Progress final : public Law {
            std::to_string(life.last_opt);
   }
 
-  /// It was stopped because it and others ran without end, and waits in no call.
-  static bool is_spinning(const RankLife& life) {
-    return life.outcome == EndOutcome::kStuck && life.open.empty() &&
-           life.reason == EndReason::kLivelock;
-  }
-
   bool is_dead(const RankLife& life) const {
     return life.outcome == EndOutcome::kException || has_vanished(life);
   }
@@ -302,23 +296,14 @@ class Progress final : public Law {
   /// Killed, or gone without a word where others have left one.
   bool has_vanished(const RankLife& life) const {
     if (life.outcome == EndOutcome::kKilled) return true;
-    return life.outcome == EndOutcome::kNone && any_rank_ended();
-  }
-
-  /// By an agent or a world that ends all ranks because another one failed.
-  static bool was_ended(const RankLife& life) { return life.reason == EndReason::kOtherFailed; }
-
-  bool any_rank_ended() const {
-    return std::any_of(lives_.begin(), lives_.end(), [](const auto& entry) {
-      return entry.second.outcome != EndOutcome::kNone;
-    });
+    return life.outcome == EndOutcome::kNone && any_ended(lives_);
   }
 
   Cause cause(const Finding& finding, const Channel& channel) const {
     const bool one_died =
         std::any_of(finding.missing.begin(), finding.missing.end(), [this](Rank rank) {
           const auto life = lives_.find(to_int(rank));
-          return life != lives_.end() && is_dead(life->second) && !was_ended(life->second);
+          return life != lives_.end() && is_dead(life->second) && !life->second.was_ended();
         });
     if (one_died) return Cause::kRankCrash;
     if (all_posted(channel, *finding.seq)) return cause_of_lost(finding, channel);
@@ -337,7 +322,7 @@ class Progress final : public Law {
       return rank == Rank{channel.source} ? Cause::kMissingSend : Cause::kMissingRecv;
     const RankLife& life = known->second;
     const RankLife& waiting = lives_.at(to_int(finding.ranks.front()));
-    if (is_spinning(life)) return Cause::kLivelock;
+    if (life.is_spinning()) return Cause::kLivelock;
     // It neither ended nor waits in a call.
     const bool frozen = life.open.empty() && waiting.n_forwards > 0;
     if (life.outcome != EndOutcome::kOk) return frozen ? Cause::kFrozenDevice : Cause::kNone;
@@ -387,7 +372,7 @@ class Progress final : public Law {
       return finding.missing.empty() ? Cause::kSlowRank0Timeout : Cause::kLinkFlap;
     }
     // Where no rank says how it ended, ranks may have died in this call.
-    return channel.source < 0 && any_rank_ended() ? Cause::kPartition : Cause::kNone;
+    return channel.source < 0 && any_ended(lives_) ? Cause::kPartition : Cause::kNone;
   }
 
   /// Every member makes the call that creates a group: one that never did can never arrive.
@@ -437,16 +422,8 @@ class Progress final : public Law {
 
   /// No rank waits; then all must have ended in the same way.
   void judge_ends(std::vector<Finding>& findings) const {
-    if (!any_rank_ended()) return;
-    std::map<EndOutcome, std::vector<Rank>> by_outcome;
-    const std::int32_t n_ranks = worlds_.of(attempt_);
-    for (std::int32_t rank = 0; rank < n_ranks; ++rank) {
-      const auto known = lives_.find(rank);
-      const bool unknown = known == lives_.end() && !worlds_.known(attempt_);
-      if (unknown || is_unseen(rank)) continue;
-      const bool ended = known != lives_.end() && known->second.outcome != EndOutcome::kNone;
-      by_outcome[ended ? known->second.outcome : EndOutcome::kKilled].push_back(Rank{rank});
-    }
+    if (!any_ended(lives_)) return;
+    const std::map<EndOutcome, std::vector<Rank>> by_outcome = ends();
     // After an exception the world is stopped, and the others are killed: not their
     // own doing.
     if (by_outcome.contains(EndOutcome::kException) && !by_outcome.contains(EndOutcome::kOk))
@@ -457,13 +434,18 @@ class Progress final : public Law {
     }
   }
 
-  /// It has left no trace, and all that have ended as they should: it made its calls, or they would
-  /// have waited for it.
-  bool is_unseen(std::int32_t rank) const {
-    return !lives_.contains(rank) &&
-           std::all_of(lives_.begin(), lives_.end(), [](const auto& entry) {
-             return entry.second.outcome == EndOutcome::kOk;
-           });
+  /// A rank whose trace stops counts as killed.
+  std::map<EndOutcome, std::vector<Rank>> ends() const {
+    std::map<EndOutcome, std::vector<Rank>> by_outcome;
+    const std::int32_t n_ranks = worlds_.of(attempt_);
+    for (std::int32_t rank = 0; rank < n_ranks; ++rank) {
+      const auto known = lives_.find(rank);
+      const bool unknown = known == lives_.end() && !worlds_.known(attempt_);
+      if (unknown || is_unseen(lives_, rank)) continue;
+      const bool ended = known != lives_.end() && known->second.outcome != EndOutcome::kNone;
+      by_outcome[ended ? known->second.outcome : EndOutcome::kKilled].push_back(Rank{rank});
+    }
+    return by_outcome;
   }
 
   Finding bad_end(EndOutcome outcome, const std::vector<Rank>& ranks) const {
@@ -490,7 +472,7 @@ class Progress final : public Law {
   bool one_clock_;
   std::int32_t attempt_ = 0;
   RankWrapperMap<RankLife> streams_;                          // Of ranks alone, while events come.
-  std::map<std::int32_t, RankLife> lives_;                    // By rank, at the end.
+  RankLives lives_;                                           // By rank, at the end.
   std::map<std::int32_t, std::vector<std::int32_t>> groups_;  // World ranks by group rank.
   std::int64_t n_checked_ = 0;
   GroupOrder order_;
