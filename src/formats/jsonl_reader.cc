@@ -62,7 +62,7 @@ Result<Paths> files_in(const std::string& folder) {
   return files;
 }
 
-/// What tells whether folders belong together.
+/// What shows whether folders belong together.
 struct Part {
   std::string run_id;  ///< Empty: unknown.
   std::set<std::string> names;

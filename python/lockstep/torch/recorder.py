@@ -138,7 +138,8 @@ class Recorder:
 def say(text: str) -> None:
     """To the user, wherever there still is a place for it."""
     try:
-        print(f"lockstep: {text}", file=sys.stderr, flush=True)
+        sys.stderr.write(f"lockstep: {text}\n")  # In one piece: ranks share it.
+        sys.stderr.flush()
     except (AttributeError, OSError, ValueError):
         pass  # The program has closed its stderr.
 

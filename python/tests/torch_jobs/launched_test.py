@@ -126,7 +126,7 @@ def test_a_job_goes_on_when_its_trace_cannot_be_written(tmp_path: Path) -> None:
 RATE = """
 class Rate(float):
     def __float__(self):
-        raise ValueError("a rate is no number here")
+        raise ValueError("a rate cannot be read")
 """
 
 
@@ -154,10 +154,10 @@ def test_what_the_recorder_misses_is_said_once_and_changes_nothing(tmp_path: Pat
         weights[name] = [(tmp_path / f"{name}.weights{rank}").read_bytes() for rank in range(2)]
         said = sorted(line for line in ran.stderr.splitlines() if "the recorder missed" in line)
         expected = [f"lockstep: rank {rank}: the recorder missed something, and the job goes on: stepping: "
-                    "ValueError: a rate is no number here" for rank in range(2)]
+                    "ValueError: a rate cannot be read" for rank in range(2)]
         assert said == (expected if name == "odd" else []), ran.stderr
         report = lockstep.check(tmp_path / name)
-        assert report.ok, f"{report}: what is missing in a trace accuses nobody"
+        assert report.ok, f"{report}: what is missing in a trace accuses no rank"
     assert weights["odd"] == weights["plain"] and weights["odd"][0]
 
 
@@ -214,7 +214,7 @@ def test_a_bug_is_named_across_nodes_and_what_one_node_alone_cannot_show_is_said
     assert findings["replicas-equal"].ranks == (1, 2, 3), "all that differ from rank 0"
     for folder, ranks in ((here, "ranks 2, 3"), (there, "ranks 0, 1")):
         report = lockstep.check(folder)
-        assert "progress" not in {finding.law for finding in report.findings}, "nobody crashed"
+        assert "progress" not in {finding.law for finding in report.findings}, "no rank crashed"
         [note] = report.notes
         assert note.startswith(f"{ranks} have left no trace here"), note
 
