@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "lockstep/base/disk_files.h"
+#include "lockstep/base/text.h"
 #include "lockstep/formats/detail/safetensors_layout.h"
 #include "lockstep/formats/detail/state_pickle.h"
 #include "lockstep/formats/detail/stored_zip.h"
@@ -204,8 +205,9 @@ bool is_safetensors(std::string_view bytes) {
   return bytes.size() > 8 && bytes[8] == '{' && bytes[7] == '\0' && bytes[6] == '\0';
 }
 
+/// What it quotes of the file is printable.
 Error in_file(const Error& error, const std::string& path) {
-  return Error{error.message, error.where.empty() ? path : path + ": " + error.where};
+  return Error{printable(error.message), error.where.empty() ? path : path + ": " + error.where};
 }
 
 }  // namespace

@@ -66,6 +66,15 @@ TEST(StateFileTest, RefusesAShapeWithoutItsBytes) {
   EXPECT_EQ(refusal_of(bytes + header), "x: tensor 'a': shape and data_offsets disagree");
 }
 
+TEST(StateFileTest, WhatARefusalQuotesOfAFileStaysInItsLine) {
+  const std::string header =
+      R"({"a\nmoved up\u001b[2A":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}})";
+  const std::string length = {static_cast<char>(header.size()), 0, 0, 0, 0, 0, 0, 0};
+  const Result<StateFile> state = parse_state(length + header + std::string(8, '0'), "x");
+  ASSERT_FALSE(state.ok());
+  EXPECT_THAT(state.error().message, ::testing::HasSubstr(R"(a\nmoved up\x1b[2A)"));
+}
+
 TEST(StateFileTest, RefusesNamesThatAreNotInTheList) {
   const std::string_view pickle =
       "\x80\x02"
