@@ -65,6 +65,47 @@ void param_replaced(RankContext& rank, Form form) {
   }
 }
 
+class TwoLayers final : public nn::Module {
+ public:
+  explicit TwoLayers(Runtime& runtime)
+      : Module(runtime),
+        body_(register_parameter("body", Tensor::full(runtime, {4, 4}, DType::kF32, 0.25))),
+        head_(register_parameter("head", Tensor::full(runtime, {1, 4}, DType::kF32, 0.5))) {}
+
+  Variable forward(const Variable& x) override {
+    return linear(linear(x, body_, Variable()), head_, Variable());
+  }
+
+  std::vector<Variable> trained() const { return {body_, head_}; }
+
+  void replace_head() {
+    head_ = Variable(Tensor::full(body_.data().runtime(), {1, 4}, DType::kF32, 0.125), true);
+  }
+
+ private:
+  Variable body_;
+  Variable head_;
+};
+
+// Fine-tuning: another head after the model was wrapped. The search for unused parameters finds the
+// old head unused, and the wrapper knows of no new one. Repaired, its gradient is averaged by hand.
+void head_replaced(RankContext& rank, Form form) {
+  TwoLayers model(rank.runtime());
+  DistributedDataParallel ddp(model, rank.world(), {.find_unused_parameters = true});
+  model.replace_head();
+  optim::Sgd optimizer(model.trained(), {.lr = 0.125});
+  for (std::int64_t step = 0; step < 2; ++step) {
+    optimizer.zero_grad();
+    const Batch batch = batch_of(rank, step);
+    mse_loss(ddp(batch.x), batch.y).backward();
+    if (form.fixed) {
+      const Tensor& grad = model.trained().back().grad();
+      rank.world().all_reduce(Memory::of(grad), ReduceOp::kAvg).wait_or_throw();
+    }
+    optimizer.step();
+  }
+}
+
 // The first layer is frozen while the head warms up, and thawed without wrapping again: the set of
 // reduced parameters was fixed when the model was wrapped.
 void unfreeze_after_wrap(RankContext& rank, Form form) {
@@ -111,6 +152,9 @@ std::vector<Bug> start_bugs() {
        .program = param_replaced,
        .expected =
            {.law = "trained-set", .cause = "param-replaced", .step = 1, .tensor = "weight"}},
+      {.id = "head-replaced",
+       .program = head_replaced,
+       .expected = {.law = "trained-set", .cause = "param-replaced", .step = 0}},
       {.id = "unfreeze-after-wrap",
        .program = unfreeze_after_wrap,
        .expected = {.law = "trained-set",
