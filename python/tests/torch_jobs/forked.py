@@ -20,6 +20,7 @@ from lockstep.reaping import reap
 
 SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
 LIMIT_S = 60.0
+GRACE_S = 5.0
 SILENT_S = 3.5  # Nothing is recorded for so long: the ranks wait for each other.
 
 
@@ -91,7 +92,7 @@ def run_job(script: Path, ranks: int, folder: Path | None, scratch: Path, budget
 def _wait_for(children: dict[int, int], folder: Path | None, started: float) -> list[int]:
     codes = [0] * len(children)
     alive = set(children)
-    ended_at = 0.0
+    ended_at = failed_at = 0.0
     while alive:
         time.sleep(0.05)
         for child in list(alive):
@@ -99,10 +100,12 @@ def _wait_for(children: dict[int, int], folder: Path | None, started: float) -> 
             if done:
                 alive.discard(child)
                 codes[children[child]] = os.waitstatus_to_exitcode(status)
-        failed = any(codes)
-        if alive and not ended_at and (failed or _silent(folder) or time.monotonic() - started > LIMIT_S):
-            time.sleep(1.0 if failed else 0.0)  # What torchrun does: one failed, so all end.
-            ended_at = time.monotonic()
+        now = time.monotonic()
+        failed_at = failed_at or (now if any(codes) else 0.0)
+        # What torchrun does: one failed, so all end. Those that wait for it have the time to notice it themselves.
+        is_over = failed_at and now - failed_at > GRACE_S
+        if alive and not ended_at and (is_over or (not failed_at and (_silent(folder) or now - started > LIMIT_S))):
+            ended_at = now
             _signal(alive, signal.SIGTERM)
         if alive and ended_at and time.monotonic() - ended_at > 10:
             _signal(alive, signal.SIGKILL)
