@@ -167,15 +167,27 @@ def _is_over(work: Any) -> tuple[bool, bool]:
     if known is not None:  # A virtual rank's: asking the work itself would be an event of the program.
         over, ok = known()
         return bool(over), bool(ok)
-    if not work.is_completed():
-        return False, True
+    return (True, not _holds_error(work)) if work.is_completed() else (False, True)
+
+
+def _holds_error(work: Any) -> bool:
+    """Whether the future of a call, if it has one and is done, holds what the call failed with."""
     try:
-        work.get_future().value()  # Raises what the call failed with.
+        future = work.get_future()
+        if future.done():
+            future.value()
     except NotImplementedError:
         pass  # Not every backend has futures.
     except RuntimeError as error:
-        return True, "getFuture" in str(error)
-    return True, True
+        return "getFuture" not in str(error)
+    return False
+
+
+def _has_raised(work: Any) -> bool:
+    """Whether a call that is not said to be over has failed."""
+    if work is None or getattr(work, "known_end", None) is not None:
+        return False
+    return _holds_error(work)
 
 
 class Groups:
@@ -230,12 +242,16 @@ class Groups:
         self._on_first_group()
 
     def give_up(self) -> None:
-        """The rank ends by an exception: calls that raised it while they were posted have failed."""
+        """The rank ends by an exception. Calls that raised it have failed: while they were posted, or in their future. Gloo
+        hands a waiter the error of a broken connection before the work says that it is over, if it ever does."""
         pen = self.recorder.pen
-        for calls in self._calls if pen is not None else ():
-            for ticket in calls.take_refused():
-                if pen is not None:
-                    pen.completed(self.recorder.current.wrapper, ticket, False)
+        if pen is None:
+            return
+        failed = [ticket for calls in self._calls for ticket in calls.take_refused()]
+        failed += [ticket for ticket, work in list(self.open.items())
+                   if _has_raised(work) and self.open.pop(ticket, self) is not self]
+        for ticket in failed:
+            pen.completed(self.recorder.current.wrapper, ticket, False)
 
     def poll(self) -> None:
         """Records the calls that have completed since."""
