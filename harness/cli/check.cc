@@ -53,7 +53,6 @@ Result<Report> check_part(const Judgeable& part,
   std::string title = part.paths() + (scenario.empty() ? "" : ": " + scenario);
   if (!part.dumps.empty()) {
     title = "Flight Recorder, " + std::to_string(part.dumps.size()) + " dumps";
-    report.value().notes = loaded.value().notes;
   }
   finish_report(report.value(),
                 {.title = title,

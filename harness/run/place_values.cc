@@ -28,7 +28,8 @@ bool is_state(std::string_view point) {
                                  StatePoint::kLoad,
                                  StatePoint::kSave,
                                  StatePoint::kEnd,
-                                 StatePoint::kOuter}) {
+                                 StatePoint::kOuter,
+                                 StatePoint::kFound}) {
     if (point == name_of(known)) return true;
   }
   return false;

@@ -43,6 +43,7 @@ class StatePoint(IntEnum):
     SAVE = 5
     END = 6
     OUTER = 7
+    FOUND = 8
 
 
 class PhaseKind(IntEnum):

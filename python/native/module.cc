@@ -85,8 +85,6 @@ PyObject* check(PyObject* /*module*/, PyObject* const* values, Py_ssize_t n) {
       PyErr_SetString(PyExc_ValueError, report.error().text().c_str());
       throw PythonError();
     }
-    const std::vector<std::string>& notes = loaded.value().notes;
-    report.value().notes.insert(report.value().notes.begin(), notes.begin(), notes.end());
     return text(render_json(report.value()));
   });
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -68,6 +69,9 @@ class Pen {
   void write_states(const StateEvent& state,
                     std::span<const TensorView> tensors,
                     std::int32_t wrapper);
+  /// Writes those of the wrapper's parameters that are not what was last recorded of them, if any.
+  /// Requires: one view for each name.
+  void write_found(LayoutId layout, std::span<const TensorView> parameters, std::int32_t wrapper);
 
   /// What a rank reads: these tensors together. `source`: as in DataEvent.
   void write_data(DataEvent data, std::span<const TensorView> tensors, std::int32_t wrapper);
@@ -126,6 +130,9 @@ class Pen {
   };
 
   Position& position(std::int32_t wrapper);
+  void digest(std::span<const TensorView> tensors);
+  /// What was last recorded of this parameter of the wrapper.
+  std::optional<std::uint64_t>& recorded(std::int32_t wrapper, NameId name);
   /// Whether the draft's gradients are what `reduced` holds of them.
   bool are_as(const Reduced& reduced, LayoutId layout) const;
   std::int64_t next_number(std::int32_t group, const Signature& signature);
@@ -139,6 +146,7 @@ class Pen {
   std::vector<Position> positions_;
   std::map<std::int32_t, Tracked> tracked_;
   std::map<std::int32_t, Reduced> reduced_;  // By wrapper, until a step has used it.
+  std::map<std::int32_t, std::vector<std::optional<std::uint64_t>>> parameters_;  // By name.
   std::set<std::int32_t> unreduced_;  // Wrappers that no reduction has followed a backward of.
   std::map<std::tuple<std::int32_t, CollectiveOp, std::int32_t, std::int32_t>, std::int64_t>
       n_posted_;

@@ -104,9 +104,16 @@ PyObject* states(PenState& state, const Arguments& arguments) {
   const std::vector<TensorView> views = state.reader.views(arguments.object(4), copies);
   StateEvent event;
   event.kind = arguments.choice<StateKind>(1, static_cast<int>(StateKind::kAuxiliary) + 1);
-  event.point = arguments.choice<StatePoint>(2, static_cast<int>(StatePoint::kOuter) + 1);
+  event.point = arguments.choice<StatePoint>(2, static_cast<int>(StatePoint::kFound) + 1);
   event.layout = id_at<LayoutId>(arguments, 3);
   state.pen.write_states(event, views, arguments.small(0));
+  return none();
+}
+
+PyObject* found(PenState& state, const Arguments& arguments) {
+  std::vector<Owned> copies;
+  const std::vector<TensorView> views = state.reader.views(arguments.object(2), copies);
+  state.pen.write_found(id_at<LayoutId>(arguments, 1), views, arguments.small(0));
   return none();
 }
 
@@ -224,7 +231,13 @@ PyObject* phase(PenState& state, const Arguments& arguments) {
 }
 
 PyObject* log(PenState& state, const Arguments& arguments) {
-  state.pen.write(LogEvent{state.pen.name(arguments.text(0))}, -1);
+  state.pen.write(LogEvent{.text = state.pen.name(arguments.text(0))}, -1);
+  return none();
+}
+
+PyObject* missed(PenState& state, const Arguments& arguments) {
+  state.pen.write(LogEvent{.text = state.pen.name(arguments.text(0)), .kind = LogKind::kMissed},
+                  -1);
   return none();
 }
 
@@ -307,6 +320,7 @@ std::vector<PyMethodDef> all_methods() {
       method<write_noted, 2>("write_noted"),
       method<grads, 4>("grads"),
       method<states, 5>("states"),
+      method<found, 3>("found"),
       method<step, 6>("step"),
       method<batch, 5>("batch"),
       method<sample, 3>("sample"),
@@ -319,6 +333,7 @@ std::vector<PyMethodDef> all_methods() {
       method<environment, 5>("environment"),
       method<phase, 2>("phase"),
       method<log, 1>("log"),
+      method<missed, 1>("missed"),
       method<end, 3>("end"),
       method<end_for_now, 2>("end_for_now"),
       method<flush, 0>("flush"),

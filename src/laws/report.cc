@@ -14,12 +14,13 @@ namespace {
 
 /// Where in a step an event lies, for people.
 std::string place_of(const std::string& event) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kPlaces = {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kPlaces = {
       {{"step", "after optimizer.step"},
        {"grad.post", "after the reduction"},
        {"grad.redo", "when the micro-step was computed again"},
        {"wrap", "after wrapping"},
        {"forward", "as the first synchronising forward begins"},
+       {"found", "as its forward begins"},
        {"eval", "entering evaluation"},
        {"save", "before a snapshot"},
        {"end", "at the end"},

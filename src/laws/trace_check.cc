@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <set>
 #include <span>
+#include <string_view>
 #include <utility>
 
 #include "lockstep/base/text.h"
@@ -91,6 +93,30 @@ std::string unseen_note(const std::vector<Rank>& ranks) {
          " left no trace here, and the others did not wait for " +
          (ranks.size() == 1 ? "it" : "them") +
          ": what only they show was not looked at; name the folders of all nodes";
+}
+
+/// What recorders could not record, each with the ranks that say so.
+void add_missed(const MemoryTrace& trace, std::vector<std::string>& notes) {
+  std::map<std::string_view, std::vector<Rank>> missed;
+  for (std::int32_t r = 0; r < trace.n_ranks(); ++r) {
+    for (const Event& event : trace.events(Rank{r})) {
+      const auto* log = std::get_if<LogEvent>(&event.body);
+      if (log == nullptr || log->kind != LogKind::kMissed) continue;
+      std::vector<Rank>& ranks = missed[trace.names().text(log->text)];
+      if (ranks.empty() || ranks.back() != Rank{r}) ranks.push_back(Rank{r});
+    }
+  }
+  constexpr std::size_t kMostNotes = 16;
+  std::size_t n_notes = 0;
+  for (const auto& [what, ranks] : missed) {
+    if (n_notes++ == kMostNotes) {
+      notes.push_back("and " + std::to_string(missed.size() - kMostNotes) +
+                      " other things that were not recorded: the trace has them all");
+      return;
+    }
+    notes.push_back("not recorded on " + ranks_text(ranks) +
+                    ", and not judged: " + std::string(what));
+  }
 }
 
 Endings endings_of(const MemoryTrace& trace,
@@ -199,7 +225,9 @@ Result<Report> check_trace(const LoadedTrace& loaded,
   report.error = endings.error;
   report.stuck = endings.stuck;
   report.own_failure = endings.own_failure;
+  report.notes = loaded.notes;
   if (!unseen.empty()) report.notes.push_back(unseen_note(unseen));
+  add_missed(trace, report.notes);
   if (loaded.header.sampled) {
     if (std::string note = looked_note(trace); !note.empty()) {
       report.notes.push_back(std::move(note));

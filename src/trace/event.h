@@ -170,6 +170,7 @@ struct FaultEvent {
 
 struct LogEvent {
   NameId text = kNoName;
+  LogKind kind = LogKind::kNone;
 };
 
 /// Values of one tensor, when a run records values (--values) or a scenario asks for them.

@@ -30,10 +30,11 @@ enum class StatePoint : std::uint8_t {
   kSave,     ///< Before a snapshot is written.
   kEnd,      ///< At the end of the run.
   kOuter,    ///< After an outer step: ranks that trained alone agree again.
+  kFound,    ///< What a later synchronising forward found other than it was last recorded.
 };
 template <>
-inline constexpr WordTable<8> kWords<StatePoint> = {
-    "wrap", "forward", "step", "eval", "load", "save", "end", "outer"};
+inline constexpr WordTable<9> kWords<StatePoint> = {
+    "wrap", "forward", "step", "eval", "load", "save", "end", "outer", "found"};
 
 enum class StateKind : std::uint8_t {
   kParam,
@@ -64,6 +65,14 @@ enum class MetricFormula : std::uint8_t {
 template <>
 inline constexpr WordTable<6> kWords<MetricFormula> = {
     "", "pearson", "spearman", "r2", "rmse", "auc"};
+
+/// What a line of a log is about.
+enum class LogKind : std::uint8_t {
+  kNone,    ///< What a program said.
+  kMissed,  ///< Something that this rank's recorder could not record.
+};
+template <>
+inline constexpr WordTable<2> kWords<LogKind> = {"", "missed"};
 
 /// How memory was touched. In the order of the names.
 enum class TouchManner : std::uint8_t {

@@ -107,6 +107,15 @@ TEST(JsonlTest, ReadsWhyARankWasKilledWhateverItsDetailSays) {
   EXPECT_EQ(killed.reason, EndReason::kOtherFailed);
 }
 
+TEST(JsonlTest, SaysThatALineIsAboutSomethingMissedOnlyWhereItIs) {
+  EventStream stream(1);
+  stream.add(0, LogEvent{.text = stream.name("x")});
+  stream.add(0, LogEvent{.text = stream.name("x"), .kind = LogKind::kMissed});
+  const std::span<const Event> events = stream.trace().events(Rank{0});
+  EXPECT_TRUE(to_json_line(events[0], stream.names()).ends_with(R"("text":"x"})"));
+  EXPECT_TRUE(to_json_line(events[1], stream.names()).ends_with(R"("text":"x","about":"missed"})"));
+}
+
 TEST(JsonlTest, OlderFilesTellWhyByHowTheDetailBegins) {
   EXPECT_EQ(read_end(R"("outcome":"stuck","detail":"livelock: the budget ran out")").reason,
             EndReason::kLivelock);

@@ -183,6 +183,99 @@ TEST(ReplicasEqualTest, ADifferenceThatOnlyASnapshotSeesIsReportedThere) {
   ASSERT_EQ(result.findings.size(), 1U);
   EXPECT_EQ(result.findings[0].event, "save");
   EXPECT_EQ(result.findings[0].ranks, kRank1);
+  EXPECT_EQ(result.findings[0].cause, Cause::kParameterNudged) << "the last step was equal";
+}
+
+TEST(ReplicasEqualTest, NamesTheRankThatWroteBetweenTwoStepsAndNotTheOneThatDiffersFromTheFirst) {
+  DdpJob job = healthy_job();
+  job.weight(0) = 9.0;
+  job.found(0);
+  job.train_step({1.0, 3.0});
+  job.train_step({1.0, 3.0});
+  const LawResult result = check("replicas-equal", job.stream);
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(result.findings[0].step, 2);
+  EXPECT_EQ(result.findings[0].event, "found");
+  EXPECT_EQ(result.findings[0].ranks, std::vector<Rank>{Rank{0}});
+  EXPECT_EQ(result.findings[0].cause, Cause::kParameterNudged);
+}
+
+TEST(ReplicasEqualTest, AWriteThatAllRanksMakeIsNone) {
+  DdpJob job = healthy_job();
+  for (std::int32_t rank = 0; rank < 2; ++rank) {
+    job.weight(rank) = 9.0;
+    job.found(rank);
+  }
+  job.train_step({1.0, 3.0});
+  EXPECT_EQ(check("replicas-equal", job.stream).verdict, Verdict::kHolds);
+  job.weight(1) = 8.0;  // After the forward: a later find of rank 1 has nothing to do with it.
+  job.train_step({1.0, 3.0});
+  job.found(1);
+  const LawResult result = check("replicas-equal", job.stream);
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(result.findings[0].event, "step");
+  EXPECT_NE(result.findings[0].cause, Cause::kParameterNudged);
+}
+
+/// Two healthy steps, `n_unseen` steps of which nothing is recorded, and one that finds 9 and 8.
+DdpJob two_ranks_that_wrote_their_own(std::int32_t n_unseen) {
+  DdpJob job = healthy_job();
+  for (std::int32_t rank = 0; rank < 2; ++rank) {
+    job.at(rank).sync += n_unseen;
+    job.at(rank).opt += n_unseen;
+    job.weight(rank) = 9.0 - rank;
+    job.found(rank);
+  }
+  job.train_step({1.0, 3.0});
+  return job;
+}
+
+TEST(ReplicasEqualTest, WhereAllRanksWroteTheOthersDifferFromTheFirst) {
+  const LawResult result = check("replicas-equal", two_ranks_that_wrote_their_own(0).stream);
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(result.findings[0].event, "found");
+  EXPECT_EQ(result.findings[0].ranks, kRank1);
+  EXPECT_EQ(result.findings[0].cause, Cause::kParameterNudged);
+}
+
+TEST(ReplicasEqualTest, WhatPartedInStepsThatWereNotLookedAtHasNoCauseThatIsKnown) {
+  const LawResult result = check("replicas-equal", two_ranks_that_wrote_their_own(1).stream);
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(result.findings[0].event, "found");
+  EXPECT_EQ(result.findings[0].step, 3);
+  EXPECT_EQ(result.findings[0].cause, Cause::kNone);
+}
+
+// As under a join context: rank 0 was brought back to the others' values after a step it took no part in.
+TEST(ReplicasEqualTest, AWriteOnOneRankAfterStepsThatWereNotComparedAccusesNone) {
+  DdpJob job = healthy_job();
+  for (std::int32_t rank = 0; rank < 2; ++rank) {
+    ++job.at(rank).sync;
+    ++job.at(rank).opt;
+  }
+  job.found(0);
+  for (std::int32_t rank = 0; rank < 2; ++rank) {
+    job.forward(rank);
+    job.reduce(rank, 1.0, 1.0, 1.0);
+    job.step(rank, 1.0, rank == 1 ? 0.5 : 1.0);
+  }
+  const LawResult result = check("replicas-equal", job.stream);
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(result.findings[0].event, "step");
+  EXPECT_EQ(result.findings[0].ranks, kRank1);
+  EXPECT_EQ(result.findings[0].cause, Cause::kLrPerRank);
+}
+
+TEST(ReplicasEqualTest, AWriteAfterALoadIsALoadOfSomeRanks) {
+  DdpJob job = healthy_job();
+  job.state(0, StatePoint::kLoad);
+  job.weight(0) = 9.0;
+  job.found(0);
+  job.train_step({1.0, 3.0});
+  const LawResult result = check("replicas-equal", job.stream);
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(result.findings[0].ranks, std::vector<Rank>{Rank{0}});
+  EXPECT_EQ(result.findings[0].cause, Cause::kLoadRank0Only);
 }
 
 TEST(ReplicasEqualTest, IgnoredParametersMayDiffer) {

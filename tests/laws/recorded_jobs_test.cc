@@ -147,6 +147,20 @@ TEST(RecordedJobsTest, OnlyACommonClockNamesAStraggler) {
   EXPECT_FALSE(names_a_straggler(false));
 }
 
+/// What `lockstep check` says of files with these events, and this note of their reader.
+Report check_files(const Reductions& job, const std::string& note = "") {
+  LoadedTrace loaded;
+  loaded.header.n_ranks = job.stream.n_ranks();
+  loaded.header.backend = "gloo";
+  loaded.trace = std::make_shared<MemoryTrace>(job.stream.shared_names());
+  loaded.trace->ensure_ranks(job.stream.n_ranks());
+  if (!note.empty()) loaded.notes.push_back(note);
+  job.stream.play(*loaded.trace);
+  Result<Report> report = check_trace(loaded, {}, {});
+  EXPECT_TRUE(report.ok());
+  return std::move(report.value());
+}
+
 /// What a folder of one of two nodes holds: ranks 0 and 1 of four.
 Report check_one_node(EndOutcome end_of_rank_1) {
   Reductions job(4);
@@ -154,15 +168,7 @@ Report check_one_node(EndOutcome end_of_rank_1) {
     job.post(rank, true);
     job.end(rank, rank == 0 ? EndOutcome::kOk : end_of_rank_1);
   }
-  LoadedTrace loaded;
-  loaded.header.n_ranks = 4;
-  loaded.header.backend = "gloo";
-  loaded.trace = std::make_shared<MemoryTrace>(job.stream.shared_names());
-  loaded.trace->ensure_ranks(4);
-  job.stream.play(*loaded.trace);
-  Result<Report> report = check_trace(loaded, {}, {});
-  EXPECT_TRUE(report.ok());
-  return std::move(report.value());
+  return check_files(job);
 }
 
 TEST(RecordedJobsTest, RanksOfAnotherNodeAreNotBlamedWhereTheOthersEndedWell) {
@@ -177,6 +183,40 @@ TEST(RecordedJobsTest, RanksWithoutATraceAreNamedWhereOneOfTheOthersDidNotEndWel
   EXPECT_FALSE(report.ok());
   EXPECT_NE(report.error, "");
   EXPECT_TRUE(report.notes.empty());
+}
+
+/// Two healthy ranks, of which rank 1, and rank 0 of the first thing, could not record so many.
+Report check_what_missed(std::int32_t n_things) {
+  Reductions job(2);
+  for (std::int32_t rank = 0; rank < 2; ++rank) {
+    job.post(rank, true);
+    job.stream.add(rank, LogEvent{.text = job.stream.name("a line of the program")});
+    for (std::int32_t i = 0; i < (rank == 0 ? 1 : n_things); ++i) {
+      const LogEvent missed = {
+          .text = job.stream.name("thing " + std::string(1, static_cast<char>('a' + i))),
+          .kind = LogKind::kMissed};
+      job.stream.add(rank, missed);
+      job.stream.add(rank, missed);
+    }
+    job.end(rank, EndOutcome::kOk);
+  }
+  return check_files(job, "cut short");
+}
+
+TEST(RecordedJobsTest, WhatARecorderMissedIsInTheReportAndAccusesNoRank) {
+  const Report report = check_what_missed(2);
+  EXPECT_TRUE(report.ok());
+  EXPECT_THAT(report.notes,
+              ElementsAre("cut short",
+                          "not recorded on ranks 0, 1, and not judged: thing a",
+                          "not recorded on rank 1, and not judged: thing b"));
+}
+
+TEST(RecordedJobsTest, AReportNamesSixteenThingsThatWereMissedAndCountsTheRest) {
+  EXPECT_EQ(check_what_missed(16).notes.size(), 17U);
+  const Report report = check_what_missed(19);
+  ASSERT_EQ(report.notes.size(), 18U);
+  EXPECT_THAT(report.notes.back(), StartsWith("and 3 other things"));
 }
 
 }  // namespace

@@ -63,6 +63,13 @@ class DdpJob {
                StateEvent{.kind = kind, .point = point, .layout = layout(), .digests = digests});
   }
 
+  /// The rank's next forward finds its weight other than it was last recorded.
+  void found(std::int32_t rank) {
+    ++at(rank).sync;
+    state(rank, StatePoint::kFound);
+    --at(rank).sync;
+  }
+
   void forward(std::int32_t rank, bool synchronizing = true, bool through_wrapper = true) {
     Position& position = at(rank);
     if (synchronizing && through_wrapper) ++position.sync;

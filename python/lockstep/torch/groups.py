@@ -229,8 +229,7 @@ class Groups:
         if not given["global_ranks_in_group"]:
             self._first(group, given)
         if self.recorder.pen is not None:
-            self.recorder.pen.log("recorder: collectives are not recorded: this PyTorch's process "
-                                  "groups have no hooks for them")
+            self.recorder.pen.missed("all collectives: this PyTorch's process groups have no hooks for them")
 
     def _first(self, group: Any, given: dict[str, Any]) -> None:
         recorder = self.recorder

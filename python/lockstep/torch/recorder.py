@@ -121,7 +121,7 @@ class Recorder:
             say(f"nothing is recorded: {error}")
             return
         try:
-            self.pen.log(f"recorder: {what}")
+            self.pen.missed(what)
             say(f"rank {self.rank}: the recorder missed something, and the job goes on: {what}")
         except Exception as failure:
             say(f"rank {self.rank}: the recorder missed something, and the trace cannot be written: {what}; {failure}")

@@ -145,6 +145,8 @@ class Wrapper:
         if syncs and not self.armed:
             self.armed = True
             self.write_states(StateKind.PARAM, StatePoint.FORWARD, self.all)
+        elif syncs and self.looks and self.all:
+            pen.found(self.index, self.layout(list(self.all)), list(self.all.values()))
         if module.training and self.looks:
             self.write_states(StateKind.BUFFER, StatePoint.FORWARD, self.buffers)
         pen.forward(self.index, self.through, syncs, module.training, grad)

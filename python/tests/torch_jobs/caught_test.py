@@ -80,7 +80,7 @@ BROKEN = {
                                 Expected("progress", "no-sync-one-rank", missing=(1,), ranks=(0,))]),
     "operation_differs.py": (2, [Expected(
         "collectives-match", field="op", ranks=(1,), site=line_of("operation_differs.py", "broadcast("))]),
-    "parameter_nudged.py": (2, [Expected("replicas-equal", step=5, ranks=(1,), tensor="0.bias")]),
+    "parameter_nudged.py": (2, [Expected("replicas-equal", "parameter-nudged", 5, (1,), tensor="0.bias")]),
     # The first rank's split counts as the right one.
     "random_split_per_rank.py": (3, [Expected("samples-covered", "split-leak", 0, field="rows")]),
     "reduced_again.py": (2, [Expected("norm-true", "reduced-again", 0, (0, 1))]),

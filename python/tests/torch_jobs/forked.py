@@ -126,7 +126,7 @@ def _troubles(folder: Path | None) -> list[str]:
     """What the recorder could not do."""
     files = folder.glob("*.jsonl") if folder is not None else []
     return [line for path in files for line in path.read_text().splitlines()
-            if '"text":"recorder: ' in line]
+            if '"about":"missed"' in line]
 
 
 assert torch.distributed.is_gloo_available()

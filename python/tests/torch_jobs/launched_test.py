@@ -158,6 +158,8 @@ def test_what_the_recorder_misses_is_said_once_and_changes_nothing(tmp_path: Pat
         assert said == (expected if name == "odd" else []), ran.stderr
         report = lockstep.check(tmp_path / name)
         assert report.ok, f"{report}: what is missing in a trace accuses no rank"
+        notes = ["not recorded on ranks 0, 1, and not judged: stepping: ValueError: a rate cannot be read"]
+        assert list(report.notes) == (notes if name == "odd" else [])
     assert weights["odd"] == weights["plain"] and weights["odd"][0]
 
 

@@ -4,7 +4,7 @@
 #include "lockstep/laws/detail/alignment.h"
 #include "lockstep/laws/rules/checkers.h"
 #include "lockstep/laws/rules/detail/contributions.h"
-#include "lockstep/laws/rules/detail/parameter_averages.h"
+#include "lockstep/laws/rules/detail/parameters/parameter_averages.h"
 
 namespace lockstep::laws {
 

@@ -9,60 +9,16 @@
 #include "lockstep/laws/detail/alignment.h"
 #include "lockstep/laws/detail/forward_kinds.h"
 #include "lockstep/laws/rules/checkers.h"
-#include "lockstep/laws/rules/detail/parameter_averages.h"
+#include "lockstep/laws/rules/detail/parameters/agreement.h"
+#include "lockstep/laws/rules/detail/parameters/parameter_averages.h"
+#include "lockstep/laws/rules/detail/parameters/rewritten.h"
+#include "lockstep/laws/rules/detail/parameters/starts.h"
 
 namespace lockstep::laws {
 
 namespace {
 
 constexpr std::string_view kReplicasEqual = "replicas-equal";
-
-/// Whether ranks agreed on something, kept small: the first rank's words and which of them were
-/// contradicted.
-class Agreement {
- public:
-  void add(std::span<const std::uint64_t> words, RankRange who) {
-    n_ranks_ += who.n;
-    if (n_ranks_ == who.n) {
-      first_.assign(words.begin(), words.end());
-      differs_.assign(words.size(), 0);
-    } else if (words.size() == first_.size()) {
-      // Words differ where any bit of this is set.
-      for (std::size_t i = 0; i < words.size(); ++i) differs_[i] |= words[i] ^ first_[i];
-    }
-  }
-
-  bool known() const { return n_ranks_ > 1; }
-
-  bool differs(std::size_t i) const { return i < differs_.size() && differs_[i] != 0; }
-
-  bool differs() const {
-    return std::any_of(
-        differs_.begin(), differs_.end(), [](std::uint64_t bits) { return bits != 0; });
-  }
-
- private:
-  std::int32_t n_ranks_ = 0;
-  std::vector<std::uint64_t> first_;
-  std::vector<std::uint64_t> differs_;
-};
-
-/// What happened on the ranks before they were compared: the evidence for a cause.
-struct Evidence {
-  Agreement post;
-  Agreement used;
-  Agreement unused;  ///< Which parameters had no gradient to use.
-  LayoutId post_layout = kNoLayout;
-  LayoutId used_layout = kNoLayout;
-  Agreement optimizer;
-  Agreement rates;  ///< lr and skipped of the step.
-  bool rates_differ = false;
-  bool skips_differ = false;
-  bool scaled = false;
-  bool wrapped_forward = false;
-  std::int32_t reduced_micro = -1;  ///< The last micro-step whose backward reduced, on any rank.
-  std::int32_t local_micro = -1;    ///< The last one whose backward did not.
-};
 
 class ReplicasEqual final : public Law {
  public:
@@ -136,6 +92,7 @@ class ReplicasEqual final : public Law {
     bool opts_differ = false;     ///< Ranks met here with different numbers of steps.
     bool is_one_of_many = false;  ///< Most tensors of its layout are equal.
     bool auxiliary = false;       ///< The program keeps it equal by itself.
+    std::int32_t n_equal = -1;    ///< Steps that were finished where it was last equal.
     std::int32_t interval = 0;    ///< Between two averages of the parameters.
   };
 
@@ -170,7 +127,7 @@ class ReplicasEqual final : public Law {
     if (const auto* grad = std::get_if<GradEvent>(&event.body)) {
       gather_gradient(place, *grad, who);
     } else if (const auto* step = std::get_if<StepEvent>(&event.body)) {
-      Evidence& evidence = evidence_at(place);
+      StepEvidence& evidence = evidence_at(place);
       const std::uint64_t rate[] = {std::bit_cast<std::uint64_t>(step->lr),
                                     step->skipped ? 1U : 0U};
       evidence.rates.add(rate, who);
@@ -178,10 +135,10 @@ class ReplicasEqual final : public Law {
       evidence.skips_differ = evidence.rates.differs(1);
       evidence.scaled = evidence.scaled || step->scale != 1.0;
     } else if (const auto* forward = std::get_if<ForwardEvent>(&event.body)) {
-      Evidence& evidence = evidence_at(place);
+      StepEvidence& evidence = evidence_at(place);
       evidence.wrapped_forward = evidence.wrapped_forward || forward->through_wrapper;
     } else if (const auto* backward = std::get_if<BackwardEvent>(&event.body)) {
-      Evidence& evidence = evidence_at(place);
+      StepEvidence& evidence = evidence_at(place);
       std::int32_t& last = backward->reduced ? evidence.reduced_micro : evidence.local_micro;
       last = std::max(last, event.at.micro);
     }
@@ -189,11 +146,11 @@ class ReplicasEqual final : public Law {
 
   void gather_gradient(const StepKey& place, const GradEvent& grad, RankRange who) {
     if (grad.point == GradPoint::kPost) {
-      Evidence& evidence = evidence_at(place);
+      StepEvidence& evidence = evidence_at(place);
       evidence.post_layout = grad.layout;
       evidence.post.add(grad.digests, who);
     } else if (grad.point == GradPoint::kUsed) {
-      Evidence& evidence = evidence_at(place);
+      StepEvidence& evidence = evidence_at(place);
       evidence.used_layout = grad.layout;
       evidence.used.add(grad.digests, who);
       evidence.unused.add(unused_words(grad), who);
@@ -206,7 +163,7 @@ class ReplicasEqual final : public Law {
     return words_;
   }
 
-  Evidence& evidence_at(const StepKey& place) {
+  StepEvidence& evidence_at(const StepKey& place) {
     if (last_ == nullptr || place != last_place_) {
       last_place_ = place;
       last_ = &evidence_[place];
@@ -228,7 +185,11 @@ class ReplicasEqual final : public Law {
     }
     if (state.point == StatePoint::kLoad) loaded_.insert(wrapper_of(event.at));
     if (state.point == StatePoint::kForward || state.point == StatePoint::kWrap) {
-      note_start(event, state, who);
+      starts_.on_state(event, state, who);
+      return;
+    }
+    if (state.point == StatePoint::kFound) {
+      rewritten_.on_state(event, state, who, names);
       return;
     }
     if (!is_sync_point(state.point)) return;
@@ -243,16 +204,9 @@ class ReplicasEqual final : public Law {
     forget_before(here);
   }
 
-  void note_start(const Event& event, const StateEvent& state, RankRange who) {
-    AlignmentKey start{wrapper_of(event.at),
-                       -1,
-                       static_cast<std::int32_t>(state.point),
-                       static_cast<std::uint32_t>(state.layout),
-                       0};
-    for (std::int32_t rank = who.first; rank < who.first + who.n; ++rank) {
-      const RankWrapper place{rank, start.wrapper};
-      if (starts_seen_[{place, start}]++ == 0) starts_[start].add(state.digests, {rank, 1});
-    }
+  std::int32_t n_equal(const AlignmentKey& alignment) const {
+    const auto before = n_equal_.find({alignment.wrapper, alignment.layout});
+    return before == n_equal_.end() ? -1 : before->second;
   }
 
   // Ranks never come back to an earlier synchronising forward once all have passed it.
@@ -263,11 +217,20 @@ class ReplicasEqual final : public Law {
     while (place != evidence_.end() && place->first < here) {
       place = kept_.contains(place->first) ? std::next(place) : evidence_.erase(place);
     }
+    rewritten_.forget_before(std::get<0>(here), std::get<1>(here), [&](std::int32_t sync) {
+      const auto kept = kept_.lower_bound({std::get<0>(here), sync, kLowest});
+      return kept != kept_.end() && std::get<0>(*kept) == std::get<0>(here) &&
+             std::get<1>(*kept) == sync;
+    });
   }
 
   void judge(const AlignmentKey& alignment, const Ballot& ballot, const NameTable& names) {
     n_checked_ += ballot.n_comparisons();
-    if (ballot.unanimous()) return;
+    if (ballot.unanimous()) {
+      const bool steps = static_cast<StatePoint>(alignment.what) == StatePoint::kStep;
+      n_equal_[{alignment.wrapper, alignment.layout}] = ballot.majority_opt() + (steps ? 1 : 0);
+      return;
+    }
     const std::span<const NameId> layout = names.layout(static_cast<LayoutId>(alignment.layout));
     std::size_t n_differ = 0;
     for (std::size_t i = 0; i < layout.size(); ++i)
@@ -291,6 +254,7 @@ class ReplicasEqual final : public Law {
            .opts_differ = ballot.opts_differ(),
            .is_one_of_many = n_differ * 2 <= std::max<std::size_t>(layout.size(), 2),
            .auxiliary = auxiliary_.contains(alignment.layout),
+           .n_equal = n_equal(alignment),
            .interval = averages_.common_interval(alignment.wrapper)});
     }
   }
@@ -302,7 +266,7 @@ class ReplicasEqual final : public Law {
     const auto found = evidence_.find(open.place);
     if (open.auxiliary || found == evidence_.end() || !found->second.used.known()) return false;
     if (differed_at_start(wrapper, open.tensor, names)) return false;
-    const Evidence& evidence = found->second;
+    const StepEvidence& evidence = found->second;
     if (!evidence.post.known()) return true;
     return hooked_.contains(wrapper) && evidence.post.differs();
   }
@@ -339,6 +303,7 @@ class ReplicasEqual final : public Law {
       finding.cause = Cause::kParamReplaced;
       return;
     }
+    if (explain_by_writer(open)) return;
     finding.cause = forwards_.difference(wrapper);
     explain_by_evidence(open, names);
     // A rank that ran out of inputs has missed updates that the others made.
@@ -347,11 +312,34 @@ class ReplicasEqual final : public Law {
     finding.cause = Cause::kUnevenBatches;
   }
 
+  /// Whether something had written to the tensor on some of the ranks since the last step.
+  bool explain_by_writer(Unexplained& open) const {
+    Finding& finding = open.finding;
+    const auto& [wrapper, sync, opt] = open.place;
+    Rewritten::Writers writers =
+        rewritten_.writers(wrapper, sync, open.tensor, wrappers_.n_members(wrapper, n_ranks_));
+    // After steps that were not compared, what a rank found says nothing of the others.
+    const bool was_equal = open.n_equal == opt;
+    if (!writers.ranks.empty() && (was_equal || writers.all_wrote)) {
+      finding.event = name_of(StatePoint::kFound);
+      finding.ranks = std::move(writers.ranks);
+      if (!was_equal) {
+        finding.message += "; it already did before this forward";
+        return true;
+      }
+    } else if (!was_equal || finding.event == name_of(StatePoint::kStep)) {
+      return false;
+    }
+    finding.message += "; something has written to it since a step left it equal everywhere";
+    finding.cause = loaded_.contains(wrapper) ? Cause::kLoadRank0Only : Cause::kParameterNudged;
+    return true;
+  }
+
   void explain_by_evidence(Unexplained& open, const NameTable& names) const {
     Finding& finding = open.finding;
     const auto found = evidence_.find(open.place);
     if (found == evidence_.end()) return;
-    const Evidence& evidence = found->second;
+    const StepEvidence& evidence = found->second;
     const auto post = index_of(evidence.post_layout, open.tensor, names);
     const auto used = index_of(evidence.used_layout, open.tensor, names);
     const bool post_differs = tell(finding, evidence.post, post, "reduced gradients");
@@ -393,7 +381,7 @@ class ReplicasEqual final : public Law {
     if (loaded_.contains(wrapper)) return Cause::kLoadRank0Only;
     const WrapEvent* wrap = wrappers_.find(wrapper);
     if (wrap != nullptr && !wrap->synchronizes) return Cause::kInitNoBroadcast;
-    return differed_at(StatePoint::kWrap, wrapper, tensor, names).value_or(true)
+    return starts_.differed(StatePoint::kWrap, wrapper, tensor, names).value_or(true)
                ? Cause::kNone
                : Cause::kParameterNudged;
   }
@@ -409,7 +397,7 @@ class ReplicasEqual final : public Law {
     return differs;
   }
 
-  Cause cause(const Evidence& evidence,
+  Cause cause(const StepEvidence& evidence,
               const Unexplained& open,
               bool post_differs,
               bool used_differs) const {
@@ -427,7 +415,7 @@ class ReplicasEqual final : public Law {
     return open.is_one_of_many ? Cause::kSdcAfterReduce : Cause::kReplicaDrift;
   }
 
-  Cause cause_of_gradients(const Evidence& evidence,
+  Cause cause_of_gradients(const StepEvidence& evidence,
                            const Unexplained& open,
                            bool post_differs) const {
     const WrapperKey wrapper = std::get<0>(open.place);
@@ -453,21 +441,8 @@ class ReplicasEqual final : public Law {
   }
 
   bool differed_at_start(WrapperKey wrapper, NameId tensor, const NameTable& names) const {
-    return differed_at(StatePoint::kForward, wrapper, tensor, names)
-        .value_or(differed_at(StatePoint::kWrap, wrapper, tensor, names).value_or(false));
-  }
-
-  /// Nothing where the tensor was not seen at that point.
-  std::optional<bool> differed_at(StatePoint point,
-                                  WrapperKey wrapper,
-                                  NameId tensor,
-                                  const NameTable& names) const {
-    for (const auto& [start, agreement] : starts_) {
-      if (start.wrapper != wrapper || start.what != static_cast<std::int32_t>(point)) continue;
-      const auto index = index_of(static_cast<LayoutId>(start.layout), tensor, names);
-      if (index) return agreement.differs(*index);
-    }
-    return std::nullopt;
+    return starts_.differed(StatePoint::kForward, wrapper, tensor, names)
+        .value_or(starts_.differed(StatePoint::kWrap, wrapper, tensor, names).value_or(false));
   }
 
   std::int32_t n_ranks_;
@@ -477,15 +452,16 @@ class ReplicasEqual final : public Law {
   ParameterAverages averages_;
   std::set<WrapperKey> hooked_;  // By a hook that does something else than averaging.
   std::map<AlignmentKey, Ballot> pending_;
-  std::map<StepKey, Evidence> evidence_;
+  std::map<StepKey, StepEvidence> evidence_;
   StepKey last_place_;
-  Evidence* last_ = nullptr;          // What evidence_ holds at last_place_.
+  StepEvidence* last_ = nullptr;      // What evidence_ holds at last_place_.
   std::vector<std::uint64_t> words_;  // Scratch.
-  std::map<AlignmentKey, Agreement> starts_;
-  std::map<std::pair<RankWrapper, AlignmentKey>, std::int32_t> starts_seen_;
+  Starts starts_;
+  Rewritten rewritten_;
+  std::map<std::pair<WrapperKey, std::uint32_t>, std::int32_t> n_equal_;  // By layout.
   std::set<WrapperKey> loaded_;
   std::set<std::uint32_t> auxiliary_;  // Layouts.
-  std::set<StepKey> kept_;             // Evidence that an unexplained finding still needs.
+  std::set<StepKey> kept_;             // StepEvidence that an unexplained finding still needs.
   std::vector<Unexplained> unexplained_;
   std::set<std::pair<WrapperKey, NameId>> reported_;
   std::int64_t n_checked_ = 0;

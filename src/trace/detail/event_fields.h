@@ -127,6 +127,7 @@ void visit_data_fields(Visitor& visit, Body& event) {
     visit.name("detail", event.detail);
   } else if constexpr (Is<Body, LogEvent>) {
     visit.name("text", event.text);
+    visit.aside("about", event.kind);
   } else if constexpr (Is<Body, ValueEvent>) {
     visit.name("tensor", event.tensor);
     visit.name("point", event.point);

@@ -1,0 +1,61 @@
+// Whether ranks agreed on what led to their parameters: the evidence for why they differ.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "lockstep/laws/detail/alignment.h"
+#include "lockstep/trace/event.h"
+
+namespace lockstep::laws {
+
+/// Whether ranks agreed on something, kept small: the first rank's words and which of them were
+/// contradicted.
+class Agreement {
+ public:
+  void add(std::span<const std::uint64_t> words, RankRange who) {
+    n_ranks_ += who.n;
+    if (n_ranks_ == who.n) {
+      first_.assign(words.begin(), words.end());
+      differs_.assign(words.size(), 0);
+    } else if (words.size() == first_.size()) {
+      // Words differ where any bit of this is set.
+      for (std::size_t i = 0; i < words.size(); ++i) differs_[i] |= words[i] ^ first_[i];
+    }
+  }
+
+  bool known() const { return n_ranks_ > 1; }
+
+  bool differs(std::size_t i) const { return i < differs_.size() && differs_[i] != 0; }
+
+  bool differs() const {
+    return std::any_of(
+        differs_.begin(), differs_.end(), [](std::uint64_t bits) { return bits != 0; });
+  }
+
+ private:
+  std::int32_t n_ranks_ = 0;
+  std::vector<std::uint64_t> first_;
+  std::vector<std::uint64_t> differs_;
+};
+
+/// What happened on the ranks before they were compared: the evidence for a cause.
+struct StepEvidence {
+  Agreement post;
+  Agreement used;
+  Agreement unused;  ///< Which parameters had no gradient to use.
+  LayoutId post_layout = kNoLayout;
+  LayoutId used_layout = kNoLayout;
+  Agreement optimizer;
+  Agreement rates;  ///< lr and skipped of the step.
+  bool rates_differ = false;
+  bool skips_differ = false;
+  bool scaled = false;
+  bool wrapped_forward = false;
+  std::int32_t reduced_micro = -1;  ///< The last micro-step whose backward reduced, on any rank.
+  std::int32_t local_micro = -1;    ///< The last one whose backward did not.
+};
+
+}  // namespace lockstep::laws
