@@ -192,10 +192,7 @@ void Pen::write_states(const StateEvent& state,
   const std::span<const NameId> names = names_.layout(state.layout);
   LOCKSTEP_CHECK(tensors.size() == names.size(), "one tensor for each name");
   digest(tensors);
-  if (state.kind == StateKind::kParam) {
-    for (std::size_t i = 0; i < names.size(); ++i)
-      recorded(wrapper, names[i]) = scratch_.digests[i];
-  }
+  if (state.kind == StateKind::kParam) parameters_[wrapper].keep(names, scratch_.digests);
   StateEvent full = state;
   full.digests = scratch_.digests;
   write(full, wrapper);
@@ -207,16 +204,16 @@ void Pen::write_found(LayoutId layout,
   const std::span<const NameId> names = names_.layout(layout);
   LOCKSTEP_CHECK(parameters.size() == names.size(), "one tensor for each name");
   digest(parameters);
+  detail::LastDigests& last = parameters_[wrapper];
   std::vector<NameId> changed;
   std::vector<std::uint64_t> digests;
   for (std::size_t i = 0; i < names.size(); ++i) {
-    std::optional<std::uint64_t>& known = recorded(wrapper, names[i]);
-    if (known == scratch_.digests[i]) continue;
-    known = scratch_.digests[i];
+    if (!last.differs(names, i, scratch_.digests[i])) continue;
     changed.push_back(names[i]);
     digests.push_back(scratch_.digests[i]);
   }
   if (changed.empty()) return;
+  last.keep(changed, digests);
   write(StateEvent{.kind = StateKind::kParam,
                    .point = StatePoint::kFound,
                    .layout = names_.intern_layout(changed),
@@ -229,13 +226,6 @@ void Pen::digest(std::span<const TensorView> tensors) {
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     scratch_.digests[i] = sm64(tensors[i].data, tensors[i].n_elems, tensors[i].dtype);
   }
-}
-
-std::optional<std::uint64_t>& Pen::recorded(std::int32_t wrapper, NameId name) {
-  std::vector<std::optional<std::uint64_t>>& known = parameters_[wrapper];
-  const auto at = static_cast<std::size_t>(name);
-  if (at >= known.size()) known.resize(at + 1);
-  return known[at];
 }
 
 std::int64_t Pen::next_number(std::int32_t group, const Signature& signature) {

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -16,6 +15,7 @@
 #include "lockstep/formats/jsonl.h"
 #include "lockstep/python/native/rank_file.h"
 #include "lockstep/tensor/sketch.h"
+#include "lockstep/trace/detail/last_digests.h"
 #include "lockstep/trace/event.h"
 
 namespace lockstep::python {
@@ -131,8 +131,6 @@ class Pen {
 
   Position& position(std::int32_t wrapper);
   void digest(std::span<const TensorView> tensors);
-  /// What was last recorded of this parameter of the wrapper.
-  std::optional<std::uint64_t>& recorded(std::int32_t wrapper, NameId name);
   /// Whether the draft's gradients are what `reduced` holds of them.
   bool are_as(const Reduced& reduced, LayoutId layout) const;
   std::int64_t next_number(std::int32_t group, const Signature& signature);
@@ -145,8 +143,8 @@ class Pen {
   std::uint64_t next_index_ = 0;
   std::vector<Position> positions_;
   std::map<std::int32_t, Tracked> tracked_;
-  std::map<std::int32_t, Reduced> reduced_;  // By wrapper, until a step has used it.
-  std::map<std::int32_t, std::vector<std::optional<std::uint64_t>>> parameters_;  // By name.
+  std::map<std::int32_t, Reduced> reduced_;                 // By wrapper, until a step has used it.
+  std::map<std::int32_t, detail::LastDigests> parameters_;  // By wrapper.
   std::set<std::int32_t> unreduced_;  // Wrappers that no reduction has followed a backward of.
   std::map<std::tuple<std::int32_t, CollectiveOp, std::int32_t, std::int32_t>, std::int64_t>
       n_posted_;

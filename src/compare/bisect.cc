@@ -352,6 +352,37 @@ std::string other_event(const Entry& odd, const Entry& usual) {
   return name == event_name(*odd.event) ? std::string() : name;
 }
 
+bool is_found(const Entry* entry) {
+  if (entry == nullptr) return false;
+  const auto* state = std::get_if<StateEvent>(&entry->event->body);
+  return state != nullptr && state->point == StatePoint::kFound;
+}
+
+/// Where some ranks found a parameter other than they had left it, it is these that differ, however
+/// many or few they are. Returns: whether it was so.
+bool name_writers(std::span<const Side> sides,
+                  std::span<const Rank> ranks,
+                  laws::TreePlace place,
+                  FirstDifference& first) {
+  std::vector<Rank> writers;
+  const Side* one = nullptr;
+  for (std::size_t i = 0; i < sides.size(); ++i) {
+    if (!is_found(sides[i].entry(place.step, place.leaf))) continue;
+    writers.push_back(ranks[i]);
+    one = &sides[i];
+  }
+  if (writers.empty() || writers.size() == sides.size()) return false;
+  const Entry* entry = one->entry(place.step, place.leaf);
+  first.event = event_name(*entry->event);
+  if (entry->tensor == Entry::kWholeEvent && is_found(one->entry(place.step, place.leaf + 1))) {
+    entry = one->entry(place.step, place.leaf + 1);
+  }
+  first.tensor = one->tensor_of(*entry);
+  first.ranks = writers;
+  first.only_on = ranks_text(writers);
+  return true;
+}
+
 std::string count_text(std::int64_t n, std::string_view one, std::string_view many) {
   return std::to_string(n) + " " + std::string(n == 1 ? one : many);
 }
@@ -399,6 +430,7 @@ Bisection bisect_ranks(const MemoryTrace& trace) {
     if (sides[i].entry(step, leaf) != nullptr) having.push_back(ranks[i]);
   }
   if (having.size() < sides.size()) result.first->only_on = ranks_text(having);
+  if (name_writers(sides, ranks, search.place(), *result.first)) return result;
   const std::vector<Rank> minority = minority_at(sides, ranks, search.place());
   const Entry* odd = nullptr;
   const Entry* usual = nullptr;

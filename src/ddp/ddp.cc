@@ -359,6 +359,8 @@ void Ddp::Impl::trace_forward(bool training) {
   if (synchronizing && state_due_) {
     trace_->record_state(StatePoint::kForward);
     state_due_ = false;
+  } else if (synchronizing) {
+    trace_->record_found();
   }
   trace_->record_forward({.synchronizing = synchronizing, .training = training, .grad = grad});
 }

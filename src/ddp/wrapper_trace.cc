@@ -110,6 +110,13 @@ void WrapperTrace::record_hook(const CommHookEvent& event) { recorder_->record(e
 
 void WrapperTrace::record_forward(const ForwardEvent& event) { recorder_->record(event, wrapper_); }
 
+void WrapperTrace::record_found() {
+  tensors_.clear();
+  for (const Variable& parameter : params_) tensors_.push_back(&parameter.data());
+  recorder_->record_found(params_layout_, tensors_, wrapper_);
+  tensors_.clear();
+}
+
 void WrapperTrace::record_lone(LonePoint point) {
   const bool found = point == LonePoint::kFound;
   if (found && !alone_) return;

@@ -47,6 +47,8 @@ class WrapperTrace final : public StateSource {
 
   void record_forward(const ForwardEvent& event);
   void record_hook(const CommHookEvent& event);
+  /// Parameters that something has written since they were last recorded, if any.
+  void record_found();
   void record_state(StatePoint point) override;
   void record_frozen(StatePoint point) override;
   void record_lone(LonePoint point) override;

@@ -57,11 +57,13 @@ constexpr auto kLastCauses = std::to_array<CauseInfo>({
      "place "
      "(param.data.copy_), and wrap it again otherwise.",
      "docs/laws.md#24-trained-set"},
-    in_zoo(Cause::kParameterNudged,
-           "docs/zoo.md#parameter-nudged",
-           "A parameter was equal on all ranks after wrapping, and was written afterwards on "
-           "some of them.",
-           "Change parameters before wrapping, or make the same change on every rank."),
+    in_zoo(
+        Cause::kParameterNudged,
+        "docs/zoo.md#parameter-nudged",
+        "A parameter was equal on all ranks after wrapping, and was written afterwards on "
+        "some of them.",
+        "Change parameters before wrapping, or make the same change on every rank; where no line "
+        "of the program writes to them, test the memory of that rank."),
     {Cause::kPartialWindow,
      "partial-window",
      "The batches of an epoch do not divide into windows of accumulation, and the "

@@ -51,6 +51,11 @@ void copy_values(const Tensor& from, std::span<double> to) {
   }
 }
 
+// A part of a tensor says nothing of its rest.
+bool finds_writes(const RecordOptions& options, std::int32_t wrapper, std::int32_t n_wrappers) {
+  return options.states && options.coverage <= 1 && wrapper >= 0 && wrapper < n_wrappers;
+}
+
 }  // namespace
 
 std::int32_t Recorder::open_wrapper() {
@@ -60,8 +65,7 @@ std::int32_t Recorder::open_wrapper() {
   fresh.epoch = positions_.front().epoch;
   fresh.wrapper = index;
   positions_.push_back(fresh);
-  sources_.push_back(nullptr);
-  reduced_.push_back(0);
+  of_wrappers_.emplace_back();
   current_wrapper_ = index;
   return index;
 }
@@ -69,12 +73,12 @@ std::int32_t Recorder::open_wrapper() {
 void Recorder::set_source(std::int32_t wrapper, StateSource* source) {
   LOCKSTEP_CHECK(wrapper >= 0 && wrapper < n_wrappers(),
                  fmt::format("no wrapper {} on this rank: it has {}", wrapper, n_wrappers()));
-  sources_[static_cast<std::size_t>(wrapper)] = source;
+  of_wrappers_[static_cast<std::size_t>(wrapper)].source = source;
 }
 
 StateSource* Recorder::source(std::int32_t wrapper) const {
   const bool known = wrapper >= 0 && wrapper < n_wrappers();
-  return known ? sources_[static_cast<std::size_t>(wrapper)] : nullptr;
+  return known ? of_wrappers_[static_cast<std::size_t>(wrapper)].source : nullptr;
 }
 
 std::int32_t Recorder::open_split(const std::string& name) {
@@ -269,7 +273,9 @@ void Recorder::record_grads(GradPoint point,
       names_->layout(layout).size() == grads.size(),
       fmt::format("{} names for {} gradients", names_->layout(layout).size(), grads.size()));
   const bool of_a_wrapper = wrapper >= 0 && wrapper < n_wrappers();
-  if (point == GradPoint::kPost && of_a_wrapper) reduced_[static_cast<std::size_t>(wrapper)] = 1;
+  if (point == GradPoint::kPost && of_a_wrapper) {
+    of_wrappers_[static_cast<std::size_t>(wrapper)].reduced = true;
+  }
   if (wants(point)) record_prints(point, layout, grads, wrapper);
   if (wants_values(point == GradPoint::kUsed)) {
     record_values_of(grads, layout, grad_value_point(point), wrapper);
@@ -290,6 +296,10 @@ void Recorder::record_states(
       const Tensor& part = point == StatePoint::kStep ? covered(tensor, wrapper, slice) : tensor;
       digests_[i] = known_digest(part);
     }
+    if (kind == StateKind::kParam && finds_writes(options_, wrapper, n_wrappers())) {
+      of_wrappers_[static_cast<std::size_t>(wrapper)].parameters.keep(names_->layout(layout),
+                                                                      digests_);
+    }
     record(StateEvent{.kind = kind, .point = point, .layout = layout, .digests = digests_},
            wrapper);
   }
@@ -298,9 +308,31 @@ void Recorder::record_states(
   }
 }
 
+void Recorder::record_found(LayoutId layout, TensorList parameters, std::int32_t wrapper) {
+  if (!finds_writes(options_, wrapper, n_wrappers())) return;
+  detail::LastDigests& last = of_wrappers_[static_cast<std::size_t>(wrapper)].parameters;
+  const std::span<const NameId> names = names_->layout(layout);
+  LOCKSTEP_CHECK(names.size() == parameters.size(), "one parameter for each name");
+  std::vector<NameId> changed;
+  digests_.clear();
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const std::uint64_t digest = known_digest(*parameters[i]);
+    if (!last.differs(names, i, digest)) continue;
+    changed.push_back(names[i]);
+    digests_.push_back(digest);
+  }
+  if (changed.empty()) return;
+  last.keep(changed, digests_);
+  record(StateEvent{.kind = StateKind::kParam,
+                    .point = StatePoint::kFound,
+                    .layout = names_->intern_layout(changed),
+                    .digests = digests_},
+         wrapper);
+}
+
 bool Recorder::take_reduced(std::int32_t wrapper) {
   if (wrapper < 0 || wrapper >= n_wrappers()) return true;
-  return std::exchange(reduced_[static_cast<std::size_t>(wrapper)], std::uint8_t{0}) != 0;
+  return std::exchange(of_wrappers_[static_cast<std::size_t>(wrapper)].reduced, false);
 }
 
 void Recorder::record_lone(LonePoint point,

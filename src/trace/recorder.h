@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lockstep/tensor/tensor.h"
+#include "lockstep/trace/detail/last_digests.h"
 #include "lockstep/trace/event.h"
 
 namespace lockstep {
@@ -126,6 +127,8 @@ class Recorder {
                      LayoutId layout,
                      std::span<const Tensor> tensors,
                      std::int32_t wrapper);
+  /// Those of a wrapper's parameters that are not what was last recorded of them, if any.
+  void record_found(LayoutId layout, TensorList parameters, std::int32_t wrapper);
   void record_lone(LonePoint point, LayoutId layout, TensorList tensors, std::int32_t wrapper);
   /// Whether gradients of `wrapper` were reduced since this was last asked.
   bool take_reduced(std::int32_t wrapper);
@@ -155,6 +158,12 @@ class Recorder {
     bool is_open = false;
   };
 
+  struct OfWrapper {
+    StateSource* source = nullptr;
+    bool reduced = false;  ///< Since take_reduced().
+    detail::LastDigests parameters;
+  };
+
   bool wants(GradPoint point) const;
   bool wants_values(bool of_step) const;
   static TensorFingerprint sketch(const Tensor& grad);
@@ -181,8 +190,7 @@ class Recorder {
   std::vector<double> values_;
   std::int64_t value_bytes_ = 0;
   std::int32_t current_wrapper_ = -1;
-  std::vector<StateSource*> sources_;  // By wrapper.
-  std::vector<std::uint8_t> reduced_;  // By wrapper: since take_reduced().
+  std::vector<OfWrapper> of_wrappers_;  // By wrapper.
   std::vector<Split> splits_;
   std::vector<Auxiliary> auxiliaries_;
   std::vector<std::pair<const char*, NameId>> literals_;  // By address: a handful.

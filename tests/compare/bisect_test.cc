@@ -261,6 +261,31 @@ TEST(BisectTest, TheMinorityOfTheRanksIsNamed) {
             "step, and 4 entries of it, the last being param.step of `w1`");
 }
 
+/// Three ranks; these write to the weight between the first two steps.
+Bisection after_writes_on(const std::vector<std::int32_t>& writers) {
+  testing::DdpJob job(3);
+  job.wrap();
+  job.begin();
+  job.train_step({1.0, 2.0, 3.0});
+  for (const std::int32_t rank : writers) {
+    job.weight(rank) = 9.0;
+    job.found(rank);
+  }
+  job.train_step({1.0, 2.0, 3.0});
+  return bisect_ranks(job.stream.trace());
+}
+
+TEST(BisectTest, TheRanksThatWroteAreNamedFewOrMany) {
+  EXPECT_EQ(divergence_line(after_writes_on({0})),
+            "step 1 (sync 1), rank 0, param.found of `weight`, which only rank 0 recorded here; "
+            "equal before it: everything before this step");
+  const Bisection most = after_writes_on({0, 2});
+  ASSERT_TRUE(most.first);
+  EXPECT_EQ(most.first->ranks, (std::vector<Rank>{Rank{0}, Rank{2}}));
+  EXPECT_EQ(most.first->only_on, "ranks 0, 2");
+  EXPECT_FALSE(after_writes_on({0, 1, 2}).first);
+}
+
 TEST(BisectTest, ARankThatStopsEarlierIsReported) {
   const DrawnJob job(2, 3, 1);
   EventStream stream = job.with({});

@@ -185,7 +185,7 @@ TEST(RecordedJobsTest, RanksWithoutATraceAreNamedWhereOneOfTheOthersDidNotEndWel
   EXPECT_TRUE(report.notes.empty());
 }
 
-/// Two healthy ranks, of which rank 1, and rank 0 of the first thing, could not record so many.
+/// Two healthy ranks. Rank 1 could not record this many things, rank 0 only the first of them.
 Report check_what_missed(std::int32_t n_things) {
   Reductions job(2);
   for (std::int32_t rank = 0; rank < 2; ++rank) {

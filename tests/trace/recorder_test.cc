@@ -87,6 +87,61 @@ TEST(RecorderTest, ComputesNothingThatIsNotRead) {
   EXPECT_TRUE(std::get<GradEvent>(pen.events()[0].body).sketches.empty());
 }
 
+/// A wrapper's two parameters after a step; then something writes to the first. Returns: what two forwards find.
+std::span<const Event> found_after_a_write(Pen& pen) {
+  const std::int32_t wrapper = pen.recorder.open_wrapper();
+  const Tensor w = pen.rt.tensor({2}, {1.0, 2.0});
+  const Tensor b = pen.rt.tensor({1}, {3.0});
+  const Tensor* const parameters[] = {&w, &b};
+  const LayoutId layout = pen.layout({"w", "b"});
+  pen.recorder.record_states(StateKind::kParam, StatePoint::kStep, layout, parameters, wrapper);
+  const std::size_t n_before = pen.events().size();
+  pen.recorder.record_found(layout, parameters, wrapper);
+  EXPECT_EQ(pen.events().size(), n_before) << "nothing was written";
+  w.write<double>()[1] = 5.0;
+  pen.recorder.record_found(layout, parameters, wrapper);
+  pen.recorder.record_found(layout, parameters, wrapper);
+  return pen.events().subspan(n_before);
+}
+
+TEST(RecorderTest, AForwardFindsTheParametersThatWereWrittenOnce) {
+  Pen pen;
+  const std::span<const Event> found = found_after_a_write(pen);
+  ASSERT_EQ(found.size(), 1U);
+  const auto& state = std::get<StateEvent>(found[0].body);
+  EXPECT_EQ(state.kind, StateKind::kParam);
+  EXPECT_EQ(state.point, StatePoint::kFound);
+  EXPECT_EQ(state.layout, pen.layout({"w"}));
+  ASSERT_EQ(state.digests.size(), 1U);
+  const double now[] = {1.0, 5.0};
+  EXPECT_EQ(state.digests[0], sm64(now, 2, DType::kF64));
+}
+
+TEST(RecorderTest, NothingIsFoundWherePartsOfStatesOrNoneAreRecorded) {
+  Pen parts({.coverage = 2});
+  EXPECT_TRUE(found_after_a_write(parts).empty());
+  Pen none({.states = false});
+  EXPECT_TRUE(found_after_a_write(none).empty());
+}
+
+TEST(RecorderTest, WhatSeveralOptimizersLeaveIsKeptByName) {
+  Pen pen;
+  const std::int32_t wrapper = pen.recorder.open_wrapper();
+  const Tensor w = pen.rt.tensor({1}, {1.0});
+  const Tensor b = pen.rt.tensor({1}, {3.0});
+  const Tensor* const both[] = {&w, &b};
+  const Tensor* const last[] = {&b};
+  const auto record = [&](const LayoutId layout, std::span<const Tensor* const> tensors) {
+    pen.recorder.record_states(StateKind::kParam, StatePoint::kStep, layout, tensors, wrapper);
+  };
+  record(pen.layout({"w", "b"}), both);
+  b.write<double>()[0] = 4.0;
+  record(pen.layout({"b"}), last);
+  const std::size_t n_before = pen.events().size();
+  pen.recorder.record_found(pen.layout({"w", "b"}), both, wrapper);
+  EXPECT_EQ(pen.events().size(), n_before);
+}
+
 TEST(RecorderTest, ValuesFollowTheEventsTheyBelongTo) {
   Pen pen({.values = true});
   const Tensor tensors[] = {pen.rt.tensor({2}, {4.0, 5.0})};

@@ -103,6 +103,19 @@ def nudged_after_step(finding: Finding, facts: Facts) -> Recipe:
     return recipe
 
 
+def nudged_between_steps(finding: Finding, facts: Facts) -> Recipe:
+    recipe = Recipe(differs=["the value that was written is not in the trace"],
+                    steps=(finding.step or 0) + 1)
+    tensor = tensor_of(finding, facts, recipe)
+    before = max(0, (finding.step or 0) - 1)
+    recipe.toml = [f'bug = [ {{ kind = "write-tensor", ranks = {toml_list(finding.ranks)}, tensor = "{tensor}", '
+                   f'element = 0, value = 0.25, at = {{ step = {before}, event = "step", when = "after" }} }} ]']
+    recipe.python = {"after_step": f"if {condition(finding.ranks, facts, before)}:\n"
+                                   "    with torch.no_grad():\n        "
+                                   f'model.get_parameter("{tensor}").view(-1)[0] = 0.25'}
+    return recipe
+
+
 def clip_one_rank(finding: Finding, facts: Facts) -> Recipe:
     clips = [clip for rank in facts.ranks for clip in rank.clips if clip["clip"] == "norm"]
     ranks = tuple(rank.rank for rank in facts.ranks if rank.clips) or finding.ranks
@@ -307,6 +320,8 @@ def recipe_for(finding: Finding, facts: Facts) -> Recipe | None:
         return BY_CAUSE[finding.cause](finding, facts)
     if finding.law == "init-equal" and finding.tensor:
         return nudged_at_wrapping(finding, facts)
+    if finding.law == "replicas-equal" and finding.tensor and finding.event == "found":
+        return nudged_between_steps(finding, facts)
     if finding.law == "replicas-equal" and finding.tensor and finding.event == "step":
         return nudged_after_step(finding, facts)
     return None

@@ -204,11 +204,6 @@ class ReplicasEqual final : public Law {
     forget_before(here);
   }
 
-  std::int32_t n_equal(const AlignmentKey& alignment) const {
-    const auto before = n_equal_.find({alignment.wrapper, alignment.layout});
-    return before == n_equal_.end() ? -1 : before->second;
-  }
-
   // Ranks never come back to an earlier synchronising forward once all have passed it.
   void forget_before(const StepKey& here) {
     constexpr std::int32_t kLowest = std::numeric_limits<std::int32_t>::min();
@@ -228,7 +223,7 @@ class ReplicasEqual final : public Law {
     n_checked_ += ballot.n_comparisons();
     if (ballot.unanimous()) {
       const bool steps = static_cast<StatePoint>(alignment.what) == StatePoint::kStep;
-      n_equal_[{alignment.wrapper, alignment.layout}] = ballot.majority_opt() + (steps ? 1 : 0);
+      rewritten_.on_equal(alignment, ballot.majority_opt() + (steps ? 1 : 0));
       return;
     }
     const std::span<const NameId> layout = names.layout(static_cast<LayoutId>(alignment.layout));
@@ -254,7 +249,7 @@ class ReplicasEqual final : public Law {
            .opts_differ = ballot.opts_differ(),
            .is_one_of_many = n_differ * 2 <= std::max<std::size_t>(layout.size(), 2),
            .auxiliary = auxiliary_.contains(alignment.layout),
-           .n_equal = n_equal(alignment),
+           .n_equal = rewritten_.n_equal(alignment),
            .interval = averages_.common_interval(alignment.wrapper)});
     }
   }
@@ -458,7 +453,6 @@ class ReplicasEqual final : public Law {
   std::vector<std::uint64_t> words_;  // Scratch.
   Starts starts_;
   Rewritten rewritten_;
-  std::map<std::pair<WrapperKey, std::uint32_t>, std::int32_t> n_equal_;  // By layout.
   std::set<WrapperKey> loaded_;
   std::set<std::uint32_t> auxiliary_;  // Layouts.
   std::set<StepKey> kept_;             // StepEvidence that an unexplained finding still needs.

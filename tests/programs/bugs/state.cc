@@ -1,4 +1,5 @@
 // State beside trained parameters: queues, averages, targets, copies.
+#include <algorithm>
 #include <array>
 #include <functional>
 #include <string>
@@ -262,10 +263,34 @@ void eval_mode_one_rank(RankContext& rank, Form form) {
   }
 }
 
+// Rank 0 bounds its weights after the second step, as those of a critic are; the others forget to.
+void parameter_nudged(RankContext& rank, Form form) {
+  Generator init(1);
+  nn::Linear model(rank.runtime(), 4, 1, {}, init);
+  DistributedDataParallel ddp(model, rank.world());
+  optim::Sgd optimizer(model.parameters(), {.lr = 0.125});
+  for (std::int64_t step = 0; step < 3; ++step) {
+    train_step(ddp, optimizer, batch_of(rank, step));
+    if (step != 1 || (rank.rank() != 0 && !form.fixed)) continue;
+    const Tensor& weight = model.weight().data();
+    float* const values = weight.write<float>();
+    for (std::int64_t i = 0; i < weight.n_elems(); ++i) {
+      values[i] = std::clamp(values[i], -0.0625F, 0.0625F);
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<Bug> state_bugs() {
   return {
+      {.id = "parameter-nudged",
+       .program = parameter_nudged,
+       .expected = {.law = "replicas-equal",
+                    .cause = "parameter-nudged",
+                    .ranks = {0},
+                    .step = 2,
+                    .tensor = "weight"}},
       {.id = "eval-mode-one-rank",
        .program = eval_mode_one_rank,
        .expected =

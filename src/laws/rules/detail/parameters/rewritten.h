@@ -34,6 +34,17 @@ class Rewritten {
     }
   }
 
+  /// After this many finished steps the tensors of the layout were equal on all ranks.
+  void on_equal(const AlignmentKey& alignment, std::int32_t n_steps) {
+    n_equal_[{alignment.wrapper, alignment.layout}] = n_steps;
+  }
+
+  /// That number, of the last time; -1: never.
+  std::int32_t n_equal(const AlignmentKey& alignment) const {
+    const auto before = n_equal_.find({alignment.wrapper, alignment.layout});
+    return before == n_equal_.end() ? -1 : before->second;
+  }
+
   struct Writers {
     std::vector<Rank> ranks;
     bool all_wrote = false;  ///< Or all had been written to in steps that were not recorded.
@@ -73,6 +84,7 @@ class Rewritten {
   using Finds = std::vector<std::pair<std::int32_t, std::uint64_t>>;  // Rank and digest.
 
   std::map<std::pair<WrapperKey, std::int32_t>, std::map<NameId, Finds>> found_;
+  std::map<std::pair<WrapperKey, std::uint32_t>, std::int32_t> n_equal_;  // By layout.
 };
 
 }  // namespace lockstep::laws
