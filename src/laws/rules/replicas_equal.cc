@@ -249,7 +249,7 @@ class ReplicasEqual final : public Law {
            .opts_differ = ballot.opts_differ(),
            .is_one_of_many = n_differ * 2 <= std::max<std::size_t>(layout.size(), 2),
            .auxiliary = auxiliary_.contains(alignment.layout),
-           .n_equal = rewritten_.n_equal(alignment),
+           .n_equal = rewritten_.n_equal(alignment.wrapper, layout[i], names),
            .interval = averages_.common_interval(alignment.wrapper)});
     }
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -39,10 +40,16 @@ class Rewritten {
     n_equal_[{alignment.wrapper, alignment.layout}] = n_steps;
   }
 
-  /// That number, of the last time; -1: never.
-  std::int32_t n_equal(const AlignmentKey& alignment) const {
-    const auto before = n_equal_.find({alignment.wrapper, alignment.layout});
-    return before == n_equal_.end() ? -1 : before->second;
+  /// That number, of the last time that the tensor was among them; -1: never.
+  std::int32_t n_equal(WrapperKey wrapper, NameId tensor, const NameTable& names) const {
+    std::int32_t last = -1;
+    for (auto at = n_equal_.lower_bound({wrapper, 0}); at != n_equal_.end(); ++at) {
+      const auto& [known, layout] = at->first;
+      if (known != wrapper) break;
+      const std::span<const NameId> tensors = names.layout(static_cast<LayoutId>(layout));
+      if (Wrappers::contains(tensors, tensor)) last = std::max(last, at->second);
+    }
+    return last;
   }
 
   struct Writers {
