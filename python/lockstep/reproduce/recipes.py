@@ -91,28 +91,23 @@ def nudged_at_wrapping(finding: Finding, facts: Facts) -> Recipe:
 
 
 def nudged_after_step(finding: Finding, facts: Facts) -> Recipe:
-    recipe = Recipe(differs=["the value that was written is not in the trace"],
-                    steps=(finding.step or 0) + 1)
-    tensor = tensor_of(finding, facts, recipe)
-    step = finding.step or 0
-    recipe.toml = [f'bug = [ {{ kind = "write-tensor", ranks = {toml_list(finding.ranks)}, tensor = "{tensor}", '
-                   f'element = 0, value = 0.25, at = {{ step = {step}, event = "step", when = "before" }} }} ]']
-    recipe.python = {"before_step": f"if {condition(finding.ranks, facts, step)}:\n"
-                                    "    with torch.no_grad():\n        "
-                                    f'model.get_parameter("{tensor}").view(-1)[0] = 0.25'}
-    return recipe
+    return _nudged(finding, facts, finding.step or 0, "before")
 
 
 def nudged_between_steps(finding: Finding, facts: Facts) -> Recipe:
+    return _nudged(finding, facts, max(0, (finding.step or 0) - 1), "after")
+
+
+def _nudged(finding: Finding, facts: Facts, step: int, when: str) -> Recipe:
+    """Ranks write to the tensor before or after the optimizer of this step."""
     recipe = Recipe(differs=["the value that was written is not in the trace"],
                     steps=(finding.step or 0) + 1)
     tensor = tensor_of(finding, facts, recipe)
-    before = max(0, (finding.step or 0) - 1)
     recipe.toml = [f'bug = [ {{ kind = "write-tensor", ranks = {toml_list(finding.ranks)}, tensor = "{tensor}", '
-                   f'element = 0, value = 0.25, at = {{ step = {before}, event = "step", when = "after" }} }} ]']
-    recipe.python = {"after_step": f"if {condition(finding.ranks, facts, before)}:\n"
-                                   "    with torch.no_grad():\n        "
-                                   f'model.get_parameter("{tensor}").view(-1)[0] = 0.25'}
+                   f'element = 0, value = 0.25, at = {{ step = {step}, event = "step", when = "{when}" }} }} ]']
+    recipe.python = {f"{when}_step": f"if {condition(finding.ranks, facts, step)}:\n"
+                                     "    with torch.no_grad():\n        "
+                                     f'model.get_parameter("{tensor}").view(-1)[0] = 0.25'}
     return recipe
 
 
