@@ -31,6 +31,15 @@ DdpJob healthy_job() {
   return job;
 }
 
+/// Rank 1 of two steps with half the learning rate.
+void step_with_own_rate(DdpJob& job) {
+  for (std::int32_t rank = 0; rank < 2; ++rank) {
+    job.forward(rank);
+    job.reduce(rank, 1.0, 1.0, 1.0);
+    job.step(rank, 1.0, rank == 1 ? 0.5 : 1.0);
+  }
+}
+
 TEST(InitEqualTest, HoldsForAHealthyJob) {
   const LawResult result = check("init-equal", healthy_job().stream);
   EXPECT_EQ(result.verdict, Verdict::kHolds);
@@ -138,11 +147,7 @@ TEST(ReplicasEqualTest, AMajorityOutvotesRankZero) {
 
 TEST(ReplicasEqualTest, NamesARankWithItsOwnLearningRate) {
   DdpJob job = healthy_job();
-  for (std::int32_t rank = 0; rank < 2; ++rank) {
-    job.forward(rank);
-    job.reduce(rank, 1.0, 1.0, 1.0);
-    job.step(rank, 1.0, rank == 1 ? 0.5 : 1.0);
-  }
+  step_with_own_rate(job);
   const LawResult result = check("replicas-equal", job.stream);
   ASSERT_EQ(result.findings.size(), 1U);
   EXPECT_EQ(result.findings[0].step, 2);
@@ -254,11 +259,7 @@ TEST(ReplicasEqualTest, AWriteOnOneRankAfterStepsThatWereNotComparedAccusesNone)
     ++job.at(rank).opt;
   }
   job.found(0);
-  for (std::int32_t rank = 0; rank < 2; ++rank) {
-    job.forward(rank);
-    job.reduce(rank, 1.0, 1.0, 1.0);
-    job.step(rank, 1.0, rank == 1 ? 0.5 : 1.0);
-  }
+  step_with_own_rate(job);
   const LawResult result = check("replicas-equal", job.stream);
   ASSERT_EQ(result.findings.size(), 1U);
   EXPECT_EQ(result.findings[0].event, "step");

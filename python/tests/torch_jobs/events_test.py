@@ -100,6 +100,11 @@ def test_cleared_gradients_and_buckets_are_told(job: Any) -> None:
     assert [bucket["at"][4] for bucket in (planned, rebuilt)] == [0, 2]
 
 
+def test_forwards_find_the_parameters_that_the_last_step_left(job: Any) -> None:
+    points = [event["point"] for event in kinds(job, "param")]
+    assert points.count("step") == 3 and "found" not in points
+
+
 BUCKETS_JOB = '''
 import torch
 import torch.distributed as dist

@@ -55,6 +55,15 @@ def test_a_call_that_still_runs_is_left_open_when_its_rank_raises() -> None:
     assert pen.ended == [] and 7 in groups.open
 
 
+def test_the_work_of_a_virtual_rank_is_not_asked_for_its_future() -> None:
+    def get_future() -> Any:
+        raise AssertionError("that would be an event of the program")
+    groups, pen = groups_with(SimpleNamespace(known_end=lambda: (False, True), get_future=get_future))
+    groups.poll()
+    groups.give_up()
+    assert pen.ended == [] and 7 in groups.open
+
+
 @pytest.mark.parametrize(("future", "ok"), [(future_of(), True), (future_of(RuntimeError("reset")), False)],
                          ids=["went well", "failed"])
 def test_a_work_that_is_over_went_as_its_future_says(future: Any, ok: bool) -> None:
