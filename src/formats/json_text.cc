@@ -1,6 +1,8 @@
 #include "lockstep/formats/json_text.h"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <cmath>
 
 #include "lockstep/base/text.h"
@@ -20,6 +22,16 @@ std::size_t announced_length(unsigned lead) {
   if (lead < 0xE0U) return 2;
   if (lead < 0xF0U) return 3;
   return lead < 0xF5U ? 4 : 0;
+}
+
+bool is_plain(char letter) {
+  const auto byte = static_cast<unsigned char>(letter);
+  return byte >= 0x20U && byte < 0x80U && letter != '"' && letter != '\\';
+}
+
+/// Letters from the first on that stand for themselves: nearly all that a trace has.
+std::size_t plain_length(std::string_view text) {
+  return static_cast<std::size_t>(std::ranges::find_if_not(text, is_plain) - text.begin());
 }
 
 }  // namespace
@@ -69,9 +81,18 @@ JsonText& JsonText::key(std::string_view name) {
 }
 
 void JsonText::quote(std::string_view value) {
+  const std::size_t plain = plain_length(value);
+  if (plain < value.size()) return quote_from(value, plain);
+  const std::size_t at = out_.size();
+  out_.resize(at + value.size() + 2, '"');
+  value.copy(out_.data() + at + 1, value.size());
+}
+
+void JsonText::quote_from(std::string_view value, std::size_t plain) {
   constexpr std::string_view kDigits = "0123456789abcdef";
   out_ += '"';
-  for (std::size_t i = 0; i < value.size();) {
+  out_ += value.substr(0, plain);
+  for (std::size_t i = plain; i < value.size();) {
     const std::size_t length = utf8_length(value, i);
     const char letter = value[i];
     if (length == 0) {
@@ -101,7 +122,9 @@ JsonText& JsonText::text(std::string_view value) {
 
 JsonText& JsonText::integer(std::int64_t value) {
   separate();
-  out_ += std::to_string(value);
+  std::array<char, 24> digits;
+  const auto written = std::to_chars(digits.data(), digits.data() + digits.size(), value);
+  out_.append(digits.data(), written.ptr);
   return *this;
 }
 

@@ -43,6 +43,8 @@ class JsonText {
   JsonText& close(char bracket);
   void separate();
   void quote(std::string_view value);
+  /// The first `plain` letters stand for themselves.
+  void quote_from(std::string_view value, std::size_t plain);
 
   std::string out_;
   bool needs_comma_ = false;

@@ -38,6 +38,8 @@ class _Pass:
     def __init__(self, write: Callable[[str], None]) -> None:
         self.write = write  # Its event, given the name of its split.
         self.written = False
+        self.split = ""  # Of its batches, in ...
+        self.training = -2  # ... this training; -1 = in evaluations, -2 = not known.
 
 
 class Batches:
@@ -91,6 +93,10 @@ class Batches:
             begun = self._from
         if self.handed is None and begun is None:
             return
+        training_now = self.recorder.trainings.now if training else -1
+        if begun is not None and begun.written and begun.training == training_now:
+            self._split = begun.split
+            return
         first = begun is not None and not begun.written
         data = None if self.handed is None else self._data()
         if not training:
@@ -103,6 +109,8 @@ class Batches:
         if begun is not None and first:
             begun.written = True
             begun.write(self._split)
+        if begun is not None and data is not None:
+            begun.split, begun.training = self._split, training_now
 
     def consumed(self, wrapper: Wrapper, training: bool) -> None:
         """A forward begins: it consumes the batch that was handed out last."""
@@ -195,10 +203,16 @@ def install(recorder: Recorder) -> None:
 
     def make_next_index(real: Callable[..., Any]) -> Callable[..., Any]:
         def _next_index(self: Any) -> Any:
-            with batches.asked_by(self):
+            before, batches.asking = batches.asking, self  # As asked_by(), once a batch.
+            try:
                 index = real(self)
+            finally:
+                batches.asking = before
             if self._dataset_kind == dataloader._DatasetKind.Map:
-                self.__dict__.setdefault("_lockstep_asked", deque()).append(index)
+                asked = self.__dict__.get("_lockstep_asked")
+                if asked is None:
+                    asked = self.__dict__["_lockstep_asked"] = deque()
+                asked.append(index)
             return index
         return _next_index
 
@@ -207,9 +221,11 @@ def install(recorder: Recorder) -> None:
             data = real(self)
             asked = self.__dict__.get("_lockstep_asked")
             if asked or self._dataset_kind != dataloader._DatasetKind.Map:
-                index = asked.popleft() if asked else None
-                recorder.quietly(SEAM, lambda: batches.hand(self, index, data))
-                batches.drawn += recorder.quietly(SEAM, lambda: recorder.streams.handed(self)) or []
+                try:
+                    batches.hand(self, asked.popleft() if asked else None, data)
+                    batches.drawn += recorder.streams.handed(self)
+                except Exception as error:
+                    recorder.trouble(SEAM, error)
             return data
         return __next__
 

@@ -53,6 +53,8 @@ class Gradients:
         """Of several wrappers all are watched: a backward does not say which of them it reached. A
         PyTorch without hooks of its own after an accumulation keeps the first ones: later ones would
         come after DDP's."""
+        if not self._handles:
+            return
         alone = sum(not wrapper.gone for wrapper in self.recorder.wrapping.all) == 1
         if alone and hasattr(torch.Tensor, "register_post_accumulate_grad_hook"):
             self.remove()
@@ -195,9 +197,11 @@ def _write_loss(recorder: Recorder, roots: Any, seeded: bool) -> None:
     if recorder.pen is None or root is None or root.numel() != 1:
         return
     value = root.item() / getattr(root, SCALED_BY, 1.0)
-    name = _LOSSES.get(type(root.grad_fn).__name__, "loss")
-    reduction = LossReduction.GIVEN if seeded else \
-        _REDUCTIONS.get(getattr(root.grad_fn, "_saved_reduction", -1), LossReduction.GIVEN)
+    node = root.grad_fn
+    name = _LOSSES.get(type(node).__name__, "loss")
+    reduction = LossReduction.GIVEN
+    if not seeded:
+        reduction = _REDUCTIONS.get(getattr(node, "_saved_reduction", -1), LossReduction.GIVEN)
     recorder.pen.loss(recorder.current.wrapper, name, reduction, value, 0.0, 0, 0)
 
 
@@ -211,7 +215,10 @@ def install(recorder: Recorder) -> None:
             if depth == 0 and scope != FORWARD:
                 roots = args[0] if args else kwargs.get("tensors", ())
                 seeds = args[1] if len(args) > 1 else kwargs.get("grad_tensors")
-                recorder.quietly(SEAM, lambda: _write_loss(recorder, roots, seeds is not None))
+                try:
+                    _write_loss(recorder, roots, seeds is not None)
+                except Exception as error:
+                    recorder.trouble(SEAM, error)
             exchanges = recorder.exchanges if depth == 0 else None
             watched = exchanges if exchanges is not None and exchanges.open else None
             if watched is not None:
@@ -228,7 +235,10 @@ def install(recorder: Recorder) -> None:
                 if watched is not None:
                     recorder.quietly(SEAM, watched.end_backward)
             if depth == 0:
-                recorder.quietly(SEAM, after_backward)
+                try:
+                    after_backward()
+                except Exception as error:
+                    recorder.trouble(SEAM, error)
             return result
         return backward
 

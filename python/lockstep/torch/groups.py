@@ -38,7 +38,7 @@ _OPS = {
     "ALLTOALL": CollectiveOp.ALL_TO_ALL, "BARRIER": CollectiveOp.BARRIER,
     "SEND": CollectiveOp.SEND, "RECV": CollectiveOp.RECV}
 _VARIANTS = ("_BASE", "_COALESCED", "_SINGLE")
-_known: dict[Any, CollectiveOp | None] = {}
+_known: dict[int, CollectiveOp | None] = {}
 ENGINE = "_engine_run_backward"  # The last function of Python's in a backward.
 _REDUCES = {"SUM": ReduceOp.SUM, "AVG": ReduceOp.AVG, "PRODUCT": ReduceOp.PRODUCT,
             "MIN": ReduceOp.MIN, "MAX": ReduceOp.MAX, "PREMUL_SUM": ReduceOp.PREMUL_SUM,
@@ -55,9 +55,10 @@ def op_of(name: str) -> CollectiveOp | None:
 
 def _op_named(name: Any) -> CollectiveOp | None:
     """The same, remembered by what the hook calls it."""
-    if name not in _known:
-        _known[name] = op_of(str(name).rpartition(".")[2])
-    return _known[name]
+    number = int(name)  # Its own hash is far slower.
+    if number not in _known:
+        _known[number] = op_of(str(name).rpartition(".")[2])
+    return _known[number]
 
 
 @dataclass
@@ -96,8 +97,9 @@ class _Calls:
     def _write(self, call: Any) -> None:
         op = _op_named(call.name)
         recorder = self.recorder
+        pen, current = recorder.pen, recorder.current.wrapper
         reduce = ReduceOp.SUM
-        if op is None or recorder.pen is None:
+        if op is None or pen is None:
             return
         frame = sys._getframe(1).f_back  # None: the engine's own thread, as GPUs have it.
         # Between DDP's own reductions and the engine there is no function of c10d's.
@@ -106,22 +108,23 @@ class _Calls:
         inputs = call.input_tensors
         if op is CollectiveOp.SCATTER or not inputs:
             inputs = list(call.output_tensors)[:1]
-        first = inputs[0] if inputs else None
+        dtype, on_gpu, count = DType.U8, False, 0
+        if inputs:
+            first = inputs[0]
+            dtype, on_gpu = DTYPES.get(first.dtype, DType.U8), first.is_cuda
+            count = first.numel() if len(inputs) == 1 else sum([tensor.numel() for tensor in inputs])
         file, line = site(frame)
+        root, peer, tag = call.root, -1, 0
         if given:
             reduce = _reduce_of(given)
-        message = op in (CollectiveOp.SEND, CollectiveOp.RECV)
-        ticket = recorder.pen.posted(
-            recorder.current.wrapper, self.number, op, reduce,
-            DTYPES.get(first.dtype, DType.U8) if first is not None else DType.U8,
-            first is not None and first.is_cuda, bool(call.async_op),
-            -1 if message else int(call.root), _peer_of(given) if message else -1,
-            int(given.get("tag") or 0) if message else 0,
-            sum([tensor.numel() for tensor in inputs]), 0, 0, file, line, recorder.scope)
+        if op is CollectiveOp.SEND or op is CollectiveOp.RECV:
+            root, peer, tag = -1, _peer_of(given), int(given.get("tag") or 0)
+        ticket = pen.posted(current, self.number, op, reduce, dtype, on_gpu, call.async_op, root, peer, tag,
+                            count, 0, 0, file, line, recorder.scope)
         recorder.reduced = recorder.reduced or recorder.scope == BACKWARD
-        self._posted[int(call.op_id)] = ticket
+        self._posted[call.op_id] = ticket
         if not own and self.size > 1 and recorder.exchanges is not None:
-            posted = Call(op, reduce, self, recorder.pen.seq_of(ticket), inputs, call.output_tensors,
+            posted = Call(op, reduce, self, pen.seq_of(ticket), inputs, call.output_tensors,
                           f"{file}:{line}" if file else "", frame)
             recorder.exchanges.posted(posted)
             if recorder.averaging is not None:
@@ -135,10 +138,10 @@ class _Calls:
 
     def posted(self, call: Any) -> None:
         try:
-            ticket = self._posted.pop(int(call.op_id), None)
+            ticket = self._posted.pop(call.op_id, None)
             if ticket is not None:
-                self.open[ticket] = call.work
-                if call.work is None:
+                work = self.open[ticket] = call.work
+                if work is None:
                     self.recorder.poll()
         except Exception as error:
             self.recorder.trouble(SEAM, error)

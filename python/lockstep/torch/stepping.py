@@ -6,7 +6,6 @@ modules.
 """
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -84,7 +83,10 @@ class Stepping:
         return list(shares.values())
 
     def zeroed(self, optimizer: Any, to_none: bool) -> None:
-        if not any([wrapper.looks for wrapper in self.recorder.wrapping.all]):
+        for wrapper in self.recorder.wrapping.all:
+            if wrapper.looks:
+                break
+        else:
             return
         for share in self.shares_of(optimizer):
             if share.wrapper.looks:
@@ -191,17 +193,25 @@ def install(recorder: Recorder) -> None:
 
     def before(optimizer: Any, _args: Any, _kwargs: Any) -> None:
         stepping.depth += 1
-        if stepping.depth == 1:
+        if stepping.depth > 1:
+            return
+        try:
             if recorder.averaging is not None:
-                recorder.quietly(SEAM, partial(recorder.averaging.stepping, optimizer))
-            recorder.quietly(SEAM, lambda: stepping.before(optimizer))
+                recorder.averaging.stepping(optimizer)
+            stepping.before(optimizer)
+        except Exception as error:
+            recorder.trouble(SEAM, error)
 
     def after(optimizer: Any, _args: Any, _kwargs: Any) -> None:
         stepping.depth = max(0, stepping.depth - 1)
-        if stepping.depth == 0:
-            recorder.quietly(SEAM, lambda: stepping.after(optimizer))
+        if stepping.depth > 0:
+            return
+        try:
+            stepping.after(optimizer)
             if recorder.averaging is not None:
-                recorder.quietly(SEAM, partial(recorder.averaging.stepped, optimizer))
+                recorder.averaging.stepped(optimizer)
+        except Exception as error:
+            recorder.trouble(SEAM, error)
 
     def make_scaled(real: Callable[..., Any]) -> Callable[..., Any]:
         def step(self: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
@@ -219,7 +229,10 @@ def install(recorder: Recorder) -> None:
     def make_zero(real: Callable[..., Any]) -> Callable[..., Any]:
         def zero_grad(self: Any, set_to_none: bool = True) -> Any:
             result = real(self, set_to_none)
-            recorder.quietly(SEAM, lambda: stepping.zeroed(self, set_to_none))
+            try:
+                stepping.zeroed(self, set_to_none)
+            except Exception as error:
+                recorder.trouble(SEAM, error)
             return result
         return zero_grad
 

@@ -1,10 +1,10 @@
 """The seam to random numbers: in which state a rank, or a worker of its loader, first draws in a pass.
 
-Dropout: a patch of the wrapper's forward looks at the device's generator before and after it, if the
-module holds a dropout that is switched on. Data sets: a patch of what fetches a batch of a map-style data
-set looks at the global generators of torch, NumPy and Python around it, in the rank itself and, since they
-are forks of it, in its loader's workers, which tell the rank through a pipe. What a collate function draws
-is left out: ranks may share it on purpose, such as the size of the next batch.
+Dropout: the patch of the wrapper's forward (wrapping.py) has the device's generator looked at before and
+after it, if the module holds a dropout that is switched on. Data sets: a patch of what fetches a batch of
+a map-style data set looks at the global generators of torch, NumPy and Python around it, in the rank
+itself and, since they are forks of it, in its loader's workers, which tell the rank through a pipe. What a
+collate function draws is left out: ranks may share it on purpose, such as the size of the next batch.
 
 States are read and never set. A stream counts only if what it drew follows from the state that it was
 found in: a program that seeds anew for every sample may do so from equal states.
@@ -16,12 +16,10 @@ import os
 import random
 import sys
 from array import array
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch.nn.modules.dropout import _DropoutNd
-from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import dataloader, get_worker_info
 from torch.utils.data._utils import fetch
 
@@ -323,18 +321,5 @@ def install(recorder: Recorder) -> None:
             real(self, loader, *args, **kwargs)
         return __init__
 
-    def make_forward(real: Callable[..., Any]) -> Callable[..., Any]:
-        def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
-            wrapper = recorder.wrapping.of.get(self)
-            if wrapper is None:
-                return real(self, *args, **kwargs)
-            entered = recorder.quietly(SEAM, partial(streams.entering, wrapper))
-            result = real(self, *args, **kwargs)
-            if entered is not None:
-                recorder.quietly(SEAM, partial(streams.left, wrapper, entered))
-            return result
-        return forward
-
     recorder.patches.wrap(fetch._MapDatasetFetcher, "fetch", make_fetch)
     recorder.patches.wrap(dataloader._MultiProcessingDataLoaderIter, "__init__", make_init)
-    recorder.patches.wrap(DistributedDataParallel, "forward", make_forward)

@@ -206,6 +206,7 @@ class Wrapping:
         self.recorder = recorder
         self.all: list[Wrapper] = []
         self.of: weakref.WeakKeyDictionary[Any, Wrapper] = weakref.WeakKeyDictionary()
+        self.running: tuple[Any, Wrapper | None] = None, None  # Whose forward is running.
         self._plan: list[list[int]] | None = None  # Buckets of the wrapper being made.
         self.version = 0  # Counts the changes of who owns which parameters.
         self._owners: dict[int, tuple[Wrapper, str]] = {}
@@ -235,9 +236,9 @@ class Wrapping:
     def prepared(self, reducer: Any) -> None:
         """A reducer expects a backward from now on: DDP says so as its forward ends, frameworks that run
         the backward inside a forward say so themselves."""
-        for ddp, wrapper in self.of.items():
-            if wrapper.through and ddp.reducer is reducer:
-                wrapper.prepared = True
+        ddp, wrapper = self.running
+        if wrapper is not None and ddp.reducer is reducer:
+            wrapper.prepared = True
 
     def planned(self, buckets: list[list[int]]) -> None:
         """DDP has divided its parameters, in reverse order of their buckets."""
@@ -347,16 +348,28 @@ def install(recorder: Recorder) -> None:
                 return real(self, *args, **kwargs)
             wrapper.through, wrapper.prepared, recorder.scope = True, False, FORWARD
             recorder.current = wrapper.place
-            recorder.quietly(SEAM, wrapper.forwards)
+            outer, wrapping.running = wrapping.running, (self, wrapper)
+            entered = None
             try:
-                return real(self, *args, **kwargs)
+                entered = recorder.streams.entering(wrapper)
+                wrapper.forwards()
+            except Exception as error:
+                recorder.trouble(SEAM, error)
+            try:
+                result = real(self, *args, **kwargs)
             finally:
-                wrapper.through, recorder.scope = False, ""
+                wrapper.through, wrapping.running, recorder.scope = False, outer, ""
+            if entered is not None:
+                recorder.quietly(SEAM, lambda: recorder.streams.left(wrapper, entered))
+            return result
         return forward
 
     def make_prepare(real: Callable[..., Any]) -> Callable[..., Any]:
         def prepare_for_backward(self: Any, *args: Any, **kwargs: Any) -> Any:
-            recorder.quietly(SEAM, lambda: wrapping.prepared(self))
+            try:
+                wrapping.prepared(self)
+            except Exception as error:
+                recorder.trouble(SEAM, error)
             return real(self, *args, **kwargs)
         return prepare_for_backward
 
