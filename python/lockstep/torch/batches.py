@@ -203,7 +203,7 @@ def install(recorder: Recorder) -> None:
 
     def make_next_index(real: Callable[..., Any]) -> Callable[..., Any]:
         def _next_index(self: Any) -> Any:
-            before, batches.asking = batches.asking, self  # As asked_by(), once a batch.
+            before, batches.asking = batches.asking, self  # As asked_by(), once per batch.
             try:
                 index = real(self)
             finally:

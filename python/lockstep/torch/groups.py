@@ -38,7 +38,7 @@ _OPS = {
     "ALLTOALL": CollectiveOp.ALL_TO_ALL, "BARRIER": CollectiveOp.BARRIER,
     "SEND": CollectiveOp.SEND, "RECV": CollectiveOp.RECV}
 _VARIANTS = ("_BASE", "_COALESCED", "_SINGLE")
-_known: dict[int, CollectiveOp | None] = {}
+_known: dict[int | str, CollectiveOp | None] = {}
 ENGINE = "_engine_run_backward"  # The last function of Python's in a backward.
 _REDUCES = {"SUM": ReduceOp.SUM, "AVG": ReduceOp.AVG, "PRODUCT": ReduceOp.PRODUCT,
             "MIN": ReduceOp.MIN, "MAX": ReduceOp.MAX, "PREMUL_SUM": ReduceOp.PREMUL_SUM,
@@ -55,10 +55,10 @@ def op_of(name: str) -> CollectiveOp | None:
 
 def _op_named(name: Any) -> CollectiveOp | None:
     """The same, remembered by what the hook calls it."""
-    number = int(name)  # Its own hash is far slower.
-    if number not in _known:
-        _known[number] = op_of(str(name).rpartition(".")[2])
-    return _known[number]
+    key: int | str = name if isinstance(name, str) else int(name)  # An enum's own hash is far slower.
+    if key not in _known:
+        _known[key] = op_of(str(name).rpartition(".")[2])
+    return _known[key]
 
 
 @dataclass

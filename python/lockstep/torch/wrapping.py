@@ -360,7 +360,7 @@ def install(recorder: Recorder) -> None:
             finally:
                 wrapper.through, wrapping.running, recorder.scope = False, outer, ""
             if entered is not None:
-                recorder.quietly(SEAM, lambda: recorder.streams.left(wrapper, entered))
+                recorder.quietly(SEAM, functools.partial(recorder.streams.left, wrapper, entered))
             return result
         return forward
 

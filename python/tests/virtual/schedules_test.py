@@ -104,7 +104,7 @@ def test_a_race_is_found_made_smaller_and_repeated_in_another_process(
     found = "".join(capsys.readouterr())
     counts = re.search(r"12 schedules: (.*)", found)
     assert counts is not None and " ok" in counts.group(1), "some schedules pass: " + found
-    again = re.search(r"to \d+ in \d+ tries: (--serial .* --strategy @\S*)", found)
+    again = re.search(r"made smaller in \d+ tries: .*: (--nproc-per-node .* --strategy @\S*)", found)
     assert again is not None, found
     done = subprocess.run(
         [sys.executable, "-m", "lockstep", "torchrun", *given, *again.group(1).split(), str(script), str(tmp_path)],
