@@ -71,7 +71,7 @@ def coordinate(
     mode: parallel | serial. strategy, seed: lockstep's (docs/strategies), a schedule token included; ""
     is the default. order: rank | gloo-ring | nccl-ring:... | ... . pairing: strict | gloo_like |
     nccl_like. expire: timeouts of calls pass in virtual time; otherwise a verdict comes in their place.
-    faults: "KIND:RANK:CALL[:AMOUNT]" (sim/process/call_fault.h). limits: naps and polls in a row without
+    faults: "KIND:RANK:CALL[:AMOUNT]" (sim/process/call_fault.h); torn writes are left to the ranks. limits: naps and polls in a row without
     progress before it is a livelock (0: 20000), milliseconds a process may sleep outside Lockstep's calls
     before the others go on (0: 250), milliseconds it may sleep there before a verdict although something
     might wake it (0: for ever), milliseconds a stopped process has until SIGKILL (0: 2000).
@@ -80,6 +80,12 @@ def coordinate(
     Runs without the interpreter lock, on the thread that calls. SIGINT and SIGTERM end it: the ranks are
     stopped, then the signal is raised again in this process, and where that raises nothing the outcome is
     "interrupted". Ranks should not share the terminal's SIGINT. Raises ValueError for a wrong argument.
+    """
+
+def torn_saves(faults: list[str], ranks: int, /) -> list[tuple[int, int, int]]:
+    """Of planned faults those that a rank does to itself: rank, save, percent of the bytes written.
+
+    Raises ValueError for a fault of any kind that is not understood, or whose rank there is not.
     """
 
 class Pen:

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "lockstep/laws/wait_for.h"
+#include "lockstep/sim/process/call_fault.h"
 #include "lockstep/sim/process/coordinator.h"
 
 namespace lockstep::python {
@@ -243,7 +244,22 @@ Result<Coordination> run(const Arguments& arguments) {
   return sim::coordinate(std::move(options));
 }
 
+PyObject* torn_save(const sim::TornSave& torn) {
+  return checked(Py_BuildValue(
+      "(iLi)", torn.rank, static_cast<long long>(torn.save), torn.percent));  // NOLINT(google-runtime-int)
+}
+
 }  // namespace
+
+PyObject* torn_saves(PyObject* /*module*/, PyObject* const* values, Py_ssize_t n) {
+  return guarded([&] {
+    const Arguments arguments(values, n, 2);
+    const std::vector<std::string_view> words = arguments.texts(0);
+    const Result<sim::CallFaults> planned = sim::parse_call_faults(words, arguments.small(1));
+    if (!planned.ok()) refuse(planned.error().text());
+    return list_of(planned.value().torn, torn_save);
+  });
+}
 
 PyObject* coordinate(PyObject* /*module*/, PyObject* const* values, Py_ssize_t n) {
   return guarded([&]() -> PyObject* {

@@ -147,6 +147,7 @@ PyObject* make_module() {
       function("watch_poll", watch_poll),
       function("die_by", die_by),
       function("coordinate", coordinate),
+      function("torn_saves", torn_saves),
       {nullptr, nullptr, 0, nullptr},
   };
   static PyModuleDef definition = {

@@ -15,6 +15,8 @@ namespace {
 constexpr std::int64_t kNsPerMs = 1'000'000;
 constexpr std::int64_t kDefaultMs = 1000;
 constexpr std::int64_t kMostBits = 64;
+constexpr std::int64_t kHalf = 50;
+constexpr std::int64_t kNearlyAll = 99;
 
 struct Spelling {
   std::string_view word;
@@ -33,7 +35,9 @@ constexpr std::array kSpellings = {Spelling{"lose", FaultKind::kLost},
                                    Spelling{"exception", FaultKind::kException},
                                    Spelling{"sigkill", FaultKind::kSigkill},
                                    Spelling{"kill", FaultKind::kSigkill},
-                                   Spelling{"hang", FaultKind::kHang}};
+                                   Spelling{"hang", FaultKind::kHang},
+                                   Spelling{"torn-write", FaultKind::kTornWrite},
+                                   Spelling{"torn", FaultKind::kTornWrite}};
 
 Error wrong(std::string_view fault, const std::string& what) {
   return {fmt::format("fault '{}': {}", fault, what), {}};
@@ -70,18 +74,46 @@ struct Amount {
 
 Amount amount_of(FaultKind kind) {
   if (kind == FaultKind::kCorrupted) return {0, kMostBits - 1};
+  if (kind == FaultKind::kTornWrite) return {kHalf, kNearlyAll};
   return {kDefaultMs, std::numeric_limits<std::int64_t>::max() / kNsPerMs};
 }
 
-void set_amount(Fault& fault, std::int64_t amount) {
-  if (fault.kind == FaultKind::kCorrupted) {
-    fault.bit = static_cast<std::int32_t>(amount);
+struct Parsed {
+  FaultKind kind;
+  std::int32_t rank = 0;
+  std::int64_t call = 0;
+  std::int64_t amount = 0;
+};
+
+Fault at_a_call(const Parsed& parsed) {
+  Fault fault;
+  fault.kind = parsed.kind;
+  fault.rank = parsed.rank;
+  fault.at = "collective";
+  fault.nth = parsed.call;
+  if (parsed.kind == FaultKind::kCorrupted) {
+    fault.bit = static_cast<std::int32_t>(parsed.amount);
   } else {
-    fault.delay = Duration{amount * kNsPerMs};
+    fault.delay = Duration{parsed.amount * kNsPerMs};
+  }
+  return fault;
+}
+
+void add(const Parsed& parsed, CallFaults& all) {
+  if (parsed.kind == FaultKind::kSlow) {
+    all.slow.push_back({.rank = parsed.rank,
+                        .first_call = parsed.call,
+                        .delay = Duration{parsed.amount * kNsPerMs}});
+  } else if (parsed.kind == FaultKind::kTornWrite) {
+    all.torn.push_back({.rank = parsed.rank,
+                        .save = parsed.call,
+                        .percent = static_cast<std::int32_t>(parsed.amount)});
+  } else {
+    all.faults.push_back(at_a_call(parsed));
   }
 }
 
-Result<Fault> parse(std::string_view text, std::int32_t n_ranks) {
+Result<Parsed> parse(std::string_view text, std::int32_t n_ranks) {
   const std::vector<std::string_view> parts = split(text, ':');
   const std::optional<FaultKind> kind = kind_of(parts.front());
   if (!kind) {
@@ -97,13 +129,8 @@ Result<Fault> parse(std::string_view text, std::int32_t n_ranks) {
   const auto amount = parts.size() == 4 ? number_of(parts[3], known.most) : known.usual;
   if (!amount)
     return wrong(text, fmt::format("'{}' is not an amount of 0 to {}", parts[3], known.most));
-  Fault fault;
-  fault.kind = *kind;
-  fault.rank = static_cast<std::int32_t>(*rank);
-  fault.at = "collective";
-  fault.nth = *call;
-  set_amount(fault, *amount);
-  return fault;
+  return Parsed{
+      .kind = *kind, .rank = static_cast<std::int32_t>(*rank), .call = *call, .amount = *amount};
 }
 
 }  // namespace
@@ -112,15 +139,9 @@ Result<CallFaults> parse_call_faults(const std::vector<std::string_view>& words,
                                      std::int32_t n_ranks) {
   CallFaults all;
   for (const std::string_view word : words) {
-    const Result<Fault> fault = parse(word, n_ranks);
-    if (!fault.ok()) return fault.error();
-    if (fault.value().kind == FaultKind::kSlow) {
-      all.slow.push_back({.rank = fault.value().rank,
-                          .first_call = fault.value().nth,
-                          .delay = fault.value().delay});
-    } else {
-      all.faults.push_back(fault.value());
-    }
+    const Result<Parsed> parsed = parse(word, n_ranks);
+    if (!parsed.ok()) return parsed.error();
+    add(parsed.value(), all);
   }
   return all;
 }

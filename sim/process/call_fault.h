@@ -16,9 +16,17 @@ struct SlowCalls {
   Duration delay{};
 };
 
+/// A rank whose process is killed in the middle of writing a file. Only the process can do that to itself.
+struct TornSave {
+  std::int32_t rank = 0;
+  std::int64_t save = 0;      // Which of its saves, from 0 on.
+  std::int32_t percent = 50;  // Of the bytes that are in the file.
+};
+
 struct CallFaults {
   std::vector<Fault> faults;
   std::vector<SlowCalls> slow;
+  std::vector<TornSave> torn;
 };
 
 /// KIND:RANK:CALL[:AMOUNT]: what happens to the call of that number (collectives and messages of the
@@ -34,6 +42,8 @@ struct CallFaults {
 ///   exception            the rank's code throws there
 ///   sigkill, kill        the process is killed
 ///   hang                 the rank stops there without ending
+///   torn-write, torn     the process is killed in the middle of its save of that number, with AMOUNT
+///                        percent of the bytes written (50)
 ///
 /// Errors: what is not like that, with what is meant; a rank outside of the world.
 Result<CallFaults> parse_call_faults(const std::vector<std::string_view>& words,

@@ -177,8 +177,7 @@ def _be_script(parent: int, job: _Job, end: socket.socket, printed: Path) -> Non
             configuration = multiprocessing.current_process()._config  # type: ignore[attr-defined]
             configuration["tempdir"] = str(sockets)
         _install(job, end)
-        program = (rank.module if job.given.is_module else rank.script)(job.given.program)
-        code = rank.run_alone(program)
+        code = rank.run_alone(rank.Script(job.given.program, job.given.is_module))
     except BaseException:
         import traceback
         traceback.print_exc()

@@ -1,13 +1,14 @@
-"""Many schedules of one job: the first that fails is made smaller and said, with the option that repeats it."""
+"""Many schedules of one job: the first that fails is made smaller and said, with the options that repeat it."""
 from __future__ import annotations
 
-import dataclasses
 import re
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lockstep.virtual import launch
 from lockstep.virtual.shrinking import shrink
+from lockstep.virtual.smaller import Failure, make_smaller
 
 if TYPE_CHECKING:
     from lockstep.virtual.launch import Outcome
@@ -22,7 +23,7 @@ def kind_of(outcome: Outcome) -> Kind:
     found, report = outcome.found, outcome.report
     text = str(found["error"]).partition("\n")[0] or str(found["wait_for"]).partition("\n")[0]
     laws = sorted({finding.law for finding in report.findings}) if report is not None else []
-    return str(found["outcome"]), re.sub(r"\d+", "N", text), *laws
+    return str(found["outcome"]), re.sub(r"ranks? [\d, ]*\d|\d+", "N", text), *laws
 
 
 def explore(given: Options) -> int:
@@ -46,30 +47,57 @@ def explore(given: Options) -> int:
     if first is None:
         return launch.EXIT_OK
     print(f"lockstep: the first that failed: --serial --seed {first[0]}")
-    _say_smallest(given, *first)
+    say_smallest(given, *first)
     return launch.EXIT_FINDINGS
 
 
-def _say_smallest(given: Options, seed: int, outcome: Outcome) -> None:
+def say_smallest(given: Options, seed: int, outcome: Outcome) -> None:
+    """Makes a failed job smaller (faults, ranks and steps), then its schedule, and says what is left of it."""
     wanted = kind_of(outcome)
 
-    def again(schedule: str) -> Outcome | None:
+    def failure(smaller: Options, with_seed: int) -> Failure | None:
         try:
-            return launch.run(dataclasses.replace(given, strategy=schedule), seed, "", quiet=True)
+            found = launch.run(smaller, with_seed, "", quiet=True)
         except ValueError:
-            return None  # A deviation whose place never comes.
+            return None  # A fault of a rank that there is not, or a deviation whose place never comes.
+        return Failure(smaller, with_seed, found) if kind_of(found) == wanted else None
 
-    def fails(schedule: str) -> bool:
-        found = again(schedule)
-        return found is not None and kind_of(found) == wanted
-
-    small = shrink(outcome.found["token"], fails, MOST_TRIES)
-    last = again(small.schedule)
-    if last is not None and kind_of(last) == wanted:
-        print(f"lockstep: made smaller from {small.n_before} deviations to {small.n_after} in {small.tries} tries: "
-              f"--serial --seed {seed} --strategy {small.schedule}")
-        outcome = last
+    small = make_smaller(Failure(given, seed, outcome), failure, tries=MOST_TRIES)
+    last, says = small.failure, small.changes
+    if given.serial:
+        before = last
+        schedule = shrink(last.outcome.found["token"],
+                          lambda text: failure(replace(before.given, strategy=text), before.seed) is not None, MOST_TRIES)
+        again = failure(replace(before.given, strategy=schedule.schedule), before.seed)
+        if again is None:
+            print("lockstep: not every run of this schedule fails: something that no schedule decides takes part",
+                  file=sys.stderr)
+            launch.say(outcome, given, again=False)
+            return
+        last = again
+        says = [*says, f"{schedule.n_after} of {schedule.n_before} deviations"]
+        tries = small.tries + schedule.tries
     else:
-        print("lockstep: not every run of this schedule fails: something that no schedule decides takes part",
-              file=sys.stderr)
-    launch.say(outcome, given, again=False)
+        tries = small.tries
+    print(f"lockstep: made smaller in {tries} tries: {', '.join(says) or 'nothing can be left out'}: "
+          f"{' '.join(arguments_of(last))}")
+    launch.say(last.outcome, last.given, again=False)
+
+
+def arguments_of(failure: Failure) -> list[str]:
+    """Lockstep's options that make the failure again."""
+    given = failure.given
+    arguments = [] if given.alone else ["--nproc-per-node", str(given.per_node)]
+    if given.nodes > 1:
+        arguments += ["--nnodes", str(given.nodes)]
+    if given.steps:
+        arguments += ["--steps", str(given.steps)]
+    for fault in given.faults:
+        arguments += ["--fault", fault]
+    if given.serial:
+        arguments += ["--serial"]
+    if failure.seed:
+        arguments += ["--seed", str(failure.seed)]
+    if given.strategy:
+        arguments += ["--strategy", given.strategy]
+    return arguments

@@ -6,7 +6,7 @@ import signal
 import sys
 import tempfile
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,7 +78,8 @@ def main(arguments: Sequence[str], alone: bool = False) -> int:
     from lockstep.virtual.connection import Refused
 
     try:
-        zygote.prepare(given.preload)
+        if not given.separate:
+            zygote.prepare(given.preload)
         return _run_all(given)
     except (Refused, Usage, ValueError) as error:
         print(f"lockstep {name}: {error}", file=sys.stderr)
@@ -98,6 +99,10 @@ def _run_all(given: Options) -> int:
         return explore(given)
     outcome = run(given, given.seed, given.trace)
     say(outcome, given)
+    if given.shrink and not outcome.ok and outcome.found["outcome"] != "interrupted":
+        from lockstep.virtual.exploring import say_smallest
+
+        say_smallest(given, given.seed, outcome)
     if given.twice and outcome.found["outcome"] != "interrupted":
         return max(_code(outcome), _compare_again(given))
     return _code(outcome)
@@ -119,7 +124,7 @@ def run(given: Options, seed: int, trace: str, quiet: bool = False) -> Outcome:
 
     if given.alone:
         return alone.run(given, seed, trace, quiet)
-    return run_ranks(given, seed, trace, quiet, (rank.module if given.is_module else rank.script)(given.program))
+    return run_ranks(given, seed, trace, quiet, rank.Script(given.program, given.is_module))
 
 
 def run_ranks(given: Options, seed: int, trace: str, quiet: bool, program: Callable[[], Any],
@@ -158,26 +163,28 @@ def _end_of(end: Any) -> End:
 def _attempts(given: Options, seed: int, trace: str, quiet: bool, program: Callable[[], Any],
               run_attempt: Callable[..., Any] | None) -> Outcome:
     """Starts the job, and again while ranks fail and restarts are left. The store is kept."""
-    from lockstep.virtual import rank, zygote
+    from lockstep.virtual import rank, separate, zygote
     from lockstep.virtual.output import Printer
 
     how = zygote.Coordinated(
         mode="serial" if given.serial else "parallel", strategy=given.strategy, seed=seed,
         order=given.order, pairing=given.pairing, expire=given.expire, faults=given.faults,
         limits=(0, 0, given.wall_limit_ms, 0), arena_mb=given.arena_mb)
-    settings = rank.Settings(seed=seed, clock=given.clock, trace=trace, device=given.device,
-                             inherits_random=given.inherits_random)
+    settings = rank.Settings(seed=seed, clock=given.clock, trace=trace, device=given.device, steps=given.steps,
+                             torn=given.torn, inherits_random=given.inherits_random)
+    run_attempt = run_attempt or (separate if given.separate else zygote).run_attempt
     printer = Printer(given.prefix, given.log_folder, quiet)
     run_name = uuid.uuid4().hex[:12] + "-run"
     store: Sequence[bytes] = ()
     for attempt in range(given.max_restarts + 1):
         places = [_place(given, number, attempt, run_name) for number in range(given.ranks)]
-        found = (run_attempt or zygote.run_attempt)(places, settings, how, (given.program, *given.arguments), program,
-                                                    printer, store)
+        found = run_attempt(places, settings, how, (given.program, *given.arguments), program, printer, store)
         if found["outcome"] != "failed" or attempt == given.max_restarts:
             return Outcome(found, attempt + 1, lines=printer.lines)
         print(f"lockstep: attempt {attempt} failed: {found['error']}: starting again", file=sys.stderr)
         store = found["store"]
+        # Planned faults belong to the first attempt: the job would never get past them.
+        how, settings = replace(how, faults=()), replace(settings, torn=())
     raise AssertionError("there is at least one attempt")
 
 

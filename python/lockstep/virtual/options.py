@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lockstep import _core
 from lockstep.virtual.clock import ClockMode
 
 if TYPE_CHECKING:
@@ -37,6 +38,10 @@ _FLAGS_WITHOUT_EFFECT = ("--standalone", "--no-rdzv")
 
 
 DEVICES = ("cpu", "cpu-as-cuda")
+
+
+MOST_RANKS = 1 << 20  # Where the script says how many there are.
+TornSave = tuple[int, int, int]  # Rank, its save, percent of the bytes that are written.
 
 
 class Usage(Exception):
@@ -74,6 +79,10 @@ class Options:
     prefix: bool
     allow: tuple[str, ...]
     buffers: str
+    steps: int = 0  # 0 = as many as the script takes.
+    shrink: bool = False
+    separate: bool = False
+    torn: tuple[TornSave, ...] = ()
     alone: bool = False  # The script starts its ranks itself.
     # Of the ranks that it starts:
     spawned: bool = False
@@ -146,6 +155,15 @@ def _add_own(own: argparse._ArgumentGroup) -> None:
                      help="what calls that do not match lead to (%(default)s)")
     own.add_argument("--fault", action="append", default=[], metavar="KIND:RANK:CALL[:AMOUNT]",
                      help="a planned fault, such as drop:2:6; may be repeated")
+    own.add_argument("--fault-file", default="", metavar="FILE",
+                     help="planned faults, one per line, after those of --fault; # begins a comment")
+    own.add_argument("--steps", type=int, default=0, metavar="N",
+                     help="ends each rank after the N-th step of one of its optimizers")
+    own.add_argument("--shrink", action="store_true",
+                     help="makes a job that fails smaller: fewer faults, ranks and steps; --explore always does")
+    own.add_argument("--separate", action="store_true",
+                     help="each rank has an interpreter of its own, with a hash seed of its own, as under torchrun: a "
+                          "slower start")
     own.add_argument("--expire", action="store_true",
                      help="PyTorch's timeouts pass in virtual time; otherwise a verdict comes in their place")
     own.add_argument("--clock", default="real", choices=[mode.value for mode in ClockMode],
@@ -183,21 +201,48 @@ def parse(arguments: Sequence[str], alone: bool = False) -> Options:
     per_node = _count("--nproc-per-node", given.nproc_per_node)
     if given.explore < 0 or given.max_restarts < 0 or given.arena_mb < 1 or given.wall_limit < 0:
         raise Usage("--explore, --max-restarts and --wall-limit must not be below 0, --arena-mb not below 1")
+    if given.steps < 0:
+        raise Usage(f"--steps {given.steps}: must not be below 0")
+    if given.separate and (alone or given.preload):
+        raise Usage("--separate: not simulated " + ("for ranks that a script starts itself" if alone else
+                                                    "with --preload: nothing is shared between the interpreters"))
     if not given.module and not os.path.isfile(given.program):
         raise Usage(f"{given.program}: no such file")
     if given.no_record and (given.trace or given.twice):
         raise Usage("--no-record: --trace and --twice need what is recorded")
+    faults, torn = _faults(given, MOST_RANKS if alone else nodes * per_node)
     return Options(
         ranks=nodes * per_node, per_node=per_node, nodes=nodes, program=given.program,
         arguments=tuple(given.arguments), is_module=given.module, run_id=given.rdzv_id,
         master=(given.master_addr, given.master_port), max_restarts=given.max_restarts,
         log_folder=given.log_dir, serial=given.serial or given.explore > 0, seed=given.seed,
-        strategy=given.strategy or ("random" if given.serial or given.explore else ""), order=given.order, pairing=given.pairing, faults=tuple(given.fault),
+        strategy=given.strategy or ("random" if given.serial or given.explore else ""), order=given.order, pairing=given.pairing, faults=faults,
+        torn=torn, steps=given.steps, shrink=given.shrink, separate=given.separate,
         expire=given.expire, clock=ClockMode(given.clock), device=given.device, trace=given.trace,
         record=not given.no_record, explore=given.explore, twice=given.twice,
         preload=tuple(name for name in given.preload.split(",") if name), arena_mb=given.arena_mb,
         wall_limit_ms=int(given.wall_limit * 1000), prefix=not given.no_prefix,
         allow=tuple(given.allow), buffers=given.buffers, alone=alone)
+
+
+def _faults(given: argparse.Namespace, ranks: int) -> tuple[tuple[str, ...], tuple[TornSave, ...]]:
+    """All planned faults, and those among them that a rank does to itself."""
+    words = [("--fault", fault) for fault in given.fault]
+    if given.fault_file:
+        try:
+            with open(given.fault_file, encoding="utf-8") as file:
+                lines = file.read().splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise Usage(f"--fault-file {given.fault_file}: {error}") from None
+        words += [(f"{given.fault_file}:{number}", fault) for number, line in enumerate(lines, 1)
+                  if (fault := line.partition("#")[0].strip())]
+    torn: list[TornSave] = []
+    for place, fault in words:
+        try:
+            torn += _core.torn_saves([fault], ranks)
+        except ValueError as error:
+            raise Usage(f"{place}: {error}") from None
+    return tuple(fault for _, fault in words), tuple(torn)
 
 
 def _count(name: str, text: str) -> int:

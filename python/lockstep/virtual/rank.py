@@ -65,6 +65,8 @@ class Settings:
     trace: str = ""  # The folder that is recorded into; "": none.
     budget: float = 0.0
     device: str = "cpu"  # "cpu-as-cuda": what asks for a GPU is given the CPU.
+    steps: int = 0  # The rank ends after this many; 0 = when its program does.
+    torn: tuple[tuple[int, int, int], ...] = ()  # Saves that are cut short: rank, number, percent.
     inherits_random: bool = False  # Random states are those of the process that was forked.
     seeds: bool = True  # False: the process has been running and seeds nothing any more.
 
@@ -102,7 +104,7 @@ def current() -> Rank | None:
 
 def become(place: Place, end: socket.socket, memory: mmap.mmap, settings: Settings) -> Rank:
     """Makes this process the rank: from now on torch.distributed goes to the coordinator."""
-    from lockstep.virtual import redirect, spawning
+    from lockstep.virtual import cut_short, redirect, spawning
 
     os.environ.update(place.variables())
     rank = Rank(place, end, memory)
@@ -115,6 +117,8 @@ def become(place: Place, end: socket.socket, memory: mmap.mmap, settings: Settin
         pretended.install(place.local_rank, place.local_world)
     if settings.seeds:
         random_state.seed_rank(settings.seed, place.rank, place.attempt, settings.inherits_random)
+    cut_short.install(settings.steps, {save: percent for number, save, percent in settings.torn if number == place.rank},
+                      lambda: _flush(rank))
     if settings.trace:
         _record(rank, settings)
     rank.connection.on_stop = lambda text: _flush(rank)
@@ -240,17 +244,17 @@ def as_new_interpreter(arguments: Sequence[str], outputs: tuple[int, int] | None
         sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
 
 
-def script(path: str) -> Callable[[], Any]:
-    """The program that is a file."""
-    def run() -> None:
-        sys.path[0] = os.path.dirname(os.path.abspath(path))
-        runpy.run_path(path, run_name="__main__")
-    return run
+@dataclass(frozen=True)
+class Script:
+    """The program that is a file, or a module (-m)."""
 
+    name: str
+    is_module: bool
 
-def module(name: str) -> Callable[[], Any]:
-    """The program that is a module (-m)."""
-    def run() -> None:
-        sys.path[0] = os.getcwd()
-        runpy.run_module(name, run_name="__main__", alter_sys=True)
-    return run
+    def __call__(self) -> None:
+        if self.is_module:
+            sys.path[0] = os.getcwd()
+            runpy.run_module(self.name, run_name="__main__", alter_sys=True)
+        else:
+            sys.path[0] = os.path.dirname(os.path.abspath(self.name))
+            runpy.run_path(self.name, run_name="__main__")

@@ -1,0 +1,65 @@
+"""Ranks that end before their program does: after a number of steps, or in the middle of a file that they save.
+
+Steps are those of optimizers, seen by PyTorch's public hook. Saves are calls of torch.save with a path.
+"""
+from __future__ import annotations
+
+import io
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+def install(steps: int, torn: Mapping[int, int], before_death: Callable[[], None]) -> None:
+    """Args:
+        steps: of one optimizer, after which the rank ends as by sys.exit(0); 0 = no end.
+        torn: percent of the bytes that the save of a number writes before its process is killed.
+        before_death: called then.
+    """
+    if steps:
+        _end_after(steps)
+    if torn:
+        _tear(torn, before_death)
+
+
+def _end_after(steps: int) -> None:
+    taken: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+
+    def after(optimizer: Any, _args: Any, _kwargs: Any) -> None:
+        taken[optimizer] = taken.get(optimizer, 0) + 1
+        if taken[optimizer] >= steps:
+            raise SystemExit(0)
+
+    torch.optim.optimizer.register_optimizer_step_post_hook(after)
+
+
+def _tear(torn: Mapping[int, int], before_death: Callable[[], None]) -> None:
+    real = torch.save
+    n_saves = 0
+
+    def save(obj: Any, f: Any, *args: Any, **kwargs: Any) -> Any:
+        nonlocal n_saves
+        if not isinstance(f, (str, os.PathLike)):
+            return real(obj, f, *args, **kwargs)
+        number, n_saves = n_saves, n_saves + 1
+        if number not in torn:
+            return real(obj, f, *args, **kwargs)
+        whole = io.BytesIO()
+        real(obj, whole, *args, **kwargs)
+        part = whole.getvalue()[:len(whole.getvalue()) * torn[number] // 100]
+        with open(f, "wb") as file:
+            file.write(part)
+        before_death()
+        sys.stderr.write(f"lockstep: torn write: {len(part)} of {len(whole.getvalue())} bytes of {os.fspath(f)} were written\n")
+        sys.stderr.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    for owner in (torch, torch.serialization):
+        setattr(owner, "save", save)
