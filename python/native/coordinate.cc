@@ -245,8 +245,10 @@ Result<Coordination> run(const Arguments& arguments) {
 }
 
 PyObject* torn_save(const sim::TornSave& torn) {
-  return checked(Py_BuildValue(
-      "(iLi)", torn.rank, static_cast<long long>(torn.save), torn.percent));  // NOLINT(google-runtime-int)
+  return checked(Py_BuildValue("(iLi)",
+                               torn.rank,
+                               static_cast<long long>(torn.save),
+                               torn.percent));  // NOLINT(google-runtime-int)
 }
 
 }  // namespace
