@@ -1,0 +1,159 @@
+#include "lockstep/harness/timing/rank_steps.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+namespace lockstep {
+
+namespace {
+
+struct Interval {
+  std::int64_t start = 0;
+  std::int64_t end = 0;
+};
+
+/// The length of the union of the intervals, as far as they lie in [start, end).
+std::int64_t covered(std::vector<Interval> intervals, std::int64_t start, std::int64_t end) {
+  std::ranges::sort(intervals, {}, &Interval::start);
+  std::int64_t total = 0;
+  std::int64_t reached = start;
+  for (const Interval& each : intervals) {
+    const std::int64_t from = std::max(each.start, reached);
+    const std::int64_t to = std::min(each.end, end);
+    if (to <= from) continue;
+    total += to - from;
+    reached = to;
+  }
+  return total;
+}
+
+/// Reads one rank's events, step after step.
+class Steps {
+ public:
+  Steps(std::int32_t rank, std::vector<RankStep>& all) : rank_(rank), all_(all) {}
+
+  void on_event(const Event& event);
+
+ private:
+  /// A call as both its events name it. A message has numbers of its own per pair and tag.
+  using Key = std::tuple<std::int32_t, std::int64_t, CollectiveOp, std::int32_t, std::int32_t>;
+
+  struct Call {
+    std::int64_t posted = 0;
+    bool bucket = false;
+    bool async = false;
+  };
+
+  static Key key_of(const CollectiveEvent& call);
+  void on_posted(const CollectiveEvent& call, std::int64_t now);
+  void on_completed(const CollectiveEvent& call, std::int64_t now);
+  void end_backward(std::int64_t now);
+  void end_step(std::int64_t now);
+  void forget_step();
+
+  std::int32_t rank_;
+  std::vector<RankStep>& all_;
+  std::int32_t attempt_ = 0;
+  std::optional<std::int64_t> start_;
+  std::map<Key, Call> open_;
+  std::vector<Interval> calls_;
+  std::vector<Interval> waits_;
+  std::int64_t last_bucket_posted_ = -1;  // Of the backward under way; -1: none was posted.
+  std::int64_t last_bucket_completed_ = -1;
+  std::int64_t n_own_async_ = 0;
+};
+
+Steps::Key Steps::key_of(const CollectiveEvent& call) {
+  const Signature& signature = call.signature;
+  const bool message = signature.op == CollectiveOp::kSend || signature.op == CollectiveOp::kRecv;
+  // Only of messages: a call that completes may not repeat what else its signature says.
+  return {call.group,
+          call.seq,
+          message ? signature.op : CollectiveOp::kBarrier,
+          message ? signature.peer : -1,
+          message ? signature.tag : 0};
+}
+
+void Steps::on_posted(const CollectiveEvent& call, std::int64_t now) {
+  const bool bucket = call.signature.layout != 0;
+  if (bucket) last_bucket_posted_ = now;
+  if (!bucket && call.signature.async) ++n_own_async_;
+  open_[key_of(call)] = {.posted = now, .bucket = bucket, .async = call.signature.async};
+}
+
+void Steps::on_completed(const CollectiveEvent& call, std::int64_t now) {
+  const auto found = open_.find(key_of(call));
+  if (found == open_.end()) return;
+  const Call& posted = found->second;
+  calls_.push_back({posted.posted, now});
+  if (posted.bucket) last_bucket_completed_ = std::max(last_bucket_completed_, now);
+  if (!posted.bucket && !posted.async) waits_.push_back({posted.posted, now});
+  open_.erase(found);
+}
+
+void Steps::end_backward(std::int64_t now) {
+  if (last_bucket_posted_ >= 0) {
+    waits_.push_back({last_bucket_posted_, std::min(now, last_bucket_completed_)});
+  }
+  last_bucket_posted_ = last_bucket_completed_ = -1;
+}
+
+void Steps::end_step(std::int64_t now) {
+  if (start_) {
+    all_.push_back({.rank = rank_,
+                    .start_ns = *start_,
+                    .end_ns = now,
+                    .communication_ns = covered(calls_, *start_, now),
+                    .exposed_ns = covered(waits_, *start_, now),
+                    .n_own_async = n_own_async_});
+  }
+  forget_step();
+}
+
+void Steps::forget_step() {
+  start_.reset();
+  calls_.clear();
+  waits_.clear();
+  last_bucket_posted_ = last_bucket_completed_ = -1;
+  n_own_async_ = 0;
+}
+
+void Steps::on_event(const Event& event) {
+  if (event.at.attempt != attempt_) {
+    attempt_ = event.at.attempt;
+    forget_step();
+    open_.clear();
+  }
+  const std::int64_t now = event.time.ns;
+  if (const auto* forward = std::get_if<ForwardEvent>(&event.body)) {
+    if (forward->grad && !start_) start_ = now;
+  } else if (std::holds_alternative<BackwardEvent>(event.body)) {
+    end_backward(now);
+  } else if (std::holds_alternative<StepEvent>(event.body)) {
+    end_step(now);
+  } else if (std::holds_alternative<PhaseEvent>(event.body)) {
+    forget_step();
+  } else if (const auto* call = std::get_if<CollectiveEvent>(&event.body)) {
+    if (call->phase == CollectivePhase::kPosted) {
+      on_posted(*call, now);
+    } else {
+      on_completed(*call, now);
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<RankStep> rank_steps(const MemoryTrace& trace) {
+  std::vector<RankStep> all;
+  for (std::int32_t rank = 0; rank < trace.n_ranks(); ++rank) {
+    Steps steps(rank, all);
+    for (const Event& event : trace.events(Rank{rank})) steps.on_event(event);
+  }
+  return all;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,160 @@
+#include <array>
+#include <cmath>
+#include <fmt/format.h>
+#include <string_view>
+
+#include "lockstep/formats/json_text.h"
+#include "lockstep/harness/timing/run_times.h"
+#include "lockstep/laws/report.h"
+
+namespace lockstep {
+
+namespace {
+
+std::string spread_text(const Spread& spread) {
+  if (spread.least == spread.most) return duration_text(spread.median);
+  return fmt::format("{} ({} to {})",
+                     duration_text(spread.median),
+                     duration_text(spread.least),
+                     duration_text(spread.most));
+}
+
+std::string bytes_text(std::int64_t bytes) {
+  constexpr std::array<std::string_view, 4> kUnits = {"bytes", "KiB", "MiB", "GiB"};
+  constexpr std::int64_t kStep = 1024;
+  std::size_t unit = 0;
+  auto value = static_cast<double>(bytes);
+  while (value >= kStep && unit + 1 < kUnits.size()) {
+    value /= kStep;
+    ++unit;
+  }
+  return fmt::format("{:.4g} {}", value, kUnits[unit]);
+}
+
+std::string call_text(const CallTimes& call) {
+  std::string text = fmt::format("  {}", name_of(call.op));
+  if (call.n_bytes > 0)
+    text += fmt::format(" of {} ({})", bytes_text(call.n_bytes), name_of(call.dtype));
+  text += fmt::format(" on {} ranks, {} calls: {} after the last rank came",
+                      call.n_ranks,
+                      call.n_calls,
+                      spread_text(call.took));
+  if (call.alg_gb_per_s > 0.0) {
+    text += fmt::format("; {:.3g} GB/s, bus {:.3g} GB/s", call.alg_gb_per_s, call.bus_gb_per_s);
+  }
+  if (call.waited.most > 0)
+    text += fmt::format("; the first rank waited {}", spread_text(call.waited));
+  return text + "\n";
+}
+
+std::string late_text(const LateRanks& late, const std::string& node) {
+  std::vector<Rank> ranks;
+  ranks.reserve(late.ranks.size());
+  for (const std::int32_t rank : late.ranks) ranks.push_back(Rank{rank});
+  return fmt::format(
+      "  late: {}{} came {} after the others (median) at {} of {} calls that ranks waited for\n",
+      ranks_text(ranks),
+      node.empty() ? std::string() : fmt::format(" (all of node {})", node),
+      duration_text(late.behind_ns),
+      late.n_calls,
+      late.of_calls);
+}
+
+void write_spread(JsonText& out, std::string_view key, const Spread& spread) {
+  out.key(key).open_object();
+  out.key("least_ns").integer(spread.least);
+  out.key("median_ns").integer(spread.median);
+  out.key("most_ns").integer(spread.most);
+  out.close_object();
+}
+
+void write_call(JsonText& out, const CallTimes& call) {
+  out.open_object();
+  out.key("op").text(name_of(call.op));
+  out.key("dtype").text(name_of(call.dtype));
+  out.key("bytes").integer(call.n_bytes);
+  out.key("ranks").integer(call.n_ranks);
+  out.key("calls").integer(call.n_calls);
+  write_spread(out, "took", call.took);
+  write_spread(out, "waited", call.waited);
+  out.key("alg_gb_per_s").real(call.alg_gb_per_s);
+  out.key("bus_gb_per_s").real(call.bus_gb_per_s);
+  out.close_object();
+}
+
+void write_late(JsonText& out, const RunTimes& times) {
+  out.key("late");
+  if (!times.late) {
+    out.null();
+    return;
+  }
+  out.open_object();
+  out.key("ranks").open_array();
+  for (const std::int32_t rank : times.late->ranks) out.integer(rank);
+  out.close_array();
+  out.key("node").text(times.late_node);
+  out.key("calls").integer(times.late->n_calls);
+  out.key("of_calls").integer(times.late->of_calls);
+  out.key("behind_ns").integer(times.late->behind_ns);
+  out.close_object();
+}
+
+}  // namespace
+
+std::string duration_text(std::int64_t ns) {
+  constexpr std::array<std::string_view, 4> kUnits = {"ns", "us", "ms", "s"};
+  constexpr double kStep = 1000.0;
+  std::size_t unit = 0;
+  auto value = static_cast<double>(ns);
+  // 999.95 would be printed as 1000.
+  while (std::abs(value) >= kStep - 0.05 && unit + 1 < kUnits.size()) {
+    value /= kStep;
+    ++unit;
+  }
+  return fmt::format("{:.4g} {}", value, kUnits[unit]);
+}
+
+std::string times_text(const RunTimes& times) {
+  std::string text = fmt::format("Time ({}): a step takes {}, median of {} steps of ranks\n",
+                                 times.clock == RunClock::kVirtual ? "virtual" : "as recorded",
+                                 spread_text(times.step),
+                                 times.n_steps);
+  text += fmt::format("  computing {}; communicating {}, of which {} exposed: {:.0f} % is hidden\n",
+                      spread_text(times.compute),
+                      spread_text(times.communication),
+                      spread_text(times.exposed),
+                      100.0 * times.hidden);
+  for (const CallTimes& call : times.calls) text += call_text(call);
+  if (times.late) text += late_text(*times.late, times.late_node);
+  if (times.n_own_async > 0) {
+    text += fmt::format(
+        "  {} asynchronous calls of the program's own are not counted as exposed: when it waited "
+        "for "
+        "them is not recorded\n",
+        times.n_own_async);
+  }
+  if (times.clock == RunClock::kSeparate) {
+    text += "  collectives are left out: the ranks' clocks are not one\n";
+  }
+  return text;
+}
+
+void write_times(JsonText& out, const RunTimes& times) {
+  out.open_object();
+  out.key("clock").text(name_of(times.clock));
+  out.key("ranks").integer(times.n_ranks);
+  out.key("steps").integer(times.n_steps);
+  write_spread(out, "step", times.step);
+  write_spread(out, "compute", times.compute);
+  write_spread(out, "communication", times.communication);
+  write_spread(out, "exposed", times.exposed);
+  out.key("hidden").real(times.hidden);
+  out.key("own_async_calls").integer(times.n_own_async);
+  out.key("collectives").open_array();
+  for (const CallTimes& call : times.calls) write_call(out, call);
+  out.close_array();
+  write_late(out, times);
+  out.close_object();
+}
+
+}  // namespace lockstep
