@@ -72,8 +72,8 @@ bool has_times(const MemoryTrace& trace) {
   return false;
 }
 
-Spread spread_over(const std::vector<RankStep>& steps,
-                   const std::function<std::int64_t(const RankStep&)>& duration) {
+DurationSpread spread_over(const std::vector<RankStep>& steps,
+                           const std::function<std::int64_t(const RankStep&)>& duration) {
   std::vector<std::int64_t> durations;
   durations.reserve(steps.size());
   for (const RankStep& step : steps) durations.push_back(duration(step));
@@ -82,7 +82,7 @@ Spread spread_over(const std::vector<RankStep>& steps,
 
 }  // namespace
 
-Spread spread_of(std::vector<std::int64_t> durations) {
+DurationSpread spread_of(std::vector<std::int64_t> durations) {
   std::ranges::sort(durations);
   return {.least = durations.front(),
           .median = durations[(durations.size() - 1) / 2],

@@ -24,14 +24,14 @@ template <>
 inline constexpr WordTable<3> kWords<RunClock> = {"virtual", "shared", "separate"};
 
 /// Of many durations, in nanoseconds. Of an even number the median is the lower of the two.
-struct Spread {
+struct DurationSpread {
   std::int64_t least = 0;
   std::int64_t median = 0;
   std::int64_t most = 0;
 };
 
 /// Requires: not empty.
-Spread spread_of(std::vector<std::int64_t> durations);
+DurationSpread spread_of(std::vector<std::int64_t> durations);
 
 /// All calls of one operation, type, size and number of ranks.
 struct CallTimes {
@@ -40,8 +40,8 @@ struct CallTimes {
   std::int64_t n_bytes = 0;
   std::int32_t n_ranks = 0;
   std::int64_t n_calls = 0;
-  Spread took;                ///< From the last member's arrival.
-  Spread waited;              ///< From the first member's arrival to the last one's.
+  DurationSpread took;        ///< From the last member's arrival.
+  DurationSpread waited;      ///< From the first member's arrival to the last one's.
   double alg_gb_per_s = 0.0;  ///< n_bytes over the median of `took`; 0 where that is 0.
   double bus_gb_per_s = 0.0;  ///< The same times bus_factor().
 };
@@ -51,10 +51,10 @@ struct RunTimes {
   RunClock clock = RunClock::kVirtual;
   std::int32_t n_ranks = 0;
   std::int64_t n_steps = 0;  ///< Steps times ranks.
-  Spread step;
-  Spread compute;                ///< Of a step, what was not exposed.
-  Spread communication;          ///< Of a step, the time in which a call of the rank was under way.
-  Spread exposed;                ///< Of a step, the time in which the rank waited for calls.
+  DurationSpread step;
+  DurationSpread compute;        ///< Of a step, what was not exposed.
+  DurationSpread communication;  ///< Of a step, the time in which a call of the rank was under way.
+  DurationSpread exposed;        ///< Of a step, the time in which the rank waited for calls.
   std::int64_t n_own_async = 0;  ///< RankStep::n_own_async, of all steps.
   std::vector<CallTimes> calls;  ///< Most time in total first. Empty with separate clocks.
   std::optional<LateRanks> late;

@@ -11,7 +11,7 @@ namespace lockstep {
 
 namespace {
 
-std::string spread_text(const Spread& spread) {
+std::string spread_text(const DurationSpread& spread) {
   if (spread.least == spread.most) return duration_text(spread.median);
   return fmt::format("{} ({} to {})",
                      duration_text(spread.median),
@@ -60,7 +60,7 @@ std::string late_text(const LateRanks& late, const std::string& node) {
       late.of_calls);
 }
 
-void write_spread(JsonText& out, std::string_view key, const Spread& spread) {
+void write_spread(JsonText& out, std::string_view key, const DurationSpread& spread) {
   out.key(key).open_object();
   out.key("least_ns").integer(spread.least);
   out.key("median_ns").integer(spread.median);

@@ -12,7 +12,7 @@ namespace lockstep {
 namespace {
 
 TEST(RunTimesTest, TheMedianOfAnEvenNumberIsTheLowerOne) {
-  const Spread spread = spread_of({9, 1, 4, 3});
+  const DurationSpread spread = spread_of({9, 1, 4, 3});
   EXPECT_EQ(spread.least, 1);
   EXPECT_EQ(spread.median, 3);
   EXPECT_EQ(spread.most, 9);
