@@ -102,14 +102,11 @@ std::optional<RunTimes> run_times(const MemoryTrace& trace, RunClock clock) {
       spread_over(steps, [](const RankStep& s) { return s.end_ns - s.start_ns - s.exposed_ns; });
   times.communication = spread_over(steps, [](const RankStep& s) { return s.communication_ns; });
   times.exposed = spread_over(steps, [](const RankStep& s) { return s.exposed_ns; });
-  double communication = 0.0;
-  double exposed = 0.0;
-  for (const RankStep& step : steps) {
-    times.n_own_async += step.n_own_async;
-    communication += static_cast<double>(step.communication_ns);
-    exposed += static_cast<double>(step.exposed_ns);
+  for (const RankStep& step : steps) times.n_own_async += step.n_own_async;
+  if (times.communication.median > 0) {
+    times.hidden = 1.0 - static_cast<double>(times.exposed.median) /
+                             static_cast<double>(times.communication.median);
   }
-  if (communication > 0.0) times.hidden = 1.0 - exposed / communication;
   if (clock == RunClock::kSeparate) return times;
   const std::vector<GroupCall> calls = group_calls(trace);
   times.calls = by_kind(calls);

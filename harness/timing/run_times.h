@@ -60,7 +60,8 @@ struct RunTimes {
   std::optional<LateRanks> late;
   std::string late_node;  ///< Where these are all ranks of one node: its name.
 
-  /// The part of all communication that was hidden behind computing, 0 to 1.
+  /// The part of communication that was hidden behind computing, 0 to 1: of the two medians.
+  /// A median step is one after the first, in which a wrapper reduces everything at once.
   double hidden = 0.0;
 };
 

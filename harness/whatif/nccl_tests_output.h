@@ -1,0 +1,21 @@
+// What nccl-tests prints, as measurements: all_reduce_perf, all_gather_perf, ...
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "lockstep/harness/whatif/cost_fit.h"
+
+namespace lockstep {
+
+/// Reads the table of one run. Of the two times per size, out of place and in place, the first
+/// counts.
+///
+/// The operation follows from the program's name in the text ("all_reduce_perf"), the number of
+/// ranks from its lines "#  Rank  0 Group ...". Source: nccl-tests, src/common.cu.
+///
+/// Errors: `path`:line of a row that is no row; no rows; no operation; no ranks.
+Result<std::vector<MeasuredCall>> read_nccl_tests(const std::string& text, const std::string& path);
+
+}  // namespace lockstep

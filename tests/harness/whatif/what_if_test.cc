@@ -1,0 +1,133 @@
+#include "lockstep/harness/whatif/what_if.h"
+
+#include <gtest/gtest.h>
+
+#include "lockstep/formats/json_text.h"
+
+#include "tests/support/scenario_files.h"
+
+namespace lockstep {
+namespace {
+
+/// tests/harness/run/network_test.cc computes it by hand: with a bucket per weight, 3584 ns of
+/// computing and rings of 456 and 712 ns, of which the second is exposed.
+const std::string kJob =
+    "format = 1\ntitle = \"two layers\"\nworld = { ranks = 2 }\n"
+    "model = { kind = \"mlp\", widths = [8, 16, 4], bias = false, activation = \"none\" }\n"
+    "data = { kind = \"synthetic\", size = 40, features = 8, outputs = 4 }\n"
+    "loader = { batch = 4 }\n"
+    "ddp = { first_bucket_bytes = 1, bucket_cap_mb = 0.00001 }\nloop = { steps = 5 }\n";
+const std::string kCosts =
+    "[sim]\norder = \"gloo-ring\"\nlink = { intra = { latency_ns = 100, gb_per_s = 1 } }\n"
+    "compute = { gflops = 1 }\n";
+
+class WhatIfTest : public ScenarioFiles {
+ protected:
+  static Question question(const std::string& text) {
+    Question asked;
+    asked.file = write(text);
+    return asked;
+  }
+};
+
+// In one bucket all 768 bytes leave at 3584 and take 2 (100 + 768 / 2) = 968 ns. (First-bucket
+// size and cap both count: one bucket needs both.)
+TEST_F(WhatIfTest, BucketsThatOverlapBeatOneThatDoesNot) {
+  Question asked = question(kJob + kCosts);
+  asked.settings = {{"ddp.first_bucket_bytes", "1000000"}};
+  asked.sweep = {{"ddp.bucket_cap_mb", {"25", "0.00001"}}};
+  const auto one = what_if(asked);
+  ASSERT_TRUE(one.ok()) << one.error().text();
+  asked.settings.clear();
+  const auto two = what_if(asked);
+  ASSERT_TRUE(two.ok()) << two.error().text();
+  EXPECT_EQ(one.value().setups[0].times.step.median, 3584 + 968);
+  EXPECT_EQ(two.value().setups[1].times.step.median, 3584 + 712);
+  EXPECT_EQ(two.value().best, 1U);
+  EXPECT_EQ(two.value().title, "two layers");
+}
+
+TEST_F(WhatIfTest, TheFirstOfEquallyShortStepsIsTheBest) {
+  Question asked = question(kJob + kCosts);
+  asked.sweep = {{"sim.order", {"gloo-ring", "rank"}}};
+  const auto answer = what_if(asked);
+  ASSERT_TRUE(answer.ok()) << answer.error().text();
+  EXPECT_EQ(answer.value().setups[0].times.step.median, answer.value().setups[1].times.step.median);
+  EXPECT_EQ(answer.value().best, 0U);
+}
+
+TEST_F(WhatIfTest, SlowRanksSlowTheStepByTheirFactor) {
+  Question asked = question(kJob + kCosts);
+  asked.sweep = {{"sim.compute.slow", {"[]", "[{ ranks = [1], factor = 2.0 }]"}}};
+  const auto answer = what_if(asked);
+  ASSERT_TRUE(answer.ok()) << answer.error().text();
+  EXPECT_EQ(answer.value().setups[1].times.step.most, 2 * 3584 + 968)
+      << "the slow rank's first step, which reduces everything at once";
+}
+
+// The simulator's own times in, its own costs out.
+TEST_F(WhatIfTest, CostsThatWereMeasuredAreFittedAgain) {
+  Question known = question(kJob + kCosts);
+  known.sweep = {{"ddp.bucket_cap_mb", {"0.00001"}}};
+  const auto first = what_if(known);
+  ASSERT_TRUE(first.ok()) << first.error().text();
+
+  Question asked = question(kJob + "sim = { order = \"gloo-ring\" }\n");
+  asked.sweep = known.sweep;
+  asked.measured_compute_ns = first.value().setups[0].times.compute.median;
+  for (const CallTimes& call : first.value().setups[0].times.calls) {
+    asked.calls.push_back(
+        {call.op, call.n_bytes, call.n_ranks, static_cast<double>(call.took.median)});
+  }
+  const auto answer = what_if(asked);
+  ASSERT_TRUE(answer.ok()) << answer.error().text();
+  ASSERT_TRUE(answer.value().link && answer.value().gflops);
+  EXPECT_EQ(answer.value().link->latency_ns, 100);
+  EXPECT_NEAR(answer.value().link->gb_per_s, 1.0, 1e-5);
+  EXPECT_EQ(*answer.value().gflops, 1.0);
+  EXPECT_EQ(answer.value().setups[0].times.step.median, 3584 + 712);
+}
+
+TEST_F(WhatIfTest, WithoutCostsThereIsNothingToMeasure) {
+  const auto answer = what_if(question(kJob));
+  ASSERT_FALSE(answer.ok());
+  EXPECT_EQ(answer.error().text(),
+            "job.toml: nothing takes time in it: give sim.link and sim.compute, or --calibrate "
+            "MEASUREMENTS");
+}
+
+TEST_F(WhatIfTest, AKeyThatIsMisspeltIsNamed) {
+  Question asked = question(kJob + kCosts);
+  asked.sweep = {{"ddp.bucket_cap", {"1"}}};
+  const auto answer = what_if(asked);
+  ASSERT_FALSE(answer.ok());
+  EXPECT_NE(answer.error().text().find("did you mean 'bucket_cap_mb'?"), std::string::npos)
+      << answer.error().text();
+}
+
+TEST_F(WhatIfTest, ATableShowsEachSettingTheBestAndWhatItRestsOn) {
+  Question asked = question(kJob + kCosts);
+  asked.sweep = {{"ddp.bucket_cap_mb", {"0.00001"}}};
+  const auto answer = what_if(asked);
+  ASSERT_TRUE(answer.ok()) << answer.error().text();
+  EXPECT_EQ(answer_text(answer.value()),
+            "two layers: a step under 1 settings (median of ranks and steps)\n"
+            "                                   step     exposed   hidden  # computing, ~ waiting\n"
+            "> ddp.bucket_cap_mb=0.00001    4.296 us      712 ns     39 %  "
+            "#########################~~~~~\n"
+            "Best: ddp.bucket_cap_mb=0.00001: 4.296 us per step\n"
+            "Rests on:\n"
+            "  links within a node: latency 100 ns, 1 GB/s\n"
+            "  computing: 1 GFLOP/s per rank\n"
+            "  sums in the order gloo-ring\n"
+            "  matrix products and collectives take time; loading data, element-wise work, the "
+            "optimizer and the host's own overhead do not\n");
+  JsonText out;
+  write_answer(out, answer.value());
+  EXPECT_TRUE(out.str().starts_with(
+      R"({"lockstep_whatif":1,"title":"two layers","setups":[{"settings":{"ddp.bucket_cap_mb":"0.00001"},"times":{)"))
+      << out.str();
+}
+
+}  // namespace
+}  // namespace lockstep
