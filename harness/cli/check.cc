@@ -36,9 +36,16 @@ std::vector<Judgeable> divide(const std::vector<std::string>& paths) {
   return parts;
 }
 
-Result<Report> check_part(const Judgeable& part,
-                          const CheckArguments& arguments,
-                          ReportFile& file) {
+/// A job's report and what else is shown of it.
+struct Checked {
+  Report report;
+  std::string json;
+  std::string times;  ///< Empty: not asked for, or there are none.
+};
+
+Result<Checked> check_part(const Judgeable& part,
+                           const CheckArguments& arguments,
+                           ReportFile& file) {
   const Result<LoadedTrace> loaded =
       part.dumps.empty() ? read_jsonl(part.folders) : read_flight_recorder(part.dumps);
   if (!loaded.ok()) return loaded.error();
@@ -48,7 +55,7 @@ Result<Report> check_part(const Judgeable& part,
   // Dumps hold calls, and nothing else that a law could check.
   if (ids.empty() && !part.dumps.empty()) ids = {"collectives-match", "progress"};
   Result<Report> report = check_trace(loaded.value(), policy, ids);
-  if (!report.ok()) return report;
+  if (!report.ok()) return report.error();
   const std::string& scenario = loaded.value().header.scenario;
   std::string title = part.paths() + (scenario.empty() ? "" : ": " + scenario);
   if (!part.dumps.empty()) {
@@ -62,8 +69,13 @@ Result<Report> check_part(const Judgeable& part,
   view.report = &report.value();
   view.trace = loaded.value().trace.get();
   view.backend = loaded.value().header.backend;
+  view.one_clock = !loaded.value().header.clock.empty();
   file.add(view);
-  return report;
+  Checked checked;
+  if (arguments.json) checked.json = report_json(view);
+  if (arguments.times) checked.times = times_lines(times_of(view));
+  checked.report = std::move(report).value();
+  return checked;
 }
 
 }  // namespace
@@ -77,12 +89,13 @@ ExitCode check(const CheckArguments& arguments, Terminal& terminal) {
   if (!file.ok()) return bad_input(terminal, file.error().text());
   bool all_hold = true;
   for (const Judgeable& part : divide(arguments.folders)) {
-    const Result<Report> report = check_part(part, arguments, file.value());
-    if (!report.ok()) return bad_input(terminal, report.error().text());
-    terminal.out << (arguments.json
-                         ? render_json(report.value())
-                         : render_text(report.value(), style(arguments.all_laws, terminal)));
-    if (!report.value().ok()) all_hold = false;
+    const Result<Checked> checked = check_part(part, arguments, file.value());
+    if (!checked.ok()) return bad_input(terminal, checked.error().text());
+    const Report& report = checked.value().report;
+    terminal.out << (arguments.json ? checked.value().json
+                                    : render_text(report, style(arguments.all_laws, terminal)) +
+                                          checked.value().times);
+    if (!report.ok()) all_hold = false;
   }
   const Outcome written = file.value().write();
   if (!written.ok()) return bad_input(terminal, written.error().text());

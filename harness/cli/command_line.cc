@@ -42,6 +42,7 @@ class Grammar {
     add("export", export_);
     add("analyze", analyze_);
     add("certify", certify_);
+    add("whatif", whatif_);
     add("laws", laws_);
     add("explain", explain_);
     add("sampler", sampler_);
@@ -203,6 +204,7 @@ class Grammar {
         {"export", export_},
         {"analyze", analyze_},
         {"certify", certify_},
+        {"whatif", whatif_},
         {"explain", explain_},
         {"sampler", sampler_},
         {"nccl-log", nccl_log_},
@@ -228,6 +230,7 @@ class Grammar {
   ExportArguments export_;
   AnalyzeArguments analyze_;
   CertifyArguments certify_;
+  WhatIfArguments whatif_;
   LawsArguments laws_;
   ExplainArguments explain_;
   SamplerArguments sampler_;

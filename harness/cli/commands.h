@@ -156,6 +156,7 @@ struct CheckArguments {
   std::string report;              ///< FILE, or empty.
   bool json = false;
   bool all_laws = false;  ///< Prints every law, not only how many hold.
+  bool times = false;     ///< Prints where the time went.
 };
 
 ExitCode check(const CheckArguments& arguments, Terminal& terminal);
@@ -191,6 +192,17 @@ struct CertifyArguments {
 
 /// Exit codes: 0 certified, 1 not.
 ExitCode certify(const CertifyArguments& arguments, Terminal& terminal);
+
+struct WhatIfArguments {
+  std::string file;
+  std::string variant;
+  std::vector<std::string> settings;
+  std::vector<std::string> sweep;      ///< "key=value,value"; empty: kUsualBucketCaps.
+  std::vector<std::string> calibrate;  ///< Trace folders and outputs of nccl-tests.
+  bool json = false;
+};
+
+ExitCode whatif(const WhatIfArguments& arguments, Terminal& terminal);
 
 /// Exactly one of the forms to write is given.
 struct ExportArguments {

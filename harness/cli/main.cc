@@ -45,6 +45,10 @@ struct Dispatch {
     return bisect(arguments, terminal);
   }
 
+  ExitCode operator()(const WhatIfArguments& arguments) const {
+    return whatif(arguments, terminal);
+  }
+
   ExitCode operator()(const ExportArguments& arguments) const {
     return export_trace(arguments, terminal);
   }

@@ -55,6 +55,10 @@ void print_metrics(const ScenarioResult& result, Terminal& terminal) {
 
 }  // namespace
 
+std::string times_lines(const std::optional<RunTimes>& times) {
+  return times ? "\n" + times_text(*times) : std::string();
+}
+
 TextOptions style(bool all_laws, const Terminal& terminal) {
   return {.color = terminal.color, .laws = all_laws, .laws_option = "--laws"};
 }
@@ -66,6 +70,7 @@ void print_result(const Scenario& scenario,
   terminal.out << render_text(result.report, style(all_laws, terminal));
   print_values(scenario, result, terminal);
   print_metrics(result, terminal);
+  terminal.out << times_lines(times_of(view_of(result)));
 }
 
 void print_error(const Report& report, Terminal& terminal) {

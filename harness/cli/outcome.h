@@ -18,6 +18,9 @@ void print_result(const Scenario& scenario,
                   bool all_laws,
                   Terminal& terminal);
 
+/// Where the time went, below an empty line; empty where there are no times.
+std::string times_lines(const std::optional<RunTimes>& times);
+
 /// What --quiet leaves: why a run ended with an error, if it did.
 void print_error(const Report& report, Terminal& terminal);
 

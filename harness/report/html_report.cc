@@ -24,6 +24,7 @@ void write_contents(const RunView& run, const std::string& id, bool pictures, Ht
     link("divergence", "Replicas");
     link("losses", "Loss and metrics");
     link("buckets", "Buckets");
+    if (times_of(run)) link("times", "Time");
   }
   link("laws", "Laws");
   out.close("ul").close("nav");
@@ -43,6 +44,7 @@ std::string run_html(const RunView& run, const std::string& id, bool room_left) 
     page::write_heat_map(run, id, out);
     page::write_curves(run, id, out);
     page::write_buckets(run, id, out);
+    if (const auto times = times_of(run)) page::write_times(*times, id, out);
   } else if (run.trace != nullptr) {
     out.element("p",
                 "This page is full: the pictures of this run are left out. A report of this run "
@@ -61,6 +63,12 @@ void write_mark(bool good, Html& out) {
 constexpr std::string_view kPolicy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'";
 
 }  // namespace
+
+std::optional<RunTimes> times_of(const RunView& run) {
+  if (run.trace == nullptr) return std::nullopt;
+  const RunClock real = run.one_clock ? RunClock::kShared : RunClock::kSeparate;
+  return run_times(*run.trace, run.backend == "sim" ? RunClock::kVirtual : real);
+}
 
 void HtmlReport::add(const RunView& run) {
   const std::string id = "run-" + std::to_string(entries_.size() + 1);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/harness/timing/run_times.h"
 #include "lockstep/laws/report.h"
 #include "lockstep/laws/wait_for.h"
 #include "lockstep/trace/memory_trace.h"
@@ -18,11 +19,15 @@ struct RunView {
   const MemoryTrace* trace = nullptr;           ///< Null: verdict and findings only.
   const sim::WaitForGraph* wait_for = nullptr;  ///< Null: who waits for whom is unknown.
   std::string backend = "sim";
+  bool one_clock = true;                         ///< The ranks' times can be compared.
   std::vector<std::vector<double>> losses = {};  ///< By rank, one per step; empty = the trace's.
   std::int64_t first_loss_step = 0;  ///< Of their first one: more than 0 after a restart.
   /// The expectations that were not met, as text; absent: there were none to meet.
   std::optional<std::vector<std::string>> unmet = {};
 };
+
+/// Where the run's time went; absent: without a trace, times or steps there is nothing to say.
+std::optional<RunTimes> times_of(const RunView& run);
 
 /// One HTML file with the verdict, the findings, the laws, a timeline, loss curves, a heat map of
 /// diverged replicas, the gradient buckets, and who waits for whom.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "lockstep/base/disk_files.h"
+#include "lockstep/formats/json_text.h"
 #include "lockstep/formats/perfetto.h"
 #include "lockstep/harness/report/timeline_notes.h"
 
@@ -21,6 +22,12 @@ std::string kind_of_file(const std::string& path) {
 }
 
 }  // namespace
+
+std::string report_json(const RunView& run) {
+  const std::optional<RunTimes> times = times_of(run);
+  if (!times) return render_json(*run.report);
+  return render_json(*run.report, [&](JsonText& out) { write_times(out.key("times"), *times); });
+}
 
 ReportFile::ReportFile(std::string path) : path_(std::move(path)), kind_(kind_of_file(path_)) {
   if (kind_ == ".html") {
@@ -43,7 +50,7 @@ Result<ReportFile> ReportFile::make(const Asker& asker, const std::string& path,
 
 void ReportFile::add(const RunView& run) {
   if (kind_ == ".html") page_->add(run);
-  if (kind_ == ".json") text_ += render_json(*run.report);
+  if (kind_ == ".json") text_ += report_json(run);
   if (kind_ == ".xml") reports_.push_back(*run.report);
   if (kind_ == kPerfetto && run.trace != nullptr) {
     text_ = render_perfetto(*run.trace, timeline_notes(*run.report)).json;

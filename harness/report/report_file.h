@@ -10,6 +10,9 @@
 
 namespace lockstep {
 
+/// The report as a JSON object, with "times" where the run has some (docs/report_format.md).
+std::string report_json(const RunView& run);
+
 /// Gathers the reports of one or several runs into one file: FILE.html, FILE.json (a run a line) or
 /// FILE.xml (JUnit); of a run whose trace is there FILE.perfetto.json, a timeline for
 /// ui.perfetto.dev; of a single simulated run also who waits for whom, as FILE.svg or FILE.dot.

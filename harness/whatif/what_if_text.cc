@@ -45,7 +45,7 @@ std::string answer_text(const Answer& answer) {
     longest = std::max(longest, setup.times.step.median);
     width = std::max(width, values_text(setup.settings).size());
   }
-  std::string text = fmt::format("{}: a step under {} settings (median of ranks and steps)\n",
+  std::string text = fmt::format("{}\nA step under {} settings, median of ranks and steps:\n",
                                  answer.title,
                                  answer.setups.size());
   text += fmt::format("  {:{}}  {:>10}  {:>10}  {:>7}  # computing, ~ waiting\n",

@@ -1,6 +1,7 @@
 // The outcome of a run as text: findings as sentences, laws as a table.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,6 +11,8 @@
 #include "lockstep/laws/run_outcome.h"
 
 namespace lockstep {
+
+class JsonText;
 
 /// Everything a run ends with.
 struct Report {
@@ -60,8 +63,8 @@ std::string render_text(const Report& report, const TextOptions& options);
 std::string render_text(const Report& report, bool color);
 /// Every law with its verdict: a line each.
 std::string render_laws(const Report& report, bool color);
-/// Documented, stable schema (docs/report_format.md).
-std::string render_json(const Report& report);
+/// Documented, stable schema (docs/report_format.md). `more` adds members of rooms above this one.
+std::string render_json(const Report& report, const std::function<void(JsonText&)>& more = {});
 /// JUnit XML: one test case per law.
 std::string render_junit(const Report& report);
 /// The same for several runs: one suite per run.

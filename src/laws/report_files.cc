@@ -97,7 +97,7 @@ void write_law(JsonText& out, const LawResult& law) {
 
 }  // namespace
 
-std::string render_json(const Report& report) {
+std::string render_json(const Report& report, const std::function<void(JsonText&)>& more) {
   JsonText out;
   out.open_object();
   out.key("lockstep_report").integer(1);
@@ -122,6 +122,7 @@ std::string render_json(const Report& report) {
   out.key("events").integer(report.n_events);
   out.key("trace_digest").word(report.trace_digest);
   out.key("result_digest").word(report.result_digest);
+  if (more) more(out);
   out.close_object();
   return out.str() + "\n";
 }

@@ -3,6 +3,7 @@
 
 #include "lockstep/base/text.h"
 #include "lockstep/harness/cli/grammar/detail/grammar.h"
+#include "lockstep/harness/whatif/what_if.h"
 
 namespace lockstep::cli {
 namespace {
@@ -208,6 +209,30 @@ void add_words(CLI::App& app, HelpPage& page, CertifyArguments& to) {
   words.example("Certify its repair, and by another objective",
                 "lockstep certify scenarios/averages/tokens_per_rank.toml --variant fixed "
                 "--objective token-mean");
+}
+
+void add_words(CLI::App& app, HelpPage& page, WhatIfArguments& to) {
+  CommandWords words(
+      app, page, "Measures what a step would cost under other settings, in virtual time.");
+  words.argument("SCENARIO", to.file, "Scenario file (TOML) with a job");
+  add_scenario(words, to);
+  words.list("--sweep",
+             to.sweep,
+             "KEY=VALUE,...",
+             "Values of a key to try, each with all values of the other keys",
+             std::string(kUsualBucketCaps).c_str());
+  words.list("--calibrate",
+             to.calibrate,
+             "PATH",
+             "Trace folder of a real run, or output of nccl-tests: costs of links and computing "
+             "are fitted to it",
+             "the scenario's sim.link and sim.compute");
+  words.flag("--json", to.json, "Prints JSON");
+  words.example("Which bucket size makes the shortest step",
+                "lockstep whatif scenarios/lessons/bucket_size.toml");
+  words.example("Nodes and stragglers",
+                "lockstep whatif scenarios/lessons/bucket_size.toml --sweep "
+                "'sim.compute.slow=[],[{ranks=[1],factor=2.0}]' --sweep ddp.bucket_cap_mb=1,25");
 }
 
 }  // namespace lockstep::cli

@@ -20,6 +20,7 @@ void add_words(CLI::App& app, HelpPage& page, CheckArguments& to) {
                "Writes a report: FILE.html, FILE.json or FILE.xml (JUnit)",
                "none");
   words.flag("--laws", to.all_laws, kLawsText);
+  words.flag("--times", to.times, "Prints where the time went: steps, waiting, bandwidths");
   words.flag("--json", to.json, "Prints the report as JSON");
   words.example("Record a run",
                 "lockstep run scenarios/zoo/bypass_wrapper.toml --quiet --trace trace");

@@ -5,6 +5,7 @@
 
 #include "lockstep/harness/report/detail/html.h"
 #include "lockstep/harness/report/html_report.h"
+#include "lockstep/harness/timing/run_times.h"
 
 namespace lockstep::page {
 
@@ -23,5 +24,7 @@ void write_curves(const RunView& run, const std::string& id, Html& out);
 void write_heat_map(const RunView& run, const std::string& id, Html& out);
 void write_buckets(const RunView& run, const std::string& id, Html& out);
 void write_waiting(const RunView& run, const std::string& id, Html& out);
+/// Requires: the run has times.
+void write_times(const RunTimes& times, const std::string& id, Html& out);
 
 }  // namespace lockstep::page

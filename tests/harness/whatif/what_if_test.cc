@@ -111,7 +111,7 @@ TEST_F(WhatIfTest, ATableShowsEachSettingTheBestAndWhatItRestsOn) {
   const auto answer = what_if(asked);
   ASSERT_TRUE(answer.ok()) << answer.error().text();
   EXPECT_EQ(answer_text(answer.value()),
-            "two layers: a step under 1 settings (median of ranks and steps)\n"
+            "two layers\nA step under 1 settings, median of ranks and steps:\n"
             "                                   step     exposed   hidden  # computing, ~ waiting\n"
             "> ddp.bucket_cap_mb=0.00001    4.296 us      712 ns     39 %  "
             "#########################~~~~~\n"

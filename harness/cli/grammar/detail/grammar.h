@@ -28,6 +28,7 @@ void add_words(CLI::App& app, HelpPage& page, CheckArguments& to);
 void add_words(CLI::App& app, HelpPage& page, DiffArguments& to);
 void add_words(CLI::App& app, HelpPage& page, BisectArguments& to);
 void add_words(CLI::App& app, HelpPage& page, CertifyArguments& to);
+void add_words(CLI::App& app, HelpPage& page, WhatIfArguments& to);
 void add_words(CLI::App& app, HelpPage& page, ExportArguments& to);
 void add_words(CLI::App& app, HelpPage& page, AnalyzeArguments& to);
 void add_words(CLI::App& app, HelpPage& page, LawsArguments& to);
