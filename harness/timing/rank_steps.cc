@@ -80,7 +80,7 @@ Steps::Key Steps::key_of(const CollectiveEvent& call) {
 void Steps::on_posted(const CollectiveEvent& call, std::int64_t now) {
   const bool bucket = call.signature.layout != 0;
   if (bucket) last_bucket_posted_ = now;
-  if (!bucket && call.signature.async) ++n_own_async_;
+  if (start_ && !bucket && call.signature.async) ++n_own_async_;
   open_[key_of(call)] = {.posted = now, .bucket = bucket, .async = call.signature.async};
 }
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <fmt/format.h>
@@ -11,12 +12,14 @@ namespace lockstep {
 
 namespace {
 
+/// Of a terminal.
+constexpr std::size_t kShownCalls = 4;
+
 std::string spread_text(const DurationSpread& spread) {
-  if (spread.least == spread.most) return duration_text(spread.median);
-  return fmt::format("{} ({} to {})",
-                     duration_text(spread.median),
-                     duration_text(spread.least),
-                     duration_text(spread.most));
+  const std::string median = duration_text(spread.median);
+  const std::string least = duration_text(spread.least);
+  const std::string most = duration_text(spread.most);
+  return least == most ? median : fmt::format("{} ({} to {})", median, least, most);
 }
 
 std::string bytes_text(std::int64_t bytes) {
@@ -35,9 +38,10 @@ std::string call_text(const CallTimes& call) {
   std::string text = fmt::format("  {}", name_of(call.op));
   if (call.n_bytes > 0)
     text += fmt::format(" of {} ({})", bytes_text(call.n_bytes), name_of(call.dtype));
-  text += fmt::format(" on {} ranks, {} calls: {} after the last rank came",
+  text += fmt::format(" on {} ranks, {} {}: {} after the last rank came",
                       call.n_ranks,
                       call.n_calls,
+                      call.n_calls == 1 ? "call" : "calls",
                       spread_text(call.took));
   if (call.alg_gb_per_s > 0.0) {
     text += fmt::format("; {:.3g} GB/s, bus {:.3g} GB/s", call.alg_gb_per_s, call.bus_gb_per_s);
@@ -124,7 +128,13 @@ std::string times_text(const RunTimes& times) {
                       spread_text(times.communication),
                       spread_text(times.exposed),
                       100.0 * times.hidden);
-  for (const CallTimes& call : times.calls) text += call_text(call);
+  for (std::size_t i = 0; i < std::min(kShownCalls, times.calls.size()); ++i) {
+    text += call_text(times.calls[i]);
+  }
+  if (times.calls.size() > kShownCalls) {
+    text += fmt::format("  {} more kinds of calls took less time: reports as files have them\n",
+                        times.calls.size() - kShownCalls);
+  }
   if (times.late) text += late_text(*times.late, times.late_node);
   if (times.n_own_async > 0) {
     text += fmt::format(

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[3]
 GOLDEN = ROOT / "tests" / "harness" / "cli" / "golden"
 WEIGHTS = "scenarios/lessons/weights_2_and_200.toml"
 
-COMMANDS = ("run test zoo explore replay check diff bisect export analyze certify laws explain sampler nccl-log crosscheck "
+COMMANDS = ("run test zoo explore replay check diff bisect export analyze certify whatif laws explain sampler nccl-log crosscheck "
             "launch rank help").split()
 
 # Name of the golden file -> commands. SRC/ is the source tree, IN/ the folder of broken inputs.
@@ -48,6 +48,11 @@ CASES = {
         "certify SRC/scenarios/zoo/last_micro_unsynced.toml",
         "certify SRC/scenarios/zoo/sum_vs_mean.toml",
     ],
+    "whatif": [
+        "whatif SRC/scenarios/lessons/bucket_size.toml --sweep ddp.bucket_cap_mb=0.1,0.2,0.4,0.8,25",
+        "whatif SRC/scenarios/lessons/bucket_size.toml --set loop.steps=2 --sweep ddp.bucket_cap_mb=25 --json",
+    ],
+    "run_with_times": ["run SRC/scenarios/lessons/bucket_size.toml --set model.widths=[128,16,16,10] --trace out --quiet", "check out --times"],
     "analyze": ["analyze IN/three_contributions.toml", "analyze IN/three_contributions.toml --json"],
     "sampler": [
         "sampler --size 16 --replicas 2 --no-shuffle",
@@ -97,6 +102,12 @@ BAD = [
     f'run SRC/{WEIGHTS} --set sim.also=["random","rnadom"]',
     "analyze dump.json",
     "analyze nowhere.toml",
+    "whatif nowhere.toml",
+    "whatif SRC/scenarios/lessons/bucket_size.toml --sweep ddp.bucket_cap=1",
+    "whatif SRC/scenarios/lessons/bucket_size.toml --sweep ddp.bucket_cap_mb=",
+    "whatif SRC/scenarios/lessons/bucket_size.toml --calibrate IN/rank_out_of_range.toml",
+    "whatif SRC/scenarios/lessons/bucket_size.toml --calibrate nowhere",
+    f"whatif SRC/{WEIGHTS}",
     "certify nowhere.toml",
     "certify SRC/scenarios/averages/tokens_per_rank.toml --objective token-meen",
     "certify SRC/scenarios/averages/tokens_per_rank.toml --objective 1/4,1/4,1/2",

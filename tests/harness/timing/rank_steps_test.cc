@@ -98,6 +98,19 @@ TEST(RankStepsTest, AnEvaluationBelongsToNoStep) {
   EXPECT_EQ(steps[0].communication_ns, 0);
 }
 
+TEST(RankStepsTest, AsynchronousCallsBetweenStepsAreNoneOfAStep) {
+  MadeTrace made;
+  made.forward(0, 0);
+  made.step(0, 10);
+  made.call(0, 12, 15, plain(0, true));
+  made.forward(0, 20);
+  made.step(0, 30);
+  const std::vector<RankStep> steps = rank_steps(made.trace());
+  ASSERT_EQ(steps.size(), 2U);
+  EXPECT_EQ(steps[1].n_own_async, 0);
+  EXPECT_EQ(steps[1].communication_ns, 0);
+}
+
 TEST(RankStepsTest, AStepThatARestartCutShortIsNone) {
   MadeTrace made;
   made.forward(0, 0);

@@ -83,6 +83,19 @@ TEST(RunTimesTest, ATerminalShowsStepsCallsAndWhoIsLate) {
             "for\n");
 }
 
+TEST(RunTimesTest, ATerminalShowsFourKindsOfCallsAndCountsTheOthers) {
+  MadeTrace made;
+  made.forward(0, 0);
+  for (std::int64_t seq = 0; seq < 6; ++seq) {
+    made.call(0, 100 * seq + 1, 100 * seq + 90, made_all_reduce(seq, 1 + seq));
+  }
+  made.step(0, 1000);
+  const std::string text = times_text(*run_times(made.trace(), RunClock::kVirtual));
+  EXPECT_NE(text.find("  2 more kinds of calls took less time: reports as files have them\n"),
+            std::string::npos)
+      << text;
+}
+
 TEST(RunTimesTest, WithSeparateClocksOnlyWhatOneRankSawIsSaid) {
   const MadeTrace made = two_steps();
   const auto times = run_times(made.trace(), RunClock::kSeparate);
