@@ -18,7 +18,7 @@ void write_calls(const std::vector<CallTimes>& calls, Html& out) {
   out.open_table("Collectives, most time in total first",
                  {"Call", "Bytes", "Ranks", "Calls", "Took (median)", "GB/s", "Bus GB/s"});
   for (const CallTimes& call : calls) {
-    out.open("tr").element("th", std::string(name_of(call.op)), {{"scope", "row"}});
+    out.open("tr").element("th", name_of(call.op), {{"scope", "row"}});
     out.element("td", std::to_string(call.n_bytes));
     out.element("td", std::to_string(call.n_ranks));
     out.element("td", std::to_string(call.n_calls));

@@ -87,8 +87,10 @@ std::vector<GroupCall> group_calls(const MemoryTrace& trace) {
   std::vector<std::pair<std::int64_t, GroupCall>> by_time;
   for (auto& [key, members] : open) {
     if (members.arrivals.empty() || members.n_completed != members.arrivals.size()) continue;
+    const std::int64_t ended = members.last_completed;
     GroupCall call = call_of(std::move(members));
-    by_time.emplace_back(members.last_completed - call.took_ns, std::move(call));
+    const std::int64_t began = ended - call.took_ns;
+    by_time.emplace_back(began, std::move(call));
   }
   std::ranges::stable_sort(by_time, {}, [](const auto& each) { return each.first; });
   std::vector<GroupCall> calls;

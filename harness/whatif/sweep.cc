@@ -14,27 +14,43 @@ namespace {
 constexpr std::string_view kOpening = "[{(";
 constexpr std::string_view kClosing = "]})";
 
+/// Follows brackets and quotes, letter by letter.
+class Nesting {
+ public:
+  void read(char letter) {
+    if (quote_ != '\0') {
+      if (letter == quote_) quote_ = '\0';
+      return;
+    }
+    if (letter == '"' || letter == '\'') quote_ = letter;
+    if (kOpening.find(letter) != std::string_view::npos) ++depth_;
+    if (kClosing.find(letter) != std::string_view::npos) --depth_;
+    closed_too_often_ = closed_too_often_ || depth_ < 0;
+  }
+
+  bool is_outside() const { return depth_ == 0 && quote_ == '\0'; }
+
+  bool is_whole() const { return is_outside() && !closed_too_often_; }
+
+ private:
+  int depth_ = 0;
+  char quote_ = '\0';
+  bool closed_too_often_ = false;
+};
+
 /// Splits at commas outside of brackets and quotes. Absent: one of these is not closed.
 std::optional<std::vector<std::string>> split_values(std::string_view text) {
   std::vector<std::string> values(1);
-  int depth = 0;
-  char quote = '\0';
+  Nesting nesting;
   for (const char letter : text) {
-    if (quote != '\0') {
-      if (letter == quote) quote = '\0';
-    } else if (letter == '"' || letter == '\'') {
-      quote = letter;
-    } else if (kOpening.find(letter) != std::string_view::npos) {
-      ++depth;
-    } else if (kClosing.find(letter) != std::string_view::npos) {
-      if (--depth < 0) return std::nullopt;
-    } else if (letter == ',' && depth == 0) {
+    if (letter == ',' && nesting.is_outside()) {
       values.emplace_back();
       continue;
     }
+    nesting.read(letter);
     values.back().push_back(letter);
   }
-  if (depth != 0 || quote != '\0') return std::nullopt;
+  if (!nesting.is_whole()) return std::nullopt;
   return values;
 }
 

@@ -220,7 +220,7 @@ void add_words(CLI::App& app, HelpPage& page, WhatIfArguments& to) {
              to.sweep,
              "KEY=VALUE,...",
              "Values of a key to try, each with all values of the other keys",
-             std::string(kUsualBucketCaps).c_str());
+             std::string(kUsualBucketCaps));
   words.list("--calibrate",
              to.calibrate,
              "PATH",
