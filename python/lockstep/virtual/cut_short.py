@@ -1,13 +1,14 @@
 """Ranks that end before their program does: after a number of steps, or in the middle of a file that they save.
 
-Steps are those of optimizers, seen by PyTorch's public hook. Saves are calls of torch.save with a path.
+Steps are those of optimizers, seen by PyTorch's public hook. Saves are calls of torch.save with a path
+or an open file.
 """
 from __future__ import annotations
 
 import io
 import os
 import signal
-import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -46,20 +47,34 @@ def _tear(torn: Mapping[int, int], before_death: Callable[[], None]) -> None:
 
     def save(obj: Any, f: Any, *args: Any, **kwargs: Any) -> Any:
         nonlocal n_saves
-        if not isinstance(f, (str, os.PathLike)):
+        if not _is_file(f):
             return real(obj, f, *args, **kwargs)
         number, n_saves = n_saves, n_saves + 1
         if number not in torn:
             return real(obj, f, *args, **kwargs)
         whole = io.BytesIO()
         real(obj, whole, *args, **kwargs)
-        part = whole.getvalue()[:len(whole.getvalue()) * torn[number] // 100]
-        with open(f, "wb") as file:
-            file.write(part)
+        _write(f, whole.getbuffer()[:len(whole.getbuffer()) * torn[number] // 100])
         before_death()
-        sys.stderr.write(f"lockstep: torn write: {len(part)} of {len(whole.getvalue())} bytes of {os.fspath(f)} were written\n")
-        sys.stderr.flush()
         os.kill(os.getpid(), signal.SIGKILL)
 
     for owner in (torch, torch.serialization):
         setattr(owner, "save", save)
+
+
+def _is_file(target: Any) -> bool:
+    """A path or an open file, and no buffer in memory."""
+    if isinstance(target, (str, os.PathLike)):
+        return True
+    try:
+        return isinstance(target.fileno(), int)
+    except (AttributeError, OSError):
+        return False
+
+
+def _write(target: Any, part: memoryview) -> None:
+    if isinstance(target, (str, os.PathLike)):
+        Path(target).write_bytes(part)
+    else:
+        target.write(part)
+        target.flush()

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lockstep.virtual import launch
+from lockstep.virtual.options import command_of
 from lockstep.virtual.shrinking import shrink
 from lockstep.virtual.smaller import Failure, make_smaller
 
@@ -21,9 +22,14 @@ Kind = tuple[str, ...]
 def kind_of(outcome: Outcome) -> Kind:
     """What two failures have in common that count as the same: the outcome, its text but for numbers, and the laws."""
     found, report = outcome.found, outcome.report
-    text = str(found["error"]).partition("\n")[0] or str(found["wait_for"]).partition("\n")[0]
-    laws = sorted({finding.law for finding in report.findings}) if report is not None else []
-    return str(found["outcome"]), re.sub(r"ranks? [\d, ]*\d|\d+", "N", text), *laws
+    waits = {_numberless(end["text"]) for end in found["ends"] if end["outcome"] == "stuck"}
+    laws = {finding.law for finding in report.findings} if report is not None else set()
+    return str(found["outcome"]), _numberless(found["error"].partition("\n")[0]), *sorted(waits), *sorted(laws)
+
+
+def _numberless(text: str) -> str:
+    """Fewer ranks and steps have other numbers."""
+    return re.sub(r"ranks? [\d, ]*\d|\d+", "N", text)
 
 
 def explore(given: Options) -> int:
@@ -60,10 +66,12 @@ def say_smallest(given: Options, seed: int, outcome: Outcome) -> None:
             found = launch.run(smaller, with_seed, "", quiet=True)
         except ValueError:
             return None  # A fault of a rank that there is not, or a deviation whose place never comes.
+        if found.found["outcome"] == "interrupted":
+            raise KeyboardInterrupt
         return Failure(smaller, with_seed, found) if kind_of(found) == wanted else None
 
     small = make_smaller(Failure(given, seed, outcome), failure, tries=MOST_TRIES)
-    last, says = small.failure, small.changes
+    last, says, tries = small.failure, small.changes, small.tries
     if given.serial:
         before = last
         schedule = shrink(last.outcome.found["token"],
@@ -76,28 +84,7 @@ def say_smallest(given: Options, seed: int, outcome: Outcome) -> None:
             return
         last = again
         says = [*says, f"{schedule.n_after} of {schedule.n_before} deviations"]
-        tries = small.tries + schedule.tries
-    else:
-        tries = small.tries
-    print(f"lockstep: made smaller in {tries} tries: {', '.join(says) or 'nothing can be left out'}: "
-          f"{' '.join(arguments_of(last))}")
+        tries += schedule.tries
+    print(f"lockstep: made smaller in {tries} tries: {', '.join(says) or 'nothing can be left out'}")
+    print(f"lockstep: again: {command_of(replace(last.given, seed=last.seed))}")
     launch.say(last.outcome, last.given, again=False)
-
-
-def arguments_of(failure: Failure) -> list[str]:
-    """Lockstep's options that make the failure again."""
-    given = failure.given
-    arguments = [] if given.alone else ["--nproc-per-node", str(given.per_node)]
-    if given.nodes > 1:
-        arguments += ["--nnodes", str(given.nodes)]
-    if given.steps:
-        arguments += ["--steps", str(given.steps)]
-    for fault in given.faults:
-        arguments += ["--fault", fault]
-    if given.serial:
-        arguments += ["--serial"]
-    if failure.seed:
-        arguments += ["--seed", str(failure.seed)]
-    if given.strategy:
-        arguments += ["--strategy", given.strategy]
-    return arguments

@@ -176,16 +176,28 @@ def _attempts(given: Options, seed: int, trace: str, quiet: bool, program: Calla
     printer = Printer(given.prefix, given.log_folder, quiet)
     run_name = uuid.uuid4().hex[:12] + "-run"
     store: Sequence[bytes] = ()
+    struck: list[str] = []
     for attempt in range(given.max_restarts + 1):
         places = [_place(given, number, attempt, run_name) for number in range(given.ranks)]
         found = run_attempt(places, settings, how, (given.program, *given.arguments), program, printer, store)
+        struck += [*found["struck"], *_torn_saves(found, settings)]
         if found["outcome"] != "failed" or attempt == given.max_restarts:
+            found["struck"] = struck
+            if len(struck) < len(given.faults):
+                found["notes"].append(f"{len(struck)} of {len(given.faults)} planned faults struck: the others' calls or saves "
+                                      "never came")
             return Outcome(found, attempt + 1, lines=printer.lines)
         print(f"lockstep: attempt {attempt} failed: {found['error']}: starting again", file=sys.stderr)
         store = found["store"]
         # Planned faults belong to the first attempt: the job would never get past them.
         how, settings = replace(how, faults=()), replace(settings, torn=())
     raise AssertionError("there is at least one attempt")
+
+
+def _torn_saves(found: Any, settings: Any) -> list[str]:
+    """The torn writes that struck: such a rank kills itself in its save, and nothing else does."""
+    killed = {rank for rank, end in enumerate(found["ends"]) if end["signal"] == signal.SIGKILL and not end["stopped"]}
+    return [f"rank {rank}: torn-write, {percent} % of save {save}" for rank, save, percent in settings.torn if rank in killed]
 
 
 def _place(given: Options, number: int, attempt: int, run_name: str) -> Any:

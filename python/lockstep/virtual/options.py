@@ -3,7 +3,9 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lockstep import _core
@@ -38,8 +40,7 @@ _FLAGS_WITHOUT_EFFECT = ("--standalone", "--no-rdzv")
 
 
 DEVICES = ("cpu", "cpu-as-cuda")
-
-
+ARENA_MB = 4096
 MOST_RANKS = 1 << 20  # Where the script says how many there are.
 TornSave = tuple[int, int, int]  # Rank, its save, percent of the bytes that are written.
 
@@ -82,11 +83,15 @@ class Options:
     steps: int = 0  # 0 = as many as the script takes.
     shrink: bool = False
     separate: bool = False
-    torn: tuple[TornSave, ...] = ()
     alone: bool = False  # The script starts its ranks itself.
     # Of the ranks that it starts:
     spawned: bool = False
     inherits_random: bool = False  # Forked from the script's process.
+
+    @property
+    def torn(self) -> tuple[TornSave, ...]:
+        """Of the planned faults those that a rank does to itself. Raises ValueError for a rank that there is not."""
+        return tuple(_core.torn_saves(list(self.faults), self.ranks))
 
 
 class _Parser(argparse.ArgumentParser):
@@ -175,7 +180,7 @@ def _add_own(own: argparse._ArgumentGroup) -> None:
     own.add_argument("--explore", type=int, default=0, metavar="N", help="runs N serial schedules")
     own.add_argument("--twice", action="store_true", help="runs twice and compares what was recorded")
     own.add_argument("--preload", default="", metavar="A,B", help="modules to import once, before the ranks start")
-    own.add_argument("--arena-mb", type=int, default=4096, metavar="MIB",
+    own.add_argument("--arena-mb", type=int, default=ARENA_MB, metavar="MIB",
                      help="address space for each rank's calls under way (%(default)s)")
     own.add_argument("--wall-limit", type=float, default=0.0, metavar="SECONDS",
                      help="a rank that sleeps outside Lockstep's calls for so long is stuck (default: never)")
@@ -210,39 +215,48 @@ def parse(arguments: Sequence[str], alone: bool = False) -> Options:
         raise Usage(f"{given.program}: no such file")
     if given.no_record and (given.trace or given.twice):
         raise Usage("--no-record: --trace and --twice need what is recorded")
-    faults, torn = _faults(given, MOST_RANKS if alone else nodes * per_node)
     return Options(
         ranks=nodes * per_node, per_node=per_node, nodes=nodes, program=given.program,
         arguments=tuple(given.arguments), is_module=given.module, run_id=given.rdzv_id,
         master=(given.master_addr, given.master_port), max_restarts=given.max_restarts,
         log_folder=given.log_dir, serial=given.serial or given.explore > 0, seed=given.seed,
-        strategy=given.strategy or ("random" if given.serial or given.explore else ""), order=given.order, pairing=given.pairing, faults=faults,
-        torn=torn, steps=given.steps, shrink=given.shrink, separate=given.separate,
-        expire=given.expire, clock=ClockMode(given.clock), device=given.device, trace=given.trace,
+        strategy=given.strategy or ("random" if given.serial or given.explore else ""), order=given.order,
+        pairing=given.pairing,
+        faults=_faults(given, MOST_RANKS if alone else nodes * per_node), steps=given.steps,
+        shrink=given.shrink, separate=given.separate, expire=given.expire, clock=ClockMode(given.clock), device=given.device, trace=given.trace,
         record=not given.no_record, explore=given.explore, twice=given.twice,
         preload=tuple(name for name in given.preload.split(",") if name), arena_mb=given.arena_mb,
         wall_limit_ms=int(given.wall_limit * 1000), prefix=not given.no_prefix,
         allow=tuple(given.allow), buffers=given.buffers, alone=alone)
 
 
-def _faults(given: argparse.Namespace, ranks: int) -> tuple[tuple[str, ...], tuple[TornSave, ...]]:
-    """All planned faults, and those among them that a rank does to itself."""
+def _faults(given: argparse.Namespace, ranks: int) -> tuple[str, ...]:
+    """All planned faults: those of the command line, then those of the file."""
     words = [("--fault", fault) for fault in given.fault]
     if given.fault_file:
-        try:
-            with open(given.fault_file, encoding="utf-8") as file:
-                lines = file.read().splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise Usage(f"--fault-file {given.fault_file}: {error}") from None
-        words += [(f"{given.fault_file}:{number}", fault) for number, line in enumerate(lines, 1)
-                  if (fault := line.partition("#")[0].strip())]
-    torn: list[TornSave] = []
+        words += _faults_of_file(given.fault_file)
     for place, fault in words:
         try:
-            torn += _core.torn_saves([fault], ranks)
+            _core.torn_saves([fault], ranks)
         except ValueError as error:
             raise Usage(f"{place}: {error}") from None
-    return tuple(fault for _, fault in words), tuple(torn)
+    return tuple(fault for _, fault in words)
+
+
+def _faults_of_file(path: str) -> list[tuple[str, str]]:
+    """Where each is, and the fault."""
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise Usage(f"--fault-file {path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise Usage(f"--fault-file {path}: {error}") from None
+    found = []
+    for number, line in enumerate(lines, 1):
+        fault = line.partition("#")[0].strip()
+        if fault:
+            found.append((f"{path}:{number}:{line.index(fault) + 1}", fault))
+    return found
 
 
 def _count(name: str, text: str) -> int:
@@ -251,3 +265,29 @@ def _count(name: str, text: str) -> int:
     if not text.isdigit() or int(text) < 1:
         raise Usage(f"{name} {text}: must be a number of 1 or more; ranges, 'auto' and 'gpu' are not simulated")
     return int(text)
+
+
+def command_of(given: Options) -> str:
+    """The command line that runs such a job once."""
+    words = ["lockstep", "run" if given.alone else "torchrun"]
+    if not given.alone:
+        words += ["--nproc-per-node", str(given.per_node)]
+        words += _word("--nnodes", given.nodes, 1) + _word("--rdzv-id", given.run_id, "none")
+        words += _word("--master-addr", given.master[0], "127.0.0.1") + _word("--master-port", given.master[1], "29500")
+        words += _word("--max-restarts", given.max_restarts, 0)
+    for fault in given.faults:
+        words += ["--fault", fault]
+    words += _word("--steps", given.steps, 0) + ["--serial"] * given.serial + _word("--seed", given.seed, 0)
+    words += _word("--strategy", given.strategy, "random" if given.serial else "")
+    words += _word("--order", given.order, "gloo-ring") + _word("--pairing", given.pairing, "strict")
+    words += ["--separate"] * given.separate + ["--expire"] * given.expire + ["--no-record"] * (not given.record)
+    words += _word("--clock", given.clock.value, ClockMode.REAL.value) + _word("--device", given.device, DEVICES[0])
+    words += _word("--preload", ",".join(given.preload), "") + _word("--arena-mb", given.arena_mb, ARENA_MB)
+    words += _word("--wall-limit", given.wall_limit_ms / 1000, 0) + _word("--buffers", given.buffers, "")
+    for law in given.allow:
+        words += ["--allow", law]
+    return shlex.join([*words, *["-m"] * given.is_module, given.program, *given.arguments])
+
+
+def _word(name: str, value: object, usual: object) -> list[str]:
+    return [] if value == usual else [name, str(value)]

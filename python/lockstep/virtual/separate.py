@@ -33,7 +33,7 @@ def run_attempt(places: Sequence[rank.Place], settings: rank.Settings, how: zygo
         process = subprocess.Popen(
             [sys.executable, "-m", __name__, *given], pass_fds=[reading, own.fileno(), memory],
             stdout=writers[0], stderr=writers[1],
-            env={**os.environ, "PYTHONHASHSEED": str(_hash_seed(settings.seed, place)), "OMP_NUM_THREADS": "1"})
+            env={"OMP_NUM_THREADS": "1", **os.environ, "PYTHONHASHSEED": str(_hash_seed(settings.seed, place))})
         os.close(reading)
         with open(writing, "wb") as pipe:
             pickle.dump((os.getpid(), place, world.arena_bytes, settings, tuple(arguments), program), pipe)

@@ -1,8 +1,11 @@
 """Making a job that fails smaller: fewer planned faults, fewer ranks, fewer steps. What is left fails in the same way.
 
     faults   each is left out, unless the failure needs it
-    ranks    2, 3, ...: the first number that fails, on one node; serial jobs are tried with several seeds
+    ranks    1, 2, 3, ...: the first number that fails, on one node; serial jobs are tried with several seeds
     steps    1, 2, 4, ... until it fails, then halves of what lies between
+
+Whether a job fails need not grow with its ranks (a number that divides nothing may be what it takes), hence one by one; jobs of
+few ranks are the cheap ones. With its steps it does: what fails after three has failed when there is a fourth.
 """
 from __future__ import annotations
 
@@ -63,7 +66,7 @@ class _Search:
         if after.ranks < before.ranks:
             changes.append(f"{after.ranks} of {before.ranks} ranks")
         if after.steps != before.steps:
-            changes.append(f"{after.steps} step{'s' * (after.steps > 1)}")
+            changes.append(f"at most {after.steps} step{'s' * (after.steps > 1)}")
         return Smaller(self._best, changes, self._tries)
 
     def _try(self, given: Options, seed: int) -> bool:
@@ -86,10 +89,11 @@ class _Search:
         given, seed = self._best.given, self._best.seed
         # A schedule that was given by its token is one of as many ranks.
         strategy = "random" if given.strategy.startswith("@") else given.strategy
-        for ranks in range(2, given.ranks):
+        most = self._tries + (self._most_tries - self._tries) // 2  # The other half is for steps.
+        for ranks in range(1, given.ranks):
             smaller = replace(given, ranks=ranks, per_node=ranks, nodes=1, strategy=strategy)
-            for number in range(MOST_SEEDS if given.serial else 1):
-                if self._try(smaller, seed + number):
+            for number in range(MOST_SEEDS if given.serial and ranks > 1 else 1):
+                if self._tries >= most or self._try(smaller, seed + number):
                     return
 
     def _leave_out_steps(self) -> None:

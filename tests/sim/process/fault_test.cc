@@ -100,6 +100,25 @@ TEST(ProcessFaultTest, AHangIsNamedAsOne) {
   EXPECT_THAT(run.found.wait_for, HasSubstr("rank 1 waits for an injected hang"));
 }
 
+TEST(ProcessFaultTest, ATornWriteIsLeftToTheRank) {
+  const auto parsed = parse_call_faults({"torn-write:1:4:30", "drop:0:2", "torn:0:0"}, 2);
+  ASSERT_TRUE(parsed.ok()) << parsed.error().message;
+  const CallFaults& all = parsed.value();
+  ASSERT_EQ(all.torn.size(), 2U);
+  EXPECT_EQ(all.torn[0].rank, 1);
+  EXPECT_EQ(all.torn[0].save, 4);
+  EXPECT_EQ(all.torn[0].percent, 30);
+  EXPECT_EQ(all.torn[1].rank, 0);
+  EXPECT_EQ(all.torn[1].save, 0);
+  EXPECT_EQ(all.torn[1].percent, 50);
+  EXPECT_EQ(all.faults.size(), 1U);
+  EXPECT_TRUE(all.slow.empty());
+
+  const Sums run = three_sums({"torn:1:1"});
+  EXPECT_THAT(run.sums, ElementsAre(3, 3, 3));
+  EXPECT_TRUE(run.found.struck.empty());
+}
+
 TEST(ProcessFaultTest, WrongWordsAreRefusedWithWhatIsMeant) {
   const auto text_of = [](std::string_view word) {
     const auto parsed = parse_call_faults({word}, 2);
@@ -111,6 +130,11 @@ TEST(ProcessFaultTest, WrongWordsAreRefusedWithWhatIsMeant) {
   EXPECT_THAT(text_of("drop:1:x"), HasSubstr("'x' is not a call's number"));
   EXPECT_THAT(text_of("drop:1"), HasSubstr("KIND:RANK:CALL"));
   EXPECT_THAT(text_of("corrupt:1:0:64"), HasSubstr("0 to 63"));
+  EXPECT_EQ(text_of("torn:1:0:99"), "");
+  EXPECT_THAT(text_of("torn:1:0:100"), HasSubstr("'100' is not an amount of 0 to 99"));
+  EXPECT_THAT(text_of("torn:1:0:-1"), HasSubstr("0 to 99"));
+  EXPECT_THAT(text_of("tron:1:0"), HasSubstr("did you mean 'torn'?"));
+  EXPECT_THAT(text_of("torn:2:0"), HasSubstr("'2' is not one of the 2 ranks"));
 }
 
 }  // namespace
