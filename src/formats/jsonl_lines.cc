@@ -121,7 +121,10 @@ Result<Event> JsonlLines::event(std::string_view line,
 }
 
 void JsonlLines::accept(const Event& event) {
-  last_[to_index(event.rank)] = {event.index, true, std::holds_alternative<ValueEvent>(event.body)};
+  last_[to_index(event.rank)] = {.attempt = event.at.attempt,
+                                 .index = event.index,
+                                 .known = true,
+                                 .is_value = std::holds_alternative<ValueEvent>(event.body)};
 }
 
 void JsonlLines::read_header(FieldReader& reader, std::int32_t& file_rank) {
@@ -188,10 +191,11 @@ void JsonlLines::read_event(FieldReader& reader, std::int32_t file_rank, Event& 
   if (!reader.error().empty()) return;
   event.rank = Rank{rank};
   event.index = static_cast<std::uint64_t>(index);
-  // Values carry the index of the event that they belong to, which follows them.
+  // Values carry the index of the event that they belong to, which follows them. A restarted rank that is a
+  // new process knows no earlier number.
   const Last& last = last_[to_index(event.rank)];
-  const bool follows =
-      !last.known || event.index > last.index || (event.index == last.index && last.is_value);
+  const bool follows = !last.known || event.at.attempt > last.attempt || event.index > last.index ||
+                       (event.index == last.index && last.is_value);
   if (!follows) reader.fail("i", "'i' must grow from line to line");
 }
 

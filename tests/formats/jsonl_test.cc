@@ -173,6 +173,17 @@ TEST(JsonlTest, TwoEventsOfOneNumberAreRefused) {
             std::string::npos);
 }
 
+TEST(JsonlTest, ALaterAttemptMayNumberItsEventsAnew) {
+  const auto line = [](int attempt, int index) {
+    return R"({"rank":0,"i":)" + std::to_string(index) + R"(,"at":[)" + std::to_string(attempt) +
+           R"(,0,0,0,0,0],"kind":"log"})";
+  };
+  EXPECT_EQ(error_of(line(0, 7) + "\n" + line(1, 0) + "\n" + line(1, 1)), "no error");
+  EXPECT_NE(error_of(line(1, 7) + "\n" + line(0, 0)).find("'i' must grow"), std::string::npos);
+  EXPECT_NE(error_of(line(0, 7) + "\n" + line(1, 0) + "\n" + line(1, 0)).find("'i' must grow"),
+            std::string::npos);
+}
+
 TEST(JsonlTest, FilesOfWorldsOfTwoSizesAreRefused) {
   const TempFolder folder;
   write_file(folder.path() + "/a000.rank-00000.jsonl", kHeader);

@@ -49,6 +49,7 @@ class JsonlLines {
 
  private:
   struct Last {
+    std::int32_t attempt = 0;
     std::uint64_t index = 0;
     bool known = false;
     bool is_value = false;
