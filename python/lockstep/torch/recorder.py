@@ -44,6 +44,7 @@ class Place:
         self.sync = -1
         self.micro = -1
         self.opt = 0
+        self.ahead = False  # The others' step has been counted, which this rank may take part in.
 
 
 class Recorder:

@@ -101,6 +101,10 @@ class Stepping:
         for share in self._stepped[1]:
             wrapper = share.wrapper
             self.recorder.current = wrapper.place
+            if wrapper.place.ahead:  # The optimizer takes part in join, too: this is the others' step.
+                wrapper.place.ahead = False
+                wrapper.place.opt -= 1
+                self.recorder.moved(wrapper.place)
             if wrapper.looks:
                 self._write_options(optimizer, share)
                 pen.grads(wrapper.index, GradPoint.USED, share.layout,

@@ -136,6 +136,7 @@ class Wrapper:
         recorder.batches.begin_pass(trains)
         syncs = self.through and grad and self.synchronizes()
         # One without its backward reduces nothing: the next one meets the other ranks' reduction.
+        place.ahead = False
         place.sync += syncs and not self.awaits
         self.awaits = self.awaits or syncs
         place.micro += grad
@@ -410,6 +411,7 @@ def _shadowing(recorder: Recorder, wrapping: Wrapping, real: Callable[..., Any])
         try:
             return real(self, *args, **kwargs)
         finally:
+            wrapper.place.ahead = True
             wrapper.place.opt += 1  # The others' step. Where states show its lack, laws see them differ.
             recorder.moved(wrapper.place)
     return match
