@@ -151,7 +151,7 @@ def _install_devices(local_rank: int) -> None:
     def load_on_cpu(file: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
         return load(file, map_location if callable(map_location) else CPU, *args, **kwargs)
 
-    torch.load = load_on_cpu
+    torch.load = torch.serialization.load = load_on_cpu  # Either may be looked up, and wrapped, by others.
     torch.Stream = torch.Event = Stream
     torch.Tensor.record_stream = lambda self, stream: None  # type: ignore[method-assign]
     for name in ("range_push", "range_pop", "range_start", "range_end", "mark"):
