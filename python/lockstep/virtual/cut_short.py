@@ -8,11 +8,13 @@ from __future__ import annotations
 import io
 import os
 import signal
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -38,7 +40,7 @@ def _end_after(steps: int) -> None:
         if taken[optimizer] >= steps:
             raise SystemExit(0)
 
-    torch.optim.optimizer.register_optimizer_step_post_hook(after)
+    register_optimizer_step_post_hook(after)
 
 
 def _tear(torn: Mapping[int, int], before_death: Callable[[], None]) -> None:
@@ -52,9 +54,8 @@ def _tear(torn: Mapping[int, int], before_death: Callable[[], None]) -> None:
         number, n_saves = n_saves, n_saves + 1
         if number not in torn:
             return real(obj, f, *args, **kwargs)
-        whole = io.BytesIO()
-        real(obj, whole, *args, **kwargs)
-        _write(f, whole.getbuffer()[:len(whole.getbuffer()) * torn[number] // 100])
+        whole = _bytes_of(lambda target: real(obj, target, *args, **kwargs), f)
+        _write(f, whole[:len(whole) * torn[number] // 100])
         before_death()
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -72,7 +73,19 @@ def _is_file(target: Any) -> bool:
         return False
 
 
-def _write(target: Any, part: memoryview) -> None:
+def _bytes_of(save: Callable[[Any], None], target: Any) -> bytes:
+    """What a whole save writes. The name of a path is part of it."""
+    if not isinstance(target, (str, os.PathLike)):
+        buffer = io.BytesIO()
+        save(buffer)
+        return buffer.getvalue()
+    with tempfile.TemporaryDirectory(prefix="lockstep-") as folder:
+        beside = Path(folder) / Path(target).name
+        save(beside)
+        return beside.read_bytes()
+
+
+def _write(target: Any, part: bytes) -> None:
     if isinstance(target, (str, os.PathLike)):
         Path(target).write_bytes(part)
     else:

@@ -133,7 +133,7 @@ TEST(ProcessFaultTest, WrongWordsAreRefusedWithWhatIsMeant) {
   EXPECT_EQ(text_of("torn:1:0:99"), "");
   EXPECT_THAT(text_of("torn:1:0:100"), HasSubstr("'100' is not an amount of 0 to 99"));
   EXPECT_THAT(text_of("torn:1:0:-1"), HasSubstr("0 to 99"));
-  EXPECT_THAT(text_of("tron:1:0"), HasSubstr("did you mean 'torn'?"));
+  EXPECT_THAT(text_of("tornwrite:1:0"), HasSubstr("did you mean 'torn-write'?"));
   EXPECT_THAT(text_of("torn:2:0"), HasSubstr("'2' is not one of the 2 ranks"));
 }
 
