@@ -97,6 +97,13 @@ def _run_all(given: Options) -> int:
         from lockstep.virtual.exploring import explore
 
         return explore(given)
+    if given.as_one_rank:
+        from lockstep.virtual import as_one_rank
+
+        outcome, judgement = as_one_rank.run(given)
+        say(outcome, given)
+        print(judgement)
+        return max(_code(outcome), EXIT_FINDINGS if judgement.verdict is as_one_rank.Verdict.BROKEN else EXIT_OK)
     outcome = run(given, given.seed, given.trace)
     say(outcome, given)
     if given.shrink and not outcome.ok and outcome.found["outcome"] != "interrupted":
@@ -170,7 +177,7 @@ def _attempts(given: Options, seed: int, trace: str, quiet: bool, program: Calla
         mode="serial" if given.serial else "parallel", strategy=given.strategy, seed=seed,
         order=given.order, pairing=given.pairing, expire=given.expire, faults=given.faults,
         limits=(0, 0, given.wall_limit_ms, 0), arena_mb=given.arena_mb)
-    settings = rank.Settings(seed=seed, clock=given.clock, trace=trace, device=given.device, steps=given.steps,
+    settings = rank.Settings(seed=seed, clock=given.clock, trace=trace, device=given.device, watch=given.watch, steps=given.steps,
                              torn=given.torn, inherits_random=given.inherits_random)
     run_attempt = run_attempt or (separate if given.separate else zygote).run_attempt
     printer = Printer(given.prefix, given.log_folder, quiet)

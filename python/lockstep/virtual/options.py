@@ -14,6 +14,8 @@ from lockstep.virtual.clock import ClockMode
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from lockstep.virtual.witness import Watch
+
 ABOUT = """\
 Runs an unmodified PyTorch script as virtual ranks on this machine, simulated on the CPU:
 
@@ -83,6 +85,8 @@ class Options:
     steps: int = 0  # 0 = as many as the script takes.
     shrink: bool = False
     separate: bool = False
+    as_one_rank: bool = False  # The script is run once more as one rank, and the two are compared.
+    watch: Watch | None = None
     alone: bool = False  # The script starts its ranks itself.
     # Of the ranks that it starts:
     spawned: bool = False
@@ -169,6 +173,9 @@ def _add_own(own: argparse._ArgumentGroup) -> None:
     own.add_argument("--separate", action="store_true",
                      help="each rank has an interpreter of its own, with a hash seed of its own, as under torchrun: a "
                           "slower start")
+    own.add_argument("--ranks", default="", metavar="1",
+                     help="runs the script once more as one rank on the same global batches, and compares the gradients "
+                          "of the first steps: the law single-process-equal")
     own.add_argument("--expire", action="store_true",
                      help="PyTorch's timeouts pass in virtual time; otherwise a verdict comes in their place")
     own.add_argument("--clock", default="real", choices=[mode.value for mode in ClockMode],
@@ -211,6 +218,7 @@ def parse(arguments: Sequence[str], alone: bool = False) -> Options:
     if given.separate and (alone or given.preload):
         raise Usage("--separate: not simulated " + ("for ranks that a script starts itself" if alone else
                                                     "with --preload: nothing is shared between the interpreters"))
+    _check_as_one_rank(given, alone, nodes * per_node)
     if not given.module and not os.path.isfile(given.program):
         raise Usage(f"{given.program}: no such file")
     if given.no_record and (given.trace or given.twice):
@@ -223,11 +231,26 @@ def parse(arguments: Sequence[str], alone: bool = False) -> Options:
         strategy=given.strategy or ("random" if given.serial or given.explore else ""), order=given.order,
         pairing=given.pairing,
         faults=_faults(given, MOST_RANKS if alone else nodes * per_node), steps=given.steps,
-        shrink=given.shrink, separate=given.separate, expire=given.expire, clock=ClockMode(given.clock), device=given.device, trace=given.trace,
+        shrink=given.shrink, separate=given.separate, as_one_rank=bool(given.ranks), expire=given.expire,
+        clock=ClockMode(given.clock), device=given.device, trace=given.trace,
         record=not given.no_record, explore=given.explore, twice=given.twice,
         preload=tuple(name for name in given.preload.split(",") if name), arena_mb=given.arena_mb,
         wall_limit_ms=int(given.wall_limit * 1000), prefix=not given.no_prefix,
         allow=tuple(given.allow), buffers=given.buffers, alone=alone)
+
+
+def _check_as_one_rank(given: argparse.Namespace, alone: bool, ranks: int) -> None:
+    if not given.ranks:
+        return
+    if given.ranks != "1":
+        raise Usage(f"--ranks {given.ranks}: not simulated: the job is compared with one rank, --ranks 1")
+    if alone or ranks == 1:
+        raise Usage("--ranks 1: " + ("not simulated for ranks that a script starts itself" if alone else
+                                     "the job has one rank already; say how many with --nproc-per-node"))
+    for name, value in (("--fault", given.fault or given.fault_file), ("--explore", given.explore), ("--steps", given.steps),
+                        ("--max-restarts", given.max_restarts), ("--shrink", given.shrink), ("--twice", given.twice)):
+        if value:
+            raise Usage(f"--ranks 1: not simulated together with {name}")
 
 
 def _faults(given: argparse.Namespace, ranks: int) -> tuple[str, ...]:
@@ -280,6 +303,7 @@ def command_of(given: Options) -> str:
     words += _word("--steps", given.steps, 0) + ["--serial"] * given.serial + _word("--seed", given.seed, 0)
     words += _word("--strategy", given.strategy, "random" if given.serial else "")
     words += _word("--order", given.order, "gloo-ring") + _word("--pairing", given.pairing, "strict")
+    words += ["--ranks", "1"] * given.as_one_rank
     words += ["--separate"] * given.separate + ["--expire"] * given.expire + ["--no-record"] * (not given.record)
     words += _word("--clock", given.clock.value, ClockMode.REAL.value) + _word("--device", given.device, DEVICES[0])
     words += _word("--preload", ",".join(given.preload), "") + _word("--arena-mb", given.arena_mb, ARENA_MB)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from lockstep.torch.recorder import Recorder
+    from lockstep.virtual.witness import Watch
 
 _PR_SET_PDEATHSIG = 1
 EXIT_STOPPED = 3
@@ -67,6 +68,7 @@ class Settings:
     device: str = "cpu"  # "cpu-as-cuda": what asks for a GPU is given the CPU.
     steps: int = 0  # The rank ends after this many; 0 = when its program does.
     torn: tuple[tuple[int, int, int], ...] = ()  # Saves that are cut short: rank, number, percent.
+    watch: Watch | None = None  # What is compared with one rank is kept.
     inherits_random: bool = False  # Random states are those of the process that was forked.
     seeds: bool = True  # False: the process has been running and seeds nothing any more.
 
@@ -119,6 +121,10 @@ def become(place: Place, end: socket.socket, memory: mmap.mmap, settings: Settin
         random_state.seed_rank(settings.seed, place.rank, place.attempt, settings.inherits_random)
     cut_short.install(settings.steps, {save: percent for number, save, percent in settings.torn if number == place.rank},
                       lambda: _flush(rank))
+    if settings.watch is not None:
+        from lockstep.virtual import witness
+
+        witness.install(settings.watch, place.rank)
     if settings.trace:
         _record(rank, settings)
     rank.connection.on_stop = lambda text: _flush(rank)
