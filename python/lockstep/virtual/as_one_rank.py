@@ -76,11 +76,11 @@ def _why_not(ranks: Sequence[Seen]) -> str:
         return "no model is wrapped in DistributedDataParallel"
     if not ranks[0].steps:
         return "no optimizer made a step"
-    if not any(step.batches for step in ranks[0].steps):
-        return "no loader handed out a batch, and nothing else says which samples a rank takes"
     for number, step in enumerate(ranks[0].steps):
         if not step.parameters:
             return f"no forward through DistributedDataParallel led to step {number}"
+    if not any(step.batches for step in ranks[0].steps):
+        return "no loader handed out a batch, and nothing else says which samples a rank takes"
     for rank, seen in enumerate(ranks):
         for number, (step, first) in enumerate(zip(seen.steps, ranks[0].steps)):
             if [key for key, _ in step.batches] != [key for key, _ in first.batches]:
@@ -99,7 +99,7 @@ def judge(ranks: Sequence[Seen], one: Seen) -> Judgement:
         return _not_checkable(why)
     count = _Count()
     for number, (step, single) in enumerate(zip(ranks[0].steps, one.steps)):
-        n_elements = sum(one.passes[key][batch].n_elements for key, batch in single.batches)
+        n_elements = sum(one.passes[key][place].n_elements for key, place in single.batches)
         relative = (n_elements + 2 * single.fan_ins) * single.rounding
         if relative > LEAST_DIGITS:
             return _not_checkable(f"sums of {n_elements + 2 * single.fan_ins} terms may round by more than 1 in "
@@ -112,10 +112,11 @@ def judge(ranks: Sequence[Seen], one: Seen) -> Judgement:
 
 def _other_rows(ranks: Sequence[Seen], one: Seen) -> str:
     wanted = global_passes(ranks)
-    for key, batches in one.passes.items():
-        for number, batch in enumerate(batches):
+    for step in one.steps:
+        for key, number in step.batches:
+            batch = one.passes[key][number]
             rows = [row for seen in ranks for each in seen.passes.get(key, [])[number:number + 1] for row in each.rows]
-            if batch.ids != wanted[key][number] or batch.rows != rows:
+            if batch.ids != wanted.get(key, [[]] * (number + 1))[number] or batch.rows != rows:
                 return (f"batch {number} of {key[0]}:{key[1]} has other values as one rank: its rows are augmented or padded "
                         "anew, or the ranks' data sets differ")
     return ""

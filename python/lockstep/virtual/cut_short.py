@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import torch
-from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.optim import optimizer as optimizers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -40,20 +40,20 @@ def _end_after(steps: int) -> None:
         if taken[optimizer] >= steps:
             raise SystemExit(0)
 
-    register_optimizer_step_post_hook(after)
+    optimizers.register_optimizer_step_post_hook(after)  # type: ignore[attr-defined]
 
 
 def _tear(torn: Mapping[int, int], before_death: Callable[[], None]) -> None:
     real = torch.save
     n_saves = 0
 
-    def save(obj: Any, f: Any, *args: Any, **kwargs: Any) -> Any:
+    def save(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
         nonlocal n_saves
-        if not _is_file(f):
-            return real(obj, f, *args, **kwargs)
-        number, n_saves = n_saves, n_saves + 1
+        number = n_saves if _is_file(f) else -1
+        n_saves += number >= 0
         if number not in torn:
-            return real(obj, f, *args, **kwargs)
+            real(obj, f, *args, **kwargs)
+            return
         whole = _bytes_of(lambda target: real(obj, target, *args, **kwargs), f)
         _write(f, whole[:len(whole) * torn[number] // 100])
         before_death()
@@ -73,7 +73,7 @@ def _is_file(target: Any) -> bool:
         return False
 
 
-def _bytes_of(save: Callable[[Any], None], target: Any) -> bytes:
+def _bytes_of(save: Callable[[Any], Any], target: Any) -> bytes:
     """What a whole save writes. The name of a path is part of it."""
     if not isinstance(target, (str, os.PathLike)):
         buffer = io.BytesIO()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parallel import DistributedDataParallel
-from torch.optim.optimizer import register_optimizer_step_pre_hook
+from torch.optim import optimizer as optimizers
 from torch.utils.data import IterableDataset, dataloader
 
 from lockstep.torch.sites import site
@@ -32,8 +32,9 @@ PassKey = tuple[str, int, int]  # The line that began it, and which of those tha
 @dataclass
 class Batch:
     ids: list[int]
-    rows: list[bytes]  # A digest of each sample's tensors.
-    n_elements: int  # Of its largest tensor.
+    rows: list[bytes] = field(default_factory=list)  # A digest of each sample's tensors.
+    n_elements: int = 0  # Of its largest tensor.
+    why_not: str = ""  # Why nobody can say what the batch is as one of all ranks.
 
 
 @dataclass
@@ -42,7 +43,7 @@ class Step:
 
     parameters: dict[str, torch.Tensor] = field(default_factory=dict)  # At the first forward since the step before.
     gradients: dict[str, torch.Tensor | None] = field(default_factory=dict)  # That it uses.
-    batches: list[tuple[PassKey, int]] = field(default_factory=list)  # Since the step before.
+    batches: list[tuple[PassKey, int]] = field(default_factory=list)  # Handed out for its forwards.
     rates: list[float] = field(default_factory=list)
     rounding: float = 0.0  # Unit roundoff of the coarsest type that forwards computed in.
     fan_ins: int = 0  # Of the layers of all models that took part, added up.
@@ -107,8 +108,10 @@ class Witness:
         self.seen = Seen()
         self._path = Path(folder) / str(rank)
         self._steps = fed[0].steps if fed else None
-        self._global = global_passes(fed)
+        trained = {key for step in fed[0].steps for key, _ in step.batches} if fed else set()
+        self._global = {key: batches for key, batches in global_passes(fed).items() if key in trained}
         self._feeds = bool(fed)
+        self._handed: list[tuple[PassKey, int]] = []  # Batches that no forward has followed yet.
         self._counts: dict[tuple[str, int], int] = {}
         self._names: dict[int, str] = {}  # By the address of a parameter ...
         self._kept: list[torch.Tensor] = []  # ... of which none is freed.
@@ -128,8 +131,9 @@ class Witness:
         count = self._counts.get((file, line), 0)
         self._counts[file, line] = count + 1
         key = file, line, count
-        fed = iter(self._global.get(key, [])) if self._feeds else None
-        iterator.__dict__[_PASS] = _Pass(key, fed)
+        # A pass that leads to no step, such as an evaluation's, is the script's own.
+        fed = self._global.get(key)
+        iterator.__dict__[_PASS] = _Pass(key, None if fed is None else iter(fed))
         self.seen.passes.setdefault(key, [])
 
     def next_index(self, iterator: Any, real: Callable[[Any], Any]) -> Any:
@@ -142,17 +146,9 @@ class Witness:
         if self.is_over:
             return
         one = iterator.__dict__[_PASS]
-        ids = one.asked.popleft()
-        if isinstance(iterator._dataset, IterableDataset):
-            self.seen.cannot("a loader reads a stream, which has no indices of samples")
-            return
-        tensors = [each for each in _tensors_of(data) if each.dim() and len(each) == len(ids)]
-        if not tensors:
-            self.seen.cannot("a loader hands out batches without a tensor that has a row for each sample")
-            return
         batches = self.seen.passes[one.key]
-        self._now.batches.append((one.key, len(batches)))
-        batches.append(Batch(ids, _digests(tensors), max(each.numel() for each in tensors)))
+        self._handed.append((one.key, len(batches)))
+        batches.append(_batch_of(one.asked.popleft(), data, isinstance(iterator._dataset, IterableDataset)))
 
     # -- models
     def wrapped(self, wrapper: Any) -> None:
@@ -162,8 +158,12 @@ class Witness:
         self.seen.wrapped += 1
 
     def forward(self, wrapper: Any, real: Callable[[], Any]) -> Any:
+        handed, self._handed = self._handed, []
         if self.is_over or not (wrapper.training and torch.is_grad_enabled()):
             return real()
+        self._now.batches += handed
+        for key, number in handed:
+            self.seen.cannot(self.seen.passes[key][number].why_not)
         for parameter in wrapper.module.parameters():
             name = self._names.get(id(parameter))
             if name is not None and name not in self._now.parameters:
@@ -205,6 +205,15 @@ class Witness:
             raise SystemExit(0)  # Nothing that follows is compared.
 
 
+def _batch_of(ids: list[int], data: Any, streams: bool) -> Batch:
+    if streams:
+        return Batch(ids, why_not="a loader reads a stream, which has no indices of samples")
+    tensors = [each for each in _tensors_of(data) if each.dim() and len(each) == len(ids)]
+    if not tensors:
+        return Batch(ids, why_not="a loader hands out batches without a tensor that has a row for each sample")
+    return Batch(ids, _digests(tensors), max(each.numel() for each in tensors))
+
+
 def _ids_of(index: Any) -> list[int]:
     """Empty where there are none: of a stream, or where a sample is no batch."""
     if not isinstance(index, (list, tuple)) or not all(isinstance(each, int) for each in index):
@@ -221,7 +230,7 @@ def _roundoff(wrapper: Any) -> float:
     types = {parameter.dtype for parameter in wrapper.module.parameters()}
     if torch.is_autocast_enabled("cpu"):
         types.add(torch.get_autocast_dtype("cpu"))
-    return max(torch.finfo(each).eps / 2 for each in types if each.is_floating_point)
+    return max(float(torch.finfo(each).eps) / 2 for each in types if each.is_floating_point)
 
 
 def _tensors_of(data: Any) -> list[torch.Tensor]:
@@ -249,10 +258,27 @@ def install(watch: Watch, rank: int) -> None:
     _watch_loaders(witness)
     _watch_models(witness)
 
-    def before_step(optimizer: Any, _args: Any, _kwargs: Any) -> None:
-        witness.step(optimizer)
+    def before_step(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        closure = kwargs.get("closure") or (args[1] if len(args) > 1 else None)
+        if closure is None:
+            witness.step(optimizer)
+            return None
+        # Forward and backward run in the closure, which the step calls.
+        return args[:1], {**kwargs, "closure": _then(closure, lambda: witness.step(optimizer))}
 
-    register_optimizer_step_pre_hook(before_step)
+    optimizers.register_optimizer_step_pre_hook(before_step)  # type: ignore[attr-defined]
+
+
+def _then(closure: Callable[[], Any], after: Callable[[], None]) -> Callable[[], Any]:
+    """The closure, followed by something the first time that it is called."""
+    calls = iter([after])
+
+    def both() -> Any:
+        result = closure()
+        for each in calls:
+            each()
+        return result
+    return both
 
 
 def _watch_loaders(witness: Witness) -> None:
@@ -289,5 +315,5 @@ def _watch_models(witness: Witness) -> None:
     def new_forward(self: Any, *args: Any, **kwargs: Any) -> Any:
         return witness.forward(self, lambda: forward(self, *args, **kwargs))
 
-    DistributedDataParallel.__init__ = __init__  # type: ignore[method-assign]
+    DistributedDataParallel.__init__ = __init__  # type: ignore[assignment, method-assign]
     DistributedDataParallel.forward = new_forward  # type: ignore[method-assign]

@@ -47,7 +47,11 @@ def test_a_script_of_accelerate_that_hangs_on_gloo_ends_in_a_verdict() -> None:
     assert "test_distributed_data_loop.py:" in done.stderr and "state.py:" in done.stderr
 
 
-@pytest.mark.parametrize("script", ["lightning_job.py", "trainer_job.py"])
+# In the styles in which people publish them; those that need PyTorch alone are in python/tests/virtual/published.
+PUBLISHED = ("lightning_job.py", "fabric_job.py", "accelerate_job.py", "trainer_job.py")
+
+
+@pytest.mark.parametrize("script", PUBLISHED)
 def test_a_trainer_ends_with_the_bits_of_gloo(script: str, tmp_path: Path) -> None:
     argument = "ddp" if script == "lightning_job.py" else str(tmp_path)
     virtual = digests(run(VIRTUAL, script, argument))
@@ -59,3 +63,18 @@ def test_a_trainer_that_starts_its_ranks_itself_ends_with_the_bits_of_gloo() -> 
     command = [str(SCRIPTS / "lightning_job.py"), "ddp_spawn"]
     found = [digests(python(given, *command), 1) for given in (("-m", "lockstep", "run", "--no-record"), ())]
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(("script", "says", "law"), [
+    ("lightning_job.py", "devices=2", ""),  # It names the number of its ranks.
+    ("fabric_job.py", "devices=2", ""),
+    ("accelerate_job.py", "holds: 2 ranks", ""),
+    ("trainer_job.py", "a forward draws random numbers, as dropout does", "rng-scopes"),  # Seeded alike on all ranks.
+])
+def test_a_trainer_is_compared_with_one_rank_or_says_why_not(script: str, says: str, law: str, tmp_path: Path) -> None:
+    argument = "ddp" if script == "lightning_job.py" else str(tmp_path)
+    done = run(("lockstep", "torchrun", "--ranks", "1"), script, argument)
+    assert done.returncode == bool(law), done.stdout + done.stderr
+    assert law.upper() in done.stdout
+    said = [line for line in done.stdout.splitlines() if line.startswith("lockstep: as one rank: single-process-equal ")]
+    assert len(said) == 1 and says in said[0], done.stdout

@@ -125,6 +125,34 @@ def test_what_cannot_be_compared_is_said_in_a_sentence(before: str, after: str, 
     assert says in judgement.sentence, judgement
 
 
+CLOSURE = INEXACT.replace('''        optimizer.zero_grad()
+        LOSS(model(inputs), targets).backward()
+        optimizer.step()
+''', '''        def closure():
+            optimizer.zero_grad()
+            loss = LOSS(model(inputs), targets)
+            loss.backward()
+            return loss
+        optimizer.step(closure)
+''')
+EVALUATION = INEXACT + '''
+    model.eval()
+    with torch.no_grad():
+        n = torch.tensor(sum(len(inputs) for inputs, _ in DataLoader(data, batch_size=4, sampler=DistributedSampler(data))))
+    dist.all_reduce(n)
+    assert n == 32, n
+    model.train()
+'''
+
+
+@pytest.mark.parametrize("text", [CLOSURE, EVALUATION])
+def test_closures_and_evaluations_between_steps_are_followed(text: str, tmp_path: Path) -> None:
+    judgement = compare(tmp_path, text)
+    assert text != INEXACT and judgement.verdict is Verdict.HOLDS, judgement
+    doubled = compare(tmp_path, text.replace("LOSS = nn.functional.mse_loss", "LOSS = lambda a, b: world * nn.functional.mse_loss(a, b)"))
+    assert "all elements are 2 times those of one rank" in doubled.sentence, doubled
+
+
 def test_a_learning_rate_that_grows_with_the_ranks_is_noted_and_no_fault(tmp_path: Path) -> None:
     judgement = compare(tmp_path, INEXACT.replace("lr=0.125", "lr=0.125 * world"))
     assert judgement.verdict is Verdict.HOLDS, judgement

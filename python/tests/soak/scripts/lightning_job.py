@@ -34,7 +34,7 @@ def main():
                         enable_progress_bar=False, enable_model_summary=False)
     trainer.fit(module, loader)
     digest = hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in module.parameters())).hexdigest()
-    print("digest", trainer.global_rank, digest, flush=True)
+    print(f"digest {trainer.global_rank} {digest}\n", end="", flush=True)  # One write: lines of ranks do not mix.
 
 
 if __name__ == "__main__":

@@ -15,4 +15,4 @@ arguments = TrainingArguments(output_dir=sys.argv[1], per_device_train_batch_siz
 trainer = Trainer(model=model, args=arguments, train_dataset=data)
 trainer.train()
 digest = hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in model.parameters())).hexdigest()
-print("digest", os.environ["RANK"], digest, flush=True)
+print(f"digest {os.environ['RANK']} {digest}\n", end="", flush=True)  # One write: lines of ranks do not mix.
