@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from lockstep import _core
 from lockstep.virtual import arena
 from lockstep.virtual.connection import Refused
+from lockstep.virtual.large_pages import Forks
 from lockstep.virtual.output import Printer, pipes
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ _LAZY = ("torch._dynamo", "torch._dynamo.utils", "torch.distributed.optim", "tor
 _OWN = ("lockstep.virtual.rank", "lockstep.virtual.redirect", "lockstep.virtual.spawning", "lockstep.virtual.cut_short",
         "lockstep.torch")
 _ERRORS = 99
+_forks = Forks()
 
 
 @dataclass(frozen=True)
@@ -160,6 +162,7 @@ def run_attempt(places: Sequence[Place], settings: Settings, how: Coordinated, a
         return world.coordinate(pids, how, store)
     finally:
         printer.finish()
+        _forks.add(len(pids))
 
 
 def _be_rank(parent: int, place: Place, world: World, settings: Settings, arguments: Sequence[str],
