@@ -6,6 +6,7 @@ ranks: in every bit, or within what rounding can do.
 """
 from __future__ import annotations
 
+import math
 import tempfile
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from lockstep.virtual.options import Options
 
 LEAST_DIGITS = 2.0 ** -4  # Rounding that may be as large as that hides what is looked for.
+CONFIDENCE = 8.0  # A sum exceeds this many sqrt(n) u with a probability of at most 2 exp(-32).
 
 
 class Verdict(Enum):
@@ -99,15 +101,23 @@ def judge(ranks: Sequence[Seen], one: Seen) -> Judgement:
         return _not_checkable(why)
     count = _Count()
     for number, (step, single) in enumerate(zip(ranks[0].steps, one.steps)):
-        n_elements = sum(one.passes[key][place].n_elements for key, place in single.batches)
-        relative = (n_elements + 2 * single.fan_ins) * single.rounding
+        terms = sum(one.passes[key][place].n_elements for key, place in single.batches) + 2 * single.fan_ins
+        relative = rounding_of(terms) * single.rounding
         if relative > LEAST_DIGITS:
-            return _not_checkable(f"sums of {n_elements + 2 * single.fan_ins} terms may round by more than 1 in "
-                                  f"{1 / LEAST_DIGITS:.0f}")
+            return _not_checkable(f"sums of {terms} terms may round by more than 1 in {1 / LEAST_DIGITS:.0f}")
         count.compare(step, single, relative)
         if count.broken:
             return Judgement(Verdict.BROKEN, f"step {number}: {count.broken_sentence(len(ranks))}", _notes(ranks[0], one))
     return Judgement(Verdict.HOLDS, count.sentence(len(one.steps), len(ranks)), _notes(ranks[0], one))
+
+
+def rounding_of(terms: int) -> float:
+    """How many unit roundoffs of the largest term a sum may be off by: at most one for each term, and in all likelihood
+    CONFIDENCE times their root.
+
+    Source: Higham and Mary, A New Approach to Probabilistic Rounding Error Analysis, SIAM J. Sci. Comput. 41 (2019), theorem 2.4.
+    """
+    return min(float(terms), CONFIDENCE * math.sqrt(terms))
 
 
 def _other_rows(ranks: Sequence[Seen], one: Seen) -> str:

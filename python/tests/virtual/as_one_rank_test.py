@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from lockstep.virtual import as_one_rank, options
-from lockstep.virtual.as_one_rank import Verdict, judge
+from lockstep.virtual.as_one_rank import Verdict, judge, rounding_of
 from lockstep.virtual.options import Usage
 from lockstep.virtual.witness import Batch, Seen, Step, global_passes
 from virtual_job import ARENA, prepare
@@ -43,7 +43,7 @@ for epoch in range(2):
         LOSS(model(inputs), targets).backward()
         optimizer.step()
 '''
-INEXACT = EXACT.replace("torch.randint(-2, 3, (32, 4)).float()", "torch.randn(32, 4)").replace("            p.zero_()\n", "            p.mul_(1)\n")
+INEXACT = EXACT.replace("torch.randint(-2, 3, (32, 4)).float()", "torch.randn(32, 4)").replace("p.zero_()", "p.mul_(1)")
 
 
 def compare(tmp_path: Path, text: str, ranks: int = 2, *given: str) -> as_one_rank.Judgement:
@@ -153,6 +153,12 @@ def test_closures_and_evaluations_between_steps_are_followed(text: str, tmp_path
     assert "all elements are 2 times those of one rank" in doubled.sentence, doubled
 
 
+def test_each_step_begins_with_the_parameters_that_the_ranks_had(tmp_path: Path) -> None:
+    assert "p.mul_(1)" in INEXACT
+    judgement = compare(tmp_path, INEXACT.replace("p.mul_(1)", "p.mul_(world)"))
+    assert judgement.verdict is Verdict.HOLDS, judgement
+
+
 def test_a_learning_rate_that_grows_with_the_ranks_is_noted_and_no_fault(tmp_path: Path) -> None:
     judgement = compare(tmp_path, INEXACT.replace("lr=0.125", "lr=0.125 * world"))
     assert judgement.verdict is Verdict.HOLDS, judgement
@@ -202,6 +208,12 @@ def test_the_bound_is_the_terms_of_a_sum_times_the_roundoff_of_the_largest_gradi
     assert judge(ranks, seen([1.0 + 1.1 * bound, 8.0], [0, 2, 1, 3])).verdict is Verdict.BROKEN
     assert judge(ranks, seen([1.0, 8.0], [0, 2, 1, 3])).sentence == "2 ranks, 1 step: 1 of 1 gradients equal in every bit"
     assert judge(ranks, seen([float("nan"), 8.0], [0, 2, 1, 3])).verdict is Verdict.BROKEN
+
+
+def test_long_sums_round_by_a_multiple_of_their_root() -> None:
+    assert rounding_of(24) == 24
+    assert rounding_of(64) == 64
+    assert rounding_of(10000) == 800
 
 
 def test_types_too_coarse_for_a_bound_are_not_judged() -> None:
