@@ -233,6 +233,33 @@ TEST(JsonlTest, WritesOneFilePerRankAndAttemptAndNoTemporaryOnes) {
                 "a000.rank-00000.jsonl", "a000.rank-00001.jsonl", "a001.rank-00000.jsonl"}));
 }
 
+TEST(JsonlTest, ARestartMayCountItsEventsFromZeroAgain) {
+  const auto write = [](std::int32_t number, const std::string& folder) {
+    EventStream stream(1);
+    stream.at(0).attempt = number;
+    stream.add(0, LogEvent{});
+    stream.add(0, LogEvent{});
+    return write_jsonl(stream.trace(), {.run_id = "r"}, folder).ok();
+  };
+  const TempFolder folder;
+  const std::string whole = folder.path() + "/whole";
+  ASSERT_TRUE(write(0, whole) && write(1, folder.path() + "/second"));
+  std::filesystem::copy_file(folder.path() + "/second/a001.rank-00000.jsonl",
+                             whole + "/a001.rank-00000.jsonl");
+
+  const auto loaded = read_jsonl(whole);
+
+  ASSERT_TRUE(loaded.ok()) << loaded.error().text();
+  std::vector<std::uint64_t> indices;
+  std::vector<std::int32_t> attempts;
+  for (const Event& event : loaded.value().trace->events(Rank{0})) {
+    indices.push_back(event.index);
+    attempts.push_back(event.at.attempt);
+  }
+  EXPECT_EQ(indices, (std::vector<std::uint64_t>{0, 1, 2, 3}));
+  EXPECT_EQ(attempts, (std::vector<std::int32_t>{0, 0, 1, 1}));
+}
+
 std::vector<std::string> names_in(const std::string& folder) {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
