@@ -123,7 +123,8 @@ def _is(node: ast.AST, name: str) -> bool:
 
 
 def _place(node: ast.AST) -> str:
-    return node.value if isinstance(node, ast.Constant) and node.value in PLACES else ""
+    named = isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in PLACES
+    return str(node.value) if isinstance(node, ast.Constant) and named else ""
 
 
 def _whole(node: ast.AST) -> int | None:

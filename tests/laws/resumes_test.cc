@@ -86,10 +86,14 @@ TEST(ResumesTest, ARestartThatGoesOnIsQuiet) {
 
 TEST(ResumesTest, AnOlderFileThatIsReadOnPurposeIsFollowedFromItsOwnEpoch) {
   Restarted job;
-  job.first_attempt();
-  job.snapshot(SnapshotAction::kRead, "snapshot.pt", 10);
   job.train(0);
-  EXPECT_EQ(job.advice(), "none") << "the file of epoch 0";
+  job.snapshot(SnapshotAction::kPart, "best.pt", 10);
+  job.train(1);
+  job.snapshot(SnapshotAction::kPart, "last.pt", 11);
+  job.stream.at(0) = {.attempt = 1};
+  job.snapshot(SnapshotAction::kRead, "best.pt", 10);
+  job.train(0);
+  EXPECT_EQ(job.advice(), "none");
 }
 
 TEST(ResumesTest, FilesOfOthersAndAFreshStartAreQuiet) {
