@@ -102,7 +102,7 @@ def _texts(tree: ast.AST, nodes: list[ast.AST]) -> dict[str, str]:
 def _variable(node: ast.AST) -> str:
     """The place that `os.environ["X"]`, `os.environ.get("X")` or `os.getenv("X")` reads as a text, or nothing.
 
-    A default that is no text makes it either.
+    With a default of another type it may be either.
     """
     if isinstance(node, ast.Subscript) and _is(node.value, "environ"):
         return _place(node.slice)

@@ -1,4 +1,4 @@
-"""What a rank is told about its place, and when its groups end: virtual ranks raise what PyTorch's raise, live."""
+"""The place that a rank is given, and when its groups end: virtual ranks raise what PyTorch's raise, live."""
 from __future__ import annotations
 
 import os
