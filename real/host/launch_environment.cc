@@ -125,7 +125,7 @@ Result<std::optional<LaunchEnvironment>> read_launch_environment(const Environme
     }
     if (place.master_port > 65535) {
       return Error{
-          "'" + std::to_string(place.master_port) + "' is no port; one is between 0 and 65535",
+          "'" + std::to_string(place.master_port) + "' is not a port; one is between 0 and 65535",
           "MASTER_PORT"};
     }
     read_text(lookup, "TORCHELASTIC_RUN_ID", place.run_id);

@@ -80,12 +80,12 @@ Result<std::vector<int>> parse_signals(std::string_view text) {
     if (word.empty() || found == names.end()) {
       constexpr std::array<std::string_view, 6> kUsual = {
           "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2"};
-      return Error{"'" + std::string(word) + "' is no signal" + did_you_mean(word, kUsual), {}};
+      return Error{"'" + std::string(word) + "' is not a signal" + did_you_mean(word, kUsual), {}};
     }
     const auto signal = static_cast<int>(found - names.begin());
     if (signal == SIGKILL || signal == SIGSTOP || signal == SIGCHLD) {
       return Error{std::string(word) + " cannot be passed on to the ranks" +
-                       (signal == SIGCHLD ? ": it tells the launcher that one has ended"
+                       (signal == SIGCHLD ? ": with it the system says that one has ended"
                                           : ": no process can catch it"),
                    {}};
     }

@@ -84,7 +84,7 @@ std::vector<std::string> command_of(const LaunchOptions& options, std::int32_t l
 /// Where the launchers connect: what the options say, or the port after the ranks' own.
 std::int32_t launcher_port(const LaunchOptions& options);
 
-/// Why `run_id` cannot name a run, or empty.
+/// What is wrong with a run id, or empty.
 std::string complaint_about_run_id(const std::string& run_id);
 
 /// What makes no sense in the options, or empty.

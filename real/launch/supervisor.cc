@@ -386,7 +386,7 @@ bool wait_for_all_nodes(const LaunchOptions& options,
   return false;
 }
 
-/// Where the files are that nobody gave a place.
+/// Where the files are, if the options do not say it.
 void tell_logs(const LaunchOptions& options, const RunFolders& folders, std::ostream& err) {
   if (!options.log_dir.empty() || !(options.redirects.any() || options.tee.any())) return;
   err << "lockstep launch: the logs of this run are in " << folders.logs << "\n";

@@ -61,7 +61,7 @@ Outcome read_ranks(const Words& words, const launch::Lookup& inherited, Reading&
     return Error{"--nproc-per-node xpu: this launcher counts NVIDIA devices only; give a number",
                  {}};
   } else {
-    return Error{"--nproc-per-node: '" + asked + "' is no number of ranks" +
+    return Error{"--nproc-per-node: '" + asked + "' is not a number of ranks" +
                      alternatives(asked, kKnown, "the words for one are"),
                  {}};
   }

@@ -45,7 +45,7 @@ Outcome read_machines(const Words& words, Reading& to) {
   const std::optional<std::int64_t> least = parse_int(parts.front());
   const std::optional<std::int64_t> most = parse_int(parts.back());
   if (parts.size() > 2 || !least || !most || *most > INT32_MAX) {
-    return Error{"--nnodes: '" + words.nnodes + "' is no number of machines; it is N or MIN:MAX",
+    return Error{"--nnodes: '" + words.nnodes + "' is not a number of machines; it is N or MIN:MAX",
                  {}};
   }
   if (*least < 1)

@@ -53,7 +53,7 @@ struct Words {
   bool use_env = false;  ///< Of torch.distributed.launch alone.
 };
 
-/// What stands behind the options.
+/// What follows the options.
 struct Program {
   std::vector<std::string> words;  ///< The program or script, and its arguments.
   bool after_dashes = false;       ///< It follows "--": it is executed as it is.

@@ -108,7 +108,7 @@ TEST(LaunchEnvironmentTest, SaysWhatIsMissingOrWrong) {
   EXPECT_EQ(complaint_about({{"RANK", "2"}, {"WORLD_SIZE", "2"}}),
             "RANK: rank 2 in a world of 2; ranks count from 0");
   EXPECT_EQ(complaint_about({{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"MASTER_PORT", "70000"}}),
-            "MASTER_PORT: '70000' is no port; one is between 0 and 65535");
+            "MASTER_PORT: '70000' is not a port; one is between 0 and 65535");
 }
 
 TEST(LaunchEnvironmentTest, EveryRestartHasItsOwnRendezvousFolder) {

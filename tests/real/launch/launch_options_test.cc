@@ -112,7 +112,7 @@ TEST(LaunchOptionsTest, AVirtualLocalRankSeesItsOwnDeviceAlone) {
 TEST(LaunchOptionsTest, SignalsAreReadByName) {
   EXPECT_EQ(parse_signals("SIGTERM,SIGUSR1").value(), (std::vector<int>{SIGTERM, SIGUSR1}));
   EXPECT_EQ(parse_signals("SIGTREM").error().text(),
-            "'SIGTREM' is no signal; did you mean 'SIGTERM'?");
+            "'SIGTREM' is not a signal; did you mean 'SIGTERM'?");
   for (const char* wrong : {"", "SIGKILL", "SIGSTOP", "SIGCHLD", "TERM", "15"}) {
     EXPECT_FALSE(parse_signals(wrong).ok()) << wrong;
   }

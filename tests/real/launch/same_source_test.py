@@ -18,7 +18,7 @@ WRONG = (
     ({**PLACE, "RANK": "-1"}, "RANK: '-1' is not a whole number, 0 or more"),
     ({**PLACE, "RANK": "2"}, "RANK: rank 2 in a world of 2"),
     ({**PLACE, "MASTER_PORT": "http"}, "MASTER_PORT: 'http' is not a whole number, 0 or more"),
-    ({**PLACE, "MASTER_PORT": "70000"}, "MASTER_PORT: '70000' is no port"),
+    ({**PLACE, "MASTER_PORT": "70000"}, "MASTER_PORT: '70000' is not a port"),
     ({**PLACE, "WORLD_SIZE": "3"}, "3"),
 )
 

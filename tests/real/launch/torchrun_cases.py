@@ -142,18 +142,18 @@ def _run(case, launcher, folder):
     environment.update(case.env, CASE_FOLDER=str(seen), TMPDIR=str(folder / "tmp"), PYTHONPATH=str(folder))
     done = subprocess.run([*launcher, *line.split()], cwd=folder, env=environment, capture_output=True, text=True,
                           timeout=240, check=False)
-    told = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(seen.glob("*.json"))}
+    written = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(seen.glob("*.json"))}
     return {
         "exit code": done.returncode,
-        "restarts": max((int(name.split(".")[0]) for name in told), default=0),
-        "ranks": {name: _rank(one, port, folder) for name, one in told.items()},
+        "restarts": max((int(name.split(".")[0]) for name in written), default=0),
+        "ranks": {name: _rank(one, port, folder) for name, one in written.items()},
         "files": _files(logs),
         "terminal": _terminal(done),
     }
 
 
-def _rank(told, port, folder):
-    variables = {name: told["variables"][name] for name in VARIABLES if name in told["variables"]}
+def _rank(written, port, folder):
+    variables = {name: written["variables"][name] for name in VARIABLES if name in written["variables"]}
     if variables["MASTER_PORT"] != port:
         variables["MASTER_PORT"] = "free" if variables["MASTER_PORT"].isdigit() else variables["MASTER_PORT"]
     else:
@@ -164,7 +164,7 @@ def _rank(told, port, folder):
     # .../RUN_ID and something random/attempt_K/LOCAL_RANK/error.json
     file = variables["TORCHELASTIC_ERROR_FILE"]
     variables["TORCHELASTIC_ERROR_FILE"] = re.sub(rf"^.*/{re.escape(own)}_[^/]+/", "RUN/", file)
-    arguments = [word.replace(str(folder), "HERE") for word in told["arguments"]]
+    arguments = [word.replace(str(folder), "HERE") for word in written["arguments"]]
     return {"arguments": arguments, "variables": variables}
 
 
@@ -204,7 +204,7 @@ def differences(ours, theirs):
 
 
 def unexplained(case, ours, theirs):
-    """Differences for which nobody has given a reason; a reason without a difference is one, too."""
+    """Differences for which no reason is given; a reason without a difference is one, too."""
     found = differences(ours, theirs)
     kept = [line for line in found if not line.startswith(EVERYWHERE)]
     if case.exit_code:
