@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <map>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -76,7 +77,8 @@ class Grammar {
       return UsageError{prefix() + sentence(error.what())};
     }
     CLI::App& command = *app_.get_subcommands().front();
-    if (auto error = leftover(command)) return *error;
+    const bool launches = command.get_name() == "launch";
+    if (auto error = launches ? leftover_of_launch(command) : leftover(command)) return *error;
     if (command.get_name() == "help") return help();
     if (auto error = given_twice()) return *error;
     return chosen(command.get_name());
@@ -102,11 +104,12 @@ class Grammar {
     return Information{page(help_.command)};
   }
 
-  /// Everything after "--" is the program's own. Returns how many words are left.
+  /// Everything after the first "--" is the program's own, or a script's that stands before it.
+  /// Returns how many words are left.
   int take_program(int argc, const char* const* argv) {
     for (int i = 2; i < argc; ++i) {
       if (std::string_view(argv[i]) != "--") continue;
-      launch_.command.assign(argv + i + 1, argv + argc);
+      after_dashes_.assign(argv + i, argv + argc);
       return i;
     }
     return argc;
@@ -130,6 +133,21 @@ class Grammar {
         "lockstep explore: with a scenario, --jobs is another name of --threads; give one of them"};
   }
 
+  /// What `launch` starts: words that no option took are a script and its arguments.
+  std::optional<UsageError> leftover_of_launch(const CLI::App& command) {
+    std::vector<std::string> extra = command.remaining();
+    if (!extra.empty() && extra.front().starts_with('-')) {
+      if (auto error = unknown_option(command, extra.front())) return error;
+    }
+    torchrun::Program& program = launch_.program;
+    program.after_dashes = extra.empty();
+    // As Python's argparse, which torchrun uses: one that follows the script at once is not its own.
+    const std::ptrdiff_t dashes = extra.size() <= 1 && !after_dashes_.empty() ? 1 : 0;
+    program.words = std::move(extra);
+    program.words.insert(program.words.end(), after_dashes_.begin() + dashes, after_dashes_.end());
+    return std::nullopt;
+  }
+
   /// Words that no option took: the first one that looks like an option is the typo.
   static std::optional<UsageError> leftover(const CLI::App& command) {
     const std::vector<std::string> extra = command.remaining();
@@ -137,9 +155,8 @@ class Grammar {
     for (const std::string& word : extra) {
       if (!word.empty() && word.front() == '-') return unknown_option(command, word);
     }
-    const bool launches = command.get_name() == "launch";
     return UsageError{"lockstep " + command.get_name() + ": unexpected argument '" + extra.front() +
-                      "'" + (launches ? "; put the program after --" : "")};
+                      "'"};
   }
 
   /// The complaint about an option that `command` does not have, or nothing when it has it.
@@ -155,7 +172,20 @@ class Grammar {
     const bool top = command.get_parent() == nullptr;
     const std::vector<std::string_view> known(names.begin(), names.end());
     return UsageError{(top ? "lockstep" : "lockstep " + command.get_name()) + ": unknown option '" +
-                      name + "'" + did_you_mean(name, known)};
+                      name + "'" + guess(name, known)};
+  }
+
+  /// The closest option; or, of a word that was cut short or has another end, one with the same start.
+  static std::string guess(const std::string& name, std::span<const std::string_view> known) {
+    constexpr std::size_t kLeast = 6;  // "--npro"
+    std::string close = did_you_mean(name, known);
+    if (!close.empty() || name.size() < kLeast) return close;
+    for (const std::string_view option : known) {
+      if (option.starts_with(name.substr(0, kLeast))) {
+        return "; did you mean '" + std::string(option) + "'?";
+      }
+    }
+    return close;
   }
 
   std::string prefix() {
@@ -237,6 +267,7 @@ class Grammar {
   NcclLogArguments nccl_log_;
   CrosscheckArguments crosscheck_;
   LaunchArguments launch_;
+  std::vector<std::string> after_dashes_;  ///< Of `launch`: from the first "--" on.
   RankArguments rank_;
   HelpArguments help_;
 };

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/real/torchrun/words.h"
+
 namespace lockstep {
 class ReportFile;
 }  // namespace lockstep
@@ -81,25 +83,13 @@ struct CrosscheckArguments {
 ExitCode crosscheck(const CrosscheckArguments& arguments, Terminal& terminal);
 
 struct LaunchArguments {
-  std::int32_t nproc_per_node = 1;
-  std::int32_t nnodes = 1;
-  std::int32_t node_rank = 0;
-  std::string master_addr = "127.0.0.1";
-  std::int32_t master_port = 29500;
-  std::int32_t launcher_port = 0;  ///< 0: the one after master_port.
-  double join_timeout_s = 300.0;
-  bool standalone = false;
-  std::int32_t max_restarts = 0;
-  double monitor_interval_s = 0.1;
-  double grace_s = 30.0;
-  std::string run_id = "none";
-  std::string log_dir;
-  std::string redirects = "0";
-  std::string tee = "0";
+  torchrun::Words words;                 ///< Those that torchrun has, too.
+  std::int32_t launcher_port = 0;        ///< 0: the one after the ranks' own.
+  std::optional<double> join_timeout_s;  ///< Nothing: what --rdzv-conf says.
   std::string backend;
   std::string trace;
   bool check_arrivals = false;
-  std::vector<std::string> command;  ///< After "--".
+  torchrun::Program program;
 };
 
 ExitCode launch(const LaunchArguments& arguments, Terminal& terminal);

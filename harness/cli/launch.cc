@@ -1,6 +1,7 @@
 // `lockstep launch`: programs as ranks, one process each.
 #include <array>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 
 #include "lockstep/base/text.h"
@@ -8,6 +9,7 @@
 #include "lockstep/harness/cli/commands.h"
 #include "lockstep/harness/cli/real_ranks.h"
 #include "lockstep/real/launch/supervisor.h"
+#include "lockstep/real/torchrun/words.h"
 
 namespace lockstep::cli {
 namespace {
@@ -22,9 +24,9 @@ std::chrono::milliseconds milliseconds(double seconds) {
 Outcome check_seconds(const LaunchArguments& arguments) {
   constexpr double kMost = 1e9;
   const std::array<std::pair<const char*, double>, 3> given = {
-      {{"--grace", arguments.grace_s},
-       {"--monitor-interval", arguments.monitor_interval_s},
-       {"--join-timeout", arguments.join_timeout_s}}};
+      {{"--grace", arguments.words.shutdown_timeout_s},
+       {"--monitor-interval", arguments.words.monitor_interval_s},
+       {"--join-timeout", arguments.join_timeout_s.value_or(0.0)}}};
   for (const auto& [option, seconds] : given) {
     if (seconds >= 0.0 && seconds <= kMost) continue;
     return Error{std::string(option) + " is " + exact(seconds) +
@@ -34,37 +36,30 @@ Outcome check_seconds(const LaunchArguments& arguments) {
   return success();
 }
 
-Result<launch::LaunchOptions> options_of(const LaunchArguments& arguments) {
+std::optional<std::string> environment(std::string_view name) {
+  const char* value = std::getenv(std::string(name).c_str());  // NOLINT(concurrency-mt-unsafe)
+  if (value == nullptr) return std::nullopt;
+  return std::string(value);
+}
+
+Result<torchrun::Reading> read_arguments(const LaunchArguments& arguments) {
   if (Outcome checked = check_seconds(arguments); !checked.ok()) return checked.error();
-  launch::LaunchOptions options;
-  options.n_per_node = arguments.nproc_per_node;
-  options.n_nodes = arguments.nnodes;
-  options.node_rank = arguments.node_rank;
-  options.master_addr = arguments.master_addr;
-  options.master_port = arguments.master_port;
-  options.launcher_port = arguments.launcher_port;
-  options.join_timeout = milliseconds(arguments.join_timeout_s);
-  options.standalone = arguments.standalone;
-  options.max_restarts = arguments.max_restarts;
-  options.monitor_interval = milliseconds(arguments.monitor_interval_s);
-  options.grace = milliseconds(arguments.grace_s);
-  options.run_id = arguments.run_id;
-  options.log_dir = arguments.log_dir;
+  Result<torchrun::Reading> read =
+      torchrun::read_words(arguments.words, arguments.program, environment);
+  if (!read.ok()) return read;
+  launch::LaunchOptions& options = read.value().options;
+  if (arguments.launcher_port != 0) options.launcher_port = arguments.launcher_port;
+  if (arguments.join_timeout_s) options.join_timeout = milliseconds(*arguments.join_timeout_s);
+  options.monitor_interval = milliseconds(arguments.words.monitor_interval_s);
+  options.grace = milliseconds(arguments.words.shutdown_timeout_s);
   options.backend = arguments.backend;
   options.check_arrivals = arguments.check_arrivals;
   if (!arguments.trace.empty()) {
     options.trace = std::filesystem::absolute(arguments.trace).string();
   }
-  options.command = arguments.command;
-  for (const auto& [text, choice] : {std::pair{&arguments.redirects, &options.redirects},
-                                     std::pair{&arguments.tee, &options.tee}}) {
-    const Result<launch::StreamChoice> parsed = launch::parse_streams(*text);
-    if (!parsed.ok()) return parsed.error();
-    *choice = parsed.value();
-  }
   const std::string wrong = launch::complaint(options);
   if (!wrong.empty()) return Error{wrong, {}};
-  return options;
+  return read;
 }
 
 /// Those of an earlier run, of its restarts too: ranks write into the folder as they go.
@@ -82,19 +77,22 @@ Outcome remove_traces(const launch::LaunchOptions& options) {
 }  // namespace
 
 ExitCode launch(const LaunchArguments& arguments, Terminal& terminal) {
-  const Result<launch::LaunchOptions> options = options_of(arguments);
-  if (!options.ok()) {
-    return bad_input(terminal, "lockstep launch: " + options.error().text());
+  const Result<torchrun::Reading> reading = read_arguments(arguments);
+  if (!reading.ok()) {
+    return bad_input(terminal, "lockstep launch: " + reading.error().text());
   }
+  const launch::LaunchOptions& options = reading.value().options;
   if (!arguments.backend.empty()) {
     const auto refused = refuse_backend("launch", arguments.backend, terminal);
     if (refused) return *refused;
   }
-  if (const Outcome removed = remove_traces(options.value()); !removed.ok()) {
+  if (const Outcome removed = remove_traces(options); !removed.ok()) {
     return bad_input(terminal, "lockstep launch: " + removed.error().text());
   }
-  const Result<launch::LaunchResult> launched =
-      launch::launch(options.value(), terminal.out, terminal.err);
+  for (const std::string& notice : reading.value().notices) {
+    terminal.err << "lockstep launch: " << notice << "\n";
+  }
+  const Result<launch::LaunchResult> launched = launch::launch(options, terminal.out, terminal.err);
   if (!launched.ok()) {
     return bad_input(terminal, "lockstep launch: " + launched.error().text());
   }
@@ -107,7 +105,7 @@ ExitCode launch(const LaunchArguments& arguments, Terminal& terminal) {
     terminal.err << result.elsewhere << "\n";
   } else {
     terminal.err << launch::render_failures(
-        result.failures, arguments.command.front(), arguments.max_restarts);
+        result.failures, arguments.program.words.front(), options.max_restarts);
   }
   return ExitCode::kFindings;  // 1, as torchrun says it whatever the ranks said.
 }

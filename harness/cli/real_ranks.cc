@@ -88,7 +88,9 @@ RealRun run_on_processes(const RealRequest& request, const Scenario& scenario, T
   const TemporaryFolder temporary;
   launch::LaunchOptions options;
   options.n_per_node = scenario.n_ranks;
-  options.standalone = true;
+  options.any_port = true;
+  options.master_addr = "localhost";
+  options.run_id.clear();
   options.notices = false;
   options.grace = std::chrono::seconds(5);
   options.backend = request.backend;

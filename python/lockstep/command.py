@@ -11,7 +11,7 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lockstep import stopping
+from lockstep import stopping, texts
 from lockstep.arming import BUDGET, FOLDER
 from lockstep.live import Judge, law_to_stop_on
 from lockstep.native import command
@@ -104,6 +104,7 @@ def record(arguments: list[str]) -> int:
     folder = Path(given.output).absolute()
     if any(folder.glob("*.jsonl")):
         parser.error(f"{given.output}: holds a trace already; choose another folder with -o")
+    texts.say(words)
     environment = _environment(folder, given.budget, given.stuck_after)
     judge = Judge(folder, stop_on, _say) if given.live or stop_on else None
     return Recording(folder, given.output, given.stuck_after, judge).run(words, environment)

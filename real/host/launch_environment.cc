@@ -30,7 +30,7 @@ Result<std::int32_t> parse_number(std::string_view name, const std::string& text
   const char* end = text.data() + text.size();
   const auto [stop, code] = std::from_chars(text.data(), end, value);
   if (code != std::errc() || stop != end || value < 0) {
-    return Error{"'" + text + "' is not a count", std::string(name)};
+    return Error{"'" + text + "' is not a whole number, 0 or more", std::string(name)};
   }
   return value;
 }
@@ -93,6 +93,13 @@ Outcome read_place(const EnvironmentLookup& lookup,
                      std::to_string(place.world_size) + "; ranks count from 0",
                  std::string(dialect.rank)};
   }
+  // Slurm's count of tasks on a node may be a list; torchrun's numbers are of one machine.
+  const bool counted = dialect.source == "torchrun" && lookup(dialect.local_world_size);
+  if (counted && place.local_rank >= place.local_world_size) {
+    return Error{"local rank " + std::to_string(place.local_rank) + " of " +
+                     std::to_string(place.local_world_size) + " on this machine; they count from 0",
+                 std::string(dialect.local_rank)};
+  }
   return success();
 }
 
@@ -117,7 +124,9 @@ Result<std::optional<LaunchEnvironment>> read_launch_environment(const Environme
       if (Outcome read = read_number(lookup, name, *out); !read.ok()) return read.error();
     }
     if (place.master_port > 65535) {
-      return Error{"a port is below 65536", "MASTER_PORT"};
+      return Error{
+          "'" + std::to_string(place.master_port) + "' is not a port; one is between 0 and 65535",
+          "MASTER_PORT"};
     }
     read_text(lookup, "TORCHELASTIC_RUN_ID", place.run_id);
     read_text(lookup, "MASTER_ADDR", place.master_addr);

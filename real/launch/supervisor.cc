@@ -14,9 +14,9 @@
 #include "lockstep/real/launch/keeper.h"
 #include "lockstep/real/launch/node_group.h"
 #include "lockstep/real/launch/port.h"
+#include "lockstep/real/launch/rank_logs.h"
 #include "lockstep/real/launch/silence.h"
 #include "lockstep/real/launch/worker.h"
-#include "lockstep/real/launch/worker_output.h"
 
 namespace lockstep::launch {
 
@@ -36,10 +36,11 @@ std::optional<std::string> inherited(std::string_view name) {
 /// Signals as something to poll, while it lives.
 class SignalInbox {
  public:
-  SignalInbox() {
+  explicit SignalInbox(const std::vector<int>& signals) {
     sigset_t mine;
     sigemptyset(&mine);
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD}) sigaddset(&mine, signal);
+    sigaddset(&mine, SIGCHLD);
+    for (const int signal : signals) sigaddset(&mine, signal);
     sigprocmask(SIG_BLOCK, &mine, &before_);
     handle_ = signalfd(-1, &mine, SFD_NONBLOCK | SFD_CLOEXEC);
   }
@@ -74,13 +75,20 @@ class SignalInbox {
   int handle_ = -1;
 };
 
+/// Makes a folder whose path begins with `start`. Empty: it cannot be made.
+std::string make_fresh(const std::string& start) {
+  std::string pattern = start + "XXXXXX";
+  return mkdtemp(pattern.data()) == nullptr ? std::string() : pattern;
+}
+
+std::string temporary(const std::string& name) {
+  return inherited("TMPDIR").value_or("/tmp") + "/" + name;
+}
+
 /// A folder under TMPDIR that is gone when this is.
 class FreshFolder {
  public:
-  FreshFolder() {
-    std::string pattern = inherited("TMPDIR").value_or("/tmp") + "/lockstep-XXXXXX";
-    if (mkdtemp(pattern.data()) != nullptr) path_ = pattern;
-  }
+  FreshFolder() : path_(make_fresh(temporary("lockstep-"))) {}
 
   ~FreshFolder() {
     std::error_code ignored;
@@ -118,6 +126,7 @@ class Attempt {
         folders_(folders),
         keeper_(keeper),
         number_(number),
+        logs_(options, folders, number),
         silence_(options.silence, options.trace) {}
 
   ~Attempt() {
@@ -143,7 +152,6 @@ class Attempt {
   const std::vector<WorkerFailure>& failures() const { return failures_; }
 
  private:
-  std::array<std::string, 2> log_files(std::int32_t local_rank, const StreamChoice& choice) const;
   bool any_running() const;
   void wait_for_news(const SignalInbox& inbox, const NodeGroup& group) const;
   void read_pipes();
@@ -158,39 +166,25 @@ class Attempt {
   const RunFolders& folders_;
   const Keeper& keeper_;
   std::int32_t number_;
+  RankLogs logs_;
   Silence silence_;
   std::vector<RankWorker> workers_;
   std::vector<WorkerFailure> failures_;
   std::optional<Clock::time_point> deadline_;  // Of a stop under way.
 };
 
-std::array<std::string, 2> Attempt::log_files(std::int32_t local_rank,
-                                              const StreamChoice& choice) const {
-  const std::string folder = rank_folder(folders_, number_, local_rank);
-  return {choice.contains(local_rank, 0) ? folder + "/stdout.log" : "",
-          choice.contains(local_rank, 1) ? folder + "/stderr.log" : ""};
-}
-
 Outcome Attempt::start(const sigset_t& mask, std::ostream& out, std::ostream& err) {
   for (std::int32_t local = 0; local < options_.n_per_node; ++local) {
-    std::error_code failed;
-    const std::string folder = rank_folder(folders_, number_, local);
-    fs::create_directories(folder, failed);
-    if (failed) return Error{"cannot make the folder: " + failed.message(), folder};
+    if (Outcome added = logs_.add(local); !added.ok()) return added.error();
     WorkerSpec spec = {
-        .command = options_.command,
+        .command = command_of(options_, local),
         .variables = worker_environment(options_, folders_, local, number_, inherited),
-        .files = log_files(local, options_.redirects),
+        .files = logs_.files(local),
         .mask = mask,
         .keeper = keeper_.handle()};
     Result<Worker> worker = Worker::start(spec);
     if (!worker.ok()) return worker.error();
-    const std::array<std::string, 2> copies = log_files(local, options_.tee);
-    const std::int32_t rank = options_.node_rank * options_.n_per_node + local;
-    const std::string prefix = "[rank " + std::to_string(rank) + "] ";
-    workers_.push_back(
-        {worker.value(),
-         {WorkerOutput(prefix, out, copies[0]), WorkerOutput(prefix, err, copies[1])}});
+    workers_.push_back({worker.value(), logs_.outputs(local, out, err)});
   }
   return success();
 }
@@ -330,13 +324,14 @@ void Attempt::watch(const SignalInbox& inbox, NodeGroup& group, int& stop) {
 /// Port and run id of a run that chooses them itself; otherwise the port must be free where rank 0
 /// will use it.
 Outcome settle_place(LaunchOptions& options) {
-  if (options.standalone) {
+  if (options.run_id.empty()) {
+    options.run_id = "lockstep-" + std::to_string(getpid()) + "-" +
+                     std::to_string(Clock::now().time_since_epoch().count());
+  }
+  if (options.any_port) {
     const Result<std::int32_t> port = free_port();
     if (!port.ok()) return port.error();
     options.master_port = port.value();
-    options.master_addr = "localhost";
-    options.run_id = "lockstep-" + std::to_string(getpid()) + "-" +
-                     std::to_string(Clock::now().time_since_epoch().count());
     return success();
   }
   return options.node_rank == 0 ? check_port(options.master_port) : success();
@@ -344,11 +339,20 @@ Outcome settle_place(LaunchOptions& options) {
 
 // Ranks of one machine use the fresh folder as rendezvous; those of several use a folder
 // that all of them see, which the user names.
-RunFolders folders_of(const LaunchOptions& options, const FreshFolder& fresh) {
+Result<RunFolders> folders_of(const LaunchOptions& options, const FreshFolder& fresh) {
   RunFolders folders;
-  folders.logs = options.log_dir.empty() ? fresh.path() + "/logs" : options.log_dir;
-  folders.logs += "/" + options.run_id;
   if (options.n_nodes == 1) folders.rendezvous = fresh.path() + "/rendezvous";
+  const bool thrown_away = options.log_dir == "/dev/null";
+  std::string base = thrown_away ? std::string() : options.log_dir;
+  const bool kept = options.redirects.any() || options.tee.any();
+  if (base.empty() && kept && !thrown_away) base = make_fresh(temporary("lockstep-logs-"));
+  if (base.empty()) base = fresh.path() + "/logs";
+  std::error_code failed;
+  fs::create_directories(base, failed);
+  if (failed) return Error{"cannot make the folder: " + failed.message(), base};
+  // Several runs with one name, one after the other or at once, do not write into each other's files.
+  folders.logs = make_fresh(base + "/" + options.run_id + "_");
+  if (folders.logs.empty()) return Error{"cannot make a folder for the logs", base};
   return folders;
 }
 
@@ -382,6 +386,12 @@ bool wait_for_all_nodes(const LaunchOptions& options,
   return false;
 }
 
+/// Where the files are, if the options do not say it.
+void tell_logs(const LaunchOptions& options, const RunFolders& folders, std::ostream& err) {
+  if (!options.log_dir.empty() || !(options.redirects.any() || options.tee.any())) return;
+  err << "lockstep launch: the logs of this run are in " << folders.logs << "\n";
+}
+
 void tell_restart(const LaunchOptions& options, const NodeGroup& group, std::ostream& err) {
   if (group.attempt() == 0) return;
   err << "lockstep launch: " << group.restart_reason() << "; starting all ranks again (restart "
@@ -402,7 +412,10 @@ Result<LaunchResult> launch(LaunchOptions options, std::ostream& out, std::ostre
   if (fresh.path().empty()) {
     return Error{"cannot create a rendezvous folder for the ranks", "TMPDIR"};
   }
-  const RunFolders folders = folders_of(options, fresh);
+  const Result<RunFolders> made_folders = folders_of(options, fresh);
+  if (!made_folders.ok()) return made_folders.error();
+  const RunFolders& folders = made_folders.value();
+  tell_logs(options, folders, err);
   std::vector<std::string> scratch = options.scratch;
   scratch.push_back(fresh.path());
   const Result<std::unique_ptr<Keeper>> keeper = Keeper::start(scratch);
@@ -411,7 +424,7 @@ Result<LaunchResult> launch(LaunchOptions options, std::ostream& out, std::ostre
     err << "lockstep launch: OMP_NUM_THREADS is not set; every rank gets 1 thread, so that "
         << options.n_per_node << " ranks do not crowd one machine\n";
   }
-  const SignalInbox inbox;
+  const SignalInbox inbox(parse_signals(options.signals).value());
   Result<std::unique_ptr<NodeGroup>> made = make_node_group(options);
   if (!made.ok()) return made.error();
   NodeGroup& group = *made.value();

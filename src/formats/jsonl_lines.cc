@@ -121,10 +121,11 @@ Result<Event> JsonlLines::event(std::string_view line,
 }
 
 void JsonlLines::accept(const Event& event) {
-  last_[to_index(event.rank)] = {.attempt = event.at.attempt,
-                                 .index = event.index,
-                                 .known = true,
-                                 .is_value = std::holds_alternative<ValueEvent>(event.body)};
+  Last& last = last_[to_index(event.rank)];
+  last.index = event.index;
+  last.known = true;
+  last.is_value = std::holds_alternative<ValueEvent>(event.body);
+  last.new_file = false;
 }
 
 void JsonlLines::read_header(FieldReader& reader, std::int32_t& file_rank) {
@@ -159,6 +160,7 @@ void JsonlLines::read_header(FieldReader& reader, std::int32_t& file_rank) {
   if (!header_) header_ = header;
   if (header.clock != header_->clock) header_->clock.clear();
   last_.resize(static_cast<std::size_t>(header.n_ranks));
+  if (file_rank >= 0) last_[static_cast<std::size_t>(file_rank)].new_file = true;
 }
 
 void JsonlLines::read_event(FieldReader& reader, std::int32_t file_rank, Event& event) {
@@ -191,11 +193,15 @@ void JsonlLines::read_event(FieldReader& reader, std::int32_t file_rank, Event& 
   if (!reader.error().empty()) return;
   event.rank = Rank{rank};
   event.index = static_cast<std::uint64_t>(index);
-  // Values carry the index of the event that they belong to, which follows them. A restarted rank that is a
-  // new process knows no earlier number.
-  const Last& last = last_[to_index(event.rank)];
-  const bool follows = !last.known || event.at.attempt > last.attempt || event.index > last.index ||
-                       (event.index == last.index && last.is_value);
+  Last& last = last_[to_index(event.rank)];
+  // A process that was started again counts from 0 again; a simulated rank goes on counting.
+  if (last.new_file) {
+    last.base = last.known && event.index <= last.index ? last.index + 1 : 0;
+  }
+  event.index += last.base;
+  // Values carry the index of the event that they belong to, which follows them.
+  const bool follows =
+      !last.known || event.index > last.index || (event.index == last.index && last.is_value);
   if (!follows) reader.fail("i", "'i' must grow from line to line");
 }
 

@@ -173,17 +173,6 @@ TEST(JsonlTest, TwoEventsOfOneNumberAreRefused) {
             std::string::npos);
 }
 
-TEST(JsonlTest, ALaterAttemptMayNumberItsEventsAnew) {
-  const auto line = [](int attempt, int index) {
-    return R"({"rank":0,"i":)" + std::to_string(index) + R"(,"at":[)" + std::to_string(attempt) +
-           R"(,0,0,0,0,0],"kind":"log"})";
-  };
-  EXPECT_EQ(error_of(line(0, 7) + "\n" + line(1, 0) + "\n" + line(1, 1)), "no error");
-  EXPECT_NE(error_of(line(1, 7) + "\n" + line(0, 0)).find("'i' must grow"), std::string::npos);
-  EXPECT_NE(error_of(line(0, 7) + "\n" + line(1, 0) + "\n" + line(1, 0)).find("'i' must grow"),
-            std::string::npos);
-}
-
 TEST(JsonlTest, FilesOfWorldsOfTwoSizesAreRefused) {
   const TempFolder folder;
   write_file(folder.path() + "/a000.rank-00000.jsonl", kHeader);
@@ -242,6 +231,33 @@ TEST(JsonlTest, WritesOneFilePerRankAndAttemptAndNoTemporaryOnes) {
   EXPECT_EQ(files,
             (std::vector<std::string>{
                 "a000.rank-00000.jsonl", "a000.rank-00001.jsonl", "a001.rank-00000.jsonl"}));
+}
+
+TEST(JsonlTest, ARestartMayCountItsEventsFromZeroAgain) {
+  const auto write = [](std::int32_t number, const std::string& folder) {
+    EventStream stream(1);
+    stream.at(0).attempt = number;
+    stream.add(0, LogEvent{});
+    stream.add(0, LogEvent{});
+    return write_jsonl(stream.trace(), {.run_id = "r"}, folder).ok();
+  };
+  const TempFolder folder;
+  const std::string whole = folder.path() + "/whole";
+  ASSERT_TRUE(write(0, whole) && write(1, folder.path() + "/second"));
+  std::filesystem::copy_file(folder.path() + "/second/a001.rank-00000.jsonl",
+                             whole + "/a001.rank-00000.jsonl");
+
+  const auto loaded = read_jsonl(whole);
+
+  ASSERT_TRUE(loaded.ok()) << loaded.error().text();
+  std::vector<std::uint64_t> indices;
+  std::vector<std::int32_t> attempts;
+  for (const Event& event : loaded.value().trace->events(Rank{0})) {
+    indices.push_back(event.index);
+    attempts.push_back(event.at.attempt);
+  }
+  EXPECT_EQ(indices, (std::vector<std::uint64_t>{0, 1, 2, 3}));
+  EXPECT_EQ(attempts, (std::vector<std::int32_t>{0, 0, 1, 1}));
 }
 
 std::vector<std::string> names_in(const std::string& folder) {

@@ -96,13 +96,13 @@ void CommandWords::required(const std::string& names,
   app_->add_option(names, to)->type_name(value)->required();
 }
 
-void CommandWords::flag(const std::string& names, bool& to, const std::string& text) {
+CLI::Option& CommandWords::flag(const std::string& names, bool& to, const std::string& text) {
   add_row(names, "", text, "");
-  app_->add_flag(names, to);
+  return *app_->add_flag(names, to);
 }
 
-void CommandWords::hidden(const std::string& names, std::string& to) {
-  app_->add_option(names, to);
+CLI::Option& CommandWords::hidden(const std::string& names, std::string& to) {
+  return *app_->add_option(names, to);
 }
 
 void CommandWords::hidden(const std::string& names, bool& to) { app_->add_flag(names, to); }
@@ -129,6 +129,7 @@ template CLI::Option& CommandWords::option(Text, std::int32_t&, Text, Text, Text
 template CLI::Option& CommandWords::option(Text, std::int64_t&, Text, Text, Text);
 template CLI::Option& CommandWords::option(Text, std::uint64_t&, Text, Text, Text);
 template CLI::Option& CommandWords::option(Text, double&, Text, Text, Text);
+template CLI::Option& CommandWords::option(Text, std::optional<double>&, Text, Text, Text);
 template CLI::Option& CommandWords::option(Text, std::optional<std::int64_t>&, Text, Text, Text);
 template CLI::Option& CommandWords::option(Text, std::optional<std::uint64_t>&, Text, Text, Text);
 template void CommandWords::required(Text, std::string&, Text, Text);

@@ -74,9 +74,11 @@ def main(arguments: Sequence[str], alone: bool = False) -> int:
     except Usage as error:
         print(f"lockstep {name}: {error}", file=sys.stderr)
         return EXIT_USAGE
+    from lockstep import texts
     from lockstep.virtual import zygote
     from lockstep.virtual.connection import Refused
 
+    texts.say([given.program])
     try:
         if not given.separate:
             zygote.prepare(given.preload)

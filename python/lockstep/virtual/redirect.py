@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 BACKENDS = ("gloo", "nccl", "ucc", "xccl", "mpi")
 SCHEMES = ("env", "tcp", "file")
+PLACE = (("rank", "RANK"), ("world_size", "WORLD_SIZE"))  # In a URL, and in the environment.
 
 
 def install(rank: Rank) -> None:
@@ -61,11 +62,8 @@ def _install_rendezvous(rank: Rank) -> None:
     def rendezvous(url: str, timeout: Any = None, **_: Any) -> Iterator[tuple[Any, int, int]]:
         parts = urlparse(url)
         query = {key: values[0] for key, values in parse_qs(parts.query).items()}
-        if not rank.place.launched:
-            _require_what_is_needed(parts.scheme, query)
-        given = [int(query.get(key, os.environ.get(variable, own)))
-                 for key, variable, own in (("rank", "RANK", rank.connection.rank),
-                                            ("world_size", "WORLD_SIZE", rank.connection.world))]
+        _require_what_is_needed(parts.scheme, query)
+        given = [_number(variable, query.get(key) or os.environ[variable]) for key, variable in PLACE]
         if given != [rank.connection.rank, rank.connection.world]:
             this = f"init_process_group of rank {given[0]} of {given[1]} in"
             if not rank.place.launched:
@@ -83,15 +81,25 @@ def _install_rendezvous(rank: Rank) -> None:
 
 def _require_what_is_needed(scheme: str, query: dict[str, str]) -> None:
     """Raises what PyTorch does where neither the script nor the environment says which rank this is, or where to meet."""
-    for key, variable in (("rank", "RANK"), ("world_size", "WORLD_SIZE")):
-        if key not in query and not (scheme == "env" and variable in os.environ):
+    for key, variable in PLACE:
+        if key not in query and not (scheme == "env" and os.environ.get(variable)):
             raise ValueError(f"Error initializing torch.distributed using {scheme}:// rendezvous: "
                              + (f"environment variable {variable} expected, but not set" if scheme == "env"
                                 else f"{key.replace('_', ' ')} parameter missing"))
     for variable in ("MASTER_ADDR", "MASTER_PORT") if scheme == "env" else ():
-        if variable not in os.environ:
+        if not os.environ.get(variable):
             raise ValueError(f"Error initializing torch.distributed using env:// rendezvous: environment variable {variable} "
                              "expected, but not set")
+    if scheme == "env":
+        _number("MASTER_PORT", os.environ["MASTER_PORT"])
+
+
+def _number(variable: str, text: str) -> int:
+    """Raises what PyTorch does, which names neither the variable nor how it came to its value."""
+    try:
+        return int(text)
+    except ValueError as error:
+        raise ValueError(f"{error}; it is the environment variable {variable}, which must be a whole number") from None
 
 
 def _store_at(parts: Any, timeout: Any) -> store.VirtualStore:

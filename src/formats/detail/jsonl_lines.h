@@ -49,10 +49,11 @@ class JsonlLines {
 
  private:
   struct Last {
-    std::int32_t attempt = 0;
     std::uint64_t index = 0;
     bool known = false;
     bool is_value = false;
+    bool new_file = false;   ///< Nothing of its newest file was accepted yet.
+    std::uint64_t base = 0;  ///< What is added to the numbers of that file.
   };
   struct Line;
 

@@ -7,6 +7,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/laws/detail/alignment.h"
 #include "lockstep/laws/rules/checkers.h"
+#include "lockstep/laws/rules/resumes.h"
 
 namespace lockstep::laws {
 
@@ -20,12 +21,15 @@ class CheckpointWhole final : public Law {
 
   const LawInfo& info() const override { return *find_law(kId); }
 
-  EventKinds reads() const override { return kinds_of<SnapshotEvent, EnvironmentEvent>(); }
+  EventKinds reads() const override {
+    return kinds_of<SnapshotEvent, EnvironmentEvent, StepEvent, EpochEvent>();
+  }
 
   void require(RecordOptions& /*options*/) const override {}
 
   void on_event(const Event& event, const NameTable& names) override {
     worlds_.on_event(event);
+    resumes_.on_event(event, names);
     const auto* snapshot = std::get_if<SnapshotEvent>(&event.body);
     if (snapshot == nullptr) return;
     const std::string detail(names.text(snapshot->detail));
@@ -66,6 +70,7 @@ class CheckpointWhole final : public Law {
     LawResult result = conclude(
         kId, std::move(findings), n_checked_, "snapshot events of the files that were written");
     if (!failures_.empty()) result.advice.push_back(advice_on_failures());
+    if (auto advice = resumes_.advice()) result.advice.push_back(std::move(*advice));
     return result;
   }
 
@@ -273,6 +278,7 @@ class CheckpointWhole final : public Law {
   }
 
   Worlds worlds_;
+  Resumes resumes_;
   std::map<Key, Failure> failures_;
   std::map<Rank, Key> latest_;  // The checkpoint that each rank wrote to last.
   std::map<Key, Saving> savings_;

@@ -90,12 +90,25 @@ TEST(LaunchEnvironmentTest, SaysWhatIsMissingOrWrong) {
   EXPECT_EQ(complaint_about({{"RANK", "0"}}), "WORLD_SIZE: RANK is set but WORLD_SIZE is not");
   EXPECT_EQ(complaint_about({{"WORLD_SIZE", "2"}}), "RANK: WORLD_SIZE is set but RANK is not");
   EXPECT_EQ(complaint_about({{"RANK", "zwei"}, {"WORLD_SIZE", "2"}}),
-            "RANK: 'zwei' is not a count");
-  EXPECT_EQ(complaint_about({{"RANK", "-1"}, {"WORLD_SIZE", "2"}}), "RANK: '-1' is not a count");
+            "RANK: 'zwei' is not a whole number, 0 or more");
+  EXPECT_EQ(complaint_about({{"RANK", "-1"}, {"WORLD_SIZE", "2"}}),
+            "RANK: '-1' is not a whole number, 0 or more");
+  EXPECT_EQ(complaint_about({{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"MASTER_PORT", "http"}}),
+            "MASTER_PORT: 'http' is not a whole number, 0 or more");
+  EXPECT_EQ(complaint_about({{"RANK", "0"}, {"WORLD_SIZE", ""}}),
+            "WORLD_SIZE: '' is not a whole number, 0 or more");
+  EXPECT_EQ(complaint_about({{"RANK", "0"}, {"WORLD_SIZE", "99999999999"}}),
+            "WORLD_SIZE: '99999999999' is not a whole number, 0 or more");
+  EXPECT_EQ(complaint_about({{"RANK", "0"}, {"WORLD_SIZE", "2.0"}}),
+            "WORLD_SIZE: '2.0' is not a whole number, 0 or more");
+  EXPECT_EQ(
+      complaint_about(
+          {{"RANK", "0"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "2"}, {"LOCAL_WORLD_SIZE", "2"}}),
+      "LOCAL_RANK: local rank 2 of 2 on this machine; they count from 0");
   EXPECT_EQ(complaint_about({{"RANK", "2"}, {"WORLD_SIZE", "2"}}),
             "RANK: rank 2 in a world of 2; ranks count from 0");
   EXPECT_EQ(complaint_about({{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"MASTER_PORT", "70000"}}),
-            "MASTER_PORT: a port is below 65536");
+            "MASTER_PORT: '70000' is not a port; one is between 0 and 65535");
 }
 
 TEST(LaunchEnvironmentTest, EveryRestartHasItsOwnRendezvousFolder) {

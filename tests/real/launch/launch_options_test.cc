@@ -1,11 +1,13 @@
 // What the launcher makes of its options, without starting anything.
 #include "lockstep/real/launch/launch_options.h"
 
+#include <csignal>
 #include <map>
 
 #include <gtest/gtest.h>
 
 #include "lockstep/real/launch/failure_report.h"
+#include "lockstep/real/launch/rank_logs.h"
 #include "lockstep/real/launch/worker_environment.h"
 
 namespace lockstep::launch {
@@ -94,6 +96,37 @@ TEST(LaunchOptionsTest, OptionsThatMakeNoSenseAreNamed) {
   EXPECT_NE(with([](auto& o) { o.node_rank = 1; }).find("--node-rank 1"), std::string::npos);
   EXPECT_NE(with([](auto& o) { o.master_port = 65536; }).find("65536"), std::string::npos);
   EXPECT_NE(with([](auto& o) { o.max_restarts = -1; }).find("--max-restarts"), std::string::npos);
+}
+
+TEST(LaunchOptionsTest, AVirtualLocalRankSeesItsOwnDeviceAlone) {
+  LaunchOptions options;
+  options.n_per_node = 2;
+  options.virtual_local_rank = true;
+  EXPECT_EQ(variables_of(options, 1).at("LOCAL_RANK"), "0");
+  EXPECT_EQ(variables_of(options, 1).at("CUDA_VISIBLE_DEVICES"), "1");
+  EXPECT_EQ(variables_of(options, 1, {{"CUDA_VISIBLE_DEVICES", "7, 5"}}).at("CUDA_VISIBLE_DEVICES"),
+            "5");
+  EXPECT_EQ(variables_of(options, 1).at("RANK"), "1");
+}
+
+TEST(LaunchOptionsTest, SignalsAreReadByName) {
+  EXPECT_EQ(parse_signals("SIGTERM,SIGUSR1").value(), (std::vector<int>{SIGTERM, SIGUSR1}));
+  EXPECT_EQ(parse_signals("SIGTREM").error().text(),
+            "'SIGTREM' is not a signal; did you mean 'SIGTERM'?");
+  for (const char* wrong : {"", "SIGKILL", "SIGSTOP", "SIGCHLD", "TERM", "15"}) {
+    EXPECT_FALSE(parse_signals(wrong).ok()) << wrong;
+  }
+}
+
+TEST(RankLogsTest, APrefixNamesTheRankItsRoleAndItsMachine) {
+  LaunchOptions options;
+  options.n_per_node = 4;
+  options.n_nodes = 2;
+  options.node_rank = 1;
+  EXPECT_EQ(render_prefix(options, 2), "[rank 6] ");
+  options.role = "trainer";
+  options.prefix = "${role_name}${local_rank}/${rank}/${other}:";
+  EXPECT_EQ(render_prefix(options, 2), "trainer2/6/${other}:");
 }
 
 TEST(FailureReportTest, ReportsTheFirstFailureFirst) {

@@ -451,6 +451,25 @@ class LaunchTest(unittest.TestCase):
         self.assertEqual(none.returncode, 2)
         self.assertIn("no launcher started this process", none.stderr)
 
+    def test_each_wrong_variable_is_named_with_its_value(self):
+        good = {"RANK": "0", "WORLD_SIZE": "4", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "4", "MASTER_ADDR": "localhost",
+                "MASTER_PORT": "29500", "LOCKSTEP_BACKEND": "gloo"}
+        program = [LOCKSTEP, "rank", str(MLP), "--timeout=5"]
+        for name, value, shown in (
+                ("WORLD_SIZE", "two", "WORLD_SIZE: 'two'"), ("RANK", "-1", "RANK: '-1'"),
+                ("RANK", "4", "RANK: rank 4 in a world of 4"), ("RANK", None, "RANK: WORLD_SIZE is set but RANK is not"),
+                ("WORLD_SIZE", None, "WORLD_SIZE: RANK is set but WORLD_SIZE is not"), ("WORLD_SIZE", "4.0", "WORLD_SIZE: '4.0'"),
+                ("MASTER_PORT", "http", "MASTER_PORT: 'http'"), ("MASTER_PORT", "70000", "MASTER_PORT: '70000'"),
+                ("LOCAL_RANK", "", "LOCAL_RANK: ''"), ("TORCHELASTIC_RESTART_COUNT", "x", "TORCHELASTIC_RESTART_COUNT: 'x'"),
+                ("LOCKSTEP_BACKEND", "mpi", "mpi")):
+            wrong = {key: text for key, text in {**good, name: value}.items() if text is not None}
+            done = subprocess.run(program, capture_output=True, text=True, timeout=60, check=False,
+                                  env={**CLEAN, **wrong})
+            context = f"{program[0]} with {name}={value}: {done.stderr}"
+            self.assertEqual(done.returncode, 2, context)
+            self.assertIn(shown, done.stderr, context)
+            self.assertEqual(len(done.stderr.splitlines()), 1, context)
+
     def test_a_dead_peer_fails_all_ranks_and_its_traces_do_not_stay_in_the_way(self):
         places = [(str(rank), "4") for rank in range(4)]
         program = [TRAINER, str(MLP), str(self.folder / "snapshots"), "4"]

@@ -7,6 +7,21 @@ import shutil
 import subprocess
 import sys
 
+from real_processes import CLEAN
+
+PLACE = {"RANK": "0", "WORLD_SIZE": "2"}
+# Places of a rank that make no sense, and what the program says of each.
+WRONG = (
+    ({"RANK": "x"}, "WORLD_SIZE: RANK is set but WORLD_SIZE is not"),
+    ({"WORLD_SIZE": "2"}, "RANK: WORLD_SIZE is set but RANK is not"),
+    ({**PLACE, "WORLD_SIZE": "two"}, "WORLD_SIZE: 'two' is not a whole number, 0 or more"),
+    ({**PLACE, "RANK": "-1"}, "RANK: '-1' is not a whole number, 0 or more"),
+    ({**PLACE, "RANK": "2"}, "RANK: rank 2 in a world of 2"),
+    ({**PLACE, "MASTER_PORT": "http"}, "MASTER_PORT: 'http' is not a whole number, 0 or more"),
+    ({**PLACE, "MASTER_PORT": "70000"}, "MASTER_PORT: '70000' is not a port"),
+    ({**PLACE, "WORLD_SIZE": "3"}, "3"),
+)
+
 
 def output_of(command, **variables):
     """Standard output of a command that must succeed."""
@@ -23,10 +38,11 @@ def main():
     simulated = output_of([program]).splitlines()
     if not (len(simulated) == 3 and simulated[0].startswith("rank 0: loss 0x")):
         sys.exit(f"unexpected output: {simulated}")
-    done = subprocess.run([program], capture_output=True, text=True, timeout=60, check=False,
-                          env={**os.environ, "LOCKSTEP_BACKEND": "gloo", "RANK": "x"})
-    if done.returncode != 2 or not done.stderr.startswith("same_source: ") or "RANK" not in done.stderr:
-        sys.exit(f"with RANK=x it ended with {done.returncode}: {done.stderr}")
+    for variables, shown in WRONG:
+        done = subprocess.run([program], capture_output=True, text=True, timeout=60, check=False,
+                              env={**CLEAN, "LOCKSTEP_BACKEND": "gloo", **variables})
+        if done.returncode != 2 or not done.stderr.startswith("same_source: ") or shown not in done.stderr:
+            sys.exit(f"with {variables} it ended with {done.returncode}: {done.stderr}")
     real = output_of([lockstep, "launch", "--standalone", "--nproc-per-node", "2", "--backend", "gloo",
                       "--", program]).splitlines()
     for rank in range(2):

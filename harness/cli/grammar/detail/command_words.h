@@ -53,10 +53,10 @@ class CommandWords {
   void required(const std::string& names, T& to, const std::string& value, const std::string& text);
 
   /// An option without a value. "!--name" switches `to` off.
-  void flag(const std::string& names, bool& to, const std::string& text);
+  CLI::Option& flag(const std::string& names, bool& to, const std::string& text);
 
   /// Options that only Lockstep itself gives: no page shows them.
-  void hidden(const std::string& names, std::string& to);
+  CLI::Option& hidden(const std::string& names, std::string& to);
   void hidden(const std::string& names, bool& to);
 
   void example(const std::string& purpose, const std::string& line);
