@@ -28,7 +28,8 @@ class CudaAccelerator final : public Accelerator {
         blas_(place == ExecutionTarget::kDevice && arithmetic.cublas
                   ? std::make_unique<Blas>(*executor_.stream())
                   : nullptr),
-        kernels_(executor_, &memory_, blas_.get(), arithmetic.functions) {}
+        kernels_(std::make_unique<CudaKernels>(
+            executor_, &memory_, blas_.get(), arithmetic.functions)) {}
 
   Kernels& kernels() override { return kernels_; }
 
@@ -42,7 +43,7 @@ class CudaAccelerator final : public Accelerator {
   MemoryPool memory_;
   Executor executor_;
   std::unique_ptr<Blas> blas_;
-  CudaKernels kernels_;
+  Kernels kernels_;
 };
 
 }  // namespace

@@ -24,9 +24,10 @@ std::shared_ptr<const void> LoneHost::MapMemo::get(
 
 Companion::Companion(bool exact)
     : cpu_(make_cpu_kernels()),
-      exact_(exact ? make_exact_kernels(*cpu_) : nullptr),
-      runtime_(pool_, exact ? *exact_ : *cpu_, host_),
-      group_(make_loopback_group(runtime_)) {}
+      runtime_(pool_, *cpu_, host_),
+      group_(make_loopback_group(runtime_)) {
+  if (exact) cpu_->observe(&exact_);
+}
 
 std::vector<TensorInfo> tensors_of(const ModelSpec& spec) {
   Companion companion(false);

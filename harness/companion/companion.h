@@ -10,6 +10,7 @@
 #include "lockstep/base/disk_files.h"
 #include "lockstep/comm/loopback_group.h"
 #include "lockstep/kernels/cpu_kernels.h"
+#include "lockstep/kernels/exact_observer.h"
 #include "lockstep/train/job.h"
 
 namespace lockstep {
@@ -65,7 +66,7 @@ class Companion {
   LoneHost host_;
   Pool pool_;
   std::unique_ptr<Kernels> cpu_;
-  std::unique_ptr<Kernels> exact_;
+  ExactObserver exact_;
   Runtime runtime_;
   std::unique_ptr<ProcessGroup> group_;
 };

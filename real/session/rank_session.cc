@@ -6,6 +6,7 @@
 #include "lockstep/comm/environment_record.h"
 #include "lockstep/compare/bisect.h"
 #include "lockstep/kernels/cpu_kernels.h"
+#include "lockstep/kernels/rank_observers.h"
 #include "lockstep/laws/finish_report.h"
 #include "lockstep/real/host/real_host.h"
 #include "lockstep/trace/touch_recorder.h"
@@ -55,20 +56,21 @@ struct RankOfProcess {
       : rank(options.backend.place.rank),
         host(Rank{rank}, files),
         device(std::move(opened)),
-        watching(watches ? make_watching_kernels(kernels(options.exact)) : nullptr),
-        runtime(pool, watches ? *watching : kernels(options.exact), host, device.get()) {}
+        watched(watches),
+        runtime(pool, kernels(options.exact), host, device.get()) {}
 
   /// Only the processor can say that nothing rounded, so exact jobs compute there, in the device's
   /// memory if there is one.
-  Kernels& kernels(bool proven) const {
-    if (proven) return *exact;
-    return device != nullptr ? device->kernels() : *cpu;
+  Kernels& kernels(bool proven) {
+    Kernels& chosen = proven || device == nullptr ? *cpu : device->kernels();
+    chosen.observe(observers.get({.exact = proven, .watched = watched}));
+    return chosen;
   }
 
   /// Records from now on what the rank does.
   void record_with(Recorder& recorder) {
     runtime.set_recorder(&recorder);
-    if (watching == nullptr) return;
+    if (!watched) return;
     exchange_pen.emplace(recorder);
     exchanges.listen(&*exchange_pen);
     runtime.set_exchanges(&exchanges);
@@ -85,8 +87,8 @@ struct RankOfProcess {
   Pool pool;
   std::unique_ptr<Accelerator> device;
   std::unique_ptr<Kernels> cpu = make_cpu_kernels();
-  std::unique_ptr<Kernels> exact = make_exact_kernels(*cpu);
-  std::unique_ptr<Kernels> watching;
+  RankObservers observers;
+  bool watched;
   ExchangeWatch exchanges;
   std::optional<ExchangeRecorder> exchange_pen;
   Runtime runtime;

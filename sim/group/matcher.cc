@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "lockstep/base/check.h"
-#include "lockstep/kernels/cpu_kernels.h"
+#include "lockstep/kernels/exact_observer.h"
 #include "lockstep/sim/group/detail/group_registry.h"
 #include "lockstep/sim/group/detail/message_network.h"
 #include "lockstep/sim/group/detail/pairing.h"

@@ -4,7 +4,7 @@
 #include <exception>
 
 #include "lockstep/base/check.h"
-#include "lockstep/kernels/cpu_kernels.h"
+#include "lockstep/kernels/exact_observer.h"
 #include "lockstep/sim/group/detail/group_registry.h"
 #include "lockstep/sim/group/detail/sim_process_group.h"
 #include "lockstep/sim/net/cost_model.h"

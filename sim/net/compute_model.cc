@@ -62,7 +62,7 @@ Duration ComputeModel::time_of(std::int64_t n_operations, Rank rank) {
 }
 
 std::unique_ptr<Kernels> make_timed_kernels(ComputeModel& model, Rank rank) {
-  return std::make_unique<TimedKernels>(model, rank);
+  return std::make_unique<Kernels>(std::make_unique<TimedKernels>(model, rank));
 }
 
 }  // namespace lockstep::sim

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <exception>
 
-#include "lockstep/kernels/cpu_kernels.h"
+#include "lockstep/kernels/exact_observer.h"
 #include "lockstep/sim/net/flight.h"
 
 namespace lockstep::sim {

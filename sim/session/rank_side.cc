@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "lockstep/base/check.h"
-#include "lockstep/kernels/cpu_kernels.h"
+#include "lockstep/kernels/exact_observer.h"
 
 namespace lockstep::sim {
 

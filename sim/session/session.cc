@@ -10,6 +10,7 @@
 #include "lockstep/base/check.h"
 #include "lockstep/comm/environment_record.h"
 #include "lockstep/kernels/cpu_kernels.h"
+#include "lockstep/kernels/rank_observers.h"
 #include "lockstep/laws/finish_report.h"
 #include "lockstep/sim/fault/injector.h"
 #include "lockstep/sim/fiber/engine.h"
@@ -175,18 +176,11 @@ class Session::Impl final : private FaultTargets {
 
   void tamper(const ContributionFault& fault) override { groups_->plan(fault); }
 
-  Kernels& kernels_for(const SessionOptions& options, const RecordOptions& record) const {
-    if (options.record && record.touches) return options.exact ? *watching_exact_ : *watching_;
-    return options.exact ? *exact_ : *cpu_;
-  }
-
-  Kernels& timed_kernels(const SessionOptions& options, bool watches, Rank rank);
+  Kernels& kernels_of(const SessionOptions& options, Rank rank);
 
   RunPool pool_;
   std::unique_ptr<Kernels> cpu_ = make_cpu_kernels();
-  std::unique_ptr<Kernels> exact_ = make_exact_kernels(*cpu_);
-  std::unique_ptr<Kernels> watching_ = make_watching_kernels(*cpu_);
-  std::unique_ptr<Kernels> watching_exact_ = make_watching_kernels(*exact_);
+  RankObservers observers_;
   std::optional<ComputeModel> compute_;        // Timed runs.
   std::vector<std::unique_ptr<Kernels>> own_;  // Each rank's, in timed runs; transfers may outlive
                                                // the rank that began them.
@@ -202,12 +196,13 @@ class Session::Impl final : private FaultTargets {
   WorldResult last_;
 };
 
-// The rank's own kernels, which know whose time they take.
-Kernels& Session::Impl::timed_kernels(const SessionOptions& options, bool watches, Rank rank) {
-  own_.push_back(make_timed_kernels(*compute_, rank));
-  if (options.exact) own_.push_back(make_exact_kernels(*own_.back()));
-  if (watches) own_.push_back(make_watching_kernels(*own_.back()));
-  return *own_.back();
+// In timed runs the rank's own, which know whose time they take.
+Kernels& Session::Impl::kernels_of(const SessionOptions& options, Rank rank) {
+  if (compute_) own_.push_back(make_timed_kernels(*compute_, rank));
+  Kernels& kernels = compute_ ? *own_.back() : *cpu_;
+  kernels.observe(
+      observers_.get({.exact = options.exact, .watched = options.record && record_.touches}));
+  return kernels;
 }
 
 void Session::Impl::set_pace(Rank rank, std::int64_t permille) {
@@ -241,10 +236,7 @@ void Session::Impl::run_rank(const AttemptContext& now,
                              SimGroups& groups,
                              RankHandle& rank) {
   const SessionOptions& options = now.options;
-  Kernels& kernels = compute_
-                         ? timed_kernels(options, options.record && record_.touches, rank.rank())
-                         : kernels_for(options, record_);
-  const KeptRuntime kept(pool_, kernels, rank);
+  const KeptRuntime kept(pool_, kernels_of(options, rank.rank()), rank);
   run_program(now, body, readers, groups, {rank, kept.get()});
   kept.expect_all_gone();
 }

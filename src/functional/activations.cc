@@ -5,8 +5,8 @@
 namespace lockstep {
 namespace {
 
-using Forward = void (Kernels::*)(const Tensor& out, const Tensor& in);
-using Backward = void (Kernels::*)(const Tensor& out, const Tensor& grad, const Tensor& y);
+using Forward = void (Kernels::*)(Kernels::Out out, Kernels::In in);
+using Backward = void (Kernels::*)(Kernels::Out out, Kernels::In grad, Kernels::In y);
 
 // An element-wise function whose derivative is a function of its result.
 template <Backward kBackward>

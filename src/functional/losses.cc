@@ -8,14 +8,14 @@
 namespace lockstep {
 namespace {
 
-using Forward = void (Kernels::*)(const Tensor& out,
-                                  const Tensor& x,
-                                  const Tensor& target,
+using Forward = void (Kernels::*)(Kernels::Out out,
+                                  Kernels::In x,
+                                  Kernels::In target,
                                   double denominator);
-using Backward = void (Kernels::*)(const Tensor& out,
-                                   const Tensor& grad_out,
-                                   const Tensor& saved,
-                                   const Tensor& target,
+using Backward = void (Kernels::*)(Kernels::Out out,
+                                   Kernels::In grad_out,
+                                   Kernels::In saved,
+                                   Kernels::In target,
                                    double denominator);
 
 // A loss whose backward needs one tensor of the shape of x, and the target.

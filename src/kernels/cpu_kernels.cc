@@ -24,7 +24,7 @@ TensorFingerprint CpuKernels::fingerprint(const Tensor& in) {
 
 std::unique_ptr<Kernels> make_cpu_kernels() {
   detail::pin_cache_sizes();
-  return std::make_unique<detail::CpuKernels>();
+  return std::make_unique<Kernels>(std::make_unique<detail::CpuKernels>());
 }
 
 }  // namespace lockstep

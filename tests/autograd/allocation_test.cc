@@ -27,7 +27,7 @@ class AllocationTest : public ::testing::Test {
     const Variable loss = mse_loss(linear(h, params_[2], params_[3]), target_);
     loss.backward();
     for (const Variable& param : params_) {
-      rt_.kernels().sgd(param.data(), param.grad(), {}, {.lr = 0.01});
+      rt_.kernels().sgd(param.data(), param.grad(), Tensor(), {.lr = 0.01});
       param.data().storage()->bump_version();
       param.set_grad({});
     }

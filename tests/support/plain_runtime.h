@@ -10,16 +10,16 @@
 
 namespace lockstep::testing {
 
-/// `kExact` wraps the kernels so that an operation that rounds throws.
+/// `kExact`: an operation that rounds throws.
 enum class Arithmetic : std::uint8_t { kPlain, kExact };
 
 /// What a test needs to make tensors: `PlainRuntime rt; rt.tensor({2}, {1, 2})`.
 class PlainRuntime {
  public:
   explicit PlainRuntime(Arithmetic arithmetic = Arithmetic::kPlain)
-      : cpu_(make_cpu_kernels()),
-        exact_(arithmetic == Arithmetic::kExact ? make_exact_kernels(*cpu_) : nullptr),
-        runtime_(pool_, exact_ ? *exact_ : *cpu_, host_) {}
+      : cpu_(make_cpu_kernels()), runtime_(pool_, *cpu_, host_) {
+    if (arithmetic == Arithmetic::kExact) cpu_->observe(&exact_);
+  }
 
   Runtime& runtime() { return runtime_; }
 
@@ -43,7 +43,7 @@ class PlainRuntime {
   Pool pool_;
   TestHost host_;
   std::unique_ptr<Kernels> cpu_;
-  std::unique_ptr<Kernels> exact_;
+  ExactObserver exact_;
   Runtime runtime_;
 };
 

@@ -9,6 +9,7 @@
 
 #include "lockstep/base/host.h"
 #include "lockstep/kernels/cpu_kernels.h"
+#include "lockstep/kernels/exact_observer.h"
 #include "lockstep/tensor/kernels.h"
 #include "lockstep/tensor/tensor.h"
 
@@ -70,9 +71,11 @@ struct TestRuntime {
 
 /// As TestRuntime, but any operation that rounds throws InexactOperation.
 struct ExactTestRuntime {
+  ExactTestRuntime() { kernels->observe(&exact); }
+
   Pool pool;
-  std::unique_ptr<Kernels> inner = make_cpu_kernels();
-  std::unique_ptr<Kernels> kernels = make_exact_kernels(*inner);
+  ExactObserver exact;
+  std::unique_ptr<Kernels> kernels = make_cpu_kernels();
   TestHost host;
   Runtime runtime{pool, *kernels, host};
 };

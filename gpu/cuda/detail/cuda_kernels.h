@@ -1,4 +1,4 @@
-// The class that make_functor_kernels makes, shared by the files that define its methods.
+// The device of an accelerator's kernels, shared by the files that define its methods.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@ namespace lockstep::cuda {
 class Blas;
 
 /// Kernels as functors (ops/) on an executor.
-class CudaKernels : public Kernels {
+class CudaKernels : public DeviceKernels {
  public:
   /// `memory`: where operands must live, null: anywhere the host sees. `blas`: computes products
   /// from 64^3 multiplications on, null: our own functors do. `functions`: exp, log, tanh and erf

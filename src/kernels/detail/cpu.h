@@ -8,7 +8,7 @@
 
 namespace lockstep::detail {
 
-class CpuKernels : public Kernels {
+class CpuKernels : public DeviceKernels {
  public:
   CpuKernels() : CpuKernels(std::make_shared<SketchSigns>()) {}
 

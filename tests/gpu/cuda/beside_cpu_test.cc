@@ -244,14 +244,14 @@ std::vector<Case> twisted_cases() {
               }),
           one("sgd", [](Bench& b) {
             const Tensor param = b.in({100});
-            b.kernels().sgd(param, b.in({100}), {}, {.lr = 0.1});
+            b.kernels().sgd(param, b.in({100}), Tensor(), {.lr = 0.1});
             return std::vector{param};
           })};
 }
 
 TEST(ComparisonTest, KernelsWithAMistakeAreNoticed) {
   cuda::Executor executor(ExecutionTarget::kHost);
-  Twisted twisted(executor, nullptr, nullptr, true);
+  Kernels twisted(std::make_unique<Twisted>(executor, nullptr, nullptr, true));
   Machine machine(cuda::make_accelerator(ExecutionTarget::kHost, cuda::Arithmetic{.cublas = false}),
                   twisted);
   for (const Case& tried : twisted_cases()) {

@@ -115,7 +115,7 @@ TEST_P(LayersTest, BatchNorm) {
   cases.push_back({.name = "batch_norm, nothing kept", .run = [](Bench& b) {
                      const Tensor out = b.out({5, 3});
                      const Tensor x = b.in({5, 3});
-                     b.kernels().batch_norm(out, {&x, 1}, {}, {}, {});
+                     b.kernels().batch_norm(out, std::span(&x, 1), {}, {}, {});
                      return Tensors{out};
                    }});
   expect_same(cases);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/comm/loopback_group.h"
+#include "lockstep/kernels/exact_observer.h"
 
 #include "tests/support/counting_accelerator.h"
 #include "tests/support/temp_folder.h"

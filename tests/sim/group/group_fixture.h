@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lockstep/kernels/cpu_kernels.h"
+#include "lockstep/kernels/exact_observer.h"
 #include "lockstep/sim/fiber/world.h"
 #include "lockstep/sim/group/sim_group.h"
 #include "lockstep/sim/strategy/strategies.h"
@@ -37,7 +38,8 @@ inline GroupRun run_groups(const GroupRunOptions& options,
   World world;
   SimGroups groups(world, options.group);
   const auto cpu = make_cpu_kernels();
-  const auto kernels = options.exact ? make_exact_kernels(*cpu) : nullptr;
+  ExactObserver exact;
+  if (options.exact) cpu->observe(&exact);
   Pool pool;
   GroupRun run;
   run.world = world.run({.n_ranks = options.n_ranks,
@@ -45,7 +47,7 @@ inline GroupRun run_groups(const GroupRunOptions& options,
                          .livelock_points = options.livelock_points},
                         strategy,
                         [&](RankHandle& handle) {
-                          Runtime runtime(pool, options.exact ? *kernels : *cpu, handle);
+                          Runtime runtime(pool, *cpu, handle);
                           const auto group = groups.world_group(handle, runtime);
                           program(*group, handle);
                         });
