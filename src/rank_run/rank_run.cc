@@ -72,7 +72,7 @@ void RankRun::play(const std::function<void(RankContext&)>& body, RankContext& c
     *failure_ = FailureOrigin::kOwn;
     note(EndOutcome::kException, error.what());
     throw;
-  } catch (...) {  // A property-test library's own: not handled here, but the others must know.
+  } catch (...) {  // The rank boundary: property-test libraries throw their own types.
     *failure_ = FailureOrigin::kOwn;
     note(outcome_or(EndOutcome::kException), "an exception that is not a std::exception");
     throw;
