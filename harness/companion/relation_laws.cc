@@ -81,13 +81,13 @@ std::optional<std::size_t> first_difference(std::span<const double> got,
 /// Where a law compares, for the finding's fields and text.
 struct ValueLocation {
   std::int64_t step = 0;
-  std::string event;  ///< "grad.used" | "step"
+  ComparedPoint point = ComparedPoint::kGradUsed;
   std::string tensor;
 };
 
 /// Rank 0's values there, or null: a missing gradient concerns a different law.
 const std::span<const double>* values_at(const ValueLocation& place, const RankStep& step) {
-  const TensorValues& values = place.event == "step" ? step.after : step.used;
+  const TensorValues& values = place.point == ComparedPoint::kStep ? step.after : step.used;
   const auto found = values.find(place.tensor);
   return found == values.end() ? nullptr : &found->second;
 }
@@ -95,7 +95,8 @@ const std::span<const double>* values_at(const ValueLocation& place, const RankS
 std::optional<std::uint64_t> digest_at(const ValueLocation& place,
                                        const RankStep& step,
                                        const NameTable& names) {
-  for (const DigestList& list : place.event == "step" ? step.after_digests : step.used_digests) {
+  for (const DigestList& list :
+       place.point == ComparedPoint::kStep ? step.after_digests : step.used_digests) {
     const std::span<const NameId> layout = names.layout(list.layout);
     for (std::size_t i = 0; i < layout.size() && i < list.digests.size(); ++i) {
       if (names.text(layout[i]) == place.tensor) return list.digests[i];
@@ -105,7 +106,8 @@ std::optional<std::uint64_t> digest_at(const ValueLocation& place,
 }
 
 std::string message_of(const ValueLocation& place, double got, double wanted) {
-  const std::string what = place.event == "step" ? "parameter `" : "the gradient used for `";
+  const std::string what =
+      place.point == ComparedPoint::kStep ? "parameter `" : "the gradient used for `";
   return what + place.tensor + "` is " + exact(got) +
          " where one process on the same global batch has " + exact(wanted);
 }
@@ -123,7 +125,7 @@ std::optional<Finding> compare(const ValueLocation& place,
   if (!element) return std::nullopt;
   Finding finding;
   finding.law = "single-process-equal";
-  finding.event = place.event;
+  finding.event = name_of(place.point);
   finding.tensor = place.tensor;
   finding.step = place.step;
   finding.element = static_cast<std::int64_t>(*element);
@@ -143,7 +145,7 @@ Cause cause_of_update(const Job& job,
                       const std::string& parameter) {
   const bool has_reference =
       std::any_of(tensors.begin(), tensors.end(), [&](const ReferenceTensor& tensor) {
-        return tensor.event == "grad.used" && tensor.name == parameter;
+        return tensor.point == ComparedPoint::kGradUsed && tensor.name == parameter;
       });
   if (step.used.contains(parameter) && !has_reference) return Cause::kUnusedNoneVsZero;
   return job.scheduler.times != job.scheduler.declared_times ? Cause::kLrStepsTimesWorld
@@ -156,14 +158,14 @@ void explain(const Job& job,
              const std::vector<ReferenceTensor>& tensors,
              const NameTable& names,
              Finding& finding) {
-  if (finding.event != "grad.used") {
+  if (finding.event != name_of(ComparedPoint::kGradUsed)) {
     const auto k = static_cast<std::size_t>(*finding.step);
     finding.cause = cause_of_update(job, ranks.front()[k], tensors, finding.tensor);
     return;
   }
   std::map<std::string, std::vector<double>> reference;
   for (const ReferenceTensor& tensor : tensors) {
-    if (tensor.event == "grad.used") reference[tensor.name] = tensor.reference.values;
+    if (tensor.point == ComparedPoint::kGradUsed) reference[tensor.name] = tensor.reference.values;
   }
   DifferenceCause found = explain_difference(
       {job, ranks, names, static_cast<std::size_t>(*finding.step), std::move(reference)});
@@ -191,7 +193,7 @@ void compare_steps(const Compared& run,
       return;
     }
     for (const ReferenceTensor& tensor : tensors) {
-      const ValueLocation place = {step, tensor.event, tensor.name};
+      const ValueLocation place = {step, tensor.point, tensor.name};
       std::optional<Finding> finding = compare(place, run.ranks, tensor.reference, names);
       ++result.n_checked;
       if (!finding) continue;

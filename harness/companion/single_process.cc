@@ -125,10 +125,10 @@ class ExactRun final : public SingleProcess {
       return std::vector<double>(values.begin(), values.end());
     };
     for (const auto& [name, values] : steps_[k].used) {
-      tensors.push_back({"grad.used", name, {copy(values), {}}});
+      tensors.push_back({ComparedPoint::kGradUsed, name, {copy(values), {}}});
     }
     for (const auto& [name, values] : steps_[k].after) {
-      tensors.push_back({"step", name, {copy(values), {}}});
+      tensors.push_back({ComparedPoint::kStep, name, {copy(values), {}}});
     }
     return tensors;
   }
@@ -245,7 +245,8 @@ class TeacherForced final : public SingleProcess {
     }
     clip_reference(job_.clip, unit, sums);
     tensors.reserve(tensors.size() + sums.size());
-    for (auto& [name, sum] : sums) tensors.push_back({"grad.used", name, std::move(sum)});
+    for (auto& [name, sum] : sums)
+      tensors.push_back({ComparedPoint::kGradUsed, name, std::move(sum)});
     return tensors;
   }
 

@@ -17,7 +17,7 @@ struct ReferenceValues {
 };
 
 struct ReferenceTensor {
-  std::string event;  ///< "grad.used" | "step"
+  ComparedPoint point = ComparedPoint::kGradUsed;
   std::string name;
   ReferenceValues reference;
 };

@@ -1,6 +1,9 @@
 #include "lockstep/harness/companion/step_values.h"
 
 #include <algorithm>
+#include <optional>
+
+#include "lockstep/laws/pass_words.h"
 
 namespace lockstep {
 namespace {
@@ -15,9 +18,11 @@ class StepFolder {
     const std::string_view point = names_.text(event.point);
     if (tensor.find('/') != std::string_view::npos) return;  // The optimizer's state.
     TensorValues* target = nullptr;
-    if (point == "grad.used") target = &open_.used;
-    if (point == "wrap" || point == "forward") target = &parameters_;
-    if (point == "step") target = &open_.after;
+    const std::optional<ComparedPoint> compared = parse_word<ComparedPoint>(point);
+    const std::optional<StatePoint> state = parse_word<StatePoint>(point);
+    if (compared == ComparedPoint::kGradUsed) target = &open_.used;
+    if (state == StatePoint::kWrap || state == StatePoint::kForward) target = &parameters_;
+    if (compared == ComparedPoint::kStep) target = &open_.after;
     if (target == nullptr) return;
     (*target)[std::string(tensor)] = event.values;
   }
@@ -45,7 +50,7 @@ class StepFolder {
   }
 
   void on(const SampleEvent& event) {
-    if (names_.text(event.split) != "train" || open_.micros.empty()) return;
+    if (!is_train_split(names_.text(event.split)) || open_.micros.empty()) return;
     open_.micros.back().ids.assign(event.ids.begin(), event.ids.end());
   }
 

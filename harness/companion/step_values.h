@@ -7,11 +7,20 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/words.h"
 #include "lockstep/trace/memory_trace.h"
 
 namespace lockstep {
 
 using TensorValues = std::map<std::string, std::span<const double>>;  ///< By qualified name.
+
+/// What of a step is compared with a reference, in the words of events.
+enum class ComparedPoint : std::uint8_t {
+  kGradUsed,  ///< The gradients that the optimizer consumed.
+  kStep,      ///< The parameters that it left.
+};
+template <>
+inline constexpr WordTable<2> kWords<ComparedPoint> = {"grad.used", "step"};
 
 /// What one event said of several tensors.
 struct DigestList {

@@ -7,6 +7,7 @@
 #include "lockstep/harness/run/fault_expectation.h"
 #include "lockstep/harness/run/run_scenario.h"
 #include "lockstep/harness/scenario/scenario.h"
+#include "lockstep/laws/pass_words.h"
 
 namespace lockstep {
 namespace {
@@ -171,7 +172,7 @@ std::vector<std::int64_t> consumed(const MemoryTrace& trace, const ExpectedSampl
   std::vector<std::int64_t> ids;
   for (const Event& event : trace.events(static_cast<Rank>(wanted.rank))) {
     const auto* sample = std::get_if<SampleEvent>(&event.body);
-    if (sample == nullptr || trace.names().text(sample->split) != "train") continue;
+    if (sample == nullptr || !is_train_split(trace.names().text(sample->split))) continue;
     if (event.at.opt == wanted.step) ids.insert(ids.end(), sample->ids.begin(), sample->ids.end());
   }
   return ids;

@@ -72,18 +72,6 @@ void gather_results(RankContext& context, std::span<std::byte> own, std::vector<
   context.world().all_gather(parts, input).wait_or_throw();
 }
 
-// As in the simulator: a CommError is a misfortune of the run and stays in the report.
-bool is_the_programs(const std::exception_ptr& exception) {
-  if (exception == nullptr) return false;
-  try {
-    std::rethrow_exception(exception);
-  } catch (const CommError&) {
-    return false;
-  } catch (...) {
-    return true;
-  }
-}
-
 /// The report file that was asked for, from the traces of all ranks in `folder`.
 void leave_report(const RunOptions& options,
                   const std::string& backend,
@@ -148,9 +136,10 @@ RealRank run_real_rank(const RunOptions& options,
   Result<RankSessionResult> run = run_this_rank(find_backend(backend).value(), session, body);
   if (!run.ok()) throw std::runtime_error(run.error().text());
   const std::exception_ptr exception = run.value().exception;
-  const bool foreign = is_the_programs(exception);
-  if (foreign && options.rethrow) std::rethrow_exception(exception);
-  if (foreign) real.failure = {place.rank, exception};
+  // As in the simulator: a CommError is a misfortune of the run and stays in the report.
+  const bool own = run.value().failure == FailureOrigin::kOwn;
+  if (own && options.rethrow) std::rethrow_exception(exception);
+  if (own) real.failure = {place.rank, exception};
   real.report = std::move(run.value().report);
   if (place.rank == 0 && options.record) {
     leave_report(options, backend, real.report, run.value().trace);

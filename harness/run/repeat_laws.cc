@@ -8,6 +8,7 @@
 
 #include "lockstep/harness/bugs/bug.h"
 #include "lockstep/harness/run/run_scenario.h"
+#include "lockstep/laws/pass_words.h"
 
 namespace lockstep {
 namespace {
@@ -83,7 +84,7 @@ std::vector<std::int64_t> rows_from(const MemoryTrace& trace, Rank rank, std::in
   for (const Event& event : trace.events(rank)) {
     const auto* sample = std::get_if<SampleEvent>(&event.body);
     if (sample == nullptr || event.at.opt < cut) continue;
-    if (trace.names().text(sample->split) != "train") continue;
+    if (!is_train_split(trace.names().text(sample->split))) continue;
     rows.insert(rows.end(), sample->ids.begin(), sample->ids.end());
   }
   return rows;

@@ -3,7 +3,6 @@
 #include <filesystem>
 
 #include "lockstep/base/disk_files.h"
-#include "lockstep/comm/environment_record.h"
 #include "lockstep/compare/bisect.h"
 #include "lockstep/kernels/cpu_kernels.h"
 #include "lockstep/kernels/rank_observers.h"
@@ -15,36 +14,22 @@ namespace lockstep {
 
 namespace {
 
-/// How the body ended, for the trace's last line.
-struct BodyResult {
-  EndOutcome outcome = EndOutcome::kOk;
-  std::string detail;
-  std::exception_ptr exception;
-};
-
-BodyResult run_body(const std::function<void(RankContext&)>& body, RankContext& context) {
-  BodyResult ending;
-  try {
-    body(context);
-  } catch (const std::exception& error) {
-    ending = {EndOutcome::kException, error.what(), std::current_exception()};
-  } catch (...) {  // A property-test library's own: not handled here, but the others must know.
-    ending = {EndOutcome::kException,
-              "an exception that is not a std::exception",
-              std::current_exception()};
-  }
-  return ending;
+Keeping keeping_of(const RankSessionOptions& options) {
+  return {.values = options.values,
+          .step_value_bytes = options.step_value_bytes,
+          .coverage = options.policy.coverage};
 }
 
-RecordOptions record_options(const RankSessionOptions& options, const LawSet& laws) {
-  RecordOptions record = laws.required();
-  record.grad_local = record.grad_post = record.grad_used = true;
-  record.states = record.collectives = record.samples = true;
-  record.values = options.values;
-  record.step_values = options.step_value_bytes > 0 && options.backend.place.rank == 0;
-  record.step_value_bytes = options.step_value_bytes;
-  record.coverage = options.policy.coverage;
-  return record;
+/// What left the body, or null: the others must hear of it before anything else is done with it.
+std::exception_ptr play(RankRun& run,
+                        const std::function<void(RankContext&)>& body,
+                        RankContext& context) {
+  try {
+    run.play(body, context);
+  } catch (...) {
+    return std::current_exception();
+  }
+  return nullptr;
 }
 
 /// Everything one rank of a process runs on.
@@ -189,18 +174,20 @@ Result<RankSessionResult> run_this_rank(const Backend& backend,
         JsonlStream::open(result.trace, header_of(backend, options), attempt, Rank{self.rank});
     if (!opened.ok()) return opened.error();
     file = std::move(opened).value();
-    recorder.emplace(
-        Rank{self.rank}, self.host, self.names, *file, record_options(options, laws.value()));
+    recorder.emplace(Rank{self.rank},
+                     self.host,
+                     self.names,
+                     *file,
+                     record_options(laws.value().required(), keeping_of(options), Rank{self.rank}));
     recorder->set_attempt(attempt);
     self.record_with(*recorder);
   }
   RankContext context(Rank{self.rank}, options.backend.place.world_size, self.runtime, group);
-  record_environment(context);
-  const BodyResult ending = run_body(body, context);
-  result.exception = ending.exception;
+  {
+    RankRun run(recorder ? &*recorder : nullptr, result.failure);
+    result.exception = play(run, body, context);
+  }
   if (recorder) {
-    recorder->record(
-        EndEvent{.outcome = ending.outcome, .detail = self.names.intern(ending.detail)});
     self.stop_recording();
     if (Outcome closed = file->close(); !closed.ok()) return closed.error();
   }

@@ -10,6 +10,7 @@
 
 #include "lockstep/comm/rank_context.h"
 #include "lockstep/laws/trace_check.h"
+#include "lockstep/rank_run/rank_run.h"
 #include "lockstep/real/session/backend.h"
 
 namespace lockstep {
@@ -35,8 +36,9 @@ struct RankSessionResult {
   /// The laws over all ranks' events (none without `record` or `judge`). Every rank computes the
   /// same; outcome kError when a rank failed or did not end in time.
   Report report;
-  std::exception_ptr exception;  ///< What left this rank's body, or null.
-  std::string trace;             ///< The folder of the traces.
+  std::exception_ptr exception;                  ///< What left this rank's body, or null.
+  FailureOrigin failure = FailureOrigin::kNone;  ///< Whose failure that is.
+  std::string trace;                             ///< The folder of the traces.
 };
 
 /// Runs `body` as the rank that the launcher's environment names, over `backend`.

@@ -4,6 +4,8 @@
 #include <memory>
 #include <utility>
 
+#include "lockstep/sim/strategy/strategy_kind.h"
+
 namespace lockstep::sim {
 
 namespace {
@@ -92,7 +94,9 @@ Result<std::unique_ptr<Source>> make_source(const ExploreOptions& options,
                                             Session& session,
                                             const Session::Body& body) {
   using Made = std::unique_ptr<Source>;
-  if (options.strategy == "exhaustive") return Made(std::make_unique<ExhaustiveSource>());
+  if (options.strategy == name_of(StrategyKind::kExhaustive)) {
+    return Made(std::make_unique<ExhaustiveSource>());
+  }
   const auto named = make_strategy(options.strategy, options.first_seed);
   if (!named.ok()) return named.error();
   if (const auto* pct = dynamic_cast<const PctStrategy*>(named.value().get())) {

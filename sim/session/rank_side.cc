@@ -1,56 +1,10 @@
 #include "lockstep/sim/session/detail/rank_side.h"
 
-#include <exception>
 #include <string>
-#include <utility>
 
 #include "lockstep/base/check.h"
-#include "lockstep/kernels/exact_observer.h"
 
 namespace lockstep::sim {
-
-namespace {
-
-// Where the rank was in its training, for errors that happen far from any event.
-std::string place_of(Recorder* recorder) {
-  if (recorder == nullptr || recorder->n_wrappers() == 0) return {};
-  return "step " + std::to_string(recorder->position(0).opt) + ": ";
-}
-
-}  // namespace
-
-EndOfRank::~EndOfRank() {
-  if (recorder_ == nullptr) return;
-  NameTable& names = recorder_->names();
-  const EndOutcome unnoted = *stuck_ ? EndOutcome::kStuck : EndOutcome::kException;
-  recorder_->record(EndEvent{.outcome = outcome_ == EndOutcome::kNone ? unnoted : outcome_,
-                             .detail = names.intern(detail_),
-                             .reason = why_});
-}
-
-void run_body(const std::function<void(RankContext&)>& body,
-              RankContext& context,
-              EndOfRank& end,
-              std::uint8_t& comm_error) {
-  try {
-    body(context);
-    end.note(EndOutcome::kOk, "");
-  } catch (const RankKilled& killed) {
-    end.note(end.stuck() ? EndOutcome::kStuck : EndOutcome::kKilled, killed.reason(), killed.why());
-    throw;
-  } catch (const CommError& error) {
-    comm_error = 1;
-    end.note(EndOutcome::kException, error.what());
-    throw;
-  } catch (const InexactOperation& inexact) {
-    const std::string text = place_of(context.runtime().recorder()) + inexact.what();
-    end.note(EndOutcome::kException, text);
-    throw InexactOperation(text);
-  } catch (const std::exception& error) {
-    end.note(EndOutcome::kException, error.what());
-    throw;
-  }
-}
 
 void RunPool::renew_if_kept() {
   if (!kept_) return;

@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "lockstep/base/check.h"
-#include "lockstep/comm/environment_record.h"
 #include "lockstep/kernels/cpu_kernels.h"
 #include "lockstep/kernels/rank_observers.h"
 #include "lockstep/laws/finish_report.h"
+#include "lockstep/rank_run/rank_run.h"
 #include "lockstep/sim/fault/injector.h"
 #include "lockstep/sim/fiber/engine.h"
 #include "lockstep/sim/net/compute_model.h"
@@ -25,16 +25,11 @@ namespace lockstep::sim {
 
 namespace {
 
-// The record options that these sinks need, and nothing else.
-RecordOptions record_options(const SessionOptions& options, const LawSet& laws) {
-  RecordOptions record = laws.required();
-  if (options.keep_trace) {
-    record.grad_local = record.grad_post = record.grad_used = true;
-    record.states = record.collectives = record.samples = true;
-  }
-  record.values = options.values;
-  record.coverage = options.policy.coverage;
-  return record;
+Keeping keeping_of(const SessionOptions& options) {
+  return {.trace = options.keep_trace,
+          .values = options.values,
+          .step_value_bytes = options.step_value_bytes,
+          .coverage = options.policy.coverage};
 }
 
 /// Who reads the events of one run.
@@ -68,15 +63,16 @@ struct PostMortem {
   std::string wait_for_graph;
   WaitForGraph wait_for;
   std::string timeouts;
-  std::vector<std::uint8_t> comm_errors;  // By rank: it ended with a CommError.
+  std::vector<FailureOrigin> failures;  // By rank.
 };
 
 /// The rank whose own failure came first by (time, rank); of failed collectives, which are how the
 /// others learn of it, only if there is no other.
-std::size_t failed_first(const WorldResult& world, const std::vector<std::uint8_t>& comm_errors) {
+std::size_t failed_first(const WorldResult& world, const std::vector<FailureOrigin>& failures) {
   std::optional<std::size_t> first;
   for (std::size_t rank = 0; rank < world.ends.size(); ++rank) {
-    if (world.ends[rank].outcome != RankOutcome::kThrew || comm_errors[rank] != 0) continue;
+    if (world.ends[rank].outcome != RankOutcome::kThrew) continue;
+    if (failures[rank] == FailureOrigin::kOfGroup) continue;
     if (!first || world.ends[rank].time < world.ends[*first].time) first = rank;
   }
   return first.value_or(static_cast<std::size_t>(world.first_failure.value_or(0)));
@@ -190,8 +186,8 @@ class Session::Impl final : private FaultTargets {
 
   // One run.
   SimGroups* groups_ = nullptr;  // Of the attempt that runs.
-  RecordOptions record_;
-  PostMortem post_mortem_;  // Of the last attempt.
+  RecordOptions required_;       // By the laws.
+  PostMortem post_mortem_;       // Of the last attempt.
   std::vector<Attempt> attempts_;
   WorldResult last_;
 };
@@ -251,9 +247,7 @@ void Session::Impl::run_program(const AttemptContext& now,
   const SessionOptions& options = now.options;
   std::optional<Recorder> recorder;
   if (options.record) {
-    RecordOptions own = record_;
-    own.step_values = rank.rank() == Rank{0} && options.step_value_bytes > 0;
-    own.step_value_bytes = options.step_value_bytes;
+    const RecordOptions own = record_options(required_, keeping_of(options), rank.rank());
     EventSink& sink =
         now.injector != nullptr ? static_cast<EventSink&>(*now.injector) : readers.sink();
     recorder.emplace(rank.rank(), rank, *readers.names, sink, own);
@@ -263,11 +257,11 @@ void Session::Impl::run_program(const AttemptContext& now,
   if (now.injector != nullptr) now.injector->open(rank.rank(), runtime.recorder());
   const MemoryWatch watch(runtime, runtime.recorder(), contents_);
   // Declared before the group: what a dropped work still completes is recorded before the end.
-  EndOfRank end(runtime.recorder(), post_mortem_.stuck);
+  RankRun run(
+      runtime.recorder(), post_mortem_.failures[to_index(rank.rank())], &post_mortem_.stuck);
   const std::unique_ptr<ProcessGroup> group = groups.world_group(rank, runtime);
   RankContext context(rank.rank(), options.n_ranks, runtime, *group);
-  record_environment(context);
-  run_body(body, context, end, post_mortem_.comm_errors[to_index(rank.rank())]);
+  run.play(body, context);
 }
 
 WorldResult Session::Impl::run_world(const AttemptContext& now,
@@ -286,7 +280,7 @@ WorldResult Session::Impl::run_world(const AttemptContext& now,
   }
   contents_.open();
   post_mortem_ = {};
-  post_mortem_.comm_errors.assign(static_cast<std::size_t>(std::max(options.n_ranks, 0)), 0);
+  post_mortem_.failures.resize(static_cast<std::size_t>(std::max(options.n_ranks, 0)));
   listen_for_hangs(groups);
   if (options.on_world) options.on_world(world_, groups);
   WorldOptions world{.n_ranks = options.n_ranks,
@@ -381,8 +375,8 @@ void Session::Impl::fill_report(const SessionOptions& options,
   }
   bool comm_error = false;
   if (result.world.first_failure) {
-    const std::size_t rank = failed_first(result.world, post_mortem_.comm_errors);
-    comm_error = post_mortem_.comm_errors[rank] != 0;
+    const std::size_t rank = failed_first(result.world, post_mortem_.failures);
+    comm_error = post_mortem_.failures[rank] == FailureOrigin::kOfGroup;
     report.error = "rank " + std::to_string(rank) + ": " + result.world.ends[rank].detail;
   }
   const Attempt& last = result.attempts.back();
@@ -406,7 +400,7 @@ Result<SessionResult> Session::Impl::run(const SessionOptions& options,
 
   Readers readers(std::move(laws).value(), cohort_);
   readers.start(options, most_ranks(options));
-  record_ = record_options(options, readers.laws);
+  required_ = readers.laws.required();
   if (options.address_shift > 0) pool_.get().shift_addresses(options.address_shift);
   attempts_.clear();
   PersistentState persistent(options);

@@ -1,5 +1,4 @@
 // Strategies by name.
-#include <array>
 #include <charconv>
 #include <optional>
 #include <utility>
@@ -7,13 +6,11 @@
 #include "lockstep/base/text.h"
 #include "lockstep/sim/strategy/detail/plain_strategy.h"
 #include "lockstep/sim/strategy/strategies.h"
+#include "lockstep/sim/strategy/strategy_kind.h"
 
 namespace lockstep::sim {
 
 namespace {
-
-constexpr std::array<std::string_view, 5> kNames = {
-    "round-robin", "run-to-block", "random", "pct", "exhaustive"};
 
 /// The settings of a name, and which of them were asked for.
 class Settings {
@@ -63,18 +60,29 @@ class Settings {
   std::optional<std::string> problem_;
 };
 
-std::unique_ptr<Strategy> make_named(std::string_view name,
-                                     Settings& settings,
-                                     std::uint64_t seed) {
-  if (name == "round-robin") return make_round_robin();
-  if (name == "run-to-block") return make_run_to_block();
-  if (name == "random") return make_random(settings.number("seed", seed, 0));
-  if (name != "pct") return nullptr;
+std::unique_ptr<Strategy> make_seeded_pct(Settings& settings, std::uint64_t seed) {
   PctOptions pct;
   pct.depth = static_cast<std::int32_t>(settings.number("depth", 3, 1) & 0xffffU);
   pct.steps = settings.number("steps", pct.steps, 1);
   pct.seed = settings.number("seed", seed, 0);
   return make_pct(pct);
+}
+
+/// Null: a kind that is more than one strategy.
+std::unique_ptr<Strategy> make_of_kind(StrategyKind kind, Settings& settings, std::uint64_t seed) {
+  switch (kind) {
+    case StrategyKind::kRoundRobin:
+      return make_round_robin();
+    case StrategyKind::kRunToBlock:
+      return make_run_to_block();
+    case StrategyKind::kRandom:
+      return make_random(settings.number("seed", seed, 0));
+    case StrategyKind::kPct:
+      return make_seeded_pct(settings, seed);
+    case StrategyKind::kExhaustive:
+      break;
+  }
+  return nullptr;
 }
 
 }  // namespace
@@ -83,12 +91,16 @@ Result<std::unique_ptr<Strategy>> make_plain_strategy(std::string_view name, std
   const std::size_t colon = name.find(':');
   const std::string_view word = name.substr(0, colon);
   Settings settings(colon == std::string_view::npos ? "" : name.substr(colon + 1));
-  if (word == "exhaustive") {
-    return Error{"'exhaustive' makes many schedules, and a run is one: explore with it", ""};
+  const std::optional<StrategyKind> kind = parse_word<StrategyKind>(word);
+  if (!kind) {
+    return Error{
+        "unknown strategy '" + std::string(word) + "'" + did_you_mean(word, kWords<StrategyKind>),
+        ""};
   }
-  std::unique_ptr<Strategy> strategy = make_named(word, settings, seed);
+  std::unique_ptr<Strategy> strategy = make_of_kind(*kind, settings, seed);
   if (strategy == nullptr) {
-    return Error{"unknown strategy '" + std::string(word) + "'" + did_you_mean(word, kNames), ""};
+    return Error{
+        "'" + std::string(word) + "' makes many schedules, and a run is one: explore with it", ""};
   }
   if (const auto problem = settings.problem()) {
     return Error{"strategy '" + std::string(word) + "': " + *problem, ""};

@@ -9,6 +9,7 @@
 #include "lockstep/harness/explore/search/in_parallel.h"
 #include "lockstep/harness/explore/search/inputs.h"
 #include "lockstep/harness/format/load.h"
+#include "lockstep/sim/strategy/strategy_kind.h"
 
 namespace lockstep::explore {
 namespace {
@@ -264,7 +265,7 @@ Result<bool> run_first(const std::string& path, const Searching& searching) {
 }  // namespace
 
 Result<SearchResult> search(const std::string& path, const SearchOptions& options) {
-  const bool exhaustive = options.strategy == "exhaustive";
+  const bool exhaustive = options.strategy == name_of(sim::StrategyKind::kExhaustive);
   const auto names = StrategyNames::make(exhaustive ? "random" : options.strategy);
   if (!names.ok()) return names.error();
   SearchResult counted;

@@ -2,16 +2,20 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <set>
 #include <string>
+
+#include "lockstep/laws/pass_words.h"
 
 namespace lockstep::laws {
 
 namespace {
 
 Cause cause_of(std::string_view source) {
-  if (source == "stream") return Cause::kIterableUnsharded;
-  const bool plain = source == "random" || source == "sequential";
+  const std::optional<KnownSampler> known = parse_word<KnownSampler>(source);
+  if (known == KnownSampler::kStream) return Cause::kIterableUnsharded;
+  const bool plain = known == KnownSampler::kRandom || known == KnownSampler::kSequential;
   return plain ? Cause::kNoDistributedSampler : Cause::kWeightedNotSharded;
 }
 
@@ -96,7 +100,7 @@ std::vector<Finding> DataRead::findings(const Worlds& worlds, const NameTable& n
   }
   for (const auto& [place, by_rank] : batches_) {
     const std::int32_t n_ranks = worlds.of(place.attempt);
-    if (names.text(place.split) != "train" || n_ranks < 2) continue;
+    if (!is_train_split(names.text(place.split)) || n_ranks < 2) continue;
     if (std::ssize(by_rank) < n_ranks || !are_same(by_rank)) continue;
     findings.push_back(same_batches(place, by_rank, names));
     break;

@@ -1,8 +1,10 @@
 // epoch-reshuffled: one order for all ranks, a different one each epoch.
+#include <optional>
 #include <set>
 #include <tuple>
 
 #include "lockstep/laws/detail/alignment.h"
+#include "lockstep/laws/pass_words.h"
 #include "lockstep/laws/rules/checkers.h"
 
 namespace lockstep::laws {
@@ -15,7 +17,10 @@ constexpr std::string_view kEpochReshuffled = "epoch-reshuffled";
 /// rare enough, 1 in 2 is not, and consecutive seeds are worse than chance for tiny sets.
 constexpr std::int64_t kOrdersMeanSomething = 21;
 
-bool is_ours(std::string_view sampler) { return sampler == "distributed" || sampler == "stream"; }
+bool is_ours(std::string_view sampler) {
+  const std::optional<KnownSampler> known = parse_word<KnownSampler>(sampler);
+  return known == KnownSampler::kDistributed || known == KnownSampler::kStream;
+}
 
 class EpochReshuffled final : public Law {
  public:
@@ -80,7 +85,7 @@ class EpochReshuffled final : public Law {
   void compare_with_last_epoch(const Event& event,
                                const EpochEvent& epoch,
                                const NameTable& names) {
-    if (names.text(epoch.split) != "train") return;
+    if (!is_train_split(names.text(epoch.split))) return;
     const auto place = std::tuple(to_int(event.rank), event.at.attempt, epoch.split);
     const LastEpoch now{event.at.epoch, epoch.generator_key, epoch.order_digest};
     const auto [known, is_first] = last_.try_emplace(place, now);

@@ -7,6 +7,7 @@
 
 #include "lockstep/base/text.h"
 #include "lockstep/laws/detail/alignment.h"
+#include "lockstep/laws/pass_words.h"
 #include "lockstep/laws/rules/checkers.h"
 #include "lockstep/laws/rules/metric_formula.h"
 
@@ -70,11 +71,11 @@ class MetricTrue final : public Law {
     if (const auto* metric = std::get_if<MetricEvent>(&event.body)) {
       on_metric(event, *metric, names);
     } else if (const auto* sample = std::get_if<SampleEvent>(&event.body)) {
-      if (names.text(sample->split) == "train") return;
+      if (is_train_split(names.text(sample->split))) return;
       std::vector<std::int64_t>& ids = evaluated_[to_int(event.rank)];
       ids.insert(ids.end(), sample->ids.begin(), sample->ids.end());
     } else if (const auto* epoch = std::get_if<EpochEvent>(&event.body)) {
-      if (names.text(epoch->split) != "train") n_to_evaluate_ = epoch->dataset_size;
+      if (!is_train_split(names.text(epoch->split))) n_to_evaluate_ = epoch->dataset_size;
     } else if (const auto* phase = std::get_if<PhaseEvent>(&event.body)) {
       if (phase->kind == PhaseKind::kEval) evaluated_.erase(to_int(event.rank));
     }

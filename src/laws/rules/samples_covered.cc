@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "lockstep/laws/detail/alignment.h"
+#include "lockstep/laws/pass_words.h"
 #include "lockstep/laws/rules/checkers.h"
 #include "lockstep/laws/rules/data_read.h"
 
@@ -113,7 +114,7 @@ class SamplesCovered final : public Law {
   };
 
   static bool is_train(NameId split, const NameTable& names) {
-    return names.text(split) == "train";
+    return is_train_split(names.text(split));
   }
 
   void on_epoch(const Event& event, const EpochEvent& epoch, const NameTable& names) {
@@ -213,14 +214,14 @@ class SamplesCovered final : public Law {
     const Tally tally = tally_of(pass, train);
     if (tally.declared.empty() || tally.counts.empty()) return;
     const EpochEvent& declared = tally.declared.begin()->second;
-    const std::string_view sampler = names.text(declared.sampler);
-    const bool sharded = sampler == "distributed";
+    const auto sampler = parse_word<KnownSampler>(names.text(declared.sampler));
+    const bool sharded = sampler == KnownSampler::kDistributed;
     // Foreign samplers may draw with replacement; outside training every rank may read everything.
-    const bool once = sampler == "random" || sampler == "sequential" || sampler == "stream";
+    const bool once = sampler.has_value() && !sharded;
     if (!sharded && (!train || !once)) return;
     n_checked_ += static_cast<std::int64_t>(tally.counts.size());
     std::optional<Finding> finding = judge_shares(tally, sharded);
-    if (!finding) finding = judge_counts(tally, sampler == "random");
+    if (!finding) finding = judge_counts(tally, sampler == KnownSampler::kRandom);
     if (!finding && train && finished && !is_complete(tally)) finding = judge_resized(pass, tally);
     if (finding) report(key, tally, std::move(*finding), names);
   }

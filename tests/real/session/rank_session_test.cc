@@ -1,8 +1,11 @@
 // What a rank of a process runs on: host memory, or the device that its backend opens.
 #include "lockstep/real/session/rank_session.h"
 
+#include <stdexcept>
+
 #include <gtest/gtest.h>
 
+#include "lockstep/comm/comm_status.h"
 #include "lockstep/comm/loopback_group.h"
 #include "lockstep/kernels/exact_observer.h"
 
@@ -78,6 +81,28 @@ TEST_F(RankSessionTest, ADeviceThatDoesNotOpenIsReportedInItsOwnWords) {
 
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(result.error().message, "device 0 is on fire");
+}
+
+TEST_F(RankSessionTest, AnExceptionOfTheProgramIsTheRanksOwnFailure) {
+  const Backend backend{.name = "alone", .connect = alone};
+  const auto result =
+      run(backend, false, [](Runtime&) { throw std::runtime_error("no such layer"); });
+
+  ASSERT_TRUE(result.ok());
+  EXPECT_NE(result.value().exception, nullptr);
+  EXPECT_EQ(result.value().failure, FailureOrigin::kOwn);
+  EXPECT_EQ(result.value().report.error, "at least one rank did not finish");
+}
+
+TEST_F(RankSessionTest, AFailedCollectiveIsNotTheRanksOwnFailure) {
+  const Backend backend{.name = "alone", .connect = alone};
+  const auto result = run(backend, false, [](Runtime&) {
+    throw CommError(CommStatus::kPeerLost, Signature{}, "rank 1 is gone");
+  });
+
+  ASSERT_TRUE(result.ok());
+  EXPECT_NE(result.value().exception, nullptr);
+  EXPECT_EQ(result.value().failure, FailureOrigin::kOfGroup);
 }
 
 }  // namespace

@@ -1,0 +1,27 @@
+// The names of strategies.
+#pragma once
+
+#include <cstdint>
+
+#include "lockstep/base/words.h"
+
+namespace lockstep::sim {
+
+/// What a strategy's name says before its settings ("pct" in "pct:depth=3").
+enum class StrategyKind : std::uint8_t {
+  kRoundRobin,
+  kRunToBlock,
+  kRandom,
+  kPct,
+  kExhaustive,  ///< Makes many schedules: for exploring, not for one run.
+};
+
+}  // namespace lockstep::sim
+
+namespace lockstep {
+
+template <>
+inline constexpr WordTable<5> kWords<sim::StrategyKind> = {
+    "round-robin", "run-to-block", "random", "pct", "exhaustive"};
+
+}  // namespace lockstep
