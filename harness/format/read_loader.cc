@@ -55,6 +55,9 @@ const Section<LoaderSpec>& loader_section() {
     it.add("shuffle", &LoaderSpec::shuffle, "A new order in each epoch.");
     it.add("seed", &LoaderSpec::seed, "Of the order; epoch e uses `seed` + e.").seeds_job();
     it.add("set_epoch", &LoaderSpec::set_epoch, "The sampler is given the epoch.");
+    it.add("first_epoch",
+           &LoaderSpec::first_epoch,
+           "The first number it is given: 1 for scripts that count from 1.");
     it.add("drop_last", &LoaderSpec::drop_last, "Rows that do not divide evenly are left out.");
     it.add("batches_by_rank",
            &LoaderSpec::batches_by_rank,
