@@ -3,21 +3,17 @@
 #pragma once
 
 #include <memory>
-#include <span>
-#include <string_view>
 #include <vector>
 
 #include "lockstep/harness/scenario/scenario.h"
 
 namespace lockstep {
 
-/// What a kind of bug takes, where it strikes, and how to make it.
+/// Where a kind of bug strikes, and how to make it.
 struct BugTraits {
   BugKind kind = BugKind::kThrow;
-  std::span<const std::string_view> keys;  ///< What it takes besides kind, ranks and at.
-  LoopPoint event = LoopPoint::kStep;      ///< Where it strikes by default...
-  bool after = false;                      ///< ...and on which side.
-  bool needs_tensor = false;
+  LoopPoint event = LoopPoint::kStep;  ///< Where it strikes by default...
+  bool after = false;                  ///< ...and on which side.
   std::unique_ptr<LoopHook> (*make)(const BugSpec& spec) = nullptr;
 };
 

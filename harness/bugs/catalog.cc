@@ -6,35 +6,17 @@
 namespace lockstep {
 namespace {
 
-constexpr std::array<std::string_view, 0> kNoKeys = {};
-constexpr std::array<std::string_view, 2> kCollectiveKeys = {"op", "site"};
-constexpr std::array<std::string_view, 3> kFlipKeys = {"tensor", "element", "bit"};
-constexpr std::array<std::string_view, 2> kScaleKeys = {"tensor", "factor"};
-constexpr std::array<std::string_view, 1> kTensorKeys = {"tensor"};
-constexpr std::array<std::string_view, 1> kThrowKeys = {"message"};
-constexpr std::array<std::string_view, 4> kWriteKeys = {"tensor", "part", "element", "value"};
-
 // By BugKind. An explicit table: a linker drops objects that register themselves.
 constexpr std::array<BugTraits, kWords<BugKind>.size()> kTraits = {{
-    {BugKind::kBypassWrapper, kNoKeys, LoopPoint::kForward, false, false, make_bypass_wrapper},
-    {BugKind::kExtraCollective,
-     kCollectiveKeys,
-     LoopPoint::kStep,
-     true,
-     false,
-     make_extra_collective},
-    {BugKind::kFlipBit, kFlipKeys, LoopPoint::kBackward, false, true, make_flip_bit},
-    {BugKind::kNoSetEpoch, kNoKeys, LoopPoint::kEpoch, false, false, make_no_set_epoch},
-    {BugKind::kScaleGradient, kScaleKeys, LoopPoint::kBackward, true, false, make_scale_gradient},
-    {BugKind::kSkipStep, kNoKeys, LoopPoint::kStep, false, false, make_skip_step},
-    {BugKind::kThrow, kThrowKeys, LoopPoint::kStep, false, false, make_throw},
-    {BugKind::kWriteTensor, kWriteKeys, LoopPoint::kStep, true, true, make_write_tensor},
-    {BugKind::kZeroMissingGradients,
-     kTensorKeys,
-     LoopPoint::kStep,
-     false,
-     false,
-     make_zero_missing_gradients},
+    {BugKind::kBypassWrapper, LoopPoint::kForward, false, make_bypass_wrapper},
+    {BugKind::kExtraCollective, LoopPoint::kStep, true, make_extra_collective},
+    {BugKind::kFlipBit, LoopPoint::kBackward, false, make_flip_bit},
+    {BugKind::kNoSetEpoch, LoopPoint::kEpoch, false, make_no_set_epoch},
+    {BugKind::kScaleGradient, LoopPoint::kBackward, true, make_scale_gradient},
+    {BugKind::kSkipStep, LoopPoint::kStep, false, make_skip_step},
+    {BugKind::kThrow, LoopPoint::kStep, false, make_throw},
+    {BugKind::kWriteTensor, LoopPoint::kStep, true, make_write_tensor},
+    {BugKind::kZeroMissingGradients, LoopPoint::kStep, false, make_zero_missing_gradients},
 }};
 
 constexpr bool is_in_order() {

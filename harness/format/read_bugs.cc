@@ -3,11 +3,83 @@
 
 #include "lockstep/base/text.h"
 #include "lockstep/harness/bugs/bug.h"
+#include "lockstep/harness/format/section.h"
 #include "lockstep/harness/format/sections.h"
 #include "lockstep/harness/scenario/call_sites.h"
 
 namespace lockstep {
 namespace {
+
+/// One bug as it is written.
+struct BugTable : BugSpec {
+  BugTable() { message = kThrown; }
+};
+
+void add_effects_of_bugs(Section<BugTable>& it) {
+  it.add("tensor", &BugSpec::tensor, "A parameter or buffer.")
+      .of({BugKind::kFlipBit, BugKind::kWriteTensor})
+      .required()
+      .stays();
+  it.add("tensor", &BugSpec::tensor, "A parameter or buffer.")
+      .of({BugKind::kScaleGradient, BugKind::kZeroMissingGradients})
+      .shown("all")
+      .stays();
+  it.add("part", &BugSpec::part, "The tensor or its gradient.").of({BugKind::kWriteTensor});
+  it.add("element", &BugSpec::element, "One element of the tensor.")
+      .of({BugKind::kWriteTensor})
+      .shown("all")
+      .stays();
+  it.add("element", &BugSpec::element, "One element of the tensor.")
+      .of({BugKind::kFlipBit})
+      .shown("0")
+      .stays();
+  it.add("bit", &BugSpec::bit, "Of the element, 0 is the lowest.").of({BugKind::kFlipBit});
+  it.add("value", &BugSpec::value, "What is written.").of({BugKind::kWriteTensor});
+  it.add("factor", &BugSpec::factor, "What gradients are multiplied by.")
+      .links(RankLink::kFactor)
+      .of({BugKind::kScaleGradient});
+  it.add("op", &BugSpec::op, "The additional collective.")
+      .words({"barrier", "all_reduce"})
+      .of({BugKind::kExtraCollective});
+  it.code("site", FieldType::kText, "Where it seems to be called: `save.py:12`.")
+      .of({BugKind::kExtraCollective});
+  it.add("message", &BugSpec::message, "What is thrown.").of({BugKind::kThrow});
+}
+
+const Section<BugTable>& bug_section() {
+  static const Section<BugTable> section(
+      "bug",
+      [](Section<BugTable>& it) {
+        it.add("kind", &BugSpec::kind, "What breaks.").selects().required();
+        it.code("ranks", FieldType::kRanks, "Whom it strikes.").shown("all").stays();
+        it.code("at", FieldType::kTable, "Where it strikes.").shown("by kind").stays();
+        add_effects_of_bugs(it);
+      },
+      SectionShape::kList);
+  return section;
+}
+
+std::vector<std::string_view> bug_points() {
+  const auto points =
+      std::span(kWords<LoopPoint>).first(static_cast<std::size_t>(LoopPoint::kSave));
+  return {points.begin(), points.end()};
+}
+
+const Section<BugPlace>& bug_place_section() {
+  static const Section<BugPlace> section("bug.at", [](Section<BugPlace>& it) {
+    it.add("step", &BugPlace::step, "The optimizer step; absent: every step.").counts();
+    it.add("event", &BugPlace::event, "The point of the loop.")
+        .words(bug_points())
+        .later({"save", "load"})
+        .shown("by kind");
+    it.either("when", &BugPlace::after, "before", "after", "On which side of it.").shown("by kind");
+    it.add("micro",
+           &BugPlace::micro,
+           "One of the step's forwards or backwards if the job accumulates; absent: all.");
+    it.all_stays();
+  });
+  return section;
+}
 
 BugPlace read_place(TableReader& bug, const BugTraits& traits, Problem& problem) {
   BugPlace place;
@@ -15,50 +87,23 @@ BugPlace read_place(TableReader& bug, const BugTraits& traits, Problem& problem)
   place.after = traits.after;
   const TomlNode* node = bug.table("at");
   if (node == nullptr) return place;
-  TableReader at(*node, "bug.at", problem);
-  if (at.has("step")) place.step = at.integer("step", 0);
-  const auto points =
-      std::span(kWords<LoopPoint>).first(static_cast<std::size_t>(LoopPoint::kSave));
-  const std::string event = at.word("event", name_of(traits.event), points, {"save", "load"});
-  place.event = parse_word<LoopPoint>(event).value_or(traits.event);
-  place.after = at.word("when", traits.after ? "after" : "before", {"before", "after"}) == "after";
-  if (at.has("micro")) {
-    place.micro = at.integer("micro", 0, 0);
-    if (place.event != LoopPoint::kForward && place.event != LoopPoint::kBackward) {
-      problem.report("only 'forward' and 'backward' have micro-steps", at.where("micro"));
-    }
+  TableReader at(*node, bug_place_section().name(), problem);
+  bug_place_section().read(at, place);
+  if (place.micro && place.event != LoopPoint::kForward && place.event != LoopPoint::kBackward) {
+    problem.report("only 'forward' and 'backward' have micro-steps", at.where("micro"));
   }
   at.finish();
   return place;
 }
 
-/// What a bug of this kind may say of what it does.
-void read_effect(TableReader& table, const BugTraits& traits, BugSpec& bug, Problem& problem) {
-  const auto takes = [&](std::string_view key) {
-    return std::find(traits.keys.begin(), traits.keys.end(), key) != traits.keys.end();
-  };
-  if (takes("tensor")) bug.tensor = table.text("tensor", "");
-  if (takes("part")) bug.part = table.word("part", bug.part);
-  if (takes("element") && table.has("element")) bug.element = table.integer("element", 0);
-  if (takes("bit")) bug.bit = table.integer("bit", 0, 0);
-  if (takes("value")) bug.value = table.number("value", 0.0);
-  if (takes("factor")) bug.factor = table.number("factor", 1.0);
-  if (takes("op")) {
-    const std::string op = table.word("op", "barrier", {"barrier", "all_reduce"});
-    bug.op = parse_word<CollectiveOp>(op).value_or(bug.op);
-  }
-  if (takes("site")) bug.site = read_site(table, problem);
-  if (takes("message")) bug.message = table.text("message", "thrown by the scenario");
-}
-
 BugSpec read_bug(const TomlNode& node, std::int32_t n_ranks, Problem& problem) {
-  BugSpec bug;
+  BugTable bug;
   bug.where = node.where;
   if (!node.is_table()) {
     problem.report("a bug is a table: { kind = \"write-tensor\", ranks = [1] }", node.where);
     return bug;
   }
-  TableReader table(node, "bug", problem);
+  TableReader table(node, bug_section().name(), problem);
   const std::string word = table.text("kind", "");
   const std::optional<BugKind> kind = parse_word<BugKind>(word);
   if (!kind) {
@@ -66,7 +111,7 @@ BugSpec read_bug(const TomlNode& node, std::int32_t n_ranks, Problem& problem) {
                    table.where("kind"));
     return bug;
   }
-  bug.kind = *kind;
+  bug_section().read(table, bug);
   const BugTraits& traits = traits_of(*kind);
   bug.ranks = read_ranks(table, n_ranks, problem);
   bug.at = read_place(table, traits, problem);
@@ -74,15 +119,20 @@ BugSpec read_bug(const TomlNode& node, std::int32_t n_ranks, Problem& problem) {
     problem.report("bug 'skip-step' cannot leave out the wrapping: set ddp.wrap = false",
                    bug.where);
   }
-  read_effect(table, traits, bug, problem);
+  if (bug.kind == BugKind::kExtraCollective) bug.site = read_site(table, problem);
+  if (bug.kind != BugKind::kThrow) bug.message.clear();
   table.finish();
-  if (traits.needs_tensor && bug.tensor.empty()) {
-    problem.report("bug '" + word + "' needs a 'tensor'", bug.where);
+  if (const SchemaField* missing = bug_section().missing(table, bug)) {
+    problem.report("bug '" + word + "' needs a '" + missing->key + "'", bug.where);
   }
   return bug;
 }
 
 }  // namespace
+
+std::vector<SchemaSection> bug_sections() {
+  return {bug_section().described(), bug_place_section().described()};
+}
 
 RankSet read_ranks(TableReader& table, std::int32_t n_ranks, Problem& problem) {
   RankSet set;

@@ -1,175 +1,33 @@
-// data: rows from the scenario itself, from files or from a seed.
-#include <filesystem>
-#include <numeric>
-#include <system_error>
+// data: what is held out, and whether model, loss and loader fit the rows.
+#include <algorithm>
 
-#include "lockstep/base/disk_files.h"
-#include "lockstep/base/text.h"
-#include "lockstep/data/csv.h"
-#include "lockstep/data/digits.h"
-#include "lockstep/data/npy.h"
 #include "lockstep/data/split.h"
-#include "lockstep/data/synthetic.h"
-#include "lockstep/data/text.h"
+#include "lockstep/harness/format/section.h"
 #include "lockstep/harness/format/sections.h"
 
 namespace lockstep {
 namespace {
 
-namespace fs = std::filesystem;
-
-/// A data set with the numbers its rows go by.
-struct Rows {
-  std::shared_ptr<const data::Dataset> dataset;
-  std::vector<std::int64_t> ids;  ///< Empty: 0, 1, 2, ...
+struct DataTable {
+  DataKind kind = DataKind::kInline;
+  std::int64_t holdout = 0;
+  std::int64_t split_seed = 0;
+  StreamShard shard = LoaderSpec().shard;
 };
 
-std::shared_ptr<const data::Dataset> keep(Result<data::Dataset> made,
-                                          const std::string& where,
-                                          Problem& problem) {
-  if (made.ok()) return std::make_shared<const data::Dataset>(std::move(made).value());
-  const Error& error = made.error();
-  // A file's own place says more than the scenario's.
-  const bool is_file = error.where.find(':') != std::string::npos || fs::exists(error.where);
-  problem.report(is_file ? error.message : error.text(), is_file ? error.where : where);
-  return nullptr;
-}
-
-/// Data files are relative to the scenario that names them.
-std::string beside(const std::string& scenario, const std::string& path) {
-  if (path.empty() || fs::path(path).is_absolute()) return path;
-  return (fs::path(scenario).parent_path() / path).lexically_normal().string();
-}
-
-/// scenarios/data/digits.csv of the tree the scenario lies in, else the installed one.
-std::string find_digits(const std::string& scenario) {
-  std::error_code code;
-  fs::path folder = fs::absolute(scenario, code).parent_path();
-  while (!folder.empty()) {
-    const fs::path near = folder / "data" / "digits.csv";
-    const fs::path far = folder / std::string(data::kDigitsPath);
-    if (fs::exists(near, code)) return near.string();
-    if (fs::exists(far, code)) return far.string();
-    if (folder == folder.parent_path()) break;
-    folder = folder.parent_path();
-  }
-  return LOCKSTEP_INSTALLED_DIGITS;
-}
-
-void append_row(const TomlNode& node,
-                data::DatasetParts& parts,
-                std::vector<std::int64_t>& ids,
-                Problem& problem) {
-  if (!node.is_table()) {
-    problem.report("a row is a table: { x = [1, 2], y = [0] }", node.where);
-    return;
-  }
-  TableReader row(node, "data.rows", problem);
-  const std::vector<double> x = row.numbers("x");
-  const std::vector<double> y = row.numbers("y");
-  const bool first = parts.size == 0;
-  const auto x_columns = static_cast<std::int64_t>(x.size());
-  const auto y_columns = static_cast<std::int64_t>(y.size());
-  if (first) parts.feature_columns = x_columns;
-  if (first) parts.target_columns = y_columns;
-  const bool labelled = row.has("label");
-  const bool fits = x_columns == parts.feature_columns && y_columns == parts.target_columns &&
-                    (first || labelled == !parts.labels.empty());
-  if (!fits || x.empty()) {
-    problem.report("all rows need the same number of x and y, and a label in all or none",
-                   node.where);
-  }
-  parts.features.insert(parts.features.end(), x.begin(), x.end());
-  parts.targets.insert(parts.targets.end(), y.begin(), y.end());
-  if (labelled) parts.labels.push_back(row.integer("label", 0));
-  parts.tokens.push_back(row.integer("tokens", 1));
-  ids.push_back(row.integer("id", parts.size));
-  row.finish();
-  ++parts.size;
-}
-
-Rows inline_rows(TableReader& table, Problem& problem) {
-  const TomlNode* list = table.array("rows");
-  if (list == nullptr || list->items.empty()) {
-    problem.report("inline data need 'rows': [{ x = [1], y = [0] }]", table.where("rows"));
-    return {};
-  }
-  data::DatasetParts parts;
-  parts.name = "inline data";
-  Rows rows;
-  for (const TomlNode& item : list->items) append_row(item, parts, rows.ids, problem);
-  if (problem.found()) return {};
-  rows.dataset = keep(data::Dataset::make(std::move(parts)), list->where, problem);
-  return rows;
-}
-
-Rows synthetic_rows(TableReader& table, Problem& problem) {
-  data::SyntheticOptions options;
-  options.kind = table.word("task", options.kind);
-  options.size = table.integer("size", options.size, 1);
-  options.weights = table.numbers("weights");
-  const auto n_weights = static_cast<std::int64_t>(options.weights.size());
-  const std::int64_t n_features = n_weights > 0 ? n_weights : options.features;
-  options.features =
-      table.integer("features", options.kind == data::SyntheticKind::kRamp ? 1 : n_features, 1);
-  options.outputs = table.integer("outputs", options.outputs, 1);
-  options.seed = table.seed("seed");
-  options.noise = table.number_from("noise", 0.0, 0.0);
-  return {keep(data::make_synthetic(options), table.where(), problem), {}};
-}
-
-Rows csv_rows(TableReader& table, const std::string& scenario, Problem& problem) {
-  const std::string path = beside(scenario, table.text("path", ""));
-  if (path.empty()) problem.report("csv data need a 'path'", table.where());
-  data::CsvOptions options;
-  options.label_column = table.text("label", "");
-  options.target_columns = table.texts("targets");
-  options.token_column = table.text("tokens", "");
-  options.header = table.word("header", options.header);
-  const std::string separator = table.text("separator", ",");
-  if (separator.size() != 1) {
-    problem.report("'data.separator' is one character", table.where("separator"));
-  } else {
-    options.separator = separator.front();
-  }
-  if (problem.found()) return {};
-  DiskFiles files;
-  return {keep(data::load_csv(files, path, options), table.where("path"), problem), {}};
-}
-
-Rows npy_rows(TableReader& table, const std::string& scenario, Problem& problem) {
-  data::NpyPaths paths;
-  paths.features = beside(scenario, table.text("features", ""));
-  paths.targets = beside(scenario, table.text("targets", ""));
-  paths.labels = beside(scenario, table.text("labels", ""));
-  paths.tokens = beside(scenario, table.text("tokens", ""));
-  if (paths.features.empty()) problem.report("npy data need 'features': a path", table.where());
-  if (problem.found()) return {};
-  DiskFiles files;
-  return {keep(data::load_npy(files, paths), table.where("features"), problem), {}};
-}
-
-Rows digits_rows(TableReader& table, const std::string& scenario, Problem& problem) {
-  const std::string given = table.text("path", "");
-  const std::string path = given.empty() ? find_digits(scenario) : beside(scenario, given);
-  DiskFiles files;
-  return {keep(data::load_digits(files, path), table.where(), problem), {}};
-}
-
-Rows text_rows(TableReader& table, const std::string& scenario, Problem& problem) {
-  const std::string path = beside(scenario, table.text("path", ""));
-  const std::string text = table.text("text", "");
-  const std::int64_t block_size = table.integer("block_size", 16, 1);
-  if (path.empty() == text.empty()) {
-    problem.report("text data need either a 'path' or a 'text'", table.where());
-  }
-  if (problem.found()) return {};
-  if (path.empty()) {
-    return {keep(data::make_text(text, "inline text", block_size), table.where("text"), problem),
-            {}};
-  }
-  DiskFiles files;
-  return {keep(data::load_text(files, path, block_size), table.where("path"), problem), {}};
+const Section<DataTable>& data_section() {
+  static const Section<DataTable> section("data", [](Section<DataTable>& it) {
+    it.differs_by_rank();
+    it.add("kind", &DataTable::kind, "Where rows come from.").later({"stream"}).selects();
+    it.add("holdout", &DataTable::holdout, "Rows for evaluations alone.").counts();
+    it.add("split_seed", &DataTable::split_seed, "Draws the rows that are held out.").seeds_job();
+    it.add("shard",
+           &DataTable::shard,
+           "`loader.sampler = \"stream\"`: how the copies of an iterable data set, one of every "
+           "worker "
+           "of every rank, divide the rows.");
+  });
+  return section;
 }
 
 /// The rows `ids` of `from` as a separate data set.
@@ -189,16 +47,18 @@ std::shared_ptr<const data::Dataset> select(const data::Dataset& from,
     if (from.has_labels()) parts.labels.push_back(from.label(id));
     parts.tokens.push_back(from.tokens(id));
   }
-  return keep(data::Dataset::make(std::move(parts)), from.name(), problem);
+  Result<data::Dataset> made = data::Dataset::make(std::move(parts));
+  if (made.ok()) return std::make_shared<const data::Dataset>(std::move(made).value());
+  problem.report(made.error().text(), from.name());
+  return nullptr;
 }
 
-void hold_out(TableReader& table, const Rows& rows, Job& job, Problem& problem) {
-  const std::int64_t holdout = table.integer("holdout", 0);
-  const std::int64_t seed = table.integer("split_seed", 0);
+void hold_out(
+    TableReader& table, const DataTable& data, const Rows& rows, Job& job, Problem& problem) {
   job.train = rows.dataset;
   job.train_ids = rows.ids;
-  if (holdout == 0 || rows.dataset == nullptr) return;
-  const auto split = data::holdout_split(rows.dataset->size(), holdout, seed);
+  if (data.holdout == 0 || rows.dataset == nullptr) return;
+  const auto split = data::holdout_split(rows.dataset->size(), data.holdout, data.split_seed);
   if (!split.ok()) {
     problem.report(split.error().message, table.where("holdout"));
     return;
@@ -328,25 +188,9 @@ void check_batches(const std::string& where,
   }
 }
 
-Rows read_rows(TableReader& table, const std::string& scenario, Problem& problem) {
-  switch (table.word("kind", DataKind::kInline, {"stream"})) {
-    case DataKind::kInline:
-      return inline_rows(table, problem);
-    case DataKind::kSynthetic:
-      return synthetic_rows(table, problem);
-    case DataKind::kCsv:
-      return csv_rows(table, scenario, problem);
-    case DataKind::kNpy:
-      return npy_rows(table, scenario, problem);
-    case DataKind::kDigits:
-      return digits_rows(table, scenario, problem);
-    case DataKind::kText:
-      return text_rows(table, scenario, problem);
-  }
-  return {};
-}
-
 }  // namespace
+
+std::vector<SchemaSection> data_sections() { return {data_section().described()}; }
 
 void read_data(TableReader& root, const JobSurroundings& around, Job& job, Problem& problem) {
   const TomlNode* node = root.table("data");
@@ -355,14 +199,15 @@ void read_data(TableReader& root, const JobSurroundings& around, Job& job, Probl
     return;
   }
   TableReader table(*node, "data", problem);
-  const Rows rows = read_rows(table, around.path, problem);
-  job.loader.shard = table.word("shard", job.loader.shard);
+  DataTable data;
+  data_section().read(table, data);
+  const Rows rows = read_rows(table, data.kind, around.path, problem);
+  job.loader.shard = data.shard;
   if (job.loader.shard != StreamShard::kNone && job.loader.sampler != SamplerKind::kStream) {
     problem.report("'data.shard' divides a stream: set 'loader.sampler = \"stream\"'",
                    table.where("shard"));
   }
-  hold_out(table, rows, job, problem);
-  table.finish();
+  hold_out(table, data, rows, job, problem);
   if (problem.found() || job.train == nullptr) return;
   check_model(job, root.where("model"), problem);
   check_batches(root.where("loader"), around, job, problem);

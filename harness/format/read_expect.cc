@@ -1,7 +1,9 @@
 // expect: what a run of the scenario must show.
 #include <algorithm>
+#include <array>
 
 #include "lockstep/base/text.h"
+#include "lockstep/harness/format/section.h"
 #include "lockstep/harness/format/sections.h"
 
 namespace lockstep {
@@ -21,6 +23,28 @@ Cause read_cause(TableReader& table, Problem& problem) {
   return Cause::kNone;
 }
 
+const Section<ExpectedFinding>& finding_section() {
+  using Finding = ExpectedFinding;
+  static const Section<Finding> section(
+      "expect.fires",
+      [](Section<Finding>& it) {
+        it.add("law", &Finding::law, "A [law](../laws.md).").required();
+        it.add("step", &Finding::step, "Optimizer step.");
+        it.add("seq", &Finding::seq, "Number of the collective in its group.");
+        it.add("tensor", &Finding::tensor, "Its name.");
+        it.add("field", &Finding::field, "In which the ranks' calls differ.");
+        it.add("site", &Finding::site, "Call site, or a part of it.");
+        it.code("cause", FieldType::kText, "A [cause](../causes.md).");
+        it.code("ranks", FieldType::kIntegers, "The ranks it names.").links(RankLink::kNames);
+        it.code("missing", FieldType::kIntegers, "The ranks it misses.");
+        it.add("weights", &Finding::weights, "The weights that ranks had in an average.");
+        it.add("declared", &Finding::declared, "Those they should have had.");
+        it.all_stays();
+      },
+      SectionShape::kList);
+  return section;
+}
+
 ExpectedFinding read_finding(const TomlNode& node, std::int32_t n_ranks, Problem& problem) {
   ExpectedFinding finding;
   finding.where = node.where;
@@ -29,14 +53,9 @@ ExpectedFinding read_finding(const TomlNode& node, std::int32_t n_ranks, Problem
                    node.where);
     return finding;
   }
-  TableReader table(node, "expect.fires", problem);
-  finding.law = table.text("law", "");
+  TableReader table(node, finding_section().name(), problem);
+  finding_section().read(table, finding);
   check_law(finding.law, table.where("law"), problem);
-  if (table.has("step")) finding.step = table.integer("step", 0);
-  if (table.has("seq")) finding.seq = table.integer("seq", 0);
-  finding.tensor = table.text("tensor", "");
-  finding.field = table.text("field", "");
-  finding.site = table.text("site", "");
   finding.cause = read_cause(table, problem);
   if (const TomlNode* ranks = table.array("ranks")) {
     finding.ranks = ranks_of(*ranks, n_ranks, problem);
@@ -44,10 +63,44 @@ ExpectedFinding read_finding(const TomlNode& node, std::int32_t n_ranks, Problem
   if (const TomlNode* missing = table.array("missing")) {
     finding.missing = ranks_of(*missing, n_ranks, problem);
   }
-  finding.weights = table.numbers("weights");
-  finding.declared = table.numbers("declared");
   table.finish();
   return finding;
+}
+
+const Section<ExpectedValue>& value_place_section() {
+  using Value = ExpectedValue;
+  static const Section<Value> section("expect.values.at", [](Section<Value>& it) {
+    it.add("step", &Value::step, "Optimizer step.");
+    it.add("event", &Value::event, "The event that has the values.")
+        .preset("step")
+        .words({"wrap",
+                "forward",
+                "grad.base",
+                "grad.inc",
+                "grad.pre",
+                "grad.post",
+                "grad.used",
+                "step",
+                "eval",
+                "end"});
+    it.all_stays();
+  });
+  return section;
+}
+
+const Section<ExpectedValue>& value_section() {
+  using Value = ExpectedValue;
+  static const Section<Value> section(
+      "expect.values",
+      [](Section<Value>& it) {
+        it.code("at", FieldType::kTable, "Where.").required();
+        it.add("tensor", &Value::tensor, "Its name.");
+        it.add("equals", &Value::equals, "All elements, on every rank; compared exactly.");
+        it.add("by_rank", &Value::by_rank, "All elements of each rank; instead of `equals`.");
+        it.all_stays();
+      },
+      SectionShape::kList);
+  return section;
 }
 
 ExpectedValue read_value(const TomlNode& node, std::int32_t n_ranks, Problem& problem) {
@@ -58,29 +111,13 @@ ExpectedValue read_value(const TomlNode& node, std::int32_t n_ranks, Problem& pr
                    node.where);
     return value;
   }
-  TableReader table(node, "expect.values", problem);
+  TableReader table(node, value_section().name(), problem);
+  value_section().read(table, value);
   if (const TomlNode* place = table.table("at")) {
-    TableReader at(*place, "expect.values.at", problem);
-    if (at.has("step")) value.step = at.integer("step", 0);
-    value.event = at.word("event",
-                          "step",
-                          {"wrap",
-                           "forward",
-                           "grad.base",
-                           "grad.inc",
-                           "grad.pre",
-                           "grad.post",
-                           "grad.used",
-                           "step",
-                           "eval",
-                           "end"});
-    at.finish();
+    value_place_section().read_table(*place, value, problem);
   } else {
     problem.report("an expected value needs 'at': { step = 0, event = \"step\" }", node.where);
   }
-  value.tensor = table.text("tensor", "");
-  value.equals = table.numbers("equals");
-  value.by_rank = table.number_lists("by_rank");
   table.finish();
   if (value.equals.empty() == value.by_rank.empty()) {
     problem.report("an expected value has either 'equals' or 'by_rank'", node.where);
@@ -93,6 +130,20 @@ ExpectedValue read_value(const TomlNode& node, std::int32_t n_ranks, Problem& pr
   return value;
 }
 
+const Section<ExpectedSamples>& samples_section() {
+  using Samples = ExpectedSamples;
+  static const Section<Samples> section(
+      "expect.samples",
+      [](Section<Samples>& it) {
+        it.add("rank", &Samples::rank, "Who consumed the rows; below the number of ranks.");
+        it.add("step", &Samples::step, "Optimizer step.");
+        it.add("ids", &Samples::ids, "The rows, in order.");
+        it.all_stays();
+      },
+      SectionShape::kList);
+  return section;
+}
+
 ExpectedSamples read_samples(const TomlNode& node, std::int32_t n_ranks, Problem& problem) {
   ExpectedSamples samples;
   samples.where = node.where;
@@ -101,10 +152,9 @@ ExpectedSamples read_samples(const TomlNode& node, std::int32_t n_ranks, Problem
                    node.where);
     return samples;
   }
-  TableReader table(node, "expect.samples", problem);
-  samples.rank = table.small("rank", 0, 0, n_ranks - 1);
-  samples.step = table.integer("step", 0);
-  samples.ids = table.integers("ids");
+  TableReader table(node, samples_section().name(), problem);
+  samples_section().read(table, samples);
+  table.integer("rank", 0, 0, n_ranks - 1);
   table.finish();
   return samples;
 }
@@ -123,56 +173,117 @@ void read_quiet(TableReader& expect, Expectation& expectation, Problem& problem)
     }
     return;
   }
-  expect.word("quiet", "rest", {"all", "rest"});
+  constexpr std::array<std::string_view, 2> kWordsOfQuiet = {"all", "rest"};
+  expect.word("quiet", "rest", kWordsOfQuiet);
 }
 
-void read_metric(TableReader& expect, Expectation& expectation, Problem& problem) {
-  const TomlNode* node = expect.table("metric");
-  if (node == nullptr) return;
-  TableReader table(*node, "expect.metric", problem);
-  Expectation::Metric metric;
-  metric.name = table.word("name", "accuracy", {"accuracy", "mse", "l1", "cross-entropy"});
-  if (table.has("min")) metric.min = table.number("min", 0.0);
-  if (table.has("max")) metric.max = table.number("max", 0.0);
-  if (table.has("equals")) metric.equals = table.number("equals", 0.0);
-  if (table.has("denominator")) metric.denominator = table.number("denominator", 0.0);
-  table.finish();
-  expectation.metric = metric;
+const Section<Expectation::Metric>& metric_section() {
+  using Metric = Expectation::Metric;
+  static const Section<Metric> section("expect.metric", [](Section<Metric>& it) {
+    it.add("name", &Metric::name, "Which one.")
+        .preset(std::string(name_of(EvalMetric::kAccuracy)))
+        .words({kWords<EvalMetric>.begin(), kWords<EvalMetric>.end()});
+    it.add("min", &Metric::min, "It is at least this.");
+    it.add("max", &Metric::max, "It is at most this.");
+    it.add("equals", &Metric::equals, "It is exactly this.");
+    it.add("denominator", &Metric::denominator, "It is a mean over this many.");
+    it.all_stays();
+  });
+  return section;
+}
+
+struct FinalState {
+  std::string equals_variant;
+};
+
+const Section<FinalState>& final_state_section() {
+  static const Section<FinalState> section("expect.final_state", [](Section<FinalState>& it) {
+    it.add("equals_variant",
+           &FinalState::equals_variant,
+           "Every rank ends with the parameters, bit for bit, of this variant of the file.")
+        .shown("the base");
+    it.all_stays();
+  });
+  return section;
+}
+
+const Section<Expectation>& expect_section() {
+  static const Section<Expectation> section("expect", [](Section<Expectation>& it) {
+    it.add("outcome", &Expectation::outcome, "How the run ends.");
+    it.add("error", &Expectation::error, "A part of the error's text.");
+    it.code("advice",
+            FieldType::kTexts,
+            "Exactly the advice that laws must give, such as `[\"A-straggler\"]`.")
+        .shown("anything");
+    it.code("fires",
+            FieldType::kTables,
+            "Findings that must fire; keys that are left out match anything.");
+    it.code("values", FieldType::kTables, "Values of tensors.");
+    it.code("samples", FieldType::kTables, "Rows that a rank consumed in a step.");
+    it.code(
+          "quiet",
+          FieldType::kAny,
+          "No law fires that `fires` does not name, whatever the value: `\"all\"`, `\"rest\"`, or "
+          "a list of laws that must also have checked something.")
+        .shown("rest");
+    it.code("metric", FieldType::kTable, "The metric of the last evaluation.");
+    it.add("restarts", &Expectation::restarts, "How often the agent restarted the job.");
+    it.code("final_state", FieldType::kTable, "What the run ends with.");
+    it.all_stays();
+  });
+  return section;
+}
+
+template <typename T, typename Read>
+void read_each(TableReader& expect, std::string_view key, std::vector<T>& into, Read read) {
+  const TomlNode* list = expect.array(key);
+  if (list == nullptr) return;
+  for (const TomlNode& item : list->items) into.push_back(read(item));
+}
+
+template <typename T>
+std::optional<T> read_if_there(TableReader& expect,
+                               std::string_view key,
+                               const Section<T>& section) {
+  const TomlNode* node = expect.table(key);
+  if (node == nullptr) return std::nullopt;
+  T value;
+  section.read_table(*node, value, expect.problem());
+  return value;
 }
 
 }  // namespace
+
+std::vector<SchemaSection> expect_sections() {
+  return {expect_section().described(),
+          finding_section().described(),
+          value_section().described(),
+          value_place_section().described(),
+          samples_section().described(),
+          metric_section().described(),
+          final_state_section().described()};
+}
 
 Expectation read_expectation(TableReader& root, std::int32_t n_ranks, Problem& problem) {
   Expectation expectation;
   const TomlNode* node = root.table("expect");
   if (node == nullptr) return expectation;
-  TableReader expect(*node, "expect", problem);
-  expectation.outcome = expect.word("outcome", RunOutcome::kOk);
-  expectation.error = expect.text("error", "");
+  TableReader expect(*node, expect_section().name(), problem);
+  expect_section().read(expect, expectation);
   if (expect.has("advice")) expectation.advice = expect.texts("advice");
-  if (const TomlNode* fires = expect.array("fires")) {
-    for (const TomlNode& item : fires->items) {
-      expectation.fires.push_back(read_finding(item, n_ranks, problem));
-    }
-  }
-  if (const TomlNode* values = expect.array("values")) {
-    for (const TomlNode& item : values->items) {
-      expectation.values.push_back(read_value(item, n_ranks, problem));
-    }
-  }
-  if (const TomlNode* samples = expect.array("samples")) {
-    for (const TomlNode& item : samples->items) {
-      expectation.samples.push_back(read_samples(item, n_ranks, problem));
-    }
-  }
+  read_each(expect, "fires", expectation.fires, [&](const TomlNode& item) {
+    return read_finding(item, n_ranks, problem);
+  });
+  read_each(expect, "values", expectation.values, [&](const TomlNode& item) {
+    return read_value(item, n_ranks, problem);
+  });
+  read_each(expect, "samples", expectation.samples, [&](const TomlNode& item) {
+    return read_samples(item, n_ranks, problem);
+  });
   read_quiet(expect, expectation, problem);
-  read_metric(expect, expectation, problem);
-  if (expect.has("restarts")) expectation.restarts = expect.integer("restarts", 0);
-  if (const TomlNode* state = expect.table("final_state")) {
-    TableReader final_state(*state, "expect.final_state", problem);
-    expectation.final_state = final_state.text("equals_variant", "");
-    final_state.finish();
-  }
+  expectation.metric = read_if_there(expect, "metric", metric_section());
+  const auto state = read_if_there(expect, "final_state", final_state_section());
+  if (state) expectation.final_state = state->equals_variant;
   expect.finish();
   if (expectation.outcome == RunOutcome::kOk && !expectation.fires.empty()) {
     problem.report("outcome \"ok\" and 'fires' contradict each other", expect.where("fires"));

@@ -2,22 +2,47 @@
 #include <algorithm>
 #include <array>
 
+#include "lockstep/harness/format/section.h"
 #include "lockstep/harness/format/sections.h"
 
 namespace lockstep {
 
+namespace {
+
+const Section<GptSpec>& keys_of_gpt() {
+  static const Section<GptSpec> section("model", {"gpt"}, [](Section<GptSpec>& it) {
+    it.differs_by_rank();
+    it.add("vocab", &GptSpec::vocab, "Tokens; at least as many as the data have.")
+        .at_least(1)
+        .shown("that of the data")
+        .counts();
+    it.add("context", &GptSpec::context, "The longest text it can read, in tokens.")
+        .at_least(1)
+        .shown("the data's columns")
+        .counts();
+    it.add("layers", &GptSpec::layers, "Blocks.").between(1, 10'000).counts();
+    it.add("heads", &GptSpec::heads, "Attention heads of a block.").at_least(1).counts();
+    it.add("width", &GptSpec::width, "Elements of a token's vector: a multiple of `heads`.")
+        .at_least(1)
+        .counts();
+    it.add("dropout", &GptSpec::dropout, "Probability, up to 1, that an element is dropped.")
+        .from(0.0);
+    it.add("dropout_seed",
+           &GptSpec::dropout_seed,
+           "Masks come from a stream of their own, which starts at this seed plus the rank.")
+        .shown("none: masks continue the stream of the initial values");
+    it.add("tied", &GptSpec::tied, "The last layer uses the token table.");
+  });
+  return section;
+}
+
+}  // namespace
+
+SchemaSection gpt_section() { return keys_of_gpt().described(); }
+
 GptSpec read_gpt(TableReader& model, Problem& problem) {
   GptSpec gpt;
-  gpt.vocab = model.integer("vocab", 0, 1);
-  gpt.context = model.integer("context", 0, 1);
-  gpt.layers = model.small("layers", static_cast<std::int32_t>(gpt.layers), 1, 10'000);
-  gpt.heads = model.integer("heads", gpt.heads, 1);
-  gpt.width = model.integer("width", gpt.width, 1);
-  gpt.dropout = model.number_from("dropout", 0.0, 0.0);
-  if (model.has("dropout_seed")) {
-    gpt.dropout_seed = model.seed("dropout_seed");
-  }
-  gpt.tied = model.flag("tied", true);
+  keys_of_gpt().read(model, gpt);
   for (const std::int64_t rows : {gpt.vocab, gpt.context, 4 * gpt.width}) {
     const std::array<std::int64_t, 2> sizes = {rows, gpt.width};
     if (is_affordable(sizes)) continue;

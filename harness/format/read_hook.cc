@@ -1,48 +1,86 @@
 // ddp.hook: a communication hook with PyTorch's options, and which laws a job does not promise.
 #include <algorithm>
 
+#include "lockstep/harness/format/section.h"
 #include "lockstep/harness/format/sections.h"
 
 namespace lockstep {
 namespace {
 
-PowerSgdOptions read_power_sgd(TableReader& table) {
-  PowerSgdOptions options;
-  options.rank = table.integer("matrix_approximation_rank", options.rank, 1);
-  options.start_iter = table.integer("start_powerSGD_iter", options.start_iter, 0);
-  options.min_compression_rate =
-      table.number_from("min_compression_rate", options.min_compression_rate, 0.0);
-  options.error_feedback = table.flag("use_error_feedback", true);
-  options.warm_start = table.flag("warm_start", true);
-  options.orthogonalization_epsilon = table.number_from("orthogonalization_epsilon", 0.0, 0.0);
-  options.seed = static_cast<std::uint32_t>(table.integer("random_seed", 0, 0, UINT32_MAX));
-  options.batch_same_shapes = table.flag("batch_tensors_with_same_shape", false);
-  return options;
+const Section<PowerSgdOptions>& power_sgd_section() {
+  using Options = PowerSgdOptions;
+  static const Section<Options> section("ddp.hook", {"powersgd"}, [](Section<Options>& it) {
+    it.differs_by_rank();
+    it.add("matrix_approximation_rank", &Options::rank, "Columns of the thin matrices.")
+        .at_least(1);
+    it.add("start_powerSGD_iter", &Options::start_iter, "Plain averaging before this iteration.");
+    it.add("min_compression_rate", &Options::min_compression_rate, "Else gradients go as they are.")
+        .from(0.0);
+    it.add("use_error_feedback",
+           &Options::error_feedback,
+           "What compression lost is added to the next gradient.");
+    it.add("warm_start", &Options::warm_start, "Starts from the last Q instead of a random one.");
+    it.add("orthogonalization_epsilon",
+           &Options::orthogonalization_epsilon,
+           "Is added to norms before division.")
+        .from(0.0);
+    it.add("random_seed", &Options::seed, "Of random Q.").at_most(UINT32_MAX);
+    it.add("batch_tensors_with_same_shape",
+           &Options::batch_same_shapes,
+           "Tensors of one shape are compressed together.");
+  });
+  return section;
 }
 
-LocalSgdSpec read_local_sgd(TableReader& table, const JobSurroundings& around) {
-  LocalSgdSpec spec;
-  spec.start_iter = table.integer("start_localSGD_iter", 0, 0);
-  spec.subgroup = table.small("subgroup", around.ranks_per_node, 1);
-  spec.gradient_allreduce = table.flag("post_local_gradient_allreduce", true);
-  return spec;
+const Section<LocalSgdSpec>& local_sgd_section() {
+  using Spec = LocalSgdSpec;
+  static const Section<Spec> section("ddp.hook", {"post-local-sgd"}, [](Section<Spec>& it) {
+    it.differs_by_rank();
+    it.add("start_localSGD_iter", &Spec::start_iter, "All ranks average before this iteration.");
+    it.add(
+          "subgroup", &Spec::subgroup, "This many consecutive ranks average together from then on.")
+        .at_least(1)
+        .shown("a node, or all ranks")
+        .counts();
+    it.add("post_local_gradient_allreduce",
+           &Spec::gradient_allreduce,
+           "`false`: no rank averages gradients from then on.");
+  });
+  return section;
 }
 
 /// The hook as a table: { kind = "powersgd", matrix_approximation_rank = 2 }.
+const Section<HookSpec>& hook_section() {
+  static const Section<HookSpec> section("ddp.hook", [](Section<HookSpec>& it) {
+    it.differs_by_rank();
+    it.add("kind", &HookSpec::kind, "What takes the place of the reducer's average.").selects();
+    it.add("wrapper", &HookSpec::wrapper, "Gradients travel in 16 bits.");
+    it.add("bucket_size", &HookSpec::channel, "Elements that share a scale.")
+        .at_least(1)
+        .of({HookKind::kQuantizePerChannel})
+        .counts();
+  });
+  return section;
+}
+
 HookSpec read_hook_table(TableReader& table, const JobSurroundings& around) {
   HookSpec spec;
-  spec.kind = table.word("kind", spec.kind);
-  if (spec.kind == HookKind::kPowerSgd) spec.power_sgd = read_power_sgd(table);
-  if (spec.kind == HookKind::kPostLocalSgd) spec.local_sgd = read_local_sgd(table, around);
-  if (spec.kind == HookKind::kQuantizePerChannel) {
-    spec.channel = table.integer("bucket_size", 512, 1);
+  hook_section().read(table, spec);
+  if (spec.kind == HookKind::kPowerSgd) power_sgd_section().read(table, spec.power_sgd);
+  if (spec.kind == HookKind::kPostLocalSgd) {
+    spec.local_sgd.subgroup = around.ranks_per_node;
+    local_sgd_section().read(table, spec.local_sgd);
   }
-  spec.wrapper = table.word("wrapper", spec.wrapper);
   table.finish();
   return spec;
 }
 
 }  // namespace
+
+std::vector<SchemaSection> hook_sections() {
+  return {
+      hook_section().described(), power_sgd_section().described(), local_sgd_section().described()};
+}
 
 HookSpec read_hook(TableReader& ddp, const JobSurroundings& around, Problem& problem) {
   HookSpec spec;
@@ -51,7 +89,8 @@ HookSpec read_hook(TableReader& ddp, const JobSurroundings& around, Problem& pro
     TableReader table(*node, "ddp.hook", problem);
     spec = read_hook_table(table, around);
   } else {
-    spec.kind = ddp.word("hook", spec.kind);
+    spec.kind = parse_word<HookKind>(ddp.word("hook", name_of(spec.kind), kWords<HookKind>))
+                    .value_or(spec.kind);
     spec.local_sgd.subgroup = around.ranks_per_node;
   }
   if (spec.kind == HookKind::kNone) return spec;

@@ -1,10 +1,108 @@
-// optimizer, scheduler, scaler, clip.
-#include <algorithm>
+// optimizer, scaler, clip.
+#include <limits>
 
+#include "lockstep/harness/format/section.h"
 #include "lockstep/harness/format/sections.h"
 
 namespace lockstep {
 namespace {
+
+using Kind = OptimizerKind;
+
+const Section<GroupSpec>& group_section() {
+  static const Section<GroupSpec> section(
+      "optimizer.groups",
+      [](Section<GroupSpec>& it) {
+        it.differs_by_rank();
+        it.add("tensors", &GroupSpec::tensors, "Names of its parameters.").required();
+        it.add("lr", &GroupSpec::lr, "As of the optimizer.").from(0.0).shown("the optimizer's");
+        it.add("weight_decay", &GroupSpec::weight_decay, "As of the optimizer.")
+            .from(0.0)
+            .shown("the optimizer's");
+        it.add("momentum", &GroupSpec::momentum, "As of the optimizer; adam, adamw: beta1.")
+            .from(0.0)
+            .shown("the optimizer's");
+      },
+      SectionShape::kList);
+  return section;
+}
+
+void add_rates(Section<OptimizerSpec>& it) {
+  it.add("lr", &OptimizerSpec::lr, "Learning rate.")
+      .from(0.0)
+      .of({Kind::kSgd})
+      .varies("the learning rate", {"0.5", "0.125", "0.0078125"});
+  it.add("lr", &OptimizerSpec::lr, "Learning rate.")
+      .preset(1e-3)
+      .from(0.0)
+      .of({Kind::kAdam, Kind::kAdamW});
+  it.add("lr", &OptimizerSpec::lr, "Learning rate.")
+      .preset(1e-2)
+      .from(0.0)
+      .of({Kind::kAdagrad, Kind::kRmsprop});
+  it.add("weight_decay", &OptimizerSpec::weight_decay, "Times the parameter, added to gradients.")
+      .from(0.0)
+      .except({Kind::kAdamW});
+  it.add(
+        "weight_decay", &OptimizerSpec::weight_decay, "Share of a parameter that a step takes off.")
+      .preset(1e-2)
+      .from(0.0)
+      .of({Kind::kAdamW});
+  it.add("maximize", &OptimizerSpec::maximize, "Steps go up the gradient.");
+}
+
+/// What each kind has besides the rate and the decay. PyTorch's defaults.
+void add_keys_of_kinds(Section<OptimizerSpec>& it) {
+  it.add("momentum", &OptimizerSpec::momentum, "Share of the last update that is kept.")
+      .from(0.0)
+      .of({Kind::kSgd, Kind::kRmsprop});
+  it.add("dampening", &OptimizerSpec::dampening, "Share of a gradient that momentum leaves out.")
+      .of({Kind::kSgd});
+  it.add("nesterov", &OptimizerSpec::nesterov, "Momentum looks ahead.").of({Kind::kSgd});
+  it.add("eps", &OptimizerSpec::eps, "Is added to denominators.")
+      .from(0.0)
+      .of({Kind::kAdam, Kind::kAdamW, Kind::kRmsprop});
+  it.add("eps", &OptimizerSpec::eps, "Is added to denominators.")
+      .preset(1e-10)
+      .from(0.0)
+      .of({Kind::kAdagrad});
+  it.add("lr_decay", &OptimizerSpec::lr_decay, "The rate falls as 1 / (1 + steps times this).")
+      .from(0.0)
+      .of({Kind::kAdagrad});
+  it.add("initial_accumulator_value",
+         &OptimizerSpec::initial_accumulator_value,
+         "Where the sums of squares start.")
+      .from(0.0)
+      .of({Kind::kAdagrad});
+  it.add("alpha", &OptimizerSpec::alpha, "Decay of the mean of squares.")
+      .from(0.0)
+      .of({Kind::kRmsprop});
+  it.add("centered", &OptimizerSpec::centered, "Divides by the deviation, not by the mean square.")
+      .of({Kind::kRmsprop});
+  it.code("betas", FieldType::kNumbers, "Decay of the means of gradients and of their squares.")
+      .shown("0.9, 0.999")
+      .of({Kind::kAdam, Kind::kAdamW})
+      .whole();
+  it.add("amsgrad", &OptimizerSpec::amsgrad, "Divides by the largest mean of squares so far.")
+      .of({Kind::kAdam, Kind::kAdamW});
+}
+
+const Section<OptimizerSpec>& optimizer_section() {
+  static const Section<OptimizerSpec> section("optimizer", [](Section<OptimizerSpec>& it) {
+    it.differs_by_rank();
+    it.add("kind", &OptimizerSpec::kind, "What turns gradients into steps.")
+        .selects()
+        .varies("the optimizer", {"sgd", "adam", "adagrad", "rmsprop"});
+    add_rates(it);
+    add_keys_of_kinds(it);
+    it.tables("groups",
+              &OptimizerSpec::groups,
+              group_section(),
+              "a group is a table: { tensors = [\"bias\"], lr = 0.01 }",
+              "Parameters with their own options.");
+  });
+  return section;
+}
 
 void read_betas(TableReader& table, OptimizerSpec& optimizer) {
   const std::vector<double> betas = table.numbers("betas");
@@ -19,255 +117,116 @@ void read_betas(TableReader& table, OptimizerSpec& optimizer) {
   optimizer.beta2 = betas[1];
 }
 
-/// What each kind has besides the rate and the decay. PyTorch's defaults.
-void read_kind(TableReader& table, OptimizerSpec& optimizer) {
-  const OptimizerKind kind = optimizer.kind;
-  if (kind == OptimizerKind::kSgd || kind == OptimizerKind::kRmsprop) {
-    optimizer.momentum = table.number_from("momentum", 0.0, 0.0);
+void check_optimizer(TableReader& table, OptimizerSpec& optimizer) {
+  if (optimizer.nesterov && (optimizer.momentum <= 0.0 || optimizer.dampening != 0.0)) {
+    table.problem().report("Nesterov momentum requires a momentum and zero dampening",
+                           table.where("nesterov"));
   }
-  if (kind == OptimizerKind::kSgd) {
-    optimizer.dampening = table.number("dampening", 0.0);
-    optimizer.nesterov = table.flag("nesterov", false);
-    if (optimizer.nesterov && (optimizer.momentum <= 0.0 || optimizer.dampening != 0.0)) {
-      table.problem().report("Nesterov momentum requires a momentum and zero dampening",
-                             table.where("nesterov"));
-    }
-    return;
-  }
-  optimizer.eps = table.number_from("eps", kind == OptimizerKind::kAdagrad ? 1e-10 : 1e-8, 0.0);
-  if (kind == OptimizerKind::kAdagrad) {
-    optimizer.lr_decay = table.number_from("lr_decay", 0.0, 0.0);
-    optimizer.initial_accumulator_value = table.number_from("initial_accumulator_value", 0.0, 0.0);
-  } else if (kind == OptimizerKind::kRmsprop) {
-    optimizer.alpha = table.number_from("alpha", optimizer.alpha, 0.0);
-    optimizer.centered = table.flag("centered", false);
-  } else {
-    read_betas(table, optimizer);
-    optimizer.amsgrad = table.flag("amsgrad", false);
-  }
-}
-
-double default_lr(OptimizerKind kind) {
-  if (kind == OptimizerKind::kSgd) return 0.1;
-  return kind == OptimizerKind::kAdam || kind == OptimizerKind::kAdamW ? 1e-3 : 1e-2;
-}
-
-std::optional<double> number_if_given(TableReader& table, std::string_view key) {
-  if (!table.has(key)) return std::nullopt;
-  return table.number_from(key, 0.0, 0.0);
-}
-
-void read_groups(TableReader& table, OptimizerSpec& optimizer) {
-  const TomlNode* list = table.array("groups");
-  if (list == nullptr) return;
-  for (const TomlNode& node : list->items) {
-    if (!node.is_table()) {
-      table.problem().report("a group is a table: { tensors = [\"bias\"], lr = 0.01 }", node.where);
-      continue;
-    }
-    TableReader one(node, "optimizer.groups", table.problem());
-    GroupSpec group{.tensors = one.texts("tensors"),
-                    .lr = number_if_given(one, "lr"),
-                    .weight_decay = number_if_given(one, "weight_decay"),
-                    .momentum = number_if_given(one, "momentum")};
-    one.finish();
-    if (group.tensors.empty()) {
-      table.problem().report("a group needs 'tensors', the names of its parameters", node.where);
-    }
-    optimizer.groups.push_back(std::move(group));
+  if (optimizer.kind == Kind::kAdam || optimizer.kind == Kind::kAdamW) read_betas(table, optimizer);
+  const TomlNode* groups = table.node("groups");
+  for (std::size_t i = 0; i < optimizer.groups.size(); ++i) {
+    if (!optimizer.groups[i].tensors.empty()) continue;
+    table.problem().report("a group needs 'tensors', the names of its parameters",
+                           groups->items[i].where);
   }
 }
 
 OptimizerSpec read_optimizer(TableReader& root, Problem& problem) {
   TableReader table = section(root, "optimizer", problem);
   OptimizerSpec optimizer;
-  optimizer.kind = table.word("kind", optimizer.kind);
-  optimizer.lr = table.number_from("lr", default_lr(optimizer.kind), 0.0);
-  const double decay = optimizer.kind == OptimizerKind::kAdamW ? 1e-2 : 0.0;
-  optimizer.weight_decay = table.number_from("weight_decay", decay, 0.0);
-  optimizer.maximize = table.flag("maximize", false);
-  read_kind(table, optimizer);
-  read_groups(table, optimizer);
+  optimizer_section().read(table, optimizer);
+  check_optimizer(table, optimizer);
   read_sharing(table, optimizer);
   table.finish();
   return optimizer;
 }
 
-optim::OneCycleLr read_one_cycle(TableReader& table) {
-  optim::OneCycleLr rule;
-  rule.max_lr = {table.number_from("max_lr", 0.1, 0.0)};
-  rule.total_steps = table.integer("total_steps", 1, 1);
-  rule.pct_start = table.number_from("pct_start", rule.pct_start, 0.0);
-  rule.anneal = table.word("anneal", rule.anneal);
-  rule.cycle_momentum = table.flag("cycle_momentum", true);
-  rule.base_momentum = {table.number("base_momentum", rule.base_momentum.front())};
-  rule.max_momentum = {table.number("max_momentum", rule.max_momentum.front())};
-  rule.div_factor = table.number("div_factor", rule.div_factor);
-  rule.final_div_factor = table.number("final_div_factor", rule.final_div_factor);
-  rule.three_phase = table.flag("three_phase", false);
-  return rule;
+void check_scaler(TableReader& table, optim::GradScalerOptions& options) {
+  if (options.growth_factor <= 1.0) {
+    table.problem().report("The growth factor must be > 1.0.", table.where("growth"));
+  }
+  if (options.backoff_factor >= 1.0) {
+    table.problem().report("The backoff factor must be < 1.0.", table.where("backoff"));
+  }
 }
 
-/// Factors of the initial rate, one per epoch; the last one stays in effect.
-optim::LambdaLr read_table_rule(TableReader& table) {
-  const std::vector<double> factors = table.numbers("factors");
-  if (factors.empty()) {
-    table.problem().report("kind = \"table\" needs 'factors': [1.0, 0.5, 0.25]", table.where());
-    return {{[](std::int64_t) { return 1.0; }}};
-  }
-  return {{[factors](std::int64_t epoch) {
-    return factors[std::min(static_cast<std::size_t>(epoch), factors.size() - 1)];
-  }}};
-}
-
-optim::LrRule read_ramp(TableReader& table, ScheduleKind kind) {
-  const optim::LinearLr linear;
-  if (kind == ScheduleKind::kConstant) {
-    return optim::ConstantLr{.factor = table.number_from("factor", linear.start_factor, 0.0),
-                             .total_iters = table.integer("total_iters", 5, 1)};
-  }
-  if (kind == ScheduleKind::kPolynomial) {
-    return optim::PolynomialLr{.total_iters = table.integer("total_iters", 5, 1),
-                               .power = table.number("power", 1.0)};
-  }
-  return optim::LinearLr{
-      .start_factor = table.number_from("start_factor", linear.start_factor, 0.0),
-      .end_factor = table.number_from("end_factor", 1.0, 0.0),
-      .total_iters = table.integer("total_iters", 5, 1)};
-}
-
-optim::LrRule read_rule(TableReader& table, ScheduleKind kind) {
-  if (kind == ScheduleKind::kStep) {
-    return optim::StepLr{.step_size = table.integer("step_size", 1, 1),
-                         .gamma = table.number("gamma", 0.1)};
-  }
-  if (kind == ScheduleKind::kMultistep) {
-    return optim::MultiStepLr{.milestones = table.integers("milestones"),
-                              .gamma = table.number("gamma", 0.1)};
-  }
-  if (kind == ScheduleKind::kExponential)
-    return optim::ExponentialLr{.gamma = table.number("gamma", 0.9)};
-  if (kind == ScheduleKind::kCosine) {
-    return optim::CosineAnnealingLr{.t_max = table.integer("t_max", 1, 1),
-                                    .eta_min = table.number_from("eta_min", 0.0, 0.0)};
-  }
-  if (kind == ScheduleKind::kRestarts) {
-    return optim::CosineAnnealingWarmRestarts{.t_0 = table.integer("t_0", 1, 1),
-                                              .t_mult = table.integer("t_mult", 1, 1),
-                                              .eta_min = table.number_from("eta_min", 0.0, 0.0)};
-  }
-  if (kind == ScheduleKind::kOnecycle) return read_one_cycle(table);
-  if (kind == ScheduleKind::kTable) return read_table_rule(table);
-  return read_ramp(table, kind);
-}
-
-optim::PlateauOptions read_plateau(TableReader& table) {
-  optim::PlateauOptions options;
-  options.maximize = table.word("mode", "min", {"min", "max"}) == "max";
-  options.factor = table.number_from("factor", options.factor, 0.0);
-  if (options.factor >= 1.0)
-    table.problem().report("Factor should be < 1.0.", table.where("factor"));
-  options.patience = table.integer("patience", options.patience);
-  options.threshold = table.number("threshold", options.threshold);
-  options.absolute = table.word("threshold_mode", "rel", {"rel", "abs"}) == "abs";
-  options.cooldown = table.integer("cooldown", 0);
-  options.min_lr = {table.number_from("min_lr", 0.0, 0.0)};
-  options.eps = table.number_from("eps", options.eps, 0.0);
-  return options;
-}
-
-/// The parts of a sequential or chained schedule.
-std::vector<optim::LrRule> read_parts(TableReader& table) {
-  std::vector<optim::LrRule> rules;
-  const TomlNode* parts = table.array("parts");
-  for (std::size_t i = 0; parts != nullptr && i < parts->items.size(); ++i) {
-    const TomlNode& node = parts->items[i];
-    if (!node.is_table()) {
-      table.problem().report("a part is a table: { kind = \"linear\" }", node.where);
-      continue;
-    }
-    TableReader part(node, "scheduler.parts", table.problem());
-    // A part has no parts, and no metric.
-    const auto plain =
-        std::span(kWords<ScheduleKind>).first(static_cast<std::size_t>(ScheduleKind::kPlateau));
-    const std::string word = part.word("kind", name_of(ScheduleKind::kCosine), plain);
-    const ScheduleKind kind = parse_word<ScheduleKind>(word).value_or(ScheduleKind::kCosine);
-    rules.push_back(read_rule(part, kind));
-    part.finish();
-  }
-  if (rules.empty()) {
-    table.problem().report("'scheduler.parts' are one schedule or more", table.where("parts"));
-  }
-  return rules;
-}
-
-SchedulerSpec read_scheduler(TableReader& root, Problem& problem) {
-  SchedulerSpec scheduler;
-  if (!root.has("scheduler")) return scheduler;
-  TableReader table = section(root, "scheduler", problem);
-  const auto kind = table.word("kind", ScheduleKind::kCosine);
-  scheduler.per = table.word("per", scheduler.per);
-  scheduler.times = table.small("times", 1, 1);
-  scheduler.declared_times = table.small("declared_times", 1, 1);
-  if (kind == ScheduleKind::kPlateau) {
-    scheduler.plateau = read_plateau(table);
-    scheduler.metric = table.word("metric", scheduler.metric);
-  } else if (kind == ScheduleKind::kSequential || kind == ScheduleKind::kChained) {
-    scheduler.rules = read_parts(table);
-    scheduler.chained = kind == ScheduleKind::kChained;
-    if (!scheduler.chained) scheduler.milestones = table.integers("milestones");
-    if (!scheduler.chained && scheduler.milestones.size() + 1 != scheduler.rules.size()) {
-      problem.report("'scheduler.milestones' are one fewer than its parts",
-                     table.where("milestones"));
-    }
-  } else {
-    scheduler.rules = {read_rule(table, kind)};
-  }
-  table.finish();
-  return scheduler;
+const Section<optim::GradScalerOptions>& scaler_section() {
+  using Options = optim::GradScalerOptions;
+  static const Section<Options> section("scaler", [](Section<Options>& it) {
+    it.differs_by_rank();
+    it.add("init", &Options::init_scale, "The first scale.").from(0.0);
+    it.add("growth", &Options::growth_factor, "The scale grows by this, more than 1.");
+    it.add("backoff", &Options::backoff_factor, "The scale shrinks by this, less than 1.")
+        .from(0.0);
+    it.add("growth_interval", &Options::growth_interval, "Finite steps before it grows.")
+        .at_least(1);
+    it.add("enabled", &Options::enabled, "`false`: it does nothing.");
+    it.check(check_scaler);
+  });
+  return section;
 }
 
 std::optional<optim::GradScalerOptions> read_scaler(TableReader& root, Problem& problem) {
   if (!root.has("scaler")) return std::nullopt;
   TableReader table = section(root, "scaler", problem);
   optim::GradScalerOptions options;
-  options.init_scale = table.number_from("init", options.init_scale, 0.0);
-  options.growth_factor = table.number("growth", options.growth_factor);
-  options.backoff_factor = table.number_from("backoff", options.backoff_factor, 0.0);
-  options.growth_interval = table.integer("growth_interval", options.growth_interval, 1);
-  options.enabled = table.flag("enabled", true);
+  scaler_section().read(table, options);
   table.finish();
-  if (options.growth_factor <= 1.0) {
-    problem.report("The growth factor must be > 1.0.", table.where("growth"));
-  }
-  if (options.backoff_factor >= 1.0) {
-    problem.report("The backoff factor must be < 1.0.", table.where("backoff"));
-  }
   return options;
+}
+
+void check_clip(TableReader& table, ClipSpec& clip) {
+  const bool known = clip.norm_type == 1.0 || clip.norm_type == 2.0 ||
+                     clip.norm_type == std::numeric_limits<double>::infinity();
+  if (!known) {
+    table.problem().report("'clip.norm_type' is 1, 2 or inf", table.where("norm_type"));
+  }
+  if (clip.norm.has_value() == clip.value.has_value()) {
+    table.problem().report("'clip' needs either 'norm' or 'value'", table.where());
+  }
+}
+
+const Section<ClipSpec>& clip_section() {
+  static const Section<ClipSpec> section("clip", [](Section<ClipSpec>& it) {
+    it.differs_by_rank();
+    it.add("norm", &ClipSpec::norm, "The largest norm of all gradients together.").from(0.0);
+    it.add("value", &ClipSpec::value, "The largest size of an element; instead of `norm`.")
+        .from(0.0);
+    it.add("norm_type", &ClipSpec::norm_type, "1, 2 or inf.");
+    it.either("when",
+              &ClipSpec::before_sync,
+              "after-sync",
+              "before-sync",
+              "before-sync: each rank of a hand-written loop clips its own gradients.");
+    it.add("unscale",
+           &ClipSpec::unscale,
+           "`false` clips while gradients still carry the scaler's scale.");
+    it.add("recount",
+           &ClipSpec::recount,
+           "Squares of the norm are summed over the ranks, as if each had a shard.");
+    it.check(check_clip);
+  });
+  return section;
 }
 
 ClipSpec read_clip(TableReader& root, Problem& problem) {
   ClipSpec clip;
   if (!root.has("clip")) return clip;
   TableReader table = section(root, "clip", problem);
-  clip.norm = number_if_given(table, "norm");
-  clip.value = number_if_given(table, "value");
-  clip.norm_type = table.number("norm_type", 2.0);
-  clip.before_sync =
-      table.word("when", "after-sync", {"after-sync", "before-sync"}) == "before-sync";
-  clip.unscale = table.flag("unscale", true);
-  clip.recount = table.flag("recount", false);
+  clip_section().read(table, clip);
   table.finish();
-  const bool known = clip.norm_type == 1.0 || clip.norm_type == 2.0 ||
-                     clip.norm_type == std::numeric_limits<double>::infinity();
-  if (!known) problem.report("'clip.norm_type' is 1, 2 or inf", table.where("norm_type"));
-  if (clip.norm.has_value() == clip.value.has_value()) {
-    problem.report("'clip' needs either 'norm' or 'value'", table.where());
-  }
   return clip;
 }
 
 }  // namespace
+
+std::vector<SchemaSection> optimizer_sections() {
+  return {optimizer_section().described(), group_section().described()};
+}
+
+std::vector<SchemaSection> scaler_sections() {
+  return {scaler_section().described(), clip_section().described()};
+}
 
 TableReader section(TableReader& root, std::string_view name, Problem& problem) {
   static const TomlNode empty;

@@ -1,48 +1,121 @@
 // tensor.NAME and program: what each rank calls, written out instead of a model and a loop.
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <numeric>
 
 #include "lockstep/base/text.h"
+#include "lockstep/harness/format/section.h"
 #include "lockstep/harness/format/sections.h"
 
 namespace lockstep {
 namespace {
 
-/// What an operation of a program takes. Letters of `keys`: t tensor, o outputs, r root, e reduce,
-/// g group, a async, s site, p peer, T tag, n ns, N name, v value, w work, q equals, k ranks, b
-/// body.
-struct OpKeys {
-  std::string_view keys;
-  std::string_view required;
+/// One operation as it is written: tensors are named by what they are for.
+struct OpTable : RawOp {
+  std::string output;
+  std::string message{kThrown};
 };
 
-/// By RawOpKind.
-constexpr std::array<OpKeys, kWords<RawOpKind>.size()> kKeysOf = {{
-    {"tegas", "t"},    // all_reduce
-    {"trgas", "t"},    // broadcast
-    {"tregas", "t"},   // reduce
-    {"togas", "to"},   // all_gather
-    {"torgas", "to"},  // gather
-    {"torgas", "to"},  // scatter
-    {"toegas", "to"},  // reduce_scatter
-    {"togas", "to"},   // all_to_all
-    {"gas", ""},       // barrier
-    {"tpTgas", "tp"},  // send
-    {"tpTgas", "tp"},  // recv
-    {"w", "w"},        // wait
-    {"ts", "t"},       // read
-    {"tvs", "tv"},     // write
-    {"n", "n"},        // compute
-    {"Nv", "Nv"},      // decision
-    {"Nk", "Nk"},      // group
-    {"Rb", "Rb"},      // repeat
-    {"tq", "tq"},      // expect
-    {"m", ""},         // throw
-    {"", ""},          // exit
-    {"m", "m"},        // log
-}};
+void add_operands(Section<OpTable>& it) {
+  it.add("tensor", &RawOp::tensor, "What it works on: what a rank gives, or receives.")
+      .except({RawOpKind::kBarrier,
+               RawOpKind::kWait,
+               RawOpKind::kCompute,
+               RawOpKind::kDecision,
+               RawOpKind::kGroup,
+               RawOpKind::kRepeat,
+               RawOpKind::kThrow,
+               RawOpKind::kExit,
+               RawOpKind::kLog})
+      .required()
+      .stays();
+  it.add("output", &OpTable::output, "Where the result goes.")
+      .of({RawOpKind::kAllGather,
+           RawOpKind::kGather,
+           RawOpKind::kScatter,
+           RawOpKind::kReduceScatter,
+           RawOpKind::kAllToAll})
+      .required();
+  it.add("reduce", &RawOp::reduce, "How parts are combined.")
+      .words({"sum", "avg", "product", "min", "max"})
+      .later({"premul_sum", "band", "bor", "bxor"})
+      .of({RawOpKind::kAllReduce, RawOpKind::kReduce, RawOpKind::kReduceScatter});
+  it.add("root", &RawOp::root, "The rank that has the whole, below the number of ranks.")
+      .links(RankLink::kRoot)
+      .of({RawOpKind::kBroadcast, RawOpKind::kReduce, RawOpKind::kGather, RawOpKind::kScatter});
+  it.add("peer", &RawOp::peer, "The other rank, below the number of ranks.")
+      .links(RankLink::kPartner)
+      .of({RawOpKind::kSend, RawOpKind::kRecv})
+      .required();
+  it.add("tag", &RawOp::tag, "Messages of one tag meet.")
+      .of({RawOpKind::kSend, RawOpKind::kRecv})
+      .counts();
+}
+
+void add_manners(Section<OpTable>& it) {
+  const std::vector<RawOpKind> kCollectives = {RawOpKind::kAllReduce,
+                                               RawOpKind::kBroadcast,
+                                               RawOpKind::kReduce,
+                                               RawOpKind::kAllGather,
+                                               RawOpKind::kGather,
+                                               RawOpKind::kScatter,
+                                               RawOpKind::kReduceScatter,
+                                               RawOpKind::kAllToAll,
+                                               RawOpKind::kBarrier,
+                                               RawOpKind::kSend,
+                                               RawOpKind::kRecv};
+  std::vector<std::string_view> words;
+  for (const RawOpKind kind : kCollectives) words.push_back(name_of(kind));
+  it.add("group", &RawOp::group, "The group that calls it.").shown("the world").of(words);
+  it.add("async", &RawOp::work, "Returns at once; this name is what `wait` waits for.").of(words);
+  words.push_back(name_of(RawOpKind::kRead));
+  words.push_back(name_of(RawOpKind::kWrite));
+  it.code("site", FieldType::kText, "The reported call site: `save.py:12`.")
+      .shown("the line in the scenario")
+      .of(words);
+  it.add("work", &RawOp::work, "The name that `async` gave.").of({RawOpKind::kWait}).required();
+}
+
+void add_rest(Section<OpTable>& it) {
+  it.add("ns", &RawOp::number, "Of virtual time.")
+      .in_unit("ns")
+      .of({RawOpKind::kCompute})
+      .required()
+      .counts();
+  it.add("name", &RawOp::name, "Of the decision or group.")
+      .of({RawOpKind::kDecision, RawOpKind::kGroup})
+      .required();
+  it.add("message", &OpTable::message, "What is thrown.").of({RawOpKind::kThrow});
+  it.add("message", &OpTable::message, "What is logged.").of({RawOpKind::kLog}).required();
+  it.add("value", &RawOp::number, "What was decided.")
+      .between(INT64_MIN, TableReader::kMost)
+      .of({RawOpKind::kDecision})
+      .required();
+  it.add("value", &RawOp::value, "Of every element.").of({RawOpKind::kWrite}).required();
+  it.add("equals", &RawOp::equals, "The elements that the tensor must have.")
+      .of({RawOpKind::kExpect})
+      .required()
+      .whole();
+  it.add("times", &RawOp::times, "How often.").of({RawOpKind::kRepeat}).required().counts();
+  it.code("ranks", FieldType::kRanks, "Its members; every rank calls it.")
+      .of({RawOpKind::kGroup})
+      .required()
+      .stays();
+  it.code("body", FieldType::kTables, "Operations.").of({RawOpKind::kRepeat}).required();
+}
+
+const Section<OpTable>& op_section() {
+  static const Section<OpTable> section(
+      "program.body",
+      [](Section<OpTable>& it) {
+        it.add("op", &RawOp::op, "What is done.").selects().required();
+        add_operands(it);
+        add_manners(it);
+        add_rest(it);
+      },
+      SectionShape::kList);
+  return section;
+}
 
 /// ":12:5" of "folder/job.toml:12:5".
 std::string line_and_column(const std::string& where) {
@@ -119,91 +192,49 @@ class ProgramReader {
                       table.where("op"));
       return nullptr;
     }
-    op.op = *kind;
-    const OpKeys& keys = kKeysOf[static_cast<std::size_t>(op.op)];
-    const auto takes = [&](char letter) {
-      return keys.keys.find(letter) != std::string_view::npos;
-    };
-    read_communication(table, takes, op);
-    const TomlNode* body = read_rest(table, takes, op);
-    check_required(table, keys, op);
+    OpTable given;
+    op_section().read(table, given);
+    given.where = op.where;
+    const TomlNode* body = read_names(table, given);
+    check_required(table, given);
     table.finish();
+    op = std::move(given);
     return body;
   }
 
-  template <typename Takes>
-  void read_communication(TableReader& table, const Takes& takes, RawOp& op) {
-    if (takes('t')) op.tensor = tensor_name(table, "tensor");
-    if (takes('o')) op.name = tensor_name(table, "output");
-    if (takes('e')) {
-      const std::string reduce = table.word("reduce",
-                                            "sum",
-                                            {"sum", "avg", "product", "min", "max"},
-                                            {"premul_sum", "band", "bor", "bxor"});
-      op.reduce = parse_word<ReduceOp>(reduce).value_or(op.reduce);
+  /// What the table does not say of a key: which tensors and ranks there are.
+  const TomlNode* read_names(TableReader& table, OpTable& given) {
+    check_tensor(table, "tensor", given.tensor);
+    check_tensor(table, "output", given.output);
+    if (!given.output.empty()) given.name = given.output;
+    for (const auto& [key, rank] : {std::pair("root", given.root), std::pair("peer", given.peer)}) {
+      if (rank > 0) table.integer(key, 0, 0, scenario_.n_ranks - 1);
     }
-    if (takes('g')) op.group = table.text("group", "");
-    if (takes('r')) op.root = table.small("root", 0, 0, scenario_.n_ranks - 1);
-    if (takes('p')) op.peer = table.small("peer", 0, 0, scenario_.n_ranks - 1);
-    if (takes('T')) op.tag = table.small("tag", 0);
-    if (takes('a')) op.work = table.text("async", "");
-    if (takes('s')) op.site = read_site(table, problem_);
-    if (takes('w')) op.work = table.text("work", "");
-  }
-
-  template <typename Takes>
-  const TomlNode* read_rest(TableReader& table, const Takes& takes, RawOp& op) {
-    if (takes('n')) op.number = table.integer("ns", 0);
-    if (takes('N')) op.name = table.text("name", "");
-    if (takes('m')) op.name = table.text("message", "thrown by the scenario");
-    if (takes('v') && op.op == RawOpKind::kDecision)
-      op.number = table.integer("value", 0, INT64_MIN);
-    if (takes('v') && op.op == RawOpKind::kWrite) op.value = table.number("value", 0.0);
-    if (takes('q')) op.equals = table.numbers("equals");
-    if (takes('R')) op.times = table.integer("times", 1, 0);
-    if (takes('k')) {
+    const bool speaks = given.op == RawOpKind::kThrow || given.op == RawOpKind::kLog;
+    if (speaks) given.name = given.message;
+    if (op_section().has(given, "site")) given.site = read_site(table, problem_);
+    if (given.op == RawOpKind::kGroup) {
       if (const TomlNode* list = table.array("ranks")) {
-        op.ranks = ranks_of(*list, scenario_.n_ranks, problem_);
+        given.ranks = ranks_of(*list, scenario_.n_ranks, problem_);
       }
     }
-    return takes('b') ? table.array("body") : nullptr;
+    return given.op == RawOpKind::kRepeat ? table.array("body") : nullptr;
   }
 
-  void check_required(TableReader& table, const OpKeys& keys, const RawOp& op) {
-    struct Need {
-      char letter;
-      std::string_view key;
-    };
-
-    constexpr std::array<Need, 12> kNeeds = {{{'t', "tensor"},
-                                              {'o', "output"},
-                                              {'p', "peer"},
-                                              {'w', "work"},
-                                              {'n', "ns"},
-                                              {'N', "name"},
-                                              {'v', "value"},
-                                              {'k', "ranks"},
-                                              {'R', "times"},
-                                              {'b', "body"},
-                                              {'q', "equals"},
-                                              {'m', "message"}}};
-    for (const Need& need : kNeeds) {
-      if (keys.required.find(need.letter) == std::string_view::npos || table.has(need.key))
-        continue;
-      problem_.report(
-          "operation '" + std::string(name_of(op.op)) + "' needs '" + std::string(need.key) + "'",
-          table.where());
-    }
+  void check_required(TableReader& table, OpTable& given) {
+    const SchemaField* missing = op_section().missing(table, given);
+    if (missing == nullptr) return;
+    problem_.report(
+        "operation '" + std::string(name_of(given.op)) + "' needs '" + missing->key + "'",
+        table.where());
   }
 
-  std::string tensor_name(TableReader& table, std::string_view key) {
-    std::string name = table.text(key, "");
-    if (name.empty() || scenario_.tensors.contains(name)) return name;
+  void check_tensor(const TableReader& table, std::string_view key, const std::string& name) {
+    if (name.empty() || scenario_.tensors.contains(name)) return;
     std::vector<std::string_view> known;
     for (const auto& [declared, tensor] : scenario_.tensors) known.push_back(declared);
     problem_.report("no tensor '" + name + "' is declared" + did_you_mean(name, known),
                     table.where(key));
-    return name;
   }
 
   const Scenario& scenario_;
@@ -237,6 +268,64 @@ void check_fill(const TableReader& table,
   }
 }
 
+const Section<RawTensor>& tensor_section() {
+  static const Section<RawTensor> section(
+      "tensor",
+      [](Section<RawTensor>& it) {
+        it.add("dtype", &RawTensor::dtype, "Of its elements.");
+        it.add("shape", &RawTensor::shape, "One to four sizes.").shown("1").counts();
+        it.code("fill", FieldType::kAny, "`\"rank+1\"`, a number or a list of values.")
+            .shown("\"rank+1\"");
+        it.add("values", &RawTensor::values, "Its elements.");
+        it.add("by_rank", &RawTensor::by_rank, "Its elements on each rank.");
+      },
+      SectionShape::kNamed);
+  return section;
+}
+
+/// The keys of a tensor that is a part of another one.
+const Section<RawTensor>& view_section() {
+  static const Section<RawTensor> section(
+      "tensor",
+      [](Section<RawTensor>& it) {
+        it.add("view",
+               &RawTensor::view,
+               "It is a part of this tensor's memory, and has only the keys below.");
+        it.add("offset", &RawTensor::offset, "With `view`: where it begins, in elements.");
+        it.add("shape", &RawTensor::shape, "With `view`: its sizes.").shown("1").counts();
+      },
+      SectionShape::kNamed);
+  return section;
+}
+
+/// One to four positive sizes that memory has room for.
+void check_shape(const TableReader& table, RawTensor& tensor) {
+  const bool positive =
+      std::all_of(tensor.shape.begin(), tensor.shape.end(), [](auto size) { return size > 0; });
+  if (!positive || tensor.shape.size() > 4) {
+    table.problem().report("a shape is one to four positive sizes", table.where("shape"));
+  } else if (!is_affordable(tensor.shape)) {
+    table.problem().report("a tensor has at most 2^31 elements", table.where("shape"));
+  } else {
+    return;
+  }
+  tensor.shape = {1};
+}
+
+void read_fill(TableReader& table, RawTensor& tensor) {
+  const TomlNode* fill = table.node("fill");
+  if (fill == nullptr) return;
+  if (fill->is_number()) {
+    tensor.fill = fill->number;
+  } else if (fill->is_array()) {
+    if (!table.has("values")) {
+      tensor.values = numbers_of(*fill, table.path("fill"), table.problem());
+    }
+  } else if (fill->text != "rank+1") {
+    table.problem().report("'fill' is \"rank+1\", a number or a list of values", fill->where);
+  }
+}
+
 RawTensor read_tensor(const TomlField& field, std::int32_t n_ranks, Problem& problem) {
   RawTensor tensor;
   if (!field.value.is_table()) {
@@ -245,37 +334,15 @@ RawTensor read_tensor(const TomlField& field, std::int32_t n_ranks, Problem& pro
     return tensor;
   }
   TableReader table(field.value, "tensor." + field.key, problem);
+  tensor.shape = {1};
   if (table.has("view")) {
-    tensor.view = table.text("view", "");
-    tensor.offset = table.integer("offset", 0, 0);
-    tensor.shape = table.has("shape") ? table.integers("shape") : std::vector<std::int64_t>{1};
+    view_section().read(table, tensor);
     table.finish();
     return tensor;
   }
-  const std::string dtype =
-      table.word("dtype", "f32", {"f32", "f64", "f16", "bf16", "i8", "u8", "i32", "i64", "bool"});
-  tensor.dtype = parse_word<DType>(dtype).value_or(DType::kF32);
-  tensor.shape = table.has("shape") ? table.integers("shape") : std::vector<std::int64_t>{1};
-  const bool positive =
-      std::all_of(tensor.shape.begin(), tensor.shape.end(), [](auto size) { return size > 0; });
-  if (!positive || tensor.shape.size() > 4) {
-    problem.report("a shape is one to four positive sizes", table.where("shape"));
-    tensor.shape = {1};
-  } else if (!is_affordable(tensor.shape)) {
-    problem.report("a tensor has at most 2^31 elements", table.where("shape"));
-    tensor.shape = {1};
-  }
-  if (const TomlNode* fill = table.node("fill")) {
-    if (fill->is_number()) {
-      tensor.fill = fill->number;
-    } else if (fill->is_array()) {
-      tensor.values = numbers_of(*fill, table.path("fill"), problem);
-    } else if (fill->text != "rank+1") {
-      problem.report("'fill' is \"rank+1\", a number or a list of values", fill->where);
-    }
-  }
-  if (table.has("values")) tensor.values = table.numbers("values");
-  tensor.by_rank = table.number_lists("by_rank");
+  tensor_section().read(table, tensor);
+  check_shape(table, tensor);
+  read_fill(table, tensor);
   table.finish();
   check_fill(table, tensor, n_ranks, problem);
   return tensor;
@@ -296,7 +363,27 @@ void check_view(const TomlField& field, const Scenario& scenario, Problem& probl
   }
 }
 
+struct ProgramTable {};
+
+const Section<ProgramTable>& program_section() {
+  static const Section<ProgramTable> section(
+      "program",
+      [](Section<ProgramTable>& it) {
+        it.code("ranks", FieldType::kRanks, "Those that run it.").shown("all").stays();
+        it.code("body", FieldType::kTables, "Operations, one after the other.").required();
+      },
+      SectionShape::kList);
+  return section;
+}
+
 }  // namespace
+
+std::vector<SchemaSection> program_sections() {
+  return {tensor_section().described(),
+          view_section().described(),
+          program_section().described(),
+          op_section().described()};
+}
 
 void read_programs(TableReader& root, Scenario& scenario, Problem& problem) {
   if (const TomlNode* tensors = root.table("tensor")) {
@@ -313,7 +400,7 @@ void read_programs(TableReader& root, Scenario& scenario, Problem& problem) {
       problem.report("a program is a table: { ranks = [0], body = [...] }", node.where);
       continue;
     }
-    TableReader table(node, "program", problem);
+    TableReader table(node, program_section().name(), problem);
     RawProgram program;
     program.ranks = read_ranks(table, scenario.n_ranks, problem);
     const TomlNode* body = table.array("body");

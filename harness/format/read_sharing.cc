@@ -1,37 +1,74 @@
 // optimizer.zero and optimizer.averager: what ranks share out, and what they keep apart for a
 // while.
+#include "lockstep/harness/format/section.h"
 #include "lockstep/harness/format/sections.h"
 
 namespace lockstep {
 namespace {
 
-std::vector<AveragingLevel> read_levels(TableReader& table) {
-  std::vector<AveragingLevel> levels;
-  const TomlNode* list = table.array("levels");
-  if (list == nullptr) return levels;
-  for (const TomlNode& node : list->items) {
-    if (!node.is_table()) {
-      table.problem().report("a level is a table: { period = 2, group_size = 4 }", node.where);
-      continue;
-    }
-    TableReader one(node, "optimizer.averager.levels", table.problem());
-    levels.push_back(
-        {.period = one.integer("period", 1, 1), .group_size = one.small("group_size", 1, 1)});
-    one.finish();
-  }
-  return levels;
+const Section<AveragingLevel>& level_section() {
+  using Level = AveragingLevel;
+  static const Section<Level> section(
+      "optimizer.averager.levels",
+      [](Section<Level>& it) {
+        it.differs_by_rank();
+        it.add("period", &Level::period, "Steps between averages.").at_least(1).counts();
+        it.add("group_size", &Level::group_size, "Blocks of this many ranks average.")
+            .at_least(1)
+            .counts();
+      },
+      SectionShape::kList);
+  return section;
 }
 
-std::optional<AveragerSpec> read_averager(TableReader& optimizer) {
-  const TomlNode* node = optimizer.table("averager");
-  if (node == nullptr) return std::nullopt;
-  TableReader table(*node, "optimizer.averager", optimizer.problem());
-  AveragerSpec averager;
-  averager.warmup_steps = table.integer("warmup_steps", 0, 0);
-  averager.levels = read_levels(table);
-  if (averager.levels.empty()) averager.period = table.integer("period", 1, 1);
-  table.finish();
-  return averager;
+const Section<AveragerSpec>& averager_section() {
+  using Spec = AveragerSpec;
+  static const Section<Spec> section("optimizer.averager", [](Section<Spec>& it) {
+    it.differs_by_rank();
+    it.add("warmup_steps", &Spec::warmup_steps, "Steps before the first average.").counts();
+    it.tables("levels",
+              &Spec::levels,
+              level_section(),
+              "a level is a table: { period = 2, group_size = 4 }",
+              "Blocks of ranks, the last of all of them; instead of `period`.");
+    it.add("period", &Spec::period, "Steps between averages over all ranks.").at_least(1).counts();
+    it.check([](TableReader& table, Spec& averager) {
+      if (averager.levels.empty() || !table.has("period")) return;
+      table.problem().report("an averager has either 'levels' or one 'period'",
+                             table.where("period"));
+    });
+  });
+  return section;
+}
+
+/// What ranks share out or average.
+struct SharingTable {
+  std::int64_t zero = 0;
+  std::optional<AveragerSpec> averager;
+};
+
+const Section<SharingTable>& sharing_section() {
+  using Table = SharingTable;
+  static const Section<Table> section("optimizer", [](Section<Table>& it) {
+    it.differs_by_rank();
+    it.add("zero", &Table::zero, "1 divides the optimizer's state among the ranks.").at_most(1);
+    it.table("averager",
+             &Table::averager,
+             averager_section(),
+             "Averages parameters after steps; absent: no.");
+  });
+  return section;
+}
+
+/// Keys that there are beside zero = 1.
+const Section<OptimizerSpec>& zero_section() {
+  static const Section<OptimizerSpec> section("optimizer", [](Section<OptimizerSpec>& it) {
+    it.differs_by_rank();
+    it.add("parameters_as_bucket_view",
+           &OptimizerSpec::parameters_as_bucket_view,
+           "With `zero = 1`: parameters live in buckets.");
+  });
+  return section;
 }
 
 void check_levels(const Job& job, std::int32_t n_ranks, TableReader& optimizer) {
@@ -49,12 +86,19 @@ void check_levels(const Job& job, std::int32_t n_ranks, TableReader& optimizer) 
 
 }  // namespace
 
+std::vector<SchemaSection> sharing_sections() {
+  return {sharing_section().described(),
+          zero_section().described(),
+          averager_section().described(),
+          level_section().described()};
+}
+
 void read_sharing(TableReader& optimizer, OptimizerSpec& spec) {
-  spec.zero = optimizer.integer("zero", 0, 0, 1) == 1;
-  if (spec.zero) {
-    spec.parameters_as_bucket_view = optimizer.flag("parameters_as_bucket_view", false);
-  }
-  spec.averager = read_averager(optimizer);
+  SharingTable sharing;
+  sharing_section().read(optimizer, sharing);
+  spec.zero = sharing.zero == 1;
+  if (spec.zero) zero_section().read(optimizer, spec);
+  spec.averager = std::move(sharing.averager);
 }
 
 void check_sharing(const Job& job, std::int32_t n_ranks, TableReader& root, Problem& problem) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "lockstep/base/text.h"
+#include "lockstep/harness/format/section.h"
 #include "lockstep/harness/format/sections.h"
 
 namespace lockstep {
@@ -69,7 +70,27 @@ std::vector<FaultKind> read_kinds(TableReader& swarm, const Scenario& scenario, 
   return kinds;
 }
 
+const Section<sim::SwarmOptions>& swarm_section() {
+  using Options = sim::SwarmOptions;
+  static const Section<Options> section("swarm", [](Section<Options>& it) {
+    std::vector<std::string_view> words;
+    for (const SwarmWord& each : swarm_words()) words.push_back(each.word);
+    it.add("faults", &Options::n_faults, "How many are drawn.").between(1, 1000);
+    it.add("seed", &Options::seed, "Draws them.").shown("`world.seed`");
+    it.add("steps", &Options::n_steps, "They strike in optimizer steps below it.")
+        .at_least(1)
+        .shown("`loop.steps`")
+        .counts();
+    it.code("kinds", FieldType::kWords, "Kinds of faults; `crash` with any `how`.")
+        .words(words)
+        .shown("all that have an effect");
+  });
+  return section;
+}
+
 }  // namespace
+
+std::vector<SchemaSection> swarm_sections() { return {swarm_section().described()}; }
 
 void read_swarm(TableReader& root, Scenario& scenario, Problem& problem) {
   const TomlNode* node = root.table("swarm");
@@ -78,10 +99,10 @@ void read_swarm(TableReader& root, Scenario& scenario, Problem& problem) {
   const LoopSpec& loop = scenario.jobs.front()->loop;
   sim::SwarmOptions options;
   options.n_ranks = scenario.n_ranks;
-  options.n_faults = swarm.small("faults", options.n_faults, 1, 1000);
-  options.seed = swarm.seed("seed", scenario.seed);
+  options.seed = scenario.seed;
   options.by_attempt = scenario.session.agent.has_value();
-  options.n_steps = swarm.integer("steps", loop.steps.value_or(0), 1);
+  options.n_steps = loop.steps.value_or(0);
+  swarm_section().read(swarm, options);
   if (!loop.steps && !swarm.has("steps")) {
     problem.report("a job of epochs needs 'swarm.steps': faults strike in steps below it",
                    swarm.where());

@@ -1,39 +1,104 @@
-// world, sim, exact, policy.
+// world: how many ranks there are, where they sit, and who restarts them.
 #include <algorithm>
-#include <array>
 
 #include "lockstep/base/text.h"
+#include "lockstep/harness/format/section.h"
 #include "lockstep/harness/format/sections.h"
 
 namespace lockstep {
 namespace {
 
-constexpr std::int32_t kMaxRanks = 1'000'000;
+constexpr std::int64_t kMaxRanks = TableReader::kMostSmall;
 
-std::int32_t read_size(TableReader& world, Scenario& scenario, Problem& problem) {
-  const bool by_nodes = world.has("nodes") || world.has("ranks_per_node");
-  if (by_nodes && world.has("ranks")) {
-    problem.report("a world has either 'ranks' or 'nodes' and 'ranks_per_node', not both",
-                   world.where("ranks"));
+/// The size of the world, and what an agent does. Members that other parts of a scenario use too
+/// are the scenario's own.
+struct WorldTable {
+  std::int32_t ranks = 1;
+  std::int32_t nodes = 1;
+  std::int32_t ranks_per_node = 1;
+  std::uint64_t seed = Scenario().seed;
+  sim::DiskScope disks = sim::SessionOptions().disk_scope;
+  sim::AgentOptions agent;
+};
+
+const Section<WorldTable>& world_section() {
+  using Table = WorldTable;
+  static const Section<Table> section("world", [](Section<Table>& it) {
+    it.stays();
+    it.add("ranks", &Table::ranks, "How many there are.").between(1, kMaxRanks).stays().nudged();
+    it.add("nodes", &Table::nodes, "Machines; instead of `ranks`, with `ranks_per_node`.")
+        .between(1, kMaxRanks)
+        .stays();
+    it.add("ranks_per_node", &Table::ranks_per_node, "Consecutive ranks on a machine.")
+        .between(1, kMaxRanks)
+        .stays();
+    it.add("seed", &Table::seed, "Of what the simulated world draws: jitter, what crashes leave.")
+        .seeds_job();
+    it.code("groups", FieldType::kTable, "For programs: `NAME = [[0, 1], [2, 3]]`.");
+    it.code("environment",
+            FieldType::kTables,
+            "Overrides what the launcher sets; `LOCKSTEP_DEVICE`: the accelerator a rank computes "
+            "on.");
+    it.add("disks",
+           &Table::disks,
+           "Who sees the files that a rank writes: all ranks or those of its node; files need a "
+           "folder that was made before.");
+    const auto agent = [](auto member) { return in(&Table::agent, member); };
+    it.add("max_restarts",
+           agent(&sim::AgentOptions::max_restarts),
+           "Runs the job under an elastic agent ([restarts](faults.md#restarts)).")
+        .at_most(1000)
+        .shown("no agent")
+        .counts();
+    it.add("monitor_interval_ns",
+           agent(&sim::AgentOptions::monitor_interval),
+           "How long after a rank's death the agent ends the others.")
+        .at_least(1);
+    it.add("reassign",
+           agent(&sim::AgentOptions::reassign),
+           "Each rendezvous gives ranks different places (links, slow processors).");
+    it.code("ranks_after_restart", FieldType::kIntegers, "Sizes of later attempts.")
+        .counts()
+        .links(RankLink::kSizes);
+  });
+  return section;
+}
+
+/// Of tables that code reads.
+struct Nothing {};
+
+std::int32_t size_of_world(TableReader& table, const WorldTable& world, Scenario& scenario) {
+  const bool by_nodes = table.has("nodes") || table.has("ranks_per_node");
+  if (by_nodes && table.has("ranks")) {
+    table.problem().report("a world has either 'ranks' or 'nodes' and 'ranks_per_node', not both",
+                           table.where("ranks"));
   }
-  const std::int32_t ranks = world.small("ranks", 1, 1, kMaxRanks);
-  const std::int32_t nodes = world.small("nodes", 1, 1, kMaxRanks);
-  const std::int32_t per_node = world.small("ranks_per_node", 1, 1, kMaxRanks);
-  if (!by_nodes) return ranks;
-  scenario.session.group.net.ranks_per_node = per_node;
-  const std::int64_t product = std::int64_t{nodes} * per_node;
-  if (product > kMaxRanks) {
-    problem.report("a world of " + std::to_string(product) + " ranks is larger than " +
-                       std::to_string(kMaxRanks),
-                   world.where("nodes"));
-    return 1;
-  }
-  return static_cast<std::int32_t>(product);
+  if (!by_nodes) return world.ranks;
+  scenario.session.group.net.ranks_per_node = world.ranks_per_node;
+  const std::int64_t product = std::int64_t{world.nodes} * world.ranks_per_node;
+  if (product <= kMaxRanks) return static_cast<std::int32_t>(product);
+  table.problem().report("a world of " + std::to_string(product) + " ranks is larger than " +
+                             std::to_string(kMaxRanks),
+                         table.where("nodes"));
+  return 1;
+}
+
+const Section<Nothing>& variables_section() {
+  static const Section<Nothing> section(
+      "world.environment",
+      [](Section<Nothing>& it) {
+        it.code("ranks", FieldType::kRanks, "Those that have the variables.").shown("all").stays();
+        it.code("set", FieldType::kTable, "Names and values: `{ LOCAL_RANK = \"0\" }`.");
+      },
+      SectionShape::kList);
+  return section;
 }
 
 /// One entry of world.environment, for each of its ranks.
 void read_variables(const TomlNode& node, Scenario& scenario, Problem& problem) {
-  TableReader table(node, "world.environment", problem);
+  TableReader table(node, variables_section().name(), problem);
+  Nothing nothing;
+  variables_section().read(table, nothing);
   const RankSet ranks = read_ranks(table, scenario.n_ranks, problem);
   const TomlNode* set = table.table("set");
   table.finish();
@@ -85,98 +150,50 @@ void read_groups(TableReader& world, Scenario& scenario, Problem& problem) {
   }
 }
 
-ReductionOrder read_order(TableReader& sim, std::int32_t n_ranks, Problem& problem) {
-  const std::string name = sim.text("order", "rank");
-  const std::optional<ReductionOrder> order = parse_reduction_order(name);
-  if (!order) {
-    constexpr std::array<std::string_view, 5> kNames = {
-        "rank", "gloo-ring", "pairwise", "nccl-ring", "nccl-tree"};
-    problem.report("'sim.order' does not know '" + name + "'" + did_you_mean(name, kNames),
-                   sim.where("order"));
-  } else if (!order->fits(n_ranks)) {
-    problem.report("the rings of '" + name + "' do not name the " + std::to_string(n_ranks) +
-                       " ranks of this world",
-                   sim.where("order"));
-  }
-  return order.value_or(ReductionOrder::kRank);
-}
-
-void read_simulation(TableReader& root, Scenario& scenario, Problem& problem) {
-  const TomlNode* node = root.table("sim");
-  if (node == nullptr) return;
-  TableReader sim(*node, "sim", problem);
-  sim::SessionOptions& session = scenario.session;
-  session.strategy = sim.text("strategy", "run-to-block");
-  session.schedule_seed = sim.seed("schedule_seed");
-  if (const auto made = sim::make_strategy(session.strategy, 0); !made.ok()) {
-    problem.report("'sim.strategy': " + made.error().text(), sim.where("strategy"));
-  }
-  scenario.also = sim.texts("also");
-  for (const std::string& other : scenario.also) {
-    if (const auto made = sim::make_strategy(other, 0); !made.ok()) {
-      problem.report("'sim.also': " + made.error().text(), sim.where("also"));
+void read_restarts(TableReader& table, sim::AgentOptions agent, Scenario& scenario) {
+  const bool restarts = table.has("max_restarts");
+  for (const std::int64_t n : table.integers("ranks_after_restart")) {
+    if (n >= 1 && n <= scenario.n_ranks) {
+      agent.n_ranks_later.push_back(static_cast<std::int32_t>(n));
+      continue;
     }
+    table.problem().report(
+        "a restarted world has 1 to " + std::to_string(scenario.n_ranks) + " ranks",
+        table.where("ranks_after_restart"));
   }
-  read_network(sim, scenario, problem);
-  session.group.order = read_order(sim, scenario.n_ranks, problem);
-  session.group.pairing = sim.word("pairing", session.group.pairing);
-  session.keep_going = sim.flag("keep_going", false);
-  session.livelock_points =
-      static_cast<std::uint64_t>(sim.integer("livelock_points", 50'000'000, 1));
-  session.group.watchdog = Duration{sim.integer("watchdog_ns", 0)};
-  sim.finish();
-}
-
-void read_policy(TableReader& root, Scenario& scenario, Problem& problem) {
-  const TomlNode* node = root.table("policy");
-  if (node == nullptr) return;
-  TableReader policy(*node, "policy", problem);
-  LawPolicy& laws = scenario.session.policy;
-  if (policy.has("buffers")) {
-    laws.buffers = policy.word("buffers", BufferPolicy::kLocal);
+  for (const std::string_view key : {"monitor_interval_ns", "reassign", "ranks_after_restart"}) {
+    if (restarts || !table.has(key)) continue;
+    table.problem().report("'" + table.path(key) + "' needs 'max_restarts'", table.where(key));
   }
-  laws.allow = policy.texts("allow");
-  laws.coverage = policy.small("coverage", 1, 1, 1 << 16);
-  policy.finish();
-  for (const std::string& allowed : laws.allow) {
-    const std::string id = allowed.substr(0, allowed.find('@'));
-    if (find_law(id) == nullptr) problem.report(unknown_law(id).message, policy.where("allow"));
-  }
+  if (restarts) scenario.session.agent = std::move(agent);
 }
 
 }  // namespace
+
+std::vector<SchemaSection> world_sections() {
+  return {world_section().described(), variables_section().described()};
+}
 
 void read_world(TableReader& root, Scenario& scenario, Problem& problem) {
   const TomlNode* node = root.table("world");
   if (node == nullptr) {
     problem.report("a scenario needs a world: world = { ranks = 2 }", root.where());
   } else {
-    TableReader world(*node, "world", problem);
-    scenario.n_ranks = read_size(world, scenario, problem);
-    scenario.seed = world.seed("seed");
-    read_groups(world, scenario, problem);
-    read_environment(world, scenario, problem);
-    scenario.session.disk_scope = world.word("disks", scenario.session.disk_scope);
-    read_restarts(world, scenario, problem);
-    world.finish();
+    TableReader table(*node, "world", problem);
+    WorldTable world;
+    world_section().read(table, world);
+    scenario.n_ranks = size_of_world(table, world, scenario);
+    scenario.seed = world.seed;
+    scenario.session.disk_scope = world.disks;
+    scenario.session.disk_seed = world.seed;
+    read_groups(table, scenario, problem);
+    read_environment(table, scenario, problem);
+    read_restarts(table, std::move(world.agent), scenario);
+    table.finish();
   }
   scenario.session.n_ranks = scenario.n_ranks;
   read_simulation(root, scenario, problem);
   read_policy(root, scenario, problem);
-}
-
-ExactSpec read_exact(TableReader& root, Problem& problem) {
-  ExactSpec exact;
-  const TomlNode* node = root.table("exact");
-  if (node == nullptr) return exact;
-  TableReader table(*node, "exact", problem);
-  exact.on = true;
-  exact.grid = table.small("grid", exact.grid, 0, 40);
-  exact.clamp = table.number_from("clamp", exact.clamp, 0.0);
-  exact.scale_loss_by_world = table.flag("scale_loss_by_world", false);
-  table.has("dtype");  // Read with the model, whose default it is.
-  table.finish();
-  return exact;
 }
 
 }  // namespace lockstep

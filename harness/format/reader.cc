@@ -8,6 +8,7 @@
 #include "lockstep/harness/companion/companion.h"
 #include "lockstep/harness/format/document.h"
 #include "lockstep/harness/format/load.h"
+#include "lockstep/harness/format/section.h"
 #include "lockstep/harness/format/sections.h"
 #include "lockstep/tensor/digest.h"
 
@@ -72,90 +73,6 @@ Outcome apply_variant(Document& document, const std::string& path, const std::st
   return success();
 }
 
-/// The sections of a job: what an override may change for some ranks.
-bool may_differ_by_rank(std::string_view path) {
-  constexpr std::string_view kSections[] = {
-      "model", "data", "loader", "loss", "optimizer", "scheduler", "scaler", "clip", "loop", "ddp"};
-  const std::string_view section = path.substr(0, path.find('.'));
-  return std::find(std::begin(kSections), std::end(kSections), section) != std::end(kSections);
-}
-
-struct Override {
-  RankSet ranks;
-  const TomlNode* set = nullptr;
-};
-
-std::vector<Override> read_overrides(TableReader& root, std::int32_t n_ranks, Problem& problem) {
-  std::vector<Override> overrides;
-  const TomlNode* list = root.array("override");
-  if (list == nullptr) return overrides;
-  for (const TomlNode& node : list->items) {
-    if (!node.is_table()) {
-      problem.report("an override is a table: { ranks = [1], set = { \"optimizer.lr\" = 0.5 } }",
-                     node.where);
-      continue;
-    }
-    TableReader table(node, "override", problem);
-    Override change;
-    change.ranks = read_ranks(table, n_ranks, problem);
-    change.set = table.table("set");
-    if (change.set == nullptr) {
-      problem.report("an override needs 'set': { \"optimizer.lr\" = 0.5 }", node.where);
-    }
-    table.finish();
-    if (change.set == nullptr) continue;
-    for (const TomlField& field : change.set->fields) {
-      if (may_differ_by_rank(field.key)) continue;
-      problem.report("'" + field.key + "' cannot differ between ranks", field.where);
-    }
-    overrides.push_back(change);
-  }
-  return overrides;
-}
-
-/// The document as the ranks see it on which exactly the overrides `active` apply.
-TomlNode overridden(const TomlNode& root,
-                    const std::vector<Override>& overrides,
-                    const std::vector<bool>& active,
-                    Problem& problem) {
-  TomlNode result = copy_of(root);
-  for (std::size_t i = 0; i < overrides.size(); ++i) {
-    if (!active[i]) continue;
-    for (const TomlField& field : overrides[i].set->fields) {
-      const bool merges = field.value.is_table() && result.find(field.key) != nullptr;
-      if (merges) {
-        merge_into(*result.find(field.key), field.value);
-        continue;
-      }
-      const Outcome set = set_at(result, field.key, copy_of(field.value));
-      if (!set.ok()) problem.report(set.error().message, set.error().where);
-    }
-  }
-  return result;
-}
-
-/// One job a distinct combination of overrides; ranks with the same combination share it.
-void read_jobs(TableReader& root,
-               const TomlNode& document,
-               const JobSurroundings& around,
-               Scenario& scenario,
-               Problem& problem) {
-  const std::vector<Override> overrides = read_overrides(root, scenario.n_ranks, problem);
-  std::map<std::vector<bool>, std::shared_ptr<const Job>> jobs;
-  for (std::int32_t rank = 0; rank < scenario.n_ranks && !problem.found(); ++rank) {
-    std::vector<bool> active;
-    active.reserve(overrides.size());
-    for (const Override& change : overrides) active.push_back(change.ranks.contains(rank));
-    std::shared_ptr<const Job>& job = jobs[active];
-    if (job == nullptr) {
-      const TomlNode merged = overridden(document, overrides, active, problem);
-      TableReader reader(merged, "", problem);
-      job = read_job(reader, around, problem);
-    }
-    scenario.jobs.push_back(job);
-  }
-}
-
 const TensorInfo* find_tensor(std::span<const TensorInfo> tensors, std::string_view name) {
   const auto found = std::find_if(
       tensors.begin(), tensors.end(), [name](const TensorInfo& one) { return one.name == name; });
@@ -205,15 +122,31 @@ void check_bug_tensors(const Scenario& scenario, Problem& problem) {
   }
 }
 
+/// Keys of the top level that are not tables.
+const Section<Scenario>& head_section() {
+  static const Section<Scenario> section("", [](Section<Scenario>& it) {
+    it.code("format", FieldType::kInteger, "Always 1.").between(1, 1).required().stays();
+    it.add("title", &Scenario::title, "What it shows.").shown("the path");
+    it.add("origin", &Scenario::origin, "Where it comes from.");
+    it.add("compat", &Scenario::compat, "The version of PyTorch whose behaviour counts.")
+        .words({"1.13", "2.7"});
+    it.add("torch_detail",
+           &Scenario::torch_detail,
+           "For `lockstep zoo`: what `TORCH_DISTRIBUTED_DEBUG=DETAIL` was measured to do with this "
+           "bug.")
+        .words({"", "silent", "times out", "connection closed", "diagnosed", "diagnosed late"})
+        .shown("not run");
+  });
+  return section;
+}
+
 /// First of all, so that a misspelt section is reported as that and not as a missing one.
 void check_sections(TableReader& root) {
-  for (const std::string_view key :
-       {"format", "title",  "origin",  "compat", "world",     "sim",         "exact",
-        "model",  "data",   "loader",  "loss",   "optimizer", "scheduler",   "scaler",
-        "clip",   "loop",   "ddp",     "policy", "override",  "bug",         "fault",
-        "swarm",  "tensor", "program", "expect", "replay",    "torch_detail"}) {
-    root.has(key);
+  for (const SchemaSection& section : schema()) {
+    const bool is_top = section.name.find('.') == std::string::npos;
+    if (is_top && !section.name.empty()) root.has(section.name);
   }
+  for (const SchemaField* field : head_section().described().fields) root.has(field->key);
   root.finish();
 }
 
@@ -223,13 +156,8 @@ void read_head(TableReader& root, Scenario& scenario, Problem& problem) {
   } else {
     problem.report("a scenario begins with 'format = 1'", root.where());
   }
-  scenario.title = root.text("title", scenario.path);
-  scenario.origin = root.texts("origin");
-  scenario.torch_detail =
-      root.word("torch_detail",
-                "",
-                {"", "silent", "times out", "connection closed", "diagnosed", "diagnosed late"});
-  scenario.compat = root.word("compat", "2.7", {"1.13", "2.7"});
+  scenario.title = scenario.path;
+  head_section().read(root, scenario);
 }
 
 /// A reproduction's data files lie next to the file it was made from.
@@ -247,10 +175,12 @@ Scenario read_scenario(const TomlNode& document, const std::string& path, Proble
   check_sections(root);
   read_head(root, scenario, problem);
   read_world(root, scenario, problem);
+  const ExactJobs exact = read_exact(root, problem);
   const JobSurroundings around{data_origin(root, path),
                                scenario.n_ranks,
                                scenario.compat,
-                               read_exact(root, problem),
+                               exact.spec,
+                               exact.dtype,
                                scenario.session.group.net.ranks_per_node};
   scenario.session.exact = around.exact.on;
   read_faults(root, scenario, problem);
@@ -308,6 +238,8 @@ std::string command_for(const std::string& path,
 }
 
 }  // namespace
+
+std::vector<SchemaSection> head_sections() { return {head_section().described()}; }
 
 Result<Scenario> scenario_of(const TomlNode& document, const std::string& path) {
   Problem problem;

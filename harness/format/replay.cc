@@ -5,14 +5,36 @@
 #include "lockstep/base/text.h"
 #include "lockstep/harness/format/document.h"
 #include "lockstep/harness/format/load.h"
-#include "lockstep/harness/format/table_reader.h"
+#include "lockstep/harness/format/section.h"
+#include "lockstep/harness/format/sections.h"
 #include "lockstep/harness/scenario/scenario.h"
 
 namespace lockstep {
 namespace {
 
-std::uint64_t digest(TableReader& table, std::string_view key) {
-  const std::string text = table.text(key, "0");
+/// A digest is written as hexadecimal digits.
+struct ReplayTable : Replay {
+  std::string trace{"0"};
+  std::string result{"0"};
+};
+
+const Section<ReplayTable>& replay_section() {
+  using Table = ReplayTable;
+  static const Section<Table> section("replay", [](Section<Table>& it) {
+    it.add("variant", &Replay::variant, "The variant that ran.").shown("the base");
+    it.add("schedule_seed", &Replay::schedule_seed, "Instead of that of `sim`.");
+    it.add("schedule", &Replay::schedule, "The strategy instead of that of `sim`.");
+    it.add("folder", &Replay::folder, "Where the original lay: data files are relative to it.");
+    it.add("scenario", &Replay::scenario, "The original's name there.");
+    it.add("settings", &Replay::settings, "`key=value`, as given to `--set`.");
+    it.add("trace_digest", &Table::trace, "What must come again.");
+    it.add("result_digest", &Table::result, "What must come again.");
+    it.all_stays();
+  });
+  return section;
+}
+
+std::uint64_t digest(const TableReader& table, std::string_view key, const std::string& text) {
   const auto word = parse_hex64(text);
   if (!word) {
     table.problem().report("'" + table.path(key) + "' is not a digest: '" + text + "'",
@@ -22,6 +44,8 @@ std::uint64_t digest(TableReader& table, std::string_view key) {
 }
 
 }  // namespace
+
+std::vector<SchemaSection> replay_sections() { return {replay_section().described()}; }
 
 Result<Setting> parse_setting(const std::string& text) {
   const std::size_t equals = text.find('=');
@@ -39,21 +63,14 @@ Result<Replay> load_replay(const std::string& path) {
     return Error{"this file has no table 'replay'; `lockstep run` takes plain scenarios", path};
   }
   Problem problem;
-  TableReader table(*node, "replay", problem);
-  Replay replay;
-  replay.variant = table.text("variant", "");
-  if (table.has("schedule_seed")) {
-    replay.schedule_seed = table.seed("schedule_seed");
-  }
-  replay.schedule = table.text("schedule", "");
-  replay.folder = table.text("folder", "");
-  replay.scenario = table.text("scenario", "");
-  replay.settings = table.texts("settings");
-  replay.trace_digest = digest(table, "trace_digest");
-  replay.result_digest = digest(table, "result_digest");
+  TableReader table(*node, replay_section().name(), problem);
+  ReplayTable replay;
+  replay_section().read(table, replay);
+  replay.trace_digest = digest(table, "trace_digest", replay.trace);
+  replay.result_digest = digest(table, "result_digest", replay.result);
   table.finish();
   if (problem.found()) return problem.first();
-  return replay;
+  return Replay(std::move(replay));
 }
 
 std::string with_replay(std::string text, const Replay& replay) {

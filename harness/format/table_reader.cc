@@ -69,18 +69,6 @@ std::int64_t TableReader::integer(std::string_view key,
   return value->integer;
 }
 
-std::uint64_t TableReader::seed(std::string_view key, std::uint64_t fallback) {
-  return static_cast<std::uint64_t>(
-      integer(key, static_cast<std::int64_t>(fallback), 0, kMaxInteger));
-}
-
-std::int32_t TableReader::small(std::string_view key,
-                                std::int32_t fallback,
-                                std::int32_t min,
-                                std::int32_t max) {
-  return static_cast<std::int32_t>(integer(key, fallback, min, max));
-}
-
 double TableReader::number(std::string_view key, double fallback) {
   const TomlNode* value = node(key);
   if (value == nullptr) return fallback;
@@ -112,20 +100,13 @@ std::string TableReader::text(std::string_view key, std::string_view fallback) {
 std::string TableReader::word(std::string_view key,
                               std::string_view fallback,
                               std::span<const std::string_view> words,
-                              std::initializer_list<std::string_view> later) {
+                              std::span<const std::string_view> later) {
   std::string value = text(key, fallback);
   if (std::find(later.begin(), later.end(), value) != later.end()) {
     problem_->report("'" + path(key) + " = \"" + value + "\"' is not supported yet", where(key));
     return std::string(fallback);
   }
   return one_of(key, std::move(value), fallback, words);
-}
-
-std::string TableReader::word(std::string_view key,
-                              std::string_view fallback,
-                              std::initializer_list<std::string_view> words,
-                              std::initializer_list<std::string_view> later) {
-  return word(key, fallback, std::span(words.begin(), words.size()), later);
 }
 
 std::string TableReader::one_of(std::string_view key,
@@ -183,11 +164,18 @@ std::vector<std::vector<double>> TableReader::number_lists(std::string_view key)
   return result;
 }
 
-void TableReader::not_yet(std::initializer_list<std::string_view> keys) {
-  for (const std::string_view key : keys) {
-    if (!has(key)) continue;
-    problem_->report("'" + path(key) + "' is not supported yet", where(key));
+std::vector<std::vector<std::int64_t>> TableReader::integer_lists(std::string_view key) {
+  std::vector<std::vector<std::int64_t>> result;
+  const TomlNode* value = array(key);
+  if (value == nullptr) return result;
+  for (const TomlNode& item : value->items) {
+    result.push_back(integers_of(item, path(key), *problem_));
   }
+  return result;
+}
+
+void TableReader::not_yet(std::string_view key) {
+  if (has(key)) problem_->report("'" + path(key) + "' is not supported yet", where(key));
 }
 
 void TableReader::finish() {

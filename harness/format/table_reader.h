@@ -1,8 +1,7 @@
-// Reads one table of a scenario against its schema: types, ranges, words, unknown keys.
+// Reads the values of one table of a scenario: types, ranges, words, unknown keys.
 #pragma once
 
 #include <cstdint>
-#include <initializer_list>
 #include <limits>
 #include <optional>
 #include <span>
@@ -11,7 +10,6 @@
 #include <vector>
 
 #include "lockstep/base/text.h"
-#include "lockstep/base/words.h"
 #include "lockstep/harness/format/toml_document.h"
 
 namespace lockstep {
@@ -40,6 +38,8 @@ class TableReader {
   /// The bound of every integer that is not a seed: more steps, samples or nanoseconds (11 days)
   /// than a simulation has, and sums of thousands of them still fit.
   static constexpr std::int64_t kMost = 1'000'000'000'000'000;
+  /// That of integers with 32 bits.
+  static constexpr std::int64_t kMostSmall = 1'000'000;
 
   /// `name` is the table's path for messages ("loop.eval"), empty for the file's top level.
   TableReader(const TomlNode& table, std::string name, Problem& problem);
@@ -54,40 +54,25 @@ class TableReader {
                        std::int64_t fallback,
                        std::int64_t min = 0,
                        std::int64_t max = kMost);
-  std::uint64_t seed(std::string_view key, std::uint64_t fallback = 0);
-  std::int32_t small(std::string_view key,
-                     std::int32_t fallback,
-                     std::int32_t min = 0,
-                     std::int32_t max = 1'000'000);
   double number(std::string_view key, double fallback);
   /// A number that must not be below `min`.
   double number_from(std::string_view key, double fallback, double min);
   bool flag(std::string_view key, bool fallback);
   std::string text(std::string_view key, std::string_view fallback);
-  /// One of `words`.
+  /// One of `words`. A word of `later` belongs to the format but is not supported yet.
   std::string word(std::string_view key,
                    std::string_view fallback,
                    std::span<const std::string_view> words,
-                   std::initializer_list<std::string_view> later = {});
-  /// The same. A word of `later` belongs to the schema but is not supported yet.
-  std::string word(std::string_view key,
-                   std::string_view fallback,
-                   std::initializer_list<std::string_view> words,
-                   std::initializer_list<std::string_view> later = {});
-
-  /// The value of E with the word that was written.
-  template <Worded E>
-  E word(std::string_view key, E fallback, std::initializer_list<std::string_view> later = {}) {
-    return parse_word<E>(word(key, name_of(fallback), kWords<E>, later)).value_or(fallback);
-  }
+                   std::span<const std::string_view> later = {});
 
   std::vector<double> numbers(std::string_view key);
   std::vector<std::int64_t> integers(std::string_view key);
   std::vector<std::string> texts(std::string_view key);
   std::vector<std::vector<double>> number_lists(std::string_view key);
+  std::vector<std::vector<std::int64_t>> integer_lists(std::string_view key);
 
-  /// Options of PyTorch that the format does not have yet: an error that says so.
-  void not_yet(std::initializer_list<std::string_view> keys);
+  /// An option that the format does not have yet: an error that says so, if it is given.
+  void not_yet(std::string_view key);
   /// Reports unknown keys. Call it last.
   void finish();
 

@@ -73,6 +73,7 @@ struct LoaderSpec {
   bool shuffle = false;
   std::uint64_t seed = 0;
   bool set_epoch = true;
+  std::int64_t first_epoch = 0;  ///< What set_epoch is given first: 1 where a script counts from 1.
   bool drop_last = false;
   std::int64_t workers = 0;  ///< Only a stream's order depends on them.
   bool persistent = false;   ///< Workers, and their copies of a stream, last over epochs.

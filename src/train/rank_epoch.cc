@@ -219,7 +219,10 @@ RankEpoch RankLoader::plan(std::int64_t sampler_epoch) {
 
 void RankLoader::skip_to(std::int64_t epoch) {
   if (!stream_) return;
-  for (std::int64_t e = 0; e < epoch; ++e) stream_->plan(job_.loader.set_epoch ? e : 0);
+  const LoaderSpec& loader = job_.loader;
+  for (std::int64_t e = 0; e < epoch; ++e) {
+    stream_->plan(loader.set_epoch ? loader.first_epoch + e : 0);
+  }
 }
 
 }  // namespace lockstep

@@ -288,7 +288,7 @@ RankOutcomeValues Loop::run() {
   const bool by_steps = job_.loop.steps.has_value();
   std::int64_t first_batch = place.batch;
   for (std::int64_t epoch = place.epoch; by_steps ? !done() : epoch < job_.loop.epochs; ++epoch) {
-    state_.sampler_epoch = job_.loader.set_epoch ? epoch : 0;
+    state_.sampler_epoch = job_.loader.set_epoch ? job_.loader.first_epoch + epoch : 0;
     if (!run_epoch(epoch, std::exchange(first_batch, 0))) break;
     end_epoch();
   }

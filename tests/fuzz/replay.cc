@@ -1,6 +1,6 @@
 // Runs a fuzzer without libFuzzer: on every file of a folder, as it is and damaged a number of times.
 //
-//   read_trace_replay CORPUS ROUNDS
+//   read_trace_replay CORPUS ROUNDS [DICTIONARY]
 //
 // The damage is drawn from a fixed seed, so that every run sees the same inputs. With libFuzzer in its
 // place (./dev fuzz) the same code is explored by coverage.
@@ -13,6 +13,7 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "tests/fuzz/fuzz.h"
 
@@ -34,20 +35,32 @@ class Dice {
   std::uint64_t state_ = 1;
 };
 
-constexpr const char* kWords[] = {"1e999",
-                                  "-1",
-                                  "9223372036854775807",
-                                  "18446744073709551615",
-                                  "null",
-                                  "[]",
-                                  "{}",
-                                  "\"\"",
-                                  "true",
-                                  "\\u0000",
-                                  "100000000",
-                                  "[[[["};
+using Words = std::vector<std::string>;
 
-std::string damaged(std::string bytes, Dice& dice) {
+const Words kWords = {"1e999",
+                      "-1",
+                      "9223372036854775807",
+                      "18446744073709551615",
+                      "null",
+                      "[]",
+                      "{}",
+                      "\"\"",
+                      "true",
+                      "\\u0000",
+                      "100000000",
+                      "[[[["};
+
+/// Those of every format, then those of a dictionary: one per line, in quotes.
+Words words_with(const std::string& dictionary) {
+  Words words = kWords;
+  std::ifstream lines(dictionary);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.size() > 2) words.push_back(line.substr(1, line.size() - 2));
+  }
+  return words;
+}
+
+std::string damaged(std::string bytes, const Words& words, Dice& dice) {
   for (std::uint64_t i = 0, n = 1 + dice.below(4); i < n; ++i) {
     const auto at = static_cast<std::size_t>(dice.below(bytes.size() + 1));
     const auto length = static_cast<std::size_t>(dice.below(16));
@@ -63,8 +76,7 @@ std::string damaged(std::string bytes, Dice& dice) {
                      bytes.substr(static_cast<std::size_t>(dice.below(bytes.size() + 1)), length));
         break;
       case 3:
-        bytes.replace(
-            at, std::min(length, bytes.size() - at), kWords[dice.below(std::size(kWords))]);
+        bytes.replace(at, std::min(length, bytes.size() - at), words[dice.below(words.size())]);
         break;
       default:
         bytes.resize(at);
@@ -73,7 +85,7 @@ std::string damaged(std::string bytes, Dice& dice) {
   return bytes;
 }
 
-int run(const std::string& corpus, std::uint64_t rounds) {
+int run(const std::string& corpus, std::uint64_t rounds, const Words& words) {
   std::set<std::filesystem::path> files;
   for (const auto& entry : std::filesystem::directory_iterator(corpus)) files.insert(entry.path());
   Dice dice;
@@ -82,7 +94,9 @@ int run(const std::string& corpus, std::uint64_t rounds) {
     std::ostringstream text;
     text << std::ifstream(file, std::ios::binary).rdbuf();
     read_one(text.str());
-    for (std::uint64_t round = 0; round < rounds; ++round, ++n) read_one(damaged(text.str(), dice));
+    for (std::uint64_t round = 0; round < rounds; ++round, ++n) {
+      read_one(damaged(text.str(), words, dice));
+    }
   }
   std::cout << files.size() << " files, " << n << " damaged inputs\n";
   return files.empty() ? 1 : 0;
@@ -92,6 +106,9 @@ int run(const std::string& corpus, std::uint64_t rounds) {
 }  // namespace lockstep::fuzz
 
 int main(int argc, char** argv) {
-  if (argc != 3) return 2;
-  return lockstep::fuzz::run(argv[1], std::strtoull(argv[2], nullptr, 10));
+  if (argc != 3 && argc != 4) return 2;
+  const lockstep::fuzz::Words words =
+      argc == 4 ? lockstep::fuzz::words_with(argv[3]) : lockstep::fuzz::kWords;
+  if (argc == 4 && words.size() == lockstep::fuzz::kWords.size()) return 2;
+  return lockstep::fuzz::run(argv[1], std::strtoull(argv[2], nullptr, 10), words);
 }

@@ -1,10 +1,10 @@
 #include "lockstep/harness/explore/search/inputs.h"
 
-#include <array>
 #include <utility>
 
 #include "lockstep/harness/explore/search/paths.h"
 #include "lockstep/harness/format/load.h"
+#include "lockstep/harness/format/schema.h"
 
 namespace lockstep::explore {
 namespace {
@@ -51,6 +51,18 @@ class Changes {
   std::vector<std::vector<Setting>> changes_;
 };
 
+/// Paths of the keys of the schema for which `holds`, in its order.
+template <typename Holds>
+std::vector<std::string> keys_where(Holds holds) {
+  std::vector<std::string> keys;
+  for (const SchemaSection& section : schema()) {
+    for (const SchemaField* field : section.fields) {
+      if (holds(*field)) keys.push_back(section.name + "." + field->key);
+    }
+  }
+  return keys;
+}
+
 bool is_program(const TomlNode& document) { return document.find("program") != nullptr; }
 
 }  // namespace
@@ -66,11 +78,9 @@ TomlNode with_settings(const TomlNode& document, const std::vector<Setting>& set
 std::vector<Setting> seed_settings(const TomlNode& document,
                                    const std::string& path,
                                    std::uint64_t seed) {
-  constexpr std::array<const char*, 5> kSeeds = {
-      "world.seed", "model.init.seed", "data.seed", "data.split_seed", "loader.seed"};
   std::vector<Setting> settings;
   if (seed == 0 || is_program(document)) return settings;
-  for (const char* key : kSeeds) {
+  for (const std::string& key : keys_where([](auto& field) { return field.seeds_job; })) {
     const TomlNode* present = find_at(document, key);
     const std::int64_t value = present == nullptr ? 0 : present->integer;
     const Setting setting = {key, std::to_string(value + static_cast<std::int64_t>(seed))};
@@ -81,18 +91,14 @@ std::vector<Setting> seed_settings(const TomlNode& document,
 
 std::vector<std::vector<Setting>> small_changes(const TomlNode& document, const std::string& path) {
   Changes changes(document, path);
-  changes.add("sim.order", {"rank", "gloo-ring", "pairwise", "nccl-ring", "nccl-tree"});
-  changes.add("sim.fidelity", {"rendezvous", "message"});
-  changes.add("ddp.bucket_cap_mb", {"0.00001", "0.001"});
-  changes.add("ddp.gradient_as_bucket_view", {"true", "false"});
+  for (const std::string& key :
+       keys_where([](auto& field) { return field.nudges && !field.nudges->empty(); })) {
+    changes.add(key, *find_field(key)->nudges);
+  }
   // Programs name their ranks and sizes; exact jobs promise not to round with theirs.
   if (is_program(document) || document.find("exact") != nullptr) return changes.take();
-  for (const char* key : {"world.ranks",
-                          "loader.batch",
-                          "data.size",
-                          "loop.steps",
-                          "loop.epochs",
-                          "loop.accumulate"}) {
+  for (const std::string& key :
+       keys_where([](auto& field) { return field.nudges && field.nudges->empty(); })) {
     changes.add_counts(key);
   }
   return changes.take();

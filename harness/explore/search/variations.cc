@@ -9,9 +9,14 @@
 #include "lockstep/harness/explore/search/paths.h"
 #include "lockstep/harness/explore/search/world_edits.h"
 #include "lockstep/harness/format/load.h"
+#include "lockstep/harness/format/schema.h"
 
 namespace lockstep::explore {
 namespace {
+
+bool is_same(const TomlNode& one, const TomlNode& other) {
+  return one.is_number() ? one.number == other.number : one.text == other.text;
+}
 
 /// Varies one document and sorts what comes of it.
 class Varying {
@@ -40,25 +45,18 @@ class Varying {
     list.push_back(std::move(value));
   }
 
-  /// The document with other integers at `key`, leaving out the present one.
-  void add_integers(const char* key, const std::vector<std::int64_t>& values) {
-    const TomlNode* present = find_at(*document_, key);
-    if (present != nullptr) tell_present(present->integer);
-    for (const std::int64_t value : values) {
-      if (present != nullptr && present->integer == value) continue;
-      TomlNode changed = copy_of(*document_);
-      put(changed, key, integer_node(value));
-      add(std::to_string(value), changed);
+  /// The document with other values at `path`, leaving out the present one.
+  void add_values(const std::string& path, const std::vector<std::string>& values) {
+    const TomlNode* present = find_at(*document_, path);
+    if (present != nullptr && present->kind == TomlNode::Kind::kInteger) {
+      tell_present(present->integer);
     }
-  }
-
-  void add_words(const char* key, const std::vector<std::string>& words) {
-    const TomlNode* present = find_at(*document_, key);
-    for (const std::string& word : words) {
-      if (present != nullptr && present->text == word) continue;
+    for (const std::string& value : values) {
+      TomlNode node = setting_value(path, value);
+      if (present != nullptr && is_same(*present, node)) continue;
       TomlNode changed = copy_of(*document_);
-      put(changed, key, text_node(word));
-      add(word, changed);
+      put(changed, path, std::move(node));
+      add(value, changed);
     }
   }
 
@@ -125,14 +123,15 @@ void vary_model(Varying& varying) {
   }
 }
 
-void vary_rate(Varying& varying) {
-  varying.begin("the learning rate");
-  const TomlNode* present = find_at(varying.document(), "optimizer.lr");
-  for (const double rate : {0.5, 0.125, 0.0078125}) {
-    if (present != nullptr && present->number == rate) continue;
-    TomlNode changed = copy_of(varying.document());
-    put(changed, "optimizer.lr", number_node(rate));
-    varying.add(exact(rate), changed);
+/// Keys that the schema says to vary, where the document may have them.
+void vary_keys(Varying& varying, bool of_jobs) {
+  for (const SchemaSection& section : schema()) {
+    if (section.by_rank != of_jobs) continue;
+    for (const SchemaField* field : section.fields) {
+      if (!field->variation) continue;
+      varying.begin(field->variation->name);
+      varying.add_values(section.name + "." + field->key, field->variation->values);
+    }
   }
 }
 
@@ -174,20 +173,11 @@ std::vector<Variation> vary(const TrialRunner& runner,
   Varying varying(runner, document, failure);
   vary_ranks(varying);
   vary_schedule(varying);
-  varying.begin("the reduction order");
-  varying.add_words("sim.order", {"rank", "gloo-ring", "pairwise", "nccl-ring", "nccl-tree"});
+  vary_keys(varying, false);
   if (!varying.is_job()) return varying.take();
   vary_seeds(varying);
-  varying.begin("the batch of a rank");
-  varying.add_integers("loader.batch", {1, 2, 3, 4, 8});
-  varying.begin("the number of steps");
-  varying.add_integers("loop.steps", {1, 2, 3, 5, 10});
-  varying.begin("the number of rows");
-  varying.add_integers("data.size", {1, 2, 3, 4, 8, 64});
+  vary_keys(varying, true);
   vary_model(varying);
-  varying.begin("the optimizer");
-  varying.add_words("optimizer.kind", {"sgd", "adam", "adagrad", "rmsprop"});
-  vary_rate(varying);
   return varying.take();
 }
 

@@ -20,8 +20,8 @@ struct Variation {
   std::optional<std::int64_t> now{};
 };
 
-/// Varies the world's size, the batch, the steps, the job's seed, the schedule, the reduction
-/// order, the model and the optimizer of a document that fails by `failure`. Values that the
+/// Varies the world's size, the schedule, the job's seed, the model and whatever keys the schema says
+/// to vary of a document that fails by `failure`. Values that the
 /// document cannot have are left out, and so is what has none at all.
 ///
 /// Deterministic: a function of the document.

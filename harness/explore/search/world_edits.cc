@@ -4,9 +4,9 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <string_view>
 
 #include "lockstep/harness/explore/search/paths.h"
+#include "lockstep/harness/format/schema.h"
 #include "lockstep/harness/scenario/scenario.h"
 #include "lockstep/sim/strategy/schedule.h"
 
@@ -79,24 +79,24 @@ void follow_factor(TomlNode& node, const Renumbering& to) {
   }
 }
 
-/// Renumbers a list; false: what it belongs to is gone with its ranks.
-bool follow_list(std::string_view key, TomlNode& list, const Renumbering& to) {
-  if (key == "ranks" || key == "peers") return renumber(list, to);
-  if (key == "batches_by_rank" || key == "by_rank") select(list, to);
-  if (key == "ranks_after_restart") {
-    for (TomlNode& item : list.items) item = integer_node(std::min(item.integer, to.n_after()));
-  }
-  return true;
+void limit(TomlNode& sizes, const Renumbering& to) {
+  for (TomlNode& item : sizes.items) item = integer_node(std::min(item.integer, to.n_after()));
 }
 
 /// Renumbers one place; false: what the place belongs to is gone with its ranks.
 bool follow(const DocumentEntry& place, TomlNode& node, const Renumbering& to) {
-  if (place.is_item) return true;
-  if (node.is_array()) return follow_list(place.key, node, to);
-  if (place.key == "factor") follow_factor(node, to);
-  if (node.kind != TomlNode::Kind::kInteger) return true;
-  if (place.key == "root") node = integer_node(std::max<std::int64_t>(to(node.integer), 0));
-  if (place.key != "peer") return true;
+  const SchemaField* field = place.is_item ? nullptr : find_field(place.name);
+  const RankLink link = field == nullptr ? RankLink::kNone : field->rank_link;
+  const bool is_list = node.is_array();
+  const bool is_rank = node.kind == TomlNode::Kind::kInteger;
+  if (link == RankLink::kNames && is_list) return renumber(node, to);
+  if (link == RankLink::kPerRank && is_list) select(node, to);
+  if (link == RankLink::kSizes && is_list) limit(node, to);
+  if (link == RankLink::kFactor && !is_list) follow_factor(node, to);
+  if (link == RankLink::kRoot && is_rank) {
+    node = integer_node(std::max<std::int64_t>(to(node.integer), 0));
+  }
+  if (link != RankLink::kPartner || !is_rank) return true;
   const std::int64_t peer = to(node.integer);
   if (peer >= 0) node = integer_node(peer);
   return peer >= 0;

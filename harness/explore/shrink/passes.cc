@@ -3,95 +3,42 @@
 #include <algorithm>
 #include <array>
 #include <string>
-#include <string_view>
 
 #include "lockstep/harness/explore/search/model_edits.h"
 #include "lockstep/harness/explore/search/paths.h"
 #include "lockstep/harness/explore/search/world_edits.h"
+#include "lockstep/harness/format/schema.h"
 #include "lockstep/sim/strategy/schedule.h"
 
 namespace lockstep::explore {
 namespace {
 
-/// Integers that count something, so that less is simpler. Seeds, ranks and values are not here.
-constexpr std::array<std::string_view, 41> kCounts = {"steps",
-                                                      "epochs",
-                                                      "accumulate",
-                                                      "batch",
-                                                      "size",
-                                                      "features",
-                                                      "outputs",
-                                                      "holdout",
-                                                      "workers",
-                                                      "every_steps",
-                                                      "every_epochs",
-                                                      "batches_by_rank",
-                                                      "widths",
-                                                      "in",
-                                                      "out",
-                                                      "image",
-                                                      "kernel",
-                                                      "vocab",
-                                                      "context",
-                                                      "layers",
-                                                      "heads",
-                                                      "width",
-                                                      "block_size",
-                                                      "times",
-                                                      "ns",
-                                                      "number",
-                                                      "step",
-                                                      "nth",
-                                                      "file_step",
-                                                      "attempt",
-                                                      "max_restarts",
-                                                      "shape",
-                                                      "period",
-                                                      "warmup_steps",
-                                                      "group_size",
-                                                      "subgroup",
-                                                      "keep",
-                                                      "tag",
-                                                      "total_iters",
-                                                      "bucket_size",
-                                                      "ranks_after_restart"};
-
-bool counts(std::string_view key) {
-  return std::find(kCounts.begin(), kCounts.end(), key) != kCounts.end();
-}
-
-bool is_below(std::string_view name, std::string_view section) {
-  return name == section || (name.starts_with(section) && name[section.size()] == '.');
-}
-
-/// Keys that say where and whom something concerns: without them it would concern more, not less.
-/// And keys whose default makes runs long.
 bool must_stay(const DocumentEntry& place) {
-  constexpr std::array<std::string_view, 5> kSections = {
-      "format", "world", "replay", "expect", "sim.livelock_points"};
-  constexpr std::array<std::string_view, 5> kKeys = {"ranks", "tensor", "element", "attempt", "at"};
-  for (const std::string_view section : kSections) {
-    const bool removable = section == "world" && place.path.size() > 1 && place.key != "ranks" &&
-                           place.key != "nodes" && place.key != "ranks_per_node";
-    if (is_below(place.name, section) && !removable) return true;
-  }
-  const bool is_disturbance = is_below(place.name, "bug") || is_below(place.name, "fault") ||
-                              is_below(place.name, "override") || is_below(place.name, "program");
-  if (is_disturbance && std::find(kKeys.begin(), kKeys.end(), place.key) != kKeys.end())
-    return true;
-  return place.name.find(".at.") != std::string::npos;
+  const SchemaField* field = find_field(place.name);
+  const SchemaSection* section = find_section(place.name);
+  return (field != nullptr && field->stays) || (section != nullptr && section->stays);
 }
 
-/// A section whose removal would take a key along that must stay.
-bool holds_livelock_points(const DocumentEntry& place, const TomlNode& document) {
-  return place.name == "sim" && find_at(document, "sim.livelock_points") != nullptr;
+/// A table whose removal would take a key along that must stay.
+bool holds_what_stays(const DocumentEntry& place, const TomlNode& document) {
+  const SchemaSection* section = find_section(place.name);
+  if (section == nullptr || section->shape != SectionShape::kTable) return false;
+  const TomlNode& table = node_at(document, place.path);
+  return std::any_of(section->fields.begin(), section->fields.end(), [&](const auto* field) {
+    return field->stays && table.find(field->key) != nullptr;
+  });
+}
+
+bool shrinks_as(const DocumentEntry& place, Shrinking shrinking) {
+  const SchemaField* field = find_field(place.name);
+  return (field == nullptr ? Shrinking::kFree : field->shrinking) == shrinking;
 }
 
 std::vector<Path> removable_at(const TomlNode& document, std::size_t depth) {
   std::vector<Path> paths;
   for (const DocumentEntry& place : entries_of(document)) {
     if (place.path.size() != depth || place.is_item || must_stay(place)) continue;
-    if (!holds_livelock_points(place, document)) paths.push_back(place.path);
+    if (!holds_what_stays(place, document)) paths.push_back(place.path);
   }
   return paths;
 }
@@ -108,9 +55,8 @@ std::vector<Path> others(const std::vector<Path>& paths, const std::vector<std::
 std::vector<std::string> names_of_lists(const TomlNode& document) {
   std::vector<std::string> names;
   for (const DocumentEntry& place : entries_of(document)) {
-    const bool stays = is_below(place.name, "expect") || place.key == "x" || place.key == "y" ||
-                       place.key == "equals" || place.key == "betas";
-    if (!stays && node_at(document, place.path).is_array()) names.push_back(place.name);
+    const bool is_array = node_at(document, place.path).is_array();
+    if (is_array && !shrinks_as(place, Shrinking::kWhole)) names.push_back(place.name);
   }
   return names;
 }
@@ -127,7 +73,8 @@ void shrink_list(Shrinker& shrinker, const std::string& name) {
   const TomlNode base = copy_of(shrinker.best());
   const std::optional<DocumentEntry> place = entry_named(base, name);
   if (!place || !node_at(base, place->path).is_array()) return;
-  const bool names_ranks = place->key == "ranks" || place->key == "peers";
+  const SchemaField* field = find_field(name);
+  const bool names_ranks = field != nullptr && field->rank_link == RankLink::kNames;
   const std::size_t n = node_at(base, place->path).items.size();
   std::vector<Path> items;
   items.reserve(n);
@@ -280,9 +227,8 @@ void shrink_lists(Shrinker& shrinker) {
 void shrink_integers(Shrinker& shrinker) {
   // Only values change, so the places stay where they are.
   for (const DocumentEntry& place : entries_of(shrinker.best())) {
-    const bool stays = is_below(place.name, "expect") || is_below(place.name, "world.ranks");
     const bool is_integer = node_at(shrinker.best(), place.path).kind == TomlNode::Kind::kInteger;
-    if (!stays && is_integer && counts(place.key)) shrink_integer(shrinker, place.path);
+    if (is_integer && shrinks_as(place, Shrinking::kCount)) shrink_integer(shrinker, place.path);
   }
 }
 
