@@ -78,7 +78,7 @@ struct GeluConstants {
 };
 
 template <typename T>
-T gelu_of(T x, Kernels::Gelu form) {
+[[gnu::always_inline]] inline T gelu_of(T x, Kernels::Gelu form) {
   using C = GeluConstants<T>;
   if (form == Kernels::Gelu::kErf) return x * C::kHalf * (T{1} + std::erf(x * C::kInvSqrt2));
   const T inner = C::kBeta * (x + C::kKappa * (x * x * x));
@@ -86,7 +86,7 @@ T gelu_of(T x, Kernels::Gelu form) {
 }
 
 template <typename T>
-T gelu_slope(T x, Kernels::Gelu form) {
+[[gnu::always_inline]] inline T gelu_slope(T x, Kernels::Gelu form) {
   using C = GeluConstants<T>;
   if (form == Kernels::Gelu::kErf) {
     const T cdf = C::kHalf * (T{1} + std::erf(x * C::kInvSqrt2));

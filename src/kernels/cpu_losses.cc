@@ -122,7 +122,7 @@ void CpuKernels::mse_backward(const Tensor& out,
   const std::int64_t n = agreed_elems(out, x, target);
   for_real(x.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    const Value<T> norm = load(store<T>(2.0 / denominator));
+    const Value<T> norm = settled<T>(static_cast<Value<T>>(2.0 / denominator));
     const Value<T> grad = load(*grad_out.read<T>());
     T* const o = out.write<T>();
     const T* const a = x.read<T>();
@@ -193,9 +193,12 @@ void CpuKernels::cross_entropy_backward(const Tensor& out,
       T* const o = out.write<T>() + row * n;
       const T* const logs = log_probs.read<T>() + row * n;
       const std::int64_t truth = checked_label(label, row, n);
-      const Value<T> of_truth = std::exp(load(logs[truth])) * grad - grad;
       each(n, [=](std::int64_t c) { o[c] = rounded<T>(std::exp(load(logs[c])) * grad); });
-      o[truth] = rounded<T>(of_truth);
+      if constexpr (kWrapped<T>) {  // What stands there is rounded already.
+        o[truth] = rounded<T>(std::exp(load(logs[truth])) * grad - grad);
+      } else {
+        o[truth] -= grad;
+      }
     }
   });
 }

@@ -36,9 +36,9 @@ class Scratch {
   T* data_;
 };
 
-/// Sizes and options; the operands are still missing.
+/// Sizes and options; the operands are still missing. Inlined in each product: small ones are frequent.
 template <typename T>
-Product<T> describe(const Tensor& out,
+[[gnu::always_inline]] inline Product<T> describe(const Tensor& out,
                     const Tensor& a,
                     const Tensor& b,
                     const Kernels::Gemm& options) {
@@ -68,7 +68,7 @@ Product<T> describe(const Tensor& out,
 }
 
 template <typename T>
-void multiply(Product<T> product, Pool& pool) {
+[[gnu::always_inline]] inline void multiply(Product<T> product, Pool& pool) {
   const auto [m, n, k] = std::array{product.m, product.n, product.k};
   if (m == 0 || n == 0) return;
   if (m * n * k >= kEigenFrom) return large_product(product);

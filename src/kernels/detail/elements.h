@@ -52,7 +52,7 @@ template <typename T>
 struct ScaledAdd {
   using V = Value<T>;
 
-  explicit ScaledAdd(double factor) : alpha(load(store<T>(factor))) {}
+  explicit ScaledAdd(double factor) : alpha(settled<T>(static_cast<V>(factor))) {}
 
   template <bool kInTail>
   V of(V a, V b) const {
