@@ -238,8 +238,7 @@ Variable attention(const Variable& q,
                    const Variable& v,
                    const AttentionOptions& options) {
   if (detail::is_narrow(q.data().dtype())) {  // PyTorch's math path: f32 throughout, one rounding.
-    const std::array wide{
-        cast(q, DType::kF32), cast(k, DType::kF32), cast(v, DType::kF32)};
+    const std::array wide{cast(q, DType::kF32), cast(k, DType::kF32), cast(v, DType::kF32)};
     return cast(attention(wide[0], wide[1], wide[2], widened(options)), q.data().dtype());
   }
   check_separate(q.shape(), k.shape(), v.shape(), options.causal);

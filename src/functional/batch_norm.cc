@@ -117,7 +117,8 @@ class FrozenBatchNormNode final : public BatchNormNode {
     const Tensor invstd = as_rows(invstd_.get(), grad.shape());
     kernels().mul(scaled, grad, invstd);
     kernels().copy(grads[0], scaled);
-    if (has_weight_) kernels().mul(grads[0], scaled, as_rows(weight_.get().to(grad.dtype()), grad.shape()));
+    if (has_weight_)
+      kernels().mul(grads[0], scaled, as_rows(weight_.get().to(grad.dtype()), grad.shape()));
 
     const Tensor centred = as_rows(mean_.get(), grad.shape());
     kernels().sub(centred, x_.get().to(grad.dtype()), centred);

@@ -88,9 +88,8 @@ void move_mean(T* mean, const Value<T>* g, std::int64_t n, double decay, bool le
     });
   } else {
     const V back = fresh - V{1};
-    each(n, [=](std::int64_t i) {
-      mean[i] = rounded<T>(std::fma(back, g[i] - load(mean[i]), g[i]));
-    });
+    each(n,
+         [=](std::int64_t i) { mean[i] = rounded<T>(std::fma(back, g[i] - load(mean[i]), g[i])); });
   }
 }
 
@@ -107,9 +106,8 @@ void move_square(T* square, const Value<T>* g, std::int64_t n, double decay) {
 /// out += (factor * a) / b, three roundings in f32 and f64, one of 16-bit floats.
 template <typename T, typename A>
 void add_quotient(T* out, const A* a, const Value<T>* b, std::int64_t n, Value<T> factor) {
-  each(n, [=](std::int64_t i) {
-    out[i] = rounded<T>(load(out[i]) + (factor * load(a[i])) / b[i]);
-  });
+  each(n,
+       [=](std::int64_t i) { out[i] = rounded<T>(load(out[i]) + (factor * load(a[i])) / b[i]); });
 }
 
 /// The double arithmetic of one Adam step, each result rounded once. What is added to a 16-bit tensor
@@ -220,7 +218,8 @@ double lane_sum(std::span<const T> x, F f) {
       lanes[lane] = f(lanes[lane], static_cast<double>(load(x[i + lane])));
     }
   }
-  for (; i < x.size(); ++i) lanes[i % kLanes] = f(lanes[i % kLanes], static_cast<double>(load(x[i])));
+  for (; i < x.size(); ++i)
+    lanes[i % kLanes] = f(lanes[i % kLanes], static_cast<double>(load(x[i])));
   return in_order(lanes);
 }
 

@@ -83,10 +83,7 @@ ColumnMoments<Value<T>> moments_of(ColumnStatistics<Value<T>> statistics, std::i
 /// Moves a column's running mean and variance. In bf16 every factor and product with a bf16 number is
 /// one, too: all but the unbiased variance, which PyTorch has in f32.
 template <typename T>
-void move_running(T* mean,
-                  T* variance,
-                  const ColumnMoments<Value<T>>& moments,
-                  double momentum) {
+void move_running(T* mean, T* variance, const ColumnMoments<Value<T>>& moments, double momentum) {
   using V = Value<T>;
   if constexpr (std::is_same_v<T, BFloat>) {
     const V fresh = load(store<T>(momentum));

@@ -206,9 +206,10 @@ void CpuKernels::sigmoid_backward(const Tensor& out, const Tensor& grad, const T
     zip(out, grad, y, [](auto g, auto s) { return g * (decltype(s){1} - s) * s; });
     return;
   }
-  zip_as<Half>(out, grad, y, [](float g, float s) {  // PyTorch rounds each of the three in f16, alone.
-    return settled<Half>(g * settled<Half>(1.0F - s)) * s;
-  });
+  zip_as<Half>(
+      out, grad, y, [](float g, float s) {  // PyTorch rounds each of the three in f16, alone.
+        return settled<Half>(g * settled<Half>(1.0F - s)) * s;
+      });
 }
 
 void CpuKernels::round_to_grid(const Tensor& out, const Tensor& in, int k, double limit) {

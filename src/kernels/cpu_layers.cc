@@ -199,9 +199,7 @@ void CpuKernels::gelu_backward(const Tensor& out, const Tensor& grad, const Tens
     T* const o = out.write<T>();
     const T* const g = grad.read<T>();
     const T* const in = x.read<T>();
-    each(n, [=](std::int64_t i) {
-      o[i] = rounded<T>(load(g[i]) * gelu_slope(load(in[i]), form));
-    });
+    each(n, [=](std::int64_t i) { o[i] = rounded<T>(load(g[i]) * gelu_slope(load(in[i]), form)); });
   });
 }
 

@@ -89,8 +89,8 @@ class CascadeSum {
 
 /// f32 and f64: one sum, rows ascending.
 template <typename T>
-  requires(!kWrapped<T>)
-class CascadeSum<T> {
+
+requires(!kWrapped<T>) class CascadeSum<T> {
  public:
   explicit CascadeSum(std::int64_t /*n_rows*/) {}
 

@@ -255,9 +255,8 @@ void CpuKernels::avg_pool_backward(const Tensor& out, const Tensor& grad, const 
     for_each_window(out, grad, window, [&](const PoolWindow& at) {
       T* const o = out.write<T>() + at.plane_start;
       const Value<T> share = settled<T>(load(grad.read<T>()[at.result]) / area);
-      at.for_each_tap([&](std::int64_t position) {
-        o[position] = rounded<T>(load(o[position]) + share);
-      });
+      at.for_each_tap(
+          [&](std::int64_t position) { o[position] = rounded<T>(load(o[position]) + share); });
     });
   });
 }

@@ -39,9 +39,9 @@ class Scratch {
 /// Sizes and options; the operands are still missing. Inlined in each product: small ones are frequent.
 template <typename T>
 [[gnu::always_inline]] inline Product<T> describe(const Tensor& out,
-                    const Tensor& a,
-                    const Tensor& b,
-                    const Kernels::Gemm& options) {
+                                                  const Tensor& a,
+                                                  const Tensor& b,
+                                                  const Kernels::Gemm& options) {
   const std::size_t a_rows = options.transpose_a ? 1 : 0;
   const std::size_t b_rows = options.transpose_b ? 1 : 0;
   const std::int64_t m = a.size(a_rows);
@@ -83,11 +83,11 @@ template <typename T>
 
 /// Operands as they are.
 template <typename T>
-  requires(!kWrapped<T>)
-void multiply_tensors(const Tensor& out,
-                      const Tensor& a,
-                      const Tensor& b,
-                      const Kernels::Gemm& options) {
+
+requires(!kWrapped<T>) void multiply_tensors(const Tensor& out,
+                                             const Tensor& a,
+                                             const Tensor& b,
+                                             const Kernels::Gemm& options) {
   Product<T> product = describe<T>(out, a, b, options);
   product.out = out.write<T>();
   product.a = a.read<T>();
@@ -104,7 +104,8 @@ void widen(float* wide, const Tensor& tensor) {
 /// 16-bit operands in f32: products are exact, sums round as in an f32 product, and each element of
 /// the result rounds once, after what it is added to.
 template <typename T>
-  requires kWrapped<T>
+requires kWrapped<T>
+
 void multiply_tensors(const Tensor& out,
                       const Tensor& a,
                       const Tensor& b,
@@ -138,8 +139,7 @@ void CpuKernels::gemm(const Tensor& out, const Tensor& a, const Tensor& b, const
                              a.text(),
                              b.text(),
                              out.text()));
-  for_real(out.dtype(),
-           [&](auto tag) { multiply_tensors<decltype(tag)>(out, a, b, options); });
+  for_real(out.dtype(), [&](auto tag) { multiply_tensors<decltype(tag)>(out, a, b, options); });
 }
 
 }  // namespace lockstep::detail

@@ -90,7 +90,8 @@ TEST(DdpNarrowTest, BucketsOfEachTypeAreAveragedWithTheRoundingsOfPyTorchOnGloo)
         EXPECT_EQ(brain[r], kBFloatGrad);
         EXPECT_EQ(half[r], kHalfGrad);
       } else {
-        EXPECT_NE(brain[r], kBFloatGrad);  // (1/3 + 2/3) + 4/3 is a tie in bf16, 1/3 + (2/3 + 4/3) none.
+        EXPECT_NE(brain[r],
+                  kBFloatGrad);  // (1/3 + 2/3) + 4/3 is a tie in bf16, 1/3 + (2/3 + 4/3) none.
       }
     }
   }
