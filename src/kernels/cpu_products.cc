@@ -83,8 +83,7 @@ template <typename T>
 
 /// Operands as they are.
 template <typename T>
-
-requires(!kWrapped<T>) void multiply_tensors(const Tensor& out,
+void multiply_tensors(const Tensor& out,
                                              const Tensor& a,
                                              const Tensor& b,
                                              const Kernels::Gemm& options) {
@@ -102,14 +101,12 @@ void widen(float* wide, const Tensor& tensor) {
 }
 
 /// 16-bit operands in f32: products are exact, sums round as in an f32 product, and each element of
-/// the result rounds once, after what it is added to.
+/// the result rounds once, after what it is added to. Apart from its caller, whose f32 path stays short.
 template <typename T>
-requires kWrapped<T>
-
-void multiply_tensors(const Tensor& out,
-                      const Tensor& a,
-                      const Tensor& b,
-                      const Kernels::Gemm& options) {
+[[gnu::noinline]] void multiply_narrow(const Tensor& out,
+                                       const Tensor& a,
+                                       const Tensor& b,
+                                       const Kernels::Gemm& options) {
   Product<float> product = describe<float>(out, a, b, options);
   product.accumulate = false;
   Pool& pool = out.runtime().pool();
@@ -139,7 +136,14 @@ void CpuKernels::gemm(const Tensor& out, const Tensor& a, const Tensor& b, const
                              a.text(),
                              b.text(),
                              out.text()));
-  for_real(out.dtype(), [&](auto tag) { multiply_tensors<decltype(tag)>(out, a, b, options); });
+  for_real(out.dtype(), [&](auto tag) {
+    using T = decltype(tag);
+    if constexpr (kWrapped<T>) {
+      multiply_narrow<T>(out, a, b, options);
+    } else {
+      multiply_tensors<T>(out, a, b, options);
+    }
+  });
 }
 
 }  // namespace lockstep::detail
