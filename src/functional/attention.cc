@@ -6,6 +6,8 @@
 
 #include "lockstep/autograd/node.h"
 #include "lockstep/autograd/saved_tensor.h"
+#include "lockstep/functional/cast.h"
+#include "lockstep/functional/detail/wide.h"
 #include "lockstep/tensor/kernels.h"
 
 namespace lockstep {
@@ -222,12 +224,23 @@ void check_packed(const Shape& qkv, const HeadLayout& layout) {
                   qkv.text()));
 }
 
+/// The options of the same attention in f32.
+AttentionOptions widened(const AttentionOptions& options) {
+  AttentionOptions wide = options;
+  if (wide.dropout_mask.defined()) wide.dropout_mask = wide.dropout_mask.to(DType::kF32);
+  return wide;
+}
+
 }  // namespace
 
 Variable attention(const Variable& q,
                    const Variable& k,
                    const Variable& v,
                    const AttentionOptions& options) {
+  if (detail::is_narrow(q.data().dtype())) {  // PyTorch's math path: f32 throughout, one rounding.
+    const std::array wide{cast(q, DType::kF32), cast(k, DType::kF32), cast(v, DType::kF32)};
+    return cast(attention(wide[0], wide[1], wide[2], widened(options)), q.data().dtype());
+  }
   check_separate(q.shape(), k.shape(), v.shape(), options.causal);
   const Operands in{separate(q.data()), separate(k.data()), separate(v.data()), q.shape()[0]};
   const Weights weights = weigh(in, options);
@@ -245,6 +258,10 @@ Variable attention(const Variable& q,
 Variable self_attention(const Variable& qkv,
                         const HeadLayout& layout,
                         const AttentionOptions& options) {
+  if (detail::is_narrow(qkv.data().dtype())) {
+    const Variable wide = cast(qkv, DType::kF32);
+    return cast(self_attention(wide, layout, widened(options)), qkv.data().dtype());
+  }
   check_packed(qkv.shape(), layout);
   Runtime& runtime = qkv.runtime();
   const DType dtype = qkv.data().dtype();

@@ -4,6 +4,7 @@
 
 #include "lockstep/autograd/node.h"
 #include "lockstep/autograd/saved_tensor.h"
+#include "lockstep/functional/detail/wide.h"
 #include "lockstep/functional/functions.h"
 
 namespace lockstep {
@@ -99,15 +100,28 @@ class FrozenBatchNormNode final : public BatchNormNode {
     return rows;
   }
 
+  /// 16-bit layers differentiate in f32 and round each gradient once.
   void differentiate(std::span<const Tensor> grads, const Tensor& grad) const override {
+    const DType wide = detail::wide_dtype(grad.dtype());
+    if (wide == grad.dtype()) return differentiate_wide(grads, grad);
+    std::array<Tensor, 3> wide_grads;
+    for (std::size_t i = 0; i < wide_grads.size(); ++i) {
+      wide_grads[i] = Tensor::empty(runtime(), grads[i].shape(), wide);
+    }
+    differentiate_wide(wide_grads, grad.to(wide));
+    for (std::size_t i = 0; i < wide_grads.size(); ++i) kernels().copy(grads[i], wide_grads[i]);
+  }
+
+  void differentiate_wide(std::span<const Tensor> grads, const Tensor& grad) const {
     const Tensor scaled = Tensor::empty(runtime(), grad.shape(), grad.dtype());
     const Tensor invstd = as_rows(invstd_.get(), grad.shape());
     kernels().mul(scaled, grad, invstd);
     kernels().copy(grads[0], scaled);
-    if (has_weight_) kernels().mul(grads[0], scaled, as_rows(weight_.get(), grad.shape()));
+    if (has_weight_)
+      kernels().mul(grads[0], scaled, as_rows(weight_.get().to(grad.dtype()), grad.shape()));
 
     const Tensor centred = as_rows(mean_.get(), grad.shape());
-    kernels().sub(centred, x_.get(), centred);
+    kernels().sub(centred, x_.get().to(grad.dtype()), centred);
     kernels().mul(centred, centred, scaled);
     kernels().sum_rows(grads[1], centred);
     kernels().sum_rows(grads[2], grad);
@@ -149,8 +163,9 @@ Variable batch_norm(const Variable& x,
   Runtime& runtime = x.runtime();
   const DType dtype = x.data().dtype();
   const Shape columns{x.shape()[1]};
-  const Statistics statistics{.mean = Tensor::empty(runtime, columns, dtype),
-                              .invstd = Tensor::empty(runtime, columns, dtype)};
+  const DType kept = options.training ? dtype : detail::wide_dtype(dtype);
+  const Statistics statistics{.mean = Tensor::empty(runtime, columns, kept),
+                              .invstd = Tensor::empty(runtime, columns, kept)};
 
   const Tensor rows = to_rows(x.data());
   const Tensor normalised = Tensor::empty(runtime, rows.shape(), dtype);

@@ -2,6 +2,7 @@
 
 #include "lockstep/autograd/node.h"
 #include "lockstep/autograd/saved_tensor.h"
+#include "lockstep/functional/detail/wide.h"
 #include "lockstep/functional/image_functions.h"
 
 namespace lockstep {
@@ -142,11 +143,16 @@ Variable conv2d(const Variable& x,
   Tensor out = Tensor::empty(runtime, columns.result(x.shape()[0]), dtype);
   const Tensor filters = columns.filters(weight.data());
   const Tensor scratch = Tensor::empty(runtime, columns.columns(), dtype);
+  const bool fused = bias.defined() && detail::is_narrow(dtype);  // As in linear.
+  if (fused) {
+    kernels.fill(out, 0.0);
+    kernels.add_channels(out, out, bias.data());
+  }
   for (std::int64_t n = 0; n < x.shape()[0]; ++n) {
     kernels.unfold(scratch, columns.image(x.data(), n), columns.window());
-    kernels.gemm(columns.rows(out, n), filters, scratch, {});
+    kernels.gemm(columns.rows(out, n), filters, scratch, {.accumulate = fused});
   }
-  if (bias.defined()) kernels.add_channels(out, out, bias.data());
+  if (bias.defined() && !fused) kernels.add_channels(out, out, bias.data());
   if (!Node::records({&x, &weight, &bias})) return Node::attach(std::move(out), {});
 
   const auto node = Node::make<ConvolutionNode>(runtime, x, weight, columns);

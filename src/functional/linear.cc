@@ -2,6 +2,7 @@
 
 #include "lockstep/autograd/node.h"
 #include "lockstep/autograd/saved_tensor.h"
+#include "lockstep/functional/detail/wide.h"
 #include "lockstep/functional/functions.h"
 
 namespace lockstep {
@@ -60,14 +61,26 @@ void check_shapes(const Variable& x, const Variable& weight, const Variable& bia
           "linear needs one bias per row of its weight {}, not {}", w.text(), bias.shape().text()));
 }
 
+/// out = x weight^T + bias. In 16 bits the sum starts from the bias, so that it rounds once, as PyTorch's
+/// addmm does; in f32 and f64 the bias is added to the finished product.
+void multiply(const Tensor& out, const Tensor& x, const Tensor& weight, const Variable& bias) {
+  Kernels& kernels = out.runtime().kernels();
+  const bool fused = bias.defined() && detail::is_narrow(out.dtype());
+  if (fused) {
+    kernels.fill(out, 0.0);
+    kernels.add_row(out, out, bias.data());
+  }
+  kernels.gemm(out, x, weight, {.transpose_b = true, .accumulate = fused});
+  if (bias.defined() && !fused) kernels.add_row(out, out, bias.data());
+}
+
 }  // namespace
 
 Variable linear(const Variable& x, const Variable& weight, const Variable& bias) {
   check_shapes(x, weight, bias);
   Runtime& runtime = x.runtime();
   Tensor out = Tensor::empty(runtime, {x.shape()[0], weight.shape()[0]}, x.data().dtype());
-  runtime.kernels().gemm(out, x.data(), weight.data(), {.transpose_b = true});
-  if (bias.defined()) runtime.kernels().add_row(out, out, bias.data());
+  multiply(out, x.data(), weight.data(), bias);
   if (!Node::records({&x, &weight, &bias})) return Node::attach(std::move(out), {});
 
   const auto node = Node::make<LinearNode>(runtime, x, weight);

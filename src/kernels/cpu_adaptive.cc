@@ -16,7 +16,7 @@ constexpr std::int64_t kBlock = 256;  // Elements whose intermediate values stay
 constexpr std::size_t kLanes = 8;
 
 template <typename T>
-using Block = std::array<T, kBlock>;
+using Block = std::array<Value<T>, kBlock>;
 
 /// One parameter's memory from some element on; lists that do not exist are null.
 template <typename T>
@@ -56,61 +56,76 @@ void in_blocks(Rows<T> rows, std::int64_t n_elems, F update) {
 
 /// g = the gradient, turned around when maximizing, plus the L2 decay.
 template <typename T>
-void load_gradient(T* g, const Rows<T>& rows, std::int64_t n, double decay, bool maximize) {
+void load_gradient(Value<T>* g, const Rows<T>& rows, std::int64_t n, double decay, bool maximize) {
   const T* const grad = rows.grad;
   const T* const param = rows.param;
   if (maximize) {
-    each(n, [=](std::int64_t i) { g[i] = -grad[i]; });
+    each(n, [=](std::int64_t i) { g[i] = -load(grad[i]); });
   } else {
-    each(n, [=](std::int64_t i) { g[i] = grad[i]; });
+    each(n, [=](std::int64_t i) { g[i] = load(grad[i]); });
   }
   if (decay == 0.0) return;
-  const T factor = static_cast<T>(decay);
-  each(n, [=](std::int64_t i) { g[i] = std::fma(param[i], factor, g[i]); });
+  const ScaledAdd<T> sum(decay);
+  each_with_tail<T>(n, [=]<bool kInTail>(std::int64_t i) {
+    g[i] = sum.template of<kInTail>(g[i], load(param[i]));
+  });
 }
 
 /// mean = decay * mean + (1 - decay) * g, in the rounding of either generation of PyTorch.
 template <typename T>
-void move_mean(T* mean, const T* g, std::int64_t n, double decay, bool lerp) {
-  const T fresh = static_cast<T>(1.0 - decay);
+void move_mean(T* mean, const Value<T>* g, std::int64_t n, double decay, bool lerp) {
+  using V = Value<T>;
+  const V fresh = static_cast<V>(1.0 - decay);
   if (!lerp) {
-    const T keep = static_cast<T>(decay);
-    each(n, [=](std::int64_t i) { mean[i] = std::fma(g[i], fresh, mean[i] * keep); });
-  } else if (fresh < T{0.5}) {
-    each(n, [=](std::int64_t i) { mean[i] = std::fma(fresh, g[i] - mean[i], mean[i]); });
+    const V keep = static_cast<V>(decay);
+    const ScaledAdd<T> sum(1.0 - decay);
+    each_with_tail<T>(n, [=]<bool kInTail>(std::int64_t i) {
+      mean[i] = store<T>(sum.template of<kInTail>(settled<T>(load(mean[i]) * keep), g[i]));
+    });
+  } else if (fresh < V{0.5}) {
+    each(n, [=](std::int64_t i) {
+      mean[i] = rounded<T>(std::fma(fresh, g[i] - load(mean[i]), load(mean[i])));
+    });
   } else {
-    const T back = fresh - T{1};
-    each(n, [=](std::int64_t i) { mean[i] = std::fma(back, g[i] - mean[i], g[i]); });
+    const V back = fresh - V{1};
+    each(n,
+         [=](std::int64_t i) { mean[i] = rounded<T>(std::fma(back, g[i] - load(mean[i]), g[i])); });
   }
 }
 
 /// square = decay * square + (1 - decay) * g * g.
 template <typename T>
-void move_square(T* square, const T* g, std::int64_t n, double decay) {
-  const T fresh = static_cast<T>(1.0 - decay);
-  const T keep = static_cast<T>(decay);
-  each(n, [=](std::int64_t i) { square[i] = std::fma(fresh * g[i], g[i], square[i] * keep); });
+void move_square(T* square, const Value<T>* g, std::int64_t n, double decay) {
+  const auto fresh = static_cast<Value<T>>(1.0 - decay);
+  const auto keep = static_cast<Value<T>>(decay);
+  each(n, [=](std::int64_t i) {
+    square[i] = rounded<T>(std::fma(fresh * g[i], g[i], settled<T>(load(square[i]) * keep)));
+  });
 }
 
-/// out += (factor * a) / b, three roundings.
-template <typename T>
-void add_quotient(T* out, const T* a, const T* b, std::int64_t n, T factor) {
-  each(n, [=](std::int64_t i) { out[i] = out[i] + (factor * a[i]) / b[i]; });
+/// out += (factor * a) / b, three roundings in f32 and f64, one of 16-bit floats.
+template <typename T, typename A>
+void add_quotient(T* out, const A* a, const Value<T>* b, std::int64_t n, Value<T> factor) {
+  each(n,
+       [=](std::int64_t i) { out[i] = rounded<T>(load(out[i]) + (factor * load(a[i])) / b[i]); });
 }
 
-/// The double arithmetic of one Adam step, each result rounded to the dtype once.
+/// The double arithmetic of one Adam step, each result rounded once. What is added to a 16-bit tensor
+/// is a 16-bit number; factors and divisors stay in f32.
 template <typename T>
 struct AdamScalars {
-  explicit AdamScalars(const AdamUpdate& u)
-      : shrink(static_cast<T>(1.0 - u.lr * u.weight_decay)),
-        minus_step_size(static_cast<T>(-(u.lr / (1.0 - std::pow(u.beta1, u.step))))),
-        root_correction(static_cast<T>(std::sqrt(1.0 - std::pow(u.beta2, u.step)))),
-        eps(static_cast<T>(u.eps)) {}
+  using V = Value<T>;
 
-  T shrink;
-  T minus_step_size;
-  T root_correction;
-  T eps;
+  explicit AdamScalars(const AdamUpdate& u)
+      : shrink(static_cast<V>(1.0 - u.lr * u.weight_decay)),
+        minus_step_size(static_cast<V>(-(u.lr / (1.0 - std::pow(u.beta1, u.step))))),
+        root_correction(static_cast<V>(std::sqrt(1.0 - std::pow(u.beta2, u.step)))),
+        eps(load(store<T>(u.eps))) {}
+
+  V shrink;
+  V minus_step_size;
+  V root_correction;
+  V eps;
 };
 
 template <typename T>
@@ -119,10 +134,12 @@ void adam_block(const Rows<T>& rows,
                 const AdamUpdate& update,
                 const AdamScalars<T>& s) {
   Block<T> direction;  // Written below.  NOLINT(cppcoreguidelines-pro-type-member-init)
-  T* const g = direction.data();
+  Value<T>* const g = direction.data();
   T* const param = rows.param;
   load_gradient(g, rows, n, update.decoupled ? 0.0 : update.weight_decay, update.maximize);
-  if (update.decoupled) each(n, [=](std::int64_t i) { param[i] = param[i] * s.shrink; });
+  if (update.decoupled) {
+    each(n, [=](std::int64_t i) { param[i] = rounded<T>(load(param[i]) * s.shrink); });
+  }
 
   move_mean(rows.kept[0], g, n, update.beta1, update.lerp);
   move_square(rows.kept[1], g, n, update.beta2);
@@ -131,22 +148,26 @@ void adam_block(const Rows<T>& rows,
     T* const largest = rows.kept[2];
     const T* const now = rows.kept[1];
     each(n, [=](std::int64_t i) {
-      largest[i] = largest[i] < now[i] || std::isnan(now[i]) ? now[i] : largest[i];
+      const Value<T> fresh = load(now[i]);
+      largest[i] = load(largest[i]) < fresh || std::isnan(fresh) ? now[i] : largest[i];
     });
     square = largest;
   }
-  each(n, [=](std::int64_t i) { g[i] = std::sqrt(square[i]) / s.root_correction + s.eps; });
-  add_quotient<T>(param, rows.kept[0], g, n, s.minus_step_size);
+  each(n, [=](std::int64_t i) {
+    const Value<T> root = settled<T>(std::sqrt(load(square[i])));
+    g[i] = settled<T>(settled<T>(root / s.root_correction) + s.eps);
+  });
+  add_quotient(param, rows.kept[0], g, n, s.minus_step_size);
 }
 
 template <typename T>
 void rmsprop_block(const Rows<T>& rows, std::int64_t n, const RmspropUpdate& update) {
-  const T eps = static_cast<T>(update.eps);
-  const T minus_lr = static_cast<T>(-update.lr);
+  using V = Value<T>;
+  const V eps = load(store<T>(update.eps));
   Block<T> direction;  // Written below.  NOLINT(cppcoreguidelines-pro-type-member-init)
   Block<T> deviation;  // Written below.  NOLINT(cppcoreguidelines-pro-type-member-init)
-  T* const g = direction.data();
-  T* const root = deviation.data();
+  V* const g = direction.data();
+  V* const root = deviation.data();
   load_gradient(g, rows, n, update.weight_decay, update.maximize);
 
   const T* const square = rows.kept[0];
@@ -156,21 +177,29 @@ void rmsprop_block(const Rows<T>& rows, std::int64_t n, const RmspropUpdate& upd
     T* const mean = rows.kept[with_momentum ? 2 : 1];
     move_mean(mean, g, n, update.alpha, update.lerp);
     each(n, [=](std::int64_t i) {
-      root[i] = std::sqrt(std::fma(-mean[i], mean[i], square[i])) + eps;
+      const V variance = settled<T>(std::fma(-load(mean[i]), load(mean[i]), load(square[i])));
+      root[i] = settled<T>(settled<T>(std::sqrt(variance)) + eps);
     });
   } else {
-    each(n, [=](std::int64_t i) { root[i] = std::sqrt(square[i]) + eps; });
+    each(n, [=](std::int64_t i) {
+      root[i] = settled<T>(settled<T>(std::sqrt(load(square[i]))) + eps);
+    });
   }
 
   T* const param = rows.param;
   if (!with_momentum) {
-    add_quotient<T>(param, g, root, n, minus_lr);
+    add_quotient(param, g, root, n, static_cast<V>(-update.lr));
     return;
   }
   T* const buffer = rows.kept[1];
-  const T momentum = static_cast<T>(update.momentum);
-  each(n, [=](std::int64_t i) { buffer[i] = buffer[i] * momentum + g[i] / root[i]; });
-  each(n, [=](std::int64_t i) { param[i] = std::fma(buffer[i], minus_lr, param[i]); });
+  const V momentum = static_cast<V>(update.momentum);
+  each(n, [=](std::int64_t i) {
+    buffer[i] = rounded<T>(settled<T>(load(buffer[i]) * momentum) + g[i] / root[i]);
+  });
+  const ScaledAdd<T> minus_lr(-update.lr);
+  each_with_tail<T>(n, [=]<bool kInTail>(std::int64_t i) {
+    param[i] = store<T>(minus_lr.template of<kInTail>(load(param[i]), load(buffer[i])));
+  });
 }
 
 double in_order(const std::array<double, kLanes>& lanes) {
@@ -186,17 +215,19 @@ double lane_sum(std::span<const T> x, F f) {
   std::size_t i = 0;
   for (; i + kLanes <= x.size(); i += kLanes) {
     for (std::size_t lane = 0; lane < kLanes; ++lane) {
-      lanes[lane] = f(lanes[lane], static_cast<double>(x[i + lane]));
+      lanes[lane] = f(lanes[lane], static_cast<double>(load(x[i + lane])));
     }
   }
-  for (; i < x.size(); ++i) lanes[i % kLanes] = f(lanes[i % kLanes], static_cast<double>(x[i]));
+  for (; i < x.size(); ++i)
+    lanes[i % kLanes] = f(lanes[i % kLanes], static_cast<double>(load(x[i])));
   return in_order(lanes);
 }
 
 template <typename T>
 double largest_magnitude(std::span<const T> x) {
-  T largest{0};
-  for (const T value : x) {
+  Value<T> largest{0};
+  for (const T element : x) {
+    const Value<T> value = load(element);
     if (std::isnan(value)) return static_cast<double>(value);
     largest = std::max(largest, std::abs(value));
   }
@@ -219,7 +250,7 @@ void CpuKernels::adam(const Tensor& param,
                       const AdamUpdate& update) {
   const std::int64_t n_elems = agreed_elems(param, grad);
   LOCKSTEP_CHECK(moments.size() == (update.amsgrad ? 3U : 2U), "Adam has two moments, or three");
-  for_float(param.dtype(), [&](auto tag) {
+  for_real(param.dtype(), [&](auto tag) {
     using T = decltype(tag);
     const AdamScalars<T> scalars(update);
     in_blocks(rows_of<T>(param, grad, moments), n_elems, [&](const Rows<T>& rows, std::int64_t n) {
@@ -233,22 +264,23 @@ void CpuKernels::adagrad(const Tensor& param,
                          const Tensor& sum,
                          const AdagradUpdate& update) {
   const std::int64_t n_elems = agreed_elems(param, grad);
-  for_float(param.dtype(), [&](auto tag) {
+  for_real(param.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    const T minus_lr = static_cast<T>(-(update.lr / (1.0 + (update.step - 1.0) * update.lr_decay)));
-    const T eps = static_cast<T>(update.eps);
+    using V = Value<T>;
+    const V minus_lr = static_cast<V>(-(update.lr / (1.0 + (update.step - 1.0) * update.lr_decay)));
+    const V eps = load(store<T>(update.eps));
     const auto block = [&](const Rows<T>& rows, std::int64_t n) {
       Block<T> direction;  // Written below.  NOLINT(cppcoreguidelines-pro-type-member-init)
       Block<T> deviation;  // Written below.  NOLINT(cppcoreguidelines-pro-type-member-init)
-      T* const g = direction.data();
-      T* const root = deviation.data();
+      V* const g = direction.data();
+      V* const root = deviation.data();
       T* const squares = rows.kept[0];
       load_gradient(g, rows, n, update.weight_decay, update.maximize);
       each(n, [=](std::int64_t i) {
-        squares[i] = std::fma(g[i], g[i], squares[i]);
-        root[i] = std::sqrt(squares[i]) + eps;
+        squares[i] = rounded<T>(std::fma(g[i], g[i], load(squares[i])));
+        root[i] = settled<T>(settled<T>(std::sqrt(load(squares[i]))) + eps);
       });
-      add_quotient<T>(rows.param, g, root, n, minus_lr);
+      add_quotient(rows.param, g, root, n, minus_lr);
     };
     in_blocks(rows_of<T>(param, grad, {&sum, 1}), n_elems, block);
   });
@@ -261,7 +293,7 @@ void CpuKernels::rmsprop(const Tensor& param,
   const std::int64_t n_elems = agreed_elems(param, grad);
   const std::size_t wanted = 1U + (update.momentum > 0.0 ? 1U : 0U) + (update.centered ? 1U : 0U);
   LOCKSTEP_CHECK(averages.size() == wanted, "RMSprop keeps one average for each of its options");
-  for_float(param.dtype(), [&](auto tag) {
+  for_real(param.dtype(), [&](auto tag) {
     using T = decltype(tag);
     in_blocks(rows_of<T>(param, grad, averages), n_elems, [&](const Rows<T>& rows, std::int64_t n) {
       rmsprop_block(rows, n, update);
@@ -272,36 +304,36 @@ void CpuKernels::rmsprop(const Tensor& param,
 bool CpuKernels::unscale(const Tensor& grad, double factor) {
   const std::int64_t n = grad.n_elems();
   bool finite = true;
-  for_float(grad.dtype(), [&](auto tag) {
+  for_real(grad.dtype(), [&](auto tag) {
     using T = decltype(tag);
     T* const g = grad.write<T>();
-    const T by = static_cast<T>(static_cast<float>(factor));
-    for (std::int64_t i = 0; i < n; ++i) finite &= std::isfinite(g[i]);
-    each(n, [=](std::int64_t i) { g[i] = g[i] * by; });
+    const auto by = static_cast<Value<T>>(static_cast<float>(factor));
+    for (std::int64_t i = 0; i < n; ++i) finite &= std::isfinite(load(g[i]));
+    each(n, [=](std::int64_t i) { g[i] = rounded<T>(load(g[i]) * by); });
   });
   return !finite;
 }
 
 void CpuKernels::clamp(const Tensor& out, const Tensor& in, double limit) {
   const std::int64_t n = agreed_elems(out, in);
-  for_float(in.dtype(), [&](auto tag) {
+  for_real(in.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    const T high = static_cast<T>(limit);
-    const T low = -high;
+    const Value<T> high = load(store<T>(limit));
+    const Value<T> low = -high;
     T* const o = out.write<T>();
     const T* const x = in.read<T>();
     each(n, [=](std::int64_t i) {
-      const T above = x[i] < low ? low : x[i];
-      o[i] = above > high ? high : above;
+      const Value<T> above = load(x[i]) < low ? low : load(x[i]);
+      o[i] = store<T>(above > high ? high : above);
     });
   });
 }
 
 double CpuKernels::norm(const Tensor& in, double p) {
   double result = 0.0;
-  for_float(in.dtype(), [&](auto tag) {
+  for_real(in.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    result = static_cast<double>(static_cast<T>(norm_of<T>(in.read_span<T>(), p)));
+    result = static_cast<double>(load(store<T>(norm_of<T>(in.read_span<T>(), p))));
   });
   return result;
 }

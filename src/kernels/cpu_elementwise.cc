@@ -10,14 +10,6 @@ namespace lockstep::detail {
 
 namespace {
 
-/// Calls f(T{}) with the element type of a floating dtype, 16-bit ones included.
-template <typename F>
-void for_real(DType dtype, F f) {
-  if (dtype == DType::kF16) return f(Half{});
-  if (dtype == DType::kBF16) return f(BFloat{});
-  for_float(dtype, f);
-}
-
 /// Whether a copy would change nothing. Looked at where a name would be lost that may have cost
 /// more: a lone rank's average is its gradient.
 bool is_there_already(const Tensor& out, const Tensor& in) {
@@ -35,29 +27,32 @@ void name_copy(const Tensor& out, const Tensor& in) {
   to.set_content(from.content(), from.content_offset() + in.offset_bytes());
 }
 
-/// out[i] = f(in[i]) in the tensors' dtype.
+/// out[i] = f(in[i]) in the tensors' dtype; 16-bit floats compute in f32 and round once.
 template <typename F>
 void map(const Tensor& out, const Tensor& in, F f) {
   const std::int64_t n = agreed_elems(out, in);
-  for_float(out.dtype(), [&](auto tag) {
+  for_real(out.dtype(), [&](auto tag) {
     using T = decltype(tag);
     T* const o = out.write<T>();
     const T* const x = in.read<T>();
-    each(n, [=](std::int64_t i) { o[i] = f(x[i]); });
+    each(n, [=](std::int64_t i) { o[i] = rounded<T>(f(load(x[i]))); });
   });
 }
 
-/// out[i] = f(a[i], b[i]) in the tensors' dtype.
+/// out[i] = f(a[i], b[i]) for elements of T.
+template <typename T, typename F>
+void zip_as(const Tensor& out, const Tensor& a, const Tensor& b, F f) {
+  const std::int64_t n = agreed_elems(out, a, b);
+  T* const o = out.write<T>();
+  const T* const x = a.read<T>();
+  const T* const y = b.read<T>();
+  each(n, [=](std::int64_t i) { o[i] = rounded<T>(f(load(x[i]), load(y[i]))); });
+}
+
+/// out[i] = f(a[i], b[i]) in the tensors' dtype; 16-bit floats compute in f32 and round once.
 template <typename F>
 void zip(const Tensor& out, const Tensor& a, const Tensor& b, F f) {
-  const std::int64_t n = agreed_elems(out, a, b);
-  for_float(out.dtype(), [&](auto tag) {
-    using T = decltype(tag);
-    T* const o = out.write<T>();
-    const T* const x = a.read<T>();
-    const T* const y = b.read<T>();
-    each(n, [=](std::int64_t i) { o[i] = f(x[i], y[i]); });
-  });
+  for_real(out.dtype(), [&](auto tag) { zip_as<decltype(tag)>(out, a, b, f); });
 }
 
 }  // namespace
@@ -101,7 +96,7 @@ void CpuKernels::add(const Tensor& out, const Tensor& a, const Tensor& b) {
     T* const o = static_cast<T*>(out.write_raw());
     const T* const x = static_cast<const T*>(a.read_raw());
     const T* const y = static_cast<const T*>(b.read_raw());
-    each(n, [=](std::int64_t i) { o[i] = store<T>(load(x[i]) + load(y[i])); });
+    each(n, [=](std::int64_t i) { o[i] = rounded<T>(load(x[i]) + load(y[i])); });
   });
 }
 
@@ -132,12 +127,22 @@ void CpuKernels::div_scalar(const Tensor& out, const Tensor& in, double divisor)
     const auto by = static_cast<Value>(divisor);
     T* const o = static_cast<T*>(out.write_raw());
     const T* const x = static_cast<const T*>(in.read_raw());
-    each(n, [=](std::int64_t i) { o[i] = store<T>(load(x[i]) / by); });
+    each(n, [=](std::int64_t i) { o[i] = rounded<T>(load(x[i]) / by); });
   });
 }
 
 void CpuKernels::add_scaled(const Tensor& out, const Tensor& a, const Tensor& b, double alpha) {
-  zip(out, a, b, [=](auto x, auto y) { return std::fma(y, static_cast<decltype(y)>(alpha), x); });
+  const std::int64_t n = agreed_elems(out, a, b);
+  for_real(out.dtype(), [&](auto tag) {
+    using T = decltype(tag);
+    T* const o = out.write<T>();
+    const T* const x = a.read<T>();
+    const T* const y = b.read<T>();
+    const ScaledAdd<T> sum(alpha);
+    each_with_tail<T>(n, [=]<bool kInTail>(std::int64_t i) {
+      o[i] = store<T>(sum.template of<kInTail>(load(x[i]), load(y[i])));
+    });
+  });
 }
 
 void CpuKernels::add_row(const Tensor& out, const Tensor& a, const Tensor& row) {
@@ -145,13 +150,13 @@ void CpuKernels::add_row(const Tensor& out, const Tensor& a, const Tensor& row) 
   const std::int64_t n_columns = row.n_elems();
   LOCKSTEP_CHECK(n_columns > 0 && n % n_columns == 0,
                  fmt::format("cannot add the row {} to every row of {}", row.text(), out.text()));
-  for_float(out.dtype(), [&](auto tag) {
+  for_real(out.dtype(), [&](auto tag) {
     using T = decltype(tag);
     const T* const r = row.read<T>();
     for (std::int64_t first = 0; first < n; first += n_columns) {
       T* const o = out.write<T>() + first;
       const T* const x = a.read<T>() + first;
-      each(n_columns, [=](std::int64_t i) { o[i] = x[i] + r[i]; });
+      each(n_columns, [=](std::int64_t i) { o[i] = rounded<T>(load(x[i]) + load(r[i])); });
     }
   });
 }
@@ -164,14 +169,14 @@ void CpuKernels::add_channels(const Tensor& out, const Tensor& a, const Tensor& 
                              channels.text(),
                              out.text()));
   if (n == 0) return;
-  for_float(out.dtype(), [&](auto tag) {
+  for_real(out.dtype(), [&](auto tag) {
     using T = decltype(tag);
     const std::int64_t width = n / n_planes;
     for (std::int64_t plane = 0; plane < n_planes; ++plane) {
       T* const o = out.write<T>() + plane * width;
       const T* const x = a.read<T>() + plane * width;
-      const T addend = channels.read<T>()[plane % channels.n_elems()];
-      each(width, [=](std::int64_t i) { o[i] = x[i] + addend; });
+      const Value<T> addend = load(channels.read<T>()[plane % channels.n_elems()]);
+      each(width, [=](std::int64_t i) { o[i] = rounded<T>(load(x[i]) + addend); });
     }
   });
 }
@@ -197,7 +202,14 @@ void CpuKernels::sigmoid(const Tensor& out, const Tensor& in) {
 }
 
 void CpuKernels::sigmoid_backward(const Tensor& out, const Tensor& grad, const Tensor& y) {
-  zip(out, grad, y, [](auto g, auto s) { return g * (decltype(s){1} - s) * s; });
+  if (out.dtype() != DType::kF16) {
+    zip(out, grad, y, [](auto g, auto s) { return g * (decltype(s){1} - s) * s; });
+    return;
+  }
+  zip_as<Half>(
+      out, grad, y, [](float g, float s) {  // PyTorch rounds each of the three in f16, alone.
+        return settled<Half>(g * settled<Half>(1.0F - s)) * s;
+      });
 }
 
 void CpuKernels::round_to_grid(const Tensor& out, const Tensor& in, int k, double limit) {

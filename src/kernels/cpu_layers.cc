@@ -7,6 +7,7 @@
 
 #include "lockstep/kernels/detail/cpu.h"
 #include "lockstep/kernels/detail/elements.h"
+#include "lockstep/kernels/detail/log_softmax.h"
 #include "lockstep/tensor/detail/dispatch.h"
 
 namespace lockstep::detail {
@@ -37,31 +38,33 @@ Rows softmax_rows(const Tensor& tensor, const Kernels::Softmax& options) {
 
 template <typename T>
 void softmax_row(T* out, const T* x, std::int64_t n, bool log) {
-  const T largest = *std::max_element(x, x + n);
-  T sum{0};
-  if (log) {
-    for (std::int64_t c = 0; c < n; ++c) sum += std::exp(x[c] - largest);
-    const T log_sum = std::log(sum);
-    each(n, [=](std::int64_t c) { out[c] = x[c] - largest - log_sum; });
-    return;
+  if (log) return log_softmax_row(out, x, n);
+  const Value<T> largest = largest_of(x, n);
+  Value<T> sum{0};
+  if constexpr (kWrapped<T>) {  // The row has no room for exponentials in f32: they come twice.
+    for (std::int64_t c = 0; c < n; ++c) sum += std::exp(load(x[c]) - largest);
+    each(n, [=](std::int64_t c) { out[c] = rounded<T>(std::exp(load(x[c]) - largest) / sum); });
+  } else {
+    for (std::int64_t c = 0; c < n; ++c) {
+      out[c] = std::exp(x[c] - largest);
+      sum += out[c];
+    }
+    each(n, [=](std::int64_t c) { out[c] = out[c] / sum; });
   }
-  for (std::int64_t c = 0; c < n; ++c) {
-    out[c] = std::exp(x[c] - largest);
-    sum += out[c];
-  }
-  each(n, [=](std::int64_t c) { out[c] = out[c] / sum; });
 }
 
 template <typename T>
 void softmax_backward_row(T* out, const T* grad, const T* y, std::int64_t n, bool log) {
-  T sum{0};
+  Value<T> sum{0};
   if (log) {
-    for (std::int64_t c = 0; c < n; ++c) sum += grad[c];
-    for (std::int64_t c = 0; c < n; ++c) out[c] = grad[c] - std::exp(y[c]) * sum;
+    for (std::int64_t c = 0; c < n; ++c) sum += load(grad[c]);
+    for (std::int64_t c = 0; c < n; ++c) {
+      out[c] = rounded<T>(load(grad[c]) - std::exp(load(y[c])) * sum);
+    }
     return;
   }
-  for (std::int64_t c = 0; c < n; ++c) sum += grad[c] * y[c];
-  each(n, [=](std::int64_t c) { out[c] = y[c] * (grad[c] - sum); });
+  for (std::int64_t c = 0; c < n; ++c) sum += load(grad[c]) * load(y[c]);
+  each(n, [=](std::int64_t c) { out[c] = rounded<T>(load(y[c]) * (load(grad[c]) - sum)); });
 }
 
 // Constants are formed in double and rounded once to T, as PyTorch's are.
@@ -75,7 +78,7 @@ struct GeluConstants {
 };
 
 template <typename T>
-T gelu_of(T x, Kernels::Gelu form) {
+[[gnu::always_inline]] inline T gelu_of(T x, Kernels::Gelu form) {
   using C = GeluConstants<T>;
   if (form == Kernels::Gelu::kErf) return x * C::kHalf * (T{1} + std::erf(x * C::kInvSqrt2));
   const T inner = C::kBeta * (x + C::kKappa * (x * x * x));
@@ -83,7 +86,7 @@ T gelu_of(T x, Kernels::Gelu form) {
 }
 
 template <typename T>
-T gelu_slope(T x, Kernels::Gelu form) {
+[[gnu::always_inline]] inline T gelu_slope(T x, Kernels::Gelu form) {
   using C = GeluConstants<T>;
   if (form == Kernels::Gelu::kErf) {
     const T cdf = C::kHalf * (T{1} + std::erf(x * C::kInvSqrt2));
@@ -102,39 +105,45 @@ struct LayerNormRow {
 };
 
 template <typename T>
-LayerNormRow<T> statistics_of(const T* x, std::int64_t n, double eps) {
-  LayerNormRow<T> row;
-  for (std::int64_t c = 0; c < n; ++c) row.mean += x[c];
-  row.mean /= static_cast<T>(n);
-  T squares{0};
-  for (std::int64_t c = 0; c < n; ++c) squares += (x[c] - row.mean) * (x[c] - row.mean);
-  row.invstd = T{1} / std::sqrt(squares / static_cast<T>(n) + static_cast<T>(eps));
+LayerNormRow<Value<T>> statistics_of(const T* x, std::int64_t n, double eps) {
+  using V = Value<T>;
+  LayerNormRow<V> row;
+  for (std::int64_t c = 0; c < n; ++c) row.mean += load(x[c]);
+  row.mean /= static_cast<V>(n);
+  V squares{0};
+  for (std::int64_t c = 0; c < n; ++c) {
+    squares += (load(x[c]) - row.mean) * (load(x[c]) - row.mean);
+  }
+  row.invstd = V{1} / std::sqrt(squares / static_cast<V>(n) + static_cast<V>(eps));
   return row;
 }
 
-// With h = normalised x and d = grad * weight: dx = (d - mean(d) - h * mean(d * h)) * invstd.
+// With h = normalised x and d = grad * weight: dx = (d - mean(d) - h * mean(d * h)) * invstd. The sums
+// of the parameters' gradients are kept in their own type, so 16-bit ones round after every row.
 template <typename T>
 struct LayerNormGradient {
+  using V = Value<T>;
+
   const T* weight;
   T* d_weight;
   T* d_bias;
   std::int64_t n;
 
-  void add_row(T* dx, const T* grad, const T* x, LayerNormRow<T> row) const {
-    T sum{0};
-    T dot{0};
+  void add_row(T* dx, const T* grad, const T* x, LayerNormRow<V> row) const {
+    V sum{0};
+    V dot{0};
     for (std::int64_t c = 0; c < n; ++c) {
-      const T h = (x[c] - row.mean) * row.invstd;
-      sum += grad[c] * weight[c];
-      dot += grad[c] * weight[c] * h;
-      d_weight[c] += grad[c] * h;
-      d_bias[c] += grad[c];
+      const V h = (load(x[c]) - row.mean) * row.invstd;
+      sum += load(grad[c]) * load(weight[c]);
+      dot += load(grad[c]) * load(weight[c]) * h;
+      d_weight[c] = rounded<T>(load(d_weight[c]) + load(grad[c]) * h);
+      d_bias[c] = rounded<T>(load(d_bias[c]) + load(grad[c]));
     }
-    sum /= static_cast<T>(n);
-    dot /= static_cast<T>(n);
+    sum /= static_cast<V>(n);
+    dot /= static_cast<V>(n);
     for (std::int64_t c = 0; c < n; ++c) {
-      const T h = (x[c] - row.mean) * row.invstd;
-      dx[c] = (grad[c] * weight[c] - sum - h * dot) * row.invstd;
+      const V h = (load(x[c]) - row.mean) * row.invstd;
+      dx[c] = rounded<T>((load(grad[c]) * load(weight[c]) - sum - h * dot) * row.invstd);
     }
   }
 };
@@ -144,7 +153,7 @@ struct LayerNormGradient {
 void CpuKernels::softmax(const Tensor& out, const Tensor& in, const Softmax& options) {
   agreed_elems(out, in);
   const Rows rows = softmax_rows(in, options);
-  for_float(in.dtype(), [&](auto tag) {
+  for_real(in.dtype(), [&](auto tag) {
     using T = decltype(tag);
     for (std::int64_t r = 0; r < rows.n_rows; ++r) {
       T* const o = out.write<T>() + r * rows.width;
@@ -161,7 +170,7 @@ void CpuKernels::softmax_backward(const Tensor& out,
                                   const Softmax& options) {
   agreed_elems(out, grad, y);
   const Rows rows = softmax_rows(y, options);
-  for_float(y.dtype(), [&](auto tag) {
+  for_real(y.dtype(), [&](auto tag) {
     using T = decltype(tag);
     for (std::int64_t r = 0; r < rows.n_rows; ++r) {
       const std::int64_t at = r * rows.width;
@@ -175,22 +184,22 @@ void CpuKernels::softmax_backward(const Tensor& out,
 
 void CpuKernels::gelu(const Tensor& out, const Tensor& in, Gelu form) {
   const std::int64_t n = agreed_elems(out, in);
-  for_float(in.dtype(), [&](auto tag) {
+  for_real(in.dtype(), [&](auto tag) {
     using T = decltype(tag);
     T* const o = out.write<T>();
     const T* const x = in.read<T>();
-    each(n, [=](std::int64_t i) { o[i] = gelu_of(x[i], form); });
+    each(n, [=](std::int64_t i) { o[i] = rounded<T>(gelu_of(load(x[i]), form)); });
   });
 }
 
 void CpuKernels::gelu_backward(const Tensor& out, const Tensor& grad, const Tensor& x, Gelu form) {
   const std::int64_t n = agreed_elems(out, grad, x);
-  for_float(x.dtype(), [&](auto tag) {
+  for_real(x.dtype(), [&](auto tag) {
     using T = decltype(tag);
     T* const o = out.write<T>();
     const T* const g = grad.read<T>();
     const T* const in = x.read<T>();
-    each(n, [=](std::int64_t i) { o[i] = g[i] * gelu_slope(in[i], form); });
+    each(n, [=](std::int64_t i) { o[i] = rounded<T>(load(g[i]) * gelu_slope(load(in[i]), form)); });
   });
 }
 
@@ -201,18 +210,19 @@ void CpuKernels::layer_norm(const Tensor& out,
   const Tensor& x = x_weight_bias[0];
   agreed_elems(out, x);
   const Rows rows = rows_of(x);
-  for_float(x.dtype(), [&](auto tag) {
+  for_real(x.dtype(), [&](auto tag) {
     using T = decltype(tag);
     const T* const weight = x_weight_bias[1].read<T>();
     const T* const bias = x_weight_bias[2].read<T>();
     for (std::int64_t r = 0; r < rows.n_rows; ++r) {
       const T* const in = x.read<T>() + r * rows.width;
       T* const o = out.write<T>() + r * rows.width;
-      const LayerNormRow<T> row = statistics_of(in, rows.width, eps);
-      save_mean_invstd[0].write<T>()[r] = row.mean;
-      save_mean_invstd[1].write<T>()[r] = row.invstd;
+      const LayerNormRow<Value<T>> row = statistics_of(in, rows.width, eps);
+      save_mean_invstd[0].write<T>()[r] = rounded<T>(row.mean);
+      save_mean_invstd[1].write<T>()[r] = rounded<T>(row.invstd);
       each(rows.width, [=](std::int64_t c) {
-        o[c] = std::fma((in[c] - row.mean) * row.invstd, weight[c], bias[c]);
+        const Value<T> normalised = (load(in[c]) - row.mean) * row.invstd;
+        o[c] = rounded<T>(std::fma(normalised, load(weight[c]), load(bias[c])));
       });
     }
   });
@@ -226,13 +236,14 @@ void CpuKernels::layer_norm_backward(std::span<const Tensor> grads,
   const Rows rows = rows_of(x);
   fill(grads[1], 0.0);
   fill(grads[2], 0.0);
-  for_float(x.dtype(), [&](auto tag) {
+  for_real(x.dtype(), [&](auto tag) {
     using T = decltype(tag);
     const LayerNormGradient<T> gradient{
         in[2].read<T>(), grads[1].write<T>(), grads[2].write<T>(), rows.width};
     for (std::int64_t r = 0; r < rows.n_rows; ++r) {
       const std::int64_t at = r * rows.width;
-      const LayerNormRow<T> row{save_mean_invstd[0].read<T>()[r], save_mean_invstd[1].read<T>()[r]};
+      const LayerNormRow<Value<T>> row{load(save_mean_invstd[0].read<T>()[r]),
+                                       load(save_mean_invstd[1].read<T>()[r])};
       gradient.add_row(grads[0].write<T>() + at, in[0].read<T>() + at, x.read<T>() + at, row);
     }
   });

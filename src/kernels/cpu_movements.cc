@@ -141,7 +141,7 @@ std::int64_t largest_at(const T* image, const PoolWindow& window) {
   std::int64_t best = -1;
   window.for_each_tap([&](std::int64_t at) {
     // The last comparison lets NaN win, as in PyTorch.
-    if (best < 0 || image[at] > image[best] || std::isnan(image[at])) best = at;
+    if (best < 0 || load(image[at]) > load(image[best]) || std::isnan(load(image[at]))) best = at;
   });
   return best;
 }
@@ -150,7 +150,7 @@ std::int64_t largest_at(const T* image, const PoolWindow& window) {
 
 void CpuKernels::gather_rows(const Tensor& out, const Tensor& table, const Tensor& indices) {
   const std::int64_t width = row_width(table, out, indices);
-  for_float(table.dtype(), [&](auto tag) {
+  for_real(table.dtype(), [&](auto tag) {
     using T = decltype(tag);
     for (std::int64_t i = 0; i < indices.n_elems(); ++i) {
       const std::int64_t row = checked_row(indices.read<std::int64_t>()[i], table);
@@ -164,14 +164,14 @@ void CpuKernels::scatter_add_rows(const Tensor& table,
                                   const Tensor& indices,
                                   std::int64_t skipped) {
   const std::int64_t width = row_width(table, rows, indices);
-  for_float(table.dtype(), [&](auto tag) {
+  for_real(table.dtype(), [&](auto tag) {
     using T = decltype(tag);
     for (std::int64_t i = 0; i < indices.n_elems(); ++i) {
       const std::int64_t row = checked_row(indices.read<std::int64_t>()[i], table);
       if (row == skipped) continue;
       T* const o = table.write<T>() + row * width;
       const T* const r = rows.read<T>() + i * width;
-      each(width, [=](std::int64_t c) { o[c] += r[c]; });
+      each(width, [=](std::int64_t c) { o[c] = rounded<T>(load(o[c]) + load(r[c])); });
     }
   });
 }
@@ -181,7 +181,7 @@ void CpuKernels::swap_middle(const Tensor& out, const Tensor& in) {
   const Shape& s = in.shape();
   LOCKSTEP_CHECK(s.n_dims() == 4,
                  fmt::format("swapping the middle takes four dimensions, not {}", in.text()));
-  for_float(in.dtype(), [&](auto tag) {
+  for_real(in.dtype(), [&](auto tag) {
     using T = decltype(tag);
     T* o = out.write<T>();
     for (std::int64_t a = 0; a < s[0]; ++a) {
@@ -196,7 +196,7 @@ void CpuKernels::swap_middle(const Tensor& out, const Tensor& in) {
 
 void CpuKernels::unfold(const Tensor& out, const Tensor& image, const Window& window) {
   check_columns(image, out, window);
-  for_float(image.dtype(), [&](auto tag) {
+  for_real(image.dtype(), [&](auto tag) {
     using T = decltype(tag);
     T* const o = out.write<T>();
     const T* const x = image.read<T>();
@@ -209,12 +209,12 @@ void CpuKernels::unfold(const Tensor& out, const Tensor& image, const Window& wi
 void CpuKernels::fold(const Tensor& image, const Tensor& columns, const Window& window) {
   check_columns(image, columns, window);
   fill(image, 0.0);
-  for_float(image.dtype(), [&](auto tag) {
+  for_real(image.dtype(), [&](auto tag) {
     using T = decltype(tag);
     T* const o = image.write<T>();
     const T* const x = columns.read<T>();
     for_each_column(image.shape(), window, [=](std::int64_t column, std::int64_t at) {
-      if (at >= 0) o[at] += x[column];
+      if (at >= 0) o[at] = rounded<T>(load(o[at]) + load(x[column]));
     });
   });
 }
@@ -224,7 +224,7 @@ void CpuKernels::max_pool(const Tensor& out,
                           const Tensor& in,
                           const Window& window) {
   agreed_elems(out, positions);
-  for_float(in.dtype(), [&](auto tag) {
+  for_real(in.dtype(), [&](auto tag) {
     using T = decltype(tag);
     for_each_window(in, out, window, [&](const PoolWindow& at) {
       const std::int64_t best = at.plane_start + largest_at(in.read<T>() + at.plane_start, at);
@@ -235,27 +235,28 @@ void CpuKernels::max_pool(const Tensor& out,
 }
 
 void CpuKernels::avg_pool(const Tensor& out, const Tensor& in, const Window& window) {
-  for_float(in.dtype(), [&](auto tag) {
+  for_real(in.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    const T area = static_cast<T>(window.height * window.width);
+    const auto area = static_cast<Value<T>>(window.height * window.width);
     for_each_window(in, out, window, [&](const PoolWindow& at) {
       const T* const x = in.read<T>() + at.plane_start;
-      T sum{0};
-      at.for_each_tap([&](std::int64_t position) { sum += x[position]; });
-      out.write<T>()[at.result] = sum / area;
+      Value<T> sum{0};
+      at.for_each_tap([&](std::int64_t position) { sum += load(x[position]); });
+      out.write<T>()[at.result] = rounded<T>(sum / area);
     });
   });
 }
 
 void CpuKernels::avg_pool_backward(const Tensor& out, const Tensor& grad, const Window& window) {
   fill(out, 0.0);
-  for_float(grad.dtype(), [&](auto tag) {
+  for_real(grad.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    const T area = static_cast<T>(window.height * window.width);
+    const auto area = static_cast<Value<T>>(window.height * window.width);
     for_each_window(out, grad, window, [&](const PoolWindow& at) {
       T* const o = out.write<T>() + at.plane_start;
-      const T share = grad.read<T>()[at.result] / area;
-      at.for_each_tap([&](std::int64_t position) { o[position] += share; });
+      const Value<T> share = settled<T>(load(grad.read<T>()[at.result]) / area);
+      at.for_each_tap(
+          [&](std::int64_t position) { o[position] = rounded<T>(load(o[position]) + share); });
     });
   });
 }
@@ -263,12 +264,14 @@ void CpuKernels::avg_pool_backward(const Tensor& out, const Tensor& grad, const 
 void CpuKernels::max_pool_backward(const Tensor& out, const Tensor& grad, const Tensor& positions) {
   const std::int64_t n = agreed_elems(grad, positions);
   fill(out, 0.0);
-  for_float(grad.dtype(), [&](auto tag) {
+  for_real(grad.dtype(), [&](auto tag) {
     using T = decltype(tag);
     T* const o = out.write<T>();
     const T* const g = grad.read<T>();
     const std::int64_t* const at = positions.read<std::int64_t>();
-    for (std::int64_t i = 0; i < n; ++i) o[at[i]] += g[i];
+    for (std::int64_t i = 0; i < n; ++i) {
+      o[at[i]] = rounded<T>(load(o[at[i]]) + load(g[i]));
+    }
   });
 }
 

@@ -13,35 +13,42 @@ namespace {
 
 constexpr std::int64_t kBlock = 256;  // Elements whose intermediate gradient stays in L1.
 
-/// The hyper-parameters in the parameter's dtype: PyTorch rounds each scalar once, after the
-/// arithmetic among them was done in double.
+/// The hyper-parameters as PyTorch rounds them: each scalar once, after the arithmetic among them was
+/// done in double. What multiplies a 16-bit tensor stays in f32; what scales an addend does not.
 template <typename T>
 struct SgdScalars {
   explicit SgdScalars(const SgdUpdate& update)
-      : minus_lr(static_cast<T>(-update.lr)),
-        weight_decay(static_cast<T>(update.weight_decay)),
-        momentum(static_cast<T>(update.momentum)),
-        fresh(static_cast<T>(1.0 - update.dampening)) {}
+      : minus_lr(-update.lr),
+        weight_decay(update.weight_decay),
+        fresh(1.0 - update.dampening),
+        ahead(update.momentum),
+        momentum(static_cast<Value<T>>(update.momentum)) {}
 
-  T minus_lr;
-  T weight_decay;
-  T momentum;
-  T fresh;
+  ScaledAdd<T> minus_lr;
+  ScaledAdd<T> weight_decay;
+  ScaledAdd<T> fresh;
+  ScaledAdd<T> ahead;
+  Value<T> momentum;
 };
 
 /// Moves the momentum buffer and leaves in `g` what the parameter steps along.
 template <typename T>
-void apply_momentum(T* g, T* buffer, std::int64_t n, const SgdUpdate& update) {
+void apply_momentum(Value<T>* g, T* buffer, std::int64_t n, const SgdUpdate& update) {
   const SgdScalars<T> s(update);
   if (update.first_step) {
-    each(n, [=](std::int64_t i) { buffer[i] = g[i]; });  // Undamped, as in PyTorch.
+    each(n, [=](std::int64_t i) { buffer[i] = store<T>(g[i]); });  // Undamped, as in PyTorch.
   } else {
-    each(n, [=](std::int64_t i) { buffer[i] = std::fma(g[i], s.fresh, buffer[i] * s.momentum); });
+    each_with_tail<T>(n, [=]<bool kInTail>(std::int64_t i) {
+      const Value<T> kept = settled<T>(load(buffer[i]) * s.momentum);
+      buffer[i] = store<T>(s.fresh.template of<kInTail>(kept, g[i]));
+    });
   }
   if (update.nesterov) {
-    each(n, [=](std::int64_t i) { g[i] = std::fma(buffer[i], s.momentum, g[i]); });
+    each_with_tail<T>(n, [=]<bool kInTail>(std::int64_t i) {
+      g[i] = s.ahead.template of<kInTail>(g[i], load(buffer[i]));
+    });
   } else {
-    each(n, [=](std::int64_t i) { g[i] = buffer[i]; });
+    each(n, [=](std::int64_t i) { g[i] = load(buffer[i]); });
   }
 }
 
@@ -49,18 +56,22 @@ template <typename T>
 void sgd_block(T* param, const T* grad, T* buffer, std::int64_t n, const SgdUpdate& update) {
   const SgdScalars<T> s(update);
   // Written below.  NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init)
-  std::array<T, kBlock> direction;
-  T* const g = direction.data();
+  std::array<Value<T>, kBlock> direction;
+  Value<T>* const g = direction.data();
   if (update.maximize) {
-    each(n, [=](std::int64_t i) { g[i] = -grad[i]; });
+    each(n, [=](std::int64_t i) { g[i] = -load(grad[i]); });
   } else {
-    each(n, [=](std::int64_t i) { g[i] = grad[i]; });
+    each(n, [=](std::int64_t i) { g[i] = load(grad[i]); });
   }
   if (update.weight_decay != 0.0) {
-    each(n, [=](std::int64_t i) { g[i] = std::fma(param[i], s.weight_decay, g[i]); });
+    each_with_tail<T>(n, [=]<bool kInTail>(std::int64_t i) {
+      g[i] = s.weight_decay.template of<kInTail>(g[i], load(param[i]));
+    });
   }
   if (update.momentum != 0.0) apply_momentum(g, buffer, n, update);
-  each(n, [=](std::int64_t i) { param[i] = std::fma(g[i], s.minus_lr, param[i]); });
+  each_with_tail<T>(n, [=]<bool kInTail>(std::int64_t i) {
+    param[i] = store<T>(s.minus_lr.template of<kInTail>(load(param[i]), g[i]));
+  });
 }
 
 }  // namespace
@@ -72,13 +83,15 @@ void CpuKernels::sgd(const Tensor& param,
   const std::int64_t n = agreed_elems(param, grad);
   const bool with_momentum = update.momentum != 0.0;
   if (with_momentum) agreed_elems(param, momentum_buffer);
-  for_float(param.dtype(), [&](auto tag) {
+  for_real(param.dtype(), [&](auto tag) {
     using T = decltype(tag);
     T* const p = param.write<T>();
     const T* const g = grad.read<T>();
     if (!with_momentum && update.weight_decay == 0.0 && !update.maximize) {
-      const T minus_lr = static_cast<T>(-update.lr);
-      each(n, [=](std::int64_t i) { p[i] = std::fma(g[i], minus_lr, p[i]); });
+      const ScaledAdd<T> minus_lr(-update.lr);
+      each_with_tail<T>(n, [=]<bool kInTail>(std::int64_t i) {
+        p[i] = store<T>(minus_lr.template of<kInTail>(load(p[i]), load(g[i])));
+      });
       return;
     }
     T* const buffer = with_momentum ? momentum_buffer.write<T>() : nullptr;
@@ -99,9 +112,8 @@ void CpuKernels::average_into_bucket(const Tensor& out, const Tensor& grad, doub
       is_floating(out.dtype()),
       fmt::format("cannot average {}: only floating-point gradients have a mean", grad.text()));
   for_any(out.dtype(), [&](auto tag) {
-    using T = decltype(tag);
-    using Value = decltype(load(tag));  // 16-bit floats compute in f32 and round once.
-    const Value factor = static_cast<Value>(1.0 / divisor);
+    using T = decltype(tag);  // 16-bit floats compute in f32 and round once.
+    const auto factor = static_cast<Value<T>>(1.0 / divisor);
     T* const o = static_cast<T*>(out.write_raw());
     const T* const g = static_cast<const T*>(grad.read_raw());
     each(n, [=](std::int64_t i) { o[i] = store<T>(load(g[i]) * factor); });

@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include "lockstep/kernels/detail/cpu.h"
+#include "lockstep/kernels/detail/elements.h"
 #include "lockstep/kernels/detail/products.h"
 #include "lockstep/tensor/detail/dispatch.h"
 
@@ -35,11 +36,12 @@ class Scratch {
   T* data_;
 };
 
+/// Sizes and options; the operands are still missing. Inlined in each product: small ones are frequent.
 template <typename T>
-Product<T> describe(const Tensor& out,
-                    const Tensor& a,
-                    const Tensor& b,
-                    const Kernels::Gemm& options) {
+[[gnu::always_inline]] inline Product<T> describe(const Tensor& out,
+                                                  const Tensor& a,
+                                                  const Tensor& b,
+                                                  const Kernels::Gemm& options) {
   const std::size_t a_rows = options.transpose_a ? 1 : 0;
   const std::size_t b_rows = options.transpose_b ? 1 : 0;
   const std::int64_t m = a.size(a_rows);
@@ -54,9 +56,9 @@ Product<T> describe(const Tensor& out,
   LOCKSTEP_CHECK(
       out.size(0) == m && out.size(1) == n,
       fmt::format("the product of {} and {} does not fit {}", a.text(), b.text(), out.text()));
-  return {.out = out.write<T>(),
-          .a = a.read<T>(),
-          .b = b.read<T>(),
+  return {.out = nullptr,
+          .a = nullptr,
+          .b = nullptr,
           .m = m,
           .n = n,
           .k = k,
@@ -66,7 +68,7 @@ Product<T> describe(const Tensor& out,
 }
 
 template <typename T>
-void multiply(Product<T> product, Pool& pool) {
+[[gnu::always_inline]] inline void multiply(Product<T> product, Pool& pool) {
   const auto [m, n, k] = std::array{product.m, product.n, product.k};
   if (m == 0 || n == 0) return;
   if (m * n * k >= kEigenFrom) return large_product(product);
@@ -79,6 +81,53 @@ void multiply(Product<T> product, Pool& pool) {
   small_product(product);
 }
 
+/// Operands as they are.
+template <typename T>
+void multiply_tensors(const Tensor& out,
+                                             const Tensor& a,
+                                             const Tensor& b,
+                                             const Kernels::Gemm& options) {
+  Product<T> product = describe<T>(out, a, b, options);
+  product.out = out.write<T>();
+  product.a = a.read<T>();
+  product.b = b.read<T>();
+  multiply(product, out.runtime().pool());
+}
+
+template <typename T>
+void widen(float* wide, const Tensor& tensor) {
+  const T* const x = tensor.read<T>();
+  each(tensor.n_elems(), [=](std::int64_t i) { wide[i] = load(x[i]); });
+}
+
+/// 16-bit operands in f32: products are exact, sums round as in an f32 product, and each element of
+/// the result rounds once, after what it is added to. Apart from its caller, whose f32 path stays short.
+template <typename T>
+[[gnu::noinline]] void multiply_narrow(const Tensor& out,
+                                       const Tensor& a,
+                                       const Tensor& b,
+                                       const Kernels::Gemm& options) {
+  Product<float> product = describe<float>(out, a, b, options);
+  product.accumulate = false;
+  Pool& pool = out.runtime().pool();
+  const Scratch<float> wide_out(pool, out.n_elems());
+  const Scratch<float> wide_a(pool, a.n_elems());
+  const Scratch<float> wide_b(pool, b.n_elems());
+  widen<T>(wide_a.data(), a);
+  widen<T>(wide_b.data(), b);
+  product.out = wide_out.data();
+  product.a = wide_a.data();
+  product.b = wide_b.data();
+  multiply(product, pool);
+  const float* const sum = product.out;
+  T* const o = out.write<T>();
+  if (options.accumulate) {
+    each(out.n_elems(), [=](std::int64_t i) { o[i] = rounded<T>(load(o[i]) + sum[i]); });
+  } else {
+    each(out.n_elems(), [=](std::int64_t i) { o[i] = rounded<T>(sum[i]); });
+  }
+}
+
 }  // namespace
 
 void CpuKernels::gemm(const Tensor& out, const Tensor& a, const Tensor& b, const Gemm& options) {
@@ -87,8 +136,13 @@ void CpuKernels::gemm(const Tensor& out, const Tensor& a, const Tensor& b, const
                              a.text(),
                              b.text(),
                              out.text()));
-  for_float(out.dtype(), [&](auto tag) {
-    multiply(describe<decltype(tag)>(out, a, b, options), out.runtime().pool());
+  for_real(out.dtype(), [&](auto tag) {
+    using T = decltype(tag);
+    if constexpr (kWrapped<T>) {
+      multiply_narrow<T>(out, a, b, options);
+    } else {
+      multiply_tensors<T>(out, a, b, options);
+    }
   });
 }
 

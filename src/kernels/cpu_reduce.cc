@@ -15,13 +15,9 @@ namespace {
 
 constexpr std::int64_t kBlock = 256;
 
-/// The type an accumulator holds: what one element computes in.
-template <typename T>
-using Value = decltype(load(T{}));
-
 /// One partial result as the element type would hold it: 16-bit floats round after each step.
 template <typename T>
-Value<T> settle(Value<T> value) {
+Value<T> in_element_type(Value<T> value) {
   if constexpr (kWrapped<T>) {
     return load(store<T>(value));
   } else {
@@ -89,9 +85,14 @@ struct BitXor {
   }
 };
 
+/// A sum whose accumulator rounds only at the end: of one tensor's elements, not over ranks.
+struct WideSum : Sum {};
+
 template <typename T, typename Op>
 Value<T> step(Value<T> accumulator, T element) {
-  return settle<T>(Op::apply(accumulator, load(element)));
+  const Value<T> next = Op::apply(accumulator, load(element));
+  if constexpr (std::is_same_v<Op, WideSum>) return next;
+  return in_element_type<T>(next);
 }
 
 /// acc = acc op a; four at a time where possible, which keeps the order and saves accumulator
@@ -222,17 +223,19 @@ void CpuKernels::sum_rows(const Tensor& out, const Tensor& in) {
   LOCKSTEP_CHECK(width > 0 && in.n_elems() % width == 0 && in.n_elems() > 0,
                  fmt::format("cannot sum the rows of {} into {}", in.text(), out.text()));
   const std::int64_t n_rows = in.n_elems() / width;
-  for_float(out.dtype(), [&](auto tag) {
+  for_real(out.dtype(), [&](auto tag) {
     using T = decltype(tag);
     for (std::int64_t first = 0; first < width; first += kBlock) {
       const std::int64_t n = std::min(kBlock, width - first);
       const T* const column = in.read<T>() + first;
       T* const o = out.write<T>() + first;
-      fold_block<T, Sum>(
+      fold_block<T, WideSum>(
           n_rows,
           n,
           [=](std::int64_t row) { return column + row * width; },
-          [&](const T* acc) { std::copy(acc, acc + n, o); });
+          [&](const Value<T>* acc) {
+            each(n, [=](std::int64_t i) { o[i] = rounded<T>(acc[i]); });
+          });
     }
   });
 }
@@ -240,16 +243,21 @@ void CpuKernels::sum_rows(const Tensor& out, const Tensor& in) {
 void CpuKernels::sum_channels(const Tensor& out, const Tensor& in) {
   LOCKSTEP_CHECK(in.shape().n_dims() >= 2 && in.size(1) == out.n_elems(),
                  fmt::format("cannot sum the channels of {} into {}", in.text(), out.text()));
-  fill(out, 0.0);
-  const std::int64_t n_planes = in.size(0) * in.size(1);
-  if (in.n_elems() == 0) return;
-  for_float(out.dtype(), [&](auto tag) {
+  if (in.n_elems() == 0) return fill(out, 0.0);
+  for_real(out.dtype(), [&](auto tag) {
     using T = decltype(tag);
+    const std::int64_t n_channels = out.n_elems();
+    const std::int64_t n_planes = in.size(0) * n_channels;
     const std::int64_t width = in.n_elems() / n_planes;
-    for (std::int64_t plane = 0; plane < n_planes; ++plane) {
-      const T* const x = in.read<T>() + plane * width;
-      T& sum = out.write<T>()[plane % out.n_elems()];
-      for (std::int64_t i = 0; i < width; ++i) sum += x[i];
+    const T* const all = in.read<T>();
+    T* const o = out.write<T>();
+    for (std::int64_t channel = 0; channel < n_channels; ++channel) {
+      Value<T> sum{0};
+      for (std::int64_t plane = channel; plane < n_planes; plane += n_channels) {
+        const T* const x = all + plane * width;
+        for (std::int64_t i = 0; i < width; ++i) sum += load(x[i]);
+      }
+      o[channel] = rounded<T>(sum);
     }
   });
 }
@@ -257,11 +265,11 @@ void CpuKernels::sum_channels(const Tensor& out, const Tensor& in) {
 void CpuKernels::sum_all(const Tensor& out, const Tensor& in) {
   LOCKSTEP_CHECK(out.n_elems() == 1,
                  fmt::format("the sum of all elements is a scalar, not {}", out.text()));
-  for_float(out.dtype(), [&](auto tag) {
+  for_real(out.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    T sum{0};
-    for (const T x : in.read_span<T>()) sum += x;
-    *out.write<T>() = sum;
+    Value<T> sum{0};
+    for (const T x : in.read_span<T>()) sum += load(x);
+    *out.write<T>() = rounded<T>(sum);
   });
 }
 

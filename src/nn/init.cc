@@ -1,5 +1,6 @@
 #include "lockstep/nn/init.h"
 
+#include <array>
 #include <cmath>
 #include <fmt/core.h>
 #include <string>
@@ -32,8 +33,30 @@ void grid(const Tensor& tensor, Generator& generator, Grid grid) {
   values(tensor, points);
 }
 
+namespace {
+
+/// As PyTorch 2 draws 16-bit numbers: an f32 each, rounded; one that reaches the upper bound becomes the
+/// lower one.
+void uniform16(const Tensor& tensor, Generator& generator, UniformRange range) {
+  Runtime& runtime = tensor.runtime();
+  const Tensor drawn = Tensor::empty(runtime, tensor.shape(), DType::kF32);
+  lockstep::uniform(generator, drawn.span<float>(), range);
+  const std::array ends{range.from, range.to};
+  const Tensor bounds = Tensor::of(runtime, {2}, DType::kF32, ends).to(tensor.dtype());
+  const Tensor rounded = drawn.to(tensor.dtype()).to(DType::kF32);
+  for (float& value : rounded.span<float>()) {
+    if (value >= static_cast<float>(bounds.at(1))) value = static_cast<float>(bounds.at(0));
+  }
+  runtime.kernels().copy(tensor, rounded);
+}
+
+}  // namespace
+
 void uniform(const Tensor& tensor, Generator& generator, double bound) {
   const UniformRange range{.from = -bound, .to = bound};
+  if (tensor.dtype() == DType::kF16 || tensor.dtype() == DType::kBF16) {
+    return uniform16(tensor, generator, range);
+  }
   if (tensor.dtype() == DType::kF32) {
     lockstep::uniform(generator, tensor.span<float>(), range);
   } else {

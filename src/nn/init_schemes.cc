@@ -78,6 +78,11 @@ double leaky_relu_gain(double slope) { return std::sqrt(2.0 / (1.0 + slope * slo
 
 void normal(const Tensor& tensor, Generator& generator, double mean, double std) {
   const NormalShape shape{.mean = mean, .std = std};
+  LOCKSTEP_CHECK(
+      tensor.dtype() == DType::kF32 || tensor.dtype() == DType::kF64,
+      fmt::format("normal numbers are drawn in f32 or f64, not in {}: draw them there and "
+                  "convert them",
+                  name_of(tensor.dtype())));
   if (tensor.dtype() == DType::kF32) {
     lockstep::normal(generator, tensor.span<float>(), shape);
   } else {

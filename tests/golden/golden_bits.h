@@ -19,11 +19,13 @@ inline std::vector<std::string> words_of(const std::string& text) {
   return words;
 }
 
-/// One word per element: 8 hex digits for f32, 16 for f64.
+/// One word per element: 4 hex digits for 16-bit floats, 8 for f32, 16 for f64.
 inline std::vector<std::string> bits_of(const Tensor& tensor) {
   std::vector<std::string> words;
   for (std::int64_t i = 0; i < tensor.n_elems(); ++i) {
-    if (tensor.dtype() == DType::kF32) {
+    if (size_of(tensor.dtype()) == 2) {
+      words.push_back(hex64(static_cast<const std::uint16_t*>(tensor.read_raw())[i]).substr(12));
+    } else if (tensor.dtype() == DType::kF32) {
       words.push_back(hex64(std::bit_cast<std::uint32_t>(tensor.data<float>()[i])).substr(8));
     } else {
       words.push_back(hex64(std::bit_cast<std::uint64_t>(tensor.data<double>()[i])));
@@ -41,7 +43,9 @@ class WordReader {
     const Tensor tensor = Tensor::empty(runtime, shape, dtype);
     for (std::int64_t i = 0; i < tensor.n_elems(); ++i) {
       const std::uint64_t word = parse_hex64(words_.at(next_++)).value();
-      if (dtype == DType::kF32) {
+      if (size_of(dtype) == 2) {
+        static_cast<std::uint16_t*>(tensor.write_raw())[i] = static_cast<std::uint16_t>(word);
+      } else if (dtype == DType::kF32) {
         tensor.data<float>()[i] = std::bit_cast<float>(static_cast<std::uint32_t>(word));
       } else {
         tensor.data<double>()[i] = std::bit_cast<double>(word);

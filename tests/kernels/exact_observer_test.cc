@@ -88,6 +88,44 @@ TEST(ExactObserverTest, AnEarlierRoundingIsNotBlamedOnTheNextOperation) {
   EXPECT_EQ(complaint([&] { test.kernels->mul(exact, exact, exact); }), "");
 }
 
+// 16-bit floats are rounded by integer arithmetic: f32 holds each of these results.
+TEST(ExactObserverTest, ARoundingTo16BitsIsNamedWhereF32HoldsTheResult) {
+  ExactTestRuntime test;
+  for (const DType dtype : {DType::kF16, DType::kBF16}) {
+    const double last = dtype == DType::kF16 ? 0x1p-10 : 0x1p-7;  // Of 1.
+    const Tensor one = vector_of(test.runtime, {1, 1}, dtype);
+    const Tensor least = vector_of(test.runtime, {0.5, last}, dtype);
+    const Tensor half = vector_of(test.runtime, {0.5, last / 2}, dtype);
+    const Tensor out = Tensor::empty(test.runtime, {2}, dtype);
+    const Tensor total = Tensor::empty(test.runtime, {1}, dtype);
+
+    EXPECT_EQ(complaint([&] { test.kernels->add(out, one, least); }), "");
+    EXPECT_EQ(values_of(out), (std::vector<double>{1.5, 1 + last}));
+    EXPECT_EQ(complaint([&] { test.kernels->add(out, one, half); }),
+              "operation 'add' rounded; exact mode promises it does not");
+    EXPECT_EQ(complaint([&] { test.kernels->sum_all(total, least); }), "");
+    EXPECT_EQ(complaint([&] { test.kernels->sum_all(total, out); }), "");
+    test.kernels->copy(out, vector_of(test.runtime, {1, last / 2}, dtype));
+    EXPECT_EQ(complaint([&] { test.kernels->sum_all(total, out); }),
+              "operation 'sum_all' rounded; exact mode promises it does not");
+  }
+}
+
+TEST(ExactObserverTest, SumsOf16BitProductsRoundAtTheirEndAlone) {
+  ExactTestRuntime test;
+  const double wide = 1 + 0x1p-7;  // Its square, 1 + 2^-6 + 2^-14, is no bf16.
+  const auto b_of = [&](double last) {
+    return Tensor::of(test.runtime, {2, 1}, DType::kBF16, std::vector{wide, last});
+  };
+  const Tensor a = Tensor::of(test.runtime, {1, 2}, DType::kBF16, std::vector{wide, 1.0});
+  const Tensor out = Tensor::empty(test.runtime, {1, 1}, DType::kBF16);
+
+  EXPECT_EQ(complaint([&] { test.kernels->gemm(out, a, b_of(-1 - 0x1p-6), {}); }), "");
+  EXPECT_EQ(out.at(0), 0x1p-14);
+  EXPECT_EQ(complaint([&] { test.kernels->gemm(out, a, b_of(-1), {}); }),
+            "operation 'gemm' rounded; exact mode promises it does not");
+}
+
 TEST(ExactObserverTest, AScalarThatIsNotDyadicIsARounding) {
   ExactTestRuntime test;
   const Tensor a = vector_of(test.runtime, {0});

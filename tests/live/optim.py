@@ -46,12 +46,17 @@ def options_of(rng, kind):
     return o
 
 
-def optimizer_case(rng):
-    kind = rng.choice([k for k in KINDS if ROUNDS_ROOTS or k == "sgd"])
-    dtype = rng.choice([torch.float32, torch.float64])
+DTYPES = {"f32": torch.float32, "f64": torch.float64}
+
+
+def optimizer_case(rng, kinds, dtypes=None, longest=40):
+    dtypes = dtypes or DTYPES
+    kind = rng.choice(list(kinds))
+    name = rng.choice(list(dtypes))
+    dtype = dtypes[name]
     options = options_of(rng, kind)
     generator = torch.Generator().manual_seed(rng.randrange(2**40))
-    n, steps = rng.randrange(1, 40), rng.randrange(1, 51)
+    n, steps = rng.randrange(1, longest), rng.randrange(1, 51)
     draw = lambda: torch.randn(n, generator=generator, dtype=torch.float64).to(dtype)
     parameter = torch.nn.Parameter(draw())
     words = [live.bits(parameter)]
@@ -66,7 +71,6 @@ def optimizer_case(rng):
     if "betas" in options:
         options["beta1"], options["beta2"] = options.pop("betas")
     flat = " ".join(f"{k}={float(v)!r}" for k, v in options.items())
-    name = "f32" if dtype == torch.float32 else "f64"
     return (f"{kind} {name} {n} {steps} {flat} lerp={int(TORCH2)} : {' '.join(words)}",
             " ".join(answer))
 
@@ -118,11 +122,13 @@ def schedule_case(rng):
 
 
 def pairs(rng):
+    kinds = [k for k in KINDS if ROUNDS_ROOTS or k == "sgd"]
     while True:
         try:
-            yield optimizer_case(rng) if rng.random() < 0.5 else schedule_case(rng)
+            yield optimizer_case(rng, kinds) if rng.random() < 0.5 else schedule_case(rng)
         except (ZeroDivisionError, OverflowError, TypeError):
             pass  # PyTorch itself has no answer: a rate like 0 ** negative, or a complex one.
 
 
-live.run("optim", pairs)
+if __name__ == "__main__":
+    live.run("optim", pairs)

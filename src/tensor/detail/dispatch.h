@@ -8,7 +8,8 @@
 #include "lockstep/base/half.h"
 #include "lockstep/tensor/dtype.h"
 
-namespace lockstep::detail {
+namespace lockstep {
+namespace detail {
 
 /// Element types that C++ has no arithmetic for. `Value` is what one element is computed in.
 struct Half {
@@ -40,6 +41,20 @@ struct Boolean {
   constexpr std::uint8_t value() const { return bits; }
 };
 
+}  // namespace detail
+
+template <>
+struct DTypeOf<detail::Half> {
+  static constexpr DType kValue = DType::kF16;
+};
+
+template <>
+struct DTypeOf<detail::BFloat> {
+  static constexpr DType kValue = DType::kBF16;
+};
+
+namespace detail {
+
 template <typename T>
 constexpr bool kWrapped = !std::is_arithmetic_v<T>;
 
@@ -52,6 +67,10 @@ constexpr auto load(T element) {
     return element;
   }
 }
+
+/// What one element of T is computed in: f32 for 16-bit floats.
+template <typename T>
+using Value = decltype(load(T{}));
 
 /// A computed value as an element: 16-bit floats by way of f32, as PyTorch converts.
 template <typename T, typename V>
@@ -72,6 +91,14 @@ void for_float(DType dtype, F f) {
   LOCKSTEP_CHECK(dtype == DType::kF64,
                  "this operation computes in f32 or f64, not in " + std::string(name_of(dtype)));
   return f(double{});
+}
+
+/// Calls f(T{}) for float, double or a 16-bit float. Errors: ContractViolation for other dtypes.
+template <typename F>
+void for_real(DType dtype, F f) {
+  if (dtype == DType::kF16) return f(Half{});
+  if (dtype == DType::kBF16) return f(BFloat{});
+  for_float(dtype, f);
 }
 
 /// Calls f(T{}) with the element type of `dtype`.
@@ -100,4 +127,5 @@ auto for_any(DType dtype, F f) {
   fail_check("a known dtype", __FILE__, __LINE__, "the dtype is none of ours");
 }
 
-}  // namespace lockstep::detail
+}  // namespace detail
+}  // namespace lockstep
