@@ -197,7 +197,7 @@ Kernels& Session::Impl::kernels_of(const SessionOptions& options, Rank rank) {
   if (compute_) own_.push_back(make_timed_kernels(*compute_, rank));
   Kernels& kernels = compute_ ? *own_.back() : *cpu_;
   kernels.observe(
-      observers_.get({.exact = options.exact, .watched = options.record && record_.touches}));
+      observers_.get({.exact = options.exact, .watched = options.record && required_.touches}));
   return kernels;
 }
 

@@ -121,7 +121,7 @@ class OperandsOf {
   OperandsOf() = default;
 
   template <typename List>
-
+  // NOLINTNEXTLINE(google-explicit-constructor): wherever a list is expected.
   requires std::convertible_to<const List&, std::span<const Tensor>> OperandsOf(const List& list)
       : tensors_(list) {}  // NOLINT(google-explicit-constructor)
 
