@@ -171,7 +171,7 @@ ModelSpec read_model(TableReader& root, const JobSurroundings& around, Problem& 
     problem.report("'model.checkpoint' is for the layers of an mlp", table.where("checkpoint"));
   }
   table.finish();
-  return model;
+  return static_cast<const ModelSpec&>(model);
 }
 
 }  // namespace lockstep

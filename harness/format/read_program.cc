@@ -53,19 +53,19 @@ void add_operands(Section<OpTable>& it) {
 }
 
 void add_manners(Section<OpTable>& it) {
-  const std::vector<RawOpKind> kCollectives = {RawOpKind::kAllReduce,
-                                               RawOpKind::kBroadcast,
-                                               RawOpKind::kReduce,
-                                               RawOpKind::kAllGather,
-                                               RawOpKind::kGather,
-                                               RawOpKind::kScatter,
-                                               RawOpKind::kReduceScatter,
-                                               RawOpKind::kAllToAll,
-                                               RawOpKind::kBarrier,
-                                               RawOpKind::kSend,
-                                               RawOpKind::kRecv};
+  const std::vector<RawOpKind> collectives = {RawOpKind::kAllReduce,
+                                              RawOpKind::kBroadcast,
+                                              RawOpKind::kReduce,
+                                              RawOpKind::kAllGather,
+                                              RawOpKind::kGather,
+                                              RawOpKind::kScatter,
+                                              RawOpKind::kReduceScatter,
+                                              RawOpKind::kAllToAll,
+                                              RawOpKind::kBarrier,
+                                              RawOpKind::kSend,
+                                              RawOpKind::kRecv};
   std::vector<std::string_view> words;
-  for (const RawOpKind kind : kCollectives) words.push_back(name_of(kind));
+  for (const RawOpKind kind : collectives) words.push_back(name_of(kind));
   it.add("group", &RawOp::group, "The group that calls it.").shown("the world").of(words);
   it.add("async", &RawOp::work, "Returns at once; this name is what `wait` waits for.").of(words);
   words.push_back(name_of(RawOpKind::kRead));

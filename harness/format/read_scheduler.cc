@@ -344,7 +344,7 @@ SchedulerSpec read_scheduler(TableReader& root, Problem& problem) {
     scheduler.rules = {read_rule(table, scheduler.kind)};
   }
   table.finish();
-  return scheduler;
+  return static_cast<const SchedulerSpec&>(scheduler);
 }
 
 }  // namespace lockstep

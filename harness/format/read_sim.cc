@@ -153,7 +153,7 @@ ExactJobs read_exact(TableReader& root, Problem& problem) {
   ExactTable exact;
   exact_section().read_table(*node, exact, problem);
   exact.on = true;
-  return {exact, exact.dtype};
+  return {static_cast<const ExactSpec&>(exact), exact.dtype};
 }
 
 }  // namespace lockstep

@@ -166,7 +166,7 @@ class Section {
 
   /// The keys that one kind of a section has besides the others.
   template <typename Fill>
-  Section(std::string name, std::vector<std::string_view> kinds, Fill fill)
+  Section(std::string name, const std::vector<std::string_view>& kinds, Fill fill)
       : name_(std::move(name)) {
     fill(*this);
     for (Entry& entry : entries_) entry.field.kinds = kinds;
@@ -174,6 +174,9 @@ class Section {
 
   Section(const Section&) = delete;
   Section& operator=(const Section&) = delete;
+  Section(Section&&) = delete;
+  Section& operator=(Section&&) = delete;
+  ~Section() = default;
 
   /// A key that fills a member; `access` is a member pointer, or in(...) of several.
   template <typename Access>

@@ -76,7 +76,7 @@ struct Rows {
 };
 
 /// The rows that a table `data` of this kind describes.
-Rows read_rows(TableReader& data, DataKind kind, const std::string& scenario, Problem& problem);
+Rows read_rows(TableReader& table, DataKind kind, const std::string& scenario, Problem& problem);
 /// Rows for training and holding out, from files or inline.
 void read_data(TableReader& root, const JobSurroundings& around, Job& job, Problem& problem);
 
