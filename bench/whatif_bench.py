@@ -4,7 +4,7 @@
   whatif_bench.py [--rounds 5] [--steps 40]
 
 One run of a PyTorch job on two Gloo ranks is recorded; links and computing of a scenario of the same network are fitted to
-it, and `lockstep whatif` ranks three bucket sizes. Then the job runs unrecorded with each of them, in turns; of a
+it, and `lockstep whatif` ranks three bucket sizes. Then the job runs unrecorded with each of them, alternating; of a
 setting the smallest median of a run counts, which other programs disturb least. Run it through `./dev bench whatif`.
 """
 from __future__ import annotations

@@ -70,7 +70,6 @@ void print_result(const Scenario& scenario,
   terminal.out << render_text(result.report, style(all_laws, terminal));
   print_values(scenario, result, terminal);
   print_metrics(result, terminal);
-  terminal.out << times_lines(times_of(view_of(result)));
 }
 
 void print_error(const Report& report, Terminal& terminal) {

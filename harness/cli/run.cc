@@ -157,7 +157,10 @@ ExitCode run(const RunArguments& arguments, Terminal& terminal) {
 
   const Outcome written = write_files(arguments, scenario.value(), result, file.value());
   if (!written.ok()) return bad_input(terminal, written.error().text());
-  if (!arguments.quiet) print_result(scenario.value(), result, arguments.laws, terminal);
+  if (!arguments.quiet) {
+    print_result(scenario.value(), result, arguments.laws, terminal);
+    terminal.out << times_lines(times_of(view_of(result)));
+  }
   if (arguments.quiet) print_error(result.report, terminal);
   if (arguments.twice) {
     const std::string differs = difference(scenario.value(), choices, result);

@@ -48,6 +48,7 @@ ExitCode run_real(const RunArguments& arguments, ReportFile& file, Terminal& ter
                  .first_divergence = first_divergence_of(run.loaded->trace.get())});
   RunView view = view_of(result);
   view.backend = arguments.backend;
+  view.one_clock = false;  // Each rank counts from its own start.
   view.wait_for = nullptr;
   file.add(view);
   const Outcome written = file.write();

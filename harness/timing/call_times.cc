@@ -137,13 +137,13 @@ std::optional<LateRanks> late_ranks(const std::vector<GroupCall>& calls, std::in
     ++of_calls;
     if (!call.late.empty()) pauses[call.late].push_back(call.late_ns);
   }
-  for (auto& [ranks, behind] : pauses) {
-    const auto n_calls = static_cast<std::int64_t>(behind.size());
+  for (auto& [ranks, late_by] : pauses) {
+    const auto n_calls = static_cast<std::int64_t>(late_by.size());
     if (n_calls < kFewest || 4 * n_calls < 3 * of_calls) continue;
-    const std::size_t middle = (behind.size() - 1) / 2;
-    std::ranges::nth_element(behind, behind.begin() + static_cast<std::ptrdiff_t>(middle));
+    const std::size_t middle = (late_by.size() - 1) / 2;
+    std::ranges::nth_element(late_by, late_by.begin() + static_cast<std::ptrdiff_t>(middle));
     return LateRanks{
-        .ranks = ranks, .n_calls = n_calls, .of_calls = of_calls, .behind_ns = behind[middle]};
+        .ranks = ranks, .n_calls = n_calls, .of_calls = of_calls, .behind_ns = late_by[middle]};
   }
   return std::nullopt;
 }

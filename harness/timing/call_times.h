@@ -44,12 +44,12 @@ double bus_factor(CollectiveOp op, std::int32_t n_ranks);
 struct LateRanks {
   std::vector<std::int32_t> ranks;  ///< Ascending.
   std::int64_t n_calls = 0;         ///< Calls they were late for,
-  std::int64_t of_calls = 0;        ///< of these in which anybody waited.
+  std::int64_t of_calls = 0;        ///< of these in which a rank waited.
   std::int64_t behind_ns = 0;       ///< Median pause before the first of them came.
 };
 
 /// Names a set of ranks that came after the others in at least three quarters of the calls of the
-/// world in which anybody waited. Absent: there is none, or fewer than two such calls.
+/// world in which a rank waited. Absent: there is none, or fewer than two such calls.
 std::optional<LateRanks> late_ranks(const std::vector<GroupCall>& calls, std::int32_t n_ranks);
 
 }  // namespace lockstep

@@ -33,7 +33,7 @@ std::int64_t covered(std::vector<Interval> intervals, std::int64_t start, std::i
 /// Reads one rank's events, step after step.
 class Steps {
  public:
-  Steps(std::int32_t rank, std::vector<RankStep>& all) : rank_(rank), all_(all) {}
+  Steps(std::int32_t rank, std::vector<StepTimes>& all) : rank_(rank), all_(all) {}
 
   void on_event(const Event& event);
 
@@ -55,7 +55,7 @@ class Steps {
   void forget_step();
 
   std::int32_t rank_;
-  std::vector<RankStep>& all_;
+  std::vector<StepTimes>& all_;
   std::int32_t attempt_ = 0;
   std::optional<std::int64_t> start_;
   std::map<Key, Call> open_;
@@ -147,8 +147,8 @@ void Steps::on_event(const Event& event) {
 
 }  // namespace
 
-std::vector<RankStep> rank_steps(const MemoryTrace& trace) {
-  std::vector<RankStep> all;
+std::vector<StepTimes> rank_steps(const MemoryTrace& trace) {
+  std::vector<StepTimes> all;
   for (std::int32_t rank = 0; rank < trace.n_ranks(); ++rank) {
     Steps steps(rank, all);
     for (const Event& event : trace.events(Rank{rank})) steps.on_event(event);

@@ -7,7 +7,7 @@
 //                                                   [======] bucket 1 under way
 //
 // Nothing is left to compute in a backward once its last bucket is posted, so what remains until the
-// last of its buckets has completed is exposed; what came before is hidden behind computing.
+// last of its buckets has completed is exposed; what came before is hidden by computing.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 namespace lockstep {
 
 /// One optimizer step of one rank. Units: nanoseconds of the trace's own time.
-struct RankStep {
+struct StepTimes {
   std::int32_t rank = 0;
   std::int64_t start_ns = 0;          ///< Its first forward with gradients.
   std::int64_t end_ns = 0;            ///< Its optimizer step ended.
@@ -34,6 +34,6 @@ struct RankStep {
 ///
 /// Requires: a trace with times; one where they are all 0 gives steps of no length.
 /// Deterministic: a function of the events alone.
-std::vector<RankStep> rank_steps(const MemoryTrace& trace);
+std::vector<StepTimes> rank_steps(const MemoryTrace& trace);
 
 }  // namespace lockstep

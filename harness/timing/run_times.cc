@@ -72,11 +72,11 @@ bool has_times(const MemoryTrace& trace) {
   return false;
 }
 
-DurationSpread spread_over(const std::vector<RankStep>& steps,
-                           const std::function<std::int64_t(const RankStep&)>& duration) {
+DurationSpread spread_over(const std::vector<StepTimes>& steps,
+                           const std::function<std::int64_t(const StepTimes&)>& duration) {
   std::vector<std::int64_t> durations;
   durations.reserve(steps.size());
-  for (const RankStep& step : steps) durations.push_back(duration(step));
+  for (const StepTimes& step : steps) durations.push_back(duration(step));
   return spread_of(std::move(durations));
 }
 
@@ -91,18 +91,18 @@ DurationSpread spread_of(std::vector<std::int64_t> durations) {
 
 std::optional<RunTimes> run_times(const MemoryTrace& trace, RunClock clock) {
   if (!has_times(trace)) return std::nullopt;
-  const std::vector<RankStep> steps = rank_steps(trace);
+  const std::vector<StepTimes> steps = rank_steps(trace);
   if (steps.empty()) return std::nullopt;
   RunTimes times;
   times.clock = clock;
   times.n_ranks = trace.n_ranks();
   times.n_steps = static_cast<std::int64_t>(steps.size());
-  times.step = spread_over(steps, [](const RankStep& s) { return s.end_ns - s.start_ns; });
+  times.step = spread_over(steps, [](const StepTimes& s) { return s.end_ns - s.start_ns; });
   times.compute =
-      spread_over(steps, [](const RankStep& s) { return s.end_ns - s.start_ns - s.exposed_ns; });
-  times.communication = spread_over(steps, [](const RankStep& s) { return s.communication_ns; });
-  times.exposed = spread_over(steps, [](const RankStep& s) { return s.exposed_ns; });
-  for (const RankStep& step : steps) times.n_own_async += step.n_own_async;
+      spread_over(steps, [](const StepTimes& s) { return s.end_ns - s.start_ns - s.exposed_ns; });
+  times.communication = spread_over(steps, [](const StepTimes& s) { return s.communication_ns; });
+  times.exposed = spread_over(steps, [](const StepTimes& s) { return s.exposed_ns; });
+  for (const StepTimes& step : steps) times.n_own_async += step.n_own_async;
   if (times.communication.median > 0) {
     times.hidden = 1.0 - static_cast<double>(times.exposed.median) /
                              static_cast<double>(times.communication.median);

@@ -55,12 +55,12 @@ struct RunTimes {
   DurationSpread compute;        ///< Of a step, what was not exposed.
   DurationSpread communication;  ///< Of a step, the time in which a call of the rank was under way.
   DurationSpread exposed;        ///< Of a step, the time in which the rank waited for calls.
-  std::int64_t n_own_async = 0;  ///< RankStep::n_own_async, of all steps.
+  std::int64_t n_own_async = 0;  ///< StepTimes::n_own_async, of all steps.
   std::vector<CallTimes> calls;  ///< Most time in total first. Empty with separate clocks.
   std::optional<LateRanks> late;
   std::string late_node;  ///< Where these are all ranks of one node: its name.
 
-  /// The part of communication that was hidden behind computing, 0 to 1: of the two medians.
+  /// The part of communication that was hidden by computing, 0 to 1: of the two medians.
   /// A median step is one after the first, in which a wrapper reduces everything at once.
   double hidden = 0.0;
 };

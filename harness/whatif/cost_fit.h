@@ -35,9 +35,9 @@ struct LinkFit {
   double worst = 0.0;       ///< Largest relative error of the fit: 0.25 = 25 %.
 };
 
+/// Where all calls have one size, the two parts cannot be separated: the latency is 0 then. Neither part
+/// is below 0: the other one is fitted alone instead.
 /// Errors: no call on two or more ranks that takes time.
-/// Where all calls have one size nothing tells the two parts apart: the latency is 0 then.
-/// Neither part is below 0: the other one is fitted alone instead.
 /// Deterministic: a function of the calls' order and values.
 Result<LinkFit> fit_link(std::span<const MeasuredCall> calls, const ReductionOrder& order);
 

@@ -133,7 +133,7 @@ Result<std::vector<MeasuredCall>> read_nccl_tests(const std::string& text,
     if (!table.columns) continue;  // What a launcher prints ahead of the table.
     const auto row = row_of(words, *table.columns);
     if (!row) {
-      return Error{fmt::format("'{}' is no row of nccl-tests", printable(trim(line))),
+      return Error{fmt::format("'{}' is not a row of nccl-tests", printable(trim(line))),
                    fmt::format("{}:{}", path, number)};
     }
     table.rows.push_back(*row);

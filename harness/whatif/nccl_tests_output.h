@@ -13,9 +13,10 @@ namespace lockstep {
 /// counts.
 ///
 /// The operation follows from the program's name in the text ("all_reduce_perf"), the number of
-/// ranks from its lines "#  Rank  0 Group ...". Source: nccl-tests, src/common.cu.
+/// ranks from its lines "#  Rank  0 Group ...".
 ///
-/// Errors: `path`:line of a row that is no row; no rows; no operation; no ranks.
+/// Errors: `path`:line of a row that cannot be read; no rows; no operation; no ranks.
+/// Source: nccl-tests, src/common.cu.
 Result<std::vector<MeasuredCall>> read_nccl_tests(const std::string& text, const std::string& path);
 
 }  // namespace lockstep

@@ -54,7 +54,7 @@ Result<RunTimes> run_once(const Question& question, const std::vector<Setting>& 
 /// How fast a rank would have to compute for its steps to take as long as measured.
 ///
 /// Alone, computing takes operations / speed: one run at a known speed, with links that cost
-/// nothing, tells the operations.
+/// nothing, gives the operations.
 Result<double> fit_compute(const Question& question) {
   constexpr double kGflops = 1.0;
   const std::vector<Setting> alone = {{"sim.link", "{}"},

@@ -75,7 +75,7 @@ def test_impossible_memory_is_refused(arguments: tuple[int, ...]) -> None:
     ("src/base/end_reason.h", "EndOutcome", words.EndOutcome),
     ("src/trace/event_words.h", "DataPart", words.DataPart),
     ("src/trace/signature.h", "CollectiveOp", words.CollectiveOp),
-    ("src/tensor/kernels.h", "ReduceOp", words.ReduceOp)])
+    ("src/tensor/detail/kernel_options.h", "ReduceOp", words.ReduceOp)])
 def test_both_languages_number_words_alike(header: str, enum: str, ours: type) -> None:
     text = (ROOT / header).read_text()
     body = re.search(rf"enum class {enum}\b[^{{]*\{{(.*?)\}};", text, re.S)

@@ -72,29 +72,36 @@ Outcome check_backend(const std::string& backend) {
                {}};
 }
 
+/// One KEY=VALUE of --rdzv-conf. Keys that do not apply are added to `unused`.
+Outcome read_entry(const Words& words, std::string_view entry, Reading& to, std::string& unused) {
+  const std::size_t equals = entry.find('=');
+  const std::string_view key = trim(entry.substr(0, equals));
+  const std::string_view value =
+      equals == std::string_view::npos ? std::string_view() : trim(entry.substr(equals + 1));
+  if (key.empty() || value.empty()) {
+    return Error{"--rdzv-conf " + words.rdzv_conf + ": it is a list of KEY=VALUE", {}};
+  }
+  if (key != "join_timeout" && key != "timeout") {
+    unused += (unused.empty() ? "" : ", ") + std::string(key);
+    return success();
+  }
+  const std::optional<std::int64_t> seconds = parse_int(value);
+  if (!seconds || *seconds < 1) {
+    return Error{"--rdzv-conf: " + std::string(key) + " is " + std::string(value) +
+                     "; it is a number of seconds",
+                 {}};
+  }
+  to.options.join_timeout = std::chrono::seconds(*seconds);
+  return success();
+}
+
 /// "join_timeout=60,is_host=1".
 Outcome read_configuration(const Words& words, Reading& to) {
   if (trim(words.rdzv_conf).empty()) return success();
   std::string unused;
   for (const std::string_view entry : split(words.rdzv_conf, ',')) {
-    const std::size_t equals = entry.find('=');
-    const std::string_view key = trim(entry.substr(0, equals));
-    const std::string_view value =
-        equals == std::string_view::npos ? std::string_view() : trim(entry.substr(equals + 1));
-    if (key.empty() || value.empty()) {
-      return Error{"--rdzv-conf " + words.rdzv_conf + ": it is a list of KEY=VALUE", {}};
-    }
-    if (key != "join_timeout" && key != "timeout") {
-      unused += (unused.empty() ? "" : ", ") + std::string(key);
-      continue;
-    }
-    const std::optional<std::int64_t> seconds = parse_int(value);
-    if (!seconds || *seconds < 1) {
-      return Error{"--rdzv-conf: " + std::string(key) + " is " + std::string(value) +
-                       "; it is a number of seconds",
-                   {}};
-    }
-    to.options.join_timeout = std::chrono::seconds(*seconds);
+    const Outcome read = read_entry(words, entry, to, unused);
+    if (!read.ok()) return read;
   }
   if (!unused.empty()) {
     to.notices.push_back("--rdzv-conf: no effect of " + unused +

@@ -46,7 +46,7 @@ enum class FailureOrigin : std::uint8_t {
 class RankRun {
  public:
   /// `recorder`: null without recording. `failure`: kNone, then set as soon as the program has ended;
-  /// it may outlive this object. `stuck`: whether none of the ranks can continue; null where nobody
+  /// it may outlive this object. `stuck`: whether none of the ranks can continue; null where no code
   /// can tell.
   ///
   /// Requires: all three outlive this object.

@@ -366,7 +366,7 @@ TEST(DdpMixedPrecisionTest, BucketsOfEachTypeAreAveragedWithTheRoundingsOfPyTorc
   }
 }
 
-// 2049 is no f16: the layer sees 2048.
+// 2049 is not an f16: the layer sees 2048.
 TEST(DdpMixedPrecisionTest, AnOrdinaryLayerComputesInTheParameterTypeOfMixedPrecision) {
   for (const bool mixed : {true, false}) {
     const MiniResult result = run_mini_world({}, [mixed](MiniRank& rank) {

@@ -113,7 +113,7 @@ TEST(ExactObserverTest, ARoundingTo16BitsIsNamedWhereF32HoldsTheResult) {
 
 TEST(ExactObserverTest, SumsOf16BitProductsRoundAtTheirEndAlone) {
   ExactTestRuntime test;
-  const double wide = 1 + 0x1p-7;  // Its square, 1 + 2^-6 + 2^-14, is no bf16.
+  const double wide = 1 + 0x1p-7;  // Its square, 1 + 2^-6 + 2^-14, is not a bf16.
   const auto b_of = [&](double last) {
     return Tensor::of(test.runtime, {2, 1}, DType::kBF16, std::vector{wide, last});
   };

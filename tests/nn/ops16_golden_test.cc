@@ -66,7 +66,7 @@ TEST_F(Ops16GoldenTest, TheNextNumberIsNoticedWhereBitsArePromised) {
   EXPECT_GT(n_tried, 250);
 }
 
-// What rounds on the way in PyTorch is told apart from one rounding at the end, and only that.
+// What rounds on the way in PyTorch is distinguished from one rounding at the end, and only that.
 TEST_F(Ops16GoldenTest, OneRoundingAtTheEndIsNoticedWherePytorchRoundsOnTheWay) {
   std::map<std::string, int> n_misfits;
   for (const Case& one : cases_) {

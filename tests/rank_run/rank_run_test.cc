@@ -87,7 +87,7 @@ TEST(RankRunTest, AnExceptionOfTheProgramIsItsOwnFailureInItsOwnWords) {
 TEST(RankRunTest, AFailedCollectiveIsTheGroupsFailure) {
   Stage stage;
   const auto left = stage.play(
-      [](RankContext&) { throw CommError(CommStatus::kTimedOut, Signature{}, "nobody came"); });
+      [](RankContext&) { throw CommError(CommStatus::kTimedOut, Signature{}, "no rank came"); });
   const auto error = caught<CommError>(left);
   EXPECT_EQ(stage.end().outcome, EndOutcome::kException);
   EXPECT_EQ(stage.detail(), error.what());

@@ -26,7 +26,7 @@ bool starts_with_comparison(std::string_view after) {
   return first != std::string_view::npos && is_comparison(after.substr(first, 2));
 }
 
-/// Behind the literal that begins at `begin`, which is its first quote.
+/// After the literal that begins at `begin`, which is its first quote.
 std::size_t end_of_literal(std::string_view text, std::size_t begin) {
   const char quote = text[begin];
   if (quote == '"' && begin > 0 && text[begin - 1] == 'R') {
@@ -87,7 +87,7 @@ Complaints literal_comparisons(const std::vector<File>& files,
     }
   }
   for (const auto& [path, most] : allowed) {
-    if (!seen.contains(path)) complaints.push_back(path + " is no file: it needs no exception");
+    if (!seen.contains(path)) complaints.push_back(path + " is not there: it needs no exception");
   }
   return complaints;
 }

@@ -128,7 +128,7 @@ void add_logs(CommandWords& own, torchrun::Words& to) {
                "all");
   words.option("--log-line-prefix-template",
                to.log_line_prefix_template,
-               "TEXT",
+               "TEMPLATE",
                "What stands in front of each line; ${rank}, ${local_rank}, ${role_name} and "
                "${hostname} are replaced",
                "[rank ${rank}]");

@@ -34,7 +34,7 @@ class Batch:
     ids: list[int]
     rows: list[bytes] = field(default_factory=list)  # A digest of each sample's tensors.
     n_elements: int = 0  # Of its largest tensor.
-    why_not: str = ""  # Why nobody can say what the batch is as one of all ranks.
+    why_not: str = ""  # Why it is unknown what the batch is as one of all ranks.
 
 
 @dataclass
@@ -56,7 +56,7 @@ class Seen:
     passes: dict[PassKey, list[Batch]] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     wrapped: int = 0
-    why_not: str = ""  # Why nobody can say what one rank would have to compute.
+    why_not: str = ""  # Why it is unknown what one rank would have to compute.
 
     def cannot(self, why: str) -> None:
         self.why_not = self.why_not or why
@@ -64,10 +64,10 @@ class Seen:
 
 @dataclass(frozen=True)
 class Watch:
-    """What a rank is told."""
+    """What a rank is given."""
 
     folder: str  # Where each rank leaves what it saw, by its number.
-    feeds: int = 0  # The companion run: of so many ranks. 0: a rank of the job.
+    feeds: int = 0  # The companion run: of this many ranks. 0: a rank of the job.
 
 
 def seen_by(folder: str, rank: int) -> Seen | None:
@@ -215,7 +215,7 @@ def _batch_of(ids: list[int], data: Any, streams: bool) -> Batch:
 
 
 def _ids_of(index: Any) -> list[int]:
-    """Empty where there are none: of a stream, or where a sample is no batch."""
+    """Empty where there are none: of a stream, or where a sample is not a batch."""
     if not isinstance(index, (list, tuple)) or not all(isinstance(each, int) for each in index):
         return []
     return [int(each) for each in index]

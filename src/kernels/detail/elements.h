@@ -21,7 +21,7 @@ inline void each(std::int64_t n, F f) {
   for (std::int64_t i = 0; i < n; ++i) f(i);
 }
 
-/// Sets the processor's inexact flag: 2^24 + 1 is no f32.
+/// Sets the processor's inexact flag: 2^24 + 1 is not an f32.
 inline void raise_inexact() {
   volatile float whole = 0x1p24F;
   whole = whole + 1.0F;

@@ -68,11 +68,11 @@ TEST(CallTimesTest, BytesAndBusBandwidthAreCountedAsNcclTestsCountsThem) {
   EXPECT_EQ(bus_factor(CollectiveOp::kAllReduce, 1), 0.0);
 }
 
-/// Eight ranks; those of `late` come `behind` ns after the others.
-void add_call(MadeTrace& made, std::int64_t seq, const Ranks& late, std::int64_t behind) {
+/// Eight ranks; those of `late` come `late_by` ns after the others.
+void add_call(MadeTrace& made, std::int64_t seq, const Ranks& late, std::int64_t late_by) {
   for (std::int32_t rank = 0; rank < 8; ++rank) {
     const bool is_late = std::ranges::find(late, rank) != late.end();
-    const std::int64_t posted = 1000 * seq + rank + (is_late ? behind : 0);
+    const std::int64_t posted = 1000 * seq + rank + (is_late ? late_by : 0);
     made.call(rank, posted, 1000 * seq + 900, made_all_reduce(seq));
   }
 }

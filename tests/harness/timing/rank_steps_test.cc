@@ -30,7 +30,7 @@ TEST(RankStepsTest, AStepWaitsFromTheLastBucketsPostUntilTheLastBucketHasComplet
   made.call(0, 80, 100, bucket(1));
   made.backward(0, 105);
   made.step(0, 110);
-  const std::vector<RankStep> steps = rank_steps(made.trace());
+  const std::vector<StepTimes> steps = rank_steps(made.trace());
   ASSERT_EQ(steps.size(), 1U);
   EXPECT_EQ(steps[0].start_ns, 10);
   EXPECT_EQ(steps[0].end_ns, 110);
@@ -51,7 +51,7 @@ TEST(RankStepsTest, TimeInWhichTwoCallsAreUnderWayCountsOnce) {
   made.add(0, 90, second);
   made.backward(0, 90);
   made.step(0, 100);
-  const std::vector<RankStep> steps = rank_steps(made.trace());
+  const std::vector<StepTimes> steps = rank_steps(made.trace());
   ASSERT_EQ(steps.size(), 1U);
   EXPECT_EQ(steps[0].communication_ns, 70);
   EXPECT_EQ(steps[0].exposed_ns, 50);
@@ -63,7 +63,7 @@ TEST(RankStepsTest, ASynchronousCallIsExposedAndAnAsynchronousOneOfTheProgramIsC
   made.call(0, 10, 15, plain(0, false));
   made.call(0, 20, 50, plain(1, true));
   made.step(0, 60);
-  const std::vector<RankStep> steps = rank_steps(made.trace());
+  const std::vector<StepTimes> steps = rank_steps(made.trace());
   ASSERT_EQ(steps.size(), 1U);
   EXPECT_EQ(steps[0].communication_ns, 5 + 30);
   EXPECT_EQ(steps[0].exposed_ns, 5);
@@ -78,7 +78,7 @@ TEST(RankStepsTest, AnAccumulatedStepBeginsAtItsFirstForward) {
   made.call(0, 20, 30, bucket(0));
   made.backward(0, 30);
   made.step(0, 35);
-  const std::vector<RankStep> steps = rank_steps(made.trace());
+  const std::vector<StepTimes> steps = rank_steps(made.trace());
   ASSERT_EQ(steps.size(), 1U);
   EXPECT_EQ(steps[0].start_ns, 5);
   EXPECT_EQ(steps[0].exposed_ns, 10);
@@ -92,7 +92,7 @@ TEST(RankStepsTest, AnEvaluationBelongsToNoStep) {
   made.add(0, 60, PhaseEvent{.kind = PhaseKind::kTrain});
   made.forward(0, 60);
   made.step(0, 70);
-  const std::vector<RankStep> steps = rank_steps(made.trace());
+  const std::vector<StepTimes> steps = rank_steps(made.trace());
   ASSERT_EQ(steps.size(), 1U);
   EXPECT_EQ(steps[0].start_ns, 60);
   EXPECT_EQ(steps[0].communication_ns, 0);
@@ -105,7 +105,7 @@ TEST(RankStepsTest, AsynchronousCallsBetweenStepsAreNoneOfAStep) {
   made.call(0, 12, 15, plain(0, true));
   made.forward(0, 20);
   made.step(0, 30);
-  const std::vector<RankStep> steps = rank_steps(made.trace());
+  const std::vector<StepTimes> steps = rank_steps(made.trace());
   ASSERT_EQ(steps.size(), 2U);
   EXPECT_EQ(steps[1].n_own_async, 0);
   EXPECT_EQ(steps[1].communication_ns, 0);
@@ -116,7 +116,7 @@ TEST(RankStepsTest, AStepThatARestartCutShortIsNone) {
   made.forward(0, 0);
   made.add(0, 100, ForwardEvent{}, 1);
   made.add(0, 130, StepEvent{}, 1);
-  const std::vector<RankStep> steps = rank_steps(made.trace());
+  const std::vector<StepTimes> steps = rank_steps(made.trace());
   ASSERT_EQ(steps.size(), 1U);
   EXPECT_EQ(steps[0].start_ns, 100);
 }
@@ -126,7 +126,7 @@ TEST(RankStepsTest, ACallThatNeverCompletesIsNoCommunication) {
   made.forward(0, 0);
   made.add(0, 10, bucket(0));
   made.step(0, 30);
-  const std::vector<RankStep> steps = rank_steps(made.trace());
+  const std::vector<StepTimes> steps = rank_steps(made.trace());
   ASSERT_EQ(steps.size(), 1U);
   EXPECT_EQ(steps[0].communication_ns, 0);
   EXPECT_EQ(steps[0].exposed_ns, 0);

@@ -57,7 +57,7 @@ TEST(NcclTestsOutputTest, TheProgramsNameSaysWhichCollectiveItIs) {
 }
 
 // 7/8 instead of 14/8 of the same bytes.
-TEST(NcclTestsOutputTest, AReduceScatterIsToldByItsBandwidths) {
+TEST(NcclTestsOutputTest, AReduceScatterShowsInItsBandwidths) {
   const std::string row =
       "  134217728  4194304  float  sum  -1  1042.5  128.75  112.66  0  1039.9  129.07  112.94  "
       "0\n";
@@ -66,7 +66,7 @@ TEST(NcclTestsOutputTest, AReduceScatterIsToldByItsBandwidths) {
   EXPECT_EQ(calls.value()[0].op, CollectiveOp::kReduceScatter);
 }
 
-TEST(NcclTestsOutputTest, AReductionToOneRankIsToldByItsRoot) {
+TEST(NcclTestsOutputTest, AReductionToOneRankShowsInItsRoot) {
   const std::string row =
       "  134217728  4194304  float  sum  0  1042.5  128.75  128.75  0  1039.9  129.07  129.07  0\n";
   const auto calls = read_nccl_tests(ranks(8) + kHeader + row, "log");
@@ -88,7 +88,7 @@ TEST(NcclTestsOutputTest, WhatIsNoTableIsRefusedWithItsPlace) {
             "log: no table of nccl-tests: its header line is '#  size  count  type  redop ...'");
   EXPECT_EQ(
       read_nccl_tests(ranks(2) + kHeader + "  8  2  float  sum  -1  fast\n", "log").error().text(),
-      "log:8: '8  2  float  sum  -1  fast' is no row of nccl-tests");
+      "log:8: '8  2  float  sum  -1  fast' is not a row of nccl-tests");
   EXPECT_EQ(read_nccl_tests(ranks(1) + kHeader + kAllReduce, "log").error().text(),
             "log: no lines '#  Rank  0 ...' of two or more ranks");
 }
