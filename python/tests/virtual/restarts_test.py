@@ -5,7 +5,7 @@ from pathlib import Path
 
 import lockstep
 import pytest
-from virtual_job import SCRIPTS, run_virtual
+from virtual_job import run_virtual
 
 LOOKED_FOR = ("os.path.exists(path)", 'os.path.exists(path.removesuffix(".pt"))')
 RANGE = ("range(epochs_run, EPOCHS)", "range(EPOCHS)")
@@ -20,7 +20,7 @@ MISTAKES = {
 
 
 def script_with(folder: Path, *changes: tuple[str, str]) -> Path:
-    text = (SCRIPTS / "restarted.py").read_text(encoding="utf-8")
+    text = (Path(__file__).parent / "restarted_job.py").read_text(encoding="utf-8")
     for old, new in changes:
         assert text.count(old) == 1, old
         text = text.replace(old, new)

@@ -135,7 +135,6 @@ BAD = [
     "explore --jobs 0",
     f"explore SRC/{WEIGHTS} --jobs 2 --threads 2",
     f"explore SRC/{WEIGHTS} --seed 3",
-    "launch --nproc-per-node 2 true",
     "launch --nproc-per-node 2",
     "launch --redirects 9 -- true",
     "rank nowhere.toml",
