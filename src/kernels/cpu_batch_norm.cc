@@ -147,6 +147,12 @@ struct ColumnGradient {
   }
 };
 
+/// Where statistics are kept, moves those of column `d`.
+template <typename T, typename Moments>
+void move_kept(T* mean, T* var, std::int64_t d, const Moments& moments, double momentum) {
+  if (mean != nullptr) move_running(mean + d, var + d, moments, momentum);
+}
+
 }  // namespace
 
 void CpuKernels::batch_norm(const Tensor& out,
@@ -176,9 +182,7 @@ void CpuKernels::batch_norm(const Tensor& out,
         const auto moments = moments_of<T>(statistics_of(x + d, n_rows, width), n_rows);
         mean = moments.mean;
         variance = moments.variance;
-        if (running_mean != nullptr) {
-          move_running(running_mean + d, running_var + d, moments, options.momentum);
-        }
+        move_kept(running_mean, running_var, d, moments, options.momentum);
       }
       const V invstd = V{1} / std::sqrt(variance + static_cast<V>(options.eps));
       const V kept_mean = save<T>(save_mean_invstd, 0, d, mean);

@@ -205,6 +205,11 @@ void reduce_typed(const Request& request, ReduceOp op) {
   }
 }
 
+template <typename T>
+void write_sums(T* out, const Value<T>* sums, std::int64_t n) {
+  each(n, [=](std::int64_t i) { out[i] = rounded<T>(sums[i]); });
+}
+
 }  // namespace
 
 void CpuKernels::reduce(std::span<void* const> outputs,
@@ -233,9 +238,7 @@ void CpuKernels::sum_rows(const Tensor& out, const Tensor& in) {
           n_rows,
           n,
           [=](std::int64_t row) { return column + row * width; },
-          [&](const Value<T>* acc) {
-            each(n, [=](std::int64_t i) { o[i] = rounded<T>(acc[i]); });
-          });
+          [&](const Value<T>* acc) { write_sums(o, acc, n); });
     }
   });
 }

@@ -34,7 +34,7 @@ inline T rounded(Value<T> value) {
   const T element = store<T>(value);
   if constexpr (kWrapped<T>) {
     const Value<T> kept = load(element);
-    if (kept != value && value == value) raise_inexact();
+    if (kept != value && !std::isnan(value)) raise_inexact();
   }
   return element;
 }
