@@ -65,7 +65,8 @@ Outcome read_program(const Words& words,
   if (!plain) {
     if (!words.module && is_binary(program.words.front())) {
       return Error{
-          program.words.front() + " is not a Python script; put it after --, or give --no-python", {}};
+          program.words.front() + " is not a Python script; put it after --, or give --no-python",
+          {}};
     }
     command = {inherited("PYTHON_EXEC").value_or("python3"), "-u"};
     if (words.run_path) {

@@ -84,9 +84,9 @@ template <typename T>
 /// Operands as they are.
 template <typename T>
 void multiply_tensors(const Tensor& out,
-                                             const Tensor& a,
-                                             const Tensor& b,
-                                             const Kernels::Gemm& options) {
+                      const Tensor& a,
+                      const Tensor& b,
+                      const Kernels::Gemm& options) {
   Product<T> product = describe<T>(out, a, b, options);
   product.out = out.write<T>();
   product.a = a.read<T>();

@@ -3,6 +3,7 @@
 Those that need a library besides PyTorch are in python/tests/soak."""
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,5 +72,5 @@ def test_a_published_script_runs_or_is_refused_by_name(name: str, tmp_path: Path
     assert outcome.found["outcome"] == "ok", printed(outcome) + outcome.found["error"] + outcome.found["wait_for"]
     assert outcome.report is not None
     assert {finding.law for finding in outcome.report.findings} == {way.law} - {""}, str(outcome.report)
-    assert lines_of(outcome, "done") == ["done 0", "done 1"]
+    assert sorted(re.findall(r"done \d", printed(outcome))) == ["done 0", "done 1"]  # Processes may share a line.
     assert lines_of(outcome, "resumed") == ["resumed 2"] * (2 * (name == "snapshot_trainer"))

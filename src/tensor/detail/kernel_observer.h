@@ -120,10 +120,13 @@ class OperandsOf {
  public:
   OperandsOf() = default;
 
+  // NOLINTBEGIN(google-explicit-constructor): wherever a list is expected.
   template <typename List>
-  // NOLINTNEXTLINE(google-explicit-constructor): wherever a list is expected.
+
   requires std::convertible_to<const List&, std::span<const Tensor>> OperandsOf(const List& list)
-      : tensors_(list) {}  // NOLINT(google-explicit-constructor)
+      : tensors_(list) {}
+
+  // NOLINTEND(google-explicit-constructor)
 
   operator std::span<const Tensor>() const {  // NOLINT(google-explicit-constructor)
     return tensors_;
