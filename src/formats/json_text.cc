@@ -122,7 +122,7 @@ JsonText& JsonText::text(std::string_view value) {
 
 JsonText& JsonText::integer(std::int64_t value) {
   separate();
-  std::array<char, 24> digits;
+  std::array<char, 24> digits{};
   const auto written = std::to_chars(digits.data(), digits.data() + digits.size(), value);
   out_.append(digits.data(), written.ptr);
   return *this;

@@ -163,6 +163,7 @@ void JsonlLines::read_header(FieldReader& reader, std::int32_t& file_rank) {
   if (file_rank >= 0) last_[static_cast<std::size_t>(file_rank)].new_file = true;
 }
 
+// A line per field that every event has.  NOLINTNEXTLINE(readability-function-cognitive-complexity)
 void JsonlLines::read_event(FieldReader& reader, std::int32_t file_rank, Event& event) {
   std::int32_t rank = file_rank;
   std::int64_t index = -1;

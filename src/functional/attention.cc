@@ -233,6 +233,7 @@ AttentionOptions widened(const AttentionOptions& options) {
 
 }  // namespace
 
+// For 16 bits once, in f32.  NOLINTNEXTLINE(misc-no-recursion)
 Variable attention(const Variable& q,
                    const Variable& k,
                    const Variable& v,
@@ -255,6 +256,7 @@ Variable attention(const Variable& q,
   return Node::attach(std::move(out), node);
 }
 
+// For 16 bits once, in f32.  NOLINTNEXTLINE(misc-no-recursion)
 Variable self_attention(const Variable& qkv,
                         const HeadLayout& layout,
                         const AttentionOptions& options) {
