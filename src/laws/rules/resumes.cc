@@ -87,6 +87,24 @@ std::uint64_t Resumes::epochs_back(const Attempt& attempt, const File& file) {
   return most;
 }
 
+namespace {
+
+std::string before_text(std::uint64_t epochs) {
+  if (epochs == 0) return "before it";
+  return std::to_string(epochs) + (epochs == 1 ? " epoch" : " epochs") + " before it";
+}
+
+std::string again_text(const std::string& restart,
+                       const std::string& file,
+                       const std::string& begins,
+                       bool ignored) {
+  return restart + (ignored ? " does not read " : " reads ") + file + ", and begins " + begins +
+         (ignored ? ": these steps are done again. Does it look for another name?"
+                  : ": these epochs are done again, with the weights that came after them.");
+}
+
+}  // namespace
+
 std::optional<Advice> Resumes::advice() const {
   for (const auto& [number, attempt] : attempts_) {
     if (!attempt.trains) continue;
@@ -96,14 +114,12 @@ std::optional<Advice> Resumes::advice() const {
     if (file == nullptr) continue;
     const std::uint64_t back = epochs_back(attempt, *file);
     if (back == 0 && !(ignored && attempt.repeats_bytes)) continue;
-    std::string text = "restart " + std::to_string(number) +
-                       (ignored ? " does not read " : " reads ") + file->path + ", which has " +
-                       std::to_string(file->step) + " steps in it, and begins ";
-    text += back == 0 ? "before it"
-                      : std::to_string(back) + (back == 1 ? " epoch" : " epochs") + " before it";
-    text += ignored ? ": these steps are done again. Does it look for another name?"
-                    : ": these epochs are done again, with the weights that came after them.";
-    return Advice{"A-steps-again", std::move(text)};
+    return Advice{
+        "A-steps-again",
+        again_text("restart " + std::to_string(number),
+                   file->path + ", which has " + std::to_string(file->step) + " steps in it",
+                   before_text(back),
+                   ignored)};
   }
   return std::nullopt;
 }
