@@ -57,7 +57,7 @@ Result<Answer> what_if(const Question& question,
 /// A table with a bar per row, the best row, and what it rests on.
 std::string answer_text(const Answer& answer);
 
-/// One object (docs/whatif.md).
+/// One object (docs/commands.md, "lockstep whatif").
 void write_answer(JsonText& out, const Answer& answer);
 
 }  // namespace lockstep
