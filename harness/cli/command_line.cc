@@ -39,6 +39,7 @@ class Grammar {
     add("replay", replay_);
     add("check", check_);
     add("diff", diff_);
+    add("explain-diff", explain_diff_);
     add("bisect", bisect_);
     add("export", export_);
     add("analyze", analyze_);
@@ -230,6 +231,7 @@ class Grammar {
         {"replay", replay_},
         {"check", check_},
         {"diff", diff_},
+        {"explain-diff", explain_diff_},
         {"bisect", bisect_},
         {"export", export_},
         {"analyze", analyze_},
@@ -256,6 +258,7 @@ class Grammar {
   ReplayArguments replay_;
   CheckArguments check_;
   DiffArguments diff_;
+  ExplainDiffArguments explain_diff_;
   BisectArguments bisect_;
   ExportArguments export_;
   AnalyzeArguments analyze_;

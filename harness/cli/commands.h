@@ -158,6 +158,17 @@ struct DiffArguments {
 
 ExitCode diff(const DiffArguments& arguments, Terminal& terminal);
 
+struct ExplainDiffArguments {
+  std::string left;
+  std::string right;
+  std::vector<std::string> contributions;  ///< One file per rank, in rank order.
+  bool mean = false;                       ///< The results are means, not sums.
+  bool json = false;
+};
+
+/// Exit codes: 0 equal, or rounding explains it; 1 nothing does, or contributions are missing.
+ExitCode explain_diff(const ExplainDiffArguments& arguments, Terminal& terminal);
+
 struct BisectArguments {
   std::vector<std::string> folders;  ///< One: its ranks; two: the runs.
 };

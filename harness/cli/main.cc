@@ -41,6 +41,10 @@ struct Dispatch {
 
   ExitCode operator()(const DiffArguments& arguments) const { return diff(arguments, terminal); }
 
+  ExitCode operator()(const ExplainDiffArguments& arguments) const {
+    return explain_diff(arguments, terminal);
+  }
+
   ExitCode operator()(const BisectArguments& arguments) const {
     return bisect(arguments, terminal);
   }

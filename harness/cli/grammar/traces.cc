@@ -36,6 +36,23 @@ void add_words(CLI::App& app, HelpPage& page, DiffArguments& to) {
   words.example("Compare two state dicts", "lockstep diff model.safetensors checkpoint.pt");
 }
 
+void add_words(CLI::App& app, HelpPage& page, ExplainDiffArguments& to) {
+  CommandWords words(app,
+                     page,
+                     "Says whether two results of one reduction differ by rounding or by a bug.");
+  words.argument("FIRST", to.left, "File of tensors: safetensors, of torch.save, or .npy");
+  words.argument("SECOND", to.right, "Another one");
+  words.list("--contributions",
+             to.contributions,
+             "FILE",
+             "What was added, one file per rank, in rank order");
+  words.flag("--mean", to.mean, "The results are means of the contributions, not sums");
+  words.flag("--json", to.json, "Prints JSON");
+  words.example("Two backends disagree about a gradient",
+                "lockstep explain-diff gloo.safetensors nccl.safetensors --mean --contributions "
+                "rank0.safetensors --contributions rank1.safetensors");
+}
+
 void add_words(CLI::App& app, HelpPage& page, BisectArguments& to) {
   CommandWords words(
       app,

@@ -26,6 +26,7 @@ void add_words(CLI::App& app, HelpPage& page, ExploreArguments& to);
 void add_words(CLI::App& app, HelpPage& page, ReplayArguments& to);
 void add_words(CLI::App& app, HelpPage& page, CheckArguments& to);
 void add_words(CLI::App& app, HelpPage& page, DiffArguments& to);
+void add_words(CLI::App& app, HelpPage& page, ExplainDiffArguments& to);
 void add_words(CLI::App& app, HelpPage& page, BisectArguments& to);
 void add_words(CLI::App& app, HelpPage& page, CertifyArguments& to);
 void add_words(CLI::App& app, HelpPage& page, WhatIfArguments& to);

@@ -1,0 +1,228 @@
+#include "lockstep/harness/rounding/explain_results.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fmt/format.h>
+#include <limits>
+#include <utility>
+
+namespace lockstep {
+
+namespace {
+
+using Tensors = std::vector<const StoredTensor*>;
+
+const StoredTensor* find(const std::vector<StoredTensor>& tensors, const std::string& name) {
+  const auto found = std::ranges::find(tensors, name, &StoredTensor::name);
+  return found == tensors.end() ? nullptr : &*found;
+}
+
+/// The tensor called as `like`, if it has its type and size.
+Result<const StoredTensor*> matching(const std::vector<StoredTensor>& tensors,
+                                     const StoredTensor& like,
+                                     const std::string& where) {
+  const StoredTensor* tensor = find(tensors, like.name);
+  if (tensor == nullptr) return Error{fmt::format("has no tensor '{}'", like.name), where};
+  if (tensor->type != like.type || tensor->bytes.size() != like.bytes.size()) {
+    return Error{fmt::format("tensor '{}' has {} elements of {} here, {} of {} in the first file",
+                             like.name,
+                             tensor->bytes.size() / static_cast<std::size_t>(size_of(tensor->type)),
+                             name_of(tensor->type),
+                             like.bytes.size() / static_cast<std::size_t>(size_of(like.type)),
+                             name_of(like.type)),
+                 where};
+  }
+  return tensor;
+}
+
+bool all_finite(std::span<const double> values) {
+  return std::ranges::all_of(values, [](double value) { return std::isfinite(value); });
+}
+
+/// The largest finite number of a format: an order may overflow where another does not.
+double largest_of(const FloatFormat& format) {
+  switch (format.type()) {
+    case ElementType::kF64:
+      return std::numeric_limits<double>::max();
+    case ElementType::kF16:
+      return 65504.0;
+    case ElementType::kBF16:
+      return 0x1.FEp127;
+    default:
+      return std::numeric_limits<float>::max();
+  }
+}
+
+/// Explains one tensor.
+class Explaining {
+ public:
+  Explaining(const StoredTensor& left,
+             const StoredTensor& right,
+             Tensors contributions,
+             const FloatFormat& format,
+             ResultKind reduction)
+      : left_(left),
+        right_(right),
+        contributions_(std::move(contributions)),
+        format_(format),
+        reduction_(reduction) {}
+
+  TensorExplanation run();
+
+ private:
+  void compare(std::int64_t element);
+  void judge(std::int64_t element);
+  void judge_side(bool is_left, std::int64_t element, std::span<const double> values);
+  void finish();
+
+  const StoredTensor& left_;
+  const StoredTensor& right_;
+  Tensors contributions_;
+  FloatFormat format_;
+  ResultKind reduction_;
+  TensorExplanation found_;
+  std::optional<SumOrderSearch> left_orders_;
+  std::optional<SumOrderSearch> right_orders_;
+  bool all_judged_ = true;
+};
+
+void Explaining::compare(std::int64_t element) {
+  const auto index = static_cast<std::size_t>(element);
+  const double a = format_.read(left_.bytes, index);
+  const double b = format_.read(right_.bytes, index);
+  const bool odd = std::isnan(a) || std::isnan(b);
+  const std::uint64_t ulps =
+      odd ? (std::isnan(a) && std::isnan(b) ? 0 : std::numeric_limits<std::uint64_t>::max())
+          : format_.ulps_between(a, b);
+  if (ulps == 0) return;
+  ++found_.n_different;
+  if (ulps <= found_.ulps) return;
+  found_.ulps = ulps;
+  found_.widest = element;
+}
+
+void Explaining::judge_side(bool is_left, std::int64_t element, std::span<const double> values) {
+  ResultSide& side = is_left ? *found_.left : *found_.right;
+  const double result =
+      format_.read(is_left ? left_.bytes : right_.bytes, static_cast<std::size_t>(element));
+  (is_left ? *left_orders_ : *right_orders_).add(values, result);
+  const SumBound bound = bound_of(values, format_, reduction_);
+  if (!std::isfinite(result) && bound.absolute + bound.radius > largest_of(format_)) return;
+  const double distance = distance_from_exact(values, reduction_, result);
+  const double ratio = distance == 0.0 ? 0.0 : distance / bound.radius;
+  if (ratio > 1.0) ++side.n_outside;
+  if (ratio <= side.ratio) return;
+  side.ratio = ratio;
+  side.worst = element;
+  const bool worse =
+      ratio > 1.0 &&
+      (!found_.impossible || ratio > found_.impossible->distance / found_.impossible->bound.radius);
+  if (!worse) return;
+  found_.impossible = ImpossibleElement{.is_left = is_left,
+                                        .element = element,
+                                        .result = result,
+                                        .contributions = {values.begin(), values.end()},
+                                        .bound = bound,
+                                        .distance = distance};
+}
+
+void Explaining::judge(std::int64_t element) {
+  std::vector<double> values;
+  values.reserve(contributions_.size());
+  for (const StoredTensor* each : contributions_) {
+    values.push_back(format_.read(each->bytes, static_cast<std::size_t>(element)));
+  }
+  if (!all_finite(values)) {
+    all_judged_ = false;
+    return;
+  }
+  judge_side(true, element, values);
+  judge_side(false, element, values);
+}
+
+void Explaining::finish() {
+  const bool judged = !contributions_.empty();
+  if (judged) {
+    found_.left->runs = left_orders_->runs();
+    found_.right->runs = right_orders_->runs();
+  }
+  if (found_.impossible) {
+    found_.verdict = RoundingVerdict::kImpossible;
+  } else if (found_.n_different == 0) {
+    found_.verdict = RoundingVerdict::kEqual;
+  } else if (!judged || !all_judged_) {
+    found_.verdict = RoundingVerdict::kNotJudged;
+  } else if (found_.left->runs && found_.right->runs) {
+    found_.verdict = RoundingVerdict::kNamedOrders;
+  } else {
+    found_.verdict = RoundingVerdict::kWithinBound;
+  }
+}
+
+TensorExplanation Explaining::run() {
+  found_.tensor = left_.name;
+  found_.type = left_.type;
+  found_.n_elements = static_cast<std::int64_t>(left_.bytes.size()) / size_of(left_.type);
+  const auto n = static_cast<std::int32_t>(contributions_.size());
+  if (n > 0) {
+    found_.left.emplace();
+    found_.right.emplace();
+    left_orders_.emplace(n, format_, reduction_);
+    right_orders_.emplace(n, format_, reduction_);
+  }
+  for (std::int64_t element = 0; element < found_.n_elements; ++element) {
+    compare(element);
+    if (n > 0) judge(element);
+  }
+  finish();
+  return std::move(found_);
+}
+
+}  // namespace
+
+RoundingVerdict Explanation::verdict() const {
+  RoundingVerdict worst = RoundingVerdict::kEqual;
+  for (const TensorExplanation& each : tensors) worst = std::max(worst, each.verdict);
+  return worst;
+}
+
+Result<Explanation> explain_results(const std::vector<StoredTensor>& left,
+                                    const std::vector<StoredTensor>& right,
+                                    const std::vector<std::vector<StoredTensor>>& contributions,
+                                    ResultKind reduction) {
+  if (left.empty()) return Error{"has no tensors", "the first file"};
+  if (contributions.size() == 1) {
+    return Error{"one contribution alone is no sum: give one file per rank", "--contributions"};
+  }
+  for (const StoredTensor& other : right) {
+    const auto same = matching(left, other, "the first file");
+    if (find(left, other.name) == nullptr) return same.error();
+  }
+  Explanation explanation{.n_contributions = static_cast<std::int32_t>(contributions.size()),
+                          .reduction = reduction,
+                          .tensors = {}};
+  for (const StoredTensor& tensor : left) {
+    const std::optional<FloatFormat> format = FloatFormat::of(tensor.type);
+    if (!format) {
+      return Error{fmt::format("tensor '{}' is of {}; explained are float16, bfloat16, float32 and "
+                               "float64",
+                               tensor.name,
+                               name_of(tensor.type)),
+                   "the first file"};
+    }
+    const auto other = matching(right, tensor, "the second file");
+    if (!other.ok()) return other.error();
+    Tensors parts;
+    for (std::size_t rank = 0; rank < contributions.size(); ++rank) {
+      const auto part =
+          matching(contributions[rank], tensor, fmt::format("the contribution of rank {}", rank));
+      if (!part.ok()) return part.error();
+      parts.push_back(part.value());
+    }
+    explanation.tensors.push_back(
+        Explaining(tensor, *other.value(), std::move(parts), *format, reduction).run());
+  }
+  return explanation;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,191 @@
+#include <cmath>
+#include <fmt/format.h>
+#include <limits>
+#include <string_view>
+
+#include "lockstep/base/text.h"
+#include "lockstep/formats/json_text.h"
+#include "lockstep/harness/rounding/explain_results.h"
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::size_t kShownRuns = 4;
+constexpr std::size_t kShownContributions = 8;
+
+std::string_view sentence_of(RoundingVerdict verdict) {
+  switch (verdict) {
+    case RoundingVerdict::kEqual:
+      return "equal: the same bits";
+    case RoundingVerdict::kNamedOrders:
+      return "rounding: both are sums of these contributions, in orders that are known";
+    case RoundingVerdict::kWithinBound:
+      return "rounding is possible: both lie in the interval of all orders of these contributions";
+    case RoundingVerdict::kNotJudged:
+      return "not judged: they differ, and not all contributions are known and finite";
+    case RoundingVerdict::kImpossible:
+      return "impossible: no order of adding these contributions gives this result";
+  }
+  return "";
+}
+
+std::string ulps_text(std::uint64_t ulps) {
+  if (ulps == std::numeric_limits<std::uint64_t>::max()) return "a NaN on one side";
+  return fmt::format("{} ulp", ulps);
+}
+
+std::string orders_text(const ResultSide& side, std::int64_t n_elements) {
+  if (!side.runs) {
+    return fmt::format(
+        "no known order; at most {:.3g} of the bound, at element {}", side.ratio, side.worst);
+  }
+  const std::vector<OrderRun>& runs = *side.runs;
+  if (runs.size() == 1) return text_of(runs.front().order) + ", all elements";
+  std::string text;
+  for (std::size_t i = 0; i < std::min(kShownRuns, runs.size()); ++i) {
+    text += fmt::format("{}{} for [{}, {})",
+                        i == 0 ? "" : "; ",
+                        text_of(runs[i].order),
+                        runs[i].begin,
+                        runs[i].end);
+  }
+  if (runs.size() > kShownRuns) {
+    text +=
+        fmt::format("; {} more runs of {} elements in all", runs.size() - kShownRuns, n_elements);
+  }
+  return text;
+}
+
+std::string derivation_text(const ImpossibleElement& element, ResultKind reduction) {
+  std::vector<std::string> shown;
+  for (const double each : element.contributions) {
+    if (shown.size() == kShownContributions) {
+      shown.emplace_back("...");
+      break;
+    }
+    shown.push_back(exact(each));
+  }
+  return fmt::format(
+      "  element {} of the {} result is {}\n"
+      "    {} of {}\n"
+      "    is {} without rounding, {} away from it\n"
+      "    no order is further away than {:.6g}, from the sum {:.6g} of absolute values\n",
+      element.element,
+      element.is_left ? "first" : "second",
+      exact(element.result),
+      reduction == ResultKind::kMean ? "the mean" : "the sum",
+      join(shown),
+      exact(element.bound.exact),
+      exact(element.distance),
+      element.bound.radius,
+      element.bound.absolute);
+}
+
+std::string tensor_text(const TensorExplanation& tensor, ResultKind reduction) {
+  std::string text = fmt::format("{}: {} ({} of {} elements of {} differ",
+                                 tensor.tensor,
+                                 name_of(tensor.verdict),
+                                 tensor.n_different,
+                                 tensor.n_elements,
+                                 name_of(tensor.type));
+  if (tensor.n_different > 0) {
+    text += fmt::format(", most at element {}: {}", tensor.widest, ulps_text(tensor.ulps));
+  }
+  text += ")\n";
+  if (tensor.left && tensor.right) {
+    text += fmt::format("  first:  {}\n", orders_text(*tensor.left, tensor.n_elements));
+    text += fmt::format("  second: {}\n", orders_text(*tensor.right, tensor.n_elements));
+    const std::int64_t outside = tensor.left->n_outside + tensor.right->n_outside;
+    if (outside > 1) text += fmt::format("  {} results are outside of their interval\n", outside);
+  }
+  if (tensor.impossible) text += derivation_text(*tensor.impossible, reduction);
+  return text;
+}
+
+void write_side(JsonText& out, std::string_view key, const std::optional<ResultSide>& side) {
+  out.key(key);
+  if (!side) {
+    out.null();
+    return;
+  }
+  out.open_object().key("runs");
+  if (side->runs) {
+    out.open_array();
+    for (const OrderRun& run : *side->runs) {
+      out.open_object().key("shape").text(name_of(run.order.shape));
+      out.key("first").integer(run.order.first).key("mean").text(name_of(run.order.mean));
+      out.key("begin").integer(run.begin).key("end").integer(run.end).close_object();
+    }
+    out.close_array();
+  } else {
+    out.null();
+  }
+  out.key("outside").integer(side->n_outside).key("worst").integer(side->worst);
+  out.key("ratio").real(side->ratio).close_object();
+}
+
+void write_impossible(JsonText& out, const std::optional<ImpossibleElement>& element) {
+  out.key("impossible");
+  if (!element) {
+    out.null();
+    return;
+  }
+  out.open_object().key("result").text(element->is_left ? "first" : "second");
+  out.key("element").integer(element->element).key("value").real(element->result);
+  out.key("contributions").open_array();
+  for (const double each : element->contributions) out.real(each);
+  out.close_array().key("exact").real(element->bound.exact);
+  out.key("distance").real(element->distance).key("radius").real(element->bound.radius);
+  out.close_object();
+}
+
+}  // namespace
+
+std::string explanation_text(const Explanation& explanation) {
+  std::string text = std::string(sentence_of(explanation.verdict())) + "\n";
+  std::size_t n_equal = 0;
+  for (const TensorExplanation& tensor : explanation.tensors) {
+    if (tensor.verdict == RoundingVerdict::kEqual) {
+      ++n_equal;
+    } else {
+      text += tensor_text(tensor, explanation.reduction);
+    }
+  }
+  if (n_equal > 0)
+    text += fmt::format("{} of {} tensors are equal\n", n_equal, explanation.tensors.size());
+  if (explanation.verdict() == RoundingVerdict::kNotJudged && explanation.n_contributions == 0) {
+    text += "give what was added, one file per rank: --contributions RANK0 RANK1 ...\n";
+  }
+  return text;
+}
+
+void write_explanation(JsonText& out, const Explanation& explanation) {
+  out.open_object().key("lockstep_explain_diff").integer(1);
+  out.key("verdict").text(name_of(explanation.verdict()));
+  out.key("contributions").integer(explanation.n_contributions);
+  out.key("reduction").text(explanation.reduction == ResultKind::kMean ? "mean" : "sum");
+  out.key("tensors").open_array();
+  for (const TensorExplanation& tensor : explanation.tensors) {
+    out.open_object()
+        .key("tensor")
+        .text(tensor.tensor)
+        .key("verdict")
+        .text(name_of(tensor.verdict));
+    out.key("type").text(name_of(tensor.type)).key("elements").integer(tensor.n_elements);
+    out.key("different").integer(tensor.n_different).key("widest").integer(tensor.widest);
+    out.key("ulps");
+    if (tensor.ulps == std::numeric_limits<std::uint64_t>::max()) {
+      out.null();
+    } else {
+      out.integer(static_cast<std::int64_t>(tensor.ulps));
+    }
+    write_side(out, "first", tensor.left);
+    write_side(out, "second", tensor.right);
+    write_impossible(out, tensor.impossible);
+    out.close_object();
+  }
+  out.close_array().close_object();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,140 @@
+#include "lockstep/harness/rounding/explain_results.h"
+
+#include <cstring>
+
+#include <gtest/gtest.h>
+
+#include "lockstep/formats/json_text.h"
+
+namespace lockstep {
+namespace {
+
+constexpr float kBig = 16'777'216.0F;  // 2^24
+
+std::vector<StoredTensor> tensor(const std::vector<float>& values, const std::string& name = "g") {
+  StoredTensor stored{.name = name, .type = ElementType::kF32};
+  stored.sizes = {static_cast<std::int64_t>(values.size())};
+  stored.bytes.resize(values.size() * sizeof(float));
+  std::memcpy(stored.bytes.data(), values.data(), stored.bytes.size());
+  return {stored};
+}
+
+/// Three ranks; adding from rank 0 gives 2^24 in element 1, from rank 1 two more.
+const std::vector<std::vector<StoredTensor>> kThree = {
+    tensor({1, kBig}), tensor({2, 1}), tensor({3, 1})};
+
+Explanation explained(const std::vector<float>& left,
+                      const std::vector<float>& right,
+                      const std::vector<std::vector<StoredTensor>>& contributions = kThree) {
+  const auto result = explain_results(tensor(left), tensor(right), contributions, ResultKind::kSum);
+  EXPECT_TRUE(result.ok()) << result.error().text();
+  return result.value();
+}
+
+TEST(ExplainResultsTest, TheSameBitsAreEqual) {
+  EXPECT_EQ(explained({6, kBig}, {6, kBig}).verdict(), RoundingVerdict::kEqual);
+  EXPECT_EQ(explained({1, 2}, {1, 2}, {}).verdict(), RoundingVerdict::kEqual);
+}
+
+TEST(ExplainResultsTest, TwoOrdersOfTheSameContributionsAreRounding) {
+  const Explanation found = explained({6, kBig}, {6, kBig + 2});
+  EXPECT_EQ(found.verdict(), RoundingVerdict::kNamedOrders);
+  EXPECT_EQ(found.tensors[0].n_different, 1);
+  EXPECT_EQ(found.tensors[0].ulps, 1U);
+  EXPECT_EQ(explanation_text(found),
+            "rounding: both are sums of these contributions, in orders that are known\n"
+            "g: named-orders (1 of 2 elements of float32 differ, most at element 1: 1 ulp)\n"
+            "  first:  chain from rank 0, all elements\n"
+            "  second: chain from rank 1, all elements\n");
+}
+
+// In f64 and rounded once: 2^24 + 2 * 0.75 is nearer to 2^24 + 2, which no chain or pair gives.
+TEST(ExplainResultsTest, WhatLiesInsideWithoutAKnownOrderIsPossible) {
+  const std::vector<std::vector<StoredTensor>> four = {
+      tensor({kBig}), tensor({0.75F}), tensor({-kBig}), tensor({kBig})};
+  const Explanation found = explained({kBig}, {kBig + 4}, four);
+  EXPECT_EQ(found.verdict(), RoundingVerdict::kWithinBound) << explanation_text(found);
+}
+
+TEST(ExplainResultsTest, AContributionThatIsMissingIsImpossible) {
+  const Explanation found = explained({6, kBig}, {3, kBig});
+  EXPECT_EQ(found.verdict(), RoundingVerdict::kImpossible);
+  ASSERT_TRUE(found.tensors[0].impossible.has_value());
+  EXPECT_FALSE(found.tensors[0].impossible->is_left);
+  EXPECT_EQ(found.tensors[0].impossible->element, 0);
+  EXPECT_EQ(found.tensors[0].impossible->distance, 3.0);
+  const std::string text = explanation_text(found);
+  EXPECT_NE(
+      text.find("element 0 of the second result is 3\n    the sum of 1, 2, 3\n    is 6 without "
+                "rounding, 3 away from it\n"),
+      std::string::npos)
+      << text;
+}
+
+TEST(ExplainResultsTest, AResultThatBothHaveIsJudgedToo) {
+  EXPECT_EQ(explained({7, kBig}, {7, kBig}).verdict(), RoundingVerdict::kImpossible);
+}
+
+TEST(ExplainResultsTest, WithoutContributionsADifferenceIsNotJudged) {
+  const Explanation found = explained({1, 2}, {1, 2.5F}, {});
+  EXPECT_EQ(found.verdict(), RoundingVerdict::kNotJudged);
+  EXPECT_NE(explanation_text(found).find("--contributions RANK0 RANK1"), std::string::npos);
+}
+
+TEST(ExplainResultsTest, ContributionsThatAreNotFiniteAreNotJudged) {
+  const std::vector<std::vector<StoredTensor>> odd = {tensor({1, INFINITY}), tensor({2, 1})};
+  EXPECT_EQ(explained({3, INFINITY}, {3, kBig}, odd).verdict(), RoundingVerdict::kNotJudged);
+}
+
+// In f16 the sum of 60000 and 60000 is infinite; with -60000 first it is not.
+TEST(ExplainResultsTest, AnOrderMayOverflowWhereAnotherDoesNot) {
+  const std::vector<std::vector<StoredTensor>> large = {
+      tensor({3e38F}), tensor({3e38F}), tensor({-3e38F})};
+  EXPECT_EQ(explained({INFINITY}, {3e38F}, large).verdict(), RoundingVerdict::kNamedOrders);
+  EXPECT_EQ(explained({INFINITY, 1}, {6, kBig}).verdict(), RoundingVerdict::kImpossible);
+}
+
+TEST(ExplainResultsTest, FilesThatDoNotFitAreRefusedWithWhatDiffers) {
+  const auto error = [](const std::vector<StoredTensor>& left,
+                        const std::vector<StoredTensor>& right,
+                        const std::vector<std::vector<StoredTensor>>& contributions) {
+    const auto result = explain_results(left, right, contributions, ResultKind::kSum);
+    return result.ok() ? std::string() : result.error().text();
+  };
+  EXPECT_EQ(error({}, {}, {}), "the first file: has no tensors");
+  EXPECT_EQ(error(tensor({1}), tensor({1}, "h"), {}), "the first file: has no tensor 'h'");
+  EXPECT_EQ(error(tensor({1}), {}, {}), "the second file: has no tensor 'g'");
+  EXPECT_EQ(error(tensor({1}), tensor({1, 2}), {}),
+            "the second file: tensor 'g' has 2 elements of float32 here, 1 of float32 in the first "
+            "file");
+  EXPECT_EQ(error(tensor({1}), tensor({1}), {tensor({1})}),
+            "--contributions: one contribution alone is no sum: give one file per rank");
+  EXPECT_EQ(
+      error(tensor({1}), tensor({1}), {tensor({1}), tensor({1, 2})}),
+      "the contribution of rank 1: tensor 'g' has 2 elements of float32 here, 1 of float32 in "
+      "the first file");
+  std::vector<StoredTensor> whole = tensor({1});
+  whole[0].type = ElementType::kI32;
+  EXPECT_EQ(error(whole, whole, {}),
+            "the first file: tensor 'g' is of int32; explained are float16, bfloat16, float32 and "
+            "float64");
+}
+
+TEST(ExplainResultsTest, JsonHasTheVerdictAndTheRuns) {
+  JsonText out;
+  write_explanation(out, explained({6, kBig}, {6, kBig + 2}));
+  const std::string json = out.str();
+  EXPECT_TRUE(json.starts_with(
+      R"({"lockstep_explain_diff":1,"verdict":"named-orders","contributions":3,"reduction":"sum",)"
+      R"("tensors":[{"tensor":"g","verdict":"named-orders","type":"float32","elements":2,)"
+      R"("different":1,"widest":1,"ulps":1,"first":{"runs":[{"shape":"chain","first":0,"mean":"",)"
+      R"("begin":0,"end":2}],"outside":0,"worst":1,"ratio":0.99999)"))
+      << json;
+  EXPECT_TRUE(json.ends_with(
+      R"("second":{"runs":[{"shape":"chain","first":1,"mean":"","begin":0,"end":2}],)"
+      R"("outside":0,"worst":0,"ratio":0},"impossible":null}]})"))
+      << json;
+}
+
+}  // namespace
+}  // namespace lockstep
