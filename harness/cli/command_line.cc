@@ -20,6 +20,31 @@ constexpr const char* kFooter =
     "Exit codes: 0 all laws hold, 1 findings, 2 bad input or usage, 3 a real run failed,\n"
     "70 a bug in Lockstep. `lockstep help COMMAND` prints the options and examples of a command.";
 
+/// What every command is given: options are bound to these fields.
+struct CommandArguments {
+  RunArguments run;
+  TestArguments test;
+  ZooArguments zoo;
+  ExploreArguments explore;
+  ReplayArguments replay;
+  CheckArguments check;
+  DiffArguments diff;
+  ExplainDiffArguments explain_diff;
+  BisectArguments bisect;
+  ExportArguments export_trace;
+  AnalyzeArguments analyze;
+  CertifyArguments certify;
+  WhatIfArguments whatif;
+  LawsArguments laws;
+  ExplainArguments explain;
+  SamplerArguments sampler;
+  NcclLogArguments nccl_log;
+  CrosscheckArguments crosscheck;
+  LaunchArguments launch;
+  RankArguments rank;
+  HelpArguments help;
+};
+
 /// The grammar, with every option bound to a field of the argument structs.
 class Grammar {
  public:
@@ -32,27 +57,27 @@ class Grammar {
     front_.usage = "lockstep COMMAND";
     front_.options = {{"--version", "Prints the version"}, {"-h, --help", "Prints this page"}};
     front_.footer = kFooter;
-    add("run", run_);
-    add("test", test_);
-    add("zoo", zoo_);
-    add("explore", explore_);
-    add("replay", replay_);
-    add("check", check_);
-    add("diff", diff_);
-    add("explain-diff", explain_diff_);
-    add("bisect", bisect_);
-    add("export", export_);
-    add("analyze", analyze_);
-    add("certify", certify_);
-    add("whatif", whatif_);
-    add("laws", laws_);
-    add("explain", explain_);
-    add("sampler", sampler_);
-    add("nccl-log", nccl_log_);
-    add("crosscheck", crosscheck_);
-    add("launch", launch_);
-    add("rank", rank_);
-    add("help", help_);
+    add("run", to_.run);
+    add("test", to_.test);
+    add("zoo", to_.zoo);
+    add("explore", to_.explore);
+    add("replay", to_.replay);
+    add("check", to_.check);
+    add("diff", to_.diff);
+    add("explain-diff", to_.explain_diff);
+    add("bisect", to_.bisect);
+    add("export", to_.export_trace);
+    add("analyze", to_.analyze);
+    add("certify", to_.certify);
+    add("whatif", to_.whatif);
+    add("laws", to_.laws);
+    add("explain", to_.explain);
+    add("sampler", to_.sampler);
+    add("nccl-log", to_.nccl_log);
+    add("crosscheck", to_.crosscheck);
+    add("launch", to_.launch);
+    add("rank", to_.rank);
+    add("help", to_.help);
   }
 
   Command parse(int argc, const char* const* argv) {
@@ -100,9 +125,9 @@ class Grammar {
 
   /// `lockstep help` and `lockstep help COMMAND`.
   Command help() const {
-    if (help_.command.empty()) return Information{render(front_)};
-    if (auto error = unknown_command("lockstep help", help_.command)) return *error;
-    return Information{page(help_.command)};
+    if (to_.help.command.empty()) return Information{render(front_)};
+    if (auto error = unknown_command("lockstep help", to_.help.command)) return *error;
+    return Information{page(to_.help.command)};
   }
 
   /// Everything after the first "--" is the program's own, or a script's that stands before it.
@@ -129,7 +154,8 @@ class Grammar {
 
   /// With a scenario, --jobs and --threads say the same.
   std::optional<UsageError> given_twice() const {
-    if (explore_.file.empty() || !explore_.jobs || explore_.threads == 1) return std::nullopt;
+    if (to_.explore.file.empty() || !to_.explore.jobs || to_.explore.threads == 1)
+      return std::nullopt;
     return UsageError{
         "lockstep explore: with a scenario, --jobs is another name of --threads; give one of them"};
   }
@@ -140,7 +166,7 @@ class Grammar {
     if (!extra.empty() && extra.front().starts_with('-')) {
       if (auto error = unknown_option(command, extra.front())) return error;
     }
-    torchrun::Program& program = launch_.program;
+    torchrun::Program& program = to_.launch.program;
     program.after_dashes = extra.empty();
     // As Python's argparse, which torchrun uses: one that follows the script at once is not its own.
     const std::ptrdiff_t dashes = extra.size() <= 1 && !after_dashes_.empty() ? 1 : 0;
@@ -224,55 +250,35 @@ class Grammar {
 
   Command chosen(const std::string& name) const {
     const std::map<std::string, Command> all = {
-        {"run", run_},
-        {"test", test_},
-        {"zoo", zoo_},
-        {"explore", explore_},
-        {"replay", replay_},
-        {"check", check_},
-        {"diff", diff_},
-        {"explain-diff", explain_diff_},
-        {"bisect", bisect_},
-        {"export", export_},
-        {"analyze", analyze_},
-        {"certify", certify_},
-        {"whatif", whatif_},
-        {"explain", explain_},
-        {"sampler", sampler_},
-        {"nccl-log", nccl_log_},
-        {"crosscheck", crosscheck_},
-        {"launch", launch_},
-        {"rank", rank_},
+        {"run", to_.run},
+        {"test", to_.test},
+        {"zoo", to_.zoo},
+        {"explore", to_.explore},
+        {"replay", to_.replay},
+        {"check", to_.check},
+        {"diff", to_.diff},
+        {"explain-diff", to_.explain_diff},
+        {"bisect", to_.bisect},
+        {"export", to_.export_trace},
+        {"analyze", to_.analyze},
+        {"certify", to_.certify},
+        {"whatif", to_.whatif},
+        {"explain", to_.explain},
+        {"sampler", to_.sampler},
+        {"nccl-log", to_.nccl_log},
+        {"crosscheck", to_.crosscheck},
+        {"launch", to_.launch},
+        {"rank", to_.rank},
     };
     const auto found = all.find(name);
-    return found == all.end() ? Command(laws_) : found->second;
+    return found == all.end() ? Command(to_.laws) : found->second;
   }
 
   CLI::App app_;
   HelpPage front_;                         ///< Of `lockstep` itself.
   std::map<std::string, HelpPage> pages_;  ///< By command.
-  RunArguments run_;
-  TestArguments test_;
-  ZooArguments zoo_;
-  ExploreArguments explore_;
-  ReplayArguments replay_;
-  CheckArguments check_;
-  DiffArguments diff_;
-  ExplainDiffArguments explain_diff_;
-  BisectArguments bisect_;
-  ExportArguments export_;
-  AnalyzeArguments analyze_;
-  CertifyArguments certify_;
-  WhatIfArguments whatif_;
-  LawsArguments laws_;
-  ExplainArguments explain_;
-  SamplerArguments sampler_;
-  NcclLogArguments nccl_log_;
-  CrosscheckArguments crosscheck_;
-  LaunchArguments launch_;
+  CommandArguments to_;
   std::vector<std::string> after_dashes_;  ///< Of `launch`: from the first "--" on.
-  RankArguments rank_;
-  HelpArguments help_;
 };
 
 }  // namespace

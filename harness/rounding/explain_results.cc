@@ -192,7 +192,7 @@ Result<Explanation> explain_results(const std::vector<StoredTensor>& left,
                                     ResultKind reduction) {
   if (left.empty()) return Error{"has no tensors", "the first file"};
   if (contributions.size() == 1) {
-    return Error{"one contribution alone is no sum: give one file per rank", "--contributions"};
+    return Error{"a sum has two contributions or more: give one file per rank", "--contributions"};
   }
   for (const StoredTensor& other : right) {
     const auto same = matching(left, other, "the first file");

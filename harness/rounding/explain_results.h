@@ -72,8 +72,8 @@ struct Explanation {
 /// Explains each tensor of `left` beside the one of the same name in `right`.
 ///
 /// `contributions`: one list of tensors per rank, or none at all.
-/// Errors: no tensor, a tensor that one file lacks, of another type or size; a type that is no real
-///     floating-point type of 16, 32 or 64 bits; one contribution alone.
+/// Errors: no tensor, a tensor that one file lacks, of another type or size; a type other than
+///     f16, bf16, f32 and f64; one contribution alone.
 /// Deterministic: a function of the bytes alone.
 Result<Explanation> explain_results(const std::vector<StoredTensor>& left,
                                     const std::vector<StoredTensor>& right,

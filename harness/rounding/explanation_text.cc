@@ -38,7 +38,7 @@ std::string ulps_text(std::uint64_t ulps) {
 std::string orders_text(const ResultSide& side, std::int64_t n_elements) {
   if (!side.runs) {
     return fmt::format(
-        "no known order; at most {:.3g} of the bound, at element {}", side.ratio, side.worst);
+        "no known order; {:.3g} x the bound at most, at element {}", side.ratio, side.worst);
   }
   const std::vector<OrderRun>& runs = *side.runs;
   if (runs.size() == 1) return text_of(runs.front().order) + ", all elements";
@@ -155,7 +155,8 @@ std::string explanation_text(const Explanation& explanation) {
   if (n_equal > 0)
     text += fmt::format("{} of {} tensors are equal\n", n_equal, explanation.tensors.size());
   if (explanation.verdict() == RoundingVerdict::kNotJudged && explanation.n_contributions == 0) {
-    text += "give what was added, one file per rank: --contributions RANK0 RANK1 ...\n";
+    text +=
+        "give what was added, one file per rank: --contributions RANK0 --contributions RANK1 ...\n";
   }
   return text;
 }

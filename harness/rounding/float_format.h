@@ -13,7 +13,7 @@ namespace lockstep {
 /// An element type that results are explained for.
 class FloatFormat {
  public:
-  /// Absent: `type` is no real floating-point type of 16, 32 or 64 bits.
+  /// Absent: `type` is another one than f16, bf16, f32 or f64.
   static std::optional<FloatFormat> of(ElementType type);
 
   ElementType type() const { return type_; }
@@ -40,7 +40,8 @@ class FloatFormat {
   double round(double value) const;
 
   /// How many numbers of this format lie between two of them, the second one included; 0: equal
-  /// (-0 and 0 are). Requires: neither is a NaN.
+  /// (-0 and 0 are).
+  /// Requires: neither is a NaN.
   std::uint64_t ulps_between(double a, double b) const;
 
  private:

@@ -34,7 +34,7 @@ Result<std::vector<StoredTensor>> read_array(const std::string& path) {
     tensor.type = ElementType::kF64;
     tensor.bytes = packed<double>(array.value().values);
   } else {
-    return Error{fmt::format("an array of {}: nothing rounds in it", array.value().type), path};
+    return Error{fmt::format("is an array of {}: nothing rounds in it", array.value().type), path};
   }
   return std::vector<StoredTensor>{std::move(tensor)};
 }

@@ -11,13 +11,25 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 /// Those that had more when the rule came. A number may only fall.
-const std::map<std::string, std::size_t> kAllowed = {
-    {"CollectivesMatch", 29}, {"Drawing", 28},  {"GradientMean", 50},  {"Grammar", 39},
-    {"CheckpointWhole", 26},  {"Loop", 31},     {"NormTrue", 28},      {"OptimizerEqual", 31},
-    {"PickleMachine", 31},    {"Progress", 40}, {"RankServer", 33},    {"Recorder", 27},
-    {"ReducedOnce", 33},      {"Reducer", 31},  {"ReplicasEqual", 43}, {"SamplesCovered", 30},
-    {"Scheduler", 36},        {"SimWork", 33},  {"Snapshots", 35},     {"StateMachine", 45},
-    {"TrainedSet", 30}};
+const std::map<std::string, std::size_t> kAllowed = {{"CollectivesMatch", 29},
+                                                     {"Drawing", 28},
+                                                     {"GradientMean", 50},
+                                                     {"Loop", 31},
+                                                     {"NormTrue", 28},
+                                                     {"OptimizerEqual", 31},
+                                                     {"PickleMachine", 31},
+                                                     {"Progress", 40},
+                                                     {"RankServer", 33},
+                                                     {"Recorder", 27},
+                                                     {"ReducedOnce", 33},
+                                                     {"Reducer", 31},
+                                                     {"ReplicasEqual", 43},
+                                                     {"SamplesCovered", 30},
+                                                     {"Scheduler", 36},
+                                                     {"SimWork", 33},
+                                                     {"Snapshots", 35},
+                                                     {"StateMachine", 45},
+                                                     {"TrainedSet", 30}};
 
 std::size_t private_members_of(const std::string& text) {
   const std::vector<ClassSize> sizes = classes_in({"a.h", text});

@@ -37,9 +37,8 @@ void add_words(CLI::App& app, HelpPage& page, DiffArguments& to) {
 }
 
 void add_words(CLI::App& app, HelpPage& page, ExplainDiffArguments& to) {
-  CommandWords words(app,
-                     page,
-                     "Says whether two results of one reduction differ by rounding or by a bug.");
+  CommandWords words(
+      app, page, "Says whether two results of one reduction differ by rounding or by a bug.");
   words.argument("FIRST", to.left, "File of tensors: safetensors, of torch.save, or .npy");
   words.argument("SECOND", to.right, "Another one");
   words.list("--contributions",
@@ -48,9 +47,10 @@ void add_words(CLI::App& app, HelpPage& page, ExplainDiffArguments& to) {
              "What was added, one file per rank, in rank order");
   words.flag("--mean", to.mean, "The results are means of the contributions, not sums");
   words.flag("--json", to.json, "Prints JSON");
-  words.example("Two backends disagree about a gradient",
-                "lockstep explain-diff gloo.safetensors nccl.safetensors --mean --contributions "
-                "rank0.safetensors --contributions rank1.safetensors");
+  words.example(
+      "Two backends disagree about a gradient",
+      "lockstep explain-diff first.npy second.npy --contributions rank0.npy --contributions "
+      "rank1.npy");
 }
 
 void add_words(CLI::App& app, HelpPage& page, BisectArguments& to) {

@@ -34,7 +34,6 @@ class CheckpointWhole final : public Law {
     if (snapshot == nullptr) return;
     const std::string detail(names.text(snapshot->detail));
     const Key key{event.at.attempt, snapshot->step};
-    last_attempt_ = std::max(last_attempt_, event.at.attempt);
     switch (snapshot->action) {
       case SnapshotAction::kPart:
         savings_[key].parts.push_back({to_int(event.rank), detail, snapshot->digest});
@@ -224,8 +223,9 @@ class CheckpointWhole final : public Law {
 
   /// A restart continues from the newest checkpoint that was published before it.
   void judge_loads() {
+    if (loads_.empty()) return;
     std::int64_t newest = -1;
-    for (std::int32_t attempt = 0; attempt <= last_attempt_; ++attempt) {
+    for (std::int32_t attempt = 0; attempt <= loads_.rbegin()->first; ++attempt) {
       if (fresh_.contains(attempt)) newest = -1;
       const auto loaded = loads_.find(attempt);
       if (loaded != loads_.end()) newest = judge_load(attempt, loaded->second, newest);
@@ -284,7 +284,6 @@ class CheckpointWhole final : public Law {
   std::map<Key, Saving> savings_;
   std::set<Key> published_;  // Two numbers a checkpoint.
   std::set<std::int32_t> fresh_;
-  std::int32_t last_attempt_ = 0;
   std::map<std::string, std::map<std::int32_t, std::uint64_t>> written_;  // Path, attempt.
   std::vector<Read> reads_;
   std::map<std::int32_t, std::map<std::int32_t, std::int64_t>> loads_;  // Attempt, rank -> step.

@@ -18,7 +18,8 @@ ROOT = Path(__file__).resolve().parents[3]
 GOLDEN = ROOT / "tests" / "harness" / "cli" / "golden"
 WEIGHTS = "scenarios/lessons/weights_2_and_200.toml"
 
-COMMANDS = ("run test zoo explore replay check diff bisect export analyze certify whatif laws explain sampler nccl-log crosscheck "
+CONTRIBUTIONS = "".join(f" --contributions IN/sums/rank{rank}.npy" for rank in range(3))
+COMMANDS = ("run test zoo explore replay check diff explain-diff bisect export analyze certify whatif laws explain sampler nccl-log crosscheck "
             "launch rank help").split()
 
 # Name of the golden file -> commands. SRC/ is the source tree, IN/ the folder of broken inputs.
@@ -47,6 +48,12 @@ CASES = {
         "certify SRC/scenarios/zoo/partial_window.toml",
         "certify SRC/scenarios/zoo/last_micro_unsynced.toml",
         "certify SRC/scenarios/zoo/sum_vs_mean.toml",
+    ],
+    "explain_diff": [
+        f"explain-diff IN/sums/{first}.npy IN/sums/{second}.npy{more}"
+        for first, second, more in (("chain", "chain", ""), ("chain", "rotated", ""), ("chain", "rotated", CONTRIBUTIONS),
+                                    ("chain", "lost", CONTRIBUTIONS), ("chain", "rotated", CONTRIBUTIONS + " --mean"),
+                                    ("chain", "lost", CONTRIBUTIONS + " --json"))
     ],
     "whatif": [
         "whatif SRC/scenarios/lessons/bucket_size.toml --sweep ddp.bucket_cap_mb=0.1,0.2,0.4,0.8,25",
@@ -102,6 +109,9 @@ BAD = [
     f'run SRC/{WEIGHTS} --set sim.also=["random","rnadom"]',
     "analyze dump.json",
     "analyze nowhere.toml",
+    "explain-diff IN/sums/chain.npy nowhere.npy",
+    "explain-diff IN/sums/chain.npy IN/sums/whole.npy",
+    "explain-diff IN/sums/chain.npy IN/sums/rotated.npy --contributions IN/sums/rank0.npy",
     "whatif nowhere.toml",
     "whatif SRC/scenarios/lessons/bucket_size.toml --sweep ddp.bucket_cap=1",
     "whatif SRC/scenarios/lessons/bucket_size.toml --sweep ddp.bucket_cap_mb=",

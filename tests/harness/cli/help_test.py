@@ -116,6 +116,8 @@ class Command:
         states = ROOT / "tests" / "fuzz" / "corpus" / "state"
         for name, source in (("checkpoint.pt", "checkpoint.pt"), ("model.safetensors", "two.safetensors")):
             (folder / name).write_bytes((states / source).read_bytes())
+        for name, source in (("first", "chain"), ("second", "rotated"), ("rank0", "rank0"), ("rank1", "rank1")):
+            (folder / f"{name}.npy").write_bytes((log / "sums" / f"{source}.npy").read_bytes())
         for name in ("trace", "before", "after"):
             self.run("run", "scenarios/zoo/bypass_wrapper.toml", "--quiet", "--trace", name)
         self.run("run", "scenarios/zoo/bypass_wrapper.toml", "--quiet", "--repro", "repro.toml")

@@ -25,7 +25,7 @@ TEST(ExactSumTest, TheOrderOfTermsDoesNotMatter) {
 TEST(ExactSumTest, DistancesAreOfTheExactSum) {
   ExactSum sum;
   sum.add(1e16);
-  sum.add(1.0);  // 1e16 + 1 is no double: the neighbours are 1e16 and 1e16 + 2.
+  sum.add(1.0);  // 1e16 + 1 is not a double: the neighbours are 1e16 and 1e16 + 2.
   EXPECT_EQ(sum.distance_from(1e16), 1.0);
   EXPECT_EQ(sum.distance_from(1e16 + 2), 1.0);
 }

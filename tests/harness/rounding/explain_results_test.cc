@@ -1,5 +1,6 @@
 #include "lockstep/harness/rounding/explain_results.h"
 
+#include <cmath>
 #include <cstring>
 
 #include <gtest/gtest.h>
@@ -78,7 +79,8 @@ TEST(ExplainResultsTest, AResultThatBothHaveIsJudgedToo) {
 TEST(ExplainResultsTest, WithoutContributionsADifferenceIsNotJudged) {
   const Explanation found = explained({1, 2}, {1, 2.5F}, {});
   EXPECT_EQ(found.verdict(), RoundingVerdict::kNotJudged);
-  EXPECT_NE(explanation_text(found).find("--contributions RANK0 RANK1"), std::string::npos);
+  EXPECT_NE(explanation_text(found).find("--contributions RANK0 --contributions RANK1"),
+            std::string::npos);
 }
 
 TEST(ExplainResultsTest, ContributionsThatAreNotFiniteAreNotJudged) {
@@ -108,7 +110,7 @@ TEST(ExplainResultsTest, FilesThatDoNotFitAreRefusedWithWhatDiffers) {
             "the second file: tensor 'g' has 2 elements of float32 here, 1 of float32 in the first "
             "file");
   EXPECT_EQ(error(tensor({1}), tensor({1}), {tensor({1})}),
-            "--contributions: one contribution alone is no sum: give one file per rank");
+            "--contributions: a sum has two contributions or more: give one file per rank");
   EXPECT_EQ(
       error(tensor({1}), tensor({1}), {tensor({1}), tensor({1, 2})}),
       "the contribution of rank 1: tensor 'g' has 2 elements of float32 here, 1 of float32 in "

@@ -64,7 +64,7 @@ std::vector<ForeignGroup> read_groups() {
 }
 
 /// AllreduceBcube of this Gloo leaves a rank's contribution out of a part of the buffer where the number of
-/// ranks is no power of two: 3 and 5 here (docs/found.md).
+/// ranks is not a power of two: 3 and 5 here (docs/explain_diff.md).
 bool leaves_a_rank_out(const ForeignGroup& group, const ForeignResult& result) {
   const bool odd = group.name.ends_with(" 3") || group.name.ends_with(" 5");
   return odd && result.name == "gloo bcube";
@@ -131,7 +131,7 @@ TEST(ForeignSumsTest, EveryPlantedErrorOfValueIsCalledImpossible) {
     for (std::size_t plant = 0; plant < 5; ++plant) {
       const std::size_t element = 7 * plant + 1;
       const std::vector<double> values = values_at(group.contributions, element);
-      // The largest one: an error smaller than the rounding of the others cannot be told from it.
+      // The largest one: an error smaller than the rounding of the others cannot be distinguished from it.
       const double moved =
           *std::ranges::max_element(values, {}, [](double value) { return std::abs(value); });
       const double result = value_at(healthy.tensors, element);
