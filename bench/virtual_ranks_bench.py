@@ -59,8 +59,10 @@ def run(launcher: str, ranks: int, steps: int, folder: Path) -> dict[str, float]
     results = folder / f"{launcher}{time.monotonic_ns()}"
     results.mkdir()
     begin = time.clock_gettime(time.CLOCK_MONOTONIC)
-    subprocess.run([sys.executable, "-m", *LAUNCHERS[launcher], "--nproc-per-node", str(ranks), str(script), str(results),
-                    str(steps)], check=True, capture_output=True, env=dict(os.environ, OMP_NUM_THREADS="1"))
+    ran = subprocess.run([sys.executable, "-m", *LAUNCHERS[launcher], "--nproc-per-node", str(ranks), str(script), str(results),
+                          str(steps)], capture_output=True, text=True, env=dict(os.environ, OMP_NUM_THREADS="1"))
+    if ran.returncode:
+        sys.exit(f"{launcher} of {ranks} ranks exits with {ran.returncode}:\n{ran.stderr}")
     whole = time.clock_gettime(time.CLOCK_MONOTONIC) - begin
     rows = [json.loads(path.read_text()) for path in results.iterdir()]
     assert len(rows) == ranks
