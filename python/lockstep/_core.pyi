@@ -140,7 +140,7 @@ class Pen:
     ) -> None: ...
     def clip(
         self, wrapper: int, kind: int, limit: float, norm_type: float, norm: float, factor: float,
-        layout: int, whole: bool, /,
+        layout: int, whole: bool, own: float, /,
     ) -> None: ...
     def options(
         self, wrapper: int, optimizer: str, group: int, layout: int, options: int, values: list[float], /,
@@ -158,6 +158,10 @@ class Pen:
     ) -> None: ...
     def training(self, number: int, /) -> None: ...
     def digest(self, tensor: Any, /) -> int: ...
+    def touch(
+        self, wrapper: int, written: bool, operation: str, file: str, line: int, group: int, seq: int,
+        call: str, receives: bool, posted_at: str, /,
+    ) -> None: ...
     def exchange(
         self, wrapper: int, call: str, reduce: int, group: int, seq: int, ranks: int, step: int,
         called_at: str, join: int, answered: bool, scaled: bool, digest: int, /,

@@ -33,7 +33,8 @@ PyObject* clip(PenState& state, const Arguments& arguments) {
                 .norm = arguments.real(4),
                 .factor = arguments.real(5),
                 .layout = id_at<LayoutId>(arguments, 6),
-                .whole = arguments.flag(7)},
+                .whole = arguments.flag(7),
+                .own = arguments.real(8)},
       arguments.small(0));
   return none();
 }
@@ -119,6 +120,19 @@ PyObject* digest(PenState& state, const Arguments& arguments) {
   return checked(PyLong_FromUnsignedLongLong(sm64(view.data, view.n_elems, view.dtype)));
 }
 
+PyObject* touch(PenState& state, const Arguments& arguments) {
+  state.pen.write(TouchEvent{.written = arguments.flag(1),
+                             .operation = state.pen.name(arguments.text(2)),
+                             .site = {state.pen.keep(arguments.text(3)), arguments.small(4)},
+                             .group = arguments.small(5),
+                             .seq = arguments.integer(6),
+                             .call = state.pen.name(arguments.text(7)),
+                             .receives = arguments.flag(8),
+                             .posted_at = state.pen.name(arguments.text(9))},
+                  arguments.small(0));
+  return none();
+}
+
 PyObject* exchange(PenState& state, const Arguments& arguments) {
   state.pen.write(
       ExchangeEvent{
@@ -182,7 +196,7 @@ PyObject* snapshot(PenState& state, const Arguments& arguments) {
 std::vector<PyMethodDef> word_methods() {
   return {
       method<loss, 7>("loss"),
-      method<clip, 8>("clip"),
+      method<clip, 9>("clip"),
       method<options, 6>("options"),
       method<zero_grad, 3>("zero_grad"),
       method<comm_hook, 2>("comm_hook"),
@@ -192,6 +206,7 @@ std::vector<PyMethodDef> word_methods() {
       method<training, 1>("training"),
       method<digest, 1>("digest"),
       method<exchange, 12>("exchange"),
+      method<touch, 10>("touch"),
       method<decision, 3>("decision"),
       method<configuration, 3>("configuration"),
       method<buffer_policy, 3>("buffer_policy"),

@@ -49,6 +49,10 @@ class FieldWriter {
     if (value != Choice::kNone) choice(key, value);
   }
 
+  void aside(const char* key, double value) {
+    if (value != 0.0) real(key, value);
+  }
+
   void choice(const char* key, Device device) {
     out_->key(key).text(device == Device::kCpu ? "cpu" : "cuda");
   }

@@ -137,6 +137,37 @@ std::optional<Complaint> wrong_factor(const ClipEvent& clip, DType dtype) {
                    clip.factor == 1.0 ? Cause::kClipNotApplied : Cause::kNone};
 }
 
+namespace {
+
+constexpr const char* kCountedPerRank = ": it counts the averaged gradients once per rank";
+
+/// By what a norm grows when all ranks add the same gradients to it.
+double times_counted(const ClipEvent& clip, std::int32_t n_members) {
+  if (clip.norm_type == 2.0) return std::sqrt(static_cast<double>(n_members));
+  return clip.norm_type == 1.0 ? static_cast<double>(n_members) : 1.0;
+}
+
+}  // namespace
+
+std::optional<Complaint> recounted_norm(const ClipEvent& clip,
+                                        const GradientsSeen& reduced,
+                                        std::int32_t n_members) {
+  const double times = times_counted(clip, n_members);
+  if (!(clip.own > 0.0) || !std::isfinite(clip.norm) || times == 1.0) return std::nullopt;
+  double n_elems = 0.0;
+  for (const std::int64_t n : reduced.n_elems) n_elems += static_cast<double>(n);
+  const double slack = 2 * (n_elems + 4) * precision_of(reduced.dtype).unit;
+  // Where rounding could make up for it, nothing is certain.
+  const bool told_apart = slack < (times - 1) / 2;
+  const double recounted = clip.own * times;
+  if (!told_apart || std::abs(clip.norm - recounted) > slack * recounted) return std::nullopt;
+  return Complaint{"norm",
+                   "",
+                   "gradients were clipped by a norm of " + exact(clip.norm) + "; theirs is " +
+                       exact(clip.own) + kCountedPerRank,
+                   Cause::kClipNormRecounted};
+}
+
 std::optional<Complaint> wrong_norm(const ClipEvent& clip,
                                     const NormBounds& bounds,
                                     double scale,
@@ -154,15 +185,8 @@ std::optional<Complaint> wrong_norm(const ClipEvent& clip,
                      message + ": it is that of gradients that still carry the loss scale",
                      Cause::kClipBeforeUnscale};
   }
-  const double members = n_members;
-  const double recounted = clip.norm_type == 2.0   ? std::sqrt(members)
-                           : clip.norm_type == 1.0 ? members
-                                                   : 1.0;
-  if (unscaled.admit(clip.norm / recounted)) {
-    return Complaint{"norm",
-                     "",
-                     message + ": it counts the averaged gradients once per rank",
-                     Cause::kClipNormRecounted};
+  if (unscaled.admit(clip.norm / times_counted(clip, n_members))) {
+    return Complaint{"norm", "", message + kCountedPerRank, Cause::kClipNormRecounted};
   }
   return Complaint{"norm", "", std::move(message), Cause::kNone};
 }

@@ -104,9 +104,13 @@ double total_norm(std::span<const Variable> parameters, const ClipNorm& options)
   return total;
 }
 
-void clip_grads_with_norm(std::span<const Variable> parameters,
-                          const ClipNorm& options,
-                          double norm) {
+namespace {
+
+/// `own`: the norm of these gradients where `norm` is one that the program gave, 0 = the same.
+void scale_to_limit(std::span<const Variable> parameters,
+                    const ClipNorm& options,
+                    double norm,
+                    double own) {
   const std::vector<Tensor> grads = gradients_of(parameters);
   if (grads.empty()) return;
 
@@ -119,12 +123,24 @@ void clip_grads_with_norm(std::span<const Variable> parameters,
                .limit = options.max_norm,
                .norm_type = options.norm_type,
                .norm = norm,
-               .factor = factor});
+               .factor = factor,
+               .own = own});
+}
+
+}  // namespace
+
+void clip_grads_with_norm(std::span<const Variable> parameters,
+                          const ClipNorm& options,
+                          double norm) {
+  const bool recorded = !parameters.empty() && parameters.front().runtime().recorder() != nullptr;
+  const std::vector<Tensor> grads = recorded ? gradients_of(parameters) : std::vector<Tensor>();
+  scale_to_limit(
+      parameters, options, norm, grads.empty() ? 0.0 : joint_norm(grads, options.norm_type));
 }
 
 double clip_grad_norm(std::span<const Variable> parameters, const ClipNorm& options) {
   const double total = total_norm(parameters, options);
-  clip_grads_with_norm(parameters, options, total);
+  scale_to_limit(parameters, options, total, 0.0);
   return total;
 }
 

@@ -256,6 +256,7 @@ struct ClipEvent {
   double factor = 1.0;     ///< kNorm: what each of them was multiplied by.
   LayoutId layout = kNoLayout;  ///< The parameters that had a gradient.
   bool whole = true;            ///< False: the norm is also that of another wrapper's gradients.
+  double own = 0.0;  ///< Of a norm that was given: that of these gradients alone, 0 = not measured.
 };
 
 /// What an optimizer was made with: recorded for each parameter group at its first step, and again

@@ -125,7 +125,8 @@ void add_any_of_a_job(EventStream& stream, std::int32_t rank) {
                                   .norm = any_number(),
                                   .factor = any_number(),
                                   .layout = any_layout(stream),
-                                  .whole = *rc::gen::arbitrary<bool>()});
+                                  .whole = *rc::gen::arbitrary<bool>(),
+                                  .own = any_number()});
     case 2: {
       const LayoutId options = any_layout(stream);
       const auto values = any_list<double>(stream.names().layout(options).size());

@@ -1,4 +1,6 @@
 // collectives-match and progress on calls written by hand.
+#include <gmock/gmock.h>
+
 #include <gtest/gtest.h>
 
 #include "lockstep/laws/detail/stragglers.h"

@@ -319,5 +319,42 @@ TEST(NormTrueTest, SumsBeforeTheReductionDoNotCount) {
   EXPECT_TRUE(norm_true(job).findings.empty());
 }
 
+/// A step of two ranks that clip by a norm of the program's own, which is part of a larger one as far as is known. Their
+/// gradient is 4, so the norm alone is 4 too.
+DdpJob clipped_by_given(double given, double own, const std::vector<CollectiveEvent>& calls) {
+  DdpJob job(2);
+  job.wrap();
+  for (std::int32_t rank = 0; rank < 2; ++rank) {
+    job.forward(rank);
+    job.reduce(rank, 4.0, 4.0, 4.0);
+    for (const CollectiveEvent& call : calls) job.stream.add(rank, call);
+    job.stream.add(rank,
+                   ClipEvent{.limit = 8.0,
+                             .norm = given,
+                             .factor = 1.0,
+                             .layout = job.layout(),
+                             .whole = false,
+                             .own = own});
+    job.step(rank, 4.0);
+  }
+  return job;
+}
+
+// Two ranks add the square of the same norm: sqrt(16 + 16).
+TEST(NormTrueTest, ANormThatCountsTheAverageOncePerRankIsReportedWhereItIsKnownToBeOfMore) {
+  const Finding finding = only_clip(clipped_by_given(std::sqrt(32.0), 4.0, {sum_of(1)}));
+  EXPECT_EQ(finding.field, "norm");
+  EXPECT_EQ(id_of(finding.cause), "clip-norm-recounted");
+  EXPECT_EQ(finding.ranks, (std::vector<Rank>{Rank{0}, Rank{1}}));
+}
+
+TEST(NormTrueTest, ALargerNormIsAnothersWithoutASumOrAMeasureOrThatFactor) {
+  const double recounted = std::sqrt(32.0);
+  EXPECT_TRUE(norm_true(clipped_by_given(recounted, 4.0, {})).findings.empty());
+  EXPECT_TRUE(norm_true(clipped_by_given(recounted, 0.0, {sum_of(1)})).findings.empty());
+  EXPECT_TRUE(norm_true(clipped_by_given(5.75, 4.0, {sum_of(1)})).findings.empty());
+  EXPECT_TRUE(norm_true(clipped_by_given(4.0, 4.0, {sum_of(1)})).findings.empty());
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -392,11 +392,29 @@ TEST_F(RecordedOptionsTest, ClippingTellsTheNormItFound) {
   ASSERT_EQ(kept.bodies.size(), 2U);
   EXPECT_EQ(kept.bodies[0].kind, ClipKind::kNorm);
   EXPECT_EQ(kept.bodies[0].norm, 5.0);  // 3-4-5.
+  EXPECT_EQ(kept.bodies[0].own, 0.0);   // It is that norm.
   EXPECT_EQ(kept.bodies[0].limit, 2.5);
   EXPECT_NEAR(kept.bodies[0].factor, 0.5, 1e-6);
   EXPECT_EQ(names.layout(kept.bodies[0].layout).size(), 2U);
   EXPECT_EQ(kept.bodies[1].kind, ClipKind::kValue);
   EXPECT_EQ(kept.bodies[1].limit, 0.5);
+}
+
+TEST_F(RecordedOptionsTest, ClippingByAGivenNormTellsThatOfTheGradientsBeforeTheyAreScaled) {
+  lockstep::testing::TestHost host;
+  NameTable names;
+  Kept<ClipEvent> kept;
+  Recorder recorder(Rank{0}, host, names, kept, RecordOptions{});
+  rt_.runtime().set_recorder(&recorder);
+  const Variable p = leaf({0});
+  p.set_grad(vector({-4}));
+  const std::vector<Variable> one = {p};
+  clip_grads_with_norm(one, {.max_norm = 2.0}, 8.0);
+  rt_.runtime().set_recorder(nullptr);
+
+  ASSERT_EQ(kept.bodies.size(), 1U);
+  EXPECT_EQ(kept.bodies[0].norm, 8.0);
+  EXPECT_EQ(kept.bodies[0].own, 4.0);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@ never which version it is:
     wrapping.py   DistributedDataParallel: construction, buckets, communication hooks, forwards
     gradients.py  backwards: gradients and losses
     exchanges.py  collectives inside a loss
+    in_flight.py  tensors that a call of the program's own still owns
     averaging.py  gradients that the program reduces by itself
     stepping.py   optimizers and the gradient scaler
     clipping.py   gradients that are clipped
@@ -82,9 +83,9 @@ def import_seams() -> tuple[ModuleType, ...]:
     """The seams that are put in once there is a group: by now PyTorch has been imported as a whole, while start() may have
     been called in the middle of that."""
     from lockstep.torch import (averaging, batches, buckets, clipping, delayed, exchanges, files, gradients,
-                                samplers, stepping, streams, wrapping)
+                                in_flight, samplers, stepping, streams, wrapping)
 
-    return (wrapping, exchanges, averaging, buckets, gradients, delayed, stepping, clipping, streams, batches, samplers, files,
+    return (wrapping, exchanges, in_flight, averaging, buckets, gradients, delayed, stepping, clipping, streams, batches, samplers, files,
             ending)
 
 

@@ -26,6 +26,7 @@ class Clipping:
         self.recorder = recorder
         self._norm: Any = lambda: None  # The last norm that was taken, and of which order.
         self._order = 2.0
+        self.measure: Callable[..., Any] | None = None  # PyTorch's own total norm.
 
     def took(self, norm: Any, order: float) -> None:
         self._norm, self._order = weakref.ref(norm), float(order)
@@ -40,20 +41,29 @@ class Clipping:
         given = self._order if order is None else float(order)
         total = torch.as_tensor(norm)
         factor = float(torch.clamp(float(limit) / (total + 1e-6), max=1.0))
-        self._write(ClipKind.NORM, parameters, float(limit), given, float(total), factor, not own)
+        self._write(ClipKind.NORM, parameters, float(limit), given, float(total), factor, not own,
+                    self._measured(parameters, given) if own else 0.0)
+
+    def _measured(self, parameters: list[Any], order: float) -> float:
+        """The norm of these gradients alone; 0 = it cannot be taken without asking other ranks."""
+        grads = [p.grad for p in parameters if p.grad is not None]
+        if self.measure is None or not grads or any(type(grad) is not torch.Tensor for grad in grads):
+            return 0.0
+        with torch.no_grad():
+            return float(self.measure(grads, order))
 
     def by_value(self, parameters: list[Any], limit: float) -> None:
         self._write(ClipKind.VALUE, parameters, float(limit), 2.0, 0.0, 1.0, True)
 
     def _write(self, kind: ClipKind, parameters: list[Any], limit: float, order: float, norm: float,
-               factor: float, whole: bool) -> None:
+               factor: float, whole: bool, own: float = 0.0) -> None:
         have = [p for p in parameters if p.grad is not None]
         shares = self.recorder.wrapping.names_of(have)
         alone = len(shares) == 1 and len(shares[0][1]) == len(have)
         for wrapper, names in shares:
             if wrapper.looks and self.recorder.pen is not None:
                 self.recorder.pen.clip(wrapper.index, kind, limit, order, norm, factor,
-                                       wrapper.layout(names), whole and alone)
+                                       wrapper.layout(names), whole and alone, own if alone else 0.0)
 
 
 def _listed(parameters: Any) -> list[Any]:
@@ -67,6 +77,8 @@ def install(recorder: Recorder) -> None:
     clipping = Clipping(recorder)
 
     def make_norm(real: Callable[..., Any]) -> Callable[..., Any]:
+        clipping.measure = real
+
         def get_total_norm(tensors: Any, norm_type: float = 2.0, *args: Any, **kwargs: Any) -> Any:
             norm = real(tensors, norm_type, *args, **kwargs)
             recorder.quietly(SEAM, lambda: clipping.took(norm, norm_type))

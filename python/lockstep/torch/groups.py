@@ -84,6 +84,7 @@ class _Calls:
         self.size, self.rank = int(group.size()), int(group.rank())
         self.open = open_calls  # Ticket -> work, of all groups.
         self._posted: dict[int, int] = {}  # PyTorch's number of a call -> ticket.
+        self._asked: dict[int, Call] = {}  # The same -> what the program itself posted without waiting for it.
 
     def posting(self, call: Any) -> None:
         recorder = self.recorder
@@ -127,6 +128,8 @@ class _Calls:
             posted = Call(op, reduce, self, pen.seq_of(ticket), inputs, call.output_tensors,
                           f"{file}:{line}" if file else "", frame)
             recorder.exchanges.posted(posted)
+            if call.async_op and recorder.in_flight is not None:
+                self._asked[call.op_id] = posted
             if recorder.averaging is not None:
                 recorder.averaging.posted(posted)
 
@@ -143,6 +146,9 @@ class _Calls:
                 work = self.open[ticket] = call.work
                 if work is None:
                     self.recorder.poll()
+                asked = self._asked.pop(call.op_id, None)
+                if asked is not None and self.recorder.in_flight is not None:
+                    self.recorder.in_flight.posted(asked, work)
         except Exception as error:
             self.recorder.trouble(SEAM, error)
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from lockstep.torch.batches import Batches
     from lockstep.torch.exchanges import Exchanges
     from lockstep.torch.groups import Groups
+    from lockstep.torch.in_flight import InFlight
     from lockstep.torch.patches import Patches
     from lockstep.torch.samplers import Samplers
     from lockstep.torch.streams import Streams
@@ -77,6 +78,7 @@ class Recorder:
         self.streams: Streams
         self.exchanges: Exchanges | None = None
         self.averaging: Averaging | None = None
+        self.in_flight: InFlight | None = None
         self.wrapping: Wrapping
         self.before_end: list[Callable[[], None]] = []
         self._troubles: set[str] = set()

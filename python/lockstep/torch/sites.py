@@ -29,6 +29,11 @@ def _shown(file: str) -> str:
     return file if shown.startswith("..") else shown
 
 
+def is_ours(file: str) -> bool:
+    """Whether a file is Lockstep's own."""
+    return file.startswith(_OURS)
+
+
 def shown(file: str) -> str:
     """The name of a file of the user's; "" where it is not the user's."""
     return _name_of(file)

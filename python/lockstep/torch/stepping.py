@@ -136,6 +136,8 @@ class Stepping:
         for share in shares:
             self._write_states(optimizer, share)
         if not shares:
+            if recorder.wrapping.all and not _has_gradient(optimizer):
+                pen.step(-1, rate, self.scale, skipped, skipped, pen.layout([]))
             return
         alone = len(shares) == 1
         place = shares[0].wrapper.place if alone else recorder.outside
@@ -154,6 +156,9 @@ class Stepping:
         wrapper = share.wrapper
         if wrapper.looks:
             wrapper.write_states(StateKind.PARAM, StatePoint.STEP, share.named)
+            if wrapper.frozen:
+                wrapper.write_states(StateKind.PARAM, StatePoint.STEP,
+                                     {name: p for name, p in wrapper.frozen.items() if name not in share.named})
             wrapper.write_states(StateKind.OPTIMIZER, StatePoint.STEP, _state_of(optimizer, share))
             self.recorder.program.write_replicated(wrapper.index, StatePoint.STEP)
             return
@@ -176,6 +181,10 @@ def options_of(group: dict[str, Any]) -> dict[str, float]:
         elif _is_number(value):
             options[name] = float(value)
     return options
+
+
+def _has_gradient(optimizer: Any) -> bool:
+    return any(p.grad is not None for group in optimizer.param_groups for p in group["params"])
 
 
 def _is_number(value: Any) -> bool:

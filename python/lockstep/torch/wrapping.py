@@ -38,6 +38,7 @@ class Wrapper:
         ignored = set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
         self.all = {name: p for name, p in module.named_parameters() if name not in ignored}
         self.trained = [(name, p) for name, p in self.all.items() if p.requires_grad]
+        self.frozen = {name: p for name, p in self.all.items() if not p.requires_grad}
         self.buffers = {name: b for name, b in module.named_buffers() if name not in ignored}
         self.ignored = sorted(ignored)
         self.layouts: dict[tuple[str, ...], int] = {}
@@ -116,9 +117,10 @@ class Wrapper:
     def forget(self) -> None:
         """The wrapper is gone: keep nothing of it alive."""
         self.gone = True
+        self.recorder.quietly(SEAM, self.write_end)
         self.unwatch_entry()
         self.gradients.remove()
-        self.all, self.buffers = {}, {}
+        self.all, self.frozen, self.buffers = {}, {}, {}
         self.trained = []
 
     # -- forwards and states

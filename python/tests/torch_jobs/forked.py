@@ -38,13 +38,14 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _be_a_rank(script: Path, folder: Path | None, output: Path, environment: dict[str, str]) -> int:
+def _be_a_rank(script: Path, arguments: tuple[str, ...], folder: Path | None, output: Path,
+               environment: dict[str, str]) -> int:
     os.environ.update(environment)
     log = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(log, 1)
     os.dup2(log, 2)
     sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")  # Not those of pytest.
-    sys.argv = [str(script)]
+    sys.argv = [str(script), *arguments]
     recorder = None
     code = 0
     if folder is not None:
@@ -65,7 +66,8 @@ def _be_a_rank(script: Path, folder: Path | None, output: Path, environment: dic
     return code
 
 
-def run_job(script: Path, ranks: int, folder: Path | None, scratch: Path, budget: float = 0.0) -> Ran:
+def run_job(script: Path, ranks: int, folder: Path | None, scratch: Path, budget: float = 0.0,
+            arguments: tuple[str, ...] = ()) -> Ran:
     """Runs the script, recorded into `folder` if one is given, until all ranks are gone."""
     started = time.monotonic()
     environment = {"WORLD_SIZE": str(ranks), "LOCKSTEP_BUDGET": str(budget), "MASTER_ADDR": "127.0.0.1", "LOCKSTEP_RUN": scratch.name,
@@ -78,7 +80,7 @@ def run_job(script: Path, ranks: int, folder: Path | None, scratch: Path, budget
             mine = environment | {"RANK": str(rank), "LOCAL_RANK": str(rank)}
             code = 99
             try:
-                code = _be_a_rank(script, folder, outputs[rank], mine)
+                code = _be_a_rank(script, arguments, folder, outputs[rank], mine)
             finally:
                 os._exit(code)
         children[child] = rank

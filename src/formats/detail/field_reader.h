@@ -95,6 +95,8 @@ class FieldReader {
     choice(key, value);
   }
 
+  void aside(const char* key, double& value) { real(key, value); }
+
   void integers(const char* key, std::span<const std::int64_t>& values) {
     values = read_list(key, int64s_, &FieldReader::to_integer<std::int64_t>);
   }

@@ -10,6 +10,7 @@
 #include "lockstep/laws/report.h"
 #include "lockstep/laws/rules/call_slots.h"
 #include "lockstep/laws/rules/checkers.h"
+#include "lockstep/laws/rules/detail/group_lists.h"
 
 namespace lockstep::laws {
 
@@ -19,6 +20,10 @@ constexpr std::string_view kCollectivesMatch = "collectives-match";
 
 bool is_pairwise(CollectiveOp op) { return op == CollectiveOp::kSend || op == CollectiveOp::kRecv; }
 
+bool is_of_forwards(const Event& event) {
+  return (kinds_of<ForwardEvent, BackwardEvent, BatchEvent>() >> event.body.index() & 1U) != 0;
+}
+
 class CollectivesMatch final : public Law {
  public:
   explicit CollectivesMatch(const LawPolicy& policy) : worlds_(policy.n_ranks) {}
@@ -27,6 +32,7 @@ class CollectivesMatch final : public Law {
 
   EventKinds reads() const override {
     return kinds_of<CollectiveEvent,
+                    GroupEvent,
                     DecisionEvent,
                     WrapEvent,
                     EndEvent,
@@ -62,6 +68,7 @@ class CollectivesMatch final : public Law {
 
   LawResult finish(const NameTable& /*names*/) override {
     std::vector<Finding> findings = std::move(message_findings_);
+    std::ranges::move(lists_.findings(), std::back_inserter(findings));
     for (auto& [key, group] : groups_) {
       for (auto& [seq, slot] : group.slots) {
         Slot gap;  // Calls that no rank made end what was common before, however many.
@@ -93,6 +100,8 @@ class CollectivesMatch final : public Law {
       } else {
         on_call(event, *collective, one_rank(event));
       }
+    } else if (const auto* group = std::get_if<GroupEvent>(&event.body)) {
+      lists_.on_group(event, *group);
     } else if (std::holds_alternative<StepEvent>(event.body)) {
       ++steps_.at({}, one_rank(event));
     } else if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
@@ -102,10 +111,6 @@ class CollectivesMatch final : public Law {
           end->outcome == EndOutcome::kKilled || end->outcome == EndOutcome::kException;
       if (died) died_.insert(event.at.attempt);
     }
-  }
-
-  static bool is_of_forwards(const Event& event) {
-    return (kinds_of<ForwardEvent, BackwardEvent, BatchEvent>() >> event.body.index() & 1U) != 0;
   }
 
   using CommonCall = calls::CommonCall;
@@ -407,6 +412,7 @@ class CollectivesMatch final : public Law {
   bool decides_ = false;                // There are decision events.
   std::set<std::int32_t> died_;         // Attempts in which a rank died.
   std::vector<Finding> message_findings_;
+  GroupLists lists_;
   std::int64_t n_checked_ = 0;
 };
 

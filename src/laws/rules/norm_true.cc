@@ -43,6 +43,12 @@ struct OwnSums {
   std::vector<std::int64_t> counts;  ///< Elements of each call.
 };
 
+WrapperKey outside(const Event& event) {
+  WrapperKey key = wrapper_of(event.at);
+  key.wrapper = -1;
+  return key;
+}
+
 class NormTrue final : public Law {
  public:
   explicit NormTrue(const LawPolicy& policy)
@@ -98,12 +104,6 @@ class NormTrue final : public Law {
     const bool own = signature.site.scope == nullptr || *signature.site.scope == '\0';
     return own && call.phase == CollectivePhase::kPosted &&
            signature.op == CollectiveOp::kAllReduce && signature.reduce == ReduceOp::kSum;
-  }
-
-  static WrapperKey outside(const Event& event) {
-    WrapperKey key = wrapper_of(event.at);
-    key.wrapper = -1;
-    return key;
   }
 
   void observe(const Event& event, RankRange who, const NameTable& names) {
@@ -233,19 +233,29 @@ class NormTrue final : public Law {
                              place.step.scale,
                              wrappers_.n_members(wrapper_of(event.at), n_ranks_));
     }
+    if (!complaint && has_own_sum(wrapper_of(event.at), place.who, event)) {
+      complaint =
+          recounted_norm(clip, reduced, wrappers_.n_members(wrapper_of(event.at), n_ranks_));
+    }
     if (!complaint && alone) {
       complaint = wrong_scaling(clip, reduced, place.window.used, place.step.scale, names);
     }
     report(event, place, complaint, "clip");
   }
 
+  /// Whether the program has summed anything over the wrapper's ranks since its reduction.
+  bool has_own_sum(WrapperKey wrapper, RankRange who, const Event& event) {
+    const OwnSums* const sums = sums_.find(outside(event), who);
+    if (sums == nullptr || sums->counts.empty()) return false;
+    const WrapEvent* const wrap = wrappers_.find(wrapper);
+    return wrap != nullptr && wrap->group == sums->group;
+  }
+
   /// Averages that the program has summed over the ranks once more.
   void judge_sums(const Event& event, const Place& place, const NameTable& names) {
     const WrapperKey wrapper = wrapper_of(event.at);
+    if (!has_own_sum(wrapper, place.who, event)) return;
     const OwnSums* const sums = sums_.find(outside(event), place.who);
-    if (sums == nullptr || sums->counts.empty()) return;
-    const WrapEvent* const wrap = wrappers_.find(wrapper);
-    if (wrap == nullptr || wrap->group != sums->group) return;
     n_checked_ += place.who.n;
     report(event,
            place,

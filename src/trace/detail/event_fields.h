@@ -166,6 +166,7 @@ void visit_job_fields(Visitor& visit, Body& event) {
     visit.real("factor", event.factor);
     visit.layout("names", event.layout);
     visit.flag("whole", event.whole);
+    visit.aside("own", event.own);
   } else if constexpr (Is<Body, OptimizerEvent>) {
     visit.name("optimizer", event.kind);
     visit.integer("group", event.group);

@@ -61,6 +61,13 @@ std::optional<Complaint> wrong_norm(const ClipEvent& clip,
                                     double scale,
                                     std::int32_t n_members);
 
+/// A norm that the program gave is not the root of n_members (of order 1: n_members) times that of
+/// these gradients alone, where the recorder has measured that: it would count each rank's copy of
+/// the average. Within the rounding of both norms, of (n + 4) u for n elements together.
+std::optional<Complaint> recounted_norm(const ClipEvent& clip,
+                                        const GradientsSeen& reduced,
+                                        std::int32_t n_members);
+
 /// Every tensor of the call was scaled alike: by factor / scale, times one number for all of them
 /// that the program may have put on top. Within 3 u l1 + 8 n 2^-53 l1 of each projection, and half a
 /// unit of the smallest number per element and operation. A factor that was not applied to any of

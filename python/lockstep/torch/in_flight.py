@@ -1,0 +1,212 @@
+"""Memory in flight: what a program does to the tensors of a call between posting it and waiting for it.
+
+groups.py hands over asynchronous calls that the program itself made, with tensors on the CPU. While one
+is open, a dispatch mode of PyTorch's sees every operation of this thread; none is changed. The wait of a
+work ends the loan, and so does anything else through which a program can learn that a call is over: its
+future, its result, is_completed(). A mode that the program has entered itself is left alone: then nothing
+is watched. A call that is never waited for is watched for MOST_OPERATIONS only.
+"""
+from __future__ import annotations
+
+import sys
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
+
+from lockstep.torch import groups
+from lockstep.torch.sites import is_ours, shown, site
+from lockstep.words import CollectiveOp
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import FrameType
+
+    from lockstep.torch.groups import Call
+    from lockstep.torch.recorder import Recorder
+
+SEAM = "in flight"
+MOST_OPERATIONS = 10_000
+_ENDS = ("wait", "synchronize", "get_future", "result", "is_completed", "block_current_stream")
+_DISPATCH = "torch/_ops.py"
+_PASSING = ("distributed_c10d.py", "c10d_logger.py", "torch/_compile.py", "torch/_dynamo/eval_frame.py", _DISPATCH)
+_OTHERS = frozenset(("c10d", "_c10d_functional", "profiler", "prim"))
+# What looks at the shape alone.
+_SHAPE_ONLY = frozenset(("empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like", "new_empty",
+                         "new_zeros", "new_ones", "new_full", "new_empty_strided", "is_same_size", "record_stream"))
+# Whose output is the input as well.
+_IN_PLACE = frozenset((CollectiveOp.ALL_REDUCE, CollectiveOp.BROADCAST, CollectiveOp.REDUCE, CollectiveOp.RECV))
+
+
+@dataclass
+class _Loan:
+    """What one call may read or write until it is over, by the addresses of storages."""
+
+    call: Call
+    work: Any
+    receives: frozenset[int]
+    sends: frozenset[int]
+    seen: set[tuple[bool, str]] = field(default_factory=set)
+
+
+class _Watch(TorchDispatchMode):  # type: ignore[misc]
+    def __init__(self, flight: InFlight) -> None:
+        super().__init__()
+        self._flight = flight
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given, flight = kwargs or {}, self._flight
+        try:
+            flight.saw(func, args, given, sys._getframe(1))
+        except Exception as error:
+            flight.recorder.trouble(SEAM, error)
+        flight.inside = True
+        try:
+            return func(*args, **given)
+        finally:
+            flight.inside = False
+
+
+class InFlight:
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self._loans: list[_Loan] = []
+        self.inside = False  # An operation runs below the watch, which is not the innermost mode meanwhile.
+        self._watch: _Watch | None = None
+        self._thread = 0
+        self._left = 0  # Operations that are still looked at.
+        self._classes: set[type] = set()
+
+    def posted(self, call: Call, work: Any) -> None:
+        """The program has been given the work of a call."""
+        if work is None or call.frame is None or not _is_asked_by_program(call.frame) or not self._looks():
+            return
+        if call.frame.f_code.co_filename.endswith(_DISPATCH) and not self.inside:
+            return  # A mode of the program's own runs the call: none can be entered below it.
+        tensors = [*call.inputs, *call.outputs]
+        if not tensors or any(type(one) is not torch.Tensor or one.device.type != "cpu" for one in tensors):
+            return
+        inputs, outputs = _storages(call.inputs), _storages(call.outputs)
+        receives = inputs | outputs if call.op in _IN_PLACE else outputs
+        if self._enter():
+            self._watch_ends(type(work))
+            self._loans.append(_Loan(call, work, receives, inputs - receives))
+
+    def _looks(self) -> bool:
+        wrappers = self.recorder.wrapping.all
+        return not wrappers or any(wrapper.looks for wrapper in wrappers)
+
+    def _enter(self) -> bool:
+        """Whether this thread is watched from now on."""
+        if self.inside and self._thread == threading.get_ident():
+            return True
+        current = _get_current_dispatch_mode()
+        if self._watch is not None and current is self._watch and self._thread == threading.get_ident():
+            self._left = MOST_OPERATIONS
+            return True
+        if current is not None or self._watch is not None:
+            return False
+        self._watch, self._thread, self._left = _Watch(self), threading.get_ident(), MOST_OPERATIONS
+        self._watch.__enter__()
+        return True
+
+    def _leave(self) -> None:
+        """As soon as this thread's innermost mode is the watch."""
+        if self._watch is None or self._thread != threading.get_ident():
+            return
+        if _get_current_dispatch_mode() is self._watch:
+            watch, self._watch = self._watch, None
+            watch.__exit__(None, None, None)
+
+    def over(self, work: Any) -> None:
+        """The program knows of the end of a call, or could have."""
+        kinds = {type(loan.work) for loan in self._loans}
+        # Which others a work of another kind stands for is not known.
+        self._loans = [loan for loan in self._loans if loan.work is not work and type(work) in kinds]
+        if not self._loans:
+            self._leave()
+
+    def forget(self) -> None:
+        self._loans = []
+        self._leave()
+
+    def _watch_ends(self, kind: type) -> None:
+        for owner in kind.__mro__:
+            if owner in self._classes or not any(name in vars(owner) for name in _ENDS):
+                continue
+            self._classes.add(owner)
+            for name in _ENDS:
+                if name in vars(owner):
+                    self.recorder.patches.wrap(owner, name, self._ending)
+
+    def _ending(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        def ending(work: Any, *args: Any, **kwargs: Any) -> Any:
+            if self._watch is not None and sys._getframe(1).f_code.co_filename != groups.__file__:  # It only polls.
+                self.recorder.quietly(SEAM, lambda: self.over(work))
+            return real(work, *args, **kwargs)
+        return ending
+
+    def saw(self, func: Any, args: Any, kwargs: Any, frame: FrameType) -> None:
+        """An operation is about to run."""
+        self._left -= 1
+        if self._left <= 0:
+            self._loans = []
+        if not self._loans or func.namespace in _OTHERS or func._schema.name.partition("::")[2] in _SHAPE_ONLY:
+            return
+        if getattr(func, "is_view", False):
+            return
+        for tensor, written in _operands(func, args, kwargs):
+            address = _storage(tensor)
+            for loan in self._loans if address else ():
+                if address in loan.receives or (written and address in loan.sends):
+                    self._touched(loan, func, written, address in loan.receives, frame)
+
+    def _touched(self, loan: _Loan, func: Any, written: bool, receives: bool, frame: FrameType) -> None:
+        file, line = site(frame)
+        key = (written, f"{file}:{line}")
+        pen = self.recorder.pen
+        if key in loan.seen or pen is None:
+            return
+        loan.seen.add(key)
+        call = loan.call
+        pen.touch(self.recorder.current.wrapper, written, func._schema.name.partition("::")[2], file, line,
+                  call.calls.number, call.seq, call.op.name.lower(), receives, call.site)
+
+
+def _outside(frame: FrameType) -> FrameType:
+    """The nearest frame that is neither c10d's, nor a virtual group's, nor the watch's."""
+    while frame.f_back is not None and (frame.f_code.co_filename.endswith(_PASSING) or is_ours(frame.f_code.co_filename)):
+        frame = frame.f_back
+    return frame
+
+
+def _is_asked_by_program(frame: FrameType) -> bool:
+    """Not by a library of PyTorch's, which knows when its calls are over."""
+    return bool(shown(_outside(frame).f_code.co_filename))
+
+
+def _storage(tensor: Any) -> int:
+    return int(tensor.untyped_storage().data_ptr()) if type(tensor) in (torch.Tensor, torch.nn.Parameter) else 0
+
+
+def _storages(tensors: Any) -> frozenset[int]:
+    return frozenset(address for address in map(_storage, tensors) if address)
+
+
+def _operands(func: Any, args: Any, kwargs: Any) -> Iterator[tuple[Any, bool]]:
+    """The tensors of an operation, and whether it writes them."""
+    for index, argument in enumerate(func._schema.arguments):
+        value = args[index] if index < len(args) else kwargs.get(argument.name)
+        info = argument.alias_info
+        written = info is not None and info.is_write
+        for one in value if isinstance(value, (list, tuple)) else (value,):
+            if torch.is_tensor(one):
+                yield one, written
+
+
+def install(recorder: Recorder) -> None:
+    flight = InFlight(recorder)
+    recorder.in_flight = flight
+    recorder.patches.on_undo(flight.forget)

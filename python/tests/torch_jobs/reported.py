@@ -1,0 +1,87 @@
+"""Reported bugs as scripts that a user of PyTorch would write: what must be noticed of each, and where.
+
+The scripts are in python/tests/reported, named after the row of the zoo. `--fixed` mends one; `--words` says what only
+its program knows. What is expected was written down from what each script does.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from caught_test import Expected
+
+FOLDER = Path(__file__).resolve().parents[1] / "reported"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "programs.md"
+BEGIN, END = "<!-- scripts: begin -->\n", "<!-- scripts: end -->\n"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One script."""
+
+    plain: Expected | None  # Without words; None: no event can show it.
+    words: Expected | None = None
+    ranks: int = 2
+
+    @property
+    def forms(self) -> list[tuple[str, ...]]:
+        """The arguments with which it is broken."""
+        return [()] if self.words is None else [(), ("--words",)]
+
+    def expected(self, form: tuple[str, ...]) -> Expected | None:
+        return self.words if form else self.plain
+
+
+def _configuration(subject: str) -> Expected:
+    return Expected("environment-bijective", "configuration-differs", ranks=(1,), field=subject)
+
+
+ROWS = {
+    "async_no_wait": Row(Expected("in-flight-untouched", "overlap-race", ranks=(0, 1), field="read")),
+    "avg_of_avgs": Row(None, Expected("metric-true", "prereduced-metric", field="loss")),
+    "buffer_overwritten_by_0": Row(
+        None, Expected("buffers-policy", "buffer-overwritten-by-0", ranks=(1,), tensor="queue")),
+    "clip_collective_set_differs": Row(Expected("collectives-match", "call-set-differs", 0, field="op")),
+    "clip_norm_recounted": Row(Expected("norm-true", "clip-norm-recounted", 0, (0, 1))),
+    # Whatever damages a momentum looks the same: there is no cause.
+    "corrupt_replica_ckpt": Row(Expected("optimizer-equal", None, 2, (1,), tensor="weight.momentum_buffer"), ranks=3),
+    "ema_drift": Row(None, Expected("replicas-equal", "ema-drift", 1, (1,), tensor="ema/1.running_mean")),
+    "file_order_differs": Row(None, _configuration("files")),
+    "grow_rng_clone": Row(Expected("rng-scopes", "rng-same-dropout", 0, (2, 3)), ranks=4),
+    "hash_order_ids": Row(None, _configuration("vocabulary")),
+    "init_buffers_skipped": Row(
+        Expected("init-equal", "init-buffers-skipped", 0, (1,), tensor="1.running_mean")),
+    "key_set_differs": Row(Expected("collectives-match", "call-set-differs")),
+    "len_lies": Row(Expected("progress", "uneven-batches", 2, missing=(1,))),
+    "lr_per_rank": Row(Expected("optimizer-equal", "lr-per-rank", 2, (1,))),
+    "nongrad_param_drift": Row(
+        Expected("replicas-equal", "nongrad-param-drift", ranks=(1,), tensor="target.weight")),
+    "optimizer_stale": Row(Expected("trained-set", "optimizer-stale", 0, (0, 1), tensor="weight")),
+    "param_replaced": Row(Expected("trained-set", "param-replaced", 1, tensor="weight (new)")),
+    "partial_window": Row(Expected("trained-set", "partial-window", 1)),
+    # A file that is not there leaves no event: its consequence is named.
+    "resume_path_disagrees": Row(
+        Expected("collectives-match", "dtype-redop-root-mismatch", field="dtype"),
+        Expected("decisions-uniform", "resume-path-disagrees", ranks=(1,))),
+    "rng_shared_skewed": Row(None, Expected("rng-scopes", "rng-not-shared", 2, (1,))),
+    # On Gloo the two groups meet under one name, and not every rank gets as far as to say which it has made.
+    "subgroup_asymmetric": Row(
+        Expected("collectives-match", "subgroup-on-some-ranks", field="members", says="one of ranks 0, 3"), ranks=4),
+    "two_optimizer_leak": Row(Expected("accumulated-once", "zero-grad-forgotten", 1, tensor="weight")),
+    "unfreeze_after_wrap": Row(Expected("trained-set", "unfreeze-after-wrap", 2, tensor="0.weight")),
+    "worker_seed_clones_ranks": Row(
+        Expected("rng-scopes", "rng-same-dropout", 0, (0, 1), tensor="data set, torch")),
+    # To the messages of a program's own only the program gives a meaning.
+    "wrong_rank_order": Row(None, ranks=4),
+}
+BROKEN = [(name, form) for name, row in ROWS.items() for form in row.forms]
+
+
+def table() -> str:
+    """As the page has it."""
+    lines = ["| bug | form | is noticed by | cause |", "|---|---|---|---|"]
+    for name, form in BROKEN:
+        expected = ROWS[name].expected(form)
+        seen = f"{expected.law} | {expected.cause or ''}" if expected is not None else "**nothing** | "
+        lines.append(f"| `{name.replace('_', '-')}` | {'with words' if form else 'no words'} | {seen} |")
+    return "\n".join(lines) + "\n"

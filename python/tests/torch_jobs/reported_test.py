@@ -1,0 +1,44 @@
+"""Reported bugs as ordinary scripts, recorded on real processes: caught where an event can show them; mended they are silent."""
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import lockstep
+import pytest
+from caught_test import fits
+from forked import run_job
+from reported import BEGIN, BROKEN, END, FOLDER, PAGE, ROWS, table
+
+
+@pytest.mark.parametrize(("name", "form"), BROKEN)
+def test_a_reported_bug_is_caught(name: str, form: tuple[str, ...], tmp_path: Path) -> None:
+    row = ROWS[name]
+    ran = run_job(FOLDER / f"{name}.py", row.ranks, tmp_path / "trace", tmp_path, arguments=form)
+    assert ran.troubles == []
+    report = lockstep.check(tmp_path / "trace")
+    expected = row.expected(form)
+    if expected is None:
+        assert report.ok, str(report)
+    else:
+        assert any(fits(finding, expected) for finding in report.findings), f"{expected}\n{report}\n{ran.output}"
+
+
+@pytest.mark.parametrize(("name", "form"), BROKEN)
+def test_its_mended_twin_is_silent(name: str, form: tuple[str, ...], tmp_path: Path) -> None:
+    row = ROWS[name]
+    ran = run_job(FOLDER / f"{name}.py", row.ranks, tmp_path / "trace", tmp_path, arguments=("--fixed", *form))
+    assert ran.codes == [0] * row.ranks, ran.output
+    assert ran.troubles == []
+    report = lockstep.check(tmp_path / "trace")
+    assert report.ok, str(report)
+
+
+def test_the_page_says_what_is_noticed() -> None:
+    assert {path.stem for path in FOLDER.glob("*.py")} == ROWS.keys()
+    before, _, rest = PAGE.read_text().partition(BEGIN)
+    now, _, after = rest.partition(END)
+    if os.environ.get("LOCKSTEP_UPDATE_GOLDEN"):
+        PAGE.write_text(before + BEGIN + table() + END + after)
+    else:
+        assert now == table()

@@ -1,0 +1,29 @@
+"""Reported bugs as ordinary scripts on virtual ranks: the findings of real processes; mended they are silent."""
+from __future__ import annotations
+
+import pytest
+from torch_jobs.caught_test import fits
+from torch_jobs.reported import BROKEN, FOLDER, ROWS
+from virtual_job import printed, run_virtual
+
+
+@pytest.mark.parametrize(("name", "form"), BROKEN)
+def test_a_reported_bug_is_caught(name: str, form: tuple[str, ...]) -> None:
+    row = ROWS[name]
+    outcome = run_virtual(FOLDER / f"{name}.py", row.ranks, arguments=form)
+    assert outcome.report is not None
+    expected = row.expected(form)
+    if expected is None:
+        assert outcome.ok, str(outcome.report)
+    else:
+        assert not outcome.ok
+        assert any(fits(finding, expected) for finding in outcome.report.findings), f"{expected}\n{outcome.report}"
+
+
+@pytest.mark.parametrize(("name", "form"), BROKEN)
+def test_its_mended_twin_is_silent(name: str, form: tuple[str, ...]) -> None:
+    row = ROWS[name]
+    outcome = run_virtual(FOLDER / f"{name}.py", row.ranks, arguments=("--fixed", *form))
+    assert outcome.ok, printed(outcome)
+    assert outcome.report is not None
+    assert outcome.report.ok, str(outcome.report)
