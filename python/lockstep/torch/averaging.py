@@ -34,7 +34,7 @@ class Averaged(Wrapper):
 
     def __init__(self, recorder: Recorder, index: int, module: torch.nn.Module) -> None:
         super().__init__(recorder, index, module)
-        self.buffers = {}  # Nothing says what they are meant to be.
+        self._buffers = {}  # Nothing says what they are meant to be.
         self.through = self.prepared = True  # No forward can miss a reduction, no backward lies inside one.
         self.place.sync = 0
         self.n_elements = sum(parameter.numel() for _, parameter in self.trained)

@@ -39,7 +39,7 @@ class Wrapper:
         self.all = {name: p for name, p in module.named_parameters() if name not in ignored}
         self.trained = [(name, p) for name, p in self.all.items() if p.requires_grad]
         self.frozen = {name: p for name, p in self.all.items() if not p.requires_grad}
-        self.buffers = {name: b for name, b in module.named_buffers() if name not in ignored}
+        self._buffers = {name: b for name, b in module.named_buffers() if name not in ignored}
         self.ignored = sorted(ignored)
         self.layouts: dict[tuple[str, ...], int] = {}
         self.synchronizes: Callable[[], bool] = lambda: False  # Whether a forward now would.
@@ -67,6 +67,14 @@ class Wrapper:
         if known is None and self.recorder.pen is not None:
             known = self.layouts[key] = self.recorder.pen.layout(names)
         return known or 0
+
+    @property
+    def buffers(self) -> dict[str, Any]:
+        """As they are now: a program may bind others in their place, and DDP broadcasts those."""
+        module = self.module()
+        if module is not None and self._buffers:
+            self._buffers |= {name: b for name, b in module.named_buffers() if name in self._buffers}
+        return self._buffers
 
     def evaluates(self) -> bool:
         """The module is in evaluation mode now."""
@@ -120,7 +128,7 @@ class Wrapper:
         self.recorder.quietly(SEAM, self.write_end)
         self.unwatch_entry()
         self.gradients.remove()
-        self.all, self.frozen, self.buffers = {}, {}, {}
+        self.all, self.frozen, self._buffers = {}, {}, {}
         self.trained = []
 
     # -- forwards and states
