@@ -73,6 +73,34 @@ ROWS = {
         Expected("rng-scopes", "rng-same-dropout", 0, (0, 1), tensor="data set, torch")),
     # To the messages of a program's own only the program gives a meaning.
     "wrong_rank_order": Row(None, ranks=4),
+    # Rows of longer standing.
+    # Of a loss without a graph the backward is left out.
+    "branch_no_graph": Row(Expected("progress", "nan-skip-one-rank", missing=(1,), ranks=(0,))),
+    "checkpoint_decision_differs": Row(Expected("collectives-match", "rank0-only-collective", field="op")),
+    "clip_before_unscale": Row(Expected("norm-true", "clip-before-unscale", 0, (0, 1))),
+    # Why a rank has ended early only a word could say.
+    "early_stop_one_rank": Row(Expected("progress", "uneven-batches", missing=(1,), ranks=(0,))),
+    "hook_forgets_to_divide": Row(None),
+    "ignored_set_differs": Row(Expected("environment-bijective", "model-differs", ranks=(1,), field="schema")),
+    "init_no_broadcast": Row(Expected("replicas-equal", "init-no-broadcast", 1, (1,), tensor="0.weight")),
+    "load_rank0_only": Row(Expected("init-equal", step=0, ranks=(1,), tensor="weight")),
+    "local_rank_as_rank": Row(Expected("samples-covered", "local-rank-as-rank", 0), ranks=4),
+    "many_writers": Row(Expected("checkpoint-whole", "many-writers", ranks=(0, 1))),
+    "model_differs": Row(Expected("environment-bijective", "model-differs", ranks=(1,), field="schema")),
+    "opt_state_root_only": Row(
+        Expected("optimizer-equal", step=0, ranks=(1,), tensor="weight.momentum_buffer", field="state")),
+    "order_swap": Row(Expected("collectives-match", field="count")),
+    "parameter_reset_one_rank": Row(Expected("replicas-equal", "parameter-nudged", 2, (1,), tensor="weight")),
+    "rank0_eval_wrapped": Row(Expected("collectives-match")),
+    "rank_crash": Row(Expected("progress", "rank-crash", 2, missing=(1,))),
+    "rng_rank0_restored": Row(Expected("rng-scopes", "rng-same-dropout", 0, (0, 1))),
+    "sampler_seed_differs": Row(Expected("epoch-reshuffled", "sampler-seed-differs", 0, (1,))),
+    "scheduler_on_rank_0": Row(Expected("optimizer-equal", "lr-per-rank", 1, (1,), field="lr")),
+    "shape_mismatch_in_evaluation": Row(Expected("collectives-match", field="count")),
+    "signal_stop_one_rank": Row(Expected("progress", "uneven-batches", missing=(1,), ranks=(0,))),
+    "two_comm_cycle": Row(Expected("progress", "two-comm-cycle")),
+    "weight_decay_on_rank_1": Row(
+        Expected("optimizer-equal", "optimizer-options-differ", 0, (1,), field="weight_decay")),
 }
 BROKEN = [(name, form) for name, row in ROWS.items() for form in row.forms]
 

@@ -1,0 +1,28 @@
+"""Rank 1 was given another width of the model."""
+import sys
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+FIXED = "--fixed" in sys.argv
+
+
+def main():
+    dist.init_process_group("gloo")
+    torch.manual_seed(0)
+    width = 8 if FIXED or dist.get_rank() == 0 else 9
+    ddp = DistributedDataParallel(nn.Sequential(nn.Linear(8, width), nn.Linear(width, 1)))
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
+    draws = torch.Generator().manual_seed(dist.get_rank())
+    for _ in range(2):
+        x = torch.randn(4, 8, generator=draws)
+        optimizer.zero_grad()
+        nn.functional.mse_loss(ddp(x), x.sum(1, keepdim=True)).backward()
+        optimizer.step()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
