@@ -128,8 +128,11 @@ class _Calls:
             posted = Call(op, reduce, self, pen.seq_of(ticket), inputs, call.output_tensors,
                           f"{file}:{line}" if file else "", frame)
             recorder.exchanges.posted(posted)
-            if call.async_op and recorder.in_flight is not None:
-                self._asked[call.op_id] = posted
+            if recorder.in_flight is not None:
+                if call.async_op:
+                    self._asked[call.op_id] = posted
+                else:
+                    recorder.in_flight.settle(self.number)
             if recorder.averaging is not None:
                 recorder.averaging.posted(posted)
 

@@ -3,8 +3,9 @@
 groups.py hands over asynchronous calls that the program itself made, with tensors on the CPU. While one
 is open, a dispatch mode of PyTorch's sees every operation of this thread; none is changed. The wait of a
 work ends the loan, and so does anything else through which a program can learn that a call is over: its
-future, its result, is_completed(). A mode that the program has entered itself is left alone: then nothing
-is watched. A call that is never waited for is watched for MOST_OPERATIONS only.
+future, its result, is_completed(). Calls of a group are in order where NCCL makes them, so waiting for one,
+such as a barrier, is waiting for those before it in its group. A mode that the program has entered itself is
+left alone: then nothing is watched. A call that is never waited for is watched for MOST_OPERATIONS only.
 """
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ SEAM = "in flight"
 MOST_OPERATIONS = 10_000
 _ENDS = ("wait", "synchronize", "get_future", "result", "is_completed", "block_current_stream")
 _DISPATCH = "torch/_ops.py"
-_PASSING = ("distributed_c10d.py", "c10d_logger.py", "torch/_compile.py", "torch/_dynamo/eval_frame.py", _DISPATCH)
+_C10D = "distributed_c10d.py"
+_PASSING = (_C10D, "c10d_logger.py", "torch/_compile.py", "torch/_dynamo/eval_frame.py", _DISPATCH)
 _OTHERS = frozenset(("c10d", "_c10d_functional", "profiler", "prim"))
 # What looks at the shape alone.
 _SHAPE_ONLY = frozenset(("empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like", "new_empty",
@@ -124,8 +126,20 @@ class InFlight:
         """The program knows of the end of a call, or could have."""
         kinds = {type(loan.work) for loan in self._loans}
         # Which others a work of another kind stands for is not known.
-        self._loans = [loan for loan in self._loans if loan.work is not work and type(work) in kinds]
+        if type(work) not in kinds:
+            self._loans = []
+        for loan in self._loans:
+            if loan.work is work:
+                self.settle(loan.call.calls.number, loan.call.seq)
+                break
         if not self._loans:
+            self._leave()
+
+    def settle(self, group: int, seq: int | None = None) -> None:
+        """The program waits for a call of the group: those before it, or all, are over."""
+        self._loans = [loan for loan in self._loans
+                       if loan.call.calls.number != group or (seq is not None and loan.call.seq > seq)]
+        if not self._loans and not self.inside:
             self._leave()
 
     def forget(self) -> None:
@@ -183,8 +197,14 @@ def _outside(frame: FrameType) -> FrameType:
 
 
 def _is_asked_by_program(frame: FrameType) -> bool:
-    """Not by a library of PyTorch's, which knows when its calls are over."""
-    return bool(shown(_outside(frame).f_code.co_filename))
+    """By one of c10d's functions, and not by a library of PyTorch's, which knows when its calls are over. What DDP itself
+    reduces, it posts without any of them.
+    """
+    outside = _outside(frame)
+    through: FrameType | None = frame
+    while through is not outside and through is not None and not through.f_code.co_filename.endswith(_C10D):
+        through = through.f_back
+    return through is not outside and bool(shown(outside.f_code.co_filename))
 
 
 def _storage(tensor: Any) -> int:

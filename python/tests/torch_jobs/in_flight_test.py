@@ -40,6 +40,12 @@ TOUCHED = {
     "of two calls the one that is open": (
         "a = dist.all_reduce(x, async_op=True); b = dist.all_reduce(other, async_op=True); a.wait(); x.sum(); other.sum(); b.wait()",
         [(False, "sum")]),
+    "a wait in another group": (
+        "pair = dist.new_group([0, 1])\nw = dist.all_reduce(x, async_op=True); dist.barrier(group=pair); x.sum(); w.wait()",
+        [(False, "sum")]),
+    "a wait for a call before it": (
+        "a = dist.all_reduce(other, async_op=True); b = dist.all_reduce(x, async_op=True); a.wait(); x.sum(); b.wait()",
+        [(False, "sum")]),
     "what is received": (
         "w = dist.irecv(x, 1 - rank) if rank == 0 else dist.isend(x, 1 - rank); x.sum(); w.wait()", [(False, "sum")]),
 }
@@ -49,6 +55,27 @@ UNTOUCHED = {
     "once it is known to be over": "w = dist.all_reduce(x, async_op=True)\nwhile not w.is_completed(): pass\nx.sum()",
     "what is sent may be read": "w = dist.all_gather(rows, x, async_op=True); x.sum(); w.wait()",
     "its shape": "w = dist.all_reduce(x, async_op=True); torch.empty_like(x); x.view(2, 2); x.shape; w.wait()",
+    "after a barrier of its group": "w = dist.all_reduce(x, async_op=True); dist.barrier(); x.sum(); w.wait()",
+    "after a later call of its group": (
+        "a = dist.all_reduce(x, async_op=True); b = dist.all_reduce(other, async_op=True); b.wait(); x.sum(); a.wait()"),
+    "what the reducer posts when a program starts it": """
+class Inside(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(2, 1)
+
+    def forward(self, x):
+        ddp.require_backward_grad_sync = False
+        loss = self.layer(x).sum()
+        ddp.reducer.prepare_for_backward([])
+        loss.backward()
+        ddp.reducer._delay_all_reduce()
+        return loss.detach()
+
+ddp = DistributedDataParallel(Inside(), static_graph=True)
+ddp(torch.ones(1, 2))
+ddp.module.layer.weight.grad.sum()
+""",
     "another tensor": "w = dist.all_reduce(x, async_op=True); other.sum(); other.zero_(); w.wait()",
     "without async_op": "dist.all_reduce(x); x.sum()",
     "a mode of the program's own": "with Counting():\n    w = dist.all_reduce(x, async_op=True); x.sum(); w.wait()\nassert Counting.n",
