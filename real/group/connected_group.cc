@@ -1,5 +1,6 @@
 #include "lockstep/real/group/connected_group.h"
 
+#include <algorithm>
 #include <fmt/core.h>
 #include <map>
 #include <new>
@@ -73,8 +74,25 @@ class ConnectedWork final : public WorkState {
 struct Family {
   GroupNames names;
   Membership world;
-  std::int64_t last_id = 0;
+  std::int64_t last_turn = 0;  ///< In which this rank has taken part.
 };
+
+/// A number that no other group of the job has. Groups of the world are numbered by turns, in which
+/// every rank takes part. Parts of other groups may be made at the same time: each has its turn and its
+/// lowest rank, which takes a turn for each group that it is made a member of.
+std::int32_t number_of_group(std::int64_t turn,
+                             std::int32_t parent,
+                             std::span<const std::int32_t> world_ranks) {
+  constexpr std::int64_t kMostTurns = std::int64_t{1} << 16U;
+  const std::int64_t lowest =
+      world_ranks.empty() ? 0 : *std::min_element(world_ranks.begin(), world_ranks.end());
+  LOCKSTEP_CHECK(turn < kMostTurns && lowest + 1 < kMostTurns / 2,
+                 fmt::format("group {} of a job in which rank {} takes part: 65,535 groups can be "
+                             "made, and parts of groups on the first 32,766 ranks",
+                             turn,
+                             lowest));
+  return static_cast<std::int32_t>(parent == 0 ? turn : turn + (lowest + 1) * kMostTurns);
+}
 
 class ConnectedGroup final : public ProcessGroup {
  public:
@@ -306,18 +324,18 @@ std::unique_ptr<ProcessGroup> ConnectedGroup::split(std::span<const std::int32_t
     suffix += "-" + std::to_string(member.world_ranks.back());
     if (group_ranks[i] == rank_) member.rank = static_cast<std::int32_t>(i);
   }
-  // Everything posted so far comes first, and the number of the new group is agreed on, since
-  // members of other groups may have made more of them.
+  // Everything posted so far comes first, and whose turn it is is agreed on, since members of other
+  // groups may have made more of them.
   const std::int64_t seq = n_posted_++;
-  std::int64_t id = 0;
+  std::int64_t turn = 0;
   std::shared_ptr<Connection> made;
   auto agree = std::make_shared<Task>([&]() -> Completion {
     const Result<std::int64_t> all_reduce_max =
-        connection_->all_reduce_max(family_->last_id, static_cast<std::uint32_t>(seq));
+        connection_->all_reduce_max(family_->last_turn, static_cast<std::uint32_t>(seq));
     if (!all_reduce_max.ok()) return {CommStatus::kPeerLost, all_reduce_max.error().text()};
-    id = all_reduce_max.value() + 1;
-    member.name = "group-" + std::to_string(id) + suffix;
-    member.id = static_cast<std::int32_t>(id);
+    turn = all_reduce_max.value() + 1;
+    member.id = number_of_group(turn, id(), member.world_ranks);
+    member.name = "group-" + std::to_string(member.id) + suffix;
     Result<std::shared_ptr<Connection>> part = connection_->split(member);
     if (!part.ok()) return {CommStatus::kPeerLost, part.error().text()};
     made = std::move(part).value();
@@ -327,14 +345,12 @@ std::unique_ptr<ProcessGroup> ConnectedGroup::split(std::span<const std::int32_t
   if (const Completion& completion = agree->wait(); completion.status != CommStatus::kOk) {
     throw CommError(completion.status, Signature{.op = CollectiveOp::kBarrier}, completion.detail);
   }
-  family_->last_id = id;
+  family_->last_turn = turn;
   if (member.rank < 0) return nullptr;
   if (Recorder* const recorder = runtime_->recorder()) {
-    recorder->record(
-        GroupEvent{.group = static_cast<std::int32_t>(id), .members = member.world_ranks});
+    recorder->record(GroupEvent{.group = member.id, .members = member.world_ranks});
   }
-  return std::make_unique<ConnectedGroup>(
-      *runtime_, family_, std::move(made), static_cast<std::int32_t>(id), member);
+  return std::make_unique<ConnectedGroup>(*runtime_, family_, std::move(made), member.id, member);
 }
 
 }  // namespace

@@ -1,3 +1,5 @@
+#include <set>
+
 #include "lockstep/base/check.h"
 #include "lockstep/collectives/checked_group.h"
 #include "lockstep/collectives/monitored_barrier.h"
@@ -45,6 +47,37 @@ void splits_into_groups_of_their_own(ProcessGroup& group) {
   ASSERT_EQ(in_mine.wait(), CommStatus::kOk);
   EXPECT_EQ(small.at(0), sum);
   EXPECT_EQ(large.at(0), group.size());
+}
+
+// Traces and laws know a group by its number alone.
+void groups_of_a_job_have_numbers_of_their_own(ProcessGroup& group) {
+  std::vector<std::int32_t> even;
+  std::vector<std::int32_t> odd;
+  for (std::int32_t r = 0; r < group.size(); ++r) (r % 2 == 0 ? even : odd).push_back(r);
+  const auto evens = group.split(even);
+  const auto odds = group.split(odd);
+  const bool is_even = group.rank() % 2 == 0;
+  ProcessGroup& half = is_even ? *evens : *odds;
+  std::vector<std::int32_t> all_of_half;
+  for (std::int32_t r = 0; r < half.size(); ++r) all_of_half.push_back(r);
+  // Each half by itself, at the same time.
+  const auto first = half.split(all_of_half);
+  const auto second = half.split(all_of_half);
+  const auto whole = group.split(std::vector<std::int32_t>{0});
+
+  std::vector<std::int64_t> numbers(3 * static_cast<std::size_t>(group.size()));
+  const std::int64_t own[] = {half.id(), first->id(), second->id()};
+  const Tensor mine = filled(group, DType::kI64, 3, [&](std::int64_t i) { return own[i]; });
+  const Tensor all = Tensor::zeros(group.runtime(), {3 * group.size()}, DType::kI64);
+  ASSERT_EQ(group.all_gather_into_tensor(Memory::of(all), Memory::of(mine)).wait(),
+            CommStatus::kOk);
+  std::set<double> distinct = {0.0};  // The world's.
+  for (std::int64_t i = 0; i < all.n_elems(); ++i) distinct.insert(all.at(i));
+  if (whole != nullptr) {
+    EXPECT_FALSE(distinct.contains(whole->id()));
+  }
+  const std::size_t n_halves = group.size() > 1 ? 2 : 1;
+  EXPECT_EQ(distinct.size(), 1 + 3 * n_halves);
 }
 
 // The list's order numbers the members of the new group.
@@ -197,6 +230,7 @@ std::vector<Case> group_cases() {
       {"KnowsItsMembers", knows_its_members, 1},
       {"SplitsIntoSeparateGroups", splits_into_groups_of_their_own, 1},
       {"ASplitMayRenumberItsMembers", a_split_may_renumber_its_members, 1},
+      {"GroupsOfAJobHaveNumbersOfTheirOwn", groups_of_a_job_have_numbers_of_their_own, 1},
       {"RefusesBrokenContracts", refuses_broken_contracts, 1},
       {"NewGroupsSortTheirRanks", new_groups_sort_their_ranks, 1},
       {"NewGroupsRefuseBadLists", new_groups_refuse_bad_lists, 1},

@@ -102,6 +102,70 @@ TEST(TrainedSetTest, OtherParametersMayHaveTheirTurn) {
   EXPECT_TRUE(trained_set(with_new_parameters(1.0, false)).findings.empty());
 }
 
+/// A job of two ranks whose wrapper has a body and a head; what becomes of each.
+struct Displaced {
+  bool reaches_head = false;  ///< The backward passes the wrapper's head by, or not.
+  bool head_optimized = false;
+  double own_of_rank_1 =
+      3.0;  ///< Its gradient of the parameter that no wrapper has; rank 0's is 1.
+  std::initializer_list<std::string_view> outside = {"parameter.1"};
+};
+
+DdpJob with_displaced(const Displaced& given) {
+  DdpJob job(2);
+  const LayoutId both = job.stream.layout({"body", "head"});
+  const LayoutId outside = job.stream.layout(given.outside);
+  const std::vector<std::uint64_t> digests(2, std::bit_cast<std::uint64_t>(1.0));
+  const std::vector<std::uint8_t> bits = {static_cast<std::uint8_t>(given.reaches_head ? 0 : 2)};
+  for (const std::int32_t rank : {0, 1}) {
+    job.at(rank);
+    job.stream.add(rank, WrapEvent{.params = both, .n_ranks = 2});
+    for (int step = 0; step < 2; ++step) {
+      job.wrapper = 0;
+      job.forward(rank);
+      job.stream.add(
+          rank,
+          GradEvent{
+              .point = GradPoint::kInc, .layout = both, .digests = digests, .undefined = bits});
+      job.stream.add(rank, BackwardEvent{.reduced = true});
+      use(job, rank, "body", true);
+      if (given.head_optimized) use(job, rank, "head", false);
+      job.stream.at(rank).wrapper = -1;
+      job.stream.at(rank).opt = step;
+      const double own = rank == 1 ? given.own_of_rank_1 : 1.0;
+      const std::vector<std::uint64_t> used(given.outside.size(),
+                                            std::bit_cast<std::uint64_t>(own));
+      const std::vector<std::uint8_t> defined = {0};
+      job.stream.add(
+          rank,
+          GradEvent{
+              .point = GradPoint::kUsed, .layout = outside, .digests = used, .undefined = defined});
+      job.stream.add(rank, StepEvent{.lr = 0.5, .layout = outside});
+    }
+  }
+  return job;
+}
+
+TEST(TrainedSetTest, NamesAParameterThatAnotherOfNoWrapperStandsInFor) {
+  const LawResult result = trained_set(with_displaced({}));
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(id_of(result.findings[0].cause), "param-replaced");
+  EXPECT_EQ(result.findings[0].tensor, "head");
+  EXPECT_EQ(result.findings[0].field, "reduced");
+  EXPECT_EQ(result.findings[0].step, 0);
+  EXPECT_EQ(result.findings[0].ranks, (std::vector<Rank>{Rank{0}, Rank{1}}));
+}
+
+// A head whose gradient the program averages; one that is trained; one that an optimizer has; two of
+// no wrapper beside it.
+TEST(TrainedSetTest, AnIdleParameterIsNotReplacedByWhateverIsTrainedBesideIt) {
+  EXPECT_TRUE(trained_set(with_displaced({.own_of_rank_1 = 1.0})).findings.empty());
+  EXPECT_TRUE(trained_set(with_displaced({.reaches_head = true})).findings.empty());
+  EXPECT_TRUE(trained_set(with_displaced({.head_optimized = true})).findings.empty());
+  EXPECT_TRUE(
+      trained_set(with_displaced({.outside = {"parameter.1", "parameter.2"}})).findings.empty());
+}
+
 // A network that is not trained on purpose, beside one that is.
 TEST(TrainedSetTest, GradientsThatNoOptimizerWantsAreAdviceOnly) {
   const LawResult result = trained_set(with_foreign_optimizer(true));

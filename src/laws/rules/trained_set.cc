@@ -7,14 +7,23 @@
 
 #include "lockstep/laws/detail/alignment.h"
 #include "lockstep/laws/rules/checkers.h"
-#include "lockstep/laws/rules/detail/micro_windows.h"
-#include "lockstep/tensor/digest.h"
+#include "lockstep/laws/rules/detail/trained/trained_sets.h"
 
 namespace lockstep::laws {
 
 namespace {
 
 constexpr std::string_view kTrainedSet = "trained-set";
+
+/// Shows which parameters got a gradient, or which a step used.
+bool shows_the_trained(const GradEvent& grad) {
+  return grad.point == GradPoint::kInc || grad.point == GradPoint::kUsed;
+}
+
+bool trains(const Event& event) {
+  return std::holds_alternative<GradEvent>(event.body) ||
+         std::holds_alternative<StepEvent>(event.body);
+}
 
 class TrainedSet final : public Law {
  public:
@@ -36,11 +45,11 @@ class TrainedSet final : public Law {
 
   void on_cohort(const CohortEvent& event, const NameTable& names) override {
     const auto* grad = std::get_if<GradEvent>(&event.first->body);
-    if (grad != nullptr && !is_read(*grad)) return;
+    if (grad != nullptr && !shows_the_trained(*grad)) return;
     const bool together = event.similarity <= Similarity::kSameShape &&
                           sets_.shares(wrapper_of(event.first->at), all_ranks(event)) &&
                           !std::holds_alternative<EndEvent>(event.first->body) &&
-                          !(event.first->at.wrapper < 0 && is_training(*event.first)) &&
+                          !(event.first->at.wrapper < 0 && trains(*event.first)) &&
                           !(grad != nullptr && trains_left_out(*event.first, *grad, names));
     deliver(event, together, [&](const Event& own, RankRange who) { observe(own, who, names); });
   }
@@ -48,6 +57,7 @@ class TrainedSet final : public Law {
   LawResult finish(const NameTable& names) override {
     report_unreduced(names);
     report_replaced(names);
+    report_displaced(names);
     report_stale(names);
     report_windows();
     report_cleared();
@@ -60,64 +70,20 @@ class TrainedSet final : public Law {
   }
 
  private:
-  /// A parameter that no reduction has, and that got a gradient, as one rank saw it first.
-  struct Unreduced {
-    NameId tensor = kNoName;
-    std::int32_t step = 0;
-    std::uint64_t digest = 0;
-  };
-
-  /// A step that trained parameters of no wrapper instead of a wrapper's own, as one rank saw it.
-  struct Replaced {
-    std::int32_t step = 0;         ///< Of the wrapper.
-    std::uint64_t used = 0;        ///< Digest of what the step used.
-    std::size_t n_parameters = 0;  ///< That it trained.
-  };
-
-  /// What one rank did with the parameters of one wrapper; wrapper -1: of those that no wrapper has.
-  struct Sets {
-    LayoutId reduced = kNoLayout;
-    std::vector<std::uint8_t> contributed;  ///< Bits: got a gradient in some backward.
-    std::vector<LayoutId> optimized;
-    std::vector<Unreduced> unreduced;
-    MicroWindows windows;
-    std::int64_t n_steps = 0;
-    std::int64_t n_with_gradient = 0;  ///< Steps that had one for any parameter.
-    std::int32_t last_step = 0;
-    bool has_gradient = false;  ///< In what the next step uses.
-    bool is_zero = false;       ///< All of that, as far as sketches say.
-    bool is_open = false;       ///< A contribution came since the last step, and was not cleared.
-    bool emptied = false;       ///< Contributions came since the last step, and were cleared.
-    std::int64_t n_used = 0;    ///< Steps that had a gradient with anything in it.
-    std::optional<std::int32_t> emptied_at{};  ///< The first step of which nothing was left.
-    std::uint64_t used = 0;                    ///< Digest of that.
-    /// The last forward was to reduce, and its backward has not come by; at this step.
-    std::optional<std::int32_t> awaited{};
-    std::optional<Replaced> replaced{};  ///< Unless gradients come by again.
-  };
-
-  static bool is_read(const GradEvent& grad) {
-    return grad.point == GradPoint::kInc || grad.point == GradPoint::kUsed;
-  }
-
-  static bool is_training(const Event& event) {
-    return std::holds_alternative<GradEvent>(event.body) ||
-           std::holds_alternative<StepEvent>(event.body);
-  }
-
   void observe(const Event& event, RankRange who, const NameTable& names) {
     const WrapperKey wrapper = wrapper_of(event.at);
     if (const auto* grad = std::get_if<GradEvent>(&event.body)) {
       on_grad(event, *grad, sets_.at(wrapper, who), names);
     } else if (const auto* step = std::get_if<StepEvent>(&event.body)) {
       if (event.at.wrapper < 0) note_replaced(event, *step, names);
-      on_step(event, *step, who);
+      sets_.at(wrapper, who).step(*step, event.at.opt);
+      n_checked_ += who.n;
     } else if (const auto* forward = std::get_if<ForwardEvent>(&event.body)) {
       if (forward->grad && forward->through_wrapper && forward->synchronizing) {
         sets_.at(wrapper, who).awaited = event.at.opt;
       }
     } else if (std::holds_alternative<ZeroGradEvent>(event.body)) {
-      if (Sets* const sets = sets_.find(wrapper, who)) on_cleared(event, *sets);
+      if (TrainedSets* const sets = sets_.find(wrapper, who)) sets->clear(event.at.epoch);
     } else if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
       wrappers_.on_wrap(event, *wrap);
     } else if (const auto* end = std::get_if<EndEvent>(&event.body)) {
@@ -125,38 +91,14 @@ class TrainedSet final : public Law {
     }
   }
 
-  static void on_cleared(const Event& event, Sets& sets) {
-    sets.windows.on_cleared(event.at.epoch);
-    sets.emptied = sets.emptied || sets.is_open;
-    sets.is_open = false;
-  }
-
-  /// Values that are all zero, where sketches were taken.
-  static bool is_all_zero(const GradEvent& grad) {
-    return !grad.sketches.empty() &&
-           std::ranges::all_of(grad.sketches, [](const Sketch& one) { return one.l1 == 0.0; });
-  }
-
-  void on_grad(const Event& event, const GradEvent& grad, Sets& sets, const NameTable& names) {
+  void on_grad(const Event& event,
+               const GradEvent& grad,
+               TrainedSets& sets,
+               const NameTable& names) {
     if (grad.point == GradPoint::kInc) {
-      sets.is_open = true;
-      sets.emptied = false;
-      sets.reduced = grad.layout;
-      sets.awaited.reset();
-      sets.replaced.reset();
-      sets.contributed.resize(std::max(sets.contributed.size(), grad.undefined.size()));
-      for (std::size_t i = 0; i < grad.undefined.size(); ++i) {
-        sets.contributed[i] = static_cast<std::uint8_t>(sets.contributed[i] | ~grad.undefined[i]);
-      }
-      sets.windows.on_contribution(event.at.epoch);
+      sets.contribute(grad, event.at.epoch);
     } else if (grad.point == GradPoint::kUsed) {
-      sets.has_gradient = false;
-      for (std::size_t i = 0; i < grad.digests.size() && !sets.has_gradient; ++i) {
-        sets.has_gradient = !bit(grad.undefined, i);
-      }
-      sets.is_zero = is_all_zero(grad);
-      sets.used = 0;
-      for (const std::uint64_t digest : grad.digests) sets.used = mix64(sets.used ^ digest);
+      sets.use(grad, event.at.opt);
       note_unreduced(event, grad, sets, names);
     }
   }
@@ -197,7 +139,7 @@ class TrainedSet final : public Law {
 
   void note_unreduced(const Event& event,
                       const GradEvent& grad,
-                      Sets& sets,
+                      TrainedSets& sets,
                       const NameTable& names) {
     const std::span<const NameId> layout = names.layout(grad.layout);
     for (const std::size_t i : left_out_of(wrapper_of(event.at), grad.layout, names)) {
@@ -213,35 +155,17 @@ class TrainedSet final : public Law {
   /// a step trained parameters that no wrapper has.
   void note_replaced(const Event& event, const StepEvent& step, const NameTable& names) {
     const WrapperKey none = wrapper_of(event.at);
-    const Sets* const outside = sets_.find(none, one_rank(event));
+    const TrainedSets* const outside = sets_.find(none, one_rank(event));
     if (outside == nullptr || !outside->has_gradient || step.skipped) return;
     const Replaced seen{0, outside->used, names.layout(step.layout).size()};
     for (const auto& [wrapper, wrap] : wrappers_.all()) {
       if (wrapper.attempt != none.attempt || wrap.n_ranks < 2) continue;
-      Sets* const sets = sets_.find(wrapper, one_rank(event));
+      TrainedSets* const sets = sets_.find(wrapper, one_rank(event));
       if (sets == nullptr || !sets->awaited || sets->replaced || sets->n_with_gradient == 0)
         continue;
       sets->replaced = seen;
       sets->replaced->step = *sets->awaited;
     }
-  }
-
-  void on_step(const Event& event, const StepEvent& step, RankRange who) {
-    Sets& sets = sets_.at(wrapper_of(event.at), who);
-    if (std::find(sets.optimized.begin(), sets.optimized.end(), step.layout) ==
-        sets.optimized.end()) {
-      sets.optimized.push_back(step.layout);
-    }
-    ++sets.n_steps;
-    n_checked_ += who.n;
-    // A step that is skipped for an overflow had gradients.
-    if (sets.has_gradient || step.skipped) ++sets.n_with_gradient;
-    const bool uses = step.skipped || (sets.has_gradient && !sets.is_zero);
-    if (uses) ++sets.n_used;
-    if (!uses && sets.emptied && !sets.emptied_at) sets.emptied_at = event.at.opt;
-    sets.emptied = sets.is_open = false;
-    sets.last_step = event.at.opt;
-    sets.windows.on_step();
   }
 
   // -- what follows from it
@@ -330,6 +254,59 @@ class TrainedSet final : public Law {
     }
   }
 
+  /// Parameters of a wrapper that never got a gradient and are in no optimizer, while a step trained as
+  /// many of no wrapper, with other gradients on each rank: those stand in for them.
+  void report_displaced(const NameTable& names) {
+    struct Seen {
+      Broken broken;
+      std::set<std::uint64_t> used;
+      NameId tensor = kNoName;
+    };
+
+    std::map<WrapperKey, Seen> seen;
+    const std::map<RankWrapper, TrainedSets>& all = sets_.all();
+    for (const auto& [place, sets] : all) {
+      const auto outside = all.find({place.rank, {place.key.attempt, -1}});
+      if (place.key.wrapper < 0 || outside == all.end() || outside->second.n_with_gradient == 0)
+        continue;
+      std::size_t n_outside = 0;
+      for (const LayoutId layout : outside->second.optimized)
+        n_outside += names.layout(layout).size();
+      const std::vector<NameId> idle = idle_parameters(place, sets, names);
+      if (idle.empty() || idle.size() != n_outside) continue;
+      Seen& entry = seen[place.key];
+      if (entry.broken.ranks.empty()) entry.broken.step = outside->second.first_step;
+      entry.broken.ranks.push_back(Rank{place.rank});
+      entry.used.insert(outside->second.first_used);
+      entry.tensor = idle.front();
+    }
+    for (const auto& [wrapper, entry] : seen) {
+      if (entry.used.size() < 2) continue;
+      Finding finding;
+      finding.tensor = names.text(entry.tensor);
+      finding.field = "reduced";
+      finding.message =
+          "it never gets a gradient and is in no optimizer, and the step trains as many parameters "
+          "that no wrapper reduces, by each rank's own gradients";
+      report(wrapper, entry.broken, Cause::kParamReplaced, std::move(finding));
+    }
+  }
+
+  /// Reduced parameters of a wrapper that no backward reached and no optimizer has.
+  std::vector<NameId> idle_parameters(const RankWrapper& place,
+                                      const TrainedSets& sets,
+                                      const NameTable& names) const {
+    std::vector<NameId> idle;
+    if (sets.reduced == kNoLayout) return idle;
+    const std::span<const NameId> layout = names.layout(sets.reduced);
+    for (std::size_t i = 0; i < layout.size(); ++i) {
+      const bool trained = bit(sets.contributed, i) || is_optimized(place, layout[i], names) ||
+                           wrappers_.ignored(place.key, layout[i], names);
+      if (!trained) idle.push_back(layout[i]);
+    }
+    return idle;
+  }
+
   bool is_optimized(const RankWrapper& first, NameId name, const NameTable& names) const {
     const auto& all = sets_.all();
     for (auto at = all.lower_bound({first.rank, {first.key.attempt, -1}}); at != all.end(); ++at) {
@@ -362,7 +339,7 @@ class TrainedSet final : public Law {
 
   /// Parameters of a wrapper that got gradients and are in no optimizer.
   std::vector<NameId> left_over(const RankWrapper& place,
-                                const Sets& sets,
+                                const TrainedSets& sets,
                                 const NameTable& names) const {
     std::vector<NameId> left;
     const std::span<const NameId> layout = names.layout(sets.reduced);
@@ -446,7 +423,7 @@ class TrainedSet final : public Law {
   std::int32_t n_ranks_;
   Wrappers wrappers_;
   std::map<std::pair<WrapperKey, LayoutId>, std::vector<std::size_t>> left_out_;
-  RankWrapperMap<Sets> sets_;
+  RankWrapperMap<TrainedSets> sets_;
   std::set<std::pair<Rank, std::int32_t>> ended_;  // With the attempt: those that ended well.
   std::vector<Finding> findings_;
   std::vector<Advice> advice_;
