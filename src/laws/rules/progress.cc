@@ -107,7 +107,7 @@ class Progress final : public Law {
     life.last_kind = kind_of(event.body);
     life.last_opt = event.at.opt;
     if (const auto* call = std::get_if<CollectiveEvent>(&event.body)) {
-      on_call(life, event, *call, who, names);
+      on_call(life, event, *call, who);
     } else if (const auto* group = std::get_if<GroupEvent>(&event.body)) {
       groups_[group->group].assign(group->members.begin(), group->members.end());
       life.made.insert(group->group);
@@ -152,11 +152,7 @@ class Progress final : public Law {
     return known->second[static_cast<std::size_t>(peer)];
   }
 
-  void on_call(RankLife& life,
-               const Event& event,
-               const CollectiveEvent& call,
-               RankRange who,
-               const NameTable& names) {
+  void on_call(RankLife& life, const Event& event, const CollectiveEvent& call, RankRange who) {
     const Channel channel = channel_of(event, call);
     if (call.phase == CollectivePhase::kPosted) {
       order_.on_posted(event, call, who);
@@ -169,14 +165,14 @@ class Progress final : public Law {
       n_checked_ += who.n;
       return;
     }
-    const std::string_view status = names.text(call.status);
     // A call refused for its signature concerns collectives-match.
-    const bool over = call.phase == CollectivePhase::kCompleted || status == "mismatch";
+    const bool over =
+        call.phase == CollectivePhase::kCompleted || call.status == CallStatus::kMismatch;
     if (over) return life.close(channel, call.seq);
     for (OpenCall& open : life.open) {
       if (open.seq != call.seq || open.channel != channel) continue;
       open.failed = true;
-      open.timed_out = status == "timed_out";
+      open.timed_out = call.status == CallStatus::kTimedOut;
     }
   }
 
@@ -282,10 +278,10 @@ class Progress final : public Law {
   }
 
   static std::string last_seen(const RankLife& life) {
-    if (life.last_kind.empty()) return "";
+    if (!life.last_kind) return "";
     // Recorders that know calls alone do not know steps.
     if (life.last_opt < 0) return ", its last call was " + call_text(life.last_call);
-    return ", last seen at " + std::string(life.last_kind) + " in step " +
+    return ", last seen at " + std::string(name_of(*life.last_kind)) + " in step " +
            std::to_string(life.last_opt);
   }
 

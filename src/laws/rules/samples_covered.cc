@@ -6,7 +6,6 @@
 #include <tuple>
 
 #include "lockstep/laws/detail/alignment.h"
-#include "lockstep/laws/pass_words.h"
 #include "lockstep/laws/rules/checkers.h"
 #include "lockstep/laws/rules/data_read.h"
 
