@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "lockstep/laws/detail/rank_wrapper_map.h"
-#include "lockstep/laws/rules/detail/open_reduction.h"
+#include "lockstep/laws/rules/detail/mean/open_reduction.h"
 #include "lockstep/trace/event.h"
 
 namespace lockstep::laws {

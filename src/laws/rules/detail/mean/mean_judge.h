@@ -13,7 +13,7 @@
 #include "lockstep/laws/law.h"
 #include "lockstep/laws/rules/detail/declared_mean.h"
 #include "lockstep/laws/rules/detail/mean/gradient_travel.h"
-#include "lockstep/laws/rules/detail/open_reduction.h"
+#include "lockstep/laws/rules/detail/mean/open_reduction.h"
 
 namespace lockstep::laws {
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "lockstep/laws/detail/alignment.h"
-#include "lockstep/laws/rules/detail/open_reduction.h"
+#include "lockstep/laws/rules/detail/mean/open_reduction.h"
 
 namespace lockstep::laws {
 
