@@ -45,7 +45,7 @@ Result<std::unique_ptr<ProcessGroup>> connect_nccl(const BackendOptions& options
     return Error{obstacle, {}};
   }
   const std::int32_t n_devices = cuda::device_count().count;
-  const bool shares = process_environment()("LOCKSTEP_SHARE_GPU") == "1";
+  const bool shares = parse_int(process_environment()("LOCKSTEP_SHARE_GPU").value_or("")) == 1;
   if (options.place.local_rank >= n_devices && !shares) {
     return Error{"local rank " + std::to_string(options.place.local_rank) +
                      " has no GPU of its own, this machine has " + std::to_string(n_devices) +

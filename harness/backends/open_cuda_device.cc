@@ -1,18 +1,34 @@
-#include <string_view>
+#include <optional>
 
+#include "lockstep/base/text.h"
+#include "lockstep/base/words.h"
 #include "lockstep/gpu/cuda/accelerator.h"
 #include "lockstep/harness/backends/connect.h"
 
 namespace lockstep {
 
+namespace {
+
+/// What a user may ask of the device's arithmetic.
+enum class DeviceArithmetic : std::uint8_t { kFast, kStrict };
+
+}  // namespace
+
+template <>
+inline constexpr WordTable<2> kWords<DeviceArithmetic> = {"fast", "strict"};
+
 Result<std::unique_ptr<Accelerator>> open_cuda_device(const BackendOptions& options) {
   constexpr const char* kVariable = "LOCKSTEP_CUDA";
   const std::string said = process_environment()(kVariable).value_or("fast");
-  if (said != "fast" && said != "strict") {
-    return Error{"'" + said + "' is not an arithmetic of the device: fast or strict", kVariable};
+  const std::optional<DeviceArithmetic> arithmetic = parse_word<DeviceArithmetic>(said);
+  if (!arithmetic) {
+    return Error{"'" + said + "' is not an arithmetic of the device: fast or strict" +
+                     did_you_mean(said, kWords<DeviceArithmetic>),
+                 kVariable};
   }
-  return cuda::open_accelerator(options.place.local_rank,
-                                said == "strict" ? cuda::kStrict : cuda::kFast);
+  return cuda::open_accelerator(
+      options.place.local_rank,
+      arithmetic == DeviceArithmetic::kStrict ? cuda::kStrict : cuda::kFast);
 }
 
 }  // namespace lockstep

@@ -32,12 +32,12 @@ class WindowFolder {
  private:
   void on_value(const ValueEvent& event) {
     const bool of_optimizer = names_.text(event.tensor).find('/') != std::string_view::npos;
-    if (of_optimizer || names_.text(event.point) != "grad.used") return;
+    if (of_optimizer || event.point != ValuePoint::kGradUsed) return;
     open_.used.assign(event.values.begin(), event.values.end());
   }
 
   void on_samples(const SampleEvent& event) {
-    if (names_.text(event.split) != "train") return;
+    if (!is_train_split(names_.text(event.split))) return;
     if (open_.micros.empty()) open_.epoch = at_.epoch;
     open_.micros.push_back({.ids = {event.ids.begin(), event.ids.end()}, .site = {}});
   }

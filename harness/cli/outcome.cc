@@ -41,7 +41,7 @@ void print_values(const Scenario& scenario, const ScenarioResult& result, Termin
   if (!scenario.expect.values.empty()) terminal.out << "\nvalues:\n";
   for (const ExpectedValue& asked : scenario.expect.values) {
     const std::string step = asked.step ? "step " + std::to_string(*asked.step) + "  " : "";
-    terminal.out << "  " << step << asked.event << "  " << asked.tensor << " = "
+    terminal.out << "  " << step << name_of(asked.event) << "  " << asked.tensor << " = "
                  << by_rank(result, asked) << "\n";
   }
 }

@@ -284,7 +284,8 @@ LawResult check_single_process_equal(const Scenario& scenario, const MemoryTrace
   if (n_steps > 0 && n_steps < n_comparable) {
     result.advice.push_back({"A-coverage",
                              "single-process-equal looked at the first " + std::to_string(n_steps) +
-                                 " of " + std::to_string(n_comparable) + " steps"});
+                                 " of " + std::to_string(n_comparable) + " steps",
+                             AdviceSubject::kChecks});
   }
   if (!result.findings.empty()) {
     result.verdict = Verdict::kBroken;

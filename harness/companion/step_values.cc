@@ -1,9 +1,6 @@
 #include "lockstep/harness/companion/step_values.h"
 
 #include <algorithm>
-#include <optional>
-
-#include "lockstep/laws/pass_words.h"
 
 namespace lockstep {
 namespace {
@@ -15,14 +12,12 @@ class StepFolder {
 
   void on(const ValueEvent& event) {
     const std::string_view tensor = names_.text(event.tensor);
-    const std::string_view point = names_.text(event.point);
     if (tensor.find('/') != std::string_view::npos) return;  // The optimizer's state.
     TensorValues* target = nullptr;
-    const std::optional<ComparedPoint> compared = parse_word<ComparedPoint>(point);
-    const std::optional<StatePoint> state = parse_word<StatePoint>(point);
-    if (compared == ComparedPoint::kGradUsed) target = &open_.used;
-    if (state == StatePoint::kWrap || state == StatePoint::kForward) target = &parameters_;
-    if (compared == ComparedPoint::kStep) target = &open_.after;
+    if (event.point == ValuePoint::kGradUsed) target = &open_.used;
+    const bool before = event.point == ValuePoint::kWrap || event.point == ValuePoint::kForward;
+    if (before) target = &parameters_;
+    if (event.point == ValuePoint::kStep) target = &open_.after;
     if (target == nullptr) return;
     (*target)[std::string(tensor)] = event.values;
   }

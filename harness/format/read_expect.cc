@@ -72,7 +72,7 @@ const Section<ExpectedValue>& value_place_section() {
   static const Section<Value> section("expect.values.at", [](Section<Value>& it) {
     it.add("step", &Value::step, "Optimizer step.");
     it.add("event", &Value::event, "The event that has the values.")
-        .preset("step")
+        .preset(ValuePoint::kStep)
         .words({"wrap",
                 "forward",
                 "grad.base",

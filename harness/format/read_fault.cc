@@ -183,7 +183,7 @@ void read_event_place(const TomlNode& node, sim::Fault& fault, Problem& problem)
   fault.event = at.number;
   fault.file_step = at.file_step;
   fault.step = at.step;
-  if (!counted) fault.at = at.event;
+  if (!counted) fault.at = sim::Occasion::named(at.event);
   fault.when = at.when;
   fault.nth = at.nth;
   if (counted && (at.step || table.has("event") || (at.number && at.file_step))) {
@@ -233,19 +233,7 @@ void cut_links(TableReader& table,
 }
 
 bool is_collective_place(const sim::Fault& fault) {
-  constexpr std::array<std::string_view, 9> kCollectives = {"collective",
-                                                            "broadcast",
-                                                            "reduce",
-                                                            "all_reduce",
-                                                            "all_gather",
-                                                            "reduce_scatter",
-                                                            "gather",
-                                                            "scatter",
-                                                            "all_to_all"};
-  const bool known =
-      fault.at == "barrier" ||
-      std::find(kCollectives.begin(), kCollectives.end(), fault.at) != kCollectives.end();
-  return known && fault.when == CollectivePhase::kPosted;
+  return fault.at && fault.at->is_of_groups() && fault.when == CollectivePhase::kPosted;
 }
 
 // What a fault of this kind needs besides its own keys.

@@ -128,8 +128,7 @@ const Section<Scenario>& head_section() {
     it.code("format", FieldType::kInteger, "Always 1.").between(1, 1).required().stays();
     it.add("title", &Scenario::title, "What it shows.").shown("the path");
     it.add("origin", &Scenario::origin, "Where it comes from.");
-    it.add("compat", &Scenario::compat, "The version of PyTorch whose behaviour counts.")
-        .words({"1.13", "2.7"});
+    it.add("compat", &Scenario::compat, "The version of PyTorch whose behaviour counts.");
     it.add("torch_detail",
            &Scenario::torch_detail,
            "For `lockstep zoo`: what `TORCH_DISTRIBUTED_DEBUG=DETAIL` was measured to do with this "

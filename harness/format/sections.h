@@ -32,7 +32,7 @@ ExactJobs read_exact(TableReader& root, Problem& problem);
 struct JobSurroundings {
   std::string path;  ///< Of the scenario file: data files are relative to it.
   std::int32_t n_ranks = 1;
-  std::string compat = "2.7";
+  Compat compat = Compat::kTorch2;
   ExactSpec exact;
   DType dtype = DType::kF32;
   std::int32_t ranks_per_node = 0;  ///< 0 = all ranks are on one.

@@ -102,10 +102,11 @@ std::optional<FaultOutcome> play_fault(ProcessGroup& group, const std::string& n
   const auto start = std::chrono::steady_clock::now();
   const Played played = found->second(group, group.rank() == kOdd);
   FaultOutcome outcome;
-  outcome.status = std::string(name_of(played.work.wait()));
+  const CommStatus status = played.work.wait();
+  outcome.status = std::string(name_of(status));
   outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   outcome.detail = played.work.detail();
-  outcome.right = outcome.status == "ok" && all_are(played.data, played.expected);
+  outcome.right = status == CommStatus::kOk && all_are(played.data, played.expected);
   return outcome;
 }
 

@@ -72,7 +72,7 @@ void check_fault(const sim::Fault& fault, std::int32_t n_ranks) {
   if (fault.when == CollectivePhase::kFailed) {
     refuse("faults.when is kFailed; it is kPosted or kCompleted: as a call ends, well or not");
   }
-  if (!fault.event && !fault.file_step && !fault.time && fault.at.empty()) {
+  if (!fault.event && !fault.file_step && !fault.time && !fault.at) {
     refuse(
         fmt::format("the fault '{}' of rank {} has no place; set one of event, file_step, "
                     "time and at",

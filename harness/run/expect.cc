@@ -7,7 +7,6 @@
 #include "lockstep/harness/run/fault_expectation.h"
 #include "lockstep/harness/run/run_scenario.h"
 #include "lockstep/harness/scenario/scenario.h"
-#include "lockstep/laws/pass_words.h"
 
 namespace lockstep {
 namespace {
@@ -120,11 +119,6 @@ void check_quiet(const Expectation& expect,
   }
 }
 
-/// What concerns the program; the rest is about what laws checked.
-bool is_about_program(const std::string& advice) {
-  return advice != "A-coverage" && advice != "A-exempted";
-}
-
 void check_advice(const Expectation& expect,
                   const Report& report,
                   std::vector<UnmetExpectation>& unmet) {
@@ -135,7 +129,7 @@ void check_advice(const Expectation& expect,
       const bool wanted = std::find(expect.advice->begin(), expect.advice->end(), advice.id) !=
                           expect.advice->end();
       std::erase(missing, advice.id);
-      if (wanted || !is_about_program(advice.id)) continue;
+      if (wanted || advice.about == AdviceSubject::kChecks) continue;
       unmet.push_back(
           {"not expected: advice " + advice.id + ", " + advice.message, UnmetKind::kUnexpected});
     }
@@ -147,7 +141,7 @@ void check_advice(const Expectation& expect,
 
 std::string step_words(const ExpectedValue& wanted) {
   return (wanted.step ? "step " + std::to_string(*wanted.step) + ", " : std::string()) +
-         wanted.event + ", `" + wanted.tensor + "`";
+         std::string(name_of(wanted.event)) + ", `" + wanted.tensor + "`";
 }
 
 void check_value(const ExpectedValue& wanted,
@@ -227,7 +221,7 @@ const ValueEvent* recorded_value(const ScenarioResult& result,
   const NameTable& names = result.session.trace->names();
   for (const Event& event : result.session.trace->events(rank)) {
     const auto* value = std::get_if<ValueEvent>(&event.body);
-    if (value == nullptr || names.text(value->point) != asked.event) continue;
+    if (value == nullptr || value->point != asked.event) continue;
     if (names.text(value->tensor) != asked.tensor) continue;
     if (!asked.step || event.at.opt == *asked.step) return value;
   }

@@ -20,23 +20,8 @@ struct Found {
   std::span<const double> values;
 };
 
-bool is_state(std::string_view point) {
-  for (const StatePoint known : {StatePoint::kWrap,
-                                 StatePoint::kForward,
-                                 StatePoint::kStep,
-                                 StatePoint::kEval,
-                                 StatePoint::kLoad,
-                                 StatePoint::kSave,
-                                 StatePoint::kEnd,
-                                 StatePoint::kOuter,
-                                 StatePoint::kFound}) {
-    if (point == name_of(known)) return true;
-  }
-  return false;
-}
-
 bool wants_values(const Finding& finding) {
-  return is_state(finding.event) && !finding.tensor.empty() && finding.step &&
+  return parse_word<StatePoint>(finding.event) && !finding.tensor.empty() && finding.step &&
          !finding.ranks.empty() && !finding.element;
 }
 
@@ -59,7 +44,7 @@ std::optional<Found> find_values(const MemoryTrace& trace, const Finding& findin
     const auto* values = std::get_if<ValueEvent>(&event.body);
     if (values == nullptr || event.at.attempt != finding.attempt || event.at.opt != *finding.step ||
         trace.names().text(values->tensor) != finding.tensor ||
-        trace.names().text(values->point) != finding.event)
+        name_of(values->point) != finding.event)
       continue;
     return Found{rank, values->values};
   }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "lockstep/base/text.h"
+#include "lockstep/base/words.h"
 #include "lockstep/formats/jsonl.h"
 #include "lockstep/harness/backends/backends.h"
 #include "lockstep/harness/run/detail/check_options.h"
@@ -16,6 +17,19 @@
 #include "lockstep/run.h"
 
 namespace lockstep {
+
+namespace {
+
+/// What RunOptions::backend may say besides the backends of real ranks.
+enum class OwnBackend : std::uint8_t {
+  kSim,   ///< The simulator.
+  kAuto,  ///< What the launcher says; without one, the simulator.
+};
+
+}  // namespace
+
+template <>
+inline constexpr WordTable<2> kWords<OwnBackend> = {"sim", "auto"};
 
 namespace {
 
@@ -99,8 +113,10 @@ std::string repeat_command(const LaunchEnvironment& place, const std::string& ba
 
 std::optional<std::string> real_backend(const RunOptions& options) {
   std::string name = options.backend;
-  if (name == "auto") name = process_environment()("LOCKSTEP_BACKEND").value_or("sim");
-  if (name.empty() || name == "sim") return std::nullopt;
+  if (parse_word<OwnBackend>(name) == OwnBackend::kAuto) {
+    name = process_environment()("LOCKSTEP_BACKEND").value_or("");
+  }
+  if (name.empty() || parse_word<OwnBackend>(name) == OwnBackend::kSim) return std::nullopt;
   if (const Result<Backend> found = find_backend(name); !found.ok()) refuse(found.error());
   return name;
 }

@@ -8,7 +8,6 @@
 
 #include "lockstep/harness/bugs/bug.h"
 #include "lockstep/harness/run/run_scenario.h"
-#include "lockstep/laws/pass_words.h"
 
 namespace lockstep {
 namespace {
@@ -331,7 +330,8 @@ LawResult check_deterministic(const Scenario& scenario, const ScenarioResult& ru
   return result;
 }
 
-bool names_law(const Scenario& scenario, std::string_view law) {
+bool names_law(const Scenario& scenario, LawId id) {
+  const std::string_view law = name_of(id);
   const std::vector<std::string>& quiet = scenario.expect.quiet;
   return std::find(quiet.begin(), quiet.end(), law) != quiet.end() ||
          std::any_of(scenario.expect.fires.begin(),

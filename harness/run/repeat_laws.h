@@ -2,12 +2,15 @@
 // several runs, so they are checked where a scenario names them.
 #pragma once
 
-#include <string_view>
+#include <array>
 
 #include "lockstep/harness/run/run_scenario.h"
 #include "lockstep/harness/scenario/scenario.h"
+#include "lockstep/laws/law_id.h"
 
 namespace lockstep {
+
+inline constexpr std::array<LawId, 2> kRepeatLaws = {LawId::kResumeEqual, LawId::kDeterministic};
 
 /// Law resume-equal: stopped after k steps, saved, loaded by new processes and run to its end, a
 /// job has the state the uninterrupted run has, bit for bit, after every step behind k.
@@ -26,6 +29,6 @@ LawResult check_resume_equal(const Scenario& scenario, const ScenarioResult& run
 LawResult check_deterministic(const Scenario& scenario, const ScenarioResult& run);
 
 /// Whether the scenario's expectations name this law, so that its runs are worth their time.
-bool names_law(const Scenario& scenario, std::string_view law);
+bool names_law(const Scenario& scenario, LawId law);
 
 }  // namespace lockstep

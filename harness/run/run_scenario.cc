@@ -129,10 +129,10 @@ void complete_report(const Scenario& scenario,
 
 /// The laws that run the scenario again, where it names them.
 void add_repeat_laws(const Scenario& scenario, ScenarioResult& result) {
-  if (names_law(scenario, "resume-equal")) {
+  if (names_law(scenario, LawId::kResumeEqual)) {
     insert_in_order(check_resume_equal(scenario, result), result.report);
   }
-  if (names_law(scenario, "deterministic")) {
+  if (names_law(scenario, LawId::kDeterministic)) {
     insert_in_order(check_deterministic(scenario, result), result.report);
   }
 }

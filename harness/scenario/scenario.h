@@ -160,7 +160,7 @@ struct ExpectedFinding {
 /// Numbers that a tensor has at a place of the trace. Absent fields match anything.
 struct ExpectedValue {
   std::optional<std::int64_t> step;
-  std::string event;  ///< "grad.post", "step", "wrap", ...
+  ValuePoint event = ValuePoint::kStep;
   std::string tensor;
   std::vector<double> equals;
   std::vector<std::vector<double>> by_rank;
@@ -205,7 +205,7 @@ struct Scenario {
   std::string command;  ///< What runs it: "lockstep run FILE --variant NAME --set 'key=value'".
   std::vector<std::string> origin;
   std::string torch_detail;  ///< What PyTorch's DETAIL mode did with this bug, empty = not run.
-  std::string compat = "2.7";
+  Compat compat = Compat::kTorch2;
   std::int32_t n_ranks = 1;
   std::uint64_t seed = 0;
   sim::SessionOptions session;

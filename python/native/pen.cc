@@ -256,7 +256,7 @@ void Pen::complete(std::int64_t ticket, bool ok, std::int32_t wrapper) {
                         .group = known->second.group,
                         .seq = known->second.seq,
                         .signature = known->second.signature,
-                        .status = names_.intern(ok ? "ok" : "failed")},
+                        .status = ok ? CallStatus::kOk : CallStatus::kFailed},
         wrapper);
   open_.erase(known);
 }

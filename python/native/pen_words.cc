@@ -126,7 +126,7 @@ PyObject* touch(PenState& state, const Arguments& arguments) {
                              .site = {state.pen.keep(arguments.text(3)), arguments.small(4)},
                              .group = arguments.small(5),
                              .seq = arguments.integer(6),
-                             .call = state.pen.name(arguments.text(7)),
+                             .call = arguments.named<CollectiveOp>(7),
                              .receives = arguments.flag(8),
                              .posted_at = state.pen.name(arguments.text(9))},
                   arguments.small(0));
@@ -136,7 +136,7 @@ PyObject* touch(PenState& state, const Arguments& arguments) {
 PyObject* exchange(PenState& state, const Arguments& arguments) {
   state.pen.write(
       ExchangeEvent{
-          .call = state.pen.name(arguments.text(1)),
+          .call = arguments.named<CollectiveOp>(1),
           .reduce = arguments.choice<ReduceOp>(2, static_cast<int>(ReduceOp::kBxor) + 1),
           .group = arguments.small(3),
           .seq = arguments.integer(4),

@@ -50,9 +50,10 @@ std::string start_of(std::int64_t pid) {
   const std::size_t end_of_name = text.rfind(')');
   if (end_of_name == std::string::npos) return {};
   std::istringstream fields(text.substr(end_of_name + 1));
+  char state = ' ';
+  fields >> state;
+  if (state == 'Z' || state == 'X') return {};
   std::string field;
-  fields >> field;
-  if (field == "Z" || field == "X") return {};
   constexpr int kFieldsAfterState = 19;
   for (int i = 0; i < kFieldsAfterState; ++i) fields >> field;
   return field;

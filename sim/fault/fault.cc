@@ -23,7 +23,8 @@ constexpr std::array kAnywhere = {FaultKind::kException,
 constexpr std::uint32_t kFateCount = 4;
 constexpr std::int64_t kSwarmDelayNs = 1'000'000;
 // Every step of every job has them.
-constexpr std::array<std::string_view, 3> kPlaces = {"forward", "collective", "step"};
+const std::array<Occasion, 3> kPlaces = {
+    EventKind::kForward, EventKind::kCollective, EventKind::kStep};
 constexpr std::uint32_t kFileSteps = 16;
 
 void draw_place(const SwarmOptions& options, Generator& draw, Fault& fault) {
@@ -32,13 +33,14 @@ void draw_place(const SwarmOptions& options, Generator& draw, Fault& fault) {
     return;
   }
   const auto step = static_cast<std::int64_t>(draw.random()) % options.n_steps;
-  const std::string_view place = kPlaces[draw.random() % kPlaces.size()];
+  const Occasion place = kPlaces[draw.random() % kPlaces.size()];
   if (fault.kind == FaultKind::kTornWrite) {
     fault.file_step = draw.random() % kFileSteps;
     return;
   }
   fault.step = step;
-  fault.at = is_contribution(fault.kind) ? "all_reduce" : place;
+  fault.at.emplace(place);
+  if (is_contribution(fault.kind)) fault.at.emplace(CollectiveOp::kAllReduce);
 }
 
 // How much, for the kinds that have it.
@@ -53,6 +55,25 @@ void draw_harm(Generator& draw, Fault& fault) {
 
 }  // namespace
 
+std::optional<Occasion> Occasion::named(std::string_view word) {
+  if (const auto kind = parse_word<EventKind>(word)) return Occasion(*kind);
+  if (const auto op = parse_word<CollectiveOp>(word)) return Occasion(*op);
+  return std::nullopt;
+}
+
+std::string_view Occasion::name() const { return any_op_ ? name_of(kind_) : name_of(op_); }
+
+bool Occasion::includes(const Event& event) const {
+  if (any_op_) return kind_of(event.body) == kind_;
+  const auto* call = std::get_if<CollectiveEvent>(&event.body);
+  return call != nullptr && call->signature.op == op_;
+}
+
+bool Occasion::is_of_groups() const {
+  const bool of_pairs = op_ == CollectiveOp::kSend || op_ == CollectiveOp::kRecv;
+  return kind_ == EventKind::kCollective && !of_pairs;
+}
+
 bool is_contribution(FaultKind kind) {
   return kind >= FaultKind::kLost && kind <= FaultKind::kStale;
 }
@@ -63,8 +84,8 @@ std::string describe(const Fault& fault) {
   if (fault.event) text += " at event " + std::to_string(*fault.event);
   if (fault.file_step) text += " at file step " + std::to_string(*fault.file_step);
   if (fault.time) text += " at " + std::to_string(fault.time->ns) + " ns";
-  if (!fault.at.empty()) {
-    text += " at " + fault.at + " " + std::to_string(fault.nth);
+  if (fault.at) {
+    text += " at " + std::string(fault.at->name()) + " " + std::to_string(fault.nth);
     if (fault.step) text += " of step " + std::to_string(*fault.step);
   }
   return text;

@@ -11,7 +11,7 @@
 #include "lockstep/base/types.h"
 #include "lockstep/base/words.h"
 #include "lockstep/sim/fault/virtual_disk.h"
-#include "lockstep/trace/event_words.h"
+#include "lockstep/trace/event.h"
 
 namespace lockstep::sim {
 
@@ -35,6 +35,31 @@ enum class FaultKind : std::uint8_t {
 /// Whether it is injected into a rank's contribution to a collective.
 bool is_contribution(FaultKind kind);
 
+/// The events that a fault may wait for: those of a kind, or the calls of an operation.
+class Occasion {
+ public:
+  // Places are written as what they are: `.at = EventKind::kForward`.
+  Occasion(EventKind kind) : kind_(kind) {}  // NOLINT(google-explicit-constructor)
+
+  Occasion(CollectiveOp op) : op_(op), any_op_(false) {}  // NOLINT(google-explicit-constructor)
+
+  /// The one with this name(); nothing if there is none.
+  static std::optional<Occasion> named(std::string_view word);
+  /// "forward", "collective", "all_reduce", ...
+  std::string_view name() const;
+
+  bool includes(const Event& event) const;
+  /// Whether each of them is a call in which all members of a group have a part.
+  bool is_of_groups() const;
+
+  friend bool operator==(const Occasion&, const Occasion&) = default;
+
+ private:
+  EventKind kind_ = EventKind::kCollective;
+  CollectiveOp op_ = CollectiveOp::kBarrier;  // If it is not any.
+  bool any_op_ = true;
+};
+
 /// One planned fault. `event`, `file_step`, `time`, or else `step`, `at`, `when` and `nth` say
 /// where.
 struct Fault {
@@ -47,9 +72,7 @@ struct Fault {
       file_step{};  ///< Before this attempt's file operation of that number.
   std::optional<VirtualTime> time{};
   std::optional<std::int64_t> step{};  ///< In this optimizer step (absent: any) ...
-  /// ... at an event of this kind ("forward", "collective", "step", ...), or at a collective with
-  /// this operation ("all_reduce", ...); empty: nowhere ...
-  std::string at{};
+  std::optional<Occasion> at{};        ///< ... at one of these events; absent: nowhere ...
   /// ... collectives: as it is posted, or kCompleted: as it ends ...
   CollectivePhase when = CollectivePhase::kPosted;
   std::int64_t nth = 0;  ///< ... of this number among those.

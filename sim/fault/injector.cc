@@ -16,10 +16,10 @@ bool kills_at_once(const Fault& fault) {
 
 /// Whether the fault waits for events like this one.
 bool is_place_of(const Fault& fault, const Event& event) {
-  if (fault.at.empty() || (fault.step && *fault.step != event.at.opt)) return false;
+  if (!fault.at || (fault.step && *fault.step != event.at.opt)) return false;
+  if (!fault.at->includes(event)) return false;
   const auto* call = std::get_if<CollectiveEvent>(&event.body);
-  if (call == nullptr) return fault.at == kind_of(event.body);
-  if (fault.at != "collective" && fault.at != name_of(call->signature.op)) return false;
+  if (call == nullptr) return true;
   return (fault.when == CollectivePhase::kPosted) == (call->phase == CollectivePhase::kPosted);
 }
 

@@ -8,12 +8,14 @@ namespace {
 
 // "./a/b/" and "a/b" are one folder.
 std::string_view plain(std::string_view folder) {
-  while (folder.size() > 2 && folder.substr(0, 2) == "./") folder.remove_prefix(2);
+  while (folder.size() > 2 && folder.starts_with("./")) folder.remove_prefix(2);
   while (folder.size() > 1 && folder.back() == '/') folder.remove_suffix(1);
   return folder;
 }
 
-bool is_root(std::string_view folder) { return folder.empty() || folder == "." || folder == "/"; }
+bool is_root(std::string_view folder) {
+  return folder.empty() || (folder.size() == 1 && (folder[0] == '.' || folder[0] == '/'));
+}
 
 }  // namespace
 

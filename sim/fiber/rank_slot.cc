@@ -4,7 +4,26 @@
 #include <exception>
 
 #include "lockstep/base/check.h"
+#include "lockstep/base/words.h"
 #include "lockstep/sim/fiber/detail/scheduler.h"
+
+namespace lockstep::sim {
+
+namespace {
+
+/// What a launcher would tell each rank, all of them on one node.
+enum class LauncherVariable : std::uint8_t { kRank, kLocalRank, kWorldSize };
+
+}  // namespace
+
+}  // namespace lockstep::sim
+
+namespace lockstep {
+
+template <>
+inline constexpr WordTable<3> kWords<sim::LauncherVariable> = {"RANK", "LOCAL_RANK", "WORLD_SIZE"};
+
+}  // namespace lockstep
 
 namespace lockstep::sim {
 
@@ -158,9 +177,10 @@ std::optional<std::string> RankSlot::environment(std::string_view name) const {
   for (const auto& [key, value] : scheduler_->options().environment) {
     if (key == name) return value;
   }
-  if (name == "RANK" || name == "LOCAL_RANK") return std::to_string(to_int(rank_));
-  if (name == "WORLD_SIZE") return std::to_string(scheduler_->n_ranks());
-  return std::nullopt;
+  const std::optional<LauncherVariable> given = parse_word<LauncherVariable>(name);
+  if (!given) return std::nullopt;
+  const bool counts = *given == LauncherVariable::kWorldSize;
+  return std::to_string(counts ? scheduler_->n_ranks() : to_int(rank_));
 }
 
 void RankSlot::log(std::string_view line) {

@@ -131,7 +131,7 @@ void SimWork::lend() {
                                    .written = written,
                                    .work = loan_,
                                    .site = signature().site,
-                                   .call = name_of(signature().op),
+                                   .call = signature().op,
                                    .group = group_id_,
                                    .seq = seq_,
                                    .wrapper = wrapper_});

@@ -89,7 +89,7 @@ Fault at_a_call(const Parsed& parsed) {
   Fault fault;
   fault.kind = parsed.kind;
   fault.rank = parsed.rank;
-  fault.at = "collective";
+  fault.at = EventKind::kCollective;
   fault.nth = parsed.call;
   if (parsed.kind == FaultKind::kCorrupted) {
     fault.bit = static_cast<std::int32_t>(parsed.amount);

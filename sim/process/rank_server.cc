@@ -15,6 +15,8 @@ namespace {
 constexpr std::size_t kMostTickets = 1U << 20U;
 constexpr std::size_t kMostGroups = 1U << 16U;
 constexpr std::size_t kMostLines = 1U << 20U;
+/// What PyTorch calls the group of all ranks, the first that it makes.
+constexpr std::string_view kDefaultGroup = "0";
 
 bool is_whole_world(const ProcessGroup& world, std::span<const std::int32_t> members) {
   for (std::size_t i = 0; i < members.size(); ++i) {
@@ -233,7 +235,7 @@ void RankServer::open_group(const Request& request) {
           fmt::format("name {} is not defined, or there are too many groups", asked.name));
   serving_->note_progress();
   ProcessGroup& world = context_->world();
-  if (groups_.empty() && std::string_view(name) == "0" && is_whole_world(world, asked.members)) {
+  if (groups_.empty() && name == kDefaultGroup && is_whole_world(world, asked.members)) {
     groups_.push_back(&world);
     return value(request, ValueStatus::kOk, encode_i32(0));
   }

@@ -1,10 +1,12 @@
-// The ids and times that cross room borders, as distinct types.
+// The ids, times and generations that cross room borders, as distinct types.
 #pragma once
 
 #include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+
+#include "lockstep/base/words.h"
 
 namespace lockstep {
 
@@ -48,5 +50,13 @@ constexpr Duration operator-(VirtualTime later, VirtualTime earlier) {
   }
   return {span};
 }
+
+/// Whose bits and behaviour to reproduce where generations of PyTorch differ.
+enum class Compat : std::uint8_t {
+  kTorch1,  ///< 1.13.
+  kTorch2,  ///< 2.7 and later.
+};
+template <>
+inline constexpr WordTable<2> kWords<Compat> = {"1.13", "2.7"};
 
 }  // namespace lockstep

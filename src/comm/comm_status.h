@@ -25,6 +25,14 @@ template <>
 inline constexpr WordTable<6> kWords<CommStatus> = {
     "ok", "timed_out", "peer_lost", "mismatch", "aborted", "stuck"};
 
+/// As events have it.
+constexpr CallStatus call_status(CommStatus status) {
+  return static_cast<CallStatus>(static_cast<std::uint8_t>(status) + 1);
+}
+
+static_assert(name_of(call_status(CommStatus::kOk)) == name_of(CommStatus::kOk));
+static_assert(name_of(call_status(CommStatus::kStuck)) == name_of(CommStatus::kStuck));
+
 /// Thrown by DDP, optimizers and the front door: a status cannot travel through `loss.backward()`.
 class CommError : public std::runtime_error {
  public:

@@ -443,15 +443,13 @@ void ProcessGroup::record_completed(const CollectiveCall& call,
                                     CommStatus status) {
   Recorder* recorder = runtime().recorder();
   if (recorder == nullptr || !recorder->options().collectives) return;
-  NameId& name = status_names_[static_cast<std::size_t>(status)];
-  if (name == kNoName) name = recorder->names().intern(name_of(status));
   const bool ok = status == CommStatus::kOk;
   CollectiveEvent event;
   event.phase = ok ? CollectivePhase::kCompleted : CollectivePhase::kFailed;
   event.group = id();
   event.seq = seq;
   event.signature = call.signature;
-  event.status = name;
+  event.status = call_status(status);
   if (ok && recorder->options().collective_digests) event.digest = digest_of(call.outputs);
   recorder->record(event, call.wrapper);
 }

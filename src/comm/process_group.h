@@ -225,7 +225,6 @@ class ProcessGroup {
   /// For those who watch what losses are made of.
   void watch_exchange(const CollectiveCall& call);
 
-  std::array<NameId, 6> status_names_{};  // By CommStatus, interned on first use.
   std::int64_t n_collectives_ = 0;
   std::int64_t n_messages_ = 0;
 };

@@ -45,7 +45,7 @@ void ProcessGroup::watch_exchange(const CollectiveCall& call) {
     if (memory.storage != nullptr) results.push_back(memory.storage);
   }
   watch.begin(
-      {.call = name_of(call.signature.op),
+      {.call = call.signature.op,
        .reduce = call.signature.reduce,
        .group = id(),
        .seq = n_collectives_ - 1,

@@ -40,7 +40,7 @@ NamedDigests named_digests_of(const Event& event) {
 }
 
 std::string event_name(const Event& event) {
-  std::string name(kind_of(event.body));
+  std::string name(name_of(kind_of(event.body)));
   if (const auto* grad = std::get_if<GradEvent>(&event.body)) {
     name.append(".").append(name_of(grad->point));
   }

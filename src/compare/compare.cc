@@ -92,7 +92,7 @@ std::string name_of_event(const Event& event) {
   } else if (const auto* collective = std::get_if<CollectiveEvent>(&event.body)) {
     name = "collective " + std::string(name_of(collective->phase));
   } else {
-    name = kind_of(event.body);
+    name = name_of(kind_of(event.body));
   }
   return name;
 }

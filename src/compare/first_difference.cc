@@ -75,8 +75,8 @@ std::optional<Difference> difference_on(Rank rank,
     if (plain_line(a, i, left) == plain_line(b, i, right)) continue;
     const Compared& one = i < a.size() ? a[i] : b[i];
     std::string text = "sync " + std::to_string(one.plain.at.sync) + ", event " +
-                       std::to_string(one.place) + " (" + std::string(kind_of(one.plain.body)) +
-                       ")";
+                       std::to_string(one.place) + " (" +
+                       std::string(name_of(kind_of(one.plain.body))) + ")";
     if (i < a.size() && i < b.size()) {
       const std::string tensor = differing_tensor(a[i].plain, left, b[i].plain);
       if (!tensor.empty()) text += ", tensor `" + tensor + "`";

@@ -6,7 +6,7 @@ PassRecord::PassRecord(Recorder& recorder, const std::string& split)
     : recorder_(&recorder), place_(recorder.open_split(split)) {
   const std::string& name = recorder.split(place_);
   split_ = recorder.names().intern(name);
-  is_train_ = name == "train";
+  is_train_ = is_train_split(name);
 }
 
 PassRecord::~PassRecord() { recorder_->close_split(place_); }

@@ -172,7 +172,7 @@ class Ddp::Impl {
   bool divide_by_initial_ = true;  // Under a join context.
 
  private:
-  bool is_compat_113() const { return options_.compat == "1.13"; }
+  bool is_compat_113() const { return options_.compat == Compat::kTorch1; }
 
   std::int64_t first_bytes() const;
   ReducerOptions reducer_options() const;
@@ -193,8 +193,6 @@ Ddp::Impl::Impl(ReplicatedState state, ProcessGroup& group, DdpOptions options)
       parameters_(without_ignored(state.parameters, options_.ignored)),
       buffers_(without_ignored(state.buffers, options_.ignored)),
       join_signals_(group) {
-  LOCKSTEP_CHECK(options_.compat == "2.7" || is_compat_113(),
-                 "compat is '2.7' or '1.13', not '" + options_.compat + "'");
   check_ddp_arguments(parameters_, options_);
   check_one_rank(parameters_, group);
   std::vector<NamedVariable> reduced = reducer_parameters(state, options_.ignored);

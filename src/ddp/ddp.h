@@ -48,7 +48,7 @@ struct DdpOptions {
   /// Forwards and backwards in narrow copies of parameters and inputs (mixed_precision.h).
   std::optional<MixedPrecision> mixed_precision = std::nullopt;
   std::string module_name = {};      ///< What logging data call the model.
-  std::string compat = "2.7";        ///< "2.7" | "1.13": where the versions differ.
+  Compat compat = Compat::kTorch2;   ///< Where the versions differ.
   CallSite site = CallSite::here();  ///< Where the model was wrapped.
 };
 

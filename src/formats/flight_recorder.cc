@@ -189,7 +189,7 @@ class FlightTrace {
       events.push_back({posted, event});
       if (!entry.completed) continue;
       event.phase = CollectivePhase::kCompleted;
-      event.status = names_->intern("ok");
+      event.status = CallStatus::kOk;
       events.push_back({std::max(posted, entry.completed_ns - *first_ns_), event});
     }
     std::stable_sort(

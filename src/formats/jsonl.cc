@@ -45,6 +45,11 @@ class FieldWriter {
   }
 
   template <typename Choice>
+  void spelled(const char* key, Choice value) {
+    choice(key, value);
+  }
+
+  template <typename Choice>
   void aside(const char* key, Choice value) {
     if (value != Choice::kNone) choice(key, value);
   }
@@ -114,7 +119,7 @@ void write_event(JsonText& out, const Event& event, const NameTable& names) {
   out.key("at").open_array();
   out.integer(at.attempt).integer(at.wrapper).integer(at.sync);
   out.integer(at.micro).integer(at.opt).integer(at.epoch).close_array();
-  out.key("kind").text(kind_of(event.body));
+  out.key("kind").text(name_of(kind_of(event.body)));
   FieldWriter fields(out, names);
   std::visit([&](const auto& body) { detail::visit_fields(fields, body); }, event.body);
   out.close_object();
@@ -208,6 +213,8 @@ std::map<std::int32_t, std::string> attempts_of(const MemoryTrace& trace,
 }
 
 }  // namespace
+
+bool TraceHeader::has_one_clock() const { return backend == "sim" || !clock.empty(); }
 
 std::string rank_file_name(std::int32_t attempt, Rank rank) {
   return "a" + padded(attempt, 3) + ".rank-" + padded(to_int(rank), 5) + ".jsonl";

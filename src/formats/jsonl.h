@@ -28,6 +28,9 @@ struct TraceHeader {
   /// What the times of this rank count from: ranks that name the same clock can be compared in
   /// time. Empty: unknown, and outside the simulator each rank may have its own.
   std::string clock = {};
+
+  /// Virtual ranks have one, whether it has a name or not.
+  bool has_one_clock() const;
 };
 
 /// "a000.rank-00003.jsonl"

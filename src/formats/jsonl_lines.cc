@@ -14,8 +14,7 @@ namespace {
 constexpr std::int64_t kMostTime = std::numeric_limits<std::int64_t>::max() / 2;
 
 template <std::size_t... kIndex>
-std::optional<EventBody> body_of_kind(std::string_view kind,
-                                      std::index_sequence<kIndex...> /*all*/) {
+std::optional<EventBody> body_of_kind(EventKind kind, std::index_sequence<kIndex...> /*all*/) {
   std::optional<EventBody> body;
   const auto consider = [&](EventBody candidate) {
     if (!body && kind_of(candidate) == kind) body = std::move(candidate);
@@ -180,9 +179,10 @@ void JsonlLines::read_event(FieldReader& reader, std::int32_t file_rank, Event& 
   read_position(reader, event.at);
   std::string kind;
   read_text(reader, "kind", kind);
+  const std::optional<EventKind> known = parse_word<EventKind>(kind);
+  if (!known) return reader.fail("kind", "unknown kind of event '" + kind + "'");
   std::optional<EventBody> body =
-      body_of_kind(kind, std::make_index_sequence<std::variant_size_v<EventBody>>());
-  if (!body) return reader.fail("kind", "unknown kind of event '" + kind + "'");
+      body_of_kind(*known, std::make_index_sequence<std::variant_size_v<EventBody>>());
   event.body = std::move(*body);
   std::visit([&](auto& fields) { visit_fields(reader, fields); }, event.body);
   reader.check_sizes(event.body);

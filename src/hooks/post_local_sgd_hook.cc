@@ -6,6 +6,12 @@
 
 namespace lockstep {
 
+namespace {
+
+constexpr const char* kIteration = "iteration";  // What its state calls it.
+
+}  // namespace
+
 PostLocalSgdHook::PostLocalSgdHook(ProcessGroup& group, const PostLocalSgdOptions& options)
     : group_(&group), options_(options) {
   LOCKSTEP_CHECK(options.subgroup != nullptr || !options.post_local_gradient_allreduce,
@@ -24,11 +30,11 @@ std::unique_ptr<PendingBucket> PostLocalSgdHook::run(GradBucket& bucket) {
 }
 
 HookState PostLocalSgdHook::save(Runtime& /*runtime*/) const {
-  return {.counts = {{"iteration", iteration_}}, .tensors = {}};
+  return {.counts = {{kIteration, iteration_}}, .tensors = {}};
 }
 
 void PostLocalSgdHook::load(const HookState& state) {
-  if (state.counts.size() != 1 || state.counts[0].first != "iteration") {
+  if (state.counts.size() != 1 || state.counts[0].first != kIteration) {
     throw std::invalid_argument("this is not a state of post-local SGD");
   }
   iteration_ = state.counts[0].second;

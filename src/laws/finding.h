@@ -33,10 +33,17 @@ struct Finding {
   std::int32_t group = 0;
 };
 
+/// What an advice is about.
+enum class AdviceSubject : std::uint8_t {
+  kProgram,
+  kChecks,  ///< What laws looked at, or left out on purpose.
+};
+
 /// Advice is never an error: more reductions than needed, a straggler, sites of one broadcast.
 struct Advice {
   std::string id = {};  ///< "A-..."
   std::string message = {};
+  AdviceSubject about = AdviceSubject::kProgram;
 };
 
 enum class Verdict : std::uint8_t { kHolds, kBroken, kNotCheckable };

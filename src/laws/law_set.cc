@@ -84,7 +84,8 @@ void apply_exemptions(LawResult& result, const LawPolicy& policy) {
   if (result.findings.empty()) result.verdict = Verdict::kHolds;
   result.advice.push_back(
       {"A-exempted",
-       std::to_string(n_exempted) + " findings of " + result.law + " are allowed by policy"});
+       std::to_string(n_exempted) + " findings of " + result.law + " are allowed by policy",
+       AdviceSubject::kChecks});
 }
 
 /// Whether the law compares what each step's digests cover.
@@ -101,7 +102,8 @@ void tell_coverage(LawResult& result, std::int32_t coverage) {
   result.advice.push_back({"A-coverage",
                            result.law + " checked " + part +
                                " per step, in rotation: errors that last fewer than " +
-                               std::to_string(coverage) + " steps may have been missed"});
+                               std::to_string(coverage) + " steps may have been missed",
+                           AdviceSubject::kChecks});
 }
 
 }  // namespace

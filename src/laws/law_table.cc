@@ -1,8 +1,10 @@
 // The numbered contract: what is promised, where the promise comes from, what a quiet law leaves
 // open.
 #include <array>
+#include <cstddef>
 
 #include "lockstep/laws/law.h"
+#include "lockstep/laws/law_id.h"
 
 namespace lockstep {
 
@@ -14,7 +16,7 @@ constexpr LawKind kRelation = LawKind::kRelation;
 
 constexpr std::array<LawInfo, 24> kLaws = {{
     {1,
-     "init-equal",
+     name_of(LawId::kInitEqual),
      "I-INIT",
      "At the first synchronising forward, and after each load, every parameter and synchronised "
      "buffer equals rank 0's, bit for bit.",
@@ -22,7 +24,7 @@ constexpr std::array<LawInfo, 24> kLaws = {{
      "Nothing about whether rank 0's state is the intended one.",
      kTrace},
     {2,
-     "replicas-equal",
+     name_of(LawId::kReplicasEqual),
      "I-PARAM",
      "After every step, at evaluation, snapshots and the end, all replicas of a parameter are "
      "bit-equal, frozen ones included.",
@@ -31,14 +33,14 @@ constexpr std::array<LawInfo, 24> kLaws = {{
      "checks.",
      kTrace},
     {3,
-     "optimizer-equal",
+     name_of(LawId::kOptimizerEqual),
      "I-OPT",
      "Moments, step counts, learning rate and loss scale are equal on all ranks.",
      "Every rank runs the same update on the same values.",
      "State that only some ranks hold, as sharded optimizers do; options that no event carries.",
      kTrace},
     {4,
-     "gradient-mean",
+     name_of(LawId::kGradientMean),
      "I-GRAD",
      "The gradient a reduction publishes is the declared mean of the local ones: over samples, "
      "tokens or ranks, or their sum.",
@@ -48,14 +50,14 @@ constexpr std::array<LawInfo, 24> kLaws = {{
      "communication hooks.",
      kTrace},
     {5,
-     "reduced-once",
+     name_of(LawId::kReducedOnce),
      "I-ARM",
      "At a step no gradient holds a local contribution newer than its last completed reduction.",
      "DDP promises that gradients are reduced when backward returns.",
      "Whether the reduction was right (gradient-mean), or needed that often (advice only).",
      kTrace},
     {6,
-     "collectives-match",
+     name_of(LawId::kCollectivesMatch),
      "I-SEQ",
      "The members of a group issue matching calls in the same order.",
      "MPI 4.0, chapter 6; NCCL user guide: same operation, count, type, root and order on all "
@@ -63,14 +65,14 @@ constexpr std::array<LawInfo, 24> kLaws = {{
      "Calls that match by chance from sites that were not recorded; messages inside sub-groups.",
      kTrace},
     {7,
-     "progress",
+     name_of(LawId::kProgress),
      "I-LIVE",
      "Every posted collective completes, and all ranks end in the same way.",
      "A collective completes once every member has posted it.",
      "Ranks that are slow; schedules other than the one that ran.",
      kTrace},
     {8,
-     "buffers-policy",
+     name_of(LawId::kBuffersPolicy),
      "I-BUF",
      "Each buffer obeys its declared policy: broadcast from rank 0, averaged, synchronised or "
      "local.",
@@ -78,7 +80,7 @@ constexpr std::array<LawInfo, 24> kLaws = {{
      "Whether averaged or synchronised values are the right ones; differences between two checks.",
      kTrace},
     {9,
-     "samples-covered",
+     name_of(LawId::kSamplesCovered),
      "I-COVER",
      "One epoch's samples are the data set, each as often as declared; splits are disjoint over "
      "all ranks; all ranks consume the same number.",
@@ -87,14 +89,14 @@ constexpr std::array<LawInfo, 24> kLaws = {{
      "equal size are taken for one set.",
      kTrace},
     {10,
-     "epoch-reshuffled",
+     name_of(LawId::kEpochReshuffled),
      "I-ORDER",
      "All ranks shuffle with one generator key and order, and each epoch has a different key.",
      "DistributedSampler seeds its permutation with seed + epoch, set by set_epoch.",
      "Orders of foreign samplers below 21 samples, which repeat by chance.",
      kTrace},
     {11,
-     "rng-scopes",
+     name_of(LawId::kRngScopes),
      "I-RNG",
      "Shared random streams are equal, private ones distinct, over ranks, workers, epochs and "
      "restarts.",
@@ -102,7 +104,7 @@ constexpr std::array<LawInfo, 24> kLaws = {{
      "Streams that are not recorded; streams that differ in state and overlap later.",
      kTrace},
     {12,
-     "single-process-equal",
+     name_of(LawId::kSingleProcessEqual),
      "I-EQ1",
      "N ranks compute what one rank computes on the same global batch: exactly in exact mode, else "
      "within a derived bound.",
@@ -110,14 +112,14 @@ constexpr std::array<LawInfo, 24> kLaws = {{
      "Objectives that depend on the split of the batch by design, such as local batch norm.",
      kBoth},
     {13,
-     "resume-equal",
+     name_of(LawId::kResumeEqual),
      "I-RESUME",
      "run(n) = run(k), save, load, run(n - k), for every k.",
      "A snapshot is the complete state of a run.",
      "State that differs only after the last step; snapshots at steps other than the job's own.",
      kRelation},
     {14,
-     "metric-true",
+     name_of(LawId::kMetricTrue),
      "I-METRIC",
      "A reported metric equals the single-process metric over unique samples.",
      "Padding repeats samples; a metric must not count them twice.",
@@ -125,7 +127,7 @@ constexpr std::array<LawInfo, 24> kLaws = {{
      "one rank reports.",
      kTrace},
     {15,
-     "in-flight-untouched",
+     name_of(LawId::kInFlightUntouched),
      "I-HB",
      "No rank touches memory while a transfer owns it.",
      "MPI 4.0, 3.7.2 and 6.12; c10d: an asynchronous call owns its buffers until its wait.",
@@ -133,7 +135,7 @@ constexpr std::array<LawInfo, 24> kLaws = {{
      "watch memory.",
      kTrace},
     {16,
-     "deterministic",
+     name_of(LawId::kDeterministic),
      "I-DET",
      "The same seed and schedule give the same trace; another legal schedule gives the same "
      "result.",
@@ -141,7 +143,7 @@ constexpr std::array<LawInfo, 24> kLaws = {{
      "Schedules that were not tried; values that no event carries.",
      kRelation},
     {17,
-     "environment-bijective",
+     name_of(LawId::kEnvironmentBijective),
      "I-ENV",
      "(rank, world, local rank, device) is a bijection, and all ranks build the same model.",
      "torchrun's environment contract.",
@@ -149,7 +151,7 @@ constexpr std::array<LawInfo, 24> kLaws = {{
      "than their model.",
      kTrace},
     {18,
-     "checkpoint-whole",
+     name_of(LawId::kCheckpointWhole),
      "I-CKPT",
      "A checkpoint has one step number, all parts, checksums, an atomic publication and one writer "
      "per file.",
@@ -157,7 +159,7 @@ constexpr std::array<LawInfo, 24> kLaws = {{
      "Whether what was saved is complete (resume-equal); files that are never read again.",
      kTrace},
     {19,
-     "redo-equal",
+     name_of(LawId::kRedoEqual),
      "I-REDO",
      "Recomputing a micro-step gives the same bits.",
      "Local computation is deterministic, given parameters, data and the generators' states.",
@@ -165,7 +167,7 @@ constexpr std::array<LawInfo, 24> kLaws = {{
      "added up; steps that were not recomputed.",
      kTrace},
     {20,
-     "decisions-uniform",
+     name_of(LawId::kDecisionsUniform),
      "",
      "A branch that leads to collectives (stop, skip, save, resume) is taken the same way on all "
      "ranks.",
@@ -173,7 +175,7 @@ constexpr std::array<LawInfo, 24> kLaws = {{
      "Decisions that no event records; ranks that decide less often (progress).",
      kTrace},
     {21,
-     "accumulated-once",
+     name_of(LawId::kAccumulatedOnce),
      "",
      "What enters a reduction is what was there plus each contribution of its window, once.",
      "Backward adds to .grad, and zero_grad clears it after each step.",
@@ -182,7 +184,7 @@ constexpr std::array<LawInfo, 24> kLaws = {{
      "rounding size.",
      kTrace},
     {22,
-     "norm-true",
+     name_of(LawId::kNormTrue),
      "",
      "Between the reduction and the step, clipping scales all gradients by one factor: the smaller "
      "of 1 and the limit over their true norm, on all ranks alike.",
@@ -190,7 +192,7 @@ constexpr std::array<LawInfo, 24> kLaws = {{
      "Norms within the bounds that sketches give; clipping that the program does by itself.",
      kTrace},
     {23,
-     "outer-step",
+     name_of(LawId::kOuterStep),
      "",
      "An outer step (local SGD, DiLoCo) has one sign, denominator and rate, and leaves the same "
      "state on all its ranks.",
@@ -198,7 +200,7 @@ constexpr std::array<LawInfo, 24> kLaws = {{
      "Whether the mean was taken of the right values; ranks that never take an outer step.",
      kTrace},
     {24,
-     "trained-set",
+     name_of(LawId::kTrainedSet),
      "",
      "What is trainable is what is reduced is what is optimised, and no contribution is left over.",
      "DDP fixes what it reduces when it wraps; an optimizer, when it is made.",
@@ -207,6 +209,15 @@ constexpr std::array<LawInfo, 24> kLaws = {{
      "the middle of epochs.",
      kTrace},
 }};
+
+constexpr bool names_them_all() {
+  for (std::size_t i = 0; i < kLaws.size(); ++i) {
+    if (kLaws[i].id != kWords<LawId>[i]) return false;
+  }
+  return kLaws.size() == kWords<LawId>.size();
+}
+
+static_assert(names_them_all());
 
 }  // namespace
 

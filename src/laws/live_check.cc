@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <span>
+
+#include "lockstep/laws/law_id.h"
 
 namespace lockstep {
 
@@ -11,10 +14,13 @@ namespace {
 // progress: whether calls complete and all ranks end alike. samples-covered: what the rest of the
 // epoch brings. checkpoint-whole: the parts that are still to come. metric-true: samples of ranks
 // that are still to come. trained-set: what the last windows of an epoch leave over, all epochs together.
-constexpr std::array<std::string_view, 5> kAtTheEnd = {
-    "progress", "samples-covered", "checkpoint-whole", "metric-true", "trained-set"};
+constexpr std::array<LawId, 5> kAtTheEnd = {LawId::kProgress,
+                                            LawId::kSamplesCovered,
+                                            LawId::kCheckpointWhole,
+                                            LawId::kMetricTrue,
+                                            LawId::kTrainedSet};
 
-constexpr std::string_view kCalls = "collectives-match";
+constexpr std::string_view kCalls = name_of(LawId::kCollectivesMatch);
 
 std::vector<std::string> ids_of_steps() {
   std::vector<std::string> ids;
@@ -27,7 +33,8 @@ std::vector<std::string> ids_of_steps() {
 }  // namespace
 
 bool waits_for_the_end(std::string_view law) {
-  return std::find(kAtTheEnd.begin(), kAtTheEnd.end(), law) != kAtTheEnd.end();
+  const std::optional<LawId> id = parse_word<LawId>(law);
+  return id && std::find(kAtTheEnd.begin(), kAtTheEnd.end(), *id) != kAtTheEnd.end();
 }
 
 Result<LiveCheck> LiveCheck::make(const TraceHeader& header,
@@ -38,7 +45,7 @@ Result<LiveCheck> LiveCheck::make(const TraceHeader& header,
   full.exact = header.exact;
   full.watched = header.watched;
   full.coverage = header.coverage;
-  full.one_clock = header.backend == "sim" || !header.clock.empty();
+  full.one_clock = header.has_one_clock();
   Result<LawSet> laws = LawSet::make(full, ids_of_steps());
   if (!laws.ok()) return laws.error();
   const std::array<std::string, 1> of_calls = {std::string(kCalls)};
@@ -165,7 +172,8 @@ void LiveCheck::show(const std::vector<std::size_t>& n_events) {
 std::vector<LawResult> LiveCheck::finish() {
   std::vector<LawResult> results = laws_.finish(*names_);
   for (LawResult& law : results) {
-    if (law.law != "replicas-equal" && law.law != "reduced-once") continue;
+    const std::optional<LawId> id = parse_word<LawId>(law.law);
+    if (id != LawId::kReplicasEqual && id != LawId::kReducedOnce) continue;
     std::erase_if(law.findings, [this](const Finding& finding) {
       return finding.cause != Cause::kBypassWrapper && finding.step.value_or(0) >= first_alone_;
     });

@@ -202,7 +202,7 @@ Result<Report> check_trace(const LoadedTrace& loaded,
   full.exact = loaded.header.exact;
   full.watched = loaded.header.watched;
   full.coverage = loaded.header.coverage;
-  full.one_clock = loaded.header.backend == "sim" || !loaded.header.clock.empty();
+  full.one_clock = loaded.header.has_one_clock();
   Result<LawSet> laws = LawSet::make(full, ids);
   if (!laws.ok()) return laws.error();
 

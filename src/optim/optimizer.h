@@ -21,12 +21,6 @@ struct StateList {
   bool is_count = false;  ///< Scalars that count steps: never rounded to a grid.
 };
 
-/// Whose bits to reproduce where generations of PyTorch differ.
-enum class Compat : std::uint8_t {
-  kTorch1,  ///< 1.13: running means by mul and add.
-  kTorch2,  ///< 2.7 and later: running means by lerp.
-};
-
 /// The one declared rounding of exact mode: multiples of 2^-bits in [-limit, limit].
 struct GridRounding {
   int bits = 4;

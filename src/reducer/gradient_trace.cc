@@ -42,9 +42,9 @@ GradientTrace::GradientTrace(Recorder& recorder,
     allow_for(parameter.variable.data().dtype());
   }
   layout_ = recorder.names().intern_layout(names_);
-  base_ = make_draft(GradPoint::kBase, "grad.base");
-  inc_ = make_draft(GradPoint::kInc, "grad.inc");
-  pre_ = make_draft(GradPoint::kPre, "grad.pre");
+  base_ = make_draft(GradPoint::kBase);
+  inc_ = make_draft(GradPoint::kInc);
+  pre_ = make_draft(GradPoint::kPre);
   taken_over_.resize(parameters_.size());
 }
 
@@ -52,12 +52,11 @@ void GradientTrace::allow_for(DType dtype) {
   if (precision(dtype) < precision(dtype_)) dtype_ = dtype;
 }
 
-GradientTrace::Draft GradientTrace::make_draft(GradPoint point, const char* value_point) const {
+GradientTrace::Draft GradientTrace::make_draft(GradPoint point) const {
   const RecordOptions& options = recorder_->options();
   const std::size_t n = parameters_.size();
   Draft draft;
   draft.point = point;
-  draft.value_point = recorder_->names().intern(value_point);
   draft.wanted = point == GradPoint::kBase ? options.grad_base : options.grad_local;
   draft.sketched = options.sketches && point != GradPoint::kBase;
   draft.digests.resize(n);
@@ -78,7 +77,7 @@ void GradientTrace::clear(Draft& draft) {
 
 void GradientTrace::add(Draft& draft, std::size_t index, const Tensor& grad, const Draft* twin) {
   if (grad.defined() && recorder_->options().values) {
-    recorder_->record_values(names_[index], draft.value_point, grad, wrapper_);
+    recorder_->record_values(names_[index], value_point(draft.point), grad, wrapper_);
   }
   if (!draft.wanted) return;
   draft.started = true;

@@ -39,7 +39,6 @@ class GradientTrace {
   // One gradient event in the making.
   struct Draft {
     GradPoint point = GradPoint::kInc;
-    NameId value_point = kNoName;
     bool wanted = false;
     bool sketched = false;
     bool started = false;
@@ -49,7 +48,7 @@ class GradientTrace {
     std::vector<std::uint8_t> undefined;
   };
 
-  Draft make_draft(GradPoint point, const char* value_point) const;
+  Draft make_draft(GradPoint point) const;
   /// `twin`: a draft whose entry may describe the same values; null = none.
   void add(Draft& draft, std::size_t index, const Tensor& grad, const Draft* twin);
   static void define(Draft& draft, std::size_t index);

@@ -4,11 +4,23 @@
 #include <optional>
 #include <utility>
 
+#include "lockstep/base/text.h"
+#include "lockstep/base/words.h"
 #include "lockstep/reducer/bucket_agreement.h"
 #include "lockstep/reducer/bucket_plan.h"
 #include "lockstep/reducer/reducer_error.h"
 
 namespace lockstep {
+
+namespace {
+
+/// TORCH_DISTRIBUTED_DEBUG, as PyTorch spells it.
+enum class DebugLevel : std::uint8_t { kOff, kInfo, kDetail };
+
+}  // namespace
+
+template <>
+inline constexpr WordTable<3> kWords<DebugLevel> = {"OFF", "INFO", "DETAIL"};
 
 namespace {
 
@@ -69,8 +81,9 @@ void Reducer::assign_buckets(const std::vector<std::vector<std::int32_t>>& assig
 }
 
 bool Reducer::is_debugging() const {
-  const std::optional<std::string> level = runtime_->host().environment("TORCH_DISTRIBUTED_DEBUG");
-  return level == "INFO" || level == "DETAIL";
+  const std::optional<std::string> said = runtime_->host().environment("TORCH_DISTRIBUTED_DEBUG");
+  const std::optional<DebugLevel> level = parse_word<DebugLevel>(said.value_or(""));
+  return level == DebugLevel::kInfo || level == DebugLevel::kDetail;
 }
 
 const std::string& Reducer::debug_name(std::size_t index) const {
@@ -107,7 +120,8 @@ bool Reducer::rebuild_buckets() {
         std::to_string(parameters_.size()) +
         " versus rebuilt params size of: " + std::to_string(ready_order_.size()));
   }
-  const bool small_last = runtime_->host().environment("DDP_SET_LAST_BUCKET_CAP") == "1";
+  const bool small_last =
+      parse_int(runtime_->host().environment("DDP_SET_LAST_BUCKET_CAP").value_or("")) == 1;
   if (small_last) std::reverse(ready_order_.begin(), ready_order_.end());
   std::vector<PlannedTensor> tensors;
   for (const std::int32_t index : ready_order_) {

@@ -9,12 +9,40 @@
 #include <vector>
 
 #include "lockstep/base/call_site.h"
+#include "lockstep/base/words.h"
 #include "lockstep/tensor/kernels.h"
 #include "lockstep/tensor/tensor.h"
 
 namespace lockstep {
 
 class Node;  // autograd/node.h
+
+/// Operations a group offers.
+enum class CollectiveOp : std::uint8_t {
+  kAllReduce,
+  kBroadcast,
+  kReduce,
+  kAllGather,
+  kReduceScatter,
+  kGather,
+  kScatter,
+  kAllToAll,
+  kBarrier,
+  kSend,
+  kRecv,
+};
+template <>
+inline constexpr WordTable<11> kWords<CollectiveOp> = {"all_reduce",
+                                                       "broadcast",
+                                                       "reduce",
+                                                       "all_gather",
+                                                       "reduce_scatter",
+                                                       "gather",
+                                                       "scatter",
+                                                       "all_to_all",
+                                                       "barrier",
+                                                       "send",
+                                                       "recv"};
 
 /// The byte ranges that pending works of one rank own, and what is notified of accesses to them.
 ///
@@ -32,8 +60,8 @@ class InFlight {
     const std::byte* end = nullptr;
     bool written = false;  ///< The transfer writes the range; otherwise it only reads it.
     std::uint64_t work = 0;
-    CallSite site = {};          ///< Where it was posted.
-    std::string_view call = {};  ///< "all_reduce", ... (a literal).
+    CallSite site = {};  ///< Where it was posted.
+    CollectiveOp call = CollectiveOp::kAllReduce;
     std::int32_t group = 0;
     std::int64_t seq = 0;
     std::int32_t wrapper = -1;
@@ -195,7 +223,7 @@ class ExchangeWatch {
   enum class Join : std::uint8_t { kConstant, kInPlace, kFunction };
 
   struct Exchange {
-    std::string_view call = {};  ///< "all_reduce", ... (a literal).
+    CollectiveOp call = CollectiveOp::kAllReduce;
     ReduceOp reduce = ReduceOp::kSum;
     std::int32_t group = 0;
     std::int64_t seq = 0;

@@ -1,84 +1,88 @@
 #include "lockstep/trace/event.h"
 
+#include <cstddef>
+
 namespace lockstep {
 
 namespace {
 
-struct KindName {
-  std::string_view operator()(const WrapEvent&) const { return "wrap"; }
+struct KindOf {
+  EventKind operator()(const WrapEvent&) const { return EventKind::kWrap; }
 
-  std::string_view operator()(const ForwardEvent&) const { return "forward"; }
+  EventKind operator()(const ForwardEvent&) const { return EventKind::kForward; }
 
-  std::string_view operator()(const BackwardEvent&) const { return "backward"; }
+  EventKind operator()(const BackwardEvent&) const { return EventKind::kBackward; }
 
-  std::string_view operator()(const BatchEvent&) const { return "batch"; }
+  EventKind operator()(const BatchEvent&) const { return EventKind::kBatch; }
 
-  std::string_view operator()(const GradEvent&) const { return "grad"; }
+  EventKind operator()(const GradEvent&) const { return EventKind::kGrad; }
 
-  std::string_view operator()(const StateEvent& event) const { return name_of(event.kind); }
+  EventKind operator()(const StateEvent& event) const {
+    return static_cast<EventKind>(static_cast<std::size_t>(EventKind::kParam) +
+                                  static_cast<std::size_t>(event.kind));
+  }
 
-  std::string_view operator()(const StepEvent&) const { return "step"; }
+  EventKind operator()(const StepEvent&) const { return EventKind::kStep; }
 
-  std::string_view operator()(const CollectiveEvent&) const { return "collective"; }
+  EventKind operator()(const CollectiveEvent&) const { return EventKind::kCollective; }
 
-  std::string_view operator()(const BucketEvent&) const { return "bucket"; }
+  EventKind operator()(const BucketEvent&) const { return EventKind::kBucket; }
 
-  std::string_view operator()(const SampleEvent&) const { return "sample"; }
+  EventKind operator()(const SampleEvent&) const { return EventKind::kSample; }
 
-  std::string_view operator()(const EpochEvent&) const { return "epoch"; }
+  EventKind operator()(const EpochEvent&) const { return EventKind::kEpoch; }
 
-  std::string_view operator()(const PhaseEvent&) const { return "phase"; }
+  EventKind operator()(const PhaseEvent&) const { return EventKind::kPhase; }
 
-  std::string_view operator()(const MetricEvent&) const { return "metric"; }
+  EventKind operator()(const MetricEvent&) const { return EventKind::kMetric; }
 
-  std::string_view operator()(const DecisionEvent&) const { return "decision"; }
+  EventKind operator()(const DecisionEvent&) const { return EventKind::kDecision; }
 
-  std::string_view operator()(const FaultEvent&) const { return "fault"; }
+  EventKind operator()(const FaultEvent&) const { return EventKind::kFault; }
 
-  std::string_view operator()(const LogEvent&) const { return "log"; }
+  EventKind operator()(const LogEvent&) const { return EventKind::kLog; }
 
-  std::string_view operator()(const ValueEvent&) const { return "value"; }
+  EventKind operator()(const ValueEvent&) const { return EventKind::kValue; }
 
-  std::string_view operator()(const EndEvent&) const { return "end"; }
+  EventKind operator()(const EndEvent&) const { return EventKind::kEnd; }
 
-  std::string_view operator()(const EnvironmentEvent&) const { return "environment"; }
+  EventKind operator()(const EnvironmentEvent&) const { return EventKind::kEnvironment; }
 
-  std::string_view operator()(const GroupEvent&) const { return "group"; }
+  EventKind operator()(const GroupEvent&) const { return EventKind::kGroup; }
 
-  std::string_view operator()(const TouchEvent&) const { return "touch"; }
+  EventKind operator()(const TouchEvent&) const { return EventKind::kTouch; }
 
-  std::string_view operator()(const RngEvent&) const { return "rng"; }
+  EventKind operator()(const RngEvent&) const { return EventKind::kRng; }
 
-  std::string_view operator()(const SnapshotEvent&) const { return "snapshot"; }
+  EventKind operator()(const SnapshotEvent&) const { return EventKind::kSnapshot; }
 
-  std::string_view operator()(const LossEvent&) const { return "loss"; }
+  EventKind operator()(const LossEvent&) const { return EventKind::kLoss; }
 
-  std::string_view operator()(const ClipEvent&) const { return "clip"; }
+  EventKind operator()(const ClipEvent&) const { return EventKind::kClip; }
 
-  // "optimizer" is what the events of its state are called.
-  std::string_view operator()(const OptimizerEvent&) const { return "options"; }
+  EventKind operator()(const OptimizerEvent&) const { return EventKind::kOptions; }
 
-  std::string_view operator()(const OuterStepEvent&) const { return "outer_step"; }
+  EventKind operator()(const OuterStepEvent&) const { return EventKind::kOuterStep; }
 
-  std::string_view operator()(const ZeroGradEvent&) const { return "zero_grad"; }
+  EventKind operator()(const ZeroGradEvent&) const { return EventKind::kZeroGrad; }
 
-  std::string_view operator()(const BufferPolicyEvent&) const { return "buffer_policy"; }
+  EventKind operator()(const BufferPolicyEvent&) const { return EventKind::kBufferPolicy; }
 
-  std::string_view operator()(const ConfigurationEvent&) const { return "configuration"; }
+  EventKind operator()(const ConfigurationEvent&) const { return EventKind::kConfiguration; }
 
-  std::string_view operator()(const CommHookEvent&) const { return "comm_hook"; }
+  EventKind operator()(const CommHookEvent&) const { return EventKind::kCommHook; }
 
-  std::string_view operator()(const ExchangeEvent&) const { return "exchange"; }
+  EventKind operator()(const ExchangeEvent&) const { return EventKind::kExchange; }
 
-  std::string_view operator()(const LoneEvent&) const { return "lone"; }
+  EventKind operator()(const LoneEvent&) const { return EventKind::kLone; }
 
-  std::string_view operator()(const DataEvent&) const { return "data"; }
+  EventKind operator()(const DataEvent&) const { return EventKind::kData; }
 
-  std::string_view operator()(const TrainingEvent&) const { return "training"; }
+  EventKind operator()(const TrainingEvent&) const { return EventKind::kTraining; }
 };
 
 }  // namespace
 
-std::string_view kind_of(const EventBody& body) { return std::visit(KindName{}, body); }
+EventKind kind_of(const EventBody& body) { return std::visit(KindOf{}, body); }
 
 }  // namespace lockstep

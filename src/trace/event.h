@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <limits>
 #include <span>
-#include <string_view>
 #include <type_traits>
 #include <variant>
 
@@ -111,7 +110,7 @@ struct CollectiveEvent {
   Signature signature = {};
   /// Of the input when posted, of the output when completed (if recorded).
   std::uint64_t digest = 0;
-  NameId status = kNoName;  ///< kCompleted/kFailed: "ok", "mismatch", "peer_lost", ...
+  CallStatus status = CallStatus::kNone;
 };
 
 /// The wrapper (re)built its buckets: parameter indices, bucket after bucket, in launch order.
@@ -176,7 +175,7 @@ struct LogEvent {
 /// Values of one tensor, when a run records values (--values) or a scenario asks for them.
 struct ValueEvent {
   NameId tensor = kNoName;
-  NameId point = kNoName;  ///< "grad.pre", "grad.post", "step", "wrap", ...
+  ValuePoint point = ValuePoint::kStep;
   std::span<const double> values = {};
 };
 
@@ -228,7 +227,7 @@ struct TouchEvent {
   CallSite site = {};          ///< Where in the program, as far as it is known.
   std::int32_t group = 0;      ///< The transfer: its call, and where it was posted.
   std::int64_t seq = 0;
-  NameId call = kNoName;       ///< "all_reduce", ...
+  CollectiveOp call = CollectiveOp::kAllReduce;
   bool receives = false;       ///< The transfer writes the memory; otherwise it only reads it.
   NameId posted_at = kNoName;  ///< "train.py:40", or empty.
   TouchManner manner = TouchManner::kNone;
@@ -319,7 +318,7 @@ struct CommHookEvent {
 /// A collective sent what a graph had computed, and its result entered the loss of a backward or, if
 /// it is a differentiable function's, was dropped unread.
 struct ExchangeEvent {
-  NameId call = kNoName;  ///< "all_reduce", "all_gather", ...
+  CollectiveOp call = CollectiveOp::kAllReduce;
   ReduceOp reduce = ReduceOp::kSum;
   std::int32_t group = 0;
   std::int64_t seq = 0;  ///< The call's, as in its collective events.
@@ -400,9 +399,8 @@ struct Event {
   EventBody body;
 };
 
-/// "wrap", "forward", ...: the kind names used in files. A StateEvent is a "param", "buffer",
-/// "optimizer" or "auxiliary" event.
-std::string_view kind_of(const EventBody& body);
+/// Its word is what files call it.
+EventKind kind_of(const EventBody& body);
 
 /// One bit per kind, by its place in EventBody.
 using EventKinds = std::uint64_t;

@@ -1,11 +1,64 @@
 // The closed sets in events, with the words that trace files have for them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "lockstep/base/words.h"
 
 namespace lockstep {
+
+/// Kinds of events, in the order of EventBody; a StateEvent has one for each StateKind.
+enum class EventKind : std::uint8_t {
+  kWrap,
+  kForward,
+  kBackward,
+  kBatch,
+  kGrad,
+  kParam,
+  kBuffer,
+  kOptimizer,
+  kAuxiliary,
+  kStep,
+  kCollective,
+  kBucket,
+  kSample,
+  kEpoch,
+  kPhase,
+  kMetric,
+  kDecision,
+  kFault,
+  kLog,
+  kValue,
+  kEnd,
+  kSnapshot,
+  kRng,
+  kTouch,
+  kGroup,
+  kEnvironment,
+  kLoss,
+  kClip,
+  kOptions,  ///< An OptimizerEvent: "optimizer" is what the events of its state are called.
+  kOuterStep,
+  kZeroGrad,
+  kBufferPolicy,
+  kConfiguration,
+  kCommHook,
+  kExchange,
+  kLone,
+  kTraining,
+  kData,
+};
+template <>
+inline constexpr WordTable<38> kWords<EventKind> = {
+    "wrap",      "forward",       "backward",      "batch",     "grad",       "param",
+    "buffer",    "optimizer",     "auxiliary",     "step",      "collective", "bucket",
+    "sample",    "epoch",         "phase",         "metric",    "decision",   "fault",
+    "log",       "value",         "end",           "snapshot",  "rng",        "touch",
+    "group",     "environment",   "loss",          "clip",      "options",    "outer_step",
+    "zero_grad", "buffer_policy", "configuration", "comm_hook", "exchange",   "lone",
+    "training",  "data"};
 
 /// Where a gradient was looked at. In one backward kInc is recorded before kPre and kPost: what
 /// comes after kPost counts as not reduced.
@@ -48,6 +101,63 @@ inline constexpr WordTable<4> kWords<StateKind> = {"param", "buffer", "optimizer
 enum class CollectivePhase : std::uint8_t { kPosted, kCompleted, kFailed };
 template <>
 inline constexpr WordTable<3> kWords<CollectivePhase> = {"posted", "completed", "failed"};
+
+/// How a call ended, as its rank saw it.
+enum class CallStatus : std::uint8_t {
+  kNone,  ///< It has only been posted.
+  kOk,
+  kTimedOut,
+  kPeerLost,
+  kMismatch,
+  kAborted,
+  kStuck,
+  kFailed,  ///< For a reason that the recorder does not know.
+};
+template <>
+inline constexpr WordTable<8> kWords<CallStatus> = {
+    "", "ok", "timed_out", "peer_lost", "mismatch", "aborted", "stuck", "failed"};
+
+/// Which values of a tensor were recorded: those of a gradient, in the order of GradPoint, then
+/// those of state, in the order of StatePoint.
+enum class ValuePoint : std::uint8_t {
+  kGradBase,
+  kGradInc,
+  kGradPre,
+  kGradPost,
+  kGradUsed,
+  kGradRedo,
+  kWrap,
+  kForward,
+  kStep,
+  kEval,
+  kLoad,
+  kSave,
+  kEnd,
+  kOuter,
+  kFound,
+};
+template <>
+inline constexpr WordTable<15> kWords<ValuePoint> = {"grad.base",
+                                                     "grad.inc",
+                                                     "grad.pre",
+                                                     "grad.post",
+                                                     "grad.used",
+                                                     "grad.redo",
+                                                     "wrap",
+                                                     "forward",
+                                                     "step",
+                                                     "eval",
+                                                     "load",
+                                                     "save",
+                                                     "end",
+                                                     "outer",
+                                                     "found"};
+
+constexpr ValuePoint value_point(GradPoint point) { return static_cast<ValuePoint>(point); }
+
+constexpr ValuePoint value_point(StatePoint point) {
+  return static_cast<ValuePoint>(kWords<GradPoint>.size() + static_cast<std::size_t>(point));
+}
 
 enum class PhaseKind : std::uint8_t { kTrain, kEval, kSave, kEnd };
 template <>
@@ -163,5 +273,22 @@ enum class SnapshotAction : std::uint8_t {
 template <>
 inline constexpr WordTable<6> kWords<SnapshotAction> = {
     "part", "save", "read", "load", "fresh", "fail"};
+
+/// How a rank came to the samples of a pass, as EpochEvent::sampler and DataEvent::source say.
+/// Programs may use samplers and splits of their own, which have names of their own.
+enum class KnownSampler : std::uint8_t {
+  kDistributed,  ///< All ranks share one order and read disjoint parts of it.
+  kRandom,       ///< The rank alone reads the whole set, each sample once, in an order of its own.
+  kSequential,   ///< The same, in the set's order.
+  kStream,       ///< A data set that is iterated over.
+};
+template <>
+inline constexpr WordTable<4> kWords<KnownSampler> = {
+    "distributed", "random", "sequential", "stream"};
+
+/// The split that is trained on; any other is evaluated.
+inline constexpr std::string_view kTrainSplit = "train";
+
+constexpr bool is_train_split(std::string_view split) { return split == kTrainSplit; }
 
 }  // namespace lockstep

@@ -13,7 +13,7 @@ namespace lockstep {
 
 void ProgramRecord::epoch(const EpochWords& words) const {
   if (!on()) return;
-  if (words.split == "train") recorder_->set_epoch(static_cast<std::int32_t>(words.epoch));
+  if (is_train_split(words.split)) recorder_->set_epoch(static_cast<std::int32_t>(words.epoch));
   record(EpochEvent{.split = name(words.split),
                     .sampler = name(words.sampler),
                     .generator_key = words.generator_key,

@@ -15,7 +15,7 @@ namespace lockstep {
 /// An epoch that a sampler of the program's own begins.
 struct EpochWords {
   std::int64_t epoch = 0;
-  std::string_view split = "train";
+  std::string_view split = kTrainSplit;
   /// "distributed": all ranks share one order and read disjoint parts of it. "random",
   /// "sequential": this rank alone reads the whole set, each sample once. Another name: samples
   /// may be drawn with replacement, and nothing is concluded from how often they come.
@@ -72,7 +72,7 @@ class ProgramRecord {
   /// split is "train". Laws samples-covered, epoch-reshuffled.
   void epoch(const EpochWords& words) const;
   /// Samples that a forward consumes, by ids that mean the same on all ranks and in all splits.
-  void samples(std::span<const std::int64_t> ids, std::string_view split = "train") const;
+  void samples(std::span<const std::int64_t> ids, std::string_view split = kTrainSplit) const;
   /// Law gradient-mean: what the mean over ranks, micro-steps and samples is to be.
   void batch(const BatchWords& words) const;
   /// Law metric-true: needs `parts`, and the samples of the split that was evaluated.

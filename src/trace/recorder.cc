@@ -16,24 +16,6 @@ namespace lockstep {
 
 namespace {
 
-std::string_view grad_value_point(GradPoint point) {
-  switch (point) {
-    case GradPoint::kBase:
-      return "grad.base";
-    case GradPoint::kInc:
-      return "grad.inc";
-    case GradPoint::kPre:
-      return "grad.pre";
-    case GradPoint::kPost:
-      return "grad.post";
-    case GradPoint::kUsed:
-      return "grad.used";
-    case GradPoint::kRedo:
-      return "grad.redo";
-  }
-  return "";
-}
-
 bool has_sketch(GradPoint point) {
   return point == GradPoint::kInc || point == GradPoint::kPre || point == GradPoint::kPost ||
          point == GradPoint::kUsed;
@@ -59,15 +41,8 @@ bool finds_writes(const RecordOptions& options, std::int32_t wrapper, std::int32
 }  // namespace
 
 std::int32_t Recorder::open_wrapper() {
-  const std::int32_t index = n_wrappers();
-  Position fresh;
-  fresh.attempt = positions_.front().attempt;
-  fresh.epoch = positions_.front().epoch;
-  fresh.wrapper = index;
-  positions_.push_back(fresh);
   of_wrappers_.emplace_back();
-  current_wrapper_ = index;
-  return index;
+  return positions_.open();
 }
 
 void Recorder::set_source(std::int32_t wrapper, StateSource* source) {
@@ -108,31 +83,17 @@ NameId Recorder::literal(const char* text) {
   return literals_.emplace_back(text, names_->intern(text)).second;
 }
 
-Position& Recorder::position(std::int32_t wrapper) {
-  LOCKSTEP_CHECK(wrapper >= -1 && wrapper < n_wrappers(),
-                 fmt::format("no wrapper {} on this rank: it has {}", wrapper, n_wrappers()));
-  return positions_[static_cast<std::size_t>(wrapper) + 1];
-}
-
-void Recorder::set_attempt(std::int32_t attempt) {
-  for (Position& position : positions_) position.attempt = attempt;
-}
-
 void Recorder::continue_run(std::int32_t attempt, std::uint64_t n_events) {
   set_attempt(attempt);
   next_index_ = n_events;
-}
-
-void Recorder::set_epoch(std::int32_t epoch) {
-  for (Position& position : positions_) position.epoch = epoch;
 }
 
 template <typename Body>
 void Recorder::record(const Body& body, std::int32_t wrapper) {
   const Event event{rank_, next_index_++, host_->now(), position(wrapper), EventBody(body)};
   sink_->on_event(event, *names_);
-  if constexpr (std::is_same_v<Body, StepEvent>) n_steps_outside_ += event.at.sync < 0 ? 1 : 0;
-  if constexpr (std::is_same_v<Body, ForwardEvent>) current_wrapper_ = wrapper;
+  if constexpr (std::is_same_v<Body, StepEvent>) positions_.note_step(event.at);
+  if constexpr (std::is_same_v<Body, ForwardEvent>) positions_.note_forward(wrapper);
 }
 
 template void Recorder::record(const WrapEvent&, std::int32_t);
@@ -172,12 +133,9 @@ template void Recorder::record(const TrainingEvent&, std::int32_t);
 
 const Tensor& Recorder::covered(const Tensor& tensor, std::int32_t wrapper, Tensor& part) const {
   if (options_.coverage <= 1 || tensor.n_elems() <= kAlwaysWhole) return tensor;
-  // A rank that skips a step stays comparable in `sync`, not in `opt`.
-  const std::int32_t sync = positions_[static_cast<std::size_t>(wrapper) + 1].sync;
-  const std::int32_t turn = sync < 0 ? n_steps_outside_ : sync;
   const std::int64_t n = tensor.n_elems();
   const std::int64_t most = (n + options_.coverage - 1) / options_.coverage;
-  const std::int64_t first = std::min(n, most * (turn % options_.coverage));
+  const std::int64_t first = std::min(n, most * (positions_.turn(wrapper) % options_.coverage));
   part = tensor.slice(first, {std::min(most, n - first)});
   return part;
 }
@@ -278,7 +236,7 @@ void Recorder::record_grads(GradPoint point,
   }
   if (wants(point)) record_prints(point, layout, grads, wrapper);
   if (wants_values(point == GradPoint::kUsed)) {
-    record_values_of(grads, layout, grad_value_point(point), wrapper);
+    record_values_of(grads, layout, value_point(point), wrapper);
   }
 }
 
@@ -304,7 +262,7 @@ void Recorder::record_states(
            wrapper);
   }
   if (wants_values(kind == StateKind::kParam)) {
-    record_values_of(tensors, layout, name_of(point), wrapper);
+    record_values_of(tensors, layout, value_point(point), wrapper);
   }
 }
 
@@ -389,17 +347,16 @@ bool Recorder::wants_values(bool of_step) const {
 
 void Recorder::record_values_of(TensorList tensors,
                                 LayoutId layout,
-                                std::string_view point,
+                                ValuePoint point,
                                 std::int32_t wrapper) {
-  const NameId point_name = names_->intern(point);
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (tensors[i]->defined())
-      record_values(names_->layout(layout)[i], point_name, *tensors[i], wrapper);
+      record_values(names_->layout(layout)[i], point, *tensors[i], wrapper);
   }
 }
 
 void Recorder::record_values(NameId tensor,
-                             NameId point,
+                             ValuePoint point,
                              const Tensor& values,
                              std::int32_t wrapper) {
   if (!options_.values && !options_.step_values) return;

@@ -11,6 +11,7 @@
 
 #include "lockstep/tensor/tensor.h"
 #include "lockstep/trace/detail/last_digests.h"
+#include "lockstep/trace/detail/positions.h"
 #include "lockstep/trace/event.h"
 
 namespace lockstep {
@@ -78,18 +79,23 @@ class Recorder {
   // -- positions: one per wrapper, and one for what happens outside any wrapper (index -1)
   /// Announces a new wrapper and returns its index.
   std::int32_t open_wrapper();
-  Position& position(std::int32_t wrapper);
-  void set_attempt(std::int32_t attempt);
+
+  Position& position(std::int32_t wrapper) { return positions_.of(wrapper); }
+
+  void set_attempt(std::int32_t attempt) { positions_.set_attempt(attempt); }
+
   /// Restart `attempt` of a run in which this rank has recorded `n_events` before.
   void continue_run(std::int32_t attempt, std::uint64_t n_events);
-  void set_epoch(std::int32_t epoch);  ///< Of all wrappers.
 
-  std::int32_t n_wrappers() const { return static_cast<std::int32_t>(positions_.size()) - 1; }
+  /// Of all wrappers.
+  void set_epoch(std::int32_t epoch) { positions_.set_epoch(epoch); }
+
+  std::int32_t n_wrappers() const { return positions_.n_wrappers(); }
 
   /// The wrapper that the program is at work with: that of the last forward, before the first one
   /// the youngest, -1 without any. What belongs to no wrapper by itself, such as a loss or a batch,
   /// is recorded there.
-  std::int32_t current_wrapper() const { return current_wrapper_; }
+  std::int32_t current_wrapper() const { return positions_.current(); }
 
   /// Says what knows the state of `wrapper`; null: nothing any more.
   void set_source(std::int32_t wrapper, StateSource* source);
@@ -143,7 +149,7 @@ class Recorder {
   /// All of them that belong to `wrapper`.
   void record_auxiliary(StatePoint point, std::int32_t wrapper);
   /// One tensor's values, for readers that ask for more than the events above carry.
-  void record_values(NameId tensor, NameId point, const Tensor& values, std::int32_t wrapper);
+  void record_values(NameId tensor, ValuePoint point, const Tensor& values, std::int32_t wrapper);
 
  private:
   struct Auxiliary {
@@ -171,7 +177,7 @@ class Recorder {
   void record_prints(GradPoint point, LayoutId layout, TensorList grads, std::int32_t wrapper);
   void record_values_of(TensorList tensors,
                         LayoutId layout,
-                        std::string_view point,
+                        ValuePoint point,
                         std::int32_t wrapper);
 
   Rank rank_;
@@ -180,7 +186,7 @@ class Recorder {
   EventSink* sink_;
   RecordOptions options_;
   std::uint64_t next_index_ = 0;
-  std::vector<Position> positions_ = std::vector<Position>(1);
+  detail::Positions positions_;
   // Scratch that keeps its capacity: a warm recorder allocates nothing.
   std::vector<std::uint64_t> digests_;
   std::vector<Sketch> sketches_;
@@ -189,12 +195,10 @@ class Recorder {
   std::vector<const Tensor*> list_;
   std::vector<double> values_;
   std::int64_t value_bytes_ = 0;
-  std::int32_t current_wrapper_ = -1;
   std::vector<OfWrapper> of_wrappers_;  // By wrapper.
   std::vector<Split> splits_;
   std::vector<Auxiliary> auxiliaries_;
   std::vector<std::pair<const char*, NameId>> literals_;  // By address: a handful.
-  std::int32_t n_steps_outside_ = 0;  // Optimizer steps that no synchronising forward precedes.
 };
 
 }  // namespace lockstep

@@ -4,38 +4,11 @@
 #include <cstdint>
 
 #include "lockstep/base/call_site.h"
-#include "lockstep/base/words.h"
 #include "lockstep/tensor/dtype.h"
+#include "lockstep/tensor/in_flight.h"
 #include "lockstep/tensor/kernels.h"
 
 namespace lockstep {
-
-/// Operations a group offers.
-enum class CollectiveOp : std::uint8_t {
-  kAllReduce,
-  kBroadcast,
-  kReduce,
-  kAllGather,
-  kReduceScatter,
-  kGather,
-  kScatter,
-  kAllToAll,
-  kBarrier,
-  kSend,
-  kRecv,
-};
-template <>
-inline constexpr WordTable<11> kWords<CollectiveOp> = {"all_reduce",
-                                                       "broadcast",
-                                                       "reduce",
-                                                       "all_gather",
-                                                       "reduce_scatter",
-                                                       "gather",
-                                                       "scatter",
-                                                       "all_to_all",
-                                                       "barrier",
-                                                       "send",
-                                                       "recv"};
 
 /// What must agree between the members of a group at one sequence number. `site` is evidence only.
 struct Signature {

@@ -66,6 +66,11 @@ class TwinFields {
   }
 
   template <typename T>
+  void spelled(const char* /*key*/, const T& value) {
+    compare(value);
+  }
+
+  template <typename T>
   void aside(const char* /*key*/, const T& value) {
     compare(value);
   }

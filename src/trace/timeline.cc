@@ -1,29 +1,35 @@
 #include "lockstep/trace/timeline.h"
 
 #include <algorithm>
-#include <map>
-#include <tuple>
+#include <optional>
 #include <utility>
 
 #include "lockstep/trace/detail/logical_time.h"
+#include "lockstep/trace/detail/open_calls.h"
+#include "lockstep/trace/detail/timeline_facts.h"
 
 namespace lockstep {
 
 namespace {
 
+using detail::number_fact;
+using detail::text_fact;
 using Facts = std::vector<TimelineFact>;
 
-TimelineFact number_fact(std::string key, std::string digits) {
-  return {.key = std::move(key), .value = std::move(digits), .is_text = false};
-}
+/// What a step or an evaluation is made of, up to the optimizer's turn.
+enum class Part : std::uint8_t { kNone, kForward, kForwardAlone, kBackward };
 
-TimelineFact text_fact(std::string key, std::string_view text) {
-  return {.key = std::move(key), .value = std::string(text), .is_text = true};
-}
+}  // namespace
+
+template <>
+inline constexpr WordTable<4> kWords<Part> = {
+    "", "forward", "forward without gradients", "backward"};
+
+namespace {
 
 class Drawing {
  public:
-  explicit Drawing(const MemoryTrace& trace) : trace_(trace), names_(trace.names()) {}
+  explicit Drawing(const MemoryTrace& trace) : trace_(trace) {}
 
   void draw_rank(std::int32_t rank, std::span<const std::int64_t> times);
   void draw_note(const TimelineNote& note, std::span<const std::int64_t> times);
@@ -40,10 +46,9 @@ class Drawing {
   void on_call(const CollectiveEvent& call);
   void on_mark(const Event& event);
   void begin_backward();
-  void open_part(std::string name);
+  void open_part(Part part);
   void close_part();
   void close_all();
-  void end_calls();
   void slice(Kind kind, std::int64_t start, std::string name, Facts facts = {});
   void mark(TimelineCategory category, std::string name, Facts facts = {});
 
@@ -53,21 +58,17 @@ class Drawing {
     std::string name;  // Empty: nothing is open.
   };
 
-  using CallKey = std::tuple<std::int32_t, std::int64_t, std::int32_t, std::int32_t, std::int32_t>;
-  static CallKey key_of(const CollectiveEvent& call);
-
   const MemoryTrace& trace_;
-  const NameTable& names_;
   std::vector<TimelineEntry> entries_;
   std::int32_t rank_ = 0;
-  std::int32_t attempt_ = 0;
   std::int64_t now_ = 0;
   bool evaluates_ = false;
   Open phase_;
   Open step_;
-  Open part_;
+  Part part_ = Part::kNone;
+  std::int64_t part_start_ = 0;
   std::int64_t update_start_ = -1;  // The optimizer's turn began, or -1.
-  std::map<CallKey, TimelineEntry> calls_;
+  detail::OpenCalls calls_;
 };
 
 void Drawing::slice(Kind kind, std::int64_t start, std::string name, Facts facts) {
@@ -86,14 +87,15 @@ void Drawing::mark(TimelineCategory category, std::string name, Facts facts) {
   entries_.back().category = category;
 }
 
-void Drawing::open_part(std::string name) {
+void Drawing::open_part(Part part) {
   close_part();
-  part_ = {now_, std::move(name)};
+  part_ = part;
+  part_start_ = now_;
 }
 
 void Drawing::close_part() {
-  if (!part_.name.empty()) slice(Kind::kPart, part_.start, part_.name);
-  part_ = {};
+  if (part_ != Part::kNone) slice(Kind::kPart, part_start_, std::string(name_of(part_)));
+  part_ = Part::kNone;
 }
 
 void Drawing::close_all() {
@@ -107,7 +109,7 @@ void Drawing::close_all() {
 
 // Backward has no event at its start: the first thing that only a backward pass does stands for it.
 void Drawing::begin_backward() {
-  if (part_.name == "forward") open_part("backward");
+  if (part_ == Part::kForward) open_part(Part::kBackward);
 }
 
 void Drawing::on_forward(const Event& event, const ForwardEvent& forward) {
@@ -116,7 +118,7 @@ void Drawing::on_forward(const Event& event, const ForwardEvent& forward) {
   if (step_.name.empty() && forward.grad && !evaluates_) {
     step_ = {now_, "step " + std::to_string(event.at.opt)};
   }
-  open_part(forward.grad ? "forward" : "forward without gradients");
+  open_part(forward.grad ? Part::kForward : Part::kForwardAlone);
 }
 
 void Drawing::on_step(const StepEvent& step) {
@@ -135,55 +137,12 @@ void Drawing::on_phase(const PhaseEvent& phase) {
   if (lasts) phase_ = {now_, phase.kind == PhaseKind::kEval ? "evaluation" : "snapshot"};
 }
 
-Drawing::CallKey Drawing::key_of(const CollectiveEvent& call) {
-  const bool message =
-      call.signature.op == CollectiveOp::kSend || call.signature.op == CollectiveOp::kRecv;
-  const std::int32_t op = message ? static_cast<std::int32_t>(call.signature.op) : -1;
-  return {call.group,
-          call.seq,
-          op,
-          message ? call.signature.peer : -1,
-          message ? call.signature.tag : 0};
-}
-
 void Drawing::on_call(const CollectiveEvent& call) {
-  if (call.phase == CollectivePhase::kPosted) {
-    const Signature& signature = call.signature;
-    calls_[key_of(call)] = {
-        .kind = Kind::kCall,
-        .blocks = !signature.async,
-        .rank = rank_,
-        .start = now_,
-        .end = now_,
-        .category =
-            signature.layout != 0 ? TimelineCategory::kBucket : TimelineCategory::kCollective,
-        .name = std::string(name_of(signature.op)) + " #" + std::to_string(call.seq),
-        .status = {},
-        .facts = {number_fact("group", std::to_string(call.group)),
-                  number_fact("count", std::to_string(signature.count)),
-                  text_fact("dtype", name_of(signature.dtype)),
-                  text_fact("site", signature.site.text())}};
-    return;
-  }
-  const auto open = calls_.find(key_of(call));
-  if (open == calls_.end()) return;
-  TimelineEntry ended = std::move(open->second);
-  calls_.erase(open);
-  ended.end = now_;
-  ended.status = names_.text(call.status);
-  ended.failed = call.phase == CollectivePhase::kFailed;
-  if (ended.blocks) slice(Kind::kWait, ended.start, "wait: " + ended.name);
-  entries_.push_back(std::move(ended));
-}
-
-void Drawing::end_calls() {
-  for (auto& [key, open] : calls_) {
-    open.end = now_;
-    open.status = "never completed";
-    open.failed = true;
-    entries_.push_back(std::move(open));
-  }
-  calls_.clear();
+  if (call.phase == CollectivePhase::kPosted) return calls_.post(call, rank_, now_);
+  std::optional<TimelineEntry> ended = calls_.end(call, now_);
+  if (!ended) return;
+  if (ended->blocks) slice(Kind::kWait, ended->start, "wait: " + ended->name);
+  entries_.push_back(std::move(*ended));
 }
 
 void Drawing::on_mark(const Event& event) {
@@ -194,24 +153,24 @@ void Drawing::on_mark(const Event& event) {
           number_fact("parameters", std::to_string(buckets->indices.size()))});
   } else if (const auto* fault = std::get_if<FaultEvent>(&event.body)) {
     mark(TimelineCategory::kFault,
-         "fault: " + std::string(names_.text(fault->kind)),
-         {text_fact("detail", names_.text(fault->detail))});
+         "fault: " + std::string(trace_.names().text(fault->kind)),
+         {text_fact("detail", trace_.names().text(fault->detail))});
   } else if (const auto* touch = std::get_if<TouchEvent>(&event.body)) {
     mark(TimelineCategory::kTouch,
          touch->written ? "writes memory in flight" : "reads memory in flight",
-         {text_fact("call", names_.text(touch->call)),
-          text_fact("operation", names_.text(touch->operation)),
+         {text_fact("call", name_of(touch->call)),
+          text_fact("operation", trace_.names().text(touch->operation)),
           text_fact("site", touch->site.text())});
   } else if (const auto* decision = std::get_if<DecisionEvent>(&event.body)) {
     mark(TimelineCategory::kDecision,
-         "decision: " + std::string(names_.text(decision->name)),
+         "decision: " + std::string(trace_.names().text(decision->name)),
          {number_fact("value", std::to_string(decision->value))});
   } else if (const auto* log = std::get_if<LogEvent>(&event.body)) {
-    mark(TimelineCategory::kLog, std::string(names_.text(log->text)));
+    mark(TimelineCategory::kLog, std::string(trace_.names().text(log->text)));
   } else if (const auto* end = std::get_if<EndEvent>(&event.body)) {
     mark(TimelineCategory::kEnd,
          "end: " + std::string(name_of(end->outcome)),
-         {text_fact("detail", names_.text(end->detail))});
+         {text_fact("detail", trace_.names().text(end->detail))});
     entries_.back().failed = end->outcome != EndOutcome::kOk;
   }
 }
@@ -240,21 +199,21 @@ void Drawing::on_event(const Event& event) {
 
 void Drawing::draw_rank(std::int32_t rank, std::span<const std::int64_t> times) {
   rank_ = rank;
-  attempt_ = 0;
   now_ = 0;
   evaluates_ = false;
   const std::span<const Event> events = trace_.events(Rank{rank});
+  std::int32_t attempt = 0;
   for (std::size_t i = 0; i < events.size(); ++i) {
-    if (events[i].at.attempt != attempt_) {
+    if (events[i].at.attempt != attempt) {
       close_all();
-      end_calls();
-      attempt_ = events[i].at.attempt;
+      for (TimelineEntry& left : calls_.abandon(now_)) entries_.push_back(std::move(left));
+      attempt = events[i].at.attempt;
     }
     now_ = std::max(now_, times[i]);
     on_event(events[i]);
   }
   close_all();
-  end_calls();
+  for (TimelineEntry& left : calls_.abandon(now_)) entries_.push_back(std::move(left));
 }
 
 void Drawing::draw_note(const TimelineNote& note, std::span<const std::int64_t> times) {

@@ -44,7 +44,7 @@ void TouchRecorder::on_touch(const InFlight::Loan& loan, const InFlight::Access&
                                .site = access.site,
                                .group = loan.group,
                                .seq = loan.seq,
-                               .call = names.intern(loan.call),
+                               .call = loan.call,
                                .receives = loan.written,
                                .posted_at = place_of(loan.site, names),
                                .manner = manner_of(access.manner)},
@@ -57,7 +57,7 @@ void ExchangeRecorder::on_call(ExchangeWatch::Exchange& exchange) {
 
 void ExchangeRecorder::on_exchange(const ExchangeWatch::Exchange& exchange) {
   NameTable& names = recorder_->names();
-  recorder_->record(ExchangeEvent{.call = names.intern(exchange.call),
+  recorder_->record(ExchangeEvent{.call = exchange.call,
                                   .reduce = exchange.reduce,
                                   .group = exchange.group,
                                   .seq = exchange.seq,

@@ -40,10 +40,17 @@ std::uint64_t hash_measure(double value) {
   return hash_words(words);
 }
 
-std::uint64_t hash_text(std::string_view text) {
+constexpr std::uint64_t hash_text(std::string_view text) {
   std::uint64_t hash = text.size() + 1;
   for (const char letter : text) hash = fold(hash, static_cast<unsigned char>(letter));
   return mix64(hash) | 1U;  // Never 0, which marks "not hashed yet".
+}
+
+template <typename Choice>
+constexpr auto hash_words_of() {
+  std::array<std::uint64_t, kWords<Choice>.size()> hashes{};
+  for (std::size_t i = 0; i < hashes.size(); ++i) hashes[i] = hash_text(kWords<Choice>[i]);
+  return hashes;
 }
 
 }  // namespace
@@ -95,11 +102,11 @@ class TraceDigest::Folder {
   }
 
   /// As the text that files have, which it was when digests were first written down.
-  void choice(const char* /*key*/, EndOutcome value) { add(hash_text(name_of(value))); }
-
-  void choice(const char* /*key*/, BufferPolicy value) { add(hash_text(name_of(value))); }
-
-  void choice(const char* /*key*/, SnapshotAction value) { add(hash_text(name_of(value))); }
+  template <typename Choice>
+  void spelled(const char* /*key*/, Choice value) {
+    static constexpr auto kHashes = hash_words_of<Choice>();
+    add(kHashes[static_cast<std::size_t>(value)]);
+  }
 
   template <typename Choice>
   void aside(const char* /*key*/, Choice /*value*/) {}

@@ -20,8 +20,7 @@ constexpr std::string_view kHook = "hook/";
 constexpr std::string_view kDropout = "rng/dropout";
 constexpr std::string_view kOwnStream = "rng/augment.own";
 constexpr std::string_view kLibraryStream = "rng/augment.library";
-constexpr std::int64_t kUnreadable =
-    -2;  ///< Rank 0 cannot look into the folder, or may not use it.
+constexpr std::int64_t kUnreadable = -2;  ///< Rank 0 cannot look into the folder, or use it.
 constexpr std::size_t kNumbersPerRank =
     6;  ///< What gather() says of a rank: two files, three each.
 
@@ -127,7 +126,7 @@ bool Snapshots::takes(SnapshotPart part) const {
 
 bool Snapshots::writes_common() const {
   if (job_.loop.snapshot.writer == SnapshotWriter::kRank0) return context_.rank() == 0;
-  return context_.host().environment("LOCAL_RANK").value_or("0") == "0";
+  return parse_int(context_.host().environment("LOCAL_RANK").value_or("0")) == 0;
 }
 
 bool Snapshots::trains_alone() const {
@@ -335,7 +334,8 @@ Result<std::int64_t> Snapshots::find_newest() {
       record(SnapshotAction::kFail, damage.step, damage.reason.text());
     }
     if (newest.value()) step = newest.value()->step;
-  } else if (context_.host().environment("TORCHELASTIC_RESTART_COUNT").value_or("0") == "0") {
+  } else if (parse_int(context_.host().environment("TORCHELASTIC_RESTART_COUNT").value_or("0")) ==
+             0) {
     if (Outcome outcome = files_.check_unused(); !outcome.ok()) return outcome.error();
   }
   if (Outcome outcome = files_.drop_after(step); !outcome.ok()) return outcome.error();

@@ -35,10 +35,6 @@ std::vector<optim::ParamGroup> grouped(const OptimizerSpec& spec, const nn::Modu
   return groups;
 }
 
-optim::Compat compat_of(const Job& job) {
-  return job.ddp.options.compat == "1.13" ? optim::Compat::kTorch1 : optim::Compat::kTorch2;
-}
-
 std::unique_ptr<optim::Optimizer> make_adam(const Job& job, std::vector<optim::ParamGroup> groups) {
   const OptimizerSpec& spec = job.optimizer;
   const optim::AdamOptions options{.lr = spec.lr,
@@ -48,7 +44,7 @@ std::unique_ptr<optim::Optimizer> make_adam(const Job& job, std::vector<optim::P
                                    .weight_decay = spec.weight_decay,
                                    .amsgrad = spec.amsgrad,
                                    .maximize = spec.maximize,
-                                   .compat = compat_of(job)};
+                                   .compat = job.ddp.options.compat};
   if (spec.kind == OptimizerKind::kAdamW)
     return std::make_unique<optim::AdamW>(std::move(groups), options);
   return std::make_unique<optim::Adam>(std::move(groups), options);
@@ -86,7 +82,7 @@ std::unique_ptr<optim::Optimizer> make_rmsprop(const Job& job,
                                       .momentum = spec.momentum,
                                       .centered = spec.centered,
                                       .maximize = spec.maximize,
-                                      .compat = compat_of(job)};
+                                      .compat = job.ddp.options.compat};
   return std::make_unique<optim::Rmsprop>(std::move(groups), options);
 }
 

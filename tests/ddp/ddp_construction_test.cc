@@ -76,7 +76,9 @@ TEST(DdpConstructionTest, WithoutBufferBroadcastOnlyTheOldVersionSendsBuffers) {
       model.parameter("w", {own(rank)});
       const Variable buffer = model.buffer("b", {own(rank)});
       const Ddp ddp(
-          model.state(), rank.group, {.broadcast_buffers = false, .compat = old ? "1.13" : "2.7"});
+          model.state(),
+          rank.group,
+          {.broadcast_buffers = false, .compat = old ? Compat::kTorch1 : Compat::kTorch2});
       EXPECT_EQ(data_of(buffer), (Values{old ? 0.0 : own(rank)}));
     });
     ASSERT_TRUE(result.ok());
@@ -182,7 +184,7 @@ TEST(DdpConstructionTest, FindUnusedUsesTheLimitsFromTheStart) {
   EXPECT_EQ(Ddp(model.state(), *group, options).buckets(), (Layout{{1, 2, 3}, {0}}));
   options.bucket_cap_mb = 80.0 / 1048576;
   EXPECT_EQ(Ddp(model.state(), *group, options).buckets(), (Layout{{2, 3}, {0, 1}}));
-  options.compat = "1.13";  // The small first bucket survives an explicit cap.
+  options.compat = Compat::kTorch1;  // The small first bucket survives an explicit cap.
   EXPECT_EQ(Ddp(model.state(), *group, options).buckets(), (Layout{{3}, {1, 2}, {0}}));
 }
 

@@ -36,7 +36,7 @@ std::string text_of(const Ddp& ddp) {
 }
 
 // By the names of make_ddp_logging.py.
-DdpOptions options_of(const std::string& name, const std::string& compat) {
+DdpOptions options_of(const std::string& name, Compat compat) {
   DdpOptions options;
   options.compat = compat;
   if (name == "find_unused") options.find_unused_parameters = true;
@@ -89,7 +89,7 @@ class Training {
   std::int64_t next_ = 0;
 };
 
-void compare_with(const std::string& file, const std::string& compat) {
+void compare_with(const std::string& file, Compat compat) {
   std::size_t n_compared = 0;
   const std::vector<golden::Case> cases = golden::read(file);
   const MiniResult result = run_mini_world({.n_ranks = 1}, [&](MiniRank& rank) {
@@ -108,10 +108,12 @@ void compare_with(const std::string& file, const std::string& compat) {
   EXPECT_EQ(n_compared, 80U);
 }
 
-TEST(DdpLoggingGoldenTest, FieldsAreThoseOfPyTorch113) { compare_with("ddp_logging.txt", "1.13"); }
+TEST(DdpLoggingGoldenTest, FieldsAreThoseOfPyTorch113) {
+  compare_with("ddp_logging.txt", Compat::kTorch1);
+}
 
 TEST(DdpLoggingGoldenTest, FieldsAreThoseOfPyTorch2) {
-  compare_with("ddp_logging_torch2.txt", "2.7");
+  compare_with("ddp_logging_torch2.txt", Compat::kTorch2);
 }
 
 TEST(DdpLoggingTest, NamesTheRankTheTypesAndTheModel) {

@@ -155,7 +155,7 @@ TEST(DdpStaticGraphTest, TwoForwardsAndOneBackwardReduceOnce) {
 
 // The versions differ: 2.7 starts the delayed reduction in the no_sync backward and fails.
 TEST(DdpStaticGraphTest, AFirstBackwardWithoutSynchronisationFailsExceptInTheOldVersion) {
-  for (const std::string compat : {"2.7", "1.13"}) {
+  for (const Compat compat : {Compat::kTorch2, Compat::kTorch1}) {
     const MiniResult result = run_mini_world({}, [&compat](MiniRank& rank) {
       TinyModel model(rank.runtime);
       const Variable a = model.parameter("a", {0});
@@ -167,8 +167,8 @@ TEST(DdpStaticGraphTest, AFirstBackwardWithoutSynchronisationFailsExceptInTheOld
       forward_backward(ddp, [&] { return flat_term(a, 1); });
       EXPECT_EQ(grad_of(a), (Values{2.5}));
     });
-    EXPECT_EQ(result.ok(), compat == "1.13") << result.error(0);
-    if (compat == "2.7") {
+    EXPECT_EQ(result.ok(), compat == Compat::kTorch1) << result.error(0);
+    if (compat == Compat::kTorch2) {
       EXPECT_EQ(result.error(0).find("expect_autograd_hooks_ INTERNAL ASSERT FAILED"), 0U);
     }
   }

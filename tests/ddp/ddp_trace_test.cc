@@ -24,7 +24,7 @@ Texts kinds_of(const MemoryTrace& trace, std::int32_t rank) {
   for (const Event& event : trace.events(Rank{rank})) {
     if (std::holds_alternative<CollectiveEvent>(event.body)) continue;
     const auto* grad = std::get_if<GradEvent>(&event.body);
-    kinds.push_back(grad == nullptr ? std::string(kind_of(event.body))
+    kinds.push_back(grad == nullptr ? std::string(name_of(kind_of(event.body)))
                                     : "grad." + std::string(name_of(grad->point)));
   }
   return kinds;

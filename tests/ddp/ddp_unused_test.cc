@@ -144,7 +144,7 @@ TEST(DdpUnusedTest, ARankThatUsesEverythingJoinsTheMap) {
 TEST(DdpUnusedTest, UseInsideNoSyncDoesNotCountInTheOldVersion) {
   const MiniResult result = run_mini_world({}, [](MiniRank& rank) {
     const TwoParameters model(rank);
-    Ddp ddp(model.state(), rank.group, {.find_unused_parameters = true, .compat = "1.13"});
+    Ddp ddp(model.state(), rank.group, {.find_unused_parameters = true, .compat = Compat::kTorch1});
     {
       const NoSync no_sync(ddp);
       forward_backward(ddp, [&] { return flat_term(rank.rank == 0 ? model.a : model.b, 2); });
@@ -162,9 +162,10 @@ TEST(DdpUnusedTest, AGradientThrownAwaySinceItWasUsedIsRefusedExceptInTheOldVers
   for (const bool is_old : {false, true}) {
     const MiniResult result = run_mini_world({}, [is_old](MiniRank& rank) {
       const TwoParameters model(rank);
-      Ddp ddp(model.state(),
-              rank.group,
-              {.find_unused_parameters = true, .compat = is_old ? "1.13" : "2.7"});
+      Ddp ddp(
+          model.state(),
+          rank.group,
+          {.find_unused_parameters = true, .compat = is_old ? Compat::kTorch1 : Compat::kTorch2});
       {
         const NoSync no_sync(ddp);
         forward_backward(ddp, [&] { return model.loss(2, 2); });

@@ -72,7 +72,7 @@ struct JoinLoop {
 
 DdpOptions ddp_options(const JoinLoop& setup) {
   DdpOptions options;
-  options.compat = "1.13";
+  options.compat = Compat::kTorch1;
   options.find_unused_parameters = setup.flag("find_unused", false);
   options.gradient_as_bucket_view = setup.flag("view", false);
   options.broadcast_buffers = setup.flag("broadcast", true);

@@ -62,7 +62,7 @@ void add_any_collective(EventStream& stream, std::int32_t rank) {
   event.signature.splits = *rc::gen::arbitrary<std::uint64_t>();
   event.signature.site = stream.site("a:b/" + any_text(), *rc::gen::arbitrary<std::int32_t>());
   event.digest = *rc::gen::arbitrary<std::uint64_t>();
-  event.status = any_name(stream);
+  event.status = static_cast<CallStatus>(*rc::gen::inRange(0, 8));
   stream.add(rank, event);
 }
 
@@ -81,7 +81,7 @@ void add_any_of_a_job(EventStream& stream, std::int32_t rank) {
       return stream.add(rank, TrainingEvent{.number = *rc::gen::arbitrary<std::int32_t>()});
     case 8:
       return stream.add(rank,
-                        ExchangeEvent{.call = any_name(stream),
+                        ExchangeEvent{.call = static_cast<CollectiveOp>(*rc::gen::inRange(0, 11)),
                                       .reduce = static_cast<ReduceOp>(*rc::gen::inRange(0, 9)),
                                       .group = *rc::gen::arbitrary<std::int32_t>(),
                                       .seq = *rc::gen::arbitrary<std::int64_t>(),
@@ -182,7 +182,10 @@ void add_any_event(EventStream& stream, std::int32_t rank) {
     }
     case 3: {
       const auto values = any_list<double>(*rc::gen::inRange<std::size_t>(0, 5));
-      return stream.add(rank, ValueEvent{.tensor = any_name(stream), .values = values});
+      return stream.add(rank,
+                        ValueEvent{.tensor = any_name(stream),
+                                   .point = static_cast<ValuePoint>(*rc::gen::inRange(0, 15)),
+                                   .values = values});
     }
     case 4: {
       std::vector<std::int32_t> indices;

@@ -59,7 +59,8 @@ TEST(FrontDoorTest, RanksShareTheSamplesOfAnEpoch) {
 
 TEST(FrontDoorTest, AKilledRankIsInTheReport) {
   RunOptions options{.ranks = 2};
-  options.faults = {{.kind = sim::FaultKind::kSigkill, .rank = 1, .step = 0, .at = "step"}};
+  options.faults = {
+      {.kind = sim::FaultKind::kSigkill, .rank = 1, .step = 0, .at = EventKind::kStep}};
   const auto run = run_ranks(options, [](RankContext& rank) {
     Generator seed(0);
     nn::Linear model(rank.runtime(), 2, 1, {}, seed);

@@ -241,7 +241,7 @@ std::string_view cause_of_end_in_call(Calls& calls, const EndEvent& end) {
   for (const std::int32_t rank : {0, 1}) calls.post(rank, calls.make(kAllReduce, 40), false);
   CollectiveEvent failed = calls.make(kAllReduce, 40);
   failed.phase = CollectivePhase::kFailed;
-  failed.status = calls.stream.name("timed_out");
+  failed.status = CallStatus::kTimedOut;
   calls.stream.add(0, failed);
   calls.end(0, EndOutcome::kException);
   calls.stream.add(1, end);
@@ -334,7 +334,7 @@ TEST(ProgressTest, ACallThatFailedForALostPeerDidNotComplete) {
   CollectiveEvent event = calls.make(kAllReduce, 40);
   calls.post(0, event, false);
   event.phase = CollectivePhase::kFailed;
-  event.status = calls.stream.name("peer_lost");
+  event.status = CallStatus::kPeerLost;
   calls.stream.add(0, event);
   calls.end(0, EndOutcome::kException);
   calls.end(1, EndOutcome::kKilled);

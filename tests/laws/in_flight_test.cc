@@ -36,7 +36,7 @@ TouchEvent touch(EventStream& stream, bool written, std::int64_t seq) {
           .site = stream.site("clip.py", 3),
           .group = 0,
           .seq = seq,
-          .call = stream.name("all_reduce"),
+          .call = CollectiveOp::kAllReduce,
           .receives = true,
           .posted_at = stream.name("ddp.py:70")};
 }

@@ -39,7 +39,7 @@ RC_GTEST_PROP(SingleProcessEqualProperty, OnlyGradientsOfAllRanksAreAccepted, ()
     stream.at(rank).wrapper = 0;
     stream.add(rank, WrapEvent{.n_ranks = n_ranks});
     stream.add(rank,
-               ExchangeEvent{.call = stream.name("all_reduce"),
+               ExchangeEvent{.call = CollectiveOp::kAllReduce,
                              .reduce = averages ? ReduceOp::kAvg : ReduceOp::kSum,
                              .n_ranks = n_ranks,
                              .called_at = stream.name("loss.py:7"),

@@ -13,7 +13,7 @@ using testing::EventStream;
 
 /// A sum in place, with the same gradient on all ranks: what it needs to be right is an answer.
 ExchangeEvent sum_in_place(EventStream& stream, std::int32_t n_ranks) {
-  return {.call = stream.name("all_reduce"),
+  return {.call = CollectiveOp::kAllReduce,
           .n_ranks = n_ranks,
           .step = 4,
           .called_at = stream.name("train.py:40"),
@@ -81,26 +81,26 @@ TEST(SingleProcessEqualTest, AnAverageInPlaceIsRightIfAllRanksHaveTheSameGradien
 
 // The mean of N times each rank's own share of one gradient is that gradient.
 TEST(SingleProcessEqualTest, AFactorOfTheNumberOfRanksMakesUpForEqualGradients) {
-  for (const std::string_view call : {"all_reduce", "all_gather"}) {
+  for (const CollectiveOp call : {CollectiveOp::kAllReduce, CollectiveOp::kAllGather}) {
     const auto of = [&](std::uint64_t apart, std::int32_t not_scaled) {
-      return judged([&](EventStream& stream, std::int32_t rank, ExchangeEvent& e) {
-               e.call = stream.name(std::string(call));
+      return judged([&](EventStream&, std::int32_t rank, ExchangeEvent& e) {
+               e.call = call;
                e.join = ExchangeJoin::kFunction;
                e.digest = 7 + apart * static_cast<std::uint64_t>(rank);
                e.scaled = rank != not_scaled;
              })
           .verdict;
     };
-    EXPECT_EQ(of(0, -1), Verdict::kHolds) << call;
-    EXPECT_EQ(of(1, -1), Verdict::kBroken) << call;
-    EXPECT_EQ(of(0, 2), Verdict::kBroken) << call;
+    EXPECT_EQ(of(0, -1), Verdict::kHolds) << name_of(call);
+    EXPECT_EQ(of(1, -1), Verdict::kBroken) << name_of(call);
+    EXPECT_EQ(of(0, 2), Verdict::kBroken) << name_of(call);
   }
 }
 
 // Ranks whose results differ have nothing in common that equal gradients could be of.
 TEST(SingleProcessEqualTest, AFactorMakesUpForNothingWhereRanksGetDifferentResults) {
-  const LawResult result = judged([](EventStream& stream, auto, ExchangeEvent& e) {
-    e.call = stream.name("reduce_scatter");
+  const LawResult result = judged([](EventStream&, auto, ExchangeEvent& e) {
+    e.call = CollectiveOp::kReduceScatter;
     e.scaled = true;
   });
   EXPECT_EQ(result.verdict, Verdict::kBroken);
@@ -119,8 +119,8 @@ TEST(SingleProcessEqualTest, AFactorIsBelievedOnlyOfAllRanks) {
 
 TEST(SingleProcessEqualTest, AGatherWithoutAnAnswerKeepsTheOwnShare) {
   for (const ExchangeJoin join : {ExchangeJoin::kConstant, ExchangeJoin::kFunction}) {
-    const LawResult result = judged([&](EventStream& stream, auto, ExchangeEvent& e) {
-      e.call = stream.name("all_gather");
+    const LawResult result = judged([&](EventStream&, auto, ExchangeEvent& e) {
+      e.call = CollectiveOp::kAllGather;
       e.join = join;
     });
     ASSERT_EQ(result.findings.size(), 1U);
@@ -134,7 +134,7 @@ TEST(SingleProcessEqualTest, OwnRowsInTheirPlaceAreSoOnEveryRank) {
     EventStream stream(2);
     wrap(stream);
     ExchangeEvent event = sum_in_place(stream, 2);
-    event.call = stream.name("all_gather");
+    event.call = CollectiveOp::kAllGather;
     event.join = join;
     stream.add(0, event);
     return check("single-process-equal", stream).verdict;

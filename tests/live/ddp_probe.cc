@@ -24,7 +24,7 @@ void print_jobs(std::uint64_t seed, std::int64_t n) {
   }
 }
 
-void answer_jobs(const std::string& compat, const std::string& mistake) {
+void answer_jobs(lockstep::Compat compat, const std::string& mistake) {
   lockstep::sim::Session session;
   for (std::string line; std::getline(std::cin, line);) {
     std::cout << lockstep::programs::text_of(
@@ -43,7 +43,8 @@ int main(int n_words, char** words) {
     print_jobs(static_cast<std::uint64_t>(lockstep::parse_int(arguments.at(1)).value()),
                lockstep::parse_int(arguments.at(2)).value());
   } else {
-    answer_jobs(arguments.at(1), arguments.size() > 2 ? arguments[2] : "none");
+    answer_jobs(lockstep::parse_word<lockstep::Compat>(arguments.at(1)).value(),
+                arguments.size() > 2 ? arguments[2] : "none");
   }
   return 0;
 }

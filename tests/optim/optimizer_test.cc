@@ -186,8 +186,8 @@ TEST_F(OptimizerTest, AParameterGivenTwiceIsRefused) {
 class Lines final : public EventSink {
  public:
   void on_event(const Event& event, const NameTable& names) override {
-    std::string line = std::string(kind_of(event.body)) + " w" + std::to_string(event.at.wrapper) +
-                       " opt" + std::to_string(event.at.opt);
+    std::string line = std::string(name_of(kind_of(event.body))) + " w" +
+                       std::to_string(event.at.wrapper) + " opt" + std::to_string(event.at.opt);
     const auto add_names = [&](LayoutId layout) {
       for (const NameId name : names.layout(layout)) line += " " + std::string(names.text(name));
     };

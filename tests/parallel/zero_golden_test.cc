@@ -146,7 +146,7 @@ Lines uneven_loop(const std::string& name,
       {.n_ranks = static_cast<std::int32_t>(lengths.size()), .order = ReductionOrder::kGlooRing},
       [&](MiniRank& rank) {
         const TinyModel model = model_of(rank.runtime);
-        Ddp ddp(model.state(), rank.group, {.compat = "1.13"});
+        Ddp ddp(model.state(), rank.group, {.compat = Compat::kTorch1});
         ZeroRedundancyOptimizer zero(
             variables_of(model), maker(kind), rank.group, {.parameters_as_bucket_view = view});
         const std::string me = std::to_string(rank.rank);

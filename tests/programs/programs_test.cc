@@ -69,7 +69,7 @@ Answer shortened(const Answer& answer) {
   return out;
 }
 
-void expect_equal(const std::string& name, const std::string& compat) {
+void expect_equal(const std::string& name, Compat compat) {
   sim::Session session;
   const std::vector<GoldenJob> jobs = golden_jobs(name);
   ASSERT_EQ(jobs.size(), 24U);
@@ -79,9 +79,11 @@ void expect_equal(const std::string& name, const std::string& compat) {
   }
 }
 
-TEST(DdpGoldenTest, JobsEndAsOnPyTorch113BitForBit) { expect_equal("ddp.txt", "1.13"); }
+TEST(DdpGoldenTest, JobsEndAsOnPyTorch113BitForBit) { expect_equal("ddp.txt", Compat::kTorch1); }
 
-TEST(DdpGoldenTest, JobsEndAsOnPyTorch2BitForBit) { expect_equal("ddp_torch2.txt", "2.7"); }
+TEST(DdpGoldenTest, JobsEndAsOnPyTorch2BitForBit) {
+  expect_equal("ddp_torch2.txt", Compat::kTorch2);
+}
 
 TEST(DdpGoldenTest, PlantedMistakesAreNoticed) {
   sim::Session session;
@@ -89,8 +91,8 @@ TEST(DdpGoldenTest, PlantedMistakesAreNoticed) {
        {Mistake::kDivideAfter, Mistake::kOtherOrder, Mistake::kMeanOfMeans, Mistake::kOneBucket}) {
     std::size_t n_noticed = 0;
     for (const GoldenJob& job : golden_jobs("ddp.txt")) {
-      const Answer answer =
-          run_program(session, parse_program(job.line), {.compat = "1.13", .mistake = mistake});
+      const Answer answer = run_program(
+          session, parse_program(job.line), {.compat = Compat::kTorch1, .mistake = mistake});
       if (shortened(answer) != job.answer) ++n_noticed;
     }
     EXPECT_GE(n_noticed, 3U) << static_cast<int>(mistake);
@@ -113,7 +115,7 @@ TEST(CallGrammarTest, EveryJobFollowsItOnEveryRankUnderEverySchedule) {
   std::int64_t n_whole = 0;
   for (std::int64_t i = 0; i < kJobs; ++i) {
     const Program program = draw_program(2026, i, 6);
-    const RunSettings settings{.compat = i % 3 == 0 ? "1.13" : "2.7",
+    const RunSettings settings{.compat = i % 3 == 0 ? Compat::kTorch1 : Compat::kTorch2,
                                .strategy = "random",
                                .schedule_seed = static_cast<std::uint64_t>(i)};
     if (program.flaw != "none") continue;
@@ -125,7 +127,7 @@ TEST(CallGrammarTest, EveryJobFollowsItOnEveryRankUnderEverySchedule) {
       EXPECT_EQ(calls_in(answer, rank), first) << text_of(program);
     }
     // Version 1.13 broadcasts buffers once even where they stay local.
-    if (settings.compat == "1.13" && !program.broadcast) continue;
+    if (settings.compat == Compat::kTorch1 && !program.broadcast) continue;
     EXPECT_EQ(violation(program, first, early), "") << text_of(program) << "\n" << join(first);
   }
   EXPECT_GT(n_whole, 300);

@@ -22,7 +22,7 @@ enum class Mistake : std::uint8_t {
 };
 
 struct RunSettings {
-  std::string compat = "2.7";
+  Compat compat = Compat::kTorch2;
   std::string strategy = "run-to-block";
   std::uint64_t schedule_seed = 0;
   Mistake mistake = Mistake::kNone;

@@ -28,7 +28,7 @@ struct Calls {
     event.seq = next[static_cast<std::size_t>(rank)]++;
     stream.add(rank, event);
     event.phase = CollectivePhase::kCompleted;
-    event.status = stream.name("ok");
+    event.status = CallStatus::kOk;
     if (completes) stream.add(rank, event);
   }
 

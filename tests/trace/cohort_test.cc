@@ -21,7 +21,7 @@ using ::testing::IsEmpty;
 
 /// What a rank recorded, as text that differs between any two events.
 std::string words_of(const Event& event) {
-  std::string words(kind_of(event.body));
+  std::string words(name_of(kind_of(event.body)));
   words += " " + std::to_string(event.index) + " at " + std::to_string(event.at.sync) + " " +
            std::to_string(event.time.ns) + ":";
   if (const auto* decision = std::get_if<DecisionEvent>(&event.body)) {

@@ -80,7 +80,7 @@ TEST(RecorderTest, ComputesNothingThatIsNotRead) {
     pen.recorder.record_grads(point, layout, tensors, -1);
   }
   pen.recorder.record_states(StateKind::kParam, StatePoint::kStep, layout, tensors, -1);
-  pen.recorder.record_values(kNoName, kNoName, tensors[0], -1);
+  pen.recorder.record_values(kNoName, ValuePoint::kStep, tensors[0], -1);
   EXPECT_TRUE(pen.events().empty());
 
   pen.recorder.record_grads(GradPoint::kPost, layout, tensors, -1);
@@ -151,7 +151,7 @@ TEST(RecorderTest, ValuesFollowTheEventsTheyBelongTo) {
   ASSERT_EQ(pen.events().size(), 2U);
   const auto& value = std::get<ValueEvent>(pen.events()[1].body);
   EXPECT_EQ(pen.names->text(value.tensor), "w");
-  EXPECT_EQ(pen.names->text(value.point), "step");
+  EXPECT_EQ(value.point, ValuePoint::kStep);
   EXPECT_EQ(std::vector<double>(value.values.begin(), value.values.end()),
             (std::vector<double>{4.0, 5.0}));
 }

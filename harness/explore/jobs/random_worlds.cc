@@ -10,12 +10,17 @@ namespace lockstep {
 
 namespace {
 
-constexpr const char* kSimplest = "run-to-block";
+/// Strategies that draw nothing, the simplest first.
+const std::vector<std::string> kUnseeded = {"run-to-block", "round-robin"};
+
+auto find_unseeded(const std::string& schedule) {
+  return std::find(kUnseeded.begin(), kUnseeded.end(), schedule);
+}
 
 std::string draw_schedule(detail::RandomDraws& draws) {
-  std::string name =
-      draws.one_of({kSimplest, "round-robin", "random", "random", "pct:depth=2", "pct:depth=3"});
-  if (name == kSimplest || name == "round-robin") return name;
+  std::string name = draws.one_of(
+      {"run-to-block", "round-robin", "random", "random", "pct:depth=2", "pct:depth=3"});
+  if (find_unseeded(name) != kUnseeded.end()) return name;
   const std::string mark = name.find(':') == std::string::npos ? ":" : ",";
   return name + mark + "seed=" + std::to_string(draws.below(1'000'000));
 }
@@ -38,9 +43,7 @@ std::string draw_schedule(std::uint64_t seed) {
 }
 
 std::vector<std::string> simpler_schedules(const std::string& schedule) {
-  if (schedule == kSimplest) return {};
-  if (schedule == "round-robin") return {kSimplest};
-  return {kSimplest, "round-robin"};
+  return {kUnseeded.begin(), find_unseeded(schedule)};
 }
 
 RunOptions draw_world(const WorldScope& scope, std::uint64_t seed) {

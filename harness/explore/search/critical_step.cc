@@ -191,7 +191,7 @@ Parting parting_of(const std::vector<Step>& failing, const std::vector<Step>& pa
                   place_of(failing, *second) < failing.size()};
 }
 
-std::string words_of(const Event& event, const NameTable& names) {
+std::string words_of(const Event& event) {
   const std::string rank = "rank " + std::to_string(to_int(event.rank));
   if (const CollectiveEvent* call = call_in(event)) {
     std::string text =
@@ -203,10 +203,10 @@ std::string words_of(const Event& event, const NameTable& names) {
   }
   if (const auto* touch = std::get_if<TouchEvent>(&event.body)) {
     return rank + (touch->written ? " wrote to" : " read") + " the memory of its " +
-           std::string(names.text(touch->call)) + " #" + std::to_string(touch->seq);
+           std::string(name_of(touch->call)) + " #" + std::to_string(touch->seq);
   }
   const std::string step = event.at.opt >= 0 ? " of step " + std::to_string(event.at.opt) : "";
-  return rank + " recorded '" + std::string(kind_of(event.body)) + "'" + step;
+  return rank + " recorded '" + std::string(name_of(kind_of(event.body))) + "'" + step;
 }
 
 }  // namespace
@@ -234,8 +234,8 @@ std::optional<CriticalStep> critical_step(const TrialRunner& runner,
   if (parting.first == nullptr) return std::nullopt;
   return CriticalStep{.failing = sim::encode_schedule(*failing),
                       .passing = sim::encode_schedule(*passing),
-                      .first = words_of(*parting.first, left->names()),
-                      .second = words_of(*parting.second, right->names()),
+                      .first = words_of(*parting.first),
+                      .second = words_of(*parting.second),
                       .both = parting.both};
 }
 

@@ -15,6 +15,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kScenarioSuffix = ".toml";
+
 std::string folder_of(const std::string& path) {
   std::error_code code;
   return fs::absolute(path, code).lexically_normal().parent_path().string();
@@ -26,7 +28,7 @@ std::vector<std::string> toml_files(const std::string& folder) {
   std::vector<std::string> files;
   std::error_code code;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, code)) {
-    if (entry.path().extension() == ".toml") files.push_back(entry.path().string());
+    if (entry.path().extension() == kScenarioSuffix) files.push_back(entry.path().string());
   }
   std::sort(files.begin(), files.end());
   return files;

@@ -17,7 +17,9 @@ constexpr const char* kReproductionFile = "repro.toml";
 /// Whether rows come from a file.
 bool reads_files(const TomlNode& document) {
   const TomlNode* kind = find_at(document, "data.kind");
-  return kind != nullptr && kind->text != "inline" && kind->text != "synthetic";
+  if (kind == nullptr) return false;
+  const std::optional<DataKind> known = parse_word<DataKind>(kind->text);
+  return known != DataKind::kInline && known != DataKind::kSynthetic;
 }
 
 /// Line breaks and control characters would end a comment.
@@ -50,8 +52,9 @@ std::string scenario_text(const Shrunk& shrunk, const Reproduction& about) {
   TomlNode head;
   put(head, "format", integer_node(1));
   put(head, "title", text_node("Shrunk: " + about.title));
-  for (const TomlField& field : shrunk.document.fields) {
-    if (field.key == "format" || field.key == "replay") continue;
+  TomlNode rest = copy_of(shrunk.document);
+  for (const char* key : {"format", "replay"}) drop(rest, key);
+  for (const TomlField& field : rest.fields) {
     put(head, field.key, copy_of(field.value));
   }
   return render_toml(head);

@@ -29,8 +29,8 @@ void strip(TomlNode& document) {
 void name_laws(TomlNode& document, const Scenario& scenario) {
   TomlNode list;
   list.kind = TomlNode::Kind::kArray;
-  for (const char* law : {"resume-equal", "deterministic"}) {
-    if (names_law(scenario, law)) list.items.push_back(text_node(law));
+  for (const LawId law : kRepeatLaws) {
+    if (names_law(scenario, law)) list.items.push_back(text_node(std::string(name_of(law))));
   }
   if (!list.items.empty()) put(document, "expect.quiet", std::move(list));
 }
@@ -53,7 +53,9 @@ Outcome Shrinker::start(const TomlNode& document, const std::string& schedule) {
   if (!first.value().failure) return Error{"this run does not fail", runner_->path()};
   trial_ = first.value();
   wanted_ = trial_.failure;
-  const bool repeats = wanted_->law == "resume-equal" || wanted_->law == "deterministic";
+  const std::optional<LawId> law = parse_word<LawId>(wanted_->law);
+  const bool repeats =
+      law && std::find(kRepeatLaws.begin(), kRepeatLaws.end(), *law) != kRepeatLaws.end();
   if (!repeats) drop(best_, "expect");
   start_schedule(schedule);
   bound_livelock();

@@ -91,6 +91,11 @@ class FieldReader {
   }
 
   template <typename Choice>
+  void spelled(const char* key, Choice& value) {
+    choice(key, value);
+  }
+
+  template <typename Choice>
   void aside(const char* key, Choice& value) {
     choice(key, value);
   }

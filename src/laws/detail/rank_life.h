@@ -5,6 +5,7 @@
 #include <compare>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -37,7 +38,7 @@ struct RankLife {
   EndOutcome outcome = EndOutcome::kNone;  ///< kNone: no end event.
   EndReason reason = EndReason::kNone;
   std::string detail;  ///< For messages.
-  std::string_view last_kind;
+  std::optional<EventKind> last_kind;
   std::int32_t last_opt = 0;
   Signature last_call;
   std::int64_t n_forwards = 0;

@@ -7,7 +7,7 @@
 #include "lockstep/laws/detail/alignment.h"
 #include "lockstep/laws/detail/mean_fit.h"
 #include "lockstep/laws/finding.h"
-#include "lockstep/laws/rules/detail/open_reduction.h"
+#include "lockstep/laws/rules/detail/mean/open_reduction.h"
 
 namespace lockstep::laws {
 

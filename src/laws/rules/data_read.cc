@@ -6,8 +6,6 @@
 #include <set>
 #include <string>
 
-#include "lockstep/laws/pass_words.h"
-
 namespace lockstep::laws {
 
 namespace {

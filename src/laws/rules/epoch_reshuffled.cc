@@ -4,7 +4,6 @@
 #include <tuple>
 
 #include "lockstep/laws/detail/alignment.h"
-#include "lockstep/laws/pass_words.h"
 #include "lockstep/laws/rules/checkers.h"
 
 namespace lockstep::laws {

@@ -78,7 +78,7 @@ class InFlightUntouched final : public Law {
                              .manner = touch.manner};
     const auto [known, is_new] = mistakes_.try_emplace(mistake);
     Finding& finding = known->second;
-    if (is_new || earlier(event, touch, finding)) describe(event, touch, mistake, names, finding);
+    if (is_new || earlier(event, touch, finding)) describe(event, touch, mistake, finding);
     const auto same = std::find(finding.ranks.begin(), finding.ranks.end(), event.rank);
     if (same == finding.ranks.end()) finding.ranks.push_back(event.rank);
   }
@@ -91,9 +91,8 @@ class InFlightUntouched final : public Law {
   static void describe(const Event& event,
                        const TouchEvent& touch,
                        const Mistake& mistake,
-                       const NameTable& names,
                        Finding& finding) {
-    const std::string call(names.text(touch.call));
+    const std::string call(name_of(touch.call));
     finding.event = "touch";
     finding.attempt = mistake.attempt;
     finding.group = mistake.group;
@@ -102,7 +101,7 @@ class InFlightUntouched final : public Law {
     finding.field = field_of(touch);
     finding.site = mistake.site;
     finding.other_site = mistake.posted_at;
-    finding.cause = cause_of(event, touch, call);
+    finding.cause = cause_of(event, touch);
     finding.message = message_of(touch, mistake, call);
     if (mistake.site.empty() && !mistake.posted_at.empty()) {
       finding.message += "; posted at " + mistake.posted_at;
@@ -114,10 +113,11 @@ class InFlightUntouched final : public Law {
     return touch.written ? "write" : "read";
   }
 
-  static Cause cause_of(const Event& event, const TouchEvent& touch, std::string_view call) {
+  static Cause cause_of(const Event& event, const TouchEvent& touch) {
     if (touch.manner != TouchManner::kNone) return Cause::kAsyncNoWait;
     // Training has not begun, and what arrives is rank 0's state.
-    const bool of_the_start = call == "broadcast" && touch.written && event.at.opt == 0;
+    const bool of_the_start =
+        touch.call == CollectiveOp::kBroadcast && touch.written && event.at.opt == 0;
     return of_the_start ? Cause::kInitBroadcastPartial : Cause::kOverlapRace;
   }
 

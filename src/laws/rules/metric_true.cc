@@ -7,7 +7,6 @@
 
 #include "lockstep/base/text.h"
 #include "lockstep/laws/detail/alignment.h"
-#include "lockstep/laws/pass_words.h"
 #include "lockstep/laws/rules/checkers.h"
 #include "lockstep/laws/rules/metric_formula.h"
 

@@ -14,6 +14,7 @@
 #include "lockstep/laws/rules/checkers.h"
 #include "lockstep/laws/rules/detail/norm_bounds.h"
 #include "lockstep/laws/rules/detail/open_ballots.h"
+#include "lockstep/laws/rules/detail/own_sums.h"
 
 namespace lockstep::laws {
 
@@ -37,16 +38,10 @@ struct ClipWindow {
   std::optional<double> early_factor{};
 };
 
-/// What one rank has summed over the ranks by itself since its last reduction.
-struct OwnSums {
-  std::int32_t group = -1;
-  std::vector<std::int64_t> counts;  ///< Elements of each call.
-};
-
-WrapperKey outside(const Event& event) {
-  WrapperKey key = wrapper_of(event.at);
-  key.wrapper = -1;
-  return key;
+std::vector<Rank> ranks_of(RankRange who) {
+  std::vector<Rank> ranks;
+  append(ranks, who);
+  return ranks;
 }
 
 class NormTrue final : public Law {
@@ -72,14 +67,14 @@ class NormTrue final : public Law {
     const auto* grad = std::get_if<GradEvent>(&event.first->body);
     if (grad != nullptr && !is_read(*grad)) return;
     const auto* call = std::get_if<CollectiveEvent>(&event.first->body);
-    if (call != nullptr && !is_own_sum(*call)) return;
+    if (call != nullptr && !OwnSums::is_one(*call)) return;
     // Contributions are only counted.
     const bool counted = grad != nullptr && grad->point == GradPoint::kInc;
     const bool alike = counted ? event.similarity <= Similarity::kSameShape : event.equal();
     const bool together = alike && wrappers_.are_replicas(event, n_ranks_) &&
                           counter_.counts(*event.first, all_ranks(event)) &&
                           windows_.shares(wrapper_of(event.first->at), all_ranks(event)) &&
-                          sums_.shares(outside(*event.first), all_ranks(event));
+                          sums_.shares(*event.first, all_ranks(event));
     deliver(event, together, [&](const Event& own, RankRange who) { observe(own, who, names); });
   }
 
@@ -98,14 +93,6 @@ class NormTrue final : public Law {
            grad.point == GradPoint::kInc;
   }
 
-  /// A sum over ranks that the program asked for, and no wrapper.
-  static bool is_own_sum(const CollectiveEvent& call) {
-    const Signature& signature = call.signature;
-    const bool own = signature.site.scope == nullptr || *signature.site.scope == '\0';
-    return own && call.phase == CollectivePhase::kPosted &&
-           signature.op == CollectiveOp::kAllReduce && signature.reduce == ReduceOp::kSum;
-  }
-
   void observe(const Event& event, RankRange who, const NameTable& names) {
     const WrapperKey wrapper = wrapper_of(event.at);
     if (const auto* grad = std::get_if<GradEvent>(&event.body)) {
@@ -115,18 +102,12 @@ class NormTrue final : public Law {
       on_clip(windows_.at(wrapper, who), *clip);
     } else if (const auto* step = std::get_if<StepEvent>(&event.body)) {
       on_step(event, *step, who, names);
-      if (OwnSums* const sums = sums_.find(outside(event), who)) sums->counts.clear();
+      sums_.restart(event, who);
     } else if (const auto* call = std::get_if<CollectiveEvent>(&event.body)) {
-      if (is_own_sum(*call)) on_sum(sums_.at(outside(event), who), *call);
+      sums_.on_call(event, *call, who);
     } else if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
       wrappers_.on_wrap(event, *wrap);
     }
-  }
-
-  static void on_sum(OwnSums& sums, const CollectiveEvent& call) {
-    if (sums.group != call.group) sums.counts.clear();
-    sums.group = call.group;
-    sums.counts.push_back(call.signature.count);
   }
 
   void on_grad(const Event& event, const GradEvent& grad, RankRange who) {
@@ -139,7 +120,7 @@ class NormTrue final : public Law {
     window.reduced.keep(grad);
     window.clips.clear();  // What came before is part of what was reduced.
     window.contributed = false;
-    if (OwnSums* const sums = sums_.find(outside(event), who)) sums->counts.clear();
+    sums_.restart(event, who);
     if (window.early_factor) vote_early(event, *std::exchange(window.early_factor, {}), who);
   }
 
@@ -233,7 +214,7 @@ class NormTrue final : public Law {
                              place.step.scale,
                              wrappers_.n_members(wrapper_of(event.at), n_ranks_));
     }
-    if (!complaint && has_own_sum(wrapper_of(event.at), place.who, event)) {
+    if (!complaint && own_sums(event, place.who) != nullptr) {
       complaint =
           recounted_norm(clip, reduced, wrappers_.n_members(wrapper_of(event.at), n_ranks_));
     }
@@ -243,19 +224,18 @@ class NormTrue final : public Law {
     report(event, place, complaint, "clip");
   }
 
-  /// Whether the program has summed anything over the wrapper's ranks since its reduction.
-  bool has_own_sum(WrapperKey wrapper, RankRange who, const Event& event) {
-    const OwnSums* const sums = sums_.find(outside(event), who);
-    if (sums == nullptr || sums->counts.empty()) return false;
-    const WrapEvent* const wrap = wrappers_.find(wrapper);
-    return wrap != nullptr && wrap->group == sums->group;
+  /// What the program has summed over the wrapper's ranks since its reduction; null: nothing.
+  const OwnSums::Calls* own_sums(const Event& event, RankRange who) {
+    const OwnSums::Calls* const sums = sums_.find(event, who);
+    const WrapEvent* const wrap = wrappers_.find(wrapper_of(event.at));
+    return sums != nullptr && wrap != nullptr && wrap->group == sums->group ? sums : nullptr;
   }
 
   /// Averages that the program has summed over the ranks once more.
   void judge_sums(const Event& event, const Place& place, const NameTable& names) {
     const WrapperKey wrapper = wrapper_of(event.at);
-    if (!has_own_sum(wrapper, place.who, event)) return;
-    const OwnSums* const sums = sums_.find(outside(event), place.who);
+    const OwnSums::Calls* const sums = own_sums(event, place.who);
+    if (sums == nullptr) return;
     n_checked_ += place.who.n;
     report(event,
            place,
@@ -287,12 +267,6 @@ class NormTrue final : public Law {
     finding.cause = complaint->cause;
     finding.ranks = ranks_of(place.who);
     findings_.add(place.alignment, complaint->field, std::move(finding));
-  }
-
-  static std::vector<Rank> ranks_of(RankRange who) {
-    std::vector<Rank> ranks;
-    append(ranks, who);
-    return ranks;
   }
 
   // -- all ranks clip alike
@@ -370,7 +344,7 @@ class NormTrue final : public Law {
   Wrappers wrappers_;
   Counter counter_;
   RankWrapperMap<ClipWindow> windows_;
-  RankWrapperMap<OwnSums> sums_;  // Under wrapper -1: calls belong to none.
+  OwnSums sums_;
   OpenBallots ballots_;
   OpenBallots early_;
   std::map<std::uint64_t, double> limits_of_;  // By their ballot word: a handful.

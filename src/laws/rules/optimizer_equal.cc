@@ -10,15 +10,26 @@
 #include "lockstep/laws/rules/checkers.h"
 #include "lockstep/laws/rules/detail/open_ballots.h"
 
-namespace lockstep::laws {
+namespace lockstep {
 
+namespace laws {
 namespace {
 
 /// What a step event says, in the order of the ballot's words. After a skipped step the number and
 /// the scale of later ones differ as well, so the first word that differs is the one to report.
 enum class StepField : std::uint8_t { kStep, kSkipped, kLr, kScale };
 
-constexpr std::array<std::string_view, 4> kStepFields = {"step", "skipped", "lr", "scale"};
+}  // namespace
+}  // namespace laws
+
+template <>
+inline constexpr WordTable<4> kWords<laws::StepField> = {"step", "skipped", "lr", "scale"};
+
+}  // namespace lockstep
+
+namespace lockstep::laws {
+
+namespace {
 
 std::string step_value_text(StepField field, std::uint64_t word) {
   if (field == StepField::kStep) return std::to_string(static_cast<std::int64_t>(word));
@@ -83,7 +94,8 @@ class OptimizerEqual final : public Law {
 
   /// At the end, when the sizes of all windows are known.
   void explain_by_windows(Finding& finding) const {
-    if (finding.event != "step" || finding.field != kStepFields.front()) return;
+    const bool of_steps = parse_word<EventKind>(finding.event) == EventKind::kStep;
+    if (!of_steps || parse_word<StepField>(finding.field) != StepField::kStep) return;
     const std::string windows = forwards_.window_text(finding.attempt);
     if (windows.empty()) return;
     finding.message += "; they accumulate over " + windows;
@@ -146,7 +158,8 @@ class OptimizerEqual final : public Law {
       const std::string name(word == 0              ? std::string_view("optimizer")
                              : word > layout.size() ? std::string_view("option")
                                                     : names.text(layout[word - 1]));
-      if (ranks.empty() || name == "lr" || !findings_.wants(alignment, name)) continue;
+      const bool is_rate = parse_word<StepField>(name) == StepField::kLr;
+      if (ranks.empty() || is_rate || !findings_.wants(alignment, name)) continue;
       Finding finding;
       finding.attempt = alignment.wrapper.attempt;
       finding.event = "options";
@@ -164,7 +177,7 @@ class OptimizerEqual final : public Law {
   }
 
   void on_step(const Event& event, const StepEvent& step, RankRange who, const NameTable& names) {
-    const std::array<std::uint64_t, kStepFields.size()> words = {
+    const std::array<std::uint64_t, kWords<StepField>.size()> words = {
         static_cast<std::uint64_t>(event.at.opt),
         step.skipped ? 1U : 0U,
         std::bit_cast<std::uint64_t>(step.lr),
@@ -209,7 +222,7 @@ class OptimizerEqual final : public Law {
   void judge_step(const AlignmentKey& alignment, const Ballot& ballot) {
     n_checked_ += ballot.n_comparisons();
     if (ballot.unanimous()) return;
-    for (std::size_t i = 0; i < kStepFields.size(); ++i) {
+    for (std::size_t i = 0; i < kWords<StepField>.size(); ++i) {
       std::vector<Rank> ranks = ballot.minority(i);
       if (ranks.empty()) continue;
       // One finding a wrapper: the other fields follow from the first that differs.
@@ -224,9 +237,9 @@ class OptimizerEqual final : public Law {
                        std::size_t word) const {
     Finding finding;
     finding.attempt = alignment.wrapper.attempt;
-    finding.event = "step";
+    finding.event = name_of(EventKind::kStep);
     const auto field = static_cast<StepField>(word);
-    finding.field = kStepFields[word];
+    finding.field = name_of(field);
     finding.ranks = ballot.minority(word);
     finding.step = ballot.majority_opt();
     finding.message = std::string(what_of(field)) + ": " + values_text(ballot, word);

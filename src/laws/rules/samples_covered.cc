@@ -6,9 +6,9 @@
 #include <tuple>
 
 #include "lockstep/laws/detail/alignment.h"
-#include "lockstep/laws/pass_words.h"
 #include "lockstep/laws/rules/checkers.h"
 #include "lockstep/laws/rules/data_read.h"
+#include "lockstep/laws/rules/detail/samples/pass_tally.h"
 
 namespace lockstep::laws {
 
@@ -16,37 +16,10 @@ namespace {
 
 constexpr std::string_view kSamplesCovered = "samples-covered";
 
-/// What one forward consumed.
-struct Consumed {
-  std::int32_t attempt = 0;
-  std::int32_t opt = 0;
-  std::int32_t rank = 0;
-  std::vector<std::int64_t> ids;
-};
-
-// No spans inside: safe to keep.
-using DeclaredByRank = std::map<std::int32_t, EpochEvent>;
-
 /// One pass over one split by all ranks, while it lasts.
 struct Pass {
   std::map<std::int32_t, DeclaredByRank> declared;  // By attempt.
   std::vector<Consumed> consumed;
-};
-
-/// What a pass amounts to, in the attempts that count.
-struct Tally {
-  std::int32_t n_ranks = 0;
-  std::int32_t attempt = 0;  // The last one.
-  std::int32_t step = std::numeric_limits<std::int32_t>::max();
-  DeclaredByRank declared;
-  std::map<std::int64_t, std::int32_t> counts;
-  std::map<std::int32_t, std::vector<std::int64_t>> by_rank;
-
-  std::int64_t surplus() const {
-    std::int64_t sum = 0;
-    for (const auto& [id, count] : counts) sum += count - 1;
-    return sum;
-  }
 };
 
 class SamplesCovered final : public Law {
@@ -169,12 +142,12 @@ class SamplesCovered final : public Law {
 
   /// What the attempts did of a pass that still counts. A different number of ranks divides an
   /// epoch again, so nothing of the attempts before that does.
-  Tally tally_of(const Pass& pass, bool train) const {
+  PassTally tally_of(const Pass& pass, bool train) const {
     std::set<std::int32_t> attempts;
     for (const Consumed& consumed : pass.consumed) {
       if (!train || !redone(consumed)) attempts.insert(consumed.attempt);
     }
-    Tally tally;
+    PassTally tally;
     if (attempts.empty()) return tally;
     tally.attempt = *attempts.rbegin();
     tally.n_ranks = worlds_.of(tally.attempt);
@@ -187,16 +160,9 @@ class SamplesCovered final : public Law {
     }
     for (const Consumed& consumed : pass.consumed) {
       if (consumed.attempt < first || (train && redone(consumed))) continue;
-      add(consumed, tally);
+      tally.add(consumed);
     }
     return tally;
-  }
-
-  static void add(const Consumed& consumed, Tally& tally) {
-    tally.step = std::min(tally.step, consumed.opt);
-    std::vector<std::int64_t>& of_rank = tally.by_rank[consumed.rank];
-    of_rank.insert(of_rank.end(), consumed.ids.begin(), consumed.ids.end());
-    for (const std::int64_t id : consumed.ids) ++tally.counts[id];
   }
 
   /// Whether two attempts divided a pass among equally many ranks.
@@ -211,7 +177,7 @@ class SamplesCovered final : public Law {
   /// `finished`: all ranks have gone on to the next one.
   void judge(const PassKey& key, const Pass& pass, const NameTable& names, bool finished) {
     const bool train = is_train(key.split, names);
-    const Tally tally = tally_of(pass, train);
+    const PassTally tally = tally_of(pass, train);
     if (tally.declared.empty() || tally.counts.empty()) return;
     const EpochEvent& declared = tally.declared.begin()->second;
     const auto sampler = parse_word<KnownSampler>(names.text(declared.sampler));
@@ -220,71 +186,22 @@ class SamplesCovered final : public Law {
     const bool once = sampler.has_value() && !sharded;
     if (!sharded && (!train || !once)) return;
     n_checked_ += static_cast<std::int64_t>(tally.counts.size());
-    std::optional<Finding> finding = judge_shares(tally, sharded);
-    if (!finding) finding = judge_counts(tally, sampler == KnownSampler::kRandom);
-    if (!finding && train && finished && !is_complete(tally)) finding = judge_resized(pass, tally);
+    std::optional<Finding> finding;
+    if (sharded) finding = tally.uneven_shares();
+    if (!finding) finding = tally.wrong_counts(sampler == KnownSampler::kRandom);
+    if (!finding && train && finished && !tally.is_complete()) finding = judge_resized(pass, tally);
     if (finding) report(key, tally, std::move(*finding), names);
-  }
-
-  static std::optional<Finding> judge_shares(const Tally& tally, bool sharded) {
-    if (!sharded) return std::nullopt;
-    std::map<std::int64_t, std::vector<Rank>> by_share;
-    for (const auto& [rank, declared] : tally.declared)
-      by_share[declared.per_rank].push_back(Rank{rank});
-    if (by_share.size() < 2) return std::nullopt;
-    const auto most =
-        std::max_element(by_share.begin(), by_share.end(), [](const auto& a, const auto& b) {
-          return a.second.size() < b.second.size();
-        });
-    Finding finding;
-    finding.field = "count";
-    finding.cause = Cause::kUnevenBatches;
-    finding.message =
-        "the ranks draw different numbers of samples: " + std::to_string(by_share.begin()->first) +
-        " to " + std::to_string(by_share.rbegin()->first);
-    for (const auto& [share, ranks] : by_share) {
-      if (share != most->first)
-        finding.ranks.insert(finding.ranks.end(), ranks.begin(), ranks.end());
-    }
-    std::sort(finding.ranks.begin(), finding.ranks.end());
-    return finding;
-  }
-
-  static std::optional<Finding> judge_counts(const Tally& tally, bool is_random) {
-    const EpochEvent& declared = tally.declared.begin()->second;
-    const std::int64_t drawn = declared.n_replicas * declared.per_rank;
-    const std::int64_t padding =
-        declared.pads ? std::max<std::int64_t>(0, drawn - declared.dataset_size) : 0;
-    const std::int64_t surplus = tally.surplus();
-    const auto n_seen = static_cast<std::int64_t>(tally.counts.size());
-    Finding finding;
-    if (surplus > padding) {
-      finding.field = "duplicates";
-      finding.message = std::to_string(surplus) +
-                        " samples were consumed more than once where padding allows " +
-                        std::to_string(padding);
-      explain_duplicates(finding, tally, is_random);
-      return finding;
-    }
-    if (!is_complete(tally)) return std::nullopt;  // Stopped on the way: nothing more to claim.
-    const std::int64_t expected = std::min(drawn, declared.dataset_size);
-    if (n_seen == expected) return std::nullopt;
-    finding.field = n_seen < expected ? "missing" : "foreign";
-    finding.message = "a finished epoch saw " + std::to_string(n_seen) + " distinct samples of " +
-                      std::to_string(expected);
-    explain_duplicates(finding, tally, is_random);
-    return finding;
   }
 
   /// An epoch that one number of ranks began and a different number ended, not from its
   /// start.
-  std::optional<Finding> judge_resized(const Pass& pass, const Tally& last) const {
-    Tally whole;
+  std::optional<Finding> judge_resized(const Pass& pass, const PassTally& last) const {
+    PassTally whole;
     std::set<std::int32_t> attempts;
     for (const Consumed& consumed : pass.consumed) {
       if (redone(consumed)) continue;
       attempts.insert(worlds_.of(consumed.attempt));
-      add(consumed, whole);
+      whole.add(consumed);
     }
     const std::int64_t size = last.declared.begin()->second.dataset_size;
     const std::int64_t n_missing = size - std::ssize(whole.counts);
@@ -299,51 +216,7 @@ class SamplesCovered final : public Law {
     return finding;
   }
 
-  static bool is_complete(const Tally& tally) {
-    if (std::ssize(tally.by_rank) < std::max<std::int64_t>(tally.n_ranks, 1)) return false;
-    return std::all_of(tally.by_rank.begin(), tally.by_rank.end(), [&](const auto& entry) {
-      const auto declared = tally.declared.find(entry.first);
-      return declared != tally.declared.end() &&
-             static_cast<std::int64_t>(entry.second.size()) == declared->second.per_rank;
-    });
-  }
-
-  static void explain_duplicates(Finding& finding, const Tally& tally, bool is_random) {
-    std::set<std::uint64_t> orders;
-    for (const auto& [rank, declared] : tally.declared) orders.insert(declared.order_digest);
-    if (orders.size() > 1) {
-      finding.cause = Cause::kSamplerSeedDiffers;
-      finding.message += ": the ranks shuffled differently";
-      return;
-    }
-    const std::vector<Rank> same = ranks_with_equal_shares(tally);
-    if (same.empty()) return;
-    finding.ranks = same;
-    const bool all = same.size() == tally.by_rank.size();
-    const bool sharded = tally.declared.begin()->second.n_replicas > 1;
-    finding.cause = Cause::kLocalRankAsRank;
-    if (all && !sharded)
-      finding.cause = is_random ? Cause::kWeightedNotSharded : Cause::kIterableUnsharded;
-    finding.message +=
-        all && !sharded ? ": every rank reads the whole set" : ": these ranks read the same shard";
-  }
-
-  static std::vector<Rank> ranks_with_equal_shares(const Tally& tally) {
-    std::map<std::vector<std::int64_t>, std::vector<Rank>> by_share;
-    for (const auto& [rank, ids] : tally.by_rank) {
-      std::vector<std::int64_t> sorted = ids;
-      std::sort(sorted.begin(), sorted.end());
-      by_share[std::move(sorted)].push_back(Rank{rank});
-    }
-    std::vector<Rank> same;
-    for (const auto& [share, ranks] : by_share) {
-      if (ranks.size() > 1) same.insert(same.end(), ranks.begin(), ranks.end());
-    }
-    std::sort(same.begin(), same.end());
-    return same;
-  }
-
-  void report(const PassKey& key, const Tally& tally, Finding finding, const NameTable& names) {
+  void report(const PassKey& key, const PassTally& tally, Finding finding, const NameTable& names) {
     if (!reported_.insert(key.split).second) return;
     finding.event = "epoch";
     finding.epoch = key.epoch;

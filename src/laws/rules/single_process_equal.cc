@@ -130,11 +130,11 @@ class SingleProcessEqual final : public Law {
       return a.rank < b.rank;
     });
     n_checked_ += std::ssize(shares);
-    const std::string_view call = names.text(shares.front().event.call);
-    const bool gathers = call != "all_reduce" && call != "reduce_scatter";
+    const CollectiveOp call = shares.front().event.call;
+    const bool gathers = call != CollectiveOp::kAllReduce && call != CollectiveOp::kReduceScatter;
     judge_flaw(Flaw::kDropped, key, shares, gathers, names);
     // These two return the same to all ranks.
-    const bool is_common = call == "all_reduce" || call == "all_gather";
+    const bool is_common = call == CollectiveOp::kAllReduce || call == CollectiveOp::kAllGather;
     if (gathers && is_of_some_ranks(shares)) return;
     if (is_right_by_symmetry(shares) || (is_common && is_made_up_for(shares))) return;
     judge_flaw(Flaw::kNotAnswered, key, shares, gathers, names);
@@ -168,7 +168,7 @@ class SingleProcessEqual final : public Law {
     Finding finding;
     finding.attempt = attempt;
     finding.event = "exchange";
-    finding.field = names.text(first.call);
+    finding.field = name_of(first.call);
     finding.site = names.text(first.called_at);
     for (const Share* const share : flawed) finding.ranks.push_back(Rank{share->rank});
     finding.step = first.step;

@@ -21,7 +21,7 @@ void visit_training_fields(Visitor& visit, Body& event) {
     visit.layout("frozen", event.frozen);
     visit.layout("buffers", event.buffers);
     visit.layout("ignored", event.ignored);
-    visit.choice("buffer_policy", event.buffer_policy);
+    visit.spelled("buffer_policy", event.buffer_policy);
     visit.integer("bucket_cap_bytes", event.bucket_cap_bytes);
     visit.integer("group", event.group);
     visit.integer("n_ranks", event.n_ranks);
@@ -78,7 +78,7 @@ void visit_collective_fields(Visitor& visit, Body& event) {
   visit.word("layout", event.signature.layout);
   visit.site("site", event.signature.site);
   visit.word("digest", event.digest);
-  visit.name("status", event.status);
+  visit.spelled("status", event.status);
 }
 
 template <typename Visitor, typename Body>
@@ -130,7 +130,7 @@ void visit_data_fields(Visitor& visit, Body& event) {
     visit.aside("about", event.kind);
   } else if constexpr (Is<Body, ValueEvent>) {
     visit.name("tensor", event.tensor);
-    visit.name("point", event.point);
+    visit.choice("point", event.point);
     visit.reals("values", event.values);
   } else if constexpr (Is<Body, GroupEvent>) {
     visit.integer("group", event.group);
@@ -141,7 +141,7 @@ void visit_data_fields(Visitor& visit, Body& event) {
     visit.site("site", event.site);
     visit.integer("group", event.group);
     visit.integer("seq", event.seq);
-    visit.name("call", event.call);
+    visit.spelled("call", event.call);
     visit.flag("receives", event.receives);
     visit.name("posted_at", event.posted_at);
     visit.aside("manner", event.manner);
@@ -188,14 +188,14 @@ void visit_job_fields(Visitor& visit, Body& event) {
     visit.layout("names", event.layout);
   } else if constexpr (Is<Body, BufferPolicyEvent>) {
     visit.layout("names", event.layout);
-    visit.choice("policy", event.policy);
+    visit.spelled("policy", event.policy);
   } else if constexpr (Is<Body, ConfigurationEvent>) {
     visit.name("name", event.name);
     visit.word("digest", event.digest);
   } else if constexpr (Is<Body, CommHookEvent>) {
     visit.choice("effect", event.effect);
   } else if constexpr (Is<Body, ExchangeEvent>) {
-    visit.name("call", event.call);
+    visit.spelled("call", event.call);
     visit.choice("reduce", event.reduce);
     visit.integer("group", event.group);
     visit.integer("seq", event.seq);
@@ -223,11 +223,11 @@ void visit_job_fields(Visitor& visit, Body& event) {
 template <typename Visitor, typename Body>
 void visit_run_fields(Visitor& visit, Body& event) {
   if constexpr (Is<Body, EndEvent>) {
-    visit.choice("outcome", event.outcome);
+    visit.spelled("outcome", event.outcome);
     visit.name("detail", event.detail);
     visit.aside("reason", event.reason);
   } else if constexpr (Is<Body, SnapshotEvent>) {
-    visit.choice("action", event.action);
+    visit.spelled("action", event.action);
     visit.integer("step", event.step);
     visit.name("detail", event.detail);
     visit.word("digest", event.digest);

@@ -115,13 +115,6 @@ int caps_buckets_at_nan() {
   });
 }
 
-int compares_with_a_version_that_is_not_there() {
-  return on_two([](RankContext& rank) {
-    nn::Linear model(rank.runtime(), 2, 1);
-    DistributedDataParallel ddp(model, rank.world(), {.compat = "9.9"});
-  });
-}
-
 int forwards_twice_with_unused_parameters() {
   return on_two([](RankContext& rank) {
     nn::Linear model(rank.runtime(), 2, 1);
@@ -303,9 +296,6 @@ constexpr Misuse kTrainingMisuses[] = {
      "DistributedDataParallel is not needed when a module doesn't have any parameter",
      wraps_a_model_without_parameters},
     {"CapsBucketsAtNan", "bucket_cap_mb is not a number", caps_buckets_at_nan},
-    {"ComparesWithAVersionThatIsNotThere",
-     "compat is '2.7' or '1.13', not '9.9'",
-     compares_with_a_version_that_is_not_there},
     {"LeavesAParameterUnused",
      "Expected to have finished reduction in the prior iteration",
      forwards_twice_with_unused_parameters},

@@ -44,7 +44,7 @@ TEST_F(FaultReader, ReadsRankFaults) {
   EXPECT_EQ(last.rank, 2);
   EXPECT_EQ(last.attempt, 1);
   EXPECT_EQ(last.step, 1);
-  EXPECT_EQ(last.at, "all_reduce");
+  EXPECT_EQ(last.at, sim::Occasion(CollectiveOp::kAllReduce));
   EXPECT_EQ(last.nth, 2);
   EXPECT_EQ(last.when, CollectivePhase::kCompleted);
   EXPECT_EQ(session.faults[2].time->ns, 9);

@@ -172,7 +172,7 @@ TEST(ContentsOfARunTest, EveryContributionFaultIsDetected) {
     return sim::Fault{.kind = kind,
                       .rank = 1,
                       .step = 1,
-                      .at = "all_reduce",
+                      .at = CollectiveOp::kAllReduce,
                       .delay = Duration{5},
                       .element = 7,
                       .bit = 30,

@@ -139,7 +139,8 @@ TEST(NodeDisksTest, RanksOfANodeShareItsDisk) {
 TEST(NodeDisksTest, ANodeThatJoinsARestartFindsItsDiskEmpty) {
   RunOptions options{.ranks = 2, .disks = sim::DiskScope::kNode};
   options.net.ranks_per_node = 1;
-  options.faults = {{.kind = sim::FaultKind::kException, .rank = 1, .at = "all_reduce"}};
+  options.faults = {
+      {.kind = sim::FaultKind::kException, .rank = 1, .at = CollectiveOp::kAllReduce}};
   options.agent = sim::AgentOptions{.max_restarts = 1, .n_ranks_later = {3}};
   const auto run = run_ranks(options, [](RankContext& rank) {
     const bool had_files = rank.host().files().read("state").ok();

@@ -37,7 +37,7 @@ std::shared_ptr<const MemoryTrace> trained(const std::vector<std::vector<double>
       stream.add(
           rank,
           ValueEvent{.tensor = stream.name("weight"),
-                     .point = stream.name("step"),
+                     .point = ValuePoint::kStep,
                      .values = step == 0 ? before : by_rank[static_cast<std::size_t>(rank)]});
     }
   }

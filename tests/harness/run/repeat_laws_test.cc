@@ -167,9 +167,9 @@ TEST_F(RepeatLawsTest, OnlyAScenarioThatNamesALawPaysForIt) {
   const Result<Scenario> plain = load(small_job());
   const Result<Scenario> named = load(small_job() + "expect = { quiet = [\"deterministic\"] }\n");
   ASSERT_TRUE(plain.ok() && named.ok());
-  EXPECT_FALSE(names_law(plain.value(), "deterministic"));
-  EXPECT_TRUE(names_law(named.value(), "deterministic"));
-  EXPECT_FALSE(names_law(named.value(), "resume-equal"));
+  EXPECT_FALSE(names_law(plain.value(), LawId::kDeterministic));
+  EXPECT_TRUE(names_law(named.value(), LawId::kDeterministic));
+  EXPECT_FALSE(names_law(named.value(), LawId::kResumeEqual));
 }
 
 }  // namespace

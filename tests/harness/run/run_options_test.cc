@@ -27,13 +27,13 @@ std::string refusal_of(const RunOptions& options) {
 sim::Fault crash(std::int32_t rank) {
   sim::Fault fault;
   fault.rank = rank;
-  fault.at = "step";
+  fault.at = EventKind::kStep;
   return fault;
 }
 
 sim::Fault nowhere() {
   sim::Fault fault = crash(0);
-  fault.at = "";
+  fault.at = std::nullopt;
   return fault;
 }
 

@@ -85,7 +85,8 @@ TEST(RunRanksTest, OffersFaultsRestartsLinksAndTime) {
   RunOptions options{.ranks = 2};
   options.fidelity = sim::Fidelity::kMessage;
   options.net.intra.latency_ns = 500;
-  options.faults = {{.kind = sim::FaultKind::kException, .rank = 1, .at = "all_reduce"}};
+  options.faults = {
+      {.kind = sim::FaultKind::kException, .rank = 1, .at = CollectiveOp::kAllReduce}};
   const auto program = [](RankContext& context) {
     summed_over_ranks(context, 1.0);
     return context.host().now().ns;
@@ -194,7 +195,8 @@ TEST(RunRanksTest, AWatchdogEndsACallThatOneRankIsLateFor) {
 
 TEST(RunRanksTest, ARestartMayHaveALargerWorld) {
   RunOptions options{.ranks = 2};
-  options.faults = {{.kind = sim::FaultKind::kException, .rank = 1, .at = "all_reduce"}};
+  options.faults = {
+      {.kind = sim::FaultKind::kException, .rank = 1, .at = CollectiveOp::kAllReduce}};
   options.agent = sim::AgentOptions{.max_restarts = 1, .n_ranks_later = {4}};
   const auto run =
       run_ranks(options, [](RankContext& context) { return summed_over_ranks(context, 1.0); });
@@ -205,7 +207,7 @@ TEST(RunRanksTest, ARestartMayHaveALargerWorld) {
 TEST(RunRanksTest, AKilledRankRecordsNothingMore) {
   const auto n_recorded = [](bool goes_on) {
     RunOptions options{.ranks = 2, .rethrow = false};
-    options.faults = {{.kind = sim::FaultKind::kSigkill, .rank = 1, .at = "decision"}};
+    options.faults = {{.kind = sim::FaultKind::kSigkill, .rank = 1, .at = EventKind::kDecision}};
     return run_ranks(options,
                      [=](RankContext& context) {
                        context.record().decision("stop", 1);

@@ -148,7 +148,7 @@ std::string story(const MemoryTrace& trace, Rank rank) {
     const auto* collective = std::get_if<CollectiveEvent>(&event.body);
     if (collective == nullptr) continue;
     text += std::string(name_of(collective->phase)) + " " + std::to_string(collective->seq);
-    const std::string_view status = trace.names().text(collective->status);
+    const std::string_view status = name_of(collective->status);
     text += status.empty() ? ", " : " " + std::string(status) + ", ";
   }
   return text;

@@ -192,8 +192,11 @@ TEST(Crashes, AreCountedAndNamedAsTorchrunDoes) {
   SessionOptions options = two_ranks();
   options.agent->max_restarts = 2;
   for (std::int32_t attempt = 0; attempt < 3; ++attempt) {
-    options.faults.push_back(
-        {.kind = FaultKind::kExit, .rank = 1, .attempt = attempt, .step = 1, .at = "forward"});
+    options.faults.push_back({.kind = FaultKind::kExit,
+                              .rank = 1,
+                              .attempt = attempt,
+                              .step = 1,
+                              .at = EventKind::kForward});
   }
   const JobRun run = jobs.run(small_job(), options);
   EXPECT_FALSE(run.ok());
@@ -207,7 +210,7 @@ TEST(Crashes, AHangNeedsAWatchdog) {
   Jobs jobs;
   const Job job = small_job();
   const JobRun whole = jobs.run(job, two_ranks());
-  const Fault fault{.kind = FaultKind::kHang, .rank = 0, .step = 3, .at = "forward"};
+  const Fault fault{.kind = FaultKind::kHang, .rank = 0, .step = 3, .at = EventKind::kForward};
   SessionOptions options = two_ranks({fault});
   expect_same(jobs.run(job, options), whole, fault);
   options.group.watchdog = {};
@@ -233,7 +236,7 @@ TEST(Crashes, AFullDiskCostsASnapshotNotTheRun) {
 // Another number of ranks: the epoch in progress starts again, the state is that of the snapshot.
 TEST(Crashes, SurviveTheLossOfANode) {
   Jobs jobs;
-  SessionOptions options = two_ranks({{.rank = 1, .step = 3, .at = "forward"}});
+  SessionOptions options = two_ranks({{.rank = 1, .step = 3, .at = EventKind::kForward}});
   options.agent->n_ranks_later = {1};
   const JobRun run = jobs.run(small_job(), options);
   EXPECT_TRUE(run.ok());
@@ -303,7 +306,7 @@ std::pair<int, int> different_ends(const Job& job) {
   std::pair<int, int> counts{0, 0};
   for (std::int32_t rank = 0; rank < 2; ++rank) {
     for (std::int64_t step = 0; step < *job.loop.steps; ++step) {
-      options.faults = {{.rank = rank, .step = step, .at = "forward"}};
+      options.faults = {{.rank = rank, .step = step, .at = EventKind::kForward}};
       const JobRun run = jobs.run(job, options);
       EXPECT_EQ(run.n_restarts(), 1U);
       EXPECT_THAT(run.damaged, IsEmpty());
@@ -356,7 +359,7 @@ TEST(CrashesWithHooks, AugmentationContinuesInItsStreams) {
 // Resuming really happens in the middle of an epoch, and from what was saved last.
 TEST(Crashes, ResumeFromTheNewestSnapshot) {
   Jobs jobs;
-  const Fault fault{.rank = 1, .step = 4, .at = "forward"};
+  const Fault fault{.rank = 1, .step = 4, .at = EventKind::kForward};
   const JobRun run = jobs.run(small_job(), two_ranks({fault}));
   EXPECT_THAT(run.resumed, ::testing::ElementsAre(-1, 4));
   EXPECT_THAT(run.result.attempts[0].root_cause, HasSubstr("sigkill"));

@@ -43,7 +43,7 @@ Outcome add_up(SessionOptions options, std::vector<Fault> faults, int n_calls = 
 }
 
 Fault at_call(FaultKind kind, std::int64_t nth) {
-  return {.kind = kind, .rank = 1, .at = "all_reduce", .nth = nth};
+  return {.kind = kind, .rank = 1, .at = CollectiveOp::kAllReduce, .nth = nth};
 }
 
 SessionOptions messages() {
@@ -242,7 +242,7 @@ bool fires(const Report& report, std::string_view id) {
 }
 
 TEST(NetworkFaultLaws, ReportWhatNoLawNotices) {
-  Fault fault{.rank = 1, .step = 1, .at = "all_reduce"};
+  Fault fault{.rank = 1, .step = 1, .at = CollectiveOp::kAllReduce};
   fault.kind = FaultKind::kDuplicated;
   EXPECT_TRUE(fires(train(fault, false), "gradient-mean"));
   EXPECT_FALSE(fires(train(fault, false), "replicas-equal"));

@@ -61,7 +61,8 @@ std::vector<std::int32_t> attempts_in(const MemoryTrace& trace, Rank rank) {
 }
 
 TEST(Restart, IsOneRunWithOneTrace) {
-  const Fault fault{.kind = FaultKind::kOutOfMemory, .rank = 2, .step = 3, .at = "all_reduce"};
+  const Fault fault{
+      .kind = FaultKind::kOutOfMemory, .rank = 2, .step = 3, .at = CollectiveOp::kAllReduce};
   const SessionResult result = run(agent_of(3, {fault}), job_of(18));
   EXPECT_EQ(name_of(result.report.outcome), "ok") << render_text(result.report, false);
   EXPECT_THAT(result.report.attempts,
@@ -81,7 +82,7 @@ TEST(Restart, IsOneRunWithOneTrace) {
 // Deterministic over attempts too: the same digests, and different ones for a different fault.
 TEST(Restart, RepeatsItself) {
   SessionOptions options =
-      agent_of(3, {{.kind = FaultKind::kExit, .rank = 1, .step = 4, .at = "forward"}});
+      agent_of(3, {{.kind = FaultKind::kExit, .rank = 1, .step = 4, .at = EventKind::kForward}});
   options.strategy = "random";
   options.schedule_seed = 5;
   const SessionResult once = run(options, job_of(18));
@@ -93,7 +94,7 @@ TEST(Restart, RepeatsItself) {
 TEST(Restart, EndsWhenTheAttemptsAreUsedUp) {
   std::vector<Fault> faults;
   for (std::int32_t attempt = 0; attempt < 3; ++attempt) {
-    faults.push_back({.rank = 1, .attempt = attempt, .step = 1, .at = "forward"});
+    faults.push_back({.rank = 1, .attempt = attempt, .step = 1, .at = EventKind::kForward});
   }
   const SessionResult result = run(agent_of(2, faults), job_of(8));
   EXPECT_EQ(name_of(result.report.outcome), "error");
@@ -103,7 +104,7 @@ TEST(Restart, EndsWhenTheAttemptsAreUsedUp) {
 
 // Without an agent nothing stops the others: they learn of the death where they need the dead one.
 TEST(Restart, NeedsAnAgent) {
-  SessionOptions options = agent_of(3, {{.rank = 1, .step = 2, .at = "forward"}});
+  SessionOptions options = agent_of(3, {{.rank = 1, .step = 2, .at = EventKind::kForward}});
   options.agent.reset();
   const SessionResult result = run(options, job_of(18));
   EXPECT_EQ(name_of(result.report.outcome), "findings");
@@ -116,9 +117,10 @@ TEST(Restart, NeedsAnAgent) {
 }
 
 TEST(Restart, WithFewerAndThenMoreRanks) {
-  SessionOptions options = agent_of(3,
-                                    {{.rank = 2, .attempt = 0, .step = 2, .at = "forward"},
-                                     {.rank = 0, .attempt = 1, .step = 4, .at = "forward"}});
+  SessionOptions options =
+      agent_of(3,
+               {{.rank = 2, .attempt = 0, .step = 2, .at = EventKind::kForward},
+                {.rank = 0, .attempt = 1, .step = 4, .at = EventKind::kForward}});
   options.agent->n_ranks_later = {2, 4};
   const SessionResult result = run(options, job_of(24));
   EXPECT_EQ(name_of(result.report.outcome), "ok") << render_text(result.report, false);
@@ -135,7 +137,7 @@ TEST(Restart, WithFewerAndThenMoreRanks) {
 }
 
 TEST(Restart, WithFewerRanksToTheEnd) {
-  SessionOptions options = agent_of(3, {{.rank = 2, .step = 4, .at = "forward"}});
+  SessionOptions options = agent_of(3, {{.rank = 2, .step = 4, .at = EventKind::kForward}});
   options.agent->n_ranks_later = {2};
   const SessionResult result = run(options, job_of(12));
   EXPECT_EQ(name_of(result.report.outcome), "ok") << render_text(result.report, false);
@@ -164,7 +166,7 @@ bool resumes_with_the_same_bits(const ReductionOrder& order, bool rebuilds) {
   SessionOptions options = agent_of(3, {});
   options.group.order = order;
   const SessionResult whole = run(options, job);
-  options.faults = {{.rank = 1, .step = 3, .at = "forward"}};
+  options.faults = {{.rank = 1, .step = 3, .at = EventKind::kForward}};
   const SessionResult resumed = run(options, job);
   EXPECT_EQ(resumed.attempts.size(), 2U);
   EXPECT_FALSE(final_state(whole).empty());
@@ -185,7 +187,7 @@ TEST(Restart, RoundsDifferentlyOnlyWhereBucketsAreRebuilt) {
 
 /// When the first attempt's or the second's ranks finish computing once, in milliseconds.
 std::vector<std::int64_t> times(bool reassign, std::int32_t attempt) {
-  SessionOptions options = agent_of(3, {{.rank = 0, .step = 0, .at = "forward"}});
+  SessionOptions options = agent_of(3, {{.rank = 0, .step = 0, .at = EventKind::kForward}});
   options.timed = true;
   options.compute.mflops = 1000;
   options.compute.slow = {{.rank = 2, .permille = 3000}};

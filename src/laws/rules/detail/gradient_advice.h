@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "lockstep/laws/finding.h"
-#include "lockstep/laws/rules/detail/open_reduction.h"
+#include "lockstep/laws/rules/detail/mean/open_reduction.h"
 
 namespace lockstep::laws {
 

@@ -45,6 +45,12 @@ class Starts {
     return std::nullopt;
   }
 
+  /// Whether they differed as the first synchronising forward began, or else as they were wrapped.
+  bool differed(WrapperKey wrapper, NameId tensor, const NameTable& names) const {
+    return differed(StatePoint::kForward, wrapper, tensor, names)
+        .value_or(differed(StatePoint::kWrap, wrapper, tensor, names).value_or(false));
+  }
+
  private:
   std::map<AlignmentKey, Agreement> starts_;
   std::set<std::pair<std::int32_t, AlignmentKey>> seen_;  // By rank.

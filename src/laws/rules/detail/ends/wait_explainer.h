@@ -1,0 +1,42 @@
+// Why ranks wait forever, and why some end unlike the others.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lockstep/laws/detail/forward_kinds.h"
+#include "lockstep/laws/finding.h"
+#include "lockstep/laws/rules/detail/ends/attempt_end.h"
+
+namespace lockstep::laws {
+
+/// Words and causes for what AttemptEnd knows.
+class WaitExplainer {
+ public:
+  /// Requires: both outlive it.
+  WaitExplainer(const AttemptEnd& end, const ForwardKinds& forwards)
+      : end_(&end), forwards_(&forwards) {}
+
+  /// Ranks wait in this call forever. Requires: at least one does.
+  Finding waiting_in(const Channel& channel, std::int64_t seq) const;
+  /// Why ranks wait in a circle: calls of several groups, or messages that are never received.
+  Cause cause_of_cycle() const;
+  /// These ranks ended in this way, and others did not.
+  Finding bad_end(EndOutcome outcome, const std::vector<Rank>& ranks) const;
+
+ private:
+  std::string absence(Rank rank) const;
+  Cause cause(const Finding& finding, const Channel& channel) const;
+  /// Why this rank never made a call that others wait in.
+  Cause cause_of_absence(Rank rank, const Finding& finding, const Channel& channel) const;
+  /// Why this rank exited, and normally, before a call that others wait in.
+  Cause cause_of_early_end(Rank rank, const Finding& finding, const Channel& channel) const;
+  /// Why a call that all members posted does not complete.
+  Cause cause_of_lost(const Finding& finding, const Channel& channel) const;
+
+  const AttemptEnd* end_;
+  const ForwardKinds* forwards_;
+};
+
+}  // namespace lockstep::laws

@@ -1,0 +1,71 @@
+// Why replicas differ, as far as what happened before shows it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+
+#include "lockstep/laws/detail/alignment.h"
+#include "lockstep/laws/detail/forward_kinds.h"
+#include "lockstep/laws/finding.h"
+#include "lockstep/laws/rules/detail/parameters/rewritten.h"
+#include "lockstep/laws/rules/detail/parameters/starts.h"
+#include "lockstep/laws/rules/detail/parameters/step_evidence.h"
+
+namespace lockstep::laws {
+
+/// A tensor that was found to differ.
+struct ReplicaDifference {
+  Finding finding;
+  StepPlace place;
+  NameId tensor = kNoName;
+  bool opts_differ = false;     ///< Ranks met here with different numbers of steps.
+  bool is_one_of_many = false;  ///< Most tensors of its layout are equal.
+  bool auxiliary = false;       ///< The program keeps it equal by itself.
+  std::int32_t n_equal = -1;    ///< Steps that were finished where it was last equal.
+  std::int32_t interval = 0;    ///< Between two averages of the parameters.
+};
+
+/// What is known of a run when its differences are explained: at the end, since some evidence is
+/// recorded after the parameters.
+class DifferenceExplainer {
+ public:
+  struct Known {
+    const Wrappers& wrappers;
+    const ForwardKinds& forwards;
+    const Starts& starts;
+    const Rewritten& rewritten;
+    const StepEvidences& steps;
+    const std::set<WrapperKey>& loaded;  ///< Wrappers into which a checkpoint was loaded.
+    std::int32_t n_ranks = 0;
+    const NameTable& names;
+  };
+
+  explicit DifferenceExplainer(const Known& known) : known_(known) {}
+
+  /// Completes the finding's message, cause, event and ranks.
+  void explain(ReplicaDifference& open) const;
+
+ private:
+  /// Whether something had written to the tensor on some of the ranks since the last step.
+  bool explain_by_writer(ReplicaDifference& open) const;
+  void explain_by_evidence(ReplicaDifference& open) const;
+  /// Whether it needed no gradient at wrapping.
+  bool is_frozen(const ReplicaDifference& open) const;
+  /// Whether the wrapper has never seen it.
+  bool is_new(const ReplicaDifference& open) const;
+  Cause cause_of_frozen(const ReplicaDifference& open) const;
+  Cause cause_at_start(const ReplicaDifference& open) const;
+  Cause cause_of_step(const StepEvidence& evidence,
+                      const ReplicaDifference& open,
+                      bool post_differs,
+                      bool used_differs) const;
+  Cause cause_of_gradients(const StepEvidence& evidence,
+                           const ReplicaDifference& open,
+                           bool post_differs) const;
+  std::optional<std::size_t> index_of(LayoutId layout, NameId name) const;
+
+  Known known_;
+};
+
+}  // namespace lockstep::laws

@@ -1,0 +1,166 @@
+#include "lockstep/laws/rules/detail/parameters/replica_difference.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+namespace lockstep::laws {
+
+namespace {
+
+/// Adds what is known about one kind of gradient; true when it differed.
+bool tell(Finding& finding,
+          const Agreement& agreement,
+          std::optional<std::size_t> tensor,
+          const char* what) {
+  if (!tensor || !agreement.known()) return false;
+  const bool differs = agreement.differs(*tensor);
+  finding.message += std::string("; ") + what + (differs ? " differed" : " were equal");
+  return differs;
+}
+
+}  // namespace
+
+void DifferenceExplainer::explain(ReplicaDifference& open) const {
+  Finding& finding = open.finding;
+  const WrapperKey wrapper = open.place.wrapper;
+  finding.message = "differs from the other replicas";
+  if (known_.starts.differed(wrapper, open.tensor, known_.names)) {
+    finding.message += "; they already differed before the first step";
+    finding.cause = cause_at_start(open);
+    return;
+  }
+  if (open.auxiliary || is_frozen(open)) {
+    finding.cause = open.auxiliary ? Cause::kEmaDrift : cause_of_frozen(open);
+    return;
+  }
+  if (is_new(open)) {
+    finding.message += "; the model has got this parameter since it was wrapped";
+    finding.cause = Cause::kParamReplaced;
+    return;
+  }
+  if (explain_by_writer(open)) return;
+  finding.cause = known_.forwards.difference(wrapper);
+  explain_by_evidence(open);
+  // A rank that ran out of inputs has missed updates that the others made.
+  if (finding.cause != Cause::kNone || known_.forwards.is_even(wrapper)) return;
+  finding.message += "; ranks had different numbers of batches";
+  finding.cause = Cause::kUnevenBatches;
+}
+
+bool DifferenceExplainer::explain_by_writer(ReplicaDifference& open) const {
+  Finding& finding = open.finding;
+  const auto& [wrapper, sync, opt] = open.place;
+  Rewritten::Writers writers = known_.rewritten.writers(
+      wrapper, sync, open.tensor, known_.wrappers.n_members(wrapper, known_.n_ranks));
+  // After steps that were not compared, what a rank found says nothing of the others.
+  const bool was_equal = open.n_equal == opt;
+  if (!writers.ranks.empty() && (was_equal || writers.all_wrote)) {
+    finding.event = name_of(StatePoint::kFound);
+    finding.ranks = std::move(writers.ranks);
+    if (!was_equal) {
+      finding.message += "; it already did before this forward";
+      return true;
+    }
+  } else if (!was_equal || finding.event == name_of(StatePoint::kStep)) {
+    return false;
+  }
+  finding.message += "; something has written to it since a step left it equal everywhere";
+  finding.cause = known_.loaded.contains(wrapper) ? Cause::kLoadRank0Only : Cause::kParameterNudged;
+  return true;
+}
+
+void DifferenceExplainer::explain_by_evidence(ReplicaDifference& open) const {
+  Finding& finding = open.finding;
+  const StepEvidence* const found = known_.steps.find(open.place);
+  if (found == nullptr) return;
+  const StepEvidence& evidence = *found;
+  const auto post = index_of(evidence.post_layout, open.tensor);
+  const auto used = index_of(evidence.used_layout, open.tensor);
+  const bool post_differs = tell(finding, evidence.post, post, "reduced gradients");
+  const bool used_differs = tell(finding, evidence.used, used, "the gradients the step used");
+  if (evidence.optimizer.known()) {
+    const bool differs = evidence.optimizer.differs();
+    finding.message += differs ? "; optimizer state differs" : "; optimizer state is equal";
+  }
+  if (finding.cause != Cause::kNone) return;
+  if (used && evidence.unused.differs(*used)) {
+    finding.message += ": some ranks had none";
+    finding.cause = Cause::kUnusedNoneVsZero;
+    return;
+  }
+  finding.cause = cause_of_step(evidence, open, post_differs, used_differs);
+}
+
+bool DifferenceExplainer::is_frozen(const ReplicaDifference& open) const {
+  const WrapEvent* wrap = known_.wrappers.find(open.place.wrapper);
+  return wrap != nullptr && wrap->frozen != kNoLayout &&
+         Wrappers::contains(known_.names.layout(wrap->frozen), open.tensor);
+}
+
+bool DifferenceExplainer::is_new(const ReplicaDifference& open) const {
+  const WrapEvent* wrap = known_.wrappers.find(open.place.wrapper);
+  return wrap != nullptr && wrap->params != kNoLayout &&
+         !Wrappers::contains(known_.names.layout(wrap->params), open.tensor);
+}
+
+Cause DifferenceExplainer::cause_of_frozen(const ReplicaDifference& open) const {
+  const StepEvidence* const found = known_.steps.find(open.place);
+  const bool trained = found != nullptr && index_of(found->used_layout, open.tensor).has_value();
+  return trained ? Cause::kUnfreezeAfterWrap : Cause::kNongradParamDrift;
+}
+
+Cause DifferenceExplainer::cause_at_start(const ReplicaDifference& open) const {
+  const WrapperKey wrapper = open.place.wrapper;
+  if (known_.loaded.contains(wrapper)) return Cause::kLoadRank0Only;
+  const WrapEvent* wrap = known_.wrappers.find(wrapper);
+  if (wrap != nullptr && !wrap->synchronizes) return Cause::kInitNoBroadcast;
+  return known_.starts.differed(StatePoint::kWrap, wrapper, open.tensor, known_.names)
+                 .value_or(true)
+             ? Cause::kNone
+             : Cause::kParameterNudged;
+}
+
+Cause DifferenceExplainer::cause_of_step(const StepEvidence& evidence,
+                                         const ReplicaDifference& open,
+                                         bool post_differs,
+                                         bool used_differs) const {
+  const WrapperKey wrapper = open.place.wrapper;
+  const bool fell_behind = open.opts_differ && known_.forwards.is_even(wrapper);
+  if (evidence.skips_differ || fell_behind)
+    return evidence.scaled ? Cause::kScalerInfLocal : Cause::kNanSkipOneRank;
+  if (evidence.rates_differ) return Cause::kLrPerRank;
+  if (post_differs || used_differs) return cause_of_gradients(evidence, open, post_differs);
+  if (!evidence.used.known() || !evidence.rates.known()) return Cause::kNone;
+  if (evidence.optimizer.differs())
+    return wrapper.attempt > 0 ? Cause::kOptStateRootOnly : Cause::kNone;
+  // Everything that goes into the update was equal, what came out of it is not: other arithmetic
+  // has other results everywhere, a flipped bit is in one tensor.
+  return open.is_one_of_many ? Cause::kSdcAfterReduce : Cause::kReplicaDrift;
+}
+
+Cause DifferenceExplainer::cause_of_gradients(const StepEvidence& evidence,
+                                              const ReplicaDifference& open,
+                                              bool post_differs) const {
+  const WrapperKey wrapper = open.place.wrapper;
+  const WrapEvent* wrap = known_.wrappers.find(wrapper);
+  if (wrap == nullptr || !wrap->synchronizes) return Cause::kNone;
+  if (!evidence.wrapped_forward) return Cause::kBypassWrapper;
+  if (!evidence.post.known()) return Cause::kNone;
+  // Members of one reduction are given one result.
+  const bool one_of_many = open.finding.ranks.size() == 1 && wrap->n_ranks > 2;
+  if (post_differs) return one_of_many ? Cause::kSdcAfterReduce : Cause::kNone;
+  // Whatever came after it, clipping included, such a contribution is what the ranks differ in first.
+  const bool is_late = evidence.reduced_micro >= 0 && evidence.local_micro > evidence.reduced_micro;
+  return is_late || known_.forwards.any_inside(wrapper) ? Cause::kLastMicroUnsynced
+                                                        : Cause::kClipOneRank;
+}
+
+std::optional<std::size_t> DifferenceExplainer::index_of(LayoutId layout, NameId name) const {
+  const std::span<const NameId> list = known_.names.layout(layout);
+  const auto at = std::find(list.begin(), list.end(), name);
+  if (at == list.end()) return std::nullopt;
+  return static_cast<std::size_t>(at - list.begin());
+}
+
+}  // namespace lockstep::laws

@@ -1,0 +1,87 @@
+#include "lockstep/laws/rules/detail/parameters/step_evidence.h"
+
+#include <algorithm>
+#include <bit>
+#include <iterator>
+#include <limits>
+
+#include "lockstep/laws/detail/alignment.h"
+
+namespace lockstep::laws {
+
+namespace {
+
+constexpr std::int32_t kLowest = std::numeric_limits<std::int32_t>::min();
+
+}  // namespace
+
+void StepEvidences::on_event(const Event& event, RankRange who) {
+  const StepPlace place = step_place_of(event);
+  if (const auto* grad = std::get_if<GradEvent>(&event.body)) {
+    on_gradient(place, *grad, who);
+  } else if (const auto* step = std::get_if<StepEvent>(&event.body)) {
+    StepEvidence& evidence = at(place);
+    const std::uint64_t rate[] = {std::bit_cast<std::uint64_t>(step->lr), step->skipped ? 1U : 0U};
+    evidence.rates.add(rate, who);
+    evidence.rates_differ = evidence.rates.differs(0);
+    evidence.skips_differ = evidence.rates.differs(1);
+    evidence.scaled = evidence.scaled || step->scale != 1.0;
+  } else if (const auto* forward = std::get_if<ForwardEvent>(&event.body)) {
+    StepEvidence& evidence = at(place);
+    evidence.wrapped_forward = evidence.wrapped_forward || forward->through_wrapper;
+  } else if (const auto* backward = std::get_if<BackwardEvent>(&event.body)) {
+    StepEvidence& evidence = at(place);
+    std::int32_t& last = backward->reduced ? evidence.reduced_micro : evidence.local_micro;
+    last = std::max(last, event.at.micro);
+  } else if (const auto* state = std::get_if<StateEvent>(&event.body)) {
+    const bool of_step = state->kind == StateKind::kOptimizer && state->point == StatePoint::kStep;
+    if (of_step) at(place).optimizer.add(state->digests, who);
+  }
+}
+
+void StepEvidences::on_gradient(const StepPlace& place, const GradEvent& grad, RankRange who) {
+  if (grad.point == GradPoint::kPost) {
+    StepEvidence& evidence = at(place);
+    evidence.post_layout = grad.layout;
+    evidence.post.add(grad.digests, who);
+  } else if (grad.point == GradPoint::kUsed) {
+    StepEvidence& evidence = at(place);
+    evidence.used_layout = grad.layout;
+    evidence.used.add(grad.digests, who);
+    evidence.unused.add(unused_words(grad), who);
+  }
+}
+
+std::span<const std::uint64_t> StepEvidences::unused_words(const GradEvent& grad) {
+  words_.resize(grad.digests.size());
+  for (std::size_t i = 0; i < words_.size(); ++i) words_[i] = bit(grad.undefined, i) ? 1U : 0U;
+  return words_;
+}
+
+StepEvidence& StepEvidences::at(const StepPlace& place) {
+  if (last_ == nullptr || place != last_place_) {
+    last_place_ = place;
+    last_ = &steps_[place];
+  }
+  return *last_;
+}
+
+const StepEvidence* StepEvidences::find(const StepPlace& place) const {
+  const auto found = steps_.find(place);
+  return found == steps_.end() ? nullptr : &found->second;
+}
+
+bool StepEvidences::keeps_any_of(WrapperKey wrapper, std::int32_t sync) const {
+  const auto kept = kept_.lower_bound({wrapper, sync, kLowest});
+  return kept != kept_.end() && kept->wrapper == wrapper && kept->sync == sync;
+}
+
+void StepEvidences::forget_before(const StepPlace& here) {
+  last_ = nullptr;
+  auto place = steps_.lower_bound({here.wrapper, kLowest, kLowest});
+  while (place != steps_.end() && place->first < here) {
+    place = kept_.contains(place->first) ? std::next(place) : steps_.erase(place);
+  }
+}
+
+}  // namespace lockstep::laws

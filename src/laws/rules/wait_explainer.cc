@@ -1,0 +1,186 @@
+#include "lockstep/laws/rules/detail/ends/wait_explainer.h"
+
+#include <algorithm>
+#include <set>
+
+#include "lockstep/base/check.h"
+
+namespace lockstep::laws {
+
+namespace {
+
+std::string call_text(const Signature& signature) {
+  const std::string site = signature.site.text();
+  return std::string(name_of(signature.op)) + (site.empty() ? "" : " (" + site + ")");
+}
+
+std::string last_seen(const RankLife& life) {
+  if (!life.last_kind) return "";
+  // Recorders that know calls alone do not know steps.
+  if (life.last_opt < 0) return ", its last call was " + call_text(life.last_call);
+  return ", last seen at " + std::string(name_of(*life.last_kind)) + " in step " +
+         std::to_string(life.last_opt);
+}
+
+bool alike(const Signature& a, const Signature& b) {
+  return a.op == b.op && a.reduce == b.reduce && a.dtype == b.dtype && a.count == b.count &&
+         a.root == b.root;
+}
+
+}  // namespace
+
+Finding WaitExplainer::waiting_in(const Channel& channel, std::int64_t seq) const {
+  Finding finding;
+  finding.event = "collective";
+  finding.attempt = end_->attempt();
+  finding.group = channel.group;
+  finding.seq = seq;
+  finding.missing = end_->missing(channel, seq);
+  const OpenCall* call = nullptr;
+  for (const auto& [rank, life] : end_->lives()) {
+    const OpenCall* open = life.find(channel, seq);
+    if (open == nullptr || !end_->is_stuck(life, *open)) continue;
+    finding.ranks.push_back(Rank{rank});
+    if (call == nullptr) call = open;
+  }
+  LOCKSTEP_CHECK(call != nullptr, "a rank waits in this call");
+  finding.site = call->signature.site.text();
+  if (call->opt >= 0) finding.step = call->opt;
+  finding.message = "blocked forever in " + call_text(call->signature);
+  if (finding.missing.empty()) {
+    finding.message += ": all members posted it, and it never completed";
+  }
+  constexpr std::size_t kMaxListed = 3;
+  for (std::size_t i = 0; i < std::min(kMaxListed, finding.missing.size()); ++i) {
+    finding.message += (i == 0 ? ": " : "; ") + absence(finding.missing[i]);
+  }
+  if (const std::string dropped = forwards_->dropped_text(end_->attempt()); !dropped.empty()) {
+    finding.message += "; " + dropped;
+  }
+  if (const std::string windows = forwards_->window_text(end_->attempt()); !windows.empty()) {
+    finding.message += "; they accumulate over " + windows;
+  }
+  finding.cause = cause(finding, channel);
+  return finding;
+}
+
+std::string WaitExplainer::absence(Rank rank) const {
+  const std::string who = "rank " + std::to_string(to_int(rank)) + " ";
+  const auto known = end_->lives().find(to_int(rank));
+  if (known == end_->lives().end()) return who + "recorded nothing";
+  const RankLife& life = known->second;
+  const std::string last = last_seen(life);
+  if (life.is_spinning()) return who + "is spinning without making progress" + last;
+  if (life.outcome == EndOutcome::kOk) return who + "exited before making this call" + last;
+  if (end_->is_dead(life)) {
+    const std::string how = life.outcome == EndOutcome::kException ? "raised an exception" : "died";
+    return who + how + (life.detail.empty() ? "" : " (" + life.detail + ")") + last;
+  }
+  if (!life.open.empty()) return who + "is blocked in " + call_text(life.open.front().signature);
+  std::string note = life.detail;
+  if (note == name_of(life.outcome)) note.clear();
+  return who + "never made this call" + (note.empty() ? "" : " (" + note + ")") + last;
+}
+
+Cause WaitExplainer::cause(const Finding& finding, const Channel& channel) const {
+  const bool one_died =
+      std::any_of(finding.missing.begin(), finding.missing.end(), [this](Rank rank) {
+        const auto life = end_->lives().find(to_int(rank));
+        return life != end_->lives().end() && end_->is_dead(life->second) &&
+               !life->second.was_ended();
+      });
+  if (one_died) return Cause::kRankCrash;
+  if (end_->all_posted(channel, *finding.seq)) return cause_of_lost(finding, channel);
+  for (const Rank rank : finding.missing) {
+    const Cause why = cause_of_absence(rank, finding, channel);
+    if (why != Cause::kNone) return why;
+  }
+  return Cause::kNone;
+}
+
+Cause WaitExplainer::cause_of_absence(Rank rank,
+                                      const Finding& finding,
+                                      const Channel& channel) const {
+  const auto known = end_->lives().find(to_int(rank));
+  if (known == end_->lives().end() || end_->is_dead(known->second)) return Cause::kRankCrash;
+  if (channel.source >= 0)
+    return rank == Rank{channel.source} ? Cause::kMissingSend : Cause::kMissingRecv;
+  const RankLife& life = known->second;
+  const RankLife& waiting = end_->lives().at(to_int(finding.ranks.front()));
+  if (life.is_spinning()) return Cause::kLivelock;
+  // It neither ended nor waits in a call.
+  const bool frozen = life.open.empty() && waiting.n_forwards > 0;
+  if (life.outcome != EndOutcome::kOk) return frozen ? Cause::kFrozenDevice : Cause::kNone;
+  return cause_of_early_end(rank, finding, channel);
+}
+
+Cause WaitExplainer::cause_of_early_end(Rank rank,
+                                        const Finding& finding,
+                                        const Channel& channel) const {
+  const RankLife& life = end_->lives().at(to_int(rank));
+  const Rank waiter = finding.ranks.front();
+  const RankLife& waiting = end_->lives().at(to_int(waiter));
+  const Cause other_way = forwards_->difference(end_->attempt());
+  if (other_way != Cause::kNone || waiting.n_forwards == 0) return other_way;
+  const OpenCall* call = waiting.find(channel, *finding.seq);
+  const bool in_forward = call != nullptr && call->signature.op == CollectiveOp::kBroadcast;
+  if (life.n_forwards < waiting.n_forwards || in_forward) return Cause::kUnevenBatches;
+  // The same number of forwards, and one reduction fewer.
+  const bool as_many = forwards_->n_synchronizing(to_int(rank), end_->attempt()) >=
+                       forwards_->n_synchronizing(to_int(waiter), end_->attempt());
+  return as_many ? Cause::kBranchNoGraph : Cause::kNone;
+}
+
+Cause WaitExplainer::cause_of_lost(const Finding& finding, const Channel& channel) const {
+  const Signature* first = nullptr;
+  for (const auto& [rank, life] : end_->lives()) {
+    const OpenCall* open = life.find(channel, *finding.seq);
+    if (open == nullptr) continue;
+    if (first != nullptr && !alike(open->signature, *first))
+      return Cause::kNone;  // Law 6 names it.
+    first = &open->signature;
+    if (!open->timed_out) continue;
+    // A rank that gave up was released by a watchdog: over a late rank, or over a silent link.
+    return finding.missing.empty() ? Cause::kSlowRank0Timeout : Cause::kLinkFlap;
+  }
+  // Where no rank says how it ended, ranks may have died in this call.
+  return channel.source < 0 && any_ended(end_->lives()) ? Cause::kPartition : Cause::kNone;
+}
+
+Cause WaitExplainer::cause_of_cycle() const {
+  std::set<std::int32_t> groups;
+  std::set<CollectiveOp> messages;
+  bool all_made = true;
+  for (const auto& [rank, life] : end_->lives()) {
+    for (const OpenCall& call : life.open) {
+      if (call.channel.source < 0) {
+        groups.insert(call.channel.group);
+        all_made = all_made && end_->is_made_by_all(call.channel);
+      } else {
+        messages.insert(call.signature.op);
+      }
+    }
+  }
+  if (!groups.empty() && !messages.empty()) return Cause::kNone;
+  if (!all_made) return Cause::kSubgroupOnSomeRanks;
+  if (groups.size() > 1) return Cause::kTwoCommCycle;
+  if (messages.size() > 1) return Cause::kTagMismatch;
+  return messages.contains(CollectiveOp::kSend) ? Cause::kSendSend : Cause::kNone;
+}
+
+Finding WaitExplainer::bad_end(EndOutcome outcome, const std::vector<Rank>& ranks) const {
+  const bool stuck = outcome == EndOutcome::kStuck;
+  Finding finding;
+  finding.event = "end";
+  finding.attempt = end_->attempt();
+  finding.ranks = ranks;
+  finding.message = stuck ? "never exited" : "did not end like the others: " + absence(ranks[0]);
+  finding.cause = stuck ? Cause::kNone : Cause::kRankCrash;
+  const auto known = end_->lives().find(to_int(ranks[0]));
+  if (known != end_->lives().end() && known->second.last_opt >= 0) {
+    finding.step = known->second.last_opt;
+  }
+  return finding;
+}
+
+}  // namespace lockstep::laws

@@ -1,0 +1,119 @@
+#include "lockstep/laws/rules/detail/ends/attempt_end.h"
+
+#include <gtest/gtest.h>
+
+#include "lockstep/laws/rules/detail/ends/wait_explainer.h"
+
+namespace lockstep::laws {
+namespace {
+
+constexpr Channel kWorld{};
+
+/// Three ranks: 0 and 1 wait in call 0 of the world, rank 2 never made it.
+class AttemptEndTest : public ::testing::Test {
+ protected:
+  AttemptEndTest() {
+    for (const std::int32_t rank : {0, 1}) post(rank, kWorld, 0);
+    for (const std::int32_t rank : {0, 1}) lives_[rank].outcome = EndOutcome::kStuck;
+    lives_[2].outcome = EndOutcome::kOk;
+  }
+
+  void post(std::int32_t rank, const Channel& channel, std::int64_t seq) {
+    RankLife& life = lives_[rank];
+    life.n_posted[channel] = seq + 1;
+    life.open.push_back({.channel = channel, .seq = seq, .signature = {}});
+  }
+
+  AttemptEnd end() const { return {0, worlds_, groups_, lives_}; }
+
+  Finding explained() const {
+    const AttemptEnd at_end = end();
+    return WaitExplainer(at_end, forwards_).waiting_in(kWorld, 0);
+  }
+
+  Worlds worlds_{3};
+  GroupMembers groups_;
+  ForwardKinds forwards_;
+  RankLives lives_;
+};
+
+TEST_F(AttemptEndTest, WhoNeverMadeACallIsMissing) {
+  EXPECT_EQ(end().missing(kWorld, 0), (std::vector<Rank>{Rank{2}}));
+  EXPECT_FALSE(end().all_posted(kWorld, 0));
+  EXPECT_TRUE(end().is_stuck(lives_[0], lives_[0].open[0]));
+  post(2, kWorld, 0);
+  EXPECT_TRUE(end().missing(kWorld, 0).empty());
+  EXPECT_TRUE(end().all_posted(kWorld, 0));
+}
+
+TEST_F(AttemptEndTest, WhoDiedInACallIsMissingFromIt) {
+  post(2, kWorld, 0);
+  lives_[2].outcome = EndOutcome::kKilled;
+  EXPECT_EQ(end().missing(kWorld, 0), (std::vector<Rank>{Rank{2}}));
+  EXPECT_FALSE(end().is_stuck(lives_[2], lives_[2].open[0])) << "a dead rank waits for nothing";
+}
+
+TEST_F(AttemptEndTest, WhoLeftNoWordWhereOthersDidHasVanished) {
+  lives_[2].outcome = EndOutcome::kNone;
+  EXPECT_TRUE(end().has_vanished(lives_[2]));
+  for (const std::int32_t rank : {0, 1}) lives_[rank].outcome = EndOutcome::kNone;
+  EXPECT_FALSE(end().has_vanished(lives_[2])) << "no rank says how it ended";
+}
+
+TEST_F(AttemptEndTest, MembersAreThoseOfTheEventElseThoseThatCalled) {
+  const Channel channel{.group = 7};
+  post(1, channel, 0);
+  EXPECT_EQ(end().members(channel), (std::vector<std::int32_t>{1}));
+  groups_[7] = {2, 1};
+  EXPECT_EQ(end().members(channel), (std::vector<std::int32_t>{2, 1}));
+  EXPECT_FALSE(end().is_made_by_all(channel));
+  for (const std::int32_t rank : {1, 2}) lives_[rank].made.insert(7);
+  EXPECT_TRUE(end().is_made_by_all(channel));
+}
+
+TEST_F(AttemptEndTest, ATraceThatStopsIsTheEndOfAKilledRank) {
+  lives_[2].outcome = EndOutcome::kNone;
+  const auto outcomes = end().outcomes();
+  EXPECT_EQ(outcomes.at(EndOutcome::kStuck).size(), 2U);
+  EXPECT_EQ(outcomes.at(EndOutcome::kKilled), (std::vector<Rank>{Rank{2}}));
+}
+
+TEST_F(AttemptEndTest, WhoWatchedTheJobMayHaveStoppedIt) {
+  EXPECT_FALSE(end().was_stopped());
+  lives_[1].reason = EndReason::kLawBroken;
+  EXPECT_TRUE(end().was_stopped());
+}
+
+TEST_F(AttemptEndTest, AWaitNamesThoseWhoWaitAndWhatTheMissingRankDid) {
+  const Finding finding = explained();
+  EXPECT_EQ(finding.ranks, (std::vector<Rank>{Rank{0}, Rank{1}}));
+  EXPECT_EQ(finding.missing, (std::vector<Rank>{Rank{2}}));
+  EXPECT_NE(finding.message.find("rank 2 exited before making this call"), std::string::npos)
+      << finding.message;
+}
+
+TEST_F(AttemptEndTest, ADeadRankIsACrashAndOneThatEndedWellIsNot) {
+  lives_[2].outcome = EndOutcome::kKilled;
+  EXPECT_EQ(explained().cause, Cause::kRankCrash);
+  lives_[2].outcome = EndOutcome::kOk;
+  EXPECT_EQ(explained().cause, Cause::kNone) << "it trained nothing, so nothing is known";
+}
+
+TEST_F(AttemptEndTest, WhoRanMoreForwardsHadMoreBatches) {
+  for (const std::int32_t rank : {0, 1}) lives_[rank].n_forwards = 3;
+  lives_[2].n_forwards = 2;
+  EXPECT_EQ(explained().cause, Cause::kUnevenBatches);
+}
+
+TEST_F(AttemptEndTest, SendersThatWaitForEachOtherAreACycleOfSends) {
+  RankLives lives;
+  for (const std::int32_t rank : {0, 1}) {
+    const Channel message{.source = rank, .target = 1 - rank};
+    lives[rank].open.push_back({.channel = message, .signature = {.op = CollectiveOp::kSend}});
+  }
+  const AttemptEnd at_end(0, worlds_, groups_, lives);
+  EXPECT_EQ(WaitExplainer(at_end, forwards_).cause_of_cycle(), Cause::kSendSend);
+}
+
+}  // namespace
+}  // namespace lockstep::laws

@@ -1,0 +1,81 @@
+#include "lockstep/laws/rules/detail/samples/pass_tally.h"
+
+#include <gtest/gtest.h>
+
+namespace lockstep::laws {
+namespace {
+
+/// Two ranks that share a set of four samples evenly.
+PassTally halves() {
+  PassTally tally;
+  tally.n_ranks = 2;
+  for (const std::int32_t rank : {0, 1}) {
+    tally.declared[rank] = {.dataset_size = 4, .n_replicas = 2, .per_rank = 2, .pads = false};
+  }
+  return tally;
+}
+
+TEST(PassTallyTest, DisjointHalvesAreRight) {
+  PassTally tally = halves();
+  tally.add({.opt = 3, .rank = 0, .ids = {0, 2}});
+  EXPECT_FALSE(tally.is_complete());
+  tally.add({.opt = 2, .rank = 1, .ids = {1, 3}});
+  EXPECT_TRUE(tally.is_complete());
+  EXPECT_EQ(tally.surplus(), 0);
+  EXPECT_EQ(tally.step, 2);
+  EXPECT_FALSE(tally.uneven_shares().has_value());
+  EXPECT_FALSE(tally.wrong_counts(false).has_value());
+}
+
+TEST(PassTallyTest, RanksThatReadOneShardAreNamed) {
+  PassTally tally = halves();
+  tally.add({.rank = 0, .ids = {0, 2}});
+  tally.add({.rank = 1, .ids = {2, 0}});
+  const auto finding = tally.wrong_counts(false);
+  ASSERT_TRUE(finding.has_value());
+  EXPECT_EQ(finding->field, "duplicates");
+  EXPECT_EQ(finding->cause, Cause::kLocalRankAsRank);
+  EXPECT_EQ(finding->ranks, (std::vector<Rank>{Rank{0}, Rank{1}}));
+}
+
+TEST(PassTallyTest, OrdersThatDifferExplainDuplicatesFirst) {
+  PassTally tally = halves();
+  tally.declared[1].order_digest = 7;
+  tally.add({.rank = 0, .ids = {0, 2}});
+  tally.add({.rank = 1, .ids = {2, 0}});
+  EXPECT_EQ(tally.wrong_counts(false)->cause, Cause::kSamplerSeedDiffers);
+}
+
+TEST(PassTallyTest, AFinishedEpochMayMissNothingAndAStoppedOneAnything) {
+  PassTally tally = halves();
+  for (auto& [rank, declared] : tally.declared) declared.dataset_size = 5;
+  for (auto& [rank, declared] : tally.declared) declared.per_rank = 1;
+  tally.add({.rank = 0, .ids = {0}});
+  EXPECT_FALSE(tally.wrong_counts(false).has_value());
+  tally.add({.rank = 1, .ids = {1}});
+  EXPECT_FALSE(tally.wrong_counts(false).has_value()) << "two were to be drawn";
+  for (auto& [rank, declared] : tally.declared) declared.n_replicas = 3;
+  EXPECT_EQ(tally.wrong_counts(false)->field, "missing");
+}
+
+TEST(PassTallyTest, PaddingAllowsForSomeSamplesTwice) {
+  PassTally tally = halves();
+  for (auto& [rank, declared] : tally.declared) declared.dataset_size = 3;
+  tally.add({.rank = 0, .ids = {0, 2}});
+  tally.add({.rank = 1, .ids = {1, 0}});
+  EXPECT_EQ(tally.wrong_counts(false)->field, "duplicates");
+  for (auto& [rank, declared] : tally.declared) declared.pads = true;
+  EXPECT_FALSE(tally.wrong_counts(false).has_value());
+}
+
+TEST(PassTallyTest, RanksThatDrawDifferentNumbersAreThoseOfTheSmallerPart) {
+  PassTally tally = halves();
+  tally.declared[2] = {.dataset_size = 4, .n_replicas = 3, .per_rank = 1, .pads = false};
+  const auto finding = tally.uneven_shares();
+  ASSERT_TRUE(finding.has_value());
+  EXPECT_EQ(finding->ranks, (std::vector<Rank>{Rank{2}}));
+  EXPECT_EQ(finding->cause, Cause::kUnevenBatches);
+}
+
+}  // namespace
+}  // namespace lockstep::laws

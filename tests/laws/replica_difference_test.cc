@@ -1,0 +1,143 @@
+#include "lockstep/laws/rules/detail/parameters/replica_difference.h"
+
+#include <array>
+#include <set>
+#include <string>
+
+#include <gtest/gtest.h>
+
+namespace lockstep::laws {
+namespace {
+
+/// Two ranks whose `weight` differs after step 2.
+class ReplicaDifferenceTest : public ::testing::Test {
+ protected:
+  ReplicaDifferenceTest() {
+    const std::array<NameId, 1> tensors = {names_.intern("weight")};
+    layout_ = names_.intern_layout(tensors);
+    open_.place = {.wrapper = {0, 0}, .sync = 2, .opt = 2};
+    open_.tensor = tensors[0];
+    open_.finding.event = name_of(StatePoint::kStep);
+    open_.finding.ranks = {Rank{1}};
+  }
+
+  Event here(std::int32_t rank, const EventBody& body) const {
+    Event event;
+    event.rank = Rank{rank};
+    event.at.wrapper = open_.place.wrapper.wrapper;
+    event.at.sync = open_.place.sync;
+    event.at.opt = open_.place.opt;
+    event.body = body;
+    return event;
+  }
+
+  void wrap(WrapEvent event) {
+    event.params = event.params == kNoLayout ? layout_ : event.params;
+    event.n_ranks = 2;
+    wrappers_.on_wrap(here(0, event), event);
+  }
+
+  void step(std::int32_t rank, double lr) {
+    steps_.on_event(here(rank, StepEvent{.lr = lr}), {rank, 1});
+  }
+
+  void gradient(std::int32_t rank, GradPoint point, std::uint64_t digest) {
+    const std::array<std::uint64_t, 1> digests = {digest};
+    const GradEvent grad{.point = point, .layout = layout_, .digests = digests};
+    steps_.on_event(here(rank, grad), {rank, 1});
+  }
+
+  Cause cause() {
+    const DifferenceExplainer explainer(
+        {wrappers_, forwards_, starts_, rewritten_, steps_, loaded_, 2, names_});
+    explainer.explain(open_);
+    return open_.finding.cause;
+  }
+
+  NameTable names_;
+  LayoutId layout_ = kNoLayout;
+  ReplicaDifference open_;
+  Wrappers wrappers_;
+  ForwardKinds forwards_;
+  Starts starts_;
+  Rewritten rewritten_;
+  StepEvidences steps_;
+  std::set<WrapperKey> loaded_;
+};
+
+TEST_F(ReplicaDifferenceTest, WithoutEvidenceNothingIsClaimed) {
+  wrap({});
+  EXPECT_EQ(cause(), Cause::kNone);
+  EXPECT_EQ(open_.finding.message, "differs from the other replicas");
+}
+
+TEST_F(ReplicaDifferenceTest, LearningRatesThatDifferExplainIt) {
+  wrap({});
+  step(0, 0.1);
+  step(1, 0.2);
+  EXPECT_EQ(cause(), Cause::kLrPerRank);
+}
+
+TEST_F(ReplicaDifferenceTest, EqualEvidenceAndOneTensorOfManyIsAFlippedBit) {
+  wrap({});
+  for (const std::int32_t rank : {0, 1}) {
+    step(rank, 0.1);
+    gradient(rank, GradPoint::kUsed, 5);
+  }
+  open_.is_one_of_many = true;
+  EXPECT_EQ(cause(), Cause::kSdcAfterReduce);
+  EXPECT_NE(open_.finding.message.find("the gradients the step used were equal"),
+            std::string::npos);
+  open_.is_one_of_many = false;
+  EXPECT_EQ(cause(), Cause::kReplicaDrift);
+}
+
+TEST_F(ReplicaDifferenceTest, GradientsThatDifferAfterAnEqualReductionWereChangedOnOneRank) {
+  wrap({});
+  for (const std::int32_t rank : {0, 1}) {
+    steps_.on_event(here(rank, ForwardEvent{}), {rank, 1});
+    step(rank, 0.1);
+    gradient(rank, GradPoint::kPost, 5);
+    gradient(rank, GradPoint::kUsed, 5U + static_cast<std::uint64_t>(rank));
+  }
+  EXPECT_EQ(cause(), Cause::kClipOneRank);
+}
+
+TEST_F(ReplicaDifferenceTest, AForwardPastTheWrapperComesFirst) {
+  wrap({});
+  for (const std::int32_t rank : {0, 1}) {
+    steps_.on_event(here(rank, ForwardEvent{.through_wrapper = false}), {rank, 1});
+    step(rank, 0.1);
+    gradient(rank, GradPoint::kUsed, 5U + static_cast<std::uint64_t>(rank));
+  }
+  EXPECT_EQ(cause(), Cause::kBypassWrapper);
+}
+
+TEST_F(ReplicaDifferenceTest, WhatDifferedAtTheStartIsExplainedByIt) {
+  wrap({.synchronizes = false});
+  for (const std::int32_t rank : {0, 1}) {
+    const std::array<std::uint64_t, 1> digests = {static_cast<std::uint64_t>(rank)};
+    const StateEvent state{.point = StatePoint::kWrap, .layout = layout_, .digests = digests};
+    starts_.on_state(here(rank, state), state, {rank, 1});
+  }
+  step(0, 0.1);
+  step(1, 0.2);
+  EXPECT_EQ(cause(), Cause::kInitNoBroadcast);
+  loaded_.insert(open_.place.wrapper);
+  EXPECT_EQ(cause(), Cause::kLoadRank0Only);
+}
+
+TEST_F(ReplicaDifferenceTest, AParameterThatTheWrapperHasNeverSeenIsNew) {
+  const std::array<NameId, 1> others = {names_.intern("other")};
+  wrap({.params = names_.intern_layout(others)});
+  EXPECT_EQ(cause(), Cause::kParamReplaced);
+}
+
+TEST_F(ReplicaDifferenceTest, WhatTheProgramKeepsEqualByItselfHasDrifted) {
+  wrap({});
+  open_.auxiliary = true;
+  EXPECT_EQ(cause(), Cause::kEmaDrift);
+}
+
+}  // namespace
+}  // namespace lockstep::laws
