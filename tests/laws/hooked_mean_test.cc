@@ -86,5 +86,17 @@ TEST(HookedMeanTest, APolicyMayHoldEveryHookToTheMean) {
   }
 }
 
+// Of 1 and 3 the mean is 2, and 4 their sum.
+TEST(HookedMeanTest, AHookThatLeavesTheSumIsAdvisedAgainstAndNotAccused) {
+  const LawResult result = hooked_mean(hooked(HookEffect::kOther, DType::kF64, kLocals, 4.0));
+  EXPECT_TRUE(result.findings.empty());
+  ASSERT_EQ(result.advice.size(), 1U);
+  EXPECT_EQ(result.advice[0].id, "A-summed-gradients");
+  for (const double other : {2.0, 1.0, 3.5, 8.0}) {
+    EXPECT_TRUE(hooked_mean(hooked(HookEffect::kOther, DType::kF64, kLocals, other)).advice.empty())
+        << other;
+  }
+}
+
 }  // namespace
 }  // namespace lockstep

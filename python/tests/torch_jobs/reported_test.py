@@ -8,7 +8,7 @@ import lockstep
 import pytest
 from caught_test import fits
 from forked import run_job
-from reported import BEGIN, BROKEN, END, FOLDER, PAGE, ROWS, table
+from reported import BEGIN, BROKEN, END, FOLDER, PAGE, ROWS, advised, table
 
 
 @pytest.mark.parametrize(("name", "form"), BROKEN)
@@ -20,6 +20,7 @@ def test_a_reported_bug_is_caught(name: str, form: tuple[str, ...], tmp_path: Pa
     expected = row.expected(form)
     if expected is None:
         assert report.ok, str(report)
+        assert not row.advice or row.advice in advised(report)
     else:
         assert any(fits(finding, expected) for finding in report.findings), f"{expected}\n{report}\n{ran.output}"
 
@@ -32,6 +33,7 @@ def test_its_mended_twin_is_silent(name: str, form: tuple[str, ...], tmp_path: P
     assert ran.troubles == []
     report = lockstep.check(tmp_path / "trace")
     assert report.ok, str(report)
+    assert not row.advice or row.advice not in advised(report)
 
 
 def test_the_page_says_what_is_noticed() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 from torch_jobs.caught_test import fits
-from torch_jobs.reported import BROKEN, FOLDER, ROWS
+from torch_jobs.reported import BROKEN, FOLDER, ROWS, advised
 from virtual_job import printed, run_virtual
 
 
@@ -15,6 +15,7 @@ def test_a_reported_bug_is_caught(name: str, form: tuple[str, ...]) -> None:
     expected = row.expected(form)
     if expected is None:
         assert outcome.ok, str(outcome.report)
+        assert not row.advice or row.advice in advised(outcome.report)
     else:
         assert not outcome.ok
         assert any(fits(finding, expected) for finding in outcome.report.findings), f"{expected}\n{outcome.report}"

@@ -84,6 +84,7 @@ class GradientMean final : public Law {
                                     : judge_.missing());
     result.advice = noticed_.advice(names);
     for (Advice& advice : own_means_.advice()) result.advice.push_back(std::move(advice));
+    for (Advice& advice : judge_.advice()) result.advice.push_back(std::move(advice));
     return result;
   }
 

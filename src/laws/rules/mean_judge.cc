@@ -5,6 +5,18 @@
 
 namespace lockstep::laws {
 
+namespace {
+
+/// Whether all tensors are the sum of what the ranks put in, where a mean was declared.
+bool is_sum(const Judged& judged, const Weights& declared, bool exact) {
+  const std::optional<Fit> found = fit(judged.wrong, declared, exact);
+  return found && found->cause == Cause::kSumVsMean &&
+         std::ranges::all_of(judged.right,
+                             [](const OneReduction& one) { return one.reduced->l1 == 0.0; });
+}
+
+}  // namespace
+
 void MeanJudge::judge(const Case& one, const GradientTravel& travel) {
   const OpenReduction& open = one.open;
   uneven_.on_reduction(one.alignment, open.locals);
@@ -40,6 +52,7 @@ void MeanJudge::spare(const Expected& expected, Judged& judged) {
   if (judged.wrong.empty() || manner.effect == HookEffect::kMean || manner.wire) return;
   const bool rounds = manner.effect == HookEffect::kRounded;
   if (rounds && is_certain(judged, expected.declared.weights, exact_)) return;
+  if (!rounds && is_sum(judged, expected.declared.weights, exact_)) ++n_sums_of_hooks_;
   n_checked_ -= std::ssize(judged.wrong);
   judged.wrong.clear();
   judged.tensors.clear();
@@ -155,6 +168,15 @@ void MeanJudge::report(const Case& one, const Published& published, const Broken
 std::string_view MeanJudge::meant_by(const OpenReduction& open, const NameTable& names) const {
   if (!declared_.empty()) return declared_;
   return names.text(open.batches_of(open.locals.front()).declared);
+}
+
+std::vector<Advice> MeanJudge::advice() const {
+  if (n_sums_of_hooks_ == 0) return {};
+  return {{"A-summed-gradients",
+           std::to_string(n_sums_of_hooks_) +
+               " reductions by a communication hook left the sum of the ranks' gradients where the "
+               "wrapper would have taken their mean: right only if each loss was divided by the "
+               "number of ranks"}};
 }
 
 std::vector<Finding> MeanJudge::take_findings() {

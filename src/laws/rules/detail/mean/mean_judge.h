@@ -44,6 +44,9 @@ class MeanJudge {
   /// Once, at the end.
   std::vector<Finding> take_findings();
 
+  /// "A-summed-gradients": a hook that does something else than averaging leaves plain sums.
+  std::vector<Advice> advice() const;
+
  private:
   struct Expected {
     const Declared& declared;
@@ -76,6 +79,7 @@ class MeanJudge {
   UnevenWindows uneven_;
   std::vector<Finding> findings_;
   std::int64_t n_checked_ = 0;
+  std::int64_t n_sums_of_hooks_ = 0;
   std::string missing_;
 };
 
