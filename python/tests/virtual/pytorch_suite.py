@@ -13,6 +13,7 @@ PyTorch's two lists of backends whose calls the profiler knows are emptied for b
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import subprocess
@@ -179,6 +180,12 @@ def main(given: argparse.Namespace) -> int:
         if given.seed is not None:
             how.update(mode="serial", strategy="random", seed=given.seed)
     tests = test_class(how, given.device)
+    if how is not None:
+        # As in a process that forks the ranks of many tests: nine times here for each of them.
+        from lockstep.virtual import large_pages
+
+        gc.freeze()
+        large_pages.join_pages()
     names = given.tests or unittest.TestLoader().getTestCaseNames(tests)
     runner = unittest.TextTestRunner(resultclass=Result, verbosity=2)  # type: ignore[arg-type]
     result = runner.run(unittest.TestSuite(map(tests, names)))
