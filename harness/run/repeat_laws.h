@@ -29,6 +29,6 @@ LawResult check_resume_equal(const Scenario& scenario, const ScenarioResult& run
 LawResult check_deterministic(const Scenario& scenario, const ScenarioResult& run);
 
 /// Whether the scenario's expectations name this law, so that its runs are worth their time.
-bool names_law(const Scenario& scenario, LawId law);
+bool names_law(const Scenario& scenario, LawId id);
 
 }  // namespace lockstep

@@ -23,7 +23,7 @@ constexpr std::array kAnywhere = {FaultKind::kException,
 constexpr std::uint32_t kFateCount = 4;
 constexpr std::int64_t kSwarmDelayNs = 1'000'000;
 // Every step of every job has them.
-const std::array<Occasion, 3> kPlaces = {
+constexpr std::array<EventKind, 3> kPlaces = {
     EventKind::kForward, EventKind::kCollective, EventKind::kStep};
 constexpr std::uint32_t kFileSteps = 16;
 

@@ -11,7 +11,7 @@ namespace lockstep {
 namespace {
 
 /// Strategies that draw nothing, the simplest first.
-const std::vector<std::string> kUnseeded = {"run-to-block", "round-robin"};
+constexpr std::array<std::string_view, 2> kUnseeded = {"run-to-block", "round-robin"};
 
 auto find_unseeded(const std::string& schedule) {
   return std::find(kUnseeded.begin(), kUnseeded.end(), schedule);
@@ -43,7 +43,7 @@ std::string draw_schedule(std::uint64_t seed) {
 }
 
 std::vector<std::string> simpler_schedules(const std::string& schedule) {
-  return {kUnseeded.begin(), find_unseeded(schedule)};
+  return std::vector<std::string>(kUnseeded.begin(), find_unseeded(schedule));
 }
 
 RunOptions draw_world(const WorldScope& scope, std::uint64_t seed) {
