@@ -48,6 +48,7 @@ class Occasion {
   /// "forward", "collective", "all_reduce", ...
   std::string_view name() const;
 
+  /// Whether the event is of that kind, or of a call of that operation.
   bool includes(const Event& event) const;
   /// Whether each of them is a call in which all members of a group have a part.
   bool is_of_groups() const;

@@ -94,6 +94,8 @@ class Progress final : public Law {
       life.detail = names.text(end->detail);
       return;
     }
+    const auto* state = std::get_if<StateEvent>(&event.body);
+    if (state != nullptr && state->point == StatePoint::kEnd) return;  // Written as a rank ends.
     life.last_kind = kind_of(event.body);
     life.last_opt = event.at.opt;
     if (const auto* call = std::get_if<CollectiveEvent>(&event.body)) {
