@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 SEAM = "batches"
 _PASS = "_lockstep_pass"  # On an iterator: its pass.
 _SOURCE = "_lockstep_source"  # On an iterator: what it draws from, as in data events.
+_PLACE = "_lockstep_place"  # On an iterator: where its data set is.
 
 
 class _Pass:
@@ -68,14 +69,18 @@ class Batches:
     def hand(self, iterator: Any, index: Any, data: Any) -> None:
         """A loader gives its next batch to the loop; `index` None: of a stream."""
         self.handed = None
-        self._from = iterator.__dict__.get(_PASS)
-        self._data = place_of(iterator._dataset)
-        ids = None if index is None else self.data_sets.ids_of(iterator._dataset, _ids_of(index))
+        known, data_set = iterator.__dict__, iterator._dataset
+        self._from = known.get(_PASS)
+        place = known.get(_PLACE)
+        if place is None:
+            place = known[_PLACE] = place_of(data_set)
+        self._data = place
+        ids = None if index is None else self.data_sets.ids_of(data_set, _ids_of(index))
         source = ""
         if self.n_looked_at < MOST_BATCHES:
-            if _SOURCE not in iterator.__dict__:
-                iterator.__dict__[_SOURCE] = source_of(iterator)
-            source = iterator.__dict__[_SOURCE]
+            if _SOURCE not in known:
+                known[_SOURCE] = source_of(iterator)
+            source = known[_SOURCE]
         self.handed = Handed(ids, source, tensors_of(data) if source else [])
 
     def pass_began(self, write: Callable[[str], None]) -> None:
@@ -189,7 +194,7 @@ def _order_of(sampler: Any, key: int) -> torch.Tensor:
 
 
 def _ids_of(index: Any) -> list[int]:
-    return [int(one) for one in index] if isinstance(index, (list, tuple)) else [int(index)]
+    return list(map(int, index)) if isinstance(index, (list, tuple)) else [int(index)]
 
 
 def install(recorder: Recorder) -> None:
@@ -223,7 +228,9 @@ def install(recorder: Recorder) -> None:
             if asked or self._dataset_kind != dataloader._DatasetKind.Map:
                 try:
                     batches.hand(self, asked.popleft() if asked else None, data)
-                    batches.drawn += recorder.streams.handed(self)
+                    drawn = recorder.streams.handed(self)
+                    if drawn:
+                        batches.drawn += drawn
                 except Exception as error:
                     recorder.trouble(SEAM, error)
             return data

@@ -219,6 +219,8 @@ def install(recorder: Recorder) -> None:
                     _write_loss(recorder, roots, seeds is not None)
                 except Exception as error:
                     recorder.trouble(SEAM, error)
+            if depth == 0:
+                recorder.groups.awaited.clear()  # Of one that raised.
             exchanges = recorder.exchanges if depth == 0 else None
             watched = exchanges if exchanges is not None and exchanges.open else None
             if watched is not None:
@@ -243,7 +245,7 @@ def install(recorder: Recorder) -> None:
         return backward
 
     def after_backward() -> None:
-        recorder.poll()
+        recorder.groups.after_backward()
         for wrapper in recorder.wrapping.all:
             wrapper.gradients.after_backward()
         recorder.reduced = False

@@ -19,7 +19,7 @@ from lockstep.torch.sites import local_of, site
 from lockstep.words import CollectiveOp, DType, ReduceOp
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Set
     from types import FrameType
 
     from lockstep.torch.recorder import Recorder
@@ -78,11 +78,12 @@ class Call:
 class _Calls:
     """The calls of one group: what was posted, and what has completed since."""
 
-    def __init__(self, recorder: Recorder, number: int, group: Any, open_calls: dict[int, Any]) -> None:
-        self.recorder = recorder
+    def __init__(self, groups: Groups, number: int, group: Any) -> None:
+        self.recorder = groups.recorder
         self.number = number
         self.size, self.rank = int(group.size()), int(group.rank())
-        self.open = open_calls  # Ticket -> work, of all groups.
+        self.open = groups.open  # Ticket -> work, of all groups.
+        self._awaited = groups.awaited
         self._posted: dict[int, int] = {}  # PyTorch's number of a call -> ticket.
         self._asked: dict[int, Call] = {}  # The same -> what the program itself posted without waiting for it.
 
@@ -90,7 +91,8 @@ class _Calls:
         recorder = self.recorder
         try:
             if recorder.pen is not None:
-                recorder.poll()
+                if self.open:
+                    recorder.poll()
                 self._write(call)
         except Exception as error:
             recorder.trouble(SEAM, error)
@@ -124,7 +126,11 @@ class _Calls:
                             count, 0, 0, file, line, recorder.scope)
         recorder.reduced = recorder.reduced or recorder.scope == BACKWARD
         self._posted[call.op_id] = ticket
-        if not own and self.size > 1 and recorder.exchanges is not None:
+        if own:
+            if not on_gpu:
+                self._awaited.add(ticket)
+            return
+        if self.size > 1 and recorder.exchanges is not None:
             posted = Call(op, reduce, self, pen.seq_of(ticket), inputs, call.output_tensors,
                           f"{file}:{line}" if file else "", frame)
             recorder.exchanges.posted(posted)
@@ -171,15 +177,15 @@ def _peer_of(given: dict[str, Any]) -> int:
     return -1
 
 
-def _is_over(work: Any) -> tuple[bool, bool]:
-    """Whether a call is over, and went well."""
+def _is_over(work: Any, has_not_failed: bool) -> tuple[bool, bool]:
+    """Whether a call is over, and went well. `has_not_failed`: its future need not be asked."""
     if work is None:
         return True, True
     known = getattr(work, "known_end", None)
     if known is not None:  # A virtual rank's: asking the work itself would be an event of the program.
         over, ok = known()
         return bool(over), bool(ok)
-    return (True, not _holds_error(work)) if work.is_completed() else (False, True)
+    return (True, has_not_failed or not _holds_error(work)) if work.is_completed() else (False, True)
 
 
 def _holds_error(work: Any) -> bool:
@@ -208,6 +214,7 @@ class Groups:
     def __init__(self, recorder: Recorder, on_first_group: Callable[[], None]) -> None:
         self.recorder = recorder
         self.open: dict[int, Any] = {}
+        self.awaited: set[int] = set()  # Tickets that the backward running now waits for, and raises if they fail.
         self.numbers: dict[str, int] = {}  # By c10d's name.
         self._calls: list[_Calls] = []
         self._on_first_group = on_first_group
@@ -229,7 +236,7 @@ class Groups:
         self.numbers[name] = number
         if ranks:
             recorder.pen.group(number, ranks)
-        calls = _Calls(recorder, number, group, self.open)
+        calls = _Calls(self, number, group)
         self._calls.append(calls)
         group.register_pre_hook(HOOK_ID, calls.posting)
         group.register_post_hook(HOOK_ID, calls.posted)
@@ -264,13 +271,18 @@ class Groups:
         for ticket in failed:
             pen.completed(self.recorder.current.wrapper, ticket, False)
 
-    def poll(self) -> None:
-        """Records the calls that have completed since."""
+    def after_backward(self) -> None:
+        """A backward has returned: what it waits for went well, or it had raised."""
+        self.poll(self.awaited)
+        self.awaited.clear()
+
+    def poll(self, well: Set[int] = frozenset()) -> None:
+        """Records the calls that have completed since. `well`: those that are known not to have failed."""
         recorder = self.recorder
         if not self.open or recorder.pen is None:
             return
         for ticket, work in list(self.open.items()):
-            over, ok = _is_over(work)
+            over, ok = _is_over(work, ticket in well)
             if over and self.open.pop(ticket, self) is not self:
                 recorder.pen.completed(recorder.current.wrapper, ticket, ok)
 

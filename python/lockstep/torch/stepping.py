@@ -56,12 +56,14 @@ class Stepping:
         self.depth = 0  # A sharding optimizer steps the one inside it.
         self.scale = 1.0
         self._stepped: tuple[Any, list[_Share]] = (None, [])  # Of the step that is being taken.
-        self._shares: WeakKeyDictionary[Any, tuple[tuple[int, ...], list[_Share]]] = WeakKeyDictionary()
+        self._shares: WeakKeyDictionary[Any, tuple[list[int], list[_Share]]] = WeakKeyDictionary()
         self._known: WeakKeyDictionary[Any, dict[tuple[int, int], Any]] = WeakKeyDictionary()
 
     def shares_of(self, optimizer: Any) -> list[_Share]:
         """By wrapper. Looked up again only after a wrapper or a parameter has been added."""
-        shape = (self.recorder.wrapping.version, *(len(g["params"]) for g in optimizer.param_groups))
+        shape = [self.recorder.wrapping.version]
+        for group in optimizer.param_groups:
+            shape.append(len(group["params"]))
         known = self._shares.get(optimizer)
         if known is None or known[0] != shape:
             known = self._shares[optimizer] = (shape, self._look_up(optimizer))

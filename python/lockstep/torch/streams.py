@@ -219,10 +219,10 @@ class Streams:
 
     def handed(self, iterator: Any) -> list[Draw]:
         """A loader hands out a batch. Returns: streams that were drawn from and are not recorded yet."""
-        if os.getpid() != self.process:
+        number = iterator.__dict__.get("_lockstep_loader")
+        if number is None and not self._own or os.getpid() != self.process:
             return []
         own, self._own = self._own, []
-        number = iterator.__dict__.get("_lockstep_loader")
         if number is None:
             return own
         self._read()
