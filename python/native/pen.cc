@@ -65,7 +65,51 @@ void Pen::place(std::int32_t wrapper, const Position& at) {
 
 void Pen::write(const EventBody& body, std::int32_t wrapper) {
   const Event event{rank_, next_index_++, now(), position(wrapper), body};
-  file_->append(to_json_line(event, names_));
+  if (lazy_ && is_kept(event)) return;
+  write_waiting();
+  file_->append(to_json_line(event, names_) + '\n');
+}
+
+bool Pen::is_kept(const Event& event) {
+  const EventBody& body = event.body;
+  Waiting waiting{event, {}, {}};
+  if (const auto* const sample = std::get_if<SampleEvent>(&body)) {
+    waiting.ids.assign(sample->ids.begin(), sample->ids.end());
+  } else if (const auto* const state = std::get_if<StateEvent>(&body)) {
+    waiting.digests.assign(state->digests.begin(), state->digests.end());
+  } else if (!std::holds_alternative<ForwardEvent>(body) &&
+             !std::holds_alternative<BackwardEvent>(body) &&
+             !std::holds_alternative<LossEvent>(body) && !std::holds_alternative<StepEvent>(body) &&
+             !std::holds_alternative<CollectiveEvent>(body)) {
+    return false;
+  }
+  waiting_.push_back(std::move(waiting));
+  return true;
+}
+
+void Pen::write_waiting() {
+  for (Waiting& waiting : waiting_) {
+    if (auto* const sample = std::get_if<SampleEvent>(&waiting.event.body)) {
+      sample->ids = waiting.ids;
+    } else if (auto* const state = std::get_if<StateEvent>(&waiting.event.body)) {
+      state->digests = waiting.digests;
+    }
+    lines_ += to_json_line(waiting.event, names_);
+    lines_ += '\n';
+  }
+  if (!lines_.empty()) file_->append(lines_);
+  lines_.clear();
+  waiting_.clear();
+}
+
+Outcome Pen::flush() {
+  write_waiting();
+  return file_->flush();
+}
+
+Outcome Pen::close() {
+  write_waiting();
+  return file_->close();
 }
 
 void Pen::Draft::clear(std::size_t n, bool sketched) {
@@ -243,8 +287,10 @@ std::int64_t Pen::post(std::int32_t group, const Signature& signature, std::int3
                         .signature = signature},
         wrapper);
   open_.emplace(n_tickets_, call);
-  // The wrapper's own calls repeat themselves; what a program posts by itself may be its last.
+  // The wrapper's own calls repeat themselves; what a program posts by itself may be its last. A
+  // backend that gives up over a call aborts the process: by then there is a line of it.
   const bool own = signature.site.scope != nullptr && *signature.site.scope != '\0';
+  write_waiting();
   if (!lazy_ || !own) (void)file_->flush();
   return n_tickets_++;
 }
@@ -263,7 +309,8 @@ void Pen::complete(std::int64_t ticket, bool ok, std::int32_t wrapper) {
 
 void Pen::end_for_now(const EndEvent& end) {
   const Event event{rank_, next_index_, now(), position(-1), end};
-  file_->append_for_now(to_json_line(event, names_));
+  write_waiting();
+  file_->append_for_now(to_json_line(event, names_) + '\n');
 }
 
 }  // namespace lockstep::python

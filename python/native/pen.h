@@ -40,7 +40,7 @@ struct GradNote {
 /// every posted collective and every step, so that a killed rank leaves what it did.
 class Pen {
  public:
-  /// `lazy`: steps are written out with the next posted collective.
+  /// `lazy`: steps are written out with the next posted collective that is not the wrapper's own.
   Pen(std::unique_ptr<RankFile> file, std::int32_t attempt, Rank rank, bool lazy = false);
 
   NameId name(std::string_view text) { return names_.intern(text); }
@@ -90,12 +90,12 @@ class Pen {
   /// Writes an `end` that is taken back if another event follows: the rank seems stuck.
   void end_for_now(const EndEvent& end);
 
-  Outcome flush() { return file_->flush(); }
+  Outcome flush();
 
   /// After a step.
   Outcome step_over() { return lazy_ ? success() : flush(); }
 
-  Outcome close() { return file_->close(); }
+  Outcome close();
 
  private:
   struct Draft {
@@ -129,7 +129,19 @@ class Pen {
     Signature signature;
   };
 
+  /// An event that is not a line yet, and what its spans show.
+  struct Waiting {
+    Event event;
+    std::vector<std::int64_t> ids;
+    std::vector<std::uint64_t> digests;
+  };
+
   Position& position(std::int32_t wrapper);
+  /// Keeps the event for later if it is one of those that every step has.
+  bool is_kept(const Event& event);
+  /// Makes lines of the events that wait. One after another they cost a third of what each costs
+  /// between a training's own operations, which have swept the caches.
+  void write_waiting();
   void digest(std::span<const TensorView> tensors);
   /// Whether the draft's gradients are what `reduced` holds of them.
   bool are_as(const Reduced& reduced, LayoutId layout) const;
@@ -141,6 +153,8 @@ class Pen {
   bool lazy_;
   NameTable names_;
   std::uint64_t next_index_ = 0;
+  std::vector<Waiting> waiting_;  // In their order; empty unless lazy.
+  std::string lines_;             // Of those, while they are made.
   std::vector<Position> positions_;
   std::map<std::int32_t, Tracked> tracked_;
   std::map<std::int32_t, Reduced> reduced_;                 // By wrapper, until a step has used it.

@@ -201,6 +201,24 @@ PyObject* posted(PenState& state, const Arguments& arguments) {
   return PyLong_FromLongLong(state.pen.post(arguments.small(1), call, arguments.small(0)));
 }
 
+/// A call of the wrapper's own: a sum of these tensors, or their like.
+PyObject* posted_own(PenState& state, const Arguments& arguments) {
+  Signature call;
+  call.op = arguments.choice<CollectiveOp>(2, static_cast<int>(CollectiveOp::kRecv) + 1);
+  call.dtype = DType::kU8;
+  const std::vector<PyObject*> tensors = members_of(arguments.object(3));
+  for (PyObject* const tensor : tensors) call.count += TensorReader::n_elems(tensor);
+  if (!tensors.empty()) {
+    call.dtype = state.reader.known_dtype(tensors.front()).value_or(DType::kU8);
+    call.device = TensorReader::is_on_gpu(tensors.front()) ? Device::kCuda : Device::kCpu;
+  }
+  call.async = arguments.flag(4);
+  call.root = arguments.small(5);
+  call.site = {
+      state.pen.keep(arguments.text(6)), arguments.small(7), state.pen.keep(arguments.text(8))};
+  return PyLong_FromLongLong(state.pen.post(arguments.small(1), call, arguments.small(0)));
+}
+
 PyObject* seq_of(PenState& state, const Arguments& arguments) {
   return checked(PyLong_FromLongLong(state.pen.seq_of(arguments.integer(0))));
 }
@@ -328,6 +346,7 @@ std::vector<PyMethodDef> all_methods() {
       method<epoch, 10>("epoch"),
       method<group, 2>("group"),
       method<posted, 16>("posted"),
+      method<posted_own, 9>("posted_own"),
       method<completed, 3>("completed"),
       method<seq_of, 1>("seq_of"),
       method<environment, 5>("environment"),

@@ -67,11 +67,10 @@ void RankFile::fail(const char* what) {
   failure_ = what + std::string(": ") + std::generic_category().message(errno);
 }
 
-void RankFile::append(std::string_view line) {
+void RankFile::append(std::string_view lines) {
   if (!is_writable()) return;
   take_back();
-  waiting_ += line;
-  waiting_ += '\n';
+  waiting_ += lines;
   if (waiting_.size() > kMostWaiting) (void)flush();
 }
 

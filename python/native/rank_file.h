@@ -30,7 +30,8 @@ class RankFile {
   RankFile(RankFile&&) = delete;
   RankFile& operator=(RankFile&&) = delete;
 
-  void append(std::string_view line);
+  /// Requires: each line ends with its newline.
+  void append(std::string_view lines);
   /// Appends and flushes a line that the next append() takes back.
   void append_for_now(std::string_view line);
   /// Errors: a write failed, now or earlier (where = the path); nothing is written after that.

@@ -8,6 +8,7 @@ namespace {
 struct Words {
   PyObject* dtype = PyUnicode_InternFromString("dtype");
   PyObject* is_cpu = PyUnicode_InternFromString("is_cpu");
+  PyObject* is_cuda = PyUnicode_InternFromString("is_cuda");
   PyObject* is_sparse = PyUnicode_InternFromString("is_sparse");
   PyObject* is_contiguous = PyUnicode_InternFromString("is_contiguous");
   PyObject* data_ptr = PyUnicode_InternFromString("data_ptr");
@@ -41,11 +42,24 @@ void TensorReader::learn(PyObject* dtype, DType ours) {
   dtypes_.emplace_back(dtype, ours);
 }
 
-DType TensorReader::dtype_of(PyObject* tensor) const {
+std::optional<DType> TensorReader::known_dtype(PyObject* tensor) const {
   const Owned dtype(checked(PyObject_GetAttr(tensor, words().dtype)));
   for (const auto& [known, ours] : dtypes_) {
     if (known == dtype.get()) return ours;
   }
+  return std::nullopt;
+}
+
+bool TensorReader::is_on_gpu(PyObject* tensor) { return attribute(tensor, words().is_cuda); }
+
+std::int64_t TensorReader::n_elems(PyObject* tensor) {
+  const Owned n(call(tensor, words().numel));
+  return PyLong_AsLongLong(n.get());
+}
+
+DType TensorReader::dtype_of(PyObject* tensor) const {
+  const std::optional<DType> known = known_dtype(tensor);
+  if (known) return *known;
   PyErr_SetString(PyExc_TypeError, "a tensor of a dtype that traces do not know");
   throw PythonError();
 }

@@ -3,6 +3,7 @@
 
 #include "lockstep/python/native/python_values.h"
 // Python's header comes first.
+#include <optional>
 #include <vector>
 
 #include "lockstep/python/native/pen.h"
@@ -19,6 +20,11 @@ class TensorReader {
   /// Throws PythonError for what is not a tensor of a known dtype.
   TensorView view(PyObject* tensor, std::vector<Owned>& copies) const;
   std::vector<TensorView> views(PyObject* list, std::vector<Owned>& copies) const;
+
+  /// Nothing: a dtype that traces do not know.
+  std::optional<DType> known_dtype(PyObject* tensor) const;
+  static bool is_on_gpu(PyObject* tensor);
+  static std::int64_t n_elems(PyObject* tensor);
 
  private:
   DType dtype_of(PyObject* tensor) const;

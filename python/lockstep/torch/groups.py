@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Set
     from types import FrameType
 
+    from lockstep._core import Pen
     from lockstep.torch.recorder import Recorder
 
 SEAM = "groups"
@@ -37,6 +38,7 @@ _OPS = {
     "GATHER": CollectiveOp.GATHER, "SCATTER": CollectiveOp.SCATTER,
     "ALLTOALL": CollectiveOp.ALL_TO_ALL, "BARRIER": CollectiveOp.BARRIER,
     "SEND": CollectiveOp.SEND, "RECV": CollectiveOp.RECV}
+_MESSAGES = (CollectiveOp.SEND, CollectiveOp.RECV)
 _VARIANTS = ("_BASE", "_COALESCED", "_SINGLE")
 _known: dict[int | str, CollectiveOp | None] = {}
 ENGINE = "_engine_run_backward"  # The last function of Python's in a backward.
@@ -89,25 +91,44 @@ class _Calls:
 
     def posting(self, call: Any) -> None:
         recorder = self.recorder
+        pen = recorder.pen
         try:
-            if recorder.pen is not None:
+            if pen is not None:
                 if self.open:
                     recorder.poll()
-                self._write(call)
+                # Between DDP's own reductions and the engine there is no function of c10d's.
+                frame = sys._getframe().f_back  # None: the engine's own thread, as GPUs have it.
+                if frame is None or frame.f_code.co_name == ENGINE:
+                    self._write_own(call, pen, frame)
+                else:
+                    self._write(call, pen, frame)
         except Exception as error:
             recorder.trouble(SEAM, error)
 
-    def _write(self, call: Any) -> None:
+    def _write_own(self, call: Any, pen: Pen, frame: FrameType | None) -> None:
+        """A reduction of DDP's own: every step has some, so this asks no more than it must."""
+        op = _op_named(call.name)
+        if op is None:
+            return
+        recorder = self.recorder
+        scope = recorder.scope
+        tensors = call.input_tensors or call.output_tensors[:1]
+        file, line = site(frame)
+        ticket = pen.posted_own(recorder.current.wrapper, self.number, op, tensors, call.async_op, call.root,
+                                file, line, scope)
+        self._posted[call.op_id] = ticket
+        if scope == BACKWARD:
+            recorder.reduced = True
+            if not tensors or not tensors[0].is_cuda:
+                self._awaited.add(ticket)
+
+    def _write(self, call: Any, pen: Pen, frame: FrameType) -> None:
         op = _op_named(call.name)
         recorder = self.recorder
-        pen, current = recorder.pen, recorder.current.wrapper
-        reduce = ReduceOp.SUM
-        if op is None or pen is None:
+        current, reduce = recorder.current.wrapper, ReduceOp.SUM
+        if op is None:
             return
-        frame = sys._getframe(1).f_back  # None: the engine's own thread, as GPUs have it.
-        # Between DDP's own reductions and the engine there is no function of c10d's.
-        own = frame is None or frame.f_code.co_name == ENGINE
-        given = {} if own else local_of(_CALLERS, C10D, frame)
+        given = local_of(_CALLERS, C10D, frame)
         inputs = call.input_tensors
         if op is CollectiveOp.SCATTER or not inputs:
             inputs = list(call.output_tensors)[:1]
@@ -120,16 +141,12 @@ class _Calls:
         root, peer, tag = call.root, -1, 0
         if given:
             reduce = _reduce_of(given)
-        if op is CollectiveOp.SEND or op is CollectiveOp.RECV:
+        if op in _MESSAGES:
             root, peer, tag = -1, _peer_of(given), int(given.get("tag") or 0)
         ticket = pen.posted(current, self.number, op, reduce, dtype, on_gpu, call.async_op, root, peer, tag,
                             count, 0, 0, file, line, recorder.scope)
         recorder.reduced = recorder.reduced or recorder.scope == BACKWARD
         self._posted[call.op_id] = ticket
-        if own:
-            if not on_gpu:
-                self._awaited.add(ticket)
-            return
         if self.size > 1 and recorder.exchanges is not None:
             posted = Call(op, reduce, self, pen.seq_of(ticket), inputs, call.output_tensors,
                           f"{file}:{line}" if file else "", frame)
