@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from lockstep.torch.wrapping import Wrapper
 
 SEAM = "batches"
-_PASS = "_lockstep_pass"  # On an iterator: its pass.
+_PASS = "_lockstep_pass"  # On an iterator: its pass ...
+_SHARE = "_lockstep_share"  # ... and what its batches are counted to.
 _SOURCE = "_lockstep_source"  # On an iterator: what it draws from, as in data events.
 
 
@@ -42,11 +43,20 @@ class _Pass:
         self.training = -2  # ... this training; -1 = in evaluations, -2 = not known.
 
 
+class _Share:
+    """What the batches of an iterator were counted to by the last forward that consumed one."""
+
+    def __init__(self) -> None:
+        self.split = ""
+        self.training = -2  # -1 = evaluations, -2 = nothing yet.
+
+
 class Batches:
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self.handed: Handed | None = None  # The batch that no forward has seen yet ...
         self._from: _Pass | None = None  # ... the pass that it is of, if that is known ...
+        self._share = _Share()  # ... what it is counted to ...
         self._data: Callable[[], Any] = lambda: None  # ... and its data set.
         self.n_looked_at = 0  # Batches of which the values were.
         self.asking: Any = None  # The iterator that asks its sampler now.
@@ -69,6 +79,7 @@ class Batches:
         """A loader gives its next batch to the loop; `index` None: of a stream."""
         self.handed = None
         self._from = iterator.__dict__.get(_PASS)
+        self._share = iterator.__dict__.setdefault(_SHARE, _Share())
         self._data = place_of(iterator._dataset)
         ids = None if index is None else self.data_sets.ids_of(iterator._dataset, _ids_of(index))
         source = ""
@@ -118,6 +129,8 @@ class Batches:
         program = self.recorder.program
         if pen is None or handed is None:
             return
+        self._share.split = self._split
+        self._share.training = self.recorder.trainings.now if training else -1
         drawn, self.drawn = self.drawn, []
         for draw in drawn if training else ():
             self.recorder.streams.write(wrapper, draw)
@@ -132,6 +145,25 @@ class Batches:
             self._size = (wrapper.index, len(ids))
         if not program.gives_samples:
             pen.sample(wrapper.index, self._split, ids)
+
+    def is_settled(self) -> bool:
+        """Whether the batch that was handed out last is one more of a pass that is recorded, and nothing but
+        its ids is to be."""
+        if self._begun is not None or self.drawn or self._size is not None:
+            return False
+        handed, begun = self.handed, self._from
+        if handed is None:
+            return True
+        known = begun is None or begun.written
+        return known and self._share.training == self.recorder.trainings.now and not handed.tensors
+
+    def pass_by(self) -> tuple[str, list[int]] | None:
+        """A forward of a window that is left out consumes that batch. Returns: its split
+        and ids, if it has any that count."""
+        handed, self.handed = self.handed, None
+        if handed is None or handed.ids is None or self.recorder.program.gives_samples:
+            return None
+        return self._share.split, handed.ids
 
     def forget_size(self) -> None:
         """The program says by itself what the batch counts."""

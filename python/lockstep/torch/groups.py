@@ -67,7 +67,7 @@ class Call:
 
     op: CollectiveOp
     reduce: ReduceOp
-    calls: _Calls
+    calls: Calls
     seq: int
     inputs: list[Any]
     outputs: list[Any]
@@ -75,7 +75,7 @@ class Call:
     frame: FrameType | None
 
 
-class _Calls:
+class Calls:
     """The calls of one group: what was posted, and what has completed since."""
 
     def __init__(self, recorder: Recorder, number: int, group: Any, open_calls: dict[int, Any]) -> None:
@@ -84,26 +84,39 @@ class _Calls:
         self.size, self.rank = int(group.size()), int(group.rank())
         self.open = open_calls  # Ticket -> work, of all groups.
         self._posted: dict[int, int] = {}  # PyTorch's number of a call -> ticket.
+        self.n_own = 0  # Calls of a wrapper's own that have been recorded,
+        self._own_site = ("", 0)  # where the last one was made,
+        self.n_called = 0  # calls of its own in windows that are left out,
+        self._n_written = 0  # and how many of those the trace counts.
+        self._posting: Any = None  # The last of them, before it was posted ...
+        self._taken: Any = None  # ... and after that.
 
     def posting(self, call: Any) -> None:
         recorder = self.recorder
         try:
-            if recorder.pen is not None:
-                recorder.poll()
-                self._write(call)
+            if recorder.pen is None:
+                return
+            frame = sys._getframe().f_back  # None: the engine's own thread, as GPUs have it.
+            # Between DDP's own reductions and the engine there is no function of c10d's.
+            own = frame is None or frame.f_code.co_name == ENGINE
+            if own and recorder.left_out.now:
+                self._posting = call
+                self.n_called += 1
+                return
+            recorder.poll()
+            self._write(call, frame, own)
         except Exception as error:
             recorder.trouble(SEAM, error)
 
-    def _write(self, call: Any) -> None:
+    def _write(self, call: Any, frame: FrameType | None, own: bool) -> None:
         op = _op_named(call.name)
         recorder = self.recorder
         pen, current = recorder.pen, recorder.current.wrapper
         reduce = ReduceOp.SUM
         if op is None or pen is None:
             return
-        frame = sys._getframe(1).f_back  # None: the engine's own thread, as GPUs have it.
-        # Between DDP's own reductions and the engine there is no function of c10d's.
-        own = frame is None or frame.f_code.co_name == ENGINE
+        if self.n_called != self._n_written:
+            self.write_left_out()
         given = {} if own else local_of(_CALLERS, C10D, frame)
         inputs = call.input_tensors
         if op is CollectiveOp.SCATTER or not inputs:
@@ -113,7 +126,10 @@ class _Calls:
             first = inputs[0]
             dtype, on_gpu = DTYPES.get(first.dtype, DType.U8), first.is_cuda
             count = first.numel() if len(inputs) == 1 else sum([tensor.numel() for tensor in inputs])
-        file, line = site(frame)
+        file, line = self._own_site if own and frame is None else site(frame)
+        if own:
+            self.n_own += 1
+            self._own_site = file, line
         root, peer, tag = call.root, -1, 0
         if given:
             reduce = _reduce_of(given)
@@ -130,6 +146,25 @@ class _Calls:
             if recorder.averaging is not None:
                 recorder.averaging.posted(posted)
 
+    def write_left_out(self) -> None:
+        """What was only counted so far. A call that has not completed is recorded as any other."""
+        recorder, call, taken = self.recorder, self._posting, self._taken
+        n, self._n_written = self.n_called - self._n_written, self.n_called
+        self._posting = self._taken = None
+        if recorder.pen is None or n == 0:
+            return
+        is_taken = taken is not None and taken.op_id == call.op_id
+        over = is_taken and _is_over(taken.work) == (True, True)
+        if n > 1 or over:
+            recorder.pen.leave_out(recorder.current.wrapper, self.number, n if over else n - 1)
+        if over:
+            return
+        scope, recorder.scope = recorder.scope, BACKWARD
+        self._write(call, None, True)
+        recorder.scope = scope
+        if is_taken:
+            self.posted(taken)
+
     def take_refused(self) -> list[int]:
         """Tickets of calls that the backend never took."""
         tickets = list(self._posted.values())
@@ -138,6 +173,9 @@ class _Calls:
 
     def posted(self, call: Any) -> None:
         try:
+            if self.n_called != self._n_written:
+                self._taken = call
+                return
             ticket = self._posted.pop(call.op_id, None)
             if ticket is not None:
                 work = self.open[ticket] = call.work
@@ -200,8 +238,11 @@ class Groups:
         self.recorder = recorder
         self.open: dict[int, Any] = {}
         self.numbers: dict[str, int] = {}  # By c10d's name.
-        self._calls: list[_Calls] = []
+        self._calls: list[Calls] = []
         self._on_first_group = on_first_group
+
+    def calls_of(self, number: int) -> Calls | None:
+        return next((calls for calls in self._calls if calls.number == number), None)
 
     def made(self, result: Any, given: dict[str, Any]) -> None:
         """c10d has made a group, of which this rank may be no member."""
@@ -220,7 +261,7 @@ class Groups:
         self.numbers[name] = number
         if ranks:
             recorder.pen.group(number, ranks)
-        calls = _Calls(recorder, number, group, self.open)
+        calls = Calls(recorder, number, group, self.open)
         self._calls.append(calls)
         group.register_pre_hook(HOOK_ID, calls.posting)
         group.register_post_hook(HOOK_ID, calls.posted)

@@ -94,7 +94,7 @@ class Stepping:
 
     def before(self, optimizer: Any) -> None:
         pen = self.recorder.pen
-        if pen is None:
+        if pen is None or self.recorder.left_out.now:
             return
         self.recorder.poll()
         self._stepped = (optimizer, self.shares_of(optimizer))
@@ -122,6 +122,12 @@ class Stepping:
         if pen is None:
             return
         self.n_steps += 1
+        if recorder.left_out.now:
+            if not skipped:
+                for share in self.shares_of(optimizer):
+                    recorder.left_out.stepped(share.wrapper)
+                return
+            recorder.left_out.end()
         if recorder.exchanges is not None:
             recorder.exchanges.stepped()
         before, shares = self._stepped

@@ -253,6 +253,10 @@ class Streams:
 
     # -- dropout
 
+    def is_settled(self, wrapper: Wrapper) -> bool:
+        """Whether the next forward need not be looked at."""
+        return self._looks.get(wrapper.index) == (self.recorder.epoch, 0)
+
     def entering(self, wrapper: Wrapper) -> tuple[torch.Generator, torch.Tensor, int] | None:
         """The wrapper's forward begins. Returns: what to compare with when it is over."""
         epoch, left = self._looks.get(wrapper.index, (-1, 0))
