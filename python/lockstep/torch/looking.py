@@ -47,13 +47,16 @@ class Looking:
         self.budget = budget
         self.every = FIRST if budget else 1
         self.often = 1  # One of so many windows leaves events.
-        self._lasted: dict[Look, deque[float]] = {look: deque(maxlen=32) for look in Look}
-        self._spent: dict[Look, deque[float]] = {look: deque(maxlen=32) for look in Look}
+        self._window = 0  # The synchronising forward that the current window begins with.
         self._since: tuple[float, float] | None = None
+        self._lasted: deque[float] = deque(maxlen=32)  # Windows that are not looked at.
+        self._longer: deque[float] = deque(maxlen=8)  # By what those that are lasted longer than the one before.
+        self._spent: dict[Look, list[float]] = {look: [] for look in Look}  # Processor's time, while learning.
 
     def wants(self, before: int, now: int) -> Look:
         """What a window leaves that begins at synchronising forward `now`, where the window before it
         began at `before`."""
+        self._window = now
         if self.every == 1 or now < ALWAYS or now // self.every > before // self.every:
             return Look.WHOLE
         if now % AGAIN in LEARNING:
@@ -68,24 +71,38 @@ class Looking:
             return
         now = (time.perf_counter(), time.thread_time())
         if self._since is not None:
-            self._lasted[look].append(now[0] - self._since[0])
-            self._spent[look].append(now[1] - self._since[1])
-            if look is Look.WHOLE:
-                self._adapt()
+            self.note(look, now[0] - self._since[0], now[1] - self._since[1])
         self._since = now
 
-    def _adapt(self) -> None:
-        """Of whole windows waiting counts, too: tensors may come from a device. What events cost is the
-        processor's time alone, which others on the machine disturb less."""
-        known = [look for look in (Look.COUNT, Look.EVENTS) if len(self._lasted[look]) >= ENOUGH]
-        if not known:
+    def note(self, look: Look, lasted: float, spent: float) -> None:
+        """A window lasted so many seconds, and took so many of its thread's processor time."""
+        if look is Look.WHOLE:
+            if self._lasted:
+                self._longer.append(lasted - self._lasted[-1])
+            if len(self._lasted) >= ENOUGH:
+                self._adapt_whole()
             return
-        plain = median(self._lasted[known[0]])
-        if len(known) == 2:
-            extra = median(self._spent[Look.EVENTS]) - median(self._spent[Look.COUNT])
-            self.often = min(MOST_LEFT_OUT, _power_over(extra / (self.budget * SHARE_OF_EVENTS * plain)))
-        extra = median(self._lasted[Look.WHOLE]) - median(self._lasted[known[-1]])
-        self.every = min(MOST, max(FIRST, self.often, _power_over(extra / (self.budget * SHARE * plain))))
+        self._lasted.append(lasted)
+        if self._window % AGAIN in LEARNING:
+            self._spent[look].append(spent)
+        elif self._spent[Look.EVENTS]:
+            self._adapt_events()
+            self._spent = {look: [] for look in Look}
+
+    def _adapt_whole(self) -> None:
+        """Waiting counts, too: tensors may come from a device. Neighbours are compared: others on the
+        machine slow down both."""
+        needed = median(self._longer) / (self.budget * SHARE * median(self._lasted))
+        self.every = min(MOST, max(FIRST, self.often, _power_over(needed)))
+
+    def _adapt_events(self) -> None:
+        """What events cost is processor's time. Whatever else runs only adds to it: the quicker windows
+        say what is theirs."""
+        quick = [sorted(self._spent[look])[len(self._spent[look]) // 4] for look in (Look.EVENTS, Look.COUNT)
+                 if len(self._spent[look]) >= ENOUGH]
+        if len(quick) == 2:
+            needed = (quick[0] - quick[1]) / (self.budget * SHARE_OF_EVENTS * median(self._lasted))
+            self.often = min(MOST_LEFT_OUT, _power_over(needed))
 
 
 def _power_over(least: float) -> int:
