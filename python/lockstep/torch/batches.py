@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 SEAM = "batches"
 _PASS = "_lockstep_pass"  # On an iterator: its pass ...
 _SHARE = "_lockstep_share"  # ... and what its batches are counted to.
-_SOURCE = "_lockstep_source"  # On an iterator: what it draws from, as in data events.
 
 
 class _Pass:
@@ -44,9 +43,11 @@ class _Pass:
 
 
 class _Share:
-    """What the batches of an iterator were counted to by the last forward that consumed one."""
+    """An iterator's data set, and what its batches were counted to by the last forward that consumed one."""
 
-    def __init__(self) -> None:
+    def __init__(self, data: Callable[[], Any]) -> None:
+        self.data = data
+        self.source = ""  # What it draws from, as in data events: known while batches are looked at.
         self.split = ""
         self.training = -2  # -1 = evaluations, -2 = nothing yet.
 
@@ -56,8 +57,7 @@ class Batches:
         self.recorder = recorder
         self.handed: Handed | None = None  # The batch that no forward has seen yet ...
         self._from: _Pass | None = None  # ... the pass that it is of, if that is known ...
-        self._share = _Share()  # ... what it is counted to ...
-        self._data: Callable[[], Any] = lambda: None  # ... and its data set.
+        self._share = _Share(lambda: None)  # ... what it is counted to.
         self.n_looked_at = 0  # Batches of which the values were.
         self.asking: Any = None  # The iterator that asks its sampler now.
         self.data_sets = DataSets()
@@ -79,14 +79,13 @@ class Batches:
         """A loader gives its next batch to the loop; `index` None: of a stream."""
         self.handed = None
         self._from = iterator.__dict__.get(_PASS)
-        self._share = iterator.__dict__.setdefault(_SHARE, _Share())
-        self._data = place_of(iterator._dataset)
+        share = iterator.__dict__.get(_SHARE)
+        if share is None:
+            share = iterator.__dict__[_SHARE] = _Share(place_of(iterator._dataset))
+            share.source = source_of(iterator)
+        self._share = share
         ids = None if index is None else self.data_sets.ids_of(iterator._dataset, _ids_of(index))
-        source = ""
-        if self.n_looked_at < MOST_BATCHES:
-            if _SOURCE not in iterator.__dict__:
-                iterator.__dict__[_SOURCE] = source_of(iterator)
-            source = iterator.__dict__[_SOURCE]
+        source = share.source if self.n_looked_at < MOST_BATCHES else ""
         self.handed = Handed(ids, source, tensors_of(data) if source else [])
 
     def pass_began(self, write: Callable[[str], None]) -> None:
@@ -109,7 +108,7 @@ class Batches:
             self._split = begun.split
             return
         first = begun is not None and not begun.written
-        data = None if self.handed is None else self._data()
+        data = None if self.handed is None else self._share.data()
         if not training:
             self._split = self.data_sets.evaluated(data)
         else:
@@ -221,7 +220,7 @@ def _order_of(sampler: Any, key: int) -> torch.Tensor:
 
 
 def _ids_of(index: Any) -> list[int]:
-    return [int(one) for one in index] if isinstance(index, (list, tuple)) else [int(index)]
+    return list(map(int, index)) if isinstance(index, (list, tuple)) else [int(index)]
 
 
 def install(recorder: Recorder) -> None:

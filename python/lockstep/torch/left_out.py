@@ -15,6 +15,7 @@ import torch
 
 if TYPE_CHECKING:
     from lockstep.torch.groups import Calls
+    from lockstep.torch.patches import Switch
     from lockstep.torch.recorder import Recorder
     from lockstep.torch.wrapping import Wrapper
 
@@ -37,6 +38,8 @@ class LeftOut:
         self.recorder = recorder
         self.now = False  # Such a window is running.
         self.batches: deque[Passed] = deque()
+        self.switches: list[Switch] = []  # What need not be looked at meanwhile.
+        self.optimizer: Any = None  # The one that steps the wrapper's parameters, and nothing else's.
         self._wrapper: Wrapper | None = None
         self._calls: Calls | None = None
         self._writing = RLock()  # The watching thread records, too, when this one stands still.
@@ -54,6 +57,8 @@ class LeftOut:
             return
         self._n_ticks, self.overdue = 0, False
         self._wrapper, self._calls, self.now = wrapper, calls, True
+        for switch in self.switches:
+            switch.turn(False)
 
     # -- while one runs
 
@@ -84,7 +89,19 @@ class LeftOut:
         if wrapper is not None:
             wrapper.awaits = wrapper.awaits and not wrapper.reduces
 
-    def stepped(self, wrapper: Wrapper) -> None:
+    def stepped(self, optimizer: Any, wrappers: list[Wrapper]) -> None:
+        """An optimizer has stepped parameters of these wrappers."""
+        if len(wrappers) == 1 and wrappers[0] is self._wrapper:
+            self.optimizer = optimizer
+        for wrapper in wrappers:
+            self.step_on(wrapper)
+
+    def stepped_again(self) -> None:
+        """The same optimizer has."""
+        if self._wrapper is not None:
+            self.step_on(self._wrapper)
+
+    def step_on(self, wrapper: Wrapper) -> None:
         wrapper.place.opt += 1
         wrapper.place.micro = -1
         self.recorder.moved(wrapper.place)
@@ -95,7 +112,9 @@ class LeftOut:
     def end(self) -> None:
         """Writes what is known of the windows that were left out; recording goes on."""
         with self._writing:
-            self.now = False
+            self.now, self.optimizer = False, None
+            for switch in self.switches:
+                switch.turn(True)
             if self.recorder.pen is not None and self._wrapper is not None and self._calls is not None:
                 self._write_batches(self._wrapper)
                 self._calls.write_left_out()

@@ -69,10 +69,14 @@ class Looking:
         """A window of the first wrapper is over."""
         if not self.budget:
             return
-        now = (time.perf_counter(), time.thread_time())
+        now = (time.perf_counter(), time.thread_time() if self._learns() else 0.0)
         if self._since is not None:
             self.note(look, now[0] - self._since[0], now[1] - self._since[1])
         self._since = now
+
+    def _learns(self) -> bool:
+        """This window, or the one after it, is one of those that are compared."""
+        return self._window % AGAIN in LEARNING or (self._window + 1) % AGAIN in LEARNING
 
     def note(self, look: Look, lasted: float, spent: float) -> None:
         """A window lasted so many seconds, and took so many of its thread's processor time."""

@@ -94,7 +94,7 @@ class Stepping:
 
     def before(self, optimizer: Any) -> None:
         pen = self.recorder.pen
-        if pen is None or self.recorder.left_out.now:
+        if pen is None:
             return
         self.recorder.poll()
         self._stepped = (optimizer, self.shares_of(optimizer))
@@ -124,9 +124,7 @@ class Stepping:
         self.n_steps += 1
         if recorder.left_out.now:
             if not skipped:
-                for share in self.shares_of(optimizer):
-                    recorder.left_out.stepped(share.wrapper)
-                return
+                return recorder.left_out.stepped(optimizer, [share.wrapper for share in self.shares_of(optimizer)])
             recorder.left_out.end()
         if recorder.exchanges is not None:
             recorder.exchanges.stepped()
@@ -199,7 +197,7 @@ def install(recorder: Recorder) -> None:
 
     def before(optimizer: Any, _args: Any, _kwargs: Any) -> None:
         stepping.depth += 1
-        if stepping.depth > 1:
+        if stepping.depth > 1 or recorder.left_out.now:
             return
         try:
             if recorder.averaging is not None:
@@ -213,6 +211,9 @@ def install(recorder: Recorder) -> None:
         if stepping.depth > 0:
             return
         try:
+            if recorder.left_out.now and recorder.left_out.optimizer is optimizer:
+                stepping.n_steps += 1
+                return recorder.left_out.stepped_again()
             stepping.after(optimizer)
             if recorder.averaging is not None:
                 recorder.averaging.stepped(optimizer)

@@ -414,7 +414,9 @@ def install(recorder: Recorder) -> None:
         return register
 
     recorder.patches.wrap(torch.distributed, "_compute_bucket_assignment_by_size", make_plan)
-    recorder.patches.wrap(torch.distributed.Reducer, "prepare_for_backward", make_prepare)
+    prepares = recorder.patches.switch(torch.distributed.Reducer, "prepare_for_backward", make_prepare)
+    if prepares is not None:
+        recorder.left_out.switches.append(prepares)
     for name in ("register_comm_hook", "_register_builtin_comm_hook"):
         recorder.patches.wrap(DistributedDataParallel, name, make_register)
     recorder.patches.wrap(DistributedDataParallel, "__init__", make_init)

@@ -11,6 +11,7 @@ import lockstep
 import pytest
 from budget_test import BUDGET
 from forked import SCRIPTS, run_job
+from lockstep._core import watch_open, watch_poll
 from lockstep.torch import looking
 from lockstep.torch.looking import AGAIN, ENOUGH, FIRST, LEARNING, MOST_LEFT_OUT, Look, Looking
 from unchanged_test import CONFIGURATIONS, JOB, PLAIN
@@ -33,7 +34,8 @@ def seldom(monkeypatch: pytest.MonkeyPatch) -> None:
             self.often = 4 if os.environ["RANK"] == "0" else 16
 
     monkeypatch.setattr(Looking, "__init__", __init__)
-    monkeypatch.setattr(Looking, "_adapt_events", lambda self: None)
+    for adapt in ("_adapt_events", "_adapt_whole"):
+        monkeypatch.setattr(Looking, adapt, lambda self: None)
     monkeypatch.setattr(looking, "LEARNING", range(0))
 
 
@@ -212,3 +214,27 @@ def test_every_other_window_is_left_out_to_learn_what_events_cost() -> None:
     looks = [one.wants(now - 1, now) for now in LEARNING]
     assert looks.count(Look.COUNT) == len(LEARNING) // 2 >= ENOUGH
     assert all(look is not Look.COUNT for now, look in zip(LEARNING, looks) if now % 2 == 0)
+
+
+def live_findings(folder: Path) -> list[dict[str, Any]]:
+    """What the first two readings of a folder say."""
+    watch = watch_open(str(folder), [], "")
+    said = [watch_poll(watch, False) for _ in range(2)]
+    return [finding for text in said if text for law in json.loads(text)["laws"] for finding in law["findings"]]
+
+
+def test_a_job_that_is_judged_while_it_runs_may_leave_windows_out(seldom: None, tmp_path: Path) -> None:
+    ran = run_job(longer("clean.py", tmp_path), 2, tmp_path / "clean", tmp_path, BUDGET)
+    assert ran.codes == [0, 0], ran.output
+    assert live_findings(tmp_path / "clean") == []
+    script = with_step(longer("clean.py", tmp_path), """
+            if dist.get_rank() == 1 and step == 61:
+                for parameter in model.parameters():
+                    parameter.data.add_(1.0)
+""")
+    ran = run_job(script, 2, tmp_path / "broken", tmp_path, BUDGET)
+    assert ran.codes == [0, 0], ran.output
+    found = live_findings(tmp_path / "broken")
+    # The first window after it that leaves events on both ranks.
+    assert found and found[0]["step"] == 64, found
+    assert {finding["law"] for finding in found} == {"replicas-equal"}, found
