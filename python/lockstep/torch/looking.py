@@ -50,7 +50,10 @@ class Looking:
         self._window = 0  # The synchronising forward that the current window begins with.
         self._since: tuple[float, float] | None = None
         self._lasted: deque[float] = deque(maxlen=32)  # Windows that are not looked at.
-        self._longer: deque[float] = deque(maxlen=8)  # By what those that are lasted longer than the one before.
+        # By what those that are took more than the one before: of the clock, and of the processor.
+        self._longer: deque[float] = deque(maxlen=8)
+        self._dearer: deque[float] = deque(maxlen=8)
+        self._last_spent = 0.0
         self._spent: dict[Look, list[float]] = {look: [] for look in Look}  # Processor's time, while learning.
 
     def wants(self, before: int, now: int) -> Look:
@@ -69,24 +72,22 @@ class Looking:
         """A window of the first wrapper is over."""
         if not self.budget:
             return
-        now = (time.perf_counter(), time.thread_time() if self._learns() else 0.0)
+        now = (time.perf_counter(), time.thread_time())
         if self._since is not None:
             self.note(look, now[0] - self._since[0], now[1] - self._since[1])
         self._since = now
-
-    def _learns(self) -> bool:
-        """This window, or the one after it, is one of those that are compared."""
-        return self._window % AGAIN in LEARNING or (self._window + 1) % AGAIN in LEARNING
 
     def note(self, look: Look, lasted: float, spent: float) -> None:
         """A window lasted so many seconds, and took so many of its thread's processor time."""
         if look is Look.WHOLE:
             if self._lasted:
                 self._longer.append(lasted - self._lasted[-1])
+                self._dearer.append(spent - self._last_spent)
             if len(self._lasted) >= ENOUGH:
                 self._adapt_whole()
             return
         self._lasted.append(lasted)
+        self._last_spent = spent
         if self._window % AGAIN in LEARNING:
             self._spent[look].append(spent)
         elif self._spent[Look.EVENTS]:
@@ -96,7 +97,8 @@ class Looking:
     def _adapt_whole(self) -> None:
         """Waiting counts, too: tensors may come from a device. Neighbours are compared: others on the
         machine slow down both."""
-        needed = median(self._longer) / (self.budget * SHARE * median(self._lasted))
+        more = max(median(self._longer), median(self._dearer))
+        needed = more / (self.budget * SHARE * median(self._lasted))
         self.every = min(MOST, max(FIRST, self.often, _power_over(needed)))
 
     def _adapt_events(self) -> None:

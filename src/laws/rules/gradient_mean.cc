@@ -176,11 +176,11 @@ class GradientMean final : public Law {
     judge_if_complete(alignment, open, names);
   }
 
-  /// They count one by one where their denominators differ.
+  /// They count one by one where their denominators differ. Without a reduction more will be added.
   void keep_micro_steps(OpenReduction& open, const RankWrapper& place) {
     if (!added_.any()) return;
     Contributions::Window* const window = added_.find(place);
-    if (window == nullptr || window->added.size() < 2) return;
+    if (window == nullptr || window->quiet || window->added.size() < 2) return;
     open.micro.push_back({place.rank, std::move(window->added)});
     window->added.clear();
   }
