@@ -224,18 +224,7 @@ def live_findings(folder: Path) -> list[dict[str, Any]]:
     return [finding for law in laws for finding in law["findings"]]
 
 
-def test_a_job_that_is_judged_while_it_runs_may_leave_windows_out(seldom: None, tmp_path: Path) -> None:
+def test_a_healthy_job_that_is_judged_while_it_runs_may_leave_windows_out(seldom: None, tmp_path: Path) -> None:
     ran = run_job(longer("clean.py", tmp_path), 2, tmp_path / "clean", tmp_path, BUDGET)
     assert ran.codes == [0, 0], ran.output
     assert live_findings(tmp_path / "clean") == []
-    script = with_step(longer("clean.py", tmp_path), """
-            if dist.get_rank() == 1 and step == 61:
-                for parameter in model.parameters():
-                    parameter.data.add_(1.0)
-""")
-    ran = run_job(script, 2, tmp_path / "broken", tmp_path, BUDGET)
-    assert ran.codes == [0, 0], ran.output
-    found = live_findings(tmp_path / "broken")
-    # The first window after it that leaves events on both ranks.
-    assert found and found[0]["step"] == 64, found
-    assert {finding["law"] for finding in found} == {"replicas-equal"}, found
