@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """What recording a PyTorch job costs: recorded and unrecorded steps, alternating in one run.
 
-  record_bench.py [--ranks 2] [--budget 0.05 | --full] [--seconds 20] [--model tiny|small|large]...
+  record_bench.py [--ranks 2] [--budget 0.05 | --full] [--rounds N] [--steps N] [--model tiny|small|large]...
 
 Two ranks over gloo train the same model. Rounds of steps are recorded and unrecorded alternately: each
 recorded round writes a trace of its own, and what the recorder patches is undone after it. A row is the
-median time of a round's step, the median and quartiles of the ratios of neighbouring rounds, and what
-recording adds to a step in processor time of its thread, which other programs disturb less. Run it through
+median time of a round's step, the median and quartiles of the ratios of each recorded round to the mean
+of the unrecorded ones on both sides of it, and what recording adds to a step in processor time of its
+thread, which other programs disturb less. Run it through
 `./dev bench record`, or with PYTHONPATH=build/python and a Python that has PyTorch.
 """
 from __future__ import annotations
@@ -21,7 +22,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch._dynamo  # noqa: F401  DDP's constructor imports it.
@@ -29,9 +30,16 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-WIDTHS = {"tiny": (64, 64, 64, 1), "small": (512, 1024, 512, 64, 1), "large": (1024, 4096, 3600, 256, 1)}
+class Size(NamedTuple):
+    widths: tuple[int, ...]
+    rounds: int
+    steps: int  # Measured ones of a round.
+
+
+SIZES = {"tiny": Size((64, 64, 64, 1), 24, 200), "small": Size((512, 1024, 512, 64, 1), 12, 100),
+         "large": Size((1024, 4096, 3600, 256, 1), 5, 40)}
 BATCH = 16
-WARM_STEPS = 80  # Of each round: the recorder learns what a step costs.
+WARM_STEPS = 80  # Of each recorded round: the recorder learns what a step costs.
 
 
 class Job:
@@ -73,30 +81,29 @@ def rank(folder: Path, name: str, budget: float, rounds: int, steps: int, warm: 
 
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    job = Job(WIDTHS[name])
-    plain: list[float] = []
-    ratios: list[float] = []
-    added: list[float] = []
+    job = Job(SIZES[name].widths)
+    plain = [job.round(min(10, warm), steps)]
+    recorded: list[tuple[float, float]] = []
     looked = 0
     for number in range(rounds):
-        dist.barrier()
-        unrecorded, own = job.round(min(10, warm), steps)
         trace = folder / f"{name}-{number}"
         dist.barrier()
         with lockstep.record(trace, budget=budget):
-            recorded, own_recorded = job.round(warm, steps)
-        added.append(own_recorded - own)
-        plain.append(unrecorded)
-        ratios.append(recorded / unrecorded)
+            recorded.append(job.round(warm, steps))
+        dist.barrier()
+        plain.append(job.round(min(10, warm), steps))
         if dist.get_rank() == 0:
             looked = sum('"point":"used"' in line for file in trace.glob("*00000.jsonl")
                          for line in file.open(encoding="utf-8"))
         dist.barrier()
         shutil.rmtree(trace, ignore_errors=True)
     if dist.get_rank() == 0:
+        beside = [((a[0] + b[0]) / 2, (a[1] + b[1]) / 2) for a, b in zip(plain, plain[1:])]
+        ratios = [one[0] / other[0] for one, other in zip(recorded, beside)]
+        added = [one[1] - other[1] for one, other in zip(recorded, beside)]
         ordered = sorted(ratios)
         print(f"{name:6} {job.n_parameters:>11,} {'full' if not budget else f'{budget:.0%}':>6} "
-              f"{statistics.median(plain) * 1e3:8.2f} ms {statistics.median(ratios):7.3f} "
+              f"{statistics.median(wall for wall, _ in plain) * 1e3:8.2f} ms {statistics.median(ratios):7.3f} "
               f"[{ordered[len(ordered) // 4]:.3f}, {ordered[-1 - len(ordered) // 4]:.3f}] "
               f"{statistics.median(added) * 1e6:+6.0f} us of its thread  "
               f"{looked:5} of {warm + steps} steps looked at, {rounds} rounds", flush=True)
@@ -108,7 +115,8 @@ def run(name: str, given: argparse.Namespace) -> int:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
     budget = 0.0 if given.full else given.budget
-    warm, steps = (5, given.steps) if given.full else (WARM_STEPS, given.steps)
+    size = SIZES[name]
+    warm, steps, rounds = 5 if given.full else WARM_STEPS, given.steps or size.steps, given.rounds or size.rounds
     children = []
     with tempfile.TemporaryDirectory() as scratch:
         for number in range(given.ranks):
@@ -118,7 +126,7 @@ def run(name: str, given: argparse.Namespace) -> int:
                                    "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port,
                                    "GLOO_SOCKET_IFNAME": "lo", "LOCKSTEP_RUN": "bench"})
                 try:
-                    rank(Path(scratch), name, budget, given.rounds, steps, warm)
+                    rank(Path(scratch), name, budget, rounds, steps, warm)
                     os._exit(0)
                 except BaseException as error:
                     print(f"rank {number}: {error!r}", file=sys.stderr, flush=True)
@@ -132,12 +140,12 @@ def main() -> int:
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--budget", type=float, default=0.05)
     parser.add_argument("--full", action="store_true", help="look at every step")
-    parser.add_argument("--rounds", type=int, default=8)
-    parser.add_argument("--steps", type=int, default=200, help="measured steps of a round")
-    parser.add_argument("--model", action="append", choices=sorted(WIDTHS))
+    parser.add_argument("--rounds", type=int, help="instead of 24 for tiny, 12 for small, 5 for large")
+    parser.add_argument("--steps", type=int, help="measured ones of a round, instead of 200, 100, 40")
+    parser.add_argument("--model", action="append", choices=sorted(SIZES))
     given = parser.parse_args()
     print("model   parameters budget  unrecorded   ratio [quartiles]")
-    return max(run(name, given) for name in given.model or list(WIDTHS))
+    return max(run(name, given) for name in given.model or list(SIZES))
 
 
 if __name__ == "__main__":

@@ -290,9 +290,23 @@ std::int64_t Pen::post(std::int32_t group, const Signature& signature, std::int3
   // The wrapper's own calls repeat themselves; what a program posts by itself may be its last. A
   // backend that gives up over a call aborts the process: by then there is a line of it.
   const bool own = signature.site.scope != nullptr && *signature.site.scope != '\0';
+  if (own) last_own_[group] = signature;
   write_waiting();
   if (!lazy_ || !own) (void)file_->flush();
   return n_tickets_++;
+}
+
+void Pen::leave_out(std::int32_t group, std::int64_t n, std::int32_t wrapper) {
+  const auto own = last_own_.find(group);
+  LOCKSTEP_CHECK(own != last_own_.end() && n > 0, "calls that are left out are like an earlier one");
+  std::int64_t& n_posted = n_posted_[{group, CollectiveOp::kBarrier, -1, 0}];
+  n_posted += n;
+  write(CollectiveEvent{.phase = CollectivePhase::kCompleted,
+                        .group = group,
+                        .seq = n_posted - 1,
+                        .signature = own->second,
+                        .status = CallStatus::kLeftOut},
+        wrapper);
 }
 
 void Pen::complete(std::int64_t ticket, bool ok, std::int32_t wrapper) {

@@ -81,6 +81,10 @@ class Pen {
   std::int64_t post(std::int32_t group, const Signature& signature, std::int32_t wrapper);
   void complete(std::int64_t ticket, bool ok, std::int32_t wrapper);
 
+  /// The last `n` collectives of the group were calls of the wrapper's own, and are left out of the
+  /// trace: one event stands for them. Requires: the wrapper's own call of this group has been posted.
+  void leave_out(std::int32_t group, std::int64_t n, std::int32_t wrapper);
+
   /// The call's number among its group's. Requires: it has not been completed.
   std::int64_t seq_of(std::int64_t ticket) const { return open_.at(ticket).seq; }
 
@@ -162,6 +166,7 @@ class Pen {
   std::set<std::int32_t> unreduced_;  // Wrappers that no reduction has followed a backward of.
   std::map<std::tuple<std::int32_t, CollectiveOp, std::int32_t, std::int32_t>, std::int64_t>
       n_posted_;
+  std::map<std::int32_t, Signature> last_own_;  // Of wrappers' own calls, by group.
   std::map<std::int64_t, OpenCall> open_;
   std::int64_t n_tickets_ = 0;
   SketchSigns signs_;

@@ -219,6 +219,11 @@ PyObject* posted_own(PenState& state, const Arguments& arguments) {
   return PyLong_FromLongLong(state.pen.post(arguments.small(1), call, arguments.small(0)));
 }
 
+PyObject* leave_out(PenState& state, const Arguments& arguments) {
+  state.pen.leave_out(arguments.small(1), arguments.integer(2), arguments.small(0));
+  return none();
+}
+
 PyObject* seq_of(PenState& state, const Arguments& arguments) {
   return checked(PyLong_FromLongLong(state.pen.seq_of(arguments.integer(0))));
 }
@@ -348,6 +353,7 @@ std::vector<PyMethodDef> all_methods() {
       method<posted, 16>("posted"),
       method<posted_own, 9>("posted_own"),
       method<completed, 3>("completed"),
+      method<leave_out, 3>("leave_out"),
       method<seq_of, 1>("seq_of"),
       method<environment, 5>("environment"),
       method<phase, 2>("phase"),

@@ -11,9 +11,12 @@ struct GroupOrder::Inversion {
   Run right;
 };
 
-void GroupOrder::on_posted(const Event& event, const CollectiveEvent& call, RankRange who) {
+void GroupOrder::on_posted(const Event& event,
+                           const CollectiveEvent& call,
+                           RankRange who,
+                           std::int64_t n) {
   const CollectiveOp op = call.signature.op;
-  if (op == CollectiveOp::kSend || op == CollectiveOp::kRecv) return;
+  if (n == 0 || op == CollectiveOp::kSend || op == CollectiveOp::kRecv) return;
   if (event.at.attempt < attempt_) return;
   if (event.at.attempt > attempt_) {
     attempt_ = event.at.attempt;
@@ -21,9 +24,9 @@ void GroupOrder::on_posted(const Event& event, const CollectiveEvent& call, Rank
   }
   std::vector<Run>& runs = runs_.at({}, who);
   if (!runs.empty() && runs.back().group == call.group) {
-    ++runs.back().n;
+    runs.back().n += n;
   } else if (runs.size() < kMaxRuns) {
-    runs.push_back({call.group, call.seq, 1, call.signature.site});
+    runs.push_back({call.group, call.seq + 1 - n, n, call.signature.site});
   }
 }
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 
+#include "lockstep/laws/detail/left_out.h"
 #include "lockstep/laws/law_id.h"
 
 namespace lockstep {
@@ -81,9 +82,7 @@ void LiveCheck::on_event(const Event& event, const NameTable& names) {
 /// A step begins with the first forward, or batch of the module inside, after the one before ended.
 bool LiveCheck::note(RankState& state, const Event& event) {
   if (const auto* call = std::get_if<CollectiveEvent>(&event.body)) {
-    const bool posted = call->phase == CollectivePhase::kPosted;
-    state.n_open += posted ? 1 : -1;
-    if (posted) ++state.calls[call->group];
+    note_call(state, *call);
   } else if (const auto* group = std::get_if<GroupEvent>(&event.body)) {
     state.calls.try_emplace(group->group, 0);
   } else if (std::holds_alternative<StepEvent>(event.body)) {
@@ -102,6 +101,23 @@ bool LiveCheck::note(RankState& state, const Event& event) {
   state.boundaries.push_back(std::move(boundary));
   state.stepped = false;
   return true;
+}
+
+void LiveCheck::note_call(RankState& state, const CollectiveEvent& call) {
+  std::int64_t& next = state.next_seq[call.group];
+  if (laws::ends_left_out(call)) {
+    const std::int64_t n = laws::n_left_out(call, next);
+    state.calls[call.group] += n;
+    next += n;
+    return;
+  }
+  const bool posted = call.phase == CollectivePhase::kPosted;
+  state.n_open += posted ? 1 : -1;
+  if (!posted) return;
+  ++state.calls[call.group];
+  const bool message =
+      call.signature.op == CollectiveOp::kSend || call.signature.op == CollectiveOp::kRecv;
+  if (!message) next = std::max(next, call.seq + 1);
 }
 
 /// Shows the laws everything up to the last boundary that all ranks have reached.

@@ -67,6 +67,7 @@ class LiveCheck final : public EventSink {
 
   struct RankState {
     Calls calls = {};
+    Calls next_seq = {};  ///< Of calls that all members of a group make.
     std::int64_t n_open = 0;
     bool stepped = false;  ///< Since the last boundary.
     std::vector<Boundary> boundaries = {};
@@ -77,6 +78,7 @@ class LiveCheck final : public EventSink {
 
   /// Returns: whether a step begins with this event.
   bool note(RankState& state, const Event& event);
+  static void note_call(RankState& state, const CollectiveEvent& call);
   void advance();
   bool is_reached_by_all(const Boundary& level, std::vector<std::size_t>& n_events) const;
   static void note_reductions(std::span<const Event> events, std::map<std::int32_t, bool>& reduced);

@@ -146,6 +146,10 @@ struct Looked {
   explicit Looked(std::span<const Event> events) {
     for (const Event& event : events) {
       const std::pair place{event.at.wrapper, event.at.opt};
+      if (event.at.wrapper >= 0) {
+        std::int32_t& n = n_steps[event.at.wrapper];
+        n = std::max(n, event.at.opt + std::holds_alternative<StepEvent>(event.body));
+      }
       if (std::holds_alternative<StepEvent>(event.body)) all.insert(place);
       const auto* grad = std::get_if<GradEvent>(&event.body);
       if (grad != nullptr && grad->point == GradPoint::kUsed) looked.insert(place);
@@ -163,8 +167,16 @@ struct Looked {
     return longest;
   }
 
-  Steps all;
+  /// Those included that left nothing in the trace.
+  std::size_t n_all() const {
+    std::size_t n = 0;
+    for (const auto& [wrapper, n_own] : n_steps) n += static_cast<std::size_t>(n_own);
+    return std::max(n, all.size());
+  }
+
+  Steps all;  // That left an event.
   Steps looked;
+  std::map<std::int32_t, std::int32_t> n_steps;  // By wrapper.
 };
 
 /// In how many steps a recorder with a budget looked at gradients and states, or nothing: of the rank
@@ -172,20 +184,25 @@ struct Looked {
 std::string looked_note(const MemoryTrace& trace) {
   std::size_t n_looked = std::numeric_limits<std::size_t>::max();
   std::size_t n_steps = 0;
+  std::size_t n_left_out = 0;
   std::int32_t longest = 0;
   for (std::int32_t r = 0; r < trace.n_ranks(); ++r) {
     const Looked rank(trace.events(Rank{r}));
     longest = std::max(longest, rank.longest_way());
     if (rank.all.empty() || rank.looked.size() >= n_looked) continue;
     n_looked = rank.looked.size();
-    n_steps = rank.all.size();
+    n_steps = rank.n_all();
+    n_left_out = n_steps - rank.all.size();
   }
   if (n_steps == 0) return "";
   const std::string every =
       longest > 1 ? ", every " + std::to_string(longest) + "th at least" : std::string();
   return "gradients and states were looked at in " + std::to_string(n_looked) + " of " +
-         std::to_string(n_steps) + " steps" + every +
-         ", and one small parameter in each: what lasted shorter may have been missed, and what is "
+         std::to_string(n_steps) + " steps" + every + ", and one small parameter in each" +
+         (n_left_out > 0 ? " but " + std::to_string(n_left_out) +
+                               ", of which only the samples and the number of calls were recorded"
+                         : "") +
+         ": what lasted shorter may have been missed, and what is "
          "found may have begun up to " +
          std::to_string(std::max(0, longest - 1)) + " steps earlier";
 }

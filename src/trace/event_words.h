@@ -111,11 +111,12 @@ enum class CallStatus : std::uint8_t {
   kMismatch,
   kAborted,
   kStuck,
-  kFailed,  ///< For a reason that the recorder does not know.
+  kFailed,   ///< For a reason that the recorder does not know.
+  kLeftOut,  ///< It stands for all calls since the last recorded one, which were made.
 };
 template <>
-inline constexpr WordTable<8> kWords<CallStatus> = {
-    "", "ok", "timed_out", "peer_lost", "mismatch", "aborted", "stuck", "failed"};
+inline constexpr WordTable<9> kWords<CallStatus> = {
+    "", "ok", "timed_out", "peer_lost", "mismatch", "aborted", "stuck", "failed", "left_out"};
 
 /// Which values of a tensor were recorded: those of a gradient, in the order of GradPoint, then
 /// those of state, in the order of StatePoint.

@@ -28,9 +28,8 @@ if TYPE_CHECKING:
     from lockstep.torch.wrapping import Wrapper
 
 SEAM = "batches"
-_PASS = "_lockstep_pass"  # On an iterator: its pass.
-_SOURCE = "_lockstep_source"  # On an iterator: what it draws from, as in data events.
-_PLACE = "_lockstep_place"  # On an iterator: where its data set is.
+_PASS = "_lockstep_pass"  # On an iterator: its pass ...
+_SHARE = "_lockstep_share"  # ... and what its batches are counted to.
 
 
 class _Pass:
@@ -43,12 +42,22 @@ class _Pass:
         self.training = -2  # ... this training; -1 = in evaluations, -2 = not known.
 
 
+class _Share:
+    """An iterator's data set, and what its batches were counted to by the last forward that consumed one."""
+
+    def __init__(self, data: Callable[[], Any]) -> None:
+        self.data = data
+        self.source = ""  # What it draws from, as in data events: known while batches are looked at.
+        self.split = ""
+        self.training = -2  # -1 = evaluations, -2 = nothing yet.
+
+
 class Batches:
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self.handed: Handed | None = None  # The batch that no forward has seen yet ...
         self._from: _Pass | None = None  # ... the pass that it is of, if that is known ...
-        self._data: Callable[[], Any] = lambda: None  # ... and its data set.
+        self._share = _Share(lambda: None)  # ... what it is counted to.
         self.n_looked_at = 0  # Batches of which the values were.
         self.asking: Any = None  # The iterator that asks its sampler now.
         self.data_sets = DataSets()
@@ -71,16 +80,13 @@ class Batches:
         self.handed = None
         known, data_set = iterator.__dict__, iterator._dataset
         self._from = known.get(_PASS)
-        place = known.get(_PLACE)
-        if place is None:
-            place = known[_PLACE] = place_of(data_set)
-        self._data = place
+        share = known.get(_SHARE)
+        if share is None:
+            share = known[_SHARE] = _Share(place_of(data_set))
+            share.source = source_of(iterator)
+        self._share = share
         ids = None if index is None else self.data_sets.ids_of(data_set, _ids_of(index))
-        source = ""
-        if self.n_looked_at < MOST_BATCHES:
-            if _SOURCE not in known:
-                known[_SOURCE] = source_of(iterator)
-            source = known[_SOURCE]
+        source = share.source if self.n_looked_at < MOST_BATCHES else ""
         self.handed = Handed(ids, source, tensors_of(data) if source else [])
 
     def pass_began(self, write: Callable[[str], None]) -> None:
@@ -103,7 +109,7 @@ class Batches:
             self._split = begun.split
             return
         first = begun is not None and not begun.written
-        data = None if self.handed is None else self._data()
+        data = None if self.handed is None else self._share.data()
         if not training:
             self._split = self.data_sets.evaluated(data)
         else:
@@ -123,6 +129,8 @@ class Batches:
         program = self.recorder.program
         if pen is None or handed is None:
             return
+        self._share.split = self._split
+        self._share.training = self.recorder.trainings.now if training else -1
         drawn, self.drawn = self.drawn, []
         for draw in drawn if training else ():
             self.recorder.streams.write(wrapper, draw)
@@ -137,6 +145,25 @@ class Batches:
             self._size = (wrapper.index, len(ids))
         if not program.gives_samples:
             pen.sample(wrapper.index, self._split, ids)
+
+    def is_settled(self) -> bool:
+        """Whether the batch that was handed out last is one more of a pass that is recorded, and nothing but
+        its ids is to be."""
+        if self._begun is not None or self.drawn or self._size is not None:
+            return False
+        handed, begun = self.handed, self._from
+        if handed is None:
+            return True
+        known = begun is None or begun.written
+        return known and self._share.training == self.recorder.trainings.now and not handed.tensors
+
+    def pass_by(self) -> tuple[str, list[int]] | None:
+        """A forward of a window that is left out consumes that batch. Returns: its split
+        and ids, if it has any that count."""
+        handed, self.handed = self.handed, None
+        if handed is None or handed.ids is None or self.recorder.program.gives_samples:
+            return None
+        return self._share.split, handed.ids
 
     def forget_size(self) -> None:
         """The program says by itself what the batch counts."""

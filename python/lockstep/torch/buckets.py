@@ -56,4 +56,6 @@ def install(recorder: Recorder) -> None:
             return result
         return _rebuild_buckets
 
-    recorder.patches.wrap(torch.distributed.Reducer, "_rebuild_buckets", make_rebuild)
+    switch = recorder.patches.switch(torch.distributed.Reducer, "_rebuild_buckets", make_rebuild)
+    if switch is not None:
+        recorder.left_out.switches.append(switch)

@@ -46,6 +46,7 @@ def finish(recorder: Recorder, outcome: EndOutcome | None = None, detail: str = 
     pen = recorder.pen
     if pen is None or os.getpid() != recorder.process:
         return
+    recorder.quietly(SEAM, recorder.left_out.end)
     recorder.quietly(SEAM, recorder.poll)
     if outcome is None:
         detail = recorder.exception or _running_exception()
@@ -154,6 +155,7 @@ class Watch:
         recorder, pen = self.recorder, self.recorder.pen
         if pen is None:
             return
+        recorder.left_out.watch()
         recorder.poll()
         pen.flush()  # With a budget, steps are not written out by themselves.
         waited = self._waited = self._waits_for()

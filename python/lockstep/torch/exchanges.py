@@ -109,6 +109,11 @@ class Exchanges:
         self._handles: list[Any] = []
         self._next_number = getattr(getattr(torch._C, "_autograd", None), "_get_sequence_nr", None)
 
+    @property
+    def busy(self) -> bool:
+        """Some exchange is open, or held until a step."""
+        return bool(self.open or self._held)
+
     # -- calls
 
     def posted(self, call: Call) -> None:

@@ -209,8 +209,14 @@ def install(recorder: Recorder) -> None:
     depth = 0  # Checkpointing runs a backward inside a backward.
 
     def make_backward(real: Callable[..., Any]) -> Callable[..., Any]:
+        counted = make_counted(real)
+
         def backward(*args: Any, **kwargs: Any) -> Any:
             nonlocal depth
+            if recorder.left_out.now:
+                if recorder.exchanges is None or not recorder.exchanges.busy:
+                    return counted(*args, **kwargs)
+                recorder.quietly(SEAM, recorder.left_out.end)
             scope = recorder.scope
             if depth == 0 and scope != FORWARD:
                 roots = args[0] if args else kwargs.get("tensors", ())
@@ -241,6 +247,17 @@ def install(recorder: Recorder) -> None:
                     after_backward()
                 except Exception as error:
                     recorder.trouble(SEAM, error)
+            return result
+        return backward
+
+    def make_counted(real: Callable[..., Any]) -> Callable[..., Any]:
+        def backward(*args: Any, **kwargs: Any) -> Any:
+            scope, recorder.scope = recorder.scope, BACKWARD
+            try:
+                result = real(*args, **kwargs)
+            finally:
+                recorder.scope = scope
+            recorder.left_out.backward_over()
             return result
         return backward
 

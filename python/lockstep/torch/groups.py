@@ -69,7 +69,7 @@ class Call:
 
     op: CollectiveOp
     reduce: ReduceOp
-    calls: _Calls
+    calls: Calls
     seq: int
     inputs: list[Any]
     outputs: list[Any]
@@ -77,7 +77,7 @@ class Call:
     frame: FrameType | None
 
 
-class _Calls:
+class Calls:
     """The calls of one group: what was posted, and what has completed since."""
 
     def __init__(self, groups: Groups, number: int, group: Any) -> None:
@@ -88,32 +88,46 @@ class _Calls:
         self._awaited = groups.awaited
         self._posted: dict[int, int] = {}  # PyTorch's number of a call -> ticket.
         self._asked: dict[int, Call] = {}  # The same -> what the program itself posted without waiting for it.
+        self.n_own = 0  # Calls of a wrapper's own that have been recorded,
+        self._own_site = ("", 0)  # where the last one was made,
+        self.n_called = 0  # calls of its own in windows that are left out,
+        self._n_written = 0  # and how many of those the trace counts.
+        self._posting: Any = None  # The last of them, before it was posted ...
+        self._taken: Any = None  # ... and after that.
 
     def posting(self, call: Any) -> None:
         recorder = self.recorder
         pen = recorder.pen
+        if pen is None:
+            return
         try:
-            if pen is not None:
-                if self.open:
-                    recorder.poll()
-                # Between DDP's own reductions and the engine there is no function of c10d's.
-                frame = sys._getframe().f_back  # None: the engine's own thread, as GPUs have it.
-                if frame is None or frame.f_code.co_name == ENGINE:
-                    self._write_own(call, pen, frame)
-                else:
-                    self._write(call, pen, frame)
+            # Between DDP's own reductions and the engine there is no function of c10d's.
+            frame = sys._getframe().f_back  # None: the engine's own thread, as GPUs have it.
+            own = frame is None or frame.f_code.co_name == ENGINE
+            if own and recorder.left_out.now:
+                self._posting = call
+                self.n_called += 1
+                return
+            if self.open:
+                recorder.poll()
+            if own:
+                self._write_own(call, pen, recorder.scope, *site(frame))
+            elif frame is not None:
+                self._write(call, pen, frame)
         except Exception as error:
             recorder.trouble(SEAM, error)
 
-    def _write_own(self, call: Any, pen: Pen, frame: FrameType | None) -> None:
+    def _write_own(self, call: Any, pen: Pen, scope: str, file: str, line: int) -> None:
         """A reduction of DDP's own: every step has some, so this asks no more than it must."""
         op = _op_named(call.name)
         if op is None:
             return
+        if self.n_called != self._n_written:
+            self.write_left_out()
+        self.n_own += 1
+        self._own_site = file, line
         recorder = self.recorder
-        scope = recorder.scope
         tensors = call.input_tensors or call.output_tensors[:1]
-        file, line = site(frame)
         ticket = pen.posted_own(recorder.current.wrapper, self.number, op, tensors, call.async_op, call.root,
                                 file, line, scope)
         self._posted[call.op_id] = ticket
@@ -128,6 +142,8 @@ class _Calls:
         current, reduce = recorder.current.wrapper, ReduceOp.SUM
         if op is None:
             return
+        if self.n_called != self._n_written:
+            self.write_left_out()
         given = local_of(_CALLERS, C10D, frame)
         inputs = call.input_tensors
         if op is CollectiveOp.SCATTER or not inputs:
@@ -159,6 +175,24 @@ class _Calls:
             if recorder.averaging is not None:
                 recorder.averaging.posted(posted)
 
+    def write_left_out(self) -> None:
+        """What was only counted so far. A call that has not completed is recorded as any other."""
+        recorder, call, taken = self.recorder, self._posting, self._taken
+        pen = recorder.pen
+        n, self._n_written = self.n_called - self._n_written, self.n_called
+        self._posting = self._taken = None
+        if pen is None or n == 0:
+            return
+        is_taken = taken is not None and taken.op_id == call.op_id
+        over = is_taken and _is_over(taken.work, False) == (True, True)
+        if n > 1 or over:
+            pen.leave_out(recorder.current.wrapper, self.number, n if over else n - 1)
+        if over:
+            return
+        self._write_own(call, pen, BACKWARD, *self._own_site)
+        if is_taken:
+            self.posted(taken)
+
     def take_refused(self) -> list[int]:
         """Tickets of calls that the backend never took."""
         tickets = list(self._posted.values())
@@ -167,6 +201,9 @@ class _Calls:
 
     def posted(self, call: Any) -> None:
         try:
+            if self.n_called != self._n_written:
+                self._taken = call
+                return
             ticket = self._posted.pop(call.op_id, None)
             if ticket is not None:
                 work = self.open[ticket] = call.work
@@ -233,8 +270,11 @@ class Groups:
         self.open: dict[int, Any] = {}
         self.awaited: set[int] = set()  # Tickets that the backward running now waits for, and raises if they fail.
         self.numbers: dict[str, int] = {}  # By c10d's name.
-        self._calls: list[_Calls] = []
+        self._calls: list[Calls] = []
         self._on_first_group = on_first_group
+
+    def calls_of(self, number: int) -> Calls | None:
+        return next((calls for calls in self._calls if calls.number == number), None)
 
     def made(self, result: Any, given: dict[str, Any]) -> None:
         """c10d has made a group, of which this rank may be no member."""
@@ -253,7 +293,7 @@ class Groups:
         self.numbers[name] = number
         if ranks:
             recorder.pen.group(number, ranks)
-        calls = _Calls(self, number, group)
+        calls = Calls(self, number, group)
         self._calls.append(calls)
         group.register_pre_hook(HOOK_ID, calls.posting)
         group.register_post_hook(HOOK_ID, calls.posted)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 
 from lockstep._core import Pen
+from lockstep.torch.left_out import LeftOut
 from lockstep.torch.looking import Looking
 from lockstep.torch.program import Program
 from lockstep.torch.trainings import Trainings
@@ -70,6 +71,7 @@ class Recorder:
         self.exception = ""
         self.poll: Callable[[], None] = lambda: None  # Notices completed collectives.
         self.looking = Looking(budget)
+        self.left_out = LeftOut(self)
         self.program = Program(self)
         self.trainings = Trainings(self)
         self.batches: Batches

@@ -128,6 +128,10 @@ class Stepping:
         if pen is None:
             return
         self.n_steps += 1
+        if recorder.left_out.now:
+            if not skipped:
+                return recorder.left_out.stepped(optimizer, [share.wrapper for share in self.shares_of(optimizer)])
+            recorder.left_out.end()
         if recorder.exchanges is not None:
             recorder.exchanges.stepped()
         before, shares = self._stepped
@@ -208,7 +212,7 @@ def install(recorder: Recorder) -> None:
 
     def before(optimizer: Any, _args: Any, _kwargs: Any) -> None:
         stepping.depth += 1
-        if stepping.depth > 1:
+        if stepping.depth > 1 or recorder.left_out.now:
             return
         try:
             if recorder.averaging is not None:
@@ -222,6 +226,9 @@ def install(recorder: Recorder) -> None:
         if stepping.depth > 0:
             return
         try:
+            if recorder.left_out.now and recorder.left_out.optimizer is optimizer:
+                stepping.n_steps += 1
+                return recorder.left_out.stepped_again()
             stepping.after(optimizer)
             if recorder.averaging is not None:
                 recorder.averaging.stepped(optimizer)

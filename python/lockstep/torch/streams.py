@@ -15,6 +15,7 @@ import hashlib
 import os
 import random
 import sys
+import weakref
 from array import array
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -181,18 +182,20 @@ class Streams:
 
     # -- in the process that fetches
 
+    def watch(self, fetcher: Any) -> None:
+        """Looks at the first batches that this fetches."""
+        real, place = type(fetcher).fetch, weakref.ref(fetcher)
+        fetcher.__dict__["_lockstep_watch"] = _Watch()
+        fetcher.__dict__["fetch"] = lambda index: self.around(place(), index, real)
+
     def around(self, fetcher: Any, index: Any, real: Callable[..., Any]) -> Any:
-        watch = fetcher.__dict__.get("_lockstep_watch")
-        if watch is None:
-            watch = fetcher.__dict__["_lockstep_watch"] = _Watch()
-        if watch.left <= 0 or not watch.sources:
-            return real(fetcher, index)
-        before = self._quietly(watch.states)
+        watch = fetcher.__dict__["_lockstep_watch"]
+        before = self.quietly(watch.states)
         after: list[Any] = []
         collate = fetcher.collate_fn
 
         def looked(data: Any) -> Any:
-            after.extend(self._quietly(watch.states) or [])
+            after.extend(self.quietly(watch.states) or [])
             return collate(data)
 
         fetcher.collate_fn = looked
@@ -201,9 +204,11 @@ class Streams:
         finally:
             fetcher.collate_fn = collate
             if before and after:
-                self._quietly(lambda: self._tell(LOOKS - watch.left, watch.fetched(before, after)))
+                self.quietly(lambda: self._tell(LOOKS - watch.left, watch.fetched(before, after)))
+            if watch.left <= 0 or not watch.sources:
+                fetcher.__dict__.pop("fetch", None)
 
-    def _quietly(self, action: Callable[[], Any]) -> Any:
+    def quietly(self, action: Callable[[], Any]) -> Any:
         return self.recorder.quietly(SEAM, action) if os.getpid() == self.process else _in_worker(action)
 
     def _tell(self, nth: int, found: list[tuple[str, bytes]]) -> None:
@@ -252,6 +257,10 @@ class Streams:
             pen.rng(wrapper.index, stream, False, draw.worker, torch.frombuffer(bytearray(draw.state), dtype=torch.uint8))
 
     # -- dropout
+
+    def is_settled(self, wrapper: Wrapper) -> bool:
+        """Whether the next forward need not be looked at."""
+        return self._looks.get(wrapper.index) == (self.recorder.epoch, 0)
 
     def entering(self, wrapper: Wrapper) -> tuple[torch.Generator, torch.Tensor, int] | None:
         """The wrapper's forward begins. Returns: what to compare with when it is over."""
@@ -309,10 +318,11 @@ def install(recorder: Recorder) -> None:
     streams = recorder.streams = Streams(recorder)
     recorder.patches.on_undo(streams.close)
 
-    def make_fetch(real: Callable[..., Any]) -> Callable[..., Any]:
-        def fetch(self: Any, index: Any) -> Any:
-            return streams.around(self, index, real)
-        return fetch
+    def make_fetcher(real: Callable[..., Any]) -> Callable[..., Any]:
+        def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+            real(self, *args, **kwargs)
+            streams.quietly(lambda: streams.watch(self))
+        return __init__
 
     def make_init(real: Callable[..., Any]) -> Callable[..., Any]:
         def __init__(self: Any, loader: Any, *args: Any, **kwargs: Any) -> None:
@@ -321,5 +331,5 @@ def install(recorder: Recorder) -> None:
             real(self, loader, *args, **kwargs)
         return __init__
 
-    recorder.patches.wrap(fetch._MapDatasetFetcher, "fetch", make_fetch)
+    recorder.patches.wrap(fetch._MapDatasetFetcher, "__init__", make_fetcher)
     recorder.patches.wrap(dataloader._MultiProcessingDataLoaderIter, "__init__", make_init)

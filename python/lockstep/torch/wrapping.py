@@ -17,6 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from lockstep.torch.comm_hooks import effect_of
 from lockstep.torch.gradients import Gradients
+from lockstep.torch.looking import Look
 from lockstep.torch.recorder import FORWARD, INIT, Place
 from lockstep.words import PhaseKind, StateKind, StatePoint
 
@@ -87,11 +88,16 @@ class Wrapper:
 
     def step_over(self) -> None:
         """An optimizer has stepped: the next window begins."""
-        looking, begins = self.recorder.looking, self.place.sync + 1
+        looking, left_out, begins = self.recorder.looking, self.recorder.left_out, self.place.sync + 1
         if self.index == 0:
-            looking.over(self.looks)
-        looks = looking.wants(self.began, begins)
+            looking.over(Look.WHOLE if self.looks else Look.COUNT if left_out.now else Look.EVENTS)
+        look = looking.wants(self.began, begins)
         self.began = begins
+        if left_out.now:
+            if look is Look.COUNT and not left_out.overdue:
+                return
+            left_out.end()
+        looks = look is Look.WHOLE
         if looks:
             self.gradients.watch()
             self.watch_entry()
@@ -99,6 +105,12 @@ class Wrapper:
             self.gradients.unwatch()
             self.unwatch_entry()
         self.looks = looks
+        if look is Look.COUNT:
+            left_out.begin(self)
+
+    def may_be_left_out(self) -> bool:
+        """Whether nothing but counts is left to say of its windows, as long as they are alike."""
+        return self.training is True and self.armed and not self.delayed and not self.awaits
 
     def watch_entry(self) -> None:
         """Sees forwards of the module inside, which may have gone past the wrapper."""
@@ -357,6 +369,12 @@ def install(recorder: Recorder) -> None:
             wrapper = wrapping.of.get(self)
             if wrapper is None:
                 return real(self, *args, **kwargs)
+            if recorder.left_out.now and passes_by(self, wrapper):
+                recorder.scope = FORWARD
+                try:
+                    return real(self, *args, **kwargs)
+                finally:
+                    recorder.scope = ""
             wrapper.through, wrapper.prepared, recorder.scope = True, False, FORWARD
             recorder.current = wrapper.place
             outer, wrapping.running = wrapping.running, (self, wrapper)
@@ -374,6 +392,13 @@ def install(recorder: Recorder) -> None:
                 recorder.quietly(SEAM, functools.partial(recorder.streams.left, wrapper, entered))
             return result
         return forward
+
+    def passes_by(ddp: Any, wrapper: Wrapper) -> bool:
+        try:
+            return recorder.left_out.forwards(ddp, wrapper)
+        except Exception as error:
+            recorder.trouble(SEAM, error)
+            return False
 
     def make_prepare(real: Callable[..., Any]) -> Callable[..., Any]:
         def prepare_for_backward(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -400,7 +425,9 @@ def install(recorder: Recorder) -> None:
         return register
 
     recorder.patches.wrap(torch.distributed, "_compute_bucket_assignment_by_size", make_plan)
-    recorder.patches.wrap(torch.distributed.Reducer, "prepare_for_backward", make_prepare)
+    prepares = recorder.patches.switch(torch.distributed.Reducer, "prepare_for_backward", make_prepare)
+    if prepares is not None:
+        recorder.left_out.switches.append(prepares)
     for name in ("register_comm_hook", "_register_builtin_comm_hook"):
         recorder.patches.wrap(DistributedDataParallel, name, make_register)
     recorder.patches.wrap(DistributedDataParallel, "__init__", make_init)

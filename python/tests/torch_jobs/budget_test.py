@@ -8,7 +8,7 @@ from typing import Any
 import lockstep
 import pytest
 from forked import SCRIPTS, run_job
-from lockstep.torch.looking import ALWAYS, FIRST, Looking
+from lockstep.torch.looking import ALWAYS, FIRST, Look, Looking
 
 BUDGET = 0.05
 
@@ -73,11 +73,11 @@ def test_windows_are_those_of_a_power_of_two_and_of_its_multiples() -> None:
     often, seldom = Looking(BUDGET), Looking(BUDGET)
     seldom.every = 4 * FIRST
     pairs = list(zip(range(0, 1000, 3), range(3, 1003, 3)))  # Windows of three forwards.
-    wanted = [{now for before, now in pairs if one.wants(before, now)} for one in (often, seldom)]
+    wanted = [{now for before, now in pairs if one.wants(before, now) is Look.WHOLE} for one in (often, seldom)]
     assert wanted[1] - {now for now in wanted[1] if now < ALWAYS} <= wanted[0]
     assert len(wanted[0]) == 1000 // FIRST and len(wanted[1]) == 1000 // (4 * FIRST)
 
 
 def test_without_a_budget_every_window_is_looked_at() -> None:
     looking = Looking()
-    assert all(looking.wants(now - 1, now) for now in range(1, 100))
+    assert all(looking.wants(now - 1, now) is Look.WHOLE for now in range(1, 100))

@@ -22,7 +22,8 @@ class GroupOrder {
  public:
   static constexpr std::size_t kMaxRuns = 1024;
 
-  void on_posted(const Event& event, const CollectiveEvent& call, RankRange who);
+  /// `n` calls, of which this is the last; 0 = none.
+  void on_posted(const Event& event, const CollectiveEvent& call, RankRange who, std::int64_t n);
 
   /// Whether these ranks made the same calls until now.
   bool knows(RankRange who) const { return runs_.shares({}, who); }

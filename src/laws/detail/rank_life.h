@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/laws/detail/left_out.h"
 #include "lockstep/trace/event.h"
 
 namespace lockstep::laws {
@@ -42,6 +43,7 @@ struct RankLife {
   std::int32_t last_opt = 0;
   Signature last_call;
   std::int64_t n_forwards = 0;
+  std::int32_t last_sync = -1;  ///< The last synchronising forward of any wrapper.
   std::set<std::int32_t> made;  ///< Groups.
   std::map<Channel, std::int64_t> n_posted;
   std::vector<OpenCall> open;  // A handful at a time.
@@ -56,6 +58,18 @@ struct RankLife {
   void close(const Channel& channel, std::int64_t seq) {
     std::erase_if(open,
                   [&](const OpenCall& call) { return call.seq == seq && call.channel == channel; });
+  }
+
+  /// It made calls, and the forwards before them, that are not recorded. Returns: how many calls.
+  std::int64_t leave_out(const Channel& channel, const CollectiveEvent& call, std::int32_t sync) {
+    std::int64_t& n = n_posted[channel];
+    const std::int64_t n_more = n_left_out(call, n);
+    if (n_more == 0) return 0;
+    n += n_more;
+    last_call = call.signature;
+    n_forwards += std::max(0, sync - last_sync);
+    last_sync = std::max(last_sync, sync);
+    return n_more;
   }
 
   /// It was stopped because it and others ran without end, and waits in no call.

@@ -43,18 +43,18 @@ void follow(Disagreement& found, const Slot& slot) {
   if (!found.loop_ended) found.loop.push_back(slot);
 }
 
-void Caller::count(const Signature& signature) {
-  ++n_calls;
+void Caller::count(const Signature& signature, std::int64_t n) {
+  n_calls += n;
   if (!signature.site.known()) {
-    ++by_key[call_key(signature)];
+    by_key[call_key(signature)] += n;
     return;
   }
-  for (auto& [site, n] : by_site) {
+  for (auto& [site, n_before] : by_site) {
     if (!same_site(site, signature.site)) continue;
-    ++n;
+    n_before += n;
     return;
   }
-  by_site.emplace_back(signature.site, 1);
+  by_site.emplace_back(signature.site, n);
 }
 
 std::int64_t Caller::n_of(const Signature& signature) const {

@@ -32,7 +32,7 @@ struct Variant {
 /// One sequence number, while its members arrive.
 struct Slot {
   std::vector<Variant> variants;
-  std::int32_t n_arrived = 0;
+  std::int32_t n_arrived = 0;  ///< Those whose call was left out of their trace included.
   bool mismatch = false;  ///< Some field differs.
   bool sites_differ = false;
 };
@@ -56,10 +56,11 @@ struct Disagreement {
 /// What one rank called in one group so far.
 struct Caller {
   std::int64_t n_calls = 0;
+  std::int64_t next_seq = 0;  ///< After the last one that is recorded, or stood for.
   std::vector<std::pair<CallSite, std::int64_t>> by_site;
   std::map<CallKey, std::int64_t> by_key;  // Calls without a site.
 
-  void count(const Signature& signature);
+  void count(const Signature& signature, std::int64_t n = 1);
   std::int64_t n_of(const Signature& signature) const;
 };
 

@@ -6,6 +6,7 @@
 
 #include "lockstep/laws/detail/alignment.h"
 #include "lockstep/laws/detail/forward_kinds.h"
+#include "lockstep/laws/detail/left_out.h"
 #include "lockstep/laws/detail/signature_field.h"
 #include "lockstep/laws/report.h"
 #include "lockstep/laws/rules/call_slots.h"
@@ -52,13 +53,14 @@ class CollectivesMatch final : public Law {
 
   void on_cohort(const CohortEvent& event, const NameTable& /*names*/) override {
     const auto* call = std::get_if<CollectiveEvent>(&event.first->body);
-    if (call != nullptr && call->phase != CollectivePhase::kPosted) return;
+    const bool posted = call != nullptr && call->phase == CollectivePhase::kPosted;
+    if (call != nullptr && !posted && !ends_left_out(*call)) return;
     const RankRange all = all_ranks(event);
     forwards_.on_cohort(event);
     if (is_of_forwards(*event.first)) return;
     if (std::holds_alternative<StepEvent>(event.first->body) && steps_.shares({}, all)) {
       ++steps_.at({}, all);
-    } else if (call != nullptr && event.equal() && !is_pairwise(call->signature.op) &&
+    } else if (posted && event.equal() && !is_pairwise(call->signature.op) &&
                is_whole_group(event, *call)) {
       on_call(*event.first, *call, all_ranks(event));
     } else {
@@ -94,6 +96,7 @@ class CollectivesMatch final : public Law {
     worlds_.on_event(event);
     decides_ = decides_ || std::holds_alternative<DecisionEvent>(event.body);
     if (const auto* collective = std::get_if<CollectiveEvent>(&event.body)) {
+      if (ends_left_out(*collective)) return on_left_out(event, *collective);
       if (collective->phase != CollectivePhase::kPosted) return;
       if (is_pairwise(collective->signature.op)) {
         on_message(event, *collective);
@@ -130,10 +133,32 @@ class CollectivesMatch final : public Law {
 
   void on_call(const Event& event, const CollectiveEvent& call, RankRange who) {
     GroupState& group = groups_[{event.at.attempt, call.group}];
-    group.callers.at({}, who).count(call.signature);
+    calls::Caller& caller = group.callers.at({}, who);
+    caller.count(call.signature);
+    caller.next_seq = std::max(caller.next_seq, call.seq + 1);
     if (call.seq < group.first_seq) return;  // A slot that was complete: a second post of it.
     arrive(group.slots[call.seq], event, call.signature, who);
-    const std::int32_t n_members = members({event.at.attempt, call.group});
+    close_complete({event.at.attempt, call.group}, group);
+  }
+
+  /// A rank made calls that it did not record: what they were is not known, only that they were made.
+  void on_left_out(const Event& event, const CollectiveEvent& call) {
+    const GroupKey key{event.at.attempt, call.group};
+    GroupState& group = groups_[key];
+    calls::Caller& caller = group.callers.at({}, one_rank(event));
+    const std::int64_t n = n_left_out(call, caller.next_seq);
+    if (n == 0) return;
+    // The wrapper's own, as that one before them was: so counts of lines stay comparable.
+    caller.count(call.signature, n);
+    for (std::int64_t seq = std::max(caller.next_seq, group.first_seq); seq <= call.seq; ++seq) {
+      ++group.slots[seq].n_arrived;
+    }
+    caller.next_seq = call.seq + 1;
+    close_complete(key, group);
+  }
+
+  void close_complete(const GroupKey& key, GroupState& group) {
+    const std::int32_t n_members = members(key);
     while (!group.slots.empty() && n_members > 0) {
       const auto next = group.slots.begin();
       if (next->first != group.first_seq || next->second.n_arrived < n_members) break;
@@ -174,7 +199,9 @@ class CollectivesMatch final : public Law {
   }
 
   void close(GroupState& group, std::int64_t seq, Slot& slot) {
-    if (slot.n_arrived > 1) n_checked_ += slot.n_arrived - 1;
+    std::int64_t n_seen = 0;
+    for (const Variant& variant : slot.variants) n_seen += std::ssize(variant.ranks);
+    if (n_seen > 1) n_checked_ += n_seen - 1;
     if (group.mismatch) calls::follow(*group.mismatch, slot);
     if (!slot.mismatch && !slot.sites_differ) {
       group.last = {};

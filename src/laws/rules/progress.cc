@@ -6,6 +6,8 @@
 #include "lockstep/laws/detail/alignment.h"
 #include "lockstep/laws/detail/forward_kinds.h"
 #include "lockstep/laws/detail/group_order.h"
+#include "lockstep/laws/detail/left_out.h"
+#include "lockstep/laws/detail/rank_life.h"
 #include "lockstep/laws/detail/stragglers.h"
 #include "lockstep/laws/rules/checkers.h"
 #include "lockstep/laws/rules/detail/ends/attempt_end.h"
@@ -105,6 +107,7 @@ class Progress final : public Law {
       life.made.insert(group->group);
     } else if (std::holds_alternative<ForwardEvent>(event.body)) {
       ++life.n_forwards;
+      life.last_sync = std::max(life.last_sync, event.at.sync);
     }
   }
 
@@ -159,8 +162,11 @@ class Progress final : public Law {
 
   void on_call(RankLife& life, const Event& event, const CollectiveEvent& call, RankRange who) {
     const Channel channel = channel_of(event, call);
+    if (ends_left_out(call)) {
+      return order_.on_posted(event, call, who, life.leave_out(channel, call, event.at.sync));
+    }
     if (call.phase == CollectivePhase::kPosted) {
-      order_.on_posted(event, call, who);
+      order_.on_posted(event, call, who, 1);
       if (channel.source < 0 && !who.all())
         stragglers_.on_posted(event, call, worlds_.of(attempt_));
       std::int64_t& n_posted = life.n_posted[channel];

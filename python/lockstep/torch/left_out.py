@@ -1,0 +1,145 @@
+"""Windows that leave only their samples and the number of their calls in the trace, to keep a budget.
+
+While one runs, the busiest seams do no more than count, and no seam is taken out: where the window
+turns out to be unlike the others - an evaluation, a new pass over the data, a step that a scaler skips, a
+call that does not return - recording goes on at once. Calls that a program makes by itself are always
+recorded. Only a job with one wrapper has such windows.
+"""
+from __future__ import annotations
+
+from collections import deque
+from threading import RLock
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+if TYPE_CHECKING:
+    from lockstep.torch.groups import Calls
+    from lockstep.torch.patches import Switch
+    from lockstep.torch.recorder import Recorder
+    from lockstep.torch.wrapping import Wrapper
+
+
+MOST_TICKS = 5  # Seconds: what watches the files of a job takes long silence for a standstill.
+
+
+class Passed(NamedTuple):
+    """A batch that a forward consumed, and where that stood."""
+
+    sync: int
+    micro: int
+    opt: int
+    split: str
+    ids: list[int]
+
+
+class LeftOut:
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self.now = False  # Such a window is running.
+        self.batches: deque[Passed] = deque()
+        self.switches: list[Switch] = []  # What need not be looked at meanwhile.
+        self.optimizer: Any = None  # The one that steps the wrapper's parameters, and nothing else's.
+        self._wrapper: Wrapper | None = None
+        self._calls: Calls | None = None
+        self._writing = RLock()  # The watching thread records, too, when this one stands still.
+        self.overdue = False  # Nothing has been written for so long that it is time for it.
+        self._seen: tuple[int, int, int] | None = None
+        self._n_ticks = 0
+
+    def begin(self, wrapper: Wrapper) -> None:
+        """A window begins, which is left out if it may be."""
+        recorder, exchanges = self.recorder, self.recorder.exchanges
+        calls = recorder.groups.calls_of(wrapper.group)
+        alone = sum(not one.gone for one in recorder.wrapping.all) == 1
+        busy = exchanges is not None and exchanges.busy
+        if not alone or busy or calls is None or not calls.n_own or not wrapper.may_be_left_out():
+            return
+        self._n_ticks, self.overdue = 0, False
+        self._wrapper, self._calls, self.now = wrapper, calls, True
+        for switch in self.switches:
+            switch.turn(False)
+
+    # -- while one runs
+
+    def forwards(self, ddp: Any, wrapper: Wrapper) -> bool:
+        """A forward of the wrapper begins. Returns: whether it is like the others; if not, recording
+        goes on."""
+        recorder, module, place = self.recorder, wrapper.module(), wrapper.place
+        if wrapper is not self._wrapper or module is None or not module.training \
+                or not torch.is_grad_enabled() or not recorder.streams.is_settled(wrapper) \
+                or not recorder.batches.is_settled():
+            self.end()
+            return False
+        recorder.current = place
+        syncs = bool(ddp.require_backward_grad_sync)
+        place.sync += syncs and not wrapper.awaits
+        wrapper.awaits = wrapper.awaits or syncs
+        wrapper.reduces = syncs
+        place.micro += 1
+        recorder.moved(place)
+        batch = recorder.batches.pass_by()
+        if batch is not None:
+            self.batches.append(Passed(place.sync, place.micro, place.opt, *batch))
+        return True
+
+    def backward_over(self) -> None:
+        wrapper = self._wrapper
+        self.recorder.program.batch_given = False
+        if wrapper is not None:
+            wrapper.awaits = wrapper.awaits and not wrapper.reduces
+
+    def stepped(self, optimizer: Any, wrappers: list[Wrapper]) -> None:
+        """An optimizer has stepped parameters of these wrappers."""
+        if len(wrappers) == 1 and wrappers[0] is self._wrapper:
+            self.optimizer = optimizer
+        for wrapper in wrappers:
+            self.step_on(wrapper)
+
+    def stepped_again(self) -> None:
+        """The same optimizer has."""
+        if self._wrapper is not None:
+            self.step_on(self._wrapper)
+
+    def step_on(self, wrapper: Wrapper) -> None:
+        wrapper.place.opt += 1
+        wrapper.place.micro = -1
+        self.recorder.moved(wrapper.place)
+        wrapper.step_over()
+
+    # -- when it is over
+
+    def end(self) -> None:
+        """Writes what is known of the windows that were left out; recording goes on."""
+        with self._writing:
+            self.now, self.optimizer = False, None
+            for switch in self.switches:
+                switch.turn(True)
+            if self.recorder.pen is not None and self._wrapper is not None and self._calls is not None:
+                self._write_batches(self._wrapper)
+                self._calls.write_left_out()
+
+    def _write_batches(self, wrapper: Wrapper) -> None:
+        recorder, pen, place = self.recorder, self.recorder.pen, wrapper.place
+        wrote = False
+        while self.batches and pen is not None:
+            batch = self.batches.popleft()
+            pen.place(place.wrapper, batch.sync, batch.micro, batch.opt, recorder.epoch)
+            pen.sample(place.wrapper, batch.split, batch.ids)
+            wrote = True
+        if wrote:
+            recorder.moved(place)
+
+    def watch(self) -> None:
+        """Once a second, from the watching thread: a window in which nothing has happened since is
+        recorded after all, as its call may be one that never returns."""
+        wrapper, calls = self._wrapper, self._calls
+        if not self.now or wrapper is None or calls is None:
+            self._seen = None
+            return
+        self._n_ticks += 1
+        self.overdue = self._n_ticks >= MOST_TICKS
+        seen = (calls.n_called, wrapper.place.sync, wrapper.place.opt)
+        if seen == self._seen:
+            self.end()
+        self._seen = seen
