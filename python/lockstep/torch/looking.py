@@ -21,8 +21,8 @@ ALWAYS = 2  # The first windows: most mistakes show at once.
 FIRST = 16
 MOST = 4096
 MOST_LEFT_OUT = 64  # Of so many windows one leaves events, or more.
-SHARE = 0.3  # Of the budget, for windows that are looked at ...
-SHARE_OF_EVENTS = 0.3  # ... and for the events of others: the rest is for what every window costs.
+SHARE = 0.2  # Of the budget, for windows that are looked at ...
+SHARE_OF_EVENTS = 0.2  # ... and for the events of others: the rest is for what every window costs.
 ENOUGH = 8  # Windows of a kind, to know how long they take.
 LEARNING = range(FIRST, 4 * FIRST)  # Of each thousand windows: every other one is left out, to compare.
 AGAIN = 1024
@@ -60,6 +60,12 @@ class Looking:
         """What a window leaves that begins at synchronising forward `now`, where the window before it
         began at `before`."""
         self._window = now
+        look = self._wanted(before, now)
+        if self.budget and self._since is None and (look is not Look.COUNT or self._learns()):
+            self._since = _clocks()
+        return look
+
+    def _wanted(self, before: int, now: int) -> Look:
         if self.every == 1 or now < ALWAYS or now // self.every > before // self.every:
             return Look.WHOLE
         if now % AGAIN in LEARNING:
@@ -72,10 +78,15 @@ class Looking:
         """A window of the first wrapper is over."""
         if not self.budget:
             return
-        now = (time.perf_counter(), time.thread_time())
-        if self._since is not None:
-            self.note(look, now[0] - self._since[0], now[1] - self._since[1])
-        self._since = now
+        since, self._since = self._since, None
+        if since is None or look is Look.COUNT and not self._learns():
+            return  # One of many that are left out: nothing follows from how long it took.
+        now = self._since = _clocks()
+        self.note(look, now[0] - since[0], now[1] - since[1])
+
+    def _learns(self) -> bool:
+        """Whether the current window is one of those that are compared."""
+        return self._window % AGAIN in LEARNING
 
     def note(self, look: Look, lasted: float, spent: float) -> None:
         """A window lasted so many seconds, and took so many of its thread's processor time."""
@@ -88,7 +99,7 @@ class Looking:
             return
         self._lasted.append(lasted)
         self._last_spent = spent
-        if self._window % AGAIN in LEARNING:
+        if self._learns():
             self._spent[look].append(spent)
         elif self._spent[Look.EVENTS]:
             self._adapt_events()
@@ -109,6 +120,11 @@ class Looking:
         if len(quick) == 2:
             needed = (quick[0] - quick[1]) / (self.budget * SHARE_OF_EVENTS * median(self._lasted))
             self.often = min(MOST_LEFT_OUT, _power_over(needed))
+
+
+def _clocks() -> tuple[float, float]:
+    """Seconds: the clock's, and of this thread's processor."""
+    return time.perf_counter(), time.thread_time()
 
 
 def _power_over(least: float) -> int:
