@@ -32,6 +32,11 @@ void check_hook_dtype(const Job& job, TableReader& root, Problem& problem) {
                  section(root, "ddp", problem).where("hook"));
 }
 
+void check_autocast(const Job& job, TableReader& root, Problem& problem) {
+  if (!job.autocast.enabled || job.model.dtype != DType::kF64) return;
+  problem.report("autocast leaves f64 alone: set model.dtype = \"f32\"", root.where("autocast"));
+}
+
 void check_initial_values(const Job& job, TableReader& root, Problem& problem) {
   if (job.model.init.kind != InitKind::kValues) return;
   const std::int64_t n = n_parameters(job.model);
@@ -57,6 +62,7 @@ std::shared_ptr<const Job> read_job(TableReader& root,
   job->ddp = read_ddp(root, around, problem);
   check_join(*job, root, problem);
   check_hook_dtype(*job, root, problem);
+  check_autocast(*job, root, problem);
   check_sharing(*job, around.n_ranks, root, problem);
   if (job->clip.before_sync && job->ddp.wrap) {
     problem.report("'clip.when = \"before-sync\"' is for hand-written loops: set ddp.wrap = false",

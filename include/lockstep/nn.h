@@ -7,6 +7,7 @@
 #include "lockstep/autograd/checkpoint.h"
 #include "lockstep/autograd/variable.h"
 #include "lockstep/functional/attention.h"
+#include "lockstep/autograd/autocast.h"
 #include "lockstep/functional/cast.h"
 #include "lockstep/functional/functions.h"
 #include "lockstep/functional/image_functions.h"

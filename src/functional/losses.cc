@@ -2,6 +2,7 @@
 
 #include "lockstep/autograd/node.h"
 #include "lockstep/autograd/saved_tensor.h"
+#include "lockstep/functional/detail/operands.h"
 #include "lockstep/functional/functions.h"
 #include "lockstep/trace/recorder.h"
 
@@ -88,9 +89,11 @@ Variable record(Tensor&& out, const LossInputs& in, const LossTerms& terms) {
 
 template <Forward kForward, Backward kBackward>
 Variable element_loss(const char* function,
-                      const Variable& x,
-                      const Tensor& target,
+                      const Variable& given,
+                      const Tensor& given_target,
                       double denominator) {
+  const Variable x = detail::raised(given);
+  const Tensor target = given_target.to(x.data().dtype());
   LOCKSTEP_CHECK(
       x.shape() == target.shape(),
       "the loss compares " + x.shape().text() + " with a target of " + target.shape().text());
@@ -124,7 +127,8 @@ Variable cross_entropy(const Variable& x, const Tensor& labels) {
   return cross_entropy(x, labels, count(labels.n_elems()));
 }
 
-Variable cross_entropy(const Variable& x, const Tensor& labels, double denominator) {
+Variable cross_entropy(const Variable& given, const Tensor& labels, double denominator) {
+  const Variable x = detail::raised(given);
   LOCKSTEP_CHECK(x.shape().n_dims() == 2 && labels.shape() == Shape({x.shape()[0]}),
                  fmt::format("cross entropy needs one label per row of {}, not {}",
                              x.shape().text(),
