@@ -45,8 +45,8 @@ class Answer(op16_cases.Answer):
 
 def tensor_of(text, like):
     words = text.split()
-    if len(words) != like.numel():
-        return None
+    if len(words) != like.numel() or any(len(w) != 2 * like.element_size() for w in words):
+        return None  # Of another shape or dtype.
     if like.dtype == torch.float32:
         return op_cases.tensor_of(text, like)
     signed = [int(w, 16) - 65536 if int(w, 16) >= 32768 else int(w, 16) for w in words]

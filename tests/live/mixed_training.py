@@ -6,8 +6,9 @@ every step on every rank: the scale, whether an infinity was found, whether the 
 after they were rebuilt. `exact` jobs end with the same bits. The others' losses differ where a library orders its own
 sums; how far they lie apart is printed. Then each planted mistake must be noticed by the same comparison.
 
-The jobs of the MLP, the CNN and the GPT are fixed: where a gradient overflows in one library and is the largest
-number in the other, scales would differ, and no test can exclude that for every seed.
+The jobs of the MLP, the CNN and the GPT are fixed: after one 16-bit rounding that falls on the other side, their
+losses drift apart, and a gradient may overflow in one library that is just finite in the other. Scales would differ then,
+and no test can exclude that for every seed (seed 1 of the second job is such a one, at step 79).
 """
 
 import argparse
@@ -43,12 +44,12 @@ ROWS, FEATURES, OUTPUTS = 4, 6, 2
 GPT = dict(vocab=11, context=8, layers=2, heads=2, width=16, tied=True, dropout=0.0)
 FIXED = [f"model={model} dtype={dtype} world={world} steps=100 seed={seed} init={init} interval=7 "
          f"overflow={overflow}"
-         for seed, (model, dtype, world, init, overflow) in enumerate([
-             ("mlp", "f16", 2, 65536, "20:0,21:1,50:1"), ("mlp", "f16", 3, 1048576, "33:2"),
-             ("mlp", "bf16", 2, 65536, "9:0,60:1"), ("mlp", "bf16", 3, 1024, "70:1,71:1,72:2"),
-             ("cnn", "f16", 2, 1048576, "40:0"), ("cnn", "bf16", 3, 1024, "40:1,90:0"),
-             ("gpt", "f16", 2, 65536, "11:1,80:0"), ("gpt", "f16", 3, 1048576, "55:2"),
-             ("gpt", "bf16", 2, 65536, "30:0,31:0"), ("gpt", "bf16", 3, 256, "64:1")])]
+         for model, dtype, world, seed, init, overflow in [
+             ("mlp", "f16", 2, 0, 65536, "20:0,21:1,50:1"), ("mlp", "f16", 3, 10, 1048576, "33:2"),
+             ("mlp", "bf16", 2, 2, 65536, "9:0,60:1"), ("mlp", "bf16", 3, 3, 1024, "70:1,71:1,72:2"),
+             ("cnn", "f16", 2, 4, 1048576, "40:0"), ("cnn", "bf16", 3, 5, 1024, "40:1,90:0"),
+             ("gpt", "f16", 2, 6, 65536, "11:1,80:0"), ("gpt", "f16", 3, 7, 1048576, "55:2"),
+             ("gpt", "bf16", 2, 8, 65536, "30:0,31:0"), ("gpt", "bf16", 3, 9, 256, "64:1")]]
 
 
 class Attention(reference.Attention):
