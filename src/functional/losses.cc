@@ -87,13 +87,24 @@ Variable record(Tensor&& out, const LossInputs& in, const LossTerms& terms) {
   return Node::attach(std::move(out), node);
 }
 
+struct Compared {
+  Variable x;
+  Tensor target;
+};
+
+/// Both in the dtype to which PyTorch promotes them; integers stay, for kernels to refuse.
+Compared in_one_dtype(const Variable& x, const Tensor& target) {
+  if (!is_floating(target.dtype())) return {x, target};
+  const DType dtype = detail::promoted(x.data().dtype(), detail::raised_dtype(target));
+  return {cast(x, dtype), target.to(dtype)};
+}
+
 template <Forward kForward, Backward kBackward>
 Variable element_loss(const char* function,
                       const Variable& given,
                       const Tensor& given_target,
                       double denominator) {
-  const Variable x = detail::raised(given);
-  const Tensor target = given_target.to(x.data().dtype());
+  const auto [x, target] = in_one_dtype(detail::raised(given), given_target);
   LOCKSTEP_CHECK(
       x.shape() == target.shape(),
       "the loss compares " + x.shape().text() + " with a target of " + target.shape().text());

@@ -48,4 +48,11 @@ Variable raised(const Variable& x) {
   return autocasts(x) ? converted(*x.runtime().autocast(), x, DType::kF32) : x;
 }
 
+DType raised_dtype(const Tensor& constant) {
+  const DType dtype = constant.dtype();
+  const AutocastRegion* const region = constant.runtime().autocast();
+  const bool enabled = region != nullptr && region->options().enabled;
+  return enabled && is_narrow(dtype) ? DType::kF32 : dtype;
+}
+
 }  // namespace lockstep::detail

@@ -196,7 +196,19 @@ def self_attention(d):
                   [d.values(b * t, 3 * h * width, scale=1.0)], bound)
 
 
+def loss(name, function, power):
+    def draw(d):
+        shape = (d.rng.choice([1, 2, 4, 8]), 4) if d.exact else (d.size(1, 9), d.size(1, 7))
+        target = d.values(*shape).to(d.rng.choice([d.low, torch.float32]))
+        bound = None if d.exact else op_bounds.mean_of_differences(target, power)
+        return d.case(name, [math.prod(shape)], lambda x: function(x, target), [d.values(*shape)], bound,
+                      constants=[target])
+    return draw
+
+
 FAMILIES = dict(op_cases.FAMILIES, attention=attention, self_attention=self_attention)
+for made, function, power in (("mse", F.mse_loss, 2), ("l1", F.l1_loss, 1)):
+    FAMILIES[made] = FAMILIES[made + "_exact"] = loss(made, function, power)
 
 
 def case(name, rng):

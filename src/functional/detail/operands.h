@@ -25,6 +25,9 @@ Variable lowered(const Variable& x);
 /// An operand of an operation that computes in f32.
 Variable raised(const Variable& x);
 
+/// The dtype of a constant operand of an operation that computes in f32.
+DType raised_dtype(const Tensor& constant);
+
 /// PyTorch's promotion of two floating dtypes: f16 and bf16 meet in f32.
 constexpr DType promoted(DType a, DType b) {
   if (a == b) return a;
