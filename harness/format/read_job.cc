@@ -21,12 +21,13 @@ void check_join(const Job& job, TableReader& root, Problem& problem) {
   refuse(job.ddp.options.static_graph, "cannot shadow a static graph");
 }
 
-/// Quantization is for single precision alone.
+/// Quantization is for single precision alone, and PowerSGD multiplies matrices.
 void check_hook_dtype(const Job& job, TableReader& root, Problem& problem) {
   const HookKind kind = job.ddp.hook.kind;
   const bool quantizes =
       kind == HookKind::kQuantizePerTensor || kind == HookKind::kQuantizePerChannel;
-  if (!quantizes || job.model.dtype == DType::kF32) return;
+  const bool multiplies = kind == HookKind::kPowerSgd && job.model.dtype != DType::kF64;
+  if (job.model.dtype == DType::kF32 || (!quantizes && !multiplies)) return;
   problem.report("the hook '" + std::string(name_of(kind)) +
                      "' takes f32 gradients: set model.dtype = \"f32\"",
                  section(root, "ddp", problem).where("hook"));

@@ -68,6 +68,7 @@ struct JobSketch {
   bool averager = false;
   std::optional<ScheduleKind> scheduler{};
   bool per_step = false;  ///< The scheduler steps after each step, not epoch.
+  std::optional<DType> autocast{};  ///< What forwards compute in.
   bool scaler = false;
   std::optional<ClipKind> clip{};
   // -- loop

@@ -115,6 +115,8 @@ void mend_wrapper(JobSketch& s) {
   if (s.find_unused && s.checkpoint == CheckpointKind::kReentrant)
     s.checkpoint = CheckpointKind::kNonReentrant;
   if (quantizes(s.hook)) s.dtype = DType::kF32;
+  const bool is_narrow = s.dtype == DType::kBF16 || s.dtype == DType::kF16;
+  if (is_narrow && s.hook == HookKind::kPowerSgd) s.dtype = DType::kF32;
   if (s.accumulate == 1) s.no_sync = false;
   // A static graph may not begin with a backward that is not reduced.
   if (s.static_graph) s.no_sync = false;
@@ -122,6 +124,7 @@ void mend_wrapper(JobSketch& s) {
 }
 
 void mend_loop(JobSketch& s) {
+  if (s.dtype == DType::kF64) s.autocast.reset();
   s.nodes = s.ranks % s.nodes == 0 ? s.nodes : 1;
   if (s.join) {
     s.static_graph = false;
