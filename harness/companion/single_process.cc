@@ -185,7 +185,8 @@ void clip_reference(const ClipSpec& clip,
   if (clip.norm) {
     const double total = joint_norm(sums, clip.norm_type, false);
     const double spread = joint_norm(sums, clip.norm_type, true);
-    const double factor = std::min(1.0, *clip.norm / (total + 1e-6));
+    const double fits = *clip.norm / (total + 1e-6);
+    const double factor = fits > 1.0 ? 1.0 : fits;  // Where the norm is NaN, so is everything.
     // How far the ranks' factor may be off: by what their norm may, and eight roundings.
     const double off = spread < total ? spread / (total - spread) + 8 * unit : 1.0;
     for (auto& [name, sum] : sums) {

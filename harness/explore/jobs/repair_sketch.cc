@@ -124,6 +124,8 @@ void mend_wrapper(JobSketch& s) {
 }
 
 void mend_loop(JobSketch& s) {
+  // Norms refuse parameters of the other 16 bits.
+  if (s.autocast && s.dtype != DType::kF32) s.autocast = s.dtype;
   if (s.dtype == DType::kF64) s.autocast.reset();
   s.nodes = s.ranks % s.nodes == 0 ? s.nodes : 1;
   if (s.join) {
