@@ -306,8 +306,7 @@ class TeacherForced final : public SingleProcess {
     Variable loss;
     {
       const AutocastGuard autocast(runtime, job_.autocast);
-      loss = micro_loss(
-          job_, model_->forward(Variable(batch.x)), batch, data.denominator, factor);
+      loss = micro_loss(job_, model_->forward(Variable(batch.x)), batch, data.denominator, factor);
     }
     // Scaled as the ranks had it: gradients of 16 bits underflow where smaller ones would.
     (scale_ == 1.0 ? loss : scale(loss, scale_)).backward();

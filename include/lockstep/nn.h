@@ -4,10 +4,10 @@
 //   nn::Linear layer(rank.runtime(), 16, 32, {}, seed);
 #pragma once
 
+#include "lockstep/autograd/autocast.h"
 #include "lockstep/autograd/checkpoint.h"
 #include "lockstep/autograd/variable.h"
 #include "lockstep/functional/attention.h"
-#include "lockstep/autograd/autocast.h"
 #include "lockstep/functional/cast.h"
 #include "lockstep/functional/functions.h"
 #include "lockstep/functional/image_functions.h"

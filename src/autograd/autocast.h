@@ -82,7 +82,7 @@ class AutocastGuard {
 
  private:
   Runtime& runtime_;
-  AutocastRegion own_;       ///< Used by the outermost guard.
+  AutocastRegion own_;        ///< Used by the outermost guard.
   AutocastOptions previous_;  ///< What the enclosing region continues with.
   bool outermost_;
 };

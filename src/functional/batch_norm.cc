@@ -158,8 +158,7 @@ Variable batch_norm(const Variable& x,
                     const BatchNormBuffers& buffers,
                     const Kernels::BatchNorm& options) {
   if (detail::is_mixed(x, weight) || detail::is_mixed(x, buffers.running_mean)) {
-    return cast(batch_norm(cast(x, DType::kF32), weight, bias, buffers, options),
-                x.data().dtype());
+    return cast(batch_norm(cast(x, DType::kF32), weight, bias, buffers, options), x.data().dtype());
   }
   check_shapes(x.shape(), weight, bias, options);
   detail::check_norm_dtypes(x, data_or_nothing(weight));

@@ -81,20 +81,20 @@ Batch make_batch(const Job& job,
   const Shape x_shape{batch.n_samples, dataset.feature_columns()};
   const DType dtype = job.model.dtype;
   const bool reads_tokens = job.model.kind == ModelKind::kGpt;
-  batch.x = gather_floats(runtime,
-                          x_shape,
-                          reads_tokens ? dtype_of_numbers(dtype) : dtype,
-                          [&](auto out) { dataset.gather_features(ids, out); });
+  batch.x = gather_floats(
+      runtime, x_shape, reads_tokens ? dtype_of_numbers(dtype) : dtype, [&](auto out) {
+        dataset.gather_features(ids, out);
+      });
   const bool is_class = job.loss.kind == LossKind::kCrossEntropy;
   if (is_class && dataset.has_labels()) {
     batch.target = Tensor::empty(runtime, {batch.n_samples}, DType::kI64);
     dataset.gather_labels(ids, batch.target.span<std::int64_t>());
   } else {
     const Shape shape{batch.n_samples, dataset.target_columns()};
-    batch.target = gather_floats(runtime,
-                                 shape,
-                                 is_class ? dtype_of_numbers(dtype) : dtype,
-                                 [&](auto out) { dataset.gather_targets(ids, out); });
+    batch.target =
+        gather_floats(runtime, shape, is_class ? dtype_of_numbers(dtype) : dtype, [&](auto out) {
+          dataset.gather_targets(ids, out);
+        });
     if (is_class) batch.target = batch.target.to(DType::kI64).reshape({shape.n_elems()});
   }
   for (const std::int64_t id : ids) batch.n_tokens += dataset.tokens(id);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/autograd/autocast.h"
+
 #include "tests/ddp/tiny_model.h"
 #include "tests/support/mini_world.h"
 

@@ -141,8 +141,9 @@ TEST_F(ReaderTest, AutocastIsOffWhereItIsAbsentAndOnWhereItIsATable) {
   EXPECT_EQ(autocast("autocast = { dtype = \"f16\", cache_enabled = false }\n"),
             (AutocastOptions{.dtype = DType::kF16, .cache_enabled = false}));
   EXPECT_FALSE(autocast("autocast.enabled = false\n").enabled);
-  EXPECT_THAT(error_of(job + "autocast = { dtype = \"f32\" }\n"),
-              HasSubstr("job.toml:9:22: 'autocast.dtype' does not know 'f32'; did you mean 'f16'?"));
+  EXPECT_THAT(
+      error_of(job + "autocast = { dtype = \"f32\" }\n"),
+      HasSubstr("job.toml:9:22: 'autocast.dtype' does not know 'f32'; did you mean 'f16'?"));
 }
 
 TEST_F(ReaderTest, WhatGoesWithoutSixteenBitsIsRefused) {
