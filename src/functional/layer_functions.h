@@ -16,7 +16,8 @@ Variable log_softmax(const Variable& x);
 Variable gelu(const Variable& x, Kernels::Gelu form = Kernels::Gelu::kErf);
 
 /// Normalises each row of x (R, D); weight and bias (D,), which may be f32 beside 16-bit rows: their
-/// gradients then add up in 16 bits, row by row, as PyTorch's do. Source: torch layer_norm.
+/// gradients then add up in 16 bits, row by row, as PyTorch's do.
+/// Source: torch layer_norm.
 Variable layer_norm(const Variable& x,
                     const Variable& weight,
                     const Variable& bias,
