@@ -269,7 +269,8 @@ def record(path, lines, answers):
         out.write(f"# made by tests/live/mixed_training.py --record with torch {torch.__version__}\n"
                   "# job : kind rank=scale found_inf skipped of each step, buckets, parameters\n")
         for line, answer in zip(lines, answers):
-            out.write(f"{line} : {';'.join(f'{key}={text}' for key, text in promised(answer).items())}\n")
+            text = ";".join(f"{key}={value}" for key, value in sorted(promised(answer).items()))
+            out.write(f"{line} : {text}\n")
 
 
 def main():

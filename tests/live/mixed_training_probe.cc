@@ -35,6 +35,7 @@ namespace {
 constexpr std::int64_t kRows = 4;
 constexpr std::int64_t kFeatures = 6;
 constexpr std::int64_t kOutputs = 2;
+constexpr std::size_t kShown = 400;  ///< Letters of an answer that differs.
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
 const nn::GptOptions kGpt{.vocab = 11, .context = 8, .layers = 2, .heads = 2, .width = 16};
@@ -287,8 +288,8 @@ std::int64_t n_different(const std::string& path, const std::string& mistake) {
     ++n;
     if (promised(answer) == promised(line.substr(colon + 3))) continue;
     ++n_wrong;
-    std::cout << job << "\n  recorded " << line.substr(colon + 3) << "\n  here     " << answer
-              << '\n';
+    std::cout << job << "\n  recorded " << line.substr(colon + 3, kShown) << "\n  here     "
+              << answer.substr(0, kShown) << '\n';
   }
   std::cout << n_wrong << " of " << n << " answers differ\n";
   return n == 0 ? 1 : n_wrong;
