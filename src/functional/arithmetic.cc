@@ -120,27 +120,27 @@ Variable record(Tensor&& out, const Variable& a, const Variable& b, const Args&.
 
 }  // namespace
 
-Variable add(const Variable& left, const Variable& right) {
-  return in_one_dtype(left, right, [](const Variable& a, const Variable& b) {
-    Tensor out = Tensor::empty_like(a.data());
-    a.runtime().kernels().add(out, a.data(), b.data());
-    return record<AddNode>(std::move(out), a, b);
+Variable add(const Variable& a, const Variable& b) {
+  return in_one_dtype(a, b, [](const Variable& left, const Variable& right) {
+    Tensor out = Tensor::empty_like(left.data());
+    left.runtime().kernels().add(out, left.data(), right.data());
+    return record<AddNode>(std::move(out), left, right);
   });
 }
 
-Variable sub(const Variable& left, const Variable& right) {
-  return in_one_dtype(left, right, [](const Variable& a, const Variable& b) {
-    Tensor out = Tensor::empty_like(a.data());
-    a.runtime().kernels().sub(out, a.data(), b.data());
-    return record<SubNode>(std::move(out), a, b);
+Variable sub(const Variable& a, const Variable& b) {
+  return in_one_dtype(a, b, [](const Variable& left, const Variable& right) {
+    Tensor out = Tensor::empty_like(left.data());
+    left.runtime().kernels().sub(out, left.data(), right.data());
+    return record<SubNode>(std::move(out), left, right);
   });
 }
 
-Variable mul(const Variable& left, const Variable& right) {
-  return in_one_dtype(left, right, [](const Variable& a, const Variable& b) {
-    Tensor out = Tensor::empty_like(a.data());
-    a.runtime().kernels().mul(out, a.data(), b.data());
-    return record<MulNode>(std::move(out), a, b, a, b);
+Variable mul(const Variable& a, const Variable& b) {
+  return in_one_dtype(a, b, [](const Variable& left, const Variable& right) {
+    Tensor out = Tensor::empty_like(left.data());
+    left.runtime().kernels().mul(out, left.data(), right.data());
+    return record<MulNode>(std::move(out), left, right, left, right);
   });
 }
 

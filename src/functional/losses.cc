@@ -138,18 +138,19 @@ Variable cross_entropy(const Variable& x, const Tensor& labels) {
   return cross_entropy(x, labels, count(labels.n_elems()));
 }
 
-Variable cross_entropy(const Variable& given, const Tensor& labels, double denominator) {
-  const Variable x = detail::raised(given);
-  LOCKSTEP_CHECK(x.shape().n_dims() == 2 && labels.shape() == Shape({x.shape()[0]}),
+Variable cross_entropy(const Variable& x, const Tensor& labels, double denominator) {
+  const Variable scores = detail::raised(x);
+  LOCKSTEP_CHECK(scores.shape().n_dims() == 2 && labels.shape() == Shape({scores.shape()[0]}),
                  fmt::format("cross entropy needs one label per row of {}, not {}",
-                             x.shape().text(),
+                             scores.shape().text(),
                              labels.shape().text()));
-  Runtime& runtime = x.runtime();
-  Tensor out = Tensor::empty(runtime, {}, x.data().dtype());
-  const Tensor log_probs = Tensor::empty(runtime, x.shape(), x.data().dtype());
-  runtime.kernels().cross_entropy(out, log_probs, x.data(), labels, denominator);
-  return record<&Kernels::cross_entropy_backward>(
-      std::move(out), {x, log_probs, labels, denominator}, {"cross_entropy", labels.n_elems()});
+  Runtime& runtime = scores.runtime();
+  Tensor out = Tensor::empty(runtime, {}, scores.data().dtype());
+  const Tensor log_probs = Tensor::empty(runtime, scores.shape(), scores.data().dtype());
+  runtime.kernels().cross_entropy(out, log_probs, scores.data(), labels, denominator);
+  return record<&Kernels::cross_entropy_backward>(std::move(out),
+                                                  {scores, log_probs, labels, denominator},
+                                                  {"cross_entropy", labels.n_elems()});
 }
 
 }  // namespace lockstep

@@ -20,7 +20,7 @@ Variable converted(AutocastRegion& region, const Variable& x, DType dtype) {
   const DType from = x.data().dtype();
   if (!is_floating(from) || from == DType::kF64 || from == dtype) return x;
   if (!region.keeps(x, dtype)) return cast(x, dtype);
-  const Variable before = region.kept(x);
+  Variable before = region.kept(x);
   if (before.defined()) return before;
   Variable result = recorded_cast(x, dtype);
   region.keep(x, result);

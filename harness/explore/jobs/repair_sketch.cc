@@ -115,18 +115,21 @@ void mend_wrapper(JobSketch& s) {
   if (s.find_unused && s.checkpoint == CheckpointKind::kReentrant)
     s.checkpoint = CheckpointKind::kNonReentrant;
   if (quantizes(s.hook)) s.dtype = DType::kF32;
-  const bool is_narrow = s.dtype == DType::kBF16 || s.dtype == DType::kF16;
-  if (is_narrow && s.hook == HookKind::kPowerSgd) s.dtype = DType::kF32;
   if (s.accumulate == 1) s.no_sync = false;
   // A static graph may not begin with a backward that is not reduced.
   if (s.static_graph) s.no_sync = false;
   if (s.hook != HookKind::kNone) s.join = s.join && s.hook == HookKind::kAllReduce;
 }
 
-void mend_loop(JobSketch& s) {
-  // Norms refuse parameters of the other 16 bits.
+void mend_precision(JobSketch& s) {
+  const bool is_narrow = s.dtype == DType::kBF16 || s.dtype == DType::kF16;
+  if (is_narrow && s.hook == HookKind::kPowerSgd) s.dtype = DType::kF32;
+  // Norms refuse parameters of the other 16 bits, and autocast leaves f64 alone.
   if (s.autocast && s.dtype != DType::kF32) s.autocast = s.dtype;
   if (s.dtype == DType::kF64) s.autocast.reset();
+}
+
+void mend_loop(JobSketch& s) {
   s.nodes = s.ranks % s.nodes == 0 ? s.nodes : 1;
   if (s.join) {
     s.static_graph = false;
@@ -162,6 +165,7 @@ void repair(JobSketch& sketch) {
     mend_scheduler(sketch);
     mend_averaging(sketch);
     mend_wrapper(sketch);
+    mend_precision(sketch);
     mend_loop(sketch);
   }
 }
