@@ -28,7 +28,7 @@ class AutocastRegion {
   bool keeps(const Variable& x, DType dtype) const;
   /// What `x` was converted to before; undefined if it was not. Requires: keeps().
   Variable kept(const Variable& x) const;
-  void keep(const Variable& x, const Variable& converted);
+  void keep(const Variable& x, const Variable& converted);  ///< Until the outermost region ends.
 
  private:
   friend class AutocastGuard;

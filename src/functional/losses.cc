@@ -104,10 +104,10 @@ Variable element_loss(const char* function,
                       const Variable& given,
                       const Tensor& given_target,
                       double denominator) {
+  LOCKSTEP_CHECK(given.shape() == given_target.shape(),
+                 "the loss compares " + given.shape().text() + " with a target of " +
+                     given_target.shape().text());
   const auto [x, target] = in_one_dtype(detail::raised(given), given_target);
-  LOCKSTEP_CHECK(
-      x.shape() == target.shape(),
-      "the loss compares " + x.shape().text() + " with a target of " + target.shape().text());
   Tensor out = Tensor::empty(x.runtime(), {}, x.data().dtype());
   (x.runtime().kernels().*kForward)(out, x.data(), target, denominator);
   return record<kBackward>(
