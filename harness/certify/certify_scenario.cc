@@ -78,6 +78,7 @@ std::shared_ptr<const Job> probed(const Job& job, const Columns& columns, std::i
   probe->scheduler = {};
   probe->clip = {};
   probe->scaler.reset();
+  probe->autocast.enabled = false;
   probe->loop.redo = false;
   probe->loop.eval = {};
   probe->loop.snapshot = {};

@@ -6,7 +6,10 @@
 #include <optional>
 #include <stdexcept>
 
+#include "lockstep/base/text.h"
+#include "lockstep/functional/functions.h"
 #include "lockstep/harness/companion/companion.h"
+#include "lockstep/laws/rules/detail/precision.h"
 #include "lockstep/trace/recorder.h"
 #include "lockstep/train/micro_step.h"
 #include "lockstep/train/rank_program.h"
@@ -182,7 +185,8 @@ void clip_reference(const ClipSpec& clip,
   if (clip.norm) {
     const double total = joint_norm(sums, clip.norm_type, false);
     const double spread = joint_norm(sums, clip.norm_type, true);
-    const double factor = std::min(1.0, *clip.norm / (total + 1e-6));
+    const double fits = *clip.norm / (total + 1e-6);
+    const double factor = fits > 1.0 ? 1.0 : fits;  // Where the norm is NaN, so is everything.
     // How far the ranks' factor may be off: by what their norm may, and eight roundings.
     const double off = spread < total ? spread / (total - spread) + 8 * unit : 1.0;
     for (auto& [name, sum] : sums) {
@@ -213,13 +217,14 @@ class TeacherForced final : public SingleProcess {
 
   std::map<std::string, std::vector<std::vector<double>>> local_gradients(std::size_t k) {
     load(ranks_.front()[k].before);
+    scale_ = ranks_.front()[k].scale;
     std::map<std::string, std::vector<std::vector<double>>> locals;
     for (const auto& steps : ranks_) {
       model_->zero_grad();
       for (const MicroData& data : steps[k].micros) accumulate(data);
       for (const NamedVariable& named : model_->named_parameters()) {
         const Tensor& grad = named.variable.grad();
-        locals[named.name].push_back(grad.defined() ? values_of(grad) : std::vector<double>());
+        locals[named.name].push_back(grad.defined() ? unscaled(grad) : std::vector<double>());
       }
     }
     return locals;
@@ -228,22 +233,28 @@ class TeacherForced final : public SingleProcess {
   std::vector<ReferenceTensor> step(std::size_t k) override {
     if (ranks_.front()[k].skipped) return {};  // No gradient was used.
     load(ranks_.front()[k].before);
+    scale_ = ranks_.front()[k].scale;
     std::map<std::string, ReferenceValues> sums;
     const std::size_t n_micros = ranks_.front()[k].micros.size();
     for (std::size_t micro = 0; micro < n_micros; ++micro) add_micro(k, micro, sums);
     std::vector<ReferenceTensor> tensors;
-    const double unit = job_.model.dtype == DType::kF64 ? 0x1p-53 : 0x1p-24;
+    const laws::Precision precision = laws::precision_of(job_.model.dtype);
     // N products, N - 1 sums, the wrapper's scaling and this sum's own weights, once per reduction.
     // A gradient scaler rounds its factor, the scaled loss and the unscaled gradient.
     const double once = static_cast<double>(ranks_.size() + (job_.scaler ? 5 : 2));
-    const double roundings = once * static_cast<double>(n_micros) * unit;
+    const double n = once * static_cast<double>(n_micros);
+    if (n * precision.unit >= 1.0) {
+      fail("gradients that are rounded less often, or have more digits: " + exact(n) +
+           " roundings of " + std::string(name_of(job_.model.dtype)) + " have no bound");
+      return {};
+    }
+    const double roundings = n * precision.unit / (1.0 - n * precision.unit);
     // Below the normal numbers, a rounding is off by half the distance of two numbers instead.
-    const double least = job_.model.dtype == DType::kF64 ? 0x1p-1074 : 0x1p-150;
-    const double underflow = once * static_cast<double>(n_micros) * least;
+    const double underflow = n * 0.5 * precision.tiny;
     for (auto& [name, sum] : sums) {
       for (double& bound : sum.bound) bound = bound * roundings + underflow;
     }
-    clip_reference(job_.clip, unit, sums);
+    clip_reference(job_.clip, precision.unit, sums);
     tensors.reserve(tensors.size() + sums.size());
     for (auto& [name, sum] : sums)
       tensors.push_back({ComparedPoint::kGradUsed, name, std::move(sum)});
@@ -274,7 +285,7 @@ class TeacherForced final : public SingleProcess {
       backward(data);
       for (const NamedVariable& named : model_->named_parameters()) {
         const Tensor& grad = named.variable.grad();
-        if (grad.defined()) add(grad, weight, sums[named.name]);
+        if (grad.defined()) add(grad, weight / scale_, sums[named.name]);
       }
     }
   }
@@ -292,32 +303,30 @@ class TeacherForced final : public SingleProcess {
     weigh_rows(job_, *job_.train, batch, rows, data.denominator);
     const double factor =
         job_.exact.on && job_.exact.scale_loss_by_world ? static_cast<double>(ranks_.size()) : 1.0;
-    micro_loss(job_, model_->forward(Variable(batch.x)), batch, data.denominator, factor)
-        .backward();
+    Variable loss;
+    {
+      const AutocastGuard autocast(runtime, job_.autocast);
+      loss = micro_loss(job_, model_->forward(Variable(batch.x)), batch, data.denominator, factor);
+    }
+    // Scaled as the ranks had it: gradients of 16 bits underflow where smaller ones would.
+    (scale_ == 1.0 ? loss : scale(loss, scale_)).backward();
   }
 
-  static std::vector<double> values_of(const Tensor& grad) {
+  std::vector<double> unscaled(const Tensor& grad) const {
     ReferenceValues sum;
-    add(grad, 1.0, sum);
+    add(grad, 1.0 / scale_, sum);
     return std::move(sum.values);
   }
 
-  template <typename T>
-  static void add_values(std::span<const T> grad, double weight, ReferenceValues& sum) {
-    sum.values.resize(grad.size());
-    sum.bound.resize(grad.size());
-    for (std::size_t i = 0; i < grad.size(); ++i) {
-      const double term = weight * static_cast<double>(grad[i]);
+  static void add(const Tensor& grad, double weight, ReferenceValues& sum) {
+    const Tensor wide = grad.to(DType::kF64);
+    const std::span<const double> values = wide.span<double>();
+    sum.values.resize(values.size());
+    sum.bound.resize(values.size());
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const double term = weight * values[i];
       sum.values[i] += term;
       sum.bound[i] += std::abs(term);
-    }
-  }
-
-  static void add(const Tensor& grad, double weight, ReferenceValues& sum) {
-    if (grad.dtype() == DType::kF64) {
-      add_values<double>(grad.span<double>(), weight, sum);
-    } else {
-      add_values<float>(grad.span<float>(), weight, sum);
     }
   }
 
@@ -326,6 +335,7 @@ class TeacherForced final : public SingleProcess {
   RowPositions positions_;
   Companion companion_;
   std::unique_ptr<nn::Module> model_;
+  double scale_ = 1.0;  ///< Of the present step's losses.
 };
 
 }  // namespace

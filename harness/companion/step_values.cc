@@ -52,6 +52,7 @@ class StepFolder {
   void on(const StepEvent& event, std::int32_t epoch) {
     open_.epoch = epoch;
     open_.skipped = event.skipped;
+    open_.scale = event.scale;
     for (const auto& [name, values] : open_.after) parameters_[name] = values;
     steps_.push_back(std::move(open_));
     open_ = {};

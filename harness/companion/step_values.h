@@ -48,6 +48,7 @@ struct RankStep {
   std::vector<DigestList> used_digests;
   std::vector<DigestList> after_digests;
   bool skipped = false;  ///< A gradient scaler left it out.
+  double scale = 1.0;    ///< Of the loss, 1 without a gradient scaler.
   std::int32_t epoch = 0;
 
   bool has_values() const { return !used.empty() || !after.empty(); }

@@ -21,15 +21,21 @@ void check_join(const Job& job, TableReader& root, Problem& problem) {
   refuse(job.ddp.options.static_graph, "cannot shadow a static graph");
 }
 
-/// Quantization is for single precision alone.
+/// Quantization is for single precision alone, and PowerSGD multiplies matrices.
 void check_hook_dtype(const Job& job, TableReader& root, Problem& problem) {
   const HookKind kind = job.ddp.hook.kind;
   const bool quantizes =
       kind == HookKind::kQuantizePerTensor || kind == HookKind::kQuantizePerChannel;
-  if (!quantizes || job.model.dtype == DType::kF32) return;
+  const bool multiplies = kind == HookKind::kPowerSgd && job.model.dtype != DType::kF64;
+  if (job.model.dtype == DType::kF32 || (!quantizes && !multiplies)) return;
   problem.report("the hook '" + std::string(name_of(kind)) +
                      "' takes f32 gradients: set model.dtype = \"f32\"",
                  section(root, "ddp", problem).where("hook"));
+}
+
+void check_autocast(const Job& job, TableReader& root, Problem& problem) {
+  if (!job.autocast.enabled || job.model.dtype != DType::kF64) return;
+  problem.report("autocast leaves f64 alone: set model.dtype = \"f32\"", root.where("autocast"));
 }
 
 void check_initial_values(const Job& job, TableReader& root, Problem& problem) {
@@ -57,6 +63,7 @@ std::shared_ptr<const Job> read_job(TableReader& root,
   job->ddp = read_ddp(root, around, problem);
   check_join(*job, root, problem);
   check_hook_dtype(*job, root, problem);
+  check_autocast(*job, root, problem);
   check_sharing(*job, around.n_ranks, root, problem);
   if (job->clip.before_sync && job->ddp.wrap) {
     problem.report("'clip.when = \"before-sync\"' is for hand-written loops: set ddp.wrap = false",

@@ -67,9 +67,10 @@ const Section<ModelTable>& model_section() {
            "Layers of an mlp or bn are recomputed in the backward (reentrant: all but the first).");
     it.add("bias", &ModelSpec::bias, "Layers add a bias.").except({ModelKind::kScalar});
     it.add("bias", &ModelSpec::bias, "Layers add a bias.").of({ModelKind::kScalar}).preset(false);
-    it.add("dtype", &ModelSpec::dtype, "Of parameters and arithmetic.")
-        .words({"f32", "f64"})
-        .later({"f16", "bf16"})
+    it.add("dtype",
+           &ModelSpec::dtype,
+           "Of parameters and arithmetic. In 16 bits, initial values are those of f32, rounded.")
+        .words({"f32", "f64", "bf16", "f16"})
         .shown("f32; exact: that of `exact`");
     it.add("head", &ModelSpec::head, "twohead: which of its heads the loss uses.");
     it.add("freeze", &ModelSpec::freeze, "Names of parameters without gradient.");

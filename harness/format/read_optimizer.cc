@@ -1,4 +1,4 @@
-// optimizer, scaler, clip.
+// optimizer, autocast, scaler, clip.
 #include <limits>
 
 #include "lockstep/harness/format/section.h"
@@ -141,6 +141,28 @@ OptimizerSpec read_optimizer(TableReader& root, Problem& problem) {
   return optimizer;
 }
 
+const Section<AutocastOptions>& autocast_section() {
+  static const Section<AutocastOptions> section("autocast", [](Section<AutocastOptions>& it) {
+    it.differs_by_rank();
+    it.add("dtype", &AutocastOptions::dtype, "Of linear layers, convolutions and attention.")
+        .words({"bf16", "f16"});
+    it.add("enabled", &AutocastOptions::enabled, "`false`: it does nothing.");
+    it.add("cache_enabled",
+           &AutocastOptions::cache_enabled,
+           "A parameter is converted once for a forward with its loss.");
+  });
+  return section;
+}
+
+AutocastOptions read_autocast(TableReader& root, Problem& problem) {
+  if (!root.has("autocast")) return {.enabled = false};
+  TableReader table = section(root, "autocast", problem);
+  AutocastOptions options;
+  autocast_section().read(table, options);
+  table.finish();
+  return options;
+}
+
 void check_scaler(TableReader& table, optim::GradScalerOptions& options) {
   if (options.growth_factor <= 1.0) {
     table.problem().report("The growth factor must be > 1.0.", table.where("growth"));
@@ -225,7 +247,7 @@ std::vector<SchemaSection> optimizer_sections() {
 }
 
 std::vector<SchemaSection> scaler_sections() {
-  return {scaler_section().described(), clip_section().described()};
+  return {autocast_section().described(), scaler_section().described(), clip_section().described()};
 }
 
 TableReader section(TableReader& root, std::string_view name, Problem& problem) {
@@ -237,6 +259,7 @@ TableReader section(TableReader& root, std::string_view name, Problem& problem) 
 void read_optimization(TableReader& root, Job& job, Problem& problem) {
   job.optimizer = read_optimizer(root, problem);
   job.scheduler = read_scheduler(root, problem);
+  job.autocast = read_autocast(root, problem);
   job.scaler = read_scaler(root, problem);
   job.clip = read_clip(root, problem);
 }

@@ -107,8 +107,7 @@ const Section<ExactTable>& exact_section() {
            &ExactSpec::scale_loss_by_world,
            "Local losses are multiplied by the number of ranks: averages stay exact.");
     it.add("dtype", &ExactTable::dtype, "Of models that do not say theirs.")
-        .words({"f32", "f64"})
-        .later({"f16", "bf16"});
+        .words({"f32", "f64", "bf16", "f16"});
   });
   return section;
 }

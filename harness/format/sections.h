@@ -53,7 +53,7 @@ LoaderSpec read_loader(TableReader& root, Problem& problem);
 LossSpec read_loss(TableReader& root, Problem& problem);
 LoopSpec read_loop(TableReader& root, Problem& problem);
 DdpSpec read_ddp(TableReader& root, const JobSurroundings& around, Problem& problem);
-/// optimizer, scheduler, scaler, clip.
+/// optimizer, scheduler, autocast, scaler, clip.
 void read_optimization(TableReader& root, Job& job, Problem& problem);
 SchedulerSpec read_scheduler(TableReader& root, Problem& problem);
 /// Of an optimizer: zero, averager.

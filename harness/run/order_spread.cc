@@ -6,9 +6,11 @@
 #include <limits>
 #include <set>
 
+#include "lockstep/base/half.h"
 #include "lockstep/harness/companion/step_values.h"
 #include "lockstep/harness/format/load.h"
 #include "lockstep/harness/run/run_scenario.h"
+#include "lockstep/laws/rules/detail/precision.h"
 
 namespace lockstep {
 
@@ -27,7 +29,10 @@ std::int64_t place_in_line(Number value) {
 
 std::int64_t place_of(double value, DType dtype) {
   if (dtype == DType::kF64) return place_in_line<std::int64_t>(value);
-  return place_in_line<std::int32_t>(static_cast<float>(value));
+  const auto single = static_cast<float>(value);
+  if (dtype == DType::kBF16) return place_in_line<std::int16_t>(to_bf16(single));
+  if (dtype == DType::kF16) return place_in_line<std::int16_t>(to_f16(single));
+  return place_in_line<std::int32_t>(single);
 }
 
 /// What is kept of a run: samples by step, gradients of the first one, parameters after each.
@@ -154,7 +159,7 @@ class Range {
       distance = std::max(distance, high_[i] - low_[i]);
     }
     if (distance == 0.0) return 0.0;
-    const int digits = dtype_ == DType::kF64 ? 53 : 24;
+    const int digits = -std::ilogb(laws::precision_of(dtype_).unit);
     return distance / std::ldexp(1.0, std::ilogb(largest) + 1 - digits);
   }
 

@@ -4,6 +4,7 @@
 //   nn::Linear layer(rank.runtime(), 16, 32, {}, seed);
 #pragma once
 
+#include "lockstep/autograd/autocast.h"
 #include "lockstep/autograd/checkpoint.h"
 #include "lockstep/autograd/variable.h"
 #include "lockstep/functional/attention.h"

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "lockstep/autograd/autocast.h"
 #include "lockstep/autograd/engine.h"
 #include "lockstep/autograd/saved_tensor.h"
 
@@ -53,8 +54,8 @@ class HooksGuard {
 // A segment with what its second run needs.
 class Recomputation {
  public:
-  Recomputation(Segment segment, StateKeeper keep_state)
-      : segment_(std::move(segment)), keep_state_(std::move(keep_state)) {
+  Recomputation(Segment segment, StateKeeper keep_state, const AutocastOptions& autocast)
+      : segment_(std::move(segment)), keep_state_(std::move(keep_state)), autocast_(autocast) {
     if (keep_state_) restore_ = keep_state_();
   }
 
@@ -68,6 +69,7 @@ class Recomputation {
       restore_();
     }
     const GradGuard recording(runtime);
+    const AutocastGuard autocast(runtime, autocast_);
     Variable out = segment_(leaves);
     if (restore_now) restore_now();
     return out;
@@ -76,6 +78,7 @@ class Recomputation {
  private:
   Segment segment_;
   StateKeeper keep_state_;
+  AutocastOptions autocast_;  ///< Of the first run.
   std::function<void()> restore_;
 };
 
@@ -207,7 +210,9 @@ Variable checkpoint(Segment segment, std::vector<Variable> inputs, CheckpointOpt
   LOCKSTEP_CHECK(
       !inputs.empty() && inputs.size() <= Node::kMaxInputs,
       fmt::format("a checkpoint takes 1 to {} inputs, not {}", Node::kMaxInputs, inputs.size()));
-  Recomputation twice(std::move(segment), std::move(options.keep_state));
+  Recomputation twice(std::move(segment),
+                      std::move(options.keep_state),
+                      autocast_options(inputs.front().runtime()));
   if (options.use_reentrant) return checkpoint_reentrant(std::move(twice), inputs);
   if (!inputs.front().runtime().grad_enabled()) return twice.run(inputs);
   const Ref<SavedSegment> saved(new SavedSegment(std::move(twice), inputs));

@@ -1,6 +1,7 @@
 // Element-wise arithmetic, sums and views.
 #include "lockstep/autograd/node.h"
 #include "lockstep/autograd/saved_tensor.h"
+#include "lockstep/functional/detail/operands.h"
 #include "lockstep/functional/detail/record_unary.h"
 #include "lockstep/functional/functions.h"
 
@@ -8,9 +9,19 @@ namespace lockstep {
 namespace {
 
 void check_same(const Variable& a, const Variable& b) {
-  LOCKSTEP_CHECK(a.shape() == b.shape() && a.data().dtype() == b.data().dtype(),
+  LOCKSTEP_CHECK(a.shape() == b.shape(),
                  a.shape().text() + " and " + b.shape().text() +
-                     " do not match: element-wise operations take equal shapes and dtypes");
+                     " do not match: element-wise operations take equal shapes");
+}
+
+/// An operation on two operands of one dtype, in the dtype to which PyTorch promotes them.
+template <typename F>
+Variable in_one_dtype(const Variable& a, const Variable& b, F operation) {
+  check_same(a, b);
+  const DType from = a.data().dtype();
+  if (from == b.data().dtype()) return operation(a, b);
+  const DType dtype = detail::promoted(from, b.data().dtype());
+  return operation(cast(a, dtype), cast(b, dtype));
 }
 
 class AddNode final : public Node {
@@ -110,24 +121,27 @@ Variable record(Tensor&& out, const Variable& a, const Variable& b, const Args&.
 }  // namespace
 
 Variable add(const Variable& a, const Variable& b) {
-  check_same(a, b);
-  Tensor out = Tensor::empty_like(a.data());
-  a.runtime().kernels().add(out, a.data(), b.data());
-  return record<AddNode>(std::move(out), a, b);
+  return in_one_dtype(a, b, [](const Variable& left, const Variable& right) {
+    Tensor out = Tensor::empty_like(left.data());
+    left.runtime().kernels().add(out, left.data(), right.data());
+    return record<AddNode>(std::move(out), left, right);
+  });
 }
 
 Variable sub(const Variable& a, const Variable& b) {
-  check_same(a, b);
-  Tensor out = Tensor::empty_like(a.data());
-  a.runtime().kernels().sub(out, a.data(), b.data());
-  return record<SubNode>(std::move(out), a, b);
+  return in_one_dtype(a, b, [](const Variable& left, const Variable& right) {
+    Tensor out = Tensor::empty_like(left.data());
+    left.runtime().kernels().sub(out, left.data(), right.data());
+    return record<SubNode>(std::move(out), left, right);
+  });
 }
 
 Variable mul(const Variable& a, const Variable& b) {
-  check_same(a, b);
-  Tensor out = Tensor::empty_like(a.data());
-  a.runtime().kernels().mul(out, a.data(), b.data());
-  return record<MulNode>(std::move(out), a, b, a, b);
+  return in_one_dtype(a, b, [](const Variable& left, const Variable& right) {
+    Tensor out = Tensor::empty_like(left.data());
+    left.runtime().kernels().mul(out, left.data(), right.data());
+    return record<MulNode>(std::move(out), left, right, left, right);
+  });
 }
 
 Variable scale(const Variable& x, double factor) {

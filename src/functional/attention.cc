@@ -6,8 +6,7 @@
 
 #include "lockstep/autograd/node.h"
 #include "lockstep/autograd/saved_tensor.h"
-#include "lockstep/functional/cast.h"
-#include "lockstep/functional/detail/wide.h"
+#include "lockstep/functional/detail/operands.h"
 #include "lockstep/tensor/kernels.h"
 
 namespace lockstep {
@@ -231,17 +230,10 @@ AttentionOptions widened(const AttentionOptions& options) {
   return wide;
 }
 
-}  // namespace
-
-// For 16 bits once, in f32.  NOLINTNEXTLINE(misc-no-recursion)
-Variable attention(const Variable& q,
-                   const Variable& k,
-                   const Variable& v,
-                   const AttentionOptions& options) {
-  if (detail::is_narrow(q.data().dtype())) {  // PyTorch's math path: f32 throughout, one rounding.
-    const std::array wide{cast(q, DType::kF32), cast(k, DType::kF32), cast(v, DType::kF32)};
-    return cast(attention(wide[0], wide[1], wide[2], widened(options)), q.data().dtype());
-  }
+Variable attend(const Variable& q,
+                const Variable& k,
+                const Variable& v,
+                const AttentionOptions& options) {
   check_separate(q.shape(), k.shape(), v.shape(), options.causal);
   const Operands in{separate(q.data()), separate(k.data()), separate(v.data()), q.shape()[0]};
   const Weights weights = weigh(in, options);
@@ -256,14 +248,9 @@ Variable attention(const Variable& q,
   return Node::attach(std::move(out), node);
 }
 
-// For 16 bits once, in f32.  NOLINTNEXTLINE(misc-no-recursion)
-Variable self_attention(const Variable& qkv,
-                        const HeadLayout& layout,
-                        const AttentionOptions& options) {
-  if (detail::is_narrow(qkv.data().dtype())) {
-    const Variable wide = cast(qkv, DType::kF32);
-    return cast(self_attention(wide, layout, widened(options)), qkv.data().dtype());
-  }
+Variable attend_packed(const Variable& qkv,
+                       const HeadLayout& layout,
+                       const AttentionOptions& options) {
   check_packed(qkv.shape(), layout);
   Runtime& runtime = qkv.runtime();
   const DType dtype = qkv.data().dtype();
@@ -283,6 +270,38 @@ Variable self_attention(const Variable& qkv,
   const auto node = Node::make<SelfAttentionNode>(runtime, split, weights, options);
   node->connect(0, qkv);
   return Node::attach(std::move(out), node);
+}
+
+/// PyTorch's math path in 16 bits: f32 throughout, one rounding.
+Variable attend_wide(const Variable& q,
+                     const Variable& k,
+                     const Variable& v,
+                     const AttentionOptions& options) {
+  const DType dtype = q.data().dtype();
+  if (!detail::is_narrow(dtype)) return attend(q, k, v, options);
+  const std::array wide{cast(q, DType::kF32), cast(k, DType::kF32), cast(v, DType::kF32)};
+  return cast(attend(wide[0], wide[1], wide[2], widened(options)), dtype);
+}
+
+}  // namespace
+
+Variable attention(const Variable& q,
+                   const Variable& k,
+                   const Variable& v,
+                   const AttentionOptions& options) {
+  if (!detail::autocasts(q)) return attend_wide(q, k, v, options);
+  const Variable low_v = detail::lowered(v);
+  const Variable low_k = detail::lowered(k);
+  return attend_wide(detail::lowered(q), low_k, low_v, options);
+}
+
+Variable self_attention(const Variable& qkv,
+                        const HeadLayout& layout,
+                        const AttentionOptions& options) {
+  const Variable in = detail::autocasts(qkv) ? detail::lowered(qkv) : qkv;
+  const DType dtype = in.data().dtype();
+  if (!detail::is_narrow(dtype)) return attend_packed(in, layout, options);
+  return cast(attend_packed(cast(in, DType::kF32), layout, widened(options)), dtype);
 }
 
 }  // namespace lockstep

@@ -4,7 +4,7 @@
 
 #include "lockstep/autograd/node.h"
 #include "lockstep/autograd/saved_tensor.h"
-#include "lockstep/functional/detail/wide.h"
+#include "lockstep/functional/detail/operands.h"
 #include "lockstep/functional/functions.h"
 
 namespace lockstep {
@@ -151,12 +151,17 @@ Tensor data_or_nothing(const Variable& variable) {
 
 }  // namespace
 
+// For 16-bit rows beside f32 parameters once, in f32.  NOLINTNEXTLINE(misc-no-recursion)
 Variable batch_norm(const Variable& x,
                     const Variable& weight,
                     const Variable& bias,
                     const BatchNormBuffers& buffers,
                     const Kernels::BatchNorm& options) {
+  if (detail::is_mixed(x, weight) || detail::is_mixed(x, buffers.running_mean)) {
+    return cast(batch_norm(cast(x, DType::kF32), weight, bias, buffers, options), x.data().dtype());
+  }
   check_shapes(x.shape(), weight, bias, options);
+  detail::check_norm_dtypes(x, data_or_nothing(weight));
   LOCKSTEP_CHECK(
       options.training || buffers.running_mean.defined(),
       fmt::format("batch norm has no running statistics to evaluate {} with", x.shape().text()));

@@ -2,7 +2,7 @@
 
 #include "lockstep/autograd/node.h"
 #include "lockstep/autograd/saved_tensor.h"
-#include "lockstep/functional/detail/wide.h"
+#include "lockstep/functional/detail/operands.h"
 #include "lockstep/functional/image_functions.h"
 
 namespace lockstep {
@@ -129,12 +129,10 @@ void check_shapes(const Variable& x,
           "a convolution needs one bias per filter of {}, not {}", w.text(), bias.shape().text()));
 }
 
-}  // namespace
-
-Variable conv2d(const Variable& x,
-                const Variable& weight,
-                const Variable& bias,
-                Convolution options) {
+Variable conv2d_as_given(const Variable& x,
+                         const Variable& weight,
+                         const Variable& bias,
+                         const Convolution& options) {
   check_shapes(x, weight, bias, options);
   Runtime& runtime = x.runtime();
   Kernels& kernels = runtime.kernels();
@@ -160,6 +158,18 @@ Variable conv2d(const Variable& x,
   node->connect(kConvWeight, weight);
   node->connect(kConvBias, bias);
   return Node::attach(std::move(out), node);
+}
+
+}  // namespace
+
+Variable conv2d(const Variable& x,
+                const Variable& weight,
+                const Variable& bias,
+                Convolution options) {
+  if (!detail::autocasts(x)) return conv2d_as_given(x, weight, bias, options);
+  const Variable low_bias = detail::lowered(bias);
+  const Variable low_weight = detail::lowered(weight);
+  return conv2d_as_given(detail::lowered(x), low_weight, low_bias, options);
 }
 
 }  // namespace lockstep

@@ -7,6 +7,7 @@
 
 #include "lockstep/autograd/node.h"
 #include "lockstep/autograd/saved_tensor.h"
+#include "lockstep/functional/detail/operands.h"
 #include "lockstep/functional/detail/record_unary.h"
 
 namespace lockstep {
@@ -53,13 +54,14 @@ class LayerNormNode final : public Node {
 
   void run(Tensor&& grad) override {
     const Tensor& weight = weight_.get();
-    std::array grads{
-        Tensor::empty_like(grad), Tensor::empty_like(weight), Tensor::empty_like(weight)};
+    std::array grads{Tensor::empty_like(grad),
+                     Tensor::empty(runtime(), weight.shape(), grad.dtype()),
+                     Tensor::empty(runtime(), weight.shape(), grad.dtype())};
     const std::array in{grad, x_.get(), weight};
     const std::array saved{mean_.get(), invstd_.get()};
     kernels().layer_norm_backward(grads, in, saved);
     for (std::size_t i = 0; i < grads.size(); ++i) {
-      if (needs(i)) send(i, std::move(grads[i]));
+      if (needs(i)) send(i, i == 0 ? std::move(grads[i]) : grads[i].to(weight.dtype()));
     }
   }
 
@@ -153,12 +155,13 @@ Variable layer_norm(const Variable& x, const Variable& weight, const Variable& b
                              x.shape().text(),
                              weight.shape().text(),
                              bias.shape().text()));
+  detail::check_norm_dtypes(x, weight.data());
   Runtime& runtime = x.runtime();
   Tensor out = Tensor::empty_like(x.data());
   const Shape rows{x.shape()[0]};
   const std::array in{x.data(), weight.data(), bias.data()};
-  const std::array statistics{Tensor::empty(runtime, rows, out.dtype()),
-                              Tensor::empty(runtime, rows, out.dtype())};
+  const std::array statistics{Tensor::empty(runtime, rows, weight.data().dtype()),
+                              Tensor::empty(runtime, rows, weight.data().dtype())};
   runtime.kernels().layer_norm(out, in, statistics, eps);
   if (!Node::records({&x, &weight, &bias})) return Node::attach(std::move(out), {});
   const auto node = Node::make<LayerNormNode>(runtime, x, weight, statistics);

@@ -15,7 +15,9 @@ Variable log_softmax(const Variable& x);
 /// Source: Hendrycks and Gimpel, "Gaussian Error Linear Units", 2016; torch gelu.
 Variable gelu(const Variable& x, Kernels::Gelu form = Kernels::Gelu::kErf);
 
-/// Normalises each row of x (R, D); weight and bias (D,). Source: torch layer_norm.
+/// Normalises each row of x (R, D); weight and bias (D,), which may be f32 beside 16-bit rows: their
+/// gradients then add up in 16 bits, row by row, as PyTorch's do.
+/// Source: torch layer_norm.
 Variable layer_norm(const Variable& x,
                     const Variable& weight,
                     const Variable& bias,

@@ -2,7 +2,7 @@
 
 #include "lockstep/autograd/node.h"
 #include "lockstep/autograd/saved_tensor.h"
-#include "lockstep/functional/detail/wide.h"
+#include "lockstep/functional/detail/operands.h"
 #include "lockstep/functional/functions.h"
 
 namespace lockstep {
@@ -74,9 +74,7 @@ void multiply(const Tensor& out, const Tensor& x, const Tensor& weight, const Va
   if (bias.defined() && !fused) kernels.add_row(out, out, bias.data());
 }
 
-}  // namespace
-
-Variable linear(const Variable& x, const Variable& weight, const Variable& bias) {
+Variable linear_as_given(const Variable& x, const Variable& weight, const Variable& bias) {
   check_shapes(x, weight, bias);
   Runtime& runtime = x.runtime();
   Tensor out = Tensor::empty(runtime, {x.shape()[0], weight.shape()[0]}, x.data().dtype());
@@ -88,6 +86,15 @@ Variable linear(const Variable& x, const Variable& weight, const Variable& bias)
   node->connect(kLinearX, x);
   node->connect(kLinearWeight, weight);
   return Node::attach(std::move(out), node);
+}
+
+}  // namespace
+
+Variable linear(const Variable& x, const Variable& weight, const Variable& bias) {
+  if (!detail::autocasts(x)) return linear_as_given(x, weight, bias);
+  const Variable low_bias = detail::lowered(bias);
+  const Variable low_weight = detail::lowered(weight);
+  return linear_as_given(detail::lowered(x), low_weight, low_bias);
 }
 
 }  // namespace lockstep

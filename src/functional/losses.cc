@@ -2,6 +2,7 @@
 
 #include "lockstep/autograd/node.h"
 #include "lockstep/autograd/saved_tensor.h"
+#include "lockstep/functional/detail/operands.h"
 #include "lockstep/functional/functions.h"
 #include "lockstep/trace/recorder.h"
 
@@ -86,14 +87,27 @@ Variable record(Tensor&& out, const LossInputs& in, const LossTerms& terms) {
   return Node::attach(std::move(out), node);
 }
 
+struct Compared {
+  Variable x;
+  Tensor target;
+};
+
+/// Both in the dtype to which PyTorch promotes them; integers stay, for kernels to refuse.
+Compared in_one_dtype(const Variable& x, const Tensor& target) {
+  if (!is_floating(target.dtype())) return {x, target};
+  const DType dtype = detail::promoted(x.data().dtype(), detail::raised_dtype(target));
+  return {cast(x, dtype), target.to(dtype)};
+}
+
 template <Forward kForward, Backward kBackward>
 Variable element_loss(const char* function,
-                      const Variable& x,
-                      const Tensor& target,
+                      const Variable& given,
+                      const Tensor& given_target,
                       double denominator) {
-  LOCKSTEP_CHECK(
-      x.shape() == target.shape(),
-      "the loss compares " + x.shape().text() + " with a target of " + target.shape().text());
+  LOCKSTEP_CHECK(given.shape() == given_target.shape(),
+                 "the loss compares " + given.shape().text() + " with a target of " +
+                     given_target.shape().text());
+  const auto [x, target] = in_one_dtype(detail::raised(given), given_target);
   Tensor out = Tensor::empty(x.runtime(), {}, x.data().dtype());
   (x.runtime().kernels().*kForward)(out, x.data(), target, denominator);
   return record<kBackward>(
@@ -125,16 +139,18 @@ Variable cross_entropy(const Variable& x, const Tensor& labels) {
 }
 
 Variable cross_entropy(const Variable& x, const Tensor& labels, double denominator) {
-  LOCKSTEP_CHECK(x.shape().n_dims() == 2 && labels.shape() == Shape({x.shape()[0]}),
+  const Variable scores = detail::raised(x);
+  LOCKSTEP_CHECK(scores.shape().n_dims() == 2 && labels.shape() == Shape({scores.shape()[0]}),
                  fmt::format("cross entropy needs one label per row of {}, not {}",
-                             x.shape().text(),
+                             scores.shape().text(),
                              labels.shape().text()));
-  Runtime& runtime = x.runtime();
-  Tensor out = Tensor::empty(runtime, {}, x.data().dtype());
-  const Tensor log_probs = Tensor::empty(runtime, x.shape(), x.data().dtype());
-  runtime.kernels().cross_entropy(out, log_probs, x.data(), labels, denominator);
-  return record<&Kernels::cross_entropy_backward>(
-      std::move(out), {x, log_probs, labels, denominator}, {"cross_entropy", labels.n_elems()});
+  Runtime& runtime = scores.runtime();
+  Tensor out = Tensor::empty(runtime, {}, scores.data().dtype());
+  const Tensor log_probs = Tensor::empty(runtime, scores.shape(), scores.data().dtype());
+  runtime.kernels().cross_entropy(out, log_probs, scores.data(), labels, denominator);
+  return record<&Kernels::cross_entropy_backward>(std::move(out),
+                                                  {scores, log_probs, labels, denominator},
+                                                  {"cross_entropy", labels.n_elems()});
 }
 
 }  // namespace lockstep

@@ -118,13 +118,26 @@ LayerNormRow<Value<T>> statistics_of(const T* x, std::int64_t n, double eps) {
   return row;
 }
 
+/// Calls f(element of rows, element of parameters): of one type, or 16-bit rows with f32 parameters.
+template <typename F>
+void for_rows_and_parameters(const Tensor& rows, const Tensor& parameters, F f) {
+  for_real(rows.dtype(), [&](auto tag) {
+    using T = decltype(tag);
+    if constexpr (kWrapped<T>) {
+      if (parameters.dtype() == DType::kF32) return f(T{}, float{});
+    }
+    f(T{}, T{});
+  });
+}
+
 // With h = normalised x and d = grad * weight: dx = (d - mean(d) - h * mean(d * h)) * invstd. The sums
-// of the parameters' gradients are kept in their own type, so 16-bit ones round after every row.
-template <typename T>
+// of the parameters' gradients are kept in the type of the rows, also if parameters are f32: 16-bit
+// ones round after every row.
+template <typename T, typename Parameter>
 struct LayerNormGradient {
   using V = Value<T>;
 
-  const T* weight;
+  const Parameter* weight;
   T* d_weight;
   T* d_bias;
   std::int64_t n;
@@ -210,16 +223,17 @@ void CpuKernels::layer_norm(const Tensor& out,
   const Tensor& x = x_weight_bias[0];
   agreed_elems(out, x);
   const Rows rows = rows_of(x);
-  for_real(x.dtype(), [&](auto tag) {
+  for_rows_and_parameters(x, x_weight_bias[1], [&](auto tag, auto parameter) {
     using T = decltype(tag);
-    const T* const weight = x_weight_bias[1].read<T>();
-    const T* const bias = x_weight_bias[2].read<T>();
+    using P = decltype(parameter);
+    const P* const weight = x_weight_bias[1].read<P>();
+    const P* const bias = x_weight_bias[2].read<P>();
     for (std::int64_t r = 0; r < rows.n_rows; ++r) {
       const T* const in = x.read<T>() + r * rows.width;
       T* const o = out.write<T>() + r * rows.width;
       const LayerNormRow<Value<T>> row = statistics_of(in, rows.width, eps);
-      save_mean_invstd[0].write<T>()[r] = rounded<T>(row.mean);
-      save_mean_invstd[1].write<T>()[r] = rounded<T>(row.invstd);
+      save_mean_invstd[0].write<P>()[r] = rounded<P>(row.mean);
+      save_mean_invstd[1].write<P>()[r] = rounded<P>(row.invstd);
       each(rows.width, [=](std::int64_t c) {
         const Value<T> normalised = (load(in[c]) - row.mean) * row.invstd;
         o[c] = rounded<T>(std::fma(normalised, load(weight[c]), load(bias[c])));
@@ -236,14 +250,15 @@ void CpuKernels::layer_norm_backward(std::span<const Tensor> grads,
   const Rows rows = rows_of(x);
   fill(grads[1], 0.0);
   fill(grads[2], 0.0);
-  for_real(x.dtype(), [&](auto tag) {
+  for_rows_and_parameters(x, in[2], [&](auto tag, auto parameter) {
     using T = decltype(tag);
-    const LayerNormGradient<T> gradient{
-        in[2].read<T>(), grads[1].write<T>(), grads[2].write<T>(), rows.width};
+    using P = decltype(parameter);
+    const LayerNormGradient<T, P> gradient{
+        in[2].read<P>(), grads[1].write<T>(), grads[2].write<T>(), rows.width};
     for (std::int64_t r = 0; r < rows.n_rows; ++r) {
       const std::int64_t at = r * rows.width;
-      const LayerNormRow<Value<T>> row{load(save_mean_invstd[0].read<T>()[r]),
-                                       load(save_mean_invstd[1].read<T>()[r])};
+      const LayerNormRow<Value<T>> row{load(save_mean_invstd[0].read<P>()[r]),
+                                       load(save_mean_invstd[1].read<P>()[r])};
       gradient.add_row(grads[0].write<T>() + at, in[0].read<T>() + at, x.read<T>() + at, row);
     }
   });

@@ -10,9 +10,10 @@ namespace {
 constexpr auto kLastCauses = std::to_array<CauseInfo>({
     {Cause::kOptimizerOptionsDiffer,
      "optimizer-options-differ",
-     "The ranks made their optimizers with different options, such as weight decay, betas or eps.",
-     "Read the optimizer's options from one configuration on all ranks, and load the same state on "
-     "all of them.",
+     "The ranks made their optimizers or gradient scalers with different options, such as weight "
+     "decay, betas, eps or growth_interval.",
+     "Read these options from one configuration on all ranks, and load the same state on all of "
+     "them.",
      "docs/laws.md#3-optimizer-equal"},
     {Cause::kOptimizerStale,
      "optimizer-stale",

@@ -250,13 +250,15 @@ class Kernels final {
     call<&DeviceKernels::gelu_backward>(kernel_op("gelu_backward"), out, grad, x, form);
   }
 
-  /// Each row of x (R, D) to mean 0 and biased variance 1, times weight (D,), plus bias (D,).
+  /// Each row of x (R, D) to mean 0 and biased variance 1, times weight (D,), plus bias (D,). Weight,
+  /// bias and what is saved may be f32 where x is 16-bit.
   void layer_norm(Out out, InList x_weight_bias, OutList save_mean_invstd, double eps) {
     call<&DeviceKernels::layer_norm>(
         kernel_op("layer_norm"), out, x_weight_bias, save_mean_invstd, eps);
   }
 
-  /// grads = {grad_x, grad_weight, grad_bias}; in = {grad_out, x, weight}; saved as above.
+  /// grads = {grad_x, grad_weight, grad_bias}, all of x's dtype; in = {grad_out, x, weight}; saved as
+  /// above.
   void layer_norm_backward(OutList grads, InList in, InList save_mean_invstd) {
     call<&DeviceKernels::layer_norm_backward>(
         kernel_op("layer_norm_backward"), grads, in, save_mean_invstd);

@@ -17,6 +17,7 @@ class ExchangeWatch;     // tensor/in_flight.h
 class Contents;          // tensor/contents.h
 class GraphTask;         // autograd/engine.h
 class SavedTensorHooks;  // autograd/saved_tensor.h
+class AutocastRegion;    // autograd/autocast.h
 
 /// One rank's execution context. Storage points to its runtime, operations take it from their
 /// operands, modules, tensors and generators are made with it.
@@ -72,6 +73,12 @@ class Runtime {
 
   void set_saved_tensor_hooks(SavedTensorHooks* hooks) { saved_tensor_hooks_ = hooks; }
 
+  /// The outermost autocast region that this rank is in, or null: operations compute in the dtypes
+  /// of their operands.
+  AutocastRegion* autocast() const { return autocast_; }
+
+  void set_autocast(AutocastRegion* region) { autocast_ = region; }
+
   bool grad_enabled() const { return grad_enabled_; }
 
   void set_grad_enabled(bool enabled) { grad_enabled_ = enabled; }
@@ -94,6 +101,7 @@ class Runtime {
     contents_ = nullptr;
     graph_task_ = nullptr;
     saved_tensor_hooks_ = nullptr;
+    autocast_ = nullptr;
   }
 
   /// Autograd nodes carry their creation order, as PyTorch's sequence numbers do.
@@ -110,6 +118,7 @@ class Runtime {
   Contents* contents_ = nullptr;
   GraphTask* graph_task_ = nullptr;
   SavedTensorHooks* saved_tensor_hooks_ = nullptr;
+  AutocastRegion* autocast_ = nullptr;
   std::int64_t n_alive_ = 0;
   std::uint64_t n_nodes_ = 0;
   std::uint32_t n_variables_ = 0;

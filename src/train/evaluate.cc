@@ -147,6 +147,7 @@ EvalResult evaluate(const Job& job,
                     DistributedDataParallel<nn::Module>* ddp) {
   Runtime& runtime = context.runtime();
   const NoGradGuard no_grad(runtime);
+  const AutocastGuard autocast(runtime, job.autocast);
   model.eval();
   const Evaluated evaluated(job, model, ddp);
   const Share share = share_of(job, context);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/autograd/autocast.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/ddp/ddp.h"
 #include "lockstep/hooks/hook_catalog.h"
@@ -226,6 +227,7 @@ struct Job {
   OptimizerSpec optimizer;
   SchedulerSpec scheduler;
   ClipSpec clip{};
+  AutocastOptions autocast{.enabled = false};  ///< Around each forward with its loss.
   std::optional<optim::GradScalerOptions> scaler{};
   LoopSpec loop;
   ExactSpec exact;

@@ -9,17 +9,22 @@ namespace lockstep {
 
 namespace {
 
-// Calls gather(span) on the tensor's elements in the model's dtype.
+bool is_narrow(DType dtype) { return dtype == DType::kF16 || dtype == DType::kBF16; }
+
+// Calls gather(span) on the tensor's elements in the dtype, or in f32 and rounds them to it.
 template <typename F>
 Tensor gather_floats(Runtime& runtime, const Shape& shape, DType dtype, F gather) {
-  Tensor out = Tensor::empty(runtime, shape, dtype);
+  Tensor out = Tensor::empty(runtime, shape, is_narrow(dtype) ? DType::kF32 : dtype);
   if (dtype == DType::kF64) {
     gather(out.span<double>());
   } else {
     gather(out.span<float>());
   }
-  return out;
+  return out.to(dtype);
 }
+
+// Of numbers that stand for tokens or classes, which 16 bits may not tell apart.
+DType dtype_of_numbers(DType dtype) { return is_narrow(dtype) ? DType::kF32 : dtype; }
 
 bool weighs_tokens(const LossSpec& loss) {
   return loss.normalize == LossDivisor::kLocalTokens ||
@@ -75,8 +80,11 @@ Batch make_batch(const Job& job,
   batch.n_samples = static_cast<std::int64_t>(ids.size());
   const Shape x_shape{batch.n_samples, dataset.feature_columns()};
   const DType dtype = job.model.dtype;
-  batch.x =
-      gather_floats(runtime, x_shape, dtype, [&](auto out) { dataset.gather_features(ids, out); });
+  const bool reads_tokens = job.model.kind == ModelKind::kGpt;
+  batch.x = gather_floats(
+      runtime, x_shape, reads_tokens ? dtype_of_numbers(dtype) : dtype, [&](auto out) {
+        dataset.gather_features(ids, out);
+      });
   const bool is_class = job.loss.kind == LossKind::kCrossEntropy;
   if (is_class && dataset.has_labels()) {
     batch.target = Tensor::empty(runtime, {batch.n_samples}, DType::kI64);
@@ -84,7 +92,9 @@ Batch make_batch(const Job& job,
   } else {
     const Shape shape{batch.n_samples, dataset.target_columns()};
     batch.target =
-        gather_floats(runtime, shape, dtype, [&](auto out) { dataset.gather_targets(ids, out); });
+        gather_floats(runtime, shape, is_class ? dtype_of_numbers(dtype) : dtype, [&](auto out) {
+          dataset.gather_targets(ids, out);
+        });
     if (is_class) batch.target = batch.target.to(DType::kI64).reshape({shape.n_elems()});
   }
   for (const std::int64_t id : ids) batch.n_tokens += dataset.tokens(id);

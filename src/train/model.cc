@@ -11,6 +11,7 @@
 #include "lockstep/nn/pooling.h"
 #include "lockstep/nn/sequential.h"
 #include "lockstep/random/generator.h"
+#include "lockstep/tensor/kernels.h"
 #include "lockstep/train/rank_program.h"
 
 namespace lockstep {
@@ -117,8 +118,26 @@ std::unique_ptr<nn::Gpt> make_gpt(const ModelSpec& spec, Runtime& runtime) {
                                                   .dtype = spec.dtype});
 }
 
+std::unique_ptr<nn::Module> make_of_kind(const ModelSpec& spec, Runtime& runtime) {
+  switch (spec.kind) {
+    case ModelKind::kScalar:
+    case ModelKind::kLinear:
+      return make_linear(spec, runtime);
+    case ModelKind::kTwoHead:
+      return make_two_head(spec, runtime);
+    case ModelKind::kMlp:
+    case ModelKind::kBn:
+      break;
+    case ModelKind::kCnn:
+      return make_cnn(spec, runtime);
+    case ModelKind::kGpt:
+      return make_gpt(spec, runtime);
+  }
+  return make_mlp(spec, runtime);
+}
+
 // Returns the generator as the draws left it.
-Generator initialize(nn::Module& model, const InitSpec& init, std::int32_t rank) {
+Generator draw(nn::Module& model, const InitSpec& init, std::int32_t rank) {
   const std::uint64_t seed =
       init.seed + (init.seed_by_rank ? static_cast<std::uint64_t>(rank) : 0U);
   Generator generator(seed);
@@ -139,38 +158,37 @@ Generator initialize(nn::Module& model, const InitSpec& init, std::int32_t rank)
   return generator;
 }
 
+void copy_rounded(const std::vector<NamedVariable>& from, const std::vector<NamedVariable>& to) {
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    const Tensor& into = to[i].variable.data();
+    into.runtime().kernels().copy(into, from[i].variable.data());
+  }
+}
+
+// Draws initial values; those of a 16-bit model in f32, as `Model().to(torch.bfloat16)` does.
+// Returns the generator as the draws left it.
+Generator initialize(nn::Module& model, const ModelSpec& spec, std::int32_t rank) {
+  if (spec.dtype != DType::kF16 && spec.dtype != DType::kBF16) {
+    return draw(model, spec.init, rank);
+  }
+  ModelSpec wide = spec;
+  wide.dtype = DType::kF32;
+  const std::unique_ptr<nn::Module> drawn = make_of_kind(wide, model.runtime());
+  Generator generator = draw(*drawn, spec.init, rank);
+  copy_rounded(drawn->named_parameters(), model.named_parameters());
+  copy_rounded(drawn->named_buffers(), model.named_buffers());
+  return generator;
+}
+
 }  // namespace
 
 std::unique_ptr<nn::Module> build_model(const ModelSpec& spec,
                                         Runtime& runtime,
                                         std::int32_t rank) {
-  std::unique_ptr<nn::Module> model;
-  nn::Gpt* gpt = nullptr;
-  switch (spec.kind) {
-    case ModelKind::kScalar:
-    case ModelKind::kLinear:
-      model = make_linear(spec, runtime);
-      break;
-    case ModelKind::kTwoHead:
-      model = make_two_head(spec, runtime);
-      break;
-    case ModelKind::kMlp:
-    case ModelKind::kBn:
-      model = make_mlp(spec, runtime);
-      break;
-    case ModelKind::kCnn:
-      model = make_cnn(spec, runtime);
-      break;
-    case ModelKind::kGpt: {
-      auto made = make_gpt(spec, runtime);
-      gpt = made.get();
-      model = std::move(made);
-      break;
-    }
-  }
-  const Generator drawn = initialize(*model, spec.init, rank);
+  std::unique_ptr<nn::Module> model = make_of_kind(spec, runtime);
+  const Generator drawn = initialize(*model, spec, rank);
   // As in a script: one seed, then the model, then the masks, unless they have a seed of their own.
-  if (gpt != nullptr) {
+  if (auto* gpt = dynamic_cast<nn::Gpt*>(model.get())) {
     const std::optional<std::uint64_t>& seed = spec.gpt.dropout_seed;
     gpt->dropout_generator() = seed ? Generator(*seed + static_cast<std::uint64_t>(rank)) : drawn;
   }

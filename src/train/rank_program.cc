@@ -154,12 +154,16 @@ void Loop::micro_step(const RowSpan& rows, bool last_micro) {
   const double denominator = loss_denominator(job_, batch, context_);
   weigh_rows(job_, *job_.train, batch, ids, denominator);
   if (redo_) redo_->before_forward();
-  const Variable output = forward(Variable(batch.x), last_micro);
-  record_batch(ids, batch, denominator);
-  if (!output.defined()) return;
   const double factor =
       job_.exact.on && job_.exact.scale_loss_by_world ? context_.world_size() : 1.0;
-  const Variable loss = micro_loss(job_, output, batch, denominator, factor);
+  Variable loss;
+  {
+    const AutocastGuard autocast(context_.runtime(), job_.autocast);
+    const Variable output = forward(Variable(batch.x), last_micro);
+    record_batch(ids, batch, denominator);
+    if (!output.defined()) return;
+    loss = micro_loss(job_, output, batch, denominator, factor);
+  }
   hooked(LoopPoint::kBackward, [&] {
     stepper_->scaled(loss).backward();
     stepper_->clip_before_sync();

@@ -42,8 +42,13 @@ void Redo::repeat(const Batch& batch, double denominator, double output_factor, 
   copy_->zero_grad();
   if (auto* gpt = dynamic_cast<nn::Gpt*>(copy_.get())) gpt->dropout_generator() = *masks_;
 
-  const Variable output = copy_->forward(Variable(batch.x));
-  stepper.scaled(micro_loss(job_, output, batch, denominator, output_factor)).backward();
+  Variable loss;
+  {
+    const AutocastGuard autocast(context_.runtime(), job_.autocast);
+    const Variable output = copy_->forward(Variable(batch.x));
+    loss = micro_loss(job_, output, batch, denominator, output_factor);
+  }
+  stepper.scaled(loss).backward();
 
   std::vector<Tensor> grads;
   grads.reserve(trained_.size());

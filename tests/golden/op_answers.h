@@ -5,13 +5,16 @@
 //
 // Kinds: x a leaf, c a constant, b a buffer that the operation writes, i integers (decimal), g the
 // gradient of the result. Shapes are 2x3, or - for a scalar. The answer is the result, then the
-// gradient of each leaf, then the buffers, each as hex words, with " | " between them.
+// gradient of each leaf, then the buffers, each as hex words, with " | " between them. A kind's own
+// dtype follows a dot: x.f32. With a DTYPE such as autocast:bf16 the operation runs under autocast.
 #pragma once
 
 #include <array>
 #include <string>
 #include <vector>
 
+#include "lockstep/autograd/autocast.h"
+#include "lockstep/functional/attention.h"
 #include "lockstep/functional/functions.h"
 #include "lockstep/functional/image_functions.h"
 #include "lockstep/functional/layer_functions.h"
@@ -25,6 +28,7 @@ namespace lockstep::golden {
 struct OpCase {
   std::string name;
   DType dtype = DType::kF32;
+  bool autocast = false;
   std::vector<double> parameters;
   std::vector<Variable> leaves;
   std::vector<Tensor> constants;
@@ -66,7 +70,12 @@ inline void add_tensor(Runtime& runtime, OpCase& one, const std::string& text) {
   }
   std::string rest;
   std::getline(words, rest);
-  const Tensor tensor = WordReader(rest).take(runtime, shape, one.dtype);
+  DType dtype = one.dtype;
+  if (const std::size_t dot = kind.find('.'); dot != std::string::npos) {
+    dtype = parse_word<DType>(kind.substr(dot + 1)).value();
+    kind.resize(dot);
+  }
+  const Tensor tensor = WordReader(rest).take(runtime, shape, dtype);
   if (kind == "x") one.leaves.emplace_back(tensor, true);
   if (kind == "c") one.constants.push_back(tensor);
   if (kind == "b") one.buffers.push_back(tensor);
@@ -80,7 +89,8 @@ inline OpCase parse_op(Runtime& runtime, const std::string& line) {
   std::string dtype;
   std::string parameters;
   head >> one.name >> dtype >> parameters;
-  one.dtype = parse_word<DType>(dtype).value();
+  one.autocast = dtype.starts_with("autocast:");
+  one.dtype = parse_word<DType>(dtype.substr(dtype.find(':') + 1)).value();
   for (const std::string_view number : split(parameters, ',')) {
     if (number != "-") one.parameters.push_back(parse_double(number).value());
   }
@@ -111,6 +121,11 @@ inline Variable run_dropout(const OpCase& in) {
 
 inline Variable run_gelu(const OpCase& in) {
   return gelu(in.leaf(0), in.flag(0) ? Kernels::Gelu::kTanh : Kernels::Gelu::kErf);
+}
+
+inline Variable run_self_attention(const OpCase& in) {
+  return self_attention(
+      in.leaf(0), {.batch = in.whole(0), .heads = in.whole(1)}, {.causal = in.flag(2)});
 }
 
 inline constexpr std::array kOps = {
@@ -157,12 +172,28 @@ inline constexpr std::array kOps = {
     Op{"dropout", run_dropout},
 };
 
+/// Those that the files of single operations leave out: autocast_torch2.txt has them.
+inline constexpr std::array kAttentionOps = {
+    Op{"attention",
+       [](const OpCase& in) {
+         return attention(in.leaf(0), in.leaf(1), in.leaf(2), {.causal = in.flag(0)});
+       }},
+    Op{"self_attention", run_self_attention},
+};
+
+inline Variable run_as_asked(const Op& op, const OpCase& in) {
+  const AutocastGuard autocast(in.leaf(0).runtime(), {.dtype = in.dtype, .enabled = in.autocast});
+  return op.run(in);
+}
+
 /// The result with its gradients and buffers. Multiplying by the given gradient and summing hands
 /// exactly that gradient to the operation.
 inline std::vector<Tensor> run_op(const OpCase& in) {
-  for (const Op& op : kOps) {
+  std::vector<Op> ops(kOps.begin(), kOps.end());
+  ops.insert(ops.end(), kAttentionOps.begin(), kAttentionOps.end());
+  for (const Op& op : ops) {
     if (op.name != in.name) continue;
-    const Variable y = op.run(in);
+    const Variable y = run_as_asked(op, in);
     sum(mul(y, Variable(in.gradient))).backward();
     std::vector<Tensor> all{y.data()};
     for (const Variable& leaf : in.leaves) all.push_back(leaf.grad());

@@ -85,6 +85,7 @@ TEST(OptimizerEqualTest, NamesALossScaleOfOneRank) {
   EXPECT_EQ(result.findings[0].ranks, kOnlyRank1);
   EXPECT_NE(result.findings[0].message.find("512 on rank 1, 1024 on ranks 0, 2"), std::string::npos)
       << result.findings[0].message;
+  EXPECT_EQ(id_of(result.findings[0].cause), "optimizer-options-differ");
 }
 
 TEST(OptimizerEqualTest, NamesTheOptionThatOneRankMadeItsOptimizerWith) {

@@ -141,6 +141,11 @@ void draw_fault(RandomDraws& draws, JobSketch& s) {
   s.redo = draws.chance(25);
 }
 
+void draw_precision(RandomDraws& draws, JobSketch& s) {
+  if (draws.chance(15)) s.dtype = draws.one_of({DType::kBF16, DType::kF16});
+  if (draws.chance(20)) s.autocast = draws.one_of({DType::kBF16, DType::kF16});
+}
+
 }  // namespace
 
 JobSketch draw_job(std::uint64_t seed, std::uint64_t index) {
@@ -154,6 +159,7 @@ JobSketch draw_job(std::uint64_t seed, std::uint64_t index) {
   draw_wrapper(draws, sketch);
   draw_fault(draws, sketch);
   sketch.per_step = draws.chance(30);
+  draw_precision(draws, sketch);
   detail::repair(sketch);
   return sketch;
 }

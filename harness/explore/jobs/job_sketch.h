@@ -67,7 +67,8 @@ struct JobSketch {
   bool zero = false;
   bool averager = false;
   std::optional<ScheduleKind> scheduler{};
-  bool per_step = false;  ///< The scheduler steps after each step, not epoch.
+  bool per_step = false;            ///< The scheduler steps after each step, not epoch.
+  std::optional<DType> autocast{};  ///< What forwards compute in.
   bool scaler = false;
   std::optional<ClipKind> clip{};
   // -- loop

@@ -121,6 +121,14 @@ void mend_wrapper(JobSketch& s) {
   if (s.hook != HookKind::kNone) s.join = s.join && s.hook == HookKind::kAllReduce;
 }
 
+void mend_precision(JobSketch& s) {
+  const bool is_narrow = s.dtype == DType::kBF16 || s.dtype == DType::kF16;
+  if (is_narrow && s.hook == HookKind::kPowerSgd) s.dtype = DType::kF32;
+  // Norms refuse parameters of the other 16 bits, and autocast leaves f64 alone.
+  if (s.autocast && s.dtype != DType::kF32) s.autocast = s.dtype;
+  if (s.dtype == DType::kF64) s.autocast.reset();
+}
+
 void mend_loop(JobSketch& s) {
   s.nodes = s.ranks % s.nodes == 0 ? s.nodes : 1;
   if (s.join) {
@@ -157,6 +165,7 @@ void repair(JobSketch& sketch) {
     mend_scheduler(sketch);
     mend_averaging(sketch);
     mend_wrapper(sketch);
+    mend_precision(sketch);
     mend_loop(sketch);
   }
 }

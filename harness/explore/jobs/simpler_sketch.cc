@@ -106,6 +106,7 @@ constexpr std::array kParts = {
     feature<&JobSketch::optimizer>(),
     feature<&JobSketch::zero>(),
     feature<&JobSketch::averager>(),
+    feature<&JobSketch::autocast>(),
     feature<&JobSketch::scaler>(),
     feature<&JobSketch::clip>(),
     feature<&JobSketch::eval>(),

@@ -279,6 +279,7 @@ std::string to_toml(const JobSketch& s, bool thorough) {
   Table loss("loss");
   text += loss.word("kind", s.classes ? LossKind::kCrossEntropy : s.loss).line();
   text += optimizer(s) + scheduler(s);
+  if (s.autocast) text += "autocast = { dtype = \"" + std::string(name_of(*s.autocast)) + "\" }\n";
   if (s.scaler) text += "scaler = { init = 1024.0 }\n";
   if (s.clip) text += "clip = { " + std::string(name_of(*s.clip)) + " = 0.5 }\n";
   return text + loop(s) + ddp(s) + fault(s) + (thorough ? repeated_laws(s) : "");

@@ -281,6 +281,10 @@ class OptimizerEqual final : public Law {
       return loaded_.contains(wrapper) ? Cause::kOptStateRootOnly : Cause::kLrPerRank;
     if (const Cause other_way = forwards_.difference(wrapper); other_way != Cause::kNone)
       return other_way;
+    // The first field that differs: no rank has skipped a step alone.
+    if (field == StepField::kScale) {
+      return loaded_.contains(wrapper) ? Cause::kOptStateRootOnly : Cause::kOptimizerOptionsDiffer;
+    }
     if (scaled_.contains(wrapper)) return Cause::kScalerInfLocal;
     return Cause::kNanSkipOneRank;
   }

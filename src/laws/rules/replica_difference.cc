@@ -129,6 +129,8 @@ Cause DifferenceExplainer::cause_of_step(const StepEvidence& evidence,
   const bool fell_behind = open.opts_differ && known_.forwards.is_even(wrapper);
   if (evidence.skips_differ || fell_behind)
     return evidence.scaled ? Cause::kScalerInfLocal : Cause::kNanSkipOneRank;
+  // Before any rank skipped alone: the scalers' own rules differ.
+  if (evidence.scales_differ) return Cause::kOptimizerOptionsDiffer;
   if (evidence.rates_differ) return Cause::kLrPerRank;
   if (post_differs || used_differs) return cause_of_gradients(evidence, open, post_differs);
   if (!evidence.used.known() || !evidence.rates.known()) return Cause::kNone;

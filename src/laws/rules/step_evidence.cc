@@ -21,10 +21,13 @@ void StepEvidences::on_event(const Event& event, RankRange who) {
     on_gradient(place, *grad, who);
   } else if (const auto* step = std::get_if<StepEvent>(&event.body)) {
     StepEvidence& evidence = at(place);
-    const std::uint64_t rate[] = {std::bit_cast<std::uint64_t>(step->lr), step->skipped ? 1U : 0U};
+    const std::uint64_t rate[] = {std::bit_cast<std::uint64_t>(step->lr),
+                                  step->skipped ? 1U : 0U,
+                                  std::bit_cast<std::uint64_t>(step->scale)};
     evidence.rates.add(rate, who);
     evidence.rates_differ = evidence.rates.differs(0);
     evidence.skips_differ = evidence.rates.differs(1);
+    evidence.scales_differ = evidence.rates.differs(2);
     evidence.scaled = evidence.scaled || step->scale != 1.0;
   } else if (const auto* forward = std::get_if<ForwardEvent>(&event.body)) {
     StepEvidence& evidence = at(place);

@@ -137,10 +137,10 @@ int adds_other_shapes() {
   });
 }
 
-int adds_other_dtypes() {
+int adds_whole_numbers() {
   return on_one([](RankContext& rank) {
     const Variable a(Tensor::zeros(rank.runtime(), {2}, DType::kF32), true);
-    const Variable b(Tensor::zeros(rank.runtime(), {2}, DType::kF64), true);
+    const Variable b(Tensor::zeros(rank.runtime(), {2}, DType::kI64));
     (void)add(a, b);
   });
 }
@@ -277,9 +277,7 @@ constexpr Misuse kTensorMisuses[] = {
      "elements 3 to 7 of a buffer that has 4",
      copies_a_slice_of_memory_beyond_its_end},
     {"AddsOtherShapes", ".2. and .3. do not match", adds_other_shapes},
-    {"AddsOtherDtypes",
-     "do not match: element-wise operations take equal shapes and dtypes",
-     adds_other_dtypes},
+    {"AddsWholeNumbers", "cannot cast i64 .2. to f32: both are floating-point", adds_whole_numbers},
     {"FeedsOtherFeatures",
      "linear cannot multiply .4, 3. by the transpose of .1, 2.",
      feeds_other_features},

@@ -130,6 +130,35 @@ TEST_F(ReaderTest, SchedulesScalersAndClippingAreRead) {
   EXPECT_EQ(*job.clip.norm, 1.0);
 }
 
+TEST_F(ReaderTest, AutocastIsOffWhereItIsAbsentAndOnWhereItIsATable) {
+  const std::string job = replaced(small_job(), "\"scalar\"", "\"scalar\", dtype = \"f32\"");
+  const auto autocast = [&](const std::string& line) {
+    return load(job + line).value().jobs[0]->autocast;
+  };
+
+  EXPECT_FALSE(autocast("").enabled);
+  EXPECT_EQ(autocast("autocast = {}\n"), AutocastOptions());
+  EXPECT_EQ(autocast("autocast = { dtype = \"f16\", cache_enabled = false }\n"),
+            (AutocastOptions{.dtype = DType::kF16, .cache_enabled = false}));
+  EXPECT_FALSE(autocast("autocast.enabled = false\n").enabled);
+  EXPECT_THAT(
+      error_of(job + "autocast = { dtype = \"f32\" }\n"),
+      HasSubstr("job.toml:9:22: 'autocast.dtype' does not know 'f32'; did you mean 'f16'?"));
+}
+
+TEST_F(ReaderTest, WhatGoesWithoutSixteenBitsIsRefused) {
+  const auto with_model = [&](const std::string& dtype) {
+    return replaced(
+        small_job(), "kind = \"scalar\"", "kind = \"scalar\", dtype = \"" + dtype + "\"");
+  };
+
+  EXPECT_EQ(load(with_model("bf16")).value().jobs[0]->model.dtype, DType::kBF16);
+  EXPECT_THAT(error_of(with_model("f64") + "autocast = {}\n"),
+              HasSubstr("autocast leaves f64 alone: set model.dtype = \"f32\""));
+  EXPECT_THAT(error_of(with_model("f16") + "ddp = { hook = \"powersgd\" }\n"),
+              HasSubstr("the hook 'powersgd' takes f32 gradients"));
+}
+
 TEST_F(ReaderTest, ACommunicationHookBelongsToTheWrapper) {
   EXPECT_EQ(load(small_job() + "ddp = { hook = \"fp16\" }\n").value().jobs[0]->ddp.hook.kind,
             HookKind::kFp16);

@@ -136,6 +136,9 @@ TEST(UlpsTest, CountTheNumbersBetween) {
   EXPECT_EQ(ulps_between(one_more, 1.0, DType::kF32), 1U);
   EXPECT_EQ(ulps_between(1.0, 2.0, DType::kF32), 1U << 23U);
   EXPECT_EQ(ulps_between(1.0, 2.0, DType::kF64), std::uint64_t{1} << 52U);
+  EXPECT_EQ(ulps_between(1.0, 1.0 + 0x1p-7, DType::kBF16), 1U);
+  EXPECT_EQ(ulps_between(1.0, 1.0 + 0x1p-10, DType::kF16), 1U);
+  EXPECT_EQ(ulps_between(-0x1p-133, 0x1p-133, DType::kBF16), 2U);
   EXPECT_EQ(ulps_between(0.0, -0.0, DType::kF32), 0U);
   const double tiny = std::ldexp(1.0, -149);  // The smallest f32.
   EXPECT_EQ(ulps_between(-tiny, tiny, DType::kF32), 2U);

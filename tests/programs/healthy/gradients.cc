@@ -181,6 +181,49 @@ void scaler_that_finds_its_scale(RankContext& rank) {
   }
 }
 
+// Layers in f16, and a scale that is too large at first: all ranks skip the same steps.
+void autocast_with_a_scaler(RankContext& rank) {
+  Generator init(1);
+  NormedMlp model(rank.runtime(), init);
+  DistributedDataParallel ddp(model, rank.world());
+  optim::Adam optimizer(model.parameters(), {.lr = 0.01});
+  optim::GradScaler scaler({.init_scale = 0x1p24, .growth_interval = 2});
+  for (std::int64_t step = 0; step < 8; ++step) {
+    const Batch batch = batch_of(rank, step);
+    optimizer.zero_grad();
+    Variable loss;
+    {
+      const AutocastGuard autocast(rank.runtime(), {.dtype = DType::kF16});
+      loss = mse_loss(ddp(batch.x), batch.y);
+    }
+    scaler.scale(loss).backward();
+    scaler.unscale(optimizer);
+    optim::clip_grad_norm(optimizer.parameters(), {.max_norm = 1.0});
+    scaler.step(optimizer);
+    scaler.update();
+  }
+}
+
+// Backwards inside of the region, which PyTorch allows: both use one conversion of each parameter.
+void autocast_around_a_whole_window(RankContext& rank) {
+  Generator init(1);
+  Mlp model(rank.runtime(), init);
+  DistributedDataParallel ddp(model, rank.world());
+  optim::Sgd optimizer(model.parameters(), kSgd);
+  for (std::int64_t step = 0; step < 3; ++step) {
+    optimizer.zero_grad();
+    const AutocastGuard autocast(rank.runtime(), {.dtype = DType::kBF16});
+    {
+      const NoSync no_sync(ddp);
+      const Batch first = batch_of(rank, 2 * step);
+      scale(mse_loss(ddp(first.x), first.y), 0.5).backward();
+    }
+    const Batch second = batch_of(rank, 2 * step + 1);
+    scale(mse_loss(ddp(second.x), second.y), 0.5).backward();
+    optimizer.step();
+  }
+}
+
 // A batch is bad on one rank, and all ranks skip it together.
 void skip_agreed_on(RankContext& rank) {
   Generator init(1);
@@ -291,6 +334,8 @@ std::vector<HealthyProgram> gradient_programs() {
       {.name = "ClippingByANormComputedBefore", .program = clipping_by_a_norm_computed_before},
       {.name = "ClippingValues", .program = clipping_values},
       {.name = "ScalerThatFindsItsScale", .program = scaler_that_finds_its_scale},
+      {.name = "AutocastWithAScaler", .program = autocast_with_a_scaler},
+      {.name = "AutocastAroundAWholeWindow", .program = autocast_around_a_whole_window},
       {.name = "SkipAgreedOn", .program = skip_agreed_on},
       {.name = "WeightPenaltyInTheLoss", .program = weight_penalty_in_the_loss},
       {.name = "UnevenBatchesWeightedByRows", .program = uneven_batches_weighted_by_rows},

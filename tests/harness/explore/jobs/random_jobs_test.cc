@@ -94,6 +94,9 @@ TEST(RandomJobsTest, EveryFeatureIsDrawn) {
     if (!s.wrap) words.insert("by hand");
     if (s.static_graph) words.insert("static graph");
     if (s.per_step) words.insert("per step");
+    if (s.autocast) words.insert("autocast");
+    if (s.dtype == DType::kF16) words.insert("f16 model");
+    if (s.dtype == DType::kBF16) words.insert("bf16 model");
   }
   for (const char* word : {"mlp",       "linear",         "scalar",
                            "bn",        "twohead",        "cnn",
@@ -106,7 +109,8 @@ TEST(RandomJobsTest, EveryFeatureIsDrawn) {
                            "gloo_like", "message",        "reentrant",
                            "value",     "join",           "zero",
                            "averager",  "by hand",        "static graph",
-                           "per step"}) {
+                           "per step",  "autocast",       "f16 model",
+                           "bf16 model"}) {
     EXPECT_TRUE(words.contains(word)) << word;
   }
 }

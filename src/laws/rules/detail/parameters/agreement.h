@@ -49,9 +49,10 @@ struct StepEvidence {
   LayoutId post_layout = kNoLayout;
   LayoutId used_layout = kNoLayout;
   Agreement optimizer;
-  Agreement rates;  ///< lr and skipped of the step.
+  Agreement rates;  ///< lr, skipped and loss scale of the step.
   bool rates_differ = false;
   bool skips_differ = false;
+  bool scales_differ = false;
   bool scaled = false;
   bool wrapped_forward = false;
   std::int32_t reduced_micro = -1;  ///< The last micro-step whose backward reduced, on any rank.
