@@ -36,6 +36,15 @@ std::vector<Judgeable> divide(const std::vector<std::string>& paths) {
   return parts;
 }
 
+std::string title_of_dumps(std::string_view run_id, std::size_t n) {
+  const std::string number = std::to_string(n);
+  if (run_id == "clog") return "torchcomms' Clog, " + number + (n == 1 ? " log" : " logs");
+  if (run_id == "nccl-inspector")
+    return "NCCL Inspector, " + number + (n == 1 ? " file" : " files");
+  if (run_id == "nccl-ras") return "NCCL RAS, 1 status";
+  return "Flight Recorder, " + number + " dumps";
+}
+
 /// A job's report and what else is shown of it.
 struct Checked {
   Report report;
@@ -59,7 +68,7 @@ Result<Checked> check_part(const Judgeable& part,
   const std::string& scenario = loaded.value().header.scenario;
   std::string title = part.paths() + (scenario.empty() ? "" : ": " + scenario);
   if (!part.dumps.empty()) {
-    title = "Flight Recorder, " + std::to_string(part.dumps.size()) + " dumps";
+    title = title_of_dumps(loaded.value().header.run_id, part.dumps.size());
   }
   finish_report(report.value(),
                 {.title = title,

@@ -121,6 +121,7 @@ struct ExploreArguments {
   std::uint64_t seeds = 1;
   std::uint64_t threads = 1;
   bool vary = false;
+  bool json = false;
   std::optional<std::uint64_t> jobs;  ///< Without a file: random jobs to run; else as `threads`.
   std::uint64_t first = 0;            ///< The first random job,
   std::uint64_t seed = 0;             ///< of this space.
@@ -154,6 +155,7 @@ ExitCode check(const CheckArguments& arguments, Terminal& terminal);
 struct DiffArguments {
   std::string left;
   std::string right;
+  bool json = false;
 };
 
 ExitCode diff(const DiffArguments& arguments, Terminal& terminal);

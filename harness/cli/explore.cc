@@ -1,12 +1,16 @@
 // `lockstep explore`: other schedules and seeds of a scenario, and a small version of what fails.
 #include <filesystem>
+#include <sstream>
 
 #include "lockstep/base/text.h"
+#include "lockstep/formats/json_text.h"
 #include "lockstep/harness/cli/commands.h"
 #include "lockstep/harness/cli/progress_line.h"
 #include "lockstep/harness/cli/regressions.h"
 #include "lockstep/harness/cli/settings.h"
+#include "lockstep/harness/explore/search/coverage.h"
 #include "lockstep/harness/explore/search/critical_step.h"
+#include "lockstep/harness/explore/search/paths.h"
 #include "lockstep/harness/explore/search/regressions.h"
 #include "lockstep/harness/explore/search/search.h"
 #include "lockstep/harness/explore/shrink/reproduction.h"
@@ -88,13 +92,41 @@ std::string run_command(const ExploreArguments& arguments, const explore::Attemp
 }
 
 /// Nothing failed: what that is worth.
-ExitCode print_quiet(const explore::SearchResult& result, Terminal& terminal) {
+void print_quiet(const explore::SearchResult& result, Terminal& terminal) {
   if (result.proof()) {
     terminal.out << "nothing failed: proof for all schedules of this scenario with these inputs\n";
   } else {
     terminal.out << "nothing failed: evidence for the runs made, no proof\n";
   }
-  return ExitCode::kOk;
+}
+
+/// What is left to do after a failure or a mark that no run has reached.
+ExitCode exit_code_of(const explore::SearchResult& result) {
+  const bool failed = result.failure || result.diverging_runs;
+  return failed || !result.coverage.unreached().empty() ? ExitCode::kFindings : ExitCode::kOk;
+}
+
+/// The search as an object (docs/explore.md).
+std::string search_json(const ExploreArguments& arguments, const explore::SearchResult& result) {
+  const auto number = [](std::uint64_t n) { return static_cast<std::int64_t>(n); };
+  JsonText out;
+  out.open_object().key("lockstep_explore").integer(1).key("scenario").text(arguments.file);
+  out.key("variant").text(arguments.variant).key("strategy").text(arguments.strategy);
+  out.key("runs").integer(number(result.n_runs)).key("ends").integer(number(result.n_ends));
+  out.key("seeds").integer(number(result.n_seeds));
+  out.key("changes").integer(number(result.n_changes)).key("proof").flag(result.proof());
+  out.key("diverging").flag(result.diverging_runs.has_value()).key("failure");
+  if (result.failure) {
+    out.open_object().key("run").integer(number(result.failure->number));
+    out.key("text").text(result.failure->trial.sentence);
+    out.key("command").text(run_command(arguments, result.failure->attempt)).close_object();
+  } else {
+    out.null();
+  }
+  out.key("coverage").open_object();
+  explore::write_coverage(out, result.coverage);
+  out.close_object().close_object();
+  return out.str() + "\n";
 }
 
 /// The scenario as it failed, as a document.
@@ -151,8 +183,11 @@ Outcome report_failure(const ExploreArguments& arguments,
   const Result<TomlNode> document = failing_document(arguments, options, found.attempt);
   if (!document.ok()) return document.error();
   const explore::TrialRunner runner(arguments.file);
+  // Marks are about many runs, and a reproduction is one.
+  TomlNode one_run = copy_of(document.value());
+  explore::drop(one_run, "sometimes");
   const Result<explore::Shrunk> shrunk =
-      explore::shrink(runner, document.value(), found.attempt.schedule, {});
+      explore::shrink(runner, one_run, found.attempt.schedule, {});
   if (!shrunk.ok()) return shrunk.error();
   explore::Reproduction words = about(arguments, document.value());
   const explore::Failure& failure = *shrunk.value().after.failure;
@@ -194,8 +229,10 @@ std::string regressions_of(const ExploreArguments& arguments) {
   return (fs::path(arguments.out) / "regressions").string();
 }
 
-ExitCode explore(const ExploreArguments& arguments, Terminal& terminal) {
-  if (arguments.file.empty()) return explore_jobs(arguments, terminal);
+namespace {
+
+/// Searches, reports, and writes what failed.
+ExitCode explore_scenario(const ExploreArguments& arguments, Terminal& terminal, Terminal& words) {
   ProgressLine progress(terminal);
   const Result<explore::SearchOptions> options = search_options(arguments, progress);
   if (!options.ok()) return bad_input(terminal, options.error().text());
@@ -204,15 +241,30 @@ ExitCode explore(const ExploreArguments& arguments, Terminal& terminal) {
   const Result<explore::SearchResult> result = explore::search(arguments.file, options.value());
   progress.clear();
   if (!result.ok()) return bad_input(terminal, result.error().text());
-  print_search(arguments, result.value(), terminal);
   const explore::SearchResult& found = result.value();
-  if (!found.failure && !found.diverging_runs) return print_quiet(found, terminal);
-  const Outcome reported =
-      found.failure
-          ? report_failure(arguments, options.value(), *found.failure, terminal)
-          : print_diverging_runs(arguments, options.value(), *found.diverging_runs, terminal);
-  if (!reported.ok()) return bad_input(terminal, reported.error().text());
-  return ExitCode::kFindings;
+  print_search(arguments, found, words);
+  if (found.failure || found.diverging_runs) {
+    const Outcome reported =
+        found.failure
+            ? report_failure(arguments, options.value(), *found.failure, words)
+            : print_diverging_runs(arguments, options.value(), *found.diverging_runs, words);
+    if (!reported.ok()) return bad_input(terminal, reported.error().text());
+  } else {
+    print_quiet(found, words);
+  }
+  words.out << explore::coverage_text(found.coverage);
+  if (arguments.json) terminal.out << search_json(arguments, found);
+  return exit_code_of(found);
+}
+
+}  // namespace
+
+ExitCode explore(const ExploreArguments& arguments, Terminal& terminal) {
+  if (arguments.file.empty()) return explore_jobs(arguments, terminal);
+  if (!arguments.json) return explore_scenario(arguments, terminal, terminal);
+  std::ostringstream unseen;
+  Terminal words{.out = unseen, .err = terminal.err};
+  return explore_scenario(arguments, terminal, words);
 }
 
 }  // namespace lockstep::cli

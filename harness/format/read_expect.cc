@@ -9,10 +9,6 @@
 namespace lockstep {
 namespace {
 
-void check_law(const std::string& id, const std::string& where, Problem& problem) {
-  if (find_law(id) == nullptr) problem.report(unknown_law(id).message, where);
-}
-
 Cause read_cause(TableReader& table, Problem& problem) {
   const std::string id = table.text("cause", "");
   const std::optional<Cause> cause = parse_cause(id);
@@ -253,6 +249,10 @@ std::optional<T> read_if_there(TableReader& expect,
 }
 
 }  // namespace
+
+void check_law(const std::string& id, const std::string& where, Problem& problem) {
+  if (find_law(id) == nullptr) problem.report(unknown_law(id).message, where);
+}
 
 std::vector<SchemaSection> expect_sections() {
   return {expect_section().described(),

@@ -56,7 +56,7 @@ std::shared_ptr<const Job> read_job(TableReader& root,
   auto job = std::make_shared<Job>();
   job->exact = around.exact;
   job->model = read_model(root, around, problem);
-  job->loader = read_loader(root, problem);
+  job->loader = read_loader(root, around.n_ranks, problem);
   job->loss = read_loss(root, problem);
   read_optimization(root, *job, problem);
   job->loop = read_loop(root, problem);

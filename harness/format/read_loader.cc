@@ -48,6 +48,14 @@ const Section<LoaderSpec>& loader_section() {
         .counts()
         .varies("the batch of a rank", {"1", "2", "3", "4", "8"})
         .nudged();
+    it.code("global_batch",
+            FieldType::kInteger,
+            "Samples of all ranks and micro-step together, as scripts write `6 // world_size`: the "
+            "ranks must divide "
+            "it. Instead of `batch`.")
+        .between(1, TableReader::kMost)
+        .shown("none")
+        .counts();
     it.add("sampler", &LoaderSpec::sampler, "Which rows a rank sees.").later({"weighted"});
     it.add("rank", &LoaderSpec::rank, "The rank that a distributed sampler is given.")
         .at_least(-1)
@@ -76,6 +84,22 @@ const Section<LoaderSpec>& loader_section() {
   return section;
 }
 
+/// What one rank has of a batch that is given for all.
+std::int64_t share_of_batch(TableReader& table, std::int32_t n_ranks) {
+  const std::int64_t whole = table.integer("global_batch", n_ranks, 1, TableReader::kMost);
+  if (table.has("batch")) {
+    table.problem().report("a loader has either 'batch' or 'global_batch'",
+                           table.where("global_batch"));
+  }
+  if (whole % n_ranks != 0) {
+    table.problem().report("'loader.global_batch' is " + std::to_string(whole) + ", which " +
+                               std::to_string(n_ranks) +
+                               " ranks do not divide: a script that asserts it ends here",
+                           table.where("global_batch"));
+  }
+  return whole / n_ranks;
+}
+
 const Section<LossSpec>& loss_section() {
   static const Section<LossSpec> section("loss", [](Section<LossSpec>& it) {
     it.differs_by_rank();
@@ -93,10 +117,11 @@ std::vector<SchemaSection> loader_sections() {
   return {loader_section().described(), augment_section().described(), loss_section().described()};
 }
 
-LoaderSpec read_loader(TableReader& root, Problem& problem) {
+LoaderSpec read_loader(TableReader& root, std::int32_t n_ranks, Problem& problem) {
   TableReader table = section(root, "loader", problem);
   LoaderSpec loader;
   loader_section().read(table, loader);
+  if (table.has("global_batch")) loader.batch = share_of_batch(table, n_ranks);
   table.finish();
   return loader;
 }

@@ -185,6 +185,7 @@ Scenario read_scenario(const TomlNode& document, const std::string& path, Proble
   read_faults(root, scenario, problem);
   read_programs(root, scenario, problem);
   scenario.expect = read_expectation(root, scenario.n_ranks, problem);
+  read_marks(root, scenario, problem);
   if (scenario.programs.empty()) {
     if (root.has("tensor")) {
       problem.report("'tensor' belongs to a 'program'; the tensors of a job are its model's",

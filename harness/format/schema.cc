@@ -16,7 +16,8 @@ std::vector<SchemaSection> all_sections() {
         loader_sections, optimizer_sections, sharing_sections, scheduler_sections,
         scaler_sections, loop_sections,      ddp_sections,     hook_sections,
         policy_sections, override_sections,  bug_sections,     fault_sections,
-        swarm_sections,  program_sections,   expect_sections,  replay_sections}) {
+        swarm_sections,  program_sections,   expect_sections,  mark_sections,
+        replay_sections}) {
     std::vector<SchemaSection> some = sections();
     all.insert(
         all.end(), std::make_move_iterator(some.begin()), std::make_move_iterator(some.end()));

@@ -49,7 +49,7 @@ std::shared_ptr<const Job> read_job(TableReader& root,
                                     const JobSurroundings& around,
                                     Problem& problem);
 ModelSpec read_model(TableReader& root, const JobSurroundings& around, Problem& problem);
-LoaderSpec read_loader(TableReader& root, Problem& problem);
+LoaderSpec read_loader(TableReader& root, std::int32_t n_ranks, Problem& problem);
 LossSpec read_loss(TableReader& root, Problem& problem);
 LoopSpec read_loop(TableReader& root, Problem& problem);
 DdpSpec read_ddp(TableReader& root, const JobSurroundings& around, Problem& problem);
@@ -87,6 +87,10 @@ void read_swarm(TableReader& root, Scenario& scenario, Problem& problem);
 std::vector<BugSpec> read_bugs(TableReader& root, std::int32_t n_ranks, Problem& problem);
 void read_programs(TableReader& root, Scenario& scenario, Problem& problem);
 Expectation read_expectation(TableReader& root, std::int32_t n_ranks, Problem& problem);
+/// sometimes: what a campaign of runs should reach.
+void read_marks(TableReader& root, Scenario& scenario, Problem& problem);
+/// Reports an id that no law has.
+void check_law(const std::string& id, const std::string& where, Problem& problem);
 
 /// What is thrown where a scenario does not say.
 inline constexpr std::string_view kThrown = "thrown by the scenario";
@@ -123,6 +127,7 @@ std::vector<SchemaSection> fault_sections();
 std::vector<SchemaSection> swarm_sections();
 std::vector<SchemaSection> program_sections();
 std::vector<SchemaSection> expect_sections();
+std::vector<SchemaSection> mark_sections();
 std::vector<SchemaSection> replay_sections();
 
 }  // namespace lockstep

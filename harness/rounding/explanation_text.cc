@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <fmt/format.h>
 #include <limits>
 #include <string_view>
@@ -179,7 +181,8 @@ void write_explanation(JsonText& out, const Explanation& explanation) {
     if (tensor.ulps == std::numeric_limits<std::uint64_t>::max()) {
       out.null();
     } else {
-      out.integer(static_cast<std::int64_t>(tensor.ulps));
+      constexpr std::uint64_t kMost = std::numeric_limits<std::int64_t>::max();
+      out.integer(static_cast<std::int64_t>(std::min(tensor.ulps, kMost)));
     }
     write_side(out, "first", tensor.left);
     write_side(out, "second", tensor.right);

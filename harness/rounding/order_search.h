@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "lockstep/base/words.h"
-#include "lockstep/harness/rounding/float_format.h"
+#include "lockstep/formats/float_format.h"
 #include "lockstep/harness/rounding/sum_bound.h"
 
 namespace lockstep {

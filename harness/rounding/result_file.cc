@@ -1,8 +1,10 @@
 #include "lockstep/harness/rounding/result_file.h"
 
+#include <cstdint>
 #include <cstring>
-#include <fmt/format.h>
+#include <string_view>
 
+#include "lockstep/base/check.h"
 #include "lockstep/base/disk_files.h"
 #include "lockstep/data/npy.h"
 
@@ -26,15 +28,26 @@ Result<std::vector<StoredTensor>> read_array(const std::string& path) {
   const Result<data::NpyArray> array = data::parse_npy(bytes.value(), path);
   if (!array.ok()) return array.error();
   StoredTensor tensor{.name = "array"};
-  tensor.sizes = {array.value().rows, array.value().columns};
-  if (array.value().type == "<f4") {
+  tensor.sizes = {array.value().rows};
+  if (array.value().columns != 1) tensor.sizes.push_back(array.value().columns);
+  const auto is = [&](std::string_view type) { return array.value().type == type; };
+  const std::vector<double>& values = array.value().values;
+  if (is("<f4")) {
     tensor.type = ElementType::kF32;
-    tensor.bytes = packed<float>(array.value().values);
-  } else if (array.value().type == "<f8") {
+    tensor.bytes = packed<float>(values);
+  } else if (is("<f8")) {
     tensor.type = ElementType::kF64;
-    tensor.bytes = packed<double>(array.value().values);
+    tensor.bytes = packed<double>(values);
+  } else if (is("<i4")) {
+    tensor.type = ElementType::kI32;
+    tensor.bytes = packed<std::int32_t>(values);
+  } else if (is("<i8")) {
+    tensor.type = ElementType::kI64;
+    tensor.bytes = packed<std::int64_t>(values);
   } else {
-    return Error{fmt::format("is an array of {}: nothing rounds in it", array.value().type), path};
+    LOCKSTEP_CHECK(is("|u1"), "parse_npy reads five types");
+    tensor.type = ElementType::kU8;
+    tensor.bytes = packed<std::uint8_t>(values);
   }
   return std::vector<StoredTensor>{std::move(tensor)};
 }

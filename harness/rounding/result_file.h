@@ -9,9 +9,9 @@
 
 namespace lockstep {
 
-/// Reads safetensors, a state dict that torch.save wrote, or a .npy array of f4 or f8 with one or two
-/// dimensions, which is one tensor called "array".
-/// Errors: those of read_state() and of reading .npy; an array of integers.
+/// Reads safetensors, a state dict that torch.save wrote, or a .npy array with one or two dimensions,
+/// which is one tensor called "array"; an array of one column has one dimension.
+/// Errors: those of read_state() and of data::parse_npy().
 Result<std::vector<StoredTensor>> read_results(const std::string& path);
 
 }  // namespace lockstep

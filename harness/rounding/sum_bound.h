@@ -19,7 +19,7 @@
 #include <cstdint>
 #include <span>
 
-#include "lockstep/harness/rounding/float_format.h"
+#include "lockstep/formats/float_format.h"
 
 namespace lockstep {
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lockstep/base/text.h"
+#include "lockstep/formats/float_format.h"
 
 namespace lockstep {
 namespace {
@@ -63,40 +64,18 @@ std::optional<DType> dtype_of(const MemoryTrace& trace, const Finding& finding) 
   return std::nullopt;
 }
 
-/// Numbers of a type in ascending order, as consecutive integers.
-template <typename Bits, typename Float>
-std::int64_t place_among(Float value) {
-  const auto bits = std::bit_cast<Bits>(value);
-  constexpr Bits kSign = Bits{1} << (8 * sizeof(Bits) - 1);
-  const auto magnitude = static_cast<std::int64_t>(bits & ~kSign);
-  return (bits & kSign) != 0 ? -magnitude : magnitude;
-}
-
 /// Numbers further apart do not look like the work of rounding, and their distance says nothing.
 constexpr std::uint64_t kMostUlps = std::uint64_t{1} << 20U;
 
 /// ", 3 ulps of f32 apart"; empty where it says nothing.
 std::string distance_text(double a, double b, std::optional<DType> dtype) {
   if (!std::isfinite(a) || !std::isfinite(b) || !dtype) return {};
-  std::uint64_t n = 0;
-  std::string_view type;
-  const auto apart = [](std::int64_t left, std::int64_t right) {
-    const auto difference = static_cast<std::uint64_t>(left) - static_cast<std::uint64_t>(right);
-    return left > right ? difference : 0 - difference;
-  };
-  if (*dtype == DType::kF64) {
-    n = apart(place_among<std::uint64_t>(a), place_among<std::uint64_t>(b));
-    type = "f64";
-  } else if (*dtype == DType::kF32) {
-    n = apart(place_among<std::uint32_t>(static_cast<float>(a)),
-              place_among<std::uint32_t>(static_cast<float>(b)));
-    type = "f32";
-  } else {
-    return {};
-  }
+  const std::optional<FloatFormat> format = FloatFormat::of(*dtype);
+  if (!format) return {};
+  const std::uint64_t n = format->ulps_between(a, b);
   if (n > kMostUlps) return {};
-  return ", " + std::to_string(n) + (n == 1 ? " ulp of " : " ulps of ") + std::string(type) +
-         " apart";
+  return ", " + std::to_string(n) + (n == 1 ? " ulp of " : " ulps of ") +
+         std::string(name_of(*dtype)) + " apart";
 }
 
 /// The shortest decimal that reads back to the same number of this type.

@@ -199,6 +199,17 @@ struct Expectation {
   std::optional<std::string> final_state;  ///< A variant ("" = base) that ends with the same bits.
 };
 
+/// Something that a campaign of runs should reach: all that is given, in one run.
+struct MarkSpec {
+  std::string name;
+  std::optional<sim::Occasion> event;               ///< A rank records one of these ...
+  std::string text;                                 ///< ... with this in its line of the trace ...
+  std::optional<std::int64_t> rank, step, attempt;  ///< ... there.
+  std::string law;                                  ///< A law is broken; empty: whatever they say.
+  std::optional<RunOutcome> outcome;
+  std::string where;  ///< file:line:column of the declaration.
+};
+
 /// One variant of a file, fully merged and validated.
 struct Scenario {
   std::string path, title, variant;  ///< variant "" = the file's base.
@@ -216,6 +227,7 @@ struct Scenario {
   std::map<std::string, std::vector<std::vector<std::int32_t>>> groups;
   std::vector<RawProgram> programs;  ///< Not empty: raw programs instead of jobs.
   Expectation expect;
+  std::vector<MarkSpec> marks;
   /// Strategies that law deterministic compares with besides its own, if it is checked.
   std::vector<std::string> also;
   std::string digest;  ///< Of the file's text, for traces and reproductions.

@@ -17,6 +17,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/run.h"
+#include "lockstep/sim/explore/marks.h"
 
 namespace lockstep {
 
@@ -24,6 +25,12 @@ namespace lockstep {
 inline ::testing::AssertionResult laws_hold(const char* /*expression*/, const Report& report) {
   if (report.ok()) return ::testing::AssertionSuccess();
   return ::testing::AssertionFailure() << render_text(report, TextOptions{});
+}
+
+/// Success when each mark was reached; else those that were not, with their lines.
+inline ::testing::AssertionResult all_reached(const char* /*expression*/, const Marks& marks) {
+  if (marks.unreached().empty()) return ::testing::AssertionSuccess();
+  return ::testing::AssertionFailure() << marks.text();
 }
 
 template <typename R>
@@ -36,5 +43,7 @@ template <typename R>
 /// Fails, and continues, unless the laws hold in a RunResult or a Report. The argument may be the
 /// call of run_ranks itself, and is evaluated once.
 #define EXPECT_LAWS_HOLD(...) EXPECT_PRED_FORMAT1(::lockstep::laws_hold, (__VA_ARGS__))
+/// Fails, and continues, if a mark of a campaign was never reached (lockstep/explore.h).
+#define EXPECT_ALL_REACHED(...) EXPECT_PRED_FORMAT1(::lockstep::all_reached, (__VA_ARGS__))
 /// Fails and leaves the function.
 #define ASSERT_LAWS_HOLD(...) ASSERT_PRED_FORMAT1(::lockstep::laws_hold, (__VA_ARGS__))

@@ -19,15 +19,18 @@
 
 #include <cstdint>
 #include <exception>
-#include <ostream>
+#include <iostream>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <rapidcheck.h>
+#include <rapidcheck/state.h>
 
 #include "lockstep/harness/explore/jobs/random_jobs.h"
 #include "lockstep/harness/explore/jobs/random_worlds.h"
+#include "lockstep/sim/explore/marks.h"
 
 namespace lockstep {
 
@@ -90,6 +93,50 @@ inline rc::Gen<std::vector<sim::Fault>> faults(const sim::SwarmOptions& scope) {
 }
 
 }  // namespace gen
+
+/// Something that a property does to each rank in turn with what the other commands do: a step, a
+/// save, a load. RapidCheck's own class: `checkPreconditions` says when it makes sense, `apply` what
+/// it does to a model that is easy to believe, `run` does it on a rank and compares with RC_ASSERT.
+///
+/// Requires: copyable `Model`; what ranks do in `run` depends on `Model` and rank alone, so that all
+///     of them make the same collectives.
+template <typename Model, typename RankState>
+using Command = rc::state::Command<Model, RankState>;
+
+/// Draws a sequence of commands and runs it on every rank of `world`, each with a state and a model of
+/// its own: `make(RankContext&)` gives the state, `draw(model)` a generator of the next command, such as
+/// rc::state::gen::execOneOfWithArgs<Step, Save, Load>().
+///
+/// A failing property is shrunk to few commands with small arguments, besides a smaller world:
+///
+///   RC_ASSERT_LAWS_HOLD(lockstep::run_commands(*lockstep::gen::world(), Model(), make, draw));
+///
+/// Returns: as run_ranks with RunOptions::rethrow off: a failed RC_ASSERT of a rank is in
+///     RunResult::failure, from where RC_ASSERT_LAWS_HOLD passes it on with the report.
+/// Deterministic: the commands are drawn before the ranks start, so RC_PARAMS="reproduce=..." repeats all.
+template <typename Model, typename Make, typename Draw>
+RunResult<void> run_commands(RunOptions world, const Model& initial, Make make, Draw draw) {
+  using RankState = std::invoke_result_t<Make&, RankContext&>;
+  const auto commands = *rc::state::gen::commands(initial, draw);
+  using Drawn = typename std::decay_t<decltype(commands)>::value_type::element_type;
+  static_assert(std::is_same_v<typename Drawn::Sut, RankState>,
+                "the commands act on what make(RankContext&) returns");
+  world.rethrow = false;
+  return run_ranks(world, [&](RankContext& context) {
+    RankState state = make(context);
+    rc::state::runAll(commands, initial, state);
+  });
+}
+
+/// rc::check, followed by a look at the marks: false, with a line for each mark that no case has
+/// reached, if the property holds and they do not.
+template <typename Testable>
+bool check_and_reach(const Marks& marks, const std::string& description, Testable&& testable) {
+  const bool holds = rc::check(description, std::forward<Testable>(testable));
+  if (!holds || marks.unreached().empty()) return holds;
+  std::cerr << "\n" << description << "\nHolds, and was not tested: " << marks.text();
+  return false;
+}
 
 /// Fails the property with the report unless every checked law holds and every rank finished. An
 /// exception that RunResult::failure holds is passed on to RapidCheck when it is RapidCheck's own,

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "lockstep/sim/strategy/strategy_kind.h"
+#include "lockstep/sim/strategy/uniform.h"
 
 namespace lockstep::sim {
 
@@ -62,6 +63,20 @@ class PctSource final : public Source {
   std::unique_ptr<PctStrategy> strategy_;
 };
 
+class UniformSource final : public Source {
+ public:
+  explicit UniformSource(RankLengths lengths) : lengths_(std::move(lengths)) {}
+
+  Strategy* next(std::uint64_t seed) override {
+    strategy_ = make_uniform({.seed = seed, .lengths = lengths_});
+    return strategy_.get();
+  }
+
+ private:
+  RankLengths lengths_;
+  std::unique_ptr<Strategy> strategy_;
+};
+
 class ExhaustiveSource final : public Source {
  public:
   Strategy* next(std::uint64_t /*seed*/) override {
@@ -90,12 +105,31 @@ Result<std::uint64_t> count_steps(const SessionOptions& options,
   return run.value().world.n_choices;
 }
 
+// The length of each rank.
+Result<RankLengths> count_lengths(const SessionOptions& options,
+                                  Session& session,
+                                  const Session::Body& body) {
+  RankLengths lengths;
+  for (const LengthOrder order : {LengthOrder::kLowestFirst, LengthOrder::kHighestFirst}) {
+    const auto counter = make_length_counter(order);
+    const auto run = session.run(options, *counter, body);
+    if (!run.ok()) return run.error();
+    lengths = longer_of(lengths, counter->lengths());
+  }
+  return lengths;
+}
+
 Result<std::unique_ptr<Source>> make_source(const ExploreOptions& options,
                                             Session& session,
                                             const Session::Body& body) {
   using Made = std::unique_ptr<Source>;
   if (options.strategy == name_of(StrategyKind::kExhaustive)) {
     return Made(std::make_unique<ExhaustiveSource>());
+  }
+  if (options.strategy == name_of(StrategyKind::kUniform)) {
+    auto lengths = count_lengths(options.session, session, body);
+    if (!lengths.ok()) return lengths.error();
+    return Made(std::make_unique<UniformSource>(std::move(lengths).value()));
   }
   const auto named = make_strategy(options.strategy, options.first_seed);
   if (!named.ok()) return named.error();
@@ -107,9 +141,9 @@ Result<std::unique_ptr<Source>> make_source(const ExploreOptions& options,
   if (named.value()->describe().starts_with("random")) {
     return Made(std::make_unique<SeededSource>());
   }
-  return Error{
-      "'" + options.strategy + "' makes one schedule; many come from random, pct or exhaustive",
-      {}};
+  return Error{"'" + options.strategy +
+                   "' makes one schedule; many come from random, pct, uniform or exhaustive",
+               {}};
 }
 
 void count_end(const Judgement& judgement, const std::string& schedule, Exploration& result) {

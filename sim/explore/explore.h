@@ -15,7 +15,7 @@ namespace lockstep::sim {
 /// Which schedules to try, of which world.
 struct ExploreOptions {
   SessionOptions session;            ///< Its strategy and seed are ignored.
-  std::string strategy = "random";   ///< "random" | "pct[:depth=3]" | "exhaustive"
+  std::string strategy = "random";   ///< "random" | "pct[:depth=3]" | "uniform" | "exhaustive"
   std::uint64_t first_seed = 0;      ///< Schedule k has the seed first_seed + k.
   std::uint64_t n_schedules = 1000;  ///< At most this many run.
   bool stop_at_failure = true;
@@ -65,7 +65,7 @@ struct Exploration {
 
 /// Runs `body` under one schedule after another.
 ///
-/// "pct" makes one run of the default schedule first, to learn how many steps there are.
+/// "pct" makes one run of the default schedule first, "uniform" two, to learn how long it is.
 ///
 /// Requires: as Exhaustive, for that strategy.
 /// Deterministic: the result is a function of program and options.

@@ -7,6 +7,7 @@
 #include "lockstep/sim/strategy/detail/plain_strategy.h"
 #include "lockstep/sim/strategy/strategies.h"
 #include "lockstep/sim/strategy/strategy_kind.h"
+#include "lockstep/sim/strategy/uniform.h"
 
 namespace lockstep::sim {
 
@@ -39,6 +40,20 @@ class Settings {
     return fallback;
   }
 
+  /// The value of a setting, absent: not given.
+  std::optional<std::string_view> text(std::string_view key) {
+    known_.push_back(key);
+    std::optional<std::string_view> found;
+    for (Entry& entry : entries_) {
+      if (entry.key != key) continue;
+      entry.known = true;
+      found = entry.value;
+    }
+    return found;
+  }
+
+  void complain(std::string problem) { problem_ = std::move(problem); }
+
   /// What is wrong, after every setting was read.
   std::optional<std::string> problem() const {
     for (const Entry& entry : entries_) {
@@ -68,6 +83,25 @@ std::unique_ptr<Strategy> make_seeded_pct(Settings& settings, std::uint64_t seed
   return make_pct(pct);
 }
 
+std::unique_ptr<Strategy> make_seeded_uniform(Settings& settings, std::uint64_t seed) {
+  UniformOptions uniform;
+  uniform.seed = settings.number("seed", seed, 0);
+  const std::optional<std::string_view> text = settings.text("lengths");
+  if (!text) {
+    settings.complain(
+        "how long each rank is must be known ('lengths'): explore with it, which counts in a first "
+        "run");
+    return make_uniform(uniform);
+  }
+  Result<RankLengths> lengths = decode_lengths(*text);
+  if (lengths.ok()) {
+    uniform.lengths = std::move(lengths).value();
+  } else {
+    settings.complain(lengths.error().text());
+  }
+  return make_uniform(uniform);
+}
+
 /// Null: a kind that is more than one strategy.
 std::unique_ptr<Strategy> make_of_kind(StrategyKind kind, Settings& settings, std::uint64_t seed) {
   switch (kind) {
@@ -79,6 +113,8 @@ std::unique_ptr<Strategy> make_of_kind(StrategyKind kind, Settings& settings, st
       return make_random(settings.number("seed", seed, 0));
     case StrategyKind::kPct:
       return make_seeded_pct(settings, seed);
+    case StrategyKind::kUniform:
+      return make_seeded_uniform(settings, seed);
     case StrategyKind::kExhaustive:
       break;
   }

@@ -68,8 +68,9 @@ class RecordingStrategy : public Strategy {
 
 std::unique_ptr<RecordingStrategy> make_recording(Strategy& inner);
 
-/// "round-robin" | "run-to-block" | "random[:seed=7]" | "pct[:depth=3,steps=1000,seed=7]" | a
-/// schedule ("@..."). What describe() says is understood; `seed` serves names that give none.
+/// "round-robin" | "run-to-block" | "random[:seed=7]" | "pct[:depth=3,steps=1000,seed=7]" |
+/// "uniform:lengths=3.2x4/5[,seed=7]" (uniform.h) | a schedule ("@..."). What describe() says is
+/// understood; `seed` serves names that give none.
 /// Errors: an unknown name or key, with a suggestion.
 Result<std::unique_ptr<Strategy>> make_strategy(std::string_view name, std::uint64_t seed);
 

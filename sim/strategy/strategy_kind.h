@@ -13,6 +13,7 @@ enum class StrategyKind : std::uint8_t {
   kRunToBlock,
   kRandom,
   kPct,
+  kUniform,
   kExhaustive,  ///< Makes many schedules: for exploring, not for one run.
 };
 
@@ -21,7 +22,7 @@ enum class StrategyKind : std::uint8_t {
 namespace lockstep {
 
 template <>
-inline constexpr WordTable<5> kWords<sim::StrategyKind> = {
-    "round-robin", "run-to-block", "random", "pct", "exhaustive"};
+inline constexpr WordTable<6> kWords<sim::StrategyKind> = {
+    "round-robin", "run-to-block", "random", "pct", "uniform", "exhaustive"};
 
 }  // namespace lockstep

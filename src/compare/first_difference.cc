@@ -24,8 +24,12 @@ Digests digests_of(const Event& event) {
   return {};
 }
 
-/// The first tensor whose digests differ, or empty.
+/// The first tensor whose digests differ, or the one whose values these are, or empty.
 std::string differing_tensor(const Event& left, const MemoryTrace& left_trace, const Event& right) {
+  const auto* values = std::get_if<ValueEvent>(&left.body);
+  if (values != nullptr && std::holds_alternative<ValueEvent>(right.body)) {
+    return std::string(left_trace.names().text(values->tensor));
+  }
   const Digests a = digests_of(left);
   const Digests b = digests_of(right);
   const std::span<const NameId> names = left_trace.names().layout(a.layout);
@@ -45,14 +49,35 @@ struct Compared {
   std::size_t place = 0;
 };
 
-std::vector<Compared> compared(std::span<const Event> events, Timing timing) {
+/// What of two traces is compared.
+struct Manner {
+  Timing timing = Timing::kIgnored;
+  bool values = false;  ///< Both recorded values.
+};
+
+bool has_values(const MemoryTrace& trace) {
+  for (std::int32_t r = 0; r < trace.n_ranks(); ++r) {
+    for (const Event& event : trace.events(static_cast<Rank>(r))) {
+      if (std::holds_alternative<ValueEvent>(event.body)) return true;
+    }
+  }
+  return false;
+}
+
+bool counts(const Event& event, const Manner& manner) {
+  if (std::holds_alternative<ValueEvent>(event.body)) return manner.values;
+  if (manner.timing == Timing::kCompared) return true;
+  const auto* call = std::get_if<CollectiveEvent>(&event.body);
+  if (call != nullptr && call->phase == CollectivePhase::kCompleted) return false;
+  return !std::holds_alternative<LogEvent>(event.body);
+}
+
+std::vector<Compared> compared(std::span<const Event> events, const Manner& manner) {
   std::vector<Compared> list;
   for (std::size_t i = 0; i < events.size(); ++i) {
+    if (!counts(events[i], manner)) continue;
     Compared one{events[i], i};
-    if (timing == Timing::kIgnored) {
-      const auto* call = std::get_if<CollectiveEvent>(&events[i].body);
-      if (call != nullptr && call->phase == CollectivePhase::kCompleted) continue;
-      if (std::holds_alternative<LogEvent>(events[i].body)) continue;
+    if (manner.timing == Timing::kIgnored) {
       one.plain.index = list.size();
       one.plain.time = {};
     }
@@ -65,28 +90,49 @@ std::string plain_line(const std::vector<Compared>& list, std::size_t i, const M
   return i < list.size() ? to_json_line(list[i].plain, trace.names()) : std::string();
 }
 
+/// One rank of a trace, as it is compared.
+struct Side {
+  const MemoryTrace& trace;
+  std::vector<Compared> list;
+
+  /// Where entry `i` stands among the rank's events; their number: it has no such entry.
+  std::size_t place(std::size_t i, Rank rank) const {
+    return i < list.size() ? list[i].place : trace.events(rank).size();
+  }
+};
+
+/// The difference at entry `i` of both.
+Difference difference_at(std::size_t i, const Side& left, const Side& right, Rank rank) {
+  const bool both = i < left.list.size() && i < right.list.size();
+  const Compared& one = i < left.list.size() ? left.list[i] : right.list[i];
+  const std::size_t left_place = left.place(i, rank);
+  const std::size_t right_place = right.place(i, rank);
+  Difference found{
+      .at = one.plain.at, .rank = rank, .event = std::string(name_of(kind_of(one.plain.body)))};
+  if (both) found.tensor = differing_tensor(left.list[i].plain, left.trace, right.list[i].plain);
+  found.text = "sync " + std::to_string(one.plain.at.sync) + ", event " +
+               std::to_string(one.place) + " (" + found.event + ")";
+  if (!found.tensor.empty()) found.text += ", tensor `" + found.tensor + "`";
+  found.text.append(", rank ").append(std::to_string(to_int(rank)));
+  found.text.append("\n  < ").append(line_of(left.trace.events(rank), left_place, left.trace));
+  found.text.append("\n  > ").append(line_of(right.trace.events(rank), right_place, right.trace));
+  if (!found.tensor.empty()) {
+    found.distance = recorded_distance(
+        {&left.trace, rank, left_place}, {&right.trace, rank, right_place}, found.tensor);
+    found.text.append("\n  `").append(found.tensor).append("`: ").append(found.distance->text);
+  }
+  return found;
+}
+
 std::optional<Difference> difference_on(Rank rank,
                                         const MemoryTrace& left,
                                         const MemoryTrace& right,
-                                        Timing timing) {
-  const std::vector<Compared> a = compared(left.events(rank), timing);
-  const std::vector<Compared> b = compared(right.events(rank), timing);
-  for (std::size_t i = 0; i < std::max(a.size(), b.size()); ++i) {
-    if (plain_line(a, i, left) == plain_line(b, i, right)) continue;
-    const Compared& one = i < a.size() ? a[i] : b[i];
-    std::string text = "sync " + std::to_string(one.plain.at.sync) + ", event " +
-                       std::to_string(one.place) + " (" +
-                       std::string(name_of(kind_of(one.plain.body))) + ")";
-    if (i < a.size() && i < b.size()) {
-      const std::string tensor = differing_tensor(a[i].plain, left, b[i].plain);
-      if (!tensor.empty()) text += ", tensor `" + tensor + "`";
-    }
-    const std::size_t left_place = i < a.size() ? a[i].place : left.events(rank).size();
-    const std::size_t right_place = i < b.size() ? b[i].place : right.events(rank).size();
-    text.append(", rank ").append(std::to_string(to_int(rank)));
-    text.append("\n  < ").append(line_of(left.events(rank), left_place, left));
-    text.append("\n  > ").append(line_of(right.events(rank), right_place, right));
-    return Difference{one.plain.at, rank, std::move(text)};
+                                        const Manner& manner) {
+  const Side a{left, compared(left.events(rank), manner)};
+  const Side b{right, compared(right.events(rank), manner)};
+  for (std::size_t i = 0; i < std::max(a.list.size(), b.list.size()); ++i) {
+    if (plain_line(a.list, i, left) == plain_line(b.list, i, right)) continue;
+    return difference_at(i, a, b, rank);
   }
   return std::nullopt;
 }
@@ -104,16 +150,16 @@ std::optional<Difference> first_difference(const MemoryTrace& left,
                                            const MemoryTrace& right,
                                            Timing timing) {
   std::optional<Difference> first;
+  const Manner manner{timing, has_values(left) && has_values(right)};
   const std::int32_t n_ranks = std::min(left.n_ranks(), right.n_ranks());
   for (std::int32_t r = 0; r < n_ranks; ++r) {
-    std::optional<Difference> here = difference_on(static_cast<Rank>(r), left, right, timing);
+    std::optional<Difference> here = difference_on(static_cast<Rank>(r), left, right, manner);
     if (here && (!first || earlier(*here, *first))) first = std::move(here);
   }
   if (!first && left.n_ranks() != right.n_ranks()) {
-    first = Difference{
-        {},
-        static_cast<Rank>(n_ranks),
-        std::to_string(left.n_ranks()) + " ranks against " + std::to_string(right.n_ranks())};
+    first = Difference{.rank = static_cast<Rank>(n_ranks),
+                       .text = std::to_string(left.n_ranks()) + " ranks against " +
+                               std::to_string(right.n_ranks())};
   }
   return first;
 }

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "lockstep/compare/recorded_distance.h"
 #include "lockstep/trace/memory_trace.h"
 
 namespace lockstep::cli {
@@ -15,13 +16,18 @@ enum class Timing {
 };
 
 struct Difference {
-  Position at;
+  Position at = {};
   Rank rank{};
-  std::string text;  ///< "sync 3, event 17 (grad), tensor `fc2.weight`, rank 3", then both lines.
+  std::string event = {};   ///< Its kind.
+  std::string tensor = {};  ///< The first one that differs, where the event has tensors.
+  std::optional<RecordedDistance> distance = {};  ///< Of that tensor.
+  /// "sync 3, event 17 (grad), tensor `fc2.weight`, rank 3", then both lines, then the distance.
+  std::string text = {};
 };
 
 /// The earliest differing event by (attempt, sync, optimizer step, index, rank); nothing when the
-/// traces say the same. Event by event within a rank, whatever the interleaving was.
+/// traces say the same. Event by event within a rank, whatever the interleaving was. Recorded values
+/// count only where both traces have some; digests stand for them otherwise.
 std::optional<Difference> first_difference(const MemoryTrace& left,
                                            const MemoryTrace& right,
                                            Timing timing = Timing::kCompared);

@@ -15,12 +15,6 @@ namespace {
 
 using FlightJson = nlohmann::json;
 
-struct KnownCall {
-  std::string_view name;
-  CollectiveOp op;
-  bool may_be_uneven = false;
-};
-
 // The names that process groups give their calls. Those of one row move the same data.
 constexpr KnownCall kKnownCalls[] = {
     {"all_reduce", CollectiveOp::kAllReduce},
@@ -43,6 +37,7 @@ constexpr KnownCall kKnownCalls[] = {
     {"reduce_scatter_tensor_coalesced", CollectiveOp::kReduceScatter},
     {"REDUCE_SCATTER_coalesced", CollectiveOp::kReduceScatter},
     {"gather", CollectiveOp::kGather},
+    {"gather_single", CollectiveOp::kGather},
     {"scatter", CollectiveOp::kScatter},
     {"all_to_all", CollectiveOp::kAllToAll, true},
     {"all_to_all_single", CollectiveOp::kAllToAll, true},
@@ -107,16 +102,6 @@ std::vector<std::size_t> places_of_entries(std::string_view json) {
   }
   return places;
 }
-
-std::string line_and_column(std::string_view text, std::size_t at) {
-  const std::string_view before = text.substr(0, std::min(at, text.size()));
-  const auto line = 1 + std::count(before.begin(), before.end(), '\n');
-  const std::size_t start =
-      before.rfind('\n') == std::string_view::npos ? 0 : before.rfind('\n') + 1;
-  return std::to_string(line) + ":" + std::to_string(before.size() - start + 1);
-}
-
-constexpr std::int32_t kMostRanks = 1 << 20;
 
 /// The last number in a file's name.
 std::optional<std::int32_t> rank_in_name(const std::string& path) {
@@ -388,11 +373,8 @@ class DumpReader {
     const std::size_t space = full.find(' ', colon);
     const std::string name = full.substr(colon + 1, space - colon - 1);
     entry.is_marker = name == "coalesced";
-    const auto* const known =
-        std::find_if(std::begin(kKnownCalls), std::end(kKnownCalls), [&](const KnownCall& call) {
-          return call.name == name;
-        });
-    if (known == std::end(kKnownCalls)) {
+    const KnownCall* const known = find_call(name);
+    if (known == nullptr) {
       if (!entry.is_marker) members.fail(kKey, "unknown operation '" + name + "'");
       return;
     }
@@ -445,6 +427,21 @@ class DumpReader {
 };
 
 }  // namespace
+
+const KnownCall* find_call(std::string_view name) {
+  const auto* const known = std::find_if(std::begin(kKnownCalls),
+                                         std::end(kKnownCalls),
+                                         [&](const KnownCall& call) { return call.name == name; });
+  return known == std::end(kKnownCalls) ? nullptr : known;
+}
+
+std::string line_and_column(std::string_view text, std::size_t at) {
+  const std::string_view before = text.substr(0, std::min(at, text.size()));
+  const auto line = 1 + std::count(before.begin(), before.end(), '\n');
+  const std::size_t start =
+      before.rfind('\n') == std::string_view::npos ? 0 : before.rfind('\n') + 1;
+  return std::to_string(line) + ":" + std::to_string(before.size() - start + 1);
+}
 
 Result<FlightDump> read_flight_dump(std::string_view bytes, const std::string& path) {
   if (!is_pickle(bytes)) return DumpReader(bytes, path, true).read();

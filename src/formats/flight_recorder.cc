@@ -8,15 +8,19 @@
 
 #include "lockstep/base/disk_files.h"
 #include "lockstep/base/text.h"
+#include "lockstep/formats/detail/clog_log.h"
 #include "lockstep/formats/detail/flight_dump.h"
 #include "lockstep/formats/detail/jsonl_lines.h"
+#include "lockstep/formats/detail/nccl_dump.h"
 
 namespace lockstep {
 
 namespace {
 
+using detail::CallSource;
 using detail::FlightDump;
 using detail::FlightEntry;
+using detail::kWorldGroup;
 
 /// A process group: its name, and its members, since disjoint groups may share a name.
 struct FlightGroup {
@@ -27,6 +31,35 @@ struct FlightGroup {
 
 bool is_message(const FlightEntry& entry) {
   return entry.op == CollectiveOp::kSend || entry.op == CollectiveOp::kRecv;
+}
+
+std::string run_id_of(CallSource source) {
+  switch (source) {
+    case CallSource::kFlightRecorder:
+      return "flight-recorder";
+    case CallSource::kClog:
+      return "clog";
+    case CallSource::kInspector:
+      return "nccl-inspector";
+    case CallSource::kRas:
+      return "nccl-ras";
+  }
+  return "";
+}
+
+/// What a file calls the number of a call.
+std::string_view number_of(CallSource source) {
+  switch (source) {
+    case CallSource::kFlightRecorder:
+      return "collective_seq_id";
+    case CallSource::kClog:
+      return "the log's call";
+    case CallSource::kInspector:
+      return "coll_sn";
+    case CallSource::kRas:
+      return "operation";
+  }
+  return "";
 }
 
 /// Where calls of a group begin that every dump has.
@@ -58,7 +91,7 @@ class FlightTrace {
     }
     number_groups();
     loaded.header.n_ranks = n_ranks_;
-    loaded.header.run_id = "flight-recorder";
+    loaded.header.run_id = run_id_of(dumps_.front().source);
     loaded.header.backend = library_.starts_with("gloo") ? "gloo" : "nccl";
     loaded.header.library = library_.empty() ? "PyTorch" : library_;
     loaded.trace->ensure_ranks(n_ranks_);
@@ -79,7 +112,7 @@ class FlightTrace {
   FlightGroup group_of(const FlightDump& dump, const FlightEntry& entry) const {
     const auto known = dump.groups.find(entry.group);
     if (known != dump.groups.end()) return {entry.group, known->second};
-    return {entry.group, entry.description == "default_pg" ? world() : std::vector<std::int32_t>()};
+    return {entry.group, entry.description == kWorldGroup ? world() : std::vector<std::int32_t>()};
   }
 
   std::vector<std::int32_t> world() const {
@@ -118,7 +151,7 @@ class FlightTrace {
     for (const FlightEntry& entry : dump.entries) {
       GroupCalls*& calls = by_name[entry.group];
       if (calls == nullptr) calls = &groups_[group_of(dump, entry)];
-      if (entry.description == "default_pg") calls->is_default = true;
+      if (entry.description == kWorldGroup) calls->is_default = true;
       if (is_message(entry) || entry.is_marker || !begun.insert(calls).second) continue;
       calls->first = std::max(calls->first, entry.seq);
       calls->cut = calls->cut || dump.cut;
@@ -132,12 +165,41 @@ class FlightTrace {
       std::string note =
           "group " + std::to_string(calls.number) + " is process group '" + group.name + "'";
       if (!group.ranks.empty()) note += " of ranks " + join(group.ranks);
-      note += "; its call 0 is collective_seq_id " + std::to_string(calls.first);
+      note += "; its call 0 is ";
+      note += number_of(dumps_.front().source);
+      note += " " + std::to_string(calls.first);
       if (calls.cut) note += ", the first one that every dump still holds";
       notes.push_back(std::move(note));
     }
+    for (const FlightDump& dump : dumps_) {
+      notes.insert(notes.end(), dump.notes.begin(), dump.notes.end());
+    }
+    note_short_files(notes);
     if (any_cut_) notes.emplace_back("messages are left out: older calls were overwritten");
     return notes;
+  }
+
+  /// Files that list only what has ended: one that stops earlier is all that shows of a rank that hangs.
+  void note_short_files(std::vector<std::string>& notes) const {
+    if (dumps_.front().source != CallSource::kInspector) return;
+    std::map<std::string, std::int64_t> last;
+    for (const FlightDump& dump : dumps_) {
+      for (const FlightEntry& entry : dump.entries) {
+        std::int64_t& most = last.try_emplace(entry.group, entry.seq).first->second;
+        most = std::max(most, entry.seq);
+      }
+    }
+    for (const FlightDump& dump : dumps_) {
+      std::map<std::string, std::int64_t> own;
+      for (const FlightEntry& entry : dump.entries) own[entry.group] = entry.seq;
+      for (const auto& [group, seq] : own) {
+        if (seq == last.at(group)) continue;
+        notes.push_back("rank " + std::to_string(dump.rank) + " has logged up to coll_sn " +
+                        std::to_string(seq) + " of process group '" + group + "', others up to " +
+                        std::to_string(last.at(group)) +
+                        ": the rest has not ended there, or was not written yet");
+      }
+    }
   }
 
   void add_rank(const FlightDump& dump, const GroupsByName& by_name, MemoryTrace& trace) {
@@ -204,6 +266,8 @@ class FlightTrace {
     signature.device = entry.on_device ? Device::kCuda : Device::kCpu;
     signature.async = true;
     signature.peer = entry.peer;
+    signature.root = entry.root;
+    signature.reduce = entry.reduce;
     signature.count = entry.count;
     signature.splits = entry.may_be_uneven ? 1 : 0;
     if (!entry.file.empty()) {
@@ -225,6 +289,38 @@ class FlightTrace {
   std::uint64_t index_ = 0;
 };
 
+/// The dumps of one file: what it is shows in its first bytes.
+Result<std::vector<FlightDump>> dumps_in(std::string_view bytes, const std::string& file) {
+  if (detail::is_nccl_ras(bytes)) return detail::read_nccl_ras(bytes, file);
+  Result<FlightDump> dump = detail::is_clog(bytes) ? detail::read_clog(bytes, file)
+                            : detail::is_nccl_inspector(bytes)
+                                ? detail::read_nccl_inspector(bytes, file)
+                                : detail::read_flight_dump(bytes, file);
+  if (!dump.ok()) return dump.error();
+  std::vector<FlightDump> dumps;
+  dumps.push_back(std::move(dump).value());
+  return dumps;
+}
+
+/// Adds what one file holds. Errors: a rank that has a dump already; a file of another kind.
+Outcome add_dumps(std::vector<FlightDump> more,
+                  const std::string& file,
+                  std::map<std::int32_t, std::string>& file_of_rank,
+                  std::vector<FlightDump>& dumps) {
+  for (FlightDump& dump : more) {
+    const auto [known, is_new] = file_of_rank.try_emplace(dump.rank, file);
+    if (!is_new) {
+      return Error{"rank " + std::to_string(known->first) + " has a dump already: " + known->second,
+                   file};
+    }
+    if (!dumps.empty() && dumps.front().source != dump.source) {
+      return Error{"is a file of another kind than the first one: check them one by one", file};
+    }
+    dumps.push_back(std::move(dump));
+  }
+  return success();
+}
+
 }  // namespace
 
 Result<LoadedTrace> read_flight_recorder(std::span<const std::string> files) {
@@ -234,15 +330,12 @@ Result<LoadedTrace> read_flight_recorder(std::span<const std::string> files) {
   for (const std::string& file : files) {
     const Result<std::string> bytes = read_file(file);
     if (!bytes.ok()) return bytes.error();
-    Result<FlightDump> dump = detail::read_flight_dump(bytes.value(), file);
-    if (!dump.ok()) return dump.error();
-    const auto [known, is_new] = file_of_rank.try_emplace(dump.value().rank, file);
-    if (!is_new) {
-      return Error{"rank " + std::to_string(known->first) + " has a dump already: " + known->second,
-                   file};
-    }
-    dumps.push_back(std::move(dump).value());
+    Result<std::vector<FlightDump>> read = dumps_in(bytes.value(), file);
+    if (!read.ok()) return read.error();
+    const Outcome added = add_dumps(std::move(read).value(), file, file_of_rank, dumps);
+    if (!added.ok()) return added.error();
   }
+  detail::infer_ends(dumps);
   std::sort(dumps.begin(), dumps.end(), [](const FlightDump& a, const FlightDump& b) {
     return a.rank < b.rank;
   });

@@ -9,7 +9,12 @@
 
 namespace lockstep {
 
-/// Reads the dumps of one run, one file per rank: what `torch._C._distributed_c10d` dumps as JSON,
+/// Reads the dumps of one run, or other files that list the calls of its ranks: logs of torchcomms' Clog hook,
+/// files of NCCL's Inspector plugin (one per rank each) or one status of NCCL's RAS subsystem. What a file is
+/// shows in its bytes; the header's `run_id` says which: "flight-recorder", "clog", "nccl-inspector",
+/// "nccl-ras".
+///
+/// Dumps of PyTorch's Flight Recorder are one file per rank: what `torch._C._distributed_c10d` dumps as JSON,
 /// or the pickles that PyTorch writes when its watchdog fires. The last number of a file's name is
 /// its rank; a rank without a file recorded nothing.
 ///

@@ -24,7 +24,6 @@ const std::map<std::string, std::size_t> kAllowedComparisons = {
     {"harness/crosscheck/order_search.cc", 2},
     {"harness/gpu_record/main.cc", 6},
     {"python/native/coordinate.cc", 3},
-    {"harness/rounding/result_file.cc", 2},
     {"harness/whatif/nccl_tests_output.cc", 5},
     {"real/host/launch_environment.cc", 4},
     {"real/launch/launch_options.cc", 2},

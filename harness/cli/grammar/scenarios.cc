@@ -146,13 +146,14 @@ void add_words(CLI::App& app, HelpPage& page, ExploreArguments& to) {
   words.option("--runs", to.runs, "N", "Largest number of runs")
       .needs(&file)
       ->check(from_one_to(kMany));
-  words.option("--strategy", to.strategy, "STRATEGY", "random, pct:depth=3 or exhaustive")
+  words.option("--strategy", to.strategy, "STRATEGY", "random, pct:depth=3, uniform or exhaustive")
       .needs(&file);
   words.option("--seeds", to.seeds, "N", "Number of job seeds to cycle through")
       .needs(&file)
       ->check(from_one_to(kMany));
   words.flag(
       "--vary", to.vary, "Also makes small changes: ranks, rows, steps, buckets, summation orders");
+  words.flag("--json", to.json, "Prints JSON").needs(&file);
   add_random_jobs(words, to, file);
   words.option("-j,--threads", to.threads, "N", "Runs at the same time, one thread each")
       .check(from_one_to(kMostThreads));

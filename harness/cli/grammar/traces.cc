@@ -30,8 +30,10 @@ void add_words(CLI::App& app, HelpPage& page, CheckArguments& to) {
 void add_words(CLI::App& app, HelpPage& page, DiffArguments& to) {
   CommandWords words(
       app, page, "Prints the first difference of two traces, or of two files of tensors.");
-  words.argument("LEFT", to.left, "Trace folder; or file of tensors, safetensors or of torch.save");
+  words.argument(
+      "LEFT", to.left, "Trace folder; or file of tensors: safetensors, of torch.save, or .npy");
   words.argument("RIGHT", to.right, "Another one");
+  words.flag("--json", to.json, "Prints JSON");
   words.example("Compare two runs", "lockstep diff before after");
   words.example("Compare two state dicts", "lockstep diff model.safetensors checkpoint.pt");
 }

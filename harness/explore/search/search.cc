@@ -10,6 +10,7 @@
 #include "lockstep/harness/explore/search/inputs.h"
 #include "lockstep/harness/format/load.h"
 #include "lockstep/sim/strategy/strategy_kind.h"
+#include "lockstep/sim/strategy/uniform.h"
 
 namespace lockstep::explore {
 namespace {
@@ -84,6 +85,13 @@ struct Planned {
   std::string strategy;   ///< Makes its schedule again; empty: the scenario's own.
 };
 
+/// What makes a run's schedule again. The name of "uniform" holds the lengths of all ranks: the schedule
+/// itself is shorter, where there is one word for it.
+std::string schedule_again(const Planned& run, const Trial& trial) {
+  const bool is_uniform = run.strategy.starts_with(name_of(sim::StrategyKind::kUniform));
+  return is_uniform && trial.schedule.starts_with('@') ? trial.schedule : run.strategy;
+}
+
 /// Collects what runs showed, in the order of their numbers.
 class Tally {
  public:
@@ -93,19 +101,21 @@ class Tally {
   /// False: it failed, and the search is over.
   bool add(const Planned& run, const Trial& trial) {
     ++result_.n_runs;
+    result_.coverage.add(trial.coverage);
     if (all_ends_.insert(trial.result_digest).second) ++result_.n_ends;
     std::map<std::uint64_t, std::string>& ends = ends_[run.input];
-    ends.emplace(trial.result_digest, run.strategy);
+    const std::string schedule = schedule_again(run, trial);
+    ends.emplace(trial.result_digest, schedule);
     if (trial.failure) {
       result_.failure =
-          FoundFailure{result_.n_runs, false, {inputs_->settings[run.input], run.strategy}, trial};
+          FoundFailure{result_.n_runs, false, {inputs_->settings[run.input], schedule}, trial};
       return false;
     }
     if (ends.size() < 2 || may_differ_ || result_.diverging_runs) return true;
     const std::string& other = ends.begin()->first == trial.result_digest
                                    ? std::next(ends.begin())->second
                                    : ends.begin()->second;
-    result_.diverging_runs = DivergingRuns{inputs_->settings[run.input], other, run.strategy};
+    result_.diverging_runs = DivergingRuns{inputs_->settings[run.input], other, schedule};
     return true;
   }
 
@@ -142,24 +152,53 @@ Result<bool> add_block(const std::vector<Planned>& block,
   return true;
 }
 
-/// What names the strategy of run `number`: PCT learns from earlier runs how long they are.
+/// How long the ranks of a scenario are, as a word.
+Result<std::string> count_lengths(const TrialRunner& runner, const Scenario& scenario) {
+  sim::RankLengths lengths;
+  for (const auto order : {sim::LengthOrder::kLowestFirst, sim::LengthOrder::kHighestFirst}) {
+    const auto counter = sim::make_length_counter(order);
+    const Result<Trial> trial = runner.run(scenario, *counter);
+    if (!trial.ok()) return trial.error();
+    lengths = sim::longer_of(lengths, counter->lengths());
+  }
+  return sim::encode_lengths(lengths);
+}
+
+/// What names the strategy of run `number`: PCT learns from earlier runs how long they are, and the
+/// uniform walk from two runs of each input that do not count.
 class StrategyNames {
  public:
   static Result<StrategyNames> make(const std::string& strategy) {
+    StrategyNames names;
+    if (strategy == name_of(sim::StrategyKind::kUniform)) {
+      names.uniform_ = true;
+      return names;
+    }
     const auto made = sim::make_strategy(strategy, 0);
     if (!made.ok()) return Error{made.error().text(), "--strategy"};
-    StrategyNames names;
     if (const auto* pct = dynamic_cast<const sim::PctStrategy*>(made.value().get())) {
       names.depth_ = pct->options().depth;
       return names;
     }
     if (made.value()->describe().starts_with("random")) return names;
-    return Error{"'" + strategy + "' makes one schedule; many come from random, pct or exhaustive",
-                 "--strategy"};
+    return Error{
+        "'" + strategy + "' makes one schedule; many come from random, pct, uniform or exhaustive",
+        "--strategy"};
   }
 
-  std::string name(std::uint64_t number) const {
+  /// Counts what `name` needs of an input, once. Errors: its run cannot be made.
+  Outcome prepare(const TrialRunner& runner, const Inputs& inputs, std::size_t input) {
+    if (!uniform_ || lengths_.contains(input)) return success();
+    auto counted = count_lengths(runner, inputs.scenarios[input]);
+    if (!counted.ok()) return counted.error();
+    lengths_[input] = std::move(counted).value();
+    return success();
+  }
+
+  /// Requires: prepare() for this input.
+  std::string name(std::uint64_t number, std::size_t input) const {
     const std::string seed = "seed=" + std::to_string(number);
+    if (uniform_) return "uniform:" + seed + ",lengths=" + lengths_.at(input);
     if (depth_ == 0) return "random:" + seed;
     return "pct:depth=" + std::to_string(depth_) + ",steps=" + std::to_string(n_steps_) + "," +
            seed;
@@ -181,7 +220,9 @@ class StrategyNames {
   }
 
  private:
-  std::int32_t depth_ = 0;  ///< 0: random.
+  std::int32_t depth_ = 0;  ///< 0: random, or uniform.
+  bool uniform_ = false;
+  std::map<std::size_t, std::string> lengths_;  ///< By input.
   std::uint64_t n_steps_ = 1;
   std::uint64_t n_processes_ = 1;
 };
@@ -210,7 +251,9 @@ Outcome run_seeded(const Searching& searching, const StrategyNames& made) {
     std::vector<Planned> block;
     for (std::uint64_t i = 0; i < size && number < options.n_runs; ++i, ++number) {
       const auto input = static_cast<std::size_t>(number % n_inputs);
-      const std::string strategy = number == 0 ? "" : names.name(number - 1);
+      const Outcome prepared = names.prepare(searching.runner, searching.inputs, input);
+      if (!prepared.ok()) return prepared.error();
+      const std::string strategy = number == 0 ? "" : names.name(number - 1, input);
       block.push_back({&searching.inputs.scenarios[input], input, strategy});
     }
     const auto trials = run_block(searching.runner, block, options.n_jobs);
@@ -255,6 +298,7 @@ Result<bool> run_first(const std::string& path, const Searching& searching) {
     if (!trial.ok()) continue;
     SearchResult& result = searching.tally.result();
     ++result.n_runs;
+    result.coverage.add(trial.value().coverage);
     if (!trial.value().failure) continue;
     result.failure = FoundFailure{result.n_runs, true, attempt, trial.value()};
     return true;

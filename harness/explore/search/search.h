@@ -22,7 +22,7 @@ struct Attempt {
 struct SearchOptions {
   std::string variant{};
   std::vector<Setting> settings{};
-  std::string strategy = "random";  ///< "random" | "pct[:depth=3]" | "exhaustive"
+  std::string strategy = "random";  ///< "random" | "pct[:depth=3]" | "uniform" | "exhaustive"
   std::uint64_t n_runs = 1000;      ///< At most this many.
   std::uint64_t n_seeds = 1;        ///< Seeds of the job; the first one is the scenario's.
   bool vary = false;                ///< Also small changes of the scenario, alternating with it.
@@ -55,6 +55,7 @@ struct SearchResult {
   std::optional<FoundFailure> failure;
   /// Of a scenario without faults, which may end differently.
   std::optional<DivergingRuns> diverging_runs;
+  Coverage coverage;      ///< What these runs reached.
   bool complete = false;  ///< "exhaustive" has nothing left to run.
   sim::ExhaustiveCounts exhaustive;
   bool timed = false;             ///< The clock decides more than the strategy.

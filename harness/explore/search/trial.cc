@@ -95,8 +95,9 @@ Result<Trial> TrialRunner::run(const Scenario& scenario,
                                sim::Strategy& strategy,
                                std::uint64_t livelock_points) const {
   const auto recording = sim::make_recording(strategy);
+  const auto counting = make_counting(*recording);
   RunChoices how;
-  how.strategy = recording.get();
+  how.strategy = counting.get();
   how.livelock_points = livelock_points;
   const Result<ScenarioResult> run = run_scenario(scenario, how);
   if (!run.ok()) return run.error();
@@ -116,6 +117,7 @@ Result<Trial> TrialRunner::run(const Scenario& scenario,
   }
   trial.trace_digest = report.trace_digest;
   trial.result_digest = report.result_digest;
+  trial.coverage = coverage_of(scenario, run.value(), counting->counts());
   return trial;
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/harness/explore/search/coverage.h"
 #include "lockstep/harness/explore/search/failure.h"
 #include "lockstep/harness/format/document.h"
 
@@ -40,6 +41,7 @@ struct Trial {
   std::uint64_t n_processes = 0;  ///< Under PCT: ranks and other actions.
   std::uint64_t trace_digest = 0;
   std::uint64_t result_digest = 0;
+  Coverage coverage;  ///< Of this run.
 };
 
 /// Chooses the schedule of a trial.

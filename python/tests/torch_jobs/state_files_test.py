@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import pickle
 import subprocess
@@ -139,18 +140,55 @@ def test_differences_are_named(tmp_path: Path) -> None:
     safetensors.save_file(changed, tmp_path / "b.safetensors")
     done = run("diff", tmp_path / "a.pt", tmp_path / "b.safetensors")
     assert done.returncode == 1
+    # float32 numbers between 4 and 8 are 2^-21 apart.
     assert done.stdout == ("first difference: tensor `0.weight`[1, 2]: 5 against 5.25; 1 of 6 elements "
-                           "differ, by 0.25 at most\n")
+                           "differ, by 0.25 at most, 524288 ulps of float32, at [1, 2]\n")
     del changed["0.bias"]
     changed["0.weight"] = state["0.weight"].double()
     torch.save(changed, tmp_path / "c.pt")
     done = run("diff", tmp_path / "a.pt", tmp_path / "c.pt")
     assert done.stdout == ("first difference: tensor `0.weight`: float32[2, 3] against float64[2, 3]; "
-                           "2 tensors differ\n")
+                           "2 tensors differ\n  tensor `0.bias` is only in the first file\n")
     # The sign of a zero is a bit like any other.
     torch.save({"z": torch.tensor([0.0])}, tmp_path / "d.pt")
     torch.save({"z": torch.tensor([-0.0])}, tmp_path / "e.pt")
-    assert run("diff", tmp_path / "d.pt", tmp_path / "e.pt").returncode == 1
+    done = run("diff", tmp_path / "d.pt", tmp_path / "e.pt")
+    assert done.returncode == 1
+    assert done.stdout.endswith("1 of 1 element differs, in the sign of a zero\n")
+
+
+def places(tensor: torch.Tensor) -> list[int]:
+    """The place of each element among all numbers of its type, both zeros being 0: from its bits."""
+    words = {2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.element_size()]
+    sign = 1 << (8 * tensor.element_size() - 1)
+    bits = [number & (2 * sign - 1) for number in tensor.flatten().view(words).tolist()]
+    return [-(number - sign) if number & sign else number for number in bits]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+def test_distances_are_those_that_the_bits_tell(dtype: torch.dtype, tmp_path: Path) -> None:
+    generator = torch.Generator().manual_seed(7)
+    left = torch.randn(40, 25, generator=generator, dtype=torch.float64).to(dtype)
+    right = torch.where(torch.rand(40, 25, generator=generator) < 0.3,
+                        (left.double() * (1 + 0.03 * torch.randn(40, 25, generator=generator))).to(dtype), left)
+    right[3, 4] = -left[3, 4]
+    torch.save({"w": left}, tmp_path / "a.pt")
+    torch.save({"w": right}, tmp_path / "b.pt")
+
+    done = run("diff", tmp_path / "a.pt", tmp_path / "b.pt", "--json")
+
+    apart = [abs(a - b) for a, b in zip(places(left), places(right))]
+    size = (left.double() - right.double()).abs().flatten().tolist()
+    (tensor,) = json.loads(done.stdout)["tensors"]
+    found = tensor["distance"]
+    assert done.returncode == 1
+    assert found["elements"] == 1000
+    assert found["different"] == sum(number > 0 for number in apart) > 100
+    assert found["first"] == next(i for i, number in enumerate(apart) if number)
+    assert (found["largest"], found["largest_at"]) == (max(size), size.index(max(size)))
+    assert found["ulps"] == min(max(apart), 2**63 - 1)
+    assert found["ulps_at"] == apart.index(max(apart))
+    assert found["ulps_of"] == str(dtype).removeprefix("torch.")
 
 
 class Runs:

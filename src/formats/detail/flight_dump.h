@@ -1,8 +1,9 @@
-// One file of PyTorch's Flight Recorder: what one rank's process groups did last.
+// What one rank's process groups did last, as a dump or a log has it; and PyTorch's Flight Recorder's.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,7 +23,9 @@ struct FlightEntry {
   bool is_marker = false;      ///< Ends a coalesced group of calls; no call itself.
   bool may_be_uneven = false;  ///< Ranks may pass other sizes.
   std::int32_t peer = -1;      ///< Messages: group rank; -1: the first sender.
-  std::int64_t count = 0;      ///< Elements of all inputs, of a receive: of all outputs.
+  std::int32_t root = -1;      ///< Group rank; -1: not known, or none.
+  ReduceOp reduce = ReduceOp::kSum;
+  std::int64_t count = 0;  ///< Elements of all inputs, of a receive: of all outputs.
   DType dtype = DType::kU8;
   bool on_device = false;
   bool completed = false;
@@ -32,14 +35,39 @@ struct FlightEntry {
   std::int32_t line = 0;
 };
 
+/// Who wrote a file.
+enum class CallSource : std::uint8_t { kFlightRecorder, kClog, kInspector, kRas };
+
 struct FlightDump {
+  CallSource source = CallSource::kFlightRecorder;
   std::int32_t rank = -1;
   std::string version;
   std::string library;                                      ///< "nccl 2.21.5", or empty.
   bool cut = false;                                         ///< Older calls were overwritten.
   std::vector<FlightEntry> entries;                         ///< In the order of the calls.
   std::map<std::string, std::vector<std::int32_t>> groups;  ///< World ranks, by name.
+  std::vector<std::string> notes;                           ///< What the file says beside calls.
+  bool ends_unknown = false;  ///< The file does not say which calls have ended.
 };
+
+/// A call by the name that libraries give it.
+struct KnownCall {
+  std::string_view name;
+  CollectiveOp op;
+  bool may_be_uneven = false;
+};
+
+/// Null: no library's name of a call.
+const KnownCall* find_call(std::string_view name);
+
+/// The description that marks the group of all ranks.
+inline constexpr std::string_view kWorldGroup = "default_pg";
+
+/// More ranks than a file may name.
+inline constexpr std::int32_t kMostRanks = 1 << 20;
+
+/// "3:17", counted from 1, of byte `at`.
+std::string line_and_column(std::string_view text, std::size_t at);
 
 /// Reads a dump of format 2: JSON, or the pickle that PyTorch itself writes.
 ///

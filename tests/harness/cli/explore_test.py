@@ -4,6 +4,7 @@
 The first argument is the command. Everything is written to a temporary folder.
 """
 
+import json
 import os
 import shutil
 import subprocess
@@ -98,6 +99,32 @@ def check_healthy(checks):
     checks.require(not (checks.folder / "lockstep-out").exists(), "something was written", "")
 
 
+MARKS = """
+sometimes = [
+  { name = "a step is taken", event = "step" },
+  { name = "step 90 is reached", event = "forward", step = 90 },
+]
+"""
+
+
+def check_marks(checks):
+    """Marks that runs reach make no difference; one that none reaches is named with its place, and fails."""
+    healthy = (ROOT / "scenarios" / "healthy" / "any_schedule.toml").read_text(encoding="utf-8")
+    head, variants = healthy.split("\n# Also where", 1)
+    scenario = checks.folder / "marks.toml"
+    scenario.write_text(head + MARKS + "\n# Also where" + variants, encoding="utf-8")
+    line = head.count("\n") + 4
+    text = checks.run(1, "explore", scenario, "--runs", 5, "--strategy", "uniform")
+    checks.require("marks: 1 of 2 reached\n" in text, "marks are not counted", text)
+    checks.require(f"  never reached: step 90 is reached ({scenario}:{line}:3)\n" in text, "no place", text)
+    words = ["explore", scenario, "--runs", 5, "--json"]
+    found = json.loads(checks.run(1, *words))
+    checks.require([mark["runs"] for mark in found["coverage"]["marks"]] == [5, 0], "JSON differs", str(found))
+    checks.require(found["failure"] is None and found["coverage"]["runs"] == 5, "JSON differs", str(found))
+    scenario.write_text(head + MARKS.replace("step = 90", "step = 1"), encoding="utf-8")
+    checks.run(0, *words)
+
+
 RACE = """format = 1
 title = "A write during a transfer that no law checks"
 world = {{ ranks = 4 }}
@@ -184,6 +211,7 @@ def main():
         for name, (law, most_ranks) in CASES.items():
             check_found(checks, name, law, most_ranks)
         check_healthy(checks)
+        check_marks(checks)
         check_schedule_dependent(checks)
         check_random_jobs(checks)
         return 1 if checks.n_wrong else 0

@@ -66,6 +66,17 @@ CASES = {
         "sampler --size 16 --replicas 2 --seed 0 --epoch 0",
         "sampler --size 5 --replicas 2 --rank 1 --drop-last --no-shuffle",
     ],
+    "diff": [
+        "diff IN/sums/chain.npy IN/sums/rotated.npy",
+        "diff IN/sums/chain.npy IN/sums/rotated.npy --json",
+        "diff IN/sums/whole.npy IN/sums/whole.npy",
+        "diff IN/sums/whole.npy IN/sums/chain.npy",
+        f"run SRC/{WEIGHTS} --variant after_wrapping --trace broken --values --quiet",
+        f"run SRC/{WEIGHTS} --trace healthy --values --quiet",
+        "diff healthy broken",
+        "diff healthy broken --json",
+        "diff healthy healthy --json",
+    ],
     "nccl_log": ["nccl-log IN/nccl_rank0.log IN/nccl_rank1.log"],
     "trace_check_diff_replay": [
         f"run SRC/{WEIGHTS} --variant after_wrapping --trace broken --quiet",

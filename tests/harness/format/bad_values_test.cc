@@ -28,6 +28,39 @@ TEST_F(BadValuesTest, ABugStrikesWithinItsTensor) {
   EXPECT_EQ(error_of(with("{ kind = \"flip-bit\", tensor = \"weight\", bit = 63 }")), "no error");
 }
 
+TEST_F(BadValuesTest, AGlobalBatchIsDividedByTheRanks) {
+  const auto with = [](const std::string& keys) {
+    return small_job() + "[loader]\n" + keys + "\n";
+  };
+
+  EXPECT_EQ(error_of(with("global_batch = 3")),
+            "job.toml:10:16: 'loader.global_batch' is 3, which 2 ranks do not divide: a script that "
+            "asserts it ends here");
+  EXPECT_EQ(error_of(with("batch = 1\nglobal_batch = 2")),
+            "job.toml:11:16: a loader has either 'batch' or 'global_batch'");
+  EXPECT_EQ(error_of(with("global_batch = 2")), "no error");
+}
+
+TEST_F(BadValuesTest, AMarkSaysWhatItIsAbout) {
+  const auto with = [](const std::string& mark) {
+    return small_job() + "sometimes = [ " + mark + " ]\n";
+  };
+
+  EXPECT_EQ(error_of(with("{ name = \"x\", event = \"snapshot\", rank = 0 }")), "no error");
+  EXPECT_EQ(error_of(with("{ name = \"x\" }")),
+            "job.toml:9:15: a mark needs an 'event', a 'law' or an 'outcome'");
+  EXPECT_EQ(error_of(with("{ event = \"snapshot\" }")),
+            "job.toml:9:15: a mark needs a 'name': what should come to pass");
+  EXPECT_EQ(error_of(with("{ name = \"x\", event = \"snapshop\" }")),
+            "job.toml:9:37: no event is called 'snapshop'; did you mean 'snapshot'?");
+  EXPECT_EQ(error_of(with("{ name = \"x\", event = \"step\", rank = 9 }")),
+            "job.toml:9:52: there is no rank 9: the world has 2");
+  EXPECT_EQ(error_of(with("{ name = \"x\", law = \"replica-equal\" }")).substr(0, 14),
+            "job.toml:9:35:");
+  EXPECT_EQ(error_of(with("{ name = \"x\", outcome = \"ok\", step = 1 }")),
+            "job.toml:9:15: 'text', 'rank', 'step' and 'attempt' are those of an 'event'");
+}
+
 TEST_F(BadValuesTest, ASkippedStepIsNotTheWrapping) {
   const std::string bug = "bug = [ { kind = \"skip-step\", at = { event = \"EVENT\" } } ]\n";
 

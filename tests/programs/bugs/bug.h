@@ -42,5 +42,6 @@ std::vector<Bug> gradient_bugs();
 std::vector<Bug> call_bugs();
 std::vector<Bug> state_bugs();
 std::vector<Bug> data_bugs();
+std::vector<Bug> script_bugs();
 
 }  // namespace lockstep::programs

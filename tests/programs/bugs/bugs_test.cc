@@ -24,7 +24,8 @@ constexpr std::string_view kContract = "contract";
 
 std::vector<Bug> all_bugs() {
   std::vector<Bug> all;
-  for (const auto& list : {start_bugs, gradient_bugs, call_bugs, state_bugs, data_bugs}) {
+  for (const auto& list :
+       {start_bugs, gradient_bugs, call_bugs, state_bugs, data_bugs, script_bugs}) {
     const std::vector<Bug> some = list();
     all.insert(all.end(), some.begin(), some.end());
   }
@@ -163,7 +164,7 @@ TEST(BugProgramTest, EachOfTheLastFourLawsHasABugThatNoOtherLawSees) {
   EXPECT_EQ(laws_broken_by("optimizer-stale"), Laws{"trained-set"});
 }
 
-TEST(BugProgramTest, AllRowsAreHere) { EXPECT_EQ(all_bugs().size(), 29U); }
+TEST(BugProgramTest, AllRowsAreHere) { EXPECT_EQ(all_bugs().size(), 31U); }
 
 TEST_P(BugProgramTest, TheRepairedTwinIsQuietUnderTwentySchedules) {
   const Bug& bug = GetParam();

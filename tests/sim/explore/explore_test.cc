@@ -77,7 +77,7 @@ TEST(ExploreTest, AResultThatDependsOnTheScheduleIsDetected) {
   const auto judge = [&program](const SessionResult& run) {
     return Judgement{judge_by_report(run).failure, program.state()};
   };
-  for (const char* strategy : {"random", "pct:depth=2", "exhaustive"}) {
+  for (const char* strategy : {"random", "pct:depth=2", "uniform", "exhaustive"}) {
     const Exploration result =
         must_explore({.session = bare(2), .strategy = strategy, .n_schedules = 1000}, body, judge);
     EXPECT_FALSE(result.failure.has_value());
@@ -191,7 +191,7 @@ TEST_P(PlantedBugTest, IsFoundByEachStrategyAndComesAgainInANewProcess) {
   ASSERT_TRUE(fine.ok());
   EXPECT_TRUE(fine.value().report.ok()) << "the default schedule does not show it";
 
-  for (const char* strategy : {"random", "pct:depth=3", "exhaustive"}) {
+  for (const char* strategy : {"random", "pct:depth=3", "uniform", "exhaustive"}) {
     const Exploration result = must_explore(
         {.session = bare(bug.ranks), .strategy = strategy, .n_schedules = 1000}, bug.body);
     ASSERT_TRUE(result.failure.has_value()) << strategy;
@@ -227,7 +227,7 @@ TEST(ExploreTest, SaysWhatItCannotDo) {
 }
 
 TEST(ExploreTest, TheSameExplorationTwiceIsTheSame) {
-  for (const char* strategy : {"random", "pct", "exhaustive"}) {
+  for (const char* strategy : {"random", "pct", "uniform", "exhaustive"}) {
     const auto tell = [&] {
       const Exploration result = must_explore({.session = digested(2),
                                                .strategy = strategy,

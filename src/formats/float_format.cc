@@ -1,4 +1,4 @@
-#include "lockstep/harness/rounding/float_format.h"
+#include "lockstep/formats/float_format.h"
 
 #include <bit>
 #include <cstring>
@@ -32,6 +32,21 @@ std::optional<FloatFormat> FloatFormat::of(ElementType type) {
     case ElementType::kF16:
     case ElementType::kBF16:
       return FloatFormat(type);
+    default:
+      return std::nullopt;
+  }
+}
+
+std::optional<FloatFormat> FloatFormat::of(DType dtype) {
+  switch (dtype) {
+    case DType::kF64:
+      return FloatFormat(ElementType::kF64);
+    case DType::kF32:
+      return FloatFormat(ElementType::kF32);
+    case DType::kF16:
+      return FloatFormat(ElementType::kF16);
+    case DType::kBF16:
+      return FloatFormat(ElementType::kBF16);
     default:
       return std::nullopt;
   }

@@ -1,4 +1,4 @@
-#include "lockstep/harness/rounding/float_format.h"
+#include "lockstep/formats/float_format.h"
 
 #include <cmath>
 #include <limits>

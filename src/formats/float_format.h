@@ -7,14 +7,16 @@
 #include <string_view>
 
 #include "lockstep/formats/state_file.h"
+#include "lockstep/tensor/dtype.h"
 
 namespace lockstep {
 
 /// An element type that results are explained for.
 class FloatFormat {
  public:
-  /// Absent: `type` is another one than f16, bf16, f32 or f64.
+  /// Absent: the type is another one than f16, bf16, f32 or f64.
   static std::optional<FloatFormat> of(ElementType type);
+  static std::optional<FloatFormat> of(DType dtype);
 
   ElementType type() const { return type_; }
 
