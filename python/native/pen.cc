@@ -65,9 +65,13 @@ void Pen::place(std::int32_t wrapper, const Position& at) {
 
 void Pen::write(const EventBody& body, std::int32_t wrapper) {
   const Event event{rank_, next_index_++, now(), position(wrapper), body};
-  if (lazy_ && is_kept(event)) return;
-  write_waiting();
-  file_->append(to_json_line(event, names_) + '\n');
+  if (!lazy_ || !is_kept(event)) {
+    write_waiting();
+    file_->append(to_json_line(event, names_) + '\n');
+  } else if (std::holds_alternative<BackwardEvent>(body) ||
+             std::holds_alternative<StepEvent>(body)) {
+    write_waiting();  // A process that aborts writes lines, and makes none.
+  }
 }
 
 bool Pen::is_kept(const Event& event) {

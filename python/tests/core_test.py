@@ -214,6 +214,29 @@ def test_what_waits_to_be_written_outlives_an_abort(tmp_path: Path, number: int,
         json.loads(line)
 
 
+def test_a_backward_and_what_came_before_it_outlive_an_abort(tmp_path: Path) -> None:
+    script = LAZY_RANK.replace("    pen.step(-1, 0.1, 1.0, False, False, pen.layout([\"a\"]))\n",
+                               "    pen.forward(-1, True, True, True, True)\n    pen.backward(-1, True)\n")
+    assert script != LAZY_RANK
+    ran = subprocess.run([sys.executable, "-c", script, str(tmp_path), "0"], check=False)
+    assert ran.returncode == -signal.SIGABRT
+    [path] = tmp_path.glob("*.jsonl")
+    kinds = [json.loads(line).get("kind") for line in path.read_text().splitlines()[1:]]
+    assert kinds == ["forward", "backward"] * 3
+
+
+def test_a_posted_call_outlives_an_abort(tmp_path: Path) -> None:
+    script = LAZY_RANK.replace("    pen.step(-1, 0.1, 1.0, False, False, pen.layout([\"a\"]))\n",
+                               "    pen.forward(-1, True, True, True, True)\n"
+                               "    pen.posted_own(-1, 0, words.CollectiveOp.ALL_REDUCE, [], True, -1, 'job.py', 7, 'ddp.backward')\n")
+    assert script != LAZY_RANK
+    ran = subprocess.run([sys.executable, "-c", script, str(tmp_path), "0"], check=False)
+    assert ran.returncode == -signal.SIGABRT
+    [path] = tmp_path.glob("*.jsonl")
+    kinds = [json.loads(line).get("kind") for line in path.read_text().splitlines()[1:]]
+    assert kinds == ["forward", "collective"] * 3
+
+
 def test_a_child_of_a_rank_writes_nothing_when_it_aborts(tmp_path: Path) -> None:
     script = LAZY_RANK[:LAZY_RANK.index("os.kill")] + \
         "child = os.fork()\nif child == 0:\n    os.abort()\nos.waitpid(child, 0)\nos._exit(0)\n"
