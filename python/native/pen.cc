@@ -302,7 +302,8 @@ std::int64_t Pen::post(std::int32_t group, const Signature& signature, std::int3
 
 void Pen::leave_out(std::int32_t group, std::int64_t n, std::int32_t wrapper) {
   const auto own = last_own_.find(group);
-  LOCKSTEP_CHECK(own != last_own_.end() && n > 0, "calls that are left out are like an earlier one");
+  LOCKSTEP_CHECK(own != last_own_.end() && n > 0,
+                 "calls that are left out are like an earlier one");
   std::int64_t& n_posted = n_posted_[{group, CollectiveOp::kBarrier, -1, 0}];
   n_posted += n;
   write(CollectiveEvent{.phase = CollectivePhase::kCompleted,

@@ -82,7 +82,8 @@ class Pen {
   void complete(std::int64_t ticket, bool ok, std::int32_t wrapper);
 
   /// The last `n` collectives of the group were calls of the wrapper's own, and are left out of the
-  /// trace: one event stands for them. Requires: the wrapper's own call of this group has been posted.
+  /// trace: one event stands for them.
+  /// Requires: the wrapper's own call of this group has been posted.
   void leave_out(std::int32_t group, std::int64_t n, std::int32_t wrapper);
 
   /// The call's number among its group's. Requires: it has not been completed.

@@ -1,7 +1,7 @@
 // collectives-match and progress where recorders left calls out, to keep a budget: written by hand.
-#include <gtest/gtest.h>
-
 #include <limits>
+
+#include <gtest/gtest.h>
 
 #include "tests/support/calls.h"
 #include "tests/support/ddp_job.h"
@@ -102,7 +102,7 @@ TEST(LeftOutCallsTest, TwoRanksAreComparedWhereAThirdLeftTheCallOut) {
 }
 
 TEST(LeftOutCallsTest, CallsThatWereLeftOutCountForTheLineOfThoseBeforeThem) {
-  // Rank 1 logs once more than rank 0; what rank 0 left out at line 40 is no sign of fewer calls there.
+  // Rank 1 logs once more than rank 0; that rank 0 left calls out at line 40 does not mean that it made fewer there.
   Calls calls(2);
   post(calls, 0, 1);
   leave_out(calls, 0, 7);

@@ -88,9 +88,9 @@ class Calls:
         self._awaited = groups.awaited
         self._posted: dict[int, int] = {}  # PyTorch's number of a call -> ticket.
         self._asked: dict[int, Call] = {}  # The same -> what the program itself posted without waiting for it.
-        self.n_own = 0  # Calls of a wrapper's own that have been recorded,
+        self.n_own: int = 0  # Calls of a wrapper's own that have been recorded,
         self._own_site = ("", 0)  # where the last one was made,
-        self.n_called = 0  # calls of its own in windows that are left out,
+        self.n_called: int = 0  # calls of its own in windows that are left out,
         self._n_written = 0  # and how many of those the trace counts.
         self._posting: Any = None  # The last of them, before it was posted ...
         self._taken: Any = None  # ... and after that.

@@ -89,7 +89,7 @@ class Looking:
         return self._window % AGAIN in LEARNING
 
     def note(self, look: Look, lasted: float, spent: float) -> None:
-        """A window lasted so many seconds, and took so many of its thread's processor time."""
+        """How long a window lasted and what it took of its thread's processor: seconds."""
         if look is Look.WHOLE:
             if self._lasted:
                 self._longer.append(lasted - self._lasted[-1])

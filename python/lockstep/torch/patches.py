@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class Switch:
-    """A replaced attribute that is put back while nobody needs to look."""
+    """A replaced attribute that is put back while no seam needs to look."""
 
     def __init__(self, owner: Any, name: str, looked: Any, real: Any) -> None:
         self._owner, self._name = owner, name

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <tuple>
+#include <utility>
 
 #include "lockstep/laws/detail/signature_field.h"
 
@@ -24,23 +25,113 @@ const Signature* call_of(const Slot& slot, Rank rank) {
   return nullptr;
 }
 
-}  // namespace
-
-bool same_site(const CallSite& a, const CallSite& b) {
-  return a.line == b.line && (a.file == b.file || std::strcmp(a.file, b.file) == 0);
-}
-
+/// The line that all calls of a slot were made at, or an unknown one.
 CallSite common_site(const Slot& slot) {
   if (slot.variants.empty() || slot.sites_differ) return {};
   return slot.variants.front().signature.site;
 }
 
+/// Keeps what follows a mismatch, while it is the same loop.
 void follow(Disagreement& found, const Slot& slot) {
   constexpr std::size_t kLongest = 256;
   const CallSite site = common_site(found.slot);
   found.loop_ended = found.loop_ended || !site.known() || found.loop.size() == kLongest ||
                      slot.sites_differ || !same_site(site, common_site(slot));
   if (!found.loop_ended) found.loop.push_back(slot);
+}
+
+/// Whether a slot's sites differ as those of an earlier one did, between the same ranks.
+bool is_repeated(const std::vector<Disagreement>& earlier, const Slot& slot) {
+  return std::ranges::any_of(earlier, [&](const Disagreement& one) {
+    return std::ranges::equal(
+        slot.variants, one.slot.variants, [](const Variant& a, const Variant& b) {
+          return same_site(a.signature.site, b.signature.site) && a.ranks == b.ranks;
+        });
+  });
+}
+
+/// Keeps of a slot what says why calls differ. Returns how many calls were compared with another.
+std::int64_t close(GroupState& group, std::int64_t seq, Slot& slot) {
+  std::int64_t n_seen = 0;
+  for (const Variant& variant : slot.variants) n_seen += std::ssize(variant.ranks);
+  const std::int64_t n_compared = std::max<std::int64_t>(n_seen - 1, 0);
+  if (group.mismatch) follow(*group.mismatch, slot);
+  const CommonCall before = std::exchange(group.last, {});
+  if (!slot.mismatch && !slot.sites_differ) {
+    if (!slot.variants.empty()) {
+      group.last = {slot.variants.front().signature.site, slot.variants.front().n_steps};
+    }
+    return n_compared;
+  }
+  if (group.mismatch) return n_compared;
+  for (Variant& variant : slot.variants) std::ranges::sort(variant.ranks);
+  std::ranges::sort(slot.variants, [](const Variant& a, const Variant& b) {
+    return a.ranks.front() < b.ranks.front();
+  });
+  constexpr std::size_t kEnough = 64;
+  if (slot.mismatch) {
+    group.mismatch = Disagreement{seq, std::move(slot), before};
+  } else if (group.site_differences.size() < kEnough &&
+             !is_repeated(group.site_differences, slot)) {
+    group.site_differences.push_back({seq, std::move(slot), before});
+  }
+  return n_compared;
+}
+
+}  // namespace
+
+bool same_site(const CallSite& a, const CallSite& b) {
+  return a.line == b.line && (a.file == b.file || std::strcmp(a.file, b.file) == 0);
+}
+
+void Slot::arrive(const Signature& signature,
+                  std::int32_t step,
+                  std::int64_t n_steps,
+                  RankRange who) {
+  n_arrived += who.n;
+  for (Variant& variant : variants) {
+    if (!same_site(variant.signature.site, signature.site)) continue;
+    if (!matches(variant.signature, signature)) continue;
+    const std::size_t n_before = variant.ranks.size();
+    append(variant.ranks, who);
+    // The lowest rank represents its side, whatever the order of arrival.
+    if (variant.ranks[n_before] < variant.ranks.front()) {
+      std::swap(variant.ranks.front(), variant.ranks[n_before]);
+      variant.step = step;
+      variant.n_steps = n_steps;
+    }
+    return;
+  }
+  if (!variants.empty()) {
+    const Signature& first = variants.front().signature;
+    sites_differ = sites_differ || !same_site(first.site, signature.site);
+    mismatch = mismatch || !matches(first, signature);
+  }
+  variants.push_back({signature, step, {}, n_steps});
+  append(variants.back().ranks, who);
+}
+
+std::int64_t GroupState::close_complete(std::int32_t n_members) {
+  std::int64_t n_compared = 0;
+  while (!slots.empty()) {
+    const auto next = slots.begin();
+    if (next->first != first_seq || next->second.n_arrived < n_members) break;
+    n_compared += close(*this, first_seq++, next->second);
+    slots.erase(next);
+  }
+  return n_compared;
+}
+
+std::int64_t GroupState::close_all() {
+  std::int64_t n_compared = 0;
+  for (auto& [seq, slot] : slots) {
+    Slot gap;  // Calls that no rank made end what was common before, however many.
+    if (seq > first_seq) close(*this, first_seq, gap);
+    n_compared += close(*this, seq, slot);
+    first_seq = seq + 1;
+  }
+  slots.clear();
+  return n_compared;
 }
 
 void Caller::count(const Signature& signature, std::int64_t n) {

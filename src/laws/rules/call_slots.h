@@ -21,6 +21,9 @@ struct CallKey {
   friend auto operator<=>(const CallKey&, const CallKey&) = default;
 };
 
+/// Attempt and group.
+using GroupKey = std::pair<std::int32_t, std::int32_t>;
+
 /// Calls that look the same at one sequence number, and the ranks that made them.
 struct Variant {
   Signature signature;
@@ -33,8 +36,11 @@ struct Variant {
 struct Slot {
   std::vector<Variant> variants;
   std::int32_t n_arrived = 0;  ///< Those whose call was left out of their trace included.
-  bool mismatch = false;  ///< Some field differs.
+  bool mismatch = false;       ///< Some field differs.
   bool sites_differ = false;
+
+  /// These ranks call it, in this step, and after this many steps of all their optimizers.
+  void arrive(const Signature& signature, std::int32_t step, std::int64_t n_steps, RankRange who);
 };
 
 /// A call that all members made alike.
@@ -74,15 +80,17 @@ struct GroupState {
   std::optional<Disagreement> mismatch;        ///< The first one; what follows it is a consequence.
   std::vector<Disagreement> site_differences;  ///< The first of each pair of sites.
 
+  /// Closes the oldest slots, as long as all members have arrived at them. Returns how many calls
+  /// were compared with another.
+  std::int64_t close_complete(std::int32_t n_members);
+  /// Closes what is left at the end; as above.
+  std::int64_t close_all();
+
   const Caller* find(Rank rank) const;  ///< Null: it has called nothing.
   std::int64_t n_of(Rank rank, const Signature& signature) const;
 };
 
 bool same_site(const CallSite& a, const CallSite& b);
-/// The line that all calls of a slot were made at, or an unknown one.
-CallSite common_site(const Slot& slot);
-/// Keeps what follows a mismatch, while it is the same loop.
-void follow(Disagreement& found, const Slot& slot);
 
 /// How much more often the ranks of `variant` made its call than the ranks of other variants did.
 std::int64_t surplus(const GroupState& group, const Slot& slot, const Variant& variant);

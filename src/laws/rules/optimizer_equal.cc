@@ -239,7 +239,7 @@ class OptimizerEqual final : public Law {
     finding.attempt = alignment.wrapper.attempt;
     finding.event = name_of(EventKind::kStep);
     const auto field = static_cast<StepField>(word);
-    finding.field = name_of(field);
+    finding.field = lockstep::name_of(field);
     finding.ranks = ballot.minority(word);
     finding.step = ballot.majority_opt();
     finding.message = std::string(what_of(field)) + ": " + values_text(ballot, word);

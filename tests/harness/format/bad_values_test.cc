@@ -33,9 +33,10 @@ TEST_F(BadValuesTest, AGlobalBatchIsDividedByTheRanks) {
     return small_job() + "[loader]\n" + keys + "\n";
   };
 
-  EXPECT_EQ(error_of(with("global_batch = 3")),
-            "job.toml:10:16: 'loader.global_batch' is 3, which 2 ranks do not divide: a script that "
-            "asserts it ends here");
+  EXPECT_EQ(
+      error_of(with("global_batch = 3")),
+      "job.toml:10:16: 'loader.global_batch' is 3, which 2 ranks do not divide: a script that "
+      "asserts it ends here");
   EXPECT_EQ(error_of(with("batch = 1\nglobal_batch = 2")),
             "job.toml:11:16: a loader has either 'batch' or 'global_batch'");
   EXPECT_EQ(error_of(with("global_batch = 2")), "no error");

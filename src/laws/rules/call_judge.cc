@@ -1,0 +1,175 @@
+#include "lockstep/laws/rules/detail/calls/call_judge.h"
+
+#include <algorithm>
+
+#include "lockstep/laws/report.h"
+
+namespace lockstep::laws {
+
+namespace {
+
+using calls::Disagreement;
+using calls::GroupKey;
+using calls::GroupState;
+using calls::Slot;
+using calls::Variant;
+
+/// What most ranks called instead of the odd call.
+const Variant& norm_of(const Disagreement& found, const Variant& odd) {
+  const Variant* norm = nullptr;
+  for (const Variant& variant : found.slot.variants) {
+    if (&variant == &odd) continue;
+    const bool differs = !matches(odd.signature, variant.signature);
+    if (differs && (norm == nullptr || variant.ranks.size() > norm->ranks.size())) norm = &variant;
+  }
+  // The smallest side may differ by its site alone: then its peers of equal signature are odd too.
+  return norm == nullptr ? found.slot.variants.front() : *norm;
+}
+
+/// "rank 2 calls all_reduce once more than the others at train.cc:12".
+std::string extra_text(const Variant& odd) {
+  return ranks_text(odd.ranks) + (odd.ranks.size() == 1 ? " calls " : " call ") +
+         std::string(name_of(odd.signature.op)) + " once more than the others at " +
+         odd.signature.site.text();
+}
+
+/// "rank 0 called barrier at save.py:12 where ranks 1-3 called all_reduce(f32[4], sum)".
+std::string calls_text(const Variant& odd, const Variant& norm) {
+  return ranks_text(odd.ranks) + " called " + signature_text(odd.signature) + " where " +
+         ranks_text(norm.ranks) + " called " + signature_text(norm.signature);
+}
+
+/// Rank 0 alone in what a save or a log does, while the others train.
+bool is_aside(const Variant& variant) {
+  return variant.ranks.size() == 1 && variant.ranks.front() == Rank{0} &&
+         variant.signature.op != CollectiveOp::kAllReduce && variant.signature.site.known();
+}
+
+Finding describe(const GroupKey& key,
+                 const Disagreement& found,
+                 const Variant& odd,
+                 const Variant& norm) {
+  Finding finding;
+  finding.attempt = key.first;
+  finding.group = key.second;
+  finding.event = "collective";
+  finding.seq = found.seq;
+  if (norm.step >= 0) finding.step = norm.step;
+  finding.ranks = odd.ranks;
+  finding.site = odd.signature.site.text();
+  finding.other_site = norm.signature.site.text();
+  return finding;
+}
+
+}  // namespace
+
+std::optional<Finding> CallJudge::judge(const GroupKey& key, const GroupState& group) const {
+  std::optional<Finding> finding = extra_before_mismatch(key, group);
+  if (!finding && group.mismatch) finding = mismatch(key, group, *group.mismatch);
+  if (!finding) finding = shifted_sites(key, group);
+  if (finding) blame_dropped_forward(*finding);
+  return finding;
+}
+
+Finding CallJudge::mismatch(const GroupKey& key,
+                            const GroupState& group,
+                            const Disagreement& found) const {
+  const Variant& odd = calls::offender(group, found.slot);
+  const Variant& norm = norm_of(found, odd);
+  Finding finding = describe(key, found, odd, norm);
+  const SignatureField field = first_difference(odd.signature, norm.signature);
+  finding.field = name_of(field);
+  finding.ranks.clear();
+  for (const Variant& variant : found.slot.variants) {
+    if (!matches(odd.signature, variant.signature)) continue;
+    finding.ranks.insert(finding.ranks.end(), variant.ranks.begin(), variant.ranks.end());
+  }
+  std::sort(finding.ranks.begin(), finding.ranks.end());
+  finding.message = "mismatched collectives: " + calls_text(odd, norm) + "; field '" +
+                    finding.field + "' differs";
+  if (calls::permutes(found, odd.ranks.front(), norm.ranks.front())) {
+    finding.message += "; both make the same " + std::to_string(1 + found.loop.size()) +
+                       " calls in that loop, in another order: it goes over a dictionary or set "
+                       "whose order is not the same on all ranks";
+    finding.cause = Cause::kOrderSwap;
+    return finding;
+  }
+  if (field != SignatureField::kOp && calls::is_extra(group, odd, norm)) {
+    finding.message = extra_text(odd) + ": " + finding.message;
+  }
+  finding.cause = !known_.decides && calls::went_further(found)
+                      ? Cause::kCallSetDiffers
+                      : cause_of(group, found.slot, odd, field);
+  return finding;
+}
+
+void CallJudge::blame_dropped_forward(Finding& finding) const {
+  const std::optional<std::int32_t> step = known_.forwards.first_dropped(finding.attempt);
+  if (!step || (finding.step && *step > *finding.step)) return;
+  finding.cause = Cause::kNanSkipOneRank;
+  finding.message += "; " + known_.forwards.dropped_text(finding.attempt);
+}
+
+std::optional<Finding> CallJudge::extra_before_mismatch(const GroupKey& key,
+                                                        const GroupState& group) const {
+  if (!group.mismatch) return std::nullopt;
+  for (const Disagreement& found : group.site_differences) {
+    const Variant& odd = calls::offender(group, found.slot);
+    for (const Variant& norm : found.slot.variants) {
+      if (&norm == &odd || !calls::is_extra(group, odd, norm)) continue;
+      Finding finding = describe(key, found, odd, norm);
+      finding.field = "site";
+      finding.message = extra_text(odd) +
+                        ", which shifts all later ones: " + calls_text(odd, norm) + "; call " +
+                        std::to_string(group.mismatch->seq) + " is the first that does not match";
+      finding.cause = cause_of_extra(odd, norm);
+      return finding;
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<Finding> CallJudge::shifted_sites(const GroupKey& key,
+                                                const GroupState& group) const {
+  if (known_.died.contains(key.first)) return std::nullopt;  // A death explains unequal counts.
+  for (const Disagreement& found : group.site_differences) {
+    for (const Variant& odd : found.slot.variants) {
+      if (const Variant* norm = calls::shifted_against(group, found.slot, odd)) {
+        Finding finding = describe(key, found, odd, *norm);
+        finding.field = "site";
+        finding.message = "an extra call shifts all later ones: " + calls_text(odd, *norm);
+        if (odd.ranks == std::vector<Rank>{Rank{0}}) finding.cause = Cause::kRank0OnlyCollective;
+        return finding;
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+Cause CallJudge::cause_of_extra(const Variant& odd, const Variant& other) const {
+  const bool odd_is_zero = odd.ranks.size() == 1 && odd.ranks.front() == Rank{0};
+  if (odd_is_zero || (!known_.decides && is_aside(other))) return Cause::kRank0OnlyCollective;
+  // A call of these ranks alone. Where ranks decide things, a decision may be the cause (law 20).
+  return known_.decides ? Cause::kNone : Cause::kCodeSkew;
+}
+
+Cause CallJudge::cause_of(const GroupState& group,
+                          const Slot& slot,
+                          const Variant& odd,
+                          SignatureField field) const {
+  if (field == SignatureField::kLayout) return Cause::kBucketOrderDiffers;
+  if (field == SignatureField::kCount || field == SignatureField::kSplits) {
+    return Cause::kShapeMismatchCompletes;
+  }
+  if (field != SignatureField::kOp) return Cause::kDtypeRedopRootMismatch;
+  const Variant& other =
+      &odd == &slot.variants.front() ? slot.variants.back() : slot.variants.front();
+  const bool extra = calls::surplus(group, slot, odd) > 0;
+  if (!extra && calls::makes(group, odd, other.signature) &&
+      calls::makes(group, other, odd.signature)) {
+    return Cause::kOrderSwap;
+  }
+  return extra ? cause_of_extra(odd, other) : Cause::kNone;
+}
+
+}  // namespace lockstep::laws
