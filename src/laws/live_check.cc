@@ -5,8 +5,8 @@
 #include <optional>
 #include <span>
 
-#include "lockstep/laws/detail/left_out.h"
 #include "lockstep/laws/law_id.h"
+#include "lockstep/laws/rules/detail/calls/left_out.h"
 
 namespace lockstep {
 

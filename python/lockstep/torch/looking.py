@@ -46,7 +46,7 @@ class Looking:
     def __init__(self, budget: float = 0.0) -> None:
         self.budget = budget
         self.every = FIRST if budget else 1
-        self.often = 1  # One of so many windows leaves events.
+        self.often = 1  # One of this many windows leaves events.
         self._window = 0  # The synchronising forward that the current window begins with.
         self._since: tuple[float, float] | None = None
         self._lasted: deque[float] = deque(maxlen=32)  # Windows that are not looked at.

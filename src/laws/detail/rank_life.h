@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/laws/detail/left_out.h"
+#include "lockstep/laws/rules/detail/calls/left_out.h"
 #include "lockstep/trace/event.h"
 
 namespace lockstep::laws {

@@ -8,10 +8,10 @@
 
 #include "lockstep/laws/detail/alignment.h"
 #include "lockstep/laws/detail/forward_kinds.h"
-#include "lockstep/laws/detail/left_out.h"
 #include "lockstep/laws/rules/call_slots.h"
 #include "lockstep/laws/rules/checkers.h"
 #include "lockstep/laws/rules/detail/calls/call_judge.h"
+#include "lockstep/laws/rules/detail/calls/left_out.h"
 #include "lockstep/laws/rules/detail/calls/message_pairs.h"
 #include "lockstep/laws/rules/detail/group_lists.h"
 

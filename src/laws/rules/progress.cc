@@ -6,10 +6,10 @@
 #include "lockstep/laws/detail/alignment.h"
 #include "lockstep/laws/detail/forward_kinds.h"
 #include "lockstep/laws/detail/group_order.h"
-#include "lockstep/laws/detail/left_out.h"
 #include "lockstep/laws/detail/rank_life.h"
 #include "lockstep/laws/detail/stragglers.h"
 #include "lockstep/laws/rules/checkers.h"
+#include "lockstep/laws/rules/detail/calls/left_out.h"
 #include "lockstep/laws/rules/detail/ends/attempt_end.h"
 #include "lockstep/laws/rules/detail/ends/wait_explainer.h"
 
