@@ -158,6 +158,10 @@ class LogReader {
       for (std::size_t i = 0; i < place.children.size(); ++i) {
         place.children[i] = static_cast<std::int32_t>(ranks[i]);
       }
+      if (*channel < 0 || ranks[3] < 0) {
+        return complain("a tree's channel and rank are numbers from 0, not " +
+                        std::to_string(*channel) + " and " + std::to_string(ranks[3]));
+      }
       place.rank = static_cast<std::int32_t>(ranks[3]);
       place.parent = static_cast<std::int32_t>(ranks[4]);
       log_.trees.push_back(place);

@@ -127,9 +127,10 @@ class Members {
     return found == object_->end() || found->is_null() ? nullptr : &*found;
   }
 
-  void fail(const char* key, std::string what) {
+  /// `what` may quote the dump.
+  void fail(const char* key, const std::string& what) {
     if (!wrong_->empty()) return;
-    *wrong_ = std::move(what);
+    *wrong_ = printable(what);
     *wrong_key_ = key;
   }
 

@@ -96,6 +96,15 @@ TEST(FlightRecorderTest, CallsUpToTheLastCompletedOneHaveEnded) {
   }
 }
 
+TEST(FlightRecorderTest, ARefusalThatQuotesTheDumpIsOneLineAPersonCanRead) {
+  const TempFolder folder;
+  const std::vector<std::string> files{folder.path() + "/dump_0"};
+  std::ofstream(files[0]) << R"({"version": "3\n\u001b]0;x", "entries": []})";
+  const Result<LoadedTrace> trace = read_flight_recorder(files);
+  ASSERT_FALSE(trace.ok());
+  EXPECT_EQ(trace.error().text(), files[0] + ":1:2: unknown version '3\\n\\x1b]0;x', not 2.x");
+}
+
 TEST(FlightRecorderTest, MessagesAreLeftOutWhereOlderCallsWereOverwritten) {
   for (const std::int64_t n_overwritten : {0, 3}) {
     const LoadedTrace trace =

@@ -20,7 +20,7 @@ from statistics import median
 ALWAYS = 2  # The first windows: most mistakes show at once.
 FIRST = 16
 MOST = 4096
-MOST_LEFT_OUT = 64  # Of so many windows one leaves events, or more.
+MOST_LEFT_OUT = 64  # One window of this many leaves events, or more do.
 SHARE = 0.2  # Of the budget, for windows that are looked at ...
 SHARE_OF_EVENTS = 0.2  # ... and for the events of others: the rest is for what every window costs.
 ENOUGH = 8  # Windows of a kind, to know how long they take.

@@ -36,6 +36,14 @@ std::string complaint(const std::vector<std::string>& lines) {
   return log.ok() ? "" : log.error().text();
 }
 
+TEST(NcclLogTest, ATreeWithoutARankOrAChannelIsRefused) {
+  const std::string ring = "Channel 00/01 : 0 1 2";
+  EXPECT_EQ(complaint({ring, "Trees [0] 2/-1/-1->0->-1 [1] 2/-1/-1->-1->0"}),
+            "nccl.log:4: a tree's channel and rank are numbers from 0, not 1 and -1");
+  EXPECT_EQ(complaint({ring, "Trees [-1] 2/-1/-1->0->-1"}),
+            "nccl.log:4: a tree's channel and rank are numbers from 0, not -1 and 0");
+}
+
 TEST(NcclLogTest, RingsAndChoicesBecomeOrders) {
   const auto found =
       read({"Channel 00/02 : 0 1 2",
