@@ -30,6 +30,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+
 class Size(NamedTuple):
     widths: tuple[int, ...]
     rounds: int

@@ -36,13 +36,19 @@ std::vector<Judgeable> divide(const std::vector<std::string>& paths) {
   return parts;
 }
 
-std::string title_of_dumps(std::string_view run_id, std::size_t n) {
+std::string title_of(CallSource source, std::size_t n) {
   const std::string number = std::to_string(n);
-  if (run_id == "clog") return "torchcomms' Clog, " + number + (n == 1 ? " log" : " logs");
-  if (run_id == "nccl-inspector")
-    return "NCCL Inspector, " + number + (n == 1 ? " file" : " files");
-  if (run_id == "nccl-ras") return "NCCL RAS, 1 status";
-  return "Flight Recorder, " + number + " dumps";
+  switch (source) {
+    case CallSource::kFlightRecorder:
+      return "Flight Recorder, " + number + (n == 1 ? " dump" : " dumps");
+    case CallSource::kClog:
+      return "torchcomms' Clog, " + number + (n == 1 ? " log" : " logs");
+    case CallSource::kInspector:
+      return "NCCL Inspector, " + number + (n == 1 ? " file" : " files");
+    case CallSource::kRas:
+      return "NCCL RAS, 1 status";
+  }
+  return "";
 }
 
 /// A job's report and what else is shown of it.
@@ -68,7 +74,8 @@ Result<Checked> check_part(const Judgeable& part,
   const std::string& scenario = loaded.value().header.scenario;
   std::string title = part.paths() + (scenario.empty() ? "" : ": " + scenario);
   if (!part.dumps.empty()) {
-    title = title_of_dumps(loaded.value().header.run_id, part.dumps.size());
+    const auto source = parse_word<CallSource>(loaded.value().header.run_id);
+    title = title_of(source.value_or(CallSource::kFlightRecorder), part.dumps.size());
   }
   finish_report(report.value(),
                 {.title = title,

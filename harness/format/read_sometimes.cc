@@ -59,11 +59,7 @@ MarkSpec read_mark(const TomlNode& node, std::int32_t n_ranks, Problem& problem)
   if (mark.name.empty())
     problem.report("a mark needs a 'name': what should come to pass", node.where);
   if (!mark.law.empty()) check_law(mark.law, table.where("law"), problem);
-  if (mark.rank && (*mark.rank < 0 || *mark.rank >= n_ranks)) {
-    problem.report("there is no rank " + std::to_string(*mark.rank) + ": the world has " +
-                       std::to_string(n_ranks),
-                   table.where("rank"));
-  }
+  if (mark.rank) check_rank(*mark.rank, n_ranks, table.where("rank"), problem);
   if (!mark.event && mark.law.empty() && !mark.outcome) {
     problem.report("a mark needs an 'event', a 'law' or an 'outcome'", node.where);
   }

@@ -228,16 +228,23 @@ bool is_affordable(std::span<const std::int64_t> sizes) {
   return product <= kMostElements;
 }
 
+bool check_rank(std::int64_t rank,
+                std::int32_t n_ranks,
+                const std::string& where,
+                Problem& problem) {
+  if (rank >= 0 && rank < n_ranks) return true;
+  problem.report("rank " + std::to_string(rank) + " does not exist: the world has ranks 0 to " +
+                     std::to_string(n_ranks - 1),
+                 where);
+  return false;
+}
+
 std::vector<std::int32_t> ranks_of(const TomlNode& array, std::int32_t n_ranks, Problem& problem) {
   std::vector<std::int32_t> result;
   for (const TomlNode& item : array.items) {
     if (item.kind != TomlNode::Kind::kInteger) {
       problem.report("ranks are integers, not " + std::string(describe(item.kind)), item.where);
-    } else if (item.integer < 0 || item.integer >= n_ranks) {
-      problem.report("rank " + std::to_string(item.integer) +
-                         " does not exist: the world has ranks 0 to " + std::to_string(n_ranks - 1),
-                     item.where);
-    } else {
+    } else if (check_rank(item.integer, n_ranks, item.where, problem)) {
       result.push_back(static_cast<std::int32_t>(item.integer));
     }
   }

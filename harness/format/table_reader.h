@@ -111,5 +111,10 @@ std::vector<std::int64_t> integers_of(const TomlNode& array,
                                       Problem& problem);
 /// Ranks named in `array`. Reports ranks outside 0 .. n_ranks - 1.
 std::vector<std::int32_t> ranks_of(const TomlNode& array, std::int32_t n_ranks, Problem& problem);
+/// Reports a rank that a world of this many does not have. Returns: whether it has it.
+bool check_rank(std::int64_t rank,
+                std::int32_t n_ranks,
+                const std::string& where,
+                Problem& problem);
 
 }  // namespace lockstep

@@ -1,12 +1,11 @@
 #include "lockstep/harness/run/order_spread.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
 #include <set>
 
-#include "lockstep/base/half.h"
+#include "lockstep/formats/float_format.h"
 #include "lockstep/harness/companion/step_values.h"
 #include "lockstep/harness/format/load.h"
 #include "lockstep/harness/run/run_scenario.h"
@@ -19,21 +18,6 @@ namespace {
 /// Rank 0's values of one run are kept up to this size.
 constexpr std::int64_t kMostSpreadBytes = std::int64_t{256} << 20U;
 constexpr std::size_t kMostWorlds = 4;
-
-/// A place in the line of all numbers of a type, so that neighbours differ by one.
-template <typename Word, typename Number>
-std::int64_t place_in_line(Number value) {
-  const auto bits = static_cast<std::int64_t>(std::bit_cast<Word>(value));
-  return bits >= 0 ? bits : std::int64_t{std::numeric_limits<Word>::min()} - bits;
-}
-
-std::int64_t place_of(double value, DType dtype) {
-  if (dtype == DType::kF64) return place_in_line<std::int64_t>(value);
-  const auto single = static_cast<float>(value);
-  if (dtype == DType::kBF16) return place_in_line<std::int16_t>(to_bf16(single));
-  if (dtype == DType::kF16) return place_in_line<std::int16_t>(to_f16(single));
-  return place_in_line<std::int32_t>(single);
-}
 
 /// What is kept of a run: samples by step, gradients of the first one, parameters after each.
 struct RunValues {
@@ -273,11 +257,7 @@ std::string_view name_of(SpreadAxis axis) {
 std::uint64_t ulps_between(double a, double b, DType dtype) {
   const bool strange = std::isnan(a) || std::isnan(b);
   if (strange) return std::isnan(a) && std::isnan(b) ? 0 : Spread::kNotANumber;
-  const std::int64_t from = place_of(a, dtype);
-  const std::int64_t to = place_of(b, dtype);
-  // Of numbers with opposite signs the distance may not fit a signed word.
-  const auto distance = static_cast<std::uint64_t>(to) - static_cast<std::uint64_t>(from);
-  return to >= from ? distance : 0 - distance;
+  return FloatFormat::of(dtype).value().ulps_between(a, b);
 }
 
 Result<OrderSpread> order_spread(const std::string& path,

@@ -61,7 +61,7 @@ struct OrderSpread {
 
 /// Numbers of `dtype` from a to b, not counting a: 0 when they are equal (-0 equals 0), 1 for
 /// neighbours.
-/// Requires: f32 or f64; values of that type.
+/// Requires: a floating dtype; values of it.
 std::uint64_t ulps_between(double a, double b, DType dtype);
 
 /// Runs a scenario's job once as it is and once for each change.

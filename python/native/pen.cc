@@ -16,6 +16,20 @@ VirtualTime now() {
   return {std::chrono::duration_cast<std::chrono::nanoseconds>(since).count()};
 }
 
+/// Events that every step has. None of their parts but ids and digests belongs to a caller.
+constexpr EventKinds kOfEveryStep = kinds_of<ForwardEvent,
+                                             BackwardEvent,
+                                             LossEvent,
+                                             StepEvent,
+                                             SampleEvent,
+                                             StateEvent,
+                                             CollectiveEvent>();
+
+/// A process that aborts writes lines, and makes none: here they are made.
+constexpr EventKinds kEndsAPart = kinds_of<BackwardEvent, StepEvent>();
+
+bool includes(EventKinds kinds, const EventBody& body) { return (kinds >> body.index() & 1U) != 0; }
+
 bool has_sketch(GradPoint point) {
   return point == GradPoint::kInc || point == GradPoint::kPre || point == GradPoint::kPost;
 }
@@ -65,30 +79,30 @@ void Pen::place(std::int32_t wrapper, const Position& at) {
 
 void Pen::write(const EventBody& body, std::int32_t wrapper) {
   const Event event{rank_, next_index_++, now(), position(wrapper), body};
-  if (!lazy_ || !is_kept(event)) {
+  if (!lazy_ || !includes(kOfEveryStep, body)) {
     write_waiting();
     file_->append(to_json_line(event, names_) + '\n');
-  } else if (std::holds_alternative<BackwardEvent>(body) ||
-             std::holds_alternative<StepEvent>(body)) {
-    write_waiting();  // A process that aborts writes lines, and makes none.
+    return;
   }
+  keep_waiting(event);
+  if (includes(kEndsAPart, body)) write_waiting();
 }
 
-bool Pen::is_kept(const Event& event) {
-  const EventBody& body = event.body;
+void Pen::write_at(const Position& at, const EventBody& body, std::int32_t wrapper) {
+  const Position present = position(wrapper);
+  place(wrapper, at);
+  write(body, wrapper);
+  position(wrapper) = present;
+}
+
+void Pen::keep_waiting(const Event& event) {
   Waiting waiting{event, {}, {}};
-  if (const auto* const sample = std::get_if<SampleEvent>(&body)) {
+  if (const auto* const sample = std::get_if<SampleEvent>(&event.body)) {
     waiting.ids.assign(sample->ids.begin(), sample->ids.end());
-  } else if (const auto* const state = std::get_if<StateEvent>(&body)) {
+  } else if (const auto* const state = std::get_if<StateEvent>(&event.body)) {
     waiting.digests.assign(state->digests.begin(), state->digests.end());
-  } else if (!std::holds_alternative<ForwardEvent>(body) &&
-             !std::holds_alternative<BackwardEvent>(body) &&
-             !std::holds_alternative<LossEvent>(body) && !std::holds_alternative<StepEvent>(body) &&
-             !std::holds_alternative<CollectiveEvent>(body)) {
-    return false;
   }
   waiting_.push_back(std::move(waiting));
-  return true;
 }
 
 void Pen::write_waiting() {

@@ -52,6 +52,8 @@ class Pen {
 
   /// Records one event at the wrapper's position.
   void write(const EventBody& body, std::int32_t wrapper);
+  /// The same of something that happened earlier, at another position.
+  void write_at(const Position& at, const EventBody& body, std::int32_t wrapper);
 
   // -- gradients, one by one as they become ready, then written as one event
   /// The gradients of `wrapper` will be those of `layout`.
@@ -142,8 +144,8 @@ class Pen {
   };
 
   Position& position(std::int32_t wrapper);
-  /// Keeps the event for later if it is one of those that every step has.
-  bool is_kept(const Event& event);
+  /// Keeps the event, to make a line of it later.
+  void keep_waiting(const Event& event);
   /// Makes lines of the events that wait. One after another they cost a third of what each costs
   /// between a training's own operations, which have swept the caches.
   void write_waiting();

@@ -20,12 +20,16 @@ PyObject* layout(PenState& state, const Arguments& arguments) {
   return PyLong_FromLong(static_cast<std::int32_t>(state.pen.layout(names)));
 }
 
+/// Arguments 1 to 4.
+Position position_in(const Arguments& arguments) {
+  return {.sync = arguments.small(1),
+          .micro = arguments.small(2),
+          .opt = arguments.small(3),
+          .epoch = arguments.small(4)};
+}
+
 PyObject* place(PenState& state, const Arguments& arguments) {
-  state.pen.place(arguments.small(0),
-                  {.sync = arguments.small(1),
-                   .micro = arguments.small(2),
-                   .opt = arguments.small(3),
-                   .epoch = arguments.small(4)});
+  state.pen.place(arguments.small(0), position_in(arguments));
   return none();
 }
 
@@ -146,6 +150,14 @@ PyObject* sample(PenState& state, const Arguments& arguments) {
   return none();
 }
 
+PyObject* sample_at(PenState& state, const Arguments& arguments) {
+  const std::vector<std::int64_t> ids = arguments.integers(6);
+  state.pen.write_at(position_in(arguments),
+                     SampleEvent{.split = state.pen.name(arguments.text(5)), .ids = ids},
+                     arguments.small(0));
+  return none();
+}
+
 PyObject* data(PenState& state, const Arguments& arguments) {
   std::vector<Owned> copies;
   const std::vector<TensorView> tensors = state.reader.views(arguments.object(4), copies);
@@ -183,6 +195,13 @@ PyObject* group(PenState& state, const Arguments& arguments) {
   return none();
 }
 
+/// A file, a line and a scope, from argument `i` on.
+CallSite site_at(PenState& state, const Arguments& arguments, std::size_t i) {
+  return {state.pen.keep(arguments.text(i)),
+          arguments.small(i + 1),
+          state.pen.keep(arguments.text(i + 2))};
+}
+
 PyObject* posted(PenState& state, const Arguments& arguments) {
   Signature call;
   call.op = arguments.choice<CollectiveOp>(2, static_cast<int>(CollectiveOp::kRecv) + 1);
@@ -196,8 +215,7 @@ PyObject* posted(PenState& state, const Arguments& arguments) {
   call.count = arguments.integer(10);
   call.splits = arguments.word(11);
   call.layout = arguments.word(12);
-  call.site = {
-      state.pen.keep(arguments.text(13)), arguments.small(14), state.pen.keep(arguments.text(15))};
+  call.site = site_at(state, arguments, 13);
   return PyLong_FromLongLong(state.pen.post(arguments.small(1), call, arguments.small(0)));
 }
 
@@ -214,8 +232,7 @@ PyObject* posted_own(PenState& state, const Arguments& arguments) {
   }
   call.async = arguments.flag(4);
   call.root = arguments.small(5);
-  call.site = {
-      state.pen.keep(arguments.text(6)), arguments.small(7), state.pen.keep(arguments.text(8))};
+  call.site = site_at(state, arguments, 6);
   return PyLong_FromLongLong(state.pen.post(arguments.small(1), call, arguments.small(0)));
 }
 
@@ -347,6 +364,7 @@ std::vector<PyMethodDef> all_methods() {
       method<step, 6>("step"),
       method<batch, 5>("batch"),
       method<sample, 3>("sample"),
+      method<sample_at, 7>("sample_at"),
       method<data, 5>("data"),
       method<epoch, 10>("epoch"),
       method<group, 2>("group"),

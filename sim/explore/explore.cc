@@ -105,20 +105,6 @@ Result<std::uint64_t> count_steps(const SessionOptions& options,
   return run.value().world.n_choices;
 }
 
-// The length of each rank.
-Result<RankLengths> count_lengths(const SessionOptions& options,
-                                  Session& session,
-                                  const Session::Body& body) {
-  RankLengths lengths;
-  for (const LengthOrder order : {LengthOrder::kLowestFirst, LengthOrder::kHighestFirst}) {
-    const auto counter = make_length_counter(order);
-    const auto run = session.run(options, *counter, body);
-    if (!run.ok()) return run.error();
-    lengths = longer_of(lengths, counter->lengths());
-  }
-  return lengths;
-}
-
 Result<std::unique_ptr<Source>> make_source(const ExploreOptions& options,
                                             Session& session,
                                             const Session::Body& body) {
@@ -127,7 +113,10 @@ Result<std::unique_ptr<Source>> make_source(const ExploreOptions& options,
     return Made(std::make_unique<ExhaustiveSource>());
   }
   if (options.strategy == name_of(StrategyKind::kUniform)) {
-    auto lengths = count_lengths(options.session, session, body);
+    auto lengths = count_lengths([&](LengthCounter& counter) -> Outcome {
+      const auto run = session.run(options.session, counter, body);
+      return run.ok() ? success() : Outcome(run.error());
+    });
     if (!lengths.ok()) return lengths.error();
     return Made(std::make_unique<UniformSource>(std::move(lengths).value()));
   }

@@ -65,7 +65,8 @@ struct Exploration {
 
 /// Runs `body` under one schedule after another.
 ///
-/// "pct" makes one run of the default schedule first, "uniform" two, to learn how long it is.
+/// "pct" makes one run first, to learn how many steps there are; "uniform" two, to learn how long the
+/// ranks are.
 ///
 /// Requires: as Exhaustive, for that strategy.
 /// Deterministic: the result is a function of program and options.

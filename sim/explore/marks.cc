@@ -4,16 +4,9 @@
 #include <iterator>
 #include <utility>
 
+#include "lockstep/base/text.h"
+
 namespace lockstep {
-
-namespace {
-
-void append(std::string& list, const std::string& item) {
-  if (!list.empty()) list += ", ";
-  list += item;
-}
-
-}  // namespace
 
 void count_laws(const Report& report, std::vector<LawCoverage>& laws) {
   for (const LawResult& result : report.laws) {
@@ -34,17 +27,17 @@ void count_laws(const Report& report, std::vector<LawCoverage>& laws) {
 }
 
 std::string laws_text(const std::vector<LawCoverage>& laws) {
-  std::string broken;
-  std::string never;
+  std::vector<std::string> broken;
+  std::vector<std::string> never;
   for (const LawCoverage& law : laws) {
-    if (!law.was_checked()) append(never, law.law);
-    if (law.n_broken > 0) append(broken, law.law + " in " + std::to_string(law.n_broken));
+    if (!law.was_checked()) never.push_back(law.law);
+    if (law.n_broken > 0) broken.push_back(law.law + " in " + std::to_string(law.n_broken));
   }
   std::string text =
       "laws: " + std::to_string(std::ranges::count_if(laws, &LawCoverage::was_checked)) + " of " +
       std::to_string(laws.size()) + " had something to check";
-  if (!broken.empty()) text += "; broken: " + broken;
-  if (!never.empty()) text += "; never: " + never;
+  if (!broken.empty()) text += "; broken: " + join(broken);
+  if (!never.empty()) text += "; never: " + join(never);
   return text + "\n";
 }
 

@@ -179,6 +179,17 @@ std::unique_ptr<LengthCounter> make_length_counter(LengthOrder order) {
   return std::make_unique<Counter>(order);
 }
 
+Result<RankLengths> count_lengths(const std::function<Outcome(LengthCounter&)>& run) {
+  RankLengths lengths;
+  for (const LengthOrder order : {LengthOrder::kLowestFirst, LengthOrder::kHighestFirst}) {
+    const auto counter = make_length_counter(order);
+    const Outcome made = run(*counter);
+    if (!made.ok()) return made.error();
+    lengths = longer_of(lengths, counter->lengths());
+  }
+  return lengths;
+}
+
 RankLengths longer_of(const RankLengths& first, const RankLengths& second) {
   RankLengths longer = first;
   longer.stretches.resize(std::max(first.stretches.size(), second.stretches.size()));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -41,6 +42,10 @@ std::unique_ptr<LengthCounter> make_length_counter(LengthOrder order);
 
 /// Stretch by stretch the longer one of the two.
 RankLengths longer_of(const RankLengths& first, const RankLengths& second);
+
+/// The lengths that two runs show, one of each order. `run` makes one under the counter.
+/// Errors: those of `run`.
+Result<RankLengths> count_lengths(const std::function<Outcome(LengthCounter&)>& run);
 
 struct UniformOptions {
   std::uint64_t seed = 0;

@@ -20,9 +20,8 @@ void AutocastRegion::keep(const Variable& x, const Variable& converted) {
 
 AutocastGuard::AutocastGuard(Runtime& runtime, const AutocastOptions& options)
     : runtime_(runtime), outermost_(runtime.autocast() == nullptr) {
-  const bool narrow = options.dtype == DType::kF16 || options.dtype == DType::kBF16;
   LOCKSTEP_CHECK(
-      !options.enabled || narrow,
+      !options.enabled || is_narrow(options.dtype),
       fmt::format("autocast computes in f16 or bf16, not in {}", name_of(options.dtype)));
   if (outermost_) runtime.set_autocast(&own_);
   AutocastRegion& region = *runtime.autocast();

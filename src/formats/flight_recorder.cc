@@ -17,7 +17,6 @@ namespace lockstep {
 
 namespace {
 
-using detail::CallSource;
 using detail::FlightDump;
 using detail::FlightEntry;
 using detail::kWorldGroup;
@@ -31,20 +30,6 @@ struct FlightGroup {
 
 bool is_message(const FlightEntry& entry) {
   return entry.op == CollectiveOp::kSend || entry.op == CollectiveOp::kRecv;
-}
-
-std::string run_id_of(CallSource source) {
-  switch (source) {
-    case CallSource::kFlightRecorder:
-      return "flight-recorder";
-    case CallSource::kClog:
-      return "clog";
-    case CallSource::kInspector:
-      return "nccl-inspector";
-    case CallSource::kRas:
-      return "nccl-ras";
-  }
-  return "";
 }
 
 /// What a file calls the number of a call.
@@ -91,7 +76,7 @@ class FlightTrace {
     }
     number_groups();
     loaded.header.n_ranks = n_ranks_;
-    loaded.header.run_id = run_id_of(dumps_.front().source);
+    loaded.header.run_id = name_of(dumps_.front().source);
     loaded.header.backend = library_.starts_with("gloo") ? "gloo" : "nccl";
     loaded.header.library = library_.empty() ? "PyTorch" : library_;
     loaded.trace->ensure_ranks(n_ranks_);

@@ -1,18 +1,29 @@
 // Dumps of PyTorch's Flight Recorder as a trace, so that the laws can judge a job that hangs.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "lockstep/base/words.h"
 #include "lockstep/formats/jsonl.h"
 
 namespace lockstep {
 
-/// Reads the dumps of one run, or other files that list the calls of its ranks: logs of torchcomms' Clog hook,
-/// files of NCCL's Inspector plugin (one per rank each) or one status of NCCL's RAS subsystem. What a file is
-/// shows in its bytes; the header's `run_id` says which: "flight-recorder", "clog", "nccl-inspector",
-/// "nccl-ras".
+/// Who wrote the files that list the calls of a job's ranks. The word is the run_id of their trace.
+enum class CallSource : std::uint8_t {
+  kFlightRecorder,  ///< PyTorch: one dump per rank.
+  kClog,            ///< torchcomms' Clog hook: one log per rank.
+  kInspector,       ///< NCCL's Inspector plugin: one file per process.
+  kRas,             ///< NCCL's RAS subsystem: one status per job.
+};
+template <>
+inline constexpr WordTable<4> kWords<CallSource> = {
+    "flight-recorder", "clog", "nccl-inspector", "nccl-ras"};
+
+/// Reads the dumps of one run, or other files that list the calls of its ranks. What a file is shows in
+/// its bytes; the header's `run_id` is the word of its CallSource.
 ///
 /// Dumps of PyTorch's Flight Recorder are one file per rank: what `torch._C._distributed_c10d` dumps as JSON,
 /// or the pickles that PyTorch writes when its watchdog fires. The last number of a file's name is
@@ -23,7 +34,7 @@ namespace lockstep {
 /// group is which. Every rank ends "stuck" when some call has not ended anywhere, and "ok"
 /// otherwise. Steps are unknown: positions have opt = -1.
 ///
-/// Dumps have no roots, no reduce operations and no tags; these are taken to be equal. Messages
+/// Flight Recorder dumps have no roots, no reduce operations and no tags; these are taken to be equal. Messages
 /// are left out where older calls were overwritten, since nothing says which ones belong together.
 ///
 /// Errors: no files, a file that cannot be read, two files of one rank, a dump of another format

@@ -1,5 +1,7 @@
 #include "lockstep/formats/float_format.h"
 
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 
@@ -23,60 +25,35 @@ std::int64_t place_of(std::uint64_t bits, std::int64_t size) {
   return (bits & sign) != 0 ? -magnitude : magnitude;
 }
 
+struct Row {
+  ElementType type;
+  DType dtype;
+  double unit;
+  double smallest;
+};
+
+constexpr std::array kRows = {Row{ElementType::kF64, DType::kF64, 0x1p-53, 0x1p-1074},
+                              Row{ElementType::kF32, DType::kF32, 0x1p-24, 0x1p-149},
+                              Row{ElementType::kF16, DType::kF16, 0x1p-11, 0x1p-24},
+                              Row{ElementType::kBF16, DType::kBF16, 0x1p-8, 0x1p-133}};
+
+const Row& row_of(ElementType type) { return *std::ranges::find(kRows, type, &Row::type); }
+
 }  // namespace
 
 std::optional<FloatFormat> FloatFormat::of(ElementType type) {
-  switch (type) {
-    case ElementType::kF64:
-    case ElementType::kF32:
-    case ElementType::kF16:
-    case ElementType::kBF16:
-      return FloatFormat(type);
-    default:
-      return std::nullopt;
-  }
+  const auto row = std::ranges::find(kRows, type, &Row::type);
+  return row == kRows.end() ? std::nullopt : std::optional(FloatFormat(row->type));
 }
 
 std::optional<FloatFormat> FloatFormat::of(DType dtype) {
-  switch (dtype) {
-    case DType::kF64:
-      return FloatFormat(ElementType::kF64);
-    case DType::kF32:
-      return FloatFormat(ElementType::kF32);
-    case DType::kF16:
-      return FloatFormat(ElementType::kF16);
-    case DType::kBF16:
-      return FloatFormat(ElementType::kBF16);
-    default:
-      return std::nullopt;
-  }
+  const auto row = std::ranges::find(kRows, dtype, &Row::dtype);
+  return row == kRows.end() ? std::nullopt : std::optional(FloatFormat(row->type));
 }
 
-double FloatFormat::unit_roundoff() const {
-  switch (type_) {
-    case ElementType::kF64:
-      return 0x1p-53;
-    case ElementType::kF16:
-      return 0x1p-11;
-    case ElementType::kBF16:
-      return 0x1p-8;
-    default:
-      return 0x1p-24;
-  }
-}
+double FloatFormat::unit_roundoff() const { return row_of(type_).unit; }
 
-double FloatFormat::smallest() const {
-  switch (type_) {
-    case ElementType::kF64:
-      return 0x1p-1074;
-    case ElementType::kF16:
-      return 0x1p-24;
-    case ElementType::kBF16:
-      return 0x1p-133;
-    default:
-      return 0x1p-149;
-  }
-}
+double FloatFormat::smallest() const { return row_of(type_).smallest; }
 
 std::uint64_t FloatFormat::bits(std::string_view bytes, std::size_t index) const {
   switch (type_) {

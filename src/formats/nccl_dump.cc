@@ -208,7 +208,7 @@ class RasReader {
                     std::map<std::string, std::map<std::int32_t, std::int64_t>>& into) {
     for (const auto& [function, number] : counts.json().items()) {
       if (!function_of(function)) continue;  // A kind that makes no collective of ours.
-      into[function][rank] = counts.integer(function.c_str(), 0, INT64_MAX);
+      into[function][rank] = counts.integer(function.c_str(), 0, INT64_MAX - kMostRasCalls);
     }
   }
 

@@ -278,7 +278,7 @@ Variable attend_wide(const Variable& q,
                      const Variable& v,
                      const AttentionOptions& options) {
   const DType dtype = q.data().dtype();
-  if (!detail::is_narrow(dtype)) return attend(q, k, v, options);
+  if (!is_narrow(dtype)) return attend(q, k, v, options);
   const std::array wide{cast(q, DType::kF32), cast(k, DType::kF32), cast(v, DType::kF32)};
   return cast(attend(wide[0], wide[1], wide[2], widened(options)), dtype);
 }
@@ -300,7 +300,7 @@ Variable self_attention(const Variable& qkv,
                         const AttentionOptions& options) {
   const Variable in = detail::autocasts(qkv) ? detail::lowered(qkv) : qkv;
   const DType dtype = in.data().dtype();
-  if (!detail::is_narrow(dtype)) return attend_packed(in, layout, options);
+  if (!is_narrow(dtype)) return attend_packed(in, layout, options);
   return cast(attend_packed(cast(in, DType::kF32), layout, widened(options)), dtype);
 }
 

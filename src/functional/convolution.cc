@@ -141,7 +141,7 @@ Variable conv2d_as_given(const Variable& x,
   Tensor out = Tensor::empty(runtime, columns.result(x.shape()[0]), dtype);
   const Tensor filters = columns.filters(weight.data());
   const Tensor scratch = Tensor::empty(runtime, columns.columns(), dtype);
-  const bool fused = bias.defined() && detail::is_narrow(dtype);  // As in linear.
+  const bool fused = bias.defined() && is_narrow(dtype);  // As in linear.
   if (fused) {
     kernels.fill(out, 0.0);
     kernels.add_channels(out, out, bias.data());

@@ -65,7 +65,7 @@ void check_shapes(const Variable& x, const Variable& weight, const Variable& bia
 /// addmm does; in f32 and f64 the bias is added to the finished product.
 void multiply(const Tensor& out, const Tensor& x, const Tensor& weight, const Variable& bias) {
   Kernels& kernels = out.runtime().kernels();
-  const bool fused = bias.defined() && detail::is_narrow(out.dtype());
+  const bool fused = bias.defined() && is_narrow(out.dtype());
   if (fused) {
     kernels.fill(out, 0.0);
     kernels.add_row(out, out, bias.data());

@@ -29,7 +29,7 @@ class WideningBucket final : public PendingBucket {
 };
 
 void check_wire(DType wire) {
-  LOCKSTEP_CHECK(wire == DType::kF16 || wire == DType::kBF16,
+  LOCKSTEP_CHECK(is_narrow(wire),
                  fmt::format("gradients are compressed to f16 or bf16, not to {}", name_of(wire)));
 }
 

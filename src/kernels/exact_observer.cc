@@ -27,8 +27,6 @@ void watch(KernelOp op, KernelRun run) {
 
 /// 16-bit floats are rounded by integer arithmetic, which raises no flag: results are checked by
 /// value.
-bool rounds_silently(DType dtype) { return dtype == DType::kF16 || dtype == DType::kBF16; }
-
 bool same_value(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
 
 std::vector<double> widened(const void* data, std::int64_t n_elems, DType dtype) {
@@ -50,7 +48,7 @@ void expect_values(KernelOp op, const std::vector<double>& wanted, const void* d
 void watch_fill(const KernelCall& call, KernelRun run) {
   const Tensor& out = *call.operands[0].first;
   watch(call.op, run);
-  if (!rounds_silently(out.dtype()) || out.n_elems() == 0) return;
+  if (!is_narrow(out.dtype()) || out.n_elems() == 0) return;
   if (!same_value(out.at(0), call.numbers[0])) fail_inexact(call.op);
 }
 
@@ -58,7 +56,7 @@ void watch_copy(const KernelCall& call, KernelRun run) {
   const Tensor& out = *call.operands[0].first;
   const Tensor& in = *call.operands[1].first;
   watch(call.op, run);
-  if (!rounds_silently(out.dtype()) || out.dtype() == in.dtype()) return;
+  if (!is_narrow(out.dtype()) || out.dtype() == in.dtype()) return;
   expect_values(
       call.op, widened(in.read_raw(), in.n_elems(), in.dtype()), out.read_raw(), out.dtype());
 }
@@ -103,7 +101,7 @@ std::vector<double> wide_reduction(const RawReduction& raw) {
 void watch_reduce(const KernelCall& call, KernelRun run) {
   const RawReduction& raw = *call.raw;
   const bool arithmetic = raw.op != ReduceOp::kMin && raw.op != ReduceOp::kMax;
-  if (!rounds_silently(raw.dtype) || !arithmetic) return watch(call.op, run);
+  if (!is_narrow(raw.dtype) || !arithmetic) return watch(call.op, run);
   std::vector<double> wanted;
   auto reduce_wide = [&] { wanted = wide_reduction(raw); };
   watch(call.op, KernelRun(reduce_wide));

@@ -54,7 +54,7 @@ void uniform16(const Tensor& tensor, Generator& generator, UniformRange range) {
 
 void uniform(const Tensor& tensor, Generator& generator, double bound) {
   const UniformRange range{.from = -bound, .to = bound};
-  if (tensor.dtype() == DType::kF16 || tensor.dtype() == DType::kBF16) {
+  if (is_narrow(tensor.dtype())) {
     return uniform16(tensor, generator, range);
   }
   if (tensor.dtype() == DType::kF32) {

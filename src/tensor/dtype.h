@@ -46,6 +46,9 @@ constexpr bool is_floating(DType dtype) {
          dtype == DType::kBF16;
 }
 
+/// f16 or bf16.
+constexpr bool is_narrow(DType dtype) { return dtype == DType::kF16 || dtype == DType::kBF16; }
+
 template <typename T>
 struct DTypeOf;
 

@@ -9,8 +9,6 @@ namespace lockstep {
 
 namespace {
 
-bool is_narrow(DType dtype) { return dtype == DType::kF16 || dtype == DType::kBF16; }
-
 // Calls gather(span) on the tensor's elements in the dtype, or in f32 and rounds them to it.
 template <typename F>
 Tensor gather_floats(Runtime& runtime, const Shape& shape, DType dtype, F gather) {

@@ -168,7 +168,7 @@ void copy_rounded(const std::vector<NamedVariable>& from, const std::vector<Name
 // Draws initial values; those of a 16-bit model in f32, as `Model().to(torch.bfloat16)` does.
 // Returns the generator as the draws left it.
 Generator initialize(nn::Module& model, const ModelSpec& spec, std::int32_t rank) {
-  if (spec.dtype != DType::kF16 && spec.dtype != DType::kBF16) {
+  if (!is_narrow(spec.dtype)) {
     return draw(model, spec.init, rank);
   }
   ModelSpec wide = spec;

@@ -1,4 +1,4 @@
-"""What every golden script shares: the header lines and the digest of long index lists."""
+"""What golden scripts share: the header lines, the digest of long index lists, and drawn cases."""
 
 import sys
 
@@ -29,3 +29,19 @@ def listed(indices, longest=40):
         return " ".join(str(i) for i in indices)
     ends = " ".join(str(i) for i in indices[:3] + indices[-3:])
     return f"# {len(indices)} {digest(indices)} {ends}"
+
+
+def drawn(families, dtypes, draw, n, longest):
+    """Lines "case : answer" of random cases: `n` of each of these dtypes in each family, none longer than `longest`.
+
+    `draw(family)` returns a random case, whose second word is its dtype, and its answer.
+    """
+    for name in families:
+        missing = {dtype: n for dtype in dtypes}
+        while any(missing.values()):
+            case, answer = draw(name)
+            dtype = case.split()[1]
+            line = f"{case} : {answer}"
+            if len(line) <= longest and missing[dtype] > 0:
+                missing[dtype] -= 1
+                yield line

@@ -12,24 +12,13 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "live"))
 
 import autocast_cases  # noqa: E402  (chooses the instruction set: before anything imports PyTorch)
-from golden_format import write  # noqa: E402
+from golden_format import drawn, write  # noqa: E402
 
 CASES = 4  # Of each type.
 LONGEST = 1600
 
 
-def lines():
-    rng = random.Random(16)
-    for name in autocast_cases.FAMILIES:
-        missing = {dtype: CASES for dtype in ("autocast:f16", "autocast:bf16")}
-        while any(missing.values()):
-            case, answer = autocast_cases.case(name, rng)
-            dtype = case.split()[1]
-            line = f"{case} : {answer}"
-            if len(line) <= LONGEST and missing[dtype] > 0:
-                missing[dtype] -= 1
-                yield line
-
-
 if __name__ == "__main__":
-    write(os.path.join(HERE, "autocast_torch2.txt"), "make_autocast.py", "case : answer", list(lines()))
+    rng = random.Random(16)
+    LINES = drawn(autocast_cases.FAMILIES, ("autocast:f16", "autocast:bf16"), lambda name: autocast_cases.case(name, rng), CASES, LONGEST)
+    write(os.path.join(HERE, "autocast_torch2.txt"), "make_autocast.py", "case : answer", list(LINES))

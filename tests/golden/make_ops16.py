@@ -13,24 +13,13 @@ sys.path.insert(0, os.path.join(HERE, "..", "live"))
 
 import op16_cases  # noqa: E402  (chooses the instruction set: before anything imports PyTorch)
 import op_cases  # noqa: E402
-from golden_format import write  # noqa: E402
+from golden_format import drawn, write  # noqa: E402
 
 CASES = 3  # Of each type.
 LONGEST = 2000
 
 
-def lines():
-    rng = random.Random(16)
-    for name in op_cases.FAMILIES:
-        missing = {dtype: CASES for dtype in op16_cases.DTYPES}
-        while any(missing.values()):
-            case, answer = op16_cases.case(name, rng)
-            dtype = case.split()[1]
-            line = f"{case} : {answer}"
-            if len(line) <= LONGEST and missing[dtype] > 0:
-                missing[dtype] -= 1
-                yield line
-
-
 if __name__ == "__main__":
-    write(os.path.join(HERE, "ops16_torch2.txt"), "make_ops16.py", "case : answer", list(lines()))
+    rng = random.Random(16)
+    LINES = drawn(op_cases.FAMILIES, op16_cases.DTYPES, lambda name: op16_cases.case(name, rng), CASES, LONGEST)
+    write(os.path.join(HERE, "ops16_torch2.txt"), "make_ops16.py", "case : answer", list(LINES))

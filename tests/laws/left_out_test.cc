@@ -136,5 +136,36 @@ TEST(LeftOutCallsTest, ADamagedTraceMayClaimAnyNumber) {
   }
 }
 
+TEST(LeftOutCallsTest, LinesThatStandForAMillionCallsEachAreJudgedAtOnce) {
+  Calls calls(2);
+  post(calls, 0, 1);
+  post(calls, 1, 1);
+  for (int line = 0; line < 300; ++line) {
+    for (const std::int32_t rank : {0, 1}) leave_out(calls, rank, 1'000'000);
+  }
+  for (int line = 0; line < 300; ++line) leave_out(calls, 0, 1'000'000);
+  post(calls, 0, 1);
+  calls.post(1, calls.make(kBarrier, 12, "save.py"));
+  calls.end_all();
+  const LawResult result = check("collectives-match", calls.stream);
+  EXPECT_EQ(result.n_checked, 1) << "call 0; rank 1's barrier meets one that rank 0 left out";
+}
+
+TEST(LeftOutCallsTest, ACallThatAllButOneLeftOutWaitsForIt) {
+  Calls calls(3);
+  for (const std::int32_t rank : {0, 1, 2}) post(calls, rank, 1);
+  leave_out(calls, 0, 2);
+  leave_out(calls, 1, 1);
+  post(calls, 1, 1);
+  post(calls, 2, 2);
+  for (const std::int32_t rank : {0, 1}) post(calls, rank, 1);
+  calls.post(2, calls.make(kBarrier, 12, "save.py"));
+  calls.end_all();
+  const LawResult result = check("collectives-match", calls.stream);
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(result.findings[0].seq, 3);
+  EXPECT_EQ(result.findings[0].ranks, (std::vector<Rank>{Rank{2}}));
+}
+
 }  // namespace
 }  // namespace lockstep

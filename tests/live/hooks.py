@@ -8,14 +8,8 @@ which PyTorch 1.13 has not. Then each planted mistake must be noticed by the sam
 """
 
 import argparse
-import os
-import pickle
 import random
-import subprocess
 import sys
-import tempfile
-import traceback
-import warnings
 
 import live
 import torch_jobs
@@ -186,10 +180,7 @@ class Run:
                 p.grad = None
 
 
-def answer_all(rank, n_ranks, jobs, port, folder):
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
+def answer_all(rank, n_ranks, jobs):
     torch.Tensor.cuda = lambda self, *_: self
     torch.nn.Module.cuda = lambda self, *_: self
     gather_everything.real, dist.all_gather = dist.all_gather, gather_everything
@@ -202,54 +193,15 @@ def answer_all(rank, n_ranks, jobs, port, folder):
     dist.init_process_group("gloo", rank=rank, world_size=n_ranks)
     groups = {n: dist.new_group(list(range(n)), backend="recording") for n in (2, 3)}
     alone = [dist.new_group([r], backend="recording") for r in range(n_ranks)][rank]
-    with open(f"{folder}/{rank}", "wb") as out:
-        for job in jobs:
-            answer = {}
-            if rank < job["world"]:
-                group = groups[job["world"]]
-                alone.calls = group.calls  # One list of what this rank called.
-                group.calls.clear()
-                run = Run(job, rank, group, {1: alone, job["world"]: group})
-                answer = {**run.answer, f"c {rank}": ",".join(group.calls)}
-            pickle.dump(answer, out)
-            out.flush()
-
-
-def run_jobs(jobs):
-    """An answer a job, or None where some rank has none."""
-    n_ranks = 3
-    with tempfile.TemporaryDirectory() as folder:
-        port, children = torch_jobs.free_port(), []
-        for rank in range(n_ranks):
-            child = os.fork()
-            if child == 0:
-                with open(f"{folder}/{rank}.log", "w", encoding="utf-8") as log:
-                    os.dup2(log.fileno(), 2)
-                    try:
-                        answer_all(rank, n_ranks, jobs, port, folder)
-                        os._exit(0)
-                    except BaseException:  # A process that was forked never returns.
-                        traceback.print_exc(file=log)
-                        log.flush()
-                        os._exit(1)
-            children.append(child)
-        torch_jobs.wait_for(children, folder, n_ranks)
-        by_rank = [torch_jobs.load(f"{folder}/{rank}", len(jobs)) for rank in range(n_ranks)]
-        torch_jobs.report_crashes(folder, n_ranks)
-    answers = []
-    for index in range(len(jobs)):
-        if any(index >= len(own) for own in by_rank):
-            answers.append({"x": "PyTorch did not finish this job"})
-            continue
-        answers.append({key: text for own in by_rank for key, text in own[index].items()})
-    return answers
-
-
-def answers_of(probe, lines, mistake):
-    done = subprocess.run([probe, mistake], input="\n".join(lines) + "\n", stdout=subprocess.PIPE,
-                          text=True, check=True)
-    return [dict(entry.split("=", 1) for entry in line.split(";"))
-            for line in done.stdout.splitlines()]
+    for job in jobs:
+        answer = {}
+        if rank < job["world"]:
+            group = groups[job["world"]]
+            alone.calls = group.calls  # One list of what this rank called.
+            group.calls.clear()
+            run = Run(job, rank, group, {1: alone, job["world"]: group})
+            answer = {**run.answer, f"c {rank}": ",".join(group.calls)}
+        yield answer
 
 
 def record(path, lines, answers):
@@ -274,11 +226,11 @@ def main():
     seed = random.SystemRandom().randrange(2**32) if options.seed is None else options.seed
     rng = random.Random(seed)
     lines = [options.job] if options.job else [draw_job(rng) for _ in range(options.cases)]
-    expected = run_jobs([parse(line) for line in lines])
+    expected = torch_jobs.run_in_processes([parse(line) for line in lines], 3, answer_all)
     if options.record:
         record(options.record, lines, expected)
     n_equal = 0
-    for line, theirs, ours in zip(lines, expected, answers_of(options.probe, lines, "none")):
+    for line, theirs, ours in zip(lines, expected, torch_jobs.answers_of(options.probe, lines, "none")):
         n_equal += theirs == ours
         if theirs == ours:
             continue
@@ -293,7 +245,7 @@ def main():
     for mistake in () if options.job else MISTAKES:
         if mistake in ("other-seed", "forgets-errors") and powerSGD_hook is None:
             continue
-        n_noticed = sum(a != b for a, b in zip(expected, answers_of(options.probe, lines, mistake)))
+        n_noticed = sum(a != b for a, b in zip(expected, torch_jobs.answers_of(options.probe, lines, mistake)))
         print(f"hooks: {mistake} is noticed in {n_noticed} jobs")
         ok = ok and n_noticed > 0
     sys.exit(0 if ok else 1)

@@ -2,8 +2,6 @@
 // under a communication hook, and its calls. `hooks_probe MISTAKE` gives almost right answers;
 // `hooks_probe MISTAKE FILE` compares its answers with those in FILE, "job : answer", instead.
 #include <cmath>
-#include <fstream>
-#include <iostream>
 #include <map>
 #include <optional>
 
@@ -14,6 +12,7 @@
 
 #include "tests/ddp/tiny_model.h"
 #include "tests/golden/golden_bits.h"
+#include "tests/live/answers.h"
 #include "tests/programs/run.h"
 
 namespace lockstep {
@@ -182,36 +181,13 @@ std::string answer_job(sim::Session& session, const HookJob& job, const std::str
   return text;
 }
 
-/// Returns how many answers differ from those in the file; an empty one has none to agree with.
-std::int64_t n_different(const std::string& path, const std::string& mistake) {
-  sim::Session session;
-  std::int64_t n = 0;
-  std::int64_t n_wrong = 0;
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) {
-    const std::size_t colon = line.find(" : ");
-    if (line.starts_with('#') || colon == std::string::npos) continue;
-    const std::string job = line.substr(0, colon);
-    const std::string answer = answer_job(session, HookJob(job), mistake);
-    ++n;
-    if (answer == line.substr(colon + 3)) continue;
-    ++n_wrong;
-    std::cout << job << "\n  recorded " << line.substr(colon + 3) << "\n  here     " << answer
-              << '\n';
-  }
-  std::cout << n_wrong << " of " << n << " answers differ\n";
-  return n == 0 ? 1 : n_wrong;
-}
-
 }  // namespace
 }  // namespace lockstep
 
 int main(int n_words, char** words) {
-  const std::string mistake = n_words > 1 ? words[1] : "none";
-  if (n_words > 2) return lockstep::n_different(words[2], mistake) == 0 ? 0 : 1;
   lockstep::sim::Session session;
-  for (std::string line; std::getline(std::cin, line);) {
-    std::cout << lockstep::answer_job(session, lockstep::HookJob(line), mistake) << '\n';
-  }
-  return 0;
+  const auto answer = [&](const std::string& line, const std::string& mistake) {
+    return lockstep::answer_job(session, lockstep::HookJob(line), mistake);
+  };
+  return lockstep::live::answer_all(n_words, words, answer);
 }

@@ -14,14 +14,9 @@ and no test can exclude that for every seed (seed 1 of the second job is such a 
 import argparse
 import math
 import os
-import pickle
 import random
 import struct
-import subprocess
 import sys
-import tempfile
-import traceback
-import warnings
 
 os.environ["ATEN_CPU_CAPABILITY"] = "avx2"  # Read as PyTorch is imported.
 
@@ -185,55 +180,12 @@ class Run:
         return torch.tensor(values).view(shape)
 
 
-def answer_all(rank, n_ranks, jobs, port, folder):
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    torch.set_num_threads(1)
+def answer_all(rank, n_ranks, jobs):
     torch.backends.mkldnn.set_flags(False)
-    warnings.simplefilter("ignore")
     dist.init_process_group("gloo", rank=rank, world_size=n_ranks)
     groups = {n: dist.new_group(list(range(n)), backend="gloo") for n in (2, 3)}
-    with open(f"{folder}/{rank}", "wb") as out:
-        for job in jobs:
-            answer = Run(job, rank, groups[job["world"]]).all() if rank < job["world"] else {}
-            pickle.dump(answer, out)
-            out.flush()
-
-
-def run_jobs(jobs):
-    """An answer a job, as PyTorch's processes give it."""
-    n_ranks = 3
-    with tempfile.TemporaryDirectory() as folder:
-        port, children = torch_jobs.free_port(), []
-        for rank in range(n_ranks):
-            child = os.fork()
-            if child == 0:
-                with open(f"{folder}/{rank}.log", "w", encoding="utf-8") as log:
-                    os.dup2(log.fileno(), 2)
-                    try:
-                        answer_all(rank, n_ranks, jobs, port, folder)
-                        os._exit(0)
-                    except BaseException:  # A process that was forked never returns.
-                        traceback.print_exc(file=log)
-                        log.flush()
-                        os._exit(1)
-            children.append(child)
-        torch_jobs.wait_for(children, folder, n_ranks)
-        by_rank = [torch_jobs.load(f"{folder}/{rank}", len(jobs)) for rank in range(n_ranks)]
-        torch_jobs.report_crashes(folder, n_ranks)
-    answers = []
-    for index in range(len(jobs)):
-        if any(index >= len(own) for own in by_rank):
-            answers.append({"x": "PyTorch did not finish this job"})
-            continue
-        answers.append({key: text for own in by_rank for key, text in own[index].items()})
-    return answers
-
-
-def answers_of(probe, lines, mistake):
-    done = subprocess.run([probe, mistake], input="\n".join(lines) + "\n", stdout=subprocess.PIPE,
-                          text=True, check=True)
-    return [dict(entry.split("=", 1) for entry in line.split(";"))
-            for line in done.stdout.splitlines()]
+    for job in jobs:
+        yield Run(job, rank, groups[job["world"]]).all() if rank < job["world"] else {}
 
 
 def promised(answer):
@@ -283,10 +235,10 @@ def main():
     seed = random.SystemRandom().randrange(2**32) if options.seed is None else options.seed
     rng = random.Random(seed)
     lines = FIXED + [draw_job(rng) for _ in range(options.cases)]
-    expected = run_jobs([parse(line) for line in lines])
+    expected = torch_jobs.run_in_processes([parse(line) for line in lines], 3, answer_all)
     if options.record:
         record(options.record, lines, expected)
-    answers = answers_of(options.probe, lines, "none")
+    answers = torch_jobs.answers_of(options.probe, lines, "none")
     n_equal = 0
     for line, theirs, ours in zip(lines, expected, answers):
         equal = promised(theirs) == promised(ours)
@@ -300,7 +252,7 @@ def main():
     print(f"mixed training: {n_equal} of {len(lines)} jobs equal PyTorch {torch.__version__}; --seed {seed}")
     ok = n_equal == len(lines)
     for mistake in MISTAKES:
-        wrong = answers_of(options.probe, lines, mistake)
+        wrong = torch_jobs.answers_of(options.probe, lines, mistake)
         n_noticed = sum(promised(a) != promised(b) for a, b in zip(expected, wrong))
         print(f"mixed training: {mistake} is noticed in {n_noticed} jobs")
         ok = ok and n_noticed > 0

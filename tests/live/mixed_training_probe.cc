@@ -3,8 +3,6 @@
 // right answers; `mixed_training_probe MISTAKE FILE` compares its answers with those in FILE,
 // "job : answer", instead.
 #include <cstdint>
-#include <fstream>
-#include <iostream>
 #include <limits>
 #include <map>
 #include <memory>
@@ -27,6 +25,7 @@
 #include "lockstep/sim/session/session.h"
 
 #include "tests/golden/golden_bits.h"
+#include "tests/live/answers.h"
 #include "tests/programs/program.h"
 
 namespace lockstep {
@@ -35,7 +34,6 @@ namespace {
 constexpr std::int64_t kRows = 4;
 constexpr std::int64_t kFeatures = 6;
 constexpr std::int64_t kOutputs = 2;
-constexpr std::size_t kShown = 400;  ///< Letters of an answer that differs.
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
 const nn::GptOptions kGpt{.vocab = 11, .context = 8, .layers = 2, .heads = 2, .width = 16};
@@ -274,36 +272,13 @@ std::string promised(const std::string& answer) {
   return kept;
 }
 
-/// Returns how many answers differ from those in the file; an empty one has none to agree with.
-std::int64_t n_different(const std::string& path, const std::string& mistake) {
-  sim::Session session;
-  std::int64_t n = 0;
-  std::int64_t n_wrong = 0;
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) {
-    const std::size_t colon = line.find(" : ");
-    if (line.starts_with('#') || colon == std::string::npos) continue;
-    const std::string job = line.substr(0, colon);
-    const std::string answer = answer_job(session, MixedJob(job), mistake);
-    ++n;
-    if (promised(answer) == promised(line.substr(colon + 3))) continue;
-    ++n_wrong;
-    std::cout << job << "\n  recorded " << line.substr(colon + 3, kShown) << "\n  here     "
-              << answer.substr(0, kShown) << '\n';
-  }
-  std::cout << n_wrong << " of " << n << " answers differ\n";
-  return n == 0 ? 1 : n_wrong;
-}
-
 }  // namespace
 }  // namespace lockstep
 
 int main(int n_words, char** words) {
-  const std::string mistake = n_words > 1 ? words[1] : "none";
-  if (n_words > 2) return lockstep::n_different(words[2], mistake) == 0 ? 0 : 1;
   lockstep::sim::Session session;
-  for (std::string line; std::getline(std::cin, line);) {
-    std::cout << lockstep::answer_job(session, lockstep::MixedJob(line), mistake) << '\n';
-  }
-  return 0;
+  const auto answer = [&](const std::string& line, const std::string& mistake) {
+    return lockstep::answer_job(session, lockstep::MixedJob(line), mistake);
+  };
+  return lockstep::live::answer_all(n_words, words, answer, lockstep::promised);
 }

@@ -11,6 +11,7 @@ import pickle
 import re
 import socket
 import struct
+import subprocess
 import tempfile
 import time
 import traceback
@@ -366,12 +367,18 @@ class Run:
             self.note("u", step, " ".join(str(count) for count in counts))
 
 
-def worker(rank, jobs, port, folder):
+def worker(rank, n_ranks, jobs, answers, port, folder):
     """One rank, for all jobs, in its own process."""
     with open(f"{folder}/{rank}.log", "w", encoding="utf-8") as log:
         os.dup2(log.fileno(), 2)
         try:
-            answer_all(rank, jobs, port, folder)
+            os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+            torch.set_num_threads(1)
+            warnings.simplefilter("ignore")
+            with open(f"{folder}/{rank}", "wb") as out:
+                for answer in answers(rank, n_ranks, jobs):
+                    pickle.dump(answer, out)
+                    out.flush()
         except BaseException:  # A process that was forked never returns.
             traceback.print_exc(file=log)
             log.flush()
@@ -379,31 +386,32 @@ def worker(rank, jobs, port, folder):
         os._exit(0)
 
 
-def answer_all(rank, jobs, port, folder):
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
-
+def answer_all(rank, n_ranks, jobs):
     def make(store, own, size, timeout):
         return RecordingGroup(dist.ProcessGroupGloo(store, own, size, timeout), own, size)
 
     extra = {} if torch.__version__.startswith("1.") else {"devices": ["cpu"]}
     dist.Backend.register_backend("recording", make, **extra)
-    n_ranks = max(job["world"] for job in jobs)
     dist.init_process_group("gloo", rank=rank, world_size=n_ranks)
     groups = {n: dist.new_group(list(range(n)), backend="recording") for n in range(1, n_ranks + 1)}
-    with open(f"{folder}/{rank}", "wb") as out:
-        for job in jobs:
-            answer = {}
-            if rank < job["world"]:
-                group = groups[job["world"]]
-                group.calls.clear()
-                run = Run(job, rank, group, answer)
-                run.all()
-                del run
-                answer[f"c {rank}"] = ",".join(group.calls)
-            pickle.dump(answer, out)
-            out.flush()
+    for job in jobs:
+        answer = {}
+        if rank < job["world"]:
+            group = groups[job["world"]]
+            group.calls.clear()
+            run = Run(job, rank, group, answer)
+            run.all()
+            del run
+            answer[f"c {rank}"] = ",".join(group.calls)
+        yield answer
+
+
+def answers_of(probe, lines, mistake):
+    """What our probe answers, as run_in_processes() gives PyTorch's."""
+    done = subprocess.run([probe, mistake], input="\n".join(lines) + "\n", stdout=subprocess.PIPE,
+                          text=True, check=True)
+    return [dict(entry.split("=", 1) for entry in line.split(";"))
+            for line in done.stdout.splitlines()]
 
 
 def free_port():
@@ -428,24 +436,29 @@ def load(path, n):
 def run_jobs(lines):
     """Answers in the order of lines; a job that did not end everywhere is {"x": "..."}."""
     jobs = [parse(line) for line in lines]
-    n_ranks = max(job["world"] for job in jobs)
+    return run_in_processes(jobs, max(job["world"] for job in jobs), answer_all)
+
+
+def run_in_processes(jobs, n_ranks, answers):
+    """What all ranks together know of each job: `answers(rank, n_ranks, jobs)` yields one's part of each, {} for a
+    job that it has no part in. A job that did not end everywhere is {"x": "..."}."""
     with tempfile.TemporaryDirectory() as folder:
         port = free_port()
         children = []
         for rank in range(n_ranks):
             child = os.fork()
             if child == 0:
-                worker(rank, jobs, port, folder)
+                worker(rank, n_ranks, jobs, answers, port, folder)
             children.append(child)
         wait_for(children, folder, n_ranks)
         by_rank = [load(f"{folder}/{rank}", len(jobs)) for rank in range(n_ranks)]
         report_crashes(folder, n_ranks)
-    answers = []
+    merged = []
     for index in range(len(jobs)):
         parts = [own[index] for own in by_rank if index < len(own)]
-        merged = dict(itertools.chain.from_iterable(part.items() for part in parts))
-        answers.append(merged if len(parts) == n_ranks else {"x": "PyTorch did not finish this job"})
-    return answers
+        answer = dict(itertools.chain.from_iterable(part.items() for part in parts))
+        merged.append(answer if len(parts) == n_ranks else {"x": "PyTorch did not finish this job"})
+    return merged
 
 
 def wait_for(children, folder, n_ranks):

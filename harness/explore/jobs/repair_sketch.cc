@@ -122,8 +122,7 @@ void mend_wrapper(JobSketch& s) {
 }
 
 void mend_precision(JobSketch& s) {
-  const bool is_narrow = s.dtype == DType::kBF16 || s.dtype == DType::kF16;
-  if (is_narrow && s.hook == HookKind::kPowerSgd) s.dtype = DType::kF32;
+  if (is_narrow(s.dtype) && s.hook == HookKind::kPowerSgd) s.dtype = DType::kF32;
   // Norms refuse parameters of the other 16 bits, and autocast leaves f64 alone.
   if (s.autocast && s.dtype != DType::kF32) s.autocast = s.dtype;
   if (s.dtype == DType::kF64) s.autocast.reset();

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <string_view>
 
+#include "lockstep/base/text.h"
 #include "lockstep/formats/json_text.h"
 #include "lockstep/formats/jsonl.h"
 #include "lockstep/harness/run/run_scenario.h"
@@ -148,24 +149,19 @@ std::string counted(std::uint64_t n, std::string_view what) {
   return std::to_string(n) + " " + std::string(what);
 }
 
-void append(std::string& list, const std::string& item) {
-  if (!list.empty()) list += ", ";
-  list += item;
-}
-
 std::string actions_text(const ActionCounts& actions) {
-  std::string done;
-  std::string never;
+  std::vector<std::string> done;
+  std::vector<std::string> never;
   for (std::size_t kind = 0; kind < kActionKinds; ++kind) {
     if (actions.picks[kind] > 0) {
-      append(done, counted(actions.picks[kind], kActionWords[kind]));
+      done.push_back(counted(actions.picks[kind], kActionWords[kind]));
     } else {
-      append(never, std::string(kActionWords[kind]));
+      never.emplace_back(kActionWords[kind]);
     }
   }
-  std::string text = "actions: " + (done.empty() ? "none" : done) + "; " +
+  std::string text = "actions: " + (done.empty() ? "none" : join(done)) + "; " +
                      counted(actions.choices, "picks had an alternative");
-  if (!never.empty()) text += "; never: " + never;
+  if (!never.empty()) text += "; never: " + join(never);
   return text + "\n";
 }
 

@@ -152,18 +152,6 @@ Result<bool> add_block(const std::vector<Planned>& block,
   return true;
 }
 
-/// How long the ranks of a scenario are, as a word.
-Result<std::string> count_lengths(const TrialRunner& runner, const Scenario& scenario) {
-  sim::RankLengths lengths;
-  for (const auto order : {sim::LengthOrder::kLowestFirst, sim::LengthOrder::kHighestFirst}) {
-    const auto counter = sim::make_length_counter(order);
-    const Result<Trial> trial = runner.run(scenario, *counter);
-    if (!trial.ok()) return trial.error();
-    lengths = sim::longer_of(lengths, counter->lengths());
-  }
-  return sim::encode_lengths(lengths);
-}
-
 /// What names the strategy of run `number`: PCT learns from earlier runs how long they are, and the
 /// uniform walk from two runs of each input that do not count.
 class StrategyNames {
@@ -189,9 +177,12 @@ class StrategyNames {
   /// Counts what `name` needs of an input, once. Errors: its run cannot be made.
   Outcome prepare(const TrialRunner& runner, const Inputs& inputs, std::size_t input) {
     if (!uniform_ || lengths_.contains(input)) return success();
-    auto counted = count_lengths(runner, inputs.scenarios[input]);
+    const auto counted = sim::count_lengths([&](sim::LengthCounter& counter) -> Outcome {
+      const Result<Trial> trial = runner.run(inputs.scenarios[input], counter);
+      return trial.ok() ? success() : Outcome(trial.error());
+    });
     if (!counted.ok()) return counted.error();
-    lengths_[input] = std::move(counted).value();
+    lengths_[input] = sim::encode_lengths(counted.value());
     return success();
   }
 

@@ -104,9 +104,7 @@ class Calls:
             # Between DDP's own reductions and the engine there is no function of c10d's.
             frame = sys._getframe().f_back  # None: the engine's own thread, as GPUs have it.
             own = frame is None or frame.f_code.co_name == ENGINE
-            if own and recorder.left_out.now:
-                self._posting = call
-                self.n_called += 1
+            if own and recorder.left_out.now and self._count(call):
                 return
             if self.open:
                 recorder.poll()
@@ -117,13 +115,24 @@ class Calls:
         except Exception as error:
             recorder.trouble(SEAM, error)
 
+    def _count(self, call: Any) -> bool:
+        """A call of a window that is left out. Returns: whether it still is."""
+        with self.recorder.left_out.lock:
+            if self.recorder.left_out.now:
+                self._posting = call
+                self.n_called += 1
+            return self.recorder.left_out.now
+
     def _write_own(self, call: Any, pen: Pen, scope: str, file: str, line: int) -> None:
         """A reduction of DDP's own: every step has some, so this asks no more than it must."""
+        if self.n_called != self._n_written:
+            self.write_left_out()
+        self._post_own(call, pen, scope, file, line)
+
+    def _post_own(self, call: Any, pen: Pen, scope: str, file: str, line: int) -> None:
         op = _op_named(call.name)
         if op is None:
             return
-        if self.n_called != self._n_written:
-            self.write_left_out()
         self.n_own += 1
         self._own_site = file, line
         recorder = self.recorder
@@ -177,21 +186,23 @@ class Calls:
 
     def write_left_out(self) -> None:
         """What was only counted so far. A call that has not completed is recorded as any other."""
-        recorder, call, taken = self.recorder, self._posting, self._taken
-        pen = recorder.pen
-        n, self._n_written = self.n_called - self._n_written, self.n_called
-        self._posting = self._taken = None
-        if pen is None or n == 0:
-            return
+        with self.recorder.left_out.lock:
+            n = self.n_called - self._n_written
+            if self.recorder.pen is not None and n > 0:
+                self._write_counted(self.recorder.pen, n)
+            self._posting = self._taken = None
+            self._n_written = self.n_called  # Last: until then the other thread waits for the lock.
+
+    def _write_counted(self, pen: Pen, n: int) -> None:
+        call, taken = self._posting, self._taken
         is_taken = taken is not None and taken.op_id == call.op_id
         over = is_taken and _is_over(taken.work, False) == (True, True)
         if n > 1 or over:
-            pen.leave_out(recorder.current.wrapper, self.number, n if over else n - 1)
-        if over:
-            return
-        self._write_own(call, pen, BACKWARD, *self._own_site)
-        if is_taken:
-            self.posted(taken)
+            pen.leave_out(self.recorder.current.wrapper, self.number, n if over else n - 1)
+        if not over:
+            self._post_own(call, pen, BACKWARD, *self._own_site)
+        if not over and is_taken:
+            self._take(taken)
 
     def take_refused(self) -> list[int]:
         """Tickets of calls that the backend never took."""
@@ -201,19 +212,29 @@ class Calls:
 
     def posted(self, call: Any) -> None:
         try:
-            if self.n_called != self._n_written:
-                self._taken = call
-                return
-            ticket = self._posted.pop(call.op_id, None)
-            if ticket is not None:
-                work = self.open[ticket] = call.work
-                if work is None:
-                    self.recorder.poll()
-                asked = self._asked.pop(call.op_id, None)
-                if asked is not None and self.recorder.in_flight is not None:
-                    self.recorder.in_flight.posted(asked, work)
+            if self.n_called == self._n_written or not self._note_taken(call):
+                self._take(call)
         except Exception as error:
             self.recorder.trouble(SEAM, error)
+
+    def _note_taken(self, call: Any) -> bool:
+        """The backend has taken the last call that was counted. Returns: whether it is not written yet."""
+        with self.recorder.left_out.lock:
+            if self.n_called == self._n_written:
+                return False
+            self._taken = call
+            return True
+
+    def _take(self, call: Any) -> None:
+        ticket = self._posted.pop(call.op_id, None)
+        if ticket is None:
+            return
+        work = self.open[ticket] = call.work
+        if work is None:
+            self.recorder.poll()
+        asked = self._asked.pop(call.op_id, None)
+        if asked is not None and self.recorder.in_flight is not None:
+            self.recorder.in_flight.posted(asked, work)
 
 
 def _reduce_of(given: dict[str, Any]) -> ReduceOp:

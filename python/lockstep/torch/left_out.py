@@ -42,7 +42,7 @@ class LeftOut:
         self.optimizer: Any = None  # The one that steps the wrapper's parameters, and nothing else's.
         self._wrapper: Wrapper | None = None
         self._calls: Calls | None = None
-        self._writing = RLock()  # The watching thread records, too, when this one stands still.
+        self.lock = RLock()  # Of what is counted: the watching thread ends windows, too.
         self.overdue = False  # Nothing has been written for so long that it is time for it.
         self._seen: tuple[int, int, int] | None = None
         self._n_ticks = 0
@@ -65,6 +65,10 @@ class LeftOut:
     def forwards(self, ddp: Any, wrapper: Wrapper) -> bool:
         """A forward of the wrapper begins. Returns: whether it is like the others; if not, recording
         goes on."""
+        with self.lock:
+            return self.now and self._passes_by(ddp, wrapper)
+
+    def _passes_by(self, ddp: Any, wrapper: Wrapper) -> bool:
         recorder, module, place = self.recorder, wrapper.module(), wrapper.place
         if wrapper is not self._wrapper or module is None or not module.training \
                 or not torch.is_grad_enabled() or not recorder.streams.is_settled(wrapper) \
@@ -89,19 +93,26 @@ class LeftOut:
         if wrapper is not None:
             wrapper.awaits = wrapper.awaits and not wrapper.reduces
 
-    def stepped(self, optimizer: Any, wrappers: list[Wrapper]) -> None:
-        """An optimizer has stepped parameters of these wrappers."""
-        if len(wrappers) == 1 and wrappers[0] is self._wrapper:
-            self.optimizer = optimizer
-        for wrapper in wrappers:
-            self.step_on(wrapper)
+    def stepped(self, optimizer: Any, wrappers: list[Wrapper]) -> bool:
+        """An optimizer has stepped parameters of these wrappers. Returns: whether the window is still left out."""
+        with self.lock:
+            if not self.now:
+                return False
+            if len(wrappers) == 1 and wrappers[0] is self._wrapper:
+                self.optimizer = optimizer
+            for wrapper in wrappers:
+                self._step_on(wrapper)
+            return True
 
-    def stepped_again(self) -> None:
+    def stepped_again(self) -> bool:
         """The same optimizer has."""
-        if self._wrapper is not None:
-            self.step_on(self._wrapper)
+        with self.lock:
+            if not self.now or self._wrapper is None:
+                return False
+            self._step_on(self._wrapper)
+            return True
 
-    def step_on(self, wrapper: Wrapper) -> None:
+    def _step_on(self, wrapper: Wrapper) -> None:
         wrapper.place.opt += 1
         wrapper.place.micro = -1
         self.recorder.moved(wrapper.place)
@@ -111,24 +122,16 @@ class LeftOut:
 
     def end(self) -> None:
         """Writes what is known of the windows that were left out; recording goes on."""
-        with self._writing:
-            self.now, self.optimizer = False, None
+        with self.lock:
             for switch in self.switches:
                 switch.turn(True)
-            if self.recorder.pen is not None and self._wrapper is not None and self._calls is not None:
-                self._write_batches(self._wrapper)
+            pen, wrapper = self.recorder.pen, self._wrapper
+            while self.batches and pen is not None and wrapper is not None:
+                sync, micro, opt, split, ids = self.batches.popleft()
+                pen.sample_at(wrapper.index, sync, micro, opt, self.recorder.epoch, split, ids)
+            if self._calls is not None:
                 self._calls.write_left_out()
-
-    def _write_batches(self, wrapper: Wrapper) -> None:
-        recorder, pen, place = self.recorder, self.recorder.pen, wrapper.place
-        wrote = False
-        while self.batches and pen is not None:
-            batch = self.batches.popleft()
-            pen.place(place.wrapper, batch.sync, batch.micro, batch.opt, recorder.epoch)
-            pen.sample(place.wrapper, batch.split, batch.ids)
-            wrote = True
-        if wrote:
-            recorder.moved(place)
+            self.now, self.optimizer = False, None  # Last: until then the other thread waits for the lock.
 
     def watch(self) -> None:
         """Once a second, from the watching thread: a window in which nothing has happened since is

@@ -101,6 +101,7 @@ class Recorder:
     def _forget(self) -> None:
         """A fork, such as a loader's worker, is not this rank."""
         self.pen = None
+        self.left_out.now = False
 
     def moved(self, place: Place) -> None:
         """Hands the pen a place that has changed."""

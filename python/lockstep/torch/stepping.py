@@ -129,9 +129,10 @@ class Stepping:
             return
         self.n_steps += 1
         if recorder.left_out.now:
-            if not skipped:
-                return recorder.left_out.stepped(optimizer, [share.wrapper for share in self.shares_of(optimizer)])
-            recorder.left_out.end()
+            if skipped:
+                recorder.left_out.end()
+            elif recorder.left_out.stepped(optimizer, [share.wrapper for share in self.shares_of(optimizer)]):
+                return
         if recorder.exchanges is not None:
             recorder.exchanges.stepped()
         before, shares = self._stepped
@@ -226,9 +227,10 @@ def install(recorder: Recorder) -> None:
         if stepping.depth > 0:
             return
         try:
-            if recorder.left_out.now and recorder.left_out.optimizer is optimizer:
+            left_out = recorder.left_out
+            if left_out.now and left_out.optimizer is optimizer and left_out.stepped_again():
                 stepping.n_steps += 1
-                return recorder.left_out.stepped_again()
+                return
             stepping.after(optimizer)
             if recorder.averaging is not None:
                 recorder.averaging.stepped(optimizer)

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import random
+import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +17,9 @@ from budget_test import BUDGET
 from forked import SCRIPTS, run_job
 from lockstep._core import watch_open, watch_poll
 from lockstep.torch import looking
+from lockstep.torch.left_out import LeftOut
 from lockstep.torch.looking import AGAIN, ENOUGH, FIRST, LEARNING, MOST_LEFT_OUT, Look, Looking
+from lockstep.torch.wrapping import Wrapper
 from unchanged_test import CONFIGURATIONS, JOB, PLAIN
 
 HEALTHY = ["clean.py", "accumulation.py", "clipping.py", "mixed_precision.py", "find_unused.py", "batch_norm_eval.py",
@@ -80,6 +86,46 @@ def test_samples_steps_and_the_number_of_calls_are_those_of_a_whole_recording(se
         # Two windows of each epoch show how it began.
         expected = {n for n in range(N_STEPS) if n < FIRST or n % (4 if rank == 0 else 16) == 0 or n % 40 < 2}
         assert steps[1] == list(range(N_STEPS)) and steps[0] == sorted(expected)
+        last = [max(event["seq"] for event in events if event["kind"] == "collective") for events in (some, whole)]
+        assert last[0] == last[1]
+        assert left_out(some) and not left_out(whole)
+
+
+@pytest.fixture
+def ended_at_any_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread ends windows that are left out, as the watching thread does, but hundreds of times a second."""
+    real = LeftOut.begin
+
+    def interrupt(windows: LeftOut) -> None:
+        draws = random.Random(int(os.environ["RANK"]))
+        while True:
+            if windows.now:
+                windows.end()
+            time.sleep(draws.random() * 0.002)
+
+    def begin(self: LeftOut, wrapper: Wrapper) -> None:
+        if not any(thread.name == "interrupt" for thread in threading.enumerate()):
+            sys.setswitchinterval(1e-6)
+            threading.Thread(target=interrupt, args=(self,), name="interrupt", daemon=True).start()
+        real(self, wrapper)
+
+    monkeypatch.setattr(LeftOut, "begin", begin)
+
+
+@pytest.mark.parametrize("script", ["clean.py", "accumulation.py", "clipping.py", "mixed_precision.py"])
+def test_a_window_may_be_ended_by_another_thread_at_any_time(script: str, seldom: None, ended_at_any_time: None,
+                                                             tmp_path: Path) -> None:
+    script_file = longer(script, tmp_path)
+    for name, budget in (("some", BUDGET), ("whole", 0.0)):
+        ran = run_job(script_file, 2, tmp_path / name, tmp_path, budget)
+        assert ran.codes == [0, 0] and ran.troubles == [], ran.output
+    report = lockstep.check(tmp_path / "some")
+    assert report.ok, str(report)
+    for rank in (0, 1):
+        some, whole = (events_of(tmp_path / name, rank) for name in ("some", "whole"))
+        samples = [[(event["at"], event["ids"]) for event in events if event["kind"] == "sample"]
+                   for events in (some, whole)]
+        assert samples[0] == samples[1] and len(samples[0]) > 100
         last = [max(event["seq"] for event in events if event["kind"] == "collective") for events in (some, whole)]
         assert last[0] == last[1]
         assert left_out(some) and not left_out(whole)

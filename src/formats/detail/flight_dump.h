@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/formats/flight_recorder.h"
 #include "lockstep/trace/event.h"
 
 namespace lockstep::detail {
@@ -34,9 +35,6 @@ struct FlightEntry {
   std::string file;               ///< The caller outside of PyTorch, where frames were recorded.
   std::int32_t line = 0;
 };
-
-/// Who wrote a file.
-enum class CallSource : std::uint8_t { kFlightRecorder, kClog, kInspector, kRas };
 
 struct FlightDump {
   CallSource source = CallSource::kFlightRecorder;

@@ -5,8 +5,6 @@
 
 namespace lockstep::detail {
 
-constexpr bool is_narrow(DType dtype) { return dtype == DType::kF16 || dtype == DType::kBF16; }
-
 /// f32 for 16-bit floats, else the dtype itself.
 constexpr DType wide_dtype(DType dtype) { return is_narrow(dtype) ? DType::kF32 : dtype; }
 

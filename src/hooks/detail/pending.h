@@ -47,7 +47,7 @@ class ReducingBucket final : public PendingBucket {
 /// and rounded once more, as PyTorch does on the CPU.
 inline void divide(const Tensor& data, std::int32_t divisor) {
   Kernels& kernels = data.runtime().kernels();
-  if (data.dtype() != DType::kF16 && data.dtype() != DType::kBF16) {
+  if (!is_narrow(data.dtype())) {
     kernels.div_scalar(data, data, divisor);
     return;
   }

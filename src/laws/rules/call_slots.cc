@@ -111,13 +111,32 @@ void Slot::arrive(const Signature& signature,
   append(variants.back().ranks, who);
 }
 
+void GroupState::leave_out(std::int64_t first_call, std::int64_t last_call) {
+  if (last_call < first_seq) return;  // A damaged trace.
+  ++left_out[std::max(first_call, first_seq)];
+  --left_out[last_call + 1];
+}
+
 std::int64_t GroupState::close_complete(std::int32_t n_members) {
   std::int64_t n_compared = 0;
-  while (!slots.empty()) {
+  while (!slots.empty() || !left_out.empty()) {
+    for (; !left_out.empty() && left_out.begin()->first <= first_seq;
+         left_out.erase(left_out.begin())) {
+      n_leaving += left_out.begin()->second;
+    }
     const auto next = slots.begin();
-    if (next->first != first_seq || next->second.n_arrived < n_members) break;
-    n_compared += close(*this, first_seq++, next->second);
-    slots.erase(next);
+    const bool recorded = next != slots.end() && next->first == first_seq;
+    if (n_leaving + (recorded ? next->second.n_arrived : 0) < n_members) break;
+    if (recorded) {
+      n_compared += close(*this, first_seq++, next->second);
+      slots.erase(next);
+      continue;
+    }
+    // All left it out, and with it all that follow until something else is known.
+    Slot gap;
+    close(*this, first_seq, gap);
+    first_seq = left_out.begin()->first;
+    if (next != slots.end()) first_seq = std::min(first_seq, next->first);
   }
   return n_compared;
 }

@@ -35,8 +35,8 @@ struct Variant {
 /// One sequence number, while its members arrive.
 struct Slot {
   std::vector<Variant> variants;
-  std::int32_t n_arrived = 0;  ///< Those whose call was left out of their trace included.
-  bool mismatch = false;       ///< Some field differs.
+  std::int32_t n_arrived = 0;
+  bool mismatch = false;  ///< Some field differs.
   bool sites_differ = false;
 
   /// These ranks call it, in this step, and after this many steps of all their optimizers.
@@ -79,7 +79,13 @@ struct GroupState {
   RankWrapperMap<Caller> callers;              ///< Of ranks alone: wrappers do not matter here.
   std::optional<Disagreement> mismatch;        ///< The first one; what follows it is a consequence.
   std::vector<Disagreement> site_differences;  ///< The first of each pair of sites.
+  /// By sequence number: how many more ranks leave calls out from there on, fewer where it is
+  /// negative. A line of a trace may stand for a million calls.
+  std::map<std::int64_t, std::int32_t> left_out;
+  std::int32_t n_leaving = 0;  ///< Ranks that left the oldest call out that is not closed.
 
+  /// A rank made these calls and left them out of its trace.
+  void leave_out(std::int64_t first_call, std::int64_t last_call);
   /// Closes the oldest slots, as long as all members have arrived at them. Returns how many calls
   /// were compared with another.
   std::int64_t close_complete(std::int32_t n_members);

@@ -142,9 +142,7 @@ class CollectivesMatch final : public Law {
     if (n == 0) return;
     // The wrapper's own, as that one before them was: so counts of lines stay comparable.
     caller.count(call.signature, n);
-    for (std::int64_t seq = std::max(caller.next_seq, group.first_seq); seq <= call.seq; ++seq) {
-      ++group.slots[seq].n_arrived;
-    }
+    group.leave_out(caller.next_seq, call.seq);
     caller.next_seq = call.seq + 1;
     close_complete(key, group);
   }

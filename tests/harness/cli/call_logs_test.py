@@ -8,28 +8,15 @@ The files are written here as the formats' own descriptions have them; none of t
 import json
 import random
 import re
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+from flight_dumps import check, findings
+
 REDUCE = "all_reduce|in_count={count}|out_count={count}|dtype=f32|red_op={op}|async_op=f|comm={comm}"
 CAST = "broadcast|in_count=8|out_count=8|dtype=bf16|root={root}|async_op=t|comm=world"
 FUNCTIONS = ("Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce")
-
-
-def check(binary, paths, *options):
-    done = subprocess.run([binary, "check", *paths, *options], capture_output=True, text=True, timeout=60, check=False)
-    return done.returncode, done.stdout, done.stderr
-
-
-def findings(binary, paths):
-    code, out, err = check(binary, paths, "--json")
-    assert code in (0, 1), err
-    report = json.loads(out)
-    found = [finding for law in report["laws"] for finding in law["findings"]]
-    assert (code == 1) == bool(found), (code, found)
-    return found, report
 
 
 class Clog:

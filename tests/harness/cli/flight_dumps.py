@@ -6,6 +6,7 @@ files of it: JSON, or a pickle of protocol 2.
 
 import json
 import pickle
+import subprocess
 
 START_NS = 1_700_000_000_000_000_000
 
@@ -81,3 +82,18 @@ def write(folder, name, dumps, form="json"):
             path.write_bytes(pickle.dumps(made, protocol=2))
         paths.append(str(path))
     return paths
+
+
+def check(binary, paths, *options):
+    done = subprocess.run([binary, "check", *paths, *options], capture_output=True, text=True, timeout=60,
+                          check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+def findings(binary, paths):
+    code, out, err = check(binary, paths, "--json")
+    assert code in (0, 1), err
+    report = json.loads(out)
+    found = [finding for law in report["laws"] for finding in law["findings"]]
+    assert (code == 1) == bool(found), (code, found)
+    return found, report

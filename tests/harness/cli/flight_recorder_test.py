@@ -5,30 +5,14 @@ line, healthy dumps must stay quiet, and damaged ones must be refused with a pla
 import json
 import pickle
 import random
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from flight_dumps import call, dump, write
+from flight_dumps import call, check, dump, findings, write
 
 ROOT = Path(__file__).resolve().parents[3]
 WORLD = {"0": [0, 1, 2]}
-
-
-def check(binary, paths, *options):
-    done = subprocess.run([binary, "check", *paths, *options], capture_output=True, text=True, timeout=60,
-                          check=False)
-    return done.returncode, done.stdout, done.stderr
-
-
-def findings(binary, paths):
-    code, out, err = check(binary, paths, "--json")
-    assert code in (0, 1), err
-    report = json.loads(out)
-    found = [finding for law in report["laws"] for finding in law["findings"]]
-    assert (code == 1) == bool(found), (code, found)
-    return found, report
 
 
 def training(n_steps, **last):

@@ -55,7 +55,7 @@ TEST_F(BadValuesTest, AMarkSaysWhatItIsAbout) {
   EXPECT_EQ(error_of(with("{ name = \"x\", event = \"snapshop\" }")),
             "job.toml:9:37: no event is called 'snapshop'; did you mean 'snapshot'?");
   EXPECT_EQ(error_of(with("{ name = \"x\", event = \"step\", rank = 9 }")),
-            "job.toml:9:52: there is no rank 9: the world has 2");
+            "job.toml:9:52: rank 9 does not exist: the world has ranks 0 to 1");
   EXPECT_EQ(error_of(with("{ name = \"x\", law = \"replica-equal\" }")).substr(0, 14),
             "job.toml:9:35:");
   EXPECT_EQ(error_of(with("{ name = \"x\", outcome = \"ok\", step = 1 }")),

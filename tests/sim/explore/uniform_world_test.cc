@@ -44,11 +44,11 @@ std::string schedule_of(Session& session, Strategy& strategy) {
 }
 
 RankLengths lengths_of(Session& session) {
-  const auto first = make_length_counter(LengthOrder::kLowestFirst);
-  const auto second = make_length_counter(LengthOrder::kHighestFirst);
-  schedule_of(session, *first);
-  schedule_of(session, *second);
-  return longer_of(first->lengths(), second->lengths());
+  return count_lengths([&](LengthCounter& counter) {
+           schedule_of(session, counter);
+           return success();
+         })
+      .value();
 }
 
 /// Every schedule of the program, none left out.

@@ -36,12 +36,12 @@ std::string interleaving(World& world, const Plan& plan, Strategy& strategy) {
 }
 
 RankLengths lengths_of(const Plan& plan) {
-  const auto first = make_length_counter(LengthOrder::kLowestFirst);
-  const auto second = make_length_counter(LengthOrder::kHighestFirst);
   World world;
-  interleaving(world, plan, *first);
-  interleaving(world, plan, *second);
-  return longer_of(first->lengths(), second->lengths());
+  return count_lengths([&](LengthCounter& counter) {
+           interleaving(world, plan, counter);
+           return success();
+         })
+      .value();
 }
 
 using testing::chi_square;

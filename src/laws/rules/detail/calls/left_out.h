@@ -17,8 +17,8 @@ inline bool ends_left_out(const CollectiveEvent& call) {
 /// trace claims more than a recorder leaves out at a time.
 inline std::int64_t n_left_out(const CollectiveEvent& call, std::int64_t next) {
   constexpr std::int64_t kMost = 1'000'000;
-  const std::int64_t n = call.seq + 1 - next;
-  return n > 0 && n <= kMost ? n : 0;
+  if (call.seq < next || call.seq - next >= kMost) return 0;
+  return call.seq - next + 1;
 }
 
 }  // namespace lockstep::laws

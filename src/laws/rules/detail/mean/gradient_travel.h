@@ -26,7 +26,7 @@ class GradientTravel {
   }
 
   void on_call(const Signature& call) {
-    const bool narrow = call.dtype == DType::kF16 || call.dtype == DType::kBF16;
+    const bool narrow = is_narrow(call.dtype);
     if (narrow && call.op == CollectiveOp::kAllReduce) narrow_ = call.dtype;
     sends_bytes_ = sends_bytes_ || call.dtype == DType::kU8;
   }
