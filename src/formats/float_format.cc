@@ -42,12 +42,12 @@ const Row& row_of(ElementType type) { return *std::ranges::find(kRows, type, &Ro
 }  // namespace
 
 std::optional<FloatFormat> FloatFormat::of(ElementType type) {
-  const auto row = std::ranges::find(kRows, type, &Row::type);
+  const auto* const row = std::ranges::find(kRows, type, &Row::type);
   return row == kRows.end() ? std::nullopt : std::optional(FloatFormat(row->type));
 }
 
 std::optional<FloatFormat> FloatFormat::of(DType dtype) {
-  const auto row = std::ranges::find(kRows, dtype, &Row::dtype);
+  const auto* const row = std::ranges::find(kRows, dtype, &Row::dtype);
   return row == kRows.end() ? std::nullopt : std::optional(FloatFormat(row->type));
 }
 
