@@ -108,6 +108,7 @@ class ExactRun final : public SingleProcess {
     alone.loop.steps = static_cast<std::int64_t>(n_steps);
     alone.loop.forward = ForwardThrough::kWrapper;
     alone.loop.eval = {};
+    alone.loop.barriers.clear();
     alone.loop.snapshot = {};
     alone.loop.join.reset();
     alone.scheduler.times = job.scheduler.declared_times;

@@ -120,6 +120,27 @@ struct FieldValue<E> {
   static std::string_view word(E value) { return name_of(value); }
 };
 
+/// Some words of an enum, or all of them.
+template <Worded E>
+struct FieldValue<std::vector<E>> {
+  static constexpr FieldType kType = FieldType::kWords;
+
+  static void describe(SchemaField& field) { FieldValue<E>::describe(field); }
+
+  static void read(TableReader& table, const SchemaField& field, std::vector<E>& values) {
+    if (!table.has(field.key)) return;
+    values.clear();
+    for (const std::string& word : table.words(field.key, field.words)) {
+      if (const std::optional<E> value = parse_word<E>(word)) values.push_back(*value);
+    }
+  }
+
+  static std::string shown(const std::vector<E>& values) {
+    if (values.empty()) return "none";
+    return values.size() == kWords<E>.size() ? "all" : "some";
+  }
+};
+
 /// What a list of some type is, and how it is read.
 template <typename M>
 struct ListOf;

@@ -13,6 +13,10 @@ const Section<EvalSpec>& eval_section() {
         .at_least(1)
         .counts();
     it.add("metric", &EvalSpec::metric, "What is computed over the rows held out.");
+    it.add("rows",
+           &EvalSpec::rows,
+           "Those held out, or the batch that each rank trained on last: a loop that reuses its "
+           "variables.");
     it.add("dedup", &EvalSpec::dedup, "Rows that a sampler repeats for evenness count once.");
     it.add("forward",
            &EvalSpec::forward,
@@ -26,40 +30,6 @@ const Section<EvalSpec>& eval_section() {
   });
   return section;
 }
-
-/// A list of parts of snapshots.
-void read_parts(TableReader& table, const SchemaField& field, std::vector<SnapshotPart>& into) {
-  if (!table.has(field.key)) return;
-  into.clear();
-  for (const std::string& word : table.texts(field.key)) {
-    const std::optional<SnapshotPart> part = parse_word<SnapshotPart>(word);
-    if (part) {
-      into.push_back(*part);
-    } else {
-      table.problem().report("a snapshot has no part '" + word + "'", table.where(field.key));
-    }
-  }
-}
-
-}  // namespace
-
-/// Parts of snapshots. The default, all of them, is written out.
-template <>
-struct FieldValue<std::vector<SnapshotPart>> {
-  static constexpr FieldType kType = FieldType::kWords;
-
-  static void describe(SchemaField& field) { FieldValue<SnapshotPart>::describe(field); }
-
-  static void read(TableReader& table, const SchemaField& field, std::vector<SnapshotPart>& parts) {
-    read_parts(table, field, parts);
-  }
-
-  static std::string shown(const std::vector<SnapshotPart>& parts) {
-    return parts.size() == kWords<SnapshotPart>.size() ? "all" : "some";
-  }
-};
-
-namespace {
 
 void check_path(TableReader& table, SnapshotSpec& snapshot) {
   if (!snapshot.path.empty()) return;
@@ -139,6 +109,7 @@ const Section<LoopSpec>& loop_section() {
     it.add("forward", &LoopSpec::forward, "Through the wrapper, or past it.");
     it.add("redo", &LoopSpec::redo, "Computes each micro-step twice, for law `redo-equal`.");
     it.table("eval", &LoopSpec::eval, eval_section(), "Evaluates; absent: never.");
+    it.add("barriers", &LoopSpec::barriers, "Before each of these, ranks wait for one another.");
     it.table("snapshot",
              &LoopSpec::snapshot,
              snapshot_section(),

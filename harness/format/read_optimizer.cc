@@ -163,7 +163,8 @@ AutocastOptions read_autocast(TableReader& root, Problem& problem) {
   return options;
 }
 
-void check_scaler(TableReader& table, optim::GradScalerOptions& options) {
+void check_scaler(TableReader& table, ScalerSpec& scaler) {
+  const optim::GradScalerOptions& options = scaler.options;
   if (options.growth_factor <= 1.0) {
     table.problem().report("The growth factor must be > 1.0.", table.where("growth"));
   }
@@ -172,29 +173,33 @@ void check_scaler(TableReader& table, optim::GradScalerOptions& options) {
   }
 }
 
-const Section<optim::GradScalerOptions>& scaler_section() {
+const Section<ScalerSpec>& scaler_section() {
   using Options = optim::GradScalerOptions;
-  static const Section<Options> section("scaler", [](Section<Options>& it) {
+  static const Section<ScalerSpec> section("scaler", [](Section<ScalerSpec>& it) {
     it.differs_by_rank();
-    it.add("init", &Options::init_scale, "The first scale.").from(0.0);
-    it.add("growth", &Options::growth_factor, "The scale grows by this, more than 1.");
-    it.add("backoff", &Options::backoff_factor, "The scale shrinks by this, less than 1.")
+    const auto option = [](auto member) { return in(&ScalerSpec::options, member); };
+    it.add("init", option(&Options::init_scale), "The first scale.").from(0.0);
+    it.add("growth", option(&Options::growth_factor), "The scale grows by this, more than 1.");
+    it.add("backoff", option(&Options::backoff_factor), "The scale shrinks by this, less than 1.")
         .from(0.0);
-    it.add("growth_interval", &Options::growth_interval, "Finite steps before it grows.")
+    it.add("growth_interval", option(&Options::growth_interval), "Finite steps before it grows.")
         .at_least(1);
-    it.add("enabled", &Options::enabled, "`false`: it does nothing.");
+    it.add("enabled", option(&Options::enabled), "`false`: it does nothing.");
+    it.add("update",
+           &ScalerSpec::update,
+           "`false`: `update` is forgotten after the step, and the next one is an error.");
     it.check(check_scaler);
   });
   return section;
 }
 
-std::optional<optim::GradScalerOptions> read_scaler(TableReader& root, Problem& problem) {
+std::optional<ScalerSpec> read_scaler(TableReader& root, Problem& problem) {
   if (!root.has("scaler")) return std::nullopt;
   TableReader table = section(root, "scaler", problem);
-  optim::GradScalerOptions options;
-  scaler_section().read(table, options);
+  ScalerSpec scaler;
+  scaler_section().read(table, scaler);
   table.finish();
-  return options;
+  return scaler;
 }
 
 void check_clip(TableReader& table, ClipSpec& clip) {

@@ -149,6 +149,14 @@ std::vector<std::string> TableReader::texts(std::string_view key) {
   return result;
 }
 
+std::vector<std::string> TableReader::words(std::string_view key,
+                                            std::span<const std::string_view> known) {
+  std::vector<std::string> given = texts(key);
+  std::erase_if(given,
+                [&](const std::string& word) { return one_of(key, word, {}, known).empty(); });
+  return given;
+}
+
 std::vector<std::vector<double>> TableReader::number_lists(std::string_view key) {
   std::vector<std::vector<double>> result;
   const TomlNode* value = array(key);

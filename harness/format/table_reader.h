@@ -68,6 +68,8 @@ class TableReader {
   std::vector<double> numbers(std::string_view key);
   std::vector<std::int64_t> integers(std::string_view key);
   std::vector<std::string> texts(std::string_view key);
+  /// A list of these words; others are reported and left out.
+  std::vector<std::string> words(std::string_view key, std::span<const std::string_view> known);
   std::vector<std::vector<double>> number_lists(std::string_view key);
   std::vector<std::vector<std::int64_t>> integer_lists(std::string_view key);
 

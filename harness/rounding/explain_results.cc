@@ -39,20 +39,6 @@ bool all_finite(std::span<const double> values) {
   return std::ranges::all_of(values, [](double value) { return std::isfinite(value); });
 }
 
-/// The largest finite number of a format: an order may overflow where another does not.
-double largest_of(const FloatFormat& format) {
-  switch (format.type()) {
-    case ElementType::kF64:
-      return std::numeric_limits<double>::max();
-    case ElementType::kF16:
-      return 65504.0;
-    case ElementType::kBF16:
-      return 0x1.FEp127;
-    default:
-      return std::numeric_limits<float>::max();
-  }
-}
-
 /// Explains one tensor.
 class Explaining {
  public:
@@ -107,7 +93,7 @@ void Explaining::judge_side(bool is_left, std::int64_t element, std::span<const 
       format_.read(is_left ? left_.bytes : right_.bytes, static_cast<std::size_t>(element));
   (is_left ? *left_orders_ : *right_orders_).add(values, result);
   const SumBound bound = bound_of(values, format_, reduction_);
-  if (!std::isfinite(result) && bound.absolute + bound.radius > largest_of(format_)) return;
+  if (!std::isfinite(result) && bound.may_overflow) return;
   const double distance = distance_from_exact(values, reduction_, result);
   const double ratio = distance == 0.0 ? 0.0 : distance / bound.radius;
   if (ratio > 1.0) ++side.n_outside;

@@ -48,6 +48,8 @@ SumBound bound_of(std::span<const double> contributions,
   bound.exact = sum.rounded() / divisor;
   bound.absolute = absolute / divisor;
   const double relative = roundings * u + n * wide_roundoff(format);
+  const double widest = absolute * (1.0 + relative) * (1.0 + (n + 16.0) * 0x1p-52);
+  bound.may_overflow = widest > format.largest();
   bound.radius = (relative * bound.absolute + underflow) * (1.0 + (n + 16.0) * 0x1p-52);
   return bound;
 }

@@ -29,8 +29,10 @@ enum class ResultKind : std::uint8_t { kSum, kMean };
 /// An interval that holds the result of every order.
 struct SumBound {
   double exact = 0.0;     ///< The result without rounding; off by one part in 2^52.
-  double radius = 0.0;    ///< No order is further from it.
+  double radius = 0.0;    ///< No order is further from it, unless one of its sums overflows.
   double absolute = 0.0;  ///< The sum of the contributions' absolute values (mean: divided).
+  /// Some order may have a sum that the format does not hold; a mean may divide only afterwards.
+  bool may_overflow = false;
 };
 
 /// Requires: finite contributions, at least one.

@@ -62,7 +62,8 @@ PyObject* forward(PenState& state, const Arguments& arguments) {
   state.pen.write(ForwardEvent{.through_wrapper = arguments.flag(1),
                                .synchronizing = arguments.flag(2),
                                .training = arguments.flag(3),
-                               .grad = arguments.flag(4)},
+                               .grad = arguments.flag(4),
+                               .autocast = arguments.named<AutocastType>(5)},
                   arguments.small(0));
   return none();
 }
@@ -353,7 +354,7 @@ std::vector<PyMethodDef> all_methods() {
       method<place, 5>("place"),
       method<wrap, 10>("wrap"),
       method<bucket, 3>("bucket"),
-      method<forward, 5>("forward"),
+      method<forward, 6>("forward"),
       method<backward, 2>("backward"),
       method<note, 4>("note"),
       method<note_same, 4>("note_same"),

@@ -216,7 +216,7 @@ def test_what_waits_to_be_written_outlives_an_abort(tmp_path: Path, number: int,
 
 def test_a_backward_and_what_came_before_it_outlive_an_abort(tmp_path: Path) -> None:
     script = LAZY_RANK.replace("    pen.step(-1, 0.1, 1.0, False, False, pen.layout([\"a\"]))\n",
-                               "    pen.forward(-1, True, True, True, True)\n    pen.backward(-1, True)\n")
+                               "    pen.forward(-1, True, True, True, True, \"\")\n    pen.backward(-1, True)\n")
     assert script != LAZY_RANK
     ran = subprocess.run([sys.executable, "-c", script, str(tmp_path), "0"], check=False)
     assert ran.returncode == -signal.SIGABRT
@@ -227,7 +227,7 @@ def test_a_backward_and_what_came_before_it_outlive_an_abort(tmp_path: Path) -> 
 
 def test_a_posted_call_outlives_an_abort(tmp_path: Path) -> None:
     script = LAZY_RANK.replace("    pen.step(-1, 0.1, 1.0, False, False, pen.layout([\"a\"]))\n",
-                               "    pen.forward(-1, True, True, True, True)\n"
+                               "    pen.forward(-1, True, True, True, True, \"\")\n"
                                "    pen.posted_own(-1, 0, words.CollectiveOp.ALL_REDUCE, [], True, -1, 'job.py', 7, 'ddp.backward')\n")
     assert script != LAZY_RANK
     ran = subprocess.run([sys.executable, "-c", script, str(tmp_path), "0"], check=False)

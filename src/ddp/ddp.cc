@@ -360,7 +360,8 @@ void Ddp::Impl::trace_forward(bool training) {
   } else if (synchronizing) {
     trace_->record_found();
   }
-  trace_->record_forward({.synchronizing = synchronizing, .training = training, .grad = grad});
+  trace_->record_forward({.synchronizing = synchronizing, .training = training, .grad = grad},
+                         group_->runtime());
 }
 
 void Ddp::Impl::synchronize_buffers(bool joining, bool is_candidate) {

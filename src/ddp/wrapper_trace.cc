@@ -6,11 +6,18 @@
 #include <exception>
 #include <string>
 
+#include "lockstep/autograd/autocast.h"
 #include "lockstep/tensor/digest.h"
 
 namespace lockstep {
 
 namespace {
+
+AutocastType autocast_type(const Runtime& runtime) {
+  const AutocastOptions options = autocast_options(runtime);
+  if (!options.enabled) return AutocastType::kNone;
+  return options.dtype == DType::kF16 ? AutocastType::kF16 : AutocastType::kBF16;
+}
 
 void describe(const NamedVariable& named, std::string_view manner, std::string& text) {
   const Tensor& data = named.variable.data();
@@ -108,7 +115,10 @@ void WrapperTrace::begin_forward(bool synchronizing, bool grad) {
 
 void WrapperTrace::record_hook(const CommHookEvent& event) { recorder_->record(event, wrapper_); }
 
-void WrapperTrace::record_forward(const ForwardEvent& event) { recorder_->record(event, wrapper_); }
+void WrapperTrace::record_forward(ForwardEvent event, const Runtime& runtime) {
+  event.autocast = autocast_type(runtime);
+  recorder_->record(event, wrapper_);
+}
 
 void WrapperTrace::record_found() {
   tensors_.clear();

@@ -45,7 +45,8 @@ class WrapperTrace final : public StateSource {
   /// A synchronising forward of other ranks, under a join context: positions stay comparable.
   void count_shadowed_forward() { ++recorder_->position(wrapper_).sync; }
 
-  void record_forward(const ForwardEvent& event);
+  /// `event` with the type that autocast of this rank is in.
+  void record_forward(ForwardEvent event, const Runtime& runtime);
   void record_hook(const CommHookEvent& event);
   /// Parameters that something has written since they were last recorded, if any.
   void record_found();

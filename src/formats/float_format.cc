@@ -30,12 +30,14 @@ struct Row {
   DType dtype;
   double unit;
   double smallest;
+  double largest;
 };
 
-constexpr std::array kRows = {Row{ElementType::kF64, DType::kF64, 0x1p-53, 0x1p-1074},
-                              Row{ElementType::kF32, DType::kF32, 0x1p-24, 0x1p-149},
-                              Row{ElementType::kF16, DType::kF16, 0x1p-11, 0x1p-24},
-                              Row{ElementType::kBF16, DType::kBF16, 0x1p-8, 0x1p-133}};
+constexpr std::array kRows = {
+    Row{ElementType::kF64, DType::kF64, 0x1p-53, 0x1p-1074, 0x1.FFFFFFFFFFFFFp1023},
+    Row{ElementType::kF32, DType::kF32, 0x1p-24, 0x1p-149, 0x1.FFFFFEp127},
+    Row{ElementType::kF16, DType::kF16, 0x1p-11, 0x1p-24, 65504.0},
+    Row{ElementType::kBF16, DType::kBF16, 0x1p-8, 0x1p-133, 0x1.FEp127}};
 
 const Row& row_of(ElementType type) { return *std::ranges::find(kRows, type, &Row::type); }
 
@@ -54,6 +56,8 @@ std::optional<FloatFormat> FloatFormat::of(DType dtype) {
 double FloatFormat::unit_roundoff() const { return row_of(type_).unit; }
 
 double FloatFormat::smallest() const { return row_of(type_).smallest; }
+
+double FloatFormat::largest() const { return row_of(type_).largest; }
 
 std::uint64_t FloatFormat::bits(std::string_view bytes, std::size_t index) const {
   switch (type_) {

@@ -24,6 +24,8 @@ class FloatFormat {
   double unit_roundoff() const;
   /// The smallest number above 0.
   double smallest() const;
+  /// The largest finite number.
+  double largest() const;
 
   /// Element `index` of packed little-endian elements.
   double read(std::string_view bytes, std::size_t index) const;

@@ -26,6 +26,13 @@ constexpr auto kFirstCauses = std::to_array<CauseInfo>({
      "Keep the handle of every call with async_op=True, and call work.wait() before the result is "
      "used: `work = dist.all_reduce(x, async_op=True); ...; work.wait()`.",
      "docs/laws.md#15-in-flight-untouched"},
+    {Cause::kAutocastOnOneRank,
+     "autocast-on-one-rank",
+     "Some ranks trained under autocast while the others did not, or in another 16-bit type: their "
+     "shares of the mean are rounded differently.",
+     "Decide alike on every rank whether to use autocast, and in which type: by the job's "
+     "configuration, not by what this rank's device supports.",
+     "docs/laws.md#20-decisions-uniform"},
     in_zoo(Cause::kBf16HopRounding,
            "docs/zoo.md#bf16-hop-rounding",
            "Gradients were added up in bfloat16, and the sum was rounded again at every rank it "
@@ -268,6 +275,13 @@ constexpr auto kFirstCauses = std::to_array<CauseInfo>({
            "split.",
            "Split the stream by rank and worker (rank * num_workers + worker_id), or use "
            "datasets.distributed.split_dataset_by_node."),
+    {Cause::kLastBatchEvaluated,
+     "last-batch-evaluated",
+     "The evaluation computed with the batch that training had left behind, again and again, and "
+     "not with the rows that its own loader gave it.",
+     "Give the model what the evaluation's loop names: `for x_val, y_val in val_loader: "
+     "model(x_val)`.",
+     "docs/laws.md#14-metric-true"},
     in_zoo(Cause::kLastMicroUnsynced,
            "docs/zoo.md#last-micro-unsynced",
            "A micro-batch added gradients after the last reduction, so the step used a part that "

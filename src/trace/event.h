@@ -53,8 +53,9 @@ struct ForwardEvent {
   bool through_wrapper = true;  ///< False: the inner module was called directly.
   /// Its backward will reduce gradients (wrapped, grad mode, not no_sync).
   bool synchronizing = true;
-  bool training = true;  ///< Module in train mode.
-  bool grad = true;      ///< Grad mode on.
+  bool training = true;                         ///< Module in train mode.
+  bool grad = true;                             ///< Grad mode on.
+  AutocastType autocast = AutocastType::kNone;  ///< As the forward began.
 };
 
 /// A backward pass ended (after the reducer's finalize, if it ran).

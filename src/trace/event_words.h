@@ -185,6 +185,11 @@ enum class LogKind : std::uint8_t {
 template <>
 inline constexpr WordTable<2> kWords<LogKind> = {"", "missed"};
 
+/// The type that autocast has operations compute in, where it is on.
+enum class AutocastType : std::uint8_t { kNone, kF16, kBF16 };
+template <>
+inline constexpr WordTable<3> kWords<AutocastType> = {"", "f16", "bf16"};
+
 /// How memory was touched. In the order of the names.
 enum class TouchManner : std::uint8_t {
   kNone,   ///< By an operation on it.

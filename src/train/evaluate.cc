@@ -54,11 +54,20 @@ double row_value(const Job& job, const Tensor& output, const Batch& batch, std::
   return sum / static_cast<double>(columns);
 }
 
-// This rank's share of the held-out rows, and how many of them are not padding.
+// The rows that this rank looks at, and how many of them are not padding.
 struct Share {
+  const data::Dataset* set = nullptr;
+  std::span<const std::int64_t> file_ids;  // Of each row of the set, where it is part of a file.
   std::vector<std::int64_t> ids;
   std::int64_t n_real = 0;
 };
+
+Share last_batch(const Job& job, std::span<const std::int64_t> ids) {
+  return {.set = job.train.get(),
+          .file_ids = job.train_ids,
+          .ids = {ids.begin(), ids.end()},
+          .n_real = std::ssize(ids)};
+}
 
 Share share_of(const Job& job, const RankContext& context) {
   Result<data::DistributedSampler> sampler =
@@ -68,7 +77,7 @@ Share share_of(const Job& job, const RankContext& context) {
                                       .shuffle = false,
                                       .drop_last = job.loop.eval.drop_last});
   LOCKSTEP_CHECK(sampler.ok(), sampler.error().text());
-  Share share;
+  Share share{.set = job.holdout.get(), .file_ids = job.holdout_ids, .ids = {}};
   sampler.value().indices(share.ids, nullptr);
   for (std::size_t k = 0; k < share.ids.size(); ++k) {
     const auto place = static_cast<std::int64_t>(k) * context.world_size() + context.rank();
@@ -84,16 +93,17 @@ void record_eval(const Job& job,
                  const EvalResult& result) {
   const ProgramRecord record = context.record();
   if (!record.on()) return;
-  if (job.loop.eval.drop_last) {
+  // Otherwise the padded shares declare themselves: they are what a sampler deals out.
+  if (job.loop.eval.drop_last || job.loop.eval.rows == EvalRows::kLastBatch) {
     record.epoch({.split = "eval",
                   .dataset_size = job.holdout->size(),
                   .n_replicas = context.world_size(),
                   .per_rank = std::ssize(share.ids),
-                  .drop_last = true});
+                  .drop_last = job.loop.eval.drop_last});
   }
   std::vector<std::int64_t> rows = share.ids;
-  if (!job.holdout_ids.empty()) {
-    for (std::int64_t& id : rows) id = job.holdout_ids[static_cast<std::size_t>(id)];
+  if (!share.file_ids.empty()) {
+    for (std::int64_t& id : rows) id = share.file_ids[static_cast<std::size_t>(id)];
   }
   record.samples(rows, "eval");
   record.metric(name_of(job.loop.eval.metric),
@@ -143,14 +153,15 @@ EvalResult average(const Job& job,
 EvalResult evaluate(const Job& job,
                     nn::Module& model,
                     RankContext& context,
-                    std::int64_t epoch,
+                    const EvalPlace& place,
                     DistributedDataParallel<nn::Module>* ddp) {
   Runtime& runtime = context.runtime();
   const NoGradGuard no_grad(runtime);
   const AutocastGuard autocast(runtime, job.autocast);
   model.eval();
   const Evaluated evaluated(job, model, ddp);
-  const Share share = share_of(job, context);
+  const bool looks_back = job.loop.eval.rows == EvalRows::kLastBatch;
+  const Share share = looks_back ? last_batch(job, place.last_batch) : share_of(job, context);
   std::array<double, 2> sums{};  // value, rows counted
   std::vector<double> parts;
   parts.reserve(share.ids.size());
@@ -159,7 +170,7 @@ EvalResult evaluate(const Job& job,
     const std::int64_t rows = std::min(kEvalBatch, n - at);
     const auto ids =
         std::span(share.ids).subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(rows));
-    const Batch batch = make_batch(job, *job.holdout, runtime, ids);
+    const Batch batch = make_batch(job, *share.set, runtime, ids);
     const Tensor output = evaluated(batch.x);
     for (std::int64_t row = 0; row < rows; ++row) {
       const bool padding = at + row >= share.n_real;
@@ -169,7 +180,7 @@ EvalResult evaluate(const Job& job,
       sums[1] += 1.0;
     }
   }
-  const EvalResult result = average(job, context, epoch, sums);
+  const EvalResult result = average(job, context, place.epoch, sums);
   record_eval(job, context, share, parts, result);
   model.train();
   return result;

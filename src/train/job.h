@@ -150,9 +150,15 @@ struct ClipSpec {
   bool recount = false;
 };
 
+struct ScalerSpec {
+  optim::GradScalerOptions options{};
+  bool update = true;  ///< After each step; false: forgotten, so the second step is an error.
+};
+
 struct EvalSpec {
   std::int64_t every_epochs = 0;  ///< 0 = never
   EvalMetric metric = EvalMetric::kAccuracy;
+  EvalRows rows = EvalRows::kHeldOut;
   bool dedup = true;  ///< Count padded repeats once.
   ForwardThrough forward = ForwardThrough::kWrapper;
   bool drop_last = false;  ///< Leave out the rows that do not divide evenly, instead of padding.
@@ -193,6 +199,7 @@ struct LoopSpec {
   ForwardThrough forward = ForwardThrough::kWrapper;
   bool redo = false;  ///< Compute each micro-step twice, for law redo-equal.
   EvalSpec eval{};
+  std::vector<BarrierPlace> barriers{};  ///< Where ranks wait for one another.
   SnapshotSpec snapshot{};
   /// Uneven inputs: each epoch's batches run in a join context. Needs a wrapper, and epochs.
   std::optional<JoinOptions> join{};
@@ -228,7 +235,7 @@ struct Job {
   SchedulerSpec scheduler;
   ClipSpec clip{};
   AutocastOptions autocast{.enabled = false};  ///< Around each forward with its loss.
-  std::optional<optim::GradScalerOptions> scaler{};
+  std::optional<ScalerSpec> scaler{};
   LoopSpec loop;
   ExactSpec exact;
   DdpSpec ddp;

@@ -151,6 +151,25 @@ enum class EvalAverage : std::uint8_t {
 template <>
 inline constexpr WordTable<3> kWords<EvalAverage> = {"samples", "ranks", "none"};
 
+/// Which rows an evaluation looks at.
+enum class EvalRows : std::uint8_t {
+  kHeldOut,    ///< Each rank its share of those that no rank trains on.
+  kLastBatch,  ///< The batch that training left behind, as a loop does that reuses its variables.
+};
+template <>
+inline constexpr WordTable<2> kWords<EvalRows> = {"held-out", "last-batch"};
+
+/// Before what all ranks wait for one another.
+enum class BarrierPlace : std::uint8_t {
+  kEpoch,     ///< The first batch of an epoch.
+  kStep,      ///< An optimizer's step.
+  kEval,      ///< An evaluation.
+  kSchedule,  ///< The rates' move at the end of an epoch.
+  kSave,      ///< A snapshot.
+};
+template <>
+inline constexpr WordTable<5> kWords<BarrierPlace> = {"epoch", "step", "eval", "schedule", "save"};
+
 /// What happens to the micro-steps that an epoch leaves of a window.
 enum class WindowRest : std::uint8_t { kStep, kDrop };
 template <>

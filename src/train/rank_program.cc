@@ -6,25 +6,44 @@
 
 #include "lockstep/collectives/join.h"
 #include "lockstep/data/dataset.h"
-#include "lockstep/hooks/hook_catalog.h"
 #include "lockstep/parallel/zero.h"
 #include "lockstep/train/augmentation.h"
 #include "lockstep/train/evaluate.h"
-#include "lockstep/train/manual_average.h"
 #include "lockstep/train/micro_step.h"
 #include "lockstep/train/rank_epoch.h"
 #include "lockstep/train/redo.h"
 #include "lockstep/train/snapshot.h"
 #include "lockstep/train/stepper.h"
+#include "lockstep/train/wrapping/wrapped_model.h"
 
 namespace lockstep {
 
 namespace {
 
-ManualAverage::Order order_of(const DdpSpec& spec) {
-  if (spec.average != AverageBy::kManual) return ManualAverage::Order::kNone;
-  const bool by_model = spec.average_order == AverageOrder::kModel;
-  return by_model ? ManualAverage::Order::kModel : ManualAverage::Order::kArrival;
+/// All ranks wait for one another, where the job wants that before `place`.
+void meet_before(BarrierPlace place,
+                 const Job& job,
+                 RankContext& context,
+                 const CallSite& site = CallSite::here()) {
+  const std::vector<BarrierPlace>& barriers = job.loop.barriers;
+  if (std::find(barriers.begin(), barriers.end(), place) == barriers.end()) return;
+  context.world().barrier({.site = site}).wait_or_throw();
+}
+
+void record_epoch(const RankEpoch& order,
+                  std::int64_t epoch,
+                  const Job& job,
+                  RankContext& context) {
+  context.record().epoch({.epoch = epoch,
+                          .sampler = name_of(job.loader.sampler),
+                          .dataset_size = order.dataset_size,
+                          .n_replicas = order.n_replicas,
+                          .per_rank = static_cast<std::int64_t>(order.ids.size()),
+                          .shuffle = job.loader.shuffle,
+                          .drop_last = job.loader.drop_last,
+                          .pads = order.pads,
+                          .generator_key = order.generator_key,
+                          .order_digest = order.order_digest});
 }
 
 // The loop of one rank. Its methods are the paragraphs of a training script.
@@ -37,16 +56,17 @@ class Loop {
         loader_(job, context),
         augmentation_(job.loader.augment.stream == AugmentStream::kNone
                           ? nullptr
-                          : std::make_unique<Augmentation>(job, context)) {
+                          : std::make_unique<Augmentation>(job, context)),
+        wrapped_(job, context) {
     state_.job = &job;
     state_.context = &context;
+    state_.model = &wrapped_.model();
   }
 
   RankOutcomeValues run();
 
  private:
   void wrap();
-  void register_hook();
   LoopPlace start();
   void end_epoch();
   std::optional<Join> join_context();
@@ -55,13 +75,9 @@ class Loop {
   void save_if_due(const RankEpoch& order, std::size_t batch);
   void micro_step(const RowSpan& rows, bool last_micro);
   Variable forward(const Variable& x, bool last_micro);
-  void record_epoch(const RankEpoch& order);
   void record_batch(std::span<const std::int64_t> ids, const Batch& batch, double denominator);
-  void record_end();
 
   bool done() const { return job_.loop.steps && state_.step >= *job_.loop.steps; }
-
-  std::int32_t wrapper() const { return ddp_ ? ddp_->wrapper() : manual_->wrapper(); }
 
   template <typename F>
   void hooked(LoopPoint point, F&& body) {
@@ -78,57 +94,34 @@ class Loop {
   std::unique_ptr<Augmentation> augmentation_;
   LoopState state_;
   RankOutcomeValues outcome_;
-  std::unique_ptr<nn::Module> model_;
-  std::unique_ptr<CommHook> comm_hook_;  // Outlives ddp_.
-  std::unique_ptr<DistributedDataParallel<nn::Module>> ddp_;
-  std::unique_ptr<ManualAverage> manual_;
+  WrappedModel wrapped_;
   std::optional<Stepper> stepper_;
   std::optional<Snapshots> snapshots_;
   std::optional<Redo> redo_;
   double last_loss_ = 0.0;
+  std::vector<std::int64_t> last_batch_;  // Rows of the last micro-step.
 };
 
 void Loop::wrap() {
-  model_ = build_model(job_.model, context_.runtime(), context_.rank());
-  state_.model = model_.get();
   hooked(LoopPoint::kWrap, [this] {
-    if (job_.ddp.wrap) {
-      ddp_ = std::make_unique<DistributedDataParallel<nn::Module>>(
-          *model_, context_.world(), job_.ddp.options);
-      register_hook();
-      state_.ddp = ddp_.get();
-    } else {
-      manual_ = std::make_unique<ManualAverage>(*model_, context_, order_of(job_.ddp));
-    }
+    wrapped_.wrap();
+    state_.ddp = wrapped_.ddp();
   });
-  LOCKSTEP_CHECK(ddp_ || manual_, "a hook may not leave out the wrapping; set ddp.wrap = false");
-  stepper_.emplace(job_, *model_, context_.world());
+  LOCKSTEP_CHECK(wrapped_.is_wrapped(),
+                 "a hook may not leave out the wrapping; set ddp.wrap = false");
+  nn::Module& model = wrapped_.model();
+  stepper_.emplace(job_, model, context_.world());
   state_.optimizer = &stepper_->optimizer();
-  if (job_.loop.redo && context_.record().on()) redo_.emplace(job_, context_, *model_, wrapper());
-}
-
-void Loop::register_hook() {
-  if (job_.ddp.hook.kind == HookKind::kNone) return;
-  Result<std::unique_ptr<CommHook>> hook = make_comm_hook(job_.ddp.hook, context_.world());
-  LOCKSTEP_CHECK(hook.ok(), hook.error().message);
-  comm_hook_ = std::move(hook).value();
-  ddp_->register_comm_hook(*comm_hook_);
+  if (job_.loop.redo && context_.record().on()) {
+    redo_.emplace(job_, context_, model, wrapped_.wrapper());
+  }
 }
 
 Variable Loop::forward(const Variable& x, bool last_micro) {
   Variable output;
   state_.through_wrapper = job_.loop.forward != ForwardThrough::kInner;
   hooked(LoopPoint::kForward, [&] {
-    if (!ddp_) {
-      output = manual_->forward(x);
-    } else if (!state_.through_wrapper) {
-      output = model_->forward(x);
-    } else if (job_.loop.no_sync && !last_micro) {
-      const NoSync guard(*ddp_);
-      output = (*ddp_)(x);
-    } else {
-      output = (*ddp_)(x);
-    }
+    output = wrapped_.forward(x, state_.through_wrapper, last_micro || !job_.loop.no_sync);
   });
   return output;
 }
@@ -167,11 +160,12 @@ void Loop::micro_step(const RowSpan& rows, bool last_micro) {
   hooked(LoopPoint::kBackward, [&] {
     stepper_->scaled(loss).backward();
     stepper_->clip_before_sync();
-    if (manual_) manual_->after_backward(last_micro);
+    if (ManualAverage* const manual = wrapped_.manual()) manual->after_backward(last_micro);
   });
   if (redo_) redo_->repeat(batch, denominator, factor, *stepper_);
   last_loss_ = loss.item();
   outcome_.n_samples += batch.n_samples;
+  last_batch_.assign(ids.begin(), ids.end());
   ++state_.micro;
 }
 
@@ -191,6 +185,7 @@ void Loop::optimizer_step(const RankEpoch& order, std::size_t& batch, std::size_
     at += size;
   }
   if (drops) return;
+  meet_before(BarrierPlace::kStep, job_, context_);
   hooked(LoopPoint::kStep, [this] { stepper_->step(); });
   stepper_->end_step(last_loss_);
   outcome_.losses.push_back(last_loss_);
@@ -198,24 +193,11 @@ void Loop::optimizer_step(const RankEpoch& order, std::size_t& batch, std::size_
   ++state_.step;
 }
 
-void Loop::record_epoch(const RankEpoch& order) {
-  context_.record().epoch({.epoch = state_.epoch,
-                           .sampler = name_of(job_.loader.sampler),
-                           .dataset_size = order.dataset_size,
-                           .n_replicas = order.n_replicas,
-                           .per_rank = static_cast<std::int64_t>(order.ids.size()),
-                           .shuffle = job_.loader.shuffle,
-                           .drop_last = job_.loader.drop_last,
-                           .pads = order.pads,
-                           .generator_key = order.generator_key,
-                           .order_digest = order.order_digest});
-}
-
 // A rank without batches shadows the others until all have none.
 std::optional<Join> Loop::join_context() {
   if (!job_.loop.join) return std::nullopt;
-  LOCKSTEP_CHECK(ddp_ != nullptr, "a join context shadows a wrapper's collectives");
-  std::vector<Joinable*> joinables = {ddp_.get()};
+  LOCKSTEP_CHECK(wrapped_.ddp() != nullptr, "a join context shadows a wrapper's collectives");
+  std::vector<Joinable*> joinables = {wrapped_.ddp()};
   auto* zero = dynamic_cast<ZeroRedundancyOptimizer*>(&stepper_->optimizer());
   if (zero != nullptr) joinables.push_back(zero);
   return Join(std::move(joinables), *job_.loop.join);
@@ -225,13 +207,14 @@ bool Loop::run_epoch(std::int64_t epoch, std::int64_t first_batch) {
   state_.epoch = epoch;
   hooked(LoopPoint::kEpoch, [] {});
   RankEpoch order = loader_.plan(state_.sampler_epoch);
-  record_epoch(order);
+  record_epoch(order, state_.epoch, job_, context_);
   if (augmentation_) order.signs = augmentation_->signs(order.ids);
   std::size_t batch = 0;
   std::size_t at = 0;
   for (; batch < order.batch_sizes.size() && std::cmp_less(batch, first_batch); ++batch) {
     at += static_cast<std::size_t>(order.batch_sizes[batch]);
   }
+  meet_before(BarrierPlace::kEpoch, job_, context_);
   std::optional<Join> join = join_context();
   while (batch < order.batch_sizes.size() && !done()) {
     optimizer_step(order, batch, at);
@@ -244,11 +227,10 @@ bool Loop::run_epoch(std::int64_t epoch, std::int64_t first_batch) {
   return join || (!order.batch_sizes.empty() && !starved);
 }
 
-void Loop::record_end() { context_.record().phase(PhaseKind::kEnd); }
-
 void Loop::save_if_due(const RankEpoch& order, std::size_t batch) {
   if (!snapshots_ || !snapshots_->due(state_.step)) return;
   const bool ended = batch >= order.batch_sizes.size();
+  meet_before(BarrierPlace::kSave, job_, context_);
   hooked(LoopPoint::kSave, [&] {
     snapshots_->save({.step = state_.step,
                       .epoch = state_.epoch,
@@ -262,11 +244,11 @@ void Loop::save_if_due(const RankEpoch& order, std::size_t batch) {
 LoopPlace Loop::start() {
   wrap();
   if (job_.loop.snapshot.every_steps <= 0) return {};
-  const SnapshotSubjects subjects{.model = model_.get(),
+  const SnapshotSubjects subjects{.model = &wrapped_.model(),
                                   .stepper = &*stepper_,
-                                  .hook = comm_hook_.get(),
+                                  .hook = wrapped_.hook(),
                                   .augmentation = augmentation_.get()};
-  snapshots_.emplace(job_, context_, subjects, wrapper());
+  snapshots_.emplace(job_, context_, subjects, wrapped_.wrapper());
   const LoopPlace place = snapshots_->resume().value_or(LoopPlace{});
   state_.step = outcome_.first_step = place.step;
   last_loss_ = place.last_loss;
@@ -278,12 +260,18 @@ void Loop::end_epoch() {
   const std::size_t n_evals = outcome_.evals.size();
   const std::int64_t every = job_.loop.eval.every_epochs;
   if (every > 0 && (state_.epoch + 1) % every == 0 && job_.holdout) {
+    meet_before(BarrierPlace::kEval, job_, context_);
     hooked(LoopPoint::kEval, [&] {
-      outcome_.evals.push_back(evaluate(job_, *model_, context_, state_.epoch, ddp_.get()));
+      outcome_.evals.push_back(evaluate(job_,
+                                        wrapped_.model(),
+                                        context_,
+                                        {.epoch = state_.epoch, .last_batch = last_batch_},
+                                        wrapped_.ddp()));
     });
   }
   std::optional<double> metric;
   if (outcome_.evals.size() > n_evals) metric = outcome_.evals.back().value;
+  meet_before(BarrierPlace::kSchedule, job_, context_);
   stepper_->end_epoch(last_loss_, metric);
 }
 
@@ -297,7 +285,7 @@ RankOutcomeValues Loop::run() {
     end_epoch();
   }
   hooked(LoopPoint::kEnd, [] {});
-  record_end();
+  context_.record().phase(PhaseKind::kEnd);
   return std::move(outcome_);
 }
 

@@ -183,7 +183,7 @@ Stepper::Stepper(const Job& job, nn::Module& model, ProcessGroup& group)
       schedule_(make_schedule(job.scheduler, *optimizer_)),
       averager_(make_averager(job.optimizer, group)) {
   if (job.scheduler.plateau) plateau_.emplace(*optimizer_, *job.scheduler.plateau);
-  if (job.scaler) scaler_.emplace(*job.scaler);
+  if (job.scaler) scaler_.emplace(job.scaler->options);
 }
 
 std::vector<Stepper::Numbers> Stepper::numbers() const {
@@ -240,7 +240,7 @@ void Stepper::step() {
   if (clips) clip();
   if (scaler_) {
     scaler_->step(*optimizer_);
-    scaler_->update();
+    if (job_.scaler->update) scaler_->update();
   } else {
     optimizer_->step();
   }

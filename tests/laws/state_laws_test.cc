@@ -366,6 +366,48 @@ TEST(DecisionsUniformTest, ForwardsThatNoGradientFollowsMayRunInAnyMode) {
   EXPECT_TRUE(in_modes({.through_wrapper = false}).findings.empty());
 }
 
+/// A forward of each of three ranks, under autocast to these types.
+LawResult in_types(const std::array<AutocastType, 3>& types, const ForwardEvent& forward = {}) {
+  DdpJob job(3);
+  job.wrap();
+  for (const std::int32_t rank : {0, 1, 2}) {
+    ++job.at(rank).sync;
+    ForwardEvent own = forward;
+    own.autocast = types.at(static_cast<std::size_t>(rank));
+    job.stream.add(rank, own);
+  }
+  return check("decisions-uniform", job.stream);
+}
+
+TEST(DecisionsUniformTest, AForwardThatIsReducedComputesInOneType) {
+  using enum AutocastType;
+  const LawResult result = in_types({kBF16, kNone, kBF16});
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(result.findings[0].field, "autocast");
+  EXPECT_EQ(result.findings[0].ranks, kOnlyRank1);
+  EXPECT_EQ(id_of(result.findings[0].cause), "autocast-on-one-rank");
+  EXPECT_NE(
+      result.findings[0].message.find("no autocast on rank 1, autocast to bf16 on ranks 0, 2"),
+      std::string::npos)
+      << result.findings[0].message;
+  EXPECT_EQ(in_types({kF16, kBF16, kF16}).findings.size(), 1U);
+  EXPECT_TRUE(in_types({kF16, kF16, kF16}).findings.empty());
+  EXPECT_TRUE(in_types({kBF16, kNone, kBF16}, {.synchronizing = false}).findings.empty());
+  EXPECT_TRUE(in_types({kBF16, kNone, kBF16}, {.grad = false}).findings.empty());
+}
+
+TEST(DecisionsUniformTest, ModeAndTypeAreTwoFindings) {
+  DdpJob job(2);
+  job.wrap();
+  for (const std::int32_t rank : {0, 1}) {
+    ++job.at(rank).sync;
+    job.stream.add(rank,
+                   ForwardEvent{.training = rank == 0,
+                                .autocast = rank == 0 ? AutocastType::kF16 : AutocastType::kNone});
+  }
+  EXPECT_EQ(check("decisions-uniform", job.stream).findings.size(), 2U);
+}
+
 TEST(DecisionsUniformTest, DifferentDecisionsAreDifferentQuestions) {
   testing::EventStream stream(2);
   stream.add(0, DecisionEvent{stream.name("log"), 1});

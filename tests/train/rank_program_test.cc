@@ -1,9 +1,14 @@
 #include "lockstep/train/rank_program.h"
 
 #include <cmath>
+#include <gmock/gmock.h>
+#include <stdexcept>
+#include <utility>
 
 #include <gtest/gtest.h>
 
+#include "lockstep/trace/memory_trace.h"
+#include "lockstep/trace/recorder.h"
 #include "lockstep/train/evaluate.h"
 #include "lockstep/train/micro_step.h"
 #include "lockstep/train/rank_epoch.h"
@@ -86,6 +91,47 @@ TEST(RankProgramTest, KeepsGradientsThatAreNotZeroed) {
   EXPECT_EQ(kept.weights, (std::vector<double>{0.0, 0.0, 2.0}));
 }
 
+/// What one rank records of two epochs of two steps each, with an evaluation after each epoch and a
+/// snapshot after every second step: the barriers among it, by epoch and number of steps before.
+std::vector<std::pair<int, int>> barriers_of(std::vector<BarrierPlace> places) {
+  Job job = swinging_job();
+  job.train = column_data({1.0, 1.0}, {1.0, 1.0});
+  job.holdout = column_data({1.0}, {1.0});
+  job.loop.steps.reset();
+  job.loop.epochs = 2;
+  job.loop.eval.every_epochs = 1;
+  job.loop.snapshot.every_steps = 2;
+  job.loop.barriers = std::move(places);
+  OneRank one;
+  MemoryTrace trace{std::make_shared<NameTable>()};
+  trace.ensure_ranks(1);
+  Recorder recorder(Rank{0}, one.host(), *trace.shared_names(), trace, {});
+  one.runtime().set_recorder(&recorder);
+  run_job(job, one.context(), {});
+  one.runtime().set_recorder(nullptr);
+  std::vector<std::pair<int, int>> barriers;
+  int n_steps = 0;
+  for (const Event& event : trace.events(Rank{0})) {
+    if (std::holds_alternative<StepEvent>(event.body)) ++n_steps;
+    const auto* const call = std::get_if<CollectiveEvent>(&event.body);
+    if (call == nullptr || call->phase != CollectivePhase::kPosted) continue;
+    if (call->signature.op != CollectiveOp::kBarrier) continue;
+    barriers.emplace_back(event.at.epoch, n_steps);
+  }
+  return barriers;
+}
+
+TEST(RankProgramTest, RanksWaitWhereTheBarriersSay) {
+  using Places = std::vector<std::pair<int, int>>;
+  EXPECT_EQ(barriers_of({}), Places{});
+  EXPECT_EQ(barriers_of({BarrierPlace::kEpoch}), (Places{{0, 0}, {1, 2}}));
+  EXPECT_EQ(barriers_of({BarrierPlace::kStep}), (Places{{0, 0}, {0, 1}, {1, 2}, {1, 3}}));
+  EXPECT_EQ(barriers_of({BarrierPlace::kEval}), (Places{{0, 2}, {1, 4}}));
+  EXPECT_EQ(barriers_of({BarrierPlace::kSchedule}), (Places{{0, 2}, {1, 4}}));
+  EXPECT_EQ(barriers_of({BarrierPlace::kSave}), (Places{{0, 2}, {1, 4}}));
+  EXPECT_EQ(barriers_of({BarrierPlace::kEval, BarrierPlace::kSchedule}).size(), 4U);
+}
+
 TEST(RankProgramTest, AHookMayLeaveOutAStep) {
   KeepsWeights kept;
   LeavesOut leaves_out(LoopPoint::kStep);
@@ -152,9 +198,22 @@ TEST(RankProgramTest, LowersTheRateOnAPlateau) {
   EXPECT_EQ(kept.weights[2], 1.0);  // 2 - 1/2 * 2
 }
 
+TEST(RankProgramTest, AScalerThatIsNotUpdatedRefusesTheSecondStep) {
+  Job job = swinging_job();
+  job.scaler = ScalerSpec{.update = false};
+  KeepsWeights kept;
+  OneRank one;
+  std::vector<LoopHook*> hooks = {&kept};
+
+  EXPECT_THAT(([&] { run_job(job, one.context(), hooks); }),
+              ::testing::ThrowsMessage<std::runtime_error>(
+                  "step() has already been called since the last update()."));
+  EXPECT_EQ(kept.weights, (std::vector<double>{0.0}));
+}
+
 TEST(RankProgramTest, ScalesUnscalesAndClips) {
   Job job = swinging_job();
-  job.scaler = optim::GradScalerOptions{.init_scale = 1024.0};
+  job.scaler = ScalerSpec{.options = {.init_scale = 1024.0}};
   job.clip.value = 0.5;
   job.loop.steps = 1;
   KeepsWeights kept;
@@ -298,11 +357,26 @@ TEST(EvaluateTest, CountsEachHeldOutRowOnce) {
   job.loop.eval = {.every_epochs = 1, .metric = EvalMetric::kMse};
   const auto model = build_model(job.model, one.runtime(), 0);
 
-  const EvalResult result = evaluate(job, *model, one.context(), 0);
+  const EvalResult result = evaluate(job, *model, one.context(), {});
 
   EXPECT_EQ(result.numerator, 1.0);  // Predictions 2, 4, 6.
   EXPECT_EQ(result.denominator, 3.0);
   EXPECT_TRUE(model->is_training());
+}
+
+TEST(EvaluateTest, MayLookAtTheLastTrainingBatchInstead) {
+  OneRank one;
+  Job job = swinging_job();
+  job.train = column_data({5.0, 1.0, 3.0}, {10.0, 1.0, 3.0});
+  job.holdout = column_data({1.0, 2.0, 3.0}, {2.0, 4.0, 7.0});
+  job.loop.eval = {.every_epochs = 1, .metric = EvalMetric::kMse, .rows = EvalRows::kLastBatch};
+  const auto model = build_model(job.model, one.runtime(), 0);
+  const std::int64_t last_batch[] = {1, 2};
+
+  const EvalResult result = evaluate(job, *model, one.context(), {.last_batch = last_batch});
+
+  EXPECT_EQ(result.numerator, 10.0);  // Predictions 2 and 6 of 1 and 3.
+  EXPECT_EQ(result.denominator, 2.0);
 }
 
 }  // namespace lockstep::testing

@@ -186,7 +186,7 @@ TEST(Snapshot, ResumesSchedules) {
 
 TEST(Snapshot, ResumesScalerGroupsAndLeftoverGradients) {
   Job job = job_with(OptimizerKind::kAdam);
-  job.scaler = optim::GradScalerOptions{.init_scale = 1024.0, .growth_interval = 2};
+  job.scaler = ScalerSpec{.options = {.init_scale = 1024.0, .growth_interval = 2}};
   job.optimizer.groups = {{.tensors = {"0.bias"}, .lr = 0.5}};
   job.loop.zero_grad = ZeroGrad::kNever;
   expect_same_after_each_stop(job);

@@ -282,7 +282,36 @@ def clones_of_workers(_finding: Finding, facts: Facts) -> Recipe:
     return recipe
 
 
+AUTOCAST = '''
+
+def forward(wrapper, x, dtype):
+    with torch.autocast("cpu", dtype=dtype or torch.bfloat16, enabled=dtype is not None):
+        return wrapper(x).float()
+'''
+
+
+def autocast_on_one_rank(finding: Finding, facts: Facts) -> Recipe | None:
+    """Each rank computes in what its first forward of the step was in."""
+    words: dict[int, str] = {}
+    for rank in facts.ranks:
+        for event in rank.forwards:
+            if event["at"][4] == (finding.step or 0) and event.get("synchronizing", True):
+                words.setdefault(rank.rank, event.get("autocast", ""))
+    usual = next((word for rank, word in words.items() if rank not in finding.ranks), "")
+    own = next((word for rank, word in words.items() if rank in finding.ranks), "")
+    if usual == own:
+        return None
+    key, value = ("autocast.dtype", f'"{own}"') if usual and own else ("autocast.enabled", "true" if own else "false")
+    types = {"": "None", "f16": "torch.float16", "bf16": "torch.bfloat16"}
+    return Recipe([f'autocast = {{ dtype = "{usual or own}", enabled = {"true" if usual else "false"} }}',
+                   override(finding.ranks, key, value)],
+                  python={"definitions": AUTOCAST, "forward": f"forward(wrapper, x, {types[own]} if "
+                          f"{condition(finding.ranks, facts)} else {types[usual]})"},
+                  steps=(finding.step or 0) + 1)
+
+
 BY_CAUSE: dict[str, Callable[[Finding, Facts], Recipe | None]] = {
+    "autocast-on-one-rank": autocast_on_one_rank,
     "lr-per-rank": lr_per_rank,
     "bypass-wrapper": bypass_wrapper,
     "no-set-epoch": no_set_epoch,

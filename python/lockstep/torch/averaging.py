@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from lockstep.torch.autocast import word_for
 from lockstep.torch.recorder import BACKWARD
 from lockstep.torch.wrapping import Wrapper
 from lockstep.words import CollectiveOp, ReduceOp, StateKind, StatePoint
@@ -47,7 +48,7 @@ class Averaged(Wrapper):
         grad = torch.is_grad_enabled()
         place.micro += grad
         recorder.moved(place)
-        pen.forward(self.index, True, False, module.training, grad)
+        pen.forward(self.index, True, False, module.training, grad, word_for(self.all))
 
     def unwatch_entry(self) -> None:
         """No forward of a wrapper is seen in its place: only forget() removes it."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
+from lockstep.torch.autocast import word_for
 from lockstep.torch.comm_hooks import effect_of
 from lockstep.torch.gradients import Gradients
 from lockstep.torch.looking import Look
@@ -172,7 +173,7 @@ class Wrapper:
             pen.found(self.index, self.layout(list(self.all)), list(self.all.values()))
         if module.training and self.looks:
             self.write_states(StateKind.BUFFER, StatePoint.FORWARD, self.buffers)
-        pen.forward(self.index, self.through, syncs, module.training, grad)
+        pen.forward(self.index, self.through, syncs, module.training, grad, word_for(self.all))
         if grad:
             self.reduces = syncs
         recorder.batches.consumed(self, trains)

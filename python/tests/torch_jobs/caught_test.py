@@ -37,6 +37,8 @@ BROKEN = {
     "overwritten.py": (2, [Expected("init-equal", "parameter-nudged", 0, (1,), tensor="2.weight")]),
     # What the first step reduces shows what the program reduces by itself: it is looked at from the second on.
     "averaged_flat_twice.py": (2, [Expected("gradient-mean", "double-average", 1, tensor="2.bias")]),
+    "autocast_on_one_rank.py": (2, [Expected("decisions-uniform", "autocast-on-one-rank", 0, (1,), field="autocast",
+                                             says="no autocast on rank 1, autocast to bf16 on rank 0")]),
     "averaged_twice.py": (3, [Expected("gradient-mean", "double-average", 1, tensor="0.weight",
                                        says="twice (/ 3); the loss of each rank is a mean")]),
     "bypass.py": (2, [Expected("reduced-once", "bypass-wrapper", 0, (0, 1), tensor="0.weight"),

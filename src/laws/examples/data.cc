@@ -51,6 +51,11 @@ loader = DataLoader(data, batch_size=8, sampler=sampler))"},
     sampler.set_epoch(epoch)
     for x, y in loader:
         step(x, y))"},
+    {Cause::kLastBatchEvaluated,
+     R"(for x_val, y_val in val_loader:
+    total += criterion(model(x), y)  # of the last training batch)",
+     R"(for x_val, y_val in val_loader:
+    total += criterion(model(x_val), y_val))"},
     {Cause::kPadDuplicatesEval,
      R"(dist.all_gather_into_tensor(predictions, mine)
 accuracy = (predictions == labels).float().mean()  # with the sampler's repeats)",

@@ -9,6 +9,12 @@ namespace lockstep::laws {
 namespace {
 
 constexpr auto kStateExamples = std::to_array<CauseExample>({
+    {Cause::kAutocastOnOneRank,
+     R"(half = torch.cuda.is_bf16_supported()  # of this rank's own device
+with torch.autocast("cuda", torch.bfloat16, enabled=half):)",
+     R"(half = torch.tensor(torch.cuda.is_bf16_supported(), dtype=torch.int, device=device)
+dist.all_reduce(half, op=dist.ReduceOp.MIN)
+with torch.autocast("cuda", torch.bfloat16, enabled=bool(half)):)"},
     {Cause::kBnLocalEval,
      R"(ddp = DDP(model, broadcast_buffers=False)
 evaluate(ddp.module))",

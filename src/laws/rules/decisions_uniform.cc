@@ -50,7 +50,7 @@ class DecisionsUniform final : public Law {
     const auto* forward = std::get_if<ForwardEvent>(&event.first->body);
     // Forwards are many: those in which ranks agree take part in no vote.
     if (forward != nullptr && event.equal() && wrappers_.are_replicas(event, n_ranks_)) {
-      if (is_trained_on(*forward)) n_checked_ += event.n_ranks() - 1;
+      if (is_trained_on(*forward)) n_checked_ += kWordsOfForward * (event.n_ranks() - 1);
       return;
     }
     Law::on_cohort(event, names);
@@ -66,16 +66,19 @@ class DecisionsUniform final : public Law {
   static constexpr std::int32_t kResume = -1;
   static constexpr std::int32_t kPhase = -2;
   static constexpr std::int32_t kMode = -3;
+  static constexpr std::size_t kAutocast = 1;  // The second word of a ballot on the mode.
+  static constexpr std::int64_t kWordsOfForward = 2;
 
   static bool is_trained_on(const ForwardEvent& forward) {
     return forward.through_wrapper && forward.synchronizing && forward.grad;
   }
 
-  // The mode in which a wrapper's forwards run whose gradients are averaged.
+  // The mode in which a wrapper's forwards run whose gradients are averaged, and in which type.
   void meet_in_mode(const Event& event, const ForwardEvent& forward, const NameTable& names) {
     if (!is_trained_on(forward)) return;
     const AlignmentKey alignment{wrapper_of(event.at), event.at.sync, kMode, 0, 0};
-    const std::uint64_t words[] = {forward.training ? 1U : 0U};
+    const std::uint64_t words[] = {forward.training ? 1U : 0U,
+                                   static_cast<std::uint64_t>(forward.autocast)};
     const std::int32_t n_members = wrappers_.n_members(alignment.wrapper, n_ranks_);
     open_.add(
         alignment, event, words, n_members, [&](const AlignmentKey& at, const Ballot& ballot) {
@@ -99,25 +102,45 @@ class DecisionsUniform final : public Law {
   void judge(const AlignmentKey& alignment, const Ballot& ballot, const NameTable& names) {
     n_checked_ += ballot.n_comparisons();
     if (ballot.unanimous()) return;
-    const std::string subject = subject_of(alignment.what, names);
-    if (!findings_.wants(alignment, subject)) return;
-    Finding finding;
-    finding.attempt = alignment.wrapper.attempt;
-    finding.event = "decision";
-    finding.field = subject;
-    finding.ranks = alignment.what == kMode ? evaluating(ballot) : ballot.minority(0);
-    finding.step = ballot.majority_opt();
-    finding.message = alignment.what == kMode
-                          ? "the ranks run a forward that they train on in different modes: "
-                          : "the ranks decide '" + subject + "' differently: ";
-    finding.message += values_text(ballot, alignment.what);
-    finding.cause = cause_of(subject);
-    findings_.add(alignment, subject, std::move(finding));
+    if (alignment.what != kMode) {
+      const std::string subject = subject_of(alignment.what, names);
+      report({alignment, ballot, 0}, subject, "the ranks decide '" + subject + "' differently: ");
+      return;
+    }
+    report({alignment, ballot, 0},
+           "mode",
+           "the ranks run a forward that they train on in different modes: ");
+    report({alignment, ballot, kAutocast},
+           "autocast",
+           "the ranks run a forward that they train on in different types: ");
   }
 
-  static std::vector<Rank> evaluating(const Ballot& ballot) {
+  /// One word of what the ranks of a place reported.
+  struct Asked {
+    const AlignmentKey& at;
+    const Ballot& ballot;
+    std::size_t word;
+
+    std::map<std::uint64_t, std::vector<std::int32_t>> sides() const { return ballot.sides(word); }
+  };
+
+  void report(const Asked& asked, const std::string& subject, const std::string& message) {
+    if (asked.sides().size() < 2 || !findings_.wants(asked.at, subject)) return;
+    Finding finding;
+    finding.attempt = asked.at.wrapper.attempt;
+    finding.event = "decision";
+    finding.field = subject;
+    const bool is_mode = asked.at.what == kMode && asked.word != kAutocast;
+    finding.ranks = is_mode ? evaluating(asked) : asked.ballot.minority(asked.word);
+    finding.step = asked.ballot.majority_opt();
+    finding.message = message + values_text(asked);
+    finding.cause = cause_of(subject);
+    findings_.add(asked.at, subject, std::move(finding));
+  }
+
+  static std::vector<Rank> evaluating(const Asked& asked) {
     std::vector<Rank> ranks;
-    for (const auto& [value, numbers] : ballot.sides(0)) {
+    for (const auto& [value, numbers] : asked.sides()) {
       if (value != 0) continue;
       for (const std::int32_t number : numbers) ranks.push_back(Rank{number});
     }
@@ -127,33 +150,35 @@ class DecisionsUniform final : public Law {
   static std::string subject_of(std::int32_t what, const NameTable& names) {
     if (what == kResume) return "resume";
     if (what == kPhase) return "phase";
-    if (what == kMode) return "mode";
     return std::string(names.text(static_cast<NameId>(what)));
   }
 
-  static std::string values_text(const Ballot& ballot, std::int32_t what) {
+  static std::string values_text(const Asked& asked) {
     std::string text;
-    for (const auto& [value, numbers] : ballot.sides(0)) {
+    for (const auto& [value, numbers] : asked.sides()) {
       std::vector<Rank> ranks;
       ranks.reserve(numbers.size());
       for (const std::int32_t rank : numbers) ranks.push_back(Rank{rank});
-      text += (text.empty() ? "" : ", ") + value_text(what, value) + " on " + ranks_text(ranks);
+      text += (text.empty() ? "" : ", ") + value_text(asked, value) + " on " + ranks_text(ranks);
     }
     return text;
   }
 
-  static std::string value_text(std::int32_t what, std::uint64_t value) {
-    if (what == kPhase) return std::string(name_of(static_cast<PhaseKind>(value)));
-    if (what == kMode) return value != 0 ? "train()" : "eval()";
-    return std::to_string(static_cast<std::int64_t>(value));
+  static std::string value_text(const Asked& asked, std::uint64_t value) {
+    if (asked.at.what == kPhase) return std::string(name_of(static_cast<PhaseKind>(value)));
+    if (asked.at.what != kMode) return std::to_string(static_cast<std::int64_t>(value));
+    if (asked.word != kAutocast) return value != 0 ? "train()" : "eval()";
+    if (value == 0) return "no autocast";
+    return "autocast to " + std::string(name_of(static_cast<AutocastType>(value)));
   }
 
   static Cause cause_of(std::string_view subject) {
-    constexpr std::array<std::pair<std::string_view, Cause>, 8> kCauses = {
+    constexpr std::array<std::pair<std::string_view, Cause>, 9> kCauses = {
         {{"signal", Cause::kSignalStopOneRank},
          {"stop", Cause::kEarlyStopOneRank},
          {"resume", Cause::kResumePathDisagrees},
          {"mode", Cause::kEvalModeOneRank},
+         {"autocast", Cause::kAutocastOnOneRank},
          {"skip", Cause::kNanSkipOneRank},
          {"best", Cause::kCheckpointDecisionDiffers},
          {"save", Cause::kCheckpointDecisionDiffers},

@@ -23,6 +23,7 @@ struct MetricReport {
   double denominator = 0.0;
   bool is_mean = false;  ///< value = numerator / denominator.
   MetricFormula formula = MetricFormula::kNone;
+  bool looks_back = false;  ///< What it looked at is what the rank trained on last.
   std::vector<std::int64_t> ids;
   std::vector<double> parts;
 };
@@ -70,9 +71,7 @@ class MetricTrue final : public Law {
     if (const auto* metric = std::get_if<MetricEvent>(&event.body)) {
       on_metric(event, *metric, names);
     } else if (const auto* sample = std::get_if<SampleEvent>(&event.body)) {
-      if (is_train_split(names.text(sample->split))) return;
-      std::vector<std::int64_t>& ids = evaluated_[to_int(event.rank)];
-      ids.insert(ids.end(), sample->ids.begin(), sample->ids.end());
+      on_samples(to_int(event.rank), *sample, names);
     } else if (const auto* epoch = std::get_if<EpochEvent>(&event.body)) {
       if (!is_train_split(names.text(epoch->split))) n_to_evaluate_ = epoch->dataset_size;
     } else if (const auto* phase = std::get_if<PhaseEvent>(&event.body)) {
@@ -104,6 +103,15 @@ class MetricTrue final : public Law {
     Finding finding;
   };
 
+  void on_samples(std::int32_t rank, const SampleEvent& sample, const NameTable& names) {
+    if (is_train_split(names.text(sample.split))) {
+      trained_[rank].assign(sample.ids.begin(), sample.ids.end());
+      return;
+    }
+    std::vector<std::int64_t>& ids = evaluated_[rank];
+    ids.insert(ids.end(), sample.ids.begin(), sample.ids.end());
+  }
+
   void on_metric(const Event& event, const MetricEvent& metric, const NameTable& names) {
     Event placeless = event;
     placeless.at = {.attempt = event.at.attempt};
@@ -121,6 +129,7 @@ class MetricTrue final : public Law {
     report.formula = metric.formula;
     // Several metrics may be taken over the same samples.
     report.ids = evaluated_[report.rank];
+    report.looks_back = !report.ids.empty() && report.ids == trained_[report.rank];
     report.parts.assign(metric.parts.begin(), metric.parts.end());
     Reports& reports = open_[alignment];
     reports.push_back(std::move(report));
@@ -316,13 +325,22 @@ class MetricTrue final : public Law {
     return complaint;
   }
 
-  /// Samples that no rank evaluated, if a sampler recorded how many there are.
+  /// Samples that no rank evaluated, if a sampler recorded how many there are. Ids of two data sets
+  /// may be alike by chance: that alone proves nothing.
   std::optional<Complaint> dropped_tail(const Whole& whole,
                                         const Reports& reports,
                                         std::vector<Rank>& ranks) const {
     const std::int64_t n_seen = std::ssize(whole.ids);
-    if (n_seen == 0 || n_seen >= n_to_evaluate_) return std::nullopt;
+    if (n_seen == 0 || n_to_evaluate_ == 0 || n_seen == n_to_evaluate_) return std::nullopt;
+    const bool looks_back = std::ranges::all_of(reports, &MetricReport::looks_back);
+    if (n_seen > n_to_evaluate_ && !looks_back) return std::nullopt;
     for (const MetricReport& report : reports) ranks.push_back(Rank{report.rank});
+    if (looks_back) {
+      return Complaint{"was taken over the " + std::to_string(n_seen) +
+                           " samples that the ranks trained on last, while the split has " +
+                           std::to_string(n_to_evaluate_),
+                       Cause::kLastBatchEvaluated};
+    }
     return Complaint{"was taken over " + std::to_string(n_seen) + " of " +
                          std::to_string(n_to_evaluate_) + " samples: the sampler drops the rest",
                      Cause::kTailDroppedEval};
@@ -365,6 +383,7 @@ class MetricTrue final : public Law {
   Worlds worlds_;
   Counter counter_;
   std::map<std::int32_t, std::vector<std::int64_t>> evaluated_;  // By rank, since its last phase.
+  std::map<std::int32_t, std::vector<std::int64_t>> trained_;    // By rank, in its last forward.
   std::map<AlignmentKey, Reports> open_;
   std::map<Key, Earliest> first_;
   std::int64_t n_to_evaluate_ = 0;

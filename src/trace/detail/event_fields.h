@@ -31,6 +31,7 @@ void visit_training_fields(Visitor& visit, Body& event) {
     visit.flag("synchronizing", event.synchronizing);
     visit.flag("training", event.training);
     visit.flag("grad", event.grad);
+    visit.aside("autocast", event.autocast);
   } else if constexpr (Is<Body, BackwardEvent>) {
     visit.flag("reduced", event.reduced);
   } else if constexpr (Is<Body, BatchEvent>) {

@@ -105,7 +105,7 @@ std::vector<Job> strict_jobs() {
   clipped.optimizer = {
       .kind = OptimizerKind::kRmsprop, .lr = 0.01, .momentum = 0.9, .centered = true};
   clipped.clip.value = 0.01;
-  clipped.scaler = optim::GradScalerOptions{.init_scale = 8.0};
+  clipped.scaler = ScalerSpec{.options = {.init_scale = 8.0}};
   clipped.loop.accumulate = 2;
   Job hooked = mlp;
   hooked.ddp.hook.kind = HookKind::kFp16;

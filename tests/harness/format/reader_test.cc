@@ -48,8 +48,26 @@ TEST_F(ReaderTest, ASnapshotSaysHowOftenWhereAndOfWhat) {
   EXPECT_EQ(snapshot.include, std::vector{SnapshotPart::kModel});
   EXPECT_EQ(snapshot.publish, PublishManner::kInPlace);
   EXPECT_EQ(load(small_job()).value().jobs[0]->loop.snapshot.every_steps, 0);
-  EXPECT_THAT(error_of(with("include = [\"weather\"]")),
-              ::testing::HasSubstr("a snapshot has no part 'weather'"));
+  EXPECT_THAT(
+      error_of(with("include = [\"weather\"]")),
+      ::testing::HasSubstr(
+          "'loop.snapshot.include' does not know 'weather'; it is one of: model, optimizer,"));
+}
+
+TEST_F(ReaderTest, BarriersAndRowsOfAnEvaluationAreWords) {
+  const auto with = [](const std::string& keys) {
+    return replaced(replaced(small_job(), "steps = 1", "steps = 1, " + keys),
+                    "data = {",
+                    "data = { holdout = 1,");
+  };
+  const auto scenario = load(
+      with("barriers = [\"epoch\", \"save\"], eval = { metric = \"mse\", rows = \"last-batch\" }"));
+  ASSERT_TRUE(scenario.ok()) << scenario.error().text();
+  const LoopSpec& loop = scenario.value().jobs[0]->loop;
+  EXPECT_EQ(loop.barriers, (std::vector{BarrierPlace::kEpoch, BarrierPlace::kSave}));
+  EXPECT_EQ(loop.eval.rows, EvalRows::kLastBatch);
+  EXPECT_TRUE(load(small_job()).value().jobs[0]->loop.barriers.empty());
+  EXPECT_THAT(error_of(with("barriers = [\"epok\"]")), HasSubstr("did you mean 'epoch'?"));
 }
 
 TEST_F(ReaderTest, WithoutExactModeModelsAreSinglePrecision) {
@@ -125,8 +143,9 @@ TEST_F(ReaderTest, SchedulesScalersAndClippingAreRead) {
   ASSERT_EQ(job.scheduler.rules.size(), 2U);
   EXPECT_EQ(std::get<optim::LinearLr>(job.scheduler.rules[0]).total_iters, 3);
   EXPECT_EQ(std::get<optim::StepLr>(job.scheduler.rules[1]).step_size, 2);
-  EXPECT_EQ(job.scaler->init_scale, 8.0);
-  EXPECT_EQ(job.scaler->growth_interval, 4);
+  EXPECT_EQ(job.scaler->options.init_scale, 8.0);
+  EXPECT_EQ(job.scaler->options.growth_interval, 4);
+  EXPECT_TRUE(job.scaler->update);
   EXPECT_EQ(*job.clip.norm, 1.0);
 }
 
@@ -327,7 +346,7 @@ TEST_F(ReaderTest, WhatRanksTakeFromSnapshotsAndLaunchersIsRead) {
   EXPECT_EQ(variables, (std::vector<std::string>{"1 GROUP_RANK=0"}));
 
   EXPECT_THAT(error_of(replaced(job, "[\"model\"]", "[\"modle\"]")),
-              HasSubstr("a snapshot has no part 'modle'"));
+              HasSubstr("does not know 'modle'; did you mean 'model'?"));
   EXPECT_THAT(error_of(replaced(job, "\"0\" } } ]", "0 } } ]")), HasSubstr("GROUP_RANK"));
 }
 

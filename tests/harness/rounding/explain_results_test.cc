@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include <gtest/gtest.h>
 
@@ -70,6 +71,19 @@ TEST(ExplainResultsTest, AContributionThatIsMissingIsImpossible) {
                 "rounding, 3 away from it\n"),
       std::string::npos)
       << text;
+}
+
+TEST(ExplainResultsTest, AnInfiniteResultIsPossibleWhereASumMayOverflow) {
+  constexpr float kInfinite = std::numeric_limits<float>::infinity();
+  const auto verdict = [&](float each, ResultKind kind) {
+    const auto result = explain_results(
+        tensor({each}), tensor({kInfinite}), {tensor({each}), tensor({each})}, kind);
+    EXPECT_TRUE(result.ok());
+    return result.value().verdict();
+  };
+  // The mean of two large numbers: divided before they are added, or afterwards.
+  EXPECT_NE(verdict(3e38F, ResultKind::kMean), RoundingVerdict::kImpossible);
+  EXPECT_EQ(verdict(1e38F, ResultKind::kMean), RoundingVerdict::kImpossible);
 }
 
 TEST(ExplainResultsTest, AResultThatBothHaveIsJudgedToo) {

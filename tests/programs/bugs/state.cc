@@ -6,6 +6,7 @@
 
 #include "lockstep/comm.h"
 #include "lockstep/ddp.h"
+#include "lockstep/nn.h"
 #include "lockstep/optim.h"
 
 #include "tests/programs/bugs/bug.h"
@@ -263,6 +264,26 @@ void eval_mode_one_rank(RankContext& rank, Form form) {
   }
 }
 
+// Rank 1 computes in 32 bits, as where a device has no bf16; the ranks agree on a mean of gradients
+// that no single process has.
+void autocast_on_one_rank(RankContext& rank, Form form) {
+  Generator init(1);
+  nn::Linear model(rank.runtime(), 4, 1, {}, init);
+  DistributedDataParallel ddp(model, rank.world());
+  optim::Sgd optimizer(model.parameters(), {.lr = 0.125});
+  for (std::int64_t step = 0; step < 3; ++step) {
+    const Batch batch = batch_of(rank, step);
+    optimizer.zero_grad();
+    Variable loss;
+    {
+      const AutocastGuard autocast(rank.runtime(), {.enabled = form.fixed || rank.rank() != 1});
+      loss = mse_loss(ddp(batch.x), batch.y);
+    }
+    loss.backward();
+    optimizer.step();
+  }
+}
+
 // Rank 0 bounds its weights after the second step, as those of a critic are; the others forget to.
 void parameter_nudged(RankContext& rank, Form form) {
   Generator init(1);
@@ -295,6 +316,10 @@ std::vector<Bug> state_bugs() {
        .program = eval_mode_one_rank,
        .expected =
            {.law = "decisions-uniform", .cause = "eval-mode-one-rank", .ranks = {0}, .step = 1}},
+      {.id = "autocast-on-one-rank",
+       .program = autocast_on_one_rank,
+       .expected =
+           {.law = "decisions-uniform", .cause = "autocast-on-one-rank", .ranks = {1}, .step = 0}},
       {.id = "buffer-overwritten-by-0",
        .program = buffer_overwritten_by_0,
        .expected = {.law = "buffers-policy",

@@ -1,4 +1,4 @@
-#include "lockstep/train/manual_average.h"
+#include "lockstep/train/wrapping/manual_average.h"
 
 #include <optional>
 
@@ -86,7 +86,8 @@ Variable ManualAverage::Impl::forward(const Variable& x) {
     trace_->record_forward({.through_wrapper = true,
                             .synchronizing = order_ != Order::kNone,
                             .training = model_.is_training(),
-                            .grad = grad});
+                            .grad = grad},
+                           context_.runtime());
     if (recorder_->position(wrapper_).sync == 0) trace_->record_state(StatePoint::kForward);
   }
   return model_.forward(x);
