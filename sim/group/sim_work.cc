@@ -33,12 +33,12 @@ SimWork::SimWork(SimProcessGroup& group, const CollectiveCall& call, std::int64_
       runtime_(&group.runtime()),
       handle_(&group.handle()),
       seq_(seq),
+      memory_(call, group.runtime().pool()),
       rank_(group.handle().rank()),
       group_id_(group.id()),
       member_(group.rank()),
       wrapper_(call.wrapper),
       from_any_source_(call.signature.op == CollectiveOp::kRecv && call.signature.peer < 0) {
-  keep(call);
   if (runtime_->in_flight() == nullptr) return;
   const bool of_the_program = wrapper_ < 0 && runtime_->accelerator() == nullptr;
   if (of_the_program) look_for_touches();
@@ -48,53 +48,18 @@ SimWork::SimWork(SimProcessGroup& group, const CollectiveCall& call, std::int64_
 
 SimWork::~SimWork() = default;
 
-// The call's lists are the caller's; most operations have one buffer on each side.
-void SimWork::keep(const CollectiveCall& call) {
-  const std::size_t n_inputs = call.inputs.size();
-  const std::size_t n = n_inputs + call.outputs.size();
-  Memory* place = own_.data();
-  if (n > own_.size()) {
-    n_list_ = n;
-    list_ = static_cast<Memory*>(runtime_->pool().allocate(n * sizeof(Memory)));
-    place = list_;
-  }
-  std::uninitialized_copy(call.inputs.begin(), call.inputs.end(), place);
-  std::uninitialized_copy(call.outputs.begin(), call.outputs.end(), place + n_inputs);
-  inputs_ = {place, n_inputs};
-  outputs_ = {place + n_inputs, call.outputs.size()};
-}
-
-std::vector<std::byte> SimWork::input_bytes() const {
-  std::vector<std::byte> bytes;
-  for (const Memory& input : inputs_) {
-    const auto* first = static_cast<const std::byte*>(input.data);
-    bytes.insert(bytes.end(), first, first + input.count * size_of(input.dtype));
-  }
-  return bytes;
-}
-
-void SimWork::contribute(std::vector<std::byte> bytes) {
-  contribution_ = std::make_unique<std::vector<std::byte>>(std::move(bytes));
-  std::byte* at = contribution_->data();
-  Memory* input = list_ != nullptr ? list_ : own_.data();
-  for (std::size_t i = 0; i < inputs_.size(); ++i, ++input) {
-    input->data = at;
-    at += input->count * size_of(input->dtype);
-  }
-}
-
 void SimWork::flip_result() {
-  if (outputs_.empty() || outputs_.front().count == 0) return;
-  const Memory& output = outputs_.front();
+  if (outputs().empty() || outputs().front().count == 0) return;
+  const Memory& output = outputs().front();
   name_result(0);
-  flip_bit(output.data, output, corrupt_element_, corrupt_bit_);
+  flip_bit(output.data, output, corruption_->element, corruption_->bit);
 }
 
 void SimWork::destroy() {
   abandon();
   Pool& pool = runtime_->pool();
   runtime_->note_gone();
-  if (list_ != nullptr) pool.release(list_, n_list_ * sizeof(Memory));
+  memory_.release(pool);
   this->~SimWork();
   pool.release(this, sizeof(SimWork));
 }
@@ -112,12 +77,12 @@ void SimWork::look_for_touches() {
                      begin + memory.count * size_of(memory.dtype),
                      {name_of(signature().op), written, signature().site});
   };
-  for (const Memory& input : inputs_) {
+  for (const Memory& input : inputs()) {
     const auto number = find_poison(input.data, input.count, input.dtype);
     if (number) in_flight.read_early(*number, {name_of(signature().op), false, signature().site});
     look(input, false);
   }
-  for (const Memory& output : outputs_) look(output, !only_reads());
+  for (const Memory& output : outputs()) look(output, !only_reads());
 }
 
 void SimWork::lend() {
@@ -137,22 +102,15 @@ void SimWork::lend() {
                                    .wrapper = wrapper_});
     }
   };
-  for (const Memory& input : inputs_) lend_one(input, false);
-  for (const Memory& output : outputs_) lend_one(output, !only_reads());
+  for (const Memory& input : inputs()) lend_one(input, false);
+  for (const Memory& output : outputs()) lend_one(output, !only_reads());
 }
 
 void SimWork::guard() {
   const auto is_seen = [](const Memory& memory) { return memory.by_operations_only; };
-  if (std::all_of(inputs_.begin(), inputs_.end(), is_seen) &&
-      std::all_of(outputs_.begin(), outputs_.end(), is_seen)) {
-    return;
-  }
-  Memory* const place = list_ != nullptr ? list_ : own_.data();
-  guard_ = std::make_unique<MemoryGuard>(registry_->stand_ins(rank_),
-                                         loan_,
-                                         std::span(place, inputs_.size()),
-                                         std::span(place + inputs_.size(), outputs_.size()),
-                                         only_reads());
+  if (std::ranges::all_of(inputs(), is_seen) && std::ranges::all_of(outputs(), is_seen)) return;
+  guard_ = std::make_unique<MemoryGuard>(
+      registry_->stand_ins(rank_), loan_, memory_.inputs(), memory_.outputs(), only_reads());
 }
 
 void SimWork::give_back() {
@@ -216,7 +174,7 @@ void SimWork::complete(CommStatus status, const std::string* detail) {
   if (watch != 0) registry_->watchdog().forget(*this);
   if (delay != 0) registry_->faults().forget_delay(*this);
   if (lost) registry_->faults().forget_lost(*this);
-  if (corrupt_ && status == CommStatus::kOk) flip_result();
+  if (corruption_ && status == CommStatus::kOk) flip_result();
   // An operation that its own rank gave up has no end in the trace: that is what happened to it.
   const bool unknown_sender = from_any_source_ && signature().peer < 0;
   if (status != CommStatus::kAborted && !unknown_sender) group_->record(*this);

@@ -13,30 +13,16 @@ namespace lockstep::sim {
 namespace {
 
 constexpr std::size_t kMostTickets = 1U << 20U;
-constexpr std::size_t kMostGroups = 1U << 16U;
 constexpr std::size_t kMostLines = 1U << 20U;
-/// What PyTorch calls the group of all ranks, the first that it makes.
-constexpr std::string_view kDefaultGroup = "0";
-
-bool is_whole_world(const ProcessGroup& world, std::span<const std::int32_t> members) {
-  for (std::size_t i = 0; i < members.size(); ++i) {
-    if (members[i] != static_cast<std::int32_t>(i)) return false;
-  }
-  return static_cast<std::int32_t>(members.size()) == world.size();
-}
 
 }  // namespace
 
 RankServer::RankServer(Serving& serving, RankContext& context, RankProcess& process)
     : serving_(&serving),
-      context_(&context),
       process_(&process),
-      handle_(&static_cast<RankHandle&>(context.host())) {}
-
-RankServer::~RankServer() {
-  *alive_ = false;
-  serving_->store.stop_waiting(handle_->rank());
-}
+      handle_(&static_cast<RankHandle&>(context.host())),
+      groups_(serving, context, process),
+      store_(serving, *handle_, process) {}
 
 void RankServer::run() {
   try {
@@ -124,7 +110,7 @@ void RankServer::refuse(const Request& request, CallProblem problem, const std::
     done(request.ticket, static_cast<std::uint16_t>(problem), -1, text);
   } else if (expects_reply(request)) {
     const bool contract = problem == CallProblem::kContract;
-    value(request, contract ? ValueStatus::kContract : ValueStatus::kInjected, text);
+    value(request, {contract ? ValueStatus::kContract : ValueStatus::kInjected, text});
   } else if (problem == CallProblem::kInjected) {
     injected_ = text;
   }
@@ -143,16 +129,16 @@ void RankServer::carry_out(const Request& request) {
     case RequestKind::kTest:
       return test(request.ticket);
     case RequestKind::kOpenGroup:
-      return open_group(request);
+      return value(request, groups_.open(request));
     case RequestKind::kCloseGroup:
-      return close_group(request);
+      return groups_.close(request);
     case RequestKind::kStore:
-      return ask_store(request);
+      return value(request, store_.ask(request));
     case RequestKind::kSleep:
       return sleep(request);
     case RequestKind::kPoint:
       handle_->point(well_formed(decode_point(request.body)).point);
-      return value(request, ValueStatus::kOk, {});
+      return value(request, {});
     case RequestKind::kEnd:
       return finish(well_formed(decode_end(request.body)));
     case RequestKind::kLog:
@@ -191,13 +177,11 @@ void RankServer::post(const Request& request) {
   }
   ++n_posts_;
   serving_->note_progress();
-  const auto group = static_cast<std::size_t>(asked.group);
-  require(asked.group >= 0 && group < groups_.size() && groups_[group] != nullptr,
-          fmt::format("there is no open group with handle {}", asked.group));
+  ProcessGroup& group = groups_.at(asked.group);
   require(tickets_.size() < kMostTickets && !tickets_.contains(request.ticket),
           fmt::format("ticket {} is in use, or too many are", request.ticket));
   const bool expires = serving_->expires || request.has(RequestFlag::kExpires);
-  tickets_[request.ticket].work = sim::post(*groups_[group], asked, *process_, expires);
+  tickets_[request.ticket].work = sim::post(group, asked, *process_, expires);
   if (request.has(RequestFlag::kWaits)) wait(request.ticket);
 }
 
@@ -227,41 +211,13 @@ void RankServer::test(std::uint32_t ticket) {
   reply(ReplyKind::kValue, 0, ticket, std::string(1, over ? '\1' : '\0'));
 }
 
-void RankServer::open_group(const Request& request) {
-  const Result<GroupRequest> decoded = decode_group(request.body);
-  const GroupRequest& asked = well_formed(decoded);
-  const char* name = process_->name(asked.name);
-  require(name != nullptr && asked.name != kNoName && groups_.size() < kMostGroups,
-          fmt::format("name {} is not defined, or there are too many groups", asked.name));
-  serving_->note_progress();
-  ProcessGroup& world = context_->world();
-  if (groups_.empty() && name == kDefaultGroup && is_whole_world(world, asked.members)) {
-    groups_.push_back(&world);
-    return value(request, ValueStatus::kOk, encode_i32(0));
-  }
-  Result<std::unique_ptr<ProcessGroup>> opened =
-      serving_->groups->open(*handle_, context_->runtime(), name, asked.members);
-  if (!opened.ok()) return value(request, ValueStatus::kContract, opened.error().message);
-  own_groups_.push_back(std::move(opened).value());
-  groups_.push_back(own_groups_.back().get());
-  value(request, ValueStatus::kOk, encode_i32(static_cast<std::int32_t>(groups_.size()) - 1));
-}
-
-void RankServer::close_group(const Request& request) {
-  const Result<std::int32_t> decoded = decode_i32(request.body);
-  const std::int32_t group = well_formed(decoded);
-  if (group < 0 || static_cast<std::size_t>(group) >= groups_.size()) return;
-  ProcessGroup* closed = std::exchange(groups_[static_cast<std::size_t>(group)], nullptr);
-  std::erase_if(own_groups_, [closed](const auto& own) { return own.get() == closed; });
-}
-
 void RankServer::sleep(const Request& request) {
   const Result<std::int64_t> decoded = decode_i64(request.body);
   const std::int64_t ns = well_formed(decoded);
   require(ns >= 0, "a rank cannot sleep for a negative time");
   serving_->note_nap(handle_->world());
   handle_->sleep(Duration{ns});
-  value(request, ValueStatus::kOk, {});
+  value(request, {});
 }
 
 void RankServer::done(std::uint32_t ticket,
@@ -271,8 +227,11 @@ void RankServer::done(std::uint32_t ticket,
   reply(ReplyKind::kDone, status, ticket, encode_i32(peer) + std::string(text));
 }
 
-void RankServer::value(const Request& request, ValueStatus status, std::string body) {
-  reply(ReplyKind::kValue, static_cast<std::uint16_t>(status), request.ticket, std::move(body));
+void RankServer::value(const Request& request, Answer answer) {
+  reply(ReplyKind::kValue,
+        static_cast<std::uint16_t>(answer.status),
+        request.ticket,
+        std::move(answer.body));
 }
 
 void RankServer::reply(ReplyKind kind,

@@ -11,6 +11,8 @@
 
 #include "lockstep/comm/rank_context.h"
 #include "lockstep/sim/fiber/world.h"
+#include "lockstep/sim/process/detail/rank_groups.h"
+#include "lockstep/sim/process/detail/rank_store.h"
 #include "lockstep/sim/process/rank_process.h"
 
 namespace lockstep::sim {
@@ -29,7 +31,7 @@ class ProcessFailed : public std::runtime_error {
 class RankServer {
  public:
   RankServer(Serving& serving, RankContext& context, RankProcess& process);
-  ~RankServer();
+  ~RankServer() = default;
   RankServer(const RankServer&) = delete;
   RankServer& operator=(const RankServer&) = delete;
   RankServer(RankServer&&) = delete;
@@ -66,29 +68,21 @@ class RankServer {
   void post(const Request& request);
   void wait(std::uint32_t ticket);
   void test(std::uint32_t ticket);
-  void open_group(const Request& request);
-  void close_group(const Request& request);
-  void ask_store(const Request& request);
-  void await_keys(const Request& request, const StoreRequest& asked);
   void sleep(const Request& request);
-  void answer_store(const Request& request, const StoreRequest& asked);
 
   void done(std::uint32_t ticket, std::uint16_t status, std::int32_t peer, std::string_view text);
-  void value(const Request& request, ValueStatus status, std::string body);
+  void value(const Request& request, Answer answer);
   void reply(ReplyKind kind, std::uint16_t status, std::uint32_t ticket, std::string body);
 
   Serving* serving_;
-  RankContext* context_;
   RankProcess* process_;
   RankHandle* handle_;
   std::int64_t n_posts_ = 0;
-  std::vector<std::unique_ptr<ProcessGroup>> own_groups_;
-  std::vector<ProcessGroup*> groups_;  // By handle; null: closed.
+  RankGroups groups_;
   std::map<std::uint32_t, Ticket> tickets_;
   std::optional<CommFailure> comm_failure_;
   std::optional<std::string> injected_;  // For the next request that has an answer.
-  std::int64_t n_store_waits_ = 0;
-  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // For timers that come too late.
+  RankStore store_;
   bool ended_ = false;
 };
 

@@ -1,11 +1,11 @@
-// A rank's requests to the store.
+#include "lockstep/sim/process/detail/rank_store.h"
+
 #include <fmt/core.h>
 #include <limits>
 
 #include "lockstep/base/text.h"
 #include "lockstep/sim/process/detail/serving.h"
 #include "lockstep/sim/process/detail/well_formed.h"
-#include "lockstep/sim/process/rank_server.h"
 
 namespace lockstep::sim {
 
@@ -29,89 +29,95 @@ std::string waits_text(const std::vector<std::string>& keys, const Result<CallSi
 
 }  // namespace
 
-void RankServer::ask_store(const Request& request) {
+RankStore::RankStore(Serving& serving, RankHandle& handle, RankProcess& process)
+    : serving_(serving), handle_(handle), process_(process) {}
+
+RankStore::~RankStore() {
+  *alive_ = false;
+  serving_.store.stop_waiting(handle_.rank());
+}
+
+Answer RankStore::ask(const Request& request) {
   const Result<StoreRequest> decoded = decode_store(request.body);
   const StoreRequest& asked = well_formed(decoded);
   // A look at what may not be there yet is a poll.
   const bool polls = asked.op == StoreOp::kCheck || asked.op == StoreOp::kNumKeys;
-  handle_->point({polls ? PointKind::kWait : PointKind::kPost, kStoreObject});
+  handle_.point({polls ? PointKind::kWait : PointKind::kPost, kStoreObject});
   if (polls) {
-    serving_->note_nap(handle_->world());
+    serving_.note_nap(handle_.world());
   } else {
-    serving_->note_progress();
+    serving_.note_progress();
   }
   const bool waits = asked.op == StoreOp::kGet || asked.op == StoreOp::kWait;
-  return waits ? await_keys(request, asked) : answer_store(request, asked);
+  return waits ? await_keys(request, asked) : answer(asked);
 }
 
-void RankServer::answer_store(const Request& request, const StoreRequest& asked) {
-  StoreTable& store = serving_->store;
+Answer RankStore::answer(const StoreRequest& asked) {
+  StoreTable& store = serving_.store;
   const auto flag = [](bool is_so) { return std::string(1, is_so ? '\1' : '\0'); };
   switch (asked.op) {
     case StoreOp::kSet:
       store.set(asked.key, asked.value);
-      return value(request, ValueStatus::kOk, {});
+      return {};
     case StoreOp::kAppend:
       store.append(asked.key, asked.value);
-      return value(request, ValueStatus::kOk, {});
+      return {};
     case StoreOp::kCompareSet:
-      return value(
-          request, ValueStatus::kOk, store.compare_set(asked.key, asked.expected, asked.value));
+      return {ValueStatus::kOk, store.compare_set(asked.key, asked.expected, asked.value)};
     case StoreOp::kCheck:
-      return value(request, ValueStatus::kOk, flag(store.has_all(split_keys(asked.key))));
+      return {ValueStatus::kOk, flag(store.has_all(split_keys(asked.key)))};
     case StoreOp::kDelete:
-      return value(request, ValueStatus::kOk, flag(store.remove(asked.key)));
+      return {ValueStatus::kOk, flag(store.remove(asked.key))};
     case StoreOp::kNumKeys:
-      return value(request, ValueStatus::kOk, encode_i64(store.n_keys()));
+      return {ValueStatus::kOk, encode_i64(store.n_keys())};
     case StoreOp::kAdd: {
       const auto amount = parse_int(asked.value);
       const Result<std::int64_t> sum =
           amount ? store.add(asked.key, *amount)
                  : Error{"'" + asked.value.substr(0, 64) + "' is not a number to add", {}};
-      if (!sum.ok()) return value(request, ValueStatus::kContract, sum.error().message);
-      return value(request, ValueStatus::kOk, encode_i64(sum.value()));
+      if (!sum.ok()) return {ValueStatus::kContract, sum.error().message};
+      return {ValueStatus::kOk, encode_i64(sum.value())};
     }
     case StoreOp::kGet:
-      return value(request, ValueStatus::kOk, store.get(asked.key).value_or(std::string()));
+      return {ValueStatus::kOk, store.get(asked.key).value_or(std::string())};
     case StoreOp::kWait:
-      return value(request, ValueStatus::kOk, {});
+      break;
   }
+  return {};
 }
 
-void RankServer::await_keys(const Request& request, const StoreRequest& asked) {
-  StoreTable& store = serving_->store;
-  const Rank self = handle_->rank();
-  World& world = handle_->world();
+Answer RankStore::await_keys(const Request& request, const StoreRequest& asked) {
+  StoreTable& store = serving_.store;
+  const Rank self = handle_.rank();
+  World& world = handle_.world();
   const bool one = asked.op == StoreOp::kGet;
   const std::vector<std::string> keys =
       one ? std::vector<std::string>{asked.key} : split_keys(asked.key);
-  serving_->waits_for[to_index(self)] =
-      waits_text(keys, process_->site(asked.file, asked.line, kNoName));
-  const bool expires = serving_->expires || request.has(RequestFlag::kExpires);
+  serving_.waits_for[to_index(self)] =
+      waits_text(keys, process_.site(asked.file, asked.line, kNoName));
+  const bool expires = serving_.expires || request.has(RequestFlag::kExpires);
   const std::int64_t longest = std::numeric_limits<std::int64_t>::max() - world.now().ns;
-  const std::int64_t number = ++n_store_waits_;
+  const std::int64_t number = ++n_waits_;
   bool late = false;
   if (expires && asked.timeout_ns >= 0 && asked.timeout_ns < longest && !store.has_all(keys)) {
     world.at(world.now() + Duration{asked.timeout_ns}, [this, &late, number, alive = alive_] {
-      if (!*alive || number != n_store_waits_ || !serving_->store.waits(handle_->rank())) return;
+      if (!*alive || number != n_waits_ || !serving_.store.waits(handle_.rank())) return;
       late = true;
-      serving_->store.stop_waiting(handle_->rank());
-      handle_->world().wake(handle_->rank());
+      serving_.store.stop_waiting(handle_.rank());
+      handle_.world().wake(handle_.rank());
     });
   }
   while (!late && !store.has_all(keys)) {
     if (!store.waits(self)) store.wait(self, keys);
-    handle_->block({.what = serving_->waits_for[to_index(self)]});
+    handle_.block({.what = serving_.waits_for[to_index(self)]});
   }
-  ++n_store_waits_;
+  ++n_waits_;
   if (late) {
-    return value(
-        request,
-        ValueStatus::kTimedOut,
-        fmt::format(
-            "wait timeout after {}ms, keys: {}", asked.timeout_ns / kNsPerMs, quoted(keys)));
+    return {ValueStatus::kTimedOut,
+            fmt::format(
+                "wait timeout after {}ms, keys: {}", asked.timeout_ns / kNsPerMs, quoted(keys))};
   }
-  answer_store(request, asked);
+  return answer(asked);
 }
 
 }  // namespace lockstep::sim

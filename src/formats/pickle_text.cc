@@ -1,11 +1,11 @@
 #include "lockstep/formats/detail/pickle_text.h"
 
-#include <bit>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <vector>
 
+#include "lockstep/formats/detail/pickle_reader.h"
 #include "lockstep/formats/json_text.h"
 
 namespace lockstep::detail {
@@ -36,18 +36,20 @@ struct PickleValue {
 /// The machine that a pickle is a program for, as far as plain data needs it.
 class PickleMachine {
  public:
-  explicit PickleMachine(std::string_view bytes) : bytes_(bytes) {}
+  explicit PickleMachine(std::string_view bytes) : reader_(bytes) {}
 
   Result<std::string> run() {
-    while (error_.empty() && !stopped_) {
-      at_ = next_;
-      const auto opcode = static_cast<char>(integer(1));
-      if (error_.empty() && !take_scalar(opcode) && !take_structure(opcode)) {
+    bool stopped = false;
+    while (error_.empty() && !stopped) {
+      const Result<PickleInstruction> instruction = reader_.next();
+      if (!instruction.ok()) return instruction.error();
+      stopped = instruction.value().code == PickleCode::kStop;
+      if (!stopped && !take_scalar(instruction.value()) && !take_structure(instruction.value())) {
         fail("an opcode that plain data does not need");
       }
     }
-    if (!error_.empty()) return Error{error_, "byte " + std::to_string(at_)};
-    if (stack_.size() != 1) return Error{"not one value", "byte " + std::to_string(at_)};
+    if (error_.empty() && stack_.size() != 1) fail("not one value");
+    if (!error_.empty()) return Error{error_, reader_.where()};
     return stack_.back().json();
   }
 
@@ -58,39 +60,10 @@ class PickleMachine {
     if (error_.empty()) error_ = what;
   }
 
-  std::string_view take(std::uint64_t n) {
-    if (n > bytes_.size() - next_) {
-      fail("the pickle ends too early");
-      return {};
-    }
-    const std::string_view taken = bytes_.substr(next_, n);
-    next_ += n;
-    return taken;
-  }
-
-  /// Little endian.
-  std::uint64_t integer(std::size_t n_bytes) {
-    std::uint64_t value = 0;
-    std::size_t shift = 0;
-    for (const char byte : take(n_bytes)) {
-      if (shift < 64) value |= std::uint64_t{static_cast<unsigned char>(byte)} << shift;
-      shift += 8;
-    }
-    return value;
-  }
-
   void push(std::string json) {
     PickleValue value;
     value.text = std::move(json);
     stack_.push_back(std::move(value));
-  }
-
-  void push_integer(std::int64_t value) { push(std::to_string(value)); }
-
-  void push_text(std::uint64_t n_bytes) {
-    JsonText json;
-    json.text(take(n_bytes));
-    push(json.str());
   }
 
   void push_container(Kind kind) {
@@ -99,135 +72,78 @@ class PickleMachine {
     stack_.push_back(std::move(value));
   }
 
-  /// A number of any size, in two's complement; such that does not fit 64 bits is refused.
-  void push_long() {
-    const std::uint64_t n_bytes = integer(1);
-    if (n_bytes > 8) return fail("a number of more than 64 bits");
-    std::uint64_t value = integer(n_bytes);
-    const bool negative = n_bytes > 0 && n_bytes < 8 && ((value >> (8 * n_bytes - 1)) & 1U) != 0;
-    if (negative) value |= ~std::uint64_t{0} << (8 * n_bytes);
-    push_integer(static_cast<std::int64_t>(value));
-  }
-
-  /// The one big-endian format.
-  void push_real() {
-    std::uint64_t bits = 0;
-    for (const char byte : take(8)) bits = (bits << 8U) | static_cast<unsigned char>(byte);
+  bool take_scalar(const PickleInstruction& it) {
     JsonText json;
-    json.real(std::bit_cast<double>(bits));
-    push(json.str());
-  }
-
-  bool take_scalar(char opcode) {
-    switch (opcode) {
-      case 'N':
+    switch (it.code) {
+      case PickleCode::kNothing:
+        return true;
+      case PickleCode::kNone:
         push("null");
         return true;
-      case '\x88':
-        push("true");
+      case PickleCode::kBool:
+        push(it.integer != 0 ? "true" : "false");
         return true;
-      case '\x89':
-        push("false");
+      case PickleCode::kInteger:
+        push(std::to_string(it.integer));
         return true;
-      case 'K':
-        push_integer(static_cast<std::int64_t>(integer(1)));
+      case PickleCode::kReal:
+        json.real(it.real);
+        push(json.str());
         return true;
-      case 'M':
-        push_integer(static_cast<std::int64_t>(integer(2)));
-        return true;
-      case 'J':
-        push_integer(static_cast<std::int32_t>(integer(4)));
-        return true;
-      case '\x8a':
-        push_long();
-        return true;
-      case 'G':
-        push_real();
-        return true;
-      case 'X':
-        push_text(integer(4));
-        return true;
-      case '\x8c':
-        push_text(integer(1));
+      case PickleCode::kText:
+        json.text(it.text);
+        push(json.str());
         return true;
       default:
         return false;
     }
   }
 
-  bool take_structure(char opcode) {
-    switch (opcode) {
-      case '\x80':
-        take(1);  // The protocol.
-        return true;
-      case '\x95':
-        take(8);  // A frame: how much to read at once.
-        return true;
-      case '(':
+  bool take_structure(const PickleInstruction& it) {
+    switch (it.code) {
+      case PickleCode::kMark:
         push_container(Kind::kMark);
         return true;
-      case ']':
-      case ')':
+      case PickleCode::kList:
+      case PickleCode::kTuple:
         push_container(Kind::kList);
         return true;
-      case '}':
+      case PickleCode::kDict:
         push_container(Kind::kDict);
         return true;
-      case 'e':
-        fill(Kind::kList, n_above_mark(), true);
-        return true;
-      case 'u':
-        fill(Kind::kDict, n_above_mark(), true);
-        return true;
-      case 'a':
+      case PickleCode::kAppend:
         fill(Kind::kList, 1, false);
         return true;
-      case 's':
+      case PickleCode::kAppends:
+        fill(Kind::kList, n_above_mark(), true);
+        return true;
+      case PickleCode::kSetItem:
         fill(Kind::kDict, 2, false);
         return true;
-      case '.':
-        stopped_ = true;
+      case PickleCode::kSetItems:
+        fill(Kind::kDict, n_above_mark(), true);
         return true;
-      default:
-        return take_tuple(opcode) || take_memo(opcode);
-    }
-  }
-
-  bool take_tuple(char opcode) {
-    switch (opcode) {
-      case '\x85':
-        make_list(1, false);
+      case PickleCode::kTupleOf:
+        make_list(static_cast<std::size_t>(it.integer), false);
         return true;
-      case '\x86':
-        make_list(2, false);
-        return true;
-      case '\x87':
-        make_list(3, false);
-        return true;
-      case 't':
+      case PickleCode::kTupleToMark:
         make_list(n_above_mark(), true);
         return true;
       default:
-        return false;
+        return take_memo(it);
     }
   }
 
-  bool take_memo(char opcode) {
-    switch (opcode) {
-      case 'q':
-        note(static_cast<std::uint32_t>(integer(1)));
+  bool take_memo(const PickleInstruction& it) {
+    switch (it.code) {
+      case PickleCode::kNote:
+        note(static_cast<std::uint32_t>(it.integer));
         return true;
-      case 'r':
-        note(static_cast<std::uint32_t>(integer(4)));
-        return true;
-      case '\x94':
+      case PickleCode::kNoteNext:
         note(static_cast<std::uint32_t>(memo_.size()));
         return true;
-      case 'h':
-        recall(static_cast<std::uint32_t>(integer(1)));
-        return true;
-      case 'j':
-        recall(static_cast<std::uint32_t>(integer(4)));
+      case PickleCode::kRecall:
+        recall(static_cast<std::uint32_t>(it.integer));
         return true;
       default:
         return false;
@@ -312,11 +228,8 @@ class PickleMachine {
 
   static constexpr std::size_t kMostSpent = std::size_t{1} << 28U;
 
-  std::string_view bytes_;
+  PickleReader reader_;
   std::size_t n_spent_ = 0;
-  std::size_t next_ = 0;
-  std::size_t at_ = 0;
-  bool stopped_ = false;
   std::string error_;
   std::vector<PickleValue> stack_;
   std::map<std::uint32_t, std::string> memo_;

@@ -1,12 +1,12 @@
 #include "lockstep/formats/detail/state_pickle.h"
 
 #include <algorithm>
-#include <bit>
 #include <map>
 #include <optional>
 
 #include "lockstep/base/text.h"
 #include "lockstep/formats/detail/pickle_names.h"
+#include "lockstep/formats/detail/pickle_reader.h"
 
 namespace lockstep::detail {
 
@@ -39,66 +39,72 @@ struct Node {
 
 using Kind = Node::Kind;
 
+/// Names go into error sentences.
+static std::string printable(std::string text) {
+  constexpr std::size_t kLongest = 80;
+  if (text.size() > kLongest) text = text.substr(0, kLongest) + "...";
+  for (char& letter : text) {
+    if (letter < ' ' || letter > '~') letter = '?';
+  }
+  return text;
+}
+
+std::optional<std::string> text_of(const Node& value) {
+  switch (value.kind) {
+    case Kind::kNone:
+      return "None";
+    case Kind::kBool:
+      return value.integer != 0 ? "True" : "False";
+    case Kind::kInteger:
+      return std::to_string(value.integer);
+    case Kind::kReal:
+      return exact(value.real);
+    case Kind::kText:
+    case Kind::kNamed:
+      return value.text;
+    default:
+      return std::nullopt;
+  }
+}
+
 /// The machine that a pickle is a program for, as far as state dicts need it.
 class StateMachine {
  public:
-  explicit StateMachine(std::string_view bytes) : bytes_(bytes) {}
+  explicit StateMachine(std::string_view bytes) : reader_(bytes) {}
 
-  Result<PickledState> run() {
-    while (error_.empty() && !stopped_) {
-      at_ = next_;
-      const auto opcode = static_cast<char>(integer(1));
-      if (error_.empty() && !take_scalar(opcode) && !take_container(opcode) && !take_memo(opcode) &&
-          !take_object(opcode)) {
+  /// Leaves one value. Errors: as read_state_pickle().
+  Outcome run() {
+    bool stopped = false;
+    while (error_.empty() && !stopped) {
+      const Result<PickleInstruction> instruction = reader_.next();
+      if (!instruction.ok()) return instruction.error();
+      stopped = instruction.value().code == PickleCode::kStop;
+      if (!stopped && !take_scalar(instruction.value()) && !take_container(instruction.value()) &&
+          !take_object(instruction.value())) {
         fail("an opcode that a state dict does not need");
       }
     }
     if (error_.empty() && stack_.size() != 1) fail("not one value");
-    if (error_.empty()) flatten(stack_.back());
-    if (!error_.empty()) return Error{error_, "byte " + std::to_string(at_)};
-    return std::move(state_);
+    if (!error_.empty()) return Error{error_, where()};
+    return success();
   }
 
+  /// Requires: run().ok().
+  std::uint32_t root() const { return stack_.back(); }
+
+  const Node& node(std::uint32_t index) const { return nodes_[index]; }
+
+  const PickledTensor& tensor(std::int64_t index) const {
+    return tensors_[static_cast<std::size_t>(index)];
+  }
+
+  std::string where() const { return reader_.where(); }
+
  private:
-  static constexpr std::size_t kMostEntries = 1'000'000;
-  static constexpr std::size_t kDeepest = 64;
   static constexpr std::size_t kMostValues = 4'000'000;
 
   void fail(std::string what) {
     if (error_.empty()) error_ = std::move(what);
-  }
-
-  std::string_view take(std::uint64_t n) {
-    if (n > bytes_.size() - next_) {
-      fail("the pickle ends too early");
-      return {};
-    }
-    const std::string_view taken = bytes_.substr(next_, static_cast<std::size_t>(n));
-    next_ += taken.size();
-    return taken;
-  }
-
-  /// Little endian.
-  std::uint64_t integer(std::size_t n_bytes) {
-    std::uint64_t value = 0;
-    std::size_t shift = 0;
-    for (const char byte : take(n_bytes)) {
-      value |= std::uint64_t{static_cast<unsigned char>(byte)} << shift;
-      shift += 8;
-    }
-    return value;
-  }
-
-  /// To the end of the line.
-  std::string_view line() {
-    const std::size_t end = bytes_.find('\n', next_);
-    if (end == std::string_view::npos) {
-      fail("the pickle ends too early");
-      return {};
-    }
-    const std::string_view taken = bytes_.substr(next_, end - next_);
-    next_ = end + 1;
-    return taken;
   }
 
   void push(Node node) {
@@ -107,91 +113,60 @@ class StateMachine {
     stack_.push_back(static_cast<std::uint32_t>(nodes_.size() - 1));
   }
 
-  void push_integer(std::int64_t value) { push({.kind = Kind::kInteger, .integer = value}); }
-
-  void push_text(std::uint64_t n_bytes) {
-    push({.kind = Kind::kText, .text = std::string(take(n_bytes))});
-  }
-
-  void push_long() {
-    const std::uint64_t n_bytes = integer(1);
-    if (n_bytes > 8) return fail("a number of more than 64 bits");
-    std::uint64_t value = integer(static_cast<std::size_t>(n_bytes));
-    const bool negative = n_bytes > 0 && n_bytes < 8 && ((value >> (8 * n_bytes - 1)) & 1U) != 0;
-    if (negative) value |= ~std::uint64_t{0} << (8 * n_bytes);
-    push_integer(static_cast<std::int64_t>(value));
-  }
-
-  /// The one big-endian format.
-  void push_real() {
-    std::uint64_t bits = 0;
-    for (const char byte : take(8)) bits = (bits << 8U) | static_cast<unsigned char>(byte);
-    push({.kind = Kind::kReal, .real = std::bit_cast<double>(bits)});
-  }
-
-  bool take_scalar(char opcode) {
-    switch (opcode) {
-      case 'N':
+  bool take_scalar(const PickleInstruction& it) {
+    switch (it.code) {
+      case PickleCode::kNothing:
+        return true;
+      case PickleCode::kNone:
         push({});
         return true;
-      case '\x88':
-      case '\x89':
-        push({.kind = Kind::kBool, .integer = opcode == '\x88' ? 1 : 0});
+      case PickleCode::kBool:
+        push({.kind = Kind::kBool, .integer = it.integer});
         return true;
-      case 'K':
-      case 'M':
-        push_integer(static_cast<std::int64_t>(integer(opcode == 'K' ? 1 : 2)));
+      case PickleCode::kInteger:
+        push({.kind = Kind::kInteger, .integer = it.integer});
         return true;
-      case 'J':
-        push_integer(static_cast<std::int32_t>(integer(4)));
+      case PickleCode::kReal:
+        push({.kind = Kind::kReal, .real = it.real});
         return true;
-      case '\x8a':
-        push_long();
-        return true;
-      case 'G':
-        push_real();
-        return true;
-      case 'X':
-      case '\x8c':
-        push_text(integer(opcode == 'X' ? 4 : 1));
+      case PickleCode::kText:
+        push({.kind = Kind::kText, .text = std::string(it.text)});
         return true;
       default:
         return false;
     }
   }
 
-  bool take_container(char opcode) {
-    switch (opcode) {
-      case '\x80':
-      case '\x95':
-        take(opcode == '\x80' ? 1 : 8);  // The protocol; a frame: how much to read at once.
-        return true;
-      case '(':
+  bool take_container(const PickleInstruction& it) {
+    switch (it.code) {
+      case PickleCode::kMark:
         push({.kind = Kind::kMark});
         return true;
-      case ']':
+      case PickleCode::kList:
         push({.kind = Kind::kList});
         return true;
-      case ')':
+      case PickleCode::kTuple:
         push({.kind = Kind::kTuple});
         return true;
-      case '}':
+      case PickleCode::kDict:
         push({.kind = Kind::kDict});
         return true;
-      case 'e':
-      case 'u':
-        fill(opcode == 'e' ? Kind::kList : Kind::kDict, pop_to_mark());
+      case PickleCode::kAppend:
+        fill(Kind::kList, pop(1));
         return true;
-      case 'a':
-      case 's':
-        fill(opcode == 'a' ? Kind::kList : Kind::kDict, pop(opcode == 'a' ? 1 : 2));
+      case PickleCode::kAppends:
+        fill(Kind::kList, pop_to_mark());
         return true;
-      case '\x85':
-      case '\x86':
-      case '\x87':
-        push({.kind = Kind::kTuple, .parts = pop(static_cast<std::size_t>(opcode - '\x85') + 1)});
+      case PickleCode::kSetItem:
+        fill(Kind::kDict, pop(2));
         return true;
-      case 't':
+      case PickleCode::kSetItems:
+        fill(Kind::kDict, pop_to_mark());
+        return true;
+      case PickleCode::kTupleOf:
+        push({.kind = Kind::kTuple, .parts = pop(static_cast<std::size_t>(it.integer))});
+        return true;
+      case PickleCode::kTupleToMark:
         push({.kind = Kind::kTuple, .parts = pop_to_mark()});
         return true;
       default:
@@ -199,50 +174,36 @@ class StateMachine {
     }
   }
 
-  bool take_memo(char opcode) {
-    switch (opcode) {
-      case 'q':
-      case 'r':
-        note(integer(opcode == 'q' ? 1 : 4));
+  bool take_object(const PickleInstruction& it) {
+    switch (it.code) {
+      case PickleCode::kNote:
+        note(static_cast<std::uint64_t>(it.integer));
         return true;
-      case '\x94':
+      case PickleCode::kNoteNext:
         note(memo_.size());
         return true;
-      case 'h':
-      case 'j':
-        recall(integer(opcode == 'h' ? 1 : 4));
+      case PickleCode::kRecall:
+        recall(static_cast<std::uint64_t>(it.integer));
         return true;
-      default:
-        return false;
-    }
-  }
-
-  bool take_object(char opcode) {
-    switch (opcode) {
-      case 'c':
-        take_name();
+      case PickleCode::kName:
+        push_name(std::string(it.module) + "." + std::string(it.text));
         return true;
-      case '\x93':
+      case PickleCode::kNameFromStack:
         take_name_from_stack();
         return true;
-      case 'Q':
+      case PickleCode::kPersistent:
         take_storage();
         return true;
-      case 'R':
+      case PickleCode::kCall:
         call();
         return true;
-      case 'b':
+      case PickleCode::kBuild:
         take_attributes();
-        return true;
-      case '.':
-        stopped_ = true;
         return true;
       default:
         return false;
     }
   }
-
-  const Node& node(std::uint32_t index) const { return nodes_[index]; }
 
   std::vector<std::uint32_t> pop(std::size_t n) {
     if (n > stack_.size()) {
@@ -287,11 +248,6 @@ class StateMachine {
     stack_.push_back(known->second);
   }
 
-  void take_name() {
-    const std::string_view module = line();
-    push_name(std::string(module) + "." + std::string(line()));
-  }
-
   void take_name_from_stack() {
     const std::vector<std::uint32_t> parts = pop(2);
     if (parts.size() == 2) push_name(node(parts[0]).text + "." + node(parts[1]).text);
@@ -303,16 +259,6 @@ class StateMachine {
       return push({.kind = Kind::kNamed, .text = name, .named = known});
     }
     fail("it asks for '" + printable(name) + "', which a state dict does not hold");
-  }
-
-  /// Names go into error sentences.
-  static std::string printable(std::string text) {
-    constexpr std::size_t kLongest = 80;
-    if (text.size() > kLongest) text = text.substr(0, kLongest) + "...";
-    for (char& letter : text) {
-      if (letter < ' ' || letter > '~') letter = '?';
-    }
-    return text;
   }
 
   /// ('storage', CLASS, KEY, LOCATION, N)
@@ -413,27 +359,50 @@ class StateMachine {
     }
   }
 
+  PickleReader reader_;
+  std::string error_;
+  std::vector<Node> nodes_;
+  std::vector<PickledTensor> tensors_;
+  std::vector<std::uint32_t> stack_;
+  std::map<std::uint64_t, std::uint32_t> memo_;
+};
+
+/// Names what a machine has left: tensors and other values, in their order.
+class Flattening {
+ public:
+  explicit Flattening(const StateMachine& machine) : machine_(machine) {}
+
+  /// Parts are put on a stack in reverse.
+  Result<PickledState> run() {
+    std::vector<Pending> pending = {{machine_.root(), "", 0}};
+    std::size_t n = 0;
+    while (!pending.empty() && error_.empty()) {
+      const Pending now = std::move(pending.back());
+      pending.pop_back();
+      if (++n > kMostEntries) {
+        error_ = "more than a million entries";
+      } else if (now.depth > kDeepest) {
+        error_ = "dictionaries more than 64 deep";
+      } else {
+        take_entry(now, pending);
+      }
+    }
+    if (!error_.empty()) return Error{error_, machine_.where()};
+    return std::move(state_);
+  }
+
+ private:
+  static constexpr std::size_t kMostEntries = 1'000'000;
+  static constexpr std::size_t kDeepest = 64;
+
   struct Pending {
     std::uint32_t index = 0;
     std::string name;
     std::size_t depth = 0;
   };
 
-  /// Tensors and values by name, in their order. Parts are put on the stack in reverse.
-  void flatten(std::uint32_t root) {
-    std::vector<Pending> pending = {{root, "", 0}};
-    std::size_t n = 0;
-    while (!pending.empty() && error_.empty()) {
-      const Pending now = std::move(pending.back());
-      pending.pop_back();
-      if (++n > kMostEntries) return fail("more than a million entries");
-      if (now.depth > kDeepest) return fail("dictionaries more than 64 deep");
-      take_entry(now, pending);
-    }
-  }
-
   void take_entry(const Pending& now, std::vector<Pending>& pending) {
-    const Node& value = node(now.index);
+    const Node& value = machine_.node(now.index);
     const std::string prefix = now.name.empty() ? "" : now.name + "/";
     const auto add = [&](std::string name, std::uint32_t index) {
       pending.push_back({index, prefix + std::move(name), now.depth + 1});
@@ -442,8 +411,11 @@ class StateMachine {
     switch (value.kind) {
       case Kind::kDict:
         for (std::size_t i = n; i >= 2; i -= 2) {
-          const std::optional<std::string> key = text_of(node(value.parts[i - 2]));
-          if (!key) return fail("a key that is neither a text nor a number");
+          const std::optional<std::string> key = text_of(machine_.node(value.parts[i - 2]));
+          if (!key) {
+            error_ = "a key that is neither a text nor a number";
+            return;
+          }
           add(*key, value.parts[i - 1]);
         }
         return;
@@ -452,48 +424,29 @@ class StateMachine {
         for (std::size_t i = n; i-- > 0;) add(std::to_string(i), value.parts[i]);
         return;
       case Kind::kTensor:
-        state_.tensors.push_back(tensors_[static_cast<std::size_t>(value.integer)]);
+        state_.tensors.push_back(machine_.tensor(value.integer));
         state_.tensors.back().name = now.name;
         return;
       case Kind::kStorage:
-        return fail("a storage that belongs to no tensor");
+        error_ = "a storage that belongs to no tensor";
+        return;
       default:
         state_.values.emplace_back(now.name, text_of(value).value_or(""));
     }
   }
 
-  static std::optional<std::string> text_of(const Node& value) {
-    switch (value.kind) {
-      case Kind::kNone:
-        return "None";
-      case Kind::kBool:
-        return value.integer != 0 ? "True" : "False";
-      case Kind::kInteger:
-        return std::to_string(value.integer);
-      case Kind::kReal:
-        return exact(value.real);
-      case Kind::kText:
-      case Kind::kNamed:
-        return value.text;
-      default:
-        return std::nullopt;
-    }
-  }
-
-  std::string_view bytes_;
-  std::size_t next_ = 0;
-  std::size_t at_ = 0;
-  bool stopped_ = false;
+  const StateMachine& machine_;
   std::string error_;
-  std::vector<Node> nodes_;
-  std::vector<PickledTensor> tensors_;
-  std::vector<std::uint32_t> stack_;
-  std::map<std::uint64_t, std::uint32_t> memo_;
   PickledState state_;
 };
 
 }  // namespace
 
-Result<PickledState> read_state_pickle(std::string_view bytes) { return StateMachine(bytes).run(); }
+Result<PickledState> read_state_pickle(std::string_view bytes) {
+  StateMachine machine(bytes);
+  const Outcome outcome = machine.run();
+  if (!outcome.ok()) return outcome.error();
+  return Flattening(machine).run();
+}
 
 }  // namespace lockstep::detail

@@ -59,10 +59,10 @@ Reducer::Reducer(std::vector<NamedVariable> parameters,
       use_(leaves_of(parameters_), options_.find_unused_parameters, options_.is_compat_113),
       buckets_(parameters_, group, options_),
       divisor_(static_cast<double>(group.size())),
-      ready_(parameters_.size()) {
+      backward_{.ready = std::vector<std::uint8_t>(parameters_.size())} {
   if (parameters_.empty()) throw ReducerError("Expected at least one parameter.");
-  if (!options_.find_unused_parameters) ready_order_.reserve(parameters_.size());
-  last_ready_order_.reserve(parameters_.size());
+  if (!options_.find_unused_parameters) order_.until_rebuild.reserve(parameters_.size());
+  order_.last.reserve(parameters_.size());
   assign_buckets(initial_assignment(parameters_, options_.initial_limits_bytes));
   rearm_hooks();
 }
@@ -93,12 +93,12 @@ const std::string& Reducer::debug_name(std::size_t index) const {
 // ---- between backward passes
 
 void Reducer::ensure_prior_reduction_finished() const {
-  if (!require_finalize_) return;
+  if (!backward_.requires_finalize) return;
   std::vector<std::int32_t> missing;
   std::vector<std::string> names;
   const bool named = is_debugging();
-  for (std::size_t i = 0; i < ready_.size(); ++i) {
-    if (ready_[i] != 0) continue;
+  for (std::size_t i = 0; i < backward_.ready.size(); ++i) {
+    if (backward_.ready[i] != 0) continue;
     missing.push_back(static_cast<std::int32_t>(i));
     if (named) names.push_back(debug_name(i));
   }
@@ -112,28 +112,28 @@ void Reducer::ensure_prior_reduction_finished() const {
 
 bool Reducer::rebuild_buckets() {
   ensure_prior_reduction_finished();
-  if (!should_rebuild() || ready_order_.empty()) return false;
-  if (ready_order_.size() != parameters_.size()) {
+  if (!should_rebuild() || order_.until_rebuild.empty()) return false;
+  if (order_.until_rebuild.size() != parameters_.size()) {
     throw ReducerError(
         "rebuilt parameter indices size is not same as original model parameters size."
         "Original model param size is: " +
         std::to_string(parameters_.size()) +
-        " versus rebuilt params size of: " + std::to_string(ready_order_.size()));
+        " versus rebuilt params size of: " + std::to_string(order_.until_rebuild.size()));
   }
   const bool small_last =
       parse_int(runtime_->host().environment("DDP_SET_LAST_BUCKET_CAP").value_or("")) == 1;
-  if (small_last) std::reverse(ready_order_.begin(), ready_order_.end());
+  if (small_last) std::reverse(order_.until_rebuild.begin(), order_.until_rebuild.end());
   std::vector<PlannedTensor> tensors;
-  for (const std::int32_t index : ready_order_) {
+  for (const std::int32_t index : order_.until_rebuild) {
     tensors.push_back(planned(parameters_[static_cast<std::size_t>(index)]));
   }
-  BucketPlan plan =
-      compute_bucket_assignment_by_size(tensors, options_.rebuilt_limits_bytes, ready_order_);
+  BucketPlan plan = compute_bucket_assignment_by_size(
+      tensors, options_.rebuilt_limits_bytes, order_.until_rebuild);
   if (small_last) std::reverse(plan.buckets.begin(), plan.buckets.end());
   agree_on_buckets(
       *group_, plan.buckets, parameters_.size(), buckets_.op_options("ddp.rebuild", 0));
-  rebuilt_ = true;
-  ready_order_.clear();
+  order_.rebuilt = true;
+  order_.until_rebuild.clear();
   assign_buckets(plan.buckets);
   return true;
 }
@@ -157,15 +157,15 @@ void Reducer::set_static_graph() {
         "DistributedDataParallel is constructed.");
   }
   use_.set_static_graph();
-  ready_order_.reserve(parameters_.size());
+  order_.until_rebuild.reserve(parameters_.size());
 }
 
 void Reducer::prepare_for_backward(std::span<const Variable> outputs) {
-  expect_hooks_ = true;
-  last_ready_order_.clear();
-  unused_marked_ = false;
+  backward_.expects_hooks = true;
+  order_.last.clear();
+  backward_.unused_marked = false;
   buckets_.begin();
-  std::fill(ready_.begin(), ready_.end(), std::uint8_t{0});
+  std::fill(backward_.ready.begin(), backward_.ready.end(), std::uint8_t{0});
   use_.begin(outputs);
 }
 
@@ -177,9 +177,9 @@ void Reducer::shadow_backward() {
 }
 
 void Reducer::push_all_rebuilt_parameters() {
-  if (!should_rebuild() || !ready_order_.empty()) return;
+  if (!should_rebuild() || !order_.until_rebuild.empty()) return;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    ready_order_.push_back(static_cast<std::int32_t>(i));
+    order_.until_rebuild.push_back(static_cast<std::int32_t>(i));
   }
 }
 

@@ -55,7 +55,7 @@ class Reducer final : public GradHook, public BackwardCallback {
 
   /// A forward begins: whatever a failed backward left queued is forgotten.
   void on_forward(bool synchronizing) {
-    in_backward_ = false;
+    backward_.running = false;
     if (synchronizing) ++n_iterations_;
   }
 
@@ -74,10 +74,10 @@ class Reducer final : public GradHook, public BackwardCallback {
   /// Synchronising forwards so far.
   std::int64_t n_iterations() const { return n_iterations_; }
 
-  bool has_rebuilt_buckets() const { return rebuilt_; }
+  bool has_rebuilt_buckets() const { return order_.rebuilt; }
 
   /// Indices in the order in which gradients became ready in the last synchronising backward.
-  std::span<const std::int32_t> last_ready_order() const { return last_ready_order_; }
+  std::span<const std::int32_t> last_ready_order() const { return order_.last; }
 
   /// Of the parameters that the last search, or a static graph's first backward, found unused.
   std::int64_t unused_bytes() const { return use_.unused_bytes(); }
@@ -125,9 +125,25 @@ class Reducer final : public GradHook, public BackwardCallback {
   void on_backward_end() override;
 
  private:
+  /// How far the backward of this iteration has come.
+  struct Backward {
+    bool expects_hooks = false;      ///< A forward has armed the reducer.
+    bool requires_finalize = false;  ///< A gradient has become ready, and no reduction ended since.
+    bool running = false;            ///< The callback at its end is queued.
+    bool unused_marked = false;
+    std::vector<std::uint8_t> ready = {};  ///< By parameter.
+  };
+
+  /// Indices in the order in which gradients became ready.
+  struct ReadyOrder {
+    bool rebuilt = false;
+    std::vector<std::int32_t> until_rebuild = {};
+    std::vector<std::int32_t> last = {};  ///< In the last synchronising backward.
+  };
+
   void assign_buckets(const std::vector<std::vector<std::int32_t>>& assignment);
 
-  bool should_rebuild() const { return !rebuilt_ && !is_searching(); }
+  bool should_rebuild() const { return !order_.rebuilt && !is_searching(); }
 
   bool is_debugging() const;
   const std::string& debug_name(std::size_t index) const;
@@ -153,14 +169,8 @@ class Reducer final : public GradHook, public BackwardCallback {
   std::vector<Work> extra_works_;  // What finalize waits for besides the buckets.
   std::int64_t n_iterations_ = 0;
 
-  bool expect_hooks_ = false;
-  bool require_finalize_ = false;
-  bool in_backward_ = false;  // The callback at this backward's end is queued.
-  bool unused_marked_ = false;
-  bool rebuilt_ = false;
-  std::vector<std::uint8_t> ready_;        // By parameter: in this iteration.
-  std::vector<std::int32_t> ready_order_;  // Until the rebuild.
-  std::vector<std::int32_t> last_ready_order_;
+  Backward backward_;
+  ReadyOrder order_;
 };
 
 }  // namespace lockstep

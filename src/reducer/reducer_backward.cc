@@ -9,8 +9,8 @@
 namespace lockstep {
 
 void Reducer::enter_backward() {
-  if (in_backward_) return;
-  in_backward_ = true;
+  if (backward_.running) return;
+  backward_.running = true;
   queue_outer_callback(*runtime_, *this);
 }
 
@@ -21,33 +21,33 @@ void Reducer::on_grad_increment(std::size_t index, const Tensor& increment) {
 }
 
 void Reducer::on_grad_ready(std::size_t index) {
-  if (expect_hooks_ || trace_ != nullptr) enter_backward();
+  if (backward_.expects_hooks || trace_ != nullptr) enter_backward();
   // 1.13 looks at nothing without synchronisation; later versions count use there too.
-  if (options_.is_compat_113 && !expect_hooks_) return;
-  if (options_.is_compat_113) last_ready_order_.push_back(static_cast<std::int32_t>(index));
+  if (options_.is_compat_113 && !backward_.expects_hooks) return;
+  if (options_.is_compat_113) order_.last.push_back(static_cast<std::int32_t>(index));
   if (use_.count(index, n_iterations_)) return;
-  if (!expect_hooks_) return;
-  if (!options_.is_compat_113) last_ready_order_.push_back(static_cast<std::int32_t>(index));
-  if (!unused_marked_) mark_unused();
+  if (!backward_.expects_hooks) return;
+  if (!options_.is_compat_113) order_.last.push_back(static_cast<std::int32_t>(index));
+  if (!backward_.unused_marked) mark_unused();
   if (!use_.is_last_firing(index)) return;
-  if (should_rebuild()) ready_order_.push_back(static_cast<std::int32_t>(index));
+  if (should_rebuild()) order_.until_rebuild.push_back(static_cast<std::int32_t>(index));
   mark_ready(index);
 }
 
 void Reducer::mark_unused() {
-  unused_marked_ = true;
+  backward_.unused_marked = true;
   for (std::size_t i = 0; i < use_.reachable().size(); ++i) {
     if (use_.reachable()[i] == 0) mark_ready(i);
   }
 }
 
 void Reducer::mark_ready(std::size_t index) {
-  if (ready_[index] != 0) {
+  if (backward_.ready[index] != 0) {
     throw ReducerError(
         marked_twice_text(index, is_debugging() ? debug_name(index) : std::string()));
   }
-  ready_[index] = 1;
-  require_finalize_ = true;
+  backward_.ready[index] = 1;
+  backward_.requires_finalize = true;
   if (active_ranks_.valid()) fix_divisor();
   fill(index);
   if (buckets_.note_ready(index)) on_all_launched();
@@ -78,11 +78,11 @@ void Reducer::on_all_launched() {
 // ---- after the graph
 
 void Reducer::on_backward_end() {
-  const bool reduced = require_finalize_ && buckets_.all_launched();
-  if (!in_backward_) return;
+  const bool reduced = backward_.requires_finalize && buckets_.all_launched();
+  if (!backward_.running) return;
   // The callback of the outermost pass comes last; until then there may be more gradients.
   if (is_nested_backward(*runtime_) && !reduced) return;
-  if (!is_nested_backward(*runtime_)) in_backward_ = false;
+  if (!is_nested_backward(*runtime_)) backward_.running = false;
   if (trace_ != nullptr) trace_->record_local();
   if (reduced) {
     if (static_graph() && should_rebuild()) push_unused();
@@ -94,20 +94,20 @@ void Reducer::on_backward_end() {
 // Parameters that never receive a gradient end a static graph's order of readiness.
 void Reducer::push_unused() {
   for (std::size_t i = 0; i < use_.reachable().size(); ++i) {
-    if (use_.reachable()[i] == 0) ready_order_.push_back(static_cast<std::int32_t>(i));
+    if (use_.reachable()[i] == 0) order_.until_rebuild.push_back(static_cast<std::int32_t>(i));
   }
 }
 
 void Reducer::delay_all_reduce() {
-  in_backward_ = false;
+  backward_.running = false;
   if (trace_ != nullptr) trace_->record_local();
   use_.launch(*group_, buckets_.op_options("ddp.backward", 0));
-  require_finalize_ = true;
+  backward_.requires_finalize = true;
   if (active_ranks_.valid()) fix_divisor();
   use_.end_first_static();
   for (std::size_t i = 0; i < parameters_.size(); ++i) fill(i);
   buckets_.launch_all();
-  if (!expect_hooks_) {
+  if (!backward_.expects_hooks) {
     // What is under way writes into memory that may end with an exception.
     buckets_.settle();
     use_.settle();
@@ -124,8 +124,8 @@ void Reducer::await_after_backward(std::vector<Work> works) {
 }
 
 void Reducer::finalize() {
-  expect_hooks_ = false;
-  require_finalize_ = false;
+  backward_.expects_hooks = false;
+  backward_.requires_finalize = false;
   use_.end_backward();
   buckets_.take_results(use_);
   divisor_ = static_cast<double>(group_->size());

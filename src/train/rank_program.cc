@@ -12,7 +12,7 @@
 #include "lockstep/train/micro_step.h"
 #include "lockstep/train/rank_epoch.h"
 #include "lockstep/train/redo.h"
-#include "lockstep/train/snapshot.h"
+#include "lockstep/train/snapshots/snapshot.h"
 #include "lockstep/train/stepper.h"
 #include "lockstep/train/wrapping/wrapped_model.h"
 

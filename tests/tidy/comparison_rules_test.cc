@@ -34,7 +34,7 @@ const std::map<std::string, std::size_t> kAllowedComparisons = {
     {"src/data/npy.cc", 3},
     {"src/laws/report.cc", 1},
     {"src/laws/report_text.cc", 2},
-    {"src/train/snapshot_files.cc", 3}};
+    {"src/train/snapshots/snapshot_files.cc", 3}};
 
 TEST(ComparisonRulesTest, TheProductComparesWithTextsOnlyWhereItReadsOrWritesThem) {
   std::vector<File> files = files_under(LOCKSTEP_SOURCE_DIR, {".h", ".cc", ".cu", ".cuh"});

@@ -1,4 +1,4 @@
-#include "lockstep/train/snapshot.h"
+#include "lockstep/train/snapshots/snapshot.h"
 
 #include <gmock/gmock.h>
 

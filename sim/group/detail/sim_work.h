@@ -1,16 +1,18 @@
 // One posted operation of one virtual rank.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/sim/fiber/world.h"
+#include "lockstep/sim/group/detail/call_memory.h"
 
 namespace lockstep::sim {
 
@@ -39,15 +41,14 @@ class SimWork final : public WorkState, public ActionHandler {
   void on_action(const Action& action) override;
 
   /// All inputs, one after another.
-  std::vector<std::byte> input_bytes() const;
+  std::vector<std::byte> input_bytes() const { return memory_.input_bytes(); }
+
   /// Contributes these bytes instead of its inputs' own.
-  void contribute(std::vector<std::byte> bytes);
+  void contribute(std::vector<std::byte> bytes) { memory_.contribute(std::move(bytes)); }
 
   /// A bit of the result flips as it is handed over.
   void corrupt_result(std::int64_t element, std::int32_t bit) {
-    corrupt_ = true;
-    corrupt_element_ = element;
-    corrupt_bit_ = bit;
+    corruption_ = Corruption{element, bit};
   }
 
   /// What it has left in its one buffer has this name (WorkState::result_content).
@@ -75,9 +76,9 @@ class SimWork final : public WorkState, public ActionHandler {
 
   SimProcessGroup& group() const { return *group_; }
 
-  std::span<const Memory> inputs() const { return inputs_; }
+  std::span<const Memory> inputs() const { return memory_.inputs(); }
 
-  std::span<const Memory> outputs() const { return outputs_; }
+  std::span<const Memory> outputs() const { return memory_.outputs(); }
 
   // -- links of the lists it is in: pending of its group, waiting in a channel
   SimWork* previous_pending = nullptr;
@@ -91,10 +92,14 @@ class SimWork final : public WorkState, public ActionHandler {
   std::uint64_t transfer_timer = 0;  ///< A paired send: number of its message under way, 0 = none.
 
  private:
+  struct Corruption {
+    std::int64_t element = 0;
+    std::int32_t bit = 0;
+  };
+
   SimWork(SimProcessGroup& group, const CollectiveCall& call, std::int64_t seq);
   ~SimWork() override;
   void destroy() override;
-  void keep(const CollectiveCall& call);
   void flip_result();
   void lend();
   void look_for_touches();
@@ -110,21 +115,14 @@ class SimWork final : public WorkState, public ActionHandler {
   std::int64_t seq_;
   std::uint64_t loan_ = 0;  // Number of its loans, 0 = none.
   const std::string* detail_ = nullptr;
-  std::array<Memory, 2> own_;
-  Memory* list_ = nullptr;  // Longer lists, in the pool.
-  std::size_t n_list_ = 0;
-  std::span<const Memory> inputs_;
-  std::span<const Memory> outputs_;
+  CallMemory memory_;
   Rank rank_;
   std::int32_t group_id_;
   std::int32_t member_;
   std::int32_t wrapper_;
   CommStatus status_ = CommStatus::kOk;
   bool done_ = false;
-  bool corrupt_ = false;
-  std::int32_t corrupt_bit_ = 0;
-  std::int64_t corrupt_element_ = 0;
-  std::unique_ptr<std::vector<std::byte>> contribution_;  // Instead of the inputs' memory.
+  std::optional<Corruption> corruption_;
   std::unique_ptr<MemoryGuard> guard_;  // Of what the user's program posted, where it is watched.
   bool from_any_source_ = false;        // A recv whose sender was open when it was posted.
 };

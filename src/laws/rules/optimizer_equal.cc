@@ -9,6 +9,7 @@
 #include "lockstep/laws/report.h"
 #include "lockstep/laws/rules/checkers.h"
 #include "lockstep/laws/rules/detail/open_ballots.h"
+#include "lockstep/laws/rules/detail/optimizers/option_votes.h"
 
 namespace lockstep {
 
@@ -35,6 +36,12 @@ std::string step_value_text(StepField field, std::uint64_t word) {
   if (field == StepField::kStep) return std::to_string(static_cast<std::int64_t>(word));
   if (field == StepField::kSkipped) return word != 0 ? "skipped" : "taken";
   return exact(std::bit_cast<double>(word));
+}
+
+std::string_view what_of(StepField field) {
+  if (field == StepField::kStep) return "the optimizers have taken different numbers of steps";
+  if (field == StepField::kSkipped) return "only some ranks skipped the step";
+  return field == StepField::kLr ? "the learning rates differ" : "the loss scales differ";
 }
 
 class OptimizerEqual final : public Law {
@@ -72,21 +79,20 @@ class OptimizerEqual final : public Law {
   }
 
   LawResult finish(const NameTable& names) override {
-    options_.finish(
-        [&](const AlignmentKey& at, const Ballot& ballot) { judge_options(at, ballot, names); });
+    options_.finish(names);
     steps_.finish([&](const AlignmentKey& at, const Ballot& ballot) { judge_step(at, ballot); });
     states_.finish(
         [&](const AlignmentKey& at, const Ballot& ballot) { judge_state(at, ballot, names); });
     std::vector<Finding> findings = findings_.take();
     for (Finding& finding : findings) explain_by_windows(finding);
-    return conclude(kId, std::move(findings), n_checked_, "step events from two ranks or more");
+    return conclude(kId,
+                    std::move(findings),
+                    n_checked_ + options_.n_checked(),
+                    "step events from two ranks or more");
   }
 
  private:
   static constexpr std::int32_t kStepMeeting = -1;
-  // Two per group; further groups lie below. Optimizers of two kinds have different options.
-  static constexpr std::int32_t kOptionsMeeting = -2;
-  static constexpr std::int32_t kKindMeeting = -3;
 
   static bool is_read(const StateEvent& state) {
     return state.kind == StateKind::kOptimizer || state.point == StatePoint::kLoad;
@@ -108,71 +114,9 @@ class OptimizerEqual final : public Law {
     } else if (const auto* state = std::get_if<StateEvent>(&event.body)) {
       on_state(event, *state, who, names);
     } else if (const auto* options = std::get_if<OptimizerEvent>(&event.body)) {
-      on_options(event, *options, who, names);
+      options_.on_options(event, *options, who, names);
     } else if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
       wrappers_.on_wrap(event, *wrap);
-    }
-  }
-
-  /// The kind, then one word per option. Rates are judged at each step.
-  void on_options(const Event& event,
-                  const OptimizerEvent& options,
-                  RankRange who,
-                  const NameTable& names) {
-    const std::int32_t meeting = kOptionsMeeting - 2 * options.group;
-    on_kind(event, options, who, names);
-    const AlignmentKey alignment = counter_.next(event, meeting, options.options, who);
-    if (is_ignored(alignment.wrapper, names.layout(options.layout), names)) return;
-    std::vector<std::uint64_t> words = {static_cast<std::uint64_t>(options.kind)};
-    for (const double value : options.values) words.push_back(std::bit_cast<std::uint64_t>(value));
-    options_.add(
-        alignment,
-        event,
-        {words, who},
-        wrappers_.n_members(alignment.wrapper, n_ranks_),
-        [&](const AlignmentKey& at, const Ballot& ballot) { judge_options(at, ballot, names); });
-  }
-
-  void on_kind(const Event& event,
-               const OptimizerEvent& options,
-               RankRange who,
-               const NameTable& names) {
-    const std::int32_t meeting = kKindMeeting - 2 * options.group;
-    const AlignmentKey alignment = counter_.next(event, meeting, kNoLayout, who);
-    if (is_ignored(alignment.wrapper, names.layout(options.layout), names)) return;
-    const std::uint64_t kind[] = {static_cast<std::uint64_t>(options.kind)};
-    options_.add(
-        alignment,
-        event,
-        {kind, who},
-        wrappers_.n_members(alignment.wrapper, n_ranks_),
-        [&](const AlignmentKey& at, const Ballot& ballot) { judge_options(at, ballot, names); });
-  }
-
-  void judge_options(const AlignmentKey& alignment, const Ballot& ballot, const NameTable& names) {
-    n_checked_ += ballot.n_comparisons();
-    if (ballot.unanimous()) return;
-    const std::span<const NameId> layout = names.layout(static_cast<LayoutId>(alignment.layout));
-    for (std::size_t word = 0; word < ballot.n_words(); ++word) {
-      std::vector<Rank> ranks = ballot.minority(word);
-      const std::string name(word == 0              ? std::string_view("optimizer")
-                             : word > layout.size() ? std::string_view("option")
-                                                    : names.text(layout[word - 1]));
-      const bool is_rate = parse_word<StepField>(name) == StepField::kLr;
-      if (ranks.empty() || is_rate || !findings_.wants(alignment, name)) continue;
-      Finding finding;
-      finding.attempt = alignment.wrapper.attempt;
-      finding.event = "options";
-      finding.field = name;
-      finding.step = ballot.majority_opt();
-      finding.message = "the ranks made their optimizers with different options: " + name + " is " +
-                        texts_of(ballot, word, [&](std::uint64_t value) {
-                          return word == 0 ? std::string(names.text(static_cast<NameId>(value)))
-                                           : exact(std::bit_cast<double>(value));
-                        });
-      finding.ranks = std::move(ranks);
-      finding.cause = Cause::kOptimizerOptionsDiffer;
-      findings_.add(alignment, name, std::move(finding));
     }
   }
 
@@ -183,7 +127,7 @@ class OptimizerEqual final : public Law {
         std::bit_cast<std::uint64_t>(step.lr),
         std::bit_cast<std::uint64_t>(step.scale)};
     const AlignmentKey alignment = counter_.next(event, kStepMeeting, step.layout, who);
-    if (is_ignored(alignment.wrapper, names.layout(step.layout), names)) return;
+    if (is_of_ignored(wrappers_, alignment.wrapper, names.layout(step.layout), names)) return;
     if (step.scale != 1.0) scaled_.insert(alignment.wrapper);
     steps_.add(alignment,
                event,
@@ -206,17 +150,6 @@ class OptimizerEqual final : public Law {
         {state.digests, who},
         wrappers_.n_members(alignment.wrapper, n_ranks_),
         [&](const AlignmentKey& at, const Ballot& ballot) { judge_state(at, ballot, names); });
-  }
-
-  /// An optimizer of nothing but local parameters is each rank's own.
-  bool is_ignored(WrapperKey wrapper,
-                  std::span<const NameId> layout,
-                  const NameTable& names) const {
-    const WrapEvent* wrap = wrappers_.find(wrapper);
-    if (wrap == nullptr || wrap->ignored == kNoLayout || layout.empty()) return false;
-    return std::all_of(layout.begin(), layout.end(), [&](NameId name) {
-      return wrappers_.ignored(wrapper, name, names);
-    });
   }
 
   void judge_step(const AlignmentKey& alignment, const Ballot& ballot) {
@@ -242,38 +175,12 @@ class OptimizerEqual final : public Law {
     finding.field = lockstep::name_of(field);
     finding.ranks = ballot.minority(word);
     finding.step = ballot.majority_opt();
-    finding.message = std::string(what_of(field)) + ": " + values_text(ballot, word);
+    finding.message =
+        std::string(what_of(field)) + ": " + sides_text(ballot, word, [&](std::uint64_t value) {
+          return step_value_text(field, value);
+        });
     finding.cause = cause_of(field, alignment.wrapper);
     return finding;
-  }
-
-  static std::string_view what_of(StepField field) {
-    if (field == StepField::kStep) return "the optimizers have taken different numbers of steps";
-    if (field == StepField::kSkipped) return "only some ranks skipped the step";
-    return field == StepField::kLr ? "the learning rates differ" : "the loss scales differ";
-  }
-
-  /// "0.5 on rank 1, 0.1 on ranks 0, 2": the side with fewer ranks first.
-  static std::string values_text(const Ballot& ballot, std::size_t word) {
-    return texts_of(ballot, word, [&](std::uint64_t value) {
-      return step_value_text(static_cast<StepField>(word), value);
-    });
-  }
-
-  template <typename Text>
-  static std::string texts_of(const Ballot& ballot, std::size_t word, Text text_of) {
-    const std::vector<Rank> minority = ballot.minority(word);
-    std::string first;
-    std::string rest;
-    for (const auto& [value, numbers] : ballot.sides(word)) {
-      std::vector<Rank> ranks;
-      ranks.reserve(numbers.size());
-      for (const std::int32_t rank : numbers) ranks.push_back(Rank{rank});
-      const bool odd = std::find(minority.begin(), minority.end(), ranks.front()) != minority.end();
-      std::string& text = odd ? first : rest;
-      text += (text.empty() ? "" : ", ") + text_of(value) + " on " + ranks_text(ranks);
-    }
-    return first + ", " + rest;
   }
 
   Cause cause_of(StepField field, WrapperKey wrapper) const {
@@ -297,7 +204,7 @@ class OptimizerEqual final : public Law {
       const std::string_view name = names.text(layout[i]);
       std::vector<Rank> ranks = ballot.minority(i);
       if (ranks.empty() || !findings_.wants(alignment, name)) continue;
-      if (is_of_ignored(alignment.wrapper, name, names)) continue;
+      if (is_state_of_ignored(alignment.wrapper, name, names)) continue;
       Finding finding;
       finding.attempt = alignment.wrapper.attempt;
       finding.event = name_of(static_cast<StatePoint>(alignment.what));
@@ -314,7 +221,9 @@ class OptimizerEqual final : public Law {
   }
 
   /// "weight/momentum_buffer" belongs to "weight".
-  bool is_of_ignored(WrapperKey wrapper, std::string_view state, const NameTable& names) const {
+  bool is_state_of_ignored(WrapperKey wrapper,
+                           std::string_view state,
+                           const NameTable& names) const {
     const WrapEvent* wrap = wrappers_.find(wrapper);
     if (wrap == nullptr || wrap->ignored == kNoLayout) return false;
     const std::string_view parameter = state.substr(0, state.rfind('/'));
@@ -327,12 +236,12 @@ class OptimizerEqual final : public Law {
   Wrappers wrappers_;
   ForwardKinds forwards_;
   Counter counter_;
-  OpenBallots options_;
   OpenBallots steps_;
   OpenBallots states_;
   std::set<WrapperKey> scaled_;
   std::set<WrapperKey> loaded_;
   EarliestFindings findings_;
+  OptionVotes options_{{n_ranks_, wrappers_, counter_, findings_}};
   std::int64_t n_checked_ = 0;
 };
 

@@ -7,6 +7,7 @@
 
 #include "lockstep/laws/detail/alignment.h"
 #include "lockstep/laws/rules/checkers.h"
+#include "lockstep/laws/rules/detail/trained/rank_optimizers.h"
 #include "lockstep/laws/rules/detail/trained/trained_sets.h"
 
 namespace lockstep::laws {
@@ -272,7 +273,8 @@ class TrainedSet final : public Law {
       std::size_t n_outside = 0;
       for (const LayoutId layout : outside->second.optimized)
         n_outside += names.layout(layout).size();
-      const std::vector<NameId> idle = idle_parameters(place, sets, names);
+      const std::vector<NameId> idle =
+          RankOptimizers(all, place, names).idle(sets, place.key, wrappers_);
       if (idle.empty() || idle.size() != n_outside) continue;
       Seen& entry = seen[place.key];
       if (entry.broken.ranks.empty()) entry.broken.step = outside->second.first_step;
@@ -292,74 +294,16 @@ class TrainedSet final : public Law {
     }
   }
 
-  /// Reduced parameters of a wrapper that no backward reached and no optimizer has.
-  std::vector<NameId> idle_parameters(const RankWrapper& place,
-                                      const TrainedSets& sets,
-                                      const NameTable& names) const {
-    std::vector<NameId> idle;
-    if (sets.reduced == kNoLayout) return idle;
-    const std::span<const NameId> layout = names.layout(sets.reduced);
-    for (std::size_t i = 0; i < layout.size(); ++i) {
-      const bool trained = bit(sets.contributed, i) || is_optimized(place, layout[i], names) ||
-                           wrappers_.ignored(place.key, layout[i], names);
-      if (!trained) idle.push_back(layout[i]);
-    }
-    return idle;
-  }
-
-  bool is_optimized(const RankWrapper& first, NameId name, const NameTable& names) const {
-    const auto& all = sets_.all();
-    for (auto at = all.lower_bound({first.rank, {first.key.attempt, -1}}); at != all.end(); ++at) {
-      if (at->first.rank != first.rank || at->first.key.attempt != first.key.attempt) break;
-      for (const LayoutId layout : at->second.optimized) {
-        if (Wrappers::contains(names.layout(layout), name)) return true;
-      }
-    }
-    return false;
-  }
-
-  /// An optimizer that never had a gradient, beside gradients that no optimizer ever used.
-  bool has_dead_optimizer(const RankWrapper& place) const {
-    const auto& all = sets_.all();
-    for (auto at = all.lower_bound({place.rank, {place.key.attempt, -1}}); at != all.end(); ++at) {
-      if (at->first.rank != place.rank || at->first.key.attempt != place.key.attempt) break;
-      if (at->second.n_steps > 0 && at->second.n_with_gradient == 0) return true;
-    }
-    return false;
-  }
-
-  bool steps_anywhere(const RankWrapper& place) const {
-    const auto& all = sets_.all();
-    for (auto at = all.lower_bound({place.rank, {place.key.attempt, -1}}); at != all.end(); ++at) {
-      if (at->first.rank != place.rank || at->first.key.attempt != place.key.attempt) break;
-      if (at->second.n_steps > 0) return true;
-    }
-    return false;
-  }
-
-  /// Parameters of a wrapper that got gradients and are in no optimizer.
-  std::vector<NameId> left_over(const RankWrapper& place,
-                                const TrainedSets& sets,
-                                const NameTable& names) const {
-    std::vector<NameId> left;
-    const std::span<const NameId> layout = names.layout(sets.reduced);
-    for (std::size_t i = 0; i < layout.size(); ++i) {
-      const bool counts = bit(sets.contributed, i) && !is_optimized(place, layout[i], names) &&
-                          !wrappers_.ignored(place.key, layout[i], names);
-      if (counts) left.push_back(layout[i]);
-    }
-    return left;
-  }
-
   void report_stale(const NameTable& names) {
     std::map<std::pair<WrapperKey, NameId>, Broken> stale;
     std::map<std::pair<WrapperKey, NameId>, std::size_t> n_tensors;
     for (const auto& [place, sets] : sets_.all()) {
-      if (sets.reduced == kNoLayout || !steps_anywhere(place)) continue;
-      const std::vector<NameId> left = left_over(place, sets, names);
+      const RankOptimizers optimizers(sets_.all(), place, names);
+      if (sets.reduced == kNoLayout || !optimizers.any_stepped()) continue;
+      const std::vector<NameId> left = optimizers.left_over(sets, place.key, wrappers_);
       if (left.empty()) continue;
       const std::pair<WrapperKey, NameId> key{place.key, left.front()};
-      if (has_dead_optimizer(place)) {
+      if (optimizers.one_is_dead()) {
         stale[key].ranks.push_back(Rank{place.rank});
         n_tensors[key] = left.size();
       } else if (place.rank == 0) {

@@ -5,7 +5,7 @@
 #include "lockstep/sim/session/session.h"
 #include "lockstep/tensor/digest.h"
 #include "lockstep/train/rank_program.h"
-#include "lockstep/train/snapshot_files.h"
+#include "lockstep/train/snapshots/snapshot_files.h"
 
 #include "tests/train/one_rank.h"
 

@@ -3,46 +3,19 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "lockstep/comm/rank_context.h"
-#include "lockstep/formats/safetensors.h"
-#include "lockstep/nn/module.h"
-#include "lockstep/reducer/comm_hook.h"
-#include "lockstep/train/augmentation.h"
 #include "lockstep/train/job.h"
-#include "lockstep/train/snapshot_files.h"
-#include "lockstep/train/stepper.h"
+#include "lockstep/train/snapshots/snapshot_contents.h"
+#include "lockstep/train/snapshots/snapshot_files.h"
 
 namespace lockstep {
 
-/// Where the loop stands.
-struct LoopPlace {
-  /// `batch` of an epoch that has been consumed whole, whatever the number of ranks is now.
-  static constexpr std::int64_t kEndOfEpoch = std::numeric_limits<std::int32_t>::max();
-
-  std::int64_t step = 0;   ///< Optimizer steps finished.
-  std::int64_t epoch = 0;  ///< The epoch in progress.
-  std::int64_t batch = 0;  ///< Batches of it that this rank has consumed.
-  double last_loss = 0.0;  ///< Plateau schedules look at it as the epoch ends.
-};
-
-/// What of a loop a snapshot holds. Everything outlives it; null where the job has none.
-struct SnapshotSubjects {
-  nn::Module* model = nullptr;
-  Stepper* stepper = nullptr;
-  CommHook* hook = nullptr;
-  Augmentation* augmentation = nullptr;
-};
-
-/// Saves and restores one rank's share of a job's state: parameters, buffers, optimizer state,
-/// rates, schedule, scaler, gradients that outlive a step, generators, what a communication hook
-/// remembers, the place in the data.
+/// Saves and restores one rank's share of a job's state (snapshot_contents.h).
 ///
 /// What all ranks have in common is written once, by rank 0; what each has alone goes into its
 /// own file: with local SGD its parameters too. Both are published before rank 0 publishes the
@@ -79,25 +52,8 @@ class Snapshots {
   void save(const LoopPlace& place);
 
  private:
-  bool includes(SnapshotPart part) const;
-  bool takes(SnapshotPart part) const;
   /// Whether this rank writes what all ranks have in common.
   bool writes_common() const;
-  /// Whether ranks are brought together by something else than their gradients, or never.
-  bool trains_alone() const;
-  /// Whether each rank has this parameter for itself.
-  bool is_local(const std::string& parameter) const;
-  SafeTensors common_part() const;
-  SafeTensors own_part(const LoopPlace& place) const;
-  void add_numbers(SafeTensors& part) const;
-  void add_parameters(SafeTensors& part, bool local) const;
-  void add_gradients(SafeTensors& part) const;
-  void add_hook(SafeTensors& part) const;
-  void add_generators(SafeTensors& part) const;
-  void load_parameters(const SafeTensors& part);
-  void load_own(const SafeTensors& part);
-  void load_hook(const SafeTensors& part);
-  void load_generators(const SafeTensors& part, bool of_this_rank);
   LoopPlace load(std::int64_t step);
   SafeTensors read_part(const SnapshotManifest& manifest, const std::string& part);
   /// The place as this job's snapshots tell it.
@@ -121,14 +77,10 @@ class Snapshots {
 
   const Job& job_;
   RankContext& context_;
-  nn::Module& model_;
-  Stepper& stepper_;
-  CommHook* hook_;
-  Augmentation* augmentation_;
+  SnapshotContents contents_;
   LoopPlace resumed_;  // Where this process began.
   std::int32_t wrapper_;
   SnapshotFiles files_;
-  std::vector<std::string> names_;  ///< Of the optimizer's parameters.
 };
 
 }  // namespace lockstep

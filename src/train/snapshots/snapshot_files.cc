@@ -1,4 +1,4 @@
-#include "lockstep/train/snapshot_files.h"
+#include "lockstep/train/snapshots/snapshot_files.h"
 
 #include <algorithm>
 #include <utility>
