@@ -63,6 +63,24 @@ TEST(SamplesCoveredTest, ASecondRepetitionIsOneTooMany) {
   EXPECT_EQ(result.findings[0].epoch, 0);
 }
 
+TEST(SamplesCoveredTest, ASamplerOfMoreRanksThanThereAreLeavesSamplesOut) {
+  for (const std::int64_t n_replicas : {2, 4}) {
+    Epochs job(2);
+    for (const std::int32_t rank : {0, 1}) {
+      EpochEvent epoch = job.make(8, 2);
+      epoch.n_replicas = n_replicas;
+      job.begin(rank, 0, epoch);
+      job.consume(rank, {rank, rank + n_replicas});
+    }
+    const LawResult result = check("samples-covered", job.stream);
+    const bool leaves_out = n_replicas == 4;
+    ASSERT_EQ(result.findings.size(), leaves_out ? 1U : 0U);
+    if (!leaves_out) continue;
+    EXPECT_EQ(id_of(result.findings[0].cause), "world-from-devices");
+    EXPECT_NE(result.findings[0].message.find("among 4 ranks, and there are 2"), std::string::npos);
+  }
+}
+
 TEST(SamplesCoveredTest, AnEpochThatStopsOnTheWayClaimsNoCoverage) {
   EXPECT_EQ(check("samples-covered", one_epoch({0, 2}, {1, 3}).stream).verdict, Verdict::kHolds);
   EXPECT_EQ(check("samples-covered", one_epoch({0, 2}, {0, 2}).stream).verdict, Verdict::kBroken);

@@ -54,6 +54,25 @@ TEST(InitEqualTest, NamesTheRankThatWroteAfterWrapping) {
   EXPECT_EQ(result.findings[0].event, "forward");
 }
 
+TEST(InitEqualTest, AFileThatOneRankReadAfterWrappingIsTheLikelyWriter) {
+  for (const bool all_read : {false, true}) {
+    DdpJob job(2);
+    job.wrap();
+    for (const std::int32_t rank : {0, 1}) {
+      if (rank == 0 || all_read)
+        job.stream.add(rank, SnapshotEvent{.action = SnapshotAction::kRead});
+    }
+    job.weight(1) = 200.0;
+    job.begin();
+    job.train_step({2.0, 398.0});
+    const LawResult result = check("init-equal", job.stream);
+    ASSERT_EQ(result.findings.size(), 1U);
+    EXPECT_EQ(id_of(result.findings[0].cause), all_read ? "parameter-nudged" : "load-rank0-only");
+    EXPECT_EQ(result.findings[0].message.ends_with("since when only rank 0 read a file"),
+              !all_read);
+  }
+}
+
 TEST(InitEqualTest, NamesAHandWrittenLoopThatBroadcastsNothing) {
   DdpJob job(3);
   job.weights = {1.0, 2.0, 3.0};

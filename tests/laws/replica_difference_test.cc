@@ -49,7 +49,7 @@ class ReplicaDifferenceTest : public ::testing::Test {
 
   Cause cause() {
     const DifferenceExplainer explainer(
-        {wrappers_, forwards_, starts_, rewritten_, steps_, loaded_, 2, names_});
+        {wrappers_, forwards_, starts_, rewritten_, steps_, loads_, 2, names_});
     explainer.explain(open_);
     return open_.finding.cause;
   }
@@ -62,7 +62,7 @@ class ReplicaDifferenceTest : public ::testing::Test {
   Starts starts_;
   Rewritten rewritten_;
   StepEvidences steps_;
-  std::set<WrapperKey> loaded_;
+  Loads loads_;
 };
 
 TEST_F(ReplicaDifferenceTest, WithoutEvidenceNothingIsClaimed) {
@@ -123,8 +123,30 @@ TEST_F(ReplicaDifferenceTest, WhatDifferedAtTheStartIsExplainedByIt) {
   step(0, 0.1);
   step(1, 0.2);
   EXPECT_EQ(cause(), Cause::kInitNoBroadcast);
-  loaded_.insert(open_.place.wrapper);
+  loads_.on_event(here(0, StateEvent{.point = StatePoint::kLoad}), {0, 1});
   EXPECT_EQ(cause(), Cause::kLoadRank0Only);
+}
+
+TEST(LoadsTest, ReadersAreThoseSinceTheLastWrapperUnlessAllHaveRead) {
+  Event event;
+  event.body = SnapshotEvent{.action = SnapshotAction::kRead};
+  Loads loads;
+  EXPECT_TRUE(loads.lone_readers(0, 2).empty());
+  loads.on_event(event, {0, 1});
+  EXPECT_EQ(loads.lone_readers(0, 2), std::vector<Rank>{Rank{0}});
+  EXPECT_TRUE(loads.lone_readers(1, 2).empty());
+  loads.on_event(event, {1, 1});
+  EXPECT_TRUE(loads.lone_readers(0, 2).empty());
+  EXPECT_EQ(loads.lone_readers(0, 3), (std::vector<Rank>{Rank{0}, Rank{1}}));
+
+  Event written = event;
+  written.body = SnapshotEvent{.action = SnapshotAction::kPart};
+  loads.on_event(written, {2, 1});
+  Event wrap = event;
+  wrap.body = WrapEvent{};
+  loads.on_event(wrap, {0, 1});
+  EXPECT_EQ(loads.lone_readers(0, 3), std::vector<Rank>{Rank{1}});
+  EXPECT_FALSE(loads.into({0, 0}));
 }
 
 TEST_F(ReplicaDifferenceTest, AParameterThatTheWrapperHasNeverSeenIsNew) {

@@ -171,6 +171,46 @@ TEST(OptimizerEqualTest, StateThatDiffersAfterALoadWasNotGivenToAll) {
   EXPECT_EQ(id_of(result.findings[0].cause), "opt-state-root-only");
 }
 
+using Groups = std::initializer_list<std::initializer_list<std::string_view>>;
+
+/// Two ranks with groups of options: the parameters of each.
+LawResult grouped(Groups rank0, Groups rank1) {
+  DdpJob job(2);
+  job.wrap();
+  const double values[] = {0.0};
+  for (const std::int32_t rank : {0, 1}) {
+    std::int32_t group = 0;
+    for (const auto& names : rank == 0 ? rank0 : rank1) {
+      job.stream.add(rank,
+                     OptimizerEvent{.kind = job.stream.name("adamw"),
+                                    .group = group++,
+                                    .layout = job.stream.layout(names),
+                                    .options = job.stream.layout({"eps"}),
+                                    .values = values});
+    }
+  }
+  return check("optimizer-equal", job.stream);
+}
+
+TEST(OptimizerEqualTest, RanksGroupTheirParametersAlike) {
+  EXPECT_TRUE(grouped({{"a", "b"}, {"c"}}, {{"a", "b"}, {"c"}}).findings.empty());
+  EXPECT_TRUE(grouped({{"a", "b"}, {"c"}}, {{"b", "a"}, {"c"}}).findings.empty());
+  const LawResult result = grouped({{"a", "b"}, {"c"}}, {{"a", "c"}, {"b"}});
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(result.findings[0].field, "group");
+  EXPECT_EQ(result.findings[0].tensor, "b");
+  EXPECT_EQ(result.findings[0].ranks, kOnlyRank1);
+  EXPECT_EQ(id_of(result.findings[0].cause), "optimizer-options-differ");
+  EXPECT_NE(result.findings[0].message.find("group 1 on rank 1, group 0 on rank 0"),
+            std::string::npos)
+      << result.findings[0].message;
+}
+
+TEST(OptimizerEqualTest, SharesOfOneOptimizerHaveOtherParameters) {
+  EXPECT_TRUE(grouped({{"a"}, {"b"}}, {{"c"}, {"d"}}).findings.empty());
+  EXPECT_TRUE(grouped({{"a"}, {"b"}}, {{"b"}, {"c"}}).findings.empty());
+}
+
 TEST(OptimizerEqualTest, ShardsOfOptimizerStateAreNotReplicas) {
   DdpJob job(2);
   job.wrap();

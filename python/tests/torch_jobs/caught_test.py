@@ -65,6 +65,8 @@ BROKEN = {
     "gather_own_anchors.py": (3, [Expected("single-process-equal", "gather-own-share", 0, (0, 1, 2))]),
     "gather_own_share.py": (2, [Expected("single-process-equal", "gather-own-share", 0, (0, 1),
                                          site=line_of("gather_own_share.py", "dist.all_gather("))]),
+    "groups_differ.py": (2, [Expected("optimizer-equal", "optimizer-options-differ", 0, (1,), tensor="2.bias", field="group",
+                                      says="group 0 on rank 1, group 1 on rank 0")]),
     "inner_optimizer_alone.py": (2, [
         Expected("reduced-once", step=0, ranks=(0, 1), tensor="1.codes"),
         Expected("replicas-equal", step=0, tensor="1.codes")]),
@@ -94,6 +96,8 @@ BROKEN = {
     # Steps and epochs are those of the second training.
     "second_training.py": (2, [Expected("epoch-reshuffled", "no-set-epoch", epoch=1, ranks=(0, 1)),
                                Expected("replicas-equal", step=5, ranks=(1,), tensor="0.bias")]),
+    "sampler_of_more_ranks.py": (2, [Expected("samples-covered", "world-from-devices", 0, field="missing",
+                                              says="divides it among 4 ranks, and there are 2")]),
     "same_dropout.py": (2, [Expected("rng-scopes", "rng-same-dropout", 0, (0, 1), tensor="dropout")]),
     "same_numpy_seed.py": (2, [Expected("rng-scopes", "worker-seed-clones", 1, (0,), tensor="data set, numpy.random",
                                         says="worker 1, epoch 0 draws what rank 0, worker 0, epoch 0 drew")]),

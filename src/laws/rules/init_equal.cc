@@ -2,7 +2,9 @@
 #include <set>
 
 #include "lockstep/laws/detail/alignment.h"
+#include "lockstep/laws/report.h"
 #include "lockstep/laws/rules/checkers.h"
+#include "lockstep/laws/rules/detail/parameters/loads.h"
 
 namespace lockstep::laws {
 
@@ -24,6 +26,7 @@ class InitEqual final : public Law {
   void require(RecordOptions& options) const override { options.states = true; }
 
   void on_event(const Event& event, const NameTable& names) override {
+    loads_.on_event(event, one_rank(event));
     if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
       wrappers_.on_wrap(event, *wrap);
     } else if (const auto* forward = std::get_if<ForwardEvent>(&event.body)) {
@@ -92,7 +95,6 @@ class InitEqual final : public Law {
       wraps_[key].add(event, state.digests);
     } else if (state.point == StatePoint::kLoad) {
       place.loaded_parameters = place.loaded_parameters || state.kind == StateKind::kParam;
-      loaded_.insert(key.wrapper);
       // A load is several events (parameters, frozen, buffers, optimizer) but re-arms once.
       if (!place.seen.empty()) ++place.generation;
       place.seen.clear();
@@ -156,13 +158,12 @@ class InitEqual final : public Law {
     finding.event = known && !equal_at_wrap ? "wrap" : "forward";
     const std::string what = key.kind == StateKind::kBuffer ? "the buffer " : "";
     finding.message = what + "differs from rank 0's when training starts";
-    if (key.generation > 0 || loaded_.contains(key.wrapper)) {
+    if (key.generation > 0 || loads_.into(key.wrapper)) {
       finding.event = "forward";
       finding.cause = Cause::kLoadRank0Only;
       finding.message = what + "differs from rank 0's after a load";
     } else if (equal_at_wrap) {
-      finding.message += "; it was equal when the model was wrapped and was written afterwards";
-      finding.cause = Cause::kParameterNudged;
+      explain_write(key.wrapper, finding);
     } else if (wrap != nullptr && !wrap->synchronizes) {
       finding.cause = Cause::kInitNoBroadcast;
       finding.message += "; nothing broadcast rank 0's";
@@ -172,6 +173,16 @@ class InitEqual final : public Law {
       finding.cause = Cause::kInitBroadcastPartial;
     }
     findings_.push_back(std::move(finding));
+  }
+
+  /// Something has written to what wrapping had made equal.
+  void explain_write(WrapperKey wrapper, Finding& finding) const {
+    finding.message += "; it was equal when the model was wrapped and was written afterwards";
+    const std::vector<Rank> readers =
+        loads_.lone_readers(wrapper.attempt, wrappers_.n_members(wrapper, n_ranks_));
+    finding.cause = readers.empty() ? Cause::kParameterNudged : Cause::kLoadRank0Only;
+    if (readers.empty()) return;
+    finding.message += ", since when only " + ranks_text(readers) + " read a file";
   }
 
   /// Buffers that a wrapper leaves alone are each rank's own from the first batch on, and equal
@@ -197,7 +208,7 @@ class InitEqual final : public Law {
   std::map<Key, Ballot> wraps_;
   std::map<Key, Ballot> forwards_;
   std::set<std::pair<WrapperKey, std::uint32_t>> judged_;
-  std::set<WrapperKey> loaded_;
+  Loads loads_;
   std::set<std::pair<WrapperKey, NameId>> reported_;
   std::vector<Finding> findings_;
   std::int64_t n_checked_ = 0;

@@ -10,6 +10,7 @@
 #include "lockstep/laws/rules/checkers.h"
 #include "lockstep/laws/rules/detail/open_ballots.h"
 #include "lockstep/laws/rules/detail/optimizers/option_votes.h"
+#include "lockstep/laws/rules/detail/parameters/loads.h"
 
 namespace lockstep {
 
@@ -59,7 +60,8 @@ class OptimizerEqual final : public Law {
                     ForwardEvent,
                     BackwardEvent,
                     BatchEvent,
-                    OptimizerEvent>();
+                    OptimizerEvent,
+                    SnapshotEvent>();
   }
 
   void require(RecordOptions& options) const override { options.states = true; }
@@ -109,6 +111,7 @@ class OptimizerEqual final : public Law {
   }
 
   void observe(const Event& event, RankRange who, const NameTable& names) {
+    loads_.on_event(event, who);
     if (const auto* step = std::get_if<StepEvent>(&event.body)) {
       on_step(event, *step, who, names);
     } else if (const auto* state = std::get_if<StateEvent>(&event.body)) {
@@ -140,7 +143,6 @@ class OptimizerEqual final : public Law {
                 const StateEvent& state,
                 RankRange who,
                 const NameTable& names) {
-    if (state.point == StatePoint::kLoad) loaded_.insert(wrapper_of(event.at));
     if (state.kind != StateKind::kOptimizer) return;
     const AlignmentKey alignment =
         counter_.next(event, static_cast<std::int32_t>(state.point), state.layout, who);
@@ -185,12 +187,12 @@ class OptimizerEqual final : public Law {
 
   Cause cause_of(StepField field, WrapperKey wrapper) const {
     if (field == StepField::kLr)
-      return loaded_.contains(wrapper) ? Cause::kOptStateRootOnly : Cause::kLrPerRank;
+      return loads_.into(wrapper) ? Cause::kOptStateRootOnly : Cause::kLrPerRank;
     if (const Cause other_way = forwards_.difference(wrapper); other_way != Cause::kNone)
       return other_way;
     // The first field that differs: no rank has skipped a step alone.
     if (field == StepField::kScale) {
-      return loaded_.contains(wrapper) ? Cause::kOptStateRootOnly : Cause::kOptimizerOptionsDiffer;
+      return loads_.into(wrapper) ? Cause::kOptStateRootOnly : Cause::kOptimizerOptionsDiffer;
     }
     if (scaled_.contains(wrapper)) return Cause::kScalerInfLocal;
     return Cause::kNanSkipOneRank;
@@ -212,7 +214,9 @@ class OptimizerEqual final : public Law {
       finding.field = "state";
       finding.ranks = std::move(ranks);
       finding.step = ballot.majority_opt();
-      const bool loaded = loaded_.contains(alignment.wrapper);
+      const std::int32_t n = wrappers_.n_members(alignment.wrapper, n_ranks_);
+      const bool loaded = loads_.into(alignment.wrapper) ||
+                          !loads_.lone_readers(alignment.wrapper.attempt, n).empty();
       finding.message = "the optimizer's state differs from the other ranks'";
       if (loaded) finding.message += "; it was loaded from a checkpoint";
       finding.cause = loaded ? Cause::kOptStateRootOnly : Cause::kNone;
@@ -239,7 +243,7 @@ class OptimizerEqual final : public Law {
   OpenBallots steps_;
   OpenBallots states_;
   std::set<WrapperKey> scaled_;
-  std::set<WrapperKey> loaded_;
+  Loads loads_;
   EarliestFindings findings_;
   OptionVotes options_{{n_ranks_, wrappers_, counter_, findings_}};
   std::int64_t n_checked_ = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +16,7 @@ namespace {
 // Two places per parameter group; further groups lie below.
 constexpr std::int32_t kOptionsMeeting = -2;
 constexpr std::int32_t kKindMeeting = -3;
+constexpr std::int32_t kGroupsMeeting = std::numeric_limits<std::int32_t>::min();
 
 constexpr std::string_view kRate = "lr";  // As PyTorch's parameter groups name it.
 
@@ -39,6 +41,12 @@ void OptionVotes::on_options(const Event& event,
   const AlignmentKey values =
       of_.counter.next(event, kOptionsMeeting - 2 * options.group, options.options, who);
   if (is_of_ignored(of_.wrappers, values.wrapper, names.layout(options.layout), names)) return;
+  // What all ranks report alike is grouped alike.
+  if (!who.all()) {
+    Grouping& own = groupings_[values.wrapper][who.first];
+    if (own.groups.empty()) own.step = event.at.opt;
+    for (const NameId name : names.layout(options.layout)) own.groups.emplace(name, options.group);
+  }
   std::vector<std::uint64_t> words = {static_cast<std::uint64_t>(options.kind)};
   vote(event, kinds, {words, who}, names);
   for (const double value : options.values) words.push_back(std::bit_cast<std::uint64_t>(value));
@@ -58,6 +66,48 @@ void OptionVotes::vote(const Event& event,
 
 void OptionVotes::finish(const NameTable& names) {
   open_.finish([&](const AlignmentKey& at, const Ballot& ballot) { judge(at, ballot, names); });
+  for (const auto& [wrapper, ranks] : groupings_) report_groups(wrapper, ranks, names);
+}
+
+void OptionVotes::report_groups(WrapperKey wrapper,
+                                const Groupings& ranks,
+                                const NameTable& names) {
+  const auto& [first_rank, first] = *ranks.begin();
+  const auto same_parameters = [&](const Grouping& own) {
+    return std::ranges::equal(
+        own.groups,
+        first.groups,
+        {},
+        [](const auto& entry) { return entry.first; },
+        [](const auto& entry) { return entry.first; });
+  };
+  for (const auto& [name, group] : first.groups) {
+    Ballot ballot;
+    for (const auto& [rank, own] : ranks) {
+      if (!same_parameters(own)) return;
+      const std::uint64_t words[] = {static_cast<std::uint64_t>(own.groups.at(name))};
+      Event voice;
+      voice.rank = Rank{rank};
+      voice.at.opt = own.step;
+      ballot.add(voice, words);
+    }
+    if (ballot.unanimous()) continue;
+    Finding finding;
+    finding.attempt = wrapper.attempt;
+    finding.event = "options";
+    finding.field = "group";
+    finding.tensor = names.text(name);
+    finding.step = ballot.majority_opt();
+    finding.ranks = ballot.minority(0);
+    finding.message =
+        "the ranks put the parameter into different groups of options: " +
+        sides_text(ballot, 0, [](std::uint64_t value) { return "group " + std::to_string(value); });
+    finding.cause = Cause::kOptimizerOptionsDiffer;
+    const AlignmentKey place{wrapper, 0, kGroupsMeeting, 0, 0};
+    if (of_.findings.wants(place, finding.field))
+      of_.findings.add(place, "group", std::move(finding));
+    return;
+  }
 }
 
 void OptionVotes::judge(const AlignmentKey& alignment,

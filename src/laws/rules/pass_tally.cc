@@ -73,6 +73,12 @@ std::optional<Finding> PassTally::wrong_counts(bool is_random) const {
   finding.message = "a finished epoch saw " + std::to_string(n_seen) + " distinct samples of " +
                     std::to_string(expected);
   explain_duplicates(finding, is_random);
+  const auto n_readers = static_cast<std::int64_t>(by_rank.size());
+  if (finding.cause == Cause::kNone && n_seen < expected && first.n_replicas > n_readers) {
+    finding.cause = Cause::kWorldFromDevices;
+    finding.message += ": the sampler divides it among " + std::to_string(first.n_replicas) +
+                       " ranks, and there are " + std::to_string(n_readers);
+  }
   return finding;
 }
 

@@ -66,7 +66,7 @@ bool DifferenceExplainer::explain_by_writer(ReplicaDifference& open) const {
     return false;
   }
   finding.message += "; something has written to it since a step left it equal everywhere";
-  finding.cause = known_.loaded.contains(wrapper) ? Cause::kLoadRank0Only : Cause::kParameterNudged;
+  finding.cause = cause_of_write(wrapper);
   return true;
 }
 
@@ -112,13 +112,20 @@ Cause DifferenceExplainer::cause_of_frozen(const ReplicaDifference& open) const 
 
 Cause DifferenceExplainer::cause_at_start(const ReplicaDifference& open) const {
   const WrapperKey wrapper = open.place.wrapper;
-  if (known_.loaded.contains(wrapper)) return Cause::kLoadRank0Only;
+  if (known_.loads.into(wrapper)) return Cause::kLoadRank0Only;
   const WrapEvent* wrap = known_.wrappers.find(wrapper);
   if (wrap != nullptr && !wrap->synchronizes) return Cause::kInitNoBroadcast;
   return known_.starts.differed(StatePoint::kWrap, wrapper, open.tensor, known_.names)
                  .value_or(true)
              ? Cause::kNone
-             : Cause::kParameterNudged;
+             : cause_of_write(wrapper);
+}
+
+Cause DifferenceExplainer::cause_of_write(WrapperKey wrapper) const {
+  const std::int32_t n = known_.wrappers.n_members(wrapper, known_.n_ranks);
+  const bool loaded =
+      known_.loads.into(wrapper) || !known_.loads.lone_readers(wrapper.attempt, n).empty();
+  return loaded ? Cause::kLoadRank0Only : Cause::kParameterNudged;
 }
 
 Cause DifferenceExplainer::cause_of_step(const StepEvidence& evidence,

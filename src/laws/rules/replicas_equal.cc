@@ -33,7 +33,8 @@ class ReplicasEqual final : public Law {
                     BatchEvent,
                     CommHookEvent,
                     OuterStepEvent,
-                    LoneEvent>();
+                    LoneEvent,
+                    SnapshotEvent>();
   }
 
   void require(RecordOptions& options) const override {
@@ -67,7 +68,7 @@ class ReplicasEqual final : public Law {
     pending_.clear();
     std::vector<Finding> findings;
     const DifferenceExplainer explainer(
-        {wrappers_, forwards_, starts_, rewritten_, steps_, loaded_, n_ranks_, names});
+        {wrappers_, forwards_, starts_, rewritten_, steps_, loads_, n_ranks_, names});
     for (ReplicaDifference& open : unexplained_) {
       const bool stopped = averages_.may_end_in(open.place.wrapper, open.interval, open.tensor);
       if (stopped && trained_alone(open, names)) continue;
@@ -87,6 +88,7 @@ class ReplicasEqual final : public Law {
   }
 
   void observe(const Event& event, RankRange who, const NameTable& names) {
+    loads_.on_event(event, who);
     if (const auto* state = std::get_if<StateEvent>(&event.body)) {
       on_state(event, *state, who, names);
     } else if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
@@ -116,7 +118,6 @@ class ReplicasEqual final : public Law {
     if (state.kind == StateKind::kAuxiliary) {
       auxiliary_.insert(static_cast<std::uint32_t>(state.layout));
     }
-    if (state.point == StatePoint::kLoad) loaded_.insert(wrapper_of(event.at));
     if (state.point == StatePoint::kForward || state.point == StatePoint::kWrap) {
       starts_.on_state(event, state, who);
       return;
@@ -213,7 +214,7 @@ class ReplicasEqual final : public Law {
   StepEvidences steps_;
   Starts starts_;
   Rewritten rewritten_;
-  std::set<WrapperKey> loaded_;
+  Loads loads_;
   std::set<std::uint32_t> auxiliary_;  // Layouts.
   std::vector<ReplicaDifference> unexplained_;
   std::set<std::pair<WrapperKey, NameId>> reported_;

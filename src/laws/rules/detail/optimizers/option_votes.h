@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,7 +16,8 @@ namespace lockstep::laws {
 
 /// Compares what `options` events say, parameter group by parameter group: the kind first, since
 /// optimizers of two kinds have different options, then every option but the learning rate, which is
-/// judged at each step.
+/// judged at each step. Ranks with the same parameters must have them in the same groups; those with
+/// other parameters have shares of one optimizer, such as ZeRO's.
 class OptionVotes {
  public:
   /// What a law that compares optimizers has anyway. Requires: all of it outlives the votes.
@@ -33,7 +35,7 @@ class OptionVotes {
                   RankRange who,
                   const NameTable& names);
 
-  /// Judges what is left.
+  /// Judges what is left, and whether parameters are in the same groups everywhere.
   void finish(const NameTable& names);
 
   std::int64_t n_checked() const { return n_checked_; }
@@ -45,8 +47,19 @@ class OptionVotes {
             const NameTable& names);
   void judge(const AlignmentKey& alignment, const Ballot& ballot, const NameTable& names);
 
+  /// The parameter group of each parameter, as one rank has it.
+  struct Grouping {
+    std::map<NameId, std::int32_t> groups;
+    std::int32_t step = 0;
+  };
+
+  using Groupings = std::map<std::int32_t, Grouping>;  // By rank.
+
+  void report_groups(WrapperKey wrapper, const Groupings& ranks, const NameTable& names);
+
   Of of_;
   OpenBallots open_;
+  std::map<WrapperKey, Groupings> groupings_;
   std::int64_t n_checked_ = 0;
 };
 

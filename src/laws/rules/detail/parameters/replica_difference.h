@@ -8,6 +8,7 @@
 #include "lockstep/laws/detail/alignment.h"
 #include "lockstep/laws/detail/forward_kinds.h"
 #include "lockstep/laws/finding.h"
+#include "lockstep/laws/rules/detail/parameters/loads.h"
 #include "lockstep/laws/rules/detail/parameters/rewritten.h"
 #include "lockstep/laws/rules/detail/parameters/starts.h"
 #include "lockstep/laws/rules/detail/parameters/step_evidence.h"
@@ -36,7 +37,7 @@ class DifferenceExplainer {
     const Starts& starts;
     const Rewritten& rewritten;
     const StepEvidences& steps;
-    const std::set<WrapperKey>& loaded;  ///< Wrappers into which a checkpoint was loaded.
+    const Loads& loads;
     std::int32_t n_ranks = 0;
     const NameTable& names;
   };
@@ -56,6 +57,8 @@ class DifferenceExplainer {
   bool is_new(const ReplicaDifference& open) const;
   Cause cause_of_frozen(const ReplicaDifference& open) const;
   Cause cause_at_start(const ReplicaDifference& open) const;
+  /// Of a write that only some ranks made.
+  Cause cause_of_write(WrapperKey wrapper) const;
   Cause cause_of_step(const StepEvidence& evidence,
                       const ReplicaDifference& open,
                       bool post_differs,
