@@ -45,7 +45,9 @@ void OptionVotes::on_options(const Event& event,
   if (!who.all()) {
     Grouping& own = groupings_[values.wrapper][who.first];
     if (own.groups.empty()) own.step = event.at.opt;
-    for (const NameId name : names.layout(options.layout)) own.groups.emplace(name, options.group);
+    for (const NameId name : names.layout(options.layout)) {
+      own.groups.emplace(names.text(name), options.group);
+    }
   }
   std::vector<std::uint64_t> words = {static_cast<std::uint64_t>(options.kind)};
   vote(event, kinds, {words, who}, names);
@@ -66,13 +68,11 @@ void OptionVotes::vote(const Event& event,
 
 void OptionVotes::finish(const NameTable& names) {
   open_.finish([&](const AlignmentKey& at, const Ballot& ballot) { judge(at, ballot, names); });
-  for (const auto& [wrapper, ranks] : groupings_) report_groups(wrapper, ranks, names);
+  for (const auto& [wrapper, ranks] : groupings_) report_groups(wrapper, ranks);
 }
 
-void OptionVotes::report_groups(WrapperKey wrapper,
-                                const Groupings& ranks,
-                                const NameTable& names) {
-  const auto& [first_rank, first] = *ranks.begin();
+void OptionVotes::report_groups(WrapperKey wrapper, const Groupings& ranks) {
+  const Grouping& first = ranks.begin()->second;
   const auto same_parameters = [&](const Grouping& own) {
     return std::ranges::equal(
         own.groups,
@@ -96,7 +96,7 @@ void OptionVotes::report_groups(WrapperKey wrapper,
     finding.attempt = wrapper.attempt;
     finding.event = "options";
     finding.field = "group";
-    finding.tensor = names.text(name);
+    finding.tensor = name;
     finding.step = ballot.majority_opt();
     finding.ranks = ballot.minority(0);
     finding.message =

@@ -49,13 +49,14 @@ class OptionVotes {
 
   /// The parameter group of each parameter, as one rank has it.
   struct Grouping {
-    std::map<NameId, std::int32_t> groups;
+    std::map<std::string, std::int32_t> groups;
     std::int32_t step = 0;
   };
 
   using Groupings = std::map<std::int32_t, Grouping>;  // By rank.
 
-  void report_groups(WrapperKey wrapper, const Groupings& ranks, const NameTable& names);
+  /// The first parameter, by its name, that ranks with the same ones have in different groups.
+  void report_groups(WrapperKey wrapper, const Groupings& ranks);
 
   Of of_;
   OpenBallots open_;
