@@ -48,6 +48,10 @@ const Section<SnapshotSpec>& snapshot_section() {
            &Spec::path,
            "A folder, of the virtual disk in the simulator and of the real one under `--backend "
            "gloo` ([SECURITY.md](../../SECURITY.md)); other files in it are left alone.");
+    it.add("looks_in",
+           &Spec::looks_in,
+           "Where a start looks for one. In any other folder than `path`, none is ever found.")
+        .shown("`path`");
     it.add("keep", &Spec::keep, "Older ones are removed; 0 keeps all.").counts();
     it.add("resume",
            &Spec::resume,

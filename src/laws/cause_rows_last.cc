@@ -114,6 +114,12 @@ constexpr auto kLastCauses = std::to_array<CauseInfo>({
            "arithmetic is not the same.",
            "Use the same hardware, libraries and deterministic kernels on every rank, or "
            "broadcast the parameters from time to time."),
+    {Cause::kResumeElsewhere,
+     "resume-elsewhere",
+     "A restart looked for its checkpoint under another name than it had been saved under, found "
+     "none and began anew.",
+     "Keep the path in one variable for saving and loading, and print what a start continues from.",
+     "docs/laws.md#18-checkpoint-whole"},
     {Cause::kResumePathDisagrees,
      "resume-path-disagrees",
      "Some ranks found a checkpoint and resumed from it, and the others started anew.",

@@ -92,6 +92,7 @@ enum class Cause : std::uint8_t {
   kReadBeforeCommit,
   kReducedAgain,
   kReplicaDrift,
+  kResumeElsewhere,
   kResumePathDisagrees,
   kResumeReplays,
   kResumeReshuffle,

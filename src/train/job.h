@@ -169,6 +169,7 @@ struct EvalSpec {
 struct SnapshotSpec {
   std::int64_t every_steps = 0;    ///< 0 = never
   std::string path = "snapshots";  ///< A folder that all ranks share.
+  std::string looks_in{};          ///< Where a start looks for one; empty: in `path`.
   std::int64_t keep = 2;           ///< Older ones are removed; 0 = keep all.
   bool resume = true;              ///< Start from the newest whole one, if there is one.
   /// What they hold. Leaving something out is how many scripts come to resume differently.

@@ -61,6 +61,23 @@ TEST(ResumesTest, AFileThatIsNotLookedForIsNamedWithItsSteps) {
       "epoch before it: these steps are done again. Does it look for another name?");
 }
 
+TEST(ResumesTest, ARestartThatLooksForAnotherNameDoesNotReadTheFile) {
+  for (const std::string_view looked_in : {"other", "folder", "fold"}) {
+    Restarted job;
+    job.train(0);
+    job.snapshot(SnapshotAction::kPart, "folder/model.pt", 10);
+    job.train(1);
+    job.snapshot(SnapshotAction::kPart, "folder/model.pt", 11);
+    job.stream.at(0) = {.attempt = 1};
+    job.stream.add(
+        0,
+        SnapshotEvent{
+            .action = SnapshotAction::kLoad, .step = -1, .detail = job.stream.name(looked_in)});
+    job.train(0);
+    EXPECT_EQ(job.advice() == "none", looked_in == "folder") << looked_in << job.advice();
+  }
+}
+
 TEST(ResumesTest, AFileThatIsReadAndNotFollowedIsNamed) {
   Restarted job;
   job.first_attempt();

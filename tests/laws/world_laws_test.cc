@@ -127,10 +127,10 @@ struct Checkpoints {
     event(0, SnapshotAction::kSave, step, "ckpt");
   }
 
-  void restart(std::int64_t found) {
+  void restart(std::int64_t found, std::string_view looked_in = "ckpt") {
     for (const std::int32_t rank : {0, 1}) {
       ++stream.at(rank).attempt;
-      event(rank, SnapshotAction::kLoad, found, "ckpt");
+      event(rank, SnapshotAction::kLoad, found, looked_in);
     }
   }
 
@@ -270,6 +270,19 @@ TEST(CheckpointWholeTest, TheNewestCheckpointIsLoadedAndNotTheOneBefore) {
   job.restart(3);
   EXPECT_EQ(job.only_finding().field, "published");
   EXPECT_EQ(job.only_finding().step, 4);
+}
+
+TEST(CheckpointWholeTest, ARestartThatLooksInAnotherFolderIsNotOneThatReadTooEarly) {
+  for (const std::string looked_in : {"ckpt", "checkpoint"}) {
+    Checkpoints job;
+    job.save(4);
+    job.restart(-1, looked_in);
+    const bool elsewhere = looked_in != "ckpt";
+    EXPECT_EQ(id_of(job.only_finding().cause),
+              elsewhere ? "resume-elsewhere" : "read-before-commit");
+    EXPECT_EQ(job.only_finding().message.ends_with(" in ckpt: it looks in checkpoint"), elsewhere)
+        << job.only_finding().message;
+  }
 }
 
 TEST(CheckpointWholeTest, WhatWasNeverPublishedMayBeLost) {

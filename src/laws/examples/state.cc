@@ -148,6 +148,13 @@ for t in ddp.module.state_dict().values():
      R"(centre = x.mean(0)
 dist.all_reduce(centre, op=dist.ReduceOp.AVG)
 target.weight.data.lerp_(centre, 0.1))"},
+    {Cause::kResumeElsewhere,
+     R"(torch.save(state, "snapshot.pt")
+if os.path.exists("snapshot"):  # never
+    resume("snapshot"))",
+     R"(torch.save(state, SNAPSHOT)
+if os.path.exists(SNAPSHOT):
+    resume(SNAPSHOT))"},
     {Cause::kResumePathDisagrees,
      R"(if os.path.exists(path):  # on this rank's own disk
     resume(path))",

@@ -7,6 +7,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/laws/detail/alignment.h"
 #include "lockstep/laws/rules/checkers.h"
+#include "lockstep/laws/rules/detail/checkpoints/continuations.h"
 #include "lockstep/laws/rules/resumes.h"
 
 namespace lockstep::laws {
@@ -41,17 +42,17 @@ class CheckpointWhole final : public Law {
       case SnapshotAction::kSave:
         savings_[key].folder = detail;
         savings_[key].published = true;
-        published_.insert(key);
+        continuations_.on_save(event.at.attempt, snapshot->step, detail);
         return;
       case SnapshotAction::kRead:
         reads_.push_back(
             {event.at.attempt, snapshot->step, to_int(event.rank), detail, snapshot->digest});
         return;
       case SnapshotAction::kLoad:
-        loads_[event.at.attempt].emplace(to_int(event.rank), snapshot->step);
+        continuations_.on_load(event.at.attempt, event.rank, snapshot->step, detail);
         return;
       case SnapshotAction::kFresh:
-        fresh_.insert(event.at.attempt);
+        continuations_.on_fresh(event.at.attempt);
         return;
       case SnapshotAction::kFail:
         return on_fail(key, event.rank, detail);
@@ -62,7 +63,10 @@ class CheckpointWhole final : public Law {
     for (const auto& [key, saving] : savings_) judge(key, saving);
     savings_.clear();
     check_reads();
-    judge_loads();
+    for (Continuations::Missed& missed : continuations_.missed(n_checked_)) {
+      const Key place{missed.attempt, missed.newest};
+      report(place, "published", std::move(missed.ranks), missed.message(), missed.cause());
+    }
     std::vector<Finding> findings;
     findings.reserve(findings_.size());
     for (auto& [key, finding] : findings_) findings.push_back(std::move(finding));
@@ -221,45 +225,6 @@ class CheckpointWhole final : public Law {
     reads_.clear();
   }
 
-  /// A restart continues from the newest checkpoint that was published before it.
-  void judge_loads() {
-    if (loads_.empty()) return;
-    std::int64_t newest = -1;
-    for (std::int32_t attempt = 0; attempt <= loads_.rbegin()->first; ++attempt) {
-      if (fresh_.contains(attempt)) newest = -1;
-      const auto loaded = loads_.find(attempt);
-      if (loaded != loads_.end()) newest = judge_load(attempt, loaded->second, newest);
-      const auto end = published_.lower_bound({attempt + 1, -1});
-      for (auto at = published_.lower_bound({attempt, -1}); at != end; ++at) {
-        newest = std::max(newest, at->second);
-      }
-    }
-  }
-
-  /// Returns where training continued.
-  std::int64_t judge_load(std::int32_t attempt,
-                          const std::map<std::int32_t, std::int64_t>& steps,
-                          std::int64_t newest) {
-    std::vector<Rank> ranks;
-    std::int64_t found = newest;
-    for (const auto& [rank, step] : steps) {
-      if (step >= newest) continue;
-      ranks.push_back(Rank{rank});
-      found = step;
-    }
-    if (newest >= 0) ++n_checked_;
-    if (ranks.empty()) return found;
-    const std::string what =
-        found < 0 ? "no checkpoint at all" : "only the checkpoint of step " + std::to_string(found);
-    report({attempt, newest},
-           "published",
-           std::move(ranks),
-           "finds " + what + " although that of step " + std::to_string(newest) +
-               " had been published",
-           Cause::kReadBeforeCommit);
-    return found;
-  }
-
   void report(const Key& key,
               const std::string& field,
               std::vector<Rank> ranks,
@@ -282,11 +247,9 @@ class CheckpointWhole final : public Law {
   std::map<Key, Failure> failures_;
   std::map<Rank, Key> latest_;  // The checkpoint that each rank wrote to last.
   std::map<Key, Saving> savings_;
-  std::set<Key> published_;  // Two numbers a checkpoint.
-  std::set<std::int32_t> fresh_;
   std::map<std::string, std::map<std::int32_t, std::uint64_t>> written_;  // Path, attempt.
   std::vector<Read> reads_;
-  std::map<std::int32_t, std::map<std::int32_t, std::int64_t>> loads_;  // Attempt, rank -> step.
+  Continuations continuations_;
   std::map<std::pair<std::int32_t, std::string>, Finding> findings_;
   std::int64_t n_checked_ = 0;
 };

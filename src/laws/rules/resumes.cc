@@ -37,6 +37,11 @@ void Resumes::on_event(const Event& event, const NameTable& names) {
     case SnapshotAction::kRead:
       return on_read(attempt, event.at.attempt, file);
     case SnapshotAction::kLoad:
+      if (file.step < 0) {
+        attempt.looked_in = file.path;
+        return;
+      }
+      [[fallthrough]];
     case SnapshotAction::kFresh:
       attempt.looked = true;
       return;
@@ -76,6 +81,12 @@ const Resumes::File* Resumes::left_before(std::int32_t number) const {
   return nullptr;
 }
 
+bool Resumes::looked_beside(const Attempt& attempt, const File& file) {
+  if (!attempt.looked_in) return false;
+  const std::string& folder = *attempt.looked_in;
+  return file.path.starts_with(folder) && file.path.substr(folder.size()).starts_with('/');
+}
+
 std::uint64_t Resumes::epochs_back(const Attempt& attempt, const File& file) {
   std::uint64_t most = 0;
   for (const auto& [split, order] : file.orders) {
@@ -109,6 +120,7 @@ std::optional<Advice> Resumes::advice() const {
   for (const auto& [number, attempt] : attempts_) {
     if (!attempt.trains) continue;
     const File* file = attempt.looked ? nullptr : left_before(number);
+    if (file != nullptr && looked_beside(attempt, *file)) file = nullptr;
     const bool ignored = file != nullptr;
     if (attempt.read) file = &*attempt.read;
     if (file == nullptr) continue;

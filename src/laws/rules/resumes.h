@@ -39,16 +39,19 @@ class Resumes {
 
   struct Attempt {
     bool trains = false;
-    Orders first;                ///< The least of each split.
-    std::optional<File> newest;  ///< That it wrote, by step.
-    std::optional<File> read;    ///< Of those of earlier attempts, the newest.
-    bool looked = false;         ///< It read anything, or said that there was nothing.
-    bool repeats_bytes = false;  ///< It wrote what an earlier one had at that step.
+    Orders first;                          ///< The least of each split.
+    std::optional<File> newest;            ///< That it wrote, by step.
+    std::optional<File> read;              ///< Of those of earlier attempts, the newest.
+    bool looked = false;                   ///< It read anything, or began anew on purpose.
+    std::optional<std::string> looked_in;  ///< The folder in which it found nothing.
+    bool repeats_bytes = false;            ///< It wrote what an earlier one had at that step.
   };
 
   void on_part(Attempt& attempt, std::int32_t number, File file);
   void on_read(Attempt& attempt, std::int32_t number, const File& read);
   const File* left_before(std::int32_t number) const;
+  /// Whether what it did not read lay where it looked.
+  static bool looked_beside(const Attempt& attempt, const File& file);
   static std::uint64_t epochs_back(const Attempt& attempt, const File& file);
 
   std::map<std::int32_t, Attempt> attempts_;

@@ -22,6 +22,10 @@ void wait_for(const Work& work) {
   if (status != CommStatus::kOk) throw CommError(status, work.signature(), work.detail());
 }
 
+const std::string& looked_in(const SnapshotSpec& spec) {
+  return spec.looks_in.empty() ? spec.path : spec.looks_in;
+}
+
 }  // namespace
 
 Snapshots::Snapshots(const Job& job,
@@ -32,7 +36,8 @@ Snapshots::Snapshots(const Job& job,
       context_(context),
       contents_(job, context, subjects),
       wrapper_(wrapper),
-      files_(context.host().files(), job.loop.snapshot.path, job.loop.snapshot.publish) {}
+      files_(context.host().files(), job.loop.snapshot.path, job.loop.snapshot.publish),
+      found_(context.host().files(), looked_in(job.loop.snapshot), job.loop.snapshot.publish) {}
 
 bool Snapshots::writes_common() const {
   if (job_.loop.snapshot.writer == SnapshotWriter::kRank0) return context_.rank() == 0;
@@ -41,11 +46,11 @@ bool Snapshots::writes_common() const {
 
 SafeTensors Snapshots::read_part(const SnapshotManifest& manifest, const std::string& part) {
   const std::string name = SnapshotFiles::name_of(manifest.step, part);
-  const Result<std::string> bytes = files_.read(manifest, name);
+  const Result<std::string> bytes = found_.read(manifest, name);
   if (!bytes.ok()) throw std::runtime_error(bytes.error().text());
   record(SnapshotAction::kRead,
          manifest.step,
-         files_.path_of(name),
+         found_.path_of(name),
          describe_file(name, bytes.value()).digest);
   Result<SafeTensors> contents = parse_safetensors(context_.runtime(), bytes.value());
   if (!contents.ok()) throw std::runtime_error(name + ": " + contents.error().text());
@@ -53,7 +58,7 @@ SafeTensors Snapshots::read_part(const SnapshotManifest& manifest, const std::st
 }
 
 LoopPlace Snapshots::load(std::int64_t step) {
-  const Result<SnapshotManifest> manifest = files_.manifest(step);
+  const Result<SnapshotManifest> manifest = found_.manifest(step);
   if (!manifest.ok()) throw std::runtime_error(manifest.error().text());
   const std::int32_t n_ranks = manifest.value().n_ranks;
   contents_.load_parameters(read_part(manifest.value(), "model"));
@@ -79,10 +84,11 @@ LoopPlace Snapshots::load(std::int64_t step) {
 
 Result<std::int64_t> Snapshots::find_newest() {
   if (Outcome outcome = files_.make_folder(); !outcome.ok()) return outcome.error();
+  if (Outcome outcome = found_.make_folder(); !outcome.ok()) return outcome.error();
   std::int64_t step = -1;
   if (job_.loop.snapshot.resume) {
     std::vector<SnapshotFiles::Damage> skipped;
-    const Result<std::optional<SnapshotManifest>> newest = files_.newest_whole(&skipped);
+    const Result<std::optional<SnapshotManifest>> newest = found_.newest_whole(&skipped);
     if (!newest.ok()) return newest.error();
     for (const SnapshotFiles::Damage& damage : skipped) {
       record(SnapshotAction::kFail, damage.step, damage.reason.text());
@@ -92,7 +98,7 @@ Result<std::int64_t> Snapshots::find_newest() {
              0) {
     if (Outcome outcome = files_.check_unused(); !outcome.ok()) return outcome.error();
   }
-  if (Outcome outcome = files_.drop_after(step); !outcome.ok()) return outcome.error();
+  if (Outcome outcome = found_.drop_after(step); !outcome.ok()) return outcome.error();
   return step;
 }
 
@@ -122,7 +128,9 @@ std::optional<LoopPlace> Snapshots::resume() {
     record_states(StatePoint::kLoad);
   }
   const bool resumes = job_.loop.snapshot.resume;
-  record(resumes ? SnapshotAction::kLoad : SnapshotAction::kFresh, step, job_.loop.snapshot.path);
+  record(resumes ? SnapshotAction::kLoad : SnapshotAction::kFresh,
+         step,
+         looked_in(job_.loop.snapshot));
   return place;
 }
 

@@ -80,7 +80,8 @@ class Snapshots {
   SnapshotContents contents_;
   LoopPlace resumed_;  // Where this process began.
   std::int32_t wrapper_;
-  SnapshotFiles files_;
+  SnapshotFiles files_;  // Those that are written,
+  SnapshotFiles found_;  // and those that are looked for.
 };
 
 }  // namespace lockstep
