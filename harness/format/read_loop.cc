@@ -50,7 +50,8 @@ const Section<SnapshotSpec>& snapshot_section() {
            "gloo` ([SECURITY.md](../../SECURITY.md)); other files in it are left alone.");
     it.add("looks_in",
            &Spec::looks_in,
-           "Where a start looks for one. In any other folder than `path`, none is ever found.")
+           "Where a start looks for one, and changes nothing. In another folder than `path`, "
+           "it never finds what this run has saved.")
         .shown("`path`");
     it.add("keep", &Spec::keep, "Older ones are removed; 0 keeps all.").counts();
     it.add("resume",

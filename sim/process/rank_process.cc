@@ -41,12 +41,16 @@ void RankProcess::read() {
   // A child of the process may keep its socket open: then nothing comes, and no end either. What it
   // has sent before it ended is there once its end is seen.
   const bool ended = pid_ > 0 && n_replies_due_ == 0 && poll_exit();
+  // An end may be reported before what was sent ahead of it: the kernel finds no message, the other
+  // side sends its last one and closes, and only then the kernel looks whether it is closed. An end
+  // with unread replies is an error that is reported first. Asked again, it gives the message.
+  bool closed = false;
   while (!gone_ && requests_.size() < kMostWaiting) {
     const ssize_t n = ::recv(socket_, packet_.data(), packet_.size(), MSG_DONTWAIT);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
     if (n <= 0) {
-      gone_ = true;
+      gone_ = std::exchange(closed, true);
     } else if (static_cast<std::size_t>(n) > kMaxPacket) {
       set_problem(fmt::format("a packet of more than {} bytes", kMaxPacket));
     } else {

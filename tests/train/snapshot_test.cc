@@ -152,6 +152,27 @@ void expect_same_after_each_stop(const Job& job) {
   }
 }
 
+TEST(Snapshot, AStartThatLooksInAnotherFolderChangesNothingThere) {
+  OneRank one;
+  Job job = job_with(OptimizerKind::kSgd);
+  job.loop.steps = 4;
+  run(one, job);
+  FileSystem& files = one.host().files();
+  ASSERT_TRUE(files.write("ckpt/step-00000004.manifest", "damaged").ok());
+  const std::vector<std::string> before = files.list("ckpt").value();
+  job.loop.steps = 6;
+  job.loop.snapshot.path = "new";
+  job.loop.snapshot.looks_in = "ckpt";
+  EXPECT_EQ(run_job(job, one.context(), {}).first_step, 3);
+  EXPECT_EQ(files.list("ckpt").value(), before);
+  // What this run has saved lies in `path`, so the next start does not find it.
+  EXPECT_EQ(run_job(job, one.context(), {}).first_step, 3);
+  job.loop.snapshot.looks_in = "empty";
+  EXPECT_EQ(run_job(job, one.context(), {}).first_step, 0);
+  job.loop.snapshot.looks_in.clear();
+  EXPECT_EQ(run_job(job, one.context(), {}).first_step, 6);
+}
+
 TEST(Snapshot, ResumesEveryOptimizerAfterEveryStep) {
   for (const OptimizerKind kind : every<OptimizerKind>()) {
     SCOPED_TRACE(name_of(kind));

@@ -83,8 +83,10 @@ LoopPlace Snapshots::load(std::int64_t step) {
 }
 
 Result<std::int64_t> Snapshots::find_newest() {
+  const bool elsewhere = !job_.loop.snapshot.looks_in.empty();
   if (Outcome outcome = files_.make_folder(); !outcome.ok()) return outcome.error();
-  if (Outcome outcome = found_.make_folder(); !outcome.ok()) return outcome.error();
+  if (Outcome outcome = elsewhere ? found_.make_folder() : success(); !outcome.ok())
+    return outcome.error();
   std::int64_t step = -1;
   if (job_.loop.snapshot.resume) {
     std::vector<SnapshotFiles::Damage> skipped;
@@ -98,7 +100,8 @@ Result<std::int64_t> Snapshots::find_newest() {
              0) {
     if (Outcome outcome = files_.check_unused(); !outcome.ok()) return outcome.error();
   }
-  if (Outcome outcome = found_.drop_after(step); !outcome.ok()) return outcome.error();
+  if (elsewhere) return step;  // What lies there is not this run's.
+  if (Outcome outcome = files_.drop_after(step); !outcome.ok()) return outcome.error();
   return step;
 }
 
