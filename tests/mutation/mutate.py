@@ -11,14 +11,14 @@ Exit code 0: at least 90 in 100 were noticed, and each survivor is judged in sur
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
-import random
 import re
 import sys
 import tomllib
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 
 from copied_tree import BUILD, HERE, ROOT, TREE, WORK, BuildFailed, build, configure, files_of, sources, sync
@@ -26,6 +26,9 @@ from sites import Flags, Operator, Site, sites_of
 from trials import Reach, measure, noticed_by, tests_of
 
 WANTED_SHARE = 0.9
+# Of the sample that DRAWN.md is about. Chosen before it was drawn; whoever changes a test because of it and wants to
+# know what the tests notice chooses another.
+SEED = 1938
 # They compile, or judge sources that are not as people wrote them.
 LEFT_OUT = re.compile(r"^(tidy|rooms|readme|install|contraction|lint|live|python\.(torch|types))|wheel")
 CACHE = WORK / "sites.json"
@@ -36,33 +39,35 @@ def all_sites(rooms: list[str]) -> list[Site]:
     """Every site of the rooms, in the order of files. Files are parsed once, until they change."""
     known = json.loads(CACHE.read_text()) if CACHE.exists() else {}
     flags = Flags(BUILD)
-    files = [file for file in sources() if not rooms or any(file.startswith(room + "/") for room in rooms)]
-
-    def one(file: str) -> list[Site]:
-        key = f"{file} {hash_of(TREE / file)}"
-        if key not in known:
-            own = flags.of(TREE, file)
-            found = sites_of(TREE, file, own) if own is not None else []
-            known[key] = [[s.line, s.begin, s.end, s.operator.value, s.before, s.after, s.is_statement]
-                          for s in found]
-        return [Site(file, line, begin, end, Operator(operator), before, after, statement)
-                for line, begin, end, operator, before, after, statement in known[key]]
-
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        found = [site for sites in pool.map(one, files) for site in sites]
+    files = {file: f"{file} {hash_of(TREE / file)}" for file in sources()
+             if not rooms or any(file.startswith(room + "/") for room in rooms)}
+    unknown = [file for file, key in files.items() if key not in known]
+    with ProcessPoolExecutor() as pool:
+        found = pool.map(_parsed, unknown, (flags.of(TREE, file) for file in unknown))
+        for file, sites in zip(unknown, found):
+            known[files[file]] = [[s.line, s.begin, s.end, s.operator.value, s.before, s.after, s.is_statement,
+                                   s.nth] for s in sites]
     CACHE.write_text(json.dumps(known))
-    return found
+    return [Site(file, line, begin, end, Operator(operator), before, after, statement, nth)
+            for file, key in files.items()
+            for line, begin, end, operator, before, after, statement, nth in known[key]]
+
+
+def _parsed(file: str, flags: list[str] | None) -> list[Site]:
+    return [] if flags is None else sites_of(TREE, file, flags)
 
 
 def hash_of(path: Path) -> str:
-    import hashlib
     return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
 
 
 def drawn(sites: list[Site], n: int, seed: int) -> dict[int, Site]:
-    """n of them, no two in one place: switches cannot be nested."""
-    order = list(sites)
-    random.Random(seed).shuffle(order)
+    """n of them, no two in one place: switches cannot be nested.
+
+    A site's place in the order depends on nothing but the seed and its name, so that a change of one source leaves
+    the draw from the others as it is.
+    """
+    order = sorted(sites, key=lambda site: hashlib.sha256(f"{seed} {site.name()}".encode()).digest())
     taken: dict[str, list[tuple[int, int]]] = {}
     chosen: list[Site] = []
     for site in order:
@@ -133,7 +138,7 @@ def main() -> int:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rooms", nargs="*", metavar="ROOM")
     parser.add_argument("--sample", type=int, default=100, help="how many defects (%(default)s)")
-    parser.add_argument("--seed", type=int, default=1, help="of the draw (%(default)s)")
+    parser.add_argument("--seed", type=int, default=SEED, help="of the draw (%(default)s)")
     parser.add_argument("--commit", help="break this commit, not the working tree")
     parser.add_argument("--record", action="store_true", help="write tests/mutation/DRAWN.md")
     args = parser.parse_args()

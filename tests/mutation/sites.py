@@ -6,9 +6,11 @@ constant expressions, without what comes from a macro.
 from __future__ import annotations
 
 import json
+import re
 import shlex
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 
@@ -41,10 +43,12 @@ class Site:
     before: str
     after: str
     is_statement: bool = False
+    nth: int = 1  # Of those that would have the same name.
 
     def name(self) -> str:
         """Says which it is, whatever else changes in the file."""
-        return f"{self.file}: {self.operator.value}: {_short(self.before)} -> {_short(self.after)}"
+        which = f" (no. {self.nth})" if self.nth > 1 else ""
+        return f"{self.file}: {self.operator.value}: {_short(self.before)} -> {_short(self.after)}{which}"
 
 
 _SWITCHED = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "&&": "||",
@@ -62,27 +66,24 @@ _NOT_RUN = (CursorKind.STATIC_ASSERT, CursorKind.ENUM_DECL, CursorKind.TYPE_REF,
 _POINTERS = (TypeKind.POINTER, TypeKind.MEMBERPOINTER, TypeKind.NULLPTR)
 
 
+_INCLUDED = re.compile(r'^#include "(.+)"$', re.M)
+
+
 class Flags:
     """How each file of a configured build is compiled."""
 
     def __init__(self, build: Path) -> None:
-        self._by_folder: dict[str, list[str]] = {}
-        self._by_file: dict[str, list[str]] = {}  # Those that are not compiled with others.
+        self._by_file: dict[str, list[str]] = {}
         for entry in json.loads((build / "compile_commands.json").read_text()):
-            words = shlex.split(entry["command"])
-            flags = _parser_flags(words, Path(entry["directory"]))
-            folder = words[words.index("-o") + 1].split("/CMakeFiles/")[0]
-            self._by_folder.setdefault(folder, flags)
-            self._by_file[entry["file"]] = flags
+            flags = _parser_flags(shlex.split(entry["command"]), Path(entry["directory"]))
+            file = Path(entry["file"])
+            self._by_file[str(file)] = flags
+            if "Unity" in file.parts:  # Compiled with others: a list of them.
+                self._by_file.update(dict.fromkeys(_INCLUDED.findall(file.read_text()), flags))
 
     def of(self, tree: Path, file: str) -> list[str] | None:
-        """None: nothing that is built uses the file's folder."""
-        if str(tree / file) in self._by_file:
-            return self._by_file[str(tree / file)]
-        for folder in Path(file).parents:
-            if str(folder) in self._by_folder:
-                return self._by_folder[str(folder)]
-        return None
+        """None: nothing that is built uses the file."""
+        return self._by_file.get(str(tree / file))
 
 
 def _parser_flags(words: list[str], folder: Path) -> list[str]:
@@ -116,7 +117,12 @@ def sites_of(tree: Path, file: str, flags: list[str]) -> list[Site]:
         raise ValueError(f"{file}: {fatal[0]}")
     reader = _Reader(file, path, unit)
     found = {(site.begin, site.end, site.after): site for site in reader.read()}
-    return sorted(found.values(), key=lambda site: (site.begin, site.end, site.after))
+    seen: Counter[str] = Counter()
+    sites = []
+    for site in sorted(found.values(), key=lambda site: (site.begin, site.end, site.after)):
+        seen[site.name()] += 1
+        sites.append(replace(site, nth=seen[site.name()]))
+    return sites
 
 
 class _Reader:
