@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Draws small defects over the sources and says which of them no test notices.
 
-usage: mutate.py [ROOM...] [--sample N] [--seed S] [--commit REVISION] [--record]
+usage: mutate.py [ROOM...] [--sample N] [--seed S] [--commit REVISION] [--afresh] [--record]
 
 ROOM is a folder such as src/laws or sim; none = all. Sites come from the syntax tree (sites.py). All
 drawn defects are compiled into one build, each with a switch of its own; one run of the suite shows
@@ -22,8 +22,9 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 
 from copied_tree import BUILD, HERE, ROOT, TREE, WORK, BuildFailed, build, configure, files_of, sources, sync
+from kept import Measurements, Verdicts, measure
 from sites import Flags, Operator, Site, sites_of
-from trials import Reach, measure, noticed_by, tests_of
+from trials import Reach, bound_resources, noticed_by, tests_of
 
 WANTED_SHARE = 0.9
 # Of the sample that DRAWN.md is about. Chosen before it was drawn; whoever changes a test because of it and wants to
@@ -32,29 +33,46 @@ SEED = 1938
 # They compile, or judge sources that are not as people wrote them.
 LEFT_OUT = re.compile(r"^(tidy|rooms|readme|install|contraction|lint|live|python\.(torch|types))|wheel")
 CACHE = WORK / "sites.json"
+VERDICTS = WORK / "verdicts.json"
+FILES_SAVED = 20
+REACHED = WORK / "reached.json"
 SURVIVORS = HERE / "survivors.toml"
 
 
-def all_sites(rooms: list[str]) -> list[Site]:
+def all_sites(source: Path, rooms: list[str]) -> list[Site]:
     """Every site of the rooms, in the order of files. Files are parsed once, until they change."""
     known = json.loads(CACHE.read_text()) if CACHE.exists() else {}
-    flags = Flags(BUILD)
-    files = {file: f"{file} {hash_of(TREE / file)}" for file in sources()
+    files = {file: f"{file} {hash_of(source / file)}" for file in sources(source)
              if not rooms or any(file.startswith(room + "/") for room in rooms)}
     unknown = [file for file, key in files.items() if key not in known]
+    if unknown:
+        sync(source)
+        configure()
+        flags = Flags(BUILD)
+    errors = []
     with ProcessPoolExecutor() as pool:
-        found = pool.map(_parsed, unknown, (flags.of(TREE, file) for file in unknown))
-        for file, sites in zip(unknown, found):
+        parsed = pool.map(_parsed, unknown, (flags.of(TREE, file) for file in unknown))
+        for n, (file, (sites, error)) in enumerate(zip(unknown, parsed), 1):
+            if error:
+                errors.append(error)
+                continue
             known[files[file]] = [[s.line, s.begin, s.end, s.operator.value, s.before, s.after, s.is_statement,
                                    s.nth] for s in sites]
-    CACHE.write_text(json.dumps(known))
+            if n % FILES_SAVED == 0 or n == len(unknown):
+                CACHE.write_text(json.dumps(known))
+    if errors:
+        raise ValueError("\n".join(errors))
     return [Site(file, line, begin, end, Operator(operator), before, after, statement, nth)
             for file, key in files.items()
             for line, begin, end, operator, before, after, statement, nth in known[key]]
 
 
-def _parsed(file: str, flags: list[str] | None) -> list[Site]:
-    return [] if flags is None else sites_of(TREE, file, flags)
+def _parsed(file: str, flags: list[str] | None) -> tuple[list[Site], str]:
+    """Its sites, and what the parser did not understand."""
+    try:
+        return ([] if flags is None else sites_of(TREE, file, flags)), ""
+    except ValueError as error:
+        return [], str(error)
 
 
 def hash_of(path: Path) -> str:
@@ -91,16 +109,25 @@ def room_of(file: str) -> str:
     return str(Path(file).parent)
 
 
-def campaign(sites: dict[int, Site], reach: Reach) -> dict[int, str | None]:
+def campaign(sites: dict[int, Site], source: Path, reach: Reach, verdicts: Verdicts,
+             jobs: int) -> dict[int, str | None]:
+    """Who noticed each. Those that few tests reach are tried first: they take the least time."""
     results: dict[int, str | None] = {}
 
     def one(number: int) -> None:
-        results[number] = noticed_by(number, reach)
-        verdict = results[number] or ("SURVIVES" if reach.tests_of(number) else "SURVIVES, unreached")
-        print(f"{number:4d} {sites[number].file}:{sites[number].line}: {verdict}", flush=True)
+        site = sites[number]
+        defect = f"{site.name()} {hash_of(source / site.file)}"
+        by = verdicts.of(defect)
+        if by is None:
+            by = noticed_by(number, reach, room_of(site.file))
+            print(f"{number:4d} {site.file}:{site.line}: {by or 'SURVIVES'}" +
+                  ("" if reach.tests_of(number) else ", unreached"), flush=True)
+            if by is not None:
+                verdicts.add(defect, by)
+        results[number] = by
 
-    with ThreadPoolExecutor(max(1, (os.cpu_count() or 2) - 1)) as pool:
-        list(pool.map(one, sites))
+    with ThreadPoolExecutor(jobs) as pool:
+        list(pool.map(one, sorted(sites, key=lambda number: sum(reach.seconds[t] for t in reach.tests_of(number)))))
     return results
 
 
@@ -137,9 +164,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="./dev mutate", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rooms", nargs="*", metavar="ROOM")
-    parser.add_argument("--sample", type=int, default=100, help="how many defects (%(default)s)")
+    parser.add_argument("--sample", type=int, default=300, help="how many defects (%(default)s)")
     parser.add_argument("--seed", type=int, default=SEED, help="of the draw (%(default)s)")
     parser.add_argument("--commit", help="break this commit, not the working tree")
+    parser.add_argument("--afresh", action="store_true", help="try those again that an earlier run saw noticed")
     parser.add_argument("--record", action="store_true", help="write tests/mutation/DRAWN.md")
     args = parser.parse_args()
     for room in args.rooms:
@@ -148,19 +176,22 @@ def main() -> int:
     source = files_of(args.commit) if args.commit else ROOT
     jobs = int(os.environ.get("JOBS") or os.cpu_count() or 2)
     try:
-        sync(source)
-        configure()
-        wanted = drawn(all_sites([room.rstrip("/") for room in args.rooms]), args.sample, args.seed)
+        found = all_sites(source, [room.rstrip("/") for room in args.rooms])
+        wanted = drawn(found, args.sample, args.seed)
         print(f"building {len(wanted)} defects", flush=True)
         sites = build(wanted, source, jobs)
     except (BuildFailed, ValueError) as error:
         print(f"mutate: {error}", file=sys.stderr)
         return 2
     print(f"{len(wanted) - len(sites)} do not compile; running the suite with none switched on", flush=True)
-    reach = measure(tests_of(BUILD, LEFT_OUT), jobs)
+    bound_resources()
+    draw = hashlib.sha256("\n".join(f"{n} {site.name()}" for n, site in sites.items()).encode()).hexdigest()
+    reach = measure(tests_of(BUILD, LEFT_OUT), jobs, Measurements(REACHED, BUILD, draw))
     for name in reach.failed:
         print(f"not asked, it fails without a defect: {name}", flush=True)
-    results = campaign(sites, reach)
+    if args.afresh:
+        VERDICTS.unlink(missing_ok=True)
+    results = campaign(sites, source, reach, Verdicts(VERDICTS), jobs)
     page = report(sites, results, len(wanted) - len(sites), args.seed)
     print(page)
     if args.record:

@@ -1,0 +1,99 @@
+"""What earlier runs found out, so that one that was cut off goes on where it stopped."""
+from __future__ import annotations
+
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+
+from trials import Ended, Reach, Test, measured
+
+_SAVED_EVERY = 200  # Tests.
+
+
+class Verdicts:
+    """Who noticed which defect, kept in a file. Survivors are not kept: there may be a test by now."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._by: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
+
+    def of(self, defect: str) -> str | None:
+        return self._by.get(defect)
+
+    def add(self, defect: str, noticed_by: str) -> None:
+        with self._lock:
+            self._by[defect] = noticed_by
+            _write(self._path, self._by)
+
+
+class Measurements:
+    """What each test reaches, kept in a file as long as what it runs is what it was."""
+
+    def __init__(self, path: Path, build: Path, draw: str) -> None:
+        """`draw`: what the numbers of defects mean; of another draw nothing is kept."""
+        self._path = path
+        # What scripts run is not known: perhaps the command, or the module of the Python package.
+        self._scripts = [*build.glob("bin/lockstep"), *sorted((build / "python").rglob("*.so"))]
+        self._draw = draw
+        kept = json.loads(path.read_text()) if path.exists() else {}
+        self._rows: dict[str, tuple[str, float, list[int]]] = {}
+        if kept.get("draw") == draw:
+            self._rows = {name: tuple(row) for name, row in kept["tests"].items()}
+
+    def of(self, test: Test) -> tuple[float, set[int]] | None:
+        """Its seconds and what it reaches; None: not known, or it failed."""
+        stamp, seconds, mutants = self._rows.get(test.name, ("", 0.0, []))
+        return (seconds, set(mutants)) if stamp == self._stamp(test) else None
+
+    def add(self, test: Test, seconds: float, mutants: set[int]) -> None:
+        self._rows[test.name] = (self._stamp(test), seconds, sorted(mutants))
+
+    def save(self) -> None:
+        _write(self._path, {"draw": self._draw, "tests": self._rows})
+
+    def _stamp(self, test: Test) -> str:
+        files = [Path(word) for word in test.command if word.startswith("/") and Path(word).is_file()]
+        if test.gtest is None:
+            files += self._scripts
+        return " ".join((*test.command, *(str(file.stat().st_mtime_ns) for file in files)))
+
+
+def _write(path: Path, content: object) -> None:
+    """Whole or not at all."""
+    new = path.with_suffix(".new")
+    new.write_text(json.dumps(content))
+    new.replace(path)
+
+
+def measure(tests: list[Test], jobs: int, kept: Measurements | None = None) -> Reach:
+    """Runs every test once, with no defect switched on; those that fail a second time, alone."""
+    reach = Reach()
+
+    def add(test: Test, how: Ended, reached: set[int]) -> bool:
+        if how.is_ok:
+            reach.add(test, how.seconds, reached)
+            if kept is not None:
+                kept.add(test, how.seconds, reached)
+        return how.is_ok
+
+    unknown = []
+    for test in tests:
+        if known := kept.of(test) if kept is not None else None:
+            reach.add(test, *known)
+        else:
+            unknown.append(test)
+    again = []
+    with ThreadPoolExecutor(jobs) as pool:
+        futures = {pool.submit(measured, test): test for test in unknown}
+        for n, future in enumerate(as_completed(futures), 1):
+            if not add(futures[future], *future.result()):
+                again.append(futures[future])
+            if kept is not None and (n % _SAVED_EVERY == 0 or n == len(unknown)):
+                kept.save()
+                print(f"{n} of {len(unknown)} tests measured", flush=True)
+    reach.failed = [test.name for test in again if not add(test, *measured(test))]
+    if kept is not None:
+        kept.save()
+    return reach
