@@ -17,13 +17,15 @@ import os
 import re
 import sys
 import tomllib
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from itertools import repeat
 from pathlib import Path
 
 from copied_tree import BUILD, HERE, ROOT, TREE, WORK, BuildFailed, build, configure, files_of, sources, sync
 from kept import Measurements, Verdicts, measure
-from sites import Flags, Operator, Site, sites_of
+from sites import Operator, Site, Unit, sites_of, units_of
 from trials import Reach, bound_resources, noticed_by, tests_of
 
 WANTED_SHARE = 0.9
@@ -34,7 +36,6 @@ SEED = 1938
 LEFT_OUT = re.compile(r"^(tidy|rooms|readme|install|contraction|lint|live|python\.(torch|types))|wheel")
 CACHE = WORK / "sites.json"
 VERDICTS = WORK / "verdicts.json"
-FILES_SAVED = 20
 REACHED = WORK / "reached.json"
 SURVIVORS = HERE / "survivors.toml"
 
@@ -44,35 +45,29 @@ def all_sites(source: Path, rooms: list[str]) -> list[Site]:
     known = json.loads(CACHE.read_text()) if CACHE.exists() else {}
     files = {file: f"{file} {hash_of(source / file)}" for file in sources(source)
              if not rooms or any(file.startswith(room + "/") for room in rooms)}
-    unknown = [file for file, key in files.items() if key not in known]
-    if unknown:
+    if unknown := [file for file, key in files.items() if key not in known]:
         sync(source)
         configure()
-        flags = Flags(BUILD)
-    errors = []
-    with ProcessPoolExecutor() as pool:
-        parsed = pool.map(_parsed, unknown, (flags.of(TREE, file) for file in unknown))
-        for n, (file, (sites, error)) in enumerate(zip(unknown, parsed), 1):
-            if error:
-                errors.append(error)
-                continue
-            known[files[file]] = [[s.line, s.begin, s.end, s.operator.value, s.before, s.after, s.is_statement,
-                                   s.nth] for s in sites]
-            if n % FILES_SAVED == 0 or n == len(unknown):
-                CACHE.write_text(json.dumps(known))
-    if errors:
-        raise ValueError("\n".join(errors))
+        for found in parsed(unknown):
+            known |= {files[file]: [[s.line, s.begin, s.end, s.operator.value, s.before, s.after, s.is_statement, s.nth]
+                                    for s in sites] for file, sites in found.items()}
+            CACHE.write_text(json.dumps(known))
     return [Site(file, line, begin, end, Operator(operator), before, after, statement, nth)
             for file, key in files.items()
             for line, begin, end, operator, before, after, statement, nth in known[key]]
 
 
-def _parsed(file: str, flags: list[str] | None) -> tuple[list[Site], str]:
-    """Its sites, and what the parser did not understand."""
-    try:
-        return ([] if flags is None else sites_of(TREE, file, flags)), ""
-    except ValueError as error:
-        return [], str(error)
+def parsed(files: list[str]) -> Iterator[dict[str, list[Site]]]:
+    """The sites of each: those of what is not built are none."""
+    units = units_of(BUILD)
+    together: dict[Unit, list[str]] = defaultdict(list)
+    for file in files:
+        if unit := units.get(TREE / file):
+            together[unit].append(file)
+        else:
+            yield {file: []}
+    with ProcessPoolExecutor() as pool:
+        yield from pool.map(sites_of, repeat(TREE), together.values(), together.keys())
 
 
 def hash_of(path: Path) -> str:

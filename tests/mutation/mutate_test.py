@@ -17,7 +17,7 @@ except ImportError:
 
 from copied_tree import switched, without_broken
 from mutate import drawn
-from sites import Operator, Site, sites_of
+from sites import Operator, Site, Unit, sites_of
 from kept import Measurements, Verdicts, measure
 from trials import Reach, Test, calls_of, ended, noticed_by
 
@@ -43,7 +43,8 @@ int classify(int n, bool& seen) {
 def found(text: str) -> list[Site]:
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "sample.cc").write_text(text)
-        return sites_of(Path(folder), "sample.cc", ["-std=c++20"])
+        unit = Unit(Path(folder, "sample.cc"), ("-std=c++20",))
+        return sites_of(Path(folder), ["sample.cc"], unit)["sample.cc"]
 
 
 class Sites(unittest.TestCase):

@@ -69,21 +69,23 @@ _POINTERS = (TypeKind.POINTER, TypeKind.MEMBERPOINTER, TypeKind.NULLPTR)
 _INCLUDED = re.compile(r'^#include "(.+)"$', re.M)
 
 
-class Flags:
-    """How each file of a configured build is compiled."""
+@dataclass(frozen=True)
+class Unit:
+    """What a compiler is given: a file, which may include several of the sources, and how it reads it."""
 
-    def __init__(self, build: Path) -> None:
-        self._by_file: dict[str, list[str]] = {}
-        for entry in json.loads((build / "compile_commands.json").read_text()):
-            flags = _parser_flags(shlex.split(entry["command"]), Path(entry["directory"]))
-            file = Path(entry["file"])
-            self._by_file[str(file)] = flags
-            if "Unity" in file.parts:  # Compiled with others: a list of them.
-                self._by_file.update(dict.fromkeys(_INCLUDED.findall(file.read_text()), flags))
+    file: Path
+    flags: tuple[str, ...]
 
-    def of(self, tree: Path, file: str) -> list[str] | None:
-        """None: nothing that is built uses the file."""
-        return self._by_file.get(str(tree / file))
+
+def units_of(build: Path) -> dict[Path, Unit]:
+    """The unit of each source that a configured build compiles."""
+    units = {}
+    for entry in json.loads((build / "compile_commands.json").read_text()):
+        unit = Unit(Path(entry["file"]), tuple(_parser_flags(shlex.split(entry["command"]), Path(entry["directory"]))))
+        is_list = "Unity" in unit.file.parts
+        for file in _INCLUDED.findall(unit.file.read_text()) if is_list else [str(unit.file)]:
+            units[Path(file)] = unit
+    return units
 
 
 def _parser_flags(words: list[str], folder: Path) -> list[str]:
@@ -103,19 +105,21 @@ def _parser_flags(words: list[str], folder: Path) -> list[str]:
     return flags
 
 
-def sites_of(tree: Path, file: str, flags: list[str]) -> list[Site]:
-    """All sites of a file, in the order of the text.
+def sites_of(tree: Path, files: list[str], unit: Unit) -> dict[str, list[Site]]:
+    """All sites of files of one unit, in the order of the text.
 
     Raises:
-        ValueError: the parser does not understand the file, so that sites would be missing.
+        ValueError: the parser does not understand the unit, so that sites would be missing.
     """
-    path = tree / file
-    unit = Index.create().parse(str(path), args=["-x", "c++", *flags],
-                                options=TranslationUnit.PARSE_DETAILED_PROCESSING_RECORD)
-    fatal = [str(one) for one in unit.diagnostics if one.severity >= 3]
+    parsed = Index.create().parse(str(unit.file), args=["-x", "c++", *unit.flags],
+                                  options=TranslationUnit.PARSE_DETAILED_PROCESSING_RECORD)
+    fatal = [str(one) for one in parsed.diagnostics if one.severity >= 3]
     if fatal:
-        raise ValueError(f"{file}: {fatal[0]}")
-    reader = _Reader(file, path, unit)
+        raise ValueError(f"{unit.file}: {fatal[0]}")
+    return {file: _sites_here(_Reader(file, tree / file, parsed)) for file in files}
+
+
+def _sites_here(reader: _Reader) -> list[Site]:
     found = {(site.begin, site.end, site.after): site for site in reader.read()}
     seen: Counter[str] = Counter()
     sites = []
