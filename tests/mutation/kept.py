@@ -74,7 +74,7 @@ def measure(tests: list[Test], jobs: int, kept: Measurements | None = None) -> R
     def add(test: Test, how: Ended, reached: set[int]) -> bool:
         if how.is_ok:
             reach.add(test, how.seconds, reached)
-            if kept is not None:
+            if kept is not None and how.status == 0:  # What was skipped may not be the next time.
                 kept.add(test, how.seconds, reached)
         return how.is_ok
 

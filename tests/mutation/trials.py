@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import time
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 MOST_TESTS_A_CALL = 400
@@ -90,9 +90,20 @@ def tests_of(build: Path, leave_out: re.Pattern[str]) -> list[Test]:
             continue
         properties = {p["name"]: p["value"] for p in entry.get("properties", [])}
         variables = tuple(tuple(text.split("=", 1)) for text in properties.get("ENVIRONMENT", []))
-        found.append(Test(entry["name"], tuple(entry["command"]),
-                          properties.get("WORKING_DIRECTORY", str(build)), variables))
+        whole = Test(entry["name"], tuple(entry["command"]),
+                     properties.get("WORKING_DIRECTORY", str(build)), variables)
+        found += _by_file(whole) or [whole]
     return found
+
+
+def _by_file(test: Test) -> list[Test]:
+    """The long suites of the Python package, file by file: most defects are reached by few of them."""
+    suite = {"python.torch": "torch_jobs", "python.virtual": "virtual"}.get(test.name)
+    if suite is None:
+        return []
+    files = sorted(Path(test.command[1]).parent.joinpath(suite).glob("*_test.py"))
+    return [replace(test, name=f"{test.name}/{file.stem}", command=(*test.command, "-x", "-k", file.stem))
+            for file in files]
 
 
 def bound_resources() -> None:
@@ -104,31 +115,30 @@ def bound_resources() -> None:
 
 def ended(test: Test, command: tuple[str, ...], more: dict[str, str], limit: float | None) -> Ended:
     """Runs the command in the test's surroundings; nothing that it started or left among temporary files stays."""
-    with tempfile.TemporaryDirectory(prefix="mutant-", ignore_cleanup_errors=True) as folder:
-        own = Path(folder, "tmp")
-        own.mkdir()
+    # A short path: sockets lie below, and the path of a socket has at most 107 bytes.
+    with (tempfile.TemporaryDirectory(prefix="m", ignore_cleanup_errors=True) as folder,
+          tempfile.TemporaryFile() as output):
         environment = {**os.environ, "RC_PARAMS": "seed=1", **dict(test.environment), **more,
-                       "TMPDIR": str(own)}
+                       "TMPDIR": folder}
         begin = time.monotonic()
-        with Path(folder, "output").open("w+b") as output:
-            with subprocess.Popen(command, cwd=test.folder, stdin=subprocess.DEVNULL, stdout=output,
-                                  stderr=subprocess.STDOUT, env=environment, start_new_session=True) as process:
-                try:
-                    status = process.wait(limit)
-                except subprocess.TimeoutExpired:
-                    status = TIMED_OUT
-                    os.killpg(process.pid, signal.SIGKILL)
-            seconds = time.monotonic() - begin
-            _end_those_left(f"TMPDIR={own}")
-            output.seek(max(0, output.seek(0, os.SEEK_END) - MOST_OUTPUT_READ))
-            return Ended(status, output.read().decode(errors="replace"), seconds)
+        with subprocess.Popen(command, cwd=test.folder, stdin=subprocess.DEVNULL, stdout=output,
+                              stderr=subprocess.STDOUT, env=environment, start_new_session=True) as process:
+            try:
+                status = process.wait(limit)
+            except subprocess.TimeoutExpired:
+                status = TIMED_OUT
+                os.killpg(process.pid, signal.SIGKILL)
+        seconds = time.monotonic() - begin
+        _end_those_left(f"TMPDIR={folder}")
+        output.seek(max(0, output.seek(0, os.SEEK_END) - MOST_OUTPUT_READ))
+        return Ended(status, output.read().decode(errors="replace"), seconds)
 
 
 def _end_those_left(mark: str) -> None:
-    """Kills processes with this in their environment, whatever session they made for themselves."""
+    """Kills processes with an environment that has, or has something that begins with, this."""
     for place in Path("/proc").glob("[0-9]*"):
         try:
-            if f"{mark}\0".encode() in (place / "environ").read_bytes():
+            if mark.encode() in (place / "environ").read_bytes():
                 os.kill(int(place.name), signal.SIGKILL)
         except OSError:
             continue  # It ended, or is another user's.
