@@ -35,6 +35,7 @@ SEED = 1938
 # They compile, or judge sources that are not as people wrote them.
 LEFT_OUT = re.compile(r"^(tidy|rooms|readme|install|contraction|lint|live|mutation|python\.types)|wheel")
 CACHE = WORK / "sites.json"
+BROKEN = WORK / "does_not_compile.json"
 VERDICTS = WORK / "verdicts.json"
 TORCH = "torch-2.15.0"
 REACHED = WORK / "reached.json"
@@ -69,6 +70,20 @@ def parsed(files: list[str]) -> Iterator[dict[str, list[Site]]]:
             yield {file: []}
     with ProcessPoolExecutor() as pool:
         yield from pool.map(sites_of, repeat(TREE), together.values(), together.keys())
+
+
+def built(wanted: dict[int, Site], source: Path, jobs: int) -> dict[int, Site]:
+    """Builds them. Returns: those that compile. Raises: BuildFailed."""
+    known = set(json.loads(BROKEN.read_text())) if BROKEN.exists() else set()
+    defects = {number: defect_of(site, source) for number, site in wanted.items()}
+    sites = build({number: site for number, site in wanted.items() if defects[number] not in known}, source, jobs)
+    BROKEN.write_text(json.dumps(sorted(known | {defects[number] for number in wanted if number not in sites})))
+    return sites
+
+
+def defect_of(site: Site, source: Path) -> str:
+    """Says which it is, in which content of its file."""
+    return f"{site.name()} {hash_of(source / site.file)}"
 
 
 def borrow_torch() -> None:
@@ -119,7 +134,7 @@ def campaign(sites: dict[int, Site], source: Path, reach: Reach, verdicts: Verdi
 
     def one(number: int) -> None:
         site = sites[number]
-        defect = f"{site.name()} {hash_of(source / site.file)}"
+        defect = defect_of(site, source)
         by = verdicts.of(defect)
         if by is None:
             by = noticed_by(number, reach, room_of(site.file))
@@ -182,7 +197,7 @@ def main() -> int:
         found = all_sites(source, [room.rstrip("/") for room in args.rooms])
         wanted = drawn(found, args.sample, args.seed)
         print(f"building {len(wanted)} defects", flush=True)
-        sites = build(wanted, source, jobs)
+        sites = built(wanted, source, jobs)
     except (BuildFailed, ValueError) as error:
         print(f"mutate: {error}", file=sys.stderr)
         return 2
