@@ -64,6 +64,15 @@ TEST_F(CallJudgeTest, TheSideWithFewerRanksIsTheOneOutOfStep) {
   EXPECT_EQ(finding->cause, Cause::kShapeMismatchCompletes);
 }
 
+TEST_F(CallJudgeTest, AMismatchBeforeTheFirstStepIsAtStepZero) {
+  call(0, all_reduce(1));
+  call(1, all_reduce(1));
+  call(2, all_reduce(1, 3));
+  const std::optional<Finding> finding = judge();
+  ASSERT_TRUE(finding);
+  EXPECT_EQ(finding->step, 0);
+}
+
 TEST_F(CallJudgeTest, ACallOfOneRankAloneIsCodeThatIsNotTheSameUnlessRanksDecide) {
   all_call(all_reduce(1));
   call(1, barrier(9));
