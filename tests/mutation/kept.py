@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
@@ -12,20 +13,30 @@ _SAVED_EVERY = 200  # Tests.
 
 
 class Verdicts:
-    """Who noticed which defect, kept in a file. Survivors are not kept: there may be a test by now."""
+    """Who noticed which defect, and when which survived, kept in a file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = threading.Lock()
-        self._by: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
+        kept = json.loads(path.read_text()) if path.exists() else {}
+        self._by: dict[str, str] = kept.get("noticed", {})
+        self._survived: dict[str, float] = kept.get("survived", {})
 
     def of(self, defect: str) -> str | None:
         return self._by.get(defect)
 
-    def add(self, defect: str, noticed_by: str) -> None:
+    def survived(self, defect: str) -> float:
+        """When no test noticed it, as seconds since the epoch; 0: never."""
+        return self._survived.get(defect, 0.0)
+
+    def add(self, defect: str, noticed_by: str | None, when: float) -> None:
+        """`when`: before the first test was asked."""
         with self._lock:
-            self._by[defect] = noticed_by
-            _write(self._path, self._by)
+            if noticed_by is None:
+                self._survived[defect] = when
+            else:
+                self._by[defect] = noticed_by
+            _write(self._path, {"noticed": self._by, "survived": self._survived})
 
 
 class Measurements:
@@ -38,17 +49,17 @@ class Measurements:
         self._scripts = [*build.glob("bin/lockstep"), *sorted((build / "python").rglob("*.so"))]
         self._draw = draw
         kept = json.loads(path.read_text()) if path.exists() else {}
-        self._rows: dict[str, tuple[str, float, list[int]]] = {}
+        self._rows: dict[str, tuple[str, float, list[int], float]] = {}
         if kept.get("draw") == draw:
             self._rows = {name: tuple(row) for name, row in kept["tests"].items()}
 
-    def of(self, test: Test) -> tuple[float, set[int]] | None:
-        """Its seconds and what it reaches; None: not known, or it failed."""
-        stamp, seconds, mutants = self._rows.get(test.name, ("", 0.0, []))
-        return (seconds, set(mutants)) if stamp == self._stamp(test) else None
+    def of(self, test: Test) -> tuple[float, set[int], float] | None:
+        """Its seconds, what it reaches and when it was measured; None: not known, or it failed."""
+        stamp, seconds, mutants, when = self._rows.get(test.name, ("", 0.0, [], 0.0))
+        return (seconds, set(mutants), when) if stamp == self._stamp(test) else None
 
-    def add(self, test: Test, seconds: float, mutants: set[int]) -> None:
-        self._rows[test.name] = (self._stamp(test), seconds, sorted(mutants))
+    def add(self, test: Test, seconds: float, mutants: set[int], when: float) -> None:
+        self._rows[test.name] = (self._stamp(test), seconds, sorted(mutants), when)
 
     def save(self) -> None:
         _write(self._path, {"draw": self._draw, "tests": self._rows})
@@ -73,9 +84,9 @@ def measure(tests: list[Test], jobs: int, kept: Measurements | None = None) -> R
 
     def add(test: Test, how: Ended, reached: set[int]) -> bool:
         if how.is_ok:
-            reach.add(test, how.seconds, reached)
+            reach.add(test, how.seconds, reached, time.time())
             if kept is not None and how.status == 0:  # What was skipped may not be the next time.
-                kept.add(test, how.seconds, reached)
+                kept.add(test, how.seconds, reached, time.time())
         return how.is_ok
 
     unknown = []

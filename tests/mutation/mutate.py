@@ -16,6 +16,7 @@ import json
 import os
 import re
 import sys
+import time
 import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -137,11 +138,11 @@ def campaign(sites: dict[int, Site], source: Path, reach: Reach, verdicts: Verdi
         defect = defect_of(site, source)
         by = verdicts.of(defect)
         if by is None:
-            by = noticed_by(number, reach, room_of(site.file))
+            begin = time.time()
+            by = noticed_by(number, reach, room_of(site.file), verdicts.survived(defect))
             print(f"{number:4d} {site.file}:{site.line}: {by or 'SURVIVES'}" +
                   ("" if reach.tests_of(number) else ", unreached"), flush=True)
-            if by is not None:
-                verdicts.add(defect, by)
+            verdicts.add(defect, by, begin)
         results[number] = by
 
     with ThreadPoolExecutor(jobs) as pool:

@@ -153,7 +153,7 @@ class Trials(unittest.TestCase):
                      self.large.folder, ())
         reach = Reach()
         number = self.number_of("a - b")
-        reach.add(moody, 0.1, {number})
+        reach.add(moody, 0.1, {number}, 0.0)
         self.assertIsNone(noticed_by(number, reach, "src/base"))
         self.assertTrue(place.exists())
 
@@ -181,9 +181,19 @@ class Trials(unittest.TestCase):
 
     def test_a_verdict_is_known_to_the_next_run(self) -> None:
         place = Path(self.large.folder, "verdicts")
-        Verdicts(place).add("a defect", "a test")
+        Verdicts(place).add("a defect", "a test", 5.0)
+        Verdicts(place).add("another", None, 6.0)
         self.assertEqual(Verdicts(place).of("a defect"), "a test")
         self.assertIsNone(Verdicts(place).of("another"))
+        self.assertEqual(Verdicts(place).survived("another"), 6.0)
+        self.assertEqual(Verdicts(place).survived("a defect"), 0.0)
+
+    def test_a_survivor_is_asked_about_by_tests_that_are_new(self) -> None:
+        number = self.number_of("a - b")
+        reach = Reach()
+        reach.add(self.small, 0.1, {number}, 7.0)
+        self.assertIsNone(noticed_by(number, reach, "src/base", 8.0))
+        self.assertIn("small", str(noticed_by(number, reach, "src/base", 7.0)))
 
     def test_tests_of_the_own_room_come_first(self) -> None:
         tests = [Test("a", ("other_test", "--gtest_filter=A.a"), "/", ()),

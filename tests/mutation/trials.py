@@ -56,15 +56,18 @@ class Reach:
 
     seconds: dict[Test, float] = field(default_factory=dict)
     mutants: dict[Test, set[int]] = field(default_factory=dict)
+    when: dict[Test, float] = field(default_factory=dict)  # It was measured, as seconds since the epoch.
     failed: list[str] = field(default_factory=list)  # Without any defect: not asked again.
 
-    def add(self, test: Test, seconds: float, reached: set[int]) -> None:
+    def add(self, test: Test, seconds: float, reached: set[int], when: float) -> None:
         if reached:
             self.seconds[test] = seconds
             self.mutants[test] = reached
+            self.when[test] = when
 
-    def tests_of(self, number: int) -> list[Test]:
-        return [test for test, reached in self.mutants.items() if number in reached]
+    def tests_of(self, number: int, since: float = 0.0) -> list[Test]:
+        """Those that reach it and were measured since then."""
+        return [test for test, reached in self.mutants.items() if number in reached and self.when[test] >= since]
 
 
 @dataclass(frozen=True)
@@ -189,9 +192,12 @@ def calls_of(tests: list[Test], seconds: dict[Test, float], room: str) -> list[C
     return sorted(calls, key=lambda call: call.seconds * (OWN_FIRST if call.tests[0].is_of(room) else 1.0))
 
 
-def noticed_by(number: int, reach: Reach, room: str) -> str | None:
-    """The test that fails with this defect switched on, and does not without it; None: it survives."""
-    for whole in calls_of(reach.tests_of(number), reach.seconds, room):
+def noticed_by(number: int, reach: Reach, room: str, since: float = 0.0) -> str | None:
+    """The test that fails with this defect switched on, and does not without it; None: it survives.
+
+    since: it survived all tests then; only those that are new, or have changed, are asked.
+    """
+    for whole in calls_of(reach.tests_of(number, since), reach.seconds, room):
         call: Call | None = whole
         while call is not None:
             how = _tried(call, number)
