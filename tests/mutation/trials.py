@@ -226,7 +226,8 @@ def noticed_by(number: int, reach: Reach, room: str, since: float = 0.0) -> str 
 
 
 def _tried(call: Call, number: int | None) -> Ended:
-    more = {} if number is None else {"LOCKSTEP_MUTANT": str(number)}
+    """None: with a switch that belongs to no defect. A test may look at its environment."""
+    more = {"LOCKSTEP_MUTANT": str(-1 if number is None else number)}
     return ended(call.tests[0], call.command, more, LEAST_TIMEOUT_S + PATIENCE * call.seconds)
 
 
