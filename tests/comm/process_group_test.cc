@@ -159,10 +159,8 @@ TEST(ProcessGroupTest, TheDigestOfSeveralBuffersIsThatOfTheirElementsOneAfterAno
   ASSERT_TRUE(result.ok());
   const std::span<const Event> events = result.trace->events(Rank{1});
   ASSERT_EQ(events.size(), 4U);
-  for (const std::size_t i : {0U, 1U}) {  // As they are posted, and completed.
-    EXPECT_EQ(std::get<CollectiveEvent>(events[i].body).digest,
-              std::get<CollectiveEvent>(events[i + 2].body).digest);
-  }
+  EXPECT_EQ(std::get<CollectiveEvent>(events[0].body).digest,
+            std::get<CollectiveEvent>(events[2].body).digest);
 }
 
 TEST(ProcessGroupTest, AFailedWorkNamesOperationPlaceAndStatus) {

@@ -80,6 +80,8 @@ TEST(RandomJobsTest, FeaturesThatDoNotFitAreNotDrawnTogether) {
     const bool plateau = s.scheduler == ScheduleKind::kPlateau;
     EXPECT_TRUE(!plateau || s.eval) << "a plateau is one of an evaluation's loss";
     if (s.scheduler && !s.eval) words.insert("a schedule without an evaluation");
+    const bool by_epoch = !s.scheduler || plateau || s.scheduler == ScheduleKind::kOnecycle;
+    EXPECT_FALSE(s.per_step && by_epoch) << "a metric comes with an epoch";
     const bool crash = s.fault == SketchFault::kCrash;
     EXPECT_TRUE(!crash || s.snapshot_every > 0) << "who crashes goes on from a snapshot";
     if (crash && s.snapshot_every == 1) words.insert("a crash with a snapshot of every step");
