@@ -94,9 +94,8 @@ TEST(ResumesTest, ARankThatBeginsAgainIsSeenBesideOneThatGoesOn) {
   for (const std::int32_t again : {0, 1}) {
     EventStream stream{2};
     const auto train = [&](std::int32_t rank, std::uint64_t key) {
-      stream.add(
-          rank,
-          EpochEvent{.split = stream.name("train"), .generator_key = key, .shuffle = true});
+      stream.add(rank,
+                 EpochEvent{.split = stream.name("train"), .generator_key = key, .shuffle = true});
       stream.add(rank, StepEvent{});
       ++stream.at(rank).opt;
     };

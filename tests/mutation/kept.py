@@ -51,7 +51,8 @@ class Measurements:
         kept = json.loads(path.read_text()) if path.exists() else {}
         self._rows: dict[str, tuple[str, float, list[int], float]] = {}
         if kept.get("draw") == draw:
-            self._rows = {name: tuple(row) for name, row in kept["tests"].items()}
+            self._rows = {name: (stamp, seconds, mutants, when)
+                          for name, (stamp, seconds, mutants, when) in kept["tests"].items()}
 
     def of(self, test: Test) -> tuple[float, set[int], float] | None:
         """Its seconds, what it reaches and when it was measured; None: not known, or it failed."""

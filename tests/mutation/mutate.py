@@ -5,7 +5,9 @@ usage: mutate.py [ROOM...] [--sample N] [--seed S] [--commit REVISION] [--afresh
 
 ROOM is a folder such as src/laws or sim; none = all. Sites come from the syntax tree (sites.py). All
 drawn defects are compiled into one build, each with a switch of its own; one run of the suite shows
-which tests reach which; each defect is then switched on alone under the tests that reach it.
+which tests reach which; each defect is then switched on alone under the tests that reach it. What a
+run has found out is kept in build-mutation/: the next one goes on from there, and asks about survivors
+only tests that are new or have changed.
 Exit code 0: at least 90 in 100 were noticed, and each survivor is judged in survivors.toml.
 """
 from __future__ import annotations

@@ -94,7 +94,8 @@ def tests_of(build: Path, leave_out: re.Pattern[str]) -> list[Test]:
         if "command" not in entry or leave_out.search(entry["name"]):
             continue
         properties = {p["name"]: p["value"] for p in entry.get("properties", [])}
-        variables = tuple(tuple(text.split("=", 1)) for text in properties.get("ENVIRONMENT", []))
+        variables = tuple((text.split("=", 1)[0], text.split("=", 1)[1])
+                          for text in properties.get("ENVIRONMENT", []))
         whole = Test(entry["name"], tuple(entry["command"]),
                      properties.get("WORKING_DIRECTORY", str(build)), variables,
                      bool(properties.get("WILL_FAIL", False)),

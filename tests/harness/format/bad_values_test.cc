@@ -55,9 +55,10 @@ TEST_F(BadValuesTest, ARootIsARankOfTheWorld) {
 
 TEST_F(BadValuesTest, ASeparatorOfFieldsIsOneCharacter) {
   const auto with = [](const std::string& separator) {
-    return replaced(small_job(),
-                    "data = { rows = [ { x = [1], y = [0] }, { x = [2], y = [0] } ] }",
-                    "data = { kind = \"csv\", path = \"x.csv\", separator = \"" + separator + "\" }");
+    return replaced(
+        small_job(),
+        "data = { rows = [ { x = [1], y = [0] }, { x = [2], y = [0] } ] }",
+        "data = { kind = \"csv\", path = \"x.csv\", separator = \"" + separator + "\" }");
   };
 
   for (const char* const wrong : {"", ", "}) {

@@ -106,12 +106,11 @@ TEST(CollectiveTimesTest, ARankAloneWaitsForNoLink) {
                                 CollectiveOp::kScatter,
                                 CollectiveOp::kAllToAll,
                                 CollectiveOp::kBarrier}) {
-    EXPECT_EQ(time_of({.op = op, .n_bytes = 4000, .n_ranks = 1},
-                      members,
-                      ReductionOrder::kGlooRing,
-                      flat())
-                  .ns,
-              0)
+    EXPECT_EQ(
+        time_of(
+            {.op = op, .n_bytes = 4000, .n_ranks = 1}, members, ReductionOrder::kGlooRing, flat())
+            .ns,
+        0)
         << name_of(op);
   }
 }
