@@ -136,6 +136,27 @@ TEST(AccumulatedOnceTest, NamesTheFirstMistakeAfterStepsThatAllRanksTookAlike) {
   }
 }
 
+// Nor does what it is said to have been: of a rank whose ranks fall out of step later, too.
+TEST(AccumulatedOnceTest, AGradientThatIsUndefinedContributesNothing) {
+  for (const bool falls_out : {false, true}) {
+    DdpJob job(2);
+    job.wrap();
+    for (const std::int32_t rank : {0, 1}) {
+      forget(job, rank);
+      job.forward(rank);
+      job.grad(rank, GradPoint::kInc, 3.0, /*undefined=*/true);
+      job.grad(rank, GradPoint::kPre, 3.0, /*undefined=*/true);
+      if (falls_out && rank == 1) job.grad(rank, GradPoint::kInc, 2.0);
+      job.grad(rank,
+               GradPoint::kPre,
+               falls_out && rank == 1 ? 2.0 : 0.0,
+               /*undefined=*/!falls_out || rank == 0);
+      job.step(rank, 0.0);
+    }
+    EXPECT_EQ(accumulated(job).verdict, falls_out ? Verdict::kHolds : Verdict::kNotCheckable);
+  }
+}
+
 TEST(AccumulatedOnceTest, WithoutGradientsItSaysWhatToAdd) {
   const LawResult result = accumulated(DdpJob(2));
   EXPECT_EQ(result.verdict, Verdict::kNotCheckable);

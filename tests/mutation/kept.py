@@ -66,7 +66,8 @@ class Measurements:
         _write(self._path, {"draw": self._draw, "tests": self._rows})
 
     def _stamp(self, test: Test) -> str:
-        files = [Path(word) for word in test.command if word.startswith("/") and Path(word).is_file()]
+        words = (*test.command, test.source)
+        files = [Path(word) for word in words if word.startswith("/") and Path(word).is_file()]
         if test.gtest is None:
             files += self._scripts
         return " ".join((*test.command, *(str(file.stat().st_mtime_ns) for file in files)))

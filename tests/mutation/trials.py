@@ -37,6 +37,7 @@ class Test:
     environment: tuple[tuple[str, str], ...]
     will_fail: bool = False
     passes_with: str = ""  # Whatever its exit code, where its output matches.
+    source: str = ""  # The file that it is, where its command does not name it.
 
     @property
     def gtest(self) -> str | None:
@@ -110,7 +111,8 @@ def _by_file(test: Test) -> list[Test]:
     if suite is None:
         return []
     files = sorted(Path(test.command[1]).parent.joinpath(suite).glob("*_test.py"))
-    return [replace(test, name=f"{test.name}/{file.stem}", command=(*test.command, "-x", "-k", file.stem))
+    return [replace(test, name=f"{test.name}/{file.stem}", command=(*test.command, "-x", "-k", file.stem),
+                    source=str(file))
             for file in files]
 
 

@@ -105,6 +105,36 @@ def test_forwards_find_the_parameters_that_the_last_step_left(job: Any) -> None:
     assert points.count("step") == 3 and "found" not in points
 
 
+# Clips in its second step.
+CLIPPED_JOB = '''
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+dist.init_process_group("gloo")
+model = DistributedDataParallel(nn.Linear(4, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.25)
+for step in range(3):
+    optimizer.zero_grad()
+    model(torch.ones(2, 4)).sum().backward()
+    if step == 1:
+        nn.utils.clip_grad_norm_(model.parameters(), 0.0625)
+    optimizer.step()
+'''
+
+
+def test_gradients_as_they_are_used_have_sketches_where_they_are_not_those_that_were_reduced(tmp_path: Path) -> None:
+    script = tmp_path / "job.py"
+    script.write_text(CLIPPED_JOB)
+    ran = run_job(script, 2, tmp_path / "trace", tmp_path)
+    assert ran.codes == [0, 0] and ran.troubles == [], ran.output
+    for path in sorted((tmp_path / "trace").glob("*.jsonl")):
+        events = [json.loads(line) for line in path.read_text().splitlines()[1:]]
+        used = [event for event in events if event["kind"] == "grad" and event["point"] == "used"]
+        assert [bool(event["sketches"]) for event in used] == [False, True, False]
+
+
 BUCKETS_JOB = '''
 import torch
 import torch.distributed as dist

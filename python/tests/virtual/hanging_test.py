@@ -199,3 +199,12 @@ def test_a_late_rank_is_not_missing(tmp_path: Path) -> None:
     outcome = run_virtual(script, 3, "--no-record")
     assert outcome.ok, outcome.found["wait_for"] + printed(outcome)
     assert outcome.found["now_ns"] >= 40 * 60 * SECOND_NS
+
+
+def test_a_rank_that_sleeps_outside_for_too_long_is_missing(tmp_path: Path) -> None:
+    script = tmp_path / "job.py"
+    # Something outside might wake it: without a limit it is waited for.
+    script.write_text(HEAD + "if rank == 1:\n    while True: signal.pause()\ndist.barrier()\n")
+    outcome = run_virtual(script, 3, "--no-record", "--wall-limit", "1")
+    assert outcome.found["outcome"] == "deadlock", printed(outcome)
+    assert outcome.found["missing"] == [1], printed(outcome)

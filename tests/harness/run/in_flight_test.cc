@@ -196,19 +196,21 @@ TEST(InFlightTest, TwoCallsOnOverlappingMemoryAreFoundAndMeetInIt) {
   for (const Finding& finding : law.findings) EXPECT_EQ(finding.seq, 0);
 }
 
-TEST(InFlightTest, ACallOnATensorThatAnotherCallOwnsIsFound) {
+TEST(InFlightTest, TwoCallsThatWriteOneTensorAreFoundAsTheSecondIsPosted) {
   const auto run = run_ranks({.ranks = 2}, [](RankContext& context) {
-    const Tensor data = ones(context);
-    const Work first = context.world().all_reduce(Memory::of(data));
-    const Work second = context.world().all_reduce(Memory::of(data));
+    const Tensor one = ones(context);
+    const Tensor two = ones(context);
+    const Tensor all = Tensor::zeros(context.runtime(), {2 * one.n_elems()}, one.dtype());
+    const Work first = context.world().all_gather_into_tensor(Memory::of(all), Memory::of(one));
+    const Work second = context.world().all_gather_into_tensor(Memory::of(all), Memory::of(two));
     first.wait_or_throw();
     second.wait_or_throw();
   });
   const LawResult& law = in_flight_law(run.report);
-  ASSERT_FALSE(law.findings.empty()) << run;
+  ASSERT_EQ(law.findings.size(), 1U) << run;
   EXPECT_EQ(law.findings[0].ranks.size(), 2U);
-  EXPECT_NE(law.findings[0].message.find("all_reduce"), std::string::npos)
-      << law.findings[0].message;
+  EXPECT_EQ(law.findings[0].field, "write");
+  EXPECT_EQ(law.findings[0].message.rfind("writes (all_gather)", 0), 0U) << law.findings[0].message;
 }
 
 // Healthy programs that come close to each of the mistakes above.

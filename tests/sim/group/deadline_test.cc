@@ -54,6 +54,30 @@ TEST(DeadlineTest, ALateRankFailsAtOnce) {
   });
 }
 
+// Rank 0 came first, with another size, and has ended.
+TEST(DeadlineTest, ACallThatItsRankGaveUpIsNotWhatLaterOnesAreComparedWith) {
+  std::vector<std::string> details(3);
+  run_groups({.n_ranks = 3, .keep_going = true}, [&](ProcessGroup& group, RankHandle& rank) {
+    if (group.rank() == 0) {
+      const Tensor data = ones(group, 4);
+      (void)group.all_reduce(Memory::of(data));
+      return;
+    }
+    rank.sleep({kMillisecond.ns * group.rank()});
+    // Something else takes the place of what has ended.
+    const Tensor never = ones(group, 1);
+    const Work open = group.recv(Memory::of(never), 0);
+    const Tensor data = ones(group, 8);
+    const Work work =
+        group.all_reduce(Memory::of(data), ReduceOp::kSum, within({kMillisecond.ns * 9}));
+    EXPECT_EQ(work.wait(), CommStatus::kTimedOut);
+    details[to_index(rank.rank())] = work.detail();
+  });
+  for (const std::size_t r : {1U, 2U}) {
+    EXPECT_EQ(details[r], "the deadline of rank 1 passed; missing: rank 0, which ended normally");
+  }
+}
+
 TEST(DeadlineTest, MessagesHaveDeadlinesToo) {
   run_groups({.keep_going = true}, [&](ProcessGroup& group, RankHandle& rank) {
     if (group.rank() == 1) return;

@@ -250,6 +250,23 @@ TEST(Watchdog, IsNotNeededForTheVerdict) {
   EXPECT_THAT(result.report.timeouts, IsEmpty());
 }
 
+TEST(Watchdog, ARunAfterAHangSaysNothingOfIt) {
+  SessionOptions options;
+  options.n_ranks = 3;
+  Session session;
+  for (const bool hangs : {true, false}) {
+    const auto result = session.run(options, [&](RankContext& context) {
+      if (hangs && context.rank() == 1) return;
+      context.world().barrier().wait_or_throw();
+    });
+    ASSERT_TRUE(result.ok());
+    const Report& report = result.value().report;
+    EXPECT_EQ(report.ok(), !hangs) << render_text(report, false);
+    EXPECT_EQ(report.wait_for_graph.empty(), !hangs) << report.wait_for_graph;
+    EXPECT_EQ(result.value().wait_for.nodes.empty(), !hangs);
+  }
+}
+
 // Late is not missing: with less patience than a rank takes, a run that would end well ends badly.
 TEST(Watchdog, CannotTellLateFromMissingButSaysSo) {
   SessionOptions options;
