@@ -176,6 +176,19 @@ TEST(CohortTest, WhatWaitsForRanksThatNeverComeIsDeliveredAtTheEndAndLostWithout
   EXPECT_NE(forgotten.received(), recorded_in(stream));
 }
 
+// The bound that the class promises for its memory.
+TEST(CohortTest, AsManyEventsWaitForARankAsThereIsMemoryForAndNoMore) {
+  for (const std::size_t n : {Cohort::kMaxWaiting, Cohort::kMaxWaiting + 1}) {
+    EventStream stream(2);
+    for (std::size_t i = 0; i < n; ++i) stream.add(0, DecisionEvent{});
+    Listener listener(2);
+    Cohort cohort;
+    cohort.begin(2, listener, nullptr);
+    stream.play(cohort);
+    EXPECT_EQ(listener.received()[0].size(), n > Cohort::kMaxWaiting ? n : 0U);
+  }
+}
+
 TEST(CohortTest, ARestartAndASingleRankAreDeliveredEventByEvent) {
   EventStream restarted(2);
   restarted.add_all(ForwardEvent{});
