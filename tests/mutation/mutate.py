@@ -26,7 +26,7 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from itertools import repeat
 from pathlib import Path
 
-from copied_tree import BUILD, HERE, ROOT, TREE, WORK, BuildFailed, build, configure, files_of, sources, sync
+from copied_tree import BUILD, HERE, ROOT, TREE, WORK, BuildFailed, build, configure, files_of, run, sources, sync
 from kept import Measurements, Verdicts, measure
 from sites import Operator, Site, Unit, sites_of, units_of
 from trials import Reach, bound_resources, noticed_by, tests_of
@@ -152,8 +152,8 @@ def campaign(sites: dict[int, Site], source: Path, reach: Reach, verdicts: Verdi
     return results
 
 
-def report(sites: dict[int, Site], results: dict[int, str | None], dropped: int, seed: int) -> str:
-    """What RESULTS of this campaign say, as a page."""
+def report(sites: dict[int, Site], results: dict[int, str | None], dropped: int, args: argparse.Namespace) -> str:
+    """What the results of this campaign say, as a page."""
     known = judged()
     rooms: dict[str, Counter[str]] = {}
     survivors = []
@@ -167,13 +167,19 @@ def report(sites: dict[int, Site], results: dict[int, str | None], dropped: int,
                              f"{known.get(site.name(), '**not judged**')} |")
     n_noticed = sum(counts["noticed"] for counts in rooms.values())
     lines = ["# Drawn defects, and those that no test noticed", "",
-             f"Made by `./dev mutate --sample {len(results) + dropped} --seed {seed} --record`: {len(results)} defects "
-             f"that compile ({dropped} do not), {n_noticed} noticed.", "",
+             f"Made by `./dev mutate --sample {args.sample} --seed {args.seed} --record` of commit {commit_of(args)}: "
+             f"{len(results)} defects that compile ({dropped} do not), {n_noticed} of them noticed "
+             f"({n_noticed / max(1, len(results)):.1%}). Several survivors change nothing; they are counted nevertheless.",
+             "", "The seed was fixed before the draw. A change of the sources changes the draw from what is changed.", "",
              "| room | noticed | survives |", "|---|---|---|"]
     lines += [f"| `{room}` | {counts['noticed']} | {counts['judged'] + counts['survives']} |"
               for room, counts in sorted(rooms.items())]
     lines += ["", "| place | operator | before | after | judged |", "|---|---|---|---|---|", *survivors]
     return "\n".join(lines) + "\n"
+
+
+def commit_of(args: argparse.Namespace) -> str:
+    return run(["git", "-C", ROOT, "rev-parse", "--short", args.commit or "HEAD"]).stdout.strip() or "(none)"
 
 
 def cell(text: str) -> str:
@@ -214,7 +220,7 @@ def main() -> int:
     if args.afresh:
         VERDICTS.unlink(missing_ok=True)
     results = campaign(sites, source, reach, Verdicts(VERDICTS), jobs)
-    page = report(sites, results, len(wanted) - len(sites), args.seed)
+    page = report(sites, results, len(wanted) - len(sites), args)
     print(page)
     if args.record:
         (HERE / "DRAWN.md").write_text(page)
