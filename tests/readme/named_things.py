@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 LESSONS = "scenarios/lessons/README.md"
 SCENARIO_PATH = re.compile(r"\bscenarios/[\w./-]+\.toml\b")
+FLOORS = ("include", "src", "sim", "real", "gpu", "harness", "python", "tests", "bench", "docs", "examples", "cmake")
 INSTALLED = "/usr/local/"  # Where README says that Lockstep is, without another --prefix.
 
 
@@ -62,6 +63,15 @@ def missing_examples(pages, read):
             cells = rest.split(" | ")
             words = re.findall(r"`([^`]+)`", cells[1]) if len(cells) == 2 else []
             wrong += [f"{name}: {file} has no {word}" for word in words if word not in source]
+    return wrong
+
+
+def missing_sources(pages, exists):
+    """Files of the tree that pages name in their text, `floor/.../name.ext`, and that do not exist."""
+    wrong = []
+    for name, text in pages.items():
+        named = re.findall(rf"`((?:{'|'.join(FLOORS)})/[\w./-]+\.(?:h|cc|cu|py|txt|toml|md))`", text)
+        wrong += [f"{name}: {file} does not exist" for file in sorted(set(named)) if not exists(file)]
     return wrong
 
 
@@ -132,6 +142,9 @@ def self_test():
     table = "| file | what |\n|---|---|\n| `src/a/x.h` | 1 |\n| `src/a/y.h` | 1 |\n| `src/b/z.h` | 1 |\n"
     assert not rooms_entered_twice("p", table)
     assert rooms_entered_twice("p", table + "| `src/a/y.h` | 2 |\n") == ["p: a walk enters src/a again"]
+    prose = {"docs/c.md": "`src/a.h` and `src/gone.cc`, `harness/gone/a.py`; not `elsewhere/a.h`, `a.h`, `src/a`"}
+    assert missing_sources(prose, {"src/a.h"}.__contains__) == [
+        "docs/c.md: harness/gone/a.py does not exist", "docs/c.md: src/gone.cc does not exist"]
     order = "\n## Reading order\n[x](x.toml)\n## Rest\n[y](y.toml)\n"
     assert unlisted("p", order, ["x.toml", "y.toml"]) == ["p: has no place for y.toml"]
     shown = "## `a.h`\n## `b.h`\n## `b.h`\n"
@@ -157,6 +170,7 @@ def main():
     wrong = missing_paths(pages, lambda path: (ROOT / path).exists())
     walks = {name: text for name, text in pages.items() if name.startswith(("docs/how_to/", "docs/architecture"))}
     wrong += missing_examples(walks, text_of)
+    wrong += missing_sources(pages, lambda path: (ROOT / path).exists())
     wrong += rooms_entered_twice("docs/architecture.md", pages["docs/architecture.md"])
     lessons = ROOT / "scenarios" / "lessons"
     wrong += unlisted(LESSONS, pages[LESSONS], [file.name for file in lessons.glob("*.toml")])
