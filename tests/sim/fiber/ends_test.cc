@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <new>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -87,6 +88,33 @@ TEST(EndsTest, AStuckRankSaysWhatItWaitsForUnlessTheWorldRanInCircles) {
     EXPECT_EQ(world.ends.of(Rank{0}).detail, livelock ? "" : "stuck in recv");
     EXPECT_EQ(report_of(world).livelock, livelock);
   }
+}
+
+TEST(EndsTest, AnEndIsProgress) {
+  Parts world({.n_ranks = 1});
+  while (world.progress.may_wait_for_daemons()) world.progress.note_daemons();
+  EXPECT_TRUE(world.progress.spend_point(1));
+  world.finish(0, RankOutcome::kFinished);
+  EXPECT_TRUE(world.progress.spend_point(1)) << "the budget begins anew";
+  EXPECT_TRUE(world.progress.may_wait_for_daemons());
+}
+
+TEST(EndsTest, AnotherWorldKnowsNothingOfTheLast) {
+  const WorldOptions options{.n_ranks = 2, .keep_going = true};
+  Parts world(options);
+  bool ran = false;
+  world.ends.interrupt(Rank{1}, [&](RankHandle&) { ran = true; });
+  world.finish(0, RankOutcome::kThrew);
+  world.ends.kill_all_as_livelock();
+  world.turns.start(world.fifo, options.n_ranks);
+  world.ends.start(options);
+  EXPECT_FALSE(world.ends.all_ended());
+  EXPECT_FALSE(world.ends.deaths().is_tearing_down());
+  world.ends.run_interrupts(world.turns.slot(Rank{1}));
+  EXPECT_FALSE(ran);
+  const WorldResult result = report_of(world);
+  EXPECT_EQ(result.first_failure, std::nullopt);
+  EXPECT_FALSE(result.livelock);
 }
 
 TEST(EndsTest, TheEndOfARankThatStillLivesIsNotAskedFor) {

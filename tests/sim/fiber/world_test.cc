@@ -94,6 +94,15 @@ TEST(WorldTest, ExceptionsOfAnyTypeStopAtTheRank) {
   EXPECT_THROW(std::rethrow_exception(result.ends[0].exception), int);
 }
 
+TEST(WorldTest, ARankThatIsKilledAfterItsLastPointDidNotFinish) {
+  World world;
+  FifoStrategy strategy;
+  const WorldResult result = world.run(
+      {.n_ranks = 1}, strategy, [&](RankHandle& rank) { world.kill(rank.rank(), "too late"); });
+  EXPECT_EQ(result.ends[0].outcome, RankOutcome::kKilled);
+  EXPECT_EQ(result.ends[0].detail, "too late");
+}
+
 TEST(WorldTest, TheOthersContinueWhenAsked) {
   World world;
   FifoStrategy strategy;
