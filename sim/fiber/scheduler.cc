@@ -81,10 +81,10 @@ void Scheduler::act() {
 // A rank to switch to, or null when the main context must act.
 RankSlot* Scheduler::choose() {
   RankSlot* const next = turns_.choose();
-  return next != nullptr || !turns_.has_breach() ? next : take_down();
+  return next != nullptr || !turns_.has_breach() ? next : end_all();
 }
 
-RankSlot* Scheduler::take_down() {
+RankSlot* Scheduler::end_all() {
   broken_ = std::make_exception_ptr(ContractViolation(turns_.take_breach()));
   ends_.kill_all(RankOutcome::kKilled, "the strategy broke its contract");
   return turns_.any_ready();

@@ -64,7 +64,7 @@ class Scheduler {
   void loop();
   void act();
   RankSlot* choose();
-  RankSlot* take_down();
+  RankSlot* end_all();
   void resume(RankSlot& slot);
   void leave(RankSlot& self);
   void run_rank(RankSlot& slot);

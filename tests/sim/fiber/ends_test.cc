@@ -12,13 +12,16 @@
 #include "lockstep/base/check.h"
 
 #include "tests/sim/fiber/parts.h"
+#include "tests/sim/support/scripted_strategy.h"
 
 namespace lockstep::sim {
 namespace {
 
+using testing::Calls;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using testing::Parts;
+using testing::Scripted;
 
 WorldResult report_of(Parts& world) {
   WorldResult result;
@@ -69,6 +72,36 @@ TEST(EndsTest, ARankThatHasEndedCannotBeKilledOrInterrupted) {
   world.ends.interrupt(Rank{0}, [](RankHandle&) {});
   EXPECT_FALSE(world.rank(0).kill_pending);
   EXPECT_FALSE(world.rank(0).interrupt_pending);
+}
+
+TEST(EndsTest, ARankThatIsToDieIsNotInterruptedAnyMore) {
+  Parts world({.n_ranks = 1});
+  world.ends.kill(Rank{0}, "out of memory");
+  bool ran = false;
+  world.ends.interrupt(Rank{0}, [&](RankHandle&) { ran = true; });
+  world.ends.run_interrupts(world.turns.slot(Rank{0}));
+  EXPECT_FALSE(ran);
+}
+
+TEST(EndsTest, ATeardownLeavesThoseAloneThatHaveEnded) {
+  Parts world({.n_ranks = 2});
+  world.finish(1, RankOutcome::kFinished);
+  world.ends.kill_all(RankOutcome::kStuck, "stuck");
+  EXPECT_TRUE(world.rank(0).kill_pending);
+  EXPECT_FALSE(world.rank(1).kill_pending);
+}
+
+TEST(EndsTest, AStrategyThatWatchesLearnsWhatAKillTouches) {
+  Scripted strategy(true);
+  Parts world({.n_ranks = 2}, strategy);
+  world.ends.kill(Rank{1}, "by name");
+  world.ends.kill_all(RankOutcome::kStuck, "stuck");
+  EXPECT_EQ(strategy.calls,
+            (Calls{"start 2",
+                   "touch " + std::to_string(rank_object(Rank{1})),
+                   "enabled 1",
+                   "touch " + std::to_string(kEverything),
+                   "enabled 0"}));
 }
 
 TEST(EndsTest, OnlyTheFirstTeardownCounts) {

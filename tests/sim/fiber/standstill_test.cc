@@ -7,13 +7,16 @@
 #include <gtest/gtest.h>
 
 #include "tests/sim/fiber/parts.h"
+#include "tests/sim/support/scripted_strategy.h"
 
 namespace lockstep::sim {
 namespace {
 
+using testing::Calls;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using testing::Parts;
+using testing::Scripted;
 
 TEST(StandstillTest, TheOutsideIsAskedInOrderUntilSomethingCanHappen) {
   Parts world({.n_ranks = 1});
@@ -105,6 +108,31 @@ TEST(StandstillTest, NoAnswerAvertsALivelock) {
   EXPECT_EQ(world.ends.deaths().why_of(Rank{1}), EndReason::kLivelock);
   EXPECT_TRUE(world.rank(0).kill_pending);
   EXPECT_TRUE(world.rank(1).kill_pending);
+}
+
+TEST(StandstillTest, ALivelockAfterAVerdictIsNotReportedAnew) {
+  Parts world({.n_ranks = 1});
+  int n_called = 0;
+  world.standstill.on_stuck([&](const StuckVerdict&) { ++n_called; });
+  world.timeline.at(
+      VirtualTime{5}, [] {}, true);
+  EXPECT_TRUE(world.standstill.resolve());
+  world.standstill.end_as_livelock();
+  EXPECT_EQ(n_called, 1);
+  EXPECT_TRUE(world.standstill.take_verdict()->livelock) << "but it is the last word";
+}
+
+TEST(StandstillTest, AStrategyThatWatchesLearnsThatNothingCouldHappen) {
+  Scripted strategy(true);
+  Parts world({.n_ranks = 1}, strategy);
+  world.standstill.on_idle([](bool) {});
+  EXPECT_FALSE(world.standstill.ask_outside(false));
+  EXPECT_EQ(strategy.calls, (Calls{"start 1", "quiet"}));
+  world.standstill.on_stuck([&](const StuckVerdict&) { strategy.calls.emplace_back("asked"); });
+  EXPECT_TRUE(world.standstill.resolve());
+  ASSERT_GE(strategy.calls.size(), 4U);
+  EXPECT_EQ(strategy.calls[2], "quiet");
+  EXPECT_EQ(strategy.calls[3], "asked");
 }
 
 TEST(StandstillTest, ListenersServeOneRun) {

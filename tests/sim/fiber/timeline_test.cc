@@ -7,12 +7,15 @@
 #include "lockstep/base/check.h"
 
 #include "tests/sim/fiber/parts.h"
+#include "tests/sim/support/scripted_strategy.h"
 
 namespace lockstep::sim {
 namespace {
 
+using testing::Calls;
 using ::testing::HasSubstr;
 using testing::Parts;
+using testing::Scripted;
 using ::testing::ThrowsMessage;
 
 TEST(TimelineTest, TimePassesToTheNextMomentAndWakesAllOfIt) {
@@ -39,6 +42,24 @@ TEST(TimelineTest, ASleepThatSomethingElseEndedDoesNotEndTheNextOne) {
   world.timeline.sleep_until(world.rank(0), VirtualTime{8});
   EXPECT_TRUE(world.timeline.advance(false));
   EXPECT_EQ(world.timeline.now(), VirtualTime{8});
+}
+
+TEST(TimelineTest, TwoSleepsToTheSameMomentAreOneAwakening) {
+  Parts world({.n_ranks = 1});
+  world.timeline.sleep_until(world.rank(0), VirtualTime{5});
+  world.turns.make_ready(world.rank(0), {});
+  EXPECT_NE(world.turns.choose(), nullptr);
+  world.timeline.sleep_until(world.rank(0), VirtualTime{5});
+  EXPECT_TRUE(world.timeline.advance(false));
+  EXPECT_EQ(world.turns.actions().n_enabled(), 1U);
+}
+
+TEST(TimelineTest, AStrategyThatWatchesLearnsThatTimePassed) {
+  Scripted strategy(true);
+  Parts world({.n_ranks = 1}, strategy);
+  world.timeline.sleep_until(world.rank(0), VirtualTime{5});
+  EXPECT_TRUE(world.timeline.advance(false));
+  EXPECT_EQ(strategy.calls, (Calls{"start 1", "quiet", "enabled 0"}));
 }
 
 TEST(TimelineTest, ATimerOfARankThatNoLongerSleepsDoesNotMoveTime) {

@@ -68,6 +68,7 @@ TEST(TurnsTest, AStrategyThatPicksWhatIsNotEnabledIsReportedOnceAndNotAskedAgain
     EXPECT_FALSE(turns.has_breach());
     EXPECT_EQ(turns.n_choices(), 0U);
     EXPECT_EQ(turns.choose(), &turns.slot(Rank{1})) << "the first that is ready";
+    EXPECT_FALSE(turns.actions().any());
   }
 }
 
