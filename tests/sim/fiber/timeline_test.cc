@@ -54,6 +54,16 @@ TEST(TimelineTest, TwoSleepsToTheSameMomentAreOneAwakening) {
   EXPECT_EQ(world.turns.actions().n_enabled(), 1U);
 }
 
+TEST(TimelineTest, AMomentWakesOnlyThoseWhoStillSleep) {
+  Parts world({.n_ranks = 2});
+  world.timeline.sleep_until(world.rank(0), VirtualTime{5});
+  world.timeline.sleep_until(world.rank(1), VirtualTime{5});
+  world.block(1, "recv");
+  EXPECT_TRUE(world.timeline.advance(false));
+  EXPECT_EQ(world.rank(0).state, RankState::kReady);
+  EXPECT_EQ(world.rank(1).state, RankState::kBlocked);
+}
+
 TEST(TimelineTest, AStrategyThatWatchesLearnsThatTimePassed) {
   Scripted strategy(true);
   Parts world({.n_ranks = 1}, strategy);

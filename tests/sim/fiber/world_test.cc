@@ -94,6 +94,28 @@ TEST(WorldTest, ExceptionsOfAnyTypeStopAtTheRank) {
   EXPECT_THROW(std::rethrow_exception(result.ends[0].exception), int);
 }
 
+TEST(WorldTest, AStrategyThatWatchesLearnsWhomAWakeTouches) {
+  class Watching final : public FifoStrategy {
+   public:
+    bool watches() const override { return true; }
+
+    void on_touch(std::uint64_t object) override { touched.push_back(object); }
+
+    std::vector<std::uint64_t> touched;
+  };
+
+  World world;
+  Watching strategy;
+  world.run({.n_ranks = 2}, strategy, [&](RankHandle& rank) {
+    if (rank.rank() == Rank{0}) {
+      rank.block({.what = "recv"});
+    } else {
+      world.wake(Rank{0});
+    }
+  });
+  EXPECT_EQ(strategy.touched, std::vector{rank_object(Rank{0})});
+}
+
 TEST(WorldTest, ListenersServeOneRun) {
   World world;
   FifoStrategy strategy;
