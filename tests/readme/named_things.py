@@ -85,6 +85,14 @@ def rooms_entered_twice(name, text):
     return wrong
 
 
+def too_long_to_read(name, text):
+    """A page that promises ten minutes leaves four of them for its commands and for copying: at 200 words a minute, code
+    and output included, it is read in six."""
+    n_words = len(re.sub(r"<!--.*?-->|^```[^\n]*$", "", text, flags=re.MULTILINE | re.DOTALL).split())
+    promises = "ten minutes" in text.split("\n", 1)[0].lower()
+    return [f"{name}: has {n_words} words, too many for ten minutes"] if promises and n_words > 6 * 200 else []
+
+
 def unlisted(page, text, files):
     """Files of a folder that its page does not link in its reading order."""
     order = text.split("\n## Reading order\n", 1)[-1].split("\n## ", 1)[0]
@@ -145,6 +153,9 @@ def self_test():
     prose = {"docs/c.md": "`src/a.h` and `src/gone.cc`, `harness/gone/a.py`; not `elsewhere/a.h`, `a.h`, `src/a`"}
     assert missing_sources(prose, {"src/a.h"}.__contains__) == [
         "docs/c.md: harness/gone/a.py does not exist", "docs/c.md: src/gone.cc does not exist"]
+    assert not too_long_to_read("p", "# Ten minutes\n" + "word " * 1190)
+    assert too_long_to_read("p", "# Ten minutes\n```cpp\n" + "word " * 1210 + "\n```\n")
+    assert not too_long_to_read("p", "# An hour\n" + "word " * 1210)
     order = "\n## Reading order\n[x](x.toml)\n## Rest\n[y](y.toml)\n"
     assert unlisted("p", order, ["x.toml", "y.toml"]) == ["p: has no place for y.toml"]
     shown = "## `a.h`\n## `b.h`\n## `b.h`\n"
@@ -172,6 +183,7 @@ def main():
     wrong += missing_examples(walks, text_of)
     wrong += missing_sources(pages, lambda path: (ROOT / path).exists())
     wrong += rooms_entered_twice("docs/architecture.md", pages["docs/architecture.md"])
+    wrong += too_long_to_read("docs/tutorial.md", pages["docs/tutorial.md"])
     lessons = ROOT / "scenarios" / "lessons"
     wrong += unlisted(LESSONS, pages[LESSONS], [file.name for file in lessons.glob("*.toml")])
     wrong += other_headers(pages["docs/api.md"], [path.name for path in (ROOT / "include" / "lockstep").glob("*.h")])
