@@ -26,6 +26,7 @@ struct CommandArguments {
   TestArguments test;
   ZooArguments zoo;
   ExploreArguments explore;
+  MergeArguments merge;
   ReplayArguments replay;
   CheckArguments check;
   DiffArguments diff;
@@ -61,6 +62,7 @@ class Grammar {
     add("test", to_.test);
     add("zoo", to_.zoo);
     add("explore", to_.explore);
+    add("merge", to_.merge);
     add("replay", to_.replay);
     add("check", to_.check);
     add("diff", to_.diff);
@@ -95,7 +97,10 @@ class Grammar {
       return UsageError{prefix() + not_a_number(error.what())};
     } catch (const CLI::ArgumentMismatch& error) {
       return UsageError{prefix() + without_value(error.what())};
-    } catch (const CLI::ExcludesError&) {
+    } catch (const CLI::ExcludesError& error) {
+      if (std::string_view(error.what()).find("--shard") != std::string_view::npos) {
+        return UsageError{prefix() + "a shard prints no JSON; `lockstep merge --json` does"};
+      }
       return UsageError{prefix() +
                         "--first, --seed and --thorough-every choose random jobs, which " +
                         "run without a SCENARIO"};
@@ -250,25 +255,13 @@ class Grammar {
 
   Command chosen(const std::string& name) const {
     const std::map<std::string, Command> all = {
-        {"run", to_.run},
-        {"test", to_.test},
-        {"zoo", to_.zoo},
-        {"explore", to_.explore},
-        {"replay", to_.replay},
-        {"check", to_.check},
-        {"diff", to_.diff},
-        {"explain-diff", to_.explain_diff},
-        {"bisect", to_.bisect},
-        {"export", to_.export_trace},
-        {"analyze", to_.analyze},
-        {"certify", to_.certify},
-        {"whatif", to_.whatif},
-        {"explain", to_.explain},
-        {"sampler", to_.sampler},
-        {"nccl-log", to_.nccl_log},
-        {"crosscheck", to_.crosscheck},
-        {"launch", to_.launch},
-        {"rank", to_.rank},
+        {"run", to_.run},         {"test", to_.test},           {"zoo", to_.zoo},
+        {"explore", to_.explore}, {"merge", to_.merge},         {"replay", to_.replay},
+        {"check", to_.check},     {"diff", to_.diff},           {"explain-diff", to_.explain_diff},
+        {"bisect", to_.bisect},   {"export", to_.export_trace}, {"analyze", to_.analyze},
+        {"certify", to_.certify}, {"whatif", to_.whatif},       {"explain", to_.explain},
+        {"sampler", to_.sampler}, {"nccl-log", to_.nccl_log},   {"crosscheck", to_.crosscheck},
+        {"launch", to_.launch},   {"rank", to_.rank},
     };
     const auto found = all.find(name);
     return found == all.end() ? Command(to_.laws) : found->second;
