@@ -17,6 +17,20 @@ RACE = str(ROOT / "scenarios" / "zoo" / "overlap_race.toml")
 HEALTHY = str(ROOT / "scenarios" / "healthy" / "any_schedule.toml")
 BUG = 'bug=[{kind="scale-gradient", ranks=[1], factor=3.0, at={event="backward"}}]'
 
+# Rank 2 writes into memory that a transfer reads, and no law may say so: only the results differ.
+DIVERGING = """format = 1
+title = "a write during a transfer that no law checks"
+world = { ranks = 3 }
+policy = { allow = ["in-flight-untouched"] }
+tensor.grad = { shape = [6], fill = 1 }
+program = [
+  { ranks = [0, 1], body = [ { op = "all_reduce", tensor = "grad", async = "w" }, { op = "wait", work = "w" } ] },
+  { ranks = [2], body = [ { op = "all_reduce", tensor = "grad", async = "w" }, { op = "compute", ns = 1 },
+      { op = "write", tensor = "grad", value = 0 }, { op = "wait", work = "w" } ] },
+  { ranks = [0, 1], body = [ { op = "read", tensor = "grad" } ] },
+]
+"""
+
 
 def lockstep(folder, *words):
     return subprocess.run([LOCKSTEP, *map(str, words)], cwd=folder, capture_output=True, text=True,
@@ -71,6 +85,13 @@ class MergeTest(unittest.TestCase):
 
     def test_a_search_with_a_failure_comes_to_the_same_files(self):
         self.expect_same(1, "explore", RACE, "--runs", 40)
+
+    def test_results_that_depend_on_the_schedule_come_to_the_same(self):
+        scenario = self.folder / "diverging.toml"
+        scenario.write_text(DIVERGING, encoding="utf-8")
+        self.expect_same(1, "explore", scenario, "--runs", 30)
+        self.assertIn("the result depends on the schedule",
+                      lockstep(self.room("look"), "explore", scenario, "--runs", 30).stdout)
 
     def test_a_search_comes_to_the_same_object(self):
         self.expect_same(1, "explore", RACE, "--runs", 20, more=["--json"])
