@@ -14,8 +14,8 @@ namespace lockstep {
 /// A rank's place, as torchrun spells it in the environment.
 ///
 /// Source: the variables of torch.distributed.run; under mpirun and srun those of Open MPI
-///     (OMPI_COMM_WORLD_*), PMI (PMI_RANK, PMI_SIZE) and Slurm (SLURM_PROCID, SLURM_NTASKS,
-///     SLURM_LOCALID).
+///     (OMPI_COMM_WORLD_*), PMI (PMI_RANK, PMI_SIZE) and Slurm (SLURM_PROCID, SLURM_LOCALID and
+///     SLURM_STEP_NUM_TASKS, which srun sets and a batch script does not have).
 struct LaunchEnvironment {
   std::int32_t rank = 0;
   std::int32_t world_size = 1;
@@ -23,7 +23,9 @@ struct LaunchEnvironment {
   std::int32_t local_world_size = 1;
   std::int32_t restart_count = 0;  ///< TORCHELASTIC_RESTART_COUNT
   std::int32_t max_restarts = 0;   ///< TORCHELASTIC_MAX_RESTARTS
-  std::string run_id = "none";     ///< TORCHELASTIC_RUN_ID
+  /// TORCHELASTIC_RUN_ID, or the number that Open MPI or Slurm gave the job: two jobs on one
+  /// machine do not meet.
+  std::string run_id = "none";
   std::string master_addr = "127.0.0.1";
   std::int32_t master_port = 29500;
   std::string backend;     ///< LOCKSTEP_BACKEND: "gloo" | "nccl", empty = not said.
