@@ -13,18 +13,19 @@ namespace {
 struct Dialect {
   std::string_view source;
   std::string_view rank, world_size, local_rank, local_world_size;
-  std::string_view job = {}, step = {};
+  std::string_view node = {}, job = {}, step = {};
   // A rank alone means nothing: a batch script of Slurm has one.
   bool size_decides = false;
 };
 
 constexpr std::array<Dialect, 4> kDialects = {{
-    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
+    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK"},
     {"openmpi",
      "OMPI_COMM_WORLD_RANK",
      "OMPI_COMM_WORLD_SIZE",
      "OMPI_COMM_WORLD_LOCAL_RANK",
      "OMPI_COMM_WORLD_LOCAL_SIZE",
+     {},
      "PMIX_NAMESPACE"},
     {"pmi", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
     {"slurm",
@@ -32,6 +33,7 @@ constexpr std::array<Dialect, 4> kDialects = {{
      "SLURM_STEP_NUM_TASKS",
      "SLURM_LOCALID",
      "SLURM_NTASKS_PER_NODE",
+     "SLURM_NODEID",
      "SLURM_JOB_ID",
      "SLURM_STEP_ID",
      true},
@@ -100,6 +102,10 @@ Outcome read_place(const EnvironmentLookup& lookup,
       !read.ok()) {
     return read;
   }
+  const bool on_one_machine =
+      lookup(dialect.local_world_size) && place.local_world_size == place.world_size;
+  if (on_one_machine) place.node = 0;
+  if (Outcome read = read_number(lookup, dialect.node, place.node); !read.ok()) return read;
   if (place.rank >= place.world_size) {
     return Error{"rank " + std::to_string(place.rank) + " in a world of " +
                      std::to_string(place.world_size) + "; ranks count from 0",
@@ -180,6 +186,17 @@ Result<std::optional<LaunchEnvironment>> read_launch_environment(const Environme
     return std::optional<LaunchEnvironment>(std::move(place));
   }
   return std::optional<LaunchEnvironment>();
+}
+
+std::vector<std::pair<std::string, std::string>> torchrun_variables(
+    const LaunchEnvironment& place) {
+  if (place.source.empty() || place.source == kDialects.front().source) return {};
+  std::vector<std::pair<std::string, std::string>> variables = {
+      {"RANK", std::to_string(place.rank)},
+      {"LOCAL_RANK", std::to_string(place.local_rank)},
+      {"WORLD_SIZE", std::to_string(place.world_size)}};
+  if (place.node >= 0) variables.emplace_back("GROUP_RANK", std::to_string(place.node));
+  return variables;
 }
 
 std::string rendezvous_folder(const LaunchEnvironment& environment,

@@ -6,6 +6,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "lockstep/base/error.h"
 
@@ -21,6 +23,7 @@ struct LaunchEnvironment {
   std::int32_t world_size = 1;
   std::int32_t local_rank = 0;
   std::int32_t local_world_size = 1;
+  std::int32_t node = -1;          ///< GROUP_RANK, or Slurm's number of the machine; -1: not said.
   std::int32_t restart_count = 0;  ///< TORCHELASTIC_RESTART_COUNT
   std::int32_t max_restarts = 0;   ///< TORCHELASTIC_MAX_RESTARTS
   /// TORCHELASTIC_RUN_ID, or the number that Open MPI or Slurm gave the job: two jobs on one
@@ -45,6 +48,10 @@ EnvironmentLookup process_environment();
 /// Errors: a variable is missing, not a number, or out of range (where = its name); RANK is not
 ///     below WORLD_SIZE.
 Result<std::optional<LaunchEnvironment>> read_launch_environment(const EnvironmentLookup& lookup);
+
+/// What torchrun would have said of a place that another launcher named: RANK, LOCAL_RANK,
+/// WORLD_SIZE and, if it is known, GROUP_RANK. Empty for torchrun's own, and for a place of nobody.
+std::vector<std::pair<std::string, std::string>> torchrun_variables(const LaunchEnvironment& place);
 
 /// The folder in which the ranks of this run and restart find each other: `rendezvous` or, on one
 /// machine, a name under TMPDIR made of run id, address, port and restart count.

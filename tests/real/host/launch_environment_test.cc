@@ -78,6 +78,7 @@ TEST(LaunchEnvironmentTest, UnderstandsMpirunAndSrun) {
                                                         {"SLURM_NTASKS", "3"},
                                                         {"SLURM_STEP_NUM_TASKS", "3"},
                                                         {"SLURM_LOCALID", "0"},
+                                                        {"SLURM_NODEID", "5"},
                                                         {"SLURM_JOB_ID", "17"},
                                                         {"SLURM_STEP_ID", "2"}}));
   ASSERT_TRUE(slurm.ok());
@@ -85,6 +86,7 @@ TEST(LaunchEnvironmentTest, UnderstandsMpirunAndSrun) {
   EXPECT_EQ(slurm.value()->rank, 2);
   EXPECT_EQ(slurm.value()->local_rank, 0);
   EXPECT_EQ(slurm.value()->run_id, "slurm-17-2");
+  EXPECT_EQ(slurm.value()->node, 5);
   const auto hydra = read_launch_environment(lookup_in(
       {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MPI_LOCALRANKID", "0"}, {"MPI_LOCALNRANKS", "1"}}));
   ASSERT_TRUE(hydra.ok());
@@ -93,6 +95,26 @@ TEST(LaunchEnvironmentTest, UnderstandsMpirunAndSrun) {
   EXPECT_EQ(hydra.value()->local_rank, 0);
   EXPECT_EQ(hydra.value()->local_world_size, 1);
   EXPECT_EQ(hydra.value()->run_id, "none");
+}
+
+// A job that asks for RANK or LOCAL_RANK gets the same answer under every launcher.
+TEST(LaunchEnvironmentTest, EveryPlaceIsSaidAsTorchrunWould) {
+  using Said = std::vector<std::pair<std::string, std::string>>;
+  const auto said = [](Variables variables) {
+    return torchrun_variables(*read_launch_environment(lookup_in(std::move(variables))).value());
+  };
+  EXPECT_EQ(said({{"OMPI_COMM_WORLD_RANK", "1"},
+                  {"OMPI_COMM_WORLD_SIZE", "2"},
+                  {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+                  {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}}),
+            (Said{{"RANK", "1"}, {"LOCAL_RANK", "1"}, {"WORLD_SIZE", "2"}, {"GROUP_RANK", "0"}}));
+  EXPECT_EQ(said({{"OMPI_COMM_WORLD_RANK", "3"},
+                  {"OMPI_COMM_WORLD_SIZE", "4"},
+                  {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+                  {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}}),
+            (Said{{"RANK", "3"}, {"LOCAL_RANK", "1"}, {"WORLD_SIZE", "4"}}));
+  EXPECT_EQ(said({{"RANK", "0"}, {"WORLD_SIZE", "1"}}), Said{});
+  EXPECT_EQ(torchrun_variables({}), Said{});
 }
 
 // What a batch script finds in its environment, although no srun started it.
