@@ -73,7 +73,7 @@ def test_a_dask_cluster_of_two_workers_finds_what_one_process_finds(monkeypatch:
     # Workers take over this process's path, on which other tests put sources without the native part.
     monkeypatch.syspath_prepend(Path(lockstep.__file__).parents[1])
     distributed = pytest.importorskip("distributed", reason="python3-distributed is missing: ./dev setup installs it")
-    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None,
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0",
                                   local_directory="dask") as cluster, distributed.Client(cluster) as client:
         client.wait_for_workers(2, timeout=120)
         pids = client.run(os.getpid)

@@ -207,7 +207,12 @@ void add_words(CLI::App& app, HelpPage& page, MergeArguments& to) {
                "DIR",
                "Folder for kept failures",
                "regressions in the folder of --out");
-  words.example("Put eight parts together", "lockstep merge part-*.jsonl");
+  for (const char* half : {"1", "2"}) {
+    words.example("Make half " + std::string(half) + " of a search",
+                  "lockstep explore scenarios/healthy/any_schedule.toml --runs 20 --shard " +
+                      std::string(half) + "/2 --part part-" + half + ".jsonl");
+  }
+  words.example("Put the halves together", "lockstep merge part-1.jsonl part-2.jsonl");
 }
 
 void add_words(CLI::App& app, HelpPage& page, ReplayArguments& to) {
