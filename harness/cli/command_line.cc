@@ -98,12 +98,7 @@ class Grammar {
     } catch (const CLI::ArgumentMismatch& error) {
       return UsageError{prefix() + without_value(error.what())};
     } catch (const CLI::ExcludesError& error) {
-      if (std::string_view(error.what()).find("--shard") != std::string_view::npos) {
-        return UsageError{prefix() + "a shard prints no JSON; `lockstep merge --json` does"};
-      }
-      return UsageError{prefix() +
-                        "--first, --seed and --thorough-every choose random jobs, which " +
-                        "run without a SCENARIO"};
+      return UsageError{prefix() + excluded(error.what())};
     } catch (const CLI::ParseError& error) {
       return UsageError{prefix() + sentence(error.what())};
     }
@@ -223,6 +218,14 @@ class Grammar {
   std::string prefix() {
     const auto chosen = app_.get_subcommands();
     return chosen.empty() ? "lockstep: " : "lockstep " + chosen.front()->get_name() + ": ";
+  }
+
+  /// Of two options that do not go together.
+  static std::string excluded(std::string_view text) {
+    return text.find("--shard") != std::string_view::npos
+               ? "a shard prints no JSON; `lockstep merge --json` does"
+               : "--first, --seed and --thorough-every choose random jobs, which run without a "
+                 "SCENARIO";
   }
 
   /// Of "Could not convert: --seed = many": every option that is not text is a number.

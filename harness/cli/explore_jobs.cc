@@ -238,7 +238,7 @@ Outcome add_lines(const explore::Part& part, const RandomJobsOptions& options, S
   const explore::Shard& shard = part.header().shard;
   std::uint64_t place = shard.next(0);
   std::uint64_t least = options.first;
-  const Outcome read = part.each([&](explore::PartLine& line) {
+  Outcome read = part.each([&](explore::PartLine& line) {
     if (line.has("kept")) {
       if (line.number("kept") != place || place >= all.kept.size()) {
         line.complain("kept", "no kept failure of this shard");
@@ -317,14 +317,15 @@ ExitCode explore_jobs_shard(const ExploreArguments& arguments, Terminal& termina
 }
 
 ExitCode merge_jobs(const std::vector<explore::Part>& parts,
-                    const MergeArguments& merge,
+                    const MergeArguments& arguments,
                     Terminal& terminal) {
-  if (merge.json) return bad_input(terminal, "lockstep merge: random jobs are not printed as JSON");
+  if (arguments.json)
+    return bad_input(terminal, "lockstep merge: random jobs are not printed as JSON");
   const explore::Part& first = parts.front();
-  const Result<ExploreArguments> arguments = shared_jobs(first, merge);
-  if (!arguments.ok()) return bad_input(terminal, arguments.error().text());
+  const Result<ExploreArguments> jobs = shared_jobs(first, arguments);
+  if (!jobs.ok()) return bad_input(terminal, jobs.error().text());
   ProgressLine progress(terminal);
-  const Result<RandomJobsOptions> options = job_options(arguments.value(), progress);
+  const Result<RandomJobsOptions> options = job_options(jobs.value(), progress);
   if (!options.ok()) return bad_input(terminal, options.error().text());
   SharedJobs all;
   all.kept.resize(first.header().values("kept").size());
@@ -337,7 +338,7 @@ ExitCode merge_jobs(const std::vector<explore::Part>& parts,
   if (!checked.ok()) return bad_input(terminal, "lockstep merge: " + checked.error().text());
   const std::size_t n_kept = report_kept(all.kept, terminal);
   const RandomJobsResult result = alarms_of(options.value(), all.complaints);
-  return report_jobs(arguments.value(), options.value(), result, n_kept, terminal);
+  return report_jobs(jobs.value(), options.value(), result, n_kept, terminal);
 }
 
 }  // namespace lockstep::cli

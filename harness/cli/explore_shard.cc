@@ -127,7 +127,7 @@ class RunReader {
 
   /// Appends them. Errors: a line that makes no sense, a run that is missing or of another shard.
   Outcome read(std::vector<MadeRun>& runs) {
-    const Outcome read = part_->each([&](PartLine& line) {
+    Outcome read = part_->each([&](PartLine& line) {
       if (line.has("reaches")) {
         add_reached(line);
       } else {
@@ -318,14 +318,14 @@ ExitCode explore_shard(const ExploreArguments& arguments,
 }
 
 ExitCode merge_runs(const std::vector<Part>& parts,
-                    const MergeArguments& merge,
+                    const MergeArguments& arguments,
                     Terminal& terminal) {
   const Part& first = parts.front();
-  const Result<ExploreArguments> arguments = shared_search(first, merge);
-  if (!arguments.ok()) return bad_input(terminal, arguments.error().text());
-  const auto options = options_of(arguments.value(), first);
+  const Result<ExploreArguments> search = shared_search(first, arguments);
+  if (!search.ok()) return bad_input(terminal, search.error().text());
+  const auto options = options_of(search.value(), first);
   if (!options.ok()) return bad_input(terminal, options.error().text());
-  const Outcome known = check_scenario(arguments.value(), options.value(), first);
+  const Outcome known = check_scenario(search.value(), options.value(), first);
   if (!known.ok()) return bad_input(terminal, known.error().text());
   std::vector<MadeRun> runs;
   for (const Part& part : parts) {
@@ -334,10 +334,10 @@ ExitCode merge_runs(const std::vector<Part>& parts,
     if (!read.ok()) return bad_input(terminal, read.error().text());
   }
   std::ranges::sort(runs, {}, &MadeRun::number);
-  const auto result = explore::put_together(arguments.value().file, options.value(), runs);
+  const auto result = explore::put_together(search.value().file, options.value(), runs);
   if (!result.ok()) return bad_input(terminal, "lockstep merge: " + result.error().text());
-  const ExitCode code = report_search(arguments.value(), options.value(), result.value(), terminal);
-  const Outcome kept = keep_later_failures(arguments.value(), options.value(), runs, terminal);
+  const ExitCode code = report_search(search.value(), options.value(), result.value(), terminal);
+  const Outcome kept = keep_later_failures(search.value(), options.value(), runs, terminal);
   return kept.ok() ? code : bad_input(terminal, "lockstep merge: " + kept.error().text());
 }
 

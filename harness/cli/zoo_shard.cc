@@ -61,7 +61,7 @@ ZooRow row_of(PartLine line) {
 Outcome add_rows(const Part& part, std::vector<ZooRow>& rows) {
   const explore::Shard& shard = part.header().shard;
   std::uint64_t expected = shard.next(0);
-  const Outcome read = part.each([&](PartLine& line) {
+  Outcome read = part.each([&](PartLine& line) {
     if (line.number("row") != expected || expected >= rows.size()) {
       line.complain(
           "row",

@@ -87,19 +87,18 @@ Result<std::optional<LauncherPlace>> read_launcher_place(const EnvironmentLookup
 }
 
 std::string first_host_of(std::string_view list) {
-  const std::size_t bracket = list.find('[');
-  const std::size_t comma = list.find(',');
-  if (bracket == std::string_view::npos || comma < bracket)
-    return std::string(list.substr(0, comma));
-  const std::size_t close = list.find(']', bracket);
-  if (close == std::string_view::npos) return {};
-  const std::string_view numbers = list.substr(bracket + 1, close - bracket - 1);
-  const std::string_view first = numbers.substr(0, numbers.find_first_of("-,"));
-  if (first.empty()) return {};
-  // What follows the bracket may be more of the name, up to the next comma.
-  const std::string_view rest = list.substr(close + 1);
-  const std::string tail = first_host_of(rest);
-  return std::string(list.substr(0, bracket)) + std::string(first) + tail;
+  std::string host;
+  while (!list.empty() && list.front() != ',') {
+    const std::size_t stop = list.find_first_of("[,");
+    host += list.substr(0, stop);
+    if (stop == std::string_view::npos || list[stop] == ',') return host;
+    const std::size_t close = list.find(']', stop);
+    const std::size_t end_of_first = list.find_first_of("-,]", stop);
+    if (close == std::string_view::npos || end_of_first == stop + 1) return {};
+    host += list.substr(stop + 1, end_of_first - stop - 1);
+    list.remove_prefix(close + 1);
+  }
+  return host;
 }
 
 }  // namespace lockstep

@@ -116,37 +116,19 @@ Outcome run_own(StrategyNames& names, Sharing& sharing) {
   return success();
 }
 
-/// The scenario that a record is of, and the schedule that makes it again.
-struct Again {
-  Scenario scenario;
-  Attempt attempt;
-};
-
-Result<Again> again_of(const std::string& path,
-                       const SearchOptions& options,
-                       const SearchInputs& inputs,
-                       const MadeRun& run) {
-  if (run.number >= options.first.size()) {
-    return Again{inputs.scenarios[run.input], {inputs.settings[run.input], run.schedule}};
-  }
-  const Attempt& attempt = options.first[run.number];
-  Result<Scenario> scenario =
-      load_scenario(path, options.variant, joined(options.settings, attempt.settings));
-  if (!scenario.ok()) return scenario.error();
-  return Again{std::move(scenario).value(), attempt};
-}
-
 std::string name_of_run(const MadeRun& run) { return "run " + std::to_string(run.number + 1); }
 
 Result<FoundFailure> failure_of_run(const std::string& path,
                                     const SearchOptions& options,
                                     const SearchInputs& inputs,
                                     const MadeRun& run) {
-  Result<Again> again = again_of(path, options, inputs, run);
-  if (!again.ok()) return again.error();
-  Attempt& attempt = again.value().attempt;
-  Result<Trial> trial =
-      TrialRunner(path).run(again.value().scenario, {.strategy = attempt.schedule});
+  const bool is_kept = run.number < options.first.size();
+  Attempt attempt =
+      is_kept ? options.first[run.number] : Attempt{inputs.settings[run.input], run.schedule};
+  const Result<Scenario> scenario =
+      load_scenario(path, options.variant, joined(options.settings, attempt.settings));
+  if (!scenario.ok()) return scenario.error();
+  Result<Trial> trial = TrialRunner(path).run(scenario.value(), {.strategy = attempt.schedule});
   if (!trial.ok()) return trial.error();
   const Trial& shown = trial.value();
   if (!shown.failure || detail::record_of({}, shown).failure != run.failure ||
@@ -155,10 +137,7 @@ Result<FoundFailure> failure_of_run(const std::string& path,
                      "'; the scenario's data or Lockstep itself differ",
                  {}};
   }
-  return FoundFailure{run.number + 1,
-                      run.number < options.first.size(),
-                      std::move(attempt),
-                      std::move(trial).value()};
+  return FoundFailure{run.number + 1, is_kept, std::move(attempt), std::move(trial).value()};
 }
 
 /// Counts the runs in their order. Returns: the one that failed, or null.
