@@ -90,6 +90,9 @@ class Wrapper:
     def step_over(self) -> None:
         """An optimizer has stepped: the next window begins."""
         looking, left_out, begins = self.recorder.looking, self.recorder.left_out, self.place.sync + 1
+        if left_out.now and begins < looking.quiet_until and not left_out.overdue:
+            self.began = begins
+            return
         if self.index == 0:
             looking.over(Look.WHOLE if self.looks else Look.COUNT if left_out.now else Look.EVENTS)
         look = looking.wants(self.began, begins)
