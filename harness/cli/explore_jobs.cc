@@ -261,7 +261,7 @@ Outcome add_lines(const explore::Part& part, const RandomJobsOptions& options, S
   return Error{"kept failure " + std::to_string(place) + " is missing", part.place_of("shard")};
 }
 
-/// Errors: a job about which nobody complains here, or in other words.
+/// Errors: a job of which the laws do not complain here, or do in other words.
 Outcome check_complaints(const RandomJobsOptions& options,
                          const std::vector<JobComplaint>& complaints) {
   for (const JobComplaint& each : complaints) {
@@ -269,7 +269,7 @@ Outcome check_complaints(const RandomJobsOptions& options,
         complaint_about(draw_job(options.seed, each.index), inspection_of(options, each.index));
     if (here == each.text) continue;
     return Error{"job " + std::to_string(each.index) + " does not fail here as its part says: '" +
-                     each.text + "'; Lockstep itself differs",
+                     printable(each.text) + "'; Lockstep itself differs",
                  {}};
   }
   return success();

@@ -39,8 +39,8 @@ ExitCode merge_jobs(const std::vector<explore::Part>& parts,
                     const MergeArguments& arguments,
                     Terminal& terminal);
 
-/// What `--shard` and `--part` say. Errors: no shard; a part whose folder is not there, before hours
-/// of work are lost over it.
+/// What `--shard` and `--part` say.
+/// Errors: no shard; a part whose folder is not there, before hours of work are lost over it.
 Result<explore::Shard> shard_of(const std::string& shard, const std::string& part);
 
 /// What a shard came to.

@@ -254,35 +254,50 @@ Outcome check_scenario(const ExploreArguments& arguments,
                part.place_of("scenario-digest")};
 }
 
-/// Failures that come after the first one, which one process would not have seen. Of those that fail
-/// in the same way one is kept.
-Outcome keep_later_failures(const ExploreArguments& arguments,
-                            const explore::SearchOptions& options,
-                            const std::vector<MadeRun>& runs,
-                            Terminal& terminal) {
+/// Failures that come after the first one, which one process would not have seen.
+struct LaterFailures {
+  std::vector<explore::FoundFailure> others;  ///< One of each kind that is not the first one's.
+  std::vector<std::string> same;              ///< Runs that failed in a way that is known.
+};
+
+/// Errors: a failure does not come again.
+Result<LaterFailures> later_failures(const ExploreArguments& arguments,
+                                     const explore::SearchOptions& options,
+                                     const std::vector<MadeRun>& runs) {
+  LaterFailures later;
   std::vector<explore::Failure> known;
-  std::vector<std::string> again;
   for (const MadeRun& run : runs) {
     if (run.failure.empty()) continue;
-    const auto failure = explore::failure_again(arguments.file, options, run);
+    auto failure = explore::failure_again(arguments.file, options, run);
     if (!failure.ok()) return failure.error();
-    const bool is_first = known.empty();
-    if (std::ranges::find(known, *failure.value().trial.failure) != known.end()) {
-      again.push_back(std::to_string(run.number + 1));
+    const explore::Failure kind = *failure.value().trial.failure;
+    if (std::ranges::find(known, kind) != known.end()) {
+      later.same.push_back(std::to_string(run.number + 1));
       continue;
     }
-    known.push_back(*failure.value().trial.failure);
-    if (is_first) continue;
-    terminal.err << "run " << run.number + 1 << " fails in another way: " << run.failure << "\n  "
-                 << run_command(arguments, failure.value().attempt) << "\n";
-    if (failure.value().was_kept) continue;
-    const auto kept = explore::keep_regression(
-        regressions_of(arguments), arguments.file, options, failure.value());
+    if (!known.empty()) later.others.push_back(std::move(failure).value());
+    known.push_back(kind);
+  }
+  return later;
+}
+
+/// Names and keeps them. Errors: a file cannot be written.
+Outcome keep(const LaterFailures& later,
+             const ExploreArguments& arguments,
+             const explore::SearchOptions& options,
+             Terminal& terminal) {
+  for (const explore::FoundFailure& failure : later.others) {
+    terminal.err << "run " << failure.number << " fails in another way: " << failure.trial.sentence
+                 << "\n  " << run_command(arguments, failure.attempt) << "\n";
+    if (failure.was_kept) continue;
+    const auto kept =
+        explore::keep_regression(regressions_of(arguments), arguments.file, options, failure);
     if (!kept.ok()) return kept.error();
     terminal.err << "  kept for the next time: " << kept.value() << "\n";
   }
-  if (!again.empty())
-    terminal.err << "the same failure came in other shards: run " << join(again) << "\n";
+  if (!later.same.empty()) {
+    terminal.err << "the same failure came in other shards: run " << join(later.same) << "\n";
+  }
   return success();
 }
 
@@ -336,8 +351,10 @@ ExitCode merge_runs(const std::vector<Part>& parts,
   std::ranges::sort(runs, {}, &MadeRun::number);
   const auto result = explore::put_together(search.value().file, options.value(), runs);
   if (!result.ok()) return bad_input(terminal, "lockstep merge: " + result.error().text());
+  const auto later = later_failures(search.value(), options.value(), runs);
+  if (!later.ok()) return bad_input(terminal, "lockstep merge: " + later.error().text());
   const ExitCode code = report_search(search.value(), options.value(), result.value(), terminal);
-  const Outcome kept = keep_later_failures(search.value(), options.value(), runs, terminal);
+  const Outcome kept = keep(later.value(), search.value(), options.value(), terminal);
   return kept.ok() ? code : bad_input(terminal, "lockstep merge: " + kept.error().text());
 }
 

@@ -86,7 +86,7 @@ ExitCode run_as_rank(const RealRequest& request,
   arguments.timeout_s = request.timeout_s;
   arguments.values = request.values;
   const std::chrono::seconds timeout(request.timeout_s);
-  // Nobody writes before all have met, which needs rank 0.
+  // No rank writes before all have met, which needs rank 0.
   const bool clears = place.rank == 0 && !request.trace.empty();
   const Outcome removed = clears ? remove_trace(request.trace) : success();
   if (!removed.ok()) return refuse_run(place, removed.error(), terminal);

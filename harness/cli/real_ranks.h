@@ -46,7 +46,8 @@ struct RealRun {
 RealRun run_on_processes(const RealRequest& request, const Scenario& scenario, Terminal& terminal);
 
 /// This process's place, if a launcher started it as one of several ranks: it is one of them, then,
-/// and starts none. Errors: variables that make no sense.
+/// and starts none.
+/// Errors: variables that make no sense.
 Result<std::optional<LaunchEnvironment>> place_among_ranks();
 
 /// `run --backend` as one of these ranks. The trace of all is read on rank 0 once all have ended,

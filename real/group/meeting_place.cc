@@ -20,9 +20,9 @@ std::string mark_of(const std::string& folder, std::int32_t rank) {
   return folder + "/left-" + std::to_string(rank);
 }
 
-/// Somebody signed in, and the processes of all who did are known to be gone.
+/// At least one rank signed in, and the processes of all that did are known to be gone.
 bool is_abandoned(const std::string& session) {
-  bool anybody = false;
+  bool signed_in = false;
   std::error_code ignored;
   for (const fs::directory_entry& entry : fs::directory_iterator(session, ignored)) {
     const std::string name = entry.path().filename().string();
@@ -32,9 +32,9 @@ bool is_abandoned(const std::string& session) {
     const auto [stop, code] = std::from_chars(name.data() + kRank.size(), end, rank);
     if (code != std::errc() || stop != end) continue;
     if (exited_process(session, rank).empty()) return false;
-    anybody = true;
+    signed_in = true;
   }
-  return anybody;
+  return signed_in;
 }
 
 void remove_abandoned(const std::string& meeting_point, const std::string& own) {

@@ -13,7 +13,7 @@ namespace lockstep::peers {
 /// A folder that the ranks of one world have in common, for as long as one of them needs it.
 ///
 /// A process may take part in one meeting after the other, without counting them: the name of each
-/// meeting is fresh, and nobody finds one whose doors are closed. The last rank to leave removes
+/// meeting is fresh, and no rank finds one whose doors are closed. The last rank to leave removes
 /// the folder, and `meeting_point` if nothing else is in it; ranks whose process is gone do not
 /// count. What a run left behind whose processes were all killed is removed by rank 0 of the next.
 class MeetingPlace {
@@ -32,8 +32,8 @@ class MeetingPlace {
 
   const std::string& folder() const { return folder_; }
 
-  /// From now on nobody finds this meeting: whoever comes to the meeting point waits for the next
-  /// one. Only rank 0 does anything.
+  /// From now on this meeting is not found: a rank that comes to the meeting point waits for the
+  /// next one. Only rank 0 does anything.
   /// Requires: all ranks have joined.
   void close_doors();
 

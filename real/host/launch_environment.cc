@@ -11,7 +11,7 @@ namespace {
 // The variables in which one launcher passes a place; an empty name: it does not pass it. The names
 // of the job are joined.
 struct Dialect {
-  std::string_view source;
+  LauncherKind source;
   std::string_view rank, world_size, local_rank, local_world_size;
   std::string_view node = {}, job = {}, step = {};
   // A rank alone means nothing: a batch script of Slurm has one.
@@ -19,16 +19,16 @@ struct Dialect {
 };
 
 constexpr std::array<Dialect, 4> kDialects = {{
-    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK"},
-    {"openmpi",
+    {LauncherKind::kTorchrun, "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK"},
+    {LauncherKind::kOpenMpi,
      "OMPI_COMM_WORLD_RANK",
      "OMPI_COMM_WORLD_SIZE",
      "OMPI_COMM_WORLD_LOCAL_RANK",
      "OMPI_COMM_WORLD_LOCAL_SIZE",
      {},
      "PMIX_NAMESPACE"},
-    {"pmi", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
-    {"slurm",
+    {LauncherKind::kPmi, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
+    {LauncherKind::kSlurm,
      "SLURM_PROCID",
      "SLURM_STEP_NUM_TASKS",
      "SLURM_LOCALID",
@@ -112,7 +112,8 @@ Outcome read_place(const EnvironmentLookup& lookup,
                  std::string(dialect.rank)};
   }
   // Slurm's count of tasks on a node may be a list; torchrun's numbers are of one machine.
-  const bool counted = dialect.source == "torchrun" && lookup(dialect.local_world_size);
+  const bool counted =
+      dialect.source == LauncherKind::kTorchrun && lookup(dialect.local_world_size);
   if (counted && place.local_rank >= place.local_world_size) {
     return Error{"local rank " + std::to_string(place.local_rank) + " of " +
                      std::to_string(place.local_world_size) + " on this machine; they count from 0",
@@ -135,7 +136,7 @@ void read_job(const EnvironmentLookup& lookup, const Dialect& dialect, std::stri
   if (dialect.job.empty()) return;
   const std::optional<std::string> job = lookup(dialect.job);
   if (!job) return;
-  run_id = std::string(dialect.source) + "-";
+  run_id = std::string(name_of(dialect.source)) + "-";
   append_plain(*job, run_id);
   const std::optional<std::string> step =
       dialect.step.empty() ? std::nullopt : lookup(dialect.step);
@@ -190,7 +191,7 @@ Result<std::optional<LaunchEnvironment>> read_launch_environment(const Environme
 
 std::vector<std::pair<std::string, std::string>> torchrun_variables(
     const LaunchEnvironment& place) {
-  if (place.source.empty() || place.source == kDialects.front().source) return {};
+  if (place.source == LauncherKind::kNone || place.source == LauncherKind::kTorchrun) return {};
   std::vector<std::pair<std::string, std::string>> variables = {
       {"RANK", std::to_string(place.rank)},
       {"LOCAL_RANK", std::to_string(place.local_rank)},

@@ -10,8 +10,14 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/words.h"
 
 namespace lockstep {
+
+/// Who started a rank's process.
+enum class LauncherKind : std::uint8_t { kNone, kTorchrun, kOpenMpi, kPmi, kSlurm };
+template <>
+inline constexpr WordTable<5> kWords<LauncherKind> = {"", "torchrun", "openmpi", "pmi", "slurm"};
 
 /// A rank's place, as torchrun spells it in the environment.
 ///
@@ -34,8 +40,8 @@ struct LaunchEnvironment {
   std::string backend;     ///< LOCKSTEP_BACKEND: "gloo" | "nccl", empty = not said.
   std::string rendezvous;  ///< LOCKSTEP_RENDEZVOUS: a folder all ranks share, empty = not said.
   std::string trace;       ///< LOCKSTEP_TRACE: where traces go, empty = nowhere.
-  bool check_arrivals = false;  ///< LOCKSTEP_CHECK_ARRIVALS=1: compare what arrives.
-  std::string source;           ///< Which launcher spoke: "torchrun", "openmpi", "pmi", "slurm".
+  bool check_arrivals = false;                ///< LOCKSTEP_CHECK_ARRIVALS=1: compare what arrives.
+  LauncherKind source = LauncherKind::kNone;  ///< Which launcher spoke.
 };
 
 /// Looks a variable up, as Host::environment or getenv do.
@@ -50,7 +56,7 @@ EnvironmentLookup process_environment();
 Result<std::optional<LaunchEnvironment>> read_launch_environment(const EnvironmentLookup& lookup);
 
 /// What torchrun would have said of a place that another launcher named: RANK, LOCAL_RANK,
-/// WORLD_SIZE and, if it is known, GROUP_RANK. Empty for torchrun's own, and for a place of nobody.
+/// WORLD_SIZE and, if it is known, GROUP_RANK. Empty for torchrun's own, and for a place that no launcher named.
 std::vector<std::pair<std::string, std::string>> torchrun_variables(const LaunchEnvironment& place);
 
 /// The folder in which the ranks of this run and restart find each other: `rendezvous` or, on one

@@ -80,9 +80,16 @@ Result<std::optional<LauncherPlace>> read_launcher_place(const EnvironmentLookup
   const Result<std::optional<LaunchEnvironment>> rank = read_launch_environment(lookup);
   if (!rank.ok()) return rank.error();
   if (!rank.value()) return std::optional<LauncherPlace>();
-  const std::string& source = rank.value()->source;
-  if (source == "slurm") return place_by_srun(lookup);
-  if (source == "openmpi" || source == "pmi") return place_by_mpirun(*rank.value());
+  switch (rank.value()->source) {
+    case LauncherKind::kSlurm:
+      return place_by_srun(lookup);
+    case LauncherKind::kOpenMpi:
+    case LauncherKind::kPmi:
+      return place_by_mpirun(*rank.value());
+    case LauncherKind::kNone:
+    case LauncherKind::kTorchrun:
+      break;
+  }
   return std::optional<LauncherPlace>();
 }
 

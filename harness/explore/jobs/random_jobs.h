@@ -72,14 +72,16 @@ struct JobComplaint {
   std::string text;
 };
 
-/// Draws the jobs of one shard and runs them. Returns: the complaints, by index.
+/// Draws the jobs of one shard and runs them.
 ///
+/// Returns: the complaints, by index.
 /// Deterministic: a function of options and shard, whatever n_threads.
 std::vector<JobComplaint> complaints_of(const RandomJobsOptions& options,
                                         const explore::Shard& shard = {});
 
 /// What complaints about jobs first .. first + n_jobs - 1 come to, the first ones with the simplest
-/// job. Requires: by index, each of a job that complaint_about complains of in these words.
+/// job.
+/// Requires: by index, each of a job that complaint_about complains of in these words.
 RandomJobsResult alarms_of(const RandomJobsOptions& options,
                            const std::vector<JobComplaint>& complaints);
 

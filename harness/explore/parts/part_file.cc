@@ -75,8 +75,9 @@ Outcome check_same_run(const Part& first, const Part& part) {
   const PartHeader& header = part.header();
   const auto refuse =
       [&](const std::string& key, const std::string& here, const std::string& there) {
-        return Error{"this part has " + here + ", " + first.path() + " has " + there,
-                     part.place_of(key)};
+        return Error{
+            "this part has " + printable(here) + ", " + first.path() + " has " + printable(there),
+            part.place_of(key)};
       };
   if (header.library != wanted.library) return refuse("library", header.library, wanted.library);
   if (header.work != wanted.work) {

@@ -169,10 +169,6 @@ void PartLine::complain(const std::string& key, const std::string& what) {
   source_->column = column_of(source_->line, key);
 }
 
-Error PartLine::error_about(const std::string& key, const std::string& what) const {
-  return {what, at_column(source_->where, column_of(source_->line, key))};
-}
-
 Outcome PartLine::outcome() const {
   if (source_->complaint.empty()) return success();
   return Error{source_->complaint, at_column(source_->where, source_->column)};

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 #include "lockstep/base/words.h"
 
 namespace lockstep::explore {
@@ -37,14 +38,12 @@ class PartLine {
   E choice(const std::string& key) {
     const std::string word = text(key);
     if (const std::optional<E> known = parse_word<E>(word)) return *known;
-    complain(key, "unknown " + key + " '" + word + "'");
+    complain(key, "unknown " + key + " '" + printable(word) + "'");
     return E{};
   }
 
   /// Makes `what` the complaint about the member `key`, if there is none yet.
   void complain(const std::string& key, const std::string& what);
-  /// The complaint as an error, for callers that found out later.
-  Error error_about(const std::string& key, const std::string& what) const;
   Outcome outcome() const;
 
  private:

@@ -14,7 +14,7 @@ Result<Shard> parse_shard(std::string_view text) {
       return Shard{static_cast<std::uint64_t>(*number), static_cast<std::uint64_t>(*count)};
     }
   }
-  return Error{"'" + std::string(text) + "' is not a shard; 1/8 is the first of eight", {}};
+  return Error{"'" + printable(text) + "' is not a shard; 1/8 is the first of eight", {}};
 }
 
 std::string text_of(const Shard& shard) {

@@ -25,8 +25,8 @@ struct Shard {
   friend bool operator==(const Shard&, const Shard&) = default;
 };
 
-/// Reads "2/8". Errors: anything else, a number that is not from 1 to the count, a count above
-/// 1,000,000.
+/// Reads "2/8".
+/// Errors: anything else, a number that is not from 1 to the count, a count above 1,000,000.
 Result<Shard> parse_shard(std::string_view text);
 
 /// "2/8"

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "lockstep/base/text.h"
 #include "lockstep/harness/explore/search/detail/shelf.h"
 #include "lockstep/harness/explore/search/detail/strategy_names.h"
 #include "lockstep/harness/explore/search/detail/tally.h"
@@ -133,8 +134,8 @@ Result<FoundFailure> failure_of_run(const std::string& path,
   const Trial& shown = trial.value();
   if (!shown.failure || detail::record_of({}, shown).failure != run.failure ||
       shown.result_digest != run.end) {
-    return Error{name_of_run(run) + " does not fail here as its part says: '" + run.failure +
-                     "'; the scenario's data or Lockstep itself differ",
+    return Error{name_of_run(run) + " does not fail here as its part says: '" +
+                     printable(run.failure) + "'; the scenario's data or Lockstep itself differ",
                  {}};
   }
   return FoundFailure{run.number + 1, is_kept, std::move(attempt), std::move(trial).value()};

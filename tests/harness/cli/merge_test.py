@@ -5,6 +5,7 @@ usage: merge_test.py LOCKSTEP [TESTS]
 """
 
 import json
+import random
 import subprocess
 import sys
 import tempfile
@@ -216,6 +217,22 @@ class MergeTest(unittest.TestCase):
         edited = [*lines[:runs[2]], json.dumps({"end": len(lines) - 3})]
         path.write_text("".join(f"{each}\n" for each in edited), encoding="utf-8")
         self.refuse(r"2\.jsonl:1:\d+: run 6 is missing, although no run before it failed", one, two)
+
+    def test_a_part_with_a_changed_byte_never_ends_in_a_crash(self):
+        one, two = sorted(self.parts("split", 2, "explore", RACE, "--runs", 6))
+        path = self.folder / "split" / two
+        whole = path.read_bytes()
+        draw = random.Random(7)
+        for _ in range(150):
+            damaged = bytearray(whole)
+            for _ in range(draw.randint(1, 3)):
+                damaged[draw.randrange(len(damaged))] = draw.choice(b'0123456789"{}[],:x\\\n')
+            path.write_bytes(damaged)
+            merged = lockstep(self.folder / "split", "merge", one, two)
+            self.assertIn(merged.returncode, (0, 1, 2), merged.stderr)
+            if merged.returncode == 2:
+                self.assertEqual(len(merged.stderr.strip().splitlines()), 1, merged.stderr)
+                self.assertEqual(merged.stdout, "")
 
     def test_edited_parts_of_jobs_and_of_the_zoo_are_refused_with_their_place(self):
         one, two = sorted(self.parts("split", 2, "explore", "--jobs", 8, "--seed", 5, "--set", BUG))

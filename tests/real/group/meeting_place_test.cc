@@ -57,7 +57,7 @@ void meet_once(const std::string& point, int rank, int size, const std::string& 
     ASSERT_EQ(said, say) << "rank " << other << " is in another meeting";
   }
   place.value()->close_doors();
-  // Nobody comes to the next meeting before the doors of this one are closed.
+  // No rank comes to the next meeting before the doors of this one are closed.
   std::ofstream(folder + "/is-done-" + std::to_string(rank)) << std::flush;
   for (int other = 0; other < size; ++other) wait_for(folder + "/is-done-" + std::to_string(other));
 }
@@ -102,7 +102,7 @@ TEST(MeetingPlaceTest, WhatKilledRunsLeftIsRemovedByTheNext) {
   EXPECT_FALSE(fs::exists(point));
 }
 
-// A folder of somebody else's, and a run that is still on its way in.
+// A folder of another program's, and a run that is still on its way in.
 TEST(MeetingPlaceTest, WhatIsNotItsOwnStays) {
   const TempFolder folder;
   const std::string point = folder.path() + "/point";

@@ -45,7 +45,7 @@ TEST(LaunchEnvironmentTest, ReadsWhatTorchrunSets) {
   EXPECT_EQ(place.restart_count, 2);
   EXPECT_EQ(place.max_restarts, 3);
   EXPECT_EQ(place.backend, "gloo");
-  EXPECT_EQ(place.source, "torchrun");
+  EXPECT_EQ(name_of(place.source), "torchrun");
 }
 
 TEST(LaunchEnvironmentTest, ComparingWhatArrivesIsOnOnlyWhenAskedFor) {
@@ -70,7 +70,7 @@ TEST(LaunchEnvironmentTest, UnderstandsMpirunAndSrun) {
                                                       {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
                                                       {"PMIX_NAMESPACE", "prterun-n1-7@1"}}));
   ASSERT_TRUE(mpi.ok());
-  EXPECT_EQ(mpi.value()->source, "openmpi");
+  EXPECT_EQ(name_of(mpi.value()->source), "openmpi");
   EXPECT_EQ(mpi.value()->rank, 3);
   EXPECT_EQ(mpi.value()->local_rank, 1);
   EXPECT_EQ(mpi.value()->run_id, "openmpi-prterun-n1-7_1");
@@ -82,7 +82,7 @@ TEST(LaunchEnvironmentTest, UnderstandsMpirunAndSrun) {
                                                         {"SLURM_JOB_ID", "17"},
                                                         {"SLURM_STEP_ID", "2"}}));
   ASSERT_TRUE(slurm.ok());
-  EXPECT_EQ(slurm.value()->source, "slurm");
+  EXPECT_EQ(name_of(slurm.value()->source), "slurm");
   EXPECT_EQ(slurm.value()->rank, 2);
   EXPECT_EQ(slurm.value()->local_rank, 0);
   EXPECT_EQ(slurm.value()->run_id, "slurm-17-2");
@@ -90,7 +90,7 @@ TEST(LaunchEnvironmentTest, UnderstandsMpirunAndSrun) {
   const auto hydra = read_launch_environment(lookup_in(
       {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MPI_LOCALRANKID", "0"}, {"MPI_LOCALNRANKS", "1"}}));
   ASSERT_TRUE(hydra.ok());
-  EXPECT_EQ(hydra.value()->source, "pmi");
+  EXPECT_EQ(name_of(hydra.value()->source), "pmi");
   EXPECT_EQ(hydra.value()->rank, 1);
   EXPECT_EQ(hydra.value()->local_rank, 0);
   EXPECT_EQ(hydra.value()->local_world_size, 1);
@@ -130,7 +130,9 @@ TEST(LaunchEnvironmentTest, ABatchScriptIsNotARank) {
 // mpirun within srun, and torchrun within mpirun: the innermost launcher started this process.
 TEST(LaunchEnvironmentTest, TheInnermostLauncherCounts) {
   Variables variables = {{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}};
-  const auto source = [&] { return read_launch_environment(lookup_in(variables)).value()->source; };
+  const auto source = [&] {
+    return name_of(read_launch_environment(lookup_in(variables)).value()->source);
+  };
   EXPECT_EQ(source(), "slurm");
   variables.insert({{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}});
   EXPECT_EQ(source(), "openmpi");

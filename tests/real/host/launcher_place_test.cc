@@ -90,7 +90,7 @@ TEST(LauncherPlaceTest, SeveralLaunchersOnOneMachineAreRefused) {
               HasSubstr("mpirun started 2 launchers"));
 }
 
-TEST(LauncherPlaceTest, WhoeverIsNotOneOfSeveralHasNone) {
+TEST(LauncherPlaceTest, AProcessThatIsNotOneOfSeveralHasNone) {
   const Variables batch = {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}, {"SLURM_JOB_ID", "1"}};
   const Variables shell = {{"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_PROCID", "0"}};
   const Variables worker = {{"RANK", "0"}, {"WORLD_SIZE", "2"}};

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Ranks and launchers that somebody else started: mpirun, and the variables of srun, Hydra and torchrun.
+"""Ranks and launchers that another launcher started: mpirun, and the variables of srun, Hydra and torchrun.
 
 usage: foreign_launchers_test.py LOCKSTEP SAME_SOURCE [TESTS]
 
@@ -141,7 +141,7 @@ class ForeignLaunchersTest(unittest.TestCase):
                                   "them fit\n")
         self.nothing_is_left()
 
-    # Otherwise it would wait for ranks that nobody starts.
+    # Otherwise it would wait for ranks that never start.
     def test_who_is_alone_starts_the_ranks_itself(self):
         batch_script = slurm(0, 4)
         for name in ("SLURM_STEP_NUM_TASKS", "SLURM_STEP_NUM_NODES", "SLURM_STEP_ID"):

@@ -112,7 +112,7 @@ TEST_F(ShardRunsTest, TogetherTheyReachWhatOneProcessReaches) {
   expect_same(path, {.strategy = "pct:depth=2,steps=20", .n_runs = 40});
 }
 
-TEST_F(ShardRunsTest, AKeptFailureIsTriedFirstByWhoeverItBelongsTo) {
+TEST_F(ShardRunsTest, AKeptFailureIsTriedFirstByTheShardItBelongsTo) {
   const std::string path = write(rare_race());
   const auto found = search(path, {.n_runs = 400});
   ASSERT_TRUE(found.ok() && found.value().failure);
