@@ -26,6 +26,7 @@ struct CommandArguments {
   TestArguments test;
   ZooArguments zoo;
   ExploreArguments explore;
+  MergeArguments merge;
   ReplayArguments replay;
   CheckArguments check;
   DiffArguments diff;
@@ -61,6 +62,7 @@ class Grammar {
     add("test", to_.test);
     add("zoo", to_.zoo);
     add("explore", to_.explore);
+    add("merge", to_.merge);
     add("replay", to_.replay);
     add("check", to_.check);
     add("diff", to_.diff);
@@ -95,10 +97,8 @@ class Grammar {
       return UsageError{prefix() + not_a_number(error.what())};
     } catch (const CLI::ArgumentMismatch& error) {
       return UsageError{prefix() + without_value(error.what())};
-    } catch (const CLI::ExcludesError&) {
-      return UsageError{prefix() +
-                        "--first, --seed and --thorough-every choose random jobs, which " +
-                        "run without a SCENARIO"};
+    } catch (const CLI::ExcludesError& error) {
+      return UsageError{prefix() + excluded(error.what())};
     } catch (const CLI::ParseError& error) {
       return UsageError{prefix() + sentence(error.what())};
     }
@@ -220,6 +220,14 @@ class Grammar {
     return chosen.empty() ? "lockstep: " : "lockstep " + chosen.front()->get_name() + ": ";
   }
 
+  /// Of two options that do not go together.
+  static std::string excluded(std::string_view text) {
+    return text.find("--shard") != std::string_view::npos
+               ? "a shard prints no JSON; `lockstep merge --json` does"
+               : "--first, --seed and --thorough-every choose random jobs, which run without a "
+                 "SCENARIO";
+  }
+
   /// Of "Could not convert: --seed = many": every option that is not text is a number.
   static std::string not_a_number(const std::string& text) {
     const std::size_t name = text.find(": ");
@@ -250,25 +258,13 @@ class Grammar {
 
   Command chosen(const std::string& name) const {
     const std::map<std::string, Command> all = {
-        {"run", to_.run},
-        {"test", to_.test},
-        {"zoo", to_.zoo},
-        {"explore", to_.explore},
-        {"replay", to_.replay},
-        {"check", to_.check},
-        {"diff", to_.diff},
-        {"explain-diff", to_.explain_diff},
-        {"bisect", to_.bisect},
-        {"export", to_.export_trace},
-        {"analyze", to_.analyze},
-        {"certify", to_.certify},
-        {"whatif", to_.whatif},
-        {"explain", to_.explain},
-        {"sampler", to_.sampler},
-        {"nccl-log", to_.nccl_log},
-        {"crosscheck", to_.crosscheck},
-        {"launch", to_.launch},
-        {"rank", to_.rank},
+        {"run", to_.run},         {"test", to_.test},           {"zoo", to_.zoo},
+        {"explore", to_.explore}, {"merge", to_.merge},         {"replay", to_.replay},
+        {"check", to_.check},     {"diff", to_.diff},           {"explain-diff", to_.explain_diff},
+        {"bisect", to_.bisect},   {"export", to_.export_trace}, {"analyze", to_.analyze},
+        {"certify", to_.certify}, {"whatif", to_.whatif},       {"explain", to_.explain},
+        {"sampler", to_.sampler}, {"nccl-log", to_.nccl_log},   {"crosscheck", to_.crosscheck},
+        {"launch", to_.launch},   {"rank", to_.rank},
     };
     const auto found = all.find(name);
     return found == all.end() ? Command(to_.laws) : found->second;

@@ -106,6 +106,8 @@ ExitCode test(const TestArguments& arguments, Terminal& terminal);
 struct ZooArguments {
   std::string folder;  ///< Of scenarios, or empty: the project's own.
   bool json = false;
+  std::string shard;  ///< "2/8", or empty: everything.
+  std::string part;   ///< FILE for what the shard found.
 };
 
 ExitCode zoo(const ZooArguments& arguments, Terminal& terminal);
@@ -126,11 +128,24 @@ struct ExploreArguments {
   std::uint64_t first = 0;            ///< The first random job,
   std::uint64_t seed = 0;             ///< of this space.
   std::uint64_t thorough_every = 16;  ///< Jobs apart, those that run several times; 0: none.
+  std::string shard;                  ///< "2/8", or empty: everything.
+  std::string part;                   ///< FILE for what the shard found.
 };
 
 ExitCode explore(const ExploreArguments& arguments, Terminal& terminal);
 /// What it does without a file.
 ExitCode explore_jobs(const ExploreArguments& arguments, Terminal& terminal);
+
+/// Parts that the shards of `explore` or `zoo` left.
+struct MergeArguments {
+  std::vector<std::string> parts;
+  std::string out = "lockstep-out";
+  std::string regressions;  ///< Folder, or empty: `regressions` in `out`.
+  bool json = false;
+};
+
+/// Prints and writes what one process would have that did all of it, and returns its exit code.
+ExitCode merge(const MergeArguments& arguments, Terminal& terminal);
 
 struct ReplayArguments {
   std::string file;

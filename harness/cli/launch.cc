@@ -8,6 +8,7 @@
 #include "lockstep/formats/jsonl.h"
 #include "lockstep/harness/cli/commands.h"
 #include "lockstep/harness/cli/real_ranks.h"
+#include "lockstep/real/host/launcher_place.h"
 #include "lockstep/real/launch/supervisor.h"
 #include "lockstep/real/torchrun/words.h"
 
@@ -42,11 +43,40 @@ std::optional<std::string> environment(std::string_view name) {
   return std::string(value);
 }
 
+/// Where srun or mpirun put this launcher, if nothing that was typed says how many machines there are.
+/// Returns: what to say about it, or empty. Errors: those of read_launcher_place; mpirun does not
+/// say where the first machine is, and --master-addr neither.
+Result<std::string> take_place(torchrun::Words& words) {
+  const bool says_it =
+      words.nnodes != "1" || words.node_rank || words.standalone || !words.rdzv_endpoint.empty();
+  if (says_it) return std::string();
+  const auto read = read_launcher_place(environment);
+  if (!read.ok()) return read.error();
+  if (!read.value()) return std::string();
+  const LauncherPlace& place = *read.value();
+  const torchrun::Words untouched;
+  words.nnodes = std::to_string(place.n_nodes);
+  words.node_rank = place.node;
+  if (words.master_addr == untouched.master_addr) words.master_addr = place.first_host;
+  if (words.master_addr.empty()) {
+    return Error{place.by + " started a launcher on each of " + words.nnodes +
+                     " machines and does not say which is the first; name it: --master-addr HOST",
+                 {}};
+  }
+  if (!words.master_port && place.port > 0) words.master_port = place.port;
+  if (words.rdzv_id == untouched.rdzv_id && !place.run_id.empty()) words.rdzv_id = place.run_id;
+  return "machine " + std::to_string(place.node + 1) + " of the " + words.nnodes + " on which " +
+         place.by + " started a launcher; they meet at " + words.master_addr;
+}
+
 Result<torchrun::Reading> read_arguments(const LaunchArguments& arguments) {
   if (Outcome checked = check_seconds(arguments); !checked.ok()) return checked.error();
-  Result<torchrun::Reading> read =
-      torchrun::read_words(arguments.words, arguments.program, environment);
+  torchrun::Words words = arguments.words;
+  const Result<std::string> placed = take_place(words);
+  if (!placed.ok()) return placed.error();
+  Result<torchrun::Reading> read = torchrun::read_words(words, arguments.program, environment);
   if (!read.ok()) return read;
+  if (!placed.value().empty()) read.value().notices.push_back(placed.value());
   launch::LaunchOptions& options = read.value().options;
   if (arguments.launcher_port != 0) options.launcher_port = arguments.launcher_port;
   if (arguments.join_timeout_s) options.join_timeout = milliseconds(*arguments.join_timeout_s);

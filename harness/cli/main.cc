@@ -33,6 +33,8 @@ struct Dispatch {
     return explore(arguments, terminal);
   }
 
+  ExitCode operator()(const MergeArguments& arguments) const { return merge(arguments, terminal); }
+
   ExitCode operator()(const ReplayArguments& arguments) const {
     return replay(arguments, terminal);
   }

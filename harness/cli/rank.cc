@@ -1,9 +1,11 @@
 // `lockstep rank`: one rank of a scenario, in a process that a launcher started.
+#include "lockstep/formats/jsonl.h"
 #include "lockstep/harness/backends/backends.h"
 #include "lockstep/harness/cli/commands.h"
 #include "lockstep/harness/cli/real_ranks.h"
 #include "lockstep/harness/crosscheck/bit_flip.h"
 #include "lockstep/harness/run/run_scenario.h"
+#include "lockstep/real/group/meeting_place.h"
 #include "lockstep/real/session/rank_session.h"
 
 namespace lockstep::cli {
@@ -29,10 +31,11 @@ Result<LaunchEnvironment> own_place(const Scenario& scenario) {
 
 RankSessionOptions session_options(const RankArguments& arguments,
                                    const Scenario& scenario,
-                                   const LaunchEnvironment& place) {
+                                   const LaunchEnvironment& place,
+                                   const std::string& rendezvous) {
   RankSessionOptions session;
   session.backend = {.place = place,
-                     .rendezvous = rendezvous_folder(place, process_environment()),
+                     .rendezvous = rendezvous,
                      .timeout = std::chrono::seconds(arguments.timeout_s),
                      .check_arrivals = place.check_arrivals};
   session.exact = scenario.session.exact;
@@ -58,7 +61,53 @@ Result<std::unique_ptr<LoopHook>> flip_of(const RankArguments& arguments, std::i
   return make_bit_flip(flip.value());
 }
 
+/// Says so on every rank. mpirun and srun end the others when one ends with an error.
+ExitCode refuse_run(const LaunchEnvironment& place, const Error& error, Terminal& terminal) {
+  terminal.err << "lockstep run: rank " << place.rank << ": " << error.text() << "\n";
+  return ExitCode::kRunFailed;
+}
+
 }  // namespace
+
+Result<std::optional<LaunchEnvironment>> place_among_ranks() {
+  auto read = read_launch_environment(process_environment());
+  if (!read.ok()) return read;
+  // One rank alone is what an interactive shell of srun has.
+  if (read.value() && read.value()->world_size == 1) return std::optional<LaunchEnvironment>();
+  return read;
+}
+
+ExitCode run_as_rank(const RealRequest& request,
+                     const Scenario& scenario,
+                     const LaunchEnvironment& place,
+                     const std::function<ExitCode(const LoadedTrace&)>& judge,
+                     Terminal& terminal) {
+  RankArguments arguments;
+  arguments.timeout_s = request.timeout_s;
+  arguments.values = request.values;
+  const std::chrono::seconds timeout(request.timeout_s);
+  // No rank writes before all have met, which needs rank 0.
+  const bool clears = place.rank == 0 && !request.trace.empty();
+  const Outcome removed = clears ? remove_trace(request.trace) : success();
+  if (!removed.ok()) return refuse_run(place, removed.error(), terminal);
+  const auto meeting = peers::MeetingPlace::join(
+      rendezvous_folder(place, process_environment()), place.rank, place.world_size, timeout);
+  if (!meeting.ok()) return refuse_run(place, meeting.error(), terminal);
+  RankSessionOptions session =
+      session_options(arguments, scenario, place, meeting.value()->folder());
+  session.trace = request.trace;
+  session.backend.check_arrivals = session.backend.check_arrivals || request.check_arrivals;
+  const auto run =
+      run_this_rank(find_backend(request.backend).value(), session, [&](RankContext& context) {
+        meeting.value()->close_doors();
+        run_rank(scenario, context, nullptr);
+      });
+  if (!run.ok()) return refuse_run(place, run.error(), terminal);
+  if (place.rank != 0) return ExitCode::kOk;
+  const Result<LoadedTrace> loaded = read_jsonl(run.value().trace);
+  if (!loaded.ok()) return refuse_run(place, loaded.error(), terminal);
+  return judge(loaded.value());
+}
 
 ExitCode rank(const RankArguments& arguments, Terminal& terminal) {
   RealRequest request;
@@ -77,7 +126,10 @@ ExitCode rank(const RankArguments& arguments, Terminal& terminal) {
 
   const auto run = run_this_rank(
       backend.value(),
-      session_options(arguments, scenario.value(), place.value()),
+      session_options(arguments,
+                      scenario.value(),
+                      place.value(),
+                      rendezvous_folder(place.value(), process_environment())),
       [&](RankContext& context) { run_rank(scenario.value(), context, flip.value().get()); });
   // What happened to the program is in its trace; that is for the laws.
   if (!run.ok()) return refuse(terminal, run.error(), ExitCode::kRunFailed);

@@ -1,12 +1,14 @@
 // Scenarios on real processes: what `run --backend` and `crosscheck` share.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "lockstep/harness/cli/commands.h"
 #include "lockstep/harness/scenario/scenario.h"
+#include "lockstep/real/host/launch_environment.h"
 
 namespace lockstep::cli {
 
@@ -42,5 +44,18 @@ struct RealRun {
 };
 
 RealRun run_on_processes(const RealRequest& request, const Scenario& scenario, Terminal& terminal);
+
+/// This process's place, if a launcher started it as one of several ranks: it is one of them, then,
+/// and starts none.
+/// Errors: variables that make no sense.
+Result<std::optional<LaunchEnvironment>> place_among_ranks();
+
+/// `run --backend` as one of these ranks. The trace of all is read on rank 0 once all have ended,
+/// and `judge` returns the exit code; other ranks return kOk once they have ended.
+ExitCode run_as_rank(const RealRequest& request,
+                     const Scenario& scenario,
+                     const LaunchEnvironment& place,
+                     const std::function<ExitCode(const LoadedTrace&)>& judge,
+                     Terminal& terminal);
 
 }  // namespace lockstep::cli

@@ -2,6 +2,7 @@
 #include "lockstep/harness/cli/zoo.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "lockstep/harness/cli/commands.h"
 #include "lockstep/harness/cli/own_scenarios.h"
@@ -17,6 +18,9 @@ ExitCode zoo(const ZooArguments& arguments, Terminal& terminal) {
   const Result<std::vector<Scenario>> scenarios = load_all_variants(files);
   if (!scenarios.ok()) return bad_input(terminal, scenarios.error().text());
 
+  if (!arguments.shard.empty()) {
+    return zoo_shard(arguments, scenarios.value(), folder, terminal);
+  }
   std::vector<ZooRow> rows;
   rows.reserve(scenarios.value().size());
   ProgressLine progress(terminal);
@@ -25,10 +29,14 @@ ExitCode zoo(const ZooArguments& arguments, Terminal& terminal) {
     rows.push_back(zoo_row(scenario, folder));
   }
   progress.clear();
+  return report_zoo(std::move(rows), arguments.json, terminal);
+}
+
+ExitCode report_zoo(std::vector<ZooRow> rows, bool json, Terminal& terminal) {
   sort_rows(rows);
-  terminal.out << (arguments.json ? render_zoo_json(rows) : render_zoo_text(rows));
-  const bool all_met = std::all_of(
-      rows.begin(), rows.end(), [](const ZooRow& row) { return row.complaints.empty(); });
+  terminal.out << (json ? render_zoo_json(rows) : render_zoo_text(rows));
+  const bool all_met =
+      std::ranges::all_of(rows, [](const ZooRow& row) { return row.complaints.empty(); });
   return all_met ? ExitCode::kOk : ExitCode::kFindings;
 }
 

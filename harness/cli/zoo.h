@@ -2,12 +2,19 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "lockstep/base/words.h"
+#include "lockstep/harness/cli/commands.h"
 #include "lockstep/harness/cli/judge.h"
-#include "lockstep/laws/finding.h"
+#include "lockstep/harness/explore/parts/part_file.h"
 #include "lockstep/laws/run_outcome.h"
+
+namespace lockstep {
+class JsonText;
+}  // namespace lockstep
 
 namespace lockstep::cli {
 
@@ -17,7 +24,6 @@ enum class ZooKind : std::uint8_t {
   kFixed,      ///< The same job without its bug: variants `fixed...` and `control...`.
   kLookAlike,  ///< Anything else that is to be quiet.
 };
-std::string_view name_of(ZooKind kind);  ///< "buggy", "fixed", "look-alike"
 
 enum class ZooVerdict : std::uint8_t {
   kCaught,      ///< Buggy, and everything expected came.
@@ -26,7 +32,29 @@ enum class ZooVerdict : std::uint8_t {
   kFalseAlarm,  ///< A law fired that was to be quiet.
   kDiffers,     ///< Values, samples, a metric, restarts or the final state are others.
 };
-std::string_view name_of(ZooVerdict verdict);  ///< "caught", ..., "false alarm", "differs"
+
+}  // namespace lockstep::cli
+
+namespace lockstep {
+
+template <>
+inline constexpr WordTable<3> kWords<cli::ZooKind> = {"buggy", "fixed", "look-alike"};
+template <>
+inline constexpr WordTable<5> kWords<cli::ZooVerdict> = {
+    "caught", "quiet", "miss", "false alarm", "differs"};
+
+}  // namespace lockstep
+
+namespace lockstep::cli {
+
+/// The first finding of a law that fired.
+struct ZooFinding {
+  std::string law;
+  std::optional<std::int64_t> step;
+  std::optional<std::int64_t> seq;
+  std::string tensor;
+  std::string sentence;
+};
 
 struct ZooRow {
   std::string bug;       ///< "bypass-wrapper": of `origin`, else the file's name.
@@ -37,7 +65,7 @@ struct ZooRow {
   RunOutcome outcome = RunOutcome::kOk;           ///< Of the run.
   RunOutcome expected_outcome = RunOutcome::kOk;  ///< The same, as the scenario has it.
   std::vector<std::string> expected;              ///< Laws that must fire.
-  std::vector<Finding> fired;                     ///< The first finding of each law that fired.
+  std::vector<ZooFinding> fired;                  ///< One of each law that fired.
   std::vector<std::string> advice;                ///< "A-straggler": what the laws advise.
   std::vector<std::string> held;                  ///< Laws that checked something and hold.
   std::string torch_detail;  ///< Buggy rows: what PyTorch's DETAIL mode did; "" = not run.
@@ -55,5 +83,21 @@ std::int64_t count(const std::vector<ZooRow>& rows, ZooVerdict verdict);
 std::string render_zoo_text(const std::vector<ZooRow>& rows);
 /// docs/report_format.md.
 std::string render_zoo_json(const std::vector<ZooRow>& rows);
+/// One of its rows.
+void write_row(JsonText& out, const ZooRow& row);
+
+/// Prints the rows, in any order. Returns: kOk if every expectation was met.
+ExitCode report_zoo(std::vector<ZooRow> rows, bool json, Terminal& terminal);
+
+/// Runs a shard of the scenarios and writes its part. `folder`: as of zoo_row.
+ExitCode zoo_shard(const ZooArguments& arguments,
+                   const std::vector<Scenario>& scenarios,
+                   const std::string& folder,
+                   Terminal& terminal);
+
+/// Parts of `zoo`, as if one process had run all scenarios. Requires: parts of one run, all of them.
+ExitCode merge_zoo(const std::vector<explore::Part>& parts,
+                   const MergeArguments& arguments,
+                   Terminal& terminal);
 
 }  // namespace lockstep::cli

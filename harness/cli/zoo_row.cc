@@ -49,41 +49,16 @@ ZooVerdict verdict_of(ZooKind kind, const std::vector<UnmetExpectation>& unmet) 
 
 void note_laws(const Report& report, ZooRow& row) {
   for (const LawResult& law : report.laws) {
-    if (!law.findings.empty()) row.fired.push_back(law.findings.front());
+    if (!law.findings.empty()) {
+      const Finding& first = law.findings.front();
+      row.fired.push_back({first.law, first.step, first.seq, first.tensor, sentence(first)});
+    }
     if (law.verdict == Verdict::kHolds) row.held.push_back(law.law);
     for (const Advice& advice : law.advice) row.advice.push_back(advice.id);
   }
 }
 
 }  // namespace
-
-std::string_view name_of(ZooKind kind) {
-  switch (kind) {
-    case ZooKind::kBuggy:
-      return "buggy";
-    case ZooKind::kFixed:
-      return "fixed";
-    case ZooKind::kLookAlike:
-      return "look-alike";
-  }
-  return "";
-}
-
-std::string_view name_of(ZooVerdict verdict) {
-  switch (verdict) {
-    case ZooVerdict::kCaught:
-      return "caught";
-    case ZooVerdict::kQuiet:
-      return "quiet";
-    case ZooVerdict::kMiss:
-      return "miss";
-    case ZooVerdict::kFalseAlarm:
-      return "false alarm";
-    case ZooVerdict::kDiffers:
-      return "differs";
-  }
-  return "";
-}
 
 ZooRow zoo_row(const Scenario& scenario, const std::string& folder) {
   const Judged judged = judge(scenario);

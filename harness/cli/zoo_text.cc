@@ -15,7 +15,7 @@ bool contains(const std::vector<std::string>& list, const std::string& text) {
 }
 
 /// "replicas-equal step 1", "collectives-match call 0"; in brackets when it was not asked for.
-std::string fired_text(const ZooRow& row, const Finding& finding) {
+std::string fired_text(const ZooRow& row, const ZooFinding& finding) {
   std::string text = finding.law;
   if (finding.step) text += " step " + std::to_string(*finding.step);
   if (finding.seq) text += " call " + std::to_string(*finding.seq);
@@ -26,7 +26,7 @@ std::string fired_text(const ZooRow& row, const Finding& finding) {
 std::string shown(const ZooRow& row) {
   std::vector<std::string> parts;
   if (!is_complete(row.outcome)) parts.emplace_back(name_of(row.outcome));
-  for (const Finding& finding : row.fired) parts.push_back(fired_text(row, finding));
+  for (const ZooFinding& finding : row.fired) parts.push_back(fired_text(row, finding));
   const bool buggy = row.kind == ZooKind::kBuggy;
   if (buggy) parts.insert(parts.end(), row.advice.begin(), row.advice.end());
   return parts.empty() ? "-" : join(parts);
@@ -83,15 +83,17 @@ void write_texts(JsonText& out, std::string_view key, const std::vector<std::str
 
 void write_fired(JsonText& out, const ZooRow& row) {
   out.key("fired").open_array();
-  for (const Finding& finding : row.fired) {
+  for (const ZooFinding& finding : row.fired) {
     out.open_object().key("law").text(finding.law).key("step");
     finding.step ? out.integer(*finding.step) : out.null();
     out.key("seq");
     finding.seq ? out.integer(*finding.seq) : out.null();
-    out.key("tensor").text(finding.tensor).key("sentence").text(sentence(finding)).close_object();
+    out.key("tensor").text(finding.tensor).key("sentence").text(finding.sentence).close_object();
   }
   out.close_array();
 }
+
+}  // namespace
 
 void write_row(JsonText& out, const ZooRow& row) {
   out.open_object();
@@ -110,8 +112,6 @@ void write_row(JsonText& out, const ZooRow& row) {
   write_texts(out, "complaints", row.complaints);
   out.close_object();
 }
-
-}  // namespace
 
 std::string render_zoo_text(const std::vector<ZooRow>& rows) {
   std::size_t bug_width = 3;

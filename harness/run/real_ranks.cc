@@ -1,10 +1,6 @@
 // run_ranks in a process that a launcher started as one rank.
-#include <array>
-#include <fcntl.h>
-#include <filesystem>
 #include <fstream>
 #include <stdexcept>
-#include <unistd.h>
 
 #include "lockstep/base/text.h"
 #include "lockstep/base/words.h"
@@ -12,6 +8,7 @@
 #include "lockstep/harness/backends/backends.h"
 #include "lockstep/harness/run/detail/check_options.h"
 #include "lockstep/harness/run/detail/run_files.h"
+#include "lockstep/real/group/meeting_place.h"
 #include "lockstep/real/host/real_host.h"
 #include "lockstep/real/session/rank_session.h"
 #include "lockstep/run.h"
@@ -33,8 +30,6 @@ inline constexpr WordTable<2> kWords<OwnBackend> = {"sim", "auto"};
 
 namespace {
 
-namespace fs = std::filesystem;
-
 [[noreturn]] void refuse(const Error& error) { throw std::invalid_argument(error.text()); }
 
 LaunchEnvironment place_of_this_process(const RunOptions& options) {
@@ -53,25 +48,6 @@ LaunchEnvironment place_of_this_process(const RunOptions& options) {
             {}});
   }
   return place;
-}
-
-// A program may call run_ranks several times, and every call is its own world. All ranks make
-// the same calls, so counting this process's own distinguishes them; the marks that count them live
-// in the rendezvous folder and not in this process, since a library has no globals.
-Result<std::string> world_folder(const LaunchEnvironment& place) {
-  const fs::path meeting = rendezvous_folder(place, process_environment());
-  std::error_code failed;
-  fs::create_directories(meeting, failed);
-  for (std::int32_t call = 0; !failed; ++call) {
-    const fs::path mark = meeting / ("rank-" + std::to_string(place.rank) + "." +
-                                     std::to_string(getpid()) + ".call-" + std::to_string(call));
-    const int handle = open(mark.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    if (handle < 0 && errno == EEXIST) continue;
-    if (handle < 0) break;
-    close(handle);
-    return (meeting / ("world-" + std::to_string(call))).string();
-  }
-  return Error{"this folder cannot be used for the rendezvous", meeting.string()};
 }
 
 void gather_results(RankContext& context, std::span<std::byte> own, std::vector<std::byte>& all) {
@@ -127,13 +103,17 @@ RealRank run_real_rank(const RunOptions& options,
                        std::span<std::byte> result) {
   detail::check_options(options);
   const LaunchEnvironment place = place_of_this_process(options);
-  const Result<std::string> folder = world_folder(place);
-  if (!folder.ok()) throw std::runtime_error(folder.error().text());
+  // A program may call run_ranks several times, and every call is its own world.
+  const auto meeting = peers::MeetingPlace::join(rendezvous_folder(place, process_environment()),
+                                                 place.rank,
+                                                 place.world_size,
+                                                 options.timeout);
+  if (!meeting.ok()) throw std::runtime_error(meeting.error().text());
   RealRank real;
   real.rank = place.rank;
   RankSessionOptions session;
   session.backend = {.place = place,
-                     .rendezvous = folder.value(),
+                     .rendezvous = meeting.value()->folder(),
                      .timeout = options.timeout,
                      .check_arrivals = options.check_arrivals || place.check_arrivals};
   session.exact = options.exact;
@@ -149,7 +129,11 @@ RealRank run_real_rank(const RunOptions& options,
       gather_results(context, result, real.results);
     };
   }
-  Result<RankSessionResult> run = run_this_rank(find_backend(backend).value(), session, body);
+  const auto play = [&](RankContext& context) {
+    meeting.value()->close_doors();  // They are connected.
+    body(context);
+  };
+  Result<RankSessionResult> run = run_this_rank(find_backend(backend).value(), session, play);
   if (!run.ok()) throw std::runtime_error(run.error().text());
   const std::exception_ptr exception = run.value().exception;
   // As in the simulator: a CommError is a misfortune of the run and stays in the report.

@@ -10,6 +10,10 @@ or from Python:
         train()
     lockstep.check("trace").raise_for_findings()
 
+or search a scenario for a schedule that fails, on every core or on a cluster:
+
+    lockstep.explore("job.toml", runs=10_000, executor=ProcessPoolExecutor()).raise_for_failure()
+
 PyTorch is needed for recording alone, and is imported only then.
 """
 from __future__ import annotations
@@ -17,6 +21,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lockstep._core import sm64
+from lockstep.exploring import Exploration, ExploredFailure, SearchFailed, explore
 from lockstep.program import ProgramRecord
 from lockstep.report import BrokenLaws, Finding, LawResult, Report, check
 
@@ -25,8 +30,8 @@ if TYPE_CHECKING:
     from os import PathLike
 
 __version__ = "0.1.0"
-__all__ = ["BrokenLaws", "Finding", "LawResult", "ProgramRecord", "Report", "__version__", "check",
-           "program_record", "record", "sm64"]
+__all__ = ["BrokenLaws", "Exploration", "ExploredFailure", "Finding", "LawResult", "ProgramRecord", "Report",
+           "SearchFailed", "__version__", "check", "explore", "program_record", "record", "sm64"]
 
 
 def program_record() -> ProgramRecord:

@@ -107,7 +107,8 @@ Result<std::string> lead(const std::string& folder, std::int32_t size) {
   const ProcessName self = own_name();
   const std::string session = fresh_name();
   std::error_code code;
-  std::filesystem::create_directory(folder + "/" + session, code);
+  // With its parents: who leaves the last meeting may have just removed them.
+  std::filesystem::create_directories(folder + "/" + session, code);
   if (code) return Error{"cannot make this folder: " + code.message(), folder + "/" + session};
   const std::string text = self.host + " " + std::to_string(self.pid) + " " + session + " " +
                            std::to_string(size) + " " + self.start + "\n";

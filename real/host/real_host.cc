@@ -1,5 +1,6 @@
 #include "lockstep/real/host/real_host.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -7,7 +8,8 @@
 
 namespace lockstep {
 
-RealHost::RealHost(Rank rank, FileSystem& files) : rank_(rank), files_(&files) {}
+RealHost::RealHost(Rank rank, FileSystem& files, Variables said)
+    : rank_(rank), files_(&files), said_(std::move(said)) {}
 
 VirtualTime RealHost::now() const {
   const auto span = std::chrono::steady_clock::now() - start_;
@@ -24,8 +26,10 @@ void RealHost::sleep(Duration span) {
 std::optional<std::string> RealHost::environment(std::string_view name) const {
   // The environment is never written once the ranks run.
   const char* value = std::getenv(std::string(name).c_str());  // NOLINT(concurrency-mt-unsafe)
-  if (value == nullptr) return std::nullopt;
-  return std::string(value);
+  if (value != nullptr) return std::string(value);
+  const auto found = std::ranges::find(said_, name, &Variables::value_type::first);
+  if (found == said_.end()) return std::nullopt;
+  return found->second;
 }
 
 void RealHost::log(std::string_view line) {

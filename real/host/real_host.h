@@ -5,6 +5,8 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "lockstep/base/host.h"
 
@@ -16,8 +18,11 @@ namespace lockstep {
 /// stream with the rank in front.
 class RealHost final : public Host {
  public:
+  using Variables = std::vector<std::pair<std::string, std::string>>;
+
+  /// `said`: what the environment has beside the process's own variables.
   /// Requires: `files` outlives the host.
-  RealHost(Rank rank, FileSystem& files);
+  RealHost(Rank rank, FileSystem& files, Variables said = {});
 
   VirtualTime now() const override;
   void sleep(Duration span) override;
@@ -45,6 +50,7 @@ class RealHost final : public Host {
 
   Rank rank_;
   FileSystem* files_;
+  Variables said_;
   ProcessMemo memo_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };

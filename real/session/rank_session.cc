@@ -39,7 +39,7 @@ struct RankOfProcess {
                 std::unique_ptr<Accelerator> opened,
                 bool watches)
       : rank(options.backend.place.rank),
-        host(Rank{rank}, files),
+        host(Rank{rank}, files, torchrun_variables(options.backend.place)),
         device(std::move(opened)),
         watched(watches),
         runtime(pool, kernels(options.exact), host, device.get()) {}

@@ -32,7 +32,7 @@ from sites import Operator, Site, Unit, sites_of, units_of
 from trials import Reach, bound_resources, noticed_by, tests_of
 
 WANTED_SHARE = 0.9
-# Of the sample that DRAWN.md is about. Chosen before it was drawn; whoever changes a test because of it and wants to
+# Of the sample that DRAWN.md is about. Chosen before it was drawn; anyone who changes a test because of it and wants to
 # know what the tests notice chooses another.
 SEED = 1938
 # They compile, or judge sources that are not as people wrote them.

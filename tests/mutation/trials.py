@@ -235,7 +235,7 @@ def _tried(call: Call, number: int | None) -> Ended:
 
 
 def _is_due_to(number: int, call: Call, how: Ended) -> bool:
-    """The same tests pass without the defect, and fail with it again (unless that takes for ever)."""
+    """The same tests pass without the defect, and fail with it again (unless that never ends)."""
     return _tried(call, None).is_ok and (how.status == TIMED_OUT or not _tried(call, number).is_ok)
 
 

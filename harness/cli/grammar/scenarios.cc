@@ -21,6 +21,21 @@ void add_scenario(CommandWords& words, Arguments& to) {
              "as the file says");
 }
 
+/// What makes a command do a share of its work.
+template <typename Arguments>
+CLI::Option& add_shard(CommandWords& words, Arguments& to) {
+  CLI::Option& shard = words.option("--shard",
+                                    to.shard,
+                                    "I/N",
+                                    "Does the Ith of N shares of the work, for `lockstep merge`",
+                                    "all of it");
+  CLI::Option& part = words.option(
+      "--part", to.part, "FILE", "With --shard: file for what the share found", "none");
+  shard.needs(&part);
+  part.needs(&shard);
+  return shard;
+}
+
 /// Options of `explore` without a scenario.
 void add_random_jobs(CommandWords& words, ExploreArguments& to, CLI::Option& file) {
   words
@@ -123,9 +138,12 @@ void add_words(CLI::App& app, HelpPage& page, ZooArguments& to) {
                      "are caught.");
   words.optional_argument(
       "DIR", to.folder, "Folder of scenarios to run [default: the project's own]");
-  words.flag("--json", to.json, "Prints the scoreboard as JSON");
+  CLI::Option& json = words.flag("--json", to.json, "Prints the scoreboard as JSON");
+  add_shard(words, to).excludes(&json);
   words.example("Print the scoreboard", "lockstep zoo");
   words.example("Use scenarios of your own", "lockstep zoo scenarios/faults --json");
+  words.example("Run the first of two halves, for `lockstep merge`",
+                "lockstep zoo --shard 1/2 --part zoo-1.jsonl");
 }
 
 void add_words(CLI::App& app, HelpPage& page, ExploreArguments& to) {
@@ -153,7 +171,8 @@ void add_words(CLI::App& app, HelpPage& page, ExploreArguments& to) {
       ->check(from_one_to(kMany));
   words.flag(
       "--vary", to.vary, "Also makes small changes: ranks, rows, steps, buckets, summation orders");
-  words.flag("--json", to.json, "Prints JSON").needs(&file);
+  CLI::Option& json = words.flag("--json", to.json, "Prints JSON");
+  json.needs(&file);
   add_random_jobs(words, to, file);
   words.option("-j,--threads", to.threads, "N", "Runs at the same time, one thread each")
       .check(from_one_to(kMostThreads));
@@ -163,10 +182,37 @@ void add_words(CLI::App& app, HelpPage& page, ExploreArguments& to) {
                "DIR",
                "Folder of kept failures, which are tried first",
                "regressions in the folder of --out");
+  add_shard(words, to).excludes(&json);
   words.example("Search for a schedule that fails",
                 "lockstep explore scenarios/healthy/any_schedule.toml --runs 200 --threads 2");
   words.example("Run 500 random correct jobs: each finding is a false alarm",
                 "lockstep explore --jobs 500 --seed 7");
+  words.example(
+      "Make the second eighth of a search, for `lockstep merge`",
+      "lockstep explore scenarios/healthy/any_schedule.toml --runs 200 --shard 2/8 --part "
+      "part-2.jsonl");
+}
+
+void add_words(CLI::App& app, HelpPage& page, MergeArguments& to) {
+  CommandWords words(
+      app,
+      page,
+      "Puts the parts together that the shards of `lockstep explore` or `lockstep zoo` "
+      "left.");
+  words.argument("PART", to.parts, "Files that --part named: all parts of one run");
+  words.flag("--json", to.json, "Prints JSON, where the command that was split can");
+  words.option("--out", to.out, "DIR", "Folder for what fails");
+  words.option("--regressions",
+               to.regressions,
+               "DIR",
+               "Folder for kept failures",
+               "regressions in the folder of --out");
+  for (const char* half : {"1", "2"}) {
+    words.example("Make half " + std::string(half) + " of a search",
+                  "lockstep explore scenarios/healthy/any_schedule.toml --runs 20 --shard " +
+                      std::string(half) + "/2 --part part-" + half + ".jsonl");
+  }
+  words.example("Put the halves together", "lockstep merge part-1.jsonl part-2.jsonl");
 }
 
 void add_words(CLI::App& app, HelpPage& page, ReplayArguments& to) {

@@ -49,19 +49,24 @@ Result<std::string> keep_job(const std::string& folder,
   return file;
 }
 
-std::vector<KeptJob> try_kept_jobs(const std::string& folder,
-                                   const std::vector<Setting>& settings) {
+std::vector<std::string> kept_job_files(const std::string& folder,
+                                        const std::vector<Setting>& settings) {
   const std::string mark = mark_of(settings);
-  std::vector<KeptJob> jobs;
+  std::vector<std::string> files;
   std::error_code code;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, code)) {
     const std::string name = entry.path().filename().string();
-    if (!name.starts_with(kKeptPrefix) || !name.ends_with(mark)) continue;
-    jobs.push_back({entry.path().string(), {}});
+    if (name.starts_with(kKeptPrefix) && name.ends_with(mark))
+      files.push_back(entry.path().string());
   }
-  std::sort(
-      jobs.begin(), jobs.end(), [](const KeptJob& a, const KeptJob& b) { return a.file < b.file; });
-  for (KeptJob& job : jobs) job.complaint = complaint_about_file(job.file);
+  std::ranges::sort(files);
+  return files;
+}
+
+std::vector<KeptJob> try_kept_jobs(const std::vector<std::string>& files) {
+  std::vector<KeptJob> jobs;
+  jobs.reserve(files.size());
+  for (const std::string& file : files) jobs.push_back({file, complaint_about_file(file)});
   return jobs;
 }
 

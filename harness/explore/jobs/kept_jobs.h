@@ -32,8 +32,12 @@ struct KeptJob {
   std::string complaint;  ///< As complaint_about's; empty: nothing complains any more.
 };
 
-/// Runs the kept jobs that were found under these settings, in the order of their files' names. A
-/// folder that does not exist holds none.
-std::vector<KeptJob> try_kept_jobs(const std::string& folder, const std::vector<Setting>& settings);
+/// The files of the kept jobs that were found under these settings, by name. A folder that does not
+/// exist holds none.
+std::vector<std::string> kept_job_files(const std::string& folder,
+                                        const std::vector<Setting>& settings);
+
+/// Runs these kept jobs.
+std::vector<KeptJob> try_kept_jobs(const std::vector<std::string>& files);
 
 }  // namespace lockstep

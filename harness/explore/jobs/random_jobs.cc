@@ -1,6 +1,7 @@
 #include "lockstep/harness/explore/jobs/random_jobs.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "lockstep/base/check.h"
 #include "lockstep/harness/explore/search/in_parallel.h"
@@ -47,10 +48,6 @@ std::string complaint_of(Look look) {
   }
 }
 
-Inspection inspection_of(const RandomJobsOptions& options, std::uint64_t index) {
-  return {options.thorough_every > 0 && index % options.thorough_every == 0, options.settings};
-}
-
 /// Looks for the simplest job of which the same law complains.
 void simplify(FalseAlarm& alarm) {
   const std::string kind = kind_of(alarm.complaint);
@@ -95,27 +92,52 @@ std::string complaint_about_file(const std::string& path) {
   });
 }
 
-RandomJobsResult try_random_jobs(const RandomJobsOptions& options) {
-  RandomJobsResult result;
-  while (result.n_jobs < options.n_jobs) {
-    const std::uint64_t first = options.first + result.n_jobs;
-    std::vector<std::string> complaints(std::min(kJobsAtOnce, options.n_jobs - result.n_jobs));
+Inspection inspection_of(const RandomJobsOptions& options, std::uint64_t index) {
+  return {options.thorough_every > 0 && index % options.thorough_every == 0, options.settings};
+}
+
+std::vector<JobComplaint> complaints_of(const RandomJobsOptions& options,
+                                        const explore::Shard& shard) {
+  std::vector<JobComplaint> found;
+  const std::uint64_t n_all =
+      options.n_jobs <= shard.next(0) ? 0 : (options.n_jobs - shard.next(0) - 1) / shard.count + 1;
+  for (std::uint64_t n_done = 0; n_done < n_all;) {
+    const auto index_of = [&](std::size_t i) {
+      return options.first + shard.next(0) + (n_done + i) * shard.count;
+    };
+    std::vector<std::string> complaints(std::min(kJobsAtOnce, n_all - n_done));
     explore::in_parallel(complaints.size(), options.n_threads, [&](std::size_t i) {
-      const std::uint64_t index = first + i;
+      const std::uint64_t index = index_of(i);
       complaints[i] = complaint_about(draw_job(options.seed, index), inspection_of(options, index));
     });
     for (std::size_t i = 0; i < complaints.size(); ++i) {
-      const std::uint64_t index = first + i;
-      const Inspection how = inspection_of(options, index);
-      result.n_thorough += how.thorough ? 1 : 0;
-      if (complaints[i].empty()) continue;
-      result.false_alarms.push_back({index, how, complaints[i], draw_job(options.seed, index), 0});
-      if (result.false_alarms.size() <= options.n_simplified) simplify(result.false_alarms.back());
+      if (!complaints[i].empty()) found.push_back({index_of(i), std::move(complaints[i])});
     }
-    result.n_jobs += complaints.size();
-    if (options.progress) options.progress(result.n_jobs, options.n_jobs);
+    n_done += complaints.size();
+    if (options.progress) options.progress(n_done, n_all);
+  }
+  return found;
+}
+
+RandomJobsResult alarms_of(const RandomJobsOptions& options,
+                           const std::vector<JobComplaint>& complaints) {
+  RandomJobsResult result;
+  result.n_jobs = options.n_jobs;
+  if (const std::uint64_t every = options.thorough_every; every > 0) {
+    const auto below = [every](std::uint64_t n) { return (n + every - 1) / every; };
+    result.n_thorough = below(options.first + options.n_jobs) - below(options.first);
+  }
+  for (const JobComplaint& complaint : complaints) {
+    const std::uint64_t index = complaint.index;
+    result.false_alarms.push_back(
+        {index, inspection_of(options, index), complaint.text, draw_job(options.seed, index), 0});
+    if (result.false_alarms.size() <= options.n_simplified) simplify(result.false_alarms.back());
   }
   return result;
+}
+
+RandomJobsResult try_random_jobs(const RandomJobsOptions& options) {
+  return alarms_of(options, complaints_of(options));
 }
 
 }  // namespace lockstep

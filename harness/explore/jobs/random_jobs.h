@@ -8,6 +8,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/harness/explore/jobs/job_sketch.h"
+#include "lockstep/harness/explore/parts/shard.h"
 #include "lockstep/harness/format/document.h"
 #include "lockstep/harness/format/load.h"
 
@@ -65,10 +66,32 @@ struct RandomJobsResult {
   std::vector<FalseAlarm> false_alarms;  ///< By their index.
 };
 
-/// Draws jobs and runs them.
+/// What was said about one job of a space.
+struct JobComplaint {
+  std::uint64_t index = 0;
+  std::string text;
+};
+
+/// Draws the jobs of one shard and runs them.
+///
+/// Returns: the complaints, by index.
+/// Deterministic: a function of options and shard, whatever n_threads.
+std::vector<JobComplaint> complaints_of(const RandomJobsOptions& options,
+                                        const explore::Shard& shard = {});
+
+/// What complaints about jobs first .. first + n_jobs - 1 come to, the first ones with the simplest
+/// job.
+/// Requires: by index, each of a job that complaint_about complains of in these words.
+RandomJobsResult alarms_of(const RandomJobsOptions& options,
+                           const std::vector<JobComplaint>& complaints);
+
+/// Draws jobs and runs them: alarms_of the complaints of all.
 ///
 /// Deterministic: a function of the options, whatever n_threads.
 RandomJobsResult try_random_jobs(const RandomJobsOptions& options);
+
+/// How the job `index` is looked at.
+Inspection inspection_of(const RandomJobsOptions& options, std::uint64_t index);
 
 /// The simplest sketch that still makes `complains` true, by removing one part after another.
 template <typename Complains>

@@ -204,12 +204,14 @@ std::unique_ptr<CountingStrategy> make_counting(sim::Strategy& inner) {
   return std::make_unique<Counting>(inner);
 }
 
+void add_actions(ActionCounts& all, const ActionCounts& later) {
+  for (std::size_t kind = 0; kind < kActionKinds; ++kind) all.picks[kind] += later.picks[kind];
+  all.choices += later.choices;
+}
+
 void Coverage::add(const Coverage& later) {
   n_runs += later.n_runs;
-  for (std::size_t kind = 0; kind < kActionKinds; ++kind) {
-    actions.picks[kind] += later.actions.picks[kind];
-  }
-  actions.choices += later.actions.choices;
+  add_actions(actions, later.actions);
   add_laws(laws, later.laws);
   add_reached(faults, later.faults);
   add_reached(marks, later.marks);

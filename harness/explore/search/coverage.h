@@ -29,6 +29,8 @@ struct ActionCounts {
   std::uint64_t choices = 0;                        ///< Picks where something else was possible.
 };
 
+void add_actions(ActionCounts& all, const ActionCounts& later);
+
 /// Picks as another strategy does, and counts.
 class CountingStrategy : public sim::Strategy {
  public:

@@ -18,6 +18,7 @@ from torch.utils.data.distributed import DistributedSampler
 from lockstep.torch.data_read import MOST_BATCHES, Handed, source_of, tensors_of
 from lockstep.torch.data_sets import TRAIN, DataSets, place_of
 from lockstep.torch.samplers import held_by
+from lockstep.torch.streams import LOADER
 from lockstep.words import DataPart
 
 if TYPE_CHECKING:
@@ -28,8 +29,11 @@ if TYPE_CHECKING:
     from lockstep.torch.wrapping import Wrapper
 
 SEAM = "batches"
-_PASS = "_lockstep_pass"  # On an iterator: its pass ...
-_SHARE = "_lockstep_share"  # ... and what its batches are counted to.
+Passed = tuple[str, list[Any], "_Share | None"]
+"""The split of a batch that was passed by, and its ids; with a share: its indices in that share's data set."""
+_PASS = "_lockstep_pass"  # On an iterator: its pass, ...
+_SHARE = "_lockstep_share"  # ... what its batches are counted to, ...
+_ASKED = "_lockstep_asked"  # ... and the indices of those that it has not handed out.
 
 
 class _Pass:
@@ -50,12 +54,21 @@ class _Share:
         self.source = ""  # What it draws from, as in data events: known while batches are looked at.
         self.split = ""
         self.training = -2  # -1 = evaluations, -2 = nothing yet.
+        self.begun: _Pass | None = None  # The pass that its last batch was of.
+        self.first: int | None = None  # The number of its set's first sample; None: samples are looked up.
+        self.alike_in = -2  # The training in which only the samples of its next batch matter.
+
+    def ids_of(self, index: list[Any]) -> list[int]:
+        """The numbers of a batch's samples, where `first` is known."""
+        first = self.first or 0
+        return [first + int(one) for one in index]
 
 
 class Batches:
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
-        self.handed: Handed | None = None  # The batch that no forward has seen yet ...
+        self.handed: Handed | None = None  # The batch that no forward has seen yet, ...
+        self.passing: tuple[_Share, list[Any]] | None = None  # ... or all that matters of it, ...
         self._from: _Pass | None = None  # ... the pass that it is of, if that is known ...
         self._share = _Share(lambda: None)  # ... what it is counted to.
         self.n_looked_at = 0  # Batches of which the values were.
@@ -77,7 +90,7 @@ class Batches:
 
     def hand(self, iterator: Any, index: Any, data: Any) -> None:
         """A loader gives its next batch to the loop; `index` None: of a stream."""
-        self.handed = None
+        self.handed = self.passing = None
         known, data_set = iterator.__dict__, iterator._dataset
         self._from = known.get(_PASS)
         share = known.get(_SHARE)
@@ -85,20 +98,39 @@ class Batches:
             share = known[_SHARE] = _Share(place_of(data_set))
             share.source = source_of(iterator)
         self._share = share
+        share.begun, share.alike_in = self._from, -2
         ids = None if index is None else self.data_sets.ids_of(data_set, _ids_of(index))
         source = share.source if self.n_looked_at < MOST_BATCHES else ""
         self.handed = Handed(ids, source, tensors_of(data) if source else [])
+        ours = type(index) is list and not source and LOADER not in known
+        share.first = self.data_sets.first_of(data_set) if ours else None
+
+    def hand_alike(self, share: _Share, index: list[Any]) -> None:
+        """The same, of a batch whose samples are all that matters. They are numbered when they are written."""
+        self.handed, self.passing = None, (share, index[:])  # A sampler may give the same list again.
+
+    def _unpack(self) -> None:
+        """Where more matters after all."""
+        passing, self.passing = self.passing, None
+        if passing is not None:
+            self._share, index = passing
+            self._from, self._share.alike_in = self._share.begun, -2
+            self.handed = Handed(self._share.ids_of(index), "", [])
 
     def pass_began(self, write: Callable[[str], None]) -> None:
         """A sampler has been asked for its first draw. Loaders may be looked through, or begun and left:
         a pass counts, and is written, once a forward consumes something of it."""
         if self.asking is None:
             self._begun = _Pass(write)
-        else:
-            self.asking.__dict__[_PASS] = _Pass(write)
+            return
+        known = self.asking.__dict__
+        known[_PASS] = _Pass(write)
+        if _SHARE in known:
+            known[_SHARE].alike_in = -2
 
     def begin_pass(self, training: bool) -> None:
         """A forward begins: what it consumes may be the first of a pass."""
+        self._unpack()
         begun, self._begun = self._begun, None
         if self.handed is not None and self._from is not None:
             begun = self._from
@@ -157,13 +189,20 @@ class Batches:
         known = begun is None or begun.written
         return known and self._share.training == self.recorder.trainings.now and not handed.tensors
 
-    def pass_by(self) -> tuple[str, list[int]] | None:
-        """A forward of a window that is left out consumes that batch. Returns: its split
-        and ids, if it has any that count."""
-        handed, self.handed = self.handed, None
-        if handed is None or handed.ids is None or self.recorder.program.gives_samples:
+    def pass_by(self) -> Passed | None:
+        """A forward of a window that is left out consumes that batch, of which is_settled() holds. Returns: what is to
+        be written of it, if anything."""
+        passing, handed, share = self.passing, self.handed, self._share
+        self.handed = self.passing = None
+        if self.recorder.program.gives_samples:
             return None
-        return self._share.split, handed.ids
+        if passing is not None:
+            return passing[0].split, passing[1], passing[0]
+        if handed is None or handed.ids is None:
+            return None
+        if share.first is not None:
+            share.alike_in = share.training
+        return share.split, handed.ids, None
 
     def forget_size(self) -> None:
         """The program says by itself what the batch counts."""
@@ -226,6 +265,8 @@ def _ids_of(index: Any) -> list[int]:
 
 def install(recorder: Recorder) -> None:
     batches = recorder.batches = Batches(recorder)
+    left_out, streams = recorder.left_out, recorder.streams
+    map_style = dataloader._DatasetKind.Map
 
     def make_iter(real: Callable[..., Any]) -> Callable[..., Any]:
         def __iter__(self: Any) -> Any:
@@ -240,10 +281,10 @@ def install(recorder: Recorder) -> None:
                 index = real(self)
             finally:
                 batches.asking = before
-            if self._dataset_kind == dataloader._DatasetKind.Map:
-                asked = self.__dict__.get("_lockstep_asked")
-                if asked is None:
-                    asked = self.__dict__["_lockstep_asked"] = deque()
+            asked = self.__dict__.get(_ASKED)
+            if asked is None and self._dataset_kind == map_style:
+                asked = self.__dict__[_ASKED] = deque()
+            if asked is not None:
                 asked.append(index)
             return index
         return _next_index
@@ -251,11 +292,15 @@ def install(recorder: Recorder) -> None:
     def make_next(real: Callable[..., Any]) -> Callable[..., Any]:
         def __next__(self: Any) -> Any:
             data = real(self)
-            asked = self.__dict__.get("_lockstep_asked")
-            if asked or self._dataset_kind != dataloader._DatasetKind.Map:
+            known = self.__dict__
+            asked, share = known.get(_ASKED), known.get(_SHARE)
+            if asked and left_out.now and share is not None and share.alike_in == recorder.trainings.now \
+                    and type(asked[0]) is list and not streams.own:
+                batches.hand_alike(share, asked.popleft())
+            elif asked or self._dataset_kind != map_style:
                 try:
                     batches.hand(self, asked.popleft() if asked else None, data)
-                    drawn = recorder.streams.handed(self)
+                    drawn = streams.handed(self)
                     if drawn:
                         batches.drawn += drawn
                 except Exception as error:
@@ -265,7 +310,7 @@ def install(recorder: Recorder) -> None:
 
     def make_reset(real: Callable[..., Any]) -> Callable[..., Any]:
         def _reset(self: Any, *args: Any, **kwargs: Any) -> Any:
-            self.__dict__.pop("_lockstep_asked", None)
+            self.__dict__.pop(_ASKED, None)
             with batches.asked_by(self):
                 return real(self, *args, **kwargs)
         return _reset

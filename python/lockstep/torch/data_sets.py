@@ -35,12 +35,19 @@ class DataSets:
         """Numbers that no sample of another set has. A part of a set has the numbers of the whole."""
         while isinstance(data, Subset):
             ids, data = [int(data.indices[index]) for index in ids], data.dataset
+        first = self._first_of_whole(data)
+        return ids if first == 0 else [first + index for index in ids]
+
+    def first_of(self, data: Any) -> int | None:
+        """The number of the first sample of a whole set; None for a part of one."""
+        return None if isinstance(data, Subset) else self._first_of_whole(data)
+
+    def _first_of_whole(self, data: Any) -> int:
         known = self._places.get(id(data))
         if known is None or known[0]() is not data:
             known = self._places[id(data)] = (place_of(data), self._n_sets)
             self._n_sets += 1
-        first = known[1] * IDS_OF_A_SET
-        return ids if first == 0 else [first + index for index in ids]
+        return known[1] * IDS_OF_A_SET
 
     def split_of(self, data: Any, training: int) -> str:
         """The split that a training calls this set: "train", and "train/2" for a second one that it

@@ -64,6 +64,9 @@ class Gradients:
             if hasattr(handle, "remove"):
                 handle.remove()
         self._handles.clear()
+        if self.recorder.scope != BACKWARD:  # One that runs now may be asking them.
+            for _, parameter in self.wrapper.trained:
+                _drop_empty_table(parameter)
 
     # -- while a backward runs
 
@@ -160,6 +163,13 @@ class Gradients:
             self.recorder.pen.zero_grad(self.wrapper.index, to_none, self.wrapper.layout(names))
 
 
+def _drop_empty_table(parameter: torch.nn.Parameter) -> None:
+    """Hooks that are removed leave a table of none on the parameter: each backward would take the
+    interpreter's lock and wrap the gradient to ask it."""
+    if parameter._backward_hooks is not None and not parameter._backward_hooks:
+        parameter._backward_hooks = None
+
+
 def _watch(gradients: Gradients, index: int, parameter: torch.nn.Parameter) -> list[Any]:
     """Installs the hooks of one parameter. Returns: their handles."""
     recorder = gradients.recorder
@@ -209,15 +219,19 @@ def install(recorder: Recorder) -> None:
     depth = 0  # Checkpointing runs a backward inside a backward.
 
     def make_backward(real: Callable[..., Any]) -> Callable[..., Any]:
-        counted = make_counted(real)
-
         def backward(*args: Any, **kwargs: Any) -> Any:
             nonlocal depth
-            if recorder.left_out.now:
+            scope, left_out = recorder.scope, recorder.left_out
+            if left_out.now:
                 if recorder.exchanges is None or not recorder.exchanges.busy:
-                    return counted(*args, **kwargs)
-                recorder.quietly(SEAM, recorder.left_out.end)
-            scope = recorder.scope
+                    recorder.scope = BACKWARD
+                    try:
+                        result = real(*args, **kwargs)
+                    finally:
+                        recorder.scope = scope
+                    left_out.backward_over()
+                    return result
+                recorder.quietly(SEAM, left_out.end)
             if depth == 0 and scope != FORWARD:
                 roots = args[0] if args else kwargs.get("tensors", ())
                 seeds = args[1] if len(args) > 1 else kwargs.get("grad_tensors")
@@ -247,17 +261,6 @@ def install(recorder: Recorder) -> None:
                     after_backward()
                 except Exception as error:
                     recorder.trouble(SEAM, error)
-            return result
-        return backward
-
-    def make_counted(real: Callable[..., Any]) -> Callable[..., Any]:
-        def backward(*args: Any, **kwargs: Any) -> Any:
-            scope, recorder.scope = recorder.scope, BACKWARD
-            try:
-                result = real(*args, **kwargs)
-            finally:
-                recorder.scope = scope
-            recorder.left_out.backward_over()
             return result
         return backward
 

@@ -82,6 +82,7 @@ class Calls:
 
     def __init__(self, groups: Groups, number: int, group: Any) -> None:
         self.recorder = groups.recorder
+        self._left_out = groups.recorder.left_out
         self.number = number
         self.size, self.rank = int(group.size()), int(group.rank())
         self.open = groups.open  # Ticket -> work, of all groups.
@@ -104,7 +105,7 @@ class Calls:
             # Between DDP's own reductions and the engine there is no function of c10d's.
             frame = sys._getframe().f_back  # None: the engine's own thread, as GPUs have it.
             own = frame is None or frame.f_code.co_name == ENGINE
-            if own and recorder.left_out.now and self._count(call):
+            if own and self._left_out.now and self._count(call):
                 return
             if self.open:
                 recorder.poll()
@@ -117,11 +118,12 @@ class Calls:
 
     def _count(self, call: Any) -> bool:
         """A call of a window that is left out. Returns: whether it still is."""
-        with self.recorder.left_out.lock:
-            if self.recorder.left_out.now:
+        left_out = self._left_out
+        with left_out.lock:
+            if left_out.now:
                 self._posting = call
                 self.n_called += 1
-            return self.recorder.left_out.now
+            return left_out.now
 
     def _write_own(self, call: Any, pen: Pen, scope: str, file: str, line: int) -> None:
         """A reduction of DDP's own: every step has some, so this asks no more than it must."""
@@ -186,7 +188,7 @@ class Calls:
 
     def write_left_out(self) -> None:
         """What was only counted so far. A call that has not completed is recorded as any other."""
-        with self.recorder.left_out.lock:
+        with self._left_out.lock:
             n = self.n_called - self._n_written
             if self.recorder.pen is not None and n > 0:
                 self._write_counted(self.recorder.pen, n)
@@ -219,7 +221,7 @@ class Calls:
 
     def _note_taken(self, call: Any) -> bool:
         """The backend has taken the last call that was counted. Returns: whether it is not written yet."""
-        with self.recorder.left_out.lock:
+        with self._left_out.lock:
             if self.n_called == self._n_written:
                 return False
             self._taken = call

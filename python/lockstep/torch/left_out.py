@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections import deque
 from threading import RLock
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 if TYPE_CHECKING:
+    from lockstep.torch.batches import Passed
     from lockstep.torch.groups import Calls
     from lockstep.torch.patches import Switch
     from lockstep.torch.recorder import Recorder
@@ -23,24 +24,15 @@ if TYPE_CHECKING:
 MOST_TICKS = 5  # Seconds: what watches the files of a job takes long silence for a standstill.
 
 
-class Passed(NamedTuple):
-    """A batch that a forward consumed, and where that stood."""
-
-    sync: int
-    micro: int
-    opt: int
-    split: str
-    ids: list[int]
-
-
 class LeftOut:
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self.now = False  # Such a window is running.
-        self.batches: deque[Passed] = deque()
+        self.batches: deque[tuple[int, int, int, Passed]] = deque()  # Where forwards stood that consumed them.
         self.switches: list[Switch] = []  # What need not be looked at meanwhile.
         self.optimizer: Any = None  # The one that steps the wrapper's parameters, and nothing else's.
         self._wrapper: Wrapper | None = None
+        self._epoch = -1  # In which no stream of the wrapper needs a look.
         self._calls: Calls | None = None
         self.lock = RLock()  # Of what is counted: the watching thread ends windows, too.
         self.overdue = False  # Nothing has been written for so long that it is time for it.
@@ -56,6 +48,8 @@ class LeftOut:
         if not alone or busy or calls is None or not calls.n_own or not wrapper.may_be_left_out():
             return
         self._n_ticks, self.overdue = 0, False
+        self._epoch = -1
+        recorder.current = wrapper.place
         self._wrapper, self._calls, self.now = wrapper, calls, True
         for switch in self.switches:
             switch.turn(False)
@@ -66,25 +60,31 @@ class LeftOut:
         """A forward of the wrapper begins. Returns: whether it is like the others; if not, recording
         goes on."""
         with self.lock:
-            return self.now and self._passes_by(ddp, wrapper)
+            if not self.now:
+                return False
+            if wrapper is not self._wrapper or not self._is_like_others(wrapper):
+                self.end()
+                return False
+            place = wrapper.place
+            wrapper.reduces = bool(ddp.require_backward_grad_sync)
+            if wrapper.reduces and not wrapper.awaits:
+                place.sync += 1
+                wrapper.awaits = True
+            place.micro += 1
+            self.recorder.moved(place)
+            passed = self.recorder.batches.pass_by()
+            if passed is not None:
+                self.batches.append((place.sync, place.micro, place.opt, passed))
+            return True
 
-    def _passes_by(self, ddp: Any, wrapper: Wrapper) -> bool:
-        recorder, module, place = self.recorder, wrapper.module(), wrapper.place
-        if wrapper is not self._wrapper or module is None or not module.training \
-                or not torch.is_grad_enabled() or not recorder.streams.is_settled(wrapper) \
-                or not recorder.batches.is_settled():
-            self.end()
+    def _is_like_others(self, wrapper: Wrapper) -> bool:
+        recorder, module = self.recorder, wrapper.module()
+        if module is None or not module.training or not torch.is_grad_enabled() or not recorder.batches.is_settled():
             return False
-        recorder.current = place
-        syncs = bool(ddp.require_backward_grad_sync)
-        place.sync += syncs and not wrapper.awaits
-        wrapper.awaits = wrapper.awaits or syncs
-        wrapper.reduces = syncs
-        place.micro += 1
-        recorder.moved(place)
-        batch = recorder.batches.pass_by()
-        if batch is not None:
-            self.batches.append(Passed(place.sync, place.micro, place.opt, *batch))
+        if self._epoch != recorder.epoch:
+            if not recorder.streams.is_settled(wrapper):
+                return False
+            self._epoch = recorder.epoch
         return True
 
     def backward_over(self) -> None:
@@ -107,15 +107,17 @@ class LeftOut:
     def stepped_again(self) -> bool:
         """The same optimizer has."""
         with self.lock:
-            if not self.now or self._wrapper is None:
+            wrapper = self._wrapper
+            if not self.now or wrapper is None:
                 return False
-            self._step_on(self._wrapper)
+            self._step_on(wrapper)
             return True
 
     def _step_on(self, wrapper: Wrapper) -> None:
-        wrapper.place.opt += 1
-        wrapper.place.micro = -1
-        self.recorder.moved(wrapper.place)
+        place = wrapper.place
+        place.opt += 1
+        place.micro = -1
+        self.recorder.moved(place)
         wrapper.step_over()
 
     # -- when it is over
@@ -127,7 +129,8 @@ class LeftOut:
                 switch.turn(True)
             pen, wrapper = self.recorder.pen, self._wrapper
             while self.batches and pen is not None and wrapper is not None:
-                sync, micro, opt, split, ids = self.batches.popleft()
+                sync, micro, opt, (split, ids, share) = self.batches.popleft()
+                ids = ids if share is None else share.ids_of(ids)
                 pen.sample_at(wrapper.index, sync, micro, opt, self.recorder.epoch, split, ids)
             if self._calls is not None:
                 self._calls.write_left_out()

@@ -47,6 +47,7 @@ class Looking:
         self.budget = budget
         self.every = FIRST if budget else 1
         self.often = 1  # One of this many windows leaves events.
+        self.quiet_until = 0  # Windows that begin before this one leave no more than the current one.
         self._window = 0  # The synchronising forward that the current window begins with.
         self._since: tuple[float, float] | None = None
         self._lasted: deque[float] = deque(maxlen=32)  # Windows that are not looked at.
@@ -61,6 +62,7 @@ class Looking:
         began at `before`."""
         self._window = now
         look = self._wanted(before, now)
+        self.quiet_until = self._next_after(now) if look is Look.COUNT and not self._learns() else 0
         if self.budget and self._since is None and (look is not Look.COUNT or self._learns()):
             self._since = _clocks()
         return look
@@ -73,6 +75,13 @@ class Looking:
         if now < FIRST or self.often == 1 or now // self.often > before // self.often:
             return Look.EVENTS
         return Look.COUNT
+
+    def _next_after(self, now: int) -> int:
+        """The first window after this one, of those that only count, that may be another kind."""
+        period = now - now % AGAIN
+        learning = period + LEARNING.start if now < period + LEARNING.start else period + AGAIN + LEARNING.start
+        ends = [(now // every + 1) * every for every in (self.every, self.often)]
+        return min(ends + [learning] if LEARNING else ends)
 
     def over(self, look: Look) -> None:
         """A window of the first wrapper is over."""

@@ -163,6 +163,9 @@ class _Watch:
         return [source.state() for source in self.sources]
 
 
+LOADER = "_lockstep_loader"  # On an iterator with workers: its number.
+
+
 class Streams:
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
@@ -172,7 +175,7 @@ class Streams:
         os.set_blocking(self._writer, False)
         self.n_loaders = 0  # Passes that have made workers or may have: a fork knows its own.
         self._told: dict[int, list[Draw]] = {}  # By loader: what its workers have drawn from.
-        self._own: list[Draw] = []  # What this process has, for the batch that it is about to hand out.
+        self.own: list[Draw] = []  # What this process has, for the batch that it is about to hand out.
         self._half = b""  # Of a line.
         self._looks: dict[int, tuple[int, int]] = {}  # Wrapper -> epoch, and forwards left to look at.
 
@@ -214,7 +217,7 @@ class Streams:
     def _tell(self, nth: int, found: list[tuple[str, bytes]]) -> None:
         worker = get_worker_info()
         if worker is None:
-            self._own += [Draw(0, -1, stream, state) for stream, state in found]
+            self.own += [Draw(0, -1, stream, state) for stream, state in found]
             return
         for stream, state in found:
             line = f"{self.n_loaders}\t{nth}\t{worker.id}\t{stream}\t{state.hex()}\n".encode()
@@ -224,10 +227,10 @@ class Streams:
 
     def handed(self, iterator: Any) -> list[Draw]:
         """A loader hands out a batch. Returns: streams that were drawn from and are not recorded yet."""
-        number = iterator.__dict__.get("_lockstep_loader")
-        if number is None and not self._own or os.getpid() != self.process:
+        number = iterator.__dict__.get(LOADER)
+        if number is None and not self.own or os.getpid() != self.process:
             return []
-        own, self._own = self._own, []
+        own, self.own = self.own, []
         if number is None:
             return own
         self._read()
@@ -327,7 +330,7 @@ def install(recorder: Recorder) -> None:
     def make_init(real: Callable[..., Any]) -> Callable[..., Any]:
         def __init__(self: Any, loader: Any, *args: Any, **kwargs: Any) -> None:
             streams.n_loaders += 1
-            self.__dict__["_lockstep_loader"] = streams.n_loaders
+            self.__dict__[LOADER] = streams.n_loaders
             real(self, loader, *args, **kwargs)
         return __init__
 

@@ -90,6 +90,9 @@ class Wrapper:
     def step_over(self) -> None:
         """An optimizer has stepped: the next window begins."""
         looking, left_out, begins = self.recorder.looking, self.recorder.left_out, self.place.sync + 1
+        if left_out.now and begins < looking.quiet_until and not left_out.overdue:
+            self.began = begins
+            return
         if self.index == 0:
             looking.over(Look.WHOLE if self.looks else Look.COUNT if left_out.now else Look.EVENTS)
         look = looking.wants(self.began, begins)
@@ -283,6 +286,11 @@ class Wrapping:
         return {id(p): (wrapper, name + " (new)") for ddp, wrapper in self.of.items()
                 for name, p in ddp.module.named_parameters()
                 if id(p) not in owners and name not in wrapper.ignored}
+
+    def ignored(self) -> set[int]:
+        """The ids of parameters that wrappers leave alone because their programs say so."""
+        return {id(p) for ddp, wrapper in self.of.items() if wrapper.ignored
+                for name, p in ddp.module.named_parameters() if name in wrapper.ignored}
 
     def names_of(self, parameters: Iterable[Any]) -> list[tuple[Wrapper, list[str]]]:
         """The names of these parameters, by wrapper."""

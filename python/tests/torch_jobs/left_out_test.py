@@ -91,6 +91,105 @@ def test_samples_steps_and_the_number_of_calls_are_those_of_a_whole_recording(se
         assert left_out(some) and not left_out(whole)
 
 
+ONE_LIST = """
+class OneList:
+    def __init__(self, sampler):
+        self.sampler = sampler
+
+    def __iter__(self):
+        batch = []
+        for index in self.sampler:
+            batch.append(index)
+            if len(batch) == 6:
+                yield batch
+                batch.clear()
+
+    def __len__(self):
+        return len(self.sampler) // 6
+
+
+def main():"""
+WITHOUT_END = """
+class WithoutEnd:
+    def __init__(self, sampler):
+        self.sampler = sampler
+
+    def __iter__(self):
+        for epoch in range(4):
+            self.sampler.set_epoch(epoch)
+            yield from torch.utils.data.BatchSampler(self.sampler, 6, True)
+
+
+def main():"""
+LOADER = "DataLoader(data, batch_size=6, sampler=sampler)"
+LOOP = "        for x, y in loader:\n"
+LOADERS = {
+    "that give the same list again": {"\ndef main():": ONE_LIST,
+                                      LOADER: "DataLoader(data, batch_sampler=OneList(sampler))"},
+    "of tensors as indices": {"\ndef main():": ONE_LIST.replace("append(index)", "append(torch.tensor(index))"),
+                              LOADER: "DataLoader(data, batch_sampler=OneList(sampler))"},
+    "of a sampler without end": {"\ndef main():": WITHOUT_END, "        sampler.set_epoch(epoch)\n": "        if epoch:\n            break\n",
+                                 LOADER: "DataLoader(data, batch_sampler=WithoutEnd(sampler))"},
+    "of a part of a set": {"    sampler =": "    data = torch.utils.data.Subset(data, range(479, -1, -1))\n    sampler ="},
+    "with workers": {LOADER: LOADER[:-1] + ", num_workers=2, persistent_workers=True)"},
+    "with batches that are thrown away": {LOOP: LOOP + "            if int(x[0, 0] * 1e4) % 3 == 0:\n                continue\n"},
+    "of two sets": {
+        "    model =": "    more = TensorDataset(inputs + 1, inputs.sum(1, keepdim=True))\n"
+                       "    other = DataLoader(more, batch_size=6, sampler=sampler)\n    model =",
+        LOOP: "        for n, both in enumerate(zip(loader, other)):\n            x, y = both[n % 2 if n % 7 else 1]\n"},
+    "with an evaluation in a step": {
+        "            optimizer.zero_grad()\n": "            if int(x[0, 0] * 1e4) % 13 == 0:\n                model.eval()\n"
+                                             "                model(x)\n                model.train()\n"
+                                             "            optimizer.zero_grad()\n"},
+    "of a second training": {"    dist.destroy": """    second = DistributedDataParallel(nn.Linear(8, 1))
+    last = torch.optim.SGD(second.parameters(), lr=0.05)
+    for x, y in loader:
+        nn.functional.mse_loss(second(x), y).backward()
+        last.step()
+    dist.destroy"""},
+}
+
+
+@pytest.mark.parametrize("loaders", list(LOADERS))
+def test_the_samples_of_loaders_are_those_of_a_whole_recording(loaders: str, seldom: None, tmp_path: Path) -> None:
+    script = longer("clean.py", tmp_path)
+    text = script.read_text()
+    for old, new in LOADERS[loaders].items():
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    script.write_text(text)
+    for name, budget in (("some", BUDGET), ("whole", 0.0)):
+        ran = run_job(script, 2, tmp_path / name, tmp_path, budget)
+        assert ran.codes == [0, 0] and ran.troubles == [], ran.output
+    for rank in (0, 1):
+        some, whole = (events_of(tmp_path / name, rank) for name in ("some", "whole"))
+        samples = [[(event["at"], event["split"], event["ids"]) for event in events if event["kind"] == "sample"]
+                   for events in (some, whole)]
+        assert samples[0] == samples[1] and len(samples[0]) > 100
+        assert left_out(some)
+
+
+TABLES = """
+            if epoch == 2:
+                first, *others = model.parameters()
+                print("tables", dist.get_rank(), [p._backward_hooks for p in others], len(first._backward_hooks or ()), flush=True)
+"""
+
+
+def test_parameters_that_are_not_looked_at_have_no_hooks_but_the_programs_own(tmp_path: Path, seldom: None) -> None:
+    script = longer("clean.py", tmp_path)
+    text = script.read_text().replace("    optimizer =", "    calls = []\n"
+                                      "    next(model.parameters()).register_hook(lambda grad: calls.append(1))\n    optimizer =")
+    text = text.replace("            optimizer.step()\n", "            optimizer.step()\n" + TABLES)
+    text = text.replace("    dist.destroy", "    print('calls', len(calls), flush=True)\n    dist.destroy")
+    script.write_text(text)
+    ran = run_job(script, 2, tmp_path / "trace", tmp_path, BUDGET)
+    assert ran.codes == [0, 0] and ran.troubles == [], ran.output
+    tables = [line.split(" ", 2)[2] for line in ran.output.splitlines() if line.startswith("tables 0")]
+    assert len(tables) == 40 and tables.count("[None, None, None] 1") > 30, tables
+    assert ran.output.count(f"calls {N_STEPS}") == 2
+
+
 @pytest.fixture
 def ended_at_any_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another thread ends windows that are left out, as the watching thread does, but hundreds of times a second.
@@ -259,6 +358,22 @@ def test_windows_that_leave_events_are_those_of_a_power_of_two_and_of_its_multip
     eventful = [{now for now in steps if each.wants(now - 1, now) is not Look.COUNT} for each in (one, other)]
     assert eventful[1] < eventful[0]
     assert len(eventful[0]) == len([now for now in steps if now % 4 == 0])
+
+
+@pytest.mark.parametrize(("every", "often"), [(16, 2), (64, 8), (256, 64), (4096, 1024), (4096, 1 << 20)])
+def test_windows_until_the_next_that_may_leave_more_only_count(every: int, often: int) -> None:
+    one = Looking(BUDGET)
+    one.every, one.often = every, often
+    draws = random.Random(every)
+    before, n_quiet = 0, 0
+    while before < 5 * AGAIN:
+        now = before + draws.choice((1, 1, 1, 2, 0))  # A step may have no synchronising forward.
+        quiet = now < one.quiet_until
+        n_quiet += quiet
+        look = one.wants(before, now)
+        assert not quiet or look is Look.COUNT and now % AGAIN not in LEARNING
+        before = now
+    assert n_quiet > 4 * AGAIN * (1 - 2 / min(often, every, AGAIN)) * (1 - len(LEARNING) / AGAIN)
 
 
 def test_every_other_window_is_left_out_to_learn_what_events_cost() -> None:

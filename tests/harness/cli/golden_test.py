@@ -19,7 +19,7 @@ GOLDEN = ROOT / "tests" / "harness" / "cli" / "golden"
 WEIGHTS = "scenarios/lessons/weights_2_and_200.toml"
 
 CONTRIBUTIONS = "".join(f" --contributions IN/sums/rank{rank}.npy" for rank in range(3))
-COMMANDS = ("run test zoo explore replay check diff explain-diff bisect export analyze certify whatif laws explain sampler nccl-log crosscheck "
+COMMANDS = ("run test zoo explore merge replay check diff explain-diff bisect export analyze certify whatif laws explain sampler nccl-log crosscheck "
             "launch rank help").split()
 
 # Name of the golden file -> commands. SRC/ is the source tree, IN/ the folder of broken inputs.

@@ -45,7 +45,7 @@ TEST(LaunchEnvironmentTest, ReadsWhatTorchrunSets) {
   EXPECT_EQ(place.restart_count, 2);
   EXPECT_EQ(place.max_restarts, 3);
   EXPECT_EQ(place.backend, "gloo");
-  EXPECT_EQ(place.source, "torchrun");
+  EXPECT_EQ(name_of(place.source), "torchrun");
 }
 
 TEST(LaunchEnvironmentTest, ComparingWhatArrivesIsOnOnlyWhenAskedFor) {
@@ -67,17 +67,77 @@ TEST(LaunchEnvironmentTest, UnderstandsMpirunAndSrun) {
   const auto mpi = read_launch_environment(lookup_in({{"OMPI_COMM_WORLD_RANK", "3"},
                                                       {"OMPI_COMM_WORLD_SIZE", "4"},
                                                       {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
-                                                      {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}}));
+                                                      {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                                                      {"PMIX_NAMESPACE", "prterun-n1-7@1"}}));
   ASSERT_TRUE(mpi.ok());
-  EXPECT_EQ(mpi.value()->source, "openmpi");
+  EXPECT_EQ(name_of(mpi.value()->source), "openmpi");
   EXPECT_EQ(mpi.value()->rank, 3);
   EXPECT_EQ(mpi.value()->local_rank, 1);
-  const auto slurm = read_launch_environment(
-      lookup_in({{"SLURM_PROCID", "2"}, {"SLURM_NTASKS", "3"}, {"SLURM_LOCALID", "0"}}));
+  EXPECT_EQ(mpi.value()->run_id, "openmpi-prterun-n1-7_1");
+  const auto slurm = read_launch_environment(lookup_in({{"SLURM_PROCID", "2"},
+                                                        {"SLURM_NTASKS", "3"},
+                                                        {"SLURM_STEP_NUM_TASKS", "3"},
+                                                        {"SLURM_LOCALID", "0"},
+                                                        {"SLURM_NODEID", "5"},
+                                                        {"SLURM_JOB_ID", "17"},
+                                                        {"SLURM_STEP_ID", "2"}}));
   ASSERT_TRUE(slurm.ok());
-  EXPECT_EQ(slurm.value()->source, "slurm");
+  EXPECT_EQ(name_of(slurm.value()->source), "slurm");
   EXPECT_EQ(slurm.value()->rank, 2);
   EXPECT_EQ(slurm.value()->local_rank, 0);
+  EXPECT_EQ(slurm.value()->run_id, "slurm-17-2");
+  EXPECT_EQ(slurm.value()->node, 5);
+  const auto hydra = read_launch_environment(lookup_in(
+      {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MPI_LOCALRANKID", "0"}, {"MPI_LOCALNRANKS", "1"}}));
+  ASSERT_TRUE(hydra.ok());
+  EXPECT_EQ(name_of(hydra.value()->source), "pmi");
+  EXPECT_EQ(hydra.value()->rank, 1);
+  EXPECT_EQ(hydra.value()->local_rank, 0);
+  EXPECT_EQ(hydra.value()->local_world_size, 1);
+  EXPECT_EQ(hydra.value()->run_id, "none");
+}
+
+// A job that asks for RANK or LOCAL_RANK gets the same answer under every launcher.
+TEST(LaunchEnvironmentTest, EveryPlaceIsSaidAsTorchrunWould) {
+  using Said = std::vector<std::pair<std::string, std::string>>;
+  const auto said = [](Variables variables) {
+    return torchrun_variables(*read_launch_environment(lookup_in(std::move(variables))).value());
+  };
+  EXPECT_EQ(said({{"OMPI_COMM_WORLD_RANK", "1"},
+                  {"OMPI_COMM_WORLD_SIZE", "2"},
+                  {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+                  {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}}),
+            (Said{{"RANK", "1"}, {"LOCAL_RANK", "1"}, {"WORLD_SIZE", "2"}, {"GROUP_RANK", "0"}}));
+  EXPECT_EQ(said({{"OMPI_COMM_WORLD_RANK", "3"},
+                  {"OMPI_COMM_WORLD_SIZE", "4"},
+                  {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+                  {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}}),
+            (Said{{"RANK", "3"}, {"LOCAL_RANK", "1"}, {"WORLD_SIZE", "4"}}));
+  EXPECT_EQ(said({{"RANK", "0"}, {"WORLD_SIZE", "1"}}), Said{});
+  EXPECT_EQ(torchrun_variables({}), Said{});
+}
+
+// What a batch script finds in its environment, although no srun started it.
+TEST(LaunchEnvironmentTest, ABatchScriptIsNotARank) {
+  const auto read = read_launch_environment(lookup_in({{"SLURM_PROCID", "0"},
+                                                       {"SLURM_NTASKS", "4"},
+                                                       {"SLURM_LOCALID", "0"},
+                                                       {"SLURM_JOB_ID", "17"}}));
+  ASSERT_TRUE(read.ok());
+  EXPECT_FALSE(read.value().has_value());
+}
+
+// mpirun within srun, and torchrun within mpirun: the innermost launcher started this process.
+TEST(LaunchEnvironmentTest, TheInnermostLauncherCounts) {
+  Variables variables = {{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}};
+  const auto source = [&] {
+    return name_of(read_launch_environment(lookup_in(variables)).value()->source);
+  };
+  EXPECT_EQ(source(), "slurm");
+  variables.insert({{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}});
+  EXPECT_EQ(source(), "openmpi");
+  variables.insert({{"RANK", "3"}, {"WORLD_SIZE", "4"}});
+  EXPECT_EQ(source(), "torchrun");
 }
 
 TEST(LaunchEnvironmentTest, WithoutALauncherThereIsNoPlace) {

@@ -18,22 +18,12 @@ import time
 import unittest
 from pathlib import Path
 
-from real_processes import CLEAN, processes_of
+from real_processes import CLEAN, processes_of, torchrun
 
 ROOT = Path(__file__).resolve().parents[3]
 LOCKSTEP, TRAINER = (str(Path(path).resolve()) for path in sys.argv[1:3])
 MLP = ROOT / "tests" / "harness" / "crosscheck" / "mlp.toml"
 EXACT = ROOT / "tests" / "real" / "launch" / "exact.toml"
-
-
-def torchrun():
-    """The real one, or None."""
-    for path in (shutil.which("torchrun"), "/usr/bin/torchrun"):
-        if path and os.access(path, os.X_OK):
-            probe = subprocess.run([path, "--help"], capture_output=True, env=CLEAN, check=False)
-            if probe.returncode == 0:
-                return path
-    return None
 
 
 class LaunchTest(unittest.TestCase):
@@ -226,7 +216,7 @@ class LaunchTest(unittest.TestCase):
         self.wait_for(lambda: not processes_of(str(self.folder)), "no process is left")
         self.wait_for(lambda: not list(temporary.iterdir()), "no folder is left")
 
-    def test_the_keeper_of_a_launch_keeps_no_file_of_whoever_launched_it(self):
+    def test_the_keeper_of_a_launch_keeps_no_file_of_its_parent(self):
         program = self.script("open(f'{FOLDER}/{RANK}.started', 'w').close()\ntime.sleep(300)\n")
         other, inherited = os.pipe()
         os.close(other)

@@ -23,6 +23,7 @@ void add_words(CLI::App& app, HelpPage& page, RunArguments& to);
 void add_words(CLI::App& app, HelpPage& page, TestArguments& to);
 void add_words(CLI::App& app, HelpPage& page, ZooArguments& to);
 void add_words(CLI::App& app, HelpPage& page, ExploreArguments& to);
+void add_words(CLI::App& app, HelpPage& page, MergeArguments& to);
 void add_words(CLI::App& app, HelpPage& page, ReplayArguments& to);
 void add_words(CLI::App& app, HelpPage& page, CheckArguments& to);
 void add_words(CLI::App& app, HelpPage& page, DiffArguments& to);
