@@ -25,7 +25,7 @@ const std::map<std::string, std::size_t> kAllowedComparisons = {
     {"harness/gpu_record/main.cc", 6},
     {"python/native/coordinate.cc", 3},
     {"harness/whatif/nccl_tests_output.cc", 5},
-    {"real/host/launch_environment.cc", 4},
+    {"real/host/launch_environment.cc", 3},
     {"real/launch/launch_options.cc", 2},
     {"real/launch/supervisor.cc", 1},
     {"real/torchrun/devices.cc", 5},
