@@ -5,16 +5,15 @@
 #include <memory>
 #include <vector>
 
-#include "lockstep/harness/scenario/scenario.h"
+#include "lockstep/harness/scenario/bug_spec.h"
 
 namespace lockstep {
 
-/// Where a kind of bug strikes, and how to make it.
+/// Where a kind of bug strikes if it does not say: at which point of the loop, on which side.
 struct BugTraits {
   BugKind kind = BugKind::kThrow;
-  LoopPoint event = LoopPoint::kStep;  ///< Where it strikes by default...
-  bool after = false;                  ///< ...and on which side.
-  std::unique_ptr<LoopHook> (*make)(const BugSpec& spec) = nullptr;
+  LoopPoint event = LoopPoint::kStep;
+  bool after = false;
 };
 
 const BugTraits& traits_of(BugKind kind);
@@ -23,34 +22,32 @@ const BugTraits& traits_of(BugKind kind);
 std::vector<std::unique_ptr<LoopHook>> make_bugs(const std::vector<BugSpec>& bugs,
                                                  std::int32_t rank);
 
-// -- the families
-std::unique_ptr<LoopHook> make_write_tensor(const BugSpec& spec);
-std::unique_ptr<LoopHook> make_flip_bit(const BugSpec& spec);
-std::unique_ptr<LoopHook> make_scale_gradient(const BugSpec& spec);
-std::unique_ptr<LoopHook> make_zero_missing_gradients(const BugSpec& spec);
-std::unique_ptr<LoopHook> make_bypass_wrapper(const BugSpec& spec);
-std::unique_ptr<LoopHook> make_no_set_epoch(const BugSpec& spec);
-std::unique_ptr<LoopHook> make_skip_step(const BugSpec& spec);
-std::unique_ptr<LoopHook> make_throw(const BugSpec& spec);
-std::unique_ptr<LoopHook> make_extra_collective(const BugSpec& spec);
+// -- one for each kind
+std::unique_ptr<LoopHook> make_bug(const bug::BypassWrapper& what, const BugPlace& at);
+std::unique_ptr<LoopHook> make_bug(const bug::ExtraCollective& what, const BugPlace& at);
+std::unique_ptr<LoopHook> make_bug(const bug::FlipBit& what, const BugPlace& at);
+std::unique_ptr<LoopHook> make_bug(const bug::NoSetEpoch& what, const BugPlace& at);
+std::unique_ptr<LoopHook> make_bug(const bug::ScaleGradient& what, const BugPlace& at);
+std::unique_ptr<LoopHook> make_bug(const bug::SkipStep& what, const BugPlace& at);
+std::unique_ptr<LoopHook> make_bug(const bug::Throw& what, const BugPlace& at);
+std::unique_ptr<LoopHook> make_bug(const bug::WriteTensor& what, const BugPlace& at);
+std::unique_ptr<LoopHook> make_bug(const bug::ZeroMissingGradients& what, const BugPlace& at);
 
 /// A hook that acts once the loop reaches the place its declaration names.
 class PlacedBug : public LoopHook {
  public:
-  explicit PlacedBug(const BugSpec& spec);
+  explicit PlacedBug(const BugPlace& at) : at_(at) {}
+
   void before(LoopPoint point, LoopState& state) final;
   void after(LoopPoint point, LoopState& state) final;
 
  protected:
   virtual void strike(LoopState& state) = 0;
 
-  const BugSpec& spec() const { return spec_; }
-
  private:
   bool is_here(LoopPoint point, bool after, const LoopState& state) const;
 
-  BugSpec spec_;
-  LoopPoint point_;
+  BugPlace at_;
 };
 
 }  // namespace lockstep

@@ -1,5 +1,6 @@
 // The table of bug kinds, and the part all of them share: waiting for their place in the loop.
 #include <array>
+#include <variant>
 
 #include "lockstep/harness/bugs/bug.h"
 
@@ -8,15 +9,15 @@ namespace {
 
 // By BugKind. An explicit table: a linker drops objects that register themselves.
 constexpr std::array<BugTraits, kWords<BugKind>.size()> kTraits = {{
-    {BugKind::kBypassWrapper, LoopPoint::kForward, false, make_bypass_wrapper},
-    {BugKind::kExtraCollective, LoopPoint::kStep, true, make_extra_collective},
-    {BugKind::kFlipBit, LoopPoint::kBackward, false, make_flip_bit},
-    {BugKind::kNoSetEpoch, LoopPoint::kEpoch, false, make_no_set_epoch},
-    {BugKind::kScaleGradient, LoopPoint::kBackward, true, make_scale_gradient},
-    {BugKind::kSkipStep, LoopPoint::kStep, false, make_skip_step},
-    {BugKind::kThrow, LoopPoint::kStep, false, make_throw},
-    {BugKind::kWriteTensor, LoopPoint::kStep, true, make_write_tensor},
-    {BugKind::kZeroMissingGradients, LoopPoint::kStep, false, make_zero_missing_gradients},
+    {BugKind::kBypassWrapper, LoopPoint::kForward, false},
+    {BugKind::kExtraCollective, LoopPoint::kStep, true},
+    {BugKind::kFlipBit, LoopPoint::kBackward, false},
+    {BugKind::kNoSetEpoch, LoopPoint::kEpoch, false},
+    {BugKind::kScaleGradient, LoopPoint::kBackward, true},
+    {BugKind::kSkipStep, LoopPoint::kStep, false},
+    {BugKind::kThrow, LoopPoint::kStep, false},
+    {BugKind::kWriteTensor, LoopPoint::kStep, true},
+    {BugKind::kZeroMissingGradients, LoopPoint::kStep, false},
 }};
 
 constexpr bool is_in_order() {
@@ -36,17 +37,16 @@ std::vector<std::unique_ptr<LoopHook>> make_bugs(const std::vector<BugSpec>& bug
                                                  std::int32_t rank) {
   std::vector<std::unique_ptr<LoopHook>> hooks;
   for (const BugSpec& bug : bugs) {
-    if (bug.ranks.contains(rank)) hooks.push_back(traits_of(bug.kind).make(bug));
+    if (!bug.ranks.contains(rank)) continue;
+    hooks.push_back(
+        std::visit([&](const auto& what) { return make_bug(what, bug.at); }, bug.effect));
   }
   return hooks;
 }
 
-PlacedBug::PlacedBug(const BugSpec& spec) : spec_(spec), point_(spec.at.event) {}
-
 bool PlacedBug::is_here(LoopPoint point, bool after, const LoopState& state) const {
-  return point == point_ && after == spec_.at.after &&
-         (!spec_.at.step || *spec_.at.step == state.step) &&
-         (!spec_.at.micro || *spec_.at.micro == state.micro);
+  return point == at_.event && after == at_.after && (!at_.step || *at_.step == state.step) &&
+         (!at_.micro || *at_.micro == state.micro);
 }
 
 void PlacedBug::before(LoopPoint point, LoopState& state) {

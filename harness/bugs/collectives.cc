@@ -8,25 +8,30 @@ namespace lockstep {
 namespace {
 
 class ExtraCollective final : public PlacedBug {
-  using PlacedBug::PlacedBug;
+ public:
+  ExtraCollective(const bug::ExtraCollective& what, const BugPlace& at)
+      : PlacedBug(at), what_(what) {}
 
+ private:
   void strike(LoopState& state) override {
     ProcessGroup& world = state.context->world();
     const OpOptions options = {.async = false,
-                               .site = intern_site(state.context->runtime(), spec().site)};
-    if (spec().op == CollectiveOp::kAllReduce) {
+                               .site = intern_site(state.context->runtime(), what_.site)};
+    if (what_.op == CollectiveOp::kAllReduce) {
       std::array<float, 1> one = {1.0F};
       world.all_reduce(Memory::of(std::span<float>(one)), ReduceOp::kSum, options).wait_or_throw();
     } else {
       world.barrier(options).wait_or_throw();
     }
   }
+
+  bug::ExtraCollective what_;
 };
 
 }  // namespace
 
-std::unique_ptr<LoopHook> make_extra_collective(const BugSpec& spec) {
-  return std::make_unique<ExtraCollective>(spec);
+std::unique_ptr<LoopHook> make_bug(const bug::ExtraCollective& what, const BugPlace& at) {
+  return std::make_unique<ExtraCollective>(what, at);
 }
 
 }  // namespace lockstep

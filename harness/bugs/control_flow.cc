@@ -1,5 +1,6 @@
 // Bugs of control flow: a rank takes a different path through the loop from the others.
 #include <stdexcept>
+#include <string>
 
 #include "lockstep/harness/bugs/bug.h"
 
@@ -28,25 +29,31 @@ class SkipStep final : public PlacedBug {
 };
 
 class Throw final : public PlacedBug {
-  using PlacedBug::PlacedBug;
+ public:
+  Throw(const bug::Throw& what, const BugPlace& at) : PlacedBug(at), message_(what.message) {}
 
-  void strike(LoopState& /*state*/) override { throw std::runtime_error(spec().message); }
+ private:
+  void strike(LoopState& /*state*/) override { throw std::runtime_error(message_); }
+
+  std::string message_;
 };
 
 }  // namespace
 
-std::unique_ptr<LoopHook> make_bypass_wrapper(const BugSpec& spec) {
-  return std::make_unique<BypassWrapper>(spec);
+std::unique_ptr<LoopHook> make_bug(const bug::BypassWrapper& /*what*/, const BugPlace& at) {
+  return std::make_unique<BypassWrapper>(at);
 }
 
-std::unique_ptr<LoopHook> make_no_set_epoch(const BugSpec& spec) {
-  return std::make_unique<NoSetEpoch>(spec);
+std::unique_ptr<LoopHook> make_bug(const bug::NoSetEpoch& /*what*/, const BugPlace& at) {
+  return std::make_unique<NoSetEpoch>(at);
 }
 
-std::unique_ptr<LoopHook> make_skip_step(const BugSpec& spec) {
-  return std::make_unique<SkipStep>(spec);
+std::unique_ptr<LoopHook> make_bug(const bug::SkipStep& /*what*/, const BugPlace& at) {
+  return std::make_unique<SkipStep>(at);
 }
 
-std::unique_ptr<LoopHook> make_throw(const BugSpec& spec) { return std::make_unique<Throw>(spec); }
+std::unique_ptr<LoopHook> make_bug(const bug::Throw& what, const BugPlace& at) {
+  return std::make_unique<Throw>(what, at);
+}
 
 }  // namespace lockstep

@@ -19,28 +19,32 @@ std::vector<Variable> tensors_named(nn::Module& model, const std::string& name) 
 }
 
 class WriteTensor final : public PlacedBug {
-  using PlacedBug::PlacedBug;
+ public:
+  WriteTensor(const bug::WriteTensor& what, const BugPlace& at) : PlacedBug(at), what_(what) {}
 
+ private:
   void strike(LoopState& state) override {
-    for (const Variable& variable : tensors_named(*state.model, spec().tensor)) {
-      const Tensor& all = spec().part == TensorSide::kGrad ? variable.grad() : variable.data();
+    for (const Variable& variable : tensors_named(*state.model, what_.tensor)) {
+      const Tensor& all = what_.part == TensorSide::kGrad ? variable.grad() : variable.data();
       if (!all.defined()) continue;  // A gradient that does not exist cannot be overwritten.
-      if (spec().element)
-        LOCKSTEP_CHECK(*spec().element < all.n_elems(),
-                       "no element " + std::to_string(*spec().element) + " in " + all.text());
-      const Tensor hit = spec().element ? all.slice(*spec().element, Shape{1}) : all;
-      hit.runtime().kernels().fill(hit, spec().value);
+      if (what_.element)
+        LOCKSTEP_CHECK(*what_.element < all.n_elems(),
+                       "no element " + std::to_string(*what_.element) + " in " + all.text());
+      const Tensor hit = what_.element ? all.slice(*what_.element, Shape{1}) : all;
+      hit.runtime().kernels().fill(hit, what_.value);
       hit.storage()->bump_version();
     }
   }
+
+  bug::WriteTensor what_;
 };
 
 /// Scales gradients. At the backward's `before` side it scales the local contribution just before
 /// the wrapper's own hook takes it, otherwise what the reduction has left in `.grad`.
 class ScaleGradient final : public LoopHook, private GradHook {
  public:
-  explicit ScaleGradient(const BugSpec& spec)
-      : spec_(spec), local_(spec.at.event == LoopPoint::kBackward && !spec.at.after) {}
+  ScaleGradient(const bug::ScaleGradient& what, const BugPlace& at)
+      : what_(what), at_(at), local_(at.event == LoopPoint::kBackward && !at.after) {}
 
   ScaleGradient(const ScaleGradient&) = delete;
   ScaleGradient& operator=(const ScaleGradient&) = delete;
@@ -52,34 +56,33 @@ class ScaleGradient final : public LoopHook, private GradHook {
     // Hooks fire in the order of registration: only one that is older than the wrapper comes before
     // it.
     if (local_ && point == LoopPoint::kWrap) {
-      tensors_ = tensors_named(*state.model, spec_.tensor);
+      tensors_ = tensors_named(*state.model, what_.tensor);
       for (std::size_t i = 0; i < tensors_.size(); ++i) {
         if (tensors_[i].requires_grad()) tensors_[i].add_hook(*this, i);
       }
     }
     if (local_ && point == LoopPoint::kBackward) active_ = here(state);
-    if (!local_ && point == LoopPoint::kStep && spec_.at.event == LoopPoint::kStep)
-      scale_all(state);
+    if (!local_ && point == LoopPoint::kStep && at_.event == LoopPoint::kStep) scale_all(state);
   }
 
   void after(LoopPoint point, LoopState& state) override {
     if (point != LoopPoint::kBackward) return;
     active_ = false;
-    if (!local_ && spec_.at.event == LoopPoint::kBackward) scale_all(state);
+    if (!local_ && at_.event == LoopPoint::kBackward) scale_all(state);
   }
 
  private:
-  bool here(const LoopState& state) const { return !spec_.at.step || *spec_.at.step == state.step; }
+  bool here(const LoopState& state) const { return !at_.step || *at_.step == state.step; }
 
   void scale_all(LoopState& state) const {
     if (!here(state)) return;
-    for (const Variable& variable : tensors_named(*state.model, spec_.tensor))
+    for (const Variable& variable : tensors_named(*state.model, what_.tensor))
       scale(variable.grad());
   }
 
   void scale(const Tensor& grad) const {
     if (!grad.defined()) return;
-    grad.runtime().kernels().scale(grad, grad, spec_.factor);
+    grad.runtime().kernels().scale(grad, grad, what_.factor);
     grad.storage()->bump_version();
   }
 
@@ -87,7 +90,8 @@ class ScaleGradient final : public LoopHook, private GradHook {
     if (active_) scale(tensors_[index].grad());
   }
 
-  BugSpec spec_;
+  bug::ScaleGradient what_;
+  BugPlace at_;
   bool local_;
   bool active_ = false;
   std::vector<Variable> tensors_;
@@ -96,21 +100,26 @@ class ScaleGradient final : public LoopHook, private GradHook {
 /// Writes zeros where a parameter got no gradient: momentum and weight decay then move what was not
 /// used.
 class ZeroMissingGradients final : public PlacedBug {
-  using PlacedBug::PlacedBug;
+ public:
+  ZeroMissingGradients(const bug::ZeroMissingGradients& what, const BugPlace& at)
+      : PlacedBug(at), what_(what) {}
 
+ private:
   void strike(LoopState& state) override {
-    for (const Variable& variable : tensors_named(*state.model, spec().tensor)) {
+    for (const Variable& variable : tensors_named(*state.model, what_.tensor)) {
       if (!variable.requires_grad() || variable.grad().defined()) continue;
       const Tensor& data = variable.data();
       variable.set_grad(Tensor::zeros(data.runtime(), data.shape(), data.dtype()));
     }
   }
+
+  bug::ZeroMissingGradients what_;
 };
 
 /// Flips a bit of what one backward computes for a parameter, before anything has read it.
 class FlipBit final : public LoopHook, private GradHook {
  public:
-  explicit FlipBit(const BugSpec& spec) : spec_(spec) {}
+  FlipBit(const bug::FlipBit& what, const BugPlace& at) : what_(what), at_(at) {}
 
   FlipBit(const FlipBit&) = delete;
   FlipBit& operator=(const FlipBit&) = delete;
@@ -122,8 +131,7 @@ class FlipBit final : public LoopHook, private GradHook {
     // A hook that is older than the wrapper's comes before it.
     if (point == LoopPoint::kWrap) watch(*state.model);
     if (point != LoopPoint::kBackward) return;
-    active_ = (!spec_.at.step || *spec_.at.step == state.step) &&
-              (!spec_.at.micro || *spec_.at.micro == state.micro);
+    active_ = (!at_.step || *at_.step == state.step) && (!at_.micro || *at_.micro == state.micro);
   }
 
   void after(LoopPoint point, LoopState& /*state*/) override {
@@ -132,8 +140,8 @@ class FlipBit final : public LoopHook, private GradHook {
 
  private:
   void watch(nn::Module& model) {
-    const std::vector<Variable> found = tensors_named(model, spec_.tensor);
-    LOCKSTEP_CHECK(!found.empty(), "the model has no parameter '" + spec_.tensor + "'");
+    const std::vector<Variable> found = tensors_named(model, what_.tensor);
+    LOCKSTEP_CHECK(!found.empty(), "the model has no parameter '" + what_.tensor + "'");
     for (const Variable& variable : found) {
       if (variable.requires_grad()) variable.add_hook(*this, 0);
     }
@@ -142,37 +150,37 @@ class FlipBit final : public LoopHook, private GradHook {
   void on_grad_increment(std::size_t /*index*/, const Tensor& increment) override {
     if (!active_ || !increment.defined() || increment.n_elems() == 0) return;
     const std::int64_t bits = 8 * size_of(increment.dtype());
-    const std::int64_t element = spec_.element.value_or(0);
-    LOCKSTEP_CHECK(element < increment.n_elems() && spec_.bit < bits,
-                   "no bit " + std::to_string(spec_.bit) + " of element " +
-                       std::to_string(element) + " in " + increment.text());
-    const std::int64_t bit = element * bits + spec_.bit;  // Little-endian.
+    LOCKSTEP_CHECK(what_.element < increment.n_elems() && what_.bit < bits,
+                   "no bit " + std::to_string(what_.bit) + " of element " +
+                       std::to_string(what_.element) + " in " + increment.text());
+    const std::int64_t bit = what_.element * bits + what_.bit;  // Little-endian.
     auto* byte = static_cast<std::uint8_t*>(increment.raw()) + bit / 8;
     *byte = static_cast<std::uint8_t>(*byte ^ (1U << (bit % 8)));
   }
 
   void on_grad_ready(std::size_t /*index*/) override {}
 
-  BugSpec spec_;
+  bug::FlipBit what_;
+  BugPlace at_;
   bool active_ = false;
 };
 
 }  // namespace
 
-std::unique_ptr<LoopHook> make_zero_missing_gradients(const BugSpec& spec) {
-  return std::make_unique<ZeroMissingGradients>(spec);
+std::unique_ptr<LoopHook> make_bug(const bug::ZeroMissingGradients& what, const BugPlace& at) {
+  return std::make_unique<ZeroMissingGradients>(what, at);
 }
 
-std::unique_ptr<LoopHook> make_flip_bit(const BugSpec& spec) {
-  return std::make_unique<FlipBit>(spec);
+std::unique_ptr<LoopHook> make_bug(const bug::FlipBit& what, const BugPlace& at) {
+  return std::make_unique<FlipBit>(what, at);
 }
 
-std::unique_ptr<LoopHook> make_write_tensor(const BugSpec& spec) {
-  return std::make_unique<WriteTensor>(spec);
+std::unique_ptr<LoopHook> make_bug(const bug::WriteTensor& what, const BugPlace& at) {
+  return std::make_unique<WriteTensor>(what, at);
 }
 
-std::unique_ptr<LoopHook> make_scale_gradient(const BugSpec& spec) {
-  return std::make_unique<ScaleGradient>(spec);
+std::unique_ptr<LoopHook> make_bug(const bug::ScaleGradient& what, const BugPlace& at) {
+  return std::make_unique<ScaleGradient>(what, at);
 }
 
 }  // namespace lockstep

@@ -92,8 +92,10 @@ std::shared_ptr<const Job> probed(const Job& job, const Columns& columns, std::i
 std::vector<BugSpec> probed_bugs(const std::vector<BugSpec>& bugs) {
   std::vector<BugSpec> kept;
   for (BugSpec bug : bugs) {
-    if (bug.kind == BugKind::kWriteTensor && bug.part == TensorSide::kValue) continue;
-    if (!bug.tensor.empty()) bug.tensor = kProbeTensor;
+    const auto* const written = std::get_if<bug::WriteTensor>(&bug.effect);
+    if (written != nullptr && written->part == TensorSide::kValue) continue;
+    std::string* const tensor = tensor_of(bug.effect);
+    if (tensor != nullptr && !tensor->empty()) *tensor = kProbeTensor;
     kept.push_back(std::move(bug));
   }
   return kept;

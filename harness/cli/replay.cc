@@ -2,14 +2,12 @@
 #include "lockstep/harness/format/replay.h"
 
 #include "lockstep/base/text.h"
-#include "lockstep/compare/bisect.h"
 #include "lockstep/harness/cli/commands.h"
 #include "lockstep/harness/cli/outcome.h"
 #include "lockstep/harness/cli/settings.h"
 #include "lockstep/harness/format/load.h"
 #include "lockstep/harness/run/run_scenario.h"
 #include "lockstep/harness/scenario/scenario.h"
-#include "lockstep/laws/finish_report.h"
 
 namespace lockstep::cli {
 namespace {
@@ -26,6 +24,7 @@ Result<Prepared> prepare(const std::string& file, const Replay& replay) {
   prepared.choices.schedule_seed = replay.schedule_seed;
   prepared.choices.schedule = replay.schedule;
   prepared.choices.explain = true;
+  prepared.choices.report = {.replay = "lockstep replay " + file, .first_divergence = true};
   Result<Scenario> scenario = load_scenario(file, replay.variant, settings.value());
   if (!scenario.ok()) return scenario.error();
   prepared.scenario = std::move(scenario).value();
@@ -40,12 +39,9 @@ ExitCode replay(const ReplayArguments& arguments, Terminal& terminal) {
   const Result<Prepared> prepared = prepare(arguments.file, replay.value());
   if (!prepared.ok()) return bad_input(terminal, prepared.error().text());
   const Prepared& ready = prepared.value();
-  Result<ScenarioResult> run = run_scenario(ready.scenario, ready.choices);
+  const Result<ScenarioResult> run = run_scenario(ready.scenario, ready.choices);
   if (!run.ok()) return bad_input(terminal, run.error().text());
-  Report& report = run.value().report;
-  finish_report(report,
-                {.replay = "lockstep replay " + arguments.file,
-                 .first_divergence = first_divergence_of(run.value().session.trace.get())});
+  const Report& report = run.value().report;
   if (!arguments.quiet) print_result(ready.scenario, run.value(), arguments.laws, terminal);
 
   if (report.trace_digest != replay.value().trace_digest) {

@@ -5,7 +5,6 @@
 
 #include "lockstep/base/disk_files.h"
 #include "lockstep/base/text.h"
-#include "lockstep/compare/bisect.h"
 #include "lockstep/compare/first_difference.h"
 #include "lockstep/formats/jsonl.h"
 #include "lockstep/harness/cli/commands.h"
@@ -17,7 +16,6 @@
 #include "lockstep/harness/report/report_file.h"
 #include "lockstep/harness/run/run_scenario.h"
 #include "lockstep/harness/scenario/scenario.h"
-#include "lockstep/laws/finish_report.h"
 
 namespace lockstep::cli {
 namespace {
@@ -61,13 +59,30 @@ Outcome write_reproduction(const RunArguments& arguments,
   return DiskFiles().publish(path, text.value());
 }
 
+/// Where a run that is not ok leaves its reproduction; empty: nowhere.
+std::string reproduction_of(const RunArguments& arguments) {
+  if (!arguments.repro.empty() || arguments.trace.empty()) return arguments.repro;
+  return (fs::path(arguments.trace) / "repro.toml").string();
+}
+
+RunChoices choices_of(const RunArguments& arguments) {
+  RunChoices choices;
+  choices.schedule_seed = arguments.schedule_seed;
+  choices.values = arguments.values;
+  choices.explain = !arguments.quiet;
+  choices.report.first_divergence = true;
+  if (const std::string repro = reproduction_of(arguments); !repro.empty()) {
+    choices.report.replay_of_failure = "lockstep replay " + repro;
+  }
+  return choices;
+}
+
 /// Trace, reproduction and report, as asked for.
 Outcome write_files(const RunArguments& arguments,
                     const Scenario& scenario,
-                    ScenarioResult& result,
+                    const ScenarioResult& result,
                     ReportFile& file) {
   const Report& report = result.report;
-  std::string replay = report.replay;
   if (!arguments.trace.empty()) {
     const TraceHeader header = {.run_id = hex64(report.trace_digest),
                                 .backend = "sim",
@@ -81,18 +96,11 @@ Outcome write_files(const RunArguments& arguments,
     Outcome written = write_jsonl(*result.session.trace, header, arguments.trace, arguments.values);
     if (!written.ok()) return written;
   }
-  std::string repro = arguments.repro;
-  if (repro.empty() && !arguments.trace.empty()) {
-    repro = (fs::path(arguments.trace) / "repro.toml").string();
-  }
+  const std::string repro = reproduction_of(arguments);
   if (!repro.empty() && !report.ok()) {
     Outcome written = write_reproduction(arguments, repro, result);
     if (!written.ok()) return written;
-    replay = "lockstep replay " + repro;
   }
-  finish_report(
-      result.report,
-      {.replay = replay, .first_divergence = first_divergence_of(result.session.trace.get())});
   file.add(view_of(result));
   return file.write();
 }
@@ -100,7 +108,7 @@ Outcome write_files(const RunArguments& arguments,
 /// The second run, elsewhere in memory. Returns what differs, or empty.
 std::string difference(const Scenario& scenario, RunChoices choices, const ScenarioResult& first) {
   choices.address_shift = kShiftBytes;
-  choices.explain = false;
+  choices.explain = choices.report.first_divergence = false;
   const Result<ScenarioResult> second = run_scenario(scenario, choices);
   if (!second.ok()) return second.error().text();
   const Report& again = second.value().report;
@@ -141,10 +149,7 @@ ExitCode run(const RunArguments& arguments, Terminal& terminal) {
   const Result<Scenario> scenario = load(arguments);
   if (!scenario.ok()) return bad_input(terminal, scenario.error().text());
 
-  RunChoices choices;
-  choices.schedule_seed = arguments.schedule_seed;
-  choices.values = arguments.values;
-  choices.explain = !arguments.quiet;
+  RunChoices choices = choices_of(arguments);
   ProgressLine progress(terminal);
   if (progress.is_on() && !arguments.quiet) {
     choices.progress = [&](const RunProgress& done) { progress.show(progress_text(done)); };
@@ -153,7 +158,7 @@ ExitCode run(const RunArguments& arguments, Terminal& terminal) {
   progress.clear();
   choices.progress = nullptr;
   if (!run.ok()) return bad_input(terminal, run.error().text());
-  ScenarioResult& result = run.value();
+  const ScenarioResult& result = run.value();
 
   const Outcome written = write_files(arguments, scenario.value(), result, file.value());
   if (!written.ok()) return bad_input(terminal, written.error().text());

@@ -1,11 +1,9 @@
 // `lockstep run --backend gloo|nccl`: a scenario with one process per rank.
-#include "lockstep/compare/bisect.h"
 #include "lockstep/harness/cli/commands.h"
 #include "lockstep/harness/cli/outcome.h"
 #include "lockstep/harness/cli/real_ranks.h"
 #include "lockstep/harness/report/report_file.h"
 #include "lockstep/harness/run/run_scenario.h"
-#include "lockstep/laws/finish_report.h"
 
 namespace lockstep::cli {
 namespace {
@@ -26,13 +24,12 @@ struct Judging {
 
   /// Prints and writes the report.
   ExitCode judge(const LoadedTrace& loaded) const {
-    Result<ScenarioResult> judged = judge_scenario(scenario, loaded);
-    if (!judged.ok()) return bad_input(terminal, judged.error().text());
-    ScenarioResult& result = judged.value();
     // With the same data, not the same timing: as far as processes can.
-    finish_report(result.report,
-                  {.replay = scenario.command + " --backend " + arguments.backend,
-                   .first_divergence = first_divergence_of(loaded.trace.get())});
+    const std::string replay = scenario.command + " --backend " + arguments.backend;
+    const Result<ScenarioResult> judged =
+        judge_scenario(scenario, loaded, {.replay = replay, .first_divergence = true});
+    if (!judged.ok()) return bad_input(terminal, judged.error().text());
+    const ScenarioResult& result = judged.value();
     RunView view = view_of(result);
     view.backend = arguments.backend;
     view.one_clock = false;  // Each rank counts from its own start.

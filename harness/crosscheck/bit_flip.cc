@@ -16,11 +16,8 @@ Result<BitFlip> parse_bit_flip(std::string_view text) {
 }
 
 std::unique_ptr<LoopHook> make_bit_flip(const BitFlip& flip) {
-  BugSpec bug;
-  bug.tensor = flip.tensor;
-  bug.at.step = flip.step;
-  bug.at.micro = 0;
-  return make_flip_bit(bug);
+  return make_bug(bug::FlipBit{.tensor = flip.tensor},
+                  {.step = flip.step, .micro = 0, .event = LoopPoint::kBackward});
 }
 
 }  // namespace lockstep

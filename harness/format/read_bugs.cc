@@ -11,46 +11,65 @@ namespace lockstep {
 namespace {
 
 /// One bug as it is written.
-struct BugTable : BugSpec {
-  BugTable() { message = kThrown; }
+struct BugTable {
+  BugKind kind = BugKind::kWriteTensor;
+  BugSpec spec;
 };
 
+/// A member of what this kind of bug does; of a fresh one where the bug is of another kind.
+template <typename What, typename M>
+auto of(M What::*member) {
+  return [member](BugTable& bug) -> M& {
+    auto* const own = std::get_if<What>(&bug.spec.effect);
+    return (own != nullptr ? *own : bug.spec.effect.emplace<What>()).*member;
+  };
+}
+
+/// The tensor of any kind that has one.
+std::string& named_tensor(BugTable& bug) {
+  std::string* const own = tensor_of(bug.spec.effect);
+  return own != nullptr ? *own : bug.spec.effect.emplace<bug::WriteTensor>().tensor;
+}
+
 void add_effects_of_bugs(Section<BugTable>& it) {
-  it.add("tensor", &BugSpec::tensor, "A parameter or buffer.")
+  it.add("tensor", named_tensor, "A parameter or buffer.")
       .of({BugKind::kFlipBit, BugKind::kWriteTensor})
       .required()
       .stays();
-  it.add("tensor", &BugSpec::tensor, "A parameter or buffer.")
+  it.add("tensor", named_tensor, "A parameter or buffer.")
       .of({BugKind::kScaleGradient, BugKind::kZeroMissingGradients})
       .shown("all")
       .stays();
-  it.add("part", &BugSpec::part, "The tensor or its gradient.").of({BugKind::kWriteTensor});
-  it.add("element", &BugSpec::element, "One element of the tensor.")
+  it.add("part", of(&bug::WriteTensor::part), "The tensor or its gradient.")
+      .of({BugKind::kWriteTensor});
+  it.add("element", of(&bug::WriteTensor::element), "One element of the tensor.")
       .of({BugKind::kWriteTensor})
       .shown("all")
       .stays();
-  it.add("element", &BugSpec::element, "One element of the tensor.")
+  it.add("element", of(&bug::FlipBit::element), "One element of the tensor.")
       .of({BugKind::kFlipBit})
       .shown("0")
       .stays();
-  it.add("bit", &BugSpec::bit, "Of the element, 0 is the lowest.").of({BugKind::kFlipBit});
-  it.add("value", &BugSpec::value, "What is written.").of({BugKind::kWriteTensor});
-  it.add("factor", &BugSpec::factor, "What gradients are multiplied by.")
+  it.add("bit", of(&bug::FlipBit::bit), "Of the element, 0 is the lowest.").of({BugKind::kFlipBit});
+  it.add("value", of(&bug::WriteTensor::value), "What is written.").of({BugKind::kWriteTensor});
+  it.add("factor", of(&bug::ScaleGradient::factor), "What gradients are multiplied by.")
       .links(RankLink::kFactor)
       .of({BugKind::kScaleGradient});
-  it.add("op", &BugSpec::op, "The additional collective.")
+  it.add("op", of(&bug::ExtraCollective::op), "The additional collective.")
       .words({"barrier", "all_reduce"})
       .of({BugKind::kExtraCollective});
   it.code("site", FieldType::kText, "Where it seems to be called: `save.py:12`.")
       .of({BugKind::kExtraCollective});
-  it.add("message", &BugSpec::message, "What is thrown.").of({BugKind::kThrow});
+  it.add("message", of(&bug::Throw::message), "What is thrown.")
+      .preset(std::string(kThrown))
+      .of({BugKind::kThrow});
 }
 
 const Section<BugTable>& bug_section() {
   static const Section<BugTable> section(
       "bug",
       [](Section<BugTable>& it) {
-        it.add("kind", &BugSpec::kind, "What breaks.").selects().required();
+        it.add("kind", &BugTable::kind, "What breaks.").selects().required();
         it.code("ranks", FieldType::kRanks, "Whom it strikes.").shown("all").stays();
         it.code("at", FieldType::kTable, "Where it strikes.").shown("by kind").stays();
         add_effects_of_bugs(it);
@@ -97,7 +116,8 @@ BugPlace read_place(TableReader& bug, const BugTraits& traits, Problem& problem)
 }
 
 BugSpec read_bug(const TomlNode& node, std::int32_t n_ranks, Problem& problem) {
-  BugTable bug;
+  BugTable given;
+  BugSpec& bug = given.spec;
   bug.where = node.where;
   if (!node.is_table()) {
     problem.report("a bug is a table: { kind = \"write-tensor\", ranks = [1] }", node.where);
@@ -111,18 +131,19 @@ BugSpec read_bug(const TomlNode& node, std::int32_t n_ranks, Problem& problem) {
                    table.where("kind"));
     return bug;
   }
-  bug_section().read(table, bug);
-  const BugTraits& traits = traits_of(*kind);
+  bug.effect = effect_of(*kind);
+  bug_section().read(table, given);
   bug.ranks = read_ranks(table, n_ranks, problem);
-  bug.at = read_place(table, traits, problem);
-  if (bug.kind == BugKind::kSkipStep && bug.at.event == LoopPoint::kWrap) {
+  bug.at = read_place(table, traits_of(*kind), problem);
+  if (*kind == BugKind::kSkipStep && bug.at.event == LoopPoint::kWrap) {
     problem.report("bug 'skip-step' cannot leave out the wrapping: set ddp.wrap = false",
                    bug.where);
   }
-  if (bug.kind == BugKind::kExtraCollective) bug.site = read_site(table, problem);
-  if (bug.kind != BugKind::kThrow) bug.message.clear();
+  if (auto* const extra = std::get_if<bug::ExtraCollective>(&bug.effect)) {
+    extra->site = read_site(table, problem);
+  }
   table.finish();
-  if (const SchemaField* missing = bug_section().missing(table, bug)) {
+  if (const SchemaField* missing = bug_section().missing(table, given)) {
     problem.report("bug '" + word + "' needs a '" + missing->key + "'", bug.where);
   }
   return bug;

@@ -81,18 +81,23 @@ const TensorInfo* find_tensor(std::span<const TensorInfo> tensors, std::string_v
 
 /// What a bug strikes within its tensor, where the rank's model has one of this name.
 void check_bug_place(const BugSpec& bug, std::span<const TensorInfo> tensors, Problem& problem) {
-  const TensorInfo* const tensor = find_tensor(tensors, bug.tensor);
+  const std::string& name = *tensor_of(bug.effect);
+  const TensorInfo* const tensor = find_tensor(tensors, name);
   if (tensor == nullptr) return;
-  if (bug.element.value_or(0) >= tensor->n_elems) {
-    problem.report("'" + bug.tensor + "' has " + std::to_string(tensor->n_elems) +
-                       " elements, counted from 0: there is no element " +
-                       std::to_string(bug.element.value_or(0)),
+  const auto* const written = std::get_if<bug::WriteTensor>(&bug.effect);
+  const auto* const flipped = std::get_if<bug::FlipBit>(&bug.effect);
+  std::int64_t element = flipped != nullptr ? flipped->element : 0;
+  if (written != nullptr) element = written->element.value_or(0);
+  if (element >= tensor->n_elems) {
+    problem.report("'" + name + "' has " + std::to_string(tensor->n_elems) +
+                       " elements, counted from 0: there is no element " + std::to_string(element),
                    bug.where);
   }
   const std::int64_t n_bits = 8 * size_of(tensor->dtype);
-  if (bug.bit >= n_bits) {
-    problem.report("an element of '" + bug.tensor + "' has " + std::to_string(n_bits) +
-                       " bits, counted from 0: bit " + std::to_string(bug.bit) + " is out of range",
+  if (flipped != nullptr && flipped->bit >= n_bits) {
+    problem.report("an element of '" + name + "' has " + std::to_string(n_bits) +
+                       " bits, counted from 0: bit " + std::to_string(flipped->bit) +
+                       " is out of range",
                    bug.where);
   }
 }
@@ -105,15 +110,15 @@ void check_bug_tensors(const Scenario& scenario, Problem& problem) {
     return at->second;
   };
   for (const BugSpec& bug : scenario.bugs) {
-    if (bug.tensor.empty()) continue;
+    const std::string* const name = tensor_of(bug.effect);
+    if (name == nullptr || name->empty()) continue;
     const std::vector<TensorInfo>& tensors = tensors_on(0);
-    if (find_tensor(tensors, bug.tensor) == nullptr) {
+    if (find_tensor(tensors, *name) == nullptr) {
       std::vector<std::string_view> known;
       known.reserve(tensors.size());
       for (const TensorInfo& tensor : tensors) known.emplace_back(tensor.name);
-      problem.report(
-          "the model has no tensor '" + bug.tensor + "'" + did_you_mean(bug.tensor, known),
-          bug.where);
+      problem.report("the model has no tensor '" + *name + "'" + did_you_mean(*name, known),
+                     bug.where);
     }
     for (std::int32_t rank = 0; rank < scenario.n_ranks; ++rank) {
       if (!bug.ranks.contains(rank)) continue;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "lockstep/compare/bisect.h"
 #include "lockstep/harness/bugs/bug.h"
 #include "lockstep/harness/companion/relation_laws.h"
 #include "lockstep/harness/run/place_values.h"
@@ -112,19 +113,26 @@ void insert_in_order(LawResult result, Report& report) {
 
 /// The command that makes these choices again; empty where no option stands for them.
 std::string repeat_command(const Scenario& scenario, const RunChoices& choices) {
+  if (!choices.report.replay.empty()) return choices.report.replay;
   if (choices.strategy != nullptr || !choices.schedule.empty()) return {};
   if (!choices.schedule_seed) return scenario.command;
   return scenario.command + " --schedule-seed " + std::to_string(*choices.schedule_seed);
 }
 
-/// The laws that need more than the run itself, the title and the replay line.
+/// The laws that need more than the run itself, the title, the replay line, the first divergence.
 void complete_report(const Scenario& scenario,
                      bool compares,
-                     const std::string& replay,
+                     const ReportChoices& choices,
                      ScenarioResult& result) {
-  if (compares) insert_in_order(relation_law(scenario, result), result.report);
+  Report& report = result.report;
+  if (compares) insert_in_order(relation_law(scenario, result), report);
   const std::string variant = scenario.variant.empty() ? "" : " (variant " + scenario.variant + ")";
-  finish_report(result.report, {.title = scenario.title + variant, .replay = replay});
+  ReportFinish finish{.title = scenario.title + variant, .replay = choices.replay};
+  if (choices.first_divergence) {
+    finish.first_divergence = first_divergence_of(result.session.trace.get());
+  }
+  finish_report(report, finish);
+  if (!choices.replay_of_failure.empty() && !report.ok()) report.replay = choices.replay_of_failure;
 }
 
 /// The laws that run the scenario again, where it names them.
@@ -170,7 +178,9 @@ std::int64_t step_value_bytes(const Scenario& scenario) {
   return compares_with_one_process(scenario) ? kMaxValueBytes : 0;
 }
 
-Result<ScenarioResult> judge_scenario(const Scenario& scenario, const LoadedTrace& loaded) {
+Result<ScenarioResult> judge_scenario(const Scenario& scenario,
+                                      const LoadedTrace& loaded,
+                                      const ReportChoices& choices) {
   LawPolicy policy = scenario.session.policy;
   policy.declared_mean.clear();
   Result<Report> report = check_trace(loaded, policy, scenario.session.laws);
@@ -179,7 +189,7 @@ Result<ScenarioResult> judge_scenario(const Scenario& scenario, const LoadedTrac
   result.report = std::move(report).value();
   result.session.trace = loaded.trace;
   result.ranks = outcomes_of(*loaded.trace);
-  complete_report(scenario, compares_with_one_process(scenario), {}, result);
+  complete_report(scenario, compares_with_one_process(scenario), choices, result);
   return result;
 }
 
@@ -203,7 +213,9 @@ Result<ScenarioResult> run_scenario(const Scenario& scenario, const RunChoices& 
     };
     add_values(with_values, *result.session.trace, result.report);
   }
-  complete_report(scenario, compares, repeat_command(scenario, choices), result);
+  ReportChoices report = choices.report;
+  report.replay = repeat_command(scenario, choices);
+  complete_report(scenario, compares, report, result);
   return result;
 }
 

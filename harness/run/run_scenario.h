@@ -34,6 +34,13 @@ struct RunProgress {
   std::int64_t of_epochs = 1;
 };
 
+/// What a report says beyond what the run itself shows.
+struct ReportChoices {
+  std::string replay{};             ///< Repeats the run. Empty: what the scenario says.
+  std::string replay_of_failure{};  ///< Not empty: the same, of a run that is not ok.
+  bool first_divergence = false;    ///< Where what the ranks share begins to differ, if it does.
+};
+
 /// What the caller of one run decides, beside what the scenario says.
 struct RunChoices {
   std::optional<std::uint64_t> schedule_seed;  ///< Also selects the random strategy.
@@ -48,6 +55,7 @@ struct RunChoices {
   std::size_t address_shift = 0;
   /// Called after each of rank 0's steps, where the scenario has a job. Does not change the run.
   std::function<void(const RunProgress&)> progress;
+  ReportChoices report{};
 };
 
 /// Runs it, companion runs of relation laws included.
@@ -63,6 +71,8 @@ RankOutcomeValues run_rank(const Scenario& scenario,
 std::int64_t step_value_bytes(const Scenario& scenario);
 
 /// The report of a run of the scenario whose events are in `loaded`: all laws, as run_scenario.
-Result<ScenarioResult> judge_scenario(const Scenario& scenario, const LoadedTrace& loaded);
+Result<ScenarioResult> judge_scenario(const Scenario& scenario,
+                                      const LoadedTrace& loaded,
+                                      const ReportChoices& choices = {});
 
 }  // namespace lockstep

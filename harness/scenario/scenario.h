@@ -10,71 +10,12 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/harness/scenario/bug_spec.h"
 #include "lockstep/laws/trace_check.h"
 #include "lockstep/sim/session/session.h"
 #include "lockstep/train/rank_program.h"
 
 namespace lockstep {
-
-/// Ranks a rule applies to: all, or a list.
-struct RankSet {
-  bool all = true;
-  std::vector<std::int32_t> ranks;
-  /// Whether `rank` is one of them.
-  bool contains(std::int32_t rank) const;
-};
-
-/// Where in the loop a bug strikes.
-struct BugPlace {
-  std::optional<std::int64_t> step;   ///< Absent: every time.
-  std::optional<std::int64_t> micro;  ///< Of a forward or backward. Absent: each of the step.
-  LoopPoint event = LoopPoint::kStep;
-  bool after = true;
-};
-
-enum class BugKind : std::uint8_t {
-  kBypassWrapper,
-  kExtraCollective,
-  kFlipBit,
-  kNoSetEpoch,
-  kScaleGradient,
-  kSkipStep,
-  kThrow,
-  kWriteTensor,
-  kZeroMissingGradients,
-};
-template <>
-inline constexpr WordTable<9> kWords<BugKind> = {"bypass-wrapper",
-                                                 "extra-collective",
-                                                 "flip-bit",
-                                                 "no-set-epoch",
-                                                 "scale-gradient",
-                                                 "skip-step",
-                                                 "throw",
-                                                 "write-tensor",
-                                                 "zero-missing-gradients"};
-
-/// Which side of a tensor a write hits.
-enum class TensorSide : std::uint8_t { kValue, kGrad };
-template <>
-inline constexpr WordTable<2> kWords<TensorSide> = {"value", "grad"};
-
-/// A bug as declared; harness/bugs/ turns it into a LoopHook.
-struct BugSpec {
-  BugKind kind = BugKind::kWriteTensor;
-  RankSet ranks;
-  std::string tensor;  ///< A parameter or buffer; empty = all of them, where that makes sense.
-  TensorSide part = TensorSide::kValue;
-  std::optional<std::int64_t> element;  ///< One element instead of all.
-  std::int64_t bit = 0;                 ///< flip-bit: 0 = the lowest.
-  double value = 0.0;
-  double factor = 1.0;
-  CollectiveOp op = CollectiveOp::kBarrier;  ///< extra-collective: this or kAllReduce.
-  std::string site;                          ///< extra-collective: "save.py:12"
-  std::string message;                       ///< throw
-  BugPlace at;
-  std::string where;  ///< file:line:column of the declaration.
-};
 
 /// What an operation of a raw program does.
 enum class RawOpKind : std::uint8_t {

@@ -44,10 +44,12 @@ Error killed(std::string_view path) { return Error{"the rank was killed", std::s
 
 bool RankFiles::gone(std::string_view path) {
   slot_->point({PointKind::kFile, footprint_of(path)});
-  return slot_->fenced_;
+  return slot_->control().fenced;
 }
 
-FileSystem& RankFiles::files() { return slot_->scheduler_->services().files_of(slot_->rank_); }
+FileSystem& RankFiles::files() {
+  return slot_->control().scheduler->services().files_of(slot_->rank());
+}
 
 Result<std::string> RankFiles::read(std::string_view path) {
   if (gone(path)) return killed(path);
@@ -84,37 +86,33 @@ Outcome RankFiles::make_folder(std::string_view folder) {
   return files().make_folder(folder);
 }
 
-void RankSlot::open(Scheduler& scheduler, Rank rank) {
-  scheduler_ = &scheduler;
-  rank_ = rank;
-}
-
-World& RankSlot::world() const { return scheduler_->world(); }
+World& RankSlot::world() const { return control_.scheduler->world(); }
 
 bool RankSlot::throw_if_killed() {
-  if (!kill_pending_ && std::uncaught_exceptions() == 0) scheduler_->run_interrupts(*this);
-  if (!kill_pending_) return false;
+  if (!control_.kill_pending && std::uncaught_exceptions() == 0)
+    control_.scheduler->ends().run_interrupts(*this);
+  if (!control_.kill_pending) return false;
   if (std::uncaught_exceptions() > 0) return true;
-  if (n_kill_notices_ == 0) scheduler_->notify_dying(*this);
-  if (++n_kill_notices_ > kMaxNotices) scheduler_->abandon(*this);
-  const Deaths& deaths = scheduler_->deaths();
+  if (control_.n_kill_notices == 0) control_.scheduler->ends().notify_dying(*this);
+  if (++control_.n_kill_notices > kMaxNotices) control_.scheduler->abandon(*this);
+  const Deaths& deaths = control_.scheduler->ends().deaths();
   // Not a std::exception on purpose: user code must not swallow its own death.
   // NOLINTNEXTLINE(bugprone-std-exception-baseclass)
-  throw RankKilled(deaths.reason_of(rank_), deaths.why_of(rank_));
+  throw RankKilled(deaths.reason_of(control_.rank), deaths.why_of(control_.rank));
 }
 
 // What is given to one rank is within the reach of all: they share a process.
 void RankSlot::check_caller() const {
-  if (state_ != RankState::kRunning || !scheduler_->runs_here()) refuse_caller();
+  if (control_.state != RankState::kRunning || !control_.scheduler->runs_here()) refuse_caller();
 }
 
 void RankSlot::refuse_caller() const {
-  const std::optional<Rank> caller = scheduler_->running();
-  const bool by_rank = state_ != RankState::kRunning && caller.has_value();
+  const std::optional<Rank> caller = control_.scheduler->turns().running();
+  const bool by_rank = control_.state != RankState::kRunning && caller.has_value();
   fail_check("its own function",
              __FILE__,
              __LINE__,
-             "rank " + std::to_string(to_int(rank_)) + " is used " +
+             "rank " + std::to_string(to_int(control_.rank)) + " is used " +
                  (by_rank ? "by rank " + std::to_string(to_int(*caller)) + ": each rank waits"
                           : std::string("on another thread or stack than its own: a rank waits")) +
                  ", sends and sleeps by what it was given itself");
@@ -122,18 +120,18 @@ void RankSlot::refuse_caller() const {
 
 bool RankSlot::block(const WaitReason& reason) {
   check_caller();
-  if (interrupt_pending_) return throw_if_killed();
-  scheduler_->block(*this, reason);
+  if (control_.interrupt_pending) return throw_if_killed();
+  control_.scheduler->block(*this, reason);
   dying();
   return true;
 }
 
 VirtualTime RankSlot::now() const {
-  return local_time() + scheduler_->services().clock_skew_of(rank_);
+  return local_time() + control_.scheduler->services().clock_skew_of(control_.rank);
 }
 
 VirtualTime RankSlot::local_time() const {
-  return std::max(scheduler_->now(), VirtualTime{clock_ns_});
+  return std::max(control_.scheduler->timeline().now(), VirtualTime{control_.clock_ns});
 }
 
 void RankSlot::sleep(Duration span) {
@@ -141,50 +139,53 @@ void RankSlot::sleep(Duration span) {
   check_caller();
   LOCKSTEP_CHECK(span.ns >= 0,
                  "a rank cannot sleep " + std::to_string(span.ns) + " ns: time does not go back");
-  scheduler_->sleep_until(*this, local_time() + span);
+  control_.scheduler->sleep_until(*this, local_time() + span);
   dying();
 }
 
 void RankSlot::point(const Point& next) {
   if (dying()) return;
   check_caller();
-  if (clock_ns_ > scheduler_->now().ns) {
-    scheduler_->sleep_until(*this, VirtualTime{clock_ns_});
+  if (control_.clock_ns > control_.scheduler->timeline().now().ns) {
+    control_.scheduler->sleep_until(*this, VirtualTime{control_.clock_ns});
   } else {
-    scheduler_->yield(*this, next);
+    control_.scheduler->yield(*this, next);
   }
   // Files are one object: a listing reads what a rename wrote under another name.
-  if (next.object != 0) scheduler_->touch(next.kind == PointKind::kFile ? kAllFiles : next.object);
+  if (next.object != 0)
+    control_.scheduler->turns().actions().touch(next.kind == PointKind::kFile ? kAllFiles
+                                                                              : next.object);
   dying();
 }
 
 void RankSlot::spend(Duration compute) {
-  if (scheduler_->options().timed) clock_ns_ = (local_time() + compute).ns;
+  if (control_.scheduler->options().timed) control_.clock_ns = (local_time() + compute).ns;
 }
 
-Memo& RankSlot::memo() { return scheduler_->services().memo(); }
+Memo& RankSlot::memo() { return control_.scheduler->services().memo(); }
 
 std::optional<std::string> RankSlot::environment(std::string_view name) const {
-  const std::vector<RankVariable>& variables = scheduler_->options().rank_environment;
+  const std::vector<RankVariable>& variables = control_.scheduler->options().rank_environment;
   auto own =
       std::lower_bound(variables.begin(),
                        variables.end(),
-                       to_int(rank_),
+                       to_int(control_.rank),
                        [](const RankVariable& at, std::int32_t rank) { return at.rank < rank; });
-  for (; own != variables.end() && own->rank == to_int(rank_); ++own) {
+  for (; own != variables.end() && own->rank == to_int(control_.rank); ++own) {
     if (own->name == name) return own->value;
   }
-  for (const auto& [key, value] : scheduler_->options().environment) {
+  for (const auto& [key, value] : control_.scheduler->options().environment) {
     if (key == name) return value;
   }
   const std::optional<LauncherVariable> given = parse_word<LauncherVariable>(name);
   if (!given) return std::nullopt;
   const bool counts = *given == LauncherVariable::kWorldSize;
-  return std::to_string(counts ? scheduler_->n_ranks() : to_int(rank_));
+  return std::to_string(counts ? control_.scheduler->turns().n_ranks() : to_int(control_.rank));
 }
 
 void RankSlot::log(std::string_view line) {
-  if (!fenced_ && scheduler_->options().log) scheduler_->options().log(rank_, now(), line);
+  if (!control_.fenced && control_.scheduler->options().log)
+    control_.scheduler->options().log(control_.rank, now(), line);
 }
 
 }  // namespace lockstep::sim

@@ -7,13 +7,6 @@
 
 namespace lockstep::sim {
 
-namespace {
-
-constexpr const char* kLivelock =
-    "livelock: the budget of scheduling points without an event ran out";
-
-}  // namespace
-
 WorldResult Scheduler::run(const WorldOptions& options,
                            Strategy& strategy,
                            const World::Program& program) {
@@ -23,10 +16,11 @@ WorldResult Scheduler::run(const WorldOptions& options,
   program_ = &program;
   start(options, strategy);
   loop();
-  listeners_ = {};
+  ends_.drop_listeners();
+  standstill_.drop_listeners();
   engine_->destroy();
   if (broken_) std::rethrow_exception(std::exchange(broken_, nullptr));
-  return std::move(result_);
+  return report();
 }
 
 void Scheduler::start(const WorldOptions& options, Strategy& strategy) {
@@ -37,29 +31,32 @@ void Scheduler::start(const WorldOptions& options, Strategy& strategy) {
     engine_stack_bytes_ = options.stack_bytes;
   }
   options_ = options;
-  const auto n = static_cast<std::size_t>(options.n_ranks);
-  slots_ = std::vector<RankSlot>(n);
-  result_ = WorldResult{};
-  result_.ends.resize(n);
-  now_ = {};
-  n_ended_ = 0;
-  timers_.clear();
-  deaths_ = {};
-  interrupts_.clear();
+  timeline_.start();
   progress_ = {};
   services_.start(options_);
-  actions_.start(strategy, options.n_ranks);
-  for (std::size_t i = 0; i < n; ++i) {
-    slots_[i].open(*this, static_cast<Rank>(i));
-    make_ready(slots_[i], {});
+  ends_.start(options_);
+  standstill_.start();
+  turns_.start(strategy, options.n_ranks);
+  for (RankSlot& slot : turns_.slots()) {
+    slot.control().scheduler = this;
+    turns_.make_ready(slot.control(), {});
   }
 }
 
+WorldResult Scheduler::report() {
+  WorldResult result;
+  ends_.report(result);
+  result.stuck = standstill_.take_verdict();
+  result.n_choices = turns_.n_choices();
+  return result;
+}
+
 void Scheduler::loop() {
-  while (n_ended_ < n_ranks()) {
-    if (actions_.has_taken()) act();
-    if (!actions_.any() && !ask_outside(false) && !advance(false) && !ask_outside(true) &&
-        !resolve_stuck()) {
+  while (!ends_.all_ended()) {
+    EnabledActions& actions = turns_.actions();
+    if (actions.has_taken()) act();
+    if (!actions.any() && !standstill_.ask_outside(false) && !timeline_.advance(false) &&
+        !standstill_.ask_outside(true) && !standstill_.resolve()) {
       continue;
     }
     if (RankSlot* next = choose(); next != nullptr) resume(*next);
@@ -68,76 +65,48 @@ void Scheduler::loop() {
 
 void Scheduler::act() {
   progress_.note();
-  const ActionTable::Entry entry = actions_.take_out();
+  const ActionTable::Entry entry = turns_.actions().take_out();
   try {
     if (entry.handler != nullptr) {
       entry.handler->on_action(entry.action);
       return;
     }
-    timers_.handlers().take(entry.timer)();
+    timeline_.take_handler(entry.timer)();
   } catch (const std::exception& error) {
     if (!broken_) broken_ = std::current_exception();
-    kill_all(RankOutcome::kKilled, error.what());
+    ends_.kill_all(RankOutcome::kKilled, error.what());
   }
 }
 
-// The strategy's next action: a rank to switch to, or null when the main context must act.
+// A rank to switch to, or null when the main context must act.
 RankSlot* Scheduler::choose() {
-  if (!actions_.any() || actions_.has_taken()) return nullptr;
-  if (actions_.is_dismissed()) return any_ready();
-  const ActionId id = actions_.ask();
-  const auto number = static_cast<std::uint64_t>(id);
-  if (number < slots_.size() && slots_[number].state_ == RankState::kReady) {
-    ++result_.n_choices;
-    actions_.take_resumption();
-    return &slots_[number];
-  }
-  if (actions_.take(id)) {
-    ++result_.n_choices;
-    return nullptr;
-  }
-  actions_.dismiss();
-  broken_ = std::make_exception_ptr(ContractViolation("strategy " + actions_.describe_strategy() +
-                                                      " picked action " + std::to_string(number) +
-                                                      ", which is not enabled"));
-  kill_all(RankOutcome::kKilled, "the strategy broke its contract");
-  return any_ready();
+  RankSlot* const next = turns_.choose();
+  return next != nullptr || !turns_.has_breach() ? next : end_all();
 }
 
-// Without a strategy to ask, the world can only be taken down: all ranks left are killed and ready.
-RankSlot* Scheduler::any_ready() {
-  for (RankSlot& slot : slots_) {
-    if (slot.state_ == RankState::kReady) {
-      actions_.take_resumption();
-      return &slot;
-    }
-  }
-  return nullptr;
+RankSlot* Scheduler::end_all() {
+  broken_ = std::make_exception_ptr(ContractViolation(turns_.take_breach()));
+  ends_.kill_all(RankOutcome::kKilled, "the strategy broke its contract");
+  return turns_.any_ready();
 }
 
 void Scheduler::resume(RankSlot& slot) {
-  slot.state_ = RankState::kRunning;
-  if (slot.fiber_ == Engine::kMain) {
+  RankControl& rank = slot.control();
+  rank.state = RankState::kRunning;
+  if (rank.fiber == Engine::kMain) {
     RankSlot* target = &slot;
-    slot.fiber_ =
-        engine_->create([target](Engine::Fiber) { target->scheduler_->run_rank(*target); });
-    engine_->name(slot.fiber_, to_int(slot.rank_));
+    rank.fiber = engine_->create(
+        [target](Engine::Fiber) { target->control().scheduler->run_rank(*target); });
+    engine_->name(rank.fiber, to_int(rank.rank));
   }
-  engine_->resume(slot.fiber_);
-}
-
-std::optional<Rank> Scheduler::running() const {
-  const auto found = std::find_if(slots_.begin(), slots_.end(), [](const RankSlot& slot) {
-    return slot.state_ == RankState::kRunning;
-  });
-  return found == slots_.end() ? std::nullopt : std::optional(found->rank_);
+  engine_->resume(rank.fiber);
 }
 
 // `self` is ready, blocked or sleeping: another rank's turn, perhaps its own again.
 void Scheduler::leave(RankSlot& self) {
   RankSlot* next = choose();
   if (next == &self) {
-    self.state_ = RankState::kRunning;
+    self.control().state = RankState::kRunning;
   } else if (next != nullptr) {
     resume(*next);
   } else {
@@ -145,79 +114,52 @@ void Scheduler::leave(RankSlot& self) {
   }
 }
 
-void Scheduler::make_ready(RankSlot& slot, const Point& next) {
-  slot.state_ = RankState::kReady;
-  actions_.enable(Action{.id = resume_id(slot.rank_),
-                         .kind = ActionKind::kResume,
-                         .rank = slot.rank_,
-                         .footprint = next.object,
-                         .polls = next.kind == PointKind::kWait});
+void Scheduler::run_rank(RankSlot& slot) {
+  RankEnd end = ends_.run(*program_, slot);
+  end.time = slot.local_time();
+  ends_.finish(slot, std::move(end));
+}
+
+void Scheduler::abandon(RankSlot& self) {
+  RankEnd end = ends_.abandoned(self);
+  end.time = self.local_time();
+  ends_.finish(self, std::move(end));
+  for (;;) engine_->suspend();
 }
 
 void Scheduler::yield(RankSlot& self, const Point& next) {
-  if (!progress_.spend_point(options_.livelock_points)) return note_livelock();
+  if (!progress_.spend_point(options_.livelock_points)) return standstill_.end_as_livelock();
+  const EnabledActions& actions = turns_.actions();
   const bool is_poll = next.kind == PointKind::kWait;
-  if (progress_.only_polls(is_poll, actions_.n_enabled()) && advance(true)) progress_.note();
-  if (!actions_.any()) return;
-  make_ready(self, next);
+  if (progress_.only_polls(is_poll, actions.n_enabled()) && timeline_.advance(true)) {
+    progress_.note();
+  }
+  if (!actions.any()) return;
+  turns_.make_ready(self.control(), next);
   leave(self);
 }
 
 void Scheduler::block(RankSlot& self, const WaitReason& reason) {
   progress_.note();
-  self.reason_ = reason;
-  self.state_ = RankState::kBlocked;
+  self.control().reason = reason;
+  self.control().state = RankState::kBlocked;
   leave(self);
 }
 
 void Scheduler::sleep_until(RankSlot& self, VirtualTime time) {
   progress_.note();
-  ++self.generation_;
-  self.reason_ = {.what = "sleep"};
-  self.state_ = RankState::kSleeping;
-  timers_.push({.time = time, .rank = to_int(self.rank_), .generation = self.generation_});
+  timeline_.sleep_until(self.control(), time);
   leave(self);
 }
 
-RankSlot& Scheduler::slot(Rank rank) {
-  LOCKSTEP_CHECK(
-      to_index(rank) < slots_.size(),
-      fmt::format("no rank {} in this world: it has {} ranks", to_int(rank), slots_.size()));
-  return slots_[to_index(rank)];
-}
-
-const RankSlot& Scheduler::slot(Rank rank) const {
-  LOCKSTEP_CHECK(
-      to_index(rank) < slots_.size(),
-      fmt::format("no rank {} in this world: it has {} ranks", to_int(rank), slots_.size()));
-  return slots_[to_index(rank)];
-}
-
 void Scheduler::wake(Rank rank) {
-  RankSlot& sleeper = slot(rank);
+  RankControl& sleeper = turns_.slot(rank).control();
   LOCKSTEP_CHECK(
-      sleeper.state_ == RankState::kBlocked,
+      sleeper.state == RankState::kBlocked,
       fmt::format("only a blocked rank can be woken, which rank {} is not", to_int(rank)));
   progress_.note();
-  touch(rank_object(rank));
-  make_ready(sleeper, {});
-}
-
-void Scheduler::enable(const Action& action, ActionHandler& handler) {
-  LOCKSTEP_CHECK(static_cast<std::uint64_t>(action.id) >= slots_.size(),
-                 "the ids below the world size are those of resumptions");
-  actions_.enable(ActionTable::Entry{.action = action, .handler = &handler});
-}
-
-void Scheduler::note_livelock() {
-  result_.livelock = true;
-  StuckVerdict verdict = make_verdict();
-  verdict.livelock = true;
-  if (!result_.stuck) {
-    for (const auto& listener : listeners_.stuck) listener(verdict);
-  }
-  result_.stuck = std::move(verdict);
-  kill_all(RankOutcome::kStuck, kLivelock, EndReason::kLivelock);
+  turns_.actions().touch(rank_object(rank));
+  turns_.make_ready(sleeper, {});
 }
 
 }  // namespace lockstep::sim

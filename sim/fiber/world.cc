@@ -14,56 +14,58 @@ WorldResult World::run(const WorldOptions& options, Strategy& strategy, const Pr
   return scheduler_->run(options, strategy, program);
 }
 
-VirtualTime World::now() const { return scheduler_->now(); }
+VirtualTime World::now() const { return scheduler_->timeline().now(); }
 
-std::int32_t World::n_ranks() const { return scheduler_->n_ranks(); }
+std::int32_t World::n_ranks() const { return scheduler_->turns().n_ranks(); }
 
-RankHandle& World::handle(Rank rank) { return scheduler_->slot(rank); }
+RankHandle& World::handle(Rank rank) { return scheduler_->turns().slot(rank); }
 
-void World::end_as_livelock() { scheduler_->note_livelock(); }
+void World::end_as_livelock() { scheduler_->standstill().end_as_livelock(); }
 
 void World::on_idle(std::function<void(bool)> listener) {
-  scheduler_->listeners().idle.push_back(std::move(listener));
+  scheduler_->standstill().on_idle(std::move(listener));
 }
 
 void World::wake(Rank rank) { scheduler_->wake(rank); }
 
 bool World::is_blocked(Rank rank) const {
-  return scheduler_->state_of(rank) == RankState::kBlocked;
+  return scheduler_->turns().slot(rank).control().state == RankState::kBlocked;
 }
 
-bool World::has_ended(Rank rank) const { return scheduler_->state_of(rank) == RankState::kEnded; }
+bool World::has_ended(Rank rank) const {
+  return scheduler_->turns().slot(rank).control().state == RankState::kEnded;
+}
 
-const RankEnd& World::end_of(Rank rank) const { return scheduler_->end_of(rank); }
+const RankEnd& World::end_of(Rank rank) const { return scheduler_->ends().of(rank); }
 
 void World::enable(const Action& action, ActionHandler& handler) {
-  scheduler_->enable(action, handler);
+  scheduler_->turns().enable({.action = action, .handler = &handler});
 }
 
-void World::disable(ActionId id) { scheduler_->disable(id); }
+void World::disable(ActionId id) { scheduler_->turns().actions().disable(id); }
 
-void World::touch(std::uint64_t object) { scheduler_->touch(object); }
+void World::touch(std::uint64_t object) { scheduler_->turns().actions().touch(object); }
 
 void World::at(VirtualTime at, std::function<void()> handler, bool daemon) {
-  scheduler_->at(at, std::move(handler), daemon);
+  scheduler_->timeline().at(at, std::move(handler), daemon);
 }
 
-void World::kill(Rank rank, const std::string& reason) { scheduler_->kill(rank, reason); }
+void World::kill(Rank rank, const std::string& reason) { scheduler_->ends().kill(rank, reason); }
 
 void World::interrupt(Rank rank, std::function<void(RankHandle&)> handler) {
-  scheduler_->interrupt(rank, std::move(handler));
+  scheduler_->ends().interrupt(rank, std::move(handler));
 }
 
 void World::on_rank_end(std::function<void(Rank)> listener) {
-  scheduler_->listeners().end.push_back(std::move(listener));
+  scheduler_->ends().on_end(std::move(listener));
 }
 
 void World::on_rank_dying(std::function<void(Rank)> listener) {
-  scheduler_->listeners().dying.push_back(std::move(listener));
+  scheduler_->ends().on_dying(std::move(listener));
 }
 
 void World::on_stuck(std::function<void(const StuckVerdict&)> listener) {
-  scheduler_->listeners().stuck.push_back(std::move(listener));
+  scheduler_->standstill().on_stuck(std::move(listener));
 }
 
 }  // namespace lockstep::sim

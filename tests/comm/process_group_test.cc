@@ -144,6 +144,25 @@ TEST(ProcessGroupTest, SignsAndRecordsWhatWasPosted) {
   EXPECT_NE(completed.digest, posted.digest);
 }
 
+TEST(ProcessGroupTest, TheDigestOfSeveralBuffersIsThatOfTheirElementsOneAfterAnother) {
+  MiniOptions options;
+  options.record.collective_digests = true;
+  const MiniResult result = run_mini_world(options, [](MiniRank& rank) {
+    std::vector<float> whole = {1.0F, 2.0F, 3.0F};
+    rank.group.all_reduce(Memory::of(std::span(whole))).wait_or_throw();
+    std::vector<float> first = {1.0F, 2.0F};
+    std::vector<float> second = {3.0F};
+    const std::vector<Memory> parts = {Memory::of(std::span(first)), Memory::of(std::span(second))};
+    rank.group.all_reduce_coalesced(parts).wait_or_throw();
+  });
+
+  ASSERT_TRUE(result.ok());
+  const std::span<const Event> events = result.trace->events(Rank{1});
+  ASSERT_EQ(events.size(), 4U);
+  EXPECT_EQ(std::get<CollectiveEvent>(events[0].body).digest,
+            std::get<CollectiveEvent>(events[2].body).digest);
+}
+
 TEST(ProcessGroupTest, AFailedWorkNamesOperationPlaceAndStatus) {
   MiniOptions options;
   const MiniResult result = run_mini_world(options, [](MiniRank& rank) {

@@ -1,6 +1,7 @@
 #include "lockstep/data/synthetic.h"
 
 #include <cmath>
+#include <set>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -96,6 +97,19 @@ TEST(SyntheticTest, DyadicValuesAreSmallWholeNumbers) {
     EXPECT_EQ(value, std::round(value));
     EXPECT_LE(std::abs(value), 6 * 4 + 1);
   }
+}
+
+// Where x is 0 nothing is left of x . w.
+TEST(SyntheticTest, ADyadicTargetOfNothingIsTheNoiseThatEachHas) {
+  const Dataset data =
+      make_synthetic({.kind = SyntheticKind::kDyadic, .size = 200, .features = 1, .outputs = 2})
+          .value();
+  std::set<double> noise;
+  for (std::int64_t i = 0; i < data.size(); ++i) {
+    if (data.features(i)[0] != 0) continue;
+    for (const double value : data.targets(i)) noise.insert(value);
+  }
+  EXPECT_EQ(noise, (std::set<double>{-1, 0, 1}));
 }
 
 TEST(SyntheticTest, FeaturesAreFloatsExactly) {

@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/calls.h"
 #include "tests/support/temp_folder.h"
 
 namespace lockstep {
@@ -93,6 +94,33 @@ TEST(FlightRecorderTest, CallsUpToTheLastCompletedOneHaveEnded) {
     const EndOutcome expected = last == 2 ? EndOutcome::kOk : EndOutcome::kStuck;
     EXPECT_EQ(end_of(trace, 0), expected) << last;
     EXPECT_EQ(end_of(trace, 1), expected) << last;
+  }
+}
+
+// Both ranks post two calls; of the second one no rank sees the end, or each sees it fail, or succeed.
+TEST(FlightRecorderTest, OnlyCallsThatSucceededAreExportedAsCompleted) {
+  enum class Last { kOpen, kFailed, kOk };
+  for (const Last last : {Last::kOpen, Last::kFailed, Last::kOk}) {
+    testing::Calls calls(2);
+    for (const std::int32_t rank : {0, 1}) {
+      CollectiveEvent event = calls.make(CollectiveOp::kAllReduce, 40);
+      calls.post(rank, event);
+      calls.post(rank, event, last == Last::kOk);
+      event.seq = 1;
+      event.phase = CollectivePhase::kFailed;
+      event.status = CallStatus::kTimedOut;
+      if (last == Last::kFailed) calls.stream.add(rank, event);
+    }
+    const TempFolder folder;
+    std::vector<std::string> files;
+    for (const FlightFile& file : render_flight_recorder(calls.stream.trace(), {.n_ranks = 2})) {
+      files.push_back(folder.path() + "/" + file.name);
+      std::ofstream(files.back()) << file.bytes;
+    }
+    const Result<LoadedTrace> read = read_flight_recorder(files);
+    ASSERT_TRUE(read.ok()) << read.error().text();
+    const EndOutcome expected = last == Last::kOk ? EndOutcome::kOk : EndOutcome::kStuck;
+    for (const std::int32_t rank : {0, 1}) EXPECT_EQ(end_of(read.value(), rank), expected);
   }
 }
 

@@ -310,6 +310,37 @@ TEST(JsonlTest, ATraceThatCannotBeWrittenLeavesTheOldOneWhole) {
   EXPECT_EQ(kept.value().header.run_id, "old");
 }
 
+TEST(JsonlTest, AHeaderComesBackWhole) {
+  const TempFolder folder;
+  const TraceHeader written{.run_id = "r1",
+                            .backend = "gloo",
+                            .scenario = "a.toml",
+                            .scenario_digest = "00000000000000ff",
+                            .n_ranks = 1,
+                            .exact = true,
+                            .watched = true,
+                            .coverage = 4,
+                            .sampled = true,
+                            .library = "torch 2.15.0",
+                            .clock = "monotonic a"};
+  auto file = JsonlStream::open(folder.path(), written, 0, Rank{0});
+  ASSERT_TRUE(file.ok() && file.value()->close().ok());
+  const Result<LoadedTrace> loaded = read_jsonl(folder.path());
+  ASSERT_TRUE(loaded.ok()) << loaded.error().text();
+  const TraceHeader& read = loaded.value().header;
+  EXPECT_EQ(read.run_id, written.run_id);
+  EXPECT_EQ(read.backend, written.backend);
+  EXPECT_EQ(read.scenario, written.scenario);
+  EXPECT_EQ(read.scenario_digest, written.scenario_digest);
+  EXPECT_EQ(read.n_ranks, written.n_ranks);
+  EXPECT_EQ(read.exact, written.exact);
+  EXPECT_EQ(read.watched, written.watched);
+  EXPECT_EQ(read.coverage, written.coverage);
+  EXPECT_EQ(read.sampled, written.sampled);
+  EXPECT_EQ(read.library, written.library);
+  EXPECT_EQ(read.clock, written.clock);
+}
+
 /// The clock of a trace whose two ranks name these.
 std::string clock_of(const std::string& first, const std::string& second) {
   const TempFolder folder;

@@ -44,6 +44,15 @@ TEST_P(LossesTest, MseIsTheMeanOfSquares) {
   EXPECT_EQ(values_of(grad), (Values{0, 2, -3, 1}));
 }
 
+TEST_P(LossesTest, WhatASoftmaxWritesToHasItsInputsSize) {
+  const Tensor x = make({2, 2}, {1, 2, 3, 4});
+
+  for (const std::int64_t n : {3, 5}) {
+    const Tensor out = Tensor::zeros(test_.runtime, {n}, GetParam());
+    EXPECT_THROW(kernels().softmax(out, x, {}), ContractViolation) << n;
+  }
+}
+
 TEST_P(LossesTest, L1HasNoGradientWhereItIsZero) {
   const Tensor x = make({4}, {1, 2, 3, 4});
   const Tensor target = make({4}, {1, 0, 6, 3});

@@ -64,6 +64,27 @@ TEST_F(CallJudgeTest, TheSideWithFewerRanksIsTheOneOutOfStep) {
   EXPECT_EQ(finding->cause, Cause::kShapeMismatchCompletes);
 }
 
+TEST_F(CallJudgeTest, AMismatchBeforeTheFirstStepIsAtStepZero) {
+  call(0, all_reduce(1));
+  call(1, all_reduce(1));
+  call(2, all_reduce(1, 3));
+  const std::optional<Finding> finding = judge();
+  ASSERT_TRUE(finding);
+  EXPECT_EQ(finding->step, 0);
+}
+
+// However long the job runs, what all ranks have made or left out is not kept.
+TEST_F(CallJudgeTest, ACallIsClosedOnceEveryRankHasMadeItOrLeftItOut) {
+  for (int step = 0; step < 3; ++step) {
+    for (const std::int32_t rank : {0, 1}) call(rank, all_reduce(1));
+  }
+  EXPECT_EQ(group_.close_complete(3), 0);
+  EXPECT_EQ(group_.slots.size(), 3U);
+  group_.leave_out(0, 1);
+  EXPECT_EQ(group_.close_complete(3), 2);
+  EXPECT_EQ(group_.slots.size(), 1U);
+}
+
 TEST_F(CallJudgeTest, ACallOfOneRankAloneIsCodeThatIsNotTheSameUnlessRanksDecide) {
   all_call(all_reduce(1));
   call(1, barrier(9));

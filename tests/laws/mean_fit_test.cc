@@ -82,6 +82,17 @@ TEST(MeanFitTest, TheBoundGrowsWithTheLocalGradientsAndEndsThere) {
   }
 }
 
+// (N + 1 + k) u L with N = 2, where at most k additions made each local gradient.
+TEST(MeanFitTest, TheBoundGrowsWithTheAdditionsThatMadeALocalGradient) {
+  for (const double share : {0.9, 1.5}) {
+    const Sketch reduced{8.5, {2.5 + share * 8 * 0x1p-24 * 8.5, 0.5, 2.5, 2.0}};
+    OneReduction reduction = reduced_to(reduced);
+    reduction.dtype = DType::kF32;
+    reduction.n_added_before = 5;
+    EXPECT_EQ(explains(Weights::uniform(2, 1.0, 2.0), reduction, false), share < 1.0);
+  }
+}
+
 // (N + 1) u L with N = 2 and the unit roundoff u of the type; n 2^-53 L vanishes beside it.
 TEST(MeanFitTest, TheBoundHasTheUnitRoundoffOfTheType) {
   const std::pair<DType, double> types[] = {

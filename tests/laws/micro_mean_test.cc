@@ -11,6 +11,7 @@ using testing::DdpJob;
 using testing::mean_of_contributions;
 using testing::Micro;
 using testing::policy_of;
+using testing::reduce_to;
 using testing::reduced_to;
 using testing::Windows;
 
@@ -156,6 +157,33 @@ TEST(MicroMeanTest, RanksThatDivideAlikeAreAveragedAlsoWhereTheirMicroStepsAreUn
     }
     EXPECT_EQ(micro_mean(job).verdict, reduced == 8.0 ? Verdict::kHolds : Verdict::kBroken);
   }
+}
+
+TEST(MicroMeanTest, ATensorIsReportedOnceHoweverManyWindowsAreWrong) {
+  DdpJob job(2);
+  job.wrap();
+  for (int window = 0; window < 2; ++window) {
+    reduce_to(mean_of_contributions(uneven()), uneven(), "token-mean", job);
+  }
+  const LawResult result = micro_mean(job);
+  EXPECT_EQ(result.n_checked, 2);
+  EXPECT_EQ(result.findings.size(), 1U);
+}
+
+// What a loss was divided by is not known where it is recorded as 0.
+TEST(MicroMeanTest, AMicroStepWithoutAKnownDenominatorIsNotHeldAgainstTheReduction) {
+  DdpJob job(2);
+  job.wrap();
+  for (const std::int32_t rank : {0, 1}) {
+    job.forward(rank, false);
+    job.batch(rank, 1 + rank, 1 + rank, 0.0, "token-mean");
+    job.grad(rank, GradPoint::kInc, 4.0);
+    job.forward(rank);
+    job.batch(rank, 3, 3, 3.0, "token-mean");
+    job.reduce(rank, 8.0, 12.0, 12.0);
+    job.step(rank, 12.0);
+  }
+  EXPECT_NE(micro_mean(job).verdict, Verdict::kBroken);
 }
 
 // Something else was in the gradient: not one weight for each micro-step.

@@ -155,6 +155,21 @@ TEST_F(ReplicaDifferenceTest, AParameterThatTheWrapperHasNeverSeenIsNew) {
   EXPECT_EQ(cause(), Cause::kParamReplaced);
 }
 
+TEST_F(ReplicaDifferenceTest, AParameterBesideFrozenOnesIsNotOneOfThem) {
+  const std::array<NameId, 1> others = {names_.intern("other")};
+  wrap({.frozen = names_.intern_layout(others)});
+  step(0, 0.1);
+  step(1, 0.2);
+  EXPECT_EQ(cause(), Cause::kLrPerRank);
+}
+
+TEST_F(ReplicaDifferenceTest, AParameterThatWasFrozenWhenItWasWrappedIsReducedByNothing) {
+  wrap({.frozen = layout_});
+  step(0, 0.1);
+  step(1, 0.2);
+  EXPECT_EQ(cause(), Cause::kNongradParamDrift);
+}
+
 TEST_F(ReplicaDifferenceTest, WhatTheProgramKeepsEqualByItselfHasDrifted) {
   wrap({});
   open_.auxiliary = true;

@@ -150,6 +150,18 @@ TEST(ReportTextTest, FindingsWithoutACauseStandBelowThoseWithOne) {
   EXPECT_EQ(count(text, "not known"), 0U);
 }
 
+TEST(ReportTextTest, AllFindingsWithoutACauseHaveOneHeading) {
+  Report report = report_of({finding_of("replicas-equal", "a", Cause::kLrPerRank)});
+  for (const char* const law : {"reduced-once", "gradient-mean", "norm-true"}) {
+    report.laws.push_back({.law = law,
+                           .verdict = Verdict::kBroken,
+                           .findings = {finding_of(law, "a", Cause::kNone)}});
+  }
+  const std::string text = render_text(report, false);
+  EXPECT_EQ(count(text, "(law "), 4U) << text;
+  EXPECT_EQ(count(text, "Also broken:"), 1U) << text;
+}
+
 TEST(ReportTextTest, TheReplayLineIsOnTheFirstScreenHoweverMuchIsBroken) {
   std::vector<Finding> findings;
   for (const CauseInfo& cause : all_causes()) {

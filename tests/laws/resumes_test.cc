@@ -90,6 +90,36 @@ TEST(ResumesTest, AFileThatIsReadAndNotFollowedIsNamed) {
       "before it: these epochs are done again, with the weights that came after them.");
 }
 
+TEST(ResumesTest, ARankThatBeginsAgainIsSeenBesideOneThatGoesOn) {
+  for (const std::int32_t again : {0, 1}) {
+    EventStream stream{2};
+    const auto train = [&](std::int32_t rank, std::uint64_t key) {
+      stream.add(rank,
+                 EpochEvent{.split = stream.name("train"), .generator_key = key, .shuffle = true});
+      stream.add(rank, StepEvent{});
+      ++stream.at(rank).opt;
+    };
+    for (const std::uint64_t key : {40U, 41U}) {
+      for (const std::int32_t rank : {0, 1}) train(rank, key);
+    }
+    const SnapshotEvent saved{.action = SnapshotAction::kPart,
+                              .step = 2,
+                              .detail = stream.name("snapshot.pt"),
+                              .digest = 11};
+    stream.add(0, saved);
+    SnapshotEvent read = saved;
+    read.action = SnapshotAction::kRead;
+    for (const std::int32_t rank : {0, 1}) {
+      stream.at(rank) = {.attempt = 1};
+      stream.add(rank, read);
+      train(rank, rank == again ? 40 : 42);
+    }
+    const LawResult result = check("checkpoint-whole", stream, {.n_ranks = 2});
+    ASSERT_EQ(result.advice.size(), 1U) << "rank " << again;
+    EXPECT_NE(result.advice[0].message.find("begins 1 epoch before it"), std::string::npos);
+  }
+}
+
 TEST(ResumesTest, ARestartThatGoesOnIsQuiet) {
   for (const std::int32_t epoch :
        {1, 2}) {  // 1: the file may have been written in the middle of it.

@@ -174,6 +174,36 @@ TEST(TrainedSetTest, GradientsThatNoOptimizerWantsAreAdviceOnly) {
   EXPECT_EQ(result.advice[0].id, "A-not-optimised");
 }
 
+/// Beside a wrapper's step another trains a parameter that no wrapper has.
+DdpJob with_strays(double own_of_rank_1, bool has_wrapper = true) {
+  DdpJob job(2);
+  if (has_wrapper) job.wrap();
+  for (int step = 0; step < 2; ++step) {
+    job.wrapper = 0;
+    if (has_wrapper) job.train_step({1.0, 3.0});
+    for (const std::int32_t rank : {0, 1}) {
+      job.at(rank);
+      job.stream.at(rank).wrapper = -1;
+      use(job, rank, "backbone", true, rank == 1 ? own_of_rank_1 : 1.0);
+    }
+  }
+  return job;
+}
+
+TEST(TrainedSetTest, ParametersOfNoWrapperThatDriftApartAreAdvice) {
+  const LawResult result = trained_set(with_strays(3.0));
+  EXPECT_TRUE(result.findings.empty());
+  ASSERT_EQ(result.advice.size(), 1U);
+  EXPECT_EQ(result.advice[0].id, "A-unwrapped");
+  EXPECT_NE(result.advice[0].message.find("(1, the first of them `backbone`)"), std::string::npos);
+}
+
+// Gradients that the program averages by itself; programs that do without wrappers.
+TEST(TrainedSetTest, ParametersOfNoWrapperAreNoMatterWhereRanksAgreeOrNothingIsWrapped) {
+  EXPECT_TRUE(trained_set(with_strays(1.0)).advice.empty());
+  EXPECT_TRUE(trained_set(with_strays(3.0, false)).advice.empty());
+}
+
 /// `weight` is reduced, `late` was frozen when it was wrapped. Rank 1 uses `factor` times rank 0's
 /// gradient of it.
 DdpJob with_frozen(bool trained, double factor) {

@@ -22,6 +22,9 @@ COPIED = ["CMakeLists.txt", "CMakePresets.json", "cmake", "include", "src", "sim
 ROOMS = ("src", "sim", "real", "gpu", "harness", "python/native")
 _ERROR = re.compile(r"^(?:\S*?/)?((?:src|sim|real|gpu|harness|python)/\S+?):(\d+):\d+: (?:fatal )?error:",
                     re.M)
+# What no test runs, or only one that judges sources.
+_NOT_BUILT = re.compile(r"(live_\w+_probe|peer_\w+|tidy_test|foreign_sum_gloo|(?<!scale)_bench)$")
+_TARGET = re.compile(r"^(\S+): CXX_(?:EXECUTABLE|SHARED_LIBRARY|MODULE_LIBRARY)_LINKER__", re.M)
 
 
 class BuildFailed(Exception):
@@ -45,15 +48,21 @@ def files_of(revision: str) -> Path:
     return folder
 
 
-def sync(source: Path) -> None:
-    """Makes the copy equal to `source`; unchanged files keep their times, so builds stay small."""
+def sync(source: Path, instead: dict[str, bytes] | None = None) -> None:
+    """Makes the copy equal to `source`, but for the files in `instead`; unchanged files keep their times, so builds
+    stay small."""
     wanted = set()
+    for file, content in (instead or {}).items():
+        _write(TREE / file, content)
+        wanted.add(TREE / file)
     for name in COPIED:
         top = source / name
         for path in [top] if top.is_file() else top.rglob("*"):
             if path.is_dir() or "__pycache__" in path.parts:
                 continue
             target = TREE / path.relative_to(source)
+            if target in wanted:
+                continue
             wanted.add(target)
             if target.exists() and target.read_bytes() == path.read_bytes():
                 continue
@@ -62,6 +71,12 @@ def sync(source: Path) -> None:
     for path in list(TREE.rglob("*")):
         if path.is_file() and path not in wanted and BUILD not in path.parents:
             path.unlink()
+
+
+def _write(target: Path, content: bytes) -> None:
+    if not target.exists() or target.read_bytes() != content:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content)
 
 
 def configure() -> None:
@@ -73,9 +88,9 @@ def configure() -> None:
         raise BuildFailed(made.stdout + made.stderr)
 
 
-def sources() -> list[str]:
-    """What may be broken: the rooms' sources, relative to the tree."""
-    return sorted(str(path.relative_to(TREE)) for room in ROOMS for path in (TREE / room).rglob("*.cc"))
+def sources(top: Path) -> list[str]:
+    """What may be broken: the rooms' sources, relative to the top."""
+    return sorted(str(path.relative_to(top)) for room in ROOMS for path in (top / room).rglob("*.cc"))
 
 
 def switched(text: bytes, sites: dict[int, Site]) -> bytes:
@@ -90,21 +105,25 @@ def switched(text: bytes, sites: dict[int, Site]) -> bytes:
     return text
 
 
-def plant(sites: dict[int, Site]) -> None:
-    """Writes the switched sources. Requires: sync() has just been called."""
-    base = TREE / "src/base"
-    for name in ("mutant_switch.h", "mutant_switch.cc"):
-        shutil.copy2(HERE / f"{name}.in", base / name)
-    listed = base / "CMakeLists.txt"
-    listed.write_text(listed.read_text().replace("SOURCES ", "SOURCES mutant_switch.cc ", 1))
+def planted(sites: dict[int, Site], source: Path) -> dict[str, bytes]:
+    """The files that differ from those of `source` where every defect and its switch is in them."""
+    files = {f"src/base/{name}": (HERE / f"{name}.in").read_bytes()
+             for name in ("mutant_switch.h", "mutant_switch.cc")}
+    listed = "src/base/CMakeLists.txt"
+    files[listed] = (source / listed).read_bytes().replace(b"SOURCES ", b"SOURCES mutant_switch.cc ", 1)
     by_file: dict[str, dict[int, Site]] = defaultdict(dict)
     for number, site in sites.items():
         by_file[site.file][number] = site
     for file, own in by_file.items():
-        path = TREE / file
-        text = switched(path.read_bytes(), own)
-        path.write_bytes(b'#include "lockstep/base/mutant_switch.h"\n#line 1 "' +
-                         str(path).encode() + b'"\n' + text)
+        files[file] = (b'#include "lockstep/base/mutant_switch.h"\n#line 1 "' + str(TREE / file).encode() +
+                       b'"\n' + switched((source / file).read_bytes(), own))
+    return files
+
+
+def targets() -> list[str]:
+    """What tests run. Requires: configure() has been called."""
+    listed = run(["ninja", "-C", BUILD, "-t", "targets", "all"]).stdout
+    return [name for name in _TARGET.findall(listed) if not _NOT_BUILT.search(name) and "[" not in name]
 
 
 def build(sites: dict[int, Site], source: Path, jobs: int) -> dict[int, Site]:
@@ -114,12 +133,12 @@ def build(sites: dict[int, Site], source: Path, jobs: int) -> dict[int, Site]:
     Raises: BuildFailed.
     """
     while True:
-        sync(source)
-        plant(sites)
+        sync(source, planted(sites, source))
         configure()
         environment = {**os.environ, "CCACHE_BASEDIR": str(TREE), "CCACHE_NOHASHDIR": "1"}
-        built = run(["cmake", "--build", BUILD, "--parallel", str(jobs), "--", "--quiet", "-k", "0"],
-                    cwd=TREE, env=environment)
+        built = run(["ninja", "-C", BUILD, "-j", str(jobs), "-k", "0", "build.ninja"], env=environment)
+        if built.returncode == 0:
+            built = run(["ninja", "-C", BUILD, "-j", str(jobs), "-k", "0", "--quiet", *targets()], env=environment)
         if built.returncode == 0:
             return sites
         output = built.stdout + built.stderr

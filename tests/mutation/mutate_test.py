@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -16,8 +17,9 @@ except ImportError:
 
 from copied_tree import switched, without_broken
 from mutate import drawn
-from sites import Operator, Site, sites_of
-from trials import Reach, Test, calls_of, measure, noticed_by
+from sites import Operator, Site, Unit, sites_of
+from kept import Measurements, Verdicts, measure
+from trials import Reach, Test, calls_of, ended, noticed_by
 
 SAMPLE = """\
 #define CHECK(condition) if (!(condition)) throw 1
@@ -41,7 +43,8 @@ int classify(int n, bool& seen) {
 def found(text: str) -> list[Site]:
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "sample.cc").write_text(text)
-        return sites_of(Path(folder), "sample.cc", ["-std=c++20"])
+        unit = Unit(Path(folder, "sample.cc"), ("-std=c++20",))
+        return sites_of(Path(folder), ["sample.cc"], unit)["sample.cc"]
 
 
 class Sites(unittest.TestCase):
@@ -134,21 +137,75 @@ class Trials(unittest.TestCase):
         self.assertEqual(reach.failed, [])
         number = self.number_of("a - b")
         self.assertEqual(reach.tests_of(number), [self.small])
-        self.assertIn("small", str(noticed_by(number, reach)))
+        self.assertIn("small", str(noticed_by(number, reach, "src/base")))
 
     def test_a_defect_that_no_test_looks_at_survives(self) -> None:
         reach = measure([self.large], 1)
-        self.assertIsNone(noticed_by(self.number_of("a - b"), reach))
+        self.assertIsNone(noticed_by(self.number_of("a - b"), reach, "src/base"))
 
     def test_a_test_that_fails_without_a_defect_is_not_asked(self) -> None:
         wrong = Test("wrong", (self.program, "5", "3"), "/", ())
         self.assertEqual(measure([wrong, self.large], 1).failed, ["wrong"])
 
+    def test_a_test_that_fails_now_and_then_notices_nothing(self) -> None:
+        place = Path(self.large.folder, "failed_once")
+        moody = Test("moody", ("sh", "-c", f"{self.program} 20 22; test -e {place} || {{ touch {place}; exit 1; }}"),
+                     self.large.folder, ())
+        reach = Reach()
+        number = self.number_of("a - b")
+        reach.add(moody, 0.1, {number}, 0.0)
+        self.assertIsNone(noticed_by(number, reach, "src/base"))
+        self.assertTrue(place.exists())
+
+    def test_nothing_that_a_test_started_outlives_it(self) -> None:
+        place = Path(self.large.folder, "child")
+        Path(self.large.folder, "leave").write_text(f"setsid sleep 600 & echo $! > {place}\n")
+        ended(Test("leaves", ("sh", str(Path(self.large.folder, "leave"))), "/", ()),
+              ("sh", str(Path(self.large.folder, "leave"))), {}, None)
+        child = Path("/proc", place.read_text().strip())
+        for _ in range(1000):
+            if not child.exists() or ") Z" in (child / "stat").read_text():
+                return
+            time.sleep(0.01)
+        self.fail("it lives")
+
+    def test_what_was_measured_is_known_until_the_program_or_the_draw_changes(self) -> None:
+        folder = Path(self.large.folder)
+        kept = Measurements(folder / "kept", folder, "draw")
+        measure([self.large], 1, kept)
+        again = Measurements(folder / "kept", folder, "draw").of(self.large)
+        self.assertEqual(again and again[1], measure([self.large], 1).mutants[self.large])
+        self.assertIsNone(Measurements(folder / "kept", folder, "another").of(self.large))
+        Path(self.program).touch()
+        self.assertIsNone(Measurements(folder / "kept", folder, "draw").of(self.large))
+
+    def test_a_verdict_is_known_to_the_next_run(self) -> None:
+        place = Path(self.large.folder, "verdicts")
+        Verdicts(place).add("a defect", "a test", 5.0)
+        Verdicts(place).add("another", None, 6.0)
+        self.assertEqual(Verdicts(place).of("a defect"), "a test")
+        self.assertIsNone(Verdicts(place).of("another"))
+        self.assertEqual(Verdicts(place).survived("another"), 6.0)
+        self.assertEqual(Verdicts(place).survived("a defect"), 0.0)
+
+    def test_a_survivor_is_asked_about_by_tests_that_are_new(self) -> None:
+        number = self.number_of("a - b")
+        reach = Reach()
+        reach.add(self.small, 0.1, {number}, 7.0)
+        self.assertIsNone(noticed_by(number, reach, "src/base", 8.0))
+        self.assertIn("small", str(noticed_by(number, reach, "src/base", 7.0)))
+
+    def test_tests_of_the_own_room_come_first(self) -> None:
+        tests = [Test("a", ("other_test", "--gtest_filter=A.a"), "/", ()),
+                 Test("b", ("laws_test", "--gtest_filter=B.b"), "/", ())]
+        calls = calls_of(tests, dict(zip(tests, (1.0, 2.0))), "src/laws")
+        self.assertEqual([call.command[0] for call in calls], ["laws_test", "other_test"])
+
     def test_tests_of_one_program_share_a_process_and_the_quickest_comes_first(self) -> None:
         tests = [Test("a", ("p", "--gtest_filter=A.a"), "/", ()), Test("b", ("p", "--gtest_filter=B.b"), "/", ()),
                  Test("c", ("script",), "/", ())]
-        calls = calls_of(tests, dict(zip(tests, (3.0, 2.0, 1.0))))
-        self.assertEqual([call[1][:2] for call in calls],
+        calls = calls_of(tests, dict(zip(tests, (3.0, 2.0, 1.0))), "src/base")
+        self.assertEqual([call.command[:2] for call in calls],
                          [("script",), ("p", "--gtest_filter=B.b:A.a")])
 
 

@@ -6,9 +6,11 @@ constant expressions, without what comes from a macro.
 from __future__ import annotations
 
 import json
+import re
 import shlex
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 
@@ -41,10 +43,12 @@ class Site:
     before: str
     after: str
     is_statement: bool = False
+    nth: int = 1  # Of those that would have the same name.
 
     def name(self) -> str:
         """Says which it is, whatever else changes in the file."""
-        return f"{self.file}: {self.operator.value}: {_short(self.before)} -> {_short(self.after)}"
+        which = f" (no. {self.nth})" if self.nth > 1 else ""
+        return f"{self.file}: {self.operator.value}: {_short(self.before)} -> {_short(self.after)}{which}"
 
 
 _SWITCHED = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "&&": "||",
@@ -62,27 +66,26 @@ _NOT_RUN = (CursorKind.STATIC_ASSERT, CursorKind.ENUM_DECL, CursorKind.TYPE_REF,
 _POINTERS = (TypeKind.POINTER, TypeKind.MEMBERPOINTER, TypeKind.NULLPTR)
 
 
-class Flags:
-    """How each file of a configured build is compiled."""
+_INCLUDED = re.compile(r'^#include "(.+)"$', re.M)
 
-    def __init__(self, build: Path) -> None:
-        self._by_folder: dict[str, list[str]] = {}
-        self._by_file: dict[str, list[str]] = {}  # Those that are not compiled with others.
-        for entry in json.loads((build / "compile_commands.json").read_text()):
-            words = shlex.split(entry["command"])
-            flags = _parser_flags(words, Path(entry["directory"]))
-            folder = words[words.index("-o") + 1].split("/CMakeFiles/")[0]
-            self._by_folder.setdefault(folder, flags)
-            self._by_file[entry["file"]] = flags
 
-    def of(self, tree: Path, file: str) -> list[str] | None:
-        """None: nothing that is built uses the file's folder."""
-        if str(tree / file) in self._by_file:
-            return self._by_file[str(tree / file)]
-        for folder in Path(file).parents:
-            if str(folder) in self._by_folder:
-                return self._by_folder[str(folder)]
-        return None
+@dataclass(frozen=True)
+class Unit:
+    """What a compiler is given: a file, which may include several of the sources, and how it reads it."""
+
+    file: Path
+    flags: tuple[str, ...]
+
+
+def units_of(build: Path) -> dict[Path, Unit]:
+    """The unit of each source that a configured build compiles."""
+    units = {}
+    for entry in json.loads((build / "compile_commands.json").read_text()):
+        unit = Unit(Path(entry["file"]), tuple(_parser_flags(shlex.split(entry["command"]), Path(entry["directory"]))))
+        is_list = "Unity" in unit.file.parts
+        for file in _INCLUDED.findall(unit.file.read_text()) if is_list else [str(unit.file)]:
+            units[Path(file)] = unit
+    return units
 
 
 def _parser_flags(words: list[str], folder: Path) -> list[str]:
@@ -102,21 +105,28 @@ def _parser_flags(words: list[str], folder: Path) -> list[str]:
     return flags
 
 
-def sites_of(tree: Path, file: str, flags: list[str]) -> list[Site]:
-    """All sites of a file, in the order of the text.
+def sites_of(tree: Path, files: list[str], unit: Unit) -> dict[str, list[Site]]:
+    """All sites of files of one unit, in the order of the text.
 
     Raises:
-        ValueError: the parser does not understand the file, so that sites would be missing.
+        ValueError: the parser does not understand the unit, so that sites would be missing.
     """
-    path = tree / file
-    unit = Index.create().parse(str(path), args=["-x", "c++", *flags],
-                                options=TranslationUnit.PARSE_DETAILED_PROCESSING_RECORD)
-    fatal = [str(one) for one in unit.diagnostics if one.severity >= 3]
+    parsed = Index.create().parse(str(unit.file), args=["-x", "c++", *unit.flags],
+                                  options=TranslationUnit.PARSE_DETAILED_PROCESSING_RECORD)
+    fatal = [str(one) for one in parsed.diagnostics if one.severity >= 3]
     if fatal:
-        raise ValueError(f"{file}: {fatal[0]}")
-    reader = _Reader(file, path, unit)
+        raise ValueError(f"{unit.file}: {fatal[0]}")
+    return {file: _sites_here(_Reader(file, tree / file, parsed)) for file in files}
+
+
+def _sites_here(reader: _Reader) -> list[Site]:
     found = {(site.begin, site.end, site.after): site for site in reader.read()}
-    return sorted(found.values(), key=lambda site: (site.begin, site.end, site.after))
+    seen: Counter[str] = Counter()
+    sites = []
+    for site in sorted(found.values(), key=lambda site: (site.begin, site.end, site.after)):
+        seen[site.name()] += 1
+        sites.append(replace(site, nth=seen[site.name()]))
+    return sites
 
 
 class _Reader:

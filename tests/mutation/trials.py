@@ -4,20 +4,27 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
+import signal
 import subprocess
 import tempfile
 import time
 from collections import defaultdict
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 MOST_TESTS_A_CALL = 400
 LEAST_TIMEOUT_S = 20.0
 PATIENCE = 10.0  # A test that takes this many times as long does not end.
+OWN_FIRST = 0.05  # How much of its time a test of the defect's own room seems to take, when calls are put in order.
+# A defect may allocate, or write, without end.
+MOST_MEMORY = 24 << 30  # Of addresses: tests of many ranks reserve stacks that they do not touch.
+MOST_BYTES_OF_A_FILE = 1 << 30
+MOST_OUTPUT_READ = 1 << 20
 _FILTER = re.compile(r"--gtest_filter=(\S+)$")
 _FAILED = re.compile(r"\[  FAILED  \] ([\w./]+)")
 SKIPPED_BY = 77
+TIMED_OUT = 124
 
 
 @dataclass(frozen=True)
@@ -28,6 +35,8 @@ class Test:
     command: tuple[str, ...]
     folder: str
     environment: tuple[tuple[str, str], ...]
+    will_fail: bool = False
+    passes_with: str = ""  # Whatever its exit code, where its output matches.
 
     @property
     def gtest(self) -> str | None:
@@ -37,6 +46,11 @@ class Test:
                 return found.group(1)
         return None
 
+    def is_of(self, room: str) -> bool:
+        """Its name, or its program's, says that it is about the room."""
+        last = room.split("/")[-1]
+        return last in Path(self.command[0]).name or self.name.startswith(last)
+
 
 @dataclass
 class Reach:
@@ -44,10 +58,31 @@ class Reach:
 
     seconds: dict[Test, float] = field(default_factory=dict)
     mutants: dict[Test, set[int]] = field(default_factory=dict)
+    when: dict[Test, float] = field(default_factory=dict)  # It was measured, as seconds since the epoch.
     failed: list[str] = field(default_factory=list)  # Without any defect: not asked again.
 
-    def tests_of(self, number: int) -> list[Test]:
-        return [test for test, reached in self.mutants.items() if number in reached]
+    def add(self, test: Test, seconds: float, reached: set[int], when: float) -> None:
+        if reached:
+            self.seconds[test] = seconds
+            self.mutants[test] = reached
+            self.when[test] = when
+
+    def tests_of(self, number: int, since: float = 0.0) -> list[Test]:
+        """Those that reach it and were measured since then."""
+        return [test for test, reached in self.mutants.items() if number in reached and self.when[test] >= since]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a test's process ended. status: its exit code; TIMED_OUT."""
+
+    status: int
+    output: str
+    seconds: float
+
+    @property
+    def is_ok(self) -> bool:
+        return self.status in (0, SKIPPED_BY)
 
 
 def tests_of(build: Path, leave_out: re.Pattern[str]) -> list[Test]:
@@ -59,79 +94,151 @@ def tests_of(build: Path, leave_out: re.Pattern[str]) -> list[Test]:
         if "command" not in entry or leave_out.search(entry["name"]):
             continue
         properties = {p["name"]: p["value"] for p in entry.get("properties", [])}
-        variables = tuple(tuple(text.split("=", 1)) for text in properties.get("ENVIRONMENT", []))
-        found.append(Test(entry["name"], tuple(entry["command"]),
-                          properties.get("WORKING_DIRECTORY", str(build)), variables))
+        variables = tuple((text.split("=", 1)[0], text.split("=", 1)[1])
+                          for text in properties.get("ENVIRONMENT", []))
+        whole = Test(entry["name"], tuple(entry["command"]),
+                     properties.get("WORKING_DIRECTORY", str(build)), variables,
+                     bool(properties.get("WILL_FAIL", False)),
+                     "|".join(properties.get("PASS_REGULAR_EXPRESSION", [])))
+        found += _by_file(whole) or [whole]
     return found
 
 
-def _environment(test: Test, more: dict[str, str]) -> dict[str, str]:
-    return {**os.environ, "RC_PARAMS": "seed=1", **dict(test.environment), **more}
+def _by_file(test: Test) -> list[Test]:
+    """The long suites of the Python package, file by file: most defects are reached by few of them."""
+    suite = {"python.torch": "torch_jobs", "python.virtual": "virtual"}.get(test.name)
+    if suite is None:
+        return []
+    files = sorted(Path(test.command[1]).parent.joinpath(suite).glob("*_test.py"))
+    return [replace(test, name=f"{test.name}/{file.stem}", command=(*test.command, "-x", "-k", file.stem))
+            for file in files]
 
 
-def measure(tests: list[Test], jobs: int) -> Reach:
-    """Runs every test once, with no defect switched on."""
-    reach = Reach()
-
-    def one(test: Test) -> tuple[Test, float, set[int], bool]:
-        with tempfile.TemporaryDirectory() as folder:
-            map_file = Path(folder, "reached")
-            begin = time.monotonic()
-            done = subprocess.run(test.command, cwd=test.folder, capture_output=True, check=False,
-                                  env=_environment(test, {"LOCKSTEP_MUTANTS_REACHED": str(map_file)}))
-            seconds = time.monotonic() - begin
-            bytes_ = map_file.read_bytes() if map_file.exists() else b""
-        reached = {number for number, byte in enumerate(bytes_) if byte}
-        return test, seconds, reached, done.returncode in (0, SKIPPED_BY)
-
-    with ThreadPoolExecutor(jobs) as pool:
-        for test, seconds, reached, ok in pool.map(one, tests):
-            if not ok:
-                reach.failed.append(test.name)
-            elif reached:
-                reach.seconds[test] = seconds
-                reach.mutants[test] = reached
-    return reach
+def bound_resources() -> None:
+    """Of this process, and of all that it starts from now on."""
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (MOST_BYTES_OF_A_FILE, MOST_BYTES_OF_A_FILE))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def calls_of(tests: list[Test], seconds: dict[Test, float]) -> list[tuple[Test, tuple[str, ...], float]]:
-    """Few processes for many tests, the quickest first: a test of each, its command, its time.
-
-    Tests of one program run in one process, which ends at the first that fails.
-    """
-    together: dict[tuple[object, ...], list[Test]] = defaultdict(list)
-    calls = []
-    for test in tests:
-        if test.gtest is None:
-            calls.append((test, test.command, seconds[test]))
-        else:
-            together[(test.command[0], test.folder, test.environment)].append(test)
-    for same in together.values():
-        same.sort(key=lambda test: seconds[test])
-        for at in range(0, len(same), MOST_TESTS_A_CALL):
-            part = same[at:at + MOST_TESTS_A_CALL]
-            names = ":".join(str(test.gtest) for test in part)
-            command = (part[0].command[0], f"--gtest_filter={names}", "--gtest_fail_fast",
-                       "--gtest_brief=1", "--gtest_also_run_disabled_tests")
-            calls.append((part[0], command, sum(seconds[test] for test in part)))
-    return sorted(calls, key=lambda call: call[2])
-
-
-def noticed_by(number: int, reach: Reach) -> str | None:
-    """The test that fails with this defect switched on; None: it survives."""
-    for test, command, seconds in calls_of(reach.tests_of(number), reach.seconds):
-        limit = LEAST_TIMEOUT_S + PATIENCE * seconds
-        with subprocess.Popen(command, cwd=test.folder, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True, errors="replace",
-                              env=_environment(test, {"LOCKSTEP_MUTANT": str(number)}),
-                              start_new_session=True) as process:
+def ended(test: Test, command: tuple[str, ...], more: dict[str, str], limit: float | None) -> Ended:
+    """Runs the command in the test's surroundings; nothing that it started or left among temporary files stays."""
+    # A short path: sockets lie below, and the path of a socket has at most 107 bytes.
+    with (tempfile.TemporaryDirectory(prefix="m", ignore_cleanup_errors=True) as folder,
+          tempfile.TemporaryFile() as output):
+        environment = {**os.environ, "RC_PARAMS": "seed=1", **dict(test.environment), **more,
+                       "TMPDIR": folder}
+        begin = time.monotonic()
+        with subprocess.Popen(command, cwd=test.folder, stdin=subprocess.DEVNULL, stdout=output,
+                              stderr=subprocess.STDOUT, env=environment, start_new_session=True) as process:
             try:
-                output, _ = process.communicate(timeout=limit)
+                status = process.wait(limit)
             except subprocess.TimeoutExpired:
-                os.killpg(process.pid, 9)
-                process.communicate()
-                return f"{test.name} or another of its program (does not end)"
-        if process.returncode not in (0, SKIPPED_BY):
-            failed = _FAILED.search(output)
-            return failed.group(1) if failed else f"{test.name} (exit {process.returncode})"
+                status = TIMED_OUT
+                os.killpg(process.pid, signal.SIGKILL)
+        seconds = time.monotonic() - begin
+        _end_those_left(f"TMPDIR={folder}")
+        output.seek(max(0, output.seek(0, os.SEEK_END) - MOST_OUTPUT_READ))
+        text = output.read().decode(errors="replace")
+        return Ended(status if status == TIMED_OUT else _as_expected(test, status, text), text, seconds)
+
+
+def _as_expected(test: Test, status: int, output: str) -> int:
+    """The exit code as ctest sees it."""
+    if test.passes_with:
+        return 0 if re.search(test.passes_with, output) else status or 1
+    if test.will_fail:
+        return 0 if status != 0 else 1
+    return status
+
+
+def _end_those_left(mark: str) -> None:
+    """Kills processes with an environment that has, or has something that begins with, this."""
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark.encode() in (place / "environ").read_bytes():
+                os.kill(int(place.name), signal.SIGKILL)
+        except OSError:
+            continue  # It ended, or is another user's.
+
+
+def measured(test: Test) -> tuple[Ended, set[int]]:
+    """The test with no defect switched on, and which ones it reaches."""
+    with tempfile.TemporaryDirectory() as folder:
+        map_file = Path(folder, "reached")
+        how = ended(test, test.command, {"LOCKSTEP_MUTANTS_REACHED": str(map_file)}, None)
+        bytes_ = map_file.read_bytes() if map_file.exists() else b""
+    return how, {found.start() for found in re.finditer(rb"[^\0]", bytes_)}
+
+
+@dataclass(frozen=True)
+class Call:
+    """Tests that one process runs, the quickest first; it ends at the first that fails."""
+
+    tests: tuple[Test, ...]
+    seconds: float
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        first = self.tests[0]
+        if first.gtest is None:
+            return first.command
+        names = ":".join(str(test.gtest) for test in self.tests)
+        return (first.command[0], f"--gtest_filter={names}", "--gtest_fail_fast", "--gtest_brief=1",
+                "--gtest_also_run_disabled_tests")
+
+    def without(self, failed: str | None) -> Call | None:
+        """None: nothing is left of it. `failed`: one of its tests; None: all of them."""
+        left = tuple(test for test in self.tests if failed is not None and test.gtest != failed)
+        return Call(left, self.seconds) if left and len(left) < len(self.tests) else None
+
+    def only(self, failed: str | None) -> Call:
+        return Call(tuple(test for test in self.tests if test.gtest == failed) or self.tests, self.seconds)
+
+
+def calls_of(tests: list[Test], seconds: dict[Test, float], room: str) -> list[Call]:
+    """Few processes for many tests: those of the defect's own room, and the quickest, first."""
+    together: dict[object, list[Test]] = defaultdict(list)
+    for test in sorted(tests, key=lambda test: seconds[test]):
+        together[test if test.gtest is None else (test.command[0], test.folder, test.environment)].append(test)
+    calls = [Call(tuple(same[at:at + MOST_TESTS_A_CALL]),
+                  sum(seconds[test] for test in same[at:at + MOST_TESTS_A_CALL]))
+             for same in together.values() for at in range(0, len(same), MOST_TESTS_A_CALL)]
+    return sorted(calls, key=lambda call: call.seconds * (OWN_FIRST if call.tests[0].is_of(room) else 1.0))
+
+
+def noticed_by(number: int, reach: Reach, room: str, since: float = 0.0) -> str | None:
+    """The test that fails with this defect switched on, and does not without it; None: it survives.
+
+    since: it survived all tests then; only those that are new, or have changed, are asked.
+    """
+    for whole in calls_of(reach.tests_of(number, since), reach.seconds, room):
+        call: Call | None = whole
+        while call is not None:
+            how = _tried(call, number)
+            if how.is_ok:
+                break
+            found = _FAILED.search(how.output)
+            failed = found.group(1) if found else None
+            if _is_due_to(number, call.only(failed), how):
+                return _named(call, failed, how)
+            call = call.without(failed)  # A test that fails by itself now and then says nothing.
     return None
+
+
+def _tried(call: Call, number: int | None) -> Ended:
+    """None: with a switch that belongs to no defect. A test may look at its environment."""
+    more = {"LOCKSTEP_MUTANT": str(-1 if number is None else number)}
+    return ended(call.tests[0], call.command, more, LEAST_TIMEOUT_S + PATIENCE * call.seconds)
+
+
+def _is_due_to(number: int, call: Call, how: Ended) -> bool:
+    """The same tests pass without the defect, and fail with it again (unless that never ends)."""
+    return _tried(call, None).is_ok and (how.status == TIMED_OUT or not _tried(call, number).is_ok)
+
+
+def _named(call: Call, failed: str | None, how: Ended) -> str:
+    name = call.tests[0].name if len(call.tests) == 1 else f"{Path(call.tests[0].command[0]).name}"
+    if how.status == TIMED_OUT:
+        return f"{name} (does not end)"
+    return failed or f"{name} (exit {how.status})"

@@ -31,6 +31,23 @@ TEST(InitTest, ConstantAndValuesFillAModelInOrder) {
   EXPECT_THAT(values_of(layer.bias().data()), ElementsAre(3));
 }
 
+// Rounded to 8 bits, one in some 500 numbers below 1 is 1.
+TEST(InitTest, A16BitDrawThatRoundsToTheUpperBoundIsTheLowerOne) {
+  PlainRuntime rt;
+  Generator generator(5);
+  const Tensor drawn = Tensor::empty(rt.runtime(), {1 << 14}, DType::kBF16);
+
+  init::uniform(drawn, generator, 1.0);
+
+  std::size_t n_lowest = 0;
+  for (const double value : values_of(drawn)) {
+    EXPECT_GE(value, -1.0);
+    EXPECT_LT(value, 1.0);
+    if (value == -1.0) ++n_lowest;
+  }
+  EXPECT_GT(n_lowest, 0U);
+}
+
 TEST(InitTest, TooFewOrTooManyValuesAreRefused) {
   PlainRuntime rt;
   const Linear layer(rt, 2, 1);

@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 LESSONS = "scenarios/lessons/README.md"
 SCENARIO_PATH = re.compile(r"\bscenarios/[\w./-]+\.toml\b")
+FLOORS = ("include", "src", "sim", "real", "gpu", "harness", "python", "tests", "bench", "docs", "examples", "cmake")
 INSTALLED = "/usr/local/"  # Where README says that Lockstep is, without another --prefix.
 
 
@@ -65,6 +66,15 @@ def missing_examples(pages, read):
     return wrong
 
 
+def missing_sources(pages, exists):
+    """Files of the tree that pages name in their text, `floor/.../name.ext`, and that do not exist."""
+    wrong = []
+    for name, text in pages.items():
+        named = re.findall(rf"`((?:{'|'.join(FLOORS)})/[\w./-]+\.(?:h|cc|cu|py|txt|toml|md))`", text)
+        wrong += [f"{name}: {file} does not exist" for file in sorted(set(named)) if not exists(file)]
+    return wrong
+
+
 def rooms_entered_twice(name, text):
     """Walks of a page, one for each of its tables of files, that come back to a room they have left."""
     wrong = []
@@ -73,6 +83,14 @@ def rooms_entered_twice(name, text):
         visits = [room for i, room in enumerate(rooms) if i == 0 or room != rooms[i - 1]]
         wrong += [f"{name}: a walk enters {room} again" for room in sorted({r for r in visits if visits.count(r) > 1})]
     return wrong
+
+
+def too_long_to_read(name, text):
+    """A page that promises ten minutes leaves four of them for its commands and for copying: at 200 words a minute, code
+    and output included, it is read in six."""
+    n_words = len(re.sub(r"<!--.*?-->|^```[^\n]*$", "", text, flags=re.MULTILINE | re.DOTALL).split())
+    promises = "ten minutes" in text.split("\n", 1)[0].lower()
+    return [f"{name}: has {n_words} words, too many for ten minutes"] if promises and n_words > 6 * 200 else []
 
 
 def unlisted(page, text, files):
@@ -132,6 +150,12 @@ def self_test():
     table = "| file | what |\n|---|---|\n| `src/a/x.h` | 1 |\n| `src/a/y.h` | 1 |\n| `src/b/z.h` | 1 |\n"
     assert not rooms_entered_twice("p", table)
     assert rooms_entered_twice("p", table + "| `src/a/y.h` | 2 |\n") == ["p: a walk enters src/a again"]
+    prose = {"docs/c.md": "`src/a.h` and `src/gone.cc`, `harness/gone/a.py`; not `elsewhere/a.h`, `a.h`, `src/a`"}
+    assert missing_sources(prose, {"src/a.h"}.__contains__) == [
+        "docs/c.md: harness/gone/a.py does not exist", "docs/c.md: src/gone.cc does not exist"]
+    assert not too_long_to_read("p", "# Ten minutes\n" + "word " * 1190)
+    assert too_long_to_read("p", "# Ten minutes\n```cpp\n" + "word " * 1210 + "\n```\n")
+    assert not too_long_to_read("p", "# An hour\n" + "word " * 1210)
     order = "\n## Reading order\n[x](x.toml)\n## Rest\n[y](y.toml)\n"
     assert unlisted("p", order, ["x.toml", "y.toml"]) == ["p: has no place for y.toml"]
     shown = "## `a.h`\n## `b.h`\n## `b.h`\n"
@@ -157,7 +181,9 @@ def main():
     wrong = missing_paths(pages, lambda path: (ROOT / path).exists())
     walks = {name: text for name, text in pages.items() if name.startswith(("docs/how_to/", "docs/architecture"))}
     wrong += missing_examples(walks, text_of)
+    wrong += missing_sources(pages, lambda path: (ROOT / path).exists())
     wrong += rooms_entered_twice("docs/architecture.md", pages["docs/architecture.md"])
+    wrong += too_long_to_read("docs/tutorial.md", pages["docs/tutorial.md"])
     lessons = ROOT / "scenarios" / "lessons"
     wrong += unlisted(LESSONS, pages[LESSONS], [file.name for file in lessons.glob("*.toml")])
     wrong += other_headers(pages["docs/api.md"], [path.name for path in (ROOT / "include" / "lockstep").glob("*.h")])

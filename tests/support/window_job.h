@@ -20,10 +20,11 @@ struct Micro {
 
 using Windows = std::vector<std::vector<Micro>>;  // By rank.
 
-/// The windows' contributions are added up and reduced once, to `reduced`.
-inline DdpJob reduced_to(double reduced, const Windows& windows, std::string_view declared) {
-  DdpJob job(static_cast<std::int32_t>(windows.size()));
-  job.wrap();
+/// The windows' contributions are added up and reduced once, to `reduced`. Requires: the job is wrapped.
+inline void reduce_to(double reduced,
+                      const Windows& windows,
+                      std::string_view declared,
+                      DdpJob& job) {
   for (std::int32_t rank = 0; rank < job.n_ranks(); ++rank) {
     const std::vector<Micro>& window = windows[static_cast<std::size_t>(rank)];
     double sum = 0.0;
@@ -40,6 +41,13 @@ inline DdpJob reduced_to(double reduced, const Windows& windows, std::string_vie
     }
     job.step(rank, reduced);
   }
+}
+
+/// A job with this reduction alone.
+inline DdpJob reduced_to(double reduced, const Windows& windows, std::string_view declared) {
+  DdpJob job(static_cast<std::int32_t>(windows.size()));
+  job.wrap();
+  reduce_to(reduced, windows, declared, job);
   return job;
 }
 

@@ -53,7 +53,7 @@ struct Home {
 // Libraries and the one place whose files may include them.
 constexpr Home kHomes[] = {
     {"src/kernels/", "Eigen/"},
-    {"sim/fiber/", "boost/"},
+    {"sim/engine/", "boost/"},
     {"gpu/", "cuda"},
     {"gpu/", "nccl"},
     {"gpu/", "cublas"},

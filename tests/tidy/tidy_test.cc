@@ -171,7 +171,7 @@ TEST(TidyRuleTest, ALibraryOutsideItsRoomIsReported) {
 TEST(TidyRuleTest, AHeavyLibraryInAHeaderIsReported) {
   EXPECT_THAT(forbidden_includes({"src/kernels/a.h", "#include <Eigen/Dense>\n"}),
               ElementsAre(HasSubstr("belong into .cc files")));
-  EXPECT_THAT(forbidden_includes({"sim/fiber/detail/a.h", "#include <boost/fiber/all.hpp>\n"}),
+  EXPECT_THAT(forbidden_includes({"sim/engine/detail/a.h", "#include <boost/fiber/all.hpp>\n"}),
               IsEmpty());
 }
 

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "lockstep/base/text.h"
 #include "lockstep/formats/safetensors.h"
 #include "lockstep/train/rank_program.h"
 
@@ -70,6 +71,20 @@ TEST(SafeTensors, RefusesDamage) {
         R"({"a":{"dtype":"F32","shape":[1,1,1,1,4],"data_offsets":[0,16]}})"}) {
     EXPECT_FALSE(parse_safetensors(one.runtime(), file_of(header, kData)).ok()) << header;
   }
+}
+
+TEST(SnapshotManifest, WhatHasAnotherTitleIsNone) {
+  const std::string text = render_manifest({.step = 3, .n_ranks = 2, .files = {}});
+  const std::string_view digest_line = "digest 0123456789abcdef\n";
+  std::string above = text.substr(0, text.size() - digest_line.size());
+  const auto sealed = [&] {
+    return above + "digest " + hex64(describe_file("", above).digest) + "\n";
+  };
+  ASSERT_EQ(sealed(), text);
+
+  above.insert(0, "not ");
+
+  EXPECT_FALSE(parse_manifest(sealed()).ok());
 }
 
 TEST(SnapshotManifest, ReadsBackAndRefusesHalves) {

@@ -16,10 +16,12 @@ from lockstep.words import GradPoint, StateKind, StatePoint
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from lockstep._core import Pen
     from lockstep.torch.recorder import Recorder
     from lockstep.torch.wrapping import Wrapper
 
 SEAM = "stepping"
+OUTSIDE = -1  # The wrapper of what no wrapper has.
 MOST_WIRED = 4096  # Elements of a parameter that is looked at in every window.
 _NOT_OPTIONS = frozenset(("params", "foreach", "fused", "capturable", "differentiable"))
 
@@ -49,6 +51,26 @@ class _Share:
         return self._layout
 
 
+class _Strays:
+    """The parameters of an optimizer that no wrapper has."""
+
+    def __init__(self) -> None:
+        self.named: dict[str, torch.Tensor] = {}
+        self.has_gradient = False  # In the step that is being taken, as far as it is looked at.
+
+    def write_used(self, pen: Pen) -> None:
+        """What the step is going to use."""
+        grads = [parameter.grad for parameter in self.named.values()]
+        self.has_gradient = any(grad is not None for grad in grads)
+        if self.has_gradient:
+            pen.grads(OUTSIDE, GradPoint.USED, pen.layout(list(self.named)), grads)
+
+    def write_step(self, pen: Pen, rate: float) -> None:
+        if self.has_gradient:
+            pen.step(OUTSIDE, rate, 1.0, False, False, pen.layout(list(self.named)))
+        self.has_gradient = False
+
+
 class Stepping:
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
@@ -57,6 +79,7 @@ class Stepping:
         self.scale = 1.0
         self._stepped: tuple[Any, list[_Share]] = (None, [])  # Of the step that is being taken.
         self._shares: WeakKeyDictionary[Any, tuple[list[int], list[_Share]]] = WeakKeyDictionary()
+        self._strays: WeakKeyDictionary[Any, _Strays] = WeakKeyDictionary()
         self._known: WeakKeyDictionary[Any, dict[tuple[int, int], Any]] = WeakKeyDictionary()
 
     def shares_of(self, optimizer: Any) -> list[_Share]:
@@ -75,9 +98,14 @@ class Stepping:
         known = all(id(p) in owners for group in optimizer.param_groups for p in group["params"])
         if not known:
             owners = owners | self.recorder.wrapping.since_wrapping()
+        strays = self._strays[optimizer] = _Strays()
+        ignored = set() if known else self.recorder.wrapping.ignored()
         for index, group in enumerate(optimizer.param_groups):
-            for parameter in group["params"]:
-                if id(parameter) in owners:
+            for nth, parameter in enumerate(group["params"]):
+                if id(parameter) not in owners:
+                    if id(parameter) not in ignored:
+                        strays.named[f"param_groups[{index}].params[{nth}]"] = parameter
+                else:
                     wrapper, name = owners[id(parameter)]
                     share = shares.setdefault(wrapper.index, _Share(wrapper))
                     share.named[name] = parameter
@@ -100,6 +128,8 @@ class Stepping:
             return
         self.recorder.poll()
         self._stepped = (optimizer, self.shares_of(optimizer))
+        if any(wrapper.looks and not wrapper.gone for wrapper in self.recorder.wrapping.all):
+            self._strays[optimizer].write_used(pen)
         for share in self._stepped[1]:
             wrapper = share.wrapper
             self.recorder.current = wrapper.place
@@ -142,6 +172,7 @@ class Stepping:
         rate = float(optimizer.param_groups[0].get("lr", 0.0)) if optimizer.param_groups else 0.0
         for share in shares:
             self._write_states(optimizer, share)
+        self._strays[optimizer].write_step(pen, rate)
         if not shares:
             if recorder.wrapping.all and not _has_gradient(optimizer):
                 pen.step(-1, rate, self.scale, skipped, skipped, pen.layout([]))

@@ -287,6 +287,11 @@ class Wrapping:
                 for name, p in ddp.module.named_parameters()
                 if id(p) not in owners and name not in wrapper.ignored}
 
+    def ignored(self) -> set[int]:
+        """The ids of parameters that wrappers leave alone because their programs say so."""
+        return {id(p) for ddp, wrapper in self.of.items() if wrapper.ignored
+                for name, p in ddp.module.named_parameters() if name in wrapper.ignored}
+
     def names_of(self, parameters: Iterable[Any]) -> list[tuple[Wrapper, list[str]]]:
         """The names of these parameters, by wrapper."""
         owners = self.owners()

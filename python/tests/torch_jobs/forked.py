@@ -21,7 +21,8 @@ from lockstep.reaping import reap
 SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
 LIMIT_S = 60.0
 GRACE_S = 5.0
-SILENT_S = 3.5  # Nothing is recorded for so long: the ranks wait for each other.
+SILENT_S = 3.5  # Nothing is recorded and hardly anything computed for that long: the ranks wait for each other.
+HARDLY_S = 0.1  # Seconds of a rank's processor: what looks after its recording takes less in that time.
 
 
 @dataclass
@@ -95,6 +96,7 @@ def _wait_for(children: dict[int, int], folder: Path | None, started: float) -> 
     codes = [0] * len(children)
     alive = set(children)
     ended_at = failed_at = 0.0
+    silence = Silence(folder)
     while alive:
         time.sleep(0.05)
         for child in list(alive):
@@ -106,7 +108,7 @@ def _wait_for(children: dict[int, int], folder: Path | None, started: float) -> 
         failed_at = failed_at or (now if any(codes) else 0.0)
         # What torchrun does: one failed, so all end. Those that wait for it have the time to notice it themselves.
         is_over = failed_at and now - failed_at > GRACE_S
-        if alive and not ended_at and (is_over or (not failed_at and (_silent(folder) or now - started > LIMIT_S))):
+        if alive and not ended_at and (is_over or (not failed_at and (silence.lasts(alive) or now - started > LIMIT_S))):
             ended_at = now
             _signal(alive, signal.SIGTERM)
         if alive and ended_at and time.monotonic() - ended_at > 10:
@@ -119,9 +121,32 @@ def _signal(children: set[int], number: int) -> None:
         os.kill(child, number)
 
 
-def _silent(folder: Path | None) -> bool:
-    times = [path.stat().st_mtime for path in folder.glob("*.jsonl")] if folder is not None else []
-    return bool(times) and time.time() - max(times) > SILENT_S
+class Silence:
+    """Of a job that is recorded. A rank that computes is not silent, however slowly a busy machine lets it."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        self._since = 0.0
+        self._seen: tuple[float, float] = (0.0, 0.0)  # The last change of a file, processor's time until then.
+
+    def lasts(self, alive: set[int]) -> bool:
+        times = [path.stat().st_mtime for path in self._folder.glob("*.jsonl")] if self._folder is not None else []
+        computed = sum(_computed(child) for child in alive)
+        if not times:
+            return False
+        changed, before = self._seen
+        if max(times) != changed or computed > before + HARDLY_S * len(alive):
+            self._since, self._seen = time.monotonic(), (max(times), computed)
+        return time.monotonic() - self._since > SILENT_S
+
+
+def _computed(process: int) -> float:
+    """Seconds of a processor that it has used."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _troubles(folder: Path | None) -> list[str]:

@@ -41,6 +41,8 @@ def _configuration(subject: str) -> Expected:
 ROWS = {
     "async_no_wait": Row(Expected("in-flight-untouched", "overlap-race", ranks=(0, 1), field="read")),
     "avg_of_avgs": Row(None, Expected("metric-true", "prereduced-metric", field="loss")),
+    # A rank may hold parameters of its own on purpose.
+    "backbone_outside": Row(None, advice="A-unwrapped"),
     "buffer_overwritten_by_0": Row(
         None, Expected("buffers-policy", "buffer-overwritten-by-0", ranks=(1,), tensor="queue")),
     "clip_collective_set_differs": Row(Expected("collectives-match", "call-set-differs", 0, field="op")),

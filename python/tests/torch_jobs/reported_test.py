@@ -36,6 +36,19 @@ def test_its_mended_twin_is_silent(name: str, form: tuple[str, ...], tmp_path: P
     assert not row.advice or row.advice not in advised(report)
 
 
+def test_parameters_that_a_wrapper_is_to_leave_alone_are_no_matter(tmp_path: Path) -> None:
+    script = tmp_path / "ignores.py"
+    text = (FOLDER / "backbone_outside.py").read_text()
+    wraps = "        model = DistributedDataParallel(model)\n"
+    assert text.count(wraps) == 1
+    names = "[name for name, _ in model.named_parameters() if 'backbone' in name]"
+    ignores = f"        DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, {names})\n"
+    script.write_text(text.replace(wraps, ignores + wraps))
+    ran = run_job(script, 2, tmp_path / "trace", tmp_path, arguments=("--fixed",))
+    assert ran.codes == [0, 0] and ran.troubles == [], ran.output
+    assert "A-unwrapped" not in advised(lockstep.check(tmp_path / "trace"))
+
+
 def test_the_page_says_what_is_noticed() -> None:
     assert {path.stem for path in FOLDER.glob("*.py")} == ROWS.keys()
     before, _, rest = PAGE.read_text().partition(BEGIN)

@@ -22,7 +22,10 @@ class Deaths {
 
   bool is_tearing_down() const { return tearing_down_; }
 
-  RankOutcome outcome() const { return outcome_; }
+  /// How a rank ends that gets RankKilled now.
+  RankOutcome outcome_of(Rank rank) const {
+    return killed_.contains(rank) ? RankOutcome::kKilled : outcome_;
+  }
 
   void kill(Rank rank, const std::string& reason) { killed_[rank] = reason; }
 

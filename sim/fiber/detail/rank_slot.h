@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/sim/fiber/engine.h"
+#include "lockstep/sim/engine/engine.h"
 #include "lockstep/sim/fiber/world.h"
 
 namespace lockstep::sim {
@@ -38,15 +38,31 @@ class RankFiles final : public FileSystem {
 
 enum class RankState : std::uint8_t { kReady, kRunning, kBlocked, kSleeping, kEnded };
 
-/// Small on purpose: a world may have a million of them.
-/// What a switch reads comes first, in one cache line.
+/// What the parts of the scheduler know of a rank, and write. What a switch reads comes first.
+struct RankControl {
+  Scheduler* scheduler = nullptr;
+  Engine::Fiber fiber = Engine::kMain;  ///< kMain: not started.
+  Rank rank{};
+  RankState state = RankState::kBlocked;
+  bool interrupt_pending = false;   ///< Killed or interrupted: something happens at its next point.
+  bool kill_pending = false;        ///< Gets RankKilled at its next point.
+  bool fenced = false;              ///< Killed: nothing it does from now on has an effect.
+  std::int32_t n_kill_notices = 0;  ///< How often RankKilled was thrown.
+  std::uint32_t generation = 0;     ///< Grows with each sleep: a timer of an older one is stale.
+  std::int64_t clock_ns = 0;  ///< Own clock; ahead of the world's by compute not yet waited for.
+  WaitReason reason{};
+};
+
+/// Small on purpose: a world may have a million of them. A switch reads one cache line.
 class alignas(64) RankSlot final : public RankHandle {
  public:
   RankSlot() : files_(*this) {}
 
-  void open(Scheduler& scheduler, Rank rank);
+  RankControl& control() { return control_; }
 
-  Rank rank() const override { return rank_; }
+  const RankControl& control() const { return control_; }
+
+  Rank rank() const override { return control_.rank; }
 
   World& world() const override;
   bool block(const WaitReason& reason) override;
@@ -63,29 +79,18 @@ class alignas(64) RankSlot final : public RankHandle {
   void log(std::string_view line) override;
   void check_caller() const override;
 
- private:
-  friend class Scheduler;
-  friend class RankFiles;
-
   /// Throws RankKilled in a killed rank. True: killed, but unwinding already, where nothing may
   /// throw.
-  bool dying() { return interrupt_pending_ && throw_if_killed(); }
+  bool dying() { return control_.interrupt_pending && throw_if_killed(); }
 
-  bool throw_if_killed();
-  [[noreturn]] void refuse_caller() const;
+  /// The rank's own time, from which its clock may differ.
   VirtualTime local_time() const;
 
-  Scheduler* scheduler_ = nullptr;
-  Engine::Fiber fiber_ = Engine::kMain;  ///< kMain: not started.
-  Rank rank_{};
-  RankState state_ = RankState::kReady;
-  bool interrupt_pending_ = false;  ///< Killed or interrupted: something happens at its next point.
-  bool kill_pending_ = false;       ///< Gets RankKilled at its next point.
-  bool fenced_ = false;             ///< Killed: nothing it does from now on has an effect.
-  std::int32_t n_kill_notices_ = 0;  ///< How often RankKilled was thrown.
-  std::uint32_t generation_ = 0;     ///< Grows with each sleep: a timer of an older one is stale.
-  std::int64_t clock_ns_ = 0;  ///< Own clock; ahead of the world's by compute not yet waited for.
-  WaitReason reason_;
+ private:
+  bool throw_if_killed();
+  [[noreturn]] void refuse_caller() const;
+
+  RankControl control_;
   RankFiles files_;
 };
 

@@ -59,6 +59,7 @@ class TrainedSet final : public Law {
     report_unreduced(names);
     report_replaced(names);
     report_displaced(names);
+    if (findings_.empty()) advise_unwrapped(names);
     report_stale(names);
     report_windows();
     report_cleared();
@@ -291,6 +292,38 @@ class TrainedSet final : public Law {
           "it never gets a gradient and is in no optimizer, and the step trains as many parameters "
           "that no wrapper reduces, by each rank's own gradients";
       report(wrapper, entry.broken, Cause::kParamReplaced, std::move(finding));
+    }
+  }
+
+  /// Parameters of no wrapper that steps train beside a wrapper's, by other gradients on each rank.
+  /// Advice: a rank may hold parameters of its own, such as its share of a table.
+  void advise_unwrapped(const NameTable& names) {
+    struct Seen {
+      std::set<std::uint64_t> used;
+      LayoutId layout = kNoLayout;
+      bool trains_a_wrapper = false;
+    };
+
+    std::map<std::int32_t, Seen> seen;  // By attempt.
+    for (const auto& [place, sets] : sets_.all()) {
+      Seen& entry = seen[place.key.attempt];
+      if (place.key.wrapper >= 0) {
+        const WrapEvent* const wrap = wrappers_.find(place.key);
+        entry.trains_a_wrapper |= sets.n_with_gradient > 0 && wrap != nullptr && wrap->n_ranks > 1;
+      } else if (sets.n_with_gradient > 0) {
+        entry.used.insert(sets.first_used);
+        entry.layout = sets.optimized.front();
+      }
+    }
+    for (const auto& [attempt, entry] : seen) {
+      if (!entry.trains_a_wrapper || entry.used.size() < 2) continue;
+      const std::span<const NameId> layout = names.layout(entry.layout);
+      advice_.push_back(
+          {"A-unwrapped",
+           "parameters that no wrapper has (" + std::to_string(layout.size()) +
+               ", the first of them `" + std::string(names.text(layout.front())) +
+               "`) are trained by each rank's own gradients: wrap them with the rest, "
+               "unless each rank is to have its own"});
     }
   }
 

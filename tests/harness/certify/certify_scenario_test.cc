@@ -107,6 +107,15 @@ TEST(CertifyScenarioTest, FindsFourteenThirdsAgainstFour) {
   EXPECT_EQ(certificate.windows.front().one_process, Fraction(4));
 }
 
+TEST(CertifyScenarioTest, APassThatIsDoneTwiceToCompareItChangesNoWeight) {
+  for (const char* const redo : {"false", "true"}) {
+    const Certificate certificate =
+        certificate_of(load("averages/micro_step_means.toml", "", {{"loop.redo", redo}}));
+    EXPECT_EQ(certificate.windows.size(), 1U) << redo;
+    EXPECT_EQ(certificate.windows.front().used, Fraction(14, 3)) << redo;
+  }
+}
+
 // What was accumulated first has gone through four reductions, each of which adds two ranks.
 TEST(CertifyScenarioTest, FindsAPowerOfTwoPerMicroStep) {
   const Certificate certificate = certificate_of(load("averages/reduced_in_each_micro_step.toml"));

@@ -94,6 +94,15 @@ def clog_cases(binary, folder):
     assert "WARN|a lifecycle event" in notes and "2 events of replayed CUDA graphs are left out" in notes, notes
     assert "process group 'even' of ranks 0, 2" in notes, notes
 
+    # Another communicator of all ranks has the same members; those of a smaller one are the ranks that call it.
+    for size in (3, 2):
+        logs = [training(r, 3) for r in range(3)]
+        for rank in (0, 2):
+            logs[rank].lines.append(f"new_comm|comm=other|rank={rank % size}|world_size={size}")
+            logs[rank].call(REDUCE.format(count=4, op="sum", comm="other"), ends=False)
+        found, report = findings(binary, clogs(folder, f"other{size}", logs))
+        assert [finding["missing"] for finding in found] == [[1] if size == 3 else []], found
+
     # Killed as it wrote.
     paths = clogs(folder, "cut", [training(r, 3) for r in range(3)])
     paths[1].write_text(paths[1].read_text()[:-9], encoding="utf-8")

@@ -18,6 +18,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
 VOID = {"meta", "link", "br", "hr", "img", "input"}
+OF_HTML = """html head meta title link style body header main footer nav section article div h1 h2 h3 h4 p ul ol li dl dt
+ dd pre code a span strong em details summary table caption thead tbody tr th td""".split()
+OF_SVG = "svg defs marker g rect circle line path polygon text title".split()
 CASES = [("jobs/digits", "", "healthy"), ("jobs/digits", "broken", "divergence"),
          ("lessons/rank0_only_barrier", "", "hang"), ("zoo/token_weighted_mean", "", "wrong mean"),
          ("zoo/rank_crash", "", "error"), ("zoo/two_comm_cycle", "", "hang in a circle")]
@@ -86,12 +89,16 @@ def table(page, caption):
     return None
 
 
+def is_drawn(element):
+    return element.tag == "svg" or (element.parent is not None and is_drawn(element.parent))
+
+
 def check_form(page):
     elements = list(everything(page.root))
     ids = [e.attributes["id"] for e in elements if "id" in e.attributes]
     assert len(ids) == len(set(ids)), "ids are unique"
     for element in elements:
-        assert element.tag not in ("script", "iframe", "object", "img"), element.tag
+        assert element.tag in (OF_SVG if is_drawn(element) else OF_HTML), element.tag
         assert not any(name.startswith("on") or name == "src" for name in element.attributes)
         target = element.attributes.get("href", "")
         assert target in ("", "data:,") or target[1:] in ids, f"a link to nowhere or outside: {target}"
@@ -119,6 +126,11 @@ def check_against_json(page, report):
                             [law for law in report["laws"] for _ in law["findings"]]):
         facts = [e.text() for e in finding.all("dd")]
         assert facts[0] == law["law"] and facts[-1] == report["replay"]
+    for finding, shown in zip((f for law in report["laws"] for f in law["findings"]),
+                              page.root.all("li", class_="finding")):
+        facts = dict(zip((e.text() for e in shown.all("dt")), (e.text() for e in shown.all("dd"))))
+        assert (finding["tensor"] or "") in facts.get("Tensor", ""), (finding, facts)
+        assert ("Tensor" in facts) == bool(finding["tensor"]), (finding, facts)
     rows = table(page, "Every law and its verdict")
     verdicts = {"holds": "\u2713\nholds", "broken": "\u2717\nbroken", "not-checkable": "\u2013\nnot checkable"}
     wanted = [[str(law["number"]), law["law"], verdicts[law["verdict"]], str(law["checks"])]
@@ -164,6 +176,9 @@ def check_heat_map(page, events, n_ranks):
         assert words.split(" and ")[0].split(" differ")[0] in odd[place]
         assert n == 1 or f"and {n - 1} more" in words
     assert (table(page, "Where parameters differ from those of most ranks") is not None) == bool(odd)
+    for row in page.root.all("g"):
+        name = row.attributes["aria-label"].split(":")[0].split(",")[0]
+        assert next(row.all("text", class_="lane")).text() == " ".join(name.split()[:2]), name
 
 
 def check_buckets(page, events):
@@ -188,6 +203,14 @@ def check_timeline(page, events):
     for row in rows:
         rank = int(row[0].split()[1])
         assert int(row[7]) == posted[rank] and int(row[1]) >= steps[rank], row
+
+
+def check_marks(page):
+    """What happened at one time stands in the middle of its mark."""
+    for look in ("m-finding", "m-fault", "m-quiet"):
+        for mark in page.root.all("polygon", class_=look):
+            points = [float(point.split(",")[0]) for point in mark.attributes["points"].split()]
+            assert abs((min(points) + max(points)) / 2 - points[0]) < 0.11, (look, points)  # Written with one decimal.
 
 
 def luminance(color):
@@ -238,6 +261,7 @@ def run_case(scenario, variant, name, scratch):
     if name != "healthy":  # Its 240 steps share columns.
         check_heat_map(page, events, report["ranks"])
     check_buckets(page, events)
+    check_marks(page)
     if report["outcome"] != "error":
         check_timeline(page, events)
     print(f"{name}: {html.stat().st_size} bytes")
@@ -264,6 +288,34 @@ def check_many_ranks(scratch):
     assert "Drawn are 16 of 60 ranks" in notes and "Drawn are 48 of 60 ranks" in notes, notes
     assert "Drawn are 8 of 40 steps" in notes, notes
     assert target.stat().st_size < 1_500_000, target.stat().st_size
+
+
+def check_times(scratch):
+    common = ["run", "scenarios/lessons/bucket_size.toml", "--quiet", "--report"]
+    lockstep(*common, scratch / "times.html")
+    lockstep(*common, scratch / "times.json")
+    page = Page((scratch / "times.html").read_text(encoding="utf-8"))
+    check_form(page)
+    times = json.loads((scratch / "times.json").read_text())["times"]
+    rows = table(page, "Collectives, most time in total first")
+    assert len(rows) == len(times["collectives"]) > 1
+    for row, call in zip(rows, times["collectives"]):
+        assert row[:4] == [call["op"], *(str(call[key]) for key in ("bytes", "ranks", "calls"))], row
+        assert row[5:] == [f"{call[key]:.3g}" for key in ("alg_gb_per_s", "bus_gb_per_s")], row
+
+
+def check_many_stuck_ranks(scratch):
+    for n_ranks in (128, 130):
+        target = scratch / f"stuck_{n_ranks}.html"
+        lockstep("run", "scenarios/lessons/rank0_only_barrier.toml", "--quiet", "--set", f"world.ranks={n_ranks}",
+                 "--report", target)
+        page = Page(target.read_text(encoding="utf-8"))
+        check_form(page)
+        rows = table(page, "What each rank did last")
+        assert [row[0] for row in rows] == [f"rank {r}" for r in range(128)], rows
+        waiting = next(s for s in page.root.all("section") if s.attributes["id"].endswith("-waiting"))
+        notes = [p.text() for p in waiting.all("p", class_="thinned")]
+        assert ("Shown are the first 128 of 130 ranks." in notes) == (n_ranks == 130), notes
 
 
 def check_several_runs(scratch):
@@ -297,6 +349,8 @@ def main():
         check_contrast(next(page.root.all("style")).text())
         check_text_from_outside(scratch)
         check_many_ranks(scratch)
+        check_many_stuck_ranks(scratch)
+        check_times(scratch)
         check_several_runs(scratch)
 
 

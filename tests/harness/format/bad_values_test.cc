@@ -42,6 +42,31 @@ TEST_F(BadValuesTest, AGlobalBatchIsDividedByTheRanks) {
   EXPECT_EQ(error_of(with("global_batch = 2")), "no error");
 }
 
+TEST_F(BadValuesTest, ARootIsARankOfTheWorld) {
+  const auto with = [](const std::string& root) {
+    return "format = 1\nworld = { ranks = 2 }\ntensor.x = { shape = [1] }\n"
+           "program = [ { body = [ { op = \"broadcast\", tensor = \"x\", root = " +
+           root + " } ] } ]\n";
+  };
+
+  EXPECT_EQ(error_of(with("2")), "job.toml:4:65: 'op.root' is 2; it must be between 0 and 1");
+  EXPECT_EQ(error_of(with("1")), "no error");
+}
+
+TEST_F(BadValuesTest, ASeparatorOfFieldsIsOneCharacter) {
+  const auto with = [](const std::string& separator) {
+    return replaced(
+        small_job(),
+        "data = { rows = [ { x = [1], y = [0] }, { x = [2], y = [0] } ] }",
+        "data = { kind = \"csv\", path = \"x.csv\", separator = \"" + separator + "\" }");
+  };
+
+  for (const char* const wrong : {"", ", "}) {
+    EXPECT_EQ(error_of(with(wrong)), "job.toml:5:52: 'data.separator' is one character");
+  }
+  EXPECT_EQ(error_of(with(";")).find("separator"), std::string::npos);
+}
+
 TEST_F(BadValuesTest, AMarkSaysWhatItIsAbout) {
   const auto with = [](const std::string& mark) {
     return small_job() + "sometimes = [ " + mark + " ]\n";

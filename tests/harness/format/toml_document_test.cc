@@ -111,6 +111,20 @@ TEST(TomlWriterTest, WritesWhatTheParserReadsBack) {
   EXPECT_EQ(again.find("t")->find("x.y")->find("z")->items[1].find("a")->integer, 2);
 }
 
+// Source: TOML 1.0, "Keys": bare ones are made of ASCII letters, digits, _ and -.
+TEST(TomlWriterTest, KeysAreQuotedOnlyWhereTheyCannotBeBare) {
+  const auto written = [](const std::string& key) {
+    return render_toml(parsed("\"" + key + "\" = 1\n"));
+  };
+
+  for (const char* const key : {"a", "z", "A", "Z", "0", "9", "_", "-", "aB9_-"}) {
+    EXPECT_EQ(written(key), std::string(key) + " = 1\n");
+  }
+  for (const char* const key : {"", "a b", "a.b", "\u00e9", "a/", "a:", "a@", "a[", "a`", "a{"}) {
+    EXPECT_EQ(written(key).front(), '"') << key;
+  }
+}
+
 TEST(TomlWriterTest, EveryScenarioOfTheTreeRunsFromWhatIsWritten) {
   int n_files = 0;
   const std::string folder = std::string(LOCKSTEP_SOURCE_DIR) + "/scenarios";

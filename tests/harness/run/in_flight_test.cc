@@ -196,6 +196,21 @@ TEST(InFlightTest, TwoCallsOnOverlappingMemoryAreFoundAndMeetInIt) {
   for (const Finding& finding : law.findings) EXPECT_EQ(finding.seq, 0);
 }
 
+TEST(InFlightTest, ACallOnATensorThatAnotherCallOwnsIsFound) {
+  const auto run = run_ranks({.ranks = 2}, [](RankContext& context) {
+    const Tensor data = ones(context);
+    const Work first = context.world().all_reduce(Memory::of(data));
+    const Work second = context.world().all_reduce(Memory::of(data));
+    first.wait_or_throw();
+    second.wait_or_throw();
+  });
+  const LawResult& law = in_flight_law(run.report);
+  ASSERT_FALSE(law.findings.empty()) << run;
+  EXPECT_EQ(law.findings[0].ranks.size(), 2U);
+  EXPECT_NE(law.findings[0].message.find("all_reduce"), std::string::npos)
+      << law.findings[0].message;
+}
+
 // Healthy programs that come close to each of the mistakes above.
 TEST(InFlightTest, RawMemoryOfACorrectProgramIsLeftAlone) {
   const auto body = [](RankContext& context) {

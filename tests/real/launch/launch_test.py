@@ -18,22 +18,12 @@ import time
 import unittest
 from pathlib import Path
 
-from real_processes import CLEAN, processes_of
+from real_processes import CLEAN, processes_of, torchrun
 
 ROOT = Path(__file__).resolve().parents[3]
 LOCKSTEP, TRAINER = (str(Path(path).resolve()) for path in sys.argv[1:3])
 MLP = ROOT / "tests" / "harness" / "crosscheck" / "mlp.toml"
 EXACT = ROOT / "tests" / "real" / "launch" / "exact.toml"
-
-
-def torchrun():
-    """The real one, or None."""
-    for path in (shutil.which("torchrun"), "/usr/bin/torchrun"):
-        if path and os.access(path, os.X_OK):
-            probe = subprocess.run([path, "--help"], capture_output=True, env=CLEAN, check=False)
-            if probe.returncode == 0:
-                return path
-    return None
 
 
 class LaunchTest(unittest.TestCase):
@@ -84,7 +74,7 @@ class LaunchTest(unittest.TestCase):
             kept = {name: value for name, value in ours.items()
                     if name not in differ and not name.startswith("LOCKSTEP_")}
             self.assertEqual(kept, {name: value for name, value in theirs.items()
-                                    if name not in differ})
+                                    if name not in differ and not name.startswith("LOCKSTEP_")})
             for name in differ - {"LC_CTYPE"}:
                 self.assertIn(name, ours)
         # And the exit code of a failure.
@@ -225,6 +215,22 @@ class LaunchTest(unittest.TestCase):
             launcher.kill()
         self.wait_for(lambda: not processes_of(str(self.folder)), "no process is left")
         self.wait_for(lambda: not list(temporary.iterdir()), "no folder is left")
+
+    def test_the_keeper_of_a_launch_keeps_no_file_of_its_parent(self):
+        program = self.script("open(f'{FOLDER}/{RANK}.started', 'w').close()\ntime.sleep(300)\n")
+        other, inherited = os.pipe()
+        os.close(other)
+        with subprocess.Popen([LOCKSTEP, "launch", "--nproc-per-node", "1", "--standalone", "--", *program], env=CLEAN,
+                              pass_fds=[inherited], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as launcher:
+            os.close(inherited)
+            try:
+                self.wait_for(lambda: list(self.folder.glob("*.started")), "the rank starts")
+                keepers = [pid for pid in processes_of(str(self.folder))
+                           if Path(f"/proc/{pid}/comm").read_text() == "lockstep-keeper\n"]
+                self.assertEqual(len(keepers), 1)
+                self.assertEqual(sorted(os.listdir(f"/proc/{keepers[0]}/fd")), ["0", "1", "2", "3"])
+            finally:
+                launcher.send_signal(signal.SIGTERM)
 
     def ranks_of(self, launcher):
         """The processes of a scenario's ranks, once all write their traces."""

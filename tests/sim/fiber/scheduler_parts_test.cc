@@ -1,4 +1,4 @@
-// What the scheduler is made of, each part without the others.
+// The values that the scheduler and its parts ask, each without the others.
 #include <string>
 #include <vector>
 
@@ -9,44 +9,13 @@
 #include "lockstep/sim/fiber/detail/progress.h"
 #include "lockstep/sim/fiber/detail/timers.h"
 
+#include "tests/sim/support/scripted_strategy.h"
+
 namespace lockstep::sim {
 namespace {
 
-using Calls = std::vector<std::string>;
-
-/// Picks what it is given, and keeps a list of the calls it got.
-class Scripted final : public Strategy {
- public:
-  explicit Scripted(bool watches) : watches_(watches) {}
-
-  void start(std::int32_t n_ranks) override { calls = {"start " + std::to_string(n_ranks)}; }
-
-  void on_enabled(const Action& action) override { say("enabled", action.id); }
-
-  void on_disabled(ActionId id) override { say("disabled", id); }
-
-  ActionId pick() override { return next; }
-
-  std::string describe() const override { return "scripted"; }
-
-  bool watches() const override { return watches_; }
-
-  void on_touch(std::uint64_t object) override {
-    calls.push_back("touch " + std::to_string(object));
-  }
-
-  void on_quiet() override { calls.emplace_back("quiet"); }
-
-  Calls calls;
-  ActionId next{};
-
- private:
-  void say(const std::string& what, ActionId id) {
-    calls.push_back(what + " " + std::to_string(static_cast<std::uint64_t>(id)));
-  }
-
-  bool watches_;
-};
+using testing::Calls;
+using testing::Scripted;
 
 constexpr ActionId kTransfer{7};
 
@@ -107,7 +76,8 @@ TEST(DeathsTest, ARankThatWasKilledByNameKeepsItsReasonInATeardown) {
   deaths.kill(Rank{1}, "out of memory");
   deaths.tear_down(RankOutcome::kStuck, "stuck", EndReason::kLivelock);
   EXPECT_TRUE(deaths.is_tearing_down());
-  EXPECT_EQ(deaths.outcome(), RankOutcome::kStuck);
+  EXPECT_EQ(deaths.outcome_of(Rank{0}), RankOutcome::kStuck);
+  EXPECT_EQ(deaths.outcome_of(Rank{1}), RankOutcome::kKilled);
   EXPECT_EQ(deaths.reason_of(Rank{1}), "out of memory");
   EXPECT_EQ(deaths.why_of(Rank{1}), EndReason::kNone);
   EXPECT_EQ(deaths.reason_of(Rank{0}), "stuck");

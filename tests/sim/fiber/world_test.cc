@@ -94,6 +94,52 @@ TEST(WorldTest, ExceptionsOfAnyTypeStopAtTheRank) {
   EXPECT_THROW(std::rethrow_exception(result.ends[0].exception), int);
 }
 
+TEST(WorldTest, AStrategyThatWatchesLearnsWhomAWakeTouches) {
+  class Watching final : public FifoStrategy {
+   public:
+    bool watches() const override { return true; }
+
+    void on_touch(std::uint64_t object) override { touched.push_back(object); }
+
+    std::vector<std::uint64_t> touched;
+  };
+
+  World world;
+  Watching strategy;
+  world.run({.n_ranks = 2}, strategy, [&](RankHandle& rank) {
+    if (rank.rank() == Rank{0}) {
+      rank.block({.what = "recv"});
+    } else {
+      world.wake(Rank{0});
+    }
+  });
+  EXPECT_EQ(strategy.touched, std::vector{rank_object(Rank{0})});
+}
+
+TEST(WorldTest, ListenersServeOneRun) {
+  World world;
+  FifoStrategy strategy;
+  int n_called = 0;
+  world.on_rank_end([&](Rank) { ++n_called; });
+  world.on_rank_dying([&](Rank) { ++n_called; });
+  world.on_idle([&](bool) { ++n_called; });
+  world.on_stuck([&](const StuckVerdict&) { ++n_called; });
+  const auto blocks = [](RankHandle& rank) { rank.block({.what = "recv"}); };
+  world.run({.n_ranks = 1}, strategy, blocks);
+  EXPECT_EQ(n_called, 5) << "idle twice, stuck, dying, ended";
+  world.run({.n_ranks = 1}, strategy, blocks);
+  EXPECT_EQ(n_called, 5);
+}
+
+TEST(WorldTest, ARankThatIsKilledAfterItsLastPointDidNotFinish) {
+  World world;
+  FifoStrategy strategy;
+  const WorldResult result = world.run(
+      {.n_ranks = 1}, strategy, [&](RankHandle& rank) { world.kill(rank.rank(), "too late"); });
+  EXPECT_EQ(result.ends[0].outcome, RankOutcome::kKilled);
+  EXPECT_EQ(result.ends[0].detail, "too late");
+}
+
 TEST(WorldTest, TheOthersContinueWhenAsked) {
   World world;
   FifoStrategy strategy;
@@ -369,14 +415,27 @@ TEST(WorldTest, AStrategyThatPicksWhatIsNotEnabledEndsTheRun) {
 
     void on_disabled(ActionId) override {}
 
-    ActionId pick() override { return resume_id(Rank{77}); }
+    ActionId pick() override { return resume_id(Rank{n_picks_++ == 0 ? 1 : 77}); }
 
     std::string describe() const override { return "wrong"; }
+
+   private:
+    int n_picks_ = 0;
   };
 
   World world;
   Wrong wrong;
-  EXPECT_THROW((void)world.run({.n_ranks = 2}, wrong, [](RankHandle&) {}), ContractViolation);
+  std::string reason;
+  const auto waits = [&](RankHandle& rank) {
+    try {
+      rank.point({});
+    } catch (const RankKilled& killed) {
+      reason = killed.reason();
+      throw;
+    }
+  };
+  EXPECT_THROW((void)world.run({.n_ranks = 2}, wrong, waits), ContractViolation);
+  EXPECT_EQ(reason, "the strategy broke its contract");
   FifoStrategy strategy;
   EXPECT_EQ(world.run({.n_ranks = 2}, strategy, [](RankHandle&) {}).ends.size(), 2U);
 }

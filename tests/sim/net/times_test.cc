@@ -96,6 +96,25 @@ TEST(CollectiveTimesTest, ATreeTakesItsDepthUpAndDown) {
   }
 }
 
+TEST(CollectiveTimesTest, ARankAloneWaitsForNoLink) {
+  const std::vector<std::int32_t> members = testing::ranks_upto(1);
+  for (const CollectiveOp op : {CollectiveOp::kAllReduce,
+                                CollectiveOp::kBroadcast,
+                                CollectiveOp::kReduceScatter,
+                                CollectiveOp::kAllGather,
+                                CollectiveOp::kGather,
+                                CollectiveOp::kScatter,
+                                CollectiveOp::kAllToAll,
+                                CollectiveOp::kBarrier}) {
+    EXPECT_EQ(
+        time_of(
+            {.op = op, .n_bytes = 4000, .n_ranks = 1}, members, ReductionOrder::kGlooRing, flat())
+            .ns,
+        0)
+        << name_of(op);
+  }
+}
+
 TEST(CollectiveTimesTest, MovesTakeTheirFormulas) {
   for (const std::int32_t n : {2, 3, 5, 8, 16}) {
     const std::int64_t count = 40'000;

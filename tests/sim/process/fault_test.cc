@@ -78,6 +78,15 @@ TEST(ProcessFaultTest, LateDelayAndSlowTakeVirtualTime) {
   EXPECT_THAT(three_sums({"slow:1:1:20"}).times, ElementsAre(0, 20 * kMs, 40 * kMs));
 }
 
+TEST(ProcessFaultTest, ASlowRankIsTheOneThatIsNamed) {
+  const auto parsed = parse_call_faults({"slow:1:3:20"}, 2);
+  ASSERT_TRUE(parsed.ok()) << parsed.error().message;
+  ASSERT_EQ(parsed.value().slow.size(), 1U);
+  EXPECT_EQ(parsed.value().slow[0].rank, 1);
+  EXPECT_EQ(parsed.value().slow[0].first_call, 3);
+  EXPECT_EQ(parsed.value().slow[0].delay.ns, 20'000'000);
+}
+
 TEST(ProcessFaultTest, AnExceptionComesInTheRanksCode) {
   const Sums run = three_sums({"exception:1:1"});
   ASSERT_EQ(run.answers.size(), 2U);

@@ -64,42 +64,53 @@ TEST(ExhaustiveTest, EveryOrderOfASharedObjectRunsOnce) {
   EXPECT_EQ(reduced.counts.n_explored, 6U);
 }
 
-/// A seeded program: each rank does a few operations on two shared lines.
+struct DrawnSize {
+  std::int32_t n_ranks = 2;
+  std::size_t most_ops = 3;  ///< Of a rank.
+  std::size_t n_lines = 2;
+};
+
+/// A seeded program: each rank does a few operations on some shared lines.
 class Drawn {
  public:
-  Drawn(std::int32_t n_ranks, std::uint64_t seed) : ops_(static_cast<std::size_t>(n_ranks)) {
+  Drawn(const DrawnSize& size, std::uint64_t seed)
+      : n_lines_(size.n_lines), ops_(static_cast<std::size_t>(size.n_ranks)) {
     std::uint64_t word = seed * 2654435761U + 12345;
-    for (std::vector<int>& ops : ops_) {
+    for (std::vector<std::size_t>& ops : ops_) {
       word = word * 6364136223846793005U + 1442695040888963407U;
-      const std::size_t n = 1 + (word >> 33U) % (n_ranks == 2 ? 3 : 2);
+      const std::size_t n = 1 + (word >> 33U) % size.most_ops;
       for (std::size_t i = 0; i < n; ++i) {
         word = word * 6364136223846793005U + 1442695040888963407U;
-        ops.push_back(static_cast<int>((word >> 33U) % 3));  // 2: a separate operation.
+        ops.push_back((word >> 33U) % (n_lines_ + 1));  // The last one: a separate operation.
       }
     }
   }
 
   void operator()(RankHandle& rank, std::string& state) const {
-    if (state.empty()) state = "|";
-    for (const int op : ops_[to_index(rank.rank())]) {
-      rank.point({PointKind::kYield, op < 2 ? static_cast<std::uint64_t>(op) + 1 : 0});
-      if (op == 0) state.insert(state.begin(), letter(rank));
-      if (op == 1) state += letter(rank);
+    if (state.empty()) state.assign(n_lines_, '|');
+    for (const std::size_t op : ops_[to_index(rank.rank())]) {
+      rank.point({PointKind::kYield, op < n_lines_ ? op + 1 : 0});
+      if (op == n_lines_) continue;
+      std::size_t end = state.find('|');
+      for (std::size_t line = 0; line < op; ++line) end = state.find('|', end + 1);
+      state.insert(end, 1, letter(rank));
     }
   }
 
  private:
-  std::vector<std::vector<int>> ops_;
+  std::size_t n_lines_;
+  std::vector<std::vector<std::size_t>> ops_;
 };
 
-// The two lines tell all orders that matter apart: one schedule an end, no more and no fewer.
+// The lines tell all orders that matter apart: one schedule an end, no more and no fewer.
 TEST(ExhaustiveTest, ReducedAndFullSearchFindTheSameEnds) {
-  for (const std::int32_t n_ranks : {2, 3}) {
-    for (std::uint64_t seed = 0; seed < 40; ++seed) {
-      const Drawn program(n_ranks, seed);
-      const Ends full = all_ends(n_ranks, false, program);
-      const Ends reduced = all_ends(n_ranks, true, program);
-      ASSERT_EQ(reduced.states, full.states) << n_ranks << " ranks, seed " << seed;
+  constexpr DrawnSize kSizes[] = {{2, 3, 2}, {3, 2, 2}, {3, 2, 3}, {4, 1, 2}, {4, 1, 3}};
+  for (const DrawnSize& size : kSizes) {
+    for (std::uint64_t seed = 0; seed < 60; ++seed) {
+      const Drawn program(size, seed);
+      const Ends full = all_ends(size.n_ranks, false, program);
+      const Ends reduced = all_ends(size.n_ranks, true, program);
+      ASSERT_EQ(reduced.states, full.states) << size.n_ranks << " ranks, seed " << seed;
       EXPECT_EQ(reduced.counts.n_explored, full.states.size()) << seed;
     }
   }
@@ -132,7 +143,7 @@ class Forgetful final : public Strategy {
 TEST(ExhaustiveTest, ForgettingWhatIsSharedIsNoticed) {
   int n_missed = 0;
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
-    const Drawn program(2, seed);
+    const Drawn program({}, seed);
     const Ends full = all_ends(2, false, program);
     const auto search = make_exhaustive({});
     Forgetful forgetful(*search);

@@ -32,6 +32,28 @@ TEST(StrategyTest, RunToBlockFinishesOneRankAfterTheOther) {
   EXPECT_EQ(interleaving(*make_run_to_block()), "0000111122223333");
 }
 
+TEST(StrategyTest, WhatIsDisabledIsNotPicked) {
+  const auto resume = [](std::int32_t rank, bool polls = false) {
+    return Action{.id = resume_id(Rank{rank}), .rank = Rank{rank}, .polls = polls};
+  };
+  const auto strategy = make_run_to_block();
+  strategy->start(2);
+  strategy->on_enabled(resume(0));
+  strategy->on_enabled(resume(1));
+  ASSERT_EQ(strategy->pick(), resume_id(Rank{0}));
+  // Rank 0 goes on, and 1 is taken back.
+  strategy->on_enabled(resume(0));
+  strategy->on_disabled(resume_id(Rank{1}));
+  ASSERT_EQ(strategy->pick(), resume_id(Rank{0}));
+  // Rank 0 polls, so that it waits for its turn, and is taken back there.
+  strategy->on_enabled(resume(0, true));
+  strategy->on_disabled(resume_id(Rank{0}));
+  strategy->on_enabled(resume(1));
+  ASSERT_EQ(strategy->pick(), resume_id(Rank{1}));
+  strategy->on_enabled(resume(1, true));
+  EXPECT_EQ(strategy->pick(), resume_id(Rank{1}));
+}
+
 // Two ranks that wait for each other's flag: the poller must let the other one run.
 TEST(StrategyTest, RunToBlockLetsOthersRunWhileARankPolls) {
   World world;
@@ -213,7 +235,13 @@ TEST(StrategyTest, StrategiesHaveNames) {
   EXPECT_EQ(make_strategy("random:seed=9", 7).value()->describe(), "random:seed=9");
   EXPECT_EQ(make_strategy("pct:depth=4", 7).value()->describe(), "pct:depth=4,steps=1000,seed=7");
   EXPECT_EQ(make_strategy("@0-5=1", 7).value()->describe(), "@0-5=1");
-  for (const char* wrong : {"pct:depht=3", "pct:depth=0", "pct:depth=x", "random:", "exhaustive"}) {
+  for (const char* wrong : {"pct:depht=3",
+                            "pct:depth=0",
+                            "pct:depth=x",
+                            "pct:depth=3x",
+                            "random:seed=18446744073709551616",
+                            "random:",
+                            "exhaustive"}) {
     EXPECT_EQ(make_strategy(wrong, 7).ok(), std::string(wrong) == "random:") << wrong;
   }
   const auto unknown = make_strategy("randem", 7);

@@ -9,7 +9,7 @@
 
 namespace lockstep::sim::testing {
 
-class FifoStrategy final : public Strategy {
+class FifoStrategy : public Strategy {
  public:
   void start(std::int32_t /*n_ranks*/) override { queue_.clear(); }
 

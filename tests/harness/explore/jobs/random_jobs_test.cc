@@ -72,6 +72,26 @@ TEST(RandomJobsTest, JobsDifferAndAreAFunctionOfTheirSeed) {
   EXPECT_EQ(texts.size(), 200U);
 }
 
+// What PyTorch's users would not write, or no law could judge; and nothing more is taken out.
+TEST(RandomJobsTest, FeaturesThatDoNotFitAreNotDrawnTogether) {
+  std::set<std::string_view> words;
+  for (std::uint64_t i = 0; i < 2000; ++i) {
+    const JobSketch s = draw_job(kSpace, i);
+    const bool plateau = s.scheduler == ScheduleKind::kPlateau;
+    EXPECT_TRUE(!plateau || s.eval) << "a plateau is one of an evaluation's loss";
+    if (s.scheduler && !s.eval) words.insert("a schedule without an evaluation");
+    const bool by_epoch = !s.scheduler || plateau || s.scheduler == ScheduleKind::kOnecycle;
+    EXPECT_FALSE(s.per_step && by_epoch) << "a metric comes with an epoch";
+    const bool crash = s.fault == SketchFault::kCrash;
+    EXPECT_TRUE(!crash || s.snapshot_every > 0) << "who crashes goes on from a snapshot";
+    if (crash && s.snapshot_every == 1) words.insert("a crash with a snapshot of every step");
+    EXPECT_FALSE(s.augment && s.snapshot_every > 0 && s.persistent);
+    if (s.augment && s.persistent) words.insert("augmentation of persistent workers");
+    EXPECT_TRUE(!s.autocast || !is_narrow(s.dtype) || *s.autocast == s.dtype);
+  }
+  EXPECT_EQ(words.size(), 3U);
+}
+
 TEST(RandomJobsTest, EveryFeatureIsDrawn) {
   std::set<std::string_view> words;
   for (std::uint64_t i = 0; i < 2000; ++i) {

@@ -216,6 +216,17 @@ TEST(ReproductionTest, TheFileRunsByItselfAndNamesItsDigests) {
   EXPECT_EQ(unmet(scenario.value(), run).size(), 0U);
 }
 
+TEST(ReproductionTest, TheTestIsCalledAfterTheLawThatBreaks) {
+  const Shrunk shrunk = shrunk_from(testing::kCounts);
+  ASSERT_TRUE(shrunk.after.failure);
+  ASSERT_EQ(shrunk.after.failure->law, "collectives-match");
+
+  const std::string test =
+      render_test(shrunk, {.origin = "x", .folder = "", .title = "t", .remarks = {}});
+
+  EXPECT_NE(test.find("CollectivesMatch"), std::string::npos) << test;
+}
+
 TEST(ReproductionTest, NothingInAScenarioEndsTheTestsString) {
   Shrunk shrunk = shrunk_from(testing::kCounts);
   const std::string title = "a title of \"quotes\",\na line and (the end)toml";

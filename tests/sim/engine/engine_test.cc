@@ -1,4 +1,4 @@
-#include "lockstep/sim/fiber/engine.h"
+#include "lockstep/sim/engine/engine.h"
 
 #include <cstdlib>
 #include <stdexcept>

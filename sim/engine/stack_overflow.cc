@@ -1,4 +1,4 @@
-#include "lockstep/sim/fiber/detail/stack_overflow.h"
+#include "lockstep/sim/engine/detail/stack_overflow.h"
 
 #include <algorithm>
 #include <array>
@@ -13,7 +13,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#include "lockstep/sim/fiber/engine.h"
+#include "lockstep/sim/engine/engine.h"
 
 namespace lockstep::sim {
 

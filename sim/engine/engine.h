@@ -55,4 +55,8 @@ std::unique_ptr<Engine> make_boost_fiber_engine(const StackOptions& options);
 /// Whether the caller runs on a fiber of any engine of this thread.
 bool inside_fiber();
 
+/// Inside a `catch (...)`: throws on what takes a fiber down, since it must reach the bottom of the
+/// stack. Returns for every other exception.
+void rethrow_unwinding();
+
 }  // namespace lockstep::sim

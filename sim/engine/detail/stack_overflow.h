@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "lockstep/sim/fiber/detail/stacks.h"
+#include "lockstep/sim/engine/detail/stacks.h"
 
 namespace lockstep::sim {
 

@@ -8,14 +8,15 @@
 #include <utility>
 #include <vector>
 
+#include <boost/context/detail/exception.hpp>
 #include <boost/fiber/context.hpp>
 #include <boost/fiber/properties.hpp>
 
 #include "lockstep/base/check.h"
-#include "lockstep/sim/fiber/detail/stack_overflow.h"
-#include "lockstep/sim/fiber/detail/stack_watch.h"
-#include "lockstep/sim/fiber/detail/stacks.h"
-#include "lockstep/sim/fiber/engine.h"
+#include "lockstep/sim/engine/detail/stack_overflow.h"
+#include "lockstep/sim/engine/detail/stack_watch.h"
+#include "lockstep/sim/engine/detail/stacks.h"
+#include "lockstep/sim/engine/engine.h"
 
 namespace lockstep::sim {
 
@@ -218,6 +219,16 @@ std::unique_ptr<Engine> make_boost_fiber_engine(const StackOptions& options) {
 
 bool inside_fiber() {
   return dynamic_cast<const RankMark*>(fibers::context::active()->get_properties()) != nullptr;
+}
+
+void rethrow_unwinding() {
+  try {
+    throw;
+  } catch (const boost::context::detail::forced_unwind&) {
+    throw;
+  } catch (...) {  // Any other is the caller's: the rank boundary.
+    return;
+  }
 }
 
 }  // namespace lockstep::sim

@@ -1,4 +1,4 @@
-#include "lockstep/sim/fiber/detail/stacks.h"
+#include "lockstep/sim/engine/detail/stacks.h"
 
 #include <algorithm>
 #include <array>
