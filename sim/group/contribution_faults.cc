@@ -77,6 +77,7 @@ ContributionFaults::Kind ContributionFaults::kind_of(const SimWork& work) {
 bool ContributionFaults::apply(const ContributionFault& fault, SimWork& work) {
   switch (fault.kind) {
     case ContributionFault::Kind::kLost:
+      work.lost = true;
       lost_.push_back(&work);
       return true;
     case ContributionFault::Kind::kDelayed:

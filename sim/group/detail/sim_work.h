@@ -88,6 +88,7 @@ class SimWork final : public WorkState, public ActionHandler {
   std::uint64_t deadline = 0;        ///< Number of its timer, 0 = none.
   std::uint64_t watch = 0;           ///< Its number with the watchdog, 0 = none.
   std::uint64_t delay = 0;           ///< Number of its late arrival, 0 = none.
+  bool lost = false;                 ///< It never arrives.
   std::uint64_t transfer_timer = 0;  ///< A paired send: number of its message under way, 0 = none.
 
  private:
