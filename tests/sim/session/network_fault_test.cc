@@ -11,6 +11,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 using Sums = std::vector<std::vector<double>>;  // By call, by rank.
 
@@ -120,7 +121,18 @@ TEST_P(Contributions, Lost) {
   EXPECT_THAT(outcome.result.report.wait_for_graph, HasSubstr("missing: rank 1, which"));
   EXPECT_THAT(outcome.result.report.wait_for_graph,
               HasSubstr("lost: the contribution of rank 1 to all_reduce #1 of group 0"));
+  // Rank 1 waits for the others, which wait for it because of the loss: not for itself.
+  EXPECT_THAT(outcome.result.report.wait_for_graph, Not(HasSubstr("cycle")));
   EXPECT_THAT(outcome.sums[0], ElementsAre(111.0, 111.0, 111.0));
+}
+
+TEST_P(Contributions, LostIsWhatAWatchdogSaysOfThem) {
+  SessionOptions watched = options();
+  watched.group.watchdog = Duration{5000};
+  const Outcome outcome = add_up(watched, {at_call(FaultKind::kLost, 1)});
+  ASSERT_EQ(outcome.result.attempts.size(), 1U);
+  EXPECT_THAT(outcome.result.attempts[0].root_cause,
+              HasSubstr("missing: rank 1, which called it, but its contribution was lost"));
 }
 
 // A watchdog makes it a failure on all ranks, and an agent a restart.
