@@ -102,6 +102,16 @@ void check_bug_place(const BugSpec& bug, std::span<const TensorInfo> tensors, Pr
   }
 }
 
+/// A bug that names a tensor which the model of rank 0 lacks.
+void check_bug_name(const BugSpec& bug, std::span<const TensorInfo> tensors, Problem& problem) {
+  const std::string& name = *tensor_of(bug.effect);
+  if (find_tensor(tensors, name) != nullptr) return;
+  std::vector<std::string_view> known;
+  known.reserve(tensors.size());
+  for (const TensorInfo& tensor : tensors) known.emplace_back(tensor.name);
+  problem.report("the model has no tensor '" + name + "'" + did_you_mean(name, known), bug.where);
+}
+
 void check_bug_tensors(const Scenario& scenario, Problem& problem) {
   std::map<const Job*, std::vector<TensorInfo>> tensors_by_job;
   const auto tensors_on = [&](std::size_t rank) -> const std::vector<TensorInfo>& {
@@ -112,14 +122,7 @@ void check_bug_tensors(const Scenario& scenario, Problem& problem) {
   for (const BugSpec& bug : scenario.bugs) {
     const std::string* const name = tensor_of(bug.effect);
     if (name == nullptr || name->empty()) continue;
-    const std::vector<TensorInfo>& tensors = tensors_on(0);
-    if (find_tensor(tensors, *name) == nullptr) {
-      std::vector<std::string_view> known;
-      known.reserve(tensors.size());
-      for (const TensorInfo& tensor : tensors) known.emplace_back(tensor.name);
-      problem.report("the model has no tensor '" + *name + "'" + did_you_mean(*name, known),
-                     bug.where);
-    }
+    check_bug_name(bug, tensors_on(0), problem);
     for (std::int32_t rank = 0; rank < scenario.n_ranks; ++rank) {
       if (!bug.ranks.contains(rank)) continue;
       check_bug_place(bug, tensors_on(static_cast<std::size_t>(rank)), problem);
