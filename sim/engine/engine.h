@@ -1,4 +1,4 @@
-// The six-function seam over the fiber library.
+// The seam over the fiber library.
 #pragma once
 
 #include <cstddef>
@@ -36,6 +36,8 @@ class Engine {
   virtual void resume(Fiber fiber) = 0;
   /// Switches back to the main context. Requires: called from a fiber.
   virtual void suspend() = 0;
+  /// Starts to load what a switch to `fiber` will read.
+  virtual void prefetch(Fiber fiber) const = 0;
   virtual bool finished(Fiber fiber) const = 0;
   /// Whether the caller stands on the stack of the fiber that runs: false on another thread.
   virtual bool is_here() const = 0;

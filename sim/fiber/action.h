@@ -1,7 +1,9 @@
 // What a scheduler can choose next, and the interface that chooses.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "lockstep/base/types.h"
@@ -69,6 +71,11 @@ class Strategy {
   /// Requires: at least one enabled action.
   /// Returns: the id of an enabled action, which is disabled thereby.
   virtual ActionId pick() = 0;
+
+  /// What pick() will return after `ahead` other picks, if each rank that is picked before becomes
+  /// enabled again at once. Without a value: it cannot be said. Only prefetching goes by it, so a
+  /// wrong answer changes no schedule.
+  virtual std::optional<ActionId> expected(std::size_t /*ahead*/) const { return std::nullopt; }
 
   /// "round-robin", "random:seed=7", ...: enough to make it again.
   virtual std::string describe() const = 0;

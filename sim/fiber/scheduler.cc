@@ -7,6 +7,13 @@
 
 namespace lockstep::sim {
 
+namespace {
+
+// Worlds of more ranks than this do not stay in a cache between two turns of a rank.
+constexpr std::size_t kCachedRanks = 256;
+
+}  // namespace
+
 WorldResult Scheduler::run(const WorldOptions& options,
                            Strategy& strategy,
                            const World::Program& program) {
@@ -81,7 +88,24 @@ void Scheduler::act() {
 // A rank to switch to, or null when the main context must act.
 RankSlot* Scheduler::choose() {
   RankSlot* const next = turns_.choose();
-  return next != nullptr || !turns_.has_breach() ? next : end_all();
+  if (next == nullptr && turns_.has_breach()) return end_all();
+  if (turns_.slots().size() > kCachedRanks) look_ahead();
+  return next;
+}
+
+//   pick:    now    +1    +2    +3    ...   +8
+//                               stack       control block
+//
+// A switch reads a rank's control block, which says where its stack is, and then the stack. Both are
+// asked for early enough to have arrived by then, the one that leads to the other first.
+void Scheduler::look_ahead() const {
+  constexpr std::size_t kFar = 8;
+  constexpr std::size_t kNear = 3;
+  if (const RankSlot* const later = turns_.expected(kFar)) __builtin_prefetch(later, 1);
+  const RankSlot* const soon = turns_.expected(kNear);
+  if (soon != nullptr && soon->control().fiber != Engine::kMain) {
+    engine_->prefetch(soon->control().fiber);
+  }
 }
 
 RankSlot* Scheduler::end_all() {

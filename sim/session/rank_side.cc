@@ -29,7 +29,8 @@ void KeptRuntime::expect_all_gone() const {
                      "tensors, modules and optimizers end with the program");
 }
 
-MemoryWatch::MemoryWatch(Runtime& runtime, Recorder* recorder, Contents& contents) {
+MemoryWatch::MemoryWatch(Runtime& runtime, Recorder* recorder, Contents& contents)
+    : in_flight_(runtime), exchanges_(runtime) {
   if (recorder == nullptr || !recorder->options().touches) return;
   pen_.emplace(*recorder);
   in_flight_.listen(&*pen_);

@@ -172,10 +172,11 @@ class Session::Impl final : private FaultTargets {
 
   void tamper(const ContributionFault& fault) override { groups_->plan(fault); }
 
-  Kernels& kernels_of(const SessionOptions& options, Rank rank);
+  KernelPair kernels_of(const SessionOptions& options, Rank rank);
 
   RunPool pool_;
   std::unique_ptr<Kernels> cpu_ = make_cpu_kernels();
+  std::unique_ptr<Kernels> watched_cpu_ = make_cpu_kernels();
   RankObservers observers_;
   std::optional<ComputeModel> compute_;        // Timed runs.
   std::vector<std::unique_ptr<Kernels>> own_;  // Each rank's, in timed runs; transfers may outlive
@@ -193,12 +194,18 @@ class Session::Impl final : private FaultTargets {
 };
 
 // In timed runs the rank's own, which know whose time they take.
-Kernels& Session::Impl::kernels_of(const SessionOptions& options, Rank rank) {
-  if (compute_) own_.push_back(make_timed_kernels(*compute_, rank));
-  Kernels& kernels = compute_ ? *own_.back() : *cpu_;
-  kernels.observe(
-      observers_.get({.exact = options.exact, .watched = options.record && required_.touches}));
-  return kernels;
+KernelPair Session::Impl::kernels_of(const SessionOptions& options, Rank rank) {
+  const bool watches = options.record && required_.touches;
+  KernelObserver* const calm = observers_.get({.exact = options.exact, .watched = false});
+  KernelObserver* const watching = observers_.get({.exact = options.exact, .watched = watches});
+  if (compute_) {
+    own_.push_back(make_timed_kernels(*compute_, rank));
+    own_.back()->observe(watching);
+    return {.calm = *own_.back(), .watched = *own_.back()};
+  }
+  cpu_->observe(calm);
+  watched_cpu_->observe(watching);
+  return {.calm = *cpu_, .watched = *watched_cpu_};
 }
 
 void Session::Impl::set_pace(Rank rank, std::int64_t permille) {

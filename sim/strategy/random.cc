@@ -1,5 +1,7 @@
 // Every enabled action with the same probability.
+#include <cstddef>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "lockstep/sim/strategy/detail/split_mix.h"
@@ -32,6 +34,13 @@ class Random final : public Strategy {
     const ActionId id = enabled_[i];
     take(i);
     return id;
+  }
+
+  // The rank that was picked last is in the list again by then, at its end.
+  std::optional<ActionId> expected(std::size_t ahead) const override {
+    const std::size_t i = stream_.peek_below(enabled_.size() + 1, ahead);
+    if (i >= enabled_.size()) return std::nullopt;
+    return enabled_[i];
   }
 
   std::string describe() const override { return "random:seed=" + std::to_string(seed_); }

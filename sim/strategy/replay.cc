@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "lockstep/sim/strategy/detail/default_order.h"
@@ -130,6 +131,10 @@ class Recording final : public RecordingStrategy {
     order_.take(id);
     ++schedule_.n_picks;
     return id;
+  }
+
+  std::optional<ActionId> expected(std::size_t ahead) const override {
+    return inner_->expected(ahead);
   }
 
   std::string describe() const override { return inner_->describe(); }

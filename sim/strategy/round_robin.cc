@@ -1,5 +1,7 @@
 // The two orderly strategies: a queue, and a queue whose first may continue.
+#include <cstddef>
 #include <memory>
+#include <optional>
 
 #include "lockstep/sim/strategy/detail/ready_queue.h"
 #include "lockstep/sim/strategy/strategies.h"
@@ -17,6 +19,8 @@ class RoundRobin final : public Strategy {
   void on_disabled(ActionId id) override { queue_.remove(id); }
 
   ActionId pick() override { return queue_.pop(); }
+
+  std::optional<ActionId> expected(std::size_t ahead) const override { return queue_.peek(ahead); }
 
   std::string describe() const override { return "round-robin"; }
 
@@ -54,6 +58,8 @@ class RunToBlock final : public Strategy {
     current_enabled_ = false;
     return current_;
   }
+
+  std::optional<ActionId> expected(std::size_t ahead) const override { return queue_.peek(ahead); }
 
   std::string describe() const override { return "run-to-block"; }
 

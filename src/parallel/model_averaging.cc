@@ -61,21 +61,21 @@ void average_parameters(std::span<const Variable> parameters,
   if (averaged.empty()) {
     throw std::invalid_argument("torch.cat(): expected a non-empty list of Tensors");
   }
-  Kernels& kernels = group.runtime().kernels();
-  const Tensor flat = Tensor::empty(group.runtime(), {n_elems}, averaged.front().dtype());
+  Runtime& runtime = group.runtime();
+  const Tensor flat = Tensor::empty(runtime, {n_elems}, averaged.front().dtype());
   std::int64_t offset = 0;
   for (const Tensor& data : averaged) {
-    kernels.copy(flat.slice(offset, data.shape()), data);
+    runtime.kernels().copy(flat.slice(offset, data.shape()), data);
     offset += data.n_elems();
   }
-  kernels.div_scalar(flat, flat, static_cast<double>(group.size()));
+  runtime.kernels().div_scalar(flat, flat, static_cast<double>(group.size()));
   OpOptions options;
   options.site = site;
   options.site.scope = "model_averaging";
   group.all_reduce(Memory::of(flat), ReduceOp::kSum, options).wait_or_throw();
   offset = 0;
   for (const Tensor& data : averaged) {
-    kernels.copy(data, flat.slice(offset, data.shape()));
+    runtime.kernels().copy(data, flat.slice(offset, data.shape()));
     data.storage()->bump_version();
     offset += data.n_elems();
   }

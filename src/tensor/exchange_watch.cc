@@ -21,6 +21,7 @@ void ExchangeWatch::begin(const Exchange& exchange, const Ends& ends) {
   }
   ++next_;
   ++n_open_;
+  if (runtime_ != nullptr) runtime_->add_watched(1);
 }
 
 void ExchangeWatch::answer(std::int32_t group) {
@@ -151,6 +152,7 @@ void ExchangeWatch::report(Slot& slot) {
 
 void ExchangeWatch::close(Slot& slot) {
   slot = Slot{};
+  if (runtime_ != nullptr) runtime_->add_watched(-1);
   if (--n_open_ > 0) return;
   next_ = 0;
   window_ = window_ % Origin::kWindowMask + 1;

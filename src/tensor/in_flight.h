@@ -91,17 +91,25 @@ class InFlight {
     virtual void on_touch(const Loan& loan, const Access& access) = 0;
   };
 
+  InFlight() = default;
+
+  /// Lets `runtime` know how many loans there are. Requires: it outlives this object's use.
+  explicit InFlight(Runtime& runtime) : runtime_(&runtime) {}
+
   void listen(Listener* listener) { listener_ = listener; }
 
   bool idle() const { return loans_.empty(); }
 
   void lend(const Loan& loan) {
     loans_.push_back(loan);
+    if (runtime_ != nullptr) runtime_->add_watched(1);
     if (loan.written && loan.wrapper < 0) remember(loan);
   }
 
   void give_back(std::uint64_t work) {
-    std::erase_if(loans_, [work](const Loan& loan) { return loan.work == work; });
+    const std::size_t n_returned =
+        std::erase_if(loans_, [work](const Loan& loan) { return loan.work == work; });
+    if (runtime_ != nullptr) runtime_->add_watched(-static_cast<std::int64_t>(n_returned));
   }
 
   /// The loan an access to [begin, end) would violate, or null. Reading a range that is only read
@@ -183,6 +191,7 @@ class InFlight {
   std::vector<Loan> past_;  // The last that the program's own transfers wrote, given back or not.
   std::size_t n_remembered_ = 0;
   Listener* listener_ = nullptr;
+  Runtime* runtime_ = nullptr;
   CallSite site_;
 };
 
@@ -245,6 +254,11 @@ class ExchangeWatch {
     /// It entered the loss of a backward that has ended, or it was dropped.
     virtual void on_exchange(const Exchange& exchange) = 0;
   };
+
+  ExchangeWatch() = default;
+
+  /// Lets `runtime` know how many exchanges are open. Requires: it outlives this object's use.
+  explicit ExchangeWatch(Runtime& runtime) : runtime_(&runtime) {}
 
   void listen(Listener* listener) { listener_ = listener; }
 
@@ -354,6 +368,7 @@ class ExchangeWatch {
   std::vector<Slope> slopes_;  // Of the backward that runs.
   bool in_backward_ = false;
   Listener* listener_ = nullptr;
+  Runtime* runtime_ = nullptr;
 };
 
 }  // namespace lockstep

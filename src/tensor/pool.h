@@ -110,6 +110,11 @@ class Pool {
     FreeBlock* next;
   };
 
+  struct Slab {
+    void* begin = nullptr;
+    std::size_t bytes = 0;
+  };
+
   static constexpr std::size_t kClasses = 176;  ///< Four a power of two, from 64 bytes up.
 
   static std::size_t units_of(std::size_t bytes) {
@@ -123,9 +128,11 @@ class Pool {
 
   void* allocate_slowly(std::size_t bytes);
   void* carve(std::size_t bytes);
+  /// Returns: where the `bytes` that can be used begin.
+  std::byte* add_slab(std::size_t bytes);
 
   std::array<FreeBlock*, kClasses> free_{};
-  std::vector<void*> slabs_;
+  std::vector<Slab> slabs_;
   std::byte* slab_next_ = nullptr;
   std::byte* slab_end_ = nullptr;
   std::size_t shift_bytes_ = 0;

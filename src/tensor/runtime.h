@@ -27,11 +27,23 @@ class Runtime {
  public:
   /// `accelerator`: where elements of tensors live instead of the pool; null: in the pool.
   Runtime(Pool& pool, Kernels& kernels, Host& host, Accelerator* accelerator = nullptr)
-      : pool_(&pool), kernels_(&kernels), host_(&host), accelerator_(accelerator) {}
+      : pool_(&pool),
+        kernels_(&kernels),
+        watched_kernels_(&kernels),
+        host_(&host),
+        accelerator_(accelerator) {}
 
   Pool& pool() const { return *pool_; }
 
-  Kernels& kernels() const { return *kernels_; }
+  /// Requires: asked for each operation anew, since others serve after a collective begins or ends.
+  Kernels& kernels() const { return n_watched_ == 0 ? *kernels_ : *watched_kernels_; }
+
+  /// The kernels that serve while operations are watched; the constructor's in the absence of a call.
+  /// Requires: they compute the same, and report to in_flight() and exchanges().
+  void set_watched_kernels(Kernels& kernels) { watched_kernels_ = &kernels; }
+
+  /// Operations are watched for this many more things, or fewer: loans of memory, open exchanges.
+  void add_watched(std::int64_t n) { n_watched_ += n; }
 
   Host& host() const { return *host_; }
 
@@ -98,6 +110,7 @@ class Runtime {
     recorder_ = nullptr;
     in_flight_ = nullptr;
     exchanges_ = nullptr;
+    n_watched_ = 0;
     contents_ = nullptr;
     graph_task_ = nullptr;
     saved_tensor_hooks_ = nullptr;
@@ -110,6 +123,7 @@ class Runtime {
  private:
   Pool* pool_;
   Kernels* kernels_;
+  Kernels* watched_kernels_;
   Host* host_;
   Accelerator* accelerator_;
   Recorder* recorder_ = nullptr;
@@ -119,6 +133,7 @@ class Runtime {
   GraphTask* graph_task_ = nullptr;
   SavedTensorHooks* saved_tensor_hooks_ = nullptr;
   AutocastRegion* autocast_ = nullptr;
+  std::int64_t n_watched_ = 0;
   std::int64_t n_alive_ = 0;
   std::uint64_t n_nodes_ = 0;
   std::uint32_t n_variables_ = 0;

@@ -1,6 +1,8 @@
 // What the watching observer reports, and where. Which operands it sees: directions_test.cc.
 #include "lockstep/kernels/watching_observer.h"
 
+#include <array>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -75,6 +77,48 @@ TEST_F(WatchingObserverTest, AccessesInsideASiteAreReportedThere) {
   ASSERT_EQ(listener.accesses.size(), 2U);
   EXPECT_STREQ(listener.accesses[0].site.file, "clip.py");
   EXPECT_STRNE(listener.accesses[1].site.file, "clip.py");
+}
+
+// As in a simulated rank: watched kernels serve between a collective and the wait for it, and no longer.
+TEST_F(WatchingObserverTest, WatchedKernelsServeAsLongAsMemoryIsInFlight) {
+  const std::unique_ptr<Kernels> watched = make_cpu_kernels();
+  const auto is_watched = [&] { return &test.runtime.kernels() == watched.get(); };
+  InFlight in_flight(test.runtime);
+  test.runtime.set_watched_kernels(*watched);
+  const Tensor data = Tensor::zeros(test.runtime, {2}, DType::kF32);
+  const auto* begin = static_cast<const std::byte*>(data.raw());
+  EXPECT_FALSE(is_watched());
+  in_flight.lend({.begin = begin, .end = begin + 4, .work = 1});
+  in_flight.lend({.begin = begin + 4, .end = begin + 8, .written = true, .work = 1});
+  in_flight.lend({.begin = begin, .end = begin + 8, .work = 2});
+  in_flight.give_back(1);
+  EXPECT_TRUE(is_watched());
+  in_flight.give_back(2);
+  EXPECT_FALSE(is_watched());
+  in_flight.give_back(2);
+  EXPECT_FALSE(is_watched());
+}
+
+TEST_F(WatchingObserverTest, WatchedKernelsServeAsLongAsAnExchangeIsOpen) {
+  const std::unique_ptr<Kernels> watched = make_cpu_kernels();
+  const auto is_watched = [&] { return &test.runtime.kernels() == watched.get(); };
+  ExchangeWatch exchanges(test.runtime);
+  test.runtime.set_watched_kernels(*watched);
+  test.runtime.set_exchanges(&exchanges);
+  {
+    const Tensor result = Tensor::zeros(test.runtime, {2}, DType::kF32);
+    const std::array<Storage*, 1> results{result.storage().get()};
+    EXPECT_FALSE(is_watched());
+    exchanges.begin({}, {.results = results});
+    EXPECT_TRUE(is_watched());
+    exchanges.begin_backward(result.storage()->origin());
+    exchanges.end_backward();
+    EXPECT_TRUE(is_watched());  // Another part of the loss may have it.
+    exchanges.begin_backward(0);
+    exchanges.end_backward();
+    EXPECT_FALSE(is_watched());
+  }
+  test.runtime.set_exchanges(nullptr);
 }
 
 }  // namespace

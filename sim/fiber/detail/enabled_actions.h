@@ -1,7 +1,9 @@
 // What may happen next, and the strategy that chooses among it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "lockstep/sim/fiber/detail/action_table.h"
@@ -36,6 +38,9 @@ class EnabledActions {
 
   /// What the strategy chooses.
   ActionId ask() { return strategy_->pick(); }
+
+  /// What ask() will probably return after `ahead` other calls.
+  std::optional<ActionId> expected(std::size_t ahead) const { return strategy_->expected(ahead); }
 
   /// A resumption was chosen.
   void take_resumption() { --n_enabled_; }

@@ -65,6 +65,7 @@ class Scheduler {
   void act();
   RankSlot* choose();
   RankSlot* end_all();
+  void look_ahead() const;
   void resume(RankSlot& slot);
   void leave(RankSlot& self);
   void run_rank(RankSlot& slot);

@@ -1,6 +1,7 @@
 // Whose turn it is: all ranks by their states, and the strategy's choice among what may happen.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -46,6 +47,9 @@ class Turns {
   /// the strategy broke its contract. It is not asked again after that.
   RankSlot* choose();
 
+  /// The rank that choose() will probably return after `ahead` other calls; null: cannot be said.
+  const RankSlot* expected(std::size_t ahead) const;
+
   /// Whether take_breach() has something to say.
   bool has_breach() const { return breach_.has_value(); }
 
@@ -69,6 +73,12 @@ class Turns {
   std::uint64_t n_choices_ = 0;
   std::optional<std::string> breach_;
 };
+
+inline const RankSlot* Turns::expected(std::size_t ahead) const {
+  const std::optional<ActionId> id = actions_.expected(ahead);
+  if (!id || static_cast<std::uint64_t>(*id) >= slots_.size()) return nullptr;
+  return &slots_[static_cast<std::size_t>(*id)];
+}
 
 // Here, because it is asked at every point: a call less.
 inline RankSlot* Turns::choose() {

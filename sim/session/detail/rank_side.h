@@ -27,14 +27,23 @@ class RunPool {
   bool kept_ = false;
 };
 
+/// A rank's kernels while nothing has to be watched, and those of the rest of the time. They compute
+/// the same.
+struct KernelPair {
+  Kernels& calm;
+  Kernels& watched;
+};
+
 /// A rank's runtime, which lives on where the program has kept something that was made with it: that
 /// something then still finds its memory when it goes.
 class KeptRuntime {
  public:
-  KeptRuntime(RunPool& pool, Kernels& kernels, RankHandle& rank)
+  KeptRuntime(RunPool& pool, const KernelPair& kernels, RankHandle& rank)
       : pool_(&pool),
-        runtime_(std::make_unique<Runtime>(pool.get(), kernels, rank)),
-        rank_(rank.rank()) {}
+        runtime_(std::make_unique<Runtime>(pool.get(), kernels.calm, rank)),
+        rank_(rank.rank()) {
+    runtime_->set_watched_kernels(kernels.watched);
+  }
 
   ~KeptRuntime();
   KeptRuntime(const KeptRuntime&) = delete;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <vector>
 
 #include "lockstep/sim/fiber/action.h"
@@ -23,6 +24,12 @@ class ReadyQueue {
     head_ = (head_ + 1) & (ring_.size() - 1);
     --n_;
     return id;
+  }
+
+  /// The one that pop() returns after `ahead` other calls, if there are enough.
+  std::optional<ActionId> peek(std::size_t ahead) const {
+    if (ahead >= n_) return std::nullopt;
+    return ring_[(head_ + ahead) & (ring_.size() - 1)];
   }
 
   /// Requires: not empty.
