@@ -29,17 +29,18 @@ void KeptRuntime::expect_all_gone() const {
                      "tensors, modules and optimizers end with the program");
 }
 
-MemoryWatch::MemoryWatch(Runtime& runtime, Recorder* recorder, Contents& contents)
-    : in_flight_(runtime), exchanges_(runtime) {
+MemoryWatch::MemoryWatch(Runtime& runtime, Recorder* recorder, Contents& contents) {
   if (recorder == nullptr || !recorder->options().touches) return;
-  pen_.emplace(*recorder);
-  in_flight_.listen(&*pen_);
-  runtime.set_in_flight(&in_flight_);
+  parts_ = std::make_unique<Parts>(runtime, *recorder);
+  runtime.set_in_flight(&parts_->in_flight);
   runtime.set_contents(&contents);
-  if (!recorder->options().exchanges) return;
-  exchange_pen_.emplace(*recorder);
-  exchanges_.listen(&*exchange_pen_);
-  runtime.set_exchanges(&exchanges_);
+  if (recorder->options().exchanges) runtime.set_exchanges(&parts_->exchanges);
+}
+
+MemoryWatch::Parts::Parts(Runtime& runtime, Recorder& recorder)
+    : in_flight(runtime), exchanges(runtime), pen(recorder), exchange_pen(recorder) {
+  in_flight.listen(&pen);
+  exchanges.listen(&exchange_pen);
 }
 
 }  // namespace lockstep::sim

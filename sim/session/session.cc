@@ -252,14 +252,15 @@ void Session::Impl::run_program(const AttemptContext& now,
                                 const RunningRank& running) {
   const auto& [rank, runtime] = running;
   const SessionOptions& options = now.options;
-  std::optional<Recorder> recorder;
+  // On the heap: stacks of ranks that record nothing stay within a page.
+  std::unique_ptr<Recorder> recorder;
   if (options.record) {
     const RecordOptions own = record_options(required_, keeping_of(options), rank.rank());
     EventSink& sink =
         now.injector != nullptr ? static_cast<EventSink&>(*now.injector) : readers.sink();
-    recorder.emplace(rank.rank(), rank, *readers.names, sink, own);
+    recorder = std::make_unique<Recorder>(rank.rank(), rank, *readers.names, sink, own);
     if (now.number > 0) recorder->continue_run(now.number, now.n_recorded[to_index(rank.rank())]);
-    runtime.set_recorder(&*recorder);
+    runtime.set_recorder(recorder.get());
   }
   if (now.injector != nullptr) now.injector->open(rank.rank(), runtime.recorder());
   const MemoryWatch watch(runtime, runtime.recorder(), contents_);

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 
 #include "lockstep/sim/fiber/world.h"
 #include "lockstep/tensor/in_flight.h"
@@ -76,10 +75,17 @@ class MemoryWatch {
   MemoryWatch(Runtime& runtime, Recorder* recorder, Contents& contents);
 
  private:
-  InFlight in_flight_;
-  ExchangeWatch exchanges_;
-  std::optional<TouchRecorder> pen_;
-  std::optional<ExchangeRecorder> exchange_pen_;
+  /// Larger than all frames of a waiting rank, whose stack they are kept out of.
+  struct Parts {
+    Parts(Runtime& runtime, Recorder& recorder);
+
+    InFlight in_flight;
+    ExchangeWatch exchanges;
+    TouchRecorder pen;
+    ExchangeRecorder exchange_pen;
+  };
+
+  std::unique_ptr<Parts> parts_;
 };
 
 }  // namespace lockstep::sim
