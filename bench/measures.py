@@ -4,9 +4,14 @@ Each measure returns rows; a row says what we reached, what the peer reached in 
 ratio, the goal and whether it is met. A peer that is not there leaves its half of a row empty, with
 the reason.
 """
+import mmap
 import re
+import time
 
 from runners import GoogleBench, Missing, json_of, output_of, smpi
+
+
+ZEROS = bytes(1 << 20)
 
 
 def row(name, ours, unit, goal, met, peer=None, theirs=None, ratio=None, note=""):
@@ -43,33 +48,44 @@ def training(c):
     jobs_theirs = 1.0 / small["job_seconds"] if small else None
     return [
         row("DDP steps, MLP 16-16-1, 32 ranks, nothing recorded", bare, "rank-steps/s",
-            ">= 4,000 x", None if ratio is None else ratio >= 4000, name, theirs, ratio, why),
-        row("the same, events recorded and all laws on", checked, "rank-steps/s", ">= 1.3th of it",
-            bare / checked <= 1.3, name, theirs, checked_ratio,
+            ">= 4,900 x", None if ratio is None else ratio >= 4900, name, theirs, ratio, why),
+        row("the same, events recorded and all laws on", checked, "rank-steps/s", ">= 1.55th of it",
+            bare / checked <= 1.55, name, theirs, checked_ratio,
             f"{bare / checked:.2f} x the time of a step that records nothing"),
         row(f"start of {starts} ranks", start, "s", "<= 0.2 ms", start <= 0.2e-3, name,
             peer["start_seconds"] if peer else None,
             peer["start_seconds"] / start if peer else None, why),
-        row("whole jobs of 4 ranks and 3 steps, all laws on", jobs, "jobs/s", ">= 30,000/s",
-            jobs >= 30000, name, jobs_theirs, jobs / jobs_theirs if small else None, why),
+        row("whole jobs of 4 ranks and 3 steps, all laws on", jobs, "jobs/s", ">= 20,000/s",
+            jobs >= 20000, name, jobs_theirs, jobs / jobs_theirs if small else None, why),
     ]
 
 
+def width_row(ours, width, goal, peer, why):
+    """A step of one rank beside that of a build of PyTorch."""
+    name = f"wide_bare/1/{width}"
+    step = ours.seconds(name) / ours.best(name, "steps", True)
+    theirs = peer["step_seconds"][str(width)] if peer else None
+    met = None if peer is None or goal is None else theirs >= goal * step
+    who = f"PyTorch {peer['torch']}, BLAS {peer['blas']}, one thread" if peer else "PyTorch, one thread"
+    return row(f"step of the MLP {width}-{width}-1, batch 8, one rank", step, "s",
+               f">= {goal} x" if goal else "", met, who, theirs, theirs / step if peer else None, why)
+
+
 def wide(c):
-    """The MLP 1024-1024-1: a step, and what checking it costs."""
+    """The MLP N-N-1: a step, and what checking a wide one costs."""
     ours = GoogleBench(c.bin / "lockstep_bench", "^wide_", repetitions=9)
-    bare, steps = ours.seconds("wide_bare/1"), 60
-    peer, why = against("PyTorch", lambda: json_of(
-        [c.python, c.root / "bench/peers/torch_wide_step.py"]))
-    theirs = peer["step_seconds"] if peer else None
-    rows = [row("step of the MLP 1024-1024-1, batch 8, one rank", bare / steps, "s", ">= 1 x",
-                None if peer is None else theirs >= bare / steps, "PyTorch, one thread", theirs,
-                theirs * steps / bare if peer else None, why)]
+    widths = {16: 40, 256: 2, 1024: 1.5}
+    script = c.root / "bench/peers/torch_wide_step.py"
+    peer, why = against("PyTorch", lambda: json_of([c.python, script, *widths]))
+    rows = [width_row(ours, width, goal, peer, why) for width, goal in widths.items()]
+    # A build with the reference BLAS stands beside the other one, and has no goal.
+    reference, why = against("Debian's PyTorch", lambda: json_of([c.reference_python, script, 1024]))
+    rows.append(width_row(ours, 1024, None, reference, why))
     for ranks in (1, 2):
-        base = ours.seconds(f"wide_bare/{ranks}")
+        base = ours.seconds(f"wide_bare/{ranks}/1024")
         for name, what, goal in (("wide_with_laws", "full digests", 1.6),
                                  ("wide_covering_a_sixteenth", "rotating 1/16 coverage", 1.05)):
-            ratio = ours.seconds(f"{name}/{ranks}") / base
+            ratio = ours.seconds(f"{name}/{ranks}/1024") / base
             rows.append(row(f"all laws on, MLP 1024-1024-1, {ranks} rank(s), {what}", ratio,
                             "x the time of a bare step", f"<= {goal} x", ratio <= goal))
     return rows
@@ -87,8 +103,8 @@ def collectives(c):
         row("all-reduce of 256 floats, 8 ranks", seconds[8], "s", "", None,
             "Gloo, 8 threads, TCP", gloo["seconds"] if gloo else None,
             gloo["seconds"] / seconds[8] if gloo else None, no_gloo),
-        row("the same, 1,024 ranks", seconds[1024], "s", "<= 0.12 ms", seconds[1024] <= 0.12e-3),
-        row("the same, 4,096 ranks", seconds[4096], "s", "<= 1 ms", seconds[4096] <= 1e-3),
+        row("the same, 1,024 ranks", seconds[1024], "s", "<= 0.1 ms", seconds[1024] <= 0.1e-3),
+        row("the same, 4,096 ranks", seconds[4096], "s", "<= 0.6 ms", seconds[4096] <= 0.6e-3),
         row("all-reduce of 16 MiB, 8 ranks", rate, "bytes/s", ">= 120 % of triad",
             None if triad is None else of_triad >= 1.2, "triad, one thread",
             triad["triad"] if triad else None, of_triad, why),
@@ -101,7 +117,7 @@ def scheduling(c):
     rapid, no_rapid = against("RapidCheck", lambda: json_of([c.bin / "peer_rapidcheck"]))
     theirs = fibers["yields_per_s"] if fibers else None
     rows = []
-    for name, least in (("fifo", 15e6), ("random", 8e6)):
+    for name, least in (("fifo", 15e6), ("random", 12e6)):
         rate = ours.best(f"points/{name}/100", "points/s", True)
         rows.append(row(f"scheduling points, 10,000 ranks, {name}", rate, "points/s",
                         f">= {least / 1e6:.0f} M/s", rate >= least,
@@ -128,6 +144,16 @@ def network(c):
                 theirs, timed / theirs if peer else None, why)]
 
 
+def seconds_of_a_first_touch():
+    """Of a page: microseconds where a virtual machine's host has backed the memory, ten times that where not."""
+    n_bytes = 1 << 30
+    with mmap.mmap(-1, n_bytes) as memory:
+        begin = time.perf_counter()
+        for at in range(0, n_bytes, 1 << 20):
+            memory[at:at + (1 << 20)] = ZEROS
+        return (time.perf_counter() - begin) / (n_bytes / mmap.PAGESIZE)
+
+
 def scale(c):
     rows = []
     ours = GoogleBench(c.bin / "world_bench", "^(idle|reducing)_ranks", repetitions=1)
@@ -138,15 +164,16 @@ def scale(c):
                         size <= most))
     many = GoogleBench(c.bin / "lockstep_bench", "^step_of_many", repetitions=3)
     step = (many.seconds("step_of_many/32768/15") - many.seconds("step_of_many/32768/5")) / 327680
-    rows.append(row("rank-step, 32,768 ranks", step, "s", "<= 6 us", step <= 6e-6))
-    for what, n, most_s, most_gib in (("reduce", 1_000_000, 6.0, 5.0), ("train", 100_000, 6.0, 3.0)):
+    rows.append(row("rank-step, 32,768 ranks", step, "s", "<= 2.5 us", step <= 2.5e-6))
+    touch = seconds_of_a_first_touch()
+    for what, n, most_s, most_gib in (("reduce", 1_000_000, 5.0, 5.0), ("train", 100_000, 5.0, 3.0)):
         text = output_of([c.bin / "scale_bench", what, n])
         found = re.search(r"cold ([\d.]+) s, warm ([\d.]+) s, ([\d.]+) GiB", text)
-        cold, seconds, gib = map(float, found.groups())
+        cold, warm, gib = map(float, found.groups())
         job = "an all-reduce of one float" if what == "reduce" else "the MLP 16-16-1, 10 steps"
-        rows.append(row(f"{n:,} ranks, {job}, warm", seconds, "s",
-                        f"<= {most_s:.0f} s, {most_gib:.0f} GiB",
-                        seconds <= most_s and gib <= most_gib, note=f"{gib:.2f} GiB; cold {cold:.1f} s"))
+        rows.append(row(f"{n:,} ranks, {job}, cold", cold, "s", f"<= {most_s:.0f} s, {most_gib:.0f} GiB",
+                        cold <= most_s and gib <= most_gib,
+                        note=f"{gib:.2f} GiB; warm {warm:.1f} s; a first touch took {touch * 1e6:.1f} us a page"))
     text = output_of([c.bin / "law_bench"])
     found = re.search(r"([\d.]+) events/s, ([\d.]+) MiB grown", text)
     rate = float(found.group(1))

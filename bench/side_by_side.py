@@ -2,8 +2,8 @@
 """Runs the digits job on Lockstep and on PyTorch DDP over gloo, one after the other on this machine,
 and prints the ratio of their times. Writes build/bench.json.
 
-Usage: bench/side_by_side.py [--lockstep build/bin/lockstep] [--python /usr/bin/python3] [--runs 5]
-The Python must have torch (Debian: python3-torch); without it the script says so and exits with 3.
+Usage: bench/side_by_side.py [--lockstep COMMAND] [--python PYTHON] [--runs 5]
+The Python must have torch; without it the script says so and exits with 3.
 """
 import argparse
 import json
@@ -56,8 +56,8 @@ def torch_result(python, job):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--lockstep", default=ROOT / "build/bin/lockstep")
-    parser.add_argument("--python", default="/usr/bin/python3")
+    parser.add_argument("--lockstep", default=ROOT / "build-optimised/bin/lockstep")
+    parser.add_argument("--python", default=ROOT / "build/torch-2.15.0/bin/python")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--out", default=ROOT / "build/bench.json")
     args = parser.parse_args()

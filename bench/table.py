@@ -3,7 +3,7 @@
 
 Writes build/bench_table.json. Nothing is asserted: a goal that is missed is printed as missed.
 
-Usage: bench/table.py [MEASURE...] [--bin build/bin] [--python /usr/bin/python3] [--out FILE]
+Usage: bench/table.py [MEASURE...] [--bin DIR] [--python PYTHON] [--reference-python PYTHON] [--out FILE]
 Measures: training wide collectives scheduling network scale (default: all).
 """
 import argparse
@@ -52,14 +52,18 @@ def print_table(rows):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("measures", nargs="*", metavar="MEASURE", help=" ".join(MEASURES))
-    parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/bin")
-    parser.add_argument("--python", default="/usr/bin/python3")
+    parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build-optimised/bin")
+    parser.add_argument("--python", default=ROOT / "build/torch-2.15.0/bin/python",
+                        help="with the quickest build of PyTorch that can be had")
+    parser.add_argument("--reference-python", default="/usr/bin/python3",
+                        help="with a build of PyTorch on the reference BLAS, to stand beside it")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build/bench_table.json")
     args = parser.parse_args()
     for name in args.measures:
         if name not in MEASURES:
             parser.error(f"no measure '{name}'; there are {', '.join(MEASURES)}")
-    context = types.SimpleNamespace(root=ROOT, bin=args.bin, python=args.python)
+    context = types.SimpleNamespace(root=ROOT, bin=args.bin, python=args.python,
+                                    reference_python=args.reference_python)
     rows = []
     for name in args.measures or MEASURES:
         print(f"measuring {name} ...", file=sys.stderr)

@@ -19,6 +19,33 @@ target_compile_options(lockstep_warnings INTERFACE
   "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>"  # Takes a unity build's files for headers.
   "$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${LOCKSTEP_WERROR}>>:-Werror>")
 
+# Two builds in one folder: one that counts what runs, and after it has run one that is optimised as a
+# whole for what was counted. Neither changes a result: each function keeps its own flags of arithmetic.
+set(LOCKSTEP_PROFILE "" CACHE STRING "generate: count what runs. use: optimise for what was counted")
+set_property(CACHE LOCKSTEP_PROFILE PROPERTY STRINGS "" generate use)
+if(LOCKSTEP_PROFILE STREQUAL "generate")
+  add_compile_options(-fprofile-generate)
+  add_link_options(-fprofile-generate)
+elseif(LOCKSTEP_PROFILE STREQUAL "use")
+  # Code that none of the runs reached has no counts.
+  add_compile_options(-fprofile-use -fprofile-correction -Wno-missing-profile)
+  set(CMAKE_INTERPROCEDURAL_OPTIMIZATION ON)
+elseif(NOT LOCKSTEP_PROFILE STREQUAL "")
+  message(FATAL_ERROR "LOCKSTEP_PROFILE is '${LOCKSTEP_PROFILE}': it is empty, 'generate' or 'use'")
+endif()
+
+# A short job makes and drops a thousand small blocks. Programs may bring an allocator for that; a library
+# never chooses one for those who link it.
+set(LOCKSTEP_ALLOCATOR "" CACHE STRING "mimalloc: what our programs allocate with. Empty: the system's")
+set_property(CACHE LOCKSTEP_ALLOCATOR PROPERTY STRINGS "" mimalloc)
+add_library(lockstep_program INTERFACE)
+if(LOCKSTEP_ALLOCATOR STREQUAL "mimalloc")
+  find_package(mimalloc REQUIRED)
+  target_link_libraries(lockstep_program INTERFACE mimalloc)
+elseif(NOT LOCKSTEP_ALLOCATOR STREQUAL "")
+  message(FATAL_ERROR "LOCKSTEP_ALLOCATOR is '${LOCKSTEP_ALLOCATOR}': it is empty or 'mimalloc'")
+endif()
+
 # libFuzzer is clang's (tests/fuzz).
 option(LOCKSTEP_FUZZ "Build tests/fuzz for libFuzzer" OFF)
 if(LOCKSTEP_FUZZ)
