@@ -5,6 +5,7 @@
 #include <new>
 
 #include "lockstep/base/check.h"
+#include "lockstep/base/memory_left.h"
 
 namespace lockstep {
 
@@ -14,6 +15,7 @@ constexpr std::size_t kFirstSlab = std::size_t{64} << 10U;
 constexpr std::size_t kLargestSlab = std::size_t{32} << 20U;
 
 void* system_block(std::size_t bytes) {
+  if (bytes >= kLargestSlab) require_memory(bytes);
   return ::operator new (bytes, std::align_val_t{detail::kBlockAlignment});
 }
 

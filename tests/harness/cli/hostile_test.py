@@ -157,6 +157,8 @@ class HostileTest(unittest.TestCase):
                 ("world.ranks=100000000", "'world.ranks' is 100000000; it must be between 1 and 1000000"),
                 ("loader.workers=100000000", "'loader.workers' is 100000000; it must be between 0 and"),
                 ("loader.batch=9223372036854775807", "'loader.batch' is 9223372036854775807; it must be"),
+                ("loop.steps=1000000000", "'loop.steps' is 1000000000: more than 100000000 batches"),
+                ("loop={epochs=1000000000}", "'loop.epochs' is 1000000000: more than 100000000 batches"),
                 ("data.size=1000000000000", ""),
                 ("data.features=1000000000000", ""),
                 ('loop.snapshot={every_steps=1,path=""}', "'loop.snapshot.path' names no folder"),
