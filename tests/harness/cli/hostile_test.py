@@ -197,6 +197,16 @@ class HostileTest(unittest.TestCase):
                 self.assertIn("does not have the memory", text)
                 self.assertNotIn("bad_alloc", text)
 
+    def test_a_device_without_an_end_is_refused(self):
+        digests = '[replay]\ntrace_digest = "0123456789abcdef"\nresult_digest = "0123456789abcdef"\n'
+        for kind in ("csv", "text"):
+            with self.subTest(kind=kind):
+                data = f'data = {{ kind = "{kind}", path = "/dev/zero" }}\n'
+                text = re.sub("data = .*\n", data, JOB) + digests
+                self.refuses(lockstep("replay", self.write("repro.toml", text)),
+                             "/dev/zero: cannot read this file: it is not a regular file and does not end")
+        self.refuses(lockstep("check", "/dev/zero"))
+
     def test_a_replay_of_an_edited_file_is_bad_input(self):
         repro = self.folder / "repro.toml"
         done = lockstep("run", LESSON, "--variant", "after_wrapping", "--repro", str(repro), limit=False)
