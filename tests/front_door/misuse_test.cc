@@ -114,9 +114,9 @@ void recurse_in_rank_1(std::size_t stack_bytes) {
   });
 }
 
-// A process with a handler of its own for SIGSEGV keeps it, and AddressSanitizer has one.
-#ifdef __SANITIZE_ADDRESS__
-constexpr const char* kUsedUp = "AddressSanitizer: stack-overflow on address";
+// A process with a handler of its own for SIGSEGV keeps it, and sanitizers have one.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr const char* kUsedUp = "Sanitizer: stack-overflow on address";
 #else
 constexpr const char* kUsedUp =
     "rank 1 has used up its stack of 65536 bytes: .*raise RunOptions::stack_bytes";

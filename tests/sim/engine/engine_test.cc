@@ -146,9 +146,9 @@ void run_out_of_stack(const StackOptions& options) {
 
 constexpr const char* kUsedUp =
     "rank 7 has used up its stack of 65536 bytes: .*RunOptions::stack_bytes";
-// A process with a handler of its own for SIGSEGV keeps it, and AddressSanitizer has one.
-#ifdef __SANITIZE_ADDRESS__
-constexpr const char* kFaulted = "AddressSanitizer: stack-overflow on address";
+// A process with a handler of its own for SIGSEGV keeps it, and sanitizers have one.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr const char* kFaulted = "Sanitizer: stack-overflow on address";
 #else
 constexpr const char* kFaulted = kUsedUp;
 #endif
