@@ -64,3 +64,11 @@ if(LOCKSTEP_SANITIZE)
                          "$<$<COMPILE_LANGUAGE:CXX>:-Wno-sign-conversion>")
   add_link_options(-fsanitize=address,undefined)
 endif()
+
+# What runs on threads, and in processes that share memory. Fibers are named to it by the engine
+# (sim/engine/detail/stack_watch.h): it cannot see Boost's switches.
+option(LOCKSTEP_SANITIZE_THREADS "Build with ThreadSanitizer" OFF)
+if(LOCKSTEP_SANITIZE_THREADS)
+  add_compile_options(-fsanitize=thread -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=thread)
+endif()

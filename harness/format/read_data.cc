@@ -1,5 +1,6 @@
 // data: what is held out, and whether model, loss and loader fit the rows.
 #include <algorithm>
+#include <limits>
 
 #include "lockstep/data/split.h"
 #include "lockstep/harness/format/section.h"
@@ -7,6 +8,9 @@
 
 namespace lockstep {
 namespace {
+
+/// A batch of the smallest job leaves 4 KB of events.
+constexpr std::int64_t kMostBatches = 100'000'000;
 
 struct DataTable {
   DataKind kind = DataKind::kInline;
@@ -188,6 +192,32 @@ void check_batches(const std::string& where,
   }
 }
 
+/// Batches that a rank has in an epoch, at least.
+std::int64_t batches_per_epoch(const Job& job, std::int32_t n_ranks) {
+  const LoaderSpec& loader = job.loader;
+  if (loader.sampler != SamplerKind::kBatchesByRank) {
+    return std::max<std::int64_t>(1, job.train->size() / n_shares(loader, n_ranks) / loader.batch);
+  }
+  std::size_t fewest = std::numeric_limits<std::size_t>::max();
+  for (const auto& sizes : loader.batches_by_rank) fewest = std::min(fewest, sizes.size());
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(fewest));
+}
+
+/// Trillions of events would fill any memory, or take years: better said now than then.
+void check_length(TableReader& root, const Job& job, std::int32_t n_ranks, Problem& problem) {
+  const LoopSpec& loop = job.loop;
+  const char* const key = loop.steps ? "steps" : "epochs";
+  const std::int64_t times = loop.steps.value_or(loop.epochs);
+  const std::int64_t batches = loop.steps ? loop.accumulate : batches_per_epoch(job, n_ranks);
+  if (times <= kMostBatches / n_ranks / batches) return;
+  problem.report("'loop." + std::string(key) + "' is " + std::to_string(times) + ": more than " +
+                     std::to_string(kMostBatches) +
+                     " batches of all ranks together, whose events a run keeps in memory; take "
+                     "fewer " +
+                     key + " or ranks",
+                 section(root, "loop", problem).where(key));
+}
+
 }  // namespace
 
 std::vector<SchemaSection> data_sections() { return {data_section().described()}; }
@@ -211,6 +241,7 @@ void read_data(TableReader& root, const JobSurroundings& around, Job& job, Probl
   if (problem.found() || job.train == nullptr) return;
   check_model(job, root.where("model"), problem);
   check_batches(root.where("loader"), around, job, problem);
+  if (!problem.found()) check_length(root, job, around.n_ranks, problem);
 }
 
 }  // namespace lockstep

@@ -78,6 +78,7 @@ class BoostFiberEngine final : public Engine, private StackOverflow::Owners {
   void resume(Fiber fiber) override {
     if (current_ == kMain) {
       main_ = fibers::context::active();
+      watch_.depart();
     }
     go_to(fiber, contexts_[static_cast<std::size_t>(fiber)]);
   }
@@ -149,6 +150,7 @@ class BoostFiberEngine final : public Engine, private StackOverflow::Owners {
     auto context = fibers::make_worker_context(
         fibers::launch::post, source, [this, fiber]() noexcept { run(fiber); });
     context->set_properties(&mark_);
+    watch_.renew(fiber);
     return context.detach();
   }
 
@@ -187,7 +189,7 @@ class BoostFiberEngine final : public Engine, private StackOverflow::Owners {
     current_ = fiber;
     const StackWatch::Visit visit =
         fiber == kMain ? watch_.leave_for_main()
-                       : watch_.leave_for(stacks_.bottom(fiber), stacks_.top(fiber));
+                       : watch_.leave_for(fiber, stacks_.bottom(fiber), stacks_.top(fiber));
     context->resume();
     watch_.come_back(visit);
     current_ = self;

@@ -99,12 +99,13 @@ class OverflowHandler {
   OverflowHandler() {
     stack_t present{};
     sigaltstack(nullptr, &present);
-    if ((present.ss_flags & SS_DISABLE) == 0) return;
+    has_stack_ = (present.ss_flags & SS_DISABLE) == 0;  // Of a runtime's own: it serves as well.
+    if (has_stack_) return;
     memory_ =
         mmap(nullptr, kAlternateBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory_ == MAP_FAILED) return;
     const stack_t own{.ss_sp = memory_, .ss_flags = 0, .ss_size = kAlternateBytes};
-    sigaltstack(&own, nullptr);
+    has_stack_ = sigaltstack(&own, nullptr) == 0;
   }
 
   // Also when a rank calls exit(), on that rank's stack: everything after this would free memory
@@ -136,7 +137,7 @@ class OverflowHandler {
   }
 
   void install() const {
-    if (memory_ == MAP_FAILED) return;
+    if (!has_stack_) return;
 
     struct sigaction present {};
 
@@ -163,6 +164,7 @@ class OverflowHandler {
   }
 
   void* memory_ = MAP_FAILED;
+  bool has_stack_ = false;
 };
 
 StackOverflow::StackOverflow(const Stacks& stacks, const Owners& owners)

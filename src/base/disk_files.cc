@@ -6,12 +6,15 @@
 #include <cstdio>
 #include <fcntl.h>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <system_error>
 #include <unistd.h>
 #include <utility>
+
+#include "lockstep/base/memory_left.h"
 
 namespace lockstep {
 
@@ -121,13 +124,35 @@ std::string end_of_links(const std::string& path) {
 
 }  // namespace
 
+namespace {
+
+/// How much a file may hold: what is there of a regular one; of a pipe or device, which may never end,
+/// what a trace or data set may come to.
+std::size_t most_bytes_of(std::FILE* file) {
+  constexpr std::size_t kEndless = std::size_t{256} << 20U;
+
+  struct stat status {};
+
+  const bool regular = ::fstat(::fileno(file), &status) == 0 && S_ISREG(status.st_mode);
+  if (!regular) return kEndless;
+  if (status.st_size > 0) require_memory(static_cast<std::size_t>(status.st_size));
+  return std::numeric_limits<std::size_t>::max();
+}
+
+}  // namespace
+
 Result<std::string> read_file(const std::string& path) {
   const auto close = [](std::FILE* file) { static_cast<void>(std::fclose(file)); };
   const std::unique_ptr<std::FILE, decltype(close)> file(std::fopen(path.c_str(), "rbe"), close);
   if (file == nullptr) return unreadable(errno, path);
+  const std::size_t most = most_bytes_of(file.get());
   std::string text;
   std::array<char, 65536> part{};
   for (;;) {
+    if (text.size() > most) {
+      return Error{
+          "cannot read this file: it is not a regular file and does not end within 256 MiB", path};
+    }
     const std::size_t n_read = std::fread(part.data(), 1, part.size(), file.get());
     text.append(part.data(), n_read);
     if (n_read == part.size()) continue;

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "lockstep/base/check.h"
+#include "lockstep/base/memory_left.h"
 
 namespace lockstep {
 
@@ -23,6 +24,7 @@ std::align_val_t alignment_of(std::size_t bytes) {
 // The tensors of thousands of ranks lie on more small pages than any TLB has entries for. Slabs grow,
 // so small worlds never have one that is large enough.
 void* system_block(std::size_t bytes) {
+  if (bytes >= kLargestSlab) require_memory(bytes);
   void* const block = ::operator new(bytes, alignment_of(bytes));
   if (bytes >= kHugePage) madvise(block, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);
   return block;

@@ -4,14 +4,19 @@
 #include <memory>
 #include <vector>
 
+#include "lockstep/base/memory_left.h"
 #include "lockstep/trace/recorder.h"
 
 namespace lockstep {
 
 /// What a run recorded. Event spans point into the trace's own memory.
+///
+/// Errors: on_event() throws std::bad_alloc while some memory is still left (GrowthGuard): a run that
+///     records without end ends with a report, not by the kernel.
 class MemoryTrace final : public EventSink {
  public:
-  explicit MemoryTrace(std::shared_ptr<NameTable> names);
+  explicit MemoryTrace(std::shared_ptr<NameTable> names,
+                       GrowthGuard::MemoryLeft left = &memory_left);
   ~MemoryTrace() override;
   MemoryTrace(MemoryTrace&&) noexcept;
   MemoryTrace& operator=(MemoryTrace&&) noexcept;
@@ -41,6 +46,10 @@ class MemoryTrace final : public EventSink {
 
  private:
   struct Arena;
+
+  template <typename T>
+  void make_room(std::vector<T>& list);
+
   std::shared_ptr<NameTable> names_;
   std::unique_ptr<Arena> arena_;
   std::vector<std::vector<Event>> ranks_;

@@ -1,9 +1,10 @@
-// Runs a fuzzer without libFuzzer: on every file of a folder, as it is and damaged a number of times.
+// Runs a fuzzer without libFuzzer: on every file of a folder, as it is, damaged a number of times, and
+// grown to the largest input that is promised anything.
 //
 //   read_trace_replay CORPUS ROUNDS [DICTIONARY]
 //
 // The damage is drawn from a fixed seed, so that every run sees the same inputs. With libFuzzer in its
-// place (./dev fuzz) the same code is explored by coverage.
+// place (./dev fuzz) the same code is explored by coverage, within the same bounds.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -13,7 +14,10 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <sys/resource.h>
 #include <vector>
+
+#include "lockstep/base/check.h"
 
 #include "tests/fuzz/fuzz.h"
 
@@ -85,17 +89,52 @@ std::string damaged(std::string bytes, const Words& words, Dice& dice) {
   return bytes;
 }
 
+// What SECURITY.md promises of an input of at most this size. The seconds are of the processor.
+constexpr std::size_t kMostInput = std::size_t{1} << 20U;
+constexpr std::int64_t kMostMemoryKib = std::int64_t{1} << 20U;
+constexpr std::int64_t kMostSeconds = 10;
+constexpr std::uint64_t kRoundsPerGrowth = 100;
+
+/// A piece of it, repeated in its place until the input is as large as an input may be.
+std::string grown(const std::string& bytes, Dice& dice) {
+  const auto at = static_cast<std::size_t>(dice.below(bytes.size()));
+  const auto length = static_cast<std::size_t>(1 + dice.below(bytes.size() - at));
+  std::string input = bytes.substr(0, at);
+  while (input.size() + bytes.size() < kMostInput) input.append(bytes, at, length);
+  return input.append(bytes, at, std::string::npos);
+}
+
+/// Reads one input, and ends the process if that took more than it may.
+void read_within_bounds(const std::string& input) {
+  rusage before{};
+  rusage after{};
+  getrusage(RUSAGE_SELF, &before);
+  read_one(input);
+  getrusage(RUSAGE_SELF, &after);
+  const std::int64_t seconds = after.ru_utime.tv_sec - before.ru_utime.tv_sec;
+  if (seconds <= kMostSeconds && after.ru_maxrss <= kMostMemoryKib) return;
+  std::ofstream("too-much", std::ios::binary) << input;
+  LOCKSTEP_CHECK(false,
+                 "an input of " + std::to_string(input.size()) + " bytes took " +
+                     std::to_string(seconds) + " s and " + std::to_string(after.ru_maxrss) +
+                     " KiB; it is in the file 'too-much'");
+}
+
 int run(const std::string& corpus, std::uint64_t rounds, const Words& words) {
   std::set<std::filesystem::path> files;
   for (const auto& entry : std::filesystem::directory_iterator(corpus)) files.insert(entry.path());
   Dice dice;
+  Dice growth;
   std::uint64_t n = 0;
   for (const std::filesystem::path& file : files) {
     std::ostringstream text;
     text << std::ifstream(file, std::ios::binary).rdbuf();
-    read_one(text.str());
+    read_within_bounds(text.str());
     for (std::uint64_t round = 0; round < rounds; ++round, ++n) {
-      read_one(damaged(text.str(), words, dice));
+      read_within_bounds(damaged(text.str(), words, dice));
+    }
+    for (std::uint64_t round = 0; round < rounds / kRoundsPerGrowth; ++round) {
+      if (!text.str().empty()) read_within_bounds(grown(text.str(), growth));
     }
   }
   std::cout << files.size() << " files, " << n << " damaged inputs\n";

@@ -183,20 +183,26 @@ class MiniRegistry {
     }
     if (first.op == CollectiveOp::kReduceScatter) scatter_sums(slot, kernels);
     if (first.op == CollectiveOp::kAllReduce) {
-      std::vector<void*> outputs;
-      std::vector<const void*> inputs;
-      for (const Arrival& arrival : slot.arrivals) {
-        inputs.push_back(arrival.inputs[0].data);
-        outputs.push_back(arrival.outputs[0].data);
-      }
-      reduce_in_order(kernels,
-                      {.outputs = outputs,
-                       .inputs = inputs,
-                       .count = first.count,
-                       .dtype = first.dtype,
-                       .op = first.reduce},
-                      order_);
+      const std::size_t n_buffers = slot.arrivals[0].inputs.size();
+      for (std::size_t i = 0; i < n_buffers; ++i) reduce_all(slot, i, kernels);
     }
+  }
+
+  /// Into the buffer of this number of every rank.
+  void reduce_all(const Slot& slot, std::size_t buffer, Kernels& kernels) const {
+    std::vector<void*> outputs;
+    std::vector<const void*> inputs;
+    for (const Arrival& arrival : slot.arrivals) {
+      inputs.push_back(arrival.inputs[buffer].data);
+      outputs.push_back(arrival.outputs[buffer].data);
+    }
+    reduce_in_order(kernels,
+                    {.outputs = outputs,
+                     .inputs = inputs,
+                     .count = slot.arrivals[0].inputs[buffer].count,
+                     .dtype = slot.arrivals[0].signature.dtype,
+                     .op = slot.arrivals[0].signature.reduce},
+                    order_);
   }
 
   std::function<void()> yield_;

@@ -15,6 +15,7 @@ from lockstep.report import check, report_of
 from lockstep.reproduce import small_job
 from lockstep.reproduce.calls import Calls
 from lockstep.reproduce.facts import Facts, read
+from lockstep.reproduce.quoting import escaped, plain, quoted
 from lockstep.reproduce.recipes import Recipe, recipe_for
 
 if TYPE_CHECKING:
@@ -213,9 +214,9 @@ def _place(finding: Finding) -> str:
 
 def _scenario(finding: Finding, facts: Facts, recipe: Recipe, calls: Calls | None) -> str:
     lines = ["# Written by `lockstep reproduce` from a trace"
-             + (f" of {facts.title}" if facts.title else "") + ". It showed:",
-             *(f"#   {line}" for line in finding.sentence.splitlines()),
-             "format = 1", f"title = {json.dumps(f'Reproduced: {finding.law}' + (f', {finding.cause}' if finding.cause else ''))}"]
+             + (f" of {plain(facts.title)}" if facts.title else "") + ". It showed:",
+             *(f"#   {plain(line)}" for line in finding.sentence.splitlines()),
+             "format = 1", f"title = {quoted(f'Reproduced: {finding.law}' + (f', {finding.cause}' if finding.cause else ''))}"]
     if calls is not None:
         return "\n".join([*lines, f"world = {{ ranks = {facts.n} }}", *calls.toml(), ""])
     return "\n".join([*lines, *small_job.toml(facts, recipe), ""])
@@ -234,7 +235,7 @@ def _test(made: Reproduction, facts: Facts, name: str, buffers: str) -> str:
     # Simulated ranks may show it at another place.
     if finding in made.shown and finding.step is not None and finding.law not in (*OF_CALLS, *OF_EPOCHS):
         wanted["step"] = finding.step
-    return TEST.format(what=finding.sentence, wanted=repr(wanted), name=name, ranks=facts.n,
+    return TEST.format(what=escaped(finding.sentence), wanted=repr(wanted), name=name, ranks=facts.n,
                        buffers=f', buffers="{buffers}"' if buffers else "",
                        stuck=', "--stuck-after", "60"' if finding.law in OF_CALLS else "")
 
@@ -280,14 +281,14 @@ def main(arguments: list[str]) -> int:
     try:
         made = reproduce(paths, given.output, given.buffers)
     except ValueError as error:
-        print(f"lockstep reproduce: {error}", file=sys.stderr)
+        print(f"lockstep reproduce: {plain(str(error))}", file=sys.stderr)
         return 2
     except CannotReproduce as error:
-        print(f"lockstep reproduce: {error}", file=sys.stderr)
+        print(f"lockstep reproduce: {plain(str(error))}", file=sys.stderr)
         return 1
     print("wrote " + ", ".join(map(str, made.files)))
     for finding in made.shown:
-        print(f"shows: {finding.sentence}")
+        print(f"shows: {plain(finding.sentence)}")
     for sentence in made.missing:
-        print(f"but {sentence}")
+        print(f"but {plain(sentence)}")
     return 0 if made.shown or made.elsewhere else 1

@@ -1,8 +1,9 @@
 """The calls of a trace alone, as a program for simulated ranks and as a script for PyTorch's."""
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
+
+from lockstep.reproduce.quoting import quoted
 
 if TYPE_CHECKING:
     from lockstep.report import Finding
@@ -92,7 +93,7 @@ class Calls:
         if call.group in self.groups:
             parts.append(f'group = "g{call.group}"')
         if call.site:
-            parts.append(f"site = {json.dumps(call.site)}")
+            parts.append(f"site = {quoted(call.site)}")
         return "{ " + ", ".join(parts) + " }"
 
     def script(self) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from lockstep.reproduce.quoting import quoted
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -170,7 +172,7 @@ def mean_of_means(finding: Finding, facts: Facts) -> Recipe:
         windows = [window[::-1] if rank % 2 else window for rank, window in enumerate(windows)]
     rows = ", ".join(f"[{', '.join(map(str, window * (step + 1)))}]" for window in windows)
     recipe = Recipe(values={"loader": f'sampler = "batches_by_rank", batches_by_rank = [{rows}]',
-                            "loss": f'kind = "mse", declared = "{declared}"',
+                            "loss": f'kind = "mse", declared = {quoted(declared)}',
                             "size": str(sum(sum(window) for window in windows) * (step + 1)),
                             "loop": f"steps = {step + 1}"},
                     python={"batch": f"{windows!r}[rank][micro]", "declared": declared, "shared": ""},
@@ -211,7 +213,7 @@ def additional_call(finding: Finding, facts: Facts) -> Recipe | None:
         f"dist.all_reduce(torch.zeros(1), op=dist.ReduceOp.{reduce})"
     step = call.step - 1
     recipe = Recipe([f'bug = [ {{ kind = "extra-collective", ranks = {toml_list(own)}, '
-                     f'op = "{call.op}", site = "{call.site}", at = {{ step = {step} }} }} ]'],
+                     f'op = "{call.op}", site = {quoted(call.site)}, at = {{ step = {step} }} }} ]'],
                     python={"after_step": f"if {condition(own, facts, step)}:\n"
                                           f"    {made}"}, steps=step + 2)
     recipe.differs.append("the additional call reduces one number with a sum")
@@ -299,10 +301,10 @@ def autocast_on_one_rank(finding: Finding, facts: Facts) -> Recipe | None:
                 words.setdefault(rank.rank, event.get("autocast", ""))
     usual = next((word for rank, word in words.items() if rank not in finding.ranks), "")
     own = next((word for rank, word in words.items() if rank in finding.ranks), "")
-    if usual == own:
+    types = {"": "None", "f16": "torch.float16", "bf16": "torch.bfloat16"}
+    if usual == own or usual not in types or own not in types:
         return None
     key, value = ("autocast.dtype", f'"{own}"') if usual and own else ("autocast.enabled", "true" if own else "false")
-    types = {"": "None", "f16": "torch.float16", "bf16": "torch.bfloat16"}
     return Recipe([f'autocast = {{ dtype = "{usual or own}", enabled = {"true" if usual else "false"} }}',
                    override(finding.ranks, key, value)],
                   python={"definitions": AUTOCAST, "forward": f"forward(wrapper, x, {types[own]} if "

@@ -4,6 +4,8 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
+from lockstep.reproduce.quoting import quoted
+
 if TYPE_CHECKING:
     from lockstep.reproduce.facts import Facts
     from lockstep.reproduce.recipes import Recipe
@@ -106,7 +108,7 @@ def script(facts: Facts, recipe: Recipe) -> str:
     def at(indent: int, name: str, healthy: str) -> str:
         return textwrap.indent(python.get(name, healthy), " " * indent).lstrip()
 
-    declare = f'say.batch(len(x), declared="{python["declared"]}")' if "declared" in python else "pass"
+    declare = f'say.batch(len(x), declared={quoted(python["declared"])})' if "declared" in python else "pass"
     if "batch" in python:
         n = python["batch"]
         declare = f"x, y = x[:{n}], y[:{n}]\n            {declare}"

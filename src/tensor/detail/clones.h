@@ -5,7 +5,7 @@
 /// floating-point sums in an order that the code spells out. The loader picks the one that the
 /// processor has. What it calls is compiled along only if it is inlined.
 #if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__clang__) && \
-    !defined(__SANITIZE_ADDRESS__)
+    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define LOCKSTEP_CLONES [[gnu::target_clones("arch=x86-64-v4", "default")]]
 /// In front of the two forms of a function that is written twice: with the registers of either.
 #define LOCKSTEP_NARROW [[gnu::target("default")]]

@@ -28,6 +28,25 @@ TEST_F(BadValuesTest, ABugStrikesWithinItsTensor) {
   EXPECT_EQ(error_of(with("{ kind = \"flip-bit\", tensor = \"weight\", bit = 63 }")), "no error");
 }
 
+TEST_F(BadValuesTest, ARunHasAsManyBatchesAsItsEventsFindMemory) {
+  const auto with = [](const std::string& keys) {
+    return replaced(small_job(), "steps = 1", keys);
+  };
+
+  EXPECT_EQ(error_of(with("steps = 50000001")),
+            "job.toml:8:18: 'loop.steps' is 50000001: more than 100000000 batches of all ranks "
+            "together, whose events a run keeps in memory; take fewer steps or ranks");
+  EXPECT_EQ(error_of(with("steps = 50000000")), "no error");
+  EXPECT_EQ(error_of(with("accumulate = 10, steps = 5000001")),
+            "job.toml:8:35: 'loop.steps' is 5000001: more than 100000000 batches of all ranks "
+            "together, whose events a run keeps in memory; take fewer steps or ranks");
+  EXPECT_EQ(error_of(with("accumulate = 10, steps = 5000000")), "no error");
+  EXPECT_EQ(error_of(with("epochs = 50000001")),
+            "job.toml:8:19: 'loop.epochs' is 50000001: more than 100000000 batches of all ranks "
+            "together, whose events a run keeps in memory; take fewer epochs or ranks");
+  EXPECT_EQ(error_of(with("epochs = 50000000")), "no error");
+}
+
 TEST_F(BadValuesTest, AGlobalBatchIsDividedByTheRanks) {
   const auto with = [](const std::string& keys) {
     return small_job() + "[loader]\n" + keys + "\n";

@@ -1,5 +1,7 @@
 #include "lockstep/sim/engine/engine.h"
 
+#include <csignal>
+#include <cstddef>
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
@@ -144,12 +146,28 @@ void run_out_of_stack(const StackOptions& options) {
 
 constexpr const char* kUsedUp =
     "rank 7 has used up its stack of 65536 bytes: .*RunOptions::stack_bytes";
+// A process with a handler of its own for SIGSEGV keeps it, and sanitizers have one.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr const char* kFaulted = "Sanitizer: stack-overflow on address";
+#else
+constexpr const char* kFaulted = kUsedUp;
+#endif
 
 TEST(EngineDeathTest, ARankThatRunsOutOfStackIsNamed) {
-#ifdef __SANITIZE_ADDRESS__
-  GTEST_SKIP() << "NOT RUN under AddressSanitizer, which reports an overrun stack itself";
-#endif
-  EXPECT_EXIT(run_out_of_stack({.bytes = 64 * 1024}), ::testing::ExitedWithCode(1), kUsedUp);
+  EXPECT_EXIT(run_out_of_stack({.bytes = 64 * 1024}), ::testing::ExitedWithCode(1), kFaulted);
+}
+
+// As the main thread of a Rust program has, and every thread under AddressSanitizer.
+TEST(EngineDeathTest, AnAlternateStackOfTheThreadsOwnServesAsWell) {
+  const auto act = [] {
+    std::thread([] {
+      std::vector<std::byte> memory(std::size_t{64} << 10U);
+      const stack_t own{.ss_sp = memory.data(), .ss_flags = 0, .ss_size = memory.size()};
+      ASSERT_EQ(sigaltstack(&own, nullptr), 0);
+      run_out_of_stack({.bytes = 64 * 1024});
+    }).join();
+  };
+  EXPECT_EXIT(act(), ::testing::ExitedWithCode(1), kFaulted);
 }
 
 TEST(EngineDeathTest, WithoutGuardPagesTheOverrunIsFoundBeforeItsNeighbourRuns) {
