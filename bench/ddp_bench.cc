@@ -82,8 +82,8 @@ void run_wide(benchmark::State& state, RunOptions options) {
   const std::int64_t steps = 60 * (1024 / width);
   Simulator simulator;
   for ([[maybe_unused]] auto _ : state) {  // NOLINT(clang-analyzer-deadcode.DeadStores)
-    const auto result = simulator.run(
-        options, [&](RankContext& context) { train_wide(context, width, steps); });
+    const auto result =
+        simulator.run(options, [&](RankContext& context) { train_wide(context, width, steps); });
     if (!result.ok()) state.SkipWithError("a law was broken");
   }
   state.counters["steps"] = static_cast<double>(steps);
@@ -91,12 +91,8 @@ void run_wide(benchmark::State& state, RunOptions options) {
 
 void wide_bare(benchmark::State& state) { run_wide(state, {.record = false}); }
 
-BENCHMARK(wide_bare)
-    ->Args({1, 16})
-    ->Args({1, 256})
-    ->Args({1, 1024})
-    ->Args({2, 1024})
-    ->Unit(benchmark::kMillisecond);
+BENCHMARK(wide_bare)->Args({1, 16})->Args({1, 256})->Args({1, 1024})->Args({2, 1024})->Unit(
+    benchmark::kMillisecond);
 
 void wide_with_laws(benchmark::State& state) { run_wide(state, {}); }
 
