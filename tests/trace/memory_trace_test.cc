@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <new>
+#include <span>
 
 #include <gtest/gtest.h>
 
