@@ -173,7 +173,7 @@ def scale(c):
         job = "an all-reduce of one float" if what == "reduce" else "the MLP 16-16-1, 10 steps"
         rows.append(row(f"{n:,} ranks, {job}, cold", cold, "s", f"<= {most_s:.0f} s, {most_gib:.0f} GiB",
                         cold <= most_s and gib <= most_gib,
-                        note=f"{gib:.2f} GiB; warm {warm:.1f} s; a first touch took {touch * 1e6:.1f} us a page"))
+                        note=f"{gib:.2f} GiB; warm {warm:.1f} s; a first touch took {touch * 1e6:.1f} us per page"))
     text = output_of([c.bin / "law_bench"])
     found = re.search(r"([\d.]+) events/s, ([\d.]+) MiB grown", text)
     rate = float(found.group(1))

@@ -13,6 +13,7 @@
 #include <boost/fiber/properties.hpp>
 
 #include "lockstep/base/check.h"
+#include "lockstep/sim/engine/detail/last_frames.h"
 #include "lockstep/sim/engine/detail/stack_overflow.h"
 #include "lockstep/sim/engine/detail/stack_watch.h"
 #include "lockstep/sim/engine/detail/stacks.h"
@@ -86,14 +87,8 @@ class BoostFiberEngine final : public Engine, private StackOverflow::Owners {
   void suspend() override { go_to(kMain, main_); }
 
   void prefetch(Fiber fiber) const override {
-    const std::byte* const frame = left_at_[static_cast<std::size_t>(fiber)];
-    if (frame == nullptr) return;
-    for (std::ptrdiff_t line = kSavedBelow; line < kFramesAbove; line += kLine) {
-      __builtin_prefetch(frame + line, 1);
-    }
-    const auto* const context =
-        reinterpret_cast<const std::byte*>(contexts_[static_cast<std::size_t>(fiber)]);
-    __builtin_prefetch(context + kStackPointerIn, 1);
+    const auto index = static_cast<std::size_t>(fiber);
+    last_frames_.prefetch(index, contexts_[index]);
   }
 
   bool finished(Fiber fiber) const override {
@@ -111,7 +106,7 @@ class BoostFiberEngine final : public Engine, private StackOverflow::Owners {
       if (!records_[i].finished) {
         records_[i] = Record{};
         contexts_[i] = nullptr;
-        left_at_[i] = nullptr;
+        last_frames_.forget(i);
       }
       free_.push_back(static_cast<Fiber>(i));
     }
@@ -136,7 +131,7 @@ class BoostFiberEngine final : public Engine, private StackOverflow::Owners {
     stacks_.add();
     records_.emplace_back();
     contexts_.push_back(nullptr);
-    left_at_.push_back(nullptr);
+    last_frames_.add();
     free_.push_back(static_cast<Fiber>(records_.size()) - 1);
   }
 
@@ -183,8 +178,7 @@ class BoostFiberEngine final : public Engine, private StackOverflow::Owners {
     std::memcpy(&saved, globals, sizeof(saved));
     std::memset(globals, 0, sizeof(saved));  // What a fresh fiber starts with.
     if (self != kMain) {
-      left_at_[static_cast<std::size_t>(self)] =
-          static_cast<const std::byte*>(__builtin_frame_address(0));
+      last_frames_.note(static_cast<std::size_t>(self), __builtin_frame_address(0));
     }
     current_ = fiber;
     const StackWatch::Visit visit =
@@ -218,20 +212,13 @@ class BoostFiberEngine final : public Engine, private StackOverflow::Owners {
     fail_check("its own stack", __FILE__, __LINE__, "rank " + std::to_string(rank_of(self)) + what);
   }
 
-  // What a switch reads, from the frame of go_to(): below it the registers that Boost saves, above it
-  // the frames of the rank that leads to it.
-  static constexpr std::ptrdiff_t kLine = 64;
-  static constexpr std::ptrdiff_t kSavedBelow = -256;
-  static constexpr std::ptrdiff_t kFramesAbove = 384;
-  static constexpr std::size_t kStackPointerIn = 0xd0;  // A context of Boost 1.74.
-
   Stacks stacks_;
   StackOverflow overflow_{stacks_, *this};
   [[no_unique_address]] StackWatch watch_;
   RankMark mark_;
   std::vector<fibers::context*>
       contexts_;  // At the tops of their own stacks. Dense: every switch reads it.
-  std::vector<const std::byte*> left_at_;  // The frames of go_to(); null: not run yet.
+  LastFrames last_frames_;
   std::vector<Record> records_;
   std::vector<Fiber> free_;
   fibers::context* main_ = nullptr;

@@ -14,7 +14,7 @@
 #include <unistd.h>
 #include <utility>
 
-#include "lockstep/base/memory_left.h"
+#include "lockstep/memory/memory_left.h"
 
 namespace lockstep {
 

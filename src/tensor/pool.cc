@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 
 #include "lockstep/base/check.h"
-#include "lockstep/base/memory_left.h"
+#include "lockstep/memory/memory_left.h"
 
 namespace lockstep {
 

@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "lockstep/base/memory_left.h"
+#include "lockstep/memory/memory_left.h"
 #include "lockstep/trace/recorder.h"
 
 namespace lockstep {

@@ -1,4 +1,4 @@
-#include "lockstep/base/memory_left.h"
+#include "lockstep/memory/memory_left.h"
 
 #include <algorithm>
 #include <fstream>
