@@ -1,8 +1,9 @@
 // Many ranks: what a world of this size costs in time and memory, and whether its results are true.
 //
-//   scale_bench reduce [RANKS] [STEPS] [RUNS]   one all-reduce of a float and a barrier [1000000]
-//   scale_bench train [RANKS] [STEPS] [RUNS]    DDP on the MLP 16-16-1, batches of 8 [100000 10 2]
+//   scale_bench reduce [RANKS] [STEPS] [RUNS] [KIB]   one all-reduce of a float and a barrier [1000000]
+//   scale_bench train [RANKS] [STEPS] [RUNS] [KIB]    DDP on the MLP 16-16-1, batches of 8 [100000 10 2]
 //
+// More than KIB per rank is a failure.
 // The first run is cold: it touches its stacks for the first time. Later ones are warm. One
 // measurement per process, so that the peak of its memory is its own.
 #include <algorithm>
@@ -78,7 +79,8 @@ double seconds_of(Simulator& simulator, const std::string& what, const Size& siz
   return span.count();
 }
 
-void measure(const std::string& what, const Size& size, int n_runs) {
+/// Returns: the KiB that a rank took.
+double measure(const std::string& what, const Size& size, int n_runs) {
   Simulator simulator;
   const double cold = seconds_of(simulator, what, size);
   double warm = cold;
@@ -90,7 +92,9 @@ void measure(const std::string& what, const Size& size, int n_runs) {
   const double gib = static_cast<double>(usage.ru_maxrss) / (1024.0 * 1024.0);
   std::printf("%s: %d ranks, cold %.2f s, ", what.c_str(), size.n_ranks, cold);
   if (n_runs > 1) std::printf("warm %.2f s, ", warm);
-  std::printf("%.2f GiB, %.1f KiB a rank\n", gib, gib * 1024.0 * 1024.0 / size.n_ranks);
+  const double kib_per_rank = gib * 1024.0 * 1024.0 / size.n_ranks;
+  std::printf("%.2f GiB, %.1f KiB per rank\n", gib, kib_per_rank);
+  return kib_per_rank;
 }
 
 }  // namespace
@@ -99,14 +103,18 @@ void measure(const std::string& what, const Size& size, int n_runs) {
 int main(int argc, char** argv) {
   const std::string what = argc > 1 ? argv[1] : "reduce";
   if (what != "reduce" && what != "train") {
-    std::fprintf(stderr, "scale_bench reduce|train [RANKS] [STEPS] [RUNS]\n");
+    std::fprintf(stderr, "scale_bench reduce|train [RANKS] [STEPS] [RUNS] [KIB]\n");
     return 2;
   }
   const int fallback = what == "reduce" ? 1'000'000 : 100'000;
   try {
     const lockstep::Size size{.n_ranks = argc > 2 ? std::atoi(argv[2]) : fallback,
                               .n_steps = argc > 3 ? std::atoi(argv[3]) : 10};
-    lockstep::measure(what, size, argc > 4 ? std::atoi(argv[4]) : 2);
+    const double kib = lockstep::measure(what, size, argc > 4 ? std::atoi(argv[4]) : 2);
+    if (argc > 5 && kib > std::atof(argv[5])) {
+      std::fprintf(stderr, "a rank takes more than %s KiB\n", argv[5]);
+      return 1;
+    }
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

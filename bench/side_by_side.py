@@ -54,6 +54,13 @@ def torch_result(python, job):
     return result
 
 
+def has_torch(python):
+    try:
+        return subprocess.run([python, "-c", "import torch"], capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        return False
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--lockstep", default=ROOT / "build-optimised/bin/lockstep")
@@ -61,8 +68,8 @@ def main():
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--out", default=ROOT / "build/bench.json")
     args = parser.parse_args()
-    if subprocess.run([args.python, "-c", "import torch"], capture_output=True, check=False).returncode:
-        print(f"{args.python} has no torch; install python3-torch to compare", file=sys.stderr)
+    if not has_torch(args.python):
+        print(f"{args.python} is not there or has no torch: nothing to compare with", file=sys.stderr)
         return 3
     with open(SCENARIO, "rb") as file:
         job = tomllib.load(file)

@@ -122,10 +122,6 @@ std::string end_of_links(const std::string& path) {
   return failed ? std::string() : end.string();
 }
 
-}  // namespace
-
-namespace {
-
 /// How much a file may hold: what is there of a regular one; of a pipe or device, which may never end,
 /// what a trace or data set may come to.
 std::size_t most_bytes_of(std::FILE* file) {

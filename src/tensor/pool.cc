@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <fmt/core.h>
-#include <new>
-#include <sys/mman.h>
 
 #include "lockstep/base/check.h"
 #include "lockstep/memory/memory_left.h"
@@ -15,26 +13,7 @@ namespace {
 constexpr std::size_t kFirstSlab = std::size_t{64} << 10U;
 constexpr std::size_t kLargestSlab = std::size_t{32} << 20U;
 
-constexpr std::size_t kHugePage = std::size_t{2} << 20U;
-
-std::align_val_t alignment_of(std::size_t bytes) {
-  return std::align_val_t{bytes >= kHugePage ? kHugePage : detail::kBlockAlignment};
-}
-
-// The tensors of thousands of ranks lie on more small pages than any TLB has entries for. Slabs grow,
-// so small worlds never have one that is large enough.
-void* system_block(std::size_t bytes) {
-  if (bytes >= kLargestSlab) require_memory(bytes);
-  void* const block = ::operator new(bytes, alignment_of(bytes));
-  if (bytes >= kHugePage) madvise(block, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);
-  return block;
-}
-
 }  // namespace
-
-Pool::~Pool() {
-  for (const Slab& slab : slabs_) ::operator delete(slab.begin, alignment_of(slab.bytes));
-}
 
 void* Pool::allocate_slowly(std::size_t bytes) {
   LOCKSTEP_CHECK(bytes > 0, "the pool hands out no empty blocks (an error of Lockstep)");
@@ -52,9 +31,7 @@ void* Pool::allocate_slowly(std::size_t bytes) {
 void* Pool::carve(std::size_t bytes) {
   const std::size_t slab_bytes =
       std::clamp(kFirstSlab << std::min<std::size_t>(slabs_.size(), 16), kFirstSlab, kLargestSlab);
-  if (bytes > slab_bytes / 4) {
-    return add_slab(bytes);
-  }
+  if (bytes > slab_bytes / 4) return add_slab(bytes);
   if (static_cast<std::size_t>(slab_end_ - slab_next_) < bytes) {
     slab_next_ = add_slab(slab_bytes);
     slab_end_ = slab_next_ + slab_bytes;
@@ -66,9 +43,10 @@ void* Pool::carve(std::size_t bytes) {
 
 std::byte* Pool::add_slab(std::size_t bytes) {
   const std::size_t with_shift = bytes + shift_bytes_;
-  slabs_.push_back({.begin = system_block(with_shift), .bytes = with_shift});
+  if (with_shift >= kLargestSlab) require_memory(with_shift);
+  slabs_.push_back(make_system_block(with_shift));
   ++n_system_;
-  return static_cast<std::byte*>(slabs_.back().begin) + shift_bytes_;
+  return slabs_.back().get() + shift_bytes_;
 }
 
 void Pool::shift_addresses(std::size_t bytes) {

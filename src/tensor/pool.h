@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/memory/system_block.h"
+
 namespace lockstep {
 
 namespace detail {
@@ -65,7 +67,7 @@ inline constexpr SmallClasses kSmallClasses = make_small_classes();
 class Pool {
  public:
   Pool() = default;
-  ~Pool();
+  ~Pool() = default;
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
   Pool(Pool&&) = delete;
@@ -110,11 +112,6 @@ class Pool {
     FreeBlock* next;
   };
 
-  struct Slab {
-    void* begin = nullptr;
-    std::size_t bytes = 0;
-  };
-
   static constexpr std::size_t kClasses = 176;  ///< Four a power of two, from 64 bytes up.
 
   static std::size_t units_of(std::size_t bytes) {
@@ -132,7 +129,7 @@ class Pool {
   std::byte* add_slab(std::size_t bytes);
 
   std::array<FreeBlock*, kClasses> free_{};
-  std::vector<Slab> slabs_;
+  std::vector<SystemBlock> slabs_;
   std::byte* slab_next_ = nullptr;
   std::byte* slab_end_ = nullptr;
   std::size_t shift_bytes_ = 0;

