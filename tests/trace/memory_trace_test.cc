@@ -4,6 +4,7 @@
 #include <array>
 #include <new>
 #include <span>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -44,6 +45,21 @@ TEST(MemoryTraceTest, RefusesEventsBeforeMemoryEndsAndStaysReadable) {
   }));
   trace.on_event(Event{Rank{1}, 0, {}, {}, EventBody(EndEvent{})}, trace.names());
   EXPECT_EQ(trace.order().back(), Rank{1});
+}
+
+// Few events, each of them of a megabyte: what they point to counts, too.
+TEST(MemoryTraceTest, RefusesLargeEventsBeforeMemoryEnds) {
+  MemoryTrace trace(std::make_shared<NameTable>(),
+                    []() -> std::optional<std::uint64_t> { return 48 * kMiB; });
+  const std::vector<std::int64_t> ids(kMiB / sizeof(std::int64_t));
+  SampleEvent batch;
+  batch.ids = ids;
+  const auto keep_many = [&] {
+    for (std::uint64_t n = 0; n < 200; ++n) {
+      trace.on_event(Event{Rank{0}, n, {}, {}, EventBody(batch)}, trace.names());
+    }
+  };
+  EXPECT_THROW(keep_many(), std::bad_alloc);
 }
 
 TEST(MemoryTraceTest, KeepsEventsWhileMemoryIsLeft) {
