@@ -50,8 +50,9 @@ TEST(SystemBlockTest, BlocksStartOnACacheLineAndLargeOnesOnAHugePage) {
 
 TEST(SystemBlockTest, LargeBlocksAskForHugePagesAndSmallOnesDoNot) {
   if (!kernel_has_huge_pages()) {
-    GTEST_SKIP() << "NOT RUN: this kernel was built without huge pages on demand: madvise(MADV_HUGEPAGE) "
-                    "is an invalid argument to it";
+    GTEST_SKIP()
+        << "NOT RUN: this kernel was built without huge pages on demand: madvise(MADV_HUGEPAGE) "
+           "is an invalid argument to it";
   }
   EXPECT_TRUE(asks_for_huge_pages(make_system_block(4 * kHugePage).get()));
   EXPECT_TRUE(asks_for_huge_pages(make_system_block(kHugePage).get()));
