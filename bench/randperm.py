@@ -2,8 +2,8 @@
 """Draws a permutation of 100,000,000 numbers with Lockstep and with torch.randperm, alternating on
 this machine, compares them element for element and prints the ratio of the best times.
 
-Usage: bench/randperm.py build/bin/randperm_bench [--count N] [--runs 3] [--at-least 3.0]
-Exits with 1 if the permutations differ or the ratio is below --at-least, with 3 without torch.
+Usage: bench/randperm.py build-optimised/bin/randperm_bench [--count N] [--runs 3]
+Exits with 1 if the permutations differ, with 3 without torch.
 """
 import argparse
 import array
@@ -14,7 +14,7 @@ import time
 try:
     import torch
 except ImportError:
-    print(f"{sys.executable} has no torch; install python3-torch to compare", file=sys.stderr)
+    print(f"{sys.executable} has no torch: nothing to compare with", file=sys.stderr)
     sys.exit(3)
 
 
@@ -33,7 +33,6 @@ def main():
     parser.add_argument("--count", type=int, default=100_000_000)
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--at-least", type=float, default=3.0)
     args = parser.parse_args()
     ours, theirs = [], []
     for _ in range(args.runs):
@@ -51,7 +50,7 @@ def main():
     print(f"  PyTorch {torch.__version__:15} {min(theirs):9.3f} s")
     print(f"  ratio                   {ratio:9.1f} x")
     print(f"  equal                   {'every element' if equal else 'NO'}")
-    return 0 if equal and ratio >= args.at_least else 1
+    return 0 if equal else 1
 
 
 if __name__ == "__main__":

@@ -27,8 +27,10 @@ if(LOCKSTEP_PROFILE STREQUAL "generate")
   add_compile_options(-fprofile-generate)
   add_link_options(-fprofile-generate)
 elseif(LOCKSTEP_PROFILE STREQUAL "use")
-  # Code that none of the runs reached has no counts.
-  add_compile_options(-fprofile-use -fprofile-correction -Wno-missing-profile)
+  # Code that none of the runs reached has no counts. Frames of functions that are merged must not outgrow
+  # the page of stack that a waiting rank takes.
+  add_compile_options(-fprofile-use -fprofile-correction -Wno-missing-profile -fconserve-stack)
+  add_link_options(-fconserve-stack)
   set(CMAKE_INTERPROCEDURAL_OPTIMIZATION ON)
 elseif(NOT LOCKSTEP_PROFILE STREQUAL "")
   message(FATAL_ERROR "LOCKSTEP_PROFILE is '${LOCKSTEP_PROFILE}': it is empty, 'generate' or 'use'")

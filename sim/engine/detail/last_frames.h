@@ -33,6 +33,8 @@ class LastFrames {
       __builtin_prefetch(frame + line, 1);
     }
     __builtin_prefetch(static_cast<const std::byte*>(context) + kStackPointerIn, 1);
+    // GCC 12 takes a function that only prefetches for one without effect, and removes calls of it.
+    asm volatile("");
   }
 
  private:
