@@ -49,6 +49,17 @@ struct Readers {
 
   EventSink& sink() { return trace == nullptr ? static_cast<EventSink&>(*cohort) : sinks; }
 
+  /// `injector`: sees events before all others; or null.
+  std::unique_ptr<Recorder> recorder(RankHandle& rank,
+                                     FaultInjector* injector,
+                                     const RecordOptions& options) {
+    const auto make = [&](auto& sink) {
+      return std::make_unique<Recorder>(rank.rank(), rank, *names, sink, options);
+    };
+    if (injector != nullptr) return make(*injector);
+    return trace == nullptr ? make(*cohort) : make(sinks);
+  }
+
   LawSet laws;
   std::shared_ptr<NameTable> names = std::make_shared<NameTable>();
   TraceDigest digest;
@@ -256,9 +267,7 @@ void Session::Impl::run_program(const AttemptContext& now,
   std::unique_ptr<Recorder> recorder;
   if (options.record) {
     const RecordOptions own = record_options(required_, keeping_of(options), rank.rank());
-    EventSink& sink =
-        now.injector != nullptr ? static_cast<EventSink&>(*now.injector) : readers.sink();
-    recorder = std::make_unique<Recorder>(rank.rank(), rank, *readers.names, sink, own);
+    recorder = readers.recorder(rank, now.injector, own);
     if (now.number > 0) recorder->continue_run(now.number, now.n_recorded[to_index(rank.rank())]);
     runtime.set_recorder(recorder.get());
   }

@@ -35,13 +35,13 @@ struct RowsOf {
 };
 
 std::span<const std::int64_t> list(const Tensor& indices) {
-  return {indices.data<std::int64_t>(), static_cast<std::size_t>(indices.n_elems())};
+  return {indices.read<std::int64_t>(), static_cast<std::size_t>(indices.n_elems())};
 }
 
 Tensor index_tensor(Runtime& runtime, std::span<const std::int64_t> rows) {
   const Shape shape{static_cast<std::int64_t>(rows.size())};
   Tensor out = Tensor::empty(runtime, shape, DType::kI64);
-  std::copy(rows.begin(), rows.end(), out.data<std::int64_t>());
+  std::copy(rows.begin(), rows.end(), out.write<std::int64_t>());
   return out;
 }
 

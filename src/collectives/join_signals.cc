@@ -19,7 +19,7 @@ std::int32_t JoinSignals::common_rank(bool is_candidate, const OpOptions& option
   const double own = is_candidate ? static_cast<double>(group_->rank()) : -1.0;
   const Tensor rank = Tensor::full(group_->runtime(), {1}, DType::kI64, own);
   group_->all_reduce(Memory::of(rank), ReduceOp::kMax, options).wait_or_throw();
-  const std::int64_t largest = *rank.data<std::int64_t>();
+  const std::int64_t largest = *rank.read<std::int64_t>();
   if (largest < 0) {
     throw std::invalid_argument(
         "BUG! Expected rank_cond to be true for at least one process. This indicates a bug in "

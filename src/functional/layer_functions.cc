@@ -109,14 +109,14 @@ class SparseEmbeddingNode final : public Node {
     }
     std::vector<std::int64_t> kept;
     for (std::int64_t i = 0; i < indices.n_elems(); ++i) {
-      if (indices.data<std::int64_t>()[i] != padding_) kept.push_back(i);
+      if (indices.read<std::int64_t>()[i] != padding_) kept.push_back(i);
     }
     const Shape length{static_cast<std::int64_t>(kept.size())};
     const Tensor rows = Tensor::empty(runtime(), length, DType::kI64);
     const Tensor places = Tensor::empty(runtime(), length, DType::kI64);
-    std::copy(kept.begin(), kept.end(), places.data<std::int64_t>());
+    std::copy(kept.begin(), kept.end(), places.write<std::int64_t>());
     for (std::size_t k = 0; k < kept.size(); ++k) {
-      rows.data<std::int64_t>()[k] = indices.data<std::int64_t>()[kept[k]];
+      rows.write<std::int64_t>()[k] = indices.read<std::int64_t>()[kept[k]];
     }
     const Tensor values = Tensor::empty(runtime(), {length[0], table_[1]}, grad.dtype());
     kernels().gather_rows(values, grad, places);

@@ -46,7 +46,7 @@ void multiply_one(const Strided<T>& out,
 template <typename T>
 Strided<const T> operand(const Tensor& stack, std::int64_t index, bool transposed) {
   const std::int64_t width = stack.size(2);
-  const T* const data = stack.data<T>() + index * stack.size(1) * width;
+  const T* const data = stack.read<T>() + index * stack.size(1) * width;
   return transposed ? Strided<const T>{data, 1, width} : Strided<const T>{data, width, 1};
 }
 
@@ -63,7 +63,7 @@ void multiply_stack(const Tensor& out, const Tensor& a, const Tensor& b, StackPr
           b.size(transpose_b ? 2 : 1) == depth,
       fmt::format("cannot multiply the stacks {} and {} into {}", a.text(), b.text(), out.text()));
   for (std::int64_t s = 0; s < out.size(0); ++s) {
-    multiply_one<T>({out.data<T>() + s * n_rows * n_columns, n_columns, 1},
+    multiply_one<T>({out.write<T>() + s * n_rows * n_columns, n_columns, 1},
                     operand<T>(a, s, transpose_a),
                     operand<T>(b, s, transpose_b),
                     {n_rows, n_columns, depth});
@@ -256,7 +256,7 @@ void orthogonalize_stack(const Tensor& matrices, double epsilon) {
   const std::int64_t n = matrices.size(1);
   const std::int64_t r = matrices.size(2);
   for (std::int64_t s = 0; s < matrices.size(0); ++s) {
-    T* const matrix = matrices.data<T>() + s * n * r;
+    T* const matrix = matrices.write<T>() + s * n * r;
     if (r <= 2) {
       gram_schmidt(matrix, n, r, static_cast<T>(epsilon));
     } else {

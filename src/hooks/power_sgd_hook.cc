@@ -73,8 +73,8 @@ void average_rest(const std::vector<Tensor>& rest,
 }
 
 void fill_normal(Generator& generator, const Tensor& out) {
-  if (out.dtype() == DType::kF32) return normal(generator, out.span<float>());
-  normal(generator, out.span<double>());
+  if (out.dtype() == DType::kF32) return normal(generator, out.write_span<float>());
+  normal(generator, out.write_span<double>());
 }
 
 constexpr std::string_view kSeeds = "seeds";

@@ -48,9 +48,10 @@ struct Rows {
 /// Scales in the first row, zero points in the second: what travels.
 Tensor parameters_of(const Rows& rows) {
   Tensor parameters = Tensor::empty(rows.values.runtime(), {2, rows.n_rows}, DType::kF32);
-  float* const p = parameters.data<float>();
+  float* const p = parameters.write<float>();
   for (std::int64_t r = 0; r < rows.n_rows; ++r) {
-    const Affine affine = choose(rows.values.slice(r * rows.width, {rows.width}).span<float>());
+    const Affine affine =
+        choose(rows.values.slice(r * rows.width, {rows.width}).read_span<float>());
     p[r] = affine.scale;
     p[rows.n_rows + r] = affine.zero_point;
   }
@@ -59,9 +60,9 @@ Tensor parameters_of(const Rows& rows) {
 
 Tensor quantized(const Rows& rows, const Tensor& parameters) {
   Tensor bytes = Tensor::empty(rows.values.runtime(), {rows.n_rows * rows.width}, DType::kU8);
-  const float* const p = parameters.data<float>();
-  const float* x = rows.values.data<float>();
-  std::uint8_t* q = bytes.data<std::uint8_t>();
+  const float* const p = parameters.read<float>();
+  const float* x = rows.values.read<float>();
+  std::uint8_t* q = bytes.write<std::uint8_t>();
   for (std::int64_t r = 0; r < rows.n_rows; ++r) {
     for (std::int64_t i = 0; i < rows.width; ++i) {
       const float level = std::nearbyint(*x++ / p[r]) + p[rows.n_rows + r];
@@ -75,9 +76,9 @@ Tensor quantized(const Rows& rows, const Tensor& parameters) {
 void add_dequantized(const Tensor& sum, const Tensor& bytes, const Tensor& parameters) {
   const std::int64_t n_rows = parameters.size(1);
   const std::int64_t width = sum.n_elems() / n_rows;
-  const float* const p = parameters.data<float>();
-  const std::uint8_t* q = bytes.data<std::uint8_t>();
-  float* s = sum.data<float>();
+  const float* const p = parameters.read<float>();
+  const std::uint8_t* q = bytes.read<std::uint8_t>();
+  float* s = sum.write<float>();
   for (std::int64_t r = 0; r < n_rows; ++r) {
     for (std::int64_t i = 0; i < width; ++i) {
       *s++ += p[r] * (static_cast<float>(*q++) - p[n_rows + r]);

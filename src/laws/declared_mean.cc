@@ -22,6 +22,7 @@ Declared plain_mean_of(const OpenReduction& open) {
 
 bool Declared::accepts(const OneReduction& one, bool exact) const {
   return std::any_of(accepted_factors.begin(), accepted_factors.end(), [&](double factor) {
+    if (factor == 1.0) return explains(weights, one, exact);
     Weights scaled = weights;
     for (double& numerator : scaled.numerators) numerator *= factor;
     return explains(scaled, one, exact);

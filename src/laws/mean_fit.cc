@@ -1,7 +1,9 @@
 #include "lockstep/laws/detail/mean_fit.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstddef>
 
 #include "lockstep/base/text.h"
 #include "lockstep/laws/rules/detail/precision.h"
@@ -226,14 +228,29 @@ std::optional<Fit> fit_factor(std::span<const OneReduction> reductions,
   return Fit{scaled, "it is the declared one " + factor_text(factor), Cause::kNone, std::nullopt};
 }
 
-/// How far denominator * sums may lie apart; nothing where rounding has no bound.
-std::optional<double> bound_of(const Weights& weights, const OneReduction& reduction) {
-  double total = 0.0;  // denominator * L
-  for (std::size_t r = 0; r < reduction.locals.size(); ++r) {
-    if (reduction.locals[r] != nullptr) {
-      total += std::abs(weights.numerators[r]) * reduction.locals[r]->l1;
+/// What the locals amount to under some weights, the denominator aside.
+struct WeightedSum {
+  double total = 0.0;  // Of |weight| * l1.
+  std::array<double, 4> sums{};
+
+  WeightedSum(const Weights& weights, const OneReduction& reduction) {
+    for (std::size_t r = 0; r < reduction.locals.size(); ++r) {
+      const Sketch* const local = reduction.locals[r];
+      if (local == nullptr) continue;
+      const double weight = weights.numerators[r];
+      total += std::abs(weight) * local->l1;
+      for (std::size_t j = 0; j < sums.size(); ++j) sums[j] += weight * local->sums[j];
     }
   }
+
+  /// Then all locals are.
+  bool is_finite() const { return laws::is_finite(Sketch{total, sums}); }
+};
+
+/// How far denominator * sums may lie apart; nothing where rounding has no bound.
+std::optional<double> bound_of(double total,
+                               const Weights& weights,
+                               const OneReduction& reduction) {
   const Precision precision = precision_of(reduction.dtype);
   const auto n_operations = static_cast<double>(reduction.locals.size()) + 1;
   const auto n_elems = static_cast<double>(reduction.n_elems);
@@ -257,19 +274,14 @@ Weights Weights::uniform(std::size_t n, double numerator, double denominator) {
 }
 
 bool explains(const Weights& weights, const OneReduction& reduction, bool exact) {
-  if (!locals_finite(reduction)) return true;
+  const WeightedSum expected(weights, reduction);
+  if (!expected.is_finite() && !locals_finite(reduction)) return true;
   if (!is_finite(*reduction.reduced)) return false;
-  const std::optional<double> bound = exact ? 0.0 : bound_of(weights, reduction);
+  const std::optional<double> bound = exact ? 0.0 : bound_of(expected.total, weights, reduction);
   if (!bound) return true;
-  for (std::size_t j = 0; j < reduction.reduced->sums.size(); ++j) {
-    double expected = 0.0;
-    for (std::size_t r = 0; r < reduction.locals.size(); ++r) {
-      if (reduction.locals[r] != nullptr) {
-        expected += weights.numerators[r] * reduction.locals[r]->sums[j];
-      }
-    }
-    if (std::abs(weights.denominator * reduction.reduced->sums[j] - expected) > *bound)
-      return false;
+  for (std::size_t j = 0; j < expected.sums.size(); ++j) {
+    const double reduced = weights.denominator * reduction.reduced->sums[j];
+    if (std::abs(reduced - expected.sums[j]) > *bound) return false;
   }
   return true;
 }

@@ -146,7 +146,7 @@ Variable Gpt::forward(const Variable& tokens) {
   const std::int64_t length = tokens.shape()[1];
   const Tensor indices = tokens.data().to(DType::kI64).reshape({batch * length});
   const Tensor positions = Tensor::empty(runtime(), {batch * length}, DType::kI64);
-  for (std::int64_t i = 0; i < batch * length; ++i) positions.data<std::int64_t>()[i] = i % length;
+  for (std::int64_t i = 0; i < batch * length; ++i) positions.write<std::int64_t>()[i] = i % length;
 
   // In this order: it decides which table's gradient is ready first.
   const Variable token_rows = wte_(Variable(indices));

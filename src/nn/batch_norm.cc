@@ -42,7 +42,7 @@ Variable BatchNorm::forward(const Variable& x) {
 
 /// Counts the batch. Returns: its weight in the running statistics.
 double BatchNorm::track_batch() const {
-  std::int64_t& n_batches = *num_batches_tracked_.data().data<std::int64_t>();
+  std::int64_t& n_batches = *num_batches_tracked_.data().write<std::int64_t>();
   n_batches += 1;
   for (const Variable* buffer : {&running_mean_, &running_var_, &num_batches_tracked_}) {
     buffer->data().storage()->bump_version();

@@ -14,10 +14,10 @@ Tensor dropout_mask(
   Tensor mask = Tensor::empty(runtime, shape, dtype);
   if (mask.n_elems() == 0) return mask;
   if (dtype == DType::kF64) {
-    bernoulli(generator, mask.span<double>(), 1.0 - p);
+    bernoulli(generator, mask.write_span<double>(), 1.0 - p);
   } else {  // 16-bit masks are drawn as f32 ones are: zeros and ones.
     const Tensor drawn = Tensor::empty(runtime, shape, DType::kF32);
-    bernoulli(generator, (dtype == DType::kF32 ? mask : drawn).span<float>(), 1.0 - p);
+    bernoulli(generator, (dtype == DType::kF32 ? mask : drawn).write_span<float>(), 1.0 - p);
     if (dtype != DType::kF32) runtime.kernels().copy(mask, drawn);
   }
   runtime.kernels().div_scalar(mask, mask, 1.0 - p);

@@ -40,11 +40,11 @@ namespace {
 void uniform16(const Tensor& tensor, Generator& generator, UniformRange range) {
   Runtime& runtime = tensor.runtime();
   const Tensor drawn = Tensor::empty(runtime, tensor.shape(), DType::kF32);
-  lockstep::uniform(generator, drawn.span<float>(), range);
+  lockstep::uniform(generator, drawn.write_span<float>(), range);
   const std::array ends{range.from, range.to};
   const Tensor bounds = Tensor::of(runtime, {2}, DType::kF32, ends).to(tensor.dtype());
   const Tensor rounded = drawn.to(tensor.dtype()).to(DType::kF32);
-  for (float& value : rounded.span<float>()) {
+  for (float& value : rounded.write_span<float>()) {
     if (value >= static_cast<float>(bounds.at(1))) value = static_cast<float>(bounds.at(0));
   }
   runtime.kernels().copy(tensor, rounded);
@@ -58,9 +58,9 @@ void uniform(const Tensor& tensor, Generator& generator, double bound) {
     return uniform16(tensor, generator, range);
   }
   if (tensor.dtype() == DType::kF32) {
-    lockstep::uniform(generator, tensor.span<float>(), range);
+    lockstep::uniform(generator, tensor.write_span<float>(), range);
   } else {
-    lockstep::uniform(generator, tensor.span<double>(), range);
+    lockstep::uniform(generator, tensor.write_span<double>(), range);
   }
 }
 

@@ -84,9 +84,9 @@ void normal(const Tensor& tensor, Generator& generator, double mean, double std)
                   "convert them",
                   name_of(tensor.dtype())));
   if (tensor.dtype() == DType::kF32) {
-    lockstep::normal(generator, tensor.span<float>(), shape);
+    lockstep::normal(generator, tensor.write_span<float>(), shape);
   } else {
-    lockstep::normal(generator, tensor.span<double>(), shape);
+    lockstep::normal(generator, tensor.write_span<double>(), shape);
   }
 }
 
@@ -118,9 +118,9 @@ void trunc_normal(const Tensor& tensor, Generator& generator, TruncatedNormal sh
                              shape.from,
                              shape.to));
   if (tensor.dtype() == DType::kF32) {
-    fill_truncated(tensor.span<float>(), generator, shape);
+    fill_truncated(tensor.write_span<float>(), generator, shape);
   } else {
-    fill_truncated(tensor.span<double>(), generator, shape);
+    fill_truncated(tensor.write_span<double>(), generator, shape);
   }
 }
 

@@ -10,7 +10,7 @@ namespace lockstep::nn {
 // Rows that count are gathered first: the sum then runs over them in order, and the gradient of a
 // row that was left out is the zero that the adjoint of the gathering starts from.
 Variable CrossEntropyLoss::operator()(const Variable& x, const Tensor& labels) const {
-  const auto given = labels.span<std::int64_t>();
+  const auto given = labels.read_span<std::int64_t>();
   std::vector<std::int64_t> rows;
   std::vector<std::int64_t> kept;
   for (std::size_t i = 0; i < given.size(); ++i) {
@@ -24,8 +24,8 @@ Variable CrossEntropyLoss::operator()(const Variable& x, const Tensor& labels) c
 
   const Tensor places = Tensor::empty(x.runtime(), {n}, DType::kI64);
   const Tensor truths = Tensor::empty(x.runtime(), {n}, DType::kI64);
-  std::copy(rows.begin(), rows.end(), places.data<std::int64_t>());
-  std::copy(kept.begin(), kept.end(), truths.data<std::int64_t>());
+  std::copy(rows.begin(), rows.end(), places.write<std::int64_t>());
+  std::copy(kept.begin(), kept.end(), truths.write<std::int64_t>());
   return cross_entropy(embedding(x, places), truths, denominator);
 }
 

@@ -125,7 +125,7 @@ const Tensor& Optimizer::state_of(std::size_t list, std::size_t i, double value)
 }
 
 double Optimizer::advance_count(std::size_t list, std::size_t i) {
-  float* const count = state_of(list, i).data<float>();
+  float* const count = state_of(list, i).write<float>();
   *count += 1.0F;
   return static_cast<double>(*count);
 }

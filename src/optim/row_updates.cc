@@ -9,7 +9,7 @@ namespace {
 
 /// Where entry `k`'s row starts in a table of this width.
 std::int64_t row_offset(const SparseRows& rows, std::int64_t k) {
-  return rows.indices().data<std::int64_t>()[k] * rows.values().shape()[1];
+  return rows.indices().read<std::int64_t>()[k] * rows.values().shape()[1];
 }
 
 Tensor empty_values(const SparseRows& rows) {
@@ -21,9 +21,9 @@ template <typename T>
 void adagrad_values(const SparseRows& grad, const Tensor& sum, const Tensor& out, T eps) {
   const std::int64_t width = grad.values().shape()[1];
   for (std::int64_t k = 0; k < grad.n_entries(); ++k) {
-    const T* const g = grad.values().data<T>() + (k * width);
-    T* const kept = sum.data<T>() + row_offset(grad, k);
-    T* const q = out.data<T>() + (k * width);
+    const T* const g = grad.values().read<T>() + (k * width);
+    T* const kept = sum.write<T>() + row_offset(grad, k);
+    T* const q = out.write<T>() + (k * width);
     for (std::int64_t d = 0; d < width; ++d) {
       kept[d] += g[d] * g[d];
       q[d] = g[d] / (std::sqrt(kept[d]) + eps);
@@ -64,11 +64,11 @@ void adam_values(const SparseRows& grad,
   const Factors<T> by(options);
   const std::int64_t width = grad.values().shape()[1];
   for (std::int64_t k = 0; k < grad.n_entries(); ++k) {
-    T* const mean = exp_avg.data<T>() + row_offset(grad, k);
-    T* const square = exp_avg_sq.data<T>() + row_offset(grad, k);
-    T* const change = out.data<T>() + (k * width);
+    T* const mean = exp_avg.write<T>() + row_offset(grad, k);
+    T* const square = exp_avg_sq.write<T>() + row_offset(grad, k);
+    T* const change = out.write<T>() + (k * width);
     for (std::int64_t d = 0; d < width; ++d) {
-      change[d] = grad.values().data<T>()[(k * width) + d];
+      change[d] = grad.values().read<T>()[(k * width) + d];
       adam_element(change[d], mean[d], square[d], by);
     }
   }

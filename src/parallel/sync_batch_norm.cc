@@ -74,7 +74,7 @@ Variable SyncBatchNorm::forward(const Variable& x) {
 }
 
 double SyncBatchNorm::track_batch() const {
-  std::int64_t& n_batches = *num_batches_tracked_.data().data<std::int64_t>();
+  std::int64_t& n_batches = *num_batches_tracked_.data().write<std::int64_t>();
   n_batches += 1;
   for (const Variable* buffer : {&running_mean_, &running_var_, &num_batches_tracked_}) {
     buffer->data().storage()->bump_version();

@@ -112,7 +112,7 @@ void ZeroRedundancyOptimizer::merge_share(std::int32_t rank, const std::string& 
       for (std::int64_t& size : sizes) size = in.number();
       const Tensor flat =
           Tensor::empty(runtime(), Shape(std::span<const std::int64_t>(sizes)), dtype);
-      in.bytes(flat.raw(), static_cast<std::size_t>(flat.n_bytes()));
+      in.bytes(flat.write_raw(), static_cast<std::size_t>(flat.n_bytes()));
       list.tensors[share[place]] = flat;
     }
   }

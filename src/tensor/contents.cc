@@ -23,46 +23,49 @@ TensorFingerprint measure(const Tensor& tensor, const TensorFingerprint* twin) {
 
 Contents::Contents() : known_(std::size_t{1} << kEntryBits) {}
 
-/// Where the fingerprint of this content belongs, or null if its changes cannot be noticed. A place
-/// that held a different one comes back without a digest: its n_elems is negative.
-Contents::CacheEntry* Contents::entry_of(const Tensor& tensor) {
-  if (closed_ || tensor.n_bytes() < kFewestBytes) return nullptr;
+ContentName Contents::name_of(const Tensor& tensor) {
+  if (closed_) return {};
   Storage& storage = *tensor.storage();
   if (storage.content() == 0) storage.set_content(fresh(), 0);
-  const std::uint64_t content = storage.content();
-  if (!Storage::is_named(content)) return nullptr;
-  const std::int64_t offset = storage.content_offset() + tensor.offset_bytes();
-  const std::uint64_t mixed = content * kMixFirst +
-                              static_cast<std::uint64_t>(offset) * kMixSecond +
-                              static_cast<std::uint64_t>(tensor.n_elems());
+  if (!Storage::is_named(storage.content())) return {};
+  return {.storage = storage.content(),
+          .offset = storage.content_offset() + tensor.offset_bytes(),
+          .n_elems = tensor.n_elems(),
+          .dtype = tensor.dtype()};
+}
+
+/// Where the fingerprint of this content belongs, or null if its changes cannot be noticed. A place
+/// that held a different one comes back without a digest.
+Contents::CacheEntry* Contents::entry_of(const Tensor& tensor) {
+  if (tensor.n_bytes() < kFewestBytes) return nullptr;
+  const ContentName name = name_of(tensor);
+  if (!name.is_known()) return nullptr;
+  const std::uint64_t mixed = name.storage * kMixFirst +
+                              static_cast<std::uint64_t>(name.offset) * kMixSecond +
+                              static_cast<std::uint64_t>(name.n_elems);
   CacheEntry& entry = known_[(mixed * kGolden64) >> (64U - kEntryBits)];
-  const bool same = entry.content == content && entry.offset == offset &&
-                    entry.n_elems == tensor.n_elems() && entry.dtype == tensor.dtype();
-  if (!same) {
-    entry = {
-        .content = content, .offset = offset, .n_elems = -1, .dtype = tensor.dtype(), .print = {}};
-  }
+  if (entry.content != name) entry = {.content = name, .print = {}};
   return &entry;
 }
 
 std::uint64_t Contents::digest(const Tensor& tensor) {
   CacheEntry* const entry = entry_of(tensor);
   if (entry == nullptr) return tensor.runtime().kernels().digest(tensor, 0);
-  if (entry->n_elems >= 0) {
+  if (entry->digested) {
     ++n_spared_;
     return entry->print.digest;
   }
   entry->print.digest = tensor.runtime().kernels().digest(tensor, 0);
-  entry->n_elems = tensor.n_elems();
+  entry->digested = true;
   return entry->print.digest;
 }
 
 TensorFingerprint Contents::fingerprint(const Tensor& tensor, const TensorFingerprint* twin) {
   CacheEntry* const entry = entry_of(tensor);
   if (entry == nullptr) return measure(tensor, twin);
-  if (entry->n_elems < 0) {
+  if (!entry->digested) {
     entry->print = measure(tensor, twin);
-    entry->n_elems = tensor.n_elems();
+    entry->digested = true;
   } else if (!entry->sketched) {
     const bool is_twin = twin != nullptr && twin->digest == entry->print.digest;
     entry->print.sketch = is_twin ? twin->sketch : tensor.runtime().kernels().sketch(tensor);
@@ -71,6 +74,11 @@ TensorFingerprint Contents::fingerprint(const Tensor& tensor, const TensorFinger
   }
   entry->sketched = true;
   return entry->print;
+}
+
+ContentName content_name(const Tensor& tensor) {
+  Contents* const contents = tensor.runtime().contents();
+  return contents != nullptr ? contents->name_of(tensor) : ContentName{};
 }
 
 std::uint64_t known_digest(const Tensor& tensor) {

@@ -12,6 +12,19 @@ namespace lockstep {
 
 class Tensor;
 
+/// Which bytes a tensor has, as far as that can be known without reading them: equal ones stand for
+/// equal bytes of one type.
+struct ContentName {
+  std::uint64_t storage = 0;  ///< Of a storage that has held these bytes; 0 = not known.
+  std::int64_t offset = 0;    ///< Where in it, in bytes.
+  std::int64_t n_elems = 0;
+  DType dtype = DType::kF32;
+
+  bool is_known() const { return storage != 0; }
+
+  friend bool operator==(const ContentName&, const ContentName&) = default;
+};
+
 /// Names for the contents of storages, and the fingerprints of what has been named.
 ///
 /// A name stands for bytes. It is given to a storage when that is first read, goes along when a
@@ -36,6 +49,7 @@ class Contents {
 
   bool closed() const { return closed_; }
 
+  ContentName name_of(const Tensor& tensor);
   std::uint64_t digest(const Tensor& tensor);
   /// `twin`: what it may well be, if a digest says so; null: no idea.
   TensorFingerprint fingerprint(const Tensor& tensor, const TensorFingerprint* twin);
@@ -45,10 +59,8 @@ class Contents {
 
  private:
   struct CacheEntry {
-    std::uint64_t content = 0;
-    std::int64_t offset = 0;
-    std::int64_t n_elems = 0;
-    DType dtype = DType::kF32;
+    ContentName content;
+    bool digested = false;
     bool sketched = false;
     TensorFingerprint print;
   };
@@ -61,6 +73,8 @@ class Contents {
   bool closed_ = false;
 };
 
+/// The name of what the tensor contains; not known where nothing keeps names.
+ContentName content_name(const Tensor& tensor);
 /// The tensor's digest (base 0), read or remembered.
 std::uint64_t known_digest(const Tensor& tensor);
 /// The same and its sketch. `twin` as above.

@@ -238,6 +238,11 @@ class Tensor {
     return static_cast<T*>(write_raw());
   }
 
+  template <typename T>
+  std::span<T> write_span() const {
+    return {write<T>(), static_cast<std::size_t>(n_elems_)};
+  }
+
   /// Where the elements lie, not to be looked at.
   const std::byte* address() const { return storage_->bytes() + offset_bytes_; }
 

@@ -20,6 +20,7 @@ void Cohort::begin(std::int32_t n_ranks, CohortSink& sink, TraceDigest* digest) 
   if (members_.size() != n_slot_ranks_) slots_.clear();
   n_slot_ranks_ = members_.size();
   begin_ = end_ = 0;
+  for (detail::GradPrints& prints : reduced_) prints.forget();
   n_waiting_ = 0;
   last_sync_ = -1;
   rejoin_sync_ = 0;
@@ -46,6 +47,10 @@ void Cohort::on_event(const Event& event, const NameTable& names) {
   } else {
     slot(member.next).set_aside(event, reader);
   }
+  deliver_waiting(names);
+}
+
+void Cohort::deliver_waiting(const NameTable& names) {
   if (slot(begin_).is_complete()) {
     close_complete(names);
   } else if (n_waiting_ > kMaxWaiting || slot(begin_).asides().size() > kMaxAsides) {
@@ -132,6 +137,12 @@ void Cohort::lose_step(const NameTable& names) {
   constexpr std::int32_t kMostPatience = 1 << 20;
   rejoin_sync_ = last_sync_ + backoff_;
   backoff_ = std::min(2 * backoff_, kMostPatience);
+}
+
+detail::GradPrints& Cohort::reduced_prints(std::int32_t wrapper) {
+  const auto place = static_cast<std::size_t>(wrapper);
+  if (place >= reduced_.size()) reduced_.resize(place + 1);
+  return reduced_[place];
 }
 
 void Cohort::flush(const NameTable& names) {

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "lockstep/trace/detail/last_digests.h"
 #include "lockstep/trace/event.h"
 #include "lockstep/trace/recorder.h"
 #include "lockstep/trace/similarity.h"
@@ -84,6 +85,13 @@ class Cohort final : public EventSink {
   /// `n_ranks` < 2, or unknown: every event is delivered by itself. `digest`: null for none.
   void begin(std::int32_t n_ranks, CohortSink& sink, TraceDigest* digest);
   void on_event(const Event& event, const NameTable& names) override;
+  /// As on_event(), if the rank is in step with another one that has recorded such a body at this
+  /// place: no event is made of it. False: nothing was done.
+  template <typename Body>
+  bool joins(const EventStamp& stamp, const Body& body, const NameTable& names);
+  /// What the last reduction of a wrapper of this number left, on whichever rank: as a rule on all of
+  /// them. Requires: 0 or more.
+  detail::GradPrints& reduced_prints(std::int32_t wrapper);
   /// Delivers what waits for ranks that will not come.
   void flush(const NameTable& names);
 
@@ -106,6 +114,7 @@ class Cohort final : public EventSink {
   void open(const Event& event, const detail::ArrivalReader& reader);
   bool passes_on(Member& member, const Event& event, const detail::ArrivalReader& reader);
   void grow();
+  void deliver_waiting(const NameTable& names);
   void close_complete(const NameTable& names);
   void deliver_alone(const Slot& slot, std::size_t rank, const NameTable& names);
   void lose_step(const NameTable& names);
@@ -125,10 +134,11 @@ class Cohort final : public EventSink {
   std::size_t n_slot_ranks_ = 0;  // That the slots have room for.
   std::int64_t begin_ = 0;
   std::int64_t end_ = 0;
-  std::size_t n_waiting_ = 0;     // Events.
-  std::int32_t last_sync_ = -1;   // The latest of any rank, in the first wrapper.
-  std::int32_t rejoin_sync_ = 0;  // Out of step: where ranks step in again.
-  std::int32_t backoff_ = 1;      // Forwards until they may: doubled each time.
+  std::vector<detail::GradPrints> reduced_;  // By wrapper.
+  std::size_t n_waiting_ = 0;                // Events.
+  std::int32_t last_sync_ = -1;              // The latest of any rank, in the first wrapper.
+  std::int32_t rejoin_sync_ = 0;             // Out of step: where ranks step in again.
+  std::int32_t backoff_ = 1;                 // Forwards until they may: doubled each time.
 };
 
 }  // namespace lockstep

@@ -1,6 +1,8 @@
 // What a rank did, as plain values: the one language that backends, laws and files share.
 #pragma once
 
+#include <array>
+#include <bit>
 #include <cstdint>
 #include <limits>
 #include <span>
@@ -28,7 +30,11 @@ struct Position {
   std::int32_t opt = 0;     ///< Optimizer steps finished so far = the number of the current step.
   std::int32_t epoch = 0;
 
-  friend bool operator==(const Position&, const Position&) = default;
+  /// Two numbers at a time: each event of each rank is compared with the first rank's.
+  friend bool operator==(const Position& left, const Position& right) {
+    using Words = std::array<std::uint64_t, 3>;
+    return std::bit_cast<Words>(left) == std::bit_cast<Words>(right);
+  }
 };
 
 // Spans in event bodies are valid during the call that delivers them; a reader that keeps an event
@@ -399,6 +405,18 @@ struct Event {
   Position at;
   EventBody body;
 };
+
+/// All of an event but what it says.
+struct EventStamp {
+  Rank rank{};
+  std::uint64_t index = 0;
+  VirtualTime time{};
+  Position at{};
+};
+
+inline EventStamp stamp_of(const Event& event) {
+  return {event.rank, event.index, event.time, event.at};
+}
 
 /// Its word is what files call it.
 EventKind kind_of(const EventBody& body);

@@ -16,10 +16,9 @@ std::int32_t Positions::open() {
   return fresh.wrapper;
 }
 
-Position& Positions::of(std::int32_t wrapper) {
+void Positions::check(std::int32_t wrapper) const {
   LOCKSTEP_CHECK(wrapper >= -1 && wrapper < n_wrappers(),
                  fmt::format("no wrapper {} on this rank: it has {}", wrapper, n_wrappers()));
-  return all_[static_cast<std::size_t>(wrapper) + 1];
 }
 
 void Positions::set_attempt(std::int32_t attempt) {

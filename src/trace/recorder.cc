@@ -9,8 +9,10 @@
 #include "lockstep/base/host.h"
 #include "lockstep/tensor/contents.h"
 #include "lockstep/tensor/in_flight.h"
+#include "lockstep/tensor/kernels.h"
 #include "lockstep/tensor/poison.h"
 #include "lockstep/tensor/tensor.h"
+#include "lockstep/trace/detail/join_cohort.h"
 
 namespace lockstep {
 
@@ -39,6 +41,12 @@ bool finds_writes(const RecordOptions& options, std::int32_t wrapper, std::int32
 }
 
 }  // namespace
+
+Recorder::Recorder(
+    Rank rank, Host& host, NameTable& names, Cohort& cohort, const RecordOptions& options)
+    : Recorder(rank, host, names, static_cast<EventSink&>(cohort), options) {
+  cohort_ = &cohort;
+}
 
 std::int32_t Recorder::open_wrapper() {
   of_wrappers_.emplace_back();
@@ -90,9 +98,11 @@ void Recorder::continue_run(std::int32_t attempt, std::uint64_t n_events) {
 
 template <typename Body>
 void Recorder::record(const Body& body, std::int32_t wrapper) {
-  const Event event{rank_, next_index_++, host_->now(), position(wrapper), EventBody(body)};
-  sink_->on_event(event, *names_);
-  if constexpr (std::is_same_v<Body, StepEvent>) positions_.note_step(event.at);
+  const EventStamp stamp{rank_, next_index_++, host_->now(), position(wrapper)};
+  if (cohort_ == nullptr || !cohort_->joins(stamp, body, *names_)) {
+    sink_->on_event({stamp.rank, stamp.index, stamp.time, stamp.at, EventBody(body)}, *names_);
+  }
+  if constexpr (std::is_same_v<Body, StepEvent>) positions_.note_step(stamp.at);
   if constexpr (std::is_same_v<Body, ForwardEvent>) positions_.note_forward(wrapper);
 }
 
@@ -146,40 +156,37 @@ Recorder::TensorList Recorder::list_of(std::span<const Tensor> tensors) {
   return list_;
 }
 
+detail::GradPrints* Recorder::reduced_prints(std::int32_t wrapper) {
+  if (wrapper < 0 || wrapper >= n_wrappers()) return nullptr;
+  if (cohort_ != nullptr) return &cohort_->reduced_prints(wrapper);
+  return &of_wrappers_[static_cast<std::size_t>(wrapper)].reduced_grads;
+}
+
 void Recorder::record_prints(GradPoint point,
                              LayoutId layout,
                              TensorList grads,
                              std::int32_t wrapper) {
-  const bool sketched = options_.sketches && has_sketch(point);
-  digests_.assign(grads.size(), 0);
-  n_elems_.assign(grads.size(), 0);
-  undefined_.assign((grads.size() + 7) / 8, 0);
-  sketches_.assign(sketched ? grads.size() : 0, Sketch{});
-  GradEvent event{.point = point,
-                  .layout = layout,
-                  .digests = digests_,
-                  .sketches = sketches_,
-                  .n_elems = n_elems_,
-                  .undefined = undefined_};
+  const detail::GradPrints::Scope scope{
+      .layout = layout,
+      .sketched = options_.sketches && has_sketch(point),
+      .turn = options_.coverage > 1 ? positions_.turn(wrapper) : 0};
+  // Averages are the same bytes on all ranks, and an optimizer uses what the reduction left.
+  const bool is_shared = point == GradPoint::kPost || point == GradPoint::kUsed;
+  detail::GradPrints* const reduced = is_shared ? reduced_prints(wrapper) : nullptr;
+  if (reduced != nullptr && reduced->describes(scope, grads)) {
+    return record(reduced->event(point), wrapper);
+  }
+  detail::GradPrints& prints = reduced != nullptr && point == GradPoint::kPost ? *reduced : prints_;
+  prints.start(scope, grads.size());
   Tensor slice;
   for (std::size_t i = grads.size(); i-- > 0;) {
     const Tensor& grad = *grads[i];
-    if (!grad.defined()) {
-      undefined_[i / 8] = static_cast<std::uint8_t>(undefined_[i / 8] | (1U << (i % 8)));
-      continue;
-    }
+    if (!grad.defined()) continue;
     const Tensor& part = covered(grad, wrapper, slice);
-    n_elems_[i] = part.n_elems();
-    event.dtype = part.dtype();
-    if (sketched) {
-      const TensorFingerprint print = sketch(part);
-      digests_[i] = print.digest;
-      sketches_[i] = print.sketch;
-    } else {
-      digests_[i] = known_digest(part);
-    }
+    prints.set(
+        i, grad, part, scope.sketched ? sketch(part) : TensorFingerprint{known_digest(part)});
   }
-  record(event, wrapper);
+  record(prints.event(point), wrapper);
 }
 
 void Recorder::record_grads(GradPoint point,
@@ -251,12 +258,17 @@ void Recorder::record_states(
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       const Tensor& tensor = *tensors[i];
       if (!tensor.defined()) continue;
-      const Tensor& part = point == StatePoint::kStep ? covered(tensor, wrapper, slice) : tensor;
-      digests_[i] = known_digest(part);
+      const bool is_new = point == StatePoint::kStep;
+      const Tensor& part = is_new ? covered(tensor, wrapper, slice) : tensor;
+      // What a step has written has never been read before, and small parts are not asked for again:
+      // their place among what is remembered would cost more than reading them.
+      digests_[i] = is_new && part.n_elems() <= kAlwaysWhole
+                        ? part.runtime().kernels().digest(part, 0)
+                        : known_digest(part);
     }
     if (kind == StateKind::kParam && finds_writes(options_, wrapper, n_wrappers())) {
-      of_wrappers_[static_cast<std::size_t>(wrapper)].parameters.keep(names_->layout(layout),
-                                                                      digests_);
+      of_wrappers_[static_cast<std::size_t>(wrapper)].parameters.keep(
+          names_->layout(layout), digests_, tensors);
     }
     record(StateEvent{.kind = kind, .point = point, .layout = layout, .digests = digests_},
            wrapper);
@@ -272,15 +284,18 @@ void Recorder::record_found(LayoutId layout, TensorList parameters, std::int32_t
   const std::span<const NameId> names = names_->layout(layout);
   LOCKSTEP_CHECK(names.size() == parameters.size(), "one parameter for each name");
   std::vector<NameId> changed;
+  list_.clear();
   digests_.clear();
   for (std::size_t i = 0; i < names.size(); ++i) {
+    if (last.contains(names, i, *parameters[i])) continue;
     const std::uint64_t digest = known_digest(*parameters[i]);
     if (!last.differs(names, i, digest)) continue;
     changed.push_back(names[i]);
+    list_.push_back(parameters[i]);
     digests_.push_back(digest);
   }
   if (changed.empty()) return;
-  last.keep(changed, digests_);
+  last.keep(changed, digests_, list_);
   record(StateEvent{.kind = StateKind::kParam,
                     .point = StatePoint::kFound,
                     .layout = names_->intern_layout(changed),

@@ -16,6 +16,8 @@
 
 namespace lockstep {
 
+class Cohort;
+
 /// Receives events. Laws, files, memory traces and digests are sinks.
 class EventSink {
  public:
@@ -69,6 +71,9 @@ class Recorder {
  public:
   Recorder(Rank rank, Host& host, NameTable& names, EventSink& sink, const RecordOptions& options)
       : rank_(rank), host_(&host), names_(&names), sink_(&sink), options_(options) {}
+
+  /// Ranks in step record less than an event each.
+  Recorder(Rank rank, Host& host, NameTable& names, Cohort& cohort, const RecordOptions& options);
 
   const RecordOptions& options() const { return options_; }
 
@@ -168,12 +173,14 @@ class Recorder {
     StateSource* source = nullptr;
     bool reduced = false;  ///< Since take_reduced().
     detail::LastDigests parameters;
+    detail::GradPrints reduced_grads;  ///< What the last reduction left, without a cohort.
   };
 
   bool wants(GradPoint point) const;
   bool wants_values(bool of_step) const;
   static TensorFingerprint sketch(const Tensor& grad);
   TensorList list_of(std::span<const Tensor> tensors);
+  detail::GradPrints* reduced_prints(std::int32_t wrapper);
   void record_prints(GradPoint point, LayoutId layout, TensorList grads, std::int32_t wrapper);
   void record_values_of(TensorList tensors,
                         LayoutId layout,
@@ -184,6 +191,7 @@ class Recorder {
   Host* host_;
   NameTable* names_;
   EventSink* sink_;
+  Cohort* cohort_ = nullptr;  // Null, or the sink.
   RecordOptions options_;
   std::uint64_t next_index_ = 0;
   detail::Positions positions_;
@@ -191,7 +199,7 @@ class Recorder {
   std::vector<std::uint64_t> digests_;
   std::vector<Sketch> sketches_;
   std::vector<std::int64_t> n_elems_;
-  std::vector<std::uint8_t> undefined_;
+  detail::GradPrints prints_;
   std::vector<const Tensor*> list_;
   std::vector<double> values_;
   std::int64_t value_bytes_ = 0;

@@ -222,33 +222,35 @@ TraceDigest::Content TraceDigest::content_of(const Event& event, const NameTable
   return content;
 }
 
-TraceDigest::Content TraceDigest::Content::with_digests_of(const EventBody& body) const {
+TraceDigest::Content TraceDigest::Content::with(std::span<const std::uint64_t> digests) const {
   Content content = *this;
-  if (const auto* grad = std::get_if<GradEvent>(&body))
-    content.digests_ = hash_words(grad->digests);
-  if (const auto* state = std::get_if<StateEvent>(&body)) {
-    content.digests_ = hash_words(state->digests);
-  }
-  if (const auto* lone = std::get_if<LoneEvent>(&body))
-    content.digests_ = hash_words(lone->digests);
-  if (const auto* loss = std::get_if<LossEvent>(&body))
-    content.digests_ = hash_measure(loss->value);
+  content.digests_ = hash_words(digests);
   return content;
 }
 
-void TraceDigest::add(const Event& event, const Content& content) {
+TraceDigest::Content TraceDigest::Content::with(double measure) const {
+  Content content = *this;
+  content.digests_ = hash_measure(measure);
+  return content;
+}
+
+TraceDigest::Content TraceDigest::Content::with_digests_of(const EventBody& body) const {
+  return std::visit([this](const auto& own) { return with_digests_of(own); }, body);
+}
+
+void TraceDigest::add(const EventStamp& stamp, const Content& content) {
   ++n_events_;
   // As Folder::add: each word into the chain whose turn it is.
   const std::array<std::uint64_t, 4> chains = {
-      fold(content.chains_[0], static_cast<std::uint64_t>(to_int(event.rank))),
-      fold(content.chains_[1], event.index),
-      fold(content.chains_[2], static_cast<std::uint64_t>(event.time.ns)),
+      fold(content.chains_[0], static_cast<std::uint64_t>(to_int(stamp.rank))),
+      fold(content.chains_[1], stamp.index),
+      fold(content.chains_[2], static_cast<std::uint64_t>(stamp.time.ns)),
       fold(content.chains_[3], content.sites_)};
   trace_ = fold(fold(trace_, hash_of_chains(chains)), content.digests_);
 
   if (content.part_ == Content::Part::kNone) return;
-  if (by_rank_.size() <= to_index(event.rank)) by_rank_.resize(to_index(event.rank) + 1);
-  RankResult& result = by_rank_[to_index(event.rank)];
+  if (by_rank_.size() <= to_index(stamp.rank)) by_rank_.resize(to_index(stamp.rank) + 1);
+  RankResult& result = by_rank_[to_index(stamp.rank)];
   if (content.part_ == Content::Part::kCompletion) {
     result.completions += content.result_;
   } else {

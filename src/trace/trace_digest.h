@@ -3,6 +3,9 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
+#include <type_traits>
+#include <variant>
 #include <vector>
 
 #include "lockstep/trace/recorder.h"
@@ -26,9 +29,14 @@ class TraceDigest final : public EventSink {
    public:
     /// Of an event at the same position that has the shape of this one (Similarity::kSameShape).
     Content with_digests_of(const EventBody& body) const;
+    template <typename Body>
+    Content with_digests_of(const Body& body) const;
 
    private:
     friend class TraceDigest;
+
+    Content with(std::span<const std::uint64_t> digests) const;
+    Content with(double measure) const;
 
     enum class Part : std::uint8_t { kNone, kProgram, kCompletion };
 
@@ -41,13 +49,14 @@ class TraceDigest final : public EventSink {
 
   void on_event(const Event& event, const NameTable& names) override {
     // Values are extras that a run may carry or not; their digests are in the events next to them.
-    if (!std::holds_alternative<ValueEvent>(event.body)) add(event, content_of(event, names));
+    if (std::holds_alternative<ValueEvent>(event.body)) return;
+    add(stamp_of(event), content_of(event, names));
   }
 
   /// Requires: not the content of a ValueEvent.
   Content content_of(const Event& event, const NameTable& names);
-  /// The event, whose content is known.
-  void add(const Event& event, const Content& content);
+  /// An event whose content is known.
+  void add(const EventStamp& stamp, const Content& content);
 
   std::uint64_t trace() const;
 
@@ -76,5 +85,16 @@ class TraceDigest final : public EventSink {
   const char* last_file_ = nullptr;
   std::uint64_t last_file_hash_ = 0;
 };
+
+template <typename Body>
+TraceDigest::Content TraceDigest::Content::with_digests_of(const Body& body) const {
+  if constexpr (requires { body.digests; }) {
+    return with(body.digests);
+  } else if constexpr (std::is_same_v<Body, LossEvent>) {
+    return with(body.value);
+  } else {
+    return *this;
+  }
+}
 
 }  // namespace lockstep

@@ -14,9 +14,9 @@ template <typename F>
 Tensor gather_floats(Runtime& runtime, const Shape& shape, DType dtype, F gather) {
   Tensor out = Tensor::empty(runtime, shape, is_narrow(dtype) ? DType::kF32 : dtype);
   if (dtype == DType::kF64) {
-    gather(out.span<double>());
+    gather(out.write_span<double>());
   } else {
-    gather(out.span<float>());
+    gather(out.write_span<float>());
   }
   return out.to(dtype);
 }
@@ -86,7 +86,7 @@ Batch make_batch(const Job& job,
   const bool is_class = job.loss.kind == LossKind::kCrossEntropy;
   if (is_class && dataset.has_labels()) {
     batch.target = Tensor::empty(runtime, {batch.n_samples}, DType::kI64);
-    dataset.gather_labels(ids, batch.target.span<std::int64_t>());
+    dataset.gather_labels(ids, batch.target.write_span<std::int64_t>());
   } else {
     const Shape shape{batch.n_samples, dataset.target_columns()};
     batch.target =

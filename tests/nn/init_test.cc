@@ -7,6 +7,7 @@
 
 #include "lockstep/base/check.h"
 #include "lockstep/nn/linear.h"
+#include "lockstep/tensor/contents.h"
 
 #include "tests/support/plain_runtime.h"
 
@@ -29,6 +30,30 @@ TEST(InitTest, ConstantAndValuesFillAModelInOrder) {
   init::values(layer, std::array{1.0, 2.0, 3.0});
   EXPECT_THAT(values_of(layer.weight().data()), ElementsAre(1, 2));
   EXPECT_THAT(values_of(layer.bias().data()), ElementsAre(3));
+}
+
+// Whoever kept a pointer could write at any time: such a tensor is read each time it is asked for.
+TEST(InitTest, WhatInitialisesATensorKeepsNoPointerToIt) {
+  PlainRuntime rt;
+  Contents contents;
+  rt.runtime().set_contents(&contents);
+  Generator generator(5);
+  for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16}) {
+    const auto is_named_after = [&](auto initialise) {
+      const Tensor tensor = Tensor::empty(rt.runtime(), {16, 16}, dtype);
+      initialise(tensor);
+      return content_name(tensor).is_known();
+    };
+    EXPECT_TRUE(is_named_after([&](const Tensor& t) { init::uniform(t, generator, 1.0); }));
+    EXPECT_TRUE(is_named_after([&](const Tensor& t) { init::constant(t, 1.0); }));
+    EXPECT_FALSE(is_named_after([&](const Tensor& t) { t.raw(); }));
+    if (dtype == DType::kBF16) continue;
+    EXPECT_TRUE(is_named_after([&](const Tensor& t) { init::normal(t, generator, 0.0, 1.0); }));
+    EXPECT_TRUE(is_named_after([&](const Tensor& t) { init::trunc_normal(t, generator, {}); }));
+  }
+  const Linear layer(rt, 16, 16, LinearOptions{}, generator);
+  EXPECT_TRUE(content_name(layer.weight().data()).is_known());
+  EXPECT_TRUE(content_name(layer.bias().data()).is_known());
 }
 
 // Rounded to 8 bits, one in some 500 numbers below 1 is 1.

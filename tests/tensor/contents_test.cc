@@ -174,6 +174,26 @@ TEST(ContentsTest, ACopyOfWhatIsThereAlreadyChangesNothing) {
   EXPECT_EQ(known_digest(zero), test.read(minus_zero));
 }
 
+TEST(ContentsTest, ANameStandsForTheBytesOfOneTensor) {
+  RememberingRuntime test;
+  const Tensor tensor = test.ramp();
+  const ContentName name = content_name(tensor);
+  EXPECT_TRUE(name.is_known());
+  EXPECT_EQ(content_name(tensor), name);
+  EXPECT_NE(content_name(tensor.slice(0, {50})), name);
+  EXPECT_NE(content_name(tensor.slice(0, {50})), content_name(tensor.slice(50, {50})));
+  const Tensor copy = Tensor::empty(test.runtime, {100}, DType::kF32);
+  test.kernels->copy(copy, tensor);
+  EXPECT_EQ(content_name(copy), name);
+
+  test.kernels->fill(tensor.slice(7, {1}), 9.0);
+  EXPECT_NE(content_name(tensor), name);
+  tensor.raw();
+  EXPECT_FALSE(content_name(tensor).is_known());
+  test.contents.close();
+  EXPECT_FALSE(content_name(copy).is_known());
+}
+
 TEST(ContentsTest, ALentStorageIsReadAgainUntilItIsTakenBack) {
   RememberingRuntime test;
   const Tensor mine = test.ramp();

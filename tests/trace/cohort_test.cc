@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include "lockstep/trace/detail/join_cohort.h"
 #include "lockstep/trace/trace_digest.h"
 
 #include "tests/support/event_stream.h"
@@ -232,9 +233,29 @@ EventStream any_stream(std::mt19937& draw) {
   return stream;
 }
 
+/// Offers a cohort bodies, as recorders do, and an event only of those that do not join.
+class Joining final : public EventSink {
+ public:
+  explicit Joining(Cohort& cohort) : cohort_(&cohort) {}
+
+  void on_event(const Event& event, const NameTable& names) override {
+    const bool joined = std::visit(
+        [&](const auto& body) { return cohort_->joins(stamp_of(event), body, names); }, event.body);
+    n_joined_ += joined ? 1 : 0;
+    if (!joined) cohort_->on_event(event, names);
+  }
+
+  int n_joined() const { return n_joined_; }
+
+ private:
+  Cohort* cohort_;
+  int n_joined_ = 0;
+};
+
 TEST(CohortTest, EachRankIsDeliveredInItsOwnOrderAndTheDigestIsThatOfTheStream) {
   std::mt19937 draw(20);
   Cohort cohort;  // One for all of them: worlds of other sizes follow one another.
+  Joining joining(cohort);
   int n_together = 0;
   for (int i = 0; i < 300; ++i) {
     const EventStream stream = any_stream(draw);
@@ -246,7 +267,7 @@ TEST(CohortTest, EachRankIsDeliveredInItsOwnOrderAndTheDigestIsThatOfTheStream) 
     Listener listener(stream.n_ranks());
     TraceDigest digest;
     cohort.begin(stream.n_ranks(), listener, &digest);
-    stream.play(cohort, order);
+    stream.play(i % 2 == 0 ? static_cast<EventSink&>(cohort) : joining, order);
     cohort.flush(stream.trace().names());
 
     ASSERT_EQ(listener.received(), recorded_in(stream)) << i;
@@ -256,6 +277,24 @@ TEST(CohortTest, EachRankIsDeliveredInItsOwnOrderAndTheDigestIsThatOfTheStream) 
     n_together += static_cast<int>(listener.similarity().size());
   }
   EXPECT_GT(n_together, 1000);
+  EXPECT_GT(joining.n_joined(), 1000);
+}
+
+TEST(CohortTest, ARestartOrARankThatIsFirstOrOutOfStepDoesNotJoin) {
+  Cohort cohort;
+  Listener listener(2);
+  cohort.begin(2, listener, nullptr);
+  const NameTable names;
+  const ForwardEvent forward;
+  EXPECT_FALSE(cohort.joins({.rank = Rank{0}}, forward, names)) << "nothing to join";
+  cohort.on_event({Rank{0}, 0, VirtualTime{}, Position{}, forward}, names);
+  EXPECT_FALSE(cohort.joins({.rank = Rank{1}}, BackwardEvent{}, names)) << "of another kind";
+  EXPECT_FALSE(cohort.joins({.rank = Rank{1}, .at = {.sync = 1}}, forward, names)) << "elsewhere";
+  EXPECT_FALSE(cohort.joins({.rank = Rank{1}, .at = {.attempt = 1}}, forward, names));
+  EXPECT_FALSE(cohort.joins({.rank = Rank{2}}, forward, names)) << "no such rank";
+  EXPECT_TRUE(listener.similarity().empty());
+  EXPECT_TRUE(cohort.joins({.rank = Rank{1}}, forward, names));
+  EXPECT_THAT(listener.similarity(), ElementsAre(Similarity::kEqual));
 }
 
 TEST(SimilarityTest, ComparesBitsAndTheTextsOfSites) {

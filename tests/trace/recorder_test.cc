@@ -1,11 +1,16 @@
 #include "lockstep/trace/recorder.h"
 
+#include <array>
 #include <bit>
+#include <gmock/gmock.h>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "lockstep/tensor/contents.h"
 #include "lockstep/tensor/digest.h"
+#include "lockstep/tensor/kernels.h"
+#include "lockstep/trace/cohort.h"
 #include "lockstep/trace/memory_trace.h"
 
 #include "tests/support/plain_runtime.h"
@@ -13,6 +18,8 @@
 namespace lockstep {
 namespace {
 
+using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
 using testing::PlainRuntime;
 
 struct Pen {
@@ -85,6 +92,132 @@ TEST(RecorderTest, ComputesNothingThatIsNotRead) {
 
   pen.recorder.record_grads(GradPoint::kPost, layout, tensors, -1);
   EXPECT_TRUE(std::get<GradEvent>(pen.events()[0].body).sketches.empty());
+}
+
+/// Two gradients that a reduction of `wrapper` has left, which the pen has recorded.
+struct Reduced {
+  explicit Reduced(Pen& own) : pen(&own) {
+    pen->rt.runtime().set_contents(&contents);
+    wrapper = pen->recorder.open_wrapper();
+    layout = pen->layout({"w", "b", "none"});
+    pen->recorder.record_grads(GradPoint::kPost, layout, grads, wrapper);
+  }
+
+  /// What an optimizer records of gradients named so.
+  const GradEvent& used(LayoutId names) {
+    pen->recorder.record_grads(GradPoint::kUsed, names, grads, wrapper);
+    return std::get<GradEvent>(pen->events().back().body);
+  }
+
+  Pen* pen;
+  Contents contents;
+  std::int32_t wrapper = -1;
+  LayoutId layout = kNoLayout;
+  std::array<Tensor, 3> grads{pen->rt.tensor({2}, {1.0, 2.0}), pen->rt.tensor({1}, {3.0}), {}};
+};
+
+TEST(RecorderTest, AnOptimizerThatUsesWhatTheReductionLeftIsRecordedWithoutReadingItAgain) {
+  Pen pen;
+  Reduced reduced(pen);
+  const std::uint64_t n_looked_up = reduced.contents.n_spared();
+  const GradEvent& used = reduced.used(reduced.layout);
+
+  EXPECT_EQ(reduced.contents.n_spared(), n_looked_up);
+  const auto& post = std::get<GradEvent>(pen.events().front().body);
+  EXPECT_EQ(used.point, GradPoint::kUsed);
+  EXPECT_EQ(used.layout, reduced.layout);
+  EXPECT_THAT(used.digests, ElementsAreArray(post.digests));
+  EXPECT_THAT(used.sketches, ElementsAreArray(post.sketches));
+  EXPECT_THAT(used.n_elems, ElementsAre(2, 1, 0));
+  EXPECT_THAT(used.undefined, ElementsAre(4));
+  EXPECT_EQ(used.dtype, DType::kF64);
+}
+
+TEST(RecorderTest, WhatBecameOfAGradientAfterTheReductionIsRead) {
+  using Change = void (*)(Reduced&);
+  const Change changes[] = {
+      [](Reduced& it) { it.grads[0].write<double>()[1] = 5.0; },
+      [](Reduced& it) { it.grads[0].data<double>()[1] = 5.0; },
+      [](Reduced& it) { it.grads[1] = {}; },
+      [](Reduced& it) { it.grads[2] = it.pen->rt.tensor({1}, {4.0}); },
+      [](Reduced& it) { it.grads[0] = it.grads[0].slice(0, {1}); },
+  };
+  for (const Change change : changes) {
+    Pen pen;
+    Reduced reduced(pen);
+    change(reduced);
+    const GradEvent& used = reduced.used(reduced.layout);
+    for (std::size_t i = 0; i < reduced.grads.size(); ++i) {
+      const Tensor& grad = reduced.grads[i];
+      EXPECT_EQ((used.undefined[0] >> i & 1U) == 0, grad.defined());
+      if (!grad.defined()) continue;
+      EXPECT_EQ(used.digests[i], sm64(grad.read_raw(), grad.n_elems(), DType::kF64));
+      EXPECT_EQ(used.n_elems[i], grad.n_elems());
+    }
+  }
+}
+
+TEST(RecorderTest, GradientsOfOtherNamesAreNotThoseOfTheReduction) {
+  Pen pen;
+  Reduced reduced(pen);
+  const LayoutId others = pen.layout({"b", "w", "none"});
+  EXPECT_EQ(reduced.used(others).layout, others);
+}
+
+/// Keeps the digests of each rank's gradients.
+class DigestsByRank final : public CohortSink {
+ public:
+  void on_event(const Event& event, const NameTable& /*names*/) override {
+    const std::span digests = std::get<GradEvent>(event.body).digests;
+    of[to_index(event.rank)].assign(digests.begin(), digests.end());
+  }
+
+  void on_cohort(const CohortEvent& event, const NameTable& names) override {
+    for (std::int32_t rank = 0; rank < event.n_ranks(); ++rank) on_event(event.of(rank), names);
+  }
+
+  EventKinds reads() const override { return kAllEventKinds; }
+
+  std::array<std::vector<std::uint64_t>, 2> of;
+};
+
+/// Two ranks record an average of which rank 1 has a copy, to which it may have written.
+/// Returns: how often contents were asked for by rank 1.
+std::uint64_t n_looked_up_by_the_second(bool writes, DigestsByRank& digests) {
+  PlainRuntime rt;
+  Contents contents;
+  rt.runtime().set_contents(&contents);
+  NameTable names;
+  const LayoutId layout = names.intern_layout(std::array{names.intern("w")});
+  Cohort cohort;
+  cohort.begin(2, digests, nullptr);
+  const Tensor average = Tensor::full(rt.runtime(), {64}, DType::kF32, 0.5);
+  const Tensor copy = Tensor::empty(rt.runtime(), {64}, DType::kF32);
+  const auto record = [&](Rank rank, const Tensor& grad) {
+    Recorder recorder(rank, rt.runtime().host(), names, cohort, {});
+    recorder.record_grads(GradPoint::kPost, layout, std::span(&grad, 1), recorder.open_wrapper());
+  };
+  record(Rank{0}, average);
+  rt.kernels().copy(copy, average);
+  if (writes) copy.write<float>()[63] = 1.0F;
+  const std::uint64_t n_before = contents.n_spared();
+  record(Rank{1}, copy);
+  cohort.flush(names);
+  EXPECT_EQ(digests.of[0].at(0), sm64(average.read_raw(), 64, DType::kF32));
+  EXPECT_EQ(digests.of[1].at(0), sm64(copy.read_raw(), 64, DType::kF32));
+  return contents.n_spared() - n_before;
+}
+
+TEST(RecorderTest, AnAverageThatAnotherRankHasRecordedIsNotLookedAtAgain) {
+  DigestsByRank digests;
+  EXPECT_EQ(n_looked_up_by_the_second(false, digests), 0U);
+  EXPECT_EQ(digests.of[0], digests.of[1]);
+}
+
+TEST(RecorderTest, AnAverageThatARankHasWrittenToIsRead) {
+  DigestsByRank digests;
+  n_looked_up_by_the_second(true, digests);
+  EXPECT_NE(digests.of[0], digests.of[1]);
 }
 
 /// A wrapper's two parameters after a step; then something writes to the first. Returns: what two forwards find.

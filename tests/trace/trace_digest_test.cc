@@ -130,10 +130,10 @@ TEST(TraceDigestTest, ALossThatOnlyItsValueTellsApartIsFoldedAsByItself) {
   stream.add(0, LossEvent{.value = 3.0, .denominator = 2.0});
   const std::span<const Event> events = stream.trace().events(Rank{0});
   TraceDigest whole;
-  whole.add(events[1], whole.content_of(events[1], stream.names()));
+  whole.add(stamp_of(events[1]), whole.content_of(events[1], stream.names()));
   TraceDigest shared;
   const TraceDigest::Content first = shared.content_of(events[0], stream.names());
-  shared.add(events[1], first.with_digests_of(events[1].body));
+  shared.add(stamp_of(events[1]), first.with_digests_of(events[1].body));
 
   EXPECT_EQ(shared.trace(), whole.trace());
   EXPECT_EQ(shared.result(), whole.result());

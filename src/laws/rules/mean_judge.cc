@@ -67,6 +67,7 @@ Judged MeanJudge::judge_published(const Case& one,
   const auto build = [&](std::size_t i) {
     const DType dtype = expected.manner.wire.value_or(open.dtype);
     OneReduction reduction{{}, &published.sketches[i], open.n_elems[i], dtype};
+    reduction.locals.reserve(open.locals.size());
     for (const Local& local : open.locals) reduction.locals.push_back(open.sketch(local, i));
     return reduction;
   };

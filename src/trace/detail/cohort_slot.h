@@ -6,10 +6,12 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <variant>
 #include <vector>
 
 #include "lockstep/trace/cohort.h"
 #include "lockstep/trace/detail/keep_spans.h"
+#include "lockstep/trace/detail/twin_fields.h"
 #include "lockstep/trace/trace_digest.h"
 
 namespace lockstep::detail {
@@ -73,21 +75,29 @@ class CohortSlot {
     similarity_ = Similarity::kEqual;
     first_ = event;
     SpanKeeper(copies_).keep(first_.body);
-    note(event);
+    note(stamp_of(event));
     if (reader.digest == nullptr) return;
     content_ = reader.digest->content_of(event, *reader.names);
-    reader.digest->add(event, content_);
+    reader.digest->add(stamp_of(event), content_);
   }
 
   /// False: it does not belong here.
   bool take(const Event& event, const ArrivalReader& reader) {
-    if (event.at != first_.at) return false;
-    const Similarity similarity = similarity_of(event.body, first_.body);
+    return std::visit([&](const auto& body) { return take(stamp_of(event), body, reader); },
+                      event.body);
+  }
+
+  /// The same for an event of which only the body's type is known so far.
+  template <typename Body>
+  bool take(const EventStamp& stamp, const Body& body, const ArrivalReader& reader) {
+    const Body* const first = std::get_if<Body>(&first_.body);
+    if (first == nullptr || stamp.at != first_.at) return false;
+    const Similarity similarity = similarity_of(body, *first);
     if (similarity == Similarity::kUnrelated) return false;
-    if (reader.digest != nullptr) add(event, similarity, reader);
+    if (reader.digest != nullptr) add(stamp, body, similarity, reader);
     if (similarity != Similarity::kEqual || similarity_ != Similarity::kEqual)
-      keep(event, similarity);
-    note(event);
+      keep(stamp.rank, body, similarity);
+    note(stamp);
     return true;
   }
 
@@ -119,37 +129,43 @@ class CohortSlot {
   }
 
  private:
-  void note(const Event& event) {
-    const std::size_t rank = to_index(event.rank);
-    arrivals_[rank] = {event.time, event.index};
+  void note(const EventStamp& stamp) {
+    const std::size_t rank = to_index(stamp.rank);
+    arrivals_[rank] = {stamp.time, stamp.index};
     rounds_[rank] = round_;
     ++n_arrived_;
   }
 
-  void add(const Event& event, Similarity similarity, const ArrivalReader& reader) const {
+  template <typename Body>
+  void add(const EventStamp& stamp,
+           const Body& body,
+           Similarity similarity,
+           const ArrivalReader& reader) const {
     if (similarity == Similarity::kEqual) {
-      reader.digest->add(event, content_);
+      reader.digest->add(stamp, content_);
     } else if (similarity == Similarity::kSameShape) {
-      reader.digest->add(event, content_.with_digests_of(event.body));
+      reader.digest->add(stamp, content_.with_digests_of(body));
     } else {
-      reader.digest->on_event(event, *reader.names);
+      reader.digest->on_event({stamp.rank, stamp.index, stamp.time, stamp.at, EventBody(body)},
+                              *reader.names);
     }
   }
 
-  void keep(const Event& event, Similarity similarity) {
+  template <typename Body>
+  void keep(Rank rank, const Body& body, Similarity similarity) {
     if (similarity_ == Similarity::kEqual) give_each_its_own();
     similarity_ = std::max(similarity_, similarity);
-    EventBody& own = own_[to_index(event.rank)];
+    EventBody& own = own_[to_index(rank)];
     if (similarity == Similarity::kEqual) {
       own = first_.body;
       return;
     }
-    own = event.body;
+    Body& kept = own.emplace<Body>(body);
     SpanKeeper keeper(copies_);
     if (similarity == Similarity::kSameShape) {
-      keeper.keep_measured(own, first_.body);
+      keeper.keep_measured(kept, *std::get_if<Body>(&first_.body));
     } else {
-      keeper.keep(own);
+      keeper(kept);
     }
   }
 

@@ -22,13 +22,16 @@ class SpanKeeper {
 
   /// As keep(), for a body that has the shape (Similarity::kSameShape) of `like`, whose spans were kept:
   /// what both have in common is not copied again.
-  void keep_measured(EventBody& body, const EventBody& like) {
-    auto* const grad = std::get_if<GradEvent>(&body);
-    if (grad == nullptr) return keep(body);
-    copy(grad->digests);
-    copy(grad->sketches);
-    grad->n_elems = std::get_if<GradEvent>(&like)->n_elems;
-    grad->undefined = std::get_if<GradEvent>(&like)->undefined;
+  template <typename Body>
+  void keep_measured(Body& body, const Body& like) {
+    if constexpr (std::is_same_v<Body, GradEvent>) {
+      copy(body.digests);
+      copy(body.sketches);
+      body.n_elems = like.n_elems;
+      body.undefined = like.undefined;
+    } else {
+      (*this)(body);
+    }
   }
 
   void operator()(GradEvent& event) {

@@ -17,7 +17,10 @@ class Positions {
   std::int32_t n_wrappers() const { return static_cast<std::int32_t>(all_.size()) - 1; }
 
   /// Requires: -1 or the number of a wrapper.
-  Position& of(std::int32_t wrapper);
+  Position& of(std::int32_t wrapper) {
+    if (wrapper < -1 || wrapper >= n_wrappers()) check(wrapper);
+    return all_[static_cast<std::size_t>(wrapper) + 1];
+  }
 
   void set_attempt(std::int32_t attempt);
   void set_epoch(std::int32_t epoch);
@@ -38,6 +41,8 @@ class Positions {
   }
 
  private:
+  void check(std::int32_t wrapper) const;  // Throws if there is none.
+
   std::vector<Position> all_ = std::vector<Position>(1);  // The first is outside.
   std::int32_t current_ = -1;
   std::int32_t n_steps_outside_ = 0;  // Optimizer steps that no synchronising forward precedes.
