@@ -34,7 +34,8 @@ Keeping keeping_of(const SessionOptions& options) {
 
 /// Who reads the events of one run.
 struct Readers {
-  Readers(LawSet law_set, Cohort& warm) : laws(std::move(law_set)), cohort(&warm) {}
+  Readers(LawSet law_set, Cohort& warm, std::shared_ptr<NameTable> empty)
+      : laws(std::move(law_set)), names(std::move(empty)), cohort(&warm) {}
 
   void start(const SessionOptions& options, std::int32_t n_most) {
     if (!options.record) return;
@@ -50,7 +51,7 @@ struct Readers {
   EventSink& sink() { return trace == nullptr ? static_cast<EventSink&>(*cohort) : sinks; }
 
   LawSet laws;
-  std::shared_ptr<NameTable> names = std::make_shared<NameTable>();
+  std::shared_ptr<NameTable> names;
   TraceDigest digest;
   std::shared_ptr<MemoryTrace> trace;
   Cohort* cohort;
@@ -184,6 +185,7 @@ class Session::Impl final : private FaultTargets {
   Contents contents_;
   World world_;
   Cohort cohort_;  // Begun again for each run.
+  RunNames names_;
 
   // One run.
   SimGroups* groups_ = nullptr;  // Of the attempt that runs.
@@ -253,12 +255,12 @@ void Session::Impl::run_program(const AttemptContext& now,
   const auto& [rank, runtime] = running;
   const SessionOptions& options = now.options;
   // On the heap: stacks of ranks that record nothing stay within a page.
-  std::unique_ptr<Recorder> recorder;
+  Placed<Recorder> recorder;
   if (options.record) {
     const RecordOptions own = record_options(required_, keeping_of(options), rank.rank());
     EventSink& sink =
         now.injector != nullptr ? static_cast<EventSink&>(*now.injector) : readers.sink();
-    recorder = std::make_unique<Recorder>(rank.rank(), rank, *readers.names, sink, own);
+    recorder = make_placed<Recorder>(runtime.pool(), rank.rank(), rank, *readers.names, sink, own);
     if (now.number > 0) recorder->continue_run(now.number, now.n_recorded[to_index(rank.rank())]);
     runtime.set_recorder(recorder.get());
   }
@@ -406,7 +408,7 @@ Result<SessionResult> Session::Impl::run(const SessionOptions& options,
   Result<LawSet> laws = LawSet::make(policy, options.laws);
   if (!laws.ok()) return laws.error();
 
-  Readers readers(std::move(laws).value(), cohort_);
+  Readers readers(std::move(laws).value(), cohort_, names_.cleared());
   readers.start(options, most_ranks(options));
   required_ = readers.laws.required();
   if (options.address_shift > 0) pool_.get().shift_addresses(options.address_shift);
