@@ -24,17 +24,24 @@ void check_rank(std::string_view option, std::int32_t rank, std::int32_t n_ranks
   refuse(fmt::format("{} names rank {}; the world has ranks 0 to {}", option, rank, n_ranks - 1));
 }
 
-void check_link(std::string_view option, const sim::LinkSpec& link) {
-  check_not_negative(fmt::format("{}.latency_ns", option), link.latency_ns);
-  check_not_negative(fmt::format("{}.jitter_ns", option), link.jitter_ns);
+/// How messages call the options of a link.
+struct LinkNames {
+  std::string_view latency_ns;
+  std::string_view jitter_ns;
+  std::string_view gb_per_s;
+};
+
+void check_link(const LinkNames& names, const sim::LinkSpec& link) {
+  check_not_negative(names.latency_ns, link.latency_ns);
+  check_not_negative(names.jitter_ns, link.jitter_ns);
   if (!(link.gb_per_s >= 0.0)) {
-    refuse(fmt::format("{}.gb_per_s is {}; 0 means no limit", option, link.gb_per_s));
+    refuse(fmt::format("{} is {}; 0 means no limit", names.gb_per_s, link.gb_per_s));
   }
 }
 
 void check_net(const sim::NetOptions& net, std::int32_t n_ranks) {
-  check_link("net.intra", net.intra);
-  check_link("net.inter", net.inter);
+  check_link({"net.intra.latency_ns", "net.intra.jitter_ns", "net.intra.gb_per_s"}, net.intra);
+  check_link({"net.inter.latency_ns", "net.inter.jitter_ns", "net.inter.gb_per_s"}, net.inter);
   check_not_negative("net.ranks_per_node", net.ranks_per_node);
   check_not_negative("net.chunk_bytes", net.chunk_bytes);
   if (!net.places.empty() && net.places.size() != static_cast<std::size_t>(n_ranks)) {

@@ -19,8 +19,12 @@ void check_rank(Rank rank, std::size_t n_ranks) {
 
 void Turns::start(Strategy& strategy, std::int32_t n_ranks) {
   const auto n = static_cast<std::size_t>(n_ranks);
-  slots_ = std::vector<RankSlot>(n);
-  for (std::size_t i = 0; i < n; ++i) slots_[i].control().rank = static_cast<Rank>(i);
+  // A slot never moves: its files point to it.
+  if (slots_.size() != n) slots_ = std::vector<RankSlot>(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    slots_[i].control() = RankControl{};
+    slots_[i].control().rank = static_cast<Rank>(i);
+  }
   n_choices_ = 0;
   breach_.reset();
   actions_.start(strategy, n_ranks);

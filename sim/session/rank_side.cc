@@ -13,6 +13,15 @@ void RunPool::renew_if_kept() {
   kept_ = false;
 }
 
+std::shared_ptr<NameTable> RunNames::cleared() {
+  if (names_.use_count() > 1) {
+    names_ = std::make_shared<NameTable>();
+  } else {
+    names_->clear();
+  }
+  return names_;
+}
+
 KeptRuntime::~KeptRuntime() {
   if (runtime_->n_alive() == 0) return;
   pool_->note_kept();
@@ -31,7 +40,7 @@ void KeptRuntime::expect_all_gone() const {
 
 MemoryWatch::MemoryWatch(Runtime& runtime, Recorder* recorder, Contents& contents) {
   if (recorder == nullptr || !recorder->options().touches) return;
-  parts_ = std::make_unique<Parts>(runtime, *recorder);
+  parts_ = make_placed<Parts>(runtime.pool(), runtime, *recorder);
   runtime.set_in_flight(&parts_->in_flight);
   runtime.set_contents(&contents);
   if (recorder->options().exchanges) runtime.set_exchanges(&parts_->exchanges);

@@ -34,7 +34,8 @@ Keeping keeping_of(const SessionOptions& options) {
 
 /// Who reads the events of one run.
 struct Readers {
-  Readers(LawSet law_set, Cohort& warm) : laws(std::move(law_set)), cohort(&warm) {}
+  Readers(LawSet law_set, Cohort& warm, std::shared_ptr<NameTable> empty)
+      : laws(std::move(law_set)), names(std::move(empty)), cohort(&warm) {}
 
   void start(const SessionOptions& options, std::int32_t n_most) {
     if (!options.record) return;
@@ -50,18 +51,19 @@ struct Readers {
   EventSink& sink() { return trace == nullptr ? static_cast<EventSink&>(*cohort) : sinks; }
 
   /// `injector`: sees events before all others; or null.
-  std::unique_ptr<Recorder> recorder(RankHandle& rank,
-                                     FaultInjector* injector,
-                                     const RecordOptions& options) {
+  Placed<Recorder> recorder(RankHandle& rank,
+                            Pool& pool,
+                            FaultInjector* injector,
+                            const RecordOptions& options) {
     const auto make = [&](auto& sink) {
-      return std::make_unique<Recorder>(rank.rank(), rank, *names, sink, options);
+      return make_placed<Recorder>(pool, rank.rank(), rank, *names, sink, options);
     };
     if (injector != nullptr) return make(*injector);
     return trace == nullptr ? make(*cohort) : make(sinks);
   }
 
   LawSet laws;
-  std::shared_ptr<NameTable> names = std::make_shared<NameTable>();
+  std::shared_ptr<NameTable> names;
   TraceDigest digest;
   std::shared_ptr<MemoryTrace> trace;
   Cohort* cohort;
@@ -195,6 +197,7 @@ class Session::Impl final : private FaultTargets {
   Contents contents_;
   World world_;
   Cohort cohort_;  // Begun again for each run.
+  RunNames names_;
 
   // One run.
   SimGroups* groups_ = nullptr;  // Of the attempt that runs.
@@ -264,10 +267,10 @@ void Session::Impl::run_program(const AttemptContext& now,
   const auto& [rank, runtime] = running;
   const SessionOptions& options = now.options;
   // On the heap: stacks of ranks that record nothing stay within a page.
-  std::unique_ptr<Recorder> recorder;
+  Placed<Recorder> recorder;
   if (options.record) {
     const RecordOptions own = record_options(required_, keeping_of(options), rank.rank());
-    recorder = readers.recorder(rank, now.injector, own);
+    recorder = readers.recorder(rank, runtime.pool(), now.injector, own);
     if (now.number > 0) recorder->continue_run(now.number, now.n_recorded[to_index(rank.rank())]);
     runtime.set_recorder(recorder.get());
   }
@@ -415,7 +418,7 @@ Result<SessionResult> Session::Impl::run(const SessionOptions& options,
   Result<LawSet> laws = LawSet::make(policy, options.laws);
   if (!laws.ok()) return laws.error();
 
-  Readers readers(std::move(laws).value(), cohort_);
+  Readers readers(std::move(laws).value(), cohort_, names_.cleared());
   readers.start(options, most_ranks(options));
   required_ = readers.laws.required();
   if (options.address_shift > 0) pool_.get().shift_addresses(options.address_shift);

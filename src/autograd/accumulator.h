@@ -1,6 +1,7 @@
 // Where the backward pass ends: the node that adds into a leaf's gradient.
 #pragma once
 
+#include <memory_resource>
 #include <vector>
 
 #include "lockstep/autograd/node.h"
@@ -18,7 +19,8 @@ namespace lockstep {
 /// Source: torch::autograd::AccumulateGrad.
 class Accumulator final : public Node {
  public:
-  explicit Accumulator(VariableState& variable) : Node(kAccumulator), variable_(&variable) {}
+  explicit Accumulator(VariableState& variable)
+      : Node(kAccumulator), variable_(&variable), hooks_(&variable.data.runtime().pool()) {}
 
   void run(Tensor&& grad) override;
 
@@ -43,7 +45,7 @@ class Accumulator final : public Node {
   void accumulate(Tensor&& increment) const;
 
   VariableState* variable_;  ///< Owns this node, not vice versa.
-  std::vector<Registration> hooks_;
+  std::pmr::vector<Registration> hooks_;
 };
 
 }  // namespace lockstep

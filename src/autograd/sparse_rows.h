@@ -1,6 +1,7 @@
 // Sparse gradients: the rows of a table that a batch has touched, instead of the whole table.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -81,6 +82,9 @@ Tensor whole_gradient(const Variable& leaf);
 /// gradients look shared to code that wants to reuse their memory.
 class WholeGradients {
  public:
+  /// So many leaves are going to be added.
+  void reserve(std::size_t n) { list_.reserve(n); }
+
   /// Valid until the next clear(). Requires: the leaf keeps its gradient until then.
   void add(const Variable& leaf);
   void clear();

@@ -2,12 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
-#include <map>
 #include <span>
-#include <string>
 #include <string_view>
 #include <vector>
+
+#include "lockstep/memory/copy_pages.h"
 
 namespace lockstep {
 
@@ -23,8 +22,15 @@ inline constexpr LayoutId kNoLayout{0};  ///< The empty list.
 class NameTable {
  public:
   NameTable();
+  NameTable(const NameTable&) = delete;
+  NameTable& operator=(const NameTable&) = delete;
+  NameTable(NameTable&&) = delete;
+  NameTable& operator=(NameTable&&) = delete;
+  ~NameTable() = default;
+
   NameId intern(std::string_view text);
 
+  /// Stays where it is until clear(), and ends with a zero byte.
   std::string_view text(NameId id) const { return texts_[static_cast<std::size_t>(id)]; }
 
   /// A list of names, in order: the tensors of one event, or the samples' fields.
@@ -36,11 +42,37 @@ class NameTable {
 
   std::size_t size() const { return texts_.size(); }
 
+  /// Forgets all names and layouts, for another world or trace, which finds warm memory.
+  void clear();
+
  private:
-  std::deque<std::string> texts_;  // Stable addresses: ids_ keys view them.
-  std::map<std::string_view, NameId> ids_;
-  std::deque<std::vector<NameId>> layouts_;
-  std::map<std::vector<NameId>, LayoutId> layout_ids_;
+  /// Finds what has a number, by a hash of what it is.
+  class Index {
+   public:
+    /// The number of what has this hash and is the same; none: `fresh`, and that is its number now.
+    template <typename IsSame>
+    std::uint32_t find_or_add(std::size_t hash, std::uint32_t fresh, IsSame is_same);
+    void clear();
+
+   private:
+    struct Place {
+      std::size_t hash = 0;
+      std::uint32_t number = kFree;
+    };
+
+    static constexpr std::uint32_t kFree = 0xFFFFFFFFU;
+
+    void grow();
+
+    std::vector<Place> places_;  // A power of two of them, at most half of which are taken.
+    std::size_t n_taken_ = 0;
+  };
+
+  CopyPages pages_;  // Where texts and lists are.
+  std::vector<std::string_view> texts_;
+  std::vector<std::span<const NameId>> layouts_;
+  Index ids_;
+  Index layout_ids_;
 };
 
 }  // namespace lockstep

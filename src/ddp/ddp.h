@@ -17,6 +17,7 @@
 #include "lockstep/ddp/ddp_logging.h"
 #include "lockstep/ddp/ddp_outputs.h"
 #include "lockstep/ddp/mixed_precision.h"
+#include "lockstep/memory/placed.h"
 #include "lockstep/reducer/comm_hook.h"
 #include "lockstep/reducer/reducer_error.h"
 
@@ -59,6 +60,10 @@ struct ReplicatedState {
   std::vector<NamedVariable> buffers;
   /// Every name of every parameter, in order of registration; empty: each has one.
   std::vector<NamedVariable> all_names = {};
+
+  /// Of a model that says all names of its parameters, in order of registration.
+  static ReplicatedState of(std::vector<NamedVariable> all_names,
+                            std::vector<NamedVariable> buffers);
 };
 
 /// Everything of DDP that does not depend on the model's type.
@@ -125,7 +130,7 @@ class Ddp : public Joinable {
 
  private:
   class Impl;
-  std::unique_ptr<Impl> impl_;
+  Placed<Impl> impl_;
 };
 
 /// Skips gradient synchronisation for forwards that begin inside its lifetime (ddp.no_sync()).
@@ -185,11 +190,11 @@ class DistributedDataParallel : public Ddp {
 
  private:
   static ReplicatedState state_of(M& model) {
-    ReplicatedState state{model.named_parameters(), model.named_buffers()};
     if constexpr (requires { model.named_parameters(false); }) {
-      state.all_names = model.named_parameters(false);
+      return ReplicatedState::of(model.named_parameters(false), model.named_buffers());
+    } else {
+      return {model.named_parameters(), model.named_buffers()};
     }
-    return state;
   }
 
   template <typename T>

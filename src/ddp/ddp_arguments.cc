@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 #include <string>
 
 #include "lockstep/base/check.h"
@@ -18,11 +17,12 @@ std::string text_of(std::span<const std::int32_t> device_ids) {
 
 std::string type_of(Device device) { return device == Device::kCpu ? "cpu" : "cuda"; }
 
-std::set<std::string> device_types(std::span<const NamedVariable> parameters) {
-  std::set<std::string> types;
-  for (const NamedVariable& entry : parameters)
-    types.insert(type_of(entry.variable.data().device()));
-  return types;
+/// Whether all of them are on devices of one type; false for none.
+bool share_a_type(std::span<const NamedVariable> parameters) {
+  return !parameters.empty() &&
+         std::all_of(parameters.begin(), parameters.end(), [&](const NamedVariable& entry) {
+           return entry.variable.data().device() == parameters.front().variable.data().device();
+         });
 }
 
 }  // namespace
@@ -53,12 +53,11 @@ void check_ddp_arguments(std::span<const NamedVariable> parameters, const DdpOpt
   if (options.device_ids.size() > 1) {
     throw ReducerError("device_ids can only be None or contain a single element.");
   }
-  const std::set<std::string> types = device_types(parameters);
-  if (types.size() != 1) {
+  if (!share_a_type(parameters)) {
     throw ReducerError(
         "DistributedDataParallel's input module must be on the same type of devices, but input "
         "module parameters locate in " +
-        std::string(types.empty() ? "set()" : "{'cpu', 'cuda'}") + ".");
+        std::string(parameters.empty() ? "set()" : "{'cpu', 'cuda'}") + ".");
   }
   // Device 0 counts as none here: the original asks for truth, not for presence.
   if (!options.device_ids.empty() || options.output_device.value_or(0) != 0) {
@@ -68,7 +67,8 @@ void check_ddp_arguments(std::span<const NamedVariable> parameters, const DdpOpt
         "DistributedDataParallel device_ids and output_device arguments only work with "
         "single-device/multiple-device GPU modules or CPU modules, but got device_ids " +
         text_of(options.device_ids) + ", output_device " + output +
-        ", and module parameters {device(type='" + *types.begin() + "')}.");
+        ", and module parameters {device(type='" +
+        type_of(parameters.front().variable.data().device()) + "')}.");
   }
 }
 

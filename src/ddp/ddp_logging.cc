@@ -29,6 +29,7 @@ std::string joined(std::span<const std::int64_t> values) {
 
 std::vector<std::int64_t> bucket_bytes(const Reducer& reducer) {
   std::vector<std::int64_t> sizes;
+  sizes.reserve(reducer.buckets().size());
   for (const std::vector<std::int32_t>& bucket : reducer.buckets()) {
     std::int64_t n_bytes = 0;
     for (const std::int32_t member : bucket) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <memory_resource>
 #include <string>
 #include <vector>
 
@@ -28,8 +29,9 @@ void verify_counts_of_many(ProcessGroup& group, std::int64_t n_params, const OpO
 
 void verify_counts(ProcessGroup& group, std::int64_t n_params, const OpOptions& options) {
   if (group.size() > kMaxGathered) return verify_counts_of_many(group, n_params, options);
-  std::vector<std::int64_t> counts(static_cast<std::size_t>(group.size()));
-  std::vector<Memory> outputs;
+  Pool& pool = group.runtime().pool();
+  std::pmr::vector<std::int64_t> counts(static_cast<std::size_t>(group.size()), &pool);
+  std::pmr::vector<Memory> outputs(&pool);
   outputs.reserve(counts.size());
   for (std::int64_t& count : counts) outputs.push_back(Memory::of(std::span(&count, 1)));
   group.all_gather(outputs, Memory::of(std::span(&n_params, 1)), options).wait_or_throw();
@@ -43,7 +45,7 @@ void verify_counts(ProcessGroup& group, std::int64_t n_params, const OpOptions& 
 }
 
 // Sizes, then row-major strides.
-void append_metadata(std::vector<std::int64_t>& metadata, const Shape& shape) {
+void append_metadata(std::pmr::vector<std::int64_t>& metadata, const Shape& shape) {
   const std::span<const std::int64_t> sizes = shape.sizes();
   metadata.insert(metadata.end(), sizes.begin(), sizes.end());
   const std::size_t first = metadata.size();
@@ -62,7 +64,10 @@ void verify_replicas(ProcessGroup& group,
                      const OpOptions& options) {
   verify_counts(group, static_cast<std::int64_t>(parameters.size()), options);
 
-  std::vector<std::int64_t> metadata;
+  std::size_t n_dims = 0;
+  for (const NamedVariable& parameter : parameters) n_dims += parameter.variable.shape().n_dims();
+  std::pmr::vector<std::int64_t> metadata(&group.runtime().pool());
+  metadata.reserve(2 * n_dims);
   for (const NamedVariable& parameter : parameters) {
     append_metadata(metadata, parameter.variable.shape());
   }

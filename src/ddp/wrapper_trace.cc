@@ -19,7 +19,7 @@ AutocastType autocast_type(const Runtime& runtime) {
   return options.dtype == DType::kF16 ? AutocastType::kF16 : AutocastType::kBF16;
 }
 
-void describe(const NamedVariable& named, std::string_view manner, std::string& text) {
+void describe(const NamedVariable& named, std::string_view manner, std::pmr::string& text) {
   const Tensor& data = named.variable.data();
   text += named.name;
   for (const std::int64_t size : data.shape().sizes()) {
@@ -35,9 +35,9 @@ void describe(const NamedVariable& named, std::string_view manner, std::string& 
   text += '\n';
 }
 
-std::uint64_t schema_of(const WrappedState& state) {
+std::uint64_t schema_of(const WrappedState& state, Pool& pool) {
   constexpr std::size_t kUsualLine = 40;
-  std::string text;
+  std::pmr::string text(&pool);
   text.reserve(kUsualLine * (state.left_alone.size() + state.buffers.size()));
   for (const NamedVariable& named : state.left_alone) {
     const auto& ignored = state.ignored;
@@ -50,30 +50,32 @@ std::uint64_t schema_of(const WrappedState& state) {
 
 }  // namespace
 
-WrapperTrace::WrapperTrace(Recorder& recorder, const WrappedState& state)
-    : recorder_(&recorder),
-      wrapper_(recorder.open_wrapper()),
+WrapperTrace::WrapperTrace(Runtime& runtime, const WrappedState& state)
+    : recorder_(runtime.recorder()),
+      wrapper_(recorder_->open_wrapper()),
+      names_(&runtime.pool()),
       params_layout_(layout_of(state.replicated)),
-      schema_(schema_of(state)),
-      n_exceptions_(std::uncaught_exceptions()) {
-  recorder.set_source(wrapper_, this);
-  std::vector<NamedVariable> frozen;
+      params_(&runtime.pool()),
+      buffers_(&runtime.pool()),
+      schema_(schema_of(state, runtime.pool())),
+      n_exceptions_(std::uncaught_exceptions()),
+      tensors_(&runtime.pool()) {
+  recorder_->set_source(wrapper_, this);
   params_.reserve(state.replicated.size());
-  for (const NamedVariable& entry : state.replicated) {
-    params_.push_back(entry.variable);
-    if (!entry.variable.requires_grad()) frozen.push_back(entry);
-  }
+  for (const NamedVariable& entry : state.replicated) params_.push_back(entry.variable);
+  buffers_.reserve(state.buffers.size());
   for (const NamedVariable& entry : state.buffers) buffers_.push_back(entry.variable);
+  tensors_.reserve(std::max(params_.size(), buffers_.size()));
   layouts_.params = layout_of(state.reduced);
-  layouts_.frozen = layout_of(frozen);
+  layouts_.frozen = frozen_layout(state.replicated);
   layouts_.buffers = layout_of(state.buffers);
-  std::vector<NameId> ignored;
-  for (const std::string& name : state.ignored) ignored.push_back(recorder.names().intern(name));
-  layouts_.ignored = recorder.names().intern_layout(ignored);
+  names_.clear();
+  for (const std::string& name : state.ignored) names_.push_back(recorder_->names().intern(name));
+  layouts_.ignored = recorder_->names().intern_layout(names_);
   for (const NamedVariable& entry : state.left_alone) {
     VariableState& own = entry.variable.state();
     if (own.name != kNoName) continue;  // Replicated by this wrapper, or by another one.
-    own.name = recorder.names().intern(entry.name);
+    own.name = recorder_->names().intern(entry.name);
     own.wrapper = wrapper_;
   }
 }
@@ -84,15 +86,23 @@ WrapperTrace::~WrapperTrace() {
 }
 
 LayoutId WrapperTrace::layout_of(std::span<const NamedVariable> variables) {
-  std::vector<NameId> names;
-  names.reserve(variables.size());
+  names_.clear();
+  names_.reserve(variables.size());
   for (const NamedVariable& entry : variables) {
     const NameId name = recorder_->names().intern(entry.name);
-    names.push_back(name);
+    names_.push_back(name);
     entry.variable.state().name = name;
     entry.variable.state().wrapper = wrapper_;
   }
-  return recorder_->names().intern_layout(names);
+  return recorder_->names().intern_layout(names_);
+}
+
+LayoutId WrapperTrace::frozen_layout(std::span<const NamedVariable> replicated) {
+  names_.clear();
+  for (const NamedVariable& entry : replicated) {
+    if (!entry.variable.requires_grad()) names_.push_back(recorder_->names().intern(entry.name));
+  }
+  return recorder_->names().intern_layout(names_);
 }
 
 void WrapperTrace::record_wrap(WrapEvent event, BufferPolicy buffer_policy) {
@@ -145,16 +155,16 @@ void WrapperTrace::record_state(StatePoint point) {
 }
 
 void WrapperTrace::record_frozen(StatePoint point) {
-  std::vector<NameId> names;
+  names_.clear();
   tensors_.clear();
   for (const Variable& parameter : params_) {
     if (parameter.requires_grad()) continue;
-    names.push_back(parameter.state().name);
+    names_.push_back(parameter.state().name);
     tensors_.push_back(&parameter.data());
   }
-  if (!names.empty()) {
+  if (!names_.empty()) {
     recorder_->record_states(
-        StateKind::kParam, point, recorder_->names().intern_layout(names), tensors_, wrapper_);
+        StateKind::kParam, point, recorder_->names().intern_layout(names_), tensors_, wrapper_);
   }
   tensors_.clear();
 }

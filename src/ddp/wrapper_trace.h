@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory_resource>
 #include <span>
 #include <vector>
 
@@ -25,8 +26,8 @@ struct WrappedState {
 /// an exception ends it.
 class WrapperTrace final : public StateSource {
  public:
-  /// Requires: the recorder outlives the trace.
-  WrapperTrace(Recorder& recorder, const WrappedState& state);
+  /// Requires: the runtime has a recorder, which outlives the trace.
+  WrapperTrace(Runtime& runtime, const WrappedState& state);
   ~WrapperTrace() override;
   WrapperTrace(const WrapperTrace&) = delete;
   WrapperTrace& operator=(const WrapperTrace&) = delete;
@@ -57,7 +58,9 @@ class WrapperTrace final : public StateSource {
   std::size_t n_parameters() const override { return params_.size(); }
 
  private:
+  /// Names them, too.
   LayoutId layout_of(std::span<const NamedVariable> variables);
+  LayoutId frozen_layout(std::span<const NamedVariable> replicated);
   void record_state(StateKind kind,
                     StatePoint point,
                     LayoutId layout,
@@ -65,14 +68,15 @@ class WrapperTrace final : public StateSource {
 
   Recorder* recorder_;
   std::int32_t wrapper_;
+  std::pmr::vector<NameId> names_;  // Scratch.
   WrapEvent layouts_;
   LayoutId params_layout_;  // Of all replicated parameters.
-  std::vector<Variable> params_;
-  std::vector<Variable> buffers_;
+  std::pmr::vector<Variable> params_;
+  std::pmr::vector<Variable> buffers_;
   std::uint64_t schema_;
-  int n_exceptions_;                    // In flight when it began.
-  bool alone_ = false;                  // A step was taken that no reduction precedes.
-  std::vector<const Tensor*> tensors_;  // Scratch.
+  int n_exceptions_;                         // In flight when it began.
+  bool alone_ = false;                       // A step was taken that no reduction precedes.
+  std::pmr::vector<const Tensor*> tensors_;  // Scratch.
 };
 
 }  // namespace lockstep

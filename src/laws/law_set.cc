@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <numeric>
 #include <vector>
 
 #include "lockstep/base/text.h"
@@ -88,6 +89,15 @@ void apply_exemptions(LawResult& result, const LawPolicy& policy) {
        AdviceSubject::kChecks});
 }
 
+/// A law may read kinds that there are none of.
+template <typename Visit>
+void each_kind(EventKinds kinds, Visit visit) {
+  constexpr EventKinds kAll = (EventKinds{1} << std::variant_size_v<EventBody>)-1;
+  for (kinds &= kAll; kinds != 0; kinds &= kinds - 1) {
+    visit(static_cast<std::size_t>(std::countr_zero(kinds)));
+  }
+}
+
 /// Whether the law compares what each step's digests cover.
 bool reads_steps(const Law& law) { return (law.reads() & kinds_of<GradEvent, StateEvent>()) != 0; }
 
@@ -169,20 +179,16 @@ Result<LawSet> LawSet::make(const LawPolicy& policy, std::span<const std::string
 }
 
 void LawSet::sort_readers() {
-  std::array<EventKinds, kCheckers.size()> kinds{};
-  std::size_t n_readers = 0;
-  for (std::size_t i = 0; i < laws_.size(); ++i) {
-    kinds[i] = laws_[i]->reads();
-    n_readers += static_cast<std::size_t>(std::popcount(kinds[i]));
+  first_readers_.fill(0);
+  for (const std::unique_ptr<Law>& law : laws_) {
+    each_kind(law->reads(), [&](std::size_t kind) { ++first_readers_[kind + 1]; });
   }
-  readers_.reserve(n_readers);
-  for (std::size_t kind = 0; kind + 1 < first_readers_.size(); ++kind) {
-    first_readers_[kind] = static_cast<std::uint32_t>(readers_.size());
-    for (std::size_t i = 0; i < laws_.size(); ++i) {
-      if (((kinds[i] >> kind) & 1U) != 0) readers_.push_back(laws_[i].get());
-    }
+  std::partial_sum(first_readers_.begin(), first_readers_.end(), first_readers_.begin());
+  readers_.resize(first_readers_.back());
+  std::array<std::uint32_t, std::variant_size_v<EventBody> + 1> next = first_readers_;
+  for (const std::unique_ptr<Law>& law : laws_) {
+    each_kind(law->reads(), [&](std::size_t kind) { readers_[next[kind]++] = law.get(); });
   }
-  first_readers_.back() = static_cast<std::uint32_t>(readers_.size());
 }
 
 std::span<Law* const> LawSet::readers_of(const EventBody& body) const {
@@ -227,11 +233,12 @@ EventKinds LawSet::reads() const {
 
 std::vector<LawResult> LawSet::finish(const NameTable& names) {
   std::vector<LawResult> results;
+  results.reserve(laws_.size());
   for (const std::unique_ptr<Law>& law : laws_) {
     LawResult own = law->finish(names);
     // What such a law sees in a trace is an extra: most traces have nothing of it.
     const bool silent = own.verdict == Verdict::kNotCheckable && !chosen_;
-    if (law->info().kind == LawKind::kBoth && silent) continue;
+    if (silent && law->info().kind == LawKind::kBoth) continue;
     results.push_back(std::move(own));
     if (policy_.coverage > 1 && reads_steps(*law)) tell_coverage(results.back(), policy_.coverage);
     apply_exemptions(results.back(), policy_);

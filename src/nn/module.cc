@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "lockstep/autograd/sparse_rows.h"
 #include "lockstep/tensor/kernels.h"
@@ -9,30 +10,39 @@
 
 namespace lockstep::nn {
 
-std::vector<Module::Visit> Module::visits() const {
-  std::vector<Visit> seen;
+void Module::visit(Module& module, std::string prefix, std::pmr::vector<Visit>& seen) {
+  const auto same = [&module](const Visit& other) { return other.module == &module; };
+  if (std::any_of(seen.begin(), seen.end(), same)) return;
+  const std::size_t own = seen.size();
+  seen.push_back({std::move(prefix), &module});
+  for (const Child& child : module.children_) {
+    visit(*child.module, seen[own].prefix + child.name + ".", seen);
+  }
+}
+
+std::pmr::vector<Module::Visit> Module::visits() const {
+  std::pmr::vector<Visit> seen(&runtime_->pool());
+  constexpr std::size_t kFewModules = 8;
+  seen.reserve(kFewModules);
   // The root's own constness ends here: its children are reachable through non-const pointers
   // anyway.
-  std::vector<Visit> open{
-      {"", const_cast<Module*>(this)}};  // NOLINT(cppcoreguidelines-pro-type-const-cast)
-  while (!open.empty()) {
-    const Visit visit = std::move(open.back());
-    open.pop_back();
-    const auto same = [&visit](const Visit& other) { return other.module == visit.module; };
-    if (std::any_of(seen.begin(), seen.end(), same)) continue;
-    seen.push_back(visit);
-    const std::vector<Child>& children = visit.module->children_;
-    for (std::size_t i = children.size(); i-- > 0;) {
-      open.push_back({visit.prefix + children[i].name + ".", children[i].module});
-    }
-  }
+  visit(const_cast<Module&>(*this), "", seen);  // NOLINT(cppcoreguidelines-pro-type-const-cast)
   return seen;
+}
+
+std::size_t Module::n_listed(std::span<const Visit> modules,
+                             std::vector<NamedVariable> Module::*list) {
+  std::size_t n = 0;
+  for (const Visit& visit : modules) n += (visit.module->*list).size();
+  return n;
 }
 
 std::vector<NamedVariable> Module::collect(std::vector<NamedVariable> Module::*list,
                                            bool remove_duplicate) const {
+  const std::pmr::vector<Visit> modules = visits();
   std::vector<NamedVariable> all;
-  for (const Visit& visit : visits()) {
+  all.reserve(n_listed(modules, list));
+  for (const Visit& visit : modules) {
     for (const NamedVariable& entry : visit.module->*list) {
       const auto same = [&entry](const NamedVariable& other) {
         return other.variable == entry.variable;
@@ -53,8 +63,16 @@ std::vector<NamedVariable> Module::named_buffers() const {
 }
 
 std::vector<Variable> Module::parameters() const {
+  const std::pmr::vector<Visit> modules = visits();
   std::vector<Variable> variables;
-  for (NamedVariable& entry : named_parameters()) variables.push_back(std::move(entry.variable));
+  variables.reserve(n_listed(modules, &Module::parameters_));
+  for (const Visit& visit : modules) {
+    for (const NamedVariable& entry : visit.module->parameters_) {
+      const bool known =
+          std::find(variables.begin(), variables.end(), entry.variable) != variables.end();
+      if (!known) variables.push_back(entry.variable);
+    }
+  }
   return variables;
 }
 
@@ -109,7 +127,7 @@ void Module::zero_grad(bool set_to_none) const {
 }
 
 void Module::reset_parameters(Generator& generator) {
-  const std::vector<Visit> all = visits();
+  const std::pmr::vector<Visit> all = visits();
   for (const Visit& visit : all) visit.module->reset_own_parameters(generator);
   for (std::size_t i = all.size(); i-- > 0;) all[i].module->redraw_parameters(generator);
 }
@@ -119,6 +137,8 @@ Variable Module::register_parameter(std::string name, Tensor values) {
 }
 
 Variable Module::register_parameter(std::string name, const Variable& shared) {
+  constexpr std::size_t kUsual = 2;  // A weight and a bias.
+  if (parameters_.empty()) parameters_.reserve(kUsual);
   parameters_.push_back({.name = std::move(name), .variable = shared});
   return shared;
 }
@@ -129,6 +149,8 @@ Variable Module::register_buffer(std::string name, Tensor values) {
 }
 
 void Module::register_module(std::string name, Module& module) {
+  constexpr std::size_t kFew = 4;
+  if (children_.empty()) children_.reserve(kFew);
   children_.push_back({.name = std::move(name), .module = &module});
 }
 

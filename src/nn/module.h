@@ -1,6 +1,8 @@
 // The building block of models: named parameters, buffers and submodules around a forward function.
 #pragma once
 
+#include <memory_resource>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -92,7 +94,10 @@ class Module {
   };
 
   /// This module and everything in it, each once, parents before children.
-  std::vector<Visit> visits() const;
+  std::pmr::vector<Visit> visits() const;
+  static void visit(Module& module, std::string prefix, std::pmr::vector<Visit>& seen);
+  static std::size_t n_listed(std::span<const Visit> modules,
+                              std::vector<NamedVariable> Module::*list);
   std::vector<NamedVariable> collect(std::vector<NamedVariable> Module::*list,
                                      bool remove_duplicate) const;
 

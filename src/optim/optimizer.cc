@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fmt/core.h>
 #include <iterator>
+#include <memory_resource>
 #include <stdexcept>
 #include <utility>
 
@@ -16,7 +17,9 @@ namespace lockstep::optim {
 namespace {
 
 void check_distinct(const std::vector<Variable>& parameters, std::span<const Group> groups) {
-  std::vector<std::pair<const VariableState*, std::size_t>> places;
+  std::pmr::vector<std::pair<const VariableState*, std::size_t>> places(
+      &parameters.front().runtime().pool());
+  places.reserve(parameters.size());
   for (std::size_t g = 0; g < groups.size(); ++g) {
     for (std::size_t i = groups[g].first; i < groups[g].end; ++i) {
       places.emplace_back(&parameters[i].state(), g);
@@ -44,11 +47,13 @@ void check_one_rank(const std::vector<Variable>& parameters) {
 Optimizer::~Optimizer() = default;
 
 Optimizer::Optimizer(std::vector<ParamGroup> groups, const GroupOptions& defaults)
-    : defaults_(defaults), record_(std::make_unique<detail::StepRecord>()) {
+    : defaults_(defaults) {
+  groups_.reserve(groups.size());
   for (ParamGroup& given : groups) append(std::move(given));
   LOCKSTEP_CHECK(!parameters_.empty(), "optimizer got an empty parameter list");
   check_distinct(parameters_, groups_);
   check_one_rank(parameters_);
+  record_ = std::make_unique<detail::StepRecord>(runtime().pool());
 }
 
 void Optimizer::append(ParamGroup given) {
@@ -65,7 +70,11 @@ void Optimizer::append(ParamGroup given) {
                     i,
                     given.parameters.size()));
   }
-  std::move(given.parameters.begin(), given.parameters.end(), std::back_inserter(parameters_));
+  if (parameters_.empty()) {
+    parameters_ = std::move(given.parameters);
+  } else {
+    std::move(given.parameters.begin(), given.parameters.end(), std::back_inserter(parameters_));
+  }
   group.end = parameters_.size();
   groups_.push_back(group);
 }

@@ -1,8 +1,8 @@
 #include "lockstep/optim/detail/step_record.h"
 
 #include <algorithm>
-#include <iterator>
 #include <string>
+#include <utility>
 
 namespace lockstep::optim::detail {
 
@@ -37,29 +37,34 @@ void StepRecord::prepare(Recorder& recorder, const OptimizerView& view) {
   const bool same = recorder_ == &recorder && marks_.size() == view.parameters.size();
   recorder_ = &recorder;
   n_lists_ = view.state.size();
-  bool renamed = !same;
-  std::vector<Mark> marks;
-  for (const Variable& parameter : view.parameters) marks.push_back(mark_of(parameter));
-  for (std::size_t i = 0; same && i < marks.size(); ++i) {
-    renamed = renamed || marks[i].name != marks_[i].name || marks[i].wrapper != marks_[i].wrapper;
-  }
-  marks_ = std::move(marks);
-  if (renamed) told_.clear();
+  if (take_marks(view.parameters, same)) told_.clear();
 
   parts_.clear();
   for (std::size_t i = 0; i < marks_.size(); ++i) {
-    if (!marks_[i].trained) continue;
-    const std::int32_t wrapper = marks_[i].wrapper;
-    auto part = std::find_if(parts_.begin(), parts_.end(), [wrapper](const Part& other) {
-      return other.wrapper == wrapper;
-    });
-    if (part == parts_.end()) {
-      parts_.push_back({.wrapper = wrapper, .indices = {}, .names = {}, .state_names = {}});
-      part = std::prev(parts_.end());
-    }
-    part->indices.push_back(i);
+    if (marks_[i].trained) part_of(marks_[i].wrapper).indices.push_back(i);
   }
   for (Part& part : parts_) name_part(part, view.state);
+}
+
+bool StepRecord::take_marks(std::span<const Variable> parameters, bool same_list) {
+  bool renamed = !same_list;
+  marks_.resize(parameters.size());
+  for (std::size_t i = 0; i < marks_.size(); ++i) {
+    const Mark now = mark_of(parameters[i]);
+    renamed = renamed || now.name != marks_[i].name || now.wrapper != marks_[i].wrapper;
+    marks_[i] = now;
+  }
+  return renamed;
+}
+
+StepRecord::Part& StepRecord::part_of(std::int32_t wrapper) {
+  const auto known = std::find_if(parts_.begin(), parts_.end(), [wrapper](const Part& part) {
+    return part.wrapper == wrapper;
+  });
+  if (known != parts_.end()) return *known;
+  std::pmr::vector<std::size_t> indices(parts_.get_allocator());
+  indices.reserve(marks_.size());
+  return parts_.emplace_back(Part{.wrapper = wrapper, .indices = std::move(indices)});
 }
 
 NameId StepRecord::name_of(std::size_t i) const {
@@ -69,16 +74,16 @@ NameId StepRecord::name_of(std::size_t i) const {
 
 void StepRecord::name_part(Part& part, std::span<const StateList> state) {
   NameTable& names = recorder_->names();
-  std::vector<NameId> parameter_names;
-  for (const std::size_t i : part.indices) parameter_names.push_back(name_of(i));
-  std::vector<NameId> state_names;
+  names_.clear();
+  for (const std::size_t i : part.indices) names_.push_back(name_of(i));
+  part.names = names.intern_layout(names_);
+  names_.clear();
   for (const StateList& list : state) {
-    for (const NameId name : parameter_names) {
-      state_names.push_back(names.intern(std::string(names.text(name)) + "/" + list.name));
+    for (const std::size_t i : part.indices) {
+      names_.push_back(names.intern(std::string(names.text(name_of(i))) + "/" + list.name));
     }
   }
-  part.names = names.intern_layout(parameter_names);
-  part.state_names = names.intern_layout(state_names);
+  part.state_names = names.intern_layout(names_);
 }
 
 bool StepRecord::has_news(const OptimizerView& view) const {
@@ -105,14 +110,14 @@ void StepRecord::record_options(const OptimizerView& view, const OptimizerInfo& 
 void StepRecord::record_group(const OptimizerView& view, std::size_t g, const OptimizerInfo& info) {
   NameTable& names = recorder_->names();
   const Group& group = view.groups[g];
-  const std::size_t n_most = 3 + info.options.size();
-  std::vector<NameId> options;
-  std::vector<double> values;
-  options.reserve(n_most);
-  values.reserve(n_most);
-  const auto add = [&](NameId name, double value) {
-    options.push_back(name);
-    values.push_back(value);
+  const std::size_t n_most = std::max(3 + info.options.size(), group.end - group.first);
+  names_.clear();
+  names_.reserve(n_most);
+  values_.clear();
+  values_.reserve(n_most);
+  const auto add = [this](NameId name, double value) {
+    names_.push_back(name);
+    values_.push_back(value);
   };
   add(recorder_->literal("lr"), group.lr);
   add(recorder_->literal("weight_decay"), group.weight_decay);
@@ -120,28 +125,32 @@ void StepRecord::record_group(const OptimizerView& view, std::size_t g, const Op
   for (const OptimizerOption& option : info.options) add(names.intern(option.name), option.value);
   OptimizerEvent event{.kind = names.intern(info.kind),
                        .group = static_cast<std::int32_t>(g),
-                       .options = names.intern_layout(options),
-                       .values = values};
-  std::vector<std::int32_t> wrappers;  // Ascending; nearly always one.
+                       .options = names.intern_layout(names_),
+                       .values = values_};
+  for (auto wrapper = next_wrapper(group, std::nullopt); wrapper;
+       wrapper = next_wrapper(group, wrapper)) {
+    names_.clear();
+    for (std::size_t i = group.first; i < group.end; ++i) {
+      if (marks_[i].wrapper == *wrapper) names_.push_back(name_of(i));
+    }
+    event.layout = names.intern_layout(names_);
+    recorder_->record(event, *wrapper);
+  }
+}
+
+std::optional<std::int32_t> StepRecord::next_wrapper(const Group& group,
+                                                     std::optional<std::int32_t> last) const {
+  std::optional<std::int32_t> next;
   for (std::size_t i = group.first; i < group.end; ++i) {
     const std::int32_t wrapper = marks_[i].wrapper;
-    const auto place = std::lower_bound(wrappers.begin(), wrappers.end(), wrapper);
-    if (place == wrappers.end() || *place != wrapper) wrappers.insert(place, wrapper);
+    if ((!last || wrapper > *last) && (!next || wrapper < *next)) next = wrapper;
   }
-  std::vector<NameId> parameters;
-  parameters.reserve(group.end - group.first);
-  for (const std::int32_t wrapper : wrappers) {
-    parameters.clear();
-    for (std::size_t i = group.first; i < group.end; ++i) {
-      if (marks_[i].wrapper == wrapper) parameters.push_back(name_of(i));
-    }
-    event.layout = names.intern_layout(parameters);
-    recorder_->record(event, wrapper);
-  }
+  return next;
 }
 
 void StepRecord::record_used(const OptimizerView& view) {
   for (const Part& part : parts_) {
+    used_.reserve(part.indices.size());
     for (const std::size_t i : part.indices) used_.add(view.parameters[i]);
     recorder_->record_grads(GradPoint::kUsed, part.names, used_.list(), part.wrapper);
     used_.clear();
@@ -156,6 +165,7 @@ void StepRecord::record_cleared(bool to_none) {
 
 void StepRecord::record_tensors(const OptimizerView& view, const Part& part) {
   scratch_.clear();
+  scratch_.reserve(part.indices.size());
   for (const std::size_t i : part.indices) scratch_.push_back(&view.parameters[i].data());
   recorder_->record_states(
       StateKind::kParam, StatePoint::kStep, part.names, scratch_, part.wrapper);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fmt/core.h>
+#include <memory_resource>
 
 #include "lockstep/base/check.h"
 
@@ -11,8 +12,10 @@ void agree_on_buckets(ProcessGroup& group,
                       std::vector<std::vector<std::int32_t>>& buckets,
                       std::size_t n_params,
                       const OpOptions& options) {
-  std::vector<std::int32_t> indices;
-  std::vector<std::int32_t> lengths;
+  std::pmr::vector<std::int32_t> indices(&group.runtime().pool());
+  std::pmr::vector<std::int32_t> lengths(&group.runtime().pool());
+  indices.reserve(n_params + 1);
+  lengths.reserve(buckets.size());
   for (const std::vector<std::int32_t>& bucket : buckets) {
     indices.insert(indices.end(), bucket.begin(), bucket.end());
     lengths.push_back(static_cast<std::int32_t>(bucket.size()));
@@ -29,7 +32,7 @@ void agree_on_buckets(ProcessGroup& group,
   const auto n_buckets = static_cast<std::size_t>(indices.back());
   lengths.resize(n_buckets);
   group.broadcast(Memory::of(std::span(lengths)), 0, options).wait_or_throw();
-  buckets.assign(n_buckets, {});
+  buckets.resize(n_buckets);
   auto next = indices.cbegin();
   for (std::size_t b = 0; b < n_buckets; ++b) {
     LOCKSTEP_CHECK(lengths[b] > 0 && lengths[b] < indices.cend() - next,

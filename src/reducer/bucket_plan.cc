@@ -19,11 +19,14 @@ struct OpenBucket {
   std::size_t i_limit = 0;
 };
 
-OpenBucket& open_bucket_of(std::vector<OpenBucket>& open, const PlannedTensor& tensor) {
+OpenBucket& open_bucket_of(std::vector<OpenBucket>& open,
+                           const PlannedTensor& tensor,
+                           std::size_t n_most) {
   for (OpenBucket& bucket : open) {
     if (bucket.dtype == tensor.dtype && bucket.device == tensor.device) return bucket;
   }
   OpenBucket& fresh = open.emplace_back();
+  fresh.members.reserve(n_most);
   fresh.dtype = tensor.dtype;
   fresh.device = tensor.device;
   return fresh;
@@ -35,7 +38,8 @@ void close(BucketPlan& plan, OpenBucket& bucket, std::int64_t limit_bytes) {
   bucket.bytes = 0;
 }
 
-BucketPlan sorted_by_smallest_index(const BucketPlan& plan) {
+BucketPlan sorted_by_smallest_index(BucketPlan plan) {
+  if (plan.buckets.size() < 2) return plan;
   std::vector<std::pair<std::int32_t, std::size_t>> order;
   for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
     order.emplace_back(*std::min_element(plan.buckets[b].begin(), plan.buckets[b].end()), b);
@@ -43,7 +47,7 @@ BucketPlan sorted_by_smallest_index(const BucketPlan& plan) {
   std::sort(order.begin(), order.end());
   BucketPlan sorted;
   for (const auto& [smallest, b] : order) {
-    sorted.buckets.push_back(plan.buckets[b]);
+    sorted.buckets.push_back(std::move(plan.buckets[b]));
     sorted.limits_bytes.push_back(plan.limits_bytes[b]);
   }
   return sorted;
@@ -68,7 +72,7 @@ BucketPlan compute_bucket_assignment_by_size(std::span<const PlannedTensor> tens
       plan.limits_bytes.push_back(0);
       continue;
     }
-    OpenBucket& bucket = open_bucket_of(open, tensors[i]);
+    OpenBucket& bucket = open_bucket_of(open, tensors[i], tensors.size() - i);
     bucket.members.push_back(index);
     bucket.bytes += tensors[i].n_elems * size_of(tensors[i].dtype);
     const std::int64_t limit_bytes = limits_bytes[bucket.i_limit];
@@ -81,7 +85,8 @@ BucketPlan compute_bucket_assignment_by_size(std::span<const PlannedTensor> tens
   for (OpenBucket& bucket : open) {
     if (!bucket.members.empty()) close(plan, bucket, limits_bytes[bucket.i_limit]);
   }
-  return index_map.empty() ? sorted_by_smallest_index(plan) : plan;
+  if (!index_map.empty()) return plan;
+  return sorted_by_smallest_index(std::move(plan));
 }
 
 }  // namespace lockstep

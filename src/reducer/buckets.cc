@@ -17,13 +17,15 @@ Buckets::Buckets(const std::vector<NamedVariable>& parameters,
       group_(&group),
       runtime_(&group.runtime()),
       options_(&options),
-      slots_(parameters.size()) {}
+      buckets_(&runtime_->pool()),
+      slots_(parameters.size(), &runtime_->pool()) {}
 
-void Buckets::assign(const std::vector<std::vector<std::int32_t>>& assignment) {
+void Buckets::assign(std::vector<std::vector<std::int32_t>> assignment) {
   buckets_.clear();
-  buckets_.resize(assignment.size());
-  for (std::size_t b = 0; b < assignment.size(); ++b) {
-    buckets_[b].members = assignment[b];
+  members_ = std::move(assignment);
+  buckets_.resize(members_.size());
+  for (std::size_t b = 0; b < members_.size(); ++b) {
+    buckets_[b].members = members_[b];
     assign(buckets_[b], b);
   }
 }
@@ -65,12 +67,6 @@ void Buckets::adopt_gradient(std::size_t index) {
   if (!leaf(index).grad().defined()) return;
   runtime_->kernels().copy(slots_[index].view, leaf(index).grad());
   leaf(index).set_grad(slots_[index].view);
-}
-
-std::vector<std::vector<std::int32_t>> Buckets::members() const {
-  std::vector<std::vector<std::int32_t>> result;
-  for (const Bucket& bucket : buckets_) result.push_back(bucket.members);
-  return result;
 }
 
 void Buckets::begin() {

@@ -3,8 +3,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <memory_resource>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,7 +30,8 @@ struct ReducerOptions {
   std::vector<std::int64_t> rebuilt_limits_bytes;
   CallSite site;
   std::int32_t wrapper = -1;
-  std::vector<std::string> debug_names;  ///< By parameter; empty: their own names.
+  /// What messages call a parameter if they name any; empty: by its own name.
+  std::function<std::string(const NamedVariable&)> debug_name;
 };
 
 /// The buckets of one reducer. Knows where gradients lie and how they travel, not when.
@@ -45,8 +49,9 @@ class Buckets {
           const ReducerOptions& options);
 
   /// Makes new buckets, each a list of indices of parameters.
-  void assign(const std::vector<std::vector<std::int32_t>>& assignment);
-  std::vector<std::vector<std::int32_t>> members() const;
+  void assign(std::vector<std::vector<std::int32_t>> assignment);
+
+  const std::vector<std::vector<std::int32_t>>& members() const { return members_; }
 
   /// From now on it takes full buckets, and divides. Requires: no sparse gradients.
   void set_hook(CommHook& hook) { hook_ = &hook; }
@@ -79,7 +84,7 @@ class Buckets {
  private:
   struct Bucket {
     Tensor flat;
-    std::vector<std::int32_t> members;
+    std::span<const std::int32_t> members;
     std::size_t n_pending = 0;
     std::uint64_t layout = 0;
     Work work;
@@ -115,9 +120,10 @@ class Buckets {
   Runtime* runtime_;
   const ReducerOptions* options_;
   CommHook* hook_ = nullptr;
-  std::vector<Bucket> buckets_;
-  std::vector<Slot> slots_;  // By parameter.
-  std::size_t next_ = 0;     // The first that was not launched.
+  std::vector<std::vector<std::int32_t>> members_;  // By bucket.
+  std::pmr::vector<Bucket> buckets_;
+  std::pmr::vector<Slot> slots_;  // By parameter.
+  std::size_t next_ = 0;          // The first that was not launched.
 };
 
 }  // namespace lockstep

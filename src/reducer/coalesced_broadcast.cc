@@ -1,5 +1,6 @@
 #include "lockstep/reducer/coalesced_broadcast.h"
 
+#include <memory_resource>
 #include <utility>
 
 #include "lockstep/reducer/layout_digest.h"
@@ -9,12 +10,15 @@ namespace lockstep {
 
 CoalescedBroadcast::CoalescedBroadcast(std::vector<NamedVariable> variables, std::int64_t cap_bytes)
     : variables_(std::move(variables)) {
-  std::vector<PlannedTensor> tensors;
+  if (variables_.empty()) return;
+  std::pmr::vector<PlannedTensor> tensors(&variables_.front().variable.runtime().pool());
+  tensors.reserve(variables_.size());
   for (const NamedVariable& entry : variables_) {
     const Tensor& data = entry.variable.data();
     tensors.push_back({data.n_elems(), data.dtype(), data.device()});
   }
   plan_ = compute_bucket_assignment_by_size(tensors, std::span<const std::int64_t>(&cap_bytes, 1));
+  layouts_.reserve(plan_.buckets.size());
   for (const std::vector<std::int32_t>& bucket : plan_.buckets) {
     LayoutDigest digest;
     std::int64_t offset = 0;

@@ -1,6 +1,7 @@
 #include "lockstep/reducer/gradient_trace.h"
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 
 #include "lockstep/autograd/sparse_rows.h"
@@ -27,21 +28,32 @@ int precision(DType dtype) {
   }
 }
 
+/// For one parameter, in all three drafts.
+constexpr std::size_t kDraftBytes =
+    3 * (sizeof(std::uint64_t) + sizeof(Sketch) + sizeof(std::int64_t) + sizeof(std::uint8_t));
+
 }  // namespace
 
-GradientTrace::GradientTrace(Recorder& recorder,
+GradientTrace::GradientTrace(Runtime& runtime,
                              std::int32_t wrapper,
                              std::span<const NamedVariable> parameters)
-    : recorder_(&recorder), wrapper_(wrapper) {
+    : recorder_(runtime.recorder()),
+      wrapper_(wrapper),
+      parameters_(&runtime.pool()),
+      names_(&runtime.pool()),
+      lists_(kDraftBytes * (parameters.size() + 1), &runtime.pool()),
+      taken_over_(&runtime.pool()),
+      indices_(&runtime.pool()),
+      lengths_(&runtime.pool()) {
   if (!parameters.empty()) dtype_ = parameters.front().variable.data().dtype();
   parameters_.reserve(parameters.size());
   names_.reserve(parameters.size());
   for (const NamedVariable& parameter : parameters) {
     parameters_.push_back(parameter.variable);
-    names_.push_back(recorder.names().intern(parameter.name));
+    names_.push_back(recorder_->names().intern(parameter.name));
     allow_for(parameter.variable.data().dtype());
   }
-  layout_ = recorder.names().intern_layout(names_);
+  layout_ = recorder_->names().intern_layout(names_);
   base_ = make_draft(GradPoint::kBase);
   inc_ = make_draft(GradPoint::kInc);
   pre_ = make_draft(GradPoint::kPre);
@@ -52,17 +64,26 @@ void GradientTrace::allow_for(DType dtype) {
   if (precision(dtype) < precision(dtype_)) dtype_ = dtype;
 }
 
-GradientTrace::Draft GradientTrace::make_draft(GradPoint point) const {
+template <typename T>
+std::span<T> GradientTrace::make_list(std::size_t n) {
+  if (n == 0) return {};
+  T* const first = static_cast<T*>(lists_.allocate(n * sizeof(T), alignof(T)));
+  std::uninitialized_value_construct_n(first, n);
+  return {first, n};
+}
+
+GradientTrace::Draft GradientTrace::make_draft(GradPoint point) {
   const RecordOptions& options = recorder_->options();
   const std::size_t n = parameters_.size();
   Draft draft;
   draft.point = point;
   draft.wanted = point == GradPoint::kBase ? options.grad_base : options.grad_local;
   draft.sketched = options.sketches && point != GradPoint::kBase;
-  draft.digests.resize(n);
-  draft.sketches.resize(draft.sketched ? n : 0);
-  draft.n_elems.resize(n);
-  draft.undefined.resize((n + 7) / 8);
+  if (!draft.wanted) return draft;
+  draft.digests = make_list<std::uint64_t>(n);
+  draft.sketches = make_list<Sketch>(draft.sketched ? n : 0);
+  draft.n_elems = make_list<std::int64_t>(n);
+  draft.undefined = make_list<std::uint8_t>((n + 7) / 8);
   clear(draft);
   return draft;
 }
@@ -159,6 +180,7 @@ void GradientTrace::record_local() {
 
 void GradientTrace::record_outcome(bool reduced) {
   if (reduced && (recorder_->options().grad_post || recorder_->options().values)) {
+    grads_.reserve(parameters_.size());
     for (const Variable& parameter : parameters_) grads_.add(parameter);
     recorder_->record_grads(GradPoint::kPost, layout_, grads_.list(), wrapper_);
     grads_.clear();
@@ -168,7 +190,9 @@ void GradientTrace::record_outcome(bool reduced) {
 
 void GradientTrace::record_buckets(const std::vector<std::vector<std::int32_t>>& buckets) {
   indices_.clear();
+  indices_.reserve(parameters_.size());
   lengths_.clear();
+  lengths_.reserve(buckets.size());
   for (const std::vector<std::int32_t>& bucket : buckets) {
     indices_.insert(indices_.end(), bucket.begin(), bucket.end());
     lengths_.push_back(static_cast<std::int32_t>(bucket.size()));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory_resource>
 #include <span>
 #include <vector>
 
@@ -17,10 +18,9 @@ namespace lockstep {
 /// before the backward ends. A warm trace allocates nothing.
 class GradientTrace {
  public:
-  /// `parameters` in the reducer's index order. Requires: the recorder outlives the trace.
-  GradientTrace(Recorder& recorder,
-                std::int32_t wrapper,
-                std::span<const NamedVariable> parameters);
+  /// `parameters` in the reducer's index order. Requires: the runtime has a recorder, which outlives
+  /// the trace.
+  GradientTrace(Runtime& runtime, std::int32_t wrapper, std::span<const NamedVariable> parameters);
 
   /// Gradients are computed or communicated in `dtype`, too: bounds have to allow for it.
   void allow_for(DType dtype);
@@ -42,13 +42,15 @@ class GradientTrace {
     bool wanted = false;
     bool sketched = false;
     bool started = false;
-    std::vector<std::uint64_t> digests;
-    std::vector<Sketch> sketches;
-    std::vector<std::int64_t> n_elems;
-    std::vector<std::uint8_t> undefined;
+    std::span<std::uint64_t> digests;
+    std::span<Sketch> sketches;
+    std::span<std::int64_t> n_elems;
+    std::span<std::uint8_t> undefined;
   };
 
-  Draft make_draft(GradPoint point) const;
+  Draft make_draft(GradPoint point);
+  template <typename T>
+  std::span<T> make_list(std::size_t n);
   /// `twin`: a draft whose entry may describe the same values; null = none.
   void add(Draft& draft, std::size_t index, const Tensor& grad, const Draft* twin);
   static void define(Draft& draft, std::size_t index);
@@ -57,21 +59,22 @@ class GradientTrace {
 
   Recorder* recorder_;
   std::int32_t wrapper_;
-  std::vector<Variable> parameters_;
-  std::vector<NameId> names_;
+  std::pmr::vector<Variable> parameters_;
+  std::pmr::vector<NameId> names_;
   LayoutId layout_ = kNoLayout;
   /// The coarsest of all parameters: bounds derived from it hold for all.
   DType dtype_ = DType::kF32;
   /// A contribution that became the gradient as it was has the same digest: it is not read again.
   bool is_last_contribution(std::size_t index, const Tensor& grad) const;
 
+  std::pmr::monotonic_buffer_resource lists_;  ///< Of drafts.
   Draft base_;
   Draft inc_;
   Draft pre_;
-  std::vector<const void*> taken_over_;  ///< Memory of contributions to empty gradients.
-  WholeGradients grads_;                 ///< Scratch.
-  std::vector<std::int32_t> indices_;    ///< Scratch.
-  std::vector<std::int32_t> lengths_;    ///< Scratch.
+  std::pmr::vector<const void*> taken_over_;  ///< Memory of contributions to empty gradients.
+  WholeGradients grads_;                      ///< Scratch.
+  std::pmr::vector<std::int32_t> indices_;    ///< Scratch.
+  std::pmr::vector<std::int32_t> lengths_;    ///< Scratch.
 };
 
 }  // namespace lockstep

@@ -31,16 +31,20 @@ PlannedTensor planned(const NamedVariable& parameter) {
 
 // Before the rebuild the parameters registered last are assumed to be ready first.
 std::vector<std::vector<std::int32_t>> initial_assignment(
-    std::span<const NamedVariable> parameters, std::span<const std::int64_t> limits_bytes) {
-  std::vector<PlannedTensor> tensors;
+    std::span<const NamedVariable> parameters,
+    std::span<const std::int64_t> limits_bytes,
+    Pool& pool) {
+  std::pmr::vector<PlannedTensor> tensors(&pool);
+  tensors.reserve(parameters.size());
   for (const NamedVariable& parameter : parameters) tensors.push_back(planned(parameter));
   BucketPlan plan = compute_bucket_assignment_by_size(tensors, limits_bytes);
   std::reverse(plan.buckets.begin(), plan.buckets.end());
-  return plan.buckets;
+  return std::move(plan.buckets);
 }
 
 std::vector<Variable> leaves_of(std::span<const NamedVariable> parameters) {
   std::vector<Variable> leaves;
+  leaves.reserve(parameters.size());
   for (const NamedVariable& parameter : parameters) leaves.push_back(parameter.variable);
   return leaves;
 }
@@ -59,11 +63,13 @@ Reducer::Reducer(std::vector<NamedVariable> parameters,
       use_(leaves_of(parameters_), options_.find_unused_parameters, options_.is_compat_113),
       buckets_(parameters_, group, options_),
       divisor_(static_cast<double>(group.size())),
-      backward_{.ready = std::vector<std::uint8_t>(parameters_.size())} {
+      backward_{.ready = std::pmr::vector<std::uint8_t>(parameters_.size(), &runtime_->pool())},
+      order_{.until_rebuild = std::pmr::vector<std::int32_t>(&runtime_->pool()),
+             .last = std::pmr::vector<std::int32_t>(&runtime_->pool())} {
   if (parameters_.empty()) throw ReducerError("Expected at least one parameter.");
   if (!options_.find_unused_parameters) order_.until_rebuild.reserve(parameters_.size());
   order_.last.reserve(parameters_.size());
-  assign_buckets(initial_assignment(parameters_, options_.initial_limits_bytes));
+  assign_buckets(initial_assignment(parameters_, options_.initial_limits_bytes, runtime_->pool()));
   rearm_hooks();
 }
 
@@ -75,9 +81,9 @@ Reducer::~Reducer() {
   for (const NamedVariable& parameter : parameters_) parameter.variable.remove_hook(*this);
 }
 
-void Reducer::assign_buckets(const std::vector<std::vector<std::int32_t>>& assignment) {
-  buckets_.assign(assignment);
-  if (trace_ != nullptr) trace_->record_buckets(assignment);
+void Reducer::assign_buckets(std::vector<std::vector<std::int32_t>> assignment) {
+  buckets_.assign(std::move(assignment));
+  if (trace_ != nullptr) trace_->record_buckets(buckets_.members());
 }
 
 bool Reducer::is_debugging() const {
@@ -86,8 +92,9 @@ bool Reducer::is_debugging() const {
   return level == DebugLevel::kInfo || level == DebugLevel::kDetail;
 }
 
-const std::string& Reducer::debug_name(std::size_t index) const {
-  return options_.debug_names.empty() ? parameters_[index].name : options_.debug_names[index];
+std::string Reducer::debug_name(std::size_t index) const {
+  const NamedVariable& parameter = parameters_[index];
+  return options_.debug_name ? options_.debug_name(parameter) : parameter.name;
 }
 
 // ---- between backward passes
@@ -123,7 +130,8 @@ bool Reducer::rebuild_buckets() {
   const bool small_last =
       parse_int(runtime_->host().environment("DDP_SET_LAST_BUCKET_CAP").value_or("")) == 1;
   if (small_last) std::reverse(order_.until_rebuild.begin(), order_.until_rebuild.end());
-  std::vector<PlannedTensor> tensors;
+  std::pmr::vector<PlannedTensor> tensors(&runtime_->pool());
+  tensors.reserve(parameters_.size());
   for (const std::int32_t index : order_.until_rebuild) {
     tensors.push_back(planned(parameters_[static_cast<std::size_t>(index)]));
   }
@@ -134,7 +142,7 @@ bool Reducer::rebuild_buckets() {
       *group_, plan.buckets, parameters_.size(), buckets_.op_options("ddp.rebuild", 0));
   order_.rebuilt = true;
   order_.until_rebuild.clear();
-  assign_buckets(plan.buckets);
+  assign_buckets(std::move(plan.buckets));
   return true;
 }
 

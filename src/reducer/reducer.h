@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory_resource>
 #include <span>
 #include <string>
 #include <vector>
@@ -114,7 +115,7 @@ class Reducer final : public GradHook, public BackwardCallback {
 
   const std::vector<NamedVariable>& parameters() const { return parameters_; }
 
-  std::vector<std::vector<std::int32_t>> buckets() const { return buckets_.members(); }
+  const std::vector<std::vector<std::int32_t>>& buckets() const { return buckets_.members(); }
 
   /// By parameter: on how many ranks it was used in the last reduced backward (of a static graph:
   /// in the first one). Empty unless use is tracked.
@@ -131,22 +132,22 @@ class Reducer final : public GradHook, public BackwardCallback {
     bool requires_finalize = false;  ///< A gradient has become ready, and no reduction ended since.
     bool running = false;            ///< The callback at its end is queued.
     bool unused_marked = false;
-    std::vector<std::uint8_t> ready = {};  ///< By parameter.
+    std::pmr::vector<std::uint8_t> ready;  ///< By parameter.
   };
 
   /// Indices in the order in which gradients became ready.
   struct ReadyOrder {
     bool rebuilt = false;
-    std::vector<std::int32_t> until_rebuild = {};
-    std::vector<std::int32_t> last = {};  ///< In the last synchronising backward.
+    std::pmr::vector<std::int32_t> until_rebuild;
+    std::pmr::vector<std::int32_t> last;  ///< In the last synchronising backward.
   };
 
-  void assign_buckets(const std::vector<std::vector<std::int32_t>>& assignment);
+  void assign_buckets(std::vector<std::vector<std::int32_t>> assignment);
 
   bool should_rebuild() const { return !order_.rebuilt && !is_searching(); }
 
   bool is_debugging() const;
-  const std::string& debug_name(std::size_t index) const;
+  std::string debug_name(std::size_t index) const;
 
   void enter_backward();
   void mark_unused();

@@ -94,7 +94,10 @@ class InFlight {
   InFlight() = default;
 
   /// Lets `runtime` know how many loans there are. Requires: it outlives this object's use.
-  explicit InFlight(Runtime& runtime) : runtime_(&runtime) {}
+  explicit InFlight(Runtime& runtime) : runtime_(&runtime) {
+    constexpr std::size_t kUsualLoans = 8;
+    loans_.reserve(kUsualLoans);
+  }
 
   void listen(Listener* listener) { listener_ = listener; }
 

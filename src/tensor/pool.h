@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <memory_resource>
 #include <new>
 #include <utility>
 #include <vector>
@@ -62,12 +63,15 @@ inline constexpr SmallClasses kSmallClasses = make_small_classes();
 /// one the next rank gets, still in cache. After the first step of a training job every allocation
 /// is served from a free list; `system_allocations()` lets a test prove it.
 ///
+/// Lists that live as long as something of a rank does come from it, too (std::pmr::vector): a wrapper
+/// and an optimizer make dozens, and a world that runs again finds their memory warm.
+///
 /// Requires: used by one thread at a time.
 /// Deterministic: addresses never influence results; the order of reuse depends only on the calls.
-class Pool {
+class Pool final : public std::pmr::memory_resource {
  public:
   Pool() = default;
-  ~Pool() = default;
+  ~Pool() override = default;
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
   Pool(Pool&&) = delete;
@@ -121,6 +125,18 @@ class Pool {
   void account(std::size_t bytes) {
     bytes_in_use_ += static_cast<std::int64_t>(bytes);
     if (bytes_in_use_ > bytes_peak_) bytes_peak_ = bytes_in_use_;
+  }
+
+  void* do_allocate(std::size_t bytes, std::size_t /*alignment*/) override {
+    return allocate(bytes);
+  }
+
+  void do_deallocate(void* block, std::size_t bytes, std::size_t /*alignment*/) override {
+    release(block, bytes);
+  }
+
+  bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override {
+    return this == &other;
   }
 
   void* allocate_slowly(std::size_t bytes);

@@ -34,6 +34,36 @@ TEST(NameTableTest, TextsStayWhereTheyAreWhileTheTableGrows) {
   EXPECT_EQ(first.data(), names.text(names.intern("first")).data());
 }
 
+TEST(NameTableTest, TextsEndWithAZeroByteAlsoWhereLongerOnesHaveBeen) {
+  NameTable names;
+  names.intern("a name that is longer");
+  names.clear();
+
+  EXPECT_STREQ(names.text(names.intern("save.py")).data(), "save.py");
+  EXPECT_STREQ(names.text(names.intern(std::string_view("train.py", 5))).data(), "train");
+  EXPECT_STREQ(names.text(kNoName).data(), "");
+}
+
+TEST(NameTableTest, AClearedTableNumbersFromTheStartAndKnowsNothingOfBefore) {
+  NameTable names;
+  const NameId first = names.intern("first");
+  const std::array<NameId, 2> list = {first, names.intern("second")};
+  const LayoutId layout = names.intern_layout(list);
+  const char* const place = names.text(first).data();
+
+  names.clear();
+
+  EXPECT_EQ(names.size(), 1U);
+  EXPECT_EQ(names.intern(""), kNoName);
+  EXPECT_TRUE(names.layout(kNoLayout).empty());
+  const NameId other = names.intern("other");
+  EXPECT_EQ(other, first);
+  EXPECT_EQ(names.text(other), "other");
+  EXPECT_EQ(names.text(other).data(), place);  // In the memory of before.
+  EXPECT_EQ(names.intern_layout(std::array{other}), layout);
+  EXPECT_EQ(names.layout(layout).size(), 1U);
+}
+
 TEST(NameTableTest, LayoutsAreListsInOrder) {
   NameTable names;
   const std::array<NameId, 2> forwards = {names.intern("a"), names.intern("b")};

@@ -2,10 +2,15 @@
 
 #include <array>
 #include <cstring>
+#include <memory_resource>
+#include <stdexcept>
+#include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 
 #include "lockstep/base/check.h"
+#include "lockstep/memory/placed.h"
 
 #include "tests/support/test_runtime.h"
 
@@ -51,6 +56,40 @@ TEST(PoolTest, ARepeatedPatternNeverAsksTheSystemAgain) {
 
   EXPECT_EQ(test.pool.system_allocations(), after_first);
   EXPECT_EQ(test.pool.bytes_in_use(), 0);
+}
+
+TEST(PoolTest, ListsAndObjectsGiveBackWhatTheyTook) {
+  struct Holder {
+    explicit Holder(std::pmr::vector<std::int32_t> given) : list(std::move(given)) {}
+
+    std::pmr::vector<std::int32_t> list;
+  };
+
+  Pool pool;
+  const auto use = [&pool] {
+    std::pmr::vector<std::int32_t> list(&pool);
+    for (std::int32_t i = 0; i < 100; ++i) list.push_back(i);
+    const Placed<Holder> object = make_placed<Holder>(pool, std::move(list));
+    EXPECT_EQ(object->list.back(), 99);
+    EXPECT_GT(pool.bytes_in_use(), 400);
+  };
+  use();
+  const std::int64_t after_first = pool.system_allocations();
+  use();
+
+  EXPECT_EQ(pool.system_allocations(), after_first);
+  EXPECT_EQ(pool.bytes_in_use(), 0);
+}
+
+// The constructor's exception leaves; its memory does not.
+TEST(PoolTest, AnObjectThatWasNotMadeKeepsNoMemory) {
+  struct Refused {
+    Refused() { throw std::runtime_error("no"); }
+  };
+
+  Pool pool;
+  EXPECT_THROW(static_cast<void>(make_placed<Refused>(pool)), std::runtime_error);
+  EXPECT_EQ(pool.bytes_in_use(), 0);
 }
 
 TEST(PoolTest, GrowingDemandIsNoticed) {

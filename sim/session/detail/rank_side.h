@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "lockstep/memory/placed.h"
 #include "lockstep/sim/fiber/world.h"
 #include "lockstep/tensor/in_flight.h"
 #include "lockstep/trace/recorder.h"
@@ -26,6 +27,16 @@ class RunPool {
   bool kept_ = false;
 };
 
+/// The names of one run after another. A trace that was kept has those of its run to itself.
+class RunNames {
+ public:
+  /// Between two runs: a table without names.
+  std::shared_ptr<NameTable> cleared();
+
+ private:
+  std::shared_ptr<NameTable> names_ = std::make_shared<NameTable>();
+};
+
 /// A rank's kernels while nothing has to be watched, and those of the rest of the time. They compute
 /// the same.
 struct KernelPair {
@@ -39,7 +50,7 @@ class KeptRuntime {
  public:
   KeptRuntime(RunPool& pool, const KernelPair& kernels, RankHandle& rank)
       : pool_(&pool),
-        runtime_(std::make_unique<Runtime>(pool.get(), kernels.calm, rank)),
+        runtime_(make_placed<Runtime>(pool.get(), pool.get(), kernels.calm, rank)),
         rank_(rank.rank()) {
     runtime_->set_watched_kernels(kernels.watched);
   }
@@ -58,7 +69,7 @@ class KeptRuntime {
 
  private:
   RunPool* pool_;
-  std::unique_ptr<Runtime> runtime_;
+  Placed<Runtime> runtime_;
   Rank rank_;
 };
 
@@ -85,7 +96,7 @@ class MemoryWatch {
     ExchangeRecorder exchange_pen;
   };
 
-  std::unique_ptr<Parts> parts_;
+  Placed<Parts> parts_;
 };
 
 }  // namespace lockstep::sim

@@ -9,6 +9,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -253,7 +254,7 @@ inline bool bit(std::span<const std::uint8_t> bits, std::size_t i) {
 inline LawResult conclude(std::string_view law,
                           std::vector<Finding> findings,
                           std::int64_t n_checked,
-                          std::string missing) {
+                          std::string_view missing) {
   LawResult result;
   result.law = law;
   result.n_checked = n_checked;
@@ -269,7 +270,7 @@ inline LawResult conclude(std::string_view law,
     result.verdict = Verdict::kBroken;
   } else if (n_checked == 0) {
     result.verdict = Verdict::kNotCheckable;
-    result.missing = std::move(missing);
+    result.missing = missing;
   }
   return result;
 }

@@ -81,7 +81,7 @@ class GradientMean final : public Law {
                                 judge_.n_checked() + own_means_.n_checked(),
                                 judge_.missing().empty()
                                     ? "grad events at pre and post with sketches, from all ranks"
-                                    : judge_.missing());
+                                    : std::string_view(judge_.missing()));
     result.advice = noticed_.advice(names);
     for (Advice& advice : own_means_.advice()) result.advice.push_back(std::move(advice));
     for (Advice& advice : judge_.advice()) result.advice.push_back(std::move(advice));

@@ -16,21 +16,21 @@ using Factory = std::unique_ptr<Law> (*)(const LawPolicy&);
 
 class PerTraining final : public Law {
  public:
-  PerTraining(Factory make, const LawPolicy& policy) : make_(make), policy_(policy) {
-    laws_.emplace(0, make(policy));
-  }
+  PerTraining(Factory make, const LawPolicy& policy)
+      : make_(make), policy_(policy), first_(make(policy)) {}
 
-  const LawInfo& info() const override { return first().info(); }
+  const LawInfo& info() const override { return first_->info(); }
 
-  EventKinds reads() const override { return first().reads() | kinds_of<TrainingEvent>(); }
+  EventKinds reads() const override { return first_->reads() | kinds_of<TrainingEvent>(); }
 
-  void require(RecordOptions& options) const override { first().require(options); }
+  void require(RecordOptions& options) const override { first_->require(options); }
 
   void on_event(const Event& event, const NameTable& names) override {
     if (const auto* training = std::get_if<TrainingEvent>(&event.body)) {
       begin(event, training->number, names);
     } else if (note(event)) {
-      for (const auto& [number, law] : laws_) law->on_event(event, names);
+      first_->on_event(event, names);
+      for (const auto& [number, law] : later_) law->on_event(event, names);
     } else {
       law_of(event).on_event(event, names);
     }
@@ -40,17 +40,13 @@ class PerTraining final : public Law {
     const bool one = now_.empty() && !std::holds_alternative<TrainingEvent>(event.first->body);
     if (!one) return Law::on_cohort(event, names);
     note(*event.first);
-    first().on_cohort(event, names);
+    first_->on_cohort(event, names);
   }
 
   LawResult finish(const NameTable& names) override {
-    LawResult all;
-    for (const auto& [number, law] : laws_) {
+    LawResult all = first_->finish(names);
+    for (const auto& [number, law] : later_) {
       LawResult own = law->finish(names);
-      if (number == 0) {
-        all = std::move(own);
-        continue;
-      }
       for (Finding& finding : own.findings) {
         finding.message += " (in training " + std::to_string(number + 1) + " of this program)";
       }
@@ -66,8 +62,6 @@ class PerTraining final : public Law {
     std::int32_t number = 0;
   };
 
-  Law& first() const { return *laws_.begin()->second; }
-
   /// Keeps what later trainings have to know, too: how many ranks there are, and who holds replicas.
   bool note(const Event& event) {
     if (std::holds_alternative<WrapEvent>(event.body)) {
@@ -81,7 +75,8 @@ class PerTraining final : public Law {
 
   void begin(const Event& event, std::int32_t number, const NameTable& names) {
     now_[to_int(event.rank)] = {event.at.attempt, number};
-    std::unique_ptr<Law>& law = laws_[number];
+    if (number == 0) return;
+    std::unique_ptr<Law>& law = later_[number];
     if (law != nullptr) return;
     law = make_(policy_);
     const EventKinds wanted = law->reads();
@@ -92,8 +87,8 @@ class PerTraining final : public Law {
 
   Law& law_of(const Event& event) const {
     const auto now = now_.find(to_int(event.rank));
-    if (now == now_.end() || now->second.attempt != event.at.attempt) return first();
-    return *laws_.at(now->second.number);
+    if (now == now_.end() || now->second.attempt != event.at.attempt) return *first_;
+    return now->second.number == 0 ? *first_ : *later_.at(now->second.number);
   }
 
   static void add(LawResult own, LawResult& all) {
@@ -107,7 +102,8 @@ class PerTraining final : public Law {
 
   Factory make_;
   LawPolicy policy_;
-  std::map<std::int32_t, std::unique_ptr<Law>> laws_;  // By the training's number.
+  std::unique_ptr<Law> first_;
+  std::map<std::int32_t, std::unique_ptr<Law>> later_;  // By the training's number, from 1 on.
   std::map<WrapperKey, Event> wraps_;
   std::map<std::int32_t, Event> environments_;  // By restart attempt.
   std::map<std::int32_t, Now> now_;  // By rank; none before the first training has ended.

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory_resource>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -29,6 +31,15 @@ struct OptimizerView {
 /// between two steps: parameters are frozen and thawed, wrapped and added.
 class StepRecord {
  public:
+  /// `memory`: of the rank, which outlives its optimizers.
+  explicit StepRecord(std::pmr::memory_resource& memory)
+      : marks_(&memory),
+        parts_(&memory),
+        told_(&memory),
+        names_(&memory),
+        values_(&memory),
+        scratch_(&memory) {}
+
   /// Before any of the following, each time. Cheap while nothing has changed.
   void prepare(Recorder& recorder, const OptimizerView& view);
   /// Whether some group has options that were not recorded yet.
@@ -44,9 +55,9 @@ class StepRecord {
   /// The trained parameters of one wrapper.
   struct Part {
     std::int32_t wrapper;
-    std::vector<std::size_t> indices;
-    LayoutId names;
-    LayoutId state_names;
+    std::pmr::vector<std::size_t> indices;
+    LayoutId names = kNoLayout;
+    LayoutId state_names = kNoLayout;
   };
 
   /// What the parts and names of one parameter follow from.
@@ -61,18 +72,26 @@ class StepRecord {
 
   static Mark mark_of(const Variable& parameter);
   bool is_current(const Recorder& recorder, const OptimizerView& view) const;
+  /// Whether that changes what events call them or whose they are.
+  bool take_marks(std::span<const Variable> parameters, bool same_list);
+  Part& part_of(std::int32_t wrapper);
   NameId name_of(std::size_t i) const;
   void record_tensors(const OptimizerView& view, const Part& part);
   void name_part(Part& part, std::span<const StateList> state);
   void record_group(const OptimizerView& view, std::size_t g, const OptimizerInfo& info);
+  /// Of the wrappers of a group's parameters, in ascending order, the one after `last`.
+  std::optional<std::int32_t> next_wrapper(const Group& group,
+                                           std::optional<std::int32_t> last) const;
 
   Recorder* recorder_ = nullptr;
-  std::vector<Mark> marks_;  // By parameter.
-  std::size_t n_lists_ = 0;  // Of state.
-  std::vector<Part> parts_;
-  std::vector<GroupOptions> told_;  // By group: the options that were recorded last.
-  WholeGradients used_;             // Scratch.
-  std::vector<const Tensor*> scratch_;
+  std::pmr::vector<Mark> marks_;  // By parameter.
+  std::size_t n_lists_ = 0;       // Of state.
+  std::pmr::vector<Part> parts_;
+  std::pmr::vector<GroupOptions> told_;  // By group: the options that were recorded last.
+  std::pmr::vector<NameId> names_;       // Scratch.
+  std::pmr::vector<double> values_;      // Scratch.
+  WholeGradients used_;                  // Scratch.
+  std::pmr::vector<const Tensor*> scratch_;
 };
 
 }  // namespace lockstep::optim::detail

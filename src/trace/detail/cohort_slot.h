@@ -4,54 +4,17 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <variant>
 #include <vector>
 
+#include "lockstep/memory/copy_pages.h"
 #include "lockstep/trace/cohort.h"
 #include "lockstep/trace/detail/keep_spans.h"
 #include "lockstep/trace/detail/twin_fields.h"
 #include "lockstep/trace/trace_digest.h"
 
 namespace lockstep::detail {
-
-/// Memory for copies that live until the next reset; a warm one allocates nothing.
-class CopyPages {
- public:
-  void* allocate(std::size_t n_bytes) {
-    const std::size_t rounded = (n_bytes + 15) / 16 * 16;
-    while (page_ < pages_.size() && used_ + rounded > pages_[page_].size) {
-      ++page_;
-      used_ = 0;
-    }
-    if (page_ == pages_.size()) add_page(rounded);
-    void* const block = pages_[page_].bytes.get() + used_;
-    used_ += rounded;
-    return block;
-  }
-
-  void reset() {
-    page_ = 0;
-    used_ = 0;
-  }
-
- private:
-  struct Page {
-    std::unique_ptr<std::byte[]> bytes;
-    std::size_t size = 0;
-  };
-
-  void add_page(std::size_t least) {
-    constexpr std::size_t kFirstBytes = 1024;
-    const std::size_t size = std::max(least, pages_.empty() ? kFirstBytes : 2 * pages_.back().size);
-    pages_.push_back({std::make_unique_for_overwrite<std::byte[]>(size), size});
-  }
-
-  std::vector<Page> pages_;
-  std::size_t page_ = 0;
-  std::size_t used_ = 0;
-};
 
 /// What reads the events of a cohort as they arrive, in addition to the readers of slots.
 struct ArrivalReader {

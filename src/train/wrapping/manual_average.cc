@@ -68,7 +68,7 @@ void ManualAverage::Impl::open_record() {
   state.replicated = parameters;
   state.buffers = buffers;
   state.left_alone = parameters;
-  trace_.emplace(*recorder_, state);
+  trace_.emplace(context_.runtime(), state);
   wrapper_ = trace_->wrapper();
   std::vector<NameId> names;
   for (const NamedVariable& named : trained_) names.push_back(named.variable.state().name);
