@@ -25,7 +25,7 @@ std::vector<std::byte> CallMemory::input_bytes() const {
   return bytes;
 }
 
-void CallMemory::contribute(std::span<std::byte> bytes) {
+void CallMemory::contribute(std::span<std::byte> bytes) const {
   std::byte* at = bytes.data();
   for (Memory& input : inputs()) {
     input.data = at;

@@ -32,7 +32,7 @@ class CallMemory {
   /// All inputs, one after another.
   std::vector<std::byte> input_bytes() const;
   /// Puts these bytes in the place of the inputs' own. Requires: as many, and they outlive it.
-  void contribute(std::span<std::byte> bytes);
+  void contribute(std::span<std::byte> bytes) const;
   /// Gives back what lies in the pool.
   void release(Pool& pool);
 
