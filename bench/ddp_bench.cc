@@ -55,39 +55,65 @@ void step_with_gradient_mean(benchmark::State& state) {
 
 BENCHMARK(step_with_gradient_mean)->Arg(32)->Unit(benchmark::kMillisecond);
 
-// One hidden layer. At 1024 units the digests of a step read twenty megabytes.
-void train_wide(RankContext& context, std::int64_t width, std::int64_t steps) {
+// One hidden layer. At 1024 units the digests of a step read twenty megabytes. `wrap` makes of the
+// model what is trained.
+template <typename Wrap>
+void train_wide(RankContext& context, std::int64_t width, std::int64_t steps, Wrap wrap) {
   Runtime& runtime = context.runtime();
   Generator generator(1);
   nn::Sequential model(runtime);
   model.append<nn::Linear>(width, width, nn::LinearOptions{}, generator);
   model.append<nn::ReLU>();
   model.append<nn::Linear>(width, 1, nn::LinearOptions{}, generator);
-  DistributedDataParallel ddp(model, context.world());
+  auto&& trained = wrap(model);
   optim::Sgd optimizer(model.parameters(), {.lr = 0.01});
   const double rank = context.rank();
   const Variable x(Tensor::full(runtime, {kBatch, width}, DType::kF32, 0.25 + rank));
   const Tensor target = Tensor::full(runtime, {kBatch, 1}, DType::kF32, 1.0);
   for (std::int64_t step = 0; step < steps; ++step) {
     optimizer.zero_grad();
-    mse_loss(ddp(x), target).backward();
+    mse_loss(trained(x), target).backward();
     optimizer.step();
   }
 }
 
 // Ranks and width. Narrow networks take more steps, so that the start does not count.
-void run_wide(benchmark::State& state, RunOptions options) {
+template <typename Train>
+void run_wide(benchmark::State& state, RunOptions options, Train train) {
   options.ranks = static_cast<std::int32_t>(state.range(0));
   const std::int64_t width = state.range(1);
   const std::int64_t steps = 60 * (1024 / width);
   Simulator simulator;
   for ([[maybe_unused]] auto _ : state) {  // NOLINT(clang-analyzer-deadcode.DeadStores)
     const auto result =
-        simulator.run(options, [&](RankContext& context) { train_wide(context, width, steps); });
+        simulator.run(options, [&](RankContext& context) { train(context, width, steps); });
     if (!result.ok()) state.SkipWithError("a law was broken");
   }
   state.counters["steps"] = static_cast<double>(steps);
 }
+
+void run_wide(benchmark::State& state, const RunOptions& options) {
+  run_wide(state, options, [](RankContext& context, std::int64_t width, std::int64_t steps) {
+    train_wide(context, width, steps, [&](nn::Sequential& model) {
+      return DistributedDataParallel(model, context.world());
+    });
+  });
+}
+
+// What a program without a wrapper does, as the peer of this row: no bucket, no division, no copies.
+void wide_alone(benchmark::State& state) {
+  run_wide(
+      state, {.record = false}, [](RankContext& context, std::int64_t width, std::int64_t steps) {
+        train_wide(
+            context, width, steps, [](nn::Sequential& model) -> nn::Sequential& { return model; });
+      });
+}
+
+BENCHMARK(wide_alone)
+    ->Args({1, 16})
+    ->Args({1, 256})
+    ->Args({1, 1024})
+    ->Unit(benchmark::kMillisecond);
 
 void wide_bare(benchmark::State& state) { run_wide(state, {.record = false}); }
 

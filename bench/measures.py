@@ -61,8 +61,8 @@ def training(c):
 
 
 def width_row(ours, width, goal, peer, why):
-    """A step of one rank beside that of a build of PyTorch."""
-    name = f"wide_bare/1/{width}"
+    """A step of one rank beside that of a build of PyTorch, without a wrapper in either."""
+    name = f"wide_alone/1/{width}"
     step = ours.seconds(name) / ours.best(name, "steps", True)
     theirs = peer["step_seconds"][str(width)] if peer else None
     met = None if peer is None or goal is None else theirs >= goal * step

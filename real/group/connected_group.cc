@@ -28,6 +28,8 @@ class ConnectedWork final : public WorkState {
 
   static ConnectedWork* make(ConnectedGroup& group, const CollectiveCall& call, std::int64_t seq);
 
+  const Signature& signature() const override { return signature_; }
+
   bool is_completed() override;
   CommStatus wait() override;
 
@@ -37,12 +39,10 @@ class ConnectedWork final : public WorkState {
 
   void use(std::unique_ptr<Connection::Message> message) { message_ = std::move(message); }
 
-  const CollectiveCall& call() const { return call_; }
+  /// Without buffers.
+  CollectiveCall call() const { return {signature_, {}, {}, wrapper_, timeout_}; }
 
-  void learn_sender(std::int32_t peer) {
-    call_.signature.peer = peer;
-    set_peer(peer);
-  }
+  void learn_sender(std::int32_t peer) { signature_.peer = peer; }
 
   /// Only its group holds it, and it would not block: it can be closed.
   bool is_forgotten() const { return use_count() == 1 && task_ != nullptr && task_->is_done(); }
@@ -60,7 +60,9 @@ class ConnectedWork final : public WorkState {
 
   ConnectedGroup* group_;
   Runtime* runtime_;
-  CollectiveCall call_;  // Without buffers.
+  Signature signature_;
+  std::int32_t wrapper_;
+  Duration timeout_;
   std::int64_t seq_;
   std::shared_ptr<Task> task_;
   std::unique_ptr<Connection::Message> message_;
@@ -165,14 +167,12 @@ class ConnectedGroup final : public ProcessGroup {
 // ---- works
 
 ConnectedWork::ConnectedWork(ConnectedGroup& group, const CollectiveCall& call, std::int64_t seq)
-    : WorkState(call.signature),
-      group_(&group),
+    : group_(&group),
       runtime_(&group.runtime()),
-      call_(call),
-      seq_(seq) {
-  call_.inputs = {};
-  call_.outputs = {};
-}
+      signature_(call.signature),
+      wrapper_(call.wrapper),
+      timeout_(call.timeout),
+      seq_(seq) {}
 
 ConnectedWork::~ConnectedWork() {
   if (watcher_.joinable()) watcher_.join();
@@ -234,10 +234,10 @@ bool is_from_any_source(const Signature& signature) {
 void ConnectedGroup::close(ConnectedWork& work, const Completion& completion) {
   if (completion.peer >= 0) {
     work.learn_sender(completion.peer);
-    work.seq_ = next_number(work.call().signature);
+    work.seq_ = next_number(work.signature());
     record_posted(work.call(), work.seq_);
   }
-  if (!is_from_any_source(work.call().signature)) {
+  if (!is_from_any_source(work.signature())) {
     record_completed(work.call(), work.seq_, completion.status);
   }
   std::erase(open_, Ref<ConnectedWork>(&work));

@@ -112,10 +112,8 @@ void Ends::finish(RankSlot& self, RankEnd end) {
   ++n_ended_;
   const bool threw = end.outcome == RankOutcome::kThrew;
   RankEnd& kept = ends_[to_index(rank)];
+  if (end.outcome == RankOutcome::kStuck && !livelock_) end.detail = std::move(kept.detail);
   kept = std::move(end);
-  if (kept.outcome == RankOutcome::kStuck && !livelock_) {
-    kept.detail = describe(self.control().reason);
-  }
   if (threw) note_failure(rank);
   for (const auto& listener : end_) listener(rank);
   if (threw && !keep_going_ && !deaths_.is_tearing_down()) {
@@ -144,8 +142,13 @@ void Ends::kill_all(RankOutcome outcome, const std::string& reason, EndReason wh
   if (deaths_.is_tearing_down()) return;
   turns_->actions().touch(kEverything);
   deaths_.tear_down(outcome, reason, why);
+  const bool stuck = outcome == RankOutcome::kStuck && !livelock_;
   for (RankSlot& slot : turns_->slots()) {
-    if (slot.control().state != RankState::kEnded) mark_killed(slot.control());
+    RankControl& victim = slot.control();
+    if (victim.state == RankState::kEnded) continue;
+    // What it waits in, as long as that is on its stack: none of them runs, all of them wait.
+    if (stuck) ends_[to_index(victim.rank)].detail = describe(*victim.reason);
+    mark_killed(victim);
   }
 }
 

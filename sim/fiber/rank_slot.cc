@@ -30,7 +30,7 @@ namespace lockstep::sim {
 namespace {
 
 // A rank that swallows RankKilled this often will not stop by itself.
-constexpr std::int32_t kMaxNotices = 1000;
+constexpr std::uint16_t kMaxNotices = 1000;
 
 std::uint64_t footprint_of(std::string_view path) {
   std::uint64_t hash = 0xcbf29ce484222325U;  // FNV-1a

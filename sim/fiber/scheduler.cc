@@ -88,9 +88,7 @@ void Scheduler::act() {
 // A rank to switch to, or null when the main context must act.
 RankSlot* Scheduler::choose() {
   RankSlot* const next = turns_.choose();
-  if (next == nullptr && turns_.has_breach()) return end_all();
-  if (turns_.slots().size() > kCachedRanks) look_ahead();
-  return next;
+  return next == nullptr && turns_.has_breach() ? end_all() : next;
 }
 
 //   pick:    now    +1    +2    +3    ...   +8
@@ -115,6 +113,7 @@ RankSlot* Scheduler::end_all() {
 }
 
 void Scheduler::resume(RankSlot& slot) {
+  if (turns_.slots().size() > kCachedRanks) look_ahead();
   RankControl& rank = slot.control();
   rank.state = RankState::kRunning;
   if (rank.fiber == Engine::kMain) {
@@ -165,7 +164,7 @@ void Scheduler::yield(RankSlot& self, const Point& next) {
 
 void Scheduler::block(RankSlot& self, const WaitReason& reason) {
   progress_.note();
-  self.control().reason = reason;
+  self.control().reason = &reason;
   self.control().state = RankState::kBlocked;
   leave(self);
 }
@@ -176,14 +175,13 @@ void Scheduler::sleep_until(RankSlot& self, VirtualTime time) {
   leave(self);
 }
 
-void Scheduler::wake(Rank rank) {
+bool Scheduler::wake_blocked(Rank rank) {
   RankControl& sleeper = turns_.slot(rank).control();
-  LOCKSTEP_CHECK(
-      sleeper.state == RankState::kBlocked,
-      fmt::format("only a blocked rank can be woken, which rank {} is not", to_int(rank)));
+  if (sleeper.state != RankState::kBlocked) return false;
   progress_.note();
   turns_.actions().touch(rank_object(rank));
   turns_.make_ready(sleeper, {});
+  return true;
 }
 
 }  // namespace lockstep::sim

@@ -17,7 +17,7 @@ StuckVerdict Standstill::make_verdict() const {
   verdict.time = timeline_->now();
   for (const RankSlot& slot : std::as_const(*turns_).slots()) {
     const RankControl& rank = slot.control();
-    if (rank.state == RankState::kBlocked) verdict.waiting.push_back({rank.rank, rank.reason});
+    if (rank.state == RankState::kBlocked) verdict.waiting.push_back({rank.rank, *rank.reason});
   }
   return verdict;
 }

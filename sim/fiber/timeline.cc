@@ -20,8 +20,9 @@ void Timeline::at(VirtualTime time, std::function<void()> handler, bool daemon) 
 }
 
 void Timeline::sleep_until(RankControl& sleeper, VirtualTime time) {
+  static constexpr WaitReason kSleep{.what = "sleep"};
   ++sleeper.generation;
-  sleeper.reason = {.what = "sleep"};
+  sleeper.reason = &kSleep;
   sleeper.state = RankState::kSleeping;
   timers_.push({.time = time, .rank = to_int(sleeper.rank), .generation = sleeper.generation});
 }

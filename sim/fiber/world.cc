@@ -1,7 +1,9 @@
 #include "lockstep/sim/fiber/world.h"
 
+#include <fmt/core.h>
 #include <utility>
 
+#include "lockstep/base/check.h"
 #include "lockstep/sim/fiber/detail/scheduler.h"
 
 namespace lockstep::sim {
@@ -26,7 +28,13 @@ void World::on_idle(std::function<void(bool)> listener) {
   scheduler_->standstill().on_idle(std::move(listener));
 }
 
-void World::wake(Rank rank) { scheduler_->wake(rank); }
+void World::wake(Rank rank) {
+  LOCKSTEP_CHECK(
+      wake_blocked(rank),
+      fmt::format("only a blocked rank can be woken, which rank {} is not", to_int(rank)));
+}
+
+bool World::wake_blocked(Rank rank) { return scheduler_->wake_blocked(rank); }
 
 bool World::is_blocked(Rank rank) const {
   return scheduler_->turns().slot(rank).control().state == RankState::kBlocked;

@@ -137,6 +137,8 @@ class World {
   RankHandle& handle(Rank rank);
   /// Makes a blocked rank runnable again. Requires: it is blocked.
   void wake(Rank rank);
+  /// The same for a rank that may do something else. Returns: whether it was blocked.
+  bool wake_blocked(Rank rank);
   bool is_blocked(Rank rank) const;
   /// The program of `rank` has ended (in any way).
   bool has_ended(Rank rank) const;

@@ -8,13 +8,13 @@ namespace lockstep::sim {
 
 // Numbers, not pointers, wait in the timer: the work may be gone when it fires.
 void Deadlines::set(SimWork& work, Duration timeout) {
-  work.deadline = ++n_;
-  pending_.emplace(work.deadline, &work);
+  work.limit = ++n_;
+  pending_.emplace(work.limit, &work);
   World& world = registry_->world();
-  world.at(world.now() + timeout, [this, number = work.deadline] { pass(number); });
+  world.at(world.now() + timeout, [this, number = work.limit] { pass(number); });
 }
 
-void Deadlines::pass(std::uint64_t number) {
+void Deadlines::pass(std::int64_t number) {
   const auto found = pending_.find(number);
   if (found == pending_.end()) return;
   SimWork& work = *found->second;
@@ -25,9 +25,9 @@ void Deadlines::pass(std::uint64_t number) {
 void Watchdog::watch(SimWork& work) {
   const Duration limit = registry_->options().watchdog;
   if (limit.ns == 0) return;
-  work.watch = ++n_;
-  watched_.emplace(work.watch, &work);
-  due_.emplace_back(registry_->world().now() + limit, work.watch);
+  work.limit = --n_;
+  watched_.emplace(work.limit, &work);
+  due_.emplace_back(registry_->world().now() + limit, work.limit);
   arm();
 }
 

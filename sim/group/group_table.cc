@@ -36,8 +36,11 @@ std::unique_ptr<GroupState> make_group(std::int32_t id, std::vector<std::int32_t
   return group;
 }
 
-std::uint64_t slot_object(const GroupState& group, std::int64_t seq) {
-  return object_of(Touched::kMeeting, group, seq, 0);
+std::uint64_t slot_object(GroupState& group, std::int64_t seq) {
+  if (group.last_meeting.seq != seq) {
+    group.last_meeting = {seq, object_of(Touched::kMeeting, group, seq, 0)};
+  }
+  return group.last_meeting.object;
 }
 
 std::uint64_t channel_object(const GroupState& group,

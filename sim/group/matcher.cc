@@ -96,8 +96,7 @@ void Meetings::close(MatchSlot& slot) {
 Matcher::Matcher(GroupRegistry& registry)
     : registry_(&registry), options_(&registry.options()), transfer_(options_->order) {}
 
-void Matcher::arrive(GroupState& group, SimWork& work) {
-  MatchSlot& slot = meetings_.at(*this, group, work.seq());
+void Matcher::arrive(MatchSlot& slot, SimWork& work) {
   ContributionFaults& faults = registry_->faults();
   if (faults.any() && faults.apply(work)) return;
   admit(slot, work);
@@ -134,6 +133,7 @@ void Matcher::compare(MatchSlot& slot, SimWork& work) {
   }
   const Signature& expected = slot.first->signature();
   const Signature& actual = work.signature();
+  if (&expected == &actual) return;  // They share it.
   std::optional<Difference> difference;
   if (options_->pairing == Pairing::kStrict && !same_signature(expected, actual)) {
     difference = first_difference(expected, actual);
@@ -231,9 +231,11 @@ void Matcher::transfer(MatchSlot& slot) {
   slot.transfer_timer = 0;
   slot.ready = false;
   if (!move_data(slot)) return meetings_.close(slot);
-  for (SimWork* work : slot.works) {
-    work->complete(CommStatus::kOk, nullptr);
-    work->release();
+  constexpr std::size_t kAhead = 4;
+  for (std::size_t i = 0; i < slot.works.size(); ++i) {
+    if (i + kAhead < slot.works.size()) slot.works[i + kAhead]->prefetch();
+    slot.works[i]->complete(CommStatus::kOk, nullptr);
+    slot.works[i]->release();
   }
   meetings_.close(slot);
 }

@@ -32,21 +32,12 @@ std::string describe_call(const SimWork& work) {
   return text + at_site(signature.site);
 }
 
-void RankStates::set_waiting(Rank rank, SimWork* work) {
-  if (to_index(rank) >= waiting_.size()) {
-    waiting_.resize(static_cast<std::size_t>(registry_->world().n_ranks()));
-  }
-  waiting_[to_index(rank)] = work;
-}
-
-SimWork* RankStates::waiting_on(Rank rank) const {
-  return to_index(rank) < waiting_.size() ? waiting_[to_index(rank)] : nullptr;
+void RankStates::make_room() {
+  waiting_.resize(static_cast<std::size_t>(registry_->world().n_ranks()));
 }
 
 void RankStates::wake_waiter(const SimWork& work) {
-  World& world = registry_->world();
-  if (waiting_on(work.rank()) != &work || !world.is_blocked(work.rank())) return;
-  world.wake(work.rank());
+  if (waiting_on(work.rank()) == &work) registry_->world().wake_blocked(work.rank());
 }
 
 std::vector<std::int32_t> RankStates::missing_for(const SimWork& work) const {

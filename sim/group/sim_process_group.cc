@@ -57,7 +57,7 @@ std::unique_ptr<ProcessGroup> SimProcessGroup::split(std::span<const std::int32_
 // Tensors of several ranks lie in one process. One that a rank got from another would be read when
 // its owner has changed or freed it.
 void SimProcessGroup::check_owner(const CollectiveCall& call) const {
-  for (const std::span<const Memory> buffers : {call.inputs, call.outputs}) {
+  const auto check = [&](std::span<const Memory> buffers) {
     for (const Memory& memory : buffers) {
       LOCKSTEP_CHECK(
           memory.storage == nullptr || &memory.storage->runtime() == runtime_,
@@ -65,7 +65,9 @@ void SimProcessGroup::check_owner(const CollectiveCall& call) const {
                       name_of(call.signature.op),
                       to_int(handle_->rank())));
     }
-  }
+  };
+  check(call.inputs);
+  if (call.outputs.data() != call.inputs.data()) check(call.outputs);
 }
 
 Work SimProcessGroup::post(const CollectiveCall& call) {
@@ -80,17 +82,19 @@ Work SimProcessGroup::post(const CollectiveCall& call) {
   std::int64_t seq = 0;
   if (!open) seq = message ? Mailbox::next_number(*state_, signature, member_) : next_seq_++;
   if (!open) record_posted(call, seq);
-  SimWork* work = SimWork::make(*this, call, seq);
+  MatchSlot* const slot = message ? nullptr : &registry_->matcher().slot_at(*state_, seq);
+  SimWork* work =
+      SimWork::make(*this, call, seq, slot != nullptr ? slot->signature : state_->message);
   Work handle{Ref<WorkState>(work)};
   if (call.timeout.ns > 0) {
     registry_->deadlines().set(*work, call.timeout);
   } else {
     registry_->watchdog().watch(*work);
   }
-  if (message) {
+  if (slot == nullptr) {
     registry_->mailbox().arrive(*state_, *work);
   } else {
-    registry_->matcher().arrive(*state_, *work);
+    registry_->matcher().arrive(*slot, *work);
   }
   // An addition of this very call rounded in exact mode: that is the error, not the status.
   if (work->done() && work->status() == CommStatus::kAborted) handle_->point({});

@@ -18,27 +18,53 @@ void flip_bit(void* data, const Memory& like, std::int64_t element, std::int32_t
   bytes[place / 8] ^= std::byte{1} << static_cast<unsigned>(place % 8);
 }
 
-SimWork* SimWork::make(SimProcessGroup& group, const CollectiveCall& call, std::int64_t seq) {
+namespace {
+
+bool is_called_alike(const Signature& a, const Signature& b) {
+  return a.op == b.op && a.count == b.count && a.layout == b.layout && a.reduce == b.reduce &&
+         a.dtype == b.dtype && a.device == b.device && a.async == b.async && a.root == b.root &&
+         a.peer == b.peer && a.tag == b.tag && a.premul == b.premul && a.splits == b.splits &&
+         a.site.file == b.site.file && a.site.line == b.site.line && a.site.scope == b.site.scope;
+}
+
+}  // namespace
+
+Ref<SharedSignature> SharedSignature::of(const Signature& signature, Ref<SharedSignature>& known) {
+  if (known && is_called_alike(known->get(), signature)) return known;
+  if (known && known->use_count() == 1) {
+    known->signature_ = signature;  // Of a call that all have forgotten.
+  } else {
+    known = Ref<SharedSignature>(new SharedSignature(signature));
+  }
+  return known;
+}
+
+SimWork* SimWork::make(SimProcessGroup& group,
+                       const CollectiveCall& call,
+                       std::int64_t seq,
+                       Ref<SharedSignature>& known) {
+  static_assert(sizeof(SimWork) <= 256);
   void* block = group.runtime().pool().allocate(sizeof(SimWork));
-  auto* work = new (block) SimWork(group, call, seq);
+  auto* work = new (block) SimWork(group, call, seq, known);
   group.runtime().note_made();
   group.add_pending(*work);
   return work;
 }
 
-SimWork::SimWork(SimProcessGroup& group, const CollectiveCall& call, std::int64_t seq)
-    : WorkState(call.signature),
-      registry_(&group.registry()),
+SimWork::SimWork(SimProcessGroup& group,
+                 const CollectiveCall& call,
+                 std::int64_t seq,
+                 Ref<SharedSignature>& known)
+    : signature_(SharedSignature::of(call.signature, known)),
       group_(&group),
       runtime_(&group.runtime()),
       handle_(&group.handle()),
       seq_(seq),
-      memory_(call, group.runtime().pool()),
       rank_(group.handle().rank()),
-      group_id_(group.id()),
       member_(group.rank()),
       wrapper_(call.wrapper),
-      from_any_source_(call.signature.op == CollectiveOp::kRecv && call.signature.peer < 0) {
+      from_any_source_(call.signature.op == CollectiveOp::kRecv && call.signature.peer < 0),
+      memory_(call, group.runtime().pool()) {
   if (runtime_->in_flight() == nullptr) return;
   const bool of_the_program = wrapper_ < 0 && runtime_->accelerator() == nullptr;
   if (of_the_program) look_for_touches();
@@ -48,11 +74,25 @@ SimWork::SimWork(SimProcessGroup& group, const CollectiveCall& call, std::int64_
 
 SimWork::~SimWork() = default;
 
+SimWork::Tampering& SimWork::tampering() {
+  if (tampering_ == nullptr) tampering_ = std::make_unique<Tampering>();
+  return *tampering_;
+}
+
+void SimWork::contribute(std::vector<std::byte> bytes) {
+  tampering().contribution = std::move(bytes);
+  memory_.contribute(tampering_->contribution);
+}
+
+void SimWork::corrupt_result(std::int64_t element, std::int32_t bit) {
+  tampering().corruption = Tampering::Corruption{element, bit};
+}
+
 void SimWork::flip_result() {
   if (outputs().empty() || outputs().front().count == 0) return;
   const Memory& output = outputs().front();
   name_result(0);
-  flip_bit(output.data, output, corruption_->element, corruption_->bit);
+  flip_bit(output.data, output, tampering_->corruption->element, tampering_->corruption->bit);
 }
 
 void SimWork::destroy() {
@@ -86,7 +126,7 @@ void SimWork::look_for_touches() {
 }
 
 void SimWork::lend() {
-  loan_ = registry_->next_loan();
+  loan_ = group_->registry().next_loan();
   const auto lend_one = [this](const Memory& memory, bool written) {
     const auto* begin = static_cast<const std::byte*>(memory.data);
     const std::byte* end = begin + memory.count * size_of(memory.dtype);
@@ -97,7 +137,7 @@ void SimWork::lend() {
                                    .work = loan_,
                                    .site = signature().site,
                                    .call = signature().op,
-                                   .group = group_id_,
+                                   .group = group_->id(),
                                    .seq = seq_,
                                    .wrapper = wrapper_});
     }
@@ -109,8 +149,11 @@ void SimWork::lend() {
 void SimWork::guard() {
   const auto is_seen = [](const Memory& memory) { return memory.by_operations_only; };
   if (std::ranges::all_of(inputs(), is_seen) && std::ranges::all_of(outputs(), is_seen)) return;
-  guard_ = std::make_unique<MemoryGuard>(
-      registry_->stand_ins(rank_), loan_, memory_.inputs(), memory_.outputs(), only_reads());
+  guard_ = std::make_unique<MemoryGuard>(group_->registry().stand_ins(rank_),
+                                         loan_,
+                                         memory_.inputs(),
+                                         memory_.outputs(),
+                                         only_reads());
 }
 
 void SimWork::give_back() {
@@ -140,7 +183,10 @@ void SimWork::abandon() {
 }
 
 void SimWork::set_sender(std::int32_t peer, std::int64_t seq) {
-  set_peer(peer);
+  Signature known = signature();
+  known.peer = peer;
+  Ref<SharedSignature> none;
+  signature_ = SharedSignature::of(known, none);
   seq_ = seq;
   group_->record_sender(*this);
 }
@@ -153,11 +199,14 @@ bool SimWork::is_completed() {
 
 CommStatus SimWork::wait() {
   if (!done_) {
-    registry_->ranks().set_waiting(rank_, this);
-    const WaitReason reason{
-        .what = name_of(signature().op), .group = group_id_, .seq = seq_, .site = signature().site};
+    RankStates& ranks = group_->registry().ranks();
+    ranks.set_waiting(rank_, this);
+    const WaitReason reason{.what = name_of(signature().op),
+                            .group = group_->id(),
+                            .seq = seq_,
+                            .site = signature().site};
     while (!done_ && !handle_->block(reason)) continue;
-    registry_->ranks().set_waiting(rank_, nullptr);
+    ranks.set_waiting(rank_, nullptr);
     // Only a rank that is unwinding already comes back without an answer.
     if (!done_) return CommStatus::kAborted;
   }
@@ -166,21 +215,23 @@ CommStatus SimWork::wait() {
 }
 
 void SimWork::complete(CommStatus status, const std::string* detail) {
-  registry_->world().touch(rank_object(rank_));
+  GroupRegistry& registry = group_->registry();
+  registry.world().touch(rank_object(rank_));
   status_ = status;
   detail_ = detail;
   done_ = true;
-  if (deadline != 0) registry_->deadlines().forget(*this);
-  if (watch != 0) registry_->watchdog().forget(*this);
-  if (delay != 0) registry_->faults().forget_delay(*this);
-  if (lost) registry_->faults().forget_lost(*this);
-  if (corruption_ && status == CommStatus::kOk) flip_result();
+  if (limit > 0) registry.deadlines().forget(*this);
+  if (limit < 0) registry.watchdog().forget(*this);
+  if (delay != 0) registry.faults().forget_delay(*this);
+  if (lost) registry.faults().forget_lost(*this);
+  const bool corrupted = tampering_ != nullptr && tampering_->corruption.has_value();
+  if (corrupted && status == CommStatus::kOk) flip_result();
   // An operation that its own rank gave up has no end in the trace: that is what happened to it.
   const bool unknown_sender = from_any_source_ && signature().peer < 0;
   if (status != CommStatus::kAborted && !unknown_sender) group_->record(*this);
   group_->remove_pending(*this);
   group_ = nullptr;
-  registry_->ranks().wake_waiter(*this);
+  registry.ranks().wake_waiter(*this);
 }
 
 bool is_message(const SimWork& work) {

@@ -11,6 +11,8 @@ namespace lockstep::sim {
 
 namespace {
 
+constexpr std::size_t kAhead = 4;  // Works whose members are asked for before their turn.
+
 void copy(const Memory& to, const Memory& from, std::int64_t n_bytes) {
   if (to.data == from.data || n_bytes == 0) return;
   std::memmove(to.data, from.data, static_cast<std::size_t>(n_bytes));
@@ -123,9 +125,10 @@ void Transfer::all_reduce(std::span<SimWork* const> works) {
   for (std::size_t b = 0; b < n_buffers; ++b) {
     inputs_.clear();
     outputs_.clear();
-    for (const SimWork* work : works) {
-      inputs_.push_back(work->inputs()[b].data);
-      outputs_.push_back(work->outputs()[b].data);
+    for (std::size_t r = 0; r < works.size(); ++r) {
+      if (r + kAhead < works.size()) works[r + kAhead]->prefetch();
+      inputs_.push_back(works[r]->inputs()[b].data);
+      outputs_.push_back(works[r]->outputs()[b].data);
     }
     const Memory& data = model.inputs()[b];
     reduce_lists(model,

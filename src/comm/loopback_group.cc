@@ -20,12 +20,14 @@ class LoopbackWork final : public WorkState {
     return Work(Ref<WorkState>(new (block) LoopbackWork(pool, signature)));
   }
 
+  const Signature& signature() const override { return signature_; }
+
   bool is_completed() override { return true; }
 
   CommStatus wait() override { return CommStatus::kOk; }
 
  private:
-  LoopbackWork(Pool& pool, const Signature& signature) : WorkState(signature), pool_(&pool) {}
+  LoopbackWork(Pool& pool, const Signature& signature) : signature_(signature), pool_(&pool) {}
 
   ~LoopbackWork() override = default;
 
@@ -35,6 +37,7 @@ class LoopbackWork final : public WorkState {
     pool->release(this, sizeof(LoopbackWork));
   }
 
+  Signature signature_;
   Pool* pool_;
 };
 

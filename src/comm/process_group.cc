@@ -22,16 +22,15 @@ std::string kind_of(const Memory& memory) {
 struct Call {
   CollectiveOp op = CollectiveOp::kBarrier;
   const CallSite& site;
-  std::int32_t rank = 0;
-  std::int32_t n_ranks = 1;
-  std::int32_t group = 0;
+  const ProcessGroup& group;
 };
 
 /// "train.cc:30: rank 2: root 7 of broadcast: the group has 4 ranks"
 [[noreturn]] void refuse(const Call& call, std::string_view message) {
   const std::string site = call.site.known() ? call.site.text() + ": " : "";
-  const std::string group = call.group == 0 ? "" : fmt::format(" of group {}", call.group);
-  throw ContractViolation(fmt::format("{}rank {}{}: {}", site, call.rank, group, message));
+  const std::int32_t id = call.group.id();
+  const std::string group = id == 0 ? "" : fmt::format(" of group {}", id);
+  throw ContractViolation(fmt::format("{}rank {}{}: {}", site, call.group.rank(), group, message));
 }
 
 void check_memory(const Call& call, const Memory& memory) {
@@ -61,20 +60,21 @@ void check_memories(const Call& call, const Memory& first, std::span<const Memor
 }
 
 void check_one_per_rank(const Call& call, std::span<const Memory> memories) {
-  if (memories.size() == static_cast<std::size_t>(call.n_ranks)) return;
+  if (memories.size() == static_cast<std::size_t>(call.group.size())) return;
   refuse(call,
          fmt::format("{} got {} buffers: it takes one for each rank of the group, which has {}",
                      name_of(call.op),
                      memories.size(),
-                     call.n_ranks));
+                     call.group.size()));
 }
 
 /// `what`: "root" or "peer".
 void check_rank(const Call& call, std::string_view what, std::int32_t rank) {
-  if (rank >= 0 && rank < call.n_ranks) return;
-  refuse(call,
-         fmt::format(
-             "{} {} of {}: the group has {} ranks", what, rank, name_of(call.op), call.n_ranks));
+  if (rank >= 0 && rank < call.group.size()) return;
+  refuse(
+      call,
+      fmt::format(
+          "{} {} of {}: the group has {} ranks", what, rank, name_of(call.op), call.group.size()));
 }
 
 /// That both sides of what a rank keeps, or of what it gives and gets, agree.
@@ -155,25 +155,26 @@ std::string wrong_splits(std::span<const std::int64_t> splits, const Memory& mem
 std::vector<Memory> cut(const Call& call,
                         const Memory& memory,
                         std::span<const std::int64_t> splits) {
+  const std::int32_t n_ranks = call.group.size();
   std::vector<Memory> parts;
   std::int64_t first = 0;
   if (splits.empty()) {
-    if (memory.count % call.n_ranks != 0) {
+    if (memory.count % n_ranks != 0) {
       refuse(call,
              fmt::format("Tensor's dim 0 does not divide equally across group size: {} elements, "
                          "{} ranks",
                          memory.count,
-                         call.n_ranks));
+                         n_ranks));
     }
-    const std::int64_t n = memory.count / call.n_ranks;
-    for (std::int32_t r = 0; r < call.n_ranks; ++r) parts.push_back(memory.slice(r * n, n));
+    const std::int64_t n = memory.count / n_ranks;
+    for (std::int32_t r = 0; r < n_ranks; ++r) parts.push_back(memory.slice(r * n, n));
     return parts;
   }
-  if (splits.size() != static_cast<std::size_t>(call.n_ranks)) {
+  if (splits.size() != static_cast<std::size_t>(n_ranks)) {
     refuse(call,
            fmt::format("Number of tensor splits not equal to group size: {} splits, {} ranks",
                        splits.size(),
-                       call.n_ranks));
+                       n_ranks));
   }
   for (const std::int64_t n : splits) {
     if (n < 0 || n > memory.count - first) refuse(call, wrong_splits(splits, memory));
@@ -209,7 +210,7 @@ Work ProcessGroup::issue(const Signature& signature,
 }
 
 Work ProcessGroup::all_reduce(const Memory& data, ReduceOp op, const OpOptions& options) {
-  const Call call{CollectiveOp::kAllReduce, options.site, rank(), size(), id()};
+  const Call call{CollectiveOp::kAllReduce, options.site, *this};
   Signature signature = signature_of(call, data, options);
   set_reduce(signature, call, op, options);
   const std::span<const Memory> buffer(&data, 1);
@@ -219,7 +220,7 @@ Work ProcessGroup::all_reduce(const Memory& data, ReduceOp op, const OpOptions& 
 Work ProcessGroup::all_reduce_coalesced(std::span<const Memory> data,
                                         ReduceOp op,
                                         const OpOptions& options) {
-  const Call call{CollectiveOp::kAllReduce, options.site, rank(), size(), id()};
+  const Call call{CollectiveOp::kAllReduce, options.site, *this};
   if (data.empty()) refuse(call, "a coalesced all_reduce got no buffers: it has at least one");
   Signature signature = signature_of(call, data.front(), options);
   check_memories(call, data.front(), data);
@@ -233,7 +234,7 @@ Work ProcessGroup::all_reduce_coalesced(std::span<const Memory> data,
 }
 
 Work ProcessGroup::broadcast(const Memory& data, std::int32_t root, const OpOptions& options) {
-  const Call call{CollectiveOp::kBroadcast, options.site, rank(), size(), id()};
+  const Call call{CollectiveOp::kBroadcast, options.site, *this};
   Signature signature = signature_of(call, data, options);
   check_rank(call, "root", root);
   signature.root = root;
@@ -245,7 +246,7 @@ Work ProcessGroup::reduce(const Memory& data,
                           std::int32_t root,
                           ReduceOp op,
                           const OpOptions& options) {
-  const Call call{CollectiveOp::kReduce, options.site, rank(), size(), id()};
+  const Call call{CollectiveOp::kReduce, options.site, *this};
   Signature signature = signature_of(call, data, options);
   check_rank(call, "root", root);
   signature.root = root;
@@ -257,7 +258,7 @@ Work ProcessGroup::reduce(const Memory& data,
 Work ProcessGroup::all_gather(std::span<const Memory> outputs,
                               const Memory& input,
                               const OpOptions& options) {
-  const Call call{CollectiveOp::kAllGather, options.site, rank(), size(), id()};
+  const Call call{CollectiveOp::kAllGather, options.site, *this};
   Signature signature = signature_of(call, input, options);
   check_one_per_rank(call, outputs);
   check_memories(call, input, outputs);
@@ -271,7 +272,7 @@ Work ProcessGroup::all_gather(std::span<const Memory> outputs,
 Work ProcessGroup::all_gather_into_tensor(const Memory& output,
                                           const Memory& input,
                                           const OpOptions& options) {
-  const Call call{CollectiveOp::kAllGather, options.site, rank(), size(), id()};
+  const Call call{CollectiveOp::kAllGather, options.site, *this};
   const Signature signature = signature_of(call, input, options);
   check_memories(call, input, std::span<const Memory>(&output, 1));
   check_count(call, "the output for all ranks", output.count, size() * input.count);
@@ -283,7 +284,7 @@ Work ProcessGroup::reduce_scatter(const Memory& output,
                                   std::span<const Memory> inputs,
                                   ReduceOp op,
                                   const OpOptions& options) {
-  const Call call{CollectiveOp::kReduceScatter, options.site, rank(), size(), id()};
+  const Call call{CollectiveOp::kReduceScatter, options.site, *this};
   Signature signature = signature_of(call, output, options);
   check_one_per_rank(call, inputs);
   check_memories(call, output, inputs);
@@ -301,7 +302,7 @@ Work ProcessGroup::reduce_scatter_tensor(const Memory& output,
                                          const Memory& input,
                                          ReduceOp op,
                                          const OpOptions& options) {
-  const Call call{CollectiveOp::kReduceScatter, options.site, rank(), size(), id()};
+  const Call call{CollectiveOp::kReduceScatter, options.site, *this};
   Signature signature = signature_of(call, input, options);
   check_memories(call, input, std::span<const Memory>(&output, 1));
   set_reduce(signature, call, op, options);
@@ -314,7 +315,7 @@ Work ProcessGroup::gather(std::span<const Memory> outputs,
                           const Memory& input,
                           std::int32_t root,
                           const OpOptions& options) {
-  const Call call{CollectiveOp::kGather, options.site, rank(), size(), id()};
+  const Call call{CollectiveOp::kGather, options.site, *this};
   Signature signature = signature_of(call, input, options);
   check_rank(call, "root", root);
   if (rank() == root) check_one_per_rank(call, outputs);
@@ -337,7 +338,7 @@ Work ProcessGroup::scatter(const Memory& output,
                            std::span<const Memory> inputs,
                            std::int32_t root,
                            const OpOptions& options) {
-  const Call call{CollectiveOp::kScatter, options.site, rank(), size(), id()};
+  const Call call{CollectiveOp::kScatter, options.site, *this};
   Signature signature = signature_of(call, output, options);
   check_rank(call, "root", root);
   if (rank() == root) check_one_per_rank(call, inputs);
@@ -359,7 +360,7 @@ Work ProcessGroup::scatter(const Memory& output,
 Work ProcessGroup::all_to_all(std::span<const Memory> outputs,
                               std::span<const Memory> inputs,
                               const OpOptions& options) {
-  const Call call{CollectiveOp::kAllToAll, options.site, rank(), size(), id()};
+  const Call call{CollectiveOp::kAllToAll, options.site, *this};
   check_one_per_rank(call, outputs);
   check_one_per_rank(call, inputs);
   const Memory& first = inputs.front();
@@ -383,13 +384,13 @@ Work ProcessGroup::all_to_all_single(const Memory& output,
                                      std::span<const std::int64_t> output_splits,
                                      std::span<const std::int64_t> input_splits,
                                      const OpOptions& options) {
-  const Call call{CollectiveOp::kAllToAll, options.site, rank(), size(), id()};
+  const Call call{CollectiveOp::kAllToAll, options.site, *this};
   return all_to_all(cut(call, output, output_splits), cut(call, input, input_splits), options);
 }
 
 Work ProcessGroup::barrier(const OpOptions& options) {
   const Memory nothing;
-  const Call call{CollectiveOp::kBarrier, options.site, rank(), size(), id()};
+  const Call call{CollectiveOp::kBarrier, options.site, *this};
   return issue(signature_of(call, nothing, options), {}, {}, options);
 }
 
@@ -397,7 +398,7 @@ Work ProcessGroup::send(const Memory& data,
                         std::int32_t to,
                         std::int32_t tag,
                         const OpOptions& options) {
-  const Call call{CollectiveOp::kSend, options.site, rank(), size(), id()};
+  const Call call{CollectiveOp::kSend, options.site, *this};
   Signature signature = signature_of(call, data, options);
   check_rank(call, "peer", to);
   if (to == rank()) refuse(call, "it is itself the peer of a send");
@@ -410,7 +411,7 @@ Work ProcessGroup::recv(const Memory& data,
                         std::int32_t from,
                         std::int32_t tag,
                         const OpOptions& options) {
-  const Call call{CollectiveOp::kRecv, options.site, rank(), size(), id()};
+  const Call call{CollectiveOp::kRecv, options.site, *this};
   Signature signature = signature_of(call, data, options);
   check_rank(call, "peer", from);
   if (from == rank()) refuse(call, "it is itself the peer of a recv");
@@ -420,7 +421,7 @@ Work ProcessGroup::recv(const Memory& data,
 }
 
 Work ProcessGroup::recv_any_source(const Memory& data, std::int32_t tag, const OpOptions& options) {
-  const Call call{CollectiveOp::kRecv, options.site, rank(), size(), id()};
+  const Call call{CollectiveOp::kRecv, options.site, *this};
   Signature signature = signature_of(call, data, options);
   if (size() == 1) refuse(call, "recv from any rank in a group of one rank: there is no sender");
   signature.tag = tag;

@@ -58,7 +58,7 @@ struct Memory {
   }
 };
 
-/// One operation as a backend receives it. Both spans are valid during post() only.
+/// One operation as a backend receives it. What it refers to is valid during post() only.
 ///
 /// Signature::count is what members compare: this rank's buffer, or the sum over all buffers where
 /// the operation takes one per rank (all_gather: where the outputs are uneven). Signature::splits
@@ -69,7 +69,7 @@ struct Memory {
 /// one after another; members may mix them with the list forms. An all_reduce of several buffers
 /// (coalesced) has as many inputs as outputs and a digest of their sizes.
 struct CollectiveCall {
-  Signature signature;
+  const Signature& signature;
   std::span<const Memory>
       inputs;  ///< One, or one per rank for scatter / all_to_all / reduce_scatter.
   std::span<const Memory> outputs;  ///< One, or one per rank for gather / all_gather / all_to_all.

@@ -19,21 +19,17 @@ class WorkState : public Counted {
 
   virtual std::string detail() const { return {}; }  ///< Words for a status other than kOk.
 
-  const Signature& signature() const { return signature_; }
+  /// What it was called with. That of a recv from any rank learns its peer.
+  virtual const Signature& signature() const = 0;
 
   /// The name (contents.h) of what the operation has left in all of its one buffer; 0: not known.
   std::uint64_t result_content() const { return result_content_; }
 
  protected:
-  explicit WorkState(const Signature& signature) : signature_(signature) {}
-
-  void set_peer(std::int32_t peer) { signature_.peer = peer; }  ///< Of a recv from any rank.
-
   /// Says what result_content() answers.
   void name_result(std::uint64_t content) { result_content_ = content; }
 
  private:
-  Signature signature_;
   std::uint64_t result_content_ = 0;
 };
 

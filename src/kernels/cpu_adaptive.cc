@@ -12,11 +12,7 @@ namespace lockstep::detail {
 
 namespace {
 
-constexpr std::int64_t kBlock = 256;  // Elements whose intermediate values stay in L1.
 constexpr std::size_t kLanes = 8;
-
-template <typename T>
-using Block = std::array<Value<T>, kBlock>;
 
 /// One parameter's memory from some element on; lists that do not exist are null.
 template <typename T>
@@ -47,8 +43,8 @@ Rows<T> rows_of(const Tensor& param, const Tensor& grad, std::span<const Tensor>
 /// Runs `update(rows, n)` on consecutive blocks.
 template <typename T, typename F>
 void in_blocks(Rows<T> rows, std::int64_t n_elems, F update) {
-  for (std::int64_t i = 0; i < n_elems; i += kBlock) {
-    const std::int64_t n = std::min(kBlock, n_elems - i);
+  for (std::int64_t i = 0; i < n_elems; i += BlockScratch::kElems) {
+    const std::int64_t n = std::min(BlockScratch::kElems, n_elems - i);
     update(rows, n);
     rows.advance(n);
   }
@@ -128,13 +124,13 @@ struct AdamScalars {
   V eps;
 };
 
+/// `g`: scratch, as the following functions have it.
 template <typename T>
 void adam_block(const Rows<T>& rows,
                 std::int64_t n,
                 const AdamUpdate& update,
-                const AdamScalars<T>& s) {
-  Block<T> direction;  // Written below.  NOLINT(cppcoreguidelines-pro-type-member-init)
-  Value<T>* const g = direction.data();
+                const AdamScalars<T>& s,
+                Value<T>* g) {
   T* const param = rows.param;
   load_gradient(g, rows, n, update.decoupled ? 0.0 : update.weight_decay, update.maximize);
   if (update.decoupled) {
@@ -161,13 +157,14 @@ void adam_block(const Rows<T>& rows,
 }
 
 template <typename T>
-void rmsprop_block(const Rows<T>& rows, std::int64_t n, const RmspropUpdate& update) {
+void rmsprop_block(const Rows<T>& rows,
+                   std::int64_t n,
+                   const RmspropUpdate& update,
+                   BlockScratch& scratch) {
   using V = Value<T>;
   const V eps = load(store<T>(update.eps));
-  Block<T> direction;  // Written below.  NOLINT(cppcoreguidelines-pro-type-member-init)
-  Block<T> deviation;  // Written below.  NOLINT(cppcoreguidelines-pro-type-member-init)
-  V* const g = direction.data();
-  V* const root = deviation.data();
+  V* const g = scratch.first<V>();
+  V* const root = scratch.second<V>();
   load_gradient(g, rows, n, update.weight_decay, update.maximize);
 
   const T* const square = rows.kept[0];
@@ -254,7 +251,7 @@ void CpuKernels::adam(const Tensor& param,
     using T = decltype(tag);
     const AdamScalars<T> scalars(update);
     in_blocks(rows_of<T>(param, grad, moments), n_elems, [&](const Rows<T>& rows, std::int64_t n) {
-      adam_block(rows, n, update, scalars);
+      adam_block(rows, n, update, scalars, scratch_.first<Value<T>>());
     });
   });
 }
@@ -270,10 +267,8 @@ void CpuKernels::adagrad(const Tensor& param,
     const V minus_lr = static_cast<V>(-(update.lr / (1.0 + (update.step - 1.0) * update.lr_decay)));
     const V eps = load(store<T>(update.eps));
     const auto block = [&](const Rows<T>& rows, std::int64_t n) {
-      Block<T> direction;  // Written below.  NOLINT(cppcoreguidelines-pro-type-member-init)
-      Block<T> deviation;  // Written below.  NOLINT(cppcoreguidelines-pro-type-member-init)
-      V* const g = direction.data();
-      V* const root = deviation.data();
+      V* const g = scratch_.first<V>();
+      V* const root = scratch_.second<V>();
       T* const squares = rows.kept[0];
       load_gradient(g, rows, n, update.weight_decay, update.maximize);
       each(n, [=](std::int64_t i) {
@@ -296,7 +291,7 @@ void CpuKernels::rmsprop(const Tensor& param,
   for_real(param.dtype(), [&](auto tag) {
     using T = decltype(tag);
     in_blocks(rows_of<T>(param, grad, averages), n_elems, [&](const Rows<T>& rows, std::int64_t n) {
-      rmsprop_block(rows, n, update);
+      rmsprop_block(rows, n, update, scratch_);
     });
   });
 }

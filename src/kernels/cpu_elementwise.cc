@@ -153,9 +153,13 @@ void CpuKernels::add_row(const Tensor& out, const Tensor& a, const Tensor& row) 
   for_real(out.dtype(), [&](auto tag) {
     using T = decltype(tag);
     const T* const r = row.read<T>();
-    for (std::int64_t first = 0; first < n; first += n_columns) {
-      T* const o = out.write<T>() + first;
-      const T* const x = a.read<T>() + first;
+    const T* x = a.read<T>();
+    T* o = out.write<T>();
+    if (n_columns == 1) {  // One addend for all, not a loop of one turn for each.
+      const Value<T> addend = load(*r);
+      return each(n, [=](std::int64_t i) { o[i] = rounded<T>(load(x[i]) + addend); });
+    }
+    for (std::int64_t left = n; left > 0; left -= n_columns, x += n_columns, o += n_columns) {
       each(n_columns, [=](std::int64_t i) { o[i] = rounded<T>(load(x[i]) + load(r[i])); });
     }
   });

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <fmt/core.h>
 
@@ -10,8 +9,6 @@
 namespace lockstep::detail {
 
 namespace {
-
-constexpr std::int64_t kBlock = 256;  // Elements whose intermediate gradient stays in L1.
 
 /// The hyper-parameters as PyTorch rounds them: each scalar once, after the arithmetic among them was
 /// done in double. What multiplies a 16-bit tensor stays in f32; what scales an addend does not.
@@ -52,12 +49,22 @@ void apply_momentum(Value<T>* g, T* buffer, std::int64_t n, const SgdUpdate& upd
   }
 }
 
+/// A part of one parameter.
 template <typename T>
-void sgd_block(T* param, const T* grad, T* buffer, std::int64_t n, const SgdUpdate& update) {
+struct SgdBlock {
+  T* param;
+  const T* grad;
+  T* buffer;  ///< Null: no momentum.
+  std::int64_t n;
+};
+
+/// `g`: scratch.
+template <typename T>
+void sgd_block(const SgdBlock<T>& block, const SgdUpdate& update, Value<T>* g) {
   const SgdScalars<T> s(update);
-  // Written below.  NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init)
-  std::array<Value<T>, kBlock> direction;
-  Value<T>* const g = direction.data();
+  T* const param = block.param;
+  const T* const grad = block.grad;
+  const std::int64_t n = block.n;
   if (update.maximize) {
     each(n, [=](std::int64_t i) { g[i] = -load(grad[i]); });
   } else {
@@ -68,7 +75,7 @@ void sgd_block(T* param, const T* grad, T* buffer, std::int64_t n, const SgdUpda
       g[i] = s.weight_decay.template of<kInTail>(g[i], load(param[i]));
     });
   }
-  if (update.momentum != 0.0) apply_momentum(g, buffer, n, update);
+  if (update.momentum != 0.0) apply_momentum(g, block.buffer, n, update);
   each_with_tail<T>(n, [=]<bool kInTail>(std::int64_t i) {
     param[i] = store<T>(s.minus_lr.template of<kInTail>(load(param[i]), g[i]));
   });
@@ -95,9 +102,12 @@ void CpuKernels::sgd(const Tensor& param,
       return;
     }
     T* const buffer = with_momentum ? momentum_buffer.write<T>() : nullptr;
-    for (std::int64_t i = 0; i < n; i += kBlock) {
-      T* const block_buffer = with_momentum ? buffer + i : nullptr;
-      sgd_block(p + i, g + i, block_buffer, std::min(kBlock, n - i), update);
+    for (std::int64_t i = 0; i < n; i += BlockScratch::kElems) {
+      const SgdBlock<T> block{.param = p + i,
+                              .grad = g + i,
+                              .buffer = with_momentum ? buffer + i : nullptr,
+                              .n = std::min(BlockScratch::kElems, n - i)};
+      sgd_block(block, update, scratch_.first<Value<T>>());
     }
   });
 }

@@ -2,6 +2,7 @@
 // stays in the first-level cache.
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <fmt/core.h>
 #include <type_traits>
 
@@ -13,7 +14,7 @@ namespace lockstep::detail {
 
 namespace {
 
-constexpr std::int64_t kBlock = 256;
+constexpr std::int64_t kBlock = BlockScratch::kElems;
 
 /// One partial result as the element type would hold it: 16-bit floats round after each step.
 template <typename T>
@@ -114,13 +115,9 @@ void fold_four(Value<T>* acc, const std::array<const T*, 4>& in, std::int64_t n)
   });
 }
 
-/// Folds n_inputs arrays of n <= kBlock elements, `input(r)` giving the r-th, and hands the
-/// accumulator to `finish`.
-template <typename T, typename Op, typename Input, typename Finish>
-void fold_block(std::int64_t n_inputs, std::int64_t n, Input input, Finish finish) {
-  // Filled next.  NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init)
-  std::array<Value<T>, kBlock> accumulator;
-  Value<T>* const acc = accumulator.data();
+/// Folds n_inputs arrays of n <= kBlock elements into `acc`, `input(r)` giving the r-th.
+template <typename T, typename Op, typename Input>
+void fold_block(Value<T>* acc, std::int64_t n_inputs, std::int64_t n, Input input) {
   const T* const first = input(std::int64_t{0});
   each(n, [=](std::int64_t i) { acc[i] = load(first[i]); });
   std::int64_t r = 1;
@@ -128,7 +125,6 @@ void fold_block(std::int64_t n_inputs, std::int64_t n, Input input, Finish finis
     fold_four<T, Op>(acc, {input(r), input(r + 1), input(r + 2), input(r + 3)}, n);
   }
   for (; r < n_inputs; ++r) fold<T, Op>(acc, input(r), n);
-  finish(acc);
 }
 
 /// What Kernels::reduce was asked for.
@@ -137,6 +133,7 @@ struct Request {
   std::span<const void* const> inputs;
   std::int64_t count;
   bool average;
+  BlockScratch* scratch;
 };
 
 /// Writes one finished block. Every input of the block was read before, so outputs may be inputs.
@@ -148,20 +145,29 @@ void write_block(const Request& request, Value<T>* acc, std::int64_t first, std:
   }
   for (void* const output : request.outputs) {
     T* const o = static_cast<T*>(output) + first;
-    each(n, [=](std::int64_t i) { o[i] = store<T>(acc[i]); });
+    if constexpr (kWrapped<T>) {
+      each(n, [=](std::int64_t i) { o[i] = store<T>(acc[i]); });
+    } else {
+      std::memcpy(o, acc, static_cast<std::size_t>(n) * sizeof(T));
+    }
   }
 }
 
 template <typename T, typename Op>
 void reduce_as(const Request& request) {
   const auto n_inputs = static_cast<std::int64_t>(request.inputs.size());
+  const bool in_place = request.outputs.size() == 1 && request.outputs[0] == request.inputs[0];
+  if constexpr (!kWrapped<T>) {  // A NaN of 16 bits does not survive a conversion and back.
+    if (n_inputs == 1 && in_place && !request.average) return;
+  }
+  Value<T>* const acc = request.scratch->first<Value<T>>();
   for (std::int64_t first = 0; first < request.count; first += kBlock) {
     const std::int64_t n = std::min(kBlock, request.count - first);
     const auto input = [&](std::int64_t r) {
       return static_cast<const T*>(request.inputs[static_cast<std::size_t>(r)]) + first;
     };
-    const auto finish = [&](Value<T>* acc) { write_block<T>(request, acc, first, n); };
-    fold_block<T, Op>(n_inputs, n, input, finish);
+    fold_block<T, Op>(acc, n_inputs, n, input);
+    write_block<T>(request, acc, first, n);
   }
 }
 
@@ -205,6 +211,14 @@ void reduce_typed(const Request& request, ReduceOp op) {
   }
 }
 
+/// One element after the other.
+template <typename T>
+void sum_column(T* out, const T* in, std::int64_t n) {
+  Value<T> sum = load(in[0]);
+  for (std::int64_t i = 1; i < n; ++i) sum = step<T, WideSum>(sum, in[i]);
+  *out = rounded<T>(sum);
+}
+
 template <typename T>
 void write_sums(T* out, const Value<T>* sums, std::int64_t n) {
   each(n, [=](std::int64_t i) { out[i] = rounded<T>(sums[i]); });
@@ -219,7 +233,7 @@ void CpuKernels::reduce(std::span<void* const> outputs,
                         ReduceOp op) {
   LOCKSTEP_CHECK(!inputs.empty(), "a reduction has at least one input");
   if (dtype == DType::kBool) op = for_bool(op);
-  const Request request{outputs, inputs, count, op == ReduceOp::kAvg};
+  const Request request{outputs, inputs, count, op == ReduceOp::kAvg, &scratch_};
   for_any(dtype, [&](auto tag) { reduce_typed<decltype(tag)>(request, op); });
 }
 
@@ -230,15 +244,15 @@ void CpuKernels::sum_rows(const Tensor& out, const Tensor& in) {
   const std::int64_t n_rows = in.n_elems() / width;
   for_real(out.dtype(), [&](auto tag) {
     using T = decltype(tag);
+    if (width == 1) return sum_column(out.write<T>(), in.read<T>(), n_rows);
+    Value<T>* const acc = scratch_.first<Value<T>>();
     for (std::int64_t first = 0; first < width; first += kBlock) {
       const std::int64_t n = std::min(kBlock, width - first);
       const T* const column = in.read<T>() + first;
       T* const o = out.write<T>() + first;
       fold_block<T, WideSum>(
-          n_rows,
-          n,
-          [=](std::int64_t row) { return column + row * width; },
-          [&](const Value<T>* acc) { write_sums(o, acc, n); });
+          acc, n_rows, n, [=](std::int64_t row) { return column + row * width; });
+      write_sums(o, acc, n);
     }
   });
 }

@@ -90,6 +90,14 @@ TEST_P(ElementwiseTest, ARowIsAddedToEachRow) {
   EXPECT_EQ(values_of(out), (Values{11, 22, 33, 14, 25, 36}));
 }
 
+TEST_P(ElementwiseTest, ARowOfOneElementIsAddedToEachRow) {
+  const Tensor a = make({1, 2, 3, 4, 5, 6, 7, 8, 9}).reshape({9, 1});
+
+  kernels().add_row(a, a, make({10}));
+
+  EXPECT_EQ(values_of(a), (Values{11, 12, 13, 14, 15, 16, 17, 18, 19}));
+}
+
 TEST_P(ElementwiseTest, ReluPassesNanAndCutsNegatives) {
   const Tensor a = make({-1, 0, 2, std::nan("")});
   const Tensor out = like(a);

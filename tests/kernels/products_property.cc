@@ -1,4 +1,5 @@
 #include <cmath>
+#include <cstring>
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -121,6 +122,23 @@ RC_GTEST_PROP(ProductsProperty, SmallProductsAreOneChainOfFmaOverK, ()) {
       RC_ASSERT(x.out.at(i * one.n + j) == expected);
     }
   }
+}
+
+// What is added to zeros is computed as a whole, whatever it takes from memory.
+RC_GTEST_PROP(ProductsProperty, LargeProductsOfFewFactorsAreTheSameInPartsAsInOnePiece, ()) {
+  TestRuntime test;
+  Case one = any_case(60);
+  one.m += 130;   // Three parts or more, of which the last may have rows beyond groups of four,
+  one.n += 1000;  // and columns beyond whole vectors.
+  one.options.accumulate = false;
+  const Operands x = any_operands(test.runtime, one, false);
+  const Tensor whole = Tensor::zeros(test.runtime, x.out.shape(), one.dtype);
+
+  test.kernels->gemm(x.out, x.a, x.b, one.options);
+  one.options.accumulate = true;
+  test.kernels->gemm(whole, x.a, x.b, one.options);
+
+  RC_ASSERT(std::memcmp(x.out.raw(), whole.raw(), static_cast<std::size_t>(whole.n_bytes())) == 0);
 }
 
 // Any order of k products, each fused or not, errs by at most 2k * u * sum |a * b| (k * u < 0.01).

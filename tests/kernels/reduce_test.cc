@@ -123,6 +123,23 @@ TEST(ReduceTest, EverySizeAroundABlockAndEveryCountOfRanks) {
   }
 }
 
+TEST(ReduceTest, OneInputIsHandedToOtherOutputs) {
+  TestRuntime test;
+  const Tensor in = Tensor::full(test.runtime, {600}, DType::kF32, 3);
+  const Tensor out = Tensor::full(test.runtime, {600}, DType::kF32, 1);
+  const std::array<void*, 2> outputs = {in.raw(), out.raw()};
+  const std::array<const void*, 1> inputs = {in.raw()};
+
+  test.kernels->reduce(outputs, inputs, 600, DType::kF32, ReduceOp::kSum);
+  EXPECT_EQ(values_of(in), Values(600, 3.0));
+  EXPECT_EQ(values_of(out), Values(600, 3.0));
+
+  const Tensor other = Tensor::full(test.runtime, {600}, DType::kF32, 1);
+  const std::array<void*, 1> one_output = {other.raw()};
+  test.kernels->reduce(one_output, inputs, 600, DType::kF32, ReduceOp::kSum);
+  EXPECT_EQ(values_of(other), Values(600, 3.0));
+}
+
 TEST(ReduceTest, OneOutputMayBeTheLastInput) {
   TestRuntime test;
   const Tensor a = Tensor::full(test.runtime, {600}, DType::kF32, 1);

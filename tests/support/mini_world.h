@@ -241,7 +241,9 @@ class MiniGroup final : public ProcessGroup {
   class MiniWork final : public WorkState {
    public:
     MiniWork(MiniGroup& group, const CollectiveCall& call, std::int64_t seq)
-        : WorkState(call.signature), group_(&group), seq_(seq), wrapper_(call.wrapper) {}
+        : signature_(call.signature), group_(&group), seq_(seq), wrapper_(call.wrapper) {}
+
+    const Signature& signature() const override { return signature_; }
 
     bool is_completed() override { return group_->registry_->slot(seq_).done; }
 
@@ -254,6 +256,7 @@ class MiniGroup final : public ProcessGroup {
     }
 
    private:
+    Signature signature_;
     MiniGroup* group_;
     std::int64_t seq_;
     std::int32_t wrapper_;

@@ -38,22 +38,27 @@ class RankFiles final : public FileSystem {
 
 enum class RankState : std::uint8_t { kReady, kRunning, kBlocked, kSleeping, kEnded };
 
+/// Of a rank that has not waited yet.
+inline constexpr WaitReason kNoReason{};
+
 /// What the parts of the scheduler know of a rank, and write. What a switch reads comes first.
 struct RankControl {
   Scheduler* scheduler = nullptr;
   Engine::Fiber fiber = Engine::kMain;  ///< kMain: not started.
   Rank rank{};
   RankState state = RankState::kBlocked;
-  bool interrupt_pending = false;   ///< Killed or interrupted: something happens at its next point.
-  bool kill_pending = false;        ///< Gets RankKilled at its next point.
-  bool fenced = false;              ///< Killed: nothing it does from now on has an effect.
-  std::int32_t n_kill_notices = 0;  ///< How often RankKilled was thrown.
-  std::uint32_t generation = 0;     ///< Grows with each sleep: a timer of an older one is stale.
+  bool interrupt_pending : 1 = false;  ///< Killed or interrupted: at its next point.
+  bool kill_pending : 1 = false;       ///< Gets RankKilled at its next point.
+  bool fenced : 1 = false;             ///< Killed: nothing it does from now on has an effect.
+  std::uint16_t n_kill_notices = 0;    ///< How often RankKilled was thrown.
+  std::uint32_t generation = 0;        ///< Grows with each sleep: a timer of an older one is stale.
   std::int64_t clock_ns = 0;  ///< Own clock; ahead of the world's by compute not yet waited for.
-  WaitReason reason{};
+  /// While it is blocked: in the frame of the call that it waits in. Not to be read once it runs.
+  const WaitReason* reason = &kNoReason;
 };
 
-/// Small on purpose: a world may have a million of them. A switch reads one cache line.
+/// Small on purpose: a world may have a million of them. One cache line is all that a switch, a wait
+/// and a wake-up read.
 class alignas(64) RankSlot final : public RankHandle {
  public:
   RankSlot() : files_(*this) {}
@@ -93,5 +98,7 @@ class alignas(64) RankSlot final : public RankHandle {
   RankControl control_;
   RankFiles files_;
 };
+
+static_assert(sizeof(RankSlot) == 64);
 
 }  // namespace lockstep::sim

@@ -45,8 +45,8 @@ class Scheduler {
 
   RankServices& services() { return services_; }
 
-  /// Requires: it is blocked.
-  void wake(Rank rank);
+  /// False: it is not blocked.
+  bool wake_blocked(Rank rank);
 
   // -- called by ranks, on their stacks
   void yield(RankSlot& self, const Point& next);

@@ -3,7 +3,7 @@
 
 #include <array>
 #include <cstddef>
-#include <memory>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -25,23 +25,22 @@ class CallMemory {
   CallMemory& operator=(CallMemory&&) = delete;
   ~CallMemory() = default;
 
-  std::span<Memory> inputs() const { return inputs_; }
+  std::span<Memory> inputs() const { return {list_, n_inputs_}; }
 
-  std::span<Memory> outputs() const { return outputs_; }
+  std::span<Memory> outputs() const { return {list_ + n_inputs_, n_outputs_}; }
 
   /// All inputs, one after another.
   std::vector<std::byte> input_bytes() const;
-  /// Puts these bytes in the place of the inputs' own.
-  void contribute(std::vector<std::byte> bytes);
+  /// Puts these bytes in the place of the inputs' own. Requires: as many, and they outlive it.
+  void contribute(std::span<std::byte> bytes) const;
   /// Gives back what lies in the pool.
   void release(Pool& pool);
 
  private:
+  Memory* list_ = nullptr;  // Inputs, then outputs: in own_, or in the pool.
+  std::uint32_t n_inputs_;
+  std::uint32_t n_outputs_;
   std::array<Memory, 2> own_;
-  Memory* list_ = nullptr;  // Longer lists, in the pool.
-  std::span<Memory> inputs_;
-  std::span<Memory> outputs_;
-  std::unique_ptr<std::vector<std::byte>> contribution_;  // Instead of the inputs' memory.
 };
 
 }  // namespace lockstep::sim

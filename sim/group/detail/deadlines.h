@@ -18,14 +18,14 @@ class Deadlines {
 
   void set(SimWork& work, Duration timeout);
 
-  void forget(const SimWork& work) { pending_.erase(work.deadline); }
+  void forget(const SimWork& work) { pending_.erase(work.limit); }
 
  private:
-  void pass(std::uint64_t number);
+  void pass(std::int64_t number);
 
   GroupRegistry* registry_;
-  std::map<std::uint64_t, SimWork*> pending_;  // By number.
-  std::uint64_t n_ = 0;
+  std::map<std::int64_t, SimWork*> pending_;  // By number, from 1.
+  std::int64_t n_ = 0;
 };
 
 /// Gives up what took longer than GroupOptions::watchdog. A daemon: it keeps no world alive, so that
@@ -37,7 +37,7 @@ class Watchdog {
   /// From now on it waits for this work, if there is a watchdog.
   void watch(SimWork& work);
 
-  void forget(const SimWork& work) { watched_.erase(work.watch); }
+  void forget(const SimWork& work) { watched_.erase(work.limit); }
 
   /// It waits for something.
   bool is_watching() const { return !watched_.empty(); }
@@ -50,9 +50,9 @@ class Watchdog {
   void wake();
 
   GroupRegistry* registry_;
-  std::deque<std::pair<VirtualTime, std::uint64_t>> due_;  // When which work is given up.
-  std::map<std::uint64_t, SimWork*> watched_;              // Those that are still pending.
-  std::uint64_t n_ = 0;
+  std::deque<std::pair<VirtualTime, std::int64_t>> due_;  // When which work is given up.
+  std::map<std::int64_t, SimWork*> watched_;              // Those that are still pending.
+  std::int64_t n_ = 0;                                    // Numbers go down from -1.
   bool armed_ = false;
   std::string reports_;
 };

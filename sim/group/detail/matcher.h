@@ -40,7 +40,12 @@ class Matcher {
  public:
   explicit Matcher(GroupRegistry& registry);
 
-  void arrive(GroupState& group, SimWork& work);
+  /// Where the members of the group meet at this sequence number.
+  MatchSlot& slot_at(GroupState& group, std::int64_t seq) {
+    return meetings_.at(*this, group, seq);
+  }
+
+  void arrive(MatchSlot& slot, SimWork& work);
   /// Its contribution was delayed on its way.
   void arrive_late(SimWork& work);
   /// It is due: offers the transfer to the strategy.

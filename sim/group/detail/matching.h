@@ -39,6 +39,7 @@ struct MatchSlot final : ActionHandler, FlightClient {
   Matcher* matcher = nullptr;
   GroupState* group = nullptr;
   std::int64_t seq = 0;
+  Ref<SharedSignature> signature;  ///< What it was called with last: works share it.
   std::vector<SimWork*> works;  ///< By group rank; null: not posted, or given up by an ended rank.
   SimWork* first = nullptr;     ///< The first to arrive: later ones are compared with it.
   std::int32_t n_arrived = 0;
@@ -60,7 +61,7 @@ std::unique_ptr<GroupState> make_group(std::int32_t id, std::vector<std::int32_t
 
 /// What posts touch: posts at one sequence number conflict, and so do messages of one receiver and
 /// tag from any sender (a recv may take any sender); all else commutes.
-std::uint64_t slot_object(const GroupState& group, std::int64_t seq);
+std::uint64_t slot_object(GroupState& group, std::int64_t seq);
 std::uint64_t channel_object(const GroupState& group,
                              const Signature& signature,
                              std::int32_t self);
@@ -90,6 +91,14 @@ struct GroupState {
   std::vector<MatchSlot*> window;         ///< Ring by sequence number, a power of two.
   std::int64_t first_open = 0;            ///< All numbers below are closed.
   std::int64_t n_opened = 0;
+
+  /// What posts at one sequence number touch. All members ask for it, one after the other.
+  struct Meeting {
+    std::int64_t seq = -1;
+    std::uint64_t object = 0;
+  } last_meeting;
+
+  Ref<SharedSignature> message;  ///< What a send or recv was called with last.
   std::map<ChannelKey, Channel> channels;
   std::map<AnyKey, Channel::Queue> from_any_source;  ///< Recvs that take any sender.
   VirtualTime free_at;                               ///< Its last transfer ends.

@@ -20,18 +20,43 @@ class GroupRegistry;
 class MemoryGuard;
 class SimProcessGroup;
 
+/// What an operation was called with, shared by those that were called alike: as a rule all members
+/// of a group.
+class SharedSignature final : public Counted {
+ public:
+  /// One that says what `signature` says, call site included: `known` if it does; otherwise it
+  /// becomes `known`.
+  static Ref<SharedSignature> of(const Signature& signature, Ref<SharedSignature>& known);
+
+  const Signature& get() const { return signature_; }
+
+ private:
+  explicit SharedSignature(const Signature& signature) : signature_(signature) {}
+
+  Signature signature_;
+};
+
 /// Pooled: made in the memory of its rank's runtime, given back with the last handle. The matching
 /// slot or channel that it waits in holds one count.
 ///
 /// As an ActionHandler a paired send delivers itself.
+///
+/// Four cache lines, the order of whose members is that of their use: a thousand members of a group
+/// are in no cache when they complete one after the other, which touches the first two.
 class SimWork final : public WorkState, public ActionHandler {
  public:
-  static SimWork* make(SimProcessGroup& group, const CollectiveCall& call, std::int64_t seq);
+  /// `known`: what was last called with in this place, as SharedSignature::of has it.
+  static SimWork* make(SimProcessGroup& group,
+                       const CollectiveCall& call,
+                       std::int64_t seq,
+                       Ref<SharedSignature>& known);
 
   SimWork(const SimWork&) = delete;
   SimWork& operator=(const SimWork&) = delete;
   SimWork(SimWork&&) = delete;
   SimWork& operator=(SimWork&&) = delete;
+
+  const Signature& signature() const override { return signature_->get(); }
 
   bool is_completed() override;
   CommStatus wait() override;
@@ -44,12 +69,10 @@ class SimWork final : public WorkState, public ActionHandler {
   std::vector<std::byte> input_bytes() const { return memory_.input_bytes(); }
 
   /// Contributes these bytes instead of its inputs' own.
-  void contribute(std::vector<std::byte> bytes) { memory_.contribute(std::move(bytes)); }
+  void contribute(std::vector<std::byte> bytes);
 
   /// A bit of the result flips as it is handed over.
-  void corrupt_result(std::int64_t element, std::int32_t bit) {
-    corruption_ = Corruption{element, bit};
-  }
+  void corrupt_result(std::int64_t element, std::int32_t bit);
 
   /// What it has left in its one buffer has this name (WorkState::result_content).
   void leave(std::uint64_t content) { name_result(content); }
@@ -80,26 +103,31 @@ class SimWork final : public WorkState, public ActionHandler {
 
   std::span<const Memory> outputs() const { return memory_.outputs(); }
 
-  // -- links of the lists it is in: pending of its group, waiting in a channel
-  SimWork* previous_pending = nullptr;
-  SimWork* next_pending = nullptr;
-  SimWork* next_in_channel = nullptr;
-  SimWork* partner = nullptr;        ///< The other side of a paired send or recv.
-  std::uint64_t deadline = 0;        ///< Number of its timer, 0 = none.
-  std::uint64_t watch = 0;           ///< Its number with the watchdog, 0 = none.
-  std::uint64_t delay = 0;           ///< Number of its late arrival, 0 = none.
-  bool lost = false;                 ///< It never arrives.
-  std::uint64_t transfer_timer = 0;  ///< A paired send: number of its message under way, 0 = none.
+  /// Starts to load what moving its data and completing it will read and write.
+  void prefetch() const {
+    const auto* const line = reinterpret_cast<const std::byte*>(this);
+    for (std::size_t i = 0; i < 3; ++i) __builtin_prefetch(line + i * 64, 1);
+  }
 
  private:
-  struct Corruption {
-    std::int64_t element = 0;
-    std::int32_t bit = 0;
+  /// What injected faults have made of it.
+  struct Tampering {
+    struct Corruption {
+      std::int64_t element = 0;
+      std::int32_t bit = 0;
+    };
+
+    std::vector<std::byte> contribution;  // Instead of the inputs' own memory.
+    std::optional<Corruption> corruption;
   };
 
-  SimWork(SimProcessGroup& group, const CollectiveCall& call, std::int64_t seq);
+  SimWork(SimProcessGroup& group,
+          const CollectiveCall& call,
+          std::int64_t seq,
+          Ref<SharedSignature>& known);
   ~SimWork() override;
   void destroy() override;
+  Tampering& tampering();
   void flip_result();
   void lend();
   void look_for_touches();
@@ -108,23 +136,40 @@ class SimWork final : public WorkState, public ActionHandler {
   void give_back();
   void abandon();
 
-  GroupRegistry* registry_;
+  Ref<SharedSignature> signature_;
   SimProcessGroup* group_;  // Null once done: the group may be gone before the handle.
   Runtime* runtime_;
   RankHandle* handle_;
+  // The second line.
   std::int64_t seq_;
-  std::uint64_t loan_ = 0;  // Number of its loans, 0 = none.
-  const std::string* detail_ = nullptr;
-  CallMemory memory_;
   Rank rank_;
-  std::int32_t group_id_;
   std::int32_t member_;
   std::int32_t wrapper_;
   CommStatus status_ = CommStatus::kOk;
   bool done_ = false;
-  std::optional<Corruption> corruption_;
+  bool from_any_source_;  // A recv whose sender was open when it was posted.
+
+ public:
+  bool lost = false;  ///< It never arrives.
+  // -- links of the lists it is in: pending of its group, waiting in a channel
+  SimWork* previous_pending = nullptr;
+  SimWork* next_pending = nullptr;
+
+ private:
+  const std::string* detail_ = nullptr;
+  CallMemory memory_;  // Its list is the third line.
+  // The fourth line.
+  std::uint64_t loan_ = 0;              // Number of its loans, 0 = none.
   std::unique_ptr<MemoryGuard> guard_;  // Of what the user's program posted, where it is watched.
-  bool from_any_source_ = false;        // A recv whose sender was open when it was posted.
+  std::unique_ptr<Tampering> tampering_;
+
+ public:
+  SimWork* next_in_channel = nullptr;
+  SimWork* partner = nullptr;  ///< The other side of a paired send or recv.
+  /// Number of its deadline; negative: of its place with the watchdog; 0 = it may wait for ever.
+  std::int64_t limit = 0;
+  std::uint64_t delay = 0;           ///< Number of its late arrival, 0 = none.
+  std::uint64_t transfer_timer = 0;  ///< A paired send: number of its message under way, 0 = none.
 };
 
 /// A send or a recv.

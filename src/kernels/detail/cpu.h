@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "lockstep/kernels/detail/block_scratch.h"
 #include "lockstep/tensor/kernels.h"
 
 namespace lockstep::detail {
@@ -153,6 +154,7 @@ class CpuKernels : public DeviceKernels {
 
  private:
   std::shared_ptr<SketchSigns> signs_;
+  BlockScratch scratch_;
 };
 
 }  // namespace lockstep::detail

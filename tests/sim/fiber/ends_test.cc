@@ -116,7 +116,11 @@ TEST(EndsTest, AStuckRankSaysWhatItWaitsForUnlessTheWorldRanInCircles) {
   for (const bool livelock : {false, true}) {
     Parts world({.n_ranks = 1});
     world.block(0, "recv");
-    if (livelock) world.ends.kill_all_as_livelock();
+    if (livelock) {
+      world.ends.kill_all_as_livelock();
+    } else {
+      world.ends.kill_all(RankOutcome::kStuck, "stuck");
+    }
     world.finish(0, RankOutcome::kStuck);
     EXPECT_EQ(world.ends.of(Rank{0}).detail, livelock ? "" : "stuck in recv");
     EXPECT_EQ(report_of(world).livelock, livelock);

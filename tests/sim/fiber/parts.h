@@ -1,6 +1,7 @@
 // The parts of a scheduler without the scheduler: no fiber, no switch, ranks by their states alone.
 #pragma once
 
+#include <deque>
 #include <string_view>
 
 #include "lockstep/sim/fiber/detail/ends.h"
@@ -28,7 +29,7 @@ struct Parts {
 
   void block(std::int32_t number, std::string_view what) {
     rank(number).state = RankState::kBlocked;
-    rank(number).reason = {.what = what};
+    rank(number).reason = &reasons.emplace_back(WaitReason{.what = what});
   }
 
   /// `end` of a rank that ran until `time`.
@@ -41,6 +42,7 @@ struct Parts {
   }
 
   FifoStrategy fifo;
+  std::deque<WaitReason> reasons;  // In the place of ranks' frames.
   Turns turns;
   Progress progress;
   Timeline timeline{turns};

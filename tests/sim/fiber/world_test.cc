@@ -264,6 +264,39 @@ TEST(WorldTest, ABlockedRankContinuesWhenWoken) {
   EXPECT_FALSE(result.stuck.has_value());
 }
 
+TEST(WorldTest, ARankThatIsNotBlockedIsNotWoken) {
+  World world;
+  FifoStrategy strategy;
+  world.run({.n_ranks = 2}, strategy, [&](RankHandle& rank) {
+    if (rank.rank() == Rank{0}) return rank.point({});
+    EXPECT_FALSE(world.wake_blocked(Rank{0}));
+    EXPECT_THROW(world.wake(Rank{0}), ContractViolation);
+  });
+  world.run({.n_ranks = 2}, strategy, [&](RankHandle& rank) {
+    if (rank.rank() == Rank{0}) {
+      rank.block({.what = "test"});
+    } else {
+      EXPECT_TRUE(world.wake_blocked(Rank{0}));
+      EXPECT_FALSE(world.wake_blocked(Rank{0}));
+    }
+  });
+}
+
+// What it waited in was on its stack, which is unwound before the end is reported.
+TEST(WorldTest, AStuckRanksEndSaysWhatItWaitedIn) {
+  World world;
+  FifoStrategy strategy;
+  const WorldResult result = world.run({.n_ranks = 2}, strategy, [](RankHandle& rank) {
+    const bool first = rank.rank() == Rank{0};
+    rank.block({.what = first ? "recv" : "all_reduce",
+                .group = 4,
+                .seq = 9,
+                .site = {"train.py", 12, ""}});
+  });
+  EXPECT_EQ(result.ends[0].detail, "stuck in recv #9 of group 4 at train.py:12");
+  EXPECT_EQ(result.ends[1].detail, "stuck in all_reduce #9 of group 4 at train.py:12");
+}
+
 TEST(WorldTest, NoRunnableRankIsAVerdictWithoutATimeout) {
   World world;
   FifoStrategy strategy;

@@ -16,8 +16,15 @@ class RankStates {
   explicit RankStates(GroupRegistry& registry) : registry_(&registry) {}
 
   /// Null: it does not wait in a call any more.
-  void set_waiting(Rank rank, SimWork* work);
-  SimWork* waiting_on(Rank rank) const;
+  void set_waiting(Rank rank, SimWork* work) {
+    if (to_index(rank) >= waiting_.size()) make_room();
+    waiting_[to_index(rank)] = work;
+  }
+
+  SimWork* waiting_on(Rank rank) const {
+    return to_index(rank) < waiting_.size() ? waiting_[to_index(rank)] : nullptr;
+  }
+
   /// Lets the rank of a completed work continue, if it waits for it and is not dying.
   void wake_waiter(const SimWork& work);
 
@@ -34,6 +41,7 @@ class RankStates {
   WaitForNode::State state_in_graph(Rank rank) const;
 
  private:
+  void make_room();
   bool is_cut_off(const MatchSlot& slot, Rank a, Rank b) const;
 
   GroupRegistry* registry_;
