@@ -51,7 +51,7 @@ std::optional<std::vector<std::vector<StoredTensor>>> contributions_of(const Jud
 
 /// Whether the sketches of a result and of its contributions contradict each other, under every way of
 /// computing that is known.
-bool sketches_exclude(const Judged& judged, const Combination& reduction) {
+bool sketches_exclude(const Judged& judged, const Combination& combination) {
   const TracedReduction& one = judged.reduction;
   if (!judged.got.sketch) return false;
   Sketch given;
@@ -64,11 +64,11 @@ bool sketches_exclude(const Judged& judged, const Combination& reduction) {
   }
   const auto n = one.parts.size();
   const auto n_elems = static_cast<double>(judged.got.n_elems);
-  const double factor = reduction.factor(n);
+  const double factor = combination.factor(n);
   const Arithmetic plain{.format = one.format};
-  double radius = radius_of_total(n, n_elems, given.l1, plain, reduction);
+  double radius = radius_of_total(n, n_elems, given.l1, plain, combination);
   for (const Arithmetic& each : other_ways(one.format)) {
-    radius = std::max(radius, radius_of_total(n, n_elems, given.l1, each, reduction));
+    radius = std::max(radius, radius_of_total(n, n_elems, given.l1, each, combination));
   }
   // What the sketches themselves rounded, in f64: each of their sums, and those over ranks here.
   const double own = (n_elems + static_cast<double>(n) + 8.0) * 0x1p-51 *
@@ -117,6 +117,35 @@ void pardon(const TracedReduction& reduction, ReductionExplanation& explained) {
 
 constexpr const char* kNoValues = "values were not recorded: record both runs with --values";
 
+/// One of the candidates, by values where both results and all contributions have them; sketches say less.
+ReductionExplanation tried(const Judged& left,
+                           const Judged& right,
+                           const char* which,
+                           const Combination& combination) {
+  ReductionExplanation one = described(left.reduction, which);
+  one.kind = combination.kind;
+  const auto contributions = contributions_of(left);
+  const bool has_values =
+      contributions && right.got.values && right.got.values->size() == left.got.values->size();
+  if (has_values) {
+    const FloatFormat& format = left.reduction.format;
+    const auto result = explain_results({stored(one.tensor, format, *left.got.values)},
+                                        {stored(one.tensor, format, *right.got.values)},
+                                        *contributions,
+                                        combination);
+    one.values = result.value().tensors.front();
+    one.verdict = one.values->verdict;
+  } else if (sketches_exclude(left, combination) || sketches_exclude(right, combination)) {
+    one.verdict = RoundingVerdict::kImpossible;
+    one.note =
+        "its sketch is further from those of its contributions than all orders together can be";
+  } else {
+    one.note = kNoValues;
+  }
+  pardon(left.reduction, one);
+  return one;
+}
+
 /// Explains two results, which are one result twice where a single trace is judged, of what `left` says was
 /// added.
 ReductionExplanation explained(const Judged& left,
@@ -125,31 +154,11 @@ ReductionExplanation explained(const Judged& left,
                                const std::optional<Combination>& asked) {
   ReductionExplanation best = described(left.reduction, which);
   if (!best.note.empty() || best.n_contributions < 2) return best;
-  const auto contributions = contributions_of(left);
-  const bool has_values =
-      contributions && right.got.values && right.got.values->size() == left.got.values->size();
-  for (const Combination& each : candidates(asked)) {
-    ReductionExplanation tried = described(left.reduction, which);
-    tried.kind = each.kind;
-    if (has_values) {
-      const auto result =
-          explain_results({stored(tried.tensor, left.reduction.format, *left.got.values)},
-                          {stored(tried.tensor, right.reduction.format, *right.got.values)},
-                          *contributions,
-                          each);
-      if (!result.ok()) return best;
-      tried.values = result.value().tensors.front();
-      tried.verdict = tried.values->verdict;
-    } else {
-      const bool excluded = sketches_exclude(left, each) || sketches_exclude(right, each);
-      tried.verdict = excluded ? RoundingVerdict::kImpossible : RoundingVerdict::kNotJudged;
-      tried.note = excluded ? "its sketch is further from those of its contributions than all "
-                              "orders together can be"
-                            : kNoValues;
-    }
-    pardon(left.reduction, tried);
-    const bool better = best.note.empty() && !best.values ? true : tried.verdict < best.verdict;
-    if (better) best = std::move(tried);
+  const std::vector<Combination> list = candidates(asked);
+  best = tried(left, right, which, list.front());
+  for (std::size_t i = 1; i < list.size(); ++i) {
+    ReductionExplanation other = tried(left, right, which, list[i]);
+    if (other.verdict < best.verdict) best = std::move(other);
   }
   return best;
 }
@@ -167,19 +176,20 @@ class ExplainingTraces {
  public:
   ExplainingTraces(const MemoryTrace& left,
                    const MemoryTrace& right,
-                   const std::optional<Combination>& reduction)
-      : left_(reductions_of(left)), right_(reductions_of(right)), reduction_(reduction) {}
+                   const std::optional<Combination>& combination)
+      : left_(reductions_of(left)), right_(reductions_of(right)), combination_(combination) {}
 
   TracesExplanation run();
 
  private:
   void compare_all();
   bool compare(const TracedReduction& left, const TracedReduction& right);
-  void judge_all(const std::vector<TracedReduction>& reductions, const char* which);
+  void judge(const TracedReduction& reduction, const char* which);
+  void add_suspect(ReductionExplanation one);
 
   std::vector<TracedReduction> left_;
   std::vector<TracedReduction> right_;
-  std::optional<Combination> reduction_;
+  std::optional<Combination> combination_;
   TracesExplanation found_;
 };
 
@@ -198,7 +208,7 @@ bool ExplainingTraces::compare(const TracedReduction& left, const TracedReductio
   found_.parting = same_given ? Parting::kReduction : Parting::kContributions;
   const Judged one{left, left.parts[*part].got};
   const Judged other{right, right.parts[*part].got};
-  found_.first = same_given ? explained(one, other, "both traces", reduction_)
+  found_.first = same_given ? explained(one, other, "both traces", combination_)
                             : described(left, "both traces");
   return true;
 }
@@ -213,35 +223,35 @@ void ExplainingTraces::compare_all() {
   }
 }
 
+void ExplainingTraces::add_suspect(ReductionExplanation one) {
+  const bool suspect =
+      one.verdict == RoundingVerdict::kImpossible || one.verdict == RoundingVerdict::kOnlyIf;
+  if (!suspect) return;
+  ++found_.n_suspects;
+  found_.verdict = std::max(found_.verdict, one.verdict);
+  if (found_.suspects.size() < TracesExplanation::kMostListed) {
+    found_.suspects.push_back(std::move(one));
+  }
+}
+
 /// Each result that some rank has, beside the contributions of its own trace.
-void ExplainingTraces::judge_all(const std::vector<TracedReduction>& reductions,
-                                 const char* which) {
-  for (const TracedReduction& reduction : reductions) {
-    ++found_.n_reductions;
-    const TracedTensor* last = nullptr;
-    for (const TracedPart& part : reduction.parts) {
-      if (last != nullptr && !differ(*last, part.got)) continue;
-      const bool is_first = last == nullptr;
-      last = &part.got;
-      const Judged judged{reduction, part.got};
-      ReductionExplanation explained_one = explained(judged, judged, which, reduction_);
-      if (is_first && explained_one.values) ++found_.n_judged;
-      const bool suspect = explained_one.verdict == RoundingVerdict::kImpossible ||
-                           explained_one.verdict == RoundingVerdict::kOnlyIf;
-      if (!suspect) continue;
-      ++found_.n_suspects;
-      found_.verdict = std::max(found_.verdict, explained_one.verdict);
-      if (found_.suspects.size() < TracesExplanation::kMostListed) {
-        found_.suspects.push_back(std::move(explained_one));
-      }
-    }
+void ExplainingTraces::judge(const TracedReduction& reduction, const char* which) {
+  ++found_.n_reductions;
+  const TracedTensor* last = nullptr;
+  for (const TracedPart& part : reduction.parts) {
+    if (last != nullptr && !differ(*last, part.got)) continue;
+    const Judged judged{reduction, part.got};
+    ReductionExplanation one = explained(judged, judged, which, combination_);
+    if (last == nullptr && one.values) ++found_.n_judged;
+    last = &part.got;
+    add_suspect(std::move(one));
   }
 }
 
 TracesExplanation ExplainingTraces::run() {
   compare_all();
-  judge_all(left_, "the first trace");
-  judge_all(right_, "the second trace");
+  for (const TracedReduction& each : left_) judge(each, "the first trace");
+  for (const TracedReduction& each : right_) judge(each, "the second trace");
   if (found_.first) {
     const bool parted_before = found_.parting == Parting::kContributions;
     found_.verdict = std::max(found_.verdict,
@@ -254,8 +264,8 @@ TracesExplanation ExplainingTraces::run() {
 
 TracesExplanation explain_traces(const MemoryTrace& left,
                                  const MemoryTrace& right,
-                                 const std::optional<Combination>& reduction) {
-  TracesExplanation explanation = ExplainingTraces(left, right, reduction).run();
+                                 const std::optional<Combination>& combination) {
+  TracesExplanation explanation = ExplainingTraces(left, right, combination).run();
   if (const auto difference = cli::first_difference(left, right, cli::Timing::kIgnored)) {
     explanation.first_difference = difference->text.substr(0, difference->text.find('\n'));
     // They differ, and no reduction does.

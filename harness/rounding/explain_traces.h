@@ -53,7 +53,7 @@ struct TracesExplanation {
 };
 
 /// Judges every reduction of both traces by what its own trace says was added; and the first one whose
-/// result differs, beside its contributions, if these are equal. `reduction` absent: the mean over
+/// result differs, beside its contributions, if these are equal. `combination` absent: the mean over
 /// the group, and where that is impossible the sum: a hand-written loop may divide elsewhere.
 ///
 /// Without values only sketches are there: sums of +-x_i over a tensor's elements. The sketch of a result can
@@ -62,7 +62,7 @@ struct TracesExplanation {
 /// Deterministic: a function of the traces alone.
 TracesExplanation explain_traces(const MemoryTrace& left,
                                  const MemoryTrace& right,
-                                 const std::optional<Combination>& reduction);
+                                 const std::optional<Combination>& combination);
 
 std::string traces_text(const TracesExplanation& explanation);
 

@@ -75,7 +75,7 @@ class SideJudge {
  private:
   /// A condition that held for all elements so far.
   struct Condition {
-    Unless unless;
+    Unless unless = Unless::kNotNearest;
     Arithmetic arithmetic;
   };
 

@@ -175,7 +175,9 @@ SumBound bound_of(std::span<const double> contributions,
   bound.absolute = absolute * std::abs(factor) / shrinking;
   bound.may_overflow =
       may_exceed(absolute / shrinking * stretch_of(n, combination), relative, arithmetic.format);
-  bound.general = (relative * bound.absolute + lost * (1.0 + relative)) * slack;
+  // Shrunk until the last step: the absolute values may add up beyond the largest double.
+  const double rounded = relative * absolute * std::abs(factor) / shrinking;
+  bound.general = (rounded + lost * (1.0 + relative)) * slack;
   bound.radius = rounds_nowhere(contributions, arithmetic, combination) ? 0.0 : bound.general;
   return bound;
 }

@@ -8,16 +8,24 @@
 
 namespace lockstep {
 
-Suspicion::Suspicion(std::int32_t n, const Arithmetic& arithmetic, const Combination& reduction)
+namespace {
+
+std::vector<std::int32_t> all_ranks(std::int32_t n) {
+  std::vector<std::int32_t> ranks(static_cast<std::size_t>(n));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+}  // namespace
+
+Suspicion::Suspicion(std::int32_t n, const Arithmetic& arithmetic, const Combination& combination)
     : n_(n),
       arithmetic_(arithmetic),
-      reduction_(reduction),
-      left_out_(static_cast<std::size_t>(n)),
+      combination_(combination),
+      left_out_(all_ranks(n)),
+      added_twice_(all_ranks(n)),
       low_(-std::numeric_limits<double>::infinity()),
-      high_(std::numeric_limits<double>::infinity()) {
-  std::iota(left_out_.begin(), left_out_.end(), 0);
-  added_twice_ = left_out_;
-}
+      high_(std::numeric_limits<double>::infinity()) {}
 
 // The mistake is made before a mean divides by n, which it goes on to do.
 bool Suspicion::fits(std::span<const double> contributions,
@@ -28,13 +36,13 @@ bool Suspicion::fits(std::span<const double> contributions,
   const double own = changed[static_cast<std::size_t>(rank)];
   changed[static_cast<std::size_t>(rank)] = times == 0.0 ? 0.0 : own;
   if (times == 2.0) changed.push_back(own);
-  const Combination after{ResultKind::kScaledSum, reduction_.factor(contributions.size())};
+  const Combination after{ResultKind::kScaledSum, combination_.factor(contributions.size())};
   return is_possible(
-      changed, arithmetic_, reduction_.kind == ResultKind::kSum ? reduction_ : after, result);
+      changed, arithmetic_, combination_.kind == ResultKind::kSum ? combination_ : after, result);
 }
 
 void Suspicion::narrow_factor(std::span<const double> contributions, double result) {
-  const Combination scaled{ResultKind::kScaledSum, reduction_.factor(contributions.size())};
+  const Combination scaled{ResultKind::kScaledSum, combination_.factor(contributions.size())};
   const SumBound bound = bound_of(contributions, arithmetic_, scaled);
   const double size = std::abs(bound.exact);
   // The factor rounds even where the sums do not.
@@ -61,10 +69,10 @@ std::string Suspicion::factor_text() const {
   if (n_informative_ < 2 || low_ > high_) return {};
   const auto n = static_cast<double>(n_);
   const auto holds = [&](double factor) { return low_ <= factor && factor <= high_; };
-  if (reduction_.kind == ResultKind::kSum && holds(1.0 / n)) {
+  if (combination_.kind == ResultKind::kSum && holds(1.0 / n)) {
     return "as if it were the mean, not the sum (--mean)";
   }
-  if (reduction_.kind == ResultKind::kMean && holds(n))
+  if (combination_.kind == ResultKind::kMean && holds(n))
     return "as if it were the sum, not the mean";
   return fmt::format("as if it had been multiplied by {:.6g}", (low_ + high_) / 2.0);
 }

@@ -17,7 +17,7 @@ namespace lockstep {
 /// is that it fits, not that it happened.
 class Suspicion {
  public:
-  Suspicion(std::int32_t n, const Arithmetic& arithmetic, const Combination& reduction);
+  Suspicion(std::int32_t n, const Arithmetic& arithmetic, const Combination& combination);
 
   /// Requires: n finite contributions.
   void add(std::span<const double> contributions, double result);
@@ -35,7 +35,7 @@ class Suspicion {
 
   std::int32_t n_;
   Arithmetic arithmetic_;
-  Combination reduction_;
+  Combination combination_;
   std::vector<std::int32_t> left_out_;  ///< Ranks.
   std::vector<std::int32_t> added_twice_;
   // Every factor in [low, high] explains all elements.

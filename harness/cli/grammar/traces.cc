@@ -56,7 +56,7 @@ void add_words(CLI::App& app, HelpPage& page, ExplainDiffArguments& to) {
   words.flag("--mean", to.mean, "The results are means of the contributions, not sums");
   words.option("--factor",
                to.factor,
-               "NUMBER",
+               "FACTOR",
                "What each contribution, or the sum, was multiplied by",
                "1");
   words.flag("--json", to.json, "Prints JSON");

@@ -1,5 +1,6 @@
 // No order of adding is ever outside of its bound: all trees of few contributions, random trees of many.
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -115,6 +116,15 @@ TEST(SumBoundTest, ARadiusIsRoundoffTimesAdditionsTimesAbsoluteValues) {
   EXPECT_NEAR(bound.exact, 2.0, 1e-15);
   EXPECT_NEAR(bound.absolute, 6.0, 1e-14);
   EXPECT_NEAR(bound.radius, (2 * 0x1p-53 + 3 * 0x1p-64) * bound.absolute, 1e-28);
+}
+
+// Their absolute values add up beyond the largest double; the interval is no wider for that.
+TEST(SumBoundTest, NumbersNearTheEndOfF64AreJudgedLikeOthers) {
+  const FloatFormat f64 = *FloatFormat::of(ElementType::kF64);
+  const std::vector<double> x = {1.7e308, 1.7e308, -1.7e308};
+  EXPECT_TRUE(is_possible(x, {f64}, {}, 1.7e308));
+  EXPECT_TRUE(is_possible(x, {f64}, {}, std::numeric_limits<double>::infinity()));
+  EXPECT_FALSE(is_possible(x, {f64}, {}, 1.6e308));
 }
 
 // Whole numbers whose absolute values add up to less than 2^24 have one sum in f32.
