@@ -115,7 +115,7 @@ void pardon(const TracedReduction& reduction, ReductionExplanation& explained) {
   explained.values.reset();
 }
 
-constexpr const char* kNoValues = "values were not recorded: record both runs with --values";
+constexpr const char* kNoValues = "its values were not recorded";
 
 /// One of the candidates, by values where both results and all contributions have them; sketches say less.
 ReductionExplanation tried(const Judged& left,
@@ -243,6 +243,7 @@ void ExplainingTraces::judge(const TracedReduction& reduction, const char* which
     const Judged judged{reduction, part.got};
     ReductionExplanation one = explained(judged, judged, which, combination_);
     if (last == nullptr && one.values) ++found_.n_judged;
+    if (last == nullptr && one.note == kNoValues) ++found_.n_valueless;
     last = &part.got;
     add_suspect(std::move(one));
   }

@@ -46,6 +46,7 @@ struct TracesExplanation {
   std::int64_t n_suspects = 0;
   std::int64_t n_reductions = 0;  ///< Of both traces.
   std::int64_t n_judged = 0;      ///< Of these, by their values.
+  std::int64_t n_valueless = 0;   ///< Of these, whose values were not recorded.
   /// Of the parameters, where both recorded them after each step.
   std::optional<Growth> growth = {};
 

@@ -78,11 +78,11 @@ std::string traces_text(const TracesExplanation& explanation) {
       explanation.n_suspects,
       explanation.n_suspects == 1 ? "result is" : "results are");
   for (const ReductionExplanation& one : explanation.suspects) text += reduction_text(one);
-  if (explanation.n_judged < explanation.n_reductions) {
+  if (explanation.n_valueless > 0) {
     text +=
-        "a trace holds values only if it is recorded with --values; digests say that bits differ, "
-        "and "
-        "sketches can show an error larger than all rounding of a tensor together\n";
+        "to judge those without values, record both runs with `lockstep run --values`; of a PyTorch "
+        "job, save what each rank gave and got in that step, and compare the files with "
+        "--contributions\n";
   }
   if (explanation.growth) text += "parameters: " + growth_text(*explanation.growth);
   return text;

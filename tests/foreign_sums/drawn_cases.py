@@ -135,9 +135,11 @@ def excess_at(case: Case, parts: list[Fraction], result: float, flushed: bool, u
         near += 2 * n * kind.smallest * stretch
     if flushed:
         near += 2 * n * kind.smallest_normal * stretch
-    far = ((1 + 2 * widest) ** (n + 6) - 1) * absolute * abs(factor) + 8 * n * kind.smallest_normal * stretch
+    grown = (1 + 2 * widest) ** (n + 6)
+    far = (grown - 1) * absolute * abs(factor) + 8 * n * kind.smallest_normal * stretch
     # Truncated sums stay at the largest number, and end anywhere.
-    return Excess(parts_of(missed, near), 0.0 if may_overflow else parts_of(missed, far))
+    saturates = absolute * stretch * grown > Fraction(case.wire.largest)
+    return Excess(parts_of(missed, near), 0.0 if saturates else parts_of(missed, far))
 
 
 def parts_of(missed: Fraction, whole: Fraction) -> float:

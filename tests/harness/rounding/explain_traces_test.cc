@@ -169,7 +169,8 @@ TEST(ExplainTracesTest, ValuesThatAreMissingAreAskedFor) {
   const TracesExplanation found = explained(left, right);
   EXPECT_EQ(found.verdict, RoundingVerdict::kNotJudged);
   EXPECT_EQ(found.parting, Parting::kReduction);
-  EXPECT_NE(traces_text(found).find("record both runs with --values"), std::string::npos);
+  EXPECT_NE(traces_text(found).find("record both runs with `lockstep run --values`"),
+            std::string::npos);
 }
 
 TEST(ExplainTracesTest, AHookThatComputesSomethingElseIsNotJudged) {
