@@ -80,7 +80,8 @@ std::string traces_text(const TracesExplanation& explanation) {
   for (const ReductionExplanation& one : explanation.suspects) text += reduction_text(one);
   if (explanation.n_valueless > 0) {
     text +=
-        "to judge those without values, record both runs with `lockstep run --values`; of a PyTorch "
+        "to judge those without values, record both runs with `lockstep run --values`; of a "
+        "PyTorch "
         "job, save what each rank gave and got in that step, and compare the files with "
         "--contributions\n";
   }

@@ -42,6 +42,7 @@ class Shown:
     expected: set[str]
     what: str  # For people: never given to the command.
     rank: int | None = None
+    wrong: frozenset[str] = frozenset()  # Algorithms that left the interval by themselves.
 
 
 def make_results(libraries: Libraries, ranks: int, cases: list[Case], folder: Path) -> None:
@@ -103,7 +104,8 @@ def pair_of(case: Case, a: Algorithm, b: Algorithm) -> Shown:
         both_documented = is_documented(case, a) & is_documented(case, b)
         if both_documented and not equal:
             expected = {"named-orders"}
-    return Shown(case, first, second, expected, f"{a.label} beside {b.label}")
+    wrong = frozenset(each.label for each, way in zip((a, b), ways, strict=True) if way == {"impossible"})
+    return Shown(case, first, second, expected, f"{a.label} beside {b.label}", wrong=wrong)
 
 
 def ask(lockstep: str, shown: Shown, folder: Path, as_array: bool) -> dict[str, Any]:
@@ -237,11 +239,13 @@ def main() -> int:
             cases += own
         order = rng.permutation(len(cases))
         cases = [cases[i] for i in order]
-        verdicts, complaints = judge(arguments.lockstep, drawn_pairs(rng, cases, arguments.pairs), work / "pairs",
-                                     not arguments.never_accuse)
+        pairs = drawn_pairs(rng, cases, arguments.pairs)
+        verdicts, complaints = judge(arguments.lockstep, pairs, work / "pairs", not arguments.never_accuse)
         planted, n_inside = planted_pairs(rng, cases, arguments.plants)
         of_planted, more = judge(arguments.lockstep, planted, work / "planted", not arguments.never_accuse)
     print(f"{sum(verdicts.values())} pairs of {', '.join(libraries.programs)}: {counted(verdicts)}")
+    wrong = sorted(frozenset().union(*(shown.wrong for shown in pairs)))
+    print(f"wrong without a plant, by exact fractions: {', '.join(wrong) or 'none'}")
     print(f"{len(planted)} planted errors: {counted(of_planted)}; {n_inside} draws were no larger than rounding and drawn again")
     print(f"{len(complaints) + len(more)} classified wrong")
     for text in complaints + more:

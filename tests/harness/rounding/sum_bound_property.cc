@@ -118,7 +118,7 @@ TEST(SumBoundTest, ARadiusIsRoundoffTimesAdditionsTimesAbsoluteValues) {
   EXPECT_NEAR(bound.radius, (2 * 0x1p-53 + 3 * 0x1p-64) * bound.absolute, 1e-28);
 }
 
-// Their absolute values add up beyond the largest double; the interval is no wider for that.
+// Their absolute values add up beyond the largest double, which does not widen the interval.
 TEST(SumBoundTest, NumbersNearTheEndOfF64AreJudgedLikeOthers) {
   const FloatFormat f64 = *FloatFormat::of(ElementType::kF64);
   const std::vector<double> x = {1.7e308, 1.7e308, -1.7e308};
