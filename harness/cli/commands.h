@@ -180,6 +180,7 @@ struct ExplainDiffArguments {
   std::string right;
   std::vector<std::string> contributions;  ///< One file per rank, in rank order.
   bool mean = false;                       ///< The results are means, not sums.
+  std::optional<double> factor = {};       ///< The results are sums times this.
   bool json = false;
 };
 

@@ -20,6 +20,12 @@ void ExactSum::add(double term) {
   parts_ = std::move(next);
 }
 
+void ExactSum::add_product(double a, double b) {
+  const double product = a * b;
+  add(product);
+  add(std::fma(a, b, -product));
+}
+
 double ExactSum::rounded() const {
   // The last part is larger than all others together, and these are added smallest first.
   double sum = 0.0;

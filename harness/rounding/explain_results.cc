@@ -35,10 +35,6 @@ Result<const StoredTensor*> matching(const std::vector<StoredTensor>& tensors,
   return tensor;
 }
 
-bool all_finite(std::span<const double> values) {
-  return std::ranges::all_of(values, [](double value) { return std::isfinite(value); });
-}
-
 /// Explains one tensor.
 class Explaining {
  public:
@@ -46,7 +42,7 @@ class Explaining {
              const StoredTensor& right,
              Tensors contributions,
              const FloatFormat& format,
-             ResultKind reduction)
+             const Combination& reduction)
       : left_(left),
         right_(right),
         contributions_(std::move(contributions)),
@@ -58,18 +54,18 @@ class Explaining {
  private:
   void compare(std::int64_t element);
   void judge(std::int64_t element);
-  void judge_side(bool is_left, std::int64_t element, std::span<const double> values);
+  std::optional<ImpossibleElement> worst() const;
   void finish();
 
   const StoredTensor& left_;
   const StoredTensor& right_;
   Tensors contributions_;
   FloatFormat format_;
-  ResultKind reduction_;
+  Combination reduction_;
   TensorExplanation found_;
-  std::optional<SumOrderSearch> left_orders_;
-  std::optional<SumOrderSearch> right_orders_;
-  bool all_judged_ = true;
+  std::optional<SideJudge> left_judge_;
+  std::optional<SideJudge> right_judge_;
+  std::vector<double> values_;  ///< Of the element under way.
 };
 
 void Explaining::compare(std::int64_t element) {
@@ -87,57 +83,39 @@ void Explaining::compare(std::int64_t element) {
   found_.widest = element;
 }
 
-void Explaining::judge_side(bool is_left, std::int64_t element, std::span<const double> values) {
-  ResultSide& side = is_left ? *found_.left : *found_.right;
-  const double result =
-      format_.read(is_left ? left_.bytes : right_.bytes, static_cast<std::size_t>(element));
-  (is_left ? *left_orders_ : *right_orders_).add(values, result);
-  const SumBound bound = bound_of(values, format_, reduction_);
-  if (!std::isfinite(result) && bound.may_overflow) return;
-  const double distance = distance_from_exact(values, reduction_, result);
-  const double ratio = distance == 0.0 ? 0.0 : distance / bound.radius;
-  if (ratio > 1.0) ++side.n_outside;
-  if (ratio <= side.ratio) return;
-  side.ratio = ratio;
-  side.worst = element;
-  const bool worse =
-      ratio > 1.0 &&
-      (!found_.impossible || ratio > found_.impossible->distance / found_.impossible->bound.radius);
-  if (!worse) return;
-  found_.impossible = ImpossibleElement{.is_left = is_left,
-                                        .element = element,
-                                        .result = result,
-                                        .contributions = {values.begin(), values.end()},
-                                        .bound = bound,
-                                        .distance = distance};
+void Explaining::judge(std::int64_t element) {
+  const auto index = static_cast<std::size_t>(element);
+  values_.clear();
+  for (const StoredTensor* each : contributions_) {
+    values_.push_back(format_.read(each->bytes, index));
+  }
+  left_judge_->add(values_, format_.read(left_.bytes, index));
+  right_judge_->add(values_, format_.read(right_.bytes, index));
 }
 
-void Explaining::judge(std::int64_t element) {
-  std::vector<double> values;
-  values.reserve(contributions_.size());
-  for (const StoredTensor* each : contributions_) {
-    values.push_back(format_.read(each->bytes, static_cast<std::size_t>(element)));
-  }
-  if (!all_finite(values)) {
-    all_judged_ = false;
-    return;
-  }
-  judge_side(true, element, values);
-  judge_side(false, element, values);
+/// Of the two results' worst elements the one that is further outside.
+std::optional<ImpossibleElement> Explaining::worst() const {
+  std::optional<ImpossibleElement> left = left_judge_->impossible();
+  std::optional<ImpossibleElement> right = right_judge_->impossible();
+  if (left) left->is_left = true;
+  if (!left || !right) return left ? left : right;
+  return right_judge_->side().ratio > left_judge_->side().ratio ? right : left;
 }
 
 void Explaining::finish() {
-  const bool judged = !contributions_.empty();
-  if (judged) {
-    found_.left->runs = left_orders_->runs();
-    found_.right->runs = right_orders_->runs();
+  if (contributions_.empty()) {
+    if (found_.n_different > 0) found_.verdict = RoundingVerdict::kNotJudged;
+    return;
   }
-  if (found_.impossible) {
+  found_.left = left_judge_->side();
+  found_.right = right_judge_->side();
+  found_.impossible = worst();
+  if (found_.left->is_impossible() || found_.right->is_impossible()) {
     found_.verdict = RoundingVerdict::kImpossible;
+  } else if (found_.left->only_if || found_.right->only_if) {
+    found_.verdict = RoundingVerdict::kOnlyIf;
   } else if (found_.n_different == 0) {
     found_.verdict = RoundingVerdict::kEqual;
-  } else if (!judged || !all_judged_) {
-    found_.verdict = RoundingVerdict::kNotJudged;
   } else if (found_.left->runs && found_.right->runs) {
     found_.verdict = RoundingVerdict::kNamedOrders;
   } else {
@@ -151,10 +129,8 @@ TensorExplanation Explaining::run() {
   found_.n_elements = static_cast<std::int64_t>(left_.bytes.size()) / size_of(left_.type);
   const auto n = static_cast<std::int32_t>(contributions_.size());
   if (n > 0) {
-    found_.left.emplace();
-    found_.right.emplace();
-    left_orders_.emplace(n, format_, reduction_);
-    right_orders_.emplace(n, format_, reduction_);
+    left_judge_.emplace(n, format_, reduction_);
+    right_judge_.emplace(n, format_, reduction_);
   }
   for (std::int64_t element = 0; element < found_.n_elements; ++element) {
     compare(element);
@@ -175,7 +151,7 @@ RoundingVerdict Explanation::verdict() const {
 Result<Explanation> explain_results(const std::vector<StoredTensor>& left,
                                     const std::vector<StoredTensor>& right,
                                     const std::vector<std::vector<StoredTensor>>& contributions,
-                                    ResultKind reduction) {
+                                    const Combination& reduction) {
   if (left.empty()) return Error{"has no tensors", "the first file"};
   if (contributions.size() == 1) {
     return Error{"a sum has two contributions or more: give one file per rank", "--contributions"};

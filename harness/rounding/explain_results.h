@@ -4,13 +4,13 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/words.h"
 #include "lockstep/formats/state_file.h"
-#include "lockstep/harness/rounding/order_search.h"
-#include "lockstep/harness/rounding/sum_bound.h"
+#include "lockstep/harness/rounding/result_side.h"
 
 namespace lockstep {
 
@@ -21,31 +21,13 @@ enum class RoundingVerdict : std::uint8_t {
   kEqual,        ///< In every bit (-0 and 0 are equal).
   kNamedOrders,  ///< Each has the bits of orders that are known: rounding.
   kWithinBound,  ///< Each may be a sum in some order; which is not known.
-  kNotJudged,    ///< They differ; the contributions are not known, or some are not finite.
+  kOnlyIf,       ///< One is possible only if it was computed in another way, which is named.
+  kNotJudged,    ///< They differ, and the contributions are not known.
   kImpossible,   ///< No order of adding gives one of them: a bug.
 };
 template <>
-inline constexpr WordTable<5> kWords<RoundingVerdict> = {
-    "equal", "named-orders", "within-bound", "not-judged", "impossible"};
-
-/// One of the two results beside its contributions.
-struct ResultSide {
-  std::optional<std::vector<OrderRun>> runs;  ///< Absent: some element has no known order.
-  std::int64_t n_outside = 0;                 ///< Elements that no order gives.
-  /// The element that is furthest outside of its bound, or else closest to it: distance over radius.
-  std::int64_t worst = 0;
-  double ratio = 0.0;
-};
-
-/// An element that no order gives, with all that shows it.
-struct ImpossibleElement {
-  bool is_left = false;
-  std::int64_t element = 0;
-  double result = 0.0;
-  std::vector<double> contributions;
-  SumBound bound;
-  double distance = 0.0;  ///< Of the result from the exact one.
-};
+inline constexpr WordTable<6> kWords<RoundingVerdict> = {
+    "equal", "named-orders", "within-bound", "only-if", "not-judged", "impossible"};
 
 struct TensorExplanation {
   std::string tensor;
@@ -62,7 +44,7 @@ struct TensorExplanation {
 
 struct Explanation {
   std::int32_t n_contributions = 0;
-  ResultKind reduction = ResultKind::kSum;
+  Combination reduction = {};
   std::vector<TensorExplanation> tensors;
 
   /// Of the worst tensor.
@@ -78,10 +60,17 @@ struct Explanation {
 Result<Explanation> explain_results(const std::vector<StoredTensor>& left,
                                     const std::vector<StoredTensor>& right,
                                     const std::vector<std::vector<StoredTensor>>& contributions,
-                                    ResultKind reduction);
+                                    const Combination& reduction);
 
 /// Lines for a terminal: the verdict first, then each tensor that differs, then the derivation.
 std::string explanation_text(const Explanation& explanation);
+
+/// The lines of one tensor, and its object.
+std::string tensor_text(const TensorExplanation& tensor, const Combination& reduction);
+void write_tensor(JsonText& out, const TensorExplanation& tensor);
+
+/// What a verdict means, as a sentence without an end.
+std::string_view sentence_of(RoundingVerdict verdict);
 
 /// One object (docs/explain_diff.md).
 void write_explanation(JsonText& out, const Explanation& explanation);

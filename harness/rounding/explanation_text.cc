@@ -16,28 +16,22 @@ namespace {
 constexpr std::size_t kShownRuns = 4;
 constexpr std::size_t kShownContributions = 8;
 
-std::string_view sentence_of(RoundingVerdict verdict) {
-  switch (verdict) {
-    case RoundingVerdict::kEqual:
-      return "equal: the same bits";
-    case RoundingVerdict::kNamedOrders:
-      return "rounding: both are sums of these contributions, in orders that are known";
-    case RoundingVerdict::kWithinBound:
-      return "rounding is possible: both lie in the interval of all orders of these contributions";
-    case RoundingVerdict::kNotJudged:
-      return "not judged: they differ, and not all contributions are known and finite";
-    case RoundingVerdict::kImpossible:
-      return "impossible: no order of adding these contributions gives this result";
-  }
-  return "";
-}
-
 std::string ulps_text(std::uint64_t ulps) {
   if (ulps == std::numeric_limits<std::uint64_t>::max()) return "a NaN on one side";
   return fmt::format("{} ulp", ulps);
 }
 
 std::string orders_text(const ResultSide& side, std::int64_t n_elements) {
+  if (side.only_if) {
+    return fmt::format(
+        "possible only if {}: {} of {} elements are outside, {:.3g} x the bound at "
+        "most, at element {}",
+        name_of(*side.only_if),
+        side.n_outside,
+        n_elements,
+        side.ratio,
+        side.worst);
+  }
   if (!side.runs) {
     return fmt::format(
         "no known order; {:.3g} x the bound at most, at element {}", side.ratio, side.worst);
@@ -59,7 +53,19 @@ std::string orders_text(const ResultSide& side, std::int64_t n_elements) {
   return text;
 }
 
-std::string derivation_text(const ImpossibleElement& element, ResultKind reduction) {
+std::string_view reduction_text(const Combination& reduction) {
+  switch (reduction.kind) {
+    case ResultKind::kSum:
+      return "sum";
+    case ResultKind::kMean:
+      return "mean";
+    case ResultKind::kScaledSum:
+      return "scaled sum";
+  }
+  return "";
+}
+
+std::string derivation_text(const ImpossibleElement& element, const Combination& reduction) {
   std::vector<std::string> shown;
   for (const double each : element.contributions) {
     if (shown.size() == kShownContributions) {
@@ -68,40 +74,32 @@ std::string derivation_text(const ImpossibleElement& element, ResultKind reducti
     }
     shown.push_back(exact(each));
   }
-  return fmt::format(
+  std::string text = fmt::format(
       "  element {} of the {} result is {}\n"
-      "    {} of {}\n"
-      "    is {} without rounding, {} away from it\n"
-      "    no order is further away than {:.6g}, from the sum {:.6g} of absolute values\n",
+      "    the {} of {}\n",
       element.element,
       element.is_left ? "first" : "second",
       exact(element.result),
-      reduction == ResultKind::kMean ? "the mean" : "the sum",
-      join(shown),
-      exact(element.bound.exact),
-      exact(element.distance),
-      element.bound.radius,
-      element.bound.absolute);
-}
-
-std::string tensor_text(const TensorExplanation& tensor, ResultKind reduction) {
-  std::string text = fmt::format("{}: {} ({} of {} elements of {} differ",
-                                 tensor.tensor,
-                                 name_of(tensor.verdict),
-                                 tensor.n_different,
-                                 tensor.n_elements,
-                                 name_of(tensor.type));
-  if (tensor.n_different > 0) {
-    text += fmt::format(", most at element {}: {}", tensor.widest, ulps_text(tensor.ulps));
+      reduction_text(reduction),
+      join(shown));
+  if (std::isfinite(element.distance)) {
+    text += fmt::format("    is {} without rounding, {} away from it\n",
+                        exact(element.bound.exact),
+                        exact(element.distance));
+    text += element.bound.radius > 0.0
+                ? fmt::format(
+                      "    no order is further away than {:.6g}, from the sum {:.6g} of absolute "
+                      "values\n",
+                      element.bound.radius,
+                      element.bound.absolute)
+                : "    and no order rounds: each partial sum is a number of this type\n";
+  } else if (std::isfinite(element.bound.exact) && element.bound.absolute > 0.0) {
+    text += fmt::format("    is {} without rounding, and no order overflows\n",
+                        exact(element.bound.exact));
+  } else {
+    text += "    is not finite in every order, and never this\n";
   }
-  text += ")\n";
-  if (tensor.left && tensor.right) {
-    text += fmt::format("  first:  {}\n", orders_text(*tensor.left, tensor.n_elements));
-    text += fmt::format("  second: {}\n", orders_text(*tensor.right, tensor.n_elements));
-    const std::int64_t outside = tensor.left->n_outside + tensor.right->n_outside;
-    if (outside > 1) text += fmt::format("  {} results are outside of their interval\n", outside);
-  }
-  if (tensor.impossible) text += derivation_text(*tensor.impossible, reduction);
+  if (!element.looks_like.empty()) text += fmt::format("    it is {}\n", element.looks_like);
   return text;
 }
 
@@ -124,7 +122,9 @@ void write_side(JsonText& out, std::string_view key, const std::optional<ResultS
     out.null();
   }
   out.key("outside").integer(side->n_outside).key("worst").integer(side->worst);
-  out.key("ratio").real(side->ratio).close_object();
+  out.key("ratio").real(side->ratio).key("only_if");
+  side->only_if ? out.text(name_of(*side->only_if)) : out.null();
+  out.close_object();
 }
 
 void write_impossible(JsonText& out, const std::optional<ImpossibleElement>& element) {
@@ -139,10 +139,66 @@ void write_impossible(JsonText& out, const std::optional<ImpossibleElement>& ele
   for (const double each : element->contributions) out.real(each);
   out.close_array().key("exact").real(element->bound.exact);
   out.key("distance").real(element->distance).key("radius").real(element->bound.radius);
-  out.close_object();
+  out.key("looks_like").text(element->looks_like).close_object();
 }
 
 }  // namespace
+
+std::string_view sentence_of(RoundingVerdict verdict) {
+  switch (verdict) {
+    case RoundingVerdict::kEqual:
+      return "equal: the same bits";
+    case RoundingVerdict::kNamedOrders:
+      return "rounding: both are sums of these contributions, in orders that are known";
+    case RoundingVerdict::kWithinBound:
+      return "rounding is possible: both lie in the interval of all orders of these contributions";
+    case RoundingVerdict::kOnlyIf:
+      return "rounding only if: no order of adding in this type gives one of them, another way may";
+    case RoundingVerdict::kNotJudged:
+      return "not judged: they differ, and what was added is not known";
+    case RoundingVerdict::kImpossible:
+      return "impossible: no order of adding these contributions gives this result";
+  }
+  return "";
+}
+
+std::string tensor_text(const TensorExplanation& tensor, const Combination& reduction) {
+  std::string text = fmt::format("{}: {} ({} of {} elements of {} differ",
+                                 tensor.tensor,
+                                 name_of(tensor.verdict),
+                                 tensor.n_different,
+                                 tensor.n_elements,
+                                 name_of(tensor.type));
+  if (tensor.n_different > 0) {
+    text += fmt::format(", most at element {}: {}", tensor.widest, ulps_text(tensor.ulps));
+  }
+  text += ")\n";
+  if (tensor.left && tensor.right) {
+    text += fmt::format("  first:  {}\n", orders_text(*tensor.left, tensor.n_elements));
+    text += fmt::format("  second: {}\n", orders_text(*tensor.right, tensor.n_elements));
+    const std::int64_t outside = tensor.left->n_outside + tensor.right->n_outside;
+    if (outside > 1) text += fmt::format("  {} results are outside of their interval\n", outside);
+  }
+  if (tensor.impossible) text += derivation_text(*tensor.impossible, reduction);
+  return text;
+}
+
+void write_tensor(JsonText& out, const TensorExplanation& tensor) {
+  out.open_object().key("tensor").text(tensor.tensor).key("verdict").text(name_of(tensor.verdict));
+  out.key("type").text(name_of(tensor.type)).key("elements").integer(tensor.n_elements);
+  out.key("different").integer(tensor.n_different).key("widest").integer(tensor.widest);
+  out.key("ulps");
+  if (tensor.ulps == std::numeric_limits<std::uint64_t>::max()) {
+    out.null();
+  } else {
+    constexpr std::uint64_t kMost = std::numeric_limits<std::int64_t>::max();
+    out.integer(static_cast<std::int64_t>(std::min(tensor.ulps, kMost)));
+  }
+  write_side(out, "first", tensor.left);
+  write_side(out, "second", tensor.right);
+  write_impossible(out, tensor.impossible);
+  out.close_object();
+}
 
 std::string explanation_text(const Explanation& explanation) {
   std::string text = std::string(sentence_of(explanation.verdict())) + "\n";
@@ -167,27 +223,13 @@ void write_explanation(JsonText& out, const Explanation& explanation) {
   out.open_object().key("lockstep_explain_diff").integer(1);
   out.key("verdict").text(name_of(explanation.verdict()));
   out.key("contributions").integer(explanation.n_contributions);
-  out.key("reduction").text(explanation.reduction == ResultKind::kMean ? "mean" : "sum");
+  out.key("reduction").text(reduction_text(explanation.reduction));
+  out.key("factor");
+  const Combination& reduction = explanation.reduction;
+  reduction.kind == ResultKind::kScaledSum ? out.real(reduction.given) : out.null();
   out.key("tensors").open_array();
   for (const TensorExplanation& tensor : explanation.tensors) {
-    out.open_object()
-        .key("tensor")
-        .text(tensor.tensor)
-        .key("verdict")
-        .text(name_of(tensor.verdict));
-    out.key("type").text(name_of(tensor.type)).key("elements").integer(tensor.n_elements);
-    out.key("different").integer(tensor.n_different).key("widest").integer(tensor.widest);
-    out.key("ulps");
-    if (tensor.ulps == std::numeric_limits<std::uint64_t>::max()) {
-      out.null();
-    } else {
-      constexpr std::uint64_t kMost = std::numeric_limits<std::int64_t>::max();
-      out.integer(static_cast<std::int64_t>(std::min(tensor.ulps, kMost)));
-    }
-    write_side(out, "first", tensor.left);
-    write_side(out, "second", tensor.right);
-    write_impossible(out, tensor.impossible);
-    out.close_object();
+    write_tensor(out, tensor);
   }
   out.close_array().close_object();
 }

@@ -1,7 +1,9 @@
 #include "lockstep/harness/rounding/order_search.h"
 
 #include <algorithm>
+#include <cmath>
 #include <fmt/format.h>
+#include <utility>
 
 namespace lockstep {
 
@@ -48,6 +50,38 @@ double add_halves(std::vector<double> values, const FloatFormat& format) {
   return values.front();
 }
 
+std::size_t power_of_two_below(std::size_t n) {
+  std::size_t power = 1;
+  while (2 * power <= n) power *= 2;
+  return power;
+}
+
+/// The pairs that are too many for a power of two are added first.
+double add_folded(const std::vector<double>& values, const FloatFormat& format) {
+  const std::size_t n_pairs = values.size() - power_of_two_below(values.size());
+  std::vector<double> folded;
+  for (std::size_t i = 0; i < n_pairs; ++i) {
+    folded.push_back(format.add(values[2 * i], values[2 * i + 1]));
+  }
+  folded.insert(
+      folded.end(), values.begin() + static_cast<std::ptrdiff_t>(2 * n_pairs), values.end());
+  return add_neighbours(std::move(folded), format);
+}
+
+/// The largest power of two first, then the next one of those left; sums are added from the last.
+double add_blocks(const std::vector<double>& values, const FloatFormat& format) {
+  std::vector<double> sums;
+  for (std::size_t begin = 0; begin < values.size();) {
+    const std::size_t size = power_of_two_below(values.size() - begin);
+    const auto first = values.begin() + static_cast<std::ptrdiff_t>(begin);
+    sums.push_back(add_neighbours({first, first + static_cast<std::ptrdiff_t>(size)}, format));
+    begin += size;
+  }
+  double sum = sums.back();
+  for (std::size_t i = sums.size() - 1; i > 0; --i) sum = format.add(sums[i - 1], sum);
+  return sum;
+}
+
 double sum_of(std::vector<double> values, const FloatFormat& format, SumShape shape) {
   switch (shape) {
     case SumShape::kChain:
@@ -57,8 +91,27 @@ double sum_of(std::vector<double> values, const FloatFormat& format, SumShape sh
       return add_neighbours(std::move(values), format);
     case SumShape::kHalves:
       return add_halves(std::move(values), format);
+    case SumShape::kFoldedNeighbours:
+      return add_folded(values, format);
+    case SumShape::kBlocks:
+      return add_blocks(values, format);
   }
   return 0.0;
+}
+
+std::vector<MeanStep> means_of(ResultKind kind) {
+  switch (kind) {
+    case ResultKind::kSum:
+      return {MeanStep::kNone};
+    case ResultKind::kMean:
+      return {MeanStep::kDividedBefore,
+              MeanStep::kDividedAfter,
+              MeanStep::kMultipliedBefore,
+              MeanStep::kMultipliedAfter};
+    case ResultKind::kScaledSum:
+      return {MeanStep::kMultipliedBefore, MeanStep::kMultipliedAfter};
+  }
+  return {};
 }
 
 }  // namespace
@@ -71,10 +124,12 @@ std::string text_of(const SumOrder& order) {
 
 double add_in_order(std::span<const double> contributions,
                     const FloatFormat& format,
-                    const SumOrder& order) {
+                    const SumOrder& order,
+                    const Combination& reduction) {
   std::vector<double> values = arranged(contributions, order);
   const auto n = static_cast<double>(values.size());
-  const double reciprocal = format.divide(1.0, n);
+  const double reciprocal = reduction.kind == ResultKind::kScaledSum ? format.round(reduction.given)
+                                                                     : format.divide(1.0, n);
   for (double& value : values) {
     if (order.mean == MeanStep::kDividedBefore) value = format.divide(value, n);
     if (order.mean == MeanStep::kMultipliedBefore) value = format.multiply(value, reciprocal);
@@ -85,35 +140,42 @@ double add_in_order(std::span<const double> contributions,
   return sum;
 }
 
-std::vector<SumOrder> orders_of(std::int32_t n, ResultKind reduction) {
-  std::vector<MeanStep> means = {MeanStep::kNone};
-  if (reduction == ResultKind::kMean) {
-    means = {MeanStep::kDividedBefore,
-             MeanStep::kDividedAfter,
-             MeanStep::kMultipliedBefore,
-             MeanStep::kMultipliedAfter};
-  }
+std::vector<SumOrder> orders_of(std::int32_t n, const Combination& reduction) {
   std::vector<SumOrder> orders;
-  for (const MeanStep mean : means) {
-    for (const SumShape shape :
-         {SumShape::kChain, SumShape::kNeighbours, SumShape::kHalves, SumShape::kBackwardChain}) {
+  for (const MeanStep mean : means_of(reduction.kind)) {
+    for (const SumShape shape : {SumShape::kChain,
+                                 SumShape::kNeighbours,
+                                 SumShape::kHalves,
+                                 SumShape::kBackwardChain,
+                                 SumShape::kFoldedNeighbours,
+                                 SumShape::kBlocks}) {
+      const bool same_without = (n & (n - 1)) == 0 && shape >= SumShape::kFoldedNeighbours;
+      if (same_without) continue;  // Of a power of two: pairs of neighbours.
       for (std::int32_t first = 0; first < n; ++first) orders.push_back({shape, first, mean});
     }
   }
   return orders;
 }
 
-SumOrderSearch::SumOrderSearch(std::int32_t n, const FloatFormat& format, ResultKind reduction)
-    : format_(format), orders_(orders_of(n, reduction)) {}
+SumOrderSearch::SumOrderSearch(std::int32_t n,
+                               const FloatFormat& format,
+                               const Combination& reduction)
+    : format_(format), reduction_(reduction), orders_(orders_of(n, reduction)) {}
+
+// The zeros are one number, and so are all NaNs.
+bool SumOrderSearch::fits(std::span<const double> contributions,
+                          const SumOrder& order,
+                          double result) const {
+  const double sum = add_in_order(contributions, format_, order, reduction_);
+  return sum == result || (std::isnan(sum) && std::isnan(result));
+}
 
 void SumOrderSearch::add(std::span<const double> contributions, double result) {
   const std::int64_t element = n_elements_++;
   if (!explained_) return;
-  const auto fits = [&](const SumOrder& order) {
-    return format_.bits_of(add_in_order(contributions, format_, order)) == format_.bits_of(result);
-  };
+  const auto fits_here = [&](const SumOrder& order) { return fits(contributions, order, result); };
   std::vector<SumOrder> still;
-  std::ranges::copy_if(fitting_, std::back_inserter(still), fits);
+  std::ranges::copy_if(fitting_, std::back_inserter(still), fits_here);
   if (!still.empty()) {
     fitting_ = std::move(still);
     runs_.back().order = fitting_.front();
@@ -121,7 +183,7 @@ void SumOrderSearch::add(std::span<const double> contributions, double result) {
     return;
   }
   fitting_.clear();
-  std::ranges::copy_if(orders_, std::back_inserter(fitting_), fits);
+  std::ranges::copy_if(orders_, std::back_inserter(fitting_), fits_here);
   explained_ = !fitting_.empty();
   if (explained_) runs_.push_back({fitting_.front(), element, element + 1});
 }

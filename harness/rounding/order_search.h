@@ -4,6 +4,10 @@
 //                                       in each chunk, and some rings backwards
 //   neighbours (x0 + x1) + (x2 + x3)    recursive doubling, binomial trees
 //   halves    (x0 + x2) + (x1 + x3)     recursive halving: the first partner is half the ranks away
+//   folded    ((x0 + x1) + x2) + (x3 + x4)   where n is not a power of two: n - 2^k pairs are added first, as
+//                                       MPI libraries do, then pairs of neighbours
+//   blocks    ((x0 + x1) + (x2 + x3)) + x4   or by the binary digits of n: pairs of neighbours in each
+//                                       power of two, smaller sums added to larger ones, as Gloo does
 #pragma once
 
 #include <cstdint>
@@ -19,12 +23,23 @@
 namespace lockstep {
 
 /// The shape of a tree of additions.
-enum class SumShape : std::uint8_t { kChain, kBackwardChain, kNeighbours, kHalves };
+enum class SumShape : std::uint8_t {
+  kChain,
+  kBackwardChain,
+  kNeighbours,
+  kHalves,
+  kFoldedNeighbours,
+  kBlocks
+};
 template <>
-inline constexpr WordTable<4> kWords<SumShape> = {
-    "chain", "backward chain", "pairs of neighbours", "pairs of halves"};
+inline constexpr WordTable<6> kWords<SumShape> = {"chain",
+                                                  "backward chain",
+                                                  "pairs of neighbours",
+                                                  "pairs of halves",
+                                                  "folded pairs of neighbours",
+                                                  "blocks of neighbours"};
 
-/// How a mean comes about.
+/// How a mean, or a scaled sum, comes about.
 enum class MeanStep : std::uint8_t {
   kNone,
   kDividedBefore,
@@ -34,7 +49,7 @@ enum class MeanStep : std::uint8_t {
 };
 template <>
 inline constexpr WordTable<5> kWords<MeanStep> = {
-    "", "divided before", "divided after", "multiplied by 1/n before", "multiplied by 1/n after"};
+    "", "divided before", "divided after", "multiplied before", "multiplied after"};
 
 /// One order of adding.
 struct SumOrder {
@@ -51,10 +66,11 @@ std::string text_of(const SumOrder& order);
 /// The result of adding in this order, each operation rounded in `format`.
 double add_in_order(std::span<const double> contributions,
                     const FloatFormat& format,
-                    const SumOrder& order);
+                    const SumOrder& order,
+                    const Combination& reduction = {});
 
 /// All orders that are tried for n contributions, the likeliest first.
-std::vector<SumOrder> orders_of(std::int32_t n, ResultKind reduction);
+std::vector<SumOrder> orders_of(std::int32_t n, const Combination& reduction);
 
 /// Elements [begin, end) whose bits `order` gives.
 struct OrderRun {
@@ -70,7 +86,7 @@ struct OrderRun {
 /// that is tried.
 class SumOrderSearch {
  public:
-  SumOrderSearch(std::int32_t n, const FloatFormat& format, ResultKind reduction);
+  SumOrderSearch(std::int32_t n, const FloatFormat& format, const Combination& reduction);
 
   /// Feeds the next element. Requires: n contributions.
   void add(std::span<const double> contributions, double result);
@@ -79,7 +95,10 @@ class SumOrderSearch {
   std::optional<std::vector<OrderRun>> runs() const;
 
  private:
+  bool fits(std::span<const double> contributions, const SumOrder& order, double result) const;
+
   FloatFormat format_;
+  Combination reduction_;
   std::vector<SumOrder> orders_;
   std::vector<SumOrder> fitting_;  ///< All elements of the run under way.
   std::vector<OrderRun> runs_;

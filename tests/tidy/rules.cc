@@ -53,7 +53,9 @@ struct Home {
 // Libraries and the one place whose files may include them.
 constexpr Home kHomes[] = {
     {"src/kernels/", "Eigen/"},
-    {"sim/engine/", "boost/"},
+    {"sim/engine/", "boost/context"},
+    {"sim/engine/", "boost/fiber"},
+    {"harness/rounding/", "boost/math"},
     {"gpu/", "cuda"},
     {"gpu/", "nccl"},
     {"gpu/", "cublas"},

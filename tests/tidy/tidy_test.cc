@@ -164,6 +164,8 @@ TEST(TidyRuleTest, ALibraryOutsideItsRoomIsReported) {
   EXPECT_THAT(forbidden_includes({"src/nn/a.cc", "#include <Eigen/Dense>\n"}),
               ElementsAre(HasSubstr("only src/kernels/ may know")));
   EXPECT_THAT(forbidden_includes({"src/kernels/a.cc", "#include <Eigen/Dense>\n"}), IsEmpty());
+  EXPECT_THAT(forbidden_includes({"harness/cli/a.cc", "#include <boost/fiber/all.hpp>\n"}),
+              ElementsAre(HasSubstr("only sim/engine/ may know")));
   EXPECT_THAT(forbidden_includes({"harness/cli/a.cc", "#include <cuda_runtime.h>\n"}),
               ElementsAre(HasSubstr("only gpu/ may know")));
 }

@@ -40,19 +40,31 @@ void add_words(CLI::App& app, HelpPage& page, DiffArguments& to) {
 
 void add_words(CLI::App& app, HelpPage& page, ExplainDiffArguments& to) {
   CommandWords words(
-      app, page, "Says whether two results of one reduction differ by rounding or by a bug.");
-  words.argument("FIRST", to.left, "File of tensors: safetensors, of torch.save, or .npy");
-  words.argument("SECOND", to.right, "Another one");
+      app,
+      page,
+      "Says whether two results of one reduction, or two runs of one job, differ by rounding or by "
+      "a bug.");
+  words.argument("FIRST",
+                 to.left,
+                 "File of tensors: safetensors, of torch.save, or .npy; or a trace folder; or a "
+                 "folder with a file of tensors per step");
+  words.argument("SECOND", to.right, "Another one of its kind");
   words.list("--contributions",
              to.contributions,
              "FILE",
              "What was added, one file per rank, in rank order");
   words.flag("--mean", to.mean, "The results are means of the contributions, not sums");
+  words.option("--factor",
+               to.factor,
+               "FACTOR",
+               "What each contribution, or the sum, was multiplied by",
+               "1");
   words.flag("--json", to.json, "Prints JSON");
   words.example(
       "Two backends disagree about a gradient",
       "lockstep explain-diff first.npy second.npy --contributions rank0.npy --contributions "
       "rank1.npy");
+  words.example("Two runs disagree", "lockstep explain-diff before after");
 }
 
 void add_words(CLI::App& app, HelpPage& page, BisectArguments& to) {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes foreign_sums.txt beside it: all-reduces by libraries that are not ours, by each algorithm they offer.
 
-Needs g++, libgloo-dev, and both openmpi-bin libopenmpi-dev and mpich libmpich-dev (Debian 12 has them side by side).
+Needs g++, numpy, libgloo-dev and openmpi-bin; MPICH and the headers of both are downloaded (tests/foreign_sums/libraries.py).
 
     group TYPE RANKS          what follows belongs to it
     contribution WORDS        of each rank, in order: bits of the elements, hexadecimal
@@ -9,58 +9,71 @@ Needs g++, libgloo-dev, and both openmpi-bin libopenmpi-dev and mpich libmpich-d
 """
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parents[1] / "foreign_sums"))
+
+import numpy as np  # noqa: E402
+from libraries import GLOO, MPICH, OPEN_MPI, Algorithm, Libraries, all_libraries  # noqa: E402
+from number_types import TYPES  # noqa: E402
+
 ELEMENTS = 40
 RANKS = (2, 3, 4, 5, 8)
-OPEN_MPI = {"linear": 1, "nonoverlapping": 2, "recursive_doubling": 3, "ring": 4, "segmented_ring": 5, "rabenseifner": 6}
-MPICH = ("recursive_doubling", "reduce_scatter_allgather")
-GLOO = ("ring", "ring_chunked", "halving_doubling", "bcube", "new_ring", "new_bcube")
+KINDS = {"float": TYPES["f32"], "double": TYPES["f64"]}
+ALGORITHMS = [Algorithm(library, name) for library, names in (("openmpi", OPEN_MPI), ("mpich", MPICH), ("gloo", GLOO)) for name in names]
+MASK = 2**64 - 1
 
 
-def output(*command: str, **environment: str) -> list[str]:
-    done = subprocess.run(command, text=True, capture_output=True, timeout=120, env={**os.environ, **environment})
-    if done.returncode != 0:
-        sys.exit(f"{command}: {done.stderr}")
-    return [line for line in done.stdout.splitlines() if line.startswith(("contribution", "result"))]
+def mixed(x: int) -> int:
+    """splitmix64."""
+    x = (x + 0x9E3779B97F4A7C15) & MASK
+    x = ((x ^ x >> 30) * 0xBF58476D1CE4E5B9) & MASK
+    x = ((x ^ x >> 27) * 0x94D049BB133111EB) & MASK
+    return x ^ x >> 31
 
 
-def version(command: str) -> str:
-    return subprocess.run(["dpkg-query", "--show", "--showformat=${Version}", command], text=True, capture_output=True,
-                          check=True).stdout
+def drawn(rank: int, element: int) -> float:
+    """Both signs, magnitudes over 24 binary orders: sums round, and orders differ."""
+    word = mixed((mixed(rank) + element) & MASK)
+    mantissa = (word >> 11) / 2.0**53 + 0.5
+    return float(np.ldexp(mantissa if word & 1 else -mantissa, (word >> 1) % 24 - 12))
+
+
+def words(data: bytes, size: int) -> str:
+    return " ".join(data[i:i + size][::-1].hex() for i in range(0, len(data), size))
+
+
+def version(package: str) -> str:
+    command = ["apt-cache", "show", "--no-all-versions", package]
+    text = subprocess.run(command, text=True, capture_output=True, check=True).stdout
+    return next(line.split(": ")[1] for line in text.splitlines() if line.startswith("Version"))
+
+
+def group(libraries: Libraries, folder: Path, name: str, ranks: int) -> list[str]:
+    kind = KINDS[name]
+    (folder / "cases.txt").write_text(f"sum {kind.name} {ELEMENTS}\n")
+    parts = [kind.encode(np.array([drawn(rank, i) for i in range(ELEMENTS)])) for rank in range(ranks)]
+    (folder / "sum.in").write_bytes(b"".join(parts))
+    lines = [f"group {name} {ranks}"] + [f"contribution {words(part, kind.size)}" for part in parts]
+    for algorithm in ALGORITHMS:
+        libraries.reduce(folder, ranks, algorithm)
+        result = words((folder / f"sum.{algorithm.label}").read_bytes(), kind.size)
+        lines.append(f"result {algorithm.library} {algorithm.name} {result}")
+    return lines
 
 
 def main() -> None:
     lines = [f"# {name} {version(name)}" for name in ("libopenmpi-dev", "libmpich-dev", "libgloo-dev")]
-    with tempfile.TemporaryDirectory() as folder:
-        for flavour in ("openmpi", "mpich"):
-            subprocess.run([f"mpicc.{flavour}", "-O2", str(HERE / "sum_mpi.c"), "-o", f"{folder}/{flavour}", "-lm"], check=True)
-        subprocess.run(["g++", "-O2", "-std=c++17", str(HERE / "sum_gloo.cc"), "-o", f"{folder}/gloo", "-lgloo", "-lpthread"],
-                       check=True)
-        for kind in ("float", "double"):
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        libraries = all_libraries(folder / "libraries") if len(sys.argv) < 2 else all_libraries(Path(sys.argv[1]))
+        for kind in KINDS:
             for ranks in RANKS:
-                runs = {}
-                for name, number in OPEN_MPI.items():
-                    runs["openmpi", name] = output(
-                        "mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", str(ranks),
-                        "--mca", "coll_tuned_use_dynamic_rules", "1", "--mca", "coll_tuned_allreduce_algorithm", str(number),
-                        f"{folder}/openmpi", kind, str(ELEMENTS))
-                for name in MPICH:
-                    runs["mpich", name] = output(
-                        "mpirun.mpich", "-n", str(ranks), f"{folder}/mpich", kind, str(ELEMENTS),
-                        MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM=name, MPIR_CVAR_DEVICE_COLLECTIVES="none",
-                        MPIR_CVAR_ENABLE_SMP_COLLECTIVES="0")
-                for name in GLOO:
-                    runs["gloo", name] = output(f"{folder}/gloo", name, kind, str(ranks), str(ELEMENTS))
-                parts = {tuple(run[:-1]) for run in runs.values()}
-                assert len(parts) == 1, "all libraries add the same numbers"
-                lines += [f"group {kind} {ranks}", *parts.pop()]
-                lines += [f"result {library} {name} {run[-1].split(' ', 1)[1]}" for (library, name), run in runs.items()]
+                lines += group(libraries, folder, kind, ranks)
     (HERE / "foreign_sums.txt").write_text("\n".join(lines) + "\n")
 
 

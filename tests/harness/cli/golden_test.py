@@ -17,6 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 GOLDEN = ROOT / "tests" / "harness" / "cli" / "golden"
 WEIGHTS = "scenarios/lessons/weights_2_and_200.toml"
+ROUNDED = "scenarios/healthy/any_schedule.toml"
 
 CONTRIBUTIONS = "".join(f" --contributions IN/sums/rank{rank}.npy" for rank in range(3))
 COMMANDS = ("run test zoo explore merge replay check diff explain-diff bisect export analyze certify whatif laws explain sampler nccl-log crosscheck "
@@ -53,7 +54,21 @@ CASES = {
         f"explain-diff IN/sums/{first}.npy IN/sums/{second}.npy{more}"
         for first, second, more in (("chain", "chain", ""), ("chain", "rotated", ""), ("chain", "rotated", CONTRIBUTIONS),
                                     ("chain", "lost", CONTRIBUTIONS), ("chain", "rotated", CONTRIBUTIONS + " --mean"),
-                                    ("chain", "lost", CONTRIBUTIONS + " --json"))
+                                    ("chain", "lost", CONTRIBUTIONS + " --json"),
+                                    ("chain", "rotated", CONTRIBUTIONS + " --factor 0.5"))
+    ],
+    "explain_diff_of_runs": [
+        f"run SRC/{ROUNDED} --trace ring --values --quiet",
+        f"run SRC/{ROUNDED} --trace pairs --values --quiet --set sim.order=pairwise",
+        f"run SRC/{ROUNDED} --trace digests --quiet --set sim.order=pairwise",
+        f"run SRC/{ROUNDED} --trace other-rate --values --quiet --set optimizer.lr=0.3",
+        "explain-diff ring ring",
+        "explain-diff ring pairs",
+        "explain-diff ring pairs --json",
+        "explain-diff ring digests",
+        "explain-diff ring other-rate",
+        "explain-diff IN/series/first IN/series/second",
+        "explain-diff IN/series/first IN/series/second --json",
     ],
     "whatif": [
         "whatif SRC/scenarios/lessons/bucket_size.toml --sweep ddp.bucket_cap_mb=0.1,0.2,0.4,0.8,25",
@@ -123,6 +138,11 @@ BAD = [
     "explain-diff IN/sums/chain.npy nowhere.npy",
     "explain-diff IN/sums/chain.npy IN/sums/whole.npy",
     "explain-diff IN/sums/chain.npy IN/sums/rotated.npy --contributions IN/sums/rank0.npy",
+    "explain-diff IN/sums/chain.npy IN/sums/rotated.npy --mean --factor 2",
+    "explain-diff IN/sums/chain.npy IN/sums/rotated.npy --factor 0",
+    "explain-diff IN/sums IN/sums/rotated.npy",
+    "explain-diff IN/series/first IN/sums",
+    "explain-diff IN/series/first IN/series/second --contributions IN/sums/rank0.npy",
     "whatif nowhere.toml",
     "whatif SRC/scenarios/lessons/bucket_size.toml --sweep ddp.bucket_cap=1",
     "whatif SRC/scenarios/lessons/bucket_size.toml --sweep ddp.bucket_cap_mb=",

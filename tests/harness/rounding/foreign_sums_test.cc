@@ -73,7 +73,7 @@ bool leaves_a_rank_out(const ForeignGroup& group, const ForeignResult& result) {
 RoundingVerdict verdict_of(const Tensors& left,
                            const Tensors& right,
                            const std::vector<Tensors>& contributions) {
-  const auto found = explain_results(left, right, contributions, ResultKind::kSum);
+  const auto found = explain_results(left, right, contributions, {});
   EXPECT_TRUE(found.ok()) << found.error().text();
   return found.value().verdict();
 }
@@ -121,8 +121,21 @@ std::vector<double> values_at(const std::vector<Tensors>& contributions, std::si
   return values;
 }
 
+/// The first number upwards that this way of computing cannot give.
+double first_outside(const std::vector<double>& values, const Arithmetic& arithmetic) {
+  const FloatFormat& format = arithmetic.format;
+  const SumBound bound = bound_of(values, arithmetic, {});
+  double wrong = format.round(bound.exact + bound.radius);
+  while (is_possible(values, arithmetic, {}, wrong)) {
+    wrong = format.type() == ElementType::kF64
+                ? std::nextafter(wrong, INFINITY)
+                : std::nextafterf(static_cast<float>(wrong), INFINITY);
+  }
+  return wrong;
+}
+
 // One contribution is lost, counted twice, negated or scaled by a power of two, in one element; or
-// the result is moved to the first number outside of the interval.
+// the result is moved to the first number outside of the interval, also if sums are truncated.
 TEST(ForeignSumsTest, EveryPlantedErrorOfValueIsCalledImpossible) {
   std::size_t n_plants = 0;
   for (const ForeignGroup& group : read_groups()) {
@@ -135,25 +148,15 @@ TEST(ForeignSumsTest, EveryPlantedErrorOfValueIsCalledImpossible) {
       const double moved =
           *std::ranges::max_element(values, {}, [](double value) { return std::abs(value); });
       const double result = value_at(healthy.tensors, element);
-      const SumBound bound = bound_of(values, format, ResultKind::kSum);
-      double wrong = bound.exact + bound.radius;
+      double wrong = 0.0;
       if (plant == 0) wrong = format.add(result, -moved);
       if (plant == 1) wrong = format.add(result, moved);
       if (plant == 2) wrong = format.add(result, -2 * moved);
       if (plant == 3) wrong = format.add(result, 3 * moved);
-      // Upwards to the first number that is outside.
-      if (plant == 4) {
-        wrong = format.round(wrong);
-        while (distance_from_exact(values, ResultKind::kSum, wrong) <= bound.radius) {
-          wrong = format.type() == ElementType::kF64
-                      ? std::nextafter(wrong, INFINITY)
-                      : std::nextafterf(static_cast<float>(wrong), INFINITY);
-        }
-      }
+      if (plant == 4) wrong = first_outside(values, {.format = format, .nearest = false});
       Tensors broken = healthy.tensors;
       set_value(broken, element, wrong);
-      const auto found =
-          explain_results(healthy.tensors, broken, group.contributions, ResultKind::kSum);
+      const auto found = explain_results(healthy.tensors, broken, group.contributions, {});
       ASSERT_TRUE(found.ok());
       EXPECT_EQ(found.value().verdict(), RoundingVerdict::kImpossible)
           << group.name << ", plant " << plant;
@@ -164,6 +167,18 @@ TEST(ForeignSumsTest, EveryPlantedErrorOfValueIsCalledImpossible) {
     }
   }
   EXPECT_GE(n_plants, 50U);
+}
+
+// The interval has no soft edge: one number further needs another way of rounding.
+TEST(ForeignSumsTest, TheFirstNumberOutsideIsNotTakenForRounding) {
+  for (const ForeignGroup& group : read_groups()) {
+    const ForeignResult& healthy = group.results.front();
+    const FloatFormat format = *FloatFormat::of(healthy.tensors[0].type);
+    Tensors broken = healthy.tensors;
+    set_value(broken, 3, first_outside(values_at(group.contributions, 3), {.format = format}));
+    EXPECT_EQ(verdict_of(healthy.tensors, broken, group.contributions), RoundingVerdict::kOnlyIf)
+        << group.name;
+  }
 }
 
 }  // namespace

@@ -21,6 +21,16 @@ TEST(SumOrderSearchTest, EachShapeAddsAsItIsDrawn) {
   EXPECT_EQ(add_in_order(x, kF32, {SumShape::kBackwardChain, 1, MeanStep::kNone}), 0.0);
 }
 
+// Of five ranks Open MPI and MPICH add the pair that is too much first, Gloo the block of four.
+TEST(SumOrderSearchTest, RanksBeyondAPowerOfTwoAreFoldedOrMakeABlock) {
+  const std::vector<double> x = {1.0, kTwo24, -kTwo24, 1.0, 1.0};
+  // ((1 + B) - B) + (1 + 1), ((1 + B) + (-B + 1)) + 1.
+  EXPECT_EQ(add_in_order(x, kF32, {SumShape::kFoldedNeighbours, 0, MeanStep::kNone}), 2.0);
+  EXPECT_EQ(add_in_order(x, kF32, {SumShape::kBlocks, 0, MeanStep::kNone}), 2.0);
+  // From rank 4: ((1 + 1) + (B - B)) + 1.
+  EXPECT_EQ(add_in_order(x, kF32, {SumShape::kBlocks, 4, MeanStep::kNone}), 3.0);
+}
+
 TEST(SumOrderSearchTest, AMeanIsDividedOrMultipliedBeforeOrAfter) {
   const std::vector<double> x = {1.0, 1.0, 1.0};
   const double third = static_cast<double>(1.0F / 3.0F);
@@ -34,7 +44,7 @@ TEST(SumOrderSearchTest, AMeanIsDividedOrMultipliedBeforeOrAfter) {
 TEST(SumOrderSearchTest, AnOrderIsKeptAsLongAsItFits) {
   const std::vector<double> plain = {1.0, 2.0, 3.0};
   const std::vector<double> odd = {kTwo24, 1.0, 1.0};
-  SumOrderSearch search(3, kF32, ResultKind::kSum);
+  SumOrderSearch search(3, kF32, {});
   search.add(plain, 6.0);
   search.add(odd, kTwo24);        // (B + 1) + 1: the chain from rank 0.
   search.add(odd, kTwo24 + 2.0);  // B + (1 + 1): the chain from rank 1.
@@ -50,7 +60,7 @@ TEST(SumOrderSearchTest, AnOrderIsKeptAsLongAsItFits) {
 }
 
 TEST(SumOrderSearchTest, OneElementThatNoOrderGivesEndsTheExplanation) {
-  SumOrderSearch search(3, kF32, ResultKind::kSum);
+  SumOrderSearch search(3, kF32, {});
   const std::vector<double> x = {1.0, 2.0, 3.0};
   search.add(x, 6.0);
   EXPECT_TRUE(search.runs().has_value());
@@ -63,8 +73,9 @@ TEST(SumOrderSearchTest, OrdersAreNamedByShapeRankAndDivision) {
   EXPECT_EQ(text_of({SumShape::kBackwardChain, 3, MeanStep::kNone}), "backward chain from rank 3");
   EXPECT_EQ(text_of({SumShape::kChain, 0, MeanStep::kDividedBefore}),
             "chain from rank 0, divided before");
-  EXPECT_EQ(orders_of(3, ResultKind::kSum).size(), 12U);
-  EXPECT_EQ(orders_of(3, ResultKind::kMean).size(), 48U);
+  EXPECT_EQ(orders_of(3, {}).size(), 18U);
+  EXPECT_EQ(orders_of(4, {}).size(), 16U);  // Folded pairs and blocks are pairs of neighbours here.
+  EXPECT_EQ(orders_of(3, {ResultKind::kMean}).size(), 72U);
 }
 
 }  // namespace
