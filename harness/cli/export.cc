@@ -26,16 +26,18 @@ ExitCode write_picture(const LoadedTrace& loaded, const std::string& path, Termi
 }
 
 ExitCode write_dumps(const LoadedTrace& loaded, const std::string& folder, Terminal& terminal) {
+  const Result<std::vector<FlightFile>> files =
+      render_flight_recorder(*loaded.trace, loaded.header);
+  if (!files.ok()) return bad_input(terminal, folder + ": " + files.error().text());
   std::error_code failure;
   std::filesystem::create_directories(folder, failure);
   if (failure)
     return bad_input(terminal, folder + ": cannot make this folder: " + failure.message());
-  const std::vector<FlightFile> files = render_flight_recorder(*loaded.trace, loaded.header);
-  for (const FlightFile& file : files) {
+  for (const FlightFile& file : files.value()) {
     const Outcome written = DiskFiles().publish(folder + "/" + file.name, file.bytes);
     if (!written.ok()) return bad_input(terminal, written.error().text());
   }
-  terminal.out << folder << ": " << files.size()
+  terminal.out << folder << ": " << files.value().size()
                << " dumps; open them with python -m torch.distributed.flight_recorder.fr_trace "
                << folder << "\n";
   return ExitCode::kOk;

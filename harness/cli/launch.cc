@@ -3,12 +3,14 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 
 #include "lockstep/base/text.h"
 #include "lockstep/formats/jsonl.h"
 #include "lockstep/harness/cli/commands.h"
 #include "lockstep/harness/cli/real_ranks.h"
 #include "lockstep/real/host/launcher_place.h"
+#include "lockstep/real/launch/keeper.h"
 #include "lockstep/real/launch/supervisor.h"
 #include "lockstep/real/torchrun/words.h"
 
@@ -122,7 +124,10 @@ ExitCode launch(const LaunchArguments& arguments, Terminal& terminal) {
   for (const std::string& notice : reading.value().notices) {
     terminal.err << "lockstep launch: " << notice << "\n";
   }
-  const Result<launch::LaunchResult> launched = launch::launch(options, terminal.out, terminal.err);
+  const Result<std::unique_ptr<launch::Keeper>> keeper = launch::Keeper::start();
+  if (!keeper.ok()) return bad_input(terminal, "lockstep launch: " + keeper.error().text());
+  const Result<launch::LaunchResult> launched =
+      launch::launch(options, *keeper.value(), terminal.out, terminal.err);
   if (!launched.ok()) {
     return bad_input(terminal, "lockstep launch: " + launched.error().text());
   }

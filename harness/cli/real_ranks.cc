@@ -1,12 +1,13 @@
 #include "lockstep/harness/cli/real_ranks.h"
 
-#include <cstdlib>
 #include <filesystem>
+#include <memory>
 
 #include "lockstep/base/text.h"
 #include "lockstep/harness/backends/backends.h"
 #include "lockstep/harness/cli/settings.h"
 #include "lockstep/harness/format/load.h"
+#include "lockstep/real/launch/keeper.h"
 #include "lockstep/real/launch/supervisor.h"
 #include "lockstep/real/session/backend.h"
 
@@ -14,30 +15,6 @@ namespace lockstep::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// A folder under TMPDIR that goes when this goes.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string pattern = (fs::temp_directory_path() / "lockstep-trace-XXXXXX").string();
-    if (mkdtemp(pattern.data()) != nullptr) path_ = pattern;
-  }
-
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    if (!path_.empty()) fs::remove_all(path_, ignored);
-  }
-
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  TemporaryFolder(TemporaryFolder&&) = delete;
-  TemporaryFolder& operator=(TemporaryFolder&&) = delete;
-
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 /// This command again, as one rank.
 std::vector<std::string> rank_command(const RealRequest& request) {
@@ -55,6 +32,25 @@ std::vector<std::string> rank_command(const RealRequest& request) {
   if (request.values) command.emplace_back("--values");
   if (request.digests_only) command.emplace_back("--digests-only");
   return command;
+}
+
+launch::LaunchOptions options_of(const RealRequest& request,
+                                 const Scenario& scenario,
+                                 const std::string& trace) {
+  launch::LaunchOptions options;
+  options.n_per_node = scenario.n_ranks;
+  options.any_port = true;
+  options.master_addr = "localhost";
+  options.run_id.clear();
+  options.notices = false;
+  options.grace = std::chrono::seconds(5);
+  options.backend = request.backend;
+  options.check_arrivals = request.check_arrivals;
+  options.trace = trace;
+  options.command = rank_command(request);
+  // A rank's own operations end after the timeout; then it says so, and its trace grows.
+  options.silence = std::chrono::seconds(request.timeout_s) + options.grace;
+  return options;
 }
 
 }  // namespace
@@ -85,51 +81,41 @@ Result<Scenario> load_request(RealRequest& request, std::int32_t nproc) {
 }
 
 RealRun run_on_processes(const RealRequest& request, const Scenario& scenario, Terminal& terminal) {
-  const TemporaryFolder temporary;
-  launch::LaunchOptions options;
-  options.n_per_node = scenario.n_ranks;
-  options.any_port = true;
-  options.master_addr = "localhost";
-  options.run_id.clear();
-  options.notices = false;
-  options.grace = std::chrono::seconds(5);
-  options.backend = request.backend;
-  options.check_arrivals = request.check_arrivals;
-  options.trace = request.trace.empty() ? temporary.path() : fs::absolute(request.trace).string();
-  options.command = rank_command(request);
-  // A rank's own operations end after the timeout; then it says so, and its trace grows.
-  options.silence = std::chrono::seconds(request.timeout_s) + options.grace;
-  options.scratch.push_back(temporary.path());
-  RealRun run;
-  if (Outcome removed = remove_trace(options.trace); !removed.ok()) {
-    terminal.err << "lockstep " << request.command << ": " << removed.error().text() << "\n";
-    run.failed = ExitCode::kBadInput;
-    return run;
+  const auto failed = [&](const std::string& text, ExitCode code) {
+    terminal.err << "lockstep " << request.command << ": " << text << "\n";
+    return RealRun{.failed = code, .loaded = std::nullopt};
+  };
+  // It stays until the trace has been read.
+  const Result<std::unique_ptr<launch::Keeper>> keeper = launch::Keeper::start();
+  if (!keeper.ok()) return failed(keeper.error().text(), ExitCode::kRunFailed);
+  std::unique_ptr<launch::KeptFolder> temporary;
+  if (request.trace.empty()) {
+    Result<std::unique_ptr<launch::KeptFolder>> made =
+        launch::KeptFolder::make(*keeper.value(), launch::below_tmpdir("lockstep-trace-"));
+    if (!made.ok()) return failed(made.error().text(), ExitCode::kRunFailed);
+    temporary = std::move(made).value();
   }
-  const Result<launch::LaunchResult> launched = launch::launch(options, terminal.err, terminal.err);
-  if (!launched.ok()) {
-    terminal.err << "lockstep " << request.command << ": " << launched.error().text() << "\n";
-    run.failed = ExitCode::kRunFailed;
-    return run;
+  const std::string trace =
+      temporary != nullptr ? temporary->path() : fs::absolute(request.trace).string();
+  if (Outcome removed = remove_trace(trace); !removed.ok()) {
+    return failed(removed.error().text(), ExitCode::kBadInput);
   }
+  const Result<launch::LaunchResult> launched = launch::launch(
+      options_of(request, scenario, trace), *keeper.value(), terminal.err, terminal.err);
+  if (!launched.ok()) return failed(launched.error().text(), ExitCode::kRunFailed);
   if (const int signal = launched.value().signal; signal != 0) {
-    terminal.err << "lockstep " << request.command << ": stopped by "
-                 << launch::status_text(-signal) << "; no report is written\n";
-    run.failed = ExitCode::kRunFailed;
-    return run;
+    return failed("stopped by " + launch::status_text(-signal) + "; no report is written",
+                  ExitCode::kRunFailed);
   }
+  RealRun run;
   if (!launched.value().ok) {
     terminal.err << "lockstep " << request.command << ": "
                  << launch::render_failures(launched.value().failures, "a rank", 0);
     run.failed = ExitCode::kRunFailed;
   }
-  Result<LoadedTrace> loaded = read_jsonl(options.trace);
-  if (loaded.ok()) {
-    run.loaded = std::move(loaded).value();
-  } else if (!run.failed) {
-    terminal.err << "lockstep " << request.command << ": " << loaded.error().text() << "\n";
-    run.failed = ExitCode::kRunFailed;
-  }
+  Result<LoadedTrace> loaded = read_jsonl(trace);
+  if (!loaded.ok() && !run.failed) return failed(loaded.error().text(), ExitCode::kRunFailed);
+  if (loaded.ok()) run.loaded = std::move(loaded).value();
   return run;
 }
 

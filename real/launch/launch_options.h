@@ -71,8 +71,6 @@ struct LaunchOptions {
   /// Becomes LOCKSTEP_CHECK_ARRIVALS=1; off: what the environment says.
   bool check_arrivals = false;
   bool notices = true;  ///< Say what is decided for the ranks.
-  /// Folders of this run alone, which are removed if the launcher is killed.
-  std::vector<std::string> scratch;
   std::vector<std::string> command;
   /// Before which word of `command` each rank gets --local-rank=LOCAL_RANK; nothing: it gets none.
   std::optional<std::size_t> local_rank_place;

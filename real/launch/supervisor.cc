@@ -11,7 +11,6 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include "lockstep/real/launch/keeper.h"
 #include "lockstep/real/launch/node_group.h"
 #include "lockstep/real/launch/port.h"
 #include "lockstep/real/launch/rank_logs.h"
@@ -80,31 +79,6 @@ std::string make_fresh(const std::string& start) {
   std::string pattern = start + "XXXXXX";
   return mkdtemp(pattern.data()) == nullptr ? std::string() : pattern;
 }
-
-std::string temporary(const std::string& name) {
-  return inherited("TMPDIR").value_or("/tmp") + "/" + name;
-}
-
-/// A folder under TMPDIR that is gone when this is.
-class FreshFolder {
- public:
-  FreshFolder() : path_(make_fresh(temporary("lockstep-"))) {}
-
-  ~FreshFolder() {
-    std::error_code ignored;
-    if (!path_.empty()) fs::remove_all(path_, ignored);
-  }
-
-  FreshFolder(const FreshFolder&) = delete;
-  FreshFolder& operator=(const FreshFolder&) = delete;
-  FreshFolder(FreshFolder&&) = delete;
-  FreshFolder& operator=(FreshFolder&&) = delete;
-
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 /// One rank with what it prints.
 struct RankWorker {
@@ -339,14 +313,14 @@ Outcome settle_place(LaunchOptions& options) {
 
 // Ranks of one machine use the fresh folder as rendezvous; those of several use a folder
 // that all of them see, which the user names.
-Result<RunFolders> folders_of(const LaunchOptions& options, const FreshFolder& fresh) {
+Result<RunFolders> folders_of(const LaunchOptions& options, const std::string& fresh) {
   RunFolders folders;
-  if (options.n_nodes == 1) folders.rendezvous = fresh.path() + "/rendezvous";
+  if (options.n_nodes == 1) folders.rendezvous = fresh + "/rendezvous";
   const bool thrown_away = options.log_dir == "/dev/null";
   std::string base = thrown_away ? std::string() : options.log_dir;
   const bool kept = options.redirects.any() || options.tee.any();
-  if (base.empty() && kept && !thrown_away) base = make_fresh(temporary("lockstep-logs-"));
-  if (base.empty()) base = fresh.path() + "/logs";
+  if (base.empty() && kept && !thrown_away) base = make_fresh(below_tmpdir("lockstep-logs-"));
+  if (base.empty()) base = fresh + "/logs";
   std::error_code failed;
   fs::create_directories(base, failed);
   if (failed) return Error{"cannot make the folder: " + failed.message(), base};
@@ -406,20 +380,18 @@ void conclude(const NodeGroup& group, LaunchResult& result) {
 
 }  // namespace
 
-Result<LaunchResult> launch(LaunchOptions options, std::ostream& out, std::ostream& err) {
+Result<LaunchResult> launch(LaunchOptions options,
+                            const Keeper& keeper,
+                            std::ostream& out,
+                            std::ostream& err) {
   if (Outcome settled = settle_place(options); !settled.ok()) return settled.error();
-  const FreshFolder fresh;
-  if (fresh.path().empty()) {
-    return Error{"cannot create a rendezvous folder for the ranks", "TMPDIR"};
-  }
-  const Result<RunFolders> made_folders = folders_of(options, fresh);
+  const Result<std::unique_ptr<KeptFolder>> fresh =
+      KeptFolder::make(keeper, below_tmpdir("lockstep-"));
+  if (!fresh.ok()) return fresh.error();
+  const Result<RunFolders> made_folders = folders_of(options, fresh.value()->path());
   if (!made_folders.ok()) return made_folders.error();
   const RunFolders& folders = made_folders.value();
   tell_logs(options, folders, err);
-  std::vector<std::string> scratch = options.scratch;
-  scratch.push_back(fresh.path());
-  const Result<std::unique_ptr<Keeper>> keeper = Keeper::start(scratch);
-  if (!keeper.ok()) return keeper.error();
   if (options.notices && limits_threads(options, inherited)) {
     err << "lockstep launch: OMP_NUM_THREADS is not set; every rank gets 1 thread, so that "
         << options.n_per_node << " ranks do not crowd one machine\n";
@@ -433,7 +405,7 @@ Result<LaunchResult> launch(LaunchOptions options, std::ostream& out, std::ostre
   while (group.next() == NextMove::kStart && result.signal == 0) {
     tell_restart(options, group, err);
     group.begin();
-    Attempt attempt(options, folders, *keeper.value(), group.attempt());
+    Attempt attempt(options, folders, keeper, group.attempt());
     ++result.attempts;
     if (Outcome started = attempt.start(inbox.before(), out, err); !started.ok()) {
       return started.error();

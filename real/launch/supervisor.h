@@ -7,6 +7,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/real/launch/failure_report.h"
+#include "lockstep/real/launch/keeper.h"
 #include "lockstep/real/launch/launch_options.h"
 
 namespace lockstep::launch {
@@ -24,13 +25,16 @@ struct LaunchResult {
 ///
 /// A rank that fails ends the others (SIGTERM, then SIGKILL after the grace), on all machines, and,
 /// while restarts are left, all are started again. SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed
-/// on to the ranks, which then have the grace to end. Ranks never outlive this call, nor this
-/// process.
+/// on to the ranks, which then have the grace to end. Ranks never outlive this call, nor, as `keeper`
+/// sees to it, this process.
 ///
 /// Requires: one thread; complaint(options) is empty.
 /// Returns: how they ended; lines go to `out` and `err` with the rank in front.
 /// Errors: the port is in use, the program cannot be run, folders cannot be made; this machine does
 ///     not belong to the job.
-Result<LaunchResult> launch(LaunchOptions options, std::ostream& out, std::ostream& err);
+Result<LaunchResult> launch(LaunchOptions options,
+                            const Keeper& keeper,
+                            std::ostream& out,
+                            std::ostream& err);
 
 }  // namespace lockstep::launch

@@ -1,6 +1,7 @@
 // Traces as dumps of PyTorch's Flight Recorder, for the viewers that read those.
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <tuple>
 
@@ -52,12 +53,24 @@ struct Call {
 
 using Members = std::map<std::int32_t, std::vector<std::int32_t>>;
 
+std::string list_of(std::span<const std::int32_t> ranks) { return "[" + join(ranks) + "]"; }
+
+/// All ranks, and the text that each of the dumps has of them.
+struct World {
+  explicit World(std::int32_t n_ranks) : ranks(static_cast<std::size_t>(n_ranks)) {
+    std::iota(ranks.begin(), ranks.end(), 0);
+    text = list_of(ranks);
+  }
+
+  std::vector<std::int32_t> ranks;
+  std::string text;
+};
+
 /// One rank's calls, in the order in which they were made.
 class RankCalls {
  public:
-  explicit RankCalls(std::span<const Event> events, std::int32_t n_ranks) {
-    std::vector<std::int32_t>& world = members_[0];
-    for (std::int32_t r = 0; r < n_ranks; ++r) world.push_back(r);
+  explicit RankCalls(std::span<const Event> events, const World& world) {
+    members_[0] = world.ranks;
     for (const Event& event : events) {
       if (const auto* group = std::get_if<GroupEvent>(&event.body)) {
         members_[group->group].assign(group->members.begin(), group->members.end());
@@ -119,8 +132,8 @@ class RankCalls {
 /// Writes the dump of one rank.
 class DumpText {
  public:
-  DumpText(const RankCalls& calls, std::int32_t rank, std::string library)
-      : calls_(&calls), rank_(rank), library_(std::move(library)) {}
+  DumpText(const RankCalls& calls, const World& world, std::int32_t rank, std::string library)
+      : calls_(&calls), world_(&world), rank_(rank), library_(std::move(library)) {}
 
   std::string render() {
     out_.open_dict().text("version").text("2.10");
@@ -139,7 +152,8 @@ class DumpText {
     for (const auto& [group, members] : calls_->members()) {
       const std::string name = std::to_string(group);
       out_.text(name).open_dict().text("name").text(name).text("desc").text(description(group));
-      out_.text("ranks").text("[" + join(members) + "]").close_dict();
+      out_.text("ranks").text(members == world_->ranks ? world_->text : list_of(members));
+      out_.close_dict();
     }
     out_.close_dict().text("pg_status").open_dict().close_dict();
   }
@@ -217,6 +231,7 @@ class DumpText {
   }
 
   const RankCalls* calls_;
+  const World* world_;
   std::int32_t rank_;
   std::string library_;
   PlainPickle out_;
@@ -224,13 +239,21 @@ class DumpText {
 
 }  // namespace
 
-std::vector<FlightFile> render_flight_recorder(const MemoryTrace& trace,
-                                               const TraceHeader& header) {
+Result<std::vector<FlightFile>> render_flight_recorder(const MemoryTrace& trace,
+                                                       const TraceHeader& header) {
+  constexpr std::int32_t kMostRanks = 4096;
+  if (header.n_ranks > kMostRanks) {
+    return Error{"dumps of " + std::to_string(header.n_ranks) +
+                     " ranks, each of which names all ranks, would be too large; the most are " +
+                     std::to_string(kMostRanks),
+                 {}};
+  }
+  const World world(header.n_ranks);
   std::vector<FlightFile> files;
   for (std::int32_t rank = 0; rank < trace.n_ranks(); ++rank) {
-    const RankCalls calls(trace.events(Rank{rank}), header.n_ranks);
-    files.push_back(
-        {"trace_rank_" + std::to_string(rank), DumpText(calls, rank, header.library).render()});
+    const RankCalls calls(trace.events(Rank{rank}), world);
+    files.push_back({"trace_rank_" + std::to_string(rank),
+                     DumpText(calls, world, rank, header.library).render()});
   }
   return files;
 }

@@ -51,6 +51,9 @@ struct FlightFile {
 ///
 /// Dumps know calls alone. Of these, roots, reduce operations and tags are lost; every buffer has one
 /// dimension; each site is a stack of one frame.
-std::vector<FlightFile> render_flight_recorder(const MemoryTrace& trace, const TraceHeader& header);
+///
+/// Errors: more than 4,096 ranks. Each dump names them all, whatever the trace holds of them.
+Result<std::vector<FlightFile>> render_flight_recorder(const MemoryTrace& trace,
+                                                       const TraceHeader& header);
 
 }  // namespace lockstep

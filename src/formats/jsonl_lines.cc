@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "lockstep/base/text.h"
 #include "lockstep/formats/detail/field_reader.h"
 
 namespace lockstep::detail {
@@ -58,7 +59,7 @@ void complete(const FieldReader& reader, const NameTable& names, EndEvent& end) 
 }
 
 Error error_at(const std::string& where, std::size_t column, const std::string& what) {
-  return Error{what, where + ":" + std::to_string(column)};
+  return Error{printable(what), where + ":" + std::to_string(column)};
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <optional>
 
+#include "lockstep/base/text.h"
 #include "lockstep/formats/detail/safetensors_layout.h"
 
 namespace lockstep {
@@ -80,7 +81,7 @@ Result<SafeTensors> parse_safetensors(Runtime& runtime, std::string_view bytes) 
   contents.metadata = std::move(layout.value().metadata);
   for (detail::SafetensorsEntry& entry : layout.value().entries) {
     if (entry.sizes.size() > 4) {
-      return Error{"tensor '" + entry.name + "': more than four dimensions", {}};
+      return Error{"tensor '" + printable(entry.name) + "': more than four dimensions", {}};
     }
     Tensor tensor = Tensor::empty(runtime, Shape(entry.sizes), *dtype_of(entry.dtype));
     if (tensor.n_bytes() > 0) {

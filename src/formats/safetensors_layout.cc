@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "lockstep/base/text.h"
 #include "lockstep/formats/json_text.h"
 
 namespace lockstep::detail {
@@ -17,7 +18,7 @@ constexpr std::size_t kLengthBytes = 8;
 constexpr double kMostElements = 1e15;  // Sizes next to a zero could overflow their product.
 
 Error bad_tensor(const std::string& name, const std::string& what) {
-  return {"tensor '" + name + "': " + what, {}};
+  return {printable("tensor '" + name + "': " + what), {}};
 }
 
 Result<std::vector<std::int64_t>> integers_of(const Json& list) {

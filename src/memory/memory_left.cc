@@ -50,7 +50,6 @@ std::optional<std::uint64_t> left_in_groups(const std::string& mount,
                                             const std::string& limit,
                                             const std::string& used) {
   std::optional<std::uint64_t> least;
-  if (path.ends_with('/')) path.pop_back();
   for (;; path.resize(path.rfind('/'))) {
     const std::string group = mount + path + "/memory.";
     take_lesser(least, left_in_group(group + limit, group + used, group + "stat"));

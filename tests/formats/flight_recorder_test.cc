@@ -113,7 +113,8 @@ TEST(FlightRecorderTest, OnlyCallsThatSucceededAreExportedAsCompleted) {
     }
     const TempFolder folder;
     std::vector<std::string> files;
-    for (const FlightFile& file : render_flight_recorder(calls.stream.trace(), {.n_ranks = 2})) {
+    const auto rendered = render_flight_recorder(calls.stream.trace(), {.n_ranks = 2});
+    for (const FlightFile& file : rendered.value()) {
       files.push_back(folder.path() + "/" + file.name);
       std::ofstream(files.back()) << file.bytes;
     }
@@ -122,6 +123,17 @@ TEST(FlightRecorderTest, OnlyCallsThatSucceededAreExportedAsCompleted) {
     const EndOutcome expected = last == Last::kOk ? EndOutcome::kOk : EndOutcome::kStuck;
     for (const std::int32_t rank : {0, 1}) EXPECT_EQ(end_of(read.value(), rank), expected);
   }
+}
+
+// Their size grows with the square of the world, which a trace of one line may call as large as it likes.
+TEST(FlightRecorderTest, DumpsOfMoreRanksThanTheirFilesCanNameAreNotExported) {
+  testing::Calls calls(1);
+  calls.post(0, calls.make(CollectiveOp::kAllReduce, 40));
+  const MemoryTrace& trace = calls.stream.trace();
+  EXPECT_EQ(render_flight_recorder(trace, {.n_ranks = 4096}).value().size(), 1U);
+  EXPECT_EQ(
+      render_flight_recorder(trace, {.n_ranks = 4097}).error().text(),
+      "dumps of 4097 ranks, each of which names all ranks, would be too large; the most are 4096");
 }
 
 TEST(FlightRecorderTest, ARefusalThatQuotesTheDumpIsOneLineAPersonCanRead) {

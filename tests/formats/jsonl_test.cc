@@ -137,6 +137,8 @@ TEST(JsonlTest, NamesThePlaceOfEveryKindOfMistake) {
   EXPECT_EQ(error_of("{"), file + "2: not valid JSON");
   EXPECT_EQ(error_of("[1]"), file + "1: a line must be a JSON object");
   EXPECT_EQ(error_of(start + R"("kind":"lunch"})"), file + "42: unknown kind of event 'lunch'");
+  EXPECT_EQ(error_of(start + R"("kind":"lu\n\u001bnch"})"),
+            file + "42: unknown kind of event 'lu\\n\\x1bnch'");
   EXPECT_EQ(error_of(R"({"rank":1,"i":0,"at":[0,0,0,0,0,0],"kind":"log"})"),
             file + "2: an event of a rank that this file is not about");
   EXPECT_EQ(error_of(R"({"rank":0,"i":0,"at":[0,0],"kind":"log"})"),

@@ -13,7 +13,8 @@ void read_one(std::string_view bytes) {
   const std::array<std::string, 1> files = {folder.path() + "/dump_0"};
   const Result<LoadedTrace> loaded = read_flight_recorder(files);
   if (!loaded.ok()) return expect_a_sentence(loaded.error());
-  (void)render_flight_recorder(*loaded.value().trace, loaded.value().header);
+  const auto dumps = render_flight_recorder(*loaded.value().trace, loaded.value().header);
+  if (!dumps.ok()) expect_a_sentence(dumps.error());
 }
 
 }  // namespace lockstep::fuzz

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 #include <new>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -52,6 +53,15 @@ TEST(MemoryLeftTest, AControlGroupLeavesItsLimitWithoutWhatCannotBeGivenUp) {
   EXPECT_EQ(machine.left(), std::uint64_t{9'000'000} * 1024);
 }
 
+TEST(MemoryLeftTest, AGroupWhoseFilesAreCachedLeavesItsWholeLimit) {
+  const Machine machine;
+  machine.write("/proc/self/cgroup", "0::/a\n");
+  machine.write("/sys/fs/cgroup/a/memory.max", "5000\n");
+  machine.write("/sys/fs/cgroup/a/memory.current", "1000\n");
+  machine.write("/sys/fs/cgroup/a/memory.stat", "active_file 1200\n");  // Counted a moment later.
+  EXPECT_EQ(machine.left(), 5000U);
+}
+
 TEST(MemoryLeftTest, TheTightestOfTheGroupsAboveCounts) {
   const Machine machine;
   machine.write("/proc/self/cgroup", "1:cpu:/x\n0::/a/b\n");
@@ -84,12 +94,53 @@ TEST(GrowthGuardTest, GrowsUntilLessIsLeftThanItsReadersNeed) {
   EXPECT_EQ(held, 256U);  // 288 would take a quarter, 72, beside the 32 to come.
 }
 
+TEST(GrowthGuardTest, WhatIsEnoughToTheByteIsEnough) {
+  GrowthGuard guard([]() -> std::optional<std::uint64_t> { return 48 * kMiB; });
+  guard.add(32 * kMiB);
+  EXPECT_NO_THROW(guard.add(32 * kMiB));  // 32 to come, and a quarter of 64.
+  EXPECT_THROW(guard.add(32 * kMiB), std::bad_alloc);
+}
+
+TEST(GrowthGuardTest, ALargeBlockNeedsItsOwnSize) {
+  GrowthGuard guard([]() -> std::optional<std::uint64_t> { return 100 * kMiB; });
+  EXPECT_THROW(guard.add(90 * kMiB), std::bad_alloc);  // A quarter of it is not left beside it.
+  EXPECT_NO_THROW(guard.add(80 * kMiB));
+}
+
+TEST(GrowthGuardTest, ManySmallBlocksLeaveRoomForThoseUntilTheNextQuestion) {
+  GrowthGuard guard([]() -> std::optional<std::uint64_t> { return 100 * kMiB; });
+  std::uint64_t held = 0;
+  EXPECT_THROW(for (; held < 1000; held += 8) guard.add(8 * kMiB), std::bad_alloc);
+  EXPECT_EQ(held, 280U);  // It asks at 288: 32 to come, and a quarter of that is 104.
+}
+
+TEST(GrowthGuardTest, AsksEvery32MiB) {
+  static int n_asked = 0;
+  GrowthGuard guard([]() -> std::optional<std::uint64_t> {
+    ++n_asked;
+    return 4096 * kMiB;
+  });
+  std::vector<int> asked_at;
+  for (int held = 1; held <= 100; ++held) {
+    const int before = n_asked;
+    guard.add(kMiB);
+    if (n_asked > before) asked_at.push_back(held);
+  }
+  EXPECT_EQ(asked_at, (std::vector<int>{32, 64, 96}));
+}
+
+TEST(GrowthGuardTest, AsksTheMachineWhereNothingElseIsGiven) {
+  GrowthGuard guard;
+  EXPECT_NO_THROW(guard.add(33 * kMiB));
+  EXPECT_THROW(guard.add(std::size_t{1} << 60U), std::bad_alloc);
+}
+
 TEST(GrowthGuardTest, WhatIsTakenDownMayStillSayHowItEnded) {
   GrowthGuard guard([]() -> std::optional<std::uint64_t> { return 0; });
   guard.add(31 * kMiB);
   EXPECT_THROW(guard.add(2 * kMiB), std::bad_alloc);
-  EXPECT_NO_THROW(guard.add(2 * kMiB));
-  EXPECT_THROW(guard.add(40 * kMiB), std::bad_alloc);
+  EXPECT_NO_THROW(guard.add(30 * kMiB));
+  EXPECT_THROW(guard.add(1 * kMiB), std::bad_alloc);  // Twice 31: what was refused is not held.
 }
 
 TEST(GrowthGuardTest, WhatWasReleasedDoesNotCount) {

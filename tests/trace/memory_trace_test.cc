@@ -62,6 +62,18 @@ TEST(MemoryTraceTest, RefusesLargeEventsBeforeMemoryEnds) {
   EXPECT_THROW(keep_many(), std::bad_alloc);
 }
 
+// Many events that point to nothing: the lists that hold them count, too.
+TEST(MemoryTraceTest, RefusesSmallEventsBeforeMemoryEnds) {
+  MemoryTrace trace(std::make_shared<NameTable>(),
+                    []() -> std::optional<std::uint64_t> { return 48 * kMiB; });
+  const auto keep_many = [&] {
+    for (std::uint64_t n = 0; n < 256 * kMiB / sizeof(Event); ++n) {
+      trace.on_event(Event{Rank{0}, n, {}, {}, EventBody(EndEvent{})}, trace.names());
+    }
+  };
+  EXPECT_THROW(keep_many(), std::bad_alloc);
+}
+
 TEST(MemoryTraceTest, KeepsEventsWhileMemoryIsLeft) {
   MemoryTrace trace(std::make_shared<NameTable>(),
                     []() -> std::optional<std::uint64_t> { return 4096 * kMiB; });

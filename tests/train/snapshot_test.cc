@@ -73,6 +73,17 @@ TEST(SafeTensors, RefusesDamage) {
   }
 }
 
+TEST(SafeTensors, ARefusalThatQuotesANameIsOneLine) {
+  OneRank one;
+  for (const char* fields : {R"("dtype":"F31","shape":[4],"data_offsets":[0,16])",
+                             R"("dtype":"F32","shape":[1,1,1,1,4],"data_offsets":[0,16])"}) {
+    const std::string header = R"({"a\n\u001bb":{)" + std::string(fields) + "}}";
+    const auto read = parse_safetensors(one.runtime(), file_of(header, kData));
+    ASSERT_FALSE(read.ok());
+    EXPECT_THAT(read.error().text(), ::testing::StartsWith("tensor 'a\\n\\x1bb': "));
+  }
+}
+
 TEST(SnapshotManifest, WhatHasAnotherTitleIsNone) {
   const std::string text = render_manifest({.step = 3, .n_ranks = 2, .files = {}});
   const std::string_view digest_line = "digest 0123456789abcdef\n";

@@ -46,9 +46,30 @@ def little():
     resource.setrlimit(resource.RLIMIT_CPU, (MOST_SECONDS, MOST_SECONDS))
 
 
-def lockstep(*words, cwd=None, limit=True, **more):
-    return subprocess.run([LOCKSTEP, *words], capture_output=True, text=True, cwd=cwd, check=False,
+def lockstep(*words, cwd=None, limit=True, prefix=(), **more):
+    return subprocess.run([*prefix, LOCKSTEP, *words], capture_output=True, text=True, cwd=cwd, check=False,
                           timeout=DEADLINE_SECONDS, preexec_fn=little if limit else None, **more)
+
+
+def machine_of(folder, kib):
+    """In front of a command: it runs where the kernel says that so much memory is available."""
+    feigned = Path(folder, f"meminfo-{kib}")
+    feigned.write_text(f"MemTotal: {1 << 30} kB\nMemAvailable: {kib} kB\nSwapFree: 0 kB\n", encoding="ascii")
+    return ["unshare", "--map-root-user", "--mount", "sh", "-c",
+            f'mount --bind "{feigned}" /proc/meminfo && exec "$@"', "sh"]
+
+
+def feigns():
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            done = subprocess.run([*machine_of(folder, 7), "cat", "/proc/meminfo"], capture_output=True, text=True,
+                                  check=False)
+        except OSError:
+            return False
+        return "MemAvailable: 7 kB" in done.stdout
+
+
+FEIGNS = feigns()
 
 
 def dump_entry(**changes):
@@ -201,6 +222,24 @@ class HostileTest(unittest.TestCase):
                 self.assertEqual(done.returncode, 3, text[-500:])
                 self.assertIn("does not have the memory", text)
                 self.assertNotIn("bad_alloc", text)
+
+    @unittest.skipUnless(FEIGNS, "NOT RUN: this system lets nobody change what it says of its memory")
+    def test_a_run_asks_the_machine_for_memory_before_it_takes_it(self):
+        """Of all that it holds in fact, a machine that says it has little gets a sentence."""
+        job = self.write("scenario.toml", JOB)
+        sparse = self.folder / "trace.jsonl"
+        sparse.touch()
+        os.truncate(sparse, 100 << 20)
+        wide = 'model={kind="mlp",widths=[2,10000000,1]}'
+        for kib, code in ((64 << 10, 3), (64 << 20, None)):
+            for words in (["run", job, "--set", "loop.steps=20000"], ["run", job, "--set", wide],
+                          ["check", str(sparse)]):
+                with self.subTest(kib=kib, words=words):
+                    done = lockstep(*words, prefix=machine_of(self.folder, kib), limit=False)
+                    said = "does not have the memory" in done.stdout + done.stderr
+                    self.assertEqual(said, code == 3, done.stderr[-500:])
+                    if code is not None:
+                        self.assertEqual(done.returncode, code)
 
     def test_a_device_without_an_end_is_refused(self):
         digests = '[replay]\ntrace_digest = "0123456789abcdef"\nresult_digest = "0123456789abcdef"\n'
