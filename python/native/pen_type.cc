@@ -329,8 +329,9 @@ int initialize(PyObject* self, PyObject* arguments, PyObject* /*keywords*/) {
       PyErr_SetString(PyExc_OSError, file.error().text().c_str());
       throw PythonError();
     }
-    auto state = std::make_unique<PenState>(
-        PenState{Pen(std::move(file).value(), attempt, rank, header.sampled), TensorReader()});
+    // In place: a pen, which holds names, does not move.
+    std::unique_ptr<PenState> state(
+        new PenState{Pen(std::move(file).value(), attempt, rank, header.sampled), TensorReader()});
     const std::vector<PyObject*> dtypes = members_of(given.object(9));
     for (std::size_t i = 0; i < dtypes.size(); ++i) {
       if (dtypes[i] != Py_None) state->reader.learn(dtypes[i], static_cast<DType>(i));
