@@ -82,7 +82,7 @@ Tensor whole_gradient(const Variable& leaf);
 /// gradients look shared to code that wants to reuse their memory.
 class WholeGradients {
  public:
-  /// So many leaves are going to be added.
+  /// This many leaves are going to be added.
   void reserve(std::size_t n) { list_.reserve(n); }
 
   /// Valid until the next clear(). Requires: the leaf keeps its gradient until then.

@@ -21,7 +21,12 @@ std::string_view copy_with_end(std::string_view text, CopyPages& pages) {
   return {copy, text.size()};
 }
 
-std::size_t hash_of(std::string_view bytes) { return std::hash<std::string_view>()(bytes); }
+/// FNV-1a, which is the same everywhere.
+std::size_t hash_of(std::string_view bytes) {
+  std::uint64_t hash = 0xCBF29CE484222325ULL;
+  for (const char byte : bytes) hash = (hash ^ static_cast<unsigned char>(byte)) * 0x100000001B3ULL;
+  return static_cast<std::size_t>(hash);
+}
 
 std::string_view bytes_of(std::span<const NameId> names) {
   return {reinterpret_cast<const char*>(names.data()), names.size_bytes()};

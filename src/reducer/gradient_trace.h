@@ -18,8 +18,8 @@ namespace lockstep {
 /// before the backward ends. A warm trace allocates nothing.
 class GradientTrace {
  public:
-  /// `parameters` in the reducer's index order. Requires: the runtime has a recorder, which outlives
-  /// the trace.
+  /// `parameters` in the reducer's index order.
+  /// Requires: the runtime has a recorder, which outlives the trace.
   GradientTrace(Runtime& runtime, std::int32_t wrapper, std::span<const NamedVariable> parameters);
 
   /// Gradients are computed or communicated in `dtype`, too: bounds have to allow for it.

@@ -54,6 +54,9 @@ class Contents {
   /// `twin`: what it may well be, if a digest says so; null: no idea.
   TensorFingerprint fingerprint(const Tensor& tensor, const TensorFingerprint* twin);
 
+  /// A caller has seen by its name that it need not read a tensor.
+  void note_spared() { ++n_spared_; }
+
   /// Times that bytes did not have to be read.
   std::uint64_t n_spared() const { return n_spared_; }
 

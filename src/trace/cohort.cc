@@ -22,9 +22,7 @@ void Cohort::begin(std::int32_t n_ranks, CohortSink& sink, TraceDigest* digest) 
   begin_ = end_ = 0;
   for (detail::GradPrints& prints : reduced_) prints.forget();
   n_waiting_ = 0;
-  last_sync_ = -1;
-  rejoin_sync_ = 0;
-  backoff_ = 1;
+  rejoining_ = {};
 }
 
 void Cohort::on_event(const Event& event, const NameTable& names) {
@@ -34,7 +32,7 @@ void Cohort::on_event(const Event& event, const NameTable& names) {
     members_.clear();
   }
   if (!waits(event)) return alone(event, names);
-  if (event.at.wrapper == 0) last_sync_ = std::max(last_sync_, event.at.sync);
+  if (event.at.wrapper == 0) rejoining_.last_sync = std::max(rejoining_.last_sync, event.at.sync);
   Member& member = members_[to_index(event.rank)];
   if (!member.in_step && !rejoins(member, event)) return alone(event, names);
   ++n_waiting_;
@@ -77,7 +75,7 @@ bool Cohort::waits(const Event& event) const {
 }
 
 bool Cohort::rejoins(Member& member, const Event& event) const {
-  member.in_step = event.at.wrapper == 0 && event.at.sync == rejoin_sync_;
+  member.in_step = event.at.wrapper == 0 && event.at.sync == rejoining_.at;
   return member.in_step;
 }
 
@@ -135,8 +133,8 @@ void Cohort::lose_step(const NameTable& names) {
   begin_ = end_;
   n_waiting_ = 0;
   constexpr std::int32_t kMostPatience = 1 << 20;
-  rejoin_sync_ = last_sync_ + backoff_;
-  backoff_ = std::min(2 * backoff_, kMostPatience);
+  rejoining_.at = rejoining_.last_sync + rejoining_.backoff;
+  rejoining_.backoff = std::min(2 * rejoining_.backoff, kMostPatience);
 }
 
 detail::GradPrints& Cohort::reduced_prints(std::int32_t wrapper) {

@@ -90,7 +90,8 @@ class Cohort final : public EventSink {
   template <typename Body>
   bool joins(const EventStamp& stamp, const Body& body, const NameTable& names);
   /// What the last reduction of a wrapper of this number left, on whichever rank: as a rule on all of
-  /// them. Requires: 0 or more.
+  /// them.
+  /// Requires: 0 or more.
   detail::GradPrints& reduced_prints(std::int32_t wrapper);
   /// Delivers what waits for ranks that will not come.
   void flush(const NameTable& names);
@@ -102,6 +103,13 @@ class Cohort final : public EventSink {
   struct Member {
     std::int64_t next = 0;
     bool in_step = true;
+  };
+
+  /// Where ranks that are out of step step in again.
+  struct Rejoining {
+    std::int32_t last_sync = -1;  ///< The latest of any rank, in the first wrapper.
+    std::int32_t at = 0;
+    std::int32_t backoff = 1;  ///< Forwards until they may: doubled each time.
   };
 
   // A rank alone may log, save or report something: others pass it by, or it is set aside.
@@ -136,9 +144,7 @@ class Cohort final : public EventSink {
   std::int64_t end_ = 0;
   std::vector<detail::GradPrints> reduced_;  // By wrapper.
   std::size_t n_waiting_ = 0;                // Events.
-  std::int32_t last_sync_ = -1;              // The latest of any rank, in the first wrapper.
-  std::int32_t rejoin_sync_ = 0;             // Out of step: where ranks step in again.
-  std::int32_t backoff_ = 1;                 // Forwards until they may: doubled each time.
+  Rejoining rejoining_;
 };
 
 }  // namespace lockstep

@@ -174,6 +174,9 @@ void Recorder::record_prints(GradPoint point,
   const bool is_shared = point == GradPoint::kPost || point == GradPoint::kUsed;
   detail::GradPrints* const reduced = is_shared ? reduced_prints(wrapper) : nullptr;
   if (reduced != nullptr && reduced->describes(scope, grads)) {
+    for (const Tensor* grad : grads) {
+      if (grad->defined()) grad->runtime().contents()->note_spared();
+    }
     return record(reduced->event(point), wrapper);
   }
   detail::GradPrints& prints = reduced != nullptr && point == GradPoint::kPost ? *reduced : prints_;
@@ -313,22 +316,18 @@ void Recorder::record_lone(LonePoint point,
                            TensorList tensors,
                            std::int32_t wrapper) {
   if (!options_.lone_steps) return;
-  digests_.assign(tensors.size(), 0);
-  sketches_.assign(tensors.size(), Sketch{});
-  n_elems_.assign(tensors.size(), 0);
-  LoneEvent event{.point = point,
-                  .layout = layout,
-                  .digests = digests_,
-                  .sketches = sketches_,
-                  .n_elems = n_elems_};
+  prints_.start({.layout = layout, .sketched = true}, tensors.size());
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const TensorFingerprint print = known_fingerprint(*tensors[i]);
-    digests_[i] = print.digest;
-    sketches_[i] = print.sketch;
-    n_elems_[i] = tensors[i]->n_elems();
-    event.dtype = tensors[i]->dtype();
+    prints_.set(i, *tensors[i], *tensors[i], known_fingerprint(*tensors[i]));
   }
-  record(event, wrapper);
+  const GradEvent prints = prints_.event(GradPoint::kPost);
+  record(LoneEvent{.point = point,
+                   .layout = layout,
+                   .digests = prints.digests,
+                   .sketches = prints.sketches,
+                   .n_elems = prints.n_elems,
+                   .dtype = prints.dtype},
+         wrapper);
 }
 
 void Recorder::keep_auxiliary(std::string_view name,

@@ -197,8 +197,6 @@ class Recorder {
   detail::Positions positions_;
   // Scratch that keeps its capacity: a warm recorder allocates nothing.
   std::vector<std::uint64_t> digests_;
-  std::vector<Sketch> sketches_;
-  std::vector<std::int64_t> n_elems_;
   detail::GradPrints prints_;
   std::vector<const Tensor*> list_;
   std::vector<double> values_;

@@ -32,7 +32,7 @@ TEST(InitTest, ConstantAndValuesFillAModelInOrder) {
   EXPECT_THAT(values_of(layer.bias().data()), ElementsAre(3));
 }
 
-// Whoever kept a pointer could write at any time: such a tensor is read each time it is asked for.
+// A caller that kept a pointer could write at any time: such a tensor is read each time it is asked for.
 TEST(InitTest, WhatInitialisesATensorKeepsNoPointerToIt) {
   PlainRuntime rt;
   Contents contents;

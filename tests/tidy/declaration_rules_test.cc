@@ -15,6 +15,9 @@ using ::testing::IsEmpty;
 const std::map<std::string, std::string> kNamedElsewhere = {
     {"open_cuda_device", "the table of backends that CMake writes"},
     {"obstacle_to_gloo", "the table of backends that CMake writes"},
+    {"do_allocate", "std::pmr::memory_resource"},
+    {"do_deallocate", "std::pmr::memory_resource"},
+    {"do_is_equal", "std::pmr::memory_resource"},
 };
 
 TEST(DeclarationRulesTest, FieldsStandOnOneLine) {

@@ -96,7 +96,9 @@ struct GroupState {
   struct Meeting {
     std::int64_t seq = -1;
     std::uint64_t object = 0;
-  } last_meeting;
+  };
+
+  Meeting last_meeting;
 
   Ref<SharedSignature> message;  ///< What a send or recv was called with last.
   std::map<ChannelKey, Channel> channels;

@@ -166,7 +166,7 @@ class SimWork final : public WorkState, public ActionHandler {
  public:
   SimWork* next_in_channel = nullptr;
   SimWork* partner = nullptr;  ///< The other side of a paired send or recv.
-  /// Number of its deadline; negative: of its place with the watchdog; 0 = it may wait for ever.
+  /// Number of its deadline; negative: of its place with the watchdog; 0 = it may wait forever.
   std::int64_t limit = 0;
   std::uint64_t delay = 0;           ///< Number of its late arrival, 0 = none.
   std::uint64_t transfer_timer = 0;  ///< A paired send: number of its message under way, 0 = none.

@@ -17,7 +17,7 @@ bool Cohort::joins(const EventStamp& stamp, const Body& body, const NameTable& n
   Member& member = members_[rank];
   if (!member.in_step || member.next == end_) return false;
   if (!slot(member.next).take(stamp, body, {digest_, &names})) return false;
-  if (stamp.at.wrapper == 0) last_sync_ = std::max(last_sync_, stamp.at.sync);
+  if (stamp.at.wrapper == 0) rejoining_.last_sync = std::max(rejoining_.last_sync, stamp.at.sync);
   ++n_waiting_;
   ++member.next;
   deliver_waiting(names);

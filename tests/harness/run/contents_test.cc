@@ -121,15 +121,16 @@ TEST(ContentsOfARunTest, HealthyJobsLeaveTheSameTrace) {
 TEST(ContentsOfARunTest, AGroupsResultIsLookedAtOnce) {
   const std::uint64_t two = run({.ranks = 2}, {}, true).spared;
   const std::uint64_t three = run({.ranks = 3}, {}, true).spared;
-  // Three of the four parameters are large enough; a rank more spares post and used of each a step.
-  EXPECT_EQ(three - two, 3U * 2U * static_cast<std::uint64_t>(kSteps));
+  // A rank more spares post and used of each of four parameters per step, and at the beginning the
+  // three of them that are large enough: they were broadcast.
+  EXPECT_EQ(three - two, 4U * 2U * static_cast<std::uint64_t>(kSteps) + 3U);
 }
 
-// More than 4,096 weights: their contribution is remembered, too.
+// More than 4,096 weights: their contribution is remembered, too, and what the last step left until the end.
 TEST(ContentsOfARunTest, ALoneRanksAverageIsItsGradient) {
   const std::uint64_t small = run({.ranks = 1}, {.width = 64}, true).spared;
   const std::uint64_t large = run({.ranks = 1}, {.width = 65}, true).spared;
-  EXPECT_EQ(large - small, static_cast<std::uint64_t>(kSteps));
+  EXPECT_EQ(large - small, static_cast<std::uint64_t>(kSteps) + 1);
   const Job views{.width = 65, .ddp = {.gradient_as_bucket_view = true}, .accumulate = 2};
   expect_same("wide", {.ranks = 1}, {.width = 65});
   expect_same("wide on two ranks", {.ranks = 2}, {.width = 65});
