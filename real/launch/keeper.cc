@@ -24,11 +24,11 @@ namespace lockstep::launch {
 namespace {
 
 // What the launcher says: a group's number to keep it, minus that to forget it, 0 for the end; or this,
-// and behind it how the path of a folder begins.
+// followed by how the path of a folder begins.
 constexpr pid_t kEnd = 0;
 constexpr pid_t kMakeFolder = std::numeric_limits<pid_t>::min();
 
-/// A number, and behind it a path.
+/// A number, followed by a path.
 struct NumberAndPath {
   int word = kEnd;
   std::array<char, PATH_MAX> text{};
