@@ -223,7 +223,7 @@ class HostileTest(unittest.TestCase):
                 self.assertIn("does not have the memory", text)
                 self.assertNotIn("bad_alloc", text)
 
-    @unittest.skipUnless(FEIGNS, "NOT RUN: this system does not let a test change what it says of its memory")
+    @unittest.skipUnless(FEIGNS, "NOT RUN: this system refuses to change what it says of its memory")
     def test_a_run_asks_the_machine_for_memory_before_it_takes_it(self):
         """Of all that it holds in fact, a machine that says it has little gets a sentence."""
         job = self.write("scenario.toml", JOB)
