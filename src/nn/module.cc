@@ -10,6 +10,7 @@
 
 namespace lockstep::nn {
 
+// NOLINTNEXTLINE(misc-no-recursion): as deep as modules are nested.
 void Module::visit(Module& module, std::string prefix, std::pmr::vector<Visit>& seen) {
   const auto same = [&module](const Visit& other) { return other.module == &module; };
   if (std::any_of(seen.begin(), seen.end(), same)) return;

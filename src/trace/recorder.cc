@@ -35,6 +35,21 @@ void copy_values(const Tensor& from, std::span<double> to) {
   }
 }
 
+detail::GradPrints::Scope scope_of(const RecordOptions& options,
+                                   GradPoint point,
+                                   LayoutId layout,
+                                   std::int32_t turn) {
+  return {.layout = layout,
+          .sketched = options.sketches && has_sketch(point),
+          .turn = options.coverage > 1 ? turn : 0};
+}
+
+void note_spared(std::span<const Tensor* const> tensors) {
+  for (const Tensor* tensor : tensors) {
+    if (tensor->defined()) tensor->runtime().contents()->note_spared();
+  }
+}
+
 // A part of a tensor says nothing of its rest.
 bool finds_writes(const RecordOptions& options, std::int32_t wrapper, std::int32_t n_wrappers) {
   return options.states && options.coverage <= 1 && wrapper >= 0 && wrapper < n_wrappers;
@@ -166,17 +181,13 @@ void Recorder::record_prints(GradPoint point,
                              LayoutId layout,
                              TensorList grads,
                              std::int32_t wrapper) {
-  const detail::GradPrints::Scope scope{
-      .layout = layout,
-      .sketched = options_.sketches && has_sketch(point),
-      .turn = options_.coverage > 1 ? positions_.turn(wrapper) : 0};
+  const detail::GradPrints::Scope scope =
+      scope_of(options_, point, layout, positions_.turn(wrapper));
   // Averages are the same bytes on all ranks, and an optimizer uses what the reduction left.
   const bool is_shared = point == GradPoint::kPost || point == GradPoint::kUsed;
   detail::GradPrints* const reduced = is_shared ? reduced_prints(wrapper) : nullptr;
   if (reduced != nullptr && reduced->describes(scope, grads)) {
-    for (const Tensor* grad : grads) {
-      if (grad->defined()) grad->runtime().contents()->note_spared();
-    }
+    note_spared(grads);
     return record(reduced->event(point), wrapper);
   }
   detail::GradPrints& prints = reduced != nullptr && point == GradPoint::kPost ? *reduced : prints_;
@@ -250,6 +261,18 @@ void Recorder::record_grads(GradPoint point,
   }
 }
 
+std::uint64_t Recorder::state_digest(const Tensor& tensor,
+                                     StatePoint point,
+                                     std::int32_t wrapper) const {
+  if (point != StatePoint::kStep) return known_digest(tensor);
+  Tensor slice;
+  const Tensor& part = covered(tensor, wrapper, slice);
+  // What a step has written has never been read before, and small parts are hardly asked for again:
+  // their place among what is remembered would cost more than reading them.
+  if (part.n_elems() <= kAlwaysWhole) return part.runtime().kernels().digest(part, 0);
+  return known_digest(part);
+}
+
 void Recorder::record_states(
     StateKind kind, StatePoint point, LayoutId layout, TensorList tensors, std::int32_t wrapper) {
   LOCKSTEP_CHECK(
@@ -257,17 +280,8 @@ void Recorder::record_states(
       fmt::format("{} names for {} tensors", names_->layout(layout).size(), tensors.size()));
   if (options_.states) {
     digests_.assign(tensors.size(), 0);
-    Tensor slice;
     for (std::size_t i = 0; i < tensors.size(); ++i) {
-      const Tensor& tensor = *tensors[i];
-      if (!tensor.defined()) continue;
-      const bool is_new = point == StatePoint::kStep;
-      const Tensor& part = is_new ? covered(tensor, wrapper, slice) : tensor;
-      // What a step has written has never been read before, and small parts are not asked for again:
-      // their place among what is remembered would cost more than reading them.
-      digests_[i] = is_new && part.n_elems() <= kAlwaysWhole
-                        ? part.runtime().kernels().digest(part, 0)
-                        : known_digest(part);
+      if (tensors[i]->defined()) digests_[i] = state_digest(*tensors[i], point, wrapper);
     }
     if (kind == StateKind::kParam && finds_writes(options_, wrapper, n_wrappers())) {
       of_wrappers_[static_cast<std::size_t>(wrapper)].parameters.keep(

@@ -181,6 +181,7 @@ class Recorder {
   static TensorFingerprint sketch(const Tensor& grad);
   TensorList list_of(std::span<const Tensor> tensors);
   detail::GradPrints* reduced_prints(std::int32_t wrapper);
+  std::uint64_t state_digest(const Tensor& tensor, StatePoint point, std::int32_t wrapper) const;
   void record_prints(GradPoint point, LayoutId layout, TensorList grads, std::int32_t wrapper);
   void record_values_of(TensorList tensors,
                         LayoutId layout,

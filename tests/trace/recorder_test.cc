@@ -104,9 +104,9 @@ struct Reduced {
   }
 
   /// What an optimizer records of gradients named so.
-  const GradEvent& used(LayoutId names) {
+  GradEvent used(LayoutId names) {
     pen->recorder.record_grads(GradPoint::kUsed, names, grads, wrapper);
-    return std::get<GradEvent>(pen->events().back().body);
+    return std::get<GradEvent>(pen->events()[pen->events().size() - 1].body);
   }
 
   Pen* pen;
@@ -120,10 +120,10 @@ TEST(RecorderTest, AnOptimizerThatUsesWhatTheReductionLeftIsRecordedWithoutReadi
   Pen pen;
   Reduced reduced(pen);
   const std::uint64_t n_spared = reduced.contents.n_spared();
-  const GradEvent& used = reduced.used(reduced.layout);
+  const GradEvent used = reduced.used(reduced.layout);
 
   EXPECT_EQ(reduced.contents.n_spared(), n_spared + 2) << "both that are defined";
-  const auto& post = std::get<GradEvent>(pen.events().front().body);
+  const auto& post = std::get<GradEvent>(pen.events()[0].body);
   EXPECT_EQ(used.point, GradPoint::kUsed);
   EXPECT_EQ(used.layout, reduced.layout);
   EXPECT_THAT(used.digests, ElementsAreArray(post.digests));
@@ -146,7 +146,7 @@ TEST(RecorderTest, WhatBecameOfAGradientAfterTheReductionIsRead) {
     Pen pen;
     Reduced reduced(pen);
     change(reduced);
-    const GradEvent& used = reduced.used(reduced.layout);
+    const GradEvent used = reduced.used(reduced.layout);
     for (std::size_t i = 0; i < reduced.grads.size(); ++i) {
       const Tensor& grad = reduced.grads[i];
       EXPECT_EQ((used.undefined[0] >> i & 1U) == 0, grad.defined());

@@ -35,8 +35,8 @@ class BlockScratch {
     return reinterpret_cast<V*>(bytes.data());
   }
 
-  alignas(64) Bytes first_;
-  alignas(64) Bytes second_;
+  alignas(64) Bytes first_{};
+  alignas(64) Bytes second_{};
 };
 
 }  // namespace lockstep::detail
