@@ -39,9 +39,7 @@ detail::GradPrints::Scope scope_of(const RecordOptions& options,
                                    GradPoint point,
                                    LayoutId layout,
                                    std::int32_t turn) {
-  return {.layout = layout,
-          .sketched = options.sketches && has_sketch(point),
-          .turn = options.coverage > 1 ? turn : 0};
+  return {.layout = layout, .sketched = options.sketches && has_sketch(point), .turn = turn};
 }
 
 void note_spared(std::span<const Tensor* const> tensors) {
@@ -182,7 +180,7 @@ void Recorder::record_prints(GradPoint point,
                              TensorList grads,
                              std::int32_t wrapper) {
   const detail::GradPrints::Scope scope =
-      scope_of(options_, point, layout, positions_.turn(wrapper));
+      scope_of(options_, point, layout, options_.coverage > 1 ? positions_.turn(wrapper) : 0);
   // Averages are the same bytes on all ranks, and an optimizer uses what the reduction left.
   const bool is_shared = point == GradPoint::kPost || point == GradPoint::kUsed;
   detail::GradPrints* const reduced = is_shared ? reduced_prints(wrapper) : nullptr;
