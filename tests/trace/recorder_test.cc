@@ -220,8 +220,29 @@ TEST(RecorderTest, AnAverageThatARankHasWrittenToIsRead) {
   EXPECT_NE(digests.of[0], digests.of[1]);
 }
 
+// Names begin anew with each Contents, and numbers of layouts with each table.
+TEST(RecorderTest, TheAveragesOfOneWorldSayNothingOfThoseOfTheNext) {
+  Cohort cohort;
+  for (const double value : {0.5, 0.25}) {
+    PlainRuntime rt;
+    Contents contents;
+    rt.runtime().set_contents(&contents);
+    NameTable names;
+    const LayoutId layout = names.intern_layout(std::array{names.intern("w")});
+    DigestsByRank digests;
+    cohort.begin(2, digests, nullptr);
+    Recorder recorder(Rank{0}, rt.runtime().host(), names, cohort, {});
+    const Tensor average = Tensor::full(rt.runtime(), {64}, DType::kF32, value);
+    recorder.record_grads(
+        GradPoint::kPost, layout, std::span(&average, 1), recorder.open_wrapper());
+    cohort.flush(names);
+    EXPECT_EQ(digests.of[0].at(0), sm64(average.read_raw(), 64, DType::kF32)) << value;
+  }
+}
+
 /// A wrapper's two parameters after a step; then something writes to the first. Returns: what two forwards find.
-std::span<const Event> found_after_a_write(Pen& pen) {
+std::span<const Event> found_after_a_write(Pen& pen, Contents* contents = nullptr) {
+  pen.rt.runtime().set_contents(contents);
   const std::int32_t wrapper = pen.recorder.open_wrapper();
   const Tensor w = pen.rt.tensor({2}, {1.0, 2.0});
   const Tensor b = pen.rt.tensor({1}, {3.0});
@@ -248,6 +269,15 @@ TEST(RecorderTest, AForwardFindsTheParametersThatWereWrittenOnce) {
   ASSERT_EQ(state.digests.size(), 1U);
   const double now[] = {1.0, 5.0};
   EXPECT_EQ(state.digests[0], sm64(now, 2, DType::kF64));
+}
+
+TEST(RecorderTest, AForwardFindsTheSameWhereContentsHaveNames) {
+  Pen pen;
+  Contents contents;
+  const std::span<const Event> found = found_after_a_write(pen, &contents);
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(std::get<StateEvent>(found[0].body).point, StatePoint::kFound);
+  EXPECT_EQ(std::get<StateEvent>(found[0].body).layout, pen.layout({"w"}));
 }
 
 TEST(RecorderTest, NothingIsFoundWherePartsOfStatesOrNoneAreRecorded) {
@@ -305,6 +335,8 @@ TEST(MemoryTraceTest, KeepsCopiesOfWhatEventsPointTo) {
 
 TEST(RecorderTest, PartsOfLargeTensorsTakeTurns) {
   Pen pen({.coverage = 3});
+  Contents contents;  // Names tell tensors apart, not their parts.
+  pen.rt.runtime().set_contents(&contents);
   const std::int64_t n = 3 * Recorder::kAlwaysWhole + 1;
   std::vector<double> values(static_cast<std::size_t>(n));
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(i);
@@ -325,9 +357,9 @@ TEST(RecorderTest, PartsOfLargeTensorsTakeTurns) {
     const std::int64_t size = std::min(most, n - first);
     sizes.push_back(event.n_elems[0]);
     EXPECT_EQ(event.n_elems[0], size);
-    EXPECT_EQ(event.digests[0], sm64(large.data<float>() + first, size, DType::kF32));
-    EXPECT_EQ(event.sketches[0], sketch_of(large.data<float>() + first, size, DType::kF32));
-    EXPECT_EQ(event.digests[1], sm64(small.raw(), 2, DType::kF32)) << "small ones are whole";
+    EXPECT_EQ(event.digests[0], sm64(large.read<float>() + first, size, DType::kF32));
+    EXPECT_EQ(event.sketches[0], sketch_of(large.read<float>() + first, size, DType::kF32));
+    EXPECT_EQ(event.digests[1], sm64(small.read_raw(), 2, DType::kF32)) << "small ones are whole";
   }
   EXPECT_EQ(sizes[0] + sizes[1] + sizes[2], n) << "three turns cover every element once";
   EXPECT_EQ(sizes[3], sizes[0]);
