@@ -2,7 +2,6 @@
 // type.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 
 #include "lockstep/trace/cohort.h"
@@ -13,11 +12,10 @@ namespace lockstep {
 template <typename Body>
 bool Cohort::joins(const EventStamp& stamp, const Body& body, const NameTable& names) {
   const std::size_t rank = to_index(stamp.rank);
-  if (rank >= members_.size() || stamp.at.attempt > 0) return false;
+  if (rank >= members_.size()) return false;
   Member& member = members_[rank];
   if (!member.in_step || member.next == end_) return false;
   if (!slot(member.next).take(stamp, body, {digest_, &names})) return false;
-  if (stamp.at.wrapper == 0) rejoining_.last_sync = std::max(rejoining_.last_sync, stamp.at.sync);
   ++n_waiting_;
   ++member.next;
   deliver_waiting(names);
