@@ -16,6 +16,7 @@ bool Cohort::joins(const EventStamp& stamp, const Body& body, const NameTable& n
   Member& member = members_[rank];
   if (!member.in_step || member.next == end_) return false;
   if (!slot(member.next).take(stamp, body, {digest_, &names})) return false;
+  // The rank that opened the place has noted its forward; a restart opens none.
   ++n_waiting_;
   ++member.next;
   deliver_waiting(names);
