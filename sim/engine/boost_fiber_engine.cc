@@ -137,9 +137,9 @@ class BoostFiberEngine final : public Engine, private StackOverflow::Owners {
 
   fibers::context* make_context(Fiber fiber) {
     // Stack tops at equal distances of a power of two would all map to the same cache sets.
-    // Boost aligns its control block to 256 bytes; run() adds the finer part of the colour. Five
-    // colours leave a rank in a collective, which needs about 2.5 KB, within one page.
-    const auto colour = 256 * static_cast<std::size_t>(fiber / 4 % 5);
+    // Boost aligns its control block to 256 bytes; run() adds the finer part of the colour. Four
+    // colours leave a rank in a collective, which needs up to 3.1 KB, within one page.
+    const auto colour = 256 * static_cast<std::size_t>(fiber / 4 % 4);
     std::byte* top = stacks_.top(fiber) - colour;
     const StackSource source(top, static_cast<std::size_t>(top - stacks_.bottom(fiber)));
     auto context = fibers::make_worker_context(
