@@ -28,6 +28,14 @@ void* Pool::allocate_slowly(std::size_t bytes) {
   return block;
 }
 
+void* Pool::do_allocate(std::size_t bytes, std::size_t alignment) {
+  LOCKSTEP_CHECK(
+      alignment <= detail::kBlockAlignment,
+      fmt::format(
+          "the pool aligns blocks to {} bytes, not to {}", detail::kBlockAlignment, alignment));
+  return allocate(bytes);
+}
+
 void* Pool::carve(std::size_t bytes) {
   const std::size_t slab_bytes =
       std::clamp(kFirstSlab << std::min<std::size_t>(slabs_.size(), 16), kFirstSlab, kLargestSlab);

@@ -66,7 +66,7 @@ inline constexpr SmallClasses kSmallClasses = make_small_classes();
 /// Lists that live as long as something of a rank does come from it, too (std::pmr::vector): a wrapper
 /// and an optimizer make dozens, and a world that runs again finds their memory warm.
 ///
-/// Requires: used by one thread at a time.
+/// Requires: used by one thread at a time; a list's elements need no more than 64-byte alignment.
 /// Deterministic: addresses never influence results; the order of reuse depends only on the calls.
 class Pool final : public std::pmr::memory_resource {
  public:
@@ -127,9 +127,7 @@ class Pool final : public std::pmr::memory_resource {
     if (bytes_in_use_ > bytes_peak_) bytes_peak_ = bytes_in_use_;
   }
 
-  void* do_allocate(std::size_t bytes, std::size_t /*alignment*/) override {
-    return allocate(bytes);
-  }
+  void* do_allocate(std::size_t bytes, std::size_t alignment) override;
 
   void do_deallocate(void* block, std::size_t bytes, std::size_t /*alignment*/) override {
     release(block, bytes);

@@ -1,7 +1,10 @@
 #include "lockstep/tensor/pool.h"
 
 #include <array>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <gmock/gmock.h>
 #include <memory_resource>
 #include <stdexcept>
 #include <utility>
@@ -137,6 +140,25 @@ TEST(PoolTest, RefusesEmptyBlocksAndCrookedShifts) {
 
   EXPECT_THROW(pool.allocate(0), ContractViolation);
   EXPECT_THROW(pool.shift_addresses(8), ContractViolation);
+}
+
+TEST(PoolTest, AListsElementsAreAlignedAsTheyAskOrRefused) {
+  struct alignas(64) Line {
+    std::array<std::byte, 64> bytes;
+  };
+
+  struct alignas(128) TwoLines {
+    std::array<std::byte, 128> bytes;
+  };
+
+  Pool pool;
+
+  const std::pmr::vector<Line> lines(3, &pool);
+  EXPECT_EQ(address(lines.data()) % 64, 0U);
+
+  EXPECT_THAT([&] { const std::pmr::vector<TwoLines> lines_of_two(1, &pool); },
+              ::testing::ThrowsMessage<ContractViolation>(
+                  ::testing::HasSubstr("the pool aligns blocks to 64 bytes, not to 128")));
 }
 
 }  // namespace
