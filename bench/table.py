@@ -26,7 +26,7 @@ def quantity(value, unit):
         if abs(value) >= factor:
             return f"{value / factor:.3g} {letter}{'' if unit.startswith('b') else ' '}{unit}"
     if unit == "s":
-        for factor, letter in ((1.0, ""), (1e-3, "m"), (1e-6, "u")):
+        for factor, letter in ((1.0, ""), (1e-3, "m"), (1e-6, "u"), (1e-9, "n")):
             if abs(value) >= factor:
                 return f"{value / factor:.3g} {letter}s"
     return f"{value:.3g} {unit}"

@@ -63,11 +63,13 @@ Jobs cut_after(const Jobs& jobs, std::int64_t n_steps, bool snaps) {
 }
 
 /// The scenario's bugs in these jobs, on these disks.
-Result<sim::SessionResult> run_on(const Scenario& scenario, const Jobs& jobs, sim::Disks* disks) {
+Result<sim::SessionResult> run_on(const Scenario& scenario,
+                                  const Jobs& jobs,
+                                  sim::Disks* disks,
+                                  sim::Session& session) {
   sim::SessionOptions options = scenario.session;
   options.laws = {"progress"};
   options.disks = disks;
-  sim::Session session;
   return session.run(options, [&](RankContext& context) {
     const auto bugs = make_bugs(scenario.bugs, context.rank());
     std::vector<LoopHook*> hooks;
@@ -214,14 +216,16 @@ std::string text_of(const Stops& stops) {
 bool compare_resumed(const Scenario& scenario,
                      const MemoryTrace& whole,
                      const Stops& stops,
+                     sim::Session& session,
                      LawResult& result) {
   const std::int64_t cut = stops.steps.back();
   sim::Disks disks;
   for (const std::int64_t step : stops.steps) {
-    const auto stopped = run_on(scenario, cut_after(scenario.jobs, step, stops.snaps), &disks);
+    const auto stopped =
+        run_on(scenario, cut_after(scenario.jobs, step, stops.snaps), &disks, session);
     if (!stopped.ok() || !is_complete(stopped.value().report.outcome)) return false;
   }
-  const auto resumed = run_on(scenario, scenario.jobs, &disks);
+  const auto resumed = run_on(scenario, scenario.jobs, &disks, session);
   if (!resumed.ok() || !is_complete(resumed.value().report.outcome)) return false;
   std::optional<Finding> finding =
       first_state_difference(whole, *resumed.value().trace, cut, result.n_checked);
@@ -236,17 +240,21 @@ bool compare_resumed(const Scenario& scenario,
   return true;
 }
 
-/// The run once more, with a different strategy or address.
+/// What is different in a run that is made once more.
+struct Variant {
+  std::string strategy;
+  std::uint64_t seed = 0;
+  std::size_t address_shift = 0;
+};
+
 Result<sim::SessionResult> repeat(const Scenario& scenario,
-                                  const std::string& strategy,
-                                  std::uint64_t seed,
-                                  std::size_t address_shift) {
+                                  const Variant& variant,
+                                  sim::Session& session) {
   sim::SessionOptions options = scenario.session;
-  options.strategy = strategy;
-  options.schedule_seed = seed;
-  options.address_shift = address_shift;
+  options.strategy = variant.strategy;
+  options.schedule_seed = variant.seed;
+  options.address_shift = variant.address_shift;
   options.keep_trace = false;
-  sim::Session session;
   return session.run(options, [&](RankContext& context) { run_rank(scenario, context); });
 }
 
@@ -261,25 +269,29 @@ void report_difference(LawResult& result, std::string field, std::string message
 
 /// False: a different schedule has a different result.
 bool same_result(const Scenario& scenario,
-                 const std::string& strategy,
-                 std::uint64_t seed,
+                 const Variant& variant,
                  const Report& report,
+                 sim::Session& session,
                  LawResult& result) {
-  const auto other = repeat(scenario, strategy, seed, 0);
+  const auto other = repeat(scenario, variant, session);
   if (!other.ok()) return true;
   ++result.n_checked;
   return other.value().report.result_digest == report.result_digest;
 }
 
-void compare_schedules(const Scenario& scenario, const Report& report, LawResult& result) {
+void compare_schedules(const Scenario& scenario,
+                       const Report& report,
+                       sim::Session& session,
+                       LawResult& result) {
   constexpr const char* kDifferentResult =
       " has a different result: it depends on which rank came first";
   for (const std::string& other : scenario.also) {
-    if (same_result(scenario, other, 0, report, result)) continue;
+    if (same_result(scenario, {.strategy = other}, report, session, result)) continue;
     return report_difference(result, "result", "the schedule " + other + kDifferentResult);
   }
   for (std::uint64_t seed = 1; seed <= 3; ++seed) {
-    if (same_result(scenario, "random", seed, report, result)) continue;
+    if (same_result(scenario, {.strategy = "random", .seed = seed}, report, session, result))
+      continue;
     return report_difference(
         result, "result", "the random schedule of seed " + std::to_string(seed) + kDifferentResult);
   }
@@ -287,7 +299,9 @@ void compare_schedules(const Scenario& scenario, const Report& report, LawResult
 
 }  // namespace
 
-LawResult check_resume_equal(const Scenario& scenario, const ScenarioResult& run) {
+LawResult check_resume_equal(const Scenario& scenario,
+                             const ScenarioResult& run,
+                             sim::Session& session) {
   if (scenario.jobs.empty() || scenario.jobs.front()->loop.snapshot.every_steps <= 0) {
     return not_checkable(kResumeEqual, "a job with loop.snapshot");
   }
@@ -302,7 +316,7 @@ LawResult check_resume_equal(const Scenario& scenario, const ScenarioResult& run
   result.law = kResumeEqual;
   const MemoryTrace& whole = *run.session.trace;
   for (const Stops& stops : stops_of(*scenario.jobs.front(), run.ranks.front().n_steps, whole)) {
-    if (!compare_resumed(scenario, whole, stops, result)) {
+    if (!compare_resumed(scenario, whole, stops, session, result)) {
       return not_checkable(kResumeEqual, "runs that finish when stopped after " + text_of(stops));
     }
     if (!result.findings.empty()) break;  // Later cuts differ by the same omission.
@@ -312,20 +326,25 @@ LawResult check_resume_equal(const Scenario& scenario, const ScenarioResult& run
   return result;
 }
 
-LawResult check_deterministic(const Scenario& scenario, const ScenarioResult& run) {
+LawResult check_deterministic(const Scenario& scenario,
+                              const ScenarioResult& run,
+                              sim::Session& session) {
   LawResult result;
   result.law = kDeterministic;
   const sim::SessionOptions& options = scenario.session;
   constexpr std::size_t kElsewhere = 4096;
-  const auto again = repeat(
-      scenario, run.session.schedule, options.schedule_seed, options.address_shift + kElsewhere);
+  const auto again = repeat(scenario,
+                            {.strategy = run.session.schedule,
+                             .seed = options.schedule_seed,
+                             .address_shift = options.address_shift + kElsewhere},
+                            session);
   if (!again.ok()) return not_checkable(kDeterministic, again.error().text());
   ++result.n_checked;
   if (again.value().report.trace_digest != run.report.trace_digest) {
     report_difference(
         result, "trace", "the same schedule at other addresses has a different trace");
   }
-  if (is_complete(run.report.outcome)) compare_schedules(scenario, run.report, result);
+  if (is_complete(run.report.outcome)) compare_schedules(scenario, run.report, session, result);
   if (!result.findings.empty()) result.verdict = Verdict::kBroken;
   return result;
 }

@@ -19,14 +19,18 @@ inline constexpr std::array<LawId, 2> kRepeatLaws = {LawId::kResumeEqual, LawId:
 /// epoch, wherever snapshots fall; and a run that is stopped twice, since a resumed run's snapshots
 /// need not be as good as the first one's.
 ///
-/// Requires: `run` is a result of the scenario with its trace.
-LawResult check_resume_equal(const Scenario& scenario, const ScenarioResult& run);
+/// Requires: `run` is a result of the scenario with its trace. `session` makes the runs.
+LawResult check_resume_equal(const Scenario& scenario,
+                             const ScenarioResult& run,
+                             sim::Session& session);
 
 /// Law deterministic: the same schedule at other addresses gives the same trace, three other
 /// schedules give the same result.
 ///
-/// Requires: `run` is a result of the scenario, under whatever strategy.
-LawResult check_deterministic(const Scenario& scenario, const ScenarioResult& run);
+/// Requires: `run` is a result of the scenario, under whatever strategy. `session` makes the runs.
+LawResult check_deterministic(const Scenario& scenario,
+                              const ScenarioResult& run,
+                              sim::Session& session);
 
 /// Whether the scenario's expectations name this law, so that its runs are worth their time.
 bool names_law(const Scenario& scenario, LawId id);

@@ -53,9 +53,9 @@ class ProgressHook final : public LoopHook {
 Result<sim::SessionResult> run_world(const Scenario& scenario,
                                      const sim::SessionOptions& options,
                                      const RunChoices& choices,
+                                     sim::Session& session,
                                      std::vector<RankOutcomeValues>& outcomes) {
   outcomes.assign(static_cast<std::size_t>(scenario.n_ranks), {});
-  sim::Session session;
   ProgressHook progress(choices.progress);
   const auto body = [&](RankContext& context) {
     LoopHook* hook = choices.progress && context.rank() == 0 ? &progress : nullptr;
@@ -136,12 +136,12 @@ void complete_report(const Scenario& scenario,
 }
 
 /// The laws that run the scenario again, where it names them.
-void add_repeat_laws(const Scenario& scenario, ScenarioResult& result) {
+void add_repeat_laws(const Scenario& scenario, sim::Session& session, ScenarioResult& result) {
   if (names_law(scenario, LawId::kResumeEqual)) {
-    insert_in_order(check_resume_equal(scenario, result), result.report);
+    insert_in_order(check_resume_equal(scenario, result, session), result.report);
   }
   if (names_law(scenario, LawId::kDeterministic)) {
-    insert_in_order(check_deterministic(scenario, result), result.report);
+    insert_in_order(check_deterministic(scenario, result, session), result.report);
   }
 }
 
@@ -197,18 +197,20 @@ Result<ScenarioResult> run_scenario(const Scenario& scenario, const RunChoices& 
   sim::SessionOptions options = session_options(scenario, choices);
   const bool compares = compares_with_one_process(scenario);
   if (compares) options.step_value_bytes = kMaxValueBytes;
+  std::optional<sim::Session> own;
+  sim::Session& session = choices.session == nullptr ? own.emplace() : *choices.session;
   ScenarioResult result;
-  auto session = run_world(scenario, options, choices, result.ranks);
-  if (!session.ok()) return session.error();
-  result.session = std::move(session).value();
+  auto ran = run_world(scenario, options, choices, session, result.ranks);
+  if (!ran.ok()) return ran.error();
+  result.session = std::move(ran).value();
   result.report = result.session.report;
-  add_repeat_laws(scenario, result);
+  add_repeat_laws(scenario, session, result);
   if (choices.explain && choices.strategy == nullptr) {
     const auto with_values = [&]() -> std::shared_ptr<const MemoryTrace> {
       sim::SessionOptions again = options;
       again.values = true;
       std::vector<RankOutcomeValues> outcomes;
-      const auto run = run_world(scenario, again, choices, outcomes);
+      const auto run = run_world(scenario, again, choices, session, outcomes);
       return run.ok() ? run.value().trace : nullptr;
     };
     add_values(with_values, *result.session.trace, result.report);

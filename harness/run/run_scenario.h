@@ -53,6 +53,9 @@ struct RunChoices {
   /// Not with a strategy of the caller's, which may not pick the same again.
   bool explain = false;
   std::size_t address_shift = 0;
+  /// Runs the world and its companions, warm from what it ran before. Null: one of the call's own.
+  /// Requires: no run in progress; this thread's.
+  sim::Session* session = nullptr;
   /// Called after each of rank 0's steps, where the scenario has a job. Does not change the run.
   std::function<void(const RunProgress&)> progress;
   ReportChoices report{};

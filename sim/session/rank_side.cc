@@ -1,16 +1,24 @@
 #include "lockstep/sim/session/detail/rank_side.h"
 
 #include <string>
+#include <utility>
 
 #include "lockstep/base/check.h"
 
 namespace lockstep::sim {
 
-void RunPool::renew_if_kept() {
-  if (!kept_) return;
-  static_cast<void>(pool_.release());
-  pool_ = std::make_unique<Pool>();
+void RunPool::move_by(std::size_t bytes) {
+  renew();  // A run that threw may have left it moved.
+  auto elsewhere = std::make_unique<Pool>();
+  elsewhere->shift_addresses(bytes);
+  resting_ = std::exchange(pool_, std::move(elsewhere));
+}
+
+void RunPool::renew() {
+  if (kept_) static_cast<void>(pool_.release());
   kept_ = false;
+  if (resting_ != nullptr) pool_ = std::move(resting_);
+  if (pool_ == nullptr) pool_ = std::make_unique<Pool>();
 }
 
 std::shared_ptr<NameTable> RunNames::cleared() {

@@ -421,7 +421,7 @@ Result<SessionResult> Session::Impl::run(const SessionOptions& options,
   Readers readers(std::move(laws).value(), cohort_, names_.cleared());
   readers.start(options, most_ranks(options));
   required_ = readers.laws.required();
-  if (options.address_shift > 0) pool_.get().shift_addresses(options.address_shift);
+  if (options.address_shift > 0) pool_.move_by(options.address_shift);
   attempts_.clear();
   PersistentState persistent(options);
   const std::int32_t n_attempts = options.agent ? options.agent->max_restarts + 1 : 1;
@@ -435,7 +435,7 @@ Result<SessionResult> Session::Impl::run(const SessionOptions& options,
     const bool hangs = last.stuck && options.group.watchdog.ns == 0;
     if (last.finished || hangs) break;
   }
-  pool_.renew_if_kept();
+  pool_.renew();
   const auto* replay = dynamic_cast<const ReplayStrategy*>(&strategy);
   if (replay != nullptr && attempts_.size() == 1) {
     Schedule skipped;

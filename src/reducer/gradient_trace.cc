@@ -117,6 +117,8 @@ void GradientTrace::add(Draft& draft, std::size_t index, const Tensor& grad, con
     const TensorFingerprint print =
         is_new ? part.runtime().kernels().fingerprint(part)
                : known_fingerprint(part, contribution ? &*contribution : nullptr);
+    // Each rank looks in its own: a mean names but one of the transfers that its terms were read from.
+    Recorder::find_early_read(part, print.sketch);
     draft.digests[index] = print.digest;
     draft.sketches[index] = print.sketch;
   } else {

@@ -216,14 +216,18 @@ void Recorder::record_states(StateKind kind,
   record_states(kind, point, layout, list_of(tensors), wrapper);
 }
 
-// A sum names the transfer that its terms were read from too early, as they do.
 TensorFingerprint Recorder::sketch(const Tensor& grad) {
   const TensorFingerprint print = known_fingerprint(grad);
-  if (!std::isnan(print.sketch.l1)) return print;
-  InFlight* const in_flight = grad.runtime().in_flight();
-  const auto number = poisoned_by(print.sketch.l1);
-  if (in_flight != nullptr && number) in_flight->read_early(*number, {.operation = "a gradient"});
+  find_early_read(grad, print.sketch);
   return print;
+}
+
+// A sum names the transfer that its terms were read from too early, as they do.
+void Recorder::find_early_read(const Tensor& grad, const Sketch& sketch) {
+  if (!std::isnan(sketch.l1)) return;
+  InFlight* const in_flight = grad.runtime().in_flight();
+  const auto number = poisoned_by(sketch.l1);
+  if (in_flight != nullptr && number) in_flight->read_early(*number, {.operation = "a gradient"});
 }
 
 bool Recorder::wants(GradPoint point) const {

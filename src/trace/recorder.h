@@ -148,6 +148,8 @@ class Recorder {
   /// take the same part.
   const Tensor& covered(const Tensor& tensor, std::int32_t wrapper, Tensor& part) const;
   static constexpr std::int64_t kAlwaysWhole = 4096;
+  /// Reports a gradient whose sketch holds a value that was read before a transfer had ended.
+  static void find_early_read(const Tensor& grad, const Sketch& sketch);
   /// Tensors that a program keeps equal by itself: recorded now and by record_auxiliary() from now
   /// on. The same name again replaces them.
   void keep_auxiliary(std::string_view name, std::span<const Tensor> tensors, std::int32_t wrapper);

@@ -106,9 +106,12 @@ std::vector<JobComplaint> complaints_of(const RandomJobsOptions& options,
       return options.first + shard.next(0) + (n_done + i) * shard.count;
     };
     std::vector<std::string> complaints(std::min(kJobsAtOnce, n_all - n_done));
-    explore::in_parallel(complaints.size(), options.n_threads, [&](std::size_t i) {
-      const std::uint64_t index = index_of(i);
-      complaints[i] = complaint_about(draw_job(options.seed, index), inspection_of(options, index));
+    explore::in_parallel(complaints.size(), options.n_threads, [&]() -> explore::Work {
+      return [&](std::size_t i) {
+        const std::uint64_t index = index_of(i);
+        const JobSketch job = draw_job(options.seed, index);
+        complaints[i] = complaint_about(job, inspection_of(options, index));
+      };
     });
     for (std::size_t i = 0; i < complaints.size(); ++i) {
       if (!complaints[i].empty()) found.push_back({index_of(i), std::move(complaints[i])});

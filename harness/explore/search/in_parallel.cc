@@ -16,14 +16,13 @@ struct Stumble {
 
 }  // namespace
 
-void in_parallel(std::size_t n,
-                 std::uint64_t n_threads,
-                 const std::function<void(std::size_t)>& work) {
+void in_parallel(std::size_t n, std::uint64_t n_threads, const std::function<Work()>& make_work) {
   if (n == 0) return;
   const auto stride = static_cast<std::size_t>(std::clamp<std::uint64_t>(n_threads, 1, n));
   std::vector<Stumble> stumbles(stride);
   // Shares are fixed beforehand: nothing depends on which thread is faster.
   const auto share = [&](std::size_t first) {
+    const Work work = make_work();
     for (std::size_t i = first; i < n; i += stride) {
       try {
         work(i);

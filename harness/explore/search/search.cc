@@ -1,6 +1,7 @@
 #include "lockstep/harness/explore/search/search.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "lockstep/harness/explore/search/detail/shelf.h"
@@ -27,8 +28,10 @@ std::vector<Result<Trial>> run_block(const TrialRunner& runner,
                                      const std::vector<Planned>& block,
                                      std::uint64_t n_jobs) {
   std::vector<Result<Trial>> trials(block.size(), Result<Trial>(Trial{}));
-  in_parallel(block.size(), n_jobs, [&](std::size_t i) {
-    trials[i] = runner.run(*block[i].scenario, {.strategy = block[i].strategy});
+  in_parallel(block.size(), n_jobs, [&]() -> Work {
+    return [&, own = std::make_shared<const TrialRunner>(runner.path())](std::size_t i) {
+      trials[i] = own->run(*block[i].scenario, {.strategy = block[i].strategy});
+    };
   });
   return trials;
 }

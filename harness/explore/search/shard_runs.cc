@@ -1,5 +1,6 @@
 // A search split over processes: the runs of one of them, and what the runs of all come to.
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "lockstep/base/text.h"
@@ -81,8 +82,10 @@ void run_kept(Sharing& sharing) {
 /// Runs one block. Errors: of the first run that could not be made.
 Outcome run_shard_block(const std::vector<Planned>& block, Sharing& sharing) {
   std::vector<Result<Trial>> trials(block.size(), Result<Trial>(Trial{}));
-  in_parallel(block.size(), sharing.options.n_jobs, [&](std::size_t i) {
-    trials[i] = sharing.runner.run(*block[i].scenario, {.strategy = block[i].strategy});
+  in_parallel(block.size(), sharing.options.n_jobs, [&]() -> Work {
+    return [&, own = std::make_shared<const TrialRunner>(sharing.path)](std::size_t i) {
+      trials[i] = own->run(*block[i].scenario, {.strategy = block[i].strategy});
+    };
   });
   for (std::size_t i = 0; i < block.size() && !sharing.has_failed(); ++i) {
     if (!trials[i].ok()) return trials[i].error();

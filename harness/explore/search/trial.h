@@ -4,6 +4,7 @@
 #include <array>
 #include <compare>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "lockstep/harness/explore/search/coverage.h"
 #include "lockstep/harness/explore/search/failure.h"
 #include "lockstep/harness/format/document.h"
+#include "lockstep/sim/session/session.h"
 
 namespace lockstep::explore {
 
@@ -55,6 +57,9 @@ struct TrialChoices {
 
 /// Runs documents. `path` names them and is where their data files are relative to.
 ///
+/// A trial finds the stacks and pools of the one before warm.
+///
+/// Requires: one thread at a time, and that of its first trial.
 /// Deterministic: a trial is a function of document, path and choices.
 class TrialRunner {
  public:
@@ -75,6 +80,8 @@ class TrialRunner {
   const std::string& path() const { return path_; }
 
  private:
+  /// Empty while a trial runs, and after one over which Lockstep itself failed.
+  mutable std::unique_ptr<sim::Session> warm_;
   std::string path_;
 };
 

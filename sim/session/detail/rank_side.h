@@ -19,11 +19,17 @@ class RunPool {
 
   void note_kept() { kept_ = true; }
 
-  /// Between two runs.
-  void renew_if_kept();
+  /// Before a run: it has a pool to itself, whose blocks lie `bytes` further from where the system put
+  /// them. The pool of the runs before rests, so that none of its addresses comes again.
+  void move_by(std::size_t bytes);
+
+  /// Between two runs: the pool that rested serves again. One from which a program has kept something
+  /// goes on only for that.
+  void renew();
 
  private:
   std::unique_ptr<Pool> pool_ = std::make_unique<Pool>();
+  std::unique_ptr<Pool> resting_;
   bool kept_ = false;
 };
 

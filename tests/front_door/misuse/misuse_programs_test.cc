@@ -45,7 +45,7 @@ TEST_P(MisuseDeathTest, EndsWithItsError) {
   const Misuse& misuse = GetParam();
   if (misuse.by_signal) {
 #ifdef __SANITIZE_ADDRESS__  // UndefinedBehaviorSanitizer ends the process before the signal comes.
-    EXPECT_EXIT(run_as_main(misuse), ::testing::ExitedWithCode(1), "access within null pointer");
+    EXPECT_EXIT(run_as_main(misuse), ::testing::ExitedWithCode(1), "null pointer");
 #else
     EXPECT_EXIT(run_as_main(misuse), ::testing::KilledBySignal(SIGSEGV), misuse.words);
 #endif

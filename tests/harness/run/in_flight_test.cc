@@ -150,17 +150,38 @@ TEST(InFlightTest, ARawReadBeforeTheWaitIsFoundByItsValue) {
   }
 }
 
-TEST(InFlightTest, ARawReadIsFoundInTheGradientThatItSpoils) {
-  const auto run = run_ranks({.ranks = 2}, [](RankContext& context) {
+/// Trains on rows that `reader` takes from memory before it has been waited for: one rank, or all (-1).
+auto train_on_a_raw_read(std::int32_t reader) {
+  return run_ranks({.ranks = 2}, [reader](RankContext& context) {
     Generator seed(0);
     nn::Linear model(context.runtime(), 2, 1, {}, seed);
     DistributedDataParallel ddp(model, context.world());
     std::vector<float> scale(1, 0.5F);
     const Work work = context.world().all_reduce(Memory::of(std::span(scale)));
-    const Tensor rows = Tensor::full(context.runtime(), {2, 2}, DType::kF32, scale[0]);
+    const bool reads = reader < 0 || reader == context.rank();
+    const float early = reads ? scale[0] : 1.0F;
     work.wait_or_throw();
+    const Tensor rows = Tensor::full(context.runtime(), {2, 2}, DType::kF32, early);
     sum(ddp(Variable(rows))).backward();
   });
+}
+
+// Each rank's own gradient names its own transfer, whatever becomes of the mean.
+TEST(InFlightTest, ARawReadIsFoundOnEachRankThatMadeIt) {
+  for (const std::int32_t reader : {0, 1}) {
+    const auto run = train_on_a_raw_read(reader);
+    const LawResult& law = in_flight_law(run.report);
+    ASSERT_EQ(law.findings.size(), 1U) << run;
+    EXPECT_EQ(law.findings[0].ranks, std::vector<Rank>{Rank{reader}});
+  }
+  const auto run = train_on_a_raw_read(-1);
+  const std::vector<Rank> both = {Rank{0}, Rank{1}};
+  ASSERT_EQ(in_flight_law(run.report).findings.size(), 1U) << run;
+  EXPECT_EQ(in_flight_law(run.report).findings[0].ranks, both);
+}
+
+TEST(InFlightTest, ARawReadIsFoundInTheGradientThatItSpoils) {
+  const auto run = train_on_a_raw_read(-1);
   const LawResult& law = in_flight_law(run.report);
   ASSERT_EQ(law.findings.size(), 1U) << run;
   EXPECT_EQ(law.findings[0].cause, Cause::kAsyncNoWait);

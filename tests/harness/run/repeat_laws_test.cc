@@ -1,8 +1,12 @@
 // Laws that run a scenario again: resume-equal and deterministic on jobs small enough to follow.
 #include "lockstep/harness/run/repeat_laws.h"
 
+#include <functional>
 #include <gmock/gmock.h>
+#include <string_view>
+#include <thread>
 
+#include "lockstep/base/check.h"
 #include "lockstep/harness/run/run_scenario.h"
 
 #include "tests/support/scenario_files.h"
@@ -23,8 +27,9 @@ class RepeatLawsTest : public ScenarioFiles {
     const Result<ScenarioResult> run = run_scenario(scenario.value(), {});
     EXPECT_TRUE(run.ok());
     if (!run.ok()) return {};
-    return law == "resume-equal" ? check_resume_equal(scenario.value(), run.value())
-                                 : check_deterministic(scenario.value(), run.value());
+    sim::Session session;
+    return law == "resume-equal" ? check_resume_equal(scenario.value(), run.value(), session)
+                                 : check_deterministic(scenario.value(), run.value(), session);
   }
 };
 
@@ -148,10 +153,42 @@ TEST_F(RepeatLawsTest, ATraceThatCannotBeRepeatedIsFound) {
   ASSERT_TRUE(run.ok());
   run.value().report.trace_digest ^= 1U;
 
-  const LawResult law = check_deterministic(scenario.value(), run.value());
+  sim::Session session;
+  const LawResult law = check_deterministic(scenario.value(), run.value(), session);
 
   ASSERT_EQ(law.findings.size(), 1U);
   EXPECT_EQ(law.findings[0].field, "trace");
+}
+
+/// Whether `call`, on another thread, finds `session` in use while a program runs on it.
+bool uses(sim::Session& session, const std::function<void()>& call) {
+  bool is_used = false;
+  const auto ran = session.run({}, [&](RankContext& /*context*/) {
+    std::thread([&] {
+      try {
+        call();
+      } catch (const ContractViolation& busy) {
+        is_used = std::string_view(busy.what()).find("runs already") != std::string_view::npos;
+      }
+    }).join();
+  });
+  EXPECT_TRUE(ran.ok());
+  return is_used;
+}
+
+TEST_F(RepeatLawsTest, TheRunAndItsCompanionsAreMadeByTheCallersSession) {
+  const Result<Scenario> scenario = load(saved_job(6, 2));
+  ASSERT_TRUE(scenario.ok());
+  const Result<ScenarioResult> run = run_scenario(scenario.value(), {});
+  ASSERT_TRUE(run.ok());
+  sim::Session session;
+  RunChoices warm;
+  warm.session = &session;
+
+  EXPECT_TRUE(uses(session, [&] { static_cast<void>(run_scenario(scenario.value(), warm)); }));
+  EXPECT_TRUE(uses(session, [&] { check_resume_equal(scenario.value(), run.value(), session); }));
+  EXPECT_TRUE(uses(session, [&] { check_deterministic(scenario.value(), run.value(), session); }));
+  EXPECT_FALSE(uses(session, [&] { static_cast<void>(run_scenario(scenario.value(), {})); }));
 }
 
 // A program that fails in the same way each time is deterministic; how others would do it is not
