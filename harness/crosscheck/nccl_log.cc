@@ -103,6 +103,11 @@ class LogReader {
     if (!problem_) problem_ = Error{text, *path_ + ":" + std::to_string(n_lines_)};
   }
 
+  static std::string too_far(const std::string& what, std::int64_t channel) {
+    return what + " on channel " + std::to_string(channel) + ": NCCL has at most " +
+           std::to_string(kMaxChannels);
+  }
+
   // "Channel 00/02 : 0 1 2". "Channel 00/0 : 2[0] -> 0[0] [receive] via ..." is something else.
   void read_ring(Scanner line) {
     const auto channel = line.number();
@@ -119,7 +124,6 @@ class LogReader {
   }
 
   void add_ring(std::int64_t channel, std::int64_t n_channels, std::vector<std::int32_t> ring) {
-    constexpr std::int64_t kMaxChannels = 64;
     if (channel < 0 || channel >= n_channels || n_channels > kMaxChannels) {
       return complain("channel " + std::to_string(channel) + " of " + std::to_string(n_channels));
     }
@@ -162,6 +166,7 @@ class LogReader {
         return complain("a tree's channel and rank are numbers from 0, not " +
                         std::to_string(*channel) + " and " + std::to_string(ranks[3]));
       }
+      if (*channel >= kMaxChannels) return complain(too_far("a tree", *channel));
       place.rank = static_cast<std::int32_t>(ranks[3]);
       place.parent = static_cast<std::int32_t>(ranks[4]);
       log_.trees.push_back(place);
@@ -185,11 +190,14 @@ class LogReader {
     if (!first || !line.word("..")) return;
     const auto last = line.number();
     if (!last || *first < 0 || *last < *first) return;
+    if (*last >= kMaxChannels) return complain(too_far("a call", *last));
     choice.first_channel = static_cast<std::int32_t>(*first);
     choice.last_channel = static_cast<std::int32_t>(*last);
     const auto known = std::find(log_.choices.begin(), log_.choices.end(), choice);
     if (known == log_.choices.end()) log_.choices.push_back(std::move(choice));
   }
+
+  static constexpr std::int64_t kMaxChannels = 64;  // NCCL's MAXCHANNELS.
 
   const std::string* path_ = nullptr;
   std::int64_t n_lines_ = 0;

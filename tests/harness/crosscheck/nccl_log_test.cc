@@ -44,6 +44,18 @@ TEST(NcclLogTest, ATreeWithoutARankOrAChannelIsRefused) {
             "nccl.log:4: a tree's channel and rank are numbers from 0, not -1 and 0");
 }
 
+TEST(NcclLogTest, AChannelThatNcclDoesNotHaveIsRefused) {
+  const std::string ring = "Channel 00/01 : 0 1 2";
+  const std::string call = "AllReduce: 400 Bytes -> Algo RING proto SIMPLE channel{Lo..Hi}=";
+  EXPECT_EQ(complaint({ring, call + "{0..63}"}), "");
+  EXPECT_EQ(complaint({ring, call + "{0..64}"}),
+            "nccl.log:4: a call on channel 64: NCCL has at most 64");
+  EXPECT_EQ(complaint({ring, call + "{0..16666666666666966}"}),
+            "nccl.log:4: a call on channel 16666666666666966: NCCL has at most 64");
+  EXPECT_EQ(complaint({ring, "Trees [64] 2/-1/-1->0->-1"}),
+            "nccl.log:4: a tree on channel 64: NCCL has at most 64");
+}
+
 TEST(NcclLogTest, RingsAndChoicesBecomeOrders) {
   const auto found =
       read({"Channel 00/02 : 0 1 2",
