@@ -145,6 +145,19 @@ class LogReader {
     known = std::move(ring);
   }
 
+  // False, and a complaint: no tree has this place.
+  bool is_place(std::int64_t channel, std::int64_t rank) {
+    if (channel < 0 || rank < 0) {
+      complain("a tree's channel and rank are numbers from 0, not " + std::to_string(channel) +
+               " and " + std::to_string(rank));
+    } else if (channel >= kMaxChannels) {
+      complain(too_far("a tree", channel));
+    } else {
+      return true;
+    }
+    return false;
+  }
+
   // "Trees [0] 1/-1/-1->2->0 [1] ...": children, the rank, its parent.
   void read_trees(Scanner line) {
     while (line.word("[")) {
@@ -162,11 +175,7 @@ class LogReader {
       for (std::size_t i = 0; i < place.children.size(); ++i) {
         place.children[i] = static_cast<std::int32_t>(ranks[i]);
       }
-      if (*channel < 0 || ranks[3] < 0) {
-        return complain("a tree's channel and rank are numbers from 0, not " +
-                        std::to_string(*channel) + " and " + std::to_string(ranks[3]));
-      }
-      if (*channel >= kMaxChannels) return complain(too_far("a tree", *channel));
+      if (!is_place(*channel, ranks[3])) return;
       place.rank = static_cast<std::int32_t>(ranks[3]);
       place.parent = static_cast<std::int32_t>(ranks[4]);
       log_.trees.push_back(place);
