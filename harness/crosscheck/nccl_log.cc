@@ -168,7 +168,7 @@ class LogReader {
       constexpr std::array<std::string_view, 5> kBetween = {"/", "/", "->", "->", ""};
       for (std::size_t i = 0; i < ranks.size(); ++i) {
         const auto rank = line.number();
-        if (!rank || *rank > kMaxNcclRanks || !line.word(kBetween[i])) return;
+        if (!rank || *rank < -1 || *rank > kMaxNcclRanks || !line.word(kBetween[i])) return;
         ranks[i] = *rank;
       }
       place.channel = static_cast<std::int32_t>(*channel);
@@ -206,7 +206,7 @@ class LogReader {
     if (known == log_.choices.end()) log_.choices.push_back(std::move(choice));
   }
 
-  static constexpr std::int64_t kMaxChannels = 64;  // NCCL's MAXCHANNELS.
+  static constexpr std::int64_t kMaxChannels = 64;  // MAXCHANNELS of NCCL, once 32.
 
   const std::string* path_ = nullptr;
   std::int64_t n_lines_ = 0;

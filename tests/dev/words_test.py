@@ -36,7 +36,10 @@ class Words(unittest.TestCase):
         for typed in ("5m", "0", "-1", ""):
             self.refused("fuzz", typed, why=f"'{typed}' is not a number of seconds: ./dev fuzz [SECONDS]")
 
-    def test_every_word_answers_help_with_the_list_of_words_and_does_nothing_else(self):
+    def test_help_of_a_word_with_a_program_of_its_own_is_that_programs(self):
+        self.assertIn("--sample", dev("mutate", "--help").stdout)
+
+    def test_help_of_any_other_word_is_the_list_of_words_and_does_nothing_else(self):
         usage = dev("help")
         self.assertIn("usage: ./dev WORD", usage.stdout)
         for arguments in (["--help"], ["bench", "--help"], ["test", "-h"], ["soak", "--help"]):

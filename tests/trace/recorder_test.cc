@@ -181,31 +181,43 @@ class DigestsByRank final : public CohortSink {
   std::array<std::vector<std::uint64_t>, 2> of;
 };
 
+/// A world of two ranks and one wrapper, whose averages a cohort gets.
+struct AveragingWorld {
+  AveragingWorld(Cohort& to, DigestsByRank& digests) : cohort(&to) {
+    rt.runtime().set_contents(&contents);
+    to.begin(2, digests, nullptr);
+  }
+
+  Tensor average(double value) { return Tensor::full(rt.runtime(), {64}, DType::kF32, value); }
+
+  void record(Rank rank, const Tensor& grad) {
+    Recorder recorder(rank, rt.runtime().host(), names, *cohort, {});
+    recorder.record_grads(GradPoint::kPost, layout, std::span(&grad, 1), recorder.open_wrapper());
+  }
+
+  PlainRuntime rt;
+  Contents contents;
+  NameTable names;
+  LayoutId layout = names.intern_layout(std::array{names.intern("w")});
+  Cohort* cohort;
+};
+
 /// Two ranks record an average of which rank 1 has a copy, to which it may have written.
 /// Returns: how often rank 1 was spared from reading.
 std::uint64_t n_spared_of_the_second(bool writes, DigestsByRank& digests) {
-  PlainRuntime rt;
-  Contents contents;
-  rt.runtime().set_contents(&contents);
-  NameTable names;
-  const LayoutId layout = names.intern_layout(std::array{names.intern("w")});
   Cohort cohort;
-  cohort.begin(2, digests, nullptr);
-  const Tensor average = Tensor::full(rt.runtime(), {64}, DType::kF32, 0.5);
-  const Tensor copy = Tensor::empty(rt.runtime(), {64}, DType::kF32);
-  const auto record = [&](Rank rank, const Tensor& grad) {
-    Recorder recorder(rank, rt.runtime().host(), names, cohort, {});
-    recorder.record_grads(GradPoint::kPost, layout, std::span(&grad, 1), recorder.open_wrapper());
-  };
-  record(Rank{0}, average);
-  rt.kernels().copy(copy, average);
+  AveragingWorld world(cohort, digests);
+  const Tensor average = world.average(0.5);
+  const Tensor copy = world.average(0.0);
+  world.record(Rank{0}, average);
+  world.rt.kernels().copy(copy, average);
   if (writes) copy.write<float>()[63] = 1.0F;
-  const std::uint64_t n_before = contents.n_spared();
-  record(Rank{1}, copy);
-  cohort.flush(names);
+  const std::uint64_t n_before = world.contents.n_spared();
+  world.record(Rank{1}, copy);
+  cohort.flush(world.names);
   EXPECT_EQ(digests.of[0].at(0), sm64(average.read_raw(), 64, DType::kF32));
   EXPECT_EQ(digests.of[1].at(0), sm64(copy.read_raw(), 64, DType::kF32));
-  return contents.n_spared() - n_before;
+  return world.contents.n_spared() - n_before;
 }
 
 TEST(RecorderTest, AnAverageThatAnotherRankHasRecordedIsNotLookedAtAgain) {
@@ -224,18 +236,11 @@ TEST(RecorderTest, AnAverageThatARankHasWrittenToIsRead) {
 TEST(RecorderTest, TheAveragesOfOneWorldSayNothingOfThoseOfTheNext) {
   Cohort cohort;
   for (const double value : {0.5, 0.25}) {
-    PlainRuntime rt;
-    Contents contents;
-    rt.runtime().set_contents(&contents);
-    NameTable names;
-    const LayoutId layout = names.intern_layout(std::array{names.intern("w")});
     DigestsByRank digests;
-    cohort.begin(2, digests, nullptr);
-    Recorder recorder(Rank{0}, rt.runtime().host(), names, cohort, {});
-    const Tensor average = Tensor::full(rt.runtime(), {64}, DType::kF32, value);
-    recorder.record_grads(
-        GradPoint::kPost, layout, std::span(&average, 1), recorder.open_wrapper());
-    cohort.flush(names);
+    AveragingWorld world(cohort, digests);
+    const Tensor average = world.average(value);
+    world.record(Rank{0}, average);
+    cohort.flush(world.names);
     EXPECT_EQ(digests.of[0].at(0), sm64(average.read_raw(), 64, DType::kF32)) << value;
   }
 }

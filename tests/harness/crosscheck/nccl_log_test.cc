@@ -56,6 +56,14 @@ TEST(NcclLogTest, AChannelThatNcclDoesNotHaveIsRefused) {
             "nccl.log:4: a tree on channel 64: NCCL has at most 64");
 }
 
+// 32 bits would take this number for 2.
+TEST(NcclLogTest, ATreeWithANumberThatNoRankHasIsNone) {
+  const std::string call = "AllReduce: 8 Bytes -> Algo TREE proto SIMPLE channel{Lo..Hi}={0..0}";
+  const auto log = read({"Channel 00/01 : 0 1 2", "Trees [0] -4294967294/-1/-1->0->-1", call});
+  ASSERT_TRUE(log.ok());
+  EXPECT_TRUE(log.value().trees.empty());
+}
+
 TEST(NcclLogTest, RingsAndChoicesBecomeOrders) {
   const auto found =
       read({"Channel 00/02 : 0 1 2",
