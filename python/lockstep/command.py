@@ -6,13 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lockstep import stopping, texts
 from lockstep.arming import BUDGET, FOLDER
+from lockstep.lasting import Lasting
 from lockstep.live import Judge, law_to_stop_on
 from lockstep.native import command
 from lockstep.reaping import reap
@@ -181,11 +181,13 @@ class Recording:
     def _wait(self, job: subprocess.Popen[bytes]) -> int:
         if self.stuck_after is None and self.judge is None:
             return job.wait()
+        silence = Lasting()
         while True:
             try:
                 return job.wait(POLL_S)
             except subprocess.TimeoutExpired:
-                silent_s = _silent_for(self.folder)
+                last = _last_record(self.folder)
+                silent_s = silence.look(last) if last else 0.0
             if self.stuck_after is not None and silent_s > self.stuck_after + 2 * POLL_S:
                 print(f"lockstep: no rank has recorded anything for {silent_s:.0f} s: ending the job",
                       file=sys.stderr)
@@ -199,10 +201,9 @@ class Recording:
                     return _end(job)
 
 
-def _silent_for(folder: Path) -> float:
-    """Seconds since a rank last recorded something; 0 before the first has."""
-    times = [path.stat().st_mtime for path in folder.glob("*.jsonl")]
-    return time.time() - max(times) if times else 0.0
+def _last_record(folder: Path) -> int:
+    """When a rank last recorded something, by the clock of the file system; 0 before the first has."""
+    return max((path.stat().st_mtime_ns for path in folder.glob("*.jsonl")), default=0)
 
 
 def _end(job: subprocess.Popen[bytes]) -> int:

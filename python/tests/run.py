@@ -50,7 +50,7 @@ def main(build: Path, what: str, arguments: list[str]) -> int:
     pytest = [str(interpreter), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p",
               "no:faulthandler", "--rootdir", str(HERE)]
     commands = {
-        "core": [*pytest, *(str(HERE / f"{name}_test.py") for name in ("core", "explore", "hostile", "museum", "live", "texts"))],
+        "core": [*pytest, *(str(HERE / f"{name}_test.py") for name in ("core", "explore", "hostile", "museum", "lasting", "live", "texts"))],
         "torch": [*pytest, str(HERE / "torch_jobs")],
         "virtual": [*pytest, str(HERE / "virtual")],
         "wheel": [*pytest, str(HERE / "wheel")],

@@ -22,8 +22,8 @@ std::uintmax_t Silence::bytes() const {
   return sum;
 }
 
-std::optional<std::chrono::seconds> Silence::look(std::int32_t n_ended) {
-  const Clock::time_point now = Clock::now();
+std::optional<std::chrono::seconds> Silence::look(std::int32_t n_ended,
+                                                  std::chrono::nanoseconds now) {
   if (limit_.count() == 0 || now < next_look_) return std::nullopt;
   next_look_ = now + kBetweenLooks;
   const std::uintmax_t size = bytes();

@@ -25,6 +25,7 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 constexpr int kMaxReads = 16;
+constexpr auto kMostLate = std::chrono::seconds(1);  // That a round of watching may be.
 
 std::optional<std::string> inherited(std::string_view name) {
   const char* value = std::getenv(std::string(name).c_str());  // NOLINT(concurrency-mt-unsafe)
@@ -86,7 +87,7 @@ struct RankWorker {
   std::array<WorkerOutput, 2> outputs;
   bool seen = false;    // Its end has been handled.
   std::string stuck{};  // Why it is ended although it did not fail, or empty.
-  std::optional<Clock::time_point> stopped_since{};  // Seen while others had ended.
+  std::optional<std::chrono::nanoseconds> stopped_since{};  // Seen while others had ended.
 };
 
 /// All ranks of one attempt.
@@ -101,6 +102,7 @@ class Attempt {
         keeper_(keeper),
         number_(number),
         logs_(options, folders, number),
+        clock_(options.monitor_interval + kMostLate),
         silence_(options.silence, options.trace) {}
 
   ~Attempt() {
@@ -141,10 +143,11 @@ class Attempt {
   const Keeper& keeper_;
   std::int32_t number_;
   RankLogs logs_;
+  WatchedClock clock_;
   Silence silence_;
   std::vector<RankWorker> workers_;
   std::vector<WorkerFailure> failures_;
-  std::optional<Clock::time_point> deadline_;  // Of a stop under way.
+  std::optional<std::chrono::nanoseconds> deadline_;  // Of a stop under way.
 };
 
 Outcome Attempt::start(const sigset_t& mask, std::ostream& out, std::ostream& err) {
@@ -223,7 +226,7 @@ void Attempt::look(NodeGroup& group) {
 void Attempt::end_the_silent() {
   const auto n_ended = std::count_if(
       workers_.begin(), workers_.end(), [](const RankWorker& seat) { return seat.seen; });
-  const auto silent = silence_.look(static_cast<std::int32_t>(n_ended));
+  const auto silent = silence_.look(static_cast<std::int32_t>(n_ended), clock_.now());
   if (!silent || deadline_) return;
   for (RankWorker& seat : workers_) {
     if (!seat.worker.is_running()) continue;
@@ -242,7 +245,6 @@ bool Attempt::any_ended() const {
 // outside would be waited for until it is continued.
 void Attempt::end_the_stopped() {
   if (deadline_ || !any_ended()) return;
-  const Clock::time_point now = Clock::now();
   bool any = false;
   for (RankWorker& seat : workers_) {
     if (!seat.worker.is_running()) continue;
@@ -250,15 +252,15 @@ void Attempt::end_the_stopped() {
       seat.stopped_since.reset();
       continue;
     }
-    if (!seat.stopped_since) seat.stopped_since = now;
-    any = any || now - *seat.stopped_since >= options_.grace;
+    if (!seat.stopped_since) seat.stopped_since = clock_.now();
+    any = any || clock_.now() - *seat.stopped_since >= options_.grace;
   }
   if (any) begin_to_stop(SIGTERM);
 }
 
 // One that is stopped cannot make use of a grace, and may well be what the others have waited for.
 void Attempt::begin_to_stop(int signal) {
-  if (!deadline_) deadline_ = Clock::now() + options_.grace;
+  if (!deadline_) deadline_ = clock_.now() + options_.grace;
   for (RankWorker& seat : workers_) {
     if (!seat.worker.is_running()) continue;
     const bool stopped = doing_of(seat.worker.pid()) == Doing::kStopped;
@@ -276,6 +278,7 @@ void Attempt::end_by_force() {
 void Attempt::watch(const SignalInbox& inbox, NodeGroup& group, int& stop) {
   while (any_running()) {
     wait_for_news(inbox, group);
+    clock_.look();
     read_pipes();
     if (const int signal = inbox.take(); signal != 0) {
       stop = signal;
@@ -287,7 +290,7 @@ void Attempt::watch(const SignalInbox& inbox, NodeGroup& group, int& stop) {
     if (group.must_stop() && !deadline_) begin_to_stop(SIGTERM);
     end_the_silent();
     end_the_stopped();
-    if (deadline_ && Clock::now() >= *deadline_) end_by_force();
+    if (deadline_ && clock_.now() >= *deadline_) end_by_force();
   }
   read_pipes();
   for (RankWorker& seat : workers_) {

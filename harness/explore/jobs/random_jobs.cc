@@ -1,10 +1,11 @@
 #include "lockstep/harness/explore/jobs/random_jobs.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "lockstep/base/check.h"
-#include "lockstep/harness/explore/search/in_parallel.h"
+#include "lockstep/harness/explore/search/crew.h"
 #include "lockstep/harness/format/load.h"
 #include "lockstep/harness/run/run_scenario.h"
 
@@ -32,8 +33,12 @@ std::string first_complaint(const Report& report) {
                      : std::string(name_of(report.outcome)) + ": " + report.wait_for_graph;
 }
 
-std::string complaint_about(const Scenario& scenario) {
-  const Result<ScenarioResult> run = run_scenario(scenario, {});
+std::string complaint_about(const Scenario& scenario, sim::WarmSession& warm) {
+  const Result<ScenarioResult> run = warm.lend([&](sim::Session& session) {
+    RunChoices how;
+    how.session = &session;
+    return run_scenario(scenario, how);
+  });
   if (!run.ok()) return "run: " + run.error().text();
   return first_complaint(run.value().report);
 }
@@ -51,9 +56,10 @@ std::string complaint_of(Look look) {
 /// Looks for the simplest job of which the same law complains.
 void simplify(FalseAlarm& alarm) {
   const std::string kind = kind_of(alarm.complaint);
+  sim::WarmSession warm;
   alarm.sketch = simplest(alarm.sketch, [&](const JobSketch& candidate) {
     ++alarm.n_tries;
-    return kind_of(complaint_about(candidate, alarm.how)) == kind;
+    return kind_of(complaint_about(candidate, alarm.how, warm)) == kind;
   });
 }
 
@@ -76,19 +82,27 @@ Result<Scenario> scenario_of(const JobSketch& sketch, const Inspection& how) {
   return scenario_of(document.value(), kFile);
 }
 
-std::string complaint_about(const JobSketch& sketch, const Inspection& how) {
+std::string complaint_about(const JobSketch& sketch,
+                            const Inspection& how,
+                            sim::WarmSession& warm) {
   return complaint_of([&]() -> std::string {
     const Result<Scenario> scenario = scenario_of(sketch, how);
     if (!scenario.ok()) return how.settings.empty() ? "reader: " + scenario.error().text() : "";
-    return complaint_about(scenario.value());
+    return complaint_about(scenario.value(), warm);
   });
 }
 
+std::string complaint_about(const JobSketch& sketch, const Inspection& how) {
+  sim::WarmSession cold;
+  return complaint_about(sketch, how, cold);
+}
+
 std::string complaint_about_file(const std::string& path) {
+  sim::WarmSession cold;
   return complaint_of([&]() -> std::string {
     const Result<Scenario> scenario = load_scenario(path, "", {});
     if (!scenario.ok()) return "reader: " + scenario.error().text();
-    return complaint_about(scenario.value());
+    return complaint_about(scenario.value(), cold);
   });
 }
 
@@ -101,18 +115,21 @@ std::vector<JobComplaint> complaints_of(const RandomJobsOptions& options,
   std::vector<JobComplaint> found;
   const std::uint64_t n_all =
       options.n_jobs <= shard.next(0) ? 0 : (options.n_jobs - shard.next(0) - 1) / shard.count + 1;
-  for (std::uint64_t n_done = 0; n_done < n_all;) {
-    const auto index_of = [&](std::size_t i) {
-      return options.first + shard.next(0) + (n_done + i) * shard.count;
+  std::uint64_t n_done = 0;
+  std::vector<std::string> complaints;
+  const auto index_of = [&](std::size_t i) {
+    return options.first + shard.next(0) + (n_done + i) * shard.count;
+  };
+  explore::Crew crew(options.n_threads, [&]() -> explore::Work {
+    return [&, warm = std::make_shared<sim::WarmSession>()](std::size_t i) {
+      const std::uint64_t index = index_of(i);
+      const JobSketch job = draw_job(options.seed, index);
+      complaints[i] = complaint_about(job, inspection_of(options, index), *warm);
     };
-    std::vector<std::string> complaints(std::min(kJobsAtOnce, n_all - n_done));
-    explore::in_parallel(complaints.size(), options.n_threads, [&]() -> explore::Work {
-      return [&](std::size_t i) {
-        const std::uint64_t index = index_of(i);
-        const JobSketch job = draw_job(options.seed, index);
-        complaints[i] = complaint_about(job, inspection_of(options, index));
-      };
-    });
+  });
+  while (n_done < n_all) {
+    complaints.assign(std::min(kJobsAtOnce, n_all - n_done), {});
+    crew.run(complaints.size());
     for (std::size_t i = 0; i < complaints.size(); ++i) {
       if (!complaints[i].empty()) found.push_back({index_of(i), std::move(complaints[i])});
     }

@@ -11,6 +11,7 @@
 #include "lockstep/harness/explore/parts/shard.h"
 #include "lockstep/harness/format/document.h"
 #include "lockstep/harness/format/load.h"
+#include "lockstep/sim/session/warm_session.h"
 
 namespace lockstep {
 
@@ -33,6 +34,8 @@ Result<Scenario> scenario_of(const JobSketch& sketch, const Inspection& how = {}
 /// Returns: empty, or what was said about it, the first finding first. What Lockstep fails on
 ///     is a complaint, too; a setting that the job cannot have is none.
 std::string complaint_about(const JobSketch& sketch, const Inspection& how = {});
+/// Of many jobs, whose runs find each other's memory warm.
+std::string complaint_about(const JobSketch& sketch, const Inspection& how, sim::WarmSession& warm);
 
 /// The same of the scenario in a file; a file that cannot be read is a complaint.
 std::string complaint_about_file(const std::string& path);

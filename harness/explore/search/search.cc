@@ -4,16 +4,17 @@
 #include <memory>
 #include <utility>
 
+#include "lockstep/harness/explore/search/detail/block_runs.h"
 #include "lockstep/harness/explore/search/detail/shelf.h"
 #include "lockstep/harness/explore/search/detail/strategy_names.h"
 #include "lockstep/harness/explore/search/detail/tally.h"
-#include "lockstep/harness/explore/search/in_parallel.h"
 #include "lockstep/harness/format/load.h"
 #include "lockstep/sim/strategy/strategy_kind.h"
 
 namespace lockstep::explore {
 namespace {
 
+using detail::BlockRuns;
 using detail::joined;
 using detail::Planned;
 using detail::SearchInputs;
@@ -22,19 +23,6 @@ using detail::Tally;
 
 /// Runs that are started together. Fixed, so that results do not depend on the number of threads.
 constexpr std::uint64_t kBlock = 64;
-
-/// Makes the runs of one block, a share of them on each thread.
-std::vector<Result<Trial>> run_block(const TrialRunner& runner,
-                                     const std::vector<Planned>& block,
-                                     std::uint64_t n_jobs) {
-  std::vector<Result<Trial>> trials(block.size(), Result<Trial>(Trial{}));
-  in_parallel(block.size(), n_jobs, [&]() -> Work {
-    return [&, own = std::make_shared<const TrialRunner>(runner.path())](std::size_t i) {
-      trials[i] = own->run(*block[i].scenario, {.strategy = block[i].strategy});
-    };
-  });
-  return trials;
-}
 
 /// One search: what it reads, runs and counts.
 struct Searching {
@@ -76,6 +64,7 @@ void show_progress(const Searching& searching) {
 Outcome run_seeded(const Searching& searching, StrategyNames& names) {
   const SearchOptions& options = searching.options;
   const std::size_t n_inputs = searching.inputs.scenarios.size();
+  BlockRuns runs(searching.runner.path(), options.n_jobs);
   std::uint64_t number = 0;
   // The scenario as it is comes first, alone: it also shows how long a run is.
   for (std::uint64_t size = 1; number < options.n_runs; size = kBlock) {
@@ -87,7 +76,7 @@ Outcome run_seeded(const Searching& searching, StrategyNames& names) {
       const std::string strategy = number == 0 ? "" : names.name(number - 1, input);
       block.push_back({number, &searching.inputs.scenarios[input], input, strategy});
     }
-    const auto trials = run_block(searching.runner, block, options.n_jobs);
+    const auto trials = runs.make(block);
     names.learn(trials);
     const Result<bool> goes_on = add_block(block, trials, searching);
     if (!goes_on.ok()) return goes_on.error();

@@ -1,13 +1,12 @@
 // A search split over processes: the runs of one of them, and what the runs of all come to.
 #include <algorithm>
-#include <memory>
 #include <utility>
 
 #include "lockstep/base/text.h"
+#include "lockstep/harness/explore/search/detail/block_runs.h"
 #include "lockstep/harness/explore/search/detail/shelf.h"
 #include "lockstep/harness/explore/search/detail/strategy_names.h"
 #include "lockstep/harness/explore/search/detail/tally.h"
-#include "lockstep/harness/explore/search/in_parallel.h"
 #include "lockstep/harness/explore/search/search.h"
 #include "lockstep/harness/format/load.h"
 #include "lockstep/sim/strategy/strategy_kind.h"
@@ -15,6 +14,7 @@
 namespace lockstep::explore {
 namespace {
 
+using detail::BlockRuns;
 using detail::joined;
 using detail::Planned;
 using detail::SearchInputs;
@@ -52,6 +52,7 @@ struct Sharing {
   const Shard& shard;
   const SearchInputs& inputs;
   const TrialRunner runner{path};
+  BlockRuns blocks{path, options.n_jobs};
   Shelf shelf{};
   std::vector<MadeRun> runs{};
 
@@ -81,12 +82,7 @@ void run_kept(Sharing& sharing) {
 
 /// Runs one block. Errors: of the first run that could not be made.
 Outcome run_shard_block(const std::vector<Planned>& block, Sharing& sharing) {
-  std::vector<Result<Trial>> trials(block.size(), Result<Trial>(Trial{}));
-  in_parallel(block.size(), sharing.options.n_jobs, [&]() -> Work {
-    return [&, own = std::make_shared<const TrialRunner>(sharing.path)](std::size_t i) {
-      trials[i] = own->run(*block[i].scenario, {.strategy = block[i].strategy});
-    };
-  });
+  const auto trials = sharing.blocks.make(block);
   for (std::size_t i = 0; i < block.size() && !sharing.has_failed(); ++i) {
     if (!trials[i].ok()) return trials[i].error();
     sharing.runs.push_back(sharing.shelf.keep(block[i], trials[i].value()));

@@ -99,11 +99,10 @@ Result<Trial> TrialRunner::run(const Scenario& scenario,
   RunChoices how;
   how.strategy = counting.get();
   how.livelock_points = livelock_points;
-  std::unique_ptr<sim::Session> session = std::move(warm_);
-  if (session == nullptr) session = std::make_unique<sim::Session>();
-  how.session = session.get();
-  const Result<ScenarioResult> run = run_scenario(scenario, how);
-  warm_ = std::move(session);
+  const Result<ScenarioResult> run = warm_.lend([&](sim::Session& session) {
+    how.session = &session;
+    return run_scenario(scenario, how);
+  });
   if (!run.ok()) return run.error();
   const Report& report = run.value().report;
   Trial trial;

@@ -4,7 +4,6 @@
 #include <array>
 #include <compare>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,7 +11,7 @@
 #include "lockstep/harness/explore/search/coverage.h"
 #include "lockstep/harness/explore/search/failure.h"
 #include "lockstep/harness/format/document.h"
-#include "lockstep/sim/session/session.h"
+#include "lockstep/sim/session/warm_session.h"
 
 namespace lockstep::explore {
 
@@ -80,8 +79,7 @@ class TrialRunner {
   const std::string& path() const { return path_; }
 
  private:
-  /// Empty while a trial runs, and after one over which Lockstep itself failed.
-  mutable std::unique_ptr<sim::Session> warm_;
+  mutable sim::WarmSession warm_;
   std::string path_;
 };
 

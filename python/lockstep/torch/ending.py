@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from lockstep import stopping
 from lockstep._core import die_by
+from lockstep.lasting import Lasting
 from lockstep.torch.sites import site
 from lockstep.words import EndOutcome, EndReason
 
@@ -83,7 +84,7 @@ class Watch:
         self.stuck_after = float(os.environ.get("LOCKSTEP_STUCK_AFTER") or STUCK_AFTER_S)
         self.wake, self.waker = os.pipe()
         os.set_blocking(self.waker, False)
-        self._waiting: tuple[int, float] | None = None  # A ticket, and since when it is the oldest.
+        self._oldest = Lasting()  # Ticket.
         self._waited = 0.0  # At the last tick, a second ago at most.
         self._noted = False
         self._thread = threading.Thread(target=self._run, name="lockstep", daemon=True)
@@ -126,14 +127,9 @@ class Watch:
 
     def _waits_for(self) -> float:
         """Seconds since the oldest call that has not completed became the oldest."""
-        tickets = self.recorder.groups.open
-        oldest = min(tickets, default=None)
-        if oldest is None:
-            self._waiting = None
-            return 0.0
-        if self._waiting is None or self._waiting[0] != oldest:
-            self._waiting = (oldest, time.monotonic())
-        return time.monotonic() - self._waiting[1]
+        oldest = min(self.recorder.groups.open, default=None)
+        waited = self._oldest.look(oldest)
+        return waited if oldest is not None else 0.0
 
     def _run(self) -> None:
         while self.recorder.pen is not None:

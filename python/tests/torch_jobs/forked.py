@@ -9,14 +9,20 @@ import socket
 import sys
 import time
 import traceback
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 import torch._dynamo  # noqa: F401  DDP's constructor imports it, once per process.
 import torch.distributed.optim  # noqa: F401
 
+from lockstep.lasting import Lasting
 from lockstep.reaping import reap
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
 LIMIT_S = 60.0
@@ -33,10 +39,13 @@ class Ran:
     troubles: list[str] = field(default_factory=list)
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+@contextmanager
+def reserved_port() -> Iterator[int]:
+    """A port on which a rank may listen, and which the system gives to no other process meanwhile."""
+    with socket.socket() as holder:  # Bound, and not listening: a listener that reuses addresses may have it.
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind(("127.0.0.1", 0))
+        yield int(holder.getsockname()[1])
 
 
 def _be_a_rank(script: Path, arguments: tuple[str, ...], folder: Path | None, output: Path,
@@ -70,9 +79,15 @@ def _be_a_rank(script: Path, arguments: tuple[str, ...], folder: Path | None, ou
 def run_job(script: Path, ranks: int, folder: Path | None, scratch: Path, budget: float = 0.0,
             arguments: tuple[str, ...] = ()) -> Ran:
     """Runs the script, recorded into `folder` if one is given, until all ranks are gone."""
+    with reserved_port() as port:
+        return _run_job(script, ranks, folder, scratch, budget, arguments, port)
+
+
+def _run_job(script: Path, ranks: int, folder: Path | None, scratch: Path, budget: float,
+             arguments: tuple[str, ...], port: int) -> Ran:
     started = time.monotonic()
     environment = {"WORLD_SIZE": str(ranks), "LOCKSTEP_BUDGET": str(budget), "MASTER_ADDR": "127.0.0.1", "LOCKSTEP_RUN": scratch.name,
-                   "MASTER_PORT": str(free_port()), "GLOO_SOCKET_IFNAME": "lo"}
+                   "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo"}
     outputs = [scratch / f"{script.stem}.{folder is None}.{rank}" for rank in range(ranks)]
     children = {}
     for rank in range(ranks):
@@ -85,17 +100,18 @@ def run_job(script: Path, ranks: int, folder: Path | None, scratch: Path, budget
             finally:
                 os._exit(code)
         children[child] = rank
-    codes = _wait_for(children, folder, started)
+    codes = _wait_for(children, folder)
     if folder is not None:
         reap(folder)
     text = "".join(path.read_text() for path in outputs if path.exists())
     return Ran(codes, text, time.monotonic() - started, _troubles(folder))
 
 
-def _wait_for(children: dict[int, int], folder: Path | None, started: float) -> list[int]:
+def _wait_for(children: dict[int, int], folder: Path | None) -> list[int]:
     codes = [0] * len(children)
     alive = set(children)
-    ended_at = failed_at = 0.0
+    is_ended = False
+    running, failing, ending = Lasting(), Lasting(), Lasting()
     silence = Silence(folder)
     while alive:
         time.sleep(0.05)
@@ -104,14 +120,12 @@ def _wait_for(children: dict[int, int], folder: Path | None, started: float) -> 
             if done:
                 alive.discard(child)
                 codes[children[child]] = os.waitstatus_to_exitcode(status)
-        now = time.monotonic()
-        failed_at = failed_at or (now if any(codes) else 0.0)
         # What torchrun does: one failed, so all end. Those that wait for it have the time to notice it themselves.
-        is_over = failed_at and now - failed_at > GRACE_S
-        if alive and not ended_at and (is_over or (not failed_at and (silence.lasts(alive) or now - started > LIMIT_S))):
-            ended_at = now
+        is_over = failing.look(any(codes)) > GRACE_S if any(codes) else silence.lasts(alive)
+        if alive and not is_ended and (is_over or running.look(True) > LIMIT_S):
+            is_ended = True
             _signal(alive, signal.SIGTERM)
-        if alive and ended_at and time.monotonic() - ended_at > 10:
+        if alive and ending.look(is_ended) > 10 and is_ended:
             _signal(alive, signal.SIGKILL)
     return codes
 
@@ -126,18 +140,17 @@ class Silence:
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
-        self._since = 0.0
-        self._seen: tuple[float, float] = (0.0, 0.0)  # The last change of a file, processor's time until then.
+        self._quiet = Lasting()
+        self._counted = 0.0  # Of the processor's time.
 
     def lasts(self, alive: set[int]) -> bool:
         times = [path.stat().st_mtime for path in self._folder.glob("*.jsonl")] if self._folder is not None else []
         computed = sum(_computed(child) for child in alive)
         if not times:
             return False
-        changed, before = self._seen
-        if max(times) != changed or computed > before + HARDLY_S * len(alive):
-            self._since, self._seen = time.monotonic(), (max(times), computed)
-        return time.monotonic() - self._since > SILENT_S
+        if computed > self._counted + HARDLY_S * len(alive):
+            self._counted = computed
+        return self._quiet.look((max(times), self._counted)) > SILENT_S
 
 
 def _computed(process: int) -> float:

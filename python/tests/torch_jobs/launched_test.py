@@ -10,7 +10,7 @@ from pathlib import Path
 
 import lockstep
 import pytest
-from forked import SCRIPTS, free_port, run_job
+from forked import SCRIPTS, reserved_port, run_job
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
 
@@ -174,9 +174,10 @@ def test_ranks_that_are_forked_after_pytorch_was_imported_end_in_their_traces(tm
         '    ranks = [mp.get_context("fork").Process(target=rank, args=(index,)) for index in range(2)]\n'
         '    [one.start() for one in ranks]\n'
         '    [one.join() for one in ranks]\n')
-    script.write_text(script.read_text().replace("29517", str(free_port())))
-    ran = subprocess.run([*record(tmp_path / "trace"), sys.executable, str(script)], capture_output=True,
-                         text=True, timeout=100)
+    with reserved_port() as port:
+        script.write_text(script.read_text().replace("29517", str(port)))
+        ran = subprocess.run([*record(tmp_path / "trace"), sys.executable, str(script)], capture_output=True,
+                             text=True, timeout=100)
     assert "recorded 2 ranks" in ran.stderr, ran.stderr
     for path in (tmp_path / "trace").glob("*.jsonl"):
         assert '"kind":"end","outcome":"ok"' in path.read_text().splitlines()[-1]
@@ -185,13 +186,13 @@ def test_ranks_that_are_forked_after_pytorch_was_imported_end_in_their_traces(tm
 
 def record_on_two_nodes(script: Path, folders: tuple[Path, Path]) -> None:
     """Two launchers of two ranks each, which share no folder."""
-    port = str(free_port())
-    nodes = [subprocess.Popen(
-        [*record(folder), sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--node-rank", str(node),
-         "--nproc-per-node", "2", "--master-addr", "127.0.0.1", "--master-port", port, str(script)],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for node, folder in enumerate(folders)]
-    for node in nodes:
-        output, _ = node.communicate(timeout=200)
+    with reserved_port() as port:
+        nodes = [subprocess.Popen(
+            [*record(folder), sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--node-rank", str(node),
+             "--nproc-per-node", "2", "--master-addr", "127.0.0.1", "--master-port", str(port), str(script)],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for node, folder in enumerate(folders)]
+        outputs = [node.communicate(timeout=200)[0] for node in nodes]
+    for node, output in zip(nodes, outputs):
         assert node.returncode == 0 or "without an active exception" in output, output
 
 
