@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <array>
+#include <exception>
+#include <memory>
 #include <stdexcept>
 #include <string_view>
 
@@ -168,4 +170,33 @@ Simulator::Untyped Simulator::run_untyped(const RunOptions& options,
   return end;
 }
 
+namespace detail {
+namespace {
+
+constexpr std::int32_t kMostKeptRanks = 64;
+constexpr std::int64_t kMostKeptBytes = std::int64_t{16} << 20U;
+
+/// Empty while it is lent.
+std::unique_ptr<Simulator>& kept() {
+  thread_local std::unique_ptr<Simulator> simulator;  // Whom it is lent to ends on this thread.
+  return simulator;
+}
+
+}  // namespace
+
+LentSimulator::LentSimulator(const RunOptions& options)
+    : simulator_(std::move(kept())),
+      is_small_(options.ranks <= kMostKeptRanks),
+      n_exceptions_(std::uncaught_exceptions()) {
+  if (simulator_ == nullptr) simulator_ = std::make_unique<Simulator>();
+}
+
+LentSimulator::~LentSimulator() {
+  const bool throws = std::uncaught_exceptions() > n_exceptions_;
+  if (throws || !is_small_) return;
+  if (simulator_->impl_->session.bytes_peak() > kMostKeptBytes) return;
+  kept() = std::move(simulator_);
+}
+
+}  // namespace detail
 }  // namespace lockstep

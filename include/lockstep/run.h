@@ -184,6 +184,10 @@ std::ostream& operator<<(std::ostream& out, const RunResult<R>& run) {
   return out << render_text(run.report, TextOptions{});
 }
 
+namespace detail {
+class LentSimulator;
+}  // namespace detail
+
 /// Owns stacks and memory and is reused between runs: a property test that runs a million small
 /// worlds makes one Simulator.
 ///
@@ -246,6 +250,7 @@ class Simulator {
   }
 
  private:
+  friend class detail::LentSimulator;
   class Impl;
   std::unique_ptr<Impl> impl_;
 };
@@ -274,6 +279,27 @@ RealRank run_real_rank(const RunOptions& options,
                        std::span<std::byte> result);
 
 namespace detail {
+
+/// The simulator of this thread, whose stacks and memory the next call finds warm: a property test calls run_ranks thousands
+/// of times. What a large world leaves is given back instead, and so is what a run leaves that throws.
+///
+/// Requires: ends on its thread. One that is made while another lives has a simulator of its own.
+class LentSimulator {
+ public:
+  explicit LentSimulator(const RunOptions& options);
+  ~LentSimulator();
+  LentSimulator(const LentSimulator&) = delete;
+  LentSimulator& operator=(const LentSimulator&) = delete;
+  LentSimulator(LentSimulator&&) = delete;
+  LentSimulator& operator=(LentSimulator&&) = delete;
+
+  Simulator& get() { return *simulator_; }
+
+ private:
+  std::unique_ptr<Simulator> simulator_;
+  bool is_small_;
+  int n_exceptions_;
+};
 
 template <typename F>
 auto run_real(const RunOptions& options, const std::string& backend, F fn) {
@@ -312,7 +338,7 @@ auto run_real(const RunOptions& options, const std::string& backend, F fn) {
 
 /// Calls `fn` once on every rank and checks the laws.
 ///
-/// Simulated: Simulator().run(options, fn). Under a launcher (`lockstep launch --backend gloo`):
+/// Simulated: Simulator().run(options, fn), on memory that the call before left warm. Under a launcher (`lockstep launch --backend gloo`):
 /// `fn` runs once in this process, as its rank; the report is about all ranks and the same on each.
 /// `results` then holds every rank's when R is trivially copyable, else this rank's alone.
 template <typename F>
@@ -320,8 +346,8 @@ auto run_ranks(const RunOptions& options, F fn) {
   if (const std::optional<std::string> backend = real_backend(options)) {
     return detail::run_real(options, *backend, std::move(fn));
   }
-  Simulator simulator;
-  return simulator.run(options, std::move(fn));
+  detail::LentSimulator simulator(options);
+  return simulator.get().run(options, std::move(fn));
 }
 
 }  // namespace lockstep

@@ -15,6 +15,7 @@
 #include "lockstep/sim/engine/engine.h"
 #include "lockstep/sim/fault/injector.h"
 #include "lockstep/sim/net/compute_model.h"
+#include "lockstep/sim/session/detail/idle.h"
 #include "lockstep/sim/session/detail/node_places.h"
 #include "lockstep/sim/session/detail/rank_side.h"
 #include "lockstep/tensor/contents.h"
@@ -157,6 +158,8 @@ struct AttemptContext {
 class Session::Impl final : private FaultTargets {
  public:
   Result<SessionResult> run(const SessionOptions& options, Strategy& strategy, const Body& body);
+
+  std::int64_t bytes_peak() const { return pool_.get().bytes_peak(); }
 
  private:
   void attempt(const SessionOptions& options,
@@ -459,25 +462,7 @@ Session::Session() : impl_(std::make_unique<Impl>()) {}
 
 Session::~Session() = default;
 
-namespace {
-
-/// Lets others run again, however this run ends.
-class Idle {
- public:
-  explicit Idle(bool& busy) : busy_(&busy) {}
-
-  ~Idle() { __atomic_store_n(busy_, false, __ATOMIC_RELEASE); }
-
-  Idle(const Idle&) = delete;
-  Idle& operator=(const Idle&) = delete;
-  Idle(Idle&&) = delete;
-  Idle& operator=(Idle&&) = delete;
-
- private:
-  bool* busy_;
-};
-
-}  // namespace
+std::int64_t Session::bytes_peak() const { return impl_->bytes_peak(); }
 
 Result<SessionResult> Session::run(const SessionOptions& options, const Body& body) {
   auto strategy = make_strategy(options.strategy, options.schedule_seed);
@@ -492,7 +477,7 @@ Result<SessionResult> Session::run(const SessionOptions& options,
                  "a simulation inside a rank: it runs after the other, or next to it");
   LOCKSTEP_CHECK(!__atomic_exchange_n(&busy_, true, __ATOMIC_ACQUIRE),
                  "this simulator runs already, on another thread: each thread takes its own");
-  const Idle idle(busy_);
+  const detail::Idle idle(busy_);
   return impl_->run(options, strategy, body);
 }
 

@@ -83,6 +83,9 @@ class Session {
   /// The same under the caller's strategy; that of the options is ignored.
   Result<SessionResult> run(const SessionOptions& options, Strategy& strategy, const Body& body);
 
+  /// Of tensors, modules and lists of ranks at the same time, in any run so far: what it keeps for the next one.
+  std::int64_t bytes_peak() const;
+
  private:
   class Impl;
   std::unique_ptr<Impl> impl_;

@@ -65,7 +65,8 @@ struct Outcome {
 
 Outcome run(const RunOptions& options, const Job& job, bool remembers) {
   Outcome outcome;
-  const auto result = run_ranks(options, [&](RankContext& context) {
+  Simulator fresh;  // Counts from zero.
+  const auto result = fresh.run(options, [&](RankContext& context) {
     Runtime& runtime = context.runtime();
     Contents* const contents = runtime.contents();
     if (!remembers) runtime.set_contents(nullptr);
