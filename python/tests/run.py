@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -34,6 +35,16 @@ def torch_python(build: Path) -> Path | str:
     why = build / TORCH / "why-not.txt"
     reason = why.read_text().strip() if why.exists() else "./dev test makes it"
     return f"{build / TORCH} with a current PyTorch is missing: {reason}"
+
+
+def left_in(scratch: Path) -> list[str]:
+    """What Lockstep left. A keeper removes the folders of a killed process a moment after its end."""
+    for _ in range(100):
+        left = sorted(str(path) for path in scratch.glob("lockstep*"))
+        if not left:
+            return []
+        time.sleep(0.1)
+    return left
 
 
 def main(build: Path, what: str, arguments: list[str]) -> int:
@@ -69,7 +80,7 @@ def main(build: Path, what: str, arguments: list[str]) -> int:
             commands[what].append(f"--basetemp={scratch}/t")
         code = subprocess.run([*commands[what], *arguments], env=environment,
                               cwd=HERE.parent if what == "types" else None).returncode
-        left = sorted(str(path) for path in Path(scratch).glob("lockstep*"))
+        left = left_in(Path(scratch))
     if left:
         print("Lockstep left:", *left, file=sys.stderr)
     return code or bool(left)
