@@ -103,12 +103,22 @@ std::optional<Leader> read_leader(const std::string& path) {
   return leader;
 }
 
+// With its parents: a rank that leaves the meeting before may remove the empty one at any moment, also between the making of
+// the parent and that of the folder. Each meeting's ranks do so once.
+std::error_code make_folder(const std::string& path) {
+  constexpr int kMostRemovals = 1000;
+  std::error_code code;
+  for (int i = 0; i < kMostRemovals; ++i) {
+    std::filesystem::create_directories(path, code);
+    if (code != std::errc::no_such_file_or_directory) break;
+  }
+  return code;
+}
+
 Result<std::string> lead(const std::string& folder, std::int32_t size) {
   const ProcessName self = own_name();
   const std::string session = fresh_name();
-  std::error_code code;
-  // With its parents: who leaves the last meeting may have just removed them.
-  std::filesystem::create_directories(folder + "/" + session, code);
+  std::error_code code = make_folder(folder + "/" + session);
   if (code) return Error{"cannot make this folder: " + code.message(), folder + "/" + session};
   const std::string text = self.host + " " + std::to_string(self.pid) + " " + session + " " +
                            std::to_string(size) + " " + self.start + "\n";

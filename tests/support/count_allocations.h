@@ -8,8 +8,9 @@
 
 namespace lockstep::testing {
 
+/// Of this thread.
 inline std::int64_t& n_allocations() {
-  static std::int64_t n = 0;
+  thread_local std::int64_t n = 0;
   return n;
 }
 

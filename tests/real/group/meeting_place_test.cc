@@ -1,6 +1,7 @@
 // Processes that meet again and again in one folder: each meeting is another, and nothing is left.
 #include "lockstep/real/group/meeting_place.h"
 
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -9,6 +10,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <unistd.h>
 
 #include <gtest/gtest.h>
 
@@ -71,6 +73,24 @@ TEST(MeetingPlaceTest, ProcessesMeetAgainAndAgainAndLeaveNothing) {
     }
   });
   EXPECT_THAT(names_in(folder.path() + "/deep"), ::testing::IsEmpty());
+}
+
+// As ranks of the meeting before do, at the worst moment sooner or later.
+TEST(MeetingPlaceTest, AMeetingBeginsWhileTheEmptyPointIsRemovedAgainAndAgain) {
+  const TempFolder folder;
+  const std::string point = folder.path() + "/point";
+  std::atomic<bool> is_over = false;
+  std::thread remover([&] {
+    while (!is_over) ::rmdir(point.c_str());
+  });
+  constexpr int kMeetings = 200;
+  int n_begun = 0;
+  for (int meeting = 0; meeting < kMeetings; ++meeting) {
+    n_begun += MeetingPlace::join(point, 0, 1, kPatience).ok() ? 1 : 0;
+  }
+  is_over = true;
+  remover.join();
+  EXPECT_EQ(n_begun, kMeetings);
 }
 
 TEST(MeetingPlaceTest, WhoIsGoneDoesNotKeepTheFolder) {
