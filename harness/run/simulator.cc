@@ -4,6 +4,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string_view>
+#include <utility>
 
 #include "lockstep/base/text.h"
 #include "lockstep/compare/bisect.h"
@@ -176,26 +177,32 @@ namespace {
 constexpr std::int32_t kMostKeptRanks = 64;
 constexpr std::int64_t kMostKeptBytes = std::int64_t{16} << 20U;
 
-/// Empty while it is lent.
+thread_local bool keeps_one = false;  // Outside of ranks, as all of this.
+
+/// First called after a run, so that it is made after what engines keep for the thread, and goes before that.
 std::unique_ptr<Simulator>& kept() {
   thread_local std::unique_ptr<Simulator> simulator;  // Whom it is lent to ends on this thread.
   return simulator;
 }
 
+std::unique_ptr<Simulator> kept_or_new() {
+  if (!std::exchange(keeps_one, false)) return std::make_unique<Simulator>();
+  return std::move(kept());
+}
+
 }  // namespace
 
 LentSimulator::LentSimulator(const RunOptions& options)
-    : simulator_(std::move(kept())),
+    : simulator_(kept_or_new()),
       is_small_(options.ranks <= kMostKeptRanks),
-      n_exceptions_(std::uncaught_exceptions()) {
-  if (simulator_ == nullptr) simulator_ = std::make_unique<Simulator>();
-}
+      n_exceptions_(std::uncaught_exceptions()) {}
 
 LentSimulator::~LentSimulator() {
   const bool throws = std::uncaught_exceptions() > n_exceptions_;
   if (throws || !is_small_) return;
   if (simulator_->impl_->session.bytes_peak() > kMostKeptBytes) return;
   kept() = std::move(simulator_);
+  keeps_one = true;
 }
 
 }  // namespace detail
