@@ -177,7 +177,11 @@ namespace {
 constexpr std::int32_t kMostKeptRanks = 64;
 constexpr std::int64_t kMostKeptBytes = std::int64_t{16} << 20U;
 
-thread_local bool keeps_one = false;  // Outside of ranks, as all of this.
+/// Whether kept() is there. Outside of ranks, as all of this.
+bool& keeps_one() {
+  thread_local bool keeps = false;
+  return keeps;
+}
 
 /// First called after a run, so that it is made after what engines keep for the thread, and goes before that.
 std::unique_ptr<Simulator>& kept() {
@@ -186,7 +190,7 @@ std::unique_ptr<Simulator>& kept() {
 }
 
 std::unique_ptr<Simulator> kept_or_new() {
-  if (!std::exchange(keeps_one, false)) return std::make_unique<Simulator>();
+  if (!std::exchange(keeps_one(), false)) return std::make_unique<Simulator>();
   return std::move(kept());
 }
 
@@ -202,7 +206,7 @@ LentSimulator::~LentSimulator() {
   if (throws || !is_small_) return;
   if (simulator_->impl_->session.bytes_peak() > kMostKeptBytes) return;
   kept() = std::move(simulator_);
-  keeps_one = true;
+  keeps_one() = true;
 }
 
 }  // namespace detail
