@@ -188,8 +188,8 @@ namespace detail {
 class LentSimulator;
 }  // namespace detail
 
-/// Owns stacks and memory and is reused between runs: a property test that runs a million small
-/// worlds makes one Simulator.
+/// Owns stacks and memory and is reused between runs. run_ranks keeps one for small worlds; a program that
+/// runs large ones again and again makes its own, and decides when its memory goes.
 ///
 /// Requires: one thread at a time; never used inside a rank.
 /// Errors: options that make no sense throw std::invalid_argument with a suggestion. A foreign
@@ -338,7 +338,8 @@ auto run_real(const RunOptions& options, const std::string& backend, F fn) {
 
 /// Calls `fn` once on every rank and checks the laws.
 ///
-/// Simulated: Simulator().run(options, fn), on memory that the call before left warm. Under a launcher (`lockstep launch --backend gloo`):
+/// Simulated: Simulator().run(options, fn), where the thread keeps stacks and memory for its next call, if the world has at
+/// most 64 ranks and 16 MiB of tensors. Under a launcher (`lockstep launch --backend gloo`):
 /// `fn` runs once in this process, as its rank; the report is about all ranks and the same on each.
 /// `results` then holds every rank's when R is trivially copyable, else this rank's alone.
 template <typename F>
