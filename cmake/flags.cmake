@@ -19,6 +19,12 @@ target_compile_options(lockstep_warnings INTERFACE
   "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>"  # Takes a unity build's files for headers.
   "$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${LOCKSTEP_WERROR}>>:-Werror>")
 
+# GCC collects its own garbage whenever a heap of 128 MB has grown by a third, for a tenth of the time that
+# it takes: with a heap of 512 MB hardly ever. A translation unit takes 0.7 to 1.2 GB then, 0.1 more than before.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:--param=ggc-min-heapsize=524288>")
+endif()
+
 # Two builds in one folder: one that counts what runs, and after it has run one that is optimised as a
 # whole for what was counted. Neither changes a result: each function keeps its own flags of arithmetic.
 set(LOCKSTEP_PROFILE "" CACHE STRING "generate: count what runs. use: optimise for what was counted")

@@ -91,9 +91,9 @@ class Keys:
         return None
 
 
-# GCC's precompiled headers mean nothing to the linter.
-GCC_ONLY = re.compile(r" (-Winvalid-pch|-fpch-preprocess|-Wno-restrict|-Wno-stringop-overflow"
-                      r"|-Wno-subobject-linkage|-include \S+cmake_pch\.hxx)")
+# GCC's precompiled headers and its garbage mean nothing to the linter.
+GCC_ONLY = re.compile(r" (-Winvalid-pch|-fpch-preprocess|--param=ggc-min-heapsize=\d+|-Wno-restrict"
+                      r"|-Wno-stringop-overflow|-Wno-subobject-linkage|-include \S+cmake_pch\.hxx)")
 
 
 class Unit:
