@@ -136,6 +136,10 @@ void small_job(benchmark::State& state) { run(state, {.ranks = 4}, 3); }
 
 BENCHMARK(small_job)->Unit(benchmark::kMicrosecond);
 
+void small_job_bare(benchmark::State& state) { run(state, {.ranks = 4, .record = false}, 3); }
+
+BENCHMARK(small_job_bare)->Unit(benchmark::kMicrosecond);
+
 void start_and_stop(benchmark::State& state) {
   Simulator simulator;
   for ([[maybe_unused]] auto _ : state) {  // NOLINT(clang-analyzer-deadcode.DeadStores)

@@ -9,9 +9,9 @@ import itertools
 import os
 import pickle
 import re
-import socket
 import struct
 import subprocess
+import sys
 import tempfile
 import time
 import traceback
@@ -21,6 +21,9 @@ import torch
 import torch.distributed as dist
 from torch.distributed.algorithms.ddp_comm_hooks import debugging_hooks, default_hooks
 from torch.nn.parallel import DistributedDataParallel
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from ports import reserved_ports  # noqa: E402
 
 DTYPES = {"f32": torch.float32, "f64": torch.float64}
 NAMES = {torch.float32: "f32", torch.float64: "f64", torch.float16: "f16", torch.int64: "i64",
@@ -414,12 +417,6 @@ def answers_of(probe, lines, mistake):
             for line in done.stdout.splitlines()]
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 def load(path, n):
     answers = []
     if not os.path.exists(path):
@@ -442,8 +439,7 @@ def run_jobs(lines):
 def run_in_processes(jobs, n_ranks, answers):
     """What all ranks together know of each job: `answers(rank, n_ranks, jobs)` yields one's part of each, {} for a
     job that it has no part in. A job that did not end everywhere is {"x": "..."}."""
-    with tempfile.TemporaryDirectory() as folder:
-        port = free_port()
+    with tempfile.TemporaryDirectory() as folder, reserved_ports() as port:
         children = []
         for rank in range(n_ranks):
             child = os.fork()

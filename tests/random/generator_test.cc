@@ -22,6 +22,15 @@ TEST(GeneratorTest, EqualsTheStandardLibrarysTwisterOverSeveralBlocks) {
   for (int i = 0; i < 3000; ++i) ASSERT_EQ(generator.random(), model()) << "draw " << i;
 }
 
+TEST(GeneratorTest, AStreamIsItsSeedsOwnWhicheverSeedsWereUsedBefore) {
+  for (const std::uint32_t seed : {7U, 7U, 8U, 7U, 0U, 0U}) {
+    std::mt19937 model(seed);
+    Generator generator(seed);
+    for (int i = 0; i < 700; ++i)
+      ASSERT_EQ(generator.random(), model()) << "seed " << seed << ", draw " << i;
+  }
+}
+
 TEST(GeneratorTest, SeedsEqualInTheLow32BitsGiveOneStream) {
   Generator low(42);
   Generator high((std::uint64_t{1} << 32U) + 42);

@@ -49,9 +49,10 @@ inline RankRange all_ranks(const CohortEvent& event) { return {0, event.n_ranks(
 /// Adds a rank range to a list of ranks, or of their numbers.
 template <typename Number>
 void append(std::vector<Number>& ranks, RankRange who) {
-  for (std::int32_t rank = who.first; rank < who.first + who.n; ++rank) {
-    ranks.push_back(static_cast<Number>(rank));
-  }
+  const std::size_t n_before = ranks.size();
+  ranks.resize(n_before + static_cast<std::size_t>(who.n));  // At once: it grows once.
+  std::int32_t rank = who.first;
+  for (std::size_t i = n_before; i < ranks.size(); ++i) ranks[i] = static_cast<Number>(rank++);
 }
 
 /// Calls observe(event) for each rank's own event, by rank.

@@ -18,6 +18,9 @@ from pathlib import Path
 
 from real_processes import CLEAN, processes_of
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "support"))
+from ports import reserved_ports  # noqa: E402
+
 LOCKSTEP = str(Path(sys.argv[1]).resolve())
 
 # Every rank notes that it began; `fails` decides what becomes of it.
@@ -33,26 +36,13 @@ def others_began(n):
 """
 
 
-def free_ports():
-    """A port that is free, and the next one too."""
-    while True:
-        with socket.socket() as first, socket.socket() as second:
-            first.bind(("127.0.0.1", 0))
-            port = first.getsockname()[1]
-            try:
-                second.bind(("127.0.0.1", port + 1))
-                return port
-            except OSError:
-                continue
-
-
 class NodesTest(unittest.TestCase):
     """Two launchers with two ranks each, unless a test says otherwise."""
 
     def setUp(self):
         self.folder = Path(tempfile.mkdtemp(prefix="lockstep-nodes-"))
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
-        self.port = free_ports()
+        self.port = self.enterContext(reserved_ports(2))
         self.running = []
 
     def tearDown(self):

@@ -4,14 +4,17 @@ import json
 import os
 import re
 import shutil
-import socket
 import stat
 import subprocess
+import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from real_processes import CLEAN
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "support"))
+from ports import reserved_ports  # noqa: E402
 
 TORCHRUN, LAUNCH = "torchrun", "torch.distributed.launch"
 
@@ -110,11 +113,6 @@ CASES = (
 )
 
 
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return str(server.getsockname()[1])
-
-
 def title(case):
     """Names a case in the golden file and on the page."""
     variables = "".join(f"{name}={value} " for name, value in case.env)
@@ -125,13 +123,14 @@ def run(case, launcher):
     """What `launcher`, a command without its arguments, makes of a case."""
     folder = Path(tempfile.mkdtemp(prefix="lockstep-torchrun-"))
     try:
-        return _run(case, launcher, folder)
+        with reserved_ports() as port:
+            return _run(case, launcher, folder, str(port))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _run(case, launcher, folder):
-    port, logs, seen = free_port(), folder / "logs", folder / "seen"
+def _run(case, launcher, folder, port):
+    logs, seen = folder / "logs", folder / "seen"
     for place in (logs, seen, folder / "tmp"):
         place.mkdir()
     program = folder / "show.py"
