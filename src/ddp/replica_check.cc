@@ -29,12 +29,12 @@ void verify_counts_of_many(ProcessGroup& group, std::int64_t n_params, const OpO
 
 void verify_counts(ProcessGroup& group, std::int64_t n_params, const OpOptions& options) {
   if (group.size() > kMaxGathered) return verify_counts_of_many(group, n_params, options);
-  Pool& pool = group.runtime().pool();
-  std::pmr::vector<std::int64_t> counts(static_cast<std::size_t>(group.size()), &pool);
-  std::pmr::vector<Memory> outputs(&pool);
-  outputs.reserve(counts.size());
-  for (std::int64_t& count : counts) outputs.push_back(Memory::of(std::span(&count, 1)));
-  group.all_gather(outputs, Memory::of(std::span(&n_params, 1)), options).wait_or_throw();
+  std::pmr::vector<std::int64_t> counts(static_cast<std::size_t>(group.size()),
+                                        &group.runtime().pool());
+  group
+      .all_gather_into_tensor(
+          Memory::of(std::span(counts)), Memory::of(std::span(&n_params, 1)), options)
+      .wait_or_throw();
   for (std::size_t i = 0; i < counts.size(); ++i) {
     if (counts[i] == n_params) continue;
     throw ReducerError("DDP expects same model across all ranks, but Rank " +
