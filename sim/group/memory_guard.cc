@@ -46,29 +46,51 @@ void* place_in(StandIn& stand_in, const Memory& part) {
   return stand_in.bytes.data() + (begin_of(part) - begin_of(stand_in.own));
 }
 
-bool holds(std::span<StandIn* const> list, const StandIn* one) {
-  return std::find(list.begin(), list.end(), one) != list.end();
-}
-
 void give_back(const StandIn& stand_in) {
   std::memcpy(stand_in.own.data, stand_in.bytes.data(), stand_in.bytes.size());
 }
 
 }  // namespace
 
+//   open_, by begin:    ├──┤  ├───┤ ├─┤      ├────────┤  ├─┤
+//   memory:                          ├────────────┤
+//   looked at:                ◄──────────────┘ until no longer one would reach it
+template <typename See>
+void StandIns::each_near(const Memory& memory, See see) {
+  auto next = std::lower_bound(
+      open_.begin(), open_.end(), end_of(memory), [](const auto& one, const std::byte* end) {
+        return begin_of(one->own) < end;
+      });
+  while (next != open_.begin()) {
+    StandIn& one = **--next;
+    if (begin_of(one.own) + longest_ <= begin_of(memory)) return;
+    see(one);
+  }
+}
+
 StandIn* StandIns::find(const Memory& memory) {
-  const auto found = std::find_if(
-      open_.begin(), open_.end(), [&](const auto& one) { return contains(one->own, memory); });
-  return found == open_.end() ? nullptr : found->get();
+  StandIn* first = nullptr;
+  each_near(memory, [&](StandIn& one) {
+    if (contains(one.own, memory) && (first == nullptr || one.order < first->order)) first = &one;
+  });
+  return first;
 }
 
 StandIn& StandIns::open(const Memory& memory, std::uint64_t number) {
   if (spare_.empty()) spare_.push_back(std::make_unique<StandIn>());
-  StandIn& stand_in = *open_.emplace_back(std::move(spare_.back()));
+  if (open_.empty()) longest_ = 0;
+  longest_ = std::max(longest_, n_bytes_of(memory));
+  const auto place = std::upper_bound(
+      open_.begin(), open_.end(), begin_of(memory), [](const std::byte* begin, const auto& one) {
+        return begin < begin_of(one->own);
+      });
+  StandIn& stand_in = **open_.insert(place, std::move(spare_.back()));
   spare_.pop_back();
   stand_in.own = memory;
   stand_in.bytes.assign(begin_of(memory), end_of(memory));
   stand_in.number = number;
+  stand_in.order = ++n_opened_;
+  stand_in.held_by = 0;
   stand_in.n_transfers = 0;
   stand_in.exposed = false;
   if (can_be_poisoned(memory.dtype)) {
@@ -79,19 +101,24 @@ StandIn& StandIns::open(const Memory& memory, std::uint64_t number) {
   return stand_in;
 }
 
-void StandIns::close(StandIn& stand_in) {
-  const auto found = std::find_if(
-      open_.begin(), open_.end(), [&](const auto& one) { return one.get() == &stand_in; });
-  spare_.push_back(std::move(*found));
-  open_.erase(found);
+void StandIns::close_unused() {
+  auto end = open_.begin();
+  for (std::unique_ptr<StandIn>& one : open_) {
+    if (one->n_transfers > 0) {
+      *end++ = std::move(one);
+    } else {
+      spare_.push_back(std::move(one));
+    }
+  }
+  open_.erase(end, open_.end());
 }
 
 void StandIns::expose(const Memory& memory) {
-  for (const auto& stand_in : open_) {
-    if (stand_in->exposed || !overlap(stand_in->own, memory)) continue;
-    give_back(*stand_in);
-    stand_in->exposed = true;
-  }
+  each_near(memory, [&](StandIn& one) {
+    if (one.exposed || !overlap(one.own, memory)) return;
+    give_back(one);
+    one.exposed = true;
+  });
 }
 
 MemoryGuard::MemoryGuard(StandIns& stand_ins,
@@ -114,10 +141,7 @@ void MemoryGuard::guard_output(Memory& output) {
     stand_ins_->expose(output);
     stand_in = &stand_ins_->open(output, number_);
   }
-  if (!holds(outputs_, stand_in)) {
-    outputs_.push_back(stand_in);
-    ++stand_in->n_transfers;
-  }
+  if (takes(*stand_in)) outputs_.push_back(stand_in);
   output.data = place_in(*stand_in, output);
 }
 
@@ -125,10 +149,7 @@ void MemoryGuard::guard_input(Memory& input) {
   if (input.count == 0) return;
   if (StandIn* const stand_in = stand_ins_->find(input)) {
     // It has the values: the buffer is also an output, of this transfer or of an earlier one.
-    if (!holds(outputs_, stand_in) && !holds(sources_, stand_in)) {
-      sources_.push_back(stand_in);
-      ++stand_in->n_transfers;
-    }
+    if (takes(*stand_in)) sources_.push_back(stand_in);
     input.data = place_in(*stand_in, input);
     return;
   }
@@ -136,25 +157,30 @@ void MemoryGuard::guard_input(Memory& input) {
   inputs_.push_back({input, digest_of(input)});
 }
 
-void MemoryGuard::release(StandIn& stand_in) {
-  if (--stand_in.n_transfers == 0) stand_ins_->close(stand_in);
+bool MemoryGuard::takes(StandIn& stand_in) const {
+  if (stand_in.held_by == number_) return false;
+  stand_in.held_by = number_;
+  ++stand_in.n_transfers;
+  return true;
 }
 
-MemoryGuard::~MemoryGuard() {
-  for (StandIn* stand_in : outputs_) release(*stand_in);
-  for (StandIn* stand_in : sources_) release(*stand_in);
+void MemoryGuard::release() {
+  for (StandIn* stand_in : outputs_) --stand_in->n_transfers;
+  for (StandIn* stand_in : sources_) --stand_in->n_transfers;
+  outputs_.clear();
+  sources_.clear();
+  stand_ins_->close_unused();
 }
+
+MemoryGuard::~MemoryGuard() { release(); }
 
 void MemoryGuard::hand_back() {
   for (StandIn* stand_in : outputs_) {
     if (!is_untouched(*stand_in)) written_.push_back(stand_in->own);
     give_back(*stand_in);
     stand_in->exposed = true;
-    release(*stand_in);
   }
-  outputs_.clear();
-  for (StandIn* stand_in : sources_) release(*stand_in);
-  sources_.clear();
+  release();
   for (const Watched& input : inputs_) {
     if (digest_of(input.memory) != input.digest) written_.push_back(input.memory);
   }

@@ -27,25 +27,37 @@ struct StandIn {
   std::vector<std::byte> bytes;  ///< What transfers work on.
   std::uint64_t number = 0;      ///< Of the transfer that poisons it.
   std::uint64_t digest = 0;      ///< Of elements that cannot be poisoned, as they were.
+  std::uint64_t order = 0;    ///< Among the stand-ins of its rank: later ones have larger numbers.
+  std::uint64_t held_by = 0;  ///< The last transfer that came to work on it.
   std::int32_t n_transfers = 0;  ///< That were not handed back yet.
   bool exposed = false;          ///< The program's memory is not poisoned (any more).
 };
 
-/// The stand-ins of one rank.
+/// The stand-ins of one rank. Of a list of buffers each has its own, so they are kept by address: a search looks at
+/// the neighbours of what it looks for.
 class StandIns {
  public:
-  /// The one that holds all of `memory`; null: none does.
+  /// The first opened of those that hold all of `memory`; null: none does.
   StandIn* find(const Memory& memory);
   StandIn& open(const Memory& memory, std::uint64_t number);
-  void close(StandIn& stand_in);
+  /// Drops those that no transfer works on any more.
+  void close_unused();
 
   /// Gives the program back what it gave wherever `memory` overlaps: a transfer is about to work on
   /// the program's own memory there.
   void expose(const Memory& memory);
 
  private:
-  std::vector<std::unique_ptr<StandIn>> open_;
-  std::vector<std::unique_ptr<StandIn>> spare_;  // They keep their capacity.
+  using List = std::vector<std::unique_ptr<StandIn>>;
+
+  /// Calls see(stand-in) for each that may overlap `memory`.
+  template <typename See>
+  void each_near(const Memory& memory, See see);
+
+  List open_;                // By the begin of their memory.
+  std::size_t longest_ = 0;  // Bytes of the largest, since there was none.
+  std::uint64_t n_opened_ = 0;
+  List spare_;  // They keep their capacity.
 };
 
 /// Guards the memory of one transfer from its posting until it is handed back.
@@ -78,7 +90,9 @@ class MemoryGuard {
 
   void guard_output(Memory& output);
   void guard_input(Memory& input);
-  void release(StandIn& stand_in);
+  /// Whether it was not among those that this transfer works on; it is now.
+  bool takes(StandIn& stand_in) const;
+  void release();
 
   StandIns* stand_ins_;
   std::uint64_t number_;
