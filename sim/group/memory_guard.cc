@@ -90,7 +90,6 @@ StandIn& StandIns::open(const Memory& memory, std::uint64_t number) {
   stand_in.bytes.assign(begin_of(memory), end_of(memory));
   stand_in.number = number;
   stand_in.order = ++n_opened_;
-  stand_in.held_by = 0;
   stand_in.n_transfers = 0;
   stand_in.exposed = false;
   if (can_be_poisoned(memory.dtype)) {
@@ -141,7 +140,8 @@ void MemoryGuard::guard_output(Memory& output) {
     stand_ins_->expose(output);
     stand_in = &stand_ins_->open(output, number_);
   }
-  if (takes(*stand_in)) outputs_.push_back(stand_in);
+  outputs_.push_back(stand_in);
+  ++stand_in->n_transfers;
   output.data = place_in(*stand_in, output);
 }
 
@@ -149,19 +149,13 @@ void MemoryGuard::guard_input(Memory& input) {
   if (input.count == 0) return;
   if (StandIn* const stand_in = stand_ins_->find(input)) {
     // It has the values: the buffer is also an output, of this transfer or of an earlier one.
-    if (takes(*stand_in)) sources_.push_back(stand_in);
+    sources_.push_back(stand_in);
+    ++stand_in->n_transfers;
     input.data = place_in(*stand_in, input);
     return;
   }
   stand_ins_->expose(input);
   inputs_.push_back({input, digest_of(input)});
-}
-
-bool MemoryGuard::takes(StandIn& stand_in) const {
-  if (stand_in.held_by == number_) return false;
-  stand_in.held_by = number_;
-  ++stand_in.n_transfers;
-  return true;
 }
 
 void MemoryGuard::release() {

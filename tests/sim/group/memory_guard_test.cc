@@ -1,15 +1,14 @@
 // What a transfer's guard says of one buffer that the transfer has several times.
-#include <array>
+#include "lockstep/sim/group/detail/memory/memory_guard.h"
+
 #include <vector>
 
 #include <gtest/gtest.h>
 
-#include "lockstep/sim/group/detail/memory/memory_guard.h"
-
 namespace lockstep::sim {
 namespace {
 
-using Floats = std::array<float, 4>;
+using Floats = std::vector<float>;
 
 TEST(MemoryGuardTest, ABufferGivenTwiceIsReportedOnce) {
   Floats data{1, 2, 3, 4};
@@ -27,7 +26,7 @@ TEST(MemoryGuardTest, ABufferGivenTwiceIsReportedOnce) {
 
 TEST(MemoryGuardTest, ASourceGivenTwiceIsGivenBackWhenBothTransfersHaveEnded) {
   Floats data{1, 2, 3, 4};
-  Floats result{};
+  Floats result(4);
   std::vector<Memory> none;
   std::vector<Memory> outputs{Memory::of(std::span(data))};
   StandIns stand_ins;

@@ -29,7 +29,7 @@ struct StandIn {
   std::uint64_t digest = 0;      ///< Of elements that cannot be poisoned, as they were.
   std::uint64_t order = 0;    ///< Among the stand-ins of its rank: later ones have larger numbers.
   std::uint64_t held_by = 0;  ///< The last transfer that came to work on it.
-  std::int32_t n_transfers = 0;  ///< That were not handed back yet.
+  std::int32_t n_transfers = 0;  ///< That were not handed back yet, once per buffer.
   bool exposed = false;          ///< The program's memory is not poisoned (any more).
 };
 
@@ -90,14 +90,12 @@ class MemoryGuard {
 
   void guard_output(Memory& output);
   void guard_input(Memory& input);
-  /// Whether it was not among those that this transfer works on; it is now.
-  bool takes(StandIn& stand_in) const;
   void release();
 
   StandIns* stand_ins_;
   std::uint64_t number_;
-  std::vector<StandIn*> outputs_;
-  std::vector<StandIn*> sources_;  // Of other transfers, which this one reads.
+  std::vector<StandIn*> outputs_;  // One per buffer; several may be in one.
+  std::vector<StandIn*> sources_;  // What it reads, of other transfers or of its own outputs.
   std::vector<Watched> inputs_;
   std::vector<Memory> written_;
 };
