@@ -103,22 +103,25 @@ std::optional<Leader> read_leader(const std::string& path) {
   return leader;
 }
 
-// With its parents: a rank that leaves the meeting before may remove the empty one at any moment, also between the making of
-// the parent and that of the folder. Each meeting's ranks do so once.
-std::error_code make_folder(const std::string& path) {
-  constexpr int kMostRemovals = 1000;
-  std::error_code code;
-  for (int i = 0; i < kMostRemovals; ++i) {
+// With its parents. A rank that leaves the meeting before may remove the empty one at any moment: between the making of
+// the parent and that of the folder ("no such file"), and after another rank has made it ("exists", which a link that
+// leads nowhere is for good).
+std::error_code make_folder(const std::string& path, Clock::time_point deadline) {
+  constexpr int kMostRaces = 1000;
+  int n_races = 0;
+  while (true) {
+    std::error_code code;
     std::filesystem::create_directories(path, code);
-    if (code != std::errc::no_such_file_or_directory) break;
+    if (code != std::errc::no_such_file_or_directory && code != std::errc::file_exists) return code;
+    if (code == std::errc::file_exists && ++n_races == kMostRaces) return code;
+    if (Clock::now() >= deadline) return code;
   }
-  return code;
 }
 
-Result<std::string> lead(const std::string& folder, std::int32_t size) {
+Result<std::string> lead(const std::string& folder, std::int32_t size, Clock::time_point deadline) {
   const ProcessName self = own_name();
   const std::string session = fresh_name();
-  std::error_code code = make_folder(folder + "/" + session);
+  std::error_code code = make_folder(folder + "/" + session, deadline);
   if (code) return Error{"cannot make this folder: " + code.message(), folder + "/" + session};
   const std::string text = self.host + " " + std::to_string(self.pid) + " " + session + " " +
                            std::to_string(size) + " " + self.start + "\n";
@@ -175,11 +178,11 @@ Result<std::string> join_session(const std::string& folder,
                                  std::int32_t rank,
                                  std::int32_t size,
                                  std::chrono::milliseconds timeout) {
-  std::error_code code;
-  std::filesystem::create_directories(folder, code);
+  const Clock::time_point deadline = Clock::now() + timeout;
+  const std::error_code code = make_folder(folder, deadline);
   if (code) return Error{"cannot make this folder: " + code.message(), folder};
   Result<std::string> session =
-      rank == 0 ? lead(folder, size) : follow(folder, rank, size, timeout);
+      rank == 0 ? lead(folder, size, deadline) : follow(folder, rank, size, timeout);
   if (!session.ok()) return session;
   const std::string entry = entry_of(session.value(), rank);
   const ProcessName self = own_name();

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <functional>
 #include <gmock/gmock.h>
+#include <mutex>
 #include <set>
 #include <string>
 #include <thread>
@@ -75,22 +76,56 @@ TEST(MeetingPlaceTest, ProcessesMeetAgainAndAgainAndLeaveNothing) {
   EXPECT_THAT(names_in(folder.path() + "/deep"), ::testing::IsEmpty());
 }
 
-// As ranks of the meeting before do, at the worst moment sooner or later.
-TEST(MeetingPlaceTest, AMeetingBeginsWhileTheEmptyPointIsRemovedAgainAndAgain) {
+// Removes the empty point again and again, as ranks of the meeting before do once, so at the worst moment sooner or
+// later. Returns the errors of `n_meetings` meetings on each of `n_threads` threads.
+std::vector<std::string> errors_of_meetings(int n_threads, int n_meetings) {
   const TempFolder folder;
   const std::string point = folder.path() + "/point";
   std::atomic<bool> is_over = false;
   std::thread remover([&] {
     while (!is_over) ::rmdir(point.c_str());
   });
-  constexpr int kMeetings = 200;
-  int n_begun = 0;
-  for (int meeting = 0; meeting < kMeetings; ++meeting) {
-    n_begun += MeetingPlace::join(point, 0, 1, kPatience).ok() ? 1 : 0;
+  std::mutex mutex;
+  std::vector<std::string> errors;
+  std::vector<std::thread> leaders;
+  for (int i = 0; i < n_threads; ++i) {
+    leaders.emplace_back([&] {
+      for (int meeting = 0; meeting < n_meetings; ++meeting) {
+        const auto place = MeetingPlace::join(point, 0, 1, kPatience);
+        const std::lock_guard lock(mutex);
+        if (!place.ok()) errors.push_back(place.error().text());
+      }
+    });
   }
+  for (std::thread& leader : leaders) leader.join();
   is_over = true;
   remover.join();
-  EXPECT_EQ(n_begun, kMeetings);
+  return errors;
+}
+
+TEST(MeetingPlaceTest, AMeetingBeginsWhileTheEmptyPointIsRemovedAgainAndAgain) {
+  EXPECT_THAT(errors_of_meetings(1, 200), ::testing::IsEmpty());
+}
+
+TEST(MeetingPlaceTest, SoDoMeetingsSideBySideThatMakeThePointForEachOther) {
+  EXPECT_THAT(errors_of_meetings(3, 200), ::testing::IsEmpty());
+}
+
+TEST(MeetingPlaceTest, ALinkThatLeadsNowhereIsAnErrorLongBeforeTheDeadline) {
+  const TempFolder folder;
+  const std::string point = folder.path() + "/point";
+  std::filesystem::create_symlink(folder.path() + "/nowhere", point);
+  const auto place = MeetingPlace::join(point, 0, 1, std::chrono::hours(1));
+  ASSERT_FALSE(place.ok());
+  EXPECT_EQ(place.error().text(), point + ": cannot make this folder: File exists");
+}
+
+// Linux makes no folder in /proc, and says that there is none.
+TEST(MeetingPlaceTest, APlaceInWhichNoFolderCanBeMadeIsAnErrorAtTheDeadline) {
+  const auto place = MeetingPlace::join("/proc/lockstep", 0, 1, milliseconds(50));
+  ASSERT_FALSE(place.ok());
+  EXPECT_EQ(place.error().text(),
+            "/proc/lockstep: cannot make this folder: No such file or directory");
 }
 
 TEST(MeetingPlaceTest, WhoIsGoneDoesNotKeepTheFolder) {
