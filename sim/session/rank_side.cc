@@ -15,10 +15,29 @@ void RunPool::move_by(std::size_t bytes) {
 }
 
 void RunPool::renew() {
-  if (kept_) static_cast<void>(pool_.release());
-  kept_ = false;
+  leave_kept();
   if (resting_ != nullptr) pool_ = std::move(resting_);
   if (pool_ == nullptr) pool_ = std::make_unique<Pool>();
+}
+
+void RunPool::leave_kept() {
+  if (!kept_.empty()) {
+    left_.push_back({std::move(pool_), std::move(kept_)});
+    kept_.clear();
+  }
+  std::erase_if(left_, [](const Left& left) {
+    const auto n_runtimes = static_cast<std::int64_t>(left.runtimes.size());
+    return left.pool->bytes_in_use() == n_runtimes * Pool::rounded(sizeof(Runtime));
+  });
+}
+
+// What still has an owner outlives the session, and finds its memory when it goes.
+RunPool::~RunPool() {
+  leave_kept();
+  for (Left& left : left_) {
+    for (Placed<Runtime>& runtime : left.runtimes) static_cast<void>(runtime.release());
+    static_cast<void>(left.pool.release());
+  }
 }
 
 std::shared_ptr<NameTable> RunNames::cleared() {
@@ -32,9 +51,8 @@ std::shared_ptr<NameTable> RunNames::cleared() {
 
 KeptRuntime::~KeptRuntime() {
   if (runtime_->n_alive() == 0) return;
-  pool_->note_kept();
   runtime_->stop_watching();
-  static_cast<void>(runtime_.release());
+  pool_->keep(std::move(runtime_));
 }
 
 void KeptRuntime::expect_all_gone() const {

@@ -105,6 +105,11 @@ class Pool final : public std::pmr::memory_resource {
 
   std::int64_t bytes_in_use() const { return bytes_in_use_; }  ///< Rounded to size classes.
 
+  /// A block of `bytes`, rounded likewise.
+  static constexpr std::int64_t rounded(std::size_t bytes) {
+    return static_cast<std::int64_t>(detail::size_class_bytes(detail::size_class_of(bytes)));
+  }
+
   std::int64_t bytes_peak() const { return bytes_peak_; }
 
   /// Moves later blocks by `bytes` (a multiple of 64): a repeated run uses other addresses, which

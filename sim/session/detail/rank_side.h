@@ -2,6 +2,8 @@
 #pragma once
 
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "lockstep/memory/placed.h"
 #include "lockstep/sim/fiber/world.h"
@@ -12,12 +14,20 @@
 namespace lockstep::sim {
 
 /// The memory of one run's ranks after another. Where a program has kept some of it beyond a run, it
-/// lives on, and later runs have their own.
+/// lives on as long as what was kept, and later runs have their own.
 class RunPool {
  public:
+  RunPool() = default;
+  ~RunPool();
+  RunPool(const RunPool&) = delete;
+  RunPool& operator=(const RunPool&) = delete;
+  RunPool(RunPool&&) = delete;
+  RunPool& operator=(RunPool&&) = delete;
+
   Pool& get() const { return *pool_; }
 
-  void note_kept() { kept_ = true; }
+  /// A program has kept something that was made with this runtime, which lies in this pool.
+  void keep(Placed<Runtime> runtime) { kept_.push_back(std::move(runtime)); }
 
   /// Before a run: it has a pool to itself, whose blocks lie `bytes` further from where the system put
   /// them. The pool of the runs before rests, so that none of its addresses comes again.
@@ -28,9 +38,21 @@ class RunPool {
   void renew();
 
  private:
+  using Runtimes = std::vector<Placed<Runtime>>;
+
+  /// A pool without a run, and the runtimes of what is left in it. Nothing else in it: nothing is left.
+  struct Left {
+    std::unique_ptr<Pool> pool;
+    Runtimes runtimes;  // They go before their memory.
+  };
+
+  /// Puts aside what was kept, and drops what nothing is left of.
+  void leave_kept();
+
   std::unique_ptr<Pool> pool_ = std::make_unique<Pool>();
   std::unique_ptr<Pool> resting_;
-  bool kept_ = false;
+  Runtimes kept_;  // In pool_.
+  std::vector<Left> left_;
 };
 
 /// The names of one run after another. A trace that was kept has those of its run to itself.
