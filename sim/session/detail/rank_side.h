@@ -1,6 +1,7 @@
 // What surrounds the program of one rank: its runtime, the watch over its memory.
 #pragma once
 
+#include <list>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -51,8 +52,8 @@ class RunPool {
 
   std::unique_ptr<Pool> pool_ = std::make_unique<Pool>();
   std::unique_ptr<Pool> resting_;
-  Runtimes kept_;  // In pool_.
-  std::vector<Left> left_;
+  Runtimes kept_;         // In pool_.
+  std::list<Left> left_;  // Assigning one to another would drop memory before what lies in it.
 };
 
 /// The names of one run after another. A trace that was kept has those of its run to itself.
