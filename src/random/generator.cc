@@ -35,28 +35,6 @@ void store(std::span<std::uint8_t> bytes, std::size_t at, T value) {
   std::memcpy(bytes.data() + at, &value, sizeof(T));
 }
 
-using Words = std::array<std::uint32_t, 624>;
-
-Words first_words(std::uint32_t seed) {
-  Words words{seed};
-  for (std::uint32_t j = 1; j < words.size(); ++j) {
-    words[j] = 1812433253U * (words[j - 1] ^ (words[j - 1] >> 30U)) + j;
-  }
-  return words;
-}
-
-// Ranks of a job start from one seed, one after the other. Each word waits for the one before it, more than
-// a microsecond in all; a copy takes a tenth of that.
-const Words& last_first_words(std::uint32_t seed) {
-  thread_local std::optional<std::uint32_t> last;
-  thread_local Words words;
-  if (last != seed) {
-    words = first_words(seed);
-    last = seed;
-  }
-  return words;
-}
-
 }  // namespace
 
 void Generator::manual_seed(std::uint64_t seed) {
@@ -64,7 +42,10 @@ void Generator::manual_seed(std::uint64_t seed) {
   left_ = 1;
   next_ = 0;
   cached_normal_.reset();
-  state_ = last_first_words(static_cast<std::uint32_t>(seed & 0xffffffffU));
+  state_[0] = static_cast<std::uint32_t>(seed & 0xffffffffU);
+  for (std::uint32_t j = 1; j < kWords; ++j) {
+    state_[j] = 1812433253U * (state_[j - 1] ^ (state_[j - 1] >> 30U)) + j;
+  }
 }
 
 // Three loops without a modulo in them: in each, a word depends on words at least 227 places away,

@@ -27,8 +27,7 @@ struct StandIn {
   std::vector<std::byte> bytes;  ///< What transfers work on.
   std::uint64_t number = 0;      ///< Of the transfer that poisons it.
   std::uint64_t digest = 0;      ///< Of elements that cannot be poisoned, as they were.
-  std::uint64_t order = 0;    ///< Among the stand-ins of its rank: later ones have larger numbers.
-  std::uint64_t held_by = 0;  ///< The last transfer that came to work on it.
+  std::uint64_t order = 0;  ///< Among the stand-ins of its rank: later ones have larger numbers.
   std::int32_t n_transfers = 0;  ///< That were not handed back yet, once per buffer.
   bool exposed = false;          ///< The program's memory is not poisoned (any more).
 };
