@@ -17,6 +17,7 @@ struct Words {
   PyObject* cpu = PyUnicode_InternFromString("cpu");
   PyObject* to_dense = PyUnicode_InternFromString("to_dense");
   PyObject* contiguous = PyUnicode_InternFromString("contiguous");
+  PyObject* local_tensor = PyUnicode_InternFromString("_local_tensor");
 };
 
 const Words& words() {
@@ -31,6 +32,13 @@ Owned call(PyObject* object, PyObject* method) {
 bool attribute(PyObject* object, PyObject* name) {
   const Owned value(checked(PyObject_GetAttr(object, name)));
   return value.get() == Py_True;
+}
+
+/// A DTensor has no memory of its own, but a part that lies on this rank. Null for other tensors.
+Owned local_part(PyObject* tensor) {
+  Owned part(PyObject_GetAttr(tensor, words().local_tensor));
+  if (part.get() == nullptr) PyErr_Clear();
+  return part;
 }
 
 bool answer(PyObject* object, PyObject* method) { return call(object, method).get() == Py_True; }
@@ -64,6 +72,7 @@ DType TensorReader::dtype_of(PyObject* tensor) const {
   throw PythonError();
 }
 
+// NOLINTNEXTLINE(misc-no-recursion): once, for the local part of a tensor without memory of its own.
 TensorView TensorReader::view(PyObject* tensor, std::vector<Owned>& copies) const {
   if (tensor == Py_None) return {};
   TensorView view{.dtype = dtype_of(tensor)};
@@ -83,6 +92,14 @@ TensorView TensorReader::view(PyObject* tensor, std::vector<Owned>& copies) cons
   view.data = PyLong_AsVoidPtr(address.get());
   view.n_elems = PyLong_AsLongLong(n_elems.get());
   if (PyErr_Occurred() != nullptr) throw PythonError();
+  if (view.data == nullptr && view.n_elems > 0) {
+    Owned local = local_part(dense);
+    if (local.get() != nullptr) {
+      copies.push_back(std::move(local));
+      return this->view(copies.back().get(), copies);
+    }
+    view.n_elems = 0;  // Of other classes nothing can be read.
+  }
   static constexpr char kEmpty = 0;
   if (view.data == nullptr) view.data = &kEmpty;  // An empty tensor is not a missing one.
   return view;

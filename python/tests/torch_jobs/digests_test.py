@@ -1,0 +1,42 @@
+"""Digests of tensors that have no memory of their own."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from lockstep._core import Pen
+from lockstep.torch.recorder import DTYPES
+from lockstep.words import DType
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Wrapper(torch.Tensor):
+    """A tensor whose values are elsewhere, as a DTensor's are."""
+
+    @staticmethod
+    def __new__(cls, n: int) -> Wrapper:
+        return torch.Tensor._make_wrapper_subclass(cls, (n,), dtype=torch.float32)
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        raise NotImplementedError(f"{func} of a tensor without values")
+
+
+def pen_in(folder: Path) -> Pen:
+    dtypes: list[Any] = [None] * len(DType)
+    for theirs, ours in DTYPES.items():
+        dtypes[ours] = theirs
+    return Pen(str(folder), "r", 0, 0, 1, "gloo", "job", "torch", "", dtypes, True)
+
+
+def test_a_tensor_with_a_local_part_has_the_digest_of_that_part(tmp_path: Path) -> None:
+    pen, whole = pen_in(tmp_path), Wrapper(1000)
+    whole._local_tensor = torch.arange(8.0)
+    assert pen.digest(whole) == pen.digest(torch.arange(8.0))
+
+
+def test_of_a_tensor_whose_values_are_nowhere_nothing_is_read(tmp_path: Path) -> None:
+    pen = pen_in(tmp_path)
+    assert pen.digest(Wrapper(1000)) == pen.digest(Wrapper(100_000_000)) == pen.digest(torch.empty(0))
