@@ -37,11 +37,37 @@ bool attribute(PyObject* object, PyObject* name) {
 /// A DTensor has no memory of its own, but a part that lies on this rank. Null for other tensors.
 Owned local_part(PyObject* tensor) {
   Owned part(PyObject_GetAttr(tensor, words().local_tensor));
-  if (part.get() == nullptr) PyErr_Clear();
+  if (part.get() != nullptr) return part;
+  if (PyErr_ExceptionMatches(PyExc_AttributeError) == 0) throw PythonError();
+  PyErr_Clear();
   return part;
 }
 
 bool answer(PyObject* object, PyObject* method) { return call(object, method).get() == Py_True; }
+
+/// Where the elements lie. Null for a tensor that has no memory of its own.
+TensorView memory_of(PyObject* tensor, DType dtype, std::vector<Owned>& copies) {
+  const bool here = attribute(tensor, words().is_cpu);
+  const bool sparse = attribute(tensor, words().is_sparse);
+  PyObject* dense = tensor;
+  if (!here || sparse || !answer(tensor, words().is_contiguous)) {
+    Owned copy = call(tensor, words().detach);
+    if (sparse) copy = call(copy.get(), words().to_dense);
+    if (!here) copy = call(copy.get(), words().cpu);
+    copy = call(copy.get(), words().contiguous);
+    dense = copy.get();
+    copies.push_back(std::move(copy));
+  }
+  const Owned address = call(dense, words().data_ptr);
+  const Owned n_elems = call(dense, words().numel);
+  const TensorView view{.data = PyLong_AsVoidPtr(address.get()),
+                        .n_elems = PyLong_AsLongLong(n_elems.get()),
+                        .dtype = dtype};
+  if (PyErr_Occurred() != nullptr) throw PythonError();
+  return view;
+}
+
+bool has_no_memory(const TensorView& view) { return view.data == nullptr && view.n_elems > 0; }
 
 }  // namespace
 
@@ -72,34 +98,17 @@ DType TensorReader::dtype_of(PyObject* tensor) const {
   throw PythonError();
 }
 
-// NOLINTNEXTLINE(misc-no-recursion): once, for the local part of a tensor without memory of its own.
 TensorView TensorReader::view(PyObject* tensor, std::vector<Owned>& copies) const {
   if (tensor == Py_None) return {};
-  TensorView view{.dtype = dtype_of(tensor)};
-  const bool here = attribute(tensor, words().is_cpu);
-  const bool sparse = attribute(tensor, words().is_sparse);
-  PyObject* dense = tensor;
-  if (!here || sparse || !answer(tensor, words().is_contiguous)) {
-    Owned copy = call(tensor, words().detach);
-    if (sparse) copy = call(copy.get(), words().to_dense);
-    if (!here) copy = call(copy.get(), words().cpu);
-    copy = call(copy.get(), words().contiguous);
-    dense = copy.get();
-    copies.push_back(std::move(copy));
-  }
-  const Owned address = call(dense, words().data_ptr);
-  const Owned n_elems = call(dense, words().numel);
-  view.data = PyLong_AsVoidPtr(address.get());
-  view.n_elems = PyLong_AsLongLong(n_elems.get());
-  if (PyErr_Occurred() != nullptr) throw PythonError();
-  if (view.data == nullptr && view.n_elems > 0) {
-    Owned local = local_part(dense);
+  TensorView view = memory_of(tensor, dtype_of(tensor), copies);
+  if (has_no_memory(view)) {
+    Owned local = local_part(tensor);
     if (local.get() != nullptr) {
+      view = memory_of(local.get(), dtype_of(local.get()), copies);
       copies.push_back(std::move(local));
-      return this->view(copies.back().get(), copies);
     }
-    view.n_elems = 0;  // Of other classes nothing can be read.
   }
+  if (has_no_memory(view)) view.n_elems = 0;  // Of other classes nothing can be read.
   static constexpr char kEmpty = 0;
   if (view.data == nullptr) view.data = &kEmpty;  // An empty tensor is not a missing one.
   return view;

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
 import torch
 from lockstep._core import Pen
 from lockstep.torch.recorder import DTYPES
@@ -40,3 +41,19 @@ def test_a_tensor_with_a_local_part_has_the_digest_of_that_part(tmp_path: Path) 
 def test_of_a_tensor_whose_values_are_nowhere_nothing_is_read(tmp_path: Path) -> None:
     pen = pen_in(tmp_path)
     assert pen.digest(Wrapper(1000)) == pen.digest(Wrapper(100_000_000)) == pen.digest(torch.empty(0))
+
+
+def test_a_tensor_that_is_its_own_local_part_has_no_values(tmp_path: Path) -> None:
+    pen, whole = pen_in(tmp_path), Wrapper(1000)
+    whole._local_tensor = whole
+    assert pen.digest(whole) == pen.digest(torch.empty(0))
+
+
+def test_an_error_in_the_search_for_a_local_part_is_not_swallowed(tmp_path: Path) -> None:
+    class Broken(Wrapper):
+        @property
+        def _local_tensor(self) -> torch.Tensor:
+            raise ConnectionError("the part is on another machine")
+
+    with pytest.raises(ConnectionError, match="on another machine"):
+        pen_in(tmp_path).digest(Broken(1000))

@@ -5,14 +5,11 @@ from __future__ import annotations
 import os
 import runpy
 import signal
-import socket
 import sys
 import time
 import traceback
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 import torch._dynamo  # noqa: F401  DDP's constructor imports it, once per process.
@@ -21,8 +18,8 @@ import torch.distributed.optim  # noqa: F401
 from lockstep.lasting import Lasting
 from lockstep.reaping import reap
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "tests" / "support"))
+from ports import reserved_ports  # noqa: E402
 
 SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
 LIMIT_S = 60.0
@@ -37,15 +34,6 @@ class Ran:
     output: str
     seconds: float = 0.0
     troubles: list[str] = field(default_factory=list)
-
-
-@contextmanager
-def reserved_port() -> Iterator[int]:
-    """A port on which a rank may listen, and which the system gives to no other process meanwhile."""
-    with socket.socket() as holder:  # Bound, and not listening: a listener that reuses addresses may have it.
-        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        holder.bind(("127.0.0.1", 0))
-        yield int(holder.getsockname()[1])
 
 
 def _be_a_rank(script: Path, arguments: tuple[str, ...], folder: Path | None, output: Path,
@@ -79,7 +67,7 @@ def _be_a_rank(script: Path, arguments: tuple[str, ...], folder: Path | None, ou
 def run_job(script: Path, ranks: int, folder: Path | None, scratch: Path, budget: float = 0.0,
             arguments: tuple[str, ...] = ()) -> Ran:
     """Runs the script, recorded into `folder` if one is given, until all ranks are gone."""
-    with reserved_port() as port:
+    with reserved_ports() as port:
         return _run_job(script, ranks, folder, scratch, budget, arguments, port)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import lockstep
 import pytest
-from forked import SCRIPTS, reserved_port, run_job
+from forked import SCRIPTS, reserved_ports, run_job
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
 
@@ -174,7 +174,7 @@ def test_ranks_that_are_forked_after_pytorch_was_imported_end_in_their_traces(tm
         '    ranks = [mp.get_context("fork").Process(target=rank, args=(index,)) for index in range(2)]\n'
         '    [one.start() for one in ranks]\n'
         '    [one.join() for one in ranks]\n')
-    with reserved_port() as port:
+    with reserved_ports() as port:
         script.write_text(script.read_text().replace("29517", str(port)))
         ran = subprocess.run([*record(tmp_path / "trace"), sys.executable, str(script)], capture_output=True,
                              text=True, timeout=100)
@@ -186,7 +186,7 @@ def test_ranks_that_are_forked_after_pytorch_was_imported_end_in_their_traces(tm
 
 def record_on_two_nodes(script: Path, folders: tuple[Path, Path]) -> None:
     """Two launchers of two ranks each, which share no folder."""
-    with reserved_port() as port:
+    with reserved_ports() as port:
         nodes = [subprocess.Popen(
             [*record(folder), sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--node-rank", str(node),
              "--nproc-per-node", "2", "--master-addr", "127.0.0.1", "--master-port", str(port), str(script)],
