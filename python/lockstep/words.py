@@ -130,3 +130,4 @@ class DataPart(IntEnum):
 
     ROWS = 0
     BATCH = 1
+    SET = 2

@@ -354,9 +354,10 @@ constexpr auto kFirstCauses = std::to_array<CauseInfo>({
            "Decide together: all_reduce the flag with MAX, and skip on all ranks or on none."),
     {Cause::kNoDistributedSampler,
      "no-distributed-sampler",
-     "Every rank read the whole data set in the same order, so that all of them trained on the "
-     "same "
-     "samples and the ranks but one did nothing.",
+     "Nothing divided the data among the ranks, so each read the whole data set: in the same "
+     "order, "
+     "all ranks but one did nothing; in orders of their own, every sample counted once per rank in "
+     "each epoch.",
      "Give the loader a DistributedSampler (and no shuffle of its own), and call set_epoch on it "
      "before each epoch.",
      "docs/laws.md#9-samples-covered"},

@@ -313,7 +313,8 @@ struct ConfigurationEvent {
 struct DataEvent {
   DataPart part = DataPart::kRows;
   NameId split = kNoName;
-  NameId source = kNoName;  ///< The sampler: "random", "sequential", a class; "stream": none.
+  /// The sampler: "random", "sequential", a class; "stream": none; "subset": one of its own rows.
+  NameId source = kNoName;
   std::uint64_t digest = 0;
 };
 

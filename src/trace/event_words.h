@@ -215,9 +215,10 @@ inline constexpr WordTable<2> kWords<ClipKind> = {"norm", "value"};
 enum class DataPart : std::uint8_t {
   kRows,   ///< Which rows of its data set a pass divides among the ranks, in order.
   kBatch,  ///< The values of the batch that the next forward consumes.
+  kSet,    ///< A data set that nothing divides among the ranks: by what it holds, as a pass begins.
 };
 template <>
-inline constexpr WordTable<2> kWords<DataPart> = {"rows", "batch"};
+inline constexpr WordTable<3> kWords<DataPart> = {"rows", "batch", "set"};
 
 /// What a communication hook makes of gradients.
 enum class HookEffect : std::uint8_t {
@@ -287,10 +288,11 @@ enum class KnownSampler : std::uint8_t {
   kRandom,       ///< The rank alone reads the whole set, each sample once, in an order of its own.
   kSequential,   ///< The same, in the set's order.
   kStream,       ///< A data set that is iterated over.
+  kSubset,       ///< The rank alone reads the rows that it has taken of the set, each sample once.
 };
 template <>
-inline constexpr WordTable<4> kWords<KnownSampler> = {
-    "distributed", "random", "sequential", "stream"};
+inline constexpr WordTable<5> kWords<KnownSampler> = {
+    "distributed", "random", "sequential", "stream", "subset"};
 
 /// The split that is trained on; any other is evaluated.
 inline constexpr std::string_view kTrainSplit = "train";

@@ -1,4 +1,6 @@
 // samples-covered on what ranks read where ids of samples cannot say it, written by hand.
+#include <array>
+
 #include <gtest/gtest.h>
 
 #include "tests/support/ddp_job.h"
@@ -117,6 +119,119 @@ TEST(DataReadTest, PassesOverRowsAreComparedOneByOne) {
   const LawResult result = divide({{5, 6}, {5, 7}});
   ASSERT_EQ(result.findings.size(), 1U);
   EXPECT_EQ(result.findings[0].step, 4);
+}
+
+/// First passes over a data set that nothing divides: the samples of each rank, and what its set holds.
+struct Passes {
+  std::vector<std::vector<std::int64_t>> of_rank;
+  std::string_view source = "random";
+  std::string_view of_last = {};  // Its own source, if it has one.
+  Digests sets = {};              // All equal, if empty.
+  bool again = true;              // A second pass begins.
+  std::string_view split = "train";
+  std::int32_t group = 0;
+};
+
+LawResult pass_over(const Passes& passes) {
+  DdpJob job(static_cast<std::int32_t>(passes.of_rank.size()));
+  for (std::int32_t rank = 0; rank < job.n_ranks(); ++rank) {
+    const auto nth = static_cast<std::size_t>(rank);
+    job.at(rank);
+    job.stream.add(rank, WrapEvent{.group = passes.group, .n_ranks = job.n_ranks()});
+    const NameId split = job.stream.name(passes.split);
+    const bool own = rank == job.n_ranks() - 1 && !passes.of_last.empty();
+    const DataEvent begins{.part = DataPart::kSet,
+                           .split = split,
+                           .source = job.stream.name(own ? passes.of_last : passes.source),
+                           .digest = passes.sets.empty() ? 5 : passes.sets[nth]};
+    job.stream.add(rank, begins);
+    for (const std::int64_t& id : passes.of_rank[nth]) {
+      job.stream.add(rank, SampleEvent{.split = split, .ids = {&id, 1}});
+      ++job.at(rank).opt;
+    }
+    if (!passes.again) continue;
+    const std::array<std::int64_t, 4> next = {0, 1, 2, 3};
+    job.stream.add(rank, begins);
+    job.stream.add(rank, SampleEvent{.split = split, .ids = next});
+  }
+  return check("samples-covered", job.stream);
+}
+
+TEST(DataReadTest, RanksThatReadOneSetInOrdersOfTheirOwnAreNamed) {
+  const LawResult result = pass_over({.of_rank = {{0, 1, 2, 3}, {2, 3, 1, 0}, {1, 0, 3, 2}}});
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(id_of(result.findings[0].cause), "no-distributed-sampler");
+  EXPECT_EQ(result.findings[0].field, "duplicates");
+  EXPECT_EQ(result.findings[0].step, 0);
+  EXPECT_EQ(result.findings[0].ranks, (std::vector{Rank{0}, Rank{1}, Rank{2}}));
+  EXPECT_NE(result.findings[0].message.find("4 of 4 samples"), std::string::npos);
+}
+
+// Each sample is read once in a pass, so the beginning of one is enough.
+TEST(DataReadTest, APassNeedNotEndForThat) {
+  const LawResult result = pass_over({.of_rank = {{0, 1, 2}, {2, 5, 6}}, .again = false});
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_NE(result.findings[0].message.find("1 of 5 samples"), std::string::npos);
+}
+
+// The second pass reads 0 to 3 on all ranks.
+TEST(DataReadTest, OnlyFirstPassesAreCompared) {
+  EXPECT_EQ(pass_over({.of_rank = {{0, 1}, {2, 3}}}).verdict, Verdict::kHolds);
+}
+
+TEST(DataReadTest, ASetOfTheRanksOwnIsNotDivided) {
+  EXPECT_EQ(pass_over({.of_rank = {{0, 1, 2}, {2, 1, 0}}, .sets = {5, 6}}).verdict,
+            Verdict::kHolds);
+}
+
+TEST(DataReadTest, RanksThatReadInDifferentWaysAreNotCompared) {
+  EXPECT_EQ(pass_over({.of_rank = {{0, 1, 2}, {2, 1, 0}}, .of_last = "Mine"}).verdict,
+            Verdict::kHolds);
+}
+
+// Ranks that read in one order may share out each batch by hand.
+TEST(DataReadTest, OneOrderIsJudgedByTheValuesOfBatches) {
+  EXPECT_EQ(pass_over({.of_rank = {{0, 1, 2}, {0, 1, 2}}}).verdict, Verdict::kHolds);
+  EXPECT_EQ(pass_over({.of_rank = {{0, 1, 2}, {0, 1}}}).verdict, Verdict::kHolds);
+}
+
+TEST(DataReadTest, WhoDrawsWithReplacementMayDrawWhatOthersDraw) {
+  EXPECT_EQ(pass_over({.of_rank = {{0, 1, 0}, {2, 1, 0}}}).verdict, Verdict::kHolds);
+}
+
+TEST(DataReadTest, PartsThatRanksTakeByHandMayNotOverlap) {
+  const LawResult result = pass_over({.of_rank = {{0, 2, 4}, {4, 1, 3}}, .source = "subset"});
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(id_of(result.findings[0].cause), "sampler-seed-differs");
+  EXPECT_NE(result.findings[0].message.find("1 of 5 samples"), std::string::npos);
+  EXPECT_EQ(pass_over({.of_rank = {{0, 2, 4}, {5, 1, 3}}, .source = "subset"}).verdict,
+            Verdict::kHolds);
+}
+
+// Its passes show whether a program's own sampler divides the set: all samples per rank, or a share.
+TEST(DataReadTest, OfASamplerOfTheProgramsOwnWholePassesAreJudged) {
+  const std::vector<std::vector<std::int64_t>> shares = {{0, 1, 5}, {5, 4, 3}};
+  const LawResult parts = pass_over({.of_rank = shares, .source = "ByLength"});
+  ASSERT_EQ(parts.findings.size(), 1U);
+  EXPECT_EQ(id_of(parts.findings[0].cause), "sampler-seed-differs");
+  EXPECT_EQ(pass_over({.of_rank = shares, .source = "ByLength", .again = false}).verdict,
+            Verdict::kHolds);
+  const LawResult whole = pass_over({.of_rank = {{0, 1, 2}, {2, 1, 0}}, .source = "ByLength"});
+  ASSERT_EQ(whole.findings.size(), 1U);
+  EXPECT_EQ(id_of(whole.findings[0].cause), "weighted-not-sharded");
+}
+
+// Four of five samples on each of two ranks are no shares: more than the set has.
+TEST(DataReadTest, ASamplerThatDrawsSomeOfTheSetDividesNothing) {
+  EXPECT_EQ(pass_over({.of_rank = {{0, 1, 2, 4}, {4, 3, 1, 0}}, .source = "Some"}).verdict,
+            Verdict::kHolds);
+}
+
+TEST(DataReadTest, PassesOfOtherSplitsAndGroupsAreFree) {
+  const std::vector<std::vector<std::int64_t>> all = {{0, 1, 2}, {2, 1, 0}};
+  EXPECT_TRUE(pass_over({.of_rank = all, .split = "eval"}).findings.empty());
+  EXPECT_TRUE(pass_over({.of_rank = all, .group = 1}).findings.empty());
+  EXPECT_TRUE(pass_over({.of_rank = {{0, 1, 2}}}).findings.empty());
 }
 
 }  // namespace

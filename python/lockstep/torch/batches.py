@@ -15,7 +15,8 @@ import torch
 from torch.utils.data import dataloader
 from torch.utils.data.distributed import DistributedSampler
 
-from lockstep.torch.data_read import MOST_BATCHES, Handed, source_of, tensors_of
+from lockstep.torch.data_read import MOST_BATCHES, Handed, consumed_whole, pass_source, source_of, values_of
+from lockstep.torch.contents import contents_of
 from lockstep.torch.data_sets import TRAIN, DataSets, place_of
 from lockstep.torch.samplers import held_by
 from lockstep.torch.streams import LOADER
@@ -33,7 +34,8 @@ Passed = tuple[str, list[Any], "_Share | None"]
 """The split of a batch that was passed by, and its ids; with a share: its indices in that share's data set."""
 _PASS = "_lockstep_pass"  # On an iterator: its pass, ...
 _SHARE = "_lockstep_share"  # ... what its batches are counted to, ...
-_ASKED = "_lockstep_asked"  # ... and the indices of those that it has not handed out.
+_ASKED = "_lockstep_asked"  # ... the indices of those that it has not handed out ...
+_BEGUN = "_lockstep_begun"  # ... and whether it has handed out one of this pass.
 
 
 class _Pass:
@@ -52,6 +54,7 @@ class _Share:
     def __init__(self, data: Callable[[], Any]) -> None:
         self.data = data
         self.source = ""  # What it draws from, as in data events: known while batches are looked at.
+        self.pass_source = ""  # The same of a pass that is about to begin; empty: it has, or does not matter.
         self.split = ""
         self.training = -2  # -1 = evaluations, -2 = nothing yet.
         self.begun: _Pass | None = None  # The pass that its last batch was of.
@@ -72,6 +75,7 @@ class Batches:
         self._from: _Pass | None = None  # ... the pass that it is of, if that is known ...
         self._share = _Share(lambda: None)  # ... what it is counted to.
         self.n_looked_at = 0  # Batches of which the values were.
+        self.inputs: Any = None  # Of the forward that begins.
         self.asking: Any = None  # The iterator that asks its sampler now.
         self.data_sets = DataSets()
         self._begun: _Pass | None = None  # A pass that no loader has asked for.
@@ -98,10 +102,13 @@ class Batches:
             share = known[_SHARE] = _Share(place_of(data_set))
             share.source = source_of(iterator)
         self._share = share
+        if _BEGUN not in known:
+            known[_BEGUN] = True
+            share.pass_source = pass_source(iterator, share.source)
         share.begun, share.alike_in = self._from, -2
         ids = None if index is None else self.data_sets.ids_of(data_set, _ids_of(index))
         source = share.source if self.n_looked_at < MOST_BATCHES else ""
-        self.handed = Handed(ids, source, tensors_of(data) if source else [])
+        self.handed = Handed(ids, source, data if source or share.pass_source else None)
         ours = type(index) is list and not source and LOADER not in known
         share.first = self.data_sets.first_of(data_set) if ours else None
 
@@ -115,7 +122,7 @@ class Batches:
         if passing is not None:
             self._share, index = passing
             self._from, self._share.alike_in = self._share.begun, -2
-            self.handed = Handed(self._share.ids_of(index), "", [])
+            self.handed = Handed(self._share.ids_of(index), "", None)
 
     def pass_began(self, write: Callable[[str], None]) -> None:
         """A sampler has been asked for its first draw. Loaders may be looked through, or begun and left:
@@ -167,9 +174,8 @@ class Batches:
         for draw in drawn if training else ():
             self.recorder.streams.write(wrapper, draw)
         self.write_size()
-        if training and handed.tensors:
-            self.n_looked_at += 1
-            pen.data(wrapper.index, DataPart.BATCH, self._split, handed.source, handed.tensors)
+        if training and handed.values is not None:
+            self._look_at(wrapper, handed)
         ids = handed.ids
         if ids is None:
             return
@@ -177,6 +183,22 @@ class Batches:
             self._size = (wrapper.index, len(ids))
         if not program.gives_samples:
             pen.sample(wrapper.index, self._split, ids)
+
+    def _look_at(self, wrapper: Wrapper, handed: Handed) -> None:
+        pen, share = self.recorder.pen, self._share
+        if pen is None:
+            return
+        values = values_of(handed.values, self.inputs) if handed.source else []
+        if not values:
+            share.source = ""
+        else:
+            self.n_looked_at += 1
+            pen.data(wrapper.index, DataPart.BATCH, self._split, handed.source, values)
+        source, share.pass_source = share.pass_source, ""
+        if source and handed.ids is not None and consumed_whole(handed.values, self.inputs):
+            contents = contents_of(share.data())
+            if contents:
+                pen.data(wrapper.index, DataPart.SET, self._split, source, contents)
 
     def is_settled(self) -> bool:
         """Whether the batch that was handed out last is one more of a pass that is recorded, and nothing but
@@ -187,7 +209,7 @@ class Batches:
         if handed is None:
             return True
         known = begun is None or begun.written
-        return known and self._share.training == self.recorder.trainings.now and not handed.tensors
+        return known and self._share.training == self.recorder.trainings.now and handed.values is None
 
     def pass_by(self) -> Passed | None:
         """A forward of a window that is left out consumes that batch, of which is_settled() holds. Returns: what is to
@@ -311,6 +333,7 @@ def install(recorder: Recorder) -> None:
     def make_reset(real: Callable[..., Any]) -> Callable[..., Any]:
         def _reset(self: Any, *args: Any, **kwargs: Any) -> Any:
             self.__dict__.pop(_ASKED, None)
+            self.__dict__.pop(_BEGUN, None)
             with batches.asked_by(self):
                 return real(self, *args, **kwargs)
         return _reset

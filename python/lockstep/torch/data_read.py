@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from torch.utils.data import dataloader
+from torch.utils.data import Subset, dataloader
 from torch.utils.data.distributed import DistributedSampler
-from torch.utils.data.sampler import RandomSampler, SequentialSampler
+from torch.utils.data.sampler import RandomSampler, SequentialSampler, SubsetRandomSampler
 
 from lockstep.torch.recorder import DTYPES
 from lockstep.torch.samplers import MOST_LAYERS, below
@@ -25,38 +25,76 @@ class Handed(NamedTuple):
 
     ids: list[int] | None  # None: the data set is a stream.
     source: str  # As in the events; empty where something divides the data among the ranks.
-    tensors: list[torch.Tensor]
+    values: Any  # The batch; None where its values do not matter.
 
 
 def source_of(iterator: Any) -> str:
     """What a loader's iterator draws from, if nothing divides that among the ranks."""
     if iterator._dataset_kind != dataloader._DatasetKind.Map:
         return "stream"
-    sampler = iterator._index_sampler
-    for _ in range(MOST_LAYERS):
-        divided = isinstance(sampler, DistributedSampler) or isinstance(
-            getattr(sampler, "num_processes", None) or getattr(sampler, "num_replicas", None), int)
-        if divided:
-            return ""
-        inner = below(sampler)
-        if inner is None:
-            break
-        sampler = inner
-    kinds = {RandomSampler: "random", SequentialSampler: "sequential"}
-    return kinds.get(type(sampler), type(sampler).__name__)
+    layers = _layers(iterator._index_sampler)
+    return "" if any(map(_divides, layers)) else _kind_of(layers[-1])
 
 
-def tensors_of(batch: Any) -> list[torch.Tensor]:
-    """The first values of a batch: of its plain tensors in host memory."""
+def _layers(sampler: Any) -> list[Any]:
+    """A sampler and those that it takes its draws from."""
+    layers = [sampler]
+    while len(layers) <= MOST_LAYERS and (inner := below(layers[-1])) is not None:
+        layers.append(inner)
+    return layers
+
+
+def _divides(sampler: Any) -> bool:
+    n = getattr(sampler, "num_processes", None) or getattr(sampler, "num_replicas", None)
+    return isinstance(sampler, DistributedSampler) or isinstance(n, int)
+
+
+def _kind_of(sampler: Any) -> str:
+    if type(sampler) is SequentialSampler:
+        return "sequential"
+    plain = type(sampler) is RandomSampler and not sampler.replacement and len(sampler) == len(sampler.data_source)
+    return "random" if plain else type(sampler).__name__
+
+
+def pass_source(iterator: Any, source: str) -> str:
+    """What a pass that nothing divides draws from, each sample once: a set, rows of one, or what a sampler of the
+    program's own makes of it. Empty where it may draw a sample again, or some of them at random."""
+    if not source or source == "stream":
+        return ""
+    kind = type(_layers(iterator._index_sampler)[-1])
+    if source in ("random", "sequential"):
+        return "subset" if isinstance(iterator._dataset, Subset) else source
+    if kind is SubsetRandomSampler:
+        return "subset"
+    return "" if kind.__module__.startswith("torch.") else source
+
+
+def consumed_whole(batch: Any, inputs: Any) -> bool:
+    """Whether a forward takes a tensor of the batch as it is, or one of its shape: a program that divides each batch
+    among the ranks gives it a part."""
+    shapes = {tensor.shape for tensor in _plain(batch, True)}
+    return any(tensor.shape in shapes for tensor in _plain(inputs, True))
+
+
+def values_of(batch: Any, inputs: Any) -> list[torch.Tensor]:
+    """The first values of a batch; where the forward does not take it as it is, those of its inputs, too."""
+    values = _plain(batch, False)
+    if values and not consumed_whole(batch, inputs):
+        values += _plain(inputs, True)
+    return [one.detach().reshape(-1)[:MOST_ELEMENTS].cpu() for one in values]
+
+
+def _plain(value: Any, anywhere: bool) -> list[torch.Tensor]:
+    """The first plain tensors in host memory, or anywhere."""
     found: list[torch.Tensor] = []
-    _collect(batch, found.append, 4)
-    return [one.detach().reshape(-1)[:MOST_ELEMENTS] for one in found[:MOST_TENSORS]]
+    _collect(value, lambda one: found.append(one) if anywhere or one.device.type == "cpu" else None, 4)
+    return found[:MOST_TENSORS]
 
 
 def _collect(value: Any, take: Callable[[torch.Tensor], None], depth: int) -> None:
     if isinstance(value, torch.Tensor):
-        if type(value) is torch.Tensor and value.device.type == "cpu" and value.dtype in DTYPES \
-                and value.layout == torch.strided and value.numel() > 0:
+        if type(value) is torch.Tensor and value.dtype in DTYPES and value.layout == torch.strided \
+                and value.numel() > 0:
             take(value)
     elif depth > 0 and isinstance(value, Mapping):
         for one in value.values():

@@ -209,14 +209,19 @@ class _Entry:
     def __init__(self, wrapper: Wrapper | None) -> None:
         self._wrapper = wrapper
 
-    def __call__(self, module: torch.nn.Module, _inputs: Any) -> None:
+    def __call__(self, module: torch.nn.Module, inputs: Any) -> None:
         wrapper = self._wrapper
         if wrapper is None:
             return
+        batches = wrapper.recorder.batches
+        outer = batches.inputs
+        batches.inputs = outer or inputs
         try:
             wrapper.entering(module)
         except Exception as error:
             wrapper.recorder.trouble(SEAM, error)
+        finally:
+            batches.inputs = outer
 
     def __deepcopy__(self, _memo: Any) -> _Entry:
         return _Entry(None)
@@ -388,6 +393,7 @@ def install(recorder: Recorder) -> None:
             recorder.current = wrapper.place
             outer, wrapping.running = wrapping.running, (self, wrapper)
             entered = None
+            recorder.batches.inputs = args, kwargs
             try:
                 entered = recorder.streams.entering(wrapper)
                 wrapper.forwards()
@@ -397,6 +403,7 @@ def install(recorder: Recorder) -> None:
                 result = real(self, *args, **kwargs)
             finally:
                 wrapper.through, wrapping.running, recorder.scope = False, outer, ""
+                recorder.batches.inputs = None
             if entered is not None:
                 recorder.quietly(SEAM, functools.partial(recorder.streams.left, wrapper, entered))
             return result

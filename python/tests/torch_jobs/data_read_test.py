@@ -1,68 +1,85 @@
-"""What a loader draws from: the values of its batches count only where nothing divides them among the ranks."""
+"""What a loader draws from, and whether a forward takes the batch as it is."""
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
-from lockstep.torch import data_read
+from lockstep.torch.data_read import consumed_whole, pass_source, source_of, values_of
 from torch.utils.data import (
-    BatchSampler, DataLoader, IterableDataset, SequentialSampler, TensorDataset, WeightedRandomSampler)
-from torch.utils.data.distributed import DistributedSampler
+    DataLoader,
+    DistributedSampler,
+    IterableDataset,
+    RandomSampler,
+    Subset,
+    SubsetRandomSampler,
+    TensorDataset,
+    WeightedRandomSampler,
+)
 
-ROWS = TensorDataset(torch.zeros(12, 2))  # As all of them are equal, values say nothing of who reads what.
+DATA = TensorDataset(torch.arange(12.0))
 
 
-class Stream(IterableDataset[torch.Tensor]):
-    def __iter__(self) -> Iterator[torch.Tensor]:
-        return iter(torch.zeros(12, 2))
+class Rows(IterableDataset):  # type: ignore[type-arg]
+    def __iter__(self) -> Any:
+        return iter(range(12))
 
 
-class Sharded:
-    """Divides another sampler's batches, as wrappers of frameworks do."""
-
-    def __init__(self, sampler: Any) -> None:
-        self.batch_sampler, self.num_processes = sampler, 2
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self.batch_sampler)
+class Backwards:
+    def __iter__(self) -> Any:
+        return iter(range(11, -1, -1))
 
     def __len__(self) -> int:
-        return 3
+        return 12
 
 
-def divided() -> DistributedSampler[Any]:
-    return DistributedSampler(ROWS, num_replicas=2, rank=0)
+# Loader, the source in events of batches, and in those of passes: each sample once, or nothing is said.
+DRAWN = {
+    "shuffled": (DataLoader(DATA, shuffle=True), "random", "random"),
+    "in order": (DataLoader(DATA), "sequential", "sequential"),
+    "rows of a set": (DataLoader(Subset(DATA, [1, 2]), shuffle=True), "random", "subset"),
+    "rows by sampler": (DataLoader(DATA, sampler=SubsetRandomSampler([1, 2])), "SubsetRandomSampler", "subset"),
+    "with replacement": (DataLoader(DATA, sampler=RandomSampler(DATA, replacement=True)), "RandomSampler", ""),
+    "some": (DataLoader(DATA, sampler=RandomSampler(DATA, num_samples=5)), "RandomSampler", ""),
+    "weighted": (DataLoader(DATA, sampler=WeightedRandomSampler([1.0] * 12, 12)), "WeightedRandomSampler", ""),
+    "divided": (DataLoader(DATA, sampler=DistributedSampler(DATA, 2, 0)), "", ""),
+    "of one's own": (DataLoader(DATA, sampler=Backwards()), "Backwards", "Backwards"),
+    "a stream": (DataLoader(Rows()), "stream", ""),
+}
 
 
-@pytest.mark.parametrize(("loader", "source"), [
-    (lambda: DataLoader(ROWS, 2, sampler=divided()), ""),
-    (lambda: DataLoader(ROWS, batch_sampler=BatchSampler(divided(), 2, False)), ""),
-    (lambda: DataLoader(ROWS, batch_sampler=Sharded(BatchSampler(SequentialSampler(ROWS), 2, False))), ""),
-    (lambda: DataLoader(ROWS, 2), "sequential"),
-    (lambda: DataLoader(ROWS, 2, shuffle=True), "random"),
-    (lambda: DataLoader(ROWS, 2, sampler=WeightedRandomSampler([1.0] * 12, 12)), "WeightedRandomSampler"),
-    (lambda: DataLoader(Stream(), 2), "stream"),
+@pytest.mark.parametrize("drawn", DRAWN.values(), ids=DRAWN.keys())
+def test_a_loader_is_known_by_what_it_draws_from(drawn: tuple[Any, str, str]) -> None:
+    loader, of_batches, of_passes = drawn
+    iterator = iter(loader)
+    source = source_of(iterator)
+    assert (source, pass_source(iterator, source)) == (of_batches, of_passes)
+
+
+BATCH = {"x": torch.arange(12.0).reshape(4, 3), "y": torch.arange(4)}
+
+
+@pytest.mark.parametrize(("inputs", "whole"), [
+    (((BATCH["x"],), {}), True),
+    (((), {"x": BATCH["x"] + 1}), True),
+    (((BATCH["x"][::2],), {}), False),
+    (((BATCH["x"][:, :2],), {}), False),
+    (((), {}), False),
+    (None, False),
 ])
-def test_a_loader_is_known_by_what_divides_it(loader: Any, source: str) -> None:
-    assert data_read.source_of(iter(loader())) == source
+def test_a_forward_takes_a_batch_as_it_is_or_a_part_of_it(inputs: Any, whole: bool) -> None:
+    assert consumed_whole(BATCH, inputs) is whole
 
 
-def test_values_of_all_tensors_of_a_batch_are_read_and_of_nothing_else() -> None:
-    x, y, z = torch.ones(2, 3), torch.zeros(4), torch.full((1,), 2.0)
-    batch = {"x": x, "pair": [y, ("text", z)], "n": 3, "none": torch.zeros(0), "sparse": x.to_sparse()}
-    assert [list(one) for one in data_read.tensors_of(batch)] == [[1.0] * 6, [0.0] * 4, [2.0]]
+def test_parts_of_one_batch_have_values_of_their_own() -> None:
+    def all_of(inputs: Any) -> list[list[float]]:
+        return [one.tolist() for one in values_of(BATCH, inputs)]
+
+    whole = all_of(BATCH["x"])
+    assert whole == all_of(BATCH["x"] * 2) == [list(range(12)), list(range(4))]
+    assert all_of(BATCH["x"][::2]) != all_of(BATCH["x"][1::2])
+    assert all_of(BATCH["x"][::2])[:2] == whole
 
 
-def test_of_a_large_batch_the_first_values_are_looked_at() -> None:
-    many = [torch.full((data_read.MOST_ELEMENTS + 1,), float(i)) for i in range(data_read.MOST_TENSORS + 1)]
-    found = data_read.tensors_of(many)
-    assert len(found) == data_read.MOST_TENSORS
-    assert all(one.numel() == data_read.MOST_ELEMENTS for one in found)
-    assert [float(one[-1]) for one in found] == [float(i) for i in range(data_read.MOST_TENSORS)]
-
-
-def test_looking_makes_no_part_of_a_graph() -> None:
-    [found] = data_read.tensors_of(torch.ones(3, requires_grad=True) * 2)
-    assert not found.requires_grad
+def test_a_batch_without_tensors_has_no_values() -> None:
+    assert values_of(["a", "b"], torch.ones(2)) == []

@@ -26,6 +26,8 @@ std::string with_split(NameId split, const NameTable& names, std::string text) {
 void DataRead::on_event(const Event& event) {
   if (const auto* wrap = std::get_if<WrapEvent>(&event.body))
     return wrappers_.on_wrap(event, *wrap);
+  if (const auto* samples = std::get_if<SampleEvent>(&event.body))
+    return on_samples(event, *samples);
   const auto* data = std::get_if<DataEvent>(&event.body);
   if (data == nullptr || data->digest == 0) return;
   const Place place{event.at.attempt, data->split};
@@ -40,12 +42,112 @@ void DataRead::on_event(const Event& event) {
   // Only where the gradients of all ranks are averaged: others may share out one model.
   const WrapEvent* const wrap = wrappers_.find(wrapper_of(event.at));
   if (wrap == nullptr || wrap->group != 0 || wrap->n_ranks < 2) return;
+  if (data->part == DataPart::kSet) return on_pass(event, *data);
   Batches& batches = batches_[place][rank];
   if (batches.digests.empty()) {
     batches.source = data->source;
     batches.step = event.at.opt;
   }
   batches.digests.push_back(data->digest);
+}
+
+void DataRead::on_pass(const Event& event, const DataEvent& data) {
+  const auto [first, is_new] =
+      passes_[{event.at.attempt, data.split}].try_emplace(to_int(event.rank));
+  if (is_new) {
+    first->second = {.source = data.source, .step = event.at.opt, .set = data.digest};
+  } else {
+    first->second.ended = true;
+  }
+}
+
+void DataRead::on_samples(const Event& event, const SampleEvent& samples) {
+  const auto place = passes_.find({event.at.attempt, samples.split});
+  if (place == passes_.end()) return;
+  const auto pass = place->second.find(to_int(event.rank));
+  if (pass == place->second.end() || pass->second.ended) return;
+  std::vector<std::int64_t>& ids = pass->second.ids;
+  ids.insert(ids.end(), samples.ids.begin(), samples.ids.end());
+}
+
+/// How the ranks' first passes over one data set are related.
+enum class DataRead::Sharing : std::uint8_t {
+  kNone,   ///< No sample was read twice, or nothing says that it should not have been.
+  kWhole,  ///< Each rank read all samples, or would have.
+  kParts,  ///< Each rank read a part, and parts overlap.
+};
+
+// Ranks that read in one order may share out each batch, or one model: what batches hold says whether they do.
+bool DataRead::in_one_order(const PassesByRank& by_rank) {
+  const std::vector<std::int64_t>& first = by_rank.begin()->second.ids;
+  return std::ranges::all_of(by_rank, [&](const auto& entry) {
+    const std::vector<std::int64_t>& ids = entry.second.ids;
+    const std::size_t n = std::min(ids.size(), first.size());
+    return std::ranges::equal(std::span(ids).first(n), std::span(first).first(n));
+  });
+}
+
+// Of a program's own sampler only whole passes show what it means to do: each rank reads everything, or as much as
+// is its share.
+DataRead::Sharing DataRead::sharing_of_own(const PassesByRank& by_rank) {
+  std::set<std::int64_t> all;
+  std::size_t n_read = 0;
+  for (const auto& [rank, pass] : by_rank) {
+    if (!pass.ended) return Sharing::kNone;
+    n_read += pass.ids.size();
+    all.insert(pass.ids.begin(), pass.ids.end());
+  }
+  if (n_read == all.size() * by_rank.size()) return Sharing::kWhole;
+  const auto span = static_cast<std::size_t>(*all.rbegin() - *all.begin() + 1);
+  return n_read <= span + by_rank.size() ? Sharing::kParts : Sharing::kNone;
+}
+
+DataRead::Sharing DataRead::sharing_of(const PassesByRank& by_rank, const NameTable& names) {
+  const FirstPass& first = by_rank.begin()->second;
+  std::map<std::int64_t, std::int32_t> n_readers;
+  for (const auto& [rank, pass] : by_rank) {
+    if (pass.set != first.set || pass.source != first.source) return Sharing::kNone;
+    const std::set<std::int64_t> own(pass.ids.begin(), pass.ids.end());
+    if (own.size() < pass.ids.size()) return Sharing::kNone;  // Drawn with replacement.
+    for (const std::int64_t id : own) ++n_readers[id];
+  }
+  const bool shared =
+      std::ranges::any_of(n_readers, [](const auto& sample) { return sample.second > 1; });
+  if (!shared || in_one_order(by_rank)) return Sharing::kNone;
+  const auto known = parse_word<KnownSampler>(names.text(first.source));
+  if (!known) return sharing_of_own(by_rank);
+  return known == KnownSampler::kSubset ? Sharing::kParts : Sharing::kWhole;
+}
+
+std::optional<Finding> DataRead::shared_samples(const Place& place,
+                                                const PassesByRank& by_rank,
+                                                const NameTable& names) {
+  const Sharing sharing = sharing_of(by_rank, names);
+  if (sharing == Sharing::kNone) return std::nullopt;
+  std::map<std::int64_t, std::int32_t> n_readers;
+  Finding finding;
+  for (const auto& [rank, pass] : by_rank) {
+    finding.ranks.push_back(Rank{rank});
+    for (const std::int64_t id : pass.ids) ++n_readers[id];
+  }
+  const auto n_shared =
+      std::ranges::count_if(n_readers, [](const auto& sample) { return sample.second > 1; });
+  const FirstPass& first = by_rank.begin()->second;
+  const bool parts = sharing == Sharing::kParts;
+  finding.attempt = place.attempt;
+  finding.event = "data";
+  finding.field = "duplicates";
+  finding.step = first.step;
+  finding.cause = parts ? Cause::kSamplerSeedDiffers : cause_of(names.text(first.source));
+  finding.message = with_split(
+      place.split,
+      names,
+      std::to_string(n_shared) + " of " + std::to_string(n_readers.size()) +
+          " samples are read by several ranks in their first pass: " +
+          (parts ? "the parts that the ranks take of the data set overlap"
+                 : "nothing divides the data among the ranks, and each reads all of them in an "
+                   "order of its own"));
+  return finding;
 }
 
 /// One batch after another is the same on all ranks, as far as all of them came.
@@ -76,33 +178,49 @@ Finding DataRead::same_batches(const Place& place,
   return finding;
 }
 
+Finding DataRead::other_rows(const Place& place, const Ballot& ballot, const NameTable& names) {
+  Finding finding;
+  finding.attempt = place.attempt;
+  finding.event = "data";
+  finding.field = "rows";
+  finding.step = ballot.majority_opt();
+  finding.ranks = ballot.minority(0);
+  finding.message = with_split(place.split,
+                               names,
+                               "divides another subset of the data set among the ranks than the "
+                               "others do: samples that one rank holds out are trained on by "
+                               "another, and some by none");
+  finding.cause = Cause::kSplitLeak;
+  return finding;
+}
+
+std::optional<Finding> DataRead::undivided(const Worlds& worlds, const NameTable& names) const {
+  const auto have_all = [&](const Place& place, std::size_t n_known) {
+    const std::int32_t n_ranks = worlds.of(place.attempt);
+    return is_train_split(names.text(place.split)) && n_ranks > 1 &&
+           static_cast<std::int64_t>(n_known) >= n_ranks;
+  };
+  for (const auto& [place, by_rank] : batches_) {
+    if (have_all(place, by_rank.size()) && are_same(by_rank))
+      return same_batches(place, by_rank, names);
+  }
+  for (const auto& [place, by_rank] : passes_) {
+    if (!have_all(place, by_rank.size())) continue;
+    if (std::optional<Finding> finding = shared_samples(place, by_rank, names)) return finding;
+  }
+  return std::nullopt;
+}
+
 std::vector<Finding> DataRead::findings(const Worlds& worlds, const NameTable& names) const {
   std::vector<Finding> findings;
   std::set<NameId> reported;
   for (const auto& [key, ballot] : rows_) {
     const Place& place = key.first;
     if (ballot.unanimous() || !reported.insert(place.split).second) continue;
-    Finding finding;
-    finding.attempt = place.attempt;
-    finding.event = "data";
-    finding.field = "rows";
-    finding.step = ballot.majority_opt();
-    finding.ranks = ballot.minority(0);
-    finding.message = with_split(place.split,
-                                 names,
-                                 "divides another subset of the data set among the ranks than the "
-                                 "others do: samples that one rank holds out are trained on by "
-                                 "another, and some by none");
-    finding.cause = Cause::kSplitLeak;
-    findings.push_back(std::move(finding));
+    findings.push_back(other_rows(place, ballot, names));
   }
-  for (const auto& [place, by_rank] : batches_) {
-    const std::int32_t n_ranks = worlds.of(place.attempt);
-    if (!is_train_split(names.text(place.split)) || n_ranks < 2) continue;
-    if (std::ssize(by_rank) < n_ranks || !are_same(by_rank)) continue;
-    findings.push_back(same_batches(place, by_rank, names));
-    break;
-  }
+  if (std::optional<Finding> finding = undivided(worlds, names))
+    findings.push_back(*std::move(finding));
   return findings;
 }
 

@@ -5,6 +5,7 @@
 #include <compare>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "lockstep/laws/detail/alignment.h"
@@ -17,7 +18,9 @@ namespace lockstep::laws {
 ///
 /// Ranks that divide a pass among themselves have to divide the same rows. Ranks whose gradients are
 /// averaged have to read different batches: where the values of all batches that were looked at are
-/// equal on all ranks, and are not all one value, the ranks did the same work.
+/// equal on all ranks, and are not all one value, the ranks did the same work. Where nothing divides
+/// one data set among such ranks, and each reads it in an order of its own, no sample of a first pass
+/// may be read by two of them.
 class DataRead {
  public:
   void on_event(const Event& event);
@@ -43,13 +46,38 @@ class DataRead {
 
   using BatchesByRank = std::map<std::int32_t, Batches>;
 
+  /// The first pass of one rank over a data set that nothing divides.
+  struct FirstPass {
+    NameId source = kNoName;
+    std::int32_t step = 0;
+    std::uint64_t set = 0;  ///< What the data set holds.
+    bool ended = false;
+    std::vector<std::int64_t> ids = {};
+  };
+
+  using PassesByRank = std::map<std::int32_t, FirstPass>;
+
+  void on_pass(const Event& event, const DataEvent& data);
+  void on_samples(const Event& event, const SampleEvent& samples);
+  enum class Sharing : std::uint8_t;
+
+  static bool in_one_order(const PassesByRank& by_rank);
+  static Sharing sharing_of_own(const PassesByRank& by_rank);
+  static Sharing sharing_of(const PassesByRank& by_rank, const NameTable& names);
+  static std::optional<Finding> shared_samples(const Place& place,
+                                               const PassesByRank& by_rank,
+                                               const NameTable& names);
   static bool are_same(const BatchesByRank& by_rank);
   static Finding same_batches(const Place& place,
                               const BatchesByRank& by_rank,
                               const NameTable& names);
 
+  static Finding other_rows(const Place& place, const Ballot& ballot, const NameTable& names);
+  std::optional<Finding> undivided(const Worlds& worlds, const NameTable& names) const;
+
   Wrappers wrappers_;
   std::map<Place, BatchesByRank> batches_;
+  std::map<Place, PassesByRank> passes_;
   std::map<std::pair<Place, std::int32_t>, std::int32_t> n_divided_;  // Passes, by place and rank.
   std::map<std::pair<Place, std::int32_t>, Ballot> rows_;             // By place and pass.
   std::int64_t n_checked_ = 0;

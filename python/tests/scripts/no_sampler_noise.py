@@ -1,0 +1,29 @@
+"""Broken: every rank reads all the data in one order, and adds noise of its own to it."""
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def main():
+    dist.init_process_group("gloo")
+    torch.manual_seed(7)
+    inputs = torch.randn(48, 8)
+    data = TensorDataset(inputs, inputs.sum(1, keepdim=True))
+    model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1)))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    order = torch.Generator().manual_seed(1)
+    loader = DataLoader(data, batch_size=6, shuffle=True, generator=order)
+    torch.manual_seed(dist.get_rank())
+    for _ in range(2):
+        for x, y in loader:
+            x = x + 0.01 * torch.randn_like(x)
+            optimizer.zero_grad()
+            nn.functional.mse_loss(model(x), y).backward()
+            optimizer.step()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""What a data set holds: equal for equal sets, and of others different or unknown."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from lockstep.torch.contents import contents_of
+from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Listed(Dataset):  # type: ignore[type-arg]
+    """A data set with what it is given, of which `rows` has one entry per sample."""
+
+    def __init__(self, rows: Any, **more: Any) -> None:
+        self.rows = rows
+        self.__dict__.update(more)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> Any:
+        raise AssertionError("a sample was read")
+
+
+def alike(a: Any, b: Any) -> bool:
+    """Whether both show what they hold, and that it is the same."""
+    of_a, of_b = contents_of(a), contents_of(b)
+    return bool(of_a) and len(of_a) == len(of_b) and all(map(torch.equal, of_a, of_b))
+
+
+SETS: dict[str, Callable[[int], Any]] = {
+    "tensors": lambda n: TensorDataset(torch.arange(8.0), torch.full((8,), float(n))),
+    "an array": lambda n: Listed(np.array([1.0, 2.0, 3.0 + n])),
+    "numbers": lambda n: Listed([1, 2, 3 + n]),
+    "files and classes": lambda n: Listed([("a.png", 0), ("b.png", n)]),
+    "a list and a word": lambda n: Listed(["a", "b"], root=f"/data/{n}"),
+    "a list and a number": lambda n: Listed(["a", "b"], offset=n),
+    "a list and a tensor of another size": lambda n: Listed(["a", "b"], mean=torch.tensor([1.0 + n, 2.0, 3.0])),
+    "sets in a row": lambda n: ConcatDataset([Listed([1, 2]), Listed([3, 4 + n])]),
+}
+
+
+@pytest.mark.parametrize("make", SETS.values(), ids=SETS.keys())
+def test_equal_sets_are_alike_and_others_are_not(make: Callable[[int], Any]) -> None:
+    assert alike(make(0), make(0))
+    assert not alike(make(0), make(1))
+
+
+def test_a_part_of_a_set_holds_what_the_whole_does() -> None:
+    whole = Listed([1, 2, 3])
+    assert alike(Subset(Subset(whole, [0, 2]), [1]), whole)
+
+
+class Computed(Dataset):  # type: ignore[type-arg]
+    """Nothing that it has shows what its samples are: each may be of the rank's own."""
+
+    def __init__(self) -> None:
+        self.n, self.files = 4, ["a", "b", "c", "d", "e", "f", "g", "h"]
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __getitem__(self, index: int) -> Any:
+        raise AssertionError("a sample was read")
+
+
+@pytest.mark.parametrize("data", [
+    Computed(), Listed([object(), object()]), Listed(np.array([None, None])), Listed({"a": 1, "b": 2}), range(4),
+    ConcatDataset([Listed([1, 2]), Computed()]), Listed([]),
+], ids=["fewer than files", "objects", "an array of objects", "a dictionary", "a range", "one of two", "nothing"])
+def test_what_does_not_show_is_unknown(data: Any) -> None:
+    assert contents_of(data) == []
