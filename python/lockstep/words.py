@@ -131,3 +131,5 @@ class DataPart(IntEnum):
     ROWS = 0
     BATCH = 1
     SET = 2
+    ENTRIES = 3
+    ORDER = 4

@@ -162,11 +162,12 @@ PyObject* sample_at(PenState& state, const Arguments& arguments) {
 PyObject* data(PenState& state, const Arguments& arguments) {
   std::vector<Owned> copies;
   const std::vector<TensorView> tensors = state.reader.views(arguments.object(4), copies);
-  state.pen.write_data({.part = arguments.choice<DataPart>(1, static_cast<int>(DataPart::kSet) + 1),
-                        .split = state.pen.name(arguments.text(2)),
-                        .source = state.pen.name(arguments.text(3))},
-                       tensors,
-                       arguments.small(0));
+  state.pen.write_data(
+      {.part = arguments.choice<DataPart>(1, static_cast<int>(DataPart::kOrder) + 1),
+       .split = state.pen.name(arguments.text(2)),
+       .source = state.pen.name(arguments.text(3))},
+      tensors,
+      arguments.small(0));
   return none();
 }
 

@@ -168,6 +168,13 @@ constexpr auto kFirstCauses = std::to_array<CauseInfo>({
      "Clear gradients once per step, before its first backward pass, and not before each of "
      "them.",
      "docs/laws.md#21-accumulated-once"},
+    {Cause::kDataOrderDiffers,
+     "data-order-differs",
+     "The ranks hold the same samples in different orders, so one index is a different sample on "
+     "each of them: their shards overlap and leave samples out.",
+     "Sort what a folder or a set lists (`sorted(os.listdir(folder))`), and shuffle it with the "
+     "same seed on every rank.",
+     "docs/laws.md#9-samples-covered"},
     in_zoo(Cause::kDoubleAverage,
            "docs/zoo.md#double-average",
            "Gradients were divided by the number of ranks twice.",

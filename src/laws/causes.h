@@ -37,6 +37,7 @@ enum class Cause : std::uint8_t {
   kCollectiveResultDropped,
   kConfigurationDiffers,
   kContributionLost,
+  kDataOrderDiffers,
   kDoubleAverage,
   kDtypeRedopRootMismatch,
   kDuplicateDevice,

@@ -216,9 +216,11 @@ enum class DataPart : std::uint8_t {
   kRows,   ///< Which rows of its data set a pass divides among the ranks, in order.
   kBatch,  ///< The values of the batch that the next forward consumes.
   kSet,    ///< A data set that nothing divides among the ranks: by what it holds, as a pass begins.
+  kEntries,  ///< Which samples a data set holds that a pass divides among the ranks, in any order, ...
+  kOrder,  ///< ... and in which order.
 };
 template <>
-inline constexpr WordTable<3> kWords<DataPart> = {"rows", "batch", "set"};
+inline constexpr WordTable<5> kWords<DataPart> = {"rows", "batch", "set", "entries", "order"};
 
 /// What a communication hook makes of gradients.
 enum class HookEffect : std::uint8_t {

@@ -234,5 +234,53 @@ TEST(DataReadTest, PassesOfOtherSplitsAndGroupsAreFree) {
   EXPECT_TRUE(pass_over({.of_rank = {{0, 1, 2}}}).findings.empty());
 }
 
+/// Digests of what a rank holds.
+struct Holds {
+  std::uint64_t entries = 0;
+  std::uint64_t order = 0;
+  std::uint64_t later_order = 0;  ///< Of another data set, after the first; 0: none.
+};
+
+LawResult hold(const std::vector<Holds>& of_rank) {
+  DdpJob job(static_cast<std::int32_t>(of_rank.size()));
+  for (std::int32_t rank = 0; rank < job.n_ranks(); ++rank) {
+    const Holds& own = of_rank[static_cast<std::size_t>(rank)];
+    job.at(rank).opt = 3;
+    const auto add = [&](DataPart part, std::uint64_t digest) {
+      job.stream.add(rank,
+                     DataEvent{.part = part,
+                               .split = job.stream.name("train"),
+                               .source = job.stream.name("distributed"),
+                               .digest = digest});
+    };
+    add(DataPart::kEntries, own.entries);
+    add(DataPart::kOrder, own.order);
+    if (own.later_order != 0) add(DataPart::kOrder, own.later_order);
+  }
+  return check("samples-covered", job.stream);
+}
+
+TEST(DataReadTest, RanksThatHoldTheSameSamplesInAnotherOrderAreNamed) {
+  const LawResult result = hold({{5, 1}, {5, 2}, {5, 1}, {5, 3}});
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(id_of(result.findings[0].cause), "data-order-differs");
+  EXPECT_EQ(result.findings[0].field, "order");
+  EXPECT_EQ(result.findings[0].step, 3);
+  EXPECT_EQ(result.findings[0].ranks, (std::vector{Rank{1}, Rank{3}}));
+}
+
+TEST(DataReadTest, RanksThatHoldOtherSamplesHaveDataOfTheirOwn) {
+  EXPECT_EQ(hold({{5, 1}, {6, 2}}).verdict, Verdict::kHolds);
+  EXPECT_EQ(hold({{5, 1}, {5, 2}, {6, 3}}).verdict, Verdict::kHolds);
+}
+
+TEST(DataReadTest, OneOrderOnAllRanksIsFine) {
+  EXPECT_EQ(hold({{5, 1}, {5, 1}}).verdict, Verdict::kHolds);
+}
+
+TEST(DataReadTest, OfEachRankTheFirstDataSetCounts) {
+  EXPECT_EQ(hold({{5, 1, 2}, {5, 1, 3}}).verdict, Verdict::kHolds);
+}
+
 }  // namespace
 }  // namespace lockstep

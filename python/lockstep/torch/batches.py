@@ -16,7 +16,7 @@ from torch.utils.data import dataloader
 from torch.utils.data.distributed import DistributedSampler
 
 from lockstep.torch.data_read import MOST_BATCHES, Handed, consumed_whole, pass_source, source_of, values_of
-from lockstep.torch.contents import contents_of
+from lockstep.torch.contents import contents_of, entries_of
 from lockstep.torch.data_sets import TRAIN, DataSets, place_of
 from lockstep.torch.samplers import held_by
 from lockstep.torch.streams import LOADER
@@ -251,6 +251,8 @@ class Batches:
         size = len(sampler.dataset)
         key = int(sampler.seed) + int(sampler.epoch)
         rows = self.data_sets.rows(sampler.dataset)
+        entries = entries_of(sampler.dataset) if sampler.num_replicas > 1 and self.data_sets.is_new(sampler.dataset) \
+            else None
         order = _order_of(sampler, key)
         shape = (size, sampler.num_replicas, sampler.num_samples, bool(sampler.shuffle),
                  bool(sampler.drop_last), not sampler.drop_last)
@@ -260,6 +262,9 @@ class Batches:
                 recorder.pen.epoch(split, _kind_of(sampler), key & (1 << 64) - 1, order, *shape)
                 if rows is not None and sampler.num_replicas > 1:
                     recorder.pen.data(-1, DataPart.ROWS, split, _kind_of(sampler), [rows])
+                if entries is not None:
+                    recorder.pen.data(-1, DataPart.ENTRIES, split, _kind_of(sampler), [entries.sort().values])
+                    recorder.pen.data(-1, DataPart.ORDER, split, _kind_of(sampler), [entries])
 
         self.pass_began(write)
 

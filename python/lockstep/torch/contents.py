@@ -2,6 +2,7 @@
 may draw random numbers."""
 from __future__ import annotations
 
+import zlib
 from typing import Any
 
 import torch
@@ -12,6 +13,8 @@ from lockstep.torch.recorder import DTYPES
 
 MOST_ENTRIES = 4096  # Of a list.
 MOST_CHARACTERS = 1 << 16  # Of a word.
+MOST_SAMPLES = 1 << 20  # Of a data set whose samples are told apart.
+MOST_VALUES = 16  # Of each sample.
 
 
 def contents_of(data: Any) -> list[torch.Tensor]:
@@ -84,3 +87,52 @@ def _is_plain(entry: Any) -> bool:
 
 def _of_text(text: str) -> torch.Tensor:
     return torch.tensor(list(text.encode("utf-8", "surrogatepass")) or [0], dtype=torch.uint8)
+
+
+def entries_of(data: Any) -> torch.Tensor | None:
+    """A number for each sample of a data set, the same where two ranks have the same sample, as far as attributes with
+    an entry per sample show it: file names, numbers, the first values of tensors. None where none does."""
+    while isinstance(data, Subset):
+        data = data.dataset
+    if isinstance(data, ConcatDataset):
+        parts = [entries_of(part) for part in data.datasets]
+        known = [part for part in parts if part is not None]
+        return torch.cat(known) if known and len(known) == len(parts) else None
+    try:
+        size, attributes = len(data), vars(data)
+    except TypeError:
+        return None
+    if not 1 < size <= MOST_SAMPLES:
+        return None
+    numbers: torch.Tensor | None = None
+    for name in sorted(attributes):
+        value = attributes[name]
+        for one in value if type(value) is tuple and _are_tensors(value) else (value,):
+            own = _numbers_of(one, size)
+            if own is not None:
+                numbers = own if numbers is None else _mixed(numbers * 31 + own)
+    return numbers
+
+
+def _numbers_of(value: Any, size: int) -> torch.Tensor | None:
+    if type(value) in (list, tuple) and len(value) == size and all(map(_is_plain, value)):
+        return torch.tensor([zlib.crc32(repr(entry).encode("utf-8", "surrogatepass")) for entry in value])
+    if type(value).__module__ == "numpy" and getattr(value, "ndim", 0) > 0 and len(value) == size:
+        try:
+            value = torch.from_numpy(value.reshape(size, -1)[:, :MOST_VALUES].copy())
+        except (TypeError, RuntimeError):
+            return None
+    plain = type(value) is torch.Tensor and value.device.type == "cpu" and value.layout == torch.strided
+    if not plain or value.dim() == 0 or len(value) != size or value.numel() == 0 or value.is_complex():
+        return None
+    words = value.detach().reshape(size, -1)[:, :MOST_VALUES].double().contiguous().view(torch.int64)
+    numbers = torch.zeros(size, dtype=torch.int64)
+    for column in words.unbind(1):
+        numbers = _mixed(numbers * 31 + column)
+    return numbers
+
+
+def _mixed(numbers: torch.Tensor) -> torch.Tensor:
+    """Different numbers for different ones, spread over all bits. Sums and products wrap around."""
+    numbers = (numbers ^ (numbers >> 30)) * -0x40A7B892E31B1A47
+    return numbers ^ (numbers >> 27)

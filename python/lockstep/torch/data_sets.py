@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 TRAIN, EVAL = "train", "eval"
+MOST_DIVIDED = 8  # Data sets whose samples are told apart.
 IDS_OF_A_SET = 1 << 40  # The samples of the n-th set have numbers from n times this on.
 
 
@@ -29,6 +30,7 @@ class DataSets:
         self._training = 0
         self._trained_on: list[Callable[[], Any]] = []  # In this training, one after another.
         self._evaluated: list[Callable[[], Any]] = []  # One after another.
+        self._divided: dict[int, Callable[[], Any]] = {}  # Data sets that were divided among the ranks, by id.
         self._rows: dict[int, tuple[Callable[[], Any], torch.Tensor]] = {}  # Of subsets, by id.
 
     def ids_of(self, data: Any, ids: list[int]) -> list[int]:
@@ -74,6 +76,14 @@ class DataSets:
             nth = next((n for n, one in enumerate(held) if one is None), len(held))
             self._evaluated[nth:nth + 1] = [place_of(data)]
         return EVAL if nth == 0 else f"{EVAL}/{nth + 1}"
+
+    def is_new(self, data: Any) -> bool:
+        """Whether this is the first pass over a data set, one of the first few."""
+        known = self._divided.get(id(data))
+        if known is not None and known() is data or len(self._divided) >= MOST_DIVIDED:
+            return False
+        self._divided[id(data)] = place_of(data)
+        return True
 
     def rows(self, data: Any) -> torch.Tensor | None:
         """Which rows of the whole set a subset has, in order; None for a whole set."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from lockstep.torch.contents import contents_of
+from lockstep.torch.contents import contents_of, entries_of
 from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
 
 if TYPE_CHECKING:
@@ -75,3 +75,56 @@ class Computed(Dataset):  # type: ignore[type-arg]
 ], ids=["fewer than files", "objects", "an array of objects", "a dictionary", "a range", "one of two", "nothing"])
 def test_what_does_not_show_is_unknown(data: Any) -> None:
     assert contents_of(data) == []
+
+
+def same_samples(a: Any, b: Any) -> bool:
+    of_a, of_b = entries_of(a), entries_of(b)
+    assert of_a is not None and of_b is not None
+    return torch.equal(of_a.sort().values, of_b.sort().values)
+
+
+def same_order(a: Any, b: Any) -> bool:
+    of_a, of_b = entries_of(a), entries_of(b)
+    assert of_a is not None and of_b is not None
+    return torch.equal(of_a, of_b)
+
+
+ROWS = torch.arange(30.0).reshape(10, 3)
+ORDER = torch.tensor([3, 1, 4, 0, 5, 9, 2, 6, 8, 7])
+SHUFFLED: dict[str, Callable[[torch.Tensor], Any]] = {
+    "tensors": lambda order: TensorDataset(ROWS[order], order % 3),
+    "integers": lambda order: TensorDataset(order),
+    "halves": lambda order: TensorDataset(ROWS[order].half()),
+    "an array": lambda order: Listed(ROWS.numpy()[order.numpy()]),
+    "files": lambda order: Listed([f"{i}.png" for i in order.tolist()], transform=object()),
+    "files and classes": lambda order: Listed([(f"{i}.png", i % 2) for i in order.tolist()]),
+    "a part of a set": lambda order: Subset(TensorDataset(ROWS[order]), [1, 2]),
+    "sets in a row": lambda order: ConcatDataset([TensorDataset(ROWS), TensorDataset(ROWS[order])]),
+}
+
+
+@pytest.mark.parametrize("make", SHUFFLED.values(), ids=SHUFFLED.keys())
+def test_the_same_samples_in_another_order_are_the_same_samples(make: Callable[[torch.Tensor], Any]) -> None:
+    plain = torch.arange(10)
+    assert same_order(make(plain), make(plain))
+    assert same_samples(make(plain), make(ORDER))
+    assert not same_order(make(plain), make(ORDER))
+
+
+def test_samples_are_told_apart_by_all_that_they_have() -> None:
+    labels = torch.zeros(10)
+    labels[4] = 1.0
+    assert not same_samples(TensorDataset(ROWS, torch.zeros(10)), TensorDataset(ROWS, labels))
+    # Each attribute is one of both sets, but not with the same partners.
+    assert not same_samples(TensorDataset(ROWS, labels), TensorDataset(ROWS, labels.flip(0)))
+    last = ROWS.clone()
+    last[9, 2] += 1
+    assert not same_samples(TensorDataset(ROWS), TensorDataset(last))
+
+
+@pytest.mark.parametrize("data", [
+    Computed(), Listed([object(), object()]), Listed(np.array([None, None])), range(4), Listed([1]),
+    ConcatDataset([Listed([1, 2]), Computed()]), TensorDataset(torch.empty(3, 0)),
+], ids=["fewer than files", "objects", "an array of objects", "a range", "one sample", "one of two", "no values"])
+def test_samples_that_do_not_show_are_unknown(data: Any) -> None:
+    assert entries_of(data) is None

@@ -33,6 +33,9 @@ model.cuda())"},
 dist.all_reduce(counts)
 if rank == 0:
     log((counts[0] / counts[1]).item()))"},
+    {Cause::kDataOrderDiffers,
+     R"(files = os.listdir(folder))",
+     R"(files = sorted(os.listdir(folder)))"},
     {Cause::kLocalRankAsRank,
      R"(sampler = DistributedSampler(data, rank=int(os.environ["LOCAL_RANK"])))",
      R"(sampler = DistributedSampler(data, rank=int(os.environ["RANK"])))"},

@@ -39,6 +39,8 @@ void DataRead::on_event(const Event& event) {
     rows_[{place, nth}].add(event, words);
     return;
   }
+  if (data->part == DataPart::kEntries || data->part == DataPart::kOrder)
+    return on_held(event, *data);
   // Only where the gradients of all ranks are averaged: others may share out one model.
   const WrapEvent* const wrap = wrappers_.find(wrapper_of(event.at));
   if (wrap == nullptr || wrap->group != 0 || wrap->n_ranks < 2) return;
@@ -49,6 +51,38 @@ void DataRead::on_event(const Event& event) {
     batches.step = event.at.opt;
   }
   batches.digests.push_back(data->digest);
+}
+
+// Of each rank the first data set counts.
+void DataRead::on_held(const Event& event, const DataEvent& data) {
+  Held& held = held_[{event.at.attempt, data.split}][to_int(event.rank)];
+  std::uint64_t& digest = data.part == DataPart::kEntries ? held.entries : held.order;
+  if (digest != 0) return;
+  digest = data.digest;
+  held.step = event.at.opt;
+}
+
+// Ranks with other samples have data of their own, or name what they have after themselves.
+std::optional<Finding> DataRead::other_order(const Place& place,
+                                             const HeldByRank& by_rank,
+                                             const NameTable& names) {
+  const Held& first = by_rank.begin()->second;
+  Finding finding;
+  for (const auto& [rank, held] : by_rank) {
+    if (held.entries != first.entries || held.entries == 0 || held.order == 0) return std::nullopt;
+    if (held.order != first.order) finding.ranks.push_back(Rank{rank});
+  }
+  if (finding.ranks.empty()) return std::nullopt;
+  finding.attempt = place.attempt;
+  finding.event = "data";
+  finding.field = "order";
+  finding.step = first.step;
+  finding.cause = Cause::kDataOrderDiffers;
+  finding.message = with_split(place.split,
+                               names,
+                               "holds the samples of the data set in another order than rank 0, so "
+                               "equal indices are different samples");
+  return finding;
 }
 
 void DataRead::on_pass(const Event& event, const DataEvent& data) {
@@ -218,6 +252,10 @@ std::vector<Finding> DataRead::findings(const Worlds& worlds, const NameTable& n
     const Place& place = key.first;
     if (ballot.unanimous() || !reported.insert(place.split).second) continue;
     findings.push_back(other_rows(place, ballot, names));
+  }
+  for (const auto& [place, by_rank] : held_) {
+    if (std::optional<Finding> finding = other_order(place, by_rank, names))
+      findings.push_back(*std::move(finding));
   }
   if (std::optional<Finding> finding = undivided(worlds, names))
     findings.push_back(*std::move(finding));

@@ -16,7 +16,7 @@ namespace lockstep::laws {
 
 /// Compares the data events of all ranks.
 ///
-/// Ranks that divide a pass among themselves have to divide the same rows. Ranks whose gradients are
+/// Ranks that divide a pass among themselves have to divide the same rows, and to hold the same samples in one order. Ranks whose gradients are
 /// averaged have to read different batches: where the values of all batches that were looked at are
 /// equal on all ranks, and are not all one value, the ranks did the same work. Where nothing divides
 /// one data set among such ranks, and each reads it in an order of its own, no sample of a first pass
@@ -57,6 +57,16 @@ class DataRead {
 
   using PassesByRank = std::map<std::int32_t, FirstPass>;
 
+  /// What one rank holds of a data set that a pass divides.
+  struct Held {
+    std::uint64_t entries = 0;  ///< In any order.
+    std::uint64_t order = 0;
+    std::int32_t step = 0;
+  };
+
+  using HeldByRank = std::map<std::int32_t, Held>;
+
+  void on_held(const Event& event, const DataEvent& data);
   void on_pass(const Event& event, const DataEvent& data);
   void on_samples(const Event& event, const SampleEvent& samples);
   enum class Sharing : std::uint8_t;
@@ -72,12 +82,16 @@ class DataRead {
                               const BatchesByRank& by_rank,
                               const NameTable& names);
 
+  static std::optional<Finding> other_order(const Place& place,
+                                            const HeldByRank& by_rank,
+                                            const NameTable& names);
   static Finding other_rows(const Place& place, const Ballot& ballot, const NameTable& names);
   std::optional<Finding> undivided(const Worlds& worlds, const NameTable& names) const;
 
   Wrappers wrappers_;
   std::map<Place, BatchesByRank> batches_;
   std::map<Place, PassesByRank> passes_;
+  std::map<Place, HeldByRank> held_;
   std::map<std::pair<Place, std::int32_t>, std::int32_t> n_divided_;  // Passes, by place and rank.
   std::map<std::pair<Place, std::int32_t>, Ballot> rows_;             // By place and pass.
   std::int64_t n_checked_ = 0;
