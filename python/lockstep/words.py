@@ -133,3 +133,4 @@ class DataPart(IntEnum):
     SET = 2
     ENTRIES = 3
     ORDER = 4
+    CLASSES = 5

@@ -96,6 +96,13 @@ constexpr auto kFirstCauses = std::to_array<CauseInfo>({
            "different folders.",
            "Choose the folder's name on rank 0 and broadcast it (broadcast_object_list) before any "
            "rank writes."),
+    {Cause::kClassesDiffer,
+     "classes-differ",
+     "The ranks numbered the classes of the same samples in different orders, so a model learns "
+     "another label for a class on each of them.",
+     "Sort the names of classes before they are numbered: the order of a set of strings is another "
+     "one in each process (`sorted(set(names))`).",
+     "docs/laws.md#9-samples-covered"},
     {Cause::kClearedBeforeStep,
      "cleared-before-step",
      "Gradients were cleared after the backward pass and before the optimizer's step, so no step "

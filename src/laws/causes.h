@@ -26,6 +26,7 @@ enum class Cause : std::uint8_t {
   kCallSetDiffers,
   kCheckpointDecisionDiffers,
   kCkptDirClock,
+  kClassesDiffer,
   kClearedBeforeStep,
   kClipBeforeSync,
   kClipBeforeUnscale,

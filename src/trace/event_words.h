@@ -217,10 +217,12 @@ enum class DataPart : std::uint8_t {
   kBatch,  ///< The values of the batch that the next forward consumes.
   kSet,    ///< A data set that nothing divides among the ranks: by what it holds, as a pass begins.
   kEntries,  ///< Which samples a data set holds that a pass divides among the ranks, in any order, ...
-  kOrder,  ///< ... and in which order.
+  kOrder,    ///< ... in which order, ...
+  kClasses,  ///< ... and the same with classes numbered as they come, where samples have classes.
 };
 template <>
-inline constexpr WordTable<5> kWords<DataPart> = {"rows", "batch", "set", "entries", "order"};
+inline constexpr WordTable<6> kWords<DataPart> = {
+    "rows", "batch", "set", "entries", "order", "classes"};
 
 /// What a communication hook makes of gradients.
 enum class HookEffect : std::uint8_t {

@@ -238,6 +238,7 @@ TEST(DataReadTest, PassesOfOtherSplitsAndGroupsAreFree) {
 struct Holds {
   std::uint64_t entries = 0;
   std::uint64_t order = 0;
+  std::uint64_t classes = 0;      ///< 0: no samples of known classes.
   std::uint64_t later_order = 0;  ///< Of another data set, after the first; 0: none.
 };
 
@@ -255,6 +256,7 @@ LawResult hold(const std::vector<Holds>& of_rank) {
     };
     add(DataPart::kEntries, own.entries);
     add(DataPart::kOrder, own.order);
+    if (own.classes != 0) add(DataPart::kClasses, own.classes);
     if (own.later_order != 0) add(DataPart::kOrder, own.later_order);
   }
   return check("samples-covered", job.stream);
@@ -274,12 +276,23 @@ TEST(DataReadTest, RanksThatHoldOtherSamplesHaveDataOfTheirOwn) {
   EXPECT_EQ(hold({{5, 1}, {5, 2}, {6, 3}}).verdict, Verdict::kHolds);
 }
 
+TEST(DataReadTest, RanksThatNumberTheClassesOfTheSameSamplesDifferentlyAreNamed) {
+  const LawResult result = hold({{5, 1, 7}, {6, 2, 7}, {5, 1, 7}});
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(id_of(result.findings[0].cause), "classes-differ");
+  EXPECT_EQ(result.findings[0].field, "classes");
+  EXPECT_EQ(result.findings[0].ranks, std::vector{Rank{1}});
+  EXPECT_EQ(hold({{5, 1, 7}, {6, 2, 8}}).verdict, Verdict::kHolds);
+  EXPECT_EQ(hold({{5, 1, 7}, {6, 2, 7}, {7, 3, 8}}).verdict, Verdict::kHolds);
+}
+
 TEST(DataReadTest, OneOrderOnAllRanksIsFine) {
   EXPECT_EQ(hold({{5, 1}, {5, 1}}).verdict, Verdict::kHolds);
+  EXPECT_EQ(hold({{5, 1, 7}, {5, 1, 7}}).verdict, Verdict::kHolds);
 }
 
 TEST(DataReadTest, OfEachRankTheFirstDataSetCounts) {
-  EXPECT_EQ(hold({{5, 1, 2}, {5, 1, 3}}).verdict, Verdict::kHolds);
+  EXPECT_EQ(hold({{5, 1, 0, 2}, {5, 1, 0, 3}}).verdict, Verdict::kHolds);
 }
 
 }  // namespace

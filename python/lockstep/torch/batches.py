@@ -263,8 +263,11 @@ class Batches:
                 if rows is not None and sampler.num_replicas > 1:
                     recorder.pen.data(-1, DataPart.ROWS, split, _kind_of(sampler), [rows])
                 if entries is not None:
-                    recorder.pen.data(-1, DataPart.ENTRIES, split, _kind_of(sampler), [entries.sort().values])
-                    recorder.pen.data(-1, DataPart.ORDER, split, _kind_of(sampler), [entries])
+                    held = {DataPart.ENTRIES: entries.numbers.sort().values, DataPart.ORDER: entries.numbers,
+                            DataPart.CLASSES: entries.classes}
+                    for part, values in held.items():
+                        if len(values):
+                            recorder.pen.data(-1, part, split, _kind_of(sampler), [values])
 
         self.pass_began(write)
 

@@ -3,7 +3,7 @@ may draw random numbers."""
 from __future__ import annotations
 
 import zlib
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils.data import ConcatDataset, Subset
@@ -89,28 +89,75 @@ def _of_text(text: str) -> torch.Tensor:
     return torch.tensor(list(text.encode("utf-8", "surrogatepass")) or [0], dtype=torch.uint8)
 
 
-def entries_of(data: Any) -> torch.Tensor | None:
-    """A number for each sample of a data set, the same where two ranks have the same sample, as far as attributes with
-    an entry per sample show it: file names, numbers, the first values of tensors. None where none does."""
+class Entries(NamedTuple):
+    """A number for each sample of a data set, the same where two ranks have the same sample."""
+
+    numbers: torch.Tensor
+    classes: torch.Tensor  # The same, with classes numbered as they come; empty without classes of known samples.
+
+
+def entries_of(data: Any) -> Entries | None:
+    """As far as attributes with an entry per sample show it: file names, numbers, the first values of tensors. None
+    where none does."""
     while isinstance(data, Subset):
         data = data.dataset
     if isinstance(data, ConcatDataset):
-        parts = [entries_of(part) for part in data.datasets]
-        known = [part for part in parts if part is not None]
-        return torch.cat(known) if known and len(known) == len(parts) else None
+        known = [part for part in map(entries_of, data.datasets) if part is not None]
+        return Entries(torch.cat([one.numbers for one in known]), torch.cat([one.classes for one in known])) \
+            if known and len(known) == len(data.datasets) else None
     try:
         size, attributes = len(data), vars(data)
     except TypeError:
         return None
     if not 1 < size <= MOST_SAMPLES:
         return None
-    numbers: torch.Tensor | None = None
-    for name in sorted(attributes):
-        value = attributes[name]
+    samples, labels = _parts_of([attributes[name] for name in sorted(attributes)], size)
+    if not samples and not labels:
+        return None
+    numbers = _together([*samples, *labels])
+    if not samples or not labels:
+        return Entries(numbers, numbers[:0])
+    classes = [part for label in labels for part in _as_they_come(label)]
+    return Entries(numbers, torch.cat([_together(samples), *classes]))
+
+
+def _parts_of(values: list[Any], size: int) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """A number per sample for each attribute that has one: what samples are, and of which class."""
+    samples: list[torch.Tensor] = []
+    labels: list[torch.Tensor] = []
+    for value in values:
         for one in value if type(value) is tuple and _are_tensors(value) else (value,):
-            own = _numbers_of(one, size)
-            if own is not None:
-                numbers = own if numbers is None else _mixed(numbers * 31 + own)
+            pairs = type(one) is list and len(one) == size and all(map(_is_pair, one))
+            for part in ([first for first, _ in one], [label for _, label in one]) if pairs else (one,):
+                numbers = _numbers_of(part, size)
+                if numbers is not None:
+                    (labels if _has_classes(part, numbers) else samples).append(numbers)
+    return samples, labels
+
+
+def _is_pair(entry: Any) -> bool:
+    """A sample and its class, as folders of images are listed."""
+    return type(entry) is tuple and len(entry) == 2 and type(entry[1]) is int
+
+
+def _has_classes(value: Any, numbers: torch.Tensor) -> bool:
+    """Whether it has few different integers, one per sample."""
+    whole = all(type(one) is int for one in value) if type(value) in (list, tuple) else \
+        value.ndim == 1 and str(value.dtype).replace("torch.", "") in ("int64", "int32", "int16", "int8", "uint8")
+    return whole and len(numbers.unique()) <= len(numbers) // 2
+
+
+def _as_they_come(labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Which classes there are, and each sample's, numbered in the order in which they come."""
+    known, which = labels.unique(return_inverse=True)
+    firsts = torch.full((len(known),), len(labels)).scatter_reduce(0, which, torch.arange(len(labels)), "amin")
+    return known, firsts.argsort().argsort()[which]
+
+
+def _together(parts: list[torch.Tensor]) -> torch.Tensor:
+    numbers = parts[0]
+    for part in parts[1:]:
+        numbers = _mixed(numbers * 31 + part)
     return numbers
 
 

@@ -70,10 +70,19 @@ def pass_source(iterator: Any, source: str) -> str:
 
 
 def consumed_whole(batch: Any, inputs: Any) -> bool:
-    """Whether a forward takes a tensor of the batch as it is, or one of its shape: a program that divides each batch
-    among the ranks gives it a part."""
-    shapes = {tensor.shape for tensor in _plain(batch, True)}
-    return any(tensor.shape in shapes for tensor in _plain(inputs, True))
+    """Whether a forward takes a tensor of the batch as it is, or one of its shape, or one that begins or ends with it: a
+    program that divides each batch among the ranks gives it a part."""
+    taken = _plain(inputs, True)
+    return any(_is_in(own, one) for own in _plain(batch, True) for one in taken)
+
+
+def _is_in(own: torch.Tensor, taken: torch.Tensor) -> bool:
+    if own.shape == taken.shape:
+        return True
+    if own.dim() == 0 or own.shape[1:] != taken.shape[1:] or len(own) > len(taken) or own.dtype != taken.dtype:
+        return False
+    own = own.to(taken.device)
+    return any(bool(torch.equal(own, end)) for end in (taken[:len(own)], taken[len(taken) - len(own):]))
 
 
 def values_of(batch: Any, inputs: Any) -> list[torch.Tensor]:

@@ -83,6 +83,7 @@ BROKEN = {
     "no_sampler_noise.py": (2, [Expected("samples-covered", "no-distributed-sampler", 0, (0, 1), says="value by value")]),
     "no_sampler_own_seeds.py": (2, [Expected("samples-covered", "no-distributed-sampler", 0, (0, 1),
                                              says="48 of 48 samples are read by several ranks")]),
+    "classes_of_a_set.py": (3, [Expected("samples-covered", "classes-differ", 0, (1, 2), field="classes")]),
     "files_unsorted.py": (3, [Expected("samples-covered", "data-order-differs", 0, (1, 2), field="order")]),
     "shards_overlap.py": (2, [Expected("samples-covered", "sampler-seed-differs", 0, (0, 1), field="duplicates")]),
     "batches_by_length.py": (2, [Expected("samples-covered", "sampler-seed-differs", 0, (0, 1), field="duplicates")]),
@@ -129,7 +130,7 @@ BROKEN = {
 MEANT = {"buffers_not_broadcast.py": "broadcast0"}
 HEALTHY = (
     "accumulation.py", "accumulation_reduced.py", "average.py", "averages_averaged.py",
-    "batch_divided_by_hand.py", "batch_norm_eval.py", "batches_by_length_divided.py", "bucket_view.py", "checkpointing.py", "clean.py", "cleared_by_hand.py",
+    "batch_divided_by_hand.py", "batch_norm_eval.py", "batches_by_length_divided.py", "bucket_view.py", "checkpointing.py", "classes_sorted.py", "clean.py", "cleared_by_hand.py",
     "clipping.py", "compiled.py", "draws_some.py", "early_stop.py", "files_sorted.py", "find_unused.py", "frozen.py", "gan.py", "head_averaged.py",
     "gather_own_first.py", "gather_times_ranks.py", "gather_with_grad.py", "inner_optimizer.py", "iterable.py", "join.py",
     "join_epochs.py", "local_dropout.py", "logged.py", "micro_weighted.py", "mixed_precision.py", "monitored.py",

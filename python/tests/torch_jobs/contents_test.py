@@ -80,13 +80,13 @@ def test_what_does_not_show_is_unknown(data: Any) -> None:
 def same_samples(a: Any, b: Any) -> bool:
     of_a, of_b = entries_of(a), entries_of(b)
     assert of_a is not None and of_b is not None
-    return torch.equal(of_a.sort().values, of_b.sort().values)
+    return torch.equal(of_a.numbers.sort().values, of_b.numbers.sort().values)
 
 
 def same_order(a: Any, b: Any) -> bool:
     of_a, of_b = entries_of(a), entries_of(b)
     assert of_a is not None and of_b is not None
-    return torch.equal(of_a, of_b)
+    return torch.equal(of_a.numbers, of_b.numbers)
 
 
 ROWS = torch.arange(30.0).reshape(10, 3)
@@ -128,3 +128,48 @@ def test_samples_are_told_apart_by_all_that_they_have() -> None:
 ], ids=["fewer than files", "objects", "an array of objects", "a range", "one sample", "one of two", "no values"])
 def test_samples_that_do_not_show_are_unknown(data: Any) -> None:
     assert entries_of(data) is None
+
+
+def same_but_classes(a: Any, b: Any) -> bool:
+    of_a, of_b = entries_of(a), entries_of(b)
+    assert of_a is not None and of_b is not None
+    return len(of_a.classes) > 0 and torch.equal(of_a.classes, of_b.classes)
+
+
+LABELS = torch.tensor([0, 1, 2, 0, 1, 2, 2, 1, 0, 0])
+SWAPPED = torch.tensor([2, 0, 1])[LABELS]
+CLASSED: dict[str, Callable[[torch.Tensor], Any]] = {
+    "tensors": lambda labels: TensorDataset(ROWS, labels),
+    "small integers": lambda labels: TensorDataset(ROWS, labels.to(torch.uint8)),
+    "lists": lambda labels: Listed([f"{i}.png" for i in range(10)], targets=labels.tolist()),
+    "a tuple": lambda labels: Listed(ROWS.numpy(), targets=tuple(labels.tolist())),
+    "arrays": lambda labels: Listed(ROWS.numpy(), targets=labels.numpy()),
+    "files and classes": lambda labels: Listed([(f"{i}.png", n) for i, n in enumerate(labels.tolist())]),
+    "both ways": lambda labels: Listed([(f"{i}.png", n) for i, n in enumerate(labels.tolist())], targets=labels.tolist()),
+    "sets in a row": lambda labels: ConcatDataset([TensorDataset(ROWS, LABELS), TensorDataset(ROWS, labels)]),
+}
+
+
+@pytest.mark.parametrize("make", CLASSED.values(), ids=CLASSED.keys())
+def test_classes_in_another_order_are_told_from_other_samples(make: Callable[[torch.Tensor], Any]) -> None:
+    assert same_but_classes(make(LABELS), make(SWAPPED))
+    assert not same_samples(make(LABELS), make(SWAPPED))
+    # One sample is of another class; the classes are others; two classes became one.
+    wrong = LABELS.clone()
+    wrong[3] = 1
+    for other in (wrong, LABELS + 1, LABELS.clamp(max=1)):
+        assert not same_but_classes(make(LABELS), make(other))
+
+
+def test_other_samples_with_classes_are_other_samples() -> None:
+    assert not same_but_classes(TensorDataset(ROWS, LABELS), TensorDataset(ROWS + 1, SWAPPED))
+    assert not same_but_classes(TensorDataset(ROWS, LABELS), TensorDataset(ROWS[ORDER], SWAPPED))
+
+
+@pytest.mark.parametrize("data", [
+    TensorDataset(LABELS), TensorDataset(ROWS, torch.arange(10)), TensorDataset(ROWS, LABELS.float()),
+    TensorDataset(ROWS, LABELS.reshape(10, 1)), Listed([(f"{i}.png", str(i % 3)) for i in range(10)]),
+], ids=["no samples", "numbers of samples", "values", "rows", "words"])
+def test_what_are_no_classes_of_samples_has_none(data: Any) -> None:
+    found = entries_of(data)
+    assert found is not None and len(found.classes) == 0

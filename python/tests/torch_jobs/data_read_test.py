@@ -62,6 +62,10 @@ BATCH = {"x": torch.arange(12.0).reshape(4, 3), "y": torch.arange(4)}
 @pytest.mark.parametrize(("inputs", "whole"), [
     (((BATCH["x"],), {}), True),
     (((), {"x": BATCH["x"] + 1}), True),
+    (((torch.cat([BATCH["x"], torch.ones(2, 3)]),), {}), True),
+    (((torch.cat([torch.ones(2, 3), BATCH["x"]]),), {}), True),
+    (((torch.cat([torch.ones(2, 3), BATCH["x"] + 1]),), {}), False),
+    (((torch.cat([torch.ones(2, 3), BATCH["x"][:3]]),), {}), False),
     (((BATCH["x"][::2],), {}), False),
     (((BATCH["x"][:, :2],), {}), False),
     (((), {}), False),

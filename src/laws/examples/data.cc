@@ -33,6 +33,9 @@ model.cuda())"},
 dist.all_reduce(counts)
 if rank == 0:
     log((counts[0] / counts[1]).item()))"},
+    {Cause::kClassesDiffer,
+     R"(index = {name: i for i, name in enumerate(set(names))})",
+     R"(index = {name: i for i, name in enumerate(sorted(set(names)))})"},
     {Cause::kDataOrderDiffers,
      R"(files = os.listdir(folder))",
      R"(files = sorted(os.listdir(folder)))"},

@@ -39,8 +39,7 @@ void DataRead::on_event(const Event& event) {
     rows_[{place, nth}].add(event, words);
     return;
   }
-  if (data->part == DataPart::kEntries || data->part == DataPart::kOrder)
-    return on_held(event, *data);
+  if (data->part != DataPart::kBatch && data->part != DataPart::kSet) return on_held(event, *data);
   // Only where the gradients of all ranks are averaged: others may share out one model.
   const WrapEvent* const wrap = wrappers_.find(wrapper_of(event.at));
   if (wrap == nullptr || wrap->group != 0 || wrap->n_ranks < 2) return;
@@ -56,7 +55,9 @@ void DataRead::on_event(const Event& event) {
 // Of each rank the first data set counts.
 void DataRead::on_held(const Event& event, const DataEvent& data) {
   Held& held = held_[{event.at.attempt, data.split}][to_int(event.rank)];
-  std::uint64_t& digest = data.part == DataPart::kEntries ? held.entries : held.order;
+  std::uint64_t& digest = data.part == DataPart::kEntries ? held.entries
+                          : data.part == DataPart::kOrder ? held.order
+                                                          : held.classes;
   if (digest != 0) return;
   digest = data.digest;
   held.step = event.at.opt;
@@ -67,21 +68,26 @@ std::optional<Finding> DataRead::other_order(const Place& place,
                                              const HeldByRank& by_rank,
                                              const NameTable& names) {
   const Held& first = by_rank.begin()->second;
+  bool same_samples = first.entries != 0;
+  bool same_but_classes = first.classes != 0;
   Finding finding;
   for (const auto& [rank, held] : by_rank) {
-    if (held.entries != first.entries || held.entries == 0 || held.order == 0) return std::nullopt;
+    same_samples = same_samples && held.entries == first.entries;
+    same_but_classes = same_but_classes && held.classes == first.classes;
     if (held.order != first.order) finding.ranks.push_back(Rank{rank});
   }
-  if (finding.ranks.empty()) return std::nullopt;
+  if (finding.ranks.empty() || (!same_samples && !same_but_classes)) return std::nullopt;
   finding.attempt = place.attempt;
   finding.event = "data";
-  finding.field = "order";
+  finding.field = same_but_classes ? "classes" : "order";
   finding.step = first.step;
-  finding.cause = Cause::kDataOrderDiffers;
-  finding.message = with_split(place.split,
-                               names,
-                               "holds the samples of the data set in another order than rank 0, so "
-                               "equal indices are different samples");
+  finding.cause = same_but_classes ? Cause::kClassesDiffer : Cause::kDataOrderDiffers;
+  finding.message = with_split(
+      place.split,
+      names,
+      same_but_classes ? "numbers the classes of the same samples in another order than rank 0"
+                       : "holds the samples of the data set in another order than rank "
+                         "0, so equal indices are different samples");
   return finding;
 }
 

@@ -61,6 +61,7 @@ class DataRead {
   struct Held {
     std::uint64_t entries = 0;  ///< In any order.
     std::uint64_t order = 0;
+    std::uint64_t classes = 0;  ///< The order, with classes numbered as they come; 0: no classes.
     std::int32_t step = 0;
   };
 
