@@ -200,17 +200,25 @@ TEST(DataReadTest, WhoDrawsWithReplacementMayDrawWhatOthersDraw) {
 }
 
 TEST(DataReadTest, PartsThatRanksTakeByHandMayNotOverlap) {
-  const LawResult result = pass_over({.of_rank = {{0, 2, 4}, {4, 1, 3}}, .source = "subset"});
+  const LawResult result = pass_over({.of_rank = {{0, 2, 4, 6}, {4, 2, 1, 6}}, .source = "subset"});
   ASSERT_EQ(result.findings.size(), 1U);
   EXPECT_EQ(id_of(result.findings[0].cause), "sampler-seed-differs");
-  EXPECT_NE(result.findings[0].message.find("1 of 5 samples"), std::string::npos);
+  EXPECT_NE(result.findings[0].message.find("3 of 5 samples"), std::string::npos);
   EXPECT_EQ(pass_over({.of_rank = {{0, 2, 4}, {5, 1, 3}}, .source = "subset"}).verdict,
+            Verdict::kHolds);
+}
+
+// Samples that fill up the last batches are read twice: a batch per rank, of one sample here.
+TEST(DataReadTest, PartsMayBePaddedByABatchPerRank) {
+  EXPECT_EQ(pass_over({.of_rank = {{0, 2, 4, 1}, {1, 3, 4, 5}}, .source = "subset"}).verdict,
+            Verdict::kHolds);
+  EXPECT_EQ(pass_over({.of_rank = {{0, 2, 4, 1}, {1, 3, 4, 5}}, .source = "Mine"}).verdict,
             Verdict::kHolds);
 }
 
 // Its passes show whether a program's own sampler divides the set: all samples per rank, or a share.
 TEST(DataReadTest, OfASamplerOfTheProgramsOwnWholePassesAreJudged) {
-  const std::vector<std::vector<std::int64_t>> shares = {{0, 1, 5}, {5, 4, 3}};
+  const std::vector<std::vector<std::int64_t>> shares = {{0, 1, 5, 7}, {5, 1, 7, 3}};
   const LawResult parts = pass_over({.of_rank = shares, .source = "ByLength"});
   ASSERT_EQ(parts.findings.size(), 1U);
   EXPECT_EQ(id_of(parts.findings[0].cause), "sampler-seed-differs");

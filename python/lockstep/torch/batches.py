@@ -15,8 +15,8 @@ import torch
 from torch.utils.data import dataloader
 from torch.utils.data.distributed import DistributedSampler
 
-from lockstep.torch.data_read import MOST_BATCHES, Handed, consumed_whole, pass_source, source_of, values_of
 from lockstep.torch.contents import contents_of, entries_of
+from lockstep.torch.data_read import MOST_BATCHES, Handed, consumed_whole, pass_source, source_of, values_of
 from lockstep.torch.data_sets import TRAIN, DataSets, place_of
 from lockstep.torch.samplers import held_by
 from lockstep.torch.streams import LOADER
@@ -188,14 +188,17 @@ class Batches:
         pen, share = self.recorder.pen, self._share
         if pen is None:
             return
-        values = values_of(handed.values, self.inputs) if handed.source else []
-        if not values:
-            share.source = ""
-        else:
-            self.n_looked_at += 1
-            pen.data(wrapper.index, DataPart.BATCH, self._split, handed.source, values)
+        if handed.source:
+            values = values_of(handed.values, self.inputs)
+            if values:
+                self.n_looked_at += 1
+                pen.data(wrapper.index, DataPart.BATCH, self._split, handed.source, values)
+            else:
+                share.source = ""  # Its other batches have none, either.
         source, share.pass_source = share.pass_source, ""
-        if source and handed.ids is not None and consumed_whole(handed.values, self.inputs):
+        if not source or handed.ids is None or self.recorder.program.gives_samples:
+            return
+        if consumed_whole(handed.values, self.inputs):
             contents = contents_of(share.data())
             if contents:
                 pen.data(wrapper.index, DataPart.SET, self._split, source, contents)

@@ -27,11 +27,11 @@ class ByLength:
 def main():
     dist.init_process_group("gloo")
     torch.manual_seed(7)
-    inputs = torch.randn(48, 8)
+    inputs = torch.randn(96, 8)
     data = TensorDataset(inputs, inputs.sum(1, keepdim=True))
     model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1)))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-    batches = ByLength([i * 7 % 48 for i in range(48)], 4)
+    batches = ByLength([i * 7 % 96 for i in range(96)], 4)
     loader = DataLoader(data, batch_sampler=batches)
     for batches.epoch in range(2):
         for x, y in loader:

@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader, Subset, TensorDataset
 def main():
     dist.init_process_group("gloo")
     torch.manual_seed(7)
-    inputs = torch.randn(48, 8)
+    inputs = torch.randn(96, 8)
     data = TensorDataset(inputs, inputs.sum(1, keepdim=True))
     model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1)))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)

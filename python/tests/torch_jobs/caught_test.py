@@ -135,7 +135,7 @@ HEALTHY = (
     "gather_own_first.py", "gather_times_ranks.py", "gather_with_grad.py", "inner_optimizer.py", "iterable.py", "join.py",
     "join_epochs.py", "local_dropout.py", "logged.py", "micro_weighted.py", "mixed_precision.py", "monitored.py",
     "noise_by_sample.py", "norm_of_all.py", "own_data.py", "own_shards.py", "random_split.py",
-    "rank0_saves.py", "seeded_workers.py", "sequences_divided.py", "static_graph.py", "sub_groups.py", "sum_in_autograd.py", "sum_times_ranks.py",
+    "rank0_saves.py", "seeded_workers.py", "sequences_divided.py", "shards_padded.py", "static_graph.py", "sub_groups.py", "sum_in_autograd.py", "sum_times_ranks.py",
     "two_models_one_optimizer.py", "two_trainings.py", "uneven_windows_weighted.py", "validation.py", "weighted_divided.py", "workers.py",
     "zero_optimizer.py")
 # Healthy without DistributedDataParallel, and a law that holds: sums of four squares on two ranks are divided by

@@ -106,6 +106,7 @@ void DataRead::on_samples(const Event& event, const SampleEvent& samples) {
   if (place == passes_.end()) return;
   const auto pass = place->second.find(to_int(event.rank));
   if (pass == place->second.end() || pass->second.ended) return;
+  pass->second.batch = std::max(pass->second.batch, samples.ids.size());
   std::vector<std::int64_t>& ids = pass->second.ids;
   ids.insert(ids.end(), samples.ids.begin(), samples.ids.end());
 }
@@ -127,6 +128,19 @@ bool DataRead::in_one_order(const PassesByRank& by_rank) {
   });
 }
 
+/// Whether parts have more in common than padding explains: at most a batch per rank.
+bool DataRead::overlap(const PassesByRank& by_rank) {
+  std::set<std::int64_t> all;
+  std::size_t n_read = 0;
+  std::size_t padding = 0;
+  for (const auto& [rank, pass] : by_rank) {
+    all.insert(pass.ids.begin(), pass.ids.end());
+    n_read += pass.ids.size();
+    padding += pass.batch;
+  }
+  return n_read > all.size() + padding;
+}
+
 // Of a program's own sampler only whole passes show what it means to do: each rank reads everything, or as much as
 // is its share.
 DataRead::Sharing DataRead::sharing_of_own(const PassesByRank& by_rank) {
@@ -139,7 +153,7 @@ DataRead::Sharing DataRead::sharing_of_own(const PassesByRank& by_rank) {
   }
   if (n_read == all.size() * by_rank.size()) return Sharing::kWhole;
   const auto span = static_cast<std::size_t>(*all.rbegin() - *all.begin() + 1);
-  return n_read <= span + by_rank.size() ? Sharing::kParts : Sharing::kNone;
+  return n_read <= span + by_rank.size() && overlap(by_rank) ? Sharing::kParts : Sharing::kNone;
 }
 
 DataRead::Sharing DataRead::sharing_of(const PassesByRank& by_rank, const NameTable& names) {
@@ -156,7 +170,8 @@ DataRead::Sharing DataRead::sharing_of(const PassesByRank& by_rank, const NameTa
   if (!shared || in_one_order(by_rank)) return Sharing::kNone;
   const auto known = parse_word<KnownSampler>(names.text(first.source));
   if (!known) return sharing_of_own(by_rank);
-  return known == KnownSampler::kSubset ? Sharing::kParts : Sharing::kWhole;
+  if (known != KnownSampler::kSubset) return Sharing::kWhole;
+  return overlap(by_rank) ? Sharing::kParts : Sharing::kNone;
 }
 
 std::optional<Finding> DataRead::shared_samples(const Place& place,

@@ -52,6 +52,7 @@ class DataRead {
     std::int32_t step = 0;
     std::uint64_t set = 0;  ///< What the data set holds.
     bool ended = false;
+    std::size_t batch = 0;  ///< Samples in the largest of its batches.
     std::vector<std::int64_t> ids = {};
   };
 
@@ -73,6 +74,7 @@ class DataRead {
   enum class Sharing : std::uint8_t;
 
   static bool in_one_order(const PassesByRank& by_rank);
+  static bool overlap(const PassesByRank& by_rank);
   static Sharing sharing_of_own(const PassesByRank& by_rank);
   static Sharing sharing_of(const PassesByRank& by_rank, const NameTable& names);
   static std::optional<Finding> shared_samples(const Place& place,

@@ -1,0 +1,29 @@
+"""Healthy: the ranks share out one permutation, filled up with its beginning to whole batches."""
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, Subset, TensorDataset
+
+
+def main():
+    dist.init_process_group("gloo")
+    torch.manual_seed(7)
+    inputs = torch.randn(96, 8)
+    data = TensorDataset(inputs, inputs.sum(1, keepdim=True))
+    model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1)))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    rank, n_ranks = dist.get_rank(), dist.get_world_size()
+    order = torch.randperm(len(data), generator=torch.Generator().manual_seed(3)).tolist()
+    order += order[:-len(order) % (5 * n_ranks)]
+    loader = DataLoader(Subset(data, order[rank::n_ranks]), batch_size=5, shuffle=True)
+    for _ in range(2):
+        for x, y in loader:
+            optimizer.zero_grad()
+            nn.functional.mse_loss(model(x), y).backward()
+            optimizer.step()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
