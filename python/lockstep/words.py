@@ -125,6 +125,13 @@ class HookEffect(IntEnum):
     OTHER = 2
 
 
+class LonePoint(IntEnum):
+    """When the parameters of a rank that trains alone are looked at."""
+
+    STEPPED = 0
+    FOUND = 1
+
+
 class DataPart(IntEnum):
     """Of what the data that a rank reads leaves a digest."""
 

@@ -283,6 +283,22 @@ void Pen::write_found(LayoutId layout,
         wrapper);
 }
 
+void Pen::write_lone(LonePoint point,
+                     LayoutId layout,
+                     std::span<const TensorView> parameters,
+                     std::int32_t wrapper) {
+  LOCKSTEP_CHECK(parameters.size() == names_.layout(layout).size(), "one tensor for each name");
+  scratch_.clear(parameters.size(), true);
+  for (std::size_t i = 0; i < parameters.size(); ++i) scratch_.set(i, parameters[i], signs_);
+  write(LoneEvent{.point = point,
+                  .layout = layout,
+                  .digests = scratch_.digests,
+                  .sketches = scratch_.sketches,
+                  .n_elems = scratch_.n_elems,
+                  .dtype = scratch_.dtype},
+        wrapper);
+}
+
 void Pen::digest(std::span<const TensorView> tensors) {
   scratch_.digests.assign(tensors.size(), 0);
   for (std::size_t i = 0; i < tensors.size(); ++i) {

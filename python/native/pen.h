@@ -75,6 +75,12 @@ class Pen {
   /// Requires: one view for each name.
   void write_found(LayoutId layout, std::span<const TensorView> parameters, std::int32_t wrapper);
 
+  /// Parameters of a rank that trains alone. Requires: one view for each name of the layout.
+  void write_lone(LonePoint point,
+                  LayoutId layout,
+                  std::span<const TensorView> parameters,
+                  std::int32_t wrapper);
+
   /// What a rank reads: these tensors together. `source`: as in DataEvent.
   void write_data(DataEvent data, std::span<const TensorView> tensors, std::int32_t wrapper);
 

@@ -122,6 +122,14 @@ PyObject* found(PenState& state, const Arguments& arguments) {
   return none();
 }
 
+PyObject* lone(PenState& state, const Arguments& arguments) {
+  std::vector<Owned> copies;
+  const std::vector<TensorView> views = state.reader.views(arguments.object(3), copies);
+  const auto point = arguments.choice<LonePoint>(1, static_cast<int>(LonePoint::kFound) + 1);
+  state.pen.write_lone(point, id_at<LayoutId>(arguments, 2), views, arguments.small(0));
+  return none();
+}
+
 PyObject* step(PenState& state, const Arguments& arguments) {
   state.pen.write(StepEvent{.lr = arguments.real(1),
                             .scale = arguments.real(2),
@@ -363,6 +371,7 @@ std::vector<PyMethodDef> all_methods() {
       method<grads, 4>("grads"),
       method<states, 5>("states"),
       method<found, 3>("found"),
+      method<lone, 4>("lone"),
       method<step, 6>("step"),
       method<batch, 5>("batch"),
       method<sample, 3>("sample"),

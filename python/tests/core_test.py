@@ -74,6 +74,7 @@ def test_impossible_memory_is_refused(arguments: tuple[int, ...]) -> None:
     ("src/trace/event_words.h", "LossReduction", words.LossReduction),
     ("src/base/end_reason.h", "EndOutcome", words.EndOutcome),
     ("src/trace/event_words.h", "DataPart", words.DataPart),
+    ("src/trace/event_words.h", "LonePoint", words.LonePoint),
     ("src/tensor/in_flight.h", "CollectiveOp", words.CollectiveOp),
     ("src/tensor/detail/kernel_options.h", "ReduceOp", words.ReduceOp)])
 def test_both_languages_number_words_alike(header: str, enum: str, ours: type) -> None:

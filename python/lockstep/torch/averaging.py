@@ -50,6 +50,9 @@ class Averaged(Wrapper):
         recorder.moved(place)
         pen.forward(self.index, True, False, module.training, grad, word_for(self.all))
 
+    def write_stepped_alone(self) -> None:
+        """Its gradients are reduced by the program, between backward and step."""
+
     def unwatch_entry(self) -> None:
         """No forward of a wrapper is seen in its place: only forget() removes it."""
         if self.gone:

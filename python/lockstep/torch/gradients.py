@@ -110,6 +110,7 @@ class Gradients:
             return self._inside_forward()
         wrapper.awaits = wrapper.awaits and not wrapper.reduces
         reduced = wrapper.reduces and not wrapper.delayed
+        wrapper.averaged = wrapper.reduces
         if not wrapper.looks:
             return pen.backward(wrapper.index, reduced)
         self.recorder.batches.write_size()
@@ -127,6 +128,7 @@ class Gradients:
         if pen is None:
             return
         pen.backward(wrapper.index, False)
+        wrapper.averaged = False
         if wrapper.looks:
             self._write_cleared()
             for point in (GradPoint.BASE, GradPoint.INC):

@@ -188,6 +188,8 @@ class Stepping:
             moved.micro = -1
             recorder.moved(moved)
         for share in shares:
+            if not skipped:
+                share.wrapper.write_stepped_alone()
             share.wrapper.step_over()
 
     def _write_states(self, optimizer: Any, share: _Share) -> None:

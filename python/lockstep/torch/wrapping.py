@@ -20,7 +20,7 @@ from lockstep.torch.comm_hooks import effect_of
 from lockstep.torch.gradients import Gradients
 from lockstep.torch.looking import Look
 from lockstep.torch.recorder import FORWARD, INIT, Place
-from lockstep.words import PhaseKind, StateKind, StatePoint
+from lockstep.words import HookEffect, LonePoint, PhaseKind, StateKind, StatePoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -48,6 +48,9 @@ class Wrapper:
         self.through = False  # A forward of the wrapper is running ...
         self.prepared = False  # ... and has made its reducer expect a backward.
         self.reduces = False  # The last forward armed a reduction.
+        self.averaged = True  # No backward has added to gradients since the last reduction.
+        self.hooked = False  # A communication hook does something else than averaging.
+        self.alone = False  # A step was taken without the other ranks, and nothing has looked at what it left since.
         self.delayed = False  # The first one comes after the backward (delayed.py).
         self.training: bool | None = None
         self.awaits = False  # No backward has followed the last synchronising forward.
@@ -114,7 +117,7 @@ class Wrapper:
 
     def may_be_left_out(self) -> bool:
         """Whether nothing but counts is left to say of its windows, as long as they are alike."""
-        return self.training is True and self.armed and not self.delayed and not self.awaits
+        return self.training is True and self.armed and not (self.delayed or self.awaits or self.alone)
 
     def watch_entry(self) -> None:
         """Sees forwards of the module inside, which may have gone past the wrapper."""
@@ -155,6 +158,7 @@ class Wrapper:
         if pen is None:
             return
         recorder.current = place
+        self.write_found_alone()
         grad = torch.is_grad_enabled()
         trains = grad and module.training
         if trains:
@@ -198,7 +202,23 @@ class Wrapper:
             self.recorder.pen.states(self.index, kind, point, self.layout(list(named)),
                                      list(named.values()))
 
+    def write_stepped_alone(self) -> None:
+        """A step is over: a program that averages parameters in place of gradients does so before it goes on."""
+        if self.looks and (self.hooked or not self.averaged):
+            self.alone = True
+            self._write_alone(LonePoint.STEPPED)
+
+    def write_found_alone(self) -> None:
+        if self.alone:
+            self.alone = False
+            self._write_alone(LonePoint.FOUND)
+
+    def _write_alone(self, point: LonePoint) -> None:
+        if self.all and self.recorder.pen is not None:
+            self.recorder.pen.lone(self.index, point, self.layout(list(self.all)), list(self.all.values()))
+
     def write_end(self) -> None:
+        self.write_found_alone()
         self.write_states(StateKind.PARAM, StatePoint.END, self.all)
         self.write_states(StateKind.BUFFER, StatePoint.END, self.buffers)
 
@@ -341,7 +361,9 @@ class Wrapping:
         """A communication hook takes the place of the reduction."""
         wrapper = self.of.get(ddp)
         if wrapper is not None and self.recorder.pen is not None:
-            self.recorder.pen.comm_hook(wrapper.index, effect_of(hook))
+            effect = effect_of(hook)
+            wrapper.hooked = effect is HookEffect.OTHER
+            self.recorder.pen.comm_hook(wrapper.index, effect)
 
     def write_end(self) -> None:
         for wrapper in self.all:
