@@ -3,6 +3,7 @@ may draw random numbers."""
 from __future__ import annotations
 
 import zlib
+from pathlib import PurePath
 from typing import Any, NamedTuple
 
 import torch
@@ -15,6 +16,7 @@ MOST_ENTRIES = 4096  # Of a list.
 MOST_CHARACTERS = 1 << 16  # Of a word.
 MOST_SAMPLES = 1 << 20  # Of a data set whose samples are told apart.
 MOST_VALUES = 16  # Of each sample.
+MOST_BYTES = 1 << 32  # Of a tensor: it may lie in a file, and a page is read for each sample.
 
 
 def contents_of(data: Any) -> list[torch.Tensor]:
@@ -82,7 +84,7 @@ def _of_array(value: Any) -> torch.Tensor | None:
 def _is_plain(entry: Any) -> bool:
     if isinstance(entry, tuple):
         return all(map(_is_plain, entry))
-    return isinstance(entry, (bool, int, float, str, bytes))
+    return isinstance(entry, (bool, int, float, str, bytes, PurePath))
 
 
 def _of_text(text: str) -> torch.Tensor:
@@ -98,7 +100,7 @@ class Entries(NamedTuple):
 
 def entries_of(data: Any) -> Entries | None:
     """As far as attributes with an entry per sample show it: file names, numbers, the first values of tensors. None
-    where none does."""
+    where most samples do not show: labels alone, or files that are read as they are needed."""
     while isinstance(data, Subset):
         data = data.dataset
     if isinstance(data, ConcatDataset):
@@ -112,13 +114,11 @@ def entries_of(data: Any) -> Entries | None:
     if not 1 < size <= MOST_SAMPLES:
         return None
     samples, labels = _parts_of([attributes[name] for name in sorted(attributes)], size)
-    if not samples and not labels:
+    if not samples or len(_together(samples).unique()) <= size // 2:
         return None
     numbers = _together([*samples, *labels])
-    if not samples or not labels:
-        return Entries(numbers, numbers[:0])
     classes = [part for label in labels for part in _as_they_come(label)]
-    return Entries(numbers, torch.cat([_together(samples), *classes]))
+    return Entries(numbers, torch.cat([_together(samples), *classes]) if classes else numbers[:0])
 
 
 def _parts_of(values: list[Any], size: int) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
@@ -164,13 +164,16 @@ def _together(parts: list[torch.Tensor]) -> torch.Tensor:
 def _numbers_of(value: Any, size: int) -> torch.Tensor | None:
     if type(value) in (list, tuple) and len(value) == size and all(map(_is_plain, value)):
         return torch.tensor([zlib.crc32(repr(entry).encode("utf-8", "surrogatepass")) for entry in value])
-    if type(value).__module__ == "numpy" and getattr(value, "ndim", 0) > 0 and len(value) == size:
+    in_memory = f"{type(value).__module__}.{type(value).__name__}" == "numpy.ndarray"  # Not in a file, as numpy.memmap.
+    if in_memory and value.ndim > 0 and len(value) == size:
         try:
             value = torch.from_numpy(value.reshape(size, -1)[:, :MOST_VALUES].copy())
         except (TypeError, RuntimeError):
             return None
     plain = type(value) is torch.Tensor and value.device.type == "cpu" and value.layout == torch.strided
     if not plain or value.dim() == 0 or len(value) != size or value.numel() == 0 or value.is_complex():
+        return None
+    if value.numel() * value.element_size() > MOST_BYTES:
         return None
     words = value.detach().reshape(size, -1)[:, :MOST_VALUES].double().contiguous().view(torch.int64)
     numbers = torch.zeros(size, dtype=torch.int64)

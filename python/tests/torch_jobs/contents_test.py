@@ -1,6 +1,7 @@
 """What a data set holds: equal for equal sets, and of others different or unknown."""
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -89,6 +90,7 @@ def same_order(a: Any, b: Any) -> bool:
     return torch.equal(of_a.numbers, of_b.numbers)
 
 
+LABELS = torch.tensor([0, 1, 2, 0, 1, 2, 2, 1, 0, 0])
 ROWS = torch.arange(30.0).reshape(10, 3)
 ORDER = torch.tensor([3, 1, 4, 0, 5, 9, 2, 6, 8, 7])
 SHUFFLED: dict[str, Callable[[torch.Tensor], Any]] = {
@@ -98,6 +100,7 @@ SHUFFLED: dict[str, Callable[[torch.Tensor], Any]] = {
     "an array": lambda order: Listed(ROWS.numpy()[order.numpy()]),
     "files": lambda order: Listed([f"{i}.png" for i in order.tolist()], transform=object()),
     "files and classes": lambda order: Listed([(f"{i}.png", i % 2) for i in order.tolist()]),
+    "paths": lambda order: Listed([Path(f"{i}.png") for i in order.tolist()]),
     "a part of a set": lambda order: Subset(TensorDataset(ROWS[order]), [1, 2]),
     "sets in a row": lambda order: ConcatDataset([TensorDataset(ROWS), TensorDataset(ROWS[order])]),
 }
@@ -124,8 +127,10 @@ def test_samples_are_told_apart_by_all_that_they_have() -> None:
 
 @pytest.mark.parametrize("data", [
     Computed(), Listed([object(), object()]), Listed(np.array([None, None])), range(4), Listed([1]),
-    ConcatDataset([Listed([1, 2]), Computed()]), TensorDataset(torch.empty(3, 0)),
-], ids=["fewer than files", "objects", "an array of objects", "a range", "one sample", "one of two", "no values"])
+    ConcatDataset([Listed([1, 2]), Computed()]), TensorDataset(torch.empty(3, 0)), TensorDataset(LABELS),
+    TensorDataset(LABELS, LABELS / 3), Listed(torch.empty(1, 1).expand(4, 1 << 31)),
+], ids=["fewer than files", "objects", "an array of objects", "a range", "one sample", "one of two", "no values", "labels",
+        "labels and weights", "more than four gigabytes"])
 def test_samples_that_do_not_show_are_unknown(data: Any) -> None:
     assert entries_of(data) is None
 
@@ -136,7 +141,6 @@ def same_but_classes(a: Any, b: Any) -> bool:
     return len(of_a.classes) > 0 and torch.equal(of_a.classes, of_b.classes)
 
 
-LABELS = torch.tensor([0, 1, 2, 0, 1, 2, 2, 1, 0, 0])
 SWAPPED = torch.tensor([2, 0, 1])[LABELS]
 CLASSED: dict[str, Callable[[torch.Tensor], Any]] = {
     "tensors": lambda labels: TensorDataset(ROWS, labels),
@@ -167,9 +171,16 @@ def test_other_samples_with_classes_are_other_samples() -> None:
 
 
 @pytest.mark.parametrize("data", [
-    TensorDataset(LABELS), TensorDataset(ROWS, torch.arange(10)), TensorDataset(ROWS, LABELS.float()),
+    TensorDataset(ROWS, torch.arange(10)), TensorDataset(ROWS, LABELS.float()),
     TensorDataset(ROWS, LABELS.reshape(10, 1)), Listed([(f"{i}.png", str(i % 3)) for i in range(10)]),
-], ids=["no samples", "numbers of samples", "values", "rows", "words"])
+], ids=["numbers of samples", "values", "rows", "words"])
 def test_what_are_no_classes_of_samples_has_none(data: Any) -> None:
     found = entries_of(data)
     assert found is not None and len(found.classes) == 0
+
+
+def test_an_array_in_a_file_is_not_read(tmp_path: Path) -> None:
+    in_file = np.memmap(tmp_path / "rows", dtype=np.float32, mode="w+", shape=(10, 3))
+    in_file[:] = ROWS.numpy()
+    assert entries_of(Listed(in_file)) is None
+    assert entries_of(Listed(np.array(in_file))) is not None
