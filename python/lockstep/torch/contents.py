@@ -14,7 +14,7 @@ from lockstep.torch.recorder import DTYPES
 
 MOST_ENTRIES = 4096  # Of a list.
 MOST_CHARACTERS = 1 << 16  # Of a word.
-MOST_SAMPLES = 1 << 20  # Of a data set whose samples are told apart.
+MOST_SAMPLES = 1 << 20  # Of a data set whose samples are distinguished.
 MOST_VALUES = 16  # Of each sample.
 MOST_BYTES = 1 << 32  # Of a tensor: it may lie in a file, and a page is read for each sample.
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 TRAIN, EVAL = "train", "eval"
-MOST_DIVIDED = 8  # Data sets whose samples are told apart.
+MOST_DIVIDED = 8  # Data sets whose samples are distinguished.
 IDS_OF_A_SET = 1 << 40  # The samples of the n-th set have numbers from n times this on.
 
 
