@@ -229,7 +229,7 @@ TEST(DataReadTest, OfASamplerOfTheProgramsOwnWholePassesAreJudged) {
   EXPECT_EQ(id_of(whole.findings[0].cause), "weighted-not-sharded");
 }
 
-// Four of five samples on each of two ranks are no shares: more than the set has.
+// Four of five samples on each of two ranks are more than shares: the set has not as many.
 TEST(DataReadTest, ASamplerThatDrawsSomeOfTheSetDividesNothing) {
   EXPECT_EQ(pass_over({.of_rank = {{0, 1, 2, 4}, {4, 3, 1, 0}}, .source = "Some"}).verdict,
             Verdict::kHolds);
