@@ -16,6 +16,11 @@ _WRAPPERS = ("fp16_compress_wrapper_hook", "bf16_compress_wrapper_hook")
 _SHIPPED = "torch.distributed.algorithms.ddp_comm_hooks."
 
 
+def lets_train_alone(hook: Any) -> bool:
+    """A shipped hook that averages over some of the ranks: parameters are averaged over all of them now and then."""
+    return getattr(hook, "__name__", "") == "post_localSGD_hook" and hook.__module__.startswith(_SHIPPED)
+
+
 def effect_of(hook: Any) -> HookEffect:
     """Of a hook that PyTorch does not ship nothing is known: something else, on purpose."""
     name = getattr(hook, "__name__", str(hook).rpartition(".")[2])

@@ -16,7 +16,7 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from lockstep.torch.autocast import word_for
-from lockstep.torch.comm_hooks import effect_of
+from lockstep.torch.comm_hooks import effect_of, lets_train_alone
 from lockstep.torch.gradients import Gradients
 from lockstep.torch.looking import Look
 from lockstep.torch.recorder import FORWARD, INIT, Place
@@ -50,6 +50,7 @@ class Wrapper:
         self.reduces = False  # The last forward armed a reduction.
         self.averaged = True  # No backward has added to gradients since the last reduction.
         self.hooked = False  # A communication hook does something else than averaging.
+        self.part = False  # Its hook lets ranks train alone: no budget may miss where they are brought together.
         self.alone = False  # A step was taken without the other ranks, and nothing has looked at what it left since.
         self.delayed = False  # The first one comes after the backward (delayed.py).
         self.training: bool | None = None
@@ -98,7 +99,7 @@ class Wrapper:
             return
         if self.index == 0:
             looking.over(Look.WHOLE if self.looks else Look.COUNT if left_out.now else Look.EVENTS)
-        look = looking.wants(self.began, begins)
+        look = Look.WHOLE if self.part else looking.wants(self.began, begins)
         self.began = begins
         if left_out.now:
             if look is Look.COUNT and not left_out.overdue:
@@ -363,6 +364,7 @@ class Wrapping:
         if wrapper is not None and self.recorder.pen is not None:
             effect = effect_of(hook)
             wrapper.hooked = effect is HookEffect.OTHER
+            wrapper.part = lets_train_alone(hook)
             self.recorder.pen.comm_hook(wrapper.index, effect)
 
     def write_end(self) -> None:

@@ -58,6 +58,18 @@ def test_a_broken_job_is_still_caught(script: str, step: int | None, tmp_path: P
     assert step is None or drifted[0].step == step
 
 
+@pytest.mark.parametrize("script", ["local_sgd.py", "post_local_sgd.py"])
+def test_ranks_that_train_alone_are_looked_at_in_every_step(script: str, tmp_path: Path) -> None:
+    text = (SCRIPTS / script).read_text()
+    path = tmp_path / script
+    path.write_text(text.replace("range(2)", "range(10)"))
+    ran = run_job(path, 2, tmp_path / "trace", tmp_path, BUDGET)
+    assert ran.codes == [0, 0] and ran.troubles == [], ran.output
+    report = lockstep.check(tmp_path / "trace")
+    assert report.ok, str(report)
+    assert len(looked_at(tmp_path / "trace")) == 10 * 12, "no average may be missed"
+
+
 def test_a_divergence_between_two_windows_is_seen_by_the_parameters_that_take_turns(tmp_path: Path) -> None:
     script = long("parameter_nudged.py", tmp_path)
     script.write_text(script.read_text().replace("epoch == 1", "epoch == 6").replace(
