@@ -118,7 +118,8 @@ enum class DataRead::Sharing : std::uint8_t {
   kParts,  ///< Each rank read a part, and parts overlap.
 };
 
-// Ranks that read in one order may share out each batch, or one model: what batches hold says whether they do.
+// Ranks that read in one order may share out each batch, or one model: what batches hold says
+// whether they do.
 bool DataRead::in_one_order(const PassesByRank& by_rank) {
   const std::vector<std::int64_t>& first = by_rank.begin()->second.ids;
   return std::ranges::all_of(by_rank, [&](const auto& entry) {
@@ -141,8 +142,8 @@ bool DataRead::overlap(const PassesByRank& by_rank) {
   return n_read > all.size() + padding;
 }
 
-// Of a program's own sampler only whole passes show what it means to do: each rank reads everything, or as much as
-// is its share.
+// Of a program's own sampler only whole passes show what it means to do: each rank reads everything,
+// or as much as is its share.
 DataRead::Sharing DataRead::sharing_of_own(const PassesByRank& by_rank) {
   std::set<std::int64_t> all;
   std::size_t n_read = 0;

@@ -16,11 +16,11 @@ namespace lockstep::laws {
 
 /// Compares the data events of all ranks.
 ///
-/// Ranks that divide a pass among themselves have to divide the same rows, and to hold the same samples in one order. Ranks whose gradients are
-/// averaged have to read different batches: where the values of all batches that were looked at are
-/// equal on all ranks, and are not all one value, the ranks did the same work. Where nothing divides
-/// one data set among such ranks, and each reads it in an order of its own, no sample of a first pass
-/// may be read by two of them.
+/// Ranks that divide a pass among themselves have to divide the same rows, and to hold the same
+/// samples in one order. Ranks whose gradients are averaged have to read different batches: where the
+/// values of all batches that were looked at are equal on all ranks, and are not all one value, the
+/// ranks did the same work. Where nothing divides one data set among such ranks, and each reads it in
+/// an order of its own, no sample of a first pass may be read by two of them.
 class DataRead {
  public:
   void on_event(const Event& event);
