@@ -246,8 +246,8 @@ TEST(DataReadTest, PassesOfOtherSplitsAndGroupsAreFree) {
 struct Holds {
   std::uint64_t entries = 0;
   std::uint64_t order = 0;
-  std::uint64_t classes = 0;      ///< 0: no samples of known classes.
-  std::uint64_t later_order = 0;  ///< Of another data set, after the first; 0: none.
+  std::uint64_t classes = 0;  ///< 0: no samples of known classes.
+  std::uint64_t later = 0;    ///< Order and classes of another data set, after it; 0: none.
 };
 
 LawResult hold(const std::vector<Holds>& of_rank) {
@@ -263,9 +263,12 @@ LawResult hold(const std::vector<Holds>& of_rank) {
                                .digest = digest});
     };
     add(DataPart::kEntries, own.entries);
-    add(DataPart::kOrder, own.order);
+    if (own.order != 0) add(DataPart::kOrder, own.order);
     if (own.classes != 0) add(DataPart::kClasses, own.classes);
-    if (own.later_order != 0) add(DataPart::kOrder, own.later_order);
+    if (own.later == 0) continue;
+    add(DataPart::kEntries, 5);
+    add(DataPart::kOrder, own.later);
+    add(DataPart::kClasses, 7);
   }
   return check("samples-covered", job.stream);
 }
@@ -301,6 +304,12 @@ TEST(DataReadTest, OneOrderOnAllRanksIsFine) {
 
 TEST(DataReadTest, OfEachRankTheFirstDataSetCounts) {
   EXPECT_EQ(hold({{5, 1, 0, 2}, {5, 1, 0, 3}}).verdict, Verdict::kHolds);
+  // The classes are the second set's: in the first, the ranks have data of their own.
+  EXPECT_EQ(hold({{5, 1, 0, 2}, {6, 2, 0, 3}}).verdict, Verdict::kHolds);
+}
+
+TEST(DataReadTest, ARankThatDiedBeforeItsOrderWasWrittenIsNotAccused) {
+  EXPECT_EQ(hold({{5, 1}, {5, 0}}).verdict, Verdict::kHolds);
 }
 
 }  // namespace

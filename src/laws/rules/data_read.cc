@@ -58,7 +58,8 @@ void DataRead::on_held(const Event& event, const DataEvent& data) {
   std::uint64_t& digest = data.part == DataPart::kEntries ? held.entries
                           : data.part == DataPart::kOrder ? held.order
                                                           : held.classes;
-  if (digest != 0) return;
+  if (data.part == DataPart::kEntries) ++held.n_sets;
+  if (held.n_sets > 1) return;
   digest = data.digest;
   held.step = event.at.opt;
 }
@@ -72,6 +73,7 @@ std::optional<Finding> DataRead::other_order(const Place& place,
   bool same_but_classes = first.classes != 0;
   Finding finding;
   for (const auto& [rank, held] : by_rank) {
+    if (held.order == 0) return std::nullopt;  // It died on the way.
     same_samples = same_samples && held.entries == first.entries;
     same_but_classes = same_but_classes && held.classes == first.classes;
     if (held.order != first.order) finding.ranks.push_back(Rank{rank});

@@ -64,6 +64,7 @@ class DataRead {
     std::uint64_t order = 0;
     std::uint64_t classes = 0;  ///< The order, with classes numbered as they come; 0: no classes.
     std::int32_t step = 0;
+    std::int32_t n_sets = 0;  ///< Data sets so far: those after the first do not count.
   };
 
   using HeldByRank = std::map<std::int32_t, Held>;
