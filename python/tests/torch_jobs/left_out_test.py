@@ -395,3 +395,13 @@ def test_a_healthy_job_that_is_judged_while_it_runs_may_leave_windows_out(seldom
     ran = run_job(longer("clean.py", tmp_path), 2, tmp_path / "clean", tmp_path, BUDGET)
     assert ran.codes == [0, 0], ran.output
     assert live_findings(tmp_path / "clean") == []
+
+
+@pytest.mark.parametrize("reason", ["delayed", "awaits", "alone"])
+def test_no_window_is_left_out_of_which_more_than_counts_is_to_be_said(reason: str) -> None:
+    wrapper = Wrapper.__new__(Wrapper)
+    wrapper.training = wrapper.armed = True
+    wrapper.delayed = wrapper.awaits = wrapper.alone = False
+    assert wrapper.may_be_left_out()
+    setattr(wrapper, reason, True)
+    assert not wrapper.may_be_left_out()
