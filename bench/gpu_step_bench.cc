@@ -1,7 +1,7 @@
-// Time of one data-parallel training step on a GPU: a network of linear layers, one process per
-// rank, the nccl backend. Prints one line of JSON; bench/gpu_side_by_side.py also runs PyTorch.
+// Time of one data-parallel training step on a GPU, one process per rank, the nccl backend. Prints one
+// line of JSON; bench/gpu_side_by_side.py also runs PyTorch.
 //
-//   gpu_step_bench [WIDTH LAYERS BATCH STEPS]
+//   gpu_step_bench [mlp|cnn|gpt] [STEPS]
 //
 // Ranks come from the launcher's variables; without a launcher it is one rank. Ends with 3, and one
 // sentence, where there is no GPU or no way to use it.
@@ -11,15 +11,21 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <memory>
+#include <string_view>
 #include <unistd.h>
 #include <vector>
 
 #include "lockstep/ddp/ddp.h"
 #include "lockstep/gpu/cuda/device.h"
 #include "lockstep/harness/backends/backends.h"
+#include "lockstep/models/gpt.h"
 #include "lockstep/nn/activations.h"
+#include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/convolution.h"
 #include "lockstep/nn/linear.h"
 #include "lockstep/nn/losses.h"
+#include "lockstep/nn/pooling.h"
 #include "lockstep/nn/sequential.h"
 #include "lockstep/optim/sgd.h"
 #include "lockstep/random/generator.h"
@@ -27,42 +33,100 @@
 
 namespace {
 
+using lockstep::Runtime;
 using lockstep::Tensor;
 using lockstep::Variable;
 using Clock = std::chrono::steady_clock;
 
-struct Sizes {
-  std::int64_t width = 2048;
-  std::int64_t layers = 4;
-  std::int64_t batch = 512;
-  std::int64_t steps = 50;
-};
-
 constexpr std::int64_t kClasses = 10;
 constexpr std::int64_t kWarmUp = 10;
 
+/// A network with the batch that it is trained on, the same in every step.
+struct Job {
+  std::unique_ptr<lockstep::nn::Module> model;
+  Variable x;
+  Tensor labels;
+};
+
+void append_linear(lockstep::nn::Sequential& model,
+                   std::int64_t in,
+                   std::int64_t out,
+                   lockstep::Generator& generator) {
+  model.append<lockstep::nn::Linear>(in, out, lockstep::nn::LinearOptions{}, generator);
+}
+
+/// Four layers of 2,048, with ReLU, on 512 rows: matrix products.
+Job mlp(Runtime& runtime, lockstep::Generator& generator) {
+  constexpr std::int64_t kWidth = 2048;
+  constexpr std::int64_t kRows = 512;
+  auto model = std::make_unique<lockstep::nn::Sequential>(runtime);
+  for (int layer = 0; layer < 4; ++layer) {
+    append_linear(*model, kWidth, kWidth, generator);
+    model->append<lockstep::nn::ReLU>();
+  }
+  append_linear(*model, kWidth, kClasses, generator);
+  return {std::move(model),
+          Variable(Tensor::full(runtime, {kRows, kWidth}, lockstep::DType::kF32, 0.25)),
+          Tensor::full(runtime, {kRows}, lockstep::DType::kI64, 3.0)};
+}
+
+/// Four convolutions with batch norm on 128 images of 32 x 32.
+Job cnn(Runtime& runtime, lockstep::Generator& generator) {
+  constexpr std::int64_t kImages = 128;
+  auto model = std::make_unique<lockstep::nn::Sequential>(runtime);
+  std::int64_t in = 3;
+  for (const std::int64_t out : {64, 64, 128, 128}) {
+    model->append<lockstep::nn::Conv2d>(
+        in, out, lockstep::nn::Conv2dOptions{.padding = 1}, generator);
+    model->append<lockstep::nn::BatchNorm2d>(out);
+    model->append<lockstep::nn::ReLU>();
+    if (in == 64 && out == 64) model->append<lockstep::nn::MaxPool2d>(lockstep::nn::tile(2));
+    in = out;
+  }
+  model->append<lockstep::nn::GlobalAvgPool2d>();
+  model->append<lockstep::nn::Flatten>();
+  append_linear(*model, in, kClasses, generator);
+  return {std::move(model),
+          Variable(Tensor::full(runtime, {kImages, 3, 32, 32}, lockstep::DType::kF32, 0.25)),
+          Tensor::full(runtime, {kImages}, lockstep::DType::kI64, 3.0)};
+}
+
+/// Four blocks of 256 with 8 heads on 16 sequences of 128 tokens.
+Job gpt(Runtime& runtime, lockstep::Generator& generator) {
+  constexpr std::int64_t kSequences = 16;
+  constexpr std::int64_t kTokens = 128;
+  auto model = std::make_unique<lockstep::nn::Gpt>(
+      runtime,
+      lockstep::nn::GptOptions{
+          .vocab = 512, .context = kTokens, .layers = 4, .heads = 8, .width = 256});
+  model->reset_parameters(generator);
+  return {std::move(model),
+          Variable(Tensor::full(runtime, {kSequences, kTokens}, lockstep::DType::kI64, 7.0)),
+          Tensor::full(runtime, {kSequences * kTokens}, lockstep::DType::kI64, 3.0)};
+}
+
+using MakeJob = Job (*)(Runtime&, lockstep::Generator&);
+
+struct Options {
+  std::string_view model = "mlp";
+  MakeJob make = mlp;
+  std::int64_t steps = 50;
+};
+
 /// Seconds of each step after the warm-up, kernels and communication included.
-std::vector<double> train(lockstep::RankContext& context, const Sizes& sizes) {
+std::vector<double> train(lockstep::RankContext& context, const Options& options) {
   lockstep::Runtime& runtime = context.runtime();
   lockstep::Generator generator(1);
-  lockstep::nn::Sequential model(runtime);
-  for (std::int64_t layer = 0; layer < sizes.layers; ++layer) {
-    model.append<lockstep::nn::Linear>(
-        sizes.width, sizes.width, lockstep::nn::LinearOptions{}, generator);
-    model.append<lockstep::nn::ReLU>();
-  }
-  model.append<lockstep::nn::Linear>(
-      sizes.width, kClasses, lockstep::nn::LinearOptions{}, generator);
-  lockstep::DistributedDataParallel ddp(model, context.world());
-  lockstep::optim::Sgd optimizer(model.parameters(), {.lr = 0.01, .momentum = 0.9});
-  const Variable x(Tensor::full(runtime, {sizes.batch, sizes.width}, lockstep::DType::kF32, 0.25));
-  const Tensor labels = Tensor::full(runtime, {sizes.batch}, lockstep::DType::kI64, 3.0);
+  const Job job = options.make(runtime, generator);
+  lockstep::DistributedDataParallel ddp(*job.model, context.world());
+  lockstep::optim::Sgd optimizer(job.model->parameters(), {.lr = 0.01, .momentum = 0.9});
+  const auto rows = static_cast<double>(job.labels.n_elems());
   std::vector<double> seconds;
-  seconds.reserve(static_cast<std::size_t>(sizes.steps));
-  for (std::int64_t step = 0; step < kWarmUp + sizes.steps; ++step) {
+  seconds.reserve(static_cast<std::size_t>(options.steps));
+  for (std::int64_t step = 0; step < kWarmUp + options.steps; ++step) {
     const auto begin = Clock::now();
     optimizer.zero_grad();
-    lockstep::cross_entropy(ddp(x), labels, static_cast<double>(sizes.batch)).backward();
+    lockstep::cross_entropy(ddp(job.x), job.labels, rows).backward();
     optimizer.step();
     runtime.settle();
     const std::chrono::duration<double> span = Clock::now() - begin;
@@ -81,22 +145,20 @@ bool read(const char* text, std::int64_t& number) {
   return std::from_chars(text, end, number).ptr == end && number > 0;
 }
 
-void print(std::vector<double> seconds, const Sizes& sizes, std::int32_t n_ranks) {
+void print(std::vector<double> seconds, const Options& options, std::int32_t n_ranks) {
   std::sort(seconds.begin(), seconds.end());
   std::printf(
       "{\"seconds_per_step\": %.9f, \"fastest\": %.9f, \"steps\": %zu, \"ranks\": %d, "
-      "\"width\": %lld, \"layers\": %lld, \"batch\": %lld, \"device\": \"%s\"}\n",
+      "\"model\": \"%s\", \"device\": \"%s\"}\n",
       seconds[seconds.size() / 2],
       seconds.front(),
       seconds.size(),
       n_ranks,
-      static_cast<long long>(sizes.width),
-      static_cast<long long>(sizes.layers),
-      static_cast<long long>(sizes.batch),
+      std::string(options.model).c_str(),
       lockstep::cuda::device_info(0).name.c_str());
 }
 
-int run(const Sizes& sizes) {
+int run(const Options& chosen) {
   const auto backend = lockstep::find_backend("nccl");
   if (!backend.ok()) return explain(backend.error().text());
   const std::string obstacle = lockstep::obstacle_of(backend.value());
@@ -115,26 +177,39 @@ int run(const Sizes& sizes) {
   std::vector<double> seconds;
   const auto result =
       lockstep::run_this_rank(backend.value(), options, [&](lockstep::RankContext& context) {
-        seconds = train(context, sizes);
+        seconds = train(context, chosen);
       });
   if (!result.ok()) return explain(result.error().text());
   if (result.value().exception != nullptr) std::rethrow_exception(result.value().exception);
-  if (options.backend.place.rank == 0) print(seconds, sizes, options.backend.place.world_size);
+  if (options.backend.place.rank == 0) print(seconds, chosen, options.backend.place.world_size);
   return 0;
+}
+
+struct Named {
+  std::string_view name;
+  MakeJob make;
+};
+
+constexpr Named kModels[] = {{"mlp", mlp}, {"cnn", cnn}, {"gpt", gpt}};
+
+bool read_words(int argc, char** argv, Options& options) {
+  bool known = argc < 2;
+  for (const Named& model : kModels) {
+    if (known || model.name != argv[1]) continue;
+    options.model = model.name;
+    options.make = model.make;
+    known = true;
+  }
+  return known && argc <= 3 && (argc < 3 || read(argv[2], options.steps));
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  Sizes sizes;
-  std::int64_t* const numbers[] = {&sizes.width, &sizes.layers, &sizes.batch, &sizes.steps};
-  if (argc > 5) return explain("at most four numbers: WIDTH LAYERS BATCH STEPS");
-  for (int i = 1; i < argc; ++i) {
-    if (!read(argv[i], *numbers[i - 1]))
-      return explain("not a positive number: " + std::string(argv[i]));
-  }
+  Options options;
+  if (!read_words(argc, argv, options)) return explain("usage: gpu_step_bench [mlp|cnn|gpt] [STEPS]");
   try {
-    return run(sizes);
+    return run(options);
   } catch (const std::exception& error) {
     return explain(error.what());
   }

@@ -220,6 +220,21 @@ std::vector<CollectiveCase> collective_cases() {
   return cases;
 }
 
+std::vector<CollectiveCase> sized_cases() {
+  constexpr std::int64_t kOdd = 5;  // No multiple of a chunk, of a rank's part or of 16 bytes.
+  std::vector<CollectiveCase> cases;
+  for (const int power : {0, 4, 8, 12, 14, 15, 16, 17, 18, 20, 22, 24}) {
+    const std::int64_t count = std::int64_t{1} << power;
+    add(cases, {{}, CollectiveOp::kAllReduce, ReduceOp::kSum, DType::kF32, count, Data::kRough});
+    if (power == 24) continue;
+    add(cases,
+        {{}, CollectiveOp::kAllReduce, ReduceOp::kSum, DType::kF32, count + kOdd, Data::kRough});
+  }
+  constexpr std::int64_t kHalves = (std::int64_t{1} << 20) + kOdd;
+  add(cases, {{}, CollectiveOp::kAllReduce, ReduceOp::kSum, DType::kF16, kHalves, Data::kRough});
+  return cases;
+}
+
 std::uint64_t run_case(ProcessGroup& group, const CollectiveCase& one) {
   Runtime& runtime = group.runtime();
   const std::int64_t n_in = one.count * (takes_parts(one.op) ? group.size() : 1);

@@ -43,6 +43,9 @@ std::string name_of(const SummingRule& rule);
 /// Every operation NCCL has, on every element type, with counts around its chunks.
 std::vector<CollectiveCase> collective_cases();
 
+/// All-reduces of f32 from one element to 2^24, and one of f16: where a library cuts long buffers.
+std::vector<CollectiveCase> sized_cases();
+
 /// Runs it on this rank.
 /// Returns: the digest of what the rank holds afterwards (of a reduce, on the root alone; elsewhere
 ///     0).

@@ -11,6 +11,7 @@ namespace lockstep {
 namespace {
 
 constexpr std::int32_t kMostRanksWithAllRings = 4;
+constexpr std::int32_t kMostChannels = 8;
 
 // Rings start at rank 0, so the others' orders are all there are.
 void add_rings(std::int32_t n_ranks, std::vector<ReductionOrder>& orders) {
@@ -37,7 +38,8 @@ std::vector<ReductionOrder> legal_nccl_orders(std::int32_t n_ranks) {
   if (n_ranks <= 2) return orders;
   add_rings(n_ranks, orders);
   orders.emplace_back(ReductionOrder::kNcclTree);
-  for (const std::int32_t n_channels : {2, 4}) {
+  // Fewer than it may use where a buffer is small: each number occurs.
+  for (std::int32_t n_channels = 2; n_channels <= kMostChannels; ++n_channels) {
     orders.emplace_back(ReductionOrder::kNcclRing, n_channels);
     orders.emplace_back(ReductionOrder::kNcclTree, n_channels);
   }

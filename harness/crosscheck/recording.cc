@@ -58,7 +58,9 @@ struct PlainRank {
 class Checker {
  public:
   Checker() {
-    for (CollectiveCase& one : collective_cases()) cases_.emplace(one.name, one);
+    for (const auto& cases : {collective_cases(), sized_cases()}) {
+      for (const CollectiveCase& one : cases) cases_.emplace(one.name, one);
+    }
   }
 
   Result<RecordingCheck> check(const Json& recording) {
@@ -112,10 +114,12 @@ std::vector<SummingRule> rules_of_verdicts(std::int32_t n_ranks) {
   return rules;
 }
 
-RecordedLaunch record_launch(ProcessGroup& group, const std::string& title) {
+RecordedLaunch record_launch(ProcessGroup& group,
+                             const std::string& title,
+                             std::span<const CollectiveCase> cases) {
   PlainRank judge;
   RecordedLaunch launch = {title, group.size(), {}};
-  for (const CollectiveCase& one : collective_cases()) {
+  for (const CollectiveCase& one : cases) {
     std::int64_t own = static_cast<std::int64_t>(run_case(group, one));
     std::vector<std::int64_t> all(static_cast<std::size_t>(group.size()));
     std::vector<Memory> parts;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,8 +28,10 @@ struct RecordedLaunch {
 /// What verdicts choose from, what is expected of NCCL first.
 std::vector<SummingRule> rules_of_verdicts(std::int32_t n_ranks);
 
-/// Runs all cases; collective. Returns: on every rank the digests of all, judged.
-RecordedLaunch record_launch(ProcessGroup& group, const std::string& title);
+/// Runs the cases; collective. Returns: on every rank the digests of all, on rank 0 judged.
+RecordedLaunch record_launch(ProcessGroup& group,
+                             const std::string& title,
+                             std::span<const CollectiveCase> cases);
 
 /// The launch as JSON, one object.
 std::string to_json(const RecordedLaunch& launch);

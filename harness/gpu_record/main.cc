@@ -2,6 +2,7 @@
 //
 //   obstacle BACKEND                         why the backend cannot be had here (exit code 3)
 //   cases TITLE FILE                         all collectives; rank 0 writes their digests
+//   sizes TITLE FILE                         the same of all-reduces of 1 to 2^24 elements
 //   fault NAME FILE TIMEOUT_S checked|unchecked    each rank writes FILE.RANK
 //   check FOLDER                             computes recordings again; 77: there is none
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <exception>
 #include <filesystem>
 #include <fstream>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -77,10 +79,12 @@ int obstacle(const std::string& name) {
   return text.empty() ? kWell : say(text, kFailed);
 }
 
-int cases(const std::string& title, const std::string& path) {
+int cases(std::span<const CollectiveCase> played,
+          const std::string& title,
+          const std::string& path) {
   int written = kWell;
   const int ran = run_rank({}, [&](RankContext& context) {
-    const RecordedLaunch launch = record_launch(context.world(), title);
+    const RecordedLaunch launch = record_launch(context.world(), title, played);
     if (context.rank() == 0) written = write(path, to_json(launch));
   });
   return std::max(ran, written);
@@ -130,11 +134,12 @@ int check(const std::string& folder) {
 int run(const std::vector<std::string>& words) {
   const std::string verb = words.empty() ? "" : words[0];
   if (verb == "obstacle" && words.size() == 2) return obstacle(words[1]);
-  if (verb == "cases" && words.size() == 3) return cases(words[1], words[2]);
+  if (verb == "cases" && words.size() == 3) return cases(collective_cases(), words[1], words[2]);
+  if (verb == "sizes" && words.size() == 3) return cases(sized_cases(), words[1], words[2]);
   if (verb == "fault" && words.size() == 5) return fault(words);
   if (verb == "check" && words.size() == 2) return check(words[1]);
   return say(
-      "usage: obstacle BACKEND | cases TITLE FILE | fault NAME FILE TIMEOUT_S "
+      "usage: obstacle BACKEND | cases TITLE FILE | sizes TITLE FILE | fault NAME FILE TIMEOUT_S "
       "checked|unchecked | check FOLDER",
       kBadInput);
 }

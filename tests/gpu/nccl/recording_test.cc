@@ -15,7 +15,7 @@ using testing::TempFolder;
 RecordedLaunch recorded_over(const Emulation& emulation, std::int32_t n_ranks) {
   RecordedLaunch launch;
   testing::run_emulated_ranks(emulation, {.n_ranks = n_ranks}, [&](ProcessGroup& group) {
-    RecordedLaunch own = record_launch(group, "emulated");
+    RecordedLaunch own = record_launch(group, "emulated", collective_cases());
     if (group.rank() == 0) launch = std::move(own);
   });
   return launch;

@@ -8,6 +8,7 @@ import sys
 import tempfile
 
 SCRIPT, BUILD = sys.argv[1:3]
+JOB = "tests/harness/crosscheck/mlp.toml, 3 ranks"
 
 
 def run(*words):
@@ -41,7 +42,7 @@ def rehearsal(folder):
     recording = json.loads(pathlib.Path(out.strip()).read_text())
     expect(recording["format"] == "lockstep-rehearsal-without-gpu", recording["format"])
     steps = {one["step"]: one for one in recording["steps"]}
-    launch = steps["3 ranks, ring, simple, 1 channel, launch 0"]
+    launch = steps["3 ranks, ring, Simple, 1 channel, launch 0"]
     # Gloo adds in a different order than NCCL: what rounds is impossible, the rest is not.
     expect(launch["verdicts"].get("impossible", 0) > 10, str(launch))
     expect(launch["verdicts"].get("nccl-ring", 0) > 100, str(launch))
@@ -50,7 +51,7 @@ def rehearsal(folder):
     killed = steps["fault kill, checked"]
     expect(killed["exit_codes"][1] == -9, str(killed))
     expect(killed["by_rank"]["0"]["status"] in ("peer_lost", "timed_out"), str(killed))
-    expect(steps["training, 3 ranks"]["exit_code"] == 0, str(steps["training, 3 ranks"]))
+    expect(steps[JOB]["exit_code"] == 0, str(steps[JOB]))
     # Gloo has no port to ask: the ranks hung, and the record says that there was no answer.
     hang = steps["RAS of a hang"]
     expect(hang["exit_code"] == 77 and "timed_out" in hang["statuses"], str(hang))

@@ -83,6 +83,10 @@ TEST(NcclLibraryTest, TwoRanksOnOneGpuKeepAllPromises) { expect_promises_kept(2)
 
 TEST(NcclLibraryTest, ThreeRanksOnOneGpuKeepAllPromises) { expect_promises_kept(3); }
 
+TEST(NcclLibraryTest, FourRanksOnOneGpuKeepAllPromises) { expect_promises_kept(4); }
+
+TEST(NcclLibraryTest, EightRanksOnOneGpuKeepAllPromises) { expect_promises_kept(8); }
+
 TEST(NcclLibraryTest, WithoutADeviceConnectingSaysSoInOneSentence) {
   const std::string obstacle = obstacle_to_nccl();
   if (obstacle.empty()) return;  // There is one.

@@ -12,10 +12,9 @@ import pathlib
 import subprocess
 import sys
 
+from apart import APART
+
 N_RANKS = 2
-# Two machines of one GPU: nothing but sockets may connect them.
-APART = {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_NET": "Socket", "NCCL_NET_PLUGIN": "none",
-         "NCCL_SOCKET_IFNAME": "lo", "NCCL_IB_DISABLE": "1", "NCCL_MNNVL_ENABLE": "0", "NCCL_NVLS_ENABLE": "0"}
 
 
 def obstacle(backend):

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""What gpu/probes.py makes of answers that no machine without a GPU gives: a server that talks like
-NCCL's port, a checker of kernels that is a script, a PyTorch that is missing or wrong."""
+"""What gpu/parts makes of answers that no machine without a GPU gives: a server that talks like NCCL's
+port, a checker of kernels that is a script, a PyTorch that is missing or wrong, tests that were skipped; and
+that what one run recorded stays when another asks again for a part."""
+import json
 import os
 import pathlib
 import socket
@@ -10,8 +12,8 @@ import threading
 import types
 
 sys.path.insert(0, sys.argv[1])
-import probes  # noqa: E402
-import record  # noqa: E402
+from parts import faults, jobs, kernels, pytorch  # noqa: E402
+from parts.recorder import Recorder  # noqa: E402
 
 MEMCHECK = "echo '[  PASSED  ] 40 tests.'; echo '========= ERROR SUMMARY: {} errors'; exit {}"
 RACECHECK = ("echo '[  PASSED  ] 40 tests.'; "
@@ -20,11 +22,11 @@ RACECHECK = ("echo '[  PASSED  ] 40 tests.'; "
 
 def expect(condition, what):
     if not condition:
-        sys.exit(f"probes_test: {what}")
+        sys.exit(f"parts_test: {what}")
 
 
 def recorder_of(folder, rehearse=False, python=sys.executable):
-    recorder = record.Recorder(types.SimpleNamespace(rehearse=rehearse, build=folder, budget=60, python=python))
+    recorder = Recorder(types.SimpleNamespace(rehearse=rehearse, build=folder, budget=60, python=python, short=True))
     recorder.environment = {**os.environ}
     return recorder
 
@@ -67,8 +69,8 @@ def hang_of(folder, statuses, running):
         return [0] * n_ranks
 
     recorder.alone = alone
-    recorder.answer_of = lambda file, rank: {"status": statuses[rank]}
-    probes.ras_of_a_hang(recorder, 10)
+    faults.answer_of = lambda file, rank: {"status": statuses[rank]}
+    faults.hang(recorder)
     return recorder.steps[-1]
 
 
@@ -93,23 +95,27 @@ def port(folder):
 
 # ---- the checker
 
+def check_all(recorder):
+    for tool in ("memcheck", "racecheck"):
+        kernels.check(recorder, tool)
+
+
 def checked(folder, text):
-    program(folder / "path" / probes.CHECKER, text)
+    program(folder / "path" / kernels.CHECKER, text)
     recorder = recorder_of(folder)
     recorder.environment["PATH"] = f"{folder / 'path'}:{os.environ['PATH']}"
-    probes.check_kernels(recorder)
+    check_all(recorder)
     return recorder.steps[0]
 
 
 def checker(folder):
     recorder = recorder_of(folder)
-    probes.check_kernels(recorder)
+    check_all(recorder)
     expect([step["exit_code"] for step in recorder.steps] == [77, 77], recorder.steps)
-    path = os.environ["PATH"]
-    os.environ["PATH"] = f"{folder / 'path'}:{path}"
-    program(folder / "path" / probes.CHECKER, "exit 0")
+    program(folder / "path" / kernels.CHECKER, "exit 0")
     recorder = recorder_of(folder)
-    probes.check_kernels(recorder)
+    recorder.environment["PATH"] = f"{folder / 'path'}:{os.environ['PATH']}"
+    check_all(recorder)
     expect("is not built" in recorder.steps[0]["said"], recorder.steps)
     program(folder / "bin" / "gpu_cuda_test", "")
     for text, verdict in {
@@ -124,9 +130,74 @@ def checker(folder):
         step = checked(folder, text)
         expect(step["verdict"] == verdict, f"{text}: {step}")
     recorder = recorder_of(folder, rehearse=True)
-    probes.check_kernels(recorder)
+    check_all(recorder)
     expect("a rehearsal has no GPU" in recorder.steps[0]["said"], recorder.steps)
-    os.environ["PATH"] = path
+
+
+# ---- programs of tests
+
+def ran(folder, report, code):
+    program(folder / "bin" / "some_test", f"cat > \"$(echo $2 | cut -d: -f2)\" <<'E'\n{json.dumps(report)}\nE\nexit {code}")
+    recorder = recorder_of(folder)
+    kernels.tests(recorder, "some tests", "some_test", "*", 10)
+    return recorder.steps[0]
+
+
+def tests(folder):
+    good = {"name": "A", "status": "RUN", "result": "COMPLETED"}
+    skipped = {"name": "B", "status": "RUN", "result": "SKIPPED", "skipped": [{"message": "no device"}]}
+    failed = {"name": "C", "status": "RUN", "result": "COMPLETED", "failures": [{"failure": "place\nreason"}]}
+    left_out = {"name": "D", "status": "NOTRUN", "result": "SUPPRESSED"}
+    for these, code, expected in [([good, left_out], 0, (0, "1 passed, 0 failed, 0 skipped")),
+                                  ([good, skipped], 0, (77, "1 passed, 0 failed, 1 skipped")),
+                                  ([good, failed], 1, (1, "1 passed, 1 failed, 0 skipped"))]:
+        step = ran(folder, {"testsuites": [{"name": "S", "testsuite": these}]}, code)
+        expect((step["exit_code"], step["verdict"]) == expected, step)
+    expect(step["failed"] == {"S.C": ["place", "reason"]}, step)
+    program(folder / "bin" / "some_test", "exit 139")
+    recorder = recorder_of(folder)
+    kernels.tests(recorder, "some tests", "some_test", "*", 10)
+    expect(recorder.steps[0]["exit_code"] == 139 and recorder.steps[0]["verdict"] == "no answer", recorder.steps)
+
+
+# ---- scenarios
+
+def scenarios(folder):
+    """What differs on the device is asked of Gloo; what is refused was not compared."""
+    for script, code, more in [("echo 'equal: 12 events on 3 ranks, sim (a) and b'", 0, {}),
+                               ("echo 'first difference: '$4; exit 1", 1, {"gloo": "first difference: gloo"}),
+                               ("echo 'no such key'; exit 2", 77, {})]:
+        program(folder / "bin" / "lockstep", script)
+        recorder = recorder_of(folder)
+        jobs.cross_check(recorder, 3)
+        step = recorder.steps[0]
+        expect(step["exit_code"] == code and all(step[key] == value for key, value in more.items()), step)
+    program(folder / "bin" / "lockstep", "echo 'equal: 12 events on 3 ranks, sim (a) and b'")
+    recorder = recorder_of(folder)
+    jobs.cross_check(recorder, 3)
+    expect(recorder.steps[0]["verdict"] == "equal: sim (a) and b", recorder.steps)
+
+
+# ---- the file
+
+def kept(folder):
+    """Written after each step; a part that is asked again replaces what it said, and no other part's words."""
+    def begun(*parts):
+        recorder = recorder_of(folder)
+        recorder.recording["environment"] = {"gpu": "A GPU, 1"}
+        recorder.keep_in(folder / "kept")
+        for part in parts:
+            recorder.part_is(part)
+            recorder.keep_launch({"title": part, "n_parts": len(parts)})
+            recorder.note("step of " + part, len(parts))
+        return recorder
+
+    begun("one", "two")
+    path = begun("two").path
+    recording = json.loads(path.read_text())
+    expect(path.name.endswith("-a-gpu.json"), path)
+    expect([(one["part"], one["exit_code"]) for one in recording["steps"]] == [("one", 2), ("two", 1)], recording)
+    expect([(one["title"], one["n_parts"]) for one in recording["launches"]] == [("one", 2), ("two", 1)], recording)
 
 
 # ---- PyTorch
@@ -137,20 +208,20 @@ def torch(folder):
         recorder.environment["PYTHONPATH"] = str(folder / "modules")
         (folder / "modules").mkdir(exist_ok=True)
         (folder / "modules" / "torch.py").write_text("raise ImportError('none here')\n")
-        probes.torch_probe(recorder)
+        pytorch.probe(recorder)
         expect(recorder.steps[0]["exit_code"] == 77 and said in recorder.steps[0]["said"], recorder.steps)
     program(folder / "broken", "echo some words; exit 5")
     recorder = recorder_of(folder, python=str(folder / "broken"))
-    probes.torch_probe(recorder)
+    pytorch.probe(recorder)
     expect(recorder.steps[0]["exit_code"] == 5 and recorder.steps[0]["said"] == ["some words"], recorder.steps)
     program(folder / "slow", "sleep 60")
     recorder = recorder_of(folder, python=str(folder / "slow"))
-    probes.torch_probe(recorder, limit=0.2)
+    pytorch.probe(recorder, limit=0.2)
     expect(recorder.steps[0]["exit_code"] == 124, recorder.steps)
 
 
-probes.PAUSE = 0
+faults.PAUSE = 0
 with tempfile.TemporaryDirectory() as name:
     tempfile.tempdir = name
-    for what in (port, checker, torch):
+    for what in (port, checker, tests, scenarios, kept, torch):
         what(pathlib.Path(name))

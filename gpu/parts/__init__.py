@@ -1,0 +1,1 @@
+"""What gpu/record.py asks, part by part."""
