@@ -66,7 +66,9 @@ Result<std::unique_ptr<Communicator>> Communicator::split(std::int32_t color,
   Completion completion = part->prepare();
   if (!is_ok(completion)) return Error{completion.detail, {}};
   const Status status = api_->comm_split(comm_, color, key, part->comm_);
-  completion = settle("ncclCommSplit", status, comm_, deadline);
+  // It answers ncclSuccess when it has only begun; the parent knows when it is done.
+  const Status begun = status == Status::kSuccess ? Status::kInProgress : status;
+  completion = settle("ncclCommSplit", begun, comm_, deadline);
   if (is_ok(completion) && part->comm_ != nullptr) {
     completion = part->settle("ncclCommSplit", Status::kInProgress, part->comm_, deadline);
   }

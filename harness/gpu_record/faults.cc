@@ -4,6 +4,7 @@
 #include <csignal>
 #include <functional>
 #include <map>
+#include <thread>
 
 namespace lockstep {
 
@@ -11,6 +12,7 @@ namespace {
 
 constexpr std::int64_t kCount = 4096;
 constexpr std::int64_t kMuchMore = 1 << 20;
+constexpr std::chrono::seconds kAway{60};  // Longer than any deadline of a recording.
 constexpr std::int32_t kOdd = 1;  // The rank that diverges.
 
 Tensor ones(ProcessGroup& group, std::int64_t n, DType dtype = DType::kF32) {
@@ -51,6 +53,13 @@ Played swapped(ProcessGroup& group, bool odd) {
   return {std::move(work), first, static_cast<double>(group.size())};
 }
 
+// Rank 1 makes no call while the others wait for it.
+Played absent(ProcessGroup& group, bool odd) {
+  const Tensor data = ones(group, kCount);
+  if (odd) std::this_thread::sleep_for(kAway);
+  return reduced(group, data);
+}
+
 Played killed(ProcessGroup& group, bool odd) {
   const Tensor warm = ones(group, kCount);
   (void)group.all_reduce(Memory::of(warm)).wait();
@@ -82,6 +91,7 @@ const std::map<std::string, Play>& plays() {
              Tensor::full(group.runtime(), {kCount}, DType::kF32, group.rank() + 1.0);
          return Played{group.broadcast(Memory::of(data), odd ? 1 : 0), data, 1.0};
        }},
+      {"absent", absent},
       {"swap", swapped},
       {"skip",
        [](ProcessGroup& group, bool odd) {

@@ -76,10 +76,11 @@ class Gpu final : public nccl::Api {
 
   Status comm_split(Comm parent, std::int32_t color, std::int32_t key, Comm& comm) override {
     const auto held = machine_->lock();
+    if (is_busy(parent)) return Status::kInvalidArgument;
     comm = color < 0 ? nullptr : make_comm(-1);
     machine_->split(parent, color, key, comm);
     parent->polls_left = machine_->options.polls;
-    return Status::kInProgress;
+    return Status::kSuccess;  // Although it has only begun: so does 2.28.9.
   }
 
   Status async_error(Comm comm, Status& state) override {
@@ -268,6 +269,9 @@ class Gpu final : public nccl::Api {
     return comm;
   }
 
+  // "Attempt to use communicator before the previous operation returned ncclSuccess"
+  static bool is_busy(Comm comm) { return comm->polls_left > 0; }
+
   void push(Stream stream, nccl::StreamHandle::Item item) {
     Stream target = stream == nullptr ? machine_->default_stream(rank_) : stream;
     target->items.push_back(std::move(item));
@@ -276,7 +280,7 @@ class Gpu final : public nccl::Api {
 
   Status queue(Piece piece, Comm comm, Stream stream) {
     const auto held = machine_->lock();
-    if (comm == nullptr) return Status::kInvalidArgument;
+    if (comm == nullptr || is_busy(comm)) return Status::kInvalidArgument;
     if (static_cast<std::int32_t>(piece.op) >= kFirstCustomOp) {
       const auto found = comm->factors.find(piece.op);
       if (found == comm->factors.end()) return Status::kInvalidArgument;

@@ -2,7 +2,8 @@
 //
 // It implements nccl::Api in tests. Streams, events and communicators are asynchronous as the
 // real ones are: what is queued happens later, on a thread of the emulation; a call on a
-// communicator answers kInProgress a few times before anything is queued; a collective waits for
+// communicator answers kInProgress a few times before anything is queued (a split answers kSuccess and
+// leaves it to the next question), and until then it refuses the next call; a collective waits for
 // all its members and a send for its receive, forever if need be. Reductions go around a ring step
 // by step. Like NCCL, it does not compare what ranks ask for: if sizes differ it hangs, if only
 // operations differ it silently computes garbage.
