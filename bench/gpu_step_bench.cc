@@ -207,7 +207,8 @@ bool read_words(int argc, char** argv, Options& options) {
 
 int main(int argc, char** argv) {
   Options options;
-  if (!read_words(argc, argv, options)) return explain("usage: gpu_step_bench [mlp|cnn|gpt] [STEPS]");
+  if (!read_words(argc, argv, options))
+    return explain("usage: gpu_step_bench [mlp|cnn|gpt] [STEPS]");
   try {
     return run(options);
   } catch (const std::exception& error) {

@@ -23,11 +23,14 @@ from parts.recorder import ROOT, Recorder
 # these wait for each other's turns on it.
 LANES = [
     {"collectives": collectives.collectives, "sizes": collectives.sizes},
-    {"scenarios": jobs.scenarios(3), "scenarios of 4": jobs.scenarios(4)},
-    {"kernels": kernels.kernels, "promises": kernels.promises},
-    {"torch": pytorch.probe, "source": jobs.same_source, "recorded": pytorch.recorded,
-     "unchecked": faults.unchecked_faults, "checked": faults.checked_faults, "hang": faults.hang},
-    {"memcheck": kernels.checker("memcheck"), "synccheck": kernels.checker("synccheck")},
+    {"scenarios": jobs.scenarios(3)},
+    {"scenarios of 4": jobs.scenarios(4)},
+    {"promises": kernels.promises("One", "Two", "Three")},
+    {"promises of more": kernels.promises("Four", "Eight")},
+    {"torch": pytorch.probe, "source": jobs.same_source, "recorded": pytorch.recorded},
+    {"unchecked": faults.unchecked_faults, "checked": faults.checked_faults, "hang": faults.hang},
+    {"kernels": kernels.kernels, "memcheck": kernels.checker("memcheck"),
+     "synccheck": kernels.checker("synccheck")},
     {"initcheck": kernels.checker("initcheck"), "racecheck": kernels.checker("racecheck")},
 ]
 ALONE = {"steps": jobs.steps, "cost": pytorch.cost}
@@ -61,6 +64,8 @@ def parse():
     parser.add_argument("--budget", default=540, type=float, help="seconds for everything (540)")
     parser.add_argument("--alone", default=120, type=float, help="of these, for what runs by itself (120)")
     parser.add_argument("--parts", default=",".join(every), help="which to ask: " + ", ".join(every))
+    parser.add_argument("--steps", default="", help="only those whose title this regular expression finds")
+    parser.add_argument("--rounds", default=2, type=int, help="how often steps are timed (2)")
     parser.add_argument("--short", action="store_true", help="a few steps of each kind")
     parser.add_argument("--rehearse", action="store_true", help="over Gloo; needs --out")
     parser.add_argument("--python", default=sys.executable, help="an interpreter that has PyTorch (this one)")

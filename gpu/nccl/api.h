@@ -79,7 +79,9 @@ class Api {
                            std::int32_t size,
                            const UniqueId& id,
                            std::int32_t rank) = 0;
-  /// `color` -1: this member is left out. `key` orders the new ranks.
+  /// `color` -1: this member is left out. `key` orders the new ranks. Answers before it is done:
+  /// `comm` is written when async_error of the parent answers kSuccess, and has to last until then,
+  /// or until the parent is aborted.
   virtual Status comm_split(Comm parent, std::int32_t color, std::int32_t key, Comm& comm) = 0;
   virtual Status async_error(Comm comm, Status& state) = 0;
   virtual Status comm_finalize(Comm comm) = 0;

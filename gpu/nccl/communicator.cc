@@ -73,6 +73,7 @@ Result<std::unique_ptr<Communicator>> Communicator::split(std::int32_t color,
     completion = part->settle("ncclCommSplit", Status::kInProgress, part->comm_, deadline);
   }
   if (!is_ok(completion)) {
+    abort();  // First: what still runs of the split writes into the part.
     part->abort();
     return Error{completion.detail, {}};
   }

@@ -24,7 +24,7 @@ SIZES += [(4, ("ring", "Simple", 1)), (4, ("tree", "Simple", 2))]
 
 
 def launch(recorder, which, n_ranks, chosen, title, limit):
-    if recorder.out_of_time(title):
+    if recorder.passes_over(title):
         return None
     file = recorder.scratch / f"{which}-{title.replace(' ', '-')}.json"
     code, said, logs = recorder.ranks(n_ranks, [which, title, file], limit, mode(*chosen))
@@ -61,7 +61,7 @@ def warnings_of(logs):
 def refused_without_host_id(recorder):
     """Our own negative control: NCCL must refuse two ranks of one GPU on one host."""
     title = "one host, one GPU, two ranks"
-    if recorder.backend != "nccl" or recorder.out_of_time(title):
+    if recorder.backend != "nccl" or recorder.passes_over(title):
         return
     code, said, logs = recorder.ranks(2, ["cases", "refused", recorder.scratch / "none"], 60,
                                       {"NCCL_HOSTID": "same"})

@@ -19,7 +19,7 @@ def answer_of(file, rank):
 
 def fault(recorder, name, checked):
     title = f"fault {name}, {'checked' if checked else 'unchecked'}"
-    if recorder.out_of_time(title):
+    if recorder.passes_over(title):
         return
     file = recorder.scratch / f"fault-{name}-{checked}"
     codes = recorder.alone(3, ["fault", name, file, 6, "checked" if checked else "unchecked"], 25,
@@ -72,7 +72,7 @@ def hang(recorder):
     title = "RAS of a hang"
     lasts = 6 if recorder.options.short else 12
     for name in HANGS:
-        if recorder.out_of_time(title):
+        if recorder.passes_over(title):
             return
         found = ask_during(recorder, name, lasts)
         # Faults that NCCL ends by itself, or lets pass, do not hang: try the next one.

@@ -11,15 +11,15 @@ FOUND = 86  # What the checker shall end with when it found something: no test e
 PROGRAM = "gpu_cuda_test"
 MOST_LINES = 80  # Of the checker, the first ones: they name the place.
 ON_THE_DEVICE = "*TheDevice*"
-# Under racecheck whole jobs take minutes, of the operations that the other tests have one by one.
-CHOSEN = {"racecheck": ON_THE_DEVICE + "-*TrainingTest*"}
+# Under racecheck whole jobs and products of real size take minutes, of operations that other tests have small.
+CHOSEN = {"racecheck": ON_THE_DEVICE + "-*TrainingTest*:*StrictProducts*"}
 
 
 # ---- tests
 
 def tests(recorder, title, name, chosen, limit):
     """Runs a program of GoogleTest and notes how its tests ended."""
-    if recorder.out_of_time(title):
+    if recorder.passes_over(title):
         return
     program = recorder.build / "bin" / name
     if not program.exists():
@@ -54,12 +54,14 @@ def kernels(recorder):
     tests(recorder, "kernels beside the processor's", PROGRAM, "*", 200)
 
 
-def promises(recorder):
-    """What a process group promises, over NCCL, with several ranks on the one GPU."""
-    for name in ["One", "Three", "Two", "Four", "Eight"]:
-        ending = "RankKeepsAllPromises" if name == "One" else "RanksOnOneGpuKeepAllPromises"
-        tests(recorder, f"promises of a group, {name.lower()}", "gpu_nccl_library_test",
-              f"NcclLibraryTest.{name}{ending}", 150)
+def promises(*numbers):
+    """The part that asks what a process group promises, over NCCL, with so and so many ranks on the one GPU."""
+    def part(recorder):
+        for name in numbers:
+            ending = "RankKeepsAllPromises" if name == "One" else "RanksOnOneGpuKeepAllPromises"
+            tests(recorder, f"promises of a group, {name.lower()}", "gpu_nccl_library_test",
+                  f"NcclLibraryTest.{name}{ending}", 180)
+    return part
 
 
 # ---- whether they touch memory that is not theirs, or race
@@ -71,7 +73,7 @@ def checker(tool):
 
 def check(recorder, tool, limit=240):
     title = f"{CHECKER} {tool}"
-    if recorder.out_of_time(title):
+    if recorder.passes_over(title):
         return
     program = recorder.build / "bin" / PROGRAM
     if recorder.backend != "nccl":

@@ -20,7 +20,8 @@ def facts(recorder):
         there = shutil.which(words[0]) is not None
         found[name] = recorder.command(words, 20)[1].strip() if there else "(no such command)"
     code, said = recorder.command(["git", "describe", "--always", "--dirty"], 20)
-    found["lockstep"] = recorder.options.version or (said.strip() if code == 0 else "(not known)")
+    recorder.options.version = recorder.options.version or (said.strip() if code == 0 else "(not known)")
+    found["lockstep"] = recorder.options.version
     found["variables"] = {name: value for name, value in sorted(recorder.environment.items())
                           if name.startswith(("NCCL_", "LOCKSTEP_", "CUDA_"))}
     found["driver"] = driver()

@@ -14,7 +14,7 @@ JOB = ROOT / "bench" / "peers" / "torch_ddp_gpu.py"
 def probe(recorder, limit=120):
     """Two ranks of PyTorch, one all_reduce, nothing of Lockstep."""
     title = "PyTorch alone, 2 ranks"
-    if recorder.out_of_time(title):
+    if recorder.passes_over(title):
         return
     python = recorder.options.python
     if shutil.which(python) is None:
@@ -34,10 +34,10 @@ def play(recorder, model, steps, n_ranks, trace=None):
     """The job, recorded where `trace` is given. Returns: exit code, what it printed, and all it said."""
     python = recorder.options.python
     words = [python, JOB, model, steps]
-    if trace:
-        words = [python, "-m", "lockstep", "record", "-o", trace, "--", *words]
     if n_ranks > 1:
         words = [python, HERE / "apart.py", n_ranks, *words]
+    if trace:
+        words = [python, "-m", "lockstep", "record", "-o", trace, "--", *words]
     paths = [str(recorder.build / "python"), recorder.environment.get("PYTHONPATH", "")]
     code, said = recorder.command(words, 90, {"PYTHONPATH": ":".join(filter(None, paths)), "REPEATABLE": "1",
                                               "NCCL_DEBUG": "WARN"})
@@ -49,7 +49,7 @@ def recorded(recorder):
     """Recording must not change a bit, and the laws must find nothing."""
     for model, n_ranks in [("mlp", 2), ("gpt", 2), ("cnn", 2)]:
         title = f"PyTorch DDP recorded, {model}, {n_ranks} ranks"
-        if recorder.out_of_time(title):
+        if recorder.passes_over(title):
             return
         if recorder.backend != "nccl":
             recorder.not_done(title, "a rehearsal has no GPU")
@@ -70,17 +70,17 @@ def cost(recorder):
     """Steps by the clock, recorded and not, alternating. Run it when nothing else does."""
     for model in ["mlp", "gpt", "cnn"]:
         title = f"cost of recording {model}"
-        if recorder.out_of_time(title):
+        if recorder.passes_over(title):
             continue
         if recorder.backend != "nccl":
             recorder.not_done(title, "a rehearsal has no GPU")
             continue
         taken = {"plain": [], "recorded": []}
         code, said = 0, ""
-        for _ in range(2):
+        for _ in range(recorder.options.rounds):
             for kind, times in taken.items():
                 trace = pathlib.Path(tempfile.mkdtemp(dir=recorder.scratch)) / "trace" if kind == "recorded" else None
-                ended, found, said = play(recorder, model, 20, 1, trace)
+                ended, found, said = play(recorder, model, 30, 1, trace)
                 code = code or ended
                 if found:
                     times.append(found["seconds_per_step"])

@@ -50,7 +50,7 @@ class Recorder:
     # ---- the file
 
     def keep_in(self, folder):
-        """Chooses the file: what it holds of parts that are not asked again stays."""
+        """Chooses the file: what it holds of steps that are not asked again stays."""
         gpu = re.sub(r"[^a-z0-9]+", "-", self.recording["environment"]["gpu"].split(",")[0].lower()).strip("-")
         kind = "rehearsal" if self.options.rehearse else gpu
         folder.mkdir(parents=True, exist_ok=True)
@@ -61,11 +61,8 @@ class Recorder:
                 self.recording[kept] = before[kept]
 
     def part_is(self, name):
-        """From now on this thread's steps belong to this part, which begins anew."""
-        with self._lock:
-            self._thread.part = name
-            for kept in ("steps", "launches"):
-                self.recording[kept] = [one for one in self.recording[kept] if one.get("part") != name]
+        """From now on this thread's steps belong to this part."""
+        self._thread.part = name
 
     @property
     def part(self):
@@ -76,9 +73,16 @@ class Recorder:
         """Those of this thread's part."""
         return [step for step in self.recording["steps"] if step["part"] == self.part]
 
+    def _replace(self, kept, key, one):
+        """Keeps `one`, in the place of what has its part and title."""
+        one = {"part": self.part, "version": self.options.version, **one}
+        others = self.recording[kept]
+        same = [i for i, other in enumerate(others) if (other["part"], other[key]) == (one["part"], one[key])]
+        others[same[0] if same else len(others):] = [one, *others[same[0] + 1 if same else len(others):]]
+
     def keep_launch(self, launch):
         with self._lock:
-            self.recording["launches"].append({"part": self.part, **launch})
+            self._replace("launches", "title", launch)
 
     def save(self):
         """Whole or not at all, so that a run that is cut off loses no more than the step it was in."""
@@ -100,13 +104,17 @@ class Recorder:
         with self._lock:
             at = round(time.monotonic() - self.began)
             print(f"{at:4} s {self.part}: {step['step']}: {said}", file=sys.stderr, flush=True)
-            self.recording["steps"].append({"part": self.part, **step})
+            self._replace("steps", "step", step)
             self.save()
 
-    def out_of_time(self, name):
+    def passes_over(self, name):
+        """Whether a step is not to be begun: it was not asked for, or there is no time."""
+        if not re.search(self.options.steps, name):
+            return True
         if time.monotonic() < self.end - 5:
             return False
-        self.note(name, OUT_OF_TIME, said="not begun: no time left")
+        if not any(step["step"] == name for step in self.steps):  # An earlier answer stays.
+            self.note(name, OUT_OF_TIME, said="not begun: no time left")
         return True
 
     # ---- commands

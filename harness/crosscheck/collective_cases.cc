@@ -269,17 +269,25 @@ std::uint64_t run_case(ProcessGroup& group, const CollectiveCase& one) {
   return 0;
 }
 
-std::uint64_t expected_digest(Runtime& runtime,
-                              const CollectiveCase& one,
-                              std::int32_t rank,
-                              std::int32_t n_ranks,
-                              const SummingRule& rule) {
-  if (one.op == CollectiveOp::kReduce && rank != kRoot) return 0;
+namespace {
+
+/// What all ranks put in.
+std::vector<Tensor> inputs_of(Runtime& runtime, const CollectiveCase& one, std::int32_t n_ranks) {
   std::vector<Tensor> inputs;
   inputs.reserve(static_cast<std::size_t>(n_ranks));
   for (std::int32_t r = 0; r < n_ranks; ++r) {
     inputs.push_back(input_of(runtime, one, r, one.count * (takes_parts(one.op) ? n_ranks : 1)));
   }
+  return inputs;
+}
+
+std::uint64_t digest_after(const CollectiveCase& one,
+                           std::vector<Tensor> inputs,
+                           std::int32_t rank,
+                           const SummingRule& rule) {
+  if (one.op == CollectiveOp::kReduce && rank != kRoot) return 0;
+  const auto n_ranks = static_cast<std::int32_t>(inputs.size());
+  Runtime& runtime = inputs.front().runtime();
   if (one.op == CollectiveOp::kBroadcast) return digest_of(inputs[kRoot]);
   if (reduces(one.op)) {
     Tensor out = Tensor::zeros(runtime, {one.count}, one.dtype);
@@ -292,6 +300,16 @@ std::uint64_t expected_digest(Runtime& runtime,
     copy_part(out, r * one.count, inputs[static_cast<std::size_t>(r)], from, one.count);
   }
   return digest_of(out);
+}
+
+}  // namespace
+
+std::uint64_t expected_digest(Runtime& runtime,
+                              const CollectiveCase& one,
+                              std::int32_t rank,
+                              std::int32_t n_ranks,
+                              const SummingRule& rule) {
+  return digest_after(one, inputs_of(runtime, one, n_ranks), rank, rule);
 }
 
 std::string name_of(const SummingRule& rule) {
@@ -313,12 +331,13 @@ std::string rule_of_digests(Runtime& runtime,
       })) {
     return {};
   }
+  const std::vector<Tensor> inputs = inputs_of(runtime, one, n_ranks);
   for (const SummingRule& rule : rules) {
     if (!concerns(rule, one)) continue;
     bool equal = true;
     for (std::int32_t rank = 0; rank < (alike ? 1 : n_ranks) && equal; ++rank) {
       equal = by_rank[static_cast<std::size_t>(rank)] ==
-              expected_digest(runtime, one, rank, n_ranks, rule);
+              digest_after(one, inputs, rank, rule);
     }
     if (equal) return name_of(rule);
   }

@@ -214,14 +214,22 @@ class LogReader {
   std::optional<Error> problem_;
 };
 
-// The trees of this machine are those that NCCL builds where each rank is its own node.
-bool has_plain_trees(const NcclLog& log) {
-  const auto n_channels = static_cast<std::int32_t>(log.rings.size());
+std::optional<NcclProtocol> protocol_of(const NcclChoice& choice) {
+  if (choice.protocol == "SIMPLE") return NcclProtocol::kSimple;
+  if (choice.protocol == "LL") return NcclProtocol::kLl;
+  if (choice.protocol == "LL128") return NcclProtocol::kLl128;
+  return std::nullopt;
+}
+
+// Whether the trees of this machine are those that NCCL builds where each rank is its own node, repeated as
+// the cuts say.
+bool has_plain_trees(const NcclLog& log, const NcclCuts& cuts) {
+  const ReductionOrder order(ReductionOrder::kNcclTree, cuts);
   const auto n_ranks = static_cast<std::int32_t>(log.rings.front().size());
   for (const NcclTreePlace& place : log.trees) {
-    if (place.channel >= n_channels || place.rank >= n_ranks) return false;
-    const bool second = n_channels > 1 && place.channel >= n_channels / 2;
-    const detail::Tree tree = detail::make_nccl_tree(n_ranks, second);
+    if (place.channel >= cuts.n_channels || place.rank >= n_ranks) return false;
+    const detail::Tree tree =
+        detail::make_nccl_tree(n_ranks, order.has_second_tree(place.channel));
     std::vector<std::int32_t> children;
     for (const std::int32_t child : place.children) {
       if (child >= 0) children.push_back(child);
@@ -233,17 +241,22 @@ bool has_plain_trees(const NcclLog& log) {
 }
 
 Result<ReductionOrder> tree_order(const NcclLog& log, const NcclChoice& choice) {
-  const auto n_channels = static_cast<std::int32_t>(log.rings.size());
-  const std::int32_t n_used = choice.last_channel - choice.first_channel + 1;
-  const bool first_alone = n_used == 1 && choice.first_channel == 0;
-  if (n_used != n_channels && !first_alone) {
-    return Error{"a tree over " + std::to_string(n_used) + " of " + std::to_string(n_channels) +
-                     " channels is not modelled",
+  if (choice.first_channel != 0) {
+    return Error{"a tree that begins with channel " + std::to_string(choice.first_channel) +
+                     " is not modelled",
                  {}};
   }
   if (log.trees.empty()) return Error{"no line 'NCCL INFO Trees ...' describes the trees", {}};
-  if (!has_plain_trees(log)) return Error{"its trees are not those of one rank per node", {}};
-  return ReductionOrder(ReductionOrder::kNcclTree, n_used);
+  const auto n_channels = static_cast<std::int32_t>(log.rings.size());
+  constexpr std::int32_t kLongest = 64;
+  for (std::int32_t period = 2; period <= std::min(2 * n_channels, kLongest); period += 2) {
+    if (!has_plain_trees(log, {.n_channels = n_channels, .tree_period = period})) continue;
+    return ReductionOrder(ReductionOrder::kNcclTree,
+                          {.n_channels = choice.last_channel + 1,
+                           .protocol = *protocol_of(choice),
+                           .tree_period = period});
+  }
+  return Error{"its trees are not those of one rank per node", {}};
 }
 
 }  // namespace
@@ -259,9 +272,9 @@ Result<ReductionOrder> order_of(const NcclLog& log, const NcclChoice& choice) {
   if (std::find(adds.begin(), adds.end(), choice.function) == adds.end()) {
     return Error{choice.function + " adds nothing", {}};
   }
-  if (choice.protocol != "SIMPLE") {
+  if (!protocol_of(choice)) {
     return Error{"protocol " + choice.protocol +
-                     " splits buffers differently; NCCL_PROTO=Simple is modelled",
+                     " is not modelled; NCCL_PROTO=Simple, LL and LL128 are",
                  {}};
   }
   if (choice.last_channel >= static_cast<std::int32_t>(log.rings.size())) {
@@ -272,8 +285,10 @@ Result<ReductionOrder> order_of(const NcclLog& log, const NcclChoice& choice) {
     return Error{"algorithm " + choice.algorithm + " is not modelled; NCCL_ALGO=Ring or Tree are",
                  {}};
   }
-  return ReductionOrder(std::vector<std::vector<std::int32_t>>(
-      log.rings.begin() + choice.first_channel, log.rings.begin() + choice.last_channel + 1));
+  return ReductionOrder(
+      std::vector<std::vector<std::int32_t>>(log.rings.begin() + choice.first_channel,
+                                             log.rings.begin() + choice.last_channel + 1),
+      *protocol_of(choice));
 }
 
 }  // namespace lockstep

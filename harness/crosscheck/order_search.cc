@@ -23,6 +23,24 @@ void add_rings(std::int32_t n_ranks, std::vector<ReductionOrder>& orders) {
   }
 }
 
+// NCCL uses fewer channels than it may where a buffer is small: each number occurs. The channels of one
+// node's graph come in pairs, one of each tree, and are repeated if more are wanted.
+void add_cuts(NcclProtocol protocol, std::vector<ReductionOrder>& orders) {
+  const auto add = [&](ReductionOrder::Kind kind, const NcclCuts& cuts) {
+    const ReductionOrder order(kind, cuts);
+    if (std::find(orders.begin(), orders.end(), order) == orders.end()) orders.push_back(order);
+  };
+  for (std::int32_t n = 1; n <= kMostChannels; ++n) {
+    add(ReductionOrder::kNcclRing, {.n_channels = n, .protocol = protocol});
+  }
+  for (std::int32_t n = 1; n <= kMostChannels; ++n) {
+    for (const std::int32_t period : {2, 4, 8}) {
+      add(ReductionOrder::kNcclTree,
+          {.n_channels = n, .protocol = protocol, .tree_period = period});
+    }
+  }
+}
+
 Scenario simulation_of(Scenario scenario, const ReductionOrder& order) {
   scenario.session.group.order = order;
   // What one process would have done says nothing about two backends.
@@ -37,12 +55,8 @@ std::vector<ReductionOrder> legal_nccl_orders(std::int32_t n_ranks) {
   std::vector<ReductionOrder> orders = {ReductionOrder::kNcclRing};
   if (n_ranks <= 2) return orders;
   add_rings(n_ranks, orders);
-  orders.emplace_back(ReductionOrder::kNcclTree);
-  // Fewer than it may use where a buffer is small: each number occurs.
-  for (std::int32_t n_channels = 2; n_channels <= kMostChannels; ++n_channels) {
-    orders.emplace_back(ReductionOrder::kNcclRing, n_channels);
-    orders.emplace_back(ReductionOrder::kNcclTree, n_channels);
-  }
+  add_cuts(NcclProtocol::kSimple, orders);
+  add_cuts(NcclProtocol::kLl, orders);
   return orders;
 }
 

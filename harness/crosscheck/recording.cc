@@ -17,7 +17,7 @@ namespace lockstep {
 
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;  // Files keep their order.
 
 constexpr const char* kFormat = "lockstep-gpu-recording-1";
 constexpr const char* kImpossible = "impossible";
@@ -63,11 +63,12 @@ class Checker {
     }
   }
 
-  Result<RecordingCheck> check(const Json& recording) {
+  /// What is wrong, and the recording with the right verdicts.
+  Result<RecordingCheck> check(Json& recording) {
     check_.date = recording.at("date").get<std::string>();
-    for (const Json& launch : recording.at("launches")) {
+    for (Json& launch : recording.at("launches")) {
       const auto title = launch.at("title").get<std::string>();
-      for (const Json& one : launch.at("cases")) {
+      for (Json& one : launch.at("cases")) {
         if (Outcome done = check_case(title, one); !done.ok()) return done.error();
       }
     }
@@ -75,7 +76,7 @@ class Checker {
   }
 
  private:
-  Outcome check_case(const std::string& title, const Json& recorded) {
+  Outcome check_case(const std::string& title, Json& recorded) {
     const auto name = recorded.at("name").get<std::string>();
     const auto found = cases_.find(name);
     if (found == cases_.end()) return Error{"unknown case '" + name + "'", title};
@@ -92,6 +93,7 @@ class Checker {
     const std::string derived = verdict_of(rank_.runtime, found->second, digests);
     if (said != derived) {
       check_.problems.push_back(where + ": recorded as " + said + ", computed as " + derived);
+      recorded["verdict"] = derived;
     }
     return success();
   }
@@ -147,11 +149,14 @@ std::string to_json(const RecordedLaunch& launch) {
   return json.dump(1);
 }
 
-Result<RecordingCheck> check_recording(const std::string& path) {
+namespace {
+
+/// `recording`: with the verdicts as they are computed.
+Result<RecordingCheck> check_file(const std::string& path, Json& recording) {
   const Result<std::string> text = read_file(path);
   if (!text.ok()) return text.error();
   try {
-    const Json recording = Json::parse(text.value());
+    recording = Json::parse(text.value());
     if (recording.at("format") != kFormat) {
       return Error{"this is not a recording of a GPU run", path};
     }
@@ -159,6 +164,19 @@ Result<RecordingCheck> check_recording(const std::string& path) {
   } catch (const Json::exception& error) {
     return Error{error.what(), path};
   }
+}
+
+}  // namespace
+
+Result<RecordingCheck> check_recording(const std::string& path) {
+  Json recording;
+  return check_file(path, recording);
+}
+
+Outcome judge_recording(const std::string& path) {
+  Json recording;
+  if (const auto checked = check_file(path, recording); !checked.ok()) return checked.error();
+  return DiskFiles().publish(path, recording.dump(1) + "\n");
 }
 
 }  // namespace lockstep

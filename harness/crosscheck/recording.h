@@ -47,4 +47,9 @@ struct RecordingCheck {
 /// Errors: no such file, not a recording, an unknown case.
 Result<RecordingCheck> check_recording(const std::string& path);
 
+/// Writes the verdicts anew that this version of the simulator gives on the recorded digests, which stay as
+/// they are: for recordings older than an order that explains them.
+/// Errors: as check_recording; the file cannot be written.
+Outcome judge_recording(const std::string& path);
+
 }  // namespace lockstep

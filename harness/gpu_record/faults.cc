@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::int64_t kCount = 4096;
 constexpr std::int64_t kMuchMore = 1 << 20;
-constexpr std::chrono::seconds kAway{60};  // Longer than any deadline of a recording.
-constexpr std::int32_t kOdd = 1;  // The rank that diverges.
+constexpr std::chrono::seconds kAway{20};  // Longer than any deadline of a recording.
+constexpr std::int32_t kOdd = 1;           // The rank that diverges.
 
 Tensor ones(ProcessGroup& group, std::int64_t n, DType dtype = DType::kF32) {
   return Tensor::full(group.runtime(), {n}, dtype, 1.0);

@@ -5,6 +5,7 @@
 //   sizes TITLE FILE                         the same of all-reduces of 1 to 2^24 elements
 //   fault NAME FILE TIMEOUT_S checked|unchecked    each rank writes FILE.RANK
 //   check FOLDER                             computes recordings again; 77: there is none
+//   judge FILE                               writes this version's verdicts into a recording
 #include <algorithm>
 #include <cstdio>
 #include <exception>
@@ -131,6 +132,11 @@ int check(const std::string& folder) {
   return code;
 }
 
+int judge(const std::string& path) {
+  const Outcome judged = judge_recording(path);
+  return judged.ok() ? kWell : say(judged.error().text(), kBadInput);
+}
+
 int run(const std::vector<std::string>& words) {
   const std::string verb = words.empty() ? "" : words[0];
   if (verb == "obstacle" && words.size() == 2) return obstacle(words[1]);
@@ -138,9 +144,10 @@ int run(const std::vector<std::string>& words) {
   if (verb == "sizes" && words.size() == 3) return cases(sized_cases(), words[1], words[2]);
   if (verb == "fault" && words.size() == 5) return fault(words);
   if (verb == "check" && words.size() == 2) return check(words[1]);
+  if (verb == "judge" && words.size() == 2) return judge(words[1]);
   return say(
       "usage: obstacle BACKEND | cases TITLE FILE | sizes TITLE FILE | fault NAME FILE TIMEOUT_S "
-      "checked|unchecked | check FOLDER",
+      "checked|unchecked | check FOLDER | judge FILE",
       kBadInput);
 }
 

@@ -49,7 +49,7 @@ std::unique_ptr<Flight> make_flight(Network& network,
     case CollectiveOp::kAllReduce:
       if (pairwise) return std::make_unique<HalvingFlight>(network, client, job);
       if (order.kind() == ReductionOrder::kNcclTree) {
-        return std::make_unique<TreeFlight>(network, client, job, order.n_channels());
+        return std::make_unique<TreeFlight>(network, client, job, order);
       }
       return std::make_unique<RingFlight>(network, client, job, order);
     case CollectiveOp::kReduceScatter:

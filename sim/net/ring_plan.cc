@@ -30,6 +30,7 @@ class Planner {
   void plan_gloo();
   void plan_nccl_all_reduce();
   void plan_nccl_scatter();
+  std::vector<std::int64_t> channel_ends(std::int64_t times) const;
 
   bool scatters() const { return job_->op == CollectiveOp::kReduceScatter; }
 
@@ -108,16 +109,25 @@ void Planner::plan_gloo() {
   }
 }
 
+// NCCL counts each byte `times` times.
+std::vector<std::int64_t> Planner::channel_ends(std::int64_t times) const {
+  return detail::channel_ends(job_->count,
+                              elem_bytes_,
+                              order_->n_channels(),
+                              detail::traffic_of(times, order_->protocol()));
+}
+
 // In each loop over a channel, chunk c ends at place c.
 void Planner::plan_nccl_all_reduce() {
-  const auto ends = detail::channel_ends(job_->count, elem_bytes_, order_->n_channels(), 2);
+  const auto ends = channel_ends(2);
   std::int64_t begin = 0;
   for (std::size_t channel = 0; channel < ends.size(); ++channel) {
     const auto ring = static_cast<std::int32_t>(channel);
     add_ring(order_->ring(ring));
     std::int64_t chunk = 0;
     for (std::int64_t loop = begin; loop < ends[channel]; loop += n_ * chunk) {
-      chunk = detail::nccl_loop_chunk(ends[channel] - loop, elem_bytes_, n_);
+      chunk =
+          detail::nccl_loop_chunk(ends[channel] - loop, elem_bytes_, n_, order_->protocol());
       for (std::int32_t c = 0; c < n_; ++c) {
         const std::int64_t first = loop + c * chunk;
         const std::int64_t last = std::min(first + chunk, ends[channel]);
@@ -131,7 +141,7 @@ void Planner::plan_nccl_all_reduce() {
 
 // Each channel's walk ends at the part's owner.
 void Planner::plan_nccl_scatter() {
-  const auto ends = detail::channel_ends(job_->count, elem_bytes_, order_->n_channels(), n_);
+  const auto ends = channel_ends(n_);
   for (std::size_t c = 0; c < ends.size(); ++c) add_ring(order_->ring(static_cast<int>(c)));
   for (std::int32_t part = 0; part < n_; ++part) {
     std::int64_t begin = 0;

@@ -35,15 +35,16 @@ detail::Tree make_binomial_tree(std::int32_t n, std::int32_t root) {
 TreeFlight::TreeFlight(Network& network,
                        FlightClient& client,
                        const FlightJob& job,
-                       std::int32_t n_channels)
+                       const ReductionOrder& order)
     : Flight(network, client, job), arithmetic_(job, true), reduces_(true) {
   const auto n = static_cast<std::int32_t>(n_members());
   add_shape(detail::make_nccl_tree(n, false));
   add_shape(detail::make_nccl_tree(n, true));
-  const auto ends = detail::channel_ends(job.count, elem_bytes(), n_channels, 2);
+  const auto ends = detail::channel_ends(
+      job.count, elem_bytes(), order.n_channels(), detail::traffic_of(2, order.protocol()));
   std::int64_t begin = 0;
   for (std::size_t channel = 0; channel < ends.size(); ++channel) {
-    const bool second = channel > 0 && 2 * static_cast<std::int32_t>(channel) >= n_channels;
+    const bool second = order.has_second_tree(static_cast<std::int32_t>(channel));
     cut(begin, ends[channel], second ? 1 : 0);
     begin = ends[channel];
   }

@@ -17,8 +17,21 @@ namespace {
 
 constexpr std::int64_t kGrainBytes = 16;
 constexpr std::int64_t kCellBytes = std::int64_t{16} << 10;   // Of traffic.
-constexpr std::int64_t kChunkBytes = std::int64_t{2} << 20;   // Protocol Simple.
 constexpr std::int64_t kBlockBytes = std::int64_t{16} << 10;  // Temporaries stay in cache.
+
+// The most that a rank hands on at once: half of a Simple buffer of 4 MiB; of a buffer of 512 KiB an eighth,
+// half of it flags; of one of 4,800 KiB an eighth, a sixteenth of it flags.
+std::int64_t chunk_bytes(NcclProtocol protocol) {
+  switch (protocol) {
+    case NcclProtocol::kSimple:
+      return std::int64_t{2} << 20;
+    case NcclProtocol::kLl:
+      return std::int64_t{32} << 10;
+    case NcclProtocol::kLl128:
+      return 576'000;
+  }
+  return 0;
+}
 
 std::int64_t rank_count(const RankReduction& job) {
   return static_cast<std::int64_t>(job.inputs.size());
@@ -197,13 +210,14 @@ void hops_to(std::vector<std::int32_t>& hops,
 void all_reduce_ring(Folder& folder,
                      const std::vector<std::int32_t>& ring,
                      std::int64_t elem_bytes,
+                     NcclProtocol protocol,
                      std::int64_t begin,
                      std::int64_t end) {
   const auto n = static_cast<std::int64_t>(ring.size());
   std::vector<std::int32_t> hops;
   std::int64_t chunk = 0;
   for (std::int64_t loop = begin; loop < end; loop += n * chunk) {
-    chunk = nccl_loop_chunk(end - loop, elem_bytes, n);
+    chunk = nccl_loop_chunk(end - loop, elem_bytes, n, protocol);
     for (std::int64_t c = 0; c < n; ++c) {
       const std::int64_t first = loop + c * chunk;
       hops_to(hops, ring, static_cast<std::size_t>(c));
@@ -217,13 +231,14 @@ void reduce_ring(Folder& folder, const RankReduction& job, const ReductionOrder&
   const bool turns = job.last == RankReduction::kTakeTurns;
   const std::int64_t traffic = turns ? 2 : (job.total != 0 ? n : 1);
   const std::int64_t elem_bytes = size_of(job.dtype);
-  const auto ends = channel_ends(job.count, elem_bytes, order.n_channels(), traffic);
+  const auto ends =
+      channel_ends(job.count, elem_bytes, order.n_channels(), traffic_of(traffic, order.protocol()));
   std::vector<std::int32_t> hops;
   std::int64_t begin = 0;
   for (std::size_t channel = 0; channel < ends.size(); ++channel) {
     const auto ring = ring_of(order, static_cast<std::int32_t>(channel), job.inputs.size());
     if (turns) {
-      all_reduce_ring(folder, ring, elem_bytes, begin, ends[channel]);
+      all_reduce_ring(folder, ring, elem_bytes, order.protocol(), begin, ends[channel]);
     } else {
       const auto last = std::find(ring.begin(), ring.end(), job.last) - ring.begin();
       hops_to(hops, ring, static_cast<std::size_t>(last));
@@ -235,8 +250,11 @@ void reduce_ring(Folder& folder, const RankReduction& job, const ReductionOrder&
 
 }  // namespace
 
-std::int64_t nccl_loop_chunk(std::int64_t n_left, std::int64_t elem_bytes, std::int64_t n_ranks) {
-  return std::min(kChunkBytes / elem_bytes,
+std::int64_t nccl_loop_chunk(std::int64_t n_left,
+                             std::int64_t elem_bytes,
+                             std::int64_t n_ranks,
+                             NcclProtocol protocol) {
+  return std::min(chunk_bytes(protocol) / elem_bytes,
                   round_up(ceil_div(n_left, n_ranks), kGrainBytes / elem_bytes));
 }
 
@@ -292,12 +310,12 @@ void reduce_as_nccl(Kernels& kernels, const RankReduction& job, const ReductionO
   if (order.kind() == ReductionOrder::kNcclRing || job.last != RankReduction::kTakeTurns) {
     return reduce_ring(folder, job, order);
   }
-  const auto ends = channel_ends(job.count, size_of(job.dtype), order.n_channels(), 2);
+  const auto ends =
+      channel_ends(job.count, size_of(job.dtype), order.n_channels(), traffic_of(2, order.protocol()));
   std::int64_t begin = 0;
   for (std::size_t channel = 0; channel < ends.size(); ++channel) {
-    const bool second = 2 * static_cast<std::int32_t>(channel) >= order.n_channels();
-    const Tree tree =
-        make_nccl_tree(static_cast<std::int32_t>(job.inputs.size()), second && channel > 0);
+    const bool second = order.has_second_tree(static_cast<std::int32_t>(channel));
+    const Tree tree = make_nccl_tree(static_cast<std::int32_t>(job.inputs.size()), second);
     folder.fold_tree(tree, begin, ends[channel]);
     begin = ends[channel];
   }

@@ -164,6 +164,31 @@ std::string base_name(ReductionOrder::Kind kind) {
   return "unknown";
 }
 
+std::optional<ReductionOrder::Kind> parse_kind(std::string_view text) {
+  for (const auto& [name, kind] : kNames) {
+    if (name == text) return kind;
+  }
+  return std::nullopt;
+}
+
+constexpr std::array<std::pair<std::string_view, NcclProtocol>, 3> kProtocols = {
+    {{"", NcclProtocol::kSimple}, {".ll", NcclProtocol::kLl}, {".ll128", NcclProtocol::kLl128}}};
+
+std::string_view word_of(NcclProtocol protocol) {
+  return kProtocols[static_cast<std::size_t>(protocol)].first;
+}
+
+std::optional<NcclProtocol> parse_protocol(std::string_view text) {
+  for (const auto& [name, protocol] : kProtocols) {
+    if (name == text) return protocol;
+  }
+  return std::nullopt;
+}
+
+bool is_period(std::int32_t n_channels) {
+  return n_channels > 0 && n_channels <= kMaxChannels && n_channels % 2 == 0;
+}
+
 std::optional<std::int32_t> parse_number(std::string_view text) {
   std::int32_t value = 0;
   const char* end = text.data() + text.size();
@@ -181,6 +206,19 @@ std::optional<std::string_view> next_part(std::optional<std::string_view>& rest,
   return part;
 }
 
+// "4" or, of trees, "4/2".
+bool parse_channels(std::string_view text, ReductionOrder::Kind kind, NcclCuts& cuts) {
+  std::optional<std::string_view> rest = text;
+  const auto n_channels = parse_number(*next_part(rest, '/'));
+  if (!n_channels || *n_channels < 1 || *n_channels > kMaxChannels) return false;
+  cuts.n_channels = *n_channels;
+  if (!rest) return true;
+  const auto period = parse_number(*rest);
+  if (kind != ReductionOrder::kNcclTree || !period || !is_period(*period)) return false;
+  cuts.tree_period = *period;
+  return true;
+}
+
 bool is_permutation_of_ranks(std::vector<std::int32_t> ring) {
   std::sort(ring.begin(), ring.end());
   for (std::size_t i = 0; i < ring.size(); ++i) {
@@ -189,7 +227,7 @@ bool is_permutation_of_ranks(std::vector<std::int32_t> ring) {
   return !ring.empty();
 }
 
-std::optional<ReductionOrder> parse_rings(std::string_view text) {
+std::optional<ReductionOrder> parse_rings(std::string_view text, NcclProtocol protocol) {
   std::vector<std::vector<std::int32_t>> rings;
   std::optional<std::string_view> rest = text;
   while (auto list = next_part(rest, ';')) {
@@ -205,7 +243,7 @@ std::optional<ReductionOrder> parse_rings(std::string_view text) {
     rings.push_back(std::move(ring));
   }
   if (rings.size() > static_cast<std::size_t>(kMaxChannels)) return std::nullopt;
-  return ReductionOrder(std::move(rings));
+  return ReductionOrder(std::move(rings), protocol);
 }
 
 }  // namespace
@@ -221,22 +259,32 @@ std::int64_t detail::gloo_ring_chunk(std::int64_t count,
   return n_segments / n_ranks * segment_bytes / elem_bytes;
 }
 
-ReductionOrder::ReductionOrder(Kind kind, std::int32_t n_channels)
-    : kind_(kind), n_channels_(n_channels), name_(base_name(kind)) {
-  const bool has_channels = kind == kNcclRing || kind == kNcclTree;
-  LOCKSTEP_CHECK(n_channels == 1 || (has_channels && n_channels > 0 && n_channels <= kMaxChannels),
+ReductionOrder::ReductionOrder(Kind kind, const NcclCuts& cuts)
+    : kind_(kind), cuts_(cuts), name_(base_name(kind)) {
+  const std::int32_t n = cuts.n_channels;
+  const bool plain = n == 1 && cuts.protocol == NcclProtocol::kSimple && cuts.tree_period == 0;
+  LOCKSTEP_CHECK(plain || (is_nccl() && n > 0 && n <= kMaxChannels),
                  fmt::format("'{}' with {} channels: NCCL's orders have 1 to {}, the others one",
                              name_,
-                             n_channels,
+                             n,
                              kMaxChannels));
-  if (n_channels > 1) name_ += '@' + std::to_string(n_channels);
+  LOCKSTEP_CHECK(cuts.tree_period == 0 || (kind == kNcclTree && is_period(cuts.tree_period)),
+                 fmt::format("'{}' whose trees repeat after {} channels: an even number, at most {}",
+                             name_,
+                             cuts.tree_period,
+                             kMaxChannels));
+  if (n == 1 || cuts_.tree_period == n) cuts_.tree_period = 0;  // Says nothing.
+  name_ += word_of(cuts.protocol);
+  if (n > 1 || cuts_.tree_period > 0) name_ += '@' + std::to_string(n);
+  if (cuts_.tree_period > 0) name_ += '/' + std::to_string(cuts_.tree_period);
 }
 
-ReductionOrder::ReductionOrder(std::vector<std::vector<std::int32_t>> rings)
+ReductionOrder::ReductionOrder(std::vector<std::vector<std::int32_t>> rings, NcclProtocol protocol)
     : kind_(kNcclRing),
-      n_channels_(static_cast<std::int32_t>(rings.size())),
+      cuts_{.n_channels = static_cast<std::int32_t>(rings.size()), .protocol = protocol},
       rings_(std::move(rings)),
       name_("nccl-ring") {
+  name_ += word_of(protocol);
   LOCKSTEP_CHECK(!rings_.empty(), "a reduction order of rings got none: it has at least one");
   for (std::vector<std::int32_t>& ring : rings_) {
     LOCKSTEP_CHECK(
@@ -252,6 +300,12 @@ ReductionOrder::ReductionOrder(std::vector<std::vector<std::int32_t>> rings)
   }
 }
 
+bool ReductionOrder::has_second_tree(std::int32_t channel) const {
+  const std::int32_t period = cuts_.tree_period > 0 ? cuts_.tree_period : cuts_.n_channels;
+  const std::int32_t at = channel % period;
+  return at > 0 && 2 * at >= period;
+}
+
 std::span<const std::int32_t> ReductionOrder::ring(std::int32_t channel) const {
   if (rings_.empty()) return {};
   return rings_[static_cast<std::size_t>(channel)];
@@ -262,21 +316,25 @@ bool ReductionOrder::fits(std::int32_t n_ranks) const {
 }
 
 std::optional<ReductionOrder> parse_reduction_order(std::string_view name) {
-  constexpr std::string_view kRings = "nccl-ring:";
-  if (name.starts_with(kRings)) return parse_rings(name.substr(kRings.size()));
-  const std::size_t cut = name.find('@');
-  std::int32_t n_channels = 1;
-  if (cut != std::string_view::npos) {
-    const auto number = parse_number(name.substr(cut + 1));
-    if (!name.starts_with("nccl-") || !number || *number < 1 || *number > kMaxChannels) {
-      return std::nullopt;
-    }
-    n_channels = *number;
+  const std::size_t cut = name.find_first_of(".@:");
+  std::string_view rest = cut == std::string_view::npos ? std::string_view{} : name.substr(cut);
+  const auto kind = parse_kind(name.substr(0, cut));
+  if (!kind) return std::nullopt;
+  if (rest.empty()) return ReductionOrder(*kind);
+  if (!ReductionOrder(*kind).is_nccl()) return std::nullopt;
+  NcclCuts cuts;
+  if (rest[0] == '.') {
+    const auto protocol = parse_protocol(rest.substr(0, rest.find_first_of("@:")));
+    if (!protocol) return std::nullopt;
+    cuts.protocol = *protocol;
+    rest.remove_prefix(word_of(*protocol).size());
   }
-  for (const auto& [base, kind] : kNames) {
-    if (name.substr(0, cut) == base) return ReductionOrder(kind, n_channels);
+  if (rest.starts_with(':')) {
+    if (kind != ReductionOrder::kNcclRing) return std::nullopt;
+    return parse_rings(rest.substr(1), cuts.protocol);
   }
-  return std::nullopt;
+  if (!rest.empty() && !parse_channels(rest.substr(1), *kind, cuts)) return std::nullopt;
+  return ReductionOrder(*kind, cuts);
 }
 
 void reduce_in_order(Kernels& kernels, const RankReduction& job, const ReductionOrder& order) {

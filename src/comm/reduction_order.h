@@ -13,10 +13,23 @@
 
 namespace lockstep {
 
+/// How NCCL moves data. It cuts buffers into pieces of other sizes with each, so bits depend on it.
+enum class NcclProtocol : std::uint8_t { kSimple, kLl, kLl128 };
+
+/// What else of NCCL decides where a buffer is cut.
+struct NcclCuts {
+  std::int32_t n_channels = 1;
+  NcclProtocol protocol = NcclProtocol::kSimple;
+  /// After this many channels the trees repeat: the first half of them use one tree, the second
+  /// half the other. 0: they do not. Of rings without a meaning.
+  std::int32_t tree_period = 0;
+};
+
 /// One way of adding. `ReductionOrder::kRank` and the like convert to it.
 ///
 /// Names: `rank`, `gloo-ring`, `pairwise`; `nccl-ring` and `nccl-tree` (one channel), `nccl-ring@4`
-/// (channels), `nccl-ring:0,2,1` (the ring's ranks in the order of sending) and
+/// (channels), `nccl-tree@4/2` (channels whose trees repeat after two), `nccl-ring.ll@4` and
+/// `nccl-ring.ll128` (protocols), `nccl-ring:0,2,1` (the ring's ranks in the order of sending) and
 /// `nccl-ring:0,1,2;0,2,1` (one ring per channel).
 class ReductionOrder {
  public:
@@ -31,15 +44,23 @@ class ReductionOrder {
   };
 
   // Written wherever an order is expected.  NOLINTNEXTLINE(google-explicit-constructor)
-  ReductionOrder(Kind kind, std::int32_t n_channels = 1);
+  ReductionOrder(Kind kind) : ReductionOrder(kind, NcclCuts{}) {}
+  /// Requires: what is not NCCL's has no cuts.
+  ReductionOrder(Kind kind, const NcclCuts& cuts);
   /// Rings of equal length, one per channel. Requires: each lists 0 .. n-1, at least one ring.
-  explicit ReductionOrder(std::vector<std::vector<std::int32_t>> rings);
+  explicit ReductionOrder(std::vector<std::vector<std::int32_t>> rings,
+                          NcclProtocol protocol = NcclProtocol::kSimple);
 
   Kind kind() const { return kind_; }
 
   bool is_nccl() const { return kind_ == kNcclRing || kind_ == kNcclTree; }
 
-  std::int32_t n_channels() const { return n_channels_; }
+  std::int32_t n_channels() const { return cuts_.n_channels; }
+
+  NcclProtocol protocol() const { return cuts_.protocol; }
+
+  /// Whether a channel of a tree uses the second of NCCL's two.
+  bool has_second_tree(std::int32_t channel) const;
 
   /// The ring of `channel`, from rank 0 on; empty: ranks ascending.
   std::span<const std::int32_t> ring(std::int32_t channel) const;
@@ -55,7 +76,7 @@ class ReductionOrder {
 
  private:
   Kind kind_;
-  std::int32_t n_channels_ = 1;
+  NcclCuts cuts_;
   std::vector<std::vector<std::int32_t>> rings_;
   std::string name_;
 };
@@ -93,8 +114,9 @@ struct RankReduction {
 /// Deterministic: each addition rounds in the element type (f16/bf16: as if computed exactly,
 ///     rounded once each).
 /// Source: gloo/allreduce.cc (ring) for kGlooRing; NCCL device/all_reduce.h (runRing,
-///     runTreeUpDown), graph/trees.cc, protocol Simple, for kNcclRing and kNcclTree. A tree only
-///     all-reduces: other operations use the ring of ascending ranks.
+///     runTreeUpDown), graph/trees.cc, for kNcclRing and kNcclTree, the bits of 2.28.9 on an H200 but
+///     for ll128 (gpu/recordings). A tree only all-reduces: other operations use the ring of
+///     ascending ranks.
 void reduce_in_order(Kernels& kernels, const RankReduction& job, const ReductionOrder& order);
 
 }  // namespace lockstep

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <fmt/core.h>
 
 #include "lockstep/kernels/detail/cpu.h"
@@ -18,7 +19,7 @@ class Scratch {
  public:
   Scratch(Pool& pool, std::int64_t n_elems)
       : pool_(&pool),
-        n_bytes_(static_cast<std::size_t>(n_elems) * sizeof(T)),
+        n_bytes_(static_cast<std::size_t>(std::max<std::int64_t>(n_elems, 1)) * sizeof(T)),
         data_(static_cast<T*>(pool.allocate(n_bytes_))) {}
 
   Scratch(const Scratch&) = delete;

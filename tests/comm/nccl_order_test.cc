@@ -356,6 +356,12 @@ TEST(NcclOrderTest, NamesReadBack) {
                            "nccl-tree",
                            "nccl-ring@4",
                            "nccl-tree@2",
+                           "nccl-tree@4/2",
+                           "nccl-tree@2/4",
+                           "nccl-tree.ll@3/2",
+                           "nccl-ring.ll",
+                           "nccl-ring.ll128@8",
+                           "nccl-ring.ll:0,2,1",
                            "nccl-ring:0,2,1",
                            "nccl-ring:0,1,2;0,2,1"}) {
     ASSERT_TRUE(parse_reduction_order(name).has_value()) << name;
@@ -363,6 +369,8 @@ TEST(NcclOrderTest, NamesReadBack) {
   }
   EXPECT_EQ(name_of(order("nccl-ring:2,1,0")), "nccl-ring:0,2,1");
   EXPECT_EQ(order("nccl-ring@1"), ReductionOrder(ReductionOrder::kNcclRing));
+  EXPECT_EQ(name_of(order("nccl-tree@2/2")), "nccl-tree@2");
+  EXPECT_EQ(name_of(order("nccl-tree@1/4")), "nccl-tree");
   for (const char* name : {"",
                            "nccl",
                            "rank@2",
@@ -376,6 +384,16 @@ TEST(NcclOrderTest, NamesReadBack) {
                            "nccl-ring:0,1;0,1,2",
                            "nccl-ring:0,1;",
                            "nccl-tree:0,1",
+                           "nccl-ring@4/2",
+                           "nccl-tree@4/3",
+                           "nccl-tree@4/0",
+                           "nccl-tree@4/66",
+                           "nccl-tree@4/",
+                           "nccl-tree@4/2/2",
+                           "nccl-ring.simple",
+                           "nccl-ring.",
+                           "rank.ll",
+                           "nccl-ring.ll@",
                            "nccl-ring:0,-1"}) {
     EXPECT_FALSE(parse_reduction_order(name).has_value()) << name;
   }
@@ -385,7 +403,10 @@ TEST(NcclOrderTest, ListedRingsFitOneSizeOfWorld) {
   EXPECT_TRUE(order("nccl-ring:0,2,1").fits(3));
   EXPECT_FALSE(order("nccl-ring:0,2,1").fits(4));
   EXPECT_TRUE(order("nccl-ring@4").fits(4));
-  EXPECT_THROW(ReductionOrder(ReductionOrder::kRank, 2), ContractViolation);
+  EXPECT_THROW(ReductionOrder(ReductionOrder::kRank, {.n_channels = 2}), ContractViolation);
+  EXPECT_THROW(ReductionOrder(ReductionOrder::kRank, {.protocol = NcclProtocol::kLl}), ContractViolation);
+  EXPECT_THROW(ReductionOrder(ReductionOrder::kNcclRing, {.tree_period = 2}), ContractViolation);
+  EXPECT_THROW(ReductionOrder(ReductionOrder::kNcclTree, {.tree_period = 3}), ContractViolation);
 }
 
 // -- every order differs

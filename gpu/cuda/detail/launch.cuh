@@ -11,7 +11,7 @@
 
 namespace lockstep::cuda {
 
-// Launch:   1-D grid, kBlockThreads threads; grid-stride, so any grid size is correct.
+// Launch:   1-D grid, block_threads threads; grid-stride, so any grid size is correct.
 // Rounding: what the functor says: --fmad=false, IEEE division and square root, no flushing of
 //           subnormals.
 template <typename F>
@@ -35,7 +35,7 @@ void Executor::run(std::int64_t n, const F& f) {
   if (n == 0) return;
   busy_ = true;
   if (place_ != ExecutionTarget::kDevice) return run_on_host(loop_over<F>, &f, sizeof(F), n);
-  run_functor<<<grid_blocks(n), kBlockThreads, 0, stream_->handle()>>>(f, n);
+  run_functor<<<grid_blocks(n), block_threads(n), 0, stream_->handle()>>>(f, n);
   check(cudaGetLastError(), "launch of a kernel");
 }
 

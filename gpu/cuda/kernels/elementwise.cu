@@ -90,16 +90,22 @@ void CudaKernels::add(const Tensor& out, const Tensor& a, const Tensor& b) {
 }
 
 void CudaKernels::sub(const Tensor& out, const Tensor& a, const Tensor& b) {
+  if (is_narrow(out.dtype())) return host_->sub(out, a, b);
   zip<Minus>(out, a, b);
 }
 
 void CudaKernels::mul(const Tensor& out, const Tensor& a, const Tensor& b) {
+  if (is_narrow(out.dtype())) return host_->mul(out, a, b);
   zip<Times>(out, a, b);
 }
 
-void CudaKernels::div(const Tensor& out, const Tensor& a, const Tensor& b) { zip<Over>(out, a, b); }
+void CudaKernels::div(const Tensor& out, const Tensor& a, const Tensor& b) {
+  if (is_narrow(out.dtype())) return host_->div(out, a, b);
+  zip<Over>(out, a, b);
+}
 
 void CudaKernels::scale(const Tensor& out, const Tensor& in, double factor) {
+  if (is_narrow(out.dtype())) return host_->scale(out, in, factor);
   for_float(out.dtype(), [&](auto tag) {
     using T = decltype(tag);
     map(out, in, TimesNumber<T>{static_cast<T>(factor)});
@@ -133,6 +139,7 @@ void CudaKernels::average_into_bucket(const Tensor& out, const Tensor& grad, dou
 }
 
 void CudaKernels::add_scaled(const Tensor& out, const Tensor& a, const Tensor& b, double alpha) {
+  if (is_narrow(out.dtype())) return host_->add_scaled(out, a, b, alpha);
   const std::int64_t n = agreed_elems(out, a, b);
   for_float(out.dtype(), [&](auto tag) {
     using T = decltype(tag);
@@ -153,40 +160,46 @@ void CudaKernels::add_spread(const Tensor& out,
 }
 
 void CudaKernels::add_row(const Tensor& out, const Tensor& a, const Tensor& row) {
+  if (is_narrow(out.dtype())) return host_->add_row(out, a, row);
   LOCKSTEP_CHECK(row.n_elems() > 0 && out.n_elems() % row.n_elems() == 0,
                  "the row is as long as the matrix is wide");
   add_spread(out, a, row, 1);
 }
 
 void CudaKernels::add_channels(const Tensor& out, const Tensor& a, const Tensor& channels) {
+  if (is_narrow(out.dtype())) return host_->add_channels(out, a, channels);
   LOCKSTEP_CHECK(channels.n_elems() == out.size(1), "one number per channel");
   if (out.n_elems() == 0) return;
   add_spread(out, a, channels, out.n_elems() / (out.size(0) * out.size(1)));
 }
 
 void CudaKernels::relu(const Tensor& out, const Tensor& in) {
+  if (is_narrow(out.dtype())) return host_->relu(out, in);
   for_float(out.dtype(), [&](auto tag) { map(out, in, Relu<decltype(tag)>{}); });
 }
 
 void CudaKernels::relu_backward(const Tensor& out, const Tensor& grad, const Tensor& y) {
+  if (is_narrow(out.dtype())) return host_->relu_backward(out, grad, y);
   zip<ReluSlope>(out, grad, y);
 }
 
 void CudaKernels::tanh(const Tensor& out, const Tensor& in) {
-  if (!functions_) return host_->tanh(out, in);
+  if (!functions_ || is_narrow(out.dtype())) return host_->tanh(out, in);
   for_float(out.dtype(), [&](auto tag) { map(out, in, Tanh<decltype(tag)>{}); });
 }
 
 void CudaKernels::tanh_backward(const Tensor& out, const Tensor& grad, const Tensor& y) {
+  if (is_narrow(out.dtype())) return host_->tanh_backward(out, grad, y);
   zip<TanhSlope>(out, grad, y);
 }
 
 void CudaKernels::sigmoid(const Tensor& out, const Tensor& in) {
-  if (!functions_) return host_->sigmoid(out, in);
+  if (!functions_ || is_narrow(out.dtype())) return host_->sigmoid(out, in);
   for_float(out.dtype(), [&](auto tag) { map(out, in, Sigmoid<decltype(tag)>{}); });
 }
 
 void CudaKernels::sigmoid_backward(const Tensor& out, const Tensor& grad, const Tensor& y) {
+  if (is_narrow(out.dtype())) return host_->sigmoid_backward(out, grad, y);
   zip<SigmoidSlope>(out, grad, y);
 }
 
@@ -198,6 +211,7 @@ void CudaKernels::round_to_grid(const Tensor& out, const Tensor& in, int k, doub
 }
 
 void CudaKernels::clamp(const Tensor& out, const Tensor& in, double limit) {
+  if (is_narrow(out.dtype())) return host_->clamp(out, in, limit);
   for_float(in.dtype(), [&](auto tag) {
     using T = decltype(tag);
     map(out, in, Clamp<T>{static_cast<T>(limit)});
@@ -205,13 +219,13 @@ void CudaKernels::clamp(const Tensor& out, const Tensor& in, double limit) {
 }
 
 void CudaKernels::gelu(const Tensor& out, const Tensor& in, Gelu form) {
-  if (!functions_) return host_->gelu(out, in, form);
+  if (!functions_ || is_narrow(out.dtype())) return host_->gelu(out, in, form);
   for_float(in.dtype(),
             [&](auto tag) { map(out, in, GeluOf<decltype(tag)>{form == Gelu::kTanh}); });
 }
 
 void CudaKernels::gelu_backward(const Tensor& out, const Tensor& grad, const Tensor& x, Gelu form) {
-  if (!functions_) return host_->gelu_backward(out, grad, x, form);
+  if (!functions_ || is_narrow(out.dtype())) return host_->gelu_backward(out, grad, x, form);
   const std::int64_t n = agreed_elems(out, grad, x);
   for_float(x.dtype(), [&](auto tag) {
     using T = decltype(tag);
@@ -225,6 +239,7 @@ void CudaKernels::mse_backward(const Tensor& out,
                                const Tensor& x,
                                const Tensor& target,
                                double denominator) {
+  if (is_narrow(out.dtype())) return host_->mse_backward(out, grad_out, x, target, denominator);
   const std::int64_t n = agreed_elems(out, x, target);
   for_float(x.dtype(), [&](auto tag) {
     using T = decltype(tag);
@@ -238,6 +253,7 @@ void CudaKernels::l1_backward(const Tensor& out,
                               const Tensor& x,
                               const Tensor& target,
                               double denominator) {
+  if (is_narrow(out.dtype())) return host_->l1_backward(out, grad_out, x, target, denominator);
   const std::int64_t n = agreed_elems(out, x, target);
   for_float(x.dtype(), [&](auto tag) {
     using T = decltype(tag);

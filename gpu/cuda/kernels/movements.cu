@@ -51,6 +51,7 @@ Places pool_of(const Tensor& images, const Tensor& results, const Kernels::Windo
 }  // namespace
 
 void CudaKernels::gather_rows(const Tensor& out, const Tensor& table, const Tensor& indices) {
+  if (is_narrow(out.dtype())) return host_->gather_rows(out, table, indices);
   const std::int64_t width = table_width(table, out, indices);
   for_float(table.dtype(), [&](auto tag) {
     using T = decltype(tag);
@@ -68,6 +69,7 @@ void CudaKernels::scatter_add_rows(const Tensor& table,
                                    const Tensor& rows,
                                    const Tensor& indices,
                                    std::int64_t skipped) {
+  if (is_narrow(table.dtype())) return host_->scatter_add_rows(table, rows, indices, skipped);
   const std::int64_t width = table_width(table, rows, indices);
   for_float(table.dtype(), [&](auto tag) {
     using T = decltype(tag);
@@ -84,6 +86,7 @@ void CudaKernels::scatter_add_rows(const Tensor& table,
 }
 
 void CudaKernels::swap_middle(const Tensor& out, const Tensor& in) {
+  if (is_narrow(out.dtype())) return host_->swap_middle(out, in);
   const std::int64_t n = agreed_elems(out, in);
   const Shape& s = in.shape();
   LOCKSTEP_CHECK(s.n_dims() == 4, "swapping the middle takes four dimensions");
@@ -94,6 +97,7 @@ void CudaKernels::swap_middle(const Tensor& out, const Tensor& in) {
 }
 
 void CudaKernels::unfold(const Tensor& out, const Tensor& image, const Window& window) {
+  if (is_narrow(out.dtype())) return host_->unfold(out, image, window);
   const Places places = columns_of(image, out, window);
   for_float(image.dtype(), [&](auto tag) {
     using T = decltype(tag);
@@ -102,6 +106,7 @@ void CudaKernels::unfold(const Tensor& out, const Tensor& image, const Window& w
 }
 
 void CudaKernels::fold(const Tensor& image, const Tensor& columns, const Window& window) {
+  if (is_narrow(image.dtype())) return host_->fold(image, columns, window);
   const Places places = columns_of(image, columns, window);
   for_float(image.dtype(), [&](auto tag) {
     using T = decltype(tag);
@@ -113,6 +118,7 @@ void CudaKernels::max_pool(const Tensor& out,
                            const Tensor& positions,
                            const Tensor& in,
                            const Window& window) {
+  if (is_narrow(out.dtype())) return host_->max_pool(out, positions, in, window);
   const std::int64_t n = agreed_elems(out, positions);
   const Places places = pool_of(in, out, window);
   for_float(in.dtype(), [&](auto tag) {
@@ -124,6 +130,7 @@ void CudaKernels::max_pool(const Tensor& out,
 void CudaKernels::max_pool_backward(const Tensor& out,
                                     const Tensor& grad,
                                     const Tensor& positions) {
+  if (is_narrow(grad.dtype())) return host_->max_pool_backward(out, grad, positions);
   agreed_elems(grad, positions);
   const bool planes = out.shape().n_dims() == 4 && grad.shape().n_dims() == 4 &&
                       out.size(0) == grad.size(0) && out.size(1) == grad.size(1);
@@ -142,6 +149,7 @@ void CudaKernels::max_pool_backward(const Tensor& out,
 }
 
 void CudaKernels::avg_pool(const Tensor& out, const Tensor& in, const Window& window) {
+  if (is_narrow(out.dtype())) return host_->avg_pool(out, in, window);
   const Places places = pool_of(in, out, window);
   for_float(in.dtype(), [&](auto tag) {
     using T = decltype(tag);
@@ -150,6 +158,7 @@ void CudaKernels::avg_pool(const Tensor& out, const Tensor& in, const Window& wi
 }
 
 void CudaKernels::avg_pool_backward(const Tensor& out, const Tensor& grad, const Window& window) {
+  if (is_narrow(out.dtype())) return host_->avg_pool_backward(out, grad, window);
   const Places places = pool_of(out, grad, window);
   for_float(grad.dtype(), [&](auto tag) {
     using T = decltype(tag);

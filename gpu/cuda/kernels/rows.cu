@@ -45,7 +45,7 @@ Tensor or_scratch(std::span<const Tensor> tensors, std::size_t i, const Tensor& 
 }  // namespace
 
 void CudaKernels::softmax(const Tensor& out, const Tensor& in, const Softmax& options) {
-  if (!functions_) return host_->softmax(out, in, options);
+  if (!functions_ || is_narrow(in.dtype())) return host_->softmax(out, in, options);
   agreed_elems(out, in);
   const std::int64_t width = softmax_width(in, options);
   for_float(in.dtype(), [&](auto tag) {
@@ -59,7 +59,8 @@ void CudaKernels::softmax_backward(const Tensor& out,
                                    const Tensor& grad,
                                    const Tensor& y,
                                    const Softmax& options) {
-  if (!functions_ && options.log) return host_->softmax_backward(out, grad, y, options);
+  if ((!functions_ && options.log) || is_narrow(out.dtype()))
+    return host_->softmax_backward(out, grad, y, options);
   agreed_elems(out, grad, y);
   const std::int64_t width = softmax_width(y, options);
   for_float(y.dtype(), [&](auto tag) {
@@ -74,6 +75,8 @@ void CudaKernels::layer_norm(const Tensor& out,
                              std::span<const Tensor> x_weight_bias,
                              std::span<const Tensor> save_mean_invstd,
                              double eps) {
+  if (is_narrow(x_weight_bias[0].dtype()))
+    return host_->layer_norm(out, x_weight_bias, save_mean_invstd, eps);
   const Tensor& x = x_weight_bias[0];
   agreed_elems(out, x);
   const std::int64_t width = row_width(x);
@@ -97,6 +100,7 @@ void CudaKernels::layer_norm(const Tensor& out,
 void CudaKernels::layer_norm_backward(std::span<const Tensor> grads,
                                       std::span<const Tensor> in,
                                       std::span<const Tensor> save_mean_invstd) {
+  if (is_narrow(in[0].dtype())) return host_->layer_norm_backward(grads, in, save_mean_invstd);
   const Tensor& x = in[1];
   agreed_elems(grads[0], in[0], x);
   const std::int64_t width = row_width(x);
@@ -123,7 +127,8 @@ void CudaKernels::cross_entropy(const Tensor& out,
                                 const Tensor& x,
                                 const Tensor& labels,
                                 double denominator) {
-  if (!functions_) return host_->cross_entropy(out, log_probs, x, labels, denominator);
+  if (!functions_ || is_narrow(x.dtype()))
+    return host_->cross_entropy(out, log_probs, x, labels, denominator);
   check_classes(x, labels);
   agreed_elems(log_probs, x);
   const std::int64_t* const label = at<std::int64_t>(labels);
@@ -143,7 +148,7 @@ void CudaKernels::cross_entropy_backward(const Tensor& out,
                                          const Tensor& log_probs,
                                          const Tensor& labels,
                                          double denominator) {
-  if (!functions_) {
+  if (!functions_ || is_narrow(log_probs.dtype())) {
     return host_->cross_entropy_backward(out, grad_out, log_probs, labels, denominator);
   }
   check_classes(log_probs, labels);
@@ -166,6 +171,8 @@ void CudaKernels::batch_norm(const Tensor& out,
                              std::span<const Tensor> running_mean_var,
                              std::span<const Tensor> save_mean_invstd,
                              const BatchNorm& options) {
+  if (is_narrow(x_weight_bias[0].dtype()))
+    return host_->batch_norm(out, x_weight_bias, running_mean_var, save_mean_invstd, options);
   LOCKSTEP_CHECK(!x_weight_bias.empty() && out.shape().n_dims() == 2,
                  "batch norm works on the rows of (B, D)");
   const std::int64_t n = agreed_elems(out, x_weight_bias[0]);
@@ -200,6 +207,7 @@ void CudaKernels::batch_norm(const Tensor& out,
 void CudaKernels::batch_norm_backward(std::span<const Tensor> grads,
                                       std::span<const Tensor> in,
                                       std::span<const Tensor> save_mean_invstd) {
+  if (is_narrow(in[0].dtype())) return host_->batch_norm_backward(grads, in, save_mean_invstd);
   LOCKSTEP_CHECK(in.size() >= 2 && in[0].shape().n_dims() == 2, "inputs: grad_out, x, weight");
   const Planes planes = planes_of(in[0]);
   const Tensor sums = or_scratch({}, 0, in[0]);

@@ -59,6 +59,7 @@ ProductElement<T> element_of(T* out, const T* a, const T* b, const Product& p) {
 }  // namespace
 
 void CudaKernels::gemm(const Tensor& out, const Tensor& a, const Tensor& b, const Gemm& options) {
+  if (is_narrow(out.dtype())) return host_->gemm(out, a, b, options);
   const Product p = describe(out, a, b, options);
   const bool large = p.m * p.n * p.k >= kLargeFrom;
   for_float(out.dtype(), [&](auto tag) {
@@ -81,6 +82,7 @@ void CudaKernels::gemm(const Tensor& out, const Tensor& a, const Tensor& b, cons
 }
 
 void CudaKernels::sum_rows(const Tensor& out, const Tensor& in) {
+  if (is_narrow(out.dtype())) return host_->sum_rows(out, in);
   const std::int64_t width = out.n_elems();
   LOCKSTEP_CHECK(width > 0 && in.n_elems() % width == 0 && in.n_elems() > 0,
                  "the output is as long as one row");
@@ -91,6 +93,7 @@ void CudaKernels::sum_rows(const Tensor& out, const Tensor& in) {
 }
 
 void CudaKernels::sum_channels(const Tensor& out, const Tensor& in) {
+  if (is_narrow(out.dtype())) return host_->sum_channels(out, in);
   LOCKSTEP_CHECK(in.shape().n_dims() >= 2 && in.size(1) == out.n_elems(), "one sum per channel");
   const std::int64_t n_planes = in.size(0) * in.size(1);
   const std::int64_t inner = n_planes == 0 ? 0 : in.n_elems() / n_planes;
@@ -102,6 +105,7 @@ void CudaKernels::sum_channels(const Tensor& out, const Tensor& in) {
 }
 
 void CudaKernels::sum_all(const Tensor& out, const Tensor& in) {
+  if (is_narrow(out.dtype())) return host_->sum_all(out, in);
   LOCKSTEP_CHECK(out.n_elems() == 1, "the sum of all elements is a scalar");
   for_float(out.dtype(), [&](auto tag) {
     using T = decltype(tag);
@@ -128,14 +132,17 @@ void CudaKernels::mse(const Tensor& out,
                       const Tensor& x,
                       const Tensor& target,
                       double denominator) {
+  if (is_narrow(out.dtype())) return host_->mse(out, x, target, denominator);
   loss<true>(out, x, target, denominator);
 }
 
 void CudaKernels::l1(const Tensor& out, const Tensor& x, const Tensor& target, double denominator) {
+  if (is_narrow(out.dtype())) return host_->l1(out, x, target, denominator);
   loss<false>(out, x, target, denominator);
 }
 
 double CudaKernels::norm(const Tensor& in, double p) {
+  if (is_narrow(in.dtype())) return host_->norm(in, p);
   LOCKSTEP_CHECK(std::isinf(p) || p == 1.0 || p == 2.0, "norms are of order 1, 2 or infinity");
   const std::int64_t n = in.n_elems();
   auto* const parts = static_cast<double*>(executor_->scratch());
@@ -166,6 +173,7 @@ double CudaKernels::norm(const Tensor& in, double p) {
 }
 
 bool CudaKernels::unscale(const Tensor& grad, double factor) {
+  if (is_narrow(grad.dtype())) return host_->unscale(grad, factor);
   const std::int64_t n = grad.n_elems();
   const std::int64_t n_parts = parts_for(n);
   auto* const parts = static_cast<double*>(executor_->scratch());

@@ -39,6 +39,7 @@ void CudaKernels::sgd(const Tensor& param,
                       const Tensor& grad,
                       const Tensor& momentum_buffer,
                       const SgdUpdate& update) {
+  if (is_narrow(param.dtype())) return host_->sgd(param, grad, momentum_buffer, update);
   const std::int64_t n = agreed_elems(param, grad);
   const bool with_momentum = update.momentum != 0.0;
   if (with_momentum) agreed_elems(param, momentum_buffer);
@@ -62,6 +63,7 @@ void CudaKernels::adam(const Tensor& param,
                        const Tensor& grad,
                        std::span<const Tensor> moments,
                        const AdamUpdate& update) {
+  if (is_narrow(param.dtype())) return host_->adam(param, grad, moments, update);
   const std::int64_t n = agreed_elems(param, grad);
   LOCKSTEP_CHECK(moments.size() == (update.amsgrad ? 3U : 2U), "Adam has two moments, or three");
   agree_with(param, moments);
@@ -91,6 +93,7 @@ void CudaKernels::adagrad(const Tensor& param,
                           const Tensor& grad,
                           const Tensor& sum,
                           const AdagradUpdate& update) {
+  if (is_narrow(param.dtype())) return host_->adagrad(param, grad, sum, update);
   const std::int64_t n = agreed_elems(param, grad);
   agreed_elems(param, sum);
   const double lr = update.lr / (1.0 + (update.step - 1.0) * update.lr_decay);
@@ -111,6 +114,7 @@ void CudaKernels::rmsprop(const Tensor& param,
                           const Tensor& grad,
                           std::span<const Tensor> averages,
                           const RmspropUpdate& update) {
+  if (is_narrow(param.dtype())) return host_->rmsprop(param, grad, averages, update);
   const std::int64_t n = agreed_elems(param, grad);
   const bool with_momentum = update.momentum > 0.0;
   const std::size_t wanted = 1U + (with_momentum ? 1U : 0U) + (update.centered ? 1U : 0U);

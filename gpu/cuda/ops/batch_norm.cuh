@@ -24,6 +24,22 @@ struct Planes {
   }
 };
 
+/// Calls take(load(i)) for every flat position i of channel c, in the order of Planes::at.
+template <typename Load, typename Take>
+LOCKSTEP_BOTH void over_channel(const Planes& planes,
+                                std::int64_t c,
+                                const Load& load,
+                                const Take& take) {
+  if (planes.inner == 1) {
+    const auto row = [&](std::int64_t n) { return load(n * planes.channels + c); };
+    return in_order(planes.outer, row, take);
+  }
+  for (std::int64_t n = 0; n < planes.outer; ++n) {
+    const std::int64_t first = (n * planes.channels + c) * planes.inner;
+    in_order(planes.inner, [&](std::int64_t i) { return load(first + i); }, take);
+  }
+}
+
 template <typename T>
 LOCKSTEP_BOTH T value_or(const T* data, std::int64_t i, T otherwise) {
   return data == nullptr ? otherwise : data[i];
@@ -38,12 +54,13 @@ struct ChannelStatistics {
   LOCKSTEP_BOTH static ChannelStatistics of(const T* x, const Planes& planes, std::int64_t c) {
     const T n = static_cast<T>(planes.count());
     ChannelStatistics result{T{0}, T{0}};
-    for (std::int64_t k = 0; k < planes.count(); ++k) result.mean += x[planes.at(c, k)];
+    const auto at = [&](std::int64_t i) { return x[i]; };
+    over_channel(planes, c, at, [&](T value) { result.mean += value; });
     result.mean /= n;
-    for (std::int64_t k = 0; k < planes.count(); ++k) {
-      const T deviation = x[planes.at(c, k)] - result.mean;
+    over_channel(planes, c, at, [&](T value) {
+      const T deviation = value - result.mean;
       result.squares += deviation * deviation;
-    }
+    });
     return result;
   }
 };
@@ -114,11 +131,16 @@ struct BatchNormSlopeChannel {
   LOCKSTEP_BOTH void operator()(std::int64_t c) const {
     T sum{0};
     T dot{0};
-    for (std::int64_t k = 0; k < planes.count(); ++k) {
-      const std::int64_t i = planes.at(c, k);
-      sum += grad[i];
-      dot += grad[i] * ((x[i] - mean[c]) * invstd[c]);
-    }
+    const T middle = mean[c];
+    const T slope = invstd[c];
+    over_channel(
+        planes,
+        c,
+        [&](std::int64_t i) { return Pair<T>{grad[i], x[i]}; },
+        [&](const Pair<T>& both) {
+          sum += both.a;
+          dot += both.a * ((both.b - middle) * slope);
+        });
     sums[c] = sum;
     dots[c] = dot;
     if (grad_weight != nullptr) grad_weight[c] = dot;
@@ -243,11 +265,15 @@ struct SyncSums {
   LOCKSTEP_BOTH void operator()(std::int64_t c) const {
     T sum{0};
     T dot{0};
-    for (std::int64_t k = 0; k < planes.count(); ++k) {
-      const std::int64_t i = planes.at(c, k);
-      sum += grad[i];
-      dot += grad[i] * (x[i] - mean[c]);
-    }
+    const T middle = mean[c];
+    over_channel(
+        planes,
+        c,
+        [&](std::int64_t i) { return Pair<T>{grad[i], x[i]}; },
+        [&](const Pair<T>& both) {
+          sum += both.a;
+          dot += both.a * (both.b - middle);
+        });
     sums[c] = sum;
     sums[planes.channels + c] = dot;
     if (grad_weight != nullptr) grad_weight[c] = dot * invstd[c];

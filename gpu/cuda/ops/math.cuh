@@ -12,6 +12,11 @@
 #include "lockstep/tensor/detail/dispatch.h"
 
 #define LOCKSTEP_BOTH __host__ __device__
+#ifdef __CUDA_ARCH__
+#define LOCKSTEP_UNROLL _Pragma("unroll")
+#else
+#define LOCKSTEP_UNROLL
+#endif
 
 namespace lockstep::cuda {
 
@@ -95,6 +100,29 @@ LOCKSTEP_BOTH bool is_nan(T x) {
 template <typename T>
 LOCKSTEP_BOTH bool is_finite(T x) {
   return x - x == T{0};
+}
+
+/// What one step of a sum reads.
+template <typename T>
+struct Pair {
+  T a;
+  T b;
+};
+
+/// Calls take(load(i)) for i = 0 .. n - 1, in order. The loads of a batch are under way together, so that
+/// one thread's sum does not wait for memory at every step; its bits are those of the plain loop.
+template <typename Load, typename Take>
+LOCKSTEP_BOTH void in_order(std::int64_t n, const Load& load, const Take& take) {
+  constexpr int kBatch = 16;
+  std::int64_t i = 0;
+  for (; i + kBatch <= n; i += kBatch) {
+    decltype(load(i)) batch[kBatch];
+    LOCKSTEP_UNROLL
+    for (int j = 0; j < kBatch; ++j) batch[j] = load(i + j);
+    LOCKSTEP_UNROLL
+    for (int j = 0; j < kBatch; ++j) take(batch[j]);
+  }
+  for (; i < n; ++i) take(load(i));
 }
 
 }  // namespace lockstep::cuda

@@ -37,15 +37,20 @@ struct ScatterColumn {
   std::int64_t skipped;
   Fault* fault;
 
+  struct Addend {
+    std::int64_t row;
+    T value;
+  };
+
   LOCKSTEP_BOTH void operator()(std::int64_t c) const {
-    for (std::int64_t i = 0; i < n_indices; ++i) {
-      const std::int64_t row = indices[i];
-      if (row < 0 || row >= n_rows) {
-        *fault = Fault::kRow;
-        return;
-      }
-      if (row != skipped) table[row * width + c] += rows[i * width + c];
-    }
+    in_order(
+        n_indices,
+        [&](std::int64_t i) { return Addend{indices[i], rows[i * width + c]}; },
+        [&](const Addend& one) {
+          const bool known = one.row >= 0 && one.row < n_rows;
+          if (!known) *fault = Fault::kRow;
+          if (known && one.row != skipped) table[one.row * width + c] += one.value;
+        });
   }
 };
 

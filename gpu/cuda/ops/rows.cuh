@@ -11,9 +11,12 @@ namespace lockstep::cuda {
 template <typename T>
 LOCKSTEP_BOTH T largest_of(const T* x, std::int64_t n) {
   T largest = x[0];
-  for (std::int64_t c = 1; c < n; ++c) {
-    if (largest < x[c]) largest = x[c];
-  }
+  in_order(
+      n - 1,
+      [&](std::int64_t c) { return x[c + 1]; },
+      [&](T value) {
+        if (largest < value) largest = value;
+      });
   return largest;
 }
 
@@ -21,9 +24,11 @@ template <typename T>
 LOCKSTEP_BOTH void log_softmax_row(T* out, const T* x, std::int64_t n) {
   const T largest = largest_of(x, n);
   T sum{0};
-  for (std::int64_t c = 0; c < n; ++c) sum += exp_of(x[c] - largest);
+  const auto at = [&](std::int64_t c) { return x[c]; };
+  in_order(n, at, [&](T value) { sum += exp_of(value - largest); });
   const T log_sum = log_of(sum);
-  for (std::int64_t c = 0; c < n; ++c) out[c] = x[c] - largest - log_sum;
+  T* next = out;
+  in_order(n, at, [&](T value) { *next++ = value - largest - log_sum; });
 }
 
 /// The columns of row r that a softmax sees.
@@ -48,11 +53,17 @@ struct SoftmaxRow {
     } else {
       const T largest = largest_of(x, n);
       T sum{0};
-      for (std::int64_t c = 0; c < n; ++c) {
-        o[c] = exp_of(x[c] - largest);
-        sum += o[c];
-      }
-      for (std::int64_t c = 0; c < n; ++c) o[c] = o[c] / sum;
+      T* next = o;
+      in_order(
+          n,
+          [&](std::int64_t c) { return x[c]; },
+          [&](T value) {
+            const T power = exp_of(value - largest);
+            *next++ = power;
+            sum += power;
+          });
+      next = o;
+      in_order(n, [&](std::int64_t c) { return o[c]; }, [&](T power) { *next++ = power / sum; });
     }
     for (std::int64_t c = n; c < width; ++c) o[c] = T{0};
   }
@@ -73,10 +84,12 @@ struct SoftmaxSlopeRow {
     const T* const p = y + r * width;
     const std::int64_t n = seen(r, width, causal);
     T sum{0};
-    for (std::int64_t c = 0; c < n; ++c) sum += log ? g[c] : g[c] * p[c];
-    for (std::int64_t c = 0; c < n; ++c) {
-      o[c] = log ? g[c] - exp_of(p[c]) * sum : p[c] * (g[c] - sum);
-    }
+    const auto both = [&](std::int64_t c) { return Pair<T>{g[c], p[c]}; };
+    in_order(n, both, [&](const Pair<T>& at) { sum += log ? at.a : at.a * at.b; });
+    T* next = o;
+    in_order(n, both, [&](const Pair<T>& at) {
+      *next++ = log ? at.a - exp_of(at.b) * sum : at.b * (at.a - sum);
+    });
     for (std::int64_t c = n; c < width; ++c) o[c] = T{0};
   }
 };
@@ -136,10 +149,11 @@ struct LayerNormStatistics {
     const T* const in = x + r * width;
     const T n = static_cast<T>(width);
     T sum{0};
-    for (std::int64_t c = 0; c < width; ++c) sum += in[c];
+    const auto at = [&](std::int64_t c) { return in[c]; };
+    in_order(width, at, [&](T value) { sum += value; });
     const T middle = sum / n;
     T squares{0};
-    for (std::int64_t c = 0; c < width; ++c) squares += (in[c] - middle) * (in[c] - middle);
+    in_order(width, at, [&](T value) { squares += (value - middle) * (value - middle); });
     mean[r] = middle;
     invstd[r] = T{1} / root_of(squares / n + eps);
   }
@@ -178,16 +192,20 @@ struct LayerNormSlopeRow {
     const T* const in = x + r * width;
     T sum{0};
     T dot{0};
-    for (std::int64_t c = 0; c < width; ++c) {
-      sum += g[c] * weight[c];
-      dot += g[c] * weight[c] * ((in[c] - mean[r]) * invstd[r]);
-    }
+    const T middle = mean[r];
+    const T slope = invstd[r];
+    // a: the gradient with its weight, b: the normalised x.
+    const auto both = [&](std::int64_t c) {
+      return Pair<T>{g[c] * weight[c], (in[c] - middle) * slope};
+    };
+    in_order(width, both, [&](const Pair<T>& at) {
+      sum += at.a;
+      dot += at.a * at.b;
+    });
     sum /= static_cast<T>(width);
     dot /= static_cast<T>(width);
-    for (std::int64_t c = 0; c < width; ++c) {
-      const T h = (in[c] - mean[r]) * invstd[r];
-      dx[r * width + c] = (g[c] * weight[c] - sum - h * dot) * invstd[r];
-    }
+    T* next = dx + r * width;
+    in_order(width, both, [&](const Pair<T>& at) { *next++ = (at.a - sum - at.b * dot) * slope; });
   }
 };
 
@@ -206,11 +224,15 @@ struct LayerNormSlopeColumn {
   LOCKSTEP_BOTH void operator()(std::int64_t c) const {
     T weight_sum{0};
     T bias_sum{0};
-    for (std::int64_t r = 0; r < n_rows; ++r) {
-      const T g = grad[r * width + c];
-      weight_sum += g * ((x[r * width + c] - mean[r]) * invstd[r]);
-      bias_sum += g;
-    }
+    in_order(
+        n_rows,
+        [&](std::int64_t r) {
+          return Pair<T>{grad[r * width + c], (x[r * width + c] - mean[r]) * invstd[r]};
+        },
+        [&](const Pair<T>& at) {
+          weight_sum += at.a * at.b;
+          bias_sum += at.a;
+        });
     d_weight[c] = weight_sum;
     d_bias[c] = bias_sum;
   }
@@ -242,11 +264,14 @@ struct CrossEntropy {
 
   LOCKSTEP_BOTH void operator()(std::int64_t /*one*/) const {
     T sum{0};
-    for (std::int64_t r = 0; r < n_rows; ++r) {
-      const std::int64_t label = labels[r];
-      if (label < 0 || label >= n_classes) continue;  // LogProbsRow has reported it.
-      sum -= log_probs[r * n_classes + label];
-    }
+    in_order(
+        n_rows,
+        [&](std::int64_t r) {
+          const std::int64_t label = labels[r];
+          const bool known = label >= 0 && label < n_classes;  // Else LogProbsRow has reported it.
+          return known ? log_probs[r * n_classes + label] : T{0};
+        },
+        [&](T log_prob) { sum -= log_prob; });
     *out = sum / denominator;
   }
 };

@@ -20,7 +20,8 @@ struct SumRows {
 
   LOCKSTEP_BOTH void operator()(std::int64_t c) const {
     T sum = in[c];
-    for (std::int64_t row = 1; row < n_rows; ++row) sum += in[row * width + c];
+    const T* const next = in + width + c;
+    in_order(n_rows - 1, [&](std::int64_t row) { return next[row * width]; }, [&](T x) { sum += x; });
     out[c] = sum;
   }
 };
@@ -38,7 +39,7 @@ struct SumChannels {
     T sum{0};
     for (std::int64_t n = 0; n < outer; ++n) {
       const T* const plane = in + (n * channels + c) * inner;
-      for (std::int64_t i = 0; i < inner; ++i) sum += plane[i];
+      in_order(inner, [&](std::int64_t i) { return plane[i]; }, [&](T x) { sum += x; });
     }
     out[c] = sum;
   }
@@ -52,7 +53,7 @@ struct SumAll {
 
   LOCKSTEP_BOTH void operator()(std::int64_t /*one*/) const {
     T sum{0};
-    for (std::int64_t i = 0; i < n; ++i) sum += in[i];
+    in_order(n, [&](std::int64_t i) { return in[i]; }, [&](T value) { sum += value; });
     *out = sum;
   }
 };
@@ -68,10 +69,9 @@ struct LossOfDifference {
 
   LOCKSTEP_BOTH void operator()(std::int64_t /*one*/) const {
     T sum{0};
-    for (std::int64_t i = 0; i < n; ++i) {
-      const T apart = x[i] - target[i];
-      sum += kSquared ? apart * apart : magnitude_of(apart);
-    }
+    in_order(n,
+             [&](std::int64_t i) { return x[i] - target[i]; },
+             [&](T apart) { sum += kSquared ? apart * apart : magnitude_of(apart); });
     *out = sum / denominator;
   }
 };
@@ -94,7 +94,9 @@ struct ProductElement {
     const T* x = a + i / n * a_row;
     const T* y = b + i % n * b_column;
     T sum{0};
-    for (std::int64_t j = 0; j < k; ++j, x += a_column, y += b_row) sum = fused(*x, *y, sum);
+    in_order(k,
+             [&](std::int64_t j) { return Pair<T>{x[j * a_column], y[j * b_row]}; },
+             [&](const Pair<T>& both) { sum = fused(both.a, both.b, sum); });
     out[i] = accumulate ? out[i] + sum : sum;
   }
 };
@@ -109,10 +111,11 @@ struct NormLane {
 
   LOCKSTEP_BOTH void operator()(std::int64_t lane) const {
     double sum = 0.0;
-    for (std::int64_t i = lane; i < n; i += kLanes) {
-      const double value = static_cast<double>(in[i]);
-      sum = kSquared ? fused(value, value, sum) : sum + magnitude_of(value);
-    }
+    in_order((n - lane + kLanes - 1) / kLanes,
+             [&](std::int64_t i) { return static_cast<double>(in[lane + i * kLanes]); },
+             [&](double value) {
+               sum = kSquared ? fused(value, value, sum) : sum + magnitude_of(value);
+             });
     lanes[lane] = sum;
   }
 };

@@ -40,6 +40,10 @@ CudaStatus status_of(cudaError_t error) { return static_cast<CudaStatus>(error);
 
 ncclComm_t real(Comm comm) { return reinterpret_cast<ncclComm_t>(comm); }
 
+// Where the library writes a communicator, for a split later and from a thread of its own: into the
+// caller's own place, not into a copy of it.
+ncclComm_t* place_of(Comm& comm) { return reinterpret_cast<ncclComm_t*>(&comm); }
+
 cudaStream_t real(Stream stream) { return reinterpret_cast<cudaStream_t>(stream); }
 
 cudaEvent_t real(Event event) { return reinterpret_cast<cudaEvent_t>(event); }
@@ -66,20 +70,14 @@ class Library final : public Api {
     std::memcpy(&real_id, id.bytes.data(), sizeof real_id);
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
-    ncclComm_t made = nullptr;
-    const ncclResult_t result = ncclCommInitRankConfig(&made, size, real_id, rank, &config);
-    comm = reinterpret_cast<Comm>(made);
-    return status_of(result);
+    return status_of(ncclCommInitRankConfig(place_of(comm), size, real_id, rank, &config));
   }
 
   Status comm_split(Comm parent, std::int32_t color, std::int32_t key, Comm& comm) override {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
-    ncclComm_t made = nullptr;
-    const ncclResult_t result =
-        ncclCommSplit(real(parent), color < 0 ? NCCL_SPLIT_NOCOLOR : color, key, &made, &config);
-    comm = reinterpret_cast<Comm>(made);
-    return status_of(result);
+    const int part = color < 0 ? NCCL_SPLIT_NOCOLOR : color;
+    return status_of(ncclCommSplit(real(parent), part, key, place_of(comm), &config));
   }
 
   Status async_error(Comm comm, Status& state) override {

@@ -16,8 +16,11 @@ namespace lockstep::sim {
 /// in; the sum climbs in the members' outputs. The root's result comes down as copies.
 class TreeFlight final : public Flight {
  public:
-  /// An all_reduce in `n_channels` channels.
-  TreeFlight(Network& network, FlightClient& client, const FlightJob& job, std::int32_t n_channels);
+  /// An all_reduce in the order of NCCL's trees.
+  TreeFlight(Network& network,
+             FlightClient& client,
+             const FlightJob& job,
+             const ReductionOrder& order);
   /// A broadcast.
   TreeFlight(Network& network, FlightClient& client, const FlightJob& job);
 

@@ -90,7 +90,7 @@ struct Case {
   /// result and `scale`; 0: the same bits. The host's executors always have the same bits.
   double ulps = 0.0;
   double scale = 0.0;
-  std::vector<DType> dtypes = {DType::kF32, DType::kF64};
+  std::vector<DType> dtypes = {DType::kF32, DType::kF64, DType::kF16, DType::kBF16};
   bool special = true;  ///< Also with Feed::kSpecial.
 };
 

@@ -151,7 +151,8 @@ TEST_P(LayersTest, SynchronisedBatchNorm) {
   for (const Shape& shape : {Shape{4, 3}, Shape{2, 3, 5, 5}, Shape{1, 40, 7}}) {
     for (const bool affine : {false, true}) {
       cases.push_back({.name = "batch norm in parts",
-                       .run = [=](Bench& b) { return synchronised_batch_norm(b, shape, affine); }});
+                       .run = [=](Bench& b) { return synchronised_batch_norm(b, shape, affine); },
+                       .dtypes = {DType::kF32, DType::kF64}});
     }
   }
   expect_same(cases);

@@ -26,7 +26,8 @@ def expect(condition, what):
 
 
 def recorder_of(folder, rehearse=False, python=sys.executable):
-    recorder = Recorder(types.SimpleNamespace(rehearse=rehearse, build=folder, budget=60, python=python, short=True))
+    recorder = Recorder(types.SimpleNamespace(rehearse=rehearse, build=folder, budget=60, python=python, short=True,
+                                              steps="", version="v"))
     recorder.environment = {**os.environ}
     return recorder
 
@@ -166,7 +167,7 @@ def scenarios(folder):
     """What differs on the device is asked of Gloo; what is refused was not compared."""
     for script, code, more in [("echo 'equal: 12 events on 3 ranks, sim (a) and b'", 0, {}),
                                ("echo 'first difference: '$4; exit 1", 1, {"gloo": "first difference: gloo"}),
-                               ("echo 'no such key'; exit 2", 77, {})]:
+                               ("echo 'no such key'; exit 2", 77, {"step": jobs.SHORT + ", its own ranks"})]:
         program(folder / "bin" / "lockstep", script)
         recorder = recorder_of(folder)
         jobs.cross_check(recorder, 3)
@@ -181,23 +182,34 @@ def scenarios(folder):
 # ---- the file
 
 def kept(folder):
-    """Written after each step; a part that is asked again replaces what it said, and no other part's words."""
-    def begun(*parts):
+    """Written after each step; a step that is asked again replaces its answer, and nothing else."""
+    def begun(version, *parts):
         recorder = recorder_of(folder)
+        recorder.options.version = version
         recorder.recording["environment"] = {"gpu": "A GPU, 1"}
         recorder.keep_in(folder / "kept")
         for part in parts:
             recorder.part_is(part)
-            recorder.keep_launch({"title": part, "n_parts": len(parts)})
-            recorder.note("step of " + part, len(parts))
+            recorder.keep_launch({"title": "launch", "n_parts": len(parts)})
+            recorder.note("step", len(parts))
         return recorder
 
-    begun("one", "two")
-    path = begun("two").path
-    recording = json.loads(path.read_text())
+    def versions(path, of):
+        return [(one["part"], one["version"]) for one in json.loads(path.read_text())[of]]
+
+    begun("1", "one", "two", "three")
+    path = begun("2", "two").path
     expect(path.name.endswith("-a-gpu.json"), path)
-    expect([(one["part"], one["exit_code"]) for one in recording["steps"]] == [("one", 2), ("two", 1)], recording)
-    expect([(one["title"], one["n_parts"]) for one in recording["launches"]] == [("one", 2), ("two", 1)], recording)
+    for of in ("steps", "launches"):
+        expect(versions(path, of) == [("one", "1"), ("two", "2"), ("three", "1")], path.read_text())
+    late = begun("3")
+    late.end = 0
+    for part in ("three", "four"):
+        late.part_is(part)
+        expect(late.passes_over("step"), "there was no time")
+    expect(versions(path, "steps")[2:] == [("three", "1"), ("four", "3")], path.read_text())
+    late.end, late.options.steps = late.began + 60, "^other"
+    expect(late.passes_over("step") and not late.passes_over("other step"), "a step not asked for is passed over")
 
 
 # ---- PyTorch

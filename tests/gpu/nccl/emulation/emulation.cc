@@ -77,8 +77,9 @@ class Gpu final : public nccl::Api {
   Status comm_split(Comm parent, std::int32_t color, std::int32_t key, Comm& comm) override {
     const auto held = machine_->lock();
     if (is_busy(parent)) return Status::kInvalidArgument;
-    comm = color < 0 ? nullptr : make_comm(-1);
-    machine_->split(parent, color, key, comm);
+    parent->split_into = &comm;  // Written when it is done, as 2.28.9 does.
+    parent->split_made = color < 0 ? nullptr : make_comm(-1);
+    machine_->split(parent, color, key, parent->split_made);
     parent->polls_left = machine_->options.polls;
     return Status::kSuccess;  // Although it has only begun: so does 2.28.9.
   }

@@ -119,6 +119,7 @@ Status Machine::settle(Comm comm) {
     --comm->polls_left;
     return Status::kInProgress;
   }
+  if (comm->split_into != nullptr) *std::exchange(comm->split_into, nullptr) = comm->split_made;
   for (auto& [stream, launch] : comm->pending) {
     stream->items.push_back({.what = nccl::StreamHandle::Item::What::kLaunch,
                              .event = nullptr,
@@ -132,6 +133,7 @@ Status Machine::settle(Comm comm) {
 // What it had begun ends here; the others keep waiting.
 void Machine::abort(Comm comm) {
   comm->aborted = true;
+  comm->split_into = nullptr;
   ++n_aborted[comm->gpu];
   comm->pending.clear();
   if (comm->members) {

@@ -75,6 +75,8 @@ struct CommHandle {
   std::int32_t gpu = 0;
   std::int32_t polls_left = 0;
   std::int32_t n_split = 0;
+  Comm* split_into = nullptr;  // Where the split under way is to be written.
+  Comm split_made = nullptr;
   std::size_t next_slot = 0;
   bool aborted = false;
   Status error = Status::kSuccess;
