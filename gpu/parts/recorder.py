@@ -74,10 +74,13 @@ class Recorder:
         return [step for step in self.recording["steps"] if step["part"] == self.part]
 
     def _replace(self, kept, key, one):
-        """Keeps `one`, in the place of what has its part and title."""
+        """Keeps `one`, in the place of what has its part and title. An answer is not lost for a step that was
+        begun again and did not end in time."""
         one = {"part": self.part, "version": self.options.version, **one}
         others = self.recording[kept]
         same = [i for i, other in enumerate(others) if (other["part"], other[key]) == (one["part"], one[key])]
+        if same and one.get("exit_code") == OUT_OF_TIME:
+            return
         others[same[0] if same else len(others):] = [one, *others[same[0] + 1 if same else len(others):]]
 
     def keep_launch(self, launch):
@@ -113,8 +116,7 @@ class Recorder:
             return True
         if time.monotonic() < self.end - 5:
             return False
-        if not any(step["step"] == name for step in self.steps):  # An earlier answer stays.
-            self.note(name, OUT_OF_TIME, said="not begun: no time left")
+        self.note(name, OUT_OF_TIME, said="not begun: no time left")
         return True
 
     # ---- commands

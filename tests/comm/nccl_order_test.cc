@@ -131,6 +131,53 @@ TEST(NcclOrderTest, ChannelsCutTheBufferInCells) {
   EXPECT_EQ(detail::channel_ends(1'000'000, 4, 1, 2), (Ends{1'000'000}));
 }
 
+// A chunk of Simple holds the whole part of a rank here, one of LL 8,192 floats, one of LL128 144,000.
+TEST(NcclOrderTest, ProtocolsLoopOverChunksOfTheirOwnSize) {
+  const Rows rows = fractions(3, 500'000);
+  const auto looped = [&](std::size_t chunk) {
+    std::vector<float> sums;
+    for (std::size_t first = 0; first < rows[0].size(); first += 3 * chunk) {
+      Rows loop;
+      for (const auto& row : rows) {
+        const auto end = std::min(first + 3 * chunk, row.size());
+        loop.emplace_back(row.begin() + static_cast<std::ptrdiff_t>(first),
+                          row.begin() + static_cast<std::ptrdiff_t>(end));
+      }
+      const std::vector<float> part = ring_emulated(loop, {0, 1, 2});
+      sums.insert(sums.end(), part.begin(), part.end());
+    }
+    return sums;
+  };
+  EXPECT_EQ(reduced(rows, "nccl-ring"), looped(524'288));
+  EXPECT_EQ(reduced(rows, "nccl-ring.ll"), looped(8'192));
+  EXPECT_EQ(reduced(rows, "nccl-ring.ll128"), looped(144'000));
+  EXPECT_NE(reduced(rows, "nccl-ring.ll"), reduced(rows, "nccl-ring"));
+  EXPECT_NE(reduced(rows, "nccl-ring.ll128"), reduced(rows, "nccl-ring"));
+}
+
+// LL is counted four times: with two channels 10,000 floats are cut into cells of 2 KiB instead of 8.
+TEST(NcclOrderTest, LlCutsChannelsInSmallerCells) {
+  EXPECT_EQ(detail::traffic_of(2, NcclProtocol::kLl), 8);
+  EXPECT_EQ(detail::traffic_of(2, NcclProtocol::kLl128), 2);
+  EXPECT_EQ(detail::channel_ends(10'000, 4, 2, 8), (std::vector<std::int64_t>{5'120, 10'000}));
+}
+
+TEST(NcclOrderTest, TreesRepeatAfterTheirPeriod) {
+  const auto second = [](const char* name) {
+    std::string text;
+    for (std::int32_t channel = 0; channel < order(name).n_channels(); ++channel) {
+      text += order(name).has_second_tree(channel) ? '2' : '1';
+    }
+    return text;
+  };
+  EXPECT_EQ(second("nccl-tree"), "1");
+  EXPECT_EQ(second("nccl-tree@2"), "12");
+  EXPECT_EQ(second("nccl-tree@4"), "1122");
+  EXPECT_EQ(second("nccl-tree@4/2"), "1212");
+  EXPECT_EQ(second("nccl-tree@3/4"), "112");
+  EXPECT_EQ(second("nccl-tree@2/4"), "11");
+}
+
 // The chain of a reduce ends at the root, that of a part at its owner.
 TEST(NcclOrderTest, ChainsOfAReduceEndAtTheRoot) {
   TestRuntime test;

@@ -121,7 +121,7 @@ TEST(ReductionOrderContractsTest, NameTheRing) {
          ReductionOrder({{0, 1, 2}, {0, 2, 2}});
        },
        "ring 0, 2, 2 is not an order of ranks 0 to 2: every ring lists all ranks once"},
-      {[] { ReductionOrder(ReductionOrder::kGlooRing, 3); },
+      {[] { ReductionOrder(ReductionOrder::kGlooRing, {.n_channels = 3}); },
        "'gloo-ring' with 3 channels: NCCL's orders have 1 to 64, the others one"},
   });
 }

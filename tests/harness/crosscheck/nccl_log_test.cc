@@ -84,7 +84,7 @@ TEST(NcclLogTest, RingsAndChoicesBecomeOrders) {
   ASSERT_EQ(log.choices.size(), 6U) << "the same choice twice is one";
   EXPECT_EQ(order_text(log, 0), "nccl-ring:0,1,2;0,2,1");
   EXPECT_EQ(order_text(log, 1), "nccl-ring:0,1,2");
-  EXPECT_THAT(order_text(log, 2), HasSubstr("protocol LL"));
+  EXPECT_EQ(order_text(log, 2), "nccl-ring.ll:0,1,2");
   EXPECT_EQ(order_text(log, 3), "Broadcast adds nothing");
   EXPECT_EQ(order_text(log, 4), "nccl-tree@2");
   EXPECT_THAT(order_text(log, 5), HasSubstr("algorithm NVLS"));
@@ -123,8 +123,35 @@ TEST(NcclLogTest, OtherTreesAreNotPredicted) {
               HasSubstr("one rank per node"));
   EXPECT_THAT(answer("", "{0..1}"), HasSubstr("no line 'NCCL INFO Trees"));
   EXPECT_THAT(answer("Trees [0] 2/-1/-1->0->-1 [1] 2/-1/-1->0->1", "{1..1}"),
-              HasSubstr("1 of 2 channels"));
+              HasSubstr("begins with channel 1"));
   EXPECT_EQ(answer("Trees [0] 2/-1/-1->0->-1 [1] 2/-1/-1->0->1", "{0..0}"), "nccl-tree");
+}
+
+// As an H200 had it (gpu/recordings): one channel of the graph becomes two, and these are repeated.
+TEST(NcclLogTest, TreesThatRepeatAreRecognised) {
+  const auto answer = [](const std::string& trees, const std::string& call) {
+    const auto log = read({"Channel 00/04 : 0 1 2",
+                           "Channel 01/04 : 0 1 2",
+                           "Channel 02/04 : 0 1 2",
+                           "Channel 03/04 : 0 1 2",
+                           trees,
+                           "AllReduce: 8 Bytes -> Algo TREE proto " + call});
+    return log.ok() ? order_text(log.value(), 0) : log.error().text();
+  };
+  const std::string pairs =
+      "Trees [0] 2/-1/-1->0->-1 [1] 2/-1/-1->0->1 [2] 2/-1/-1->0->-1 [3] 2/-1/-1->0->1";
+  EXPECT_EQ(answer(pairs, "SIMPLE channel{Lo..Hi}={0..3}"), "nccl-tree@4/2");
+  EXPECT_EQ(answer(pairs, "LL channel{Lo..Hi}={0..2}"), "nccl-tree.ll@3/2");
+  EXPECT_EQ(answer(pairs, "SIMPLE channel{Lo..Hi}={0..1}"), "nccl-tree@2");
+  EXPECT_EQ(answer(pairs, "SIMPLE channel{Lo..Hi}={0..0}"), "nccl-tree");
+  const std::string halves =
+      "Trees [0] 2/-1/-1->0->-1 [1] 2/-1/-1->0->-1 [2] 2/-1/-1->0->1 [3] 2/-1/-1->0->1";
+  EXPECT_EQ(answer(halves, "SIMPLE channel{Lo..Hi}={0..3}"), "nccl-tree@4");
+  EXPECT_EQ(answer(halves, "LL128 channel{Lo..Hi}={0..1}"), "nccl-tree.ll128@2/4");
+  const std::string neither =
+      "Trees [0] 2/-1/-1->0->-1 [1] 2/-1/-1->0->1 [2] 2/-1/-1->0->1 [3] 2/-1/-1->0->-1";
+  EXPECT_THAT(answer(neither, "SIMPLE channel{Lo..Hi}={0..3}"), HasSubstr("one rank per node"));
+  EXPECT_THAT(answer(pairs, "NEW channel{Lo..Hi}={0..3}"), HasSubstr("protocol NEW"));
 }
 
 TEST(NcclLogTest, DamagedLogsAreRefusedWithTheirPlace) {

@@ -5,10 +5,10 @@
 // communicator answers kInProgress a few times before anything is queued (a split answers kSuccess and
 // leaves it to the next question), and until then it refuses the next call; a collective waits for
 // all its members and a send for its receive, forever if need be. Reductions go around a ring step
-// by step. Like NCCL, it does not compare what ranks ask for: if sizes differ it hangs, if only
-// operations differ it silently computes garbage.
+// by step. Like NCCL, it does not compare what ranks ask for: if sizes differ it hangs (NCCL may, on an
+// H200 it was silently wrong), if only operations differ it silently computes garbage.
 //
-// Nothing that passes here was run on a GPU.
+// Nothing that passes here was run on a GPU; what was, gpu/recordings says.
 #pragma once
 
 #include <cstdint>
