@@ -336,8 +336,7 @@ std::string rule_of_digests(Runtime& runtime,
     if (!concerns(rule, one)) continue;
     bool equal = true;
     for (std::int32_t rank = 0; rank < (alike ? 1 : n_ranks) && equal; ++rank) {
-      equal = by_rank[static_cast<std::size_t>(rank)] ==
-              digest_after(one, inputs, rank, rule);
+      equal = by_rank[static_cast<std::size_t>(rank)] == digest_after(one, inputs, rank, rule);
     }
     if (equal) return name_of(rule);
   }

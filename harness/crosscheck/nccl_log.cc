@@ -228,8 +228,7 @@ bool has_plain_trees(const NcclLog& log, const NcclCuts& cuts) {
   const auto n_ranks = static_cast<std::int32_t>(log.rings.front().size());
   for (const NcclTreePlace& place : log.trees) {
     if (place.channel >= cuts.n_channels || place.rank >= n_ranks) return false;
-    const detail::Tree tree =
-        detail::make_nccl_tree(n_ranks, order.has_second_tree(place.channel));
+    const detail::Tree tree = detail::make_nccl_tree(n_ranks, order.has_second_tree(place.channel));
     std::vector<std::int32_t> children;
     for (const std::int32_t child : place.children) {
       if (child >= 0) children.push_back(child);
@@ -273,9 +272,9 @@ Result<ReductionOrder> order_of(const NcclLog& log, const NcclChoice& choice) {
     return Error{choice.function + " adds nothing", {}};
   }
   if (!protocol_of(choice)) {
-    return Error{"protocol " + choice.protocol +
-                     " is not modelled; NCCL_PROTO=Simple, LL and LL128 are",
-                 {}};
+    return Error{
+        "protocol " + choice.protocol + " is not modelled; NCCL_PROTO=Simple, LL and LL128 are",
+        {}};
   }
   if (choice.last_channel >= static_cast<std::int32_t>(log.rings.size())) {
     return Error{"the log does not show the rings of all its channels", {}};

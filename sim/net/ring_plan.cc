@@ -126,8 +126,7 @@ void Planner::plan_nccl_all_reduce() {
     add_ring(order_->ring(ring));
     std::int64_t chunk = 0;
     for (std::int64_t loop = begin; loop < ends[channel]; loop += n_ * chunk) {
-      chunk =
-          detail::nccl_loop_chunk(ends[channel] - loop, elem_bytes_, n_, order_->protocol());
+      chunk = detail::nccl_loop_chunk(ends[channel] - loop, elem_bytes_, n_, order_->protocol());
       for (std::int32_t c = 0; c < n_; ++c) {
         const std::int64_t first = loop + c * chunk;
         const std::int64_t last = std::min(first + chunk, ends[channel]);

@@ -207,21 +207,26 @@ void hops_to(std::vector<std::int32_t>& hops,
   for (std::size_t k = 1; k <= ring.size(); ++k) hops.push_back(ring[(last + k) % ring.size()]);
 }
 
+/// The elements of one channel.
+struct ChannelPart {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+};
+
 void all_reduce_ring(Folder& folder,
                      const std::vector<std::int32_t>& ring,
                      std::int64_t elem_bytes,
                      NcclProtocol protocol,
-                     std::int64_t begin,
-                     std::int64_t end) {
+                     const ChannelPart& part) {
   const auto n = static_cast<std::int64_t>(ring.size());
   std::vector<std::int32_t> hops;
   std::int64_t chunk = 0;
-  for (std::int64_t loop = begin; loop < end; loop += n * chunk) {
-    chunk = nccl_loop_chunk(end - loop, elem_bytes, n, protocol);
+  for (std::int64_t loop = part.begin; loop < part.end; loop += n * chunk) {
+    chunk = nccl_loop_chunk(part.end - loop, elem_bytes, n, protocol);
     for (std::int64_t c = 0; c < n; ++c) {
       const std::int64_t first = loop + c * chunk;
       hops_to(hops, ring, static_cast<std::size_t>(c));
-      folder.fold(hops, first, std::min(first + chunk, end));
+      folder.fold(hops, first, std::min(first + chunk, part.end));
     }
   }
 }
@@ -231,14 +236,14 @@ void reduce_ring(Folder& folder, const RankReduction& job, const ReductionOrder&
   const bool turns = job.last == RankReduction::kTakeTurns;
   const std::int64_t traffic = turns ? 2 : (job.total != 0 ? n : 1);
   const std::int64_t elem_bytes = size_of(job.dtype);
-  const auto ends =
-      channel_ends(job.count, elem_bytes, order.n_channels(), traffic_of(traffic, order.protocol()));
+  const auto ends = channel_ends(
+      job.count, elem_bytes, order.n_channels(), traffic_of(traffic, order.protocol()));
   std::vector<std::int32_t> hops;
   std::int64_t begin = 0;
   for (std::size_t channel = 0; channel < ends.size(); ++channel) {
     const auto ring = ring_of(order, static_cast<std::int32_t>(channel), job.inputs.size());
     if (turns) {
-      all_reduce_ring(folder, ring, elem_bytes, order.protocol(), begin, ends[channel]);
+      all_reduce_ring(folder, ring, elem_bytes, order.protocol(), {begin, ends[channel]});
     } else {
       const auto last = std::find(ring.begin(), ring.end(), job.last) - ring.begin();
       hops_to(hops, ring, static_cast<std::size_t>(last));
@@ -310,8 +315,8 @@ void reduce_as_nccl(Kernels& kernels, const RankReduction& job, const ReductionO
   if (order.kind() == ReductionOrder::kNcclRing || job.last != RankReduction::kTakeTurns) {
     return reduce_ring(folder, job, order);
   }
-  const auto ends =
-      channel_ends(job.count, size_of(job.dtype), order.n_channels(), traffic_of(2, order.protocol()));
+  const auto ends = channel_ends(
+      job.count, size_of(job.dtype), order.n_channels(), traffic_of(2, order.protocol()));
   std::int64_t begin = 0;
   for (std::size_t channel = 0; channel < ends.size(); ++channel) {
     const bool second = order.has_second_tree(static_cast<std::int32_t>(channel));

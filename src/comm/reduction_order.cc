@@ -268,11 +268,12 @@ ReductionOrder::ReductionOrder(Kind kind, const NcclCuts& cuts)
                              name_,
                              n,
                              kMaxChannels));
-  LOCKSTEP_CHECK(cuts.tree_period == 0 || (kind == kNcclTree && is_period(cuts.tree_period)),
-                 fmt::format("'{}' whose trees repeat after {} channels: an even number, at most {}",
-                             name_,
-                             cuts.tree_period,
-                             kMaxChannels));
+  LOCKSTEP_CHECK(
+      cuts.tree_period == 0 || (kind == kNcclTree && is_period(cuts.tree_period)),
+      fmt::format("'{}' whose trees repeat after {} channels: an even number, at most {}",
+                  name_,
+                  cuts.tree_period,
+                  kMaxChannels));
   if (n == 1 || cuts_.tree_period == n) cuts_.tree_period = 0;  // Says nothing.
   name_ += word_of(cuts.protocol);
   if (n > 1 || cuts_.tree_period > 0) name_ += '@' + std::to_string(n);

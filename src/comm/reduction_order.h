@@ -45,6 +45,7 @@ class ReductionOrder {
 
   // Written wherever an order is expected.  NOLINTNEXTLINE(google-explicit-constructor)
   ReductionOrder(Kind kind) : ReductionOrder(kind, NcclCuts{}) {}
+
   /// Requires: what is not NCCL's has no cuts.
   ReductionOrder(Kind kind, const NcclCuts& cuts);
   /// Rings of equal length, one per channel. Requires: each lists 0 .. n-1, at least one ring.

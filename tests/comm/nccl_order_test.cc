@@ -451,7 +451,8 @@ TEST(NcclOrderTest, ListedRingsFitOneSizeOfWorld) {
   EXPECT_FALSE(order("nccl-ring:0,2,1").fits(4));
   EXPECT_TRUE(order("nccl-ring@4").fits(4));
   EXPECT_THROW(ReductionOrder(ReductionOrder::kRank, {.n_channels = 2}), ContractViolation);
-  EXPECT_THROW(ReductionOrder(ReductionOrder::kRank, {.protocol = NcclProtocol::kLl}), ContractViolation);
+  EXPECT_THROW(ReductionOrder(ReductionOrder::kRank, {.protocol = NcclProtocol::kLl}),
+               ContractViolation);
   EXPECT_THROW(ReductionOrder(ReductionOrder::kNcclRing, {.tree_period = 2}), ContractViolation);
   EXPECT_THROW(ReductionOrder(ReductionOrder::kNcclTree, {.tree_period = 3}), ContractViolation);
 }

@@ -36,7 +36,8 @@ LOCKSTEP_BOTH void over_channel(const Planes& planes,
   }
   for (std::int64_t n = 0; n < planes.outer; ++n) {
     const std::int64_t first = (n * planes.channels + c) * planes.inner;
-    in_order(planes.inner, [&](std::int64_t i) { return load(first + i); }, take);
+    in_order(
+        planes.inner, [&](std::int64_t i) { return load(first + i); }, take);
   }
 }
 
@@ -136,7 +137,9 @@ struct BatchNormSlopeChannel {
     over_channel(
         planes,
         c,
-        [&](std::int64_t i) { return Pair<T>{grad[i], x[i]}; },
+        [&](std::int64_t i) {
+          return Pair<T>{grad[i], x[i]};
+        },
         [&](const Pair<T>& both) {
           sum += both.a;
           dot += both.a * ((both.b - middle) * slope);
@@ -269,7 +272,9 @@ struct SyncSums {
     over_channel(
         planes,
         c,
-        [&](std::int64_t i) { return Pair<T>{grad[i], x[i]}; },
+        [&](std::int64_t i) {
+          return Pair<T>{grad[i], x[i]};
+        },
         [&](const Pair<T>& both) {
           sum += both.a;
           dot += both.a * (both.b - middle);

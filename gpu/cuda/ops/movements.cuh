@@ -45,7 +45,9 @@ struct ScatterColumn {
   LOCKSTEP_BOTH void operator()(std::int64_t c) const {
     in_order(
         n_indices,
-        [&](std::int64_t i) { return Addend{indices[i], rows[i * width + c]}; },
+        [&](std::int64_t i) {
+          return Addend{indices[i], rows[i * width + c]};
+        },
         [&](const Addend& one) {
           const bool known = one.row >= 0 && one.row < n_rows;
           if (!known) *fault = Fault::kRow;

@@ -63,7 +63,8 @@ struct SoftmaxRow {
             sum += power;
           });
       next = o;
-      in_order(n, [&](std::int64_t c) { return o[c]; }, [&](T power) { *next++ = power / sum; });
+      in_order(
+          n, [&](std::int64_t c) { return o[c]; }, [&](T power) { *next++ = power / sum; });
     }
     for (std::int64_t c = n; c < width; ++c) o[c] = T{0};
   }

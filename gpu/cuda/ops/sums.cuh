@@ -21,7 +21,8 @@ struct SumRows {
   LOCKSTEP_BOTH void operator()(std::int64_t c) const {
     T sum = in[c];
     const T* const next = in + width + c;
-    in_order(n_rows - 1, [&](std::int64_t row) { return next[row * width]; }, [&](T x) { sum += x; });
+    in_order(
+        n_rows - 1, [&](std::int64_t row) { return next[row * width]; }, [&](T x) { sum += x; });
     out[c] = sum;
   }
 };
@@ -39,7 +40,8 @@ struct SumChannels {
     T sum{0};
     for (std::int64_t n = 0; n < outer; ++n) {
       const T* const plane = in + (n * channels + c) * inner;
-      in_order(inner, [&](std::int64_t i) { return plane[i]; }, [&](T x) { sum += x; });
+      in_order(
+          inner, [&](std::int64_t i) { return plane[i]; }, [&](T x) { sum += x; });
     }
     out[c] = sum;
   }
@@ -53,7 +55,8 @@ struct SumAll {
 
   LOCKSTEP_BOTH void operator()(std::int64_t /*one*/) const {
     T sum{0};
-    in_order(n, [&](std::int64_t i) { return in[i]; }, [&](T value) { sum += value; });
+    in_order(
+        n, [&](std::int64_t i) { return in[i]; }, [&](T value) { sum += value; });
     *out = sum;
   }
 };
@@ -69,9 +72,10 @@ struct LossOfDifference {
 
   LOCKSTEP_BOTH void operator()(std::int64_t /*one*/) const {
     T sum{0};
-    in_order(n,
-             [&](std::int64_t i) { return x[i] - target[i]; },
-             [&](T apart) { sum += kSquared ? apart * apart : magnitude_of(apart); });
+    in_order(
+        n,
+        [&](std::int64_t i) { return x[i] - target[i]; },
+        [&](T apart) { sum += kSquared ? apart * apart : magnitude_of(apart); });
     *out = sum / denominator;
   }
 };
@@ -94,9 +98,12 @@ struct ProductElement {
     const T* x = a + i / n * a_row;
     const T* y = b + i % n * b_column;
     T sum{0};
-    in_order(k,
-             [&](std::int64_t j) { return Pair<T>{x[j * a_column], y[j * b_row]}; },
-             [&](const Pair<T>& both) { sum = fused(both.a, both.b, sum); });
+    in_order(
+        k,
+        [&](std::int64_t j) {
+          return Pair<T>{x[j * a_column], y[j * b_row]};
+        },
+        [&](const Pair<T>& both) { sum = fused(both.a, both.b, sum); });
     out[i] = accumulate ? out[i] + sum : sum;
   }
 };

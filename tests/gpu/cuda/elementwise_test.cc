@@ -63,9 +63,9 @@ class ElementwiseTest : public BesideCpu {};
 
 TEST_P(ElementwiseTest, Arithmetic) {
   std::vector<Case> cases;
-  add_binary(cases,
-             {.name = "add", .run = {}},
-             [](Kernels& k, auto& out, auto& a, auto& b) { k.add(out, a, b); });
+  add_binary(cases, {.name = "add", .run = {}}, [](Kernels& k, auto& out, auto& a, auto& b) {
+    k.add(out, a, b);
+  });
   add_binary(cases, {.name = "sub", .run = {}}, [](Kernels& k, auto& out, auto& a, auto& b) {
     k.sub(out, a, b);
   });
@@ -81,18 +81,18 @@ TEST_P(ElementwiseTest, Arithmetic) {
   add_unary(cases, {.name = "scale", .run = {}}, [](Kernels& k, auto& out, auto& in) {
     k.scale(out, in, 0.1);
   });
-  add_unary(cases,
-            {.name = "div_scalar", .run = {}},
-            [](Kernels& k, auto& out, auto& in) { k.div_scalar(out, in, 3.0); });
-  add_unary(cases,
-            {.name = "average_into_bucket", .run = {}},
-            [](Kernels& k, auto& out, auto& in) { k.average_into_bucket(out, in, 3.0); });
+  add_unary(cases, {.name = "div_scalar", .run = {}}, [](Kernels& k, auto& out, auto& in) {
+    k.div_scalar(out, in, 3.0);
+  });
+  add_unary(cases, {.name = "average_into_bucket", .run = {}}, [](Kernels& k, auto& out, auto& in) {
+    k.average_into_bucket(out, in, 3.0);
+  });
   add_unary(cases, {.name = "clamp", .run = {}}, [](Kernels& k, auto& out, auto& in) {
     k.clamp(out, in, 0.3);
   });
-  add_unary(cases, {.name = "round_to_grid", .run = {}, .dtypes = kWide}, [](Kernels& k, auto& out, auto& in) {
-    k.round_to_grid(out, in, 7, 2.5);
-  });
+  add_unary(cases,
+            {.name = "round_to_grid", .run = {}, .dtypes = kWide},
+            [](Kernels& k, auto& out, auto& in) { k.round_to_grid(out, in, 7, 2.5); });
   expect_same(cases);
 }
 

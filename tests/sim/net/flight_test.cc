@@ -73,9 +73,15 @@ std::vector<Bytes> at_once(const Operation& operation, const std::vector<Bytes>&
 }
 
 const std::vector<std::string>& orders() {
-  static const std::vector<std::string> names = {
-      "rank", "gloo-ring", "pairwise", "nccl-ring", "nccl-ring@3", "nccl-ring.ll@2", "nccl-tree",
-      "nccl-tree@2", "nccl-tree.ll@4/2"};
+  static const std::vector<std::string> names = {"rank",
+                                                 "gloo-ring",
+                                                 "pairwise",
+                                                 "nccl-ring",
+                                                 "nccl-ring@3",
+                                                 "nccl-ring.ll@2",
+                                                 "nccl-tree",
+                                                 "nccl-tree@2",
+                                                 "nccl-tree.ll@4/2"};
   return names;
 }
 
