@@ -6,6 +6,10 @@ what builds wheels. Where that is missing it says why and exits with 77, which c
 
 What tests and the programs that they run leave among temporary files is removed at the end. What Lockstep leaves there
 fails the suite.
+
+A test of `torch` or `virtual` that fails is run once more, by itself: PyTorch on Gloo aborts some of its ranks as they end
+(docs/pytorch.md), and deadlines of jobs pass on a machine that stands still. It is named, with what it said the first time;
+what fails twice has failed.
 """
 from __future__ import annotations
 
@@ -19,6 +23,8 @@ from pathlib import Path
 HERE = Path(__file__).parent
 SKIPPED = 77
 TORCH = "torch-2.15.0"
+AGAIN = ("torch", "virtual")  # Suites whose tests start ranks of PyTorch.
+FAILED = 1  # Of pytest: tests ran, and some failed.
 SUITES = ("core", "torch", "virtual", "types", "wheel", "soak")
 
 
@@ -47,6 +53,14 @@ def left_in(scratch: Path) -> list[str]:
     return left
 
 
+def again(words: list[str], environment: dict[str, str]) -> int:
+    """Runs what failed once more. Returns pytest's exit code of that."""
+    print("\nFAILED, and run once more by themselves:", flush=True)
+    code = subprocess.run([*words, "--last-failed", "--last-failed-no-failures", "none", "-v"], env=environment).returncode
+    print("all of them passed the second time" if code == 0 else "some failed twice", flush=True)
+    return code
+
+
 def main(build: Path, what: str, arguments: list[str]) -> int:
     environment = dict(os.environ, PYTHONPATH=str(build / "python"), OMP_NUM_THREADS="1",
                        PYTHONDONTWRITEBYTECODE="1", LOCKSTEP_BUILD=str(build))
@@ -58,8 +72,9 @@ def main(build: Path, what: str, arguments: list[str]) -> int:
         interpreter = found
     if what == "wheel" and not (build / "wheel-tools" / "bin" / "scikit-build").exists():
         return skip(f"{build / 'wheel-tools'} with scikit-build-core is missing: ./dev test makes it")
-    pytest = [str(interpreter), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p",
-              "no:faulthandler", "--rootdir", str(HERE)]
+    pytest = [str(interpreter), "-m", "pytest", "-q", "-p", "no:faulthandler", "--rootdir", str(HERE)]
+    if what not in AGAIN:
+        pytest += ["-p", "no:cacheprovider"]
     commands = {
         "core": [*pytest, *(str(HERE / f"{name}_test.py") for name in ("core", "explore", "hostile", "museum", "lasting", "live", "texts"))],
         "torch": [*pytest, str(HERE / "torch_jobs")],
@@ -78,8 +93,12 @@ def main(build: Path, what: str, arguments: list[str]) -> int:
         environment["TMPDIR"] = scratch  # PyTorch's launcher, compilers and killed processes leave much.
         if module == "pytest":
             commands[what].append(f"--basetemp={scratch}/t")
-        code = subprocess.run([*commands[what], *arguments], env=environment,
-                              cwd=HERE.parent if what == "types" else None).returncode
+        if what in AGAIN:
+            commands[what] += ["-o", f"cache_dir={scratch}/cache"]
+        words = [*commands[what], *arguments]
+        code = subprocess.run(words, env=environment, cwd=HERE.parent if what == "types" else None).returncode
+        if code == FAILED and what in AGAIN:
+            code = again(words, environment)
         left = left_in(Path(scratch))
     if left:
         print("Lockstep left:", *left, file=sys.stderr)
