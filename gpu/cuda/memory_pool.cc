@@ -33,7 +33,23 @@ MemoryPool::~MemoryPool() {
   }
 }
 
+void MemoryPool::refuse_beyond_limit(std::size_t n_bytes) {
+  if (!most_ && kind_ == MemoryKind::kManaged) {
+    std::size_t n_free = 0;
+    std::size_t n_in_all = 0;
+    check(cudaMemGetInfo(&n_free, &n_in_all), "cudaMemGetInfo");
+    most_ = n_free;
+  }
+  if (!most_ || n_taken_ + n_bytes <= *most_) return;
+  constexpr std::size_t kMiB = std::size_t{1} << 20U;
+  throw DeviceError("tensors on the device",
+                    "they need " + std::to_string((n_taken_ + n_bytes) / kMiB) + " MiB, and " +
+                        std::to_string(*most_ / kMiB) + " MiB were free",
+                    CallSite::here());
+}
+
 void* MemoryPool::add_slab(std::size_t n_bytes) {
+  refuse_beyond_limit(n_bytes);
   void* slab = nullptr;
   if (kind_ == MemoryKind::kManaged) {
     check(cudaMallocManaged(&slab, n_bytes), "cudaMallocManaged");
@@ -41,6 +57,7 @@ void* MemoryPool::add_slab(std::size_t n_bytes) {
     slab = ::operator new (n_bytes, std::align_val_t{kAlignment});
   }
   slabs_.emplace(static_cast<std::byte*>(slab), n_bytes);
+  n_taken_ += n_bytes;
   return slab;
 }
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <vector>
 
 namespace lockstep::cuda {
@@ -20,7 +21,10 @@ enum class MemoryKind : std::uint8_t { kManaged, kHost };
 /// Requires: used by one thread at a time; blocks are handed out again only to work queued later.
 class MemoryPool {
  public:
-  explicit MemoryPool(MemoryKind kind) : kind_(kind) {}
+  /// `most`: bytes that it takes in all; without it what the device has free at the first allocation, as
+  /// managed memory beyond the device's own is given, moves in and out of it, and may hang it.
+  explicit MemoryPool(MemoryKind kind, std::optional<std::size_t> most = std::nullopt)
+      : kind_(kind), most_(most) {}
 
   ~MemoryPool();
   MemoryPool(const MemoryPool&) = delete;
@@ -28,7 +32,7 @@ class MemoryPool {
   MemoryPool(MemoryPool&&) = delete;
   MemoryPool& operator=(MemoryPool&&) = delete;
 
-  /// Requires: n_bytes > 0. Errors: DeviceError where the device has no more.
+  /// Requires: n_bytes > 0. Errors: DeviceError where the device has no more, with both numbers.
   void* allocate(std::size_t n_bytes);
   /// Requires: `block` came from allocate(n_bytes).
   void release(void* block, std::size_t n_bytes);
@@ -40,8 +44,11 @@ class MemoryPool {
 
  private:
   void* add_slab(std::size_t n_bytes);
+  void refuse_beyond_limit(std::size_t n_bytes);
 
   MemoryKind kind_;
+  std::optional<std::size_t> most_;
+  std::size_t n_taken_ = 0;
   std::map<std::byte*, std::size_t> slabs_;  ///< By address.
   std::vector<std::vector<void*>> free_;     ///< By size class.
   std::byte* next_ = nullptr;

@@ -6,6 +6,7 @@
 
 #include "lockstep/base/check.h"
 #include "lockstep/gpu/cuda/accelerator.h"
+#include "lockstep/gpu/cuda/check.h"
 #include "lockstep/gpu/cuda/device.h"
 #include "lockstep/gpu/cuda/memory_pool.h"
 #include "lockstep/tensor/kernels.h"
@@ -62,6 +63,22 @@ TEST(MemoryPoolTest, WhatDidNotComeFromItIsRefused) {
 
   EXPECT_THROW(static_cast<void>(pool.allocate(0)), ContractViolation);
   EXPECT_THROW(pool.release(&other, 1), ContractViolation);
+}
+
+TEST(MemoryPoolTest, NoMoreIsTakenThanWasFree) {
+  constexpr std::size_t kMiB = std::size_t{1} << 20U;
+  MemoryPool pool(MemoryKind::kHost, 100 * kMiB);
+  void* const block = pool.allocate(64 * kMiB);
+  try {
+    static_cast<void>(pool.allocate(65 * kMiB));
+    FAIL() << "129 MiB are more than 100";
+  } catch (const DeviceError& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("MiB, and 100 MiB were free"), std::string::npos) << text;
+  }
+  pool.release(block, 64 * kMiB);
+  EXPECT_EQ(pool.allocate(64 * kMiB), block) << "what was released is not taken again";
+  EXPECT_NE(pool.allocate(8 * kMiB), nullptr) << "there is room for a slab of 32 MiB";
 }
 
 TEST(AcceleratorTest, LateKernelsRunInOrderAtTheNextWait) {
