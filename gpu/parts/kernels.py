@@ -55,7 +55,7 @@ def kernels(recorder):
 
 
 def promises(*numbers):
-    """The part that asks what a process group promises, over NCCL, with so and so many ranks on the one GPU."""
+    """The part that asks what a process group promises, over NCCL, with these numbers of ranks on the one GPU."""
     def part(recorder):
         for name in numbers:
             ending = "RankKeepsAllPromises" if name == "One" else "RanksOnOneGpuKeepAllPromises"

@@ -1,8 +1,11 @@
-// Recordings are computed again: of NCCL emulated on the CPU here, of a GPU once there is one.
+// Recordings are computed again: of NCCL emulated on the CPU here. Those of GPUs: test gpu.recordings.
 #include "lockstep/harness/crosscheck/recording.h"
 
+#include <algorithm>
 #include <fstream>
 #include <set>
+
+#include "lockstep/base/disk_files.h"
 
 #include "tests/support/emulated_ranks.h"
 
@@ -81,6 +84,48 @@ TEST(EmulatedRecording, AnotherDigestOrVerdictIsNoticed) {
   const auto claimed = checked(verdict);
   ASSERT_TRUE(claimed.ok()) << claimed.error().text();
   EXPECT_EQ(claimed.value().problems.size(), 1U);
+}
+
+// A recording that is older than an order which explains it: its digests stay, its verdicts are new.
+TEST(EmulatedRecording, VerdictsAreWrittenAnew) {
+  const TempFolder folder;
+  const std::string path = folder.path() + "/one.json";
+  const std::string right = recording_of(ring_of_three());
+  std::string old = right;
+  replace_first(old, "\"verdict\": \"nccl-ring\"", "\"verdict\": \"impossible\"");
+  std::ofstream(path) << old;
+  ASSERT_EQ(check_recording(path).value().problems.size(), 1U);
+
+  ASSERT_TRUE(judge_recording(path).ok());
+  const auto check = check_recording(path);
+  ASSERT_TRUE(check.ok());
+  EXPECT_TRUE(check.value().problems.empty()) << check.value().problems.front();
+  const auto digests = [](const std::string& text) {
+    std::vector<std::string> found;
+    for (std::size_t at = 0; (at = text.find("\"digests\": [", at)) != std::string::npos; ++at) {
+      std::string list = text.substr(at, text.find(']', at) - at);
+      std::erase_if(list, [](char c) { return c == ' ' || c == '\n'; });
+      found.push_back(std::move(list));
+    }
+    return found;
+  };
+  const std::string now = read_file(path).value();
+  EXPECT_EQ(digests(now), digests(right));
+  EXPECT_LT(now.find("\"format\""), now.find("\"launches\"")) << "keys keep their order";
+
+  std::ofstream(path) << "{}";
+  EXPECT_FALSE(judge_recording(path).ok());
+  EXPECT_EQ(read_file(path).value(), "{}") << "what is no recording stays as it is";
+}
+
+// The sizes of the cases are those that NCCL cuts otherwise, and every one has its own name.
+TEST(EmulatedRecording, SizesReachFromOneElementToSixteenMillion) {
+  std::set<std::string> names;
+  for (const CollectiveCase& one : sized_cases()) names.insert(one.name);
+  EXPECT_EQ(names.size(), sized_cases().size());
+  EXPECT_EQ(names.count("all_reduce sum f32 1 rough"), 1U);
+  EXPECT_EQ(names.count("all_reduce sum f32 16777216 rough"), 1U);
+  EXPECT_EQ(names.count("all_reduce sum f16 1048581 rough"), 1U);
 }
 
 // Only rounding distinguishes orders, and a single element may fit several rules.
