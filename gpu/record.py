@@ -69,7 +69,7 @@ def parse():
     parser.add_argument("--short", action="store_true", help="a few steps of each kind")
     parser.add_argument("--rehearse", action="store_true", help="over Gloo; needs --out")
     parser.add_argument("--python", default=sys.executable, help="an interpreter that has PyTorch (this one)")
-    parser.add_argument("--version", default="", help="of Lockstep, where this is no git checkout")
+    parser.add_argument("--version", default="", help="of Lockstep, where this is not a git checkout")
     options = parser.parse_args()
     options.parts = options.parts.split(",")
     unknown = [name for name in options.parts if name not in every]

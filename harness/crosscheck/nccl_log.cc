@@ -6,9 +6,15 @@
 #include <utility>
 
 #include "lockstep/base/text.h"
+#include "lockstep/base/words.h"
 #include "lockstep/comm/detail/nccl_order.h"
 
 namespace lockstep {
+
+/// As NCCL's log has them.
+template <>
+inline constexpr WordTable<3> kWords<NcclProtocol> = {"SIMPLE", "LL", "LL128"};
+
 namespace {
 
 constexpr std::int64_t kMaxNcclRanks = 1 << 20;
@@ -215,10 +221,7 @@ class LogReader {
 };
 
 std::optional<NcclProtocol> protocol_of(const NcclChoice& choice) {
-  if (choice.protocol == "SIMPLE") return NcclProtocol::kSimple;
-  if (choice.protocol == "LL") return NcclProtocol::kLl;
-  if (choice.protocol == "LL128") return NcclProtocol::kLl128;
-  return std::nullopt;
+  return parse_word<NcclProtocol>(choice.protocol);
 }
 
 // Whether the trees of this machine are those that NCCL builds where each rank is its own node, repeated as

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/words.h"
 #include "lockstep/harness/backends/backends.h"
 #include "lockstep/harness/crosscheck/recording.h"
 #include "lockstep/harness/gpu_record/faults.h"
@@ -137,18 +138,55 @@ int judge(const std::string& path) {
   return judged.ok() ? kWell : say(judged.error().text(), kBadInput);
 }
 
+/// What the program is asked to do, and the words after it.
+enum class Verb : std::uint8_t { kObstacle, kCases, kSizes, kFault, kCheck, kJudge };
+
+std::size_t n_words(Verb verb) {
+  switch (verb) {
+    case Verb::kCases:
+    case Verb::kSizes:
+      return 3;
+    case Verb::kFault:
+      return 5;
+    case Verb::kObstacle:
+    case Verb::kCheck:
+    case Verb::kJudge:
+      return 2;
+  }
+  return 0;
+}
+
+}  // namespace
+
+template <>
+inline constexpr WordTable<6> kWords<Verb> = {
+    "obstacle", "cases", "sizes", "fault", "check", "judge"};
+
+namespace {
+
 int run(const std::vector<std::string>& words) {
-  const std::string verb = words.empty() ? "" : words[0];
-  if (verb == "obstacle" && words.size() == 2) return obstacle(words[1]);
-  if (verb == "cases" && words.size() == 3) return cases(collective_cases(), words[1], words[2]);
-  if (verb == "sizes" && words.size() == 3) return cases(sized_cases(), words[1], words[2]);
-  if (verb == "fault" && words.size() == 5) return fault(words);
-  if (verb == "check" && words.size() == 2) return check(words[1]);
-  if (verb == "judge" && words.size() == 2) return judge(words[1]);
-  return say(
-      "usage: obstacle BACKEND | cases TITLE FILE | sizes TITLE FILE | fault NAME FILE TIMEOUT_S "
-      "checked|unchecked | check FOLDER | judge FILE",
-      kBadInput);
+  const auto verb = parse_word<Verb>(words.empty() ? "" : words[0]);
+  if (!verb || words.size() != n_words(*verb)) {
+    return say(
+        "usage: obstacle BACKEND | cases TITLE FILE | sizes TITLE FILE | fault NAME FILE TIMEOUT_S "
+        "checked|unchecked | check FOLDER | judge FILE",
+        kBadInput);
+  }
+  switch (*verb) {
+    case Verb::kObstacle:
+      return obstacle(words[1]);
+    case Verb::kCases:
+      return cases(collective_cases(), words[1], words[2]);
+    case Verb::kSizes:
+      return cases(sized_cases(), words[1], words[2]);
+    case Verb::kFault:
+      return fault(words);
+    case Verb::kCheck:
+      return check(words[1]);
+    case Verb::kJudge:
+      return judge(words[1]);
+  }
+  return kBadInput;
 }
 
 }  // namespace

@@ -12,11 +12,6 @@
 #include "lockstep/tensor/detail/dispatch.h"
 
 #define LOCKSTEP_BOTH __host__ __device__
-#ifdef __CUDA_ARCH__
-#define LOCKSTEP_UNROLL _Pragma("unroll")
-#else
-#define LOCKSTEP_UNROLL
-#endif
 
 namespace lockstep::cuda {
 
@@ -117,9 +112,13 @@ LOCKSTEP_BOTH void in_order(std::int64_t n, const Load& load, const Take& take) 
   std::int64_t i = 0;
   for (; i + kBatch <= n; i += kBatch) {
     decltype(load(i)) batch[kBatch];
-    LOCKSTEP_UNROLL
+#ifdef __CUDA_ARCH__
+#pragma unroll
+#endif
     for (int j = 0; j < kBatch; ++j) batch[j] = load(i + j);
-    LOCKSTEP_UNROLL
+#ifdef __CUDA_ARCH__
+#pragma unroll
+#endif
     for (int j = 0; j < kBatch; ++j) take(batch[j]);
   }
   for (; i < n; ++i) take(load(i));

@@ -115,7 +115,7 @@ TEST(EmulatedRecording, VerdictsAreWrittenAnew) {
 
   std::ofstream(path) << "{}";
   EXPECT_FALSE(judge_recording(path).ok());
-  EXPECT_EQ(read_file(path).value(), "{}") << "what is no recording stays as it is";
+  EXPECT_EQ(read_file(path).value(), "{}") << "a file that is not a recording stays as it is";
 }
 
 // The sizes of the cases are those that NCCL cuts otherwise, and every one has its own name.
