@@ -25,7 +25,7 @@ LANES = [
     {"collectives": collectives.collectives, "sizes": collectives.sizes},
     {"scenarios": jobs.scenarios(3)},
     {"scenarios of 4": jobs.scenarios(4)},
-    {"promises": kernels.promises("One", "Two", "Three")},
+    {"promises": kernels.promises("Three", "One", "Two")},
     {"promises of more": kernels.promises("Four", "Eight")},
     {"torch": pytorch.probe, "source": jobs.same_source, "recorded": pytorch.recorded},
     {"unchecked": faults.unchecked_faults, "checked": faults.checked_faults, "hang": faults.hang},
