@@ -207,8 +207,10 @@ bool read_words(int argc, char** argv, Options& options) {
 
 int main(int argc, char** argv) {
   Options options;
-  if (!read_words(argc, argv, options))
-    return explain("usage: gpu_step_bench [mlp|cnn|gpt] [STEPS]");
+  if (!read_words(argc, argv, options)) {
+    static_cast<void>(explain("usage: gpu_step_bench [mlp|cnn|gpt] [STEPS]"));
+    return 2;  // Not 3, which is taken for a machine without a GPU.
+  }
   try {
     return run(options);
   } catch (const std::exception& error) {

@@ -47,6 +47,9 @@ def gpt(torch):
     return gpt_class(torch)(), torch.full((16, 128), 7), 16 * 128
 
 
+MODELS = {"mlp": mlp, "cnn": cnn, "gpt": gpt}
+
+
 def gpt_class(torch, width=256, heads=8, layers=4, context=128, vocab=512):
     """Lockstep's Gpt of those sizes: attention with explicit weights is PyTorch's business here."""
     nn = torch.nn
@@ -124,6 +127,8 @@ def play(torch, world, make, steps):
 
 def main():
     name, steps = [*sys.argv[1:], *["mlp", "50"][len(sys.argv) - 1:]]
+    if name not in MODELS:
+        sys.exit(f"torch_ddp_gpu.py: '{name}' is not one of {', '.join(MODELS)}")
     try:
         import torch
     except ImportError as error:
@@ -136,7 +141,7 @@ def main():
     rank = int(os.environ.get("RANK", "0"))
     world = int(os.environ.get("WORLD_SIZE", "1"))
     torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
-    seconds, digest = play(torch, world, {"mlp": mlp, "cnn": cnn, "gpt": gpt}[name], int(steps))
+    seconds, digest = play(torch, world, MODELS[name], int(steps))
     if rank == 0:
         print(json.dumps({
             "seconds_per_step": statistics.median(seconds),

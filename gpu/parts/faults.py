@@ -9,6 +9,7 @@ from parts.recorder import ONE_RING
 
 FAULTS = ["op", "dtype", "count", "count-much", "root", "swap", "skip", "kill", "absent"]
 HANGS = ["absent", "skip"]  # Faults that may hang, tried in this order.
+LIMIT = 40  # Seconds: the absent rank comes after 20 and has a deadline of 6 then.
 PAUSE = 1.0  # Seconds between two questions to NCCL.
 
 
@@ -22,8 +23,7 @@ def fault(recorder, name, checked):
     if recorder.passes_over(title):
         return
     file = recorder.scratch / f"fault-{name}-{checked}"
-    codes = recorder.alone(3, ["fault", name, file, 6, "checked" if checked else "unchecked"], 25,
-                           ONE_RING)
+    codes = recorder.alone(3, ["fault", name, file, 6, "checked" if checked else "unchecked"], LIMIT, ONE_RING)
     by_rank = {str(rank): answer_of(file, rank) for rank in range(3)}
     answers = {one["status"] for one in by_rank.values()}
     wrong = any(one["status"] == "ok" and not one["right"] for one in by_rank.values())

@@ -93,10 +93,7 @@ def steps(recorder):
     """Steps by the clock, beside PyTorch's on the same device. Run it when nothing else does."""
     for model in ["mlp", "gpt", "cnn"]:
         title = f"steps of {model} beside PyTorch's"
-        if recorder.passes_over(title):
-            continue
-        if recorder.backend != "nccl":
-            recorder.not_done(title, "a rehearsal has no GPU")
+        if recorder.passes_over(title, on_gpu=True):
             continue
         code, said = recorder.command(
             [sys.executable, "bench/gpu_side_by_side.py", "--program", recorder.build / "bin" / "gpu_step_bench",

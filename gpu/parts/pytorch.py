@@ -49,11 +49,8 @@ def recorded(recorder):
     """Recording must not change a bit, and the laws must find nothing."""
     for model, n_ranks in [("mlp", 2), ("gpt", 2), ("cnn", 2)]:
         title = f"PyTorch DDP recorded, {model}, {n_ranks} ranks"
-        if recorder.passes_over(title):
+        if recorder.passes_over(title, on_gpu=True):
             return
-        if recorder.backend != "nccl":
-            recorder.not_done(title, "a rehearsal has no GPU")
-            continue
         trace = pathlib.Path(tempfile.mkdtemp(dir=recorder.scratch)) / "trace"
         plain_code, plain, said_plain = play(recorder, model, 3, n_ranks)
         code, watched, said = play(recorder, model, 3, n_ranks, trace)
@@ -70,10 +67,7 @@ def cost(recorder):
     """Steps by the clock, recorded and not, alternating. Run it when nothing else does."""
     for model in ["mlp", "gpt", "cnn"]:
         title = f"cost of recording {model}"
-        if recorder.passes_over(title):
-            continue
-        if recorder.backend != "nccl":
-            recorder.not_done(title, "a rehearsal has no GPU")
+        if recorder.passes_over(title, on_gpu=True):
             continue
         taken = {"plain": [], "recorded": []}
         code, said = 0, ""

@@ -81,7 +81,10 @@ class Recorder:
         same = [i for i, other in enumerate(others) if (other["part"], other[key]) == (one["part"], one[key])]
         if same and one.get("exit_code") == OUT_OF_TIME:
             return
-        others[same[0] if same else len(others):] = [one, *others[same[0] + 1 if same else len(others):]]
+        if same:
+            others[same[0]] = one
+        else:
+            others.append(one)
 
     def keep_launch(self, launch):
         with self._lock:
@@ -110,14 +113,18 @@ class Recorder:
             self._replace("steps", "step", step)
             self.save()
 
-    def passes_over(self, name):
-        """Whether a step is not to be begun: it was not asked for, or there is no time."""
+    def passes_over(self, name, on_gpu=False):
+        """Whether a step is not to be begun: it was not asked for, there is no time, or it is of a GPU and
+        this is a rehearsal."""
         if not re.search(self.options.steps, name):
             return True
-        if time.monotonic() < self.end - 5:
-            return False
-        self.note(name, OUT_OF_TIME, said="not begun: no time left")
-        return True
+        if time.monotonic() >= self.end - 5:
+            self.note(name, OUT_OF_TIME, said="not begun: no time left")
+            return True
+        if on_gpu and self.backend != "nccl":
+            self.not_done(name, "a rehearsal has no GPU")
+            return True
+        return False
 
     # ---- commands
 

@@ -262,12 +262,15 @@ std::int64_t detail::gloo_ring_chunk(std::int64_t count,
 ReductionOrder::ReductionOrder(Kind kind, const NcclCuts& cuts)
     : kind_(kind), cuts_(cuts), name_(base_name(kind)) {
   const std::int32_t n = cuts.n_channels;
-  const bool plain = n == 1 && cuts.protocol == NcclProtocol::kSimple && cuts.tree_period == 0;
-  LOCKSTEP_CHECK(plain || (is_nccl() && n > 0 && n <= kMaxChannels),
+  LOCKSTEP_CHECK(n == 1 || (is_nccl() && n > 0 && n <= kMaxChannels),
                  fmt::format("'{}' with {} channels: NCCL's orders have 1 to {}, the others one",
                              name_,
                              n,
                              kMaxChannels));
+  LOCKSTEP_CHECK(is_nccl() || cuts.protocol == NcclProtocol::kSimple,
+                 fmt::format("'{}' with protocol '{}': only NCCL's orders have protocols",
+                             name_,
+                             word_of(cuts.protocol)));
   LOCKSTEP_CHECK(
       cuts.tree_period == 0 || (kind == kNcclTree && is_period(cuts.tree_period)),
       fmt::format("'{}' whose trees repeat after {} channels: an even number, at most {}",

@@ -123,6 +123,10 @@ TEST(ReductionOrderContractsTest, NameTheRing) {
        "ring 0, 2, 2 is not an order of ranks 0 to 2: every ring lists all ranks once"},
       {[] { ReductionOrder(ReductionOrder::kGlooRing, {.n_channels = 3}); },
        "'gloo-ring' with 3 channels: NCCL's orders have 1 to 64, the others one"},
+      {[] { ReductionOrder(ReductionOrder::kRank, {.protocol = NcclProtocol::kLl}); },
+       "'rank' with protocol '.ll': only NCCL's orders have protocols"},
+      {[] { ReductionOrder(ReductionOrder::kNcclTree, {.n_channels = 4, .tree_period = 3}); },
+       "'nccl-tree' whose trees repeat after 3 channels: an even number, at most 64"},
   });
 }
 

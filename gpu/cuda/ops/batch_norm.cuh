@@ -17,14 +17,9 @@ struct Planes {
   LOCKSTEP_BOTH std::int64_t n_elems() const { return outer * channels * inner; }
 
   LOCKSTEP_BOTH std::int64_t channel_of(std::int64_t i) const { return i / inner % channels; }
-
-  /// Flat position of element k of a channel, k ascending within images, then over images.
-  LOCKSTEP_BOTH std::int64_t at(std::int64_t channel, std::int64_t k) const {
-    return (k / inner * channels + channel) * inner + k % inner;
-  }
 };
 
-/// Calls take(load(i)) for every flat position i of channel c, in the order of Planes::at.
+/// Calls take(load(i)) for every flat position i of channel c: ascending within images, then over images.
 template <typename Load, typename Take>
 LOCKSTEP_BOTH void over_channel(const Planes& planes,
                                 std::int64_t c,
