@@ -254,7 +254,7 @@ void Pen::write_states(const StateEvent& state,
   const std::span<const NameId> names = names_.layout(state.layout);
   LOCKSTEP_CHECK(tensors.size() == names.size(), "one tensor for each name");
   digest(tensors);
-  if (state.kind == StateKind::kParam) parameters_[wrapper].keep(names, scratch_.digests);
+  if (state.kind == StateKind::kParam) looks_[wrapper].parameters.keep(names, scratch_.digests);
   StateEvent full = state;
   full.digests = scratch_.digests;
   write(full, wrapper);
@@ -266,7 +266,7 @@ void Pen::write_found(LayoutId layout,
   const std::span<const NameId> names = names_.layout(layout);
   LOCKSTEP_CHECK(parameters.size() == names.size(), "one tensor for each name");
   digest(parameters);
-  detail::LastDigests& last = parameters_[wrapper];
+  detail::LastDigests& last = looks_[wrapper].parameters;
   std::vector<NameId> changed;
   std::vector<std::uint64_t> digests;
   for (std::size_t i = 0; i < names.size(); ++i) {
@@ -279,6 +279,37 @@ void Pen::write_found(LayoutId layout,
   write(StateEvent{.kind = StateKind::kParam,
                    .point = StatePoint::kFound,
                    .layout = names_.intern_layout(changed),
+                   .digests = digests},
+        wrapper);
+}
+
+void Pen::look_at_buffers(LayoutId layout,
+                          std::span<const TensorView> buffers,
+                          std::int32_t wrapper) {
+  LOCKSTEP_CHECK(buffers.size() == names_.layout(layout).size(), "one tensor for each name");
+  digest(buffers);
+  looks_[wrapper].buffers = scratch_.digests;
+}
+
+void Pen::write_replaced(LayoutId layout,
+                         std::span<const TensorView> buffers,
+                         std::int32_t wrapper) {
+  const std::span<const NameId> names = names_.layout(layout);
+  const std::vector<std::uint64_t>& before = looks_[wrapper].buffers;
+  LOCKSTEP_CHECK(buffers.size() == names.size(), "one tensor for each name");
+  LOCKSTEP_CHECK(before.size() == names.size(), "the buffers were not looked at before");
+  digest(buffers);
+  std::vector<NameId> replaced;
+  std::vector<std::uint64_t> digests;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (scratch_.digests[i] == before[i]) continue;
+    replaced.push_back(names[i]);
+    digests.push_back(before[i]);
+  }
+  if (replaced.empty()) return;
+  write(StateEvent{.kind = StateKind::kBuffer,
+                   .point = StatePoint::kFound,
+                   .layout = names_.intern_layout(replaced),
                    .digests = digests},
         wrapper);
 }

@@ -75,6 +75,13 @@ class Pen {
   /// Requires: one view for each name.
   void write_found(LayoutId layout, std::span<const TensorView> parameters, std::int32_t wrapper);
 
+  /// Remembers what these buffers hold before rank 0's are broadcast.
+  /// Requires: one view for each name.
+  void look_at_buffers(LayoutId layout, std::span<const TensorView> buffers, std::int32_t wrapper);
+  /// Writes those of them that hold something else now, as they were, if any.
+  /// Requires: the last look at this wrapper's was at this layout.
+  void write_replaced(LayoutId layout, std::span<const TensorView> buffers, std::int32_t wrapper);
+
   /// Parameters of a rank that trains alone. Requires: one view for each name of the layout.
   void write_lone(LonePoint point,
                   LayoutId layout,
@@ -136,6 +143,12 @@ class Pen {
     std::vector<std::uint64_t> digests;
   };
 
+  /// What a wrapper's state was when it was last looked at.
+  struct LastLook {
+    detail::LastDigests parameters;
+    std::vector<std::uint64_t> buffers;
+  };
+
   struct OpenCall {
     std::int32_t group = 0;
     std::int64_t seq = 0;
@@ -170,8 +183,8 @@ class Pen {
   std::string lines_;             // Of those, while they are made.
   std::vector<Position> positions_;
   std::map<std::int32_t, Tracked> tracked_;
-  std::map<std::int32_t, Reduced> reduced_;                 // By wrapper, until a step has used it.
-  std::map<std::int32_t, detail::LastDigests> parameters_;  // By wrapper.
+  std::map<std::int32_t, Reduced> reduced_;  // By wrapper, until a step has used it.
+  std::map<std::int32_t, LastLook> looks_;   // By wrapper.
   std::set<std::int32_t> unreduced_;  // Wrappers that no reduction has followed a backward of.
   std::map<std::tuple<std::int32_t, CollectiveOp, std::int32_t, std::int32_t>, std::int64_t>
       n_posted_;

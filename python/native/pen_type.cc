@@ -122,6 +122,20 @@ PyObject* found(PenState& state, const Arguments& arguments) {
   return none();
 }
 
+PyObject* look_at_buffers(PenState& state, const Arguments& arguments) {
+  std::vector<Owned> copies;
+  const std::vector<TensorView> views = state.reader.views(arguments.object(2), copies);
+  state.pen.look_at_buffers(id_at<LayoutId>(arguments, 1), views, arguments.small(0));
+  return none();
+}
+
+PyObject* replaced(PenState& state, const Arguments& arguments) {
+  std::vector<Owned> copies;
+  const std::vector<TensorView> views = state.reader.views(arguments.object(2), copies);
+  state.pen.write_replaced(id_at<LayoutId>(arguments, 1), views, arguments.small(0));
+  return none();
+}
+
 PyObject* lone(PenState& state, const Arguments& arguments) {
   std::vector<Owned> copies;
   const std::vector<TensorView> views = state.reader.views(arguments.object(3), copies);
@@ -371,6 +385,8 @@ std::vector<PyMethodDef> all_methods() {
       method<grads, 4>("grads"),
       method<states, 5>("states"),
       method<found, 3>("found"),
+      method<look_at_buffers, 3>("look_at_buffers"),
+      method<replaced, 3>("replaced"),
       method<lone, 4>("lone"),
       method<step, 6>("step"),
       method<batch, 5>("batch"),

@@ -333,7 +333,9 @@ void Ddp::Impl::synchronize_buffers(bool joining, bool is_candidate) {
   const OpOptions options = op_options("ddp.buffers");
   // Rank 0 may have no inputs left, and with them no fresh buffers.
   const std::int32_t root = joining ? join_signals_.common_rank(is_candidate, options) : 0;
+  if (trace_) trace_->look_at_buffers();
   buffers_.run(*group_, root, options);
+  if (trace_) trace_->record_replaced();
 }
 
 void Ddp::Impl::run_buffer_hook() {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "lockstep/autograd/autocast.h"
+#include "lockstep/tensor/contents.h"
 #include "lockstep/tensor/digest.h"
 
 namespace lockstep {
@@ -35,6 +36,15 @@ void describe(const NamedVariable& named, std::string_view manner, std::pmr::str
   text += '\n';
 }
 
+/// Statistics of each rank's own batches, such as batch norm's.
+constexpr std::array<std::string_view, 2> kRunningStatistics = {"running_mean", "running_var"};
+
+bool is_running_statistic(std::string_view buffer) {
+  const std::string_view last = buffer.substr(buffer.rfind('.') + 1);
+  return std::find(kRunningStatistics.begin(), kRunningStatistics.end(), last) !=
+         kRunningStatistics.end();
+}
+
 std::uint64_t schema_of(const WrappedState& state, Pool& pool) {
   constexpr std::size_t kUsualLine = 40;
   std::pmr::string text(&pool);
@@ -57,6 +67,8 @@ WrapperTrace::WrapperTrace(Runtime& runtime, const WrappedState& state)
       params_layout_(layout_of(state.replicated)),
       params_(&runtime.pool()),
       buffers_(&runtime.pool()),
+      shared_(&runtime.pool()),
+      before_(&runtime.pool()),
       schema_(schema_of(state, runtime.pool())),
       n_exceptions_(std::uncaught_exceptions()),
       tensors_(&runtime.pool()) {
@@ -64,7 +76,10 @@ WrapperTrace::WrapperTrace(Runtime& runtime, const WrappedState& state)
   params_.reserve(state.replicated.size());
   for (const NamedVariable& entry : state.replicated) params_.push_back(entry.variable);
   buffers_.reserve(state.buffers.size());
-  for (const NamedVariable& entry : state.buffers) buffers_.push_back(entry.variable);
+  for (const NamedVariable& entry : state.buffers) {
+    buffers_.push_back(entry.variable);
+    if (!is_running_statistic(entry.name)) shared_.push_back(entry.variable);
+  }
   tensors_.reserve(std::max(params_.size(), buffers_.size()));
   layouts_.params = layout_of(state.reduced);
   layouts_.frozen = frozen_layout(state.replicated);
@@ -135,6 +150,29 @@ void WrapperTrace::record_found() {
   for (const Variable& parameter : params_) tensors_.push_back(&parameter.data());
   recorder_->record_found(params_layout_, tensors_, wrapper_);
   tensors_.clear();
+}
+
+void WrapperTrace::look_at_buffers() {
+  before_.clear();
+  const RecordOptions& options = recorder_->options();
+  if (!options.states || options.coverage > 1) return;
+  for (const Variable& buffer : shared_) before_.push_back(known_digest(buffer.data()));
+}
+
+void WrapperTrace::record_replaced() {
+  names_.clear();
+  std::size_t n_replaced = 0;
+  for (std::size_t i = 0; i < before_.size(); ++i) {
+    if (known_digest(shared_[i].data()) == before_[i]) continue;
+    names_.push_back(shared_[i].state().name);
+    before_[n_replaced++] = before_[i];
+  }
+  if (n_replaced == 0) return;
+  recorder_->record(StateEvent{.kind = StateKind::kBuffer,
+                               .point = StatePoint::kFound,
+                               .layout = recorder_->names().intern_layout(names_),
+                               .digests = std::span(before_).first(n_replaced)},
+                    wrapper_);
 }
 
 void WrapperTrace::record_lone(LonePoint point) {

@@ -51,6 +51,11 @@ class WrapperTrace final : public StateSource {
   void record_hook(const CommHookEvent& event);
   /// Parameters that something has written since they were last recorded, if any.
   void record_found();
+  /// Just before rank 0's buffers are broadcast: remembers what this rank has in their place.
+  void look_at_buffers();
+  /// Just after it: buffers of this rank that held something else than what was broadcast, if any.
+  /// Running means and variances are left out: each rank's come from its own batches.
+  void record_replaced();
   void record_state(StatePoint point) override;
   void record_frozen(StatePoint point) override;
   void record_lone(LonePoint point) override;
@@ -73,6 +78,8 @@ class WrapperTrace final : public StateSource {
   LayoutId params_layout_;  // Of all replicated parameters.
   std::pmr::vector<Variable> params_;
   std::pmr::vector<Variable> buffers_;
+  std::pmr::vector<Variable> shared_;       // Those that ranks do not write apart.
+  std::pmr::vector<std::uint64_t> before_;  // Their digests before a broadcast.
   std::uint64_t schema_;
   int n_exceptions_;                         // In flight when it began.
   bool alone_ = false;                       // A step was taken that no reduction precedes.

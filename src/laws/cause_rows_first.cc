@@ -33,6 +33,15 @@ constexpr auto kFirstCauses = std::to_array<CauseInfo>({
      "Decide alike on every rank whether to use autocast, and in which type: by the job's "
      "configuration, not by what this rank's device supports.",
      "docs/laws.md#20-decisions-uniform"},
+    {Cause::kBatchNormUneven,
+     "batch-norm-uneven",
+     "Batch norm ran in training mode more often on some ranks than on others, and the statistics "
+     "of "
+     "rank 0 are those that every rank goes on with.",
+     "Call model.eval() before every evaluation, also where only rank 0 evaluates, and freeze the "
+     "same "
+     "layers on every rank.",
+     "docs/laws.md#8-buffers-policy"},
     in_zoo(Cause::kBf16HopRounding,
            "docs/zoo.md#bf16-hop-rounding",
            "Gradients were added up in bfloat16, and the sum was rounded again at every rank it "
@@ -212,10 +221,11 @@ constexpr auto kFirstCauses = std::to_array<CauseInfo>({
            "whatever the new world size."),
     {Cause::kEmaDrift,
      "ema-drift",
-     "State that the program keeps equal by itself, such as a moving average, was updated "
-     "from values that differ between the ranks.",
-     "Update it from values that all ranks share, buffers included, or keep it on one rank "
-     "and broadcast it before it is used.",
+     "State that the program keeps equal by itself, such as a moving average, was updated on some "
+     "ranks only, or from values that differ between the ranks.",
+     "Update it on every rank from values that all ranks share, buffers included, or keep it on "
+     "one "
+     "rank and broadcast it before it is used.",
      "docs/laws.md#2-replicas-equal"},
     in_zoo(Cause::kEnvMissingSolo,
            "docs/zoo.md#env-missing-solo",

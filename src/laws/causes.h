@@ -16,6 +16,7 @@ enum class Cause : std::uint8_t {
   kAccumulatedTwice,
   kAsyncNoWait,
   kAutocastOnOneRank,
+  kBatchNormUneven,
   kBf16HopRounding,
   kBnLocalEval,
   kBranchNoGraph,

@@ -83,7 +83,7 @@ enum class StatePoint : std::uint8_t {
   kSave,     ///< Before a snapshot is written.
   kEnd,      ///< At the end of the run.
   kOuter,    ///< After an outer step: ranks that trained alone agree again.
-  kFound,    ///< What a later synchronising forward found other than it was last recorded.
+  kFound,    ///< As a forward found it: a parameter rewritten, a buffer that rank 0's replaces.
 };
 template <>
 inline constexpr WordTable<9> kWords<StatePoint> = {

@@ -94,6 +94,59 @@ TEST(DdpTraceTest, AStepIsRecordedInOrder) {
   EXPECT_TRUE(std::get<BackwardEvent>(events[events.size() - 3].body).reduced);
 }
 
+// Two forwards after each rank wrote its own number into both buffers.
+MiniResult with_own_buffers(const DdpOptions& options, const MiniOptions& world = {}) {
+  return run_mini_world(world, [&](MiniRank& rank) {
+    TinyModel model(rank.runtime);
+    const Variable w = model.parameter("w", {0});
+    const Variable queue = model.buffer("queue", {0});
+    const Variable mean = model.buffer("bn.running_mean", {0});
+    Ddp ddp(model.state(), rank.group, options);
+    for (const Variable& buffer : {queue, mean}) {
+      buffer.data().span<float>()[0] = static_cast<float>(rank.rank);
+    }
+    forward_backward(ddp, [&] { return flat_term(w, 1); });
+    forward_backward(ddp, [&] { return flat_term(w, 1); });
+  });
+}
+
+// What this rank's forwards found other than it should be. The result owns what the events show.
+std::vector<Event> found_on(std::int32_t rank, const MiniResult& result) {
+  EXPECT_TRUE(result.ok()) << result.error(0);
+  std::vector<Event> found;
+  for (const Event& event : result.trace->events(Rank{rank})) {
+    const auto* state = std::get_if<StateEvent>(&event.body);
+    if (state != nullptr && state->point == StatePoint::kFound) found.push_back(event);
+  }
+  return found;
+}
+
+TEST(DdpTraceTest, WhatRankZerosBuffersReplaceIsRecordedOnceWithoutRunningStatistics) {
+  const MiniResult result = with_own_buffers({});
+  const std::vector<Event> found = found_on(1, result);
+  ASSERT_EQ(found.size(), 1U);
+  const auto& state = std::get<StateEvent>(found[0].body);
+  EXPECT_EQ(state.kind, StateKind::kBuffer);
+  ASSERT_EQ(state.digests.size(), 1U) << "each rank's running mean is its own";
+  EXPECT_EQ(state.digests[0], kDigestOfOne) << "as it was before";
+  EXPECT_EQ(found[0].at.sync, 0);
+  EXPECT_TRUE(found_on(0, result).empty());
+}
+
+TEST(DdpTraceTest, NoBufferIsReplacedWhereItStaysLocal) {
+  EXPECT_TRUE(found_on(1, with_own_buffers({.broadcast_buffers = false})).empty());
+  EXPECT_TRUE(found_on(1, with_own_buffers({.ignored = {"queue"}})).empty());
+}
+
+TEST(DdpTraceTest, BuffersAreNotLookedAtWhereStatesAreNotRecordedWhole) {
+  MiniOptions parts;
+  parts.record.coverage = 2;
+  EXPECT_TRUE(found_on(1, with_own_buffers({}, parts)).empty());
+  MiniOptions none;
+  none.record.states = false;
+  EXPECT_TRUE(found_on(1, with_own_buffers({}, none)).empty());
+}
+
 TEST(DdpTraceTest, GradientsAreSeenBeforeAndAfterTheReduction) {
   const MiniResult result = run_mini_world({}, [](MiniRank& rank) {
     TinyModel model(rank.runtime);

@@ -49,6 +49,9 @@ class NormedMlp final : public nn::Module {
 
   Variable forward(const Variable& x) override;
 
+  /// Batch norm alone, in evaluation mode.
+  void freeze_norm() { norm_.eval(); }
+
  private:
   nn::Linear first_;
   nn::BatchNorm1d norm_;

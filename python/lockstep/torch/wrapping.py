@@ -17,9 +17,11 @@ from torch.nn.parallel import DistributedDataParallel
 
 from lockstep.torch.autocast import word_for
 from lockstep.torch.comm_hooks import effect_of, lets_train_alone
+from lockstep.torch.entry import SEAM, Entry
 from lockstep.torch.gradients import Gradients
 from lockstep.torch.looking import Look
 from lockstep.torch.recorder import FORWARD, INIT, Place
+from lockstep.torch.replaced_buffers import ReplacedBuffers
 from lockstep.words import HookEffect, LonePoint, PhaseKind, StateKind, StatePoint
 
 if TYPE_CHECKING:
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
 
     from lockstep.torch.recorder import Recorder
 
-SEAM = "wrapping"
 
 
 class Wrapper:
@@ -52,6 +53,7 @@ class Wrapper:
         self.hooked = False  # A communication hook does something else than averaging.
         self.part = False  # Its hook lets ranks train alone: no budget may miss where they are brought together.
         self.alone = False  # A step was taken without the other ranks, and nothing has looked at what it left since.
+        self.parted = False  # Such a step was taken before: ranks may have trained apart ever since.
         self.delayed = False  # The first one comes after the backward (delayed.py).
         self.training: bool | None = None
         self.awaits = False  # No backward has followed the last synchronising forward.
@@ -62,6 +64,7 @@ class Wrapper:
         self.group = 0  # The number of its group, 0 = the world.
         self.began = 0  # The synchronising forward that this window began with.
         self.gradients = Gradients(self)
+        self.replaced = ReplacedBuffers(self)
 
     @property
     def index(self) -> int:
@@ -81,6 +84,11 @@ class Wrapper:
         if module is not None and self._buffers:
             self._buffers |= {name: b for name, b in module.named_buffers() if name in self._buffers}
         return self._buffers
+
+    @property
+    def sees_entry(self) -> bool:
+        """The forward of the module inside is seen as well."""
+        return self._entry is not None
 
     def evaluates(self) -> bool:
         """The module is in evaluation mode now."""
@@ -124,7 +132,7 @@ class Wrapper:
         """Sees forwards of the module inside, which may have gone past the wrapper."""
         module = self.module()
         if self._entry is None and module is not None:
-            self._entry = module.register_forward_pre_hook(_Entry(self))
+            self._entry = module.register_forward_pre_hook(Entry(self))
 
     def unwatch_entry(self) -> None:
         """A module with a hook is called in a slower way: the wrapper's own forward is seen anyway."""
@@ -172,6 +180,7 @@ class Wrapper:
         self.awaits = self.awaits or syncs
         place.micro += grad
         recorder.moved(place)
+        self.replaced.write()
         if module.training is not self.training:
             self._change_phase(module.training)
         if syncs and not self.armed:
@@ -206,7 +215,7 @@ class Wrapper:
     def write_stepped_alone(self) -> None:
         """A step is over: a program that averages parameters in place of gradients does so before it goes on."""
         if self.looks and (self.hooked or not self.averaged):
-            self.alone = True
+            self.alone = self.parted = True
             self._write_alone(LonePoint.STEPPED)
 
     def write_found_alone(self) -> None:
@@ -222,34 +231,6 @@ class Wrapper:
         self.write_found_alone()
         self.write_states(StateKind.PARAM, StatePoint.END, self.all)
         self.write_states(StateKind.BUFFER, StatePoint.END, self.buffers)
-
-
-class _Entry:
-    """The pre-hook on the inner module. A copy or a pickle of the module takes none along."""
-
-    def __init__(self, wrapper: Wrapper | None) -> None:
-        self._wrapper = wrapper
-
-    def __call__(self, module: torch.nn.Module, inputs: Any) -> None:
-        wrapper = self._wrapper
-        if wrapper is None:
-            return
-        batches = wrapper.recorder.batches
-        outer = batches.inputs
-        batches.inputs = outer or inputs
-        try:
-            wrapper.entering(module)
-        except Exception as error:
-            wrapper.recorder.trouble(SEAM, error)
-        finally:
-            batches.inputs = outer
-
-    def __deepcopy__(self, _memo: Any) -> _Entry:
-        return _Entry(None)
-
-    def __reduce__(self) -> Any:
-        # What is loaded where there is no Lockstep: a call that gives the inputs back unchanged.
-        return getattr, ({}, "get")
 
 
 class Wrapping:
@@ -421,6 +402,7 @@ def install(recorder: Recorder) -> None:
             try:
                 entered = recorder.streams.entering(wrapper)
                 wrapper.forwards()
+                wrapper.replaced.look(self)
             except Exception as error:
                 recorder.trouble(SEAM, error)
             try:

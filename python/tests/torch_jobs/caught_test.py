@@ -137,10 +137,10 @@ HEALTHY = (
     "batch_divided_by_hand.py", "batch_norm_eval.py", "batches_by_length_divided.py", "bucket_view.py", "checkpointing.py", "classes_sorted.py", "clean.py", "cleared_by_hand.py",
     "clipping.py", "compiled.py", "draws_some.py", "early_stop.py", "files_sorted.py", "find_unused.py", "frozen.py", "gan.py", "head_averaged.py",
     "gather_own_first.py", "gather_times_ranks.py", "gather_with_grad.py", "inner_optimizer.py", "iterable.py", "join.py",
-    "join_epochs.py", "local_dropout.py", "local_sgd.py", "logged.py", "micro_weighted.py", "mixed_precision.py", "monitored.py",
+    "join_batch_norm.py", "join_epochs.py", "local_dropout.py", "local_sgd.py", "logged.py", "micro_weighted.py", "mixed_precision.py", "monitored.py",
     "noise_by_sample.py", "norm_of_all.py", "own_data.py", "post_local_sgd.py", "own_shards.py", "random_split.py",
     "rank0_saves.py", "seeded_workers.py", "sequences_divided.py", "shards_padded.py", "static_graph.py", "sub_groups.py", "sum_in_autograd.py", "sum_times_ranks.py",
-    "two_models_one_optimizer.py", "two_trainings.py", "uneven_windows_weighted.py", "validation.py", "weighted_divided.py", "workers.py",
+    "two_models_one_optimizer.py", "two_trainings.py", "uneven_windows_weighted.py", "validation.py", "weight_averages.py", "weighted_divided.py", "workers.py",
     "zero_optimizer.py")
 # Healthy without DistributedDataParallel, and a law that holds: sums of four squares on two ranks are divided by
 # four, as a mean would be that was divided twice.

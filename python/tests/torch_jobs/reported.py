@@ -41,10 +41,13 @@ def _configuration(subject: str) -> Expected:
 ROWS = {
     "async_no_wait": Row(Expected("in-flight-untouched", "overlap-race", ranks=(0, 1), field="read")),
     "avg_of_avgs": Row(None, Expected("metric-true", "prereduced-metric", field="loss")),
+    "average_on_rank_0": Row(
+        Expected("replicas-equal", "ema-drift", 3, (0,), tensor="average/0.weight"), ranks=3),
     # A rank may hold parameters of its own on purpose.
     "backbone_outside": Row(None, advice="A-unwrapped"),
     "buffer_overwritten_by_0": Row(
-        None, Expected("buffers-policy", "buffer-overwritten-by-0", ranks=(1,), tensor="queue")),
+        None, Expected("buffers-policy", "buffer-overwritten-by-0", ranks=(1,), tensor="queue"),
+        advice="A-buffer-replaced"),
     "clip_collective_set_differs": Row(Expected("collectives-match", "call-set-differs", 0, field="op")),
     "clip_norm_recounted": Row(Expected("norm-true", "clip-norm-recounted", 0, (0, 1))),
     # Whatever damages a momentum looks the same: there is no cause.
@@ -86,6 +89,8 @@ ROWS = {
     # Why a rank has ended early only a word could say.
     "early_stop_one_rank": Row(Expected("progress", "uneven-batches", missing=(1,), ranks=(0,))),
     # Such hooks exist on purpose: it is advice.
+    "frozen_on_one_rank": Row(
+        Expected("buffers-policy", "batch-norm-uneven", 1, (1,), tensor="1.num_batches_tracked"), ranks=3),
     "hook_forgets_to_divide": Row(None, advice="A-summed-gradients"),
     "ignored_set_differs": Row(Expected("environment-bijective", "model-differs", ranks=(1,), field="schema")),
     "init_no_broadcast": Row(Expected("replicas-equal", "init-no-broadcast", 1, (1,), tensor="0.weight")),
@@ -106,6 +111,8 @@ ROWS = {
     "shape_mismatch_in_evaluation": Row(Expected("collectives-match", field="count")),
     "signal_stop_one_rank": Row(Expected("progress", "uneven-batches", missing=(1,), ranks=(0,))),
     "two_comm_cycle": Row(Expected("progress", "two-comm-cycle")),
+    "validated_in_training_mode": Row(
+        Expected("buffers-policy", "batch-norm-uneven", 3, (0,), tensor="1.num_batches_tracked"), ranks=4),
     "weight_decay_on_rank_1": Row(
         Expected("optimizer-equal", "optimizer-options-differ", 0, (1,), field="weight_decay")),
 }

@@ -15,6 +15,15 @@ with torch.autocast("cuda", torch.bfloat16, enabled=half):)",
      R"(half = torch.tensor(torch.cuda.is_bf16_supported(), dtype=torch.int, device=device)
 dist.all_reduce(half, op=dist.ReduceOp.MIN)
 with torch.autocast("cuda", torch.bfloat16, enabled=bool(half)):)"},
+    {Cause::kBatchNormUneven,
+     R"(if rank == 0:
+    with torch.no_grad():
+        validate(ddp.module)  # in training mode: batch norm takes these batches in, too)",
+     R"(if rank == 0:
+    ddp.eval()
+    with torch.no_grad():
+        validate(ddp.module)
+    ddp.train())"},
     {Cause::kBnLocalEval,
      R"(ddp = DDP(model, broadcast_buffers=False)
 evaluate(ddp.module))",

@@ -5,6 +5,7 @@
 
 #include "lockstep/laws/detail/alignment.h"
 #include "lockstep/laws/rules/checkers.h"
+#include "lockstep/laws/rules/detail/buffers/replaced_buffers.h"
 #include "lockstep/laws/rules/detail/open_ballots.h"
 
 namespace lockstep::laws {
@@ -27,6 +28,7 @@ class BuffersPolicy final : public Law {
   void require(RecordOptions& options) const override { options.states = true; }
 
   void on_event(const Event& event, const NameTable& names) override {
+    replaced_.on_event(event, wrappers_, names);
     if (const auto* state = std::get_if<StateEvent>(&event.body)) {
       if (state->kind == StateKind::kBuffer) on_buffers(event, *state, names);
     } else if (const auto* forward = std::get_if<ForwardEvent>(&event.body)) {
@@ -36,6 +38,7 @@ class BuffersPolicy final : public Law {
     } else if (const auto* own = std::get_if<BufferPolicyEvent>(&event.body)) {
       for (const NameId buffer : names.layout(own->layout)) {
         own_policies_[{wrapper_of(event.at), buffer}] = own->policy;
+        replaced_.declare(wrapper_of(event.at), buffer);
       }
     }
   }
@@ -55,10 +58,15 @@ class BuffersPolicy final : public Law {
 
   LawResult finish(const NameTable& names) override {
     open_.finish([&](const AlignmentKey& at, const Ballot& ballot) { judge(at, ballot, names); });
-    return conclude(kId,
-                    findings_.take(),
-                    n_checked_,
-                    "buffer events of two ranks or more, with a policy other than local");
+    std::vector<Finding> findings = findings_.take();
+    for (Finding& one : replaced_.findings(wrappers_, names)) findings.push_back(std::move(one));
+    LawResult result =
+        conclude(kId,
+                 std::move(findings),
+                 n_checked_,
+                 "buffer events of two ranks or more, with a policy other than local");
+    if (declared_ == BufferPolicy::kNone) result.advice = replaced_.advice(wrappers_, names);
+    return result;
   }
 
  private:
@@ -159,6 +167,7 @@ class BuffersPolicy final : public Law {
   Wrappers wrappers_;
   Counter counter_;
   OpenBallots open_;
+  ReplacedBuffers replaced_;
   EarliestFindings findings_;
   std::int64_t n_checked_ = 0;
 };

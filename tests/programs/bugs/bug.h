@@ -18,9 +18,9 @@ struct Form {
 
 /// Where a checker must point, from reasoning about the bug.
 struct Expected {
-  std::string_view law = {};              ///< Or "contract": the program throws.
-  std::string_view cause = {};            ///< Of a law.
-  std::string_view says = {};             ///< Of a contract: words that name the place.
+  std::string_view law = {};    ///< Or the id of an advice, or "contract": the program throws.
+  std::string_view cause = {};  ///< Of a law.
+  std::string_view says = {};   ///< Of an advice or a contract: words that name the place.
   std::vector<std::int32_t> ranks = {};   ///< Empty: all alike, or none to blame.
   std::optional<std::int64_t> step = {};  ///< None: outside of steps.
   std::string_view tensor = {};           ///< Empty: no tensor is at fault.

@@ -247,6 +247,33 @@ void corrupt_replica_ckpt(RankContext& rank, Form form) {
   train_step(ddp, optimizer, batch_of(rank, 2));
 }
 
+// Rank 0 validates after each step and forgets to turn batch norm's training mode off, so it takes the
+// validation set in, and the next forward gives its statistics to every rank.
+void validated_in_training_mode(RankContext& rank, Form form) {
+  Generator init(1);
+  NormedMlp model(rank.runtime(), init);
+  DistributedDataParallel ddp(model, rank.world());
+  optim::Sgd optimizer(model.parameters(), {.lr = 0.125});
+  for (std::int64_t step = 0; step < 3; ++step) {
+    model.train();
+    train_step(ddp, optimizer, batch_of(rank, step));
+    if (rank.rank() != 0) continue;
+    if (form.fixed) model.eval();
+    const NoGradGuard no_grad(rank.runtime());
+    model(batch_of(rank, step + 3).x);
+  }
+}
+
+// Rank 1 keeps batch norm in evaluation mode, as one would where batches are small.
+void frozen_on_one_rank(RankContext& rank, Form form) {
+  Generator init(1);
+  NormedMlp model(rank.runtime(), init);
+  DistributedDataParallel ddp(model, rank.world());
+  optim::Sgd optimizer(model.parameters(), {.lr = 0.125});
+  if (form.fixed || rank.rank() == 1) model.freeze_norm();
+  for (std::int64_t step = 0; step < 3; ++step) train_step(ddp, optimizer, batch_of(rank, step));
+}
+
 // Rank 0 looks at its model after the first step, and forgets to turn back to training: its batch
 // norm uses running statistics from then on.
 void eval_mode_one_rank(RankContext& rank, Form form) {
@@ -322,11 +349,30 @@ std::vector<Bug> state_bugs() {
            {.law = "decisions-uniform", .cause = "autocast-on-one-rank", .ranks = {1}, .step = 0}},
       {.id = "buffer-overwritten-by-0",
        .program = buffer_overwritten_by_0,
-       .expected = {.law = "buffers-policy",
+       // Without a word the values of rank 0 alone may be meant.
+       .expected = {.law = "A-buffer-replaced",
+                    .says = "`queue`: rank 0's copy replaced what rank 1 had written"},
+       .has_words = true,
+       .in_words = {.law = "buffers-policy",
                     .cause = "buffer-overwritten-by-0",
                     .ranks = {1},
-                    .tensor = "queue"},
-       .has_words = true},
+                    .tensor = "queue"}},
+      {.id = "validated-in-training-mode",
+       .ranks = 3,
+       .program = validated_in_training_mode,
+       .expected = {.law = "buffers-policy",
+                    .cause = "batch-norm-uneven",
+                    .ranks = {0},
+                    .step = 1,
+                    .tensor = "norm.num_batches_tracked"}},
+      {.id = "frozen-on-one-rank",
+       .ranks = 3,
+       .program = frozen_on_one_rank,
+       .expected = {.law = "buffers-policy",
+                    .cause = "batch-norm-uneven",
+                    .ranks = {1},
+                    .step = 1,
+                    .tensor = "norm.num_batches_tracked"}},
       {.id = "ema-drift",
        .program = ema_drift,
        .expected = {.law = "replicas-equal", .cause = "ema-drift", .ranks = {1}, .step = 1},
